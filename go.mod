@@ -1,0 +1,3 @@
+module github.com/rnicd/rnicd
+
+go 1.26
