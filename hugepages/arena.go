@@ -1,43 +1,112 @@
-// Package hugepages maps the memory everything else lives in: arenas on 2 MiB or 1 GiB pages.
+// Package hugepages maps the memory everything else lives in: packet buffers, rings and the memory
+// that applications register.
+//
+// An Arena is one mapping on pages of 2 MiB or 1 GiB, or on normal pages when there are too few of
+// those; the latter is reported by Fallback, never silent. Every page is present before New returns,
+// so that no later access faults, waits or raises SIGBUS. Carve hands out pieces at start-up and
+// nothing is given back singly: there is no allocator here, and none is wanted on a packet's way.
+//
+// Limits: Linux for the real thing; elsewhere New falls back to ordinary Go memory. An Arena holds no
+// Go pointers, because the garbage collector does not look into it.
+//
+// Packages mem, rnic and pmd/dpdk stand on this one; it imports none of the repository's.
 package hugepages
 
-// PageSize is a page size in octets.
-type PageSize int64
-
-const (
-	Auto     PageSize = 0 // 2 MiB when the system has enough of them, else normal pages
-	Normal   PageSize = 4 << 10
-	Page2MiB PageSize = 2 << 20
-	Page1GiB PageSize = 1 << 30
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"unsafe"
 )
 
-// AnyNode lets the kernel choose the NUMA node.
-const AnyNode = -1
-
-// Config says what an Arena is to be made of.
-type Config struct {
-	Bytes      int64    // wanted size; rounded up to whole pages
-	Page       PageSize // Auto, or the page size to insist on first
-	Node       int      // NUMA node, or AnyNode
-	Memfd      bool     // back by memfd_create so that the mapping can be shared with another process
-	NoFallback bool     // fail instead of falling back to normal pages
-}
+// heapAlign is what Heap aligns to: the alignment a mapping has by nature.
+const heapAlign = int(Normal)
 
 // Arena is one mapping. Carve hands out pieces at start-up; nothing is ever given back singly.
-type Arena struct{ mem []byte }
+//
+// An Arena belongs to the goroutine that sets things up; the octets belong to whom they were carved
+// for. Invariant: mem[:carved] has been handed out, no octet of it twice.
+type Arena struct {
+	mem      []byte
+	carved   int
+	page     PageSize
+	fallback string
+	lockErr  error
+	fd       int    // memfd, or -1
+	reserved []byte // the whole address range to unmap, guard pages included; nil on the Go heap
+}
 
-// New maps an arena. Falling back to normal pages is not an error: Fallback says why.
-func New(cfg Config) (*Arena, error) { panic("skeleton") }
+// Heap returns an arena of n octets of ordinary Go memory, for tests under -race (which cannot see
+// mapped memory) and for callers without mmap. It is page-aligned and zero; a negative n panics.
+func Heap(n int) *Arena {
+	if n < 0 {
+		panic(fmt.Sprintf("hugepages: Heap of %d octets", n))
+	}
+	raw := make([]byte, n+heapAlign-1)
+	skip := padding(uintptr(unsafe.Pointer(unsafe.SliceData(raw))), heapAlign)
+	return &Arena{mem: raw[skip : skip+n : skip+n], page: Normal, fd: -1}
+}
 
-// Heap returns an arena over ordinary Go memory, for tests under -race and for callers without mmap.
-func Heap(n int) *Arena { panic("skeleton") }
+// Bytes returns the whole arena, carved or not: for a device that maps or registers all of it. It is
+// nil after Close.
+func (a *Arena) Bytes() []byte { return a.mem }
 
-func (a *Arena) Bytes() []byte      { return a.mem }
-func (a *Arena) PageSize() PageSize { panic("skeleton") }
-func (a *Arena) Fallback() string   { panic("skeleton") } // "" when the wanted pages were had, else one line
-func (a *Arena) FD() int            { panic("skeleton") } // memfd, or -1
-func (a *Arena) Remaining() int     { panic("skeleton") } // octets not carved yet
-func (a *Arena) Close() error       { panic("skeleton") }
+// PageSize returns the size of the pages the arena really lies on.
+func (a *Arena) PageSize() PageSize { return a.page }
 
-// Carve takes the next n octets, aligned. Not goroutine-safe.
-func (a *Arena) Carve(n, align int) ([]byte, error) { panic("skeleton") }
+// Fallback returns "" when the wanted pages were had, else one line for the operator that says what
+// was wanted, what there was and what to run.
+func (a *Arena) Fallback() string { return a.fallback }
+
+// LockErr says why the arena could not be locked into memory and may be swapped out, or nil. Hugepages
+// are never swapped; for them it is always nil.
+func (a *Arena) LockErr() error { return a.lockErr }
+
+// FD returns the memfd behind the arena, or -1. It stays the arena's: Close closes it. A process that
+// receives it (SCM_RIGHTS) can neither shrink nor grow it, but it can write to every octet and punch
+// holes, so it must be trusted with all of the arena.
+func (a *Arena) FD() int { return a.fd }
+
+// Remaining returns the octets not carved yet.
+func (a *Arena) Remaining() int { return len(a.mem) - a.carved }
+
+// Carve takes the next n octets; the first one's address is a multiple of align, a power of two. The
+// octets are zero unless something wrote to Bytes. Not goroutine-safe. A *CarveError when the arena has
+// too few left; an align that is no power of two, or a negative n, panics.
+func (a *Arena) Carve(n, align int) ([]byte, error) {
+	if n < 0 || align <= 0 || bits.OnesCount(uint(align)) != 1 {
+		panic(fmt.Sprintf("hugepages: Carve of %d octets aligned to %d", n, align))
+	}
+	left := a.mem[a.carved:]
+	// Not the address of left: Go does not move the pointer when it slices to nothing.
+	skip := padding(uintptr(unsafe.Pointer(unsafe.SliceData(a.mem)))+uintptr(a.carved), align)
+	if skip > len(left) || n > len(left)-skip {
+		return nil, &CarveError{Wanted: n, Align: align, Remaining: len(left)}
+	}
+	a.carved += skip + n
+	return left[skip : skip+n : skip+n], nil
+}
+
+// Close unmaps the arena. Nobody may hold a piece of it any more: a later access is a fault that ends
+// the process. A second Close does nothing.
+func (a *Arena) Close() error {
+	reserved, fd := a.reserved, a.fd
+	a.mem, a.reserved, a.carved, a.fd = nil, nil, 0, -1
+	var errs []error
+	if reserved != nil {
+		if err := unmap(reserved); err != nil {
+			errs = append(errs, fmt.Errorf("hugepages: unmapping %d octets: %w", len(reserved), err))
+		}
+	}
+	if fd >= 0 {
+		if err := closeFD(fd); err != nil {
+			errs = append(errs, fmt.Errorf("hugepages: closing memfd %d: %w", fd, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// padding returns how many octets lie between addr and the next multiple of align.
+func padding(addr uintptr, align int) int {
+	return int(-addr & uintptr(align-1))
+}

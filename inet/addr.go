@@ -1,24 +1,108 @@
-// Package inet holds the codecs and tables below TCP: Ethernet, ARP, IPv4, ICMP, checksums, neighbours.
 package inet
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // MAC is an Ethernet address.
 type MAC [6]byte
 
+// Broadcast is every station of the link.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-func (m MAC) String() string { panic("skeleton") }
+// String gives the usual form, 02:00:5e:10:00:01. It allocates: not for the packet path.
+func (m MAC) String() string {
+	const hex = "0123456789abcdef"
+	var s [17]byte
+	for i, o := range m {
+		s[3*i], s[3*i+1] = hex[o>>4], hex[o&15]
+		if i < 5 {
+			s[3*i+2] = ':'
+		}
+	}
+	return string(s[:])
+}
 
-// Addr is an IP address without pointers: 16 octets, IPv4 in its v4-mapped form.
+// IsGroup is true of a multicast or broadcast address, which no station may have as its own (IEEE 802.3, 3.2.3).
+func (m MAC) IsGroup() bool { return m[0]&1 != 0 }
+
+// IsZero is true of 00:00:00:00:00:00, which nobody has.
+func (m MAC) IsZero() bool { return m == MAC{} }
+
+// Addr is an IP address without pointers: 16 octets, IPv4 in its v4-mapped form (RFC 4291, 2.5.5.2).
+// It may be compared with ==, be a key, and stand in memory the garbage collector does not know.
+// The zero Addr is IPv6's unspecified address and means "none".
 type Addr [16]byte
 
-func AddrFrom(a netip.Addr) Addr   { panic("skeleton") }
-func AddrFrom4(b [4]byte) Addr     { panic("skeleton") }
-func (a Addr) Is4() bool           { panic("skeleton") }
-func (a Addr) As4() [4]byte        { panic("skeleton") }
-func (a Addr) Netip() netip.Addr   { panic("skeleton") } // unmapped
-func (a Addr) IsUnspecified() bool { panic("skeleton") }
-func (a Addr) IsMulticast() bool   { panic("skeleton") }
-func (a Addr) IsBroadcast() bool   { panic("skeleton") } // 255.255.255.255
-func (a Addr) String() string      { panic("skeleton") }
+// AddrFrom takes a over; a zone is lost, the invalid netip.Addr becomes the zero Addr.
+func AddrFrom(a netip.Addr) Addr { return a.As16() }
+
+// AddrFrom4 maps an IPv4 address.
+func AddrFrom4(b [4]byte) Addr { return addrFromV4(binary.BigEndian.Uint32(b[:])) }
+
+// addrFromV4 takes the address as a number: one store per half, where octet by octet the compiler makes sixteen.
+func addrFromV4(v uint32) (a Addr) {
+	binary.BigEndian.PutUint64(a[8:], v4Prefix<<32|uint64(v))
+	return a
+}
+
+// high and low are the two halves as numbers; v4Prefix is what low holds above an IPv4 address.
+func (a *Addr) high() uint64 { return binary.BigEndian.Uint64(a[:8]) }
+func (a *Addr) low() uint64  { return binary.BigEndian.Uint64(a[8:]) }
+
+const v4Prefix = 0xffff
+
+// Is4 is true of an IPv4 address.
+func (a Addr) Is4() bool { return a.high() == 0 && a.low()>>32 == v4Prefix }
+
+// As4 is the IPv4 address. It panics unless Is4, as a wrong address on the wire would be worse.
+func (a Addr) As4() [4]byte {
+	if !a.Is4() {
+		panic("inet: As4 of an address that is not IPv4")
+	}
+	return [4]byte(a[12:])
+}
+
+// Netip is the address unmapped; the zero Addr becomes "::".
+func (a Addr) Netip() netip.Addr { return netip.AddrFrom16(a).Unmap() }
+
+// IsUnspecified is true of 0.0.0.0 and ::.
+func (a Addr) IsUnspecified() bool {
+	return a.high() == 0 && (a.low() == 0 || a.low() == v4Prefix<<32)
+}
+
+// IsMulticast is true of 224.0.0.0/4 and ff00::/8.
+func (a Addr) IsMulticast() bool {
+	if a.Is4() {
+		return a[12]>>4 == 0xe
+	}
+	return a[0] == 0xff
+}
+
+// IsBroadcast is true of the limited broadcast 255.255.255.255. A subnet's own takes its prefix to know.
+func (a Addr) IsBroadcast() bool { return a.high() == 0 && a.low() == v4Prefix<<32|0xffffffff }
+
+// IsLoopback is true of 127.0.0.0/8 and ::1, which must not appear on a wire (RFC 1122, 3.2.1.3(g)).
+func (a Addr) IsLoopback() bool {
+	if a.Is4() {
+		return a[12] == 127
+	}
+	return a.high() == 0 && a.low() == 1
+}
+
+// IsStation is true when a may be one host's address as the source or next hop of a packet on a wire (RFC 1122, 3.2.1.3).
+func (a Addr) IsStation() bool {
+	if a.Is4() {
+		return isStationV4(uint32(a.low()))
+	}
+	return !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
+}
+
+// isStationV4 works on the number, as ParseIPv4 asks it of each packet.
+func isStationV4(v uint32) bool {
+	return v != 0 && v != 0xffffffff && v>>28 != 0xe && v>>24 != 127
+}
+
+// String is the address as people write it. It allocates: not for the packet path.
+func (a Addr) String() string { return a.Netip().String() }

@@ -1,5 +1,7 @@
 package mpa
 
+import "encoding/binary"
+
 // FrameKind of a start-up frame.
 type FrameKind uint8
 
@@ -10,39 +12,143 @@ const (
 
 const (
 	FrameLen       = 20  // Key, flags, Rev, PD_Length
-	PrivateDataMax = 512 // Rev 1 and up
+	PrivateDataMax = 512 // Rev 1 and up (RFC 5044 section 7.1.1); at Rev 0 PD_Length's 65535
 )
 
-// Frame is a start-up frame.
+// Where the fields stand and what the flag octet holds (RFC 5044 section 7.1.1; S: RFC 6581 section 6).
+const (
+	keyLen     = 16
+	keyRequest = "MPA ID Req Frame"
+	keyReply   = "MPA ID Rep Frame"
+
+	flagMarkers = 0x80
+	flagCRC     = 0x40
+	flagReject  = 0x20
+	flagS       = 0x10
+
+	privateDataMaxRev0 = 65535
+)
+
+// Errors of ParseFrame; compare with errors.Is. RFC 5044 section 7.1.2 rules 2, 3, 5, 8 and 9: each closes the TCP
+// connection at once and is reported to the ULP.
+var (
+	ErrKey          = &Error{Code: ErrStartup, What: "start-up frame has the wrong Key"}
+	ErrBothInitiate = &Error{Code: ErrStartup, What: "a Request came where a Reply is due: both ends are Initiators"}
+	ErrBothRespond  = &Error{Code: ErrStartup, What: "a Reply came where a Request is due: both ends are Responders"}
+	ErrPrivateData  = &Error{Code: ErrStartup, What: "PD_Length is above the limit of private data"}
+)
+
+// Frame is a start-up frame. Every Rev is decoded alike; whether a Rev is served, and what S and the front of the
+// private data mean at that Rev, is for the caller to say.
 type Frame struct {
 	Kind                    FrameKind
-	Markers, CRC, Reject, S bool
+	Markers, CRC, Reject, S bool // Reject: in a Reply only, a Request's is not looked at
 	Rev                     uint8
 	PrivateData             []byte
 }
 
-// ParseFrame decodes a frame of the wanted kind at the front of b. n is its length; n == 0 with a nil error: more octets are needed
-// (a wrong Key is reported as soon as it shows). PrivateData aliases b.
+func (k FrameKind) key() string {
+	switch k {
+	case Request:
+		return keyRequest
+	case Reply:
+		return keyReply
+	}
+	panic("mpa: neither Request nor Reply")
+}
+
+// ParseFrame decodes a frame of the wanted kind at the front of b. n is its length; n == 0 with a nil error: more octets
+// are needed. A wrong Key is reported as soon as it shows, a PD_Length above the limit with the 20th octet.
+// PrivateData aliases b. Octets behind the frame are not looked at.
+//
+// privateDataMax is the size of the application's buffer; at Rev 1 and up 512 bounds it further (DECISIONS 9). Errors
+// are *Error with code 4.
 func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, err error) {
-	panic("skeleton")
+	if err := checkKey(b, want); err != nil {
+		return Frame{}, 0, err
+	}
+	if len(b) < FrameLen {
+		return Frame{}, 0, nil
+	}
+	flags := b[keyLen]
+	f = Frame{
+		Kind:    want,
+		Markers: flags&flagMarkers != 0,
+		CRC:     flags&flagCRC != 0,
+		Reject:  want == Reply && flags&flagReject != 0,
+		S:       flags&flagS != 0,
+		Rev:     b[keyLen+1],
+	}
+	length := int(binary.BigEndian.Uint16(b[keyLen+2:]))
+	if f.Rev > 0 {
+		privateDataMax = min(privateDataMax, PrivateDataMax)
+	}
+	if length > privateDataMax {
+		return Frame{}, 0, &Error{Code: ErrStartup, Offset: keyLen + 2, What: ErrPrivateData.What}
+	}
+	if len(b) < FrameLen+length {
+		return Frame{}, 0, nil
+	}
+	if length > 0 {
+		f.PrivateData = b[FrameLen : FrameLen+length : FrameLen+length]
+	}
+	return f, FrameLen + length, nil
 }
 
-// Append writes the frame.
-func (f *Frame) Append(b []byte) []byte { panic("skeleton") }
-
-// Preferences of one end.
-type Preferences struct {
-	Markers bool // we want markers in what we receive
-	CRC     bool // we want CRC; on unless the administrator says otherwise
-	Rev     uint8
+// checkKey compares as much of the Key as b holds.
+func checkKey(b []byte, want FrameKind) error {
+	b = b[:min(len(b), keyLen)]
+	key := want.key()
+	bad := mismatch(b, key)
+	if bad < 0 {
+		return nil
+	}
+	e := ErrKey
+	// Rule 8: a Request where a Reply is due tells of two Initiators.
+	if want == Reply && mismatch(b, keyRequest) < 0 {
+		e = ErrBothInitiate
+	}
+	if want == Request && mismatch(b, keyReply) < 0 {
+		e = ErrBothRespond
+	}
+	return &Error{Code: ErrStartup, Offset: uint64(bad), What: e.What}
 }
 
-// Agreement is the result of start-up for one end.
-type Agreement struct {
-	Send, Receive Mode
-	Rev           uint8
-	Version       uint8 // of DDP and RDMAP: 0 for Rev 0, else 1
+// mismatch is the index of the first octet of b that differs from key, or -1.
+func mismatch(b []byte, key string) int {
+	for i, c := range b {
+		if c != key[i] {
+			return i
+		}
+	}
+	return -1
 }
 
-// Agree computes one end's modes from both frames (local is what we sent or will send).
-func Agree(local, remote Frame) Agreement { panic("skeleton") }
+// Append writes the frame behind b. Reserved bits are zero. Private data above the Rev's limit is the caller's fault
+// and panics.
+func (f *Frame) Append(b []byte) []byte {
+	limit := PrivateDataMax
+	if f.Rev == 0 {
+		limit = privateDataMaxRev0
+	}
+	if len(f.PrivateData) > limit {
+		panic("mpa: private data above the limit of the frame's Rev")
+	}
+	var flags byte
+	if f.Markers {
+		flags |= flagMarkers
+	}
+	if f.CRC {
+		flags |= flagCRC
+	}
+	if f.Reject && f.Kind == Reply {
+		flags |= flagReject
+	}
+	if f.S {
+		flags |= flagS
+	}
+	b = append(b, f.Kind.key()...)
+	b = append(b, flags, f.Rev)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(f.PrivateData)))
+	return append(b, f.PrivateData...)
+}

@@ -1,13 +1,25 @@
 // Package pmd is the seam between the Poller and a device: ports and queues, one call per burst.
+//
+// A frame comes in through Queue.Rx and leaves through Queue.Tx; everything between is the Poller's. Devices
+// are wire (memory), tap (the kernel) and dpdk (hardware); fault and capture are middleware, a Port around a
+// Port, and stack in any order. Limits: Ethernet only, one frame per Buf, no multicast filter, no link events.
 package pmd
 
 import "github.com/rnicd/rnicd/mem"
+
+const (
+	// EthernetLen is a header without tags, and the shortest frame a device takes: padding to 60 octets and
+	// the FCS are the device's affair.
+	EthernetLen = 14
+	// FrameOverhead is what a frame may have above the MTU: an Ethernet header and two VLAN tags.
+	FrameOverhead = EthernetLen + 2*4
+)
 
 // Caps says what a port can do.
 type Caps struct {
 	MTU        int    // largest IP packet, octets
 	Queues     int    // receive/transmit queue pairs
-	RxChecksum bool   // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame
+	RxChecksum bool   // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with neither was not looked at
 	TxChecksum bool   // completes checksums asked for by mem.TxChecksum
 	TxSegment  bool   // cuts frames asked for by mem.TxSegment
 	RSSKey     []byte // Toeplitz key, nil when there is one queue
@@ -16,19 +28,25 @@ type Caps struct {
 // Counters of one queue, by reason. Read on the queue's own goroutine only.
 type Counters struct {
 	RxFrames, RxOctets, TxFrames, TxOctets uint64
-	RxNoBuf                                uint64 // dropped: pool empty
-	RxTooLong                              uint64 // dropped: longer than a Buf
-	RxErrors                               uint64 // device or system call errors on receive
-	TxFull                                 uint64 // frames not taken because the device was full
-	TxErrors                               uint64 // dropped: device or system call errors on transmit
+	// RxNoBuf counts an empty pool: frames lost for it, where the device must drop them, else bursts cut
+	// short, where they can wait in the device (wire, tap).
+	RxNoBuf   uint64
+	RxTooLong uint64 // dropped: longer than a Buf
+	RxErrors  uint64 // device or system call errors on receive
+	TxFull    uint64 // frames not taken because the device was full
+	TxErrors  uint64 // dropped: device or system call errors on transmit, frames the device cannot carry
 }
 
 // Queue is one receive/transmit queue pair. All calls come from one goroutine.
 type Queue interface {
-	// Rx fills bufs with received frames, which the caller then owns, and returns how many.
+	// Rx fills bufs with received frames, which the caller then owns, and returns how many. It does not
+	// block. A frame whose checksum was left incomplete by a sender that shares our memory is flagged
+	// mem.RxChecksumGood and has its CsumStart and CsumOffset set (CsumOffset is never 0 then); who lets it
+	// out of that memory, or damages it, completes it first: CompleteChecksum.
 	Rx(bufs []mem.Buf) int
 	// Tx sends a prefix of bufs and returns its length. The caller keeps its own hold on every Buf, taken or
-	// not: it frees those it needs no more (mem.Pool.Free); a device that still reads one holds it too.
+	// not: it frees those it needs no more (mem.Pool.Free); a device that still reads one holds it too. A
+	// frame that cannot be sent at all counts as taken, and in Counters.TxErrors.
 	Tx(bufs []mem.Buf) int
 	Counters() Counters
 }
@@ -40,5 +58,6 @@ type Port interface {
 	Caps() Caps
 	// Open sets up queue i (0 <= i < Caps().Queues) with the pool its frames come from. Once per queue.
 	Open(i int, pool *mem.Pool) (Queue, error)
+	// Close ends the port. Its queues are not to be used any more: first stop the goroutines that do.
 	Close() error
 }

@@ -1,27 +1,14 @@
-// Package rdmap is the RDMA protocol over DDP: opcodes and Terminate.
+// Package rdmap is the RDMA protocol over DDP (RFC 5040): the control octet and what each opcode demands of the
+// DDP header, the Read Request header, and Terminate with the one table of error causes.
+//
+// In the packet's way it stands between ddp and the QueuePair, and it is codecs and tables only:
+//
+//	ddp.Delivered ──Check──► opcode ──► QueuePair: Send, Read, Terminate
+//	ddp.Error, MPA's code, RDMAP's own ──Cause──► Terminate ──► a message on queue 2
+//
+// Nothing here keeps state, locks or blocks; the codecs do not allocate. Text for humans (String, Error) does and
+// is not for the packet path.
+//
+// Limits: opcodes 0 to 7; the atomic and immediate data operations of RFC 7306 are unexpected opcodes, as
+// section 1.1 of that RFC wants from an RNIC without them.
 package rdmap
-
-// Opcode of RFC 5040 section 4.1.
-type Opcode uint8
-
-const (
-	OpWrite        Opcode = 0
-	OpReadRequest  Opcode = 1
-	OpReadResponse Opcode = 2
-	OpSend         Opcode = 3
-	OpSendInv      Opcode = 4
-	OpSendSE       Opcode = 5
-	OpSendSEInv    Opcode = 6
-	OpTerminate    Opcode = 7
-)
-
-// Queue numbers.
-const (
-	QNSend      = 0
-	QNRead      = 1
-	QNTerminate = 2
-)
-
-// Control is the RDMAP control octet.
-func Control(version uint8, op Opcode) uint8          { panic("skeleton") }
-func ParseControl(b uint8) (version uint8, op Opcode) { panic("skeleton") }

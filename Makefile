@@ -1,0 +1,68 @@
+# rnicd: build, run, test. See README.md.
+#
+#   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
+#   make test                                        everything, after installing what it needs
+#   make lint / race / bench / sim / fuzz
+
+SHELL   := /bin/bash
+export PATH := $(PATH):/usr/local/go/bin:$(CURDIR)/build/go/bin
+GO      ?= go
+PMD     ?= tap
+FILE    ?=
+ARGS    ?=
+SEEDS   ?= 100
+FUZZTIME ?= 30s
+
+# With DPDK's headers at hand everything is built and tested with the driver in it.
+DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && echo yes)
+TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
+
+.PHONY: all build run test lint race bench sim fuzz deps deps-run clean
+
+all: build
+
+build: deps-run
+	@$(MAKE) --no-print-directory bin/rnicd
+
+.PHONY: bin/rnicd
+bin/rnicd:
+	$(GO) build $(TAGS) -o bin/rnicd ./cmd/rnicd
+
+run: build
+	@scripts/run.sh "$(PMD)" "$(FILE)" $(ARGS)
+
+# The packages that a build (deps-run) or the tests (deps) want; a no-op when they are there.
+deps-run:
+	@scripts/deps.sh run
+deps:
+	@scripts/deps.sh test
+
+test: deps
+	@$(MAKE) --no-print-directory test-now
+
+.PHONY: test-now
+test-now:
+	@scripts/hugepages.sh 256
+	$(GO) build $(TAGS) -o bin/rnicd ./cmd/rnicd
+	$(GO) test $(TAGS) -timeout 10m ./...
+
+lint:
+	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
+	$(GO) vet $(TAGS) ./...
+	$(GO) tool staticcheck $(TAGS) ./...
+	$(GO) test -count=1 ./internal/layers
+
+race:
+	$(GO) test -race -timeout 20m ./...
+
+bench:
+	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
+
+sim:
+	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds
+
+fuzz:
+	@scripts/fuzz.sh $(FUZZTIME)
+
+clean:
+	rm -rf bin build

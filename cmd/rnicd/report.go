@@ -1,0 +1,22 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+)
+
+// printResult is what both sides print at the end of a transfer.
+func printResult(w io.Writer, r xfer.Result, receiver bool) {
+	fmt.Fprintf(w, "sha256      %x\n", r.Digest)
+	fmt.Fprintf(w, "goodput     %s (%s in %s; hashing in place at the server took %s)\n",
+		bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire), seconds(r.Hash))
+	if receiver {
+		fmt.Fprintf(w, "segments    %d received, %d of our own retransmitted\n", r.Receiver.SegmentsIn, r.Receiver.Retransmits)
+	} else {
+		fmt.Fprintf(w, "segments    %d sent, %d retransmitted; %d FPDUs\n", r.Sender.SegmentsOut, r.Sender.Retransmits, r.Sender.FPDUs)
+	}
+	fmt.Fprintf(w, "placed      %s directly, %s through reassembly, %s of it ahead of a gap\n",
+		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// stopTimeout bounds the orderly end of a daemon.
+const stopTimeout = 5 * time.Second
+
+type serveOptions struct {
+	nic        nicOptions
+	port       uint16
+	region     size
+	once       bool
+	idle       time.Duration
+	noMarkers  bool
+	noCRC      bool
+	dropBadCRC bool
+}
+
+func newServe() *cobra.Command {
+	o := &serveOptions{region: 256 << 20}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Advertise a region of memory that clients write files into",
+		Long: `serve runs a poll-mode core on a device of its own, with our TCP, MPA and DDP, and lets clients (rnicd put) write
+files straight into a region of registered, hugepage-backed memory.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
+	}
+	f := c.Flags()
+	o.nic.flags(f)
+	f.Uint16Var(&o.port, "port", xfer.DefaultPort, "TCP port")
+	f.Var(&o.region, "region", "size of the region")
+	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long")
+	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
+	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
+	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false, "drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
+	return c
+}
+
+// output serialises lines from several goroutines.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (o *output) do(fn func(io.Writer)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fn(o.w)
+}
+
+func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
+	if o.region <= 0 {
+		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
+	}
+	out := &output{w: w}
+	dev, region, stop, err := openServer(o, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var last error
+	srv := xfer.NewServer(xfer.ServerConfig{
+		Adapter: dev, Region: region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
+		Done: func(r xfer.Result) {
+			out.do(func(w io.Writer) {
+				printServed(w, r)
+				last = r.Err
+			})
+			if o.once {
+				cancel()
+			}
+		},
+		Refused: func(peer netip.AddrPort, why string) {
+			out.do(func(w io.Writer) { fmt.Fprintf(w, "refused     %v: %s\n", peer, why) })
+		},
+	})
+	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{OnFailure: func(f rnic.ConnFailure) {
+		if !f.Started { // Done tells of the others
+			out.do(func(w io.Writer) { fmt.Fprintf(w, "failed      %v: %v\n", f.Remote, f.Err) })
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v\n", l.Addr(), &o.region) })
+	if err := srv.Serve(ctx, l); err != nil {
+		return err
+	}
+	if o.once {
+		return last
+	}
+	return nil
+}
+
+func listenAddr(o *serveOptions) string {
+	return ":" + strconv.Itoa(int(o.port))
+}
+
+// openServer opens the device that was asked for. stop gives everything back.
+func openServer(o *serveOptions, w io.Writer) (dev *rnic.Adapter, region []byte, stop func() error, err error) {
+	if o.nic.pmd == "kernel" {
+		return openKernelServer(o, w)
+	}
+	n, err := openNIC(&o.nic, int64(o.region), w, o.nic.openPort)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if dev, err = n.adapter(); err != nil {
+		return nil, nil, nil, errors.Join(err, n.Close())
+	}
+	n.start()
+	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, o.nic.addr)
+	return dev, n.region, func() error {
+		return errors.Join(closeAdapter(dev), n.Close())
+	}, nil
+}
+
+func openKernelServer(o *serveOptions, w io.Writer) (*rnic.Adapter, []byte, func() error, error) {
+	page, err := parsePage(o.nic.page)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(o.region), Page: page, Node: o.nic.node})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
+	dev, err := rnic.Open(rnic.Config{})
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, arena.Close())
+	}
+	return dev, arena.Bytes()[:o.region], func() error { return errors.Join(closeAdapter(dev), arena.Close()) }, nil
+}
+
+func closeAdapter(dev *rnic.Adapter) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return dev.Close(ctx)
+}
+
+func printServed(w io.Writer, r xfer.Result) {
+	if r.Err != nil {
+		fmt.Fprintf(w, "failed      %v: %v\n", r.Remote, r.Err)
+		return
+	}
+	fmt.Fprintf(w, "received    %s from %v\n", octets(r.Length), r.Remote)
+	printResult(w, r, true)
+}

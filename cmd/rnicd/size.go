@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// size is a flag value in octets: 4096, 64KiB, 256MiB, 1GiB (K, M and G are the same binary units).
+type size int64
+
+func (s *size) Type() string { return "size" }
+
+func (s size) String() string {
+	for _, u := range sizeUnits {
+		if s >= size(u.n) && int64(s)%u.n == 0 {
+			return fmt.Sprintf("%d%s", int64(s)/u.n, u.names[0])
+		}
+	}
+	return strconv.FormatInt(int64(s), 10)
+}
+
+var sizeUnits = []struct {
+	n     int64
+	names []string
+}{
+	{1 << 30, []string{"GiB", "G", "g"}},
+	{1 << 20, []string{"MiB", "M", "m"}},
+	{1 << 10, []string{"KiB", "K", "k"}},
+}
+
+func (s *size) Set(text string) error {
+	num, unit := text, int64(1)
+find:
+	for _, u := range sizeUnits {
+		for _, name := range u.names {
+			if n, ok := strings.CutSuffix(text, name); ok {
+				num, unit = n, u.n
+				break find
+			}
+		}
+	}
+	v, err := strconv.ParseInt(num, 10, 64)
+	if err != nil || v < 0 || v > math.MaxInt64/unit {
+		return fmt.Errorf("%q is not a size; write 4096, 64KiB, 256MiB or 1GiB", text)
+	}
+	*s = size(v * unit)
+	return nil
+}
+
+// octets prints a count for people.
+func octets(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+func bitrate(bps float64) string {
+	switch {
+	case bps >= 1e9:
+		return fmt.Sprintf("%.2f Gbit/s", bps/1e9)
+	case bps >= 1e6:
+		return fmt.Sprintf("%.1f Mbit/s", bps/1e6)
+	}
+	return fmt.Sprintf("%.0f bit/s", bps)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }

@@ -1,0 +1,187 @@
+// Package xfer is the file transfer of `rnicd serve` and `rnicd put`, an ordinary ULP over package rnic.
+//
+//	client                                        server
+//	  | -- MPA Request {put, length} ------------> |  finds room in its region, registers just that range,
+//	  | <- MPA Reply {STag, TO, length} ---------- |  for just this QueuePair
+//	  | == RDMA Write ... =======================> |  (its CPU sees nothing of this but the packets)
+//	  | -- Send {length, SHA-256} ---------------> |  revokes the STag, hashes its memory in place
+//	  | <- Send {status, SHA-256, counters} ------ |
+//	  | -- FIN ----------------------------------> |
+//
+// A request that cannot be served is rejected in the MPA Reply with a text that says why.
+package xfer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// DefaultPort of the service.
+const DefaultPort = 7174
+
+// Op of a request. get is reserved for when RDMA Reads exist.
+type Op uint8
+
+const (
+	OpPut Op = 1
+)
+
+const (
+	protocolVersion = 1
+	digestLen       = 32
+
+	requestLen = 16
+	grantLen   = 28
+	finishLen  = 48
+	answerLen  = 128
+	textMax    = 400
+)
+
+var (
+	magicRequest = [4]byte{'R', 'N', 'C', 'P'}
+	magicGrant   = [4]byte{'R', 'N', 'C', 'G'}
+	magicRefuse  = [4]byte{'R', 'N', 'C', 'X'}
+	magicFinish  = [4]byte{'R', 'N', 'C', 'F'}
+	magicAnswer  = [4]byte{'R', 'N', 'C', 'A'}
+)
+
+var errMalformed = errors.New("xfer: malformed message")
+
+// request travels as private data of the MPA Request.
+type request struct {
+	op     Op
+	length uint64
+}
+
+func (r request) marshal() []byte {
+	b := make([]byte, requestLen)
+	copy(b, magicRequest[:])
+	b[4], b[5] = protocolVersion, byte(r.op)
+	binary.BigEndian.PutUint64(b[8:], r.length)
+	return b
+}
+
+func parseRequest(b []byte) (request, error) {
+	if len(b) != requestLen || [4]byte(b) != magicRequest {
+		return request{}, fmt.Errorf("%w: the private data (%d octets) is not a transfer request", errMalformed, len(b))
+	}
+	if b[4] != protocolVersion {
+		return request{}, fmt.Errorf("xfer: protocol version %d, this server speaks %d", b[4], protocolVersion)
+	}
+	r := request{op: Op(b[5]), length: binary.BigEndian.Uint64(b[8:])}
+	if r.op != OpPut {
+		return request{}, fmt.Errorf("xfer: operation %d is not served", b[5])
+	}
+	return r, nil
+}
+
+// grant travels as private data of an accepting MPA Reply.
+type grant struct {
+	stag   mem.STag
+	to     uint64
+	length uint64
+}
+
+func (g grant) marshal() []byte {
+	b := make([]byte, grantLen)
+	copy(b, magicGrant[:])
+	b[4] = protocolVersion
+	binary.BigEndian.PutUint32(b[8:], uint32(g.stag))
+	binary.BigEndian.PutUint64(b[12:], g.to)
+	binary.BigEndian.PutUint64(b[20:], g.length)
+	return b
+}
+
+func parseGrant(b []byte) (grant, error) {
+	if len(b) != grantLen || [4]byte(b) != magicGrant || b[4] != protocolVersion {
+		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is not a grant; is it `rnicd serve`?", errMalformed, len(b))
+	}
+	return grant{
+		stag: mem.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]), length: binary.BigEndian.Uint64(b[20:]),
+	}, nil
+}
+
+// marshalRefusal makes the private data of a rejecting MPA Reply.
+func marshalRefusal(text string) []byte {
+	if len(text) > textMax {
+		text = text[:textMax]
+	}
+	return append(magicRefuse[:], text...)
+}
+
+func parseRefusal(b []byte) (string, bool) {
+	if len(b) < 4 || [4]byte(b) != magicRefuse {
+		return "", false
+	}
+	return string(b[4:]), true
+}
+
+// finish closes the client's half of the transfer.
+type finish struct {
+	length uint64
+	digest [digestLen]byte
+}
+
+func (f finish) marshal(b []byte) []byte {
+	b = b[:finishLen]
+	clear(b)
+	copy(b, magicFinish[:])
+	binary.BigEndian.PutUint64(b[8:], f.length)
+	copy(b[16:], f.digest[:])
+	return b
+}
+
+func parseFinish(b []byte) (finish, error) {
+	if len(b) != finishLen || [4]byte(b) != magicFinish {
+		return finish{}, fmt.Errorf("%w: %d octets where the closing message was due", errMalformed, len(b))
+	}
+	return finish{length: binary.BigEndian.Uint64(b[8:]), digest: [digestLen]byte(b[16:])}, nil
+}
+
+// Counters are the receiving side's view of a transfer.
+type Counters struct {
+	Direct      uint64 // payload octets placed straight from the segment they came in
+	Reassembled uint64 // payload octets of frames that had to wait for another segment
+	OutOfOrder  uint64 // payload octets placed before an earlier gap was filled
+	SegmentsIn  uint64
+	Retransmits uint64 // of the receiving side's own segments
+}
+
+// answer closes the server's half.
+type answer struct {
+	match    bool
+	digest   [digestLen]byte
+	length   uint64
+	wireNs   uint64 // from the grant to the closing message
+	hashNs   uint64
+	counters Counters
+}
+
+func (a answer) marshal(b []byte) []byte {
+	b = b[:answerLen]
+	clear(b)
+	copy(b, magicAnswer[:])
+	if a.match {
+		b[4] = 1
+	}
+	copy(b[8:], a.digest[:])
+	for i, v := range [...]uint64{a.length, a.wireNs, a.hashNs, a.counters.Direct, a.counters.Reassembled,
+		a.counters.OutOfOrder, a.counters.SegmentsIn, a.counters.Retransmits} {
+		binary.BigEndian.PutUint64(b[40+8*i:], v)
+	}
+	return b
+}
+
+func parseAnswer(b []byte) (answer, error) {
+	if len(b) != answerLen || [4]byte(b) != magicAnswer {
+		return answer{}, fmt.Errorf("%w: %d octets where the server's answer was due", errMalformed, len(b))
+	}
+	v := func(i int) uint64 { return binary.BigEndian.Uint64(b[40+8*i:]) }
+	return answer{
+		match: b[4] == 1, digest: [digestLen]byte(b[8:]), length: v(0), wireNs: v(1), hashNs: v(2),
+		counters: Counters{Direct: v(3), Reassembled: v(4), OutOfOrder: v(5), SegmentsIn: v(6), Retransmits: v(7)},
+	}, nil
+}

@@ -1,0 +1,320 @@
+package xfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// ServerConfig of a Server.
+type ServerConfig struct {
+	Adapter *rnic.Adapter
+	Region  []byte // the memory that files land in; stays the caller's
+	// IdleTimeout ends a connection on which nothing arrives for so long (default 30 s).
+	IdleTimeout time.Duration
+	NoMarkers   bool
+	NoCRC       bool
+	DropBadCRC  bool
+	// Done, if set, is told of every transfer that was granted, when it is over. Called from several goroutines.
+	Done func(Result)
+	// Refused, if set, is told of every request that was rejected.
+	Refused func(remote netip.AddrPort, why string)
+}
+
+// Result of one transfer, on either side.
+type Result struct {
+	Remote   netip.AddrPort
+	Length   uint64
+	Digest   [digestLen]byte
+	Wire     time.Duration // from the grant to the closing message, hashing at the server not included
+	Hash     time.Duration // the server's hashing
+	Receiver Counters
+	Sender   SenderCounters
+	Err      error
+}
+
+// SenderCounters are the client's own.
+type SenderCounters struct{ SegmentsOut, Retransmits, FPDUs uint64 }
+
+// Goodput in bit/s.
+func (r *Result) Goodput() float64 {
+	if r.Wire <= 0 {
+		return 0
+	}
+	return float64(r.Length) * 8 / r.Wire.Seconds()
+}
+
+// Server lets clients write files into its region, several at a time as far as there is room.
+type Server struct {
+	cfg ServerConfig
+	pd  *rnic.ProtectionDomain
+
+	mu   sync.Mutex
+	room extents
+
+	Served atomic.Uint64
+}
+
+// NewServer makes a Server; Serve runs it.
+func NewServer(cfg ServerConfig) *Server {
+	if cfg.IdleTimeout == 0 {
+		cfg.IdleTimeout = 30 * time.Second
+	}
+	return &Server{cfg: cfg, pd: cfg.Adapter.AllocPD(), room: extents{size: len(cfg.Region)}}
+}
+
+// Serve accepts from l until ctx ends, then waits for the transfers under way to be aborted.
+func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		req, err := l.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		wg.Go(func() { s.Handle(ctx, req) })
+	}
+}
+
+// Handle serves one connection request to its end.
+func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
+	r, x, why := s.admit(req)
+	if why != "" {
+		s.refuse(ctx, req, why)
+		return
+	}
+	defer s.release(x)
+	t := transfer{s: s, req: req, want: r, mem: s.cfg.Region[x.off : x.off+x.n : x.off+x.n]}
+	res := t.run(ctx)
+	res.Remote = req.Remote()
+	if res.Err == nil {
+		s.Served.Add(1)
+	}
+	if s.cfg.Done != nil {
+		s.cfg.Done(res)
+	}
+}
+
+// admit finds room for a request, or says why not.
+func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
+	r, err := parseRequest(req.PrivateData())
+	if err != nil {
+		return r, extent{}, err.Error()
+	}
+	if r.length > uint64(len(s.cfg.Region)) {
+		return r, extent{}, fmt.Sprintf("%d octets offered, the region holds %d; start the server with a larger --region", r.length, len(s.cfg.Region))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.room.take(int(r.length))
+	if !ok {
+		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run; try again later", r.length, s.room.inUse())
+	}
+	return r, x, ""
+}
+
+func (s *Server) release(x extent) {
+	s.mu.Lock()
+	s.room.give(x)
+	s.mu.Unlock()
+}
+
+func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
+	if err := req.Reject(ctx, marshalRefusal(why)); err != nil {
+		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
+	}
+	if s.cfg.Refused != nil {
+		s.cfg.Refused(req.Remote(), why)
+	}
+}
+
+// transfer is one granted request at the server.
+type transfer struct {
+	s    *Server
+	req  *rnic.ConnRequest
+	want request
+	mem  []byte
+
+	qp      *rnic.QueuePair
+	cq      *rnic.CompletionQueue
+	region  *rnic.MemoryRegion // what the client may write; nil for an empty file
+	control *rnic.MemoryRegion // closing message in, answer out
+	granted time.Time
+}
+
+const (
+	idFinish = 1
+	idAnswer = 2
+)
+
+// run grants, waits for the closing message, hashes and answers.
+func (t *transfer) run(ctx context.Context) (res Result) {
+	res.Length = t.want.length
+	if err := t.grant(ctx); err != nil {
+		res.Err = err
+		return res
+	}
+	defer t.control.Deregister()
+	c, err := t.await(ctx)
+	if err != nil {
+		res.Err = t.fail(err)
+		return res
+	}
+	wire := time.Since(t.granted)
+	a, err := t.verify(c)
+	a.wireNs = uint64(wire)
+	res.Wire, res.Hash, res.Digest, res.Receiver = wire, time.Duration(a.hashNs), a.digest, a.counters
+	if err == nil && !a.match {
+		err = errors.New("xfer: SHA-256 mismatch between what the client sent and what is in memory")
+	}
+	sendErr := t.answer(ctx, a)
+	res.Err = errors.Join(err, sendErr)
+	return res
+}
+
+// grant registers the range for this QueuePair alone and accepts.
+func (t *transfer) grant(ctx context.Context) (err error) {
+	dev := t.s.cfg.Adapter
+	if t.cq, err = dev.CreateCQ(8); err != nil {
+		return err
+	}
+	t.qp, err = dev.CreateQP(rnic.QPOptions{
+		PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2, RecvDepth: 2,
+		NoMarkers: t.s.cfg.NoMarkers, NoCRC: t.s.cfg.NoCRC, DropBadCRC: t.s.cfg.DropBadCRC,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			t.revoke()
+			t.qp.Abort()
+		}
+	}()
+	t.control, err = t.s.pd.RegisterWith(make([]byte, finishLen+answerLen), rnic.RegisterOptions{Access: rnic.LocalWrite, For: t.qp})
+	if err != nil {
+		return err
+	}
+	g := grant{length: t.want.length}
+	if len(t.mem) > 0 {
+		t.region, err = t.s.pd.RegisterWith(t.mem, rnic.RegisterOptions{Access: rnic.RemoteWrite, For: t.qp})
+		if err != nil {
+			return err
+		}
+		g.stag, g.to = t.region.STag(), t.region.Base()
+	}
+	if err = t.qp.PostRecv(rnic.WorkRequest{ID: idFinish, Local: t.control.Slice(0, finishLen)}); err != nil {
+		return err
+	}
+	t.granted = time.Now()
+	return t.req.Accept(ctx, t.qp, g.marshal())
+}
+
+// await polls for the closing message, as long as octets keep coming.
+func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
+	var seen uint64
+	var c [1]rnic.Completion
+	for {
+		if t.cq.Poll(c[:]) == 1 {
+			if c[0].Status != rnic.Success {
+				<-t.qp.Done()
+				return c[0], t.ended()
+			}
+			return c[0], nil
+		}
+		idle, cancel := context.WithTimeout(ctx, t.s.cfg.IdleTimeout)
+		err := t.cq.Wait(idle)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return c[0], ctx.Err()
+		}
+		st, err := t.qp.Stats(ctx)
+		if err != nil {
+			return c[0], err
+		}
+		if now := st.TCP.SegmentsIn; now != seen {
+			seen = now
+			continue
+		}
+		return c[0], fmt.Errorf("xfer: nothing from the client for %v", t.s.cfg.IdleTimeout)
+	}
+}
+
+// ended explains a connection that went away before the closing message.
+func (t *transfer) ended() error {
+	if err := t.qp.Err(); err != nil {
+		return err
+	}
+	return errors.New("xfer: the client closed the connection before its closing message")
+}
+
+// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more.
+func (t *transfer) verify(c rnic.Completion) (answer, error) {
+	f, err := parseFinish(t.control.Bytes()[:c.Len])
+	if err != nil {
+		return answer{}, err
+	}
+	st, err := t.qp.Stats(context.Background())
+	if err != nil {
+		return answer{}, err
+	}
+	t.revoke()
+	begin := time.Now()
+	a := answer{digest: sha256.Sum256(t.mem), length: t.want.length}
+	a.hashNs = uint64(time.Since(begin))
+	a.match = f.length == t.want.length && f.digest == a.digest
+	a.counters = countersOf(st)
+	return a, nil
+}
+
+func countersOf(st rnic.Stats) Counters {
+	return Counters{
+		Direct: st.Receive.BytesDirect, Reassembled: st.Receive.BytesReassembled, OutOfOrder: st.Receive.BytesOutOfOrder,
+		SegmentsIn: st.TCP.SegmentsIn, Retransmits: st.TCP.Retransmits,
+	}
+}
+
+// answer sends the verdict and waits for the client to close.
+func (t *transfer) answer(ctx context.Context, a answer) error {
+	ctx, cancel := context.WithTimeout(ctx, t.s.cfg.IdleTimeout)
+	defer cancel()
+	a.marshal(t.control.Bytes()[finishLen:])
+	err := t.qp.PostSend(rnic.WorkRequest{ID: idAnswer, Local: t.control.Slice(finishLen, answerLen), Signaled: true})
+	if err != nil {
+		return t.fail(err)
+	}
+	select {
+	case <-t.qp.Done():
+	case <-ctx.Done():
+		return t.fail(errors.New("xfer: the client did not close the connection after the answer"))
+	}
+	return t.qp.Err()
+}
+
+func (t *transfer) fail(err error) error {
+	t.qp.Abort()
+	t.revoke()
+	<-t.qp.Done()
+	return err
+}
+
+// revoke withdraws the client's access. Nothing is placed once it has returned.
+func (t *transfer) revoke() {
+	if t.region != nil {
+		t.region.Deregister()
+		t.region = nil
+	}
+}

@@ -1,0 +1,223 @@
+package ddp
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The list against a sorted slice.
+func TestPendingListOracle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for range 200 {
+		size := 1 + rng.IntN(40)
+		var list pendingList
+		list.init(size)
+		var oracle []uint64
+		for range 300 {
+			if len(oracle) == size || len(oracle) > 0 && rng.IntN(3) == 0 {
+				ref := list.at(0)
+				require.Equal(t, oracle[0], ref.end)
+				require.Equal(t, uint32(oracle[0]), list.slots[ref.slot].len)
+				list.pop()
+				oracle = oracle[1:]
+				continue
+			}
+			end := uint64(rng.IntN(60))
+			at, dup := slices.BinarySearch(oracle, end)
+			m := list.insert(end)
+			require.Equal(t, dup, m == nil)
+			if !dup {
+				m.len = uint32(end)
+				oracle = slices.Insert(oracle, at, end)
+			}
+			require.Equal(t, len(oracle), int(list.count))
+			require.Equal(t, size-len(oracle), len(list.free))
+			for i, end := range oracle {
+				require.Equal(t, end, list.at(uint32(i)).end)
+			}
+		}
+	}
+}
+
+// One condition withheld each: the last segment, an earlier segment of the message, an earlier message.
+// req: DDP-7.4-2, DDP-6.1-8, DDP-7.1-2
+func TestDeliverWaits(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(64)
+	k.post(0, 70, 16)
+	k.post(0, 71, 16)
+	k.post(2, 72, 16)
+
+	k.send(0, 1, 0, "ab", false)
+	k.wantIDs(k.pos) // the last segment is missing
+	k.send(0, 1, 2, "cd", true)
+	first := k.pos
+	k.wantIDs(first - 1) // the edge stands inside it
+	k.wantIDs(first, 70)
+	k.wantIDs(first) // once
+
+	start, end := k.span(TaggedLen + 1)
+	k.send(0, 2, 0, "ef", true)
+	k.send(2, 1, 0, "gh", true)
+	k.wantIDs(start) // an earlier message is missing
+	b := ulpdu(tagged(mr, 9, true), []byte("x"))
+	require.Nil(t, k.stream.Place(start, end, len(b), [][]byte{b}))
+	k.wantIDs(k.pos, 1009, 71, 72)
+}
+
+// req: DDP-7.4-3, DDP-7.4-4, DDP-7.4-5, DDP-6.3-3, DDP-6.2-3, DDP-6.2-7, DDP-6.3-5
+func TestDeliveredFields(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(4096)
+	k.post(0, 70, 4096)
+	body := string(make([]byte, 2048))
+	k.send(0, 1, 0, body[:1482], false)
+	k.send(0, 1, 1482, body[1482:], true)
+	end := k.pos
+	k.write(mr, 100, body[:1486], false)
+	k.write(mr, 1586, body[1486:], true)
+
+	got := k.delivered(k.pos)
+	require.Len(t, got, 2)
+	require.Equal(t, Delivered{Header: untagged(0, 1, 1482, true), Len: 2048, Buffer: got[0].Buffer, End: end}, got[0])
+	require.Equal(t, uint64(70), got[0].Buffer.ID)
+	require.Equal(t, 18+566, got[0].SegmentLen())
+	require.Equal(t, Delivered{Header: tagged(mr, 1586, true), Len: 562, End: k.pos}, got[1])
+	require.Equal(t, 14+562, got[1].SegmentLen())
+}
+
+// A buffer per message, also for one without octets.
+// req: 5040-5.3-5
+func TestDeliverZeroLength(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(1)
+	k.post(0, 70, 16)
+	require.True(t, k.queues[0].Post(RecvBuffer{ID: 71})) // no memory at all
+	k.send(0, 1, 0, "", true)
+	k.send(0, 2, 0, "", true)
+	k.write(mr, 1<<40, "", true)
+	got := k.delivered(k.pos)
+	require.Len(t, got, 3)
+	require.Equal(t, uint64(70), got[0].Buffer.ID)
+	require.Equal(t, RecvBuffer{ID: 71}, got[1].Buffer)
+	for _, d := range got {
+		require.Zero(t, d.Len)
+	}
+	require.Zero(t, k.queues[0].Posted())
+}
+
+// A sender that skips an MSN: the later message is next in the stream and stays undelivered.
+func TestDeliverFindsSkippedMSN(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(1)
+	k.post(0, 70, 16)
+	k.post(0, 71, 16)
+	k.write(mr, 0, "x", true)
+	k.send(0, 2, 4, "ab", true)
+	k.send(0, 1, 0, "cd", true)
+	k.wantIDs(k.pos, 1000)
+	require.Equal(t, &Error{Type: 2, Code: 3, Header: untagged(0, 2, 4, true), SegmentLen: 20}, k.stream.Err())
+	k.wantIDs(math.MaxUint64)
+	b, ok := k.queues[0].Flush()
+	require.True(t, ok)
+	require.Equal(t, uint64(70), b.ID)
+}
+
+// req: DDP-6.3-9
+func TestDeliverAcrossMSNWrap(t *testing.T) {
+	k := newSink(t, 8)
+	k.queues[0].first = 0xfffffffe
+	var want []uint64
+	for i := range uint64(5) {
+		k.post(0, i, 4)
+		want = append(want, i)
+	}
+	for _, msn := range []uint32{0xfffffffe, 0xffffffff, 0, 1, 2} {
+		k.send(0, msn, 0, "abcd", true)
+	}
+	k.wantIDs(k.pos, want...)
+	require.Equal(t, uint32(3), k.queues[0].first)
+}
+
+func TestDeliverAfterFlush(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(1)
+	k.post(0, 70, 16)
+	k.post(0, 71, 16)
+	k.send(0, 1, 0, "ab", true)
+	k.write(mr, 0, "x", true)
+	b, _ := k.queues[0].Flush()
+	require.Equal(t, uint64(70), b.ID)
+	k.send(0, 2, 0, "cd", true)
+	k.wantIDs(k.pos, 1000, 71) // the flushed buffer comes back once, from Flush
+	require.Nil(t, k.stream.Err())
+	err := k.place(untagged(0, 1, 0, true), nil)
+	require.Equal(t, CodeMSNRange, err.Code)
+}
+
+// With PendingMax messages waiting the caller refuses what is out of order, and the stream still goes on.
+func TestRoom(t *testing.T) {
+	k := newSink(t, 3)
+	mr := k.register(64)
+	seg := func(i uint64) []byte { return ulpdu(tagged(mr, i, true), []byte("x")) }
+	place := func(i uint64) { require.Nil(t, k.stream.Place(i*100, i*100+100, TaggedLen+1, [][]byte{seg(i)})) }
+
+	for i := range uint64(3) {
+		require.Equal(t, 3-int(i), k.stream.Room())
+		require.False(t, k.stream.Full())
+		place(i + 1)
+	}
+	require.True(t, k.stream.Full())
+	require.Zero(t, k.stream.Room())
+	place(0) // at the left edge: the kept place
+	require.Zero(t, k.stream.Room())
+	require.Panics(t, func() { place(4) }, "Room was not heeded")
+	k.wantIDs(400, 1000, 1001, 1002, 1003)
+	require.Equal(t, 3, k.stream.Room())
+	place(4)
+	k.wantIDs(500, 1004)
+}
+
+// A segment that ends no message needs no room.
+func TestRoomIsForLastSegments(t *testing.T) {
+	k := newSink(t, 1)
+	mr := k.register(64)
+	k.write(mr, 0, "x", true)
+	k.write(mr, 1, "x", true)
+	for range 10 {
+		k.write(mr, 2, "x", false)
+	}
+	k.wantIDs(k.pos, 1000, 1001)
+}
+
+func BenchmarkPendingInsertReversed(b *testing.B) {
+	var list pendingList
+	list.init(1024)
+	for b.Loop() {
+		for end := uint64(1024); end > 0; end-- {
+			list.insert(end)
+		}
+		for list.count > 0 {
+			list.pop()
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1024, "ns/message")
+}
+
+func BenchmarkPendingInOrder(b *testing.B) {
+	var list pendingList
+	list.init(1024)
+	end := uint64(0)
+	for b.Loop() {
+		end++
+		list.insert(end)
+		list.pop()
+	}
+}

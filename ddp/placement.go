@@ -1,0 +1,182 @@
+package ddp
+
+import "github.com/rnicd/rnicd/mem"
+
+// The way of a segment through Place:
+//
+//	1. behind an error, or below the left edge: dropped, counted
+//	2. header, from one piece or put together in scratch
+//	3. version, on every segment: one value for the stream (section 6.1), though section 9.1 does not list it
+//	4. the checks of section 9.1 for its model, all before the first octet is written
+//	5. one copy
+//	6. L flag: the message waits for Delivery
+
+// Place validates (sections 9.1, 9.2) and copies one segment into its buffer. start and end are its place in
+// the stream (its FPDU's first octet and the one behind its CRC): the order. n is the ULPDU's length, pieces are
+// its octets in order, cut anywhere; they stay the caller's. The caller brackets bursts with the Table's Reader
+// and has made sure of Room.
+//
+// A returned Error is the stream's first and fatal one, and nothing of the segment was written. From then on
+// segments are dropped silently and nil is returned (section 9.1); the caller goes on calling Place for what
+// arrives as long as it moves the edge, for that is how Deliver knows what is missing.
+//
+// It panics when the pieces are not n octets, or when Room was not heeded.
+func (s *Stream) Place(start, end uint64, n int, pieces [][]byte) *Error {
+	if s.closed {
+		s.cut = min(s.cut, start)
+		s.stats.AfterError++
+		return nil
+	}
+	if end <= s.edge { // below the left edge: all of it was placed before, and what it ended was delivered
+		s.stats.Duplicates++
+		return nil
+	}
+	h := &s.header
+	headerLen, ok := s.readHeader(pieces)
+	if !ok || headerLen > n {
+		return s.fail(start, TypeLocalCatastrophic, 0, nil, n)
+	}
+	if h.Last && len(s.pending.free) == 0 {
+		panic("ddp: Place without Room")
+	}
+	if h.Tagged {
+		return s.placeTagged(start, end, n, pieces)
+	}
+	return s.placeUntagged(start, end, n, pieces)
+}
+
+// readHeader decodes into s.header. Only a header that spans pieces is copied.
+func (s *Stream) readHeader(pieces [][]byte) (n int, ok bool) {
+	if len(pieces) == 0 {
+		return 0, false
+	}
+	if n, ok = s.header.parse(pieces[0]); ok || len(pieces) == 1 {
+		return n, ok
+	}
+	filled := 0
+	for _, p := range pieces {
+		filled += copy(s.scratch[filled:], p)
+	}
+	return s.header.parse(s.scratch[:filled])
+}
+
+// Starved says whether Place would fail the stream for nothing but a buffer that the ULP has not posted yet
+// (2/02, within the queue's capacity). RFC 5041 section 7.1 lets DDP recover from that by means of the LLP: a
+// caller who wants to asks first, refuses the segment, and has the peer send it again. It costs the decoding of
+// the header once more; a caller who does not ask gets the error.
+func (s *Stream) Starved(pieces [][]byte) bool {
+	if s.closed {
+		return false
+	}
+	if _, ok := s.readHeader(pieces); !ok || s.header.Tagged || s.header.Version != s.version {
+		return false
+	}
+	q := s.queue(s.header.QN)
+	if q == nil || !q.lacks(s.header.MSN) {
+		return false
+	}
+	s.stats.Starved++
+	return true
+}
+
+func (s *Stream) placeTagged(start, end uint64, n int, pieces [][]byte) *Error {
+	h := &s.header
+	if h.Version != s.version {
+		return s.fail(start, TypeTagged, CodeTaggedVersion, h, n)
+	}
+	payload := n - TaggedLen
+	if payload > 0 { // STag and TO of a zero-length message must not be checked, section 7.2
+		dst, verdict := s.table.Check(s.domain, s.id, h.STag, h.TO, payload, mem.RemoteWrite)
+		if verdict != mem.CheckOK {
+			return s.fail(start, TypeTagged, taggedCode[verdict], h, n)
+		}
+		copyPieces(dst, TaggedLen, pieces)
+	}
+	s.placed(end, payload, uint32(payload))
+	return nil
+}
+
+func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error {
+	h := &s.header
+	if h.Version != s.version {
+		return s.fail(start, TypeUntagged, CodeUntaggedVersion, h, n)
+	}
+	q := s.queue(h.QN)
+	if q == nil {
+		return s.fail(start, TypeUntagged, CodeInvalidQN, h, n)
+	}
+	slot, code := q.find(h.MSN)
+	if code != 0 {
+		return s.fail(start, TypeUntagged, code, h, n)
+	}
+	payload := n - UntaggedLen
+	code, again := slot.check(h, end, uint32(payload))
+	if code != 0 {
+		return s.fail(start, TypeUntagged, code, h, n)
+	}
+	if again {
+		s.stats.Duplicates++
+		return nil
+	}
+	if payload > 0 {
+		dst, ok := s.localRange(&slot.buffer, h.MO, payload)
+		if !ok {
+			return s.fail(start, TypeLocalCatastrophic, 0, h, n)
+		}
+		copyPieces(dst, UntaggedLen, pieces)
+	}
+	slot.note(h, end)
+	s.placed(end, payload, h.MO+uint32(payload))
+	return nil
+}
+
+func (s *Stream) queue(qn uint32) *Queue {
+	if uint64(qn) >= uint64(len(s.queues)) {
+		return nil
+	}
+	return s.queues[qn]
+}
+
+// localRange resolves octets of a posted buffer. That they lie within the buffer was checked; false means that
+// what was posted is no writable range of the domain: this host's fault, not the peer's.
+func (s *Stream) localRange(b *RecvBuffer, mo uint32, n int) ([]byte, bool) {
+	to := b.TO + uint64(mo)
+	if to < b.TO {
+		return nil, false
+	}
+	dst, verdict := s.table.Check(s.domain, s.id, b.STag, to, n, mem.LocalWrite)
+	return dst, verdict == mem.CheckOK
+}
+
+// placed counts the segment in hand and, if it is a message's last, lets the message wait for Delivery.
+func (s *Stream) placed(end uint64, payload int, messageLen uint32) {
+	s.stats.Segments++
+	s.stats.Octets += uint64(payload)
+	if !s.header.Last {
+		return
+	}
+	m := s.pending.insert(end)
+	if m == nil { // a Tagged last segment placed twice: allowed, but delivered once (section 7.3)
+		s.stats.Duplicates++
+		return
+	}
+	m.header, m.len = s.header, messageLen
+}
+
+// copyPieces fills dst with the octets of pieces behind the first skip, exactly.
+func copyPieces(dst []byte, skip int, pieces [][]byte) {
+	for _, p := range pieces {
+		if skip >= len(p) {
+			skip -= len(p)
+			continue
+		}
+		n := copy(dst, p[skip:])
+		if n != len(p)-skip {
+			panic("ddp: pieces hold more than the ULPDU")
+		}
+		dst, skip = dst[n:], 0
+	}
+	if len(dst) != 0 {
+		panic("ddp: pieces hold less than the ULPDU")
+	}
+}

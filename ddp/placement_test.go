@@ -1,0 +1,437 @@
+package ddp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+// One row per check of section 9.1, with the number of section 9.2; the memory stays as it was.
+// req: 5041-7.1-4, 5040-7.2-1
+func TestPlacementErrors(t *testing.T) {
+	const size = 64
+	type fixture struct {
+		*sink
+		mr, based, readOnly, foreign, other, mine, revoked *mem.MemoryRegion
+	}
+	payload := func(n int) []byte { return bytes.Repeat([]byte{0x77}, n) }
+	version := func(h Header, v uint8) Header { h.Version = v; return h }
+	stag := func(h Header, s mem.STag) Header { h.STag = s; return h }
+	to := func(h Header, to uint64) Header { h.TO = to; return h }
+
+	for _, c := range []struct {
+		name          string
+		errType, code uint8
+		ok            bool
+		n             int
+		header        func(f *fixture) Header
+	}{
+		// req: DDP-9.1-6, DDP-9.2-3, DDP-10.3-6
+		{"unknown STag", 1, 0x00, false, 1, func(f *fixture) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^0x100) }},
+		{"wrong key", 1, 0x00, false, 1, func(f *fixture) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^1) }},
+		// req: DDP-10.3-3
+		{"revoked STag", 1, 0x00, false, 1, func(f *fixture) Header { return tagged(f.revoked, 0, true) }},
+		// req: DDP-9.1-7
+		{"no right to write", 1, 0x00, false, 1, func(f *fixture) Header { return tagged(f.readOnly, 0, true) }},
+		// req: DDP-9.1-8, DDP-9.2-4, 5041-8.3.1-3
+		{"TO at the end", 1, 0x01, false, 1, func(f *fixture) Header { return tagged(f.mr, size, true) }},
+		{"TO below base", 1, 0x01, false, 1, func(f *fixture) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
+		{"TO far away", 1, 0x01, false, 1, func(f *fixture) Header { return to(tagged(f.mr, 0, true), 1<<63) }},
+		// req: DDP-9.1-9, DDP-10.1-1
+		{"one octet over", 1, 0x01, false, 2, func(f *fixture) Header { return tagged(f.mr, size-1, true) }},
+		{"one octet over, based", 1, 0x01, false, size + 1, func(f *fixture) Header { return tagged(f.based, 0, true) }},
+		{"from below base into it", 1, 0x01, false, 2, func(f *fixture) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
+		{"last octet", 0, 0, true, 1, func(f *fixture) Header { return tagged(f.mr, size-1, true) }},
+		{"all of it", 0, 0, true, size, func(f *fixture) Header { return tagged(f.based, 0, true) }},
+		// req: DDP-9.2-5, DDP-6.2-5, 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2
+		{"other domain", 1, 0x02, false, 1, func(f *fixture) Header { return tagged(f.foreign, 0, true) }},
+		// req: DDP-10.3-4, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-2, 5042-6.1.1-3
+		{"other stream", 1, 0x02, false, 1, func(f *fixture) Header { return tagged(f.other, 0, true) }},
+		{"own stream", 0, 0, true, 1, func(f *fixture) Header { return tagged(f.mine, 0, true) }},
+		// req: DDP-9.1-10, DDP-9.2-6
+		{"TO wraps", 1, 0x03, false, 2, func(f *fixture) Header { return to(tagged(f.mr, 0, true), 1<<64-1) }},
+		// req: DDP-9.2-7, DDP-6.1-11, 5041-4.1-2
+		{"tagged version 0", 1, 0x04, false, 1, func(f *fixture) Header { return version(tagged(f.mr, 0, true), 0) }},
+		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *fixture) Header { return version(tagged(f.mr, 0, false), 2) }},
+		{"tagged version, no payload", 1, 0x04, false, 0, func(f *fixture) Header { return version(tagged(f.mr, 0, true), 3) }},
+		// req: DDP-7.2-12, DDP-7.2-13, 5041-5.2-2
+		{"no payload, unknown STag", 0, 0, true, 0, func(f *fixture) Header { return stag(tagged(f.mr, 1<<64-1, true), 0xffffffff) }},
+
+		// req: DDP-9.1-1, DDP-9.2-8
+		{"QN beyond the list", 2, 0x01, false, 1, func(f *fixture) Header { return untagged(7, 1, 0, true) }},
+		{"QN without a queue", 2, 0x01, false, 1, func(f *fixture) Header { return untagged(1, 1, 0, true) }},
+		{"highest QN", 2, 0x01, false, 1, func(f *fixture) Header { return untagged(0xffffffff, 1, 0, true) }},
+		{"QN, no payload", 2, 0x01, false, 0, func(f *fixture) Header { return untagged(1, 1, 0, true) }},
+		// req: DDP-9.1-2, DDP-3.2-3, 5041-7.1-3
+		{"no buffer posted", 2, 0x02, false, 1, func(f *fixture) Header { return untagged(2, 1, 0, true) }},
+		{"no buffer posted, no payload", 2, 0x02, false, 0, func(f *fixture) Header { return untagged(2, 1, 0, true) }},
+		{"MSN above the window", 2, 0x02, false, 1, func(f *fixture) Header { return untagged(0, 4, 0, true) }},
+		{"highest MSN of the window", 0, 0, true, 1, func(f *fixture) Header { return untagged(0, 3, 0, true) }},
+		{"MSN completed", 2, 0x03, false, 1, func(f *fixture) Header { return untagged(0, 1, 0, true) }},
+		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *fixture) Header { return untagged(0, 1, 0, true) }},
+		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *fixture) Header { return untagged(0, 0, 0, true) }},
+		{"MO at the end", 2, 0x04, false, 1, func(f *fixture) Header { return untagged(0, 2, size, true) }},
+		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *fixture) Header { return untagged(0, 2, size+1, true) }},
+		// req: DDP-3.2-2
+		{"message one octet too long", 2, 0x05, false, size + 1, func(f *fixture) Header { return untagged(0, 2, 0, true) }},
+		{"one octet over at the end", 2, 0x05, false, 2, func(f *fixture) Header { return untagged(0, 2, size-1, true) }},
+		{"buffer full to the octet", 0, 0, true, 1, func(f *fixture) Header { return untagged(0, 2, size-1, true) }},
+		// req: DDP-9.2-13
+		{"untagged version 0", 2, 0x06, false, 1, func(f *fixture) Header { return version(untagged(0, 2, 0, true), 0) }},
+		{"untagged version before QN", 2, 0x06, false, 0, func(f *fixture) Header { return version(untagged(7, 2, 0, true), 2) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &fixture{sink: newSink(t, 4)}
+			f.mr = f.register(size)
+			f.based = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Base: 1 << 40})
+			f.readOnly = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteRead | mem.LocalWrite})
+			f.foreign = f.registerIn(f.table.AllocDomain(), size, mem.RegionOptions{Access: mem.RemoteWrite})
+			f.other = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream + 1})
+			f.mine = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream})
+			f.revoked = f.register(size)
+			f.reader.Exit()
+			f.revoked.Revoke()
+			f.reader.Enter()
+			for i := range uint64(3) {
+				f.post(0, i, size)
+			}
+			f.send(0, 1, 0, "", true) // MSN 1 is completed
+			f.wantIDs(f.pos, 0)
+			before := f.snapshot()
+
+			h := c.header(f)
+			err := f.place(h, payload(c.n))
+			if c.ok {
+				require.Nil(t, err)
+				require.Nil(t, f.stream.Err())
+				require.Len(t, f.delivered(f.pos), map[bool]int{true: 1, false: 0}[h.MSN != 3])
+				return
+			}
+			require.Equal(t, &Error{Type: c.errType, Code: c.code, Header: h, SegmentLen: h.Len() + c.n}, err)
+			require.Equal(t, before, f.snapshot(), "nothing was written")
+			require.Empty(t, f.delivered(f.pos))
+		})
+	}
+}
+
+func (k *sink) snapshot() []byte {
+	var all []byte
+	for _, g := range k.ranges {
+		all = append(all, g.all...)
+	}
+	return all
+}
+
+// req: DDP-6.1-2, DDP-6.1-3, DDP-7.1-1, DDP-3.2-5, DDP-3.2-1
+func TestPlacement(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(16)
+	a, b := k.post(0, 70, 10), k.post(0, 71, 100)
+	c := k.post(2, 72, 4)
+	k.write(mr, 4, "tagged", true)
+	k.write(mr, 4, "again!", true) // one STag, many messages
+	k.send(0, 1, 0, "first", true)
+	k.send(0, 2, 0, "sec", false)
+	k.send(0, 2, 3, "ond", true)
+	k.send(2, 1, 0, "ctrl", true)
+	require.Equal(t, "\x00\x00\x00\x00again!\x00\x00\x00\x00\x00\x00", string(mr.Bytes()))
+	require.Equal(t, "\x00\x00\x00first\x00\x00\x00\x00\x00", string(a.Bytes()))
+	require.Equal(t, "second\x00", string(b.Bytes()[3:10]))
+	require.Equal(t, "\x00\x00\x00ctrl", string(c.Bytes()))
+	require.Equal(t, Stats{Segments: 6, Octets: 27}, k.stream.Stats())
+	k.wantIDs(k.pos, 1004, 1004, 70, 71, 72)
+}
+
+// req: DDP-7.3-5, DDP-7.3-6
+func TestPlacedTwiceDeliveredOnce(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(16)
+	k.post(0, 70, 10)
+	for range 2 {
+		k.pos = 0
+		k.write(mr, 0, "tagged", true)
+		k.send(0, 1, 0, "un", false)
+		k.send(0, 1, 2, "tagged", true)
+	}
+	require.Equal(t, uint64(2), k.stream.Stats().Duplicates)
+	k.wantIDs(k.pos, 1000, 70)
+	k.wantIDs(k.pos)
+}
+
+// A ULPDU too short for its header, down to none: the first octet decides which header.
+// req: DDP-8.2.2-3
+func TestTruncatedSegment(t *testing.T) {
+	for _, whole := range [][]byte{ulpdu(Header{Tagged: true, Version: testDV}, nil), ulpdu(untagged(0, 1, 0, true), nil)} {
+		for n := range whole {
+			for _, pieces := range [][][]byte{{whole[:n]}, {whole[:n/2], whole[n/2 : n]}, nil} {
+				if pieces == nil && n != 0 {
+					continue
+				}
+				k := newSink(t, 1)
+				want := &Error{Type: TypeLocalCatastrophic, SegmentLen: n, Truncated: true}
+				require.Equal(t, want, k.stream.Place(0, 10, n, pieces), "%d of %d octets", n, len(whole))
+			}
+		}
+	}
+}
+
+// A posted buffer that is no writable local range is this host's fault.
+// req: DDP-9.2-2
+func TestLocalBufferFails(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		post func(k *sink) RecvBuffer
+		ok   bool
+	}{
+		{"good", func(k *sink) RecvBuffer { return RecvBuffer{STag: k.register(8).STag(), Len: 8} }, true},
+		{"unknown STag", func(k *sink) RecvBuffer { return RecvBuffer{STag: 0x01020304, Len: 8} }, false},
+		{"not writable", func(k *sink) RecvBuffer {
+			return RecvBuffer{STag: k.registerIn(k.domain, 8, mem.RegionOptions{Access: mem.RemoteRead}).STag(), Len: 8}
+		}, false},
+		{"other domain", func(k *sink) RecvBuffer {
+			mr := k.registerIn(k.table.AllocDomain(), 8, mem.RegionOptions{Access: mem.LocalWrite})
+			return RecvBuffer{STag: mr.STag(), Len: 8}
+		}, false},
+		{"longer than the region", func(k *sink) RecvBuffer { return RecvBuffer{STag: k.register(7).STag(), Len: 8} }, false},
+		{"TO wraps", func(k *sink) RecvBuffer { return RecvBuffer{STag: k.register(8).STag(), TO: 1<<64 - 4, Len: 8} }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newSink(t, 1)
+			require.True(t, k.queues[0].Post(c.post(k)))
+			before := k.snapshot()
+			h := untagged(0, 1, 4, true)
+			err := k.place(h, []byte("1234"))
+			if c.ok {
+				require.Nil(t, err)
+				return
+			}
+			require.Equal(t, &Error{Header: h, SegmentLen: 22}, err)
+			require.Equal(t, before, k.snapshot())
+		})
+	}
+}
+
+// The ULPDU may be cut anywhere, also inside its header and with empty pieces.
+func TestPlacementPieces(t *testing.T) {
+	for _, tag := range []bool{true, false} {
+		total := UntaggedLen + 9
+		if tag {
+			total = TaggedLen + 9
+		}
+		for i := range total + 1 {
+			for j := i; j <= total; j++ {
+				k := newSink(t, 2)
+				mr := k.register(9)
+				k.queues[0].Post(RecvBuffer{STag: mr.STag(), Len: 9})
+				h := untagged(0, 1, 0, true)
+				if tag {
+					h = tagged(mr, 0, true)
+				}
+				b := ulpdu(h, []byte("ninebytes"))
+				require.Nil(t, k.stream.Place(0, 50, len(b), [][]byte{b[:i], b[i:j], nil, b[j:]}), "cut at %d and %d", i, j)
+				require.Equal(t, "ninebytes", string(mr.Bytes()))
+				d := k.delivered(50)
+				require.Len(t, d, 1)
+				require.Equal(t, h, d[0].Header)
+			}
+		}
+	}
+}
+
+func TestPlacementMisuse(t *testing.T) {
+	k := newSink(t, 1)
+	mr := k.register(64)
+	b := ulpdu(tagged(mr, 0, true), []byte("12345678"))
+	require.Panics(t, func() { k.stream.Place(0, 30, len(b)-1, [][]byte{b}) }, "pieces too long")
+	require.Panics(t, func() { k.stream.Place(0, 30, len(b)+1, [][]byte{b}) }, "pieces too short")
+}
+
+// req: 5041-7.1-2
+func TestStarved(t *testing.T) {
+	k := newSink(t, 4)
+	ask := func(h Header) bool { return k.stream.Starved([][]byte{ulpdu(h, nil)}) }
+	h := untagged(0, 1, 0, true)
+	require.True(t, ask(h))
+	require.True(t, ask(untagged(0, 8, 0, true)), "within the capacity of eight")
+	require.False(t, ask(untagged(0, 9, 0, true)), "beyond it is the peer's fault")
+	require.False(t, ask(untagged(1, 1, 0, true)), "invalid QN")
+	require.False(t, ask(Header{Tagged: true, Version: testDV}))
+	require.False(t, ask(Header{MSN: 1}), "version")
+	require.False(t, k.stream.Starved(nil))
+	require.Equal(t, uint64(2), k.stream.Stats().Starved)
+	k.post(0, 70, 4)
+	require.False(t, ask(h))
+	require.Nil(t, k.place(h, []byte("1234")))
+	require.NotNil(t, k.place(untagged(0, 2, 0, true), nil))
+	require.False(t, ask(untagged(0, 2, 0, true)), "failed already")
+}
+
+// FuzzPlace lets a peer say anything: the first octets of a ULPDU are fuzzed, only STags are real ones, for no
+// fuzzer guesses them. A naive model of section 9.1 tells what may be written; the canaries tell the rest.
+// req: DDP-10.1-1, 5041-8.3.1-3, 5042-6.2.1-1
+func FuzzPlace(f *testing.F) {
+	f.Add([]byte{14 + 3, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 'a', 'b', 'c'})
+	f.Add([]byte{18 + 3, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 'a', 'b', 'c', 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0})
+	f.Add([]byte{14 + 3, 0xc1, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 62, 'a', 'b', 'c'})
+	f.Add([]byte{14 + 2, 0xc1, 0x40, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 'a', 'b'})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		k := newSink(t, 300)
+		ids := uint64(0)
+		drain := func() {
+			for _, d := range k.delivered(k.pos) {
+				if d.Header.Tagged {
+					continue
+				}
+				if d.Buffer.ID != ids || d.Len > d.Buffer.Len {
+					t.Fatalf("delivered %+v as untagged message %d", d, ids)
+				}
+				ids++
+			}
+		}
+		stags := []mem.STag{
+			k.register(64).STag(),
+			k.registerIn(k.domain, 32, mem.RegionOptions{Access: mem.RemoteWrite, Base: 16}).STag(),
+			k.registerIn(k.domain, 64, mem.RegionOptions{Access: mem.LocalWrite | mem.RemoteRead}).STag(),
+		}
+		k.post(0, 0, 32)
+		k.post(0, 1, 16)
+		model := k.snapshot()
+		offsets := []int{guardLen, 64 + 3*guardLen}               // in snapshot: the two writable regions
+		recv := []int{160 + 7*guardLen + 3, 195 + 9*guardLen + 3} // the posted buffers
+		for len(in) > 0 {
+			n, deliver := min(int(in[0]&0x7f), len(in)-1), in[0]&0x80 != 0
+			b := append([]byte(nil), in[1:1+n]...)
+			in = in[1+n:]
+			pick := -1
+			if len(b) >= TaggedLen && b[0]&0x80 != 0 {
+				pick = int(b[2]) % (len(stags) + 1)
+				if pick < len(stags) {
+					binary.BigEndian.PutUint32(b[2:], uint32(stags[pick]))
+				}
+			}
+			start, end := k.span(n)
+			cut := n / 3
+			err := k.stream.Place(start, end, n, [][]byte{b[:cut], b[cut:]})
+			if err != nil {
+				break
+			}
+			h, hn, ok := Parse(b)
+			if !ok {
+				t.Fatal("a segment without a whole header was accepted")
+			}
+			payload := b[hn:]
+			if h.Version != testDV {
+				t.Fatal("a foreign version was accepted")
+			}
+			switch {
+			case len(payload) == 0:
+			case h.Tagged:
+				if pick > 1 {
+					t.Fatalf("write through STag %d was accepted", pick)
+				}
+				base := []uint64{0, 16}[pick]
+				size := []uint64{64, 32}[pick]
+				if h.TO < base || h.TO-base >= size || uint64(len(payload)) > size-(h.TO-base) {
+					t.Fatalf("write of %d at TO %d was accepted", len(payload), h.TO)
+				}
+				copy(model[offsets[pick]+int(h.TO-base):], payload)
+			default:
+				if h.QN != 0 || h.MSN < 1 || h.MSN > 2 || int64(h.MO)+int64(len(payload)) > []int64{32, 16}[h.MSN-1] {
+					t.Fatalf("send %+v of %d was accepted", h, len(payload))
+				}
+				copy(model[recv[h.MSN-1]+int(h.MO):], payload)
+			}
+			if deliver {
+				if drain(); k.stream.Err() != nil {
+					break
+				}
+			}
+		}
+		drain()
+		if got := k.snapshot(); !bytes.Equal(model, got) {
+			t.Fatalf("memory differs from the model\n got %x\nwant %x", got, model)
+		}
+	})
+}
+
+func TestPlaceAllocs(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.register(4096)
+	write := ulpdu(tagged(mr, 8, true), make([]byte, 1446))
+	send := ulpdu(untagged(0, 1, 0, true), make([]byte, 100))
+	pieces := [][]byte{nil, nil}
+	var d Delivered
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		for i := range 2 { // out of order: the second comes first
+			pieces[0], pieces[1] = write[:5], write[5:]
+			at := k.pos + uint64(1-i)*2000
+			if k.stream.Place(at, at+2000, len(write), pieces) != nil {
+				t.Fatal(k.stream.Err())
+			}
+		}
+		k.pos += 4000
+		k.queues[0].Post(RecvBuffer{STag: mr.STag(), Len: 4000})
+		binary.BigEndian.PutUint32(send[10:], k.queues[0].first)
+		pieces[0], pieces[1] = send, nil
+		k.stream.Starved(pieces)
+		if k.stream.Place(k.pos, k.pos+200, len(send), pieces) != nil {
+			t.Fatal(k.stream.Err())
+		}
+		k.pos += 200
+		for range 3 {
+			if !k.stream.Deliver(k.pos, &d) {
+				t.Fatal("not delivered")
+			}
+		}
+	}))
+	require.Zero(t, testing.AllocsPerRun(10, func() { // the error path, too
+		k.stream.Place(k.pos, k.pos+1, 0, nil)
+	}))
+	require.NotNil(t, k.stream.Err())
+}
+
+func BenchmarkPlace(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		payload int
+		tag     bool
+	}{{"tagged", 1446, true}, {"tagged", 64, true}, {"tagged", 0, true}, {"tagged", 8934, true}, {"untagged", 1442, false}} {
+		b.Run(fmt.Sprintf("%s/%d", c.name, c.payload), func(b *testing.B) {
+			k := newSink(b, 64)
+			const size = 1 << 20
+			mr := k.register(size)
+			h := untagged(0, 1, 0, true)
+			if c.tag {
+				h = tagged(mr, 0, true)
+			}
+			seg := ulpdu(h, make([]byte, c.payload))
+			pieces := [][]byte{seg}
+			var d Delivered
+			var to uint64
+			b.SetBytes(int64(c.payload))
+			for b.Loop() {
+				if c.tag {
+					if to += uint64(c.payload); to+uint64(c.payload) > size {
+						to = 0
+					}
+					binary.BigEndian.PutUint64(seg[6:], to)
+				} else {
+					k.queues[0].Post(RecvBuffer{STag: mr.STag(), Len: size})
+					binary.BigEndian.PutUint32(seg[10:], k.queues[0].first)
+				}
+				end := k.pos + uint64(len(seg)) + 6
+				if err := k.stream.Place(k.pos, end, len(seg), pieces); err != nil {
+					b.Fatal(err)
+				}
+				k.pos = end
+				if !k.stream.Deliver(end, &d) {
+					b.Fatal("not delivered")
+				}
+			}
+		})
+	}
+}

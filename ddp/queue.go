@@ -1,0 +1,132 @@
+package ddp
+
+import "github.com/rnicd/rnicd/mem"
+
+// RecvBuffer is a posted untagged buffer: one local range.
+type RecvBuffer struct {
+	ID   uint64
+	STag mem.STag
+	TO   uint64
+	Len  uint32
+}
+
+// recvSlot is a posted buffer and what its message has shown so far. A segment never
+// ends at stream position zero, so zero says "none" in both positions.
+type recvSlot struct {
+	buffer    RecvBuffer
+	lastEnd   uint64 // stream position behind the segment with the L flag
+	placedEnd uint64 // highest stream position of any segment placed
+	moMax     uint32 // highest MO placed
+}
+
+// Queue is the receive side of one QN of one stream: a ring of posted buffers by MSN. Buffers are used in the
+// order posted, the first for MSN 1 (section 7.1.2).
+//
+//	          first                first+posted
+//	 delivered │ posted, may be placed │ no buffer
+//	─── 2/03 ──┴───────────────────────┴── 2/02 ───► MSN modulo 2^32
+//
+// It belongs to the goroutine of its Stream. Post is allowed at any time from there.
+type Queue struct {
+	slots  []recvSlot
+	first  uint32 // MSN of the oldest buffer that has not been delivered
+	posted uint32
+}
+
+// Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets the first
+// MSN to 1.
+func (q *Queue) Init(buffersMax int) {
+	if buffersMax <= 0 || buffersMax&(buffersMax-1) != 0 || int64(buffersMax) > 1<<30 {
+		panic("ddp: Queue.Init wants a power of two up to 2^30")
+	}
+	*q = Queue{slots: make([]recvSlot, buffersMax), first: 1}
+}
+
+// Post adds a buffer for the next message that has none; false when buffersMax are posted. The range belongs
+// to the stream until the buffer comes back in a Delivered or from Flush. Its STag is resolved when a segment
+// is placed: a range that does not exist then fails the stream as a local catastrophic error.
+func (q *Queue) Post(b RecvBuffer) bool {
+	if int(q.posted) == len(q.slots) {
+		return false
+	}
+	*q.slot(q.first + q.posted) = recvSlot{buffer: b}
+	q.posted++
+	return true
+}
+
+// Posted is the number of buffers posted and not yet delivered; those being filled count.
+func (q *Queue) Posted() int { return int(q.posted) }
+
+// Flush removes and returns the oldest posted buffer that was not delivered; false when none is left. For a
+// stream that is going down: a segment for a flushed buffer is refused as one for a completed message.
+func (q *Queue) Flush() (RecvBuffer, bool) {
+	if q.posted == 0 {
+		return RecvBuffer{}, false
+	}
+	return q.take(), true
+}
+
+func (q *Queue) slot(msn uint32) *recvSlot { return &q.slots[msn&uint32(len(q.slots)-1)] }
+
+// take removes the oldest buffer, which must be there.
+func (q *Queue) take() RecvBuffer {
+	b := q.slot(q.first).buffer
+	q.first++
+	q.posted--
+	return b
+}
+
+// age places msn against the window, modulo 2^32: negative is below, posted or more is above.
+func (q *Queue) age(msn uint32) int32 { return int32(msn - q.first) }
+
+// find returns the slot of msn, or the code of an Untagged Buffer Error: section 9.1 items 2 and 5.
+func (q *Queue) find(msn uint32) (*recvSlot, uint8) {
+	switch age := q.age(msn); {
+	case age < 0:
+		return nil, CodeMSNRange
+	case uint32(age) >= q.posted:
+		return nil, CodeNoBuffer
+	}
+	return q.slot(msn), 0
+}
+
+// lacks says whether the buffer of msn could be posted but was not.
+func (q *Queue) lacks(msn uint32) bool {
+	age := q.age(msn)
+	return age >= int32(q.posted) && int(age) < len(q.slots)
+}
+
+// check holds a segment against the buffer and against the segments of its message that were placed before, in
+// whatever order. 0 is no error; again says that the very last segment was placed already.
+//
+// The drafts do not ask the sink to verify that a message is whole (section 7.2), but they do say that L is on
+// one segment only, the last in the stream and the one with the highest MO (section 6.1). Holding the sender to
+// it keeps the reported message length true and a message from being delivered twice.
+func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, again bool) {
+	// Section 9.1 items 3 and 4. A segment without payload may stand right at the end, but not beyond: MO is
+	// the message length when it is the last.
+	if h.MO > r.buffer.Len || h.MO == r.buffer.Len && payload > 0 {
+		return CodeInvalidMO, false
+	}
+	if payload > r.buffer.Len-h.MO {
+		return CodeTooLong, false
+	}
+	switch {
+	case r.lastEnd != 0 && end == r.lastEnd:
+		return 0, true
+	case r.lastEnd != 0 && (h.Last || end > r.lastEnd), h.Last && end < r.placedEnd:
+		return CodeMSNRange, false
+	case r.lastEnd != 0 && h.MO > r.moMax, h.Last && h.MO < r.moMax:
+		return CodeInvalidMO, false
+	}
+	return 0, false
+}
+
+// note records a placed segment for check.
+func (r *recvSlot) note(h *Header, end uint64) {
+	r.placedEnd = max(r.placedEnd, end)
+	r.moMax = max(r.moMax, h.MO)
+	if h.Last {
+		r.lastEnd = end
+	}
+}

@@ -1,0 +1,119 @@
+package ddp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueueInit(t *testing.T) {
+	for _, n := range []int{-1, 0, 3, 6, 1<<31 + 1} {
+		require.Panics(t, func() { new(Queue).Init(n) }, "%d", n)
+	}
+	var q Queue
+	q.Init(1)
+	require.Zero(t, q.Posted())
+	_, ok := q.Flush()
+	require.False(t, ok)
+}
+
+func TestQueuePostAndFlush(t *testing.T) {
+	var q Queue
+	q.Init(4)
+	for round := range uint64(3) {
+		for i := range uint64(4) {
+			require.True(t, q.Post(RecvBuffer{ID: round*10 + i, Len: 8}))
+			require.Equal(t, int(i+1), q.Posted())
+		}
+		require.False(t, q.Post(RecvBuffer{ID: 99}), "full")
+		require.Equal(t, 4, q.Posted())
+		for i := range uint64(4) {
+			b, ok := q.Flush()
+			require.True(t, ok)
+			require.Equal(t, round*10+i, b.ID, "oldest first")
+		}
+		_, ok := q.Flush()
+		require.False(t, ok)
+	}
+}
+
+// The window of legal MSNs is [first, first+posted) modulo 2^32.
+// req: DDP-9.1-5, DDP-9.2-9, DDP-9.2-10
+func TestQueueWindow(t *testing.T) {
+	for _, first := range []uint32{1, 2, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff, 0} {
+		var q Queue
+		q.Init(4)
+		q.first = first
+		_, code := q.find(first)
+		require.Equal(t, CodeNoBuffer, code, "empty queue")
+		require.True(t, q.lacks(first))
+		for i := range uint64(3) {
+			q.Post(RecvBuffer{ID: i})
+		}
+		for i := range uint32(3) {
+			slot, code := q.find(first + i)
+			require.Zero(t, code)
+			require.Equal(t, uint64(i), slot.buffer.ID)
+			require.False(t, q.lacks(first+i))
+		}
+		for above, lacks := range map[uint32]bool{3: true, 4: false, 5: false, 1<<31 - 1: false} {
+			_, code = q.find(first + above)
+			require.Equal(t, CodeNoBuffer, code, "first %d + %d", first, above)
+			require.Equal(t, lacks, q.lacks(first+above), "within the capacity of four")
+		}
+		for _, below := range []uint32{1, 2, 1 << 31} {
+			_, code = q.find(first - below)
+			require.Equal(t, CodeMSNRange, code, "first %d - %d", first, below)
+			require.False(t, q.lacks(first-below))
+		}
+	}
+}
+
+// What the segments of one message may say, whatever the order they arrive in.
+// req: DDP-6.1-7, DDP-9.1-3, DDP-9.1-4, DDP-9.2-11, DDP-9.2-12
+func TestRecvSlotCheck(t *testing.T) {
+	type seg struct {
+		end     uint64
+		mo, len uint32
+		last    bool
+		code    uint8
+		again   bool
+	}
+	for _, c := range []struct {
+		name string
+		segs []seg
+	}{
+		{"in order", []seg{{end: 10, len: 40}, {end: 20, mo: 40, len: 40}, {end: 30, mo: 80, len: 20, last: true}}},
+		{"reverse", []seg{{end: 30, mo: 80, len: 20, last: true}, {end: 20, mo: 40, len: 40}, {end: 10, len: 40}}},
+		{"segment again", []seg{{end: 10, len: 40}, {end: 10, len: 40}, {end: 20, mo: 40, last: true}}},
+		{"last again", []seg{{end: 20, mo: 40, last: true}, {end: 20, mo: 40, last: true, again: true}}},
+		{"no payload right at the end", []seg{{end: 10, len: 100}, {end: 20, mo: 100, last: true}}},
+		{"whole buffer", []seg{{end: 10, len: 100, last: true}}},
+		{"MO at the end", []seg{{end: 10, mo: 100, len: 1, code: CodeInvalidMO}}},
+		{"MO past the end", []seg{{end: 10, mo: 101, len: 1, code: CodeInvalidMO}}},
+		{"MO past the end, no payload", []seg{{end: 10, mo: 101, last: true, code: CodeInvalidMO}}},
+		{"highest MO", []seg{{end: 10, mo: 0xffffffff, len: 1, code: CodeInvalidMO}}},
+		{"one octet over", []seg{{end: 10, mo: 99, len: 2, code: CodeTooLong}}},
+		{"MO plus length wraps", []seg{{end: 10, mo: 99, len: 0xffffffff, code: CodeTooLong}}},
+		{"too long from the start", []seg{{end: 10, len: 101, last: true, code: CodeTooLong}}},
+		{"two lasts", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 50, last: true, code: CodeMSNRange}}},
+		{"two lasts, second earlier", []seg{{end: 20, mo: 40, last: true}, {end: 10, last: true, code: CodeMSNRange}}},
+		{"behind the last", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 10, len: 1, code: CodeMSNRange}}},
+		{"last before others", []seg{{end: 30, mo: 10, len: 1}, {end: 20, mo: 40, last: true, code: CodeMSNRange}}},
+		{"last with a lower MO", []seg{{end: 10, mo: 50, len: 1}, {end: 20, mo: 40, last: true, code: CodeInvalidMO}}},
+		{"MO above the last's", []seg{{end: 20, mo: 40, last: true}, {end: 10, mo: 50, len: 1, code: CodeInvalidMO}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			slot := recvSlot{buffer: RecvBuffer{Len: 100}}
+			for i, s := range c.segs {
+				h := Header{MO: s.mo, Last: s.last}
+				code, again := slot.check(&h, s.end, s.len)
+				require.Equal(t, s.code, code, "segment %d", i)
+				require.Equal(t, s.again, again, "segment %d", i)
+				if code == 0 && !again {
+					slot.note(&h, s.end)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package ddp
+
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// StreamConfig says what a Stream may reach.
+type StreamConfig struct {
+	Table      *mem.Table
+	Domain     mem.ProtectionDomain
+	Stream     mem.StreamID
+	Version    uint8    // DV of every segment of the stream
+	Queues     []*Queue // by QN; nil entry: that QN is invalid
+	PendingMax int      // messages complete in placement that wait for delivery; at least 1
+}
+
+// Stats counts what a Stream did. Plain numbers of the Stream's goroutine.
+type Stats struct {
+	Segments   uint64 // placed, those without payload included
+	Octets     uint64 // payload placed
+	Duplicates uint64 // dropped: a segment below the left edge, or a message's last segment seen before
+	AfterError uint64 // dropped silently behind an error, section 9.1, or after Disable
+	Starved    uint64 // times Starved said yes
+}
+
+// Stream is the Data Sink of one DDP stream.
+//
+//	open ──error in Place or Deliver──► failed: Err set, later segments dropped, no Delivery past the gap
+//	  └───────────Disable─────────────► disabled: the same without Err, and nothing more is Delivered
+//
+// DDP never tears the stream down by itself (section 8.2): the ULP does, after it has sent its Terminate.
+// Every method is for the goroutine that owns the connection.
+type Stream struct {
+	table   *mem.Table
+	domain  mem.ProtectionDomain
+	id      mem.StreamID
+	version uint8
+	failed  bool // err is set
+	closed  bool // failed or disabled: nothing is placed any more
+	queues  []*Queue
+
+	header  Header            // of the segment in hand
+	scratch [UntaggedLen]byte // a header that pieces cut apart
+
+	pending    pendingList
+	pendingMax int
+	edge       uint64 // highest edge Delivered up to
+	cut        uint64 // nothing ends behind it that is delivered: the first octet that was not placed for an error
+
+	err   Error
+	stats Stats
+}
+
+// Init readies the Stream; it allocates all that the Stream will ever need. It panics on a config without
+// Table or PendingMax.
+func (s *Stream) Init(cfg StreamConfig) {
+	if cfg.Table == nil || cfg.PendingMax < 1 || int64(cfg.PendingMax) > 1<<30 {
+		panic("ddp: Stream.Init wants a Table and a PendingMax of 1 to 2^30")
+	}
+	*s = Stream{
+		table:      cfg.Table,
+		domain:     cfg.Domain,
+		id:         cfg.Stream,
+		version:    cfg.Version & controlVersion,
+		queues:     cfg.Queues,
+		pendingMax: cfg.PendingMax,
+		cut:        math.MaxUint64,
+	}
+	s.pending.init(cfg.PendingMax + 1)
+}
+
+// Err is the first error of the stream, nil while there is none (RFC 5040 section 7.1: the first is reported).
+func (s *Stream) Err() *Error {
+	if !s.failed {
+		return nil
+	}
+	return &s.err
+}
+
+// Disable ends reception for an error that is not DDP's own: RDMAP found one, or a Terminate came. Later segments
+// are dropped silently and nothing more is Delivered (RFC 5040 section 7: the stream carries no further data). Err
+// stays as it is.
+func (s *Stream) Disable() { s.closed, s.cut = true, 0 }
+
+// Stats returns the counters.
+func (s *Stream) Stats() Stats { return s.stats }
+
+// fail records the stream's first error. start is where the segment that is not placed begins. h nil: the
+// segment had no whole header.
+func (s *Stream) fail(start uint64, errType, code uint8, h *Header, segmentLen int) *Error {
+	s.failed, s.closed = true, true
+	s.cut = min(s.cut, start)
+	s.err = Error{Type: errType, Code: code, SegmentLen: segmentLen, Truncated: h == nil}
+	if h != nil {
+		s.err.Header = *h
+	}
+	return &s.err
+}

@@ -1,0 +1,251 @@
+package ddp
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	guardLen  = 256
+	canary    = 0xa5
+	testDV    = 1
+	ownStream = mem.StreamID(5)
+)
+
+// sink is a Data Sink for tests: a Stream, its table, and memory in which every octet outside a registered
+// region is a canary. The peer's side is place, send and write; the stream position runs along.
+type sink struct {
+	t      testing.TB
+	table  *mem.Table
+	domain mem.ProtectionDomain
+	reader *mem.Reader
+	stream Stream
+	queues []*Queue
+	ranges []guarded
+	pos    uint64
+}
+
+type guarded struct{ all, inside []byte }
+
+// newSink has queues 0 and 2 of eight buffers; QN 1 is nil.
+func newSink(t testing.TB, pendingMax int) *sink {
+	k := &sink{t: t, table: mem.NewTable(64), queues: []*Queue{{}, nil, {}}}
+	k.domain = k.table.AllocDomain()
+	k.reader = k.table.NewReader()
+	k.queues[0].Init(8)
+	k.queues[2].Init(8)
+	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
+		Queues: k.queues, PendingMax: pendingMax})
+	k.reader.Enter()
+	t.Cleanup(func() {
+		k.reader.Exit()
+		k.reader.Close()
+		k.checkGuards()
+	})
+	return k
+}
+
+func (k *sink) checkGuards() {
+	k.t.Helper()
+	guard := bytes.Repeat([]byte{canary}, guardLen)
+	for i, g := range k.ranges {
+		if !bytes.Equal(guard, g.all[:guardLen]) || !bytes.Equal(guard, g.all[len(g.all)-guardLen:]) {
+			k.t.Fatalf("octets outside region %d were written", i)
+		}
+	}
+}
+
+func (k *sink) memory(n int) []byte {
+	g := guarded{all: bytes.Repeat([]byte{canary}, n+2*guardLen)}
+	g.inside = g.all[guardLen : guardLen+n : guardLen+n]
+	clear(g.inside)
+	k.ranges = append(k.ranges, g)
+	return g.inside
+}
+
+func (k *sink) registerIn(pd mem.ProtectionDomain, n int, opt mem.RegionOptions) *mem.MemoryRegion {
+	k.t.Helper()
+	mr, err := k.table.Register(pd, k.memory(n), opt)
+	require.NoError(k.t, err)
+	return mr
+}
+
+// register makes n octets writable from afar and, for posted buffers, locally.
+func (k *sink) register(n int) *mem.MemoryRegion {
+	k.t.Helper()
+	return k.registerIn(k.domain, n, mem.RegionOptions{Access: mem.LocalWrite | mem.RemoteWrite})
+}
+
+// post gives queue qn a buffer of n octets at the end of a region of its own.
+func (k *sink) post(qn int, id uint64, n int) *mem.MemoryRegion {
+	k.t.Helper()
+	mr := k.registerIn(k.domain, n+3, mem.RegionOptions{Access: mem.LocalWrite})
+	require.True(k.t, k.queues[qn].Post(RecvBuffer{ID: id, STag: mr.STag(), TO: mr.Base() + 3, Len: uint32(n)}))
+	return mr
+}
+
+func ulpdu(h Header, payload []byte) []byte {
+	b := make([]byte, h.Len()+len(payload))
+	h.Put(b)
+	copy(b[h.Len():], payload)
+	return b
+}
+
+// span takes the next piece of stream for a ULPDU of n octets: MPA's length in front, CRC behind.
+func (k *sink) span(n int) (start, end uint64) {
+	start = k.pos
+	k.pos += uint64(n) + 6
+	return start, k.pos
+}
+
+func (k *sink) place(h Header, payload []byte) *Error {
+	b := ulpdu(h, payload)
+	start, end := k.span(len(b))
+	return k.stream.Place(start, end, len(b), [][]byte{b})
+}
+
+func tagged(mr *mem.MemoryRegion, to uint64, last bool) Header {
+	return Header{Tagged: true, Last: last, Version: testDV, ULP: 0x40, STag: mr.STag(), TO: mr.Base() + to}
+}
+
+func untagged(qn, msn, mo uint32, last bool) Header {
+	return Header{Last: last, Version: testDV, ULP: 0x43, ULP32: 0x01020304, QN: qn, MSN: msn, MO: mo}
+}
+
+func (k *sink) write(mr *mem.MemoryRegion, to uint64, payload string, last bool) {
+	k.t.Helper()
+	require.Nil(k.t, k.place(tagged(mr, to, last), []byte(payload)))
+}
+
+func (k *sink) send(qn, msn, mo uint32, payload string, last bool) {
+	k.t.Helper()
+	require.Nil(k.t, k.place(untagged(qn, msn, mo, last), []byte(payload)))
+}
+
+// delivered is all that Deliver returns with the left edge at edge.
+func (k *sink) delivered(edge uint64) (out []Delivered) {
+	k.t.Helper()
+	var d Delivered
+	for k.stream.Deliver(edge, &d) {
+		out = append(out, d)
+	}
+	return out
+}
+
+// wantIDs checks which posted buffers Deliver returns; tagged messages show as their TO plus 1000.
+func (k *sink) wantIDs(edge uint64, want ...uint64) {
+	k.t.Helper()
+	var got []uint64
+	for _, d := range k.delivered(edge) {
+		if d.Header.Tagged {
+			got = append(got, 1000+d.Header.TO)
+		} else {
+			got = append(got, d.Buffer.ID)
+		}
+	}
+	require.Equal(k.t, want, got)
+}
+
+func TestStreamInit(t *testing.T) {
+	var s Stream
+	require.Panics(t, func() { s.Init(StreamConfig{PendingMax: 1}) })
+	require.Panics(t, func() { s.Init(StreamConfig{Table: mem.NewTable(1)}) })
+	k := newSink(t, 1)
+	require.Nil(t, k.stream.Err())
+	require.Equal(t, Stats{}, k.stream.Stats())
+}
+
+// req: DDP-9.1-11, DDP-9.1-12, DDP-9.1-13, DDP-8.2.2-3, 5040-7.1-5
+func TestFirstErrorStopsPlacement(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.register(64)
+	k.write(mr, 0, "before", true)
+	err := k.place(tagged(mr, 60, true), []byte("12345"))
+	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19}, err)
+	require.Same(t, err, k.stream.Err())
+
+	require.Nil(t, k.place(tagged(mr, 10, true), []byte("after")), "dropped silently")
+	require.Nil(t, k.place(untagged(7, 1, 0, true), nil), "a second error is not found")
+	require.Nil(t, k.stream.Place(k.pos, k.pos+7, 1, [][]byte{{0}}))
+	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19}, k.stream.Err())
+	require.Equal(t, append([]byte("before"), make([]byte, 58)...), mr.Bytes())
+	require.Equal(t, Stats{Segments: 1, Octets: 6, AfterError: 3}, k.stream.Stats())
+}
+
+// What was whole before the error is delivered, nothing else.
+// req: DDP-7.4-2
+func TestErrorAndDelivery(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.register(64)
+	k.write(mr, 1, "x", true)
+	holeStart, holeEnd := k.span(TaggedLen + 1)
+	k.write(mr, 3, "x", true) // whole, but not what is before it
+	require.NotNil(t, k.place(tagged(mr, 64, true), []byte("x")))
+
+	hole := ulpdu(tagged(mr, 2, true), []byte("x"))
+	require.Nil(t, k.stream.Place(holeStart, holeEnd, len(hole), [][]byte{hole}), "dropped")
+	k.write(mr, 5, "x", true) // dropped
+	k.wantIDs(k.pos, 1001)
+	k.wantIDs(math.MaxUint64)
+}
+
+// The error is out of order and the gap before it never closes for Delivery, even when only part of it is dropped.
+func TestErrorAheadOfHole(t *testing.T) {
+	k := newSink(t, 8)
+	mr := k.register(64)
+	starts := make([]uint64, 6)
+	parts := make([][]byte, 6)
+	for i := range parts {
+		parts[i] = ulpdu(tagged(mr, uint64(i), true), []byte("x"))
+	}
+	parts[4] = ulpdu(untagged(9, 1, 0, true), nil)
+	for i := range parts {
+		starts[i], _ = k.span(len(parts[i]))
+	}
+	place := func(i int) *Error {
+		return k.stream.Place(starts[i], starts[i]+uint64(len(parts[i]))+6, len(parts[i]), [][]byte{parts[i]})
+	}
+	for _, i := range []int{0, 3, 1} {
+		require.Nil(t, place(i))
+	}
+	require.NotNil(t, place(4))
+	require.Nil(t, place(5))
+	k.wantIDs(starts[2], 1000, 1001)
+	require.Nil(t, place(2), "fills the hole, too late")
+	k.wantIDs(k.pos)
+}
+
+func TestBelowLeftEdgeIsDropped(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.register(8)
+	k.write(mr, 0, "good", true)
+	end := k.pos
+	k.wantIDs(end, 1000)
+	bad := ulpdu(tagged(mr, 0, true), []byte("evil"))
+	require.Nil(t, k.stream.Place(0, end, len(bad), [][]byte{bad}))
+	require.Equal(t, "good\x00\x00\x00\x00", string(mr.Bytes()), "placed octets stay")
+	k.wantIDs(end)
+	require.Equal(t, uint64(1), k.stream.Stats().Duplicates)
+}
+
+// req: 5040-7-1
+func TestDisable(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.register(64)
+	k.write(mr, 0, "x", true)
+	k.write(mr, 1, "x", true)
+	var d Delivered
+	require.True(t, k.stream.Deliver(k.pos, &d))
+	k.stream.Disable() // the ULP dislikes the first message
+	k.wantIDs(k.pos)
+	k.write(mr, 2, "x", true)
+	require.Nil(t, k.place(untagged(9, 1, 0, true), nil))
+	k.wantIDs(k.pos)
+	require.Nil(t, k.stream.Err())
+	require.Equal(t, "xx\x00", string(mr.Bytes()[:3]))
+	require.Equal(t, Stats{Segments: 2, Octets: 2, AfterError: 2}, k.stream.Stats())
+}

@@ -1,0 +1,121 @@
+package hugepages
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// New maps an arena: every page present, zero, on the wanted node, locked where the system lets us.
+//
+// Page sizes are tried from the wanted one downwards (1 GiB, 2 MiB, normal). Taking smaller pages than
+// wanted is not an error unless NoFallback is set: Fallback says why. A shortage comes back as
+// *ShortageError, *MemoryError or *NodeError, for errors.As; it never comes later as SIGBUS.
+// New may block for as long as the kernel takes to clear the pages, about 0.3 s per GiB.
+func New(cfg Config) (*Arena, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if err := checkNode(cfg.Node); err != nil {
+		return nil, err
+	}
+	var short []error
+	for _, page := range cfg.candidates() {
+		a, err := newOn(cfg, page)
+		if err == nil {
+			a.fallback = fallbackLine(short, page)
+			return a, nil
+		}
+		short = append(short, err)
+	}
+	return nil, joinLine(short)
+}
+
+// fallbackLine says why the first choice was not had, and what was taken instead.
+func fallbackLine(short []error, got PageSize) string {
+	if len(short) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%v (using pages of %v)", short[0], got)
+}
+
+// joinLine makes one line of several errors and keeps all of them for errors.As.
+func joinLine(errs []error) error {
+	err := errs[0]
+	for _, next := range errs[1:] {
+		err = fmt.Errorf("%w; then %w", err, next)
+	}
+	return err
+}
+
+// newOn maps the arena on pages of one size.
+func newOn(cfg Config, page PageSize) (*Arena, error) {
+	size, ok := roundUp(cfg.Bytes, page)
+	if !ok {
+		return nil, &MemoryError{Wanted: cfg.Bytes, Available: available()}
+	}
+	if page == Normal {
+		if err := checkMemory(size); err != nil {
+			return nil, err
+		}
+	}
+	a, err := mapArena(cfg, page, size)
+	if err == nil || page == Normal {
+		return a, err
+	}
+	if errors.Is(err, errShort) {
+		return nil, shortage(cfg.Node, page, size/int64(page), err)
+	}
+	return nil, err
+}
+
+// errShort marks an answer of the kernel that means: too few pages.
+var errShort = errors.New("too few pages")
+
+// shortage attaches the numbers an operator needs to an answer of the kernel that has none.
+func shortage(node int, page PageSize, wanted int64, err error) *ShortageError {
+	e := &ShortageError{Page: page, Node: node, Wanted: wanted, Err: err}
+	s, statErr := SystemStatus()
+	if statErr != nil {
+		return e
+	}
+	if p, ok := s.Pool(page, node); ok {
+		e.Free, e.Total = p.Available(), p.Total
+	}
+	return e
+}
+
+// checkNode refuses a node that is not online. The kernel's own answer would be a bare EINVAL.
+func checkNode(node int) error {
+	if node == AnyNode {
+		return nil
+	}
+	online, err := onlineNodes(sysRoot)
+	if err != nil || len(online) == 0 {
+		online = []int{0} // a kernel without NUMA: all memory is node 0
+	}
+	if !slices.Contains(online, node) {
+		return &NodeError{Node: node, Online: online}
+	}
+	return nil
+}
+
+// checkMemory refuses an arena on normal pages that would call the OOM killer: populating it commits
+// every page at once, and the kernel kills somebody rather than answer ENOMEM.
+func checkMemory(size int64) error {
+	s, err := readMemory(sysRoot)
+	if err != nil {
+		return nil // nothing to compare with; the kernel decides
+	}
+	kept := s.total / 64
+	if size > s.available-kept {
+		return &MemoryError{Wanted: size, Available: s.available, Kept: kept}
+	}
+	return nil
+}
+
+// available returns the octets the system can spare, 0 when unknown.
+func available() int64 {
+	s, _ := readMemory(sysRoot)
+	return s.available
+}

@@ -1,0 +1,47 @@
+package inet
+
+// Drop says why a packet was not accepted. Every package of the receive path has such a list; the Poller counts
+// by it and /metrics names it.
+type Drop uint8
+
+const (
+	DropNone Drop = iota
+	DropShort
+	DropEtherType
+	DropNotOurs
+	DropVersion
+	DropHeaderLen
+	DropTotalLen
+	DropChecksum
+	DropFragment
+	DropProto
+	DropBadARP
+	DropBadICMP
+	DropSource // source address impossible (multicast, broadcast, loopback, our own)
+	DropMax
+)
+
+// dropNames are metric labels: lower case, words joined by underscores, stable.
+var dropNames = [DropMax]string{
+	DropNone:      "none",
+	DropShort:     "short",
+	DropEtherType: "ether_type",
+	DropNotOurs:   "not_ours",
+	DropVersion:   "version",
+	DropHeaderLen: "header_len",
+	DropTotalLen:  "total_len",
+	DropChecksum:  "checksum",
+	DropFragment:  "fragment",
+	DropProto:     "proto",
+	DropBadARP:    "bad_arp",
+	DropBadICMP:   "bad_icmp",
+	DropSource:    "source",
+}
+
+// String is the reason's name in metrics.
+func (d Drop) String() string {
+	if d >= DropMax {
+		return "unknown"
+	}
+	return dropNames[d]
+}

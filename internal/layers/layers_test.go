@@ -1,0 +1,98 @@
+// Package layers holds the import table of ARCHITECTURE.md: imports point down only.
+package layers
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/rnicd/rnicd/"
+
+// allowed says which of our packages a package may import. A package that is not here fails the test: decide first.
+var allowed = map[string][]string{
+	"hugepages": {},
+	"inet":      {},
+
+	"mem": {"hugepages"},
+	"tcp": {"inet"},
+
+	"pmd":         {"mem"},
+	"pmd/wire":    {"pmd", "mem"},
+	"pmd/tap":     {"pmd", "mem"},
+	"pmd/dpdk":    {"pmd", "mem", "hugepages"},
+	"pmd/fault":   {"pmd", "mem"},
+	"pmd/capture": {"pmd", "mem"},
+	"mpa":         {"mem"},
+	"ddp":         {"mem"},
+
+	"stack": {"pmd", "mem", "inet", "tcp"},
+	"rdmap": {"ddp"},
+
+	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+
+	"sim":             {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
+	"cmd/rnicd":       {"cmd/rnicd/xfer", "rnic", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd/xfer":  {"rnic", "mem"},
+	"bench":           {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"internal/layers": {},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Error      *struct{ Err string }
+}
+
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Imports,Error"}, args...)...)
+	cmd.Dir = "../.."
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var pkgs []pkg
+	dec := json.NewDecoder(out)
+	for {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		pkgs = append(pkgs, p)
+	}
+	require.NoError(t, cmd.Wait())
+	require.NotEmpty(t, pkgs)
+	return pkgs
+}
+
+// Imports point down only, with and without the DPDK driver.
+func TestImportTable(t *testing.T) {
+	for _, tags := range []string{"-tags=", "-tags=dpdk"} {
+		for _, p := range list(t, tags, "./...") {
+			name := strings.TrimPrefix(p.ImportPath, module)
+			may, ok := allowed[name]
+			require.Truef(t, ok, "package %s has no row in the import table", name)
+			for _, imp := range p.Imports {
+				if ours, found := strings.CutPrefix(imp, module); found {
+					require.Truef(t, slices.Contains(may, ours), "%s must not import %s", name, ours)
+				}
+			}
+		}
+	}
+}
+
+// Nothing below stack reads a clock: time is an argument there.
+func TestNoClockBelowStack(t *testing.T) {
+	for _, p := range list(t, "./hugepages", "./inet", "./mem", "./tcp", "./pmd", "./pmd/wire", "./pmd/tap", "./mpa", "./ddp", "./rdmap") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		require.Falsef(t, slices.Contains(p.Imports, "time"), "%s imports time", name)
+	}
+}

@@ -1,0 +1,73 @@
+package mem
+
+import (
+	"runtime"
+	"slices"
+	"sync/atomic"
+)
+
+// Reader is one goroutine's word in the question whether memory may still be touched through an old entry.
+//
+// The word is odd between Enter and Exit. Revoke first takes the entry away and then looks at each word:
+// even, and that goroutine will not find the entry any more; odd, and it waits until the word changes. Both
+// sides store before they load, and sync/atomic is sequentially consistent, so one of the two sees the
+// other (the epoch scheme of K. Fraser, "Practical lock-freedom", section 5.2.3, with a count per reader).
+type Reader struct {
+	_     [lineBytes]byte
+	word  atomic.Uint64 // written by its goroutine only
+	_     [lineBytes]byte
+	table *Table
+}
+
+// NewReader gives a goroutine that calls Check its own epoch word. Enter/Exit bracket a burst of Check + copy.
+func (t *Table) NewReader() *Reader {
+	r := &Reader{table: t}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readers = append(t.readers, r)
+	return r
+}
+
+// Enter begins a burst. Only the Reader's goroutine; it panics inside a burst. Between Enter and Exit the
+// goroutine must not block, nor call Revoke or Deregister: those would wait for it.
+func (r *Reader) Enter() {
+	w := r.word.Load()
+	if w&1 != 0 {
+		panic("mem: Reader.Enter inside Enter")
+	}
+	r.word.Store(w + 1)
+}
+
+// Exit ends the burst: slices that Check returned in it must not be touched any more.
+func (r *Reader) Exit() {
+	w := r.word.Load()
+	if w&1 == 0 {
+		panic("mem: Reader.Exit without Enter")
+	}
+	r.word.Store(w + 1)
+}
+
+// Close gives the Reader back, outside a burst. It must not be used again.
+func (r *Reader) Close() {
+	if r.word.Load()&1 != 0 {
+		panic("mem: Reader.Close inside Enter")
+	}
+	t := r.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readers = slices.DeleteFunc(t.readers, func(other *Reader) bool { return other == r })
+}
+
+// quiesce returns when every Reader that was inside a burst has left it. A Reader made meanwhile finds the
+// entries as they are now and is not waited for. Not under t.mu: a Poller may need that to leave.
+func (t *Table) quiesce() {
+	t.mu.Lock()
+	readers := slices.Clone(t.readers)
+	t.mu.Unlock()
+	for _, r := range readers {
+		w := r.word.Load()
+		for w&1 != 0 && r.word.Load() == w {
+			runtime.Gosched()
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package mem
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// req: DDP-10.3-3, 5041-8.3.1-4
+func TestRegionLife(t *testing.T) {
+	table := NewTable(2)
+	pd := table.AllocDomain()
+	b := make([]byte, 8)
+	m := register(t, table, pd, b, RegionOptions{Access: RemoteWrite, Base: 5, Stream: 3})
+	require.Equal(t, uint64(5), m.Base())
+	require.Equal(t, 8, m.Len())
+	require.Same(t, &b[0], &m.Bytes()[0])
+	require.Equal(t, pd, m.Domain())
+	require.Equal(t, StreamID(3), m.Stream())
+	first := m.STag()
+	require.Equal(t, CheckOK, verdict(table, pd, 3, first, 5, 8))
+
+	m.Revoke()
+	m.Revoke()
+	require.False(t, m.Valid())
+	require.Equal(t, CheckInvalidSTag, verdict(table, pd, 3, first, 5, 8))
+	require.Equal(t, 1, table.Len())
+
+	second := m.Revalidate()
+	require.Equal(t, second, m.STag())
+	require.True(t, m.Valid())
+	require.Equal(t, CheckInvalidSTag, verdict(table, pd, 3, first, 5, 8))
+	require.Equal(t, CheckOK, verdict(table, pd, 3, second, 5, 8))
+
+	third := m.Revalidate() // of a valid region: the old STag dies
+	require.Equal(t, CheckInvalidSTag, verdict(table, pd, 3, second, 5, 8))
+	require.Equal(t, CheckOK, verdict(table, pd, 3, third, 5, 8))
+
+	m.Deregister()
+	m.Deregister()
+	require.Equal(t, CheckInvalidSTag, verdict(table, pd, 3, third, 5, 8))
+	require.Equal(t, third, m.STag())
+	require.Zero(t, table.Len())
+	require.Panics(t, func() { m.Revalidate() })
+}
+
+// The key comes round only after 256 lives.
+func TestKeyRotates(t *testing.T) {
+	table := NewTable(1)
+	m := register(t, table, 1, make([]byte, 1), RegionOptions{Access: RemoteWrite})
+	first := m.STag()
+	seen := map[STag]bool{first: true}
+	for range 255 {
+		m.Revoke()
+		stag := m.Revalidate()
+		require.False(t, seen[stag])
+		require.Equal(t, first.Index(), stag.Index())
+		seen[stag] = true
+		require.Equal(t, CheckInvalidSTag, verdict(table, 1, 1, first, 0, 1))
+	}
+	require.Equal(t, first, m.Revalidate())
+}
+
+// A range is narrowed by registering the part: nothing outside it is reached any more.
+// req: DDP-10.3-2, 5042-6.3.4-1
+func TestShrink(t *testing.T) {
+	table := NewTable(2)
+	b := make([]byte, 100)
+	m := register(t, table, 1, b, RegionOptions{Access: RemoteWrite})
+	m.Deregister()
+	part := register(t, table, 1, b[10:20], RegionOptions{Access: RemoteWrite, Base: 10})
+	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 1, m.STag(), 10, 10))
+	require.Equal(t, CheckOK, verdict(table, 1, 1, part.STag(), 10, 10))
+	require.Equal(t, CheckBounds, verdict(table, 1, 1, part.STag(), 9, 1))
+	require.Equal(t, CheckBounds, verdict(table, 1, 1, part.STag(), 20, 1))
+	require.Equal(t, 10, cap(part.Bytes()))
+}
+
+// req: 5042-6.3.2-1, 5042-A-2
+func TestRegisterZero(t *testing.T) {
+	table := NewTable(2)
+	b := []byte("stale secret")
+	register(t, table, 1, b, RegionOptions{Access: RemoteRead})
+	require.Equal(t, "stale secret", string(b))
+	m := register(t, table, 1, b[:5], RegionOptions{Access: RemoteRead, Zero: true})
+	got, res := table.Check(1, 1, m.STag(), 0, 5, RemoteRead)
+	require.Equal(t, CheckOK, res)
+	require.Equal(t, make([]byte, 5), got)
+	require.Equal(t, " secret", string(b[5:]))
+}
+
+// req: 5040-5.3-7, 5040-8.1.1-2
+func TestPeerInvalidates(t *testing.T) {
+	table := NewTable(8)
+	tied := register(t, table, 1, make([]byte, 8), RegionOptions{Access: RemoteWrite, Stream: 3})
+	shared := register(t, table, 1, make([]byte, 8), RegionOptions{Access: RemoteWrite})
+	local := register(t, table, 1, make([]byte, 8), RegionOptions{Access: LocalWrite, Stream: 3})
+	r := table.NewReader()
+	r.Enter() // must not wait for the caller's own burst
+
+	require.Equal(t, CheckInvalidSTag, table.Invalidate(1, 3, tied.STag()+1))
+	require.Equal(t, CheckNotAssociated, table.Invalidate(2, 3, tied.STag()))
+	require.Equal(t, CheckNotAssociated, table.Invalidate(1, 4, tied.STag()))
+	require.Equal(t, CheckNotAssociated, table.Invalidate(1, AnyStream, tied.STag()))
+	require.Equal(t, CheckAccess, table.Invalidate(1, 3, shared.STag()), "shared by several streams")
+	require.Equal(t, CheckAccess, table.Invalidate(1, 3, local.STag()))
+	for _, m := range []*MemoryRegion{tied, shared, local} {
+		require.True(t, m.Valid())
+	}
+	require.Equal(t, CheckOK, table.Invalidate(1, 3, tied.STag()))
+	require.False(t, tied.Valid())
+	require.Equal(t, CheckInvalidSTag, verdict(table, 1, 3, tied.STag(), 0, 8))
+	require.Equal(t, CheckInvalidSTag, table.Invalidate(1, 3, tied.STag()))
+	require.Equal(t, CheckOK, verdict(table, 1, 3, tied.Revalidate(), 0, 8), "Revalidate must not wait for this burst")
+	r.Exit()
+	tied.Deregister()
+}
+
+func TestReaderMisusePanics(t *testing.T) {
+	table := NewTable(1)
+	r := table.NewReader()
+	require.Panics(t, func() { r.Exit() })
+	r.Enter()
+	require.Panics(t, func() { r.Enter() })
+	require.Panics(t, func() { r.Close() })
+	r.Exit()
+	r.Close()
+	require.Empty(t, table.readers)
+}
+
+// Revoke waits for a burst that began before it, and for none that began after.
+func TestRevokeWaitsForTheBurst(t *testing.T) {
+	for name, revoke := range map[string]func(*MemoryRegion){
+		"Revoke": (*MemoryRegion).Revoke, "Deregister": (*MemoryRegion).Deregister,
+		"Revalidate": func(m *MemoryRegion) { m.Revalidate() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := NewTable(1)
+			m := register(t, table, 1, make([]byte, 1), RegionOptions{Access: RemoteWrite})
+			inside, idle, closed := table.NewReader(), table.NewReader(), table.NewReader()
+			defer idle.Close()
+			closed.Close()
+			inside.Enter()
+			stag := m.STag()
+			b, res := table.Check(1, 1, stag, 0, 1, RemoteWrite)
+			require.Equal(t, CheckOK, res)
+			var returned atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				revoke(m)
+				returned.Store(true)
+				m.Bytes()[0] = 2 // -race: ordered after the write below
+			}()
+			for verdict(table, 1, 1, stag, 0, 1) != CheckInvalidSTag {
+				runtime.Gosched()
+			}
+			for range 1000 {
+				runtime.Gosched()
+			}
+			require.False(t, returned.Load(), "the burst is under way")
+			b[0] = 1
+			inside.Exit()
+			inside.Enter() // the next burst cannot find the entry: not waited for
+			<-done
+			require.EqualValues(t, 2, m.Bytes()[0])
+			inside.Exit()
+		})
+	}
+}
+
+// A Poller places through an STag as fast as it can while the owner revokes it: from the moment Revoke has
+// returned the octets are the owner's alone. Under -race the detector proves the order as well.
+// req: 5041-8.3.1-6, 5042-6.2.2-2, 5042-6.2.2-1, 5042-A-1
+func TestNoOctetIsPlacedAfterRevoke(t *testing.T) {
+	const rounds, octets = 300, 32 << 10
+	table := NewTable(4)
+	var current, placed atomic.Uint64 // STag to write through; bursts that placed something
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for stream := StreamID(1); stream <= 2; stream++ {
+		half := uint64(stream-1) * octets // each its own part: two placements into one octet are the peer's affair
+		wg.Go(func() {
+			r := table.NewReader()
+			defer r.Close()
+			payload := make([]byte, octets)
+			for i := range payload {
+				payload[i] = 0xEE
+			}
+			for !stop.Load() {
+				r.Enter()
+				b, res := table.Check(1, stream, STag(current.Load()), half, octets, RemoteWrite)
+				if res == CheckOK {
+					copy(b, payload)
+					placed.Add(1)
+				}
+				r.Exit()
+				if res != CheckOK {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	b := make([]byte, 2*octets)
+	m := register(t, table, 1, b, RegionOptions{Access: RemoteWrite})
+	for round := range rounds {
+		before := placed.Load()
+		current.Store(uint64(m.STag()))
+		for placed.Load() < before+2 {
+			runtime.Gosched()
+		}
+		if round%2 == 0 {
+			m.Revoke()
+		} else {
+			m.Deregister()
+		}
+		for i := range b {
+			b[i] = byte(round)
+		}
+		runtime.Gosched()
+		for i, v := range b {
+			if v != byte(round) {
+				stop.Store(true)
+				t.Fatalf("round %d: octet %d was placed after Revoke returned", round, i)
+			}
+		}
+		if round%2 == 0 {
+			m.Revalidate()
+		} else {
+			m = register(t, table, 1, b, RegionOptions{Access: RemoteWrite})
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+// Entries are recycled under the eyes of a goroutine that checks: what it gets is always the region of the STag it
+// asked for, whole.
+func TestCheckWhileEntriesAreRecycled(t *testing.T) {
+	const rounds = 3000
+	table := NewTable(2) // few slots, so that they are reused at once
+	type shown struct {
+		stag  STag
+		base  uint64
+		bytes []byte
+	}
+	var current atomic.Pointer[shown]
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var hits, misses atomic.Uint64
+	wg.Go(func() {
+		r := table.NewReader()
+		defer r.Close()
+		for !stop.Load() {
+			s := current.Load()
+			if s == nil {
+				runtime.Gosched()
+				continue
+			}
+			r.Enter()
+			b, res := table.Check(1, 1, s.stag, s.base, len(s.bytes), RemoteWrite)
+			switch {
+			case res == CheckOK && &b[0] == &s.bytes[0] && len(b) == len(s.bytes):
+				b[0]++
+				hits.Add(1)
+			case res == CheckInvalidSTag:
+				misses.Add(1)
+			default:
+				t.Errorf("STag %08x: %v, %d octets", s.stag, res, len(b))
+				stop.Store(true)
+			}
+			r.Exit()
+			if res != CheckOK {
+				runtime.Gosched()
+			}
+		}
+	})
+	for i := 0; (i < rounds || hits.Load() == 0) && !stop.Load(); i++ {
+		b := make([]byte, 1+i%7)
+		base := uint64(i%5) * 1000
+		m := register(t, table, 1, b, RegionOptions{Access: RemoteWrite, Base: base, Stream: StreamID(i % 2)})
+		current.Store(&shown{m.STag(), base, b})
+		if i%8 == 0 {
+			runtime.Gosched()
+		}
+		m.Deregister()
+		b[0] = 0 // the owner's again
+	}
+	stop.Store(true)
+	wg.Wait()
+	t.Logf("%d hits, %d misses", hits.Load(), misses.Load())
+}
+
+// Any number of goroutines register and revoke at once; the count and the validity come out right.
+func TestConcurrentOwners(t *testing.T) {
+	table := NewTable(64)
+	r := table.NewReader()
+	defer r.Close()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			pd := table.AllocDomain()
+			for range 200 {
+				m, err := table.Register(pd, make([]byte, 4), RegionOptions{Access: RemoteRead, Stream: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var inner sync.WaitGroup
+				inner.Go(m.Revoke)
+				inner.Go(func() { table.Invalidate(pd, 1, m.STag()) })
+				inner.Go(m.Deregister)
+				inner.Wait()
+				if m.Valid() {
+					t.Error("valid after Deregister")
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Zero(t, table.Len())
+}

@@ -1,0 +1,412 @@
+package mem
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/rnicd/rnicd/hugepages"
+)
+
+func TestRingSizesRefused(t *testing.T) {
+	for _, n := range []int{0, 3, 6, 100} {
+		require.Panics(t, func() { NewSPSC(make([]int, n)) })
+		require.Panics(t, func() { NewMPSC(make([]MPSCSlot[int], n)) })
+	}
+	require.Panics(t, func() { NewMPSC(make([]MPSCSlot[int], 1)) })
+}
+
+func TestSPSCMisusePanics(t *testing.T) {
+	r := NewSPSC(make([]int, 4))
+	require.PanicsWithValue(t, "mem: SPSC.Publish(5) with 0 of 4 elements", func() { r.Publish(5) })
+	require.Panics(t, func() { r.Publish(-1) })
+	require.Panics(t, func() { r.Release(1) })
+	require.Panics(t, func() { r.Release(-1) })
+	r.Publish(4)
+	require.Panics(t, func() { r.Publish(1) })
+	r.Release(4)
+	require.Nil(t, r.Reserve(-1))
+	require.Nil(t, r.Peek(-1))
+}
+
+// Free-running indices wrap after 2^64 elements; start a few before that.
+func TestSPSCIndexWrap(t *testing.T) {
+	r := NewSPSC(make([]int, 4))
+	start := ^uint64(0) - 5
+	r.head.Store(start)
+	r.tail.Store(start)
+	r.headSeen, r.tailSeen = start, start
+	for i := range 20 {
+		require.Equal(t, 3, r.PushN([]int{i, i + 1, i + 2}))
+		require.Equal(t, 3, r.Len())
+		dst := make([]int, 4)
+		require.Equal(t, 3, r.PopN(dst))
+		require.Equal(t, []int{i, i + 1, i + 2}, dst[:3])
+	}
+}
+
+// Every operation against a plain queue.
+func TestSPSCAgainstQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := 1 << rapid.IntRange(0, 4).Draw(t, "log2 size")
+		r := NewSPSC(make([]int, size))
+		var queue []int
+		next := 1
+		batch := func(t *rapid.T) int { return rapid.IntRange(0, size+2).Draw(t, "n") }
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				require.Equal(t, len(queue), r.Len())
+				require.Equal(t, size, r.Cap())
+			},
+			"Push": func(t *rapid.T) {
+				ok := r.Push(next)
+				require.Equal(t, len(queue) < size, ok)
+				if ok {
+					queue = append(queue, next)
+					next++
+				}
+			},
+			"PushN": func(t *rapid.T) {
+				v := make([]int, batch(t))
+				for i := range v {
+					v[i] = next + i
+				}
+				n := r.PushN(v)
+				require.Equal(t, min(len(v), size-len(queue)), n)
+				queue = append(queue, v[:n]...)
+				next += n
+			},
+			"Pop": func(t *rapid.T) {
+				v, ok := r.Pop()
+				require.Equal(t, len(queue) > 0, ok)
+				if ok {
+					require.Equal(t, queue[0], v)
+					queue = queue[1:]
+				}
+			},
+			"PopN": func(t *rapid.T) {
+				dst := make([]int, batch(t))
+				n := r.PopN(dst)
+				require.Equal(t, min(len(dst), len(queue)), n)
+				for i := range n {
+					require.Equal(t, queue[i], dst[i])
+				}
+				queue = queue[n:]
+			},
+			"Reserve and Publish": func(t *rapid.T) {
+				want := batch(t)
+				n := 0
+				for ; n < want; n++ {
+					slot := r.Reserve(n)
+					require.Equal(t, len(queue)+n < size, slot != nil)
+					if slot == nil {
+						break
+					}
+					*slot = next + n
+				}
+				n = rapid.IntRange(0, n).Draw(t, "published")
+				r.Publish(n)
+				for range n {
+					queue = append(queue, next)
+					next++
+				}
+			},
+			"Peek and Release": func(t *rapid.T) {
+				want := batch(t)
+				n := 0
+				for ; n < want; n++ {
+					slot := r.Peek(n)
+					require.Equal(t, n < len(queue), slot != nil)
+					if slot == nil {
+						break
+					}
+					require.Equal(t, queue[n], *slot)
+				}
+				n = rapid.IntRange(0, n).Draw(t, "released")
+				r.Release(n)
+				queue = queue[n:]
+			},
+		})
+	})
+}
+
+func TestMPSCAgainstQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := 1 << rapid.IntRange(1, 4).Draw(t, "log2 size")
+		r := NewMPSC(make([]MPSCSlot[int], size))
+		var queue []int
+		next := 1
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				require.Equal(t, len(queue), r.Len())
+				require.Equal(t, size, r.Cap())
+			},
+			"Push": func(t *rapid.T) {
+				ok := r.Push(next)
+				require.Equal(t, len(queue) < size, ok)
+				if ok {
+					queue = append(queue, next)
+					next++
+				}
+			},
+			"Pop": func(t *rapid.T) {
+				v, ok := r.Pop()
+				require.Equal(t, len(queue) > 0, ok)
+				if ok {
+					require.Equal(t, queue[0], v)
+					queue = queue[1:]
+				}
+			},
+			"PopN": func(t *rapid.T) {
+				dst := make([]int, rapid.IntRange(0, size+2).Draw(t, "n"))
+				n := r.PopN(dst)
+				require.Equal(t, min(len(dst), len(queue)), n)
+				for i := range n {
+					require.Equal(t, queue[i], dst[i])
+				}
+				queue = queue[n:]
+			},
+		})
+	})
+}
+
+// A position that a producer took and has not filled yet hides later elements and loses none.
+func TestMPSCSuspendedProducer(t *testing.T) {
+	r := NewMPSC(make([]MPSCSlot[int], 4))
+	pos := r.tail.Load()
+	require.True(t, r.tail.CompareAndSwap(pos, pos+1))
+	require.True(t, r.Push(2))
+	_, ok := r.Pop()
+	require.False(t, ok)
+	require.Equal(t, 2, r.Len())
+	r.slots[pos&r.mask].val = 1
+	r.slots[pos&r.mask].seq.Store(pos + 1)
+	dst := make([]int, 4)
+	require.Equal(t, 2, r.PopN(dst))
+	require.Equal(t, []int{1, 2}, dst[:2])
+}
+
+// A ring of pointers must not keep what was taken alive.
+func TestRingsForgetPointers(t *testing.T) {
+	spsc := NewSPSC(make([]*int, 4))
+	mpsc := NewMPSC(make([]MPSCSlot[*int], 4))
+	for range 3 {
+		require.True(t, spsc.Push(new(int)))
+		require.True(t, mpsc.Push(new(int)))
+	}
+	spsc.Pop()
+	spsc.PopN(make([]*int, 1))
+	spsc.Release(1)
+	mpsc.Pop()
+	mpsc.PopN(make([]*int, 2))
+	for i := range 4 {
+		require.Nil(t, spsc.buf[i])
+		require.Nil(t, mpsc.slots[i].val)
+	}
+}
+
+const ringRounds = 20_000
+
+// Two goroutines; run with -race this proves that the indices order the elements.
+func TestSPSCTwoGoroutines(t *testing.T) {
+	for name, backing := range map[string][]uint64{
+		"heap":  make([]uint64, 64),
+		"arena": View[uint64](hugepages.Heap(4096).Bytes(), 64),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewSPSC(backing)
+			go func() {
+				batch := make([]uint64, 0, 7)
+				for next := uint64(0); next < ringRounds; {
+					switch n := uint64(0); next % 3 {
+					case 0:
+						if r.Push(next) {
+							next++
+						}
+					case 1:
+						batch = batch[:0]
+						for i := next; i < min(next+7, ringRounds); i++ {
+							batch = append(batch, i)
+						}
+						next += uint64(r.PushN(batch))
+					case 2:
+						for n < 5 && next+n < ringRounds {
+							slot := r.Reserve(int(n))
+							if slot == nil {
+								break
+							}
+							*slot = next + n
+							n++
+						}
+						r.Publish(int(n))
+						next += n
+					}
+					if r.Len() == r.Cap() {
+						runtime.Gosched()
+					}
+				}
+			}()
+			dst := make([]uint64, 5)
+			for want := uint64(0); want < ringRounds; {
+				was := want
+				switch want % 3 {
+				case 0:
+					if v, ok := r.Pop(); ok {
+						mustEqual(t, want, v)
+						want++
+					}
+				case 1:
+					for _, v := range dst[:r.PopN(dst)] {
+						mustEqual(t, want, v)
+						want++
+					}
+				case 2:
+					n := 0
+					for slot := r.Peek(0); slot != nil && n < 6; slot = r.Peek(n) {
+						mustEqual(t, want, *slot)
+						want++
+						n++
+					}
+					r.Release(n)
+				}
+				if was == want {
+					runtime.Gosched()
+				}
+			}
+			require.Zero(t, r.Len())
+		})
+	}
+}
+
+func mustEqual(t *testing.T, want, got uint64) {
+	if want != got {
+		t.Fatalf("want %d, got %d", want, got)
+	}
+}
+
+// Several producers: nothing lost, nothing twice, each producer's elements in its order.
+func TestMPSCManyGoroutines(t *testing.T) {
+	const producers = 4
+	r := NewMPSC(make([]MPSCSlot[[2]int], 16))
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			for i := 0; i < ringRounds/producers; {
+				if r.Push([2]int{p, i}) {
+					i++
+				} else {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	var next [producers]int
+	dst := make([][2]int, 5)
+	for got := 0; got < ringRounds; {
+		n := r.PopN(dst)
+		if n == 0 {
+			runtime.Gosched()
+		}
+		for _, v := range dst[:n] {
+			mustEqual(t, uint64(next[v[0]]), uint64(v[1]))
+			next[v[0]]++
+		}
+		got += n
+	}
+	wg.Wait()
+	_, ok := r.Pop()
+	require.False(t, ok)
+}
+
+func TestRingsDoNotAllocate(t *testing.T) {
+	spsc := NewSPSC(make([]flat, 64))
+	mpsc := NewMPSC(make([]MPSCSlot[flat], 64))
+	batch := make([]flat, 32)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		spsc.Push(flat{})
+		spsc.Pop()
+		spsc.PushN(batch)
+		spsc.PopN(batch)
+		spsc.Reserve(0).A = 1
+		spsc.Publish(1)
+		spsc.Peek(0).A = 2
+		spsc.Release(1)
+		mpsc.Push(flat{})
+		mpsc.Push(flat{})
+		mpsc.Pop()
+		mpsc.PopN(batch)
+	}))
+}
+
+func BenchmarkSPSC(b *testing.B) {
+	for _, batch := range []int{1, 32} {
+		b.Run(fmt.Sprintf("one goroutine/batch=%d", batch), func(b *testing.B) {
+			r := NewSPSC(make([]uint64, 1024))
+			v := make([]uint64, batch)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.PushN(v)
+				r.PopN(v)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(batch), "ns/element")
+		})
+		b.Run(fmt.Sprintf("two goroutines/batch=%d", batch), func(b *testing.B) {
+			r := NewSPSC(make([]uint64, 1024))
+			total := b.N * batch
+			go func() {
+				v := make([]uint64, batch)
+				for sent := 0; sent < total; {
+					n := r.PushN(v[:min(batch, total-sent)])
+					if sent += n; n == 0 {
+						runtime.Gosched()
+					}
+				}
+			}()
+			v := make([]uint64, batch)
+			for got := 0; got < total; {
+				n := r.PopN(v)
+				if got += n; n == 0 {
+					runtime.Gosched()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(total), "ns/element")
+		})
+	}
+}
+
+func BenchmarkMPSC(b *testing.B) {
+	b.Run("push and pop", func(b *testing.B) {
+		r := NewMPSC(make([]MPSCSlot[uint64], 1024))
+		b.ReportAllocs()
+		for b.Loop() {
+			r.Push(1)
+			r.Pop()
+		}
+	})
+	b.Run("two producers", func(b *testing.B) {
+		r := NewMPSC(make([]MPSCSlot[uint64], 1024))
+		total := b.N &^ 1
+		for range 2 {
+			go func() {
+				for sent := 0; sent < total/2; {
+					if r.Push(1) {
+						sent++
+					} else {
+						runtime.Gosched()
+					}
+				}
+			}()
+		}
+		v := make([]uint64, 32)
+		for got := 0; got < total; {
+			n := r.PopN(v)
+			if got += n; n == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package mem
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// EntriesMax bounds the regions of one Table, so that every slot has at least 8 of the 2^24 indices to draw from.
+const EntriesMax = 1 << 20
+
+// RegionBytesMax bounds one region: 4 TiB.
+const RegionBytesMax = 1 << 42
+
+// Table maps STags to memory. Register and Revoke are for any goroutine; Check is lock-free.
+//
+// An STag's index is drawn at random from all 24 bits until its low bits name a free slot; at most half of the
+// slots are ever used. So one masked load finds the entry, without probing and without a hash, and who knows
+// some STags learns of the next one only that it is none of those (RFC 5042 section 6.1.1: hard to predict;
+// RFC 5040 section 8.1.1: sparse over the full range).
+//
+// Entries are immutable. A slot's pointer is the entry's validity: Register and Revalidate store one, Revoke
+// stores nil and then waits until every Reader that might have loaded the old one has left (reader.go).
+type Table struct {
+	slots   []atomic.Pointer[entry]
+	mask    uint32
+	domains atomic.Uint32
+
+	mu         sync.Mutex
+	random     func() uint32
+	used       []bool   // slot has a region, valid or revoked
+	last       []uint32 // slot's last index: not drawn twice running
+	entries    int
+	entriesMax int
+	readers    []*Reader
+}
+
+// entry is what Check needs to know of a region, in one cache line.
+type entry struct {
+	mem    []byte
+	base   uint64
+	stag   STag
+	pd     ProtectionDomain
+	stream StreamID
+	access Access
+}
+
+// NewTable makes a Table for up to entriesMax regions, 16 to 40 octets of memory for each; it panics unless that
+// is 1 to EntriesMax.
+func NewTable(entriesMax int) *Table {
+	if entriesMax < 1 || entriesMax > EntriesMax {
+		panic(fmt.Sprintf("mem: Table of %d entries, must be 1 to %d", entriesMax, EntriesMax))
+	}
+	n := 1 << bits.Len(uint(2*entriesMax-1))
+	return &Table{
+		slots:      make([]atomic.Pointer[entry], n),
+		mask:       uint32(n - 1),
+		random:     random32,
+		used:       make([]bool, n),
+		last:       make([]uint32, n),
+		entriesMax: entriesMax,
+	}
+}
+
+func random32() uint32 {
+	var b [4]byte
+	rand.Read(b[:]) // never fails; the runtime ends the process instead
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// AllocDomain returns a ProtectionDomain that no other call on this Table returned. Any goroutine. It panics
+// after 2^32-1 of them.
+func (t *Table) AllocDomain() ProtectionDomain {
+	for {
+		last := t.domains.Load()
+		if last == math.MaxUint32 {
+			panic("mem: all 2^32-1 protection domains were given out")
+		}
+		if t.domains.CompareAndSwap(last, last+1) {
+			return ProtectionDomain(last + 1)
+		}
+	}
+}
+
+// Len returns the number of regions that are registered, revoked ones included. Any goroutine.
+func (t *Table) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.entries
+}
+
+// Check is the only way from a wire address to memory. The slice is valid until the Reader's Exit.
+//
+// Any goroutine; one that races with Revoke brackets Check and its use of the slice with a Reader's Enter and Exit.
+// stream is the stream on whose behalf memory is reached: a region tied to another one is CheckNotAssociated, for
+// local rights too. Only local access that belongs to no stream passes AnyStream; that never grants a remote right
+// on a region tied to a stream. All rights in need must be granted, and at least one must be asked for.
+//
+// What is judged first: STag, association (RFC 5041 section 8.2), rights, wrap, bounds. A peer that has no business
+// with a region learns nothing of its size. n is not negative. With n = 0 the same rules hold, TO may be the octet behind the
+// region, and the slice is empty; DDP does not ask for zero-length Tagged messages (DECISIONS 32). TO + n = 2^64 wraps.
+func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int, need Access) ([]byte, CheckResult) {
+	e := t.slots[stag.Index()&t.mask].Load()
+	if e == nil || e.stag != stag {
+		return nil, CheckInvalidSTag
+	}
+	if !e.associated(pd, stream, need) {
+		return nil, CheckNotAssociated
+	}
+	if need == 0 || need&^e.access != 0 {
+		return nil, CheckAccess
+	}
+	want, length := uint64(n), uint64(len(e.mem)) // a negative n becomes larger than any region
+	if to > math.MaxUint64-want {
+		return nil, CheckWrap
+	}
+	// A TO below base gives an offset of at least 2^64 - base, and base+length stays below 2^64.
+	off := to - e.base
+	if want > length || off > length-want {
+		return nil, CheckBounds
+	}
+	return e.mem[off : off+want : off+want], CheckOK
+}
+
+// associated reports whether the region and the stream may meet (RFC 5041 sections 2.1 and 8.2).
+func (e *entry) associated(pd ProtectionDomain, stream StreamID, need Access) bool {
+	if e.pd != pd {
+		return false
+	}
+	return e.stream == AnyStream || e.stream == stream || stream == AnyStream && need&remoteAccess == 0
+}
+
+// Invalidate is what a peer's Send with Invalidate asks for on Delivery: the STag is valid no more when it returns.
+//
+// It is called by the goroutine that places for stream, inside or outside Enter and Exit; it neither locks nor waits,
+// and need not: only that stream could reach the region, so no other goroutine is placing. For the same reason a
+// region of AnyStream is CheckAccess, "cannot be invalidated" (RFC 5040 section 8.1.1: a peer must not be able to
+// invalidate an STag that several streams share), as is one without remote rights. Otherwise CheckInvalidSTag,
+// CheckNotAssociated or CheckOK. The region stays registered, for Revalidate or Deregister.
+func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) CheckResult {
+	slot := &t.slots[stag.Index()&t.mask]
+	e := slot.Load()
+	switch {
+	case e == nil || e.stag != stag:
+		return CheckInvalidSTag
+	case !e.associated(pd, stream, remoteAccess):
+		return CheckNotAssociated
+	case e.stream == AnyStream || e.access&remoteAccess == 0:
+		return CheckAccess
+	case !slot.CompareAndSwap(e, nil):
+		return CheckInvalidSTag // its owner was faster
+	}
+	return CheckOK
+}
+
+// take gives a free slot to a new region and returns an STag that leads there. Under t.mu.
+func (t *Table) take() (STag, bool) {
+	if t.entries == t.entriesMax {
+		return 0, false
+	}
+	for {
+		stag := STag(t.random())
+		index := stag.Index()
+		slot := index & t.mask
+		// Index 0 is left out so that STag 0, which zero-length operations carry, reaches nothing.
+		if index == 0 || t.used[slot] || t.last[slot] == index {
+			continue
+		}
+		t.used[slot], t.last[slot] = true, index
+		t.entries++
+		return stag, true
+	}
+}

@@ -1,0 +1,68 @@
+package mpa
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Both ends, all sixteen combinations of M and C: each end's Send is the other's Receive.
+//
+// req: D01-5.2-12
+// req: D01-6.1.1-6
+// req: D01-6.1.1-7
+// req: D01-6.1.1-9
+// req: 5044-7.1.1-2
+// req: 5044-C.3-1
+func TestAgreeOnMarkersAndCRC(t *testing.T) {
+	for i := range 16 {
+		a := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}.Frame(Request, nil)
+		b := Preferences{Markers: i&4 != 0, CRC: i&8 != 0, Rev: 1}.Frame(Reply, nil)
+		x, y := Agree(a, b), Agree(b, a)
+		require.Equal(t, x.Send, y.Receive)
+		require.Equal(t, y.Send, x.Receive)
+		require.Equal(t, Agreement{
+			Send:    Mode{Markers: i&4 != 0, CRC: i&2 != 0 || i&8 != 0},
+			Receive: Mode{Markers: i&1 != 0, CRC: i&2 != 0 || i&8 != 0},
+			Rev:     1, Version: 1,
+		}, x)
+	}
+}
+
+// Figure 16: an RDMA Consortium peer gives version 0 and markers both ways whatever we prefer.
+//
+// req: 5044-C.2-4
+// req: 5044-C.2-6
+// req: 5044-C.1-2
+// req: 5044-C.1-3
+// req: 5044-C.1-5
+// req: 5044-3-2
+func TestAgreeWithConsortiumPeer(t *testing.T) {
+	rdmac := Frame{Markers: true, CRC: true, Rev: 0}
+	want := Agreement{Send: both, Receive: both}
+	for i := range 4 {
+		p := Preferences{Markers: i&1 != 0, CRC: i&2 != 0, Rev: 1}
+		require.Equal(t, want, Agree(p.Frame(Request, nil), rdmac), "we ask with Rev 1, it answers with Rev 0")
+		p.Rev = 0
+		require.Equal(t, want, Agree(p.Frame(Reply, nil), rdmac), "it asks, we answer with Rev 0")
+	}
+}
+
+// DECISIONS 7: at Rev 0 we send M=C=1 and accept 0.
+func TestAgreeAtRev0(t *testing.T) {
+	local := Preferences{Rev: 0}.Frame(Reply, nil)
+	require.True(t, local.Markers && local.CRC)
+	a := Agree(local, Frame{Kind: Request})
+	require.Equal(t, Agreement{Send: Mode{CRC: true}, Receive: both}, a)
+}
+
+// DECISIONS 6.
+func TestAgreeOnRev(t *testing.T) {
+	for _, c := range []struct{ local, remote, rev, version uint8 }{
+		{0, 0, 0, 0}, {1, 0, 0, 0}, {0, 1, 0, 0}, {1, 1, 1, 1}, {2, 1, 1, 1}, {2, 2, 2, 1}, {2, 0, 0, 0},
+	} {
+		a := Agree(Frame{Rev: c.local}, Frame{Rev: c.remote})
+		require.Equal(t, c.rev, a.Rev)
+		require.Equal(t, c.version, a.Version)
+	}
+}

@@ -1,0 +1,142 @@
+package mpa
+
+import (
+	"bytes"
+	"testing"
+)
+
+func FuzzParseFrame(f *testing.F) {
+	for _, g := range goldenFrames {
+		f.Add(unhex(f, g.hex), g.f.Kind == Reply, 512)
+	}
+	f.Add([]byte("GET / HTTP/1.0\r\n"), false, 0)
+	f.Fuzz(func(t *testing.T, b []byte, reply bool, limit int) {
+		want := Request
+		if reply {
+			want = Reply
+		}
+		fr, n, err := ParseFrame(b, want, limit)
+		if err != nil {
+			if e, ok := err.(*Error); !ok || e.Code != ErrStartup || n != 0 {
+				t.Fatalf("error %v, n %d", err, n)
+			}
+			return
+		}
+		if n == 0 {
+			if len(b) >= FrameLen+PrivateDataMax && b[17] > 0 {
+				t.Fatal("waits for ever")
+			}
+			return
+		}
+		if n > len(b) || len(fr.PrivateData) > limit {
+			t.Fatalf("n %d of %d, private data %d of %d", n, len(b), len(fr.PrivateData), limit)
+		}
+		again := fr.Append(nil)
+		canonical := append([]byte(nil), b[:n]...)
+		canonical[16] &= 0xF0
+		if !reply {
+			canonical[16] &^= flagReject
+		}
+		if !bytes.Equal(canonical, again) {
+			t.Fatalf("\n%x\n%x", canonical, again)
+		}
+		if _, m, err := ParseFrame(b[:n-1], want, limit); m != 0 || err != nil {
+			t.Fatalf("one octet short: %d, %v", m, err)
+		}
+	})
+}
+
+// FuzzReceiver cuts a stream at will and delivers the segments in any order; sizes and plan are the fuzzer's.
+func FuzzReceiver(f *testing.F) {
+	f.Add(uint8(3), []byte{42, 42, 200, 0, 1, 255, 9}, []byte{20, 3, 1, 80, 0, 2, 255, 1})
+	f.Add(uint8(1), []byte{42, 42, 200}, []byte{1})
+	f.Add(uint8(7), []byte{255, 255, 255, 3}, []byte{100, 0, 100, 1, 100, 2})
+	f.Fuzz(func(t *testing.T, flags uint8, sizes, plan []byte) {
+		mode := Mode{Markers: flags&1 != 0, CRC: flags&2 != 0}
+		if len(sizes) == 0 || len(sizes) > 40 || len(plan) == 0 || len(plan) > 400 {
+			return
+		}
+		s := &stream{mode: mode}
+		for i, n := range sizes {
+			s.add(ulpdu(i, int(n)*5))
+		}
+		r := newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0}, s)
+		r.pos = int(flags >> 3)
+		r.play(plan)
+		checkAll(t, r)
+	})
+}
+
+// play sends the stream in segments whose lengths and delays plan gives; what is late or refused comes at the end, in
+// order.
+func (r *rig) play(plan []byte) {
+	var late []segment
+	at := 0
+	for i := 0; at < len(r.s.octets); i++ {
+		k := int(plan[i%len(plan)])
+		n := min(1+k*6, 1500, len(r.s.octets)-at)
+		g := segment{at, at + n}
+		at += n
+		if (k+i)%3 == 0 || r.send(g.lo, g.hi).verdict == Refused {
+			late = append(late, g)
+		}
+		if k%7 == 0 && len(late) > 0 { // some come earlier than others
+			g := late[len(late)-1]
+			if r.send(g.lo, g.hi).verdict != Refused {
+				late = late[:len(late)-1]
+			}
+		}
+	}
+	for _, g := range late {
+		if r.send(g.lo, g.hi).verdict == Refused {
+			r.t.Fatal("refused in order")
+		}
+	}
+}
+
+// FuzzReceiverGarbage is a peer that sends anything, in any order: no panic, no leak, and in order the oracle's verdict.
+func FuzzReceiverGarbage(f *testing.F) {
+	for i := range goldenDumps {
+		_, f1, _, _ := goldenFigures(f, i)
+		f.Add(uint8(3), f1, []byte{9, 1})
+	}
+	s := streamOf(withMarker, 600, 700, 10)
+	f.Add(uint8(1), s.octets, []byte{80, 1, 2})
+	f.Add(uint8(0), streamOf(plain, 600, 700, 10).octets, []byte{80})
+	f.Fuzz(func(t *testing.T, flags uint8, octets, plan []byte) {
+		if len(octets) > 8192 || len(plan) > 400 || len(plan) == 0 {
+			return
+		}
+		mode := Mode{Markers: flags&1 != 0, CRC: flags&2 != 0}
+		s := &stream{mode: mode, octets: octets}
+		r := newRig(t, rigConfig{Mode: mode, Stride: 1664}, s)
+		r.play(plan)
+		r.recv.Close()
+		r.held(0)
+
+		want, _, err := naiveDecode(mode, octets)
+		r = newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0}, s)
+		for at, i := 0, 0; at < len(octets); i++ {
+			n := min(1+int(plan[i%len(plan)])*6, len(octets)-at)
+			if r.send(at, at+n).verdict == Refused {
+				break
+			}
+			at += n
+		}
+		if r.verdict != Refused {
+			if (err != nil) != (r.recv.Err() != nil) {
+				t.Fatalf("oracle %v, Receiver %v", err, r.recv.Err())
+			}
+			if len(want) != len(r.got) {
+				t.Fatalf("oracle passes %d, Receiver %d", len(want), len(r.got))
+			}
+		}
+		for i := range r.got {
+			if want[i] != r.got[i] {
+				t.Fatalf("FPDU %d differs", i)
+			}
+		}
+		r.recv.Close()
+		r.held(0)
+	})
+}

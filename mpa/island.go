@@ -1,0 +1,286 @@
+package mpa
+
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// IslandsMax bounds the islands of a Receiver, as tcp.Config.RangesMax bounds TCP's ranges; a segment that would open
+// one more is refused and counted.
+const IslandsMax = 64
+
+// An island is a run of received octets with a gap, or the passed stream, in front of it:
+//
+//	lo          passLo              passHi      hi
+//	|  not       |  FPDUs that have  |  front of |
+//	|  located   |  been passed      |  an FPDU  |
+//
+// Behind an FPDU that was passed the next one's start is known, so an island has at most one passed part; passLo ==
+// passHi: it has none. The island whose lo is Receiver.next is in order; it has no passed part and holds the front of
+// one FPDU. Islands are sorted and do not touch.
+type island struct {
+	lo, hi         uint64
+	passLo, passHi uint64
+	stuck          bool // at passHi stands a ULPDU_Length no FPDU may have: an error as soon as it is in order
+}
+
+func (s *island) passed() bool { return s.passLo < s.passHi }
+
+// gap is a run of received octets that have not been passed, between passed parts of one island.
+type gap struct {
+	lo, hi        uint64
+	known         bool // an FPDU begins at lo, or where a marker says
+	located       bool // a marker says it
+	land          bool // an FPDU that has been passed begins at hi
+	inOrder       bool
+	before, after island // the islands that meet here, as they were
+}
+
+// insert takes octets that the fast path cannot: beyond a gap, or in order but part of an FPDU that is not whole in
+// them.
+func (r *Receiver) insert(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
+	end := off + uint64(len(data))
+	i := len(r.islands)
+	for i > 0 && r.islands[i-1].lo >= off {
+		i--
+	}
+	if off < r.next || i > 0 && r.islands[i-1].hi > off || i < len(r.islands) && r.islands[i].lo < end {
+		panic("mpa: octets offered twice")
+	}
+	joinsBefore := i > 0 && r.islands[i-1].hi == off
+	joinsAfter := i < len(r.islands) && r.islands[i].lo == end
+	g := gap{lo: off, hi: end, inOrder: off == r.next}
+	if joinsBefore {
+		g.before = r.islands[i-1]
+		g.lo = g.before.lo
+		g.inOrder = g.lo == r.next
+		if g.before.passed() {
+			g.lo = g.before.passHi
+			g.known = !g.before.stuck
+		}
+	}
+	if joinsAfter {
+		g.meet(&r.islands[i])
+	}
+	if !joinsBefore && !joinsAfter && !g.inOrder && len(r.islands) >= IslandsMax {
+		r.stats.RefusedIslands++
+		return Refused
+	}
+
+	ooo := r.holdsOutOfOrder()
+	r.offer(off, b, data)
+	from := g.lo
+	g.known = g.known || g.inOrder
+	if !g.known && !g.before.stuck {
+		from, g.located = r.locate(g.lo, g.hi)
+		g.known = g.located
+	}
+	verified, refused := r.survey(&g, from, ooo)
+	if refused {
+		r.withdraw()
+		return Refused
+	}
+	i = r.join(i, off, end, joinsBefore, joinsAfter)
+	r.fill(i, &g, from, verified, sink)
+	if r.stopped {
+		r.cur = offered{}
+		return Done
+	}
+	return r.settleOffer()
+}
+
+// meet says that the island s begins where the gap ends.
+func (g *gap) meet(s *island) {
+	g.after = *s
+	g.hi = s.hi
+	if s.passed() {
+		g.hi = s.passLo
+		g.land = true
+	}
+}
+
+// join makes the octets [off, end) part of the islands; i is the first island behind them. It returns the index of
+// theirs.
+func (r *Receiver) join(i int, off, end uint64, before, after bool) int {
+	switch {
+	case before && after:
+		r.islands[i-1].hi = r.islands[i].hi
+		r.islands = append(r.islands[:i], r.islands[i+1:]...)
+		return i - 1
+	case before:
+		r.islands[i-1].hi = end
+		return i - 1
+	case after:
+		r.islands[i].lo = off
+		return i
+	}
+	r.islands = r.islands[:len(r.islands)+1]
+	copy(r.islands[i+1:], r.islands[i:])
+	r.islands[i] = island{lo: off, hi: end}
+	return i
+}
+
+// reach is called when the passed stream has reached the first island.
+func (r *Receiver) reach(sink Sink) {
+	g := gap{lo: r.next, known: true, inOrder: true}
+	g.meet(&r.islands[0])
+	r.fill(0, &g, g.lo, 0, sink)
+}
+
+// locate finds the first FPDU in [lo, hi) that a marker names (RFC 5044 section 6 rule 2). Without markers the
+// octets wait: nothing is guessed.
+func (r *Receiver) locate(lo, hi uint64) (begin uint64, ok bool) {
+	if !r.mode.Markers {
+		return lo, false
+	}
+	floor := lo // the FPDU begins at or behind it
+	for m := nextMarker(lo); m+MarkerLen <= hi; m += MarkerSpacing {
+		begin, ok := located(m, pointer(r.field(m, MarkerLen)))
+		if ok && begin >= floor {
+			// The marker is not validated before the FPDU's CRC is, so what cannot be is no error yet.
+			f, st := r.scanHeld(begin, hi)
+			if st == whole && f.end > m || st == partial && (f.end == 0 || f.end > m) {
+				return begin, true
+			}
+		}
+		floor = m + MarkerLen
+	}
+	return lo, false
+}
+
+// survey decides, before anything is passed, whether the offered octets are refused: for the bad CRC of an FPDU that
+// lies wholly in them, or for want of a Buf. verified: FPDUs that end there or before have a good CRC.
+func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refused bool) {
+	if g.inOrder && !r.drop {
+		return 0, false
+	}
+	at := from
+	for g.known && at < r.cur.hi {
+		f, st := r.scanHeld(at, g.hi)
+		if st != whole {
+			break
+		}
+		if r.drop {
+			if !r.goodHeld(&f) {
+				if r.cur.within(&f) {
+					r.stats.RefusedCRC++
+					return 0, true
+				}
+				break // octets of it have been taken: an error, which fill finds again
+			}
+			verified = f.end
+		}
+		at = f.end
+	}
+	if g.inOrder || ooo < r.oooMax {
+		return verified, false
+	}
+	if g.known && from <= r.cur.lo && at >= r.cur.hi {
+		return verified, false // all of it will be passed
+	}
+	if i := r.find(r.cur.lo); at == from && (i > 0 && r.mergeable(i-1) || i+1 < len(r.holds) && r.mergeable(i)) {
+		return verified, false // it costs no Buf
+	}
+	r.stats.RefusedBudget++
+	return 0, true
+}
+
+// holdsOutOfOrder counts the holds that are not in the in-order island.
+func (r *Receiver) holdsOutOfOrder() int {
+	if len(r.islands) == 0 || r.islands[0].lo != r.next {
+		return len(r.holds)
+	}
+	return len(r.holds) - 1 - r.find(r.islands[0].hi-1)
+}
+
+// fill passes what has become whole in g, a gap of island i, from the FPDU that begins at from (if g.known), and
+// brings the island up to date.
+func (r *Receiver) fill(i int, g *gap, from, verified uint64, sink Sink) {
+	at, stuck := from, false
+	for g.known && at < g.hi {
+		f, st := r.scanHeld(at, g.hi)
+		if st == oversize {
+			if at == r.next {
+				r.fail(ErrMarker, at, whatLength) // DECISIONS 19
+				return
+			}
+			stuck = true
+			break
+		}
+		if st == partial {
+			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker named is not validated
+			// and is no error yet.
+			if g.land && (at > from || !g.located) {
+				r.fail(ErrMarker, at, whatBoundary)
+				return
+			}
+			break
+		}
+		if !r.takeHeld(&f, f.end <= verified, sink) {
+			return
+		}
+		at = f.end
+	}
+	if g.inOrder {
+		r.fillInOrder(i, g, at)
+		return
+	}
+	s := &r.islands[i]
+	s.passLo, s.passHi, s.stuck = g.before.passLo, g.before.passHi, g.before.stuck
+	if at > from {
+		if !s.passed() {
+			s.passLo = from
+		}
+		s.passHi, s.stuck = at, stuck
+	} else if stuck && s.passed() {
+		s.stuck = true
+	}
+	if g.land {
+		switch {
+		case !s.passed():
+			s.passLo, s.passHi, s.stuck = g.after.passLo, g.after.passHi, g.after.stuck
+		case s.passHi == g.hi:
+			s.passHi, s.stuck = g.after.passHi, g.after.stuck
+		}
+		// Otherwise s is stuck before it reaches what was passed behind it, and nothing there matters any more.
+	}
+	if s.passed() {
+		r.release(s.passLo, s.passHi)
+	}
+}
+
+// fillInOrder brings island i up to date, which was in order and whose FPDUs up to at, now next, have been passed.
+func (r *Receiver) fillInOrder(i int, g *gap, at uint64) {
+	if g.land && at == g.hi {
+		r.next = g.after.passHi
+		if g.after.stuck {
+			r.fail(ErrMarker, r.next, whatLength)
+			return
+		}
+	}
+	r.release(0, r.next)
+	s := &r.islands[i]
+	if r.next == s.hi {
+		r.islands = append(r.islands[:i], r.islands[i+1:]...)
+		return
+	}
+	*s = island{lo: r.next, hi: s.hi}
+}
+
+// scanHeld looks at the held FPDU that begins at begin in an island's octets up to hi.
+func (r *Receiver) scanHeld(begin, hi uint64) (f frame, st scanned) {
+	head := r.mode.headOf(begin)
+	if head+HeaderLen > hi {
+		return f, partial
+	}
+	n := int(binary.BigEndian.Uint16(r.field(head, HeaderLen)))
+	if n > MULPDUMax {
+		return f, oversize
+	}
+	f = r.mode.frameOf(begin, n)
+	if f.end > hi {
+		return f, partial
+	}
+	return f, whole
+}

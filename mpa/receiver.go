@@ -1,0 +1,233 @@
+package mpa
+
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// A segment's way through the Receiver:
+//
+//  1. It begins where the first FPDU not yet passed begins (the fast path): its whole FPDUs are verified and passed
+//     straight from the segment (direct); what remains is the front of an FPDU.
+//  2. Anything else is put into the list of held octets and the island it belongs to is looked at (island.go): where
+//     an FPDU begins is known from the end of one that was passed, or located by a marker, or not known yet.
+//  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs nobody needs any more are freed; if the
+//     segment's own Buf is one of them the Verdict is Done, else Kept (hold.go).
+//
+// All that could make it refuse the segment is decided before the first FPDU is passed.
+
+// ULPDU is one validated ULPDU. Valid during the call of Sink.Place only.
+type ULPDU struct {
+	Start, End uint64 // FPDU's place in the MPA stream: the order
+	Len        int
+	Pieces     [][]byte // its octets; markers and segment ends cut them
+	Direct     bool     // straight from one received segment, nothing was held
+	InOrder    bool     // all earlier octets have been passed
+}
+
+// Sink takes ULPDUs (DDP). An error stops the Receiver for good. Place must not call the Receiver.
+type Sink interface{ Place(u *ULPDU) error }
+
+// Verdict of Input on a Buf.
+type Verdict uint8
+
+const (
+	Done    Verdict = iota // the Buf is not needed any more
+	Kept                   // the Receiver holds the Buf and frees it to its Pool later; its slot is the Receiver's to change
+	Refused                // nothing was taken: do not commit
+)
+
+// ReceiverConfig sizes a Receiver.
+type ReceiverConfig struct {
+	Mode       Mode
+	Pool       *mem.Pool
+	BufsMax    int  // reassembly budget in Bufs, at least BufsMin(Pool.Stride())
+	DropBadCRC bool // refuse a segment with a bad CRC instead of reporting it (RFC 5044 section 8, DECISIONS 30)
+
+	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may share it. Nil: own.
+	Scratch [][]byte
+}
+
+// ReceiverStats counts since Init.
+type ReceiverStats struct {
+	FPDUs, Direct, Reassembled, OutOfOrder            uint64 // FPDUs
+	BytesDirect, BytesReassembled, BytesOutOfOrder    uint64 // ULPDU octets
+	HeldBufs, HeldBufsPeak, RefusedBudget, RefusedCRC uint64
+	RefusedIslands                                    uint64 // segments beyond IslandsMax
+	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
+}
+
+// Receiver finds FPDUs in stream octets that may come in any order, each octet once. It belongs to one goroutine and
+// allocates nothing after Init.
+type Receiver struct {
+	mode    Mode
+	drop    bool // a bad CRC refuses the segment
+	stopped bool // failed or closed: swallows everything
+	pool    *mem.Pool
+	stride  int
+	oooMax  int // Bufs that octets beyond a gap may hold
+
+	next    uint64   // where the first FPDU that has not been passed begins
+	islands []island // received octets at or beyond next
+	holds   []hold   // Bufs with octets of islands that have not been passed
+	cur     offered  // the octets insert is working on
+
+	pieces [][]byte
+	word   [MarkerLen]byte // a field that two Bufs share
+	u      ULPDU
+	err    error
+	fault  Error
+	stats  ReceiverStats
+}
+
+// PiecesMax is the largest number of pieces a ULPDU may come in.
+func PiecesMax(bufsMax int) int { return fpduMax/MarkerSpacing + 2 + bufsMax }
+
+// Init starts a half-connection at offset 0. All memory is made here. A BufsMax below BufsMin is the caller's fault
+// and panics.
+func (r *Receiver) Init(cfg ReceiverConfig) {
+	stride := cfg.Pool.Stride()
+	if cfg.BufsMax < BufsMin(stride) {
+		panic("mpa: BufsMax below BufsMin: in-order octets of one largest FPDU might not fit")
+	}
+	pieces := cfg.Scratch
+	if pieces == nil {
+		pieces = make([][]byte, PiecesMax(cfg.BufsMax))
+	}
+	if len(pieces) < PiecesMax(cfg.BufsMax) {
+		panic("mpa: Scratch shorter than PiecesMax")
+	}
+	*r = Receiver{
+		mode:    cfg.Mode,
+		drop:    cfg.DropBadCRC && cfg.Mode.CRC,
+		pool:    cfg.Pool,
+		stride:  stride,
+		oooMax:  cfg.BufsMax - BufsMin(stride),
+		islands: make([]island, 0, IslandsMax+1), // one more for in-order octets
+		holds:   make([]hold, 0, cfg.BufsMax+1),  // one more while a segment is looked at
+		pieces:  pieces[:0],
+	}
+}
+
+// Input offers data (octets within Buf b's slot) at MPA stream offset off. Each octet of the stream is offered once
+// until it is taken; octets offered twice are the caller's fault and panic. b belongs to the caller again unless the
+// Verdict is Kept. It does not block. After an error or Close everything is swallowed: Done, and Err says why.
+func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
+	if r.stopped || len(data) == 0 {
+		return Done
+	}
+	if off != r.next {
+		return r.insert(off, b, data, sink)
+	}
+	used, refused := r.direct(data, sink)
+	switch {
+	case refused:
+		return Refused
+	case r.stopped:
+		return Done
+	case used < len(data):
+		return r.insert(off+uint64(used), b, data[used:], sink)
+	}
+	if len(r.islands) > 0 && r.islands[0].lo == r.next {
+		r.reach(sink)
+	}
+	return Done
+}
+
+// direct passes the whole FPDUs at the front of data, which begins at next, and returns how many octets they take.
+// refused: an FPDU has a bad CRC and is to be dropped; nothing was passed.
+func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
+	if r.drop && !r.directGood(data) {
+		r.stats.RefusedCRC++
+		return 0, true
+	}
+	for used < len(data) {
+		f, st := r.mode.scan(r.next, data[used:])
+		if st == partial {
+			break
+		}
+		if st == oversize {
+			r.fail(ErrMarker, r.next, whatLength) // DECISIONS 19
+			break
+		}
+		size := int(f.end - f.begin)
+		if !r.take(&f, data[used:used+size], r.drop, true, sink) {
+			break
+		}
+		used += size
+	}
+	return used, false
+}
+
+// directGood verifies the CRC of every whole FPDU at the front of data, which begins at next.
+func (r *Receiver) directGood(data []byte) bool {
+	at := r.next
+	for len(data) > 0 {
+		f, st := r.mode.scan(at, data)
+		if st != whole {
+			break
+		}
+		size := int(f.end - f.begin)
+		if !crcGood(data[:size]) {
+			return false
+		}
+		at = f.end
+		data = data[size:]
+	}
+	return true
+}
+
+// scanned says what stands at a place where an FPDU begins.
+type scanned uint8
+
+const (
+	partial  scanned = iota // not all of it is there
+	whole                   // all of it is there
+	oversize                // ULPDU_Length is above MULPDUMax
+)
+
+// scan looks at the FPDU that begins at begin, where b's octets stand.
+func (m Mode) scan(begin uint64, b []byte) (f frame, st scanned) {
+	head := int(m.headOf(begin) - begin)
+	if len(b) < head+HeaderLen {
+		return f, partial
+	}
+	n := int(binary.BigEndian.Uint16(b[head:]))
+	if n > MULPDUMax {
+		return f, oversize
+	}
+	f = m.frameOf(begin, n)
+	if f.end-begin > uint64(len(b)) {
+		return f, partial
+	}
+	return f, whole
+}
+
+// Edge tells the stream's left edge: TCP has committed all octets before it. The result is the Delivery edge: every
+// FPDU that ends at or before it has been passed to the Sink. It never moves back; after an error it stands still.
+// Call it after the Commit of what Input took. Input passes everything that has become whole, so nothing is left to
+// pass here.
+func (r *Receiver) Edge(left uint64, sink Sink) uint64 { return min(left, r.next) }
+
+// Err is the *Error or the Sink's error that stopped the Receiver, or nil.
+func (r *Receiver) Err() error { return r.err }
+
+func (r *Receiver) Stats() ReceiverStats {
+	s := r.stats
+	s.HeldBufs = uint64(len(r.holds))
+	return s
+}
+
+// Close frees all held Bufs. What comes later is swallowed. It may be called twice.
+func (r *Receiver) Close() {
+	r.stopped = true
+	r.freeHolds()
+}
+
+// fail reports an MPA error. Nothing more is passed (RFC 5044 section 8), so nothing need be held.
+func (r *Receiver) fail(code ErrorCode, off uint64, what string) {
+	r.fault = Error{Code: code, Offset: off, What: what}
+	r.err = &r.fault
+	r.Close()
+}

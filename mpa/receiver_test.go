@@ -1,0 +1,480 @@
+package mpa
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+// Sizes that give FPDUs of 48 octets; the first of a stream with markers has 52.
+const small = 42
+
+// req: D01-5.4.1-3
+// req: D01-5.4-1
+// req: D01-3.2-9
+// req: D01-1.2-4
+// req: C02-3.2-4
+func TestAlignedInOrderIsDirect(t *testing.T) {
+	s := streamOf(both, small, 400)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(0, 52).is(Done).want(0).edge(0, 0).edge(52, 52)
+	r.send(52, len(s.octets)).is(Done).want(1).held(0)
+	r.edge(len(s.octets), len(s.octets))
+	require.Equal(t, []bool{true, true}, r.direct)
+	require.Equal(t, []bool{true, true}, r.inOrder)
+	require.Equal(t, ReceiverStats{FPDUs: 2, Direct: 2, BytesDirect: small + 400}, r.recv.Stats())
+}
+
+// req: D01-5.4.1-4
+func TestSeveralInOneSegment(t *testing.T) {
+	s := streamOf(withCRC, small, 0, 1, 2, 3, 700)
+	r := newRig(t, rigConfig{Mode: withCRC}, s)
+	r.send(0, len(s.octets)).is(Done).want(0, 1, 2, 3, 4, 5).held(0)
+}
+
+// A whole segment of FPDUs beyond a gap is passed at once; Delivery waits.
+//
+// req: D01-5.4-4
+// req: D01-5.4-5
+// req: D01-3.2-10
+// req: D01-3.2-11
+// req: D01-3.2-12
+// req: D01-2-2
+// req: D01-1.2-6
+func TestMarkerLocatesBehindGap(t *testing.T) {
+	s := streamOf(both, small, 500, 300, small)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	f := s.frames
+	r.send(int(f[1].start), len(s.octets)).is(Done).want(1, 2, 3).held(0).edge(0, 0)
+	require.Equal(t, []bool{false, false, false}, r.inOrder)
+	r.send(0, 52).is(Done).want(0).edge(len(s.octets), len(s.octets))
+	st := r.recv.Stats()
+	require.EqualValues(t, 4, st.Direct)
+	require.EqualValues(t, 3, st.OutOfOrder)
+	require.EqualValues(t, 500+300+small, st.BytesOutOfOrder)
+}
+
+// Behind an FPDU that was passed out of order the next is found by length, without a marker of its own.
+//
+// req: D01-5.4-5
+func TestChainBehindPassedFPDU(t *testing.T) {
+	s := streamOf(both, small, 500, small, small, small)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	f := s.frames
+	r.send(int(f[1].start), int(f[1].end)).is(Done).want(1)
+	r.send(int(f[2].start), int(f[2].end)).is(Done).want(2)
+	r.send(int(f[3].start), int(f[3].end)-1).is(Kept).want().held(1)
+	r.send(int(f[3].end)-1, int(f[4].end)).is(Done).want(3, 4).held(0)
+	require.False(t, r.direct[2])
+	require.True(t, r.direct[3])
+	r.send(0, 52).want(0).edge(len(s.octets), len(s.octets))
+}
+
+// What a marker does not reach waits; so does everything when there are no markers.
+//
+// req: D01-5.4.1-6
+// req: D01-11.2-1
+func TestUnlocatedWaitsForGap(t *testing.T) {
+	for _, mode := range []Mode{both, withCRC} {
+		s := streamOf(mode, small, small, small, small)
+		r := newRig(t, rigConfig{Mode: mode}, s)
+		f := s.frames
+		r.send(int(f[2].start), int(f[2].end)).is(Kept).want().held(1)
+		r.send(int(f[1].start), int(f[1].end)).want().held(1)
+		r.send(int(f[0].start), int(f[0].end)).is(Done).want(0, 1, 2).held(0)
+		require.Equal(t, []bool{true, false, false}, r.direct)
+		require.Equal(t, []bool{true, true, true}, r.inOrder)
+		require.EqualValues(t, 2, r.recv.Stats().Reassembled)
+	}
+}
+
+// Partial, whole, partial in one segment beyond a gap.
+//
+// req: D01-5.4.1-7
+// req: D01-5.4.1-5
+func TestPartialWholePartial(t *testing.T) {
+	s := streamOf(both, 600, 600, 600, 600)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	f := s.frames
+	r.send(int(f[0].end)+100, int(f[3].start)+50).is(Kept).want(2).held(1)
+	require.True(t, r.direct[0])
+	r.send(int(f[3].start)+50, int(f[3].end)).is(Done).want(3).held(1)
+	r.send(0, int(f[0].end)).is(Done).want(0).held(1).edge(int(f[0].end), int(f[0].end))
+	r.send(int(f[0].end), int(f[0].end)+100).is(Done).want(1).held(0).edge(len(s.octets), len(s.octets))
+	require.EqualValues(t, 4, r.recv.Stats().FPDUs)
+}
+
+// An FPDU over three segments comes in pieces of the Bufs it was received in.
+//
+// req: D01-5.4-6
+// req: D01-11.2.2-1
+func TestFPDUOverThreeSegments(t *testing.T) {
+	for _, mode := range allModes {
+		s := streamOf(mode, 3000, small)
+		r := newRig(t, rigConfig{Mode: mode}, s)
+		e := int(s.frames[0].end)
+		r.send(0, 1300).is(Kept).held(1)
+		r.send(1300, 2600).is(Kept).held(2)
+		r.send(2600, e-1).is(Done).want().held(2) // 400 octets fit behind 1300
+		r.send(e-1, e+10).is(Kept).want(0).held(1).edge(e+10, e)
+		r.send(e+10, len(s.octets)).is(Done).want(1).held(0)
+		require.EqualValues(t, 2, r.recv.Stats().HeldBufsPeak)
+	}
+}
+
+// req: D01-4-3
+// req: D01-4.1-2
+// req: D01-5.1-8
+func TestIgnoredBitsEnterTheCRC(t *testing.T) {
+	s := streamOf(both, 701)
+	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})         // reserved bits and the two low bits of the leading marker
+	copy(s.octets[512:], []byte{0xFF, 0xFF, 0x01, 0xFE}) // 508 + 2
+	s.octets[len(s.octets)-5] = 0x77                     // PAD
+	bad := append([]byte(nil), s.octets...)
+	s.reseal(0)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(0, len(s.octets)).is(Done).want(0)
+
+	r = newRig(t, rigConfig{Mode: both}, nil)
+	r.input(0, bad)
+	r.failed(ErrCRC)
+}
+
+// req: D01-4-6
+// req: 5044-7.1.1-3
+func TestGarbageCRCWithoutCRC(t *testing.T) {
+	s := streamOf(withMarker, 100, 100)
+	for _, f := range s.frames {
+		copy(s.octets[f.end-4:], "junk")
+	}
+	r := newRig(t, rigConfig{Mode: withMarker}, s)
+	r.send(0, len(s.octets)).is(Done).want(0, 1)
+}
+
+// Every bit of an FPDU is protected, and nothing is passed behind it.
+//
+// req: D01-5.2-17
+// req: D01-5.2-18
+// req: D01-7-2
+// req: D01-7-10
+// req: D01-1.2-7
+func TestEveryFlippedBitIsFound(t *testing.T) {
+	clean := streamOf(both, 506, small, small)
+	f := clean.frames[0]
+	for bit := uint64(0); bit < 8*f.end; bit++ {
+		s := &stream{mode: both, octets: append([]byte(nil), clean.octets...), frames: clean.frames}
+		s.octets[bit/8] ^= 1 << (bit % 8)
+		r := newRig(t, rigConfig{Mode: both}, s)
+		r.send(0, len(s.octets))
+		r.want()
+		if err := r.recv.Err(); err == nil {
+			// The length grew: the FPDU is not whole, and the octets it lacks decide.
+			require.True(t, bit/8 == f.start+4 || bit/8 == f.start+5, "bit %d", bit)
+			r.recv.Close()
+			r.held(0)
+			continue
+		}
+		r.edge(len(s.octets), 0)
+		require.Equal(t, Done, r.input(uint64(len(s.octets)), []byte{1, 2, 3}), "swallowed")
+		r.want().held(0)
+	}
+}
+
+// FPDUs in front of a bad one are passed.
+func TestGoodBeforeBad(t *testing.T) {
+	s := streamOf(both, small, small, small)
+	s.octets[s.frames[1].end-1] ^= 1
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(0, len(s.octets)).is(Done).want(0).failed(ErrCRC).edge(len(s.octets), int(s.frames[0].end))
+	var e *Error
+	require.ErrorAs(t, r.recv.Err(), &e)
+	require.Equal(t, s.frames[1].start, e.Offset)
+	require.Contains(t, e.Error(), "code 2")
+}
+
+// Under the drop policy nothing of a segment with a bad CRC is placed, and its repetition is.
+//
+// req: D01-7-9
+func TestDropBadCRC(t *testing.T) {
+	clean := streamOf(both, small, small, 500)
+	for _, ooo := range []bool{false, true} {
+		for bad := range 2 {
+			s := &stream{mode: both, octets: append([]byte(nil), clean.octets...), frames: clean.frames}
+			r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+			lo, hi := 0, len(s.octets)
+			first := 0
+			if ooo {
+				// An FPDU over the next marker, then another: both located out of order.
+				s = streamOf(both, small, 500, small)
+				r.s = s
+				lo, hi = int(s.frames[1].start), len(s.octets)
+				first = 1
+			}
+			flip := s.frames[first+bad].end - 10
+			s.octets[flip] ^= 0x10
+			r.send(lo, hi).is(Refused).want().held(0)
+			require.NoError(t, r.recv.Err())
+			require.EqualValues(t, 1, r.recv.Stats().RefusedCRC)
+			s.octets[flip] ^= 0x10
+			r.send(lo, hi).is(Done).held(0)
+			if ooo {
+				r.want(1, 2).send(0, lo).want(0)
+			} else {
+				r.want(0, 1, 2)
+			}
+			require.NoError(t, r.recv.Err())
+		}
+	}
+}
+
+// An FPDU of which octets were taken already cannot be dropped (DECISIONS 30).
+func TestDropNeedsTheWholeFPDU(t *testing.T) {
+	s := streamOf(both, 600, small)
+	s.octets[300] ^= 1
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	r.send(0, 100).is(Kept)
+	r.send(100, len(s.octets)).is(Done).want().failed(ErrCRC)
+}
+
+// A good FPDU that spans segments, and a bad one behind it that lies in the new segment alone: all of it is refused.
+func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
+	s := streamOf(both, 600, small)
+	s.octets[s.frames[1].end-1] ^= 1
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	r.send(0, 100).is(Kept)
+	r.send(100, len(s.octets)).is(Refused).want().held(1)
+	s.octets[s.frames[1].end-1] ^= 1
+	r.send(100, len(s.octets)).is(Done).want(0, 1).held(0)
+}
+
+// A marker that points elsewhere under a good CRC is code 3.
+//
+// req: D01-7-3
+// req: D01-7-5
+func TestMarkerDisagrees(t *testing.T) {
+	for _, split := range []int{0, 300, 514} {
+		for _, at := range []int{2, 514} {
+			s := streamOf(both, 800, small)
+			s.octets[at+1] ^= 4
+			s.reseal(0)
+			r := newRig(t, rigConfig{Mode: both}, s)
+			if split > 0 {
+				r.send(0, split).is(Kept)
+			}
+			r.send(split, len(s.octets)).is(Done).want().failed(ErrMarker)
+		}
+	}
+}
+
+// A marker located an FPDU; when the gap closes the lengths lead elsewhere.
+//
+// req: D01-7-5
+func TestBoundariesDisagreeWhenGapCloses(t *testing.T) {
+	s := streamOf(both, 100, 100, 600)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	f := s.frames
+	r.send(int(f[2].start), int(f[2].end)).is(Done).want(2)
+	// FPDU 1 claims four octets more than there are in front of FPDU 2.
+	s.octets[f[1].start+1] += 4
+	r.send(0, int(f[2].start)).is(Done).want(0).failed(ErrMarker).edge(len(s.octets), int(f[0].end))
+
+	// The same with an FPDU that ends early and leaves too little for another.
+	s = streamOf(both, 100, 100, 600)
+	s.octets[f[1].start+1] -= 4
+	s.frames[1].end -= 4
+	s.reseal(1)
+	s.frames[1].ulpdu = s.frames[1].ulpdu[:96]
+	r = newRig(t, rigConfig{Mode: both}, s)
+	r.send(int(f[2].start), int(f[2].end)).is(Done).want(2)
+	r.send(0, int(f[2].start)).is(Done).want(0, 1).failed(ErrMarker)
+}
+
+// ULPDU_Length above 64768 is an error at once in order; beyond a gap it waits until it is in order (DECISIONS 19).
+func TestOversize(t *testing.T) {
+	for _, mode := range allModes {
+		s := streamOf(mode, 100)
+		end := len(s.octets)
+		s.octets = append(s.octets, 0xFD, 0x01)
+		r := newRig(t, rigConfig{Mode: mode}, s)
+		r.send(0, end+2).is(Done).want(0).failed(ErrMarker)
+
+		r = newRig(t, rigConfig{Mode: mode}, s)
+		r.send(0, end+1).is(Kept).want(0)
+		r.send(end+1, end+2).is(Done).failed(ErrMarker)
+	}
+	s := streamOf(both, 100, 600, 100, 600, 100)
+	f := s.frames
+	s.octets[f[2].start] = 0xFD
+	s.octets[f[2].start+1] = 0x01
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(int(f[1].start), int(f[2].end)).is(Kept).want(1)
+	r.send(int(f[3].start), len(s.octets)).want() // nothing can make it good again
+	require.NoError(t, r.recv.Err())
+	r.send(0, int(f[0].end)).want(0).failed(ErrMarker).edge(len(s.octets), int(f[1].end))
+
+	// The other way round: what stands behind is passed first.
+	r = newRig(t, rigConfig{Mode: both}, s)
+	r.send(int(f[3].start), len(s.octets)).want(3, 4)
+	r.send(int(f[1].start), int(f[2].end)).want(1)
+	require.NoError(t, r.recv.Err())
+	r.send(0, int(f[0].end)).want(0).failed(ErrMarker)
+}
+
+// A bad CRC beyond a gap is reported when it is found.
+func TestBadCRCOutOfOrder(t *testing.T) {
+	s := streamOf(both, 100, 600, 100)
+	s.octets[s.frames[2].end-1] ^= 1
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(int(s.frames[1].start), len(s.octets)).is(Done).want(1).failed(ErrCRC)
+	r.send(0, 100).is(Done).want().edge(100, 0)
+}
+
+// The largest and the smallest ULPDU, in segments of every kind.
+//
+// req: D01-3.2-4
+// req: D01-11.2.2-2
+func TestExtremeSizes(t *testing.T) {
+	for _, mode := range allModes {
+		s := streamOf(mode, MULPDUMax, 0, 1, MULPDUMax)
+		for _, seg := range []int{140, 536, 1460} {
+			r := newRig(t, rigConfig{Mode: mode, BufsMax: BufsMin(2048)}, s)
+			for at := 0; at < len(s.octets); at += seg {
+				end := min(at+seg, len(s.octets))
+				r.send(at, end)
+				require.NotEqual(t, Refused, r.verdict)
+				r.edge(end, int(r.recv.next))
+			}
+			r.want(0, 1, 2, 3).held(0)
+		}
+	}
+}
+
+func TestSinkErrorStops(t *testing.T) {
+	s := streamOf(both, 100, 100, 100)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.place = errors.New("no such STag")
+	r.send(200, 250).is(Kept)
+	r.send(0, 150).is(Done)
+	require.Same(t, r.place, r.recv.Err())
+	r.place = nil
+	r.send(150, 200).is(Done).want().held(0).edge(len(s.octets), 0)
+	require.EqualValues(t, 1, r.recv.Stats().FPDUs)
+}
+
+func TestCloseFreesAndSwallows(t *testing.T) {
+	s := streamOf(both, 100, 100)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(0, 50).is(Kept).send(150, 180).is(Kept).held(2)
+	r.recv.Close()
+	r.held(0)
+	r.recv.Close()
+	r.send(50, 150).is(Done).want().held(0)
+	require.NoError(t, r.recv.Err())
+}
+
+func TestOctetsOfferedTwicePanic(t *testing.T) {
+	s := streamOf(both, 600, 600)
+	for _, c := range [][2]int{{0, 10}, {350, 360}, {390, 410}, {210, 310}} {
+		r := newRig(t, rigConfig{Mode: both}, s)
+		r.send(0, 200)
+		r.send(300, 400)
+		require.Panics(t, func() { r.send(c[0], c[1]) }, "%v", c)
+	}
+	r := newRig(t, rigConfig{Mode: both}, s)
+	require.Panics(t, func() { r.recv.Input(8, 0, make([]byte, 8), r) }, "octets outside the slot")
+}
+
+func TestEmptyInput(t *testing.T) {
+	r := newRig(t, rigConfig{Mode: both}, nil)
+	require.Equal(t, Done, r.recv.Input(7, mem.NoBuf, nil, r))
+}
+
+func TestInputDoesNotAllocate(t *testing.T) {
+	for _, mode := range allModes {
+		// In order and aligned, then two FPDUs over three segments.
+		s := streamOf(mode, 1400, 1000, 1000)
+		r := newRig(t, rigConfig{Mode: mode}, s)
+		r.quiet = true
+		cuts := []int{0, int(s.frames[0].end), int(s.frames[0].end) + 700, int(s.frames[0].end) + 1500, len(s.octets)}
+		n := testing.AllocsPerRun(100, func() {
+			r.recv.next = 0
+			for i := range len(cuts) - 1 {
+				r.send(cuts[i], cuts[i+1])
+			}
+		})
+		require.Zero(t, n, "%+v", mode)
+		require.NoError(t, r.recv.Err())
+		r.held(0)
+	}
+}
+
+type nullSink struct{}
+
+func (nullSink) Place(*ULPDU) error { return nil }
+
+func BenchmarkInput(b *testing.B) {
+	for _, emss := range []int{1460, 8960} {
+		for _, mode := range []Mode{withCRC, both, plain, withMarker} {
+			b.Run(fmt.Sprintf("%d/markers=%t/crc=%t", emss, mode.Markers, mode.CRC), func(b *testing.B) {
+				n := mode.MULPDU(emss)
+				s := streamOf(mode, n)
+				r := newRig(b, rigConfig{Mode: mode, Stride: 9344}, s)
+				buf := r.pool.Alloc()
+				data := r.pool.Slot(buf)[128:]
+				data = data[:copy(data, s.octets)]
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					r.recv.next = 0
+					if r.recv.Input(0, buf, data, nullSink{}) != Done || r.recv.stopped {
+						b.Fatal("not passed")
+					}
+				}
+			})
+		}
+	}
+}
+
+// Segments that straddle FPDUs, as a sender over an unaware TCP makes them.
+func BenchmarkInputUnaligned(b *testing.B) {
+	s := streamOf(withCRC, 1442, 1442, 1442, 1442, 1442, 1442, 1442, 1442)
+	r := newRig(b, rigConfig{Mode: withCRC}, s)
+	r.quiet = true
+	cuts := []int{0}
+	for at := 1000; at < len(s.octets); at += 1448 {
+		cuts = append(cuts, at)
+	}
+	cuts = append(cuts, len(s.octets))
+	b.SetBytes(int64(len(s.octets)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.recv.next = 0
+		for i := range len(cuts) - 1 {
+			r.send(cuts[i], cuts[i+1])
+		}
+	}
+}
+
+// Every second segment comes late: markers locate, nothing is held.
+func BenchmarkInputOutOfOrder(b *testing.B) {
+	s := &stream{mode: both}
+	for i := range 16 {
+		s.add(ulpdu(i, both.MULPDU(1460)))
+	}
+	r := newRig(b, rigConfig{Mode: both}, s)
+	r.quiet = true
+	b.SetBytes(int64(len(s.octets)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.recv.next = 0
+		for i := 1; i < 16; i += 2 {
+			r.send(int(s.frames[i].start), int(s.frames[i].end))
+		}
+		for i := 0; i < 16; i += 2 {
+			r.send(int(s.frames[i].start), int(s.frames[i].end))
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package mpa
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sizesAround are ULPDU sizes near every boundary that markers and padding make.
+func sizesAround() []int {
+	var sizes []int
+	for n := 0; n <= 24; n++ {
+		sizes = append(sizes, n)
+	}
+	for _, c := range []int{128, 484, 500, 508, 512, 992, 1008, 1016, 1442, 1454} {
+		for n := c - 6; n <= c+6; n++ {
+			sizes = append(sizes, n)
+		}
+	}
+	return sizes
+}
+
+// Every size at every position between two markers against the oracle's octets.
+//
+// req: D01-4-1
+// req: D01-4-3
+// req: D01-4-4
+// req: D01-4.1-1
+// req: D01-5.1-3
+// req: D01-5.1-4
+// req: D01-5.1-12
+// req: D01-5.1-13
+// req: D01-5.2-14
+// req: 5044-4.2-1
+// req: 5044-4.3-1
+// req: 5044-4.3-2
+// req: 5044-4.3-5
+func TestPutAtEveryPosition(t *testing.T) {
+	dst := make([]byte, 4096)
+	for _, mode := range allModes {
+		for start := 0; start < 1024; start += 4 {
+			for _, n := range sizesAround() {
+				if n > 24 && (start/4+n)%3 != 0 {
+					continue // a third of the long ones is plenty
+				}
+				want := &stream{mode: mode}
+				var s Sender
+				s.Init(mode)
+				if !fillTo(want, &s, start, dst) {
+					continue
+				}
+				at := len(want.octets)
+				u := ulpdu(start, n)
+				want.add(u)
+				require.Equal(t, len(want.octets)-at, s.Size(n), "size of %d at %d, %+v", n, at, mode)
+				for i := range dst {
+					dst[i] = 0xEE
+				}
+				cut := n / 3
+				k := s.Put(dst, [][]byte{u[:cut], nil, u[cut:]})
+				if string(want.octets[at:]) != string(dst[:k]) {
+					t.Fatalf("ULPDU of %d at %d, %+v:\nwant %x\ngot  %x", n, at, mode, want.octets[at:], dst[:k])
+				}
+				require.Equal(t, byte(0xEE), dst[k], "wrote behind the FPDU")
+				require.EqualValues(t, len(want.octets), s.Offset())
+			}
+		}
+	}
+}
+
+// fillTo brings both encoders to stream offset start with one FPDU; false if none ends there.
+func fillTo(want *stream, s *Sender, start int, dst []byte) bool {
+	if start == 0 {
+		return true
+	}
+	for n := 0; n < start; n++ {
+		if s.Size(n) == start {
+			want.add(make([]byte, n))
+			s.Put(dst, [][]byte{make([]byte, n)})
+			return true
+		}
+	}
+	return false
+}
+
+// req: D01-5.1-14
+func TestFigure4(t *testing.T) {
+	// Length at 500, so that a marker follows ULPDU octet 9.
+	var s Sender
+	s.Init(withMarker)
+	dst := make([]byte, 600)
+	at := s.Put(dst, [][]byte{make([]byte, 500-4-2-4)})
+	require.Equal(t, 500, at)
+	n := s.Put(dst[at:], [][]byte{ulpdu(1, 16)})
+	want := append(unhex(t, "0010"), ulpdu(1, 16)[:10]...)
+	want = append(want, unhex(t, "0000 000C")...)
+	want = append(want, ulpdu(1, 16)[10:]...)
+	want = append(want, 0, 0, 0, 0, 0, 0) // PAD and an unused CRC
+	require.Equal(t, want, dst[at:at+n])
+}
+
+// DECISIONS 16: FPDUPTR counts from ULPDU_Length, so the second marker of an FPDU that began with one says 508.
+//
+// req: 5044-4.2-1
+func TestSecondMarkerSays508(t *testing.T) {
+	var s Sender
+	s.Init(both)
+	dst := make([]byte, 1024)
+	s.Put(dst, [][]byte{make([]byte, 800)})
+	require.Equal(t, unhex(t, "0000 0000"), dst[:4])
+	require.Equal(t, unhex(t, "0000 01FC"), dst[512:516])
+}
+
+// DECISIONS 17: a marker between PAD and CRC is covered by the CRC.
+//
+// req: 5044-4.3-1
+// req: D01-5.2-14
+func TestMarkerBetweenPadAndCRC(t *testing.T) {
+	for _, sizes := range [][]int{{482, 18}, {506}} {
+		var s Sender
+		s.Init(both)
+		dst := make([]byte, 1024)
+		at, n := 0, 0
+		for i, size := range sizes {
+			at += n
+			n = s.Put(dst[at:], [][]byte{ulpdu(i, size)})
+		}
+		fpdu := dst[at : at+n]
+		require.Equal(t, 512, at+n-8, "the marker stands in front of the CRC")
+		require.Equal(t, naiveCRC(fpdu[:n-4]), uint32(fpdu[n-4])|uint32(fpdu[n-3])<<8|uint32(fpdu[n-2])<<16|uint32(fpdu[n-1])<<24)
+	}
+}
+
+// req: D01-4-5
+// req: D01-5.2-10
+func TestCRCFieldWithoutCRC(t *testing.T) {
+	for _, mode := range []Mode{plain, withMarker} {
+		var s Sender
+		s.Init(mode)
+		dst := []byte{40: 0xFF}
+		for i := range dst {
+			dst[i] = 0xFF
+		}
+		n := s.Put(dst, [][]byte{{1, 2}})
+		require.Equal(t, make([]byte, 4), dst[n-4:n])
+	}
+}
+
+// req: D01-5.3.2-1
+// req: D01-5.3.2-3
+// req: D01-5.3.2-7
+// req: D01-3.2-4
+// req: 5044-4.5-2
+func TestMULPDU(t *testing.T) {
+	for _, c := range []struct{ emss, without, with int }{
+		{64, 128, 128}, {128, 128, 128}, {134, 128, 128}, {139, 130, 128}, {140, 134, 130}, {512, 506, 502},
+		{513, 506, 498}, {536, 530, 522}, {1448, 1442, 1430}, {1460, 1454, 1442}, {8948, 8942, 8870}, {8960, 8954, 8882},
+		{65495, 64768, 64768}, {65535, 64768, 64768},
+	} {
+		var s Sender
+		s.Init(plain)
+		require.Equal(t, c.without, s.MULPDU(c.emss), "EMSS %d", c.emss)
+		s.Init(both)
+		require.Equal(t, c.with, s.MULPDU(c.emss), "EMSS %d with markers", c.emss)
+	}
+}
+
+// An FPDU of MULPDU octets fits into EMSS wherever it begins.
+//
+// req: D01-5.3.2-2
+func TestMULPDUFitsAtEveryPosition(t *testing.T) {
+	for _, mode := range []Mode{plain, both} {
+		for emss := 140; emss < 9100; emss += 13 {
+			n := mode.MULPDU(emss)
+			for at := uint64(0); at < 512; at += 4 {
+				f := mode.frameOf(at, n)
+				if f.end-f.begin > uint64(emss) {
+					t.Fatalf("EMSS %d, MULPDU %d: FPDU of %d octets at %d", emss, n, f.end-f.begin, at)
+				}
+			}
+		}
+	}
+}
+
+func TestPutPanics(t *testing.T) {
+	var s Sender
+	s.Init(both)
+	require.Panics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, MULPDUMax+1)}) })
+	require.Panics(t, func() { s.Put(make([]byte, 10, 100), [][]byte{make([]byte, 4)}) }, "capacity is not room")
+	require.Zero(t, s.Offset())
+	require.NotPanics(t, func() { s.Put(make([]byte, 70000), [][]byte{make([]byte, MULPDUMax)}) })
+}
+
+func TestPutDoesNotAllocate(t *testing.T) {
+	for _, mode := range allModes {
+		var s Sender
+		s.Init(mode)
+		dst := make([]byte, 2048)
+		parts := [][]byte{make([]byte, 18), make([]byte, 1400)}
+		require.Zero(t, testing.AllocsPerRun(100, func() { s.Put(dst, parts) }), "%+v", mode)
+	}
+}
+
+func BenchmarkPut(b *testing.B) {
+	for _, emss := range []int{1460, 8960} {
+		for _, mode := range []Mode{withCRC, both, plain, withMarker} {
+			b.Run(fmt.Sprintf("%d/markers=%t/crc=%t", emss, mode.Markers, mode.CRC), func(b *testing.B) {
+				var s Sender
+				s.Init(mode)
+				n := s.MULPDU(emss)
+				dst := make([]byte, emss)
+				parts := [][]byte{make([]byte, 14), make([]byte, n-14)}
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					s.Put(dst, parts)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,281 @@
+// Package capture writes what a port sends and receives to a pcapng file: middleware around a pmd.Port.
+//
+// The Poller copies each frame into a bounded ring, and a goroutine of the Capture writes the rings out. Disk and
+// formatting are never in the Poller's way: when the writer falls behind, frames are missing from the file, not
+// from the network, and the file says how many (Interface Statistics Block). Around fault it shows what the Poller
+// sees, inside it what is on the cable.
+//
+// Limits: pcapng here has no direction flag; the MAC addresses tell it. Frames of one port are in the order of
+// its goroutine, those of different ports in the order in which the writer found them: the timestamps tell. A
+// checksum that was left to a device or to shared memory is completed in the file.
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+	"github.com/google/gopacket/pcapgo"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+const (
+	// SlotsDefault frames of MTU 1500 per queue are 6 MiB, and at 2 Gbit/s 20 ms of traffic.
+	SlotsDefault = 4096
+	slotsMax     = 1 << 20
+
+	// pollEvery is how often the writer looks for frames: several times while a ring fills, rarely enough to cost
+	// nothing when idle. The Poller cannot wake it; that would be a system call on the packet path.
+	pollEvery = 2 * time.Millisecond
+	// batchMax is what the writer takes from one ring before it looks at the next.
+	batchMax = 256
+)
+
+// Config bounds a Capture.
+type Config struct {
+	SnapLen int // octets kept of a frame; 0: whole frames
+	Slots   int // frames per queue between the Poller and the writer; a power of two, SlotsDefault when 0
+	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by default. A simulation
+	// gives its own.
+	Clock func() int64
+}
+
+// Counters of a Capture. Frames are those of all of its ports.
+type Counters struct {
+	Written uint64 // frames in the file
+	Dropped uint64 // frames that found their ring full
+	Failed  uint64 // frames that came after the file could no longer be written
+}
+
+// Capture is one pcapng file with an interface per port. Its methods may be called from any goroutine.
+type Capture struct {
+	cfg  Config
+	out  io.Writer
+	file *os.File // when made by Create
+
+	mu      sync.Mutex // everything below; never taken on the packet path
+	ng      *pcapgo.NgWriter
+	names   []string
+	taps    []*tap
+	scratch []byte // a frame whose checksum is completed on the way out
+	err     error  // first failure of out; nothing is written after it
+	written uint64
+	failed  uint64
+	closed  bool
+
+	stop chan struct{}
+	done chan struct{}
+}
+
+// New captures to out, which stays the caller's. Error: a Config out of its bounds.
+func New(out io.Writer, cfg Config) (*Capture, error) {
+	if cfg.Slots == 0 {
+		cfg.Slots = SlotsDefault
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = func() int64 { return time.Now().UnixNano() }
+	}
+	switch {
+	case cfg.SnapLen < 0:
+		return nil, fmt.Errorf("capture: snap length %d; must be positive, or 0 for whole frames", cfg.SnapLen)
+	case cfg.Slots < 1 || bits.OnesCount(uint(cfg.Slots)) != 1 || cfg.Slots > slotsMax:
+		return nil, fmt.Errorf("capture: %d slots; must be a power of two up to %d", cfg.Slots, slotsMax)
+	}
+	c := &Capture{cfg: cfg, out: out, stop: make(chan struct{}), done: make(chan struct{})}
+	go c.run()
+	return c, nil
+}
+
+// Create captures to a file of that name, readable by its owner only, for it holds what users say to each other.
+func Create(path string, cfg Config) (*Capture, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("capture: %w; choose a file that can be written", err)
+	}
+	c, err := New(f, cfg)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c.file = f
+	return c, nil
+}
+
+// Port puts the capture around p: an interface of p's name in the file. Error: the file cannot be written, or the
+// Capture is closed.
+func (c *Capture) Port(p pmd.Port) (*Port, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("capture: %s: closed before this port was added", p.Name())
+	}
+	intf := pcapgo.NgInterface{
+		Name:                p.Name(),
+		OS:                  runtime.GOOS,
+		LinkType:            layers.LinkTypeEthernet,
+		SnapLength:          uint32(c.cfg.SnapLen),
+		TimestampResolution: 9, // the only one pcapgo writes: nanoseconds
+	}
+	id := len(c.names)
+	if err := c.addInterface(intf); err != nil {
+		return nil, fmt.Errorf("capture: %s: %w", p.Name(), err)
+	}
+	c.names = append(c.names, p.Name())
+	return &Port{Port: p, capture: c, id: id}, nil
+}
+
+func (c *Capture) addInterface(intf pcapgo.NgInterface) error {
+	if c.ng != nil {
+		_, err := c.ng.AddInterface(intf)
+		return err
+	}
+	opts := pcapgo.DefaultNgWriterOptions
+	opts.SectionInfo.Application = "rnicd"
+	ng, err := pcapgo.NewNgWriterInterface(c.out, intf, opts)
+	c.ng = ng
+	return err
+}
+
+// run is the writer.
+func (c *Capture) run() {
+	defer close(c.done)
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		c.drain()
+		c.mu.Unlock()
+	}
+}
+
+// drain writes out what is in the rings, at most one ring's worth of each, so that it ends however fast frames
+// come. Whoever holds mu may.
+func (c *Capture) drain() {
+	more := true
+	for turns := c.cfg.Slots/batchMax + 1; more && turns > 0; turns-- {
+		more = false
+		for _, t := range c.taps {
+			n := 0
+			for ; n < batchMax; n++ {
+				s := t.ring.Peek(n)
+				if s == nil {
+					break
+				}
+				c.write(t, s)
+			}
+			t.ring.Release(n)
+			more = more || n == batchMax
+		}
+	}
+}
+
+func (c *Capture) write(t *tap, s *slot) {
+	if c.err != nil {
+		c.failed++
+		return
+	}
+	data := t.octets(s)
+	if s.incomplete && len(data) == int(s.length) {
+		c.scratch = append(c.scratch[:0], data...)
+		pmd.CompleteChecksum(c.scratch, s.csumStart, s.csumOffset)
+		data = c.scratch
+	}
+	info := gopacket.CaptureInfo{
+		Timestamp:      time.Unix(0, s.at),
+		CaptureLength:  len(data),
+		Length:         int(s.length),
+		InterfaceIndex: t.id,
+	}
+	if err := c.ng.WritePacket(info, data); err != nil {
+		c.err = err
+		c.failed++
+		return
+	}
+	c.written++
+	t.written++
+}
+
+// Flush writes out what was captured before the call, as far as out.
+func (c *Capture) Flush() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flush()
+}
+
+func (c *Capture) flush() error {
+	c.drain()
+	if c.err == nil && c.ng != nil {
+		c.err = c.ng.Flush()
+	}
+	if c.err != nil {
+		return fmt.Errorf("capture: %w: the file is incomplete", c.err)
+	}
+	return nil
+}
+
+// Counters may be read at any time.
+func (c *Capture) Counters() Counters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := Counters{Written: c.written, Failed: c.failed}
+	for _, t := range c.taps {
+		n.Dropped += t.dropped.Load()
+	}
+	return n
+}
+
+// Close writes out the rest and each interface's statistics, and ends the writer. Frames that ports still move
+// later are counted as dropped once their ring is full. The error is the first one of the whole capture. Close
+// again does nothing.
+func (c *Capture) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.mu.Unlock()
+	close(c.stop)
+	<-c.done
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drain()
+	c.writeStatistics()
+	err := c.flush()
+	if c.file != nil {
+		if e := c.file.Close(); e != nil && err == nil {
+			err = fmt.Errorf("capture: %w: the file is incomplete", e)
+		}
+	}
+	return err
+}
+
+// writeStatistics adds one Interface Statistics Block per port.
+func (c *Capture) writeStatistics() {
+	now := time.Unix(0, c.cfg.Clock())
+	for id := range c.names {
+		stats := pcapgo.NgInterfaceStatistics{LastUpdate: now}
+		for _, t := range c.taps {
+			if t.id == id {
+				dropped := t.dropped.Load()
+				stats.PacketsReceived += t.written + dropped
+				stats.PacketsDropped += dropped
+			}
+		}
+		if c.err == nil {
+			c.err = c.ng.WriteInterfaceStats(id, stats)
+		}
+	}
+}

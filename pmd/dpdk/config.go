@@ -1,0 +1,105 @@
+package dpdk
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+const (
+	mtuDefault  = 1500
+	descDefault = 1024
+	descMax     = 32768
+	queuesMax   = 64
+	ringMax     = 1 << 20
+)
+
+// Config says which device a Port is and how it is set up. Exactly one of Vdev and PCI is given.
+type Config struct {
+	// EALArgs go to rte_eal_init before the defaults of Init, if no earlier Open or Init has started the EAL.
+	EALArgs []string
+	// Vdev is a virtual device with its arguments, as after --vdev=: "net_tap0,iface=rnic0". One that EALArgs
+	// or RingPair made is found by its name.
+	Vdev string
+	// PCI is a NIC's address with device arguments, as after -a: "0000:01:00.0".
+	PCI string
+	// Arena is where the Pools of all queues lie. It must outlive the Port.
+	Arena *hugepages.Arena
+	// RxBufs is how many Bufs of its Pool a queue reserves to receive into; 0: four times RxDesc, but at
+	// most half of the Pool.
+	RxBufs int
+	// RxDesc and TxDesc are descriptors per queue; 0: what the driver prefers, else 1024.
+	RxDesc, TxDesc int
+	// MTU is the largest IP packet in octets; 0: 1500.
+	MTU int
+	// Queues is how many queue pairs; 0: 1.
+	Queues int
+	// Promiscuous asks for frames to other addresses too.
+	Promiscuous bool
+	// NoOffload leaves checksums and segmentation to software.
+	NoOffload bool
+}
+
+// QueueStats is pmd.Counters and what only this device counts.
+type QueueStats struct {
+	pmd.Counters
+	Copied  uint64 // received in a foreign mbuf or in a chain, copied into a Buf
+	Bounced uint64 // copied before sending: the slot lies across pages that are no neighbours for the device
+}
+
+// PortStats is what the device itself counts, for all queues.
+type PortStats struct {
+	Missed   uint64 // dropped by the device: no descriptor was free
+	NoMbuf   uint64 // the driver found the receive mempool empty
+	RxErrors uint64
+	TxErrors uint64
+}
+
+// withDefaults checks c and fills in what was left at 0, except for what depends on the device.
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Vdev == "" && c.PCI == "":
+		return c, fmt.Errorf("dpdk: no device: give Vdev (such as net_tap0,iface=rnic0) or PCI (such as 0000:01:00.0)")
+	case c.Vdev != "" && c.PCI != "":
+		return c, fmt.Errorf("dpdk: both Vdev %q and PCI %q: give one of them", c.Vdev, c.PCI)
+	case c.Arena == nil:
+		return c, fmt.Errorf("dpdk: %s: no Arena: the device must be told which memory it may reach", c.device())
+	case len(c.Arena.Bytes()) == 0:
+		return c, fmt.Errorf("dpdk: %s: the Arena is closed or empty", c.device())
+	}
+	if c.MTU == 0 {
+		c.MTU = mtuDefault
+	}
+	if c.Queues == 0 {
+		c.Queues = 1
+	}
+	for _, f := range []struct {
+		name            string
+		value, min, max int
+	}{
+		{"MTU", c.MTU, 68, 65535},
+		{"Queues", c.Queues, 1, queuesMax},
+		{"RxBufs", c.RxBufs, 0, 1 << 24},
+		{"RxDesc", c.RxDesc, 0, descMax},
+		{"TxDesc", c.TxDesc, 0, descMax},
+	} {
+		if f.value < f.min || f.value > f.max {
+			return c, fmt.Errorf("dpdk: %s: %s is %d, must be in [%d, %d]", c.device(), f.name, f.value, f.min, f.max)
+		}
+	}
+	return c, nil
+}
+
+// device returns the device's name, without its arguments.
+func (c Config) device() string {
+	name, _, _ := strings.Cut(c.Vdev+c.PCI, ",")
+	return name
+}
+
+// deviceArgs returns what follows the device's name.
+func (c Config) deviceArgs() string {
+	_, args, _ := strings.Cut(c.Vdev+c.PCI, ",")
+	return args
+}

@@ -1,0 +1,322 @@
+//go:build dpdk
+
+package dpdk
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+// Port is an ethdev port.
+//
+//	Open(Config)      Port.Open(0..Queues-1)          Port.Close
+//	----> configured ------------------------> started ---------> gone
+type Port struct {
+	id      C.uint16_t
+	name    string
+	vdev    string // to unplug on Close, or ""
+	cfg     Config
+	info    C.struct_rnic_port_info
+	conf    C.struct_rnic_port_conf
+	memory  *arenaMemory
+	mapped  bool
+	started bool
+	closed  bool
+	queues  []*Queue // nil where not open yet
+	rings   *ringPair
+}
+
+// rssKey is Toeplitz key material for the longest key of any driver. The first 40 octets are the key of the
+// Microsoft RSS specification ("Verifying the RSS Hash Calculation"), which every driver takes.
+var rssKey = [64]byte{
+	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
+	0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
+	0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa, 0x3f, 0x1d, 0x9c, 0x27, 0x6e, 0x84, 0xb1, 0x5d,
+	0xe3, 0x09, 0x58, 0xc6, 0x71, 0xaf, 0x12, 0xd4, 0x8b, 0x60, 0x3e, 0x95, 0xf7, 0x2c, 0x4a, 0xb8,
+}
+
+// keyDefault is the length of a Toeplitz key that covers an IPv6 4-tuple: 36 octets of input and 4 more.
+const keyDefault = 40
+
+// Open opens the device and configures it; frames flow once every queue is open. It starts the EAL if nobody has.
+func Open(cfg Config) (pmd.Port, error) {
+	p, err := open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func open(cfg Config) (*Port, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	environment.Lock()
+	defer environment.Unlock()
+	if err := startEAL(cfg.EALArgs, cfg.PCI); err != nil {
+		return nil, err
+	}
+	p := &Port{cfg: cfg, name: cfg.device(), queues: make([]*Queue, cfg.Queues)}
+	if err := p.plug(); err != nil {
+		return nil, err
+	}
+	if err := p.configure(); err != nil {
+		p.unplug()
+		return nil, err
+	}
+	return p, nil
+}
+
+// plug finds the device or makes it.
+func (p *Port) plug() error {
+	name, args := C.CString(p.name), C.CString(p.cfg.deviceArgs())
+	defer C.free(unsafe.Pointer(name))
+	defer C.free(unsafe.Pointer(args))
+	if openPorts[p.name] {
+		return fmt.Errorf("dpdk: %s is already open in this process", p.name)
+	}
+	if C.rnic_port_find(name, &p.id) != 0 {
+		bus := "vdev"
+		if p.cfg.PCI != "" {
+			bus = "pci"
+		}
+		cbus := C.CString(bus)
+		defer C.free(unsafe.Pointer(cbus))
+		if rc := C.rnic_port_probe(cbus, name, args); rc < 0 {
+			return fmt.Errorf("dpdk: %s: rte_eal_hotplug_add: %w (%s)", p.name, errnoOf(rc), probeAdvice(bus, errnoOf(rc)))
+		}
+		if rc := C.rnic_port_find(name, &p.id); rc != 0 {
+			return fmt.Errorf("dpdk: %s: probed, but it is no Ethernet device: %w", p.name, errnoOf(rc))
+		}
+	}
+	if p.cfg.Vdev != "" {
+		p.vdev = p.name
+	}
+	p.rings = ringPairs[p.name]
+	openPorts[p.name] = true
+	return nil
+}
+
+// openPorts are the devices in use, by name. Under environment's lock.
+var openPorts = map[string]bool{}
+
+func probeAdvice(bus string, e Errno) string {
+	if bus == "pci" {
+		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/dpdk.md"
+	}
+	switch syscall.Errno(e) {
+	case syscall.EINVAL, syscall.ENOENT:
+		return "no such virtual device, or its driver's plugin is not installed; the name must begin with the driver's, such as net_tap0"
+	case syscall.EPERM, syscall.EACCES:
+		return "needs root or CAP_NET_ADMIN"
+	}
+	return "check the device's arguments"
+}
+
+func (p *Port) configure() error {
+	if rc := C.rnic_port_info(p.id, &p.info); rc < 0 {
+		return failed(p.name, "rte_eth_dev_info_get", rc)
+	}
+	if most := max(1, int(p.info.queues_max)); p.cfg.Queues > most {
+		return fmt.Errorf("dpdk: %s has %d queue pairs, %d wanted: set Queues to at most that", p.name, most, p.cfg.Queues)
+	}
+	if most := int(p.info.max_mtu); p.cfg.MTU > most {
+		return fmt.Errorf("dpdk: %s carries an MTU of at most %d, %d wanted", p.name, most, p.cfg.MTU)
+	}
+	if p.cfg.Queues > 1 && !p.spreads() {
+		return fmt.Errorf("dpdk: %s (driver %s) does not spread flows by a Toeplitz hash, so a Poller could not know its connections: set Queues to 1", p.name, C.GoString(&p.info.driver[0]))
+	}
+	p.conf.queues = C.uint16_t(p.cfg.Queues)
+	p.conf.mtu = C.uint16_t(p.cfg.MTU)
+	if !p.cfg.NoOffload {
+		p.conf.rx_checksum, p.conf.tx_checksum, p.conf.tx_segment = p.info.rx_checksum, p.info.tx_checksum, p.info.tx_segment
+	}
+	if p.cfg.Queues > 1 {
+		p.conf.rss = 1
+		p.conf.key_size = p.info.key_size
+		if p.conf.key_size == 0 {
+			p.conf.key_size = keyDefault
+		}
+		for i := range p.conf.key {
+			p.conf.key[i] = C.uint8_t(rssKey[i])
+		}
+	}
+	if rc := C.rnic_port_configure(p.id, &p.conf); rc < 0 {
+		return failed(p.name, "rte_eth_dev_configure", rc)
+	}
+	var err error
+	if p.memory, err = registerArena(p.cfg.Arena); err != nil {
+		return fmt.Errorf("dpdk: %s: %w", p.name, err)
+	}
+	if rc := C.rnic_memory_dma_map(p.memory.c, p.id); rc < 0 {
+		return fmt.Errorf("dpdk: %s: rte_dev_dma_map of the arena: %w (is RLIMIT_MEMLOCK large enough? ulimit -l unlimited)", p.name, errnoOf(rc))
+	}
+	p.mapped = true
+	return nil
+}
+
+// spreads says whether the device puts a flow on the queue its Toeplitz hash names. net_tap claims RSS, but what
+// spreads there is the kernel, by a hash of its own.
+func (p *Port) spreads() bool {
+	return p.info.rss != 0 && C.GoString(&p.info.driver[0]) != "net_tap"
+}
+
+// Name returns the device's name as DPDK knows it.
+func (p *Port) Name() string { return p.name }
+
+// MAC returns the device's address.
+func (p *Port) MAC() (mac [6]byte) {
+	for i := range mac {
+		mac[i] = byte(p.info.mac[i])
+	}
+	return mac
+}
+
+// Caps says what was configured. With several queues entry i of the device's redirection table is queue i modulo
+// Queues; RSSKey is final once every queue is open.
+func (p *Port) Caps() pmd.Caps {
+	c := pmd.Caps{
+		MTU:        p.cfg.MTU,
+		Queues:     p.cfg.Queues,
+		RxChecksum: p.conf.rx_checksum != 0,
+		TxChecksum: p.conf.tx_checksum != 0,
+		TxSegment:  p.conf.tx_segment != 0,
+	}
+	if p.conf.rss != 0 {
+		for _, b := range p.conf.key[:p.conf.key_size] {
+			c.RSSKey = append(c.RSSKey, byte(b))
+		}
+	}
+	return c
+}
+
+// Open sets up queue i over pool, which must lie in Config.Arena, serve no other DPDK queue and not have been used
+// yet: the queue reserves Config.RxBufs of it. The device starts with its last queue.
+func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
+	environment.Lock()
+	defer environment.Unlock()
+	switch {
+	case p.closed:
+		return nil, fmt.Errorf("dpdk: %s is closed", p.name)
+	case i < 0 || i >= len(p.queues):
+		return nil, fmt.Errorf("dpdk: %s has %d queues, there is no queue %d", p.name, len(p.queues), i)
+	case p.queues[i] != nil:
+		return nil, fmt.Errorf("dpdk: %s: queue %d is already open", p.name, i)
+	}
+	q, err := newQueue(p, i, pool)
+	if err != nil {
+		return nil, err
+	}
+	p.queues[i] = q
+	if slices.Contains(p.queues, nil) {
+		return q, nil
+	}
+	promiscuous := C.int(0)
+	if p.cfg.Promiscuous {
+		promiscuous = 1
+	}
+	if rc := C.rnic_port_start(p.id, &p.conf, promiscuous); rc < 0 {
+		return nil, failed(p.name, "rte_eth_dev_start", rc)
+	}
+	p.started = true
+	return q, nil
+}
+
+// LinkUp says whether the device has a link; true for ever on most virtual ones. It does not wait.
+func (p *Port) LinkUp() bool { return C.rnic_port_link_up(p.id) != 0 }
+
+// Stats asks the device. It may be slow; not for the packet path.
+func (p *Port) Stats() PortStats {
+	var s C.struct_rnic_port_stats
+	if C.rnic_port_stats(p.id, &s) < 0 {
+		return PortStats{}
+	}
+	return PortStats{Missed: uint64(s.missed), NoMbuf: uint64(s.no_mbuf), RxErrors: uint64(s.rx_errors), TxErrors: uint64(s.tx_errors)}
+}
+
+// drainMax is how long Close waits for a peer that holds our frames.
+const drainMax = time.Second
+
+// Close stops the device and gives it up. Frames sent but not finished are lost. Bufs the device held are given
+// back to their Pools; received ones that their owners still have stay valid. The Arena must stay mapped if Close
+// returns an error that says so: somebody else still reads frames of ours.
+func (p *Port) Close() error {
+	environment.Lock()
+	defer environment.Unlock()
+	if p.closed {
+		return nil
+	}
+	var errs []error
+	if p.started {
+		for _, q := range p.queues {
+			C.rnic_queue_drain(q.c)
+		}
+		if rc := C.rnic_port_stop(p.id); rc < 0 {
+			errs = append(errs, failed(p.name, "rte_eth_dev_stop", rc))
+		}
+	}
+	if p.mapped {
+		C.rnic_memory_dma_unmap(p.memory.c, p.id)
+	}
+	if err := p.unplug(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// unplug ends the device and frees what belongs to it.
+func (p *Port) unplug() error {
+	var errs []error
+	p.closed = true
+	vdev := C.CString(p.vdev)
+	defer C.free(unsafe.Pointer(vdev))
+	if rc := C.rnic_port_close(p.id, vdev); rc < 0 {
+		errs = append(errs, failed(p.name, "rte_eth_dev_close", rc))
+	}
+	delete(openPorts, p.name)
+	if p.rings != nil {
+		p.rings.drain()
+	}
+	held := 0
+	for _, q := range p.queues {
+		if q != nil {
+			held += q.end()
+		}
+	}
+	if p.rings != nil {
+		p.rings.leave(p.name)
+	}
+	if held > 0 {
+		// The peer's callbacks still need the queue's tables and the arena: both are left as they are.
+		return errors.Join(append(errs, fmt.Errorf("dpdk: %s: %d sent frames are still held by a peer: keep the arena mapped", p.name, held))...)
+	}
+	if p.memory != nil {
+		p.memory.release()
+	}
+	return errors.Join(errs...)
+}
+
+// await calls done until it says true or the time is up. For set-up and tear-down only.
+func await(limit time.Duration, done func() bool) bool {
+	for deadline := time.Now().Add(limit); !done(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}

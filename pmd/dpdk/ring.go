@@ -1,0 +1,64 @@
+//go:build dpdk
+
+package dpdk
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"math/bits"
+	"unsafe"
+)
+
+// ringPair is the rings between two ports, until both are closed.
+type ringPair struct {
+	rings [2]unsafe.Pointer // a's receive ring, b's
+	names map[string]bool   // ports that were not closed yet
+}
+
+// ringPairs are those in use, by either port's name. Under environment's lock.
+var ringPairs = map[string]*ringPair{}
+
+// RingPair makes two ports joined back to back by DPDK rings, a and b, to be opened as Config.Vdev: a network of
+// two inside one process that needs no device and no privilege. entries, a power of two, bounds the frames on their
+// way, each way. The EAL must run (Init).
+func RingPair(name string, entries int) (a, b string, err error) {
+	environment.Lock()
+	defer environment.Unlock()
+	if !environment.tried || environment.err != nil {
+		return "", "", fmt.Errorf("dpdk: RingPair %q before the EAL has started: call Init", name)
+	}
+	if entries < 2 || entries > ringMax || bits.OnesCount(uint(entries)) != 1 || name == "" || len(name) > 12 {
+		return "", "", fmt.Errorf("dpdk: RingPair %q, %d entries: want a name of 1 to 12 letters and a power of two up to %d", name, entries, ringMax)
+	}
+	a, b = "net_ring_"+name+"_a", "net_ring_"+name+"_b"
+	if ringPairs[a] != nil {
+		return "", "", fmt.Errorf("dpdk: RingPair %q exists", name)
+	}
+	ca, cb := C.CString(name+"_a"), C.CString(name+"_b")
+	defer C.free(unsafe.Pointer(ca))
+	defer C.free(unsafe.Pointer(cb))
+	r := &ringPair{names: map[string]bool{a: true, b: true}}
+	if rc := C.rnic_ring_pair(ca, cb, C.uint(entries), &r.rings[0]); rc < 0 {
+		return "", "", failed(a, "rte_eth_from_rings", rc)
+	}
+	ringPairs[a], ringPairs[b] = r, r
+	return a, b, nil
+}
+
+// drain frees what waits in the rings, both ways: a cut link loses it.
+func (r *ringPair) drain() { C.rnic_ring_drain(&r.rings[0]) }
+
+// leave forgets a closed port; the second takes the rings with it.
+func (r *ringPair) leave(name string) {
+	delete(r.names, name)
+	delete(ringPairs, name)
+	if len(r.names) > 0 {
+		return
+	}
+	C.rnic_ring_free(&r.rings[0])
+}

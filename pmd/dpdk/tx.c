@@ -1,0 +1,215 @@
+//go:build dpdk
+
+// One transmit burst, in one call from Go:
+//
+//   1. a header mbuf per frame, the Buf's slot attached to it as external buffer
+//   2. offload fields; rte_eth_tx_prepare if there are any
+//   3. rte_eth_tx_burst
+//   4. headers of frames not taken are freed at once
+//   5. Bufs the device has finished with
+//
+// Go holds every Buf of the burst for the device before the call. Each of them comes back through io->done
+// exactly once, in this call or a later one.
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_ip.h>
+#include <rte_tcp.h>
+#include <rte_udp.h>
+
+#include "internal.h"
+
+// rnic_tx_free is the shared info's callback: the last mbuf over a Buf is gone. On the owner's thread, inside
+// rnic_rx or rnic_tx, the Buf goes straight to the list; from elsewhere, over the ring, which has room
+// for every Buf.
+void
+rnic_tx_free(void *addr, void *opaque)
+{
+	struct rnic_queue *q = opaque;
+	uint32_t buf = queue_buf(q, addr);
+
+	if (likely(rnic_current == q))
+		q->io.done[q->io.ndone++] = buf;
+	else
+		(void)rte_ring_mp_enqueue_elem(q->back, &buf, sizeof(buf));
+}
+
+// attach makes m the frame in f's Buf.
+static void
+attach(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
+{
+	uint8_t *slot = q->slots + (uint64_t)f->buf * q->stride;
+	struct rte_mbuf_ext_shared_info *shinfo = &q->shinfo[f->buf];
+
+	rte_mbuf_ext_refcnt_set(shinfo, 1);
+	rte_pktmbuf_attach_extbuf(m, slot, memory_iova(q->memory, slot), (uint16_t)RTE_MIN(q->stride, (uint32_t)UINT16_MAX), shinfo);
+	m->data_off = (uint16_t)f->off;
+	m->data_len = (uint16_t)f->len;
+	m->pkt_len = f->len;
+}
+
+// bounce replaces m by an ordinary mbuf with a copy of the frame. The Buf is finished with at once.
+static struct rte_mbuf *
+bounce(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
+{
+	struct rte_mbuf *own = rte_pktmbuf_alloc(q->bounce_pool);
+
+	if (own == NULL)
+		return NULL;
+	if (f->len > rte_pktmbuf_tailroom(own)) {
+		rte_pktmbuf_free(own);
+		return NULL;
+	}
+	memcpy(rte_pktmbuf_mtod(own, void *), q->slots + (uint64_t)f->buf * q->stride + f->off, f->len);
+	own->data_len = (uint16_t)f->len;
+	own->pkt_len = f->len;
+	rte_pktmbuf_free(m);
+	q->io.done[q->io.ndone++] = f->buf;
+	q->io.bounced++;
+	return own;
+}
+
+// offload translates mem.TxChecksum and mem.TxSegment into mbuf fields. The transport header begins at
+// CsumStart; what lies before it is Ethernet, up to two VLAN tags, and the IP header. Returns 0 when the
+// frame's headers do not fit what was asked, or the port was not configured to do it.
+static int
+offload(const struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
+{
+	uint8_t *p = rte_pktmbuf_mtod(m, uint8_t *);
+	uint32_t l2 = RTE_ETHER_HDR_LEN;
+	uint16_t type;
+
+	if (f->len < f->csum_start || f->csum_start < RTE_ETHER_HDR_LEN + sizeof(struct rte_ipv4_hdr))
+		return 0;
+	type = (uint16_t)(p[l2 - 2] << 8 | p[l2 - 1]);
+	while ((type == RTE_ETHER_TYPE_VLAN || type == RTE_ETHER_TYPE_QINQ) && l2 < 22) {
+		l2 += 4;
+		type = (uint16_t)(p[l2 - 2] << 8 | p[l2 - 1]);
+	}
+	if (f->csum_start < l2 + sizeof(struct rte_ipv4_hdr))
+		return 0;
+	m->l2_len = l2;
+	m->l3_len = f->csum_start - l2;
+	if (type == RTE_ETHER_TYPE_IPV4)
+		m->ol_flags |= RTE_MBUF_F_TX_IPV4;
+	else if (type == RTE_ETHER_TYPE_IPV6)
+		m->ol_flags |= RTE_MBUF_F_TX_IPV6;
+	else
+		return 0;
+	if (f->flags & RNIC_TX_SEGMENT) {
+		if (!q->tx_segment || f->hdr_len < f->csum_start + sizeof(struct rte_tcp_hdr) || f->hdr_len > f->len || f->gso_size == 0)
+			return 0;
+		m->l4_len = f->hdr_len - f->csum_start;
+		m->tso_segsz = f->gso_size;
+		m->ol_flags |= RTE_MBUF_F_TX_TCP_SEG | RTE_MBUF_F_TX_TCP_CKSUM;
+		if (type == RTE_ETHER_TYPE_IPV4)
+			m->ol_flags |= RTE_MBUF_F_TX_IP_CKSUM;
+		return 1;
+	}
+	if (!q->tx_checksum)
+		return 0;
+	if (f->csum_offset == offsetof(struct rte_tcp_hdr, cksum)) {
+		m->l4_len = sizeof(struct rte_tcp_hdr);
+		m->ol_flags |= RTE_MBUF_F_TX_TCP_CKSUM;
+	} else if (f->csum_offset == offsetof(struct rte_udp_hdr, dgram_cksum)) {
+		m->l4_len = sizeof(struct rte_udp_hdr);
+		m->ol_flags |= RTE_MBUF_F_TX_UDP_CKSUM;
+	} else {
+		return 0;
+	}
+	return f->len >= f->csum_start + m->l4_len;
+}
+
+// build turns frame f into an mbuf, m with the Buf attached or a bounced one. NULL: the frame cannot be sent.
+static struct rte_mbuf *
+build(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
+{
+	if (unlikely(q->bounce_pool != NULL) &&
+	    !memory_contiguous(q->memory, q->slots + (uint64_t)f->buf * q->stride, f->off + f->len)) {
+		struct rte_mbuf *own = bounce(q, m, f);
+
+		if (own == NULL) {
+			rte_pktmbuf_free(m);
+			q->io.done[q->io.ndone++] = f->buf;
+			return NULL;
+		}
+		m = own;
+	} else {
+		attach(q, m, f);
+	}
+	if (unlikely((f->flags & (RNIC_TX_CHECKSUM | RNIC_TX_SEGMENT)) && !offload(q, m, f))) {
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	return m;
+}
+
+// hand_over gives n mbufs to the device. One that rte_eth_tx_prepare refuses is skipped and counts as sent:
+// the device would never take it.
+static uint32_t
+hand_over(struct rnic_queue *q, struct rte_mbuf **mb, uint32_t n, int prepare)
+{
+	uint32_t at = 0;
+
+	if (likely(!prepare))
+		return rte_eth_tx_burst(q->port, q->queue, mb, (uint16_t)n);
+	while (at < n) {
+		uint16_t ready = rte_eth_tx_prepare(q->port, q->queue, mb + at, (uint16_t)(n - at));
+		uint16_t sent = rte_eth_tx_burst(q->port, q->queue, mb + at, ready);
+
+		at += sent;
+		if (sent < ready || at == n)
+			break;
+		rte_pktmbuf_free(mb[at++]);
+		q->io.tx_errors++;
+	}
+	return at;
+}
+
+uint32_t
+rnic_tx(struct rnic_queue *q, uint32_t n)
+{
+	struct rnic_io *io = &q->io;
+	struct rte_mbuf *header[RNIC_BURST], *mb[RNIC_BURST];
+	uint32_t i, built = 0, sent = 0, taken = n;
+	uint8_t at[RNIC_BURST]; // frame of each mbuf
+	int flags = 0;
+
+	queue_enter(q);
+	q->idle = 0;
+	if (unlikely(rte_pktmbuf_alloc_bulk(q->tx_pool, header, n) < 0)) {
+		// More headers are out than the device has descriptors for: it is full, whatever it says.
+		for (i = 0; i < n; i++)
+			io->done[io->ndone++] = io->tx[i].buf;
+		(void)rte_eth_tx_done_cleanup(q->port, q->queue, 0);
+		q->outstanding += n;
+		taken = 0;
+		goto out;
+	}
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = build(q, header[i], &io->tx[i]);
+
+		flags |= io->tx[i].flags;
+		if (unlikely(m == NULL))
+			continue;
+		at[built] = (uint8_t)i;
+		mb[built++] = m;
+	}
+	sent = hand_over(q, mb, built, flags & (RNIC_TX_CHECKSUM | RNIC_TX_SEGMENT));
+	if (unlikely(sent < built)) {
+		taken = at[sent];
+		rte_pktmbuf_free_bulk(mb + sent, built - sent);
+	}
+	q->outstanding += n;
+	for (i = 0; i < sent; i++)
+		io->tx_octets += io->tx[at[i]].len;
+	io->tx_frames += sent;
+	io->tx_errors += taken - sent; // of the prefix, those that build gave up
+out:
+	io->tx_full += n - taken;
+	queue_finish(q);
+	q->outstanding -= io->ndone;
+	queue_leave();
+	return taken;
+}

@@ -1,0 +1,183 @@
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	clonePath = "/dev/net/tun"
+
+	mendPermission = "run as root or with CAP_NET_ADMIN"
+)
+
+// attach opens the clone device and names it: a new device, or one that is there and free. The name returned
+// has its %d filled in.
+func attach(name string) (fd int, actual string, err error) {
+	fd, err = unix.Open(clonePath, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, "", openError(name, err)
+	}
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, "", fmt.Errorf("tap: name %q: %w: choose another", name, err)
+	}
+	// Without IFF_NO_PI every frame would be led by four octets that repeat its EtherType.
+	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+		_ = unix.Close(fd)
+		return -1, "", attachError(name, err)
+	}
+	return fd, ifr.Name(), nil
+}
+
+func openError(name string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+		return fmt.Errorf("tap: %s: %s: %w; load the driver (modprobe tun) or hand the device to the container (--device %s)",
+			name, clonePath, err, clonePath)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("tap: %s: %s: %w; %s, or give this user access to %s", name, clonePath, err, mendPermission, clonePath)
+	}
+	return fmt.Errorf("tap: %s: %s: %w", name, clonePath, err)
+}
+
+func attachError(name string, err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("tap: %s: not permitted to create or attach to the device: %w; %s, or let root make it for this user: ip tuntap add dev %s mode tap user NAME",
+			name, err, mendPermission, name)
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("tap: %s: %w: another process holds the device; end that process or choose another name", name, err)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with a single queue; choose another name or remove it: ip link delete %s",
+			name, err, name)
+	}
+	return fmt.Errorf("tap: %s: create or attach: %w", name, err)
+}
+
+// configure gives the kernel's side its MTU and address, brings it up and returns its MAC. What is right
+// already is left alone, so that a device prepared by root serves a user without CAP_NET_ADMIN.
+func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error) {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return mac, fmt.Errorf("tap: %s: look up: %w", name, err)
+	}
+	if len(ifi.HardwareAddr) != len(mac) {
+		return mac, fmt.Errorf("tap: %s: hardware address %q is no Ethernet address; choose another name", name, ifi.HardwareAddr)
+	}
+	copy(mac[:], ifi.HardwareAddr)
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return mac, fmt.Errorf("tap: %s: control socket: %w", name, err)
+	}
+	defer unix.Close(sock)
+	if ifi.MTU != mtu {
+		err := control(sock, unix.SIOCSIFMTU, name, func(r *unix.Ifreq) { r.SetUint32(uint32(mtu)) })
+		if err != nil {
+			return mac, setError(name, fmt.Sprintf("set MTU %d", mtu), fmt.Sprintf("ip link set dev %s mtu %d", name, mtu), err)
+		}
+	}
+	if ifi.Flags&net.FlagUp == 0 {
+		if err := bringUp(sock, name); err != nil {
+			return mac, setError(name, "bring up", fmt.Sprintf("ip link set dev %s up", name), err)
+		}
+	}
+	if addr.IsValid() && !hasAddr(ifi, addr) {
+		if err := setAddr(sock, ifi, addr); err != nil {
+			return mac, setError(name, "set address "+addr.String(), fmt.Sprintf("ip address add %s dev %s", addr, name), err)
+		}
+	}
+	return mac, nil
+}
+
+func setError(name, what, command string, err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("tap: %s: %s: %w; %s, or let root do it: %s", name, what, err, mendPermission, command)
+	}
+	return fmt.Errorf("tap: %s: %s: %w; try by hand: %s", name, what, err, command)
+}
+
+func control(sock int, req uint, name string, set func(*unix.Ifreq)) error {
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	set(ifr)
+	return unix.IoctlIfreq(sock, req, ifr)
+}
+
+func bringUp(sock int, name string) error {
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(sock, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return err
+	}
+	ifr.SetUint16(ifr.Uint16() | unix.IFF_UP)
+	return unix.IoctlIfreq(sock, unix.SIOCSIFFLAGS, ifr)
+}
+
+func hasAddr(ifi *net.Interface, want netip.Prefix) bool {
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p == want {
+			return true
+		}
+	}
+	return false
+}
+
+func setAddr(sock int, ifi *net.Interface, addr netip.Prefix) error {
+	if !addr.Addr().Is4() {
+		return setAddr6(ifi, addr)
+	}
+	for _, step := range []struct {
+		req uint
+		b   []byte
+	}{
+		{unix.SIOCSIFADDR, addr.Addr().AsSlice()},
+		{unix.SIOCSIFNETMASK, net.CIDRMask(addr.Bits(), 32)},
+	} {
+		ifr, err := unix.NewIfreq(ifi.Name)
+		if err != nil {
+			return err
+		}
+		if err := ifr.SetInet4Addr(step.b); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(sock, step.req, ifr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setAddr6: SIOCSIFADDR of an IPv6 socket takes a struct in6_ifreq (linux/ipv6.h).
+func setAddr6(ifi *net.Interface, addr netip.Prefix) error {
+	sock, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(sock)
+	req := struct {
+		addr    [16]byte
+		bits    uint32
+		ifIndex int32
+	}{addr.Addr().As16(), uint32(addr.Bits()), int32(ifi.Index)}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(sock), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&req)))
+	if errno != 0 && errno != unix.EEXIST {
+		return errno
+	}
+	return nil
+}

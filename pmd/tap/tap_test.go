@@ -1,0 +1,438 @@
+package tap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// enterNetns puts the test on a thread in a network namespace of its own. The thread ends with the test's
+// goroutine, for it is never unlocked, and the namespace with it.
+func enterNetns(t testing.TB) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a network namespace")
+	}
+	if _, err := os.Stat(clonePath); err != nil {
+		t.Skipf("needs %s: %v", clonePath, err)
+	}
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Skipf("no network namespace: %v", err)
+	}
+}
+
+func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
+	stride := (mem.Headroom + mtu + pmd.FrameOverhead + 1 + 63) / 64 * 64
+	cfg := mem.PoolConfig{Bufs: bufs, Stride: stride}
+	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
+	require.NoError(t, err)
+	return pool
+}
+
+func open(t testing.TB, cfg Config) (*Port, *mem.Pool, *Queue) {
+	p, err := New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	pool := newPool(t, 64, p.Caps().MTU)
+	q, err := p.Open(0, pool)
+	require.NoError(t, err)
+	return p, pool, q.(*Queue)
+}
+
+// send puts one frame on the device.
+func send(t testing.TB, pool *mem.Pool, q *Queue, frame []byte) int {
+	b := pool.Alloc()
+	require.NotEqual(t, mem.NoBuf, b)
+	pool.Desc(b).Len = uint32(len(frame))
+	copy(pool.Data(b), frame)
+	n := q.Tx([]mem.Buf{b})
+	pool.Free(b)
+	return n
+}
+
+// poll receives until handle says that it has seen enough; it fails after five seconds.
+func poll(t testing.TB, pool *mem.Pool, q *Queue, handle func(frame []byte) bool) {
+	bufs := make([]mem.Buf, 8)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		n := q.Rx(bufs)
+		enough := n == 0 && handle(nil)
+		for _, b := range bufs[:n] {
+			enough = handle(pool.Data(b)) || enough
+		}
+		pool.FreeN(bufs[:n])
+		if enough {
+			return
+		}
+	}
+	t.Fatal("what was waited for did not come within five seconds")
+}
+
+var (
+	kernelIP = netip.MustParsePrefix("10.77.0.1/24")
+	ourIP    = [4]byte{10, 77, 0, 2}
+)
+
+// answer turns an ARP request for us, or an ICMP echo request to us, into its reply in place.
+func answer(frame []byte, mac [6]byte) bool {
+	switch {
+	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 1 && [4]byte(frame[38:42]) == ourIP:
+		frame[21] = 2
+		copy(frame[32:42], frame[22:32])
+		copy(frame[22:], mac[:])
+		copy(frame[28:], ourIP[:])
+		copy(frame[0:], frame[32:38])
+	case len(frame) >= 42 && frame[12] == 8 && frame[13] == 0 && frame[23] == 1 && frame[34] == 8 && [4]byte(frame[30:34]) == ourIP:
+		copy(frame[30:34], frame[26:30])
+		copy(frame[26:30], ourIP[:])
+		frame[34] = 0
+		// Type went from 8 to 0: the sum lost 0x0800 (RFC 1624).
+		sum := uint32(binary.BigEndian.Uint16(frame[36:])) + 0x0800
+		binary.BigEndian.PutUint16(frame[36:], uint16(sum>>16+sum&0xffff))
+		copy(frame[0:], frame[6:12])
+	default:
+		return false
+	}
+	copy(frame[6:], mac[:])
+	return true
+}
+
+func echoRequest(seq uint16, payload int) []byte {
+	b := make([]byte, 8+payload)
+	b[0] = 8
+	binary.BigEndian.PutUint16(b[4:], 0x1234)
+	binary.BigEndian.PutUint16(b[6:], seq)
+	for i := range payload {
+		b[8+i] = byte(i)
+	}
+	binary.BigEndian.PutUint16(b[2:], 0)
+	pmd.CompleteChecksum(b, 0, 2)
+	return b
+}
+
+// The kernel pings us: ARP and ICMP go out of Rx and their answers in through Tx.
+func TestKernelPingsUs(t *testing.T) {
+	enterNetns(t)
+	p, pool, q := open(t, Config{Name: "rping", Addr: kernelIP})
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+	require.NoError(t, err)
+	defer unix.Close(sock)
+	for seq, payload := range []int{0, 56, 1472} {
+		request := echoRequest(uint16(seq), payload)
+		require.NoError(t, unix.Sendto(sock, request, 0, &unix.SockaddrInet4{Addr: ourIP}))
+		request[0] = 0
+		in := make([]byte, 2048)
+		poll(t, pool, q, func(frame []byte) bool {
+			if answer(frame, p.MAC()) {
+				require.Equal(t, 1, send(t, pool, q, frame))
+			}
+			n, _, err := unix.Recvfrom(sock, in, 0)
+			if err != nil || n < 28 || in[20] != 0 {
+				return false
+			}
+			require.Equal(t, payload+28, n)
+			require.True(t, bytes.Equal(request[4:], in[24:n]), "echoed octets differ")
+			return true
+		})
+	}
+	c := q.Counters()
+	require.GreaterOrEqual(t, c.RxFrames, uint64(4), "one ARP request, three echo requests")
+	require.EqualValues(t, 4, c.TxFrames)
+	require.Zero(t, c.RxErrors+c.TxErrors+c.TxFull+c.RxTooLong)
+	require.Equal(t, pool.Size(), pool.Available())
+}
+
+func TestDeviceIsSetUpAndGone(t *testing.T) {
+	enterNetns(t)
+	p, err := New(Config{Name: "rsetup", MTU: 9000, Addr: kernelIP})
+	require.NoError(t, err)
+	require.Equal(t, "rsetup", p.Name())
+	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1}, p.Caps())
+	ifi, err := net.InterfaceByName("rsetup")
+	require.NoError(t, err)
+	require.Equal(t, 9000, ifi.MTU)
+	require.NotZero(t, ifi.Flags&net.FlagUp)
+	addrs, err := ifi.Addrs()
+	require.NoError(t, err)
+	require.Contains(t, addrs[0].String(), kernelIP.String())
+
+	mac := p.MAC()
+	require.NotEqual(t, ifi.HardwareAddr, net.HardwareAddr(mac[:]))
+	require.Equal(t, byte(2), mac[0]&3, "locally administered, unicast")
+
+	require.NoError(t, p.Close())
+	_, err = net.InterfaceByName("rsetup")
+	require.Error(t, err)
+}
+
+func TestIPv6Address(t *testing.T) {
+	enterNetns(t)
+	want := netip.MustParsePrefix("fd77::1/64")
+	_, _, _ = open(t, Config{Name: "rsix", Addr: want})
+	ifi, err := net.InterfaceByName("rsix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	require.True(t, hasAddr(ifi, want))
+}
+
+func TestKernelNumbersTheDevice(t *testing.T) {
+	enterNetns(t)
+	a, _, _ := open(t, Config{})
+	b, _, _ := open(t, Config{})
+	require.Equal(t, []string{"tap0", "tap1"}, []string{a.Name(), b.Name()})
+	require.NotEqual(t, a.MAC(), b.MAC())
+}
+
+// A device the operator made stays, with what the operator gave it.
+func TestPersistentDeviceIsLeft(t *testing.T) {
+	enterNetns(t)
+	ip, err := exec.LookPath("ip")
+	if err != nil {
+		t.Skip("needs ip(8) to make a persistent device")
+	}
+	out, err := exec.Command(ip, "tuntap", "add", "dev", "rkeep", "mode", "tap").CombinedOutput()
+	require.NoError(t, err, string(out))
+	for range 2 {
+		p, err := New(Config{Name: "rkeep", Addr: kernelIP})
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		_, err = net.InterfaceByName("rkeep")
+		require.NoError(t, err)
+	}
+}
+
+func TestErrorsNameDeviceAndMending(t *testing.T) {
+	enterNetns(t)
+	_, _, _ = open(t, Config{Name: "rbusy"})
+	_, err := New(Config{Name: "rbusy"})
+	require.ErrorIs(t, err, unix.EBUSY)
+	require.ErrorContains(t, err, "tap: rbusy: device or resource busy: another process holds the device; end that process or choose another name")
+
+	_, err = New(Config{Name: "lo"})
+	require.ErrorIs(t, err, unix.EINVAL)
+	require.ErrorContains(t, err, "tap: lo: ")
+	require.ErrorContains(t, err, "not a TAP")
+
+	_, err = New(Config{Name: "rmac", MAC: [6]byte{1}})
+	require.ErrorContains(t, err, "tap: rmac: MAC 01:00:00:00:00:00 is a group address")
+}
+
+func TestNoPermission(t *testing.T) {
+	enterNetns(t)
+	// Capabilities are a thread's, and this thread ends with the test.
+	require.NoError(t, dropNetAdmin())
+	_, err := New(Config{Name: "rperm"})
+	require.ErrorIs(t, err, unix.EPERM)
+	require.ErrorContains(t, err, "tap: rperm: not permitted")
+	require.ErrorContains(t, err, "run as root or with CAP_NET_ADMIN")
+}
+
+func dropNetAdmin() error {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return err
+	}
+	data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+	return unix.Capset(&hdr, &data[0])
+}
+
+func TestOpenErrorsSayWhatToDo(t *testing.T) {
+	for errno, want := range map[error]string{
+		unix.ENOENT: "tap: rnic0: /dev/net/tun: no such file or directory; load the driver (modprobe tun) or hand the device to the container (--device /dev/net/tun)",
+		unix.ENODEV: "tap: rnic0: /dev/net/tun: no such device; load the driver",
+		unix.EACCES: "tap: rnic0: /dev/net/tun: permission denied; run as root or with CAP_NET_ADMIN, or give this user access to /dev/net/tun",
+		unix.EMFILE: "tap: rnic0: /dev/net/tun: too many open files",
+	} {
+		err := openError("rnic0", errno)
+		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, err, errno)
+	}
+	require.ErrorContains(t, setError("rnic0", "bring up", "ip link set dev rnic0 up", unix.EPERM),
+		"tap: rnic0: bring up: operation not permitted; run as root or with CAP_NET_ADMIN, or let root do it: ip link set dev rnic0 up")
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Name: strings.Repeat("x", 16)}, "has 16 octets; a device name has at most 15: choose a shorter one"},
+		{Config{Name: "a b"}, "a device name has no space"},
+		{Config{Name: ".."}, "is not a dot"},
+		{Config{Name: "x", MTU: 67}, "tap: x: MTU 67; the kernel's driver takes 68 to 65521"},
+		{Config{Name: "x", MTU: 65522}, "tap: x: MTU 65522"},
+	} {
+		_, err := New(c.cfg)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestQueueErrors(t *testing.T) {
+	enterNetns(t)
+	p, err := New(Config{Name: "ropen"})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Open(1, newPool(t, 4, 1500))
+	require.EqualError(t, err, "tap: ropen: no queue 1; the device has 1")
+	_, err = p.Open(0, newPool(t, 4, 1400))
+	require.ErrorContains(t, err, "MTU 1500 needs 1523: use a larger stride or a smaller MTU")
+	_, err = p.Open(0, newPool(t, 4, 1500))
+	require.NoError(t, err)
+	_, err = p.Open(0, newPool(t, 4, 1500))
+	require.ErrorContains(t, err, "a queue is opened once")
+}
+
+// Frames the device cannot have are dropped by reason and do not stop the burst.
+func TestTxErrors(t *testing.T) {
+	enterNetns(t)
+	p, pool, q := open(t, Config{Name: "rtx"})
+	var bufs []mem.Buf
+	for _, n := range []uint32{13, 1523, 60} {
+		b := pool.Alloc()
+		pool.Desc(b).Len = n
+		clear(pool.Data(b))
+		bufs = append(bufs, b)
+	}
+	require.Equal(t, 3, q.Tx(bufs))
+	require.EqualValues(t, 2, q.Counters().TxErrors)
+	require.EqualValues(t, 1, q.Counters().TxFrames)
+
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(sock)
+	require.NoError(t, control(sock, unix.SIOCSIFFLAGS, p.Name(), func(r *unix.Ifreq) { r.SetUint16(0) }))
+	require.Equal(t, 3, q.Tx(bufs))
+	require.EqualValues(t, 5, q.Counters().TxErrors, "device is down")
+	require.EqualValues(t, 1, q.Counters().TxFrames)
+	for _, flag := range []mem.DescFlags{mem.TxChecksum, mem.TxSegment} {
+		pool.Desc(bufs[2]).Flags = flag
+		require.Panics(t, func() { q.Tx(bufs[2:]) })
+	}
+}
+
+// packetSocket sends whole frames out of the device, as the kernel would.
+func packetSocket(t testing.TB, name string) int {
+	ifi, err := net.InterfaceByName(name)
+	require.NoError(t, err)
+	sock, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(sock) })
+	require.NoError(t, unix.Bind(sock, &unix.SockaddrLinklayer{Ifindex: ifi.Index}))
+	require.NoError(t, unix.SetsockoptInt(sock, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1))
+	return sock
+}
+
+// testEtherType is for experiments (IEEE 802, local experimental 1).
+const testEtherType = 0x88b5
+
+func testFrame(n int) []byte {
+	f := make([]byte, n)
+	f[0], f[6] = 2, 2
+	binary.BigEndian.PutUint16(f[12:], testEtherType)
+	for i := pmd.EthernetLen; i < n; i++ {
+		f[i] = byte(i * 7)
+	}
+	return f
+}
+
+func isTest(frame []byte) bool {
+	return len(frame) > pmd.EthernetLen && binary.BigEndian.Uint16(frame[12:]) == testEtherType
+}
+
+func TestRxBoundaries(t *testing.T) {
+	enterNetns(t)
+	p, pool, q := open(t, Config{Name: "rrx"})
+	packets := packetSocket(t, p.Name())
+	for _, n := range []int{60, 1514} {
+		_, err := unix.Write(packets, testFrame(n))
+		require.NoError(t, err)
+		poll(t, pool, q, func(frame []byte) bool {
+			if !isTest(frame) {
+				return false
+			}
+			require.Equal(t, testFrame(n), frame)
+			return true
+		})
+	}
+	// Somebody raises the MTU of the kernel's side.
+	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(sock)
+	require.NoError(t, control(sock, unix.SIOCSIFMTU, p.Name(), func(r *unix.Ifreq) { r.SetUint32(4000) }))
+	for _, n := range []int{1522, 1523, 4000, 61} {
+		_, err := unix.Write(packets, testFrame(n))
+		require.NoError(t, err)
+	}
+	var lengths []int
+	poll(t, pool, q, func(frame []byte) bool {
+		if isTest(frame) {
+			lengths = append(lengths, len(frame))
+		}
+		return len(lengths) == 2
+	})
+	require.Equal(t, []int{1522, 61}, lengths)
+	require.EqualValues(t, 2, q.Counters().RxTooLong)
+	require.Equal(t, pool.Size(), pool.Available())
+}
+
+func TestEmptyPoolLeavesFramesInTheKernel(t *testing.T) {
+	enterNetns(t)
+	p, pool, q := open(t, Config{Name: "rpool"})
+	bufs := make([]mem.Buf, pool.Size())
+	require.Equal(t, pool.Size(), pool.AllocN(bufs))
+	_, err := unix.Write(packetSocket(t, p.Name()), testFrame(100))
+	require.NoError(t, err)
+	in := make([]mem.Buf, 4)
+	require.Zero(t, q.Rx(in))
+	require.EqualValues(t, 1, q.Counters().RxNoBuf)
+	pool.FreeN(bufs)
+	poll(t, pool, q, isTest)
+}
+
+func TestClosedDescriptorIsCounted(t *testing.T) {
+	pool := newPool(t, 4, 1500)
+	q := &Queue{fd: -1, pool: pool, frameMax: 1522}
+	require.Zero(t, q.Rx(make([]mem.Buf, 4)))
+	require.EqualValues(t, 1, q.Counters().RxErrors)
+	require.Equal(t, 1, send(t, pool, q, testFrame(60)))
+	require.EqualValues(t, 1, q.Counters().TxErrors)
+	require.Equal(t, pool.Size(), pool.Available())
+}
+
+func TestNoAllocation(t *testing.T) {
+	enterNetns(t)
+	p, pool, q := open(t, Config{Name: "ralloc"})
+	packets := packetSocket(t, p.Name())
+	f := testFrame(1514)
+	out := pool.Alloc()
+	pool.Desc(out).Len = 60
+	bufs, in := []mem.Buf{out}, make([]mem.Buf, 8)
+	var queue pmd.Queue = q
+	got := 0
+	allocs := testing.AllocsPerRun(100, func() {
+		if _, err := unix.Write(packets, f); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			panic(err)
+		}
+		n := queue.Rx(in)
+		got += n
+		pool.FreeN(in[:n])
+		queue.Tx(bufs)
+	})
+	require.Zero(t, allocs)
+	require.GreaterOrEqual(t, got, 100)
+}

@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+const benchBurst = 32
+
+func report(b *testing.B, size int) {
+	b.SetBytes(int64(size))
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "frames/s")
+}
+
+// benchHosts has host 0 hold a burst of frames of size octets for host 1.
+func benchHosts(b *testing.B, size int) (h []*host, out []mem.Buf) {
+	h = newHosts(b, Config{MTU: max(size-pmd.EthernetLen, MTUMin)}, 2*benchBurst)
+	f := frame(h[1].port.MAC(), h[0].port.MAC(), 1, size)
+	for range benchBurst {
+		out = append(out, h[0].load(f))
+	}
+	return h, out
+}
+
+// Both ends on one core, a burst there after a burst here. One op is one frame sent and received.
+func BenchmarkOneCore(b *testing.B) {
+	for _, size := range []int{64, 1514, 9014} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			h, out := benchHosts(b, size)
+			in := make([]mem.Buf, benchBurst)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n := 0; n < b.N; n += benchBurst {
+				h[0].q.Tx(out)
+				h[1].pool.FreeN(in[:h[1].q.Rx(in)])
+			}
+			report(b, size)
+		})
+	}
+}
+
+// Each end on its own goroutine. One op is one frame received.
+func BenchmarkTwoGoroutines(b *testing.B) {
+	for _, size := range []int{64, 1514, 9014} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			h, out := benchHosts(b, size)
+			in := make([]mem.Buf, benchBurst)
+			var stop atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for !stop.Load() {
+					if h[0].q.Tx(out) == 0 {
+						runtime.Gosched()
+					}
+				}
+			}()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for got := 0; got < b.N; {
+				n := h[1].q.Rx(in)
+				if n == 0 {
+					runtime.Gosched()
+				}
+				h[1].pool.FreeN(in[:n])
+				got += n
+			}
+			report(b, size)
+			b.StopTimer()
+			stop.Store(true)
+			<-done
+		})
+	}
+}
+
+// What an idle poll of a port costs.
+func BenchmarkIdlePoll(b *testing.B) {
+	h := newHosts(b, Config{}, 16)
+	in := make([]mem.Buf, benchBurst)
+	for range b.N {
+		h[0].q.Rx(in)
+	}
+}

@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+// Drops tells why copies of frames were lost: a frame that a switch floods has one copy per receiver, and counts
+// in pmd.Counters.TxErrors only when none of them got through. Read on the queue's own goroutine.
+type Drops struct {
+	Length uint64 // shorter than an Ethernet header or longer than MTU + pmd.FrameOverhead
+	Down   uint64 // the receiving port is not open
+	Switch uint64 // a switch's egress ring was full
+}
+
+// Queue is the one queue of a Port. All of its methods belong to one goroutine.
+type Queue struct {
+	port     *Port
+	pool     *mem.Pool
+	frameMax int
+	turn     int // ring that the next Rx begins with
+	counters pmd.Counters
+	drops    Drops
+
+	macHi []uint32 // address behind each egress, as two words: forwarding compares no octets
+	macLo []uint16
+}
+
+func (q *Queue) Counters() pmd.Counters { return q.counters }
+
+// Drops of the frames this queue sent.
+func (q *Queue) Drops() Drops { return q.drops }
+
+// Rx copies waiting frames into fresh Bufs. With an empty pool they go on waiting in their slots, as in the
+// descriptors of a NIC, until the sender finds the ring full.
+func (q *Queue) Rx(bufs []mem.Buf) int {
+	n := 0
+	for range q.port.in {
+		if n == len(bufs) {
+			break
+		}
+		n += q.drain(q.port.in[q.turn], bufs[n:])
+		q.turn++
+		if q.turn == len(q.port.in) {
+			q.turn = 0
+		}
+	}
+	return n
+}
+
+// drain takes up to len(bufs) frames from r.
+func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
+	want := min(r.slots.Len(), len(bufs))
+	if want == 0 {
+		return 0
+	}
+	n := q.pool.AllocN(bufs[:want])
+	if n < want {
+		q.counters.RxNoBuf++
+	}
+	octets := uint64(0)
+	for i, b := range bufs[:n] {
+		s := r.slots.Peek(i)
+		d := q.pool.Desc(b)
+		d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.len, s.flags, s.csumStart, s.csumOffset
+		copy(q.pool.Data(b), r.data[s.at:s.at+s.len])
+		octets += uint64(s.len)
+	}
+	r.slots.Release(n)
+	q.counters.RxFrames += uint64(n)
+	q.counters.RxOctets += octets
+	return n
+}
+
+// Tx copies frames into the rings of those they are for. On a pair of ports a full ring ends the burst
+// (TxFull); on a switch it costs the one receiver its copy (Drops.Switch), for a port that sleeps must not stop
+// those that do not. A frame that asks for an offload the Link was not made with is the caller's bug: panic.
+func (q *Queue) Tx(bufs []mem.Buf) int {
+	out := q.port.out
+	for i := range out {
+		out[i].up = out[i].to.up.Load()
+	}
+	n := 0
+	for _, b := range bufs {
+		d := q.pool.Desc(b)
+		if d.Flags&mem.TxSegment != 0 || d.Flags&mem.TxChecksum != 0 && !q.port.caps.TxChecksum {
+			panic("wire: frame asks for an offload that the port's Caps do not claim")
+		}
+		frame := q.pool.Data(b)
+		if len(frame) < pmd.EthernetLen || len(frame) > q.frameMax {
+			q.drops.Length++
+			q.counters.TxErrors++
+			n++
+			continue
+		}
+		if !q.forward(frame, d) {
+			q.counters.TxFull += uint64(len(bufs) - n)
+			break
+		}
+		n++
+	}
+	for i := range out {
+		if out[i].pending > 0 {
+			out[i].ring.slots.Publish(out[i].pending)
+			out[i].pending = 0
+		}
+	}
+	return n
+}
+
+// forward puts one frame into every ring it belongs in. False: back-pressure, nothing was done.
+func (q *Queue) forward(frame []byte, d *mem.Desc) bool {
+	sent := false
+	for dst := q.route(frame); dst != 0; dst &= dst - 1 {
+		e := &q.port.out[bits.TrailingZeros32(dst)]
+		if !e.up {
+			q.drops.Down++
+			continue
+		}
+		if e.ring.put(e.pending, frame, d) {
+			e.pending++
+			sent = true
+			continue
+		}
+		if len(q.port.out) == 1 {
+			return false
+		}
+		q.drops.Switch++
+	}
+	if !sent {
+		q.counters.TxErrors++
+		return true
+	}
+	q.counters.TxFrames++
+	q.counters.TxOctets += uint64(len(frame))
+	return true
+}
+
+// route is the set of egresses for a frame: the port with its destination address, or all of them for a group
+// address and for one that no port has.
+func (q *Queue) route(frame []byte) uint32 {
+	all := uint32(1)<<len(q.port.out) - 1
+	if all == 1 || frame[0]&1 != 0 {
+		return all
+	}
+	hi, lo := binary.BigEndian.Uint32(frame), binary.BigEndian.Uint16(frame[4:6])
+	for i := range q.macHi {
+		if q.macHi[i] == hi && q.macLo[i] == lo {
+			return 1 << i
+		}
+	}
+	return all
+}

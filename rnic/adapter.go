@@ -1,0 +1,145 @@
+package rnic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Defaults and limits of an Adapter.
+const (
+	RegionsMaxDefault = 4096
+	ConnsMaxDefault   = 1024
+)
+
+var ErrClosed = errors.New("rnic: closed")
+
+// Config of an Adapter.
+type Config struct {
+	// Pollers carry the connections. None: the kernel's sockets do. The embedder runs them (stack.Poller.Run) and
+	// stops them after Close.
+	Pollers []*stack.Poller
+	// RegionsMax bounds the STag table (default 4096).
+	RegionsMax int
+	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
+	ConnsMax int
+	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it can return: for
+	// simulations that turn them on the calling goroutine instead of running them.
+	Manual func()
+}
+
+// Adapter is a software RNIC.
+type Adapter struct {
+	table *mem.Table
+	lanes []*lane // one per Poller
+	next  atomic.Uint32
+	nums  atomic.Uint32 // QueuePair numbers and stream ids
+	conns atomic.Int64  // over kernel sockets
+	cfg   Config
+	start time.Time
+
+	mu     sync.Mutex
+	links  map[*link]struct{} // every live connection, for Close
+	closed bool
+}
+
+// lane is what the connections of one Poller share: the epoch word their placements announce themselves with.
+type lane struct {
+	poller *stack.Poller
+	reader *mem.Reader
+}
+
+// Open makes an Adapter.
+func Open(cfg Config) (*Adapter, error) {
+	if cfg.RegionsMax == 0 {
+		cfg.RegionsMax = RegionsMaxDefault
+	}
+	if cfg.ConnsMax == 0 {
+		cfg.ConnsMax = ConnsMaxDefault
+	}
+	if cfg.RegionsMax < 0 || cfg.ConnsMax < 0 {
+		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
+	}
+	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now(), links: map[*link]struct{}{}}
+	for _, p := range cfg.Pollers {
+		a.lanes = append(a.lanes, &lane{poller: p, reader: a.table.NewReader()})
+	}
+	return a, nil
+}
+
+// Table is the Adapter's STag table, for tools that look at it.
+func (a *Adapter) Table() *mem.Table { return a.table }
+
+// CreateCQ makes a CompletionQueue of the given depth.
+func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return newCQ(depth) }
+
+// AllocPD makes a ProtectionDomain.
+func (a *Adapter) AllocPD() *ProtectionDomain {
+	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}
+}
+
+// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends.
+func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions) (*QueuePair, error) {
+	qp, err := a.CreateQP(opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := qp.Connect(ctx, addr, opt.PrivateData); err != nil {
+		return nil, err
+	}
+	return qp, nil
+}
+
+// Close aborts every connection and waits, until ctx ends, for their end. Regions stay registered.
+func (a *Adapter) Close(ctx context.Context) error {
+	a.mu.Lock()
+	a.closed = true
+	links := make([]*link, 0, len(a.links))
+	for l := range a.links {
+		links = append(links, l)
+	}
+	a.mu.Unlock()
+	for _, l := range links {
+		_ = order(l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
+	}
+	for _, l := range links {
+		select {
+		case <-l.gone:
+		case <-ctx.Done():
+			return fmt.Errorf("rnic: %d connections to end: %w", len(links), ctx.Err())
+		}
+	}
+	for _, ln := range a.lanes {
+		ln.reader.Close()
+	}
+	return nil
+}
+
+// turn lets a simulation carry out what was just ordered.
+func (a *Adapter) turn() {
+	if a.cfg.Manual != nil {
+		a.cfg.Manual()
+	}
+}
+
+func (a *Adapter) addLink(l *link) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.links[l] = struct{}{}
+	return true
+}
+
+func (a *Adapter) dropLink(l *link) {
+	a.mu.Lock()
+	delete(a.links, l)
+	a.mu.Unlock()
+}

@@ -1,0 +1,112 @@
+package rnic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator and returns when it is in service.
+// private (512 octets at most) goes with the MPA Request; the Reply's is PeerPrivateData. When the peer's ULP
+// rejects, the error is a *RejectedError. A QueuePair that failed to connect is Closed and cannot be used again.
+func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) error {
+	if err := q.StartConnect(ctx, addr, private); err != nil {
+		return err
+	}
+	select {
+	case err := <-q.connected:
+		if err != nil {
+			<-q.done
+		}
+		return connectError(addr, err)
+	case <-ctx.Done():
+		q.Abort()
+		<-q.done
+		return connectError(addr, ctx.Err())
+	}
+}
+
+// StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a
+// simulation can turn the Poller itself.
+func (q *QueuePair) StartConnect(ctx context.Context, addr string, private []byte) error {
+	if len(private) > mpa.PrivateDataMax {
+		return privateDataError(len(private))
+	}
+	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
+		return ErrState
+	}
+	private = append([]byte(nil), private...)
+	var err error
+	if len(q.adapter.lanes) == 0 {
+		err = q.dialKernel(ctx, addr, private)
+	} else {
+		err = q.dialPoller(ctx, addr, private)
+	}
+	if err != nil {
+		q.finish(err)
+		return connectError(addr, err)
+	}
+	return nil
+}
+
+func connectError(addr string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ConnectError{Addr: addr, Err: err}
+}
+
+func (q *QueuePair) dialPoller(ctx context.Context, addr string, private []byte) error {
+	remote, err := resolve(ctx, addr)
+	if err != nil {
+		return err
+	}
+	a := q.adapter
+	ln := a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]
+	u := newPollerLink(a, ln)
+	u.link.initiator, u.link.qp = true, q
+	u.link.own.PrivateData = private
+	q.link.Store(u.link)
+	if !a.addLink(u.link) {
+		return ErrClosed
+	}
+	err = ln.poller.Submit(func() {
+		c, err := ln.poller.Dial(remote, u)
+		if err != nil {
+			u.link.over(err)
+			return
+		}
+		u.conn = c
+	})
+	if err != nil {
+		a.dropLink(u.link)
+	}
+	return err
+}
+
+// resolve looks a name up with the system's resolver; a literal address needs none.
+func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
+	if ap, err := netip.ParseAddrPort(addr); err == nil {
+		return ap, nil
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("address %q is not host:port: %w", addr, err)
+	}
+	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if len(ips) == 0 {
+		return netip.AddrPort{}, errors.New("no address found")
+	}
+	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
+}

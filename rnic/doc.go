@@ -1,0 +1,33 @@
+// Package rnic is what an embedder imports: the software RNIC with the vocabulary of the verbs.
+//
+// An Adapter owns the STag table and speaks iWARP either over one or more Pollers (our own TCP, the point of the
+// project) or over the kernel's sockets (the drafts' "MPA over an unmodified TCP"). Above it stand
+// ProtectionDomains, MemoryRegions, CompletionQueues and QueuePairs, which are the same for both.
+//
+//	dev, err := rnic.Open(rnic.Config{})
+//	pd := dev.AllocPD()
+//	mr, err := pd.Register(buf, rnic.RemoteWrite|rnic.LocalWrite)
+//	cq, err := dev.CreateCQ(1024)
+//	qp, err := dev.Dial(ctx, "10.9.0.1:7174", rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, PrivateData: hello})
+//	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+//	n := cq.Poll(completions[:])
+//
+// # Goroutines
+//
+// Every exported method may be called from any goroutine unless it says otherwise; CompletionQueue.Poll is for one
+// goroutine at a time. Work goes to the Poller through bounded rings; nothing an application calls takes a lock that
+// the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
+//
+// # Buffers
+//
+// A posted range belongs to the QueuePair until its Completion has been polled; registered memory that a peer may
+// write can change at any time until the region is revoked. A send-side Completion means that the octets were copied
+// into TCP's custody and will be delivered or the connection will fail (RFC 5041 section 5.3 as the drafts'
+// section 7.4); it does not mean that the peer has seen them.
+//
+// # Limits
+//
+// Queue depths, connection counts and table sizes are fixed when the object is made. A full queue is an error of the
+// posting call, never a loss: a work request reserves its place in the CompletionQueue when it is posted, so that a
+// CompletionQueue cannot overflow.
+package rnic

@@ -1,0 +1,57 @@
+package rnic
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrSendQueueFull and ErrRecvQueueFull: the ring of posted work is full; poll completions first.
+	ErrSendQueueFull = errors.New("rnic: send queue is full")
+	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
+	// ErrState: the call does not fit the QueuePair's state.
+	ErrState = errors.New("rnic: not possible in the queue pair's state")
+	// ErrStartupTimeout: the peer did not send its MPA start-up frame in time.
+	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
+	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
+	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
+	// ErrBacklog: a listener had no room for a further connection request.
+	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
+)
+
+// RejectedError is a Dial that the peer's ULP rejected.
+type RejectedError struct{ PrivateData []byte }
+
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
+}
+
+// TerminateError is the end of a stream by an RDMAP Terminate.
+type TerminateError struct {
+	Remote bool // the peer found the error and told us
+	Cause  error
+}
+
+func (e *TerminateError) Error() string {
+	if e.Remote {
+		return "rnic: peer terminated the stream: " + e.Cause.Error()
+	}
+	return "rnic: stream terminated: " + e.Cause.Error()
+}
+
+func (e *TerminateError) Unwrap() error { return e.Cause }
+
+var (
+	errClosedEarly = errors.New("rnic: connection closed")
+	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
+	errLinger      = errors.New("rnic: peer did not close its half of the connection in time")
+)
+
+// ConnectError is a connection that did not come about.
+type ConnectError struct {
+	Addr string
+	Err  error
+}
+
+func (e *ConnectError) Error() string { return fmt.Sprintf("rnic: connect to %s: %v", e.Addr, e.Err) }
+func (e *ConnectError) Unwrap() error { return e.Err }

@@ -1,0 +1,356 @@
+package rnic
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Time-outs of a connection.
+const (
+	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
+	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
+	lingerTimeout  = 3 * time.Second  // after our half is closed, or the Terminate is queued
+)
+
+// carrier is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
+// for the goroutine (kernel socket: the lock) that drives the link.
+type carrier interface {
+	wake()               // any goroutine: work was posted
+	submit(func()) error // any goroutine: run on the driving goroutine
+	send()               // there is something to pull
+	closeSend()          // end our half behind what was pulled
+	abort()
+	setTimer(at int64) // one timer on the clock of now; 0 clears
+	now() int64
+	emss() int
+	stats() TransportStats
+	local() netip.AddrPort
+	remote() netip.AddrPort
+}
+
+// phase of a link.
+//
+//	Responder:  connecting -> request -> decide -> full -> over
+//	                             |          +----> rejecting -> over
+//	Initiator:  connecting -> reply ------------> full -> over
+type phase uint8
+
+const (
+	phaseConnecting phase = iota
+	phaseRequest
+	phaseDecide
+	phaseReply
+	phaseFull
+	phaseRejecting
+	phaseOver
+)
+
+// link is one connection from its first octet: MPA start-up, then octets for a QueuePair.
+type link struct {
+	adapter   *Adapter
+	car       carrier
+	reader    *mem.Reader
+	pool      *mem.Pool
+	holdMax   int // Bufs one connection may keep for reassembly
+	inOrder   bool
+	phase     phase
+	initiator bool
+	listener  *Listener
+	qp        *QueuePair
+	own       mpa.Frame // the frame we sent or are going to send
+
+	in     []byte // start-up octets received and not yet a frame
+	out    []byte // start-up octets not yet pulled
+	rxNext uint64 // stream offset of the next start-up octet
+	rxBase uint64 // stream offset of MPA's first octet
+	shut   bool   // our half is to be closed when all was pulled
+	closed bool   // closeSend was called
+	err    error  // the first reason
+	peer   netip.AddrPort
+	gone   chan struct{}
+}
+
+func newLink(a *Adapter) *link {
+	return &link{adapter: a, in: make([]byte, 0, mpa.FrameLen+mpa.PrivateDataMax), gone: make(chan struct{})}
+}
+
+// established: the TCP connection stands.
+func (l *link) established() {
+	l.peer = l.car.remote()
+	if l.initiator {
+		l.phase = phaseReply
+		l.own = mpa.Frame{Kind: mpa.Request, Rev: 1, Markers: l.wantMarkers(l.qp), CRC: !l.qp.opt.NoCRC, PrivateData: l.own.PrivateData}
+		l.out = l.own.Append(nil)
+		l.car.setTimer(l.car.now() + int64(replyTimeout))
+		l.car.send()
+		return
+	}
+	l.phase = phaseRequest
+	l.car.setTimer(l.car.now() + int64(requestTimeout))
+}
+
+func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.opt.NoMarkers }
+
+// arrive takes octets at a stream offset. During start-up only octets in order are taken; TCP sends the others again.
+func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	switch l.phase {
+	case phaseRequest, phaseReply:
+		if off != l.rxNext {
+			return stack.Refused
+		}
+		return l.startup(off, b, data)
+	case phaseDecide:
+		// The peer spoke before we answered. Nothing behind the Request is taken until the ULP has decided.
+		if off+uint64(len(data)) <= l.rxBase {
+			return stack.Taken
+		}
+		return stack.Refused
+	case phaseFull:
+		if off < l.rxBase { // a refused segment that began with the start-up frame comes again
+			skip := l.rxBase - off
+			if skip >= uint64(len(data)) {
+				return stack.Taken
+			}
+			off, data = l.rxBase, data[skip:]
+		}
+		return l.qp.arrive(l, off-l.rxBase, b, data)
+	}
+	return stack.Taken // rejecting or over: swallowed
+}
+
+// startup collects and answers the peer's start-up frame.
+func (l *link) startup(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	had := len(l.in)
+	take := min(len(data), cap(l.in)-had)
+	l.in = append(l.in, data[:take]...)
+	want := mpa.Request
+	if l.initiator {
+		want = mpa.Reply
+	}
+	f, n, err := mpa.ParseFrame(l.in, want, mpa.PrivateDataMax)
+	if err != nil {
+		l.fail(err)
+		return stack.Taken
+	}
+	if n == 0 {
+		l.rxNext = off + uint64(take)
+		return stack.Taken
+	}
+	used := n - had // octets of data that belong to the frame
+	l.rxBase = off + uint64(used)
+	l.rxNext = l.rxBase
+	l.car.setTimer(0)
+	if l.initiator {
+		l.replied(f)
+	} else {
+		l.requested(f)
+	}
+	if used == len(data) {
+		return stack.Taken
+	}
+	return l.arrive(off, b, data)
+}
+
+// requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
+func (l *link) requested(f mpa.Frame) {
+	l.phase = phaseDecide
+	l.car.setTimer(l.car.now() + int64(requestTimeout))
+	if err := l.listener.offer(l, f); err != nil {
+		l.fail(err)
+	}
+}
+
+// replied enters full operation, or not (rule 3).
+func (l *link) replied(f mpa.Frame) {
+	if f.Reject {
+		l.fail(&RejectedError{PrivateData: append([]byte(nil), f.PrivateData...)})
+		return
+	}
+	l.phase = phaseFull
+	l.qp.private = append([]byte(nil), f.PrivateData...)
+	l.qp.start(l, mpa.Agree(l.own, f), false)
+	l.qp.connected <- nil
+	l.car.send()
+}
+
+// accept answers the Request and puts qp into service. private is copied.
+func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
+	if l.phase != phaseDecide {
+		return l.overError()
+	}
+	l.own = mpa.Frame{Kind: mpa.Reply, Rev: req.Rev, Markers: l.wantMarkers(q), CRC: !q.opt.NoCRC || req.CRC, PrivateData: private}
+	l.out = l.own.Append(nil)
+	l.own.PrivateData = nil
+	l.qp = q
+	q.link.Store(l)
+	l.phase = phaseFull
+	l.car.setTimer(0)
+	q.start(l, mpa.Agree(l.own, req), true)
+	l.car.send()
+	return nil
+}
+
+// reject answers with R set; the connection is closed behind it (DECISIONS 10 leaves that to the ULP, which is us).
+func (l *link) reject(req mpa.Frame, private []byte) error {
+	if l.phase != phaseDecide {
+		return l.overError()
+	}
+	f := mpa.Frame{Kind: mpa.Reply, Rev: req.Rev, Reject: true, PrivateData: private}
+	l.out = f.Append(nil)
+	l.phase = phaseRejecting
+	l.closing()
+	return nil
+}
+
+func (l *link) overError() error {
+	if l.err != nil {
+		return l.err
+	}
+	return ErrState
+}
+
+// edge announces the left edge of the stream.
+func (l *link) edge(edge uint64) {
+	if l.phase == phaseFull && edge > l.rxBase {
+		l.qp.leftEdge(l, edge-l.rxBase)
+	}
+}
+
+// pull fills the next segment. Start-up frames travel in segments of their own.
+func (l *link) pull(dst []byte) int {
+	n := 0
+	if len(l.out) > 0 {
+		n = copy(dst, l.out)
+		l.out = l.out[n:]
+	} else if l.phase == phaseFull {
+		n = l.qp.pull(l, dst)
+	}
+	if l.shut && !l.closed && l.drained() {
+		l.closed = true
+		l.car.closeSend()
+	}
+	return n
+}
+
+func (l *link) drained() bool {
+	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.send.idle(l.qp))
+}
+
+// closing ends our half behind what is still to be pulled, and bounds the wait for the peer's.
+func (l *link) closing() {
+	if l.phase == phaseOver {
+		return
+	}
+	l.shut = true
+	l.car.setTimer(l.car.now() + int64(lingerTimeout))
+	if l.drained() && !l.closed {
+		l.closed = true
+		l.car.closeSend()
+		return
+	}
+	l.car.send()
+}
+
+// shutdown is the application's orderly close.
+func (l *link) shutdown() {
+	switch l.phase {
+	case phaseFull:
+		l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
+		if !l.shut {
+			l.shut = true
+			l.car.send()
+			if l.drained() && !l.closed {
+				l.closed = true
+				l.car.closeSend()
+			}
+		}
+	default:
+		l.fail(ErrClosed)
+	}
+}
+
+// peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut (DECISIONS 29).
+func (l *link) peerClosed() {
+	switch {
+	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide:
+		l.fail(fmt.Errorf("%w, during MPA start-up", errClosedEarly))
+	case l.phase == phaseFull && l.qp.cut():
+		l.fail(ErrPeerClosed)
+	default:
+		if l.phase == phaseFull {
+			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
+		}
+		l.closing()
+	}
+}
+
+// note records the first reason.
+func (l *link) note(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// fail aborts the connection for err.
+func (l *link) fail(err error) {
+	l.note(err)
+	if l.phase != phaseOver {
+		l.car.abort()
+	}
+}
+
+func (l *link) timer() {
+	switch l.phase {
+	case phaseRequest, phaseReply:
+		l.fail(ErrStartupTimeout)
+	case phaseDecide:
+		l.fail(errUndecided)
+	default:
+		if l.err == nil && !(l.phase == phaseRejecting) {
+			l.note(errLinger)
+		}
+		l.car.abort()
+	}
+}
+
+// over is the last event. err is the transport's reason.
+func (l *link) over(err error) {
+	if l.phase == phaseOver {
+		return
+	}
+	was := l.phase
+	if l.err != nil {
+		err = l.err
+	}
+	l.adapter.dropLink(l)
+	if q := l.qp; q != nil {
+		if was == phaseFull {
+			q.final = q.snapshot(l)
+		}
+		l.phase = phaseOver
+		if was != phaseFull {
+			select {
+			case q.connected <- orClosed(err):
+			default:
+			}
+		}
+		q.finish(err)
+	}
+	l.phase = phaseOver
+	if l.listener != nil && err != nil {
+		l.listener.report(l, was, err)
+	}
+	close(l.gone)
+}
+
+func orClosed(err error) error {
+	if err == nil {
+		return errClosedEarly
+	}
+	return err
+}

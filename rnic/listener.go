@@ -1,0 +1,256 @@
+package rnic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// BacklogDefault bounds the connection requests that wait for Accept.
+const BacklogDefault = 128
+
+// ListenOptions of Adapter.Listen.
+type ListenOptions struct {
+	Backlog int // default 128
+	// OnFailure, if set, is told of every connection to this listener that ended in an error: before it was
+	// accepted (a wrong key, a time-out) or later. It runs on a goroutine of the listener; when it is slow, reports
+	// are dropped and counted.
+	OnFailure func(ConnFailure)
+}
+
+// ConnFailure tells of a connection that did not end well.
+type ConnFailure struct {
+	Remote  netip.AddrPort
+	Started bool // it had reached full operation
+	Err     error
+}
+
+// Listener accepts MPA connection requests as Responder.
+type Listener struct {
+	adapter  *Adapter
+	addr     netip.AddrPort
+	requests chan *ConnRequest
+	failures chan ConnFailure
+	Dropped  atomic.Uint64 // failure reports that were lost because OnFailure was slow
+	done     chan struct{}
+	once     sync.Once
+	stop     func()
+	reporter sync.WaitGroup
+}
+
+// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address).
+func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
+	if opt.Backlog == 0 {
+		opt.Backlog = BacklogDefault
+	}
+	l := &Listener{
+		adapter: a, requests: make(chan *ConnRequest, opt.Backlog), failures: make(chan ConnFailure, 64), done: make(chan struct{}),
+	}
+	var err error
+	if len(a.lanes) == 0 {
+		err = l.listenKernel(ctx, addr)
+	} else {
+		err = l.listenPollers(addr, opt.Backlog)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, err)
+	}
+	if opt.OnFailure != nil {
+		l.reporter.Add(1)
+		go func() {
+			defer l.reporter.Done()
+			for {
+				select {
+				case f := <-l.failures:
+					opt.OnFailure(f)
+				case <-l.done:
+					return
+				}
+			}
+		}()
+	}
+	return l, nil
+}
+
+func (l *Listener) listenPollers(addr string, backlog int) error {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || port == 0 {
+		return fmt.Errorf("port %q is not a number from 1 to 65535", portText)
+	}
+	a := l.adapter
+	for _, ln := range a.lanes {
+		if host != "" && host != ln.poller.Addr().String() {
+			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.poller.Addr())
+		}
+	}
+	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), uint16(port))
+	for _, ln := range a.lanes {
+		res := make(chan error, 1)
+		err := order(ln.poller.Submit, func() {
+			res <- ln.poller.Listen(uint16(port), backlog, func(*stack.Conn) stack.Upper {
+				u := newPollerLink(a, ln)
+				u.link.listener = l
+				if !a.addLink(u.link) {
+					return nil
+				}
+				return u
+			})
+		})
+		if err == nil {
+			a.turn()
+			err = <-res
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.stop = func() {
+		for _, ln := range a.lanes {
+			_ = order(ln.poller.Submit, func() { ln.poller.Unlisten(uint16(port)) }) // a stopped Poller listens no more
+		}
+	}
+	return nil
+}
+
+// Addr is where the Listener listens.
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// Accept returns the next connection request, or an error when ctx ends or the Listener is closed.
+func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
+	select {
+	case r := <-l.requests:
+		return r, nil
+	case <-l.done:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Poll is Accept without the wait; nil when there is no request.
+func (l *Listener) Poll() *ConnRequest {
+	select {
+	case r := <-l.requests:
+		return r
+	default:
+		return nil
+	}
+}
+
+// Close stops listening. Accepted connections go on; requests not yet accepted time out.
+func (l *Listener) Close() {
+	l.once.Do(func() {
+		l.stop()
+		close(l.done)
+		l.reporter.Wait()
+	})
+}
+
+// offer queues a connection request. Driver's goroutine; never blocks.
+func (l *Listener) offer(ln *link, f mpa.Frame) error {
+	f.PrivateData = append([]byte(nil), f.PrivateData...)
+	select {
+	case l.requests <- &ConnRequest{link: ln, frame: f, remote: ln.car.remote()}:
+		return nil
+	default:
+		return ErrBacklog
+	}
+}
+
+func (l *Listener) report(ln *link, was phase, err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	select {
+	case l.failures <- ConnFailure{Remote: ln.peer, Started: was == phaseFull, Err: err}:
+	default:
+		l.Dropped.Add(1)
+	}
+}
+
+// ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.
+type ConnRequest struct {
+	link   *link
+	frame  mpa.Frame
+	remote netip.AddrPort
+}
+
+// PrivateData of the Request.
+func (r *ConnRequest) PrivateData() []byte { return r.frame.PrivateData }
+
+// Remote is the peer's address.
+func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
+
+// Revision is the MPA revision of the Request.
+func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
+
+// Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service on the
+// connection, and sends private (512 octets at most) with the MPA Reply. The QueuePair may post at once; MPA holds
+// its FPDUs back until the Initiator's first one has come.
+func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) error {
+	if len(private) > mpa.PrivateDataMax {
+		return privateDataError(len(private))
+	}
+	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
+		return ErrState
+	}
+	private = append([]byte(nil), private...)
+	err := r.ask(ctx, func() error { return r.link.accept(q, r.frame, private) })
+	if err != nil {
+		if q.link.Load() == nil {
+			q.finish(err)
+		}
+		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
+	}
+	return nil
+}
+
+// Reject answers the Request with the R bit and private (512 octets at most), then closes the connection.
+func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
+	if len(private) > mpa.PrivateDataMax {
+		return privateDataError(len(private))
+	}
+	private = append([]byte(nil), private...)
+	return r.ask(ctx, func() error { return r.link.reject(r.frame, private) })
+}
+
+// ask runs fn on the driving goroutine and waits for its answer.
+func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
+	res := make(chan error, 1)
+	if err := order(r.link.car.submit, func() { res <- fn() }); err != nil {
+		return err
+	}
+	r.link.adapter.turn()
+	select {
+	case err := <-res:
+		return err
+	case <-r.link.gone:
+		return r.link.overError()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// order submits fn, waiting for room in the control ring. Application goroutines only.
+func order(submit func(func()) error, fn func()) error {
+	for {
+		err := submit(fn)
+		if !errors.Is(err, stack.ErrBusy) {
+			return err
+		}
+		runtime.Gosched()
+	}
+}

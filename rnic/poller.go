@@ -1,0 +1,119 @@
+package rnic
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// earlyMax is how many Bufs one connection may keep of octets that came ahead of a gap and are no whole frames, on top
+// of what the largest FPDU takes.
+const earlyMax = 256
+
+// onPoller is a link over our TCP: the stack's Upper above it, the link's carrier below it.
+type onPoller struct {
+	link   *link
+	conn   *stack.Conn // nil before Established and after Closed; Poller's goroutine
+	waker  atomic.Pointer[stack.Conn]
+	poller *stack.Poller
+}
+
+func newPollerLink(a *Adapter, ln *lane) *onPoller {
+	l := newLink(a)
+	l.reader, l.pool, l.holdMax = ln.reader, ln.poller.Pool(), mpa.BufsMin(ln.poller.Pool().Stride())+earlyMax
+	u := &onPoller{link: l, poller: ln.poller}
+	l.car = u
+	return u
+}
+
+// The Upper.
+
+func (u *onPoller) Established(c *stack.Conn) {
+	u.conn = c
+	u.waker.Store(c)
+	u.link.established()
+}
+
+func (u *onPoller) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	return u.link.arrive(off, b, data)
+}
+
+func (u *onPoller) Edge(_ *stack.Conn, edge uint64)    { u.link.edge(edge) }
+func (u *onPoller) Pull(_ *stack.Conn, dst []byte) int { return u.link.pull(dst) }
+func (u *onPoller) Acked(*stack.Conn, uint64)          {}
+func (u *onPoller) PeerClosed(*stack.Conn)             { u.link.peerClosed() }
+func (u *onPoller) Woken(c *stack.Conn)                { c.Send() }
+func (u *onPoller) Timer(*stack.Conn, int64)           { u.link.timer() }
+func (u *onPoller) Closed(_ *stack.Conn, err error) {
+	u.link.over(err)
+	u.waker.Store(nil)
+	u.conn = nil
+}
+
+// The carrier. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
+
+func (u *onPoller) wake() {
+	if c := u.waker.Load(); c != nil { // harmless on a recycled Conn, by the stack's contract
+		c.Wake()
+	}
+}
+
+func (u *onPoller) submit(fn func()) error { return u.poller.Submit(fn) }
+
+func (u *onPoller) send() {
+	if u.conn != nil {
+		u.conn.Send()
+	}
+}
+
+func (u *onPoller) closeSend() {
+	if u.conn != nil {
+		u.conn.CloseSend()
+	}
+}
+
+func (u *onPoller) abort() {
+	if u.conn != nil {
+		u.conn.Abort()
+	}
+}
+
+func (u *onPoller) setTimer(at int64) {
+	if u.conn != nil {
+		u.conn.SetTimer(at)
+	}
+}
+
+func (u *onPoller) now() int64 { return u.poller.Now() }
+
+func (u *onPoller) emss() int {
+	if u.conn == nil {
+		return 0
+	}
+	return u.conn.EMSS()
+}
+
+func (u *onPoller) stats() TransportStats {
+	if u.conn == nil {
+		return TransportStats{}
+	}
+	s := u.conn.Stats()
+	return TransportStats{SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, EMSS: u.conn.EMSS()}
+}
+
+func (u *onPoller) local() netip.AddrPort {
+	if u.conn == nil {
+		return netip.AddrPort{}
+	}
+	return u.conn.Local()
+}
+
+func (u *onPoller) remote() netip.AddrPort {
+	if u.conn == nil {
+		return netip.AddrPort{}
+	}
+	return u.conn.Remote()
+}

@@ -1,0 +1,362 @@
+package rnic
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Limits and defaults of a QueuePair.
+const (
+	QueueDepthMax     = 1 << 14
+	QueueDepthDefault = 128
+	// pendingMax bounds messages that were placed but wait for earlier octets.
+	pendingMax = 1024
+	// terminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied headers.
+	terminateLenMax = 64
+)
+
+// QPOptions of CreateQP.
+type QPOptions struct {
+	PD             *ProtectionDomain
+	SendCQ, RecvCQ *CompletionQueue
+	SendDepth      int    // work requests posted and not yet sent (default 128)
+	RecvDepth      int    // receive buffers posted (default 128)
+	PrivateData    []byte // Dial: for the MPA Request, 512 octets at most
+
+	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
+	// arrive in order there.
+	NoMarkers bool
+	// NoCRC declares that this end does without CRC32C; it is off only when the peer says so too. An
+	// administrator's choice for paths with an integrity check of their own (RFC 5044 section 4.4).
+	NoCRC bool
+	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer sends it again,
+	// instead of ending the stream. Effective only over a Poller.
+	DropBadCRC bool
+}
+
+// State of a QueuePair.
+//
+//	Idle --Connect/Accept--> Connecting --start-up frames--> RTS --Close, FIN--> Closing --> Closed
+//	                              |                           |
+//	                              +---- error, reject --------+--- error, Terminate --> Error --> Closed
+type State uint32
+
+const (
+	Idle State = iota
+	Connecting
+	RTS
+	Closing
+	Error
+	Closed
+)
+
+func (s State) String() string {
+	names := [...]string{"idle", "connecting", "rts", "closing", "error", "closed"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("state %d", uint32(s))
+}
+
+// QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
+type QueuePair struct {
+	adapter *Adapter
+	opt     QPOptions
+	num     uint32
+	stream  mem.StreamID
+	sq, rq  *mem.MPSC[WorkRequest]
+	ctrl    *mem.MemoryRegion // receives the peer's Terminate
+
+	state     atomic.Uint32
+	link      atomic.Pointer[link]
+	connected chan error    // Connect's result, once
+	done      chan struct{} // closed with the QueuePair
+	private   []byte        // of the peer's Reply
+	flushMu   sync.Mutex    // who drains the rings after Closed
+
+	// The rest belongs to the goroutine (or the mutex) that drives the connection, until done is closed.
+	reader *mem.Reader
+	send   sendHalf
+	recv   recvHalf
+	err    error
+	final  Stats
+}
+
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once.
+func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
+	if opt.SendDepth == 0 {
+		opt.SendDepth = QueueDepthDefault
+	}
+	if opt.RecvDepth == 0 {
+		opt.RecvDepth = QueueDepthDefault
+	}
+	switch {
+	case opt.PD == nil || opt.SendCQ == nil || opt.RecvCQ == nil:
+		return nil, fmt.Errorf("rnic: QPOptions needs PD, SendCQ and RecvCQ")
+	case opt.PD.adapter != a:
+		return nil, fmt.Errorf("rnic: the protection domain belongs to another adapter")
+	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
+		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
+	case len(opt.PrivateData) > mpa.PrivateDataMax:
+		return nil, privateDataError(len(opt.PrivateData))
+	}
+	n := a.nums.Add(1)
+	q := &QueuePair{
+		adapter:   a,
+		opt:       opt,
+		num:       n,
+		stream:    mem.StreamID(n),
+		sq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ceilPow2(opt.SendDepth))),
+		rq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ceilPow2(opt.RecvDepth))),
+		connected: make(chan error, 1),
+		done:      make(chan struct{}),
+	}
+	ctrl, err := a.table.Register(opt.PD.id, make([]byte, terminateLenMax),
+		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
+	if err != nil {
+		return nil, fmt.Errorf("rnic: queue pair's control region: %w", err)
+	}
+	q.ctrl = ctrl
+	return q, nil
+}
+
+// Number identifies the QueuePair in Completions.
+func (q *QueuePair) Number() uint32 { return q.num }
+
+// State is a snapshot.
+func (q *QueuePair) State() State { return State(q.state.Load()) }
+
+// PeerPrivateData is what came with the MPA Reply. After Connect.
+func (q *QueuePair) PeerPrivateData() []byte { return q.private }
+
+// Done is closed when the QueuePair has left service and all its work has been completed or flushed.
+func (q *QueuePair) Done() <-chan struct{} { return q.done }
+
+// Err says, after Done, why the connection ended; nil after an orderly close.
+func (q *QueuePair) Err() error {
+	select {
+	case <-q.done:
+		return q.err
+	default:
+		return nil
+	}
+}
+
+// PostSend queues a Send of wr.Local. In the RTS state; any goroutine.
+func (q *QueuePair) PostSend(wr WorkRequest) error {
+	wr.Op = OpSend
+	return q.postSend(wr)
+}
+
+// PostWrite queues an RDMA Write of wr.Local to wr.RemoteSTag at wr.RemoteOffset. In the RTS state; any goroutine.
+func (q *QueuePair) PostWrite(wr WorkRequest) error {
+	wr.Op = OpWrite
+	return q.postSend(wr)
+}
+
+func (q *QueuePair) postSend(wr WorkRequest) error {
+	switch q.State() {
+	case Idle, Connecting:
+		return ErrState
+	}
+	if !q.opt.SendCQ.reserve(1) {
+		return ErrCQFull
+	}
+	if !q.sq.Push(wr) {
+		q.opt.SendCQ.unreserve(1)
+		return ErrSendQueueFull
+	}
+	if q.State() == Closed {
+		q.flush()
+	} else if l := q.link.Load(); l != nil {
+		l.car.wake()
+	}
+	return nil
+}
+
+// PostRecv queues wr.Local as a receive buffer. From Idle on; any goroutine.
+func (q *QueuePair) PostRecv(wr WorkRequest) error {
+	wr.Op = OpRecv
+	if !q.opt.RecvCQ.reserve(1) {
+		return ErrCQFull
+	}
+	if !q.rq.Push(wr) {
+		q.opt.RecvCQ.unreserve(1)
+		return ErrRecvQueueFull
+	}
+	if q.State() == Closed {
+		q.flush()
+	}
+	return nil
+}
+
+// Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
+// peer has closed its half too. When ctx ends first the connection is aborted. nil unless the connection ended in error.
+func (q *QueuePair) Close(ctx context.Context) error {
+	l := q.link.Load()
+	if l == nil {
+		if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+			q.finish(nil)
+		}
+		return q.Err()
+	}
+	q.Disconnect()
+	select {
+	case <-q.done:
+		return q.err
+	case <-ctx.Done():
+		q.Abort()
+		<-q.done
+		return ctx.Err()
+	}
+}
+
+// Disconnect begins what Close does, and does not wait: Done tells when it is over.
+func (q *QueuePair) Disconnect() {
+	if l := q.link.Load(); l != nil {
+		_ = order(l.car.submit, l.shutdown) // a stopped Poller has ended it already
+	}
+}
+
+// Abort resets the connection. Done is closed soon after.
+func (q *QueuePair) Abort() {
+	if l := q.link.Load(); l != nil {
+		_ = order(l.car.submit, func() { l.fail(ErrClosed) })
+	} else if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+		q.finish(ErrClosed)
+	}
+}
+
+// complete publishes a completion whose place was reserved by the posting call.
+func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st Status) {
+	if st == Success && !wr.Signaled && wr.Op != OpRecv {
+		cq.unreserve(1)
+		return
+	}
+	cq.push(Completion{ID: wr.ID, QP: q.num, Len: n, Op: wr.Op, Status: st})
+}
+
+// finish is the last thing the connection's driver does to a QueuePair.
+func (q *QueuePair) finish(err error) {
+	q.err = err
+	q.state.Store(uint32(Closed))
+	q.send.abandon(q)
+	q.recv.abandon(q)
+	q.flush()
+	q.ctrl.Deregister()
+	close(q.done)
+}
+
+// flush completes everything in the rings as Flushed. After Closed only: a posting call that loses the race with
+// finish flushes its own work.
+func (q *QueuePair) flush() {
+	q.flushMu.Lock()
+	defer q.flushMu.Unlock()
+	for {
+		wr, ok := q.sq.Pop()
+		if !ok {
+			break
+		}
+		q.complete(q.opt.SendCQ, &wr, 0, Flushed)
+	}
+	for {
+		wr, ok := q.rq.Pop()
+		if !ok {
+			return
+		}
+		q.complete(q.opt.RecvCQ, &wr, 0, Flushed)
+	}
+}
+
+// start puts the QueuePair into service with what start-up agreed. Driver's goroutine.
+func (q *QueuePair) start(l *link, ag mpa.Agreement, responder bool) {
+	q.reader = l.reader
+	q.send.start(ag, responder)
+	q.recv.start(q, l, ag)
+	q.state.Store(uint32(RTS))
+}
+
+func privateDataError(n int) error {
+	return fmt.Errorf("rnic: %d octets of private data, MPA start-up carries %d at most", n, mpa.PrivateDataMax)
+}
+
+// Stats of one QueuePair.
+type Stats struct {
+	Receive       mpa.ReceiverStats
+	FPDUsSent     uint64
+	PayloadSent   uint64 // octets of DDP payload
+	MessagesSent  uint64
+	MessagesRecvd uint64
+	WritesRecvd   uint64
+	TCP           TransportStats
+}
+
+// TransportStats come from our TCP or from the kernel's TCP_INFO.
+type TransportStats struct {
+	SegmentsIn, SegmentsOut, Retransmits, OutOfOrder uint64
+	EMSS                                             int
+	Kernel                                           bool
+}
+
+// Stats returns counters; after Done those at the end. It asks the driving goroutine and may block until ctx ends.
+func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
+	l := q.link.Load()
+	if l == nil {
+		return Stats{}, nil
+	}
+	ch := make(chan Stats, 1)
+	if err := order(l.car.submit, func() { ch <- q.snapshot(l) }); err != nil {
+		return Stats{}, err
+	}
+	q.adapter.turn()
+	select {
+	case s := <-ch:
+		return s, nil
+	case <-q.done:
+		return q.final, nil
+	case <-ctx.Done():
+		return Stats{}, ctx.Err()
+	}
+}
+
+func (q *QueuePair) snapshot(l *link) Stats {
+	if q.State() == Closed {
+		return q.final
+	}
+	return Stats{
+		Receive:       q.recv.rx.Stats(),
+		FPDUsSent:     q.send.fpdus,
+		PayloadSent:   q.send.payload,
+		MessagesSent:  q.send.messages,
+		MessagesRecvd: q.recv.messages,
+		WritesRecvd:   q.recv.writes,
+		TCP:           l.car.stats(),
+	}
+}
+
+// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full.
+func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
+	l := q.link.Load()
+	if l == nil {
+		return 0, ErrState
+	}
+	ch := make(chan int, 1)
+	if err := order(l.car.submit, func() { ch <- q.send.tx.MULPDU(l.car.emss()) - ddp.TaggedLen }); err != nil {
+		return 0, err
+	}
+	q.adapter.turn()
+	select {
+	case n := <-ch:
+		return n, nil
+	case <-q.done:
+		return 0, ErrState
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}

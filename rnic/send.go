@@ -1,0 +1,191 @@
+package rnic
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// sendHalf turns work requests into FPDUs, when the transport pulls.
+//
+//	work request --Segmenter--> DDP header + payload range --Check--> local octets --Sender.Put--> segment
+type sendHalf struct {
+	tx      mpa.Sender
+	seg     ddp.Segmenter
+	version uint8
+
+	enabled bool // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
+	stopped bool // nothing but the Terminate any more
+	wr      WorkRequest
+
+	term    []byte // ULPDU of a Terminate to send, header included; nil: none
+	termOut bool
+
+	// carry holds an FPDU that is larger than a segment: EMSS under 140, where MULPDU stays 128 (RFC 5044 section 4.5).
+	carry    [2 * mpa.MULPDUMin]byte
+	carryOff int
+	carryEnd int
+
+	hdr   [ddp.UntaggedLen]byte
+	parts [2][]byte
+
+	fpdus, payload, messages uint64
+}
+
+func (s *sendHalf) start(ag mpa.Agreement, responder bool) {
+	s.tx.Init(ag.Send)
+	s.seg.Init(ag.Version)
+	s.version = ag.Version
+	s.enabled = !responder
+}
+
+// idle: everything that was posted has been pulled.
+func (s *sendHalf) idle(q *QueuePair) bool {
+	return s.carryOff == s.carryEnd && s.term == nil && (s.stopped || (!s.seg.Active() && q.sq.Len() == 0))
+}
+
+// pull fills dst, one segment's payload, with whole FPDUs: as many as fit, without waiting for more. Driver's goroutine.
+func (q *QueuePair) pull(l *link, dst []byte) int {
+	s := &q.send
+	if s.carryOff < s.carryEnd {
+		n := copy(dst, s.carry[s.carryOff:s.carryEnd])
+		s.carryOff += n
+		return n
+	}
+	q.reader.Enter()
+	n := 0
+	for n < len(dst) {
+		k := q.putNext(l, dst[n:], len(dst))
+		if k == 0 {
+			break
+		}
+		n += k
+	}
+	q.reader.Exit()
+	return n
+}
+
+// putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is the whole segment.
+func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
+	s := &q.send
+	if s.term != nil {
+		return s.putTerminate(dst)
+	}
+	if s.stopped || !s.enabled {
+		return 0
+	}
+	if !s.seg.Active() && !q.nextRequest(l) {
+		return 0
+	}
+	mulpdu := s.tx.MULPDU(emss)
+	size := s.tx.Size(s.seg.NextLen(mulpdu))
+	out := dst
+	if size > len(dst) {
+		if len(dst) != emss || size > len(s.carry) {
+			return 0 // it begins the next segment
+		}
+		out = s.carry[:]
+	}
+	h, off, n := s.seg.Next(mulpdu)
+	var src []byte
+	if n > 0 {
+		var res mem.CheckResult
+		src, res = q.adapter.table.Check(q.opt.PD.id, q.stream, s.wr.Local.STag, s.wr.Local.Offset+uint64(off), n, mem.LocalRead)
+		if res != mem.CheckOK {
+			q.localError(l)
+			return 0
+		}
+	}
+	k := s.put(out, &h, src)
+	s.payload += uint64(n)
+	if h.Last {
+		s.messages++
+		q.complete(q.opt.SendCQ, &s.wr, s.wr.Local.Length, Success)
+		s.wr = WorkRequest{}
+	}
+	if size > len(dst) {
+		c := copy(dst, s.carry[:k])
+		s.carryOff, s.carryEnd = c, k
+		return c
+	}
+	return k
+}
+
+func (s *sendHalf) put(dst []byte, h *ddp.Header, payload []byte) int {
+	h.Put(s.hdr[:])
+	s.parts[0], s.parts[1] = s.hdr[:h.Len()], payload
+	s.fpdus++
+	return s.tx.Put(dst, s.parts[:])
+}
+
+// nextRequest starts the next work request. Its whole range is checked here, before any of it is on the wire.
+func (q *QueuePair) nextRequest(l *link) bool {
+	s := &q.send
+	wr, ok := q.sq.Pop()
+	if !ok {
+		return false
+	}
+	s.wr = wr
+	if wr.Local.Length > 0 {
+		_, res := q.adapter.table.Check(q.opt.PD.id, q.stream, wr.Local.STag, wr.Local.Offset, int(wr.Local.Length), mem.LocalRead)
+		if res != mem.CheckOK {
+			q.localError(l)
+			return false
+		}
+	}
+	m := ddp.Message{Len: wr.Local.Length}
+	switch wr.Op {
+	case OpWrite:
+		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.RemoteSTag, TO: wr.RemoteOffset}
+	case OpSend:
+		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, rdmap.OpSend)}
+	}
+	m.Header.Version = s.version
+	s.seg.Start(m)
+	return true
+}
+
+// localError ends the connection: a message whose octets are gone cannot be finished.
+func (q *QueuePair) localError(l *link) {
+	s := &q.send
+	q.complete(q.opt.SendCQ, &s.wr, 0, LocalProtection)
+	s.wr = WorkRequest{}
+	s.stopped = true
+	q.state.Store(uint32(Error))
+	l.fail(errLocalRange)
+}
+
+// terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else stops.
+func (s *sendHalf) terminate(body []byte) {
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	if s.termOut || !s.enabled {
+		return
+	}
+	h := ddp.Header{Last: true, Version: s.version, ULP: rdmap.Control(s.version, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
+	s.term = make([]byte, h.Len()+len(body))
+	h.Put(s.term)
+	copy(s.term[h.Len():], body)
+}
+
+func (s *sendHalf) putTerminate(dst []byte) int {
+	if s.tx.Size(len(s.term)) > len(dst) {
+		return 0
+	}
+	s.parts[0], s.parts[1] = s.term, nil
+	k := s.tx.Put(dst, s.parts[:])
+	s.fpdus++
+	s.term, s.termOut = nil, true
+	return k
+}
+
+// abandon flushes the request that was under way.
+func (s *sendHalf) abandon(q *QueuePair) {
+	if s.wr.Op != 0 {
+		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed)
+		s.wr = WorkRequest{}
+	}
+}

@@ -1,0 +1,381 @@
+package rnic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Sizes of a connection over a kernel socket.
+const (
+	socketReadMax  = 64 << 10  // octets of one read
+	socketWriteMax = 128 << 10 // octets framed before one write
+	socketStride   = socketReadMax + mem.Headroom
+	emssUnknown    = 1460 // RFC 5044 section 5.1 and DECISIONS 23
+)
+
+// onSocket is a link over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
+//
+// Two goroutines share the link under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
+type onSocket struct {
+	link  *link
+	nc    *net.TCPConn
+	raw   syscall.RawConn
+	start time.Time
+	woken chan struct{}
+
+	mu       sync.Mutex
+	changed  *sync.Cond // the reader waits here while the link refuses octets
+	timer    *time.Timer
+	timerSeq uint64
+	finOut   bool // close our half when everything pulled is written
+	aborted  bool
+	finished bool
+	readEnd  bool
+	wroteEnd bool
+	segment  int // EMSS
+	seen     TransportStats
+	ends     [2]netip.AddrPort
+}
+
+func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	holds := mpa.BufsMin(socketStride)
+	bufs := holds + 2 // the one being read into, and one that the Receiver looks at
+	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(a)
+	l.reader, l.pool, l.holdMax, l.inOrder = a.table.NewReader(), pool, holds, true
+	s := &onSocket{link: l, nc: nc, raw: raw, start: a.start, woken: make(chan struct{}, 1)}
+	s.changed = sync.NewCond(&s.mu)
+	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
+	l.car = s
+	_ = nc.SetNoDelay(true) // the drafts' section 5.3: Nagle off
+	s.segment = s.queryEMSS()
+	return s, nil
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		ap := t.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// run starts the connection's goroutines.
+func (s *onSocket) run() {
+	s.mu.Lock()
+	s.link.established()
+	s.mu.Unlock()
+	go s.read()
+	go s.write()
+}
+
+// read takes octets in until the peer ends or the connection fails.
+func (s *onSocket) read() {
+	var off uint64
+	var cause error
+	b := s.link.pool.Alloc()
+	for {
+		slot := s.link.pool.Slot(b)[mem.Headroom:]
+		n, err := s.nc.Read(slot)
+		if n > 0 {
+			b = s.take(off, b, slot[:n])
+			off += uint64(n)
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				cause = socketError(err)
+			}
+			break
+		}
+		if b == mem.NoBuf {
+			break
+		}
+	}
+	s.mu.Lock()
+	s.readEnd = true
+	if cause == nil && !s.aborted {
+		s.link.peerClosed()
+	} else if !s.aborted {
+		s.link.note(cause)
+		s.abort()
+	}
+	s.end()
+	s.mu.Unlock()
+	s.wake()
+}
+
+// take offers octets until they are taken, and returns a Buf for the next read. NoBuf: the connection is over.
+func (s *onSocket) take(off uint64, b mem.Buf, data []byte) mem.Buf {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.aborted {
+		v := s.link.arrive(off, b, data)
+		if v == stack.Refused {
+			s.changed.Wait() // until the ULP has decided about the Request
+			continue
+		}
+		if v == stack.Kept {
+			b = s.link.pool.Alloc()
+			if b == mem.NoBuf {
+				panic("rnic: reassembly kept more than its budget")
+			}
+		}
+		s.link.edge(off + uint64(len(data)))
+		return b
+	}
+	return mem.NoBuf
+}
+
+// write pulls FPDUs and sends them until our half is closed.
+func (s *onSocket) write() {
+	out := make([]byte, socketWriteMax)
+	ends := make([]int, 0, socketWriteMax/64)
+	vec := newMsgVec(cap(ends))
+	for {
+		n, segs, fin, over := s.fill(out, ends[:0])
+		if n > 0 {
+			if err := vec.send(s.raw, out[:n], segs); err != nil {
+				s.mu.Lock()
+				if !s.aborted {
+					s.link.note(socketError(err))
+					s.abort()
+				}
+				s.mu.Unlock()
+				fin = true
+			}
+		}
+		if fin || over {
+			s.mu.Lock()
+			if !s.aborted {
+				_ = s.nc.CloseWrite() // a connection already reset says so to the reader
+			}
+			s.wroteEnd = true
+			s.end()
+			s.mu.Unlock()
+			return
+		}
+		if n == 0 {
+			<-s.woken
+		}
+	}
+}
+
+// fill pulls segments into out. ends collects where each one ends. fin: our half is to be closed behind them.
+func (s *onSocket) fill(out []byte, ends []int) (n int, segs []int, fin, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aborted {
+		return 0, nil, false, true
+	}
+	if e := s.queryEMSS(); e != s.segment {
+		s.segment = e
+	}
+	for len(out)-n >= s.segment && len(ends) < cap(ends) {
+		k := s.link.pull(out[n : n+s.segment])
+		if k == 0 {
+			break
+		}
+		n += k
+		ends = append(ends, n)
+	}
+	return n, ends, s.finOut && n == 0, false
+}
+
+// end closes the socket when both directions are over, and tells the link. mu is held.
+func (s *onSocket) end() {
+	if s.finished || !s.readEnd || !s.wroteEnd {
+		return
+	}
+	s.finished = true
+	s.seen = s.kernelStats()
+	_ = s.nc.Close() // both directions have ended already
+	s.setTimer(0)
+	s.link.over(nil)
+	s.link.reader.Close()
+	s.link.adapter.conns.Add(-1)
+}
+
+// The carrier. All but wake and submit are called with mu held.
+
+func (s *onSocket) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (s *onSocket) submit(fn func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fn()
+	s.changed.Broadcast()
+	return nil
+}
+
+func (s *onSocket) send() { s.wake() }
+
+func (s *onSocket) closeSend() {
+	s.finOut = true
+	s.wake()
+}
+
+func (s *onSocket) abort() {
+	if s.aborted {
+		return
+	}
+	s.aborted = true
+	s.seen = s.kernelStats()
+	_ = s.nc.SetLinger(0) // RST, not FIN
+	_ = s.nc.Close()      // ends a blocked read and write
+	s.changed.Broadcast()
+	s.wake()
+}
+
+func (s *onSocket) setTimer(at int64) {
+	s.timerSeq++
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if at == 0 || s.finished {
+		return
+	}
+	seq := s.timerSeq
+	s.timer = time.AfterFunc(time.Duration(at-s.now()), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if seq == s.timerSeq && !s.finished {
+			s.link.timer()
+		}
+	})
+}
+
+func (s *onSocket) now() int64             { return int64(time.Since(s.start)) }
+func (s *onSocket) emss() int              { return s.segment }
+func (s *onSocket) local() netip.AddrPort  { return s.ends[0] }
+func (s *onSocket) remote() netip.AddrPort { return s.ends[1] }
+
+func (s *onSocket) stats() TransportStats {
+	if s.aborted || s.finished {
+		return s.seen
+	}
+	return s.kernelStats()
+}
+
+// socketError says in the stack's words what the kernel reported, so that both transports fail alike.
+func socketError(err error) error {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return stack.ErrRefused
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return stack.ErrReset
+	case errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, os.ErrDeadlineExceeded):
+		return stack.ErrTimeout
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return stack.ErrNoRoute
+	}
+	return err
+}
+
+func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte) error {
+	a := q.adapter
+	if err := a.takeConn(); err != nil {
+		return err
+	}
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		a.conns.Add(-1)
+		if se := socketError(err); se != err {
+			return se
+		}
+		return err
+	}
+	s, err := newSocketLink(a, nc.(*net.TCPConn))
+	if err == nil && !a.addLink(s.link) {
+		err = ErrClosed
+	}
+	if err != nil {
+		a.conns.Add(-1)
+		_ = nc.Close() // the error at hand says more
+		return err
+	}
+	s.link.initiator, s.link.qp = true, q
+	s.link.own.PrivateData = private
+	q.link.Store(s.link)
+	s.run()
+	return nil
+}
+
+func (a *Adapter) takeConn() error {
+	if n := a.conns.Add(1); n > int64(a.cfg.ConnsMax) {
+		a.conns.Add(-1)
+		return fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, a.cfg.ConnsMax)
+	}
+	return nil
+}
+
+func (l *Listener) listenKernel(ctx context.Context, addr string) error {
+	var lc net.ListenConfig
+	nl, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	tl := nl.(*net.TCPListener)
+	l.addr = addrPort(tl.Addr())
+	l.stop = func() { _ = tl.Close() } // ends the accept loop
+	go func() {
+		for {
+			nc, err := tl.AcceptTCP()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				continue // this one connection failed before it was ours
+			}
+			l.acceptKernel(nc)
+		}
+	}()
+	return nil
+}
+
+func (l *Listener) acceptKernel(nc *net.TCPConn) {
+	a := l.adapter
+	err := a.takeConn()
+	if err == nil {
+		var s *onSocket
+		if s, err = newSocketLink(a, nc); err == nil && a.addLink(s.link) {
+			s.link.listener = l
+			s.run()
+			return
+		}
+		a.conns.Add(-1)
+	}
+	peer := addrPort(nc.RemoteAddr())
+	_ = nc.SetLinger(0)
+	_ = nc.Close() // refused: there is no more to say to this peer
+	select {
+	case l.failures <- ConnFailure{Remote: peer, Err: err}:
+	default:
+		l.Dropped.Add(1)
+	}
+}

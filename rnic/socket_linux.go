@@ -1,0 +1,102 @@
+package rnic
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// queryEMSS asks the kernel for the effective segment size (RFC 5044 section 5.1: TCP_MAXSEG).
+func (s *onSocket) queryEMSS() int {
+	n := 0
+	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves n at 0
+		n, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	})
+	if n <= 0 {
+		return emssUnknown
+	}
+	return min(n, socketWriteMax)
+}
+
+func (s *onSocket) kernelStats() TransportStats {
+	t := TransportStats{Kernel: true, EMSS: s.segment}
+	_ = s.raw.Control(func(fd uintptr) { // a closed socket has no counters any more
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			t.SegmentsIn, t.SegmentsOut = uint64(info.Segs_in), uint64(info.Segs_out)
+			t.Retransmits = uint64(info.Total_retrans)
+			t.OutOfOrder = uint64(info.Rcv_ooopack)
+		}
+	})
+	return t
+}
+
+// msgVec sends several segments with one system call and asks the kernel to begin a new TCP segment behind each
+// (MSG_EOR): the drafts' section 3.1.1 "best effort" to start segments with FPDUs.
+type msgVec struct {
+	iov []unix.Iovec
+	hdr []mmsghdr
+}
+
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32
+	_   [4]byte
+}
+
+func newMsgVec(n int) *msgVec {
+	return &msgVec{iov: make([]unix.Iovec, n), hdr: make([]mmsghdr, n)}
+}
+
+// send writes all of out, whose segments end at ends. Blocks in the runtime's poller, not in the system call.
+func (v *msgVec) send(raw syscall.RawConn, out []byte, ends []int) error {
+	from := 0
+	for i, end := range ends {
+		v.iov[i].Base = &out[from]
+		v.iov[i].SetLen(end - from)
+		v.hdr[i] = mmsghdr{}
+		v.hdr[i].hdr.Iov = &v.iov[i]
+		v.hdr[i].hdr.SetIovlen(1)
+		from = end
+	}
+	done := 0
+	var errno syscall.Errno
+	err := raw.Write(func(fd uintptr) bool {
+		for done < len(ends) {
+			n, _, e := unix.Syscall6(unix.SYS_SENDMMSG, fd, uintptr(unsafe.Pointer(&v.hdr[done])), uintptr(len(ends)-done),
+				unix.MSG_EOR|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+			switch {
+			case e == unix.EAGAIN:
+				return false
+			case e == unix.EINTR:
+			case e != 0:
+				errno = e
+				return true
+			default:
+				done = v.advance(done, int(n))
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// advance accounts n sent messages, the last of which may have been sent in part.
+func (v *msgVec) advance(done, n int) int {
+	last := done + n - 1
+	sent := int(v.hdr[last].len)
+	iov := &v.iov[last]
+	if left := int(iov.Len) - sent; left > 0 {
+		iov.Base = (*byte)(unsafe.Add(unsafe.Pointer(iov.Base), sent))
+		iov.SetLen(left)
+		v.hdr[last].len = 0
+		return last
+	}
+	return done + n
+}

@@ -1,0 +1,46 @@
+package rnic
+
+import (
+	"errors"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// terminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040 section 4.8): the one
+// place where errors of MPA, DDP and RDMAP become layer, type and code.
+func terminateFor(err error) rdmap.Terminate {
+	var (
+		inDDP   *ddp.Error
+		inMPA   *mpa.Error
+		inRDMAP *opcodeError
+	)
+	switch {
+	case errors.As(err, &inDDP):
+		return rdmap.TerminateDDP(inDDP)
+	case errors.As(err, &inMPA):
+		return rdmap.TerminateLLP(uint8(inMPA.Code))
+	case errors.As(err, &inRDMAP):
+		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, nil)
+	}
+	return rdmap.Terminate{Cause: rdmap.CauseStream}
+}
+
+func terminateBody(err error) []byte {
+	t := terminateFor(err)
+	b := make([]byte, t.Len())
+	t.Put(b)
+	return b
+}
+
+// terminateCause reads a Terminate of the peer's.
+func terminateCause(body []byte) error {
+	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
+	return &PeerError{Terminate: t}
+}
+
+// PeerError is what the peer's Terminate said.
+type PeerError struct{ Terminate rdmap.Terminate }
+
+func (e *PeerError) Error() string { return e.Terminate.String() }

@@ -1,0 +1,359 @@
+package stack
+
+import (
+	"math"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// phase is where a slot of the slab stands; the TCP state is tcp.Conn's own.
+//
+//	          Dial, SYN
+//	free ───────────────▶ opening ──────────▶ open ─────────▶ lingering
+//	 ▲                       │   handshake      │   TIME-WAIT     │
+//	 │                       │                  │                 │
+//	 └───────────────────────┴──────────────────┴─────────────────┘
+//	                            EvClosed
+//
+// Closed is called on leaving opening (if there is an Upper) or open; a lingering connection has no Upper.
+type phase uint8
+
+const (
+	phaseFree phase = iota
+	phaseOpening
+	phaseOpen
+	phaseLingering
+)
+
+// marks are what was asked for, often from within a callback, and is acted on in output.
+type marks uint8
+
+const (
+	markActive    marks = 1 << iota // stands in the active list
+	markAbort                       // Abort wanted
+	markAbortDone                   // and given to tcp
+	markFin                         // CloseSend wanted: no more Pull
+	markFinDone                     // and given to tcp
+	markWindow                      // SetReceiveWindow wanted
+	markWoken                       // Wake came before Established
+)
+
+// Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
+type Conn struct {
+	p        *Poller
+	tcp      *tcp.Conn
+	upper    Upper
+	ahead    Ahead     // upper, when it has More
+	listener *listener // passive and still opening
+	err      error     // what Closed will be given
+	advice   error     // from ICMP: said instead of a mere timeout (RFC 9293 section 3.9.2.2, soft errors)
+
+	id      tcp.ID
+	nextHop inet.Addr
+	iss     tcp.Seq // ours
+	irs     tcp.Seq // the peer's, once it is known
+	window  int     // for markWindow
+	edge    uint64
+	acked   uint64
+	timerAt int64  // the Upper's; 0: none
+	life    uint32 // counts the connections this slot has carried
+	index   connIndex
+	phase   phase
+	marks   marks
+
+	prev, next connIndex // in the list of lingering ones, oldest first
+
+	bell atomic.Bool // rung and not yet heard: coalesces Wake
+}
+
+// Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; coalesced: any number
+// of calls before Woken lead to one. What the caller wrote before Wake is seen by Woken. On a closed or recycled Conn
+// it is harmless.
+func (c *Conn) Wake() {
+	if c.bell.Load() || c.bell.Swap(true) {
+		return
+	}
+	// One ring entry per connection at most, and the ring has one for each: Push cannot fail.
+	if !c.p.bells.Push(c.index) {
+		panic("stack: doorbell ring overflow")
+	}
+}
+
+// Send says that there is something to Pull.
+func (c *Conn) Send() { c.p.touch(c) }
+
+// CloseSend sends a FIN after what was pulled; nothing is pulled any more. Before the handshake is done it waits for it.
+func (c *Conn) CloseSend() {
+	c.marks |= markFin
+	c.p.touch(c)
+}
+
+// Abort drops what was not sent and resets. Closed(ErrAborted) follows; no other call to the Upper does but the
+// Acked of what was acknowledged already.
+func (c *Conn) Abort() { c.p.abort(c, ErrAborted) }
+
+// SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn.
+func (c *Conn) SetTimer(at int64) {
+	c.timerAt = at
+	c.p.touch(c) // output arms
+}
+
+// SetReceiveWindow sets how many octets beyond the left edge the peer may send, from the end of this burst on.
+// The right edge never moves back (RFC 9293 section 3.8.6).
+func (c *Conn) SetReceiveWindow(n int) {
+	c.window = n
+	c.marks |= markWindow
+	c.p.touch(c)
+}
+
+// EMSS is how many octets a full segment carries now.
+func (c *Conn) EMSS() int { return c.tcp.EMSS() }
+
+// Local is our end.
+func (c *Conn) Local() netip.AddrPort {
+	return netip.AddrPortFrom(c.id.Local.Netip(), c.id.LocalPort)
+}
+
+// Remote is the peer's end.
+func (c *Conn) Remote() netip.AddrPort {
+	return netip.AddrPortFrom(c.id.Remote.Netip(), c.id.RemotePort)
+}
+
+// SentOffset is the stream offset of the next pulled octet.
+func (c *Conn) SentOffset() uint64 { return c.tcp.PushedOffset() }
+
+// Stats are those of the transport; valid until Closed returns.
+func (c *Conn) Stats() tcp.Stats { return c.tcp.Stats() }
+
+// Poller is the one this connection belongs to. Any goroutine.
+func (c *Conn) Poller() *Poller { return c.p }
+
+// touch puts c on the list that output serves, once.
+func (p *Poller) touch(c *Conn) {
+	if c.marks&markActive == 0 && c.phase != phaseFree {
+		c.marks |= markActive
+		p.active = append(p.active, c.index)
+	}
+}
+
+// abort marks c; the first reason given stands.
+func (p *Poller) abort(c *Conn, why error) {
+	if c.phase == phaseFree || c.marks&markAbort != 0 {
+		return
+	}
+	c.fail(why)
+	c.marks |= markAbort
+	p.touch(c)
+}
+
+// fail keeps the first error.
+func (c *Conn) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// events acts on what tcp saw. c may be free afterwards.
+func (p *Poller) events(c *Conn, ev tcp.Events) {
+	if ev&tcp.EvEstablished != 0 {
+		p.established(c)
+	}
+	if ev&tcp.EvPeerClosed != 0 && c.upper != nil && c.marks&markAbort == 0 {
+		c.upper.PeerClosed(c)
+	}
+	if ev&tcp.EvRefused != 0 {
+		c.fail(ErrRefused)
+	}
+	if ev&tcp.EvReset != 0 {
+		c.fail(ErrReset)
+	}
+	if ev&tcp.EvTimeout != 0 {
+		if c.advice != nil {
+			c.fail(c.advice)
+		}
+		c.fail(ErrTimeout)
+	}
+	if ev&tcp.EvClosed != 0 {
+		p.finish(c)
+	} else if c.phase == phaseOpen && c.tcp.State() == tcp.TimeWait {
+		p.linger(c)
+	}
+}
+
+// established joins c and its Upper.
+func (p *Poller) established(c *Conn) {
+	if c.phase != phaseOpening {
+		return
+	}
+	c.phase = phaseOpen
+	if l := c.listener; l != nil {
+		c.listener = nil
+		l.halfOpen--
+		c.upper = l.accept(c)
+		p.n.Accepted++
+	} else {
+		p.n.Connected++
+	}
+	if c.upper == nil {
+		p.abort(c, ErrAborted)
+		return
+	}
+	c.ahead, _ = c.upper.(Ahead)
+	if c.marks&markAbort == 0 {
+		c.upper.Established(c)
+	}
+	if c.marks&(markWoken|markAbort) == markWoken {
+		c.upper.Woken(c)
+	}
+	c.marks &^= markWoken
+}
+
+// release frees what is acknowledged (or, when closed, abandoned) and tells the Upper.
+func (p *Poller) release(c *Conn) {
+	for {
+		h, ok := c.tcp.Release()
+		if !ok {
+			break
+		}
+		p.dropOwner(mem.Buf(h))
+	}
+	if a := c.tcp.AckedOffset(); a != c.acked {
+		c.acked = a
+		if c.upper != nil {
+			c.upper.Acked(c, a)
+		}
+	}
+}
+
+// linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.
+func (p *Poller) linger(c *Conn) {
+	p.release(c)
+	c.phase = phaseLingering
+	c.timerAt = 0
+	p.slab.lingering.pushBack(p.slab.conns, c.index)
+	p.sayClosed(c)
+}
+
+// finish recycles c after its Upper has been told.
+func (p *Poller) finish(c *Conn) {
+	p.release(c)
+	p.table.remove(c.index)
+	p.timers.remove(c.index)
+	if c.phase == phaseLingering {
+		p.slab.lingering.remove(p.slab.conns, c.index)
+	}
+	if c.listener != nil {
+		c.listener.halfOpen--
+		c.listener = nil
+	}
+	c.phase = phaseFree
+	p.sayClosed(c)
+	p.n.Closed++
+	p.slab.put(c)
+}
+
+func (p *Poller) sayClosed(c *Conn) {
+	u := c.upper
+	c.upper, c.ahead = nil, nil
+	if u != nil {
+		u.Closed(c, c.err)
+	}
+}
+
+// slab holds all connections; free slots are reused oldest first, so that a late Wake seldom meets a new connection.
+type slab struct {
+	conns     []Conn
+	free      []connIndex // ring
+	head, n   int
+	lingering list
+}
+
+func newSlab(p *Poller, connsMax int, cfg tcp.Config) slab {
+	s := slab{conns: make([]Conn, connsMax), free: make([]connIndex, connsMax), n: connsMax, lingering: emptyList}
+	for i := range s.conns {
+		s.conns[i].p, s.conns[i].index, s.conns[i].tcp = p, connIndex(i), tcp.NewConn(cfg)
+		s.free[i] = connIndex(i)
+	}
+	return s
+}
+
+// put gives a slot back. The active mark survives: the slot may still stand in the list.
+func (s *slab) put(c *Conn) {
+	c.err, c.marks = nil, c.marks&markActive
+	at := s.head + s.n
+	if at >= len(s.free) {
+		at -= len(s.free)
+	}
+	s.free[at] = c.index
+	s.n++
+}
+
+// takeConn returns a slot for a new connection, nil when all are in use. With none free the connection that has been
+// in TIME-WAIT longest gives way: RFC 9293 asks for the wait, a listener out of slots serves nobody. It is counted.
+func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
+	s := &p.slab
+	if s.n == 0 && s.lingering.first != noConn {
+		p.n.TimeWaitCut++
+		p.cutTimeWait(&s.conns[s.lingering.first])
+	}
+	if s.n == 0 {
+		return nil
+	}
+	c := &s.conns[s.free[s.head]]
+	if s.head++; s.head == len(s.free) {
+		s.head = 0
+	}
+	s.n--
+	c.id, c.nextHop = *id, nextHop
+	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
+	c.edge, c.acked, c.timerAt = 0, 0, 0
+	c.life++
+	c.phase = phaseOpening
+	c.iss = p.initialSeq(id)
+	p.table.insert(c.index)
+	p.n.Opened++
+	return c
+}
+
+// cutTimeWait ends TIME-WAIT now; nobody is told, for nobody waits (RFC 9293 section 3.10.5: ABORT in TIME-WAIT sends
+// nothing).
+func (p *Poller) cutTimeWait(c *Conn) {
+	c.tcp.Abort(p.now)
+	c.tcp.TakeEvents()
+	p.finish(c)
+}
+
+// list is a doubly linked list of connections by index.
+type list struct{ first, last connIndex }
+
+const noConn = connIndex(math.MaxUint32)
+
+var emptyList = list{noConn, noConn}
+
+func (l *list) pushBack(conns []Conn, i connIndex) {
+	conns[i].prev, conns[i].next = l.last, noConn
+	if l.last == noConn {
+		l.first = i
+	} else {
+		conns[l.last].next = i
+	}
+	l.last = i
+}
+
+func (l *list) remove(conns []Conn, i connIndex) {
+	prev, next := conns[i].prev, conns[i].next
+	if prev == noConn {
+		l.first = next
+	} else {
+		conns[prev].next = next
+	}
+	if next == noConn {
+		l.last = prev
+	} else {
+		conns[next].prev = prev
+	}
+}

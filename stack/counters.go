@@ -1,0 +1,133 @@
+package stack
+
+import (
+	"context"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// Drop says why the Poller itself dropped a frame or refused a connection; inet.Drop and tcp.Drop have the rest.
+type Drop uint8
+
+const (
+	DropNoBuf         Drop = iota // pool empty: an ARP request was not sent
+	DropTxFull                    // a reply, or a frame that had waited for a neighbour, found the batch full
+	DropNeighbourFull             // neighbour unknown and the table, or its queue, full; the oldest frame gave way
+	DropNeighbourLost             // neighbour did not answer
+	DropNoRoute                   // a SYN from where we have no way back
+	DropBacklogFull               // a SYN beyond a listener's backlog
+	DropConnMax                   // a SYN or Dial without a free connection
+	DropRSTLimited                // a RST beyond Config.RSTPerSec
+	DropAborting                  // a segment for a connection that Abort was called on
+	DropStopped                   // a frame that waited when the Poller stopped
+	DropMax
+)
+
+var dropNames = [DropMax]string{
+	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
+	"aborting", "stopped",
+}
+
+func (d Drop) String() string {
+	if d < DropMax {
+		return dropNames[d]
+	}
+	return "unknown"
+}
+
+// Counters of a Poller. All grow but the gauges at the end.
+type Counters struct {
+	RxFrames, RxOctets uint64
+	TxFrames, TxOctets uint64 // taken by the device
+	Segments           uint64 // made by connections
+	Turns, EmptyTurns  uint64
+	Sleeps             uint64
+	Wakes              uint64 // doorbells that led to Woken
+	Controls           uint64 // functions of Submit
+	Timers             uint64 // connections whose timer was due
+
+	Opened    uint64 // slots taken, by Dial or a SYN
+	Connected uint64 // active opens that were answered
+	Accepted  uint64 // passive opens that were completed
+	Closed    uint64 // slots given back
+
+	TimeWaitCut uint64 // TIME-WAIT ended early: slots ran out, or a new SYN took its place
+	RSTSent     uint64 // to segments without a connection
+	EchoReplies uint64
+	ARPRequests uint64
+	ARPReplies  uint64
+	ICMPHard    uint64 // errors that ended a connection being opened
+	ICMPSoft    uint64 // errors kept as advice
+	ICMPIgnored uint64 // errors about nothing of ours, or that changed nothing
+	PathMTU     uint64 // times a router lowered a connection's EMSS
+
+	TxWaits    uint64 // a connection was held up: too many frames wait for the device
+	NoBufWaits uint64 // a connection was held up: no Buf to spare
+	TxCopied   uint64 // retransmissions sent from a copy
+	TxSkipped  uint64 // retransmissions whose first copy had not left yet
+
+	Inet [inet.DropMax]uint64 // drops by reason
+	TCP  [tcp.DropMax]uint64  // segments not accepted, whole or in part, by reason
+	Own  [DropMax]uint64
+
+	Queue pmd.Counters // the device's
+
+	Conns         int // gauges: connections, those in TIME-WAIT included
+	Pending       int // frames that wait for the device
+	BufsAvailable int
+	BufsExhausted uint64 // how often the pool was found empty
+}
+
+// Snapshot copies the counters. Poller goroutine; others use Counters.
+func (p *Poller) Snapshot(dst *Counters) {
+	*dst = p.n
+	dst.Queue = p.queue.Counters()
+	dst.Conns = p.table.n
+	dst.Pending = p.tx.n
+	dst.BufsAvailable = p.pool.Available()
+	dst.BufsExhausted = p.pool.Exhausted()
+}
+
+// Counters asks the Poller for a snapshot and waits for it, at most until ctx ends. Any goroutine but the Poller's.
+// After the Poller has stopped it returns the last ones.
+func (p *Poller) Counters(ctx context.Context) (Counters, error) {
+	var n Counters
+	ready := make(chan struct{})
+	err := p.Submit(func() {
+		p.Snapshot(&n)
+		close(ready)
+	})
+	if err == ErrBusy {
+		return Counters{}, err
+	}
+	if err == nil {
+		select {
+		case <-ready:
+			return n, nil
+		case <-ctx.Done():
+			return Counters{}, ctx.Err()
+		case <-p.done:
+		}
+	}
+	select {
+	case <-p.done:
+		return p.last, nil
+	case <-ctx.Done():
+		return Counters{}, ctx.Err()
+	}
+}
+
+// Each yields every drop counter with the layer and the reason that name it, zero ones included.
+func (n *Counters) Each(yield func(layer, reason string, count uint64)) {
+	for d, v := range n.Inet[inet.DropNone+1:] {
+		yield("inet", (inet.DropNone + 1 + inet.Drop(d)).String(), v)
+	}
+	for d, v := range n.TCP[tcp.DropNone+1:] {
+		yield("tcp", (tcp.DropNone + 1 + tcp.Drop(d)).String(), v)
+	}
+	for d, v := range n.Own {
+		yield("stack", Drop(d).String(), v)
+	}
+}

@@ -1,0 +1,26 @@
+// Package stack is the Poller: one core, one device queue, its neighbours, TCP connections and timers. It is where
+// the I/O-free layers below meet a device, a clock and packet buffers. It knows nothing of RDMA: what stands above a
+// connection is an Upper, a byte stream or a QueuePair.
+//
+// A packet's way through one Turn, with the file that has it:
+//
+//  1. poller.go   the clock is read once
+//  2. control.go  functions given to Submit, doorbells rung by Conn.Wake
+//  3. rx.go       a burst of frames: Ethernet, then neigh.go (ARP), icmp.go, or TCP with its checksum
+//  4. lookup.go   4-tuple to connection; without one: listen.go, or a RST
+//  5. rx.go       tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
+//  6. timer.go    due timers
+//  7. tx.go       per touched connection: Release, Upper.Acked, Upper.Pull, tcp.Conn.Next, headers, neighbour, batch
+//  8. tx.go       the batch goes to the device; what it did not take waits, and nobody is pulled from meanwhile
+//
+// Limits: IPv4 only, one address, no VLAN tag, no IP options sent, no fragments accepted (inet.DropFragment counts
+// them) and none sent (DF is always set). Hard ICMP errors end connections that are being opened only (RFC 5927
+// section 5.2); a path MTU once lowered stays so for the connection's life and is not remembered for the next one. A
+// Poller does not talk to its own address.
+//
+// Memory: New makes everything. Per connection that is about 300 octets here, one entry in a table and a timer heap,
+// and what tcp.NewConn takes, mostly Config.TCP.SentMax sent-ring entries and RangesMax ranges. With the defaults
+// (1024 connections of 1024 entries) that is tens of megabytes; lower SentMax for many connections.
+//
+// Everything is for the Poller's goroutine except Poller.Submit, Poller.Stop, Poller.Counters and Conn.Wake.
+package stack

@@ -1,0 +1,95 @@
+package stack
+
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// What the secret is used for; part of the hashed octets, so that one value tells nothing of another.
+const (
+	useISN byte = iota
+	usePort
+	useTimestamp
+	useLookup
+)
+
+// The dynamic ports of RFC 6335 section 6.
+const (
+	portFirst = 49152
+	portCount = 65536 - portFirst
+)
+
+// secret is the key of everything a stranger must not guess.
+type secret struct{ k0, k1 uint64 }
+
+func newSecret(b [16]byte) secret {
+	return secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
+}
+
+// prf is the pseudo-random function over a use and octets.
+func (s *secret) prf(use byte, data []byte) uint64 {
+	var buf [48]byte
+	buf[0] = use
+	n := 1 + copy(buf[1:], data)
+	return sipHash24(s.k0, s.k1, buf[:n])
+}
+
+// tuple is the PRF of a 4-tuple.
+func (s *secret) tuple(use byte, id *tcp.ID) uint64 {
+	var buf [36]byte
+	copy(buf[0:16], id.Local[:])
+	copy(buf[16:32], id.Remote[:])
+	binary.BigEndian.PutUint16(buf[32:], id.LocalPort)
+	binary.BigEndian.PutUint16(buf[34:], id.RemotePort)
+	return s.prf(use, buf[:])
+}
+
+// initialSeq is M + F(4-tuple, secret) of RFC 6528 section 3, M a 4 microsecond timer.
+func (p *Poller) initialSeq(id *tcp.ID) tcp.Seq {
+	return tcp.Seq(uint32(p.now/4000) + uint32(p.secret.tuple(useISN, id)))
+}
+
+// timestampOffset is added to the timestamp clock (RFC 7323 section 7.1). The same for every connection of a 4-tuple,
+// so that its timestamps never go back.
+func (p *Poller) timestampOffset(id *tcp.ID) uint32 {
+	return uint32(p.secret.tuple(useTimestamp, id))
+}
+
+// ephemeralPort chooses id's local port: Simple Hash-Based Port Selection, RFC 6056 section 3.3.3. False when every
+// port is in use towards this remote end.
+func (p *Poller) ephemeralPort(id *tcp.ID) bool {
+	id.LocalPort = 0
+	offset := uint32(p.secret.tuple(usePort, id))
+	for range portCount {
+		id.LocalPort = portFirst + uint16((offset+p.nextPort)%portCount)
+		p.nextPort++
+		if p.listeners[id.LocalPort] == nil && p.table.find(id) == noConn {
+			return true
+		}
+	}
+	return false
+}
+
+// bucket is a token bucket of rate tokens a second, which may come in one burst.
+type bucket struct {
+	tokens, rate int64
+	last         int64 // ns
+}
+
+func newBucket(now int64, rate int) bucket { return bucket{int64(rate), int64(rate), now} }
+
+func (b *bucket) take(now int64) bool {
+	const second = 1_000_000_000
+	if elapsed := now - b.last; elapsed >= second {
+		b.tokens, b.last = b.rate, now
+	} else if n := elapsed * b.rate / second; n > 0 {
+		b.tokens = min(b.tokens+n, b.rate)
+		b.last += n * second / b.rate // what is left of the time counts for the next
+	}
+	if b.tokens == 0 {
+		return false
+	}
+	b.tokens--
+	return true
+}

@@ -1,0 +1,445 @@
+package stack
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ms     = int64(1_000_000)
+	second = 1000 * ms
+)
+
+// lab is a link in virtual time with Pollers on it: the test language of this package.
+//
+//	l := newLab(t, nil)                       // hosts a (10.0.0.1) and b (10.0.0.2)
+//	l.listen(l.b, 7, 16)                      // b accepts; l.accepted collects the Uppers
+//	u := l.dial(l.a, l.b, 7)                  // a dials
+//	l.until("open", func() bool { ... })      // turn, and let time pass, until it is so
+type lab struct {
+	t        testing.TB
+	now      int64
+	hosts    []*host
+	a, b     *host
+	accepted []*peer
+}
+
+// host is a Poller with its pool and a queue that can lose frames or refuse them.
+type host struct {
+	*Poller
+	pool *mem.Pool
+	nic  *nic
+	addr netip.Addr
+}
+
+// nic is a queue with faults.
+type nic struct {
+	pmd.Queue
+	pool   *mem.Pool
+	lose   func(frame []byte) bool // of what is sent: true loses it
+	txMax  int                     // frames taken per call; -1: any number
+	hold   bool                    // keep the device's hold on what was sent, like a NIC that has not reaped its ring
+	held   []mem.Buf
+	sent   int
+	onSend func(frame []byte)
+}
+
+func (n *nic) Tx(bufs []mem.Buf) int {
+	if n.txMax >= 0 && len(bufs) > n.txMax {
+		bufs = bufs[:n.txMax]
+	}
+	for i, b := range bufs {
+		frame := n.pool.Data(b)
+		if n.onSend != nil {
+			n.onSend(frame)
+		}
+		n.sent++
+		if n.lose != nil && n.lose(frame) {
+			continue
+		}
+		if n.Queue.Tx(bufs[i:i+1]) == 0 {
+			return i
+		}
+		if n.hold {
+			n.pool.HoldDevice(b)
+			n.held = append(n.held, b)
+		}
+	}
+	return len(bufs)
+}
+
+func (n *nic) reap() {
+	for _, b := range n.held {
+		n.pool.DeviceDone(b)
+	}
+	n.held = nil
+}
+
+const labBufs = 2048
+
+var newHeap = hugepages.Heap
+
+// newLab makes two hosts; tune changes their Configs, host 0 is a, 1 is b.
+func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab {
+	l := &lab{t: t, now: 1000 * second}
+	link, err := wire.New(wire.Config{})
+	require.NoError(t, err)
+	for i := range 2 {
+		l.hosts = append(l.hosts, l.host(link.Port(i), i, tune))
+	}
+	l.a, l.b = l.hosts[0], l.hosts[1]
+	return l
+}
+
+func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
+	const stride = 2048
+	pool, err := mem.NewPool(hugepages.Heap(labBufs*stride+4096), mem.PoolConfig{Bufs: labBufs, Stride: stride})
+	require.NoError(l.t, err)
+	q, err := port.Open(0, pool)
+	require.NoError(l.t, err)
+	n := &nic{Queue: q, pool: pool, txMax: -1}
+	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
+	cfg := Config{
+		Name: fmt.Sprintf("host%d", i), Queue: n, Pool: pool, Caps: port.Caps(), MAC: port.MAC(),
+		Addr: netip.PrefixFrom(addr, 24), Core: -1, Clock: func() int64 { return l.now },
+		ConnsMax: 16, Secret: [16]byte{byte(i + 1)}, TCP: tcp.Config{NoDelay: true, SentMax: 256},
+	}
+	if tune != nil {
+		tune(i, &cfg)
+	}
+	p, err := New(cfg)
+	require.NoError(l.t, err)
+	return &host{Poller: p, pool: pool, nic: n, addr: addr}
+}
+
+// turns turns all hosts until none finds work.
+func (l *lab) turns() {
+	for range 100_000 {
+		work := 0
+		for _, h := range l.hosts {
+			work += h.Turn()
+		}
+		if work == 0 {
+			return
+		}
+	}
+	l.t.Fatal("the hosts never come to rest")
+}
+
+// step lets time pass to the next deadline; false: nothing is due any more.
+func (l *lab) step() bool {
+	at := int64(math.MaxInt64)
+	for _, h := range l.hosts {
+		at = min(at, h.Deadline())
+	}
+	if at == math.MaxInt64 {
+		return false
+	}
+	l.now = max(l.now+1, at)
+	return true
+}
+
+const patience = 400 * second
+
+// until turns and lets time pass until cond holds.
+func (l *lab) until(what string, cond func() bool) {
+	l.t.Helper()
+	end := l.now + patience
+	for {
+		for range 1000 {
+			work := 0
+			for _, h := range l.hosts {
+				work += h.Turn()
+			}
+			if cond() {
+				return
+			}
+			if work == 0 {
+				break
+			}
+		}
+		if !l.step() || l.now > end {
+			l.t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// pass lets d nanoseconds pass, with everything that becomes due.
+func (l *lab) pass(d int64) {
+	end := l.now + d
+	for l.turns(); ; l.turns() {
+		next := int64(math.MaxInt64)
+		for _, h := range l.hosts {
+			next = min(next, h.Deadline())
+		}
+		if next >= end {
+			l.now = end
+			l.turns()
+			return
+		}
+		l.now = max(l.now+1, next)
+	}
+}
+
+// whole checks that no Buf was lost: all are free but the one each Poller keeps at hand.
+func (l *lab) whole() {
+	l.t.Helper()
+	for _, h := range l.hosts {
+		spare := 0
+		if h.tx.spare != mem.NoBuf {
+			spare = 1
+		}
+		require.Equal(l.t, h.pool.Size(), h.pool.Available()+spare, "%s: Bufs lost", h.cfg.Name)
+	}
+}
+
+// stop ends all hosts and checks that every Buf came back.
+func (l *lab) stop() {
+	l.t.Helper()
+	for _, h := range l.hosts {
+		h.Stop()
+	}
+	for range 3 {
+		for _, h := range l.hosts {
+			h.Turn()
+		}
+	}
+	for _, h := range l.hosts {
+		h.nic.reap()
+		require.Zero(l.t, h.table.n, "%s: connections left", h.cfg.Name)
+	}
+	l.drain()
+	l.whole()
+}
+
+// drain takes what is still on the link, which a stopped Poller does not.
+func (l *lab) drain() {
+	bufs := make([]mem.Buf, 64)
+	for _, h := range l.hosts {
+		for n := h.nic.Rx(bufs); n > 0; n = h.nic.Rx(bufs) {
+			h.pool.FreeN(bufs[:n])
+		}
+	}
+}
+
+// listen accepts on h; every accepted Upper gets the next of size octets to send.
+func (l *lab) listen(h *host, port uint16, backlog int, send ...int) {
+	require.NoError(l.t, h.Listen(port, backlog, func(c *Conn) Upper {
+		u := newPeer(l.t, 2)
+		for _, n := range send {
+			u.toSend += uint64(n)
+		}
+		u.conn = c
+		l.accepted = append(l.accepted, u)
+		return u
+	}))
+}
+
+// dial opens from h to to, with so many octets to send.
+func (l *lab) dial(h, to *host, port uint16, send ...int) *peer {
+	l.t.Helper()
+	u := newPeer(l.t, 1)
+	for _, n := range send {
+		u.toSend += uint64(n)
+	}
+	c, err := h.Dial(netip.AddrPortFrom(to.addr, port), u)
+	require.NoError(l.t, err)
+	u.conn = c
+	return u
+}
+
+// open gives an established connection: u at a's end, v at b's.
+func (l *lab) open() (u, v *peer) {
+	l.t.Helper()
+	l.listen(l.b, 7, 16)
+	u = l.dial(l.a, l.b, 7)
+	l.until("established", func() bool { return u.opened && len(l.accepted) == 1 })
+	return u, l.accepted[0]
+}
+
+func (h *host) counters() Counters {
+	var n Counters
+	h.Snapshot(&n)
+	return n
+}
+
+// peer is an Upper that sends a pattern and checks the one it gets, octet by octet, each exactly once.
+type peer struct {
+	t    testing.TB
+	conn *Conn
+	salt byte // of what it sends; the other's is 3-salt
+
+	toSend    uint64 // octets it will have sent
+	sent      uint64
+	acked     uint64
+	got       []bool // by offset, of what arrived
+	gotCount  uint64
+	edge      uint64
+	opened    bool
+	finAfter  bool // CloseSend once all is sent
+	finned    bool
+	peerFin   bool
+	closed    int
+	err       error
+	woken     int
+	timer     []int64
+	log       []string
+	verdict   func(off uint64, n int) Verdict
+	kept      []mem.Buf
+	onClosed  func()
+	onArrive  func()
+	onPull    func()
+	chunk     int  // octets per Pull; 0: all that fit
+	unchecked bool // skip the octet-by-octet oracle (benchmarks)
+}
+
+func newPeer(t testing.TB, salt byte) *peer { return &peer{t: t, salt: salt} }
+
+// pattern is the octet at off of the stream with a salt.
+func pattern(salt byte, off uint64) byte { return byte(off*7+off>>8) ^ byte(off>>16) ^ salt*85 }
+
+func (u *peer) note(what string) { u.log = append(u.log, what) }
+
+func (u *peer) Established(c *Conn) {
+	u.note("established")
+	u.opened, u.conn = true, c
+	if u.toSend > 0 {
+		c.Send()
+	}
+	u.finish()
+}
+
+func (u *peer) Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict {
+	if u.onArrive != nil {
+		u.onArrive()
+	}
+	require.True(u.t, u.opened, "Arrive before Established")
+	require.Zero(u.t, u.closed, "Arrive after Closed")
+	v := Taken
+	if u.verdict != nil {
+		v = u.verdict(off, len(data))
+	}
+	if v == Refused {
+		return v
+	}
+	if v == Kept {
+		u.kept = append(u.kept, b)
+	}
+	if end := off + uint64(len(data)); end > uint64(len(u.got)) {
+		u.got = append(u.got, make([]bool, end-uint64(len(u.got)))...)
+	}
+	for i, octet := range data {
+		at := off + uint64(i)
+		if u.got[at] || octet != pattern(3-u.salt, at) {
+			u.t.Fatalf("octet %d: twice or wrong (%v, %02x)", at, u.got[at], octet)
+		}
+		u.got[at] = true
+	}
+	u.gotCount += uint64(len(data))
+	return v
+}
+
+func (u *peer) Edge(c *Conn, edge uint64) {
+	require.Greater(u.t, edge, u.edge)
+	for at := u.edge; at < edge; at++ {
+		if !u.got[at] {
+			u.t.Fatalf("edge %d passes octet %d, which never arrived", edge, at)
+		}
+	}
+	u.edge = edge
+}
+
+func (u *peer) Pull(c *Conn, dst []byte) int {
+	if u.onPull != nil {
+		u.onPull()
+	}
+	require.Equal(u.t, u.sent, c.SentOffset())
+	n := int(min(uint64(len(dst)), u.toSend-u.sent))
+	if u.chunk > 0 {
+		n = min(n, u.chunk)
+	}
+	for i := range n {
+		dst[i] = pattern(u.salt, u.sent+uint64(i))
+	}
+	u.sent += uint64(n)
+	u.finish()
+	return n
+}
+
+func (u *peer) More(*Conn) bool { return u.sent < u.toSend }
+
+// finish closes our half when all is sent.
+func (u *peer) finish() {
+	if u.finAfter && u.opened && u.sent == u.toSend && !u.finned {
+		u.finned = true
+		u.conn.CloseSend()
+	}
+}
+
+func (u *peer) Acked(c *Conn, edge uint64) {
+	require.Greater(u.t, edge, u.acked)
+	require.LessOrEqual(u.t, edge, u.sent)
+	u.acked = edge
+}
+
+func (u *peer) PeerClosed(c *Conn) {
+	u.note("peer closed")
+	require.False(u.t, u.peerFin, "PeerClosed twice")
+	u.peerFin = true
+}
+
+func (u *peer) Closed(c *Conn, err error) {
+	u.note("closed")
+	require.Zero(u.t, u.closed, "Closed twice")
+	u.closed++
+	u.err = err
+	if u.onClosed != nil {
+		u.onClosed()
+	}
+}
+
+func (u *peer) Woken(c *Conn) {
+	require.True(u.t, u.opened, "Woken before Established")
+	u.woken++
+}
+
+func (u *peer) Timer(c *Conn, now int64) { u.timer = append(u.timer, now) }
+
+// send asks for n more octets to be sent.
+func (u *peer) send(n int) {
+	u.toSend += uint64(n)
+	u.conn.Send()
+}
+
+// closeSend closes our half once all is sent.
+func (u *peer) closeSend() {
+	u.finAfter = true
+	u.finish()
+}
+
+// Frame helpers for lose and onSend.
+
+func isARP(f []byte) bool { return f[12] == 0x08 && f[13] == 0x06 }
+
+// segmentOf decodes the TCP segment in a frame; ok is false for anything else.
+func segmentOf(f []byte) (s tcp.Segment, payload []byte, ok bool) {
+	_, b, d := inet.ParseEthernet(f)
+	if d != inet.DropNone || isARP(f) {
+		return s, nil, false
+	}
+	ip, b, d := inet.ParseIPv4(b, false)
+	if d != inet.DropNone || ip.Proto != inet.ProtoTCP || tcp.Parse(b, &s) != tcp.DropNone {
+		return s, nil, false
+	}
+	return s, b[s.HdrLen : s.HdrLen+s.Len], true
+}

@@ -1,0 +1,109 @@
+package stack
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// randomID draws from so few tuples that most operations meet one that was there before.
+func randomID(r *rand.Rand) tcp.ID {
+	return tcp.ID{
+		Local:  inet.AddrFrom4([4]byte{10, 0, 0, 1}),
+		Remote: inet.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(4))}), LocalPort: uint16(r.IntN(8)), RemotePort: uint16(r.IntN(8)),
+	}
+}
+
+func TestLookupAgainstMap(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	const connsMax = 100
+	conns := make([]Conn, connsMax)
+	s := newSecret([16]byte{1, 2, 3, byte(seed)})
+	table := newLookup(connsMax, &s, conns)
+	// Few hashes for many tuples: long probes, and wrap-around at the end of the table.
+	if seed%2 == 0 {
+		table.k0, table.k1 = 1, 1
+	}
+	oracle := map[tcp.ID]connIndex{}
+	var free []connIndex
+	for i := range conns {
+		free = append(free, connIndex(i))
+	}
+	for step := range 20_000 {
+		id := randomID(r)
+		want, there := oracle[id]
+		if !there {
+			want = noConn
+		}
+		require.Equal(t, want, table.find(&id), "seed %d step %d", seed, step)
+		switch {
+		case there && r.IntN(2) == 0:
+			table.remove(want)
+			delete(oracle, id)
+			free = append(free, want)
+		case !there && len(free) > 0:
+			c := free[len(free)-1]
+			free = free[:len(free)-1]
+			conns[c].id = id
+			table.insert(c)
+			oracle[id] = c
+		}
+		require.Equal(t, len(oracle), table.n)
+	}
+	for id, want := range oracle {
+		require.Equal(t, want, table.find(&id), "seed %d at the end", seed)
+	}
+}
+
+// The table is keyed: the same tuples fall differently under another secret.
+func TestLookupHashIsKeyed(t *testing.T) {
+	a, b := newSecret([16]byte{1}), newSecret([16]byte{2})
+	ta, tb := newLookup(8, &a, nil), newLookup(8, &b, nil)
+	same := 0
+	for port := range uint16(1000) {
+		id := tcp.ID{LocalPort: port}
+		if ta.hash(&id) == tb.hash(&id) {
+			same++
+		}
+	}
+	require.Less(t, same, 3)
+}
+
+// Tuples that differ only in the remote port spread over the table.
+func TestLookupSpread(t *testing.T) {
+	s := newSecret([16]byte{7})
+	table := newLookup(512, &s, nil)
+	buckets := make([]int, 64)
+	const n = 64 * 256
+	for i := range n {
+		id := tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}), Remote: inet.AddrFrom4([4]byte{10, 0, 0, 2}), RemotePort: uint16(i), LocalPort: 4420}
+		buckets[table.hash(&id)%64]++
+	}
+	for i, got := range buckets {
+		require.InDelta(t, n/64, got, 100, "bucket %d", i)
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	const connsMax = 1024
+	conns := make([]Conn, connsMax)
+	s := newSecret([16]byte{9})
+	table := newLookup(connsMax, &s, conns)
+	ids := make([]tcp.ID, connsMax)
+	for i := range conns {
+		ids[i] = tcp.ID{Local: inet.AddrFrom4([4]byte{10, 0, 0, 1}), Remote: inet.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), RemotePort: uint16(i), LocalPort: 4420}
+		conns[i].id = ids[i]
+		table.insert(connIndex(i))
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if table.find(&ids[i%connsMax]) == noConn {
+			b.Fatal("lost")
+		}
+	}
+}

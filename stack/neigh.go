@@ -1,0 +1,133 @@
+package stack
+
+import (
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+const (
+	arpLen            = inet.EthernetLen + inet.ARPLen
+	neighbourStepsMax = 64 // requests asked for in one Turn
+)
+
+// arp handles a received ARP packet: RFC 826, "Packet Reception". It returns whether b is done with.
+func (p *Poller) arp(b mem.Buf, packet []byte) bool {
+	a, drop := inet.ParseARP(packet)
+	if drop != inet.DropNone {
+		p.n.Inet[drop]++
+		return true
+	}
+	answer, ours, drop := p.neighbours.Input(p.now, &a, p.addr, p.mac)
+	if drop != inet.DropNone { // a host that uses our address, or an echo of ours
+		p.n.Inet[drop]++
+		return true
+	}
+	p.learned = true
+	if !ours {
+		return true
+	}
+	p.putARP(b, &answer)
+	if !p.reply(b, answer.TargetMAC) {
+		return true
+	}
+	p.n.ARPReplies++
+	return false
+}
+
+// putARP makes the frame in b the packet a; the Ethernet destination is for whoever sends it.
+func (p *Poller) putARP(b mem.Buf, a *inet.ARP) {
+	d := p.pool.Desc(b)
+	d.Off, d.Len, d.Flags = uint32(p.pool.Headroom()), arpLen, 0
+	frame := p.pool.Data(b)
+	eth := inet.Ethernet{Src: p.mac, Type: inet.EtherTypeARP}
+	eth.Put(frame)
+	a.Put(frame[inet.EthernetLen:])
+}
+
+// ask sends an ARP request for ip to mac: Broadcast, or the neighbour itself to see whether it is still there.
+func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
+	b := p.pool.Alloc()
+	if b == mem.NoBuf {
+		p.n.Own[DropNoBuf]++
+		return
+	}
+	a := inet.RequestARP(p.mac, p.addr, ip)
+	p.putARP(b, &a)
+	if !p.reply(b, mac) {
+		p.discard(b)
+		return
+	}
+	p.n.ARPRequests++
+}
+
+// resolve sends frames whose neighbour became known and asks for those that are due.
+func (p *Poller) resolve() int {
+	work := 0
+	if p.learned {
+		for p.tx.n < len(p.tx.frames) {
+			b, mac, ok := p.neighbours.Take()
+			if !ok {
+				p.learned = false
+				break
+			}
+			work++
+			p.batch(b, mac)
+		}
+	}
+	if p.neighbours.Deadline() > p.now {
+		return work
+	}
+	work += p.takeDropped(DropNeighbourFull) // before Tick: displaced by later ones
+	for range neighbourStepsMax {
+		ip, mac, ok := p.neighbours.Tick(p.now)
+		if !ok {
+			break
+		}
+		work++
+		p.ask(ip, mac)
+	}
+	return work + p.takeDropped(DropNeighbourLost) // after Tick: given up
+}
+
+// takeDropped takes back the frames that the neighbour table will not pass on.
+func (p *Poller) takeDropped(why Drop) int {
+	for work := 0; ; work++ {
+		b, ok := p.neighbours.TakeDropped()
+		if !ok {
+			return work
+		}
+		p.n.Own[why]++
+		if why == DropNeighbourLost {
+			p.unreachable(b)
+		}
+		p.unqueue(b)
+	}
+}
+
+// unreachable ends the connection whose SYN is in b: its next hop does not answer. Established ones go on, as the
+// next hop may come back before TCP gives up (a soft error, RFC 1122 section 4.2.3.9).
+func (p *Poller) unreachable(b mem.Buf) {
+	m := &p.tx.meta[b]
+	if m.conn == noConn {
+		return
+	}
+	c := &p.slab.conns[m.conn]
+	if c.life == m.life && c.phase == phaseOpening && c.tcp.State() == tcp.SynSent {
+		p.abort(c, ErrNoRoute)
+	}
+}
+
+// abandonNeighbours takes back all frames that wait in the table.
+func (p *Poller) abandonNeighbours() {
+	p.neighbours.Clear()
+	p.takeDropped(DropStopped)
+	for {
+		b, _, ok := p.neighbours.Take()
+		if !ok {
+			return
+		}
+		p.n.Own[DropStopped]++
+		p.unqueue(b)
+	}
+}

@@ -1,0 +1,314 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// Defaults and limits that Config does not carry.
+const (
+	connsMaxDefault    = 1024
+	connsMaxMax        = 1 << 20
+	burstMaxDefault    = 32
+	pendingMaxDefault  = 256
+	rstPerSecDefault   = 1000
+	ttlDefault         = 64
+	controlRingEntries = 256
+	burstsPerTurnMax   = 4   // receive bursts in one Turn while full ones come
+	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
+	retryNs            = 10_000
+	mtuMin             = 576 // RFC 791 section 3.1: every host takes datagrams of this size
+)
+
+// Config of a Poller.
+type Config struct {
+	Name     string // in errors and metrics
+	Queue    pmd.Queue
+	Pool     *mem.Pool // the pool Queue was opened with
+	Caps     pmd.Caps
+	MAC      inet.MAC
+	Addr     netip.Prefix // our address and its on-link prefix
+	Gateway  netip.Addr   // optional
+	MTU      int          // IP packet; default Caps.MTU
+	TCP      tcp.Config   // MSS 0: from MTU
+	ConnsMax int          // default 1024
+	BurstMax int          // default 32
+	Core     int          // CPU to pin Run to; -1 none
+	Idle     Idle
+	Clock    func() int64 // monotonic ns; nil: the system's
+	Secret   [16]byte     // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
+
+	SegmentsMax int                  // segments one connection may send in one Turn, default BurstMax
+	PendingMax  int                  // frames that wait for the device, default 256, at least 2*BurstMax
+	RSTPerSec   int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
+	TTL         uint8                // of what we send, default 64 (RFC 9293 MUST-49)
+	Neighbours  inet.NeighbourConfig // zero fields take inet's defaults
+}
+
+// Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that turns it.
+type Poller struct {
+	cfg       Config
+	queue     pmd.Queue
+	pool      *mem.Pool
+	clock     func() int64
+	now       int64
+	mac       inet.MAC
+	addr      inet.Addr
+	broadcast inet.Addr // of the prefix; unspecified when it has none
+	secret    secret
+	listeners map[uint16]*listener
+	nextPort  uint32
+	rst       bucket
+
+	slab   slab
+	table  lookup
+	timers timers
+
+	active     []connIndex // touched, to be served by output
+	serving    []connIndex // the list output walks; swapped with active
+	rx         []mem.Buf
+	dead       []mem.Buf // to be freed in bulk
+	seg        tcp.Segment
+	neighbours *inet.Neighbours[mem.Buf]
+	learned    bool // Learn was called: frames may have become ready
+	tx         transmitter
+
+	n       Counters
+	control *mem.MPSC[func()]
+	bells   *mem.MPSC[connIndex]
+
+	stopping atomic.Bool
+	running  atomic.Bool
+	stopped  bool          // the Poller's goroutine knows
+	last     Counters      // written before done is closed
+	done     chan struct{} // closed when it has stopped
+}
+
+// epoch makes Now grow from one process to the next, as the clock of RFC 6528 should, and be monotonic within one.
+var epoch = time.Now()
+
+func systemClock() int64 { return epoch.UnixNano() + int64(time.Since(epoch)) }
+
+// New makes a Poller and all memory it will use. The Poller owns cfg.Queue and allocates from cfg.Pool from now on.
+func New(cfg Config) (*Poller, error) {
+	if err := complete(&cfg); err != nil {
+		return nil, err
+	}
+	p := &Poller{
+		cfg: cfg, queue: cfg.Queue, pool: cfg.Pool, clock: cfg.Clock, mac: cfg.MAC,
+		addr:       inet.AddrFrom(cfg.Addr.Addr()),
+		broadcast:  subnetBroadcast(cfg.Addr),
+		secret:     newSecret(cfg.Secret),
+		listeners:  make(map[uint16]*listener),
+		active:     make([]connIndex, 0, cfg.ConnsMax),
+		serving:    make([]connIndex, 0, cfg.ConnsMax),
+		rx:         make([]mem.Buf, cfg.BurstMax),
+		dead:       make([]mem.Buf, 0, cfg.BurstMax),
+		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
+		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
+		bells:      mem.NewMPSC(make([]mem.MPSCSlot[connIndex], powerOfTwo(max(cfg.ConnsMax, 2)))),
+		done:       make(chan struct{}),
+	}
+	p.now = p.clock()
+	p.rst = newBucket(p.now, cfg.RSTPerSec)
+	p.slab = newSlab(p, cfg.ConnsMax, cfg.TCP)
+	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
+	p.timers = newTimers(cfg.ConnsMax)
+	p.tx = newTransmitter(&cfg)
+	return p, nil
+}
+
+// complete fills in defaults and says what is wrong.
+func complete(cfg *Config) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("stack: poller %q: "+format, append([]any{cfg.Name}, args...)...)
+	}
+	if cfg.Queue == nil || cfg.Pool == nil {
+		return bad("needs a Queue and the Pool it was opened with")
+	}
+	if a := cfg.Addr.Addr(); !a.Is4() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
+		return bad("address %v: want an IPv4 unicast address with its prefix length, as 192.0.2.1/24", cfg.Addr)
+	}
+	if cfg.Gateway.IsValid() && (!cfg.Gateway.Is4() || !cfg.Addr.Contains(cfg.Gateway)) {
+		return bad("gateway %v is not on %v", cfg.Gateway, cfg.Addr.Masked())
+	}
+	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {
+		return bad("MAC %v is not a unicast address", cfg.MAC)
+	}
+	if cfg.MTU == 0 {
+		cfg.MTU = cfg.Caps.MTU
+	}
+	if cfg.MTU < mtuMin || cfg.MTU > math.MaxUint16 || cfg.Caps.MTU != 0 && cfg.MTU > cfg.Caps.MTU {
+		return bad("MTU %d: want %d to %d", cfg.MTU, mtuMin, min(cfg.Caps.MTU, math.MaxUint16))
+	}
+	setDefault(&cfg.TCP.MSS, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
+	setDefault(&cfg.ConnsMax, connsMaxDefault)
+	setDefault(&cfg.BurstMax, burstMaxDefault)
+	setDefault(&cfg.SegmentsMax, cfg.BurstMax)
+	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
+	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
+	if cfg.TTL == 0 {
+		cfg.TTL = ttlDefault
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = systemClock
+	}
+	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 1 {
+		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each, and at most %d connections",
+			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
+	}
+	if cfg.PendingMax < 2*cfg.BurstMax {
+		return bad("PendingMax %d is less than two bursts of %d", cfg.PendingMax, cfg.BurstMax)
+	}
+	if cfg.TCP.MSS > cfg.MTU-inet.IPv4Len-tcpHeaderLen {
+		return bad("MSS %d does not fit MTU %d: at most %d", cfg.TCP.MSS, cfg.MTU, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
+	}
+	if h := cfg.Pool.Headroom(); h < headersMax {
+		return bad("pool headroom %d: headers need %d", h, headersMax)
+	}
+	if need := cfg.Pool.Headroom() + cfg.TCP.MSS; cfg.Pool.Stride() < need {
+		return bad("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
+	}
+	if cfg.Secret == ([16]byte{}) {
+		if _, err := rand.Read(cfg.Secret[:]); err != nil {
+			return bad("secret: %w", err)
+		}
+	}
+	return nil
+}
+
+func setDefault(v *int, def int) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func powerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+// Turn does one round and returns the amount of work found. For Run, simulations and tests; all calls of one Poller
+// come from one goroutine. After Stop the next Turn ends all connections; later ones do nothing.
+func (p *Poller) Turn() int {
+	if p.stopped {
+		return 0
+	}
+	p.now = p.clock()
+	p.tx.blocked = false
+	work := p.drainControl()
+	work += p.drainBells()
+	work += p.receive()
+	work += p.expire()
+	work += p.resolve()
+	work += p.output()
+	p.flush()
+	p.n.Turns++
+	if work == 0 {
+		p.n.EmptyTurns++
+	}
+	if p.stopping.Load() {
+		p.shutdown()
+	}
+	return work
+}
+
+// Deadline is when the next timer is due (math.MaxInt64: none). Poller goroutine.
+// While connections or frames wait for the device or for Bufs it is a few microseconds away.
+func (p *Poller) Deadline() int64 {
+	if p.stopped {
+		return math.MaxInt64
+	}
+	at := min(p.timers.first(), p.neighbours.Deadline())
+	if len(p.active) > 0 || p.tx.n > 0 {
+		at = min(at, p.now+retryNs)
+	}
+	return at
+}
+
+// Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the end it resets all
+// connections; their Uppers get ErrStopped. The error says why it could not start; an end by ctx or Stop is nil.
+func (p *Poller) Run(ctx context.Context) error {
+	if !p.running.CompareAndSwap(false, true) {
+		return fmt.Errorf("stack: poller %q: Run was called before", p.cfg.Name)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	restore, err := pin(p.cfg.Core)
+	if err != nil {
+		p.running.Store(false)
+		return fmt.Errorf("stack: poller %q: %w", p.cfg.Name, err)
+	}
+	defer restore()
+	defer context.AfterFunc(ctx, p.Stop)()
+	w := waiter{idle: p.cfg.Idle}
+	w.prepare()
+	for !p.stopped {
+		if p.Turn() > 0 {
+			w.busy()
+		} else if !p.stopped {
+			w.wait(p)
+		}
+	}
+	return nil
+}
+
+// Stop asks the Poller to end. Any goroutine; does not wait.
+func (p *Poller) Stop() { p.stopping.Store(true) }
+
+// Done is closed when the Poller has stopped and all Uppers have been told. Any goroutine.
+func (p *Poller) Done() <-chan struct{} { return p.done }
+
+// shutdown resets every connection, tells the Uppers and gives all Bufs back.
+func (p *Poller) shutdown() {
+	for port := range p.listeners {
+		p.Unlisten(port)
+	}
+	p.stopped = true // from here Dial and Listen fail
+	for i := range p.slab.conns {
+		if c := &p.slab.conns[i]; c.phase != phaseFree {
+			p.abort(c, ErrStopped)
+		}
+	}
+	for i := range p.slab.conns {
+		c := &p.slab.conns[i]
+		if c.phase == phaseFree {
+			continue
+		}
+		p.serve(c)
+		if c.phase != phaseFree { // its RST found no room: it is not waited for
+			p.finish(c)
+		}
+	}
+	p.flush()
+	p.abandonFrames()
+	p.drainControl() // what was submitted before the end still runs, and finds a stopped Poller
+	p.Snapshot(&p.last)
+	close(p.done)
+}
+
+// Now is the time of this Turn.
+func (p *Poller) Now() int64 { return p.now }
+
+// Pool is where Kept Bufs are freed to.
+func (p *Poller) Pool() *mem.Pool { return p.pool }
+
+// Addr is our address.
+func (p *Poller) Addr() netip.Addr { return p.cfg.Addr.Addr() }
+
+// Name is Config.Name.
+func (p *Poller) Name() string { return p.cfg.Name }

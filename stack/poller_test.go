@@ -1,0 +1,465 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConnectAndTransferBothWays(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4, 300_001)
+	u := l.dial(l.a, l.b, 7, 500_003)
+	var v *peer
+	l.until("all arrived", func() bool {
+		if len(l.accepted) == 1 {
+			v = l.accepted[0]
+		}
+		return v != nil && v.edge == u.toSend && u.edge == v.toSend
+	})
+	l.until("all acknowledged", func() bool { return u.acked == u.sent && v.acked == v.sent })
+	require.Equal(t, netip.MustParseAddrPort("10.0.0.2:7"), u.conn.Remote())
+	require.Equal(t, u.conn.Local(), v.conn.Remote())
+	require.Equal(t, uint64(500_003), u.conn.SentOffset())
+	require.Equal(t, 1448, u.conn.EMSS(), "MTU 1500 less 40, less timestamps")
+	require.Same(t, l.a.Poller, u.conn.Poller())
+	n := l.b.counters()
+	require.Equal(t, uint64(1), n.Accepted)
+	require.Zero(t, u.conn.Stats().Retransmits)
+	for _, h := range l.hosts {
+		c := h.counters()
+		c.Each(func(layer, reason string, v uint64) { require.Zero(t, v, "%s: %s %s", h.cfg.Name, layer, reason) })
+	}
+	l.stop()
+}
+
+// req: 9293-MUST-12
+func TestOrderlyClose(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.send(10_000)
+	u.closeSend()
+	l.until("b sees the end", func() bool { return v.peerFin && v.edge == 10_000 })
+	require.Zero(t, u.closed, "half closed is not closed")
+	v.send(20_000) // the other half goes on
+	l.until("a has it", func() bool { return u.edge == 20_000 })
+	require.Zero(t, v.closed)
+	v.closeSend()
+	l.until("both closed", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.NoError(t, u.err)
+	require.NoError(t, v.err)
+	require.True(t, u.peerFin)
+	require.Equal(t, []string{"established", "peer closed", "closed"}, u.log)
+	require.Equal(t, 1, l.a.counters().Conns, "TIME-WAIT is spent without the Upper")
+	require.Equal(t, 0, l.b.counters().Conns)
+	l.pass(61 * second)
+	require.Equal(t, 0, l.a.counters().Conns)
+	l.whole()
+}
+
+func TestCloseFromBothEndsAtOnce(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.send(5000)
+	v.send(5000)
+	u.closeSend()
+	v.closeSend()
+	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.NoError(t, u.err)
+	require.NoError(t, v.err)
+	require.Equal(t, uint64(5000), u.edge)
+	require.Equal(t, uint64(5000), v.edge)
+	l.pass(61 * second)
+	l.whole()
+}
+
+// req: 9293-MUST-12
+func TestAbortResetsThePeer(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.send(1_000_000)
+	u.conn.Abort()
+	u.conn.Abort()
+	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.ErrorIs(t, u.err, ErrAborted)
+	require.ErrorIs(t, v.err, ErrReset)
+	require.Zero(t, l.a.counters().Conns)
+	require.Zero(t, l.b.counters().Conns)
+	l.turns()
+	l.whole()
+}
+
+// Every call that is legal from within a callback is made from within every callback.
+func TestCallsFromWithinCallbacks(t *testing.T) {
+	for _, where := range []string{"arrive", "pull", "closed"} {
+		t.Run(where, func(t *testing.T) {
+			l := newLab(t, nil)
+			u, v := l.open()
+			n := 0
+			act := func() {
+				if n++; n != 3 && where != "closed" {
+					return
+				}
+				v.conn.Send()
+				v.conn.SetTimer(l.now + ms)
+				v.conn.SetReceiveWindow(100_000)
+				v.conn.CloseSend()
+				v.conn.Abort()
+				_, err := l.b.Dial(netip.AddrPortFrom(l.a.addr, 9), newPeer(t, 1))
+				require.NoError(t, err)
+				require.NoError(t, l.b.Listen(uint16(100+n), 1, func(*Conn) Upper { return nil }))
+				l.b.Unlisten(uint16(100 + n))
+			}
+			switch where {
+			case "arrive":
+				v.onArrive = act
+			case "pull":
+				v.onPull = act
+			case "closed":
+				v.onClosed = act
+				v.conn.Abort()
+			}
+			u.send(100_000)
+			v.send(100_000)
+			l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+			require.ErrorIs(t, u.err, ErrReset)
+			l.stop()
+		})
+	}
+}
+
+func TestDialRefused(t *testing.T) {
+	l := newLab(t, nil)
+	u := l.dial(l.a, l.b, 99)
+	l.until("refused", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrRefused)
+	require.Equal(t, []string{"closed"}, u.log)
+	require.Equal(t, uint64(1), l.b.counters().RSTSent)
+	require.Zero(t, l.a.counters().Conns)
+	l.whole()
+}
+
+func TestDialTimesOut(t *testing.T) {
+	l := newLab(t, nil)
+	l.b.nic.lose = func(f []byte) bool { return !isARP(f) } // b answers ARP and nothing else
+	l.listen(l.b, 7, 4)
+	u := l.dial(l.a, l.b, 7)
+	start := l.now
+	l.until("timed out", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrTimeout)
+	require.Greater(t, l.now-start, 20*second)
+	require.Empty(t, l.accepted)
+	l.pass(200 * second) // b gives its half-open connections up, too
+	require.Zero(t, l.b.counters().Conns)
+	require.Zero(t, l.b.listeners[7].halfOpen)
+	l.whole()
+}
+
+func TestDialWithoutNeighbour(t *testing.T) {
+	l := newLab(t, nil)
+	u := newPeer(t, 1)
+	c, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.77:7"), u)
+	require.NoError(t, err)
+	require.NotNil(t, c)
+	l.until("no route", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrNoRoute)
+	n := l.a.counters()
+	require.Equal(t, uint64(4), n.ARPRequests, "one and three repeats")
+	require.NotZero(t, n.Own[DropNeighbourLost])
+	l.whole()
+}
+
+// A full neighbour queue displaces SYNs; that is no verdict on the host.
+func TestManyDialsWhileNeighbourResolves(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 64 })
+	l.listen(l.b, 7, 64)
+	l.b.nic.lose = func(f []byte) bool { return isARP(f) && l.now < 1001*second+500*ms }
+	var us []*peer
+	for range 40 {
+		us = append(us, l.dial(l.a, l.b, 7))
+	}
+	l.until("all open", func() bool { return len(l.accepted) == 40 })
+	for _, u := range us {
+		require.Zero(t, u.closed)
+	}
+	l.stop()
+}
+
+// req: 9293-MUST-46
+func TestDialSaysWhatIsImpossible(t *testing.T) {
+	l := newLab(t, nil)
+	for remote, want := range map[string]error{
+		"224.0.0.1:7": nil, "255.255.255.255:7": nil, "0.0.0.0:7": nil, "127.0.0.1:7": nil, "10.0.0.255:7": nil,
+		"10.0.0.2:0": nil, "[2001:db8::1]:7": nil,
+		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNoRoute,
+	} {
+		_, err := l.a.Dial(netip.MustParseAddrPort(remote), newPeer(t, 1))
+		require.Error(t, err, remote)
+		if want != nil {
+			require.ErrorIs(t, err, want, remote)
+		}
+	}
+	require.Zero(t, l.a.counters().Opened)
+}
+
+// req: 1122-3.3.1-1
+func TestRouteByGateway(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
+	})
+	hop, ok := l.a.route(inet.AddrFrom4([4]byte{192, 0, 2, 1}))
+	require.True(t, ok)
+	require.Equal(t, "10.0.0.9", hop.String())
+	hop, ok = l.a.route(inet.AddrFrom4([4]byte{10, 0, 0, 200}))
+	require.True(t, ok)
+	require.Equal(t, "10.0.0.200", hop.String())
+}
+
+func TestConnsMax(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax = 4
+		if i == 1 {
+			cfg.ConnsMax = 2
+		}
+	})
+	l.listen(l.b, 7, 16)
+	for range 4 {
+		l.dial(l.a, l.b, 7)
+	}
+	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrConnMax)
+	l.turns()
+	require.Len(t, l.accepted, 2)
+	require.Equal(t, uint64(1), l.a.counters().Own[DropConnMax])
+	require.Equal(t, uint64(2), l.b.counters().Own[DropConnMax])
+	l.stop()
+}
+
+func TestManyConnections(t *testing.T) {
+	const conns = 100
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax = conns
+		cfg.TCP.SentMax = 16
+	})
+	l.listen(l.b, 7, conns, 10_000)
+	var us []*peer
+	for i := range conns {
+		us = append(us, l.dial(l.a, l.b, 7, 5000+i))
+	}
+	l.until("all moved", func() bool {
+		if len(l.accepted) < conns {
+			return false
+		}
+		for i := range us {
+			if us[i].edge != 10_000 || l.accepted[i].gotCount < 5000 {
+				return false
+			}
+		}
+		return true
+	})
+	for i := range us {
+		us[i].closeSend()
+		l.accepted[i].closeSend()
+	}
+	l.until("all closed", func() bool {
+		for i := range us {
+			if us[i].closed+l.accepted[i].closed != 2 {
+				return false
+			}
+		}
+		return true
+	})
+	total := uint64(0)
+	for _, v := range l.accepted {
+		require.NoError(t, v.err)
+		total += v.gotCount
+	}
+	require.Equal(t, uint64(conns*5000+conns*(conns-1)/2), total)
+	l.pass(61 * second)
+	require.Zero(t, l.a.counters().Conns+l.b.counters().Conns)
+	require.Equal(t, uint64(conns), l.a.counters().Closed)
+	l.whole()
+	// The slots serve again.
+	for i := range conns {
+		us[i] = l.dial(l.a, l.b, 7, 100)
+	}
+	l.until("again", func() bool { return len(l.accepted) == 2*conns })
+	l.stop()
+}
+
+// Slots in TIME-WAIT give way to new connections when there are no others.
+func TestTimeWaitGivesWay(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 2 })
+	l.listen(l.b, 7, 4)
+	for i := range 6 {
+		u := l.dial(l.a, l.b, 7)
+		l.until("open", func() bool { return len(l.accepted) == i+1 && u.opened })
+		u.closeSend()
+		l.accepted[i].closeSend()
+		l.until("closed", func() bool { return u.closed == 1 && l.accepted[i].closed == 1 })
+		require.NoError(t, u.err)
+	}
+	require.NotZero(t, l.a.counters().TimeWaitCut)
+	l.stop()
+}
+
+func TestUpperTimer(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	at := l.now + 5*ms
+	u.conn.SetTimer(at)
+	l.pass(20 * ms)
+	require.Equal(t, []int64{at}, u.timer, "once, in time")
+
+	u.conn.SetTimer(l.now + 5*ms)
+	u.conn.SetTimer(0)
+	l.pass(20 * ms)
+	require.Len(t, u.timer, 1, "0 clears")
+
+	u.conn.SetTimer(l.now + 5*ms)
+	l.turns()
+	u.conn.SetTimer(l.now + 50*ms) // later than it stood: the early entry must not fire
+	l.pass(20 * ms)
+	require.Len(t, u.timer, 1)
+	u.conn.SetTimer(l.now - 1) // passed: with the next Turn
+	l.pass(1 * ms)
+	require.Len(t, u.timer, 2)
+}
+
+func TestReceiveWindowHoldsThePeer(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	v.conn.SetReceiveWindow(10_000)
+	l.turns()
+	u.send(2_000_000)
+	// What was promised before stays promised: 1 MiB, and the right edge does not move back.
+	l.pass(300 * ms)
+	require.LessOrEqual(t, v.edge, uint64(1<<20+20_000))
+	l.until("all there", func() bool { return v.edge == 2_000_000 })
+	l.stop()
+}
+
+func TestRefusedOctetsComeAgain(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	refusals := 0
+	v.verdict = func(off uint64, n int) Verdict {
+		if refusals < 5 && off%3 == 0 {
+			refusals++
+			return Refused
+		}
+		return Taken
+	}
+	u.send(200_000)
+	l.until("all there", func() bool { return v.edge == 200_000 })
+	require.Equal(t, 5, refusals)
+	require.Equal(t, uint64(5), l.b.counters().TCP[len(l.b.n.TCP)-1], "the last reason is DropRefused")
+	l.stop()
+}
+
+func TestKeptBufsAreTheUppers(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	v.verdict = func(off uint64, n int) Verdict { return Kept }
+	u.send(100_000)
+	l.until("all there", func() bool { return v.edge == 100_000 })
+	l.turns()
+	require.NotEmpty(t, v.kept)
+	for _, b := range v.kept { // still as they came
+		_, payload, ok := segmentOf(l.b.pool.Data(b))
+		require.True(t, ok)
+		require.NotEmpty(t, payload)
+	}
+	l.b.pool.FreeN(v.kept)
+	l.stop()
+}
+
+func TestStopTellsEverybody(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	dialing := newPeer(t, 1)
+	_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.77:1"), dialing)
+	require.NoError(t, err)
+	u.send(1_000_000)
+	l.a.Turn()
+	l.a.Stop()
+	require.ErrorIs(t, l.a.Submit(func() {}), ErrStopped)
+	l.a.Turn()
+	require.ErrorIs(t, u.err, ErrStopped)
+	require.ErrorIs(t, dialing.err, ErrStopped)
+	select {
+	case <-l.a.Done():
+	default:
+		t.Fatal("Done is not closed")
+	}
+	require.Equal(t, int64(math.MaxInt64), l.a.Deadline())
+	require.Zero(t, l.a.Turn())
+	_, err = l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrStopped)
+	require.ErrorIs(t, l.a.Listen(5, 1, func(*Conn) Upper { return nil }), ErrStopped)
+	l.until("b is reset", func() bool { return v.closed == 1 })
+	require.ErrorIs(t, v.err, ErrReset)
+	n, err := l.a.Counters(context.Background())
+	require.NoError(t, err)
+	require.Zero(t, n.Conns)
+	l.stop()
+}
+
+// The end comes even when the device takes nothing any more.
+func TestStopWithADeadDevice(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	l.a.nic.txMax = 0
+	u.send(1_000_000)
+	for range 20 {
+		l.a.Turn()
+	}
+	l.a.Stop()
+	l.a.Turn()
+	require.Equal(t, 1, u.closed)
+	require.NotZero(t, l.a.last.Own[DropStopped])
+	l.stop()
+}
+
+func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
+	l := newLab(t, nil)
+	for want, spoil := range map[string]func(*Config){
+		"needs a Queue":           func(c *Config) { c.Queue = nil },
+		"want an IPv4 unicast":    func(c *Config) { c.Addr = netip.Prefix{} },
+		"is not on 10.0.0.0/24":   func(c *Config) { c.Gateway = netip.MustParseAddr("10.0.1.1") },
+		"is not a unicast":        func(c *Config) { c.MAC = inet.Broadcast },
+		"MTU 9000: want 576":      func(c *Config) { c.MTU = 9000 },
+		"MSS 1461 does not fit":   func(c *Config) { c.TCP.MSS = 1461 },
+		"PendingMax 3 is less":    func(c *Config) { c.PendingMax = 3 },
+		"want at least 1 each":    func(c *Config) { c.ConnsMax = -1 },
+		"pool headroom 64":        func(c *Config) { c.Pool = l.poolWith(2048, 64) },
+		"pool stride 1024: MSS 1": func(c *Config) { c.Pool = l.poolWith(1024, 128) },
+	} {
+		cfg := l.a.cfg
+		spoil(&cfg)
+		_, err := New(cfg)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, `stack: poller "host0"`)
+	}
+}
+
+func (l *lab) poolWith(stride, headroom int) *mem.Pool {
+	pool, err := mem.NewPool(newHeap(stride*8+4096), mem.PoolConfig{Bufs: 8, Stride: stride, Headroom: headroom})
+	require.NoError(l.t, err)
+	return pool
+}
+
+func TestErrorsAreDistinct(t *testing.T) {
+	all := []error{ErrReset, ErrRefused, ErrTimeout, ErrAborted, ErrNoRoute, ErrConnMax, ErrPortUsed, ErrBusy, ErrStopped}
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			require.False(t, errors.Is(a, b))
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package stack
+
+import (
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// receive takes bursts from the device, one more while they come full, and returns how many frames there were.
+func (p *Poller) receive() int {
+	work := 0
+	for range burstsPerTurnMax {
+		n := p.queue.Rx(p.rx)
+		for _, b := range p.rx[:n] {
+			p.n.RxFrames++
+			if p.frame(b) {
+				p.discard(b)
+			}
+		}
+		p.freeDead()
+		work += n
+		if n < len(p.rx) {
+			break
+		}
+	}
+	return work
+}
+
+// frame handles one frame and returns whether b is done with: not when it was kept or became a reply.
+func (p *Poller) frame(b mem.Buf) bool {
+	data := p.pool.Data(b)
+	p.n.RxOctets += uint64(len(data))
+	eth, payload, drop := inet.ParseEthernet(data)
+	if drop != inet.DropNone {
+		p.n.Inet[drop]++
+		return true
+	}
+	// RFC 9293 MUST-57, RFC 1122 section 3.2.2: what came by link broadcast is not answered, ARP excepted.
+	group := eth.Dst.IsGroup()
+	if !group && eth.Dst != p.mac {
+		p.n.Inet[inet.DropNotOurs]++
+		return true
+	}
+	switch eth.Type {
+	case inet.EtherTypeIPv4:
+		if group {
+			p.n.Inet[inet.DropNotOurs]++
+			return true
+		}
+		return p.ipv4(b, eth.Src, payload)
+	case inet.EtherTypeARP:
+		return p.arp(b, payload)
+	}
+	p.n.Inet[inet.DropEtherType]++
+	return true
+}
+
+// ipv4 handles a datagram.
+func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte) bool {
+	flags := p.pool.Desc(b).Flags
+	if flags&mem.RxChecksumBad != 0 {
+		p.n.Inet[inet.DropChecksum]++
+		return true
+	}
+	good := flags&mem.RxChecksumGood != 0
+	ip, payload, drop := inet.ParseIPv4(datagram, good)
+	switch {
+	case drop != inet.DropNone:
+	case ip.Dst != p.addr:
+		drop = inet.DropNotOurs
+	case ip.Src == p.addr || !p.possible(ip.Src):
+		drop = inet.DropSource // RFC 9293 MUST-63
+	case ip.Proto == inet.ProtoTCP:
+		return p.tcp(b, src, &ip, payload, good)
+	case ip.Proto == inet.ProtoICMP:
+		return p.icmp(b, src, &ip, payload)
+	default:
+		drop = inet.DropProto
+	}
+	p.n.Inet[drop]++
+	return true
+}
+
+// tcp checks and decodes a segment and finds its connection.
+func (p *Poller) tcp(b mem.Buf, src inet.MAC, ip *inet.IPv4, octets []byte, good bool) bool {
+	if !good && inet.Checksum(octets, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(octets))) != 0 {
+		p.n.TCP[tcp.DropChecksum]++
+		return true
+	}
+	s := &p.seg
+	if drop := tcp.Parse(octets, s); drop != tcp.DropNone {
+		p.n.TCP[drop]++
+		return true
+	}
+	id := tcp.ID{Local: ip.Dst, Remote: ip.Src, LocalPort: s.DstPort, RemotePort: s.SrcPort}
+	i := p.table.find(&id)
+	if i == noConn {
+		return p.stray(b, src, &id, s)
+	}
+	c := &p.slab.conns[i]
+	if c.phase == phaseLingering && p.reopens(c, s) {
+		p.n.TimeWaitCut++
+		p.cutTimeWait(c)
+		return p.stray(b, src, &id, s)
+	}
+	return p.input(c, b, octets[s.HdrLen:s.HdrLen+s.Len])
+}
+
+// reopens says whether a SYN may take the place of a connection in TIME-WAIT: it begins beyond the last octet of the
+// old one (RFC 9293 section 3.6.1, MAY-2), and somebody listens.
+func (p *Poller) reopens(c *Conn, s *tcp.Segment) bool {
+	if s.Flags&(tcp.SYN|tcp.ACK|tcp.RST|tcp.FIN) != tcp.SYN || p.listeners[s.DstPort] == nil {
+		return false
+	}
+	behindFIN := c.irs + 1 + tcp.Seq(c.edge) + 1
+	return int32(s.Seq-behindFIN) > 0
+}
+
+// input gives the decoded segment to its connection: Input, Arrive, Commit, Edge, events, in this order, but for
+// the handshake's end, which comes before the octets it may carry.
+func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
+	if c.marks&markAbort != 0 {
+		p.n.Own[DropAborting]++
+		return true
+	}
+	p.touch(c)
+	if c.phase == phaseOpening && p.seg.Flags&tcp.SYN != 0 {
+		c.irs = p.seg.Seq
+	}
+	a := c.tcp.Input(p.now, &p.seg)
+	ev := c.tcp.TakeEvents()
+	if ev&tcp.EvEstablished != 0 {
+		p.established(c)
+		ev &^= tcp.EvEstablished
+	}
+	if a.Drop != tcp.DropNone {
+		p.n.TCP[a.Drop]++
+	}
+	done, refused := true, false
+	if a.Len > 0 {
+		verdict := Refused
+		if c.upper != nil && c.marks&markAbort == 0 {
+			verdict = c.upper.Arrive(c, a.Offset, b, payload[a.Skip:a.Skip+a.Len])
+		}
+		done, refused = verdict != Kept, verdict == Refused
+		if refused {
+			p.n.TCP[tcp.DropRefused]++
+		}
+	}
+	c.tcp.Commit(p.now, &a, refused)
+	if e := c.tcp.Edge(); e != c.edge {
+		c.edge = e
+		if c.upper != nil && c.marks&markAbort == 0 {
+			c.upper.Edge(c, e)
+		}
+	}
+	if ev |= c.tcp.TakeEvents(); ev != 0 {
+		p.events(c, ev)
+	}
+	return done
+}

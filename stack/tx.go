@@ -1,0 +1,375 @@
+package stack
+
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+const (
+	tcpHeaderLen   = 20 // without options
+	checksumOffset = 16 // of the checksum in a TCP header
+	tcpAt          = inet.EthernetLen + inet.IPv4Len
+	headersMax     = tcpAt + 60
+)
+
+// transmitter is the Poller's sending half.
+//
+// Who owns a sent Buf. The octets of a data segment stay in the Buf they were pulled into, at a fixed place (the
+// pool's headroom), until TCP releases it; headers are written in front of them for each transmission. Between
+// putHeaders and the device's Tx the frame also stands in a queue of ours: the batch, or the neighbour table's. So a
+// Buf has up to three users, told apart by bits and without a count:
+//
+//   - TCP's sent ring: the owner's hold of mem.Pool, until Release
+//   - a queue of ours: bufMeta.queued; if TCP releases the Buf meanwhile, freeAfter remembers to free it
+//   - the device: mem.Pool's device hold
+//
+// A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending it twice helps
+// nobody, and the retransmission timer still runs). One that the device still reads is copied to a fresh Buf, as is
+// a part of a Buf (EMSS shrank, window probe), because its headers would stand in the middle of the octets.
+type transmitter struct {
+	frames  []mem.Buf // the batch, and what the device did not take: frames[:n]
+	n       int
+	connMax int     // connections are held up from here on; the rest is for replies and ARP
+	blocked bool    // the device took less than it was offered in this Turn
+	spare   mem.Buf // at hand for the next control frame or Pull
+	reserve int     // Bufs that Pull leaves for reception: ACKs must be able to come in
+	meta    []bufMeta
+	segment tcp.Transmit
+
+	hop      inet.Addr // the last resolved next hop of this Turn
+	hopMAC   inet.MAC
+	hopKnown bool
+}
+
+// bufMeta is what the Poller keeps per Buf.
+type bufMeta struct {
+	conn      connIndex // whose frame it is, with its life; noConn: nobody's
+	life      uint32
+	sum       uint16 // ones-complement sum of the payload
+	length    uint16 // payload octets
+	queued    bool   // stands in the batch or with a neighbour
+	freeAfter bool   // free it when it has left
+}
+
+func newTransmitter(cfg *Config) transmitter {
+	size := cfg.Pool.Size()
+	return transmitter{
+		frames:  make([]mem.Buf, cfg.PendingMax),
+		connMax: cfg.PendingMax - cfg.BurstMax,
+		spare:   mem.NoBuf,
+		reserve: min(4*cfg.BurstMax, size/4),
+		meta:    make([]bufMeta, size),
+	}
+}
+
+// output serves the connections touched so far. Those touched meanwhile, or with more to do, stand in the list for
+// the next Turn. It returns how many segments were made.
+func (p *Poller) output() int {
+	p.tx.hopKnown = false
+	before := p.n.Segments
+	p.active, p.serving = p.serving[:0], p.active
+	for _, i := range p.serving {
+		p.serve(&p.slab.conns[i])
+	}
+	return int(p.n.Segments - before)
+}
+
+// serve does all that one connection has waiting.
+func (p *Poller) serve(c *Conn) {
+	c.marks &^= markActive
+	if c.phase == phaseFree {
+		return
+	}
+	p.obey(c)
+	p.release(c)
+	more := p.transmit(c)
+	if ev := c.tcp.TakeEvents(); ev != 0 {
+		p.events(c, ev)
+	}
+	if c.phase == phaseFree {
+		return
+	}
+	if more {
+		p.touch(c)
+	}
+	p.timers.arm(c.index, c.due())
+}
+
+// obey carries out what was marked.
+func (p *Poller) obey(c *Conn) {
+	if c.marks&markWindow != 0 {
+		c.marks &^= markWindow
+		c.tcp.SetReceiveWindow(c.window)
+	}
+	if c.marks&(markAbort|markAbortDone) == markAbort {
+		c.marks |= markAbortDone
+		c.tcp.Abort(p.now)
+		return
+	}
+	if c.marks&(markFin|markFinDone) == markFin && c.phase == phaseOpen {
+		c.marks |= markFinDone
+		c.tcp.CloseSend(p.now)
+	}
+}
+
+// transmit pulls and sends while there is room, up to the connection's share of a Turn. True: it was held up, or has
+// used its share, and is to be served again.
+func (p *Poller) transmit(c *Conn) bool {
+	for range p.cfg.SegmentsMax {
+		if p.tx.n >= p.tx.connMax {
+			if p.flush(); p.tx.n >= p.tx.connMax {
+				p.n.TxWaits++
+				return true
+			}
+		}
+		if !p.haveSpare() {
+			return true
+		}
+		starved := p.pull(c)
+		if !p.haveSpare() {
+			return true
+		}
+		if !c.tcp.Next(p.now, &p.tx.segment) {
+			return starved
+		}
+		p.emit(c, &p.tx.segment)
+	}
+	return true
+}
+
+// haveSpare sees to a Buf at hand: Next must not be asked for a segment that could not be built.
+func (p *Poller) haveSpare() bool {
+	if p.tx.spare != mem.NoBuf {
+		return true
+	}
+	if p.tx.spare = p.pool.Alloc(); p.tx.spare == mem.NoBuf {
+		p.n.NoBufWaits++
+		return false
+	}
+	return true
+}
+
+func (p *Poller) takeSpare() mem.Buf {
+	b := p.tx.spare
+	p.tx.spare = mem.NoBuf
+	return b
+}
+
+// pull lets the Upper fill the next segment if one may be sent. starved: it had to wait for Bufs.
+func (p *Poller) pull(c *Conn) (starved bool) {
+	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
+		return false
+	}
+	room := c.tcp.Room(p.now)
+	if room <= 0 {
+		return false
+	}
+	if p.pool.Available() < p.tx.reserve {
+		p.n.NoBufWaits++
+		return true
+	}
+	h := p.pool.Headroom()
+	b := p.tx.spare
+	slot := p.pool.Slot(b)
+	room = min(room, len(slot)-h)
+	n := c.upper.Pull(c, slot[h:h+room:h+room])
+	if n == 0 || c.marks&markAbort != 0 {
+		return false
+	}
+	if n < 0 || n > room {
+		panic("stack: Pull returned more than it was given room for")
+	}
+	m := &p.tx.meta[b]
+	*m = bufMeta{conn: c.index, life: c.life, length: uint16(n)}
+	if !p.cfg.Caps.TxChecksum {
+		m.sum = inet.Fold(inet.Sum(slot[h:h+n], 0))
+	}
+	p.takeSpare()
+	c.tcp.Push(p.now, tcp.Handle(b), n, c.ahead == nil || !c.ahead.More(c))
+	return false
+}
+
+// emit builds the frame of t and sends it on its way.
+func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
+	p.n.Segments++
+	var b mem.Buf
+	var sum uint16
+	if t.Handle == tcp.NoHandle || t.Len == 0 {
+		b = p.takeSpare()
+		p.tx.meta[b] = bufMeta{conn: c.index, life: c.life, freeAfter: true}
+	} else {
+		b = mem.Buf(t.Handle)
+		m := &p.tx.meta[b]
+		whole := t.Off == 0 && t.Len == int(m.length)
+		switch {
+		case whole && !m.queued && !p.pool.InDevice(b):
+			sum = m.sum
+		case whole && m.queued && t.Flags&tcp.FIN == 0:
+			p.n.TxSkipped++
+			return
+		default:
+			b, sum = p.copyPart(b, t)
+			p.tx.meta[b] = bufMeta{conn: c.index, life: c.life, freeAfter: true}
+		}
+	}
+	p.putHeaders(b, t, t.Len, sum)
+	p.send(b, c.nextHop)
+}
+
+// copyPart copies the octets of t from b to the spare Buf and returns that with their sum.
+func (p *Poller) copyPart(b mem.Buf, t *tcp.Transmit) (mem.Buf, uint16) {
+	p.n.TxCopied++
+	h := p.pool.Headroom()
+	fresh := p.takeSpare()
+	dst := p.pool.Slot(fresh)[h : h+t.Len]
+	copy(dst, p.pool.Slot(b)[h+t.Off:])
+	if p.cfg.Caps.TxChecksum {
+		return fresh, 0
+	}
+	return fresh, inet.Fold(inet.Sum(dst, 0))
+}
+
+// putHeaders writes t's headers in front of the n payload octets at the pool's headroom, whose sum is given, all but
+// the Ethernet destination.
+func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
+	hlen := t.HeaderLen()
+	h := p.pool.Headroom()
+	off := h - hlen - tcpAt
+	frame := p.pool.Slot(b)[off : h+n]
+	eth := inet.Ethernet{Src: p.mac, Type: inet.EtherTypeIPv4}
+	eth.Put(frame)
+	ip := inet.IPv4{
+		DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
+		HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
+	}
+	ip.Put(frame[inet.EthernetLen:])
+	header := frame[tcpAt : tcpAt+hlen]
+	t.Put(header)
+	pseudo := inet.PseudoSum(t.ID.Local, t.ID.Remote, inet.ProtoTCP, hlen+n)
+	d := p.pool.Desc(b)
+	d.Off, d.Len, d.Flags = uint32(off), uint32(len(frame)), 0
+	if p.cfg.Caps.TxChecksum {
+		d.Flags = mem.TxChecksum
+		d.CsumStart, d.CsumOffset = tcpAt, checksumOffset
+		binary.BigEndian.PutUint16(header[checksumOffset:], inet.Fold(pseudo))
+		return
+	}
+	// The header is a whole number of 32-bit words, so the payload's sum may be added as it is.
+	binary.BigEndian.PutUint16(header[checksumOffset:], inet.Checksum(header, pseudo+uint64(sum)))
+}
+
+// send finds the next hop's MAC and puts the frame into the batch, or leaves it with the neighbour table.
+func (p *Poller) send(b mem.Buf, hop inet.Addr) {
+	p.tx.meta[b].queued = true
+	if !p.tx.hopKnown || p.tx.hop != hop {
+		mac, known, queued, ask := p.neighbours.Lookup(p.now, hop, b)
+		if ask {
+			to := inet.Broadcast
+			if known {
+				to = mac
+			}
+			p.ask(hop, to)
+		}
+		if !known {
+			if !queued {
+				p.n.Own[DropNeighbourFull]++
+				p.unqueue(b)
+			}
+			return
+		}
+		p.tx.hop, p.tx.hopMAC, p.tx.hopKnown = hop, mac, true
+	}
+	p.batch(b, p.tx.hopMAC)
+}
+
+// reply sends the frame in b to mac and frees b afterwards; false when there is no room: b stays the caller's.
+func (p *Poller) reply(b mem.Buf, mac inet.MAC) bool {
+	if p.tx.n == len(p.tx.frames) {
+		p.n.Own[DropTxFull]++
+		return false
+	}
+	p.tx.meta[b] = bufMeta{conn: noConn, queued: true, freeAfter: true}
+	p.batch(b, mac)
+	return true
+}
+
+// batch appends a frame; without room it is dropped and counted, which only frames that waited for a neighbour meet.
+func (p *Poller) batch(b mem.Buf, mac inet.MAC) {
+	if p.tx.n == len(p.tx.frames) {
+		p.n.Own[DropTxFull]++
+		p.unqueue(b)
+		return
+	}
+	copy(p.pool.Data(b), mac[:])
+	p.tx.frames[p.tx.n] = b
+	p.tx.n++
+}
+
+// flush offers the batch to the device. What it does not take stays, in order, for the next Turn.
+func (p *Poller) flush() {
+	if p.tx.n == 0 || p.tx.blocked {
+		p.freeDead()
+		return
+	}
+	n := p.queue.Tx(p.tx.frames[:p.tx.n])
+	for _, b := range p.tx.frames[:n] {
+		p.n.TxFrames++
+		p.n.TxOctets += uint64(p.pool.Desc(b).Len)
+		p.unqueue(b)
+	}
+	p.tx.blocked = n < p.tx.n
+	copy(p.tx.frames, p.tx.frames[n:p.tx.n])
+	p.tx.n -= n
+	p.freeDead()
+}
+
+// unqueue says that b has left our queues.
+func (p *Poller) unqueue(b mem.Buf) {
+	m := &p.tx.meta[b]
+	m.queued = false
+	if m.freeAfter {
+		m.freeAfter = false
+		p.discard(b)
+	}
+}
+
+// dropOwner ends TCP's use of b.
+func (p *Poller) dropOwner(b mem.Buf) {
+	if m := &p.tx.meta[b]; m.queued {
+		m.freeAfter = true
+		return
+	}
+	p.discard(b)
+}
+
+// discard frees b, together with others.
+func (p *Poller) discard(b mem.Buf) {
+	if len(p.dead) == cap(p.dead) {
+		p.freeDead()
+	}
+	p.dead = append(p.dead, b)
+}
+
+func (p *Poller) freeDead() {
+	if len(p.dead) > 0 {
+		p.pool.FreeN(p.dead)
+		p.dead = p.dead[:0]
+	}
+}
+
+// abandonFrames drops what was never sent, at the end of the Poller.
+func (p *Poller) abandonFrames() {
+	for _, b := range p.tx.frames[:p.tx.n] {
+		p.n.Own[DropStopped]++
+		p.unqueue(b)
+	}
+	p.tx.n = 0
+	p.abandonNeighbours()
+	if p.tx.spare != mem.NoBuf {
+		p.discard(p.takeSpare())
+	}
+	p.freeDead()
+}

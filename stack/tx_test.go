@@ -1,0 +1,285 @@
+package stack
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// req: 9293-MUST-2, 9293-MUST-45, 1191-2-1, 7323-5.7-1
+func TestEverySegmentIsWellFormed(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.TTL = 33 })
+	n := 0
+	check := func(f []byte) {
+		eth, b, d := inet.ParseEthernet(f)
+		require.Equal(t, inet.DropNone, d)
+		if eth.Type == inet.EtherTypeARP {
+			return
+		}
+		ip, b, d := inet.ParseIPv4(b, false)
+		require.Equal(t, inet.DropNone, d)
+		require.True(t, ip.DF)
+		require.Equal(t, uint8(33), ip.TTL)
+		require.Equal(t, len(f), inet.EthernetLen+ip.TotalLen, "no octet behind the packet")
+		require.LessOrEqual(t, ip.TotalLen, 1500)
+		require.Zero(t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))))
+		require.Zero(t, inet.Checksum(b, naivePseudo(ip.Src, ip.Dst, len(b))), "an independent sum")
+		n++
+	}
+	for _, h := range l.hosts {
+		h.nic.onSend = func(f []byte) {
+			addr := inet.AddrFrom(h.addr)
+			if !isARP(f) {
+				ip, _, _ := inet.ParseIPv4(f[inet.EthernetLen:], false)
+				require.Equal(t, addr, ip.Src)
+			}
+			check(f)
+		}
+	}
+	l.listen(l.b, 7, 4, 3333)
+	u := l.dial(l.a, l.b, 7, 100_001) // an odd last segment
+	u.finAfter = true
+	l.until("done", func() bool { return len(l.accepted) == 1 && l.accepted[0].peerFin && u.edge == 3333 })
+	l.accepted[0].closeSend()
+	l.until("closed", func() bool { return u.closed == 1 })
+	require.Greater(t, n, 70)
+	l.stop()
+}
+
+// naivePseudo is RFC 9293 section 3.1, octet by octet.
+func naivePseudo(src, dst inet.Addr, n int) uint64 {
+	s, d := src.As4(), dst.As4()
+	b := append(append(s[:], d[:]...), 0, inet.ProtoTCP, byte(n>>8), byte(n))
+	sum := uint64(0)
+	for i := 0; i < len(b); i += 2 {
+		sum += uint64(b[i])<<8 | uint64(b[i+1])
+	}
+	return sum
+}
+
+// The oracle of peer finds every octet twice, missing or wrong; here frames get lost at random in both directions.
+func TestTransferUnderLoss(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 3))
+	t.Logf("seed %d", seed)
+	l := newLab(t, nil)
+	for _, h := range l.hosts {
+		h.nic.lose = func([]byte) bool { return r.IntN(20) == 0 }
+	}
+	l.listen(l.b, 7, 4, 200_000)
+	u := l.dial(l.a, l.b, 7, 300_000)
+	l.until("all there", func() bool {
+		return len(l.accepted) == 1 && l.accepted[0].edge == 300_000 && u.edge == 200_000
+	})
+	require.NotZero(t, u.conn.Stats().Retransmits+l.accepted[0].conn.Stats().Retransmits)
+	for _, h := range l.hosts {
+		h.nic.lose = nil
+	}
+	u.closeSend()
+	l.accepted[0].closeSend()
+	l.until("closed", func() bool { return u.closed+l.accepted[0].closed == 2 })
+	l.pass(61 * second)
+	l.whole()
+}
+
+// The first frame of all goes nowhere: ARP request, SYN, each once.
+func TestFirstFrameLost(t *testing.T) {
+	for _, what := range []string{"arp request", "arp reply", "syn", "syn ack"} {
+		t.Run(what, func(t *testing.T) {
+			l := newLab(t, nil)
+			lost := false
+			once := func(match func(f []byte) bool) func([]byte) bool {
+				return func(f []byte) bool {
+					if !lost && match(f) {
+						lost = true
+						return true
+					}
+					return false
+				}
+			}
+			syn := func(f []byte) bool { s, _, ok := segmentOf(f); return ok && s.Flags&tcp.SYN != 0 }
+			switch what {
+			case "arp request":
+				l.a.nic.lose = once(isARP)
+			case "arp reply":
+				l.b.nic.lose = once(isARP)
+			case "syn":
+				l.a.nic.lose = once(syn)
+			case "syn ack":
+				l.b.nic.lose = once(syn)
+			}
+			l.listen(l.b, 7, 4)
+			u := l.dial(l.a, l.b, 7, 5000)
+			start := l.now
+			l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 5000 })
+			require.True(t, lost)
+			require.Less(t, l.now-start, 4*second)
+			require.Zero(t, u.closed)
+			l.stop()
+		})
+	}
+}
+
+// A device that takes few frames holds everybody up and loses nothing.
+func TestDeviceBackPressure(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })
+	l.listen(l.b, 7, 16)
+	var us []*peer
+	for range 8 {
+		us = append(us, l.dial(l.a, l.b, 7, 100_000))
+	}
+	l.until("open", func() bool { return len(l.accepted) == 8 })
+	l.a.nic.txMax = 3
+	most := 0
+	l.until("all there", func() bool {
+		most = max(most, l.a.counters().Pending)
+		for _, v := range l.accepted {
+			if v.edge < 100_000 {
+				return false
+			}
+		}
+		return true
+	})
+	require.LessOrEqual(t, most, 64)
+	require.Greater(t, most, 16)
+	n := l.a.counters()
+	require.NotZero(t, n.TxWaits)
+	require.Zero(t, n.Own[DropTxFull])
+	for _, u := range us {
+		require.Zero(t, u.conn.Stats().Retransmits, "held up, not lost")
+	}
+	l.stop()
+}
+
+// A device that takes nothing for long: retransmissions find their Buf still queued and are skipped.
+func TestQueuedFrameIsNotSentTwice(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	l.a.nic.txMax = 0
+	u.send(1000)
+	l.pass(5 * second)
+	require.Equal(t, 1, l.a.counters().Pending)
+	n := l.a.counters()
+	require.NotZero(t, n.TxSkipped)
+	l.a.nic.txMax = -1
+	l.until("there", func() bool { return v.edge == 1000 && u.acked == 1000 })
+	l.stop()
+}
+
+// A device that reads a Buf long after Tx: what is sent again meanwhile is a copy.
+func TestBufInDeviceIsCopied(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	l.a.nic.hold = true
+	losing := true
+	l.a.nic.lose = nil
+	l.b.nic.lose = func(f []byte) bool { return losing } // ACKs are lost, so a sends again
+	images := map[mem.Buf][]byte{}
+	u.send(3000)
+	l.turns()
+	for _, b := range l.a.nic.held {
+		images[b] = append([]byte(nil), l.a.pool.Data(b)...)
+	}
+	l.pass(3 * second)
+	for b, image := range images {
+		require.Equal(t, image, l.a.pool.Data(b), "a Buf that the device reads was written to")
+	}
+	require.NotZero(t, l.a.counters().TxCopied)
+	losing = false
+	l.until("acknowledged", func() bool { return u.acked == 3000 && v.edge == 3000 })
+	l.a.nic.hold = false
+	l.a.nic.reap() // only now are they free
+	l.stop()
+}
+
+// Bufs that are short never starve reception, and come back.
+func TestPoolPressure(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		if i == 0 {
+			cfg.TCP.SentMax = 4096
+		}
+		cfg.TCP.ReceiveWindow = 8 << 20
+	})
+	u, v := l.open()
+	var hoard []mem.Buf
+	for l.a.pool.Available() > 150 {
+		hoard = append(hoard, l.a.pool.Alloc())
+	}
+	u.send(3_000_000)
+	least := l.a.pool.Size()
+	l.until("there", func() bool {
+		least = min(least, l.a.pool.Available())
+		return v.edge == 3_000_000
+	})
+	require.NotZero(t, l.a.counters().NoBufWaits)
+	require.Greater(t, least, 0)
+	require.Zero(t, l.a.counters().Queue.RxNoBuf)
+	require.Zero(t, u.conn.Stats().Retransmits)
+	l.a.pool.FreeN(hoard)
+	l.stop()
+}
+
+// One busy connection does not keep another waiting.
+func TestFairShareOfATurn(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.SegmentsMax = 4 })
+	l.listen(l.b, 7, 16)
+	u := l.dial(l.a, l.b, 7)
+	w := l.dial(l.a, l.b, 7)
+	l.until("open", func() bool { return len(l.accepted) == 2 })
+	u.send(1_000_000)
+	l.until("u has a large window", func() bool { return u.conn.Stats().Cwnd > 100*1448 })
+	l.turns()
+	u.send(1_000_000)
+	w.send(4 * 1448)
+	before := u.sent
+	l.a.Turn()
+	require.Equal(t, uint64(4*1448), u.sent-before)
+	require.Equal(t, uint64(4*1448), w.sent)
+	l.stop()
+}
+
+// req: 9293-MUST-61
+func TestPushStandsOnTheLastSegment(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	var flags []bool
+	l.a.nic.onSend = func(f []byte) {
+		if s, payload, ok := segmentOf(f); ok && len(payload) > 0 {
+			flags = append(flags, s.Flags&tcp.PSH != 0)
+		}
+	}
+	u.send(4 * 1448)
+	l.until("there", func() bool { return v.edge == 4*1448 })
+	require.Equal(t, []bool{false, false, false, true}, flags)
+	l.stop()
+}
+
+// SetEMSSLimit cuts segments that were pulled under a larger one; the parts leave as copies.
+func TestPathMTU(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	var dropped []byte
+	l.a.nic.lose = func(f []byte) bool { // a router with MTU 1000 drops what is larger
+		if len(f) > 1000+inet.EthernetLen {
+			if dropped == nil {
+				dropped = append(dropped, f...)
+			}
+			return true
+		}
+		return false
+	}
+	u.send(50_000)
+	l.turns()
+	require.NotNil(t, dropped)
+	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1000, dropped))
+	l.until("there", func() bool { return v.edge == 50_000 })
+	require.Equal(t, uint64(1), l.a.counters().PathMTU)
+	require.NotZero(t, l.a.counters().TxCopied)
+	require.Equal(t, 1000-40-12, u.conn.EMSS())
+	l.stop()
+}

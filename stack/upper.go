@@ -1,0 +1,63 @@
+package stack
+
+import (
+	"errors"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// Errors an Upper's Closed is given, or Dial, Listen and Submit return.
+var (
+	ErrReset    = errors.New("stack: connection reset by peer")
+	ErrRefused  = errors.New("stack: connection refused")
+	ErrTimeout  = errors.New("stack: connection timed out")
+	ErrAborted  = errors.New("stack: connection aborted")
+	ErrNoRoute  = errors.New("stack: no route to host")
+	ErrConnMax  = errors.New("stack: too many connections")
+	ErrPortUsed = errors.New("stack: port is in use")
+	ErrBusy     = errors.New("stack: control ring is full")
+	ErrStopped  = errors.New("stack: poller has stopped")
+)
+
+// Verdict of Upper.Arrive on the offered octets.
+type Verdict uint8
+
+const (
+	Taken   Verdict = iota // consumed; the Poller frees the Buf
+	Kept                   // the Upper keeps the Buf and frees it to the Poller's pool later
+	Refused                // not taken: not committed, the peer sends them again
+)
+
+// Upper stands above one connection: a byte stream or a QueuePair. All calls come on the Poller's goroutine.
+//
+// The order is Established, any number of the middle ones, PeerClosed at most once, Closed once. A connection that
+// never opened gets Closed only. Every method may call Send, CloseSend, Abort, SetTimer, SetReceiveWindow of any
+// connection and Dial, Listen of the Poller: such calls leave a mark that the Poller acts on when the burst is done.
+type Upper interface {
+	Established(c *Conn)
+	// Arrive offers new octets at a stream offset, in any order, each octet once. data aliases b's slot.
+	// On Taken and Refused b stays the Poller's; on Kept it is the Upper's until it frees it.
+	Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict
+	// Edge says that all octets before edge have arrived and were taken.
+	Edge(c *Conn, edge uint64)
+	// Pull fills dst (at most one segment's payload) with the next octets to send and returns how many; 0: nothing now.
+	// dst is the payload room of the Buf that will be sent. After 0 the Poller asks again when the connection is next
+	// touched (a segment, a timer, Send or Wake).
+	Pull(c *Conn, dst []byte) int
+	// Acked says that our octets before edge have been acknowledged.
+	Acked(c *Conn, edge uint64)
+	PeerClosed(c *Conn) // the peer's FIN is in order
+	// Closed is the last call; nil after an orderly close of both halves. c must not be used afterwards except for Wake,
+	// which another goroutine may still be calling and which then does nothing worse than a Woken too many.
+	// TIME-WAIT is spent after Closed, without the Upper.
+	Closed(c *Conn, err error)
+	Woken(c *Conn)            // somebody called Wake
+	Timer(c *Conn, now int64) // the time of SetTimer has come
+}
+
+// Ahead is an optional part of an Upper: More says, right after a Pull that returned octets, whether the next Pull
+// would return some too. It decides PSH (RFC 9293 section 3.9.1.2, MUST-61: on the last segment there is to send).
+// Without it every segment carries PSH, which is correct but keeps a receiver from merging segments.
+type Ahead interface {
+	More(c *Conn) bool
+}

@@ -1,0 +1,189 @@
+package tcp
+
+// acked is what one segment's ACK and SACK fields said.
+type acked struct {
+	octets    int    // cumulatively acknowledged now
+	sacked    int    // newly SACKed now
+	delivered int    // newly known to have arrived, either way
+	flight    int    // before the segment
+	limited   bool   // cwnd held us back before the segment
+	resent    bool   // a retransmitted record was cumulatively acknowledged
+	duplicate bool   // duplicate ACK in the sense of RFC 5681 section 2
+	window    bool   // the peer's window changed
+	rtt       int64  // sample, -1 none
+	reordered int    // records that overtook one whose first transmission arrived now, 0 none
+	dsack     bool   // the peer reports a duplicate of the episode's
+	sackedTo  uint64 // highest SACKed octet before the segment
+}
+
+// inputAck is the fifth step of RFC 9293 section 3.10.7.4.
+func (c *Conn) inputAck(now int64, s *Segment) Drop {
+	if s.Flags&ACK == 0 {
+		return DropNoACK
+	}
+	if c.state == SynReceived {
+		if s.Ack != c.iss+1 {
+			c.oweReset(s)
+			return DropAckUnsent
+		}
+		c.sndWnd = int(s.Window) << c.sndShift
+		c.sndWndMax = c.sndWnd
+		c.sndWl1, c.sndWl2 = s.Seq, 0
+		c.establish(now, s)
+		return DropNone
+	}
+	delta := s.Ack.Sub(c.seqOf(c.sndUna))
+	switch {
+	case delta > int(c.sndMax-c.sndUna):
+		c.answerUnacceptable(now, s, 0) // never sent
+		return DropAckUnsent
+	case delta < -c.sndWndMax:
+		c.challenge(now) // too old to be true: RFC 5961 section 5.2
+		return DropAckUnsent
+	}
+
+	a := acked{flight: c.flight(), rtt: -1}
+	a.limited = c.sndUna < c.recovery.limitedTo
+	a.sackedTo = c.recovery.sackedTo
+	c.recovery.ordersLen = 0
+	if delta > 0 {
+		c.advance(now, s, c.sndUna+uint64(delta), &a)
+	}
+	if delta >= 0 {
+		a.window = c.updateWindow(now, s, delta > 0)
+	}
+	if c.useSACK && s.Options.SACKCount > 0 && c.sndUna != c.sndNxt {
+		c.applySACK(now, s, &a)
+	}
+	if c.useSACK {
+		a.duplicate = a.sacked > 0 && delta == 0
+	} else {
+		a.duplicate = delta == 0 && s.SeqLen() == 0 && !a.window && a.flight > 0
+	}
+	if a.duplicate {
+		c.stats.DupAcksIn++
+	}
+	if a.rtt >= 0 {
+		c.rtt.sample(a.rtt)
+	}
+	c.repair(now, &a)
+	if delta > 0 {
+		c.armRetransmit(now)
+		c.ackedFIN(now)
+	}
+	return DropNone
+}
+
+// advance moves SND.UNA to una and gives what is acknowledged to Release.
+func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
+	a.octets = int(una - c.sndUna)
+	ambiguous := false
+	oldest := c.sent.una
+	sampleAt := int64(-1)
+	for c.sent.una != c.sent.nxt {
+		r := c.sent.rec(c.sent.una)
+		end := r.endAt()
+		if end > una {
+			if una > r.at {
+				c.trimFront(r, int(una-r.at), a)
+			}
+			break
+		}
+		if r.flags&recSacked == 0 {
+			original := r.flags&recEver == 0 || c.sent.una == oldest && c.echoesBefore(s, r.sentAt)
+			c.delivered(now, c.sent.una, original, a)
+			if r.flags&recEver != 0 {
+				ambiguous = true
+			} else {
+				sampleAt = r.sentAt
+			}
+		}
+		c.sent.popAcked()
+	}
+	if una > c.sndNxt { // a zero-window probe's octet was taken: the record it came from was never sent
+		c.sndNxt = una
+		r := c.sent.rec(c.sent.nxt)
+		c.sent.trim(r, int(una-r.at))
+		if r.seqLen() == 0 {
+			c.sent.una++
+			c.sent.nxt++
+		}
+	}
+	c.sndUna = una
+	c.sndMax = max(c.sndMax, c.sndNxt)
+	c.events |= EvAcked
+	c.timers.progressAt = now
+	c.timers.probes = 0
+	a.resent = ambiguous
+	if c.sent.lost == 0 {
+		c.due &^= dueRepair
+	}
+	switch {
+	case !ambiguous && sampleAt >= 0:
+		a.rtt = now - sampleAt
+	case c.useTS && s.Options.HasTimestamps: // timestamps resolve Karn's ambiguity: RFC 7323 section 4.1
+		if e := c.tsElapsed(now, s.Options.TSecr); e >= 0 && e < c.cfg.UserTimeoutNs {
+			a.rtt = e
+		}
+	}
+}
+
+// echoesBefore says that the timestamp echoed is older than sentAt: what the peer acknowledges is an earlier transmission
+// (RFC 3522 section 3.2). It holds for the oldest record only, whose timestamp the peer's TS.Recent is.
+func (c *Conn) echoesBefore(s *Segment, sentAt int64) bool {
+	return c.useTS && s.Options.HasTimestamps && int32(s.Options.TSecr-c.tsNow(sentAt)) < 0
+}
+
+// trimFront is a peer that acknowledges part of a segment.
+func (c *Conn) trimFront(r *record, n int, a *acked) {
+	a.delivered += n
+	c.sent.trim(r, n)
+	if r.flags&recPrefix != 0 { // what was sent again has arrived; the rest has not been sent again
+		r.flags &^= recPrefix
+		c.sent.markLost(r)
+		c.recovery.resendFrom = min(c.recovery.resendFrom, r.at)
+	}
+}
+
+// updateWindow takes SND.WND (RFC 9293 section 3.10.7.4) and says whether it changed.
+func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
+	wl := s.Seq.Sub(c.sndWl1)
+	if !advanced && (wl < 0 || wl == 0 && c.sndWl2 > c.sndUna) {
+		return false
+	}
+	old := c.sndWnd
+	c.sndWnd = int(s.Window) << c.sndShift
+	c.sndWl1, c.sndWl2 = s.Seq, c.sndUna
+	c.sndWndMax = max(c.sndWndMax, c.sndWnd)
+	if c.sndWnd < c.flight() || c.sndWnd == 0 {
+		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6, SHLD-17, and 3.8.6.1, MUST-37).
+		c.timers.progressAt = now
+	}
+	if c.sndWnd == old {
+		return false
+	}
+	if c.sndWnd > old {
+		c.events |= EvRoom
+	}
+	if old == 0 {
+		c.windowOpened(now)
+	} else if c.sndUna == c.sndNxt {
+		c.armRetransmit(now)
+	}
+	return true
+}
+
+// ackedFIN moves the state when our FIN has been acknowledged.
+func (c *Conn) ackedFIN(now int64) {
+	if !c.finQueued || c.sndUna <= c.pushed {
+		return
+	}
+	switch c.state {
+	case FinWait1:
+		c.state = FinWait2
+	case Closing:
+		c.enterTimeWait(now)
+	case LastAck:
+		c.finish(0)
+	}
+}

@@ -1,0 +1,28 @@
+package tcp
+
+// challengeLimiter throttles ACKs that answer what should not have come: challenge ACKs (RFC 5961 section 7) and answers
+// to empty segments out of the window, which two confused ends could otherwise exchange for ever. It is kept per
+// connection: a limit shared by all would tell an attacker about the others.
+type challengeLimiter struct {
+	from int64 // begin of the period
+	n    int   // sent in it
+}
+
+func (l *challengeLimiter) allow(now int64, cfg *Config) bool {
+	if now-l.from >= cfg.ChallengeAckPeriodNs || l.n == 0 {
+		l.from, l.n = now, 0
+	}
+	if l.n >= cfg.ChallengeAckMax {
+		return false
+	}
+	l.n++
+	return true
+}
+
+// challenge owes an ACK if the limit allows.
+func (c *Conn) challenge(now int64) {
+	if c.limiter.allow(now, &c.cfg) {
+		c.stats.ChallengeAcks++
+		c.ack.urgent = true
+	}
+}

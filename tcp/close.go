@@ -1,0 +1,68 @@
+package tcp
+
+// CloseSend sends a FIN after what is queued; nothing can be pushed any more. Receiving goes on until the peer's FIN.
+// Before the handshake is done it ends an active open, and a passive one as soon as it is established. A second call
+// does nothing.
+func (c *Conn) CloseSend(now int64) {
+	switch c.state {
+	case Closed:
+	case SynSent:
+		c.finish(0)
+	case SynReceived:
+		c.finQueued = true // establish goes on from here
+	case Established, CloseWait:
+		if !c.finQueued {
+			c.queueFIN(now)
+		}
+	}
+}
+
+// queueFIN puts the FIN behind the last record: it is retransmitted, SACKed and acknowledged as one.
+func (c *Conn) queueFIN(now int64) {
+	c.finQueued = true
+	c.noteOutstanding(now)
+	c.sent.append(c.pushed, NoHandle, 0, recFIN)
+	if c.state == CloseWait {
+		c.state = LastAck
+	} else {
+		c.state = FinWait1
+	}
+	if c.sent.una == c.sent.nxt {
+		c.armRetransmit(now)
+	}
+}
+
+// Abort gives up at once: Next gives the RST where RFC 9293 section 3.10.5 wants one, and EvClosed follows. Nothing else
+// is sent or received; handles come back through Release.
+func (c *Conn) Abort(now int64) {
+	switch c.state {
+	case Closed:
+		return
+	case SynSent, Closing, LastAck, TimeWait:
+		c.finish(0)
+		return
+	}
+	c.finish(0)
+	c.events &^= EvClosed
+	c.due = dueAbort
+}
+
+// Reusable says whether a SYN that arrived in TIME-WAIT may open the connection anew (RFC 9293 section 3.6.1, RFC 6191):
+// its sequence number, or its timestamp, is above all that the old connection saw. The caller
+// then calls EndTimeWait and Accept.
+func (c *Conn) Reusable(syn *Segment) bool {
+	if c.state != TimeWait || syn.Flags&(SYN|ACK|RST|FIN) != SYN {
+		return false
+	}
+	if c.useTS && syn.Options.HasTimestamps && syn.Options.TSval != c.tsRecent {
+		return int32(syn.Options.TSval-c.tsRecent) > 0
+	}
+	return c.rcvNxt().Less(syn.Seq)
+}
+
+// EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it does nothing.
+func (c *Conn) EndTimeWait() {
+	if c.state == TimeWait {
+		c.finish(0)
+	}
+}

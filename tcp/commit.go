@@ -1,0 +1,117 @@
+package tcp
+
+// ackState is what the receiver owes the peer.
+type ackState struct {
+	urgent   bool  // an ACK is owed now
+	dups     uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
+	full     uint8 // full-sized segments since the last ACK
+	resetSeq Seq   // of dueReset
+	hasDup   bool  // dup is to be reported once
+	dup      SACKBlock
+}
+
+func (a *ackState) duplicate(left, right Seq) { a.hasDup, a.dup = true, SACKBlock{left, right} }
+
+// Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of a were not kept; the
+// peer will send them again. A refused piece is not answered: it will look to the peer like a loss, which segments that
+// follow reveal.
+func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
+	if a.Len == 0 && !a.hasFin || c.state == Closed {
+		return
+	}
+	if refused {
+		c.stats.Refused++
+		return
+	}
+	if a.hasFin && a.Drop == DropNone && !c.hasFin {
+		c.hasFin, c.finAt = true, a.finAt
+	}
+	gap := len(c.held.spans) > 0
+	switch {
+	case a.Len == 0:
+	case a.InOrder:
+		before := c.edge
+		c.edge += uint64(a.Len)
+		c.ack.dups = 0
+		if gap {
+			c.edge = c.held.advance(c.edge)
+			c.ack.urgent = true // it fills a gap, wholly or in part: RFC 5681 section 4.2
+		} else {
+			c.delayAck(now, a, c.edge-before)
+		}
+	default:
+		c.stats.OOOSegs++
+		c.held.add(a.Offset, a.Offset+uint64(a.Len))
+		if c.ack.urgent && !c.useSACK && c.ack.dups < 255 {
+			c.ack.dups++ // a peer without SACK counts them: RFC 5681 section 3.2
+		}
+		c.ack.urgent = true
+	}
+	if c.hasFin && !c.finTaken && c.edge == c.finAt {
+		c.takeFIN(now)
+	}
+}
+
+// delayAck counts in-order octets towards the ACK of every second full segment, and otherwise arms the timer (RFC 9293
+// section 3.8.6.3).
+func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
+	if a.full {
+		c.ack.full++
+	}
+	if c.ack.full >= 2 || c.rcvNxtOff()-c.lastAckOff >= uint64(2*c.rcvMSS) {
+		c.ack.urgent = true
+	} else if c.timers.delackAt == never {
+		c.timers.delackAt = now + c.cfg.DelayedAckNs
+	}
+}
+
+// takeFIN advances RCV.NXT over the peer's FIN (RFC 9293 section 3.10.7.4, eighth).
+func (c *Conn) takeFIN(now int64) {
+	c.finTaken = true
+	c.ack.urgent = true
+	c.held.reset()
+	c.events |= EvPeerClosed
+	switch c.state {
+	case Established:
+		c.state = CloseWait
+	case FinWait1:
+		c.state = Closing // our FIN is not acknowledged, or inputAck had made it FIN-WAIT-2
+	case FinWait2:
+		c.enterTimeWait(now)
+	}
+}
+
+// rcvWindow is the window to advertise now, in octets: constant beyond the left edge, but the right edge moves only in
+// steps that are worth it (RFC 9293 section 3.8.6.2.2) and never back (section 3.8.6).
+func (c *Conn) rcvWindow() int {
+	adv := int(c.rcvAdv - min(c.edge, c.rcvAdv))
+	if c.rcvWnd-adv >= c.windowStep() {
+		return c.rcvWnd
+	}
+	return adv
+}
+
+// windowStep is the least the right edge moves by.
+func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, c.rcvMSS)) }
+
+// advertise is the window field for the next segment and the promise that goes with it. Rounding to the scale must not
+// take back what was promised, so it rounds up where rounding down would.
+func (c *Conn) advertise() uint16 {
+	wnd := c.rcvWindow()
+	field := wnd >> c.rcvShift
+	if c.edge+uint64(field<<c.rcvShift) < c.rcvAdv {
+		field++
+	}
+	field = min(field, 65535)
+	c.rcvAdv = max(c.rcvAdv, c.edge+uint64(field<<c.rcvShift))
+	return uint16(field)
+}
+
+// SetReceiveWindow changes how many octets beyond the left edge the peer may send. A larger window is told at once when
+// the step is worth a segment; a smaller one takes effect as the left edge moves: the right edge never moves back.
+func (c *Conn) SetReceiveWindow(n int) {
+	c.rcvWnd = max(0, min(n, 65535<<c.rcvShift))
+	if c.state.synchronized() && !c.finTaken && c.rcvWnd-int(c.rcvAdv-min(c.edge, c.rcvAdv)) >= c.windowStep() {
+		c.ack.urgent = true
+	}
+}

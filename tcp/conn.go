@@ -1,0 +1,289 @@
+package tcp
+
+import "math"
+
+// never is a timer that is not armed.
+const never = math.MaxInt64
+
+// Conn is one connection. All memory is made by NewConn; Connect or Accept start it, and after EvClosed it may be
+// started again. One goroutine at a time.
+//
+// Positions are stream offsets of 64 bits: 0 is the first octet behind the SYN, in both directions, and a FIN stands at
+// the offset behind the last octet. seqOf and the signed distances in Input are where they meet sequence numbers.
+// Invariants while synchronized: sndUna <= sndNxt <= sndMax; sndUna is where the first record in flight begins;
+// edge <= rcvAdv; every span of held lies beyond edge.
+type Conn struct {
+	cfg     Config
+	id      ID
+	state   State
+	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
+	events  Events
+	due     due
+
+	// Send sequence variables (RFC 9293 section 3.3.1).
+	iss       Seq
+	sndUna    uint64 // oldest unacknowledged
+	sndNxt    uint64 // next to be sent for the first time
+	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
+	sndWnd    int    // octets beyond sndUna
+	sndWndMax int    // largest seen
+	sndWl1    Seq    // sequence and acknowledgment of the last window update
+	sndWl2    uint64
+	pushed    uint64 // offset of the next pushed octet
+	finQueued bool   // CloseSend was called
+	sent      sentRing
+
+	// Receive sequence variables.
+	irs      Seq
+	edge     uint64 // left edge: all before it is committed
+	rcvAdv   uint64 // highest right edge advertised
+	rcvWnd   int    // what SetReceiveWindow asks for
+	finAt    uint64 // where the peer's FIN stands, once hasFin
+	hasFin   bool
+	finTaken bool // the FIN is behind the left edge: RCV.NXT is edge+1
+	held     ranges
+	rcvMSS   int // largest segment seen: what "full-sized" means for delayed ACKs
+
+	// What the SYNs agreed on.
+	useTS, useSACK     bool
+	useScale           bool
+	sndShift, rcvShift uint8
+	peerMSS, limitMSS  int
+	emss               int
+
+	tsOffset   uint32
+	tsRecent   uint32
+	tsRecentAt int64
+	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
+
+	ack      ackState
+	recovery recovery
+	rtt      rtoEstimator
+	cong     congestion
+	control  controller
+	newReno  newReno
+	timers   timers
+
+	limiter challengeLimiter
+	stats   Stats
+}
+
+// due is what Next owes besides data.
+type due uint8
+
+const (
+	dueSYN       due = 1 << iota
+	dueAbort         // our own RST; EvClosed when it has been taken
+	dueReset         // a RST that answers a bad ACK before we are synchronized
+	dueProbe         // the persist timer fired
+	dueRepair        // the next retransmission does not wait for cwnd
+	dueTailProbe     // zero window with data in flight: send the oldest segment again
+)
+
+// NewConn makes a Conn in CLOSED with all memory it will ever use. It panics on a Config that cannot work.
+func NewConn(cfg Config) *Conn {
+	cfg = cfg.withDefaults()
+	c := &Conn{cfg: cfg, sent: newSentRing(cfg.SentMax), held: newRanges(cfg.RangesMax)}
+	c.control = &c.newReno
+	c.timers.stop()
+	return c
+}
+
+// Connect starts an active open with initial sequence number iss (RFC 6528 says how to choose it). tsOffset is added to
+// the timestamp clock (RFC 7323 section 7). Next gives the SYN. Panics unless CLOSED with all handles released.
+func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
+	c.start(id, iss, tsOffset)
+	c.state = SynSent
+	c.due = dueSYN
+	c.timers.progressAt = now
+}
+
+// Accept starts a passive open from a SYN, which the caller has found to be one (SYN, no RST, no ACK). Next gives the
+// SYN,ACK. Octets on the SYN are not taken: the peer sends them again. Panics as Connect does.
+func (c *Conn) Accept(now int64, id ID, iss Seq, tsOffset uint32, syn *Segment) {
+	c.start(id, iss, tsOffset)
+	c.passive = true
+	c.stats.SegsIn++
+	c.takeSYN(now, syn)
+	c.state = SynReceived
+	c.due = dueSYN
+	c.timers.progressAt = now
+}
+
+func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
+	if c.state != Closed || c.due&dueAbort != 0 {
+		panic("tcp: Conn started while in use")
+	}
+	if _, left := c.Release(); left {
+		panic("tcp: Conn started with handles that were not released")
+	}
+	c.sent.reset()
+	c.held.reset()
+	*c = Conn{cfg: c.cfg, id: id, iss: iss, tsOffset: tsOffset, sent: c.sent, held: c.held}
+	c.control = &c.newReno
+	c.rcvWnd = c.cfg.ReceiveWindow
+	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
+	c.limitMSS = c.cfg.MSS
+	c.peerMSS = mssAbsent
+	c.rcvMSS = mssAbsent
+	c.setEMSS()
+	c.rtt.reset(&c.cfg)
+	c.recovery.reset()
+	c.timers.stop()
+}
+
+// shiftFor is the smallest window scale with which n can be said.
+func shiftFor(n int) uint8 {
+	shift := uint8(0)
+	for n>>shift > 65535 && shift < windowShiftMax {
+		shift++
+	}
+	return shift
+}
+
+// takeSYN reads what the peer's SYN or SYN,ACK says (RFC 9293 section 3.10.7.2, RFC 7323 sections 2.2 and 3.2).
+func (c *Conn) takeSYN(now int64, s *Segment) {
+	o := &s.Options
+	c.irs = s.Seq
+	if o.MSS != 0 {
+		c.peerMSS = max(int(o.MSS), mssFloor)
+	}
+	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
+	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
+	if c.useTS {
+		c.tsRecent, c.tsRecentAt = o.TSval, now
+	}
+	c.useScale = o.WindowScale >= 0 && !c.cfg.NoWindowScale
+	if c.useScale {
+		c.sndShift = min(uint8(o.WindowScale), windowShiftMax)
+	} else {
+		c.sndShift, c.rcvShift = 0, 0
+	}
+	c.setEMSS()
+	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
+	c.rcvAdv = uint64(min(c.rcvWnd, 65535)) // the window of a SYN is never scaled: RFC 7323 section 2.2
+	c.sndWnd = int(s.Window)
+	c.sndWndMax = c.sndWnd
+	c.sndWl1 = s.Seq
+}
+
+// establish enters ESTABLISHED: our SYN has been acknowledged by s.
+func (c *Conn) establish(now int64, s *Segment) {
+	c.state = Established
+	c.events |= EvEstablished
+	c.due &^= dueSYN
+	c.timers.rtxAt = never
+	c.timers.progressAt = now
+	switch {
+	case c.timers.synSends == 1:
+		c.rtt.sample(now - c.timers.synSentAt)
+	case c.useTS && s.Options.HasTimestamps:
+		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr))
+	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
+		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
+	}
+	c.rtt.backoff = 0
+	window := c.cfg.InitialWindow * c.emss
+	if c.timers.synTries > 1 {
+		window = c.emss // RFC 5681 section 3.1
+	}
+	c.control.start(&c.cong, window)
+	if c.finQueued {
+		c.queueFIN(now)
+	}
+}
+
+// finish enters CLOSED. What is still in the ring goes to Release.
+func (c *Conn) finish(ev Events) {
+	c.state = Closed
+	c.events |= ev | EvClosed
+	c.due = 0
+	c.ack = ackState{}
+	c.sent.abandon()
+	c.held.reset()
+	c.timers.stop()
+}
+
+// setEMSS computes Eff.snd.MSS (RFC 9293 section 3.7.1). SACK blocks are not subtracted: they travel on data only where
+// they fit, so that EMSS, and MPA's MULPDU with it, stays the same through a loss.
+func (c *Conn) setEMSS() {
+	c.emss = min(c.peerMSS, c.limitMSS)
+	if c.useTS {
+		c.emss -= timestampsLen
+	}
+}
+
+// SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP and TCP headers, as an
+// MSS; options are subtracted here. Records that have become too large are cut in two when they are next sent, and their
+// handle is released with the last part.
+func (c *Conn) SetEMSSLimit(n int) {
+	c.limitMSS = max(min(n, c.cfg.MSS), mssFloor)
+	c.setEMSS()
+}
+
+// EMSS is how many payload octets a full segment carries: options subtracted.
+func (c *Conn) EMSS() int { return c.emss }
+
+// State is the connection's state.
+func (c *Conn) State() State { return c.state }
+
+// ID is the connection's 4-tuple.
+func (c *Conn) ID() ID { return c.id }
+
+// TakeEvents returns what has happened since it was last called.
+func (c *Conn) TakeEvents() Events {
+	ev := c.events
+	c.events = 0
+	return ev
+}
+
+// Edge is the left edge: all octets before this offset have been committed.
+func (c *Conn) Edge() uint64 { return c.edge }
+
+// AckedOffset: our octets before this offset are acknowledged.
+func (c *Conn) AckedOffset() uint64 { return min(c.sndUna, c.pushed) } // a FIN is no octet
+
+// PushedOffset is the offset the next pushed octet will have.
+func (c *Conn) PushedOffset() uint64 { return c.pushed }
+
+// Release returns, one by one, handles that are wholly acknowledged (or, after EvClosed, were abandoned), in the order
+// of Push, each once. The ring's slots are free only after it: drain it on EvAcked and EvClosed.
+func (c *Conn) Release() (Handle, bool) { return c.sent.release() }
+
+// Stats is a copy of the counters and of what the sender knows of the path.
+func (c *Conn) Stats() Stats {
+	s := c.stats
+	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
+	s.Cwnd, s.Ssthresh = c.cong.cwnd, c.cong.ssthresh
+	s.Flight, s.SndWnd = c.flight(), c.sndWnd
+	s.DupThresh = c.recovery.dupThresh
+	return s
+}
+
+// seqOf is the sequence number of offset at of our stream.
+func (c *Conn) seqOf(at uint64) Seq { return c.iss + 1 + Seq(at) }
+
+// rcvNxtOff is RCV.NXT as an offset: the left edge, and the FIN once that is behind it.
+func (c *Conn) rcvNxtOff() uint64 {
+	if c.finTaken {
+		return c.edge + 1
+	}
+	return c.edge
+}
+
+// rcvNxt is RCV.NXT.
+func (c *Conn) rcvNxt() Seq { return c.irs + 1 + Seq(c.rcvNxtOff()) }
+
+// flight is FlightSize of RFC 5681: octets sent and not cumulatively acknowledged.
+func (c *Conn) flight() int { return int(c.sndNxt - c.sndUna) }
+
+// pipe estimates the octets in the network (RFC 6675 section 4).
+func (c *Conn) pipe() int { return c.flight() - c.sent.sacked - c.sent.lost }
+
+// tsNow is the timestamp clock: 1 ms a tick (RFC 7323 section 5.4), with the connection's own offset.
+func (c *Conn) tsNow(now int64) uint32 { return uint32(now/timestampTickNs) + c.tsOffset }
+
+// tsElapsed is the time since our timestamp echo was sent, to the tick.
+func (c *Conn) tsElapsed(now int64, echo uint32) int64 {
+	return int64(int32(c.tsNow(now)-echo)) * timestampTickNs
+}

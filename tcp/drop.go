@@ -1,0 +1,51 @@
+package tcp
+
+// Drop says why a segment, or a part of it, was not accepted. The Poller counts by it.
+type Drop uint8
+
+const (
+	DropNone Drop = iota
+	DropShort
+	DropHeaderLen
+	DropOptions
+	DropChecksum
+	DropNoConn
+	DropWindow
+	DropPAWS
+	DropDuplicate
+	DropAckUnsent
+	DropNoACK
+	DropRSTChallenge
+	DropSYNChallenge
+	DropRangesFull
+	DropState
+	DropRefused
+	DropMax
+)
+
+var dropNames = [DropMax]string{
+	DropNone:         "none",
+	DropShort:        "short",
+	DropHeaderLen:    "header_len",
+	DropOptions:      "options",
+	DropChecksum:     "checksum",
+	DropNoConn:       "no_conn",
+	DropWindow:       "window",
+	DropPAWS:         "paws",
+	DropDuplicate:    "duplicate",
+	DropAckUnsent:    "ack_unsent",
+	DropNoACK:        "no_ack",
+	DropRSTChallenge: "rst_challenge",
+	DropSYNChallenge: "syn_challenge",
+	DropRangesFull:   "ranges_full",
+	DropState:        "state",
+	DropRefused:      "refused",
+}
+
+// String is the name the counter bears in metrics.
+func (d Drop) String() string {
+	if d < DropMax {
+		return dropNames[d]
+	}
+	return "?"
+}

@@ -1,0 +1,158 @@
+package tcp
+
+// nextLost sends the first lost record again as cwnd admits (NextSeg rule 1 of RFC 6675 section 4).
+func (c *Conn) nextLost(now int64, t *Transmit) bool {
+	if c.sndWnd == 0 {
+		return false // the timer probes
+	}
+	i := c.sent.find(c.recovery.resendFrom)
+	for ; i != c.sent.nxt; i++ {
+		if c.sent.rec(i).flags&recLost != 0 {
+			break
+		}
+	}
+	r := c.sent.rec(i)
+	c.recovery.resendFrom = r.at
+	if c.due&dueRepair == 0 && !c.cwndAdmits(min(r.seqLen(), c.emss)) {
+		c.recovery.limitedTo = c.sndNxt
+		return false
+	}
+	if int(r.len) > c.emss && i != c.sent.una && c.sent.free() == 0 {
+		return false // no slot to cut it with; those before it will free one
+	}
+	c.due &^= dueRepair
+	c.resend(now, i, t)
+	return true
+}
+
+// resend sends record i again, with the boundaries it has; it is cut only where EMSS has shrunk below it.
+func (c *Conn) resend(now int64, i uint32, t *Transmit) {
+	r := c.sent.rec(i)
+	n := int(r.len)
+	if n > c.emss {
+		n = c.emss
+		if c.sent.free() > 0 {
+			c.sent.split(i, n)
+			if r.flags&recLost == 0 {
+				c.lose(c.sent.rec(i + 1)) // it went out as one that the path no longer carries
+			}
+		} else {
+			r.flags |= recPrefix
+		}
+	}
+	c.sent.markResent(r)
+	c.transmit(now, r, n, t)
+	t.Retransmit = true
+	c.stats.Retransmits++
+	if c.recovery.undoable {
+		c.recovery.undoLeft++
+	}
+	if c.timers.rtxAt == never {
+		c.armRetransmit(now)
+	}
+}
+
+// nextNew sends the queued record for the first time if Nagle, cwnd and the peer's window allow.
+func (c *Conn) nextNew(now int64, t *Transmit) bool {
+	r := c.sent.rec(c.sent.nxt)
+	flight := c.flight()
+	if int(r.len) > c.emss && c.sent.free() > 0 { // EMSS shrank since Push
+		c.sent.split(c.sent.nxt, c.emss)
+	}
+	fin := r.flags&recFIN != 0
+	if !fin {
+		if !c.cwndAdmits(int(r.len)) {
+			c.recovery.limitedTo = c.sndNxt
+			return false
+		}
+		if !c.cfg.NoDelay && int(r.len) < c.emss && flight > 0 && !c.finQueued {
+			return false // Nagle: RFC 9293 section 3.7.4
+		}
+	}
+	if usable := c.sndWnd - flight; r.seqLen() > usable {
+		return c.squeeze(now, r, usable, t)
+	}
+	c.sendNew(now, r, t)
+	return true
+}
+
+// squeeze deals with a record that does not fit into the usable window (RFC 9293 section 3.8.6.2.1): it waits, until the
+// persist timer overrides or the window is half of what the peer can have at most; then what fits is cut off, or the
+// window probed.
+func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
+	override := c.due&dueProbe != 0
+	c.due &^= dueProbe
+	switch {
+	case r.flags&recFIN != 0:
+		if override {
+			c.sendNew(now, r, t)
+		}
+		return override
+	case usable > 0 && (override || usable >= c.sndWndMax/2) && c.sent.free() > 0:
+		c.sent.split(c.sent.nxt, usable)
+		c.sendNew(now, r, t)
+		return true
+	case override && usable <= 0 && c.flight() == 0:
+		c.probe(now, r, t)
+		return true
+	}
+	if c.flight() == 0 && c.timers.rtxAt == never {
+		c.armRetransmit(now)
+	}
+	return false
+}
+
+// probe is a zero-window probe: the first octet of r, which stays queued as it is. So when the window opens, r goes out
+// whole and an FPDU keeps its alignment, unless the peer takes the octet after all.
+func (c *Conn) probe(now int64, r *record, t *Transmit) {
+	c.header(now, t)
+	t.Seq = c.seqOf(r.at)
+	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
+	c.sndMax = max(c.sndMax, r.at+1)
+	c.stats.Probes++
+	c.stats.BytesOut++
+	c.piggyback(t)
+}
+
+// sendNew transmits the record at nxt for the first time.
+func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
+	idle := c.sent.una == c.sent.nxt
+	c.sent.nxt++
+	c.sndNxt = r.endAt()
+	c.sndMax = max(c.sndMax, c.sndNxt)
+	if c.recovery.dupAcks > 0 && c.recovery.phase == phaseOpen {
+		c.recovery.limited += int(r.len)
+	}
+	if !c.cwndAdmits(c.emss) {
+		c.recovery.limitedTo = c.sndNxt
+	}
+	c.timers.sentAt = now
+	c.transmit(now, r, int(r.len), t)
+	if idle {
+		c.armRetransmit(now) // RFC 6298 section 5.1
+	}
+}
+
+// transmit fills t with the first n octets of r and takes note of the transmission.
+func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
+	c.recovery.order++
+	r.order = c.recovery.order
+	r.sentAt = now
+	if r.tries < 255 {
+		r.tries++
+	}
+	c.header(now, t)
+	t.Seq = c.seqOf(r.at)
+	t.Off, t.Len = int(r.off), n
+	t.Handle = r.handle
+	if n == int(r.len) {
+		if r.flags&recPSH != 0 {
+			t.Flags |= PSH
+		}
+		if r.flags&recFIN != 0 {
+			t.Flags |= FIN
+		}
+	}
+	c.stats.BytesOut += uint64(n)
+	c.piggyback(t)
+}

@@ -1,0 +1,216 @@
+package tcp
+
+// Room is how many octets the next new segment may carry: EMSS when one may be queued now, 0 when not (no window,
+// sent ring full, not established, or a segment is queued that has not been sent yet). So at most one pushed segment
+// waits for its first transmission, and what the upper layer has not been asked for it can still choose.
+//
+// With nothing in flight it does not ask for the peer's window: a closed or small window then needs a segment to probe
+// with, which Next does.
+func (c *Conn) Room(now int64) int {
+	if c.state != Established && c.state != CloseWait || c.finQueued {
+		return 0
+	}
+	if c.sent.unsent() || c.sent.free() <= splitReserve {
+		return 0
+	}
+	if !c.cwndAdmits(c.emss) {
+		return 0
+	}
+	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.emss {
+		return 0
+	}
+	return c.emss
+}
+
+// cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5; RFC 3042 for peers without SACK, for
+// with SACK what duplicate ACKs report leaves the pipe).
+func (c *Conn) cwndAdmits(n int) bool {
+	pipe := c.pipe()
+	limit := c.cong.cwnd
+	if !c.useSACK && c.recovery.phase == phaseOpen {
+		limit += min(c.recovery.dupAcks, 2) * c.emss
+	}
+	return pipe+n <= limit || pipe <= 0
+}
+
+// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh sets PSH. The caller keeps h's octets unchanged
+// until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
+func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
+	if n < 1 || n > c.emss {
+		panic("tcp: Push of a segment that is empty or larger than EMSS")
+	}
+	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || c.sent.free() <= splitReserve {
+		panic("tcp: Push without Room")
+	}
+	c.noteOutstanding(now)
+	if c.flight() == 0 && !c.cfg.NoIdleRestart && now-c.timers.sentAt > c.rtt.current() {
+		c.cong.cwnd = min(c.cong.cwnd, c.cfg.InitialWindow*c.emss) // RFC 5681 section 4.1
+	}
+	flags := recordFlags(0)
+	if psh {
+		flags = recPSH
+	}
+	c.sent.append(c.pushed, h, n, flags)
+	c.pushed += uint64(n)
+	if c.sent.una == c.sent.nxt && n > c.sndWnd {
+		c.armRetransmit(now)
+	}
+}
+
+// noteOutstanding starts the user timeout when the first record is queued.
+func (c *Conn) noteOutstanding(now int64) {
+	if c.sent.una == c.sent.end {
+		c.timers.progressAt = now
+	}
+}
+
+// Next gives the next segment to send: RST, SYN, retransmission, queued data, FIN, probe, or a due ACK; false when there
+// is none. The caller calls it until then, after Commit, Push, CloseSend, Abort and Expire, once per burst where it can.
+func (c *Conn) Next(now int64, t *Transmit) bool {
+	if c.due != 0 && c.nextDue(now, t) {
+		return true
+	}
+	if c.sent.lost > 0 && c.nextLost(now, t) {
+		return true
+	}
+	if c.sent.unsent() && c.nextNew(now, t) {
+		return true
+	}
+	if c.ack.urgent {
+		c.header(now, t)
+		c.acknowledge(t, sackBlocksMax)
+		c.ackSent()
+		return true
+	}
+	return false
+}
+
+// nextDue is what goes before data.
+func (c *Conn) nextDue(now int64, t *Transmit) bool {
+	switch {
+	case c.due&dueAbort != 0:
+		c.due &^= dueAbort
+		c.events |= EvClosed
+		c.resetHeader(t, c.seqOf(c.sndNxt))
+		t.Ack, t.Flags = c.rcvNxt(), RST|ACK // in the window for the peer: RFC 9293 section 3.10.5
+		return true
+	case c.due&dueReset != 0:
+		c.due &^= dueReset
+		c.resetHeader(t, c.ack.resetSeq)
+		return true
+	case c.due&dueSYN != 0:
+		c.due &^= dueSYN
+		c.nextSYN(now, t)
+		return true
+	case c.due&dueTailProbe != 0:
+		c.due &^= dueTailProbe
+		if c.sent.una != c.sent.nxt {
+			c.stats.Probes++
+			c.resend(now, c.sent.una, t)
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Conn) resetHeader(t *Transmit, seq Seq) {
+	*t = Transmit{ID: c.id, Seq: seq, Flags: RST, Handle: NoHandle}
+	t.Options.clear()
+	c.stats.SegsOut++
+}
+
+// nextSYN is a SYN, or in SYN-RECEIVED a SYN,ACK, which offers only what the peer's SYN offered.
+func (c *Conn) nextSYN(now int64, t *Transmit) {
+	tm := &c.timers
+	reply := c.state == SynReceived
+	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, Handle: NoHandle, Retransmit: tm.synSends > 0}
+	o := &t.Options
+	o.clear()
+	o.MSS = uint16(c.cfg.MSS)
+	if reply {
+		t.Flags |= ACK
+		t.Ack = c.rcvNxt()
+	}
+	o.SACKPermitted = !c.cfg.NoSACK && (!reply || c.useSACK)
+	if !c.cfg.NoTimestamps && (!reply || c.useTS) {
+		o.HasTimestamps = true
+		o.TSval = c.tsNow(now)
+		o.TSecr = c.tsRecent // 0 on a SYN
+	}
+	if !c.cfg.NoWindowScale && (!reply || c.useScale) {
+		o.WindowScale = int8(c.rcvShift)
+	}
+	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
+	if tm.synSends == 0 {
+		tm.synSentAt = now
+	}
+	tm.synSends++
+	if tm.rtxAt == never {
+		tm.synTries++
+		tm.rtxAt = now + c.rtt.current()
+	}
+	c.ackSent()
+	c.stats.SegsOut++
+}
+
+// header fills what all segments of a synchronized connection have in common.
+func (c *Conn) header(now int64, t *Transmit) {
+	t.ID = c.id
+	t.Seq = c.seqOf(c.sndNxt)
+	t.Ack = c.rcvNxt()
+	t.Flags = ACK
+	t.Window = c.advertise()
+	t.Handle = NoHandle
+	t.Off, t.Len = 0, 0
+	t.Retransmit = false
+	t.Options.clear()
+	if c.useTS {
+		t.Options.HasTimestamps = true
+		t.Options.TSval = c.tsNow(now)
+		t.Options.TSecr = c.tsRecent
+	}
+	c.stats.SegsOut++
+}
+
+// acknowledge adds the SACK blocks there are to tell, up to blocks and to what options hold.
+func (c *Conn) acknowledge(t *Transmit, blocks int) {
+	if !c.useSACK || len(c.held.spans) == 0 && !c.ack.hasDup {
+		return
+	}
+	if c.useTS {
+		blocks = min(blocks, sackBlocksMax-1)
+	}
+	if blocks > 0 {
+		c.putSACK(&t.Options, blocks)
+	}
+}
+
+// ackSent takes note that all that was received has been acknowledged.
+func (c *Conn) ackSent() {
+	c.lastAckOff = c.rcvNxtOff()
+	c.timers.delackAt = never
+	c.ack.full = 0
+	if c.ack.dups > 0 {
+		c.ack.dups--
+		return
+	}
+	c.ack.urgent = false
+}
+
+// piggyback makes a segment that carries octets serve as the ACK that is owed. Not when that ACK is a duplicate one, or
+// has SACK blocks to tell that do not fit beside the octets: it then follows on its own.
+func (c *Conn) piggyback(t *Transmit) {
+	if len(c.held.spans) == 0 && !c.ack.hasDup {
+		c.ackSent()
+		return
+	}
+	if c.useSACK {
+		if blocks := (c.emss - t.Len - 4) / 8; blocks > 0 {
+			c.acknowledge(t, min(blocks, sackBlocksMax))
+			c.ackSent()
+			return
+		}
+	}
+	c.lastAckOff = c.rcvNxtOff()
+	c.timers.delackAt = never
+}

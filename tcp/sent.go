@@ -1,0 +1,183 @@
+package tcp
+
+// sentRing holds one record per pushed segment, in stream order, from Push until Release:
+//
+//	        rel          una            nxt         end
+//	┌────────┬────────────┬──────────────┬───────────┐
+//	│  free  │ acked, not │ sent, not    │ never     │ free
+//	│        │ released   │ acknowledged │ sent      │
+//
+// The four are free-running counts; a record's place is its count masked. Invariants: rel <= una <= nxt <= end <=
+// rel+len(recs); records from una on are contiguous in the stream and not empty; sacked and lost are the octets of
+// records in [una, nxt) with that flag, resent the number of records with recResent; no record is both sacked and lost.
+type sentRing struct {
+	recs               []record
+	mask               uint32
+	rel, una, nxt, end uint32
+
+	sacked, lost int // octets
+	resent       int // records
+}
+
+// record is one segment of ours, or the last FIN. 40 octets.
+type record struct {
+	at     uint64 // stream offset of the first octet
+	sentAt int64  // of the latest transmission
+	order  uint64 // of the latest transmission among all of this Conn
+	len    int32  // payload octets
+	off    int32  // of the first octet within the handle's
+	handle Handle
+	flags  recordFlags
+	tries  uint8 // transmissions, saturating
+	later  uint8 // segments sent after the latest transmission and delivered before it, saturating
+}
+
+type recordFlags uint8
+
+const (
+	recSacked recordFlags = 1 << iota // the peer holds it
+	recLost                           // to be sent again, not in flight
+	recResent                         // sent again after it was lost, and in flight
+	recEver                           // was ever retransmitted: Karn's rule
+	recPSH
+	recFIN
+	recLast   // releases the handle
+	recPrefix // only its first octets were sent again: no room to split it
+)
+
+// splitReserve slots are kept from Push for the FIN and for records that must be cut.
+const splitReserve = 4
+
+func (r *record) seqLen() int {
+	if r.flags&recFIN != 0 {
+		return int(r.len) + 1
+	}
+	return int(r.len)
+}
+
+func (r *record) endAt() uint64 { return r.at + uint64(r.seqLen()) }
+
+func newSentRing(n int) sentRing {
+	return sentRing{recs: make([]record, n), mask: uint32(n - 1)}
+}
+
+func (s *sentRing) reset() { *s = sentRing{recs: s.recs, mask: s.mask} }
+
+func (s *sentRing) rec(i uint32) *record { return &s.recs[i&s.mask] }
+
+func (s *sentRing) free() int { return len(s.recs) - int(s.end-s.rel) }
+
+// unsent says that a record waits for its first transmission.
+func (s *sentRing) unsent() bool { return s.nxt != s.end }
+
+// append adds a record at the end. The caller has seen to it that one is free.
+func (s *sentRing) append(at uint64, h Handle, n int, flags recordFlags) {
+	*s.rec(s.end) = record{at: at, len: int32(n), handle: h, flags: flags | recLast}
+	s.end++
+}
+
+// find is the first record in [una, nxt) that ends behind offset at, or nxt.
+func (s *sentRing) find(at uint64) uint32 {
+	lo, n := s.una, s.nxt-s.una
+	for n > 0 {
+		half := n / 2
+		if s.rec(lo+half).endAt() <= at {
+			lo += half + 1
+			n -= half + 1
+		} else {
+			n = half
+		}
+	}
+	return lo
+}
+
+// split cuts record i behind its first n octets. It needs a free slot, and moves the records behind i up by one: that
+// costs, but a record is cut only when the path or the peer's window has become smaller than a segment.
+func (s *sentRing) split(i uint32, n int) {
+	for j := s.end; j != i+1; j-- {
+		*s.rec(j) = *s.rec(j - 1)
+	}
+	s.end++
+	if i-s.rel < s.nxt-s.rel {
+		s.nxt++
+	}
+	head, tail := s.rec(i), s.rec(i+1)
+	*tail = *head
+	head.len = int32(n)
+	head.flags &^= recLast | recFIN | recPSH
+	tail.at += uint64(n)
+	tail.off += int32(n)
+	tail.len -= int32(n)
+	if head.flags&recResent != 0 {
+		s.resent++
+	}
+}
+
+// markSacked, markLost and markResent move a record of [una, nxt) between the states that the counts are kept of.
+func (s *sentRing) markSacked(r *record) {
+	s.unmark(r)
+	r.flags |= recSacked
+	s.sacked += r.seqLen()
+}
+
+func (s *sentRing) markLost(r *record) {
+	s.unmark(r)
+	r.flags |= recLost
+	s.lost += r.seqLen()
+}
+
+func (s *sentRing) markResent(r *record) {
+	s.unmark(r)
+	r.flags |= recResent | recEver
+	r.later = 0
+	s.resent++
+}
+
+func (s *sentRing) unmark(r *record) {
+	switch {
+	case r.flags&recSacked != 0:
+		s.sacked -= r.seqLen()
+	case r.flags&recLost != 0:
+		s.lost -= r.seqLen()
+	case r.flags&recResent != 0:
+		s.resent--
+	}
+	r.flags &^= recSacked | recLost | recResent
+}
+
+// trim takes the first n octets, which are acknowledged, off record r.
+func (s *sentRing) trim(r *record, n int) {
+	r.at += uint64(n)
+	r.off += int32(n)
+	r.len -= int32(n)
+	switch {
+	case r.flags&recSacked != 0:
+		s.sacked -= n
+	case r.flags&recLost != 0:
+		s.lost -= n
+	}
+}
+
+// popAcked gives the oldest record in flight to Release.
+func (s *sentRing) popAcked() {
+	s.unmark(s.rec(s.una))
+	s.una++
+}
+
+// release is the next handle that is wholly acknowledged.
+func (s *sentRing) release() (Handle, bool) {
+	for s.rel != s.una {
+		r := s.rec(s.rel)
+		s.rel++
+		if r.flags&recLast != 0 && r.handle != NoHandle {
+			return r.handle, true
+		}
+	}
+	return NoHandle, false
+}
+
+// abandon lets Release return all that is left.
+func (s *sentRing) abandon() {
+	s.una, s.nxt = s.end, s.end
+	s.sacked, s.lost, s.resent = 0, 0, 0
+}
