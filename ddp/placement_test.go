@@ -162,6 +162,38 @@ func TestPlacedTwiceDeliveredOnce(t *testing.T) {
 	k.wantIDs(k.pos)
 }
 
+// The L flag stands on two segments of a message: the second is an error, and the message is delivered once. What
+// comes behind the last must not change the message any more, nor may another segment have a higher MO.
+// req: DDP-7.3-6
+func TestInconsistentMessage(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		header Header
+		code   uint8
+	}{
+		{"two lasts", untagged(0, 1, 4, true), CodeMSNRange},
+		{"behind the last", untagged(0, 1, 0, false), CodeMSNRange},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := newSink(t, 4)
+			mr := k.post(0, 70, 16)
+			k.post(0, 71, 16)
+			k.send(0, 1, 4, "abcd", true)
+			end := k.pos
+			err := k.place(c.header, []byte("evil"))
+			require.Equal(t, &Error{Type: TypeUntagged, Code: c.code, Header: c.header, SegmentLen: 22}, err)
+			require.Equal(t, "\x00\x00\x00\x00abcd\x00", string(mr.Bytes()[3:12]))
+			k.wantIDs(end, 70)
+		})
+	}
+	t.Run("higher MO than the last", func(t *testing.T) {
+		k := newSink(t, 4)
+		k.post(0, 70, 16)
+		k.send(0, 1, 8, "abcd", false)
+		require.Equal(t, CodeInvalidMO, k.place(untagged(0, 1, 4, true), []byte("abcd")).Code)
+	})
+}
+
 // A ULPDU too short for its header, down to none: the first octet decides which header.
 // req: DDP-8.2.2-3
 func TestTruncatedSegment(t *testing.T) {
@@ -248,6 +280,8 @@ func TestPlacementMisuse(t *testing.T) {
 	b := ulpdu(tagged(mr, 0, true), []byte("12345678"))
 	require.Panics(t, func() { k.stream.Place(0, 30, len(b)-1, [][]byte{b}) }, "pieces too long")
 	require.Panics(t, func() { k.stream.Place(0, 30, len(b)+1, [][]byte{b}) }, "pieces too short")
+	err := k.stream.Place(0, 30, TaggedLen-1, [][]byte{b})
+	require.True(t, err.Truncated, "the header is not looked for behind n")
 }
 
 // req: 5041-7.1-2

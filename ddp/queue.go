@@ -114,8 +114,8 @@ func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, aga
 	switch {
 	case r.lastEnd != 0 && end == r.lastEnd:
 		return 0, true
-	case r.lastEnd != 0 && (h.Last || end > r.lastEnd), h.Last && end < r.placedEnd:
-		return CodeMSNRange, false
+	case r.lastEnd != 0 && end > r.lastEnd, h.Last && end < r.placedEnd:
+		return CodeMSNRange, false // octets behind the last, or a second last
 	case r.lastEnd != 0 && h.MO > r.moMax, h.Last && h.MO < r.moMax:
 		return CodeInvalidMO, false
 	}

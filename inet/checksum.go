@@ -34,9 +34,7 @@ func Sum(b []byte, s uint64) uint64 {
 		b = b[8:]
 	}
 	sum, carry = bits.Add64(sum, tail(b), carry)
-	// A sum that wrapped leaves room for its carry, except when the last carry in filled it: hence the second line.
-	sum, carry = bits.Add64(sum, 0, carry)
-	sum += carry
+	sum += carry // no overflow: after a carry sum is below tail, which is below 2^56
 	sum, carry = bits.Add64(uint64(bits.ReverseBytes16(Fold(sum))), s, 0)
 	return sum + carry
 }
@@ -79,8 +77,7 @@ func PseudoSum(src, dst Addr, proto uint8, length int) uint64 {
 	sum, carry = bits.Add64(sum, dst.high(), carry)
 	sum, carry = bits.Add64(sum, dst.low(), carry)
 	sum, carry = bits.Add64(sum, uint64(uint32(length))+uint64(proto), carry)
-	sum, carry = bits.Add64(sum, 0, carry)
-	return sum + carry
+	return sum + carry // no overflow, as in Sum
 }
 
 // Checksum is ^Fold(Sum(b, s)): what a header's checksum field is to hold, and 0 over data that holds it.

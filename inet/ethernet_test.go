@@ -57,7 +57,6 @@ func TestEthernetDrops(t *testing.T) {
 }
 
 // The link layer tells IP of a broadcast.
-// req: 1122-2.4-1
 func TestEthernetBroadcast(t *testing.T) {
 	h, _, d := ParseEthernet(golden(t, "arp-request"))
 	require.Equal(t, DropNone, d)

@@ -17,7 +17,6 @@ func resum(b []byte) []byte {
 }
 
 // What Linux asks and what Linux answers, octet for octet; even and odd sizes.
-// req: 1122-3.2.2.6-1
 // req: 792-2
 func TestEchoReplyGolden(t *testing.T) {
 	for request, reply := range map[string]string{
@@ -31,7 +30,6 @@ func TestEchoReplyGolden(t *testing.T) {
 }
 
 // gopacket makes requests of all sizes, and verifies what we made of them.
-// req: 1122-3.2.2.6-1
 func TestEchoReplyGopacket(t *testing.T) {
 	r := dice(t)
 	for n := range 600 {

@@ -208,7 +208,7 @@ func TestIPv4OptionsSkipped(t *testing.T) {
 	require.Len(t, payload, 12)
 }
 
-// req: 1122-3.2.1.3-1
+// A source that cannot be one host is refused (RFC 1122, 3.2.1.3).
 func TestIPv4Source(t *testing.T) {
 	for src, want := range map[[4]byte]Drop{
 		{10, 0, 0, 1}: DropNone, {223, 1, 1, 1}: DropNone, {0, 0, 0, 0}: DropSource, {255, 255, 255, 255}: DropSource,

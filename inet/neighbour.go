@@ -60,16 +60,16 @@ type NeighbourStats struct {
 // neighbourState of an entry. "Used" means that Lookup found it since it was last confirmed. Learn leads to Reachable
 // from everywhere; from nothing only with create.
 //
-//	              Lookup: ask all               Learn: frames to Take
-//	   (nothing) ----------------> Incomplete -------------------------> Reachable <---------+
-//	    ^  ^  ^                        |                                  |     |            |
-//	    |  |  |  1+RetriesMax requests |                 ReachableNs old, |     | old, used  |
-//	    |  |  +------------------------+                 not used         |     |            |
-//	    |  |     frames to TakeDropped                                    v     v            |
-//	    |  +---------------------------------------------------------- Stale -> Probing -----+
-//	    |        another ReachableNs not used                         Lookup       |   Learn
-//	    +--------------------------------------------------------------------------+
-//	             1+RetriesMax unicast requests in vain
+//	           Lookup: ask all               Learn: frames to Take
+//	(nothing) ----------------> Incomplete -------------------------> Reachable <---------+
+//	 ^  ^  ^                        |                                  |     |            |
+//	 |  |  |  1+RetriesMax requests |                 ReachableNs old, |     | old, used  |
+//	 |  |  +------------------------+                 not used         |     |            |
+//	 |  |     frames to TakeDropped                                    v     v            |
+//	 |  +---------------------------------------------------------- Stale -> Probing -----+
+//	 |        another ReachableNs not used                         Lookup       |   Learn
+//	 +--------------------------------------------------------------------------+
+//	          1+RetriesMax unicast requests in vain
 //
 // Requests are RetryNs apart. From Stale and Probing, Lookup gives the MAC as from Reachable.
 type neighbourState uint8
@@ -141,7 +141,6 @@ func (n *Neighbours[T]) lookupSlow(now int64, ip Addr, i int32, frame T) (mac MA
 	e := &n.table.entries[i]
 	if e.state == neighbourStale {
 		e.state = neighbourProbing
-		e.asks = 0
 		n.table.setTimer(i, now)
 		return e.mac, true, false, false
 	}

@@ -111,7 +111,7 @@ func TestNeighbourOracle(t *testing.T) {
 	n := NewNeighbours[int](cfg)
 	o := &oracleNeighbours{cfg: cfg, entries: map[Addr]*oracleNeighbour{}}
 	var now int64
-	for step := range 200000 {
+	for step := range 60000 {
 		now += int64(r.IntN(4))
 		if r.IntN(500) == 0 {
 			now += int64(r.IntN(1000))
@@ -183,7 +183,7 @@ func TestNeighbourPressure(t *testing.T) {
 		require.True(t, inside[f], "frame %d came out twice or never went in", f)
 		delete(inside, f)
 	}
-	for step := range 300000 {
+	for step := range 80000 {
 		now += int64(r.IntN(3))
 		ip := ip4(10, 0, 0, byte(1+r.IntN(40)))
 		switch r.IntN(6) {

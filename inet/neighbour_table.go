@@ -11,7 +11,7 @@ type neighbour struct {
 	ip          Addr
 	mac         MAC // not in Incomplete
 	state       neighbourState
-	asks        uint8 // requests sent since the state was entered
+	asks        uint8 // requests sent since the last Learn
 	usedNs      int64 // last Lookup
 	confirmedNs int64 // last Learn
 	waiting     frameList
@@ -105,7 +105,8 @@ func (t *neighbourTable) remove(i int32) {
 	t.free = append(t.free, i)
 }
 
-// victim is the entry to give up in a full table, or -1; Neighbours documents the policy.
+// victim is the entry to give up in a full table, or -1; Neighbours documents the policy. It is never one that is being
+// asked for, as Lookup has found those and they are not Stale: made again at once, it would be asked for too soon.
 func (t *neighbourTable) victim() int32 {
 	best := int32(-1)
 	for range min(evictScanMax, len(t.entries)) {
@@ -114,9 +115,6 @@ func (t *neighbourTable) victim() int32 {
 			t.hand = 0
 		}
 		e := &t.entries[i]
-		if e.state == neighbourIncomplete || e.state == neighbourProbing {
-			continue // it has been asked for: a second entry would ask again too soon
-		}
 		if e.usedNs == neverUsed {
 			return i
 		}

@@ -66,8 +66,14 @@ func (t *Table) quiesce() {
 	t.mu.Unlock()
 	for _, r := range readers {
 		w := r.word.Load()
-		for w&1 != 0 && r.word.Load() == w {
-			runtime.Gosched()
+		for spins := 0; w&1 != 0 && r.word.Load() == w; spins++ {
+			if spins >= quiesceSpins {
+				runtime.Gosched()
+			}
 		}
 	}
 }
+
+// quiesceSpins is how often quiesce looks at a word before it lets other goroutines run: about one burst long. To
+// yield at once would cost up to a scheduler's time slice for a burst of a few microseconds.
+const quiesceSpins = 4096

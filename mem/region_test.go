@@ -1,15 +1,17 @@
 package mem
 
 import (
+	"bytes"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// req: DDP-10.3-3, 5041-8.3.1-4
+// req: DDP-10.3-3, 5041-8.3.1-4, 5040-3.2-1
 func TestRegionLife(t *testing.T) {
 	table := NewTable(2)
 	pd := table.AllocDomain()
@@ -20,6 +22,7 @@ func TestRegionLife(t *testing.T) {
 	require.Same(t, &b[0], &m.Bytes()[0])
 	require.Equal(t, pd, m.Domain())
 	require.Equal(t, StreamID(3), m.Stream())
+	require.Equal(t, LocalRead|RemoteWrite, m.Access())
 	first := m.STag()
 	require.Equal(t, CheckOK, verdict(table, pd, 3, first, 5, 8))
 
@@ -174,39 +177,35 @@ func TestRevokeWaitsForTheBurst(t *testing.T) {
 
 // A Poller places through an STag as fast as it can while the owner revokes it: from the moment Revoke has
 // returned the octets are the owner's alone. Under -race the detector proves the order as well.
-// req: 5041-8.3.1-6, 5042-6.2.2-2, 5042-6.2.2-1, 5042-A-1
+// req: 5041-8.3.1-6, 5042-6.2.2-2
 func TestNoOctetIsPlacedAfterRevoke(t *testing.T) {
-	const rounds, octets = 300, 32 << 10
+	const rounds, octets = 300, 64 << 10
+	deadline := time.Now().Add(3 * time.Second) // on a machine that is busy otherwise: fewer rounds
 	table := NewTable(4)
 	var current, placed atomic.Uint64 // STag to write through; bursts that placed something
 	var stop atomic.Bool
 	var wg sync.WaitGroup
-	for stream := StreamID(1); stream <= 2; stream++ {
-		half := uint64(stream-1) * octets // each its own part: two placements into one octet are the peer's affair
-		wg.Go(func() {
-			r := table.NewReader()
-			defer r.Close()
-			payload := make([]byte, octets)
-			for i := range payload {
-				payload[i] = 0xEE
+	wg.Go(func() {
+		r := table.NewReader()
+		defer r.Close()
+		payload := bytes.Repeat([]byte{0xEE}, octets)
+		for !stop.Load() {
+			r.Enter()
+			b, res := table.Check(1, 1, STag(current.Load()), 0, octets, RemoteWrite)
+			if res == CheckOK {
+				copy(b, payload)
+				placed.Add(1)
 			}
-			for !stop.Load() {
-				r.Enter()
-				b, res := table.Check(1, stream, STag(current.Load()), half, octets, RemoteWrite)
-				if res == CheckOK {
-					copy(b, payload)
-					placed.Add(1)
-				}
-				r.Exit()
-				if res != CheckOK {
-					runtime.Gosched()
-				}
+			r.Exit()
+			if res != CheckOK {
+				runtime.Gosched()
 			}
-		})
-	}
-	b := make([]byte, 2*octets)
+		}
+	})
+	b := make([]byte, octets)
 	m := register(t, table, 1, b, RegionOptions{Access: RemoteWrite})
-	for round := range rounds {
+	round := 0
+	for ; round < rounds && (round < 10 || time.Now().Before(deadline)); round++ {
 		before := placed.Load()
 		current.Store(uint64(m.STag()))
 		for placed.Load() < before+2 {
@@ -235,6 +234,7 @@ func TestNoOctetIsPlacedAfterRevoke(t *testing.T) {
 	}
 	stop.Store(true)
 	wg.Wait()
+	t.Logf("%d rounds, %d bursts placed", round, placed.Load())
 }
 
 // Entries are recycled under the eyes of a goroutine that checks: what it gets is always the region of the STag it

@@ -5,7 +5,11 @@
 // Port, and stack in any order. Limits: Ethernet only, one frame per Buf, no multicast filter, no link events.
 package pmd
 
-import "github.com/rnicd/rnicd/mem"
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/mem"
+)
 
 const (
 	// EthernetLen is a header without tags, and the shortest frame a device takes: padding to 60 octets and
@@ -60,4 +64,20 @@ type Port interface {
 	Open(i int, pool *mem.Pool) (Queue, error)
 	// Close ends the port. Its queues are not to be used any more: first stop the goroutines that do.
 	Close() error
+}
+
+// Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a Queue.
+type Timed interface {
+	Queue
+	// Deadline is when to call Rx again for what is held, in the nanoseconds of the Queue's clock;
+	// math.MaxInt64: nothing is held.
+	Deadline() int64
+}
+
+// Deadline is q's when it is Timed, else math.MaxInt64: for who waits in virtual time, or sleeps, between polls.
+func Deadline(q Queue) int64 {
+	if t, ok := q.(Timed); ok {
+		return t.Deadline()
+	}
+	return math.MaxInt64
 }

@@ -289,6 +289,7 @@ func privateDataError(n int) error {
 // Stats of one QueuePair.
 type Stats struct {
 	Receive       mpa.ReceiverStats
+	Placed        Placed
 	FPDUsSent     uint64
 	PayloadSent   uint64 // octets of DDP payload
 	MessagesSent  uint64
@@ -331,6 +332,7 @@ func (q *QueuePair) snapshot(l *link) Stats {
 	}
 	return Stats{
 		Receive:       q.recv.rx.Stats(),
+		Placed:        q.recv.placed,
 		FPDUsSent:     q.send.fpdus,
 		PayloadSent:   q.send.payload,
 		MessagesSent:  q.send.messages,

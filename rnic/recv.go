@@ -27,11 +27,23 @@ type recvHalf struct {
 	partial bool // the left edge stands inside a frame
 	deliv   ddp.Delivered
 
+	fault     error // DDP's or RDMAP's error, once
+	reported  bool  // the peer was told
+	headerLen int   // of the segment that check saw
+	placed    Placed
+
 	terminated int // length of the peer's Terminate in the control region
 
 	head [ddp.UntaggedLen]byte // a header that a marker or a segment's end cuts
 
 	messages, writes uint64
+}
+
+// Placed counts payload octets by the way they took.
+type Placed struct {
+	Direct      uint64 // from the one segment that held their whole frame
+	Reassembled uint64 // of frames that had to wait for another segment
+	OutOfOrder  uint64 // of either kind, placed before an earlier gap was filled
 }
 
 const (
@@ -68,10 +80,7 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	q.reader.Enter()
 	v := r.rx.Input(off, b, data, q)
 	q.reader.Exit()
-	if err := r.rx.Err(); err != nil {
-		q.receiveError(l, err)
-	}
-	q.peerTerminated(l)
+	q.lookForErrors(l)
 	switch v {
 	case mpa.Kept:
 		return stack.Kept
@@ -93,10 +102,7 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	q.reader.Exit()
 	r.edge = edge
 	q.deliverTo(passed)
-	if err := r.ddp.Err(); err != nil && !r.dead {
-		q.receiveError(l, err)
-	}
-	q.peerTerminated(l)
+	q.lookForErrors(l)
 	if passed > 0 && !q.send.enabled {
 		q.send.enabled = true // the Responder has seen a valid FPDU
 		l.car.send()
@@ -116,18 +122,39 @@ func (q *QueuePair) postBuffers() {
 }
 
 // Place implements mpa.Sink. Not for applications.
+//
+// It never stops the Receiver: behind an error of DDP's or RDMAP's, octets still move the left edge, and messages that
+// were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
 func (q *QueuePair) Place(u *mpa.ULPDU) error {
 	r := &q.recv
-	if err := r.check(u); err != nil {
-		return err
+	if r.fault == nil {
+		if err := r.check(u); err != nil {
+			r.fault = err
+			r.ddp.Disable()
+		}
 	}
 	if err := r.ddp.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
-		return err
+		r.fault = err
+	} else if r.fault == nil {
+		r.count(u)
 	}
 	if u.InOrder { // what it completes is delivered before the next is placed, so that nothing piles up
 		q.deliverTo(u.End)
 	}
 	return nil
+}
+
+// count tells placed payload by the way it came.
+func (r *recvHalf) count(u *mpa.ULPDU) {
+	n := uint64(u.Len - r.headerLen)
+	if u.Direct {
+		r.placed.Direct += n
+	} else {
+		r.placed.Reassembled += n
+	}
+	if !u.InOrder {
+		r.placed.OutOfOrder += n
+	}
 }
 
 // check is RDMAP's part before Placement (RFC 5040 section 7.2). A wrong DDP version is left to DDP to report.
@@ -143,7 +170,8 @@ func (r *recvHalf) check(u *mpa.ULPDU) error {
 		}
 		head = r.head[:n]
 	}
-	h, _, ok := ddp.Parse(head)
+	h, n, ok := ddp.Parse(head)
+	r.headerLen = n
 	if !ok || h.Version != r.version {
 		return nil
 	}
@@ -191,30 +219,40 @@ type opcodeError struct {
 
 func (e *opcodeError) Error() string { return e.cause.String() }
 
-// receiveError answers the peer's fault: nothing more is placed or delivered, one Terminate goes out.
-func (q *QueuePair) receiveError(l *link, err error) {
-	q.recv.dead = true
-	q.state.Store(uint32(Error))
-	l.note(&TerminateError{Cause: err})
-	q.send.terminate(terminateBody(err))
-	l.closing()
+// lookForErrors acts on what a burst of octets brought to light: once.
+func (q *QueuePair) lookForErrors(l *link) {
+	r := &q.recv
+	switch {
+	case r.reported:
+	case r.terminated > 0:
+		r.reported = true
+		q.send.stopped = true
+		q.leaveService(l, &TerminateError{Remote: true, Cause: terminateCause(q.ctrl.Bytes()[:r.terminated])})
+	case r.rx.Err() != nil:
+		r.dead = true
+		q.receiveError(l, r.rx.Err())
+	case r.fault != nil:
+		q.receiveError(l, r.fault)
+	case r.ddp.Err() != nil:
+		q.receiveError(l, r.ddp.Err())
+	}
 }
 
-// peerTerminated acts on a Terminate that was delivered.
-func (q *QueuePair) peerTerminated(l *link) {
-	if q.recv.terminated == 0 || q.recv.dead {
-		return
-	}
-	body := q.ctrl.Bytes()[:q.recv.terminated]
-	q.recv.dead = true
-	q.send.stopped = true
+// receiveError answers the peer's fault: one Terminate goes out and then our half is closed.
+func (q *QueuePair) receiveError(l *link, err error) {
+	q.recv.reported = true
+	q.send.terminate(terminateBody(err))
+	q.leaveService(l, &TerminateError{Cause: err})
+}
+
+func (q *QueuePair) leaveService(l *link, err error) {
 	q.state.Store(uint32(Error))
-	l.note(&TerminateError{Remote: true, Cause: terminateCause(body)})
+	l.note(err)
 	l.closing()
 }
 
 // cut says whether the stream, ended here, ends inside a frame.
-func (q *QueuePair) cut() bool { return q.recv.partial && !q.recv.dead }
+func (q *QueuePair) cut() bool { return q.recv.partial && !q.recv.reported }
 
 // abandon flushes the buffers that wait for messages, and what the Receiver holds.
 func (r *recvHalf) abandon(q *QueuePair) {

@@ -28,6 +28,11 @@ func TestSeeds(t *testing.T) {
 			Config:   Config{Seed: seed, Faults: badNetwork, MTU: []int{1500, 1500, 9000, 576}[seed%4]},
 			Messages: 60, WriteMax: 64 << 10, SendMax: 8 << 10, DropBadCRC: true, NoMarkers: seed%5 == 4,
 		}
+		if wl.NoMarkers {
+			// What comes ahead of a gap can then be verified only after TCP has acknowledged it, and a frame found bad
+			// by its CRC alone must end the stream (DECISIONS 30).
+			wl.Faults.Corrupt, wl.Faults.Swap = 0, 0
+		}
 		out, err := wl.Run()
 		require.NoErrorf(t, err, "seed %d", seed)
 		if !wl.NoMarkers {

@@ -146,10 +146,10 @@ func (p peers) close(w *World) error {
 		}
 	}
 	err := w.Run(10*time.Minute, func() bool {
-		return w.Hosts[0].Outstanding()+w.Hosts[1].Outstanding() == 0
+		return w.Hosts[0].Leaked()+w.Hosts[1].Leaked() == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%d and %d Bufs leaked: %w", w.Hosts[0].Outstanding(), w.Hosts[1].Outstanding(), err)
+		return fmt.Errorf("%d and %d Bufs leaked: %w", w.Hosts[0].Leaked(), w.Hosts[1].Leaked(), err)
 	}
 	return nil
 }

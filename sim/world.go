@@ -140,5 +140,8 @@ func (w *World) Run(limit time.Duration, done func() bool) error {
 	return nil
 }
 
-// Outstanding is how many of a host's Bufs are somewhere: none once all its connections are closed and the cable is empty.
-func (h *Host) Outstanding() int { return h.Pool.Size() - h.Pool.Available() }
+// spareBufs is what an idle Poller keeps at hand for the next segment.
+const spareBufs = 1
+
+// Leaked is how many of a host's Bufs are somewhere, once all its connections are closed and the cable is empty.
+func (h *Host) Leaked() int { return max(0, h.Pool.Size()-h.Pool.Available()-spareBufs) }

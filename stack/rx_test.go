@@ -101,6 +101,7 @@ func TestARPGolden(t *testing.T) {
 	l.dial(l.a, l.b, 7)
 	l.a.Turn()
 	require.Equal(t, request, sent)
+	l.turns()
 
 	for name, change := range map[string]func(f []byte){
 		"for another":     func(f []byte) { f[41] = 9 },
@@ -114,7 +115,7 @@ func TestARPGolden(t *testing.T) {
 		require.Empty(t, l.answers(l.a, l.b, f), name)
 	}
 	n := l.b.counters()
-	require.Equal(t, uint64(1), n.ARPReplies)
+	require.Equal(t, uint64(2), n.ARPReplies)
 	require.Equal(t, uint64(1), n.Inet[inet.DropSource])
 	require.Equal(t, uint64(1), n.Inet[inet.DropBadARP])
 	require.Equal(t, uint64(1), n.Inet[inet.DropNotOurs])
@@ -441,6 +442,7 @@ func TestICMPErrors(t *testing.T) {
 		u.send(10_000)
 		l.until("there", func() bool { return v.edge == 10_000 })
 		require.Zero(t, u.closed)
+		l.turns()
 		require.NotZero(t, l.a.counters().ICMPSoft)
 		require.Zero(t, l.a.counters().ICMPHard)
 	})

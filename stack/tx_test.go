@@ -231,15 +231,15 @@ func TestFairShareOfATurn(t *testing.T) {
 	u := l.dial(l.a, l.b, 7)
 	w := l.dial(l.a, l.b, 7)
 	l.until("open", func() bool { return len(l.accepted) == 2 })
-	u.send(1_000_000)
-	l.until("u has a large window", func() bool { return u.conn.Stats().Cwnd > 100*1448 })
-	l.turns()
-	u.send(1_000_000)
+	u.send(9 * 1448) // within the initial window
 	w.send(4 * 1448)
-	before := u.sent
 	l.a.Turn()
-	require.Equal(t, uint64(4*1448), u.sent-before)
+	require.Equal(t, uint64(4*1448), u.sent)
 	require.Equal(t, uint64(4*1448), w.sent)
+	l.a.Turn()
+	require.Equal(t, uint64(8*1448), u.sent)
+	l.a.Turn()
+	require.Equal(t, uint64(9*1448), u.sent)
 	l.stop()
 }
 

@@ -18,6 +18,7 @@ type recovery struct {
 	reducedAt  uint64                // order when cwnd was last reduced
 	seen       [sackBlocksMax]octets // of the last ACK with SACK
 	sackedTo   uint64                // end of the highest SACKed record
+	resentAt   int64                 // when the latest retransmission that has arrived was sent
 	lostBelow  uint64                // records before this are SACKed, lost, or resent
 	resendFrom uint64                // no lost record before this
 	limitedTo  uint64                // SND.NXT when cwnd last held us back
@@ -60,6 +61,9 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 		if c.sent.resent > 0 && rv.ordersLen < ordersMax {
 			rv.orders[rv.ordersLen] = r.order
 			rv.ordersLen++
+		}
+		if r.flags&recEver != 0 {
+			rv.resentAt = max(rv.resentAt, r.sentAt)
 		}
 	}
 	if r.endAt() >= a.sackedTo {
@@ -112,6 +116,9 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 	}
 	if a.sacked > 0 || a.dsack && rv.sackedTo > c.sndUna {
 		c.findLost()
+	}
+	if rv.phase != phaseOpen && rv.resentAt != 0 {
+		c.findOlder()
 	}
 	if rv.phase == phaseRecovery && a.octets > 0 && a.resent {
 		// A retransmission has arrived and the oldest segment, sent before it, has not (as RFC 6582 section 3.2 step 3):
@@ -201,6 +208,24 @@ func (c *Conn) findLostAgain(now int64) {
 	}
 }
 
+// findOlder marks first transmissions that are older, by half a round trip, than a retransmission that has arrived. They
+// are lost with nothing SACKed above them: the end of a burst, or octets for which the receiver had no room. Beyond
+// lostBelow records are in the order they were sent, so each is visited once.
+func (c *Conn) findOlder() {
+	rv := &c.recovery
+	before := rv.resentAt - c.rtt.srtt/2
+	for i := c.sent.find(rv.lostBelow); i != c.sent.nxt; i++ {
+		r := c.sent.rec(i)
+		if r.sentAt >= before {
+			return
+		}
+		if r.flags&(recSacked|recLost|recResent) == 0 {
+			c.lose(r)
+		}
+		rv.lostBelow = r.endAt()
+	}
+}
+
 // lose marks record r to be sent again.
 func (c *Conn) lose(r *record) {
 	c.sent.markLost(r)
@@ -266,6 +291,7 @@ func (c *Conn) undo() {
 		}
 	}
 	rv.lostBelow = c.sndUna
+	rv.dupAcks = 0
 	c.due &^= dueRepair
 }
 

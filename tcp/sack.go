@@ -90,7 +90,7 @@ func (c *Conn) putSACK(o *Options, blocks int) {
 		n++
 		// The run around the duplicate is the second block, if it lies in one.
 		left := uint64(int64(c.edge) + int64(c.ack.dup.Left.Sub(c.irs+1+Seq(c.edge))))
-		if left >= c.edge {
+		if n < blocks && left >= c.edge {
 			if h, ok := c.held.holder(left, left+uint64(c.ack.dup.Right-c.ack.dup.Left)); ok {
 				o.SACK[n] = c.sackBlock(h)
 				n++

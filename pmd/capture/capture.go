@@ -40,7 +40,7 @@ const (
 
 // Config bounds a Capture.
 type Config struct {
-	SnapLen int // octets kept of a frame; 0: whole frames
+	SnapLen int // octets kept of a frame; 0: whole frames, but of those an offload left uncut what the MTU allows
 	Slots   int // frames per queue between the Poller and the writer; a power of two, SlotsDefault when 0
 	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by default. A simulation
 	// gives its own.

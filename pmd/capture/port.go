@@ -24,7 +24,7 @@ type Queue struct {
 }
 
 var _ pmd.Port = (*Port)(nil)
-var _ pmd.Queue = (*Queue)(nil)
+var _ pmd.Timed = (*Queue)(nil)
 
 // slot describes one captured frame. It and its octets are the Poller's until published and the writer's until
 // released. start is fixed.
@@ -94,6 +94,9 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 	}
 	return n
 }
+
+// Deadline is that of the queue inside.
+func (q *Queue) Deadline() int64 { return pmd.Deadline(q.Queue) }
 
 // keep copies frames into the ring and publishes them together.
 func (q *Queue) keep(bufs []mem.Buf) {

@@ -27,6 +27,19 @@ rnic_port_probe(const char *bus, const char *name, const char *args)
 	return rte_eal_hotplug_add(bus, name, args);
 }
 
+// mtu_max is the largest MTU rte_eth_dev_configure accepts: a driver may bound the frame instead of the packet.
+static uint16_t
+mtu_max(const struct rte_eth_dev_info *di)
+{
+	uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	if (di->max_mtu != UINT16_MAX)
+		return di->max_mtu;
+	if (di->max_rx_pktlen <= overhead)
+		return 0;
+	return RTE_MIN(di->max_rx_pktlen - overhead, (uint32_t)UINT16_MAX);
+}
+
 int
 rnic_port_info(uint16_t port, struct rnic_port_info *info)
 {
@@ -42,7 +55,7 @@ rnic_port_info(uint16_t port, struct rnic_port_info *info)
 	memcpy(info->mac, mac.addr_bytes, sizeof(info->mac));
 	snprintf(info->driver, sizeof(info->driver), "%s", di.driver_name);
 	info->min_mtu = di.min_mtu;
-	info->max_mtu = di.max_mtu;
+	info->max_mtu = mtu_max(&di);
 	info->queues_max = RTE_MIN(di.max_rx_queues, di.max_tx_queues);
 	info->rx_desc = di.default_rxportconf.ring_size;
 	info->tx_desc = di.default_txportconf.ring_size;

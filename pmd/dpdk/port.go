@@ -17,6 +17,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -160,6 +161,9 @@ func (p *Port) configure() error {
 		return failed(p.name, "rte_eth_dev_configure", rc)
 	}
 	var err error
+	if p.cfg.PCI != "" && C.rnic_eal_iova_is_pa() != 0 && p.cfg.Arena.PageSize() == hugepages.Normal {
+		return fmt.Errorf("dpdk: %s: by physical addresses a device reaches hugepages only, normal pages may move: run hugepages/setup.sh, or bind it to vfio-pci and use --iova-mode=va", p.name)
+	}
 	if p.memory, err = registerArena(p.cfg.Arena); err != nil {
 		return fmt.Errorf("dpdk: %s: %w", p.name, err)
 	}

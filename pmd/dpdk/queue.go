@@ -10,6 +10,7 @@ import "C"
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -67,7 +68,7 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	var step *C.char
 	c := C.rnic_queue_new(&conf, &rc, &step)
 	if c == nil {
-		return nil, fmt.Errorf("dpdk: %s: queue %d: %s: %w%s", p.name, i, C.GoString(step), errnoOf(rc), queueAdvice(errnoOf(rc)))
+		return nil, fmt.Errorf("dpdk: %s: queue %d: %s: %w%s", p.name, i, C.GoString(step), errnoOf(rc), queueAdvice(C.GoString(step), errnoOf(rc)))
 	}
 	io := C.rnic_queue_io(c)
 	poolsInUse[pool] = true
@@ -78,8 +79,11 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	}, nil
 }
 
-func queueAdvice(e Errno) string {
-	if syscall.Errno(e) == syscall.ENOMEM {
+func queueAdvice(step string, e Errno) string {
+	switch {
+	case strings.HasPrefix(step, "rte_eth_"):
+		return " (the driver says why on standard error; many want a larger stride, or fewer descriptors)"
+	case syscall.Errno(e) == syscall.ENOMEM:
 		return " (the EAL's own memory ran out: free hugepages are needed beside the arena's; run hugepages/setup.sh with more, or raise -m)"
 	}
 	return ""

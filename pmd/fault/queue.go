@@ -24,7 +24,7 @@ type Queue struct {
 	passNext bool
 }
 
-var _ pmd.Queue = (*Queue)(nil)
+var _ pmd.Timed = (*Queue)(nil)
 
 // collector gathers received frames in the caller's slice.
 type collector struct {

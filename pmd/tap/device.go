@@ -18,7 +18,7 @@ const (
 
 // attach opens the clone device and names it: a new device, or one that is there and free. The name returned
 // has its %d filled in.
-func attach(name string) (fd int, actual string, err error) {
+func attach(name string, vnet bool) (fd int, actual string, err error) {
 	fd, err = unix.Open(clonePath, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, "", openError(name, err)
@@ -29,7 +29,11 @@ func attach(name string) (fd int, actual string, err error) {
 		return -1, "", fmt.Errorf("tap: name %q: %w: choose another", name, err)
 	}
 	// Without IFF_NO_PI every frame would be led by four octets that repeat its EtherType.
-	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if vnet {
+		flags |= unix.IFF_VNET_HDR
+	}
+	ifr.SetUint16(flags)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
 		_ = unix.Close(fd)
 		return -1, "", attachError(name, err)

@@ -5,6 +5,9 @@
 // One system call carries one frame: read for Rx, write for Tx, both raw and non-blocking, so that neither the
 // scheduler nor the netpoller is in the Poller's way. An idle poll costs one read that finds nothing.
 //
+// With Config.Offload the kernel and we share memory and say so: checksums are left out in both directions, and
+// frames of up to 64 KiB pass in one system call (virtio_net_hdr, IFF_VNET_HDR).
+//
 // Limits: Linux; one queue. The device ends with the process unless an operator made it persistent
 // (ip tuntap add), in which case it is attached to and left as it was found.
 package tap
@@ -41,6 +44,10 @@ type Config struct {
 	MAC [6]byte
 	// Addr is the kernel side's address with its prefix length; the zero value leaves that to the operator.
 	Addr netip.Prefix
+	// Offload puts a virtio_net_hdr in front of every frame. The port then claims checksum offload and
+	// segmentation; frames from the kernel's TCP come uncut when the pool's Bufs hold RxSegmentedMax octets behind
+	// their headroom, else at the MTU.
+	Offload bool
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -68,6 +75,7 @@ type Port struct {
 	name   string
 	mac    [6]byte
 	mtu    int
+	vnet   bool
 	fds    []int // one per queue
 	opened bool
 }
@@ -82,11 +90,11 @@ func New(cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, name, err := attach(cfg.Name)
+	fd, name, err := attach(cfg.Name, cfg.Offload)
 	if err != nil {
 		return nil, err
 	}
-	p := &Port{name: name, mtu: cfg.MTU, fds: []int{fd}}
+	p := &Port{name: name, mtu: cfg.MTU, vnet: cfg.Offload, fds: []int{fd}}
 	kernelMAC, err := configure(name, cfg.MTU, cfg.Addr)
 	if err != nil {
 		return nil, closeAfter(p, err)
@@ -115,9 +123,13 @@ func otherEnd(mac [6]byte) [6]byte {
 	return mac
 }
 
-func (p *Port) Name() string   { return p.name }
-func (p *Port) MAC() [6]byte   { return p.mac }
-func (p *Port) Caps() pmd.Caps { return pmd.Caps{MTU: p.mtu, Queues: len(p.fds)} }
+func (p *Port) Name() string { return p.name }
+func (p *Port) MAC() [6]byte { return p.mac }
+
+// Caps: RxChecksum with Offload is of frames from this host's memory; others come without a verdict.
+func (p *Port) Caps() pmd.Caps {
+	return pmd.Caps{MTU: p.mtu, Queues: len(p.fds), RxChecksum: p.vnet, TxChecksum: p.vnet, TxSegment: p.vnet}
+}
 
 // Open gives queue 0. Errors: another queue, opened before, Bufs too small for the MTU.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
@@ -128,13 +140,28 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 		return nil, fmt.Errorf("tap: %s: queue %d is open already; a queue is opened once", p.name, i)
 	}
 	frameMax := p.mtu + pmd.FrameOverhead
+	room := pool.Stride() - pool.Headroom()
 	// One octet more than a frame may have: it tells a frame that just fits from one that was cut.
-	if room := pool.Stride() - pool.Headroom(); room < frameMax+1 {
+	if room < frameMax+1 {
 		return nil, fmt.Errorf("tap: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: use a larger stride or a smaller MTU",
 			p.name, pool.Stride(), room, p.mtu, frameMax+1)
 	}
+	q := &Queue{fd: p.fds[i], pool: pool, rxMax: frameMax, txMax: frameMax}
+	if p.vnet {
+		if pool.Headroom() < vnetLen {
+			return nil, fmt.Errorf("tap: %s: Bufs have %d octets of headroom; offload needs %d", p.name, pool.Headroom(), vnetLen)
+		}
+		uncut := room >= RxSegmentedMax
+		if err := setOffload(p.fds[i], uncut); err != nil {
+			return nil, fmt.Errorf("tap: %s: offload: %w; this kernel cannot, turn Offload off", p.name, err)
+		}
+		q.vnet = true
+		if uncut {
+			q.rxMax = segmentedMax
+		}
+	}
 	p.opened = true
-	return &Queue{fd: p.fds[i], pool: pool, frameMax: frameMax}, nil
+	return q, nil
 }
 
 // Close gives the device up; one that is not persistent is gone from the system when it returns.

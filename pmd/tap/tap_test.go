@@ -406,7 +406,7 @@ func TestEmptyPoolLeavesFramesInTheKernel(t *testing.T) {
 
 func TestClosedDescriptorIsCounted(t *testing.T) {
 	pool := newPool(t, 4, 1500)
-	q := &Queue{fd: -1, pool: pool, frameMax: 1522}
+	q := &Queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522}
 	require.Zero(t, q.Rx(make([]mem.Buf, 4)))
 	require.EqualValues(t, 1, q.Counters().RxErrors)
 	require.Equal(t, 1, send(t, pool, q, testFrame(60)))

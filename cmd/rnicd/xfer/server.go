@@ -282,7 +282,7 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 
 func countersOf(st rnic.Stats) Counters {
 	return Counters{
-		Direct: st.Receive.BytesDirect, Reassembled: st.Receive.BytesReassembled, OutOfOrder: st.Receive.BytesOutOfOrder,
+		Direct: st.Placed.Direct, Reassembled: st.Placed.Reassembled, OutOfOrder: st.Placed.OutOfOrder,
 		SegmentsIn: st.TCP.SegmentsIn, Retransmits: st.TCP.Retransmits,
 	}
 }

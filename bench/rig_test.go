@@ -1,0 +1,139 @@
+package bench
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// host is one Poller with an Adapter on it, on a goroutine of its own.
+type host struct {
+	dev    *rnic.Adapter
+	poller *stack.Poller
+	arena  *hugepages.Arena
+}
+
+// rig is two hosts on a wire.
+func rig(b *testing.B, mtu int, offload bool) (server, client *host) {
+	b.Helper()
+	arena := newArena(b, 64<<20)
+	cfg := wire.Config{MTU: mtu, Slots: 512, ChecksumOffload: offload}
+	memory, err := arena.Carve(cfg.MemoryBytes(), 4096)
+	require.NoError(b, err)
+	cfg.Memory = memory
+	link, err := wire.New(cfg)
+	require.NoError(b, err)
+	return newHost(b, link.Port(0), "10.9.0.1/24", mtu), newHost(b, link.Port(1), "10.9.0.2/24", mtu)
+}
+
+func newArena(b *testing.B, n int64) *hugepages.Arena {
+	a, err := hugepages.New(hugepages.Config{Bytes: n, Node: hugepages.AnyNode})
+	require.NoError(b, err)
+	if f := a.Fallback(); f != "" {
+		b.Log(f)
+	}
+	b.Cleanup(func() { require.NoError(b, a.Close()) })
+	return a
+}
+
+func newHost(b *testing.B, port pmd.Port, addr string, mtu int) *host {
+	const bufs = 4096
+	stride := (mem.Headroom + mtu + 64 + 63) &^ 63
+	h := &host{arena: newArena(b, int64(bufs*stride+1<<20))}
+	pool, err := mem.NewPool(h.arena, mem.PoolConfig{Bufs: bufs, Stride: stride})
+	require.NoError(b, err)
+	queue, err := port.Open(0, pool)
+	require.NoError(b, err)
+	h.poller, err = stack.New(stack.Config{
+		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, Core: -1, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+	})
+	require.NoError(b, err)
+	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})
+	require.NoError(b, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = h.poller.Run(ctx) })
+	b.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return h
+}
+
+// end is one end of a connection.
+type end struct {
+	qp     *rnic.QueuePair
+	cq     *rnic.CompletionQueue
+	region *rnic.MemoryRegion
+}
+
+func newEnd(b *testing.B, h *host, regionBytes int, opt rnic.QPOptions) *end {
+	e := &end{}
+	var err error
+	e.cq, err = h.dev.CreateCQ(1024)
+	require.NoError(b, err)
+	opt.PD, opt.SendCQ, opt.RecvCQ = h.dev.AllocPD(), e.cq, e.cq
+	e.qp, err = h.dev.CreateQP(opt)
+	require.NoError(b, err)
+	e.region, err = opt.PD.Register(newArena(b, int64(regionBytes)).Bytes()[:regionBytes], rnic.RemoteWrite|rnic.LocalWrite)
+	require.NoError(b, err)
+	b.Cleanup(func() { // before the memory goes
+		e.qp.Abort()
+		<-e.qp.Done()
+		e.region.Deregister()
+	})
+	return e
+}
+
+// connect makes a connection between two hosts with a region of regionBytes at each end.
+func connect(b *testing.B, server, client *host, regionBytes int, opt rnic.QPOptions) (s, c *end) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	l, err := server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
+	require.NoError(b, err)
+	b.Cleanup(l.Close)
+	s, c = newEnd(b, server, regionBytes, opt), newEnd(b, client, regionBytes, opt)
+	accepted := make(chan error, 1)
+	go func() {
+		req, err := l.Accept(ctx)
+		if err == nil {
+			err = req.Accept(ctx, s.qp, nil)
+		}
+		accepted <- err
+	}()
+	require.NoError(b, c.qp.Connect(ctx, "10.9.0.1:7174", nil))
+	require.NoError(b, <-accepted)
+	return s, c
+}
+
+// reap waits until n send-side completions have come.
+func (e *end) reap(ctx context.Context, b *testing.B, n int) {
+	var cs [64]rnic.Completion
+	for n > 0 {
+		got := e.cq.Poll(cs[:min(n, len(cs))])
+		for _, c := range cs[:got] {
+			if c.Status != rnic.Success {
+				<-e.qp.Done()
+				b.Fatalf("%v %v: %v", c.Op, c.Status, e.qp.Err())
+			}
+		}
+		if n -= got; got == 0 {
+			require.NoError(b, e.cq.Wait(ctx))
+		}
+	}
+}

@@ -1,0 +1,40 @@
+//go:build dpdk
+
+package dpdk
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// Two memif ports of one process: shared memory rings, agreed on over a Unix socket.
+func TestMemifPair(t *testing.T) {
+	sock := filepath.Join(t.TempDir(), "memif.sock")
+	args := ",id=0,socket-abstract=no,socket=" + sock
+	srv := openSide(t, Config{Vdev: "net_memif0,role=server" + args}, 1024, 2048)
+	cli := openSide(t, Config{Vdev: "net_memif1,role=client" + args}, 1024, 2048)
+	scratch := make([]mem.Buf, 4)
+	require.True(t, eventually(func() bool {
+		srv.pool.FreeN(scratch[:srv.queue.Rx(scratch)])
+		cli.pool.FreeN(scratch[:cli.queue.Rx(scratch)])
+		return srv.port.LinkUp() && cli.port.LinkUp()
+	}), "link: server %v, client %v", srv.port.LinkUp(), cli.port.LinkUp())
+	r := newRand(t)
+	for range 50 {
+		for _, d := range [][2]*side{{srv, cli}, {cli, srv}} {
+			var want [][]byte
+			for range 1 + r.IntN(40) {
+				want = append(want, frame(r, 60+r.IntN(1400)))
+			}
+			d[0].send(t, want...)
+			require.Equal(t, want, d[1].receive(t, len(want), nil))
+		}
+	}
+	srv.settled(t)
+	cli.settled(t)
+	require.Zero(t, cli.queue.Stats().Copied)
+}

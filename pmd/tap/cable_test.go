@@ -1,0 +1,220 @@
+package tap
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
+//
+//	client's TCP - tap - [ Rx, Tx ] - tap - server's TCP
+type cable struct {
+	client   net.Conn
+	server   net.Conn
+	pool     *mem.Pool
+	ends     [2]*Queue
+	uncut    uint64 // frames that were longer than the MTU
+	unsummed uint64 // frames without a checksum
+	stop     atomic.Bool
+	done     chan struct{}
+}
+
+// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f opens.
+func inNetns(t testing.TB, f func() error) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	require.NoError(t, <-done)
+}
+
+func newCable(t testing.TB, offload, uncut bool) *cable {
+	enterNetns(t)
+	c := &cable{done: make(chan struct{})}
+	cfg := mem.PoolConfig{Bufs: 256, Stride: 2048}
+	if uncut {
+		cfg = mem.PoolConfig{Bufs: 64, Stride: (mem.Headroom + RxSegmentedMax + 63) / 64 * 64}
+	}
+	var err error
+	c.pool, err = mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
+	require.NoError(t, err)
+
+	var ports [2]*Port
+	var listener net.Listener
+	inNetns(t, func() (err error) {
+		ports[1], err = New(Config{Name: "rserver", Addr: netip.MustParsePrefix("10.78.0.2/24"), Offload: offload})
+		if err == nil {
+			listener, err = net.Listen("tcp4", "10.78.0.2:4791")
+		}
+		return err
+	})
+	ports[0], err = New(Config{Name: "rclient", Addr: netip.MustParsePrefix("10.78.0.1/24"), Offload: offload})
+	require.NoError(t, err)
+	for i, p := range ports {
+		require.Equal(t, offload, p.Caps().TxChecksum && p.Caps().RxChecksum && p.Caps().TxSegment)
+		q, err := p.Open(0, c.pool)
+		require.NoError(t, err)
+		c.ends[i] = q.(*Queue)
+	}
+	go c.run()
+	t.Cleanup(func() {
+		c.stop.Store(true)
+		<-c.done
+		require.NoError(t, ports[0].Close())
+		require.NoError(t, ports[1].Close())
+	})
+
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	c.client, err = dialer.Dial("tcp4", "10.78.0.2:4791")
+	require.NoError(t, err)
+	c.server, err = listener.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = c.client.Close()
+		_ = c.server.Close()
+		_ = listener.Close()
+	})
+	deadline := time.Now().Add(30 * time.Second)
+	require.NoError(t, c.client.SetDeadline(deadline))
+	require.NoError(t, c.server.SetDeadline(deadline))
+	return c
+}
+
+// run passes frames on until stop. What was left out on the way in is asked for on the way out.
+func (c *cable) run() {
+	defer close(c.done)
+	bufs := make([]mem.Buf, 32)
+	for !c.stop.Load() {
+		moved := 0
+		for i := range c.ends {
+			n := c.ends[i].Rx(bufs)
+			for _, b := range bufs[:n] {
+				d := c.pool.Desc(b)
+				if d.Flags&mem.RxChecksumGood != 0 {
+					d.Flags = mem.TxChecksum
+					c.unsummed++
+				}
+				if d.GSOSize != 0 {
+					d.Flags |= mem.TxSegment
+					c.uncut++
+				}
+			}
+			c.ends[1-i].Tx(bufs[:n])
+			c.pool.FreeN(bufs[:n])
+			moved += n
+		}
+		if moved == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+var cables = []struct {
+	name           string
+	offload, uncut bool
+}{{"plain", false, false}, {"checksum", true, false}, {"segmentation", true, true}}
+
+// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are really in use.
+func TestCableCarriesTCP(t *testing.T) {
+	for _, k := range cables {
+		t.Run(k.name, func(t *testing.T) {
+			c := newCable(t, k.offload, k.uncut)
+			payload := make([]byte, 8<<20)
+			_, _ = rand.NewChaCha8([32]byte{1}).Read(payload)
+			sent := make(chan error, 1)
+			go func() {
+				_, err := c.client.Write(payload)
+				sent <- err
+			}()
+			sum := sha256.New()
+			_, err := io.CopyN(sum, c.server, int64(len(payload)))
+			require.NoError(t, err)
+			require.NoError(t, <-sent)
+			want := sha256.Sum256(payload)
+			require.Equal(t, want[:], sum.Sum(nil))
+
+			c.stop.Store(true)
+			<-c.done
+			require.Equal(t, k.offload, c.unsummed > 0, "frames without a checksum: %d", c.unsummed)
+			require.Equal(t, k.uncut, c.uncut > 0, "frames uncut: %d", c.uncut)
+			for _, q := range c.ends {
+				n := q.Counters()
+				require.Zero(t, n.RxErrors+n.RxTooLong+n.TxErrors+n.TxFull, "%+v", n)
+			}
+			require.Equal(t, c.pool.Size(), c.pool.Available())
+		})
+	}
+}
+
+// One op is one octet from the client's kernel through Rx and Tx into the server's: with two processors for both
+// kernels, both sockets and the cable, well below what one core of ours could do.
+func BenchmarkCable(b *testing.B) {
+	for _, k := range cables {
+		b.Run(k.name, func(b *testing.B) {
+			c := newCable(b, k.offload, k.uncut)
+			block := make([]byte, 256<<10)
+			b.SetBytes(1)
+			b.ResetTimer()
+			go func() {
+				for left := b.N; left > 0; left -= len(block) {
+					if _, err := c.client.Write(block[:min(left, len(block))]); err != nil {
+						return
+					}
+				}
+			}()
+			if _, err := io.CopyN(io.Discard, c.server, int64(b.N)); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)*8/b.Elapsed().Seconds()/1e6, "Mbit/s")
+			b.StopTimer()
+			c.stop.Store(true)
+			<-c.done
+			n := c.ends[0].Counters()
+			b.ReportMetric(float64(n.RxOctets)/float64(n.RxFrames), "octets/frame")
+		})
+	}
+}
+
+func TestOffloadNeedsHeadroom(t *testing.T) {
+	enterNetns(t)
+	p, err := New(Config{Name: "rhead", Offload: true})
+	require.NoError(t, err)
+	defer p.Close()
+	cfg := mem.PoolConfig{Bufs: 4, Stride: 2048, Headroom: 9}
+	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
+	require.NoError(t, err)
+	_, err = p.Open(0, pool)
+	require.EqualError(t, err, "tap: rhead: Bufs have 9 octets of headroom; offload needs 10")
+}
+
+func TestSegmentWithoutChecksumPanics(t *testing.T) {
+	pool := newPool(t, 4, 1500)
+	q := &Queue{fd: -1, pool: pool, rxMax: 1522, txMax: 1522, vnet: true}
+	b := pool.Alloc()
+	pool.Desc(b).Len, pool.Desc(b).Flags = 100, mem.TxSegment
+	require.PanicsWithValue(t, "tap: frame asks for an offload that the port's Caps do not claim", func() { q.Tx([]mem.Buf{b}) })
+}
+
+func ExampleConfig() {
+	_, err := New(Config{Name: "a-name-that-is-too-long"})
+	fmt.Println(err)
+	// Output: tap: name "a-name-that-is-too-long" has 23 octets; a device name has at most 15: choose a shorter one
+}

@@ -1,0 +1,59 @@
+package tcp
+
+import "testing"
+
+// goodput is what a bulk transfer of n octets gets through link, in Mbit/s of virtual time.
+func goodput(t testing.TB, seed uint64, link simLink, cfg Config, n uint64) (mbit float64, sender Stats) {
+	s := newSim(seed, link, cfg, cfg, n, 0)
+	start := s.now
+	if err := s.a.output(); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; s.a.c.AckedOffset() < n; i++ {
+		if _, err := s.step(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if i > 10_000_000 {
+			t.Fatalf("seed %d: no end", seed)
+		}
+	}
+	return float64(n) * 8000 / float64(s.now-start), s.a.c.Stats()
+}
+
+// A link of 1 Gbit/s and 1 ms round trip. The floors are far below what is measured and far above what one timeout per
+// window would leave.
+func TestGoodput(t *testing.T) {
+	base := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000}
+	with := func(f func(l *simLink)) simLink { l := base; f(&l); return l }
+	for _, tt := range []struct {
+		name  string
+		link  simLink
+		cfg   Config
+		floor float64
+	}{
+		{"clean", base, Config{NoDelay: true}, 800},
+		{"reorder 10% by up to 200us", with(func(l *simLink) { l.reorder, l.jitter = 0.1, 200_000 }), Config{NoDelay: true}, 400},
+		{"loss 1%", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true}, 60},
+		{"loss 1%, reorder 10%", with(func(l *simLink) { l.loss, l.reorder, l.jitter = 0.01, 0.1, 200_000 }), Config{NoDelay: true}, 40},
+		{"loss 1%, no SACK", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true, NoSACK: true}, 20},
+		{"loss 0.1%", with(func(l *simLink) { l.loss = 0.001 }), Config{NoDelay: true}, 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sum := 0.0
+			const seeds = 5
+			for seed := uint64(0); seed < seeds; seed++ {
+				mbit, st := goodput(t, seed, tt.link, tt.cfg, 4<<20)
+				sum += mbit
+				if seed == 0 {
+					t.Logf("%.0f Mbit/s, %d segments, %d resent, %d fast, %d timeouts, %d lost again, %d undone, dupthresh %d",
+						mbit, st.SegsOut, st.Retransmits, st.FastRetransmits, st.Timeouts, st.LostRetrans, st.Undone, st.DupThresh)
+				}
+			}
+			if mean := sum / seeds; mean < tt.floor {
+				t.Errorf("%.0f Mbit/s, want %.0f", mean, tt.floor)
+			} else {
+				t.Logf("mean %.0f Mbit/s", mean)
+			}
+		})
+	}
+}
