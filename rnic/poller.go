@@ -34,6 +34,7 @@ func newPollerLink(a *Adapter, ln *lane) *onPoller {
 func (u *onPoller) Established(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
+	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
 	u.link.established()
 }
 

@@ -110,6 +110,9 @@ func (c *Conn) SetReceiveWindow(n int) {
 	c.p.touch(c)
 }
 
+// SetNoDelay turns Nagle's algorithm off (true) or on: MPA wants it off (RFC 5044 appendix A.2).
+func (c *Conn) SetNoDelay(on bool) { c.tcp.SetNoDelay(on) }
+
 // EMSS is how many octets a full segment carries now.
 func (c *Conn) EMSS() int { return c.tcp.EMSS() }
 

@@ -55,6 +55,10 @@ type nic struct {
 }
 
 func (n *nic) Tx(bufs []mem.Buf) int {
+	if n.lose == nil && n.onSend == nil && n.txMax < 0 && !n.hold { // as benchmarks want it
+		n.sent += len(bufs)
+		return n.Queue.Tx(bufs)
+	}
 	if n.txMax >= 0 && len(bufs) > n.txMax {
 		bufs = bufs[:n.txMax]
 	}
@@ -87,12 +91,14 @@ func (n *nic) reap() {
 
 const labBufs = 2048
 
+var labOffload = false // the link of the next lab completes checksums
+
 var newHeap = hugepages.Heap
 
 // newLab makes two hosts; tune changes their Configs, host 0 is a, 1 is b.
 func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab {
 	l := &lab{t: t, now: 1000 * second}
-	link, err := wire.New(wire.Config{})
+	link, err := wire.New(wire.Config{ChecksumOffload: labOffload})
 	require.NoError(t, err)
 	for i := range 2 {
 		l.hosts = append(l.hosts, l.host(link.Port(i), i, tune))
@@ -300,7 +306,7 @@ type peer struct {
 	onArrive  func()
 	onPull    func()
 	chunk     int  // octets per Pull; 0: all that fit
-	unchecked bool // skip the octet-by-octet oracle (benchmarks)
+	unchecked bool // of any value (fuzzing)
 }
 
 func newPeer(t testing.TB, salt byte) *peer { return &peer{t: t, salt: salt} }
@@ -339,6 +345,10 @@ func (u *peer) Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict {
 		u.got = append(u.got, make([]bool, end-uint64(len(u.got)))...)
 	}
 	for i, octet := range data {
+		if u.unchecked {
+			u.got[off+uint64(i)] = true
+			continue
+		}
 		at := off + uint64(i)
 		if u.got[at] || octet != pattern(3-u.salt, at) {
 			u.t.Fatalf("octet %d: twice or wrong (%v, %02x)", at, u.got[at], octet)
@@ -426,6 +436,8 @@ func (u *peer) closeSend() {
 	u.finAfter = true
 	u.finish()
 }
+
+func addrPort(h *host, port uint16) netip.AddrPort { return netip.AddrPortFrom(h.addr, port) }
 
 // Frame helpers for lose and onSend.
 

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -281,5 +282,32 @@ func TestPathMTU(t *testing.T) {
 	require.Equal(t, uint64(1), l.a.counters().PathMTU)
 	require.NotZero(t, l.a.counters().TxCopied)
 	require.Equal(t, 1000-40-12, u.conn.EMSS())
+	l.stop()
+}
+
+// With checksum offload segments carry the pseudo-header's sum, a device completes them, and we believe it.
+func TestChecksumOffload(t *testing.T) {
+	labOffload = true
+	l := newLab(t, nil)
+	labOffload = false
+	l.b.nic.onSend = func(f []byte) {
+		if isARP(f) {
+			return
+		}
+		_, ip, _ := inet.ParseEthernet(f)
+		h, b, d := inet.ParseIPv4(ip, false)
+		require.Equal(t, inet.DropNone, d, "the IP checksum is ours")
+		require.Equal(t, inet.Fold(inet.PseudoSum(h.Src, h.Dst, inet.ProtoTCP, len(b))), binary.BigEndian.Uint16(b[checksumOffset:]))
+	}
+	u, v := l.open()
+	lost := false
+	l.a.nic.lose = func(f []byte) bool { s := !lost && len(f) > 1000; lost = lost || s; return s }
+	u.send(100_001)
+	v.send(1001)
+	l.until("there", func() bool { return v.edge == 100_001 && u.edge == 1001 })
+	require.NotZero(t, u.conn.Stats().Retransmits)
+	w := l.dial(l.a, l.b, 99)
+	l.until("refused, by a RST made in a received Buf", func() bool { return w.closed == 1 })
+	require.ErrorIs(t, w.err, ErrRefused)
 	l.stop()
 }

@@ -31,6 +31,7 @@ type Conn struct {
 	sndWl2    uint64
 	pushed    uint64 // offset of the next pushed octet
 	finQueued bool   // CloseSend was called
+	noDelay   bool   // Nagle is off
 	sent      sentRing
 
 	// Receive sequence variables.
@@ -123,6 +124,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.control = &c.newReno
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
+	c.noDelay = c.cfg.NoDelay
 	c.limitMSS = c.cfg.MSS
 	c.peerMSS = mssAbsent
 	c.rcvMSS = mssAbsent

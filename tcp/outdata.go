@@ -17,7 +17,7 @@ func (c *Conn) nextLost(now int64, t *Transmit) bool {
 		c.recovery.limitedTo = c.sndNxt
 		return false
 	}
-	if int(r.len) > c.emss && i != c.sent.una && c.sent.free() == 0 {
+	if int(r.len) > c.emss && i != c.sent.una && !c.sent.splittable() {
 		return false // no slot to cut it with; those before it will free one
 	}
 	c.due &^= dueRepair
@@ -31,7 +31,7 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	n := int(r.len)
 	if n > c.emss {
 		n = c.emss
-		if c.sent.free() > 0 {
+		if c.sent.splittable() {
 			c.sent.split(i, n)
 			if r.flags&recLost == 0 {
 				c.lose(c.sent.rec(i + 1)) // it went out as one that the path no longer carries
@@ -56,7 +56,10 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 func (c *Conn) nextNew(now int64, t *Transmit) bool {
 	r := c.sent.rec(c.sent.nxt)
 	flight := c.flight()
-	if int(r.len) > c.emss && c.sent.free() > 0 { // EMSS shrank since Push
+	if int(r.len) > c.emss { // EMSS shrank since Push
+		if !c.sent.splittable() {
+			return false // those in flight will free a slot to cut it with
+		}
 		c.sent.split(c.sent.nxt, c.emss)
 	}
 	fin := r.flags&recFIN != 0
@@ -65,7 +68,7 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 			c.recovery.limitedTo = c.sndNxt
 			return false
 		}
-		if !c.cfg.NoDelay && int(r.len) < c.emss && flight > 0 && !c.finQueued {
+		if !c.noDelay && int(r.len) < c.emss && flight > 0 && !c.finQueued {
 			return false // Nagle: RFC 9293 section 3.7.4
 		}
 	}
@@ -88,7 +91,7 @@ func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 			c.sendNew(now, r, t)
 		}
 		return override
-	case usable > 0 && (override || usable >= c.sndWndMax/2) && c.sent.free() > 0:
+	case usable > 0 && (override || usable >= c.sndWndMax/2) && c.sent.splittable():
 		c.sent.split(c.sent.nxt, usable)
 		c.sendNew(now, r, t)
 		return true

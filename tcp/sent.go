@@ -67,6 +67,9 @@ func (s *sentRing) rec(i uint32) *record { return &s.recs[i&s.mask] }
 
 func (s *sentRing) free() int { return len(s.recs) - int(s.end-s.rel) }
 
+// splittable says that a slot is there to cut a record with, beside the one that the FIN may need.
+func (s *sentRing) splittable() bool { return s.free() > 1 }
+
 // unsent says that a record waits for its first transmission.
 func (s *sentRing) unsent() bool { return s.nxt != s.end }
 

@@ -46,7 +46,7 @@ type Config struct {
 type QueueStats struct {
 	pmd.Counters
 	Copied  uint64 // received in a foreign mbuf or in a chain, copied into a Buf
-	Bounced uint64 // copied before sending: the slot lies across pages that are no neighbours for the device
+	Bounced uint64 // copied before sending: the slot lies across pages that are no neighbours for the device, or the driver cuts frames in software
 }
 
 // PortStats is what the device itself counts, for all queues.

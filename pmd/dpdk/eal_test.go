@@ -218,4 +218,3 @@ func TestTwoPortsShareAnArena(t *testing.T) {
 }
 
 func testArgsSay(s string) bool { return strings.Contains(os.Getenv(ealArgsVar), s) }
-

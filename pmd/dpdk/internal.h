@@ -68,12 +68,12 @@ struct rnic_queue {
 	uint32_t outstanding;    // headers with the device
 	uint32_t idle;           // Rx calls since the device was last asked to give headers back
 	int no_cleanup;          // the device cannot be asked
-	uint8_t tx_checksum, tx_segment;
+	uint8_t tx_checksum, tx_segment, copy_segment;
 
 	pthread_t thread; // the one that polled last, and its lcore id
 	unsigned lcore;
 
-	struct rte_mempool *bounce_pool; // ordinary mbufs, NULL when every slot is contiguous
+	struct rte_mempool *bounce_pool; // ordinary mbufs, NULL when no frame needs one
 
 	struct rnic_io io;
 };

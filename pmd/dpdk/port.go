@@ -121,7 +121,7 @@ func probeAdvice(bus string, e Errno) string {
 		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/dpdk.md"
 	}
 	switch syscall.Errno(e) {
-	case syscall.EINVAL, syscall.ENOENT:
+	case syscall.EFAULT: // what rte_devargs_parse says of a name no driver owns
 		return "no such virtual device, or its driver's plugin is not installed; the name must begin with the driver's, such as net_tap0"
 	case syscall.EPERM, syscall.EACCES:
 		return "needs root or CAP_NET_ADMIN"
@@ -140,7 +140,7 @@ func (p *Port) configure() error {
 		return fmt.Errorf("dpdk: %s carries an MTU of at most %d, %d wanted", p.name, most, p.cfg.MTU)
 	}
 	if p.cfg.Queues > 1 && !p.spreads() {
-		return fmt.Errorf("dpdk: %s (driver %s) does not spread flows by a Toeplitz hash, so a Poller could not know its connections: set Queues to 1", p.name, C.GoString(&p.info.driver[0]))
+		return fmt.Errorf("dpdk: %s (driver %s) does not spread flows by a Toeplitz hash, so a Poller could not know its connections: set Queues to 1", p.name, p.driver())
 	}
 	p.conf.queues = C.uint16_t(p.cfg.Queues)
 	p.conf.mtu = C.uint16_t(p.cfg.MTU)
@@ -177,8 +177,10 @@ func (p *Port) configure() error {
 // spreads says whether the device puts a flow on the queue its Toeplitz hash names. net_tap claims RSS, but what
 // spreads there is the kernel, by a hash of its own.
 func (p *Port) spreads() bool {
-	return p.info.rss != 0 && C.GoString(&p.info.driver[0]) != "net_tap"
+	return p.info.rss != 0 && p.driver() != "net_tap"
 }
+
+func (p *Port) driver() string { return C.GoString(&p.info.driver[0]) }
 
 // Name returns the device's name as DPDK knows it.
 func (p *Port) Name() string { return p.name }

@@ -79,7 +79,8 @@ new_rx_pool(struct rnic_queue *q, const char *name, int socket)
 	return err;
 }
 
-// new_tx_pools makes the mempool of headers, and one of whole mbufs if any slot is in two pieces.
+// new_tx_pools makes the mempool of headers, and one of whole mbufs if any slot is in two pieces or the driver
+// cannot cut external buffers.
 static int
 new_tx_pools(struct rnic_queue *q, const char *name, const char *bounce, uint32_t n, int socket)
 {
@@ -91,6 +92,8 @@ new_tx_pools(struct rnic_queue *q, const char *name, const char *bounce, uint32_
 	for (i = 0; i < q->nbufs; i++)
 		if (!memory_contiguous(q->memory, q->slots + (uint64_t)i * q->stride, q->stride))
 			split++;
+	if (q->copy_segment)
+		split = q->nbufs;
 	if (split == 0)
 		return 0;
 	q->bounce_pool = rte_pktmbuf_pool_create(bounce, RTE_MIN(n, 2 * split + RNIC_BURST), 0, 0, room(q), socket);
@@ -149,6 +152,7 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 	q->lcore = LCORE_ID_ANY;
 	q->tx_checksum = conf->tx_checksum;
 	q->tx_segment = conf->tx_segment;
+	q->copy_segment = conf->copy_segment;
 
 	if ((*err = new_tables(q, back, conf->socket)) < 0)
 		goto fail;

@@ -55,6 +55,11 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 		slots: C.uintptr_t(uintptr(unsafe.Pointer(unsafe.SliceData(slots)))), stride: C.uint32_t(stride), nbufs: C.uint32_t(pool.Size()),
 		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment,
 	}
+	if p.conf.tx_segment != 0 && p.driver() == "net_tap" {
+		// librte_gso marks its segments' header mbufs as external buffers if the frame is one, and then crashes
+		// when it frees them (seen with 22.11).
+		conf.copy_segment = 1
+	}
 	rxBufs, err := p.size(&conf, pool)
 	if err != nil {
 		return nil, err

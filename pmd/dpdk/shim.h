@@ -96,7 +96,7 @@ struct rnic_io {
 	uint64_t rx_frames, rx_octets, tx_frames, tx_octets;
 	uint64_t rx_no_buf, rx_too_long, tx_full, tx_errors;
 	uint64_t copied;  // received frames that were in foreign or chained mbufs
-	uint64_t bounced; // sent frames that were copied because their slot is not contiguous for the device
+	uint64_t bounced; // sent frames that were copied because the device cannot take them from their slot
 	uint32_t returned[RNIC_RETURN];
 	struct rnic_rx_frame rx[RNIC_BURST];
 	struct rnic_tx_frame tx[RNIC_BURST];
@@ -111,6 +111,7 @@ struct rnic_queue_conf {
 	uint32_t rx_first, rx_bufs; // the receive mempool's Bufs
 	uint16_t rx_desc, tx_desc;
 	uint8_t tx_checksum, tx_segment; // what the port was configured to do
+	uint8_t copy_segment;            // the driver cannot cut external buffers
 };
 
 struct rnic_queue;

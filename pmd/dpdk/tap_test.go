@@ -161,7 +161,7 @@ func TestTapTxSegment(t *testing.T) {
 	s.pool.Free(b)
 	var got []byte
 	for _, want := range []int{600, 600, 400} {
-		seg := readRaw(t, fd, isIPv4(6))
+		seg := readRaw(t, fd, func(f []byte, d mem.Desc) bool { return isIPv4(6)(f, d) && net.IP(f[26:30]).Equal(tapOurs) })
 		require.Len(t, seg, 54+want)
 		require.Equal(t, uint32(1000+len(got)), binary.BigEndian.Uint32(seg[38:]))
 		require.Zero(t, ^onesSum(seg[14:34]), "IPv4 checksum")
@@ -170,6 +170,7 @@ func TestTapTxSegment(t *testing.T) {
 		got = append(got, seg[54:]...)
 	}
 	require.Equal(t, payload, got)
+	require.EqualValues(t, 1, s.queue.Stats().Bounced, "librte_gso cannot cut an external buffer")
 	s.settled(t)
 }
 

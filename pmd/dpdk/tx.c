@@ -121,12 +121,20 @@ offload(const struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_fra
 	return f->len >= f->csum_start + m->l4_len;
 }
 
+// takes_slot: can the device read f from its slot?
+static int
+takes_slot(const struct rnic_queue *q, const struct rnic_tx_frame *f)
+{
+	if ((f->flags & RNIC_TX_SEGMENT) && q->copy_segment)
+		return 0;
+	return memory_contiguous(q->memory, q->slots + (uint64_t)f->buf * q->stride, f->off + f->len);
+}
+
 // build turns frame f into an mbuf, m with the Buf attached or a bounced one. NULL: the frame cannot be sent.
 static struct rte_mbuf *
 build(struct rnic_queue *q, struct rte_mbuf *m, const struct rnic_tx_frame *f)
 {
-	if (unlikely(q->bounce_pool != NULL) &&
-	    !memory_contiguous(q->memory, q->slots + (uint64_t)f->buf * q->stride, f->off + f->len)) {
+	if (unlikely(q->bounce_pool != NULL) && !takes_slot(q, f)) {
 		struct rte_mbuf *own = bounce(q, m, f);
 
 		if (own == NULL) {

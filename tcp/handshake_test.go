@@ -1,0 +1,284 @@
+package tcp
+
+import "testing"
+
+// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 2018-2-1, 9293-MUST-14
+func TestActiveOpenOffersAll(t *testing.T) {
+	s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20})
+	s.connect()
+	s.wantState(SynSent)
+	s.expect("S 0:1 win 65535 mss 1460 sackOK wscale 5 ts 1000000,0 fresh")
+	s.in("S. 0:1 ack 1 win 1000 mss 1400 sackOK wscale 7 ts 77,1000000")
+	s.wantState(Established)
+	s.wantEvents(EvEstablished)
+	s.expect(". 1 ack 1 win 32768 no mss no sackOK no wscale ts 1000000,77")
+	if got := s.c.EMSS(); got != 1388 {
+		t.Errorf("EMSS %d, want 1400 less timestamps", got)
+	}
+}
+
+// req: 9293-3.10.7.3-2
+func TestSynAckIsAckedAtOnceWithUnscaledWindow(t *testing.T) {
+	s := newScript(t, Config{MSS: 1000, NoDelay: true, NoTimestamps: true})
+	s.connect()
+	s.expect("S 0:1")
+	s.in("S. 0:1 ack 1 win 2500 mss 1000 wscale 7")
+	s.expect(". 1 ack 1")
+	if got := s.c.Stats().SndWnd; got != 2500 {
+		t.Errorf("window %d, want 2500", got)
+	}
+	if n := s.fill(); n != 2 {
+		t.Errorf("%d segments into a window of 2500", n)
+	}
+}
+
+// req: 7323-2.2-1, 7323-2.2-2, 2018-4-1, 7323-3.2-1
+func TestPassiveOpenAnswersOnlyWhatWasOffered(t *testing.T) {
+	for _, tt := range []struct{ offer, answer string }{
+		{"", "no sackOK no ts no wscale"},
+		{"sackOK", "sackOK no ts no wscale"},
+		{"wscale 0", "no sackOK no ts wscale 5"},
+		{"ts 5,0", "no sackOK ts 1000000,5 no wscale"},
+		{"sackOK wscale 3 ts 5,0", "sackOK ts 1000000,5 wscale 5"},
+	} {
+		s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20})
+		s.accept("S 0:1 win 60000 mss 1460 " + tt.offer)
+		s.wantState(SynReceived)
+		s.expect("S. 0:1 ack 1 win 65535 mss 1460 " + tt.answer)
+		s.in(". 1 ack 1")
+		s.wantState(Established)
+		s.wantEvents(EvEstablished)
+	}
+}
+
+// req: 9293-MUST-15
+func TestNoMSSMeans536(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 win 60000")
+	s.expect("S. 0:1 ack 1")
+	s.in(". 1 ack 1")
+	if got := s.c.EMSS(); got != 536 {
+		t.Errorf("EMSS %d", got)
+	}
+}
+
+// req: 9293-MUST-16
+func TestEMSSSubtractsTimestamps(t *testing.T) {
+	s := newScript(t, Config{MSS: 1460})
+	s.accept("S 0:1 mss 8960 sackOK ts 1,0")
+	if got := s.c.EMSS(); got != 1448 {
+		t.Errorf("EMSS %d, want 1448", got)
+	}
+}
+
+// req: 7323-2.3-3
+func TestShiftAbove14IsTaken14(t *testing.T) {
+	b := []byte{0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 6 << 4, byte(SYN), 0, 1, 0, 0, 0, 0, optNOP, optWindowScale, 3, 15}
+	var syn Segment
+	if d := Parse(b, &syn); d != DropNone {
+		t.Fatal(d)
+	}
+	c := NewConn(Config{})
+	c.Accept(0, simID(true), 1, 0, &syn)
+	if c.sndShift != 14 {
+		t.Errorf("shift %d", c.sndShift)
+	}
+}
+
+// req: 9293-MUST-10
+func TestSimultaneousOpen(t *testing.T) {
+	s := newScript(t, sackOnly())
+	s.connect()
+	s.expect("S 0:1")
+	s.in("S 0:1 win 60000 mss 1000 sackOK")
+	s.wantState(SynReceived)
+	s.expect("S. 0:1 ack 1 sackOK")
+	s.in("S. 0:1 ack 1 win 60000 mss 1000 sackOK")
+	s.wantState(Established)
+	s.wantEvents(EvEstablished)
+	s.expect()
+	s.push(100)
+	s.expect(". 1:101 ack 1")
+}
+
+// req: 9293-3.10.7.3-1
+func TestResetInSynSent(t *testing.T) {
+	s := newScript(t, plain())
+	s.connect()
+	s.expect("S 0:1")
+	s.in("R 0")
+	s.wantState(SynSent)
+	s.in("R. 0 ack 2")
+	s.wantState(SynSent)
+	s.expect()
+	s.in("R. 0 ack 1")
+	s.wantState(Closed)
+	s.wantEvents(EvRefused | EvClosed)
+	s.expect()
+}
+
+// req: 9293-3.5.2-3
+func TestUnacceptableAckInSynSentDrawsReset(t *testing.T) {
+	s := newScript(t, plain())
+	s.connect()
+	s.expect("S 0:1")
+	s.in("S. 0:1 ack 500 mss 1000")
+	s.wantDrop(DropAckUnsent)
+	s.wantState(SynSent)
+	s.expect("R 500")
+}
+
+// req: 9293-3.5.2-3
+func TestUnacceptableAckInSynReceivedDrawsReset(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 mss 1000")
+	s.expect("S. 0:1 ack 1")
+	s.in(". 1 ack 2")
+	s.wantState(SynReceived)
+	s.expect("R 2")
+}
+
+// req: 9293-MUST-11, 9293-3.10.7.4-6
+func TestResetInSynReceived(t *testing.T) {
+	passive := newScript(t, plain())
+	passive.accept("S 0:1 mss 1000")
+	passive.expect("S. 0:1 ack 1")
+	passive.in("R 1")
+	passive.wantState(Closed)
+	passive.wantEvents(EvClosed)
+
+	active := newScript(t, plain())
+	active.connect()
+	active.expect("S 0:1")
+	active.in("S 0:1 mss 1000")
+	active.expect("S. 0:1 ack 1")
+	active.in("R 1")
+	active.wantState(Closed)
+	active.wantEvents(EvRefused | EvClosed)
+}
+
+// req: 9293-MUST-22, 6298-2-1, 6298-5-5
+func TestSynBacksOffAndGivesUp(t *testing.T) {
+	cfg := plain()
+	cfg.SynRetries = 3
+	s := newScript(t, cfg)
+	s.connect()
+	start := s.now
+	s.advance(14 * sc)
+	var at []int64
+	for _, x := range s.sent() {
+		if err := s.match(&x.Transmit, "S 0:1"); err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, (x.at-start)/sc)
+	}
+	if len(at) != 4 || at[1] != 1 || at[2] != 3 || at[3] != 7 {
+		t.Errorf("SYNs at %v s, want 0 1 3 7", at)
+	}
+	s.wantState(SynSent)
+	s.advance(2 * sc)
+	s.wantState(Closed)
+	s.wantEvents(EvTimeout | EvClosed)
+}
+
+// req: 4987-4-1
+func TestSynAckIsRetransmitted(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 mss 1000")
+	s.expect("S. 0:1 ack 1 fresh")
+	s.advance(sc)
+	s.expect("S. 0:1 ack 1 rtx")
+	s.in("S 0:1 mss 1000")
+	s.expect("S. 0:1 ack 1 rtx")
+	s.in(". 1 ack 1")
+	s.wantState(Established)
+}
+
+// req: 5681-3.1-4, 6298-5-6
+func TestLostSynStartsWithOneSegmentAndThreeSeconds(t *testing.T) {
+	s := newScript(t, plain())
+	s.connect()
+	s.advance(sc)
+	s.expect("S 0:1", "S 0:1 rtx")
+	s.in("S. 0:1 ack 1 win 60000 mss 1000")
+	s.expect(". 1 ack 1")
+	if n := s.fill(); n != 1 {
+		t.Errorf("%d segments, want 1", n)
+	}
+	if got := s.c.Stats().RTONs; got != 3*sc {
+		t.Errorf("RTO %d", got)
+	}
+}
+
+// req: 5681-3.1-3, 5681-3.1-6
+func TestInitialWindow(t *testing.T) {
+	s := accepted(t, plain(), "")
+	if n := s.fill(); n != 10 {
+		t.Errorf("%d segments, want 10", n)
+	}
+	if st := s.c.Stats(); st.Cwnd != 10000 || st.Ssthresh < 1<<30 {
+		t.Errorf("cwnd %d, ssthresh %d", st.Cwnd, st.Ssthresh)
+	}
+}
+
+// req: 9293-3.5-1
+func TestDataOnSynIsLeftToRetransmission(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:101 win 60000 mss 1000")
+	s.expect("S. 0:1 ack 1")
+	s.in(". 1:101 ack 1")
+	s.wantState(Established)
+	s.wantArrival(0, 100)
+}
+
+// req: 3168-6.1.1-2
+func TestECNSetupIsNotReflected(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("SEW 0:1 mss 1000")
+	s.expect("S. 0:1 ack 1")
+}
+
+// req: 9293-3.5.2-1, 9293-3.10.7.2-1
+func TestResetFor(t *testing.T) {
+	var x Transmit
+	id := simID(true)
+	if ResetFor(id, &Segment{Flags: RST | ACK}, &x) {
+		t.Error("reset answered")
+	}
+	if !ResetFor(id, &Segment{Flags: ACK | PSH, Seq: 5, Ack: 99, Len: 10}, &x) || x.Flags != RST || x.Seq != 99 || x.Ack != 0 {
+		t.Errorf("to an ACK: %+v", x)
+	}
+	if !ResetFor(id, &Segment{Flags: SYN | FIN, Seq: 5, Len: 10}, &x) || x.Flags != RST|ACK || x.Seq != 0 || x.Ack != 17 {
+		t.Errorf("to a SYN: %+v", x)
+	}
+	if x.HeaderLen() != HeaderLenMin || x.ID != id || x.Handle != NoHandle {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestConnIsReusable(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(100)
+	s.in("R 1")
+	s.wantState(Closed)
+	s.wantReleased(0)
+	s.sent()
+	s.connect()
+	s.expect("S 0:1 fresh")
+	s.in("S. 0:1 ack 1 win 60000 mss 1000")
+	s.wantState(Established)
+	s.expect(". 1 ack 1")
+	if s.c.AckedOffset() != 0 || s.c.PushedOffset() != 0 || s.c.Edge() != 0 {
+		t.Error("offsets of the earlier connection")
+	}
+}
+
+func TestStartWhileInUsePanics(t *testing.T) {
+	s := accepted(t, plain(), "")
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	s.connect()
+}
