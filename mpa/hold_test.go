@@ -128,6 +128,33 @@ func TestFullBudgetStillPassesAndCoalesces(t *testing.T) {
 	require.EqualValues(t, 60, r.recv.Stats().BytesCoalesced, "the smaller part is copied")
 }
 
+// With the budget used up, octets in front of held ones that would be passed in part, and leave a part on both sides,
+// need a Buf more.
+func TestFullBudgetWithPartsOnBothSides(t *testing.T) {
+	s := streamOf(both, 500, 600, 600)
+	r := newRig(t, rigConfig{Mode: both, BufsMax: BufsMin(2048) + 1}, s)
+	f := s.frames
+	mid := int(f[1].end) - 20
+	r.send(mid, int(f[2].end)-10).is(Kept).want().held(1) // no marker of FPDU 2 in the part behind
+	require.False(t, r.recv.islands[0].passed())
+	r.send(int(f[1].start)-30, mid).is(Refused).want().held(1)
+	require.EqualValues(t, 1, r.recv.Stats().RefusedBudget)
+	r.send(0, int(f[1].start)-30).is(Kept).held(2)
+	r.send(int(f[1].start)-30, mid).is(Done).want(0, 1).held(1)
+	r.send(int(f[2].end)-10, int(f[2].end)).is(Done).want(2).held(0)
+}
+
+// Neighbours that fill a slot to the last octet are made one, one octet more is not.
+func TestCoalesceFillsTheSlot(t *testing.T) {
+	for extra := range 2 {
+		s := streamOf(withCRC, 5000)
+		r := newRig(t, rigConfig{Mode: withCRC}, s)
+		r.send(0, 1000).send(1000, 2048+extra)
+		r.held(1 + extra)
+		r.send(2048+extra, len(s.octets)-1000).send(len(s.octets)-1000, len(s.octets)).want(0).held(0)
+	}
+}
+
 func TestIslandsMax(t *testing.T) {
 	s := streamOf(withMarker, 40000, 100)
 	r := newRig(t, rigConfig{Mode: withMarker}, s)
@@ -249,6 +276,10 @@ func (r *rig) invariants(seed uint64) {
 	}
 	for k := range v.holds {
 		h := &v.holds[k]
+		for _, s := range v.islands {
+			outside := h.end() <= s.passLo || h.off >= s.passHi || h.off < s.passLo && h.end() > s.passHi
+			require.True(r.t, !s.passed() || outside, "seed %d: hold %+v keeps octets that were passed: %+v", seed, *h, s)
+		}
 		require.True(r.t, h.n > 0 && h.pos+h.n <= uint32(v.stride), "seed %d: hold %+v", seed, *h)
 		require.True(r.t, k == 0 || v.holds[k-1].end() <= h.off, "seed %d: holds overlap", seed)
 		require.Equal(r.t, r.s.octets[h.off:h.end()], v.held(h, h.off, h.end()), "seed %d: octets of hold at %d", seed, h.off)

@@ -22,7 +22,6 @@ const IslandsMax = 64
 type island struct {
 	lo, hi         uint64
 	passLo, passHi uint64
-	stuck          bool // at passHi stands a ULPDU_Length no FPDU may have: an error as soon as it is in order
 }
 
 func (s *island) passed() bool { return s.passLo < s.passHi }
@@ -57,7 +56,7 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 		g.inOrder = g.lo == r.next
 		if g.before.passed() {
 			g.lo = g.before.passHi
-			g.known = !g.before.stuck
+			g.known = true
 		}
 	}
 	if joinsAfter {
@@ -72,7 +71,7 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 	r.offer(off, b, data)
 	from := g.lo
 	g.known = g.known || g.inOrder
-	if !g.known && !g.before.stuck {
+	if !g.known {
 		from, g.located = r.locate(g.lo, g.hi)
 		g.known = g.located
 	}
@@ -197,16 +196,11 @@ func (r *Receiver) holdsOutOfOrder() int {
 // fill passes what has become whole in g, a gap of island i, from the FPDU that begins at from (if g.known), and
 // brings the island up to date.
 func (r *Receiver) fill(i int, g *gap, from, verified uint64, sink Sink) {
-	at, stuck := from, false
+	at := from
 	for g.known && at < g.hi {
 		f, st := r.scanHeld(at, g.hi)
 		if st == oversize {
-			if at == r.next {
-				r.fail(ErrMarker, at, whatLength) // DECISIONS 19
-				return
-			}
-			stuck = true
-			break
+			break // an error, but not before it is in order
 		}
 		if st == partial {
 			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker named is not validated
@@ -227,23 +221,21 @@ func (r *Receiver) fill(i int, g *gap, from, verified uint64, sink Sink) {
 		return
 	}
 	s := &r.islands[i]
-	s.passLo, s.passHi, s.stuck = g.before.passLo, g.before.passHi, g.before.stuck
+	s.passLo, s.passHi = g.before.passLo, g.before.passHi
 	if at > from {
 		if !s.passed() {
 			s.passLo = from
 		}
-		s.passHi, s.stuck = at, stuck
-	} else if stuck && s.passed() {
-		s.stuck = true
+		s.passHi = at
 	}
 	if g.land {
 		switch {
 		case !s.passed():
-			s.passLo, s.passHi, s.stuck = g.after.passLo, g.after.passHi, g.after.stuck
+			s.passLo, s.passHi = g.after.passLo, g.after.passHi
 		case s.passHi == g.hi:
-			s.passHi, s.stuck = g.after.passHi, g.after.stuck
+			s.passHi = g.after.passHi
 		}
-		// Otherwise s is stuck before it reaches what was passed behind it, and nothing there matters any more.
+		// Otherwise an oversize ULPDU_Length at passHi ends the stream, and what was passed behind it matters no more.
 	}
 	if s.passed() {
 		r.release(s.passLo, s.passHi)
@@ -254,13 +246,13 @@ func (r *Receiver) fill(i int, g *gap, from, verified uint64, sink Sink) {
 func (r *Receiver) fillInOrder(i int, g *gap, at uint64) {
 	if g.land && at == g.hi {
 		r.next = g.after.passHi
-		if g.after.stuck {
-			r.fail(ErrMarker, r.next, whatLength)
-			return
-		}
+	}
+	s := &r.islands[i]
+	if _, st := r.scanHeld(r.next, s.hi); st == oversize {
+		r.fail(ErrMarker, r.next, whatLength) // DECISIONS 19
+		return
 	}
 	r.release(0, r.next)
-	s := &r.islands[i]
 	if r.next == s.hi {
 		r.islands = append(r.islands[:i], r.islands[i+1:]...)
 		return

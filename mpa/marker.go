@@ -44,15 +44,15 @@ func markersAgree(f *frame, b []byte) bool {
 	return true
 }
 
-// located is where the FPDU that contains the marker at m begins if the marker says ptr. false: no FPDU can begin there.
+// located is where the FPDU that contains the marker at m begins if the marker says ptr. false: nowhere.
 func located(m, ptr uint64) (begin uint64, ok bool) {
 	if ptr == 0 {
 		return m, true // the marker stands in front of ULPDU_Length and is the FPDU's first octet
 	}
-	head := m - ptr
-	if ptr > m || head%MarkerSpacing == 0 { // in front of the stream, or on a marker
-		return 0, false
+	if ptr > m {
+		return 0, false // in front of the stream
 	}
+	head := m - ptr
 	if head%MarkerSpacing == MarkerLen {
 		return head - MarkerLen, true
 	}

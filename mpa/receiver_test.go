@@ -323,6 +323,79 @@ func TestOversize(t *testing.T) {
 	r.send(0, int(f[0].end)).want(0).failed(ErrMarker)
 }
 
+// An oversize length that comes piecemeal behind an FPDU passed out of order is found when the gap closes.
+func TestOversizeBehindPassedFPDU(t *testing.T) {
+	s := streamOf(both, 100, 600, 100)
+	f := s.frames
+	s.octets[f[2].start] = 0xFD
+	s.octets[f[2].start+1] = 0x01
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(int(f[1].start), int(f[1].end)).is(Done).want(1)
+	r.send(int(f[1].end), int(f[1].end)+1).is(Kept)
+	r.send(int(f[1].end)+1, int(f[1].end)+9).is(Kept)
+	require.NoError(t, r.recv.Err())
+	r.send(0, int(f[0].end)).is(Done).want(0).failed(ErrMarker).edge(len(s.octets), int(f[1].end))
+}
+
+// An 8-octet FPDU that is missing is a gap too.
+func TestSmallestGap(t *testing.T) {
+	s := streamOf(both, 490, 0, 600)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	f := s.frames
+	r.send(0, int(f[0].end)).send(int(f[2].start), int(f[2].end)).is(Done).want(0, 2).edge(int(f[0].end), int(f[0].end))
+	require.Equal(t, []bool{true, false}, r.inOrder)
+	r.send(int(f[1].start), int(f[1].end)).want(1).edge(len(s.octets), len(s.octets))
+}
+
+// Beyond a gap a marker is not yet validated. One that cannot be right locates nothing and is no error before its FPDU
+// is reached in order.
+func TestLocateNeverGuesses(t *testing.T) {
+	// FPDU 1 reaches over the markers at 512 and 1024, FPDU 2 over those at 1536 and 2048.
+	for _, c := range []struct {
+		name   string
+		marker int
+		ptr    int
+		passes []int // of [lo, end), none of it in order
+		lo     int   // where the island begins
+	}{
+		{"in front of the stream", 512, 516, []int{2}, 420},
+		{"on a marker", 512, 512, []int{2}, 420},
+		{"into the FPDU in front, which ends before the marker", 512, 92, []int{2}, 416},
+		{"behind a marker of an FPDU that begins before the island", 1024, 516, []int{2}, 504},
+		{"its FPDU is longer than any", 512, 64, []int{2}, 420},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := streamOf(both, 402, 1000, 1000)
+			f := s.frames
+			require.Equal(t, []passed{{0, 412, ""}, {412, 1428, ""}, {1428, 2444, ""}},
+				[]passed{{f[0].start, f[0].end, ""}, {f[1].start, f[1].end, ""}, {f[2].start, f[2].end, ""}})
+			copy(s.octets[508:], []byte{4, 0})                                       // what 516 points at
+			copy(s.octets[448:], []byte{0xFF, 0xFF})                                 // what 64 points at
+			copy(s.octets[420:], []byte{0, 8})                                       // what 92 points at: ends at 436
+			s.octets[c.marker+2], s.octets[c.marker+3] = byte(c.ptr>>8), byte(c.ptr) // wrong
+			s.reseal(1)
+			r := newRig(t, rigConfig{Mode: both}, s)
+			r.send(c.lo, len(s.octets)).is(Kept).want(c.passes...)
+			require.NoError(t, r.recv.Err())
+			r.send(0, c.lo).want(0).failed(ErrMarker)
+		})
+	}
+}
+
+// A marker names an FPDU that would end behind one that was passed. It is not validated: no error before it is in order.
+func TestUnvalidatedFPDUOverPassedOne(t *testing.T) {
+	s := streamOf(both, 402, 1000, 1000)
+	f := s.frames
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(int(f[2].start), int(f[2].end)).is(Done).want(2)
+	copy(s.octets[448:], []byte{0x08, 0x00})
+	s.octets[514], s.octets[515] = 0, 64
+	s.reseal(1)
+	r.send(420, int(f[2].start)).is(Kept).want()
+	require.NoError(t, r.recv.Err())
+	r.send(0, 420).want(0).failed(ErrMarker)
+}
+
 // A bad CRC beyond a gap is reported when it is found.
 func TestBadCRCOutOfOrder(t *testing.T) {
 	s := streamOf(both, 100, 600, 100)

@@ -31,9 +31,8 @@ func newCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
 	}
-	size := ceilPow2(depth)
 	return &CompletionQueue{
-		ring:  mem.NewMPSC(make([]mem.MPSCSlot[Completion], size)),
+		ring:  mem.NewMPSC(make([]mem.MPSCSlot[Completion], ringSize(depth))),
 		depth: int64(depth),
 		wake:  make(chan struct{}, 1),
 	}, nil
@@ -94,6 +93,9 @@ func (q *CompletionQueue) Wait(ctx context.Context) error {
 
 // Depth is the number of entries.
 func (q *CompletionQueue) Depth() int { return int(q.depth) }
+
+// ringSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
+func ringSize(n int) int { return max(2, ceilPow2(n)) }
 
 func ceilPow2(n int) int {
 	if n <= 1 {

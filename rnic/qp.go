@@ -112,8 +112,8 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		opt:       opt,
 		num:       n,
 		stream:    mem.StreamID(n),
-		sq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ceilPow2(opt.SendDepth))),
-		rq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ceilPow2(opt.RecvDepth))),
+		sq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ringSize(opt.SendDepth))),
+		rq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ringSize(opt.RecvDepth))),
 		connected: make(chan error, 1),
 		done:      make(chan struct{}),
 	}

@@ -91,7 +91,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	var src []byte
 	if n > 0 {
 		var res mem.CheckResult
-		src, res = q.adapter.table.Check(q.opt.PD.id, q.stream, s.wr.Local.STag, s.wr.Local.Offset+uint64(off), n, mem.LocalRead)
+		src, res = q.adapter.table.Check(q.opt.PD.id, mem.AnyStream, s.wr.Local.STag, s.wr.Local.Offset+uint64(off), n, mem.LocalRead)
 		if res != mem.CheckOK {
 			q.localError(l)
 			return 0
@@ -128,7 +128,7 @@ func (q *QueuePair) nextRequest(l *link) bool {
 	}
 	s.wr = wr
 	if wr.Local.Length > 0 {
-		_, res := q.adapter.table.Check(q.opt.PD.id, q.stream, wr.Local.STag, wr.Local.Offset, int(wr.Local.Length), mem.LocalRead)
+		_, res := q.adapter.table.Check(q.opt.PD.id, mem.AnyStream, wr.Local.STag, wr.Local.Offset, int(wr.Local.Length), mem.LocalRead)
 		if res != mem.CheckOK {
 			q.localError(l)
 			return false

@@ -180,7 +180,9 @@ func (s *onSocket) write() {
 	}
 }
 
-// fill pulls segments into out. ends collects where each one ends. fin: our half is to be closed behind them.
+// fill pulls segments into out. ends collects where the kernel is to end a segment: behind one that is not full, so
+// that the next FPDU begins a segment of its own. A run of full ones stays together: the kernel cuts it at EMSS, which
+// is where FPDUs begin. fin: our half is to be closed behind them.
 func (s *onSocket) fill(out []byte, ends []int) (n int, segs []int, fin, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,13 +192,19 @@ func (s *onSocket) fill(out []byte, ends []int) (n int, segs []int, fin, over bo
 	if e := s.queryEMSS(); e != s.segment {
 		s.segment = e
 	}
+	full := false
 	for len(out)-n >= s.segment && len(ends) < cap(ends) {
 		k := s.link.pull(out[n : n+s.segment])
 		if k == 0 {
 			break
 		}
 		n += k
-		ends = append(ends, n)
+		if full {
+			ends[len(ends)-1] = n
+		} else {
+			ends = append(ends, n)
+		}
+		full = k == s.segment
 	}
 	return n, ends, s.finOut && n == 0, false
 }

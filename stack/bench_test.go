@@ -168,4 +168,16 @@ func BenchmarkOneConnectionTwoGoroutines(b *testing.B) {
 	gigabits(b, dst.edge.Load()-start)
 	cancel()
 	pollers.Wait()
+	dump(b, l, src)
+}
+
+// What a Turn costs that finds nothing: the price of polling.
+func BenchmarkEmptyTurn(b *testing.B) {
+	l, src, _ := moving(b, nil)
+	src.sending = false
+	l.pass(second)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.a.Turn()
+	}
 }

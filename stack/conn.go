@@ -111,7 +111,11 @@ func (c *Conn) SetReceiveWindow(n int) {
 }
 
 // SetNoDelay turns Nagle's algorithm off (true) or on: MPA wants it off (RFC 5044 appendix A.2).
-func (c *Conn) SetNoDelay(on bool) { c.tcp.SetNoDelay(on) }
+// A small segment that Nagle holds goes out when it is turned off.
+func (c *Conn) SetNoDelay(on bool) {
+	c.tcp.SetNoDelay(on)
+	c.p.touch(c)
+}
 
 // EMSS is how many octets a full segment carries now.
 func (c *Conn) EMSS() int { return c.tcp.EMSS() }

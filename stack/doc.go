@@ -22,5 +22,13 @@
 // and what tcp.NewConn takes, mostly Config.TCP.SentMax sent-ring entries and RangesMax ranges. With the defaults
 // (1024 connections of 1024 entries) that is tens of megabytes; lower SentMax for many connections.
 //
+// The pool wants room for what waits for acknowledgment on all connections at once (up to a congestion window each),
+// for what Uppers keep, for Config.PendingMax frames and the device's own needs. When fewer than 4*BurstMax Bufs (a
+// quarter of a smaller pool) are left, nothing is pulled any more, so that ACKs can still come in and free some; an
+// Upper that keeps Bufs without bound can still stop everything.
+//
+// There are no keep-alives: a connection with nothing to send does not notice a peer that vanished, in FIN-WAIT-2
+// neither. An Upper that cares sets a timer and aborts.
+//
 // Everything is for the Poller's goroutine except Poller.Submit, Poller.Stop, Poller.Counters and Conn.Wake.
 package stack

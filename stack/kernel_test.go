@@ -187,7 +187,8 @@ func TestKernelRefusesAndResets(t *testing.T) {
 
 	// SO_LINGER 0: the kernel closes with a RST.
 	m = newMirror(t, 0)
-	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return m })) })
+	next := m // the Poller's: what accept returns
+	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return next })) })
 	c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
 	require.NoError(t, err)
 	require.NoError(t, c.SetLinger(0))
@@ -197,6 +198,7 @@ func TestKernelRefusesAndResets(t *testing.T) {
 
 	// Ours, seen by the kernel.
 	m = newMirror(t, 0)
+	k.do(func() { next = m })
 	c, err = net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
 	require.NoError(t, err)
 	defer c.Close()

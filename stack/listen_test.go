@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/rnicd/rnicd/tcp"
@@ -123,4 +124,15 @@ func TestDataWithTheHandshakesEnd(t *testing.T) {
 	l.until("it arrives", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 3000 })
 	require.Zero(t, u.conn.Stats().Retransmits)
 	l.stop()
+}
+
+func TestSYNFromWhereNoRouteLeads(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	tr := stranger
+	tr.ID.RemotePort, tr.Flags = 7, tcp.SYN
+	frame := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("192.0.2.9"), l.b.addr, tr, nil)
+	require.Empty(t, l.answers(l.a, l.b, frame))
+	require.Equal(t, uint64(1), l.b.counters().Own[DropNoRoute])
+	require.Zero(t, l.b.listeners[7].halfOpen)
 }

@@ -30,6 +30,8 @@ func TestConnectAndTransferBothWays(t *testing.T) {
 	require.Equal(t, uint64(500_003), u.conn.SentOffset())
 	require.Equal(t, 1448, u.conn.EMSS(), "MTU 1500 less 40, less timestamps")
 	require.Same(t, l.a.Poller, u.conn.Poller())
+	require.Same(t, l.a.pool, l.a.Pool())
+	require.Equal(t, []any{"host0", netip.MustParseAddr("10.0.0.1"), l.now}, []any{l.a.Name(), l.a.Addr(), l.a.Now()})
 	n := l.b.counters()
 	require.Equal(t, uint64(1), n.Accepted)
 	require.Zero(t, u.conn.Stats().Retransmits)
@@ -473,4 +475,40 @@ func TestErrorsAreDistinct(t *testing.T) {
 			require.False(t, errors.Is(a, b))
 		}
 	}
+}
+
+// req: 9293-MUST-17
+func TestNagleIsPerConnection(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.TCP.NoDelay = false })
+	u, v := l.open()
+	u.chunk = 100
+	u.send(300)
+	l.a.Turn()
+	require.Equal(t, uint64(1), u.conn.Stats().SegsOut-2, "the second small segment waits for the first one's ACK")
+	u.conn.SetNoDelay(true)
+	l.a.Turn()
+	require.Equal(t, uint64(3), u.conn.Stats().SegsOut-2)
+	l.until("there", func() bool { return v.edge == 300 })
+	l.stop()
+}
+
+func TestEphemeralPorts(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		cfg.ConnsMax = 100
+		cfg.TCP.SentMax = 16
+	})
+	seen := map[uint16]bool{}
+	for range 50 {
+		u := l.dial(l.a, l.b, 7)
+		port := u.conn.Local().Port()
+		require.GreaterOrEqual(t, port, uint16(portFirst))
+		require.False(t, seen[port])
+		seen[port] = true
+		// The port that would come next is taken by a listener: it is passed over.
+		id := u.conn.id
+		next := portFirst + uint16((uint32(l.a.secret.tuple(usePort, &tcp.ID{Local: id.Local, Remote: id.Remote, RemotePort: 7}))+l.a.nextPort)%portCount)
+		require.NoError(t, l.a.Listen(next, 1, func(*Conn) Upper { return nil }))
+		seen[next] = true
+	}
+	l.stop()
 }

@@ -431,6 +431,26 @@ func TestICMPErrors(t *testing.T) {
 		l.until("gives up", func() bool { return u.closed == 1 })
 		require.ErrorIs(t, u.err, ErrNoRoute)
 	})
+	t.Run("others are none of ours", func(t *testing.T) {
+		l := newLab(t, nil)
+		u, frame := syn(t, l)
+		for name, spoil := range map[string]func(quote []byte) []byte{
+			"another port": func(q []byte) []byte { q[tcpAt+1] ^= 1; return q },
+			"UDP":          func(q []byte) []byte { q[23] = 17; return q },
+			"another host": func(q []byte) []byte { q[29] ^= 4; return q },
+		} {
+			quote := spoil(append([]byte(nil), frame...))
+			before := l.a.counters().ICMPIgnored
+			l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, icmpPort, 0, quote))
+			l.turns()
+			require.Equal(t, before+1, l.a.counters().ICMPIgnored, name)
+		}
+		// A path MTU that is no smaller than ours changes nothing.
+		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1500, frame))
+		l.turns()
+		require.Zero(t, l.a.counters().PathMTU)
+		require.Zero(t, u.closed)
+	})
 	t.Run("established ones stand", func(t *testing.T) {
 		l := newLab(t, nil)
 		u, v := l.open()

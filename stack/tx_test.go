@@ -311,3 +311,40 @@ func TestChecksumOffload(t *testing.T) {
 	require.ErrorIs(t, w.err, ErrRefused)
 	l.stop()
 }
+
+// Replies that find the batch full are dropped and counted; their Bufs come back.
+func TestRepliesAreBounded(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.PendingMax = 64 })
+	l.b.nic.txMax = 0
+	for range 100 {
+		l.answers(l.a, l.b, pingFrame(t, l, "", 10))
+	}
+	n := l.b.counters()
+	require.Equal(t, 64, n.Pending)
+	require.Equal(t, uint64(64), n.EchoReplies)
+	require.Equal(t, uint64(36), n.Own[DropTxFull])
+	l.b.nic.txMax = -1
+	l.turns()
+	l.whole()
+}
+
+// Without a Buf nothing is lost for good: it is counted, and done when there are some again.
+func TestEmptyPool(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	u := l.dial(l.a, l.b, 7, 1000)
+	var hoard []mem.Buf
+	for b := l.a.pool.Alloc(); b != mem.NoBuf; b = l.a.pool.Alloc() {
+		hoard = append(hoard, b)
+	}
+	l.pass(20 * ms)
+	require.NotZero(t, l.a.counters().NoBufWaits)
+	require.Zero(t, l.a.counters().Segments)
+	l.a.pool.Free(hoard[0]) // one: the SYN takes it, the ARP request finds none
+	l.pass(20 * ms)
+	require.Equal(t, uint64(1), l.a.counters().Own[DropNoBuf])
+	l.a.pool.FreeN(hoard[1:])
+	l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 1000 })
+	require.Zero(t, u.closed)
+	l.stop()
+}

@@ -31,7 +31,7 @@ func TestGoodput(t *testing.T) {
 		cfg   Config
 		floor float64
 	}{
-		{"clean", base, Config{NoDelay: true}, 800},
+		{"clean", base, Config{NoDelay: true}, 600},
 		{"reorder 10% by up to 200us", with(func(l *simLink) { l.reorder, l.jitter = 0.1, 200_000 }), Config{NoDelay: true}, 400},
 		{"loss 1%", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true}, 60},
 		{"loss 1%, reorder 10%", with(func(l *simLink) { l.loss, l.reorder, l.jitter = 0.01, 0.1, 200_000 }), Config{NoDelay: true}, 40},

@@ -232,7 +232,7 @@ func (h *simHost) work() error {
 			break
 		}
 		if s.roll(h.pause) {
-			h.pauseTill = s.now + s.rng.Int64N(3_000_000)
+			h.pauseTill = s.now + 1 + s.rng.Int64N(3_000_000)
 			break
 		}
 		n := min(h.sizes(), room, int(h.total-h.c.PushedOffset()))

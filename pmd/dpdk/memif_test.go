@@ -35,4 +35,6 @@ func TestMemifPair(t *testing.T) {
 	srv.settled(t)
 	cli.settled(t)
 	require.Zero(t, cli.queue.Stats().Copied)
+	require.NoError(t, srv.port.Close())
+	require.True(t, eventually(func() bool { return !cli.port.LinkUp() }), "the client did not notice")
 }
