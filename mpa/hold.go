@@ -77,10 +77,7 @@ func (r *Receiver) settleOffer() Verdict {
 	if !listed {
 		return Done
 	}
-	i := r.find(last)
-	for r.holds[i].buf != buf {
-		i--
-	}
+	i := r.find(last) // what is left of it, wherever it was cut
 	v := Kept
 	if i > 0 && r.mergeable(i-1) {
 		i--

@@ -172,11 +172,16 @@ func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refuse
 		}
 		at = f.end
 	}
-	if g.inOrder || ooo < r.oooMax {
+	all := g.known && from <= r.cur.lo && at >= r.cur.hi // all of it will be passed
+	if g.inOrder || all {
 		return verified, false
 	}
-	if g.known && from <= r.cur.lo && at >= r.cur.hi {
-		return verified, false // all of it will be passed
+	if r.drop {
+		r.stats.RefusedUnverified++
+		return 0, true
+	}
+	if ooo < r.oooMax {
+		return verified, false
 	}
 	if i := r.find(r.cur.lo); at == from && (i > 0 && r.mergeable(i-1) || i+1 < len(r.holds) && r.mergeable(i)) {
 		return verified, false // it costs no Buf

@@ -40,10 +40,15 @@ const (
 
 // ReceiverConfig sizes a Receiver.
 type ReceiverConfig struct {
-	Mode       Mode
-	Pool       *mem.Pool
-	BufsMax    int  // reassembly budget in Bufs, at least BufsMin(Pool.Stride())
-	DropBadCRC bool // refuse a segment with a bad CRC instead of reporting it (RFC 5044 section 8, DECISIONS 30)
+	Mode    Mode
+	Pool    *mem.Pool
+	BufsMax int // reassembly budget in Bufs, at least BufsMin(Pool.Stride())
+
+	// DropBadCRC refuses a segment with a bad CRC, so that the peer sends it again, instead of reporting it (RFC 5044
+	// section 8, DECISIONS 30). That works only for octets that were not taken before they were verified. So octets
+	// beyond a gap are taken only when every one of them lies in a verified FPDU; and a segment in order that ends inside
+	// an FPDU is refused once when the peer has kept its segments whole until then: a damaged ULPDU_Length looks like that.
+	DropBadCRC bool
 
 	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may share it. Nil: own.
 	Scratch [][]byte
@@ -55,6 +60,7 @@ type ReceiverStats struct {
 	BytesDirect, BytesReassembled, BytesOutOfOrder    uint64 // ULPDU octets
 	HeldBufs, HeldBufsPeak, RefusedBudget, RefusedCRC uint64
 	RefusedIslands                                    uint64 // segments beyond IslandsMax
+	RefusedUnverified                                 uint64 // DropBadCRC: segments with octets that could not be verified
 	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
 }
 
@@ -67,6 +73,10 @@ type Receiver struct {
 	pool    *mem.Pool
 	stride  int
 	oooMax  int // Bufs that octets beyond a gap may hold
+
+	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
+	aligned bool
+	suspect uint64 // its offset + 1
 
 	next    uint64   // where the first FPDU that has not been passed begins
 	islands []island // received octets at or beyond next
@@ -104,6 +114,7 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 		pool:    cfg.Pool,
 		stride:  stride,
 		oooMax:  cfg.BufsMax - BufsMin(stride),
+		aligned: true,
 		islands: make([]island, 0, IslandsMax+1), // one more for in-order octets
 		holds:   make([]hold, 0, cfg.BufsMax+1),  // one more while a segment is looked at
 		pieces:  pieces[:0],
@@ -138,8 +149,7 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict 
 // direct passes the whole FPDUs at the front of data, which begins at next, and returns how many octets they take.
 // refused: an FPDU has a bad CRC and is to be dropped; nothing was passed.
 func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
-	if r.drop && !r.directGood(data) {
-		r.stats.RefusedCRC++
+	if r.drop && r.doubtful(data) {
 		return 0, true
 	}
 	for used < len(data) {
@@ -160,8 +170,9 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 	return used, false
 }
 
-// directGood verifies the CRC of every whole FPDU at the front of data, which begins at next.
-func (r *Receiver) directGood(data []byte) bool {
+// doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU in it has a bad CRC,
+// or it ends inside an FPDU although the peer's segments were whole so far, and it is here for the first time.
+func (r *Receiver) doubtful(data []byte) bool {
 	at := r.next
 	for len(data) > 0 {
 		f, st := r.mode.scan(at, data)
@@ -170,12 +181,22 @@ func (r *Receiver) directGood(data []byte) bool {
 		}
 		size := int(f.end - f.begin)
 		if !crcGood(data[:size]) {
-			return false
+			r.stats.RefusedCRC++
+			return true
 		}
 		at = f.end
 		data = data[size:]
 	}
-	return true
+	cut := len(data) > 0
+	if cut && r.aligned && r.suspect != r.next+1 {
+		r.suspect = r.next + 1
+		r.stats.RefusedUnverified++
+		return true
+	}
+	if cut {
+		r.aligned = false // it came again as it was: this peer does not keep frames whole
+	}
+	return false
 }
 
 // scanned says what stands at a place where an FPDU begins.

@@ -235,8 +235,20 @@ func TestDropNeedsTheWholeFPDU(t *testing.T) {
 	s := streamOf(both, 600, small)
 	s.octets[300] ^= 1
 	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	r.send(0, 100).is(Refused).held(0) // the first that is not whole: its length may be damaged
 	r.send(0, 100).is(Kept)
 	r.send(100, len(s.octets)).is(Done).want().failed(ErrCRC)
+}
+
+// Under the drop policy octets beyond a gap are taken only when all of them could be verified.
+func TestDropTakesNothingUnverified(t *testing.T) {
+	s := streamOf(both, 600, 600, 600, small)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	second, third := int(s.frames[1].start), int(s.frames[2].start)
+	r.send(second, third+100).is(Refused).want().held(0) // the front of the third
+	r.send(second, third).is(Done).want(1).held(0)
+	require.EqualValues(t, 1, r.recv.Stats().RefusedUnverified)
+	require.NoError(t, r.recv.Err())
 }
 
 // A good FPDU that spans segments, and a bad one behind it that lies in the new segment alone: all of it is refused.
@@ -244,6 +256,7 @@ func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	s := streamOf(both, 600, small)
 	s.octets[s.frames[1].end-1] ^= 1
 	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	r.send(0, 100).is(Refused)
 	r.send(0, 100).is(Kept)
 	r.send(100, len(s.octets)).is(Refused).want().held(1)
 	s.octets[s.frames[1].end-1] ^= 1

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -29,6 +30,9 @@ type Config struct {
 	RegionsMax int
 	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
 	ConnsMax int
+	// Arena, if set, is where queues take their rings from; what it cannot hold comes from the heap. It must stay mapped as
+	// long as any QueuePair or CompletionQueue of the Adapter is used, after Close too, and nobody else may carve from it.
+	Arena *hugepages.Arena
 	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it can return: for
 	// simulations that turn them on the calling goroutine instead of running them.
 	Manual func()
@@ -43,6 +47,7 @@ type Adapter struct {
 	conns atomic.Int64  // over kernel sockets
 	cfg   Config
 	start time.Time
+	rings ringStore
 
 	mu     sync.Mutex
 	links  map[*link]struct{} // every live connection, for Close
@@ -67,6 +72,7 @@ func Open(cfg Config) (*Adapter, error) {
 		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
 	}
 	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now(), links: map[*link]struct{}{}}
+	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {
 		a.lanes = append(a.lanes, &lane{poller: p, reader: a.table.NewReader()})
 	}
@@ -77,7 +83,7 @@ func Open(cfg Config) (*Adapter, error) {
 func (a *Adapter) Table() *mem.Table { return a.table }
 
 // CreateCQ makes a CompletionQueue of the given depth.
-func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return newCQ(depth) }
+func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return a.newCQ(depth) }
 
 // AllocPD makes a ProtectionDomain.
 func (a *Adapter) AllocPD() *ProtectionDomain {
@@ -109,10 +115,8 @@ func (a *Adapter) Close(ctx context.Context) error {
 		_ = order(l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
 	for _, l := range links {
-		select {
-		case <-l.gone:
-		case <-ctx.Done():
-			return fmt.Errorf("rnic: %d connections to end: %w", len(links), ctx.Err())
+		if err := a.wait(ctx, l.gone); err != nil {
+			return fmt.Errorf("rnic: %d connections to end: %w", len(links), err)
 		}
 	}
 	for _, ln := range a.lanes {
@@ -125,6 +129,26 @@ func (a *Adapter) Close(ctx context.Context) error {
 func (a *Adapter) turn() {
 	if a.cfg.Manual != nil {
 		a.cfg.Manual()
+	}
+}
+
+// wait returns when ch is closed or ctx has ended. A simulation turns meanwhile.
+func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
+	for a.cfg.Manual != nil {
+		select {
+		case <-ch:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		default:
+			a.cfg.Manual()
+		}
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

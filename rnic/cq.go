@@ -27,15 +27,13 @@ type CompletionQueue struct {
 	wake     chan struct{}
 }
 
-func newCQ(depth int) (*CompletionQueue, error) {
+func (a *Adapter) newCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
 	}
-	return &CompletionQueue{
-		ring:  mem.NewMPSC(make([]mem.MPSCSlot[Completion], ringSize(depth))),
-		depth: int64(depth),
-		wake:  make(chan struct{}, 1),
-	}, nil
+	q := &CompletionQueue{depth: int64(depth), wake: make(chan struct{}, 1)}
+	q.ring = takeRing[Completion](&a.rings, q, ringSize(depth))
+	return q, nil
 }
 
 // reserve promises n entries.

@@ -47,6 +47,13 @@ var (
 	errLinger      = errors.New("rnic: peer did not close its half of the connection in time")
 )
 
+// RevisionError is a start-up frame of an MPA revision that is not served here.
+type RevisionError struct{ Revision int }
+
+func (e *RevisionError) Error() string {
+	return fmt.Sprintf("rnic: peer speaks MPA revision %d, up to %d are served", e.Revision, revMax)
+}
+
 // ConnectError is a connection that did not come about.
 type ConnectError struct {
 	Addr string

@@ -14,7 +14,7 @@ import (
 const (
 	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
-	lingerTimeout  = 3 * time.Second  // after our half is closed, or the Terminate is queued
+	lingerTimeout  = 3 * time.Second  // without progress when our half is to be closed; in all behind a Terminate
 )
 
 // carrier is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
@@ -29,9 +29,13 @@ type carrier interface {
 	now() int64
 	emss() int
 	stats() TransportStats
+	progress() uint64 // grows with every octet that arrives or is acknowledged
 	local() netip.AddrPort
 	remote() netip.AddrPort
 }
+
+// revMax is the highest MPA revision we serve.
+const revMax = 1
 
 // phase of a link.
 //
@@ -70,6 +74,7 @@ type link struct {
 	rxBase uint64 // stream offset of MPA's first octet
 	shut   bool   // our half is to be closed when all was pulled
 	closed bool   // closeSend was called
+	seen   uint64 // car.progress when the linger timer was set
 	err    error  // the first reason
 	peer   netip.AddrPort
 	gone   chan struct{}
@@ -158,6 +163,11 @@ func (l *link) startup(off uint64, b mem.Buf, data []byte) stack.Verdict {
 
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
 func (l *link) requested(f mpa.Frame) {
+	if f.Rev > revMax { // DECISIONS 8: say what we speak, then close
+		l.note(&RevisionError{Revision: int(f.Rev)})
+		l.refuse(mpa.Frame{Kind: mpa.Reply, Rev: revMax, CRC: true, Reject: true})
+		return
+	}
 	l.phase = phaseDecide
 	l.car.setTimer(l.car.now() + int64(requestTimeout))
 	if err := l.listener.offer(l, f); err != nil {
@@ -167,6 +177,10 @@ func (l *link) requested(f mpa.Frame) {
 
 // replied enters full operation, or not (rule 3).
 func (l *link) replied(f mpa.Frame) {
+	if f.Rev > revMax {
+		l.fail(&RevisionError{Revision: int(f.Rev)})
+		return
+	}
 	if f.Reject {
 		l.fail(&RejectedError{PrivateData: append([]byte(nil), f.PrivateData...)})
 		return
@@ -183,7 +197,7 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
-	l.own = mpa.Frame{Kind: mpa.Reply, Rev: req.Rev, Markers: l.wantMarkers(q), CRC: !q.opt.NoCRC || req.CRC, PrivateData: private}
+	l.own = mpa.Preferences{Markers: l.wantMarkers(q), CRC: !q.opt.NoCRC || req.CRC, Rev: req.Rev}.Frame(mpa.Reply, private)
 	l.out = l.own.Append(nil)
 	l.own.PrivateData = nil
 	l.qp = q
@@ -200,11 +214,17 @@ func (l *link) reject(req mpa.Frame, private []byte) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
-	f := mpa.Frame{Kind: mpa.Reply, Rev: req.Rev, Reject: true, PrivateData: private}
+	f := mpa.Preferences{CRC: true, Rev: req.Rev}.Frame(mpa.Reply, private)
+	f.Reject = true
+	l.refuse(f)
+	return nil
+}
+
+// refuse sends a rejecting Reply and closes behind it.
+func (l *link) refuse(f mpa.Frame) {
 	l.out = f.Append(nil)
 	l.phase = phaseRejecting
 	l.closing()
-	return nil
 }
 
 func (l *link) overError() error {
@@ -247,7 +267,7 @@ func (l *link) closing() {
 		return
 	}
 	l.shut = true
-	l.car.setTimer(l.car.now() + int64(lingerTimeout))
+	l.linger()
 	if l.drained() && !l.closed {
 		l.closed = true
 		l.car.closeSend()
@@ -256,18 +276,19 @@ func (l *link) closing() {
 	l.car.send()
 }
 
+// linger bounds how long a peer that does nothing can keep a closing connection.
+func (l *link) linger() {
+	l.seen = l.car.progress()
+	l.car.setTimer(l.car.now() + int64(lingerTimeout))
+}
+
 // shutdown is the application's orderly close.
 func (l *link) shutdown() {
 	switch l.phase {
 	case phaseFull:
 		l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
 		if !l.shut {
-			l.shut = true
-			l.car.send()
-			if l.drained() && !l.closed {
-				l.closed = true
-				l.car.closeSend()
-			}
+			l.closing()
 		}
 	default:
 		l.fail(ErrClosed)
@@ -311,7 +332,11 @@ func (l *link) timer() {
 	case phaseDecide:
 		l.fail(errUndecided)
 	default:
-		if l.err == nil && !(l.phase == phaseRejecting) {
+		if l.phase == phaseFull && l.err == nil && l.car.progress() != l.seen {
+			l.linger() // what was posted, or the peer's own rest, still moves
+			return
+		}
+		if l.phase != phaseRejecting {
 			l.note(errLinger)
 		}
 		l.car.abort()
@@ -326,6 +351,8 @@ func (l *link) over(err error) {
 	was := l.phase
 	if l.err != nil {
 		err = l.err
+	} else if was == phaseRejecting {
+		err = nil // the Initiator may end what was rejected as it likes
 	}
 	l.adapter.dropLink(l)
 	if q := l.qp; q != nil {

@@ -204,6 +204,9 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) 
 	if len(private) > mpa.PrivateDataMax {
 		return privateDataError(len(private))
 	}
+	if q.adapter != r.link.adapter {
+		return fmt.Errorf("rnic: accept %v: the queue pair belongs to another adapter", r.remote)
+	}
 	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
 		return ErrState
 	}
@@ -227,21 +230,31 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 	return r.ask(ctx, func() error { return r.link.reject(r.frame, private) })
 }
 
-// ask runs fn on the driving goroutine and waits for its answer.
+// ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.
 func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)
-	if err := order(r.link.car.submit, func() { res <- fn() }); err != nil {
+	var taken atomic.Bool // by who comes first: the driving goroutine or the one that gave up
+	err := order(r.link.car.submit, func() {
+		if taken.CompareAndSwap(false, true) {
+			res <- fn()
+		}
+	})
+	if err != nil {
 		return err
 	}
 	r.link.adapter.turn()
 	select {
-	case err := <-res:
+	case err = <-res:
 		return err
 	case <-r.link.gone:
-		return r.link.overError()
+		err = r.link.overError()
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	if !taken.CompareAndSwap(false, true) {
+		return <-res
+	}
+	return err
 }
 
 // order submits fn, waiting for room in the control ring. Application goroutines only.

@@ -19,6 +19,8 @@ type onPoller struct {
 	conn   *stack.Conn // nil before Established and after Closed; Poller's goroutine
 	waker  atomic.Pointer[stack.Conn]
 	poller *stack.Poller
+	acked  uint64
+	edge   uint64
 }
 
 func newPollerLink(a *Adapter, ln *lane) *onPoller {
@@ -42,9 +44,12 @@ func (u *onPoller) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) sta
 	return u.link.arrive(off, b, data)
 }
 
-func (u *onPoller) Edge(_ *stack.Conn, edge uint64)    { u.link.edge(edge) }
+func (u *onPoller) Edge(_ *stack.Conn, edge uint64) {
+	u.edge = edge
+	u.link.edge(edge)
+}
 func (u *onPoller) Pull(_ *stack.Conn, dst []byte) int { return u.link.pull(dst) }
-func (u *onPoller) Acked(*stack.Conn, uint64)          {}
+func (u *onPoller) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
 func (u *onPoller) PeerClosed(*stack.Conn)             { u.link.peerClosed() }
 func (u *onPoller) Woken(c *stack.Conn)                { c.Send() }
 func (u *onPoller) Timer(*stack.Conn, int64)           { u.link.timer() }
@@ -104,6 +109,8 @@ func (u *onPoller) stats() TransportStats {
 	s := u.conn.Stats()
 	return TransportStats{SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, EMSS: u.conn.EMSS()}
 }
+
+func (u *onPoller) progress() uint64 { return u.acked + u.edge }
 
 func (u *onPoller) local() netip.AddrPort {
 	if u.conn == nil {

@@ -112,11 +112,11 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		opt:       opt,
 		num:       n,
 		stream:    mem.StreamID(n),
-		sq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ringSize(opt.SendDepth))),
-		rq:        mem.NewMPSC(make([]mem.MPSCSlot[WorkRequest], ringSize(opt.RecvDepth))),
 		connected: make(chan error, 1),
 		done:      make(chan struct{}),
 	}
+	q.sq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.SendDepth))
+	q.rq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.RecvDepth))
 	ctrl, err := a.table.Register(opt.PD.id, make([]byte, terminateLenMax),
 		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
 	if err != nil {
@@ -310,6 +310,11 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	l := q.link.Load()
 	if l == nil {
 		return Stats{}, nil
+	}
+	select {
+	case <-q.done: // and the Poller perhaps stopped
+		return q.final, nil
+	default:
 	}
 	ch := make(chan Stats, 1)
 	if err := order(l.car.submit, func() { ch <- q.snapshot(l) }); err != nil {

@@ -80,6 +80,10 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	q.reader.Enter()
 	v := r.rx.Input(off, b, data, q)
 	q.reader.Exit()
+	if !q.send.enabled && r.rx.Stats().FPDUs > 0 {
+		q.send.enabled = true // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
+		l.car.send()
+	}
 	q.lookForErrors(l)
 	switch v {
 	case mpa.Kept:
@@ -103,10 +107,6 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	r.edge = edge
 	q.deliverTo(passed)
 	q.lookForErrors(l)
-	if passed > 0 && !q.send.enabled {
-		q.send.enabled = true // the Responder has seen a valid FPDU
-		l.car.send()
-	}
 	r.partial = passed != edge
 }
 
@@ -260,13 +260,30 @@ func (r *recvHalf) abandon(q *QueuePair) {
 		return
 	}
 	r.rx.Close()
+	msn := uint32(r.messages) // of the last message that was delivered
 	for {
 		b, ok := r.sendQ.Flush()
 		if !ok {
 			return
 		}
-		q.opt.RecvCQ.push(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: Flushed})
+		msn++
+		q.opt.RecvCQ.push(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
 	}
+}
+
+// fate of the receive buffer of message msn that was not filled.
+func (r *recvHalf) fate(msn uint32) Status {
+	var e *ddp.Error
+	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend || e.Header.MSN != msn {
+		return Flushed
+	}
+	switch {
+	case e.Type == ddp.TypeLocalCatastrophic:
+		return LocalProtection
+	case e.Type == ddp.TypeUntagged && (e.Code == ddp.CodeTooLong || e.Code == ddp.CodeInvalidMO):
+		return LocalLength
+	}
+	return Flushed
 }
 
 var errLocalRange = errors.New("rnic: a posted local range is not registered for this, or was revoked")

@@ -69,6 +69,10 @@ func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
 	l.car = s
 	_ = nc.SetNoDelay(true) // the drafts' section 5.3: Nagle off
 	s.segment = s.queryEMSS()
+	if !a.addLink(l) {
+		l.reader.Close()
+		return nil, ErrClosed
+	}
 	return s, nil
 }
 
@@ -319,9 +323,6 @@ func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte)
 		return err
 	}
 	s, err := newSocketLink(a, nc.(*net.TCPConn))
-	if err == nil && !a.addLink(s.link) {
-		err = ErrClosed
-	}
 	if err != nil {
 		a.conns.Add(-1)
 		_ = nc.Close() // the error at hand says more
@@ -371,7 +372,7 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 	err := a.takeConn()
 	if err == nil {
 		var s *onSocket
-		if s, err = newSocketLink(a, nc); err == nil && a.addLink(s.link) {
+		if s, err = newSocketLink(a, nc); err == nil {
 			s.link.listener = l
 			s.run()
 			return

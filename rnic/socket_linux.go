@@ -31,6 +31,16 @@ func (s *onSocket) kernelStats() TransportStats {
 	return t
 }
 
+// progress counts octets that came in or were acknowledged by the peer's TCP.
+func (s *onSocket) progress() (n uint64) {
+	_ = s.raw.Control(func(fd uintptr) { // a closed socket makes no progress
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Bytes_acked + info.Bytes_received
+		}
+	})
+	return n
+}
+
 // msgVec sends several segments with one system call and asks the kernel to begin a new TCP segment behind each
 // (MSG_EOR): the drafts' section 3.1.1 "best effort" to start segments with FPDUs.
 type msgVec struct {

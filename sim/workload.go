@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -33,7 +34,7 @@ type Outcome struct {
 }
 
 const (
-	regionBytes = 1 << 20
+	regionBytes = 2 << 20
 	canaryBytes = 4096
 	canary      = 0xa5
 	listenPort  = "7174"
@@ -58,6 +59,9 @@ type peer struct {
 	want       []byte   // what the remote region must hold in the end
 	sent       [][]byte // Sends posted, in order, that the remote has not received yet
 
+	// Writes of one stream that overlap may be placed in any order (RFC 5040 section 5.5), so none do.
+	next int
+
 	left       int // messages still to post
 	posted     uint64
 	completed  uint64 // send-side completions, in order
@@ -72,7 +76,10 @@ func (wl Workload) Run() (Outcome, error) {
 	if wl.Limit == 0 {
 		wl.Limit = 10 * time.Minute
 	}
-	w, err := New(wl.Config)
+	// Start-up frames have no CRC: damage that the TCP checksum does not show would go unseen there.
+	calm := wl.Config
+	calm.Faults.Corrupt, calm.Faults.Swap = 0, 0
+	w, err := New(calm)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -80,6 +87,11 @@ func (wl Workload) Run() (Outcome, error) {
 	p, err := wl.connect(w)
 	if err != nil {
 		return Outcome{}, err
+	}
+	for _, h := range w.Hosts {
+		if err := h.faulty.Set(wl.Faults, fault.Faults{}); err != nil {
+			return Outcome{}, err
+		}
 	}
 	err = w.Run(wl.Limit, func() bool {
 		err = errors.Join(p[0].turn(&wl), p[1].turn(&wl))
@@ -291,7 +303,7 @@ func (p *peer) receive(wl *Workload, c rnic.Completion) error {
 
 // post sends one random message and plays it on the model.
 func (p *peer) post(wl *Workload) error {
-	write := p.rng.IntN(4) > 0
+	write := p.rng.IntN(4) > 0 && p.next+wl.WriteMax <= regionBytes
 	limit := wl.SendMax
 	if write {
 		limit = wl.WriteMax
@@ -310,7 +322,8 @@ func (p *peer) post(wl *Workload) error {
 		p.sent = append(p.sent, octets)
 		return p.qp.PostSend(wr)
 	}
-	dst := p.rng.IntN(regionBytes - n + 1)
+	dst := p.next
+	p.next += n + p.rng.IntN(64)
 	wr.RemoteSTag, wr.RemoteOffset = p.remoteSTag, uint64(dst)
 	copy(p.want[dst:], octets)
 	return p.qp.PostWrite(wr)

@@ -168,7 +168,6 @@ func BenchmarkOneConnectionTwoGoroutines(b *testing.B) {
 	gigabits(b, dst.edge.Load()-start)
 	cancel()
 	pollers.Wait()
-	dump(b, l, src)
 }
 
 // What a Turn costs that finds nothing: the price of polling.

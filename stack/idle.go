@@ -10,17 +10,21 @@ import (
 type Idle uint8
 
 const (
-	IdleAdaptive Idle = iota // spin, then yield, then sleep up to 50 us: for shared machines
+	IdleAdaptive Idle = iota // spin, then yield, then sleep up to 50 us: for machines shared with others
 	IdleSpin                 // never give up the core
 )
 
+// Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the kernel too, for the
+// other end's Poller may share our core, and what we wait for is then that it runs. Where nobody else wants the core a
+// yield is a system call of some 100 ns and polling goes on.
 const (
-	spinTurns     = 4000 // empty turns before the first yield: a few hundred microseconds
-	yieldTurns    = 64   // yields before the first sleep
+	spinTurns     = 256  // empty turns before the first yield
+	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
+	goYieldEvery  = 16   // every so many yields Go's own scheduler may use the P
 	sleepMinNs    = 1_000
 	sleepMaxNs    = 50_000
-	busyTurnsMax  = 1024 // adaptive: a busy Poller lets others run this often
-	timerSlackMin = 1    // ns; the default of 50 us would double the longest sleep
+	busyTurnsMax  = 1024 // adaptive: a busy Poller lets other goroutines run this often
+	timerSlackMin = 1    // ns; the kernel's default of 50 us would double the longest sleep
 )
 
 // waiter carries out an Idle policy.
@@ -57,7 +61,10 @@ func (w *waiter) wait(p *Poller) {
 		ts := unix.NsecToTimespec(d)
 		_ = unix.Nanosleep(&ts, nil) // a signal cuts it short, which is harmless
 	} else if d == 0 {
-		runtime.Gosched()
+		if w.empty%goYieldEvery == 0 {
+			runtime.Gosched()
+		}
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 }
 

@@ -80,6 +80,7 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 // repair is what an ACK does to loss recovery and to cwnd.
 func (c *Conn) repair(now int64, a *acked) {
 	rv := &c.recovery
+	recovering := rv.phase == phaseRecovery // the ACK that ends recovery does not grow cwnd either
 	if a.octets > 0 {
 		rv.dupAcks, rv.limited = 0, 0
 	}
@@ -94,7 +95,7 @@ func (c *Conn) repair(now int64, a *acked) {
 	} else {
 		c.repairNewReno(now, a)
 	}
-	if a.octets > 0 && a.limited && rv.phase != phaseRecovery {
+	if a.octets > 0 && a.limited && !recovering && rv.phase != phaseRecovery {
 		c.control.acked(&c.cong, now, a.octets, c.emss, rv.phase == phaseLoss)
 	}
 }

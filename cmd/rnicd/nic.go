@@ -201,7 +201,7 @@ func (n *nic) Close() error {
 
 // adapter makes an rnic.Adapter on the NIC's Poller.
 func (n *nic) adapter() (*rnic.Adapter, error) {
-	return rnic.Open(rnic.Config{Pollers: []*stack.Poller{n.poller}})
+	return rnic.Open(rnic.Config{Pollers: []*stack.Poller{n.poller}, Arena: n.arena})
 }
 
 func parsePage(s string) (hugepages.PageSize, error) {

@@ -1,0 +1,421 @@
+package rnic
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// transport is what carries the connections of a rig.
+type transport int
+
+const (
+	turned  transport = iota // Pollers over pmd/wire, turned on the test's goroutine in virtual time
+	running                  // Pollers over pmd/wire, each on a goroutine of its own
+	sockets                  // the kernel's, on loopback
+)
+
+func (k transport) String() string {
+	return [...]string{"poller", "running poller", "sockets"}[k]
+}
+
+// Limits of a test that hangs: real time, and steps of a turned rig.
+const (
+	patience = 20 * time.Second
+	stepsMax = 3_000_000
+	stepNs   = 1000 // virtual time of a step with work
+)
+
+const (
+	rigPort     = 7174
+	regionBytes = 64 << 10
+	canaryBytes = 4096
+	canary      = 0xa5
+)
+
+// rig is two Adapters and a way between them.
+type rig struct {
+	t              *testing.T
+	kind           transport
+	server, client *Adapter
+	hosts          [2]*rigHost // server, client; none over sockets
+	time           int64       // virtual
+	listener       *Listener
+	ctx            context.Context
+}
+
+type rigHost struct {
+	poller *stack.Poller
+	pool   *mem.Pool
+	faulty *fault.Queue
+}
+
+// rigConfig refines newRig.
+type rigConfig struct {
+	mtu    int
+	pool   int // Bufs per host
+	faults bool
+	tcp    tcp.Config
+	server Config // of the Adapter
+	listen ListenOptions
+}
+
+// over runs f on a rig of each of the given kinds.
+func over(t *testing.T, kinds []transport, cfg rigConfig, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	for _, k := range kinds {
+		t.Run(k.String(), func(t *testing.T) { f(t, newRig(t, k, cfg)) })
+	}
+}
+
+// both are the two transports, blocking are the rigs on which blocking calls may be made.
+var (
+	both     = []transport{turned, sockets}
+	blocking = []transport{running, sockets}
+	all      = []transport{turned, running, sockets}
+)
+
+func newRig(t *testing.T, kind transport, cfg rigConfig) *rig {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	r := &rig{t: t, kind: kind, time: int64(time.Second), ctx: ctx}
+	client := Config{}
+	if kind != sockets {
+		r.wireUp(cfg)
+		cfg.server.Pollers = []*stack.Poller{r.hosts[0].poller}
+		client.Pollers = []*stack.Poller{r.hosts[1].poller}
+		if kind == turned {
+			cfg.server.Manual, client.Manual = r.step, r.step
+		}
+	}
+	var err error
+	r.server, err = Open(cfg.server)
+	require.NoError(t, err)
+	r.client, err = Open(client)
+	require.NoError(t, err)
+	if kind == running {
+		r.run()
+	}
+	addr := fmt.Sprintf(":%d", rigPort)
+	if kind == sockets {
+		addr = "127.0.0.1:0"
+	}
+	r.listener, err = r.server.Listen(ctx, addr, cfg.listen)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		r.listener.Close()
+		require.NoError(t, r.server.Close(ctx))
+		require.NoError(t, r.client.Close(ctx))
+	})
+	return r
+}
+
+// wireUp makes two Pollers at the ends of a cable.
+func (r *rig) wireUp(cfg rigConfig) {
+	if cfg.mtu == 0 {
+		cfg.mtu = 1500
+	}
+	if cfg.pool == 0 {
+		cfg.pool = 1024
+	}
+	link, err := wire.New(wire.Config{MTU: cfg.mtu})
+	require.NoError(r.t, err)
+	for i := range r.hosts {
+		r.hosts[i] = r.newHost(i, cfg, link.Port(i))
+	}
+}
+
+func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
+	stride := (mem.Headroom + cfg.mtu + 64 + 63) &^ 63
+	h := &rigHost{}
+	var err error
+	h.pool, err = mem.NewPool(hugepages.Heap(cfg.pool*stride+1<<20), mem.PoolConfig{Bufs: cfg.pool, Stride: stride})
+	require.NoError(r.t, err)
+	queue, err := port.Open(0, h.pool)
+	require.NoError(r.t, err)
+	if cfg.faults {
+		h.faulty, err = fault.Wrap(queue, h.pool, fault.Spec{Seed: uint64(i + 1)}, r.now)
+		require.NoError(r.t, err)
+		queue = h.faulty
+	}
+	c := stack.Config{
+		Name: port.Name(), Queue: queue, Pool: h.pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: cfg.mtu,
+		Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)), ConnsMax: 32, Core: -1, TCP: cfg.tcp,
+		Secret: [16]byte{1, byte(i)},
+	}
+	if r.kind == turned {
+		c.Clock = r.now
+	}
+	h.poller, err = stack.New(c)
+	require.NoError(r.t, err)
+	return h
+}
+
+// run turns both Pollers until the test ends.
+func (r *rig) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, h := range r.hosts {
+		wg.Go(func() { _ = h.poller.Run(ctx) })
+	}
+	r.t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+}
+
+func (r *rig) now() int64 { return r.time }
+
+// step turns both hosts once; when neither had anything to do, the clock goes to the next deadline.
+func (r *rig) step() {
+	work, next := 0, int64(math.MaxInt64)
+	for _, h := range r.hosts {
+		work += h.poller.Turn()
+		next = min(next, h.poller.Deadline())
+		if h.faulty != nil {
+			next = min(next, h.faulty.Deadline())
+		}
+	}
+	switch {
+	case work > 0:
+		r.time += stepNs
+	default:
+		r.time = max(r.time+stepNs, min(next, r.time+int64(time.Second)))
+	}
+}
+
+// pass lets d of virtual time go by. Turned rigs only.
+func (r *rig) pass(d time.Duration) {
+	r.t.Helper()
+	end := r.time + int64(d)
+	for steps := 0; r.time < end; steps++ {
+		require.Less(r.t, steps, stepsMax, "steps")
+		r.step()
+	}
+}
+
+// until drives the rig until cond holds.
+func (r *rig) until(what string, cond func() bool) {
+	r.t.Helper()
+	if r.kind == turned {
+		for range stepsMax {
+			if cond() {
+				return
+			}
+			r.step()
+		}
+		r.t.Fatalf("%s: not within %d steps", what, stepsMax)
+	}
+	tick := time.NewTicker(50 * time.Microsecond)
+	defer tick.Stop()
+	for spins := 0; !cond(); spins++ {
+		if spins < 100 {
+			runtime.Gosched()
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-r.ctx.Done():
+			r.t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+func (r *rig) untilDone(q *QueuePair) {
+	r.t.Helper()
+	r.until(fmt.Sprintf("end of queue pair %d", q.Number()), func() bool { return isDone(q) })
+}
+
+func isDone(q *QueuePair) bool {
+	select {
+	case <-q.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// addr is where the rig's Listener listens.
+func (r *rig) addr() string { return r.listener.Addr().String() }
+
+// end is one end of a connection: a QueuePair and its memory.
+type end struct {
+	pd      *ProtectionDomain
+	cq      *CompletionQueue
+	qp      *QueuePair
+	guarded []byte        // region with canaries around it
+	region  *MemoryRegion // the peer writes here
+	source  *MemoryRegion // random octets to send
+	inbox   *MemoryRegion // messages are received here
+	done    []Completion  // polled and not yet asked for
+}
+
+// newEnd makes an idle QueuePair. opt's PD and queues are filled in, unless they are there.
+func (r *rig) newEnd(a *Adapter, opt QPOptions) *end {
+	r.t.Helper()
+	return r.newEndOf(a, opt, regionBytes)
+}
+
+func (r *rig) newEndOf(a *Adapter, opt QPOptions, n int) *end {
+	r.t.Helper()
+	e := &end{}
+	var err error
+	if opt.PD == nil {
+		opt.PD = a.AllocPD()
+	}
+	if opt.SendCQ == nil {
+		opt.SendCQ, err = a.CreateCQ(1024)
+		require.NoError(r.t, err)
+		opt.RecvCQ = opt.SendCQ
+	}
+	e.pd, e.cq = opt.PD, opt.SendCQ
+	e.qp, err = a.CreateQP(opt)
+	require.NoError(r.t, err)
+	e.guarded = bytes.Repeat([]byte{canary}, n+2*canaryBytes)
+	clear(e.guarded[canaryBytes : canaryBytes+n])
+	e.region, err = e.pd.Register(e.guarded[canaryBytes:canaryBytes+n], RemoteWrite|LocalWrite)
+	require.NoError(r.t, err)
+	e.source, err = e.pd.Register(randomBytes(uint64(e.qp.Number()), n), 0)
+	require.NoError(r.t, err)
+	e.inbox, err = e.pd.Register(make([]byte, n), LocalWrite)
+	require.NoError(r.t, err)
+	return e
+}
+
+func randomBytes(seed uint64, n int) []byte {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	b := make([]byte, (n+7)&^7)
+	for i := 0; i < n; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
+	}
+	return b[:n]
+}
+
+// poll collects completions.
+func (e *end) poll() {
+	var cs [32]Completion
+	for {
+		n := e.cq.Poll(cs[:])
+		if n == 0 {
+			return
+		}
+		e.done = append(e.done, cs[:n]...)
+	}
+}
+
+// await returns the next n completions.
+func (r *rig) await(e *end, n int) []Completion {
+	r.t.Helper()
+	r.until(fmt.Sprintf("%d completions", n), func() bool {
+		e.poll()
+		return len(e.done) >= n
+	})
+	cs := e.done[:n:n]
+	e.done = e.done[n:]
+	return cs
+}
+
+// dial starts a connection of c to the rig's Listener and returns the request that arrives there.
+func (r *rig) dial(c *end, private []byte) *ConnRequest {
+	r.t.Helper()
+	require.NoError(r.t, c.qp.StartConnect(r.ctx, r.addr(), private))
+	return r.request()
+}
+
+func (r *rig) request() *ConnRequest {
+	r.t.Helper()
+	var req *ConnRequest
+	r.until("a connection request", func() bool {
+		req = r.listener.Poll()
+		return req != nil
+	})
+	return req
+}
+
+// connect puts two QueuePairs into service.
+func (r *rig) connect(sopt, copt QPOptions) (s, c *end) {
+	r.t.Helper()
+	return r.connectEnds(r.newEnd(r.server, sopt), r.newEnd(r.client, copt))
+}
+
+func (r *rig) connectEnds(s, c *end) (*end, *end) {
+	r.t.Helper()
+	req := r.dial(c, nil)
+	require.NoError(r.t, req.Accept(r.ctx, s.qp, nil))
+	r.until("the client's queue pair in service", func() bool { return c.qp.State() != Connecting })
+	require.Equal(r.t, RTS, c.qp.State(), "%v", c.qp.Err())
+	require.Equal(r.t, RTS, s.qp.State())
+	return s, c
+}
+
+// write is an RDMA Write of octets [off, off+n) of e's source to the same place of the peer's region.
+func (e *end) write(peer *end, id uint64, off, n int) WorkRequest {
+	return WorkRequest{
+		ID: id, Local: e.source.Slice(off, n), Signaled: true,
+		RemoteSTag: peer.region.STag(), RemoteOffset: peer.region.Base() + uint64(off),
+	}
+}
+
+// recvAt is a receive buffer of n octets at off of e's inbox.
+func (e *end) recvAt(id uint64, off, n int) WorkRequest {
+	return WorkRequest{ID: id, Local: e.inbox.Slice(off, n)}
+}
+
+// exchange writes, sends and checks a little in both directions: the connection is in order.
+func (r *rig) exchange(s, c *end) {
+	r.t.Helper()
+	const n = 3000
+	for _, x := range [][2]*end{{c, s}, {s, c}} { // a Responder may not speak first
+		from, to := x[0], x[1]
+		require.NoError(r.t, to.qp.PostRecv(to.recvAt(77, 0, n)))
+		require.NoError(r.t, from.qp.PostWrite(from.write(to, 1, 100, n)))
+		require.NoError(r.t, from.qp.PostSend(WorkRequest{ID: 2, Local: from.source.Slice(200, n), Signaled: true}))
+		require.Equal(r.t, []Completion{
+			{ID: 1, QP: from.qp.Number(), Len: n, Op: OpWrite}, {ID: 2, QP: from.qp.Number(), Len: n, Op: OpSend},
+		}, r.await(from, 2))
+		require.Equal(r.t, []Completion{{ID: 77, QP: to.qp.Number(), Len: n, Op: OpRecv}}, r.await(to, 1))
+		require.True(r.t, bytes.Equal(from.source.Bytes()[100:100+n], to.region.Bytes()[100:100+n]), "written octets")
+		require.True(r.t, bytes.Equal(from.source.Bytes()[200:200+n], to.inbox.Bytes()[:n]), "sent octets")
+		to.unharmed(r.t)
+	}
+}
+
+// unharmed: nothing was written outside the region.
+func (e *end) unharmed(t *testing.T) {
+	t.Helper()
+	for i, b := range e.guarded {
+		if (i < canaryBytes || i >= len(e.guarded)-canaryBytes) && b != canary {
+			t.Fatalf("octet %d outside the region was written", i-canaryBytes)
+		}
+	}
+}
+
+// close ends the connection in order from c's side.
+func (r *rig) close(s, c *end) {
+	r.t.Helper()
+	c.qp.Disconnect()
+	r.untilDone(c.qp)
+	r.untilDone(s.qp)
+	require.NoError(r.t, c.qp.Err())
+	require.NoError(r.t, s.qp.Err())
+}
+

@@ -1,0 +1,58 @@
+package rnic
+
+import (
+	"math/bits"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
+)
+
+// ringStore gives queues their memory: from the Adapter's arena when there is one, so that rings lie on hugepages (and
+// can be shared with another process), else from the heap. Pieces are powers of two and are used again for the next
+// queue of their size, but only once nobody can hold the old queue any more: a posting call may come late.
+type ringStore struct {
+	mu    sync.Mutex
+	arena *hugepages.Arena
+	free  map[int][][]byte
+}
+
+const ringAlign = 64
+
+// takeRing makes a ring of n slots that lives as long as owner.
+func takeRing[T any, O any](s *ringStore, owner *O, n int) *mem.MPSC[T] {
+	size := 1 << bits.Len(uint(n*int(unsafe.Sizeof(mem.MPSCSlot[T]{}))-1))
+	b := s.take(size)
+	if b == nil {
+		return mem.NewMPSC(make([]mem.MPSCSlot[T], n))
+	}
+	runtime.AddCleanup(owner, s.give, b)
+	return mem.NewMPSC(mem.View[mem.MPSCSlot[T]](b, n))
+}
+
+// take returns size octets, or nil when the arena is used up or absent: the heap then serves as well.
+func (s *ringStore) take(size int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.arena == nil {
+		return nil
+	}
+	if list := s.free[size]; len(list) > 0 {
+		b := list[len(list)-1]
+		s.free[size] = list[:len(list)-1]
+		return b
+	}
+	b, err := s.arena.Carve(size, ringAlign)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func (s *ringStore) give(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free[len(b)] = append(s.free[len(b)], b)
+}

@@ -1,0 +1,196 @@
+package tcp
+
+import "testing"
+
+// couple is two established Conns with default options, and no link between: the test moves segments.
+type couple struct {
+	now  int64
+	a, b *Conn
+	t    Transmit
+	seg  Segment
+}
+
+func newCouple(tb testing.TB, cfg Config) *couple {
+	p := &couple{now: sc, a: NewConn(cfg), b: NewConn(cfg)}
+	p.a.Connect(p.now, simID(false), 100, 0)
+	if !p.a.Next(p.now, &p.t) {
+		tb.Fatal("no SYN")
+	}
+	p.move()
+	p.b.Accept(p.now, simID(true), 200, 0, &p.seg)
+	if !p.b.Next(p.now, &p.t) {
+		tb.Fatal("no SYN,ACK")
+	}
+	p.deliver(p.a)
+	if !p.a.Next(p.now, &p.t) {
+		tb.Fatal("no ACK")
+	}
+	p.deliver(p.b)
+	if p.a.State() != Established || p.b.State() != Established {
+		tb.Fatal("not established")
+	}
+	return p
+}
+
+// move makes what t says the segment that arrives.
+func (p *couple) move() {
+	t, s := &p.t, &p.seg
+	s.Seq, s.Ack, s.Flags, s.Window, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.Len, t.Options
+}
+
+func (p *couple) deliver(to *Conn) {
+	p.move()
+	a := to.Input(p.now, &p.seg)
+	to.Commit(p.now, &a, false)
+}
+
+// exchange sends one full segment from a to b, and what b answers back.
+func (p *couple) exchange() {
+	p.now += 1000
+	n := p.a.Room(p.now)
+	p.a.Push(p.now, 1, n, false)
+	if !p.a.Next(p.now, &p.t) {
+		panic("segment not sent")
+	}
+	p.deliver(p.b)
+	if p.b.Next(p.now, &p.t) {
+		p.deliver(p.a)
+		for {
+			if _, ok := p.a.Release(); !ok {
+				break
+			}
+		}
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	p := newCouple(t, Config{NoDelay: true})
+	if n := testing.AllocsPerRun(1000, p.exchange); n != 0 {
+		t.Errorf("in order: %v allocations", n)
+	}
+	// A loss and its repair.
+	var kept Transmit
+	if n := testing.AllocsPerRun(200, func() {
+		p.now += 1000
+		p.a.Push(p.now, 1, p.a.Room(p.now), false)
+		p.a.Next(p.now, &kept)
+		for range 3 {
+			p.a.Push(p.now, 1, p.a.Room(p.now), false)
+			p.a.Next(p.now, &p.t)
+			p.deliver(p.b)
+			if p.b.Next(p.now, &p.t) {
+				p.deliver(p.a)
+			}
+		}
+		for p.a.Next(p.now, &p.t) {
+			p.deliver(p.b)
+		}
+		for p.b.Next(p.now, &p.t) {
+			p.deliver(p.a)
+		}
+		p.a.TakeEvents()
+		for {
+			if _, ok := p.a.Release(); !ok {
+				break
+			}
+		}
+	}); n != 0 {
+		t.Errorf("with a loss: %v allocations", n)
+	}
+	if p.a.Stats().FastRetransmits == 0 {
+		t.Error("nothing was repaired")
+	}
+	// Close and use again.
+	if n := testing.AllocsPerRun(20, func() {
+		p.a.Abort(p.now)
+		p.a.Next(p.now, &p.t)
+		p.a.TakeEvents()
+		for {
+			if _, ok := p.a.Release(); !ok {
+				break
+			}
+		}
+		p.a.Connect(p.now, simID(false), 1, 0)
+	}); n != 0 {
+		t.Errorf("reuse: %v allocations", n)
+	}
+}
+
+// One full segment: pushed, sent, received, committed, and every second one acknowledged.
+func BenchmarkExchange(b *testing.B) {
+	p := newCouple(b, Config{NoDelay: true})
+	b.ReportAllocs()
+	for b.Loop() {
+		p.exchange()
+	}
+}
+
+// The receiver's share of a segment, in order.
+func BenchmarkReceive(b *testing.B) {
+	p := newCouple(b, Config{NoDelay: true})
+	p.t = Transmit{Seq: p.a.seqOf(0), Ack: p.a.rcvNxt(), Flags: ACK, Window: 1000}
+	p.t.Options.clear()
+	p.t.Options.HasTimestamps, p.t.Options.TSval, p.t.Options.TSecr = true, 1000, 1000
+	p.t.Len = 1448
+	p.move()
+	var out Transmit
+	b.ReportAllocs()
+	for b.Loop() {
+		p.now += 1000
+		a := p.b.Input(p.now, &p.seg)
+		if a.Len != 1448 {
+			b.Fatal(a)
+		}
+		p.b.Commit(p.now, &a, false)
+		p.b.Next(p.now, &out)
+		p.seg.Seq += 1448
+	}
+}
+
+// The sender's share of a segment; every second one is acknowledged.
+func BenchmarkSend(b *testing.B) {
+	p := newCouple(b, Config{NoDelay: true})
+	ack := Segment{Seq: p.b.seqOf(0), Ack: p.a.seqOf(0), Flags: ACK, Window: 65535}
+	ack.Options.clear()
+	ack.Options.HasTimestamps, ack.Options.TSval, ack.Options.TSecr = true, 1000, 1000
+	odd := false
+	b.ReportAllocs()
+	for b.Loop() {
+		p.now += 1000
+		p.a.Push(p.now, 1, p.a.Room(p.now), false)
+		if !p.a.Next(p.now, &p.t) {
+			b.Fatal("not sent")
+		}
+		if odd = !odd; odd {
+			continue
+		}
+		ack.Ack += 2 * 1448
+		a := p.a.Input(p.now, &ack)
+		p.a.Commit(p.now, &a, false)
+		for {
+			if _, ok := p.a.Release(); !ok {
+				break
+			}
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	wire := unhex(golden[2].wire)
+	var s Segment
+	b.ReportAllocs()
+	for b.Loop() {
+		if Parse(wire, &s) != DropNone {
+			b.Fatal()
+		}
+	}
+}
+
+func BenchmarkPut(b *testing.B) {
+	x := transmitOf(&golden[2].seg)
+	buf := make([]byte, HeaderLenMax)
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Put(buf)
+	}
+}

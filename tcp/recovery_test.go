@@ -1,0 +1,332 @@
+package tcp
+
+import "testing"
+
+// ten is a connection with ten segments of 1000 octets in flight, 1:10001.
+func ten(t *testing.T, cfg Config) *script {
+	t.Helper()
+	options := ""
+	if !cfg.NoSACK {
+		options = "sackOK"
+	}
+	s := accepted(t, cfg, options)
+	if n := s.fill(); n != 10 {
+		t.Fatalf("%d segments", n)
+	}
+	s.sent()
+	return s
+}
+
+func (s *script) wantCong(cwnd, ssthresh int) {
+	s.t.Helper()
+	if st := s.c.Stats(); st.Cwnd != cwnd || st.Ssthresh != ssthresh {
+		s.t.Fatalf("cwnd %d ssthresh %d, want %d %d", st.Cwnd, st.Ssthresh, cwnd, ssthresh)
+	}
+}
+
+// req: 5681-3.2-3, 5681-3.2-5, 6675-5-2, 2018-5-1
+func TestFastRetransmitWithSACK(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:2001")
+	s.in(". 1 ack 1 sack 1001:3001")
+	s.expect()
+	s.in(". 1 ack 1 sack 1001:4001")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.wantCong(5000, 5000)
+	s.in(". 1 ack 10001")
+	s.expect()
+	s.wantCong(5000, 5000)
+	if st := s.c.Stats(); st.FastRetransmits != 1 || st.Retransmits != 1 || st.Timeouts != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// One ACK that reports enough is as good as three.
+//
+// req: 6675-4-3
+func TestOneAckCanReveal(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:4001")
+	s.expect(". 1:1001 ack 1 rtx")
+}
+
+// req: 6675-4-3, 6675-5-2, 6675-5-4, 6675-4-2
+func TestSeveralHolesInOneWindow(t *testing.T) {
+	s := ten(t, sackOnly()) // lost: 1, 3001, 5001
+	s.in(". 1 ack 1 sack 1001:3001")
+	s.in(". 1 ack 1 sack 4001:5001,1001:3001")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.wantCong(5000, 5000)
+	s.in(". 1 ack 1 sack 6001:7001,4001:5001,1001:3001")
+	s.in(". 1 ack 1 sack 6001:8001,4001:5001,1001:3001")
+	s.expect(". 3001:4001 ack 1 rtx") // pipe: 1, 3001, 8001, 9001, 5001
+	s.in(". 1 ack 1 sack 6001:9001,4001:5001,1001:3001")
+	s.expect(". 5001:6001 ack 1 rtx")
+	s.in(". 1 ack 3001 sack 6001:9001,4001:5001")
+	s.in(". 1 ack 5001 sack 6001:9001")
+	s.wantCong(5000, 5000)
+	s.in(". 1 ack 10001")
+	s.wantCong(5000, 5000)
+	if st := s.c.Stats(); st.FastRetransmits != 1 || st.Retransmits != 3 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// req: 2018-3-1
+func TestBogusSACKBlocksAreIgnored(t *testing.T) {
+	for _, blocks := range []string{"2001:1001", "10002:10003", "1001:10002", "-500:-400", "1001:1001", "9001:200001"} {
+		s := ten(t, sackOnly())
+		for range 5 {
+			s.in(". 1 ack 1 sack " + blocks)
+		}
+		s.expect()
+		if s.c.sent.sacked != 0 {
+			t.Errorf("%s: %d octets SACKed", blocks, s.c.sent.sacked)
+		}
+	}
+}
+
+// req: 2018-3-1
+func TestPartlyCoveredSegmentIsNotSACKed(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1500:3500")
+	if s.c.sent.sacked != 1000 {
+		t.Errorf("%d octets SACKed, want those of 2001:3001", s.c.sent.sacked)
+	}
+}
+
+// req: 3042-2-1
+func TestLimitedTransmit(t *testing.T) {
+	for _, cfg := range []Config{plain(), sackOnly()} {
+		s := ten(t, cfg)
+		s.drainHandles()
+		for i, sack := range []string{" sack 1001:2001", " sack 1001:3001"} {
+			if cfg.NoSACK {
+				sack = ""
+			}
+			s.in(". 1 ack 1" + sack)
+			if n := s.fill(); n != 1 {
+				t.Fatalf("NoSACK %v: %d new segments on duplicate ACK %d", cfg.NoSACK, n, i+1)
+			}
+		}
+		if cfg.NoSACK {
+			s.in(". 1 ack 1")
+		} else {
+			s.in(". 1 ack 1 sack 1001:4001")
+		}
+		if got := s.c.Stats().Ssthresh; got != 5000 {
+			t.Errorf("ssthresh %d counts what limited transmit sent", got)
+		}
+	}
+}
+
+// req: 3042-2-2
+func TestBareDuplicateAcksDrawNoDataWithSACK(t *testing.T) {
+	s := ten(t, sackOnly())
+	for range 5 {
+		s.in(". 1 ack 1")
+	}
+	if n := s.fill(); n != 0 {
+		t.Errorf("%d segments", n)
+	}
+	s.expect()
+}
+
+// req: 5681-2-1
+func TestWhatIsNoDuplicateAck(t *testing.T) {
+	s := ten(t, plain())
+	s.in(". 1 ack 1 win 50000")
+	s.in(". 1 ack 1 win 50001")
+	s.in(". 1 ack 1 win 50002")
+	s.win = 50002
+	for seq := 1; seq < 4001; seq += 1000 {
+		s.in(". " + span1000(seq) + " ack 1")
+	}
+	if got := s.c.Stats().DupAcksIn; got != 0 {
+		t.Errorf("%d duplicate ACKs counted", got)
+	}
+	for _, x := range s.sent() {
+		if x.Retransmit {
+			t.Error("retransmission")
+		}
+	}
+}
+
+// req: 5681-3.2-6, 6582-3.2-1
+func TestNewReno(t *testing.T) {
+	s := ten(t, plain()) // lost: 1 and 5001
+	s.in(". 1 ack 1")
+	s.in(". 1 ack 1")
+	s.expect()
+	s.in(". 1 ack 1")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.wantCong(8000, 5000)
+	for range 5 {
+		s.in(". 1 ack 1")
+	}
+	s.wantCong(13000, 5000)
+	if n := s.fill(); n != 3 {
+		t.Errorf("%d new segments, want 3", n)
+	}
+	s.sent()
+	s.in(". 1 ack 5001") // partial
+	s.wantCong(9000, 5000)
+	s.expect(". 5001:6001 ack 1 rtx")
+	s.in(". 1 ack 13001")
+	s.wantCong(2000, 5000)
+	s.expect()
+	if st := s.c.Stats(); st.Timeouts != 0 || st.Retransmits != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// req: 6298-5-5, 5681-3.1-10, 5681-3.1-11, 6298-5-1
+func TestTimeout(t *testing.T) {
+	s := ten(t, plain())
+	start := s.now
+	s.advance(2 * sc)
+	var at []int64
+	for _, x := range s.sent() {
+		if err := s.match(&x.Transmit, ". 1:1001 ack 1 rtx"); err != nil {
+			t.Fatal(err)
+		}
+		at = append(at, (x.at-start)/ms)
+	}
+	if len(at) != 3 || at[0] != 200 || at[1] != 600 || at[2] != 1400 {
+		t.Errorf("at %v ms, want 200 600 1400", at)
+	}
+	s.wantCong(1000, 5000) // ssthresh halved once, for one segment
+}
+
+// req: 5681-3.1-11, 6675-5.1-1, 6582-3.2-2
+func TestSlowStartAfterTimeout(t *testing.T) {
+	s := ten(t, plain())
+	s.advance(200 * ms)
+	s.expect(". 1:1001 ack 1 rtx")
+	s.in(". 1 ack 1001")
+	s.expect(". 1001:2001 ack 1 rtx", ". 2001:3001 ack 1 rtx")
+	for range 4 {
+		s.in(". 1 ack 1001")
+	}
+	s.expect() // duplicates from before the timeout start no fast retransmit
+	s.in(". 1 ack 10001")
+	if st := s.c.Stats(); st.FastRetransmits != 0 || st.Flight != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// req: 2018-5-3, 2018-5-2
+func TestRenegingPeerStillGetsAll(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:4001")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.in(". 1 ack 1001") // 1001:4001 had been SACKed, and is not acknowledged
+	s.sent()
+	s.advance(sc)
+	out := s.sent()
+	if len(out) == 0 || s.match(&out[0].Transmit, ". 1001:2001 ack 1 rtx") != nil {
+		t.Fatalf("after the timeout: %d segments", len(out))
+	}
+	if s.c.sent.sacked != 0 {
+		t.Error("scoreboard kept")
+	}
+}
+
+// SACKed segments are not sent again after a timeout either, unless the peer reneges.
+func TestTimeoutKeepsTheScoreboard(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 9001:10001,5001:6001")
+	s.expect()
+	s.advance(200 * ms)
+	s.expect(". 1:1001 ack 1 rtx")
+	s.in(". 1 ack 4001 sack 9001:10001,5001:6001")
+	s.expect(". 4001:5001 ack 1 rtx", ". 6001:7001 ack 1 rtx")
+}
+
+// req: 5681-4.3-1
+func TestLostRetransmissionIsFoundWithoutATimeout(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.drainHandles()
+	s.advance(10 * ms)
+	s.in(". 1 ack 1 sack 1001:4001")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.in(". 1 ack 1 sack 1001:10001")
+	if n := s.fill(); n != 4 {
+		t.Fatalf("%d new segments", n)
+	}
+	s.sent()
+	s.wantCong(5000, 5000)
+	s.advance(10 * ms)
+	s.in(". 1 ack 1 sack 1001:12001")
+	s.expect()
+	s.in(". 1 ack 1 sack 1001:13001") // three sent after the retransmission have arrived
+	s.expect(". 1:1001 ack 1 rtx")
+	if st := s.c.Stats(); st.LostRetrans != 1 || st.Timeouts != 0 {
+		t.Errorf("%+v", st)
+	}
+	if got := s.c.Stats().Cwnd; got > 7000 {
+		t.Errorf("cwnd %d", got)
+	}
+}
+
+// The end of a burst: nothing above reveals the loss, but the retransmission of what lay before it has arrived.
+func TestTailLossInRecoveryNeedsNoTimeout(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.advance(10 * ms)
+	s.in(". 1 ack 1 sack 1001:8001") // lost: 1, 8001, 9001
+	s.expect(". 1:1001 ack 1 rtx")
+	s.advance(10 * ms)
+	s.in(". 1 ack 8001")
+	s.expect(". 8001:9001 ack 1 rtx", ". 9001:10001 ack 1 rtx")
+	s.in(". 1 ack 10001")
+	if s.c.Stats().Timeouts != 0 {
+		t.Error("timeout")
+	}
+}
+
+func TestReorderingRaisesTheThreshold(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:3001")
+	s.in(". 1 ack 3001")
+	if got := s.c.Stats().DupThresh; got != 3 {
+		t.Errorf("threshold %d after two", got)
+	}
+	s.in(". 1 ack 3001 sack 4001:5001")
+	s.in(". 1 ack 3001 sack 8001:9001,4001:5001")
+	s.in(". 1 ack 5001 sack 8001:9001") // 3001 came after one that was sent five later
+	if got := s.c.Stats().DupThresh; got != 6 {
+		t.Errorf("threshold %d", got)
+	}
+	s.expect()
+}
+
+// req: 2883-5-1
+func TestNeedlessReductionIsUndone(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:4001")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.wantCong(5000, 5000)
+	s.in(". 1 ack 4001")
+	s.in(". 1 ack 4001 sack 1:1001") // the retransmission was the second copy
+	s.wantCong(10000, 1<<30)
+	if st := s.c.Stats(); st.Undone != 1 || st.DSACKs != 1 || st.DupThresh != 4 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// req: 6675-5-1
+func TestCumulativeAckResetsDupAcks(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:2001")
+	s.in(". 1 ack 1 sack 1001:3001")
+	s.in(". 1 ack 3001")
+	s.in(". 1 ack 3001 sack 4001:5001")
+	s.expect()
+}
+
+// req: 7323-2.4-3
+func TestRetransmissionIgnoresAShrunkenWindow(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 win 500 sack 1001:4001")
+	s.expect(". 1:1001 ack 1 rtx")
+}

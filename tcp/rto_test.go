@@ -1,0 +1,125 @@
+package tcp
+
+import "testing"
+
+func estimator() *rtoEstimator {
+	var e rtoEstimator
+	cfg := Config{RTOMinNs: 1}.withDefaults()
+	e.reset(&cfg)
+	return &e
+}
+
+// req: 6298-2-1
+func TestRTOBeforeASample(t *testing.T) {
+	if got := estimator().current(); got != sc {
+		t.Errorf("%d", got)
+	}
+}
+
+// req: 6298-2-2
+func TestRTOFirstSample(t *testing.T) {
+	e := estimator()
+	e.sample(100 * ms)
+	if e.srtt != 100*ms || e.rttvar != 50*ms || e.current() != 300*ms {
+		t.Errorf("srtt %d rttvar %d rto %d", e.srtt, e.rttvar, e.current())
+	}
+}
+
+// RTTVAR is computed from the old SRTT: the other order would give 56.25 ms here.
+//
+// req: 6298-2-3
+func TestRTOOrderOfUpdate(t *testing.T) {
+	e := estimator()
+	e.sample(100 * ms)
+	e.sample(200 * ms)
+	if e.rttvar != 62_500_000 || e.srtt != 112_500_000 || e.current() != 362_500_000 {
+		t.Errorf("srtt %d rttvar %d rto %d", e.srtt, e.rttvar, e.current())
+	}
+}
+
+// req: 6298-4-1
+func TestRTOConstantRTTKeepsGranularity(t *testing.T) {
+	e := estimator()
+	for range 1000 {
+		e.sample(10 * ms)
+	}
+	if e.current() < 10*ms+rttGranularityNs {
+		t.Errorf("rto %d", e.current())
+	}
+}
+
+// req: 6298-2-4, 6298-2-5, 6298-5-5
+func TestRTOBounds(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	var e rtoEstimator
+	e.reset(&cfg)
+	e.sample(us)
+	if e.current() != 200*ms {
+		t.Errorf("floor %d", e.current())
+	}
+	for _, want := range []int64{400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 60000, 60000} {
+		e.backOff()
+		if e.current() != want*ms {
+			t.Errorf("after backoff %d ms, want %d", e.current()/ms, want)
+		}
+	}
+	for range 300 {
+		e.backOff()
+	}
+	if e.current() != 60*sc {
+		t.Errorf("%d", e.current())
+	}
+	e.sample(us)
+	if e.current() != 200*ms {
+		t.Errorf("a sample does not end the backoff: %d", e.current())
+	}
+	e.sample(1000 * sc)
+	if e.current() != 60*sc {
+		t.Errorf("ceiling %d", e.current())
+	}
+}
+
+// req: 6298-5-2
+func TestRetransmissionTimer(t *testing.T) {
+	s := accepted(t, plain(), "")
+	if s.c.Deadline() != never {
+		t.Error("armed with nothing in flight")
+	}
+	s.push(100)
+	start := s.now
+	if got := s.c.timers.rtxAt; got != start+200*ms {
+		t.Errorf("armed for %d", got-start)
+	}
+	s.advance(50 * ms)
+	s.push(100)
+	if got := s.c.timers.rtxAt; got != start+200*ms {
+		t.Errorf("restarted by new data: %d", got-start)
+	}
+	s.in(". 1 ack 1")
+	if got := s.c.timers.rtxAt; got != start+200*ms {
+		t.Errorf("restarted by a duplicate ACK: %d", got-start)
+	}
+	s.in(". 1 ack 101")
+	if got := s.c.timers.rtxAt; got <= start+200*ms {
+		t.Errorf("not restarted by an ACK of new data: %d", got-start)
+	}
+	s.in(". 1 ack 201")
+	if s.c.Deadline() != never {
+		t.Error("armed after all was acknowledged")
+	}
+}
+
+// req: 6298-3-2
+func TestSamplePerRoundTrip(t *testing.T) {
+	s := accepted(t, plain(), "")
+	acked := 1
+	for range 50 {
+		acked += 1000 * s.fill()
+		s.now += 30 * ms
+		s.in(". 1 ack " + itoa(acked))
+		s.drainHandles()
+	}
+	if got := s.c.Stats().SRTTNs; got < 29*ms || got > 31*ms {
+		t.Errorf("SRTT %d us", got/us)
+	}
+}

@@ -1,0 +1,277 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+)
+
+func unhex(s string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// golden are headers as they stand on the wire, checksum zero.
+var golden = []struct {
+	name string
+	wire string
+	seg  Segment
+}{
+	{"SYN in the order Linux has",
+		"3039 1fb6 01020304 00000000 a002 ffff 0000 0000 020405b4 0402 080a 00000064 00000000 01 030307",
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: SYN, Window: 65535, HdrLen: 40,
+			Options: Options{MSS: 1460, WindowScale: 7, SACKPermitted: true, HasTimestamps: true, TSval: 100}}},
+	{"SYN without timestamps",
+		"3039 1fb6 01020304 00000000 8002 ffff 0000 0000 020405b4 0101 0402 01 030300",
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: SYN, Window: 65535, HdrLen: 32,
+			Options: Options{MSS: 1460, WindowScale: 0, SACKPermitted: true}}},
+	{"data",
+		"3039 1fb6 01020304 0a0b0c0d 8018 01f5 0000 0000 0101 080a 00000001 00000002",
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Ack: 0x0a0b0c0d, Flags: ACK | PSH, Window: 501, HdrLen: 32,
+			Options: Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2}}},
+	{"ACK with SACK",
+		"3039 1fb6 01020304 0a0b0c0d d010 01f5 0000 0000 0101 080a 00000001 00000002 0101 0512 00000005 00000006 00000007 fffffff8",
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Ack: 0x0a0b0c0d, Flags: ACK, Window: 501, HdrLen: 52,
+			Options: Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2, SACK: [4]SACKBlock{{5, 6}, {7, 0xfffffff8}}, SACKCount: 2}}},
+	{"RST",
+		"3039 1fb6 01020304 00000000 5004 0000 0000 0000",
+		Segment{SrcPort: 12345, DstPort: 8118, Seq: 0x01020304, Flags: RST, HdrLen: 20, Options: Options{WindowScale: -1}}},
+}
+
+// transmitOf is the Transmit that makes s.
+func transmitOf(s *Segment) Transmit {
+	return Transmit{ID: ID{LocalPort: s.SrcPort, RemotePort: s.DstPort}, Seq: s.Seq, Ack: s.Ack, Flags: s.Flags,
+		Window: s.Window, Options: s.Options, Handle: NoHandle}
+}
+
+// req: 9293-MUST-4, 9293-MUST-68, 9293-MUST-69, 9293-SHLD-13, 9293-3.1-1
+func TestGoldenHeaders(t *testing.T) {
+	for _, tt := range golden {
+		wire := unhex(tt.wire)
+		var seg Segment
+		if d := Parse(wire, &seg); d != DropNone || seg != tt.seg {
+			t.Errorf("%s: %v\n got %+v\nwant %+v", tt.name, d, seg, tt.seg)
+		}
+		x := transmitOf(&tt.seg)
+		b := bytes.Repeat([]byte{0xee}, HeaderLenMax)
+		if n := x.HeaderLen(); n != len(wire) {
+			t.Errorf("%s: HeaderLen %d, want %d", tt.name, n, len(wire))
+			continue
+		}
+		x.Put(b)
+		if !bytes.Equal(b[:len(wire)], wire) || !bytes.Equal(b[len(wire):], bytes.Repeat([]byte{0xee}, HeaderLenMax-len(wire))) {
+			t.Errorf("%s:\n put %x\nwant %x", tt.name, b, wire)
+		}
+	}
+}
+
+func TestTruncatedHeaders(t *testing.T) {
+	for _, tt := range golden {
+		wire := unhex(tt.wire)
+		for n := range wire {
+			want := DropHeaderLen
+			if n < HeaderLenMin {
+				want = DropShort
+			}
+			if d := Parse(wire[:n:n], new(Segment)); d != want {
+				t.Errorf("%s cut to %d: %v", tt.name, n, d)
+			}
+		}
+	}
+	b := unhex(golden[4].wire)
+	for _, offset := range []byte{0, 4} {
+		b[12] = offset << 4
+		if d := Parse(b, new(Segment)); d != DropHeaderLen {
+			t.Errorf("data offset %d: %v", offset, d)
+		}
+	}
+}
+
+// withOptions is a header with option octets o, padded with EOL, and payload octets behind.
+func withOptions(o []byte, payload int) []byte {
+	o = append(o, make([]byte, (4-len(o)%4)%4)...)
+	b := make([]byte, HeaderLenMin, HeaderLenMin+len(o)+payload)
+	b[12] = byte((HeaderLenMin+len(o))/4) << 4
+	b = append(b, o...)
+	return append(b, make([]byte, payload)...)
+}
+
+// req: 9293-MUST-5, 9293-MUST-6, 9293-MUST-7, 9293-MUST-64, 7323-2.3-3, 2018-3-1
+func TestOptions(t *testing.T) {
+	none := Options{WindowScale: -1}
+	for _, tt := range []struct {
+		name string
+		b    string
+		want Options
+		drop Drop
+	}{
+		{"unknown kind", "fd04aabb 020405b4", Options{MSS: 1460, WindowScale: -1}, DropNone},
+		{"unaligned timestamps", "01 080a 00000001 00000002 01", Options{WindowScale: -1, HasTimestamps: true, TSval: 1, TSecr: 2}, DropNone},
+		{"EOL ends", "00 020405b4 000000", none, DropNone},
+		{"length 0", "fd00 0000", none, DropOptions},
+		{"length 1", "fd01 0000", none, DropOptions},
+		{"length beyond the header", "0204 05b4 0101 080a", Options{MSS: 1460, WindowScale: -1}, DropOptions},
+		{"length octet missing", "010101 02", none, DropOptions},
+		{"MSS of 3", "0203 05 01", none, DropNone},
+		{"window scale of 4", "0304 0707", none, DropNone},
+		{"window scale of 200", "0303 c8 01", Options{WindowScale: 14}, DropNone},
+		{"SACK-permitted of 3", "0403 0001", none, DropNone},
+		{"timestamps of 9", "0809 00000000 000000 010101", none, DropNone},
+		{"SACK without a block", "0502 0101", none, DropNone},
+		{"SACK of 9", "0509 00000001 000000 010101", none, DropNone},
+		{"SACK of one", "050a 00000001 00000002 0101", Options{WindowScale: -1, SACK: [4]SACKBlock{{1, 2}}, SACKCount: 1}, DropNone},
+		{"SACK of four", "0522 00000001 00000002 00000003 00000004 00000005 00000006 00000007 00000008 0101",
+			Options{WindowScale: -1, SACK: [4]SACKBlock{{1, 2}, {3, 4}, {5, 6}, {7, 8}}, SACKCount: 4}, DropNone},
+	} {
+		var seg Segment
+		d := Parse(withOptions(unhex(tt.b), 7), &seg)
+		if d != tt.drop || seg.Options != tt.want {
+			t.Errorf("%s: %v %+v, want %v %+v", tt.name, d, seg.Options, tt.drop, tt.want)
+		}
+		if d == DropNone && seg.Len != 7 {
+			t.Errorf("%s: %d payload octets", tt.name, seg.Len)
+		}
+	}
+}
+
+// Another codec reads what Put writes.
+//
+// req: 9293-MUST-68
+func TestPutAgainstGopacket(t *testing.T) {
+	const seed = 7
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for i := range 2000 {
+		x := randomTransmit(rng)
+		b := make([]byte, x.HeaderLen())
+		x.Put(b)
+		var l layers.TCP
+		if err := l.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
+			t.Fatalf("seed %d, %d: %v: %x", seed, i, err, b)
+		}
+		if l.Seq != uint32(x.Seq) || l.Ack != uint32(x.Ack) || l.Window != x.Window || uint16(l.SrcPort) != x.ID.LocalPort ||
+			l.SYN != (x.Flags&SYN != 0) || l.FIN != (x.Flags&FIN != 0) || l.RST != (x.Flags&RST != 0) || l.ACK != (x.Flags&ACK != 0) {
+			t.Fatalf("seed %d, %d: %+v of %+v", seed, i, l, x)
+		}
+		kinds := map[layers.TCPOptionKind]int{}
+		for _, o := range l.Options {
+			kinds[o.OptionType]++
+		}
+		if (kinds[layers.TCPOptionKindMSS] == 1) != (x.Options.MSS != 0) ||
+			(kinds[layers.TCPOptionKindWindowScale] == 1) != (x.Options.WindowScale >= 0) ||
+			(kinds[layers.TCPOptionKindSACKPermitted] == 1) != x.Options.SACKPermitted ||
+			(kinds[layers.TCPOptionKindTimestamps] == 1) != x.Options.HasTimestamps ||
+			(kinds[layers.TCPOptionKindSACK] == 1) != (x.Options.SACKCount > 0) {
+			t.Fatalf("seed %d, %d: options %v of %+v", seed, i, l.Options, x.Options)
+		}
+		var seg Segment
+		if d := Parse(b, &seg); d != DropNone || seg.Options != x.Options {
+			t.Fatalf("seed %d, %d: %v %+v, want %+v", seed, i, d, seg.Options, x.Options)
+		}
+	}
+}
+
+func randomTransmit(rng *rand.Rand) Transmit {
+	x := Transmit{ID: ID{LocalPort: uint16(rng.Uint32()), RemotePort: uint16(rng.Uint32())}, Seq: Seq(rng.Uint32()),
+		Ack: Seq(rng.Uint32()), Flags: Flags(rng.Uint32()), Window: uint16(rng.Uint32())}
+	o := &x.Options
+	o.clear()
+	if rng.IntN(2) == 0 {
+		o.HasTimestamps, o.TSval, o.TSecr = true, rng.Uint32(), rng.Uint32()
+	}
+	if rng.IntN(2) == 0 {
+		o.MSS = uint16(1 + rng.IntN(65535))
+		o.SACKPermitted = rng.IntN(2) == 0
+		o.WindowScale = int8(rng.IntN(16) - 1)
+		o.WindowScale = min(o.WindowScale, windowShiftMax)
+		return x
+	}
+	o.SACKCount = rng.IntN(4)
+	for i := range o.SACKCount {
+		o.SACK[i] = SACKBlock{Seq(rng.Uint32()), Seq(rng.Uint32())}
+	}
+	return x
+}
+
+func TestSeqLen(t *testing.T) {
+	for _, tt := range []struct {
+		f    Flags
+		want int
+	}{{0, 5}, {SYN, 6}, {FIN, 6}, {SYN | FIN | ACK | RST | PSH, 7}} {
+		if got := (&Segment{Flags: tt.f, Len: 5}).SeqLen(); got != tt.want {
+			t.Errorf("%08b: %d", tt.f, got)
+		}
+	}
+}
+
+// req: 9293-3.4-1
+func TestSeqIsModular(t *testing.T) {
+	for _, tt := range []struct {
+		a, b Seq
+		want int
+	}{{1, 0, 1}, {0, 1, -1}, {5, 0xfffffffb, 10}, {0xfffffffb, 5, -10}, {7, 7, 0}} {
+		if got := tt.a.Sub(tt.b); got != tt.want {
+			t.Errorf("%d - %d = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+		if tt.a.Less(tt.b) != (tt.want < 0) || tt.a.LessEq(tt.b) != (tt.want <= 0) {
+			t.Errorf("order of %d and %d", tt.a, tt.b)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for d := DropNone; d < DropMax; d++ {
+		if name := d.String(); name == "" || name == "?" || seen[name] {
+			t.Errorf("drop %d is %q", d, name)
+		} else {
+			seen[name] = true
+		}
+	}
+	for s := Closed; s <= TimeWait; s++ {
+		if name := s.String(); name == "" || name == "?" {
+			t.Errorf("state %d is %q", s, name)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, tt := range golden {
+		f.Add(unhex(tt.wire))
+	}
+	f.Add(withOptions(unhex("fd00"), 3))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s Segment
+		if Parse(b, &s) != DropNone {
+			return
+		}
+		if s.HdrLen < HeaderLenMin || s.HdrLen+s.Len != len(b) || s.Options.SACKCount > sackBlocksMax {
+			t.Fatalf("%+v of %d octets", s, len(b))
+		}
+		x := transmitOf(&s)
+		n := x.HeaderLen()
+		if n > HeaderLenMax {
+			return // options that came once each, packed tighter than we write them
+		}
+		again := make([]byte, n)
+		x.Put(again)
+		var s2 Segment
+		if d := Parse(again, &s2); d != DropNone {
+			t.Fatalf("own header: %v", d)
+		}
+		s2.HdrLen, s2.Len, s2.Urgent = s.HdrLen, s.Len, s.Urgent
+		for i := s.Options.SACKCount; i < sackBlocksMax; i++ {
+			s.Options.SACK[i], s2.Options.SACK[i] = SACKBlock{}, SACKBlock{}
+		}
+		if s2 != s {
+			t.Fatalf("round trip\n%+v\n%+v", s, s2)
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package tcp
+
+import "testing"
+
+func stamped(t *testing.T) *script {
+	t.Helper()
+	cfg := sackOnly()
+	cfg.NoTimestamps = false
+	s := accepted(t, cfg, "sackOK ts 100,0")
+	s.ts = true
+	return s
+}
+
+// req: 7323-3.2-5, 7323-5.4-1
+func TestTimestampsEcho(t *testing.T) {
+	s := stamped(t) // the ACK of our SYN,ACK carried 1000000
+	s.advance(5 * ms)
+	s.push(10)
+	s.expect(". 1:11 ack 1 ts 1000005,1000000")
+}
+
+// The examples of RFC 7323 section 4.3: delayed ACKs echo the first segment, gaps the last in order, gap fill the filler.
+//
+// req: 7323-4.3-1
+func TestEchoOfDelayedAckGapAndFill(t *testing.T) {
+	s := stamped(t)
+	s.in(". 1:101 ack 1 ts 1000001,0")
+	s.in(". 101:201 ack 1 ts 1000002,0")
+	s.in(". 201:301 ack 1 ts 1000003,0")
+	s.advance(40 * ms)
+	s.expect(". 1 ack 301 ecr 1000001")
+
+	s.in(". 301:401 ack 1 ts 1000004,0")
+	s.advance(40 * ms)
+	s.expect(". 1 ack 401 ecr 1000004")
+	s.in(". 501:601 ack 1 ts 1000006,0")
+	s.expect(". 1 ack 401 ecr 1000004")
+	s.in(". 401:501 ack 1 ts 1000007,0")
+	s.expect(". 1 ack 601 ecr 1000007")
+}
+
+// req: 7323-5.3-1, 7323-3.2-5
+func TestPAWS(t *testing.T) {
+	s := stamped(t)
+	s.in(". 1:101 ack 1 ts 1000010,0")
+	s.wantArrival(0, 100)
+	s.advance(40 * ms)
+	s.sent()
+	s.in(". 101:201 ack 1 ts 1000009,0")
+	s.wantDrop(DropPAWS)
+	s.wantNothing()
+	s.expect(". 1 ack 101")
+	s.in(". 101:201 ack 1 ts 1000010,0")
+	s.wantArrival(100, 200)
+}
+
+// req: 7323-5.3-2
+func TestPAWSIsNotAppliedToHeldOctets(t *testing.T) {
+	s := stamped(t)
+	s.in(". 101:201 ack 1 ts 1000001,0")
+	s.in(". 1:101 ack 1 ts 1000009,0")
+	if s.c.Edge() != 200 {
+		t.Errorf("edge %d", s.c.Edge())
+	}
+}
+
+// req: 7323-5.5-1
+func TestPAWSForgetsAfter24Days(t *testing.T) {
+	s := stamped(t)
+	s.advance(25 * 86400 * sc)
+	s.in(". 1:101 ack 1 ts 1,0")
+	s.wantArrival(0, 100)
+}
+
+// req: 7323-5.2-2
+func TestResetIsNotSubjectToPAWS(t *testing.T) {
+	s := stamped(t)
+	s.in("R 1 ts 1,0")
+	s.wantState(Closed)
+}
+
+// req: 7323-3.2-3
+func TestMissingTimestampsDoNotAbort(t *testing.T) {
+	s := stamped(t)
+	s.in(". 1:101 ack 1 nots")
+	s.wantArrival(0, 100)
+	s.wantState(Established)
+}
+
+// req: 7323-3.2-4
+func TestUnsolicitedTimestampsAreIgnored(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.in(". 1:101 ack 1 ts 500,1")
+	s.in(". 101:201 ack 1 ts 400,1")
+	s.wantArrival(100, 200)
+	s.advance(40 * ms)
+	s.expect(". 1 ack 201 no ts")
+}
+
+// Karn's ambiguity is resolved by the echo; without timestamps there is no sample.
+//
+// req: 6298-3-1, 7323-4.1-2
+func TestRTTOfARetransmission(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(100)
+	s.advance(250 * ms)
+	before := s.c.Stats().SRTTNs
+	s.in(". 1 ack 101")
+	if got := s.c.Stats().SRTTNs; got != before {
+		t.Errorf("SRTT moved from %d to %d by an ambiguous ACK", before, got)
+	}
+
+	s = stamped(t)
+	s.push(100)
+	s.advance(250 * ms) // sent again at 200 ms
+	s.in(". 1 ack 101 ts 1000250,1000200")
+	if got := s.c.rtt.srtt; got < 5*ms || got > 8*ms { // 0 from the handshake, then 50 ms
+		t.Errorf("SRTT %d us", got/us)
+	}
+}
+
+// req: 7323-4.1-2
+func TestDuplicateAckGivesNoSample(t *testing.T) {
+	s := stamped(t)
+	s.push(100)
+	before := s.c.Stats().SRTTNs
+	s.advance(100 * ms)
+	s.in(". 1 ack 1 ts 1000100,1000000")
+	if got := s.c.Stats().SRTTNs; got != before {
+		t.Errorf("SRTT %d", got)
+	}
+}
