@@ -261,6 +261,11 @@ func (l *link) drained() bool {
 	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.send.idle(l.qp))
 }
 
+// more says whether the next pull would have octets.
+func (l *link) more() bool {
+	return len(l.out) > 0 || l.phase == phaseFull && l.qp.send.enabled && !l.qp.send.idle(l.qp)
+}
+
 // closing ends our half behind what is still to be pulled, and bounds the wait for the peer's.
 func (l *link) closing() {
 	if l.phase == phaseOver {

@@ -59,6 +59,9 @@ func (u *onPoller) Closed(_ *stack.Conn, err error) {
 	u.conn = nil
 }
 
+// More implements stack.Ahead: PSH goes on the last segment there is to send.
+func (u *onPoller) More(*stack.Conn) bool { return u.link.more() }
+
 // The carrier. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
 
 func (u *onPoller) wake() {
