@@ -116,7 +116,7 @@ func TestIPv4Truncated(t *testing.T) {
 	}
 }
 
-// req: 1122-3.2.1.1-1
+// req: 1122-3.2.1-1
 func TestIPv4Malformed(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(b []byte)
@@ -147,7 +147,7 @@ func TestIPv4Malformed(t *testing.T) {
 }
 
 // Every single-bit error of the header is found, with options and without.
-// req: 1122-3.2.1.1-1
+// req: 1122-3.2.1-1
 func TestIPv4ChecksumFindsEachBit(t *testing.T) {
 	for _, name := range []string{"tcp-syn", "echo-request-options"} {
 		good := golden(t, name)[14:]

@@ -295,7 +295,10 @@ type Stats struct {
 	MessagesSent  uint64
 	MessagesRecvd uint64
 	WritesRecvd   uint64
-	TCP           TransportStats
+	// RefusedPending counts segments that were left to be sent again because pendingMax messages had been placed ahead of
+	// a gap.
+	RefusedPending uint64
+	TCP            TransportStats
 }
 
 // TransportStats come from our TCP or from the kernel's TCP_INFO.
@@ -343,7 +346,9 @@ func (q *QueuePair) snapshot(l *link) Stats {
 		MessagesSent:  q.send.messages,
 		MessagesRecvd: q.recv.messages,
 		WritesRecvd:   q.recv.writes,
-		TCP:           l.car.stats(),
+
+		RefusedPending: q.recv.refused,
+		TCP:            l.car.stats(),
 	}
 }
 

@@ -37,6 +37,7 @@ type recvHalf struct {
 	head [ddp.UntaggedLen]byte // a header that a marker or a segment's end cuts
 
 	messages, writes uint64
+	refused          uint64
 }
 
 // Placed counts payload octets by the way they took.
@@ -74,7 +75,8 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 		return stack.Taken
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
-		return stack.Refused // messages ahead of the gap wait for Delivery already; TCP sends it again
+		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
+		return stack.Refused
 	}
 	q.postBuffers()
 	q.reader.Enter()
