@@ -77,6 +77,12 @@ rnic_eal_init(int argc, char **argv, char *log, size_t log_size)
 	return err;
 }
 
+const char *
+rnic_eal_runtime_dir(void)
+{
+	return rte_eal_get_runtime_dir();
+}
+
 int
 rnic_eal_iova_is_pa(void)
 {

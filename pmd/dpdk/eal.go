@@ -86,6 +86,10 @@ func runEAL(args []string) error {
 	log := (*C.char)(C.calloc(1, ealLogMax))
 	defer C.free(unsafe.Pointer(log))
 	rc := C.rnic_eal_init(C.int(argc), &argv[0], log, ealLogMax)
+	if dir := C.GoString(C.rnic_eal_runtime_dir()); dir != "" {
+		// The EAL makes it even with --in-memory, and leaves it. One that is in use is not empty.
+		_ = os.Remove(dir)
+	}
 	if rc == 0 {
 		return nil
 	}

@@ -37,7 +37,7 @@ func TestEnvironments(t *testing.T) {
 	if os.Getenv(ealArgsVar) != "" {
 		t.Skip("a child already")
 	}
-	const tests = "TestRing.*|TestNull.*|TestMemifPair"
+	const tests = "TestRing.*|TestNull.*|TestMemif.*"
 	for _, c := range []struct{ args, normal, want string }{
 		{"--iova-mode=pa", "", "physical addresses: true"},
 		{"--iova-mode=pa", "1", "physical addresses: true"},
@@ -97,6 +97,14 @@ func TestHelpIsRefused(t *testing.T) {
 	}
 	require.ErrorContains(t, Init([]string{"--help"}), "would end the process")
 	require.NoError(t, Init(nil), "nothing was tried yet")
+}
+
+// One directory per process id would pile up.
+func TestNoRuntimeDirectoryIsLeft(t *testing.T) {
+	start(t)
+	left, err := filepath.Glob(fmt.Sprintf("/var/run/dpdk/rnicd-%d", os.Getpid()))
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 func TestSecondInit(t *testing.T) {

@@ -3,8 +3,6 @@
 #ifndef RNIC_DPDK_INTERNAL_H
 #define RNIC_DPDK_INTERNAL_H
 
-#include <pthread.h>
-
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_mempool.h>
@@ -70,13 +68,16 @@ struct rnic_queue {
 	int no_cleanup;          // the device cannot be asked
 	uint8_t tx_checksum, tx_segment, copy_segment;
 
-	pthread_t thread; // the one that polled last, and its lcore id
+	uint64_t thread; // rnic_thread of the one that polled last, and its lcore id
 	unsigned lcore;
 
 	struct rte_mempool *bounce_pool; // ordinary mbufs, NULL when no frame needs one
 
 	struct rnic_io io;
 };
+
+// This thread's number, never used twice; 0 before it first polls. A pthread_t may come again.
+extern __thread uint64_t rnic_thread;
 
 // The queue whose rnic_rx or rnic_tx runs on this thread.
 extern __thread struct rnic_queue *rnic_current;
@@ -89,7 +90,7 @@ void rnic_thread_enter(struct rnic_queue *q);
 static inline void
 queue_enter(struct rnic_queue *q)
 {
-	if (unlikely(q->thread != pthread_self()))
+	if (unlikely(q->thread != rnic_thread))
 		rnic_thread_enter(q);
 	rnic_current = q;
 	q->io.ndone = 0;

@@ -3,6 +3,7 @@
 package dpdk
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,25 @@ func TestNullReceiveWithoutFreeEnds(t *testing.T) {
 	}
 	s.pool.FreeN(kept)
 	s.receive(t, 1000, nil)
+}
+
+// A queue whose goroutine wanders over more threads than the EAL has lcore ids loses no receive Buf to their caches.
+func TestNullQueueWandersOverThreads(t *testing.T) {
+	s := openSide(t, Config{Vdev: "net_null0", RxBufs: 512, RxDesc: 64}, 2048, 2048)
+	for range 200 {
+		received := make(chan int)
+		go func() {
+			runtime.LockOSThread() // and never unlock: the thread ends here
+			var kept []mem.Buf
+			bufs := make([]mem.Buf, 32)
+			for range 20 {
+				kept = append(kept, bufs[:s.queue.Rx(bufs)]...)
+			}
+			s.pool.FreeN(kept)
+			received <- len(kept)
+		}()
+		require.Equal(t, 512, <-received)
+	}
 }
 
 func TestNullSeveralQueuesReportTheirKey(t *testing.T) {

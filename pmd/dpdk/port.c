@@ -3,9 +3,11 @@
 // Ports: found or probed by name, configured, started, closed.
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 
@@ -141,13 +143,11 @@ spread(uint16_t port, struct rnic_port_conf *conf)
 	return err;
 }
 
-int
-rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous)
+static int
+after_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous)
 {
-	int err = rte_eth_dev_start(port);
+	int err;
 
-	if (err < 0)
-		return err;
 	if (conf->rss && (err = spread(port, conf)) < 0)
 		return err;
 	// A device that has no such switch shows us everything anyway.
@@ -157,6 +157,19 @@ rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous)
 	if ((err = rte_eth_allmulticast_enable(port)) < 0 && err != -ENOTSUP)
 		return err;
 	return 0;
+}
+
+int
+rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous)
+{
+	int err = rte_eth_dev_start(port);
+
+	if (err < 0)
+		return err;
+	err = after_start(port, conf, promiscuous);
+	if (err < 0)
+		(void)rte_eth_dev_stop(port);
+	return err;
 }
 
 int
@@ -182,23 +195,80 @@ rnic_port_stats(uint16_t port, struct rnic_port_stats *stats)
 	return 0;
 }
 
-int
-rnic_port_stop(uint16_t port)
+// struct ending is a stop or a close of a port, and where to say that it is done.
+struct ending {
+	int (*op)(uint16_t port, const char *vdev);
+	uint16_t port;
+	const char *vdev;
+	int err;
+	sem_t done;
+};
+
+static void
+end_in_alarm(void *arg)
 {
+	struct ending *e = arg;
+
+	e->err = e->op(e->port, e->vdev);
+	sem_post(&e->done);
+}
+
+// in_turn runs op on the caller's thread, but for net_memif on the EAL's interrupt thread. That driver takes a
+// lost peer down there, without a lock against us: if both ends go at the same moment, its regions are freed
+// twice (seen with 22.11).
+static int
+in_turn(int (*op)(uint16_t, const char *), uint16_t port, const char *vdev)
+{
+	struct ending e = { .op = op, .port = port, .vdev = vdev };
+	struct rte_eth_dev_info info;
+	int err = rte_eth_dev_info_get(port, &info);
+
+	if (err < 0)
+		return err;
+	if (strcmp(info.driver_name, "net_memif") != 0)
+		return op(port, vdev);
+	sem_init(&e.done, 0, 0);
+	err = rte_eal_alarm_set(1, end_in_alarm, &e);
+	if (err < 0) {
+		sem_destroy(&e.done);
+		return err;
+	}
+	while (sem_wait(&e.done) < 0 && errno == EINTR)
+		;
+	sem_destroy(&e.done);
+	return e.err;
+}
+
+static int
+stop(uint16_t port, const char *unused)
+{
+	(void)unused;
 	return rte_eth_dev_stop(port);
 }
 
-// rnic_port_close gives the device's queues and their mbufs back; a virtual device then vanishes.
-int
-rnic_port_close(uint16_t port, const char *vdev)
+static int
+close_and_unplug(uint16_t port, const char *vdev)
 {
 	int err = rte_eth_dev_close(port);
 
-	if (vdev != NULL && vdev[0] != 0) {
+	if (vdev[0] != 0) {
 		int gone = rte_eal_hotplug_remove("vdev", vdev);
 
 		if (err == 0 && gone != -ENOENT)
 			err = gone;
 	}
 	return err;
+}
+
+int
+rnic_port_stop(uint16_t port)
+{
+	return in_turn(stop, port, "");
+}
+
+// rnic_port_close gives the device's queues and their mbufs back; a virtual device, named in vdev, then vanishes.
+int
+rnic_port_close(uint16_t port, const char *vdev)
+{
+	return in_turn(close_and_unplug, port, vdev);
 }

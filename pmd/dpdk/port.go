@@ -39,6 +39,7 @@ type Port struct {
 	closed  bool
 	queues  []*Queue // nil where not open yet
 	rings   *ringPair
+	last    PortStats // once closed
 }
 
 // rssKey is Toeplitz key material for the longest key of any driver. The first 40 octets are the key of the
@@ -244,13 +245,23 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 }
 
 // LinkUp says whether the device has a link; true for ever on most virtual ones. It does not wait.
-func (p *Port) LinkUp() bool { return C.rnic_port_link_up(p.id) != 0 }
+func (p *Port) LinkUp() bool {
+	environment.Lock()
+	defer environment.Unlock()
+	return !p.closed && C.rnic_port_link_up(p.id) != 0
+}
 
 // Stats asks the device. It may be slow; not for the packet path.
 func (p *Port) Stats() PortStats {
+	environment.Lock()
+	defer environment.Unlock()
+	return p.stats()
+}
+
+func (p *Port) stats() PortStats {
 	var s C.struct_rnic_port_stats
-	if C.rnic_port_stats(p.id, &s) < 0 {
-		return PortStats{}
+	if p.closed || C.rnic_port_stats(p.id, &s) < 0 {
+		return p.last
 	}
 	return PortStats{Missed: uint64(s.missed), NoMbuf: uint64(s.no_mbuf), RxErrors: uint64(s.rx_errors), TxErrors: uint64(s.tx_errors)}
 }
@@ -268,6 +279,7 @@ func (p *Port) Close() error {
 		return nil
 	}
 	var errs []error
+	p.last = p.stats()
 	if p.started {
 		for _, q := range p.queues {
 			C.rnic_queue_drain(q.c)

@@ -26,7 +26,8 @@ type Queue struct {
 	stride   uint32
 	returned []mem.Buf // over io.returned
 	done     []mem.Buf // over io.done
-	device   string
+	port     *Port
+	index    int
 	last     C.struct_rnic_io // counters, kept when the queue has ended
 }
 
@@ -78,7 +79,7 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 	io := C.rnic_queue_io(c)
 	poolsInUse[pool] = true
 	return &Queue{
-		c: c, io: io, pool: pool, stride: uint32(stride), device: p.name,
+		c: c, io: io, pool: pool, stride: uint32(stride), port: p, index: i,
 		returned: unsafe.Slice((*mem.Buf)(unsafe.Pointer(&io.returned[0])), len(io.returned)),
 		done:     unsafe.Slice((*mem.Buf)(unsafe.Pointer(io.done)), pool.Size()),
 	}, nil
@@ -168,6 +169,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 		q.settle()
 		sent += n
 		if n < len(burst) {
+			q.io.tx_full += C.uint64_t(len(bufs) - sent - (len(burst) - n)) // not even offered
 			break
 		}
 	}
@@ -197,7 +199,9 @@ func (q *Queue) settle() {
 	}
 }
 
-// Counters returns what this queue counted. The device's own drops are in Port.Stats.
+// Counters returns what this queue counted; on queue 0 also what the device dropped by itself, for all queues: it has
+// to ask the device, so not for every turn. The device's transmit errors are in Port.Stats only, because some drivers
+// count there what they did not take.
 func (q *Queue) Counters() pmd.Counters { return q.Stats().Counters }
 
 // Stats returns Counters and the copies made.
@@ -206,7 +210,7 @@ func (q *Queue) Stats() QueueStats {
 	if q.c == nil {
 		io = &q.last
 	}
-	return QueueStats{
+	s := QueueStats{
 		Counters: pmd.Counters{
 			RxFrames: uint64(io.rx_frames), RxOctets: uint64(io.rx_octets),
 			TxFrames: uint64(io.tx_frames), TxOctets: uint64(io.tx_octets),
@@ -215,6 +219,12 @@ func (q *Queue) Stats() QueueStats {
 		},
 		Copied: uint64(io.copied), Bounced: uint64(io.bounced),
 	}
+	if q.index == 0 {
+		d := q.port.stats()
+		s.RxNoBuf += d.Missed + d.NoMbuf
+		s.RxErrors += d.RxErrors
+	}
+	return s
 }
 
 // end takes back what the stopped device held and frees the queue. It returns how many frames somebody else still

@@ -21,6 +21,7 @@
 // --- environment (eal.c)
 
 int rnic_eal_init(int argc, char **argv, char *log, size_t log_size);
+const char *rnic_eal_runtime_dir(void);
 int rnic_eal_iova_is_pa(void);
 int rnic_eal_has_pci(void);
 const char *rnic_strerror(int err);

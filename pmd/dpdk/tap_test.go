@@ -8,6 +8,7 @@ import (
 	"net"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -235,6 +236,25 @@ func TestTapMTU(t *testing.T) {
 	require.Equal(t, 1280, s.port.Caps().MTU)
 	mac := s.port.MAC()
 	require.NotEqual(t, [6]byte{}, mac)
+}
+
+// The driver looks for a real-time signal that nobody handles, to be woken by. Its handler would run on goroutine
+// stacks; the Go runtime handles all the signals it considers, so it does without.
+func TestTapTakesNoSignal(t *testing.T) {
+	before := signalHandlers()
+	tapSide(t, "rnictap5", Config{})
+	require.Equal(t, before, signalHandlers())
+	require.NotZero(t, before[35-1])
+}
+
+// signalHandlers returns each signal's handler as the kernel has it.
+func signalHandlers() (handlers [64]uint64) {
+	for i := range handlers {
+		var action [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
+		unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(i+1), 0, uintptr(unsafe.Pointer(&action)), 8, 0, 0)
+		handlers[i] = action[0]
+	}
+	return handlers
 }
 
 func udpFrame(payload []byte) []byte {

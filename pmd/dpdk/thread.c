@@ -2,11 +2,17 @@
 
 // The polling thread, as the EAL sees it.
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include <rte_lcore.h>
 
 #include "internal.h"
 
+__thread uint64_t rnic_thread;
+
 static pthread_key_t registered;
+static atomic_uint_fast64_t threads;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void
@@ -36,6 +42,8 @@ rnic_thread_enter(struct rnic_queue *q)
 	(void)pthread_once(&once, make_key);
 	if (rte_lcore_id() == LCORE_ID_ANY && rte_thread_register() == 0)
 		(void)pthread_setspecific(registered, q);
-	q->thread = pthread_self();
+	if (rnic_thread == 0)
+		rnic_thread = atomic_fetch_add(&threads, 1) + 1;
+	q->thread = rnic_thread;
 	q->lcore = rte_lcore_id();
 }
