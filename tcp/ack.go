@@ -7,7 +7,7 @@ type acked struct {
 	delivered int    // newly known to have arrived, either way
 	flight    int    // before the segment
 	limited   bool   // cwnd held us back before the segment
-	resent    bool   // a retransmitted record was cumulatively acknowledged
+	resent    bool   // a retransmission has arrived, not the original late
 	duplicate bool   // duplicate ACK in the sense of RFC 5681 section 2
 	window    bool   // the peer's window changed
 	rtt       int64  // sample, -1 none
@@ -114,7 +114,6 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	c.events |= EvAcked
 	c.timers.progressAt = now
 	c.timers.probes = 0
-	a.resent = ambiguous
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
 	}

@@ -2,7 +2,7 @@ package tcp
 
 import "testing"
 
-// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 2018-2-1, 9293-MUST-14
+// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 7323-2.2-4, 2018-2-1, 9293-MUST-14, 9293-MUST-65
 func TestActiveOpenOffersAll(t *testing.T) {
 	s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20})
 	s.connect()
@@ -17,7 +17,7 @@ func TestActiveOpenOffersAll(t *testing.T) {
 	}
 }
 
-// req: 9293-3.10.7.3-2
+// req: 9293-3.10.7.3-2, 7323-2.2-4
 func TestSynAckIsAckedAtOnceWithUnscaledWindow(t *testing.T) {
 	s := newScript(t, Config{MSS: 1000, NoDelay: true, NoTimestamps: true})
 	s.connect()
@@ -281,4 +281,46 @@ func TestStartWhileInUsePanics(t *testing.T) {
 		}
 	}()
 	s.connect()
+}
+
+func TestNewSynInSynReceived(t *testing.T) {
+	passive := newScript(t, plain())
+	passive.accept("S 0:1 mss 1000")
+	passive.expect("S. 0:1 ack 1")
+	passive.in("S 50:51 mss 1000")
+	passive.wantState(Closed) // back to LISTEN: the peer's next SYN finds the listener
+	passive.wantEvents(EvClosed)
+
+	active := newScript(t, plain())
+	active.connect()
+	active.expect("S 0:1")
+	active.in("S 0:1 mss 1000")
+	active.expect("S. 0:1 ack 1")
+	active.in("S 50:51 mss 1000")
+	active.wantDrop(DropSYNChallenge)
+	active.wantState(SynReceived)
+	active.expect(". 1 ack 1")
+}
+
+func TestConfigPanics(t *testing.T) {
+	for _, cfg := range []Config{{SentMax: 100}, {MSS: 10}, {MSS: 70000}, {ReceiveWindow: 1 << 30}, {ReceiveWindow: -1}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v: no panic", cfg)
+				}
+			}()
+			NewConn(cfg)
+		}()
+	}
+}
+
+func TestAckOvertakesTheAnswerToADuplicateSyn(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 mss 1000")
+	s.expect("S. 0:1 ack 1")
+	s.in("S 0:1 mss 1000")
+	s.in(". 1 ack 1")
+	s.wantState(Established)
+	s.expect()
 }

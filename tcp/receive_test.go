@@ -359,3 +359,15 @@ func TestReceiveAcrossSequenceWrap(t *testing.T) {
 	s.wantArrival(0, 500)
 	s.expect(". 1 ack 601")
 }
+
+// Without scaling the window cannot be what was configured; it still moves in steps.
+//
+// req: 9293-MUST-39
+func TestUnscaledWindowMovesInSteps(t *testing.T) {
+	cfg := plain()
+	cfg.ReceiveWindow = 1 << 20
+	s := accepted(t, cfg, "")
+	s.in(". 1:101 ack 1")
+	s.advance(40 * ms)
+	s.expect(". 1 ack 101 win 65435")
+}

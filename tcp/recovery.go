@@ -62,8 +62,9 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 			rv.orders[rv.ordersLen] = r.order
 			rv.ordersLen++
 		}
-		if r.flags&recEver != 0 {
+		if r.flags&recEver != 0 && !original {
 			rv.resentAt = max(rv.resentAt, r.sentAt)
+			a.resent = true
 		}
 	}
 	if r.endAt() >= a.sackedTo {
@@ -205,7 +206,7 @@ func (c *Conn) findLostAgain(now int64) {
 		rv.point = c.sndNxt
 		rv.reducedAt = rv.order
 		rv.undoable = false
-		c.control.loss(&c.cong, now, c.flight(), c.emss)
+		c.control.loss(&c.cong, now, min(c.flight(), c.cong.cwnd), c.emss) // flight still counts what is SACKed
 	}
 }
 

@@ -44,7 +44,7 @@ func TestPeersWindowBoundsFlight(t *testing.T) {
 	}
 }
 
-// req: 7323-2.3-1
+// req: 7323-2.3-1, 7323-2.2-3
 func TestPeersWindowIsScaled(t *testing.T) {
 	cfg := plain()
 	cfg.NoWindowScale = false
@@ -381,4 +381,74 @@ func TestPushPanics(t *testing.T) {
 			f(accepted(t, plain(), ""))
 		}()
 	}
+}
+
+func TestSetNoDelay(t *testing.T) {
+	cfg := plain()
+	cfg.NoDelay = false
+	s := accepted(t, cfg, "")
+	s.push(10, 20)
+	s.expect(". 1:11 ack 1")
+	s.c.SetNoDelay(true)
+	s.expect(". 11:31 ack 1")
+}
+
+// The window closes over what is in flight: the oldest segment probes, and cwnd does not suffer.
+//
+// req: 9293-MUST-35
+func TestWindowClosedOverFlightIsProbed(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(1000, 1000)
+	s.sent()
+	s.in(". 1 ack 1 win 0")
+	s.advance(200 * ms)
+	s.expect(". 1:1001 ack 1 rtx")
+	s.in(". 1 ack 1 win 0")
+	if st := s.c.Stats(); st.Timeouts != 0 || st.Cwnd != 10000 || st.Probes != 1 {
+		t.Errorf("%+v", st)
+	}
+	s.in(". 1 ack 1001 win 60000")
+	s.expect(". 1001:2001 ack 1 rtx")
+	s.in(". 1 ack 2001 win 60000")
+	s.wantReleased(0, 1)
+}
+
+// A peer that acknowledges part of a segment gets the rest with the same handle.
+func TestPartOfASegmentAcknowledged(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(1000)
+	s.sent()
+	s.in(". 1 ack 401")
+	s.wantReleased()
+	s.advance(200 * ms)
+	out := s.sent()
+	if len(out) != 1 || s.match(&out[0].Transmit, ". 401:1001 ack 1 rtx") != nil || out[0].Off != 400 || out[0].Len != 600 {
+		t.Fatalf("%+v", out)
+	}
+	s.in(". 1 ack 1001")
+	s.wantReleased(0)
+}
+
+func TestOpenedWindowEndsTheBackoff(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(1000)
+	s.in(". 1 ack 1 win 0")
+	s.advance(10 * sc)
+	s.sent()
+	s.in(". 1 ack 1 win 60000")
+	s.expect(". 1:1001 ack 1 rtx")
+	s.advance(200 * ms)
+	s.expect(". 1:1001 ack 1 rtx")
+}
+
+func TestProbeThatIsDueGivesWayToAWindow(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.in(". 1 ack 1 win 0")
+	s.push(1000)
+	s.now += 200 * ms
+	s.c.Expire(s.now)
+	s.in(". 1 ack 1 win 100")
+	s.expect() // neither a probe nor a silly segment
+	s.advance(200 * ms)
+	s.expect(". 1:101 ack 1")
 }

@@ -123,8 +123,11 @@ func (c *Conn) persistInterval() int64 {
 func (c *Conn) windowOpened(now int64) {
 	c.timers.probes = 0
 	c.rtt.backoff = 0
-	if c.sent.una != c.sent.nxt {
-		c.loseOldest() // what was in flight met a closed window
+	if c.sent.una != c.sent.nxt { // what was in flight met a closed window, and so did what probed it
+		if r := c.sent.rec(c.sent.una); r.flags&recResent != 0 {
+			c.sent.unmark(r)
+		}
+		c.loseOldest()
 	}
 	c.armRetransmit(now)
 }
