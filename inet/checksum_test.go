@@ -59,9 +59,7 @@ func TestSumOracle(t *testing.T) {
 	for n := range 600 {
 		lengths = append(lengths, n)
 	}
-	for _, n := range []int{1499, 1500, 1501, 8999, 9000, 65533, 65534, 65535} {
-		lengths = append(lengths, n)
-	}
+	lengths = append(lengths, 1499, 1500, 1501, 8999, 9000, 65533, 65534, 65535)
 	starts := []uint64{0, 1, 0xffff, 0x1fffe, 1 << 32, 1<<48 - 1}
 	for name, fill := range fills {
 		for i := range mem {

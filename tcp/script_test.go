@@ -66,19 +66,6 @@ func accepted(t *testing.T, cfg Config, options string) *script {
 	return s
 }
 
-// connected is a script with a connection we opened.
-func connected(t *testing.T, cfg Config, options string) *script {
-	t.Helper()
-	s := newScript(t, cfg)
-	s.connect()
-	s.expect("S 0:1")
-	s.in("S. 0:1 ack 1 win 60000 mss 1000 " + options)
-	s.expect(". 1 ack 1")
-	s.wantState(Established)
-	s.wantEvents(EvEstablished)
-	return s
-}
-
 func (s *script) connect() { s.c.Connect(s.now, simID(false), s.iss, 0) }
 
 func (s *script) accept(syn string) {
