@@ -322,6 +322,13 @@ func (l *link) note(err error) {
 	}
 }
 
+// lost notes that the transport failed. An Initiator may end what was rejected as it likes.
+func (l *link) lost(err error) {
+	if l.phase != phaseRejecting {
+		l.note(err)
+	}
+}
+
 // fail aborts the connection for err.
 func (l *link) fail(err error) {
 	l.note(err)
@@ -354,11 +361,10 @@ func (l *link) over(err error) {
 		return
 	}
 	was := l.phase
-	if l.err != nil {
-		err = l.err
-	} else if was == phaseRejecting {
-		err = nil // the Initiator may end what was rejected as it likes
+	if err != nil {
+		l.lost(err)
 	}
+	err = l.err
 	l.adapter.dropLink(l)
 	if q := l.qp; q != nil {
 		if was == phaseFull {

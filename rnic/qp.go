@@ -355,7 +355,7 @@ func (q *QueuePair) snapshot(l *link) Stats {
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	l := q.link.Load()
-	if l == nil {
+	if l == nil || q.State() == Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)

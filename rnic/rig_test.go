@@ -122,6 +122,8 @@ func newRig(t *testing.T, kind transport, cfg rigConfig) *rig {
 	r.listener, err = r.server.Listen(ctx, addr, cfg.listen)
 	require.NoError(t, err)
 	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
 		r.listener.Close()
 		require.NoError(t, r.server.Close(ctx))
 		require.NoError(t, r.client.Close(ctx))
@@ -419,3 +421,4 @@ func (r *rig) close(s, c *end) {
 	require.NoError(r.t, s.qp.Err())
 }
 
+func yield() { runtime.Gosched() }

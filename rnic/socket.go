@@ -120,7 +120,7 @@ func (s *onSocket) read() {
 	if cause == nil && !s.aborted {
 		s.link.peerClosed()
 	} else if !s.aborted {
-		s.link.note(cause)
+		s.link.lost(cause)
 		s.abort()
 	}
 	s.end()
@@ -161,7 +161,7 @@ func (s *onSocket) write() {
 			if err := vec.send(s.raw, out[:n], segs); err != nil {
 				s.mu.Lock()
 				if !s.aborted {
-					s.link.note(socketError(err))
+					s.link.lost(socketError(err))
 					s.abort()
 				}
 				s.mu.Unlock()

@@ -1,9 +1,16 @@
 package rnic
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/ddp"
 )
 
 // A Write lands in the peer's memory and tells only the one who posted it; a Send fills a receive buffer. Both ways.
@@ -18,4 +25,378 @@ func TestExchange(t *testing.T) {
 		require.Empty(t, c.done)
 		r.close(s, c)
 	})
+}
+
+// framings are the options that change what is on the wire.
+var framings = map[string]QPOptions{
+	"markers":         {},
+	"no markers":      {NoMarkers: true},
+	"no CRC":          {NoCRC: true},
+	"neither of them": {NoMarkers: true, NoCRC: true},
+}
+
+// Messages of every size around the limits of a segment arrive whole and alone.
+//
+// req: DDP-7.2-4, DDP-7.2-5, DDP-7.4-3, 5040-5.3-2, 5040-5.1-5, DDP-3.2-1
+func TestSizes(t *testing.T) {
+	for name, opt := range framings {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				const room = 256 << 10
+				s, c := r.connectEnds(r.newEndOf(r.server, opt, room), r.newEndOf(r.client, opt, room))
+				full, err := c.qp.PayloadMax(r.ctx)
+				require.NoError(t, err)
+				require.Greater(t, full, 1000)
+				sizes := []int{1, 2, 3, 4, 5, 63, 64, 65, 505, 506, 507}
+				for _, at := range []int{full - 18 + 14, full, 2 * full, 3 * full} { // a Send's header is longer
+					for d := -4; d <= 4; d++ {
+						sizes = append(sizes, at+d)
+					}
+				}
+				for _, n := range sizes {
+					r.sendAndWrite(s, c, n)
+				}
+				r.close(s, c)
+			})
+		})
+	}
+}
+
+// sendAndWrite carries n octets by Write and by Send from c to s and compares all of s's memory.
+func (r *rig) sendAndWrite(s, c *end, n int) {
+	r.t.Helper()
+	clear(s.region.Bytes())
+	clear(s.inbox.Bytes())
+	require.NoError(r.t, s.qp.PostRecv(WorkRequest{ID: 9, Local: s.inbox.Slice(64, s.inbox.Len()-64)}))
+	wr := c.write(s, 1, 0, n)
+	wr.RemoteOffset = 7
+	require.NoError(r.t, c.qp.PostWrite(wr))
+	require.NoError(r.t, c.qp.PostSend(WorkRequest{ID: 2, Local: c.source.Slice(0, n), Signaled: true}))
+	require.Equal(r.t, []Completion{{ID: 9, QP: s.qp.Number(), Op: OpRecv, Len: uint32(n)}}, r.await(s, 1))
+	require.Equal(r.t, []Completion{
+		{ID: 1, QP: c.qp.Number(), Op: OpWrite, Len: uint32(n)}, {ID: 2, QP: c.qp.Number(), Op: OpSend, Len: uint32(n)},
+	}, r.await(c, 2))
+	for _, x := range []struct {
+		got []byte
+		at  int
+	}{{s.region.Bytes(), 7}, {s.inbox.Bytes(), 64}} {
+		want := make([]byte, len(x.got))
+		copy(want[x.at:], c.source.Bytes()[:n])
+		require.Truef(r.t, bytes.Equal(want, x.got), "%d octets: memory differs", n)
+	}
+	s.unharmed(r.t)
+}
+
+// Messages of 4 MiB, both ways at once.
+func TestLargeMessages(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		const n = 4 << 20
+		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
+		for _, x := range [][2]*end{{c, s}, {s, c}} {
+			require.NoError(t, x[1].qp.PostRecv(x[1].recvAt(3, 0, n)))
+			require.NoError(t, x[0].qp.PostWrite(x[0].write(x[1], 1, 0, n)))
+			require.NoError(t, x[0].qp.PostSend(WorkRequest{ID: 2, Local: x[0].source.Slice(0, n), Signaled: true}))
+		}
+		for _, x := range [][2]*end{{c, s}, {s, c}} {
+			cs := r.await(x[1], 3)
+			require.Contains(t, cs, Completion{ID: 3, QP: x[1].qp.Number(), Op: OpRecv, Len: n})
+			require.True(t, bytes.Equal(x[0].source.Bytes(), x[1].region.Bytes()), "written octets")
+			require.True(t, bytes.Equal(x[0].source.Bytes(), x[1].inbox.Bytes()), "sent octets")
+			x[1].unharmed(t)
+		}
+		r.close(s, c)
+	})
+}
+
+// A zero-length Write asks for no STag; a zero-length Send consumes a buffer.
+//
+// req: 5040-5.1-6, DDP-7.2-13, 5041-5.2-2, 5040-5.3-5
+func TestZeroLength(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 8})) // room for nothing
+		require.NoError(t, s.qp.PostRecv(s.recvAt(9, 0, 10)))
+		require.NoError(t, c.qp.PostWrite(WorkRequest{ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Signaled: true}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: c.source.Slice(5, 0), Signaled: true}))
+		require.Equal(t, []Completion{
+			{ID: 1, QP: c.qp.Number(), Op: OpWrite}, {ID: 2, QP: c.qp.Number(), Op: OpSend}, {ID: 3, QP: c.qp.Number(), Op: OpSend},
+		}, r.await(c, 3))
+		require.Equal(t, []Completion{
+			{ID: 8, QP: s.qp.Number(), Op: OpRecv}, {ID: 9, QP: s.qp.Number(), Op: OpRecv},
+		}, r.await(s, 2))
+		require.Equal(t, uint64(1), r.stats(s.qp).WritesRecvd)
+		r.close(s, c)
+	})
+}
+
+// TO counts from the region's base; several Writes may go to one region.
+//
+// req: DDP-3.2-4, DDP-3.2-5, DDP-6.2-9, DDP-7.1-1
+func TestRegionWithBase(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		for _, base := range []uint64{1, 0x123456789abcdef, 1<<64 - 1 - 100} {
+			b := make([]byte, 100)
+			m, err := s.pd.RegisterWith(b, RegisterOptions{Access: RemoteWrite, Base: base, For: s.qp})
+			require.NoError(t, err)
+			require.Equal(t, SGE{STag: m.STag(), Offset: base + 3, Length: 5}, m.Slice(3, 5))
+			for off := 0; off < 100; off += 50 {
+				require.NoError(t, c.qp.PostWrite(WorkRequest{
+					Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off), Signaled: true,
+				}))
+			}
+			r.await(c, 2)
+			r.exchange(s, c) // the Writes are there when the Send behind them is
+			require.Equal(t, c.source.Bytes()[:100], b)
+			m.Deregister()
+		}
+	})
+}
+
+// Completions come in the order of posting, and successes only for what was signalled.
+//
+// req: 5040-5.5-9, DDP-7.3-2, DDP-7.3-7, 5040-5.3-3
+func TestManyOutstanding(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		const messages, depth = 2000, 64
+		opt := QPOptions{SendDepth: depth, RecvDepth: depth}
+		s, c := r.connect(opt, opt)
+		rng := rand.New(rand.NewPCG(4, 4))
+		type post struct {
+			wr   WorkRequest
+			send bool
+		}
+		var signaled []uint64
+		var sent [][]byte
+		queue := make([]post, messages)
+		for i := range queue {
+			n := rng.IntN(3000) // Sends: up to a tenth of a receive buffer's slot
+			p := post{send: rng.IntN(3) == 0}
+			p.wr = c.write(s, uint64(i), rng.IntN(regionBytes-n), n)
+			p.wr.Signaled = rng.IntN(2) == 0
+			if p.send {
+				p.wr.Local.Length = uint32(rng.IntN(1000))
+				off := int(p.wr.Local.Offset)
+				sent = append(sent, c.source.Bytes()[off:off+int(p.wr.Local.Length)])
+			}
+			if p.wr.Signaled {
+				signaled = append(signaled, uint64(i))
+			}
+			queue[i] = p
+		}
+		buffers, sends, received, completed := 0, 0, 0, []uint64{}
+		postRecv := func() {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(0, buffers%depth*1000, 1000)))
+			buffers++
+		}
+		for range depth {
+			postRecv()
+		}
+		r.until("all messages", func() bool {
+			for len(queue) > 0 {
+				post := c.qp.PostWrite
+				if queue[0].send {
+					if sends == buffers {
+						break
+					}
+					post = c.qp.PostSend
+				}
+				if err := post(queue[0].wr); err != nil {
+					require.ErrorIs(t, err, ErrSendQueueFull)
+					break
+				}
+				if queue[0].send {
+					sends++
+				}
+				queue = queue[1:]
+			}
+			c.poll()
+			for _, cm := range c.done {
+				require.Equal(t, Success, cm.Status, "%v", c.qp.Err())
+				completed = append(completed, cm.ID)
+			}
+			c.done = c.done[:0]
+			s.poll()
+			for _, cm := range s.done {
+				require.Equal(t, Success, cm.Status, "%v", s.qp.Err())
+				off := received % depth * 1000
+				require.True(t, bytes.Equal(sent[received], s.inbox.Bytes()[off:off+int(cm.Len)]), "message %d", received)
+				received++
+				postRecv()
+			}
+			s.done = s.done[:0]
+			return received == len(sent) && len(completed) == len(signaled)
+		})
+		require.Equal(t, signaled, completed)
+		r.close(s, c)
+		require.Equal(t, int64(0), c.cq.reserved.Load(), "promised entries of the client's queue")
+	})
+}
+
+// Any goroutine may post. Every request is carried out, and completed once.
+func TestPostConcurrently(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		const posters, each, size = 4, 300, 128
+		opt := QPOptions{SendDepth: 16}
+		opt.PD = r.client.AllocPD()
+		opt.SendCQ, _ = r.client.CreateCQ(24)
+		opt.RecvCQ = opt.SendCQ
+		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, posters*each*size), r.newEndOf(r.client, opt, posters*each*size))
+		var wg sync.WaitGroup
+		for g := range posters {
+			wg.Go(func() {
+				for i := range each {
+					k := g*each + i
+					for r.ctx.Err() == nil {
+						err := c.qp.PostWrite(c.write(s, uint64(k), k*size, size))
+						if err == nil {
+							break
+						}
+						if err != ErrSendQueueFull && err != ErrCQFull {
+							t.Errorf("post: %v", err)
+							return
+						}
+						yield()
+					}
+				}
+			})
+		}
+		cs := r.await(c, posters*each)
+		wg.Wait()
+		next := [posters]uint64{}
+		for _, cm := range cs {
+			require.Equal(t, Success, cm.Status)
+			g := cm.ID / each
+			require.Equal(t, g*each+next[g], cm.ID, "one poster's requests complete in its order")
+			next[g]++
+		}
+		r.exchange(s, c)
+		require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
+	})
+}
+
+// A Write's segments are full: PayloadMax octets, all but the last.
+//
+// req: D01-3.2-2, 5044-3-1, DDP-7.2-2, D01-5.3.2-5
+func TestPayloadMax(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p, _ := r.startRaw(s, false)
+		p.write(p.fpdu(writeTo(0, 0), nil))
+		n, err := s.qp.PayloadMax(r.ctx)
+		require.NoError(t, err)
+		m := s.source
+		total := min(2*n+100, m.Len())
+		require.NoError(t, s.qp.PostWrite(WorkRequest{Local: m.Slice(0, total), RemoteSTag: 7, RemoteOffset: 1000}))
+		var got []int
+		for at := 0; at < total; {
+			u := p.next()
+			h, k, ok := ddp.Parse(u)
+			require.True(t, ok)
+			require.Equal(t, ddp.Header{
+				Tagged: true, Last: at+len(u)-k == total, Version: 1, ULP: 0x40, STag: 7, TO: 1000 + uint64(at),
+			}, h)
+			require.True(t, bytes.Equal(m.Bytes()[at:at+len(u)-k], u[k:]))
+			got = append(got, len(u)-k)
+			at += len(u) - k
+		}
+		for _, k := range got[:len(got)-1] {
+			require.Equal(t, n, k)
+		}
+	})
+}
+
+// Untagged messages carry the MSN of their queue, from 1.
+//
+// req: DDP-6.3-7, DDP-6.3-8, DDP-6.3-10, 5040-3.1-4
+func TestSendsOnWire(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p, _ := r.startRaw(s, false)
+		p.write(p.fpdu(writeTo(0, 0), nil))
+		for i := range 3 {
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(10*i, 10)}))
+		}
+		for i := range 3 {
+			u := p.next()
+			h, n, ok := ddp.Parse(u)
+			require.True(t, ok)
+			require.Equal(t, sendOf(uint32(i+1)), h)
+			require.Equal(t, s.source.Bytes()[10*i:10*i+10], u[n:])
+		}
+	})
+}
+
+// Counters say what was done.
+func TestStats(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		r.exchange(s, c)
+		check := func() {
+			t.Helper()
+			for _, e := range []*end{s, c} {
+				st := r.stats(e.qp)
+				require.Equal(t, uint64(6000), st.PayloadSent)
+				require.Equal(t, uint64(2), st.MessagesSent)
+				require.Equal(t, uint64(1), st.MessagesRecvd)
+				require.Equal(t, uint64(1), st.WritesRecvd)
+				require.GreaterOrEqual(t, st.FPDUsSent, uint64(2))
+				require.Equal(t, uint64(6000), st.Placed.Direct+st.Placed.Reassembled)
+				require.Zero(t, st.Placed.OutOfOrder)
+				require.Equal(t, r.kind == sockets, st.TCP.Kernel)
+				require.Positive(t, st.TCP.SegmentsIn)
+				require.Positive(t, st.TCP.SegmentsOut)
+				require.Positive(t, st.TCP.EMSS)
+			}
+		}
+		check()
+		r.close(s, c)
+		check() // those at the end
+		idle := r.newEnd(r.client, QPOptions{})
+		require.Equal(t, Stats{}, r.stats(idle.qp))
+		_, err := idle.qp.PayloadMax(r.ctx)
+		require.ErrorIs(t, err, ErrState)
+		_, err = s.qp.PayloadMax(r.ctx)
+		require.ErrorIs(t, err, ErrState)
+	})
+}
+
+// Numbers of QueuePairs differ, so that Completions of a shared queue can be told apart.
+func TestSharedCompletionQueue(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		cq, err := r.client.CreateCQ(64)
+		require.NoError(t, err)
+		var ss, cs []*end
+		for range 3 {
+			s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+			ss, cs = append(ss, s), append(cs, c)
+		}
+		for i := range 12 {
+			c := cs[i%3]
+			require.NoError(t, c.qp.PostWrite(c.write(ss[i%3], uint64(i), 0, 1000)))
+		}
+		next := map[uint32]uint64{cs[0].qp.Number(): 0, cs[1].qp.Number(): 1, cs[2].qp.Number(): 2}
+		require.Len(t, next, 3)
+		for _, cm := range r.await(cs[0], 12) {
+			require.Equal(t, next[cm.QP], cm.ID)
+			next[cm.QP] += 3
+		}
+	})
+}
+
+func TestNames(t *testing.T) {
+	var got []string
+	for _, v := range []fmt.Stringer{
+		OpSend, OpWrite, OpRecv, Opcode(9), Success, LocalProtection, LocalLength, Flushed, Status(9),
+		Idle, Connecting, RTS, Closing, Error, Closed, State(9),
+	} {
+		got = append(got, v.String())
+	}
+	require.Equal(t, []string{
+		"Send", "RDMA Write", "Receive", "opcode 9",
+		"success", "local protection error", "local length error", "flushed", "status 9",
+		"idle", "connecting", "rts", "closing", "error", "closed", "state 9",
+	}, got)
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
 }

@@ -42,7 +42,7 @@ func newDemo() *cobra.Command {
 			if len(args) == 1 {
 				path = args[0]
 			}
-			return demo(c.Context(), o, path, c.OutOrStdout())
+			return demo(c.Context(), o, path, c.Flags().Changed("region"), c.OutOrStdout())
 		},
 	}
 	f := c.Flags()
@@ -57,18 +57,25 @@ func newDemo() *cobra.Command {
 	return c
 }
 
-func demo(ctx context.Context, o *demoOptions, path string, w io.Writer) (err error) {
+// demo moves one file. Without regionGiven the region is made as large as the file if the usual size does not suffice.
+func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w io.Writer) (err error) {
+	if o.region <= 0 {
+		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
+	}
 	src, length, closeSrc, err := demoSource(o, path)
 	if err != nil {
 		return err
 	}
 	defer closeSrc()
+	if !regionGiven { // any real file
+		o.region = max(o.region, size(length))
+	}
 	link, err := wire.New(wire.Config{MTU: o.nic.mtu, Names: []string{"server", "client"}})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "cable       two pollers of one process, back to back in memory; no kernel, no root")
-	o.nic.core, o.nic.node = -1, hugepages.AnyNode
+	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
 	so := o.nic
 	so.addr = demoServer + "/24"
 	server, err := openNIC(&so, int64(o.region), w, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(0), nil })
@@ -98,8 +105,9 @@ func demoTransfer(ctx context.Context, o *demoOptions, server, client *nic, src 
 	if err != nil {
 		return err
 	}
-	server.start()
-	client.start()
+	if err := errors.Join(server.start(), client.start()); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, closeAdapter(cdev), closeAdapter(sdev)) }()
 	l, err := sdev.Listen(ctx, fmt.Sprintf(":%d", xfer.DefaultPort), rnic.ListenOptions{})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,12 +16,13 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // who asks twice does not want to wait for an orderly end
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			fmt.Fprintln(os.Stderr, "rnicd: interrupted")
 			os.Exit(130)
 		}
-		fmt.Fprintln(os.Stderr, "rnicd:", err)
+		fmt.Fprintln(os.Stderr, "rnicd:", oneLine(err))
 		os.Exit(1)
 	}
 }
@@ -35,3 +37,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newServe(), newPut(), newDemo())
 	return root
 }
+
+// oneLine keeps joined errors together.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

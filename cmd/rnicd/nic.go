@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -28,8 +28,13 @@ import (
 const (
 	poolBufs    = 8192
 	connsMax    = 256
+	coreNone    = -1
 	strideAlign = 64
-	frameExtra  = 64 // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
+	arenaExtra  = 8 << 20 // descriptors, queues' rings, alignment
+	regionAlign = 4096
+	mtuMin      = 576   // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
+	mtuMax      = 65535 // of IPv4; drivers take less
+	frameExtra  = 64    // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
 )
 
 // nicOptions are the flags that describe a NIC and its Poller.
@@ -57,7 +62,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.addr, "addr", "10.9.0.1/24", "address of our stack")
 	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.IntVar(&o.core, "core", -1, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
+	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
@@ -72,17 +77,73 @@ type nic struct {
 	capture *capture.Capture
 	poller  *stack.Poller
 	region  []byte
-	turned  sync.WaitGroup
+	cancel  context.CancelFunc // nil until start
+	stopped chan struct{}      // closed when the Poller has ended; runErr is settled then
 	runErr  error
-	cancel  context.CancelFunc
+}
+
+// check refuses what cannot be, before any memory is mapped or any device made.
+func (o *nicOptions) check() (netip.Prefix, error) {
+	addr, err := parseAddr("--addr", o.addr)
+	if err != nil {
+		return addr, err
+	}
+	if _, err := parsePage(o.page); err != nil {
+		return addr, err
+	}
+	if o.mtu < mtuMin || o.mtu > mtuMax {
+		return addr, fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, mtuMax)
+	}
+	if o.fault != "" {
+		if _, err := fault.Parse(o.fault); err != nil {
+			return addr, fmt.Errorf("--fault: %w", err)
+		}
+	}
+	return addr, nil
+}
+
+// checkDevice refuses a device that cannot be, likewise.
+func (o *nicOptions) checkDevice() error {
+	switch o.pmd {
+	case "tap", "kernel":
+	case "dpdk":
+		if !dpdk.Built {
+			return dpdk.Init(nil) // says what to do
+		}
+	default:
+		return fmt.Errorf("--pmd %q: want tap, dpdk or kernel", o.pmd)
+	}
+	if o.pmd == "kernel" && (o.fault != "" || o.capture != "" || o.core != coreNone || o.spin) {
+		return errors.New("--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away")
+	}
+	if o.hostAddr == "" {
+		return nil
+	}
+	if o.pmd != "tap" {
+		return fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its address with ip addr", o.hostAddr)
+	}
+	_, err := parseAddr("--host-addr", o.hostAddr)
+	return err
+}
+
+// parseAddr reads a host's address with its prefix length.
+func parseAddr(flag, text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("%s %q: want an IPv4 address with its prefix length, as 10.9.0.1/24", flag, text)
+	}
+	if a := p.Addr(); !a.Is4() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return p, fmt.Errorf("%s %s: want the unicast IPv4 address of a host, as 10.9.0.1/24", flag, text)
+	}
+	return p, nil
 }
 
 // openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller. port opens the
 // device once there is memory.
 func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepages.Arena) (pmd.Port, error)) (*nic, error) {
-	addr, err := netip.ParsePrefix(o.addr)
+	addr, err := o.check()
 	if err != nil {
-		return nil, fmt.Errorf("--addr %q: want an address with its prefix length, as 10.9.0.1/24", o.addr)
+		return nil, err
 	}
 	page, err := parsePage(o.page)
 	if err != nil {
@@ -90,8 +151,11 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	}
 	stride := (mem.Headroom + o.mtu + frameExtra + strideAlign - 1) &^ (strideAlign - 1)
 	packets := int64(poolBufs * stride)
+	if regionBytes > math.MaxInt64-packets-arenaExtra {
+		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
+	}
 	n := &nic{}
-	n.arena, err = hugepages.New(hugepages.Config{Bytes: packets + regionBytes + 8<<20, Page: page, Node: o.node})
+	n.arena, err = hugepages.New(hugepages.Config{Bytes: packets + regionBytes + arenaExtra, Page: page, Node: o.node})
 	if err != nil {
 		return nil, err
 	}
@@ -99,37 +163,24 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	if err := n.open(o, addr, stride, port); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	if n.region, err = n.arena.Carve(int(regionBytes), 4096); err != nil {
+	if n.region, err = n.arena.Carve(int(regionBytes), regionAlign); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
-func (n *nic) open(o *nicOptions, addr netip.Prefix, stride int, port func(*hugepages.Arena) (pmd.Port, error)) (err error) {
+func (n *nic) open(o *nicOptions, addr netip.Prefix, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
 	pool, err := mem.NewPool(n.arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
 	if err != nil {
 		return err
 	}
-	if n.port, err = port(n.arena); err != nil {
+	device, err := port(n.arena)
+	if err != nil {
 		return err
 	}
-	if o.fault != "" {
-		spec, err := fault.Parse(o.fault)
-		if err != nil {
-			return fmt.Errorf("--fault: %w", err)
-		}
-		begin := time.Now()
-		if n.port, err = fault.NewPort(n.port, spec, func() int64 { return int64(time.Since(begin)) }); err != nil {
-			return fmt.Errorf("--fault: %w", err)
-		}
-	}
-	if o.capture != "" {
-		if n.capture, err = capture.Create(o.capture, capture.Config{}); err != nil {
-			return fmt.Errorf("--capture: %w", err)
-		}
-		if n.port, err = n.capture.Port(n.port); err != nil {
-			return fmt.Errorf("--capture: %w", err)
-		}
+	n.port = device
+	if err := n.wrap(o); err != nil {
+		return err
 	}
 	queue, err := n.port.Open(0, pool)
 	if err != nil {
@@ -146,38 +197,95 @@ func (n *nic) open(o *nicOptions, addr netip.Prefix, stride int, port func(*huge
 	return err
 }
 
-// openPort opens the device that the flags name.
-func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
-	switch o.pmd {
-	case "tap":
-		cfg := tap.Config{Name: o.dev, MTU: o.mtu}
-		if o.hostAddr != "" {
-			p, err := netip.ParsePrefix(o.hostAddr)
-			if err != nil {
-				return nil, fmt.Errorf("--host-addr %q: want an address with its prefix length, as 10.9.0.254/24", o.hostAddr)
-			}
-			cfg.Addr = p
+// wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees what the stack sees.
+func (n *nic) wrap(o *nicOptions) error {
+	if o.fault != "" {
+		spec, err := fault.Parse(o.fault)
+		if err != nil {
+			return fmt.Errorf("--fault: %w", err)
 		}
-		return tap.New(cfg)
-	case "dpdk":
-		cfg := dpdk.Config{Arena: arena, MTU: o.mtu, EALArgs: strings.Fields(o.eal), PCI: o.pci}
-		switch {
-		case o.pci != "":
-		case strings.HasPrefix(o.dev, "net_"):
-			cfg.Vdev = o.dev
-		default:
-			cfg.Vdev = "net_tap0,iface=" + o.dev
+		begin := time.Now()
+		bad, err := fault.NewPort(n.port, spec, func() int64 { return int64(time.Since(begin)) })
+		if err != nil {
+			return fmt.Errorf("--fault: %w", err)
 		}
-		return dpdk.Open(cfg)
+		n.port = bad
 	}
-	return nil, fmt.Errorf("--pmd %q: want tap, dpdk or kernel", o.pmd)
+	if o.capture != "" {
+		var err error
+		if n.capture, err = capture.Create(o.capture, capture.Config{}); err != nil {
+			return fmt.Errorf("--capture: %w", err)
+		}
+		tee, err := n.capture.Port(n.port)
+		if err != nil {
+			return fmt.Errorf("--capture: %w", err)
+		}
+		n.port = tee
+	}
+	return nil
 }
 
-// start runs the Poller until Close.
-func (n *nic) start() {
+// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.
+func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
+	if o.pmd == "dpdk" {
+		return o.openDPDK(arena)
+	}
+	cfg := tap.Config{Name: o.dev, MTU: o.mtu}
+	if o.hostAddr != "" {
+		addr, err := parseAddr("--host-addr", o.hostAddr)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Addr = addr
+	}
+	p, err := tap.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
+	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, EALArgs: strings.Fields(o.eal), PCI: o.pci}
+	switch {
+	case o.pci != "":
+	case strings.HasPrefix(o.dev, "net_"):
+		cfg.Vdev = o.dev
+	default:
+		cfg.Vdev = "net_tap0,iface=" + o.dev
+		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver says it clearly.
+		probe, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu})
+		if err != nil {
+			return nil, err
+		}
+		if err := probe.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return dpdk.Open(cfg)
+}
+
+// start runs the Poller until Close; it returns when the Poller turns, or says why it does not.
+func (n *nic) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	n.turned.Go(func() { n.runErr = n.poller.Run(ctx) })
+	n.stopped = make(chan struct{})
+	go func() {
+		defer close(n.stopped)
+		n.runErr = n.poller.Run(ctx)
+	}()
+	turning := make(chan struct{})
+	if err := n.poller.Submit(func() { close(turning) }); err != nil {
+		return err
+	}
+	select {
+	case <-turning:
+		return nil
+	case <-n.stopped:
+		err := n.runErr
+		n.runErr = nil // told here; Close need not tell it again
+		return err
+	}
 }
 
 // Close stops the Poller and gives everything back.
@@ -185,10 +293,8 @@ func (n *nic) Close() error {
 	var err error
 	if n.cancel != nil {
 		n.cancel()
-		n.turned.Wait()
-		if !errors.Is(n.runErr, context.Canceled) {
-			err = n.runErr
-		}
+		<-n.stopped
+		err = n.runErr
 	}
 	if n.port != nil {
 		err = errors.Join(err, n.port.Close())

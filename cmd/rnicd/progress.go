@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress shows how far a transfer is: a bar on a terminal, a plain line per tenth elsewhere.
+// progress shows how far a transfer is: a bar on a terminal; elsewhere a plain line per tenth, but none while less than
+// lineEvery has passed since the last, so that a short transfer has none at all.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -23,16 +24,23 @@ type progress struct {
 const (
 	barWidth    = 32
 	redrawEvery = 50 * time.Millisecond
+	lineEvery   = time.Second
 )
 
 func newProgress(f *os.File, total uint64) *progress {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return &progress{w: f, terminal: err == nil, total: total, begin: time.Now()}
+	now := time.Now()
+	p := &progress{w: f, terminal: err == nil, total: total, begin: now}
+	if !p.terminal {
+		p.drawn = now
+	}
+	return p
 }
 
 // update is called with the octets done so far, by one goroutine.
-func (p *progress) update(done uint64) {
-	now := time.Now()
+func (p *progress) update(done uint64) { p.show(done, time.Now()) }
+
+func (p *progress) show(done uint64, now time.Time) {
 	rate := bitrate(float64(done) * 8 / max(now.Sub(p.begin).Seconds(), 1e-9))
 	if p.terminal {
 		if now.Sub(p.drawn) < redrawEvery && done < p.total {
@@ -44,8 +52,8 @@ func (p *progress) update(done uint64) {
 			done*100/max(p.total, 1), octets(done), rate)
 		return
 	}
-	if t := done * 10 / max(p.total, 1); t > p.tenth {
-		p.tenth = t
+	if t := done * 10 / max(p.total, 1); t > p.tenth && now.Sub(p.drawn) >= lineEvery {
+		p.tenth, p.drawn = t, now
 		fmt.Fprintf(p.w, "sent %3d %%  %s  %s\n", t*10, octets(done), rate)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,12 @@ func newPut() *cobra.Command {
 		Long: `put is an ordinary client: MPA over the kernel's TCP sockets. It learns STag, offset and length of the server's memory
 when it connects, sends the file by tagged DDP messages straight into it, and closes with one untagged message that
 carries length and SHA-256. The exit status is not 0 unless the server's memory has the same hash.`,
-		Args: cobra.ExactArgs(2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("put wants FILE and HOST[:PORT], not %d arguments", len(args))
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return putFile(c.Context(), o, args[0], args[1], c.OutOrStdout())
 		},
@@ -59,10 +65,13 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 	if err != nil {
 		return err
 	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		addr = net.JoinHostPort(addr, strconv.Itoa(xfer.DefaultPort))
+	if addr, err = dialAddr(addr); err != nil {
+		return err
 	}
 	res, err := putWaiting(ctx, o, dev, file, length, addr)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -71,7 +80,22 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 	return nil
 }
 
-// openSource opens a regular file or block device; its length is announced before the first octet is sent.
+// dialAddr completes HOST[:PORT]. An IPv6 address with a port stands in brackets, as everywhere.
+func dialAddr(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), strconv.Itoa(xfer.DefaultPort)
+	}
+	if host == "" {
+		return "", fmt.Errorf("%q names no server: want HOST or HOST:PORT", text)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("%q: port %q is not a number from 1 to 65535", text, port)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// openSource opens a regular file; its length is announced before the first octet is sent.
 func openSource(path string) (*os.File, uint64, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -94,13 +118,14 @@ func openSource(path string) (*os.File, uint64, error) {
 func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.File, length uint64, addr string) (xfer.Result, error) {
 	until := time.Now().Add(o.wait)
 	for {
-		bar := newProgress(os.Stderr, length)
 		cfg := xfer.PutConfig{Adapter: dev, Addr: addr, Source: file, Length: length, NoCRC: o.noCRC}
+		end := func() {}
 		if !o.quiet {
-			cfg.Progress = bar.update
+			bar := newProgress(os.Stderr, length)
+			cfg.Progress, end = bar.update, bar.end
 		}
 		res, err := xfer.Put(ctx, cfg)
-		bar.end()
+		end()
 		var dial *rnic.ConnectError
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return res, err
@@ -108,7 +133,10 @@ func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return res, ctx.Err()
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return res, ctx.Err()
+			}
+			return res, err // what stood in the way all the time
 		}
 	}
 }

@@ -20,3 +20,13 @@ func printResult(w io.Writer, r xfer.Result, receiver bool) {
 	fmt.Fprintf(w, "placed      %s directly, %s through reassembly, %s of it ahead of a gap\n",
 		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
 }
+
+// printServed is what the server prints of a transfer that was granted.
+func printServed(w io.Writer, r xfer.Result) {
+	if r.Err != nil {
+		fmt.Fprintf(w, "failed      %v: %v\n", r.Remote, oneLine(r.Err))
+		return
+	}
+	fmt.Fprintf(w, "received    %s from %v\n", octets(r.Length), r.Remote)
+	printResult(w, r, true)
+}

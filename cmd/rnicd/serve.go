@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,23 +51,10 @@ files straight into a region of registered, hugepage-backed memory.`,
 	return c
 }
 
-// output serialises lines from several goroutines.
-type output struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (o *output) do(fn func(io.Writer)) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	fn(o.w)
-}
-
 func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
-	if o.region <= 0 {
-		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
+	if err := o.check(); err != nil {
+		return err
 	}
-	out := &output{w: w}
 	dev, region, stop, err := openServer(o, w)
 	if err != nil {
 		return err
@@ -78,25 +63,25 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var last error
+	out := newOutput(w)
+	first := make(chan error, 1) // result of the first transfer
 	srv := xfer.NewServer(xfer.ServerConfig{
 		Adapter: dev, Region: region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
 		Done: func(r xfer.Result) {
-			out.do(func(w io.Writer) {
-				printServed(w, r)
-				last = r.Err
-			})
+			out.served(r)
 			if o.once {
-				cancel()
+				select {
+				case first <- r.Err:
+					cancel()
+				default:
+				}
 			}
 		},
-		Refused: func(peer netip.AddrPort, why string) {
-			out.do(func(w io.Writer) { fmt.Fprintf(w, "refused     %v: %s\n", peer, why) })
-		},
+		Refused: out.refused,
 	})
 	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{OnFailure: func(f rnic.ConnFailure) {
 		if !f.Started { // Done tells of the others
-			out.do(func(w io.Writer) { fmt.Fprintf(w, "failed      %v: %v\n", f.Remote, f.Err) })
+			out.failed(f.Remote, f.Err)
 		}
 	}})
 	if err != nil {
@@ -104,13 +89,28 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	}
 	defer l.Close()
 	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v\n", l.Addr(), &o.region) })
-	if err := srv.Serve(ctx, l); err != nil {
+	if err := srv.Serve(ctx, l); err != nil || !o.once {
 		return err
 	}
-	if o.once {
-		return last
+	select {
+	case err := <-first:
+		return err
+	default:
+		return context.Canceled // interrupted before anything came
 	}
-	return nil
+}
+
+// check refuses what cannot be, before any memory is mapped or any device made.
+func (o *serveOptions) check() error {
+	switch {
+	case o.region <= 0:
+		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
+	case o.port == 0:
+		return errors.New("--port 0: want 1 to 65535")
+	case o.idle <= 0:
+		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
+	}
+	return o.nic.checkDevice()
 }
 
 func listenAddr(o *serveOptions) string {
@@ -129,7 +129,9 @@ func openServer(o *serveOptions, w io.Writer) (dev *rnic.Adapter, region []byte,
 	if dev, err = n.adapter(); err != nil {
 		return nil, nil, nil, errors.Join(err, n.Close())
 	}
-	n.start()
+	if err := n.start(); err != nil {
+		return nil, nil, nil, errors.Join(err, n.Close())
+	}
 	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, o.nic.addr)
 	return dev, n.region, func() error {
 		return errors.Join(closeAdapter(dev), n.Close())
@@ -157,13 +159,4 @@ func closeAdapter(dev *rnic.Adapter) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return dev.Close(ctx)
-}
-
-func printServed(w io.Writer, r xfer.Result) {
-	if r.Err != nil {
-		fmt.Fprintf(w, "failed      %v: %v\n", r.Remote, r.Err)
-		return
-	}
-	fmt.Fprintf(w, "received    %s from %v\n", octets(r.Length), r.Remote)
-	printResult(w, r, true)
 }

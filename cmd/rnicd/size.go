@@ -52,23 +52,26 @@ find:
 
 // octets prints a count for people.
 func octets(n uint64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	// Whatever would be rounded up to 1024.0 belongs to the next unit.
+	switch f := float64(n); {
+	case f >= 1023.95*(1<<20):
+		return fmt.Sprintf("%.2f GiB", f/(1<<30))
+	case f >= 1023.95*(1<<10):
+		return fmt.Sprintf("%.1f MiB", f/(1<<20))
 	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+		return fmt.Sprintf("%.1f KiB", f/(1<<10))
 	}
 	return fmt.Sprintf("%d B", n)
 }
 
 func bitrate(bps float64) string {
 	switch {
-	case bps >= 1e9:
+	case bps >= 999.95e6:
 		return fmt.Sprintf("%.2f Gbit/s", bps/1e9)
-	case bps >= 1e6:
+	case bps >= 999.95e3:
 		return fmt.Sprintf("%.1f Mbit/s", bps/1e6)
+	case bps >= 999.5:
+		return fmt.Sprintf("%.1f kbit/s", bps/1e3)
 	}
 	return fmt.Sprintf("%.0f bit/s", bps)
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+)
+
+var sampleResult = xfer.Result{
+	Remote: netip.MustParseAddrPort("10.9.0.254:37600"),
+	Length: 64 << 20, Digest: [32]byte{0xdc, 0x54, 31: 0x10}, Wire: 344 * time.Millisecond, Hash: 54 * time.Millisecond,
+	Receiver: xfer.Counters{Direct: 60 << 20, Reassembled: 4 << 20, OutOfOrder: 1536, SegmentsIn: 47398, Retransmits: 3},
+	Sender:   xfer.SenderCounters{SegmentsOut: 47400, Retransmits: 2, FPDUs: 47395},
+}
+
+func TestPrintResult(t *testing.T) {
+	const (
+		head = "sha256      dc5400000000000000000000000000000000000000000000000000000000" + "0010\n" +
+			"goodput     1.56 Gbit/s (64.0 MiB in 0.344 s; hashing in place at the server took 0.054 s)\n"
+		tail = "placed      60.0 MiB directly, 4.0 MiB through reassembly, 1.5 KiB of it ahead of a gap\n"
+	)
+	var client, server strings.Builder
+	printResult(&client, sampleResult, false)
+	require.Equal(t, head+"segments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
+	printServed(&server, sampleResult)
+	require.Equal(t, "received    64.0 MiB from 10.9.0.254:37600\n"+head+
+		"segments    47398 received, 3 of our own retransmitted\n"+tail, server.String())
+}
+
+func TestPrintServedFailureIsOneLine(t *testing.T) {
+	var b strings.Builder
+	r := sampleResult
+	r.Err = errors.Join(errors.New("first"), errors.New("second"))
+	printServed(&b, r)
+	require.Equal(t, "failed      10.9.0.254:37600: first; second\n", b.String())
+}
+
+func TestGoodputOfNothing(t *testing.T) {
+	r := xfer.Result{Length: 1 << 20}
+	require.Zero(t, r.Goodput(), "no time measured: no rate")
+}

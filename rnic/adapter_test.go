@@ -1,0 +1,131 @@
+package rnic
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+func TestOpen(t *testing.T) {
+	for _, cfg := range []Config{{RegionsMax: -1}, {ConnsMax: -1}} {
+		_, err := Open(cfg)
+		require.ErrorContains(t, err, "must be positive")
+	}
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	require.Equal(t, RegionsMaxDefault, a.cfg.RegionsMax)
+	require.Equal(t, ConnsMaxDefault, a.cfg.ConnsMax)
+	require.NoError(t, a.Close(context.Background()), "nothing to close")
+}
+
+// Close ends every connection, in whatever phase it is, and flushes its work.
+func TestAdapterClose(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 1)))
+		waiting := r.newEnd(r.client, QPOptions{})
+		req := r.dial(waiting, nil) // not decided
+		if r.kind != running {
+			r.dialRaw() // no Request
+			r.until("four ends at the server", func() bool { return r.server.linkCount() == 3 })
+		}
+		require.NoError(t, r.server.Close(r.ctx))
+		require.Zero(t, r.server.linkCount())
+		require.True(t, isDone(s.qp))
+		require.ErrorIs(t, s.qp.Err(), ErrClosed)
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+		for _, e := range []*end{c, waiting} {
+			r.untilDone(e.qp)
+			require.ErrorIs(t, e.qp.Err(), stack.ErrReset)
+		}
+		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, nil))
+
+		// Closed is closed: nothing new comes in or goes out.
+		out := r.newEnd(r.server, QPOptions{})
+		addr := "10.9.0.2:1"
+		if r.kind == sockets {
+			addr, _ = r.listenRaw()
+		}
+		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, nil), ErrClosed)
+		late := r.newEnd(r.client, QPOptions{})
+		_ = late.qp.StartConnect(r.ctx, r.addr(), nil) // the kernel may be told of the reset at once
+		r.untilDone(late.qp)
+		require.ErrorIs(t, late.qp.Err(), stack.ErrReset)
+		require.NoError(t, r.server.Close(r.ctx), "twice")
+		require.Zero(t, r.server.conns.Load())
+	})
+}
+
+// Close waits no longer than its context.
+func TestAdapterCloseContext(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, _ := r.connect(QPOptions{}, QPOptions{})
+	r.server.cfg.Manual = nil // the Poller stands still
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	require.ErrorIs(t, r.server.Close(ctx), context.Canceled)
+	r.server.cfg.Manual = r.step
+	r.untilDone(s.qp)
+}
+
+// When all connections are gone, only the regions that the application registered are in the table.
+func TestNoRegionsLeftBehind(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		before := r.server.Table().Len()
+		for i := range 10 {
+			s, c := r.connect(QPOptions{}, QPOptions{})
+			if i%2 == 0 {
+				c.qp.Abort()
+				r.untilDone(s.qp)
+			} else {
+				r.close(s, c)
+			}
+			s.region.Deregister()
+			s.source.Deregister()
+			s.inbox.Deregister()
+			require.Equal(t, before, r.server.Table().Len())
+		}
+	})
+}
+
+// A Poller that stops ends its connections: whoever waits is told, what was posted is flushed, counters stay.
+func TestPollerStops(t *testing.T) {
+	r := newRig(t, running, rigConfig{})
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	r.exchange(s, c)
+	require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 1)))
+	r.hosts[0].poller.Stop()
+	<-r.hosts[0].poller.Done()
+	r.untilDone(s.qp)
+	require.ErrorIs(t, s.qp.Err(), stack.ErrStopped)
+	require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+	require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2}))
+	require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+	require.Equal(t, uint64(6000), r.stats(s.qp).PayloadSent)
+	s.qp.Abort()
+	s.qp.Disconnect()
+	require.ErrorIs(t, s.qp.Close(r.ctx), stack.ErrStopped)
+	r.untilDone(c.qp)
+	require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
+	out := r.newEnd(r.server, QPOptions{})
+	require.ErrorIs(t, out.qp.Connect(r.ctx, "10.9.0.2:1", nil), stack.ErrStopped)
+	_, err := r.server.Listen(r.ctx, ":99", ListenOptions{})
+	require.ErrorIs(t, err, stack.ErrStopped)
+}
+
+// What a peer sends during start-up is copied: a request may be looked at long after its Buf was used again.
+func TestRequestOutlivesItsBuf(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	p := r.dialRaw()
+	p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("keep this")}))
+	req := r.request()
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	for range 50 {
+		r.exchange(s, c)
+	}
+	require.Equal(t, "keep this", string(req.PrivateData()))
+}

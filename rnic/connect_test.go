@@ -1,0 +1,213 @@
+package rnic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// accepted answers the next request on a goroutine: for blocking calls at the client.
+func (r *rig) accepted(answer func(req *ConnRequest) error) (wait func()) {
+	done := make(chan error, 1)
+	go func() {
+		req, err := r.listener.Accept(r.ctx)
+		if err == nil {
+			err = answer(req)
+		}
+		done <- err
+	}()
+	return func() { require.NoError(r.t, <-done) }
+}
+
+// Private data of every length travels both ways, unlooked at.
+//
+// req: D01-6.1-12, D01-6.1-16, D01-6.1-19, D01-6.1.1-15, D01-6.1.1-18, 5044-7.1.1-8, D01-6.1.1-17
+func TestPrivateData(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		for _, n := range []int{0, 1, 511, mpa.PrivateDataMax} {
+			there, back := randomBytes(1, n), randomBytes(2, n)
+			s := r.newEnd(r.server, QPOptions{})
+			wait := r.accepted(func(req *ConnRequest) error {
+				require.True(t, bytes.Equal(there, req.PrivateData()))
+				require.True(t, req.Remote().IsValid())
+				return req.Accept(r.ctx, s.qp, back)
+			})
+			cq, err := r.client.CreateCQ(4)
+			require.NoError(t, err)
+			q, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq, PrivateData: there})
+			require.NoError(t, err)
+			wait()
+			require.Equal(t, RTS, q.State())
+			require.True(t, bytes.Equal(back, q.PeerPrivateData()))
+			require.NoError(t, q.Close(r.ctx))
+		}
+	})
+}
+
+// More private data than a frame carries is an error before anything is sent, and leaves things as they were.
+//
+// req: D01-6.1-32
+func TestPrivateDataTooLong(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		long := make([]byte, mpa.PrivateDataMax+1)
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		require.ErrorContains(t, c.qp.StartConnect(r.ctx, r.addr(), long), "513 octets of private data")
+		require.ErrorContains(t, c.qp.Connect(r.ctx, r.addr(), long), "513 octets of private data")
+		require.Equal(t, Idle, c.qp.State())
+		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, PrivateData: long})
+		require.ErrorContains(t, err, "513 octets of private data")
+		req := r.dial(c, nil)
+		require.ErrorContains(t, req.Accept(r.ctx, s.qp, long), "513 octets of private data")
+		require.ErrorContains(t, req.Reject(r.ctx, long), "513 octets of private data")
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil), "the request is still there")
+		r.until("service", func() bool { return c.qp.State() == RTS })
+	})
+}
+
+// What the ULP rejects is a RejectedError with its private data; for the Listener it is no failure.
+//
+// req: D01-6.1-15, D01-6.1-16, D01-6.1-28, D01-6.1.1-11
+func TestReject(t *testing.T) {
+	for name, private := range map[string][]byte{"bare": nil, "with private data": []byte("no room"), "longest": randomBytes(1, 512)} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				c := r.newEnd(r.client, QPOptions{})
+				require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 1)))
+				require.NoError(t, r.dial(c, nil).Reject(r.ctx, private))
+				r.untilDone(c.qp)
+				var re *RejectedError
+				require.ErrorAs(t, c.qp.Err(), &re)
+				require.True(t, bytes.Equal(private, re.PrivateData))
+				require.Equal(t, Closed, c.qp.State())
+				require.Equal(t, Flushed, r.await(c, 1)[0].Status)
+				r.until("no link at the server", func() bool { return r.server.linkCount() == 0 })
+				require.Empty(t, r.listener.failures)
+			})
+		})
+	}
+}
+
+// linkCount is the number of live connections.
+func (a *Adapter) linkCount() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.links)
+}
+
+// Connect and Dial return the RejectedError inside a ConnectError.
+func TestDialRejected(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		wait := r.accepted(func(req *ConnRequest) error { return req.Reject(r.ctx, []byte("go away")) })
+		cq, err := r.client.CreateCQ(4)
+		require.NoError(t, err)
+		_, err = r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq})
+		wait()
+		var ce *ConnectError
+		require.ErrorAs(t, err, &ce)
+		require.Equal(t, r.addr(), ce.Addr)
+		var re *RejectedError
+		require.ErrorAs(t, err, &re)
+		require.Equal(t, "go away", string(re.PrivateData))
+		require.ErrorContains(t, err, "rejected by the peer (7 octets of private data)")
+	})
+}
+
+// A rejecting Responder that keeps TCP open does not keep the Initiator.
+//
+// req: D01-6.1.3.2-2
+func TestRejectedByPeerThatStays(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		addr, accept := r.listenRaw()
+		c := r.newEnd(r.client, QPOptions{})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		p := accept()
+		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true, PrivateData: []byte("x")}).Append(nil))
+		r.untilDone(c.qp)
+		var re *RejectedError
+		require.ErrorAs(t, c.qp.Err(), &re)
+		require.Error(t, untilEnded(r, p))
+	})
+}
+
+// Addresses that lead nowhere are errors that name the address, and end the QueuePair.
+func TestConnectNowhere(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		refused := "10.9.0.1:9"
+		if r.kind == sockets {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			refused = l.Addr().String()
+			require.NoError(t, l.Close())
+		}
+		for _, tc := range []struct {
+			addr string
+			want error
+		}{{refused, stack.ErrRefused}, {"nonsense", nil}, {"127.0.0.1:port", nil}, {"[::1", nil}} {
+			c := r.newEnd(r.client, QPOptions{})
+			require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 1)))
+			err := c.qp.Connect(r.ctx, tc.addr, nil)
+			var ce *ConnectError
+			require.ErrorAs(t, err, &ce)
+			require.Equal(t, tc.addr, ce.Addr)
+			if tc.want != nil {
+				require.ErrorIs(t, err, tc.want)
+			}
+			require.Equal(t, Closed, c.qp.State())
+			require.Error(t, c.qp.Err())
+			require.Equal(t, Flushed, r.await(c, 1)[0].Status)
+		}
+		require.Zero(t, r.client.linkCount())
+		require.Zero(t, r.client.conns.Load())
+	})
+}
+
+// Connect gives up when its context ends, and the peer sees the connection go.
+func TestConnectContext(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		ctx, cancel := context.WithCancel(r.ctx)
+		c := r.newEnd(r.client, QPOptions{})
+		wait := r.accepted(func(req *ConnRequest) error { // neither accepts nor rejects in time
+			cancel()
+			<-req.link.gone
+			return nil
+		})
+		err := c.qp.Connect(ctx, r.addr(), nil)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, isDone(c.qp))
+		wait()
+		err = r.newEnd(r.client, QPOptions{}).qp.Connect(ctx, r.addr(), nil)
+		require.ErrorIs(t, err, context.Canceled, "it had ended before")
+	})
+}
+
+// The kernel's words for what ends a connection become the stack's, so that both transports fail alike.
+func TestErrorsSpeak(t *testing.T) {
+	require.ErrorContains(t, &TerminateError{Remote: true, Cause: errors.New("x")}, "peer terminated the stream: x")
+	require.ErrorContains(t, &TerminateError{Cause: errors.New("x")}, "rnic: stream terminated: x")
+	require.ErrorContains(t, &ConnectError{Addr: "a:1", Err: stack.ErrRefused}, "rnic: connect to a:1: stack: connection refused")
+	require.ErrorContains(t, &RevisionError{Revision: 2}, "MPA revision 2")
+}
+
+// Names are looked up, also over a Poller.
+func TestResolve(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ap, err := resolve(ctx, "10.9.0.1:80")
+	require.NoError(t, err)
+	require.Equal(t, "10.9.0.1:80", ap.String())
+	ap, err = resolve(ctx, "localhost:http")
+	require.NoError(t, err)
+	require.True(t, ap.Addr().IsLoopback())
+	require.Equal(t, uint16(80), ap.Port())
+	for _, bad := range []string{"", "host", "10.9.0.1:no-such-service"} {
+		_, err := resolve(ctx, bad)
+		require.Error(t, err)
+	}
+}

@@ -1,0 +1,241 @@
+package rnic
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newTestCQ(t *testing.T, depth int) *CompletionQueue {
+	t.Helper()
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	q, err := a.CreateCQ(depth)
+	require.NoError(t, err)
+	return q
+}
+
+func TestCreateCQ(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	for _, depth := range []int{-1, 0, CQDepthMax + 1} {
+		_, err := a.CreateCQ(depth)
+		require.ErrorContains(t, err, "completion queue depth")
+	}
+	for _, depth := range []int{1, 2, 3, 1000} {
+		q, err := a.CreateCQ(depth)
+		require.NoError(t, err)
+		require.Equal(t, depth, q.Depth())
+		require.Zero(t, q.Poll(make([]Completion, 4)))
+	}
+}
+
+// A CompletionQueue holds exactly as many promised entries as it is deep; who polls one may post one.
+//
+// req: 5042-6.4.3.2-3, 5042-6.4.3.2-1, 5040-8.1.2-1
+func TestCQReservation(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		const depth = 5
+		cq, err := r.client.CreateCQ(depth)
+		require.NoError(t, err)
+		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+		require.NoError(t, s.qp.PostRecv(s.recvAt(0, 0, 1)))
+		for i := range 3 {
+			require.NoError(t, c.qp.PostRecv(c.recvAt(uint64(i), 0, 10)))
+		}
+		require.NoError(t, c.qp.PostWrite(c.write(s, 10, 0, 10)))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 11, Signaled: true, Local: c.source.Slice(0, 1)}))
+		require.ErrorIs(t, c.qp.PostRecv(c.recvAt(3, 0, 10)), ErrCQFull)
+		require.ErrorIs(t, c.qp.PostWrite(c.write(s, 12, 0, 10)), ErrCQFull)
+		require.ErrorIs(t, c.qp.PostSend(WorkRequest{}), ErrCQFull)
+
+		require.Equal(t, uint64(10), r.await(c, 2)[0].ID) // polled: their places are free again
+		require.NoError(t, c.qp.PostRecv(c.recvAt(3, 0, 10)))
+		require.NoError(t, c.qp.PostRecv(c.recvAt(4, 0, 10)))
+		require.ErrorIs(t, c.qp.PostRecv(c.recvAt(5, 0, 10)), ErrCQFull)
+		c.qp.Abort()
+		r.untilDone(c.qp)
+		for i, cm := range r.await(c, 5) {
+			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, cm)
+		}
+		c.poll()
+		require.Empty(t, c.done)
+		require.Zero(t, cq.reserved.Load())
+	})
+}
+
+// An unsignalled success takes no entry: one entry serves any number of such requests.
+func TestCQUnsignaled(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		cq, err := r.client.CreateCQ(1)
+		require.NoError(t, err)
+		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+		for range 20 {
+			wr := c.write(s, 1, 0, 100)
+			wr.Signaled = false
+			require.NoError(t, c.qp.PostWrite(wr))
+			r.until("the entry given back", func() bool { return cq.reserved.Load() == 0 })
+		}
+		c.poll()
+		require.Empty(t, c.done)
+		require.NoError(t, c.qp.PostWrite(c.write(s, 2, 0, 100)))
+		require.Len(t, r.await(c, 1), 1)
+	})
+}
+
+// A full CompletionQueue holds up only who uses it.
+//
+// req: 5040-8.1.1-5, 5042-6.4.6-1
+func TestCQFullHurtsNobodyElse(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		cq, err := r.client.CreateCQ(2)
+		require.NoError(t, err)
+		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+		otherS, otherC := r.connect(QPOptions{}, QPOptions{})
+		for i := range 2 {
+			require.NoError(t, c.qp.PostWrite(c.write(s, uint64(i), 0, 10)))
+		}
+		require.ErrorIs(t, c.qp.PostWrite(c.write(s, 2, 0, 10)), ErrCQFull)
+		r.exchange(otherS, otherC)
+		require.Len(t, r.await(c, 2), 2)
+	})
+}
+
+// Wait returns for a completion that was there before, for one that comes later, and when its context ends.
+func TestCQWait(t *testing.T) {
+	q := newTestCQ(t, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ended, end := context.WithCancel(ctx)
+	end()
+	require.ErrorIs(t, q.Wait(ended), context.Canceled)
+
+	push := func(id uint64) {
+		require.True(t, q.reserve(1))
+		q.push(Completion{ID: id})
+	}
+	push(1)
+	require.NoError(t, q.Wait(ended), "there is something: the context does not matter")
+	var c [4]Completion
+	require.Equal(t, 1, q.Poll(c[:]))
+
+	var wg sync.WaitGroup
+	wg.Go(func() { push(2) })
+	require.NoError(t, q.Wait(ctx))
+	wg.Wait()
+	require.Equal(t, 1, q.Poll(c[:]))
+	require.Equal(t, uint64(2), c[0].ID)
+	require.ErrorIs(t, q.Wait(ended), context.Canceled)
+	push(3) // nobody waits
+	require.NoError(t, q.Wait(ctx))
+}
+
+// No wake-up is lost, however pushes and Wait interleave: the consumer sleeps after every fruitless Poll, and the
+// producers go on only when all they pushed was polled.
+func TestCQWaitHammer(t *testing.T) {
+	const producers, rounds = 3, 20000
+	q := newTestCQ(t, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for p := range producers {
+		wg.Go(func() {
+			for i := 0; i < rounds && ctx.Err() == nil; {
+				if !q.reserve(1) {
+					yield()
+					continue
+				}
+				q.push(Completion{QP: uint32(p), ID: uint64(i)})
+				i++
+			}
+		})
+	}
+	var next [producers]uint64
+	var c [3]Completion
+	for got := 0; got < producers*rounds; {
+		n := q.Poll(c[:])
+		for _, cm := range c[:n] {
+			require.Equal(t, next[cm.QP], cm.ID)
+			next[cm.QP]++
+		}
+		if got += n; n == 0 {
+			require.NoErrorf(t, q.Wait(ctx), "after %d of %d completions", got, producers*rounds)
+		}
+	}
+	wg.Wait()
+	require.Zero(t, q.reserved.Load())
+}
+
+// One completion at a time, each answered before the next: every round goes through sleep and wake-up.
+func TestCQWaitPingPong(t *testing.T) {
+	const rounds = 10000
+	q := newTestCQ(t, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	turns := make(chan uint64)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for id := range turns {
+			q.reserve(1)
+			q.push(Completion{ID: id})
+		}
+	})
+	var c [1]Completion
+	for i := range uint64(rounds) {
+		turns <- i
+		for q.Poll(c[:]) == 0 {
+			require.NoError(t, q.Wait(ctx))
+		}
+		require.Equal(t, i, c[0].ID)
+	}
+	close(turns)
+	wg.Wait()
+}
+
+// Against a counter: reserve never promises more than there is, and gives back what it cannot promise.
+func TestCQReserveOracle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const depth = 7
+	q := newTestCQ(t, depth)
+	promised, waiting := 0, 0
+	var c [depth]Completion
+	for range 20000 {
+		switch rng.IntN(4) {
+		case 0, 1:
+			ok := q.reserve(1)
+			require.Equal(t, promised+waiting < depth, ok)
+			if ok {
+				promised++
+			}
+		case 2:
+			if promised > 0 {
+				promised--
+				if rng.IntN(2) == 0 {
+					q.unreserve(1)
+				} else {
+					q.push(Completion{})
+					waiting++
+				}
+			}
+		case 3:
+			n := q.Poll(c[:rng.IntN(depth)+1])
+			require.LessOrEqual(t, n, waiting)
+			waiting -= n
+		}
+		require.Equal(t, int64(promised+waiting), q.reserved.Load())
+	}
+}
+
+// A completion without a promised entry is this package's mistake, not to be lost in silence.
+func TestCQPushWithoutReservation(t *testing.T) {
+	q := newTestCQ(t, 2)
+	q.push(Completion{})
+	q.push(Completion{})
+	require.Panics(t, func() { q.push(Completion{}) })
+}

@@ -1,0 +1,163 @@
+package rnic_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// A server grants a client four kilooctets of its memory, and the client writes into it. Both run over the kernel's
+// sockets here; with Config.Pollers the same program runs on the userspace TCP.
+func Example() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	server, client := open(), open()
+	l, err := server.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
+	check(err)
+	defer l.Close()
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, server, l) }()
+
+	// Memory to write from, a queue for completions, a connection. The server's answer says where to write.
+	pd := client.AllocPD()
+	source, err := pd.Register([]byte("written without a receive call"), 0)
+	check(err)
+	cq, err := client.CreateCQ(16)
+	check(err)
+	qp, err := client.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+	check(err)
+	stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
+
+	// A Write, and behind it a Send that tells the server of it.
+	check(qp.PostWrite(rnic.WorkRequest{ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag, RemoteOffset: 100, Signaled: true}))
+	check(qp.PostSend(rnic.WorkRequest{ID: 2, Local: source.Slice(0, 7), Signaled: true}))
+	var done [16]rnic.Completion
+	for got := 0; got < 2; {
+		check(cq.Wait(ctx))
+		n := cq.Poll(done[:])
+		for _, c := range done[:n] {
+			fmt.Printf("client: %v %d of %d octets: %v\n", c.Op, c.ID, c.Len, c.Status)
+		}
+		got += n
+	}
+	check(<-served)
+	check(qp.Close(ctx))
+	check(client.Close(ctx))
+	check(server.Close(ctx))
+	// Output:
+	// client: RDMA Write 1 of 30 octets: success
+	// client: Send 2 of 7 octets: success
+	// server: "written" announces "written without a receive call"
+}
+
+// serve accepts one client, grants it memory and waits for its message.
+func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) error {
+	req, err := l.Accept(ctx)
+	if err != nil {
+		return err
+	}
+	pd := dev.AllocPD()
+	cq, err := dev.CreateCQ(16)
+	if err != nil {
+		return err
+	}
+	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		return err
+	}
+	target, err := pd.RegisterWith(make([]byte, 4096), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
+	if err != nil {
+		return err
+	}
+	inbox, err := pd.Register(make([]byte, 64), rnic.LocalWrite)
+	if err != nil {
+		return err
+	}
+	if err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
+		return err
+	}
+	if err := req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(target.STag()))); err != nil {
+		return err
+	}
+	if err := cq.Wait(ctx); err != nil {
+		return err
+	}
+	var c [1]rnic.Completion
+	cq.Poll(c[:])
+	target.Deregister() // from here on the memory is ours alone
+	defer fmt.Printf("server: %q announces %q\n", inbox.Bytes()[:c[0].Len], target.Bytes()[100:130])
+	return nil
+}
+
+// A Responder that does not want a connection says why, and the Initiator can tell that from other errors.
+func ExampleConnRequest_Reject() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	dev := open()
+	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
+	check(err)
+	defer l.Close()
+	go func() {
+		req, err := l.Accept(ctx)
+		check(err)
+		check(req.Reject(ctx, []byte("not today")))
+	}()
+
+	cq, err := dev.CreateCQ(16)
+	check(err)
+	_, err = dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq})
+	var rejected *rnic.RejectedError
+	if errors.As(err, &rejected) {
+		fmt.Printf("rejected: %s\n", rejected.PrivateData)
+	}
+	check(dev.Close(ctx))
+	// Output: rejected: not today
+}
+
+// What the peer may not do ends the connection; both ends learn the same reason.
+func ExampleTerminateError() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	dev := open()
+	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
+	check(err)
+	defer l.Close()
+	cq, err := dev.CreateCQ(16)
+	check(err)
+	opt := rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}
+	go func() {
+		req, err := l.Accept(ctx)
+		check(err)
+		qp, err := dev.CreateQP(opt)
+		check(err)
+		check(req.Accept(ctx, qp, nil))
+	}()
+
+	qp, err := dev.Dial(ctx, l.Addr().String(), opt)
+	check(err)
+	source, err := opt.PD.Register(make([]byte, 10), 0)
+	check(err)
+	check(qp.PostWrite(rnic.WorkRequest{Local: source.Slice(0, 10), RemoteSTag: 0xbad, RemoteOffset: 5}))
+	<-qp.Done()
+	fmt.Println(qp.Err())
+	check(dev.Close(ctx))
+	// Output: rnic: peer terminated the stream: DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 24 octets, RDMA Write to STag 0x00000bad, TO 0x5
+}
+
+func open() *rnic.Adapter {
+	dev, err := rnic.Open(rnic.Config{})
+	check(err)
+	return dev
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,113 @@
+package rnic
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// FuzzStream gives a Responder whatever an Initiator can frame. Each ULPDU is one octet of length, one of flags and
+// its octets; a flag puts the region's STag where a tagged header has one, another spoils the CRC. Whatever comes:
+// nothing outside the region changes, every receive buffer completes once, no Buf is lost.
+func FuzzStream(f *testing.F) {
+	ulpdu := func(flags byte, b ...byte) []byte { return append([]byte{byte(len(b)), flags}, b...) }
+	tagged := func(control byte, to uint64, payload string) []byte {
+		b := append([]byte{0xc1, control, 0, 0, 0, 0}, binary.BigEndian.AppendUint64(nil, to)...)
+		return append(b, payload...)
+	}
+	untagged := func(control byte, qn, msn, mo uint32, payload string) []byte {
+		b := []byte{0x41, control, 0, 0, 0, 0}
+		for _, v := range []uint32{qn, msn, mo} {
+			b = binary.BigEndian.AppendUint32(b, v)
+		}
+		return append(b, payload...)
+	}
+	f.Add(true, ulpdu(1, tagged(0x40, 10, "hello")...))
+	f.Add(false, append(ulpdu(1, tagged(0x40, regionBytes-4, "ends")...), ulpdu(0, untagged(0x43, 0, 1, 0, "message")...)...))
+	f.Add(true, ulpdu(1, tagged(0x40, 1<<64-2, "wraps")...))
+	f.Add(true, ulpdu(1, tagged(0x40, regionBytes-2, "too far")...))
+	f.Add(false, ulpdu(2, untagged(0x43, 0, 1, 0, "bad CRC")...))
+	f.Add(false, append(ulpdu(0, untagged(0x43, 0, 2, 0, "second first")...), ulpdu(0, untagged(0x43, 0, 1, 0, "")...)...))
+	f.Add(true, ulpdu(0, untagged(rdmap.Control(1, rdmap.OpTerminate), 2, 1, 0, "\x11\x01\x00\x00")...))
+	f.Add(true, []byte{0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, markers bool, script []byte) {
+		r := newRig(t, turned, rigConfig{pool: 128})
+		s := r.newEnd(r.server, QPOptions{NoMarkers: !markers})
+		for i := range 4 {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 16*i, 16)))
+		}
+		p, _ := r.startRaw(s, false)
+		for len(script) >= 2 {
+			n, flags := min(int(script[0]), len(script)-2), script[1]
+			u := append([]byte(nil), script[2:2+n]...)
+			script = script[2+n:]
+			if flags&1 != 0 && n >= 6 {
+				binary.BigEndian.PutUint32(u[2:], uint32(s.region.STag()))
+			}
+			b := make([]byte, p.tx.Size(n))
+			p.tx.Put(b, [][]byte{u})
+			if flags&2 != 0 {
+				b[len(b)-1] ^= 1
+			}
+			p.write(b)
+		}
+		p.closeSend()
+		r.untilDone(s.qp)
+		s.unharmed(t)
+		for i := range 64 {
+			require.Equal(t, canary, int(s.guarded[i]))
+		}
+		count := map[uint64]int{}
+		for _, c := range r.await(s, 4) {
+			require.Equal(t, OpRecv, c.Op)
+			require.LessOrEqual(t, c.Len, uint32(16))
+			count[c.ID]++
+		}
+		require.Equal(t, map[uint64]int{0: 1, 1: 1, 2: 1, 3: 1}, count)
+		for _, b := range s.inbox.Bytes()[64:] {
+			if b != 0 {
+				t.Fatal("octets behind the receive buffers were written")
+			}
+		}
+		require.Zero(t, s.cq.reserved.Load())
+		r.until("all Bufs", func() bool { h := r.hosts[0]; return h.pool.Available() >= h.pool.Size()-1 })
+	})
+}
+
+// FuzzStartup gives a Responder whatever octets: it ends the connection or sees a request, and nothing else.
+func FuzzStartup(f *testing.F) {
+	f.Add(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hello")}), uint8(7))
+	f.Add(request(mpa.Frame{Rev: 0, CRC: true, Markers: true}), uint8(1))
+	f.Add(request(mpa.Frame{Rev: 3}), uint8(255))
+	f.Add([]byte("MPA ID Rep Frame"), uint8(3))
+	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), uint8(16))
+	f.Fuzz(func(t *testing.T, octets []byte, cut uint8) {
+		r := newRig(t, turned, rigConfig{pool: 128})
+		p := r.dialRaw()
+		whole := octets
+		for len(octets) > 0 {
+			n := min(len(octets), int(cut)+1)
+			p.write(octets[:n])
+			octets = octets[n:]
+		}
+		p.closeSend()
+		var req *ConnRequest
+		r.until("an end", func() bool {
+			if q := r.listener.Poll(); q != nil {
+				req = q
+			}
+			return p.ended() != nil && r.server.linkCount() == 0
+		})
+		frame, n, err := mpa.ParseFrame(whole, mpa.Request, mpa.PrivateDataMax)
+		if req == nil {
+			require.True(t, err != nil || n == 0 || frame.Rev > revMax)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, frame.PrivateData, append([]byte(nil), req.PrivateData()...))
+	})
+}

@@ -1,0 +1,216 @@
+package rnic
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+func TestListenErrors(t *testing.T) {
+	over(t, []transport{turned}, rigConfig{}, func(t *testing.T, r *rig) {
+		for addr, want := range map[string]string{
+			"7174":          "missing port",
+			":0":            "not a number from 1",
+			":http":         "not a number from 1",
+			":70000":        "not a number from 1",
+			"10.9.0.7:7175": "address 10.9.0.7 is not the poller's (10.9.0.1)",
+			":7174":         "port is in use",
+		} {
+			_, err := r.server.Listen(r.ctx, addr, ListenOptions{})
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "rnic: listen on ")
+		}
+		l, err := r.server.Listen(r.ctx, "10.9.0.1:7175", ListenOptions{})
+		require.NoError(t, err)
+		require.Equal(t, "10.9.0.1:7175", l.Addr().String())
+		l.Close()
+		r.step()
+		l, err = r.server.Listen(r.ctx, ":7175", ListenOptions{})
+		require.NoError(t, err, "the port is free again")
+		l.Close()
+	})
+	over(t, []transport{sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+		_, err := r.server.Listen(r.ctx, r.addr(), ListenOptions{})
+		require.ErrorContains(t, err, "address already in use")
+		_, err = r.server.Listen(r.ctx, "nonsense", ListenOptions{})
+		require.Error(t, err)
+	})
+}
+
+// A request beyond the backlog is refused by a reset, and reported; those that wait can be accepted.
+func TestBacklogFull(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{Backlog: 2}}, func(t *testing.T, r *rig) {
+		var peers []rawPeer
+		for i := range 2 {
+			p := r.dialRaw()
+			p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+			peers = append(peers, p)
+			r.until("a request in the backlog", func() bool { return len(r.listener.requests) == i+1 })
+		}
+		p := r.dialRaw()
+		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+		require.ErrorIs(t, r.failure().Err, ErrBacklog)
+		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		for _, p := range peers {
+			s := r.newEnd(r.server, QPOptions{})
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			waitFrame(r, p, mpa.Reply)
+		}
+		require.Nil(t, r.listener.Poll())
+	})
+}
+
+// Accept ends with its context and with the Listener; connections go on without it.
+func TestListenerClose(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		ctx, cancel := context.WithCancel(r.ctx)
+		cancel()
+		_, err := r.listener.Accept(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		wait := make(chan error)
+		go func() {
+			_, err := r.listener.Accept(r.ctx)
+			wait <- err
+		}()
+		r.listener.Close()
+		require.ErrorIs(t, <-wait, ErrClosed)
+		r.listener.Close()
+		r.exchange(s, c)
+		late := r.newEnd(r.client, QPOptions{})
+		require.ErrorIs(t, late.qp.Connect(r.ctx, r.addr(), nil), stack.ErrRefused)
+	})
+}
+
+// A request can be decided once.
+func TestDecideTwice(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c, other := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{}), r.newEnd(r.server, QPOptions{})
+		req := r.dial(c, nil)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.ErrorIs(t, req.Accept(r.ctx, other.qp, nil), ErrState)
+		require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)
+		require.Equal(t, Closed, other.qp.State(), "a queue pair that failed to connect is spent")
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), ErrState, "the queue pair is in service")
+		r.until("service", func() bool { return c.qp.State() == RTS })
+		r.exchange(s, c)
+	})
+}
+
+// A QueuePair of another Adapter, whose table the connection does not know, is refused and stays as it was.
+func TestAcceptForeignQueuePair(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c, foreign := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		req := r.dial(c, nil)
+		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, nil), "another adapter")
+		require.Equal(t, Idle, foreign.qp.State())
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	})
+}
+
+// Accept whose context has ended either puts the QueuePair into service or has spent it: never both.
+func TestAcceptContextEnds(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		ctx, cancel := context.WithCancel(r.ctx)
+		cancel()
+		for range 30 {
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			req := r.dial(c, nil)
+			if err := req.Accept(ctx, s.qp, nil); err != nil {
+				require.ErrorIs(t, err, context.Canceled)
+				require.True(t, isDone(s.qp))
+				require.ErrorIs(t, s.qp.Err(), context.Canceled)
+				require.NoError(t, req.Reject(r.ctx, nil), "the request was not touched")
+				r.untilDone(c.qp)
+				continue
+			}
+			r.until("service", func() bool { return c.qp.State() == RTS })
+			r.exchange(s, c)
+			r.close(s, c)
+		}
+	})
+}
+
+// A Poller's turn may come long after the caller gave up: what it then finds must not be carried out.
+func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	req := r.dial(c, nil)
+	r.server.cfg.Manual = nil // the Poller does not turn while Accept waits
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	require.ErrorIs(t, req.Accept(ctx, s.qp, nil), context.Canceled)
+	require.True(t, isDone(s.qp))
+	r.server.cfg.Manual = r.step
+	r.pass(time.Second)
+	require.Equal(t, Connecting, c.qp.State())
+	other := r.newEnd(r.server, QPOptions{})
+	require.NoError(t, req.Accept(r.ctx, other.qp, nil))
+	r.until("service", func() bool { return c.qp.State() == RTS })
+	r.exchange(other, c)
+}
+
+// ConnsMax bounds the connections over kernel sockets: accepted ones and dialled ones.
+//
+// req: 5041-8.3.2-4, 5042-6.4.1-1
+func TestConnsMax(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{server: Config{ConnsMax: 2}})
+	s1, c1 := r.connect(QPOptions{}, QPOptions{})
+	s2, c2 := r.connect(QPOptions{}, QPOptions{})
+
+	nc, err := net.Dial("tcp", r.addr())
+	if err == nil { // the reset may be faster
+		require.ErrorIs(t, untilEnded(r, newRawSocket(r, nc.(*net.TCPConn))), stack.ErrReset)
+	}
+	f := r.failure()
+	require.ErrorIs(t, f.Err, stack.ErrConnMax)
+	require.ErrorContains(t, f.Err, "ConnsMax is 2")
+	require.True(t, f.Remote.IsValid())
+	out := r.newEnd(r.server, QPOptions{})
+	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), nil), stack.ErrConnMax)
+
+	r.close(s1, c1)
+	r.until("the place given back", func() bool { return r.server.conns.Load() == 1 })
+	s3, c3 := r.connect(QPOptions{}, QPOptions{})
+	r.exchange(s2, c2)
+	r.exchange(s3, c3)
+}
+
+// OnFailure is told what went wrong.
+func TestOnFailure(t *testing.T) {
+	ch := make(chan ConnFailure, 1)
+	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(f ConnFailure) { ch <- f }}})
+	r.dialRaw().write([]byte("nonsense"))
+	select {
+	case f := <-ch:
+		require.ErrorIs(t, f.Err, mpa.ErrKey)
+	case <-r.ctx.Done():
+		t.Fatal("not told")
+	}
+}
+
+// Reports that nobody takes in time are dropped and counted, and hold nothing up.
+func TestFailureReportsDropped(t *testing.T) {
+	release := make(chan struct{})
+	var once sync.Once
+	free := func() { once.Do(func() { close(release) }) }
+	defer free()
+	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) { <-release }}})
+	const n = 80 // one is being told, 64 wait
+	for range n {
+		p := r.dialRaw()
+		p.write([]byte("nonsense"))
+		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+	}
+	r.until("dropped reports", func() bool { return r.listener.Dropped.Load() == n-65 })
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	r.exchange(s, c)
+	free()
+}

@@ -1,0 +1,431 @@
+package rnic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Ring entries are fixed and free of pointers, so that they may lie in shared memory.
+func TestRingEntries(t *testing.T) {
+	require.Equal(t, uintptr(64), unsafe.Sizeof(WorkRequest{}))
+	require.Equal(t, uintptr(64), unsafe.Sizeof(Completion{}))
+}
+
+func TestCreateQP(t *testing.T) {
+	a, err := Open(Config{RegionsMax: 3})
+	require.NoError(t, err)
+	other, err := Open(Config{})
+	require.NoError(t, err)
+	cq, err := a.CreateCQ(4)
+	require.NoError(t, err)
+	pd := a.AllocPD()
+	good := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
+	for _, tc := range []struct {
+		change func(o *QPOptions)
+		want   string
+	}{
+		{func(o *QPOptions) { o.PD = nil }, "needs PD"},
+		{func(o *QPOptions) { o.SendCQ = nil }, "needs PD"},
+		{func(o *QPOptions) { o.RecvCQ = nil }, "needs PD"},
+		{func(o *QPOptions) { o.PD = other.AllocPD() }, "another adapter"},
+		{func(o *QPOptions) { o.SendDepth = -1 }, "queue depths"},
+		{func(o *QPOptions) { o.SendDepth = QueueDepthMax + 1 }, "queue depths"},
+		{func(o *QPOptions) { o.RecvDepth = -1 }, "queue depths"},
+		{func(o *QPOptions) { o.RecvDepth = QueueDepthMax + 1 }, "queue depths"},
+		{func(o *QPOptions) { o.PrivateData = make([]byte, 513) }, "513 octets of private data"},
+	} {
+		o := good
+		tc.change(&o)
+		_, err := a.CreateQP(o)
+		require.ErrorContains(t, err, tc.want)
+	}
+	numbers := map[uint32]bool{}
+	for range 3 {
+		q, err := a.CreateQP(good)
+		require.NoError(t, err)
+		require.Equal(t, Idle, q.State())
+		require.NoError(t, q.Err())
+		require.False(t, isDone(q))
+		numbers[q.Number()] = true
+	}
+	require.Len(t, numbers, 3)
+	_, err = a.CreateQP(good)
+	require.ErrorContains(t, err, "control region", "the STag table is full")
+}
+
+// What does not fit the state is refused at once.
+func TestPostByState(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{})
+		require.ErrorIs(t, c.qp.PostSend(WorkRequest{}), ErrState)
+		require.ErrorIs(t, c.qp.PostWrite(WorkRequest{}), ErrState)
+		require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 10)))
+		req := r.dial(c, nil)
+		require.Equal(t, Connecting, c.qp.State())
+		require.ErrorIs(t, c.qp.PostSend(WorkRequest{}), ErrState)
+		require.NoError(t, c.qp.PostRecv(c.recvAt(2, 0, 10)))
+		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "connected twice")
+		s := r.newEnd(r.server, QPOptions{})
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.until("service", func() bool { return c.qp.State() == RTS })
+		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "accepted, then connected")
+		r.close(s, c)
+		require.Equal(t, Closed, c.qp.State())
+		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "in service once only")
+		require.Equal(t, []Completion{
+			{ID: 1, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, {ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
+		}, r.await(c, 2))
+	})
+}
+
+// What is posted after the end completes as Flushed, at once.
+//
+// req: DDP-8.2.1-2
+func TestPostAfterClosed(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		r.close(s, c)
+		for range 3 {
+			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1}))
+			require.NoError(t, c.qp.PostRecv(c.recvAt(2, 0, 10)))
+			require.NoError(t, c.qp.PostWrite(c.write(s, 3, 0, 10))) // unsignalled or not: a failure is told
+			c.poll()
+			require.Equal(t, []Completion{
+				{ID: 1, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
+				{ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
+				{ID: 3, QP: c.qp.Number(), Op: OpWrite, Status: Flushed},
+			}, c.done)
+			c.done = nil
+		}
+		require.Zero(t, c.cq.reserved.Load())
+	})
+}
+
+// A full queue is an error of the posting call and loses nothing.
+func TestQueuesFull(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{SendDepth: 4, RecvDepth: 8})
+		for i := range 8 {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
+		}
+		require.ErrorIs(t, s.qp.PostRecv(s.recvAt(8, 0, 10)), ErrRecvQueueFull)
+		require.Equal(t, int64(8), s.cq.reserved.Load())
+
+		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
+		for i := range 4 {
+			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true}))
+		}
+		require.ErrorIs(t, s.qp.PostSend(WorkRequest{ID: 104}), ErrSendQueueFull)
+		require.ErrorIs(t, s.qp.PostWrite(WorkRequest{ID: 105}), ErrSendQueueFull)
+		require.Equal(t, int64(12), s.cq.reserved.Load())
+
+		p.write(p.fpdu(writeTo(0, 0), nil))
+		for i, cm := range r.await(s, 4) {
+			require.Equal(t, Completion{ID: uint64(100 + i), QP: s.qp.Number(), Op: OpSend, Len: 1}, cm)
+			require.Equal(t, s.source.Bytes()[i], p.next()[18])
+		}
+		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 106, Signaled: true}))
+		require.Len(t, r.await(s, 1), 1)
+		for i := range 8 {
+			p.write(p.fpdu(sendOf(uint32(i+1)), []byte{byte(i)}))
+		}
+		for i, cm := range r.await(s, 8) {
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
+			require.Equal(t, byte(i), s.inbox.Bytes()[10*i])
+		}
+	})
+}
+
+// However a connection ends, everything that was posted completes exactly once.
+//
+// req: DDP-8.2.2-4, DDP-8.2.2-1, DDP-5-3, 5040-5.4-4
+func TestFlushAtEnd(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(r *rig, s, c *end)
+		want error // of c, whose requests are counted
+	}{
+		{"own close", func(_ *rig, s, c *end) { c.qp.Disconnect() }, nil},
+		{"own abort", func(_ *rig, s, c *end) { c.qp.Abort() }, ErrClosed},
+		{"peer's close", func(_ *rig, s, c *end) { s.qp.Disconnect() }, nil},
+		{"peer's reset", func(_ *rig, s, c *end) { s.qp.Abort() }, stack.ErrReset},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.connect(QPOptions{SendDepth: 64}, QPOptions{SendDepth: 64})
+				r.exchange(s, c)
+				const recvs, sends = 20, 40
+				for i := range recvs {
+					require.NoError(t, c.qp.PostRecv(c.recvAt(uint64(i), 0, 10)))
+				}
+				for i := range sends {
+					wr := c.write(s, uint64(1000+i), 0, 20000)
+					wr.Signaled = i%2 == 0
+					require.NoError(t, c.qp.PostWrite(wr))
+				}
+				tc.end(r, s, c)
+				r.untilDone(c.qp)
+				require.ErrorIs(t, c.qp.Err(), tc.want)
+				c.poll()
+				next := uint64(1000)
+				flushed, count := 0, map[uint64]int{}
+				for _, cm := range c.done {
+					count[cm.ID]++
+					if cm.Op == OpRecv {
+						require.Equal(t, Flushed, cm.Status)
+						continue
+					}
+					require.GreaterOrEqual(t, cm.ID, next, "in the order of posting")
+					next = cm.ID + 1
+					if cm.Status == Flushed {
+						flushed++
+					} else {
+						require.Zero(t, flushed, "a success behind a flushed request")
+					}
+				}
+				for i := range uint64(recvs) {
+					require.Equal(t, 1, count[i], "receive %d", i)
+				}
+				for i := range uint64(sends) {
+					if i%2 == 0 || i >= uint64(sends-flushed) {
+						require.Equal(t, 1, count[1000+i], "write %d of which %d were flushed", i, flushed)
+					}
+				}
+				if tc.want == nil {
+					require.Zero(t, flushed, "an orderly end carries out what was posted")
+				}
+				require.Zero(t, c.cq.reserved.Load())
+			})
+		})
+	}
+}
+
+// An orderly close sends what was posted before it.
+//
+// req: DDP-8.2.1-1, DDP-4-1, DDP-8.2.1-5
+func TestCloseSendsWhatWasPosted(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		const n = 1 << 20
+		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
+		require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+		require.NoError(t, c.qp.Close(r.ctx))
+		require.Equal(t, Closed, c.qp.State())
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+		require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
+		require.NoError(t, c.qp.Close(r.ctx), "twice")
+	})
+}
+
+// A half that the peer closed leaves ours open for what was posted.
+//
+// req: DDP-8.2.1-4
+func TestSendAfterPeersFIN(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		const n = 1 << 20
+		s := r.newEndOf(r.server, QPOptions{}, n)
+		p, _ := r.startRaw(s, false)
+		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, n), Signaled: true}))
+		p.write(p.fpdu(writeTo(0, 0), nil))
+		p.closeSend()
+		var got []byte
+		for len(got) < n {
+			got = append(got, p.next()[18:]...)
+		}
+		require.True(t, bytes.Equal(s.source.Bytes(), got))
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: n}}, r.await(s, 1))
+	})
+}
+
+// Close gives up when its context ends, and resets the connection.
+func TestCloseContext(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{})
+	p, _ := r.startRaw(s, false)
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
+	require.Equal(t, Closed, s.qp.State())
+	require.ErrorIs(t, s.qp.Err(), ErrClosed)
+	require.Error(t, untilEnded(r, p))
+}
+
+// A QueuePair that was never connected closes at once.
+func TestCloseIdle(t *testing.T) {
+	for name, end := range map[string]func(q *QueuePair) error{
+		"close": func(q *QueuePair) error { return q.Close(context.Background()) },
+		"abort": func(q *QueuePair) error { q.Abort(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, sockets, rigConfig{})
+			c := r.newEnd(r.client, QPOptions{})
+			require.NoError(t, c.qp.PostRecv(c.recvAt(4, 0, 1)))
+			c.qp.Disconnect() // nothing to disconnect
+			require.NoError(t, end(c.qp))
+			require.True(t, isDone(c.qp))
+			require.Equal(t, Closed, c.qp.State())
+			require.Equal(t, []Completion{{ID: 4, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(c, 1))
+			require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState)
+		})
+	}
+}
+
+// Several goroutines post while the connection ends: what a posting call took completes exactly once, whatever the
+// moment.
+func TestPostWhileEnding(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for round := range 12 {
+			s, c := r.connect(QPOptions{SendDepth: 8}, QPOptions{SendDepth: 8, RecvDepth: 8})
+			var taken [3]atomic.Int64 // by goroutine: 0 Writes, 1 Sends of no buffer at the peer's, 2 receives
+			var stop atomic.Bool
+			var wg sync.WaitGroup
+			for g := range taken {
+				wg.Go(func() {
+					for i := 0; !stop.Load() && i < 100000; i++ {
+						wr := c.write(s, uint64(g)<<32|uint64(taken[g].Load()), 0, 100)
+						var err error
+						if g == 2 {
+							err = c.qp.PostRecv(wr)
+						} else {
+							err = c.qp.PostWrite(wr)
+						}
+						switch {
+						case err == nil:
+							taken[g].Add(1)
+						case !errors.Is(err, ErrSendQueueFull) && !errors.Is(err, ErrRecvQueueFull) && !errors.Is(err, ErrCQFull):
+							t.Errorf("post: %v", err)
+							return
+						default:
+							yield()
+						}
+					}
+				})
+			}
+			for range rng.IntN(2000) {
+				c.poll()
+			}
+			[]func(){c.qp.Abort, s.qp.Abort, c.qp.Disconnect, s.qp.Disconnect}[round%4]()
+			r.until("the end", func() bool { c.poll(); return isDone(c.qp) })
+			stop.Store(true)
+			wg.Wait()
+			c.poll()
+			var got [3]int64
+			for _, cm := range c.done {
+				g := cm.ID >> 32
+				require.Equal(t, uint64(got[g]), cm.ID&0xffffffff, "completions of one goroutine come in its order")
+				got[g]++
+			}
+			for g := range taken {
+				require.Equal(t, taken[g].Load(), got[g], "goroutine %d", g)
+			}
+			require.Zero(t, c.cq.reserved.Load())
+		}
+	})
+}
+
+// A posted range that is not registered, or not any more, ends the connection with LocalProtection.
+//
+// req: 5040-7.1-1
+func TestLocalProtection(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		sge  func(r *rig, c *end) SGE
+	}{
+		{"unknown STag", func(_ *rig, c *end) SGE { return SGE{STag: 0x1234500, Length: 10} }},
+		{"past the end", func(_ *rig, c *end) SGE { return SGE{STag: c.source.STag(), Offset: regionBytes - 9, Length: 10} }},
+		{"revoked", func(_ *rig, c *end) SGE {
+			sge := c.source.Slice(0, 10)
+			c.source.Deregister()
+			return sge
+		}},
+		{"other domain", func(r *rig, c *end) SGE {
+			m, err := r.client.AllocPD().Register(make([]byte, 10), 0)
+			require.NoError(r.t, err)
+			return m.Slice(0, 10)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.connect(QPOptions{}, QPOptions{})
+				wr := c.write(s, 7, 0, 10)
+				wr.Local, wr.Signaled = tc.sge(r, c), false
+				require.NoError(t, c.qp.PostWrite(wr))
+				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 8}))
+				r.untilDone(c.qp)
+				require.ErrorIs(t, c.qp.Err(), errLocalRange)
+				require.Equal(t, []Completion{
+					{ID: 7, QP: c.qp.Number(), Op: OpWrite, Status: LocalProtection}, {ID: 8, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
+				}, r.await(c, 2))
+				r.untilDone(s.qp)
+				require.ErrorIs(t, s.qp.Err(), stack.ErrReset)
+				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
+			})
+		})
+	}
+}
+
+// A region that goes away while a posted range still waits in the queue is caught when its turn comes.
+func TestRevokedWhilePosted(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p, _ := r.startRaw(s, false)
+		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true}))
+		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2, Local: s.source.Slice(0, 5)}))
+		s.source.Deregister()
+		p.write(p.fpdu(writeTo(0, 0), nil)) // now it may send
+		r.untilDone(s.qp)
+		require.Equal(t, []Completion{
+			{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: 5}, {ID: 2, QP: s.qp.Number(), Op: OpSend, Status: LocalProtection},
+		}, r.await(s, 2))
+	})
+}
+
+// A receive buffer that is no writable memory of the domain is this host's fault: the message that finds it ends the
+// connection, the peer hears of a local catastrophic error.
+//
+// req: DDP-9.2-2, 5040-4.8-11
+func TestReceiveIntoNothing(t *testing.T) {
+	for name, sge := range map[string]func(s *end) SGE{
+		"read only":  func(s *end) SGE { return s.source.Slice(0, 100) },
+		"unknown":    func(s *end) SGE { return SGE{STag: 0x777700, Length: 100} },
+		"too little": func(s *end) SGE { return SGE{STag: s.inbox.STag(), Offset: regionBytes - 5, Length: 100} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.connect(QPOptions{}, QPOptions{})
+				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+				require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 2, Local: sge(s)}))
+				require.NoError(t, s.qp.PostRecv(s.recvAt(3, 0, 100)))
+				for range 2 {
+					require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 50)}))
+				}
+				r.untilDone(s.qp)
+				r.untilDone(c.qp)
+				n := s.qp.Number()
+				require.Equal(t, []Completion{
+					{ID: 1, QP: n, Op: OpRecv, Len: 50}, {ID: 2, QP: n, Op: OpRecv, Status: LocalProtection},
+					{ID: 3, QP: n, Op: OpRecv, Status: Flushed},
+				}, r.await(s, 3))
+				var pe *PeerError
+				require.ErrorAs(t, c.qp.Err(), &pe)
+				require.Equal(t, "DDP local catastrophic error (layer 1, type 0, code 0x00)", pe.Error())
+			})
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package rnic
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRegister(t *testing.T) {
+	a, err := Open(Config{RegionsMax: 2})
+	require.NoError(t, err)
+	pd := a.AllocPD()
+	_, err = pd.Register(nil, 0)
+	require.ErrorContains(t, err, "rnic: register 0 octets")
+	_, err = pd.RegisterWith(make([]byte, 2), RegisterOptions{Base: 1<<64 - 2})
+	require.ErrorContains(t, err, "rnic: register 2 octets")
+	for range 2 {
+		_, err = pd.Register(make([]byte, 1), RemoteWrite)
+		require.NoError(t, err)
+	}
+	_, err = pd.Register(make([]byte, 1), RemoteWrite)
+	require.ErrorContains(t, err, "all 2 memory regions are in use")
+	require.Equal(t, 2, a.Table().Len())
+}
+
+// Slice names a range of the region and nothing else.
+func TestSlice(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	m, err := a.AllocPD().Register(make([]byte, 100), 0)
+	require.NoError(t, err)
+	require.Equal(t, SGE{STag: m.STag(), Length: 100}, m.Slice(0, 100))
+	require.Equal(t, SGE{STag: m.STag(), Offset: 100}, m.Slice(100, 0))
+	require.Equal(t, SGE{STag: m.STag(), Offset: 99, Length: 1}, m.Slice(99, 1))
+	for _, bad := range [][2]int{{-1, 1}, {0, -1}, {101, 0}, {100, 1}, {1, 100}, {0, 101}, {1 << 62, 1 << 62}} {
+		require.Panics(t, func() { m.Slice(bad[0], bad[1]) }, "%v", bad)
+	}
+}
+
+// No octet is placed after Deregister has returned, while the peer keeps writing as fast as it can.
+//
+// req: 5041-8.3.1-6, 5042-6.2.2-2, 5042-A-1
+func TestDeregisterUnderWrites(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		for round := range 8 {
+			s, c := r.connect(QPOptions{}, QPOptions{SendDepth: 16})
+			r.exchange(s, c)
+			posted := 0
+			post := func() {
+				for c.qp.PostWrite(c.write(s, uint64(posted), 0, regionBytes)) == nil {
+					posted++
+				}
+			}
+			post()
+			r.until("some Writes", func() bool {
+				post()
+				c.poll()
+				return len(c.done) > 20+5*round
+			})
+			s.region.Deregister()
+			for i := range s.region.Bytes() { // ours alone now: -race would see another writer
+				s.region.Bytes()[i] = 0x5a
+			}
+			post() // if all that was under way had arrived
+			r.untilDone(c.qp)
+			r.untilDone(s.qp)
+			var pe *PeerError
+			require.ErrorAs(t, c.qp.Err(), &pe)
+			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.Terminate.Cause.String())
+			require.True(t, bytes.Equal(bytes.Repeat([]byte{0x5a}, regionBytes), s.region.Bytes()))
+			s.unharmed(t)
+			c.poll()
+			require.Len(t, c.done, posted)
+		}
+	})
+}
+
+// A region's right can be taken away and given back: the new STag works, the old one does not.
+//
+// req: 5041-8.3.1-4
+func TestRevalidate(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		old := c.write(s, 1, 0, 10)
+		s.region.Revoke()
+		s.region.Revalidate()
+		require.NoError(t, c.qp.PostWrite(c.write(s, 2, 100, 10)))
+		require.Equal(t, Success, r.await(c, 1)[0].Status)
+		require.NoError(t, c.qp.PostWrite(old))
+		r.untilDone(c.qp)
+		r.untilDone(s.qp)
+		require.Equal(t, c.source.Bytes()[100:110], s.region.Bytes()[100:110])
+		require.Equal(t, make([]byte, 100), s.region.Bytes()[:100])
+	})
+}

@@ -1,0 +1,68 @@
+package rnic
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+)
+
+// Queues lie in the Adapter's arena while there is room, then on the heap, and work alike.
+func TestRingsInArena(t *testing.T) {
+	for name, size := range map[string]int{"room": 1 << 20, "room for little": 16 << 10, "no room": 0} {
+		t.Run(name, func(t *testing.T) {
+			for _, kind := range both {
+				arena := hugepages.Heap(size)
+				r := newRig(t, kind, rigConfig{server: Config{Arena: arena}})
+				s, c := r.connect(QPOptions{}, QPOptions{})
+				before := bytes.Clone(arena.Bytes())
+				r.exchange(s, c)
+				require.Equal(t, size > 0, !bytes.Equal(before, arena.Bytes()), "the arena's octets have changed")
+				r.close(s, c)
+			}
+		})
+	}
+}
+
+// The memory of a queue is used again when nobody holds the queue any more, and not earlier.
+func TestRingMemoryComesBack(t *testing.T) {
+	a, err := Open(Config{Arena: hugepages.Heap(64 << 10)})
+	require.NoError(t, err)
+	held, err := a.CreateCQ(64)
+	require.NoError(t, err)
+	for range 200 { // far more than the arena holds at once
+		q, err := a.CreateCQ(64)
+		require.NoError(t, err)
+		require.True(t, q.reserve(1))
+		q.push(Completion{ID: 1})
+	}
+	returned := func() (n int) {
+		a.rings.mu.Lock()
+		defer a.rings.mu.Unlock()
+		for _, list := range a.rings.free {
+			n += len(list)
+		}
+		return n
+	}
+	for range 1000 {
+		if returned() > 0 {
+			break
+		}
+		runtime.GC()
+		runtime.Gosched()
+	}
+	had := returned()
+	require.Positive(t, had, "pieces given back")
+	q, err := a.CreateCQ(64)
+	require.NoError(t, err)
+	require.Equal(t, had-1, returned())
+	require.Zero(t, q.Poll(make([]Completion, 4)), "a used piece makes an empty queue")
+	require.True(t, held.reserve(1))
+	held.push(Completion{ID: 9})
+	var c [1]Completion
+	require.Equal(t, 1, held.Poll(c[:]))
+	require.Equal(t, uint64(9), c[0].ID)
+}

@@ -1,0 +1,213 @@
+package rnic
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Whatever way connections over sockets end, their goroutines, timers, places and epoch words go with them.
+func TestSocketsLeaveNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) {}}})
+	for i := range 20 {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		switch i % 5 {
+		case 0:
+			r.close(s, c)
+		case 1:
+			c.qp.Abort()
+		case 2:
+			require.NoError(t, c.qp.PostWrite(WorkRequest{Local: c.source.Slice(0, 1), RemoteSTag: 1}))
+		case 3:
+			s.qp.Abort()
+		case 4:
+			require.NoError(t, r.dial(r.newEnd(r.client, QPOptions{}), nil).Reject(r.ctx, nil))
+			c.qp.Disconnect()
+		}
+	}
+	p := r.dialRaw()
+	p.write([]byte("nonsense"))
+	require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+	_ = r.dialRaw() // says nothing, and is still there when the Adapter closes
+	for _, a := range []*Adapter{r.server, r.client} {
+		require.NoError(t, a.Close(r.ctx))
+		r.until("all places", func() bool { return a.conns.Load() == 0 })
+		require.Zero(t, a.linkCount())
+	}
+	r.listener.Close()
+	r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 }) // the raw peers' readers
+}
+
+// A kernel that takes only part of what it is given gets the rest later, in order.
+func TestSocketPartialWrites(t *testing.T) {
+	const n = 1 << 20
+	r := newRig(t, sockets, rigConfig{})
+	s := r.newEndOf(r.server, QPOptions{}, n)
+	raw := r.dialRaw().(*rawSocket)
+	p := &rawInitiator{rawPeer: raw, r: r}
+	require.NoError(t, raw.nc.SetReadBuffer(64<<10))
+	p.write(request(mpa.Frame{Rev: 1}))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
+	require.NoError(t, s.qp.link.Load().car.(*onSocket).nc.SetWriteBuffer(16<<10))
+	p.write(p.fpdu(writeTo(0, 0), nil))
+	for i := range 4 {
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(i*n/4, n/4)}))
+	}
+	var got []byte
+	for len(got) < n {
+		got = append(got, p.next()[18:]...)
+	}
+	require.True(t, bytes.Equal(s.source.Bytes(), got))
+}
+
+// What the kernel says it took tells msgVec how far it is.
+func TestMsgVecAdvance(t *testing.T) {
+	v := newMsgVec(3)
+	out := make([]byte, 60)
+	for i, at := range [][2]int{{0, 10}, {10, 30}, {30, 60}} {
+		v.iov[i].Base = &out[at[0]]
+		v.iov[i].SetLen(at[1] - at[0])
+	}
+	for _, step := range []struct{ done, n, last, want int }{
+		{0, 1, 4, 0},  // a part of the first
+		{0, 2, 15, 1}, // its rest, and a part of the second
+		{1, 2, 30, 3}, // the rest
+	} {
+		v.hdr[step.done+step.n-1].len = uint32(step.last)
+		require.Equal(t, step.want, v.advance(step.done, step.n))
+	}
+	require.Same(t, &out[4], v.iov[0].Base)
+	require.Same(t, &out[25], v.iov[1].Base)
+	require.Equal(t, uint64(5), v.iov[1].Len)
+}
+
+// A writer that the peer does not read from is ended by abort, and so is one whose peer is gone.
+func TestSocketBlockedWriter(t *testing.T) {
+	const n = 32 << 20
+	for name, end := range map[string]func(s *end, p *rawBlocked){
+		"own abort":    func(s *end, _ *rawBlocked) { s.qp.Abort() },
+		"peer's reset": func(_ *end, p *rawBlocked) { p.reset() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, sockets, rigConfig{})
+			s := r.newEndOf(r.server, QPOptions{}, n)
+			p := r.dialBlocked(s)
+			require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, n), Signaled: true}))
+			require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2, Local: s.source.Slice(0, n), Signaled: true}))
+			var last uint64
+			r.until("a writer that stands still", func() bool {
+				now := r.stats(s.qp).PayloadSent
+				stands := now == last && now > 0
+				last = now
+				return stands
+			})
+			end(s, p)
+			r.untilDone(s.qp)
+			require.Equal(t, []Completion{
+				{ID: 1, QP: s.qp.Number(), Op: OpSend, Status: Flushed}, {ID: 2, QP: s.qp.Number(), Op: OpSend, Status: Flushed},
+			}, r.await(s, 2))
+		})
+	}
+}
+
+// rawBlocked is a raw Initiator that reads the Reply and nothing more.
+type rawBlocked struct{ nc *net.TCPConn }
+
+func (r *rig) dialBlocked(s *end) *rawBlocked {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.addr())
+	require.NoError(r.t, err)
+	nc := c.(*net.TCPConn)
+	r.t.Cleanup(func() { _ = nc.Close() }) // the test may have
+	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
+	_, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
+	require.NoError(r.t, err)
+	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, nil))
+	_, err = io.ReadFull(nc, make([]byte, mpa.FrameLen))
+	require.NoError(r.t, err)
+	p := &rawInitiator{}
+	p.tx.Init(mpa.Mode{CRC: true})
+	_, err = nc.Write(p.fpdu(writeTo(0, 0), nil))
+	require.NoError(r.t, err)
+	return &rawBlocked{nc}
+}
+
+func (p *rawBlocked) reset() {
+	_ = p.nc.SetLinger(0)
+	_ = p.nc.Close() // a reset, for there is unread data
+}
+
+func TestSocketError(t *testing.T) {
+	other := errors.New("other")
+	for _, tc := range []struct{ from, to error }{
+		{syscall.ECONNREFUSED, stack.ErrRefused}, {syscall.ECONNRESET, stack.ErrReset}, {syscall.EPIPE, stack.ErrReset},
+		{syscall.ETIMEDOUT, stack.ErrTimeout}, {os.ErrDeadlineExceeded, stack.ErrTimeout},
+		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNoRoute}, {other, other},
+	} {
+		require.ErrorIs(t, socketError(&net.OpError{Op: "read", Err: tc.from}), tc.to)
+	}
+}
+
+// A run of FPDUs begins where a segment of the kernel's begins.
+//
+// req: D01-3.1.1-6, 5044-5.1-2
+func TestSocketSegments(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	r.exchange(s, c)
+	car := c.qp.link.Load().car.(*onSocket)
+	car.mu.Lock()
+	defer car.mu.Unlock()
+	require.Greater(t, car.queryEMSS(), 500)
+	require.Positive(t, car.progress())
+	raw, err := car.nc.SyscallConn()
+	require.NoError(t, err)
+	noDelay := 0
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		noDelay, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY)
+	}))
+	require.NoError(t, err)
+	require.NotZero(t, noDelay, "Nagle's algorithm is on")
+}
+
+// The one timer of a link over a socket: set anew it forgets the old time, cleared it does not fire.
+func TestSocketTimer(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	quiet, p := r.dialRaw(), r.dialRaw()
+	r.until("both links", func() bool { return r.server.linkCount() == 2 })
+	r.server.mu.Lock()
+	var cars []*onSocket
+	for l := range r.server.links {
+		cars = append(cars, l.car.(*onSocket))
+	}
+	r.server.mu.Unlock()
+	if cars[0].remote() != addrPort(p.(*rawSocket).nc.LocalAddr()) {
+		cars[0], cars[1] = cars[1], cars[0]
+	}
+	require.NoError(t, cars[1].submit(func() {
+		cars[1].setTimer(cars[1].now() + int64(time.Microsecond))
+		cars[1].setTimer(0)
+	}))
+	require.NoError(t, cars[0].submit(func() {
+		cars[0].setTimer(cars[0].now() + int64(time.Hour))
+		cars[0].setTimer(cars[0].now() + int64(time.Millisecond))
+	}))
+	f := r.failure()
+	require.ErrorIs(t, f.Err, ErrStartupTimeout)
+	require.Equal(t, cars[0].remote(), f.Remote)
+	require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+	require.NoError(t, quiet.ended())
+}
