@@ -50,6 +50,10 @@ type ReceiverConfig struct {
 	// an FPDU is refused once when the peer has kept its segments whole until then: a damaged ULPDU_Length looks like that.
 	DropBadCRC bool
 
+	// Spare is how many Bufs of the Pool are to stay free for everybody else: with fewer left, a segment is refused unless
+	// nothing of it would be held. So peers that never finish their frames cannot make the others' Poller deaf.
+	Spare int
+
 	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may share it. Nil: own.
 	Scratch [][]byte
 }
@@ -61,6 +65,7 @@ type ReceiverStats struct {
 	HeldBufs, HeldBufsPeak, RefusedBudget, RefusedCRC uint64
 	RefusedIslands                                    uint64 // segments beyond IslandsMax
 	RefusedUnverified                                 uint64 // DropBadCRC: segments with octets that could not be verified
+	RefusedSpare                                      uint64 // segments refused to keep ReceiverConfig.Spare Bufs free
 	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
 }
 
@@ -73,6 +78,7 @@ type Receiver struct {
 	pool    *mem.Pool
 	stride  int
 	oooMax  int // Bufs that octets beyond a gap may hold
+	spare   int // Bufs to leave in the pool
 
 	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
 	aligned bool
@@ -114,6 +120,7 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 		pool:    cfg.Pool,
 		stride:  stride,
 		oooMax:  cfg.BufsMax - BufsMin(stride),
+		spare:   cfg.Spare,
 		aligned: true,
 		islands: make([]island, 0, IslandsMax+1), // one more for in-order octets
 		holds:   make([]hold, 0, cfg.BufsMax+1),  // one more while a segment is looked at
@@ -127,6 +134,10 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
 	if r.stopped || len(data) == 0 {
 		return Done
+	}
+	if r.spare > 0 && r.pool.Available() < r.spare && r.wouldHold(off, data) {
+		r.stats.RefusedSpare++
+		return Refused
 	}
 	if off != r.next {
 		return r.insert(off, b, data, sink)
@@ -144,6 +155,31 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict 
 		r.reach(sink)
 	}
 	return Done
+}
+
+// wouldHold says whether data may end up held: all but a segment that begins where the passed stream ends, or goes on
+// where the front of the next FPDU does, and makes whole all that it has of frames.
+func (r *Receiver) wouldHold(off uint64, data []byte) bool {
+	if off != r.next {
+		if len(r.islands) == 0 || r.islands[0].lo != r.next || r.islands[0].hi != off {
+			return true
+		}
+		f, st := r.scanHeld(r.next, off)
+		if st != partial || f.end <= off || f.end > off+uint64(len(data)) {
+			return true
+		}
+		data = data[f.end-off:]
+		off = f.end
+	}
+	for len(data) > 0 {
+		f, st := r.mode.scan(off, data)
+		if st != whole {
+			return true
+		}
+		data = data[f.end-off:]
+		off = f.end
+	}
+	return false
 }
 
 // direct passes the whole FPDUs at the front of data, which begins at next, and returns how many octets they take.

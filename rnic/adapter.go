@@ -112,7 +112,7 @@ func (a *Adapter) Close(ctx context.Context) error {
 	}
 	a.mu.Unlock()
 	for _, l := range links {
-		_ = order(l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
+		_ = orderUntil(ctx, a, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
 	for _, l := range links {
 		if err := a.wait(ctx, l.gone); err != nil {

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/rnicd/rnicd/mpa"
 )
+
+// abortTimeout bounds how long Connect waits, when its context has ended, for the connection's end.
+const abortTimeout = time.Second
 
 // Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator and returns when it is in service.
 // private (512 octets at most) goes with the MPA Request; the Reply's is PeerPrivateData. When the peer's ULP
@@ -25,7 +29,10 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) er
 		return connectError(addr, err)
 	case <-ctx.Done():
 		q.Abort()
-		<-q.done
+		select {
+		case <-q.done:
+		case <-time.After(abortTimeout): // nobody turns the Poller
+		}
 		return connectError(addr, ctx.Err())
 	}
 }
@@ -70,11 +77,17 @@ func (q *QueuePair) dialPoller(ctx context.Context, addr string, private []byte)
 	u := newPollerLink(a, ln)
 	u.link.initiator, u.link.qp = true, q
 	u.link.own.PrivateData = private
-	q.link.Store(u.link)
+	if err := q.join(u.link); err != nil {
+		return err
+	}
 	if !a.addLink(u.link) {
 		return ErrClosed
 	}
-	err = ln.poller.Submit(func() {
+	err = orderUntil(ctx, a, ln.poller.Submit, func() {
+		if u.link.err != nil { // Abort or Adapter.Close was quicker
+			u.link.over(u.link.err)
+			return
+		}
 		c, err := ln.poller.Dial(remote, u)
 		if err != nil {
 			u.link.over(err)
@@ -84,6 +97,7 @@ func (q *QueuePair) dialPoller(ctx context.Context, addr string, private []byte)
 	})
 	if err != nil {
 		a.dropLink(u.link)
+		close(u.link.gone) // nobody will drive it
 	}
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -180,11 +182,72 @@ func TestConnectContext(t *testing.T) {
 		})
 		err := c.qp.Connect(ctx, r.addr(), nil)
 		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, isDone(c.qp))
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), ErrClosed)
 		wait()
 		err = r.newEnd(r.client, QPOptions{}).qp.Connect(ctx, r.addr(), nil)
 		require.ErrorIs(t, err, context.Canceled, "it had ended before")
 	})
+}
+
+// A connection that is still coming about can be given up, at any moment.
+func TestAbortWhileConnecting(t *testing.T) {
+	for name, end := range map[string]func(q *QueuePair){"abort": (*QueuePair).Abort, "disconnect": (*QueuePair).Disconnect} {
+		t.Run(name, func(t *testing.T) {
+			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+				for i := range 20 {
+					c := r.newEnd(r.client, QPOptions{})
+					require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 1)))
+					require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+					for range i % 8 {
+						if r.kind == turned {
+							r.step()
+						} else {
+							yield()
+						}
+					}
+					end(c.qp)
+					r.untilDone(c.qp)
+					require.ErrorIs(t, c.qp.Err(), ErrClosed)
+					require.Equal(t, Closed, c.qp.State())
+					require.Equal(t, Flushed, r.await(c, 1)[0].Status)
+				}
+				r.until("no links", func() bool { return r.client.linkCount() == 0 && r.server.linkCount() == 0 })
+			})
+		})
+	}
+}
+
+// A kernel that is still at its handshake is not waited for.
+func TestAbortDuringHandshake(t *testing.T) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, syscall.Close(fd)) }()
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, syscall.Listen(fd, 0)) // room for one that nobody accepts; the next one's SYN is dropped
+	name, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(name.(*syscall.SockaddrInet4).Port)).String()
+	filler, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, filler.Close()) }()
+
+	r := newRig(t, sockets, rigConfig{})
+	for _, end := range []func(q *QueuePair) error{
+		func(q *QueuePair) error { q.Abort(); return nil },
+		func(q *QueuePair) error { return q.Close(r.ctx) },
+	} {
+		c := r.newEnd(r.client, QPOptions{})
+		result := make(chan error, 1)
+		go func() { result <- c.qp.Connect(r.ctx, addr, nil) }()
+		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.conns.Load() == 1 })
+		_ = end(c.qp) // Close tells why the connection ended, as Connect does
+		var ce *ConnectError
+		require.ErrorAs(t, <-result, &ce)
+		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
+		r.untilDone(c.qp)
+		require.Zero(t, r.client.conns.Load())
+	}
 }
 
 // The kernel's words for what ends a connection become the stack's, so that both transports fail alike.

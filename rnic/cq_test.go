@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,29 +171,43 @@ func TestCQWaitHammer(t *testing.T) {
 	require.Zero(t, q.reserved.Load())
 }
 
-// One completion at a time, each answered before the next: every round goes through sleep and wake-up.
+// One completion at a time, each answered before the next, pushed a little earlier or later each time: some fall
+// between the consumer's last look and its sleep.
 func TestCQWaitPingPong(t *testing.T) {
-	const rounds = 10000
+	const rounds, delays = 100_000, 600
 	q := newTestCQ(t, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	turns := make(chan uint64)
+	var turn atomic.Int64 // the round whose completion may be pushed
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for id := range turns {
+		for i := int64(1); i <= rounds; i++ {
+			for spins := 0; turn.Load() != i; spins++ {
+				if ctx.Err() != nil {
+					return
+				}
+				if spins > 1000 {
+					yield()
+				}
+			}
+			for range i % delays {
+				turn.Load()
+			}
 			q.reserve(1)
-			q.push(Completion{ID: id})
+			q.push(Completion{ID: uint64(i)})
 		}
 	})
 	var c [1]Completion
-	for i := range uint64(rounds) {
-		turns <- i
-		for q.Poll(c[:]) == 0 {
-			require.NoError(t, q.Wait(ctx))
+	for i := int64(1); i <= rounds; i++ {
+		turn.Store(i)
+		for range delays / 2 { // the producer has seen it by then
+			turn.Load()
 		}
-		require.Equal(t, i, c[0].ID)
+		for q.Poll(c[:]) == 0 {
+			require.NoErrorf(t, q.Wait(ctx), "round %d", i)
+		}
+		require.Equal(t, uint64(i), c[0].ID)
 	}
-	close(turns)
 	wg.Wait()
 }
 

@@ -61,6 +61,7 @@ type link struct {
 	reader    *mem.Reader
 	pool      *mem.Pool
 	holdMax   int // Bufs one connection may keep for reassembly
+	spare     int // Bufs to leave in the pool for other connections
 	inOrder   bool
 	phase     phase
 	initiator bool
@@ -201,11 +202,13 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 	l.out = l.own.Append(nil)
 	l.own.PrivateData = nil
 	l.qp = q
-	q.link.Store(l)
 	l.phase = phaseFull
 	l.car.setTimer(0)
 	q.start(l, mpa.Agree(l.own, req), true)
 	l.car.send()
+	if err := q.join(l); err != nil {
+		l.fail(err)
+	}
 	return nil
 }
 
@@ -310,6 +313,9 @@ func (l *link) peerClosed() {
 	default:
 		if l.phase == phaseFull {
 			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
+			if !l.qp.send.enabled {
+				l.qp.send.stopped = true // the FPDU that would have let us speak will not come
+			}
 		}
 		l.closing()
 	}

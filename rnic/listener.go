@@ -59,7 +59,7 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	if len(a.lanes) == 0 {
 		err = l.listenKernel(ctx, addr)
 	} else {
-		err = l.listenPollers(addr, opt.Backlog)
+		err = l.listenPollers(ctx, addr, opt.Backlog)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, err)
@@ -81,7 +81,7 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	return l, nil
 }
 
-func (l *Listener) listenPollers(addr string, backlog int) error {
+func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) error {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
 		return err
@@ -97,9 +97,9 @@ func (l *Listener) listenPollers(addr string, backlog int) error {
 		}
 	}
 	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), uint16(port))
-	for _, ln := range a.lanes {
+	for i, ln := range a.lanes {
 		res := make(chan error, 1)
-		err := order(ln.poller.Submit, func() {
+		err := orderUntil(ctx, a, ln.poller.Submit, func() {
 			res <- ln.poller.Listen(uint16(port), backlog, func(*stack.Conn) stack.Upper {
 				u := newPollerLink(a, ln)
 				u.link.listener = l
@@ -114,15 +114,18 @@ func (l *Listener) listenPollers(addr string, backlog int) error {
 			err = <-res
 		}
 		if err != nil {
+			unlisten(a.lanes[:i], uint16(port))
 			return err
 		}
 	}
-	l.stop = func() {
-		for _, ln := range a.lanes {
-			_ = order(ln.poller.Submit, func() { ln.poller.Unlisten(uint16(port)) }) // a stopped Poller listens no more
-		}
-	}
+	l.stop = func() { unlisten(a.lanes, uint16(port)) }
 	return nil
+}
+
+func unlisten(lanes []*lane, port uint16) {
+	for _, ln := range lanes {
+		_ = order(ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped Poller listens no more
+	}
 }
 
 // Addr is where the Listener listens.
@@ -174,11 +177,7 @@ func (l *Listener) report(ln *link, was phase, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	select {
-	case l.failures <- ConnFailure{Remote: ln.peer, Started: was == phaseFull, Err: err}:
-	default:
-		l.Dropped.Add(1)
-	}
+	l.fail(ConnFailure{Remote: ln.peer, Started: was == phaseFull, Err: err})
 }
 
 // ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.
@@ -234,7 +233,7 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)
 	var taken atomic.Bool // by who comes first: the driving goroutine or the one that gave up
-	err := order(r.link.car.submit, func() {
+	err := orderUntil(ctx, r.link.adapter, r.link.car.submit, func() {
 		if taken.CompareAndSwap(false, true) {
 			res <- fn()
 		}
@@ -257,7 +256,22 @@ func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	return err
 }
 
-// order submits fn, waiting for room in the control ring. Application goroutines only.
+// orderUntil is order for a call that has a context, and for simulations, in which waiting means turning.
+func orderUntil(ctx context.Context, a *Adapter, submit func(func()) error, fn func()) error {
+	for {
+		err := submit(fn)
+		if !errors.Is(err, stack.ErrBusy) {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		a.turn()
+		runtime.Gosched()
+	}
+}
+
+// order submits fn, waiting for room in the control ring. Application goroutines only; the Poller must be turning.
 func order(submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)

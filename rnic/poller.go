@@ -13,6 +13,10 @@ import (
 // of what the largest FPDU takes.
 const earlyMax = 256
 
+// spareShare is the part of a Poller's pool, one in so many Bufs, that all connections together leave free of octets that
+// wait for the rest of their frame.
+const spareShare = 4
+
 // onPoller is a link over our TCP: the stack's Upper above it, the link's carrier below it.
 type onPoller struct {
 	link   *link
@@ -27,6 +31,7 @@ func newPollerLink(a *Adapter, ln *lane) *onPoller {
 	l := newLink(a)
 	l.reader, l.pool, l.holdMax = ln.reader, ln.poller.Pool(), mpa.BufsMin(ln.poller.Pool().Stride())+earlyMax
 	u := &onPoller{link: l, poller: ln.poller}
+	l.spare = ln.poller.Pool().Size() / spareShare
 	l.car = u
 	return u
 }

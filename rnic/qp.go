@@ -15,8 +15,8 @@ import (
 const (
 	QueueDepthMax     = 1 << 14
 	QueueDepthDefault = 128
-	// pendingMax bounds messages that were placed but wait for earlier octets.
-	pendingMax = 1024
+	// pendingMin bounds messages that were placed but wait for earlier octets; large segments raise it.
+	pendingMin = 1024
 	// terminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied headers.
 	terminateLenMax = 64
 )
@@ -75,6 +75,8 @@ type QueuePair struct {
 
 	state     atomic.Uint32
 	link      atomic.Pointer[link]
+	unwanted  atomic.Bool // Abort or Close was called, perhaps before there was a link
+	stopDial  atomic.Pointer[context.CancelFunc]
 	connected chan error    // Connect's result, once
 	done      chan struct{} // closed with the QueuePair
 	private   []byte        // of the peer's Reply
@@ -197,36 +199,50 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 }
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
-// peer has closed its half too. When ctx ends first the connection is aborted. nil unless the connection ended in error.
+// peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
+// still coming about is given up. nil unless the connection ended in error.
 func (q *QueuePair) Close(ctx context.Context) error {
-	l := q.link.Load()
-	if l == nil {
-		if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
-			q.finish(nil)
-		}
-		return q.Err()
+	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+		q.finish(nil)
+		return nil
 	}
 	q.Disconnect()
-	select {
-	case <-q.done:
-		return q.err
-	case <-ctx.Done():
+	if err := q.adapter.wait(ctx, q.done); err != nil {
 		q.Abort()
-		<-q.done
-		return ctx.Err()
+		return err
 	}
+	return q.err
 }
 
 // Disconnect begins what Close does, and does not wait: Done tells when it is over.
 func (q *QueuePair) Disconnect() {
-	if l := q.link.Load(); l != nil {
+	if l := q.linkOrUnwanted(); l != nil {
 		_ = order(l.car.submit, l.shutdown) // a stopped Poller has ended it already
 	}
 }
 
+// linkOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked as not wanted any more.
+func (q *QueuePair) linkOrUnwanted() *link {
+	q.unwanted.Store(true)
+	if stop := q.stopDial.Load(); stop != nil {
+		(*stop)()
+	}
+	return q.link.Load()
+}
+
+// join makes l the QueuePair's connection, unless Abort or Close came before. Whichever of the two looks second sees the
+// other.
+func (q *QueuePair) join(l *link) error {
+	q.link.Store(l)
+	if q.unwanted.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
 // Abort resets the connection. Done is closed soon after.
 func (q *QueuePair) Abort() {
-	if l := q.link.Load(); l != nil {
+	if l := q.linkOrUnwanted(); l != nil {
 		_ = order(l.car.submit, func() { l.fail(ErrClosed) })
 	} else if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
 		q.finish(ErrClosed)
@@ -295,8 +311,8 @@ type Stats struct {
 	MessagesSent  uint64
 	MessagesRecvd uint64
 	WritesRecvd   uint64
-	// RefusedPending counts segments that were left to be sent again because pendingMax messages had been placed ahead of
-	// a gap.
+	// RefusedPending counts segments that were left to be sent again because enough messages had been placed ahead of a
+	// gap.
 	RefusedPending uint64
 	TCP            TransportStats
 }

@@ -258,6 +258,7 @@ func TestCloseContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
+	r.untilDone(s.qp)
 	require.Equal(t, Closed, s.qp.State())
 	require.ErrorIs(t, s.qp.Err(), ErrClosed)
 	require.Error(t, untilEnded(r, p))

@@ -32,7 +32,8 @@ type recvHalf struct {
 	headerLen int   // of the segment that check saw
 	placed    Placed
 
-	terminated int // length of the peer's Terminate in the control region
+	terminated bool // the peer's Terminate was delivered
+	terminate  int  // its length in the control region
 
 	head [ddp.UntaggedLen]byte // a header that a marker or a segment's end cuts
 
@@ -55,7 +56,7 @@ const (
 func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
 	r.version = ag.Version
 	r.rx.Init(mpa.ReceiverConfig{
-		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
+		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Spare: l.spare, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
 	})
 	r.sendQ.Init(ceilPow2(q.opt.RecvDepth))
 	r.termQ.Init(1)
@@ -64,7 +65,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
 	r.queues = [3]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
-		Queues: r.queues[:], PendingMax: pendingMax,
+		Queues: r.queues[:], PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)),
 	})
 }
 
@@ -208,7 +209,8 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 		r.messages++
 		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
 	case op == rdmap.OpTerminate:
-		r.terminated = int(d.Len)
+		r.terminated, r.terminate = true, int(d.Len)
+		r.ddp.Disable() // the peer's stream is over
 	}
 }
 
@@ -226,10 +228,10 @@ func (q *QueuePair) lookForErrors(l *link) {
 	r := &q.recv
 	switch {
 	case r.reported:
-	case r.terminated > 0:
+	case r.terminated:
 		r.reported = true
 		q.send.stopped = true
-		q.leaveService(l, &TerminateError{Remote: true, Cause: terminateCause(q.ctrl.Bytes()[:r.terminated])})
+		q.leaveService(l, &TerminateError{Remote: true, Cause: terminateCause(q.ctrl.Bytes()[:r.terminate])})
 	case r.rx.Err() != nil:
 		r.dead = true
 		q.receiveError(l, r.rx.Err())

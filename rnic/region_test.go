@@ -94,3 +94,23 @@ func TestRevalidate(t *testing.T) {
 		require.Equal(t, make([]byte, 100), s.region.Bytes()[:100])
 	})
 }
+
+// A region bound to a queue pair is so for what peers may do; the application may post any of the domain's as local.
+//
+// req: 5041-8.2-3
+func TestBoundRegionIsLocalToAll(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		other, err := r.client.CreateQP(QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq})
+		require.NoError(t, err)
+		for _, owner := range []*QueuePair{c.qp, other} {
+			m, err := c.pd.RegisterWith([]byte("bound"), RegisterOptions{For: owner})
+			require.NoError(t, err)
+			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 5)))
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: m.Slice(0, 5)}))
+			require.Equal(t, Success, r.await(s, 1)[0].Status, "%v", c.qp.Err())
+			require.Equal(t, "bound", string(s.inbox.Bytes()[:5]))
+			clear(s.inbox.Bytes()[:5])
+		}
+	})
+}

@@ -70,7 +70,7 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	s := &q.send
 	if s.term != nil {
-		return s.putTerminate(dst)
+		return s.putTerminate(dst, emss)
 	}
 	if s.stopped || !s.enabled {
 		return 0
@@ -105,9 +105,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 		s.wr = WorkRequest{}
 	}
 	if size > len(dst) {
-		c := copy(dst, s.carry[:k])
-		s.carryOff, s.carryEnd = c, k
-		return c
+		return s.carryFrom(dst, k)
 	}
 	return k
 }
@@ -171,15 +169,30 @@ func (s *sendHalf) terminate(body []byte) {
 	copy(s.term[h.Len():], body)
 }
 
-func (s *sendHalf) putTerminate(dst []byte) int {
-	if s.tx.Size(len(s.term)) > len(dst) {
-		return 0
+func (s *sendHalf) putTerminate(dst []byte, emss int) int {
+	size := s.tx.Size(len(s.term))
+	if size > len(dst) && len(dst) != emss {
+		return 0 // it begins the next segment
+	}
+	out := dst
+	if size > len(dst) {
+		out = s.carry[:]
 	}
 	s.parts[0], s.parts[1] = s.term, nil
-	k := s.tx.Put(dst, s.parts[:])
+	k := s.tx.Put(out, s.parts[:])
 	s.fpdus++
 	s.term, s.termOut = nil, true
+	if size > len(dst) {
+		return s.carryFrom(dst, k)
+	}
 	return k
+}
+
+// carryFrom sends the front of the k octets in carry now; pull sends the rest.
+func (s *sendHalf) carryFrom(dst []byte, k int) int {
+	n := copy(dst, s.carry[:k])
+	s.carryOff, s.carryEnd = n, k
+	return n
 }
 
 // abandon flushes the request that was under way.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -295,12 +294,13 @@ func (s *onSocket) stats() TransportStats {
 
 // socketError says in the stack's words what the kernel reported, so that both transports fail alike.
 func socketError(err error) error {
+	var op net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return stack.ErrRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return stack.ErrReset
-	case errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.As(err, &op) && op.Timeout(): // ETIMEDOUT, and a context's deadline
 		return stack.ErrTimeout
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return stack.ErrNoRoute
@@ -313,14 +313,20 @@ func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte)
 	if err := a.takeConn(); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q.stopDial.Store(&cancel)
+	if q.unwanted.Load() {
+		cancel()
+	}
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		a.conns.Add(-1)
-		if se := socketError(err); se != err {
-			return se
+		if q.unwanted.Load() {
+			return ErrClosed
 		}
-		return err
+		return socketError(err)
 	}
 	s, err := newSocketLink(a, nc.(*net.TCPConn))
 	if err != nil {
@@ -330,7 +336,9 @@ func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte)
 	}
 	s.link.initiator, s.link.qp = true, q
 	s.link.own.PrivateData = private
-	q.link.Store(s.link)
+	if err := q.join(s.link); err != nil {
+		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
+	}
 	s.run()
 	return nil
 }
@@ -352,19 +360,42 @@ func (l *Listener) listenKernel(ctx context.Context, addr string) error {
 	tl := nl.(*net.TCPListener)
 	l.addr = addrPort(tl.Addr())
 	l.stop = func() { _ = tl.Close() } // ends the accept loop
-	go func() {
-		for {
-			nc, err := tl.AcceptTCP()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				continue // this one connection failed before it was ours
-			}
-			l.acceptKernel(nc)
-		}
-	}()
+	go l.acceptLoop(tl)
 	return nil
+}
+
+// acceptLoop accepts until the listener is closed. When the system has no more descriptors, or the like, it waits a
+// little longer each time instead of asking again at once.
+func (l *Listener) acceptLoop(tl *net.TCPListener) {
+	const firstPause, longestPause = 5 * time.Millisecond, time.Second
+	pause := firstPause
+	for {
+		nc, err := tl.AcceptTCP()
+		switch {
+		case err == nil:
+			pause = firstPause
+			l.acceptKernel(nc)
+			continue
+		case errors.Is(err, net.ErrClosed):
+			return
+		}
+		l.fail(ConnFailure{Err: err})
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, longestPause)
+		case <-l.done:
+			return
+		}
+	}
+}
+
+// fail hands a failure to OnFailure's goroutine; when that is slow the failure is counted and forgotten.
+func (l *Listener) fail(f ConnFailure) {
+	select {
+	case l.failures <- f:
+	default:
+		l.Dropped.Add(1)
+	}
 }
 
 func (l *Listener) acceptKernel(nc *net.TCPConn) {
@@ -382,9 +413,5 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 	peer := addrPort(nc.RemoteAddr())
 	_ = nc.SetLinger(0)
 	_ = nc.Close() // refused: there is no more to say to this peer
-	select {
-	case l.failures <- ConnFailure{Remote: peer, Err: err}:
-	default:
-		l.Dropped.Add(1)
-	}
+	l.fail(ConnFailure{Remote: peer, Err: err})
 }

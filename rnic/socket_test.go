@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"runtime"
 	"syscall"
 	"testing"
@@ -45,6 +46,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 		require.NoError(t, a.Close(r.ctx))
 		r.until("all places", func() bool { return a.conns.Load() == 0 })
 		require.Zero(t, a.linkCount())
+		require.Zero(t, reflect.ValueOf(a.Table()).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}
 	r.listener.Close()
 	r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 }) // the raw peers' readers

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing, and says which. Without root it says what to ask for and goes on.
+# Installs the Debian packages that are missing, and says which. Without root it says what to ask for and goes on. Then
+# sees to a Go that go.mod can do with.
 #   deps.sh run | test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev make)
+run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev make ca-certificates)
 test=("${run[@]}" dpdk tshark iperf3 iputils-ping tcpdump)
 case "${1:-run}" in
 run) want=("${run[@]}") ;;
@@ -12,20 +13,31 @@ test) want=("${test[@]}") ;;
 *) echo "usage: $0 run|test" >&2; exit 2 ;;
 esac
 
+wanted_go=$(sed -n 's/^go \([0-9.]*\).*/\1/p' go.mod)
+# go_suffices says whether there is a go command that builds this module: of the wanted version, or able to fetch it
+# by itself, as it is from 1.21 on unless GOTOOLCHAIN forbids it. (An old one may not even be able to read go.mod.)
+go_suffices() {
+    local have
+    have=$(go env GOVERSION 2>/dev/null) || return 1
+    have=${have#go} have=${have%%[!0-9.]*}
+    [ -n "$have" ] && [ "$(printf '%s\n' "$wanted_go" "$have" | sort -V | head -1)" = "$wanted_go" ]
+}
+need_go=
+PATH=$PWD/build/go/bin:$PATH:/usr/local/go/bin
+go_suffices || need_go=yes
+
+installed=$(dpkg-query -W -f='${Package} ${db:Status-Status}\n' "${want[@]}" 2>/dev/null | sed -n 's/ installed$//p') || true
 missing=()
 for p in "${want[@]}"; do
-    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q '^install ok installed$' || missing+=("$p")
+    grep -qx "$p" <<<"$installed" || missing+=("$p")
 done
-
-go_version() { go env GOVERSION 2>/dev/null | sed -n 's/^go1\.\([0-9]*\).*/\1/p'; }
-v=$(go_version || true)
-need_go=
-# From 1.21 on, the go command fetches the version that go.mod names by itself.
-if [ -z "$v" ] || [ "$v" -lt 21 ]; then need_go=yes; fi
-[ -n "$need_go" ] && [ ! -x build/go/bin/go ] && ! command -v go >/dev/null && missing+=(golang-go)
+# Debian's Go is too old for us, but it can fetch one that is not.
+if [ -n "$need_go" ] && ! command -v go >/dev/null; then missing+=(golang-go); fi
 
 if [ ${#missing[@]} -gt 0 ]; then
-    if [ "$(id -u)" != 0 ]; then
+    if ! command -v apt-get >/dev/null; then
+        echo "deps: not a Debian system: going on without Debian's packages ${missing[*]}" >&2
+    elif [ "$(id -u)" != 0 ]; then
         echo "deps: not root: going on without ${missing[*]}; install them with: apt-get install ${missing[*]}" >&2
     else
         echo "deps: installing ${missing[*]}"
@@ -41,19 +53,27 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 [ -n "$need_go" ] || exit 0
-[ -x build/go/bin/go ] && exit 0
+hash -r
 if ! command -v go >/dev/null; then
-    echo "deps: no Go found; install Go 1.21 or later (golang.org/doc/install), or run once as root" >&2
+    echo "deps: no Go found; install Go $wanted_go or later (go.dev/doc/install), or run once as root" >&2
     exit 1
 fi
-# Debian 12 has Go 1.19, which cannot fetch a newer toolchain by itself; but the toolchain is a module like any other.
-tool=$(sed -n 's/^go \([0-9.]*\).*/\1/p' go.mod)
-echo "deps: fetching Go $tool"
+# A toolchain is a module like any other, except that a module has no executable files.
+echo "deps: fetching Go $wanted_go with $(cd / && go version | cut -d' ' -f3)"
 tmp=$(mktemp -d)
-dir=$(cd "$tmp" && go mod download -json "golang.org/toolchain@v0.0.1-go$tool.$(go env GOOS)-$(go env GOARCH)" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" # outside of the module, which an old Go cannot read
+module=golang.org/toolchain@v0.0.1-go$wanted_go.$(go env GOOS)-$(go env GOARCH)
+if ! GOFLAGS='' go mod download -json "$module" >"$tmp/json" 2>"$tmp/err"; then
+    cat "$tmp/err" "$tmp/json" >&2
+    echo "deps: could not fetch $module through $(go env GOPROXY); install Go $wanted_go or later (go.dev/doc/install)" >&2
+    exit 1
+fi
+dir=$(sed -n 's/^[[:space:]]*"Dir": "\(.*\)".*/\1/p' "$tmp/json")
+cd "$OLDPWD"
 mkdir -p build
-rm -rf build/go
-cp -r "$dir" build/go
-chmod -R u+w build/go
-chmod +x build/go/bin/* build/go/pkg/tool/*/* 2>/dev/null || true
-rm -rf "$tmp"
+rm -rf build/go build/go.new
+cp -r "$dir" build/go.new
+chmod -R u+w build/go.new
+chmod +x build/go.new/bin/* build/go.new/pkg/tool/*/* 2>/dev/null || true
+mv build/go.new build/go # whole or not at all

@@ -65,7 +65,7 @@ type Conn struct {
 	phase   phase
 	marks   marks
 
-	prev, next connIndex // in the list of lingering ones, oldest first
+	prev, next connIndex // in the list of lingering ones, or of a listener's half-open ones, oldest first
 
 	bell atomic.Bool // rung and not yet heard: coalesces Wake
 }
@@ -198,8 +198,7 @@ func (p *Poller) established(c *Conn) {
 	}
 	c.phase = phaseOpen
 	if l := c.listener; l != nil {
-		c.listener = nil
-		l.halfOpen--
+		p.leaveBacklog(c)
 		c.upper = l.accept(c)
 		p.n.Accepted++
 	} else {
@@ -253,10 +252,7 @@ func (p *Poller) finish(c *Conn) {
 	if c.phase == phaseLingering {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
-	if c.listener != nil {
-		c.listener.halfOpen--
-		c.listener = nil
-	}
+	p.leaveBacklog(c)
 	c.phase = phaseFree
 	p.sayClosed(c)
 	p.n.Closed++
@@ -324,6 +320,24 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	p.table.insert(c.index)
 	p.n.Opened++
 	return c
+}
+
+// leaveBacklog takes c, if it is half-open, off its listener's list.
+func (p *Poller) leaveBacklog(c *Conn) {
+	if l := c.listener; l != nil {
+		c.listener = nil
+		l.halfOpen--
+		l.opening.remove(p.slab.conns, c.index)
+	}
+}
+
+// forget ends a half-open connection without a word: whoever is there may still be about to answer, and will be told by
+// the RST that its ACK then draws.
+func (p *Poller) forget(c *Conn) {
+	c.tcp.Abort(p.now)
+	c.tcp.Next(p.now, &p.tx.segment) // takes the RST that is owed
+	c.tcp.TakeEvents()
+	p.finish(c)
 }
 
 // cutTimeWait ends TIME-WAIT now; nobody is told, for nobody waits (RFC 9293 section 3.10.5: ABORT in TIME-WAIT sends

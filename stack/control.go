@@ -1,8 +1,8 @@
 package stack
 
-// Submit runs fn on the Poller's goroutine at the start of a Turn. Any goroutine; never blocks; bounded: ErrBusy when
-// the ring is full, ErrStopped after Stop. A function that was taken in the very moment the Poller stops may not be
-// run: who waits for it waits for Done, too.
+// Submit runs fn on the Poller's goroutine at the start of a Turn. Any goroutine; bounded: ErrBusy when the ring is full,
+// ErrStopped after Stop. What was taken is run, always: a function that comes in the very moment the Poller ends runs
+// on the caller's goroutine, one at a time, and finds a Poller that has stopped. Only then does Submit take a lock.
 func (p *Poller) Submit(fn func()) error {
 	if p.stopping.Load() {
 		return ErrStopped
@@ -10,7 +10,20 @@ func (p *Poller) Submit(fn func()) error {
 	if !p.control.Push(fn) {
 		return ErrBusy
 	}
+	if p.ended.Load() { // fn came behind the last look at the ring, or is being run now
+		p.drainLast()
+	}
 	return nil
+}
+
+// drainLast runs what is left in the ring. ended is set before the ring is looked at: a Submit that does not see it
+// pushed before that.
+func (p *Poller) drainLast() {
+	p.late.Lock()
+	defer p.late.Unlock()
+	p.ended.Store(true)
+	for p.drainControl() > 0 {
+	}
 }
 
 // drainControl runs what was submitted; at most one ring's worth, so that functions that submit cannot hold the Turn.

@@ -12,12 +12,12 @@ import (
 type Drop uint8
 
 const (
-	DropNoBuf         Drop = iota // pool empty: an ARP request was not sent
+	DropNoBuf         Drop = iota // pool empty: an ARP request, or the RST of an aborted connection, was not sent
 	DropTxFull                    // a reply, or a frame that had waited for a neighbour, found the batch full
 	DropNeighbourFull             // neighbour unknown and the table, or its queue, full; the oldest frame gave way
 	DropNeighbourLost             // neighbour did not answer
 	DropNoRoute                   // a SYN from where we have no way back
-	DropBacklogFull               // a SYN beyond a listener's backlog
+	DropBacklogFull               // a listener's backlog was full: its oldest half-open connection gave way
 	DropConnMax                   // a SYN or Dial without a free connection
 	DropRSTLimited                // a RST beyond Config.RSTPerSec
 	DropAborting                  // a segment for a connection that Abort was called on

@@ -13,12 +13,13 @@ type listener struct {
 	port     uint16
 	backlog  int // half-open connections at most
 	halfOpen int
+	opening  list // they, oldest first
 	accept   func(c *Conn) Upper
 }
 
 // Listen accepts connections to port. accept is called when the handshake is done and returns the Upper, or nil to
-// reset; the Upper's Established follows at once. backlog bounds the connections whose handshake is not done; a SYN
-// beyond it is dropped and counted, and the peer repeats it. Poller goroutine.
+// reset; the Upper's Established follows at once. backlog bounds the connections whose handshake is not done: beyond it
+// the oldest gives way, counted, so that peers who never answer cannot keep the port closed. Poller goroutine.
 func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) error {
 	switch {
 	case p.stopped || p.stopping.Load():
@@ -28,7 +29,7 @@ func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) er
 	case p.listeners[port] != nil:
 		return fmt.Errorf("stack: listen on port %d: %w", port, ErrPortUsed)
 	}
-	p.listeners[port] = &listener{port: port, backlog: backlog, accept: accept}
+	p.listeners[port] = &listener{port: port, backlog: backlog, opening: emptyList, accept: accept}
 	return nil
 }
 
@@ -69,14 +70,14 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool
 
 // passiveOpen starts a half-open connection. Octets that came with the SYN are not taken: the peer sends them again.
 func (p *Poller) passiveOpen(l *listener, id *tcp.ID, s *tcp.Segment) {
-	if l.halfOpen >= l.backlog {
-		p.n.Own[DropBacklogFull]++
-		return
-	}
 	hop, ok := p.route(id.Remote)
 	if !ok {
 		p.n.Own[DropNoRoute]++
 		return
+	}
+	if l.halfOpen >= l.backlog {
+		p.n.Own[DropBacklogFull]++
+		p.forget(&p.slab.conns[l.opening.first])
 	}
 	c := p.takeConn(id, hop)
 	if c == nil {
@@ -85,6 +86,7 @@ func (p *Poller) passiveOpen(l *listener, id *tcp.ID, s *tcp.Segment) {
 	}
 	c.listener = l
 	l.halfOpen++
+	l.opening.pushBack(p.slab.conns, c.index)
 	c.irs = s.Seq
 	c.tcp.Accept(p.now, *id, c.iss, p.timestampOffset(id), s)
 	p.touch(c)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,8 @@ type Poller struct {
 	running  atomic.Bool
 	stopped  bool          // the Poller's goroutine knows
 	last     Counters      // written before done is closed
+	ended    atomic.Bool   // nobody turns any more: Submit runs what it pushes
+	late     sync.Mutex    // who does
 	done     chan struct{} // closed when it has stopped
 }
 
@@ -296,7 +299,7 @@ func (p *Poller) shutdown() {
 	}
 	p.flush()
 	p.abandonFrames()
-	p.drainControl() // what was submitted before the end still runs, and finds a stopped Poller
+	p.drainLast() // what was submitted before the end still runs, and finds a stopped Poller
 	p.Snapshot(&p.last)
 	close(p.done)
 }

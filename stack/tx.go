@@ -126,7 +126,7 @@ func (p *Poller) transmit(c *Conn) bool {
 			}
 		}
 		if !p.haveSpare() {
-			return true
+			return !p.abortUnsaid(c)
 		}
 		starved := p.pull(c)
 		if !p.haveSpare() {
@@ -137,6 +137,17 @@ func (p *Poller) transmit(c *Conn) bool {
 		}
 		p.emit(c, &p.tx.segment)
 	}
+	return true
+}
+
+// abortUnsaid ends a connection that is to be aborted although there is no Buf for its RST: the Bufs it keeps may be the
+// ones that are missing. False: c is not to be aborted.
+func (p *Poller) abortUnsaid(c *Conn) bool {
+	if c.marks&markAbortDone == 0 {
+		return false
+	}
+	p.n.Own[DropNoBuf]++
+	c.tcp.Next(p.now, &p.tx.segment) // the RST: the Conn closes when it has handed it out
 	return true
 }
 

@@ -23,7 +23,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		c.stats.Refused++
 		return
 	}
-	if a.hasFin && a.Drop == DropNone && !c.hasFin {
+	if a.hasFin && !c.hasFin { // also when all of its text is held already
 		c.hasFin, c.finAt = true, a.finAt
 	}
 	gap := len(c.held.spans) > 0

@@ -196,7 +196,8 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	a := Arrival{}
 	if s.Flags&FIN != 0 {
 		c.ack.urgent = true
-		if uint64(end) < c.rcvAdv && !c.hasFin {
+		// A FIN in front of octets that were taken is a lie: they, too, were in the stream.
+		if uint64(end) < c.rcvAdv && !c.hasFin && end >= int64(c.held.end(c.edge)) {
 			a.hasFin, a.finAt = true, uint64(end)
 		}
 	}

@@ -17,6 +17,14 @@ func newRanges(n int) ranges { return ranges{spans: make([]span, 0, n)} }
 
 func (r *ranges) reset() { r.spans, r.clock = r.spans[:0], 0 }
 
+// end is behind the last octet that is held, edge when none is.
+func (r *ranges) end(edge uint64) uint64 {
+	if n := len(r.spans); n > 0 {
+		return r.spans[n-1].right
+	}
+	return edge
+}
+
 // above is the index of the first span that ends behind at.
 func (r *ranges) above(at uint64) int {
 	i := len(r.spans)

@@ -255,7 +255,7 @@ func TestHostilePeers(t *testing.T) {
 						defer c.close()
 						a.do(c)
 						if a.name != "reset" {
-							require.NoError(t, c.conn.CloseWrite())
+							_ = c.conn.CloseWrite() // the server may have been first
 							c.drained()
 						}
 						c.close()

@@ -307,7 +307,11 @@ func (n *nic) Close() error {
 
 // adapter makes an rnic.Adapter on the NIC's Poller.
 func (n *nic) adapter() (*rnic.Adapter, error) {
-	return rnic.Open(rnic.Config{Pollers: []*stack.Poller{n.poller}, Arena: n.arena})
+	cfg := rnic.Config{Pollers: []*stack.Poller{n.poller}}
+	if !raceEnabled {
+		cfg.Arena = n.arena
+	}
+	return rnic.Open(cfg)
 }
 
 func parsePage(s string) (hugepages.PageSize, error) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -37,6 +39,9 @@ func (o *output) do(fn func(io.Writer)) {
 
 // served tells of a transfer that was granted and is over.
 func (o *output) served(r xfer.Result) {
+	if errors.Is(r.Err, context.Canceled) {
+		r.Err = errors.New("cut short: the server was told to end")
+	}
 	if r.Err != nil {
 		o.once(r.Remote, func(w io.Writer) { printServed(w, r) })
 		return

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +33,15 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
+// requireShown reads what the terminal shows, which comes in pieces.
+func requireShown(t *testing.T, master *os.File, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(master, got)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got[:n]))
+}
+
 func TestProgressIsABarOnATerminal(t *testing.T) {
 	master, slave := openTerminal(t)
 	p := newProgress(slave, 64<<20)
@@ -40,23 +52,17 @@ func TestProgressIsABarOnATerminal(t *testing.T) {
 	p.show(17<<20, at.Add(time.Second+redrawEvery/2)) // too soon after the last
 	p.show(64<<20, at.Add(time.Second+redrawEvery/2)) // but the end is always drawn
 	p.end()
-	got := make([]byte, 4096)
-	n, err := master.Read(got)
-	require.NoError(t, err)
 	line := func(bar, rest string) string { return "\r[" + bar + "] " + rest + "\x1b[K" }
-	require.Equal(t, line(strings.Repeat(".", 32), "  0 %  0 B  0 bit/s")+
+	requireShown(t, master, line(strings.Repeat(".", 32), "  0 %  0 B  0 bit/s")+
 		line(strings.Repeat("#", 8)+strings.Repeat(".", 24), " 25 %  16.0 MiB  134.2 Mbit/s")+
-		line(strings.Repeat("#", 32), "100 %  64.0 MiB  523.8 Mbit/s")+"\r\n", string(got[:n]))
+		line(strings.Repeat("#", 32), "100 %  64.0 MiB  523.8 Mbit/s")+"\r\n")
 }
 
 func TestProgressLeavesATerminalAloneWithoutATransfer(t *testing.T) {
 	master, slave := openTerminal(t)
 	newProgress(slave, 1).end()
 	fmt.Fprint(slave, "next\n")
-	got := make([]byte, 64)
-	n, err := master.Read(got)
-	require.NoError(t, err)
-	require.Equal(t, "next\r\n", string(got[:n]))
+	requireShown(t, master, "next\r\n")
 }
 
 func TestProgressIsPlainLinesElsewhere(t *testing.T) {
@@ -91,4 +97,22 @@ func TestProgressOfNothing(t *testing.T) {
 	p := progress{w: &b, terminal: true, begin: now}
 	p.show(0, now)
 	require.Contains(t, b.String(), "  0 %")
+}
+
+// The whole program draws the bar on standard error alone.
+func TestProgramDrawsABar(t *testing.T) {
+	master, slave := openTerminal(t)
+	cmd := exec.Command(programPath(t), "demo", "--region", "8MiB", "--size", "8MiB")
+	cmd.Stderr = slave
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, string(out), "\r")
+	var shown []byte
+	for got := make([]byte, 4096); !bytes.HasSuffix(shown, []byte("\r\n")); {
+		n, err := master.Read(got)
+		require.NoError(t, err)
+		shown = append(shown, got[:n]...)
+	}
+	require.Regexp(t, `^(\r\[#*\.*\] +\d+ %  \S+ \S+  \S+ [kMG]?bit/s\x1b\[K)+\r\n$`, string(shown))
+	require.Contains(t, string(shown), "\r["+strings.Repeat("#", barWidth)+"] 100 %  8.0 MiB")
 }

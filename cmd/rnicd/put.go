@@ -69,7 +69,8 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 		return err
 	}
 	res, err := putWaiting(ctx, o, dev, file, length, addr)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	// The dialer has a timer of its own, which may be the first to end.
+	if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	}
 	if err != nil {

@@ -52,7 +52,7 @@ func programPath(t testing.TB) string {
 			return
 		}
 		program.path = filepath.Join(program.dir, "rnicd")
-		args := []string{"build", "-o", program.path}
+		args := []string{"build", "-buildvcs=false", "-o", program.path}
 		switch {
 		case raceEnabled:
 			args = append(args, "-race")
@@ -326,6 +326,15 @@ func randomFile(t testing.TB, size int) testFile {
 	require.NoError(t, errors.Join(err, file.Close()))
 	f.sum = hex.EncodeToString(sum.Sum(nil))
 	return f
+}
+
+// zeros is a sparse file, with a space in its name.
+func zeros(t testing.TB, size int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "nothing but zeros")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	require.NoError(t, os.Truncate(path, size))
+	return path
 }
 
 // errorLines are the lines a failed command printed that are not its report of the memory it got.

@@ -164,7 +164,7 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 		res.Err = err
 		return res
 	}
-	defer t.control.Deregister()
+	defer t.release()
 	c, err := t.await(ctx)
 	if err != nil {
 		res.Err = t.fail(err)
@@ -182,8 +182,19 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 	return res
 }
 
-// grant registers the range for this QueuePair alone and accepts.
+// grant registers the range for this QueuePair alone and accepts. A client that cannot be served for want of something
+// here is told so.
 func (t *transfer) grant(ctx context.Context) (err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		if t.qp != nil {
+			t.qp.Abort()
+		}
+		t.release()
+		_ = t.req.Reject(ctx, marshalRefusal(err.Error())) // in vain when it was Accept that failed
+	}()
 	dev := t.s.cfg.Adapter
 	if t.cq, err = dev.CreateCQ(8); err != nil {
 		return err
@@ -195,12 +206,6 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			t.revoke()
-			t.qp.Abort()
-		}
-	}()
 	t.control, err = t.s.pd.RegisterWith(make([]byte, finishLen+answerLen), rnic.RegisterOptions{Access: rnic.LocalWrite, For: t.qp})
 	if err != nil {
 		return err
@@ -222,8 +227,12 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 
 // await polls for the closing message, as long as octets keep coming.
 func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
-	var seen uint64
 	var c [1]rnic.Completion
+	st, err := t.qp.Stats(ctx)
+	if err != nil {
+		return c[0], err
+	}
+	seen := st.Placed // not segments: a peer that only keeps TCP alive must not keep its part of the region
 	for {
 		if t.cq.Poll(c[:]) == 1 {
 			if c[0].Status != rnic.Success {
@@ -245,11 +254,11 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 		if err != nil {
 			return c[0], err
 		}
-		if now := st.TCP.SegmentsIn; now != seen {
+		if now := st.Placed; now != seen {
 			seen = now
 			continue
 		}
-		return c[0], fmt.Errorf("xfer: nothing from the client for %v", t.s.cfg.IdleTimeout)
+		return c[0], fmt.Errorf("xfer: nothing was written by the client for %v", t.s.cfg.IdleTimeout)
 	}
 }
 
@@ -272,11 +281,15 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 		return answer{}, err
 	}
 	t.revoke()
+	a := answer{length: t.want.length, counters: countersOf(st)}
+	written := a.counters.Direct + a.counters.Reassembled - uint64(c.Len) // all that was placed but the closing message
+	if f.length != t.want.length || written < t.want.length {             // no reason to hash what was not written
+		return a, fmt.Errorf("xfer: the client asked for %d octets, wrote %d and closed with a length of %d", t.want.length, written, f.length)
+	}
 	begin := time.Now()
-	a := answer{digest: sha256.Sum256(t.mem), length: t.want.length}
+	a.digest = sha256.Sum256(t.mem)
 	a.hashNs = uint64(time.Since(begin))
-	a.match = f.length == t.want.length && f.digest == a.digest
-	a.counters = countersOf(st)
+	a.match = f.digest == a.digest
 	return a, nil
 }
 
@@ -309,6 +322,14 @@ func (t *transfer) fail(err error) error {
 	t.revoke()
 	<-t.qp.Done()
 	return err
+}
+
+// release takes all memory of the transfer back.
+func (t *transfer) release() {
+	t.revoke()
+	if t.control != nil {
+		t.control.Deregister()
+	}
 }
 
 // revoke withdraws the client's access. Nothing is placed once it has returned.

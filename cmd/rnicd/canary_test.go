@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// Not one octet of what hostile peers write lands anywhere in registered memory or beside it; of a proper transfer
+// every octet does, and none beside it.
+func TestCanaries(t *testing.T) {
+	const (
+		memory = 1 << 20
+		region = 256 << 10
+		before = 128 << 10
+		canary = 0xA5
+	)
+	ns := newNamespace(t)
+	o := nicOptions{addr: serverHost + "/24", mtu: 1500, page: "normal", core: coreNone, node: hugepages.AnyNode}
+	n, err := openNIC(&o, memory, io.Discard, func(*hugepages.Arena) (pmd.Port, error) {
+		var p *tap.Port
+		var err error
+		ns.do(func() { p, err = tap.New(tap.Config{Name: "rnic0", Addr: netip.MustParsePrefix(kernelHost + "/24")}) })
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, n.Close()) }()
+	want := bytes.Repeat([]byte{canary}, memory)
+	copy(n.region, want)
+	dev, err := n.adapter()
+	require.NoError(t, err)
+	require.NoError(t, n.start())
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := dev.Listen(ctx, ":7174", rnic.ListenOptions{})
+	require.NoError(t, err)
+	results := make(chan xfer.Result, len(attacks)+100)
+	srv := xfer.NewServer(xfer.ServerConfig{
+		Adapter: dev, Region: n.region[before : before+region : before+region], Done: func(r xfer.Result) { results <- r },
+	})
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+
+	for _, a := range attacks {
+		ns.do(func() {
+			c := dialRaw(t)
+			defer c.close()
+			a.do(c)
+			if a.name != "reset" {
+				_ = c.conn.CloseWrite() // the server may have been first
+				c.drained()
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	ns.do(func() {
+		for range 30 {
+			storm(t, r)
+		}
+	})
+
+	data := garbage(3, 200_001)
+	ns.do(func() {
+		kernel, err := rnic.Open(rnic.Config{})
+		require.NoError(t, err)
+		_, err = xfer.Put(ctx, xfer.PutConfig{Adapter: kernel, Addr: serverAddr, Source: bytes.NewReader(data), Length: uint64(len(data))})
+		require.NoError(t, err)
+	})
+	cancel()
+	l.Close()
+	require.NoError(t, <-served)
+	require.NoError(t, closeAdapter(dev))
+	// The transfer lies somewhere in the region: where there was room beside connections not yet over.
+	at := bytes.Index(n.region, data)
+	require.GreaterOrEqual(t, at, before)
+	require.LessOrEqual(t, at+len(data), before+region)
+	copy(want[at:], data)
+	require.True(t, bytes.Equal(want, n.region), "octets were written that nobody was granted")
+}

@@ -1,0 +1,367 @@
+package xfer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+func (r *rig) put(b []byte) (Result, error) {
+	return Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(b), Length: uint64(len(b))})
+}
+
+// A file of any size lands in the region, octet by octet, and both sides agree on it.
+func TestPut(t *testing.T) {
+	for _, n := range []int{0, 1, 4095, 4096, 100_000, chunkMax - 1, chunkMax, chunkMax + 1, 3*chunksMax*chunkMax + 12345} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			r := newRig(t, n+10, ServerConfig{})
+			data := content(uint64(n), n)
+			var seen []uint64
+			res, err := Put(r.ctx, PutConfig{
+				Adapter: r.client, Addr: r.addr, Source: iotest.OneByteReader(bytes.NewReader(data[:min(n, 100)])), Length: uint64(min(n, 100)),
+			})
+			require.NoError(t, err, "from a reader that gives little at a time")
+			require.NoError(t, r.result().Err)
+			require.Equal(t, uint64(min(n, 100)), res.Length)
+
+			res, err = Put(r.ctx, PutConfig{
+				Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(data), Length: uint64(n),
+				Progress: func(done uint64) { seen = append(seen, done) },
+			})
+			require.NoError(t, err)
+			got := r.result()
+			require.NoError(t, got.Err)
+			require.True(t, bytes.Equal(data, r.region[:n]))
+			require.Equal(t, make([]byte, 10), r.region[n:])
+			for _, x := range []Result{res, got} {
+				require.Equal(t, uint64(n), x.Length)
+				require.Equal(t, sha256.Sum256(data), x.Digest)
+				require.Equal(t, uint64(n), x.Receiver.Direct+x.Receiver.Reassembled-finishLen)
+				require.Positive(t, x.Receiver.SegmentsIn)
+			}
+			require.Positive(t, res.Sender.FPDUs)
+			require.Positive(t, res.Sender.SegmentsOut)
+			for i := range seen {
+				require.True(t, i == 0 || seen[i] > seen[i-1], "progress goes forward")
+			}
+			if n > 0 {
+				require.Equal(t, uint64(n), seen[len(seen)-1])
+				require.Positive(t, res.Goodput())
+			}
+			require.Equal(t, uint64(2), r.server.Served.Load())
+		})
+	}
+}
+
+// Several clients at once get memory of their own.
+func TestPutConcurrently(t *testing.T) {
+	const clients, n = 6, 300_000
+	r := newRig(t, clients*(n+extentAlign), ServerConfig{})
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			data := content(uint64(i), n)
+			for range 3 {
+				res, err := r.put(data)
+				if err != nil || res.Digest != sha256.Sum256(data) {
+					t.Errorf("client %d: %v", i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	count := map[[digestLen]byte]int{}
+	for range 3 * clients {
+		res := r.result()
+		require.NoError(t, res.Err)
+		count[res.Digest]++
+	}
+	for i := range clients {
+		require.Equal(t, 3, count[sha256.Sum256(content(uint64(i), n))])
+	}
+	require.Equal(t, uint64(3*clients), r.server.Served.Load())
+}
+
+// A source that is shorter than announced, or fails, ends the transfer on both sides.
+func TestPutSourceFails(t *testing.T) {
+	broken := errors.New("disk on fire")
+	for _, tc := range []struct {
+		name   string
+		source io.Reader
+		want   error
+		text   string
+	}{
+		{"empty", bytes.NewReader(nil), io.EOF, "reading the source at octet 0 of 10000000"},
+		{"short", bytes.NewReader(content(1, 9_999_999)), io.ErrUnexpectedEOF, "of 10000000"},
+		{"broken", iotest.ErrReader(broken), broken, "reading the source at octet 0 of 10000000"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 10_000_000, ServerConfig{})
+			_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: tc.source, Length: 10_000_000})
+			require.ErrorIs(t, err, tc.want)
+			require.ErrorContains(t, err, tc.text)
+			require.ErrorIs(t, r.result().Err, stack.ErrReset)
+			require.Zero(t, r.client.Table().Len())
+		})
+	}
+}
+
+// A Put ends with its context, also in the middle of its source.
+func TestPutContext(t *testing.T) {
+	r := newRig(t, 40<<20, ServerConfig{})
+	ctx, cancel := context.WithCancel(r.ctx)
+	source := &cancelling{Reader: bytes.NewReader(content(1, 40<<20)), after: 20 << 20, cancel: cancel}
+	_, err := Put(ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: source, Length: 40 << 20})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, r.result().Err, stack.ErrReset)
+	require.Zero(t, r.client.Table().Len())
+}
+
+type cancelling struct {
+	io.Reader
+	after  int
+	cancel func()
+}
+
+func (c *cancelling) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	if c.after -= n; c.after <= 0 {
+		c.cancel()
+	}
+	return n, err
+}
+
+func TestPutNobodyThere(t *testing.T) {
+	r := newRig(t, 10, ServerConfig{})
+	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: "nonsense", Source: bytes.NewReader(nil)})
+	var ce *rnic.ConnectError
+	require.ErrorAs(t, err, &ce)
+	require.Zero(t, r.client.Table().Len())
+}
+
+// rogueServer plays a server: play gets the connection request.
+func (r *rig) rogueServer(play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
+	r.t.Helper()
+	dev, err := rnic.Open(rnic.Config{})
+	require.NoError(r.t, err)
+	l, err := dev.Listen(r.ctx, "127.0.0.1:0", rnic.ListenOptions{})
+	require.NoError(r.t, err)
+	s := r.newRogue(dev)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		req, err := l.Accept(r.ctx)
+		if err != nil {
+			r.t.Errorf("rogue server: %v", err)
+			return
+		}
+		play(s, req)
+	})
+	r.t.Cleanup(func() {
+		l.Close()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+func (s *rogue) accept(req *rnic.ConnRequest, private []byte) {
+	if err := req.Accept(s.r.ctx, s.qp, private); err != nil {
+		s.r.t.Errorf("accept: %v", err)
+	}
+}
+
+// grantAll grants the rogue's data memory.
+func (s *rogue) grantAll(req *rnic.ConnRequest, n uint64) {
+	s.accept(req, grant{stag: s.buf.STag(), to: rogueData, length: n}.marshal())
+}
+
+// What a server says that is none of ours, or lies, is an error that says so.
+func TestPutRogueServer(t *testing.T) {
+	const n = 1000
+	data := content(1, n)
+	right := answer{match: true, digest: sha256.Sum256(data), length: n}
+	for _, tc := range []struct {
+		name string
+		play func(s *rogue, req *rnic.ConnRequest)
+		want string
+	}{
+		{"rejects without a text", func(s *rogue, req *rnic.ConnRequest) {
+			if err := req.Reject(s.r.ctx, []byte("no")); err != nil {
+				s.r.t.Error(err)
+			}
+		}, "rejected by the peer (2 octets of private data)"},
+		{"no grant", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, nil) }, "is not a grant; is it `rnicd serve`?"},
+		{"other private data", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, make([]byte, grantLen)) }, "is not a grant"},
+		{"grants too little", func(s *rogue, req *rnic.ConnRequest) { s.grantAll(req, n-1) }, "1000 octets to send, 999 granted"},
+		{"grants what is not there", func(s *rogue, req *rnic.ConnRequest) {
+			s.accept(req, grant{stag: 0xbad00, length: n}.marshal())
+		}, "invalid STag"},
+		{"no match", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			a := right
+			a.match = false
+			s.send(a.marshal(make([]byte, answerLen)))
+		}, "SHA-256 mismatch"},
+		{"match, with another digest", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			a := right
+			a.digest[5] ^= 1
+			s.send(a.marshal(make([]byte, answerLen)))
+		}, "SHA-256 mismatch"},
+		{"no answer", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			s.send([]byte("thank you"))
+		}, "where the server's answer was due"},
+		{"a long answer", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			s.send(make([]byte, answerLen+1))
+		}, "message too long"},
+		{"closes", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			s.qp.Disconnect()
+		}, "the server closed the connection"},
+		{"vanishes", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			s.qp.Abort()
+		}, "connection reset by peer"},
+		{"says nothing", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+		}, "waiting for the server: context deadline exceeded"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 10, ServerConfig{})
+			addr := r.rogueServer(tc.play)
+			timeout := patience
+			if tc.name == "says nothing" {
+				timeout = 50 * time.Millisecond
+			}
+			res, err := Put(r.ctx, PutConfig{
+				Adapter: r.client, Addr: addr, Source: bytes.NewReader(data), Length: n, AnswerTimeout: timeout,
+			})
+			require.ErrorContains(t, err, tc.want)
+			require.Equal(t, err, res.Err)
+			r.until(func() bool { return r.client.Table().Len() == 0 })
+		})
+	}
+}
+
+// An answer while there is still something to send is no answer.
+func TestPutEarlyAnswer(t *testing.T) {
+	r := newRig(t, 10, ServerConfig{})
+	const n = 64 << 20
+	heard := make(chan struct{})
+	addr := r.rogueServer(func(s *rogue, req *rnic.ConnRequest) {
+		big, err := s.pd.Register(make([]byte, n), rnic.RemoteWrite)
+		if err != nil {
+			s.r.t.Error(err)
+			return
+		}
+		s.accept(req, grant{stag: big.STag(), length: n}.marshal())
+		s.send(answer{match: true}.marshal(make([]byte, answerLen)))
+		close(heard)
+	})
+	// The source waits in the middle until the answer must be there.
+	half := content(1, n/2)
+	source := io.MultiReader(bytes.NewReader(half), &waiting{r: r, ch: heard}, bytes.NewReader(half))
+	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: addr, Source: source, Length: n})
+	require.Error(t, err)
+	require.Regexp(t, "answered before the transfer was complete|SHA-256 mismatch", err.Error()) // it may still come late
+}
+
+// waiting is an empty reader that ends when ch is closed.
+type waiting struct {
+	r  *rig
+	ch chan struct{}
+}
+
+func (w *waiting) Read([]byte) (int, error) {
+	select {
+	case <-w.ch:
+	case <-w.r.ctx.Done():
+	}
+	return 0, io.EOF
+}
+
+func TestGoodput(t *testing.T) {
+	r := Result{Length: 1000, Wire: time.Millisecond}
+	require.InDelta(t, 8e6, r.Goodput(), 1)
+	r.Wire = 0
+	require.Zero(t, r.Goodput())
+	r.Wire = -1
+	require.Zero(t, r.Goodput())
+}
+
+// The same over two Pollers and a wire: the userspace TCP, with every option of the framing.
+func TestPutOverPollers(t *testing.T) {
+	for _, tc := range []struct{ noMarkers, noCRC, drop bool }{{}, {noMarkers: true}, {noCRC: true}, {drop: true}} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			link, err := wire.New(wire.Config{})
+			require.NoError(t, err)
+			server, client := overPoller(t, link.Port(0), 1), overPoller(t, link.Port(1), 2)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			l, err := server.Listen(ctx, fmt.Sprintf(":%d", DefaultPort), rnic.ListenOptions{})
+			require.NoError(t, err)
+			r := newRigOver(t, 3<<20, ServerConfig{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC, DropBadCRC: tc.drop}, server, client, l)
+			data := content(7, 3<<20)
+			res, err := Put(ctx, PutConfig{
+				Adapter: client, Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data), Length: 3 << 20,
+				NoMarkers: tc.noMarkers, NoCRC: tc.noCRC,
+			})
+			require.NoError(t, err)
+			require.NoError(t, r.result().Err)
+			require.True(t, bytes.Equal(data, r.region))
+			require.Positive(t, res.Receiver.Direct)
+		})
+	}
+}
+
+// overPoller is an Adapter on a Poller of its own, at one end of a wire.
+func overPoller(t *testing.T, port pmd.Port, host int) *rnic.Adapter {
+	t.Helper()
+	const bufs, mtu = 1024, 1500
+	stride := (mem.Headroom + mtu + 64 + 63) &^ 63
+	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+1<<20), mem.PoolConfig{Bufs: bufs, Stride: stride})
+	require.NoError(t, err)
+	queue, err := port.Open(0, pool)
+	require.NoError(t, err)
+	p, err := stack.New(stack.Config{
+		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: mtu,
+		Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host)), ConnsMax: 16, Core: -1,
+	})
+	require.NoError(t, err)
+	dev, err := rnic.Open(rnic.Config{Pollers: []*stack.Poller{p}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = p.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return dev
+}

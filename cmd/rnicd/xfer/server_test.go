@@ -1,0 +1,288 @@
+package xfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// What cannot be served is rejected with a text, and costs nothing.
+func TestServerRefuses(t *testing.T) {
+	wrongVersion := request{op: OpPut}.marshal()
+	wrongVersion[4] = 7
+	for _, tc := range []struct {
+		name    string
+		private []byte
+		want    string
+	}{
+		{"too large", request{op: OpPut, length: 100_001}.marshal(), "100001 octets offered, the region holds 100000; start the server with a larger --region"},
+		{"absurdly large", request{op: OpPut, length: 1<<64 - 1}.marshal(), "18446744073709551615 octets offered"},
+		{"get", request{op: 2, length: 1}.marshal(), "operation 2 is not served"},
+		{"version", wrongVersion, "protocol version 7, this server speaks 1"},
+		{"nothing", nil, "the private data (0 octets) is not a transfer request"},
+		{"something else", []byte("hello, is this the web?"), "is not a transfer request"},
+		{"one octet short", request{op: OpPut}.marshal()[:15], "is not a transfer request"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 100_000, ServerConfig{})
+			c := r.newRogue(r.client)
+			var re *rnic.RejectedError
+			require.ErrorAs(t, c.qp.Connect(r.ctx, r.addr, tc.private), &re)
+			text, ok := parseRefusal(re.PrivateData)
+			require.True(t, ok)
+			require.Contains(t, text, tc.want)
+			require.Contains(t, wait(r, r.refused), tc.want)
+			require.Empty(t, r.done)
+			require.Zero(t, r.server.Served.Load())
+		})
+	}
+}
+
+// While a transfer holds the memory the next one is refused; when it is gone the next one fits.
+func TestServerNoRoom(t *testing.T) {
+	r := newRig(t, 100_000, ServerConfig{})
+	holder, _ := r.rogueClient(request{op: OpPut, length: 60_000}.marshal())
+	_, err := r.put(content(1, 50_000))
+	require.EqualError(t, err, "xfer: the server refused: no room for 50000 octets while 1 other transfers run; try again later")
+	small := content(2, 30_000)
+	_, err = r.put(small)
+	require.NoError(t, err)
+	require.NoError(t, r.result().Err)
+	require.Equal(t, small, r.region[61_440:91_440], "behind the holder's pages")
+
+	holder.qp.Abort()
+	require.ErrorIs(t, r.result().Err, stack.ErrReset)
+	r.until(func() bool {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return r.server.room.inUse() == 0
+	})
+	large := content(3, 100_000)
+	_, err = r.put(large)
+	require.NoError(t, err)
+	require.NoError(t, r.result().Err)
+	require.Equal(t, large, r.region)
+}
+
+// The digest that the client sends is held against the memory, and the verdict goes both ways.
+func TestServerMismatch(t *testing.T) {
+	data := content(1, 5000)
+	good := finish{length: 5000, digest: sha256.Sum256(data)}
+	for _, tc := range []struct {
+		name   string
+		finish finish
+		hashed bool // what was written is hashed, in order to be told
+		err    string
+	}{
+		{"digest", finish{length: 5000, digest: [digestLen]byte{1}}, true, "SHA-256 mismatch"},
+		{"length", finish{length: 4999, digest: good.digest}, false, "asked for 5000 octets, wrote 5000 and closed with a length of 4999"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 10_000, ServerConfig{})
+			c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+			c.write(g, 0, data)
+			c.send(tc.finish.marshal(make([]byte, finishLen)))
+			a, err := parseAnswer(c.receive())
+			require.NoError(t, err)
+			require.False(t, a.match)
+			require.Equal(t, tc.hashed, a.digest == good.digest)
+			require.Equal(t, uint64(5000), a.length)
+			require.NoError(t, c.qp.Close(r.ctx))
+			require.ErrorContains(t, r.result().Err, tc.err)
+			require.Zero(t, r.server.Served.Load())
+		})
+	}
+}
+
+// What is no closing message is answered "no match".
+func TestServerMalformedFinish(t *testing.T) {
+	for name, b := range map[string][]byte{"empty": {}, "short": make([]byte, finishLen-1), "other": make([]byte, finishLen)} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 10_000, ServerConfig{})
+			c, _ := r.rogueClient(request{op: OpPut, length: 100}.marshal())
+			c.send(b)
+			a, err := parseAnswer(c.receive())
+			require.NoError(t, err)
+			require.False(t, a.match)
+			require.NoError(t, c.qp.Close(r.ctx))
+			require.ErrorIs(t, r.result().Err, errMalformed)
+		})
+	}
+}
+
+// Memory that was hashed cannot be written any more.
+//
+// req: 5042-A-1, 5042-6.2.2-1
+func TestServerRevokesBeforeItHashes(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{})
+	data := content(1, 5000)
+	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c.write(g, 0, data)
+	f := finish{length: 5000, digest: sha256.Sum256(data)}
+	c.send(f.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(c.receive())
+	require.NoError(t, err)
+	require.True(t, a.match)
+	c.write(g, 0, []byte("too late"))
+	var te *rnic.TerminateError
+	require.ErrorAs(t, c.untilDone(), &te)
+	require.True(t, te.Remote)
+	require.ErrorContains(t, te, "invalid STag")
+	require.ErrorContains(t, r.result().Err, "invalid STag")
+	require.Equal(t, data, r.region[:5000])
+}
+
+// A grant is for its octets and its connection alone.
+//
+// req: 5042-6.3.4-1, 5041-8.3.1-3, 5041-8.3.1-2
+func TestServerGrantsNoMore(t *testing.T) {
+	for name, off := range map[string]int{"one octet further": 1, "far off": 1 << 40} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 100_000, ServerConfig{})
+			c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+			c.write(g, off, content(1, 5000))
+			require.ErrorContains(t, c.untilDone(), "base or bounds violation")
+			require.ErrorContains(t, r.result().Err, "base or bounds violation")
+			require.Equal(t, make([]byte, 95_000), r.region[5000:])
+		})
+	}
+	t.Run("another connection", func(t *testing.T) {
+		r := newRig(t, 100_000, ServerConfig{})
+		_, first := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+		second, _ := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+		second.write(first, 0, content(1, 100))
+		require.ErrorContains(t, second.untilDone(), "not associated with the stream")
+		require.ErrorContains(t, r.result().Err, "not associated with the stream")
+		require.Equal(t, make([]byte, 100_000), r.region)
+	})
+}
+
+// A client on which nothing arrives is cut off.
+//
+// req: D01-6.1-36
+func TestServerIdleTimeout(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 30 * time.Millisecond})
+	begin := time.Now()
+	c, _ := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	res := r.result()
+	require.EqualError(t, res.Err, "xfer: nothing was written by the client for 30ms")
+	require.GreaterOrEqual(t, time.Since(begin), 30*time.Millisecond)
+	require.ErrorIs(t, c.untilDone(), stack.ErrReset)
+	require.Equal(t, uint64(5000), res.Length)
+	require.True(t, res.Remote.IsValid())
+}
+
+// A client that keeps writing, however slowly the whole goes, is not idle.
+func TestServerSlowClient(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 200 * time.Millisecond})
+	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	data := content(1, 5000)
+	for i := range 20 { // twice the idle timeout
+		<-tick.C
+		c.write(g, i*250, data[i*250:(i+1)*250])
+	}
+	f := finish{length: 5000, digest: sha256.Sum256(data)}
+	c.send(f.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(c.receive())
+	require.NoError(t, err)
+	require.True(t, a.match)
+	require.NoError(t, c.qp.Close(r.ctx))
+	require.NoError(t, r.result().Err)
+}
+
+// A client that got its answer and stays is cut off too.
+func TestServerClientStays(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 50 * time.Millisecond})
+	c, _ := r.rogueClient(request{op: OpPut}.marshal())
+	f := finish{digest: sha256.Sum256(nil)}
+	c.send(f.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(c.receive())
+	require.NoError(t, err)
+	require.True(t, a.match)
+	require.ErrorContains(t, r.result().Err, "did not close the connection after the answer")
+	require.ErrorIs(t, c.untilDone(), stack.ErrReset)
+}
+
+// A client that closes, or vanishes, before its closing message.
+func TestServerClientLeaves(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{})
+	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c.write(g, 0, content(1, 100))
+	require.NoError(t, c.qp.Close(r.ctx))
+	require.EqualError(t, r.result().Err, "xfer: the client closed the connection before its closing message")
+	c, g = r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c.write(g, 0, content(1, 100))
+	c.qp.Abort()
+	require.ErrorIs(t, r.result().Err, stack.ErrReset)
+}
+
+// When a server cannot take what a transfer needs, its client is told, and nothing is left behind.
+func TestServerOutOfRegions(t *testing.T) {
+	for room := range 3 { // regions still to be had; a transfer takes three
+		t.Run(fmt.Sprint(room), func(t *testing.T) {
+			dev, err := rnic.Open(rnic.Config{RegionsMax: 8})
+			require.NoError(t, err)
+			client, err := rnic.Open(rnic.Config{})
+			require.NoError(t, err)
+			l, err := dev.Listen(context.Background(), "127.0.0.1:0", rnic.ListenOptions{})
+			require.NoError(t, err)
+			r := newRigOver(t, 10_000, ServerConfig{}, dev, client, l)
+			r.addr = l.Addr().String()
+			var held []*rnic.MemoryRegion
+			for range 8 - room {
+				m, err := dev.AllocPD().Register(make([]byte, 1), 0)
+				require.NoError(t, err)
+				held = append(held, m)
+			}
+			_, err = r.put(content(1, 100))
+			require.ErrorContains(t, err, "the server refused: rnic: ")
+			require.ErrorContains(t, err, "all 8 memory regions are in use")
+			require.ErrorContains(t, r.result().Err, "all 8 memory regions are in use")
+			r.until(func() bool { return dev.Table().Len() == 8-room })
+			for _, m := range held {
+				m.Deregister()
+			}
+			_, err = r.put(content(1, 100))
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Serve ends with its context: transfers under way are aborted, their memory comes back.
+func TestServeEnds(t *testing.T) {
+	r := newRig(t, 100_000, ServerConfig{})
+	waiting, _ := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	answered, _ := r.rogueClient(request{op: OpPut}.marshal())
+	f := finish{digest: sha256.Sum256(nil)}
+	answered.send(f.marshal(make([]byte, finishLen)))
+	answered.receive()
+	require.NoError(t, r.stop())
+	for range 2 {
+		require.Error(t, r.result().Err)
+	}
+	require.ErrorIs(t, waiting.untilDone(), stack.ErrReset)
+	require.ErrorIs(t, answered.untilDone(), stack.ErrReset)
+}
+
+// Serve ends with its Listener.
+func TestServeListenerCloses(t *testing.T) {
+	dev, err := rnic.Open(rnic.Config{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	l.Close()
+	err = NewServer(ServerConfig{Adapter: dev}).Serve(ctx, l)
+	require.True(t, errors.Is(err, rnic.ErrClosed), "%v", err)
+}
