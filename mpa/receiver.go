@@ -157,29 +157,50 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict 
 	return Done
 }
 
-// wouldHold says whether data may end up held: all but a segment that begins where the passed stream ends, or goes on
-// where the front of the next FPDU does, and makes whole all that it has of frames.
+// wouldHold says whether data may end up held: all but a segment that continues the in-order stream and, with what is
+// held in front of it and behind it, makes whole every frame that it has octets of.
 func (r *Receiver) wouldHold(off uint64, data []byte) bool {
+	end := off + uint64(len(data))
+	i := 0 // the island behind
 	if off != r.next {
 		if len(r.islands) == 0 || r.islands[0].lo != r.next || r.islands[0].hi != off {
 			return true
 		}
-		f, st := r.scanHeld(r.next, off)
-		if st != partial || f.end <= off || f.end > off+uint64(len(data)) {
-			return true
-		}
-		data = data[f.end-off:]
-		off = f.end
+		i = 1
 	}
-	for len(data) > 0 {
-		f, st := r.mode.scan(off, data)
-		if st != whole {
-			return true
+	g := gap{hi: end}
+	if i < len(r.islands) && r.islands[i].lo == end {
+		g.meet(&r.islands[i])
+	}
+	for at := r.next; at < end; {
+		head := r.mode.headOf(at)
+		if head+HeaderLen > g.hi {
+			return !g.land // a frame across one that was passed ends the stream
 		}
-		data = data[f.end-off:]
-		off = f.end
+		n := r.lengthAt(head, off, data)
+		if n > MULPDUMax {
+			return false // so does this
+		}
+		if at = r.mode.frameOf(at, n).end; at > g.hi {
+			return !g.land
+		}
 	}
 	return false
+}
+
+// lengthAt is the ULPDU_Length at head: its octets are in data, which begins at off, or held.
+func (r *Receiver) lengthAt(head, off uint64, data []byte) int {
+	n := 0
+	for at := head; at < head+HeaderLen; at++ {
+		octet := byte(0)
+		if at >= off && at-off < uint64(len(data)) {
+			octet = data[at-off]
+		} else {
+			octet = r.field(at, 1)[0]
+		}
+		n = n<<8 | int(octet)
+	}
+	return n
 }
 
 // direct passes the whole FPDUs at the front of data, which begins at next, and returns how many octets they take.

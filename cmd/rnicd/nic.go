@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,9 +16,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
-	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/fault"
-	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -100,30 +97,6 @@ func (o *nicOptions) check() (netip.Prefix, error) {
 		}
 	}
 	return addr, nil
-}
-
-// checkDevice refuses a device that cannot be, likewise.
-func (o *nicOptions) checkDevice() error {
-	switch o.pmd {
-	case "tap", "kernel":
-	case "dpdk":
-		if !dpdk.Built {
-			return dpdk.Init(nil) // says what to do
-		}
-	default:
-		return fmt.Errorf("--pmd %q: want tap, dpdk or kernel", o.pmd)
-	}
-	if o.pmd == "kernel" && (o.fault != "" || o.capture != "" || o.core != coreNone || o.spin) {
-		return errors.New("--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away")
-	}
-	if o.hostAddr == "" {
-		return nil
-	}
-	if o.pmd != "tap" {
-		return fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its address with ip addr", o.hostAddr)
-	}
-	_, err := parseAddr("--host-addr", o.hostAddr)
-	return err
 }
 
 // parseAddr reads a host's address with its prefix length.
@@ -223,46 +196,6 @@ func (n *nic) wrap(o *nicOptions) error {
 		n.port = tee
 	}
 	return nil
-}
-
-// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.
-func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
-	if o.pmd == "dpdk" {
-		return o.openDPDK(arena)
-	}
-	cfg := tap.Config{Name: o.dev, MTU: o.mtu}
-	if o.hostAddr != "" {
-		addr, err := parseAddr("--host-addr", o.hostAddr)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Addr = addr
-	}
-	p, err := tap.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, EALArgs: strings.Fields(o.eal), PCI: o.pci}
-	switch {
-	case o.pci != "":
-	case strings.HasPrefix(o.dev, "net_"):
-		cfg.Vdev = o.dev
-	default:
-		cfg.Vdev = "net_tap0,iface=" + o.dev
-		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver says it clearly.
-		probe, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu})
-		if err != nil {
-			return nil, err
-		}
-		if err := probe.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return dpdk.Open(cfg)
 }
 
 // start runs the Poller until Close; it returns when the Poller turns, or says why it does not.

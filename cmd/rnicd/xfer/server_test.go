@@ -75,29 +75,45 @@ func TestServerNoRoom(t *testing.T) {
 // The digest that the client sends is held against the memory, and the verdict goes both ways.
 func TestServerMismatch(t *testing.T) {
 	data := content(1, 5000)
-	good := finish{length: 5000, digest: sha256.Sum256(data)}
+	r := newRig(t, 10_000, ServerConfig{})
+	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c.write(g, 0, data)
+	f := finish{length: 5000, digest: [digestLen]byte{1}}
+	c.send(f.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(c.receive())
+	require.NoError(t, err)
+	require.False(t, a.match)
+	require.Equal(t, sha256.Sum256(data), a.digest)
+	require.Equal(t, uint64(5000), a.length)
+	require.NoError(t, c.qp.Close(r.ctx))
+	require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+	require.Zero(t, r.server.Served.Load())
+}
+
+// A client that closes with another length, or has not written what it asked for, has no match and costs no hashing.
+func TestServerClosedTooEarly(t *testing.T) {
+	data := content(1, 5000)
 	for _, tc := range []struct {
-		name   string
-		finish finish
-		hashed bool // what was written is hashed, in order to be told
-		err    string
+		name    string
+		written int
+		finish  finish
+		want    string
 	}{
-		{"digest", finish{length: 5000, digest: [digestLen]byte{1}}, true, "SHA-256 mismatch"},
-		{"length", finish{length: 4999, digest: good.digest}, false, "asked for 5000 octets, wrote 5000 and closed with a length of 4999"},
+		{"other length", 5000, finish{length: 4999, digest: sha256.Sum256(data)}, "asked for 5000 octets, wrote 5000 and closed with a length of 4999"},
+		{"one octet missing", 4999, finish{length: 5000, digest: sha256.Sum256(data)}, "asked for 5000 octets, wrote 4999 and closed with a length of 5000"},
+		{"nothing written", 0, finish{length: 5000, digest: sha256.Sum256(make([]byte, 5000))}, "asked for 5000 octets, wrote 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10_000, ServerConfig{})
 			c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
-			c.write(g, 0, data)
+			c.write(g, 0, data[:tc.written])
 			c.send(tc.finish.marshal(make([]byte, finishLen)))
 			a, err := parseAnswer(c.receive())
 			require.NoError(t, err)
 			require.False(t, a.match)
-			require.Equal(t, tc.hashed, a.digest == good.digest)
-			require.Equal(t, uint64(5000), a.length)
+			require.Zero(t, a.digest)
 			require.NoError(t, c.qp.Close(r.ctx))
-			require.ErrorContains(t, r.result().Err, tc.err)
-			require.Zero(t, r.server.Served.Load())
+			require.ErrorContains(t, r.result().Err, tc.want)
 		})
 	}
 }
@@ -178,6 +194,20 @@ func TestServerIdleTimeout(t *testing.T) {
 	require.ErrorIs(t, c.untilDone(), stack.ErrReset)
 	require.Equal(t, uint64(5000), res.Length)
 	require.True(t, res.Remote.IsValid())
+}
+
+// A client that only keeps its connection alive is idle all the same.
+func TestServerIdleButAlive(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 60 * time.Millisecond})
+	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for c.qp.State() == rnic.RTS {
+		<-tick.C
+		require.NoError(t, r.ctx.Err())
+		_ = c.qp.PostWrite(rnic.WorkRequest{RemoteSTag: g.stag}) // of nothing; the end may come between
+	}
+	require.EqualError(t, r.result().Err, "xfer: nothing was written by the client for 60ms")
 }
 
 // A client that keeps writing, however slowly the whole goes, is not idle.

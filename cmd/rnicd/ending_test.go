@@ -1,0 +1,102 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Both signals end the daemon in order: status 0, no TAP, also in the middle of a transfer.
+func TestServeEndsOnSignals(t *testing.T) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			ns := newNamespace(t)
+			server := ns.serving(t)
+			require.True(t, ns.has(t, "rnic0"))
+			ns.do(func() {
+				c := dialRaw(t)
+				defer c.close()
+				c.start(100_000)
+				server.signal(t, sig)
+				require.Equal(t, 0, server.wait(t), "%s", server)
+			})
+			require.Len(t, server.lines("^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1, "%s", server)
+			require.Len(t, server.lines("^failed "), 1, "%s", server)
+			require.Empty(t, server.lines("^rnicd: "), "%s", server)
+			require.False(t, ns.has(t, "rnic0"))
+		})
+	}
+}
+
+// slow makes a transfer last: one window per 50 ms.
+const slow = "delay=50ms,seed=1"
+
+// A client that is killed leaves one line at the server, which goes on.
+func TestClientKilled(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t)
+	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
+	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
+	client.expect(t, 1, `^sent +\d+ %`)
+	client.signal(t, syscall.SIGKILL)
+	require.Equal(t, 128+9, client.wait(t))
+	server.expect(t, 1, "^failed +"+kernelHost+":")
+	ns.put(t, randomFile(t, 100_000))
+	require.Len(t, server.lines("^(failed|refused)"), 1, "%s", server)
+	ns.stop(t, server)
+}
+
+// A client that is interrupted says so.
+func TestClientInterrupted(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t)
+	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
+	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
+	client.expect(t, 1, `^sent +\d+ %`)
+	client.signal(t, os.Interrupt)
+	require.Equal(t, 130, client.wait(t), "%s", client)
+	require.Len(t, client.lines("^rnicd: interrupted$"), 1, "%s", client)
+	server.expect(t, 1, "^failed +"+kernelHost+":")
+	ns.stop(t, server)
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	p := start(t, exec.Command(programPath(t), "demo", "--fault", slow, zeros(t, 250<<20)))
+	p.expect(t, 1, `^sent +\d+ %`)
+	p.signal(t, os.Interrupt)
+	require.Equal(t, 130, p.wait(t), "%s", p)
+	require.Len(t, p.lines("^rnicd: "), 1, "%s", p)
+}
+
+// A server that is killed is an error at its client, at once.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t)
+	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
+	client := ns.rnicd(t, "put", "--timeout", "3s", zeros(t, 192<<20), serverAddr)
+	client.expect(t, 1, `^sent +\d+ %`)
+	server.signal(t, syscall.SIGKILL)
+	require.Equal(t, 128+9, server.wait(t))
+	require.False(t, ns.has(t, "rnic0"), "the TAP goes with its process")
+	require.Equal(t, 1, client.wait(t), "%s", client)
+	require.Len(t, client.lines("^rnicd: "), 1, "%s", client)
+}
+
+// A client that falls silent is given up after --idle-timeout.
+func TestClientSilent(t *testing.T) {
+	t.Parallel()
+	ns := newNamespace(t)
+	server := ns.serving(t, "--idle-timeout", "500ms")
+	ns.do(func() {
+		c := dialRaw(t)
+		defer c.close()
+		c.start(100_000)
+		server.expect(t, 1, "^failed +"+c.local()+": xfer: nothing was written by the client for 500ms$")
+	})
+	ns.put(t, randomFile(t, 1000))
+	ns.stop(t, server)
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Errors of the client's own, and of its server's absence: one line, status 1.
+func TestPutErrors(t *testing.T) {
+	ns := newNamespace(t)
+	ns.serving(t) // its network has hosts that do not answer
+	f := randomFile(t, 10).path
+	for _, c := range []struct {
+		name string
+		args []string
+		want string // a pattern
+	}{
+		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; put takes one file`},
+		{"missing file", []string{"/tmp/no/such", "127.0.0.1"}, `open /tmp/no/such: no such file or directory`},
+		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},
+		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
+		{"default port", []string{f, "127.0.0.1"}, `rnic: connect to 127\.0\.0\.1:7174: .*connection refused`},
+		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
+		{"no route", []string{f, "192.0.2.1"}, `rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
+		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
+		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
+		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
+		{"one argument", []string{f}, `put wants FILE and HOST\[:PORT\], not 1 arguments`},
+		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana`},
+		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded)`},
+		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"}, `gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			begin := time.Now()
+			p := ns.rnicd(t, append([]string{"put"}, c.args...)...)
+			require.Equal(t, 1, p.wait(t), "%s", p)
+			require.Len(t, errorLines(p), 1, "%s", p)
+			require.Regexp(t, "^rnicd: "+c.want+"$", errorLines(p)[0])
+			require.Less(t, time.Since(begin), 20*time.Second)
+		})
+	}
+}
+
+// Wrong flags: one line that names the flag and what it wants, status 1, and no device left.
+func TestServeErrors(t *testing.T) {
+	ns := newNamespace(t)
+	for _, c := range []struct {
+		args string
+		want string // a pattern
+	}{
+		{"--addr banana", `--addr "banana": want an IPv4 address with its prefix length, as 10\.9\.0\.1/24`},
+		{"--addr 10.9.0.1", `--addr "10\.9\.0\.1": want an IPv4 address with its prefix length`},
+		{"--addr ::1/64", `--addr ::1/64: want the unicast IPv4 address of a host`},
+		{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast IPv4 address of a host`},
+		{"--host-addr banana", `--host-addr "banana": want an IPv4 address with its prefix length`},
+		{"--pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
+		{"--pmd kernel --fault drop=1%", `--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away`},
+		{"--page 3M", `--page "3M": want auto, 2M, 1G or normal`},
+		{"--fault drop=200%", `--fault: fault: "drop=200%": a probability is 0% to 100%, or 0 to 1`},
+		{"--fault banana", `--fault: fault: "banana": write key=value, such as drop=1%`},
+		{"--core 999", `stack: poller "rnic0": core 999 is not available; allowed CPUs: [-0-9,]+`},
+		{"--core -7", `stack: poller "rnic0": core -7 is not available; allowed CPUs: [-0-9,]+`},
+		{"--mtu -1", `--mtu -1: want 576 to 65535 octets`},
+		{"--mtu 65535 --region 1MiB", `tap: rnic0: MTU 65535; the kernel's driver takes 68 to 65521`},
+		{"--port 0", `--port 0: want 1 to 65535`},
+		{"--idle-timeout 0s", `--idle-timeout 0s: must be positive`},
+		{"--region 0", `--region 0: must be at least one octet`},
+		{"--region banana", `.*"banana" is not a size; write 4096, 64KiB, 256MiB or 1GiB`},
+		{"--region 1000GiB", `hugepages: .*1000 GiB of memory wanted, .* available of which .* are kept free; ask for less or add memory`},
+		{"--region 1000GiB --pmd kernel", `hugepages: .*1000 GiB of memory wanted, .* ask for less or add memory`},
+		{"--region 8589934591GiB", `hugepages: .*8589934591 GiB of memory wanted, .* ask for less or add memory`},
+		{"--region 9223372036854775807", `--region: 9223372036854775807 octets are more than can be addressed`},
+		{"--node 1000", `hugepages: NUMA node 1000 wanted, online: [0-9 ]+; choose one of these or AnyNode`},
+		{"--dev averylongdevicename", `tap: name "averylongdevicename" has 19 octets; a device name has at most 15: choose a shorter one`},
+		{"--dev lo", `tap: lo: .+`},
+		{"--capture /no/such/dir/file", `--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
+		{"banana", `unknown command "banana" for "rnicd serve"`},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			p := ns.rnicd(t, append([]string{"serve"}, strings.Fields(c.args)...)...)
+			require.Equal(t, 1, p.wait(t), "%s", p)
+			lines := errorLines(p)
+			if strings.Contains(c.args, "--core") {
+				lines = p.lines("^rnicd: ")
+			}
+			require.Len(t, lines, 1, "%s", p)
+			require.Regexp(t, "^rnicd: "+c.want, lines[0])
+			require.False(t, ns.has(t, "rnic0"))
+		})
+	}
+}
+
+// Two daemons cannot have one device.
+func TestServeDeviceBusy(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.serving(t)
+	p := ns.rnicd(t, "serve", "--region", "1MiB")
+	require.Equal(t, 1, p.wait(t), "%s", p)
+	require.Equal(t, []string{"rnicd: tap: rnic0: device or resource busy: another process holds the device; end that process or choose another name"},
+		errorLines(p))
+	ns.put(t, randomFile(t, 1000))
+	ns.stop(t, server)
+}
+
+// What no hugepages suffice for lies on normal pages, and one line says so.
+func TestServeWithoutHugepages(t *testing.T) {
+	ns := newNamespace(t)
+	var free int
+	text, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &free)
+	}
+	if err != nil || free > 2048 {
+		t.Skipf("needs a known and small number of free hugepages: %d, %v", free, err)
+	}
+	server := ns.serving(t, "--region", fmt.Sprintf("%dMiB", 2*free+64))
+	require.Len(t, server.lines(`^memory +\S+ [MG]iB on normal pages \(hugepages: \d+ pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh \d+ `), 1, "%s", server)
+	f := randomFile(t, 1<<20)
+	ns.put(t, f)
+	ns.stop(t, server)
+
+	server = ns.serving(t, "--page", "normal")
+	require.Len(t, server.lines(`^memory +\S+ MiB on normal pages$`), 1, "asked for, so no fall-back: %s", server)
+	ns.stop(t, server)
+}
+
+// nobody is a user without any rights.
+const nobody = 65534
+
+func asNobody(cmd *exec.Cmd) *exec.Cmd {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// Without rights: a clear error for the TAP, by either driver, and a demo that works.
+func TestWithoutRights(t *testing.T) {
+	ns := newNamespace(t)
+	const why = ": not permitted to create or attach to the device: operation not permitted; run as root or with CAP_NET_ADMIN"
+	p := ns.start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB")))
+	require.Equal(t, 1, p.wait(t), "%s", p)
+	require.Len(t, errorLines(p), 1, "%s", p)
+	require.Contains(t, errorLines(p)[0], "rnicd: tap: rnic0"+why)
+	if program.dpdk {
+		p = ns.start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB", "--pmd", "dpdk")))
+		require.Equal(t, 1, p.wait(t), "%s", p)
+		require.Len(t, errorLines(p), 1, "%s", p)
+		require.Contains(t, errorLines(p)[0], "run as root or with CAP_NET_ADMIN")
+	}
+	p = ns.start(t, asNobody(exec.Command(programPath(t), "demo", "--region", "8MiB", "--size", "4MiB")))
+	require.Equal(t, 0, p.wait(t), "%s", p)
+	require.Len(t, p.lines("^received +4.0 MiB"), 1, "%s", p)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("x"), 0o600))
+	p = ns.start(t, asNobody(exec.Command(programPath(t), "put", secret, "127.0.0.1")))
+	require.Equal(t, 1, p.wait(t), "%s", p)
+	require.Equal(t, []string{"rnicd: open " + secret + ": permission denied"}, errorLines(p))
+}
+
+// Without /dev/net/tun: a clear error, by either driver.
+func TestWithoutTun(t *testing.T) {
+	ns := newNamespace(t)
+	drivers := []string{"tap"}
+	if programPath(t); program.dpdk {
+		drivers = append(drivers, "dpdk")
+	}
+	for _, driver := range drivers {
+		cmd := exec.Command("sh", "-c", `mount -t tmpfs none /dev/net && exec "$0" "$@"`, programPath(t), "serve", "--region", "1MiB", "--pmd", driver)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		p := ns.start(t, cmd)
+		require.Equal(t, 1, p.wait(t), "%s", p)
+		require.Len(t, errorLines(p), 1, "%s", p)
+		require.Regexp(t, `^rnicd: tap: rnic0: /dev/net/tun: no such file or directory; load the driver \(modprobe tun\)`, errorLines(p)[0])
+	}
+}

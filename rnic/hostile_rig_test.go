@@ -1,0 +1,313 @@
+package rnic
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// hostile is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits but the test, which makes
+// every segment itself and need not obey anything. What the Adapter sends must be sound: frame checks that.
+//
+//	h := newHostile(t, hostileConfig{})
+//	c := h.open(3000, 1460)                 // a handshake from port 3000
+//	c.stream = request(mpa.Frame{...})
+//	h.octets(c, 0, len(c.stream), 0)        // any part of the stream, with any flags, at any time
+//	h.turn(time.Microsecond)
+type hostile struct {
+	t        testing.TB
+	rng      *rand.Rand
+	time     int64
+	pool     *mem.Pool // the Adapter's
+	poller   *stack.Poller
+	adapter  *Adapter
+	listener *Listener
+	own      *mem.Pool // the test's
+	queue    pmd.Queue
+	mac      [2]inet.MAC // the Adapter's, ours
+	conns    map[uint16]*forged
+}
+
+type hostileConfig struct {
+	seed     uint64
+	bufs     int // of the Adapter's pool
+	connsMax int
+	tcp      tcp.Config
+}
+
+// forged is the peer's end of a connection, as far as a peer has to remember it.
+type forged struct {
+	port, serverPort uint16
+	iss, irs         tcp.Seq
+	synced           bool    // the Adapter's SYN was seen
+	next             tcp.Seq // expected from the Adapter
+	acked            tcp.Seq // by the Adapter
+	ts, tsEcho       uint32
+	stream           []byte // what the peer has to say
+	sent             int    // end of what style inOrder has sent
+	lag              int    // octets that it is late in acknowledging, at most
+	in               []byte // what the Adapter said, in order
+	reset            bool   // by the Adapter
+}
+
+var (
+	hostileNet  = netip.MustParsePrefix("10.9.0.1/24")
+	serverInet  = inet.AddrFrom(netip.MustParseAddr("10.9.0.1"))
+	hostileInet = inet.AddrFrom(netip.MustParseAddr("10.9.0.2"))
+)
+
+func newHostile(t testing.TB, cfg hostileConfig) *hostile {
+	t.Helper()
+	const mtu, stride = 1500, (mem.Headroom + 1500 + 64 + 63) &^ 63
+	h := &hostile{t: t, rng: rand.New(rand.NewPCG(cfg.seed, 99)), time: int64(time.Second), conns: map[uint16]*forged{}}
+	newPool := func(bufs int) *mem.Pool {
+		p, err := mem.NewPool(hugepages.Heap(bufs*stride+1<<20), mem.PoolConfig{Bufs: bufs, Stride: stride})
+		require.NoError(t, err)
+		return p
+	}
+	h.pool, h.own = newPool(cfg.bufs), newPool(1024)
+	link, err := wire.New(wire.Config{MTU: mtu})
+	require.NoError(t, err)
+	server, peer := link.Port(0), link.Port(1)
+	queue, err := server.Open(0, h.pool)
+	require.NoError(t, err)
+	h.queue, err = peer.Open(0, h.own)
+	require.NoError(t, err)
+	h.mac = [2]inet.MAC{server.MAC(), peer.MAC()}
+	h.poller, err = stack.New(stack.Config{
+		Name: "besieged", Queue: queue, Pool: h.pool, Caps: server.Caps(), MAC: h.mac[0], MTU: mtu, Addr: hostileNet,
+		ConnsMax: cfg.connsMax, Core: -1, TCP: cfg.tcp, Secret: [16]byte{1}, Clock: func() int64 { return h.time },
+	})
+	require.NoError(t, err)
+	h.adapter, err = Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: func() { h.poller.Turn() }})
+	require.NoError(t, err)
+	h.listener, err = h.adapter.Listen(t.Context(), ":7174", ListenOptions{})
+	require.NoError(t, err)
+	h.announce()
+	h.turn(time.Microsecond)
+	return h
+}
+
+// turn lets d pass, turns the Poller once and looks at all that it sent.
+func (h *hostile) turn(d time.Duration) {
+	h.time += int64(d)
+	h.poller.Turn()
+	var bufs [64]mem.Buf
+	for n := len(bufs); n == len(bufs); {
+		n = h.queue.Rx(bufs[:])
+		for _, b := range bufs[:n] {
+			h.frame(h.own.Data(b))
+		}
+		h.own.FreeN(bufs[:n])
+	}
+}
+
+func (h *hostile) turns(n int, d time.Duration) {
+	for range n {
+		h.turn(d)
+	}
+}
+
+// frame checks a frame of the Adapter and remembers what a peer must.
+func (h *hostile) frame(f []byte) {
+	eth, b, drop := inet.ParseEthernet(f)
+	require.Equal(h.t, inet.DropNone, drop)
+	if eth.Type == inet.EtherTypeARP {
+		h.announce()
+		return
+	}
+	ip, b, drop := inet.ParseIPv4(b, false)
+	require.Equal(h.t, inet.DropNone, drop)
+	if ip.Proto != inet.ProtoTCP {
+		return
+	}
+	require.Zero(h.t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))), "TCP checksum")
+	var s tcp.Segment
+	require.Equal(h.t, tcp.DropNone, tcp.Parse(b, &s))
+	if c := h.conns[s.DstPort]; c != nil {
+		h.segment(c, &s, b[s.HdrLen:])
+	}
+}
+
+func (h *hostile) segment(c *forged, s *tcp.Segment, text []byte) {
+	switch {
+	case s.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN: // the Adapter dials
+		if c.synced && c.serverPort != s.SrcPort {
+			return
+		}
+		c.serverPort, c.irs, c.synced, c.next, c.acked = s.SrcPort, s.Seq, true, s.Seq+1, c.iss+1
+		c.tsEcho = s.Options.TSval
+		h.send(c, c.iss, c.next, tcp.SYN|tcp.ACK, 65535, h.synOptions(c, 1460), nil)
+		return
+	case s.Flags&tcp.RST != 0:
+		c.reset = true
+		return
+	}
+	if s.Options.HasTimestamps {
+		c.tsEcho = s.Options.TSval
+	}
+	if s.Flags&tcp.SYN != 0 {
+		c.irs, c.synced, c.next, c.acked = s.Seq, true, s.Seq+1, s.Ack
+		return
+	}
+	if c.acked.Less(s.Ack) {
+		c.acked = s.Ack
+	}
+	if s.Seq != c.next {
+		return
+	}
+	c.in = append(c.in, text...)
+	if c.next += tcp.Seq(len(text)); s.Flags&tcp.FIN != 0 {
+		c.next++
+	}
+}
+
+// announce makes our MAC known.
+func (h *hostile) announce() {
+	h.transmit(inet.EtherTypeARP, inet.ARPLen, func(b []byte) {
+		a := inet.RequestARP(h.mac[1], hostileInet, serverInet)
+		a.Put(b)
+	})
+}
+
+// transmit sends a frame whose n octets of payload fill writes.
+func (h *hostile) transmit(typ uint16, n int, fill func(b []byte)) {
+	h.t.Helper()
+	b := h.own.Alloc()
+	require.NotEqual(h.t, mem.NoBuf, b, "the test's own pool is empty")
+	h.own.Desc(b).Len = uint32(inet.EthernetLen + n)
+	f := h.own.Data(b)
+	clear(f)
+	eth := inet.Ethernet{Dst: h.mac[0], Src: h.mac[1], Type: typ}
+	eth.Put(f)
+	fill(f[inet.EthernetLen:])
+	h.queue.Tx([]mem.Buf{b}) // a full cable loses it
+	h.own.Free(b)
+}
+
+// send sends any segment on c.
+func (h *hostile) send(c *forged, seq, ack tcp.Seq, flags tcp.Flags, window uint16, o tcp.Options, text []byte) {
+	h.t.Helper()
+	if c.serverPort == 0 {
+		c.serverPort = rigPort
+	}
+	tr := tcp.Transmit{
+		ID: tcp.ID{LocalPort: c.port, RemotePort: c.serverPort}, Seq: seq, Ack: ack, Flags: flags, Window: window, Options: o,
+	}
+	n := tr.HeaderLen() + len(text)
+	h.transmit(inet.EtherTypeIPv4, 20+n, func(b []byte) {
+		ip := inet.IPv4{
+			DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: hostileInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n,
+		}
+		ip.Put(b)
+		b = b[20:]
+		tr.Put(b)
+		copy(b[n-len(text):], text)
+		binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(hostileInet, serverInet, inet.ProtoTCP, n)))
+	})
+}
+
+func noOptions() tcp.Options { return tcp.Options{WindowScale: -1} }
+
+func (h *hostile) synOptions(c *forged, mss uint16) tcp.Options {
+	return tcp.Options{
+		MSS: mss, SACKPermitted: true, HasTimestamps: true, TSval: c.ts, TSecr: c.tsEcho, WindowScale: 7,
+	}
+}
+
+func (c *forged) options() tcp.Options {
+	o := noOptions()
+	o.HasTimestamps, o.TSval, o.TSecr = true, c.ts, c.tsEcho
+	return o
+}
+
+// answerer is a connection that the Adapter will dial to our port.
+func (h *hostile) answerer(port uint16) *forged {
+	c := &forged{port: port, iss: tcp.Seq(h.rng.Uint32()), ts: 1000}
+	h.conns[port] = c
+	return c
+}
+
+// open does a handshake. synced is false when nobody answered.
+func (h *hostile) open(port, mss uint16) *forged {
+	h.t.Helper()
+	c := h.answerer(port)
+	h.send(c, c.iss, 0, tcp.SYN, 65535, h.synOptions(c, mss), nil)
+	h.turns(2, time.Microsecond)
+	if c.synced {
+		h.send(c, c.iss+1, c.next, tcp.ACK, 65535, c.options(), nil)
+		h.turn(time.Microsecond)
+	}
+	return c
+}
+
+// octets sends the octets [lo, hi) of c's stream in one segment, and flags.
+func (h *hostile) octets(c *forged, lo, hi int, flags tcp.Flags) {
+	h.t.Helper()
+	h.send(c, c.seq(lo), c.next, tcp.ACK|flags, 65535, c.options(), c.stream[lo:hi])
+}
+
+func (c *forged) seq(at int) tcp.Seq { return c.iss + 1 + tcp.Seq(at) }
+
+// place is how many octets of the stream the Adapter has acknowledged.
+func (c *forged) place() int { return c.acked.Sub(c.iss + 1) }
+
+// startUp opens a connection, has it accepted by q and leaves c where the first FPDU of its stream comes next.
+func (h *hostile) startUp(port uint16, q *QueuePair) *forged {
+	h.t.Helper()
+	c := h.open(port, 1460)
+	require.True(h.t, c.synced, "no answer to our SYN")
+	c.stream = request(mpa.Frame{Rev: 1, CRC: true})
+	h.octets(c, 0, len(c.stream), 0)
+	h.turn(time.Microsecond)
+	req := h.listener.Poll()
+	require.NotNil(h.t, req)
+	require.NoError(h.t, req.Accept(h.t.Context(), q, nil))
+	h.turn(time.Microsecond)
+	return c
+}
+
+// newQP is an idle QueuePair with queues of its own.
+func (h *hostile) newQP(opt QPOptions) *QueuePair {
+	h.t.Helper()
+	cq, err := h.adapter.CreateCQ(1024)
+	require.NoError(h.t, err)
+	if opt.PD == nil {
+		opt.PD = h.adapter.AllocPD()
+	}
+	opt.SendCQ, opt.RecvCQ = cq, cq
+	q, err := h.adapter.CreateQP(opt)
+	require.NoError(h.t, err)
+	return q
+}
+
+// tooBig is an ICMP message that says a segment at seq did not fit into mtu.
+func (h *hostile) tooBig(c *forged, mtu uint16, seq tcp.Seq) {
+	const n = 8 + 20 + 8 // ICMP, and the front of the datagram it is about
+	h.transmit(inet.EtherTypeIPv4, 20+n, func(b []byte) {
+		ip := inet.IPv4{TTL: 64, Proto: inet.ProtoICMP, Src: hostileInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n}
+		ip.Put(b)
+		m := b[20:]
+		m[0], m[1] = 3, 4
+		binary.BigEndian.PutUint16(m[6:], mtu)
+		about := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: serverInet, Dst: hostileInet, HdrLen: 20, TotalLen: 1500}
+		about.Put(m[8:])
+		binary.BigEndian.PutUint16(m[28:], c.serverPort)
+		binary.BigEndian.PutUint16(m[30:], c.port)
+		binary.BigEndian.PutUint32(m[32:], uint32(seq))
+		binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, 0))
+	})
+}
