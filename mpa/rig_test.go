@@ -36,6 +36,7 @@ type rigConfig struct {
 	Stride     int // default 2048
 	BufsMax    int // default BufsMin + 64
 	DropBadCRC bool
+	Spare      int
 	PoolExtra  int
 }
 
@@ -65,7 +66,7 @@ func newRig(t testing.TB, cfg rigConfig, s *stream) *rig {
 	}
 	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1}
 	r.poolSize = r.pool.Available()
-	r.recv.Init(ReceiverConfig{Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC})
+	r.recv.Init(ReceiverConfig{Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC, Spare: cfg.Spare})
 	return r
 }
 

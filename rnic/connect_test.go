@@ -47,6 +47,9 @@ func TestPrivateData(t *testing.T) {
 			require.NoError(t, err)
 			wait()
 			require.Equal(t, RTS, q.State())
+			require.Equal(t, r.addr(), q.RemoteAddr().String())
+			require.Equal(t, q.LocalAddr(), s.qp.RemoteAddr())
+			require.Equal(t, q.RemoteAddr(), s.qp.LocalAddr())
 			require.True(t, bytes.Equal(back, q.PeerPrivateData()))
 			require.NoError(t, q.Close(r.ctx))
 		}

@@ -69,16 +69,16 @@ type link struct {
 	qp        *QueuePair
 	own       mpa.Frame // the frame we sent or are going to send
 
-	in     []byte // start-up octets received and not yet a frame
-	out    []byte // start-up octets not yet pulled
-	rxNext uint64 // stream offset of the next start-up octet
-	rxBase uint64 // stream offset of MPA's first octet
-	shut   bool   // our half is to be closed when all was pulled
-	closed bool   // closeSend was called
-	seen   uint64 // car.progress when the linger timer was set
-	err    error  // the first reason
-	peer   netip.AddrPort
-	gone   chan struct{}
+	in         []byte         // start-up octets received and not yet a frame
+	out        []byte         // start-up octets not yet pulled
+	rxNext     uint64         // stream offset of the next start-up octet
+	rxBase     uint64         // stream offset of MPA's first octet
+	shut       bool           // our half is to be closed when all was pulled
+	closed     bool           // closeSend was called
+	seen       uint64         // car.progress when the linger timer was set
+	err        error          // the first reason
+	self, peer netip.AddrPort // once established
+	gone       chan struct{}
 }
 
 func newLink(a *Adapter) *link {
@@ -87,7 +87,7 @@ func newLink(a *Adapter) *link {
 
 // established: the TCP connection stands.
 func (l *link) established() {
-	l.peer = l.car.remote()
+	l.self, l.peer = l.car.local(), l.car.remote()
 	if l.initiator {
 		l.phase = phaseReply
 		l.own = mpa.Frame{Kind: mpa.Request, Rev: 1, Markers: l.wantMarkers(l.qp), CRC: !l.qp.opt.NoCRC, PrivateData: l.own.PrivateData}

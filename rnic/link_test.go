@@ -218,4 +218,3 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 		})
 	}
 }
-

@@ -3,6 +3,7 @@ package rnic
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -133,6 +134,22 @@ func (q *QueuePair) Number() uint32 { return q.num }
 
 // State is a snapshot.
 func (q *QueuePair) State() State { return State(q.state.Load()) }
+
+// LocalAddr is this end's address, once in service.
+func (q *QueuePair) LocalAddr() netip.AddrPort {
+	if l := q.link.Load(); l != nil && q.State() != Connecting {
+		return l.self
+	}
+	return netip.AddrPort{}
+}
+
+// RemoteAddr is the peer's address, once in service.
+func (q *QueuePair) RemoteAddr() netip.AddrPort {
+	if l := q.link.Load(); l != nil && q.State() != Connecting {
+		return l.peer
+	}
+	return netip.AddrPort{}
+}
 
 // PeerPrivateData is what came with the MPA Reply. After Connect.
 func (q *QueuePair) PeerPrivateData() []byte { return q.private }

@@ -30,27 +30,36 @@ fi
 ns=rnicd-run-$$ dev=rnic0 ours=10.9.0.1 theirs=10.9.0.254 port=7174
 tmp=''
 
+# A trap only takes a note, and the script waits in small steps and looks at it: handlers that do things run into what the
+# shell was doing, between a process's start and the line after it above all.
+ended=''
+trap 'ended=130' INT
+trap 'ended=143' TERM
+trap 'ended=129' HUP
+exec {never}<> <(:)
+pause() { # without a process
+    read -rt 0.05 -u "$never" || true
+    [ -z "$ended" ] || exit "$ended"
+}
+running() { kill -0 "$1" 2>/dev/null; }
+
 # stop ends a process of ours: in order, and after five seconds in any case.
 stop() {
-    kill -TERM "$1" 2>/dev/null || return 0
-    for _ in $(seq 100); do
-        kill -0 "$1" 2>/dev/null || return 0
-        sleep 0.05
+    kill -TERM "$1" 2>/dev/null || return
+    for ((i = 0; i < 100; i++)); do
+        running "$1" || return
+        read -rt 0.05 -u "$never"
     done
-    kill -KILL "$1" 2>/dev/null || true
+    kill -KILL "$1" 2>/dev/null
 }
 cleanup() {
+    set +e # every step is worth taking
     trap '' INT TERM HUP
-    trap - EXIT
-    # Asked of the shell: a signal may come before $! is looked at.
     for pid in $(jobs -p); do stop "$pid"; done
-    ip netns del "$ns" 2>/dev/null || true
+    ip netns del "$ns" 2>/dev/null
     [ -z "$tmp" ] || rm -rf "$tmp"
 }
 trap cleanup EXIT
-trap 'cleanup; exit 130' INT
-trap 'cleanup; exit 143' TERM
-trap 'cleanup; exit 129' HUP
 
 if ! why=$(ip netns add "$ns" 2>&1); then
     echo "run: no network namespace ($why): the same transfer between two pollers of one process, over a cable in memory"
@@ -66,7 +75,9 @@ fi
 # The region: 256 MiB, or as much as the file needs. With the packet buffers on hugepages if there are any to be had.
 mib=$((($(stat -c %s -- "$file") + (1 << 20) - 1) >> 20))
 mib=$((mib > 256 ? mib : 256))
-scripts/hugepages.sh $((mib / 2 + 32))
+more=32
+[ "$pmd" = tap ] || more=96 # DPDK has memory of its own
+scripts/hugepages.sh $((mib / 2 + more))
 
 # A core of our own to pin to: the last one that we may use.
 core=$(sed -n 's/^Cpus_allowed_list:.*[^0-9]\([0-9]*\)$/\1/p' /proc/self/status)
@@ -80,13 +91,17 @@ args+=("$@")
 : >"$tmp/serve.log"
 ip netns exec "$ns" bin/rnicd "${args[@]}" >"$tmp/serve.log" 2>&1 &
 serve=$!
-echo "server      rnicd$(printf ' %q' "${args[@]}")"
-until grep -q '^ready' "$tmp/serve.log"; do
-    if ! kill -0 "$serve" 2>/dev/null; then
+printf -v words ' %q' "${args[@]}"
+echo "server      rnicd$words"
+log=''
+until [[ $log == *$'\nready '* ]]; do
+    if ! running "$serve"; then
+        pause
         cat "$tmp/serve.log" >&2
         exit 1
     fi
-    sleep 0.05
+    pause
+    IFS= read -rd '' log <"$tmp/serve.log" || true
 done
 cat "$tmp/serve.log"
 if [ "$pmd" = dpdk ]; then
@@ -95,14 +110,15 @@ if [ "$pmd" = dpdk ]; then
 fi
 
 echo "client      rnicd put ${file##*/} $ours:$port   (MPA over the kernel's TCP)"
-# In the background: bash hears of signals while it waits, not while a command runs in front.
-status=0
 ip netns exec "$ns" bin/rnicd put --wait 5s --timeout 1h -- "$file" "$ours:$port" &
 put=$!
+while running "$put"; do pause; done
+status=0 served=0
 wait "$put" || status=$?
+pause # and hear of a Ctrl-C that the client has heard of
 # --once ends the server when the transfer is over; a client that failed before one began must not leave us waiting.
 [ "$status" = 0 ] || kill -TERM "$serve" 2>/dev/null || true
-served=0
+while running "$serve"; do pause; done
 wait "$serve" || served=$?
 echo "server"
 sed '1,/^ready/d' "$tmp/serve.log"

@@ -2,7 +2,9 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,6 +39,55 @@ func TestSubmitThatSubmitsDoesNotHoldTheTurn(t *testing.T) {
 	require.NoError(t, l.a.Submit(again))
 	l.a.Turn()
 	require.LessOrEqual(t, n, controlRingEntries)
+}
+
+// What Submit took is run, always, and once: also what comes while the Poller ends.
+func TestSubmitRunsWhatItTook(t *testing.T) {
+	const rounds, callers = 20, 3
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	for round := range rounds {
+		l := newLab(t, func(i int, cfg *Config) { cfg.Clock = nil })
+		var taken, run atomic.Int64
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					err := l.a.Submit(func() { run.Add(1) })
+					if errors.Is(err, ErrStopped) {
+						return
+					}
+					if err == nil {
+						taken.Add(1)
+					}
+				}
+			})
+		}
+		all.Go(func() { _ = l.a.Run(ctx) })
+		for taken.Load() < int64(round*10) && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		l.a.Stop()
+		all.Wait()
+		<-l.a.Done()
+		require.NoError(t, ctx.Err())
+		require.Equal(t, taken.Load(), run.Load(), "round %d", round)
+	}
+}
+
+// A Submit that looked before Stop, and pushes behind the Poller's last look, runs the function itself.
+func TestSubmitBehindTheLastLook(t *testing.T) {
+	l := newLab(t, nil)
+	l.stop()
+	<-l.a.Done()
+	l.a.stopping.Store(false) // as it was when this Submit looked
+	ran := 0
+	require.NoError(t, l.a.Submit(func() {
+		ran++
+		_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrStopped)
+	}))
+	require.Equal(t, 1, ran)
 }
 
 func TestWakeIsCoalesced(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
@@ -80,6 +81,39 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 	for _, u := range us {
 		require.Zero(t, u.closed)
 	}
+	l.stop()
+}
+
+// Peers that never answer cannot keep a port closed: the one that has been half-open longest gives way, at once, and
+// those who got in are let alone.
+func TestOldestHalfOpenGivesWay(t *testing.T) {
+	const backlog = 3
+	l := newLab(t, nil)
+	l.listen(l.b, 7, backlog)
+	first := l.dial(l.a, l.b, 7)
+	l.until("open", func() bool { return len(l.accepted) == 1 })
+	syn := func(port uint16) []byte {
+		tr := stranger
+		tr.ID.LocalPort, tr.ID.RemotePort, tr.Flags = port, 7, tcp.SYN
+		return segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.0.0.77"), l.b.addr, tr, nil)
+	}
+	for i := range 20 {
+		l.answers(l.a, l.b, syn(uint16(1000+i)))
+		require.LessOrEqual(t, l.b.listeners[7].halfOpen, backlog)
+	}
+	require.Equal(t, uint64(20-backlog), l.b.counters().Own[DropBacklogFull])
+	for i := range 20 {
+		id := tcp.ID{
+			Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(netip.MustParseAddr("10.0.0.77")),
+			LocalPort: 7, RemotePort: uint16(1000 + i),
+		}
+		require.Equal(t, i >= 20-backlog, l.b.table.find(&id) != noConn, "half-open %d", i)
+	}
+	start := l.now
+	u := l.dial(l.a, l.b, 7, 1000)
+	l.until("an honest peer gets in", func() bool { return len(l.accepted) == 2 && l.accepted[1].edge == 1000 })
+	require.Less(t, l.now-start, second, "it had to repeat its SYN")
+	require.Zero(t, u.closed+first.closed)
 	l.stop()
 }
 

@@ -3,6 +3,7 @@ package stack
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -346,5 +347,55 @@ func TestEmptyPool(t *testing.T) {
 	l.a.pool.FreeN(hoard[1:])
 	l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 1000 })
 	require.Zero(t, u.closed)
+	l.stop()
+}
+
+// The Bufs that are missing may be those that the connections to be aborted keep: they are given back although there is
+// none for a RST.
+func TestAbortWithAnEmptyPool(t *testing.T) {
+	const conns = 3
+	l := newLab(t, nil)
+	l.listen(l.b, 7, conns, 1000)
+	var us []*peer
+	for range conns {
+		u := l.dial(l.a, l.b, 7, 1000)
+		u.verdict = func(uint64, int) Verdict { return Kept }
+		u.onClosed = func() {
+			l.a.pool.FreeN(u.kept)
+			u.kept = nil
+		}
+		us = append(us, u)
+	}
+	l.until("each keeps a Buf", func() bool {
+		return !slices.ContainsFunc(us, func(u *peer) bool { return len(u.kept) == 0 })
+	})
+	l.turns()
+	var hoard []mem.Buf
+	for b := l.a.pool.Alloc(); b != mem.NoBuf; b = l.a.pool.Alloc() {
+		hoard = append(hoard, b)
+	}
+	for range 2 { // the second has no work left
+		for _, u := range us {
+			u.conn.Abort()
+		}
+	}
+	l.turns()
+	for i, u := range us {
+		require.Equal(t, 1, u.closed, "connection %d", i)
+		require.ErrorIs(t, u.err, ErrAborted)
+	}
+	require.NotZero(t, l.a.counters().Own[DropNoBuf], "the pool was not empty")
+	require.Zero(t, l.a.counters().Conns)
+	l.a.pool.FreeN(hoard)
+	l.until("the others learn", func() bool { // from the RST that their next segment draws
+		open := 0
+		for _, v := range l.accepted {
+			if v.closed == 0 {
+				v.send(1)
+				open++
+			}
+		}
+		return open == 0
+	})
 	l.stop()
 }

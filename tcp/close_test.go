@@ -108,6 +108,68 @@ func TestNothingIsTakenBehindTheFin(t *testing.T) {
 	s.wantNothing()
 }
 
+// The FIN was lost, or came with text that was refused; now it comes behind text that is held already.
+//
+// req: 9293-3.10.7.4-4
+func TestFinBehindDuplicateText(t *testing.T) {
+	for name, held := range map[string][]string{
+		"in order":     {". 1:101 ack 1"},
+		"beyond a gap": {". 51:101 ack 1", ". 1:51 ack 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := accepted(t, sackOnly(), "sackOK")
+			for _, text := range held {
+				s.in(text)
+			}
+			s.sent()
+			s.in("F. 51:102 ack 1")
+			s.wantNothing()
+			s.wantDrop(DropDuplicate)
+			s.wantState(CloseWait)
+			s.wantEvents(EvPeerClosed)
+			s.expect(". 1 ack 102")
+		})
+	}
+}
+
+// The same with a gap still in front of the text.
+func TestFinBehindDuplicateTextOutOfOrder(t *testing.T) {
+	s := accepted(t, sackOnly(), "sackOK")
+	s.in(". 51:101 ack 1")
+	s.in("F. 51:102 ack 1")
+	s.wantNothing()
+	s.wantState(Established)
+	s.in(". 1:51 ack 1")
+	s.wantState(CloseWait)
+}
+
+// A FIN in front of octets that were taken cannot be where the stream ends. The connection goes on without it, and
+// ends with the true one.
+func TestFinInFrontOfTakenOctets(t *testing.T) {
+	for name, lie := range map[string]string{
+		"new text":       "F. 21:51 ack 1",
+		"no text":        "F. 50:51 ack 1",
+		"duplicate text": "F. 31:41 ack 1",
+		"behind us":      "F. -9:2 ack 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := accepted(t, sackOnly(), "sackOK")
+			s.in(". 1:11 ack 1")
+			s.in(". 31:201 ack 1")
+			s.in(lie)
+			s.in(". 11:31 ack 1")
+			s.wantState(Established)
+			s.wantEvents(0)
+			s.in(". 201:301 ack 1")
+			s.wantArrival(200, 300)
+			s.sent()
+			s.in("F. 301:302 ack 1")
+			s.wantState(CloseWait)
+			s.expect(". 1 ack 302")
+		})
+	}
+}
+
 // req: 9293-3.10.7.4-5
 func TestRetransmittedFinRestartsTimeWait(t *testing.T) {
 	s := accepted(t, plain(), "")

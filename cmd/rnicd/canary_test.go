@@ -24,7 +24,6 @@ func TestCanaries(t *testing.T) {
 		memory = 1 << 20
 		region = 256 << 10
 		before = 128 << 10
-		canary = 0xA5
 	)
 	ns := newNamespace(t)
 	o := nicOptions{addr: serverHost + "/24", mtu: 1500, page: "normal", core: coreNone, node: hugepages.AnyNode}

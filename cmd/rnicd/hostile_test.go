@@ -101,7 +101,10 @@ func garbage(seed byte, n int) []byte {
 	return b
 }
 
-const granted = 8192 // octets each hostile client asks for
+const (
+	granted = 8192 // octets each hostile client asks for
+	canary  = 0xA5 // what is in memory beforehand, and what they may write
+)
 
 // attacks are what a peer may do wrong, and the server's line about it.
 var attacks = []struct {
@@ -200,6 +203,11 @@ var attacks = []struct {
 		c.start(granted)
 		c.send(c.fpdu(sendULPDU(0, 1, 0, finishMessage(granted, [32]byte{1}))))
 	}, `failed .*wrote 0 and closed with a length of`},
+	{"wrong hash", func(c *raw) {
+		c.start(100)
+		c.send(c.fpdu(write(c.stag, c.to, bytes.Repeat([]byte{canary}, 100))))
+		c.send(c.fpdu(sendULPDU(0, 1, 0, finishMessage(100, [32]byte{1}))))
+	}, `failed .*SHA-256 mismatch`},
 	{"closed early", func(c *raw) { c.start(granted) }, `failed .*the client closed the connection before its closing message`},
 	{"closed in an FPDU", func(c *raw) {
 		c.start(granted)

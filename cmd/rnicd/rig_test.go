@@ -235,21 +235,31 @@ func (p *process) lines(pattern string) []string {
 // expect waits for the n-th line that matches.
 func (p *process) expect(t testing.TB, n int, pattern string) string {
 	t.Helper()
+	line, ok := p.await(t, n, pattern)
+	if !ok {
+		require.FailNow(t, "the process ended first", "waiting for line %d of %q in:\n%s", n, pattern, p)
+	}
+	return line
+}
+
+// await waits likewise, or until the process has ended without such a line.
+func (p *process) await(t testing.TB, n int, pattern string) (line string, ok bool) {
+	t.Helper()
 	timeout := time.After(patience)
-	for {
+	for over := false; ; {
 		p.mu.Lock()
 		changed := p.changed
 		p.mu.Unlock()
 		if l := p.lines(pattern); len(l) >= n {
-			return l[n-1]
+			return l[n-1], true
+		}
+		if over {
+			return "", false
 		}
 		select {
 		case <-changed:
 		case <-p.exited:
-			if l := p.lines(pattern); len(l) >= n {
-				return l[n-1]
-			}
-			require.FailNow(t, "the process ended first", "waiting for line %d of %q in:\n%s", n, pattern, p)
+			over = true
 		case <-timeout:
 			require.FailNow(t, "timed out", "waiting for line %d of %q in:\n%s", n, pattern, p)
 		}

@@ -100,7 +100,12 @@ func TestRunScript(t *testing.T) {
 		if !program.dpdk {
 			t.Skip("the program is built without DPDK's driver")
 		}
-		p := runScript(t, dir, "dpdk", "bin/rnicd")
+		var p *process
+		withEALMemory(t, func() *process {
+			p = runScript(t, dir, "dpdk", "bin/rnicd")
+			p.wait(t)
+			return p
+		})
 		require.Equal(t, 0, p.wait(t), "%s", p)
 		require.Len(t, p.lines("^device +net_tap0,"), 1, "%s", p)
 		require.Empty(t, p.lines(`\(\):`), "noise of DPDK's: %s", p)

@@ -212,12 +212,12 @@ func TestServerIdleButAlive(t *testing.T) {
 
 // A client that keeps writing, however slowly the whole goes, is not idle.
 func TestServerSlowClient(t *testing.T) {
-	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 200 * time.Millisecond})
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: time.Second})
 	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(60 * time.Millisecond)
 	defer tick.Stop()
 	data := content(1, 5000)
-	for i := range 20 { // twice the idle timeout
+	for i := range 20 { // longer than the idle timeout in all
 		<-tick.C
 		c.write(g, i*250, data[i*250:(i+1)*250])
 	}
@@ -232,7 +232,7 @@ func TestServerSlowClient(t *testing.T) {
 
 // A client that got its answer and stays is cut off too.
 func TestServerClientStays(t *testing.T) {
-	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 50 * time.Millisecond})
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 500 * time.Millisecond})
 	c, _ := r.rogueClient(request{op: OpPut}.marshal())
 	f := finish{digest: sha256.Sum256(nil)}
 	c.send(f.marshal(make([]byte, finishLen)))
