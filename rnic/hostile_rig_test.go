@@ -265,10 +265,10 @@ func (c *forged) seq(at int) tcp.Seq { return c.iss + 1 + tcp.Seq(at) }
 // place is how many octets of the stream the Adapter has acknowledged.
 func (c *forged) place() int { return c.acked.Sub(c.iss + 1) }
 
-// startUp opens a connection, has it accepted by q and leaves c where the first FPDU of its stream comes next.
-func (h *hostile) startUp(port uint16, q *QueuePair) *forged {
+// startUp opens a connection and has it accepted by q. What comes next in its stream is FPDUs, which the result writes.
+func (h *hostile) startUp(port, mss uint16, q *QueuePair) (*forged, *rawInitiator) {
 	h.t.Helper()
-	c := h.open(port, 1460)
+	c := h.open(port, mss)
 	require.True(h.t, c.synced, "no answer to our SYN")
 	c.stream = request(mpa.Frame{Rev: 1, CRC: true})
 	h.octets(c, 0, len(c.stream), 0)
@@ -276,8 +276,14 @@ func (h *hostile) startUp(port uint16, q *QueuePair) *forged {
 	req := h.listener.Poll()
 	require.NotNil(h.t, req)
 	require.NoError(h.t, req.Accept(h.t.Context(), q, nil))
-	h.turn(time.Microsecond)
-	return c
+	h.turns(2, time.Microsecond)
+	f, n, err := mpa.ParseFrame(c.in, mpa.Reply, mpa.PrivateDataMax)
+	require.NoError(h.t, err)
+	require.Positive(h.t, n, "no Reply")
+	c.in = c.in[n:]
+	p := &rawInitiator{}
+	p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
+	return c, p
 }
 
 // newQP is an idle QueuePair with queues of its own.

@@ -2,10 +2,12 @@ package rnic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -311,6 +313,78 @@ func TestPeerTerminates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The peer's Terminate is the last thing it says, even an empty one: what follows is neither placed nor delivered.
+func TestNothingBehindATerminate(t *testing.T) {
+	for name, body := range map[string][]byte{"whole": {0x11, 0x01, 0, 0}, "empty": nil} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{})
+				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+				p, _ := r.startRaw(s, false)
+				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
+				p.write(p.fpdu(h, body))
+				r.until("the end of service", func() bool { return s.qp.State() == Error })
+				p.write(p.fpdu(writeTo(s.region.STag(), s.region.Base()), []byte("written")))
+				p.write(p.fpdu(sendOf(1), []byte("sent")))
+				p.closeSend()
+				r.untilDone(s.qp)
+				var te *TerminateError
+				require.ErrorAs(t, s.qp.Err(), &te)
+				require.True(t, te.Remote)
+				require.Equal(t, make([]byte, 7), s.region.Bytes()[:7])
+				require.Equal(t, make([]byte, 4), s.inbox.Bytes()[:4])
+				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+			})
+		})
+	}
+}
+
+// A Terminate whose FPDU is larger than a segment goes out in two. One that does not fit behind other FPDUs waits for
+// the next segment.
+func TestTerminateLargerThanASegment(t *testing.T) {
+	body := terminateBody(nil)
+	write := func() *sendHalf {
+		s := &sendHalf{}
+		s.start(mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}, false)
+		s.terminate(body)
+		return s
+	}
+	var room [256]byte
+	n := write().putTerminate(room[:], len(room))
+	require.Equal(t, crc32c(room[:n-4]), binary.LittleEndian.Uint32(room[n-4:]), "CRC")
+	for emss := 1; emss < n; emss++ {
+		s := write()
+		require.Zero(t, s.putTerminate(make([]byte, emss), 2*emss), "behind others")
+		front := make([]byte, emss)
+		require.Equal(t, emss, s.putTerminate(front, emss))
+		require.Equal(t, room[:n], append(front, s.carry[s.carryOff:s.carryEnd]...))
+	}
+}
+
+// With the smallest segments a peer can ask for, a Terminate arrives.
+func TestTerminateInTinySegments(t *testing.T) {
+	const mss = 1
+	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	q := h.newQP(QPOptions{})
+	c, p := h.startUp(4000, mss, q)
+	lo := len(c.stream)
+	c.stream = append(c.stream, p.fpdu(writeTo(0x1234, 0), []byte("x"))...)
+	h.octets(c, lo, len(c.stream), 0)
+	for range 10 {
+		h.turn(10 * time.Millisecond)
+		h.octets(c, len(c.stream), len(c.stream), 0)
+	}
+	head, n, ok := ddp.Parse(c.in[2:])
+	require.True(t, ok)
+	require.Equal(t, uint32(rdmap.QNTerminate), head.QN)
+	size := (2+int(binary.BigEndian.Uint16(c.in))+3)&^3 + 4
+	require.Len(t, c.in, size)
+	require.Equal(t, crc32c(c.in[:size-4]), binary.LittleEndian.Uint32(c.in[size-4:]), "CRC")
+	term, ok := rdmap.ParseTerminate(c.in[2+n : size-4])
+	require.True(t, ok)
+	require.Equal(t, rdmap.Cause(0x1100), term.Cause, "invalid STag")
 }
 
 // What an error becomes on the wire when it is none of the protocols'.

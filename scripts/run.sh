@@ -36,6 +36,7 @@ ended=''
 trap 'ended=130' INT
 trap 'ended=143' TERM
 trap 'ended=129' HUP
+trap 'ended=141' PIPE # as in: make run | head -1
 exec {never}<> <(:)
 pause() { # without a process
     read -rt 0.05 -u "$never" || true
@@ -54,7 +55,7 @@ stop() {
 }
 cleanup() {
     set +e # every step is worth taking
-    trap '' INT TERM HUP
+    trap '' INT TERM HUP PIPE
     for pid in $(jobs -p); do stop "$pid"; done
     ip netns del "$ns" 2>/dev/null
     [ -z "$tmp" ] || rm -rf "$tmp"

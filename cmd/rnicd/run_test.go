@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -169,6 +170,25 @@ func TestRunScriptInterrupted(t *testing.T) {
 			requireNothingLeft(t, dir, p)
 		})
 	}
+}
+
+// make run | head -1: the script dies of its output, and leaves nothing either.
+func TestRunScriptWithoutReader(t *testing.T) {
+	needIP(t)
+	dir := checkout(t)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd := exec.Command(filepath.Join(dir, "scripts", "run.sh"), "tap", zeros(t, 192<<20), "--fault", slow)
+	cmd.Dir, cmd.Stdout = dir, w
+	p := start(t, cmd)
+	require.NoError(t, w.Close())
+	line, err := bufio.NewReader(r).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "server ")
+	require.NoError(t, r.Close())
+	require.NotZero(t, p.wait(t), "%s", p)
+	_, err = os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.cmd.Process.Pid))
+	require.ErrorIs(t, err, os.ErrNotExist, "the namespace is still there")
 }
 
 // Without root the same job runs in one process, and says so.

@@ -1,0 +1,252 @@
+package rnic
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// between runs f once, when the client's (or server's) call next has to wait for its Poller.
+func (r *rig) between(a *Adapter, f func()) {
+	a.cfg.Manual = func() {
+		a.cfg.Manual = r.step
+		f()
+		r.step()
+	}
+}
+
+// ended is a context that is over.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// fillControl leaves no room in the control ring of a Poller that is not turning.
+func fillControl(t *testing.T, p *stack.Poller) {
+	t.Helper()
+	for i := 0; ; i++ {
+		if err := p.Submit(func() {}); err != nil {
+			require.ErrorIs(t, err, stack.ErrBusy)
+			require.Positive(t, i)
+			return
+		}
+	}
+}
+
+// Abort and Close that come while Accept waits for the Poller: the connection that then comes about is given up.
+func TestAbortMeetsAccept(t *testing.T) {
+	for name, end := range map[string]func(q *QueuePair){
+		"abort": (*QueuePair).Abort, "disconnect": (*QueuePair).Disconnect,
+		"close": func(q *QueuePair) { _ = q.Close(ended()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			req := r.dial(c, nil)
+			r.between(r.server, func() { end(s.qp) })
+			_ = req.Accept(r.ctx, s.qp, nil) // it may have been quicker
+			r.untilDone(s.qp)
+			require.ErrorIs(t, s.qp.Err(), ErrClosed)
+			r.untilDone(c.qp)
+			require.Zero(t, r.server.linkCount())
+		})
+	}
+}
+
+// A Dial that an Adapter's Close overtakes: it had its place among the connections, but no connection yet.
+func TestAdapterCloseMeetsDial(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, QPOptions{})
+	fillControl(t, r.hosts[1].poller) // so that the dial waits
+	r.between(r.client, func() {
+		r.step()
+		require.ErrorIs(t, r.client.Close(ended()), context.Canceled)
+	})
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+	r.untilDone(c.qp)
+	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+	require.NoError(t, r.client.Close(r.ctx))
+	require.Zero(t, r.server.linkCount(), "it dialled nevertheless")
+}
+
+// A full control ring makes a call wait, not fail.
+func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	fillControl(t, r.hosts[1].poller)
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+	req := r.request()
+	fillControl(t, r.hosts[0].poller)
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	r.until("service", func() bool { return c.qp.State() == RTS })
+	fillControl(t, r.hosts[0].poller)
+	l, err := r.server.Listen(r.ctx, ":7175", ListenOptions{})
+	require.NoError(t, err)
+	l.Close()
+	r.exchange(s, c)
+	fillControl(t, r.hosts[0].poller)
+	require.NoError(t, r.server.Close(r.ctx))
+	r.untilDone(c.qp)
+}
+
+// It waits no longer than its context, and what was not ordered leaves nothing behind.
+func TestDialThatFindsNoRoom(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, QPOptions{})
+	fillControl(t, r.hosts[1].poller)
+	r.client.cfg.Manual = nil // the Poller stands still
+	require.ErrorIs(t, c.qp.StartConnect(ended(), r.addr(), nil), context.Canceled)
+	require.True(t, isDone(c.qp))
+	require.Zero(t, r.client.linkCount())
+	require.NoError(t, r.client.Close(r.ctx))
+	r.client.cfg.Manual = r.step
+	r.pass(time.Second)
+	require.Zero(t, r.server.linkCount())
+}
+
+// The same with an Adapter's Close that has seen the connection meanwhile, and waits for its end.
+func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, QPOptions{})
+	fillControl(t, r.hosts[1].poller)
+	ctx, cancel := context.WithCancel(r.ctx)
+	var seen *link
+	r.client.cfg.Manual = func() {
+		seen = c.qp.link.Load()
+		cancel()
+	}
+	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), nil), context.Canceled)
+	r.client.cfg.Manual = r.step
+	select {
+	case <-seen.gone:
+	default:
+		t.Fatal("Close would wait for ever")
+	}
+}
+
+// Connect returns when its context ends although nobody turns the Poller.
+func TestConnectOverAPollerThatStandsStill(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, QPOptions{})
+	r.client.cfg.Manual = nil
+	ctx, cancel := context.WithCancel(r.ctx)
+	result := make(chan error, 1)
+	go func() { result <- c.qp.Connect(ctx, r.addr(), nil) }()
+	r.until("the attempt", func() bool { return c.qp.State() == Connecting })
+	cancel()
+	select {
+	case err := <-result:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-r.ctx.Done():
+		t.Fatal("Connect waits for ever")
+	}
+	r.client.cfg.Manual = r.step
+	r.untilDone(c.qp)
+	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+}
+
+// Accept of a connection that is gone says why it is gone.
+func TestAcceptOfALostConnection(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+		req := r.request()
+		p.reset()
+		r.until("the reset", func() bool { return r.server.linkCount() == 0 })
+		s := r.newEnd(r.server, QPOptions{})
+		err := req.Accept(r.ctx, s.qp, nil)
+		require.ErrorIs(t, err, stack.ErrReset)
+		require.NotErrorIs(t, err, ErrState)
+		require.True(t, isDone(s.qp))
+	})
+}
+
+// A Responder may not speak before the Initiator's first FPDU. When the peer closes without one, what was posted is
+// flushed and the connection ends at once, in order.
+func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p, _ := r.startRaw(s, false)
+		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, 100)}))
+		begin, wall := r.time, time.Now()
+		p.closeSend()
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+		require.Less(t, r.time-begin, int64(lingerTimeout))
+		require.Less(t, time.Since(wall), lingerTimeout)
+		require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+	})
+}
+
+// Listen over several Pollers that fails on one leaves none listening.
+func TestListenOverSeveralPollers(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	all, err := Open(Config{Pollers: []*stack.Poller{r.hosts[0].poller, r.hosts[1].poller}, Manual: r.step})
+	require.NoError(t, err)
+	second, err := r.client.Listen(r.ctx, ":9000", ListenOptions{})
+	require.NoError(t, err)
+	_, err = all.Listen(r.ctx, ":9000", ListenOptions{})
+	require.ErrorIs(t, err, stack.ErrPortUsed)
+	second.Close()
+	r.step()
+	l, err := all.Listen(r.ctx, ":9000", ListenOptions{})
+	require.NoError(t, err, "the first Poller still listens")
+	l.Close()
+	r.step()
+	require.NoError(t, all.Close(r.ctx))
+}
+
+// An accept loop that the system refuses connections (out of descriptors, say) asks less and less often, reports it,
+// recovers, and ends with its Listener even while it pauses.
+func TestAcceptLoopBacksOff(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	nl, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	tl := nl.(*net.TCPListener)
+	l := &Listener{
+		adapter: r.server, addr: addrPort(tl.Addr()), requests: make(chan *ConnRequest, 1), failures: make(chan ConnFailure, 1000),
+		done: make(chan struct{}), stop: func() { _ = tl.Close() },
+	}
+	require.NoError(t, tl.SetDeadline(time.Unix(1, 0))) // every accept fails at once
+	over := make(chan struct{})
+	begin := time.Now()
+	go func() {
+		l.acceptLoop(tl)
+		close(over)
+	}()
+	const failures = 5 // with 5, 10, 20 and 40 ms between them
+	for range failures {
+		select {
+		case f := <-l.failures:
+			require.Error(t, f.Err)
+		case <-r.ctx.Done():
+			t.Fatal("not told")
+		}
+	}
+	require.GreaterOrEqual(t, time.Since(begin), 75*time.Millisecond)
+
+	require.NoError(t, tl.SetDeadline(time.Time{}))
+	c := r.newEnd(r.client, QPOptions{})
+	require.NoError(t, c.qp.StartConnect(r.ctx, l.addr.String(), nil))
+	select {
+	case req := <-l.requests:
+		require.NoError(t, req.Reject(r.ctx, nil))
+	case <-r.ctx.Done():
+		t.Fatal("it does not recover")
+	}
+	require.NoError(t, tl.SetDeadline(time.Unix(1, 0)))
+	l.Close()
+	select {
+	case <-over:
+	case <-r.ctx.Done():
+		t.Fatal("it does not end")
+	}
+	r.untilDone(c.qp)
+}

@@ -1,0 +1,125 @@
+package rnic
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// hoarders are connections that send octets beyond a gap, which no marker locates, until the Adapter takes no more.
+func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
+	h.t.Helper()
+	const size, segments = 1448, 300
+	for i := range n {
+		q := h.newQP(QPOptions{})
+		c, _ := h.startUp(uint16(3000+i), 1460, q)
+		gap := len(c.stream)
+		c.stream = append(c.stream, bytes.Repeat([]byte{0xff}, segments*size)...)
+		for at := gap + 1; at+size <= len(c.stream); at += size {
+			h.octets(c, at, at+size, 0)
+			if (at-gap)/size%16 == 0 {
+				h.turn(time.Microsecond)
+			}
+		}
+		h.turns(2, time.Microsecond)
+		qps, peers = append(qps, q), append(peers, c)
+	}
+	return qps, peers
+}
+
+// Peers that never finish their frames do not make the Poller deaf: new connections come about, and the data of peers
+// that keep their frames whole are placed, in order and beyond a gap that closes.
+func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
+	const bufs, peers = 2048, 8 // each may hold more than an eighth of them
+	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
+	qps, _ := h.hoarders(peers)
+	require.GreaterOrEqual(t, h.pool.Available(), bufs/spareShare-1)
+	require.Less(t, h.pool.Available(), bufs/spareShare+10, "they did not take what there was")
+	refused := uint64(0)
+	for _, q := range qps {
+		require.Equal(t, RTS, q.State())
+		refused += q.recv.rx.Stats().RefusedSpare
+	}
+	require.Positive(t, refused)
+
+	pd := h.adapter.AllocPD()
+	region, err := pd.Register(make([]byte, 64), RemoteWrite)
+	require.NoError(t, err)
+	q := h.newQP(QPOptions{PD: pd})
+	c, p := h.startUp(9, 1460, q)
+	write := func(to int, text string) (lo, hi int) {
+		lo = len(c.stream)
+		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(to)), []byte(text))...)
+		return lo, len(c.stream)
+	}
+	for i, text := range []string{"this ", "way ", "in "} {
+		lo, hi := write(5*i, text)
+		h.octets(c, lo, hi, 0)
+		h.turn(time.Microsecond)
+	}
+	require.Equal(t, "this way \x00in ", string(region.Bytes()[:13]))
+	lo, mid := write(20, "first")
+	_, hi := write(30, "second")
+	for range 2 { // refused, as a sender sees a loss, and sent again
+		h.octets(c, mid, hi, 0)
+		h.octets(c, lo, mid, 0)
+		h.turn(time.Microsecond)
+	}
+	require.Equal(t, "first", string(region.Bytes()[20:25]))
+	require.Equal(t, "second", string(region.Bytes()[30:36]))
+
+	for _, q := range qps {
+		q.Abort()
+	}
+	h.turns(3, time.Microsecond)
+	for _, q := range qps {
+		require.True(t, isDone(q))
+	}
+	require.GreaterOrEqual(t, h.pool.Available(), bufs-1, "the Poller keeps one at hand")
+	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 40), []byte("held"))...)
+	h.octets(c, hi, hi+10, 0)
+	h.turn(time.Microsecond)
+	require.EqualValues(t, 1, q.recv.rx.Stats().HeldBufs, "with Bufs to spare it may hold some again")
+	h.octets(c, hi+10, len(c.stream), 0)
+	h.turn(time.Microsecond)
+	require.Equal(t, "held", string(region.Bytes()[40:44]))
+}
+
+// Connections end, and give back what they hold, although not a single Buf is left.
+func TestAbortWithoutABuf(t *testing.T) {
+	const peers = 3
+	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	qps, _ := h.hoarders(peers)
+	pd := h.adapter.AllocPD()
+	region, err := pd.Register(make([]byte, 64), RemoteWrite)
+	require.NoError(t, err)
+	talker := h.newQP(QPOptions{PD: pd})
+	c, p := h.startUp(9, 1460, talker)
+	at := len(c.stream)
+	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("speak"))...)
+	h.octets(c, at, len(c.stream), 0)
+	h.turns(2, time.Microsecond)
+
+	var others []mem.Buf
+	for b := h.pool.Alloc(); b != mem.NoBuf; b = h.pool.Alloc() {
+		others = append(others, b)
+	}
+	require.NoError(t, talker.PostSend(WorkRequest{Local: region.Slice(0, 5)})) // takes the one that the Poller has at hand
+	h.turns(2, time.Microsecond)
+	for _, q := range qps {
+		q.Abort()
+	}
+	h.turns(10, time.Second)
+	for i, q := range qps {
+		require.True(t, isDone(q), "queue pair %d of %d", i, peers)
+		require.ErrorIs(t, q.Err(), ErrClosed)
+	}
+	talker.Abort()
+	h.turns(2, time.Microsecond)
+	h.pool.FreeN(others)
+	require.GreaterOrEqual(t, h.pool.Available(), h.pool.Size()-1)
+}
