@@ -3,11 +3,19 @@ package rnic
 import (
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
+)
+
+// Values of link.claim.
+const (
+	unclaimed uint32 = iota
+	claimedByULP
+	claimedByEnd
 )
 
 // Time-outs of a connection.
@@ -69,6 +77,7 @@ type link struct {
 	qp        *QueuePair
 	own       mpa.Frame // the frame we sent or are going to send
 
+	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
 	out        []byte         // start-up octets not yet pulled
 	rxNext     uint64         // stream offset of the next start-up octet

@@ -31,6 +31,7 @@ type ListenOptions struct {
 type ConnFailure struct {
 	Remote  netip.AddrPort
 	Started bool // it had reached full operation
+	Offered bool // its request was returned by Accept or Poll: the ULP learns of the end from its own calls, too
 	Err     error
 }
 
@@ -111,7 +112,11 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 		})
 		if err == nil {
 			a.turn()
-			err = <-res
+			select {
+			case err = <-res:
+			case <-ctx.Done(): // nobody turns the Poller; should it listen later, Unlisten comes right behind
+				i, err = i+1, ctx.Err()
+			}
 		}
 		if err != nil {
 			unlisten(a.lanes[:i], uint16(port))
@@ -133,23 +138,31 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // Accept returns the next connection request, or an error when ctx ends or the Listener is closed.
 func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
-	select {
-	case r := <-l.requests:
-		return r, nil
-	case <-l.done:
-		return nil, ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	for {
+		select {
+		case r := <-l.requests:
+			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
+				return r, nil
+			} // else its connection is over, and OnFailure was told
+		case <-l.done:
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 
 // Poll is Accept without the wait; nil when there is no request.
 func (l *Listener) Poll() *ConnRequest {
-	select {
-	case r := <-l.requests:
-		return r
-	default:
-		return nil
+	for {
+		select {
+		case r := <-l.requests:
+			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
+				return r
+			}
+		default:
+			return nil
+		}
 	}
 }
 
@@ -177,7 +190,8 @@ func (l *Listener) report(ln *link, was phase, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	l.fail(ConnFailure{Remote: ln.peer, Started: was == phaseFull, Err: err})
+	offered := !ln.claim.CompareAndSwap(unclaimed, claimedByEnd)
+	l.fail(ConnFailure{Remote: ln.peer, Started: was == phaseFull, Offered: offered, Err: err})
 }
 
 // ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.

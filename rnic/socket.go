@@ -22,7 +22,8 @@ const (
 	socketReadMax  = 64 << 10  // octets of one read
 	socketWriteMax = 128 << 10 // octets framed before one write
 	socketStride   = socketReadMax + mem.Headroom
-	emssUnknown    = 1460 // RFC 5044 section 5.1 and DECISIONS 23
+	userTimeout    = 100 * time.Second // as tcp.Config.UserTimeoutNs: unacknowledged for so long, the peer is gone
+	emssUnknown    = 1460              // RFC 5044 section 5.1 and DECISIONS 23
 )
 
 // onSocket is a link over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
@@ -67,6 +68,7 @@ func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
 	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
 	l.car = s
 	_ = nc.SetNoDelay(true) // the drafts' section 5.3: Nagle off
+	s.setUserTimeout(userTimeout)
 	s.segment = s.queryEMSS()
 	if !a.addLink(l) {
 		l.reader.Close()

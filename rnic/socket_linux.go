@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,13 @@ func (s *onSocket) queryEMSS() int {
 		return emssUnknown
 	}
 	return min(n, socketWriteMax)
+}
+
+// setUserTimeout bounds how long the kernel waits for a peer that has vanished.
+func (s *onSocket) setUserTimeout(d time.Duration) {
+	_ = s.raw.Control(func(fd uintptr) { // without it the kernel gives up later
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+	})
 }
 
 func (s *onSocket) kernelStats() TransportStats {

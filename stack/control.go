@@ -16,12 +16,24 @@ func (p *Poller) Submit(fn func()) error {
 	return nil
 }
 
-// drainLast runs what is left in the ring. ended is set before the ring is looked at: a Submit that does not see it
-// pushed before that.
-func (p *Poller) drainLast() {
+// lastOrders runs what was submitted before the end, which finds a stopped Poller, and keeps the counters. ended is set
+// before the ring is looked at: a Submit that does not see it pushed before that.
+func (p *Poller) lastOrders() {
 	p.late.Lock()
 	defer p.late.Unlock()
 	p.ended.Store(true)
+	p.drainAll()
+	p.Snapshot(&p.last)
+}
+
+// drainLast runs, on a caller's goroutine, what came behind lastOrders.
+func (p *Poller) drainLast() {
+	p.late.Lock()
+	defer p.late.Unlock()
+	p.drainAll()
+}
+
+func (p *Poller) drainAll() {
 	for p.drainControl() > 0 {
 	}
 }

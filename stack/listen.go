@@ -80,6 +80,11 @@ func (p *Poller) passiveOpen(l *listener, id *tcp.ID, s *tcp.Segment) {
 		p.forget(&p.slab.conns[l.opening.first])
 	}
 	c := p.takeConn(id, hop)
+	if c == nil && l.halfOpen > 0 { // no slot is free: one that is not used yet gives way, too
+		p.n.Own[DropBacklogFull]++
+		p.forget(&p.slab.conns[l.opening.first])
+		c = p.takeConn(id, hop)
+	}
 	if c == nil {
 		p.n.Own[DropConnMax]++
 		return

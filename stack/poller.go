@@ -299,8 +299,7 @@ func (p *Poller) shutdown() {
 	}
 	p.flush()
 	p.abandonFrames()
-	p.drainLast() // what was submitted before the end still runs, and finds a stopped Poller
-	p.Snapshot(&p.last)
+	p.lastOrders()
 	close(p.done)
 }
 

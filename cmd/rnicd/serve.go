@@ -80,7 +80,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		Refused: out.refused,
 	})
 	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{OnFailure: func(f rnic.ConnFailure) {
-		if !f.Started { // Done tells of the others
+		if !f.Offered { // Done tells of the others
 			out.failed(f.Remote, f.Err)
 		}
 	}})
