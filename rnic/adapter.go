@@ -54,12 +54,6 @@ type Adapter struct {
 	closed bool
 }
 
-// lane is what the connections of one Poller share: the epoch word their placements announce themselves with.
-type lane struct {
-	poller *stack.Poller
-	reader *mem.Reader
-}
-
 // Open makes an Adapter.
 func Open(cfg Config) (*Adapter, error) {
 	if cfg.RegionsMax == 0 {

@@ -15,6 +15,8 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
+	// ErrHoarding: the peer left frames unfinished while packet buffers were short, and others needed them.
+	ErrHoarding = errors.New("rnic: frames were left unfinished for too long while packet buffers ran short")
 	// ErrBacklog: a listener had no room for a further connection request.
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )

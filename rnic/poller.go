@@ -31,6 +31,7 @@ func newPollerLink(a *Adapter, ln *lane) *onPoller {
 	l := newLink(a)
 	l.reader, l.pool, l.holdMax = ln.reader, ln.poller.Pool(), mpa.BufsMin(ln.poller.Pool().Stride())+earlyMax
 	u := &onPoller{link: l, poller: ln.poller}
+	l.lane = ln
 	l.spare = ln.poller.Pool().Size() / spareShare
 	l.car = u
 	return u
@@ -42,6 +43,7 @@ func (u *onPoller) Established(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
+	u.link.lane.enter(u.link)
 	u.link.established()
 }
 
@@ -60,6 +62,7 @@ func (u *onPoller) Woken(c *stack.Conn)                { c.Send() }
 func (u *onPoller) Timer(*stack.Conn, int64)           { u.link.timer() }
 func (u *onPoller) Closed(_ *stack.Conn, err error) {
 	u.link.over(err)
+	u.link.lane.leave(u.link)
 	u.waker.Store(nil)
 	u.conn = nil
 }

@@ -24,7 +24,9 @@ type recvHalf struct {
 
 	dead    bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
 	edge    uint64
-	partial bool // the left edge stands inside a frame
+	passed  uint64 // all frames that end at or before it were passed
+	movedAt int64  // when that last grew
+	partial bool   // the left edge stands inside a frame
 	deliv   ddp.Delivered
 
 	fault     error // DDP's or RDMAP's error, once
@@ -55,6 +57,7 @@ const (
 
 func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
 	r.version = ag.Version
+	r.movedAt = l.car.now()
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Spare: l.spare, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
 	})
@@ -92,6 +95,9 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	case mpa.Kept:
 		return stack.Kept
 	case mpa.Refused:
+		if l.lane != nil && l.pool.Available() < l.spare {
+			l.lane.relieve(l.car.now())
+		}
 		return stack.Refused
 	}
 	return stack.Taken
@@ -108,6 +114,9 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	passed := r.rx.Edge(edge, q)
 	q.reader.Exit()
 	r.edge = edge
+	if passed > r.passed {
+		r.passed, r.movedAt = passed, l.car.now()
+	}
 	q.deliverTo(passed)
 	q.lookForErrors(l)
 	r.partial = passed != edge

@@ -89,6 +89,44 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
 }
 
+// A peer that cuts frames across segments gets on although others hoard: those whose frames make no progress are ended, the
+// worst first, until there is room.
+func TestHoardersGiveWay(t *testing.T) {
+	const bufs, peers = 2048, 8
+	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
+	qps, _ := h.hoarders(peers)
+	pd := h.adapter.AllocPD()
+	region, err := pd.Register(make([]byte, 64), RemoteWrite)
+	require.NoError(t, err)
+	q := h.newQP(QPOptions{PD: pd})
+	c, p := h.startUp(9, 1460, q)
+	lo := len(c.stream)
+	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("in two segments"))...)
+	hi := len(c.stream)
+	send := func() {
+		h.octets(c, lo, lo+10, 0)
+		h.octets(c, lo+10, hi, 0)
+		h.turn(time.Microsecond)
+	}
+	send()
+	require.Positive(t, q.recv.rx.Stats().RefusedSpare, "there is no room yet")
+	for range 20 { // as TCP does, with growing pauses
+		h.turn(500 * time.Millisecond)
+		send()
+	}
+	require.Equal(t, "in two segments", string(region.Bytes()[:15]))
+	require.Equal(t, RTS, q.State())
+	ended := 0
+	for _, q := range qps {
+		if isDone(q) {
+			require.ErrorIs(t, q.Err(), ErrHoarding)
+			ended++
+		}
+	}
+	require.Positive(t, ended)
+	require.Less(t, ended, peers, "no more than it takes")
+}
+
 // Connections end, and give back what they hold, although not a single Buf is left.
 func TestAbortWithoutABuf(t *testing.T) {
 	const peers = 3

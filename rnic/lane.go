@@ -1,0 +1,55 @@
+package rnic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// lane is what the connections of one Poller share: the epoch word their placements announce themselves with, and the
+// packet buffers. All but the first two fields belong to the Poller's goroutine.
+type lane struct {
+	poller *stack.Poller
+	reader *mem.Reader
+
+	links     []*link
+	relieveAt int64 // no connection is ended for want of Bufs before
+}
+
+// When octets that wait for the rest of their frame have used up what they may, a connection whose frames have made no
+// progress for hoardTimeout is ended, the one that keeps most first, one every relieveEvery.
+const (
+	hoardTimeout = 5 * time.Second
+	relieveEvery = 100 * time.Millisecond
+)
+
+func (ln *lane) enter(l *link) { ln.links = append(ln.links, l) }
+
+func (ln *lane) leave(l *link) {
+	if i := slices.Index(ln.links, l); i >= 0 {
+		ln.links = slices.Delete(ln.links, i, i+1)
+	}
+}
+
+// relieve is called when octets were refused because Bufs are short.
+func (ln *lane) relieve(now int64) {
+	if now < ln.relieveAt {
+		return
+	}
+	ln.relieveAt = now + int64(relieveEvery)
+	var worst *link
+	most := uint64(0)
+	for _, l := range ln.links {
+		if l.phase != phaseFull || now-l.qp.recv.movedAt < int64(hoardTimeout) {
+			continue
+		}
+		if held := l.qp.recv.rx.Stats().HeldBufs; held > most {
+			worst, most = l, held
+		}
+	}
+	if worst != nil {
+		worst.fail(ErrHoarding)
+	}
+}
