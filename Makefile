@@ -10,6 +10,7 @@ export PATH := $(CURDIR)/build/go/bin:$(PATH):/usr/local/go/bin
 GO      ?= go
 PMD     ?= tap
 FILE    ?=
+export FILE
 ARGS    ?=
 SEEDS   ?= 100
 FUZZTIME ?= 30s
@@ -30,7 +31,7 @@ bin/rnicd:
 	$(GO) build $(TAGS) -buildvcs=false -o bin/rnicd ./cmd/rnicd
 
 run: build
-	@scripts/run.sh "$(PMD)" "$(FILE)" $(ARGS)
+	@scripts/run.sh "$(PMD)" "$$FILE" $(ARGS)
 
 # The packages that a build (deps-run) or the tests (deps) want; a no-op when they are there.
 deps-run:

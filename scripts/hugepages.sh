@@ -11,5 +11,8 @@ if [ "$(id -u)" != 0 ]; then
     exit 0
 fi
 total=$(cat $pool/nr_hugepages 2>/dev/null || echo 0)
-hugepages/setup.sh $((total - free + $1)) >/dev/null 2>&1 && exit 0
+hugepages/setup.sh $((total - free + $1)) >/dev/null 2>&1 && {
+    echo "hugepages: $1 pages of 2 MiB made free; hugepages/setup.sh $total takes the pool back to what it was"
+    exit 0
+}
 echo "hugepages: $1 pages of 2 MiB wanted, $(cat $pool/free_hugepages 2>/dev/null || echo 0) free after hugepages/setup.sh: going on with normal pages where they do not suffice"

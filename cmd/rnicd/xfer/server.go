@@ -319,8 +319,8 @@ func (t *transfer) answer(ctx context.Context, a answer) error {
 
 func (t *transfer) fail(err error) error {
 	t.qp.Abort()
+	<-t.qp.Done() // and only then: the client is not to be told of an invalid STag
 	t.revoke()
-	<-t.qp.Done()
 	return err
 }
 
