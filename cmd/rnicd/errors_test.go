@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // Errors of the client's own, and of its server's absence: one line, status 1.
@@ -18,11 +19,14 @@ func TestPutErrors(t *testing.T) {
 	ns := newNamespace(t)
 	ns.serving(t) // its network has hosts that do not answer
 	f := randomFile(t, 10).path
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
 	for _, c := range []struct {
 		name string
 		args []string
 		want string // a pattern
 	}{
+		{"FIFO", []string{fifo, "127.0.0.1"}, `.*/fifo is not a regular file; its length must be known beforehand`},
 		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; put takes one file`},
 		{"missing file", []string{"/tmp/no/such", "127.0.0.1"}, `open /tmp/no/such: no such file or directory`},
 		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},

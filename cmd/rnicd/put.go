@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/rnic"
@@ -98,17 +99,19 @@ func dialAddr(text string) (string, error) {
 
 // openSource opens a regular file; its length is announced before the first octet is sent.
 func openSource(path string) (*os.File, uint64, error) {
-	st, err := os.Stat(path) // before it is opened: opening a FIFO waits for its writer
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case st.IsDir():
-		return nil, 0, fmt.Errorf("%s is a directory; put takes one file", path)
-	case !st.Mode().IsRegular():
-		return nil, 0, fmt.Errorf("%s is not a regular file; its length must be known beforehand", path)
-	}
-	file, err := os.Open(path)
+	// Without O_NONBLOCK a FIFO's open waits for its writer.
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
+		return nil, 0, err
+	}
+	st, err := file.Stat()
+	if err == nil && st.IsDir() {
+		err = fmt.Errorf("%s is a directory; put takes one file", path)
+	} else if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file; its length must be known beforehand", path)
+	}
+	if err != nil {
+		file.Close()
 		return nil, 0, err
 	}
 	return file, uint64(st.Size()), nil
