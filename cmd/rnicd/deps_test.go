@@ -94,7 +94,7 @@ func (m *machine) deps(t *testing.T, what string) (status int, output string) {
 		cmd = exec.Command("/bin/sh", "-c", `/bin/mount -t tmpfs none /usr/local/go && exec "$0" "$1"`, cmd.Path, what)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
-	cmd.Env = []string{"PATH=" + m.bin, "STATE=" + m.state}
+	cmd.Env = []string{"PATH=" + m.bin, "STATE=" + m.state, "TMPDIR=" + m.state}
 	p := start(t, cmd)
 	return p.wait(t), p.String()
 }
