@@ -120,6 +120,18 @@ func (c *Conn) SetNoDelay(on bool) {
 // EMSS is how many octets a full segment carries now.
 func (c *Conn) EMSS() int { return c.tcp.EMSS() }
 
+// SetUpper puts u in the place of the Upper that c has, for good: streaming mode gives way to MPA (RFC 5044 section
+// 7.1.2). Poller goroutine, between Established and Closed. u is not told Established, and gets every call from the next
+// one on; where the stream stands it learns from SentOffset and from whom it takes over. The old Upper gets none any more.
+func (c *Conn) SetUpper(u Upper) {
+	if u == nil || c.phase != phaseOpen {
+		panic("stack: SetUpper without an Upper or on a connection that is not open")
+	}
+	c.upper = u
+	c.ahead, _ = u.(Ahead)
+	c.p.touch(c)
+}
+
 // Local is our end.
 func (c *Conn) Local() netip.AddrPort {
 	return netip.AddrPortFrom(c.id.Local.Netip(), c.id.LocalPort)

@@ -1,6 +1,10 @@
 package tcp
 
-import "math"
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/tcp/cc"
+)
 
 // never is a timer that is not armed.
 const never = math.MaxInt64
@@ -60,9 +64,8 @@ type Conn struct {
 	ack      ackState
 	recovery recovery
 	rtt      rtoEstimator
-	cong     congestion
-	control  controller
-	newReno  newReno
+	cong     cc.State
+	control  cc.Algorithm
 	timers   timers
 
 	limiter challengeLimiter
@@ -85,7 +88,6 @@ const (
 func NewConn(cfg Config) *Conn {
 	cfg = cfg.withDefaults()
 	c := &Conn{cfg: cfg, sent: newSentRing(cfg.SentMax), held: newRanges(cfg.RangesMax)}
-	c.control = &c.newReno
 	c.timers.stop()
 	return c
 }
@@ -121,7 +123,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.sent.reset()
 	c.held.reset()
 	*c = Conn{cfg: c.cfg, id: id, iss: iss, tsOffset: tsOffset, sent: c.sent, held: c.held}
-	c.control = &c.newReno
+	c.control = cc.NewReno{}
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
 	c.noDelay = c.cfg.NoDelay
@@ -189,7 +191,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	if c.timers.synTries > 1 {
 		window = c.emss // RFC 5681 section 3.1
 	}
-	c.control.start(&c.cong, window)
+	c.control.Start(&c.cong, window)
 	if c.finQueued {
 		c.queueFIN(now)
 	}
@@ -256,7 +258,7 @@ func (c *Conn) Release() (Handle, bool) { return c.sent.release() }
 func (c *Conn) Stats() Stats {
 	s := c.stats
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
-	s.Cwnd, s.Ssthresh = c.cong.cwnd, c.cong.ssthresh
+	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd
 	s.DupThresh = c.recovery.dupThresh
 	return s

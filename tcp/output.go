@@ -26,7 +26,7 @@ func (c *Conn) Room(now int64) int {
 // with SACK what duplicate ACKs report leaves the pipe).
 func (c *Conn) cwndAdmits(n int) bool {
 	pipe := c.pipe()
-	limit := c.cong.cwnd
+	limit := c.cong.Cwnd
 	if !c.useSACK && c.recovery.phase == phaseOpen {
 		limit += min(c.recovery.dupAcks, 2) * c.emss
 	}
@@ -44,7 +44,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	}
 	c.noteOutstanding(now)
 	if c.flight() == 0 && !c.cfg.NoIdleRestart && now-c.timers.sentAt > c.rtt.current() {
-		c.cong.cwnd = min(c.cong.cwnd, c.cfg.InitialWindow*c.emss) // RFC 5681 section 4.1
+		c.cong.Cwnd = min(c.cong.Cwnd, c.cfg.InitialWindow*c.emss) // RFC 5681 section 4.1
 	}
 	flags := recordFlags(0)
 	if psh {

@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/tcp/cc"
+
 // Loss detection and recovery. With SACK: RFC 6675, told by records rather than by octets, since the ring knows where
 // segments begin. Without: RFC 6582. In both, a record is "lost" when it is to be sent again, and Next sends lost
 // records, in order, before new ones as cwnd admits.
@@ -28,11 +30,9 @@ type recovery struct {
 	suspect   int // how far a record that was resent had been overtaken: reordering, if a D-SACK follows
 
 	// What a reduction that proves needless takes back (RFC 3708, as D-SACK tells it).
-	undoable     bool
-	undoFrom     uint64 // SND.UNA at the reduction
-	undoLeft     int    // retransmissions not yet reported as duplicates
-	undoCwnd     int
-	undoSsthresh int
+	undoable bool
+	undoFrom uint64 // SND.UNA at the reduction
+	undoLeft int    // retransmissions not yet reported as duplicates
 }
 
 type phase uint8
@@ -96,8 +96,12 @@ func (c *Conn) repair(now int64, a *acked) {
 	} else {
 		c.repairNewReno(now, a)
 	}
-	if a.octets > 0 && a.limited && !recovering && rv.phase != phaseRecovery {
-		c.control.acked(&c.cong, now, a.octets, c.emss, rv.phase == phaseLoss)
+	if a.octets > 0 {
+		c.control.Acked(&c.cong, cc.Sample{
+			Now: now, Acked: a.octets, Delivered: a.delivered, Flight: a.flight, SMSS: c.emss,
+			RTT: a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT, Una: c.sndUna, Nxt: c.sndNxt,
+			Limited: a.limited, Recovering: recovering || rv.phase == phaseRecovery, AfterTimeout: rv.phase == phaseLoss,
+		})
 	}
 }
 
@@ -206,7 +210,7 @@ func (c *Conn) findLostAgain(now int64) {
 		rv.point = c.sndNxt
 		rv.reducedAt = rv.order
 		rv.undoable = false
-		c.control.loss(&c.cong, now, min(c.flight(), c.cong.cwnd), c.emss) // flight still counts what is SACKed
+		c.reduce(now, min(c.flight(), c.cong.Cwnd)) // flight still counts what is SACKed
 	}
 }
 
@@ -256,12 +260,17 @@ func (c *Conn) enterRecovery(now int64) {
 	rv.point, rv.any = c.sndNxt, true
 	rv.reducedAt = rv.order
 	rv.undoable, rv.undoFrom, rv.undoLeft, rv.suspect = true, c.sndUna, 0, 0
-	rv.undoCwnd, rv.undoSsthresh = c.cong.cwnd, c.cong.ssthresh
 	c.stats.FastRetransmits++
-	c.control.loss(&c.cong, now, c.flight()-rv.limited, c.emss)
+	c.reduce(now, c.flight()-rv.limited)
 	rv.limited = 0
 	c.loseOldest()
 	c.due |= dueRepair // section 5 step 4.3: the first retransmission does not wait for cwnd
+}
+
+// reduce answers congestion with flight octets outstanding.
+func (c *Conn) reduce(now int64, flight int) {
+	c.control.Reduce(&c.cong, cc.Loss, now, flight, c.emss)
+	c.cong.Cwnd = c.cong.Ssthresh
 }
 
 // undo takes note of a D-SACK: one of our retransmissions was needless. When all of an episode were, it was reordering,
@@ -281,8 +290,7 @@ func (c *Conn) undo() {
 	}
 	c.stats.Undone++
 	rv.undoable = false
-	c.cong.cwnd = max(c.cong.cwnd, rv.undoCwnd)
-	c.cong.ssthresh = max(c.cong.ssthresh, rv.undoSsthresh)
+	c.control.Undo(&c.cong)
 	if rv.phase != phaseRecovery {
 		return
 	}
@@ -305,10 +313,10 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 		rv.dupAcks++
 		switch {
 		case rv.phase == phaseRecovery:
-			w.cwnd += c.emss
+			w.Cwnd += c.emss
 		case rv.phase == phaseOpen && rv.dupAcks == dupThreshMin && (!rv.any || c.sndUna > rv.point):
 			c.enterRecovery(now)
-			w.cwnd = w.ssthresh + 3*c.emss
+			w.Cwnd = w.Ssthresh + 3*c.emss
 		}
 		return
 	}
@@ -317,18 +325,18 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 	}
 	if c.sndUna >= rv.point {
 		if rv.phase == phaseRecovery {
-			w.cwnd = min(w.ssthresh, max(c.flight(), c.emss)+c.emss)
+			w.Cwnd = min(w.Ssthresh, max(c.flight(), c.emss)+c.emss)
 		}
 		rv.phase = phaseOpen
 		return
 	}
 	if rv.phase == phaseRecovery { // a partial ACK: the next hole
 		c.loseOldest()
-		w.cwnd = max(w.cwnd-a.octets, 0)
+		w.Cwnd = max(w.Cwnd-a.octets, 0)
 		if a.octets >= c.emss {
-			w.cwnd += c.emss
+			w.Cwnd += c.emss
 		}
-		w.cwnd = max(w.cwnd, c.emss)
+		w.Cwnd = max(w.Cwnd, c.emss)
 	}
 }
 
@@ -343,7 +351,7 @@ func (c *Conn) timedOut(now int64) {
 	}
 	first := rv.phase != phaseLoss || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
-	c.control.timeout(&c.cong, now, c.flight(), c.emss, first)
+	c.control.Timeout(&c.cong, now, c.flight(), c.emss, first)
 	c.rtt.backOff()
 	rv.phase = phaseLoss
 	rv.point, rv.any = c.sndNxt, true // no second reduction for this window: RFC 6675 section 5.1

@@ -19,9 +19,10 @@ const module = "github.com/rnicd/rnicd/"
 var allowed = map[string][]string{
 	"hugepages": {},
 	"inet":      {},
+	"tcp/cc":    {},
 
 	"mem": {"hugepages"},
-	"tcp": {"inet"},
+	"tcp": {"inet", "tcp/cc"},
 
 	"pmd":         {"mem"},
 	"pmd/wire":    {"pmd", "mem"},

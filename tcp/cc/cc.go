@@ -1,0 +1,73 @@
+// Package cc is congestion control: how many octets one connection may have in the network. It is arithmetic on a State
+// that the tcp package keeps in its Conn: no clock, no memory of its own, nothing allocated.
+//
+// Where it stands: tcp detects losses, decides what is sent again and how fast a reduction is made (PRR); an Algorithm
+// says how far cwnd is reduced and how it grows. It is called at most once per segment received, and once per loss
+// episode. Octets and nanoseconds throughout.
+package cc
+
+// State of one connection. Cwnd and Ssthresh are read by tcp, which also lowers Cwnd while it recovers; the rest belongs
+// to the Algorithm. It holds no pointers, and is the union of what all algorithms need.
+type State struct {
+	Cwnd, Ssthresh int
+
+	acked int // Reno: acknowledged since Cwnd last grew in congestion avoidance
+	prior prior
+}
+
+// prior is what Undo restores.
+type prior struct {
+	cwnd, ssthresh int
+}
+
+// Sample is what one acknowledgment said.
+type Sample struct {
+	Now          int64
+	Acked        int    // octets newly acknowledged, cumulatively
+	Delivered    int    // octets newly known to have arrived, by ACK or SACK
+	Marked       int    // of Acked, how many an ECE covers
+	Flight       int    // outstanding before
+	SMSS         int    // EMSS: what a full segment carries
+	RTT          int64  // measured by it; -1: nothing was
+	SRTT, MinRTT int64  // 0: nothing was measured yet
+	Una, Nxt     uint64 // SND.UNA and SND.NXT after it: for counting rounds
+	Limited      bool   // cwnd was what held the sender back
+	Recovering   bool   // in fast recovery: Cwnd must not grow
+	AfterTimeout bool   // what a timeout found lost is being repaired
+}
+
+// Cause of a reduction.
+type Cause uint8
+
+const (
+	Loss Cause = iota // segments were lost
+	Mark              // the network marked instead of dropping: RFC 3168 section 6.1.2
+)
+
+// Algorithm decides how Cwnd moves. Implementations have no state of their own: one value serves all connections.
+type Algorithm interface {
+	// Name is what a configuration calls it: "reno", "cubic", "dctcp".
+	Name() string
+	// Start begins a connection with an initial window of iw octets.
+	Start(w *State, iw int)
+	// Acked takes every acknowledgment of new octets; it grows Cwnd when Limited and not Recovering.
+	Acked(w *State, a Sample)
+	// Reduce is the begin of a congestion episode with flight octets outstanding: it sets Ssthresh. Cwnd is tcp's to lower.
+	Reduce(w *State, why Cause, now int64, flight, smss int)
+	// Timeout is an RTO: it sets Ssthresh, and Cwnd to the loss window. first is false when the same segment timed out before.
+	Timeout(w *State, now int64, flight, smss int, first bool)
+	// Undo takes the latest Reduce or first Timeout back: it answered no congestion.
+	Undo(w *State)
+}
+
+// CwndMax keeps sums far from overflow; no window is larger.
+const CwndMax = 1 << 30
+
+// save remembers what Undo restores.
+func (w *State) save() { w.prior = prior{w.Cwnd, w.Ssthresh} }
+
+// restore is the part of Undo that all algorithms share.
+func (w *State) restore() {
+	w.Cwnd = max(w.Cwnd, w.prior.cwnd)
+	w.Ssthresh = max(w.Ssthresh, w.prior.ssthresh)
+}
