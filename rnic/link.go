@@ -36,6 +36,8 @@ type carrier interface {
 	setTimer(at int64) // one timer on the clock of now; 0 clears
 	now() int64
 	emss() int
+	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
+	nagle()        // let small segments wait, where unacked is not known
 	stats() TransportStats
 	progress() uint64 // grows with every octet that arrives or is acknowledged
 	local() netip.AddrPort

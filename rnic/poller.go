@@ -113,6 +113,11 @@ func (u *onPoller) emss() int {
 	return u.conn.EMSS()
 }
 
+func (u *onPoller) unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
+
+// nagle: nothing to do, unacked tells more than Nagle's algorithm knows.
+func (u *onPoller) nagle() {}
+
 func (u *onPoller) stats() TransportStats {
 	if u.conn == nil {
 		return TransportStats{}

@@ -39,7 +39,22 @@ type QPOptions struct {
 	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer sends it again,
 	// instead of ending the stream. Effective only over a Poller.
 	DropBadCRC bool
+	// Packing says what small FPDUs wait for: latency or wire efficiency.
+	Packing Packing
 }
+
+// Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a segment holds whole FPDUs,
+// as many as fit of what has been posted.
+type Packing uint8
+
+const (
+	// PackNow sends what has been posted at once: Nagle's algorithm is off.
+	PackNow Packing = iota
+	// PackFull lets a segment that is not full wait while octets are unacknowledged, as Nagle's algorithm does, and cuts
+	// messages so that segments are filled. Over a kernel socket it turns Nagle's algorithm on, which fills segments too but
+	// does not know where FPDUs begin.
+	PackFull
+)
 
 // State of a QueuePair.
 //
@@ -311,6 +326,11 @@ func (q *QueuePair) flush() {
 func (q *QueuePair) start(l *link, ag mpa.Agreement, responder bool) {
 	q.reader = l.reader
 	q.send.start(ag, responder)
+	if q.opt.Packing == PackFull {
+		q.send.packFull = true
+		q.send.staged = make([]byte, 0, l.car.emss())
+		l.car.nagle()
+	}
 	q.recv.start(q, l, ag)
 	q.state.Store(uint32(RTS))
 }

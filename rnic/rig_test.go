@@ -18,6 +18,7 @@ import (
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
@@ -76,6 +77,7 @@ type rigConfig struct {
 	tcp    tcp.Config
 	server Config // of the Adapter
 	listen ListenOptions
+	wrap   func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue
 }
 
 // over runs f on a rig of each of the given kinds.
@@ -158,6 +160,9 @@ func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 		h.faulty, err = fault.Wrap(queue, h.pool, fault.Spec{Seed: uint64(i + 1)}, r.now)
 		require.NoError(r.t, err)
 		queue = h.faulty
+	}
+	if cfg.wrap != nil {
+		queue = cfg.wrap(i, queue, h.pool)
 	}
 	c := stack.Config{
 		Name: port.Name(), Queue: queue, Pool: h.pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: cfg.mtu,

@@ -27,6 +27,10 @@ type sendHalf struct {
 	carryOff int
 	carryEnd int
 
+	// staged FPDUs wait for more to share their segment with (PackFull).
+	staged   []byte
+	packFull bool
+
 	hdr   [ddp.UntaggedLen]byte
 	parts [2][]byte
 
@@ -42,10 +46,10 @@ func (s *sendHalf) start(ag mpa.Agreement, responder bool) {
 
 // idle: everything that was posted has been pulled.
 func (s *sendHalf) idle(q *QueuePair) bool {
-	return s.carryOff == s.carryEnd && s.term == nil && (s.stopped || (!s.seg.Active() && q.sq.Len() == 0))
+	return s.carryOff == s.carryEnd && len(s.staged) == 0 && s.term == nil && (s.stopped || (!s.seg.Active() && q.sq.Len() == 0))
 }
 
-// pull fills dst, one segment's payload, with whole FPDUs: as many as fit, without waiting for more. Driver's goroutine.
+// pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
 func (q *QueuePair) pull(l *link, dst []byte) int {
 	s := &q.send
 	if s.carryOff < s.carryEnd {
@@ -53,9 +57,9 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		s.carryOff += n
 		return n
 	}
+	n := s.unstage(dst)
 	q.reader.Enter()
-	n := 0
-	for n < len(dst) {
+	for n < len(dst) && len(s.staged) == 0 {
 		k := q.putNext(l, dst[n:], len(dst))
 		if k == 0 {
 			break
@@ -63,7 +67,39 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		n += k
 	}
 	q.reader.Exit()
+	if s.packFull && s.roomFor(dst[n:]) && !l.shut && l.car.unacked() {
+		s.stage(dst[:n])
+		return 0
+	}
 	return n
+}
+
+// roomFor says whether a segment whose free octets are rest had better wait for more: not when what comes next is known
+// and did not fit.
+func (s *sendHalf) roomFor(rest []byte) bool {
+	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd && !s.seg.Active() &&
+		len(rest) >= s.tx.Size(ddp.TaggedLen)
+}
+
+// stage keeps FPDUs that were built for the segment to come; unstage puts them at its front. After EMSS has shrunk they may
+// not fit: the rest then goes on in the next segment, unaligned (the drafts' section 5.3: the MTU has become too small).
+func (s *sendHalf) stage(fpdus []byte) { s.staged = append(s.staged[:0], fpdus...) }
+
+func (s *sendHalf) unstage(dst []byte) int {
+	n := copy(dst, s.staged)
+	s.staged = s.staged[:copy(s.staged, s.staged[n:])]
+	return n
+}
+
+// mulpdu is the largest ULPDU for the rest of a segment of emss octets of which room are free. To fill segments it shrinks
+// to the room there is, not below 128 (the drafts' section 5.3.2).
+func (s *sendHalf) mulpdu(room, emss int) int {
+	if s.packFull && room < emss {
+		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
+			return m
+		}
+	}
+	return s.tx.MULPDU(emss)
 }
 
 // putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is the whole segment.
@@ -78,7 +114,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	if !s.seg.Active() && !q.nextRequest(l) {
 		return 0
 	}
-	mulpdu := s.tx.MULPDU(emss)
+	mulpdu := s.mulpdu(len(dst), emss)
 	size := s.tx.Size(s.seg.NextLen(mulpdu))
 	out := dst
 	if size > len(dst) {

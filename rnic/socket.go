@@ -247,6 +247,11 @@ func (s *onSocket) submit(fn func()) error {
 
 func (s *onSocket) send() { s.wake() }
 
+// unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
+func (s *onSocket) unacked() bool { return false }
+
+func (s *onSocket) nagle() { _ = s.nc.SetNoDelay(false) }
+
 func (s *onSocket) closeSend() {
 	s.finOut = true
 	s.wake()

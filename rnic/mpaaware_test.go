@@ -1,0 +1,136 @@
+package rnic
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd"
+)
+
+// logged makes a turned rig whose client's segments towards the server are written down.
+func logged(t *testing.T, cfg rigConfig) (*rig, *segmentLog) {
+	t.Helper()
+	log := &segmentLog{port: rigPort}
+	cfg.wrap = func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue {
+		if i != 1 {
+			return q
+		}
+		log.Queue, log.pool = q, pool
+		return log
+	}
+	return newRig(t, turned, cfg), log
+}
+
+// startupLen is the MPA Request without private data that goes before FPDUs.
+const startupLen = 20
+
+// Every segment begins with an FPDU and holds whole FPDUs, retransmissions with the boundaries of the first time.
+//
+// req: D01-3.1.1-1, D01-3.1.1-2, D01-5.3-2, D01-5.3-8, 5044-5.1-3, 5044-A.1-1
+func TestSegmentsHoldWholeFPDUs(t *testing.T) {
+	for name, opt := range framings {
+		t.Run(name, func(t *testing.T) {
+			r, log := logged(t, rigConfig{})
+			log.lose = func(s loggedSegment) bool { return s.sent%17 == 5 }
+			s, c := r.connect(opt, opt)
+			for i := range 60 {
+				n := 1 + i*i*17%9000
+				require.NoError(t, c.qp.PostWrite(c.write(s, uint64(i), 10*i, n)))
+			}
+			r.await(c, 60)
+			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
+			require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+			r.await(s, 1)
+			bounds := fpduBounds(t, log.stream(), startupLen, !opt.NoMarkers)
+			again := map[int]int{}
+			resent, packed := 0, 0
+			for _, g := range log.segs {
+				if g.off < startupLen {
+					require.Equal(t, startupLen, g.off+len(g.data), "the Request travels alone")
+					continue
+				}
+				require.True(t, bounds[g.off], "a segment at %d begins inside an FPDU", g.off)
+				require.True(t, bounds[g.off+len(g.data)], "a segment at %d, %d octets, ends inside an FPDU", g.off, len(g.data))
+				for at := g.off + 1; at < g.off+len(g.data); at++ {
+					if bounds[at] {
+						packed++
+						break
+					}
+				}
+				if n, ok := again[g.off]; ok {
+					resent++
+					require.Equal(t, n, len(g.data), "retransmission of %d", g.off)
+				}
+				again[g.off] = len(g.data)
+			}
+			require.Positive(t, resent)
+			require.Positive(t, packed)
+			r.close(s, c)
+		})
+	}
+}
+
+// What small messages wait for: nothing, or company while octets are unacknowledged.
+//
+// req: D01-5.3-3, D01-5.3.1-1, D01-5.3.1-2, D01-5.3.2-4, 5044-A.2-1
+func TestPacking(t *testing.T) {
+	const messages = 200
+	run := func(t *testing.T, p Packing) (segments int) {
+		r, log := logged(t, rigConfig{})
+		s, c := r.connect(QPOptions{RecvDepth: messages}, QPOptions{Packing: p, SendDepth: messages})
+		for i := range messages {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100)))
+		}
+		for i := range messages {
+			require.NoError(t, c.qp.PostSend(WorkRequest{ID: uint64(i), Local: c.source.Slice(i, 64), Signaled: true}))
+			r.step()
+		}
+		got := r.await(s, messages)
+		for i, g := range got {
+			require.Equal(t, uint64(i), g.ID)
+			require.Equal(t, c.source.Bytes()[i:i+64], s.inbox.Bytes()[100*i:100*i+64])
+		}
+		bounds := fpduBounds(t, log.stream(), startupLen, true)
+		for _, g := range log.segs {
+			require.True(t, g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)])
+		}
+		r.close(s, c)
+		require.Zero(t, len(c.qp.send.staged))
+		return len(log.segs)
+	}
+	now, full := run(t, PackNow), run(t, PackFull)
+	require.Greater(t, now, messages/2, "segments when nothing waits")
+	require.Less(t, full, messages/10, "segments when they are filled")
+}
+
+// A message is cut to fill what small ones left of a segment, but not into pieces under 128 octets.
+//
+// req: D01-5.3.2-9, D01-5.3.2-10
+func TestPackFullFillsSegments(t *testing.T) {
+	r, log := logged(t, rigConfig{})
+	opt := QPOptions{Packing: PackFull, NoMarkers: true}
+	s, c := r.connect(opt, opt)
+	for i := range 40 { // a small one and a long one, over and over
+		require.NoError(t, c.qp.PostWrite(c.write(s, uint64(2*i), 0, 100+i*25)))
+		require.NoError(t, c.qp.PostWrite(c.write(s, uint64(2*i+1), 5000, 4000)))
+	}
+	r.await(c, 80)
+	r.close(s, c)
+	emss, short := 1448, 0
+	stream := log.stream()
+	for at := range fpduBounds(t, stream, startupLen, false) {
+		if at < len(stream) && binary.BigEndian.Uint16(stream[at:]) < mpa.MULPDUMin {
+			require.NotZero(t, stream[at+2]&0x40, "a piece under 128 octets is the tail of its message (DDP's L bit)")
+		}
+	}
+	for _, g := range log.segs {
+		if len(g.data) < emss-2*mpa.MULPDUMin {
+			short++
+		}
+	}
+	require.LessOrEqual(t, short, 4, "segments that were not filled, of %d", len(log.segs))
+}

@@ -1,0 +1,116 @@
+package rnic
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// segmentLog is a Queue that writes down the TCP payload of every segment that leaves a host towards a port.
+type segmentLog struct {
+	pmd.Queue
+	pool *mem.Pool
+	port uint16
+	irs  tcp.Seq // of the first SYN seen
+	segs []loggedSegment
+	// lose says which of the logged segments do not reach the cable.
+	lose func(s loggedSegment) bool
+}
+
+type loggedSegment struct {
+	off  int // stream offset behind the SYN
+	data []byte
+	sent int // how many segments had been logged before
+}
+
+func (q *segmentLog) Tx(bufs []mem.Buf) int {
+	n := 0
+	for _, b := range bufs {
+		if s, ok := q.segment(b); ok {
+			q.segs = append(q.segs, s)
+			if q.lose != nil && q.lose(s) {
+				n++
+				continue
+			}
+		}
+		if q.Queue.Tx([]mem.Buf{b}) == 0 {
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+func (q *segmentLog) segment(b mem.Buf) (loggedSegment, bool) {
+	_, packet, drop := inet.ParseEthernet(q.pool.Data(b))
+	if drop != inet.DropNone {
+		return loggedSegment{}, false
+	}
+	ip, octets, drop := inet.ParseIPv4(packet, true)
+	if drop != inet.DropNone || ip.Proto != inet.ProtoTCP {
+		return loggedSegment{}, false
+	}
+	var s tcp.Segment
+	if tcp.Parse(octets, &s) != tcp.DropNone || s.DstPort != q.port {
+		return loggedSegment{}, false
+	}
+	if s.Flags&tcp.SYN != 0 {
+		q.irs = s.Seq
+	}
+	if s.Len == 0 {
+		return loggedSegment{}, false
+	}
+	data := append([]byte(nil), octets[s.HdrLen:s.HdrLen+s.Len]...)
+	return loggedSegment{off: s.Seq.Sub(q.irs + 1), data: data, sent: len(q.segs)}, true
+}
+
+// stream is all that was sent, in order, each octet as it was sent first.
+func (q *segmentLog) stream() []byte {
+	end := 0
+	for _, s := range q.segs {
+		end = max(end, s.off+len(s.data))
+	}
+	b := make([]byte, end)
+	for i := len(q.segs) - 1; i >= 0; i-- {
+		copy(b[q.segs[i].off:], q.segs[i].data)
+	}
+	return b
+}
+
+// fpduBounds walks MPA's stream as an ordered receiver does, by ULPDU_Length, and returns where FPDUs begin, and the end of
+// the last one, as offsets of the TCP stream. base is where MPA begins.
+func fpduBounds(t *testing.T, stream []byte, base int, markers bool) map[int]bool {
+	t.Helper()
+	at := base
+	skip := func(n int) { // n octets of content, and the markers among them
+		for ; n > 0; n-- {
+			if markers && (at-base)%512 == 0 {
+				at += 4
+			}
+			at++
+		}
+	}
+	bounds := map[int]bool{}
+	for at < len(stream) {
+		bounds[at] = true
+		if markers && (at-base)%512 == 0 {
+			at += 4
+		}
+		ulpdu := int(binary.BigEndian.Uint16(stream[at:]))
+		content := 2 + ulpdu
+		skip(content + (4-content%4)%4)
+		if markers && (at-base)%512 == 0 { // a marker may stand between the pad and the CRC
+			at += 4
+		}
+		at += 4
+	}
+	require.Equal(t, len(stream), at, "the stream ends with an FPDU")
+	bounds[at] = true
+	return bounds
+}
