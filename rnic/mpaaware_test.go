@@ -9,6 +9,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // logged makes a turned rig whose client's segments towards the server are written down.
@@ -133,4 +134,92 @@ func TestPackFullFillsSegments(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, short, 4, "segments that were not filled, of %d", len(log.segs))
+}
+
+// The path's MTU shrinks while FPDUs are on their way. MULPDU follows EMSS for what is built from then on; what was built
+// before is sent all the same, cut where it must be; the stream stays regular; and once the rest has drained every segment
+// begins with an FPDU again.
+//
+// req: D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6, 5044-5.1-4
+func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
+	for name, opt := range framings {
+		t.Run(name, func(t *testing.T) {
+			r, log := logged(t, rigConfig{mtu: 9000})
+			s, c := r.connect(opt, opt)
+			const n, mtu, emss = 60_000, 1500, 1500 - 40 - 12
+			log.lose = func(g loggedSegment) bool { return len(g.data) > emss } // the link that is too small
+			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
+			log.tooBig(mtu)
+			r.until("EMSS follows", func() bool { return c.qp.link.Load().car.emss() == emss })
+			r.await(c, 1)
+			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
+			require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+			r.await(s, 1)
+			require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
+			full, err := c.qp.PayloadMax(r.ctx)
+			require.NoError(t, err)
+			require.Less(t, full, emss)
+
+			before := len(log.segs)
+			require.NoError(t, c.qp.PostWrite(c.write(s, 3, 0, n)))
+			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 4, Local: c.source.Slice(0, 10), Signaled: true}))
+			require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+			r.await(s, 1)
+			stream := log.stream()
+			bounds := fpduBounds(t, stream, startupLen, !opt.NoMarkers)
+			unaligned := 0
+			for i, g := range log.segs {
+				aligned := g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)]
+				if i >= before {
+					require.True(t, aligned, "segment at %d, long after the change", g.off)
+					require.LessOrEqual(t, len(g.data), emss)
+				} else if !aligned {
+					unaligned++
+				}
+			}
+			require.Positive(t, unaligned, "FPDUs built for 9000 had to be cut")
+			r.close(s, c)
+		})
+	}
+}
+
+// A receive window smaller than an FPDU: the FPDU goes out in pieces, and arrives.
+//
+// req: D01-5.3-5, D01-5.3-4
+func TestWindowSmallerThanAnFPDU(t *testing.T) {
+	r, log := logged(t, rigConfig{tcp: tcp.Config{ReceiveWindow: 1000}})
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	const n = 20_000
+	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
+	require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+	r.await(s, 1)
+	require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
+	fpduBounds(t, log.stream(), startupLen, true)
+	for _, g := range log.segs {
+		require.LessOrEqual(t, len(g.data), 1000)
+	}
+	r.close(s, c)
+}
+
+// Before MPA is enabled a segment is a segment like any other TCP's, after it FPDUs decide: the change is at the octet
+// behind the start-up frame, in each half at its own.
+//
+// req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12
+func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
+	r, log := logged(t, rigConfig{})
+	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	private := randomBytes(9, 512)
+	req := r.dial(c, private)
+	require.Equal(t, private, req.PrivateData())
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	r.until("in service", func() bool { return c.qp.State() != Connecting })
+	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 5000)))
+	r.await(c, 1)
+	r.close(s, c)
+	bounds := fpduBounds(t, log.stream(), startupLen+len(private), true)
+	for _, g := range log.segs[1:] {
+		require.True(t, bounds[g.off] && bounds[g.off+len(g.data)], "segment at %d", g.off)
+	}
 }

@@ -20,7 +20,9 @@ type segmentLog struct {
 	irs  tcp.Seq // of the first SYN seen
 	segs []loggedSegment
 	// lose says which of the logged segments do not reach the cable.
-	lose func(s loggedSegment) bool
+	lose   func(s loggedSegment) bool
+	latest []byte   // the frame of the last of them
+	inject [][]byte // frames for Rx
 }
 
 type loggedSegment struct {
@@ -66,6 +68,7 @@ func (q *segmentLog) segment(b mem.Buf) (loggedSegment, bool) {
 	if s.Len == 0 {
 		return loggedSegment{}, false
 	}
+	q.latest = append(q.latest[:0], q.pool.Data(b)...)
 	data := append([]byte(nil), octets[s.HdrLen:s.HdrLen+s.Len]...)
 	return loggedSegment{off: s.Seq.Sub(q.irs + 1), data: data, sent: len(q.segs)}, true
 }
@@ -113,4 +116,34 @@ func fpduBounds(t *testing.T, stream []byte, base int, markers bool) map[int]boo
 	require.Equal(t, len(stream), at, "the stream ends with an FPDU")
 	bounds[at] = true
 	return bounds
+}
+
+// Rx delivers what inject left before what comes from the cable.
+func (q *segmentLog) Rx(bufs []mem.Buf) int {
+	n := 0
+	for ; n < len(bufs) && len(q.inject) > 0; n++ {
+		b := q.pool.Alloc()
+		q.pool.Desc(b).Len = uint32(len(q.inject[0]))
+		copy(q.pool.Data(b), q.inject[0])
+		q.inject = q.inject[1:]
+		bufs[n] = b
+	}
+	return n + q.Queue.Rx(bufs[n:])
+}
+
+// tooBig makes a router on the way say of the latest segment that its link carries no more than mtu (RFC 1191 section 4).
+func (q *segmentLog) tooBig(mtu int) {
+	quoted := q.latest[inet.EthernetLen : inet.EthernetLen+inet.IPv4Len+8]
+	from, _, _ := inet.ParseIPv4(q.latest[inet.EthernetLen:], true)
+	frame := make([]byte, inet.EthernetLen+inet.IPv4Len+inet.ICMPLen+len(quoted))
+	eth := inet.Ethernet{Dst: inet.MAC(q.latest[6:12]), Src: inet.MAC(q.latest[0:6]), Type: inet.EtherTypeIPv4}
+	eth.Put(frame)
+	ip := inet.IPv4{Proto: inet.ProtoICMP, Src: from.Dst, Dst: from.Src, HdrLen: inet.IPv4Len, TotalLen: len(frame) - inet.EthernetLen}
+	ip.Put(frame[inet.EthernetLen:])
+	icmp := frame[inet.EthernetLen+inet.IPv4Len:]
+	icmp[0], icmp[1] = inet.ICMPUnreachable, inet.ICMPFragNeeded
+	binary.BigEndian.PutUint16(icmp[6:], uint16(mtu))
+	copy(icmp[inet.ICMPLen:], quoted)
+	binary.BigEndian.PutUint16(icmp[2:], inet.Checksum(icmp, 0))
+	q.inject = append(q.inject, frame)
 }
