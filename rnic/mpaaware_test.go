@@ -1,8 +1,10 @@
 package rnic
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,15 +17,19 @@ import (
 // logged makes a turned rig whose client's segments towards the server are written down.
 func logged(t *testing.T, cfg rigConfig) (*rig, *segmentLog) {
 	t.Helper()
-	log := &segmentLog{port: rigPort}
+	r, logs := bothLogged(t, cfg)
+	return r, logs[1]
+}
+
+// bothLogged has a log of each host, server and client; the server's is for injecting.
+func bothLogged(t *testing.T, cfg rigConfig) (*rig, [2]*segmentLog) {
+	t.Helper()
+	logs := [2]*segmentLog{{}, {port: rigPort}}
 	cfg.wrap = func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue {
-		if i != 1 {
-			return q
-		}
-		log.Queue, log.pool = q, pool
-		return log
+		logs[i].Queue, logs[i].pool = q, pool
+		return logs[i]
 	}
-	return newRig(t, turned, cfg), log
+	return newRig(t, turned, cfg), logs
 }
 
 // startupLen is the MPA Request without private data that goes before FPDUs.
@@ -32,6 +38,7 @@ const startupLen = 20
 // Every segment begins with an FPDU and holds whole FPDUs, retransmissions with the boundaries of the first time.
 //
 // req: D01-3.1.1-1, D01-3.1.1-2, D01-5.3-2, D01-5.3-8, 5044-5.1-3, 5044-A.1-1
+// req: C02-5.1.1-1, C02-5.1.1-2, C02-7.3-2, C02-7.3-8
 func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +84,7 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 
 // What small messages wait for: nothing, or company while octets are unacknowledged.
 //
-// req: D01-5.3-3, D01-5.3.1-1, D01-5.3.1-2, D01-5.3.2-4, 5044-A.2-1
+// req: D01-5.3-3, D01-5.3.1-1, D01-5.3.1-2, D01-5.3.2-4, 5044-A.2-1, C02-7.3-3, C02-7.3.1-2
 func TestPacking(t *testing.T) {
 	const messages = 200
 	run := func(t *testing.T, p Packing) (segments int) {
@@ -140,7 +147,7 @@ func TestPackFullFillsSegments(t *testing.T) {
 // before is sent all the same, cut where it must be; the stream stays regular; and once the rest has drained every segment
 // begins with an FPDU again.
 //
-// req: D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6, 5044-5.1-4
+// req: C02-5.1.1-3, C02-7.3-5, D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6, 5044-5.1-4
 func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +213,7 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 // Before MPA is enabled a segment is a segment like any other TCP's, after it FPDUs decide: the change is at the octet
 // behind the start-up frame, in each half at its own.
 //
-// req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12
+// req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12, C02-5.1.1-4
 func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	r, log := logged(t, rigConfig{})
 	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
@@ -222,4 +229,51 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	for _, g := range log.segs[1:] {
 		require.True(t, bounds[g.off] && bounds[g.off+len(g.data)], "segment at %d", g.off)
 	}
+}
+
+// Segments behind a gap reach MPA at once and are placed; what they say is not delivered before the gap is filled; nothing
+// is handed up twice, and a later copy with other octets, however valid, changes nothing.
+//
+// req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7, C02-5.1.2-8, C02-5.1.2-12
+// req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7, D01-3.1.2-8, 5044-A.3-1
+func TestSegmentsBehindAGap(t *testing.T) {
+	r, logs := bothLogged(t, rigConfig{})
+	log := logs[1]
+	s, c := r.connect(QPOptions{}, QPOptions{NoCRC: true})
+	const n = 10_000
+	gap := 0
+	log.lose = func(g loggedSegment) bool {
+		if gap == 0 && g.off > 3000 {
+			gap = g.off
+		}
+		return g.off == gap && gap != 0
+	}
+	require.NoError(t, s.qp.PostRecv(s.recvAt(9, 0, 100)))
+	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Local: c.source.Slice(0, 100), Signaled: true}))
+	stats := func() Stats { return s.qp.snapshot(s.qp.link.Load()) }
+	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
+	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })
+	r.pass(5 * time.Millisecond)
+	require.NotEqual(t, want, got, "the gap is open")
+	s.poll()
+	require.Empty(t, s.done, "placed is not delivered")
+	require.Positive(t, stats().TCP.OutOfOrder)
+
+	last := log.segs[0]
+	for _, g := range log.segs {
+		if g.off > last.off {
+			last = g
+		}
+	}
+	require.Greater(t, last.off, gap)
+	placed := stats().Placed
+	logs[0].inject = append(logs[0].inject, last.forged(), last.frame)
+	r.pass(time.Millisecond)
+	require.Equal(t, placed, stats().Placed, "a duplicate was handed up")
+
+	log.lose = nil
+	r.await(s, 1)
+	require.Equal(t, want, got)
+	r.close(s, c)
 }

@@ -26,9 +26,10 @@ type segmentLog struct {
 }
 
 type loggedSegment struct {
-	off  int // stream offset behind the SYN
-	data []byte
-	sent int // how many segments had been logged before
+	off   int // stream offset behind the SYN
+	data  []byte
+	sent  int    // how many segments had been logged before
+	frame []byte // all of it
 }
 
 func (q *segmentLog) Tx(bufs []mem.Buf) int {
@@ -70,7 +71,19 @@ func (q *segmentLog) segment(b mem.Buf) (loggedSegment, bool) {
 	}
 	q.latest = append(q.latest[:0], q.pool.Data(b)...)
 	data := append([]byte(nil), octets[s.HdrLen:s.HdrLen+s.Len]...)
-	return loggedSegment{off: s.Seq.Sub(q.irs + 1), data: data, sent: len(q.segs)}, true
+	return loggedSegment{s.Seq.Sub(q.irs + 1), data, len(q.segs), append([]byte(nil), q.latest...)}, true
+}
+
+// forged is the frame of s with its last payload octets changed, and checksums that are right all the same.
+func (s loggedSegment) forged() []byte {
+	f := append([]byte(nil), s.frame...)
+	for i := len(f) - len(s.data) + 20; i < len(f); i++ {
+		f[i] ^= 0x55
+	}
+	ip, segment, _ := inet.ParseIPv4(f[inet.EthernetLen:], true)
+	segment[16], segment[17] = 0, 0
+	binary.BigEndian.PutUint16(segment[16:], inet.Checksum(segment, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(segment))))
+	return f
 }
 
 // stream is all that was sent, in order, each octet as it was sent first.
