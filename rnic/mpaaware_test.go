@@ -239,7 +239,7 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 func TestSegmentsBehindAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]
-	s, c := r.connect(QPOptions{}, QPOptions{NoCRC: true})
+	s, c := r.connect(QPOptions{NoCRC: true}, QPOptions{NoCRC: true}) // so that only TCP can keep other octets out
 	const n = 10_000
 	gap := 0
 	log.lose = func(g loggedSegment) bool {
