@@ -146,7 +146,13 @@ func (u *upper) handOver(c *stack.Conn) {
 // pass offers all octets that are here to the new Upper.
 func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) {
 	from := at
-	u.rx.unread(u.lane.pool, func(b mem.Buf, data []byte) {
+	u.rx.unread(u.lane.pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
+		if b == mem.NoBuf {
+			if b, data = u.unspill(data); b == mem.NoBuf {
+				c.Abort() // not one Buf is free
+				return
+			}
+		}
 		u.offer(c, to, at, b, data)
 		at += uint64(len(data))
 	})
@@ -157,6 +163,18 @@ func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) {
 	if u.edge > from {
 		to.Edge(c, u.edge)
 	}
+}
+
+// unspill puts octets back into a Buf.
+func (u *upper) unspill(data []byte) (mem.Buf, []byte) {
+	ln := u.lane
+	b := ln.pool.Alloc()
+	if b == mem.NoBuf {
+		return b, nil
+	}
+	ln.kept++
+	slot := ln.pool.Slot(b)[ln.pool.Headroom():]
+	return b, slot[:copy(slot, data)]
 }
 
 func (u *upper) offer(c *stack.Conn, to stack.Upper, at uint64, b mem.Buf, data []byte) {

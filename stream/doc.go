@@ -5,7 +5,7 @@
 // allocate per segment. Above, goroutines block in Read and Write. Between them stand, per connection:
 //
 //	          application                             Poller
-//	Write ──copy──▶ sendQueue (octets) ──────────copy──▶ Pull into the Buf that is sent
+//	Write ──copy──▶ octetQueue         ──────────copy──▶ Pull into the Buf that is sent
 //	Read ◀──copy─── recvRing (Bufs)    ◀── the Buf itself ── Arrive
 //	      ─────────▶ the same ring, behind the reader: Bufs on their way back to the pool
 //	asks (bits) ───▶ Woken
@@ -19,7 +19,8 @@
 // reads in a round trip (window.go) up to Options.ReceiveWindowMax, to a quarter of the Poller's pool, and to the
 // window scale that stack.Config.TCP.ReceiveWindow made the SYN offer; Options.SendBuffer octets to be sent, beside
 // tcp.Config.SentMax segments that wait for acknowledgment. Per Poller: half of the pool's Bufs wait for readers, at
-// most; beyond that segments are refused, counted, and the peer sends them again.
+// most; beyond that octets in order are copied to ordinary memory, up to the window, and segments behind a gap are
+// refused, counted, and sent again by the peer.
 //
 // A Conn that is closed with octets unread, or that receives octets after Close, resets (RFC 9293 section 3.6.1, SHLD-3).
 // One that is closed in order goes on sending what was written; when the peer acknowledges nothing of it, or does

@@ -39,14 +39,15 @@ type lab struct {
 
 type host struct {
 	*stack.Poller
-	pool *mem.Pool
-	addr netip.Addr
-	run  sync.WaitGroup
-	mine []*stack.Poller // this one
+	pool   *mem.Pool
+	addr   netip.Addr
+	faulty *fault.Queue // if there are faults
+	run    sync.WaitGroup
+	mine   []*stack.Poller // this one
 }
 
 type labConfig struct {
-	bufs   int
+	bufs   int // of host 1
 	faults *fault.Spec
 	mtu    int
 	tcp    tcp.Config
@@ -58,24 +59,18 @@ func newLab(t testing.TB, cfg labConfig) *lab {
 	l := &lab{t: t, ctx: ctx}
 	link, err := wire.New(wire.Config{MTU: cfg.mtu})
 	require.NoError(t, err)
-	var ports [2]pmd.Port
-	for i := range ports {
-		ports[i] = link.Port(i)
-		if cfg.faults != nil {
-			spec := *cfg.faults
-			spec.Seed += uint64(i)
-			ports[i], err = fault.NewPort(link.Port(i), spec, clock)
-			require.NoError(t, err)
-		}
-		l.hosts[i] = newHost(t, i, ports[i], cfg)
+	for i := range l.hosts {
+		l.hosts[i] = newHost(t, i, link.Port(i), cfg)
 	}
 	t.Cleanup(func() {
 		for _, h := range l.hosts {
 			h.Stop()
 			h.run.Wait()
 		}
-		for i, h := range l.hosts {
-			require.NoError(t, ports[i].Close())
+		for _, h := range l.hosts {
+			if h.faulty != nil {
+				h.faulty.Drop()
+			}
 			require.Equal(t, h.pool.Size(), h.pool.Available(), "%s: Bufs lost", h.Name())
 			require.Zero(t, laneOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
 		}
@@ -88,7 +83,7 @@ var epoch = time.Now()
 func clock() int64 { return int64(time.Since(epoch)) }
 
 func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
-	if cfg.bufs == 0 {
+	if cfg.bufs == 0 || i == 0 {
 		cfg.bufs = bufs
 	}
 	step := stride
@@ -100,6 +95,13 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
 	h := &host{pool: pool, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
+	if cfg.faults != nil {
+		spec := *cfg.faults
+		spec.Seed += uint64(i)
+		h.faulty, err = fault.Wrap(q, pool, spec, clock)
+		require.NoError(t, err)
+		q = h.faulty
+	}
 	if cfg.tcp.RTOMinNs == 0 {
 		cfg.tcp.RTOMinNs = int64(20 * time.Millisecond)
 	}

@@ -20,11 +20,17 @@ type lane struct {
 }
 
 // Shares of a pool. What is left is for reception itself and for what waits to be acknowledged.
+//
+// Windows promise more than a pool has, as everywhere. When many readers are slow at once windows shrink, and what comes
+// in order beyond the share is copied out of the Bufs: octets that were promised room are not refused, or slow readers
+// would stop the others.
 const (
-	keptShare   = 2 // one Buf in so many may wait for readers, all connections together
-	windowShare = 4 // one connection's window may take one in so many
-	growShare   = 4 // windows grow no more when one in so many waits for readers
-	framing     = 64
+	keptShare        = 2  // one Buf in so many may wait for readers, all connections together
+	windowShare      = 4  // one connection's window may take one in so many
+	growShare        = 4  // windows grow no more when one in so many waits for readers
+	pressureSegments = 16 // what a window shrinks to when three quarters of the share are taken
+	framing          = 64
+	spillMin         = 64 << 10
 )
 
 type laneKey struct{}
@@ -57,7 +63,8 @@ const slotsSpare = 16
 // Counters of all connections of a Poller. All grow.
 type Counters struct {
 	RefusedSlots   uint64 // segments refused: too many Bufs of one connection wait
-	RefusedPool    uint64 // segments refused: too many Bufs of the pool wait for readers
+	RefusedPool    uint64 // segments behind a gap refused: too many Bufs of the pool wait for readers
+	Spilled        uint64 // segments copied out of their Bufs for the same reason
 	Merged         uint64 // small segments copied together
 	AfterClose     uint64 // connections reset by octets that came after Close (RFC 9293 SHLD-3)
 	UnreadAtClose  uint64 // connections reset by Close with octets unread (SHLD-3)
@@ -67,7 +74,7 @@ type Counters struct {
 }
 
 type counters struct {
-	refusedSlots, refusedPool, merged, afterClose, unreadAtClose, flushTimeouts, acceptOverflow, windowGrown atomic.Uint64
+	refusedSlots, refusedPool, spilled, merged, afterClose, unreadAtClose, flushTimeouts, acceptOverflow, windowGrown atomic.Uint64
 }
 
 // CountersOf gives those of p's streams. Any goroutine.
@@ -75,6 +82,7 @@ func CountersOf(p *stack.Poller) Counters {
 	n := &laneOf(p).n
 	return Counters{
 		RefusedSlots: n.refusedSlots.Load(), RefusedPool: n.refusedPool.Load(), Merged: n.merged.Load(),
+		Spilled:    n.spilled.Load(),
 		AfterClose: n.afterClose.Load(), UnreadAtClose: n.unreadAtClose.Load(), FlushTimeouts: n.flushTimeouts.Load(),
 		AcceptOverflow: n.acceptOverflow.Load(), WindowGrown: n.windowGrown.Load(),
 	}

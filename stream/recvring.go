@@ -13,9 +13,12 @@ import (
 //
 // The last Buf can grow: the Poller copies a small segment behind its octets and publishes it by compare-and-swap of
 // the slot's word, in which a reader that has taken everything sets sealed. So a Buf goes back as soon as it is read.
+//
+// When the pool is short octets are copied to spilled instead; one slot without a Buf stands for any number of them.
 type recvRing struct {
-	slots []recvSlot
-	mask  uint64
+	slots   []recvSlot
+	mask    uint64
+	spilled octetQueue
 
 	_     [cacheLine]byte
 	tail  atomic.Uint64 // Poller's
@@ -29,14 +32,15 @@ type recvRing struct {
 }
 
 type recvSlot struct {
-	buf  mem.Buf
-	off  uint32 // of the first octet within the Buf's slot
-	word uint32 // octets, and sealed; atomic
+	buf  mem.Buf // NoBuf: the octets are spilled
+	off  uint32  // of the first octet within the Buf's slot
+	word uint32  // octets, and sealed; atomic
 }
 
 const sealed = 1 << 31
 
-func (r *recvRing) init(slots int) {
+func (r *recvRing) init(slots, spillMax int) {
+	r.spilled.init(spillMax)
 	r.slots = make([]recvSlot, slots)
 	r.mask = uint64(slots - 1)
 }
@@ -62,7 +66,7 @@ func (r *recvRing) extend(pool *mem.Pool, data []byte) bool {
 	}
 	s := &r.slots[(tail-1)&r.mask]
 	n := atomic.LoadUint32(&s.word)
-	if n&sealed != 0 {
+	if n&sealed != 0 || s.buf == mem.NoBuf {
 		return false
 	}
 	free := pool.Slot(s.buf)[s.off+n:]
@@ -73,12 +77,33 @@ func (r *recvRing) extend(pool *mem.Pool, data []byte) bool {
 	return atomic.CompareAndSwapUint32(&s.word, n, n+uint32(len(data)))
 }
 
+// spill copies data away, which costs no Buf; the caller has seen that a slot is free. False: too much is there already.
+// Poller's.
+func (r *recvRing) spill(data []byte) bool {
+	if !r.spilled.fits(len(data)) {
+		return false
+	}
+	r.spilled.write(data)
+	if tail := r.tail.Load(); tail != r.freed {
+		s := &r.slots[(tail-1)&r.mask]
+		n := atomic.LoadUint32(&s.word)
+		if s.buf == mem.NoBuf && n&sealed == 0 && atomic.CompareAndSwapUint32(&s.word, n, n+uint32(len(data))) {
+			return true
+		}
+	}
+	r.push(mem.NoBuf, 0, uint32(len(data)))
+	return true
+}
+
 // free gives back what has been read and returns how many Bufs that were. Poller's.
 func (r *recvRing) free(pool *mem.Pool) int {
 	head := r.head.Load()
-	n := int(head - r.freed)
+	n := 0
 	for ; r.freed != head; r.freed++ {
-		pool.Free(r.slots[r.freed&r.mask].buf)
+		if b := r.slots[r.freed&r.mask].buf; b != mem.NoBuf {
+			pool.Free(b)
+			n++
+		}
 	}
 	return n
 }
@@ -95,7 +120,12 @@ func (r *recvRing) read(pool *mem.Pool, p []byte) int {
 			if total == len(p) {
 				break
 			}
-			k := copy(p[total:], pool.Slot(s.buf)[s.off+r.at:s.off+n])
+			k := 0
+			if s.buf == mem.NoBuf {
+				k = r.spilled.read(p[total:min(len(p), total+int(n-r.at))])
+			} else {
+				k = copy(p[total:], pool.Slot(s.buf)[s.off+r.at:s.off+n])
+			}
 			r.at += uint32(k)
 			total += k
 			continue
@@ -121,12 +151,21 @@ func (r *recvRing) read(pool *mem.Pool, p []byte) int {
 }
 
 // unread calls f for each Buf from the reader's place on, with what is unread of it, and takes it out of the ring; f
-// frees it or keeps it. For who holds the gate, on the Poller's goroutine, after free.
-func (r *recvRing) unread(pool *mem.Pool, f func(b mem.Buf, data []byte)) {
+// frees it or keeps it. Spilled octets come without a Buf, in pieces of at most len(scratch), which f may not keep. For
+// who holds the gate, on the Poller's goroutine, after free.
+func (r *recvRing) unread(pool *mem.Pool, scratch []byte, f func(b mem.Buf, data []byte)) {
 	tail := r.tail.Load()
 	for ; r.freed != tail; r.freed++ {
 		s := &r.slots[r.freed&r.mask]
-		f(s.buf, pool.Slot(s.buf)[s.off+r.at:s.off+s.word&^sealed])
+		if left := s.word&^sealed - r.at; s.buf != mem.NoBuf {
+			f(s.buf, pool.Slot(s.buf)[s.off+r.at:][:left])
+		} else {
+			for left > 0 {
+				n := r.spilled.read(scratch[:min(len(scratch), int(left))])
+				f(mem.NoBuf, scratch[:n])
+				left -= uint32(n)
+			}
+		}
 		r.at = 0
 	}
 	r.head.Store(tail)

@@ -12,7 +12,7 @@ import (
 type upper struct {
 	// Shared.
 	rx         recvRing
-	tx         sendQueue
+	tx         octetQueue
 	gate       atomic.Uint32 // who may touch what rx.read touches
 	asks       atomic.Uint32 // to the Poller
 	state      atomic.Uint32 // from the Poller
@@ -80,7 +80,7 @@ func (u *upper) init(ln *lane, opts *Options) {
 	u.early = noEarly
 	u.window.init(ln, opts)
 	u.windowSize.Store(int64(u.window.size))
-	u.rx.init(ln.slotsFor(u.window.size))
+	u.rx.init(ln.slotsFor(u.window.size), powerOfTwo(max(spillMin, u.window.max)))
 	u.tx.init(opts.SendBuffer)
 	u.reader, u.writer = newParker(), newParker()
 	u.opened = make(chan struct{}, 1)
@@ -147,7 +147,16 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 		}
 		return stack.Taken
 	}
-	if !u.admit(inOrder) {
+	switch u.admit(inOrder) {
+	case copied:
+		if !u.rx.spill(data) {
+			ln.n.refusedSlots.Add(1)
+			return stack.Refused
+		}
+		u.edge += uint64(len(data))
+		ln.n.spilled.Add(1)
+		return stack.Taken
+	case denied:
 		return stack.Refused
 	}
 	ln.kept++
@@ -161,26 +170,34 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 	return stack.Kept
 }
 
-// admit says whether one more Buf may be kept. What waits behind a gap takes half of the slots at most, and never the
-// last quarter of what the pool has for all: what fills gaps and frees them must be able to come in.
-func (u *upper) admit(inOrder bool) bool {
+// admission is what becomes of one more segment.
+type admission uint8
+
+const (
+	kept   admission = iota
+	copied           // there is room for the octets and none for the Buf
+	denied
+)
+
+// admit decides. What waits behind a gap takes half of the slots at most, and never the last quarter of what the pool
+// has for all: what fills gaps and frees them must be able to come in.
+func (u *upper) admit(inOrder bool) admission {
 	ln := u.lane
-	slots, pool := len(u.rx.slots), ln.keptMax
-	if !inOrder {
-		pool -= pool / 4
-	}
-	if u.rx.used()+u.early.n >= slots || ln.kept >= pool {
+	slots := len(u.rx.slots)
+	if u.rx.used()+u.early.n >= slots || ln.kept >= ln.keptMax/2 {
 		ln.kept -= u.rx.free(ln.pool)
 	}
 	switch {
-	case u.rx.used()+u.early.n >= slots || !inOrder && u.early.n >= slots/2:
+	case u.rx.used()+u.early.n >= slots, !inOrder && u.early.n >= slots/2:
 		ln.n.refusedSlots.Add(1)
-	case ln.kept >= pool:
-		ln.n.refusedPool.Add(1)
+	case inOrder && ln.kept < ln.keptMax, !inOrder && ln.kept < ln.keptMax-ln.keptMax/4:
+		return kept
+	case inOrder:
+		return copied
 	default:
-		return true
+		ln.n.refusedPool.Add(1)
 	}
-	return false
+	return denied
 }
 
 // place is where data stands within b's slot.
@@ -351,11 +368,13 @@ func (u *upper) takeBack(keep bool) bool {
 	if left := u.edge - u.rx.taken.Load(); keep && left > 0 {
 		u.rest = make([]byte, 0, left)
 	}
-	u.rx.unread(pool, func(b mem.Buf, data []byte) {
+	u.rx.unread(pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
 		if keep {
 			u.rest = append(u.rest, data...)
 		}
-		u.lane.free(b)
+		if b != mem.NoBuf {
+			u.lane.free(b)
+		}
 	})
 	u.gate.Store(gateGone)
 	return true

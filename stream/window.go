@@ -79,7 +79,11 @@ func (u *upper) update(c *stack.Conn) {
 		w.told = read
 	}
 	u.told.Store(read)
-	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(w.size)-int64(u.edge))))
+	size := w.size
+	if u.lane.kept > u.lane.keptMax/4*3 {
+		size = min(size, pressureSegments*c.EMSS())
+	}
+	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(size)-int64(u.edge))))
 }
 
 // enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for a moment.
