@@ -131,38 +131,40 @@ func (u *upper) handOver(c *stack.Conn) {
 	c.SetTimer(0)
 	c.SetUpper(to)
 	u.waker.Store(nil)
+	going := u.pass(c, to, read)
 	u.conn = nil
-	u.pass(c, to, read)
 	u.gate.Store(gateGone)
 	u.sayFlushed()
 	peerClosed := u.state.Load()&stateEOF != 0
 	u.tell(stateDetached)
-	if peerClosed {
+	if peerClosed && going {
 		to.PeerClosed(c)
 	}
 	close(d.done)
 }
 
-// pass offers all octets that are here to the new Upper.
-func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) {
-	from := at
+// pass offers all octets that are here to the new Upper; false: it refused some, and gets no further call but Closed.
+func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
+	from, going := at, true
 	u.rx.unread(u.lane.pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
 		if b == mem.NoBuf {
-			if b, data = u.unspill(data); b == mem.NoBuf {
-				c.Abort() // not one Buf is free
-				return
-			}
+			b, data = u.unspill(data)
 		}
-		u.offer(c, to, at, b, data)
+		going = u.offer(to, at, b, data, going)
 		at += uint64(len(data))
 	})
 	for u.early.n > 0 {
 		b, p := u.lane.pop(&u.early)
-		u.offer(c, to, p.at, b, u.lane.pool.Slot(b)[p.off:p.off+p.n])
+		going = u.offer(to, p.at, b, u.lane.pool.Slot(b)[p.off:p.off+p.n], going)
+	}
+	if !going {
+		c.Abort()
+		return false
 	}
 	if u.edge > from {
 		to.Edge(c, u.edge)
 	}
+	return true
 }
 
 // unspill puts octets back into a Buf.
@@ -177,17 +179,19 @@ func (u *upper) unspill(data []byte) (mem.Buf, []byte) {
 	return b, slot[:copy(slot, data)]
 }
 
-func (u *upper) offer(c *stack.Conn, to stack.Upper, at uint64, b mem.Buf, data []byte) {
-	v := stack.Taken
-	if len(data) > 0 {
-		v = to.Arrive(c, at, b, data)
+// offer gives the new Upper a Buf, unless it has refused one, or there was none for what was spilled.
+func (u *upper) offer(to stack.Upper, at uint64, b mem.Buf, data []byte, going bool) bool {
+	if b == mem.NoBuf {
+		return false
 	}
-	if v == stack.Refused {
-		c.Abort()
+	v := stack.Taken
+	if going && len(data) > 0 {
+		v = to.Arrive(u.conn, at, b, data)
 	}
 	if v == stack.Kept {
 		u.lane.kept--
-		return
+	} else {
+		u.lane.free(b)
 	}
-	u.lane.free(b)
+	return going && v != stack.Refused
 }

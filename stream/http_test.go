@@ -23,7 +23,7 @@ func TestHTTP(t *testing.T) {
 		_, _ = io.Copy(h, r.Body)
 		_, _ = fmt.Fprint(w, hex.EncodeToString(h.Sum(nil)))
 	})
-	body := random(1, 4<<20)
+	body := random(1, 2<<20)
 	mux.HandleFunc("/get", func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, bytes.NewReader(body)) })
 	srv := &http.Server{Handler: mux}
 	serving := in(func() error { return srv.Serve(ln) })
@@ -51,13 +51,13 @@ func TestHTTP(t *testing.T) {
 	var wg sync.WaitGroup
 	for worker := range 8 {
 		wg.Go(func() {
-			for i := range 4 {
-				fetch(8*worker + i)
+			for i := range 2 {
+				fetch(2*worker + i)
 			}
 		})
 	}
 	wg.Wait()
-	require.LessOrEqual(t, dialer.turn.Load(), uint32(32), "64 requests: connections were kept alive")
+	require.LessOrEqual(t, dialer.turn.Load(), uint32(16), "32 requests: connections were kept alive")
 	transport.CloseIdleConnections()
 	require.NoError(t, srv.Shutdown(l.ctx))
 	require.ErrorIs(t, l.result(serving), http.ErrServerClosed)

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	patience = 60 * time.Second
 	bufs     = 4096
 	stride   = 2048
 )

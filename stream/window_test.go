@@ -78,7 +78,7 @@ func TestPeerOfSingleOctetsHoldsFewBufs(t *testing.T) {
 func TestPeerOfSingleOctetsOutOfOrder(t *testing.T) {
 	bad := fault.Faults{Drop: 0.02, Reorder: 0.2, Duplicate: 0.05}
 	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: bad}})
-	const n = 20_000
+	const n = 8_000
 	c := l.dripInto(1, n, Options{})
 	requireCounting(t, c, n)
 	require.Less(t, l.kept(l.hosts[1]), 100)
@@ -86,7 +86,7 @@ func TestPeerOfSingleOctetsOutOfOrder(t *testing.T) {
 
 func TestMixedSmallSegmentsAgainstAReader(t *testing.T) {
 	l := newLab(t, labConfig{})
-	const n = 300_000
+	const n = 100_000
 	requireCounting(t, l.dripInto(7, n, Options{}), n)
 }
 
