@@ -96,6 +96,7 @@ type Poller struct {
 	ended    atomic.Bool   // nobody turns any more: Submit runs what it pushes
 	late     sync.Mutex    // who does
 	done     chan struct{} // closed when it has stopped
+	locals   sync.Map      // of the packages above
 }
 
 // epoch makes Now grow from one process to the next, as the clock of RFC 6528 should, and be monotonic within one.

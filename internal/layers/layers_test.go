@@ -33,8 +33,9 @@ var allowed = map[string][]string{
 	"mpa":         {"mem"},
 	"ddp":         {"mem"},
 
-	"stack": {"pmd", "mem", "inet", "tcp"},
-	"rdmap": {"ddp"},
+	"stack":  {"pmd", "mem", "inet", "tcp"},
+	"stream": {"stack", "mem"},
+	"rdmap":  {"ddp"},
 
 	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 

@@ -1,0 +1,343 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// wantOp checks that err is what package net would give.
+func wantOp(t *testing.T, err error, op string, is error) {
+	t.Helper()
+	var oe *net.OpError
+	require.ErrorAs(t, err, &oe)
+	require.Equal(t, op, oe.Op)
+	require.Equal(t, "tcp", oe.Net)
+	require.ErrorIs(t, err, is)
+}
+
+// in runs a call that should block, and says how it ended.
+func in(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+func (l *lab) result(ch <-chan error) error {
+	l.t.Helper()
+	select {
+	case err := <-ch:
+		return err
+	case <-l.ctx.Done():
+		l.t.Fatal("blocked")
+		return nil
+	}
+}
+
+func readOne(c net.Conn) error {
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
+// readAll is what can be read before an error.
+func readAll(c net.Conn) (string, error) {
+	b, err := io.ReadAll(c)
+	return string(b), err
+}
+
+// fillUp writes until nobody takes it any more.
+func fillUp(t *testing.T, c *Conn) {
+	t.Helper()
+	require.NoError(t, c.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	for {
+		if _, err := c.Write(make([]byte, 64<<10)); err != nil {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			break
+		}
+	}
+	require.NoError(t, c.SetWriteDeadline(time.Time{}))
+}
+
+// req: 9293-3.6-1
+func TestHalfClose(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	_, err := a.Write([]byte("question"))
+	require.NoError(t, err)
+	require.NoError(t, a.CloseWrite())
+	got, err := readAll(b)
+	require.NoError(t, err)
+	require.Equal(t, "question", got)
+	_, err = a.Write([]byte("more"))
+	wantOp(t, err, "write", syscall.EPIPE)
+
+	_, err = b.Write([]byte("answer"))
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	got, err = readAll(a)
+	require.NoError(t, err)
+	require.Equal(t, "answer", got)
+	require.Equal(t, io.EOF, readOne(a), "again")
+}
+
+// req: 9293-3.6-1
+func TestCloseSendsWhatWasWritten(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 5, Tx: fault.Faults{Drop: 0.02}}})
+	a, b := l.pair(Options{}, Options{})
+	want := random(1, 200<<10)
+	_, err := a.Write(want)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	receive(t, b, want, 1)
+}
+
+// req: 9293-MUST-12, 9293-SHLD-3
+func TestCloseWithUnreadOctetsResets(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	_, err := a.Write([]byte("unread"))
+	require.NoError(t, err)
+	l.until("octets there", func() bool { return b.u.rx.tail.Load() > 0 })
+	require.NoError(t, b.Close())
+	wantOp(t, readOne(a), "read", syscall.ECONNRESET)
+	_, err = a.Write([]byte("x"))
+	wantOp(t, err, "write", syscall.ECONNRESET)
+	require.Equal(t, uint64(1), CountersOf(l.hosts[1].Poller).UnreadAtClose)
+}
+
+// req: 9293-SHLD-3
+func TestOctetsAfterCloseReset(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	require.NoError(t, b.Close())
+	require.Equal(t, io.EOF, readOne(a))
+	_, err := a.Write([]byte("late"))
+	require.NoError(t, err)
+	l.until("the reset", func() bool { return a.u.state.Load()&stateDead != 0 })
+	_, err = a.Write([]byte("later"))
+	wantOp(t, err, "write", syscall.EPIPE) // in CLOSE-WAIT, as Linux
+	require.Equal(t, uint64(1), CountersOf(l.hosts[1].Poller).AfterClose)
+}
+
+// req: 9293-MUST-12
+func TestLingerZeroResetsBothWays(t *testing.T) {
+	for _, accepted := range []bool{false, true} {
+		l := newLab(t, labConfig{})
+		a, b := l.pair(Options{}, Options{})
+		if accepted {
+			a, b = b, a
+		}
+		_, err := a.Write([]byte("before the reset"))
+		require.NoError(t, err)
+		l.until("octets there", func() bool { return b.u.rx.tail.Load() > 0 })
+		require.NoError(t, a.SetLinger(0))
+		require.NoError(t, a.Close())
+		l.until("the reset", func() bool { return b.u.state.Load()&stateDead != 0 })
+		got, err := readAll(b) // what came before it can be read
+		require.Equal(t, "before the reset", got)
+		wantOp(t, err, "read", syscall.ECONNRESET)
+	}
+}
+
+func TestLingerWaitsForAcknowledgment(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(5 * time.Millisecond)}}})
+	a, b := l.pair(Options{}, Options{})
+	_, err := a.Write([]byte("all of it"))
+	require.NoError(t, err)
+	require.NoError(t, a.SetLinger(20))
+	start := time.Now()
+	require.NoError(t, a.Close())
+	require.Less(t, time.Since(start), 15*time.Second)
+	require.Positive(t, b.u.rx.tail.Load(), "it has arrived, or it could not be acknowledged")
+}
+
+func TestLingerGivesUp(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	fillUp(t, a)
+	require.NoError(t, a.SetLinger(1))
+	start := time.Now()
+	require.NoError(t, a.Close())
+	require.GreaterOrEqual(t, time.Since(start), time.Second)
+	require.NoError(t, b.Close())
+}
+
+func TestFlushIsBounded(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{FlushTimeout: 50 * time.Millisecond}, Options{})
+	fillUp(t, a)
+	require.NoError(t, a.Close()) // and b does not read
+	l.until("the reset", func() bool { return b.u.state.Load()&stateDead != 0 })
+	require.ErrorIs(t, b.u.err, stack.ErrReset)
+	require.Equal(t, uint64(1), CountersOf(l.hosts[0].Poller).FlushTimeouts)
+}
+
+// A peer that acknowledges our FIN but keeps its half open does not hold the connection for ever.
+func TestOrphanIsBounded(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{FlushTimeout: 50 * time.Millisecond}, Options{})
+	require.NoError(t, a.Close())
+	require.Equal(t, io.EOF, readOne(b))
+	l.until("the reset", func() bool { return b.u.state.Load()&stateDead != 0 })
+}
+
+// req: 9293-MAY-1
+func TestCloseRead(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	_, err := a.Write([]byte("unread"))
+	require.NoError(t, err)
+	l.until("octets there", func() bool { return b.u.rx.tail.Load() > 0 })
+	require.NoError(t, b.CloseRead())
+	require.Equal(t, io.EOF, readOne(b))
+	want := random(1, 3<<20) // beyond all windows: thrown away as it comes
+	_, err = a.Write(want)
+	require.NoError(t, err)
+	_, err = b.Write([]byte("still talking"))
+	require.NoError(t, err)
+	require.NoError(t, b.Close()) // nothing is unread: no RST
+	got, err := readAll(a)
+	require.NoError(t, err)
+	require.Equal(t, "still talking", got)
+}
+
+func TestCloseReadReleasesReader(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, _ := l.pair(Options{}, Options{})
+	done := in(func() error { return readOne(a) })
+	l.until("reader waits", a.u.reader.waiting.Load)
+	require.NoError(t, a.CloseRead())
+	require.Equal(t, io.EOF, l.result(done))
+}
+
+func TestCloseReleasesBlockedCalls(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, _ := l.pair(Options{}, Options{})
+	fillUp(t, a)
+	reading := in(func() error { return readOne(a) })
+	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
+	l.until("both wait", func() bool { return a.u.reader.waiting.Load() && a.u.writer.waiting.Load() })
+	require.NoError(t, a.SetLinger(0))
+	require.NoError(t, a.Close())
+	wantOp(t, l.result(reading), "read", net.ErrClosed)
+	wantOp(t, l.result(writing), "write", net.ErrClosed)
+	for op, err := range map[string]error{"close": a.Close(), "set": a.SetNoDelay(true), "read": readOne(a)} {
+		wantOp(t, err, op, net.ErrClosed)
+	}
+	require.ErrorIs(t, a.SetDeadline(time.Now()), net.ErrClosed)
+	require.ErrorIs(t, a.CloseWrite(), net.ErrClosed)
+	require.ErrorIs(t, a.CloseRead(), net.ErrClosed)
+}
+
+func TestCloseWriteReleasesWriter(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, _ := l.pair(Options{}, Options{})
+	fillUp(t, a)
+	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
+	l.until("writer waits", a.u.writer.waiting.Load)
+	require.NoError(t, a.CloseWrite())
+	wantOp(t, l.result(writing), "write", syscall.EPIPE)
+}
+
+func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	_, err := b.Write([]byte("still to be read"))
+	require.NoError(t, err)
+	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	fillUp(t, a)
+	ln, err := Listen(l.hosts[0].mine, 80, Options{})
+	require.NoError(t, err)
+	accepting := in(func() error { _, err := ln.Accept(); return err })
+	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
+	dialing := in(func() error {
+		_, err := (&Dialer{Pollers: l.hosts[0].mine}).Dial("tcp", "10.0.0.77:1") // nobody there
+		return err
+	})
+	l.until("writer waits", a.u.writer.waiting.Load)
+	l.hosts[0].Stop()
+	wantOp(t, l.result(accepting), "accept", syscall.ENETDOWN)
+	wantOp(t, l.result(writing), "write", syscall.ENETDOWN)
+	require.Error(t, l.result(dialing))
+	l.wait(l.hosts[0].Done())
+	require.Equal(t, l.hosts[0].pool.Size(), l.hosts[0].pool.Available(), "Bufs are back although octets are unread")
+	got, err := readAll(a)
+	require.Equal(t, "still to be read", got)
+	wantOp(t, err, "read", syscall.ENETDOWN)
+	_, err = Dial(l.ctx, l.hosts[0].mine, b.LocalAddr().(*net.TCPAddr).AddrPort(), Options{})
+	wantOp(t, err, "dial", syscall.ENETDOWN)
+	require.NoError(t, ln.Close())
+}
+
+func TestVanishedPeerTimesOut(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{}, tcp: tcp.Config{UserTimeoutNs: int64(200 * time.Millisecond)}})
+	a, _ := l.pair(Options{}, Options{})
+	l.do(l.hosts[0], func() {
+		require.NoError(t, l.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
+	})
+	_, err := a.Write([]byte("hello?"))
+	require.NoError(t, err)
+	err = readOne(a)
+	wantOp(t, err, "read", syscall.ETIMEDOUT)
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.True(t, ne.Timeout())
+}
+
+func TestDeadlines(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	for range 50 { // changed while blocked: earlier, later, away; and always in time
+		require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Hour)))
+		done := in(func() error { return readOne(a) })
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = a.SetReadDeadline(time.Now().Add(time.Minute)) })
+		wg.Go(func() { _ = a.SetReadDeadline(time.Time{}) })
+		wg.Wait()
+		require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Millisecond)))
+		err := l.result(done)
+		wantOp(t, err, "read", os.ErrDeadlineExceeded)
+		var ne net.Error
+		require.ErrorAs(t, err, &ne)
+		require.True(t, ne.Timeout())
+	}
+	_, err := b.Write([]byte("x"))
+	require.NoError(t, err)
+	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	require.ErrorIs(t, readOne(a), os.ErrDeadlineExceeded, "past, and octets are there")
+	require.NoError(t, a.SetReadDeadline(time.Time{}))
+	require.NoError(t, readOne(a))
+	fillUp(t, a)
+	done := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
+	l.until("writer waits", a.u.writer.waiting.Load)
+	require.NoError(t, a.SetWriteDeadline(time.Unix(1, 0)))
+	wantOp(t, l.result(done), "write", os.ErrDeadlineExceeded)
+}
+
+func TestKeepAliveOptions(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, _ := l.pair(Options{KeepAlive: net.KeepAliveConfig{Enable: true, Idle: time.Second}}, Options{})
+	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), keepCountDefault}, a.u.keepAlive.Load())
+	_, able := any((*stack.Conn)(nil)).(keepAliver)
+	for _, err := range []error{a.SetKeepAlive(true), a.SetKeepAlivePeriod(time.Minute)} {
+		if able {
+			require.NoError(t, err)
+		} else {
+			wantOp(t, err, "set", errors.ErrUnsupported)
+		}
+	}
+	require.NoError(t, a.SetKeepAlive(false))
+	require.Equal(t, &keepAlive{}, a.u.keepAlive.Load())
+	require.Error(t, a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: -1}))
+}

@@ -1,0 +1,336 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/stack"
+)
+
+// network is what Addr.Network and errors say.
+const network = "tcp"
+
+// Conn is a connection with the semantics of net.TCPConn. All methods may be called from any goroutine but the
+// Poller's, where they could wait for themselves. Octets are copied: a buffer is the caller's again when the call returns.
+type Conn struct {
+	u             upper
+	local, remote net.Addr
+
+	closed    atomic.Bool
+	finished  atomic.Bool // CloseWrite
+	readEnded atomic.Bool // CloseRead
+	linger    atomic.Int64
+
+	readMu        sync.Mutex // one Read at a time
+	readDeadline  deadline
+	writeMu       sync.Mutex // one Write at a time
+	writeDeadline deadline
+}
+
+var _ net.Conn = (*Conn)(nil)
+var _ io.ReaderFrom = (*Conn)(nil)
+
+const lingerDefault = -1 // in the background
+
+func newConn(ln *lane, opts *Options) *Conn {
+	c := &Conn{readDeadline: newDeadline(), writeDeadline: newDeadline()}
+	c.linger.Store(lingerDefault)
+	c.u.init(ln, opts)
+	c.u.setKeepAlive(opts.KeepAlive)
+	return c
+}
+
+// attach is called on the Poller's goroutine, before Established.
+func (c *Conn) attach(s *stack.Conn) {
+	c.local = net.TCPAddrFromAddrPort(s.Local())
+	c.u.attach(s)
+}
+
+func yield() { runtime.Gosched() }
+
+// Read implements net.Conn. It blocks until there is at least one octet. io.EOF: the peer closed its half, or CloseRead
+// was called. What arrived before a RST can be read before the error is seen.
+func (c *Conn) Read(p []byte) (int, error) {
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
+	for {
+		cancel := c.readDeadline.wait()
+		state := c.u.state.Load() // before the ring: nothing is pushed behind these bits
+		if err := c.ended(state); err != nil {
+			return 0, c.opError("read", err)
+		}
+		if isDone(cancel) {
+			return 0, c.opError("read", os.ErrDeadlineExceeded)
+		}
+		if len(p) == 0 {
+			return 0, nil
+		}
+		if c.readEnded.Load() {
+			return 0, io.EOF
+		}
+		if n := c.take(p); n > 0 {
+			return n, nil
+		}
+		if state&stateEOF != 0 {
+			return 0, io.EOF
+		}
+		if state&stateDead != 0 {
+			return 0, c.opError("read", c.deathCause())
+		}
+		c.u.reader.arm()
+		if c.quiet(state) {
+			c.u.reader.wait(cancel)
+		}
+	}
+}
+
+// ended is why no call makes sense any more.
+func (c *Conn) ended(state uint32) error {
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	if state&stateDetached != 0 || c.u.detach.Load() != nil {
+		return ErrDetached
+	}
+	return nil
+}
+
+// deathCause is why the connection is over; behind stateDead.
+func (c *Conn) deathCause() error {
+	if c.u.err == nil {
+		return io.EOF // both halves were closed in order
+	}
+	return c.u.err
+}
+
+// quiet is the last look before the reader waits. Bufs that were read go back first: while nobody reads none is held.
+func (c *Conn) quiet(state uint32) bool {
+	u := &c.u
+	if u.rx.taken.Load() != u.told.Load() {
+		u.wake()
+	}
+	return u.rx.head.Load() == u.rx.tail.Load() && u.gate.Load() != gateGone && u.state.Load() == state &&
+		c.ended(state) == nil && !c.readEnded.Load()
+}
+
+// take copies octets out of the Bufs, or out of what is left of them, and lets the Poller know when that is worth it.
+func (c *Conn) take(p []byte) int {
+	u := &c.u
+	for !u.gate.CompareAndSwap(gateIdle, gateBusy) {
+		if u.gate.Load() == gateGone {
+			n := copy(p, u.rest)
+			u.rest = u.rest[n:]
+			return n
+		}
+		yield() // the Poller, for a moment
+	}
+	n := u.rx.read(u.lane.pool, p)
+	u.gate.Store(gateIdle)
+	if n > 0 && int64(u.rx.taken.Load()-u.told.Load()) >= u.windowSize.Load()/wakeShare {
+		u.wake()
+	}
+	return n
+}
+
+// Write implements net.Conn. It returns when all octets are in the send buffer.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	total := 0
+	for {
+		cancel := c.writeDeadline.wait()
+		if err := c.writable(cancel); err != nil {
+			return total, c.opError("write", err)
+		}
+		if n := c.u.tx.write(p[total:]); n > 0 {
+			total += n
+			c.u.wake()
+		}
+		if total == len(p) {
+			return total, nil
+		}
+		c.waitToWrite(cancel, len(p)-total)
+	}
+}
+
+// waitToWrite until the Poller has taken something, or something has happened. The writer's lock is held.
+func (c *Conn) waitToWrite(cancel <-chan struct{}, want int) {
+	c.u.writer.arm()
+	if len(c.u.tx.space(want)) == 0 && c.writable(cancel) == nil {
+		c.u.writer.wait(cancel)
+	}
+}
+
+// writable is nil while octets may be written.
+func (c *Conn) writable(cancel <-chan struct{}) error {
+	state := c.u.state.Load()
+	if err := c.ended(state); err != nil {
+		return err
+	}
+	switch {
+	case isDone(cancel):
+		return os.ErrDeadlineExceeded
+	case c.finished.Load():
+		return os.NewSyscallError("write", syscall.EPIPE)
+	case state&stateDead == 0:
+		return nil
+	case state&stateEOF != 0 && errors.Is(c.u.err, stack.ErrReset), c.u.err == nil:
+		return os.NewSyscallError("write", syscall.EPIPE) // as Linux: a RST in CLOSE-WAIT is a broken pipe
+	}
+	return c.u.err
+}
+
+// ReadFrom implements io.ReaderFrom: it reads from r straight into the send buffer, until io.EOF. There is no WriteTo:
+// a writer might block on the Bufs that the Poller wants back.
+func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	total := int64(0)
+	for {
+		cancel := c.writeDeadline.wait()
+		if err := c.writable(cancel); err != nil {
+			return total, c.opError("write", err)
+		}
+		room := c.u.tx.space(sendBufferDefault)
+		if len(room) == 0 {
+			c.waitToWrite(cancel, sendBufferDefault)
+			continue
+		}
+		n, err := r.Read(room)
+		if n > 0 {
+			c.u.tx.put(n)
+			total += int64(n)
+			c.u.wake()
+		}
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// Close implements net.Conn: no call makes sense afterwards, and blocked ones return net.ErrClosed. What was written is
+// sent in the background, then a FIN; with octets unread, a RST instead. SetLinger changes that. After Detach it does
+// nothing.
+func (c *Conn) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return c.opError("close", net.ErrClosed)
+	}
+	linger := c.linger.Load()
+	if c.u.state.Load()&stateDetached == 0 && c.u.detach.Load() == nil {
+		if linger == 0 {
+			c.u.ask(askReset)
+		} else {
+			c.u.ask(askClose)
+		}
+	}
+	c.release()
+	c.readDeadline.stop()
+	c.writeDeadline.stop()
+	if linger > 0 {
+		t := time.NewTimer(time.Duration(linger) * time.Second)
+		defer t.Stop()
+		select {
+		case <-c.u.flush:
+		case <-t.C:
+		}
+	}
+	return nil
+}
+
+// release has blocked calls look again.
+func (c *Conn) release() {
+	c.u.reader.wake()
+	c.u.writer.wake()
+}
+
+// CloseWrite sends a FIN after what was written; the peer reads io.EOF. Reading goes on.
+func (c *Conn) CloseWrite() error {
+	if err := c.alive(); err != nil {
+		return c.opError("close", err)
+	}
+	c.finished.Store(true)
+	c.u.ask(askFin)
+	c.u.writer.wake()
+	return nil
+}
+
+// CloseRead ends reading: Read returns io.EOF, and what is unread or comes later is thrown away.
+func (c *Conn) CloseRead() error {
+	if err := c.alive(); err != nil {
+		return c.opError("close", err)
+	}
+	c.readEnded.Store(true)
+	c.u.ask(askReadShut)
+	c.u.reader.wake()
+	return nil
+}
+
+// alive is for calls on a connection that must not be over.
+func (c *Conn) alive() error {
+	state := c.u.state.Load()
+	if err := c.ended(state); err != nil {
+		return err
+	}
+	if state&stateDead != 0 {
+		return os.NewSyscallError("shutdown", syscall.ENOTCONN)
+	}
+	return nil
+}
+
+// LocalAddr implements net.Conn: a *net.TCPAddr.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr implements net.Conn: a *net.TCPAddr.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.readDeadline, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writeDeadline, t) }
+
+func (c *Conn) setDeadline(d *deadline, t time.Time) error {
+	if err := c.ended(c.u.state.Load()); err != nil {
+		return c.opError("set", err)
+	}
+	d.set(t)
+	return nil
+}
+
+// SetLinger says what Close does with octets that are not acknowledged: below 0, the default, they are sent in the
+// background; 0: they are dropped and the peer gets a RST; above 0 Close waits that many seconds for them.
+func (c *Conn) SetLinger(seconds int) error {
+	if err := c.ended(c.u.state.Load()); err != nil {
+		return c.opError("set", err)
+	}
+	c.linger.Store(int64(seconds))
+	return nil
+}
+
+// SetNoDelay turns Nagle's algorithm off (true, the default) or on.
+func (c *Conn) SetNoDelay(on bool) error {
+	if err := c.ended(c.u.state.Load()); err != nil {
+		return c.opError("set", err)
+	}
+	c.u.noDelay.Store(on)
+	c.u.ask(askOptions)
+	return nil
+}

@@ -1,0 +1,197 @@
+package stream
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Handover is a connection at the moment it changes hands.
+type Handover struct {
+	Conn *stack.Conn
+	Sent uint64 // stream offset of the first octet the new Upper will send: all before it are in segments
+	Read uint64 // stream offset of the first octet it will receive: the application has read all before it
+	Edge uint64 // the left edge: octets from Read to it are handed over in order, those beyond it may have gaps
+}
+
+// detachment is one call of Detach on its way to the Poller. Who claims it decides: the Poller, the end of the
+// connection, or the end of the context.
+type detachment struct {
+	claimed atomic.Bool
+	take    func(Handover) stack.Upper
+	done    chan struct{}
+	err     error // before done is closed
+}
+
+func (d *detachment) claim() bool { return d.claimed.CompareAndSwap(false, true) }
+
+// fail ends a Detach that cannot be carried out; nil: the connection was closed in order.
+func (d *detachment) fail(err error) {
+	if !d.claim() {
+		return
+	}
+	if d.err = err; err == nil {
+		d.err = os.NewSyscallError("detach", syscall.ENOTCONN)
+	}
+	close(d.done)
+}
+
+// Detach hands the connection over to another stack.Upper, for good: streaming mode gives way to MPA (RFC 5044 section
+// 7.1.2).
+//
+// The stream is cut at an exact place in both directions. Everything written before the call goes out first, in segments
+// of its own; the new Upper is pulled from at Handover.Sent. What the application has read is gone; from Handover.Read
+// on, octets belong to the new Upper. The application must have read up to the cut and not beyond: a bufio.Reader reads
+// ahead.
+//
+// take is called on the Poller's goroutine when everything written is in segments. It returns the Upper and must
+// not block. At once, and still within the same turn, the new Upper gets, in this order,
+//
+//   - Arrive for each run of octets that is here already: those in order first, then those behind a gap, with offsets of
+//     the whole stream (the first is Handover.Read). Taken and Kept mean what they always mean, but one Buf may be
+//     offered in several runs only by octets of the same Arrive: each Buf comes once. Refused is not possible: the
+//     octets are acknowledged. It ends the connection.
+//   - Edge(Handover.Edge), if octets in order were among them
+//   - PeerClosed, if the peer's FIN is in order
+//
+// and then every call from the next event on, be it a Woken too many. It gets no Established. It sets the window it wants: until then it is what
+// the stream's was. A connection that has been closed, is over, or had its half closed with CloseWrite cannot be
+// handed over.
+//
+// Detach blocks until that has happened, or ctx ends (then the connection stays a stream), or the connection does. When
+// it returns nil all other methods fail with ErrDetached, also those that were blocked; Close does nothing.
+func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) error {
+	if take == nil {
+		panic("stream: Detach without a function that takes over")
+	}
+	c.writeMu.Lock() // nothing is being written
+	if err := c.writable(nil); err != nil {
+		c.writeMu.Unlock()
+		return c.opError("detach", err)
+	}
+	d := &detachment{take: take, done: make(chan struct{})}
+	c.u.detach.Store(d)
+	c.writeMu.Unlock()
+	if c.u.state.Load()&stateDead != 0 { // Closed may have come before it could see d
+		d.fail(c.u.err)
+	}
+	c.u.wake()
+	c.release()
+	select {
+	case <-d.done:
+	case <-ctx.Done():
+		if d.claim() {
+			d.err = giveUp(ctx)
+		} else {
+			<-d.done // it is happening
+		}
+	}
+	if d.err == nil {
+		return nil
+	}
+	c.u.detach.CompareAndSwap(d, nil)
+	if c.closed.Load() { // Close left it to us
+		c.u.ask(askClose)
+	}
+	return c.opError("detach", d.err)
+}
+
+// handOver carries out a Detach once all octets are in segments and no Read is under way. Poller's goroutine.
+func (u *upper) handOver(c *stack.Conn) {
+	d := u.detach.Load()
+	if d == nil {
+		return
+	}
+	if u.finAsked || u.closed || u.readShut {
+		d.fail(net.ErrClosed) // by a call that was under way when Detach came
+		return
+	}
+	if u.tx.pending() {
+		return // Pull wakes
+	}
+	if !u.gate.CompareAndSwap(gateIdle, gateBusy) {
+		c.Wake() // in the next Turn
+		return
+	}
+	if !d.claim() {
+		u.gate.Store(gateIdle)
+		return
+	}
+	u.lane.kept -= u.rx.free(u.lane.pool)
+	read := u.rx.taken.Load()
+	to := d.take(Handover{Conn: c, Sent: c.SentOffset(), Read: read, Edge: u.edge})
+	if to == nil {
+		panic("stream: the function given to Detach returned no Upper")
+	}
+	c.SetTimer(0)
+	c.SetUpper(to)
+	u.waker.Store(nil)
+	going := u.pass(c, to, read)
+	u.conn = nil
+	u.gate.Store(gateGone)
+	u.sayFlushed()
+	peerClosed := u.state.Load()&stateEOF != 0
+	u.tell(stateDetached)
+	if peerClosed && going {
+		to.PeerClosed(c)
+	}
+	close(d.done)
+}
+
+// pass offers all octets that are here to the new Upper; false: it refused some, and gets no further call but Closed.
+func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
+	from, going := at, true
+	u.rx.unread(u.lane.pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
+		if b == mem.NoBuf {
+			b, data = u.unspill(data)
+		}
+		going = u.offer(to, at, b, data, going)
+		at += uint64(len(data))
+	})
+	for u.early.n > 0 {
+		b, p := u.lane.pop(&u.early)
+		going = u.offer(to, p.at, b, u.lane.pool.Slot(b)[p.off:p.off+p.n], going)
+	}
+	if !going {
+		c.Abort()
+		return false
+	}
+	if u.edge > from {
+		to.Edge(c, u.edge)
+	}
+	return true
+}
+
+// unspill puts octets back into a Buf.
+func (u *upper) unspill(data []byte) (mem.Buf, []byte) {
+	ln := u.lane
+	b := ln.pool.Alloc()
+	if b == mem.NoBuf {
+		return b, nil
+	}
+	ln.kept++
+	slot := ln.pool.Slot(b)[ln.pool.Headroom():]
+	return b, slot[:copy(slot, data)]
+}
+
+// offer gives the new Upper a Buf, unless it has refused one, or there was none for what was spilled.
+func (u *upper) offer(to stack.Upper, at uint64, b mem.Buf, data []byte, going bool) bool {
+	if b == mem.NoBuf {
+		return false
+	}
+	v := stack.Taken
+	if going && len(data) > 0 {
+		v = to.Arrive(u.conn, at, b, data)
+	}
+	if v == stack.Kept {
+		u.lane.kept--
+	} else {
+		u.lane.free(b)
+	}
+	return going && v != stack.Refused
+}

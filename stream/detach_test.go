@@ -1,0 +1,232 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// toy is an Upper that takes over: it checks that octets come once and continue where the stream was cut, and sends
+// some of its own.
+type toy struct {
+	t      *testing.T
+	base   uint64
+	want   []byte // what it is to receive, from base on
+	got    []bool
+	count  int
+	edge   uint64
+	send   []byte
+	keep   int // so many Bufs are kept until the end
+	kept   []mem.Buf
+	refuse bool
+	fin    bool
+	err    error
+	over   chan struct{}
+	all    chan struct{}
+}
+
+func newToy(t *testing.T, want, send []byte) *toy {
+	return &toy{t: t, want: want, got: make([]bool, len(want)), send: send, over: make(chan struct{}), all: make(chan struct{})}
+}
+
+func (y *toy) Established(*stack.Conn) { y.t.Error("Established again") }
+func (y *toy) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if y.refuse {
+		return stack.Refused
+	}
+	for i, o := range data {
+		at := off - y.base + uint64(i)
+		if y.got[at] || y.want[at] != o {
+			y.t.Errorf("octet %d: twice or wrong", at)
+		}
+		y.got[at] = true
+	}
+	y.count += len(data)
+	if len(y.kept) < y.keep {
+		y.kept = append(y.kept, b)
+		return stack.Kept
+	}
+	return stack.Taken
+}
+
+func (y *toy) Edge(c *stack.Conn, edge uint64) {
+	if edge <= y.edge {
+		y.t.Errorf("left edge from %d to %d", y.edge, edge)
+	}
+	for at := y.edge; at < edge; at++ {
+		if at >= y.base && !y.got[at-y.base] {
+			y.t.Errorf("edge %d passes octet %d, which never came", edge, at)
+			break
+		}
+	}
+	y.edge = edge
+	c.SetReceiveWindow(1 << 20)
+	if !y.refuse && edge-y.base == uint64(len(y.want)) {
+		close(y.all)
+	}
+}
+
+func (y *toy) Pull(_ *stack.Conn, dst []byte) int {
+	n := copy(dst, y.send)
+	y.send = y.send[n:]
+	return n
+}
+func (y *toy) Acked(*stack.Conn, uint64) {}
+func (y *toy) PeerClosed(c *stack.Conn)  { y.fin = true; c.CloseSend() }
+func (y *toy) Woken(*stack.Conn)         {}
+func (y *toy) Timer(*stack.Conn, int64)  {}
+func (y *toy) Closed(c *stack.Conn, e error) {
+	for _, b := range y.kept {
+		c.Poller().Pool().Free(b)
+	}
+	y.err = e
+	close(y.over)
+}
+
+// take gives the function that installs y, having checked where the stream is cut.
+func (y *toy) take(sent, read int) func(Handover) stack.Upper {
+	return func(h Handover) stack.Upper {
+		if h.Sent != uint64(sent) || h.Read != uint64(read) || h.Edge < h.Read {
+			y.t.Errorf("cut at %d sent, %d read (edge %d); want %d and %d", h.Sent, h.Read, h.Edge, sent, read)
+		}
+		y.base, y.edge = h.Read, h.Read
+		return y
+	}
+}
+
+// Streaming mode first, then another Upper at an exact place, both ways, over a network that reorders.
+func TestDetach(t *testing.T) {
+	for name, f := range map[string]*fault.Spec{
+		"clean": nil,
+		"bad":   {Seed: 9, Tx: fault.Faults{Drop: 0.01, Reorder: 0.1, Delay: 50_000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, labConfig{faults: f})
+			a, b := l.pair(Options{}, Options{})
+			const greeting = "greeting"
+			ours, tail, theirs := random(1, 250_000), random(3, 100_000), random(2, 1_000_000)
+			var wg sync.WaitGroup
+			wg.Go(func() { send(t, b, append([]byte(greeting), theirs...), 1) })
+			wg.Go(func() { receive(t, b, append(append([]byte{}, ours...), tail...), 2) })
+			_, err := io.ReadFull(a, make([]byte, len(greeting)))
+			require.NoError(t, err)
+			l.until("octets wait", func() bool { return a.u.rx.tail.Load() > 10 })
+			_, err = a.Write(ours)
+			require.NoError(t, err)
+			y := newToy(t, theirs, tail)
+			y.keep = 10
+			require.NoError(t, a.Detach(l.ctx, y.take(len(ours), len(greeting))))
+			l.wait(y.all)
+			wg.Wait()
+			l.wait(y.over)
+			require.NoError(t, y.err)
+			require.True(t, y.fin)
+			require.Equal(t, len(theirs), y.count)
+			_, err = a.Write([]byte("x"))
+			wantOp(t, err, "write", ErrDetached)
+			wantOp(t, readOne(a), "read", ErrDetached)
+			wantOp(t, a.Detach(l.ctx, y.take(0, 0)), "detach", ErrDetached)
+			require.NoError(t, a.Close())
+			l.idle()
+		})
+	}
+}
+
+// Small segments share Bufs, which are offered once each, and the FIN that came is told.
+func TestDetachOfMergedSegmentsAndFIN(t *testing.T) {
+	l := newLab(t, labConfig{})
+	const n, read = 5000, 10
+	c := l.dripInto(3, n, Options{})
+	_, err := io.ReadFull(c, make([]byte, read))
+	require.NoError(t, err)
+	l.until("all octets", func() bool { return c.u.state.Load()&stateEOF != 0 })
+	want := make([]byte, n-read)
+	for i := range want {
+		want[i] = byte(i + read)
+	}
+	y := newToy(t, want, nil)
+	y.keep = 100
+	require.NoError(t, c.Detach(l.ctx, y.take(0, read)))
+	l.wait(y.over)
+	require.True(t, y.fin)
+	require.Equal(t, n-read, y.count)
+}
+
+// Octets that were spilled are in Bufs again when they are handed over.
+func TestDetachOfSpilledOctets(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	l.do(l.hosts[0], func() { laneOf(l.hosts[0].Poller).keptMax = 4 })
+	want := random(1, 30_000)
+	send(t, b, want, 1)
+	l.until("all octets", func() bool { return a.u.state.Load()&stateEOF != 0 })
+	require.Positive(t, CountersOf(l.hosts[0].Poller).Spilled)
+	y := newToy(t, want, nil)
+	y.keep = 10
+	require.NoError(t, a.Detach(l.ctx, y.take(0, 0)))
+	l.wait(y.over)
+	require.Equal(t, len(want), y.count)
+}
+
+func TestDetachReleasesReader(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	reading := in(func() error { return readOne(a) })
+	l.until("reader waits", a.u.reader.waiting.Load)
+	y := newToy(t, []byte("xyz"), nil)
+	require.NoError(t, a.Detach(l.ctx, y.take(0, 0)))
+	wantOp(t, l.result(reading), "read", ErrDetached)
+	send(t, b, []byte("xyz"), 1)
+	l.wait(y.over)
+	require.Equal(t, 3, y.count)
+}
+
+func TestDetachEndsWithItsContext(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	fillUp(t, a) // what was written cannot go out
+	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Millisecond)
+	defer cancel()
+	err := a.Detach(ctx, func(Handover) stack.Upper { t.Error("taken"); return nil })
+	wantOp(t, err, "detach", context.DeadlineExceeded)
+	_, err = b.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, readOne(a), "a stream as before")
+
+	detaching := in(func() error {
+		return a.Detach(l.ctx, func(Handover) stack.Upper { t.Error("taken"); return nil })
+	})
+	l.until("it waits", func() bool { return a.u.detach.Load() != nil })
+	require.NoError(t, b.SetLinger(0))
+	require.NoError(t, b.Close())
+	wantOp(t, l.result(detaching), "detach", syscall.ECONNRESET)
+	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", syscall.ECONNRESET)
+	require.NoError(t, a.Close())
+	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", net.ErrClosed)
+}
+
+// Octets that were acknowledged cannot be refused: the connection ends.
+func TestUpperThatRefusesWhatIsHandedOver(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	_, err := b.Write([]byte("x"))
+	require.NoError(t, err)
+	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	y := newToy(t, []byte("x"), nil)
+	y.refuse = true
+	require.NoError(t, a.Detach(l.ctx, func(h Handover) stack.Upper { return y }))
+	l.wait(y.over)
+	require.True(t, errors.Is(y.err, stack.ErrAborted))
+	wantOp(t, readOne(b), "read", syscall.ECONNRESET)
+}

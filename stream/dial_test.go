@@ -1,0 +1,193 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+)
+
+func TestDialErrors(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{}})
+	d := &Dialer{Pollers: l.hosts[0].mine}
+	for address, want := range map[string]error{
+		"10.0.0.2:9":   syscall.ECONNREFUSED, // nobody listens
+		"10.0.0.77:9":  syscall.EHOSTUNREACH, // nobody answers ARP
+		"172.16.0.1:9": syscall.EHOSTUNREACH, // no gateway
+	} {
+		_, err := d.DialContext(l.ctx, "tcp", address)
+		wantOp(t, err, "dial", want)
+	}
+	for _, bad := range [][2]string{{"udp", "10.0.0.2:9"}, {"tcp", "10.0.0.2"}, {"tcp6", "10.0.0.2:9"}, {"tcp4", "10.0.0.2:x"}} {
+		_, err := d.Dial(bad[0], bad[1])
+		var oe *net.OpError
+		require.ErrorAs(t, err, &oe, "%v", bad)
+	}
+	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
+	require.ErrorIs(t, err, errNoPoller)
+	_, err = Dial(l.ctx, l.hosts[0].mine, netip.MustParseAddrPort("10.0.0.2:9"), Options{SendBuffer: -1})
+	require.Error(t, err)
+}
+
+// silence has host 1 hear nothing from now on.
+func (l *lab) silence() {
+	l.do(l.hosts[1], func() { require.NoError(l.t, l.hosts[1].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{})) })
+}
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{}})
+	ln := l.listen(Options{})
+	first := l.dial(ln, Options{}) // ARP is done
+	require.NoError(t, first.SetLinger(0))
+	require.NoError(t, first.Close())
+	l.until("it is gone", func() bool { return l.conns(l.hosts[0]) == 0 })
+	l.silence()
+	to := ln.Addr().(*net.TCPAddr).AddrPort()
+
+	ctx, cancel := context.WithTimeout(l.ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err := Dial(ctx, l.hosts[0].mine, to, Options{})
+	wantOp(t, err, "dial", context.DeadlineExceeded)
+	var ne net.Error
+	require.True(t, errors.As(err, &ne) && ne.Timeout())
+
+	ctx, cancel = context.WithCancel(l.ctx)
+	dialing := in(func() error { _, err := Dial(ctx, l.hosts[0].mine, to, Options{}); return err })
+	l.until("a SYN is out", func() bool { return l.conns(l.hosts[0]) > 0 })
+	cancel()
+	wantOp(t, l.result(dialing), "dial", context.Canceled)
+	_, err = Dial(ctx, l.hosts[0].mine, to, Options{})
+	wantOp(t, err, "dial", context.Canceled)
+	_, err = (&Dialer{Pollers: l.hosts[0].mine, Timeout: 10 * time.Millisecond}).Dial("tcp", to.String())
+	wantOp(t, err, "dial", context.DeadlineExceeded)
+	l.until("no connection is left", func() bool { return l.conns(l.hosts[0]) == 0 })
+}
+
+func (l *lab) conns(h *host) (n int) {
+	l.do(h, func() {
+		var c stack.Counters
+		h.Snapshot(&c)
+		n = c.Conns
+	})
+	return n
+}
+
+func TestDialerTriesAllAddresses(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	var asked string
+	d := &Dialer{Pollers: l.hosts[0].mine, Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
+		asked = host
+		return []netip.Addr{netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("::ffff:10.0.0.2")}, nil
+	}}
+	c, err := d.DialContext(l.ctx, "tcp", net.JoinHostPort("somewhere", port))
+	require.NoError(t, err)
+	require.Equal(t, "somewhere", asked)
+	require.Equal(t, ln.Addr().String(), c.RemoteAddr().String())
+	require.Equal(t, "10.0.0.1", c.LocalAddr().(*net.TCPAddr).IP.String())
+	require.NoError(t, c.Close())
+}
+
+func TestBacklogIsBounded(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{Backlog: 2})
+	var conns []*Conn
+	for range 5 {
+		conns = append(conns, l.dial(ln, Options{}))
+	}
+	for _, c := range conns[2:] {
+		wantOp(t, readOne(c), "read", syscall.ECONNRESET)
+	}
+	require.Equal(t, uint64(3), CountersOf(l.hosts[1].Poller).AcceptOverflow)
+	a, err := ln.Accept()
+	require.NoError(t, err)
+	require.Equal(t, conns[0].LocalAddr().String(), a.RemoteAddr().String())
+
+	require.NoError(t, ln.Close()) // resets the one that was not accepted, leaves the other
+	wantOp(t, readOne(conns[1]), "read", syscall.ECONNRESET)
+	_, err = a.Write([]byte("x"))
+	require.NoError(t, err)
+	require.NoError(t, readOne(conns[0]))
+	require.NoError(t, a.Close())
+	require.NoError(t, conns[0].Close())
+}
+
+func TestListenerClose(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	accepting := in(func() error { _, err := ln.Accept(); return err })
+	require.NoError(t, ln.Close())
+	wantOp(t, l.result(accepting), "accept", net.ErrClosed)
+	_, err := ln.Accept()
+	wantOp(t, err, "accept", net.ErrClosed)
+	wantOp(t, ln.Close(), "close", net.ErrClosed)
+	wantOp(t, ln.SetDeadline(time.Time{}), "set", net.ErrClosed)
+	_, err = Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), Options{})
+	wantOp(t, err, "dial", syscall.ECONNREFUSED)
+}
+
+// req: 9293-MUST-41
+func TestPortInUse(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	port := uint16(ln.Addr().(*net.TCPAddr).Port)
+	both := []*stack.Poller{l.hosts[0].Poller, l.hosts[1].Poller}
+	_, err := Listen(both, port, Options{})
+	wantOp(t, err, "listen", syscall.EADDRINUSE)
+	again, err := Listen(l.hosts[0].mine, port, Options{}) // the failed one left nothing behind
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+}
+
+func TestAcceptDeadline(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	accepting := in(func() error { _, err := ln.Accept(); return err })
+	require.NoError(t, ln.SetDeadline(time.Now().Add(time.Millisecond)))
+	wantOp(t, l.result(accepting), "accept", os.ErrDeadlineExceeded)
+}
+
+func TestListenerOnSeveralPollers(t *testing.T) {
+	l := newLab(t, labConfig{})
+	both := []*stack.Poller{l.hosts[0].Poller, l.hosts[1].Poller}
+	ln, err := Listen(both, 80, Options{})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for i, h := range l.hosts {
+		wg.Go(func() {
+			to := netip.AddrPortFrom(l.hosts[1-i].addr, 80)
+			for range 10 {
+				c, err := Dial(l.ctx, h.mine, to, Options{})
+				require.NoError(t, err)
+				_, err = c.Write([]byte{byte(i)})
+				require.NoError(t, err)
+				require.NoError(t, c.Close())
+			}
+		})
+	}
+	from := [2]int{}
+	for range 20 {
+		c, err := ln.Accept()
+		require.NoError(t, err)
+		b := make([]byte, 1)
+		_, err = c.Read(b)
+		require.NoError(t, err)
+		from[b[0]]++
+		require.NoError(t, c.Close())
+	}
+	wg.Wait()
+	require.Equal(t, [2]int{10, 10}, from)
+	require.NoError(t, ln.Close())
+}

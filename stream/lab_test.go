@@ -1,0 +1,245 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+const (
+	patience = 60 * time.Second
+	bufs     = 4096
+	stride   = 2048
+)
+
+// lab is two running Pollers at the ends of a cable. When the test ends both stop, and every Buf must be back.
+type lab struct {
+	t     testing.TB
+	hosts [2]*host
+	ctx   context.Context
+}
+
+type host struct {
+	*stack.Poller
+	pool   *mem.Pool
+	addr   netip.Addr
+	faulty *fault.Queue // if there are faults
+	run    sync.WaitGroup
+	mine   []*stack.Poller // this one
+}
+
+type labConfig struct {
+	bufs   int // of host 1
+	faults *fault.Spec
+	mtu    int
+	tcp    tcp.Config
+}
+
+func newLab(t testing.TB, cfg labConfig) *lab {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	l := &lab{t: t, ctx: ctx}
+	link, err := wire.New(wire.Config{MTU: cfg.mtu})
+	require.NoError(t, err)
+	for i := range l.hosts {
+		l.hosts[i] = newHost(t, i, link.Port(i), cfg)
+	}
+	t.Cleanup(func() {
+		for _, h := range l.hosts {
+			h.Stop()
+			h.run.Wait()
+		}
+		for _, h := range l.hosts {
+			if h.faulty != nil {
+				h.faulty.Drop()
+			}
+			require.Equal(t, h.pool.Size(), h.pool.Available(), "%s: Bufs lost", h.Name())
+			require.Zero(t, laneOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
+		}
+	})
+	return l
+}
+
+var epoch = time.Now()
+
+func clock() int64 { return int64(time.Since(epoch)) }
+
+func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
+	if cfg.bufs == 0 || i == 0 {
+		cfg.bufs = bufs
+	}
+	step := stride
+	if cfg.mtu > 1500 {
+		step = (mem.Headroom + cfg.mtu + 127) &^ 63
+	}
+	pool, err := mem.NewPool(hugepages.Heap(cfg.bufs*step+4096), mem.PoolConfig{Bufs: cfg.bufs, Stride: step})
+	require.NoError(t, err)
+	q, err := port.Open(0, pool)
+	require.NoError(t, err)
+	h := &host{pool: pool, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
+	if cfg.faults != nil {
+		spec := *cfg.faults
+		spec.Seed += uint64(i)
+		h.faulty, err = fault.Wrap(q, pool, spec, clock)
+		require.NoError(t, err)
+		q = h.faulty
+	}
+	if cfg.tcp.RTOMinNs == 0 {
+		cfg.tcp.RTOMinNs = int64(20 * time.Millisecond)
+	}
+	cfg.tcp.TimeWaitNs = int64(10 * time.Millisecond)
+	h.Poller, err = stack.New(stack.Config{
+		Name: fmt.Sprintf("host%d", i), Queue: q, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Addr: netip.PrefixFrom(h.addr, 24), Core: -1, ConnsMax: 64, TCP: cfg.tcp,
+	})
+	require.NoError(t, err)
+	h.mine = []*stack.Poller{h.Poller}
+	h.run.Go(func() { _ = h.Run(context.Background()) })
+	return h
+}
+
+// do runs fn on h's goroutine and waits for it.
+func (l *lab) do(h *host, fn func()) {
+	l.t.Helper()
+	done := make(chan struct{})
+	require.NoError(l.t, submit(l.ctx, h.Poller, func() { fn(); close(done) }))
+	l.wait(done)
+}
+
+func (l *lab) wait(done <-chan struct{}) {
+	l.t.Helper()
+	select {
+	case <-done:
+	case <-l.ctx.Done():
+		l.t.Fatal("waited in vain")
+	}
+}
+
+// until looks at cond now and then.
+func (l *lab) until(what string, cond func() bool) {
+	l.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-l.ctx.Done():
+			l.t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// listen opens a port of host 1.
+func (l *lab) listen(opts Options) *Listener {
+	l.t.Helper()
+	ln, err := Listen(l.hosts[1].mine, 0, opts)
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// dial opens a connection from host 0 to a port of host 1.
+func (l *lab) dial(ln *Listener, opts Options) *Conn {
+	l.t.Helper()
+	c, err := Dial(l.ctx, l.hosts[0].mine, ln.Addr().(*net.TCPAddr).AddrPort(), opts)
+	require.NoError(l.t, err)
+	return c
+}
+
+// pair gives both ends of a connection; both time out with the test.
+func (l *lab) pair(copts, sopts Options) (c, s *Conn) {
+	l.t.Helper()
+	ln := l.listen(sopts)
+	c = l.dial(ln, copts)
+	s, err := ln.AcceptStream()
+	require.NoError(l.t, err)
+	end, _ := l.ctx.Deadline()
+	for _, x := range []*Conn{c, s} {
+		require.NoError(l.t, x.SetDeadline(end))
+		l.t.Cleanup(func() {
+			_ = x.SetLinger(0)
+			_ = x.Close()
+		})
+	}
+	return c, s
+}
+
+// idle waits until both hosts have no Buf out but what their Pollers keep at hand.
+func (l *lab) idle() {
+	l.t.Helper()
+	for _, h := range l.hosts {
+		l.until("all Bufs back", func() bool {
+			n := 0
+			l.do(h, func() { n = h.pool.Size() - h.pool.Available() })
+			return n <= 1
+		})
+	}
+}
+
+func random(seed uint64, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(b)
+	return b
+}
+
+// send writes b in uneven pieces and closes that half.
+func send(t testing.TB, c net.Conn, b []byte, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	for len(b) > 0 {
+		n := min(len(b), 1+rng.IntN(40000))
+		k, err := c.Write(b[:n])
+		require.NoError(t, err)
+		require.Equal(t, n, k)
+		b = b[n:]
+	}
+	require.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
+}
+
+// receive reads to the end in uneven pieces and compares.
+func receive(t testing.TB, c net.Conn, want []byte, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 8))
+	buf := make([]byte, 50000)
+	at := 0
+	for {
+		n, err := c.Read(buf[:1+rng.IntN(len(buf))])
+		if at+n > len(want) || !bytes.Equal(buf[:n], want[at:at+n]) {
+			t.Errorf("octets from %d on are wrong", at)
+			return
+		}
+		at += n
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+	}
+	require.Equal(t, len(want), at)
+}
+
+// exchange sends n octets each way at once, to the end of both halves.
+func exchange(t testing.TB, a, b net.Conn, n int) {
+	var wg sync.WaitGroup
+	ab, ba := random(1, n), random(2, n)
+	wg.Go(func() { send(t, a, ab, 1) })
+	wg.Go(func() { send(t, b, ba, 2) })
+	wg.Go(func() { receive(t, a, ba, 3) })
+	wg.Go(func() { receive(t, b, ab, 4) })
+	wg.Wait()
+}

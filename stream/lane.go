@@ -1,0 +1,89 @@
+package stream
+
+import (
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// lane is what the connections of one Poller share: its pool, what of that waits for readers, and the notes on Bufs that
+// wait behind a gap. All but the counters belongs to the Poller's goroutine.
+type lane struct {
+	poller  *stack.Poller
+	pool    *mem.Pool
+	room    int // payload octets a Buf holds, about
+	kept    int // Bufs that wait for a reader or for a gap to fill
+	keptMax int
+	pieces  []piece // by Buf
+	n       counters
+}
+
+// Shares of a pool. What is left is for reception itself and for what waits to be acknowledged.
+//
+// Windows promise more than a pool has, as everywhere. When many readers are slow at once windows shrink, and what comes
+// in order beyond the share is copied out of the Bufs: octets that were promised room are not refused, or slow readers
+// would stop the others.
+const (
+	keptShare        = 2  // one Buf in so many may wait for readers, all connections together
+	windowShare      = 4  // one connection's window may take one in so many
+	growShare        = 4  // windows grow no more when one in so many waits for readers
+	pressureSegments = 16 // what a window shrinks to when three quarters of the share are taken
+	framing          = 64
+	spillMin         = 64 << 10
+)
+
+type laneKey struct{}
+
+// laneOf is p's lane. Any goroutine.
+func laneOf(p *stack.Poller) *lane {
+	if ln, ok := p.Locals().Load(laneKey{}); ok {
+		return ln.(*lane)
+	}
+	pool := p.Pool()
+	ln := &lane{
+		poller: p, pool: pool, room: pool.Stride() - pool.Headroom() - framing,
+		keptMax: pool.Size() / keptShare, pieces: make([]piece, pool.Size()),
+	}
+	first, _ := p.Locals().LoadOrStore(laneKey{}, ln)
+	return first.(*lane)
+}
+
+// free gives a Buf that was kept back.
+func (ln *lane) free(b mem.Buf) {
+	ln.kept--
+	ln.pool.Free(b)
+}
+
+// slotsFor is how many slots a window takes when each two neighbouring Bufs hold one Buf's worth at least.
+func (ln *lane) slotsFor(window int) int { return powerOfTwo(2*window/ln.room + slotsSpare) }
+
+const slotsSpare = 16
+
+// Counters of all connections of a Poller. All grow.
+type Counters struct {
+	RefusedSlots   uint64 // segments refused: too many Bufs of one connection wait
+	RefusedPool    uint64 // segments behind a gap refused: too many Bufs of the pool wait for readers
+	Spilled        uint64 // segments copied out of their Bufs for the same reason
+	Merged         uint64 // small segments copied together
+	AfterClose     uint64 // connections reset by octets that came after Close (RFC 9293 SHLD-3)
+	UnreadAtClose  uint64 // connections reset by Close with octets unread (SHLD-3)
+	FlushTimeouts  uint64 // connections reset because nothing moved after Close
+	AcceptOverflow uint64 // connections reset because Accept was too slow for the backlog
+	WindowGrown    uint64
+}
+
+type counters struct {
+	refusedSlots, refusedPool, spilled, merged, afterClose, unreadAtClose, flushTimeouts, acceptOverflow, windowGrown atomic.Uint64
+}
+
+// CountersOf gives those of p's streams. Any goroutine.
+func CountersOf(p *stack.Poller) Counters {
+	n := &laneOf(p).n
+	return Counters{
+		RefusedSlots: n.refusedSlots.Load(), RefusedPool: n.refusedPool.Load(), Merged: n.merged.Load(),
+		Spilled:    n.spilled.Load(),
+		AfterClose: n.afterClose.Load(), UnreadAtClose: n.unreadAtClose.Load(), FlushTimeouts: n.flushTimeouts.Load(),
+		AcceptOverflow: n.acceptOverflow.Load(), WindowGrown: n.windowGrown.Load(),
+	}
+}

@@ -1,0 +1,132 @@
+package stream
+
+import "sync/atomic"
+
+// octetQueue carries octets from one writer to one reader: what is to be sent to the Poller, and from the Poller what
+// came when the pool was short. It is a ring that grows by being followed: when the newest ring is full and the limit
+// allows, the writer links one four times as large behind it and never touches the old one again; the reader goes over
+// when that is empty. So an idle connection has no ring, one that sends little a small one, and neither side waits for
+// the other.
+type octetQueue struct {
+	max   int
+	in    *octetRing // writer's
+	out   *octetRing // reader's
+	first octetRing  // of no octets: always full
+}
+
+type octetRing struct {
+	buf  []byte // a power of two
+	next atomic.Pointer[octetRing]
+
+	_    [cacheLine]byte
+	tail atomic.Uint64 // writer's: octets put in
+	_    [cacheLine]byte
+	head atomic.Uint64 // reader's: octets taken out
+	_    [cacheLine]byte
+}
+
+const (
+	cacheLine    = 64
+	octetRingMin = 16 << 10
+	octetGrowth  = 4
+)
+
+func (q *octetQueue) init(limit int) {
+	q.max, q.in, q.out = limit, &q.first, &q.first
+}
+
+// space is the next run of octets the writer may fill, at least one if there is room at all. want: how many it has.
+func (q *octetQueue) space(want int) []byte {
+	r := q.in
+	tail := r.tail.Load()
+	free := len(r.buf) - int(tail-r.head.Load())
+	if free == 0 {
+		if len(r.buf) >= q.max {
+			return nil
+		}
+		n := min(q.max, powerOfTwo(max(octetRingMin, octetGrowth*len(r.buf), min(want, q.max))))
+		next := &octetRing{buf: make([]byte, n)}
+		r.next.Store(next)
+		q.in = next
+		return next.buf
+	}
+	at := int(tail) & (len(r.buf) - 1)
+	return r.buf[at:min(at+free, len(r.buf))]
+}
+
+// put says that the writer filled the first n octets of space.
+func (q *octetQueue) put(n int) { q.in.tail.Store(q.in.tail.Load() + uint64(n)) }
+
+// fits says whether the octets of one segment can be written at once. Writer's.
+func (q *octetQueue) fits(n int) bool {
+	r := q.in
+	return len(r.buf) < q.max || len(r.buf)-int(r.tail.Load()-r.head.Load()) >= n
+}
+
+// write copies what fits. Writer's.
+func (q *octetQueue) write(p []byte) int {
+	total := 0
+	for len(p) > 0 {
+		n := copy(q.space(len(p)), p)
+		if n == 0 {
+			break
+		}
+		q.put(n)
+		p = p[n:]
+		total += n
+	}
+	return total
+}
+
+// read fills dst. Reader's.
+func (q *octetQueue) read(dst []byte) int {
+	total := 0
+	for len(dst) > 0 {
+		r := q.out
+		head := r.head.Load()
+		have := int(r.tail.Load() - head)
+		if have == 0 {
+			if !q.follow() {
+				break
+			}
+			continue
+		}
+		at := int(head) & (len(r.buf) - 1)
+		n := copy(dst, r.buf[at:min(at+have, len(r.buf))])
+		r.head.Store(head + uint64(n))
+		dst = dst[n:]
+		total += n
+	}
+	return total
+}
+
+// follow goes over to the next ring; false when there is none or the old one is not empty after all.
+func (q *octetQueue) follow() bool {
+	r := q.out
+	next := r.next.Load()
+	if next == nil {
+		return false
+	}
+	if r.tail.Load() == r.head.Load() { // looked at behind next: nothing more comes
+		q.out = next
+	}
+	return true
+}
+
+// pending says whether read would give something. Reader's.
+func (q *octetQueue) pending() bool {
+	for {
+		if q.out.tail.Load() != q.out.head.Load() {
+			return true
+		}
+		if !q.follow() {
+			return false
+		}
+	}
+}
+
+// roomy says whether a writer that waits is worth waking: half of its ring is free. Reader's.
+func (q *octetQueue) roomy() bool {
+	r := q.out
+	return r.next.Load() == nil && 2*int(r.tail.Load()-r.head.Load()) <= len(r.buf)
+}

@@ -1,0 +1,74 @@
+package stream
+
+import (
+	"fmt"
+	"net"
+	"time"
+)
+
+// Options of a connection, or of all that a Listener accepts. The zero value takes the defaults.
+type Options struct {
+	SendBuffer       int           // octets written and not yet in a segment; default 256 KiB, rounded up to a power of two
+	ReceiveWindow    int           // octets, the first window; default 65535, which is what a SYN can say
+	ReceiveWindowMax int           // octets the window grows to; default 1 MiB
+	Nagle            bool          // coalesce small writes (RFC 9293 section 3.7.4); off, as with package net
+	FlushTimeout     time.Duration // after Close, without progress; default 60 s
+	KeepAlive        net.KeepAliveConfig
+
+	Backlog  int // of a Listener: established connections that wait for Accept; default 128
+	HalfOpen int // of a Listener: handshakes under way, on each Poller; default 256
+}
+
+const (
+	sendBufferDefault    = 256 << 10
+	sendBufferMin        = 4 << 10
+	windowDefault        = 65535
+	windowMaxDefault     = 1 << 20
+	windowMaxMax         = 1<<30 - 1 // RFC 7323 section 2.2
+	flushTimeoutDefault  = 60 * time.Second
+	backlogDefault       = 128
+	halfOpenDefault      = 256
+	bufferMax            = 1 << 30
+	keepIdleDefault      = 15 * time.Second // package net's
+	keepIntervalDefault  = 15 * time.Second
+	keepCountDefault     = 9
+	controlRetry         = 100 * time.Microsecond // between tries when a Poller's control ring is full
+	controlRetryMax      = 10 * time.Millisecond
+	portsTriedMax        = 64
+	portFirst, portCount = 49152, 16384 // RFC 6335 section 6
+)
+
+func (o Options) filled() (Options, error) {
+	for _, v := range []*int{&o.SendBuffer, &o.ReceiveWindow, &o.ReceiveWindowMax, &o.Backlog, &o.HalfOpen} {
+		if *v < 0 || *v > bufferMax {
+			return o, fmt.Errorf("stream: option %d: sizes are 0 (default) to %d", *v, bufferMax)
+		}
+	}
+	if o.FlushTimeout < 0 {
+		return o, fmt.Errorf("stream: FlushTimeout %v is negative", o.FlushTimeout)
+	}
+	fill(&o.SendBuffer, sendBufferDefault)
+	fill(&o.ReceiveWindow, windowDefault)
+	fill(&o.ReceiveWindowMax, max(windowMaxDefault, o.ReceiveWindow))
+	fill(&o.FlushTimeout, flushTimeoutDefault)
+	fill(&o.Backlog, backlogDefault)
+	fill(&o.HalfOpen, halfOpenDefault)
+	o.SendBuffer = powerOfTwo(max(o.SendBuffer, sendBufferMin))
+	o.ReceiveWindowMax = min(o.ReceiveWindowMax, windowMaxMax)
+	o.ReceiveWindow = min(o.ReceiveWindow, o.ReceiveWindowMax)
+	return o, nil
+}
+
+func fill[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func powerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}

@@ -1,0 +1,391 @@
+package stream
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// upper is a connection's half that belongs to the Poller, and the words both halves share.
+type upper struct {
+	// Shared.
+	rx         recvRing
+	tx         octetQueue
+	gate       atomic.Uint32 // who may touch what rx.read touches
+	asks       atomic.Uint32 // to the Poller
+	state      atomic.Uint32 // from the Poller
+	told       atomic.Uint64 // octets read that the Poller knows of
+	windowSize atomic.Int64
+	waker      atomic.Pointer[stack.Conn]
+	reader     parker
+	writer     parker
+	detach     atomic.Pointer[detachment]
+	keepAlive  atomic.Pointer[keepAlive]
+	noDelay    atomic.Bool
+
+	// The Poller's, and to be read by others behind the bit of state that says so.
+	err    error  // stateDead
+	rest   []byte // stateDead and gateGone: octets unread when the connection ended; the reader's from then on
+	opened chan struct{}
+	flush  chan struct{} // closed when all octets are acknowledged after Close, or the connection is over
+
+	// The Poller's.
+	lane     *lane
+	conn     *stack.Conn
+	edge     uint64
+	acked    uint64
+	early    early
+	window   window
+	closed   bool // by Close: nobody reads any more
+	readShut bool // by CloseRead
+	finAsked bool // CloseWrite or Close: a FIN goes after what is queued
+	finSent  bool
+	flushed  bool
+	flushNs  int64
+	flushAt  uint64 // acked when the flush timer was set
+}
+
+// gate states. The reader passes it for each Read; the Poller does when it must take the Bufs back: at the end.
+const (
+	gateIdle uint32 = iota
+	gateBusy
+	gateGone // there are no Bufs any more: what is unread stands in rest
+)
+
+// asks bits.
+const (
+	askFin uint32 = 1 << iota
+	askClose
+	askReset
+	askReadShut
+	askOptions
+	askDetach
+)
+
+// state bits.
+const (
+	stateEOF      uint32 = 1 << iota // the peer's FIN: nothing is pushed behind it
+	stateDead                        // Closed was called
+	stateDetached                    // another Upper has taken over
+	stateOpen                        // Established was called
+)
+
+var _ stack.Upper = (*upper)(nil)
+var _ stack.Ahead = (*upper)(nil)
+
+func (u *upper) init(ln *lane, opts *Options) {
+	u.lane = ln
+	u.early = noEarly
+	u.window.init(ln, opts)
+	u.windowSize.Store(int64(u.window.size))
+	u.rx.init(ln.slotsFor(u.window.size), powerOfTwo(max(spillMin, u.window.max)))
+	u.tx.init(opts.SendBuffer)
+	u.reader, u.writer = newParker(), newParker()
+	u.opened = make(chan struct{}, 1)
+	u.flush = make(chan struct{})
+	u.flushNs = int64(opts.FlushTimeout)
+	u.noDelay.Store(!opts.Nagle)
+}
+
+// attach is called when c is known, before Established.
+func (u *upper) attach(c *stack.Conn) {
+	u.conn = c
+	u.waker.Store(c)
+}
+
+// wake is the way from the application to Woken. After Closed it does nothing.
+func (u *upper) wake() {
+	if c := u.waker.Load(); c != nil {
+		c.Wake()
+	}
+}
+
+// ask leaves bits for the Poller.
+func (u *upper) ask(bits uint32) {
+	u.asks.Or(bits)
+	u.wake()
+}
+
+// tell sets bits for the application.
+func (u *upper) tell(bits uint32) {
+	u.state.Or(bits)
+	u.reader.wake()
+	u.writer.wake()
+}
+
+// Established implements stack.Upper.
+func (u *upper) Established(c *stack.Conn) {
+	c.SetTimer(0) // Dial's
+	c.SetNoDelay(u.noDelay.Load())
+	u.applyKeepAlive(c)
+	u.window.start(c, u.lane.poller.Now())
+	c.SetReceiveWindow(u.window.size)
+	u.tell(stateOpen)
+	u.obey(c)
+	u.opened <- struct{}{}
+}
+
+// Arrive implements stack.Upper.
+func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if u.closed {
+		u.lane.n.afterClose.Add(1) // RFC 9293 section 3.6.1, SHLD-3: they would be lost without a word
+		c.Abort()
+		return stack.Refused
+	}
+	if u.readShut {
+		return stack.Taken
+	}
+	ln := u.lane
+	small := len(data) <= ln.room/2
+	inOrder := off == u.edge
+	if small && (inOrder && u.rx.extend(ln.pool, data) || !inOrder && ln.merge(&u.early, off, data)) {
+		ln.n.merged.Add(1)
+		if inOrder {
+			u.edge += uint64(len(data))
+		}
+		return stack.Taken
+	}
+	switch u.admit(inOrder) {
+	case copied:
+		if !u.rx.spill(data) {
+			ln.n.refusedSlots.Add(1)
+			return stack.Refused
+		}
+		u.edge += uint64(len(data))
+		ln.n.spilled.Add(1)
+		return stack.Taken
+	case denied:
+		return stack.Refused
+	}
+	ln.kept++
+	at := place(ln.pool, b, data)
+	if inOrder {
+		u.rx.push(b, at, uint32(len(data)))
+		u.edge += uint64(len(data))
+	} else {
+		ln.insert(&u.early, b, off, at, uint32(len(data)))
+	}
+	return stack.Kept
+}
+
+// admission is what becomes of one more segment.
+type admission uint8
+
+const (
+	kept   admission = iota
+	copied           // there is room for the octets and none for the Buf
+	denied
+)
+
+// admit decides. What waits behind a gap takes half of the slots at most, and never the last quarter of what the pool
+// has for all: what fills gaps and frees them must be able to come in.
+func (u *upper) admit(inOrder bool) admission {
+	ln := u.lane
+	slots := len(u.rx.slots)
+	if u.rx.used()+u.early.n >= slots || ln.kept >= ln.keptMax/2 {
+		ln.kept -= u.rx.free(ln.pool)
+	}
+	switch {
+	case u.rx.used()+u.early.n >= slots, !inOrder && u.early.n >= slots/2:
+		ln.n.refusedSlots.Add(1)
+	case inOrder && ln.kept < ln.keptMax, !inOrder && ln.kept < ln.keptMax-ln.keptMax/4:
+		return kept
+	case inOrder:
+		return copied
+	default:
+		ln.n.refusedPool.Add(1)
+	}
+	return denied
+}
+
+// place is where data stands within b's slot.
+func place(pool *mem.Pool, b mem.Buf, data []byte) uint32 {
+	return uint32(uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(pool.Slot(b)))))
+}
+
+// Edge implements stack.Upper: what waited for the gap that was filled is in order now.
+func (u *upper) Edge(c *stack.Conn, edge uint64) {
+	ln := u.lane
+	for u.early.n > 0 && ln.pieces[u.early.first].at == u.edge {
+		b, p := ln.pop(&u.early)
+		u.edge += uint64(p.n)
+		if int(p.n) <= ln.room/2 && u.rx.extend(ln.pool, ln.pool.Slot(b)[p.off:p.off+p.n]) {
+			ln.n.merged.Add(1)
+			ln.free(b)
+			continue
+		}
+		u.rx.push(b, p.off, p.n) // admit kept a slot free for it
+	}
+	u.edge = edge // the same, but for octets that CloseRead had thrown away behind a gap
+	u.reader.wake()
+	u.update(c)
+}
+
+// Pull implements stack.Upper.
+func (u *upper) Pull(c *stack.Conn, dst []byte) int {
+	n := u.tx.read(dst)
+	if u.tx.roomy() {
+		u.writer.wake()
+	}
+	if (u.finAsked || u.detach.Load() != nil) && !u.tx.pending() {
+		c.Wake() // what was pulled is in a segment when Woken comes
+	}
+	return n
+}
+
+// More implements stack.Ahead.
+func (u *upper) More(*stack.Conn) bool { return u.tx.pending() }
+
+// Acked implements stack.Upper.
+func (u *upper) Acked(c *stack.Conn, edge uint64) {
+	u.acked = edge
+	if u.closed && edge == c.SentOffset() && !u.tx.pending() {
+		u.sayFlushed()
+	}
+}
+
+func (u *upper) sayFlushed() {
+	if !u.flushed {
+		u.flushed = true
+		close(u.flush)
+	}
+}
+
+// PeerClosed implements stack.Upper.
+func (u *upper) PeerClosed(*stack.Conn) { u.tell(stateEOF) }
+
+// Woken implements stack.Upper.
+func (u *upper) Woken(c *stack.Conn) {
+	u.obey(c)
+	if u.finAsked && !u.finSent && !u.tx.pending() {
+		u.finSent = true
+		c.CloseSend()
+	}
+	u.update(c)
+	u.handOver(c)
+}
+
+// obey does what the application asked for.
+func (u *upper) obey(c *stack.Conn) {
+	if u.asks.Load() == 0 {
+		return
+	}
+	asks := u.asks.Swap(0)
+	if asks&askOptions != 0 {
+		c.SetNoDelay(u.noDelay.Load())
+		u.applyKeepAlive(c)
+	}
+	if asks&askReadShut != 0 && !u.readShut && !u.shutRead() {
+		u.asks.Or(askReadShut)
+		c.Wake() // a Read is under way: again in the next Turn
+	}
+	if asks&(askFin|askClose) != 0 {
+		u.finAsked = true
+	}
+	if asks&askClose != 0 {
+		u.close(c)
+	}
+	if asks&askReset != 0 {
+		u.closed = true
+		c.Abort()
+	}
+}
+
+// close is Close: octets that nobody will read are answered by a RST (RFC 9293 section 3.6.1, SHLD-3), as by Linux.
+func (u *upper) close(c *stack.Conn) {
+	u.closed = true
+	if !u.readShut && u.edge != u.rx.taken.Load() {
+		u.lane.n.unreadAtClose.Add(1)
+		c.Abort()
+		return
+	}
+	if !u.tx.pending() && u.acked == c.SentOffset() {
+		u.sayFlushed()
+	}
+	u.flushAt = u.acked
+	c.SetTimer(u.lane.poller.Now() + u.flushNs)
+}
+
+// Timer implements stack.Upper: Dial took too long, or what Close left behind does not move.
+func (u *upper) Timer(c *stack.Conn, now int64) {
+	if u.closed && u.acked != u.flushAt {
+		u.flushAt = u.acked
+		c.SetTimer(now + u.flushNs)
+		return
+	}
+	if u.closed {
+		u.lane.n.flushTimeouts.Add(1)
+	}
+	c.Abort()
+}
+
+// Closed implements stack.Upper.
+func (u *upper) Closed(_ *stack.Conn, err error) {
+	u.waker.Store(nil)
+	u.conn = nil
+	u.err = err
+	u.dropEarly()
+	u.tell(stateDead)
+	u.sayFlushed()
+	select {
+	case u.opened <- struct{}{}:
+	default:
+	}
+	if d := u.detach.Swap(nil); d != nil {
+		d.fail(err)
+	}
+	u.surrender()
+}
+
+func (u *upper) dropEarly() {
+	for u.early.n > 0 {
+		b, _ := u.lane.pop(&u.early)
+		u.lane.free(b)
+	}
+}
+
+// surrender takes all Bufs back from a connection that is over; what is unread is copied, once. The reader may stand in
+// the gate at this moment: then the next Turn tries again. A Poller that stops has none and waits for the reader, who is
+// busy copying and nothing else.
+func (u *upper) surrender() {
+	for !u.takeBack(!u.closed && !u.readShut) {
+		if u.lane.poller.Submit(u.surrender) == nil {
+			return
+		}
+		yield()
+	}
+}
+
+// takeBack empties the ring into rest, or into nothing, and shuts the gate; false: the reader stands in it.
+func (u *upper) takeBack(keep bool) bool {
+	if !u.gate.CompareAndSwap(gateIdle, gateBusy) {
+		return u.gate.Load() == gateGone
+	}
+	pool := u.lane.pool
+	u.lane.kept -= u.rx.free(pool)
+	if left := u.edge - u.rx.taken.Load(); keep && left > 0 {
+		u.rest = make([]byte, 0, left)
+	}
+	u.rx.unread(pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
+		if keep {
+			u.rest = append(u.rest, data...)
+		}
+		if b != mem.NoBuf {
+			u.lane.free(b)
+		}
+	})
+	u.gate.Store(gateGone)
+	return true
+}
+
+// shutRead is CloseRead: what is unread and what will come is thrown away.
+func (u *upper) shutRead() bool {
+	if !u.takeBack(false) {
+		return false
+	}
+	u.readShut = true
+	u.dropEarly()
+	return true
+}

@@ -1,0 +1,176 @@
+package stream
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// drip is a bare Upper that sends octets in segments of so many.
+type drip struct {
+	segment, left int
+	at            byte
+	closed        chan struct{}
+}
+
+func (d *drip) Established(c *stack.Conn) { c.SetNoDelay(true); c.Send() }
+func (d *drip) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict {
+	return stack.Taken
+}
+func (d *drip) Edge(*stack.Conn, uint64) {}
+func (d *drip) Pull(c *stack.Conn, dst []byte) int {
+	n := min(d.segment, d.left, len(dst))
+	for i := range n {
+		dst[i] = d.at
+		d.at++
+	}
+	if d.left -= n; d.left == 0 {
+		c.CloseSend()
+	}
+	return n
+}
+func (d *drip) Acked(*stack.Conn, uint64) {}
+func (d *drip) PeerClosed(*stack.Conn)    {}
+func (d *drip) Closed(*stack.Conn, error) { close(d.closed) }
+func (d *drip) Woken(*stack.Conn)         {}
+func (d *drip) Timer(*stack.Conn, int64)  {}
+
+// dripInto lets host 0 send n octets in segments of so many to a stream of host 1.
+func (l *lab) dripInto(segment, n int, opts Options) *Conn {
+	l.t.Helper()
+	ln := l.listen(opts)
+	d := &drip{segment: segment, left: n, closed: make(chan struct{})}
+	l.do(l.hosts[0], func() {
+		_, err := l.hosts[0].Dial(ln.Addr().(*net.TCPAddr).AddrPort(), d)
+		require.NoError(l.t, err)
+	})
+	c, err := ln.AcceptStream()
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// kept is how many Bufs wait for readers on h.
+func (l *lab) kept(h *host) (n int) {
+	l.do(h, func() { n = laneOf(h.Poller).kept })
+	return n
+}
+
+func TestPeerOfSingleOctetsHoldsFewBufs(t *testing.T) {
+	l := newLab(t, labConfig{})
+	const n = 60_000 // within the window: all arrive before anything is read
+	c := l.dripInto(1, n, Options{})
+	l.until("all octets", func() bool { return c.u.state.Load()&stateEOF != 0 })
+	require.LessOrEqual(t, l.kept(l.hosts[1]), 2*n/1700+1)
+	require.Greater(t, CountersOf(l.hosts[1].Poller).Merged, uint64(n*9/10))
+	requireCounting(t, c, n)
+}
+
+func TestPeerOfSingleOctetsOutOfOrder(t *testing.T) {
+	bad := fault.Faults{Drop: 0.02, Reorder: 0.2, Duplicate: 0.05}
+	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: bad}})
+	const n = 8_000
+	c := l.dripInto(1, n, Options{})
+	requireCounting(t, c, n)
+	require.Less(t, l.kept(l.hosts[1]), 100)
+}
+
+func TestMixedSmallSegmentsAgainstAReader(t *testing.T) {
+	l := newLab(t, labConfig{})
+	const n = 100_000
+	requireCounting(t, l.dripInto(7, n, Options{}), n)
+}
+
+func requireCounting(t *testing.T, c net.Conn, n int) {
+	t.Helper()
+	b, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Len(t, b, n)
+	for i := range b {
+		if b[i] != byte(i) {
+			t.Fatalf("octet %d is %d", i, b[i])
+		}
+	}
+}
+
+func TestSlowReaderClosesTheWindowAndReopensIt(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{ReceiveWindow: 20_000, ReceiveWindowMax: 20_000})
+	want := random(1, 1<<20)
+	var wg sync.WaitGroup
+	wg.Go(func() { send(t, a, want, 1) })
+	l.until("the window closes", func() bool {
+		closed := false
+		l.do(l.hosts[0], func() { closed = a.u.conn.Stats().SndWnd < 1448 })
+		return closed
+	})
+	l.until("writer waits", a.u.writer.waiting.Load)
+	// The first window was the SYN's, of 65535 octets, and never shrinks from the right.
+	require.LessOrEqual(t, l.kept(l.hosts[1]), 65535/1448+2)
+	receive(t, b, want, 2)
+	wg.Wait()
+}
+
+func TestWindowGrowsWithTheReader(t *testing.T) {
+	delay := fault.Faults{Delay: int64(2 * time.Millisecond)}
+	l := newLab(t, labConfig{faults: &fault.Spec{Tx: delay}, tcp: tcp.Config{SentMax: 2048}})
+	a, b := l.pair(Options{}, Options{ReceiveWindowMax: 800_000})
+	first := b.u.windowSize.Load()
+	require.LessOrEqual(t, first, int64(65535))
+	exchange(t, a, b, 16<<20)
+	require.Greater(t, b.u.windowSize.Load(), 4*first, "the reader was fast")
+	require.LessOrEqual(t, b.u.windowSize.Load(), int64(800_000))
+	require.Positive(t, CountersOf(l.hosts[1].Poller).WindowGrown)
+}
+
+// A reader that takes little in a round trip keeps a small window, however much it takes in all.
+func TestWindowStaysSmallForASlowReader(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(time.Millisecond)}}})
+	a, b := l.pair(Options{}, Options{})
+	const piece, n = 1000, 300
+	buf := make([]byte, piece)
+	for range n {
+		_, err := a.Write(buf)
+		require.NoError(t, err)
+		_, err = io.ReadFull(b, buf)
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
+}
+
+// Connections that nobody reads take a part of the pool only: others go on meanwhile.
+func TestHoardersLeaveBufsToOthers(t *testing.T) {
+	l := newLab(t, labConfig{bufs: 512})
+	ln := l.listen(Options{})
+	var slow []*Conn
+	for range 10 {
+		c := l.dial(ln, Options{})
+		s, err := ln.AcceptStream()
+		require.NoError(t, err)
+		fillUp(t, c)
+		slow = append(slow, c, s)
+	}
+	held := l.kept(l.hosts[1])
+	require.LessOrEqual(t, held, 512/keptShare)
+	require.Positive(t, CountersOf(l.hosts[1].Poller).Spilled, "or there is no shortage to test")
+	a, b := l.pair(Options{}, Options{})
+	exchange(t, a, b, 1<<20)
+	for i := 1; i < len(slow); i += 2 { // what was spilled comes in its place
+		n, err := io.CopyN(io.Discard, slow[i], 100_000)
+		require.NoError(t, err)
+		require.EqualValues(t, 100_000, n)
+	}
+	for _, c := range slow {
+		require.NoError(t, c.SetLinger(0))
+		require.NoError(t, c.Close())
+	}
+}
