@@ -86,20 +86,18 @@ func (ses *session) run(ctx context.Context) (*Report, error) {
 		return nil, ses.refuse(err)
 	}
 	rep, err := ses.results(t, &cpu)
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err() // which is why reading failed
-	}
 	if err != nil {
 		return nil, ses.refuse(err)
 	}
 	return rep, nil
 }
 
-// refuse tells the client, as far as iperf3 has words for it, and returns err.
+// refuse tells the client, as far as iperf3 has words for it, and returns why the test ended.
 func (ses *session) refuse(err error) error {
 	var peer *ProtocolError
 	switch {
-	case errors.Is(err, context.Canceled):
+	case ses.ctl.ctx.Err() != nil: // which also is why reading failed
+		err = ses.ctl.ctx.Err()
 		_ = ses.ctl.send(ServerTerminate)
 	case errors.As(err, &peer):
 		ses.ctl.fail(peer.Code)
