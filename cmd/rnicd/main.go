@@ -34,7 +34,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newPut(), newDemo())
+	root.AddCommand(newServe(), newPut(), newDemo(), newStream())
 	return root
 }
 

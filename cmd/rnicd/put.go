@@ -66,7 +66,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 	if err != nil {
 		return err
 	}
-	if addr, err = dialAddr(addr); err != nil {
+	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
 		return err
 	}
 	res, err := putWaiting(ctx, o, dev, file, length, addr)
@@ -83,10 +83,10 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 }
 
 // dialAddr completes HOST[:PORT]. An IPv6 address with a port stands in brackets, as everywhere.
-func dialAddr(text string) (string, error) {
+func dialAddr(text string, defaultPort int) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		host, port = strings.Trim(text, "[]"), strconv.Itoa(xfer.DefaultPort)
+		host, port = strings.Trim(text, "[]"), strconv.Itoa(defaultPort)
 	}
 	if host == "" {
 		return "", fmt.Errorf("%q names no server: want HOST or HOST:PORT", text)

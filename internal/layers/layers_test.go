@@ -39,11 +39,12 @@ var allowed = map[string][]string{
 
 	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
-	"sim":             {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":       {"cmd/rnicd/xfer", "rnic", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
-	"cmd/rnicd/xfer":  {"rnic", "mem"},
-	"bench":           {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
-	"internal/layers": {},
+	"sim":              {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
+	"cmd/rnicd":        {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd/xfer":   {"rnic", "mem"},
+	"cmd/rnicd/iperf3": {},
+	"bench":            {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"internal/layers":  {},
 }
 
 type pkg struct {

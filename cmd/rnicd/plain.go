@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+)
+
+// plainMax bounds the connections that a listening sink, source or echo has at once; further ones wait to be accepted.
+const plainMax = 64
+
+type plainOptions struct {
+	streamOptions
+	mode   string
+	once   bool
+	length size
+	bytes  size
+	time   time.Duration
+}
+
+var plainText = map[string]struct{ short, long string }{
+	"sink":   {"Read connections to their end and count", "sink reads everything and sends nothing."},
+	"source": {"Write to connections, for so long or so much", "source writes random octets, and ends when the peer has closed too. What the peer sends back must be the same octets."},
+	"echo":   {"Send everything back", "echo sends back what it reads, and closes when the peer has."},
+}
+
+func newPlain(mode string) *cobra.Command {
+	o := &plainOptions{mode: mode, length: iperf3.LengthDefault}
+	c := &cobra.Command{
+		Use:   mode + " [HOST:PORT]",
+		Short: plainText[mode].short,
+		Long:  plainText[mode].long + " With HOST it connects; without, it listens.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return runPlain(c.Context(), o, args, newReporter(c, o.json))
+		},
+	}
+	f := c.Flags()
+	o.flags(f)
+	f.BoolVar(&o.once, "once", false, "end after the first connection; the exit status is its result")
+	f.VarP(&o.length, "length", "l", "size of a Read or Write")
+	if mode == "source" {
+		f.VarP(&o.bytes, "bytes", "n", "how much to send, instead of --time")
+		f.DurationVarP(&o.time, "time", "t", 0, "how long to send; 10s unless --bytes is given")
+	}
+	return c
+}
+
+func (o *plainOptions) check() error {
+	switch {
+	case o.length < 1 || o.length > iperf3.LengthMax:
+		return fmt.Errorf("--length %v: want 1 to %d", &o.length, iperf3.LengthMax)
+	case o.time < 0:
+		return fmt.Errorf("--time %v: must not be negative", o.time)
+	case o.time != 0 && o.bytes != 0:
+		return errors.New("only one of --time and --bytes can end the sending")
+	}
+	if o.time == 0 && o.bytes == 0 {
+		o.time = 10 * time.Second
+	}
+	return o.streamOptions.check()
+}
+
+func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	n, err := openStreamNet(&o.nic)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		l, err := n.listen(ctx, o.port)
+		if err != nil {
+			return err
+		}
+		return servePlain(ctx, o, l, r)
+	}
+	addr, err := dialAddr(args[0], iperfPort)
+	if err != nil {
+		return err
+	}
+	conn, err := n.dialWaiting(ctx, addr, o.wait)
+	if err != nil {
+		return err
+	}
+	return o.serve(ctx, conn, r)
+}
+
+// servePlain serves each connection on a goroutine of its own, plainMax of them at most.
+func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporter) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	defer l.Close()
+	r.remark("ready       %v, %s", l.Addr(), o.mode)
+	slots := make(chan struct{}, plainMax)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := l.Accept()
+		if err != nil && ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if o.once {
+			return o.serve(ctx, conn, r)
+		}
+		running.Go(func() {
+			if err := o.serve(ctx, conn, r); err != nil {
+				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(err))
+			}
+			<-slots
+		})
+	}
+}
+
+// serve does what the command is for with one connection, and closes it.
+func (o *plainOptions) serve(ctx context.Context, conn net.Conn, r *reporter) error {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	p := &plain{plainOptions: o, conn: conn, begin: time.Now()}
+	var err error
+	switch o.mode {
+	case "sink":
+		err = p.sink()
+	case "source":
+		err = p.source()
+	case "echo":
+		err = p.echo()
+	}
+	p.seconds = time.Since(p.begin).Seconds()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	p.report(r, err)
+	return err
+}
+
+// plain is one connection of a sink, source or echo.
+type plain struct {
+	*plainOptions
+	conn     net.Conn
+	begin    time.Time
+	seconds  float64
+	sent     uint64
+	received uint64
+}
+
+// plainResult is a connection's outcome as JSON. Bytes went the way that the mode is about.
+type plainResult struct {
+	Mode    string  `json:"mode"`
+	Remote  string  `json:"remote"`
+	Bytes   uint64  `json:"bytes"`
+	Back    uint64  `json:"bytes_back"` // the other way: of an echo
+	Seconds float64 `json:"seconds"`
+	Gbit    float64 `json:"gbit_per_second"`
+	Error   string  `json:"error,omitempty"`
+}
+
+func (p *plain) report(r *reporter, err error) {
+	res := plainResult{Mode: p.mode, Remote: p.conn.RemoteAddr().String(), Bytes: p.received, Back: p.sent, Seconds: p.seconds}
+	label, verb := "received", "from"
+	if p.mode == "source" {
+		res.Bytes, res.Back, label, verb = p.sent, p.received, "sent", "to"
+	}
+	bps := iperf3.BitsPerSecond(res.Bytes, res.Seconds)
+	res.Gbit = bps / 1e9
+	if err != nil {
+		res.Error = oneLine(err)
+	}
+	r.do(func(w io.Writer) {
+		if r.json {
+			_ = json.NewEncoder(w).Encode(res)
+			return
+		}
+		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %s", label, octets(res.Bytes), res.Seconds, bitrate(bps), verb, res.Remote)
+		if res.Back > 0 {
+			fmt.Fprintf(w, "; %s back", octets(res.Back))
+		}
+		fmt.Fprintln(w)
+	})
+}
+
+func (p *plain) read(b []byte) (int, error) {
+	if err := p.conn.SetReadDeadline(time.Now().Add(p.idle)); err != nil {
+		return 0, err
+	}
+	n, err := p.conn.Read(b)
+	p.received += uint64(n)
+	return n, p.explain(err)
+}
+
+// write also gives a Read that waits meanwhile its time anew.
+func (p *plain) write(b []byte) error {
+	if err := p.conn.SetDeadline(time.Now().Add(p.idle)); err != nil {
+		return err
+	}
+	n, err := p.conn.Write(b)
+	p.sent += uint64(n)
+	return p.explain(err)
+}
+
+func (p *plain) explain(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("nothing moved for %v: %w", p.idle, err)
+	}
+	return err
+}
+
+// closeWrite ends our half, if the transport can.
+func (p *plain) closeWrite() error {
+	if half, ok := p.conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+func (p *plain) sink() error {
+	buf := make([]byte, p.length)
+	for {
+		if _, err := p.read(buf); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *plain) echo() error {
+	buf := make([]byte, p.length)
+	for {
+		n, err := p.read(buf)
+		if n > 0 {
+			if err := p.write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return p.closeWrite()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// source writes one random block again and again, while it reads what comes back. The time ends when the peer has closed,
+// so that it covers the way of the last octet.
+func (p *plain) source() error {
+	block := make([]byte, p.length)
+	_, _ = rand.Read(block) // never fails
+	back := make(chan error, 1)
+	go func() {
+		err := p.compare(block)
+		if err != nil {
+			_ = p.conn.Close() // ends writeAll
+		}
+		back <- err
+	}()
+	err := p.writeAll(block)
+	if err == nil {
+		err = p.closeWrite()
+	}
+	if err != nil {
+		_ = p.conn.Close() // ends compare
+	}
+	returned := <-back
+	if err != nil && (returned == nil || errors.Is(returned, net.ErrClosed)) {
+		return err // the first to fail closed the connection under the other
+	}
+	if returned == nil && p.received != 0 && p.received != p.sent {
+		return fmt.Errorf("sent %d octets, %d came back", p.sent, p.received)
+	}
+	return returned
+}
+
+func (p *plain) writeAll(block []byte) error {
+	for {
+		n := uint64(len(block))
+		if p.bytes > 0 {
+			n = min(n, uint64(p.bytes)-p.sent)
+		}
+		if n == 0 || p.time > 0 && time.Since(p.begin) >= p.time {
+			return nil
+		}
+		if err := p.write(block[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+// compare reads to the end. A sink sends nothing for as long as we send; write allows for that.
+func (p *plain) compare(block []byte) error {
+	buf := make([]byte, len(block))
+	at := 0
+	for {
+		n, err := p.conn.Read(buf)
+		for rest := buf[:n]; len(rest) > 0; {
+			k := min(len(rest), len(block)-at)
+			if !bytes.Equal(rest[:k], block[at:at+k]) {
+				return fmt.Errorf("octets %d to %d came back changed", p.received, p.received+uint64(k))
+			}
+			p.received += uint64(k)
+			rest, at = rest[k:], (at+k)%len(block)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return p.explain(err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+)
+
+// kernelSockets is what iperf3 wants of the kernel's TCP beyond net.Conn.
+type kernelSockets struct{}
+
+// Prepare implements iperf3.Transport.
+func (kernelSockets) Prepare(c net.Conn, p iperf3.Params) error {
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return fmt.Errorf("%T is no socket of the kernel's TCP", c)
+	}
+	err := tcp.SetNoDelay(p.NoDelay)
+	if p.Window > 0 {
+		err = errors.Join(err, tcp.SetReadBuffer(p.Window), tcp.SetWriteBuffer(p.Window))
+	}
+	if p.Congestion != "" {
+		err = errors.Join(err, onSocket(tcp, func(fd int) error {
+			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, p.Congestion); err != nil {
+				return fmt.Errorf("congestion control %q: %w", p.Congestion, err)
+			}
+			return nil
+		}))
+	}
+	return err
+}
+
+// Info implements iperf3.Transport.
+func (kernelSockets) Info(c net.Conn) iperf3.Info {
+	info := iperf3.Info{Retransmits: -1}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		return info
+	}
+	// What cannot be learned of a socket that the peer has reset stays unknown.
+	_ = onSocket(tcp, func(fd int) error {
+		if ti, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			info.Retransmits = int64(ti.Total_retrans)
+		}
+		if n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err == nil {
+			info.Unacked = n
+		}
+		if name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err == nil {
+			info.Congestion = name
+		}
+		return nil
+	})
+	return info
+}
+
+func onSocket(c syscall.Conn, fn func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = fn(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

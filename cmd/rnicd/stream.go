@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+)
+
+const (
+	iperfPort   = 5201 // iperf3's
+	dialTimeout = 10 * time.Second
+	redialEvery = 50 * time.Millisecond
+)
+
+func newStream() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "stream",
+		Short: "Byte streams over TCP, to measure and to try interoperation: iperf3, sink, source, echo",
+		Long: `stream moves octets over plain TCP connections and says how fast. server and client speak iperf3's own protocol, so the
+other end can be the stock iperf3; sink, source and echo need nothing at the other end but TCP.`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(newStreamServer(), newStreamClient(), newPlain("sink"), newPlain("source"), newPlain("echo"))
+	return c
+}
+
+// streamOptions are the flags of all stream commands.
+type streamOptions struct {
+	nic  nicOptions
+	port uint16
+	json bool
+	idle time.Duration
+	wait time.Duration
+}
+
+func (o *streamOptions) flags(f *pflag.FlagSet) {
+	o.nic.flags(f)
+	pmd := f.Lookup("pmd")
+	o.nic.pmd, pmd.DefValue = "kernel", "kernel"
+	pmd.Usage = "transport: kernel (its TCP sockets)"
+	f.Uint16Var(&o.port, "port", iperfPort, "TCP port to listen on")
+	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
+	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
+}
+
+func (o *streamOptions) check() error {
+	switch {
+	case o.port == 0:
+		return errors.New("--port 0: want 1 to 65535")
+	case o.idle <= 0:
+		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
+	case o.wait < 0:
+		return fmt.Errorf("--wait %v: must not be negative", o.wait)
+	}
+	return o.nic.checkDevice()
+}
+
+// streamNet is where the connections of a stream command come from.
+type streamNet struct {
+	transport iperf3.Transport
+}
+
+// openStreamNet opens what --pmd names.
+func openStreamNet(o *nicOptions) (*streamNet, error) {
+	if o.pmd != "kernel" {
+		return nil, fmt.Errorf("--pmd %s: stream runs over the kernel's TCP only; use --pmd kernel", o.pmd)
+	}
+	return &streamNet{transport: kernelSockets{}}, nil
+}
+
+func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, error) {
+	var lc net.ListenConfig
+	return lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+}
+
+func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// dialWaiting dials again while nobody listens, for as long as --wait says.
+func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Duration) (net.Conn, error) {
+	until := time.Now().Add(wait)
+	for {
+		conn, err := n.dial(ctx, addr)
+		if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(until) {
+			return conn, err
+		}
+		select {
+		case <-time.After(redialEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// reporter prints results to one place and remarks to another.
+type reporter struct {
+	*output // results
+	remarks *output
+	json    bool
+}
+
+// newReporter sends remarks to standard error when results are for a program to read.
+func newReporter(c *cobra.Command, json bool) *reporter {
+	r := &reporter{output: newOutput(c.OutOrStdout()), json: json}
+	r.remarks = r.output
+	if json {
+		r.remarks = newOutput(c.ErrOrStderr())
+	}
+	return r
+}
+
+func (r *reporter) remark(format string, args ...any) {
+	r.remarks.do(func(w io.Writer) { fmt.Fprintf(w, format+"\n", args...) })
+}
+
+func (r *reporter) report(rep *iperf3.Report) {
+	r.do(func(w io.Writer) {
+		if r.json {
+			_ = rep.WriteJSON(w)
+			return
+		}
+		printStreamReport(w, rep)
+	})
+}
+
+// printStreamReport prints a line a direction.
+func printStreamReport(w io.Writer, rep *iperf3.Report) {
+	for _, out := range rep.Directions() {
+		sum, n := rep.Sum(out), rep.Params.Streams
+		streams := strconv.Itoa(n) + " streams"
+		if n == 1 {
+			streams = "1 stream"
+		}
+		label, direction := "received", "from"
+		if out {
+			label, direction = "sent", "to"
+		}
+		fmt.Fprintf(w, "%-11s %s in %.3f s, %s, %s %v (%s)\n", label, octets(sum.ReceivedOctets), sum.ReceivedSeconds,
+			bitrate(iperf3.BitsPerSecond(sum.ReceivedOctets, sum.ReceivedSeconds)), direction, rep.Remote, streams)
+		if sum.SentOctets != sum.ReceivedOctets {
+			fmt.Fprintf(w, "            the sender counted %s in %.3f s\n", octets(sum.SentOctets), sum.SentSeconds)
+		}
+		if sum.Retransmits >= 0 {
+			fmt.Fprintf(w, "            %d segments retransmitted\n", sum.Retransmits)
+		}
+	}
+	fmt.Fprintf(w, "CPU         %.0f %% of a core here, %.0f %% there\n", rep.CPU.Total, rep.PeerCPU.Total)
+	if rep.ServerOutput != "" {
+		fmt.Fprintf(w, "server output\n%s\n", printable(rep.ServerOutput))
+	}
+}
+
+// printable is a peer's text without what would move the terminal's cursor.
+func printable(text string) string {
+	b := []rune(text)
+	for i, r := range b {
+		if r != '\n' && (r < ' ' || r == 0x7F) {
+			b[i] = '?'
+		}
+	}
+	return string(b)
+}

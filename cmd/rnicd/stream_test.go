@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// jsonLine is the only line of JSON that a process printed.
+func jsonLine[T any](t testing.TB, p *process) (v T) {
+	t.Helper()
+	lines := p.lines(`^\{`)
+	require.Len(t, lines, 1, "%s", p)
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &v))
+	return v
+}
+
+// sums are what the tests look at of a report of iperf3 -J or of ours.
+type sums struct {
+	End struct {
+		SumSent     struct{ Bytes uint64 } `json:"sum_sent"`
+		SumReceived struct{ Bytes uint64 } `json:"sum_received"`
+	}
+}
+
+// The stock iperf3 against `stream server`, and `stream client` against the stock iperf3.
+func TestStreamIperf3(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.rnicd(t, "stream", "server", "--once", "--json")
+	server.expect(t, 1, "^ready .*:5201")
+	client := ns.start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno"))
+	require.Equal(t, 0, client.wait(t), "%s", client)
+	require.Equal(t, 0, server.wait(t), "%s", server)
+	rep := jsonLine[sums](t, server)
+	require.Equal(t, uint64(4<<20), rep.End.SumSent.Bytes)
+	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
+
+	server = ns.start(t, exec.Command("iperf3", "-s", "-1", "-J"))
+	client = ns.rnicd(t, "stream", "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "127.0.0.1")
+	require.Equal(t, 0, client.wait(t), "%s", client)
+	require.Equal(t, 0, server.wait(t), "%s", server)
+	client.expect(t, 1, `^received    4\.0 MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`)
+	client.expect(t, 1, "^CPU ")
+}
+
+// A server that is told to end does so with status 0; with --once its status is the test's.
+func TestStreamServerEnds(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.rnicd(t, "stream", "server", "--port", "5300")
+	server.expect(t, 1, "^ready ")
+	refused := ns.start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-p", "5300", "-u"))
+	require.Equal(t, 1, refused.wait(t))
+	server.expect(t, 1, "^failed .*the client wants UDP; only TCP is served$")
+	server.signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, server.wait(t), "%s", server)
+
+	server = ns.rnicd(t, "stream", "server", "--once")
+	server.expect(t, 1, "^ready ")
+	refused = ns.start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-u"))
+	require.Equal(t, 1, refused.wait(t))
+	require.Equal(t, 1, server.wait(t), "%s", server)
+	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.lines("^rnicd: ")[0])
+}
+
+// Every octet arrives, and an echo comes back as it was; either side may be the one that dials.
+func TestStreamPlain(t *testing.T) {
+	ns := newNamespace(t)
+	const all = 10_000_019
+	for _, row := range []struct {
+		listens, dials []string
+		sent, back     uint64
+	}{
+		{[]string{"sink"}, []string{"source", "-n", "10000019"}, all, 0},
+		{[]string{"source", "-n", "10000019", "-l", "1000"}, []string{"sink"}, all, 0},
+		{[]string{"echo", "-l", "777"}, []string{"source", "-n", "10000019"}, all, all},
+		{[]string{"source", "-n", "10000019"}, []string{"echo"}, all, all},
+	} {
+		listener := ns.rnicd(t, append([]string{"stream"}, append(row.listens, "--json", "--once")...)...)
+		listener.expect(t, 1, "^ready ")
+		dialler := ns.rnicd(t, append(append([]string{"stream"}, row.dials...), "--json", "127.0.0.1")...)
+		require.Equal(t, 0, dialler.wait(t), "%s", dialler)
+		require.Equal(t, 0, listener.wait(t), "%s", listener)
+		for _, p := range []*process{listener, dialler} {
+			res := jsonLine[plainResult](t, p)
+			require.Equal(t, row.sent, res.Bytes, "%s", p)
+			require.Equal(t, row.back, res.Back, "%s", p)
+			require.Positive(t, res.Seconds)
+			require.InEpsilon(t, float64(res.Bytes)*8/res.Seconds/1e9, res.Gbit, 1e-9)
+		}
+	}
+}
+
+// A source that gets back something else than it sent says at which octet.
+func TestStreamEchoChanged(t *testing.T) {
+	ns := newNamespace(t)
+	source := ns.rnicd(t, "stream", "source", "-n", "1000", "-l", "100", "--once")
+	source.expect(t, 1, "^ready ")
+	ns.do(func() {
+		c, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		b := make([]byte, 1000)
+		for n := 0; n < len(b); {
+			k, err := c.Read(b[n:])
+			require.NoError(t, err)
+			n += k
+		}
+		b[250] ^= 1
+		_, err = c.Write(b)
+		require.NoError(t, err)
+	})
+	require.Equal(t, 1, source.wait(t))
+	require.Regexp(t, "^rnicd: octets [0-9]+ to [0-9]+ came back changed$", source.lines("^rnicd: ")[0])
+}
+
+// A peer that goes silent or away ends its own connection only.
+func TestStreamPlainBadPeers(t *testing.T) {
+	ns := newNamespace(t)
+	sink := ns.rnicd(t, "stream", "sink", "--idle-timeout", "300ms")
+	sink.expect(t, 1, "^ready ")
+	ns.do(func() {
+		silent, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
+		require.NoError(t, err)
+		defer silent.Close()
+		sink.expect(t, 1, `^failed .*nothing moved for 300ms`)
+		reset, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
+		require.NoError(t, err)
+		_, err = reset.Write([]byte("x"))
+		require.NoError(t, err)
+		require.NoError(t, reset.(*net.TCPConn).SetLinger(0))
+		require.NoError(t, reset.Close())
+		sink.expect(t, 1, `^failed .*connection reset by peer`)
+	})
+	source := ns.rnicd(t, "stream", "source", "-n", "1MiB", "127.0.0.1")
+	require.Equal(t, 0, source.wait(t), "%s", source)
+	sink.expect(t, 1, `^received    1\.0 MiB in `)
+	sink.signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, sink.wait(t), "%s", sink)
+}
+
+// Wrong flags and absent peers: one line, status 1.
+func TestStreamErrors(t *testing.T) {
+	ns := newNamespace(t)
+	for _, c := range []struct{ args, want string }{
+		{"server --port 0", `--port 0: want 1 to 65535`},
+		{"server --idle-timeout 0s", `--idle-timeout 0s: must be positive`},
+		{"server --pmd tap", `--pmd tap: stream runs over the kernel's TCP only; use --pmd kernel`},
+		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
+		{"server x", `unknown command "x" for "rnicd stream server"`},
+		{"client", `accepts 1 arg\(s\), received 0`},
+		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused`},
+		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
+		{"client 127.0.0.1:0", `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
+		{"client -t 1s -n 1M 127.0.0.1", `only one of --time, --bytes and --blocks can end a test`},
+		{"client -t 1500ms 127.0.0.1", `iperf3: a test of 1\.5s: want whole seconds up to 24h0m0s`},
+		{"client -P 129 127.0.0.1", `iperf3: 129 parallel streams: want 1 to 128`},
+		{"client -l 2M 127.0.0.1", `iperf3: blocks of 2097152 octets: want 1 to 1048576`},
+		{"client -R --bidir 127.0.0.1", `iperf3: both reverse and bidirectional`},
+		{"client -b fast 127.0.0.1", `invalid argument "fast" for "-b, --rate" flag: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
+		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
+		{"source -t 1s -n 1 127.0.0.1", `only one of --time and --bytes can end the sending`},
+		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			p := ns.rnicd(t, append([]string{"stream"}, strings.Fields(c.args)...)...)
+			require.Equal(t, 1, p.wait(t), "%s", p)
+			last := p.lines("^rnicd: ")
+			require.Len(t, last, 1, "%s", p)
+			require.Regexp(t, "^rnicd: "+c.want+"$", last[0])
+		})
+	}
+}
+
+func TestBits(t *testing.T) {
+	for text, want := range map[string]bits{"0": 0, "1000": 1000, "64k": 64e3, "64K": 64e3, "100M": 100e6, "1g": 1e9} {
+		var b bits
+		require.NoError(t, b.Set(text))
+		require.Equal(t, want, b)
+	}
+	for _, text := range []string{"", "k", "-1", "1.5M", "1T", "MM", "1MM", "99999999999999999999", "9999999999G"} {
+		var b bits
+		require.Error(t, b.Set(text), text)
+	}
+}

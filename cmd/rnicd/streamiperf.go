@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+)
+
+func newStreamServer() *cobra.Command {
+	o, once := &streamOptions{}, false
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Serve the tests of iperf3 -c, one at a time",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return streamServe(c.Context(), o, once, newReporter(c, o.json))
+		},
+	}
+	o.flags(c.Flags())
+	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result")
+	return c
+}
+
+func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	n, err := openStreamNet(&o.nic)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l, err := n.listen(ctx, o.port)
+	if err != nil {
+		return err
+	}
+	first := make(chan error, 1) // result of the first test
+	over := func(err error) {
+		if !once {
+			return
+		}
+		select {
+		case first <- err:
+			cancel()
+		default:
+		}
+	}
+	srv := iperf3.NewServer(iperf3.ServerConfig{
+		Transport: n.transport, Idle: o.idle,
+		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
+		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
+		Failed: func(remote net.Addr, err error) {
+			r.remark("failed      %v: %s", remote, printable(oneLine(err)))
+			over(err)
+		},
+	})
+	r.remark("ready       %v, for iperf3 -c", l.Addr())
+	if err := srv.Serve(ctx, l); err != nil || !once {
+		return err
+	}
+	select {
+	case err := <-first:
+		return err
+	default:
+		return context.Canceled // interrupted before anything came
+	}
+}
+
+// describe says which way octets go, for how long.
+func describe(p iperf3.Params, server bool) string {
+	end := "without an end"
+	switch {
+	case p.Bytes > 0:
+		end = octets(p.Bytes)
+	case p.Blocks > 0:
+		end = fmt.Sprintf("%d blocks of %s", p.Blocks, octets(uint64(p.Length)))
+	case p.Time > 0:
+		end = p.Time.String()
+	}
+	direction := "receiving"
+	switch {
+	case p.Bidir:
+		direction = "both ways"
+	case p.Reverse == server:
+		direction = "sending"
+	}
+	return fmt.Sprintf("%s, %s, %d x TCP", direction, end, p.Streams)
+}
+
+type clientOptions struct {
+	streamOptions
+	params         iperf3.Params
+	length, window size
+	bytes          size
+	rate           bits
+}
+
+func newStreamClient() *cobra.Command {
+	o := &clientOptions{length: iperf3.LengthDefault}
+	c := &cobra.Command{
+		Use:   "client HOST[:PORT]",
+		Short: "Run a test against iperf3 -s or stream server",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return streamTest(c.Context(), o, args[0], newReporter(c, o.json))
+		},
+	}
+	f := c.Flags()
+	o.flags(f)
+	f.DurationVarP(&o.params.Time, "time", "t", 0, "how long to send; 10s unless --bytes or --blocks is given")
+	f.VarP(&o.bytes, "bytes", "n", "how much to send in each direction, instead of --time")
+	f.Uint64VarP(&o.params.Blocks, "blocks", "k", 0, "how many blocks to send in each direction, instead of --time")
+	f.DurationVarP(&o.params.Omit, "omit", "O", 0, "do not count so long at the beginning")
+	f.IntVarP(&o.params.Streams, "parallel", "P", 1, "streams in each direction, 1 to 128")
+	f.VarP(&o.length, "length", "l", "size of a block")
+	f.BoolVarP(&o.params.Reverse, "reverse", "R", false, "the server sends")
+	f.BoolVar(&o.params.Bidir, "bidir", false, "both send")
+	f.VarP(&o.rate, "rate", "b", "bit/s of each stream, as 100M; 0: no limit")
+	f.StringVarP(&o.params.Congestion, "congestion", "C", "", "name of the congestion control at both ends")
+	f.BoolVarP(&o.params.NoDelay, "no-delay", "N", false, "switch Nagle's algorithm off")
+	f.VarP(&o.window, "window", "w", "size of the sockets' buffers; 0: their own choice")
+	f.BoolVar(&o.params.ServerOutput, "get-server-output", false, "show what the server prints")
+	return c
+}
+
+// complete makes the parameters of the flags.
+func (o *clientOptions) complete() (iperf3.Params, error) {
+	p := o.params
+	p.Bytes, p.Length, p.Window, p.Rate, p.Version = uint64(o.bytes), int(o.length), int(o.window), uint64(o.rate), "3.12"
+	ends := 0
+	for _, given := range []bool{p.Time != 0, p.Bytes != 0, p.Blocks != 0} {
+		if given {
+			ends++
+		}
+	}
+	switch {
+	case ends > 1:
+		return p, errors.New("only one of --time, --bytes and --blocks can end a test")
+	case ends == 0:
+		p.Time = 10 * time.Second
+	}
+	return p, nil
+}
+
+func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	p, err := o.complete()
+	if err != nil {
+		return err
+	}
+	addr, err := dialAddr(host, iperfPort)
+	if err != nil {
+		return err
+	}
+	n, err := openStreamNet(&o.nic)
+	if err != nil {
+		return err
+	}
+	r.remark("test        %s with %s", describe(p, false), addr)
+	rep, err := iperf3.Run(ctx, iperf3.ClientConfig{
+		Params: p, Transport: n.transport, Idle: o.idle,
+		Dial: func(ctx context.Context) (net.Conn, error) { return n.dialWaiting(ctx, addr, o.wait) },
+	})
+	if err != nil {
+		return err
+	}
+	r.report(rep)
+	return nil
+}
+
+// bits is a flag value in bit/s: 1000, 64k, 100M, 1G, in units of a thousand, as iperf3 -b.
+type bits uint64
+
+func (b *bits) Type() string { return "bit/s" }
+
+func (b *bits) String() string { return strconv.FormatUint(uint64(*b), 10) }
+
+func (b *bits) Set(text string) error {
+	num, unit := text, uint64(1)
+	if i := strings.IndexAny(text, "kKmMgG"); i > 0 && i == len(text)-1 {
+		num = text[:i]
+		unit = map[byte]uint64{'k': 1e3, 'm': 1e6, 'g': 1e9}[text[i]|0x20]
+	}
+	v, err := strconv.ParseUint(num, 10, 64)
+	if err != nil || v > 1<<53/unit {
+		return fmt.Errorf("%q is not a bit rate; write 1000, 64k, 100M or 1G", text)
+	}
+	*b = bits(v * unit)
+	return nil
+}
