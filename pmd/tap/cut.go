@@ -26,9 +26,15 @@ type cut struct {
 // what the kernel says it is.
 func (c *cut) begin(v *vnetHeader, total int) bool {
 	h, ok := parseHeaders(c.head[:min(total, headersMax)], int(v.csumStart), int(v.csumOffset))
+	gsoType := byte(vnetGSOTCPv4)
+	switch {
+	case h.udp:
+		gsoType = vnetGSOUDP
+	case h.v6:
+		gsoType = vnetGSOTCPv6
+	}
 	// Virtio 1.2 section 5.1.6.4.1: gso_type other than NONE comes with NEEDS_CSUM.
-	if !ok || !v.needsCsum || v.gsoSize == 0 || h.udp != (v.gsoType == vnetGSOUDP) ||
-		!h.udp && h.v6 != (v.gsoType == vnetGSOTCPv6) || !h.udp && !h.v6 && v.gsoType != vnetGSOTCPv4 {
+	if !ok || !v.needsCsum || v.gsoSize == 0 || v.gsoType != gsoType {
 		return false
 	}
 	length := int(get(c.head[:], h.l3+2)) + h.l3

@@ -31,9 +31,13 @@ func TestLargeFrameThatIsNoneIsCounted(t *testing.T) {
 		b[at] = v
 		return b
 	}
+	udp := spec{udp: true, payload: someOctets[:5000]}
+	udpFrame, udpStart, udpOffset := udp.build()
+	udpHeader := octet(udp.vnet(udpStart, udpOffset, 1000), 1, vnetGSOTCPv4)
 	bufs := make([]mem.Buf, 8)
 	for name, c := range map[string]struct{ header, frame []byte }{
 		"TCP said to be UDP":        {octet(good, 1, vnetGSOUDP), frame},
+		"UDP said to be TCP":        {udpHeader, udpFrame},
 		"IPv4 said to be IPv6":      {octet(good, 1, vnetGSOTCPv6), frame},
 		"gso_type unknown":          {octet(good, 1, 3), frame},
 		"no checksum asked for":     {octet(good, 0, 0), frame},

@@ -118,7 +118,7 @@ func (h *headers) follows4(first, f []byte, k, shorter uint32) bool {
 	if id != k && (id != 0 || b[6]&0x40 == 0) {
 		return false
 	}
-	return get(b, 10) == ^fold(^get(a, 10)&0xffff+^shorter&0xffff+id)&0xffff &&
+	return get(b, 10) == ^fold(^get(a, 10)&0xffff+^shorter&0xffff+^get(a, 4)&0xffff+get(b, 4))&0xffff &&
 		bytes.Equal(a[:2], b[:2]) && bytes.Equal(a[6:10], b[6:10]) && bytes.Equal(a[12:], b[12:])
 }
 

@@ -23,6 +23,8 @@ type spec struct {
 	seq     uint32
 	flags   byte
 	port    uint16
+	ack     byte // lowest octet
+	window  byte // highest octet
 	payload []byte
 }
 
@@ -61,7 +63,7 @@ func (s spec) build() (frame []byte, csumStart, csumOffset uint16) {
 		csumOffset = udpCsumOffset
 	} else {
 		f = binary.BigEndian.AppendUint32(f, s.seq)
-		f = append(f, 9, 8, 7, 6, byte((tcpLen+s.tcpOpt)/4)<<4, s.flags, 0x10, 0, 0, 0, 0, 0)
+		f = append(f, 9, 8, 7, s.ack, byte((tcpLen+s.tcpOpt)/4)<<4, s.flags, s.window, 0, 0, 0, 0, 0)
 		for i := range s.tcpOpt {
 			f = append(f, byte(i))
 		}
@@ -290,7 +292,7 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 
 // oddOne changes what must keep a frame from being joined as if nothing were.
 func oddOne(t *rapid.T, s spec) spec {
-	switch rapid.IntRange(0, 6).Draw(t, "what") {
+	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
 		s.seq++
 	case 1:
@@ -305,6 +307,12 @@ func oddOne(t *rapid.T, s spec) spec {
 		s.v6 = !s.v6
 		s.ipOpt = 0
 	case 6:
+		s.ack++
+	case 7:
+		s.window++
+	case 8:
+		s.df = !s.df
+	case 9:
 		s.payload = s.payload[:len(s.payload)-1]
 	}
 	return s
@@ -337,7 +345,7 @@ func unjoin(t require.TestingT, m []byte) [][]byte {
 	}
 	s := spec{
 		tags: (l3 - 14) / 4, v6: f[l3]>>4 == 6, port: uint16(get(f, l4)), seq: getSeq(f, l4), flags: f[l4+13],
-		tcpOpt: int(f[l4+12]>>4)*4 - tcpLen,
+		tcpOpt: int(f[l4+12]>>4)*4 - tcpLen, ack: f[l4+11], window: f[l4+14],
 	}
 	if !s.v6 {
 		s.ipOpt, s.id, s.df = l4-l3-ipv4Len, uint16(get(f, l3+4)), f[l3+6] == 0x40
