@@ -63,6 +63,7 @@ func newKernelLab(t *testing.T) *kernelLab {
 	t.Cleanup(func() {
 		p.Stop()
 		run.Wait()
+		_ = port.Close() // gives back what it took in advance
 		require.Equal(t, pool.Size(), pool.Available(), "Bufs lost")
 		if t.Failed() {
 			t.Logf("%+v", p.last)

@@ -2,6 +2,7 @@ package tap
 
 import (
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,10 +43,20 @@ func kernelSender(b *testing.B, pool *mem.Pool, q *Queue, mac [6]byte) {
 	})
 }
 
+func modes(b *testing.B, f func(b *testing.B, cfg Config)) {
+	for _, no := range []bool{true, false} {
+		b.Run(map[bool]string{true: "plain", false: "offload"}[no], func(b *testing.B) {
+			enterNetns(b)
+			f(b, Config{Name: "rbench", Addr: kernelIP, NoOffload: no})
+		})
+	}
+}
+
 // One op is one frame of 1514 octets from a kernel socket into a Buf; the sender has the other core.
-func BenchmarkRxFromKernel(b *testing.B) {
-	enterNetns(b)
-	p, pool, q := open(b, Config{Name: "rbench", Addr: kernelIP})
+func BenchmarkRxFromKernel(b *testing.B) { modes(b, benchRxFromKernel) }
+
+func benchRxFromKernel(b *testing.B, cfg Config) {
+	p, pool, q := open(b, cfg)
 	kernelSender(b, pool, q, p.MAC())
 	bufs := make([]mem.Buf, 32)
 	b.SetBytes(1514)
@@ -66,11 +77,18 @@ func BenchmarkRxFromKernel(b *testing.B) {
 }
 
 // What Rx alone costs: frames already wait in the device when it is polled, and nobody else runs. One op is one
-// frame of 1514 octets; rx-ns/frame leaves out the kernel's work of sending it.
+// frame; rx-ns/frame leaves out the kernel's work of sending it.
 func BenchmarkRxDrain(b *testing.B) {
-	enterNetns(b)
-	p, pool, q := open(b, Config{Name: "rbench"})
-	packets, f := packetSocket(b, p.Name()), testFrame(1514)
+	for _, size := range []int{64, 1514} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			modes(b, func(b *testing.B, cfg Config) { benchRxDrain(b, cfg, size) })
+		})
+	}
+}
+
+func benchRxDrain(b *testing.B, cfg Config, size int) {
+	p, pool, q := open(b, cfg)
+	packets, f := packetSocket(b, p.Name()), testFrame(size)
 	bufs := make([]mem.Buf, 32)
 	var spent time.Duration
 	for got := 0; got < b.N; {
@@ -87,17 +105,29 @@ func BenchmarkRxDrain(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "rx-ns/frame")
 }
 
-// One op is one frame of 1514 octets into the kernel, which looks at its EtherType and drops it.
+// One op is one segment of a TCP flow into the kernel, in bursts of 32; it is for nobody there.
 func BenchmarkTxToKernel(b *testing.B) {
-	enterNetns(b)
-	_, pool, q := open(b, Config{Name: "rbench"})
-	bufs := make([]mem.Buf, 32)
-	pool.AllocN(bufs)
-	for _, buf := range bufs {
-		pool.Desc(buf).Len = 1514
-		copy(pool.Data(buf), testFrame(1514))
+	for _, size := range []int{10, 1448} {
+		b.Run(strconv.Itoa(54+size), func(b *testing.B) {
+			modes(b, func(b *testing.B, cfg Config) { benchTxToKernel(b, cfg, size) })
+		})
 	}
-	b.SetBytes(1514)
+}
+
+func benchTxToKernel(b *testing.B, cfg Config, size int) {
+	_, pool, q := open(b, cfg)
+	var bufs []mem.Buf
+	for _, part := range (spec{flags: flagACK, payload: someOctets[:32*size]}).segments(size) {
+		buf := pool.Alloc()
+		frame, start, offset := part.build()
+		*pool.Desc(buf) = mem.Desc{Off: 100, Len: uint32(len(frame))}
+		if !cfg.NoOffload {
+			pool.Desc(buf).Flags, pool.Desc(buf).CsumStart, pool.Desc(buf).CsumOffset = mem.TxChecksum, start, offset
+		}
+		copy(pool.Data(buf), frame)
+		bufs = append(bufs, buf)
+	}
+	b.SetBytes(int64(54 + size))
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := 0; n < b.N; {
@@ -108,10 +138,11 @@ func BenchmarkTxToKernel(b *testing.B) {
 
 // What a poll of an idle device costs: one read that finds nothing.
 func BenchmarkIdlePoll(b *testing.B) {
-	enterNetns(b)
-	_, _, q := open(b, Config{Name: "rbench"})
-	bufs := make([]mem.Buf, 32)
-	for range b.N {
-		q.pool.FreeN(bufs[:q.Rx(bufs)])
-	}
+	modes(b, func(b *testing.B, cfg Config) {
+		_, _, q := open(b, cfg)
+		bufs := make([]mem.Buf, 32)
+		for range b.N {
+			q.pool.FreeN(bufs[:q.Rx(bufs)])
+		}
+	})
 }

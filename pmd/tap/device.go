@@ -16,9 +16,42 @@ const (
 	mendPermission = "run as root or with CAP_NET_ADMIN"
 )
 
-// attach opens the clone device and names it: a new device, or one that is there and free. The name returned
-// has its %d filled in.
-func attach(name string, vnet bool) (fd int, actual string, err error) {
+// attach opens the clone device once per queue and names it: a new device, or one that is there and free. With vnet it
+// asks for a virtio_net_hdr and offloads; where this kernel has none it goes on without, and vnet comes back false. The
+// name returned has its %d filled in.
+func attach(name string, queues int, vnet bool) (fds []int, actual string, withVnet bool, err error) {
+	for {
+		fds, actual, err = attachQueues(name, queues, vnet)
+		if err != nil {
+			return nil, "", false, err
+		}
+		if !vnet {
+			// A device that outlives its users may have been left with offloads, which would give us frames without checksum.
+			_ = unix.IoctlSetInt(fds[0], unix.TUNSETOFFLOAD, 0)
+			return fds, actual, false, nil
+		}
+		if err = setOffload(fds[0]); err == nil {
+			return fds, actual, true, nil
+		}
+		closeAll(fds)
+		vnet = false
+	}
+}
+
+func attachQueues(name string, queues int, vnet bool) ([]int, string, error) {
+	var fds []int
+	for range queues {
+		fd, actual, err := attachQueue(name, queues, vnet)
+		if err != nil {
+			closeAll(fds)
+			return nil, "", err
+		}
+		fds, name = append(fds, fd), actual
+	}
+	return fds, name, nil
+}
+
+func attachQueue(name string, queues int, vnet bool) (fd int, actual string, err error) {
 	fd, err = unix.Open(clonePath, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, "", openError(name, err)
@@ -33,12 +66,52 @@ func attach(name string, vnet bool) (fd int, actual string, err error) {
 	if vnet {
 		flags |= unix.IFF_VNET_HDR
 	}
+	if queues > 1 {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
 	ifr.SetUint16(flags)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
 		_ = unix.Close(fd)
-		return -1, "", attachError(name, err)
+		return -1, "", attachError(name, queues, err)
 	}
 	return fd, ifr.Name(), nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// TUN_F_USO4 and TUN_F_USO6, linux/if_tun.h: UDP segmentation, since Linux 6.2.
+const tunUSO = 0x20 | 0x40
+
+// setOffload tells the kernel what we can receive: frames without checksum, and uncut ones.
+func setOffload(fd int) error {
+	// A device that outlives its users may have been left with another size of header.
+	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, vnetLen); err != nil {
+		return err
+	}
+	const tso = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
+	err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tso|tunUSO)
+	if err != nil {
+		err = unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tso)
+	}
+	return err
+}
+
+// features are the flags of TUNSETIFF that this kernel's driver knows; none when it cannot be asked.
+func features() int {
+	fd, err := unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	f, err := unix.IoctlGetInt(fd, unix.TUNGETFEATURES)
+	if err != nil {
+		return 0
+	}
+	return f
 }
 
 func openError(name string, err error) error {
@@ -52,13 +125,18 @@ func openError(name string, err error) error {
 	return fmt.Errorf("tap: %s: %s: %w", name, clonePath, err)
 }
 
-func attachError(name string, err error) error {
+func attachError(name string, queues int, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("tap: %s: not permitted to create or attach to the device: %w; %s, or let root make it for this user: ip tuntap add dev %s mode tap user NAME",
 			name, err, mendPermission, name)
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("tap: %s: %w: another process holds the device; end that process or choose another name", name, err)
+	case errors.Is(err, unix.EINVAL) && queues > 1:
+		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with several queues; choose another name, one queue, or remake it: ip link delete %s; ip tuntap add dev %s mode tap multi_queue",
+			name, err, name, name)
+	case errors.Is(err, unix.E2BIG):
+		return fmt.Errorf("tap: %s: %w: %d queues are more than this kernel's driver has; use fewer", name, err, queues)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("tap: %s: %w: a device of this name exists and is not a TAP with a single queue; choose another name or remove it: ip link delete %s",
 			name, err, name)

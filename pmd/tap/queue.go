@@ -17,15 +17,24 @@ type Queue struct {
 	vnet     bool
 	counters pmd.Counters
 
-	hdr [vnetLen]byte // vnet: of the frame being sent
-	iov [2]unix.Iovec
+	// With vnet:
+	scatter scatter
+	cut     cut
+	gather  gather
 }
 
 func (q *Queue) Counters() pmd.Counters { return q.counters }
 
 // Rx reads waiting frames. With an empty pool they go on waiting in the kernel, which drops and counts
 // (tx_dropped of the device) once its queue is full.
+//
+// With offload the rest of a large frame may be held over to the next Rx. It comes first there, and there is one only
+// when this Rx filled bufs or the pool was empty: who goes on while bursts come full, as a Poller does, never leaves
+// frames behind. So pmd.Deadline does not speak of them.
 func (q *Queue) Rx(bufs []mem.Buf) int {
+	if q.vnet {
+		return q.receive(bufs)
+	}
 	n := 0
 	for range bufs {
 		b := q.pool.Alloc()
@@ -34,7 +43,8 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 			break
 		}
 		d := q.pool.Desc(b)
-		got, errno := q.read(b, d)
+		d.Len = uint32(q.rxMax + 1) // a longer frame comes out so long
+		got, errno := readFrame(q.fd, q.pool.Data(b))
 		if errno != 0 {
 			q.pool.Free(b)
 			// EINTR: a signal found us between frames; the next poll goes on.
@@ -67,67 +77,53 @@ func (q *Queue) refuse(n int) {
 	}
 }
 
-// read gets one frame, and with vnet what its header says of it, into a fresh Buf. A frame longer than rxMax comes
-// out as rxMax+1 octets.
-func (q *Queue) read(b mem.Buf, d *mem.Desc) (int, unix.Errno) {
-	d.Len = uint32(q.rxMax + 1)
-	if !q.vnet {
-		return readFrame(q.fd, q.pool.Data(b))
-	}
-	// The header goes into the headroom, so that the frame begins where it always does.
-	d.Off -= vnetLen
-	d.Len += vnetLen
-	whole := q.pool.Data(b)
-	d.Off += vnetLen
-	got, errno := readFrame(q.fd, whole)
-	if errno == 0 && got >= vnetLen {
-		describe(d, (*[vnetLen]byte)(whole))
-	}
-	return got - vnetLen, errno
-}
-
-// Tx writes frames into the kernel, which has them when it returns: no Buf is held. A frame that asks for an
-// offload that the Caps do not claim is the caller's bug, and so is TxSegment without TxChecksum: panic.
+// Tx writes frames into the kernel, which has them when it returns: no Buf is held. With offload, consecutive segments
+// of a TCP flow leave in one system call, see gather. A frame that asks for an offload that the Caps do not claim is the
+// caller's bug, and so is TxSegment without TxChecksum: panic.
 func (q *Queue) Tx(bufs []mem.Buf) int {
-	for n, b := range bufs {
-		d := q.pool.Desc(b)
+	for n := 0; n < len(bufs); {
+		d := q.pool.Desc(bufs[n])
 		asked := d.Flags & (mem.TxChecksum | mem.TxSegment)
 		if asked != 0 && !q.vnet || asked == mem.TxSegment {
 			panic("tap: frame asks for an offload that the port's Caps do not claim")
 		}
-		frame := q.pool.Data(b)
+		frame := q.pool.Data(bufs[n])
 		if len(frame) < pmd.EthernetLen || len(frame) > q.txMax && (asked&mem.TxSegment == 0 || len(frame) > segmentedMax) {
 			q.counters.TxErrors++
+			n++
 			continue
 		}
-		switch errno := q.write(frame, d); errno {
+		frames, errno := q.write(bufs[n:], frame)
+		switch errno {
 		case 0:
-			q.counters.TxFrames++
-			q.counters.TxOctets += uint64(len(frame))
+			q.counters.TxFrames += uint64(frames)
+			for _, b := range bufs[n : n+frames] {
+				q.counters.TxOctets += uint64(q.pool.Desc(b).Len)
+			}
 		case unix.EAGAIN, unix.EINTR, unix.ENOBUFS, unix.ENOMEM:
 			q.counters.TxFull += uint64(len(bufs) - n)
 			return n
 		default: // EIO: the device is down; EINVAL: a vnet header that does not fit its frame
-			q.counters.TxErrors++
+			q.counters.TxErrors += uint64(frames)
 		}
+		n += frames
 	}
 	return len(bufs)
 }
 
-func (q *Queue) write(frame []byte, d *mem.Desc) unix.Errno {
+// write sends frame, the first of bufs, and with it those that can be joined to it; it returns how many.
+func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 	if !q.vnet {
-		return writeFrame(q.fd, frame)
+		return 1, writeFrame(q.fd, frame)
 	}
-	request(&q.hdr, frame, d)
-	// Two pieces, for the octets before a frame are not ours to write: they may be the owner's.
-	q.iov[0].Base, q.iov[1].Base = &q.hdr[0], &frame[0]
-	q.iov[0].SetLen(vnetLen)
-	q.iov[1].SetLen(len(frame))
-	return writePieces(q.fd, &q.iov)
+	g := &q.gather
+	g.join(q.pool, bufs, q.txMax)
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&g.iov)), uintptr(g.pieces))
+	return g.frames, errno
 }
 
-// readFrame, writeFrame and writePieces are raw: a system call through the scheduler would tell it twice per frame that this
-// thread may block, which on a non-blocking descriptor it cannot.
+// readFrame and writeFrame are raw, as all our system calls per frame: one through the scheduler would tell it twice that
+// this thread may block, which on a non-blocking descriptor it cannot.
 func readFrame(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), errno
@@ -135,10 +131,5 @@ func readFrame(fd int, b []byte) (int, unix.Errno) {
 
 func writeFrame(fd int, b []byte) unix.Errno {
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-	return errno
-}
-
-func writePieces(fd int, iov *[2]unix.Iovec) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(iov)), uintptr(len(iov)))
 	return errno
 }

@@ -2,14 +2,26 @@
 // this process. It is how rnicd reaches ordinary programs and, over a bridge, an ordinary network, without a NIC
 // of its own.
 //
-// One system call carries one frame: read for Rx, write for Tx, both raw and non-blocking, so that neither the
-// scheduler nor the netpoller is in the Poller's way. An idle poll costs one read that finds nothing.
+// The kernel and we share memory, and with a virtio_net_hdr (IFF_VNET_HDR) in front of every frame we say so: checksums
+// are left out in both directions, and up to 64 KiB pass in one system call. Nobody above notices: a large frame of the
+// kernel's TCP or UDP is scattered over Bufs as segments of its gso_size (scatter.go, cut.go), and consecutive segments of
+// one of our flows are gathered from theirs (gather.go), so that each keeps its boundaries. The kernel's own TCP takes
+// them as one; whoever else gets them, gets them cut. Without (Config.NoOffload, or a kernel that cannot) one system call
+// carries one frame.
 //
-// With Config.Offload the kernel and we share memory and say so: checksums are left out in both directions, and
-// frames of up to 64 KiB pass in one system call (virtio_net_hdr, IFF_VNET_HDR).
+// System calls are raw and non-blocking, so that neither the scheduler nor the netpoller is in the Poller's way. An idle
+// poll costs one read that finds nothing.
 //
-// Limits: Linux; one queue. The device ends with the process unless an operator made it persistent
-// (ip tuntap add), in which case it is attached to and left as it was found.
+// Several queues (Config.Queues, IFF_MULTI_QUEUE): the kernel steers by a symmetric hash of the flow whose key it does not
+// tell. A flow of which a queue sent something within the last 3 s comes to that queue, any other by hash (tun_automq_select_queue,
+// drivers/net/tun.c). So the answers to a connection that a queue opened come to that queue, while a first SYN, an ARP
+// reply or an ICMP message comes to any: who has one address on several queues must pass those on. A queue that nobody
+// opened swallows what comes to it.
+//
+// What was weighed and left out, with figures: docs/adr/0005-tap-batching.md.
+//
+// Limits: Linux. The device ends with the process unless an operator made it persistent (ip tuntap add; with multi_queue
+// for several queues), in which case it is attached to and left as it was found.
 package tap
 
 import (
@@ -44,10 +56,9 @@ type Config struct {
 	MAC [6]byte
 	// Addr is the kernel side's address with its prefix length; the zero value leaves that to the operator.
 	Addr netip.Prefix
-	// Offload puts a virtio_net_hdr in front of every frame. The port then claims checksum offload and
-	// segmentation; frames from the kernel's TCP come uncut when the pool's Bufs hold RxSegmentedMax octets behind
-	// their headroom, else at the MTU.
-	Offload bool
+	// NoOffload leaves the virtio_net_hdr out: one frame of the MTU per system call, checksums complete.
+	NoOffload bool
+	Queues    int // 1 by default, up to what the kernel has (256)
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -57,7 +68,12 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MTU == 0 {
 		c.MTU = mtuDefault
 	}
+	if c.Queues == 0 {
+		c.Queues = 1
+	}
 	switch {
+	case c.Queues < 0:
+		return c, fmt.Errorf("tap: %s: %d queues; at least 1 is needed", c.Name, c.Queues)
 	case len(c.Name) > NameMax:
 		return c, fmt.Errorf("tap: name %q has %d octets; a device name has at most %d: choose a shorter one", c.Name, len(c.Name), NameMax)
 	case c.Name == "." || c.Name == ".." || strings.ContainsAny(c.Name, "/: \t\n\v\f\r\x00"):
@@ -76,8 +92,8 @@ type Port struct {
 	mac    [6]byte
 	mtu    int
 	vnet   bool
-	fds    []int // one per queue
-	opened bool
+	fds    []int    // one per queue
+	queues []*Queue // those opened
 }
 
 var _ pmd.Port = (*Port)(nil)
@@ -90,11 +106,15 @@ func New(cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, name, err := attach(cfg.Name, cfg.Offload)
+	known := features()
+	if cfg.Queues > 1 && known&unix.IFF_MULTI_QUEUE == 0 {
+		return nil, fmt.Errorf("tap: %s: %d queues; this kernel's driver has one (no IFF_MULTI_QUEUE): ask for one", cfg.Name, cfg.Queues)
+	}
+	fds, name, vnet, err := attach(cfg.Name, cfg.Queues, !cfg.NoOffload && known&unix.IFF_VNET_HDR != 0)
 	if err != nil {
 		return nil, err
 	}
-	p := &Port{name: name, mtu: cfg.MTU, vnet: cfg.Offload, fds: []int{fd}}
+	p := &Port{name: name, mtu: cfg.MTU, vnet: vnet, fds: fds, queues: make([]*Queue, cfg.Queues)}
 	kernelMAC, err := configure(name, cfg.MTU, cfg.Addr)
 	if err != nil {
 		return nil, closeAfter(p, err)
@@ -126,17 +146,19 @@ func otherEnd(mac [6]byte) [6]byte {
 func (p *Port) Name() string { return p.name }
 func (p *Port) MAC() [6]byte { return p.mac }
 
-// Caps: RxChecksum with Offload is of frames from this host's memory; others come without a verdict.
+// Caps: without offload there is neither checksum nor segmentation. RxChecksum is of frames from this host's memory;
+// others come without a verdict.
 func (p *Port) Caps() pmd.Caps {
-	return pmd.Caps{MTU: p.mtu, Queues: len(p.fds), RxChecksum: p.vnet, TxChecksum: p.vnet, TxSegment: p.vnet}
+	return pmd.Caps{MTU: p.mtu, Queues: len(p.queues), RxChecksum: p.vnet, TxChecksum: p.vnet, TxSegment: p.vnet}
 }
 
-// Open gives queue 0. Errors: another queue, opened before, Bufs too small for the MTU.
+// Open gives queue i. With offload it takes up to a quarter of the pool, 128 Bufs at most, in advance while large frames
+// come. Errors: no such queue, opened before, Bufs too small for the MTU, or with offload too little headroom.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if i < 0 || i >= len(p.fds) {
 		return nil, fmt.Errorf("tap: %s: no queue %d; the device has %d", p.name, i, len(p.fds))
 	}
-	if p.opened {
+	if p.queues[i] != nil {
 		return nil, fmt.Errorf("tap: %s: queue %d is open already; a queue is opened once", p.name, i)
 	}
 	frameMax := p.mtu + pmd.FrameOverhead
@@ -146,26 +168,29 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 		return nil, fmt.Errorf("tap: %s: Bufs of stride %d hold frames of %d octets; MTU %d needs %d: use a larger stride or a smaller MTU",
 			p.name, pool.Stride(), room, p.mtu, frameMax+1)
 	}
-	q := &Queue{fd: p.fds[i], pool: pool, rxMax: frameMax, txMax: frameMax}
+	q := &Queue{fd: p.fds[i], pool: pool, rxMax: frameMax, txMax: frameMax, vnet: p.vnet}
 	if p.vnet {
-		if pool.Headroom() < vnetLen {
-			return nil, fmt.Errorf("tap: %s: Bufs have %d octets of headroom; offload needs %d", p.name, pool.Headroom(), vnetLen)
+		if pool.Headroom() < mem.Headroom {
+			return nil, fmt.Errorf("tap: %s: Bufs have %d octets of headroom; offload needs %d: use more, or NoOffload",
+				p.name, pool.Headroom(), mem.Headroom)
 		}
-		uncut := room >= RxSegmentedMax
-		if err := setOffload(p.fds[i], uncut); err != nil {
-			return nil, fmt.Errorf("tap: %s: offload: %w; this kernel cannot, turn Offload off", p.name, err)
-		}
-		q.vnet = true
-		if uncut {
-			q.rxMax = segmentedMax
-		}
+		q.scatter = newScatter(pool, p.mtu)
 	}
-	p.opened = true
+	p.queues[i] = q
 	return q, nil
 }
 
-// Close gives the device up; one that is not persistent is gone from the system when it returns.
+// Close gives the device up; one that is not persistent is gone from the system when it returns. Bufs that the queues
+// took in advance go back to their pools, so the goroutines of those must have ended.
 func (p *Port) Close() error {
+	for _, q := range p.queues {
+		if q != nil {
+			q.giveBack()
+		}
+	}
+	if p.vnet && len(p.fds) > 0 {
+		_ = unix.IoctlSetInt(p.fds[0], unix.TUNSETOFFLOAD, 0) // a persistent device is left without
+	}
 	var first error
 	for _, fd := range p.fds {
 		if err := unix.Close(fd); err != nil && first == nil {

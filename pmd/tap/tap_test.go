@@ -160,7 +160,7 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 	p, err := New(Config{Name: "rsetup", MTU: 9000, Addr: kernelIP})
 	require.NoError(t, err)
 	require.Equal(t, "rsetup", p.Name())
-	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1}, p.Caps())
+	require.Equal(t, pmd.Caps{MTU: 9000, Queues: 1, RxChecksum: true, TxChecksum: true, TxSegment: true}, p.Caps())
 	ifi, err := net.InterfaceByName("rsetup")
 	require.NoError(t, err)
 	require.Equal(t, 9000, ifi.MTU)
@@ -300,7 +300,7 @@ func TestQueueErrors(t *testing.T) {
 // Frames the device cannot have are dropped by reason and do not stop the burst.
 func TestTxErrors(t *testing.T) {
 	enterNetns(t)
-	p, pool, q := open(t, Config{Name: "rtx"})
+	p, pool, q := open(t, Config{Name: "rtx", NoOffload: true})
 	var bufs []mem.Buf
 	for _, n := range []uint32{13, 1523, 60} {
 		b := pool.Alloc()

@@ -17,40 +17,42 @@ const (
 
 	vnetNeedsCsum = 1 // flags
 
-	vnetGSOTCPv4 = 1 // gso_type
+	vnetGSONone  = 0 // gso_type
+	vnetGSOTCPv4 = 1
 	vnetGSOTCPv6 = 4
+	vnetGSOUDP   = 5 // VIRTIO_NET_HDR_GSO_UDP_L4
 	vnetGSOECN   = 0x80
 )
 
-const (
-	// segmentedMax is the longest frame before it is cut: IP's length field, and the headers in front.
-	segmentedMax = 65535 + pmd.FrameOverhead
-	// RxSegmentedMax is what a Buf must hold behind its headroom to receive frames uncut.
-	RxSegmentedMax = segmentedMax + 1
-)
+// segmentedMax is the longest frame before it is cut: IP's length field, and the headers in front.
+const segmentedMax = 65535 + pmd.FrameOverhead
 
-// setOffload tells the kernel what we can receive: frames without checksum, and uncut ones.
-func setOffload(fd int, uncut bool) error {
-	flags := unix.TUN_F_CSUM
-	if uncut {
-		flags |= unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
-	}
-	return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, flags)
+// vnetHeader is what the kernel says of a received frame. Its hdr_len is left out: it tells what of an skb is in one
+// piece, which may be more or less than the headers.
+type vnetHeader struct {
+	needsCsum             bool
+	gsoType               byte // without ECN: CWR is for the first segment alone with it, and the kernel does not offer the rest
+	gsoSize               int
+	csumStart, csumOffset uint16
 }
 
-// describe says in d what the kernel's header h says of a received frame. A frame that still needs its checksum
-// never left this host's memory, so it is good. What the kernel calls valid (VIRTIO_NET_HDR_F_DATA_VALID) is so of
-// TCP alone, not of the IPv4 header, and we say both or nothing.
-func describe(d *mem.Desc, h *[vnetLen]byte) {
-	if h[0]&vnetNeedsCsum != 0 {
-		d.Flags |= mem.RxChecksumGood
-		d.CsumStart = binary.NativeEndian.Uint16(h[6:])
-		d.CsumOffset = binary.NativeEndian.Uint16(h[8:])
+func parseVnet(b *[vnetLen]byte) vnetHeader {
+	return vnetHeader{
+		needsCsum: b[0]&vnetNeedsCsum != 0, gsoType: b[1] &^ vnetGSOECN, gsoSize: int(binary.NativeEndian.Uint16(b[4:])),
+		csumStart: binary.NativeEndian.Uint16(b[6:]), csumOffset: binary.NativeEndian.Uint16(b[8:]),
 	}
-	if h[1] != 0 {
-		d.HdrLen = binary.NativeEndian.Uint16(h[2:])
-		d.GSOSize = binary.NativeEndian.Uint16(h[4:])
+}
+
+// describe says in d, of a frame of d.Len octets, what the kernel's header said of it. A frame that still needs its
+// checksum never left this host's memory, so it is good. What the kernel calls valid (VIRTIO_NET_HDR_F_DATA_VALID) is so
+// of TCP alone, not of the IPv4 header, and we say both or nothing. False: the checksum's place is not in the frame.
+func (v *vnetHeader) describe(d *mem.Desc) bool {
+	if !v.needsCsum {
+		return true
 	}
+	d.Flags |= mem.RxChecksumGood
+	d.CsumStart, d.CsumOffset = v.csumStart, v.csumOffset
+	return v.csumOffset != 0 && uint32(v.csumStart)+uint32(v.csumOffset)+2 <= d.Len
 }
 
 // request writes into h what d asks of the kernel for a frame to be sent.
@@ -87,7 +89,11 @@ func gsoType(frame []byte, tcp int) byte {
 	return t
 }
 
-func isTag(b []byte) bool {
-	t := binary.BigEndian.Uint16(b)
-	return t == unix.ETH_P_8021Q || t == unix.ETH_P_8021AD
+// segmented writes into b the header of several frames joined, of size octets of payload each, whose common headers h
+// stand in frame.
+func segmented(b *[vnetLen]byte, frame []byte, h *headers, size int) {
+	request(b, frame, &mem.Desc{
+		Flags: mem.TxChecksum | mem.TxSegment, CsumStart: uint16(h.l4), CsumOffset: tcpCsumOffset,
+		HdrLen: uint16(h.len), GSOSize: uint16(size),
+	})
 }

@@ -27,19 +27,26 @@ const good = mem.RxChecksumGood
 func TestDescribe(t *testing.T) {
 	for name, c := range map[string]struct {
 		hdr  string
+		len  uint32
 		want mem.Desc
+		ok   bool
 	}{
-		"nothing":            {"0000" + "0000" + "0000" + "0000" + "0000", mem.Desc{}},
-		"checksum left out":  {"0100" + "0000" + "0000" + "0022" + "0010", mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}},
-		"TCP valid only":     {"0200" + "0000" + "0000" + "0000" + "0000", mem.Desc{}},
-		"uncut":              {"0101" + "0042" + "05a8" + "0022" + "0010", mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16, HdrLen: 66, GSOSize: 1448}},
-		"uncut IPv6 and ECN": {"0184" + "0056" + "0594" + "0036" + "0010", mem.Desc{Flags: good, CsumStart: 54, CsumOffset: 16, HdrLen: 86, GSOSize: 1428}},
+		"nothing":           {"0000" + "0000" + "0000" + "0000" + "0000", 60, mem.Desc{}, true},
+		"checksum left out": {"0100" + "0000" + "0000" + "0022" + "0010", 52, mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}, true},
+		"checksum cut off":  {"0100" + "0000" + "0000" + "0022" + "0010", 51, mem.Desc{Flags: good, CsumStart: 34, CsumOffset: 16}, false},
+		"no offset":         {"0100" + "0000" + "0000" + "0022" + "0000", 60, mem.Desc{Flags: good, CsumStart: 34}, false},
+		"TCP valid only":    {"0200" + "0000" + "0000" + "0000" + "0000", 60, mem.Desc{}, true},
 	} {
-		var d mem.Desc
+		d := mem.Desc{Len: c.len}
 		h := native(c.hdr)
-		describe(&d, &h)
+		v := parseVnet(&h)
+		ok := v.describe(&d)
+		c.want.Len = c.len
 		require.Equal(t, c.want, d, name)
+		require.Equal(t, c.ok, ok, name)
 	}
+	h := native("0184" + "0056" + "0594" + "0036" + "0010")
+	require.Equal(t, vnetHeader{needsCsum: true, gsoType: vnetGSOTCPv6, gsoSize: 1428, csumStart: 54, csumOffset: 16}, parseVnet(&h))
 }
 
 func TestRequest(t *testing.T) {
