@@ -38,11 +38,15 @@ var allowed = map[string][]string{
 
 	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
-	"sim":             {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":       {"cmd/rnicd/xfer", "rnic", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
-	"cmd/rnicd/xfer":  {"rnic", "mem"},
-	"bench":           {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
-	"internal/layers": {},
+	"sim":                 {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
+	"cmd/rnicd":           {"cmd/rnicd/xfer", "rnic", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd/xfer":      {"rnic", "mem"},
+	"bench":               {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"bench/peers/measure": {},
+	"bench/peers/ours":    {"bench/peers/measure", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
+	"bench/peers/kernel":  {"bench/peers/measure"},
+	"bench/peers/compare": {"bench/peers/measure"},
+	"internal/layers":     {},
 }
 
 type pkg struct {
