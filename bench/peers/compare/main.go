@@ -96,7 +96,7 @@ func parse(args []string) (*plan, error) {
 	f.BoolVar(&p.verbose, "v", false, "say each result as it comes")
 	mtus := f.String("mtu", "1500,9000", "MTUs")
 	ways := f.String("ways", "in,out", "in: kernel to stack, out: stack to kernel")
-	peers := f.String("peers", "ours,gvisor,gvisor-fdbased,kernel", "stacks; one may be given flags, as gvisor:--gro:--first=512")
+	peers := f.String("peers", "ours,gvisor,gvisor-fdbased,kernel", "stacks; one may be given flags, as gvisor:--gro:--first=512, or be the path of another build")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -134,23 +134,25 @@ type peer struct {
 	tap  bool // else the kernel, behind a veth
 }
 
-// newPeer reads NAME[:FLAG]... .
+// newPeer reads NAME[:FLAG]... or PATH[:FLAG]... .
 func newPeer(bin, text string) (peer, error) {
 	words := strings.Split(text, ":")
 	p := peer{name: text, args: words[1:], tap: true}
-	switch words[0] {
-	case "ours":
+	switch {
+	case strings.Contains(words[0], "/"): // another build, beside this one
+		p.path = words[0]
+	case words[0] == "ours":
 		p.path = filepath.Join(bin, "ours")
-	case "gvisor":
+	case words[0] == "gvisor":
 		p.path = filepath.Join(bin, "gvisor")
-	case "gvisor-fdbased":
+	case words[0] == "gvisor-fdbased":
 		p.path = filepath.Join(bin, "gvisor")
 		p.args = append([]string{"--link=fdbased"}, p.args...)
-	case "kernel":
+	case words[0] == "kernel":
 		p.path = filepath.Join(bin, "kernel")
 		p.tap = false
 	default:
-		return p, fmt.Errorf("-peers %q: want ours, gvisor, gvisor-fdbased or kernel", words[0])
+		return p, fmt.Errorf("-peers %q: want ours, gvisor, gvisor-fdbased, kernel or the path of an end", words[0])
 	}
 	if _, err := os.Stat(p.path); err != nil {
 		return p, fmt.Errorf("%s is not there: scripts/bench-peers.sh builds it", p.path)

@@ -59,13 +59,14 @@ func TestParse(t *testing.T) {
 	for _, name := range []string{"ours", "gvisor", "kernel"} {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), nil, 0o755))
 	}
-	p, err := parse([]string{"-bin", bin, "-mtu", "9000", "-ways", "out", "-peers", "ours,gvisor-fdbased:--gro"})
+	p, err := parse([]string{"-bin", bin, "-mtu", "9000", "-ways", "out", "-peers", "ours,gvisor-fdbased:--gro," + bin + "/kernel:-v"})
 	require.NoError(t, err)
 	require.Equal(t, []int{9000}, p.mtus)
 	require.Equal(t, []way{out}, p.ways)
 	require.Equal(t, []peer{
 		{name: "ours", path: bin + "/ours", args: []string{}, tap: true},
 		{name: "gvisor-fdbased:--gro", path: bin + "/gvisor", args: []string{"--link=fdbased", "--gro"}, tap: true},
+		{name: bin + "/kernel:-v", path: bin + "/kernel", args: []string{"-v"}, tap: true},
 	}, p.peers)
 	for _, c := range []struct{ args, says string }{
 		{"-rounds 0", "-rounds 0"},

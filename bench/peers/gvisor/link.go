@@ -56,7 +56,7 @@ type vnetLink struct {
 	stop   stopfd.StopFD
 	inline bool
 	gro    bool
-	first  int // octets of a packet's first buffer; the second holds the rest
+	sizes  []int // of the buffers that a packet is read into
 
 	mu         sync.RWMutex
 	mtu        uint32
@@ -73,7 +73,7 @@ func newVnetLink(fd int, mtu uint32, addr tcpip.LinkAddress, o *options) (*vnetL
 	if err != nil {
 		return nil, err
 	}
-	return &vnetLink{fd: fd, stop: stop, mtu: mtu, addr: addr, inline: o.inline, gro: o.gro, first: o.first}, nil
+	return &vnetLink{fd: fd, stop: stop, mtu: mtu, addr: addr, inline: o.inline, gro: o.gro, sizes: bufferSizes(o)}, nil
 }
 
 func (l *vnetLink) GSOMaxSize() uint32                      { return 65535 }
@@ -150,8 +150,18 @@ func (l *vnetLink) ParseHeader(pkt *stack.PacketBuffer) bool {
 	return ok
 }
 
-// receive reads frames into two pooled buffers, a small one for small frames and for the front of large ones, and a large
-// one that is replaced only when it was used. Packets go up on this goroutine, or to another over a channel, GRO on either.
+// bufferSizes are a small one, for small frames and the front of large ones, and as many of the rest as the largest frame
+// needs. gVisor clears a buffer when it is taken from its pool (buffer/chunk.go), so many small ones save clearing.
+func bufferSizes(o *options) []int {
+	sizes := []int{o.first}
+	for n := o.first; n < 65536+header.EthernetMinimumSize; n += o.rest {
+		sizes = append(sizes, o.rest)
+	}
+	return sizes
+}
+
+// receive reads frames into pooled buffers, of which only those that were used are replaced. Packets go up on this
+// goroutine, or to another over a channel, GRO on either.
 func (l *vnetLink) receive(d stack.NetworkDispatcher) {
 	up := func(pkt *stack.PacketBuffer) { d.DeliverNetworkPacket(pkt.NetworkProtocolNumber, pkt) }
 	var g gro.GRO
@@ -174,19 +184,18 @@ func (l *vnetLink) receive(d stack.NetworkDispatcher) {
 		give = func(pkt *stack.PacketBuffer) { ch <- pkt }
 	}
 	var vnet [vnetLen]byte
-	sizes := [2]int{l.first, 65536}
-	var views [2]*buffer.View
-	var iov [3]unix.Iovec
+	views := make([]*buffer.View, len(l.sizes))
+	iov := make([]unix.Iovec, 1+len(l.sizes))
 	iov[0] = rawfile.IovecFromBytes(vnet[:])
 	for {
 		for i, v := range views {
 			if v == nil {
-				views[i] = buffer.NewViewSize(sizes[i])
+				views[i] = buffer.NewViewSize(l.sizes[i])
 				iov[i+1] = unix.Iovec{Base: views[i].BasePtr()}
-				iov[i+1].SetLen(sizes[i])
+				iov[i+1].SetLen(l.sizes[i])
 			}
 		}
-		n, errno := rawfile.BlockingReadvUntilStopped(l.stop.EFD, l.fd, iov[:])
+		n, errno := rawfile.BlockingReadvUntilStopped(l.stop.EFD, l.fd, iov)
 		if errno != 0 || n <= 0 {
 			return
 		}
@@ -194,12 +203,10 @@ func (l *vnetLink) receive(d stack.NetworkDispatcher) {
 			continue
 		}
 		var payload buffer.Buffer
-		for i, v := range views {
-			_ = payload.Append(v)
+		for i, held := 0, 0; held < n; i++ {
+			_ = payload.Append(views[i])
 			views[i] = nil
-			if n <= sizes[0] {
-				break
-			}
+			held += l.sizes[i]
 		}
 		payload.Truncate(int64(n))
 		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: payload})

@@ -1,7 +1,7 @@
 // Command gvisor is the end of a goodput comparison that is gVisor's netstack on a TAP device, with gonet's sockets. It is a
 // module of its own, so that rnicd does not depend on gVisor. What it prints and when it ends: bench/peers/measure.
 //
-// It is meant to be as fast as netstack can be made over a TAP; README.md says what was tried.
+// It is meant to be as fast as netstack can be made over a TAP; ../README.md says what was tried.
 package main
 
 import (
@@ -34,7 +34,7 @@ type options struct {
 
 	link           string
 	inline, gro    bool
-	first          int
+	first, rest    int
 	fifo           int
 	cc             string
 	sack, moderate bool
@@ -55,12 +55,13 @@ func main() {
 	flag.BoolVar(&o.inline, "inline", true, "vnet: packets go up on the goroutine that reads them")
 	flag.BoolVar(&o.gro, "gro", false, "generic receive offload")
 	flag.IntVar(&o.first, "first", 2048, "vnet: octets of a packet's first buffer")
+	flag.IntVar(&o.rest, "rest", 32768, "vnet: octets of its further buffers, up to 65536")
 	flag.IntVar(&o.fifo, "fifo", 0, "packets in a queueing discipline before the link; 0: none")
 	flag.StringVar(&o.cc, "cc", "cubic", "congestion control")
 	flag.BoolVar(&o.sack, "sack", true, "selective acknowledgements")
 	flag.BoolVar(&o.rack, "rack", true, "RACK")
 	flag.BoolVar(&o.moderate, "moderate", true, "receive buffer auto-tuning")
-	flag.IntVar(&o.sndbuf, "sndbuf", 4<<20, "send buffer, octets")
+	flag.IntVar(&o.sndbuf, "sndbuf", 1<<20, "send buffer, octets")
 	flag.IntVar(&o.rcvbuf, "rcvbuf", 4<<20, "receive buffer, octets")
 	flag.IntVar(&o.gogc, "gogc", 400, "garbage collector's target, percent")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of the transfer to this file")

@@ -22,7 +22,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-const regionBytes = 4 << 20 // the application's memory: more than the caches of a core hold
+// regionBytes is the application's memory: what the other ends use, a socket API's buffer.
+const regionBytes = measure.ChunkBytes
 
 // options are the flags.
 type options struct {
@@ -30,6 +31,7 @@ type options struct {
 	mtu, core, bufs int
 	length          time.Duration
 	window, burst   int
+	sent            int
 	offload, uncut  bool
 	spin            bool
 	profile         string
@@ -47,6 +49,7 @@ func main() {
 	flag.DurationVar(&o.length, "for", 3*time.Second, "how long a source sends")
 	flag.IntVar(&o.window, "window", 4<<20, "receive window")
 	flag.IntVar(&o.burst, "burst", 32, "frames a burst")
+	flag.IntVar(&o.sent, "sent", 1024, "segments in flight at most")
 	flag.BoolVar(&o.offload, "offload", true, "leave checksums and cutting to the kernel")
 	flag.BoolVar(&o.uncut, "uncut", true, "with --offload: buffers that take frames of 64 KiB as they are")
 	flag.BoolVar(&o.spin, "spin", false, "never give up the core")
@@ -96,7 +99,7 @@ func run(o *options) error {
 	}
 	cfg := stack.Config{
 		Name: o.dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: addr, MTU: o.mtu,
-		ConnsMax: 8, Core: o.core, BurstMax: o.burst, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: 2048},
+		ConnsMax: 8, Core: o.core, BurstMax: o.burst, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
 	}
 	if o.spin {
 		cfg.Idle = stack.IdleSpin
