@@ -3,6 +3,7 @@
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench / sim / fuzz
+#   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 
 SHELL   := /bin/bash
 # What scripts/deps.sh fetched goes first: it is there only because the system's Go is too old.
@@ -19,7 +20,7 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all build run test lint race bench sim fuzz deps deps-run clean
+.PHONY: all build run test lint race bench bench-peers sim fuzz deps deps-run clean
 
 all: build
 
@@ -59,6 +60,9 @@ race:
 
 bench:
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
+
+bench-peers:
+	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)
 
 sim:
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds

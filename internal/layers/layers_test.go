@@ -39,12 +39,16 @@ var allowed = map[string][]string{
 
 	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
-	"sim":              {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":        {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
-	"cmd/rnicd/xfer":   {"rnic", "mem"},
-	"cmd/rnicd/iperf3": {},
-	"bench":            {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
-	"internal/layers":  {},
+	"sim":                 {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
+	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd/xfer":      {"rnic", "mem"},
+	"cmd/rnicd/iperf3":    {},
+	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"bench/peers/measure": {},
+	"bench/peers/ours":    {"bench/peers/measure", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
+	"bench/peers/kernel":  {"bench/peers/measure"},
+	"bench/peers/compare": {"bench/peers/measure"},
+	"internal/layers":     {},
 }
 
 type pkg struct {
