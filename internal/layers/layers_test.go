@@ -44,6 +44,7 @@ var allowed = map[string][]string{
 	"cmd/rnicd/iperf3": {},
 	"bench":            {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
 	"internal/layers":  {},
+	"internal/netlab":  {},
 }
 
 type pkg struct {

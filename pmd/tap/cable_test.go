@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
@@ -34,16 +34,9 @@ type cable struct {
 
 // inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f opens.
 func inNetns(t testing.TB, f func() error) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	require.NoError(t, <-done)
+	var err error
+	netlab.New(t).Do(func() { err = f() })
+	require.NoError(t, err)
 }
 
 func newCable(t testing.TB, offload, uncut bool) *cable {
