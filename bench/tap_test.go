@@ -3,14 +3,12 @@ package bench
 import (
 	"context"
 	"net/netip"
-	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -18,20 +16,15 @@ import (
 // BenchmarkTAP is RDMA Write of 1 MiB messages from MPA over the kernel's TCP, through a TAP at MTU 1500, into our stack;
 // CRC32C on. The first mark: 2 Gbit/s.
 func BenchmarkTAP(b *testing.B) {
-	if os.Getuid() != 0 {
-		b.Skip("needs root: a TAP in a network namespace of its own")
-	}
-	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		b.Skip("needs /dev/net/tun")
-	}
+	netlab.NeedRoot(b)
 	for _, markers := range []struct {
 		name string
 		on   bool
 	}{{"markers=false", false}, {"markers=true", true}} {
 		b.Run(markers.name, func(b *testing.B) {
-			ns := newNamespace(b)
+			ns := netlab.New(b)
 			var port *tap.Port
-			ns.do(func() {
+			ns.Do(func() {
 				var err error
 				port, err = tap.New(tap.Config{Name: "bench0", Addr: netip.MustParsePrefix("10.9.0.254/24")})
 				require.NoError(b, err)
@@ -55,39 +48,10 @@ func BenchmarkTAP(b *testing.B) {
 				}
 				accepted <- err
 			}()
-			ns.do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
+			ns.Do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
 			require.NoError(b, err)
 			require.NoError(b, <-accepted)
 			benchWrite(b, s, c)
 		})
 	}
-}
-
-// namespace is a network namespace without a name, held by a thread of its own; it goes when the thread and the last
-// socket in it have gone.
-type namespace struct {
-	work chan func()
-	done chan struct{}
-}
-
-func newNamespace(b *testing.B) *namespace {
-	n := &namespace{work: make(chan func()), done: make(chan struct{})}
-	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		ready <- unix.Unshare(unix.CLONE_NEWNET)
-		for fn := range n.work {
-			fn()
-			n.done <- struct{}{}
-		}
-	}()
-	require.NoError(b, <-ready)
-	b.Cleanup(func() { close(n.work) })
-	return n
-}
-
-// do runs fn in the namespace.
-func (n *namespace) do(fn func()) {
-	n.work <- fn
-	<-n.done
 }

@@ -7,14 +7,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/tcp"
@@ -36,14 +35,7 @@ type kernelLab struct {
 }
 
 func newKernelLab(t *testing.T) *kernelLab {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace and a TAP device")
-	}
-	// The thread is never unlocked: it ends with the test's goroutine, and the namespace with it.
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("no network namespace here: %v", err)
-	}
+	netlab.Enter(t)
 	port, err := tap.New(tap.Config{Name: "stack%d", Addr: kernelAddr})
 	if err != nil {
 		t.Skipf("no TAP device here: %v", err)

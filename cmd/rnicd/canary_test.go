@@ -30,7 +30,7 @@ func TestCanaries(t *testing.T) {
 	n, err := openNIC(&o, memory, io.Discard, func(*hugepages.Arena) (pmd.Port, error) {
 		var p *tap.Port
 		var err error
-		ns.do(func() { p, err = tap.New(tap.Config{Name: "rnic0", Addr: netip.MustParsePrefix(kernelHost + "/24")}) })
+		ns.Do(func() { p, err = tap.New(tap.Config{Name: "rnic0", Addr: netip.MustParsePrefix(kernelHost + "/24")}) })
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func TestCanaries(t *testing.T) {
 	go func() { served <- srv.Serve(ctx, l) }()
 
 	for _, a := range attacks {
-		ns.do(func() {
+		ns.Do(func() {
 			c := dialRaw(t)
 			defer c.close()
 			a.do(c)
@@ -65,14 +65,14 @@ func TestCanaries(t *testing.T) {
 		})
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	ns.do(func() {
+	ns.Do(func() {
 		for range 30 {
 			storm(t, r)
 		}
 	})
 
 	data := garbage(3, 200_001)
-	ns.do(func() {
+	ns.Do(func() {
 		kernel, err := rnic.Open(rnic.Config{})
 		require.NoError(t, err)
 		_, err = xfer.Put(ctx, xfer.PutConfig{Adapter: kernel, Addr: serverAddr, Source: bytes.NewReader(data), Length: uint64(len(data))})

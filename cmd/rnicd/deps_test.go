@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
 )
 
 // machine is a make-believe machine for scripts/deps.sh: it has the tools that every system has, and stubs of Debian's
@@ -95,8 +97,8 @@ func (m *machine) deps(t *testing.T, what string) (status int, output string) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
 	cmd.Env = []string{"PATH=" + m.bin, "STATE=" + m.state, "TMPDIR=" + m.state}
-	p := start(t, cmd)
-	return p.wait(t), p.String()
+	p := netlab.Start(t, cmd)
+	return p.Wait(t), p.String()
 }
 
 func TestDepsNothingMissing(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
 )
 
 // Both signals end the daemon in order: status 0, no TAP, also in the middle of a transfer.
@@ -15,18 +17,18 @@ func TestServeEndsOnSignals(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			ns := newNamespace(t)
 			server := ns.serving(t)
-			require.True(t, ns.has(t, "rnic0"))
-			ns.do(func() {
+			require.True(t, ns.Has(t, "rnic0"))
+			ns.Do(func() {
 				c := dialRaw(t)
 				defer c.close()
 				c.start(100_000)
-				server.signal(t, sig)
-				require.Equal(t, 0, server.wait(t), "%s", server)
+				server.Signal(t, sig)
+				require.Equal(t, 0, server.Wait(t), "%s", server)
 			})
-			require.Len(t, server.lines("^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1, "%s", server)
-			require.Len(t, server.lines("^failed "), 1, "%s", server)
-			require.Empty(t, server.lines("^rnicd: "), "%s", server)
-			require.False(t, ns.has(t, "rnic0"))
+			require.Len(t, server.Lines("^failed +"+kernelHost+`:\d+: cut short: the server was told to end$`), 1, "%s", server)
+			require.Len(t, server.Lines("^failed "), 1, "%s", server)
+			require.Empty(t, server.Lines("^rnicd: "), "%s", server)
+			require.False(t, ns.Has(t, "rnic0"))
 		})
 	}
 }
@@ -40,12 +42,12 @@ func TestClientKilled(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
 	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
-	client.expect(t, 1, `^sent +\d+ %`)
-	client.signal(t, syscall.SIGKILL)
-	require.Equal(t, 128+9, client.wait(t))
-	server.expect(t, 1, "^failed +"+kernelHost+":")
+	client.Expect(t, 1, `^sent +\d+ %`)
+	client.Signal(t, syscall.SIGKILL)
+	require.Equal(t, 128+9, client.Wait(t))
+	server.Expect(t, 1, "^failed +"+kernelHost+":")
 	ns.put(t, randomFile(t, 100_000))
-	require.Len(t, server.lines("^(failed|refused)"), 1, "%s", server)
+	require.Len(t, server.Lines("^(failed|refused)"), 1, "%s", server)
 	ns.stop(t, server)
 }
 
@@ -55,21 +57,21 @@ func TestClientInterrupted(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
 	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
-	client.expect(t, 1, `^sent +\d+ %`)
-	client.signal(t, os.Interrupt)
-	require.Equal(t, 130, client.wait(t), "%s", client)
-	require.Len(t, client.lines("^rnicd: interrupted$"), 1, "%s", client)
-	server.expect(t, 1, "^failed +"+kernelHost+":")
+	client.Expect(t, 1, `^sent +\d+ %`)
+	client.Signal(t, os.Interrupt)
+	require.Equal(t, 130, client.Wait(t), "%s", client)
+	require.Len(t, client.Lines("^rnicd: interrupted$"), 1, "%s", client)
+	server.Expect(t, 1, "^failed +"+kernelHost+":")
 	ns.stop(t, server)
 }
 
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
-	p := start(t, exec.Command(programPath(t), "demo", "--fault", slow, zeros(t, 250<<20)))
-	p.expect(t, 1, `^sent +\d+ %`)
-	p.signal(t, os.Interrupt)
-	require.Equal(t, 130, p.wait(t), "%s", p)
-	require.Len(t, p.lines("^rnicd: "), 1, "%s", p)
+	p := netlab.Start(t, exec.Command(programPath(t), "demo", "--fault", slow, zeros(t, 250<<20)))
+	p.Expect(t, 1, `^sent +\d+ %`)
+	p.Signal(t, os.Interrupt)
+	require.Equal(t, 130, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^rnicd: "), 1, "%s", p)
 }
 
 // A server that is killed leaves no TAP, and a client that can be interrupted.
@@ -78,13 +80,13 @@ func TestServerKilled(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
 	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
-	client.expect(t, 1, `^sent +\d+ %`)
-	server.signal(t, syscall.SIGKILL)
-	require.Equal(t, 128+9, server.wait(t))
-	require.False(t, ns.has(t, "rnic0"), "the TAP goes with its process")
-	client.signal(t, os.Interrupt) // the kernel's TCP would go on trying for minutes
-	require.Equal(t, 130, client.wait(t), "%s", client)
-	require.Len(t, client.lines("^rnicd: "), 1, "%s", client)
+	client.Expect(t, 1, `^sent +\d+ %`)
+	server.Signal(t, syscall.SIGKILL)
+	require.Equal(t, 128+9, server.Wait(t))
+	require.False(t, ns.Has(t, "rnic0"), "the TAP goes with its process")
+	client.Signal(t, os.Interrupt) // the kernel's TCP would go on trying for minutes
+	require.Equal(t, 130, client.Wait(t), "%s", client)
+	require.Len(t, client.Lines("^rnicd: "), 1, "%s", client)
 }
 
 // A client that falls silent is given up after --idle-timeout.
@@ -92,11 +94,11 @@ func TestClientSilent(t *testing.T) {
 	t.Parallel()
 	ns := newNamespace(t)
 	server := ns.serving(t, "--idle-timeout", "500ms")
-	ns.do(func() {
+	ns.Do(func() {
 		c := dialRaw(t)
 		defer c.close()
 		c.start(100_000)
-		server.expect(t, 1, "^failed +"+c.local()+": xfer: nothing was written by the client for 500ms$")
+		server.Expect(t, 1, "^failed +"+c.local()+": xfer: nothing was written by the client for 500ms$")
 	})
 	ns.put(t, randomFile(t, 1000))
 	ns.stop(t, server)

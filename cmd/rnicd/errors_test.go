@@ -45,7 +45,7 @@ func TestPutErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()
 			p := ns.rnicd(t, append([]string{"put"}, c.args...)...)
-			require.Equal(t, 1, p.wait(t), "%s", p)
+			require.Equal(t, 1, p.Wait(t), "%s", p)
 			require.Len(t, errorLines(p), 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want+"$", errorLines(p)[0])
 			require.Less(t, time.Since(begin), 20*time.Second)
@@ -90,14 +90,14 @@ func TestServeErrors(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			p := ns.rnicd(t, append([]string{"serve"}, strings.Fields(c.args)...)...)
-			require.Equal(t, 1, p.wait(t), "%s", p)
+			require.Equal(t, 1, p.Wait(t), "%s", p)
 			lines := errorLines(p)
 			if strings.Contains(c.args, "--core") {
-				lines = p.lines("^rnicd: ")
+				lines = p.Lines("^rnicd: ")
 			}
 			require.Len(t, lines, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want, lines[0])
-			require.False(t, ns.has(t, "rnic0"))
+			require.False(t, ns.Has(t, "rnic0"))
 		})
 	}
 }
@@ -107,7 +107,7 @@ func TestServeDeviceBusy(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t)
 	p := ns.rnicd(t, "serve", "--region", "1MiB")
-	require.Equal(t, 1, p.wait(t), "%s", p)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, []string{"rnicd: tap: rnic0: device or resource busy: another process holds the device; end that process or choose another name"},
 		errorLines(p))
 	ns.put(t, randomFile(t, 1000))
@@ -126,13 +126,13 @@ func TestServeWithoutHugepages(t *testing.T) {
 		t.Skipf("needs a known and small number of free hugepages: %d, %v", free, err)
 	}
 	server := ns.serving(t, "--region", fmt.Sprintf("%dMiB", 2*free+64))
-	require.Len(t, server.lines(`^memory +\S+ [MG]iB on normal pages \(hugepages: \d+ pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh \d+ `), 1, "%s", server)
+	require.Len(t, server.Lines(`^memory +\S+ [MG]iB on normal pages \(hugepages: \d+ pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh \d+ `), 1, "%s", server)
 	f := randomFile(t, 1<<20)
 	ns.put(t, f)
 	ns.stop(t, server)
 
 	server = ns.serving(t, "--page", "normal")
-	require.Len(t, server.lines(`^memory +\S+ MiB on normal pages$`), 1, "asked for, so no fall-back: %s", server)
+	require.Len(t, server.Lines(`^memory +\S+ MiB on normal pages$`), 1, "asked for, so no fall-back: %s", server)
 	ns.stop(t, server)
 }
 
@@ -148,23 +148,23 @@ func asNobody(cmd *exec.Cmd) *exec.Cmd {
 func TestWithoutRights(t *testing.T) {
 	ns := newNamespace(t)
 	const why = ": not permitted to create or attach to the device: operation not permitted; run as root or with CAP_NET_ADMIN"
-	p := ns.start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB")))
-	require.Equal(t, 1, p.wait(t), "%s", p)
+	p := ns.Start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB")))
+	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Len(t, errorLines(p), 1, "%s", p)
 	require.Contains(t, errorLines(p)[0], "rnicd: tap: rnic0"+why)
 	if program.dpdk {
-		p = ns.start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB", "--pmd", "dpdk")))
-		require.Equal(t, 1, p.wait(t), "%s", p)
+		p = ns.Start(t, asNobody(exec.Command(programPath(t), "serve", "--region", "1MiB", "--pmd", "dpdk")))
+		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
 		require.Contains(t, errorLines(p)[0], "run as root or with CAP_NET_ADMIN")
 	}
-	p = ns.start(t, asNobody(exec.Command(programPath(t), "demo", "--region", "8MiB", "--size", "4MiB")))
-	require.Equal(t, 0, p.wait(t), "%s", p)
-	require.Len(t, p.lines("^received +4.0 MiB"), 1, "%s", p)
+	p = ns.Start(t, asNobody(exec.Command(programPath(t), "demo", "--region", "8MiB", "--size", "4MiB")))
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^received +4.0 MiB"), 1, "%s", p)
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("x"), 0o600))
-	p = ns.start(t, asNobody(exec.Command(programPath(t), "put", secret, "127.0.0.1")))
-	require.Equal(t, 1, p.wait(t), "%s", p)
+	p = ns.Start(t, asNobody(exec.Command(programPath(t), "put", secret, "127.0.0.1")))
+	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, []string{"rnicd: open " + secret + ": permission denied"}, errorLines(p))
 }
 
@@ -178,8 +178,8 @@ func TestWithoutTun(t *testing.T) {
 	for _, driver := range drivers {
 		cmd := exec.Command("sh", "-c", `mount -t tmpfs none /dev/net && exec "$0" "$@"`, programPath(t), "serve", "--region", "1MiB", "--pmd", driver)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-		p := ns.start(t, cmd)
-		require.Equal(t, 1, p.wait(t), "%s", p)
+		p := ns.Start(t, cmd)
+		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
 		require.Regexp(t, `^rnicd: tap: rnic0: /dev/net/tun: no such file or directory; load the driver \(modprobe tun\)`, errorLines(p)[0])
 	}

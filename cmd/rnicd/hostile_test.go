@@ -59,7 +59,7 @@ func newBystander(t testing.TB, ns *namespace) *bystander {
 	b := &bystander{gate: &gate{data: data, open: make(chan int)}, result: make(chan error, 1)}
 	begun := make(chan struct{})
 	var once sync.Once
-	go ns.do(func() {
+	go ns.Do(func() {
 		dev, err := rnic.Open(rnic.Config{})
 		if err == nil {
 			var res xfer.Result
@@ -225,7 +225,7 @@ func TestRawClientIsRight(t *testing.T) {
 	for _, args := range [][]string{nil, {"--no-markers"}} {
 		ns := newNamespace(t)
 		server := ns.serving(t, args...)
-		ns.do(func() {
+		ns.Do(func() {
 			c := dialRaw(t)
 			defer c.close()
 			c.start(0)
@@ -238,8 +238,8 @@ func TestRawClientIsRight(t *testing.T) {
 			require.NoError(t, c.conn.CloseWrite())
 			require.Empty(t, c.drained())
 		})
-		server.expect(t, 1, `^received +0 B`)
-		require.Empty(t, server.lines("^(failed|refused)"), "%s", server)
+		server.Expect(t, 1, `^received +0 B`)
+		require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
 		ns.stop(t, server)
 	}
 }
@@ -258,7 +258,7 @@ func TestHostilePeers(t *testing.T) {
 			var peers []string
 			for _, a := range attacks {
 				t.Run(a.name, func(t *testing.T) {
-					ns.do(func() {
+					ns.Do(func() {
 						c := dialRaw(t)
 						defer c.close()
 						a.do(c)
@@ -267,7 +267,7 @@ func TestHostilePeers(t *testing.T) {
 							c.drained()
 						}
 						c.close()
-						line := server.expect(t, 1, `^\w+ +`+regexp.QuoteMeta(c.local())+": ")
+						line := server.Expect(t, 1, `^\w+ +`+regexp.QuoteMeta(c.local())+": ")
 						require.Regexp(t, `^`+a.want, line)
 						t.Log(line)
 						peers = append(peers, c.local())
@@ -276,12 +276,12 @@ func TestHostilePeers(t *testing.T) {
 			}
 			meanwhile.finish(t)
 			ns.put(t, file)
-			server.expect(t, 1, "^sha256 +"+file.sum+"$")
+			server.Expect(t, 1, "^sha256 +"+file.sum+"$")
 			ns.stop(t, server)
 			for i, p := range peers {
-				require.Len(t, server.lines(regexp.QuoteMeta(p)+":"), 1, "%s: %s", attacks[i].name, server)
+				require.Len(t, server.Lines(regexp.QuoteMeta(p)+":"), 1, "%s: %s", attacks[i].name, server)
 			}
-			require.Empty(t, server.lines("panic|goroutine|race"), "%s", server)
+			require.Empty(t, server.Lines("panic|goroutine|race"), "%s", server)
 		})
 	}
 }
@@ -300,7 +300,7 @@ func TestGarbageStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	for peer := range peers {
 		wg.Go(func() {
-			ns.do(func() {
+			ns.Do(func() {
 				r := rand.New(rand.NewPCG(seed, uint64(peer)))
 				for range rounds {
 					storm(t, r)
@@ -312,11 +312,11 @@ func TestGarbageStorm(t *testing.T) {
 	meanwhile.finish(t)
 	file := randomFile(t, 300_000)
 	ns.put(t, file)
-	server.expect(t, 1, "^sha256 +"+file.sum+"$")
+	server.Expect(t, 1, "^sha256 +"+file.sum+"$")
 	ns.stop(t, server)
-	require.Empty(t, server.lines("panic|goroutine|race"), "%s", server)
+	require.Empty(t, server.Lines("panic|goroutine|race"), "%s", server)
 	told := map[string]string{}
-	for _, line := range server.lines("^(failed|refused)") {
+	for _, line := range server.Lines("^(failed|refused)") {
 		peer := strings.Fields(line)[1]
 		require.Empty(t, told[peer], "told of twice: %s", line)
 		told[peer] = line

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
 )
 
 // checkout is a directory with what `make run` uses when the program is built: its scripts and the program.
@@ -40,7 +42,7 @@ func runScript(t *testing.T, dir string, args ...string) *process {
 	cmd := exec.Command(filepath.Join(dir, "scripts", "run.sh"), args...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	p := start(t, cmd)
+	p := netlab.Start(t, cmd)
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	return p
 }
@@ -49,7 +51,7 @@ func runScript(t *testing.T, dir string, args ...string) *process {
 // checkout that still run.
 func requireNothingLeft(t *testing.T, dir string, p *process) {
 	t.Helper()
-	_, err := os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.cmd.Process.Pid))
+	_, err := os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()))
 	require.ErrorIs(t, err, os.ErrNotExist, "the namespace is still there")
 	entries, err := os.ReadDir("/proc")
 	require.NoError(t, err)
@@ -60,12 +62,12 @@ func requireNothingLeft(t *testing.T, dir string, p *process) {
 		exe, err := os.Readlink(filepath.Join("/proc", e.Name(), "exe"))
 		require.False(t, err == nil && strings.HasPrefix(exe, dir), "process %s still runs %s", e.Name(), exe)
 	}
-	require.Empty(t, p.lines("line [0-9]+:"), "complaints of the shell: %s", p)
+	require.Empty(t, p.Lines("line [0-9]+:"), "complaints of the shell: %s", p)
 }
 
 func needIP(t *testing.T) {
 	t.Helper()
-	needRoot(t)
+	netlab.NeedRoot(t)
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("needs iproute2: ", err)
 	}
@@ -79,22 +81,22 @@ func TestRunScript(t *testing.T) {
 	dir := checkout(t)
 	t.Run("made file", func(t *testing.T) {
 		p := runScript(t, dir, "tap", "")
-		require.Equal(t, 0, p.wait(t), "%s", p)
-		require.Len(t, p.lines("^sha256 "), 2, "%s", p)
-		require.Equal(t, p.lines("^sha256 ")[0], p.lines("^sha256 ")[1], "%s", p)
-		require.Len(t, p.lines("^received +64.0 MiB from "), 1, "%s", p)
+		require.Equal(t, 0, p.Wait(t), "%s", p)
+		require.Len(t, p.Lines("^sha256 "), 2, "%s", p)
+		require.Equal(t, p.Lines("^sha256 ")[0], p.Lines("^sha256 ")[1], "%s", p)
+		require.Len(t, p.Lines("^received +64.0 MiB from "), 1, "%s", p)
 		requireNothingLeft(t, dir, p)
 	})
 	t.Run("file larger than the usual region", func(t *testing.T) {
 		name := zeros(t, 257<<20+1)
 		p := runScript(t, dir, "tap", name)
-		require.Equal(t, 0, p.wait(t), "%s", p)
-		require.Len(t, p.lines("^ready .* region of 258MiB$"), 1, "%s", p)
+		require.Equal(t, 0, p.Wait(t), "%s", p)
+		require.Len(t, p.Lines("^ready .* region of 258MiB$"), 1, "%s", p)
 		requireNothingLeft(t, dir, p)
 	})
 	t.Run("a file beside us, faults", func(t *testing.T) {
 		p := runScript(t, dir, "tap", "bin/rnicd", "--fault", "drop=1%,reorder=1%,seed=5")
-		require.Equal(t, 0, p.wait(t), "%s", p)
+		require.Equal(t, 0, p.Wait(t), "%s", p)
 		requireNothingLeft(t, dir, p)
 	})
 	t.Run("dpdk", func(t *testing.T) {
@@ -104,12 +106,12 @@ func TestRunScript(t *testing.T) {
 		var p *process
 		withEALMemory(t, func() *process {
 			p = runScript(t, dir, "dpdk", "bin/rnicd")
-			p.wait(t)
+			p.Wait(t)
 			return p
 		})
-		require.Equal(t, 0, p.wait(t), "%s", p)
-		require.Len(t, p.lines("^device +net_tap0,"), 1, "%s", p)
-		require.Empty(t, p.lines(`\(\):`), "noise of DPDK's: %s", p)
+		require.Equal(t, 0, p.Wait(t), "%s", p)
+		require.Len(t, p.Lines("^device +net_tap0,"), 1, "%s", p)
+		require.Empty(t, p.Lines(`\(\):`), "noise of DPDK's: %s", p)
 		requireNothingLeft(t, dir, p)
 	})
 }
@@ -132,8 +134,8 @@ func TestRunScriptErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, c.args...)
-			require.Equal(t, c.status, p.wait(t), "%s", p)
-			require.NotEmpty(t, p.lines(c.want), "%s", p)
+			require.Equal(t, c.status, p.Wait(t), "%s", p)
+			require.NotEmpty(t, p.Lines(c.want), "%s", p)
 			requireNothingLeft(t, dir, p)
 		})
 	}
@@ -160,13 +162,13 @@ func TestRunScriptInterrupted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, "tap", file, "--fault", slow)
-			p.expect(t, 1, c.at)
-			pid := p.cmd.Process.Pid
+			p.Expect(t, 1, c.at)
+			pid := p.PID()
 			if c.group {
 				pid = -pid
 			}
 			require.NoError(t, syscall.Kill(pid, c.sig))
-			require.Equal(t, c.status, p.wait(t), "%s", p)
+			require.Equal(t, c.status, p.Wait(t), "%s", p)
 			requireNothingLeft(t, dir, p)
 		})
 	}
@@ -180,14 +182,14 @@ func TestRunScriptWithoutReader(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.Command(filepath.Join(dir, "scripts", "run.sh"), "tap", zeros(t, 192<<20), "--fault", slow)
 	cmd.Dir, cmd.Stdout = dir, w
-	p := start(t, cmd)
+	p := netlab.Start(t, cmd)
 	require.NoError(t, w.Close())
 	line, err := bufio.NewReader(r).ReadString('\n')
 	require.NoError(t, err)
 	require.Contains(t, line, "server ")
 	require.NoError(t, r.Close())
-	require.NotZero(t, p.wait(t), "%s", p)
-	_, err = os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.cmd.Process.Pid))
+	require.NotZero(t, p.Wait(t), "%s", p)
+	_, err = os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()))
 	require.ErrorIs(t, err, os.ErrNotExist, "the namespace is still there")
 }
 
@@ -199,9 +201,9 @@ func TestRunScriptWithoutRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		asNobody(cmd)
 	}
-	p := start(t, cmd)
-	require.Equal(t, 0, p.wait(t), "%s", p)
-	require.Len(t, p.lines("^run: not root: the same transfer between two pollers of one process, over a cable in memory$"), 1, "%s", p)
-	require.Len(t, p.lines("^sha256 "), 2, "%s", p)
+	p := netlab.Start(t, cmd)
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^run: not root: the same transfer between two pollers of one process, over a cable in memory$"), 1, "%s", p)
+	require.Len(t, p.Lines("^sha256 "), 2, "%s", p)
 	requireNothingLeft(t, dir, p)
 }

@@ -15,7 +15,7 @@ import (
 // jsonLine is the only line of JSON that a process printed.
 func jsonLine[T any](t testing.TB, p *process) (v T) {
 	t.Helper()
-	lines := p.lines(`^\{`)
+	lines := p.Lines(`^\{`)
 	require.Len(t, lines, 1, "%s", p)
 	require.NoError(t, json.Unmarshal([]byte(lines[0]), &v))
 	return v
@@ -33,39 +33,39 @@ type sums struct {
 func TestStreamIperf3(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.rnicd(t, "stream", "server", "--once", "--json")
-	server.expect(t, 1, "^ready .*:5201")
-	client := ns.start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno"))
-	require.Equal(t, 0, client.wait(t), "%s", client)
-	require.Equal(t, 0, server.wait(t), "%s", server)
+	server.Expect(t, 1, "^ready .*:5201")
+	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno"))
+	require.Equal(t, 0, client.Wait(t), "%s", client)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
 	rep := jsonLine[sums](t, server)
 	require.Equal(t, uint64(4<<20), rep.End.SumSent.Bytes)
 	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
 
-	server = ns.start(t, exec.Command("iperf3", "-s", "-1", "-J"))
+	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
 	client = ns.rnicd(t, "stream", "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "127.0.0.1")
-	require.Equal(t, 0, client.wait(t), "%s", client)
-	require.Equal(t, 0, server.wait(t), "%s", server)
-	client.expect(t, 1, `^received    4\.0 MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`)
-	client.expect(t, 1, "^CPU ")
+	require.Equal(t, 0, client.Wait(t), "%s", client)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
+	client.Expect(t, 1, `^received    4\.0 MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`)
+	client.Expect(t, 1, "^CPU ")
 }
 
 // A server that is told to end does so with status 0; with --once its status is the test's.
 func TestStreamServerEnds(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.rnicd(t, "stream", "server", "--port", "5300")
-	server.expect(t, 1, "^ready ")
-	refused := ns.start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-p", "5300", "-u"))
-	require.Equal(t, 1, refused.wait(t))
-	server.expect(t, 1, "^failed .*the client wants UDP; only TCP is served$")
-	server.signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, server.wait(t), "%s", server)
+	server.Expect(t, 1, "^ready ")
+	refused := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-p", "5300", "-u"))
+	require.Equal(t, 1, refused.Wait(t))
+	server.Expect(t, 1, "^failed .*the client wants UDP; only TCP is served$")
+	server.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
 
 	server = ns.rnicd(t, "stream", "server", "--once")
-	server.expect(t, 1, "^ready ")
-	refused = ns.start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-u"))
-	require.Equal(t, 1, refused.wait(t))
-	require.Equal(t, 1, server.wait(t), "%s", server)
-	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.lines("^rnicd: ")[0])
+	server.Expect(t, 1, "^ready ")
+	refused = ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-u"))
+	require.Equal(t, 1, refused.Wait(t))
+	require.Equal(t, 1, server.Wait(t), "%s", server)
+	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.Lines("^rnicd: ")[0])
 }
 
 // Every octet arrives, and an echo comes back as it was; either side may be the one that dials.
@@ -82,10 +82,10 @@ func TestStreamPlain(t *testing.T) {
 		{[]string{"source", "-n", "10000019"}, []string{"echo"}, all, all},
 	} {
 		listener := ns.rnicd(t, append([]string{"stream"}, append(row.listens, "--json", "--once")...)...)
-		listener.expect(t, 1, "^ready ")
+		listener.Expect(t, 1, "^ready ")
 		dialler := ns.rnicd(t, append(append([]string{"stream"}, row.dials...), "--json", "127.0.0.1")...)
-		require.Equal(t, 0, dialler.wait(t), "%s", dialler)
-		require.Equal(t, 0, listener.wait(t), "%s", listener)
+		require.Equal(t, 0, dialler.Wait(t), "%s", dialler)
+		require.Equal(t, 0, listener.Wait(t), "%s", listener)
 		for _, p := range []*process{listener, dialler} {
 			res := jsonLine[plainResult](t, p)
 			require.Equal(t, row.sent, res.Bytes, "%s", p)
@@ -100,8 +100,8 @@ func TestStreamPlain(t *testing.T) {
 func TestStreamEchoChanged(t *testing.T) {
 	ns := newNamespace(t)
 	source := ns.rnicd(t, "stream", "source", "-n", "1000", "-l", "100", "--once")
-	source.expect(t, 1, "^ready ")
-	ns.do(func() {
+	source.Expect(t, 1, "^ready ")
+	ns.Do(func() {
 		c, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
 		require.NoError(t, err)
 		defer c.Close()
@@ -116,33 +116,33 @@ func TestStreamEchoChanged(t *testing.T) {
 		_, err = c.Write(b)
 		require.NoError(t, err)
 	})
-	require.Equal(t, 1, source.wait(t))
-	require.Regexp(t, "^rnicd: octets [0-9]+ to [0-9]+ came back changed$", source.lines("^rnicd: ")[0])
+	require.Equal(t, 1, source.Wait(t))
+	require.Regexp(t, "^rnicd: octets [0-9]+ to [0-9]+ came back changed$", source.Lines("^rnicd: ")[0])
 }
 
 // A peer that goes silent or away ends its own connection only.
 func TestStreamPlainBadPeers(t *testing.T) {
 	ns := newNamespace(t)
 	sink := ns.rnicd(t, "stream", "sink", "--idle-timeout", "300ms")
-	sink.expect(t, 1, "^ready ")
-	ns.do(func() {
+	sink.Expect(t, 1, "^ready ")
+	ns.Do(func() {
 		silent, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
 		require.NoError(t, err)
 		defer silent.Close()
-		sink.expect(t, 1, `^failed .*nothing moved for 300ms`)
+		sink.Expect(t, 1, `^failed .*nothing moved for 300ms`)
 		reset, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
 		require.NoError(t, err)
 		_, err = reset.Write([]byte("x"))
 		require.NoError(t, err)
 		require.NoError(t, reset.(*net.TCPConn).SetLinger(0))
 		require.NoError(t, reset.Close())
-		sink.expect(t, 1, `^failed .*connection reset by peer`)
+		sink.Expect(t, 1, `^failed .*connection reset by peer`)
 	})
 	source := ns.rnicd(t, "stream", "source", "-n", "1MiB", "127.0.0.1")
-	require.Equal(t, 0, source.wait(t), "%s", source)
-	sink.expect(t, 1, `^received    1\.0 MiB in `)
-	sink.signal(t, syscall.SIGTERM)
-	require.Equal(t, 0, sink.wait(t), "%s", sink)
+	require.Equal(t, 0, source.Wait(t), "%s", source)
+	sink.Expect(t, 1, `^received    1\.0 MiB in `)
+	sink.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, sink.Wait(t), "%s", sink)
 }
 
 // Wrong flags and absent peers: one line, status 1.
@@ -170,8 +170,8 @@ func TestStreamErrors(t *testing.T) {
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			p := ns.rnicd(t, append([]string{"stream"}, strings.Fields(c.args)...)...)
-			require.Equal(t, 1, p.wait(t), "%s", p)
-			last := p.lines("^rnicd: ")
+			require.Equal(t, 1, p.Wait(t), "%s", p)
+			last := p.Lines("^rnicd: ")
 			require.Len(t, last, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want+"$", last[0])
 		})

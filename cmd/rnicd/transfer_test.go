@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/netlab"
 )
 
 // Files of every awkward size land whole, and both sides say the same hash.
@@ -16,14 +18,14 @@ func TestPutFiles(t *testing.T) {
 	for _, n := range []int{64 << 20, 0, 1, 1459, 4097, 1<<20 + 1} {
 		f := randomFile(t, n)
 		client := ns.put(t, f)
-		require.Len(t, client.lines("^sent +"+f.path+" to "+serverAddr+"$"), 1, "%s", client)
-		require.Len(t, client.lines(`^segments +\d+ sent, \d+ retransmitted; \d+ FPDUs$`), 1, "%s", client)
-		require.Len(t, client.lines(`^goodput +\S+ [kMG]?bit/s \(\S+ \S+ in \S+ s; hashing in place at the server took \S+ s\)$`), 1, "%s", client)
-		require.Len(t, client.lines(`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1, "%s", client)
-		server.expect(t, 1, "^received +"+regexp.QuoteMeta(octets(uint64(n)))+" from "+kernelHost)
-		server.expect(t, 1, "^sha256 +"+f.sum+"$")
+		require.Len(t, client.Lines("^sent +"+f.path+" to "+serverAddr+"$"), 1, "%s", client)
+		require.Len(t, client.Lines(`^segments +\d+ sent, \d+ retransmitted; \d+ FPDUs$`), 1, "%s", client)
+		require.Len(t, client.Lines(`^goodput +\S+ [kMG]?bit/s \(\S+ \S+ in \S+ s; hashing in place at the server took \S+ s\)$`), 1, "%s", client)
+		require.Len(t, client.Lines(`^placed +\S+ [KMG]?i?B directly, .* through reassembly, .* ahead of a gap$`), 1, "%s", client)
+		server.Expect(t, 1, "^received +"+regexp.QuoteMeta(octets(uint64(n)))+" from "+kernelHost)
+		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	}
-	require.Empty(t, server.lines("^(failed|refused)"), "%s", server)
+	require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
 	ns.stop(t, server)
 }
 
@@ -33,12 +35,12 @@ func TestPutTooLarge(t *testing.T) {
 	server := ns.serving(t, "--region", "1MiB")
 	big := randomFile(t, 1<<20+1)
 	client := ns.rnicd(t, "put", big.path, serverAddr)
-	require.Equal(t, 1, client.wait(t), "%s", client)
+	require.Equal(t, 1, client.Wait(t), "%s", client)
 	const why = "1048577 octets offered, the region holds 1048576; start the server with a larger --region"
 	require.Equal(t, []string{"rnicd: xfer: the server refused: " + why}, errorLines(client))
-	server.expect(t, 1, "^refused +"+kernelHost+`:\d+: `+why+"$")
+	server.Expect(t, 1, "^refused +"+kernelHost+`:\d+: `+why+"$")
 	ns.put(t, randomFile(t, 1<<20)) // exactly full
-	require.Len(t, server.lines("^(refused|failed)"), 1, "%s", server)
+	require.Len(t, server.Lines("^(refused|failed)"), 1, "%s", server)
 	ns.stop(t, server)
 }
 
@@ -54,11 +56,11 @@ func TestPutsAtOnce(t *testing.T) {
 		clients = append(clients, ns.rnicd(t, "put", "--timeout", "60s", f.path, serverAddr))
 	}
 	for i, c := range clients {
-		require.Equal(t, 0, c.wait(t), "%s", c)
-		require.Len(t, c.lines("^sha256 +"+files[i].sum+"$"), 1, "%s", c)
-		server.expect(t, 1, "^sha256 +"+files[i].sum+"$")
+		require.Equal(t, 0, c.Wait(t), "%s", c)
+		require.Len(t, c.Lines("^sha256 +"+files[i].sum+"$"), 1, "%s", c)
+		server.Expect(t, 1, "^sha256 +"+files[i].sum+"$")
 	}
-	require.Empty(t, server.lines("^(failed|refused)"), "%s", server)
+	require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
 	ns.stop(t, server)
 }
 
@@ -68,11 +70,11 @@ func TestPutThroughFaults(t *testing.T) {
 	server := ns.serving(t, "--region", "16MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
 	f := randomFile(t, 8<<20)
 	client := ns.put(t, f)
-	server.expect(t, 1, "^sha256 +"+f.sum+"$")
-	placed := client.lines("^placed ")
+	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	placed := client.Lines("^placed ")
 	require.Len(t, placed, 1)
 	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, placed[0], "%s", client)
-	require.Regexp(t, `^segments +\d+ sent, [1-9]\d* retransmitted`, client.lines("^segments")[0], "%s", client)
+	require.Regexp(t, `^segments +\d+ sent, [1-9]\d* retransmitted`, client.Lines("^segments")[0], "%s", client)
 	ns.stop(t, server)
 }
 
@@ -81,7 +83,7 @@ func TestPutWithoutMarkersAndCRC(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--no-markers", "--no-crc", "--fault", "drop=1%,seed=3")
 	client := ns.put(t, randomFile(t, 4<<20), "--no-crc", "--quiet")
-	require.Regexp(t, ` 0 B of it ahead of a gap$`, client.lines("^placed ")[0], "%s", client)
+	require.Regexp(t, ` 0 B of it ahead of a gap$`, client.Lines("^placed ")[0], "%s", client)
 	ns.stop(t, server)
 }
 
@@ -89,13 +91,13 @@ func TestPutWithoutMarkersAndCRC(t *testing.T) {
 func TestServeOverKernelSockets(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB")
-	server.expect(t, 1, "^ready ")
+	server.Expect(t, 1, "^ready ")
 	f := randomFile(t, 4<<20)
 	client := ns.rnicd(t, "put", f.path, "127.0.0.1")
-	require.Equal(t, 0, client.wait(t), "%s", client)
-	server.expect(t, 1, "^sha256 +"+f.sum+"$")
-	server.signal(t, os.Interrupt)
-	require.Equal(t, 0, server.wait(t), "%s", server)
+	require.Equal(t, 0, client.Wait(t), "%s", client)
+	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	server.Signal(t, os.Interrupt)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
 }
 
 // --once ends with the first transfer's result.
@@ -104,28 +106,28 @@ func TestServeOnce(t *testing.T) {
 		ns := newNamespace(t)
 		server := ns.serving(t, "--once")
 		ns.put(t, randomFile(t, 100_000))
-		require.Equal(t, 0, server.wait(t), "%s", server)
-		require.False(t, ns.has(t, "rnic0"))
+		require.Equal(t, 0, server.Wait(t), "%s", server)
+		require.False(t, ns.Has(t, "rnic0"))
 	})
 	t.Run("failure", func(t *testing.T) {
 		ns := newNamespace(t)
 		server := ns.serving(t, "--once")
-		ns.do(func() {
+		ns.Do(func() {
 			c := dialRaw(t)
 			c.start(100_000)
 			c.close()
 		})
-		require.Equal(t, 1, server.wait(t), "%s", server)
-		require.Len(t, server.lines("^failed "), 1, "%s", server)
-		require.Len(t, server.lines("^rnicd: "), 1, "%s", server)
+		require.Equal(t, 1, server.Wait(t), "%s", server)
+		require.Len(t, server.Lines("^failed "), 1, "%s", server)
+		require.Len(t, server.Lines("^rnicd: "), 1, "%s", server)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ns := newNamespace(t)
 		server := ns.serving(t, "--once")
-		server.signal(t, os.Interrupt)
-		require.Equal(t, 130, server.wait(t), "%s", server)
-		require.Len(t, server.lines("^rnicd: interrupted$"), 1, "%s", server)
-		require.False(t, ns.has(t, "rnic0"))
+		server.Signal(t, os.Interrupt)
+		require.Equal(t, 130, server.Wait(t), "%s", server)
+		require.Len(t, server.Lines("^rnicd: interrupted$"), 1, "%s", server)
+		require.False(t, ns.Has(t, "rnic0"))
 	})
 }
 
@@ -135,28 +137,28 @@ func TestPutWaits(t *testing.T) {
 	f := randomFile(t, 1000)
 	client := ns.rnicd(t, "put", "--wait", "60s", f.path, "127.0.0.1")
 	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB")
-	server.expect(t, 1, "^sha256 +"+f.sum+"$")
-	require.Equal(t, 0, client.wait(t), "%s", client)
+	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	require.Equal(t, 0, client.Wait(t), "%s", client)
 }
 
 // The demo needs no root. Its file may be larger than the usual region.
 func TestDemo(t *testing.T) {
 	f := randomFile(t, 3<<20)
-	p := start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", f.path))
-	require.Equal(t, 0, p.wait(t), "%s", p)
-	require.Len(t, p.lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
+	p := netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", f.path))
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
 
-	p = start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,seed=7", f.path))
-	require.Equal(t, 0, p.wait(t), "%s", p)
-	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, p.lines("^placed ")[0], "%s", p)
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "4MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,seed=7", f.path))
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, p.Lines("^placed ")[0], "%s", p)
 
-	p = start(t, exec.Command(programPath(t), "demo", "--region", "1MiB", f.path))
-	require.Equal(t, 1, p.wait(t), "%s", p)
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "1MiB", f.path))
+	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, "rnicd: xfer: the server refused: 3145728 octets offered, the region holds 1048576; start the server with a larger --region",
-		p.lines("^rnicd: ")[0])
+		p.Lines("^rnicd: ")[0])
 
-	p = start(t, exec.Command(programPath(t), "demo", "--no-crc", zeros(t, 257<<20)))
-	require.Equal(t, 0, p.wait(t), "%s", p)
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--no-crc", zeros(t, 257<<20)))
+	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Contains(t, p.String(), "received    257.0 MiB")
 }
 
@@ -166,10 +168,10 @@ func withEALMemory(t *testing.T, try func() *process) {
 	const outOfMemory = "the EAL's own memory ran out"
 	var p *process
 	for range 5 {
-		if p = try(); len(p.lines(outOfMemory)) == 0 {
+		if p = try(); len(p.Lines(outOfMemory)) == 0 {
 			return
 		}
-		p.wait(t)
+		p.Wait(t)
 	}
 	t.Skipf("others hold the hugepages: %s", p)
 }
@@ -179,20 +181,20 @@ func TestPutThroughDPDK(t *testing.T) {
 	ns := newNamespace(t)
 	if programPath(t); !program.dpdk {
 		p := ns.rnicd(t, "serve", "--pmd", "dpdk")
-		require.Equal(t, 1, p.wait(t), "%s", p)
+		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
 		t.Skip("the program is built without DPDK's driver: no libdpdk, or under the race detector")
 	}
 	var server *process
 	withEALMemory(t, func() *process {
 		server = ns.rnicd(t, "serve", "--pmd", "dpdk", "--region", "16MiB")
-		server.await(t, 1, "^ready ")
+		server.Await(t, 1, "^ready ")
 		return server
 	})
-	ns.run(t, "ip", "addr", "add", kernelHost+"/24", "dev", "rnic0")
-	ns.run(t, "ip", "link", "set", "rnic0", "up")
+	ns.Run(t, "ip", "addr", "add", kernelHost+"/24", "dev", "rnic0")
+	ns.Run(t, "ip", "link", "set", "rnic0", "up")
 	f := randomFile(t, 8<<20)
 	ns.put(t, f)
-	server.expect(t, 1, "^sha256 +"+f.sum+"$")
+	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	ns.stop(t, server)
 }

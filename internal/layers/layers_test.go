@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"bench/peers/kernel":  {"bench/peers/measure"},
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
+	"internal/netlab":     {},
 }
 
 type pkg struct {

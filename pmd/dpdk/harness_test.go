@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -177,14 +177,8 @@ func newRand(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// ownNamespace puts the rest of the test into a network namespace of its own, which ends with the test's thread and
-// the devices' sockets.
-func ownNamespace(t testing.TB) {
-	t.Helper()
-	needRoot(t)
-	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET))
-}
+// ownNamespace puts the rest of the test into a network namespace of its own.
+func ownNamespace(t testing.TB) { netlab.Enter(t) }
 
 // command runs a program in the thread's namespace.
 func command(t testing.TB, words ...string) {

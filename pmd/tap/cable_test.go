@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
@@ -39,16 +39,9 @@ type cable struct {
 
 // inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f opens.
 func inNetns(t testing.TB, f func() error) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	require.NoError(t, <-done)
+	var err error
+	netlab.New(t).Do(func() { err = f() })
+	require.NoError(t, err)
 }
 
 // noDAD has the next devices of this namespace use their IPv6 addresses at once.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -14,26 +13,15 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// enterNetns puts the test on a thread in a network namespace of its own. The thread ends with the test's
-// goroutine, for it is never unlocked, and the namespace with it.
-func enterNetns(t testing.TB) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make a network namespace")
-	}
-	if _, err := os.Stat(clonePath); err != nil {
-		t.Skipf("needs %s: %v", clonePath, err)
-	}
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("no network namespace: %v", err)
-	}
-}
+// enterNetns puts the test on a thread in a network namespace of its own.
+func enterNetns(t testing.TB) { netlab.Enter(t) }
 
 func newPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	stride := (mem.Headroom + mtu + pmd.FrameOverhead + 1 + 63) / 64 * 64

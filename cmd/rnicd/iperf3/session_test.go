@@ -344,3 +344,20 @@ func TestClientRefusesBadParams(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// A server that sends closes its data connections before it asks for results: a client that reads to their end has all.
+func TestSenderEndsBeforeResults(t *testing.T) {
+	r := newRig(t, timeouts{})
+	body := strings.Replace(goldenParams[4:], `"num":0`, `"num":5000,"reverse":true`, 1)
+	c := r.peer(goldenCookie + "\x00\x00\x00" + string([]byte{byte(len(body))}) + body)
+	c.expect("\x09\x0a")
+	d := r.peer(goldenCookie)
+	c.expect("\x01\x02")
+	c.send("\x04")
+	c.expect("\x0d")
+	require.LessOrEqual(t, len(d.rest()), 5000)
+	c.send(strings.Replace(goldenReceiverResults, `2052259840`, `      5000`, 1)) // nobody has given up meanwhile
+	var w wireResults
+	require.NoError(t, readJSON(c.conn, &w))
+	c.expect("\x0e")
+}

@@ -1,0 +1,164 @@
+package netlab
+
+import (
+	"bytes"
+	"crypto/rand"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Capture is a tcpdump that writes down what passes a device.
+type Capture struct {
+	ns     *Namespace
+	device string
+	path   string
+	dump   *Process
+}
+
+// markerType is the EtherType of the frame that ends a capture: local experimental (IEEE 802, 88-B5).
+const markerType = 0x88B5
+
+// Capture starts one and returns when it sees the device's frames.
+func (ns *Namespace) Capture(t testing.TB, device string) *Capture {
+	t.Helper()
+	c := &Capture{ns: ns, device: device, path: filepath.Join(t.TempDir(), device+".pcap")}
+	c.dump = ns.Start(t, exec.Command("tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-s", "0", "-B", "65536",
+		"-Z", "root", "-w", c.path))
+	c.dump.Expect(t, 1, "listening on ")
+	return c
+}
+
+// Stop ends the capture and returns its file. It sends a frame of its own and waits to find it there, so that everything
+// that went before is there too. The other end of the device sees that frame.
+func (c *Capture) Stop(t testing.TB) (path string) {
+	t.Helper()
+	mark := make([]byte, 64)
+	_, _ = rand.Read(mark)
+	c.ns.Do(func() {
+		ifi, err := net.InterfaceByName(c.device)
+		require.NoError(t, err)
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		defer unix.Close(fd)
+		to := &unix.SockaddrLinklayer{Protocol: markerType>>8 | markerType&0xFF<<8, Ifindex: ifi.Index, Halen: 6}
+		to.Addr[5], to.Addr[0] = 1, 2
+		require.NoError(t, unix.Sendto(fd, mark, 0, to))
+	})
+	for until := time.Now().Add(Patience); ; {
+		b, err := os.ReadFile(c.path)
+		require.NoError(t, err)
+		if bytes.Contains(b, mark) {
+			break
+		}
+		require.True(t, time.Now().Before(until), "the capture does not come to its end: %s", c.dump)
+		<-time.After(5 * time.Millisecond)
+	}
+	c.dump.Signal(t, syscall.SIGINT)
+	require.Equal(t, 0, c.dump.Wait(t), "%s", c.dump)
+	require.Empty(t, c.dump.Lines("[1-9][0-9]* packets dropped by kernel"), "the capture has gaps")
+	return c.path
+}
+
+// Analysis is what tshark finds in a capture: numbers of frames.
+type Analysis struct {
+	TCP             int // frames that carry TCP
+	Connections     int
+	Retransmissions int // all kinds of it: fast and spurious ones as well
+	OutOfOrder      int
+	LostSegments    int // a segment before this one was not captured
+	DuplicateACKs   int
+	ZeroWindows     int
+	WindowsFull     int
+	ACKedUnseen     int // acknowledges what was not captured
+	Resets          int
+	BadChecksums    int // IPv4, TCP, UDP, ICMP, ICMPv6
+	Malformed       int
+	LargestIP       int // octets; more than the MTU means that a device segments
+}
+
+// fields are tshark's, in the order of Analyse's columns.
+var fields = []string{
+	"tcp.stream", "tcp.analysis.retransmission", "tcp.analysis.out_of_order", "tcp.analysis.lost_segment",
+	"tcp.analysis.duplicate_ack", "tcp.analysis.zero_window", "tcp.analysis.window_full", "tcp.analysis.ack_lost_segment",
+	"tcp.flags.reset", "ip.checksum.status", "tcp.checksum.status", "udp.checksum.status", "icmp.checksum.status",
+	"icmpv6.checksum.status", "_ws.malformed", "ip.len", "ipv6.plen",
+}
+
+// NeedTshark skips a test where there is no tshark to look at captures, or no tcpdump to make them.
+func NeedTshark(t testing.TB) {
+	t.Helper()
+	for _, tool := range []string{"tshark", "tcpdump"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("needs scripts/deps.sh test: ", err)
+		}
+	}
+}
+
+// Analyse has tshark follow the TCP connections of a capture and verify all checksums.
+func Analyse(t testing.TB, path string) (a Analysis) {
+	t.Helper()
+	args := []string{"-r", path, "-n", "-T", "fields", "-E", "separator=,", "-E", "occurrence=f", "-Y", "ip || ipv6"}
+	for _, proto := range []string{"ip", "tcp", "udp"} {
+		args = append(args, "-o", proto+".check_checksum:TRUE")
+	}
+	for _, f := range fields {
+		args = append(args, "-e", f)
+	}
+	cmd := exec.Command("tshark", args...)
+	timer := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	out, err := cmd.Output()
+	require.NoError(t, err, "%v", cmd.Args)
+	streams := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		col := strings.Split(strings.TrimSuffix(line, "\n"), ",")
+		require.Len(t, col, len(fields), "%q", line)
+		a.add(t, col, streams)
+	}
+	a.Connections = len(streams)
+	return a
+}
+
+// add counts one frame.
+func (a *Analysis) add(t testing.TB, col []string, streams map[string]bool) {
+	t.Helper()
+	if col[0] != "" {
+		a.TCP++
+		streams[col[0]] = true
+	}
+	for i, n := range []*int{
+		&a.Retransmissions, &a.OutOfOrder, &a.LostSegments, &a.DuplicateACKs, &a.ZeroWindows, &a.WindowsFull, &a.ACKedUnseen,
+	} {
+		if col[1+i] != "" {
+			*n++
+		}
+	}
+	if col[8] == "1" || col[8] == "True" {
+		a.Resets++
+	}
+	for _, status := range col[9:14] {
+		if status == "0" { // PROTO_CHECKSUM_E_BAD
+			a.BadChecksums++
+		}
+	}
+	if col[14] != "" {
+		a.Malformed++
+	}
+	for i, header := range []int{0, 40} { // ip.len counts its header, ipv6.plen does not
+		if text := col[15+i]; text != "" {
+			n, err := strconv.Atoi(text)
+			require.NoError(t, err)
+			a.LargestIP = max(a.LargestIP, n+header)
+		}
+	}
+}
