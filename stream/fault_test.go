@@ -13,7 +13,6 @@ import (
 
 func heapArena(bufs int) *hugepages.Arena { return hugepages.Heap(bufs*stride + 4096) }
 
-// req: 9293-SHLD-31
 func TestTransferOverABadNetwork(t *testing.T) {
 	for name, f := range map[string]fault.Faults{
 		"loss":    {Drop: 0.01},
