@@ -327,7 +327,10 @@ func TestDeadlines(t *testing.T) {
 
 // req: 9293-SHLD-7, 9293-MUST-17
 func TestNagle(t *testing.T) {
-	l := newLab(t, labConfig{faults: &fault.Spec{Tx: fault.Faults{Delay: int64(3 * time.Millisecond)}}})
+	l := newLab(t, labConfig{
+		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(3 * time.Millisecond)}},
+		tcp:    tcp.Config{RTOMinNs: int64(5 * time.Second)}, // a timeout would close the congestion window
+	})
 	a, b := l.pair(Options{Nagle: true}, Options{})
 	const n = 200
 	sent := func() (segments uint64) {
@@ -339,15 +342,15 @@ func TestNagle(t *testing.T) {
 		for range n {
 			_, err := a.Write([]byte("x"))
 			require.NoError(t, err)
-			l.do(l.hosts[0], func() {}) // a Turn for each
+			l.do(l.hosts[0], func() {}) // a Turn for each, or for two
 		}
 		_, err := io.ReadFull(b, make([]byte, n))
 		require.NoError(t, err)
 		return sent() - before
 	}
-	require.Less(t, write(), uint64(n/2), "small writes are coalesced while octets are unacknowledged")
+	require.Less(t, write(), uint64(n/4), "small writes are coalesced while octets are unacknowledged")
 	require.NoError(t, a.SetNoDelay(true))
-	require.GreaterOrEqual(t, write(), uint64(n), "each leaves at once")
+	require.GreaterOrEqual(t, write(), uint64(n/2), "each leaves at once")
 }
 
 func TestKeepAliveOptions(t *testing.T) {
