@@ -2,71 +2,91 @@ package stream
 
 import (
 	"io"
+	"net"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkThroughput writes and reads large pieces over two running Pollers. With the test's two goroutines that is
-// four which want a core.
-func BenchmarkThroughput(b *testing.B) {
+// over runs f on connections over two running Pollers and, to compare with, over the kernel's loopback.
+func over(b *testing.B, f func(b *testing.B, c, s halfCloser)) {
 	for _, x := range []struct {
 		name string
 		mtu  int
 	}{{"mtu1500", 1500}, {"mtu9000", 9000}} {
 		b.Run(x.name, func(b *testing.B) {
-			l := newLab(b, labConfig{mtu: x.mtu})
-			c, s := l.pair(Options{}, Options{})
-			piece := make([]byte, 64<<10)
-			b.SetBytes(int64(len(piece)))
-			b.ReportAllocs()
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				buf := make([]byte, 256<<10)
-				for {
-					if _, err := s.Read(buf); err != nil {
-						return
-					}
-				}
-			})
-			for b.Loop() {
-				if _, err := c.Write(piece); err != nil {
-					b.Fatal(err)
-				}
-			}
-			require.NoError(b, c.CloseWrite())
-			wg.Wait()
+			c, s := newLab(b, labConfig{mtu: x.mtu}).pair(Options{}, Options{})
+			f(b, c, s)
 		})
 	}
+	b.Run("kernel", func(b *testing.B) {
+		ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		require.NoError(b, err)
+		defer ln.Close()
+		c, err := net.DialTCP("tcp4", nil, ln.Addr().(*net.TCPAddr))
+		require.NoError(b, err)
+		defer c.Close()
+		s, err := ln.AcceptTCP()
+		require.NoError(b, err)
+		defer s.Close()
+		f(b, c, s)
+	})
 }
 
-// BenchmarkRequestResponse is one octet there and one back: four goroutines waken one another in turn.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// BenchmarkThroughput writes and reads large pieces. With the test's two goroutines and two Pollers that is four which
+// want a core.
+func BenchmarkThroughput(b *testing.B) {
+	over(b, func(b *testing.B, c, s halfCloser) {
+		piece := make([]byte, 64<<10)
+		b.SetBytes(int64(len(piece)))
+		b.ReportAllocs()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			buf := make([]byte, 256<<10)
+			for {
+				if _, err := s.Read(buf); err != nil {
+					return
+				}
+			}
+		})
+		for b.Loop() {
+			if _, err := c.Write(piece); err != nil {
+				b.Fatal(err)
+			}
+		}
+		require.NoError(b, c.CloseWrite())
+		wg.Wait()
+	})
+}
+
+// BenchmarkRequestResponse is one octet there and one back: four goroutines wake one another in turn.
 func BenchmarkRequestResponse(b *testing.B) {
-	l := newLab(b, labConfig{})
-	c, s := l.pair(Options{}, Options{})
-	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = io.CopyBuffer(onlyWriter{s}, onlyReader{s}, make([]byte, 64)) })
-	one := make([]byte, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		pingPong(b, c, one)
-	}
-	require.NoError(b, c.CloseWrite())
-	wg.Wait()
+	over(b, func(b *testing.B, c, s halfCloser) {
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = io.CopyBuffer(onlyWriter{s}, onlyReader{s}, make([]byte, 64)) })
+		one := make([]byte, 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Write(one); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := c.Read(one); err != nil {
+				b.Fatal(err)
+			}
+		}
+		require.NoError(b, c.CloseWrite())
+		wg.Wait()
+	})
 }
 
 type onlyReader struct{ io.Reader }
 type onlyWriter struct{ io.Writer }
-
-func pingPong(t testing.TB, c *Conn, one []byte) {
-	if _, err := c.Write(one); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Read(one); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // Read, Write and everything below them take no memory once a connection is in use.
 func TestNothingIsAllocatedPerMessage(t *testing.T) {

@@ -69,7 +69,6 @@ func fillUp(t *testing.T, c *Conn) {
 	require.NoError(t, c.SetWriteDeadline(time.Time{}))
 }
 
-// req: 9293-3.6-1
 func TestHalfClose(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
@@ -204,6 +203,7 @@ func TestCloseRead(t *testing.T) {
 	want := random(1, 3<<20) // beyond all windows: thrown away as it comes
 	_, err = a.Write(want)
 	require.NoError(t, err)
+	l.until("all of it was thrown away", func() bool { return b.u.told.Load() == uint64(len("unread")+len(want)) })
 	_, err = b.Write([]byte("still talking"))
 	require.NoError(t, err)
 	require.NoError(t, b.Close()) // nothing is unread: no RST
@@ -323,6 +323,34 @@ func TestDeadlines(t *testing.T) {
 	l.until("writer waits", a.u.writer.waiting.Load)
 	require.NoError(t, a.SetWriteDeadline(time.Unix(1, 0)))
 	wantOp(t, l.result(done), "write", os.ErrDeadlineExceeded)
+}
+
+// req: 9293-SHLD-7, 9293-MUST-17
+func TestNagle(t *testing.T) {
+	l := newLab(t, labConfig{
+		faults: &fault.Spec{Tx: fault.Faults{Delay: int64(3 * time.Millisecond)}},
+		tcp:    tcp.Config{RTOMinNs: int64(5 * time.Second)}, // a timeout would close the congestion window
+	})
+	a, b := l.pair(Options{Nagle: true}, Options{})
+	const n = 200
+	sent := func() (segments uint64) {
+		l.do(l.hosts[0], func() { segments = a.u.conn.Stats().SegsOut })
+		return segments
+	}
+	write := func() uint64 {
+		before := sent()
+		for range n {
+			_, err := a.Write([]byte("x"))
+			require.NoError(t, err)
+			l.do(l.hosts[0], func() {}) // a Turn for each, or for two
+		}
+		_, err := io.ReadFull(b, make([]byte, n))
+		require.NoError(t, err)
+		return sent() - before
+	}
+	require.Less(t, write(), uint64(n/4), "small writes are coalesced while octets are unacknowledged")
+	require.NoError(t, a.SetNoDelay(true))
+	require.GreaterOrEqual(t, write(), uint64(n/2), "each leaves at once")
 }
 
 func TestKeepAliveOptions(t *testing.T) {

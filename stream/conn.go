@@ -227,11 +227,7 @@ func (c *Conn) Close() error {
 	}
 	linger := c.linger.Load()
 	if c.u.state.Load()&stateDetached == 0 && c.u.detach.Load() == nil {
-		if linger == 0 {
-			c.u.ask(askReset)
-		} else {
-			c.u.ask(askClose)
-		}
+		c.orderClose()
 	}
 	c.release()
 	c.readDeadline.stop()
@@ -245,6 +241,14 @@ func (c *Conn) Close() error {
 		}
 	}
 	return nil
+}
+
+func (c *Conn) orderClose() {
+	if c.linger.Load() == 0 {
+		c.u.ask(askReset)
+	} else {
+		c.u.ask(askClose)
+	}
 }
 
 // release has blocked calls look again.

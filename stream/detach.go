@@ -52,19 +52,19 @@ func (d *detachment) fail(err error) {
 // take is called on the Poller's goroutine when everything written is in segments. It returns the Upper and must
 // not block. At once, and still within the same turn, the new Upper gets, in this order,
 //
-//   - Arrive for each run of octets that is here already: those in order first, then those behind a gap, with offsets of
-//     the whole stream (the first is Handover.Read). Taken and Kept mean what they always mean, but one Buf may be
-//     offered in several runs only by octets of the same Arrive: each Buf comes once. Refused is not possible: the
-//     octets are acknowledged. It ends the connection.
+//   - Arrive for each Buf of octets that are here already, once: those in order first, then those behind a gap, with
+//     offsets of the whole stream (the first is Handover.Read). Taken and Kept mean what they always mean. Refused ends
+//     the connection: the octets are acknowledged.
 //   - Edge(Handover.Edge), if octets in order were among them
 //   - PeerClosed, if the peer's FIN is in order
 //
-// and then every call from the next event on, be it a Woken too many. It gets no Established. It sets the window it wants: until then it is what
-// the stream's was. A connection that has been closed, is over, or had its half closed with CloseWrite cannot be
-// handed over.
+// and then every call from the next event on, be it a Woken too many. It gets no Established. It sets the window it wants:
+// until then that is what the stream's was. A connection that has been closed, is over, or had a half closed with
+// CloseWrite or CloseRead cannot be handed over.
 //
-// Detach blocks until that has happened, or ctx ends (then the connection stays a stream), or the connection does. When
-// it returns nil all other methods fail with ErrDetached, also those that were blocked; Close does nothing.
+// Detach waits for a Write that is under way; Reads that are blocked fail at once. It blocks until the hand-over has
+// happened, or ctx ends (then the connection stays a stream), or the connection does. When it returns nil all other
+// methods fail with ErrDetached, and Close does nothing.
 func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) error {
 	if take == nil {
 		panic("stream: Detach without a function that takes over")
@@ -96,7 +96,7 @@ func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) erro
 	}
 	c.u.detach.CompareAndSwap(d, nil)
 	if c.closed.Load() { // Close left it to us
-		c.u.ask(askClose)
+		c.orderClose()
 	}
 	return c.opError("detach", d.err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
+// req: 9293-MUST-46
 func TestDialErrors(t *testing.T) {
 	l := newLab(t, labConfig{faults: &fault.Spec{}})
 	d := &Dialer{Pollers: l.hosts[0].mine}
@@ -32,6 +33,11 @@ func TestDialErrors(t *testing.T) {
 		_, err := d.Dial(bad[0], bad[1])
 		var oe *net.OpError
 		require.ErrorAs(t, err, &oe, "%v", bad)
+	}
+	for _, impossible := range []string{"224.0.0.1:9", "10.0.0.255:9", "0.0.0.0:9", "10.0.0.1:9"} {
+		_, err := d.DialContext(l.ctx, "tcp", impossible)
+		var oe *net.OpError
+		require.ErrorAs(t, err, &oe, impossible)
 	}
 	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
 	require.ErrorIs(t, err, errNoPoller)
@@ -149,6 +155,10 @@ func TestPortInUse(t *testing.T) {
 	again, err := Listen(l.hosts[0].mine, port, Options{}) // the failed one left nothing behind
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
+	c := l.dial(ln, Options{}) // and the first goes on
+	_, err = ln.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
 }
 
 func TestAcceptDeadline(t *testing.T) {

@@ -26,6 +26,8 @@
 // One that is closed in order goes on sending what was written; when the peer acknowledges nothing of it, or does
 // not close its half, for Options.FlushTimeout it is reset.
 //
+// A Conn must be closed: one that is forgotten keeps the Bufs of what it did not read.
+//
 // A connection can speak in streaming mode first and be handed over to another stack.Upper at an exact position:
 // Conn.Detach.
 package stream

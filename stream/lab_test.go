@@ -103,7 +103,7 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 		q = h.faulty
 	}
 	if cfg.tcp.RTOMinNs == 0 {
-		cfg.tcp.RTOMinNs = int64(20 * time.Millisecond)
+		cfg.tcp.RTOMinNs, cfg.tcp.DelayedAckNs = int64(40*time.Millisecond), int64(5*time.Millisecond)
 	}
 	cfg.tcp.TimeWaitNs = int64(10 * time.Millisecond)
 	h.Poller, err = stack.New(stack.Config{

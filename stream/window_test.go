@@ -174,3 +174,28 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 }
+
+func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
+	l := newLab(t, labConfig{})
+	h := l.hosts[1]
+	l.do(h, func() { laneOf(h.Poller).keptMax = 48 })
+	a1, _ := l.pair(Options{}, Options{})
+	fillUp(t, a1) // and nobody reads
+	require.Greater(t, l.kept(h), 36)
+	a2, b2 := l.pair(Options{}, Options{})
+	want := random(1, 300_000)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := a2.Write(want)
+		require.NoError(t, err)
+	})
+	got := make([]byte, len(want))
+	_, err := io.ReadFull(b2, got)
+	require.NoError(t, err)
+	wg.Wait()
+	require.Equal(t, want, got)
+	window := 0
+	l.do(l.hosts[0], func() { window = a2.u.conn.Stats().SndWnd })
+	require.LessOrEqual(t, window, pressureSegments*1460)
+	require.Positive(t, window)
+}
