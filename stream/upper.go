@@ -45,6 +45,7 @@ type upper struct {
 	flushed  bool
 	flushNs  int64
 	flushAt  uint64 // acked when the flush timer was set
+	info     Info   // at the end; to be read by others behind stateDead
 }
 
 // gate states. The reader passes it for each Read; the Poller does when it must take the Bufs back: at the end.
@@ -322,8 +323,9 @@ func (u *upper) Timer(c *stack.Conn, now int64) {
 }
 
 // Closed implements stack.Upper.
-func (u *upper) Closed(_ *stack.Conn, err error) {
+func (u *upper) Closed(c *stack.Conn, err error) {
 	u.waker.Store(nil)
+	u.info = u.measure(c)
 	u.conn = nil
 	u.err = err
 	u.dropEarly()

@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"ddp":         {"mem"},
 
 	"stack":  {"pmd", "mem", "inet", "tcp"},
-	"stream": {"stack", "mem"},
+	"stream": {"stack", "tcp", "mem"},
 	"rdmap":  {"ddp"},
 
 	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},

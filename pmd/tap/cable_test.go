@@ -19,6 +19,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
