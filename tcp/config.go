@@ -9,6 +9,8 @@ type Config struct {
 	NoWindowScale bool
 	SentMax       int   // segments in flight or queued, a power of two, default 1024, at least 16
 	RangesMax     int   // out-of-order ranges held, default 64
+	RecordsMax    int   // records of sent segments of all Conns of a Memory; default: NewMemory
+	SpansMax      int   // out-of-order ranges of all Conns of a Memory; default: NewMemory
 	RTOMinNs      int64 // default 200 ms
 	RTOInitialNs  int64 // default 1 s
 	RTOMaxNs      int64 // default 60 s

@@ -18,6 +18,7 @@ const (
 	DropRSTChallenge
 	DropSYNChallenge
 	DropRangesFull
+	DropNoMemory
 	DropState
 	DropRefused
 	DropMax
@@ -38,6 +39,7 @@ var dropNames = [DropMax]string{
 	DropRSTChallenge: "rst_challenge",
 	DropSYNChallenge: "syn_challenge",
 	DropRangesFull:   "ranges_full",
+	DropNoMemory:     "no_memory",
 	DropState:        "state",
 	DropRefused:      "refused",
 }

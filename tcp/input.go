@@ -145,7 +145,7 @@ func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 		c.timers.timeWaitAt = now + c.cfg.TimeWaitNs // the peer's FIN again
 	}
 	if s.SeqLen() == 0 {
-		if c.limiter.allow(now, &c.cfg) {
+		if c.limiter.allow(now, c.cfg) {
 			c.ack.urgent = true
 		}
 		return
@@ -221,8 +221,10 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 		return a
 	}
 	if left != c.edge && !c.held.fits(left, gapEnd) {
-		c.ack.urgent = true
-		return Arrival{Drop: DropRangesFull}
+		if drop := c.held.provide(c.mem); drop != DropNone {
+			c.ack.urgent = true
+			return Arrival{Drop: drop}
+		}
 	}
 	a.Offset = left
 	a.Skip = int(int64(left) - from)
