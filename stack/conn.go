@@ -40,12 +40,12 @@ const (
 	markFinDone                     // and given to tcp
 	markWindow                      // SetReceiveWindow wanted
 	markWoken                       // Wake came before Established
+	markStarved                     // stands in the list of starved ones
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
 type Conn struct {
 	p        *Poller
-	tcp      *tcp.Conn
 	upper    Upper
 	ahead    Ahead     // upper, when it has More
 	listener *listener // passive and still opening
@@ -65,9 +65,12 @@ type Conn struct {
 	phase   phase
 	marks   marks
 
-	prev, next connIndex // in the list of lingering ones, or of a listener's half-open ones, oldest first
+	prev, next connIndex // in the list of lingering ones, of starved ones, or of a listener's half-open ones, oldest first
 
-	bell atomic.Bool // rung and not yet heard: coalesces Wake
+	bell     atomic.Bool // rung and not yet heard: coalesces Wake
+	bellNext uint32      // in Poller.bells, while bell is set
+
+	tcp tcp.Conn
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; coalesced: any number
@@ -77,10 +80,7 @@ func (c *Conn) Wake() {
 	if c.bell.Load() || c.bell.Swap(true) {
 		return
 	}
-	// One ring entry per connection at most, and the ring has one for each: Push cannot fail.
-	if !c.p.bells.Push(c.index) {
-		panic("stack: doorbell ring overflow")
-	}
+	c.p.bells.ring(c)
 }
 
 // Send says that there is something to Pull.
@@ -250,6 +250,7 @@ func (p *Poller) release(c *Conn) {
 // linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
+	p.leaveStarved(c)
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
@@ -265,6 +266,7 @@ func (p *Poller) finish(c *Conn) {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
 	p.leaveBacklog(c)
+	p.leaveStarved(c)
 	c.phase = phaseFree
 	p.sayClosed(c)
 	p.n.Closed++
@@ -287,10 +289,11 @@ type slab struct {
 	lingering list
 }
 
-func newSlab(p *Poller, connsMax int, cfg tcp.Config) slab {
+func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
 	s := slab{conns: make([]Conn, connsMax), free: make([]connIndex, connsMax), n: connsMax, lingering: emptyList}
 	for i := range s.conns {
-		s.conns[i].p, s.conns[i].index, s.conns[i].tcp = p, connIndex(i), tcp.NewConn(cfg)
+		s.conns[i].p, s.conns[i].index = p, connIndex(i)
+		s.conns[i].tcp.Init(m)
 		s.free[i] = connIndex(i)
 	}
 	return s

@@ -63,16 +63,19 @@ type Counters struct {
 	ICMPIgnored uint64 // errors about nothing of ours, or that changed nothing
 	PathMTU     uint64 // times a router lowered a connection's EMSS
 
-	TxWaits    uint64 // a connection was held up: too many frames wait for the device
-	NoBufWaits uint64 // a connection was held up: no Buf to spare
-	TxCopied   uint64 // retransmissions sent from a copy
-	TxSkipped  uint64 // retransmissions whose first copy had not left yet
+	TxWaits     uint64 // a connection was held up: too many frames wait for the device
+	NoBufWaits  uint64 // a connection was held up: no Buf to spare
+	MemoryWaits uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
+	TxCopied    uint64 // retransmissions sent from a copy
+	TxSkipped   uint64 // retransmissions whose first copy had not left yet
 
 	Inet [inet.DropMax]uint64 // drops by reason
 	TCP  [tcp.DropMax]uint64  // segments not accepted, whole or in part, by reason
 	Own  [DropMax]uint64
 
 	Queue pmd.Counters // the device's
+
+	Memory tcp.MemoryStats // gauges, and how often there was too little
 
 	Conns         int // gauges: connections, those in TIME-WAIT included
 	Pending       int // frames that wait for the device
@@ -85,6 +88,7 @@ func (p *Poller) Snapshot(dst *Counters) {
 	*dst = p.n
 	dst.Queue = p.queue.Counters()
 	dst.Conns = p.table.n
+	dst.Memory = p.memory.Stats()
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()
 	dst.BufsExhausted = p.pool.Exhausted()

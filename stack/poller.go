@@ -72,9 +72,11 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab   slab
-	table  lookup
-	timers timers
+	slab    slab
+	table   lookup
+	timers  timers
+	memory  *tcp.Memory
+	starved list // connections that wait for a first run of it, longest first
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -87,7 +89,7 @@ type Poller struct {
 
 	n       Counters
 	control *mem.MPSC[func()]
-	bells   *mem.MPSC[connIndex]
+	bells   bells
 
 	stopping atomic.Bool
 	running  atomic.Bool
@@ -120,14 +122,15 @@ func New(cfg Config) (*Poller, error) {
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
-		bells:      mem.NewMPSC(make([]mem.MPSCSlot[connIndex], powerOfTwo(max(cfg.ConnsMax, 2)))),
 		done:       make(chan struct{}),
+		starved:    emptyList,
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
-	p.slab = newSlab(p, cfg.ConnsMax, cfg.TCP)
+	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
+	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
-	p.timers = newTimers(cfg.ConnsMax)
+	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
 	return p, nil
 }
@@ -218,6 +221,7 @@ func (p *Poller) Turn() int {
 	work += p.receive()
 	work += p.expire()
 	work += p.resolve()
+	p.feed()
 	work += p.output()
 	p.flush()
 	p.n.Turns++
@@ -237,7 +241,7 @@ func (p *Poller) Deadline() int64 {
 		return math.MaxInt64
 	}
 	at := min(p.timers.first(), p.neighbours.Deadline())
-	if len(p.active) > 0 || p.tx.n > 0 {
+	if len(p.active) > 0 || p.tx.n > 0 || p.starved.first != noConn && p.memory.RunsFree() > 0 {
 		at = min(at, p.now+retryNs)
 	}
 	return at

@@ -95,6 +95,9 @@ func (p *Poller) serve(c *Conn) {
 	if more {
 		p.touch(c)
 	}
+	if c.tcp.Starved() {
+		p.starve(c)
+	}
 	p.timers.arm(c.index, c.due())
 }
 
