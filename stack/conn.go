@@ -12,7 +12,7 @@ import (
 
 // phase is where a slot of the slab stands; the TCP state is tcp.Conn's own.
 //
-//	          Dial, SYN
+//	          Dial, last ACK of a passive open
 //	free ───────────────▶ opening ──────────▶ open ─────────▶ lingering
 //	 ▲                       │   handshake      │   TIME-WAIT     │
 //	 │                       │                  │                 │
@@ -48,14 +48,13 @@ type Conn struct {
 	p        *Poller
 	upper    Upper
 	ahead    Ahead     // upper, when it has More
-	listener *listener // passive and still opening
+	listener *listener // passive and not yet established
 	err      error     // what Closed will be given
 	advice   error     // from ICMP: said instead of a mere timeout (RFC 9293 section 3.9.2.2, soft errors)
 
 	id      tcp.ID
 	nextHop inet.Addr
 	iss     tcp.Seq // ours
-	irs     tcp.Seq // the peer's, once it is known
 	window  int     // for markWindow
 	edge    uint64
 	acked   uint64
@@ -65,7 +64,7 @@ type Conn struct {
 	phase   phase
 	marks   marks
 
-	prev, next connIndex // in the list of lingering ones, of starved ones, or of a listener's half-open ones, oldest first
+	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
 
 	bell     atomic.Bool // rung and not yet heard: coalesces Wake
 	bellNext uint32      // in Poller.bells, while bell is set
@@ -210,7 +209,7 @@ func (p *Poller) established(c *Conn) {
 	}
 	c.phase = phaseOpen
 	if l := c.listener; l != nil {
-		p.leaveBacklog(c)
+		c.listener = nil
 		c.upper = l.accept(c)
 		p.n.Accepted++
 	} else {
@@ -265,7 +264,7 @@ func (p *Poller) finish(c *Conn) {
 	if c.phase == phaseLingering {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
-	p.leaveBacklog(c)
+	c.listener = nil
 	p.leaveStarved(c)
 	c.phase = phaseFree
 	p.sayClosed(c)
@@ -337,23 +336,8 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	return c
 }
 
-// leaveBacklog takes c, if it is half-open, off its listener's list.
-func (p *Poller) leaveBacklog(c *Conn) {
-	if l := c.listener; l != nil {
-		c.listener = nil
-		l.halfOpen--
-		l.opening.remove(p.slab.conns, c.index)
-	}
-}
-
-// forget ends a half-open connection without a word: whoever is there may still be about to answer, and will be told by
-// the RST that its ACK then draws.
-func (p *Poller) forget(c *Conn) {
-	c.tcp.Abort(p.now)
-	c.tcp.Next(p.now, &p.tx.segment) // takes the RST that is owed
-	c.tcp.TakeEvents()
-	p.finish(c)
-}
+// slotFree says whether takeConn would find one.
+func (p *Poller) slotFree() bool { return p.slab.n > 0 || p.slab.lingering.first != noConn }
 
 // cutTimeWait ends TIME-WAIT now; nobody is told, for nobody waits (RFC 9293 section 3.10.5: ABORT in TIME-WAIT sends
 // nothing).

@@ -17,8 +17,8 @@ const (
 	DropNeighbourFull             // neighbour unknown and the table, or its queue, full; the oldest frame gave way
 	DropNeighbourLost             // neighbour did not answer
 	DropNoRoute                   // a SYN from where we have no way back
-	DropBacklogFull               // a listener's backlog was full: its oldest half-open connection gave way
-	DropConnMax                   // a SYN or Dial without a free connection
+	DropBacklogFull               // a SYN beyond a listener's backlog, or Config.SynMax: a cookie, or its oldest gave way
+	DropConnMax                   // the last ACK of a passive open, or Dial, without a free connection
 	DropRSTLimited                // a RST beyond Config.RSTPerSec
 	DropAborting                  // a segment for a connection that Abort was called on
 	DropStopped                   // a frame that waited when the Poller stopped
@@ -48,10 +48,16 @@ type Counters struct {
 	Controls           uint64 // functions of Submit
 	Timers             uint64 // connections whose timer was due
 
-	Opened    uint64 // slots taken, by Dial or a SYN
+	Opened    uint64 // slots taken, by Dial or the last ACK of a passive open
 	Connected uint64 // active opens that were answered
 	Accepted  uint64 // passive opens that were completed
 	Closed    uint64 // slots given back
+
+	HalfOpened   uint64 // SYNs that began a half-open connection
+	HalfOpenLost uint64 // half-open connections given up: the peer never answered
+	CookiesSent  uint64 // SYNs answered with a cookie
+	CookiesGood  uint64 // connections made from one
+	CookiesBad   uint64 // ACKs without a connection that came while cookies were out, and had none
 
 	TimeWaitCut uint64 // TIME-WAIT ended early: slots ran out, or a new SYN took its place
 	RSTSent     uint64 // to segments without a connection
@@ -78,6 +84,7 @@ type Counters struct {
 	Memory tcp.MemoryStats // gauges, and how often there was too little
 
 	Conns         int // gauges: connections, those in TIME-WAIT included
+	HalfOpen      int // half-open connections
 	Pending       int // frames that wait for the device
 	BufsAvailable int
 	BufsExhausted uint64 // how often the pool was found empty
@@ -88,6 +95,7 @@ func (p *Poller) Snapshot(dst *Counters) {
 	*dst = p.n
 	dst.Queue = p.queue.Counters()
 	dst.Conns = p.table.n
+	dst.HalfOpen = p.syns.n
 	dst.Memory = p.memory.Stats()
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()

@@ -16,7 +16,8 @@ type Config struct {
 	RTOMaxNs      int64 // default 60 s
 	DelayedAckNs  int64 // default 40 ms, at most 500 ms; every second full segment is ACKed at once
 	TimeWaitNs    int64 // default 60 s
-	SynRetries    int   // default 6
+	SynRetries    int   // default 8, the last after 3 minutes (RFC 9293 section 3.8.3)
+	SynAckRetries int   // of a half-open connection in a listener's cache, default 5
 	UserTimeoutNs int64 // unacknowledged data or probes for this long: timed out; default 100 s
 	InitialWindow int   // segments, default 10
 	NoDelay       bool  // no Nagle
@@ -50,7 +51,8 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.RTOMaxNs, 60_000_000_000)
 	defaultTo(&cfg.DelayedAckNs, 40_000_000)
 	defaultTo(&cfg.TimeWaitNs, 60_000_000_000)
-	defaultTo(&cfg.SynRetries, 6)
+	defaultTo(&cfg.SynRetries, 8)
+	defaultTo(&cfg.SynAckRetries, 5)
 	defaultTo(&cfg.UserTimeoutNs, 100_000_000_000)
 	defaultTo(&cfg.InitialWindow, 10)
 	defaultTo(&cfg.ChallengeAckMax, 10)

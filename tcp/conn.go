@@ -185,6 +185,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.timers.rtxAt = never
 	c.timers.progressAt = now
 	switch {
+	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
 		c.rtt.sample(now - c.timers.synSentAt)
 	case c.useTS && s.Options.HasTimestamps:
@@ -233,6 +234,9 @@ func (c *Conn) SetEMSSLimit(n int) {
 
 // EMSS is how many payload octets a full segment carries: options subtracted.
 func (c *Conn) EMSS() int { return c.emss }
+
+// SndNxt is SND.NXT: in TIME-WAIT, beyond all that this connection has ever sent.
+func (c *Conn) SndNxt() Seq { return c.seqOf(c.sndNxt) }
 
 // State is the connection's state.
 func (c *Conn) State() State { return c.state }
