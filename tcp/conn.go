@@ -63,6 +63,10 @@ type Conn struct {
 	tsRecentAt int64
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 
+	userTimeoutNs int64 // of this connection, 0 the Config's
+	orphaned      bool  // SetOrphaned was called
+	keep          keepAlive
+
 	ack      ackState
 	recovery recovery
 	rtt      rtoEstimator
@@ -85,6 +89,7 @@ const (
 	dueRepair        // the next retransmission does not wait for cwnd
 	dueTailProbe     // zero window with data in flight: send the oldest segment again
 	dueFIN           // a FIN that found no memory for a record
+	dueKeepAlive     // an empty segment that draws an ACK
 )
 
 // NewConn makes a Conn in CLOSED with a Memory of its own. It panics on a Config that cannot work.
@@ -184,6 +189,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.due &^= dueSYN
 	c.timers.rtxAt = never
 	c.timers.progressAt = now
+	c.timers.expiries = 0
 	switch {
 	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:

@@ -12,6 +12,7 @@ const (
 	DropNoConn
 	DropWindow
 	DropPAWS
+	DropNoTimestamps
 	DropDuplicate
 	DropAckUnsent
 	DropNoACK
@@ -21,6 +22,7 @@ const (
 	DropNoMemory
 	DropState
 	DropRefused
+	DropOrphaned
 	DropMax
 )
 
@@ -33,6 +35,7 @@ var dropNames = [DropMax]string{
 	DropNoConn:       "no_conn",
 	DropWindow:       "window",
 	DropPAWS:         "paws",
+	DropNoTimestamps: "no_timestamps",
 	DropDuplicate:    "duplicate",
 	DropAckUnsent:    "ack_unsent",
 	DropNoACK:        "no_ack",
@@ -42,6 +45,7 @@ var dropNames = [DropMax]string{
 	DropNoMemory:     "no_memory",
 	DropState:        "state",
 	DropRefused:      "refused",
+	DropOrphaned:     "orphaned",
 }
 
 // String is the name the counter bears in metrics.

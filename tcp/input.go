@@ -6,6 +6,7 @@ package tcp
 func (c *Conn) Input(now int64, s *Segment) Arrival {
 	c.stats.SegsIn++
 	c.stats.BytesIn += uint64(s.Len)
+	c.keep.heard(now)
 	switch c.state {
 	case Closed:
 		return Arrival{Drop: DropState}
@@ -45,6 +46,9 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	// Seventh, the text, and eighth, the FIN: found here, taken in Commit.
 	if s.Len == 0 && s.Flags&FIN == 0 || !c.state.receives() {
 		return Arrival{}
+	}
+	if c.orphaned && at+s.Len > 0 && s.Len > 0 {
+		return c.unread(now)
 	}
 	return c.arrival(s, at)
 }
@@ -112,8 +116,11 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		c.challenge(now) // wherever it lies: RFC 5961 section 4.2
 		return at, DropSYNChallenge
 	}
-	if c.useTS && s.Options.HasTimestamps {
-		if int32(s.Options.TSval-c.tsRecent) < 0 && now-c.tsRecentAt < paws24DaysNs {
+	if c.useTS {
+		if !s.Options.HasTimestamps && c.cfg.StrictTimestamps {
+			return at, DropNoTimestamps // silently: RFC 7323 section 3.2
+		}
+		if s.Options.HasTimestamps && int32(s.Options.TSval-c.tsRecent) < 0 && now-c.tsRecentAt < paws24DaysNs {
 			c.answerUnacceptable(now, s, at)
 			return at, DropPAWS
 		}

@@ -121,6 +121,13 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		c.due &^= dueSYN
 		c.nextSYN(now, t)
 		return true
+	case c.due&dueKeepAlive != 0:
+		c.due &^= dueKeepAlive
+		if !c.outstanding() { // else what is being sent asks as well
+			c.nextKeepAlive(now, t)
+			return true
+		}
+		return c.nextDue(now, t)
 	case c.due&dueTailProbe != 0:
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {
