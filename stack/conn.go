@@ -50,7 +50,7 @@ type Conn struct {
 	ahead    Ahead     // upper, when it has More
 	listener *listener // passive and not yet established
 	err      error     // what Closed will be given
-	advice   error     // from ICMP: said instead of a mere timeout (RFC 9293 section 3.9.2.2, soft errors)
+	advice   error     // the last soft error: SoftError
 
 	id      tcp.ID
 	nextHop inet.Addr
@@ -189,8 +189,11 @@ func (p *Poller) events(c *Conn, ev tcp.Events) {
 	if ev&tcp.EvReset != 0 {
 		c.fail(ErrReset)
 	}
+	if ev&tcp.EvSuspect != 0 {
+		p.stalled(c)
+	}
 	if ev&tcp.EvTimeout != 0 {
-		if c.advice != nil {
+		if c.advice != nil && c.advice != ErrStalled {
 			c.fail(c.advice)
 		}
 		c.fail(ErrTimeout)
@@ -239,7 +242,7 @@ func (p *Poller) release(c *Conn) {
 		p.dropOwner(mem.Buf(h))
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
-		c.acked = a
+		c.acked, c.advice = a, nil
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}

@@ -66,6 +66,7 @@ type Counters struct {
 	ARPReplies  uint64
 	ICMPHard    uint64 // errors that ended a connection being opened
 	ICMPSoft    uint64 // errors kept as advice
+	Stalled     uint64 // connections whose peer did not acknowledge several retransmissions in a row
 	ICMPIgnored uint64 // errors about nothing of ours, or that changed nothing
 	PathMTU     uint64 // times a router lowered a connection's EMSS
 

@@ -61,18 +61,29 @@ func (p *Poller) timestampOffset(id *tcp.ID) uint32 {
 }
 
 // ephemeralPort chooses id's local port: Simple Hash-Based Port Selection, RFC 6056 section 3.3.3. False when every
-// port is in use towards this remote end.
-func (p *Poller) ephemeralPort(id *tcp.ID) bool {
+// port is in use towards this remote end; one in TIME-WAIT is not when tcp.Conn.Redialable says so. Our sequence numbers
+// must then begin at beyond or later.
+func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	id.LocalPort = 0
 	offset := uint32(p.secret.tuple(usePort, id))
 	for range portCount {
 		id.LocalPort = portFirst + uint16((offset+p.nextPort)%portCount)
 		p.nextPort++
-		if p.listeners[id.LocalPort] == nil && p.table.find(id) == noConn {
-			return true
+		if p.listeners[id.LocalPort] != nil {
+			continue
+		}
+		i := p.table.find(id)
+		if i == noConn {
+			return 0, false, true
+		}
+		if c := &p.slab.conns[i]; c.phase == phaseLingering && c.tcp.Redialable(p.now) {
+			beyond = c.tcp.SndNxt() + 1
+			p.n.TimeWaitCut++
+			p.cutTimeWait(c)
+			return beyond, true, true
 		}
 	}
-	return false
+	return 0, false, false
 }
 
 // bucket is a token bucket of rate tokens a second, which may come in one burst.

@@ -90,7 +90,8 @@ type Poller struct {
 	dead       []mem.Buf // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
-	learned    bool // Learn was called: frames may have become ready
+	suspectAt  int64 // when a neighbour was last asked for because a connection stalled
+	learned    bool  // Learn was called: frames may have become ready
 	tx         transmitter
 
 	n       Counters

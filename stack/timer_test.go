@@ -23,7 +23,7 @@ func TestTimersAgainstArray(t *testing.T) {
 		oracle[i] = math.MaxInt64
 	}
 	span := func() int64 { return r.Int64N(1 << (r.IntN(56) + 1)) }
-	for step := range 20_000 {
+	for step := range 8000 {
 		switch c := r.IntN(n); r.IntN(5) {
 		case 0:
 			h.remove(connIndex(c))
