@@ -267,7 +267,9 @@ func TestStarvedConnectionsAreServed(t *testing.T) {
 	for _, v := range l.accepted {
 		v.closeSend()
 	}
-	l.until("closed", func() bool { return l.a.counters().Closed+uint64(l.a.counters().Conns) == 8 && l.b.counters().Conns == 0 })
+	l.until("closed", func() bool {
+		return l.a.counters().Closed+uint64(l.a.counters().Conns) == 8 && l.b.counters().Conns == 0
+	})
 	m := l.a.counters().Memory
 	require.Equal(t, m.Records, m.RecordsFree)
 	l.stop()
