@@ -12,7 +12,7 @@ import (
 
 // phase is where a slot of the slab stands; the TCP state is tcp.Conn's own.
 //
-//	          Dial, SYN
+//	          Dial, last ACK of a passive open
 //	free ───────────────▶ opening ──────────▶ open ─────────▶ lingering
 //	 ▲                       │   handshake      │   TIME-WAIT     │
 //	 │                       │                  │                 │
@@ -40,22 +40,21 @@ const (
 	markFinDone                     // and given to tcp
 	markWindow                      // SetReceiveWindow wanted
 	markWoken                       // Wake came before Established
+	markStarved                     // stands in the list of starved ones
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
 type Conn struct {
 	p        *Poller
-	tcp      *tcp.Conn
 	upper    Upper
 	ahead    Ahead     // upper, when it has More
-	listener *listener // passive and still opening
+	listener *listener // passive and not yet established
 	err      error     // what Closed will be given
-	advice   error     // from ICMP: said instead of a mere timeout (RFC 9293 section 3.9.2.2, soft errors)
+	advice   error     // the last soft error: SoftError
 
 	id      tcp.ID
 	nextHop inet.Addr
 	iss     tcp.Seq // ours
-	irs     tcp.Seq // the peer's, once it is known
 	window  int     // for markWindow
 	edge    uint64
 	acked   uint64
@@ -65,9 +64,12 @@ type Conn struct {
 	phase   phase
 	marks   marks
 
-	prev, next connIndex // in the list of lingering ones, or of a listener's half-open ones, oldest first
+	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
 
-	bell atomic.Bool // rung and not yet heard: coalesces Wake
+	bell     atomic.Bool // rung and not yet heard: coalesces Wake
+	bellNext uint32      // in Poller.bells, while bell is set
+
+	tcp tcp.Conn
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; coalesced: any number
@@ -77,10 +79,7 @@ func (c *Conn) Wake() {
 	if c.bell.Load() || c.bell.Swap(true) {
 		return
 	}
-	// One ring entry per connection at most, and the ring has one for each: Push cannot fail.
-	if !c.p.bells.Push(c.index) {
-		panic("stack: doorbell ring overflow")
-	}
+	c.p.bells.ring(c)
 }
 
 // Send says that there is something to Pull.
@@ -190,8 +189,11 @@ func (p *Poller) events(c *Conn, ev tcp.Events) {
 	if ev&tcp.EvReset != 0 {
 		c.fail(ErrReset)
 	}
+	if ev&tcp.EvSuspect != 0 {
+		p.stalled(c)
+	}
 	if ev&tcp.EvTimeout != 0 {
-		if c.advice != nil {
+		if c.advice != nil && c.advice != ErrStalled {
 			c.fail(c.advice)
 		}
 		c.fail(ErrTimeout)
@@ -210,7 +212,7 @@ func (p *Poller) established(c *Conn) {
 	}
 	c.phase = phaseOpen
 	if l := c.listener; l != nil {
-		p.leaveBacklog(c)
+		c.listener = nil
 		c.upper = l.accept(c)
 		p.n.Accepted++
 	} else {
@@ -240,7 +242,7 @@ func (p *Poller) release(c *Conn) {
 		p.dropOwner(mem.Buf(h))
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
-		c.acked = a
+		c.acked, c.advice = a, nil
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}
@@ -250,6 +252,7 @@ func (p *Poller) release(c *Conn) {
 // linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
+	p.leaveStarved(c)
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
@@ -264,7 +267,8 @@ func (p *Poller) finish(c *Conn) {
 	if c.phase == phaseLingering {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
-	p.leaveBacklog(c)
+	c.listener = nil
+	p.leaveStarved(c)
 	c.phase = phaseFree
 	p.sayClosed(c)
 	p.n.Closed++
@@ -287,10 +291,11 @@ type slab struct {
 	lingering list
 }
 
-func newSlab(p *Poller, connsMax int, cfg tcp.Config) slab {
+func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
 	s := slab{conns: make([]Conn, connsMax), free: make([]connIndex, connsMax), n: connsMax, lingering: emptyList}
 	for i := range s.conns {
-		s.conns[i].p, s.conns[i].index, s.conns[i].tcp = p, connIndex(i), tcp.NewConn(cfg)
+		s.conns[i].p, s.conns[i].index = p, connIndex(i)
+		s.conns[i].tcp.Init(m)
 		s.free[i] = connIndex(i)
 	}
 	return s
@@ -334,23 +339,8 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	return c
 }
 
-// leaveBacklog takes c, if it is half-open, off its listener's list.
-func (p *Poller) leaveBacklog(c *Conn) {
-	if l := c.listener; l != nil {
-		c.listener = nil
-		l.halfOpen--
-		l.opening.remove(p.slab.conns, c.index)
-	}
-}
-
-// forget ends a half-open connection without a word: whoever is there may still be about to answer, and will be told by
-// the RST that its ACK then draws.
-func (p *Poller) forget(c *Conn) {
-	c.tcp.Abort(p.now)
-	c.tcp.Next(p.now, &p.tx.segment) // takes the RST that is owed
-	c.tcp.TakeEvents()
-	p.finish(c)
-}
+// slotFree says whether takeConn would find one.
+func (p *Poller) slotFree() bool { return p.slab.n > 0 || p.slab.lingering.first != noConn }
 
 // cutTimeWait ends TIME-WAIT now; nobody is told, for nobody waits (RFC 9293 section 3.10.5: ABORT in TIME-WAIT sends
 // nothing).

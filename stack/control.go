@@ -56,13 +56,10 @@ func (p *Poller) drainControl() int {
 // drainBells hears the doorbells rung since the last Turn.
 func (p *Poller) drainBells() int {
 	work := 0
-	for range len(p.slab.conns) {
-		i, ok := p.bells.Pop()
-		if !ok {
-			break
-		}
+	for i := p.bells.hear(p.slab.conns); i != 0; {
 		work++
-		c := &p.slab.conns[i]
+		c := &p.slab.conns[i-1]
+		i = c.bellNext // before the bell may ring again
 		// Silence the bell before Woken looks: what is posted after Woken looked rings again.
 		c.bell.Store(false)
 		if c.phase == phaseOpening {

@@ -17,8 +17,8 @@ const (
 	DropNeighbourFull             // neighbour unknown and the table, or its queue, full; the oldest frame gave way
 	DropNeighbourLost             // neighbour did not answer
 	DropNoRoute                   // a SYN from where we have no way back
-	DropBacklogFull               // a listener's backlog was full: its oldest half-open connection gave way
-	DropConnMax                   // a SYN or Dial without a free connection
+	DropBacklogFull               // a SYN beyond a listener's backlog, or Config.SynMax: a cookie, or its oldest gave way
+	DropConnMax                   // the last ACK of a passive open, or Dial, without a free connection
 	DropRSTLimited                // a RST beyond Config.RSTPerSec
 	DropAborting                  // a segment for a connection that Abort was called on
 	DropStopped                   // a frame that waited when the Poller stopped
@@ -48,10 +48,16 @@ type Counters struct {
 	Controls           uint64 // functions of Submit
 	Timers             uint64 // connections whose timer was due
 
-	Opened    uint64 // slots taken, by Dial or a SYN
+	Opened    uint64 // slots taken, by Dial or the last ACK of a passive open
 	Connected uint64 // active opens that were answered
 	Accepted  uint64 // passive opens that were completed
 	Closed    uint64 // slots given back
+
+	HalfOpened   uint64 // SYNs that began a half-open connection
+	HalfOpenLost uint64 // half-open connections given up: the peer never answered
+	CookiesSent  uint64 // SYNs answered with a cookie
+	CookiesGood  uint64 // connections made from one
+	CookiesBad   uint64 // ACKs without a connection that came while cookies were out, and had none
 
 	TimeWaitCut uint64 // TIME-WAIT ended early: slots ran out, or a new SYN took its place
 	RSTSent     uint64 // to segments without a connection
@@ -60,13 +66,15 @@ type Counters struct {
 	ARPReplies  uint64
 	ICMPHard    uint64 // errors that ended a connection being opened
 	ICMPSoft    uint64 // errors kept as advice
+	Stalled     uint64 // connections whose peer did not acknowledge several retransmissions in a row
 	ICMPIgnored uint64 // errors about nothing of ours, or that changed nothing
 	PathMTU     uint64 // times a router lowered a connection's EMSS
 
-	TxWaits    uint64 // a connection was held up: too many frames wait for the device
-	NoBufWaits uint64 // a connection was held up: no Buf to spare
-	TxCopied   uint64 // retransmissions sent from a copy
-	TxSkipped  uint64 // retransmissions whose first copy had not left yet
+	TxWaits     uint64 // a connection was held up: too many frames wait for the device
+	NoBufWaits  uint64 // a connection was held up: no Buf to spare
+	MemoryWaits uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
+	TxCopied    uint64 // retransmissions sent from a copy
+	TxSkipped   uint64 // retransmissions whose first copy had not left yet
 
 	Inet [inet.DropMax]uint64 // drops by reason
 	TCP  [tcp.DropMax]uint64  // segments not accepted, whole or in part, by reason
@@ -74,7 +82,10 @@ type Counters struct {
 
 	Queue pmd.Counters // the device's
 
+	Memory tcp.MemoryStats // gauges, and how often there was too little
+
 	Conns         int // gauges: connections, those in TIME-WAIT included
+	HalfOpen      int // half-open connections
 	Pending       int // frames that wait for the device
 	BufsAvailable int
 	BufsExhausted uint64 // how often the pool was found empty
@@ -85,6 +96,8 @@ func (p *Poller) Snapshot(dst *Counters) {
 	*dst = p.n
 	dst.Queue = p.queue.Counters()
 	dst.Conns = p.table.n
+	dst.HalfOpen = p.syns.n
+	dst.Memory = p.memory.Stats()
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()
 	dst.BufsExhausted = p.pool.Exhausted()

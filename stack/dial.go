@@ -34,13 +34,17 @@ func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote, p.cfg.Addr.Masked(), ErrNoRoute)
 	}
-	if !p.ephemeralPort(&id) {
+	beyond, reused, ok := p.ephemeralPort(&id)
+	if !ok {
 		return nil, fmt.Errorf("stack: dial %v: all %d local ports, %w", remote, portCount, ErrPortUsed)
 	}
 	c := p.takeConn(&id, hop)
 	if c == nil {
 		p.n.Own[DropConnMax]++
 		return nil, ErrConnMax
+	}
+	if reused && c.iss.Less(beyond) {
+		c.iss = beyond
 	}
 	c.upper = u
 	c.tcp.Connect(p.now, id, c.iss, p.timestampOffset(&id))

@@ -28,7 +28,7 @@ func FuzzFrames(f *testing.F) {
 			}
 			frame = append([]byte(nil), frame...)
 			if fix {
-				mend(l, frame, v.conn)
+				mend(l, frame, v.conn, u.conn.iss)
 			}
 			l.answers(l.a, l.b, frame)
 			l.pass(50 * ms)
@@ -38,7 +38,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 // mend addresses a frame to host b and makes its checksums right; an odd source port becomes that of the connection.
-func mend(l *lab, f []byte, c *Conn) {
+func mend(l *lab, f []byte, c *Conn, irs tcp.Seq) {
 	copy(f, l.b.mac[:])
 	copy(f[6:], l.a.mac[:])
 	if len(f) < tcpAt+20 || f[12] != 8 || f[13] != 0 {
@@ -61,7 +61,7 @@ func mend(l *lab, f []byte, c *Conn) {
 	if b[1]&1 == 1 {
 		binary.BigEndian.PutUint16(b, c.id.RemotePort)
 		binary.BigEndian.PutUint16(b[2:], c.id.LocalPort)
-		b[4], b[5] = byte(c.irs>>24), byte(c.irs>>16) // near the window
+		b[4], b[5] = byte(irs>>24), byte(irs>>16) // near the window
 	}
 	b[16], b[17] = 0, 0
 	binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, naivePseudo(c.id.Remote, c.id.Local, len(b))))

@@ -86,8 +86,8 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 		p.abort(c, ErrRefused)
 	default:
 		p.n.ICMPSoft++
-		if opening && e.Type == inet.ICMPUnreachable {
-			c.advice = ErrNoRoute
+		if e.Type == inet.ICMPUnreachable {
+			p.advise(c, ErrNoRoute)
 		}
 	}
 }

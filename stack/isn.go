@@ -12,6 +12,7 @@ const (
 	usePort
 	useTimestamp
 	useLookup
+	useCookie
 )
 
 // The dynamic ports of RFC 6335 section 6.
@@ -29,20 +30,23 @@ func newSecret(b [16]byte) secret {
 
 // prf is the pseudo-random function over a use and octets.
 func (s *secret) prf(use byte, data []byte) uint64 {
-	var buf [48]byte
+	var buf [64]byte
 	buf[0] = use
 	n := 1 + copy(buf[1:], data)
 	return sipHash24(s.k0, s.k1, buf[:n])
 }
 
 // tuple is the PRF of a 4-tuple.
-func (s *secret) tuple(use byte, id *tcp.ID) uint64 {
-	var buf [36]byte
+func (s *secret) tuple(use byte, id *tcp.ID) uint64 { return s.tupleAnd(use, id, nil) }
+
+// tupleAnd is the PRF of a 4-tuple and up to 12 octets.
+func (s *secret) tupleAnd(use byte, id *tcp.ID, more []byte) uint64 {
+	var buf [48]byte
 	copy(buf[0:16], id.Local[:])
 	copy(buf[16:32], id.Remote[:])
 	binary.BigEndian.PutUint16(buf[32:], id.LocalPort)
 	binary.BigEndian.PutUint16(buf[34:], id.RemotePort)
-	return s.prf(use, buf[:])
+	return s.prf(use, buf[:36+copy(buf[36:], more)])
 }
 
 // initialSeq is M + F(4-tuple, secret) of RFC 6528 section 3, M a 4 microsecond timer.
@@ -57,18 +61,29 @@ func (p *Poller) timestampOffset(id *tcp.ID) uint32 {
 }
 
 // ephemeralPort chooses id's local port: Simple Hash-Based Port Selection, RFC 6056 section 3.3.3. False when every
-// port is in use towards this remote end.
-func (p *Poller) ephemeralPort(id *tcp.ID) bool {
+// port is in use towards this remote end; one in TIME-WAIT is not when tcp.Conn.Redialable says so. Our sequence numbers
+// must then begin at beyond or later.
+func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	id.LocalPort = 0
 	offset := uint32(p.secret.tuple(usePort, id))
 	for range portCount {
 		id.LocalPort = portFirst + uint16((offset+p.nextPort)%portCount)
 		p.nextPort++
-		if p.listeners[id.LocalPort] == nil && p.table.find(id) == noConn {
-			return true
+		if p.listeners[id.LocalPort] != nil {
+			continue
+		}
+		i := p.table.find(id)
+		if i == noConn {
+			return 0, false, true
+		}
+		if c := &p.slab.conns[i]; c.phase == phaseLingering && c.tcp.Redialable(p.now) {
+			beyond = c.tcp.SndNxt() + 1
+			p.n.TimeWaitCut++
+			p.cutTimeWait(c)
+			return beyond, true, true
 		}
 	}
-	return false
+	return 0, false, false
 }
 
 // bucket is a token bucket of rate tokens a second, which may come in one burst.

@@ -13,7 +13,7 @@ var testID = tcp.ID{
 	LocalPort: 50000, RemotePort: 4420,
 }
 
-// req: 9293-MUST-8, 9293-SHLD-1, 6528-3-1
+// req: 9293-MUST-8, 9293-MUST-9, 9293-SHLD-1, 6528-3-1
 func TestInitialSeqIsClockPlusFunctionOfTuple(t *testing.T) {
 	p := &Poller{secret: newSecret([16]byte{1, 2, 3}), now: 1_000_000}
 	first := p.initialSeq(&testID)

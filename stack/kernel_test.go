@@ -34,7 +34,7 @@ type kernelLab struct {
 	pool *mem.Pool
 }
 
-func newKernelLab(t *testing.T) *kernelLab {
+func newKernelLab(t *testing.T, tune ...func(*Config)) *kernelLab {
 	netlab.Enter(t)
 	port, err := tap.New(tap.Config{Name: "stack%d", Addr: kernelAddr})
 	if err != nil {
@@ -45,10 +45,14 @@ func newKernelLab(t *testing.T) *kernelLab {
 	require.NoError(t, err)
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
-	p, err := New(Config{
+	cfg := Config{
 		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
 		ConnsMax: 16, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: second},
-	})
+	}
+	for _, f := range tune {
+		f(&cfg)
+	}
+	p, err := New(cfg)
 	require.NoError(t, err)
 	var run sync.WaitGroup
 	run.Go(func() { require.NoError(t, p.Run(context.Background())) })

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/rnicd/rnicd/inet"
@@ -10,16 +11,19 @@ import (
 
 // listener is a passive open of one port.
 type listener struct {
-	port     uint16
-	backlog  int // half-open connections at most
-	halfOpen int
-	opening  list // they, oldest first
-	accept   func(c *Conn) Upper
+	port             uint16
+	backlog          int // half-open connections at most
+	halfOpen         int
+	oldest, youngest connIndex // of them, in the SYN cache
+	cookieAt         int64     // when the latest cookie was sent
+	cookies          bool      // one ever was
+	accept           func(c *Conn) Upper
 }
 
 // Listen accepts connections to port. accept is called when the handshake is done and returns the Upper, or nil to
-// reset; the Upper's Established follows at once. backlog bounds the connections whose handshake is not done: beyond it
-// the oldest gives way, counted, so that peers who never answer cannot keep the port closed. Poller goroutine.
+// reset; the Upper's Established follows at once. backlog bounds the connections whose handshake is not done. Beyond it
+// SYNs are answered with cookies, which take no memory; with Config.NoSynCookies the oldest gives way. Either way peers
+// who never answer cannot keep the port closed. Poller goroutine.
 func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) error {
 	switch {
 	case p.stopped || p.stopping.Load():
@@ -29,7 +33,7 @@ func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) er
 	case p.listeners[port] != nil:
 		return fmt.Errorf("stack: listen on port %d: %w", port, ErrPortUsed)
 	}
-	p.listeners[port] = &listener{port: port, backlog: backlog, opening: emptyList, accept: accept}
+	p.listeners[port] = &listener{port: port, backlog: backlog, oldest: noConn, youngest: noConn, accept: accept}
 	return nil
 }
 
@@ -40,6 +44,10 @@ func (p *Poller) Unlisten(port uint16) {
 		return
 	}
 	delete(p.listeners, port)
+	for l.oldest != noConn {
+		p.resetSyn(&p.syns.entries[l.oldest])
+		p.dropSyn(l.oldest)
+	}
 	for i := range p.slab.conns {
 		if c := &p.slab.conns[i]; c.listener == l {
 			p.abort(c, ErrAborted)
@@ -47,54 +55,134 @@ func (p *Poller) Unlisten(port uint16) {
 	}
 }
 
-// stray handles a segment that belongs to no connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2). It returns
-// whether b is done with.
-func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool {
+// stray handles a segment that belongs to no connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2), or to one that is
+// half-open. payload is its octets in b. It returns whether b is done with.
+func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payload []byte) bool {
 	l := p.listeners[id.LocalPort]
-	switch {
-	case l == nil:
+	if l == nil {
 		p.n.TCP[tcp.DropNoConn]++
 		return p.reset(b, src, id, s)
+	}
+	if i := p.findSyn(id); i != noConn {
+		return p.inputSyn(i, b, src, s, payload)
+	}
+	switch {
 	case s.Flags&tcp.RST != 0: // first, check for a RST: ignored
 		p.n.TCP[tcp.DropState]++
-	case s.Flags&tcp.ACK != 0: // second, an ACK: it acknowledges what we never sent
+	case s.Flags&tcp.ACK != 0: // second, an ACK: it acknowledges what we never sent, but for a cookie
+		if l.cookies && p.now-l.cookieAt < tcp.CookieLifeNs {
+			if half, ok := p.cookie(id, s); ok {
+				return p.complete(l, b, id, &half, payload)
+			}
+			p.n.CookiesBad++
+		}
 		p.n.TCP[tcp.DropNoConn]++
 		return p.reset(b, src, id, s)
 	case s.Flags&(tcp.SYN|tcp.FIN) == tcp.SYN: // third, a SYN; with FIN it is no request but a probe
-		p.passiveOpen(l, id, s)
+		return p.passiveOpen(l, b, src, id, s, p.initialSeq(id))
 	default:
 		p.n.TCP[tcp.DropState]++
 	}
 	return true
 }
 
-// passiveOpen starts a half-open connection. Octets that came with the SYN are not taken: the peer sends them again.
-func (p *Poller) passiveOpen(l *listener, id *tcp.ID, s *tcp.Segment) {
+// passiveOpen begins a half-open connection, whose initial sequence number is iss, and answers the SYN in its own Buf.
+func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, iss tcp.Seq) bool {
+	if _, ok := p.route(id.Remote); !ok {
+		p.n.Own[DropNoRoute]++
+		return true
+	}
+	half := tcp.NewHalf(iss, p.timestampOffset(id), s)
+	if l.halfOpen >= l.backlog || p.syns.free == noConn {
+		p.n.Own[DropBacklogFull]++
+		if !p.cfg.NoSynCookies {
+			return p.sendCookie(l, b, src, id, &half)
+		}
+		if l.oldest == noConn { // other listeners' fill the cache
+			return true
+		}
+		p.dropSyn(l.oldest)
+	}
+	p.n.HalfOpened++
+	return p.synAck(p.addSyn(l, id, &half, src), b, true)
+}
+
+// inputSyn gives a segment to a half-open connection.
+func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment, payload []byte) bool {
+	e := &p.syns.entries[i]
+	switch e.half.Judge(p.memory.Config(), s) {
+	case tcp.HalfAgain:
+		p.n.TCP[tcp.DropDuplicate]++
+		return p.synAck(i, b, false)
+	case tcp.HalfReset:
+		p.n.TCP[tcp.DropAckUnsent]++
+		return p.reset(b, src, &e.id, s)
+	case tcp.HalfForget:
+		p.dropSyn(i)
+		return true
+	case tcp.HalfRenew:
+		l, id := e.listener, e.id
+		p.dropSyn(i)
+		return p.passiveOpen(l, b, src, &id, s, p.initialSeq(&id))
+	case tcp.HalfOpen:
+		l, id, half := e.listener, e.id, e.half
+		if !p.slotFree() { // the SYN,ACK's timer goes on, and so do the peer's ACKs
+			e.full = true
+			p.n.Own[DropConnMax]++
+			return true
+		}
+		p.dropSyn(i)
+		return p.complete(l, b, &id, &half, payload)
+	}
+	p.n.TCP[tcp.DropState]++
+	return true
+}
+
+// complete makes a connection of a half-open one whose handshake the present segment ends.
+func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, payload []byte) bool {
 	hop, ok := p.route(id.Remote)
 	if !ok {
 		p.n.Own[DropNoRoute]++
-		return
-	}
-	if l.halfOpen >= l.backlog {
-		p.n.Own[DropBacklogFull]++
-		p.forget(&p.slab.conns[l.opening.first])
+		return true
 	}
 	c := p.takeConn(id, hop)
-	if c == nil && l.halfOpen > 0 { // no slot is free: one that is not used yet gives way, too
-		p.n.Own[DropBacklogFull]++
-		p.forget(&p.slab.conns[l.opening.first])
-		c = p.takeConn(id, hop)
-	}
 	if c == nil {
 		p.n.Own[DropConnMax]++
-		return
+		return true
 	}
-	c.listener = l
-	l.halfOpen++
-	l.opening.pushBack(p.slab.conns, c.index)
-	c.irs = s.Seq
-	c.tcp.Accept(p.now, *id, c.iss, p.timestampOffset(id), s)
-	p.touch(c)
+	c.listener, c.iss = l, half.ISS()
+	c.tcp.Resume(p.now, *id, half)
+	return p.input(c, b, payload)
+}
+
+// sendCookie answers a SYN without keeping anything of it.
+func (p *Poller) sendCookie(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, half *tcp.Half) bool {
+	class := half.Cookie(p.memory.Config())
+	slot := tcp.CookieSlot(p.now)
+	half.SetCookie(slot, class, p.cookieMAC(id, p.seg.Seq, slot, class))
+	l.cookies, l.cookieAt = true, p.now
+	p.n.CookiesSent++
+	half.CookieSynAck(p.now, *id, &p.mould, &p.tx.segment)
+	return p.answer(b, src, &p.tx.segment)
+}
+
+// cookie rebuilds what was not kept, if s acknowledges a cookie of ours.
+func (p *Poller) cookie(id *tcp.ID, s *tcp.Segment) (tcp.Half, bool) {
+	slot, class := tcp.CookieOf(p.now, s)
+	if !tcp.CookieMatches(s, slot, class, p.cookieMAC(id, s.Seq-1, slot, class)) {
+		return tcp.Half{}, false
+	}
+	p.n.CookiesGood++
+	return tcp.FromCookie(p.timestampOffset(id), s, class), true
+}
+
+// cookieMAC authenticates what a cookie says and whom it was said to.
+func (p *Poller) cookieMAC(id *tcp.ID, irs tcp.Seq, slot uint32, class uint8) uint32 {
+	var tail [9]byte
+	binary.BigEndian.PutUint32(tail[0:], uint32(irs))
+	binary.BigEndian.PutUint32(tail[4:], slot)
+	tail[8] = class
+	return uint32(p.secret.tupleAnd(useCookie, id, tail[:]))
 }
 
 // reset answers a segment without a connection, in its own Buf and to the station it came from: no neighbour is
@@ -108,8 +196,7 @@ func (p *Poller) reset(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool
 		p.n.Own[DropRSTLimited]++
 		return true
 	}
-	p.putHeaders(b, t, 0, 0)
-	if !p.reply(b, src) {
+	if p.answer(b, src, t) {
 		return true
 	}
 	p.n.RSTSent++

@@ -88,7 +88,7 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 // those who got in are let alone.
 func TestOldestHalfOpenGivesWay(t *testing.T) {
 	const backlog = 3
-	l := newLab(t, nil)
+	l := newLab(t, func(i int, cfg *Config) { cfg.NoSynCookies = true })
 	l.listen(l.b, 7, backlog)
 	first := l.dial(l.a, l.b, 7)
 	l.until("open", func() bool { return len(l.accepted) == 1 })
@@ -107,7 +107,7 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 			Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(netip.MustParseAddr("10.0.0.77")),
 			LocalPort: 7, RemotePort: uint16(1000 + i),
 		}
-		require.Equal(t, i >= 20-backlog, l.b.table.find(&id) != noConn, "half-open %d", i)
+		require.Equal(t, i >= 20-backlog, l.b.findSyn(&id) != noConn, "half-open %d", i)
 	}
 	start := l.now
 	u := l.dial(l.a, l.b, 7, 1000)
@@ -128,8 +128,10 @@ func TestUnlistenEndsHalfOpenOnly(t *testing.T) {
 	}
 	w := l.dial(l.a, l.b, 7)
 	l.until("w believes it is open", func() bool { return w.opened })
-	require.Equal(t, 2, l.b.counters().Conns)
+	require.Equal(t, 1, l.b.counters().Conns)
+	require.Equal(t, 1, l.b.counters().HalfOpen)
 	l.b.Unlisten(7)
+	require.Zero(t, l.b.counters().HalfOpen)
 	block = false
 	l.until("w is reset", func() bool { return w.closed == 1 })
 	require.ErrorIs(t, w.err, ErrReset)

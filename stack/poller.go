@@ -24,6 +24,7 @@ const (
 	burstMaxDefault    = 32
 	pendingMaxDefault  = 256
 	rstPerSecDefault   = 1000
+	synMaxDefault      = 1024
 	ttlDefault         = 64
 	controlRingEntries = 256
 	burstsPerTurnMax   = 4   // receive bursts in one Turn while full ones come
@@ -50,11 +51,14 @@ type Config struct {
 	Clock    func() int64 // monotonic ns; nil: the system's
 	Secret   [16]byte     // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
-	SegmentsMax int                  // segments one connection may send in one Turn, default BurstMax
-	PendingMax  int                  // frames that wait for the device, default 256, at least 2*BurstMax
-	RSTPerSec   int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
-	TTL         uint8                // of what we send, default 64 (RFC 9293 MUST-49)
-	Neighbours  inet.NeighbourConfig // zero fields take inet's defaults
+	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax
+	PendingMax   int  // frames that wait for the device, default 256, at least 2*BurstMax
+	SynMax       int  // half-open connections of all listeners, default 1024
+	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
+
+	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
+	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
+	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
 }
 
 // Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that turns it.
@@ -72,9 +76,13 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab   slab
-	table  lookup
-	timers timers
+	slab    slab
+	table   lookup
+	timers  timers
+	syns    synCache
+	mould   tcp.Conn // makes the SYN,ACKs of syns
+	memory  *tcp.Memory
+	starved list // connections that wait for a first run of it, longest first
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -82,12 +90,13 @@ type Poller struct {
 	dead       []mem.Buf // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
-	learned    bool // Learn was called: frames may have become ready
+	suspectAt  int64 // when a neighbour was last asked for because a connection stalled
+	learned    bool  // Learn was called: frames may have become ready
 	tx         transmitter
 
 	n       Counters
 	control *mem.MPSC[func()]
-	bells   *mem.MPSC[connIndex]
+	bells   bells
 
 	stopping atomic.Bool
 	running  atomic.Bool
@@ -121,14 +130,17 @@ func New(cfg Config) (*Poller, error) {
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
-		bells:      mem.NewMPSC(make([]mem.MPSCSlot[connIndex], powerOfTwo(max(cfg.ConnsMax, 2)))),
 		done:       make(chan struct{}),
+		starved:    emptyList,
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
-	p.slab = newSlab(p, cfg.ConnsMax, cfg.TCP)
+	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
+	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
+	p.mould.Init(p.memory)
+	p.syns = newSynCache(cfg.SynMax, p.now)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
-	p.timers = newTimers(cfg.ConnsMax)
+	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
 	return p, nil
 }
@@ -162,6 +174,7 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.SegmentsMax, cfg.BurstMax)
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
+	setDefault(&cfg.SynMax, synMaxDefault)
 	if cfg.TTL == 0 {
 		cfg.TTL = ttlDefault
 	}
@@ -171,6 +184,9 @@ func complete(cfg *Config) error {
 	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 1 {
 		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each, and at most %d connections",
 			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
+	}
+	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
+		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)
 	}
 	if cfg.PendingMax < 2*cfg.BurstMax {
 		return bad("PendingMax %d is less than two bursts of %d", cfg.PendingMax, cfg.BurstMax)
@@ -218,7 +234,9 @@ func (p *Poller) Turn() int {
 	work += p.drainBells()
 	work += p.receive()
 	work += p.expire()
+	work += p.expireSyns()
 	work += p.resolve()
+	p.feed()
 	work += p.output()
 	p.flush()
 	p.n.Turns++
@@ -238,7 +256,10 @@ func (p *Poller) Deadline() int64 {
 		return math.MaxInt64
 	}
 	at := min(p.timers.first(), p.neighbours.Deadline())
-	if len(p.active) > 0 || p.tx.n > 0 {
+	if p.syns.n > 0 {
+		at = min(at, p.syns.timers.first())
+	}
+	if len(p.active) > 0 || p.tx.n > 0 || p.starved.first != noConn && p.memory.RunsFree() > 0 {
 		at = min(at, p.now+retryNs)
 	}
 	return at

@@ -232,17 +232,33 @@ func TestConnsMax(t *testing.T) {
 		}
 	})
 	l.listen(l.b, 7, 16)
+	var us []*peer
 	for range 4 {
-		l.dial(l.a, l.b, 7)
+		us = append(us, l.dial(l.a, l.b, 7))
 	}
 	_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
 	require.ErrorIs(t, err, ErrConnMax)
 	l.turns()
 	require.Len(t, l.accepted, 2)
 	require.Equal(t, uint64(1), l.a.counters().Own[DropConnMax])
-	// Half-open ones gave way to newer ones; established ones never do.
-	require.Equal(t, uint64(2), l.b.counters().Own[DropBacklogFull])
-	require.Zero(t, l.b.counters().Own[DropConnMax])
+	// Those that are established never give way. The others wait in the SYN cache, get in when there is a slot, and are
+	// told when there was none in the end.
+	require.Equal(t, uint64(2), l.b.counters().Own[DropConnMax])
+	require.Equal(t, 2, l.b.counters().HalfOpen)
+	l.accepted[0].conn.Abort()
+	l.pass(5 * second)
+	require.Len(t, l.accepted, 3)
+	l.pass(100 * second)
+	require.Len(t, l.accepted, 3)
+	require.Zero(t, l.b.counters().HalfOpen)
+	reset := 0
+	for _, u := range us {
+		if u.closed > 0 {
+			require.ErrorIs(t, u.err, ErrReset)
+			reset++
+		}
+	}
+	require.Equal(t, 2, reset, "the one that b aborted, and the one that never got in")
 	l.stop()
 }
 

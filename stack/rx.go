@@ -93,27 +93,30 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, ip *inet.IPv4, octets []byte, good
 		return true
 	}
 	id := tcp.ID{Local: ip.Dst, Remote: ip.Src, LocalPort: s.DstPort, RemotePort: s.SrcPort}
+	payload := octets[s.HdrLen : s.HdrLen+s.Len]
 	i := p.table.find(&id)
 	if i == noConn {
-		return p.stray(b, src, &id, s)
+		return p.stray(b, src, &id, s, payload)
 	}
 	c := &p.slab.conns[i]
-	if c.phase == phaseLingering && p.reopens(c, s) {
-		p.n.TimeWaitCut++
-		p.cutTimeWait(c)
-		return p.stray(b, src, &id, s)
+	if c.phase == phaseLingering && c.tcp.Reusable(s) {
+		if l := p.listeners[s.DstPort]; l != nil {
+			return p.reopen(l, c, b, src, s)
+		}
 	}
-	return p.input(c, b, octets[s.HdrLen:s.HdrLen+s.Len])
+	return p.input(c, b, payload)
 }
 
-// reopens says whether a SYN may take the place of a connection in TIME-WAIT: it begins beyond the last octet of the
-// old one (RFC 9293 section 3.6.1, MAY-2), and somebody listens.
-func (p *Poller) reopens(c *Conn, s *tcp.Segment) bool {
-	if s.Flags&(tcp.SYN|tcp.ACK|tcp.RST|tcp.FIN) != tcp.SYN || p.listeners[s.DstPort] == nil {
-		return false
+// reopen lets a SYN take the place of a connection in TIME-WAIT. Our sequence numbers go on beyond the old ones (RFC
+// 9293 section 3.6.1).
+func (p *Poller) reopen(l *listener, c *Conn, b mem.Buf, src inet.MAC, s *tcp.Segment) bool {
+	id, iss := c.id, p.initialSeq(&c.id)
+	if beyond := c.tcp.SndNxt() + 1; iss.Less(beyond) {
+		iss = beyond
 	}
-	behindFIN := c.irs + 1 + tcp.Seq(c.edge) + 1
-	return int32(s.Seq-behindFIN) > 0
+	p.n.TimeWaitCut++
+	p.cutTimeWait(c)
+	return p.passiveOpen(l, b, src, &id, s, iss)
 }
 
 // input gives the decoded segment to its connection: Input, Arrive, Commit, Edge, events, in this order, but for
@@ -124,9 +127,6 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 		return true
 	}
 	p.touch(c)
-	if c.phase == phaseOpening && p.seg.Flags&tcp.SYN != 0 {
-		c.irs = p.seg.Seq
-	}
 	a := c.tcp.Input(p.now, &p.seg)
 	ev := c.tcp.TakeEvents()
 	if ev&tcp.EvEstablished != 0 {

@@ -478,7 +478,7 @@ func TestSYNReopensFromTimeWait(t *testing.T) {
 	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
 	require.Equal(t, 1, l.b.counters().Conns)
 	id := l.b.slab.conns[l.b.slab.lingering.first].id
-	old := l.b.slab.conns[l.b.slab.lingering.first].irs
+	old := u.conn.iss
 	syn := tcp.Transmit{ID: tcp.ID{LocalPort: id.RemotePort, RemotePort: id.LocalPort}, Window: 1000, Flags: tcp.SYN, Handle: tcp.NoHandle}
 
 	syn.Seq = old // not beyond the old octets

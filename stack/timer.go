@@ -1,15 +1,31 @@
 package stack
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
-// timers is a binary heap of connections by deadline, each at most once.
+// timers says which connection's deadline comes next, each connection having at most one: a hierarchical timing wheel
+// (G. Varghese, T. Lauck, "Hashed and hierarchical timing wheels", 1987, scheme 7) for what is farther away than a tick
+// of a millisecond, and a binary heap for what is nearer, so that times are exact. However many connections there are, to
+// arm touches one slot of the wheel, and the heap holds those of one millisecond only.
 //
 // A connection's deadline mostly moves later (every ACK restarts the retransmission timer), so arm leaves an earlier
 // entry where it is; when that comes up too soon, expire puts it where it belongs. This makes the usual case one
 // comparison.
+//
+// The wheel has a level for each eight bits of a tick's number. An entry stands on the level of the highest digit in
+// which its tick differs from the present one, in the slot of that digit: so all on one level come before all on the
+// next, and a slot is poured out when the present reaches it, each entry at most once per level.
 type timers struct {
-	heap []timer
-	pos  []int32 // by connection: place in heap, -1 none
+	tick  int64 // the present: what is due in this tick or before stands in the heap
+	at    []int64
+	place []int32 // by connection: index in heap, ^slot in the wheel, or placeNone
+	next  []connIndex
+	prev  []connIndex
+	heads [wheelLevels * wheelSlots]connIndex
+	busy  [wheelLevels][wheelSlots / 64]uint64 // slots that are not empty
+	heap  []timer
 }
 
 type timer struct {
@@ -17,20 +33,38 @@ type timer struct {
 	conn connIndex
 }
 
-func newTimers(connsMax int) timers {
-	t := timers{heap: make([]timer, 0, connsMax), pos: make([]int32, connsMax)}
-	for i := range t.pos {
-		t.pos[i] = -1
+const (
+	tickShift   = 20 // 1.05 ms
+	digitBits   = 8
+	wheelSlots  = 1 << digitBits
+	wheelLevels = 6 // 44 bits of ticks are all there can be
+	placeNone   = int32(math.MinInt32)
+)
+
+func newTimers(connsMax int, now int64) timers {
+	t := timers{
+		tick: now >> tickShift, at: make([]int64, connsMax), place: make([]int32, connsMax),
+		next: make([]connIndex, connsMax), prev: make([]connIndex, connsMax), heap: make([]timer, 0, connsMax),
+	}
+	for i := range t.place {
+		t.place[i] = placeNone
+	}
+	for i := range t.heads {
+		t.heads[i] = noConn
 	}
 	return t
 }
 
-// first is the earliest deadline, math.MaxInt64 when there is none.
+// first is no later than the earliest deadline, and exact when that is within a tick; math.MaxInt64 when there is none.
 func (t *timers) first() int64 {
-	if len(t.heap) == 0 {
-		return math.MaxInt64
+	if len(t.heap) > 0 {
+		return t.heap[0].at
 	}
-	return t.heap[0].at
+	tick, _ := t.nextBusy()
+	if tick == math.MaxInt64 {
+		return tick
+	}
+	return tick << tickShift
 }
 
 // arm sees to it that c comes up no later than at.
@@ -38,40 +72,123 @@ func (t *timers) arm(c connIndex, at int64) {
 	if at == math.MaxInt64 {
 		return
 	}
-	i := int(t.pos[c])
-	if i < 0 {
-		i = len(t.heap)
-		t.heap = append(t.heap, timer{at, c})
-		t.pos[c] = int32(i)
-	} else if t.heap[i].at <= at {
-		return
-	} else {
-		t.heap[i].at = at
+	if t.place[c] != placeNone {
+		if t.at[c] <= at {
+			return
+		}
+		t.remove(c)
 	}
-	t.up(i)
+	t.at[c] = at
+	t.put(c)
 }
 
 // remove takes c out if it is there.
 func (t *timers) remove(c connIndex) {
-	i := int(t.pos[c])
-	if i < 0 {
+	place := t.place[c]
+	switch {
+	case place == placeNone:
+		return
+	case place < 0:
+		t.unlink(c, int(^place))
+	default:
+		t.pull(int(place))
+	}
+	t.place[c] = placeNone
+}
+
+// advance makes now the present.
+func (t *timers) advance(now int64) {
+	to := now >> tickShift
+	for t.tick < to {
+		tick, slot := t.nextBusy()
+		if tick > to {
+			t.tick = to
+			return
+		}
+		t.tick = tick
+		t.pour(slot)
+	}
+}
+
+// nextBusy is the next tick at which a slot is to be poured out, and which.
+func (t *timers) nextBusy() (tick int64, slot int) {
+	for level := range wheelLevels {
+		shift := level * digitBits
+		for digit := int(t.tick>>shift)%wheelSlots + 1; digit < wheelSlots; digit = (digit | 63) + 1 {
+			if w := t.busy[level][digit/64] >> (digit % 64); w != 0 {
+				digit += bits.TrailingZeros64(w)
+				above := t.tick >> (shift + digitBits) << (shift + digitBits)
+				return above | int64(digit)<<shift, level*wheelSlots + digit
+			}
+		}
+	}
+	return math.MaxInt64, 0
+}
+
+// pour puts what stands in a slot where it belongs now.
+func (t *timers) pour(slot int) {
+	c := t.heads[slot]
+	t.heads[slot] = noConn
+	t.busy[slot/wheelSlots][slot%wheelSlots/64] &^= 1 << (slot % 64)
+	for c != noConn {
+		next := t.next[c]
+		t.put(c)
+		c = next
+	}
+}
+
+// put files c, which is nowhere, under at[c].
+func (t *timers) put(c connIndex) {
+	tick := t.at[c] >> tickShift
+	if tick <= t.tick {
+		t.heap = append(t.heap, timer{t.at[c], c})
+		t.up(len(t.heap) - 1)
 		return
 	}
-	t.pos[c] = -1
+	level := (bits.Len64(uint64(tick^t.tick)) - 1) / digitBits
+	digit := int(tick>>(level*digitBits)) % wheelSlots
+	slot := level*wheelSlots + digit
+	first := t.heads[slot]
+	t.next[c], t.prev[c] = first, noConn
+	if first != noConn {
+		t.prev[first] = c
+	}
+	t.heads[slot] = c
+	t.busy[level][digit/64] |= 1 << (digit % 64)
+	t.place[c] = int32(^slot)
+}
+
+func (t *timers) unlink(c connIndex, slot int) {
+	next, prev := t.next[c], t.prev[c]
+	if next != noConn {
+		t.prev[next] = prev
+	}
+	if prev != noConn {
+		t.next[prev] = next
+		return
+	}
+	t.heads[slot] = next
+	if next == noConn {
+		t.busy[slot/wheelSlots][slot%wheelSlots/64] &^= 1 << (slot % 64)
+	}
+}
+
+// pull takes entry i out of the heap.
+func (t *timers) pull(i int) {
 	last := len(t.heap) - 1
 	moved := t.heap[last]
 	t.heap = t.heap[:last]
 	if i == last {
 		return
 	}
-	t.put(i, moved)
+	t.set(i, moved)
 	t.down(i)
-	t.up(int(t.pos[moved.conn]))
+	t.up(int(t.place[moved.conn]))
 }
 
-func (t *timers) put(i int, e timer) {
+func (t *timers) set(i int, e timer) {
 	t.heap[i] = e
-	t.pos[e.conn] = int32(i)
+	t.place[e.conn] = int32(i)
 }
 
 func (t *timers) up(i int) {
@@ -81,10 +198,10 @@ func (t *timers) up(i int) {
 		if t.heap[parent].at <= e.at {
 			break
 		}
-		t.put(i, t.heap[parent])
+		t.set(i, t.heap[parent])
 		i = parent
 	}
-	t.put(i, e)
+	t.set(i, e)
 }
 
 func (t *timers) down(i int) {
@@ -100,10 +217,18 @@ func (t *timers) down(i int) {
 		if t.heap[child].at >= e.at {
 			break
 		}
-		t.put(i, t.heap[child])
+		t.set(i, t.heap[child])
 		i = child
 	}
-	t.put(i, e)
+	t.set(i, e)
+}
+
+// soonest is the connection that is due at now, or noConn.
+func (t *timers) soonest(now int64) connIndex {
+	if len(t.heap) == 0 || t.heap[0].at > now {
+		return noConn
+	}
+	return t.heap[0].conn
 }
 
 // due is when c next wants to be called: tcp's deadline or the Upper's timer.
@@ -117,12 +242,14 @@ func (c *Conn) due() int64 {
 
 // expire serves due timers and returns how many there were.
 func (p *Poller) expire() int {
+	p.timers.advance(p.now)
 	work := 0
 	for range timersPerTurnMax {
-		if p.timers.first() > p.now {
+		i := p.timers.soonest(p.now)
+		if i == noConn {
 			break
 		}
-		c := &p.slab.conns[p.timers.heap[0].conn]
+		c := &p.slab.conns[i]
 		p.timers.remove(c.index)
 		if at := c.due(); at > p.now {
 			p.timers.arm(c.index, at)

@@ -85,7 +85,7 @@ func (p *Poller) serve(c *Conn) {
 	}
 	p.obey(c)
 	p.release(c)
-	more := p.transmit(c)
+	more, waits := p.transmit(c)
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
@@ -94,6 +94,13 @@ func (p *Poller) serve(c *Conn) {
 	}
 	if more {
 		p.touch(c)
+	}
+	if c.tcp.Starved() {
+		p.n.MemoryWaits++
+		waits = true
+	}
+	if waits {
+		p.starve(c)
 	}
 	p.timers.arm(c.index, c.due())
 }
@@ -115,29 +122,29 @@ func (p *Poller) obey(c *Conn) {
 	}
 }
 
-// transmit pulls and sends while there is room, up to the connection's share of a Turn. True: it was held up, or has
-// used its share, and is to be served again.
-func (p *Poller) transmit(c *Conn) bool {
+// transmit pulls and sends while there is room, up to the connection's share of a Turn. more: it was held up, or has
+// used its share, and is to be served again; waits: once there are Bufs to spare.
+func (p *Poller) transmit(c *Conn) (more, waits bool) {
 	for range p.cfg.SegmentsMax {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
 				p.n.TxWaits++
-				return true
+				return true, false
 			}
 		}
 		if !p.haveSpare() {
-			return !p.abortUnsaid(c)
+			return !p.abortUnsaid(c), false
 		}
 		starved := p.pull(c)
 		if !p.haveSpare() {
-			return true
+			return true, false
 		}
 		if !c.tcp.Next(p.now, &p.tx.segment) {
-			return starved
+			return false, starved
 		}
 		p.emit(c, &p.tx.segment)
 	}
-	return true
+	return true, false
 }
 
 // abortUnsaid ends a connection that is to be aborted although there is no Buf for its RST: the Bufs it keeps may be the

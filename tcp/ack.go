@@ -113,7 +113,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	c.sndMax = max(c.sndMax, c.sndNxt)
 	c.events |= EvAcked
 	c.timers.progressAt = now
-	c.timers.probes = 0
+	c.timers.probes, c.timers.expiries = 0, 0
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
 	}
@@ -179,7 +179,7 @@ func (c *Conn) ackedFIN(now int64) {
 	}
 	switch c.state {
 	case FinWait1:
-		c.state = FinWait2
+		c.enterFinWait2(now)
 	case Closing:
 		c.enterTimeWait(now)
 	case LastAck:

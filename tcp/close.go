@@ -20,6 +20,11 @@ func (c *Conn) CloseSend(now int64) {
 // queueFIN puts the FIN behind the last record: it is retransmitted, SACKed and acknowledged as one.
 func (c *Conn) queueFIN(now int64) {
 	c.finQueued = true
+	c.starved = len(c.sent.recs) == 0 && !c.sent.provide(c.mem)
+	if c.starved {
+		c.due |= dueFIN // Next tries again; the state says so only when the FIN stands in the ring
+		return
+	}
 	c.noteOutstanding(now)
 	c.sent.append(c.pushed, NoHandle, 0, recFIN)
 	if c.state == CloseWait {
@@ -54,10 +59,20 @@ func (c *Conn) Reusable(syn *Segment) bool {
 	if c.state != TimeWait || syn.Flags&(SYN|ACK|RST|FIN) != SYN {
 		return false
 	}
-	if c.useTS && syn.Options.HasTimestamps && syn.Options.TSval != c.tsRecent {
+	switch stamped := syn.Options.HasTimestamps && !c.cfg.NoTimestamps; {
+	case stamped && !c.useTS:
+		return true // all that is old has none
+	case stamped && syn.Options.TSval != c.tsRecent:
 		return int32(syn.Options.TSval-c.tsRecent) > 0
 	}
 	return c.rcvNxt().Less(syn.Seq)
+}
+
+// Redialable says whether Connect may open anew, to the same port of the peer's, what is in TIME-WAIT: all that is old
+// on either way is told by its timestamp. That takes a tick of the peer's clock too, which may be a second (RFC 7323
+// section 5.4; Linux: tcp_tw_reuse). The caller then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
+func (c *Conn) Redialable(now int64) bool {
+	return c.state == TimeWait && c.useTS && now-(c.timers.timeWaitAt-c.cfg.TimeWaitNs) > redialNs
 }
 
 // EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it does nothing.

@@ -248,12 +248,13 @@ func TestAbortWhereNoResetIsDue(t *testing.T) {
 	s.expect()
 }
 
-// req: 9293-MUST-20, 9293-MUST-21
+// req: 9293-MUST-20, 9293-MUST-21, 9293-SHLD-11
 func TestUserTimeout(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.push(100)
 	s.advance(99 * sc)
 	s.wantState(Established)
+	s.wantEvents(EvSuspect)
 	s.advance(2 * sc)
 	s.wantState(Closed)
 	s.wantEvents(EvTimeout | EvClosed)

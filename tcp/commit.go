@@ -21,6 +21,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	}
 	if refused {
 		c.stats.Refused++
+		c.held.idle(c.mem)
 		return
 	}
 	if a.hasFin && !c.hasFin { // also when all of its text is held already
@@ -35,6 +36,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		c.ack.dups = 0
 		if gap {
 			c.edge = c.held.advance(c.edge)
+			c.held.idle(c.mem)
 			c.ack.urgent = true // it fills a gap, wholly or in part: RFC 5681 section 4.2
 		} else {
 			c.delayAck(now, a, c.edge-before)
@@ -69,7 +71,7 @@ func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 func (c *Conn) takeFIN(now int64) {
 	c.finTaken = true
 	c.ack.urgent = true
-	c.held.reset()
+	c.held.giveBack(c.mem)
 	c.events |= EvPeerClosed
 	switch c.state {
 	case Established:

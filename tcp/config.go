@@ -2,23 +2,29 @@ package tcp
 
 // Config of a connection. Zero fields take the default.
 type Config struct {
-	MSS           int // announced; MTU - 40 for IPv4; default 1460
-	ReceiveWindow int // octets beyond the left edge, default 1 MiB
-	NoTimestamps  bool
-	NoSACK        bool
-	NoWindowScale bool
-	SentMax       int   // segments in flight or queued, a power of two, default 1024, at least 16
-	RangesMax     int   // out-of-order ranges held, default 64
-	RTOMinNs      int64 // default 200 ms
-	RTOInitialNs  int64 // default 1 s
-	RTOMaxNs      int64 // default 60 s
-	DelayedAckNs  int64 // default 40 ms, at most 500 ms; every second full segment is ACKed at once
-	TimeWaitNs    int64 // default 60 s
-	SynRetries    int   // default 6
-	UserTimeoutNs int64 // unacknowledged data or probes for this long: timed out; default 100 s
-	InitialWindow int   // segments, default 10
-	NoDelay       bool  // no Nagle
-	NoIdleRestart bool  // keep cwnd over an idle time (against the advice of RFC 5681 section 4.1)
+	MSS              int // announced; MTU - 40 for IPv4; default 1460
+	ReceiveWindow    int // octets beyond the left edge, default 1 MiB
+	NoTimestamps     bool
+	NoSACK           bool
+	NoWindowScale    bool
+	SentMax          int   // segments in flight or queued, a power of two, default 1024, at least 16
+	RangesMax        int   // out-of-order ranges held, default 64
+	RecordsMax       int   // records of sent segments of all Conns of a Memory; default: NewMemory
+	SpansMax         int   // out-of-order ranges of all Conns of a Memory; default: NewMemory
+	RTOMinNs         int64 // default 200 ms
+	RTOInitialNs     int64 // default 1 s
+	RTOMaxNs         int64 // default 60 s
+	DelayedAckNs     int64 // default 40 ms, at most 500 ms; every second full segment is ACKed at once
+	TimeWaitNs       int64 // default 60 s
+	SynRetries       int   // default 8, the last after 3 minutes (RFC 9293 section 3.8.3)
+	SynAckRetries    int   // of a half-open connection in a listener's cache, default 5
+	SuspectRetries   int   // retransmissions in a row before EvSuspect, default 3
+	FinWait2Ns       int64 // how long an orphan waits for the peer's FIN, default 60 s
+	UserTimeoutNs    int64 // unacknowledged data or probes for this long: timed out; default 100 s
+	InitialWindow    int   // segments, default 10
+	StrictTimestamps bool  // drop segments without timestamps once they were agreed on; Linux takes them
+	NoDelay          bool  // no Nagle
+	NoIdleRestart    bool  // keep cwnd over an idle time (against the advice of RFC 5681 section 4.1)
 
 	ChallengeAckMax      int   // challenge ACKs per period, default 10 (RFC 5961 section 7)
 	ChallengeAckPeriodNs int64 // default 5 s
@@ -34,6 +40,7 @@ const (
 	overrideNs        = 200_000_000            // RFC 9293 section 3.8.6.2.1: 0.1 to 1.0 s
 	paws24DaysNs      = 24 * 86400_000_000_000 // RFC 7323 section 5.5
 	timestampTickNs   = 1_000_000              // RFC 7323 section 5.4
+	redialNs          = 1_000_000_000          // one tick of the slowest timestamp clock
 	rtoAfterSynLossNs = 3_000_000_000          // RFC 6298 section 5.7
 )
 
@@ -48,9 +55,12 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.RTOMaxNs, 60_000_000_000)
 	defaultTo(&cfg.DelayedAckNs, 40_000_000)
 	defaultTo(&cfg.TimeWaitNs, 60_000_000_000)
-	defaultTo(&cfg.SynRetries, 6)
+	defaultTo(&cfg.SynRetries, 8)
+	defaultTo(&cfg.SynAckRetries, 5)
 	defaultTo(&cfg.UserTimeoutNs, 100_000_000_000)
 	defaultTo(&cfg.InitialWindow, 10)
+	defaultTo(&cfg.SuspectRetries, 3)
+	defaultTo(&cfg.FinWait2Ns, 60_000_000_000)
 	defaultTo(&cfg.ChallengeAckMax, 10)
 	defaultTo(&cfg.ChallengeAckPeriodNs, 5_000_000_000)
 	cfg.DelayedAckNs = min(cfg.DelayedAckNs, delayedAckMaxNs)

@@ -9,7 +9,7 @@ import (
 // never is a timer that is not armed.
 const never = math.MaxInt64
 
-// Conn is one connection. All memory is made by NewConn; Connect or Accept start it, and after EvClosed it may be
+// Conn is one connection. Init gives it the Memory it shares; Connect or Accept start it, and after EvClosed it may be
 // started again. One goroutine at a time.
 //
 // Positions are stream offsets of 64 bits: 0 is the first octet behind the SYN, in both directions, and a FIN stands at
@@ -17,7 +17,8 @@ const never = math.MaxInt64
 // Invariants while synchronized: sndUna <= sndNxt <= sndMax; sndUna is where the first record in flight begins;
 // edge <= rcvAdv; every span of held lies beyond edge.
 type Conn struct {
-	cfg     Config
+	cfg     *Config
+	mem     *Memory
 	id      ID
 	state   State
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
@@ -35,6 +36,7 @@ type Conn struct {
 	sndWl2    uint64
 	pushed    uint64 // offset of the next pushed octet
 	finQueued bool   // CloseSend was called
+	starved   bool   // there was no memory for a first run of records
 	noDelay   bool   // Nagle is off
 	sent      sentRing
 
@@ -61,6 +63,10 @@ type Conn struct {
 	tsRecentAt int64
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 
+	userTimeoutNs int64 // of this connection, 0 the Config's
+	orphaned      bool  // SetOrphaned was called
+	keep          keepAlive
+
 	ack      ackState
 	recovery recovery
 	rtt      rtoEstimator
@@ -73,7 +79,7 @@ type Conn struct {
 }
 
 // due is what Next owes besides data.
-type due uint8
+type due uint16
 
 const (
 	dueSYN       due = 1 << iota
@@ -82,14 +88,21 @@ const (
 	dueProbe         // the persist timer fired
 	dueRepair        // the next retransmission does not wait for cwnd
 	dueTailProbe     // zero window with data in flight: send the oldest segment again
+	dueFIN           // a FIN that found no memory for a record
+	dueKeepAlive     // an empty segment that draws an ACK
 )
 
-// NewConn makes a Conn in CLOSED with all memory it will ever use. It panics on a Config that cannot work.
+// NewConn makes a Conn in CLOSED with a Memory of its own. It panics on a Config that cannot work.
 func NewConn(cfg Config) *Conn {
-	cfg = cfg.withDefaults()
-	c := &Conn{cfg: cfg, sent: newSentRing(cfg.SentMax), held: newRanges(cfg.RangesMax)}
-	c.timers.stop()
+	c := new(Conn)
+	c.Init(NewMemory(cfg, 1))
 	return c
+}
+
+// Init makes a zero Conn one in CLOSED that takes its memory from m.
+func (c *Conn) Init(m *Memory) {
+	c.cfg, c.mem = &m.cfg, m
+	c.timers.stop()
 }
 
 // Connect starts an active open with initial sequence number iss (RFC 6528 says how to choose it). tsOffset is added to
@@ -120,9 +133,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if _, left := c.Release(); left {
 		panic("tcp: Conn started with handles that were not released")
 	}
-	c.sent.reset()
-	c.held.reset()
-	*c = Conn{cfg: c.cfg, id: id, iss: iss, tsOffset: tsOffset, sent: c.sent, held: c.held}
+	*c = Conn{cfg: c.cfg, mem: c.mem, id: id, iss: iss, tsOffset: tsOffset} // Release and finish gave the memory back
 	c.control = cc.NewReno{}
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
@@ -131,7 +142,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.peerMSS = mssAbsent
 	c.rcvMSS = mssAbsent
 	c.setEMSS()
-	c.rtt.reset(&c.cfg)
+	c.rtt.reset(c.cfg)
 	c.recovery.reset()
 	c.timers.stop()
 }
@@ -178,7 +189,9 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.due &^= dueSYN
 	c.timers.rtxAt = never
 	c.timers.progressAt = now
+	c.timers.expiries = 0
 	switch {
+	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
 		c.rtt.sample(now - c.timers.synSentAt)
 	case c.useTS && s.Options.HasTimestamps:
@@ -201,10 +214,10 @@ func (c *Conn) establish(now int64, s *Segment) {
 func (c *Conn) finish(ev Events) {
 	c.state = Closed
 	c.events |= ev | EvClosed
-	c.due = 0
+	c.due, c.starved = 0, false
 	c.ack = ackState{}
 	c.sent.abandon()
-	c.held.reset()
+	c.held.giveBack(c.mem)
 	c.timers.stop()
 }
 
@@ -227,6 +240,9 @@ func (c *Conn) SetEMSSLimit(n int) {
 
 // EMSS is how many payload octets a full segment carries: options subtracted.
 func (c *Conn) EMSS() int { return c.emss }
+
+// SndNxt is SND.NXT: in TIME-WAIT, beyond all that this connection has ever sent.
+func (c *Conn) SndNxt() Seq { return c.seqOf(c.sndNxt) }
 
 // State is the connection's state.
 func (c *Conn) State() State { return c.state }
@@ -252,7 +268,17 @@ func (c *Conn) PushedOffset() uint64 { return c.pushed }
 
 // Release returns, one by one, handles that are wholly acknowledged (or, after EvClosed, were abandoned), in the order
 // of Push, each once. The ring's slots are free only after it: drain it on EvAcked and EvClosed.
-func (c *Conn) Release() (Handle, bool) { return c.sent.release() }
+func (c *Conn) Release() (Handle, bool) {
+	h, ok := c.sent.release()
+	if c.sent.rel == c.sent.end {
+		c.sent.giveBack(c.mem)
+	}
+	return h, ok
+}
+
+// Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
+// happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
+func (c *Conn) Starved() bool { return c.starved }
 
 // Stats is a copy of the counters and of what the sender knows of the path.
 func (c *Conn) Stats() Stats {

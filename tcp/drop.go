@@ -12,14 +12,17 @@ const (
 	DropNoConn
 	DropWindow
 	DropPAWS
+	DropNoTimestamps
 	DropDuplicate
 	DropAckUnsent
 	DropNoACK
 	DropRSTChallenge
 	DropSYNChallenge
 	DropRangesFull
+	DropNoMemory
 	DropState
 	DropRefused
+	DropOrphaned
 	DropMax
 )
 
@@ -32,14 +35,17 @@ var dropNames = [DropMax]string{
 	DropNoConn:       "no_conn",
 	DropWindow:       "window",
 	DropPAWS:         "paws",
+	DropNoTimestamps: "no_timestamps",
 	DropDuplicate:    "duplicate",
 	DropAckUnsent:    "ack_unsent",
 	DropNoACK:        "no_ack",
 	DropRSTChallenge: "rst_challenge",
 	DropSYNChallenge: "syn_challenge",
 	DropRangesFull:   "ranges_full",
+	DropNoMemory:     "no_memory",
 	DropState:        "state",
 	DropRefused:      "refused",
+	DropOrphaned:     "orphaned",
 }
 
 // String is the name the counter bears in metrics.

@@ -176,6 +176,7 @@ func TestSynBacksOffAndGivesUp(t *testing.T) {
 		t.Errorf("SYNs at %v s, want 0 1 3 7", at)
 	}
 	s.wantState(SynSent)
+	s.wantEvents(EvSuspect)
 	s.advance(2 * sc)
 	s.wantState(Closed)
 	s.wantEvents(EvTimeout | EvClosed)

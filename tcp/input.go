@@ -6,6 +6,7 @@ package tcp
 func (c *Conn) Input(now int64, s *Segment) Arrival {
 	c.stats.SegsIn++
 	c.stats.BytesIn += uint64(s.Len)
+	c.keep.heard(now)
 	switch c.state {
 	case Closed:
 		return Arrival{Drop: DropState}
@@ -45,6 +46,9 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	// Seventh, the text, and eighth, the FIN: found here, taken in Commit.
 	if s.Len == 0 && s.Flags&FIN == 0 || !c.state.receives() {
 		return Arrival{}
+	}
+	if c.orphaned && at+s.Len > 0 && s.Len > 0 {
+		return c.unread(now)
 	}
 	return c.arrival(s, at)
 }
@@ -112,8 +116,11 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		c.challenge(now) // wherever it lies: RFC 5961 section 4.2
 		return at, DropSYNChallenge
 	}
-	if c.useTS && s.Options.HasTimestamps {
-		if int32(s.Options.TSval-c.tsRecent) < 0 && now-c.tsRecentAt < paws24DaysNs {
+	if c.useTS {
+		if !s.Options.HasTimestamps && c.cfg.StrictTimestamps {
+			return at, DropNoTimestamps // silently: RFC 7323 section 3.2
+		}
+		if s.Options.HasTimestamps && int32(s.Options.TSval-c.tsRecent) < 0 && now-c.tsRecentAt < paws24DaysNs {
 			c.answerUnacceptable(now, s, at)
 			return at, DropPAWS
 		}
@@ -145,7 +152,7 @@ func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 		c.timers.timeWaitAt = now + c.cfg.TimeWaitNs // the peer's FIN again
 	}
 	if s.SeqLen() == 0 {
-		if c.limiter.allow(now, &c.cfg) {
+		if c.limiter.allow(now, c.cfg) {
 			c.ack.urgent = true
 		}
 		return
@@ -221,8 +228,10 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 		return a
 	}
 	if left != c.edge && !c.held.fits(left, gapEnd) {
-		c.ack.urgent = true
-		return Arrival{Drop: DropRangesFull}
+		if drop := c.held.provide(c.mem); drop != DropNone {
+			c.ack.urgent = true
+			return Arrival{Drop: drop}
+		}
 	}
 	a.Offset = left
 	a.Skip = int(int64(left) - from)

@@ -10,16 +10,28 @@ func (c *Conn) Room(now int64) int {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
 		return 0
 	}
-	if c.sent.unsent() || c.sent.free() <= splitReserve {
-		return 0
-	}
-	if !c.cwndAdmits(c.emss) {
+	if c.sent.unsent() || !c.cwndAdmits(c.emss) {
 		return 0
 	}
 	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.emss {
 		return 0
 	}
+	if !c.hasRecord() {
+		return 0
+	}
 	return c.emss
+}
+
+// hasRecord says whether Push will find one. A first run is taken by Push only: Room is also asked by who has nothing
+// to send.
+func (c *Conn) hasRecord() bool {
+	if len(c.sent.recs) != 0 {
+		return c.sent.provide(c.mem)
+	}
+	if c.starved = c.mem.RunsFree() == 0; c.starved {
+		c.mem.records.short++
+	}
+	return !c.starved
 }
 
 // cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5; RFC 3042 for peers without SACK, for
@@ -39,7 +51,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if n < 1 || n > c.emss {
 		panic("tcp: Push of a segment that is empty or larger than EMSS")
 	}
-	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || c.sent.free() <= splitReserve {
+	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.sent.provide(c.mem) {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
@@ -90,6 +102,10 @@ func (c *Conn) Next(now int64, t *Transmit) bool {
 
 // nextDue is what goes before data.
 func (c *Conn) nextDue(now int64, t *Transmit) bool {
+	if c.due&dueFIN != 0 {
+		c.due &^= dueFIN
+		c.queueFIN(now)
+	}
 	switch {
 	case c.due&dueAbort != 0:
 		c.due &^= dueAbort
@@ -105,6 +121,13 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		c.due &^= dueSYN
 		c.nextSYN(now, t)
 		return true
+	case c.due&dueKeepAlive != 0:
+		c.due &^= dueKeepAlive
+		if !c.outstanding() { // else what is being sent asks as well
+			c.nextKeepAlive(now, t)
+			return true
+		}
+		return c.nextDue(now, t)
 	case c.due&dueTailProbe != 0:
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {

@@ -3,7 +3,8 @@ package tcp
 // ranges are the runs of octets that were committed beyond the left edge. Sorted, disjoint, never touching, all beyond
 // the edge; at most cap(spans), so that a peer cannot make us remember without bound.
 type ranges struct {
-	spans []span
+	spans []span // of Memory; none while nothing is held
+	run   uint32 // where they lie in Memory
 	clock uint32 // gives each change a stamp: SACK reports the latest first
 }
 
@@ -13,9 +14,48 @@ type span struct {
 	stamp       uint32
 }
 
-func newRanges(n int) ranges { return ranges{spans: make([]span, 0, n)} }
+// provide sees to a place for one more span. Its answer is why there is none.
+func (r *ranges) provide(m *Memory) Drop {
+	n := len(r.spans)
+	if n < cap(r.spans) {
+		return DropNone
+	}
+	if n >= m.cfg.RangesMax {
+		return DropRangesFull
+	}
+	var spans []span
+	var run uint32
+	if n == 0 {
+		spans, run = m.spans.first()
+	} else {
+		spans, run = m.spans.grow(runOf(r.spans), powerOfTwo(m.cfg.RangesMax))
+	}
+	if spans == nil {
+		return DropNoMemory
+	}
+	copy(spans, r.spans)
+	r.giveBack(m)
+	r.spans, r.run = spans[:n:min(len(spans), m.cfg.RangesMax)], run
+	return DropNone
+}
 
-func (r *ranges) reset() { r.spans, r.clock = r.spans[:0], 0 }
+// idle gives the memory back once nothing is held.
+func (r *ranges) idle(m *Memory) {
+	if len(r.spans) == 0 {
+		r.giveBack(m)
+	}
+}
+
+// runOf is the length of the run that spans were made from: only RangesMax makes cap less.
+func runOf(spans []span) int { return max(powerOfTwo(cap(spans)), spansMin) }
+
+// giveBack returns the memory; the spans are forgotten.
+func (r *ranges) giveBack(m *Memory) {
+	if cap(r.spans) > 0 {
+		m.spans.give(r.run, runOf(r.spans))
+		r.spans = nil
+	}
+}
 
 // end is behind the last octet that is held, edge when none is.
 func (r *ranges) end(edge uint64) uint64 {

@@ -34,6 +34,8 @@ func (n *naive) runs(edge uint64) (spans []span) {
 	return spans
 }
 
+func newRanges(n int) ranges { return ranges{spans: make([]span, 0, n)} }
+
 func TestRangesAgainstNaive(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))

@@ -92,7 +92,7 @@ func TestAckOfUnsentIsAnswered(t *testing.T) {
 	}
 }
 
-// req: 5961-5.2-1
+// req: 5961-5.2-1, 9293-MAY-12
 func TestTooOldAckIsAnswered(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.in(". 1:101 ack -59999") // SND.UNA - MAX.SND.WND

@@ -11,7 +11,8 @@ package tcp
 // rel+len(recs); records from una on are contiguous in the stream and not empty; sacked and lost are the octets of
 // records in [una, nxt) with that flag, resent the number of records with recResent; no record is both sacked and lost.
 type sentRing struct {
-	recs               []record
+	recs               []record // a power of two; none while the ring is empty
+	run                uint32   // where recs lie in Memory
 	mask               uint32
 	rel, una, nxt, end uint32
 
@@ -57,11 +58,38 @@ func (r *record) seqLen() int {
 
 func (r *record) endAt() uint64 { return r.at + uint64(r.seqLen()) }
 
-func newSentRing(n int) sentRing {
-	return sentRing{recs: make([]record, n), mask: uint32(n - 1)}
+// provide sees to more than splitReserve free slots: a first run for an empty ring, a larger one for a full ring. False:
+// there is no memory, or the ring is as large as it may be.
+func (s *sentRing) provide(m *Memory) bool {
+	if s.free() > splitReserve {
+		return true
+	}
+	var recs []record
+	var run uint32
+	if len(s.recs) == 0 {
+		recs, run = m.records.first()
+	} else {
+		recs, run = m.records.grow(len(s.recs), m.cfg.SentMax)
+	}
+	if recs == nil {
+		return false
+	}
+	mask := uint32(len(recs) - 1)
+	for i := s.rel; i != s.end; i++ {
+		recs[i&mask] = *s.rec(i)
+	}
+	s.giveBack(m)
+	s.recs, s.run, s.mask = recs, run, mask
+	return true
 }
 
-func (s *sentRing) reset() { *s = sentRing{recs: s.recs, mask: s.mask} }
+// giveBack returns the ring's memory; what it holds must be released, or have been copied.
+func (s *sentRing) giveBack(m *Memory) {
+	if len(s.recs) > 0 {
+		m.records.give(s.run, len(s.recs))
+		s.recs, s.mask = nil, 0
+	}
+}
 
 func (s *sentRing) rec(i uint32) *record { return &s.recs[i&s.mask] }
 

@@ -39,8 +39,9 @@ const (
 	EvPeerClosed         // the peer's FIN is in order: no more octets will come
 	EvReset              // RST accepted
 	EvRefused            // RST in SYN-SENT
-	EvTimeout            // gave up retransmitting
+	EvTimeout            // gave up: R2, keep-alives without an answer, or an orphan in FIN-WAIT-2
 	EvClosed             // the Conn is CLOSED and may be reused
+	EvSuspect            // R1: several retransmissions in a row were not acknowledged; told once until there is progress
 	EvRoom               // the peer's window opened without snd.una moving: Room may have grown
 )
 
@@ -74,6 +75,7 @@ type Stats struct {
 	Probes      uint64 // zero-window probes sent
 	DSACKs      uint64 // duplicates of ours that the peer reported (RFC 2883)
 	LostRetrans uint64 // retransmissions found lost without a timeout
+	KeepAlives  uint64 // keep-alive probes sent
 	Undone      uint64 // loss episodes found to have been reordering, their reduction taken back
 	DupThresh   int    // segments that must overtake one before it counts as lost
 }

@@ -8,6 +8,7 @@ type timers struct {
 	timeWaitAt int64
 	persist    bool
 	probes     uint8 // zero-window probes since the window closed
+	expiries   uint8 // of the retransmission timer since there was progress
 
 	progressAt int64 // since when the user timeout counts
 	sentAt     int64 // last new data
@@ -24,11 +25,7 @@ func (t *timers) stop() {
 // Deadline is when Expire is next due (math.MaxInt64: never). It may lie in the past.
 func (c *Conn) Deadline() int64 {
 	t := &c.timers
-	at := min(t.rtxAt, t.delackAt, t.timeWaitAt)
-	if c.outstanding() {
-		at = min(at, t.progressAt+c.cfg.UserTimeoutNs)
-	}
-	return at
+	return min(t.rtxAt, t.delackAt, t.timeWaitAt, c.giveUpAt(), c.keepAliveAt())
 }
 
 // outstanding says that the peer owes us an acknowledgment, or a window.
@@ -44,12 +41,19 @@ func (c *Conn) Expire(now int64) {
 		c.ack.urgent = true
 	}
 	if now >= t.timeWaitAt {
-		c.finish(0)
+		if c.state == TimeWait {
+			c.finish(0)
+		} else {
+			c.finish(EvTimeout) // an orphan in FIN-WAIT-2
+		}
 		return
 	}
-	if c.outstanding() && now >= t.progressAt+c.cfg.UserTimeoutNs {
+	if now >= c.giveUpAt() {
 		c.finish(EvTimeout) // R2 of RFC 9293 section 3.8.3
 		return
+	}
+	if now >= c.keepAliveAt() {
+		c.keepAliveDue()
 	}
 	if now >= t.rtxAt {
 		c.retransmissionDue(now)
@@ -61,10 +65,11 @@ func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
 	case !c.state.synchronized():
-		if t.synTries > c.cfg.SynRetries {
+		if t.synTries > c.cfg.SynRetries && c.userTimeoutNs == 0 {
 			c.finish(EvTimeout)
 			return
 		}
+		c.suspect()
 		c.rtt.backOff()
 		c.due |= dueSYN
 		t.rtxAt = never
@@ -87,6 +92,7 @@ func (c *Conn) retransmissionDue(now int64) {
 			c.rtt.backOff()
 			c.due |= dueTailProbe
 		} else {
+			c.suspect()
 			c.timedOut(now)
 		}
 		t.rtxAt = now + c.rtt.current()

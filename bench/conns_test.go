@@ -1,0 +1,277 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+const manyConns = 100_000
+
+// pollers are two of them on a wire, turned by one goroutine in virtual time.
+type pollers struct {
+	tb             testing.TB
+	now            int64
+	server, client *stack.Poller
+	pools          [2]*mem.Pool
+}
+
+// delayedAckNs is short, lest the number of Bufs that wait for an ACK depend on how many connections share the traffic.
+const delayedAckNs = 1000
+
+const (
+	pollerBufs  = 2048
+	portFirst   = 5000
+	portsListen = 16 // a client has 16384 ports towards each
+)
+
+func newPollers(tb testing.TB, conns int) *pollers {
+	p := &pollers{tb: tb, now: time.Now().UnixNano()}
+	link, err := wire.New(wire.Config{})
+	require.NoError(tb, err)
+	for i := range 2 {
+		p.pools[i], err = mem.NewPool(hugepages.Heap(pollerBufs*2048+4096), mem.PoolConfig{Bufs: pollerBufs, Stride: 2048})
+		require.NoError(tb, err)
+		port := link.Port(i)
+		queue, err := port.Open(0, p.pools[i])
+		require.NoError(tb, err)
+		poller, err := stack.New(stack.Config{
+			Name: port.Name(), Queue: queue, Pool: p.pools[i], Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Core: -1,
+			Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
+			Clock: func() int64 { return p.now }, TCP: tcp.Config{NoDelay: true, DelayedAckNs: delayedAckNs},
+		})
+		require.NoError(tb, err)
+		if i == 0 {
+			p.server = poller
+		} else {
+			p.client = poller
+		}
+	}
+	return p
+}
+
+// turn turns both once, with so much time between.
+func (p *pollers) turn(ns int64) int {
+	p.now += ns
+	return p.client.Turn() + p.server.Turn()
+}
+
+// establish opens n connections; make gives each end its Upper.
+func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
+	accepted := 0
+	for port := range uint16(portsListen) {
+		require.NoError(p.tb, p.server.Listen(portFirst+port, 64, func(*stack.Conn) stack.Upper {
+			accepted++
+			return make(true, accepted-1)
+		}))
+	}
+	for i := range n {
+		to := netip.AddrPortFrom(p.server.Addr(), portFirst+uint16(i%portsListen))
+		_, err := p.client.Dial(to, make(false, i))
+		require.NoError(p.tb, err)
+		for accepted < i-8 {
+			p.turn(10_000)
+		}
+	}
+	for range 1000 {
+		p.turn(1_000_000)
+	}
+	require.Equal(p.tb, n, accepted)
+}
+
+// nobody is an Upper as small as can be.
+type nobody struct{}
+
+func (nobody) Established(*stack.Conn)                                   {}
+func (nobody) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict { return stack.Taken }
+func (nobody) Edge(*stack.Conn, uint64)                                  {}
+func (nobody) Pull(*stack.Conn, []byte) int                              { return 0 }
+func (nobody) Acked(*stack.Conn, uint64)                                 {}
+func (nobody) PeerClosed(*stack.Conn)                                    {}
+func (nobody) Closed(*stack.Conn, error)                                 {}
+func (nobody) Woken(*stack.Conn)                                         {}
+func (nobody) Timer(*stack.Conn, int64)                                  {}
+
+// idleOctets opens n connections and returns what one end of an idle one takes: all of both Pollers, their packet
+// buffers alone excepted, of which it must hold none.
+func idleOctets(tb testing.TB, n int) float64 {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	p := newPollers(tb, n)
+	p.establish(n, func(bool, int) stack.Upper { return nobody{} })
+	octets := heap() - before
+	for i, poller := range [...]*stack.Poller{p.server, p.client} {
+		var c stack.Counters
+		poller.Snapshot(&c)
+		require.Equal(tb, n, c.Conns)
+		require.GreaterOrEqual(tb, p.pools[i].Available(), pollerBufs-1, "an idle connection holds a Buf")
+		require.Equal(tb, c.Memory.Records, c.Memory.RecordsFree)
+		octets -= int64(pollerBufs * 2048)
+	}
+	runtime.KeepAlive(p)
+	return float64(octets) / float64(2*n)
+}
+
+// An idle connection takes at most 1.5 KiB, everything included: tcp, stack, lookup, timers, lists and doorbell, its part
+// of the shared records.
+func TestOctetsPerIdleConnection(t *testing.T) {
+	const limit = 1536
+	octets := idleOctets(t, manyConns)
+	t.Logf("%.0f octets per end", octets)
+	require.LessOrEqual(t, octets, float64(limit))
+}
+
+// BenchmarkIdleConnections says what TestOctetsPerIdleConnection bounds.
+func BenchmarkIdleConnections(b *testing.B) {
+	octets := 0.0
+	for b.Loop() {
+		octets = idleOctets(b, manyConns)
+	}
+	b.ReportMetric(octets, "octets/conn")
+}
+
+// echo is a client that sends small requests, or a server that answers each.
+type echo struct {
+	nobody
+	conn   *stack.Conn
+	owed   int
+	server bool
+}
+
+const requestOctets = 64
+
+func (e *echo) Established(c *stack.Conn) { e.conn = c }
+
+func (e *echo) Arrive(c *stack.Conn, _ uint64, _ mem.Buf, data []byte) stack.Verdict {
+	if e.server {
+		e.owed += len(data)
+	}
+	return stack.Taken
+}
+
+func (e *echo) Pull(_ *stack.Conn, dst []byte) int {
+	n := min(e.owed, len(dst), requestOctets) // one request is one segment
+	e.owed -= n
+	return n
+}
+
+// BenchmarkSegmentAtConnections is what one segment costs, both ends and the wire together, when each request and each
+// answer is for another connection of so many, picked at random. The mark: at 100,000 at most twice what it is at 1.
+func BenchmarkSegmentAtConnections(b *testing.B) {
+	for _, n := range []int{1, 1000, manyConns} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p := newPollers(b, n)
+			clients := make([]echo, n)
+			servers := make([]echo, n)
+			p.establish(n, func(server bool, i int) stack.Upper {
+				if server {
+					servers[i].server = true
+					return &servers[i]
+				}
+				return &clients[i]
+			})
+			r := rand.New(rand.NewPCG(1, 1))
+			order := make([]uint32, 1<<20)
+			for i := range order {
+				order[i] = uint32(r.IntN(n))
+			}
+			frames := func() uint64 {
+				var s, c stack.Counters
+				p.server.Snapshot(&s)
+				p.client.Snapshot(&c)
+				return s.RxFrames + c.RxFrames
+			}
+			start := frames()
+			b.ReportAllocs()
+			b.ResetTimer()
+			const burst = 32
+			for i := 0; i < b.N; i += burst {
+				for j := range burst {
+					e := &clients[order[(i+j)%len(order)]]
+					e.owed += requestOctets
+					e.conn.Send()
+				}
+				for p.turn(burst*250) > 0 {
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(frames()-start), "ns/segment")
+			b.ReportMetric(float64(frames()-start)/float64(b.N), "segments/op")
+			runtime.KeepAlive(p)
+		})
+	}
+}
+
+// shortLived is one end of connections that are closed as soon as they are open, the server first.
+type shortLived struct {
+	nobody
+	server bool
+	closed int
+	failed error
+}
+
+func (u *shortLived) Established(c *stack.Conn) {
+	if u.server {
+		c.CloseSend()
+	}
+}
+
+func (u *shortLived) PeerClosed(c *stack.Conn) {
+	if !u.server {
+		c.CloseSend()
+	}
+}
+
+func (u *shortLived) Closed(_ *stack.Conn, err error) {
+	u.closed++
+	if err != nil {
+		u.failed = err
+	}
+}
+
+// BenchmarkConnectionsPerSecond opens and closes connections, both ends on one core: handshake, a FIN each way, TIME-WAIT
+// at the server, whose slots run out and whose tuples come again. The mark: 100,000 a second.
+func BenchmarkConnectionsPerSecond(b *testing.B) {
+	p := newPollers(b, 4096)
+	server, client := &shortLived{server: true}, &shortLived{}
+	require.NoError(b, p.server.Listen(portFirst, 64, func(*stack.Conn) stack.Upper { return server }))
+	to := netip.AddrPortFrom(p.server.Addr(), portFirst)
+	b.ReportAllocs()
+	b.ResetTimer()
+	const outstanding = 32
+	dialled := 0
+	for client.closed < b.N {
+		for dialled < b.N && dialled-client.closed < outstanding {
+			if _, err := p.client.Dial(to, client); err != nil {
+				b.Fatal(err)
+			}
+			dialled++
+		}
+		p.turn(5_000)
+	}
+	b.StopTimer()
+	require.NoError(b, client.failed)
+	require.NoError(b, server.failed)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "conns/s")
+	var n stack.Counters
+	p.server.Snapshot(&n)
+	b.ReportMetric(float64(n.TimeWaitCut)/float64(b.N), "cut/op")
+}

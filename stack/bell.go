@@ -1,0 +1,38 @@
+package stack
+
+import "sync/atomic"
+
+// bells is the doorbell: connections that rang since the Poller last listened. Any goroutine rings, the Poller listens.
+//
+// It is a stack linked through the connections (R. K. Treiber, 1986) that is taken as a whole, so that there is no ABA,
+// and a connection stands in it at most once: Conn.bell says that it does. It costs eight octets a connection, and has
+// no limit of its own to run into.
+type bells struct {
+	_    [64]byte
+	last atomic.Uint32 // index+1 of who rang last; 0: nobody
+	_    [64]byte
+}
+
+// ring adds c, whose bell the caller has just set.
+func (b *bells) ring(c *Conn) {
+	for {
+		last := b.last.Load()
+		c.bellNext = last
+		if b.last.CompareAndSwap(last, uint32(c.index)+1) {
+			return
+		}
+	}
+}
+
+// hear takes all that rang, the first to ring first: index+1, continued by bellNext.
+func (b *bells) hear(conns []Conn) uint32 {
+	if b.last.Load() == 0 {
+		return 0
+	}
+	first := uint32(0)
+	for i := b.last.Swap(0); i != 0; {
+		c := &conns[i-1]
+		i, c.bellNext, first = c.bellNext, first, i
+	}
+	return first
+}

@@ -1,0 +1,78 @@
+package tcp
+
+import "math"
+
+// keepAlive probes a peer from which nothing is expected (RFC 9293 section 3.8.4): while nothing of ours is outstanding
+// and nothing has come for the idle time, an empty segment in front of the window draws an ACK. Only a whole number of
+// them without an answer ends the connection. Off unless SetKeepAlive turns it on.
+type keepAlive struct {
+	heardAt    int64  // when the peer's last segment came; kept while on
+	idleMs     uint32 // 0: off
+	intervalMs uint32
+	count      uint8
+	probes     uint8 // sent since heardAt
+}
+
+// KeepAliveDefault, for any argument of SetKeepAlive, is what RFC 9293 asks for (at least two hours) and Linux does.
+const (
+	KeepAliveDefault    = -1
+	keepAliveIdleNs     = 7200_000_000_000
+	keepAliveIntervalNs = 75_000_000_000
+	keepAliveCount      = 9
+)
+
+// SetKeepAlive turns keep-alives on, after idleNs without a segment, every intervalNs, given up after count without an
+// answer (EvTimeout); or off, with idleNs 0. Each may be KeepAliveDefault: 2 hours, 75 s, 9. Times are kept in
+// milliseconds.
+func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
+	if idleNs == 0 {
+		c.keep = keepAlive{}
+		return
+	}
+	if idleNs < 0 {
+		idleNs = keepAliveIdleNs
+	}
+	if intervalNs <= 0 {
+		intervalNs = keepAliveIntervalNs
+	}
+	if count <= 0 {
+		count = keepAliveCount
+	}
+	c.keep = keepAlive{heardAt: now, idleMs: milliseconds(idleNs), intervalMs: milliseconds(intervalNs), count: uint8(min(count, 255))}
+}
+
+func milliseconds(ns int64) uint32 { return uint32(min(max(ns/1_000_000, 1), math.MaxUint32)) }
+
+// heard takes note of a segment of the peer's.
+func (k *keepAlive) heard(now int64) {
+	if k.idleMs != 0 {
+		k.heardAt, k.probes = now, 0
+	}
+}
+
+// keepAliveAt is when the next probe is due, or the end after the last.
+func (c *Conn) keepAliveAt() int64 {
+	k := &c.keep
+	if k.idleMs == 0 || !c.state.synchronized() || c.state == TimeWait || c.outstanding() {
+		return never
+	}
+	return k.heardAt + (int64(k.idleMs)+int64(k.probes)*int64(k.intervalMs))*1_000_000
+}
+
+// keepAliveDue is the keep-alive timer.
+func (c *Conn) keepAliveDue() {
+	if c.keep.probes >= c.keep.count {
+		c.finish(EvTimeout)
+		return
+	}
+	c.keep.probes++
+	c.due |= dueKeepAlive
+}
+
+// nextKeepAlive is a probe: SEG.SEQ is SND.NXT-1 and there is no octet in it (SHLD-12), so the peer must answer.
+func (c *Conn) nextKeepAlive(now int64, t *Transmit) {
+	c.header(now, t)
+	t.Seq--
+	c.stats.KeepAlives++
+	c.ackSent()
+}

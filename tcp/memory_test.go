@@ -1,0 +1,307 @@
+package tcp
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// The oracle is the set of units that were handed out.
+func TestBuddyAgainstNaive(t *testing.T) {
+	type run struct {
+		at    uint32
+		order int
+	}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		units := 1 + rng.IntN(300)
+		var b buddy
+		b.init(units)
+		used := make([]bool, units)
+		free := units
+		var out []run
+		for step := range 2000 {
+			if rng.IntN(2) == 0 || len(out) == 0 {
+				order := rng.IntN(6)
+				at, ok := b.take(order)
+				if !ok {
+					if order == 0 && free > 0 {
+						t.Fatalf("seed %d step %d: no unit with %d of %d free", seed, step, free, units)
+					}
+					continue
+				}
+				if int(at)%(1<<order) != 0 || int(at)+1<<order > units {
+					t.Fatalf("seed %d step %d: run of 2^%d at %d of %d", seed, step, order, at, units)
+				}
+				for i := at; i < at+1<<order; i++ {
+					if used[i] {
+						t.Fatalf("seed %d step %d: unit %d twice", seed, step, i)
+					}
+					used[i] = true
+				}
+				free -= 1 << order
+				out = append(out, run{at, order})
+			} else {
+				i := rng.IntN(len(out))
+				r := out[i]
+				out[i] = out[len(out)-1]
+				out = out[:len(out)-1]
+				b.give(r.at, r.order)
+				for i := r.at; i < r.at+1<<r.order; i++ {
+					used[i] = false
+				}
+				free += 1 << r.order
+			}
+			if b.free != free {
+				t.Fatalf("seed %d step %d: %d free, want %d", seed, step, b.free, free)
+			}
+		}
+		for _, r := range out {
+			b.give(r.at, r.order)
+		}
+		largest := 0
+		for 1<<(largest+1) <= units {
+			largest++
+		}
+		if _, ok := b.take(largest); !ok { // all merged again
+			t.Fatalf("seed %d: no run of 2^%d in %d free units", seed, largest, units)
+		}
+	}
+}
+
+// shared is n connections on one Memory, opened as accepted does.
+func shared(t *testing.T, cfg Config, n int) (*Memory, []*script) {
+	m := NewMemory(cfg, n)
+	ss := make([]*script, n)
+	for i := range ss {
+		s := newScript(t, cfg)
+		s.c = new(Conn)
+		s.c.Init(m)
+		s.accept("S 0:1 win 60000 mss 1000 sackOK")
+		s.expect("S. 0:1 ack 1")
+		s.in(". 1 ack 1")
+		s.wantEvents(EvEstablished)
+		ss[i] = s
+	}
+	return m, ss
+}
+
+func wantAllFree(t *testing.T, m *Memory) {
+	t.Helper()
+	if st := m.Stats(); st.RecordsFree != st.Records || st.SpansFree != st.Spans {
+		t.Fatalf("%+v", st)
+	}
+}
+
+func (s *script) release() {
+	for {
+		if _, ok := s.c.Release(); !ok {
+			return
+		}
+	}
+}
+
+func TestIdleConnHoldsNoMemory(t *testing.T) {
+	m, ss := shared(t, sackOnly(), 1)
+	s := ss[0]
+	wantAllFree(t, m)
+	if s.c.Room(s.now) != 1000 {
+		t.Fatal("no room")
+	}
+	wantAllFree(t, m) // to ask is not to take
+	s.push(100)
+	s.in(". 1001:2001 ack 1")
+	if st := m.Stats(); st.Records-st.RecordsFree != recordsMin || st.Spans-st.SpansFree != spansMin {
+		t.Fatalf("%+v", st)
+	}
+	s.in(". 1:1001 ack 101")
+	s.release()
+	wantAllFree(t, m)
+	s.inRefused(". 4001:5001 ack 101")
+	wantAllFree(t, m)
+	s.in(". 4001:5001 ack 101")
+	s.push(100)
+	s.c.Abort(s.now)
+	s.drain()
+	s.release()
+	wantAllFree(t, m)
+}
+
+// The ring grows under what is in flight, up to SentMax, and keeps it in order.
+func TestRingGrows(t *testing.T) {
+	cfg := sackOnly()
+	cfg.InitialWindow, cfg.SentMax = 1000, 128
+	m, ss := shared(t, cfg, 1)
+	s := ss[0]
+	s.in(". 1 ack 1 win 65535")
+	s.c.sndWnd = 1 << 20
+	var want []Handle
+	for n := s.fill(); len(want) < n; {
+		want = append(want, Handle(len(want)))
+	}
+	if len(want) != 128-splitReserve {
+		t.Fatalf("%d segments in a ring of 128", len(want))
+	}
+	if st := m.Stats(); st.Records-st.RecordsFree != 128 {
+		t.Fatalf("%+v", st)
+	}
+	s.sent()
+	s.in(". 1 ack " + itoa(1+1000*len(want)))
+	s.wantReleased(want...)
+	wantAllFree(t, m)
+}
+
+// Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the first.
+func TestStarvedConnGoesOnWhenMemoryIsFreed(t *testing.T) {
+	cfg := sackOnly()
+	cfg.RecordsMax = 2 * recordsMin
+	m, ss := shared(t, cfg, 3)
+	ss[0].push(100)
+	ss[1].push(100)
+	s := ss[2]
+	if s.c.Room(s.now) != 0 || !s.c.Starved() || m.RunsFree() != 0 {
+		t.Fatal("room without memory")
+	}
+	s.wantState(Established)
+	ss[0].push(100, 100)
+	ss[0].sent()
+	ss[0].in(". 1 ack 301")
+	if m.RunsFree() != 0 {
+		t.Fatal("freed before Release")
+	}
+	ss[0].release()
+	if m.RunsFree() != 1 || s.c.Room(s.now) != 1000 || s.c.Starved() {
+		t.Fatal("no room with memory")
+	}
+	s.push(100)
+	s.expect(". 1:101 ack 1")
+	if m.Stats().RecordsShort == 0 {
+		t.Error("not counted")
+	}
+}
+
+// A FIN that finds no record waits, and is not lost; nor is what the peer does meanwhile.
+func TestFINWaitsForMemory(t *testing.T) {
+	cfg := sackOnly()
+	cfg.RecordsMax = 2 * recordsMin
+	_, ss := shared(t, cfg, 3)
+	ss[0].push(100)
+	ss[1].push(100)
+	s := ss[2]
+	s.c.CloseSend(s.now)
+	s.expect()
+	if !s.c.Starved() || s.c.Room(s.now) != 0 {
+		t.Fatal("not starved")
+	}
+	s.wantState(Established)
+	s.in("F. 1:2 ack 1")
+	s.wantState(CloseWait)
+	s.expect(". 1 ack 2")
+	ss[1].c.Abort(s.now)
+	ss[1].drain()
+	ss[1].release()
+	s.expect("F. 1:2 ack 2")
+	s.wantState(LastAck)
+	if s.c.Starved() {
+		t.Error("still starved")
+	}
+	s.in(". 2 ack 2")
+	s.wantState(Closed)
+}
+
+// Few Conns that send without end leave a quarter to those that begin.
+func TestLastQuarterIsForNewRuns(t *testing.T) {
+	cfg := sackOnly()
+	cfg.InitialWindow = 1000
+	cfg.RecordsMax = 64 * recordsMin
+	m, ss := shared(t, cfg, 16+4)
+	for _, s := range ss[:4] {
+		s.c.sndWnd = 1 << 20
+		s.fill()
+	}
+	if got := m.RunsFree(); got < 16 {
+		t.Fatalf("%d runs left", got)
+	}
+	for _, s := range ss[4:] {
+		s.push(100)
+	}
+}
+
+// Spans are dropped for want of memory, counted, and the peer's retransmission finds a place later.
+func TestSpansWithoutMemory(t *testing.T) {
+	cfg := sackOnly()
+	cfg.SpansMax = 2 * spansMin
+	m, ss := shared(t, cfg, 3)
+	ss[0].in(". 1001:2001 ack 1")
+	ss[1].in(". 1001:2001 ack 1")
+	s := ss[2]
+	s.in(". 1001:2001 ack 1")
+	s.wantDrop(DropNoMemory)
+	s.expect(". 1 ack 1")
+	if m.Stats().SpansShort != 1 {
+		t.Errorf("%+v", m.Stats())
+	}
+	s.in(". 1:1001 ack 1") // in order needs none
+	s.wantArrival(0, 1000)
+	ss[0].in(". 1:1001 ack 1")
+	s.in(". 3001:4001 ack 1")
+	s.wantArrival(3000, 4000)
+}
+
+// A second run that cannot be had leaves the first as it is.
+func TestSpansCannotGrow(t *testing.T) {
+	cfg := sackOnly()
+	cfg.SpansMax = 2 * spansMin
+	_, ss := shared(t, cfg, 2)
+	ss[1].in(". 1001:2001 ack 1")
+	s := ss[0]
+	for i := range spansMin {
+		at := 101 + 200*i
+		s.in(". " + itoa(at) + ":" + itoa(at+100) + " ack 1")
+		s.wantArrival(at-1, at+99)
+	}
+	s.in(". 2001:2101 ack 1")
+	s.wantDrop(DropNoMemory)
+	s.in(". 801:901 ack 1") // a span that is there may grow
+	s.wantArrival(800, 900)
+}
+
+// Two hosts share a Memory that is too small for both: everything still arrives, and all is given back.
+func TestSimulatedLinkWithScarceMemory(t *testing.T) {
+	short := uint64(0)
+	for seed := range uint64(*simSeeds) / 2 {
+		s := simOf(seed)
+		cfg := *s.a.c.cfg
+		cfg.RecordsMax, cfg.SpansMax = 3*recordsMin, 3*spansMin
+		m := NewMemory(cfg, 2)
+		for _, h := range [...]*simHost{s.a, s.b} {
+			h.c = new(Conn)
+			h.c.Init(m)
+		}
+		s.a.c.Connect(s.now, simID(false), Seq(s.rng.Uint32()), s.rng.Uint32())
+		if err := s.run(2_000_000); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, h := range [...]*simHost{s.a, s.b} {
+			h.c.EndTimeWait()
+			h.c.Release()
+		}
+		wantAllFree(t, m)
+		short += m.Stats().RecordsShort + m.Stats().SpansShort
+	}
+	if short == 0 {
+		t.Error("memory was never short")
+	}
+}
+
+func TestMemoryDefaults(t *testing.T) {
+	for _, conns := range []int{1, 1024, 100_000} {
+		st := NewMemory(Config{}, conns).Stats()
+		if st.Records < min(conns*1024, 64*1024) || st.Spans < min(conns*64, 64*64) {
+			t.Errorf("%d Conns: %+v", conns, st)
+		}
+		octets := 40*st.Records + 24*st.Spans
+		if conns > 1 && octets/conns > 2700 || conns == 100_000 && octets/conns > 64 {
+			t.Errorf("%d Conns: %d octets each", conns, octets/conns)
+		}
+	}
+}

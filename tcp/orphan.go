@@ -1,0 +1,71 @@
+package tcp
+
+import "math"
+
+// Forever, for SetUserTimeout, is a connection that never gives up.
+const Forever = math.MaxInt64
+
+// SetUserTimeout sets R2 of RFC 9293 section 3.8.3 for this connection: how long a SYN, data or probes may stay
+// unacknowledged before the end. 0 is the Config's (UserTimeoutNs, and SynRetries for a SYN), Forever is never.
+func (c *Conn) SetUserTimeout(ns int64) { c.userTimeoutNs = max(ns, 0) }
+
+// giveUpAt is R2 as a time.
+func (c *Conn) giveUpAt() int64 {
+	limit := c.userTimeoutNs
+	switch {
+	case c.state.synchronized():
+		if c.sent.una == c.sent.end {
+			return never
+		}
+		if limit == 0 {
+			limit = c.cfg.UserTimeoutNs
+		}
+	case c.state == Closed || limit == 0:
+		return never
+	}
+	if limit == Forever {
+		return never
+	}
+	return c.timers.progressAt + limit
+}
+
+// suspect is R1 of RFC 9293 section 3.8.3: after so many retransmissions in a row the caller is told, once until there
+// is progress, so that the next hop can be looked at and the application learn of it.
+func (c *Conn) suspect() {
+	t := &c.timers
+	if t.expiries < math.MaxUint8 {
+		t.expiries++
+	}
+	if int(t.expiries) == c.cfg.SuspectRetries {
+		c.events |= EvSuspect
+	}
+}
+
+// SetOrphaned says that nobody reads any more: a half-duplex close (RFC 9293 section 3.6.1, MAY-1). CloseSend is the
+// other half. From now on octets that arrive reset the connection, since nobody would ever know that they were lost
+// (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, since a peer that never closes would hold it for ever.
+// Octets that were delivered and not read are the caller's to know of: it aborts instead.
+func (c *Conn) SetOrphaned(now int64) {
+	if c.state == Closed || c.orphaned {
+		return
+	}
+	c.orphaned = true
+	if c.state == FinWait2 {
+		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns
+	}
+}
+
+// enterFinWait2 follows the ACK of our FIN.
+func (c *Conn) enterFinWait2(now int64) {
+	c.state = FinWait2
+	if c.orphaned {
+		c.timers.timeWaitAt = now + c.cfg.FinWait2Ns
+	}
+}
+
+// unread resets an orphaned connection to which new octets have come.
+func (c *Conn) unread(now int64) Arrival {
+	c.Abort(now)
+	c.events |= EvReset
+	return Arrival{Drop: DropOrphaned}
+}

@@ -1,0 +1,236 @@
+package tcp
+
+import "testing"
+
+// req: 9293-MUST-21
+func TestUserTimeoutIsPerConnection(t *testing.T) {
+	for _, tt := range []struct{ set, end int64 }{{0, 100 * sc}, {5 * sc, 5 * sc}, {1000 * sc, 1000 * sc}} {
+		s := accepted(t, plain(), "")
+		s.c.SetUserTimeout(tt.set)
+		s.push(100)
+		s.advance(tt.end - 1)
+		s.wantState(Established)
+		s.advance(1)
+		s.wantState(Closed)
+		s.wantEvents(EvSuspect | EvTimeout | EvClosed)
+	}
+	s := accepted(t, plain(), "")
+	s.c.SetUserTimeout(Forever)
+	s.push(100)
+	s.advance(30 * 86400 * sc)
+	s.wantState(Established)
+	s.sent()
+	s.in(". 1 ack 101") // it was worth waiting
+	s.wantReleased(0)
+}
+
+// A SYN is retransmitted for three minutes at least; the application may say otherwise.
+//
+// req: 9293-MUST-22, 9293-MUST-23, 9293-MUST-21
+func TestSynTimeouts(t *testing.T) {
+	s := newScript(t, plain())
+	s.connect()
+	start := s.now
+	s.advance(400 * sc)
+	s.wantState(Closed)
+	s.wantEvents(EvSuspect | EvTimeout | EvClosed)
+	out := s.sent()
+	if last := out[len(out)-1].at - start; last < 180*sc {
+		t.Errorf("last SYN after %d s", last/sc)
+	}
+
+	s = newScript(t, plain())
+	s.connect()
+	s.c.SetUserTimeout(10 * sc)
+	s.advance(10*sc - 1)
+	s.wantState(SynSent)
+	s.advance(1)
+	s.wantState(Closed)
+	s.wantEvents(EvSuspect | EvTimeout | EvClosed)
+
+	s = newScript(t, plain())
+	s.connect()
+	s.c.SetUserTimeout(Forever)
+	s.advance(86400 * sc)
+	s.wantState(SynSent)
+	s.sent()
+	s.in("S. 0:1 ack 1 win 60000 mss 1000")
+	s.wantState(Established)
+}
+
+// R1: told at the third retransmission, once, and again only after there was progress.
+//
+// req: 9293-MUST-20, 9293-SHLD-9, 9293-SHLD-10
+func TestSuspect(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(100)
+	s.advance(700 * ms) // retransmissions after 200 and 600 ms
+	s.wantEvents(0)
+	s.advance(700 * ms) // and 1400
+	s.wantEvents(EvSuspect)
+	s.advance(20 * sc)
+	s.wantEvents(0)
+	s.sent()
+	s.in(". 1 ack 101")
+	s.wantEvents(EvAcked)
+	s.release()
+	s.push(100)
+	s.advance(100 * sc)
+	if ev := s.c.TakeEvents(); ev&EvSuspect == 0 {
+		t.Errorf("events %b", ev)
+	}
+
+	cfg := plain()
+	cfg.SuspectRetries = 5
+	s = newScript(t, cfg)
+	s.connect()
+	s.advance(30 * sc) // SYNs at 1, 3, 7 and 15 s
+	s.wantEvents(0)
+	s.advance(2 * sc)
+	s.wantEvents(EvSuspect)
+}
+
+// A peer that answers with a closed window is alive: nothing is suspected.
+func TestClosedWindowIsNotSuspect(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(100)
+	s.in(". 1 ack 101 win 0")
+	s.wantEvents(EvAcked)
+	s.release()
+	s.c.Push(s.now, 9, 100, false)
+	for range 50 {
+		s.advance(60 * sc)
+		s.in(". 1 ack 101 win 0")
+	}
+	s.wantEvents(0)
+	s.wantState(Established)
+}
+
+// req: 9293-MAY-1
+func TestOrphanDoesNotWaitForEver(t *testing.T) {
+	for _, orphanFirst := range []bool{false, true} {
+		s := accepted(t, plain(), "")
+		if orphanFirst {
+			s.c.SetOrphaned(s.now)
+		}
+		s.c.CloseSend(s.now)
+		s.sent()
+		s.in(". 1 ack 2")
+		s.wantState(FinWait2)
+		s.c.SetOrphaned(s.now)
+		s.c.SetOrphaned(s.now)
+		s.advance(60*sc - 1)
+		s.wantState(FinWait2)
+		s.advance(1)
+		s.wantState(Closed)
+		s.wantEvents(EvAcked | EvTimeout | EvClosed)
+		s.expect()
+	}
+
+	// Who still reads waits as long as it likes.
+	s := accepted(t, plain(), "")
+	s.c.CloseSend(s.now)
+	s.sent()
+	s.in(". 1 ack 2")
+	s.advance(86400 * sc)
+	s.wantState(FinWait2)
+
+	// The peer's FIN leads to an ordinary TIME-WAIT, of the ordinary length.
+	s.c.SetOrphaned(s.now)
+	s.advance(50 * sc)
+	s.in("F. 1:2 ack 2")
+	s.wantState(TimeWait)
+	s.advance(60*sc - 1)
+	s.wantState(TimeWait)
+	s.advance(1)
+	s.wantState(Closed)
+	s.wantEvents(EvAcked | EvPeerClosed | EvClosed)
+}
+
+// New octets after a full close: RST, for they are lost.
+//
+// req: 9293-SHLD-3, 9293-MAY-1
+func TestOctetsForAnOrphanDrawReset(t *testing.T) {
+	open := func() *script { s := accepted(t, plain(), ""); s.in(". 1:11 ack 1"); s.sent(); return s }
+	for name, tt := range map[string]struct {
+		close func(s *script)
+		reset string
+	}{
+		"ESTABLISHED": {func(s *script) {}, "R. 1 ack 11"},
+		"FIN-WAIT-1":  {func(s *script) { s.c.CloseSend(s.now); s.sent() }, "R. 2 ack 11"},
+		"FIN-WAIT-2":  {func(s *script) { s.c.CloseSend(s.now); s.sent(); s.in(". 11 ack 2") }, "R. 2 ack 11"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open()
+			tt.close(s)
+			s.c.SetOrphaned(s.now)
+			s.in(". 1:11 ack 1") // what was taken before is no news
+			s.wantDrop(DropDuplicate)
+			s.sent()
+			s.in(". 11:21 ack 1")
+			s.wantDrop(DropOrphaned)
+			s.wantNothing()
+			s.expect(tt.reset)
+			s.wantState(Closed)
+			if ev := s.c.TakeEvents(); ev&(EvReset|EvClosed) != EvReset|EvClosed {
+				t.Errorf("events %b", ev)
+			}
+		})
+	}
+}
+
+// req: 9293-SHLD-3
+func TestEmptySegmentsDoNotResetAnOrphan(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.c.SetOrphaned(s.now)
+	s.in(". 1 ack 1")
+	s.c.CloseSend(s.now)
+	s.expect("F. 1:2 ack 1")
+	s.in("F. 1:2 ack 2")
+	s.wantState(TimeWait)
+}
+
+// req: 7323-3.2-2, 7323-3.2-3
+func TestStrictTimestamps(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		cfg := plain()
+		cfg.NoTimestamps, cfg.StrictTimestamps = false, strict
+		s := accepted(t, cfg, "ts 5,0")
+		s.in(". 1:101 ack 1 nots")
+		if strict {
+			s.wantDrop(DropNoTimestamps)
+			s.wantNothing()
+			s.expect()
+			s.in("R 1") // a RST needs none
+		} else {
+			s.wantArrival(0, 100)
+			s.in("R 101")
+		}
+		s.wantState(Closed)
+	}
+}
+
+// req: 9293-SHLD-4
+func TestRedialable(t *testing.T) {
+	cfg := plain()
+	for _, stamps := range []bool{true, false} {
+		cfg.NoTimestamps = !stamps
+		s := newScript(t, cfg)
+		s.connect()
+		s.sent()
+		s.in("S. 0:1 ack 1 win 60000 mss 1000 ts 5,0")
+		s.c.CloseSend(s.now)
+		s.drain()
+		s.in("F. 1:2 ack 2")
+		s.wantState(TimeWait)
+		if s.c.Redialable(s.now) || s.c.Redialable(s.now+sc) {
+			t.Error("at once")
+		}
+		if s.c.Redialable(s.now+sc+1) != stamps {
+			t.Errorf("timestamps %v", stamps)
+		}
+		if got := s.c.SndNxt(); got != s.iss+2 {
+			t.Errorf("SND.NXT %d", got-s.iss)
+		}
+	}
+}
