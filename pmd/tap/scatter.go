@@ -9,8 +9,8 @@ import (
 
 const (
 	// payloadAt is where the payload of a cut frame lies in its Buf, if the pool's headroom is not larger: all
-	// headers fit in front.
-	payloadAt = (headersMax + 15) / 16 * 16
+	// headers fit in front, and the kernel's in front of them.
+	payloadAt = (vnetLen + headersMax + 31) / 32 * 32
 
 	gsoSizeMin = 64 // smaller segments are not prepared for
 	wideReads  = 64 // reads without a large frame until no more is prepared for
@@ -30,10 +30,10 @@ func (l layout) start(i int) int {
 
 // scatter is where one readv puts what the kernel hands over: up to 64 KiB before they are cut into segments.
 //
-//	iov[0]    virtio_net_hdr
-//	iov[1]    Buf 0: headers and the first segment's payload, as long as they were in the last large frame
-//	iov[2..n] Bufs 1 to n-1: as much payload each
-//	iov[n+1]  spill, its second half: what goes beyond
+//	iov[0]      Buf 0: virtio_net_hdr, headers and the first segment's payload, as long as they were in the last
+//	            large frame
+//	iov[1..n-1] Bufs 1 to n-1: as much payload each
+//	iov[n]      spill, its second half: what goes beyond
 //
 // With the same headers and gso_size as last time every segment lies already in its Buf, with room for the headers in
 // front. Otherwise mend moves the octets; what the Bufs then do not hold goes to spill, in front of what is there, to be
@@ -43,8 +43,7 @@ type scatter struct {
 	pool *mem.Pool
 	base int // payloadAt, or the headroom
 
-	hdr   [vnetLen]byte
-	iov   [2 + piecesMax]unix.Iovec
+	iov   [1 + piecesMax]unix.Iovec
 	armed [piecesMax]mem.Buf
 	n     int // armed[:n] are ours and in iov
 	lay   layout
@@ -86,21 +85,24 @@ func (s *scatter) refill() bool {
 
 // point writes iov anew.
 func (s *scatter) point() {
-	s.iov[0].Base = &s.hdr[0]
-	s.iov[0].SetLen(vnetLen)
-	at, n := s.base-s.h, s.lay.first
+	at, n := s.base-s.h-vnetLen, vnetLen+s.lay.first
 	for i, b := range s.armed[:s.n] {
-		s.iov[1+i].Base = &s.pool.Slot(b)[at]
-		s.iov[1+i].SetLen(n)
+		s.iov[i].Base = &s.pool.Slot(b)[at]
+		s.iov[i].SetLen(n)
 		at, n = s.base, s.lay.rest
 	}
-	s.iov[1+s.n].Base = &s.spill[spillHalf]
-	s.iov[1+s.n].SetLen(spillHalf)
+	s.iov[s.n].Base = &s.spill[spillHalf]
+	s.iov[s.n].SetLen(spillHalf)
+}
+
+// header is the kernel's, of the frame just read.
+func (s *scatter) header() *[vnetLen]byte {
+	return (*[vnetLen]byte)(s.pool.Slot(s.armed[0])[s.base-s.h-vnetLen:])
 }
 
 // read gets one frame and returns its octets.
 func (s *scatter) read(fd int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&s.iov)), uintptr(2+s.n))
+	n, _, errno := unix.RawSyscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&s.iov)), uintptr(1+s.n))
 	if s.wide > 0 {
 		s.wide--
 	}
@@ -127,9 +129,9 @@ func (s *scatter) takeFirst() mem.Buf {
 	if s.n == 0 {
 		return b
 	}
-	s.iov[1].Base = &s.pool.Slot(s.armed[0])[s.base-s.h]
-	s.iov[1+s.n].Base = &s.spill[spillHalf]
-	s.iov[1+s.n].SetLen(spillHalf)
+	s.iov[0].Base = &s.pool.Slot(s.armed[0])[s.base-s.h-vnetLen]
+	s.iov[s.n].Base = &s.spill[spillHalf]
+	s.iov[s.n].SetLen(spillHalf)
 	return b
 }
 
