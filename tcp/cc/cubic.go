@@ -67,22 +67,21 @@ func (Cubic) Acked(w *State, a Sample) {
 	if !c.running {
 		c.begin(w.Cwnd, a.Now, smss)
 	}
-	// The window grows by half of what is acknowledged at most, which is 1.5 cwnd per round trip: the bound that section
-	// 4.2 sets for the target also serves W_est, should cwnd have been lowered without a congestion event.
 	octets = min(octets, w.Cwnd)
 	c.grow(w.Cwnd, octets, smss)
 	t := a.Now - c.epoch
 	var more int
 	if est := int(c.wEst); c.window(t, smss) < est { // section 4.3, the Reno-friendly region
 		more = est - w.Cwnd
-		c.credit = 0
-	} else if target := min(c.window(t+a.SRTT, smss), w.Cwnd+w.Cwnd/2); target > w.Cwnd { // 4.4 and 4.5
+	} else if target := c.window(t+a.SRTT, smss); target > w.Cwnd { // 4.4 and 4.5
 		c.credit += (target - w.Cwnd) * octets
 		if c.credit >= w.Cwnd {
 			more = c.credit / w.Cwnd
 			c.credit -= more * w.Cwnd
 		}
 	}
+	// Section 4.2 bounds the target by 1.5 cwnd, which is half of what is acknowledged. The same bound keeps W_est from
+	// pulling cwnd up at once after it was lowered without a congestion event (RFC 5681 section 4.1).
 	w.Cwnd = min(w.Cwnd+min(max(more, 0), octets/2), CwndMax)
 }
 

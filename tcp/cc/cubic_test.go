@@ -128,6 +128,8 @@ func TestCubicReductions(t *testing.T) {
 	check("mark", 63_000, 90_000)
 	reduce(Loss, 90_000, 40_000)
 	check("FlightSize below cwnd", 28_000, 90_000)
+	reduce(Loss, 50_000, 90_000)
+	check("more outstanding than cwnd", 35_000, 42_500)
 	reduce(Loss, 2500, 2500)
 	check("floor", 2000, 2125)
 	reduce(Mark, 1000, 1000)
@@ -147,7 +149,9 @@ func TestCubicReductions(t *testing.T) {
 // in TestCubicTrace; W_est rises from 500 by 9/17 a round trip until 714, the window of before.
 // req: 8312-4.5-1
 func TestCubicAfterTimeout(t *testing.T) {
-	c := &clock{alg: Cubic{}, w: State{Cwnd: 714_300, Ssthresh: CwndMax}, rtt: 100 * ms}
+	c := &clock{alg: Cubic{}, w: State{Cwnd: 900_000, Ssthresh: CwndMax}, rtt: 100 * ms}
+	c.loss()
+	c.w.Cwnd = 714_300
 	c.alg.Timeout(&c.w, c.now, c.w.Cwnd, testSMSS, true)
 	for i := 0; c.w.Cwnd < c.w.Ssthresh; i++ {
 		if i > 20 {
@@ -210,6 +214,24 @@ func TestCubicLoweredWindowDoesNotJump(t *testing.T) {
 	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 2 * testSMSS, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt, Limited: true})
 	if c.w.Cwnd > before+testSMSS {
 		t.Errorf("cwnd %d to %d by one ACK of two segments", before, c.w.Cwnd)
+	}
+}
+
+// Slow start in between, here after an idle restart, begins another congestion avoidance stage: t counts from there.
+func TestCubicStageBeginsBehindSlowStart(t *testing.T) {
+	c := &clock{alg: Cubic{}, w: State{Cwnd: 1000 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
+	c.loss()
+	for range 90 {
+		c.round()
+	}
+	c.w.Cwnd = 10 * testSMSS
+	for c.w.Cwnd < c.w.Ssthresh {
+		c.round()
+	}
+	restarted := c.now
+	c.round()
+	if e := c.w.cubic.epoch; e < restarted-c.rtt || e > c.now {
+		t.Errorf("epoch %d ms, slow start ended at %d ms", e/ms, restarted/ms)
 	}
 }
 

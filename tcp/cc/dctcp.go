@@ -55,7 +55,7 @@ func (d *dctcp) count(a *Sample) {
 	}
 	d.alpha -= d.alpha >> gShift
 	if d.marked > 0 {
-		d.alpha = min(d.alpha+int32(d.marked<<(alphaBits-gShift)/d.acked), alphaOne)
+		d.alpha += int32(d.marked << (alphaBits - gShift) / d.acked)
 	}
 	d.windowEnd, d.acked, d.marked = a.Nxt, 0, 0
 }

@@ -38,6 +38,21 @@ func TestDCTCPAlpha(t *testing.T) {
 	near(t, "no mark any more", alpha(), 0, 0.00002)
 }
 
+// RFC 8257 section 3.3, step 4.
+func TestDCTCPWindowEndsBehindWindowEnd(t *testing.T) {
+	var w State
+	DCTCP{}.Start(&w, 10*testSMSS)
+	DCTCP{}.Acked(&w, Sample{Acked: 1, RTT: -1, Una: 1, Nxt: 5000})
+	DCTCP{}.Acked(&w, Sample{Acked: 4999, RTT: -1, Una: 5000, Nxt: 9000})
+	if w.dctcp.alpha != alphaOne {
+		t.Errorf("alpha %d: the window has not ended", w.dctcp.alpha)
+	}
+	DCTCP{}.Acked(&w, Sample{Acked: 1, RTT: -1, Una: 5001, Nxt: 9000})
+	if w.dctcp.alpha != alphaOne-alphaOne/16 || w.dctcp.windowEnd != 9000 {
+		t.Errorf("%+v", w.dctcp)
+	}
+}
+
 func TestDCTCPReductions(t *testing.T) {
 	w := State{Cwnd: 100_000, Ssthresh: CwndMax}
 	for _, tt := range []struct {
