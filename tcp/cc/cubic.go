@@ -11,7 +11,7 @@ type cubic struct {
 	curve
 	at        int64 // the latest acknowledgment
 	credit    int   // octets times octets, towards the next octet of Cwnd in the concave and convex regions
-	estCredit int   // the same for the next SMSS of wEst, times 17
+	estCredit int   // the same for the next quarter of an SMSS of wEst, times 17
 }
 
 // curve is one congestion avoidance stage, and what Undo restores of it.
@@ -99,16 +99,18 @@ func (c *cubic) begin(cwnd int, now int64, smss int) {
 	}
 }
 
-// grow adds alpha_cubic segments per window to W_est, one where Reno would have been before (equation 4).
+// grow adds alpha_cubic segments per window to W_est, one where Reno would have been before (equation 4), in quarters of a
+// segment: whole ones come half a segment late on average, which is 7 % of goodput at windows of a dozen.
 func (c *cubic) grow(cwnd, octets, smss int) {
+	alpha := alphaNum
 	if c.wEst >= c.cwndPrior {
-		c.estCredit += alphaDen * octets
-	} else {
-		c.estCredit += alphaNum * octets
+		alpha = alphaDen
 	}
+	c.estCredit += 4 * alpha * octets
 	if whole := alphaDen * cwnd; c.estCredit >= whole {
-		c.estCredit = min(c.estCredit-whole, whole)
-		c.wEst = int32(min(int(c.wEst)+smss, CwndMax))
+		quarters := c.estCredit / whole
+		c.estCredit -= quarters * whole
+		c.wEst = int32(min(int(c.wEst)+min(quarters, 4)*smss/4, CwndMax))
 	}
 }
 

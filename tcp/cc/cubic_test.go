@@ -100,7 +100,7 @@ func TestCubicShortRoundTripIsReno(t *testing.T) {
 	want := map[int]float64{0: 70, 10: 75.25, 30: 85.74, 56: 99.39, 60: 102.79, 80: 122.58, 120: 162.32}
 	for round := 0; round <= 120; round++ {
 		if w, ok := want[round]; ok {
-			near(t, "cwnd in segments", float64(c.w.Cwnd)/testSMSS, w, 1.1)
+			near(t, "cwnd in segments", float64(c.w.Cwnd)/testSMSS, w, 0.5)
 		}
 		c.round()
 	}
