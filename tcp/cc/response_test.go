@@ -50,8 +50,8 @@ func TestCubicResponse(t *testing.T) {
 		window float64
 		epochs int
 	}{
-		{1e-2, 100 * ms, 12, 300}, {1e-4, 100 * ms, 187, 120}, {1e-5, 100 * ms, 1054, 60}, {1e-6, 100 * ms, 5926, 24},
-		{1e-2, 10 * ms, 12, 300}, {1e-3, 10 * ms, 38, 300}, {1e-4, 10 * ms, 120, 120}, {1e-5, 10 * ms, 379, 60}, {1e-6, 10 * ms, 1200, 24},
+		{1e-2, 100 * ms, 12, 300}, {1e-4, 100 * ms, 187, 120}, {1e-5, 100 * ms, 1054, 60}, {1e-6, 100 * ms, 5926, 15},
+		{1e-2, 10 * ms, 12, 300}, {1e-3, 10 * ms, 38, 300}, {1e-4, 10 * ms, 120, 120}, {1e-5, 10 * ms, 379, 60}, {1e-6, 10 * ms, 1200, 15},
 	} {
 		got := meanWindow(Cubic{}, tt.p, tt.rtt, tt.epochs)
 		near(t, fmt.Sprintf("p = %g, RTT %d ms: %.0f segments of %.0f", tt.p, tt.rtt/ms, got, tt.window), got/tt.window, 1, 0.1)

@@ -30,7 +30,7 @@ func within(t *testing.T, what string, got, want, part float64) {
 // every reduction costs it a round trip without growth: 1.16.
 func TestRandomLossesReno(t *testing.T) {
 	for _, tt := range []struct{ p, constant, part float64 }{{1e-4, 1.31, 0.04}, {1e-3, 1.29, 0.04}, {1e-2, 1.16, 0.04}} {
-		window := Goodput("reno", wide(0.1, tt.p), 2000) / 8000 * 0.1
+		window := Goodput("reno", wide(0.1, tt.p), max(500, 0.2/tt.p)) / 8000 * 0.1
 		within(t, fmt.Sprintf("p = %g", tt.p), window*math.Sqrt(tt.p), tt.constant, tt.part)
 	}
 }
@@ -42,7 +42,7 @@ func TestRandomLossesCubic(t *testing.T) {
 		{1e-2, 0.1, 0.95, 1.15}, {1e-3, 0.1, 1.10, 1.30}, {1e-4, 0.1, 1.05, 1.25},
 		{1e-2, 0.001, 0.95, 1.15}, {1e-3, 0.001, 1.05, 1.25},
 	} {
-		window := Goodput("cubic", wide(tt.rtt, tt.p), 20000*tt.rtt) / 8000 * tt.rtt
+		window := Goodput("cubic", wide(tt.rtt, tt.p), max(6000, 2/tt.p)*tt.rtt) / 8000 * tt.rtt
 		response := max(math.Sqrt(1.5/tt.p), 1.054*math.Pow(tt.rtt/tt.p, 0.75))
 		if r := window / response; r < tt.least || r > tt.most {
 			t.Errorf("p = %g, RTT %g: %.1f segments, %.3f of the response function", tt.p, tt.rtt, window, r)
