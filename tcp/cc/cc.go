@@ -63,8 +63,9 @@ type Algorithm interface {
 	Start(w *State, iw int)
 	// Acked takes every acknowledgment of new octets; it grows Cwnd when Limited and not Recovering.
 	Acked(w *State, a Sample)
-	// Reduce is the begin of a congestion episode with flight octets outstanding: it sets Ssthresh. Cwnd is tcp's to lower
-	// to it. A Mark comes at most once per window (RFC 3168 section 6.1.2).
+	// Reduce is the begin of a congestion episode with flight octets outstanding, those included that the same burst of
+	// ACKs acknowledged: it sets Ssthresh from that, or from Cwnd. Cwnd is tcp's to lower to it, afterwards. A Mark comes at
+	// most once per window (RFC 3168 section 6.1.2).
 	Reduce(w *State, why Cause, now int64, flight, smss int)
 	// Timeout is an RTO: it sets Ssthresh, and Cwnd to the loss window. first is false when the same segment timed out before.
 	Timeout(w *State, now int64, flight, smss int, first bool)

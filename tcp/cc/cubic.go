@@ -151,7 +151,7 @@ func cubeRoot(x uint64) uint64 {
 	return root
 }
 
-func (Cubic) Reduce(w *State, why Cause, _ int64, flight, smss int) {
+func (Cubic) Reduce(w *State, why Cause, _ int64, _, smss int) {
 	w.save()
 	c := &w.cubic
 	if w.Cwnd < int(c.wMax) { // section 4.7: make room for others
@@ -159,20 +159,22 @@ func (Cubic) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 	} else {
 		c.wMax = int32(w.Cwnd)
 	}
-	c.reduce(w, flight, floor(why, smss))
+	c.reduce(w, floor(why, smss))
 }
 
-// reduce sets Ssthresh by beta_cubic (section 4.6). What is outstanding beyond cwnd gives no right to a larger one.
-func (c *cubic) reduce(w *State, flight, least int) {
+// reduce sets Ssthresh by beta_cubic, from cwnd: section 4.6 allows that where cwnd does not grow while less is in flight.
+// A Poller takes in a burst of ACKs before it sends again, and FlightSize then lacks what the burst acknowledged: over
+// short paths most of the window.
+func (c *cubic) reduce(w *State, least int) {
 	c.cwndPrior = int32(w.Cwnd)
 	c.running = false
-	w.Ssthresh = max(min(flight, w.Cwnd)*betaNum/betaDen, least)
+	w.Ssthresh = max(w.Cwnd*betaNum/betaDen, least)
 }
 
-func (Cubic) Timeout(w *State, _ int64, flight, smss int, first bool) {
+func (Cubic) Timeout(w *State, _ int64, _, smss int, first bool) {
 	if first {
 		w.save()
-		w.cubic.reduce(w, flight, 2*smss)
+		w.cubic.reduce(w, 2*smss)
 	}
 	w.cubic.wMax, w.cubic.running = 0, false
 	w.Cwnd = smss // RFC 5681 section 3.1

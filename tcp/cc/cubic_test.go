@@ -53,7 +53,8 @@ func TestCubicK(t *testing.T) {
 	}{{0, 0}, {1, 1.357209}, {3, 1.957434}, {30, 4.217163}, {300, 9.085603}, {30_000, 42.171633}, {1_000_000, 135.720881}} {
 		near(t, "K", float64(riseTime(tt.segments*testSMSS, testSMSS))/(1<<20), tt.k, 1e-4)
 	}
-	for x, want := range map[uint64]uint64{0: 0, 1: 1, 7: 1, 8: 2, 26: 2, 27: 3, 1<<63 - 1: 2097151, 1 << 63: 2097152, math.MaxUint64: 2642245} {
+	for x, want := range map[uint64]uint64{0: 0, 1: 1, 7: 1, 8: 2, 26: 2, 27: 3, 1<<63 - 1: 2097151, 1 << 63: 2097152,
+		math.MaxUint64: 2642245} {
 		if got := cubeRoot(x); got != want {
 			t.Errorf("cube root of %d: %d, want %d", x, got, want)
 		}
@@ -82,7 +83,8 @@ func TestCubicCurve(t *testing.T) {
 func TestCubicTrace(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 1000 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
 	c.loss()
-	want := map[int]float64{0: 700, 1: 709.7, 10: 788.4, 20: 857.6, 50: 972.7, 80: 999.5, 91: 1000, 100: 1000.3, 120: 1009.9, 150: 1082.8}
+	want := map[int]float64{0: 700, 1: 709.7, 10: 788.4, 20: 857.6, 50: 972.7, 80: 999.5, 91: 1000, 100: 1000.3,
+		120: 1009.9, 150: 1082.8}
 	for round := 0; round <= 150; round++ {
 		if w, ok := want[round]; ok {
 			near(t, "cwnd in segments", float64(c.w.Cwnd)/testSMSS, w, w*0.003)
@@ -127,7 +129,7 @@ func TestCubicReductions(t *testing.T) {
 	reduce(Mark, 90_000, 90_000)
 	check("mark", 63_000, 90_000)
 	reduce(Loss, 90_000, 40_000)
-	check("FlightSize below cwnd", 28_000, 90_000)
+	check("a burst of ACKs has lowered FlightSize", 63_000, 90_000)
 	reduce(Loss, 50_000, 90_000)
 	check("more outstanding than cwnd", 35_000, 42_500)
 	reduce(Loss, 2500, 2500)

@@ -150,20 +150,20 @@ func (c *cubic) acked(a ack) {
 	c.w += (target - c.w) / c.w
 }
 
-func (c *cubic) reduce(_, flight float64, mark bool) {
+func (c *cubic) reduce(_, _ float64, mark bool) {
 	c.prior, c.running = c.w, false
 	if c.w < c.wMax {
 		c.wMax = c.w * (1 + cubicBeta) / 2
 	} else {
 		c.wMax = c.w
 	}
-	c.thresh = max(min(flight, c.w)*cubicBeta, least(mark))
+	c.thresh = max(c.w*cubicBeta, least(mark))
 	c.w = c.thresh
 }
 
-func (c *cubic) timeout(_, flight float64) {
+func (c *cubic) timeout(_, _ float64) {
 	c.prior, c.wMax, c.running = c.w, 0, false
-	c.thresh = max(min(flight, c.w)*cubicBeta, 2)
+	c.thresh = max(c.w*cubicBeta, 2)
 	c.w = 1
 }
 
