@@ -1,5 +1,6 @@
 // Package cc is congestion control: how many octets one connection may have in the network. It is arithmetic on a State
-// that the tcp package keeps in its Conn: no clock, no memory of its own, nothing allocated.
+// that the tcp package keeps in its Conn: no clock, no memory of its own, nothing allocated. It is integers throughout: a
+// compiler may fuse a floating-point product and sum on one platform and not on another, and a seed must replay alike.
 //
 // Where it stands: tcp detects losses, decides what is sent again and how fast a reduction is made (PRR); an Algorithm
 // says how far cwnd is reduced and how it grows. It is called at most once per segment received, and once per loss
@@ -7,17 +8,21 @@
 package cc
 
 // State of one connection. Cwnd and Ssthresh are read by tcp, which also lowers Cwnd while it recovers; the rest belongs
-// to the Algorithm. It holds no pointers, and is the union of what all algorithms need.
+// to the Algorithm. It holds no pointers, and is the union of what all algorithms need: 200 octets at most.
 type State struct {
 	Cwnd, Ssthresh int
 
-	acked int // Reno: acknowledged since Cwnd last grew in congestion avoidance
-	prior prior
+	acked   int // Reno: acknowledged since Cwnd last grew in congestion avoidance
+	prior   prior
+	hystart hystart
+	cubic   cubic
+	dctcp   dctcp
 }
 
 // prior is what Undo restores.
 type prior struct {
 	cwnd, ssthresh int
+	curve          curve // CUBIC
 }
 
 // Sample is what one acknowledgment said.
@@ -44,6 +49,12 @@ const (
 	Mark              // the network marked instead of dropping: RFC 3168 section 6.1.2
 )
 
+// ExactECN is what an Algorithm implements that is of use only over ECN with a feedback that says which octets were
+// marked (RFC 8257 section 3.2), instead of RFC 3168's ECE until CWR. tcp asks once per connection: it negotiates ECN,
+// answers a change of the CE mark with an immediate ACK, sets ECE from the last CE mark alone, and fills Sample.Marked
+// octet by octet.
+type ExactECN interface{ ExactECN() bool }
+
 // Algorithm decides how Cwnd moves. Implementations have no state of their own: one value serves all connections.
 type Algorithm interface {
 	// Name is what a configuration calls it: "reno", "cubic", "dctcp".
@@ -52,7 +63,9 @@ type Algorithm interface {
 	Start(w *State, iw int)
 	// Acked takes every acknowledgment of new octets; it grows Cwnd when Limited and not Recovering.
 	Acked(w *State, a Sample)
-	// Reduce is the begin of a congestion episode with flight octets outstanding: it sets Ssthresh. Cwnd is tcp's to lower.
+	// Reduce is the begin of a congestion episode with flight octets outstanding, those included that the same burst of
+	// ACKs acknowledged: it sets Ssthresh from that, or from Cwnd. Cwnd is tcp's to lower to it, afterwards. A Mark comes at
+	// most once per window (RFC 3168 section 6.1.2).
 	Reduce(w *State, why Cause, now int64, flight, smss int)
 	// Timeout is an RTO: it sets Ssthresh, and Cwnd to the loss window. first is false when the same segment timed out before.
 	Timeout(w *State, now int64, flight, smss int, first bool)
@@ -64,10 +77,20 @@ type Algorithm interface {
 const CwndMax = 1 << 30
 
 // save remembers what Undo restores.
-func (w *State) save() { w.prior = prior{w.Cwnd, w.Ssthresh} }
+func (w *State) save() { w.prior = prior{w.Cwnd, w.Ssthresh, w.cubic.curve} }
 
 // restore is the part of Undo that all algorithms share.
 func (w *State) restore() {
 	w.Cwnd = max(w.Cwnd, w.prior.cwnd)
 	w.Ssthresh = max(w.Ssthresh, w.prior.ssthresh)
+}
+
+// floor of a reduction. A loss leaves two segments (RFC 5681 equation 4). Marks go on to one (RFC 3168 section 6.1.2, RFC
+// 9438 section 4.6): where that wants cwnd at one segment and ssthresh at two, both are one here, and congestion
+// avoidance takes the same round trip to two segments that slow start would.
+func floor(why Cause, smss int) int {
+	if why == Mark {
+		return smss
+	}
+	return 2 * smss
 }

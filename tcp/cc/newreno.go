@@ -1,12 +1,7 @@
 package cc
 
-// NewReno is the congestion control of RFC 5681 with RFC 6928's initial window.
+// NewReno is the congestion control of RFC 5681 with RFC 6928's initial window and the slow start of RFC 9406.
 type NewReno struct{}
-
-// slowStartSegmentsMax bounds what one acknowledgment adds to cwnd in slow start: L = 8, what RFC 9406 section 4.2 sets
-// for a sender without pacing. RFC 5681's one segment would leave us crawling, because polling receivers acknowledge a
-// burst of segments at once; counting octets already defeats ACK division.
-const slowStartSegmentsMax = 8
 
 func (NewReno) Name() string { return "reno" }
 
@@ -16,35 +11,25 @@ func (NewReno) Acked(w *State, a Sample) {
 	if !a.Limited || a.Recovering {
 		return
 	}
-	octets := slowStart(w, &a)
+	octets := slowStart(w, &a, true)
 	if w.Cwnd < w.Ssthresh || a.AfterTimeout {
 		return
 	}
-	// Congestion avoidance: one SMSS per cwnd of acknowledged octets (section 3.1, the recommended way).
+	avoid(w, octets, a.SMSS)
+}
+
+// avoid is congestion avoidance: one SMSS per cwnd of acknowledged octets (section 3.1, the recommended way).
+func avoid(w *State, octets, smss int) {
 	w.acked += octets
 	if w.acked >= w.Cwnd {
 		w.acked = min(w.acked-w.Cwnd, w.Cwnd)
-		w.Cwnd = min(w.Cwnd+a.SMSS, CwndMax)
+		w.Cwnd = min(w.Cwnd+smss, CwndMax)
 	}
 }
 
-// slowStart grows Cwnd while it is below Ssthresh and returns the octets that are left for congestion avoidance.
-func slowStart(w *State, a *Sample) int {
-	if w.Cwnd >= w.Ssthresh {
-		return a.Acked
-	}
-	limit := slowStartSegmentsMax * a.SMSS
-	if a.AfterTimeout {
-		limit = a.SMSS // one ACK may cover what arrived before the timeout: RFC 3465 section 2.3
-	}
-	grow := min(a.Acked, limit, w.Ssthresh-w.Cwnd)
-	w.Cwnd = min(w.Cwnd+grow, CwndMax)
-	return a.Acked - grow
-}
-
-func (NewReno) Reduce(w *State, _ Cause, _ int64, flight, smss int) {
+func (NewReno) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 	w.save()
-	w.Ssthresh = max(flight/2, 2*smss) // equation (4)
+	w.Ssthresh = max(flight/2, floor(why, smss)) // equation (4)
 	w.acked = 0
 }
 

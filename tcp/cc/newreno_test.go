@@ -43,7 +43,7 @@ func TestCongestionAvoidanceAddsOneSegmentPerWindow(t *testing.T) {
 	}
 }
 
-// req: 5681-3.2-5, 5681-3.1-10, 5681-3.1-11
+// req: 5681-3.2-5, 5681-3.1-10, 5681-3.1-11, 3168-6.1.2-1
 func TestReductions(t *testing.T) {
 	var n NewReno
 	w := State{Cwnd: 30000, Ssthresh: CwndMax}
@@ -54,6 +54,14 @@ func TestReductions(t *testing.T) {
 	n.Reduce(&w, Loss, 0, 1000, 1000)
 	if w.Ssthresh != 2000 {
 		t.Errorf("floor: %+v", w)
+	}
+	n.Reduce(&w, Mark, 0, 20000, 1000)
+	if w.Ssthresh != 10000 {
+		t.Errorf("mark: %+v", w)
+	}
+	n.Reduce(&w, Mark, 0, 1000, 1000)
+	if w.Ssthresh != 1000 {
+		t.Errorf("floor of a mark: %+v", w)
 	}
 	w = State{Cwnd: 30000, Ssthresh: CwndMax}
 	n.Timeout(&w, 0, 20000, 1000, true)

@@ -1,0 +1,71 @@
+package cc
+
+// hystart is HyStart++, RFC 9406: the first slow start ends when the round-trip time rises, before a queue overflows. A
+// round lasts until what was SND.NXT at its begin is acknowledged. Round-trip times in nanoseconds; 0: none yet.
+//
+//	slow start ──RTT rose──► conservative slow start ──5 rounds──► congestion avoidance
+//	     ▲────────RTT fell below the baseline───┘
+type hystart struct {
+	windowEnd     uint64
+	last, current int64 // the least round-trip time of the previous round, and of this one
+	baseline      int64 // current when conservative slow start began
+	samples       uint8 // taken in this round, up to hystartSamples
+	rounds        uint8 // of conservative slow start, the one under way included; 0: slow start
+}
+
+// Section 4.3.
+const (
+	hystartSamples   = 8 // N_RTT_SAMPLE
+	rttThreshMinNs   = 4_000_000
+	rttThreshMaxNs   = 16_000_000
+	rttDivisor       = 8
+	cssGrowthDivisor = 4
+	cssRounds        = 5
+)
+
+// cautious says that this is conservative slow start.
+func (h *hystart) cautious() bool { return h.rounds > 0 }
+
+// observe takes an acknowledgment of the first slow start and says whether slow start is over. Only acknowledgments of
+// what cwnd limited belong here: others say nothing of a queue that we build.
+func (h *hystart) observe(a *Sample) (over bool) {
+	if a.RTT >= 0 {
+		if rtt := max(a.RTT, 1); h.current == 0 || rtt < h.current {
+			h.current = rtt
+		}
+		h.samples = min(h.samples+1, hystartSamples)
+	}
+	if h.samples == hystartSamples {
+		h.judge()
+	}
+	if a.Una < h.windowEnd {
+		return false
+	}
+	if h.rounds == cssRounds {
+		return true
+	}
+	if h.rounds > 0 {
+		h.rounds++
+	}
+	h.windowEnd = a.Nxt
+	h.last, h.current, h.samples = h.current, 0, 0
+	return false
+}
+
+// judge compares the round with the one before it (section 4.2).
+func (h *hystart) judge() {
+	if h.cautious() {
+		if h.current < h.baseline { // it was no queue: slow start goes on
+			h.baseline, h.rounds = 0, 0
+		}
+		return
+	}
+	if h.last == 0 {
+		return
+	}
+	thresh := min(max(h.last/rttDivisor, rttThreshMinNs), rttThreshMaxNs)
+	if h.current >= h.last+thresh {
+		h.baseline = h.current
+		h.rounds = 1 // a partial round counts
+	}
+}

@@ -1,0 +1,94 @@
+package cc
+
+import "testing"
+
+// rounds runs slow start with one round-trip time per round, ten ACKs of a segment each. The very first ACK begins the
+// first round; so the first ACK of each ten is the last one of the round before.
+func rounds(alg Algorithm, w *State, una *uint64, rtts ...int64) {
+	for _, rtt := range rtts {
+		for range 10 {
+			*una += testSMSS
+			alg.Acked(w, Sample{Acked: testSMSS, SMSS: testSMSS, RTT: rtt * ms, SRTT: rtt * ms, Una: *una,
+				Nxt: *una + 10*testSMSS, Limited: true})
+		}
+	}
+}
+
+// RFC 9406 section 4.2: the threshold is an eighth of the round-trip time, within 4 and 16 ms.
+func TestHyStartThreshold(t *testing.T) {
+	for _, tt := range []struct {
+		base, next int64
+		css        bool
+	}{
+		{1, 4, false}, {1, 5, true},
+		{80, 89, false}, {80, 90, true},
+		{200, 215, false}, {200, 216, true},
+	} {
+		for _, alg := range []Algorithm{NewReno{}, Cubic{}} {
+			var w State
+			alg.Start(&w, 10*testSMSS)
+			una := uint64(1)
+			rounds(alg, &w, &una, tt.base, tt.base, tt.next)
+			if w.hystart.cautious() != tt.css {
+				t.Errorf("%s: %d ms after %d ms: conservative %v", alg.Name(), tt.next, tt.base, !tt.css)
+			}
+		}
+	}
+}
+
+// A quarter of the growth for five rounds, the first of them partial, then ssthresh is cwnd.
+func TestHyStartConservativeSlowStart(t *testing.T) {
+	var w State
+	Cubic{}.Start(&w, 10*testSMSS)
+	una := uint64(1)
+	rounds(Cubic{}, &w, &una, 10, 10)
+	if w.Cwnd != 30*testSMSS {
+		t.Fatalf("cwnd %d after two rounds", w.Cwnd)
+	}
+	// One ACK ends the second round, seven are too few, the eighth tells; one more follows.
+	rounds(Cubic{}, &w, &una, 20)
+	if want := 39*testSMSS + testSMSS/4; w.Cwnd != want || !w.hystart.cautious() {
+		t.Errorf("cwnd %d, want %d, %+v", w.Cwnd, want, w.hystart)
+	}
+	rounds(Cubic{}, &w, &una, 20, 20, 20, 20)
+	if want := 39*testSMSS + 41*testSMSS/4; w.Cwnd != want || w.Ssthresh != CwndMax {
+		t.Errorf("cwnd %d, want %d, ssthresh %d", w.Cwnd, want, w.Ssthresh)
+	}
+	rounds(Cubic{}, &w, &una, 20)
+	if want := 39*testSMSS + 42*testSMSS/4; w.Ssthresh != want || w.Cwnd > want+testSMSS {
+		t.Errorf("five rounds: ssthresh %d, want %d, cwnd %d", w.Ssthresh, want, w.Cwnd)
+	}
+}
+
+// A round-trip time that falls below the baseline was jitter.
+func TestHyStartResumesSlowStart(t *testing.T) {
+	var w State
+	NewReno{}.Start(&w, 10*testSMSS)
+	una := uint64(1)
+	rounds(NewReno{}, &w, &una, 10, 10, 20, 12)
+	if w.hystart.cautious() || w.Ssthresh != CwndMax {
+		t.Errorf("still conservative: %+v", w.hystart)
+	}
+	before := w.Cwnd
+	rounds(NewReno{}, &w, &una, 12)
+	if w.Cwnd != before+10*testSMSS {
+		t.Errorf("cwnd %d to %d", before, w.Cwnd)
+	}
+}
+
+// Only the first slow start, the one without a threshold, is watched (RFC 9406 section 4.2).
+func TestHyStartIsForTheFirstSlowStart(t *testing.T) {
+	w := State{Cwnd: 10 * testSMSS, Ssthresh: 500 * testSMSS}
+	una := uint64(1)
+	rounds(NewReno{}, &w, &una, 10, 10, 100, 100)
+	if w.Cwnd != 50*testSMSS || w.hystart != (hystart{}) {
+		t.Errorf("%+v", w)
+	}
+	var d State
+	DCTCP{}.Start(&d, 10*testSMSS)
+	una = 1
+	rounds(DCTCP{}, &d, &una, 10, 10, 100, 100)
+	if d.Cwnd != 50*testSMSS {
+		t.Errorf("DCTCP waits for a mark: %+v", d)
+	}
+}

@@ -1,0 +1,201 @@
+package cc
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// machine calls an Algorithm as tcp does, and checks what holds whatever comes.
+type machine struct {
+	alg      Algorithm
+	w        State
+	now      int64
+	una      uint64
+	smss     int
+	answered bool // Undo would take something back
+}
+
+func newMachine(alg Algorithm, smss, iw int) *machine {
+	m := &machine{alg: alg, smss: smss, una: 1}
+	alg.Start(&m.w, iw*smss)
+	return m
+}
+
+type ack struct {
+	wait, rtt, srtt int64
+	octets, marked  int
+	limited         bool
+	recovering      bool
+	afterTimeout    bool
+}
+
+func (m *machine) ack(a ack) error {
+	m.now += a.wait
+	m.una += uint64(a.octets)
+	before := m.w
+	m.alg.Acked(&m.w, Sample{Now: m.now, Acked: a.octets, Delivered: a.octets, Marked: a.marked, Flight: before.Cwnd, SMSS: m.smss,
+		RTT: a.rtt, SRTT: a.srtt, MinRTT: a.srtt, Una: m.una, Nxt: m.una + uint64(before.Cwnd), Limited: a.limited,
+		Recovering: a.recovering, AfterTimeout: a.afterTimeout})
+	grown := m.w.Cwnd - before.Cwnd
+	switch {
+	case grown < 0:
+		return fmt.Errorf("an ACK lowered cwnd: %+v to %+v", before, m.w)
+	case grown > 0 && (!a.limited || a.recovering):
+		return fmt.Errorf("cwnd grew by %d: %+v", grown, a)
+	case grown > slowStartSegmentsMax*m.smss+max(a.octets/2, m.smss):
+		return fmt.Errorf("cwnd grew by %d for %d octets", grown, a.octets)
+	case before.Cwnd >= before.Ssthresh && grown > max(a.octets/2, m.smss):
+		return fmt.Errorf("cwnd grew by %d for %d octets in congestion avoidance", grown, a.octets)
+	case m.w.Ssthresh != before.Ssthresh && m.w.Ssthresh != m.w.Cwnd:
+		return fmt.Errorf("ssthresh %d to %d, cwnd %d", before.Ssthresh, m.w.Ssthresh, m.w.Cwnd)
+	}
+	return m.check()
+}
+
+func (m *machine) reduce(why Cause, flight int) error {
+	before := m.w
+	m.alg.Reduce(&m.w, why, m.now, flight, m.smss)
+	if m.w.Cwnd != before.Cwnd {
+		return fmt.Errorf("Reduce moved cwnd from %d to %d", before.Cwnd, m.w.Cwnd)
+	}
+	if m.w.Ssthresh > max(before.Cwnd, 2*m.smss) {
+		return fmt.Errorf("ssthresh %d above cwnd %d", m.w.Ssthresh, before.Cwnd)
+	}
+	m.w.Cwnd = m.w.Ssthresh
+	m.answered = true
+	return m.check()
+}
+
+func (m *machine) timeout(flight int, first bool) error {
+	before := m.w
+	m.alg.Timeout(&m.w, m.now, flight, m.smss, first)
+	if m.w.Cwnd != m.smss {
+		return fmt.Errorf("cwnd %d after a timeout", m.w.Cwnd)
+	}
+	if !first && m.w.Ssthresh != before.Ssthresh {
+		return fmt.Errorf("second timeout: ssthresh %d to %d", before.Ssthresh, m.w.Ssthresh)
+	}
+	m.answered = m.answered || first
+	return m.check()
+}
+
+func (m *machine) undo() error {
+	before := m.w
+	m.alg.Undo(&m.w)
+	if m.w.Cwnd != max(before.Cwnd, before.prior.cwnd) {
+		return fmt.Errorf("undone: cwnd %d, was %d and %d before the reduction", m.w.Cwnd, before.Cwnd, before.prior.cwnd)
+	}
+	m.answered = false
+	return m.check()
+}
+
+func (m *machine) check() error {
+	w := &m.w
+	if w.Cwnd < m.smss || w.Cwnd > CwndMax || w.Ssthresh < m.smss || w.Ssthresh > CwndMax {
+		return fmt.Errorf("cwnd %d, ssthresh %d, SMSS %d", w.Cwnd, w.Ssthresh, m.smss)
+	}
+	c := &w.cubic
+	if c.wMax < 0 || c.wEst < 0 || c.k < 0 || c.credit < 0 || c.estCredit < 0 || w.acked < 0 {
+		return fmt.Errorf("%+v", c)
+	}
+	if d := &w.dctcp; d.alpha < 0 || d.alpha > alphaOne || d.acked < 0 || d.marked < 0 || d.marked > d.acked {
+		return fmt.Errorf("%+v", d)
+	}
+	if h := &w.hystart; h.rounds > cssRounds || h.samples > hystartSamples {
+		return fmt.Errorf("%+v", h)
+	}
+	return nil
+}
+
+func TestInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(rapid.SampledFrom(algorithms[:]).Draw(t, "algorithm"),
+			rapid.SampledFrom([]int{1, 64, 536, 1448, 8948, 65_495}).Draw(t, "SMSS"), rapid.IntRange(1, 10).Draw(t, "IW"))
+		try := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"ack": func(t *rapid.T) {
+				octets := rapid.IntRange(1, m.w.Cwnd+10*m.smss).Draw(t, "octets")
+				try(m.ack(ack{
+					wait: rapid.Int64Range(0, 3600*second).Draw(t, "wait"), rtt: rapid.Int64Range(-1, 10*second).Draw(t, "rtt"),
+					srtt: rapid.Int64Range(0, 10*second).Draw(t, "srtt"), octets: octets,
+					marked: rapid.IntRange(0, octets).Draw(t, "marked"), limited: rapid.Bool().Draw(t, "limited"),
+					recovering: rapid.Bool().Draw(t, "recovering"), afterTimeout: rapid.Bool().Draw(t, "after timeout"),
+				}))
+			},
+			"window": func(t *rapid.T) { // a round trip of a sender that is held back
+				rtt := rapid.Int64Range(1000, second).Draw(t, "rtt")
+				for left := min(m.w.Cwnd, 100*m.smss); left > 0; left -= m.smss {
+					try(m.ack(ack{wait: rtt / 100, rtt: rtt, srtt: rtt, octets: m.smss, limited: true}))
+				}
+			},
+			"loss": func(t *rapid.T) { try(m.reduce(Loss, rapid.IntRange(0, m.w.Cwnd).Draw(t, "flight"))) },
+			"mark": func(t *rapid.T) { try(m.reduce(Mark, rapid.IntRange(0, m.w.Cwnd).Draw(t, "flight"))) },
+			"timeout": func(t *rapid.T) {
+				try(m.timeout(rapid.IntRange(0, m.w.Cwnd).Draw(t, "flight"), rapid.Bool().Draw(t, "first")))
+			},
+			"undo": func(t *rapid.T) {
+				if m.answered {
+					try(m.undo())
+				}
+			},
+			"": func(t *rapid.T) { try(m.check()) },
+		})
+	})
+}
+
+// In slow start every new octet that is acknowledged, up to the bound, grows cwnd by as much; recovery takes nothing.
+// req: 9293-MUST-19
+func TestSlowStartIsExponential(t *testing.T) {
+	for _, alg := range algorithms {
+		c := &clock{alg: alg, rtt: ms}
+		alg.Start(&c.w, 10*testSMSS)
+		for round, want := 1, 10*testSMSS; round <= 10; round++ {
+			c.round()
+			want *= 2
+			if c.w.Cwnd != want {
+				t.Fatalf("%s, round %d: cwnd %d, want %d", alg.Name(), round, c.w.Cwnd, want)
+			}
+		}
+	}
+}
+
+// Any sequence of calls, also such as no peer can cause: nothing overflows, no window leaves its bounds.
+func FuzzAlgorithms(f *testing.F) {
+	f.Add(uint8(0), uint16(1448), []byte{0, 10, 20, 255, 1, 9, 9, 9, 2, 200, 0, 0, 0, 50, 50, 17, 4, 1, 1, 1, 3, 8, 0, 1})
+	f.Add(uint8(1), uint16(8948), []byte{0, 100, 20, 31, 2, 9, 9, 9, 0, 255, 255, 31})
+	f.Add(uint8(2), uint16(1), []byte{3, 10, 20, 1, 4, 9, 9, 9, 0, 255, 255, 17, 0, 255, 255, 17})
+	f.Fuzz(func(t *testing.T, which uint8, smss uint16, calls []byte) {
+		m := newMachine(algorithms[int(which)%len(algorithms)], max(int(smss), 1), 10)
+		for len(calls) >= 4 {
+			b := calls[:4]
+			calls = calls[4:]
+			flight := int(int64(m.w.Cwnd) * int64(b[1]) / 255)
+			var err error
+			switch b[0] % 5 {
+			case 0:
+				octets := 1 + int(b[1])<<(b[2]%23)
+				err = m.ack(ack{wait: int64(b[2]) << (b[1] % 40), rtt: int64(b[2])<<(b[3]%32) - 1, srtt: int64(b[1]) << (b[3] % 32),
+					octets: octets, marked: octets * int(b[2]) / 255, limited: b[3]&1 != 0, recovering: b[3]&6 == 6, afterTimeout: b[3]&24 == 24})
+			case 1:
+				err = m.reduce(Loss, flight)
+			case 2:
+				err = m.reduce(Mark, flight)
+			case 3:
+				err = m.timeout(flight, b[2]&1 != 0)
+			case 4:
+				if m.answered {
+					err = m.undo()
+				}
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", m.alg.Name(), err)
+			}
+		}
+	})
+}
