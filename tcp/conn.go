@@ -66,6 +66,8 @@ type Conn struct {
 	rtt      rtoEstimator
 	cong     cc.State
 	control  cc.Algorithm
+	ecn      ecnState
+	pace     pacer
 	timers   timers
 
 	limiter challengeLimiter
@@ -73,7 +75,7 @@ type Conn struct {
 }
 
 // due is what Next owes besides data.
-type due uint8
+type due uint16
 
 const (
 	dueSYN       due = 1 << iota
@@ -82,6 +84,8 @@ const (
 	dueProbe         // the persist timer fired
 	dueRepair        // the next retransmission does not wait for cwnd
 	dueTailProbe     // zero window with data in flight: send the oldest segment again
+	dueLossProbe     // the probe timer fired
+	dueMarkRun       // octets with another CE mark than the present are to be acknowledged on their own
 )
 
 // NewConn makes a Conn in CLOSED with all memory it will ever use. It panics on a Config that cannot work.
@@ -123,7 +127,11 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.sent.reset()
 	c.held.reset()
 	*c = Conn{cfg: c.cfg, id: id, iss: iss, tsOffset: tsOffset, sent: c.sent, held: c.held}
-	c.control = cc.NewReno{}
+	if c.control = c.cfg.Congestion; c.control == nil {
+		c.control = cc.NewReno{}
+	}
+	c.startECN()
+	c.pace.reset()
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
 	c.noDelay = c.cfg.NoDelay
@@ -149,6 +157,7 @@ func shiftFor(n int) uint8 {
 func (c *Conn) takeSYN(now int64, s *Segment) {
 	o := &s.Options
 	c.irs = s.Seq
+	c.ecn.agreeECN(s, c.cfg.ECN)
 	if o.MSS != 0 {
 		c.peerMSS = max(int(o.MSS), mssFloor)
 	}
@@ -180,14 +189,15 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.timers.progressAt = now
 	switch {
 	case c.timers.synSends == 1:
-		c.rtt.sample(now - c.timers.synSentAt)
+		c.rtt.sample(now-c.timers.synSentAt, 1)
+		c.rtt.lowest.add(now, now-c.timers.synSentAt)
 	case c.useTS && s.Options.HasTimestamps:
-		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr))
+		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr), 1)
 	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
 		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
 	}
 	c.rtt.backoff = 0
-	window := c.cfg.InitialWindow * c.emss
+	window := c.initialWindow()
 	if c.timers.synTries > 1 {
 		window = c.emss // RFC 5681 section 3.1
 	}
@@ -195,6 +205,14 @@ func (c *Conn) establish(now int64, s *Segment) {
 	if c.finQueued {
 		c.queueFIN(now)
 	}
+}
+
+// initialWindow is Config's, or RFC 6928 section 2's.
+func (c *Conn) initialWindow() int {
+	if n := c.cfg.InitialWindow; n != 0 {
+		return n * c.emss
+	}
+	return min(10*c.emss, max(2*c.emss, 14600))
 }
 
 // finish enters CLOSED. What is still in the ring goes to Release.
@@ -221,8 +239,12 @@ func (c *Conn) setEMSS() {
 // MSS; options are subtracted here. Records that have become too large are cut in two when they are next sent, and their
 // handle is released with the last part.
 func (c *Conn) SetEMSSLimit(n int) {
+	before := c.emss
 	c.limitMSS = max(min(n, c.cfg.MSS), mssFloor)
 	c.setEMSS()
+	if c.emss < before && c.state.synchronized() {
+		c.loseOversize()
+	}
 }
 
 // EMSS is how many payload octets a full segment carries: options subtracted.
@@ -260,7 +282,7 @@ func (c *Conn) Stats() Stats {
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd
-	s.DupThresh = c.recovery.dupThresh
+	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
 	return s
 }
 

@@ -46,6 +46,9 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	if s.Len == 0 && s.Flags&FIN == 0 || !c.state.receives() {
 		return Arrival{}
 	}
+	if c.ecn.on && s.Len > 0 {
+		c.markArrived(s)
+	}
 	return c.arrival(s, at)
 }
 
