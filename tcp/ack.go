@@ -49,6 +49,10 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		c.challenge(now) // too old to be true: RFC 5961 section 5.2
 		return DropAckUnsent
 	}
+	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.recovery.tlp.active {
+		c.updateWindow(now, s, false) // nothing is outstanding: we only receive
+		return DropNone
+	}
 
 	a := acked{flight: c.flight(), rtt: -1}
 	a.limited = c.sndUna < c.recovery.limitedTo

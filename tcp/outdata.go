@@ -146,9 +146,12 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	if c.ecn.on && r.len > 0 {
 		c.ecn.markNew(t)
 	}
-	if idle {
+	switch {
+	case idle:
 		c.armRetransmit(now) // RFC 6298 section 5.1
-	} else {
+	case c.timers.kind == timerLossProbe:
+		c.timers.rtxAt = min(now+max(2*c.rtt.srtt, ptoMinNs), c.timers.rtoAt) // as armLoss: this is every segment of a burst
+	default:
 		c.armLoss(now)
 	}
 }

@@ -83,6 +83,12 @@ func (c *Conn) repair(now int64, a *acked) {
 // repairSACK runs RFC 8985 on an ACK.
 func (c *Conn) repairSACK(now int64, a *acked) {
 	rv := &c.recovery
+	rv.rack.update(now, a)
+	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !rv.tlp.active &&
+		rv.undo.echo != echoAwaited && !rv.rack.hasDsackRound && rv.rack.reoAt == never &&
+		(c.sent.una == c.sent.nxt || c.sent.rec(c.sent.una).sentAt >= rv.rack.xmitTs) {
+		return // all is in order
+	}
 	if rv.tlp.active {
 		c.probeAcked(now, a)
 	}
@@ -102,7 +108,6 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 	if exiting || a.dsack || rv.rack.hasDsackRound {
 		rv.rack.adapt(c, a.dsack, exiting)
 	}
-	rv.rack.update(now, a)
 	lost, again := c.detectLost(now)
 	c.foundLost(now, lost, again, a.sacked)
 	if rv.phase == phaseRecovery {
