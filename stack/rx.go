@@ -92,6 +92,7 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, ip *inet.IPv4, octets []byte, good
 		p.n.TCP[drop]++
 		return true
 	}
+	s.TOS = ip.TOS
 	id := tcp.ID{Local: ip.Dst, Remote: ip.Src, LocalPort: s.DstPort, RemotePort: s.SrcPort}
 	payload := octets[s.HdrLen : s.HdrLen+s.Len]
 	i := p.table.find(&id)

@@ -260,7 +260,7 @@ func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 	eth := inet.Ethernet{Src: p.mac, Type: inet.EtherTypeIPv4}
 	eth.Put(frame)
 	ip := inet.IPv4{
-		DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
+		TOS: t.TOS, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
 		HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
 	}
 	ip.Put(frame[inet.EthernetLen:])

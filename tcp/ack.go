@@ -7,13 +7,21 @@ type acked struct {
 	delivered int    // newly known to have arrived, either way
 	flight    int    // before the segment
 	limited   bool   // cwnd held us back before the segment
-	resent    bool   // a retransmission has arrived, not the original late
 	duplicate bool   // duplicate ACK in the sense of RFC 5681 section 2
+	bare      bool   // it has no SACK option
 	window    bool   // the peer's window changed
 	rtt       int64  // sample, -1 none
-	reordered int    // records that overtook one whose first transmission arrived now, 0 none
-	dsack     bool   // the peer reports a duplicate of the episode's
+	dsack     bool   // the peer reports a duplicate,
+	dsackEnd  uint64 // which ends here
 	sackedTo  uint64 // highest SACKed octet before the segment
+	rackAt    int64  // of what it delivers, the most recently sent: when it was sent,
+	rackEnd   uint64 // and where it ends; 0: nothing
+	sackedAt  int64  // when the most recent of the first transmissions it SACKs was sent, 0 none
+	frtoOld   bool   // it delivers what was outstanding at the timeout and was not sent again
+	frtoNew   bool   // it delivers what was first sent after the timeout
+	ece       bool
+	hasEcho   bool
+	echoTS    uint32 // once hasEcho
 }
 
 // inputAck is the fifth step of RFC 9293 section 3.10.7.4.
@@ -41,18 +49,26 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		c.challenge(now) // too old to be true: RFC 5961 section 5.2
 		return DropAckUnsent
 	}
+	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.recovery.tlp.active {
+		c.updateWindow(now, s, false) // nothing is outstanding: we only receive
+		return DropNone
+	}
 
 	a := acked{flight: c.flight(), rtt: -1}
 	a.limited = c.sndUna < c.recovery.limitedTo
 	a.sackedTo = c.recovery.sackedTo
-	c.recovery.ordersLen = 0
+	a.bare = s.Options.SACKCount == 0
+	a.ece = c.ecn.on && s.Flags&ECE != 0
+	if c.useTS {
+		a.hasEcho, a.echoTS = s.Options.HasTimestamps, s.Options.TSecr
+	}
 	if delta > 0 {
 		c.advance(now, s, c.sndUna+uint64(delta), &a)
 	}
 	if delta >= 0 {
 		a.window = c.updateWindow(now, s, delta > 0)
 	}
-	if c.useSACK && s.Options.SACKCount > 0 && c.sndUna != c.sndNxt {
+	if c.useSACK && s.Options.SACKCount > 0 {
 		c.applySACK(now, s, &a)
 	}
 	if c.useSACK {
@@ -63,13 +79,19 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 	if a.duplicate {
 		c.stats.DupAcksIn++
 	}
+	if a.sackedAt > 0 {
+		c.rtt.lowest.add(now, now-a.sackedAt)
+	}
 	if a.rtt >= 0 {
-		c.rtt.sample(a.rtt)
+		c.rtt.sample(a.rtt, a.flight/max(a.octets, 1))
 	}
 	c.repair(now, &a)
-	if delta > 0 {
+	switch {
+	case delta > 0:
 		c.armRetransmit(now)
 		c.ackedFIN(now)
+	case a.sacked > 0 || a.dsack || c.timers.kind == timerReorder || c.recovery.rack.reoAt != never:
+		c.armLoss(now)
 	}
 	return DropNone
 }
@@ -77,9 +99,8 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 // advance moves SND.UNA to una and gives what is acknowledged to Release.
 func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	a.octets = int(una - c.sndUna)
-	ambiguous := false
 	oldest := c.sent.una
-	sampleAt := int64(-1)
+	sampleAt, resentAt := int64(-1), int64(-1)
 	for c.sent.una != c.sent.nxt {
 		r := c.sent.rec(c.sent.una)
 		end := r.endAt()
@@ -92,10 +113,13 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		if r.flags&recSacked == 0 {
 			original := r.flags&recEver == 0 || c.sent.una == oldest && c.echoesBefore(s, r.sentAt)
 			c.delivered(now, c.sent.una, original, a)
-			if r.flags&recEver != 0 {
-				ambiguous = true
-			} else {
+			switch {
+			case r.flags&recEver == 0:
 				sampleAt = r.sentAt
+			case c.sent.una == oldest && !original:
+				resentAt = r.sentAt
+			default:
+				resentAt = max(resentAt, 0)
 			}
 		}
 		c.sent.popAcked()
@@ -118,11 +142,15 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		c.due &^= dueRepair
 	}
 	switch {
-	case !ambiguous && sampleAt >= 0:
+	case resentAt < 0 && sampleAt >= 0:
 		a.rtt = now - sampleAt
+		c.rtt.lowest.add(now, a.rtt)
 	case c.useTS && s.Options.HasTimestamps: // timestamps resolve Karn's ambiguity: RFC 7323 section 4.1
 		if e := c.tsElapsed(now, s.Options.TSecr); e >= 0 && e < c.cfg.UserTimeoutNs {
 			a.rtt = e
+			if resentAt > 0 && now-resentAt >= c.rtt.minRTT() {
+				a.rtt = now - resentAt // the echo is of the last transmission, whose time is known better than to the tick
+			}
 		}
 	}
 }
@@ -139,8 +167,7 @@ func (c *Conn) trimFront(r *record, n int, a *acked) {
 	c.sent.trim(r, n)
 	if r.flags&recPrefix != 0 { // what was sent again has arrived; the rest has not been sent again
 		r.flags &^= recPrefix
-		c.sent.markLost(r)
-		c.recovery.resendFrom = min(c.recovery.resendFrom, r.at)
+		c.lose(c.sent.una)
 	}
 }
 

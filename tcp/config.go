@@ -1,5 +1,7 @@
 package tcp
 
+import "github.com/rnicd/rnicd/tcp/cc"
+
 // Config of a connection. Zero fields take the default.
 type Config struct {
 	MSS              int // announced; MTU - 40 for IPv4; default 1460
@@ -21,10 +23,17 @@ type Config struct {
 	SuspectRetries   int   // retransmissions in a row before EvSuspect, default 3
 	FinWait2Ns       int64 // how long an orphan waits for the peer's FIN, default 60 s
 	UserTimeoutNs    int64 // unacknowledged data or probes for this long: timed out; default 100 s
-	InitialWindow    int   // segments, default 10
+	InitialWindow    int   // segments, default what RFC 6928 says: 10, or with a large MSS 14600 octets, at least 2
 	StrictTimestamps bool  // drop segments without timestamps once they were agreed on; Linux takes them
 	NoDelay          bool  // no Nagle
 	NoIdleRestart    bool  // keep cwnd over an idle time (against the advice of RFC 5681 section 4.1)
+
+	Congestion     cc.Algorithm // nil: cc.NewReno
+	ECN            ECNMode
+	TOS            uint8 // DS field of all segments; the low two bits are not taken. SetTOS changes it
+	Pacing         bool
+	PacingBurst    int   // segments that may go at once, default 10
+	PeerAckDelayNs int64 // how long a peer may hold the ACK of a lone segment (TLP.max_ack_delay), default 40 ms
 
 	ChallengeAckMax      int   // challenge ACKs per period, default 10 (RFC 5961 section 7)
 	ChallengeAckPeriodNs int64 // default 5 s
@@ -58,9 +67,10 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.SynRetries, 8)
 	defaultTo(&cfg.SynAckRetries, 5)
 	defaultTo(&cfg.UserTimeoutNs, 100_000_000_000)
-	defaultTo(&cfg.InitialWindow, 10)
 	defaultTo(&cfg.SuspectRetries, 3)
 	defaultTo(&cfg.FinWait2Ns, 60_000_000_000)
+	defaultTo(&cfg.PacingBurst, 10)
+	defaultTo(&cfg.PeerAckDelayNs, 40_000_000)
 	defaultTo(&cfg.ChallengeAckMax, 10)
 	defaultTo(&cfg.ChallengeAckPeriodNs, 5_000_000_000)
 	cfg.DelayedAckNs = min(cfg.DelayedAckNs, delayedAckMaxNs)

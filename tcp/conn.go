@@ -72,6 +72,8 @@ type Conn struct {
 	rtt      rtoEstimator
 	cong     cc.State
 	control  cc.Algorithm
+	ecn      ecnState
+	pace     pacer
 	timers   timers
 
 	limiter challengeLimiter
@@ -90,6 +92,8 @@ const (
 	dueTailProbe     // zero window with data in flight: send the oldest segment again
 	dueFIN           // a FIN that found no memory for a record
 	dueKeepAlive     // an empty segment that draws an ACK
+	dueLossProbe     // the probe timer fired
+	dueMarkRun       // octets with another CE mark than the present are to be acknowledged on their own
 )
 
 // NewConn makes a Conn in CLOSED with a Memory of its own. It panics on a Config that cannot work.
@@ -134,7 +138,11 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 		panic("tcp: Conn started with handles that were not released")
 	}
 	*c = Conn{cfg: c.cfg, mem: c.mem, id: id, iss: iss, tsOffset: tsOffset} // Release and finish gave the memory back
-	c.control = cc.NewReno{}
+	if c.control = c.cfg.Congestion; c.control == nil {
+		c.control = cc.NewReno{}
+	}
+	c.startECN()
+	c.pace.reset()
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
 	c.noDelay = c.cfg.NoDelay
@@ -160,6 +168,7 @@ func shiftFor(n int) uint8 {
 func (c *Conn) takeSYN(now int64, s *Segment) {
 	o := &s.Options
 	c.irs = s.Seq
+	c.ecn.agreeECN(s, c.cfg.ECN)
 	if o.MSS != 0 {
 		c.peerMSS = max(int(o.MSS), mssFloor)
 	}
@@ -193,14 +202,15 @@ func (c *Conn) establish(now int64, s *Segment) {
 	switch {
 	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
-		c.rtt.sample(now - c.timers.synSentAt)
+		c.rtt.sample(now-c.timers.synSentAt, 1)
+		c.rtt.lowest.add(now, now-c.timers.synSentAt)
 	case c.useTS && s.Options.HasTimestamps:
-		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr))
+		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr), 1)
 	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
 		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
 	}
 	c.rtt.backoff = 0
-	window := c.cfg.InitialWindow * c.emss
+	window := c.initialWindow()
 	if c.timers.synTries > 1 {
 		window = c.emss // RFC 5681 section 3.1
 	}
@@ -208,6 +218,14 @@ func (c *Conn) establish(now int64, s *Segment) {
 	if c.finQueued {
 		c.queueFIN(now)
 	}
+}
+
+// initialWindow is Config's, or RFC 6928 section 2's.
+func (c *Conn) initialWindow() int {
+	if n := c.cfg.InitialWindow; n != 0 {
+		return n * c.emss
+	}
+	return min(10*c.emss, max(2*c.emss, 14600))
 }
 
 // finish enters CLOSED. What is still in the ring goes to Release.
@@ -234,8 +252,12 @@ func (c *Conn) setEMSS() {
 // MSS; options are subtracted here. Records that have become too large are cut in two when they are next sent, and their
 // handle is released with the last part.
 func (c *Conn) SetEMSSLimit(n int) {
+	before := c.emss
 	c.limitMSS = max(min(n, c.cfg.MSS), mssFloor)
 	c.setEMSS()
+	if c.emss < before && c.state.synchronized() {
+		c.loseOversize()
+	}
 }
 
 // EMSS is how many payload octets a full segment carries: options subtracted.
@@ -286,7 +308,7 @@ func (c *Conn) Stats() Stats {
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd
-	s.DupThresh = c.recovery.dupThresh
+	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
 	return s
 }
 

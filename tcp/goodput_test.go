@@ -45,8 +45,8 @@ func TestGoodput(t *testing.T) {
 				mbit, st := goodput(t, seed, tt.link, tt.cfg, 4<<20)
 				sum += mbit
 				if seed == 0 {
-					t.Logf("%.0f Mbit/s, %d segments, %d resent, %d fast, %d timeouts, %d lost again, %d undone, dupthresh %d",
-						mbit, st.SegsOut, st.Retransmits, st.FastRetransmits, st.Timeouts, st.LostRetrans, st.Undone, st.DupThresh)
+					t.Logf("%.0f Mbit/s, %d segments, %d resent, %d fast, %d timeouts, %d lost again, %d undone, %d probes, reo_wnd %d us",
+						mbit, st.SegsOut, st.Retransmits, st.FastRetransmits, st.Timeouts, st.LostRetrans, st.Undone, st.LossProbes, st.ReoWndNs/us)
 				}
 			}
 			if mean := sum / seeds; mean < tt.floor {

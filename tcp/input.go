@@ -50,6 +50,9 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	if c.orphaned && at+s.Len > 0 && s.Len > 0 {
 		return c.unread(now)
 	}
+	if c.ecn.on && s.Len > 0 {
+		c.markArrived(s)
+	}
 	return c.arrival(s, at)
 }
 

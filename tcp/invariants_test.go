@@ -1,6 +1,9 @@
 package tcp
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // broken recomputes everything that a Conn keeps incrementally, the naive way, and says what does not agree.
 func (c *Conn) broken() error {
@@ -15,6 +18,7 @@ func (c *Conn) broken() error {
 		return fmt.Errorf("una %d nxt %d max %d", c.sndUna, c.sndNxt, c.sndMax)
 	}
 	at, sacked, lost, resent, pipe := c.sndUna, 0, 0, 0, 0
+	sackedRecs, sentAt := 0, int64(math.MinInt64)
 	for i := s.una; i != s.end; i++ {
 		r := s.rec(i)
 		if r.at != at || r.seqLen() < 1 {
@@ -30,6 +34,7 @@ func (c *Conn) broken() error {
 		switch r.flags & (recSacked | recLost | recResent) {
 		case recSacked:
 			sacked += r.seqLen()
+			sackedRecs++
 		case recLost:
 			lost += r.seqLen()
 			if r.at < c.recovery.resendFrom {
@@ -40,6 +45,15 @@ func (c *Conn) broken() error {
 			pipe += r.seqLen()
 		case 0:
 			pipe += r.seqLen()
+			if r.flags&recEver != 0 {
+				return fmt.Errorf("record at %d was sent again, is in flight, and not in the list", r.at)
+			}
+			if r.sentAt < sentAt {
+				return fmt.Errorf("record at %d first sent before one that stands before it", r.at)
+			}
+			if sentAt = r.sentAt; int32(s.unjudged-i) > 0 {
+				return fmt.Errorf("record at %d in flight before unjudged", r.at)
+			}
 		default:
 			return fmt.Errorf("record with flags %#x", r.flags)
 		}
@@ -50,6 +64,15 @@ func (c *Conn) broken() error {
 	if sacked != s.sacked || lost != s.lost || resent != s.resent || pipe != c.pipe() {
 		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %d %d %d %d",
 			s.sacked, s.lost, s.resent, c.pipe(), sacked, lost, resent, pipe)
+	}
+	if sackedRecs != s.sackedRecs {
+		return fmt.Errorf("%d records SACKed, counted %d", sackedRecs, s.sackedRecs)
+	}
+	if err := s.brokenList(); err != nil {
+		return err
+	}
+	if err := c.brokenRecovery(); err != nil {
+		return err
 	}
 	end := c.pushed
 	if c.finQueued && c.state.synchronized() {
@@ -70,6 +93,61 @@ func (c *Conn) broken() error {
 	}
 	if c.outstanding() && c.due == 0 && c.sent.una != c.sent.nxt && c.timers.rtxAt == never {
 		return fmt.Errorf("%v: in flight and no timer", c.state)
+	}
+	return nil
+}
+
+// brokenList walks the list of what was sent again, both ways.
+func (s *sentRing) brokenList() error {
+	seen := map[uint32]bool{}
+	i := s.resentFirst
+	for n := range s.resent {
+		r := s.rec(i)
+		if i-s.una >= s.nxt-s.una || r.flags&recResent == 0 || seen[i] {
+			return fmt.Errorf("resent list: record %d, flags %#x, seen %v", i-s.una, r.flags, seen[i])
+		}
+		seen[i] = true
+		if n == s.resent-1 {
+			if i != s.resentLast {
+				return fmt.Errorf("resent list ends at %d, last is %d", i, s.resentLast)
+			}
+			break
+		}
+		next := s.rec(r.next)
+		if next.prev != i || next.sentAt < r.sentAt {
+			return fmt.Errorf("resent list: record %d sent %d, behind it %d sent %d, whose prev is %d", i, r.sentAt, r.next, next.sentAt, next.prev)
+		}
+		i = r.next
+	}
+	return nil
+}
+
+// brokenRecovery is what must hold of the loss episode.
+func (c *Conn) brokenRecovery() error {
+	rv := &c.recovery
+	switch {
+	case !c.state.synchronized():
+	case rv.phase != phaseOpen && c.sndUna >= rv.point:
+		return fmt.Errorf("in recovery beyond its point %d", rv.point)
+	case rv.frto.step != frtoOff && rv.phase != phaseLoss:
+		return fmt.Errorf("F-RTO without a timeout")
+	case rv.hold == holdLost && rv.frto.step != frtoNext:
+		return fmt.Errorf("lost records held back without F-RTO")
+	case c.cong.Cwnd < 1 && rv.phase != phaseRecovery:
+		return fmt.Errorf("cwnd %d", c.cong.Cwnd)
+	case c.timers.kind == timerLossProbe && c.timers.rtxAt != never && (!c.useSACK || rv.phase == phaseOpen && c.sent.sackedRecs > 0):
+		return fmt.Errorf("probe timer in phase %d with %d SACKed", rv.phase, c.sent.sackedRecs)
+	case c.timers.kind != timerPersist && c.sent.una != c.sent.nxt && c.timers.rtxAt > c.timers.rtoAt:
+		return fmt.Errorf("timer %d later than the retransmission timer", c.timers.kind)
+	case c.timers.kind == timerReorder && c.sent.una != c.sent.nxt && c.timers.rtxAt != rv.rack.reoAt:
+		return fmt.Errorf("reordering timer at %d, RACK wants %d", c.timers.rtxAt, rv.rack.reoAt)
+	case !c.useSACK && (rv.rack.endSeq != 0 && c.sent.sackedRecs > 0 || rv.rack.reoAt != never):
+		return fmt.Errorf("RACK without SACK")
+	case c.due&dueMarkRun != 0 != (c.ecn.runN > 0):
+		return fmt.Errorf("%d runs of marks, due %#x", c.ecn.runN, c.due)
+	}
+	if int64(rv.rack.reoWndMult) < 1 || c.useSACK && c.reoWnd() > c.rtt.srtt {
+		return fmt.Errorf("reordering window %d beyond SRTT %d", c.reoWnd(), c.rtt.srtt)
 	}
 	return nil
 }

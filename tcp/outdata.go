@@ -13,9 +13,17 @@ func (c *Conn) nextLost(now int64, t *Transmit) bool {
 	}
 	r := c.sent.rec(i)
 	c.recovery.resendFrom = r.at
-	if c.due&dueRepair == 0 && !c.cwndAdmits(min(r.seqLen(), c.emss)) {
-		c.recovery.limitedTo = c.sndNxt
-		return false
+	if c.due&dueRepair == 0 {
+		if c.recovery.hold != holdNothing {
+			return false
+		}
+		if !c.cwndAdmits(min(r.seqLen(), c.emss)) {
+			c.recovery.limitedTo = c.sndNxt
+			return false
+		}
+		if !c.paced(now) {
+			return false
+		}
 	}
 	if int(r.len) > c.emss && i != c.sent.una && !c.sent.splittable() {
 		return false // no slot to cut it with; those before it will free one
@@ -34,19 +42,17 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 		if c.sent.splittable() {
 			c.sent.split(i, n)
 			if r.flags&recLost == 0 {
-				c.lose(c.sent.rec(i + 1)) // it went out as one that the path no longer carries
+				c.lose(i + 1) // it went out as one that the path no longer carries
 			}
 		} else {
 			r.flags |= recPrefix
 		}
 	}
-	c.sent.markResent(r)
+	c.sent.markResent(i)
 	c.transmit(now, r, n, t)
 	t.Retransmit = true
 	c.stats.Retransmits++
-	if c.recovery.undoable {
-		c.recovery.undoLeft++
-	}
+	c.resentOne(now, r)
 	if c.timers.rtxAt == never {
 		c.armRetransmit(now)
 	}
@@ -64,8 +70,14 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 	}
 	fin := r.flags&recFIN != 0
 	if !fin {
+		if c.recovery.hold == holdAll {
+			return false
+		}
 		if !c.cwndAdmits(int(r.len)) {
 			c.recovery.limitedTo = c.sndNxt
+			return false
+		}
+		if !c.paced(now) {
 			return false
 		}
 		if !c.noDelay && int(r.len) < c.emss && flight > 0 && !c.finQueued {
@@ -131,16 +143,26 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	}
 	c.timers.sentAt = now
 	c.transmit(now, r, int(r.len), t)
-	if idle {
+	if c.ecn.on && r.len > 0 {
+		c.ecn.markNew(t)
+	}
+	switch {
+	case idle:
 		c.armRetransmit(now) // RFC 6298 section 5.1
+	case c.timers.kind == timerLossProbe:
+		c.timers.rtxAt = min(now+max(2*c.rtt.srtt, ptoMinNs), c.timers.rtoAt) // as armLoss: this is every segment of a burst
+	default:
+		c.armLoss(now)
 	}
 }
 
 // transmit fills t with the first n octets of r and takes note of the transmission.
 func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
-	c.recovery.order++
-	r.order = c.recovery.order
 	r.sentAt = now
+	c.recovery.prr.out += n
+	if c.cfg.Pacing {
+		c.pace.sent(now, n, c.cfg.PacingBurst, c.emss, c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
+	}
 	if r.tries < 255 {
 		r.tries++
 	}

@@ -10,7 +10,7 @@ func (c *Conn) Room(now int64) int {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
 		return 0
 	}
-	if c.sent.unsent() || !c.cwndAdmits(c.emss) {
+	if c.sent.unsent() || !c.probeWantsNew() && !(c.cwndAdmits(c.emss) && c.paced(now)) {
 		return 0
 	}
 	if flight := c.flight(); flight != 0 && c.sndWnd-flight < c.emss {
@@ -34,9 +34,17 @@ func (c *Conn) hasRecord() bool {
 	return !c.starved
 }
 
+// probeWantsNew says that a loss probe is due for which a new segment would do, whatever cwnd says.
+func (c *Conn) probeWantsNew() bool {
+	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.cfg.PeerAckDelayNs
+}
+
 // cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5; RFC 3042 for peers without SACK, for
 // with SACK what duplicate ACKs report leaves the pipe).
 func (c *Conn) cwndAdmits(n int) bool {
+	if c.recovery.hold == holdAll {
+		return false
+	}
 	pipe := c.pipe()
 	limit := c.cong.Cwnd
 	if !c.useSACK && c.recovery.phase == phaseOpen {
@@ -56,7 +64,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	}
 	c.noteOutstanding(now)
 	if c.flight() == 0 && !c.cfg.NoIdleRestart && now-c.timers.sentAt > c.rtt.current() {
-		c.cong.Cwnd = min(c.cong.Cwnd, c.cfg.InitialWindow*c.emss) // RFC 5681 section 4.1
+		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
 	flags := recordFlags(0)
 	if psh {
@@ -88,7 +96,11 @@ func (c *Conn) Next(now int64, t *Transmit) bool {
 	if c.sent.lost > 0 && c.nextLost(now, t) {
 		return true
 	}
-	if c.sent.unsent() && c.nextNew(now, t) {
+	if c.sent.unsent() {
+		if c.nextNew(now, t) {
+			return true
+		}
+	} else if c.sent.lost > 0 && c.frtoDry() && c.nextLost(now, t) {
 		return true
 	}
 	if c.ack.urgent {
@@ -128,6 +140,11 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 			return true
 		}
 		return c.nextDue(now, t)
+	case c.due&dueMarkRun != 0:
+		c.nextRun(now, t)
+		return true
+	case c.due&dueLossProbe != 0:
+		return c.nextLossProbe(now, t)
 	case c.due&dueTailProbe != 0:
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {
@@ -140,7 +157,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 }
 
 func (c *Conn) resetHeader(t *Transmit, seq Seq) {
-	*t = Transmit{ID: c.id, Seq: seq, Flags: RST, Handle: NoHandle}
+	*t = Transmit{ID: c.id, Seq: seq, Flags: RST, TOS: c.ecn.tos, Handle: NoHandle}
 	t.Options.clear()
 	c.stats.SegsOut++
 }
@@ -149,7 +166,7 @@ func (c *Conn) resetHeader(t *Transmit, seq Seq) {
 func (c *Conn) nextSYN(now int64, t *Transmit) {
 	tm := &c.timers
 	reply := c.state == SynReceived
-	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, Handle: NoHandle, Retransmit: tm.synSends > 0}
+	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, TOS: c.ecn.tos, Handle: NoHandle, Retransmit: tm.synSends > 0}
 	o := &t.Options
 	o.clear()
 	o.MSS = uint16(c.cfg.MSS)
@@ -157,6 +174,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()
 	}
+	c.ecn.askECN(t, c.cfg.ECN, reply, tm.synSends)
 	o.SACKPermitted = !c.cfg.NoSACK && (!reply || c.useSACK)
 	if !c.cfg.NoTimestamps && (!reply || c.useTS) {
 		o.HasTimestamps = true
@@ -185,6 +203,10 @@ func (c *Conn) header(now int64, t *Transmit) {
 	t.Seq = c.seqOf(c.sndNxt)
 	t.Ack = c.rcvNxt()
 	t.Flags = ACK
+	t.TOS = c.ecn.tos
+	if c.ecn.on && c.ecn.echo {
+		t.Flags |= ECE
+	}
 	t.Window = c.advertise()
 	t.Handle = NoHandle
 	t.Off, t.Len = 0, 0

@@ -1,13 +1,16 @@
 package tcp
 
+import "math/bits"
+
 // rtoEstimator is RFC 6298. All in nanoseconds.
 type rtoEstimator struct {
 	srtt, rttvar int64
 	base         int64 // RTO without backoff
-	minRTT       int64 // smallest sample seen: no answer can be quicker
 	backoff      uint8 // doublings since the last valid sample
 	sampled      bool
+	fresh        bool // a sample was taken since the last loss probe: RFC 8985 section 7.3
 	min, max     int64
+	lowest       minimum
 }
 
 // rttGranularityNs is G of RFC 6298 section 2: a turn of a busy Poller and a tick of the timestamp clock.
@@ -17,25 +20,34 @@ func (e *rtoEstimator) reset(cfg *Config) {
 	*e = rtoEstimator{base: cfg.RTOInitialNs, min: cfg.RTOMinNs, max: cfg.RTOMaxNs}
 }
 
-// sample takes a round-trip time R that Karn's rule allows (RFC 6298 sections 2.2 and 2.3; RTTVAR before SRTT).
-func (e *rtoEstimator) sample(r int64) {
+// sample takes a round-trip time R that Karn's rule allows (RFC 6298 sections 2.2 and 2.3; RTTVAR before SRTT). expected
+// is how many samples a round trip gives, were all ACKs like this one: with more than one, alpha and beta are divided by
+// it, so that the history stays as long as with one (RFC 7323 section 4.2; appendix G supposes two segments per ACK, but a
+// polling receiver acknowledges a burst). The divisor is a power of two: this stands on every ACK.
+func (e *rtoEstimator) sample(r int64, expected int) {
 	r = max(r, 0)
+	e.fresh = true
 	if !e.sampled {
 		e.sampled = true
 		e.srtt, e.rttvar = r, r/2
-		e.minRTT = r
 	} else {
 		dev := e.srtt - r
 		if dev < 0 {
 			dev = -dev
 		}
-		e.rttvar += (dev - e.rttvar) / 4
-		e.srtt += (r - e.srtt) / 8
-		e.minRTT = min(e.minRTT, r)
+		scale := 0
+		if expected > 1 {
+			scale = min(bits.Len(uint(expected-1)), 10)
+		}
+		e.rttvar += (dev - e.rttvar) >> (2 + scale)
+		e.srtt += (r - e.srtt) >> (3 + scale)
 	}
 	e.base = min(max(e.srtt+max(rttGranularityNs, 4*e.rttvar), e.min), e.max)
 	e.backoff = 0
 }
+
+// minRTT is the shortest round trip lately, 0 before there was one.
+func (e *rtoEstimator) minRTT() int64 { return e.lowest.value() }
 
 // current is the RTO with its backoff (section 5.5).
 func (e *rtoEstimator) current() int64 { return e.scaled(e.backoff) }
@@ -52,4 +64,36 @@ func (e *rtoEstimator) backOff() {
 	if e.backoff < 32 {
 		e.backoff++
 	}
+}
+
+// minimum is a windowed minimum (RFC 8985 section 6.2, step 1): the smallest of this period and of the one before. So it
+// remembers for one period at least and two at most, and a path that has become longer is believed after that. Two
+// values instead of the three of Kathleen Nichols' filter (Linux's lib/win_minmax.c): here only "recent" matters.
+type minimum struct {
+	this, last int64
+	from       int64 // begin of this period
+	some       uint8 // values in use: this, and last
+}
+
+// minRTTPeriodNs is half of what Linux remembers (tcp_min_rtt_wlen).
+const minRTTPeriodNs = 150_000_000_000
+
+func (m *minimum) add(now, v int64) {
+	switch {
+	case m.some == 0:
+		*m = minimum{this: v, from: now, some: 1}
+	case now-m.from >= 2*minRTTPeriodNs:
+		*m = minimum{this: v, from: now, some: 1}
+	case now-m.from >= minRTTPeriodNs:
+		*m = minimum{this: v, last: m.this, from: now, some: 2}
+	case v < m.this:
+		m.this = v
+	}
+}
+
+func (m *minimum) value() int64 {
+	if m.some == 2 {
+		return min(m.this, m.last)
+	}
+	return m.this
 }

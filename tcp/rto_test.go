@@ -19,7 +19,7 @@ func TestRTOBeforeASample(t *testing.T) {
 // req: 6298-2-2
 func TestRTOFirstSample(t *testing.T) {
 	e := estimator()
-	e.sample(100 * ms)
+	e.sample(100*ms, 1)
 	if e.srtt != 100*ms || e.rttvar != 50*ms || e.current() != 300*ms {
 		t.Errorf("srtt %d rttvar %d rto %d", e.srtt, e.rttvar, e.current())
 	}
@@ -30,8 +30,8 @@ func TestRTOFirstSample(t *testing.T) {
 // req: 6298-2-3
 func TestRTOOrderOfUpdate(t *testing.T) {
 	e := estimator()
-	e.sample(100 * ms)
-	e.sample(200 * ms)
+	e.sample(100*ms, 1)
+	e.sample(200*ms, 1)
 	if e.rttvar != 62_500_000 || e.srtt != 112_500_000 || e.current() != 362_500_000 {
 		t.Errorf("srtt %d rttvar %d rto %d", e.srtt, e.rttvar, e.current())
 	}
@@ -41,7 +41,7 @@ func TestRTOOrderOfUpdate(t *testing.T) {
 func TestRTOConstantRTTKeepsGranularity(t *testing.T) {
 	e := estimator()
 	for range 1000 {
-		e.sample(10 * ms)
+		e.sample(10*ms, 1)
 	}
 	if e.current() < 10*ms+rttGranularityNs {
 		t.Errorf("rto %d", e.current())
@@ -53,7 +53,7 @@ func TestRTOBounds(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	var e rtoEstimator
 	e.reset(&cfg)
-	e.sample(us)
+	e.sample(us, 1)
 	if e.current() != 200*ms {
 		t.Errorf("floor %d", e.current())
 	}
@@ -69,11 +69,11 @@ func TestRTOBounds(t *testing.T) {
 	if e.current() != 60*sc {
 		t.Errorf("%d", e.current())
 	}
-	e.sample(us)
+	e.sample(us, 1)
 	if e.current() != 200*ms {
 		t.Errorf("a sample does not end the backoff: %d", e.current())
 	}
-	e.sample(1000 * sc)
+	e.sample(1000*sc, 1)
 	if e.current() != 60*sc {
 		t.Errorf("ceiling %d", e.current())
 	}

@@ -16,7 +16,8 @@ func (c *Conn) applySACK(now int64, s *Segment, a *acked) {
 		b := o.SACK[i]
 		if i == 0 && isDSACK(s) {
 			c.stats.DSACKs++
-			a.dsack = b.Right.Sub(c.seqOf(c.recovery.undoFrom)) > 0
+			a.dsack = true
+			a.dsackEnd = c.sndUna + uint64(int64(b.Right.Sub(base)))
 			continue
 		}
 		l, r := b.Left.Sub(base), b.Right.Sub(base)
@@ -63,7 +64,10 @@ func (c *Conn) markBlock(now int64, block octets, from uint64, a *acked) {
 		}
 		c.delivered(now, i, r.flags&recEver == 0, a)
 		a.sacked += r.seqLen()
-		c.sent.markSacked(r)
+		if r.flags&recEver == 0 {
+			a.sackedAt = max(a.sackedAt, r.sentAt)
+		}
+		c.sent.markSacked(i)
 		c.recovery.sackedTo = max(c.recovery.sackedTo, r.endAt())
 	}
 }
@@ -71,10 +75,16 @@ func (c *Conn) markBlock(now int64, block octets, from uint64, a *acked) {
 // forgetSACK clears the scoreboard: the peer has reneged (RFC 2018 section 8).
 func (c *Conn) forgetSACK() {
 	for i := c.sent.una; i != c.sent.nxt; i++ {
-		if r := c.sent.rec(i); r.flags&recSacked != 0 {
-			c.sent.unmark(r)
+		r := c.sent.rec(i)
+		switch {
+		case r.flags&recSacked == 0:
+		case r.flags&recEver == 0:
+			c.sent.unmark(i)
+		default:
+			c.lose(i) // when it was sent no longer says where it stands among the others
 		}
 	}
+	c.sent.unjudged = c.sent.una
 	c.recovery.seen = [sackBlocksMax]octets{}
 	c.recovery.sackedTo = c.sndUna
 }

@@ -29,6 +29,12 @@ type script struct {
 	ts     bool
 	tsEcho uint32
 	last   Arrival
+	where  string // of the step, in a scenario
+}
+
+func (s *script) fatalf(format string, args ...any) {
+	s.t.Helper()
+	s.t.Fatalf(s.where+format, args...)
 }
 
 type sentSegment struct {
@@ -92,7 +98,7 @@ func (s *script) deliver(text string, refused bool) Arrival {
 func (s *script) wantDrop(d Drop) {
 	s.t.Helper()
 	if s.last.Drop != d {
-		s.t.Fatalf("dropped as %v, want %v", s.last.Drop, d)
+		s.fatalf("dropped as %v, want %v", s.last.Drop, d)
 	}
 }
 
@@ -100,14 +106,14 @@ func (s *script) wantDrop(d Drop) {
 func (s *script) wantArrival(from, to int) {
 	s.t.Helper()
 	if a := s.last; int(a.Offset) != from || a.Len != to-from {
-		s.t.Fatalf("arrival [%d,%d) %v, want [%d,%d)", a.Offset, int(a.Offset)+a.Len, a.Drop, from, to)
+		s.fatalf("arrival [%d,%d) %v, want [%d,%d)", a.Offset, int(a.Offset)+a.Len, a.Drop, from, to)
 	}
 }
 
 func (s *script) wantNothing() {
 	s.t.Helper()
 	if s.last.Len != 0 {
-		s.t.Fatalf("arrival of %d octets, want none", s.last.Len)
+		s.fatalf("arrival of %d octets, want none", s.last.Len)
 	}
 }
 
@@ -115,7 +121,7 @@ func (s *script) push(sizes ...int) {
 	s.t.Helper()
 	for _, n := range sizes {
 		if s.c.Room(s.now) < n {
-			s.t.Fatalf("room %d for a push of %d", s.c.Room(s.now), n)
+			s.fatalf("room %d for a push of %d", s.c.Room(s.now), n)
 		}
 		s.c.Push(s.now, s.next, n, false)
 		s.next++
@@ -139,7 +145,7 @@ func (s *script) drain() {
 	var t Transmit
 	for i := 0; s.c.Next(s.now, &t); i++ {
 		if i > 10000 {
-			s.t.Fatal("Next does not end")
+			s.fatalf("Next does not end")
 		}
 		s.out = append(s.out, sentSegment{t, s.now})
 		if t.Options.HasTimestamps {
@@ -156,7 +162,7 @@ func (s *script) advance(d int64) {
 	s.drain()
 	for i := 0; s.c.Deadline() <= end; i++ {
 		if i > 100000 {
-			s.t.Fatal("timers do not end")
+			s.fatalf("timers do not end")
 		}
 		s.now = max(s.now, s.c.Deadline())
 		s.c.Expire(s.now)
@@ -169,7 +175,7 @@ func (s *script) advance(d int64) {
 func (s *script) sound() {
 	s.t.Helper()
 	if err := s.c.broken(); err != nil {
-		s.t.Fatalf("invariant: %v", err)
+		s.fatalf("invariant: %v", err)
 	}
 }
 
@@ -177,18 +183,24 @@ func (s *script) sound() {
 func (s *script) expect(texts ...string) {
 	s.t.Helper()
 	s.drain()
-	for i, text := range texts {
-		if i >= len(s.out) {
-			s.t.Fatalf("want %q, nothing more was sent", text)
-		}
-		if err := s.match(&s.out[i].Transmit, text); err != nil {
-			s.t.Fatalf("want %q, sent %q: %v", text, s.show(&s.out[i].Transmit), err)
-		}
+	for _, text := range texts {
+		s.expectNext(text)
 	}
-	if len(s.out) > len(texts) {
-		s.t.Fatalf("sent %q, want nothing more", s.show(&s.out[len(texts)].Transmit))
+	if len(s.out) > 0 {
+		s.fatalf("sent %q, want nothing more", s.show(&s.out[0].Transmit))
 	}
-	s.out = s.out[:0]
+}
+
+// expectNext says what the next segment was.
+func (s *script) expectNext(text string) {
+	s.t.Helper()
+	if len(s.out) == 0 {
+		s.fatalf("want %q, nothing more was sent", text)
+	}
+	if err := s.match(&s.out[0].Transmit, text); err != nil {
+		s.fatalf("want %q, sent %q: %v", text, s.show(&s.out[0].Transmit), err)
+	}
+	s.out = s.out[1:]
 }
 
 // sent returns and forgets what was sent.
@@ -202,14 +214,14 @@ func (s *script) sent() []sentSegment {
 func (s *script) wantState(want State) {
 	s.t.Helper()
 	if s.c.State() != want {
-		s.t.Fatalf("state %v, want %v", s.c.State(), want)
+		s.fatalf("state %v, want %v", s.c.State(), want)
 	}
 }
 
 func (s *script) wantEvents(want Events) {
 	s.t.Helper()
 	if got := s.c.TakeEvents(); got != want {
-		s.t.Fatalf("events %#b, want %#b", got, want)
+		s.fatalf("events %#b, want %#b", got, want)
 	}
 }
 
@@ -224,7 +236,7 @@ func (s *script) wantReleased(want ...Handle) {
 		got = append(got, h)
 	}
 	if !slices.Equal(got, want) {
-		s.t.Fatalf("released %v, want %v", got, want)
+		s.fatalf("released %v, want %v", got, want)
 	}
 }
 
@@ -283,7 +295,7 @@ func (s *script) parse(text string) Segment {
 	for len(rest) > 0 {
 		word, arg := rest[0], ""
 		rest = rest[1:]
-		if word != "sackOK" && word != "nots" {
+		if !slices.Contains([]string{"sackOK", "nots", "ce", "ect"}, word) {
 			arg, rest = rest[0], rest[1:]
 		}
 		n, _ := strconv.Atoi(arg)
@@ -304,6 +316,10 @@ func (s *script) parse(text string) Segment {
 			if flags&SYN != 0 {
 				s.ts = true
 			}
+		case "ce":
+			seg.TOS = ecnCE
+		case "ect":
+			seg.TOS = ecnECT0
 		case "nots":
 			o.HasTimestamps = false
 		case "sack":
@@ -313,7 +329,7 @@ func (s *script) parse(text string) Segment {
 				o.SACKCount++
 			}
 		default:
-			s.t.Fatalf("field %q", word)
+			s.fatalf("field %q", word)
 		}
 	}
 	return seg
@@ -336,7 +352,7 @@ func (s *script) match(t *Transmit, text string) error {
 	for len(rest) > 0 {
 		word, arg := rest[0], ""
 		rest = rest[1:]
-		if !slices.Contains([]string{"sackOK", "rtx", "fresh"}, word) {
+		if !slices.Contains([]string{"sackOK", "rtx", "fresh", "ect"}, word) {
 			arg, rest = rest[0], rest[1:]
 		}
 		want, _ := strconv.Atoi(arg)
@@ -359,6 +375,12 @@ func (s *script) match(t *Transmit, text string) error {
 			if !o.HasTimestamps || o.TSval != uint32(v) || o.TSecr != uint32(e) {
 				return fmt.Errorf("timestamps %v %d,%d", o.HasTimestamps, o.TSval, o.TSecr)
 			}
+		case "ect":
+			if t.TOS&ecnMask != ecnECT0 {
+				return fmt.Errorf("ECN field %d", t.TOS&ecnMask)
+			}
+		case "tos":
+			got = int(t.TOS)
 		case "ecr":
 			got = int(o.TSecr)
 		case "rtx", "fresh":
@@ -370,7 +392,8 @@ func (s *script) match(t *Transmit, text string) error {
 				return fmt.Errorf("sack %q", got)
 			}
 		case "no":
-			present := map[string]bool{"mss": o.MSS != 0, "sackOK": o.SACKPermitted, "ts": o.HasTimestamps, "wscale": o.WindowScale >= 0, "sack": o.SACKCount > 0}
+			present := map[string]bool{"mss": o.MSS != 0, "sackOK": o.SACKPermitted, "ts": o.HasTimestamps, "wscale": o.WindowScale >= 0, "sack": o.SACKCount > 0,
+				"ect": t.TOS&ecnMask != 0}
 			if present[arg] {
 				return fmt.Errorf("has %s", arg)
 			}

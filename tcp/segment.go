@@ -29,8 +29,9 @@ type Segment struct {
 	Flags            Flags
 	Window           uint16
 	Urgent           uint16
-	HdrLen           int // where the payload begins
-	Len              int // payload octets
+	TOS              uint8 // of the IP header, for its ECN bits: set by the caller, not by Parse
+	HdrLen           int   // where the payload begins
+	Len              int   // payload octets
 	Options          Options
 }
 

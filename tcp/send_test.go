@@ -239,18 +239,19 @@ func TestEMSSShrink(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.push(1000, 1000)
 	s.c.SetEMSSLimit(400)
-	if s.c.EMSS() != 400 || s.c.Room(s.now) != 400 {
-		t.Errorf("EMSS %d, room %d", s.c.EMSS(), s.c.Room(s.now))
+	if s.c.EMSS() != 400 || s.c.Room(s.now) != 0 {
+		t.Errorf("EMSS %d, room %d while the first piece is under way", s.c.EMSS(), s.c.Room(s.now))
 	}
-	s.sent()
-	s.advance(200 * ms)
+	s.out = s.out[:0]
 	s.expect(". 1:401 ack 1 rtx")
 	s.in(". 1 ack 401")
 	s.wantReleased()
-	s.expect(". 401:801 ack 1 rtx", ". 801:1001 ack 1 rtx")
+	s.expect(". 401:801 ack 1 rtx", ". 801:1001 ack 1 rtx", ". 1001:1401 ack 1 rtx", ". 1401:1801 ack 1 rtx", ". 1801:2001 ack 1 rtx")
+	if s.c.Room(s.now) != 400 {
+		t.Errorf("room %d", s.c.Room(s.now))
+	}
 	s.in(". 1 ack 1001")
 	s.wantReleased(0)
-	s.expect(". 1001:1401 ack 1 rtx", ". 1401:1801 ack 1 rtx", ". 1801:2001 ack 1 rtx")
 	s.in(". 1 ack 2001")
 	s.wantReleased(1)
 }

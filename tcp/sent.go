@@ -9,28 +9,35 @@ package tcp
 //
 // The four are free-running counts; a record's place is its count masked. Invariants: rel <= una <= nxt <= end <=
 // rel+len(recs); records from una on are contiguous in the stream and not empty; sacked and lost are the octets of
-// records in [una, nxt) with that flag, resent the number of records with recResent; no record is both sacked and lost.
+// records in [una, nxt) with that flag, sackedRecs and resent the number of records with recSacked and recResent; no
+// record is both sacked and lost.
+//
+// In flight is what is neither sacked nor lost. RACK wants it by the time it was sent: first transmissions are so by
+// their place, those that were sent again are a list through the records, in the order of their latest transmission.
 type sentRing struct {
 	recs               []record // a power of two; none while the ring is empty
 	run                uint32   // where recs lie in Memory
 	mask               uint32
 	rel, una, nxt, end uint32
 
-	sacked, lost int // octets
-	resent       int // records
+	sacked, lost       int // octets
+	sackedRecs, resent int // records
+
+	resentFirst, resentLast uint32 // of the list, when resent > 0
+	unjudged                uint32 // no first transmission before this is in flight
 }
 
 // record is one segment of ours, or the last FIN. 40 octets.
 type record struct {
 	at     uint64 // stream offset of the first octet
 	sentAt int64  // of the latest transmission
-	order  uint64 // of the latest transmission among all of this Conn
 	len    int32  // payload octets
 	off    int32  // of the first octet within the handle's
 	handle Handle
 	flags  recordFlags
-	tries  uint8 // transmissions, saturating
-	later  uint8 // segments sent after the latest transmission and delivered before it, saturating
+	tries  uint8  // transmissions, saturating
+	prev   uint32 // of the list of what was sent again
+	next   uint32
 }
 
 type recordFlags uint8
@@ -127,8 +134,14 @@ func (s *sentRing) find(at uint64) uint32 {
 func (s *sentRing) split(i uint32, n int) {
 	for j := s.end; j != i+1; j-- {
 		*s.rec(j) = *s.rec(j - 1)
+		if s.rec(j).flags&recResent != 0 {
+			s.relink(j-1, j)
+		}
 	}
 	s.end++
+	if s.unjudged-s.rel > i-s.rel {
+		s.unjudged++
+	}
 	if i-s.rel < s.nxt-s.rel {
 		s.nxt++
 	}
@@ -139,41 +152,139 @@ func (s *sentRing) split(i uint32, n int) {
 	tail.at += uint64(n)
 	tail.off += int32(n)
 	tail.len -= int32(n)
-	if head.flags&recResent != 0 {
-		s.resent++
+	switch {
+	case head.flags&recSacked != 0:
+		s.sackedRecs++
+	case head.flags&recResent != 0:
+		s.linkBehind(i, i+1)
 	}
 }
 
-// markSacked, markLost and markResent move a record of [una, nxt) between the states that the counts are kept of.
-func (s *sentRing) markSacked(r *record) {
-	s.unmark(r)
+// markSacked, markLost and markResent move record i of [una, nxt) between the states that the counts are kept of.
+func (s *sentRing) markSacked(i uint32) {
+	s.unmark(i)
+	r := s.rec(i)
 	r.flags |= recSacked
 	s.sacked += r.seqLen()
+	s.sackedRecs++
 }
 
-func (s *sentRing) markLost(r *record) {
-	s.unmark(r)
+func (s *sentRing) markLost(i uint32) {
+	s.unmark(i)
+	r := s.rec(i)
 	r.flags |= recLost
 	s.lost += r.seqLen()
 }
 
-func (s *sentRing) markResent(r *record) {
-	s.unmark(r)
-	r.flags |= recResent | recEver
-	r.later = 0
-	s.resent++
+func (s *sentRing) markResent(i uint32) {
+	s.unmark(i)
+	s.rec(i).flags |= recResent | recEver
+	s.linkBehind(s.resentLast, i)
 }
 
-func (s *sentRing) unmark(r *record) {
+// markFound takes back that record i was lost: it is in flight since it was last sent.
+func (s *sentRing) markFound(i uint32) {
+	s.unmark(i)
+	r := s.rec(i)
+	if r.flags&recEver == 0 {
+		return // unjudged has passed it: the caller sets that back
+	}
+	r.flags |= recResent
+	at := s.resentLast
+	for n := s.resent; n > 0; n-- {
+		if s.rec(at).sentAt <= r.sentAt {
+			s.linkBehind(at, i)
+			return
+		}
+		at = s.rec(at).prev
+	}
+	s.linkFirst(i)
+}
+
+func (s *sentRing) unmark(i uint32) {
+	r := s.rec(i)
 	switch {
 	case r.flags&recSacked != 0:
 		s.sacked -= r.seqLen()
+		s.sackedRecs--
 	case r.flags&recLost != 0:
 		s.lost -= r.seqLen()
 	case r.flags&recResent != 0:
-		s.resent--
+		s.unlink(i)
 	}
 	r.flags &^= recSacked | recLost | recResent
+}
+
+// linkBehind puts record i behind record at in the list, or makes it the only one.
+func (s *sentRing) linkBehind(at, i uint32) {
+	r := s.rec(i)
+	s.resent++
+	switch {
+	case s.resent == 1:
+		s.resentFirst, s.resentLast = i, i
+		return
+	case at == s.resentLast:
+		s.resentLast = i
+	default:
+		r.next = s.rec(at).next
+		s.rec(r.next).prev = i
+	}
+	r.prev = at
+	s.rec(at).next = i
+}
+
+// linkFirst puts record i before all others of the list.
+func (s *sentRing) linkFirst(i uint32) {
+	if s.resent == 0 {
+		s.linkBehind(i, i)
+		return
+	}
+	s.resent++
+	s.rec(i).next = s.resentFirst
+	s.rec(s.resentFirst).prev = i
+	s.resentFirst = i
+}
+
+func (s *sentRing) unlink(i uint32) {
+	r := s.rec(i)
+	s.resent--
+	if i == s.resentFirst {
+		s.resentFirst = r.next
+	} else {
+		s.rec(r.prev).next = r.next
+	}
+	if i == s.resentLast {
+		s.resentLast = r.prev
+	} else {
+		s.rec(r.next).prev = r.prev
+	}
+}
+
+// relink tells the list that the record at from has moved to to.
+func (s *sentRing) relink(from, to uint32) {
+	r := s.rec(to)
+	if s.resentFirst == from {
+		s.resentFirst = to
+	} else {
+		s.rec(r.prev).next = to
+	}
+	if s.resentLast == from {
+		s.resentLast = to
+	} else {
+		s.rec(r.next).prev = to
+	}
+}
+
+// oldestUnjudged is the first transmission sent longest ago that is in flight, or nxt. Whoever takes it out of flight
+// calls again: each record is passed once.
+func (s *sentRing) oldestUnjudged() uint32 {
+	if int32(s.una-s.unjudged) > 0 {
+		s.unjudged = s.una
+	}
+	for s.unjudged != s.nxt && s.rec(s.unjudged).flags&(recSacked|recLost|recResent) != 0 {
+		s.unjudged++
+	}
+	return s.unjudged
 }
 
 // trim takes the first n octets, which are acknowledged, off record r.
@@ -191,7 +302,9 @@ func (s *sentRing) trim(r *record, n int) {
 
 // popAcked gives the oldest record in flight to Release.
 func (s *sentRing) popAcked() {
-	s.unmark(s.rec(s.una))
+	if s.rec(s.una).flags&(recSacked|recLost|recResent) != 0 {
+		s.unmark(s.una)
+	}
 	s.una++
 }
 
@@ -210,5 +323,5 @@ func (s *sentRing) release() (Handle, bool) {
 // abandon lets Release return all that is left.
 func (s *sentRing) abandon() {
 	s.una, s.nxt = s.end, s.end
-	s.sacked, s.lost, s.resent = 0, 0, 0
+	s.sacked, s.lost, s.sackedRecs, s.resent = 0, 0, 0, 0
 }

@@ -77,5 +77,10 @@ type Stats struct {
 	LostRetrans uint64 // retransmissions found lost without a timeout
 	KeepAlives  uint64 // keep-alive probes sent
 	Undone      uint64 // loss episodes found to have been reordering, their reduction taken back
-	DupThresh   int    // segments that must overtake one before it counts as lost
+
+	MinRTTNs, ReoWndNs int64  // RACK's: the shortest round trip lately, and what it allows for reordering
+	LossProbes         uint64 // tail loss probes sent
+	ProbesRepaired     uint64 // of those, how many repaired a loss that nothing else revealed
+	SpuriousTimeouts   uint64 // of Undone, the timeouts
+	CEIn, ECEIn        uint64 // segments received with CE; ACKs received with ECE
 }

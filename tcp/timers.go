@@ -3,10 +3,11 @@ package tcp
 // timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry in the caller's timer
 // wheel serves them all: Deadline says when to look again.
 type timers struct {
-	rtxAt      int64 // retransmission (RFC 6298), or persist when persist is set (RFC 9293 section 3.8.6.1)
+	rtxAt      int64     // of the kind that runs: at most one of the four does (RFC 8985 section 8)
+	kind       timerKind // of rtxAt
+	rtoAt      int64     // while something is in flight: when the retransmission timer would fire
 	delackAt   int64
 	timeWaitAt int64
-	persist    bool
 	probes     uint8 // zero-window probes since the window closed
 	expiries   uint8 // of the retransmission timer since there was progress
 
@@ -17,15 +18,24 @@ type timers struct {
 	synSends   int
 }
 
+type timerKind uint8
+
+const (
+	timerRetransmit timerKind = iota // RFC 6298
+	timerPersist                     // RFC 9293 section 3.8.6.1
+	timerReorder                     // RFC 8985 section 6.2, step 5
+	timerLossProbe                   // RFC 8985 section 7.2
+)
+
 func (t *timers) stop() {
 	t.rtxAt, t.delackAt, t.timeWaitAt = never, never, never
-	t.persist = false
+	t.kind = timerRetransmit
 }
 
 // Deadline is when Expire is next due (math.MaxInt64: never). It may lie in the past.
 func (c *Conn) Deadline() int64 {
 	t := &c.timers
-	return min(t.rtxAt, t.delackAt, t.timeWaitAt, c.giveUpAt(), c.keepAliveAt())
+	return min(t.rtxAt, t.delackAt, t.timeWaitAt, c.pace.wakeAt, c.giveUpAt(), c.keepAliveAt())
 }
 
 // outstanding says that the peer owes us an acknowledgment, or a window.
@@ -55,12 +65,15 @@ func (c *Conn) Expire(now int64) {
 	if now >= c.keepAliveAt() {
 		c.keepAliveDue()
 	}
+	if now >= c.pace.wakeAt {
+		c.pace.wakeAt = never
+	}
 	if now >= t.rtxAt {
 		c.retransmissionDue(now)
 	}
 }
 
-// retransmissionDue is the retransmission or persist timer.
+// retransmissionDue is the timer of rtxAt, whatever its kind.
 func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
@@ -73,7 +86,7 @@ func (c *Conn) retransmissionDue(now int64) {
 		c.rtt.backOff()
 		c.due |= dueSYN
 		t.rtxAt = never
-	case t.persist:
+	case t.kind == timerPersist:
 		c.due |= dueProbe
 		if t.probes < 32 {
 			t.probes++
@@ -81,10 +94,15 @@ func (c *Conn) retransmissionDue(now int64) {
 		t.rtxAt = now + c.persistInterval()
 	case c.sent.una == c.sent.nxt:
 		t.rtxAt = never
+	case t.kind == timerReorder:
+		c.reorderDue(now)
+	case t.kind == timerLossProbe:
+		c.probeDue(now)
 	default:
+		t.kind = timerRetransmit
 		oldest := c.sent.rec(c.sent.una)
 		if at := oldest.sentAt + c.rtt.current(); at > now { // RFC 6298 section 5: not sooner than RTO after it was last sent
-			t.rtxAt = at
+			t.rtoAt, t.rtxAt = at, at
 			return
 		}
 		if c.sndWnd == 0 {
@@ -95,24 +113,46 @@ func (c *Conn) retransmissionDue(now int64) {
 			c.suspect()
 			c.timedOut(now)
 		}
-		t.rtxAt = now + c.rtt.current()
+		t.rtoAt = now + c.rtt.current()
+		t.rtxAt = t.rtoAt
 	}
 }
 
-// armRetransmit restarts the timer: while something is in flight it is the retransmission timer (RFC 6298 section 5.3),
+// armRetransmit restarts the timers: while something is in flight it is the retransmission timer (RFC 6298 section 5.3),
 // else the persist timer if a record waits for the peer's window, else none.
 func (c *Conn) armRetransmit(now int64) {
 	t := &c.timers
-	t.persist = false
-	c.due &^= dueProbe | dueTailProbe
+	t.kind = timerRetransmit
+	c.due &^= dueProbe | dueTailProbe | dueLossProbe
 	switch {
 	case c.sent.una != c.sent.nxt:
-		t.rtxAt = now + c.rtt.current()
+		t.rtoAt = now + c.rtt.current()
+		c.armLoss(now)
 	case c.sent.unsent() && c.sent.rec(c.sent.nxt).seqLen() > c.sndWnd:
-		t.persist = true
+		t.kind = timerPersist
 		t.rtxAt = now + c.persistInterval()
 	default:
 		t.rtxAt = never
+	}
+}
+
+// armLoss chooses the timer while something is in flight: what RACK waits for, or the time for a probe, and at the latest
+// the retransmission timer, which it does not restart (RFC 8985 sections 7.2 and 8).
+func (c *Conn) armLoss(now int64) {
+	t := &c.timers
+	if c.sent.una == c.sent.nxt {
+		return
+	}
+	t.kind, t.rtxAt = timerRetransmit, t.rtoAt
+	if !c.useSACK {
+		return
+	}
+	if reoAt := c.recovery.rack.reoAt; reoAt != never {
+		if reoAt < t.rtoAt {
+			t.kind, t.rtxAt = timerReorder, reoAt
+		}
+	} else if c.due&dueLossProbe == 0 && c.mayProbe() {
+		t.kind, t.rtxAt = timerLossProbe, min(now+c.pto(), t.rtoAt)
 	}
 }
 
@@ -131,7 +171,7 @@ func (c *Conn) windowOpened(now int64) {
 	c.rtt.backoff = 0
 	if c.sent.una != c.sent.nxt { // what was in flight met a closed window, and so did what probed it
 		if r := c.sent.rec(c.sent.una); r.flags&recResent != 0 {
-			c.sent.unmark(r)
+			c.lose(c.sent.una)
 		}
 		c.loseOldest()
 	}

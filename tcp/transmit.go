@@ -8,6 +8,7 @@ type Transmit struct {
 	ID         ID
 	Seq, Ack   Seq
 	Flags      Flags
+	TOS        uint8 // for the IP header: DS field and ECN
 	Window     uint16
 	Options    Options
 	Handle     Handle

@@ -1,0 +1,196 @@
+package tcp
+
+import "github.com/rnicd/rnicd/tcp/cc"
+
+// Explicit Congestion Notification (RFC 3168), and the exact feedback that DCTCP asks for (RFC 8257 section 3.2). The
+// network marks CE on packets that say ECT; the receiver echoes it by ECE; the sender reduces, and says so by CWR.
+
+// ECNMode is what a connection does about ECN. A congestion control that lives on marks asks for it whatever the mode.
+type ECNMode uint8
+
+const (
+	ECNOff     ECNMode = iota // neither ask nor accept
+	ECNPassive                // accept when the peer's SYN asks
+	ECNActive                 // ask as well
+)
+
+// Codepoints of the low two bits of the TOS octet (RFC 3168 section 5).
+const (
+	ecnMask = 3
+	ecnECT0 = 2
+	ecnCE   = 3
+)
+
+// ecnSynTries SYNs ask for ECN; then one that does not, for the sake of middleboxes that drop the others (section
+// 6.1.1.1).
+const ecnSynTries = 2
+
+// ceRunsMax changes of the CE mark are told exactly between two turns of output.
+const ceRunsMax = 8
+
+// ecnState is a connection's ECN, and its TOS octet.
+type ecnState struct {
+	tos    uint8 // of all segments, ECN bits 0
+	on     bool  // both SYNs agreed
+	asked  bool  // our SYNs asked, all of them
+	exact  bool  // ECE says which octets were marked: RFC 8257 section 3.2
+	echo   bool  // ECE goes on what we send; with exact it is DCTCP.CE
+	cwrDue bool  // the first new segment says CWR
+	until  uint64
+
+	// Runs of octets with the same mark, each to be acknowledged on its own, before the present one.
+	runs  [ceRunsMax]Seq // where they end; their marks alternate
+	runN  uint8
+	first bool // mark of runs[0]
+}
+
+// exactECN is implemented by an Algorithm that wants ECN and needs to know which octets were marked.
+type exactECN interface{ ExactECN() bool }
+
+func wantsExactECN(a cc.Algorithm) bool {
+	x, ok := a.(exactECN)
+	return ok && x.ExactECN()
+}
+
+func (c *Conn) startECN() {
+	c.ecn = ecnState{tos: c.cfg.TOS &^ ecnMask, exact: wantsExactECN(c.control)}
+}
+
+// SetTOS sets the DS field of the segments sent from now on (RFC 9293 section 3.9.1.9); the two ECN bits of tos are not
+// taken. After Connect or Accept and before Next it holds for the SYN as well.
+func (c *Conn) SetTOS(tos uint8) { c.ecn.tos = tos &^ ecnMask }
+
+// SetCongestion replaces the congestion control; cwnd and ssthresh stay. Once the SYNs are exchanged it no longer changes
+// whether ECN is used, nor how marks are echoed.
+func (c *Conn) SetCongestion(a cc.Algorithm) {
+	c.control = a
+	if !c.state.synchronized() {
+		c.ecn.exact = wantsExactECN(a)
+		return
+	}
+	cwnd, ssthresh := c.cong.Cwnd, c.cong.Ssthresh
+	a.Start(&c.cong, cwnd)
+	c.cong.Ssthresh = ssthresh
+	c.recovery.undo.possible = false
+}
+
+// askECN puts the bits on our SYN (section 6.1.1); reply says that it is a SYN,ACK.
+func (e *ecnState) askECN(t *Transmit, mode ECNMode, reply bool, sent int) {
+	switch {
+	case reply:
+		if e.on {
+			t.Flags |= ECE
+		}
+	case mode == ECNActive || e.exact:
+		if e.asked = sent < ecnSynTries; e.asked {
+			t.Flags |= ECE | CWR
+		}
+	}
+}
+
+// agreeECN reads them on the peer's SYN or SYN,ACK.
+func (e *ecnState) agreeECN(s *Segment, mode ECNMode) {
+	bits := s.Flags & (ECE | CWR)
+	if s.Flags&ACK != 0 {
+		e.on = e.asked && bits == ECE // both: a peer that reflects what it does not know
+		return
+	}
+	e.on = bits == ECE|CWR && (mode != ECNOff || e.exact)
+}
+
+// markArrived takes the ECN field and CWR of a data segment in the window; it comes before the segment's octets do.
+func (c *Conn) markArrived(s *Segment) {
+	e := &c.ecn
+	ce := s.TOS&ecnMask == ecnCE
+	if ce {
+		c.stats.CEIn++
+	}
+	if !e.exact {
+		if s.Flags&CWR != 0 {
+			e.echo = false
+		}
+		e.echo = e.echo || ce // section 6.1.3: until CWR comes
+		return
+	}
+	if ce == e.echo {
+		return
+	}
+	at := c.rcvNxt()
+	begin := c.irs + 1 + Seq(c.lastAckOff)
+	if e.runN > 0 {
+		begin = e.runs[e.runN-1]
+	}
+	switch {
+	case at == begin && e.echo:
+		return // the mark was on octets out of order, which no cumulative ACK has told yet: it stays
+	case at == begin && e.runN > 0:
+		e.runN-- // the run before had the same mark
+	case at == begin:
+	case e.runN == ceRunsMax:
+		e.echo = true // rather some octets too many than a mark unsaid
+		return
+	default:
+		if e.runN == 0 {
+			e.first = e.echo
+		}
+		e.runs[e.runN] = at
+		e.runN++
+		c.due |= dueMarkRun
+	}
+	e.echo = ce
+}
+
+// nextRun acknowledges the oldest run on its own, with the mark it had.
+func (c *Conn) nextRun(now int64, t *Transmit) {
+	e := &c.ecn
+	end, mark := e.runs[0], e.first
+	copy(e.runs[:], e.runs[1:e.runN])
+	e.runN--
+	e.first = !mark
+	if e.runN == 0 {
+		c.due &^= dueMarkRun
+	}
+	c.header(now, t)
+	behind := int(c.rcvNxt() - end)
+	t.Ack = end
+	t.Flags &^= ECE
+	if mark {
+		t.Flags |= ECE
+	}
+	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left.
+	right := int(c.rcvAdv-c.edge) + behind
+	t.Window = uint16(min((right+1<<c.rcvShift-1)>>c.rcvShift, 65535))
+	c.lastAckOff = c.rcvNxtOff() - uint64(behind)
+}
+
+// marksAcked answers an ACK that carries ECE, once per window of data (section 6.1.2), and says how many octets it covers.
+func (c *Conn) marksAcked(now int64, a *acked) int {
+	if !a.ece {
+		return 0
+	}
+	c.stats.ECEIn++
+	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
+		c.recovery.undo.possible = false
+		c.control.Reduce(&c.cong, cc.Mark, now, a.flight, c.emss)
+		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
+		c.ecn.reduced(c.sndNxt)
+	}
+	return a.octets
+}
+
+// reduced takes note that cwnd was, with SND.NXT at nxt: the peer is told, and marks of what is outstanding are answered.
+func (e *ecnState) reduced(nxt uint64) {
+	if e.on {
+		e.cwrDue = true
+		e.until = nxt
+	}
+}
+
+// markNew makes a new data segment ECN-capable (section 6.1.2): not retransmissions, probes and empty segments.
+func (e *ecnState) markNew(t *Transmit) {
+	t.TOS |= ecnECT0
+	if e.cwrDue {
+		e.cwrDue = false
+		t.Flags |= CWR
+	}
+}

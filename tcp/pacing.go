@@ -1,0 +1,37 @@
+package tcp
+
+// Pacing spreads a window over its round trip instead of sending it in bursts. The rate is cwnd / SRTT, times 2 in slow
+// start, so that pacing does not slow its growth, and times 1.25 after it, so that cwnd and not the pacer decides (RFC
+// 9002 section 7.7; Linux, whose 2 and 1.2 these follow, takes ssthresh / 2 as the end of slow start). It is off by
+// default: a paced sender needs a turn of its Poller per burst.
+type pacer struct {
+	nextAt  int64 // behind this the next segment may go; it lags behind now by up to a burst
+	wakeAt  int64 // when a segment that was held back may go; never while none is
+	burstNs int64 // of the last segment sent: how long a burst takes at the rate
+}
+
+func (p *pacer) reset() { *p = pacer{wakeAt: never} }
+
+// admits says whether a segment may go now; if not, Deadline says when.
+func (p *pacer) admits(now int64) bool {
+	if p.nextAt < now {
+		return true
+	}
+	p.wakeAt = p.nextAt + p.burstNs/2 // half a burst at once then: fewer turns
+	return false
+}
+
+// sent charges n octets; a burst is so many segments of smss.
+func (p *pacer) sent(now int64, n, burst, smss, cwnd, ssthresh int, srtt int64) {
+	num, den := int64(4), int64(5)
+	if cwnd < ssthresh/2 {
+		num, den = 1, 2
+	}
+	perWindow := srtt * num / den
+	window := int64(max(cwnd, 1))
+	p.burstNs = perWindow * int64(smss) / window * int64(burst)
+	p.nextAt = max(p.nextAt, now-p.burstNs) + perWindow*int64(n)/window
+}
+
+// paced says whether pacing lets a segment go.
+func (c *Conn) paced(now int64) bool { return !c.cfg.Pacing || c.pace.admits(now) }

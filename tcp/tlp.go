@@ -1,0 +1,133 @@
+package tcp
+
+// Tail loss probes (RFC 8985 section 7): when the ACKs of the end of a flight are overdue, one segment is sent for the
+// ACK that it draws; RACK judges by that. Without it only the retransmission timer would find that a burst's last
+// segments, or its only ACK, were lost.
+//
+// Section 7.2 arms the probe timer in no recovery, because there other ACKs are under way. A peer that polls sends one ACK
+// per burst, and when the one that a repair draws is lost, nothing is. So a recovery is probed too, with its oldest
+// segment, as QUIC does (RFC 9002 section 6.2), under the same conditions: one probe at a time, and a sample of the round
+// trip between two.
+
+// tlp is the state of section 7.1.
+type tlp struct {
+	endSeq    uint64 // TLP.end_seq, while active; of a recovery's probe, the end of its segment
+	sentAt    int64
+	flight    int  // before it
+	active    bool // a probe whose outcome is not known
+	isRetrans bool // it was a retransmission
+	repair    bool // it was sent in a recovery
+	again     bool // and had been sent again there before
+}
+
+// ptoMinNs bounds PTO from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round trip.
+const ptoMinNs = 100_000
+
+// pto is TLP_calc_PTO without the bound by the RTO.
+func (c *Conn) pto() int64 {
+	if !c.rtt.sampled {
+		return 1_000_000_000
+	}
+	d := 2 * c.rtt.srtt
+	if c.sent.nxt-c.sent.una == 1 && c.recovery.phase == phaseOpen {
+		d += c.cfg.PeerAckDelayNs // what fills a gap is acknowledged at once
+	}
+	return max(d, ptoMinNs)
+}
+
+// mayProbe says whether the timer may be the probe's (sections 7.2 and 7.3). A probe that is cumulatively acknowledged
+// is not in flight any more, though D-SACK may yet tell how it fared.
+func (c *Conn) mayProbe() bool {
+	rv := &c.recovery
+	if !c.useSACK || !c.rtt.fresh || rv.tlp.active && c.sndUna < rv.tlp.endSeq || c.sndWnd == 0 {
+		return false
+	}
+	if rv.phase != phaseOpen {
+		return rv.hold == holdNothing && c.sent.rec(c.sent.una).flags&recSacked == 0 // else the peer has reneged
+	}
+	return c.sent.sackedRecs == 0 && c.sent.lost == 0
+}
+
+// probeDue is the PTO: Next sends the probe, and the timer is the retransmission timer again.
+func (c *Conn) probeDue(now int64) {
+	p := &c.recovery.tlp
+	if p.active && !p.repair && c.sndUna >= p.endSeq {
+		c.probeRepaired(now) // a whole PTO after its ACK no D-SACK has come
+	}
+	if c.mayProbe() {
+		c.due |= dueLossProbe
+	}
+	c.timers.rtoAt = now + c.rtt.current()
+	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
+}
+
+// nextLossProbe is TLP_send_probe: a segment that was never sent if there is one and the peer's window admits it, else
+// the last one again. It does not ask cwnd.
+func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
+	c.due &^= dueLossProbe
+	if c.sent.una == c.sent.nxt || !c.mayProbe() {
+		return false
+	}
+	p := &c.recovery.tlp
+	*p = tlp{active: true, isRetrans: true, sentAt: now, flight: c.flight()}
+	switch {
+	case c.recovery.phase != phaseOpen:
+		r := c.sent.rec(c.sent.una)
+		p.repair, p.again, p.endSeq = true, r.flags&recResent != 0, r.endAt()
+		c.resend(now, c.sent.una, t)
+	case c.sent.unsent() && c.probeFits(c.sent.rec(c.sent.nxt)):
+		p.isRetrans = false
+		c.sendNew(now, c.sent.rec(c.sent.nxt), t)
+		p.endSeq = c.sndNxt
+	default:
+		p.endSeq = c.sndNxt
+		c.resend(now, c.sent.nxt-1, t)
+	}
+	c.rtt.fresh = false
+	c.stats.LossProbes++
+	c.timers.rtoAt = now + c.rtt.current()
+	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
+	return true
+}
+
+// probeFits says whether a segment that was never sent may be the probe. Where round trips are shorter than the time for
+// which the peer may hold the ACK of a lone segment, it may not: a duplicate is acknowledged at once.
+func (c *Conn) probeFits(r *record) bool {
+	return c.pto() >= c.cfg.PeerAckDelayNs && int(r.len) <= c.emss && r.seqLen() <= c.sndWnd-c.flight()
+}
+
+// probeAcked is TLP_process_ack (section 7.4.2).
+func (c *Conn) probeAcked(now int64, a *acked) {
+	p := &c.recovery.tlp
+	if c.sndUna < p.endSeq {
+		return
+	}
+	switch {
+	case p.repair:
+		p.active = false
+		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
+			c.stats.LostRetrans++
+			c.reduceAgain(now, p.flight, a.sacked) // the retransmission before it was lost
+		}
+	case !p.isRetrans:
+		p.active = false
+	case a.dsack && a.dsackEnd == p.endSeq:
+		p.active = false // case 1: both copies arrived
+	case c.sndUna > p.endSeq:
+		c.probeRepaired(now)
+	case a.bare && a.octets == 0:
+		p.active = false // case 2: both arrived, and the peer knows no D-SACK
+	}
+}
+
+// probeRepaired is a single loss that the probe has repaired: congestion control must know of it.
+func (c *Conn) probeRepaired(now int64) {
+	c.recovery.tlp.active = false
+	c.stats.ProbesRepaired++
+	if c.recovery.phase != phaseOpen {
+		return
+	}
+	c.recovery.undo.possible = false
+	c.reduce(now, c.recovery.tlp.flight)
+	c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
+}
