@@ -2,6 +2,7 @@ package inet
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"net/netip"
 )
 
@@ -106,3 +107,36 @@ func isStationV4(v uint32) bool {
 
 // String is the address as people write it. It allocates: not for the packet path.
 func (a Addr) String() string { return a.Netip().String() }
+
+// IsLinkLocal is true of fe80::/10 (RFC 4291, 2.5.6).
+func (a Addr) IsLinkLocal() bool { return a[0] == 0xfe && a[1]&0xc0 == 0x80 }
+
+// AllNodes and AllRouters are the link's groups (RFC 4291, 2.7.1).
+var (
+	AllNodes   = Addr{0xff, 2, 15: 1}
+	AllRouters = Addr{0xff, 2, 15: 2}
+)
+
+// SolicitedNode is the group in which a is asked for (RFC 4291, 2.7.1).
+func (a Addr) SolicitedNode() Addr {
+	return Addr{0xff, 2, 11: 1, 12: 0xff, 13: a[13], 14: a[14], 15: a[15]}
+}
+
+// GroupMAC is where frames to the IPv6 multicast address a go (RFC 2464, 7).
+func (a Addr) GroupMAC() MAC { return MAC{0x33, 0x33, a[12], a[13], a[14], a[15]} }
+
+// LinkLocal is the link-local address of a station by its modified EUI-64 (RFC 4291, appendix A).
+func LinkLocal(m MAC) Addr {
+	return Addr{0xfe, 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]}
+}
+
+// InPrefix is true when the first n bits of a and b, in the 128-bit form, are the same.
+func (a Addr) InPrefix(b Addr, n int) bool { return a.common(&b) >= n }
+
+// common is the number of leading bits that a and b share.
+func (a *Addr) common(b *Addr) int {
+	if x := a.high() ^ b.high(); x != 0 {
+		return bits.LeadingZeros64(x)
+	}
+	return 64 + bits.LeadingZeros64(a.low()^b.low())
+}

@@ -18,6 +18,12 @@ const (
 	DropBadARP
 	DropBadICMP
 	DropSource // source address impossible (multicast, broadcast, loopback, our own)
+	DropVLAN   // a tag of another VLAN, or none where ours is wanted
+	DropExtension
+	DropBadND             // RFC 4861, 6.1 and 7.1
+	DropOverlap           // fragments that overlap, and the rest of their datagram
+	DropReassemblyFull    // a datagram gave way to a newer one, or its fragment found no room
+	DropReassemblyTimeout // a datagram that did not become whole in time
 	DropMax
 )
 
@@ -36,6 +42,13 @@ var dropNames = [DropMax]string{
 	DropBadARP:    "bad_arp",
 	DropBadICMP:   "bad_icmp",
 	DropSource:    "source",
+	DropVLAN:      "vlan",
+	DropExtension: "extension",
+	DropBadND:     "bad_nd",
+	DropOverlap:   "overlap",
+
+	DropReassemblyFull:    "reassembly_full",
+	DropReassemblyTimeout: "reassembly_timeout",
 }
 
 // String is the reason's name in metrics.

@@ -38,3 +38,30 @@ func (h *Ethernet) Put(b []byte) {
 	*(*MAC)(p[6:12]) = h.Src
 	binary.BigEndian.PutUint16(p[12:14], h.Type)
 }
+
+// ParseVLAN reads the 802.1Q tag that follows a header of type EtherTypeVLAN: b is the frame's payload. vid 0 is a priority
+// tag, which says nothing of a VLAN (IEEE 802.1Q, 9.6). The priority and the drop eligible bit are not kept.
+func ParseVLAN(b []byte) (vid, typ uint16, payload []byte, d Drop) {
+	if len(b) < VLANLen {
+		return 0, 0, nil, DropShort
+	}
+	p := (*[VLANLen]byte)(b)
+	typ = binary.BigEndian.Uint16(p[2:4])
+	if typ < etherTypeMin {
+		return 0, 0, nil, DropEtherType
+	}
+	return binary.BigEndian.Uint16(p[0:2]) & vidMask, typ, b[VLANLen:], DropNone
+}
+
+// vidMask is the VLAN identifier in a tag's control information.
+const vidMask = 0x0fff
+
+// PutVLAN writes the header with a tag of VLAN vid, EthernetLen+VLANLen octets, at the start of b.
+func (h *Ethernet) PutVLAN(b []byte, vid uint16) {
+	p := (*[EthernetLen + VLANLen]byte)(b)
+	*(*MAC)(p[0:6]) = h.Dst
+	*(*MAC)(p[6:12]) = h.Src
+	binary.BigEndian.PutUint16(p[12:14], EtherTypeVLAN)
+	binary.BigEndian.PutUint16(p[14:16], vid&vidMask)
+	binary.BigEndian.PutUint16(p[16:18], h.Type)
+}

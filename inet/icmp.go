@@ -40,8 +40,9 @@ func EchoReply(b []byte, checksumGood bool) bool {
 // ICMPError is the part of a received ICMP error a transport needs.
 type ICMPError struct {
 	Type, Code uint8
-	MTU        uint16 // type 3 code 4; 0 from a router older than RFC 1191
-	Src, Dst   Addr   // of the quoted packet
+	MTU        uint32 // of Fragmentation Needed or Packet Too Big; 0 from a router older than RFC 1191
+	Src, Dst   Addr   // of the quoted packet, whose family tells that of Type
+	TotalLen   int    // of the quoted packet, as it was sent
 	Proto      uint8
 	Quoted     []byte // the quoted transport octets, at least 8; aliases the input
 }
@@ -66,7 +67,7 @@ func ParseICMPError(b []byte) (ICMPError, bool) {
 		return ICMPError{}, false
 	}
 	if e.Type == ICMPUnreachable && e.Code == ICMPFragNeeded {
-		e.MTU = binary.BigEndian.Uint16(b[6:8])
+		e.MTU = uint32(binary.BigEndian.Uint16(b[6:8]))
 	}
 	quoted := b[ICMPLen:]
 	p := (*[IPv4Len]byte)(quoted)
@@ -82,5 +83,6 @@ func ParseICMPError(b []byte) (ICMPError, bool) {
 	e.Src = addrFromV4(binary.BigEndian.Uint32(p[12:16]))
 	e.Dst = addrFromV4(binary.BigEndian.Uint32(p[16:20]))
 	e.Proto = p[9]
+	e.TotalLen = totalLen
 	return e, true
 }

@@ -122,6 +122,8 @@ func TestICMPErrorGolden(t *testing.T) {
 		require.True(t, ok, name)
 		quoted := e.Quoted
 		e.Quoted = nil
+		require.Greater(t, e.TotalLen, 20+8, name)
+		e.TotalLen = 0
 		c.want.Src, c.want.Dst, c.want.Proto = src, dst, udp
 		require.Equal(t, c.want, e, name)
 		require.Len(t, quoted, c.quoted, name)

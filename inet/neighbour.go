@@ -1,6 +1,9 @@
 package inet
 
-import "math"
+import (
+	"math"
+	"math/rand/v2"
+)
 
 // NeighbourConfig bounds a table. Zero fields take the default.
 type NeighbourConfig struct {
@@ -72,6 +75,10 @@ type NeighbourStats struct {
 //	          1+RetriesMax unicast requests in vain
 //
 // Requests are RetryNs apart. From Stale and Probing, Lookup gives the MAC as from Reachable.
+//
+// IPv6 differs as RFC 4861, 7.3 says: old entries become Stale, used or not; Lookup leads from Stale to Delay, and only
+// after that to Probing; three requests are sent and no fourth. Confirm leads to Reachable, Suspect to Probing, from all that
+// have a MAC, of either family (neighbour_nd.go).
 type neighbourState uint8
 
 const (
@@ -79,12 +86,13 @@ const (
 	neighbourReachable                        // confirmed within ReachableNs
 	neighbourStale                            // old and idle
 	neighbourProbing                          // old, used, being asked
+	neighbourDelay                            // IPv6: old, used, the transport has delayNs to confirm it
 )
 
 // neverUsed stands in neighbour.usedNs of an entry that no Lookup has found.
 const neverUsed = math.MinInt64
 
-// Neighbours is the ARP cache with its resolution queue. T is the caller's frame handle (mem.Buf).
+// Neighbours is the cache of ARP and neighbour discovery with its resolution queue. T is the caller's frame handle (mem.Buf).
 // It never does I/O: Lookup queues, Tick says what to ask, Learn gives back what waited. Frames given to it are its
 // own until Take or TakeDropped hands them back, exactly once each. It allocates only when made and belongs to one
 // goroutine. now is in nanoseconds of any clock that does not go back.
@@ -99,12 +107,18 @@ type Neighbours[T any] struct {
 	table  neighbourTable
 	frames frameStore[T]
 	stats  NeighbourStats
+	lost   []Addr // for TakeLost; beyond EntriesMax they go untold
+	rng    uint64 // xorshift64, for times only
+
+	reachable6Ns, retry6Ns int64
 }
 
 // NewNeighbours makes a table with all the memory it will ever have. A limit without sense is the programmer's: panic.
 func NewNeighbours[T any](cfg NeighbourConfig) *Neighbours[T] {
 	cfg = cfg.withDefaults()
-	n := &Neighbours[T]{cfg: cfg}
+	n := &Neighbours[T]{
+		cfg: cfg, lost: make([]Addr, 0, cfg.EntriesMax), rng: rand.Uint64() | 1, reachable6Ns: cfg.ReachableNs, retry6Ns: cfg.RetryNs,
+	}
 	n.table.init(cfg.EntriesMax)
 	n.frames.init(cfg.FramesMax)
 	return n
@@ -119,7 +133,7 @@ func (n *Neighbours[T]) Lookup(now int64, ip Addr, frame T) (mac MAC, known, que
 	if i >= 0 {
 		e := &n.table.entries[i]
 		e.usedNs = now
-		if e.state == neighbourReachable || e.state == neighbourProbing {
+		if e.state == neighbourReachable || e.state >= neighbourProbing {
 			return e.mac, true, false, false
 		}
 	}
@@ -135,12 +149,16 @@ func (n *Neighbours[T]) lookupSlow(now int64, ip Addr, i int32, frame T) (mac MA
 		e := &n.table.entries[i]
 		e.usedNs = now
 		e.asks = 1
-		n.table.setTimer(i, now+n.cfg.RetryNs)
+		n.table.setTimer(i, now+n.retry(&ip))
 		return MAC{}, false, n.enqueue(e, frame), true
 	}
 	e := &n.table.entries[i]
 	if e.state == neighbourStale {
 		e.state = neighbourProbing
+		if !ip.Is4() {
+			e.state = neighbourDelay
+			now += delayNs
+		}
 		n.table.setTimer(i, now)
 		return e.mac, true, false, false
 	}
@@ -175,7 +193,7 @@ func (n *Neighbours[T]) Learn(now int64, ip Addr, mac MAC, create bool) {
 	e.state = neighbourReachable
 	e.asks = 0
 	e.confirmedNs = now
-	n.table.setTimer(i, now+n.cfg.ReachableNs)
+	n.table.setTimer(i, now+n.reachable(&ip))
 }
 
 // Take returns the next frame whose neighbour has become known (ok) with its MAC.
@@ -199,24 +217,33 @@ func (n *Neighbours[T]) Tick(now int64) (ip Addr, mac MAC, ok bool) {
 		e := &n.table.entries[i]
 		switch e.state {
 		case neighbourReachable:
-			if e.usedNs < e.confirmedNs {
+			if e.usedNs < e.confirmedNs || !e.ip.Is4() {
 				e.state = neighbourStale
 				n.table.setTimer(i, now+n.cfg.ReachableNs)
 				continue
 			}
 			e.state = neighbourProbing
 		case neighbourStale:
+			if e.usedNs > now-n.cfg.ReachableNs { // lately used: of IPv6, before it became Stale
+				n.table.setTimer(i, now+n.cfg.ReachableNs)
+				continue
+			}
 			n.stats.Expired++
 			n.remove(i)
 			continue
+		case neighbourDelay:
+			e.state = neighbourProbing
 		}
-		if int(e.asks) > n.cfg.RetriesMax {
+		if int(e.asks) >= n.asksMax(&e.ip) {
 			n.stats.Unreachable++
+			if len(n.lost) < cap(n.lost) {
+				n.lost = append(n.lost, e.ip)
+			}
 			n.remove(i)
 			continue
 		}
 		e.asks++
-		n.table.setTimer(i, now+n.cfg.RetryNs)
+		n.table.setTimer(i, now+n.retry(&e.ip))
 		if e.state == neighbourIncomplete {
 			return e.ip, Broadcast, true
 		}

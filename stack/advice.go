@@ -2,8 +2,6 @@ package stack
 
 import (
 	"errors"
-
-	"github.com/rnicd/rnicd/inet"
 )
 
 // ErrStalled is advice: the peer has not acknowledged several retransmissions in a row (R1 of RFC 9293 section 3.8.3).
@@ -51,15 +49,10 @@ func (p *Poller) advise(c *Conn, err error) {
 	}
 }
 
-// stalled is tcp's EvSuspect: the next hop may be gone, or have moved. It is asked for by broadcast, whoever it was; a
-// Poller does so once in suspectNs, since what befalls one connection befalls thousands.
+// stalled is tcp's EvSuspect, negative advice about the next hop (RFC 9293 section 3.8.3): it is asked whether it is still
+// there, and one that does not answer is replaced where there is another.
 func (p *Poller) stalled(c *Conn) {
 	p.n.Stalled++
 	p.advise(c, ErrStalled)
-	if p.suspectAt == 0 || p.now-p.suspectAt >= suspectNs {
-		p.suspectAt = p.now
-		p.ask(c.nextHop, inet.Broadcast)
-	}
+	p.neighbours.Suspect(p.now, c.nextHop)
 }
-
-const suspectNs = 1_000_000_000

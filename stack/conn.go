@@ -69,7 +69,8 @@ type Conn struct {
 	bell     atomic.Bool // rung and not yet heard: coalesces Wake
 	bellNext uint32      // in Poller.bells, while bell is set
 
-	tcp tcp.Conn
+	path pathState
+	tcp  tcp.Conn
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; coalesced: any number
@@ -239,10 +240,12 @@ func (p *Poller) release(c *Conn) {
 		if !ok {
 			break
 		}
+		c.path.acked = max(c.path.acked, min(int(p.tx.meta[h].length)+c.path.header, c.path.mtu))
 		p.dropOwner(mem.Buf(h))
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked, c.advice = a, nil
+		p.progressed(c)
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}
@@ -334,6 +337,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	c.life++
 	c.phase = phaseOpening
 	c.iss = p.initialSeq(id)
+	p.beginPath(c)
 	p.table.insert(c.index)
 	p.n.Opened++
 	return c

@@ -22,12 +22,13 @@ const (
 	DropRSTLimited                // a RST beyond Config.RSTPerSec
 	DropAborting                  // a segment for a connection that Abort was called on
 	DropStopped                   // a frame that waited when the Poller stopped
+	DropICMPLimited               // an ICMP error beyond Config.ICMPPerSec
 	DropMax
 )
 
 var dropNames = [DropMax]string{
 	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
-	"aborting", "stopped",
+	"aborting", "stopped", "icmp limited",
 }
 
 func (d Drop) String() string {
@@ -64,11 +65,20 @@ type Counters struct {
 	EchoReplies uint64
 	ARPRequests uint64
 	ARPReplies  uint64
+	NDRequests  uint64 // Neighbour Solicitations, those that check an address of ours included
+	NDReplies   uint64
+	ICMPSent    uint64 // errors about what cannot be taken
 	ICMPHard    uint64 // errors that ended a connection being opened
 	ICMPSoft    uint64 // errors kept as advice
 	Stalled     uint64 // connections whose peer did not acknowledge several retransmissions in a row
 	ICMPIgnored uint64 // errors about nothing of ours, or that changed nothing
 	PathMTU     uint64 // times a router lowered a connection's EMSS
+
+	Fragments     uint64 // received
+	Reassembled   uint64 // datagrams made whole
+	Rerouted      uint64 // times a connection was given another next hop
+	RouterAdverts uint64
+	AddrDuplicate uint64 // addresses of ours that another host has: not used
 
 	TxWaits     uint64 // a connection was held up: too many frames wait for the device
 	NoBufWaits  uint64 // a connection was held up: no Buf to spare

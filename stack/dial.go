@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 
@@ -9,10 +8,16 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Dial starts an active open. Poller goroutine. On error u is told nothing; else its first call is Established, or
-// Closed with ErrRefused, ErrTimeout, ErrNoRoute (the next hop did not answer ARP), ErrReset, ErrAborted, ErrStopped.
-// An impossible address (RFC 9293 MUST-46), no route, no slot and no free port are errors at once.
+// Dial starts an active open from the address that the way to remote suggests (RFC 9293 MUST-44). Poller goroutine. On
+// error u is told nothing; else its first call is Established, or Closed with ErrRefused, ErrTimeout, ErrNoRoute (the next
+// hop did not answer), ErrReset, ErrAborted, ErrStopped. An impossible address (RFC 9293 MUST-46), no route, no address
+// of ours that may be used yet, no slot and no free port are errors at once.
 func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
+	return p.DialFrom(netip.Addr{}, remote, u)
+}
+
+// DialFrom is Dial from a given address of ours (RFC 9293 MUST-43); the zero netip.Addr leaves the choice.
+func (p *Poller) DialFrom(local netip.Addr, remote netip.AddrPort, u Upper) (*Conn, error) {
 	if u == nil {
 		panic("stack: Dial without an Upper")
 	}
@@ -20,19 +25,22 @@ func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 		return nil, ErrStopped
 	}
 	a := remote.Addr().Unmap()
-	if !a.Is4() || remote.Port() == 0 {
-		return nil, fmt.Errorf("stack: dial %v: want an IPv4 address and a port", remote)
+	if !a.IsValid() || a.Is6() && !p.host.ip6 || remote.Port() == 0 {
+		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port", remote)
 	}
-	id := tcp.ID{Local: p.addr, Remote: inet.AddrFrom(a), RemotePort: remote.Port()}
-	if !p.possible(id.Remote) {
+	id := tcp.ID{Remote: inet.AddrFrom(a), RemotePort: remote.Port()}
+	if !p.possible(&id.Remote) {
 		return nil, fmt.Errorf("stack: dial %v: not a host's address", remote)
 	}
-	if id.Remote == p.addr {
+	if p.isLocal(&id.Remote) {
 		return nil, fmt.Errorf("stack: dial %v: own address, %w", remote, ErrNoRoute)
 	}
 	hop, ok := p.route(id.Remote)
 	if !ok {
 		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote, p.cfg.Addr.Masked(), ErrNoRoute)
+	}
+	if err := p.choose(&id, local.Unmap(), hop); err != nil {
+		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
 	beyond, reused, ok := p.ephemeralPort(&id)
 	if !ok {
@@ -48,33 +56,23 @@ func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 	}
 	c.upper = u
 	c.tcp.Connect(p.now, id, c.iss, p.timestampOffset(&id))
+	p.limitPath(c)
 	p.touch(c)
 	return c, nil
 }
 
-// route is the next hop towards a: a itself when it is on-link, else the gateway (RFC 1122 section 3.3.1.1).
-func (p *Poller) route(a inet.Addr) (inet.Addr, bool) {
-	if p.cfg.Addr.Contains(a.Netip()) {
-		return a, true
+// choose fills in id's local address.
+func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error) {
+	if !local.IsValid() {
+		var ok bool
+		if id.Local, ok = p.source(id.Remote, hop); !ok {
+			return fmt.Errorf("no address of its family has been found to be free yet, %w", ErrNoRoute)
+		}
+		return nil
 	}
-	if p.cfg.Gateway.IsValid() {
-		return inet.AddrFrom(p.cfg.Gateway), true
+	id.Local = inet.AddrFrom(local)
+	if !p.isLocal(&id.Local) || local.Is4() != id.Remote.Is4() {
+		return fmt.Errorf("from %v: not an address of ours in use, or of another family", local)
 	}
-	return inet.Addr{}, false
-}
-
-// possible says whether a can be one other host (RFC 1122 section 3.2.1.3): no group, no loopback, not "this network".
-func (p *Poller) possible(a inet.Addr) bool {
-	return a.Is4() && a.IsStation() && a != p.broadcast && a.As4()[0] != 0
-}
-
-// subnetBroadcast is the all-ones host of a prefix that has one (RFC 3021: a /31 has none).
-func subnetBroadcast(prefix netip.Prefix) inet.Addr {
-	if prefix.Bits() > 30 {
-		return inet.Addr{}
-	}
-	b := prefix.Addr().As4()
-	host := ^uint32(0) >> prefix.Bits()
-	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|host)
-	return inet.AddrFrom4(b)
+	return nil
 }

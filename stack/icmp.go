@@ -8,47 +8,72 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Codes of inet.ICMPUnreachable that are hard errors (RFC 9293 section 3.9.2.2); inet.ICMPFragNeeded is path MTU
-// discovery's.
-const (
-	icmpProtocol = 2
-	icmpPort     = 3
-)
+// hard says whether e is a hard error (RFC 9293 section 3.9.2.2; RFC 5461 section 2 for IPv6).
+func hard(e *inet.ICMPError) bool {
+	if e.Src.Is4() {
+		return e.Type == inet.ICMPUnreachable && (e.Code == inet.ICMPProtoUnreachable || e.Code == inet.ICMPPortUnreachable)
+	}
+	return e.Type == inet.ICMP6Unreachable && e.Code == inet.ICMP6PortUnreachable ||
+		e.Type == inet.ICMP6ParameterProblem && e.Code == inet.ProblemNextHeader
+}
 
-// icmp handles an ICMP message and returns whether b is done with.
-func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte) bool {
+// tooBig says whether e is path MTU discovery's.
+func tooBig(e *inet.ICMPError) bool {
+	if e.Src.Is4() {
+		return e.Type == inet.ICMPUnreachable && e.Code == inet.ICMPFragNeeded
+	}
+	return e.Type == inet.ICMP6TooBig
+}
+
+func unreachable(e *inet.ICMPError) bool {
+	return e.Src.Is4() && e.Type == inet.ICMPUnreachable || !e.Src.Is4() && e.Type == inet.ICMP6Unreachable
+}
+
+// icmp handles an ICMP message and returns whether b is done with. l3 is where the IP header begins in the frame.
+func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3 int) bool {
 	// The device's verdict covers IP and TCP checksums, not ICMP's: it is always checked here.
 	if len(message) > 0 && message[0] == inet.ICMPEcho {
-		return p.echo(b, src, ip, message)
+		return p.echo(b, src, ip, message, l3)
 	}
+	p.icmpMessage(message)
+	return true
+}
+
+// icmpMessage handles what is no echo request. A Source Quench is as good as unknown (RFC 9293 MUST-55), and so is a
+// Redirect, which a host may ignore (RFC 1122 section 3.2.2.2).
+func (p *Poller) icmpMessage(message []byte) {
 	e, ok := inet.ParseICMPError(message)
 	if !ok {
 		p.n.Inet[inet.DropBadICMP]++
-		return true
+		return
 	}
 	p.icmpError(&e)
-	return true
 }
 
 // echo answers a ping in its own Buf. IP options are not returned: the header becomes 20 octets, put right in front
 // of the message.
-func (p *Poller) echo(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte) bool {
+func (p *Poller) echo(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3 int) bool {
 	if !inet.EchoReply(message, false) {
 		p.n.Inet[inet.DropBadICMP]++
 		return true
 	}
 	d := p.pool.Desc(b)
-	d.Off += uint32(ip.HdrLen - inet.IPv4Len)
-	d.Len = uint32(tcpAt + len(message))
-	d.Flags = 0
+	off := int(d.Off) + l3 + ip.HdrLen - inet.IPv4Len - p.host.l2
+	if inet.IPv4Len+len(message) > p.mtuTo(ip.Src) || off < 0 {
+		p.echoReply(src, &ip.Dst, &ip.Src, inet.ProtoICMP, ip.TOS, message)
+		return true
+	}
+	d.Off, d.Len, d.Flags = uint32(off), uint32(p.host.l2+inet.IPv4Len+len(message)), 0
 	frame := p.pool.Data(b)
-	eth := inet.Ethernet{Src: p.mac, Type: inet.EtherTypeIPv4}
-	eth.Put(frame)
+	p.putEthernet(frame, inet.EtherTypeIPv4)
 	out := inet.IPv4{
-		TOS: ip.TOS, ID: ip.ID, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoICMP, Src: ip.Dst, Dst: ip.Src,
+		TOS: ip.TOS, DF: ip.DF, TTL: p.cfg.TTL, Proto: inet.ProtoICMP, Src: ip.Dst, Dst: ip.Src,
 		HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + len(message),
 	}
-	out.Put(frame[inet.EthernetLen:])
+	if !ip.DF { // RFC 791 section 2.3
+		out.ID = uint16(p.host.ident.Next(ip.Dst, ip.Src, inet.ProtoICMP))
+	}
+	out.Put(frame[p.host.l2:])
 	if !p.reply(b, src) {
 		return true
 	}
@@ -60,7 +85,7 @@ func (p *Poller) echo(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte) bo
 // sequence number proves the router saw it). Hard errors end only a connection that is being opened (section 5.2), a
 // path MTU lowers the EMSS of any, the rest is advice.
 func (p *Poller) icmpError(e *inet.ICMPError) {
-	if e.Proto != inet.ProtoTCP || e.Src != p.addr || len(e.Quoted) < 8 {
+	if e.Proto != inet.ProtoTCP || !p.isLocal(&e.Src) || len(e.Quoted) < 8 {
 		p.n.ICMPIgnored++
 		return
 	}
@@ -79,14 +104,14 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 	switch {
 	case opening && seq != c.iss, !opening && !c.inFlight(seq):
 		p.n.ICMPIgnored++
-	case e.Type == inet.ICMPUnreachable && e.Code == inet.ICMPFragNeeded:
-		p.pathMTU(c, int(e.MTU))
-	case opening && e.Type == inet.ICMPUnreachable && (e.Code == icmpProtocol || e.Code == icmpPort):
+	case tooBig(e):
+		p.packetTooBig(c, e, seq)
+	case opening && hard(e):
 		p.n.ICMPHard++
 		p.abort(c, ErrRefused)
 	default:
 		p.n.ICMPSoft++
-		if e.Type == inet.ICMPUnreachable {
+		if unreachable(e) {
 			p.advise(c, ErrNoRoute)
 		}
 	}
@@ -98,15 +123,77 @@ func (c *Conn) inFlight(seq tcp.Seq) bool {
 	return uint64(uint32(seq-(c.iss+1+tcp.Seq(acked)))) < c.tcp.PushedOffset()-acked
 }
 
-// pathMTU lowers c's EMSS (RFC 1191 section 3). A router older than that RFC says 0: then the least that every path
-// carries. Nothing raises it again while the connection lives.
-func (p *Poller) pathMTU(c *Conn, mtu int) {
-	mtu = max(mtu, mtuMin)
-	if mtu >= p.cfg.MTU {
-		p.n.ICMPIgnored++
+// report4 sends an ICMP error about packet, which dst sent us, to the station mac it came from, or by route when that is
+// nil. Within the rate (Config.ICMPPerSec), and never in the cases of RFC 1122 section 3.2.2: src and dst are what
+// the receive path found to be ours and one host's.
+func (p *Poller) report4(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32, packet []byte) {
+	if !inet.MayReport(packet) {
 		return
 	}
-	p.n.PathMTU++
-	c.tcp.SetEMSSLimit(mtu - inet.IPv4Len - tcpHeaderLen)
-	p.touch(c)
+	b := p.errorBuf()
+	if b == mem.NoBuf {
+		return
+	}
+	n := inet.PutICMPError(p.pool.Slot(b)[p.pool.Headroom():], typ, code, word, packet)
+	p.putPiece4(b, src, dst, inet.ProtoICMP, 0, p.host.ident.Next(*src, *dst, inet.ProtoICMP), n, 0, false)
+	p.sendError(b, mac, dst)
+}
+
+// report6 is report4 for ICMPv6: RFC 4443 section 2.4(e) and (f).
+func (p *Poller) report6(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32, packet []byte) {
+	if !p.possible(dst) || !inet.MayReport6(packet) {
+		return
+	}
+	b := p.errorBuf()
+	if b == mem.NoBuf {
+		return
+	}
+	n := inet.PutICMP6Error(p.pool.Slot(b)[p.pool.Headroom():], typ, code, word, packet, *src, *dst)
+	p.putPacket(b, src, dst, inet.ProtoICMPv6, 0, p.host.hopLimit6, n)
+	p.sendError(b, mac, dst)
+}
+
+// errorBuf is a Buf for an error of ours, if one may be sent now.
+func (p *Poller) errorBuf() mem.Buf {
+	if !p.host.errors.take(p.now) {
+		p.n.Own[DropICMPLimited]++
+		return mem.NoBuf
+	}
+	b := p.pool.Alloc()
+	if b == mem.NoBuf {
+		p.n.Own[DropNoBuf]++
+	}
+	return b
+}
+
+func (p *Poller) sendError(b mem.Buf, mac *inet.MAC, dst *inet.Addr) {
+	if mac != nil {
+		if !p.reply(b, *mac) {
+			p.discard(b)
+			return
+		}
+		p.n.ICMPSent++
+		return
+	}
+	hop, ok := p.route(*dst)
+	if !ok {
+		p.n.Own[DropNoRoute]++
+		p.discard(b)
+		return
+	}
+	p.tx.meta[b] = bufMeta{conn: noConn, freeAfter: true}
+	p.tx.hopKnown = false
+	p.n.ICMPSent++
+	p.send(b, hop)
+}
+
+// reassemblyExceeded tells the sender of packet, a fragment at offset 0, that the rest did not come.
+func (p *Poller) reassemblyExceeded(packet []byte) {
+	if packet[0]>>4 == 4 {
+		src, dst := inet.AddrFrom4([4]byte(packet[16:])), inet.AddrFrom4([4]byte(packet[12:]))
+		p.report4(nil, &src, &dst, inet.ICMPTimeExceeded, inet.ICMPReassemblyExceeded, 0, packet)
+		return
+	}
+	src, dst := inet.Addr(packet[24:40]), inet.Addr(packet[8:24])
+	p.report6(nil, &src, &dst, inet.ICMP6TimeExceeded, inet.ICMPReassemblyExceeded, 0, packet)
 }

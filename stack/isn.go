@@ -13,6 +13,7 @@ const (
 	useTimestamp
 	useLookup
 	useCookie
+	useDelay
 )
 
 // The dynamic ports of RFC 6335 section 6.

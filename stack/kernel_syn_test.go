@@ -60,7 +60,7 @@ func kinds(t *testing.T, options []byte) (k []byte) {
 // Our SYN's options stand in the order of the kernel's: what every middlebox has seen.
 func TestSynOptionsStandAsTheKernels(t *testing.T) {
 	var q *synTap
-	k := newKernelLab(t, func(cfg *Config) {
+	k := tunedKernelLab(t, func(cfg *Config, _ string) {
 		q = &synTap{Queue: cfg.Queue, pool: cfg.Pool}
 		cfg.Queue = q
 	})

@@ -34,7 +34,10 @@ type kernelLab struct {
 	pool *mem.Pool
 }
 
-func newKernelLab(t *testing.T, tune ...func(*Config)) *kernelLab {
+func newKernelLab(t *testing.T) *kernelLab { return tunedKernelLab(t, nil) }
+
+// tunedKernelLab lets tune change the Config and set the kernel's side up: dev is its device.
+func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab {
 	netlab.Enter(t)
 	port, err := tap.New(tap.Config{Name: "stack%d", Addr: kernelAddr})
 	if err != nil {
@@ -49,8 +52,8 @@ func newKernelLab(t *testing.T, tune ...func(*Config)) *kernelLab {
 		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
 		ConnsMax: 16, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: second},
 	}
-	for _, f := range tune {
-		f(&cfg)
+	if tune != nil {
+		tune(&cfg, port.Name())
 	}
 	p, err := New(cfg)
 	require.NoError(t, err)

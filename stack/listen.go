@@ -152,6 +152,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 	}
 	c.listener, c.iss = l, half.ISS()
 	c.tcp.Resume(p.now, *id, half)
+	p.limitPath(c)
 	return p.input(c, b, payload)
 }
 
@@ -162,6 +163,7 @@ func (p *Poller) sendCookie(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, ha
 	half.SetCookie(slot, class, p.cookieMAC(id, p.seg.Seq, slot, class))
 	l.cookies, l.cookieAt = true, p.now
 	p.n.CookiesSent++
+	p.mould.SetMSS(p.linkMSS(&id.Remote))
 	half.CookieSynAck(p.now, *id, &p.mould, &p.tx.segment)
 	return p.answer(b, src, &p.tx.segment)
 }

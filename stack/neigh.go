@@ -7,7 +7,6 @@ import (
 )
 
 const (
-	arpLen            = inet.EthernetLen + inet.ARPLen
 	neighbourStepsMax = 64 // requests asked for in one Turn
 )
 
@@ -18,8 +17,16 @@ func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 		p.n.Inet[drop]++
 		return true
 	}
-	answer, ours, drop := p.neighbours.Input(p.now, &a, p.addr, p.mac)
-	if drop != inet.DropNone { // a host that uses our address, or an echo of ours
+	if p.isLocal(&a.SenderIP) { // a host that uses our address, or an echo of ours
+		p.n.Inet[inet.DropSource]++
+		return true
+	}
+	us := a.TargetIP
+	if !p.isLocal(&us) {
+		us = inet.Addr{} // nobody's: what remains is the merge
+	}
+	answer, ours, drop := p.neighbours.Input(p.now, &a, us, p.mac)
+	if drop != inet.DropNone {
 		p.n.Inet[drop]++
 		return true
 	}
@@ -38,21 +45,30 @@ func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 // putARP makes the frame in b the packet a; the Ethernet destination is for whoever sends it.
 func (p *Poller) putARP(b mem.Buf, a *inet.ARP) {
 	d := p.pool.Desc(b)
-	d.Off, d.Len, d.Flags = uint32(p.pool.Headroom()), arpLen, 0
+	d.Off, d.Len, d.Flags = uint32(p.pool.Headroom()), uint32(p.host.l2+inet.ARPLen), 0
 	frame := p.pool.Data(b)
-	eth := inet.Ethernet{Src: p.mac, Type: inet.EtherTypeARP}
-	eth.Put(frame)
-	a.Put(frame[inet.EthernetLen:])
+	p.putEthernet(frame, inet.EtherTypeARP)
+	a.Put(frame[p.host.l2:])
 }
 
-// ask sends an ARP request for ip to mac: Broadcast, or the neighbour itself to see whether it is still there.
+// ask sends an ARP request or a Neighbour Solicitation for ip to mac: Broadcast, or the neighbour itself to see whether it
+// is still there.
 func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
+	src, ok := p.source(ip, ip)
+	if !ok {
+		p.n.Own[DropNoRoute]++
+		return
+	}
+	if !ip.Is4() {
+		p.solicit(src, ip, mac)
+		return
+	}
 	b := p.pool.Alloc()
 	if b == mem.NoBuf {
 		p.n.Own[DropNoBuf]++
 		return
 	}
-	a := inet.RequestARP(p.mac, p.addr, ip)
+	a := inet.RequestARP(p.mac, src, ip)
 	p.putARP(b, &a)
 	if !p.reply(b, mac) {
 		p.discard(b)
@@ -64,6 +80,9 @@ func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
 // resolve sends frames whose neighbour became known and asks for those that are due.
 func (p *Poller) resolve() int {
 	work := 0
+	if p.host.dueAt <= p.now {
+		work += p.housekeep()
+	}
 	if p.learned {
 		for p.tx.n < len(p.tx.frames) {
 			b, mac, ok := p.neighbours.Take()
@@ -87,6 +106,9 @@ func (p *Poller) resolve() int {
 		work++
 		p.ask(ip, mac)
 	}
+	for ip, ok := p.neighbours.TakeLost(); ok; ip, ok = p.neighbours.TakeLost() {
+		p.lost(ip)
+	}
 	return work + p.takeDropped(DropNeighbourLost) // after Tick: given up
 }
 
@@ -105,14 +127,17 @@ func (p *Poller) takeDropped(why Drop) int {
 	}
 }
 
-// unreachable ends the connection whose SYN is in b: its next hop does not answer. Established ones go on, as the
-// next hop may come back before TCP gives up (a soft error, RFC 1122 section 4.2.3.9).
+// unreachable ends the connection whose SYN is in b: its next hop does not answer, and there is no other. Established
+// ones go on, as the next hop may come back before TCP gives up (a soft error, RFC 1122 section 4.2.3.9).
 func (p *Poller) unreachable(b mem.Buf) {
 	m := &p.tx.meta[b]
 	if m.conn == noConn {
 		return
 	}
 	c := &p.slab.conns[m.conn]
+	if c.nextHop != c.id.Remote && !p.host.routes.IsDead(p.now, c.nextHop) {
+		return // it has been given another gateway
+	}
 	if c.life == m.life && c.phase == phaseOpening && c.tcp.State() == tcp.SynSent {
 		p.abort(c, ErrNoRoute)
 	}

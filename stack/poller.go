@@ -25,6 +25,7 @@ const (
 	pendingMaxDefault  = 256
 	rstPerSecDefault   = 1000
 	synMaxDefault      = 1024
+	icmpPerSecDefault  = 10
 	ttlDefault         = 64
 	controlRingEntries = 256
 	burstsPerTurnMax   = 4   // receive bursts in one Turn while full ones come
@@ -40,8 +41,8 @@ type Config struct {
 	Pool     *mem.Pool // the pool Queue was opened with
 	Caps     pmd.Caps
 	MAC      inet.MAC
-	Addr     netip.Prefix // our address and its on-link prefix
-	Gateway  netip.Addr   // optional
+	Addr     netip.Prefix // our first address and its on-link prefix, of either family
+	Gateway  netip.Addr   // optional; a default route
 	MTU      int          // IP packet; default Caps.MTU
 	TCP      tcp.Config   // MSS 0: from MTU
 	ConnsMax int          // default 1024
@@ -59,6 +60,17 @@ type Config struct {
 	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
 	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
+
+	Addrs      []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
+	Routes     []inet.Route   // besides Gateway; several default routes are several default gateways
+	VLAN       uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
+	NoDAD      bool           // use IPv6 addresses at once instead of after RFC 4862's check, up to two seconds later
+	Discover   bool           // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
+	ICMPPerSec int            // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
+	Reassembly inet.ReassemblyConfig
+	PathMTU    inet.PathMTUConfig
+
+	ttlGiven bool
 }
 
 // Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that turns it.
@@ -69,8 +81,7 @@ type Poller struct {
 	clock     func() int64
 	now       int64
 	mac       inet.MAC
-	addr      inet.Addr
-	broadcast inet.Addr // of the prefix; unspecified when it has none
+	host      hostState
 	secret    secret
 	listeners map[uint16]*listener
 	nextPort  uint32
@@ -90,8 +101,7 @@ type Poller struct {
 	dead       []mem.Buf // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
-	suspectAt  int64 // when a neighbour was last asked for because a connection stalled
-	learned    bool  // Learn was called: frames may have become ready
+	learned    bool // Learn was called: frames may have become ready
 	tx         transmitter
 
 	n       Counters
@@ -120,8 +130,6 @@ func New(cfg Config) (*Poller, error) {
 	}
 	p := &Poller{
 		cfg: cfg, queue: cfg.Queue, pool: cfg.Pool, clock: cfg.Clock, mac: cfg.MAC,
-		addr:       inet.AddrFrom(cfg.Addr.Addr()),
-		broadcast:  subnetBroadcast(cfg.Addr),
 		secret:     newSecret(cfg.Secret),
 		listeners:  make(map[uint16]*listener),
 		active:     make([]connIndex, 0, cfg.ConnsMax),
@@ -135,6 +143,7 @@ func New(cfg Config) (*Poller, error) {
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
+	p.host = newHost(&cfg, p.now, &p.secret)
 	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
 	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
 	p.mould.Init(p.memory)
@@ -153,12 +162,6 @@ func complete(cfg *Config) error {
 	if cfg.Queue == nil || cfg.Pool == nil {
 		return bad("needs a Queue and the Pool it was opened with")
 	}
-	if a := cfg.Addr.Addr(); !a.Is4() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() {
-		return bad("address %v: want an IPv4 unicast address with its prefix length, as 192.0.2.1/24", cfg.Addr)
-	}
-	if cfg.Gateway.IsValid() && (!cfg.Gateway.Is4() || !cfg.Addr.Contains(cfg.Gateway)) {
-		return bad("gateway %v is not on %v", cfg.Gateway, cfg.Addr.Masked())
-	}
 	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {
 		return bad("MAC %v is not a unicast address", cfg.MAC)
 	}
@@ -168,6 +171,10 @@ func complete(cfg *Config) error {
 	if cfg.MTU < mtuMin || cfg.MTU > math.MaxUint16 || cfg.Caps.MTU != 0 && cfg.MTU > cfg.Caps.MTU {
 		return bad("MTU %d: want %d to %d", cfg.MTU, mtuMin, min(cfg.Caps.MTU, math.MaxUint16))
 	}
+	if err := cfg.checkHost(); err != nil {
+		return bad("%w", err)
+	}
+	setDefault(&cfg.ICMPPerSec, icmpPerSecDefault)
 	setDefault(&cfg.TCP.MSS, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
 	setDefault(&cfg.ConnsMax, connsMaxDefault)
 	setDefault(&cfg.BurstMax, burstMaxDefault)
@@ -175,6 +182,7 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
 	setDefault(&cfg.SynMax, synMaxDefault)
+	cfg.ttlGiven = cfg.TTL != 0
 	if cfg.TTL == 0 {
 		cfg.TTL = ttlDefault
 	}
@@ -255,7 +263,7 @@ func (p *Poller) Deadline() int64 {
 	if p.stopped {
 		return math.MaxInt64
 	}
-	at := min(p.timers.first(), p.neighbours.Deadline())
+	at := min(p.timers.first(), p.neighbours.Deadline(), p.host.dueAt)
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}

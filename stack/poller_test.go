@@ -461,16 +461,16 @@ func TestStopWithADeadDevice(t *testing.T) {
 func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 	l := newLab(t, nil)
 	for want, spoil := range map[string]func(*Config){
-		"needs a Queue":           func(c *Config) { c.Queue = nil },
-		"want an IPv4 unicast":    func(c *Config) { c.Addr = netip.Prefix{} },
-		"is not on 10.0.0.0/24":   func(c *Config) { c.Gateway = netip.MustParseAddr("10.0.1.1") },
-		"is not a unicast":        func(c *Config) { c.MAC = inet.Broadcast },
-		"MTU 9000: want 576":      func(c *Config) { c.MTU = 9000 },
-		"MSS 1461 does not fit":   func(c *Config) { c.TCP.MSS = 1461 },
-		"PendingMax 3 is less":    func(c *Config) { c.PendingMax = 3 },
-		"want at least 1 each":    func(c *Config) { c.ConnsMax = -1 },
-		"pool headroom 64":        func(c *Config) { c.Pool = l.poolWith(2048, 64) },
-		"pool stride 1024: MSS 1": func(c *Config) { c.Pool = l.poolWith(1024, 128) },
+		"needs a Queue":                func(c *Config) { c.Queue = nil },
+		"want an IPv4 or IPv6 unicast": func(c *Config) { c.Addr = netip.Prefix{} },
+		"is not on 10.0.0.0/24":        func(c *Config) { c.Gateway = netip.MustParseAddr("10.0.1.1") },
+		"is not a unicast":             func(c *Config) { c.MAC = inet.Broadcast },
+		"MTU 9000: want 576":           func(c *Config) { c.MTU = 9000 },
+		"MSS 1461 does not fit":        func(c *Config) { c.TCP.MSS = 1461 },
+		"PendingMax 3 is less":         func(c *Config) { c.PendingMax = 3 },
+		"want at least 1 each":         func(c *Config) { c.ConnsMax = -1 },
+		"pool headroom 64":             func(c *Config) { c.Pool = l.poolWith(2048, 64) },
+		"pool stride 1024: MSS 1":      func(c *Config) { c.Pool = l.poolWith(1024, 128) },
 	} {
 		cfg := l.a.cfg
 		spoil(&cfg)

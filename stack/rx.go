@@ -41,22 +41,44 @@ func (p *Poller) frame(b mem.Buf) bool {
 		p.n.Inet[inet.DropNotOurs]++
 		return true
 	}
-	switch eth.Type {
-	case inet.EtherTypeIPv4:
+	if eth.Type == inet.EtherTypeVLAN || p.cfg.VLAN != 0 {
+		if payload, drop = p.untag(&eth, payload); drop != inet.DropNone {
+			p.n.Inet[drop]++
+			return true
+		}
+	}
+	switch {
+	case eth.Type == inet.EtherTypeIPv4:
 		if group {
 			p.n.Inet[inet.DropNotOurs]++
 			return true
 		}
-		return p.ipv4(b, eth.Src, payload)
-	case inet.EtherTypeARP:
+		return p.ipv4(b, eth.Src, payload, len(data)-len(payload))
+	case eth.Type == inet.EtherTypeIPv6 && p.host.ip6:
+		return p.ipv6(b, eth.Src, payload, group)
+	case eth.Type == inet.EtherTypeARP:
 		return p.arp(b, payload)
 	}
 	p.n.Inet[inet.DropEtherType]++
 	return true
 }
 
-// ipv4 handles a datagram.
-func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte) bool {
+// untag takes the VLAN tag off: ours, or, where we are on no VLAN, that of a priority (IEEE 802.1Q section 6.8: VID 0).
+// With a VLAN of ours, untagged frames and those of other VLANs are not for us.
+func (p *Poller) untag(eth *inet.Ethernet, payload []byte) ([]byte, inet.Drop) {
+	if eth.Type != inet.EtherTypeVLAN {
+		return nil, inet.DropVLAN
+	}
+	vid, typ, payload, drop := inet.ParseVLAN(payload)
+	if drop == inet.DropNone && vid != p.cfg.VLAN && vid != 0 {
+		drop = inet.DropVLAN
+	}
+	eth.Type = typ
+	return payload, drop
+}
+
+// ipv4 handles a datagram, which begins l3 octets into the frame.
+func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte, l3 int) bool {
 	flags := p.pool.Desc(b).Flags
 	if flags&mem.RxChecksumBad != 0 {
 		p.n.Inet[inet.DropChecksum]++
@@ -64,26 +86,35 @@ func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte) bool {
 	}
 	good := flags&mem.RxChecksumGood != 0
 	ip, payload, drop := inet.ParseIPv4(datagram, good)
+	fragment := drop == inet.DropFragment
 	switch {
-	case drop != inet.DropNone:
-	case ip.Dst != p.addr:
+	case drop != inet.DropNone && !fragment:
+	case !p.isLocal(&ip.Dst):
 		drop = inet.DropNotOurs
-	case ip.Src == p.addr || !p.possible(ip.Src):
+	case p.isLocal(&ip.Src) || !p.possible(&ip.Src):
 		drop = inet.DropSource // RFC 9293 MUST-63
+	case fragment:
+		p.fragment4(src, &ip, payload, datagram)
+		return true
 	case ip.Proto == inet.ProtoTCP:
-		return p.tcp(b, src, &ip, payload, good)
+		return p.tcp(b, src, &ip.Src, &ip.Dst, ip.TOS, payload, good)
 	case ip.Proto == inet.ProtoICMP:
-		return p.icmp(b, src, &ip, payload)
+		return p.icmp(b, src, &ip, payload, l3)
 	default:
 		drop = inet.DropProto
+		code := uint8(inet.ICMPProtoUnreachable)
+		if ip.Proto == inet.ProtoUDP { // it is spoken of, but nobody listens
+			code = inet.ICMPPortUnreachable
+		}
+		p.report4(&src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0, datagram[:ip.TotalLen])
 	}
 	p.n.Inet[drop]++
 	return true
 }
 
 // tcp checks and decodes a segment and finds its connection.
-func (p *Poller) tcp(b mem.Buf, src inet.MAC, ip *inet.IPv4, octets []byte, good bool) bool {
-	if !good && inet.Checksum(octets, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(octets))) != 0 {
+func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint8, octets []byte, good bool) bool {
+	if !good && inet.Checksum(octets, inet.PseudoSum(*remote, *local, inet.ProtoTCP, len(octets))) != 0 {
 		p.n.TCP[tcp.DropChecksum]++
 		return true
 	}
@@ -92,8 +123,8 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, ip *inet.IPv4, octets []byte, good
 		p.n.TCP[drop]++
 		return true
 	}
-	s.TOS = ip.TOS
-	id := tcp.ID{Local: ip.Dst, Remote: ip.Src, LocalPort: s.DstPort, RemotePort: s.SrcPort}
+	s.TOS = tos
+	id := tcp.ID{Local: *local, Remote: *remote, LocalPort: s.DstPort, RemotePort: s.SrcPort}
 	payload := octets[s.HdrLen : s.HdrLen+s.Len]
 	i := p.table.find(&id)
 	if i == noConn {

@@ -298,9 +298,6 @@ func TestDropsByReason(t *testing.T) {
 		{"from loopback", from("127.0.0.1"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
 		{"from nobody", from("0.0.0.0"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
 		{"from us", from("10.0.0.2"), func(n *Counters) uint64 { return n.Inet[inet.DropSource] }},
-		{"UDP", func(l *lab, f []byte) []byte {
-			return packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, 17, make([]byte, 8))
-		}, func(n *Counters) uint64 { return n.Inet[inet.DropProto] }},
 		{"fragment", func(l *lab, f []byte) []byte {
 			ip, b, _ := inet.ParseIPv4(f[inet.EthernetLen:], false)
 			ip.MF = true
@@ -408,7 +405,7 @@ func TestICMPErrors(t *testing.T) {
 	t.Run("hard ends a dial", func(t *testing.T) {
 		l := newLab(t, nil)
 		u, frame := syn(t, l)
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, icmpPort, 0, frame))
+		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
 		l.turns()
 		require.ErrorIs(t, u.err, ErrRefused)
 		require.Equal(t, uint64(1), l.a.counters().ICMPHard)
@@ -417,7 +414,7 @@ func TestICMPErrors(t *testing.T) {
 		l := newLab(t, nil)
 		u, frame := syn(t, l)
 		frame[tcpAt+7] ^= 1 // the quoted sequence number
-		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, icmpPort, 0, frame))
+		l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, frame))
 		l.turns()
 		require.Zero(t, u.closed)
 		require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
@@ -441,7 +438,7 @@ func TestICMPErrors(t *testing.T) {
 		} {
 			quote := spoil(append([]byte(nil), frame...))
 			before := l.a.counters().ICMPIgnored
-			l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, icmpPort, 0, quote))
+			l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, quote))
 			l.turns()
 			require.Equal(t, before+1, l.a.counters().ICMPIgnored, name)
 		}
@@ -456,7 +453,7 @@ func TestICMPErrors(t *testing.T) {
 		u, v := l.open()
 		l.a.nic.onSend = func(f []byte) {
 			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
-				l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, icmpPort, 0, f))
+				l.b.nic.inject(icmpErrorFrame(router, l.a, inet.ICMPUnreachable, inet.ICMPPortUnreachable, 0, f))
 			}
 		}
 		u.send(10_000)

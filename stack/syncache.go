@@ -143,6 +143,7 @@ func (p *Poller) expireSyns() int {
 // synAck sends e's SYN,ACK in b and returns whether b is done with. timed: its timer asks for it.
 func (p *Poller) synAck(i connIndex, b mem.Buf, timed bool) bool {
 	e := &p.syns.entries[i]
+	p.mould.SetMSS(p.linkMSS(&e.id.Remote))
 	e.half.SynAck(p.now, e.id, &p.mould, timed, &p.tx.segment)
 	if timed {
 		p.armSyn(i)

@@ -260,6 +260,7 @@ func (p *Poller) expire() int {
 		p.touch(c) // output sends what is due and arms again
 		if c.tcp.Deadline() <= p.now {
 			c.tcp.Expire(p.now)
+			p.timedOut(c)
 		}
 		if c.timerAt != 0 && c.timerAt <= p.now {
 			c.timerAt = 0

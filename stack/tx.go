@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	tcpHeaderLen   = 20 // without options
-	checksumOffset = 16 // of the checksum in a TCP header
-	tcpAt          = inet.EthernetLen + inet.IPv4Len
-	headersMax     = tcpAt + 60
+	tcpHeaderLen   = 20                              // without options
+	checksumOffset = 16                              // of the checksum in a TCP header
+	tcpAt          = inet.EthernetLen + inet.IPv4Len // of a frame without a VLAN tag
+	headersMax     = inet.EthernetLen + inet.VLANLen + inet.IPv6Len + 60
 )
 
 // transmitter is the Poller's sending half.
@@ -234,6 +234,10 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 		}
 	}
 	p.putHeaders(b, t, t.Len, sum)
+	if t.Len > 0 {
+		c.path.header = c.path.fixed - tcpHeaderLen + t.HeaderLen()
+		c.path.sent = max(c.path.sent, c.path.header+t.Len)
+	}
 	p.send(b, c.nextHop)
 }
 
@@ -254,24 +258,33 @@ func (p *Poller) copyPart(b mem.Buf, t *tcp.Transmit) (mem.Buf, uint16) {
 // the Ethernet destination.
 func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 	hlen := t.HeaderLen()
+	at := p.host.l2 + ipLen(&t.ID.Remote) // of the TCP header in the frame
 	h := p.pool.Headroom()
-	off := h - hlen - tcpAt
+	off := h - hlen - at
 	frame := p.pool.Slot(b)[off : h+n]
-	eth := inet.Ethernet{Src: p.mac, Type: inet.EtherTypeIPv4}
-	eth.Put(frame)
-	ip := inet.IPv4{
-		TOS: t.TOS, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
-		HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
+	if t.ID.Remote.Is4() {
+		p.putEthernet(frame, inet.EtherTypeIPv4)
+		ip := inet.IPv4{
+			TOS: t.TOS, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
+			HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
+		}
+		ip.Put(frame[p.host.l2:])
+	} else {
+		p.putEthernet(frame, inet.EtherTypeIPv6)
+		ip := inet.IPv6{
+			TrafficClass: t.TOS, PayloadLen: hlen + n, NextHeader: inet.ProtoTCP, HopLimit: p.host.hopLimit6,
+			Src: t.ID.Local, Dst: t.ID.Remote,
+		}
+		ip.Put(frame[p.host.l2:])
 	}
-	ip.Put(frame[inet.EthernetLen:])
-	header := frame[tcpAt : tcpAt+hlen]
+	header := frame[at : at+hlen]
 	t.Put(header)
 	pseudo := inet.PseudoSum(t.ID.Local, t.ID.Remote, inet.ProtoTCP, hlen+n)
 	d := p.pool.Desc(b)
 	d.Off, d.Len, d.Flags = uint32(off), uint32(len(frame)), 0
 	if p.cfg.Caps.TxChecksum {
 		d.Flags = mem.TxChecksum
-		d.CsumStart, d.CsumOffset = tcpAt, checksumOffset
+		d.CsumStart, d.CsumOffset = uint16(at), checksumOffset
 		binary.BigEndian.PutUint16(header[checksumOffset:], inet.Fold(pseudo))
 		return
 	}

@@ -42,7 +42,8 @@ type Config struct {
 const (
 	mssDefault        = 1460
 	mssAbsent         = 536 // RFC 9293 section 3.7.1, MUST-15
-	mssFloor          = 64  // a smaller one offered by a peer is taken as this: below it headers outweigh data
+	mssAbsent6        = 1220
+	mssFloor          = 64 // a smaller one offered by a peer is taken as this: below it headers outweigh data
 	receiveWindowMax  = 1<<30 - 1
 	sentMin           = 16
 	delayedAckMaxNs   = 499_000_000            // RFC 9293 section 3.8.6.3, MUST-40: below 0.5 s

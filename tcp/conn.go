@@ -56,6 +56,7 @@ type Conn struct {
 	useScale           bool
 	sndShift, rcvShift uint8
 	peerMSS, limitMSS  int
+	mss, nextMSS       int // what we announce; what SetMSS asks for
 	emss               int
 
 	tsOffset   uint32
@@ -137,7 +138,12 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if _, left := c.Release(); left {
 		panic("tcp: Conn started with handles that were not released")
 	}
-	*c = Conn{cfg: c.cfg, mem: c.mem, id: id, iss: iss, tsOffset: tsOffset} // Release and finish gave the memory back
+	mss := c.cfg.MSS
+	if c.nextMSS != 0 {
+		mss = c.nextMSS
+	}
+	// Release and finish gave the memory back.
+	*c = Conn{cfg: c.cfg, mem: c.mem, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
 	if c.control = c.cfg.Congestion; c.control == nil {
 		c.control = cc.NewReno{}
 	}
@@ -146,9 +152,12 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
 	c.noDelay = c.cfg.NoDelay
-	c.limitMSS = c.cfg.MSS
+	c.limitMSS = c.mss
 	c.peerMSS = mssAbsent
-	c.rcvMSS = mssAbsent
+	if !id.Remote.Is4() && !id.Remote.IsUnspecified() {
+		c.peerMSS = mssAbsent6
+	}
+	c.rcvMSS = c.peerMSS
 	c.setEMSS()
 	c.rtt.reset(c.cfg)
 	c.recovery.reset()
@@ -248,12 +257,22 @@ func (c *Conn) setEMSS() {
 	}
 }
 
+// SetMSS sets the MSS that the connection started next announces and sends at most, in place of Config.MSS, which it does
+// not exceed: the fixed headers of IPv6 are longer (RFC 8200 section 8.3). In CLOSED, else it panics; Connect or Accept
+// uses it up.
+func (c *Conn) SetMSS(n int) {
+	if c.state != Closed {
+		panic("tcp: SetMSS on a Conn in use")
+	}
+	c.nextMSS = max(min(n, c.cfg.MSS), mssFloor)
+}
+
 // SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP and TCP headers, as an
 // MSS; options are subtracted here. Records that have become too large are cut in two when they are next sent, and their
 // handle is released with the last part.
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
-	c.limitMSS = max(min(n, c.cfg.MSS), mssFloor)
+	c.limitMSS = max(min(n, c.mss), mssFloor)
 	c.setEMSS()
 	if c.emss < before && c.state.synchronized() {
 		c.loseOversize()

@@ -243,7 +243,7 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	a.Fin = a.hasFin && gapEnd == a.finAt
 	a.full = s.Len >= c.rcvMSS-c.rcvMSS/8
 	if s.Len > c.rcvMSS {
-		c.rcvMSS = min(s.Len, c.cfg.MSS)
+		c.rcvMSS = min(s.Len, c.mss)
 	}
 	return a
 }

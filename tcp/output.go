@@ -169,7 +169,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, TOS: c.ecn.tos, Handle: NoHandle, Retransmit: tm.synSends > 0}
 	o := &t.Options
 	o.clear()
-	o.MSS = uint16(c.cfg.MSS)
+	o.MSS = uint16(c.mss)
 	if reply {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()

@@ -1,0 +1,282 @@
+package stack
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	kernelAddr6 = netip.MustParsePrefix("fd77::1/64")
+	ourAddr6    = netip.MustParsePrefix("fd77::2/64")
+)
+
+// sh runs a command line in the network namespace of the test's thread and returns what it printed.
+func sh(t *testing.T, format string, args ...any) string {
+	t.Helper()
+	words := strings.Fields(fmt.Sprintf(format, args...))
+	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	require.NoError(t, err, "%v: %s", words, out)
+	return string(out)
+}
+
+// dual gives both sides an IPv6 address besides IPv4's.
+func dual(t *testing.T) func(cfg *Config, dev string) {
+	return func(cfg *Config, dev string) {
+		cfg.Addrs, cfg.NoDAD = []netip.Prefix{ourAddr6}, true
+		sh(t, "ip addr add %v dev %s nodad", kernelAddr6, dev)
+	}
+}
+
+// Pings of both families, whole and in fragments: those of 8000 octets come in six and are answered in six.
+// req: 1122-3.3.2-1, 791-3.2-1, 1122-3.2.2.6-1, 4443-4.2-1, 8200-5-1
+func TestKernelPingsOfAllSizes(t *testing.T) {
+	k := tunedKernelLab(t, dual(t))
+	for _, to := range []netip.Addr{ourAddr.Addr(), ourAddr6.Addr()} {
+		for _, size := range []int{0, 56, 1452, 1472, 1473, 8000, 60000} {
+			out := sh(t, "ping -n -c 1 -W 10 -s %d %v", size, to)
+			require.Contains(t, out, " 0% packet loss", "%v, %d octets", to, size)
+		}
+	}
+	k.do(func() {
+		require.Equal(t, uint64(2*7), k.n.EchoReplies)
+		require.GreaterOrEqual(t, k.n.Reassembled, uint64(2*3))
+	})
+}
+
+// carry moves octets both ways over a connection that the kernel opens and one that we open.
+func (k *kernelLab) carry(ours, theirs netip.Addr, n int) {
+	t := k.t
+	m := newMirror(t, n)
+	k.do(func() { require.NoError(t, k.Listen(7, 4, func(*Conn) Upper { return m })) })
+	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ours, 7)))
+	require.NoError(t, err)
+	defer c.Close()
+	k.exchange(c, octets(2, n), sha256.Sum256(octets(1, n)))
+	k.wait(m.ended)
+	require.NoError(t, m.err)
+	require.Equal(t, uint64(n), m.edge)
+
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(theirs, 0)))
+	require.NoError(t, err)
+	defer l.Close()
+	require.NoError(t, l.SetDeadline(time.Now().Add(30*time.Second)))
+	m = newMirror(t, n)
+	k.do(func() {
+		_, err = k.Dial(netip.AddrPortFrom(theirs, uint16(l.Addr().(*net.TCPAddr).Port)), m)
+		require.NoError(t, err)
+	})
+	c2, err := l.AcceptTCP()
+	require.NoError(t, err)
+	defer c2.Close()
+	require.Equal(t, ours, c2.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
+	k.exchange(c2, octets(2, n), sha256.Sum256(octets(1, n)))
+	k.wait(m.ended)
+	require.NoError(t, m.err)
+}
+
+// req: 8200-8.1-1, 4861-7.2-3, 9293-MUST-44
+func TestKernelTCPOverIPv6(t *testing.T) {
+	k := tunedKernelLab(t, dual(t))
+	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), kernelOctets)
+	neigh := sh(t, "ip -6 neigh show %v", ourAddr6.Addr())
+	require.Contains(t, strings.ToLower(neigh), k.mac.String())
+	k.do(func() { require.NotZero(t, k.n.NDReplies) })
+}
+
+// accessPort is a switch's port for a station that knows nothing of VLANs: it takes our tags off on the way to the kernel
+// and puts them on what comes back. A frame of ours without the tag of vid is a fault.
+type accessPort struct {
+	pmd.Queue
+	pool  *mem.Pool
+	vid   uint16
+	wrong int
+}
+
+func (a *accessPort) Tx(bufs []mem.Buf) int {
+	for i, b := range bufs {
+		f := a.pool.Data(b)
+		if binary.BigEndian.Uint16(f[12:]) != 0x8100 || binary.BigEndian.Uint16(f[14:]) != a.vid {
+			a.wrong++
+		}
+		copy(f[4:16], append([]byte(nil), f[:12]...))
+		d := a.pool.Desc(b)
+		d.Off, d.Len = d.Off+4, d.Len-4
+		if a.Queue.Tx(bufs[i:i+1]) == 0 {
+			d.Off, d.Len = d.Off-4, d.Len+4
+			f = a.pool.Data(b)
+			copy(f[:12], append([]byte(nil), f[4:16]...))
+			binary.BigEndian.PutUint32(f[12:], 0x8100<<16|uint32(a.vid))
+			return i
+		}
+	}
+	return len(bufs)
+}
+
+func (a *accessPort) Rx(bufs []mem.Buf) int {
+	n := a.Queue.Rx(bufs)
+	for _, b := range bufs[:n] {
+		d := a.pool.Desc(b)
+		d.Off, d.Len = d.Off-4, d.Len+4
+		f := a.pool.Data(b)
+		copy(f[:12], append([]byte(nil), f[4:16]...))
+		binary.BigEndian.PutUint32(f[12:], 0x8100<<16|uint32(a.vid))
+	}
+	return n
+}
+
+// All of it with tags: both families, fragments, both roles.
+func TestKernelBehindAVLAN(t *testing.T) {
+	var port *accessPort
+	k := tunedKernelLab(t, func(cfg *Config, dev string) {
+		dual(t)(cfg, dev)
+		port = &accessPort{Queue: cfg.Queue, pool: cfg.Pool, vid: 10}
+		cfg.VLAN, cfg.Queue = 10, port
+	})
+	for _, to := range []netip.Addr{ourAddr.Addr(), ourAddr6.Addr()} {
+		require.Contains(t, sh(t, "ping -n -c 1 -W 10 -s 4000 %s", to), " 0% packet loss")
+	}
+	k.carry(ourAddr.Addr(), kernelAddr.Addr(), 1<<20)
+	k.do(func() { k.Unlisten(7) })
+	k.carry(ourAddr6.Addr(), kernelAddr6.Addr(), 1<<20)
+	k.do(func() { require.Zero(t, port.wrong) })
+}
+
+// Our check finds an address that the kernel has, and the kernel's finds ours.
+func TestKernelDuplicateAddress(t *testing.T) {
+	k := tunedKernelLab(t, func(cfg *Config, dev string) {
+		cfg.Addrs = []netip.Prefix{ourAddr6, netip.MustParsePrefix("fd77::9/64")}
+		sh(t, "ip addr add fd77::9/64 dev %s nodad", dev)
+		sh(t, "ip addr add %v dev %s nodad", kernelAddr6, dev)
+	})
+	end := time.Now().Add(10 * time.Second)
+	states := map[addrState]int{}
+	for done := false; !done; {
+		require.True(t, time.Now().Before(end), "%v", states)
+		k.do(func() {
+			clear(states)
+			for _, l := range k.host.local {
+				states[l.state]++
+			}
+			done = states[addrTentative] == 0
+		})
+	}
+	require.Equal(t, map[addrState]int{addrUsable: 3, addrDuplicate: 1}, states)
+	require.Contains(t, sh(t, "ping -n -c 1 -W 10 %v", ourAddr6.Addr()), " 0% packet loss")
+
+	dev := strings.Fields(sh(t, "ip -o -6 addr show to %v", kernelAddr6))[1]
+	sh(t, "ip addr add %v dev %s", ourAddr6, dev)
+	for !strings.Contains(sh(t, "ip -6 addr show dev %s", dev), "dadfailed") {
+		require.True(t, time.Now().Before(end.Add(10*time.Second)))
+	}
+}
+
+// distant is a namespace behind the kernel, which forwards to it over a link of MTU 1280.
+type distant struct {
+	t    *testing.T
+	name string
+}
+
+func newDistant(t *testing.T) *distant {
+	d := &distant{t: t, name: fmt.Sprintf("stack-%d", os.Getpid())}
+	sh(t, "ip netns add %s", d.name)
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", d.name).Run() })
+	sh(t, "ip link add near mtu 1280 type veth peer name far netns %s mtu 1500", d.name)
+	sh(t, "ip addr add 10.99.0.1/24 dev near")
+	sh(t, "ip addr add fd99::1/64 dev near nodad")
+	sh(t, "ip link set near up")
+	sh(t, "ip -n %s addr add 10.99.0.2/24 dev far", d.name)
+	sh(t, "ip -n %s addr add fd99::2/64 dev far nodad", d.name)
+	sh(t, "ip -n %s link set far up", d.name)
+	sh(t, "ip -n %s route add default via 10.99.0.1", d.name)
+	sh(t, "ip -n %s route add default via fd99::1", d.name)
+	for _, path := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		require.NoError(t, os.WriteFile("/proc/sys/net/"+path, []byte("1"), 0o644))
+	}
+	return d
+}
+
+// listen opens a kernel socket there.
+func (d *distant) listen(addr netip.Addr) *net.TCPListener {
+	type result struct {
+		l   *net.TCPListener
+		err error
+	}
+	ready := make(chan result, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		ns, err := os.Open("/run/netns/" + d.name)
+		if err == nil {
+			defer ns.Close()
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+		}
+		if err != nil {
+			ready <- result{nil, err}
+			return
+		}
+		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+		ready <- result{l, err}
+	}()
+	r := <-ready
+	require.NoError(d.t, r.err)
+	d.t.Cleanup(func() { _ = r.l.Close() })
+	require.NoError(d.t, r.l.SetDeadline(time.Now().Add(30*time.Second)))
+	return r.l
+}
+
+// A router on the way has a link of 1280: its ICMP lowers what we send, of both families, and the next connection
+// begins with that size.
+// req: 1191-3-1, 4443-2.4-2, 1122-3.3.1-1, 7323-5.7-1, 1191-2-1
+func TestKernelRouterLowersThePathMTU(t *testing.T) {
+	k := tunedKernelLab(t, func(cfg *Config, dev string) {
+		dual(t)(cfg, dev)
+		cfg.Routes = []inet.Route{
+			{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: kernelAddr.Addr()},
+			{Prefix: netip.MustParsePrefix("::/0"), Gateway: kernelAddr6.Addr()},
+		}
+	})
+	d := newDistant(t)
+	const n = 1 << 20
+	for round, to := range []string{"10.99.0.2", "fd99::2"} {
+		fixed := 20 + 20*(round+1)
+		for _, reports := range []uint64{1, 0} {
+			l := d.listen(netip.MustParseAddr(to))
+			m := newMirror(t, n)
+			m.finAfter = true
+			var before, after uint64
+			var emss int
+			k.do(func() {
+				before = k.n.PathMTU
+				_, err := k.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
+				require.NoError(t, err)
+			})
+			c, err := l.AcceptTCP()
+			require.NoError(t, err)
+			require.NoError(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+			got, err := io.ReadAll(c)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(octets(1, n), got))
+			k.do(func() { after, emss = k.n.PathMTU, m.conn.EMSS() })
+			require.NoError(t, c.Close())
+			k.wait(m.ended)
+			require.Equal(t, reports, after-before, to)
+			require.Equal(t, 1280-fixed-12, emss, to)
+		}
+	}
+}

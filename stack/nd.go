@@ -1,0 +1,173 @@
+package stack
+
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+)
+
+const ndHopLimit = 255 // RFC 4861 section 3.1: no router can have passed it on
+
+// discover handles a message of neighbour discovery.
+func (p *Poller) discover(src inet.MAC, ip *inet.IPv6, message []byte) {
+	nd := &p.host.nd
+	if drop := inet.ParseND(message, ip.Src, ip.Dst, ip.HopLimit, nd); drop != inet.DropNone {
+		p.n.Inet[drop]++
+		return
+	}
+	switch nd.Type {
+	case inet.NDNeighbourSolicitation:
+		p.solicited(src, ip, nd)
+	case inet.NDNeighbourAdvert:
+		p.advertised(nd)
+	case inet.NDRouterAdvertisement:
+		p.router(ip, nd)
+	default: // a Router Solicitation is for routers
+		p.n.Inet[inet.DropNotOurs]++
+	}
+}
+
+// solicited answers for our addresses (RFC 4861 sections 7.2.3 and 7.2.4).
+func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
+	probe := ip.Src.IsUnspecified()
+	if l := p.tentative(&nd.Target); l != nil {
+		if probe { // somebody else is about to take it (RFC 4862 section 5.4.3)
+			p.duplicate(l)
+		}
+		return
+	}
+	if !p.isLocal(&nd.Target) {
+		p.n.Inet[inet.DropNotOurs]++
+		return
+	}
+	to, mac := ip.Src, src
+	if probe {
+		to, mac = inet.AllNodes, inet.AllNodes.GroupMAC()
+	} else if nd.HasMAC {
+		p.neighbours.Solicit(p.now, ip.Src, nd.MAC)
+		p.learned = true
+		mac = nd.MAC
+	}
+	b := p.pool.Alloc()
+	if b == mem.NoBuf {
+		p.n.Own[DropNoBuf]++
+		return
+	}
+	h := p.pool.Headroom()
+	n := inet.PutNeighbourAdvertisement(p.pool.Slot(b)[h:], p.mac, nd.Target, to, nd.Target)
+	p.putPacket(b, &nd.Target, &to, inet.ProtoICMPv6, 0, ndHopLimit, n)
+	if !p.reply(b, mac) {
+		p.discard(b)
+		return
+	}
+	p.n.NDReplies++
+}
+
+// advertised takes an answer, or the news that an address we are about to take is taken (RFC 4862 section 5.4.4).
+func (p *Poller) advertised(nd *inet.ND) {
+	if l := p.tentative(&nd.Target); l != nil {
+		p.duplicate(l)
+		return
+	}
+	if p.isLocal(&nd.Target) { // a host that uses our address
+		p.n.Inet[inet.DropSource]++
+		return
+	}
+	p.neighbours.Advertise(p.now, nd)
+	p.learned = true
+	if !nd.Router && p.host.routes.Forget(nd.Target) {
+		p.reroute()
+	}
+}
+
+func (p *Poller) duplicate(l *localAddr) {
+	l.state = addrDuplicate
+	p.n.AddrDuplicate++
+}
+
+// router takes a Router Advertisement (RFC 4861 section 6.3.4): who sent it, for how long it is a default router, the hop
+// limit, the timers, the MTU and the prefixes of the link. Addresses are not made of them.
+func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
+	if !p.cfg.Discover {
+		p.n.Inet[inet.DropNotOurs]++
+		return
+	}
+	h := &p.host
+	p.n.RouterAdverts++
+	if nd.HasMAC {
+		p.neighbours.Solicit(p.now, ip.Src, nd.MAC)
+		p.learned = true
+	}
+	h.routes.Learn(p.now, inet.Addr{}, 0, ip.Src, p.now+int64(nd.LifetimeSec)*second64)
+	if nd.LifetimeSec != 0 {
+		h.rsAt = math.MaxInt64 // section 6.3.7
+	}
+	if nd.HopLimit != 0 && !p.cfg.ttlGiven {
+		h.hopLimit6 = nd.HopLimit
+	}
+	p.neighbours.SetTimes(int64(nd.ReachableMs)*1_000_000, int64(nd.RetransMs)*1_000_000)
+	if nd.MTU >= inet.IPv6MTUMin && int64(nd.MTU) <= int64(p.cfg.MTU) {
+		h.mtu6 = int(nd.MTU)
+	}
+	for i := range nd.PrefixesCount {
+		x := &nd.Prefixes[i]
+		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Bits == 0 {
+			continue
+		}
+		expires := p.now + int64(x.Valid)*second64
+		if x.Valid == math.MaxUint32 {
+			expires = math.MaxInt64 - 1 // for ever, but not configured
+		}
+		h.routes.Learn(p.now, x.Prefix, x.Bits, inet.Addr{}, expires)
+	}
+	p.reroute()
+	p.schedule()
+}
+
+// solicitRouters asks for advertisements, three times at most (RFC 4861 section 6.3.7).
+func (p *Poller) solicitRouters() {
+	h := &p.host
+	h.rsAt = p.now + rsRetryNs
+	if h.rsSent++; h.rsSent >= rsMax {
+		h.rsAt = math.MaxInt64
+	}
+	src, ok := p.source(inet.AllRouters, inet.LinkLocal(p.mac))
+	if !ok { // every address of ours was found to be another's
+		p.n.Own[DropNoRoute]++
+		return
+	}
+	b := p.pool.Alloc()
+	if b == mem.NoBuf {
+		p.n.Own[DropNoBuf]++
+		return
+	}
+	n := inet.PutRouterSolicitation(p.pool.Slot(b)[p.pool.Headroom():], p.mac, src)
+	p.putPacket(b, &src, &inet.AllRouters, inet.ProtoICMPv6, 0, ndHopLimit, n)
+	if !p.reply(b, inet.AllRouters.GroupMAC()) {
+		p.discard(b)
+	}
+}
+
+// solicit sends a Neighbour Solicitation from src for target: to its group when mac is Broadcast, else to the neighbour
+// itself. False: there was no Buf or no room.
+func (p *Poller) solicit(src, target inet.Addr, mac inet.MAC) bool {
+	b := p.pool.Alloc()
+	if b == mem.NoBuf {
+		p.n.Own[DropNoBuf]++
+		return false
+	}
+	to := target
+	if mac == inet.Broadcast {
+		to = target.SolicitedNode()
+		mac = to.GroupMAC()
+	}
+	n := inet.PutNeighbourSolicitation(p.pool.Slot(b)[p.pool.Headroom():], p.mac, src, to, target)
+	p.putPacket(b, &src, &to, inet.ProtoICMPv6, 0, ndHopLimit, n)
+	if !p.reply(b, mac) {
+		p.discard(b)
+		return false
+	}
+	p.n.NDRequests++
+	return true
+}
