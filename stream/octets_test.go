@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"runtime"
 	"sync"
 	"testing"
@@ -47,13 +48,23 @@ func TestOctetQueueIsAQueue(t *testing.T) {
 
 // Both sides at once; under -race this shows that they share nothing else.
 func TestOctetQueueAtOnce(t *testing.T) {
+	want := random(1, 1<<20)
+	octetQueueAtOnce(t, want, 128<<10)
+	for range 300 { // the moment at which one ring follows the other
+		octetQueueAtOnce(t, want[:80<<10], 1<<20)
+	}
+}
+
+func octetQueueAtOnce(t *testing.T, want []byte, limit int) {
 	var q octetQueue
-	q.init(128 << 10)
-	want := random(1, 8<<20)
+	q.init(limit)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for p := want; len(p) > 0; runtime.Gosched() {
-			p = p[q.write(p[:min(len(p), 3000+len(p)%50_000)]):]
+		for p := want; len(p) > 0; {
+			n := q.write(p[:min(len(p), 1+len(p)%1000)])
+			if p = p[n:]; n == 0 {
+				runtime.Gosched()
+			}
 		}
 	})
 	got := make([]byte, 0, len(want))
@@ -66,7 +77,9 @@ func TestOctetQueueAtOnce(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Equal(t, want, got)
+	if !bytes.Equal(want, got) {
+		t.Fatal("octets differ")
+	}
 	require.False(t, q.pending())
 	require.True(t, q.roomy())
 }
@@ -77,4 +90,17 @@ func TestIdleQueueHasNoMemory(t *testing.T) {
 	require.Zero(t, len(q.in.buf))
 	q.write([]byte("x"))
 	require.Equal(t, octetRingMin, len(q.in.buf))
+}
+
+// The reader found a ring empty, the writer filled it and linked another: the reader must look again before it goes over.
+func TestReaderStaysWithARingThatWasFilled(t *testing.T) {
+	var q octetQueue
+	q.init(1 << 20)
+	require.Equal(t, octetRingMin+1, q.write(make([]byte, octetRingMin))+q.write([]byte("x")))
+	require.True(t, q.follow())
+	require.NotSame(t, &q.first, q.out)
+	full := q.out
+	require.True(t, q.follow())
+	require.Same(t, full, q.out)
+	require.Equal(t, octetRingMin+1, q.read(make([]byte, 1<<20)))
 }

@@ -74,7 +74,12 @@ func (r *recvRing) extend(pool *mem.Pool, data []byte) bool {
 		return false
 	}
 	copy(free, data)
-	return atomic.CompareAndSwapUint32(&s.word, n, n+uint32(len(data)))
+	return s.publish(n, len(data))
+}
+
+// publish adds k octets to the n there were; false: the reader has sealed the slot meanwhile.
+func (s *recvSlot) publish(n uint32, k int) bool {
+	return atomic.CompareAndSwapUint32(&s.word, n, n+uint32(k))
 }
 
 // spill copies data away, which costs no Buf; the caller has seen that a slot is free. False: too much is there already.
@@ -87,7 +92,7 @@ func (r *recvRing) spill(data []byte) bool {
 	if tail := r.tail.Load(); tail != r.freed {
 		s := &r.slots[(tail-1)&r.mask]
 		n := atomic.LoadUint32(&s.word)
-		if s.buf == mem.NoBuf && n&sealed == 0 && atomic.CompareAndSwapUint32(&s.word, n, n+uint32(len(data))) {
+		if s.buf == mem.NoBuf && n&sealed == 0 && s.publish(n, len(data)) {
 			return true
 		}
 	}

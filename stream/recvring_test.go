@@ -21,11 +21,16 @@ func newPool(t testing.TB, n int) *mem.Pool {
 // The Poller's side pushes, extends, spills and grows the ring while a reader takes: the octets come once and in order,
 // and no Buf is lost.
 func TestRecvRingAtOnce(t *testing.T) {
+	t.Run("segments", func(t *testing.T) { recvRingAtOnce(t, 1448, 2<<20) })
+	t.Run("small", func(t *testing.T) { recvRingAtOnce(t, 4, 1<<20) }) // the reader keeps up: it seals while we extend
+}
+
+func recvRingAtOnce(t *testing.T, pieceMax, octets int) {
 	const bufsMax = 64
 	pool := newPool(t, bufsMax)
 	var u upper
 	u.rx.init(16, 64<<10)
-	want := random(3, 2<<20)
+	want := random(3, octets)
 	got := make([]byte, 0, len(want))
 	var wg sync.WaitGroup
 	wg.Go(func() { // the reader
@@ -47,7 +52,7 @@ func TestRecvRingAtOnce(t *testing.T) {
 	var extended, spilled, pushed int
 	for at := 0; at < len(want); {
 		u.rx.free(pool)
-		n := min(1+rng.IntN(1+rng.IntN(1448)), len(want)-at)
+		n := min(1+rng.IntN(1+rng.IntN(pieceMax)), len(want)-at)
 		p := want[at : at+n]
 		switch {
 		case u.rx.used() == len(u.rx.slots):
@@ -117,6 +122,7 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 	r.push(pool.Alloc(), 0, 10)
 	require.True(t, r.extend(pool, []byte("x")))
 	require.Equal(t, 11, r.read(pool, make([]byte, 11)))
+	require.False(t, r.slots[0].publish(11, 1), "sealed between the look and the word")
 	require.False(t, r.extend(pool, []byte("y")), "sealed")
 	require.Equal(t, 1, r.free(pool))
 	require.False(t, r.extend(pool, []byte("y")), "gone")
@@ -124,4 +130,39 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 	require.False(t, r.extend(pool, []byte("y")), "full")
 	require.Equal(t, 1, r.read(pool, make([]byte, 1)))
 	r.unread(pool, nil, func(b mem.Buf, _ []byte) { pool.Free(b) })
+}
+
+// admit and enlarge, at each of their bounds.
+func TestAdmission(t *testing.T) {
+	ln := &lane{pool: newPool(t, 400), room: 1800, keptMax: 200}
+	opts, err := Options{}.filled()
+	require.NoError(t, err)
+	var u upper
+	u.init(ln, &opts)
+	slots := len(u.rx.slots)
+	for _, x := range []struct {
+		kept, early         int
+		inOrder, behindAGap admission
+	}{
+		{0, 0, kept, kept},
+		{149, 0, kept, kept},
+		{150, 0, kept, denied},
+		{199, 0, kept, denied},
+		{200, 0, copied, denied},
+		{0, slots/2 - 1, kept, kept},
+		{0, slots / 2, kept, denied},
+		{0, slots, denied, denied},
+	} {
+		ln.kept, u.early.n = x.kept, x.early
+		require.Equal(t, x.inOrder, u.admit(true), "%+v", x)
+		require.Equal(t, x.behindAGap, u.admit(false), "%+v", x)
+	}
+	size := u.window.size
+	ln.kept = 101
+	u.enlarge(4 * size)
+	require.Equal(t, size, u.window.size, "a quarter of the pool waits for readers")
+	ln.kept = 100
+	u.enlarge(4 * size)
+	require.Equal(t, 4*size, u.window.size)
+	require.Greater(t, len(u.rx.slots), slots)
 }

@@ -199,3 +199,45 @@ func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 	require.LessOrEqual(t, window, pressureSegments*1460)
 	require.Positive(t, window)
 }
+
+// The window opens while the reader still has something to read, not only when it waits.
+func TestWindowOpensBeforeAllIsRead(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{}})
+	a, b := l.pair(Options{}, Options{})
+	fillUp(t, a)
+	l.silence() // nothing that arrives reminds the Poller
+	before := b.u.told.Load()
+	_, err := io.ReadFull(b, make([]byte, 40_000))
+	require.NoError(t, err)
+	l.until("the Poller is told", func() bool { return b.u.told.Load() == before+40_000 })
+	l.do(l.hosts[1], func() { require.NoError(t, l.hosts[1].faulty.Set(fault.Faults{}, fault.Faults{})) })
+	l.until("the window opens", func() bool {
+		edge := uint64(0)
+		l.do(l.hosts[1], func() { edge = b.u.edge })
+		return edge > windowDefault+20_000
+	})
+}
+
+// While nobody reads for lack of octets no Buf is held, although the connection is open.
+func TestWaitingReaderHoldsNoBufs(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{}, Options{})
+	got := make(chan byte)
+	go func() {
+		defer close(got)
+		for one := make([]byte, 1); ; got <- one[0] {
+			if _, err := b.Read(one); err != nil {
+				return
+			}
+		}
+	}()
+	for i := range byte(3) {
+		_, err := a.Write([]byte{i})
+		require.NoError(t, err)
+		require.Equal(t, i, <-got)
+		l.idle()
+	}
+	require.NoError(t, a.CloseWrite())
+	_, more := <-got
+	require.False(t, more)
+}
