@@ -29,8 +29,7 @@ const (
 	betaNum, betaDen    = 7, 10
 	alphaNum, alphaDen  = 9, 17
 	unitBits            = 20      // t - K is in units of 2^-20 s, its cube keeps 20 bits of fraction
-	unitsMax            = 1 << 28 // 256 s: no curve is longer
-	elapsedMaxNs        = 1 << 39 // 550 s, shifts by unitBits without overflow
+	elapsedMaxNs        = 1 << 38 // 275 s: no curve is longer, and no product below overflows
 	segmentsMax         = 1 << 20 // of W_max - cwnd_epoch, for K: 138 s
 	smssMax             = 1 << 16
 	idleRoundTrips      = 2 // a longer silence between acknowledgments is no ACK clock
@@ -110,7 +109,7 @@ func (c *cubic) grow(cwnd, octets, smss int) {
 	if whole := alphaDen * cwnd; c.estCredit >= whole {
 		quarters := c.estCredit / whole
 		c.estCredit -= quarters * whole
-		c.wEst = int32(min(int(c.wEst)+min(quarters, 4)*smss/4, CwndMax))
+		c.wEst = int32(min(int(c.wEst)+quarters*smss/4, CwndMax))
 	}
 }
 
@@ -118,7 +117,7 @@ func (c *cubic) grow(cwnd, octets, smss int) {
 func (c *curve) window(t int64, smss int) int {
 	t = min(max(t, 0), elapsedMaxNs)
 	d := t<<unitBits/nanosecondsOfSecond - int64(c.k)
-	abs := uint64(min(max(d, -d), unitsMax))
+	abs := uint64(max(d, -d))
 	hi, lo := bits.Mul64(abs*abs, abs)
 	cube := hi<<(64-2*unitBits) | lo>>(2*unitBits)
 	delta := int(cube * uint64(smss) * 2 / 5 >> unitBits)
