@@ -132,8 +132,10 @@ func TestCubicReductions(t *testing.T) {
 	check("mark", 63_000, 90_000)
 	reduce(Loss, 90_000, 40_000)
 	check("a burst of ACKs has lowered FlightSize", 63_000, 90_000)
-	reduce(Loss, 50_000, 90_000)
-	check("more outstanding than cwnd", 35_000, 42_500)
+	reduce(Loss, 20_000, 90_000)
+	check("again in a recovery that holds cwnd below ssthresh", 44_100, 53_550) // 0.7 and 0.85 of 63,000
+	reduce(Loss, 20_000, 30_000)
+	check("again, with less outstanding", 21_000, 25_500)
 	reduce(Loss, 2500, 2500)
 	check("floor", 2000, 2125)
 	reduce(Mark, 1000, 1000)
