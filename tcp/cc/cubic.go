@@ -29,8 +29,7 @@ const (
 	betaNum, betaDen    = 7, 10
 	alphaNum, alphaDen  = 9, 17
 	unitBits            = 20      // t - K is in units of 2^-20 s, its cube keeps 20 bits of fraction
-	unitsMax            = 1 << 28 // 256 s: no curve is longer
-	elapsedMaxNs        = 1 << 39 // 550 s, shifts by unitBits without overflow
+	elapsedMaxNs        = 1 << 38 // 275 s: no curve is longer, and no product below overflows
 	segmentsMax         = 1 << 20 // of W_max - cwnd_epoch, for K: 138 s
 	smssMax             = 1 << 16
 	idleRoundTrips      = 2 // a longer silence between acknowledgments is no ACK clock
@@ -110,7 +109,7 @@ func (c *cubic) grow(cwnd, octets, smss int) {
 	if whole := alphaDen * cwnd; c.estCredit >= whole {
 		quarters := c.estCredit / whole
 		c.estCredit -= quarters * whole
-		c.wEst = int32(min(int(c.wEst)+min(quarters, 4)*smss/4, CwndMax))
+		c.wEst = int32(min(int(c.wEst)+quarters*smss/4, CwndMax))
 	}
 }
 
@@ -118,7 +117,7 @@ func (c *cubic) grow(cwnd, octets, smss int) {
 func (c *curve) window(t int64, smss int) int {
 	t = min(max(t, 0), elapsedMaxNs)
 	d := t<<unitBits/nanosecondsOfSecond - int64(c.k)
-	abs := uint64(min(max(d, -d), unitsMax))
+	abs := uint64(max(d, -d))
 	hi, lo := bits.Mul64(abs*abs, abs)
 	cube := hi<<(64-2*unitBits) | lo>>(2*unitBits)
 	delta := int(cube * uint64(smss) * 2 / 5 >> unitBits)
@@ -151,30 +150,32 @@ func cubeRoot(x uint64) uint64 {
 	return root
 }
 
-func (Cubic) Reduce(w *State, why Cause, _ int64, _, smss int) {
+func (Cubic) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 	w.save()
 	c := &w.cubic
-	if w.Cwnd < int(c.wMax) { // section 4.7: make room for others
-		c.wMax = int32(w.Cwnd * (betaDen + betaNum) / (2 * betaDen))
-	} else {
-		c.wMax = int32(w.Cwnd)
+	from := c.reduce(w, flight, floor(why, smss))
+	if from < int(c.wMax) { // section 4.7: make room for others
+		from = from * (betaDen + betaNum) / (2 * betaDen)
 	}
-	c.reduce(w, floor(why, smss))
+	c.wMax = int32(from)
 }
 
-// reduce sets Ssthresh by beta_cubic, from cwnd: section 4.6 allows that where cwnd does not grow while less is in flight.
-// A Poller takes in a burst of ACKs before it sends again, and FlightSize then lacks what the burst acknowledged: over
-// short paths most of the window.
-func (c *cubic) reduce(w *State, least int) {
-	c.cwndPrior = int32(w.Cwnd)
+// reduce sets Ssthresh by beta_cubic and returns from what: from cwnd, which section 4.6 allows where cwnd does not grow
+// while less is in flight. A Poller takes in a burst of ACKs before it sends again, and FlightSize then lacks what the
+// burst acknowledged: over short paths most of the window. Only where tcp holds cwnd below ssthresh, in a recovery with
+// little left in flight or behind a timeout, the smaller of ssthresh and what is outstanding stands for it.
+func (c *cubic) reduce(w *State, flight, least int) int {
+	from := min(max(w.Cwnd, min(flight, w.Ssthresh)), CwndMax)
+	c.cwndPrior = int32(from)
 	c.running = false
-	w.Ssthresh = max(w.Cwnd*betaNum/betaDen, least)
+	w.Ssthresh = max(from*betaNum/betaDen, least)
+	return from
 }
 
-func (Cubic) Timeout(w *State, _ int64, _, smss int, first bool) {
+func (Cubic) Timeout(w *State, _ int64, flight, smss int, first bool) {
 	if first {
 		w.save()
-		w.cubic.reduce(w, 2*smss)
+		w.cubic.reduce(w, flight, 2*smss)
 	}
 	w.cubic.wMax, w.cubic.running = 0, false
 	w.Cwnd = smss // RFC 5681 section 3.1

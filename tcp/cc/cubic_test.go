@@ -69,8 +69,10 @@ func TestCubicCurve(t *testing.T) {
 		10: 177.353999, 12: 288.570495} {
 		near(t, "W_cubic", float64(c.window(s*second, testSMSS))/testSMSS, want, 0.003)
 	}
-	if w := c.window(math.MaxInt64, testSMSS); w > CwndMax || w < 1<<29 {
-		t.Errorf("far future: %d", w)
+	for _, smss := range []int{testSMSS, smssMax} {
+		if w := c.window(math.MaxInt64, smss); w != CwndMax {
+			t.Errorf("far future, SMSS %d: %d", smss, w)
+		}
 	}
 	if w := c.window(math.MinInt64, testSMSS); w != c.window(0, testSMSS) {
 		t.Errorf("before the epoch: %d", w)
@@ -130,8 +132,10 @@ func TestCubicReductions(t *testing.T) {
 	check("mark", 63_000, 90_000)
 	reduce(Loss, 90_000, 40_000)
 	check("a burst of ACKs has lowered FlightSize", 63_000, 90_000)
-	reduce(Loss, 50_000, 90_000)
-	check("more outstanding than cwnd", 35_000, 42_500)
+	reduce(Loss, 20_000, 90_000)
+	check("again in a recovery that holds cwnd below ssthresh", 44_100, 53_550) // 0.7 and 0.85 of 63,000
+	reduce(Loss, 20_000, 30_000)
+	check("again, with less outstanding", 21_000, 25_500)
 	reduce(Loss, 2500, 2500)
 	check("floor", 2000, 2125)
 	reduce(Mark, 1000, 1000)
@@ -234,6 +238,19 @@ func TestCubicStageBeginsBehindSlowStart(t *testing.T) {
 	c.round()
 	if e := c.w.cubic.epoch; e < restarted-c.rtt || e > c.now {
 		t.Errorf("epoch %d ms, slow start ended at %d ms", e/ms, restarted/ms)
+	}
+}
+
+// One ACK of three windows counts as one: 1.5 cwnd is the bound of section 4.2, far behind K too.
+func TestCubicBound(t *testing.T) {
+	c := &clock{alg: Cubic{}, w: State{Cwnd: 100 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
+	c.loss()
+	c.round()
+	c.w.cubic.epoch -= 100 * second
+	before := c.w.Cwnd
+	c.alg.Acked(&c.w, Sample{Now: c.now, Acked: 3 * before, SMSS: testSMSS, RTT: c.rtt, SRTT: c.rtt, Limited: true})
+	if c.w.Cwnd != before+before/2 {
+		t.Errorf("cwnd %d to %d", before, c.w.Cwnd)
 	}
 }
 
