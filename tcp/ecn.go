@@ -32,7 +32,8 @@ const ceRunsMax = 8
 type ecnState struct {
 	tos    uint8 // of all segments, ECN bits 0
 	on     bool  // both SYNs agreed
-	asked  bool  // our SYNs asked, all of them
+	asked  bool  // a SYN of ours asked
+	plain  bool  // and a later one did not: we echo, but send no ECT (RFC 3168 section 6.1.1)
 	exact  bool  // ECE says which octets were marked: RFC 8257 section 3.2
 	echo   bool  // ECE goes on what we send; with exact it is DCTCP.CE
 	cwrDue bool  // the first new segment says CWR
@@ -82,7 +83,8 @@ func (e *ecnState) askECN(t *Transmit, mode ECNMode, reply bool, sent int) {
 			t.Flags |= ECE
 		}
 	case mode == ECNActive || e.exact:
-		if e.asked = sent < ecnSynTries; e.asked {
+		if e.plain = sent >= ecnSynTries; !e.plain {
+			e.asked = true
 			t.Flags |= ECE | CWR
 		}
 	}
@@ -96,6 +98,11 @@ func (e *ecnState) agreeECN(s *Segment, mode ECNMode) {
 		return
 	}
 	e.on = bits == ECE|CWR && (mode != ECNOff || e.exact)
+}
+
+// askedAgain is the peer's SYN once more, which has given ECN up when it no longer asks.
+func (e *ecnState) askedAgain(s *Segment) {
+	e.on = e.on && s.Flags&(ECE|CWR) == ECE|CWR
 }
 
 // markArrived takes the ECN field and CWR of a data segment in the window; it comes before the segment's octets do.
@@ -124,7 +131,9 @@ func (c *Conn) markArrived(s *Segment) {
 	case at == begin && e.echo:
 		return // the mark was on octets out of order, which no cumulative ACK has told yet: it stays
 	case at == begin && e.runN > 0:
-		e.runN-- // the run before had the same mark
+		if e.runN--; e.runN == 0 { // the run before had the same mark
+			c.due &^= dueMarkRun
+		}
 	case at == begin:
 	case e.runN == ceRunsMax:
 		e.echo = true // rather some octets too many than a mark unsaid
@@ -157,10 +166,11 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	if mark {
 		t.Flags |= ECE
 	}
-	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left.
-	right := int(c.rcvAdv-c.edge) + behind
-	t.Window = uint16(min((right+1<<c.rcvShift-1)>>c.rcvShift, 65535))
+	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up as advertise does.
 	c.lastAckOff = c.rcvNxtOff() - uint64(behind)
+	right := int(c.rcvAdv - min(c.lastAckOff, c.rcvAdv))
+	t.Window = uint16(min((right+1<<c.rcvShift-1)>>c.rcvShift, 65535))
+	c.rcvAdv = max(c.rcvAdv, c.lastAckOff+uint64(int(t.Window)<<c.rcvShift))
 }
 
 // marksAcked answers an ACK that carries ECE, once per window of data (section 6.1.2), and says how many octets it covers.
@@ -188,6 +198,9 @@ func (e *ecnState) reduced(nxt uint64) {
 
 // markNew makes a new data segment ECN-capable (section 6.1.2): not retransmissions, probes and empty segments.
 func (e *ecnState) markNew(t *Transmit) {
+	if e.plain {
+		return
+	}
 	t.TOS |= ecnECT0
 	if e.cwrDue {
 		e.cwrDue = false

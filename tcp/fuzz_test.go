@@ -14,9 +14,12 @@ func FuzzInput(f *testing.F) {
 		}
 		mode := program[0]
 		cfg := Config{MSS: 200, SentMax: 16, RangesMax: 3, ReceiveWindow: 2000, NoSACK: mode&1 != 0, NoTimestamps: mode&2 != 0,
-			NoWindowScale: mode&4 != 0, NoDelay: mode&8 != 0}
+			NoWindowScale: mode&4 != 0, NoDelay: mode&8 != 0, ECN: ECNMode(program[1] % 3), Pacing: program[1]&64 != 0}
+		if program[1]&32 != 0 {
+			cfg.Congestion = exactReno{}
+		}
 		z := &fuzzer{t: t, c: NewConn(cfg), now: sc, peer: 0xfffffff0, got: map[uint64]bool{}}
-		syn := Segment{Seq: z.peer, Flags: SYN, Window: uint16(program[1]) * 16}
+		syn := Segment{Seq: z.peer, Flags: SYN | Flags(program[2])&(ECE|CWR), Window: uint16(program[1]) * 16}
 		syn.Options = Options{MSS: uint16(program[2]), WindowScale: int8(mode>>4&3) - 1, SACKPermitted: true, HasTimestamps: true}
 		if mode&128 != 0 {
 			z.c.Connect(z.now, simID(false), 0xffffff00, 0)
@@ -105,6 +108,7 @@ func (z *fuzzer) input(s Segment, how byte) {
 	s.Options.TSval = uint32(z.now/ms) - uint32(how>>6)
 	s.Options.TSecr = uint32(z.now/ms) - uint32(how>>5)
 	s.Options.MSS = uint16(how)
+	s.TOS = how >> 2
 	before, edge := s, z.c.Edge()
 	a := z.c.Input(z.now, &s)
 	if a.Len > 0 {

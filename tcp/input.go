@@ -93,6 +93,7 @@ func (c *Conn) inputSynAgain(s *Segment) (done bool, drop Drop) {
 		return false, DropNone
 	}
 	if s.Flags&ACK == 0 {
+		c.ecn.askedAgain(s)
 		c.due |= dueSYN // the peer sends its SYN again: our SYN,ACK was lost
 		return true, DropDuplicate
 	}

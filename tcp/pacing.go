@@ -17,7 +17,7 @@ func (p *pacer) admits(now int64) bool {
 	if p.nextAt < now {
 		return true
 	}
-	p.wakeAt = p.nextAt + p.burstNs/2 // half a burst at once then: fewer turns
+	p.wakeAt = p.nextAt + max(p.burstNs/2, 1) // half a burst at once then: fewer turns
 	return false
 }
 

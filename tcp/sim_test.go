@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 var (
@@ -23,6 +25,7 @@ type simPacket struct {
 	header  [HeaderLenMax]byte
 	hdrLen  int
 	payload int
+	tos     uint8
 	offset  uint64 // of the payload in the sender's stream
 }
 
@@ -47,6 +50,7 @@ type simLink struct {
 	perOctet           int64 // ns, the bottleneck; 0 none
 	queueMax           int64 // ns of waiting before the tail is dropped
 	mss                int   // larger segments (payload and options) vanish once told; 0 none
+	mark               float64
 }
 
 type simHost struct {
@@ -78,6 +82,7 @@ type sim struct {
 	n       uint64
 	a, b    *simHost
 	wire    int
+	marks   int
 
 	shrinkAt int64 // the path MTU falls to shrinkTo then, and both ends learn of it; 0 never
 	shrinkTo int
@@ -105,7 +110,16 @@ func (h *simHost) output() error {
 
 func (h *simHost) send(t *Transmit) error {
 	s := h.sim
-	p := &simPacket{to: h.peer, hdrLen: t.HeaderLen(), payload: t.Len}
+	p := &simPacket{to: h.peer, hdrLen: t.HeaderLen(), payload: t.Len, tos: t.TOS}
+	if t.TOS&ecnMask != 0 {
+		if t.Retransmit || t.Len == 0 || t.Flags&SYN != 0 || !h.c.ecn.on || h.peer.c.state.synchronized() && !h.peer.c.ecn.on {
+			return h.fail("ECT on %+v", *t)
+		}
+		if s.roll(s.link.mark) {
+			p.tos |= ecnCE
+			s.marks++
+		}
+	}
 	if p.hdrLen > HeaderLenMax {
 		return h.fail("header of %d octets", p.hdrLen)
 	}
@@ -130,7 +144,8 @@ func (h *simHost) send(t *Transmit) error {
 		}
 	}
 	if t.Flags&(SYN|RST) == 0 {
-		right := h.c.edge + uint64(int(t.Window)<<h.c.rcvShift)
+		acked := min(h.c.rcvNxtOff()-uint64(h.c.rcvNxt()-t.Ack), h.c.edge) // of its octets, not its FIN
+		right := acked + uint64(int(t.Window)<<h.c.rcvShift)
 		if right < h.lastRight {
 			return h.fail("right edge moved back from %d to %d", h.lastRight, right)
 		}
@@ -174,6 +189,7 @@ func (h *simHost) input(p *simPacket) error {
 	if d := Parse(buf, &seg); d != DropNone {
 		return h.fail("own header dropped: %v", d)
 	}
+	seg.TOS = p.tos
 	a := h.c.Input(h.sim.now, &seg)
 	refused := false
 	if a.Len > 0 {
@@ -290,6 +306,7 @@ func (s *sim) step() (done bool, err error) {
 		if h == s.b && h.c.State() == Closed && h.events == 0 {
 			var syn Segment
 			Parse(p.header[:p.hdrLen], &syn)
+			syn.TOS = p.tos
 			if syn.Flags&(SYN|ACK) == SYN {
 				h.c.Accept(s.now, simID(true), Seq(s.rng.Uint32()|0xfff00000), s.rng.Uint32(), &syn)
 				if s.link.mss > 0 {
@@ -373,6 +390,7 @@ func simOf(seed uint64) *sim {
 	pick := func(v ...float64) float64 { return v[r.IntN(len(v))] }
 	link := simLink{
 		loss: pick(0, 0.01, 0.05, 0.2), dup: pick(0, 0.02, 0.2), reorder: pick(0, 0.05, 0.5),
+		mark:  pick(0, 0.01, 0.3),
 		delay: []int64{10_000, 500_000, 20_000_000}[r.IntN(3)], jitter: []int64{0, 100_000, 5_000_000}[r.IntN(3)],
 	}
 	cfg := func() Config {
@@ -382,6 +400,9 @@ func simOf(seed uint64) *sim {
 			SentMax: []int{16, 64, 1024}[r.IntN(3)], RangesMax: []int{1, 3, 64}[r.IntN(3)],
 			NoDelay: r.IntN(2) == 0, SynRetries: 20, UserTimeoutNs: 3600e9,
 			RTOMaxNs: 2e9, // so that bad luck does not take hours
+			RTOMinNs: []int64{0, 0, 5e6}[r.IntN(3)],
+			ECN:      ECNMode(r.IntN(3)), Pacing: r.IntN(5) == 0,
+			Congestion: []cc.Algorithm{nil, nil, exactReno{}}[r.IntN(3)],
 		}
 	}
 	s := newSim(seed, link, cfg(), cfg(), uint64(r.IntN(200_000)), uint64(r.IntN(2)*r.IntN(100_000)))
@@ -424,10 +445,16 @@ func TestSimulatedLink(t *testing.T) {
 			total.LostRetrans += st.LostRetrans
 			total.Undone += st.Undone
 			total.Probes += st.Probes
+			total.LossProbes += st.LossProbes
+			total.ProbesRepaired += st.ProbesRepaired
+			total.SpuriousTimeouts += st.SpuriousTimeouts
+			total.CEIn += st.CEIn
+			total.ECEIn += st.ECEIn
 		}
 	}
 	t.Logf("%d seeds: %+v", last-first, total)
-	if *simSeed < 0 && (total.FastRetransmits == 0 || total.Timeouts == 0 || total.LostRetrans == 0 || total.Probes == 0 || total.Undone == 0) {
+	if *simSeed < 0 && (total.FastRetransmits == 0 || total.Timeouts == 0 || total.LostRetrans == 0 || total.Probes == 0 || total.Undone == 0 ||
+		total.LossProbes == 0 || total.ProbesRepaired == 0 || total.SpuriousTimeouts == 0 || total.CEIn == 0 || total.ECEIn == 0) {
 		t.Errorf("some way of recovery was never taken: %+v", total)
 	}
 }
