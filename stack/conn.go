@@ -8,6 +8,7 @@ import (
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // phase is where a slot of the slab stands; the TCP state is tcp.Conn's own.
@@ -116,6 +117,15 @@ func (c *Conn) SetNoDelay(on bool) {
 	c.tcp.SetNoDelay(on)
 	c.p.touch(c)
 }
+
+// SetCongestion replaces the congestion control; cwnd and ssthresh stay.
+func (c *Conn) SetCongestion(a cc.Algorithm) { c.tcp.SetCongestion(a) }
+
+// Congestion is the name of the congestion control in use.
+func (c *Conn) Congestion() string { return c.tcp.Congestion() }
+
+// SetTOS sets the DS field of segments from now on; the two bits of ECN are not taken (RFC 9293 section 3.9.2, MUST-48).
+func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 
 // EMSS is how many octets a full segment carries now.
 func (c *Conn) EMSS() int { return c.tcp.EMSS() }
@@ -355,13 +365,17 @@ func (p *Poller) cutTimeWait(c *Conn) {
 }
 
 // list is a doubly linked list of connections by index.
-type list struct{ first, last connIndex }
+type list struct {
+	first, last connIndex
+	n           int
+}
 
 const noConn = connIndex(math.MaxUint32)
 
-var emptyList = list{noConn, noConn}
+var emptyList = list{first: noConn, last: noConn}
 
 func (l *list) pushBack(conns []Conn, i connIndex) {
+	l.n++
 	conns[i].prev, conns[i].next = l.last, noConn
 	if l.last == noConn {
 		l.first = i
@@ -372,6 +386,7 @@ func (l *list) pushBack(conns []Conn, i connIndex) {
 }
 
 func (l *list) remove(conns []Conn, i connIndex) {
+	l.n--
 	prev, next := conns[i].prev, conns[i].next
 	if prev == noConn {
 		l.first = next

@@ -96,6 +96,7 @@ type Counters struct {
 
 	Conns         int // gauges: connections, those in TIME-WAIT included
 	HalfOpen      int // half-open connections
+	TimeWait      int // of them, those in TIME-WAIT
 	Pending       int // frames that wait for the device
 	BufsAvailable int
 	BufsExhausted uint64 // how often the pool was found empty
@@ -106,6 +107,7 @@ func (p *Poller) Snapshot(dst *Counters) {
 	*dst = p.n
 	dst.Queue = p.queue.Counters()
 	dst.Conns = p.table.n
+	dst.TimeWait = p.slab.lingering.n
 	dst.HalfOpen = p.syns.n
 	dst.Memory = p.memory.Stats()
 	dst.Pending = p.tx.n

@@ -150,6 +150,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 			return total, c.opError("write", err)
 		}
 		if n := c.u.tx.write(p[total:]); n > 0 {
+			c.u.written.Add(uint64(n))
 			total += n
 			c.u.wake()
 		}
@@ -206,6 +207,7 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 		n, err := r.Read(room)
 		if n > 0 {
 			c.u.tx.put(n)
+			c.u.written.Add(uint64(n))
 			total += int64(n)
 			c.u.wake()
 		}

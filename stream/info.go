@@ -5,14 +5,30 @@ import (
 
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // Info is what is known of a connection's transport.
 type Info struct {
-	TCP     tcp.Stats
-	EMSS    int    // octets a full segment carries
-	Acked   uint64 // octets of ours that the peer has acknowledged
-	Unacked uint64 // octets in segments that it has not
+	TCP        tcp.Stats
+	Congestion string // the algorithm's name
+	EMSS       int    // octets a full segment carries
+	Acked      uint64 // octets of ours that the peer has acknowledged
+	Unacked    uint64 // octets written that it has not
+}
+
+// SetCongestion chooses the congestion control by its name: cc.Names.
+func (c *Conn) SetCongestion(name string) error {
+	a, err := cc.ByName(name)
+	if err == nil {
+		err = c.ended(c.u.state.Load())
+	}
+	if err != nil {
+		return c.opError("set", err)
+	}
+	c.u.congestion.Store(&a)
+	c.u.ask(askOptions)
+	return nil
 }
 
 // Info asks the Poller; it blocks until that has answered or ctx ends. Of a connection that is over it tells how things
@@ -42,5 +58,7 @@ func (c *Conn) Info(ctx context.Context) (Info, error) {
 
 // measure is for the Poller's goroutine.
 func (u *upper) measure(c *stack.Conn) Info {
-	return Info{TCP: c.Stats(), EMSS: c.EMSS(), Acked: u.acked, Unacked: c.SentOffset() - u.acked}
+	return Info{
+		TCP: c.Stats(), Congestion: c.Congestion(), EMSS: c.EMSS(), Acked: u.acked, Unacked: u.written.Load() - u.acked,
+	}
 }

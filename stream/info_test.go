@@ -23,6 +23,10 @@ func TestInfo(t *testing.T) {
 		return i
 	}
 	l.until("all is acknowledged", func() bool { return info().Acked == 5000 })
+	canceled, stop := context.WithCancel(ctx)
+	stop()
+	_, err = a.Info(canceled)
+	require.Error(t, err)
 	alive := info()
 	require.Zero(t, alive.Unacked)
 	require.Greater(t, alive.EMSS, 1000)
@@ -31,8 +35,4 @@ func TestInfo(t *testing.T) {
 	require.NoError(t, b.Close())
 	l.until("over", func() bool { return a.u.state.Load()&stateDead != 0 })
 	require.Equal(t, uint64(5000), info().Acked, "after the end")
-	canceled, stop := context.WithCancel(ctx)
-	stop()
-	_, err = a.Info(canceled)
-	require.Error(t, err)
 }

@@ -4,15 +4,7 @@ import (
 	"errors"
 	"net"
 	"time"
-
-	"github.com/rnicd/rnicd/stack"
 )
-
-// keepAliver is what a connection with keep-alives has (RFC 9293 section 3.8.4): probes begin after idleNs without a
-// segment, go out every intervalNs, and count unanswered ones end the connection. idleNs 0 turns them off.
-type keepAliver interface {
-	SetKeepAlive(idleNs, intervalNs int64, count int)
-}
 
 // keepAlive is what was asked for, with defaults filled in.
 type keepAlive struct {
@@ -34,14 +26,6 @@ func (u *upper) setKeepAlive(cfg net.KeepAliveConfig) {
 	u.keepAlive.Store(&keepAlive{idleNs: int64(cfg.Idle), intervalNs: int64(cfg.Interval), count: cfg.Count})
 }
 
-func (u *upper) applyKeepAlive(c *stack.Conn) {
-	if k, t := u.keepAlive.Load(), any(c); k != nil {
-		if t, ok := t.(keepAliver); ok {
-			t.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
-		}
-	}
-}
-
 // SetKeepAlive turns keep-alives on, with what was set before or package net's defaults, or off.
 func (c *Conn) SetKeepAlive(on bool) error {
 	cfg := c.keepAliveConfig()
@@ -56,14 +40,10 @@ func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 	return c.SetKeepAliveConfig(cfg)
 }
 
-// SetKeepAliveConfig sets all of it; zero values take package net's defaults. An error that is errors.ErrUnsupported when
-// the stack's connections have no keep-alives.
+// SetKeepAliveConfig sets all of it; zero values take package net's defaults.
 func (c *Conn) SetKeepAliveConfig(cfg net.KeepAliveConfig) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)
-	}
-	if _, ok := any((*stack.Conn)(nil)).(keepAliver); !ok && cfg.Enable {
-		return c.opError("set", errors.ErrUnsupported)
 	}
 	if cfg.Idle < 0 || cfg.Interval < 0 || cfg.Count < 0 {
 		return c.opError("set", errors.New("stream: keep-alive times and counts are not negative"))

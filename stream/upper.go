@@ -6,6 +6,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // upper is a connection's half that belongs to the Poller, and the words both halves share.
@@ -17,12 +18,14 @@ type upper struct {
 	asks       atomic.Uint32 // to the Poller
 	state      atomic.Uint32 // from the Poller
 	told       atomic.Uint64 // octets read that the Poller knows of
+	written    atomic.Uint64 // octets put into tx, ever
 	windowSize atomic.Int64
 	waker      atomic.Pointer[stack.Conn]
 	reader     parker
 	writer     parker
 	detach     atomic.Pointer[detachment]
 	keepAlive  atomic.Pointer[keepAlive]
+	congestion atomic.Pointer[cc.Algorithm]
 	noDelay    atomic.Bool
 
 	// The Poller's, and to be read by others behind the bit of state that says so.
@@ -119,13 +122,23 @@ func (u *upper) tell(bits uint32) {
 // Established implements stack.Upper.
 func (u *upper) Established(c *stack.Conn) {
 	c.SetTimer(0) // Dial's
-	c.SetNoDelay(u.noDelay.Load())
-	u.applyKeepAlive(c)
+	u.applyOptions(c)
 	u.window.start(c, u.lane.poller.Now())
 	c.SetReceiveWindow(u.window.size)
 	u.tell(stateOpen)
 	u.obey(c)
 	u.opened <- struct{}{}
+}
+
+// applyOptions tells the stack what the application wants.
+func (u *upper) applyOptions(c *stack.Conn) {
+	c.SetNoDelay(u.noDelay.Load())
+	if k := u.keepAlive.Load(); k != nil {
+		c.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
+	}
+	if a := u.congestion.Swap(nil); a != nil {
+		c.SetCongestion(*a)
+	}
 }
 
 // Arrive implements stack.Upper.
@@ -275,8 +288,7 @@ func (u *upper) obey(c *stack.Conn) {
 	}
 	asks := u.asks.Swap(0)
 	if asks&askOptions != 0 {
-		c.SetNoDelay(u.noDelay.Load())
-		u.applyKeepAlive(c)
+		u.applyOptions(c)
 	}
 	if asks&askReadShut != 0 && !u.readShut && !u.shutRead() {
 		u.asks.Or(askReadShut)

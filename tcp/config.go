@@ -28,7 +28,7 @@ type Config struct {
 	NoDelay          bool  // no Nagle
 	NoIdleRestart    bool  // keep cwnd over an idle time (against the advice of RFC 5681 section 4.1)
 
-	Congestion     cc.Algorithm // nil: cc.NewReno
+	Congestion     cc.Algorithm // nil: cc.Cubic
 	ECN            ECNMode
 	TOS            uint8 // DS field of all segments; the low two bits are not taken. SetTOS changes it
 	Pacing         bool
@@ -71,6 +71,9 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.SuspectRetries, 3)
 	defaultTo(&cfg.FinWait2Ns, 60_000_000_000)
 	defaultTo(&cfg.PacingBurst, 10)
+	if cfg.Congestion == nil {
+		cfg.Congestion = cc.Cubic{}
+	}
 	defaultTo(&cfg.PeerAckDelayNs, 40_000_000)
 	defaultTo(&cfg.ChallengeAckMax, 10)
 	defaultTo(&cfg.ChallengeAckPeriodNs, 5_000_000_000)

@@ -144,9 +144,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	}
 	// Release and finish gave the memory back.
 	*c = Conn{cfg: c.cfg, mem: c.mem, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
-	if c.control = c.cfg.Congestion; c.control == nil {
-		c.control = cc.NewReno{}
-	}
+	c.control = c.cfg.Congestion
 	c.startECN()
 	c.pace.reset()
 	c.rcvWnd = c.cfg.ReceiveWindow

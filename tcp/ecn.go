@@ -45,11 +45,8 @@ type ecnState struct {
 	first bool // mark of runs[0]
 }
 
-// exactECN is implemented by an Algorithm that wants ECN and needs to know which octets were marked.
-type exactECN interface{ ExactECN() bool }
-
 func wantsExactECN(a cc.Algorithm) bool {
-	x, ok := a.(exactECN)
+	x, ok := a.(cc.ExactECN)
 	return ok && x.ExactECN()
 }
 
@@ -74,6 +71,9 @@ func (c *Conn) SetCongestion(a cc.Algorithm) {
 	c.cong.Ssthresh = ssthresh
 	c.recovery.undo.possible = false
 }
+
+// Congestion is the name of the congestion control in use.
+func (c *Conn) Congestion() string { return c.control.Name() }
 
 // askECN puts the bits on our SYN (section 6.1.1); reply says that it is a SYN,ACK.
 func (e *ecnState) askECN(t *Transmit, mode ECNMode, reply bool, sent int) {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // A script is a Conn and a peer that does as the test says. Segments are written much as tcpdump does,
@@ -50,7 +52,7 @@ const (
 
 // plain is a Config whose EMSS is 1000 and that adds nothing a test does not ask for.
 func plain() Config {
-	return Config{MSS: 1000, NoTimestamps: true, NoSACK: true, NoWindowScale: true, NoDelay: true, ReceiveWindow: 20000}
+	return Config{MSS: 1000, NoTimestamps: true, NoSACK: true, NoWindowScale: true, NoDelay: true, ReceiveWindow: 20000, Congestion: cc.NewReno{}}
 }
 
 func sackOnly() Config { c := plain(); c.NoSACK = false; return c }

@@ -73,14 +73,15 @@ func (o *plainOptions) check() error {
 	return o.streamOptions.check()
 }
 
-func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) error {
+func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic)
+	n, err := openStreamNet(&o.nic, r)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, n.Close()) }()
 	if len(args) == 0 {
 		l, err := n.listen(ctx, o.port)
 		if err != nil {

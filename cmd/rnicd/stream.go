@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,9 +42,6 @@ type streamOptions struct {
 
 func (o *streamOptions) flags(f *pflag.FlagSet) {
 	o.nic.flags(f)
-	pmd := f.Lookup("pmd")
-	o.nic.pmd, pmd.DefValue = "kernel", "kernel"
-	pmd.Usage = "transport: kernel (its TCP sockets)"
 	f.Uint16Var(&o.port, "port", iperfPort, "TCP port to listen on")
 	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
@@ -64,45 +58,6 @@ func (o *streamOptions) check() error {
 		return fmt.Errorf("--wait %v: must not be negative", o.wait)
 	}
 	return o.nic.checkDevice()
-}
-
-// streamNet is where the connections of a stream command come from.
-type streamNet struct {
-	transport iperf3.Transport
-}
-
-// openStreamNet opens what --pmd names.
-func openStreamNet(o *nicOptions) (*streamNet, error) {
-	if o.pmd != "kernel" {
-		return nil, fmt.Errorf("--pmd %s: stream runs over the kernel's TCP only; use --pmd kernel", o.pmd)
-	}
-	return &streamNet{transport: kernelSockets{}}, nil
-}
-
-func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, error) {
-	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
-}
-
-func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
-	return d.DialContext(ctx, "tcp", addr)
-}
-
-// dialWaiting dials again while nobody listens, for as long as --wait says.
-func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Duration) (net.Conn, error) {
-	until := time.Now().Add(wait)
-	for {
-		conn, err := n.dial(ctx, addr)
-		if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(until) {
-			return conn, err
-		}
-		select {
-		case <-time.After(redialEvery):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
 
 // reporter prints results to one place and remarks to another.

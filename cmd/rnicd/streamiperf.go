@@ -29,14 +29,15 @@ func newStreamServer() *cobra.Command {
 	return c
 }
 
-func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) error {
+func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic)
+	n, err := openStreamNet(&o.nic, r)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, n.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l, err := n.listen(ctx, o.port)
@@ -151,7 +152,7 @@ func (o *clientOptions) complete() (iperf3.Params, error) {
 	return p, nil
 }
 
-func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter) error {
+func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -163,10 +164,11 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 	if err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic)
+	n, err := openStreamNet(&o.nic, r)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, n.Close()) }()
 	r.remark("test        %s with %s", describe(p, false), addr)
 	rep, err := iperf3.Run(ctx, iperf3.ClientConfig{
 		Params: p, Transport: n.transport, Idle: o.idle,

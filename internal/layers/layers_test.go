@@ -34,8 +34,8 @@ var allowed = map[string][]string{
 	"mpa":         {"mem"},
 	"ddp":         {"mem"},
 
-	"stack":  {"pmd", "mem", "inet", "tcp"},
-	"stream": {"stack", "tcp", "mem"},
+	"stack":  {"pmd", "mem", "inet", "tcp", "tcp/cc"},
+	"stream": {"stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":  {"ddp"},
 
 	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// streamNet is where the connections of a stream command come from: our stack on a device, or the kernel's sockets.
+type streamNet struct {
+	transport iperf3.Transport
+	nic       *nic // nil: the kernel's
+	options   stream.Options
+}
+
+// openStreamNet opens what --pmd names.
+func openStreamNet(o *nicOptions, r *reporter) (*streamNet, error) {
+	if o.pmd == "kernel" {
+		return &streamNet{transport: kernelSockets{}}, nil
+	}
+	var log bytes.Buffer
+	dev, err := openNIC(o, streamRegion, &log, o.openPort)
+	if err != nil {
+		return nil, err
+	}
+	r.remark("%s", strings.TrimRight(log.String(), "\n"))
+	if err := dev.start(); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, o.addr)
+	return &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}, nil
+}
+
+// Sizes of a stream that is to be fast over any path.
+const (
+	streamWindowMax = 4 << 20
+	streamBuffer    = 4 << 20
+	streamRegion    = 4096 // nothing is registered
+)
+
+func (n *streamNet) pollers() []*stack.Poller { return []*stack.Poller{n.nic.poller} }
+
+func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, error) {
+	if n.nic != nil {
+		return stream.Listen(n.pollers(), port, n.options)
+	}
+	var lc net.ListenConfig
+	return lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+}
+
+func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if n.nic != nil {
+		d := stream.Dialer{Pollers: n.pollers(), Options: n.options, Timeout: dialTimeout}
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	d := net.Dialer{Timeout: dialTimeout}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// dialWaiting dials again while nobody listens, for as long as --wait says.
+func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Duration) (net.Conn, error) {
+	until := time.Now().Add(wait)
+	for {
+		conn, err := n.dial(ctx, addr)
+		if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(until) {
+			return conn, err
+		}
+		select {
+		case <-time.After(redialEvery):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close gives the device back, once connections that were closed have told their peers, or flushTimeout later. Those in
+// TIME-WAIT are not waited for: if the peer's FIN comes again, nobody answers it.
+func (n *streamNet) Close() error {
+	if n.nic == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	tick := time.NewTicker(flushPoll)
+	defer tick.Stop()
+	for {
+		k, err := n.nic.poller.Counters(ctx)
+		if err != nil || k.Conns == k.TimeWait {
+			break
+		}
+		<-tick.C
+	}
+	return n.nic.Close()
+}
+
+const (
+	flushTimeout = 2 * time.Second
+	flushPoll    = 5 * time.Millisecond
+)
+
+// ourStreams is what iperf3 wants of our stack beyond net.Conn.
+type ourStreams struct{}
+
+// infoTimeout bounds the question to a Poller.
+const infoTimeout = time.Second
+
+// Prepare implements iperf3.Transport. Buffers have the size they have: they grow by themselves.
+func (ourStreams) Prepare(c net.Conn, p iperf3.Params) error {
+	s, ok := c.(*stream.Conn)
+	if !ok {
+		return fmt.Errorf("%T is no stream of ours", c)
+	}
+	err := s.SetNoDelay(p.NoDelay)
+	if p.Congestion != "" {
+		err = errors.Join(err, s.SetCongestion(p.Congestion))
+	}
+	return err
+}
+
+// Info implements iperf3.Transport.
+func (ourStreams) Info(c net.Conn) iperf3.Info {
+	info := iperf3.Info{Retransmits: -1}
+	s, ok := c.(*stream.Conn)
+	if !ok {
+		return info
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
+	defer cancel()
+	if i, err := s.Info(ctx); err == nil {
+		info.Retransmits, info.Unacked, info.Congestion = int64(i.TCP.Retransmits), int(i.Unacked), i.Congestion
+	}
+	return info
+}
