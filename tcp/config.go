@@ -7,6 +7,9 @@ type Config struct {
 	MSS           int // announced; MTU - 40 for IPv4; default 1460
 	ReceiveWindow int // octets beyond the left edge, default 1 MiB
 	NoTimestamps  bool
+	// Once timestamps are agreed on, drop segments without (RFC 7323 section 3.2). Off, as on Linux: middleboxes strip options.
+	RequireTimestamps bool
+
 	NoSACK        bool
 	NoWindowScale bool
 	SentMax       int   // segments in flight or queued, a power of two, default 1024, at least 16
@@ -27,7 +30,7 @@ type Config struct {
 	TOS            uint8 // DS field of all segments; the low two bits are not taken. SetTOS changes it
 	Pacing         bool
 	PacingBurst    int   // segments that may go at once, default 10
-	PeerAckDelayNs int64 // how long a peer may hold the ACK of a lone segment (TLP.max_ack_delay), default 40 ms
+	PeerAckDelayNs int64 // how long a peer may hold the ACK of a lone segment (TLP.max_ack_delay), default 50 ms: 40 and a timer tick
 
 	ChallengeAckMax      int   // challenge ACKs per period, default 10 (RFC 5961 section 7)
 	ChallengeAckPeriodNs int64 // default 5 s
@@ -60,7 +63,7 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.SynRetries, 6)
 	defaultTo(&cfg.UserTimeoutNs, 100_000_000_000)
 	defaultTo(&cfg.PacingBurst, 10)
-	defaultTo(&cfg.PeerAckDelayNs, 40_000_000)
+	defaultTo(&cfg.PeerAckDelayNs, 50_000_000)
 	defaultTo(&cfg.ChallengeAckMax, 10)
 	defaultTo(&cfg.ChallengeAckPeriodNs, 5_000_000_000)
 	cfg.DelayedAckNs = min(cfg.DelayedAckNs, delayedAckMaxNs)

@@ -20,6 +20,7 @@ const (
 	DropRangesFull
 	DropState
 	DropRefused
+	DropNoTimestamps
 	DropMax
 )
 
@@ -40,6 +41,7 @@ var dropNames = [DropMax]string{
 	DropRangesFull:   "ranges_full",
 	DropState:        "state",
 	DropRefused:      "refused",
+	DropNoTimestamps: "no_timestamps",
 }
 
 // String is the name the counter bears in metrics.

@@ -116,6 +116,9 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		c.challenge(now) // wherever it lies: RFC 5961 section 4.2
 		return at, DropSYNChallenge
 	}
+	if c.useTS && !s.Options.HasTimestamps && c.cfg.RequireTimestamps {
+		return at, DropNoTimestamps // in silence: RFC 7323 section 3.2
+	}
 	if c.useTS && s.Options.HasTimestamps {
 		if int32(s.Options.TSval-c.tsRecent) < 0 && now-c.tsRecentAt < paws24DaysNs {
 			c.answerUnacceptable(now, s, at)

@@ -87,6 +87,20 @@ func TestMissingTimestampsDoNotAbort(t *testing.T) {
 	s.wantState(Established)
 }
 
+// req: 7323-3.2-2
+func TestMissingTimestampsMayBeDropped(t *testing.T) {
+	cfg := sackOnly()
+	cfg.NoTimestamps, cfg.RequireTimestamps = false, true
+	s := accepted(t, cfg, "sackOK ts 100,0")
+	s.in(". 1:101 ack 1 nots")
+	s.wantDrop(DropNoTimestamps)
+	s.wantNothing()
+	s.advance(sc)
+	s.expect()
+	s.in("R 1 nots")
+	s.wantState(Closed)
+}
+
 // req: 7323-3.2-4
 func TestUnsolicitedTimestampsAreIgnored(t *testing.T) {
 	s := accepted(t, plain(), "")
