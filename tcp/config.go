@@ -33,7 +33,7 @@ type Config struct {
 	TOS            uint8 // DS field of all segments; the low two bits are not taken. SetTOS changes it
 	Pacing         bool
 	PacingBurst    int   // segments that may go at once, default 10
-	PeerAckDelayNs int64 // how long a peer may hold the ACK of a lone segment (TLP.max_ack_delay), default 40 ms
+	PeerAckDelayNs int64 // how long a peer may hold the ACK of a lone segment (TLP.max_ack_delay), default 50 ms: 40 and a timer tick
 
 	ChallengeAckMax      int   // challenge ACKs per period, default 10 (RFC 5961 section 7)
 	ChallengeAckPeriodNs int64 // default 5 s
@@ -71,10 +71,10 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.SuspectRetries, 3)
 	defaultTo(&cfg.FinWait2Ns, 60_000_000_000)
 	defaultTo(&cfg.PacingBurst, 10)
+	defaultTo(&cfg.PeerAckDelayNs, 50_000_000)
 	if cfg.Congestion == nil {
 		cfg.Congestion = cc.Cubic{}
 	}
-	defaultTo(&cfg.PeerAckDelayNs, 40_000_000)
 	defaultTo(&cfg.ChallengeAckMax, 10)
 	defaultTo(&cfg.ChallengeAckPeriodNs, 5_000_000_000)
 	cfg.DelayedAckNs = min(cfg.DelayedAckNs, delayedAckMaxNs)

@@ -57,3 +57,24 @@ func TestGoodput(t *testing.T) {
 		})
 	}
 }
+
+// A cable without delay, whose peer acknowledges a burst at once: where the ACK of a whole burst is lost, a probe must find
+// out, and not a timeout of 200 ms. A reference with a timeout per lost ACK gets 70 Mbit/s here.
+func TestGoodputOfACable(t *testing.T) {
+	for _, delay := range []int64{1_000, 10_000, 50_000} {
+		sum := 0.0
+		timeouts, probes := uint64(0), uint64(0)
+		const seeds = 8
+		for seed := uint64(0); seed < seeds; seed++ {
+			mbit, st := goodput(t, seed, simLink{delay: delay, loss: 0.01}, Config{NoDelay: true, RTOMinNs: 5_000_000}, 16<<20)
+			sum += 1 / mbit
+			timeouts += st.Timeouts
+			probes += st.LossProbes
+		}
+		mean := seeds / sum
+		t.Logf("%d us: %.0f Mbit/s, %d timeouts, %d probes", 2*delay/us, mean, timeouts, probes)
+		if timeouts > 2*seeds || probes == 0 || mean < 400 {
+			t.Errorf("%d us: %.0f Mbit/s, %d timeouts, %d probes", 2*delay/us, mean, timeouts, probes)
+		}
+	}
+}

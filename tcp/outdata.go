@@ -150,7 +150,7 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 	case idle:
 		c.armRetransmit(now) // RFC 6298 section 5.1
 	case c.timers.kind == timerLossProbe:
-		c.timers.rtxAt = min(now+max(2*c.rtt.srtt, ptoMinNs), c.timers.rtoAt) // as armLoss: this is every segment of a burst
+		c.timers.rtxAt = min(now+c.pto(), c.timers.rtoAt) // as armLoss: this is every segment of a burst
 	default:
 		c.armLoss(now)
 	}

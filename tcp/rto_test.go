@@ -123,3 +123,50 @@ func TestSamplePerRoundTrip(t *testing.T) {
 		t.Errorf("SRTT %d us", got/us)
 	}
 }
+
+// With many samples per round trip the estimator remembers as long as RFC 6298 does with one: a spike of one sample moves
+// it by a share, and a lasting change is learned in as many round trips.
+//
+// req: 7323-4.2-1
+func TestManySamplesPerRoundTrip(t *testing.T) {
+	const perRTT = 64
+	reference, scaled, unscaled := estimator(), estimator(), estimator()
+	for i := range int64(100) {
+		rtt := 10*ms + i%7*ms
+		reference.sample(rtt, 1)
+		for range perRTT {
+			scaled.sample(rtt, perRTT)
+			unscaled.sample(rtt, 1)
+		}
+		if i < 20 {
+			continue
+		}
+		if d := scaled.srtt - reference.srtt; d < -ms/2 || d > ms/2 {
+			t.Fatalf("round %d: SRTT %d us, with one sample %d", i, scaled.srtt/us, reference.srtt/us)
+		}
+		if d := scaled.rttvar - reference.rttvar; d < -ms/2 || d > ms/2 {
+			t.Fatalf("round %d: RTTVAR %d us, with one sample %d", i, scaled.rttvar/us, reference.rttvar/us)
+		}
+	}
+	if unscaled.rttvar > reference.rttvar/10 {
+		t.Errorf("without scaling RTTVAR would be %d us: this proves nothing", unscaled.rttvar/us)
+	}
+}
+
+// RFC 6928 instead of RFC 5681's table: a documented relaxation (DESIGN, Config.InitialWindow).
+//
+// req: 5681-3.1-2
+func TestInitialWindowBySegmentSize(t *testing.T) {
+	for _, tt := range []struct{ mss, config, want int }{
+		{536, 0, 5360}, {1460, 0, 14600}, {2000, 0, 14600}, {8960, 0, 17920}, {1000, 3, 3000},
+	} {
+		cfg := plain()
+		cfg.MSS, cfg.InitialWindow = tt.mss, tt.config
+		s := newScript(t, cfg)
+		s.accept("S 0:1 win 60000 mss " + itoa(tt.mss))
+		s.in(". 1 ack 1")
+		if got := s.c.Stats().Cwnd; got != tt.want {
+			t.Errorf("MSS %d: initial window %d, want %d", tt.mss, got, tt.want)
+		}
+	}
+}

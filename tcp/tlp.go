@@ -23,14 +23,16 @@ type tlp struct {
 // ptoMinNs bounds PTO from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round trip.
 const ptoMinNs = 100_000
 
-// pto is TLP_calc_PTO without the bound by the RTO.
+// pto is TLP_calc_PTO without the bound by the RTO. max_ack_delay is allowed for not only where one segment is in flight
+// but wherever the peer may hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is
+// acknowledged at once.
 func (c *Conn) pto() int64 {
 	if !c.rtt.sampled {
 		return 1_000_000_000
 	}
 	d := 2 * c.rtt.srtt
-	if c.sent.nxt-c.sent.una == 1 && c.recovery.phase == phaseOpen {
-		d += c.cfg.PeerAckDelayNs // what fills a gap is acknowledged at once
+	if c.flight() < 2*c.emss && c.recovery.phase == phaseOpen {
+		d += c.cfg.PeerAckDelayNs
 	}
 	return max(d, ptoMinNs)
 }

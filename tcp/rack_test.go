@@ -1,0 +1,140 @@
+package tcp
+
+import "testing"
+
+// The minimum of the last period or two: a path that has become longer is believed in time.
+//
+// req: 8985-6.2-1
+func TestMinimumIsWindowed(t *testing.T) {
+	var m minimum
+	now := int64(0)
+	add := func(after, v, want int64) {
+		t.Helper()
+		now += after
+		m.add(now, v)
+		if m.value() != want {
+			t.Errorf("at %d s minimum %d, want %d", now/sc, m.value(), want)
+		}
+	}
+	if m.value() != 0 {
+		t.Error("a minimum of nothing")
+	}
+	add(0, 50, 50)
+	add(sc, 40, 40)
+	add(sc, 90, 40)
+	for range 14 {
+		add(10*sc, 90, 40)
+	}
+	add(10*sc, 90, 40) // a new period; the old one still counts
+	add(minRTTPeriodNs, 90, 90)
+	add(sc, 70, 70)
+	add(3*minRTTPeriodNs, 80, 80)
+
+	m = minimum{}
+	seen := map[int64]int64{}
+	for i := range int64(5000) { // never above the least of the last period, never below that of the last two
+		now = i * sc / 2
+		v := (i*7919)%1000 + 100
+		seen[now] = v
+		m.add(now, v)
+		if i%50 != 0 {
+			continue
+		}
+		one, two := int64(never), int64(never)
+		for at, v := range seen {
+			if now-at < minRTTPeriodNs {
+				one = min(one, v)
+			}
+			if now-at <= 2*minRTTPeriodNs {
+				two = min(two, v)
+			}
+		}
+		if got := m.value(); got > one && got != m.this || got < two {
+			t.Fatalf("at %d s: %d, of one period %d, of two %d", now/sc, got, one, two)
+		}
+	}
+}
+
+// 16 recoveries after the last D-SACK the window is a quarter of the round trip again.
+//
+// req: 8985-6.2-6
+func TestReorderingWindowNarrowsAgain(t *testing.T) {
+	s := ten(t, sackOnly())
+	k := &s.c.recovery.rack
+	k.adapt(s.c, true, false)
+	s.c.sndUna = s.c.sndNxt
+	k.adapt(s.c, true, false)
+	if k.reoWndMult != 3 {
+		t.Fatalf("multiplier %d after two round trips", k.reoWndMult)
+	}
+	for i := range reoWndPersistFull {
+		if k.reoWndMult != 3 {
+			t.Fatalf("multiplier %d after %d recoveries", k.reoWndMult, i)
+		}
+		k.adapt(s.c, false, true)
+	}
+	if k.reoWndMult != 1 {
+		t.Errorf("multiplier %d", k.reoWndMult)
+	}
+	s.c.sndUna = 0
+}
+
+// Transmission times are kept to the nanosecond of the caller's clock: two bursts a microsecond apart are told apart.
+//
+// req: 8985-4-2
+func TestTransmissionTimesAreFine(t *testing.T) {
+	s := newScript(t, sackOnly())
+	s.accept("S 0:1 win 60000 mss 1000 sackOK")
+	s.expect("S. 0:1 ack 1")
+	s.advance(20 * us)
+	s.in(". 1 ack 1")
+	s.push(1000)
+	s.advance(us)
+	s.push(1000)
+	s.sent()
+	s.advance(20 * us)
+	s.in(". 1 ack 1 sack 1001:2001") // what was sent with or before it is lost a quarter of 20 us from now
+	if got := s.c.Deadline() - s.now; got != 5*us {
+		t.Errorf("reordering timer in %d ns", got)
+	}
+	s.advance(5*us - 1)
+	s.expect()
+	s.advance(1)
+	s.expect(". 1:1001 ack 1 rtx")
+}
+
+// Of the timers for reordering, probe, retransmission and zero window at most one runs: there is one deadline, with a kind.
+//
+// req: 8985-8-1
+func TestOneLossTimer(t *testing.T) {
+	s := ten(t, sackOnly())
+	want := func(kind timerKind, in int64) {
+		t.Helper()
+		if tm := &s.c.timers; tm.kind != kind || tm.rtxAt-s.now != in || s.c.Deadline() != tm.rtxAt {
+			t.Errorf("kind %d in %d us, want %d in %d", tm.kind, (tm.rtxAt-s.now)/us, kind, in/us)
+		}
+	}
+	want(timerLossProbe, 10*ms)
+	s.in(". 1 ack 1 sack 1001:2001")
+	want(timerReorder, 2500*us)
+	s.in(". 1 ack 2001")
+	want(timerLossProbe, 20*ms)
+	s.advance(20 * ms)
+	want(timerRetransmit, 200*ms)
+	s.in(". 1 ack 10001 win 0")
+	s.push(1000)
+	want(timerPersist, 200*ms)
+}
+
+// Without SACK there is neither RACK nor probe.
+//
+// req: 8985-4-1
+func TestNoRACKWithoutSACK(t *testing.T) {
+	s := ten(t, plain())
+	s.in(". 1 ack 1 sack 1001:6001")
+	s.advance(150 * ms)
+	s.expect()
+	if st := s.c.Stats(); st.LossProbes != 0 || s.c.sent.sacked != 0 || st.FastRetransmits != 0 {
+		t.Errorf("%+v", st)
+	}
+}
