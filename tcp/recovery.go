@@ -266,7 +266,6 @@ func (c *Conn) timedOut(now int64) {
 	c.control.Timeout(&c.cong, now, c.flight(), c.emss, first)
 	c.ecn.reduced(c.sndNxt)
 	c.rtt.backOff()
-	c.rtt.fresh = false // no probe before an answer
 	rv.phase = phaseLoss
 	rv.point, rv.any = c.sndNxt, true // no second reduction for this window: RFC 6675 section 5.1
 	rv.dupAcks, rv.limited = 0, 0

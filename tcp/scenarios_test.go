@@ -52,6 +52,9 @@ func TestProbeTimerBeforeASample(t *testing.T) { runScenario(t, "tlp_before_a_sa
 // req: 8985-7.2-1
 func TestProbeIsNotLaterThanTheTimeout(t *testing.T) { runScenario(t, "tlp_rto_sooner") }
 
+// req: 8985-7.3-1
+func TestProbeNeedsASample(t *testing.T) { runScenario(t, "tlp_needs_a_sample") }
+
 func TestProbeInRecovery(t *testing.T) { runScenario(t, "tlp_in_recovery") }
 
 // req: 5681-4.3-1
@@ -107,5 +110,10 @@ func TestECNResponse(t *testing.T) { runScenario(t, "ecn_response") }
 func TestECNAfterALoss(t *testing.T) { runScenario(t, "ecn_after_loss") }
 
 func TestDCTCPFeedback(t *testing.T) { runScenario(t, "dctcp_feedback") }
+
+func TestDCTCPFeedbackOfABurst(t *testing.T) { runScenario(t, "dctcp_burst") }
+
+// req: 6937-3-2
+func TestPRRFollowsTheReorderingTimer(t *testing.T) { runScenario(t, "prr_timer") }
 
 func TestPacing(t *testing.T) { runScenario(t, "pacing") }
