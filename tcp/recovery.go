@@ -85,7 +85,7 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 	rv := &c.recovery
 	rv.rack.update(now, a)
 	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !rv.tlp.active &&
-		rv.undo.echo != echoAwaited && !rv.rack.hasDsackRound && rv.rack.reoAt == never &&
+		!rv.rack.hasDsackRound && rv.rack.reoAt == never &&
 		(c.sent.una == c.sent.nxt || c.sent.rec(c.sent.una).sentAt >= rv.rack.xmitTs) {
 		return // all is in order
 	}

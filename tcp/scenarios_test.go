@@ -97,6 +97,8 @@ func TestNewRenoPartialAcks(t *testing.T) { runScenario(t, "newreno_partial_acks
 // req: 1191-6.4-1
 func TestPathMTUDecrease(t *testing.T) { runScenario(t, "pmtu_decrease") }
 
+func TestPathMTUDecreaseWithALoss(t *testing.T) { runScenario(t, "pmtu_loss") }
+
 // req: 9293-SHLD-15, 9293-SHLD-16, 9293-MAY-7
 func TestLossUnderAShrunkenWindow(t *testing.T) { runScenario(t, "shrunken_window") }
 
