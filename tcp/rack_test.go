@@ -138,3 +138,29 @@ func TestNoRACKWithoutSACK(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// A probe that is due asks the upper layer for a new segment, whatever cwnd says.
+//
+// req: 8985-7.3-2
+func TestProbeAsksForANewSegment(t *testing.T) {
+	s := newScript(t, sackOnly())
+	s.accept("S 0:1 win 60000 mss 1000 sackOK")
+	s.expect("S. 0:1 ack 1")
+	s.advance(50 * ms)
+	s.in(". 1 ack 1")
+	s.fill()
+	s.sent()
+	if s.c.Room(s.now) != 0 {
+		t.Fatal("room beyond cwnd")
+	}
+	s.now += 100 * ms
+	s.c.Expire(s.now)
+	if s.c.Room(s.now) != 1000 {
+		t.Fatal("no room for the probe")
+	}
+	s.push(700)
+	s.expect(". 10001:10701 ack 1 fresh")
+	if s.c.Room(s.now) != 0 {
+		t.Error("room for a second one")
+	}
+}

@@ -85,7 +85,7 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 	rv := &c.recovery
 	rv.rack.update(now, a)
 	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !rv.tlp.active &&
-		rv.undo.echo != echoAwaited && !rv.rack.hasDsackRound && rv.rack.reoAt == never &&
+		!rv.rack.hasDsackRound && rv.rack.reoAt == never &&
 		(c.sent.una == c.sent.nxt || c.sent.rec(c.sent.una).sentAt >= rv.rack.xmitTs) {
 		return // all is in order
 	}
@@ -266,7 +266,6 @@ func (c *Conn) timedOut(now int64) {
 	c.control.Timeout(&c.cong, now, c.flight(), c.emss, first)
 	c.ecn.reduced(c.sndNxt)
 	c.rtt.backOff()
-	c.rtt.fresh = false // no probe before an answer
 	rv.phase = phaseLoss
 	rv.point, rv.any = c.sndNxt, true // no second reduction for this window: RFC 6675 section 5.1
 	rv.dupAcks, rv.limited = 0, 0

@@ -52,6 +52,9 @@ func TestProbeTimerBeforeASample(t *testing.T) { runScenario(t, "tlp_before_a_sa
 // req: 8985-7.2-1
 func TestProbeIsNotLaterThanTheTimeout(t *testing.T) { runScenario(t, "tlp_rto_sooner") }
 
+// req: 8985-7.3-1
+func TestProbeNeedsASample(t *testing.T) { runScenario(t, "tlp_needs_a_sample") }
+
 func TestProbeInRecovery(t *testing.T) { runScenario(t, "tlp_in_recovery") }
 
 // req: 5681-4.3-1
@@ -94,6 +97,8 @@ func TestNewRenoPartialAcks(t *testing.T) { runScenario(t, "newreno_partial_acks
 // req: 1191-6.4-1
 func TestPathMTUDecrease(t *testing.T) { runScenario(t, "pmtu_decrease") }
 
+func TestPathMTUDecreaseWithALoss(t *testing.T) { runScenario(t, "pmtu_loss") }
+
 // req: 9293-SHLD-15, 9293-SHLD-16, 9293-MAY-7
 func TestLossUnderAShrunkenWindow(t *testing.T) { runScenario(t, "shrunken_window") }
 
@@ -107,5 +112,10 @@ func TestECNResponse(t *testing.T) { runScenario(t, "ecn_response") }
 func TestECNAfterALoss(t *testing.T) { runScenario(t, "ecn_after_loss") }
 
 func TestDCTCPFeedback(t *testing.T) { runScenario(t, "dctcp_feedback") }
+
+func TestDCTCPFeedbackOfABurst(t *testing.T) { runScenario(t, "dctcp_burst") }
+
+// req: 6937-3-2
+func TestPRRFollowsTheReorderingTimer(t *testing.T) { runScenario(t, "prr_timer") }
 
 func TestPacing(t *testing.T) { runScenario(t, "pacing") }

@@ -139,9 +139,6 @@ func (s *sentRing) split(i uint32, n int) {
 		}
 	}
 	s.end++
-	if s.unjudged-s.rel > i-s.rel {
-		s.unjudged++
-	}
 	if i-s.rel < s.nxt-s.rel {
 		s.nxt++
 	}
