@@ -66,10 +66,17 @@ type Arrival struct {
 
 // Stats of a connection. Octets, segments, nanoseconds.
 type Stats struct {
+	Counts
+
+	SRTTNs, RTONs                  int64
+	Cwnd, Ssthresh, Flight, SndWnd int
+	DupThresh                      int // segments that must overtake one before it counts as lost
+}
+
+// Counts are what a connection counts.
+type Counts struct {
 	SegsIn, SegsOut, BytesIn, BytesOut                                                 uint64
 	Retransmits, FastRetransmits, Timeouts, DupSegs, OOOSegs, DupAcksIn, ChallengeAcks uint64
-	SRTTNs, RTONs                                                                      int64
-	Cwnd, Ssthresh, Flight, SndWnd                                                     int
 
 	Refused     uint64 // pieces the caller did not keep
 	Probes      uint64 // zero-window probes sent
@@ -77,5 +84,4 @@ type Stats struct {
 	LostRetrans uint64 // retransmissions found lost without a timeout
 	KeepAlives  uint64 // keep-alive probes sent
 	Undone      uint64 // loss episodes found to have been reordering, their reduction taken back
-	DupThresh   int    // segments that must overtake one before it counts as lost
 }
