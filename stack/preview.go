@@ -32,8 +32,11 @@ func (p *Poller) preview(bufs []mem.Buf) {
 		}
 		id.Remote = inet.AddrFrom4([4]byte(f[26:]))
 		id.LocalPort, id.RemotePort = binary.BigEndian.Uint16(f[36:]), binary.BigEndian.Uint16(f[34:])
-		p.ahead[n] = p.table.entries[p.table.hash(&id)&p.table.mask].conn // most probably the one
+		p.ahead[n] = connIndex(p.table.hash(&id) & p.table.mask)
 		n++
+	}
+	for k, home := range p.ahead[:n] {
+		p.ahead[k] = p.table.entries[home].conn // most probably the one
 	}
 	p.warm(p.ahead[:n])
 }

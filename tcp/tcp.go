@@ -12,8 +12,11 @@
 // is one segment: retransmission sends the same boundaries, so that an FPDU stays aligned with its segment for as long
 // as the peer's window and the path allow it.
 //
-// Limits, all set at NewConn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets received out
-// of order. Nothing is allocated after NewConn. A Conn belongs to one goroutine.
+// A listener's half-open connections are Halfs, or cookies; a Conn begins with Resume (or Connect, or Accept).
+//
+// Limits of a Conn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets received out of order. It
+// takes room for them from the Memory it shares with others, while it has any, and there is an end to that too. Nothing
+// is allocated after NewMemory. A Conn belongs to one goroutine.
 package tcp
 
 import "github.com/rnicd/rnicd/inet"
