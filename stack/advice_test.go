@@ -171,6 +171,7 @@ func TestOrphan(t *testing.T) {
 func TestDialReusesPortInTimeWait(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
+	u.send(4 << 20) // more than the clock of initial sequence numbers makes up for
 	u.closeSend()
 	l.until("FIN", func() bool { return v.peerFin })
 	v.closeSend()

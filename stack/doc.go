@@ -7,7 +7,7 @@
 //  1. poller.go   the clock is read once
 //  2. control.go  functions given to Submit, doorbells rung by Conn.Wake
 //  3. rx.go       a burst of frames: Ethernet, then neigh.go (ARP), icmp.go, or TCP with its checksum
-//  4. lookup.go   4-tuple to connection; without one: listen.go, or a RST
+//  4. lookup.go   4-tuple to connection; without one: listen.go and syncache.go, or a RST
 //  5. rx.go       tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
 //  6. timer.go    due timers
 //  7. tx.go       per touched connection: Release, Upper.Acked, Upper.Pull, tcp.Conn.Next, headers, neighbour, batch
@@ -18,17 +18,18 @@
 // section 5.2); a path MTU once lowered stays so for the connection's life and is not remembered for the next one. A
 // Poller does not talk to its own address.
 //
-// Memory: New makes everything. Per connection that is about 300 octets here, one entry in a table and a timer heap,
-// and what tcp.NewConn takes, mostly Config.TCP.SentMax sent-ring entries and RangesMax ranges. With the defaults
-// (1024 connections of 1024 entries) that is tens of megabytes; lower SentMax for many connections.
+// Memory: New makes everything. Per connection, its TCP included, that is less than 1.5 KiB, in use or not. What is in
+// flight or out of order stands in records and spans that all connections share (tcp.Memory: Config.TCP.RecordsMax and
+// SpansMax, 2.7 MB by default); a connection that finds none waits its turn (starved.go). Half-open connections take an
+// entry of 112 octets (Config.SynMax), or nothing when they are cookies.
 //
 // The pool wants room for what waits for acknowledgment on all connections at once (up to a congestion window each),
 // for what Uppers keep, for Config.PendingMax frames and the device's own needs. When fewer than 4*BurstMax Bufs (a
 // quarter of a smaller pool) are left, nothing is pulled any more, so that ACKs can still come in and free some; an
 // Upper that keeps Bufs without bound can still stop everything.
 //
-// There are no keep-alives: a connection with nothing to send does not notice a peer that vanished, in FIN-WAIT-2
-// neither. An Upper that cares sets a timer and aborts.
+// A connection with nothing to send does not notice a peer that vanished, in FIN-WAIT-2 neither, unless its Upper turns
+// keep-alives on, or says that nobody reads any more (advice.go: SetKeepAlive, SetOrphaned).
 //
 // Everything is for the Poller's goroutine except Poller.Submit, Poller.Stop, Poller.Counters and Conn.Wake.
 package stack

@@ -98,7 +98,9 @@ type Poller struct {
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
 	rx         []mem.Buf
-	dead       []mem.Buf // to be freed in bulk
+	ahead      []connIndex // of a burst, for preview
+	warmth     byte        // what preview read: nobody wants it
+	dead       []mem.Buf   // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
 	learned    bool // Learn was called: frames may have become ready
@@ -135,6 +137,7 @@ func New(cfg Config) (*Poller, error) {
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
 		rx:         make([]mem.Buf, cfg.BurstMax),
+		ahead:      make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),

@@ -11,6 +11,7 @@ func (p *Poller) receive() int {
 	work := 0
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
+		p.preview(p.rx[:n])
 		for _, b := range p.rx[:n] {
 			p.n.RxFrames++
 			if p.frame(b) {

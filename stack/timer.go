@@ -18,14 +18,18 @@ import (
 // which its tick differs from the present one, in the slot of that digit: so all on one level come before all on the
 // next, and a slot is poured out when the present reaches it, each entry at most once per level.
 type timers struct {
-	tick  int64 // the present: what is due in this tick or before stands in the heap
-	at    []int64
-	place []int32 // by connection: index in heap, ^slot in the wheel, or placeNone
-	next  []connIndex
-	prev  []connIndex
+	tick  int64   // the present: what is due in this tick or before stands in the heap
+	armed []alarm // by connection
 	heads [wheelLevels * wheelSlots]connIndex
 	busy  [wheelLevels][wheelSlots / 64]uint64 // slots that are not empty
 	heap  []timer
+}
+
+// alarm is one connection's: all that arm looks at is in one cache line.
+type alarm struct {
+	at         int64
+	place      int32 // index in heap, ^slot in the wheel, or placeNone
+	next, prev connIndex
 }
 
 type timer struct {
@@ -43,11 +47,10 @@ const (
 
 func newTimers(connsMax int, now int64) timers {
 	t := timers{
-		tick: now >> tickShift, at: make([]int64, connsMax), place: make([]int32, connsMax),
-		next: make([]connIndex, connsMax), prev: make([]connIndex, connsMax), heap: make([]timer, 0, connsMax),
+		tick: now >> tickShift, armed: make([]alarm, connsMax), heap: make([]timer, 0, connsMax),
 	}
-	for i := range t.place {
-		t.place[i] = placeNone
+	for i := range t.armed {
+		t.armed[i].place = placeNone
 	}
 	for i := range t.heads {
 		t.heads[i] = noConn
@@ -72,19 +75,19 @@ func (t *timers) arm(c connIndex, at int64) {
 	if at == math.MaxInt64 {
 		return
 	}
-	if t.place[c] != placeNone {
-		if t.at[c] <= at {
+	if a := &t.armed[c]; a.place != placeNone {
+		if a.at <= at {
 			return
 		}
 		t.remove(c)
 	}
-	t.at[c] = at
+	t.armed[c].at = at
 	t.put(c)
 }
 
 // remove takes c out if it is there.
 func (t *timers) remove(c connIndex) {
-	place := t.place[c]
+	place := t.armed[c].place
 	switch {
 	case place == placeNone:
 		return
@@ -93,7 +96,7 @@ func (t *timers) remove(c connIndex) {
 	default:
 		t.pull(int(place))
 	}
-	t.place[c] = placeNone
+	t.armed[c].place = placeNone
 }
 
 // advance makes now the present.
@@ -131,17 +134,18 @@ func (t *timers) pour(slot int) {
 	t.heads[slot] = noConn
 	t.busy[slot/wheelSlots][slot%wheelSlots/64] &^= 1 << (slot % 64)
 	for c != noConn {
-		next := t.next[c]
+		next := t.armed[c].next
 		t.put(c)
 		c = next
 	}
 }
 
-// put files c, which is nowhere, under at[c].
+// put files c, which is nowhere, under its time.
 func (t *timers) put(c connIndex) {
-	tick := t.at[c] >> tickShift
+	a := &t.armed[c]
+	tick := a.at >> tickShift
 	if tick <= t.tick {
-		t.heap = append(t.heap, timer{t.at[c], c})
+		t.heap = append(t.heap, timer{a.at, c})
 		t.up(len(t.heap) - 1)
 		return
 	}
@@ -149,22 +153,22 @@ func (t *timers) put(c connIndex) {
 	digit := int(tick>>(level*digitBits)) % wheelSlots
 	slot := level*wheelSlots + digit
 	first := t.heads[slot]
-	t.next[c], t.prev[c] = first, noConn
+	a.next, a.prev = first, noConn
 	if first != noConn {
-		t.prev[first] = c
+		t.armed[first].prev = c
 	}
 	t.heads[slot] = c
 	t.busy[level][digit/64] |= 1 << (digit % 64)
-	t.place[c] = int32(^slot)
+	a.place = int32(^slot)
 }
 
 func (t *timers) unlink(c connIndex, slot int) {
-	next, prev := t.next[c], t.prev[c]
+	next, prev := t.armed[c].next, t.armed[c].prev
 	if next != noConn {
-		t.prev[next] = prev
+		t.armed[next].prev = prev
 	}
 	if prev != noConn {
-		t.next[prev] = next
+		t.armed[prev].next = next
 		return
 	}
 	t.heads[slot] = next
@@ -183,12 +187,12 @@ func (t *timers) pull(i int) {
 	}
 	t.set(i, moved)
 	t.down(i)
-	t.up(int(t.place[moved.conn]))
+	t.up(int(t.armed[moved.conn].place))
 }
 
 func (t *timers) set(i int, e timer) {
 	t.heap[i] = e
-	t.place[e.conn] = int32(i)
+	t.armed[e.conn].place = int32(i)
 }
 
 func (t *timers) up(i int) {

@@ -71,8 +71,15 @@ func (p *Poller) output() int {
 	p.tx.hopKnown = false
 	before := p.n.Segments
 	p.active, p.serving = p.serving[:0], p.active
-	for _, i := range p.serving {
-		p.serve(&p.slab.conns[i])
+	for todo := p.serving; len(todo) > 0; {
+		burst := todo[:min(len(todo), p.cfg.BurstMax)]
+		todo = todo[len(burst):]
+		if p.table.n >= previewMin {
+			p.warm(burst)
+		}
+		for _, i := range burst {
+			p.serve(&p.slab.conns[i])
+		}
 	}
 	return int(p.n.Segments - before)
 }

@@ -25,6 +25,16 @@ type Conn struct {
 	events  Events
 	due     due
 
+	finQueued bool // CloseSend was called
+	starved   bool // there was no memory for a first run of records
+	noDelay   bool // Nagle is off
+	orphaned  bool // SetOrphaned was called
+	hasFin    bool // the peer's FIN stands at finAt
+	finTaken  bool // it is behind the left edge: RCV.NXT is edge+1
+
+	useTS, useSACK, useScale bool // what the SYNs agreed on
+	sndShift, rcvShift       uint8
+
 	// Send sequence variables (RFC 9293 section 3.3.1).
 	iss       Seq
 	sndUna    uint64 // oldest unacknowledged
@@ -35,29 +45,20 @@ type Conn struct {
 	sndWl1    Seq    // sequence and acknowledgment of the last window update
 	sndWl2    uint64
 	pushed    uint64 // offset of the next pushed octet
-	finQueued bool   // CloseSend was called
-	starved   bool   // there was no memory for a first run of records
-	noDelay   bool   // Nagle is off
 	sent      sentRing
 
 	// Receive sequence variables.
-	irs      Seq
-	edge     uint64 // left edge: all before it is committed
-	rcvAdv   uint64 // highest right edge advertised
-	rcvWnd   int    // what SetReceiveWindow asks for
-	finAt    uint64 // where the peer's FIN stands, once hasFin
-	hasFin   bool
-	finTaken bool // the FIN is behind the left edge: RCV.NXT is edge+1
-	held     ranges
-	rcvMSS   int // largest segment seen: what "full-sized" means for delayed ACKs
+	irs    Seq
+	edge   uint64 // left edge: all before it is committed
+	rcvAdv uint64 // highest right edge advertised
+	rcvWnd int    // what SetReceiveWindow asks for
+	finAt  uint64
+	held   ranges
+	rcvMSS int // largest segment seen: what "full-sized" means for delayed ACKs
 
-	// What the SYNs agreed on.
-	useTS, useSACK     bool
-	useScale           bool
-	sndShift, rcvShift uint8
-	peerMSS, limitMSS  int
-	mss, nextMSS       int // what we announce; what SetMSS asks for
-	emss               int
+	peerMSS, limitMSS int
+	mss, nextMSS      int // what we announce; what SetMSS asks for
+	emss              int
 
 	tsOffset   uint32
 	tsRecent   uint32
@@ -65,7 +66,6 @@ type Conn struct {
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 
 	userTimeoutNs int64 // of this connection, 0 the Config's
-	orphaned      bool  // SetOrphaned was called
 	keep          keepAlive
 
 	ack      ackState
@@ -78,7 +78,7 @@ type Conn struct {
 	timers   timers
 
 	limiter challengeLimiter
-	stats   Stats
+	stats   Counts
 }
 
 // due is what Next owes besides data.
@@ -321,7 +321,7 @@ func (c *Conn) Starved() bool { return c.starved }
 
 // Stats is a copy of the counters and of what the sender knows of the path.
 func (c *Conn) Stats() Stats {
-	s := c.stats
+	s := Stats{Counts: c.stats}
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd

@@ -13,7 +13,7 @@ func FuzzInput(f *testing.F) {
 			return
 		}
 		mode := program[0]
-		cfg := Config{MSS: 200, SentMax: 16, RangesMax: 3, ReceiveWindow: 2000, NoSACK: mode&1 != 0, NoTimestamps: mode&2 != 0,
+		cfg := Config{MSS: 200, SentMax: 16, RangesMax: 9, SpansMax: 8, ReceiveWindow: 2000, NoSACK: mode&1 != 0, NoTimestamps: mode&2 != 0,
 			NoWindowScale: mode&4 != 0, NoDelay: mode&8 != 0, ECN: ECNMode(program[1] % 3), Pacing: program[1]&64 != 0}
 		if program[1]&32 != 0 {
 			cfg.Congestion = exactReno{}
@@ -82,8 +82,14 @@ func (z *fuzzer) step(op, x, y byte) {
 		switch {
 		case x < 128:
 			c.SetEMSSLimit(int(y))
-		case x < 200:
+		case x < 190:
 			c.CloseSend(z.now)
+		case x < 195:
+			c.SetOrphaned(z.now)
+		case x < 205:
+			c.SetKeepAlive(z.now, int64(y)*ms, int64(x)*ms, int(y&3))
+		case x < 210:
+			c.SetUserTimeout(int64(y) * 100 * ms)
 		case x == 255 && y == 255:
 			c.Abort(z.now)
 		}

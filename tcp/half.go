@@ -114,7 +114,7 @@ func (c *Conn) Resume(now int64, id ID, h *Half) {
 	h.syn(&s)
 	c.Accept(now, id, h.iss, h.tsOffset, &s)
 	c.Next(now, &t)
-	c.timers.synSentAt, c.timers.synSends, c.timers.synTries = h.sentAt, int(h.sends), int(h.tries)
+	c.timers.synSentAt, c.timers.synSends, c.timers.synTries = h.sentAt, uint16(h.sends), uint16(h.tries)
 	c.stats.SegsOut = uint64(h.sends)
 }
 

@@ -1,5 +1,7 @@
 package tcp
 
+import "math"
+
 // Room is how many octets the next new segment may carry: EMSS when one may be queued now, 0 when not (no window,
 // sent ring full, not established, or a segment is queued that has not been sent yet). So at most one pushed segment
 // waits for its first transmission, and what the upper layer has not been asked for it can still choose.
@@ -188,9 +190,9 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	if tm.synSends == 0 {
 		tm.synSentAt = now
 	}
-	tm.synSends++
+	tm.synSends = min(tm.synSends, math.MaxUint16-1) + 1
 	if tm.rtxAt == never {
-		tm.synTries++
+		tm.synTries = min(tm.synTries, math.MaxUint16-1) + 1
 		tm.rtxAt = now + c.rtt.current()
 	}
 	c.ackSent()

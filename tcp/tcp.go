@@ -12,8 +12,11 @@
 // is one segment: retransmission sends the same boundaries, so that an FPDU stays aligned with its segment for as long
 // as the peer's window and the path allow it.
 //
-// Limits, all set at NewConn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets received out
-// of order. Nothing is allocated after NewConn. A Conn belongs to one goroutine.
+// A listener's half-open connections are Halfs, or cookies; a Conn begins with Resume (or Connect, or Accept).
+//
+// Limits of a Conn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets received out of order. It
+// takes room for them from the Memory it shares with others, while it has any, and there is an end to that too. Nothing
+// is allocated after NewMemory. A Conn belongs to one goroutine.
 package tcp
 
 import "github.com/rnicd/rnicd/inet"
@@ -66,10 +69,17 @@ type Arrival struct {
 
 // Stats of a connection. Octets, segments, nanoseconds.
 type Stats struct {
+	Counts
+
+	SRTTNs, RTONs                  int64
+	Cwnd, Ssthresh, Flight, SndWnd int
+	MinRTTNs, ReoWndNs             int64 // RACK's: the shortest round trip lately, and what it allows for reordering
+}
+
+// Counts are what a connection counts.
+type Counts struct {
 	SegsIn, SegsOut, BytesIn, BytesOut                                                 uint64
 	Retransmits, FastRetransmits, Timeouts, DupSegs, OOOSegs, DupAcksIn, ChallengeAcks uint64
-	SRTTNs, RTONs                                                                      int64
-	Cwnd, Ssthresh, Flight, SndWnd                                                     int
 
 	Refused     uint64 // pieces the caller did not keep
 	Probes      uint64 // zero-window probes sent
@@ -78,9 +88,8 @@ type Stats struct {
 	KeepAlives  uint64 // keep-alive probes sent
 	Undone      uint64 // loss episodes found to have been reordering, their reduction taken back
 
-	MinRTTNs, ReoWndNs int64  // RACK's: the shortest round trip lately, and what it allows for reordering
-	LossProbes         uint64 // tail loss probes sent
-	ProbesRepaired     uint64 // of those, how many repaired a loss that nothing else revealed
-	SpuriousTimeouts   uint64 // of Undone, the timeouts
-	CEIn, ECEIn        uint64 // segments received with CE; ACKs received with ECE
+	LossProbes       uint64 // tail loss probes sent
+	ProbesRepaired   uint64 // of those, how many repaired a loss that nothing else revealed
+	SpuriousTimeouts uint64 // of Undone, the timeouts
+	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
 }

@@ -14,8 +14,8 @@ type timers struct {
 	progressAt int64 // since when the user timeout counts
 	sentAt     int64 // last new data
 	synSentAt  int64
-	synTries   int // first and by timer
-	synSends   int
+	synTries   uint16 // first and by timer, saturating
+	synSends   uint16
 }
 
 type timerKind uint8
@@ -78,7 +78,7 @@ func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {
 	case !c.state.synchronized():
-		if t.synTries > c.cfg.SynRetries && c.userTimeoutNs == 0 {
+		if int(t.synTries) > c.cfg.SynRetries && c.userTimeoutNs == 0 {
 			c.finish(EvTimeout)
 			return
 		}

@@ -1,0 +1,59 @@
+package stack
+
+import (
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+// Many connections that wait for Bufs cost a Turn nothing, and go on when there are some; one that ends meanwhile, by
+// TIME-WAIT or at once, leaves no trace in the list.
+func TestWaitingForBufs(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 16)
+	var us []*peer
+	for range 6 {
+		us = append(us, l.dial(l.a, l.b, 7))
+	}
+	l.until("open", func() bool { return len(l.accepted) == 6 })
+	var kept []mem.Buf
+	for l.a.pool.Available() >= l.a.tx.reserve {
+		kept = append(kept, l.a.pool.Alloc())
+	}
+	for _, u := range us {
+		u.send(1000)
+	}
+	l.a.Turn()
+	before := l.a.counters().NoBufWaits
+	require.NotZero(t, before)
+	l.a.Turn()
+	require.Zero(t, l.a.Turn())
+	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked again and again")
+
+	ended := us[1]
+	ended.toSend = 0
+	ended.closeSend()
+	l.until("FIN", func() bool { return l.accepted[1].peerFin })
+	l.accepted[1].closeSend()
+	l.until("TIME-WAIT", func() bool { return ended.closed == 1 })
+	us[2].conn.Abort()
+	l.until("gone", func() bool { return us[2].closed == 1 })
+	require.Equal(t, 5, l.a.counters().Conns)
+
+	l.a.pool.FreeN(kept)
+	l.until("the others", func() bool {
+		for _, i := range []int{0, 3, 4, 5} {
+			if l.accepted[i].edge != 1000 {
+				return false
+			}
+		}
+		return true
+	})
+	require.Equal(t, noConn, l.a.starved.first)
+	require.Equal(t, noConn, l.a.starved.last)
+	l.pass(100 * second) // TIME-WAIT ends where it should: in its own list
+	require.Equal(t, noConn, l.a.slab.lingering.first)
+	require.Equal(t, 4, l.a.counters().Conns)
+	l.stop()
+}
