@@ -176,7 +176,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()
 	}
-	c.ecn.askECN(t, c.cfg.ECN, reply, tm.synSends)
+	c.ecn.askECN(t, c.cfg.ECN, reply, int(tm.synSends))
 	o.SACKPermitted = !c.cfg.NoSACK && (!reply || c.useSACK)
 	if !c.cfg.NoTimestamps && (!reply || c.useTS) {
 		o.HasTimestamps = true

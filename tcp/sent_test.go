@@ -9,7 +9,7 @@ import (
 func TestSentRingAgainstASlice(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		s := newSentRing(64)
+		s := sentRing{recs: make([]record, 64), mask: 63}
 		s.rel, s.una, s.nxt, s.end, s.unjudged = ^uint32(9), ^uint32(9), ^uint32(9), ^uint32(9), ^uint32(9) // the counts wrap
 		now, at := int64(0), uint64(0)
 		for step := range 2000 {
