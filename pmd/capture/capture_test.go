@@ -276,14 +276,17 @@ func TestTwoPortsAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	l, err := wire.New(wire.Config{Slots: 64})
 	require.NoError(t, err)
-	var wg sync.WaitGroup
-	for i := range 2 {
+	var sides [2]side
+	for i := range sides { // both before either sends: what is sent to a port that is not open is lost
 		p, err := c.Port(l.Port(i))
 		require.NoError(t, err)
 		pool := newPool(t, 64)
 		q, err := p.Open(0, pool)
 		require.NoError(t, err)
-		s := side{t: t, q: q, pool: pool}
+		sides[i] = side{t: t, q: q, pool: pool}
+	}
+	var wg sync.WaitGroup
+	for _, s := range sides {
 		wg.Go(func() {
 			f := frame(0, 60)
 			for sent, got := 0, 0; sent < each || got < each; runtime.Gosched() {
