@@ -137,7 +137,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	c.sndMax = max(c.sndMax, c.sndNxt)
 	c.events |= EvAcked
 	c.timers.progressAt = now
-	c.timers.probes, c.timers.expiries = 0, 0
+	c.timers.probes, c.timers.expiries, c.mtu.stalls = 0, 0, 0
 	if c.sent.lost == 0 {
 		c.due &^= dueRepair
 	}

@@ -65,6 +65,8 @@ type Conn struct {
 	tsRecentAt int64
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 
+	mtu plpmtud
+
 	userTimeoutNs int64 // of this connection, 0 the Config's
 	keep          keepAlive
 
@@ -249,10 +251,15 @@ func (c *Conn) finish(ev Events) {
 // setEMSS computes Eff.snd.MSS (RFC 9293 section 3.7.1). SACK blocks are not subtracted: they travel on data only where
 // they fit, so that EMSS, and MPA's MULPDU with it, stays the same through a loss.
 func (c *Conn) setEMSS() {
-	c.emss = min(c.peerMSS, c.limitMSS)
+	c.emss = min(c.peerMSS, c.limitMSS) - c.optionsLen()
+}
+
+// optionsLen is what every segment with octets carries in options.
+func (c *Conn) optionsLen() int {
 	if c.useTS {
-		c.emss -= timestampsLen
+		return timestampsLen
 	}
+	return 0
 }
 
 // SetMSS sets the MSS that the connection started next announces and sends at most, in place of Config.MSS, which it does
@@ -271,6 +278,7 @@ func (c *Conn) SetMSS(n int) {
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
 	c.limitMSS = max(min(n, c.mss), mssFloor)
+	c.mtu.lowered(c.limitMSS)
 	c.setEMSS()
 	if c.emss < before && c.state.synchronized() {
 		c.loseOversize()

@@ -8,7 +8,7 @@ import (
 
 // The SYN asks by both bits; only ECE alone is yes. Both are a peer that reflects what it does not know.
 //
-// req: 3168-6.1.1-1
+// req: 3168-6.1.1-1, 9293-SHLD-8
 func TestECNIsAgreedOnByTheSynAck(t *testing.T) {
 	for _, tt := range []struct {
 		answer string
@@ -194,6 +194,7 @@ func TestMarksAreTold(t *testing.T) {
 	}
 }
 
+// req: 9293-MAY-18
 func TestSetCongestionKeepsTheWindow(t *testing.T) {
 	s := ten(t, sackOnly())
 	s.in(". 1 ack 1 sack 1001:4001")

@@ -145,7 +145,11 @@ func (z *fuzzer) output(n int) {
 		if i == 99 && n == 100 {
 			z.t.Fatal("Next does not end")
 		}
-		if t.HeaderLen() > HeaderLenMax || t.Len > z.c.EMSS() || t.Len < 0 || t.Off < 0 {
+		most := z.c.EMSS()
+		if z.c.mtu.size != 0 && !t.Retransmit {
+			most = z.c.mssMax() - z.c.optionsLen()
+		}
+		if t.HeaderLen() > HeaderLenMax || t.Len > most || t.Len < 0 || t.Off < 0 {
 			z.t.Fatalf("%+v with EMSS %d", t, z.c.EMSS())
 		}
 		if t.Len > 0 && (t.Handle < z.released || t.Handle >= z.next) {

@@ -36,6 +36,9 @@ func (c *Conn) nextLost(now int64, t *Transmit) bool {
 // resend sends record i again, with the boundaries it has; it is cut only where EMSS has shrunk below it.
 func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	r := c.sent.rec(i)
+	if r.flags&recProbe != 0 {
+		c.probeFailed(r)
+	}
 	n := int(r.len)
 	if n > c.emss {
 		n = c.emss
@@ -62,7 +65,7 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 func (c *Conn) nextNew(now int64, t *Transmit) bool {
 	r := c.sent.rec(c.sent.nxt)
 	flight := c.flight()
-	if int(r.len) > c.emss { // EMSS shrank since Push
+	if int(r.len) > c.emss && r.flags&recProbe == 0 { // EMSS shrank since Push
 		if !c.sent.splittable() {
 			return false // those in flight will free a slot to cut it with
 		}

@@ -2,7 +2,8 @@ package tcp
 
 import "math"
 
-// Room is how many octets the next new segment may carry: EMSS when one may be queued now, 0 when not (no window,
+// Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times more, to find out
+// whether the path carries it (plpmtud.go); 0 when none may (no window,
 // sent ring full, not established, or a segment is queued that has not been sent yet). So at most one pushed segment
 // waits for its first transmission, and what the upper layer has not been asked for it can still choose.
 //
@@ -20,6 +21,11 @@ func (c *Conn) Room(now int64) int {
 	}
 	if !c.hasRecord() {
 		return 0
+	}
+	if probe, wait := c.probeRoom(now); wait {
+		return 0
+	} else if probe > 0 {
+		return probe
 	}
 	return c.emss
 }
@@ -58,8 +64,8 @@ func (c *Conn) cwndAdmits(n int) bool {
 // Push queues n octets (1..EMSS) as the next segment; Next sends it. psh sets PSH. The caller keeps h's octets unchanged
 // until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
-	if n < 1 || n > c.emss {
-		panic("tcp: Push of a segment that is empty or larger than EMSS")
+	if probe, _ := c.probeRoom(now); n < 1 || n > max(c.emss, probe) {
+		panic("tcp: Push of a segment that is empty or larger than Room")
 	}
 	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.sent.provide(c.mem) {
 		panic("tcp: Push without Room")
@@ -71,6 +77,10 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	flags := recordFlags(0)
 	if psh {
 		flags = recPSH
+	}
+	if n > c.emss {
+		flags |= recProbe
+		c.probePushed(n)
 	}
 	c.sent.append(c.pushed, h, n, flags)
 	c.pushed += uint64(n)

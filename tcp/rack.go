@@ -37,6 +37,9 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 	r := c.sent.rec(i)
 	end := r.endAt()
 	a.delivered += r.seqLen()
+	if r.flags&recProbe != 0 {
+		c.probeArrived()
+	}
 	if original && end < a.sackedTo {
 		c.recovery.rack.reorderSeen = true
 	}
@@ -115,8 +118,12 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 			k.reoAt = k.xmitTs + wait // by then all of them are
 			break
 		}
+		if r.flags&recProbe != 0 {
+			c.probeFailed(r)
+		} else {
+			lost = true
+		}
 		c.lose(i)
-		lost = true
 	}
 	i := c.sent.resentFirst
 	for n := c.sent.resent; n > 0; n-- {
@@ -148,6 +155,9 @@ func (c *Conn) loseAtTimeout(now int64) {
 	for i := c.sent.una; i != c.sent.nxt; i++ {
 		r := c.sent.rec(i)
 		if r.flags&(recSacked|recLost) == 0 && (i == c.sent.una || !c.useSACK || r.sentAt+wait <= now) {
+			if r.flags&recProbe != 0 {
+				c.probeFailed(r)
+			}
 			c.lose(i)
 		}
 	}

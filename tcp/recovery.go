@@ -205,6 +205,7 @@ func (c *Conn) loseOversize() {
 	found := false
 	for i := c.sent.una; i != c.sent.nxt; i++ {
 		if r := c.sent.rec(i); int(r.len) > c.emss && r.flags&(recSacked|recLost) == 0 {
+			r.flags &^= recProbe
 			c.lose(i)
 			found = true
 		}
@@ -279,4 +280,5 @@ func (c *Conn) timedOut(now int64) {
 	rv.frto.start(c, first)
 	c.loseAtTimeout(now)
 	c.due |= dueRepair
+	c.blackHole()
 }

@@ -40,7 +40,7 @@ type record struct {
 	next   uint32
 }
 
-type recordFlags uint8
+type recordFlags uint16
 
 const (
 	recSacked recordFlags = 1 << iota // the peer holds it
@@ -51,6 +51,7 @@ const (
 	recFIN
 	recLast   // releases the handle
 	recPrefix // only its first octets were sent again: no room to split it
+	recProbe  // larger than EMSS when it was pushed, to see whether it arrives
 )
 
 // splitReserve slots are kept from Push for the FIN and for records that must be cut.

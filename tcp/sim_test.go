@@ -133,10 +133,13 @@ func (h *simHost) send(t *Transmit) error {
 		if h.c.seqOf(p.offset) != t.Seq {
 			return h.fail("offset %d sent with sequence %d", p.offset, t.Seq)
 		}
-		if t.Len > h.c.EMSS() {
+		limit := min(h.c.limitMSS, h.c.peerMSS)
+		if probing := !t.Retransmit && t.Len > h.c.EMSS() && h.c.mtu.size != 0; probing {
+			limit = h.c.mssMax()
+		} else if t.Len > h.c.EMSS() {
 			return h.fail("segment of %d, EMSS %d", t.Len, h.c.EMSS())
 		}
-		if t.Len+t.HeaderLen()-HeaderLenMin > min(h.c.limitMSS, h.c.peerMSS) {
+		if t.Len+t.HeaderLen()-HeaderLenMin > limit {
 			return h.fail("segment of %d with %d options exceeds the path", t.Len, t.HeaderLen()-HeaderLenMin)
 		}
 		if int(t.Handle) < h.released {

@@ -91,5 +91,6 @@ type Counts struct {
 	LossProbes       uint64 // tail loss probes sent
 	ProbesRepaired   uint64 // of those, how many repaired a loss that nothing else revealed
 	SpuriousTimeouts uint64 // of Undone, the timeouts
+	BlackHoles       uint64 // times the path was found to swallow large segments
 	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
 }

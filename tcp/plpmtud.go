@@ -1,0 +1,121 @@
+package tcp
+
+// plpmtud finds what the path carries without the help of routers: RFC 4821, in the terms of RFC 8899 section 5. Its sizes
+// are MSSs, so that IP's and TCP's fixed headers are no concern of its. What is known to pass is Conn.limitMSS.
+//
+//	              one segment above the base timed out 3 times
+//	            ┌─────────────────────────────────────────────┐
+//	            │                                             ▼   probe acknowledged: limitMSS = size
+//	SEARCH COMPLETE ── raiseAt: ten minutes later ──► SEARCHING ──┐ probe lost 3 times: ceiling = size
+//	            ▲                                       │ ▲       │
+//	            └──── ceiling close to limitMSS ────────┘ └───────┘
+//
+// A probe is a segment of the stream that is larger than EMSS: Room offers it, and only if the caller fills it beyond EMSS
+// is it one. Its loss says nothing about congestion (RFC 4821 section 7.6.1); what was in it is sent again in pieces.
+type plpmtud struct {
+	raiseAt int64  // when to look for more (PMTU_RAISE_TIMER); 0: not decided
+	ceiling uint16 // the least that is known not to pass; 0: none
+	size    uint16 // of the probe in flight, 0: none
+	losses  uint8  // of probes of one size (PROBE_COUNT)
+	stalls  uint8  // timeouts in a row of a segment above the base
+}
+
+const (
+	probesMax    = 3               // MAX_PROBES of RFC 8899 section 5.1.2
+	baseMSS      = 1200 - 60       // BASE_PLPMTU less the headers of IPv6 and TCP
+	raiseAfterNs = 600_000_000_000 // PMTU_RAISE_TIMER, and RFC 1191 section 6.3
+	searchStep   = 16              // a search closer than this is not worth its probes
+)
+
+// mssMax is what link and peer would take.
+func (c *Conn) mssMax() int { return min(c.mss, c.peerMSS) }
+
+// wantProbe is the MSS to probe with now, 0 for none. The largest comes first: what has come back is mostly the old path.
+func (c *Conn) wantProbe(now int64) int {
+	p := &c.mtu
+	most := c.mssMax()
+	if c.limitMSS >= most || p.size != 0 {
+		return 0
+	}
+	n := p.next(c.limitMSS, most)
+	switch {
+	case n != 0:
+	case p.raiseAt == 0:
+		p.raiseAt = now + raiseAfterNs
+	case now >= p.raiseAt:
+		p.raiseAt, p.ceiling = 0, 0
+		n = most
+	}
+	return n
+}
+
+// next is the next step of a search between what passes and what does not.
+func (p *plpmtud) next(floor, most int) int {
+	ceiling := int(p.ceiling)
+	switch {
+	case ceiling == 0:
+		return most
+	case ceiling-floor <= searchStep:
+		return 0
+	}
+	return (floor + ceiling) / 2
+}
+
+// probeRoom is how many octets a probe may carry now, 0 for none. It goes only while all is well and windows have room:
+// its loss must be told from congestion, and must be found by what is sent around it. A sender that always fills its
+// windows would never have that room: wait says that a round trip without new segments will make it.
+func (c *Conn) probeRoom(now int64) (n int, wait bool) {
+	if c.limitMSS >= c.mssMax() || !c.useSACK || c.recovery.phase != phaseOpen || c.sent.lost > 0 || c.due&dueLossProbe != 0 {
+		return 0, false
+	}
+	n = c.wantProbe(now) - c.optionsLen()
+	if n <= c.emss || min(c.cong.Cwnd, c.sndWnd) < n+2*c.emss {
+		return 0, false
+	}
+	if !c.cwndAdmits(n) || c.sndWnd-c.flight() < n {
+		return 0, c.flight() > 0
+	}
+	return n, false
+}
+
+// probePushed takes note of a segment beyond EMSS.
+func (c *Conn) probePushed(n int) { c.mtu.size = uint16(n + c.optionsLen()) }
+
+// probeArrived: the path carries it (RFC 8899 section 5.3). cwnd stays what it is in octets.
+func (c *Conn) probeArrived() {
+	c.limitMSS = int(c.mtu.size)
+	c.mtu.size, c.mtu.losses = 0, 0
+	c.setEMSS()
+	c.events |= EvRoom
+}
+
+// probeFailed takes r, which is to be sent again, for a probe that did not arrive. One loss may be the network's; probesMax
+// of them are the size's.
+func (c *Conn) probeFailed(r *record) {
+	p := &c.mtu
+	r.flags &^= recProbe
+	if p.losses++; p.losses >= probesMax {
+		p.losses, p.ceiling = 0, p.size
+	}
+	p.size = 0
+}
+
+// lowered takes what a router said, which the caller has found to be about a segment of ours.
+func (p *plpmtud) lowered(n int) { *p = plpmtud{ceiling: uint16(n + 1)} }
+
+// blackHole is a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
+// (RFC 8899 section 4.3): EMSS falls to the base, and is searched for from there.
+func (c *Conn) blackHole() {
+	r := c.sent.rec(c.sent.una)
+	if int(r.len)+c.optionsLen() <= baseMSS || c.limitMSS <= baseMSS {
+		return
+	}
+	if c.mtu.stalls++; c.mtu.stalls < probesMax {
+		return
+	}
+	c.stats.BlackHoles++
+	c.mtu = plpmtud{}
+	c.limitMSS = baseMSS
+	c.setEMSS()
+	c.loseOversize()
+}

@@ -1,0 +1,225 @@
+package tcp
+
+import "testing"
+
+// large is a connection whose ends would take segments of 3000 octets.
+func large(t *testing.T) *script {
+	t.Helper()
+	cfg := sackOnly()
+	cfg.MSS, cfg.InitialWindow = 3000, 20
+	s := newScript(t, cfg)
+	s.accept("S 0:1 win 60000 mss 3000 sackOK")
+	s.expect("S. 0:1 ack 1")
+	s.advance(10 * ms)
+	s.in(". 1 ack 1")
+	s.expect()
+	return s
+}
+
+// swallowed brings s to where three timeouts have shown that its large segments do not arrive.
+func swallowed(t *testing.T) *script {
+	t.Helper()
+	s := large(t)
+	s.push(3000, 3000)
+	s.expect(". 1:3001 ack 1", ". 3001:6001 ack 1")
+	for s.c.Stats().BlackHoles == 0 {
+		if s.c.Stats().Timeouts > probesMax {
+			t.Fatalf("%d timeouts", s.c.Stats().Timeouts)
+		}
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Fatalf("EMSS %d", n)
+	}
+	return s
+}
+
+// A path that carries small segments and swallows large ones: three timeouts, then the base, and all arrives.
+//
+// req: 8899-4.3-1
+func TestBlackHole(t *testing.T) {
+	s := swallowed(t)
+	out := s.out
+	for i := range out { // the last timeout's: in pieces, from the beginning
+		if x := out[len(out)-1-i]; x.Len > baseMSS {
+			t.Fatalf("%+v", x)
+		} else if x.Seq == s.c.seqOf(0) {
+			break
+		}
+	}
+	if n := s.c.Stats().Timeouts; n != probesMax {
+		t.Fatalf("%d timeouts", n)
+	}
+	s.out = nil
+	for acked := baseMSS; acked < 6000; { // the rest comes in pieces of the base
+		s.in(". 1 ack " + itoa(1+acked))
+		s.drain()
+		for _, x := range s.out {
+			if x.Len > baseMSS {
+				t.Fatalf("%d octets in one segment", x.Len)
+			}
+			acked = max(acked, x.Seq.Sub(s.iss+1)+x.Len)
+		}
+		s.out = nil
+	}
+	s.in(". 1 ack 6001")
+	if s.c.AckedOffset() != 6000 {
+		t.Fatalf("acknowledged %d", s.c.AckedOffset())
+	}
+}
+
+// recovered is swallowed after everything has arrived in small segments.
+func recovered(t *testing.T) *script {
+	t.Helper()
+	s := swallowed(t)
+	s.out = nil
+	s.in(". 1 ack 6001")
+	s.drain()
+	s.out = nil
+	s.c.cong.Cwnd = 40_000
+	return s
+}
+
+// probe pushes a segment of all that Room gives, which must be want octets, and three small ones behind it.
+func (s *script) probe(want int) (at int) {
+	s.t.Helper()
+	if n := s.c.Room(s.now); n != want {
+		s.fatalf("room %d, want %d", n, want)
+	}
+	at = int(s.c.PushedOffset())
+	s.push(want)
+	for range 3 {
+		if n := s.c.Room(s.now); n != s.c.EMSS() {
+			s.fatalf("room %d beside a probe, EMSS %d", n, s.c.EMSS())
+		}
+		s.push(100)
+	}
+	if first := s.out[0]; first.Len != want || first.Retransmit {
+		s.fatalf("probe: %s", s.show(&first.Transmit))
+	}
+	s.out = nil
+	return at
+}
+
+// From the base up: the old size first, then between what passes and what does not. A lost probe is repaired in pieces,
+// and neither cwnd nor ssthresh say that anything happened.
+//
+// req: 8899-3-2, 8899-3-3, 8899-3-1
+func TestProbing(t *testing.T) {
+	s := recovered(t)
+	cwnd, ssthresh := s.c.cong.Cwnd, s.c.cong.Ssthresh
+	for range probesMax {
+		at := s.probe(3000)
+		end := at + 3300
+		s.advance(10 * ms)
+		s.in(". 1 ack " + itoa(1+at) + " sack " + itoa(3001+at) + ":" + itoa(1+end))
+		s.advance(20 * ms)
+		total := 0
+		for _, x := range s.out {
+			if !x.Retransmit || x.Len > baseMSS {
+				t.Fatalf("repair: %s", s.show(&x.Transmit))
+			}
+			total += x.Len
+		}
+		if total != 3000 {
+			t.Fatalf("%d octets of the probe sent again", total)
+		}
+		s.out = nil
+		s.in(". 1 ack " + itoa(1+end))
+		s.expect()
+	}
+	if st := s.c.Stats(); st.FastRetransmits != 0 || s.c.cong.Cwnd < cwnd || s.c.cong.Ssthresh != ssthresh {
+		t.Fatalf("a lost probe was taken for congestion: %+v", st)
+	}
+	for _, step := range []struct {
+		size int
+		fits bool
+	}{{2070, true}, {2535, false}, {2302, true}, {2418, false}, {2360, false}, {2331, false}, {2316, true}} {
+		for range probesMax {
+			before := s.c.cong.Cwnd
+			at := s.probe(step.size)
+			end := at + step.size + 300
+			s.advance(10 * ms)
+			if step.fits {
+				s.in(". 1 ack " + itoa(1+end))
+				if n := s.c.EMSS(); n != step.size || s.c.cong.Cwnd > before+step.size+300 {
+					t.Fatalf("EMSS %d, cwnd %d after a probe of %d", n, s.c.cong.Cwnd, step.size)
+				}
+				break
+			}
+			s.in(". 1 ack " + itoa(1+at) + " sack " + itoa(1+at+step.size) + ":" + itoa(1+end))
+			s.advance(20 * ms)
+			s.out = nil
+			s.in(". 1 ack " + itoa(1+end))
+			s.expect()
+		}
+	}
+	if n := s.c.Room(s.now); n != 2316 {
+		t.Fatalf("room %d: the search has come close enough", n)
+	}
+	s.advance(raiseAfterNs - sc)
+	if n := s.c.Room(s.now); n != 2316 {
+		t.Fatalf("room %d before ten minutes", n)
+	}
+	s.advance(2 * sc)
+	s.c.cong.Cwnd = 40_000
+	if n := s.c.Room(s.now); n != 3000 {
+		t.Fatalf("room %d after ten minutes", n)
+	}
+}
+
+// What a router said holds for ten minutes.
+//
+// req: 1191-3-4
+func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
+	s := large(t)
+	s.c.SetEMSSLimit(2000)
+	s.push(2000)
+	s.expect(". 1:2001 ack 1")
+	s.in(". 1 ack 2001")
+	if n := s.c.Room(s.now); n != 2000 {
+		t.Fatalf("room %d", n)
+	}
+	s.advance(raiseAfterNs - 1)
+	if n := s.c.Room(s.now); n != 2000 {
+		t.Fatalf("room %d", n)
+	}
+	s.advance(1)
+	if n := s.c.Room(s.now); n != 3000 {
+		t.Fatalf("room %d after ten minutes", n)
+	}
+	s.push(2000) // whoever does not fill it sends no probe
+	s.push(500)
+	s.expect(". 2001:4001 ack 1", ". 4001:4501 ack 1")
+	if s.c.mtu.size != 0 {
+		t.Fatal("a probe no larger than EMSS")
+	}
+}
+
+// Links that swallow what is larger than they like, of which nobody tells: everything arrives, and at the end EMSS is
+// close below what fits.
+func TestBlackHoleLinks(t *testing.T) {
+	for seed := range uint64(60) {
+		link := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000, mss: 1200 + int(seed)*130}
+		if seed%2 == 1 {
+			link.loss = 0.002
+		}
+		cfg := Config{MSS: 8960, NoDelay: true}
+		s := newSim(seed, link, cfg, cfg, 6<<20, 0)
+		if err := s.a.output(); err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; s.a.c.AckedOffset() < s.a.total; i++ {
+			if _, err := s.step(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if i > 3_000_000 {
+				t.Fatalf("seed %d: no end", seed)
+			}
+		}
+		st := s.a.c.Stats()
+		if got := s.a.c.limitMSS; st.BlackHoles == 0 && link.mss < 8960 || got > min(link.mss, 8960) || got < min(link.mss, 8960)-400 {
+			t.Errorf("seed %d: EMSS limit %d on a link of %d (%d black holes, %d timeouts)", seed, got, link.mss, st.BlackHoles, st.Timeouts)
+		}
+	}
+}
