@@ -21,6 +21,7 @@ const (
 	DropConnMax                   // the last ACK of a passive open, or Dial, without a free connection
 	DropRSTLimited                // a RST beyond Config.RSTPerSec
 	DropAborting                  // a segment for a connection that Abort was called on
+	DropCrossing                  // a frame for another Poller of the Group found its ring full
 	DropStopped                   // a frame that waited when the Poller stopped
 	DropICMPLimited               // an ICMP error beyond Config.ICMPPerSec
 	DropMax
@@ -28,7 +29,7 @@ const (
 
 var dropNames = [DropMax]string{
 	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
-	"aborting", "stopped", "icmp limited",
+	"aborting", "crossing", "stopped", "icmp limited",
 }
 
 func (d Drop) String() string {
@@ -74,6 +75,7 @@ type Counters struct {
 	ICMPIgnored uint64 // errors about nothing of ours, or that changed nothing
 	PathMTU     uint64 // times a router lowered a connection's EMSS
 
+	Crossed       uint64 // frames handed to other Pollers of the Group
 	Fragments     uint64 // received
 	Reassembled   uint64 // datagrams made whole
 	Rerouted      uint64 // times a connection was given another next hop

@@ -35,6 +35,7 @@ func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3
 	if len(message) > 0 && message[0] == inet.ICMPEcho {
 		return p.echo(b, src, ip, message, l3)
 	}
+	p.tellGroup(b)
 	p.icmpMessage(message)
 	return true
 }

@@ -14,6 +14,7 @@ const (
 	useLookup
 	useCookie
 	useDelay
+	useOwner
 )
 
 // The dynamic ports of RFC 6335 section 6.
@@ -70,7 +71,7 @@ func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	for range portCount {
 		id.LocalPort = portFirst + uint16((offset+p.nextPort)%portCount)
 		p.nextPort++
-		if p.listeners[id.LocalPort] != nil {
+		if p.listeners[id.LocalPort] != nil || p.owner(id) != p.cfg.Member {
 			continue
 		}
 		i := p.table.find(id)

@@ -67,6 +67,8 @@ type Config struct {
 	NoDAD      bool           // use IPv6 addresses at once instead of after RFC 4862's check, up to two seconds later
 	Discover   bool           // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
 	ICMPPerSec int            // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
+	Group      *Group         // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
+	Member     int            // which of them this is
 	Reassembly inet.ReassemblyConfig
 	PathMTU    inet.PathMTUConfig
 
@@ -103,6 +105,7 @@ type Poller struct {
 	dead       []mem.Buf   // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
+	overheard  bool // the frame in hand came to another member of the Group, which answers
 	learned    bool // Learn was called: frames may have become ready
 	tx         transmitter
 
@@ -143,6 +146,9 @@ func New(cfg Config) (*Poller, error) {
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),
 		starved:    emptyList,
+	}
+	if cfg.Group != nil {
+		cfg.Group.join(cfg.Member, frameMaxOf(cfg.MTU))
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
@@ -211,6 +217,11 @@ func complete(cfg *Config) error {
 	if need := cfg.Pool.Headroom() + cfg.TCP.MSS; cfg.Pool.Stride() < need {
 		return bad("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
 	}
+	if cfg.Group != nil {
+		if err := cfg.Group.check(cfg); err != nil {
+			return bad("%w", err)
+		}
+	}
 	if cfg.Secret == ([16]byte{}) {
 		if _, err := rand.Read(cfg.Secret[:]); err != nil {
 			return bad("secret: %w", err)
@@ -243,6 +254,7 @@ func (p *Poller) Turn() int {
 	p.tx.blocked = false
 	work := p.drainControl()
 	work += p.drainBells()
+	work += p.drainCrossings()
 	work += p.receive()
 	work += p.expire()
 	work += p.expireSyns()
@@ -269,6 +281,9 @@ func (p *Poller) Deadline() int64 {
 	at := min(p.timers.first(), p.neighbours.Deadline(), p.host.dueAt)
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
+	}
+	if p.crossingsWait() {
+		return p.now
 	}
 	if len(p.active) > 0 || p.tx.n > 0 || p.starved.first != noConn && p.memory.RunsFree() > 0 {
 		at = min(at, p.now+retryNs)

@@ -58,6 +58,7 @@ func (p *Poller) frame(b mem.Buf) bool {
 	case eth.Type == inet.EtherTypeIPv6 && p.host.ip6:
 		return p.ipv6(b, eth.Src, payload, group)
 	case eth.Type == inet.EtherTypeARP:
+		p.tellGroup(b)
 		return p.arp(b, payload)
 	}
 	p.n.Inet[inet.DropEtherType]++
@@ -129,6 +130,10 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 	payload := octets[s.HdrLen : s.HdrLen+s.Len]
 	i := p.table.find(&id)
 	if i == noConn {
+		if to := p.owner(&id); to != p.cfg.Member {
+			p.cross(b, to, false)
+			return true
+		}
 		return p.stray(b, src, &id, s, payload)
 	}
 	c := &p.slab.conns[i]

@@ -78,6 +78,9 @@ func (p *Poller) deliver6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain,
 
 // icmp6 handles an ICMPv6 message.
 func (p *Poller) icmp6(b mem.Buf, src inet.MAC, ip *inet.IPv6, message, packet []byte) bool {
+	if len(message) > 0 && message[0] != inet.ICMP6Echo {
+		p.tellGroup(b)
+	}
 	switch {
 	case len(message) < inet.ICMPLen:
 		p.n.Inet[inet.DropBadICMP]++

@@ -325,6 +325,9 @@ func (p *Poller) send(b mem.Buf, hop inet.Addr) {
 
 // reply sends the frame in b to mac and frees b afterwards; false when there is no room: b stays the caller's.
 func (p *Poller) reply(b mem.Buf, mac inet.MAC) bool {
+	if p.overheard {
+		return false
+	}
 	if p.tx.n == len(p.tx.frames) {
 		p.n.Own[DropTxFull]++
 		return false

@@ -1,0 +1,187 @@
+package stack
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// groupMax bounds the Pollers of a Group.
+const groupMax = 64
+
+// crossingSlots is how many frames may be on their way from one Poller to another.
+const crossingSlots = 128
+
+// Group is several Pollers behind one address: one for each queue of a port. Each connection belongs to one of them, which
+// its 4-tuple says: a keyed hash, so that who opened it makes no difference and nobody has to be asked. A port steers
+// frames by ideas of its own (RSS, or a TAP's memory of who sent to whom, which fades when a flow is idle); what comes to
+// the wrong Poller crosses over, at the cost of a copy. What concerns all of them (ARP, neighbour discovery, ICMP) is
+// answered by the one it came to and overheard by the others.
+//
+//	queue 0 ─► Poller 0 ─┐ crossing, one ring for each ordered pair
+//	queue 1 ─► Poller 1 ◄┘
+//
+// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the same addresses and MTU,
+// and listen on the same ports.
+type Group struct {
+	secret  [16]byte
+	inboxes [][]*crossing // by receiver, then by sender
+}
+
+// NewGroup is one of n Pollers, 1 to 64.
+func NewGroup(n int) (*Group, error) {
+	if n < 1 || n > groupMax {
+		return nil, fmt.Errorf("stack: group of %d pollers: want 1 to %d", n, groupMax)
+	}
+	g := &Group{inboxes: make([][]*crossing, n)}
+	if _, err := rand.Read(g.secret[:]); err != nil {
+		return nil, fmt.Errorf("stack: group: secret: %w", err)
+	}
+	return g, nil
+}
+
+// check says what is wrong with a member's Config, and gives it the Group's secret.
+func (g *Group) check(cfg *Config) error {
+	switch {
+	case cfg.Member < 0 || cfg.Member >= len(g.inboxes):
+		return fmt.Errorf("member %d of a group of %d", cfg.Member, len(g.inboxes))
+	case g.inboxes[cfg.Member] != nil:
+		return fmt.Errorf("member %d of its group was made before", cfg.Member)
+	}
+	cfg.Secret = g.secret
+	return nil
+}
+
+// join makes the rings towards a new member.
+func (g *Group) join(member, frameMax int) {
+	inbox := make([]*crossing, len(g.inboxes))
+	for from := range inbox {
+		if from != member {
+			inbox[from] = newCrossing(frameMax)
+		}
+	}
+	g.inboxes[member] = inbox
+}
+
+// crossing carries frames from one Poller to another.
+type crossing struct {
+	ring *mem.SPSC[crossed]
+	data []byte
+	step int
+}
+
+// crossed is one frame.
+type crossed struct {
+	length                uint32
+	flags                 mem.DescFlags
+	csumStart, csumOffset uint16
+	slot                  uint16
+	overheard             bool // to learn from, not to answer
+}
+
+func newCrossing(frameMax int) *crossing {
+	slots := make([]crossed, crossingSlots)
+	for i := range slots {
+		slots[i].slot = uint16(i)
+	}
+	return &crossing{ring: mem.NewSPSC(slots), data: make([]byte, crossingSlots*frameMax), step: frameMax}
+}
+
+func (x *crossing) octets(s *crossed) []byte {
+	at := int(s.slot) * x.step
+	return x.data[at : at+int(s.length)]
+}
+
+// put copies a frame; false: it is too long, or there is no room.
+func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
+	s := x.ring.Reserve(0)
+	if s == nil || len(frame) > x.step {
+		return false
+	}
+	s.length, s.flags, s.csumStart, s.csumOffset, s.overheard = uint32(len(frame)), d.Flags, d.CsumStart, d.CsumOffset, overheard
+	copy(x.octets(s), frame)
+	x.ring.Publish(1)
+	return true
+}
+
+// owner is the member that a connection belongs to.
+func (p *Poller) owner(id *tcp.ID) int {
+	if p.cfg.Group == nil {
+		return p.cfg.Member
+	}
+	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
+}
+
+// cross hands the frame in b to another member. b stays the caller's.
+func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
+	inbox := p.cfg.Group.inboxes[to]
+	if inbox == nil || !inbox[p.cfg.Member].put(p.pool.Data(b), p.pool.Desc(b), overheard) {
+		p.n.Own[DropCrossing]++
+		return
+	}
+	p.n.Crossed++
+}
+
+// tellGroup lets the other members overhear a frame that is not of one connection.
+func (p *Poller) tellGroup(b mem.Buf) {
+	if p.cfg.Group == nil || p.overheard {
+		return
+	}
+	for to := range p.cfg.Group.inboxes {
+		if to != p.cfg.Member {
+			p.cross(b, to, true)
+		}
+	}
+}
+
+// drainCrossings takes in what other members handed over, a ring's worth of each at most.
+func (p *Poller) drainCrossings() int {
+	if p.cfg.Group == nil {
+		return 0
+	}
+	work := 0
+	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
+		if x == nil {
+			continue
+		}
+		for n := x.ring.Len(); n > 0; n-- {
+			b := p.pool.Alloc()
+			if b == mem.NoBuf {
+				p.n.Own[DropNoBuf]++
+				return work
+			}
+			s := x.ring.Peek(0)
+			d := p.pool.Desc(b)
+			d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.length, s.flags, s.csumStart, s.csumOffset
+			copy(p.pool.Data(b), x.octets(s))
+			p.overheard = s.overheard
+			x.ring.Release(1)
+			work++
+			if p.frame(b) {
+				p.discard(b)
+			}
+		}
+	}
+	p.overheard = false
+	p.freeDead()
+	return work
+}
+
+// crossingsWait says that frames of other members wait for the next Turn.
+func (p *Poller) crossingsWait() bool {
+	if p.cfg.Group == nil {
+		return false
+	}
+	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
+		if x != nil && x.ring.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// frameMaxOf is the longest frame of a port with this MTU.
+func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }

@@ -1,0 +1,312 @@
+package stack
+
+import (
+	"context"
+	"crypto/sha256"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// steering is a port whose queues get each frame by chance: worse than any device.
+type steering struct {
+	under pmd.Queue
+	pool  *mem.Pool // of under
+	rng   *rand.Rand
+	boxes [][][]byte
+}
+
+// steered is one of its queues.
+type steered struct {
+	*steering
+	i    int
+	pool *mem.Pool
+}
+
+func (q *steered) Counters() pmd.Counters { return pmd.Counters{} }
+
+func (q *steered) Rx(bufs []mem.Buf) int {
+	var in [64]mem.Buf
+	n := q.under.Rx(in[:])
+	for _, b := range in[:n] {
+		to := q.rng.IntN(len(q.boxes))
+		q.boxes[to] = append(q.boxes[to], slices.Clone(q.steering.pool.Data(b)))
+	}
+	q.steering.pool.FreeN(in[:n])
+	box := q.boxes[q.i]
+	n = q.pool.AllocN(bufs[:min(len(bufs), len(box))])
+	for k, b := range bufs[:n] {
+		q.pool.Desc(b).Len = uint32(len(box[k]))
+		copy(q.pool.Data(b), box[k])
+	}
+	q.boxes[q.i] = box[n:]
+	return n
+}
+
+func (q *steered) Tx(bufs []mem.Buf) int {
+	for i, b := range bufs {
+		c := q.steering.pool.Alloc()
+		q.steering.pool.Desc(c).Len = q.pool.Desc(b).Len
+		copy(q.steering.pool.Data(c), q.pool.Data(b))
+		n := q.under.Tx([]mem.Buf{c})
+		q.steering.pool.Free(c)
+		if n == 0 {
+			return i
+		}
+	}
+	return len(bufs)
+}
+
+// groupLab is host a and a Group of n Pollers at 10.0.0.2, l.hosts[1:].
+func groupLab(t *testing.T, n int) *lab {
+	t.Helper()
+	l := &lab{t: t, now: 1000 * second}
+	link, err := wire.New(wire.Config{})
+	require.NoError(t, err)
+	l.a = l.host(link.Port(0), 0, func(_ int, cfg *Config) { cfg.ConnsMax = 64 })
+	l.hosts = append(l.hosts, l.a)
+	s := &steering{rng: rand.New(rand.NewPCG(1, uint64(n))), boxes: make([][][]byte, n)}
+	newPool := func() *mem.Pool {
+		pool, err := mem.NewPool(hugepages.Heap(labBufs*2048+4096), mem.PoolConfig{Bufs: labBufs, Stride: 2048})
+		require.NoError(t, err)
+		return pool
+	}
+	s.pool = newPool()
+	port := link.Port(1)
+	s.under, err = port.Open(0, s.pool)
+	require.NoError(t, err)
+	g, err := NewGroup(n)
+	require.NoError(t, err)
+	addr := netip.MustParseAddr("10.0.0.2")
+	for i := range n {
+		pool := newPool()
+		q := &nic{Queue: &steered{steering: s, i: i, pool: pool}, pool: pool, txMax: -1}
+		p, err := New(Config{
+			Name: "member" + string(rune('0'+i)), Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: netip.PrefixFrom(addr, 24),
+			Core: -1, Clock: func() int64 { return l.now }, ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 256}, Group: g, Member: i,
+		})
+		require.NoError(t, err)
+		l.hosts = append(l.hosts, &host{Poller: p, pool: pool, nic: q, addr: addr})
+	}
+	l.b = l.hosts[1]
+	return l
+}
+
+// Every frame comes to a queue by chance. Connections of both directions are opened, carry octets both ways and close, and
+// neighbours and path MTUs are learned by whom they concern.
+func TestGroupUnderRandomSteering(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		l := groupLab(t, n)
+		for _, h := range l.hosts {
+			l.listen(h, 7, 16, 20_000)
+		}
+		var dialled []*peer
+		for i := range 6 {
+			dialled = append(dialled, l.dial(l.a, l.b, 7, 30_000+i))
+			for _, h := range l.hosts[1:] {
+				dialled = append(dialled, l.dial(h, l.a, 7, 10_000+i))
+			}
+		}
+		all := func(f func(u *peer) bool) bool {
+			return len(l.accepted) == len(dialled) && !slices.ContainsFunc(append(slices.Clone(dialled), l.accepted...), func(u *peer) bool { return !f(u) })
+		}
+		l.until("all is sent and acknowledged", func() bool { return all(func(u *peer) bool { return u.sent == u.toSend && u.acked == u.toSend }) })
+		for _, u := range dialled {
+			require.Equal(t, uint64(20_000), u.edge)
+			require.NoError(t, u.err)
+		}
+		for _, u := range append(slices.Clone(dialled), l.accepted...) {
+			u.closeSend()
+		}
+		l.until("closed", func() bool { return all(func(u *peer) bool { return u.closed == 1 }) })
+		crossed := uint64(0)
+		for i, h := range l.hosts {
+			k := h.counters()
+			crossed += k.Crossed
+			require.Zero(t, k.RSTSent, "host %d of %d", i, n)
+			require.Zero(t, k.Own[DropCrossing])
+			if n > 1 && i > 0 {
+				require.NotZero(t, k.Connected)
+				require.NotZero(t, k.Accepted, "the hash gives every member its share")
+			}
+		}
+		require.Equal(t, n > 1, crossed > 0)
+		for _, u := range append(slices.Clone(dialled), l.accepted...) {
+			require.NoError(t, u.err)
+		}
+		l.pass(61 * second)
+		for _, h := range l.hosts {
+			require.Zero(t, h.counters().Conns)
+		}
+	}
+}
+
+// A report about a connection comes to a member that it does not belong to.
+func TestGroupOverhearsReports(t *testing.T) {
+	l := groupLab(t, 3)
+	l.listen(l.a, 7, 16)
+	var us []*peer
+	for _, h := range l.hosts[1:] {
+		us = append(us, l.dial(h, l.a, 7))
+	}
+	l.until("open", func() bool { return len(l.accepted) == 3 })
+	for _, u := range us {
+		l.a.nic.lose = nil
+		told := false
+		u.conn.Poller().queue.(*nic).lose = func(f []byte) bool {
+			if s, _, ok := segmentOf(f); ok && s.Len > 600 {
+				if !told {
+					told = true
+					l.a.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.9"), l.hosts[1], inet.ICMPUnreachable, inet.ICMPFragNeeded, 600, f))
+				}
+				return true
+			}
+			return false
+		}
+		u.send(5000)
+		l.until("through small segments", func() bool { return u.acked == 5000 })
+		require.LessOrEqual(t, u.conn.EMSS(), 560)
+	}
+	for _, h := range l.hosts[1:] {
+		require.Equal(t, uint64(1), h.counters().PathMTU, "each heard of its own connection")
+	}
+}
+
+func TestGroupConfig(t *testing.T) {
+	_, err := NewGroup(0)
+	require.Error(t, err)
+	_, err = NewGroup(groupMax + 1)
+	require.Error(t, err)
+	g, err := NewGroup(2)
+	require.NoError(t, err)
+	link, err := wire.New(wire.Config{})
+	require.NoError(t, err)
+	pool, err := mem.NewPool(hugepages.Heap(64*2048+4096), mem.PoolConfig{Bufs: 64, Stride: 2048})
+	require.NoError(t, err)
+	q, err := link.Port(0).Open(0, pool)
+	require.NoError(t, err)
+	cfg := Config{
+		Name: "m", Queue: q, Pool: pool, Caps: link.Port(0).Caps(), MAC: link.Port(0).MAC(), Addr: netip.MustParsePrefix("10.0.0.1/24"),
+		ConnsMax: 4, Core: -1, Group: g,
+	}
+	for member, want := range map[int]string{2: "member 2 of a group of 2", -1: "member -1 of a group of 2"} {
+		cfg.Member = member
+		_, err = New(cfg)
+		require.ErrorContains(t, err, want)
+	}
+	cfg.Member = 1
+	_, err = New(cfg)
+	require.NoError(t, err)
+	_, err = New(cfg)
+	require.ErrorContains(t, err, "member 1 of its group was made before")
+}
+
+// A ring between members that is full costs frames, which are counted; its consumer gives the room back.
+func TestCrossingFull(t *testing.T) {
+	l := groupLab(t, 2)
+	from, to := l.hosts[1], l.hosts[2]
+	b := from.pool.Alloc()
+	defer from.pool.Free(b)
+	for round := range 2 {
+		from.pool.Desc(b).Len = 60
+		for range crossingSlots + 2 {
+			from.cross(b, 1, false)
+		}
+		require.Equal(t, uint64(2*(round+1)), from.counters().Own[DropCrossing])
+		require.Equal(t, uint64(crossingSlots*(round+1)), from.counters().Crossed)
+		require.LessOrEqual(t, to.Deadline(), l.now, "they wait for a Turn")
+		require.GreaterOrEqual(t, to.Turn(), crossingSlots)
+		require.Zero(t, to.Turn())
+	}
+	from.pool.Desc(b).Len = uint32(frameMaxOf(1500) + 1)
+	from.cross(b, 1, false)
+	require.Equal(t, uint64(5), from.counters().Own[DropCrossing], "too long for a slot")
+}
+
+// Two queues of a real TAP, a Poller each, and the kernel at the other end.
+func TestGroupOverTAP(t *testing.T) {
+	netlab.Enter(t)
+	port, err := tap.New(tap.Config{Name: "group%d", Addr: kernelAddr, Queues: 2})
+	require.NoError(t, err)
+	g, err := NewGroup(2)
+	require.NoError(t, err)
+	var run sync.WaitGroup
+	var pollers []*Poller
+	for i := range 2 {
+		pool, err := mem.NewPool(newHeap(labBufs*2048+4096), mem.PoolConfig{Bufs: labBufs, Stride: 2048})
+		require.NoError(t, err)
+		q, err := port.Open(i, pool)
+		require.NoError(t, err)
+		p, err := New(Config{
+			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
+			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
+		})
+		require.NoError(t, err)
+		pollers = append(pollers, p)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		run.Wait()
+		_ = port.Close()
+	})
+	for _, p := range pollers {
+		run.Go(func() { _ = p.Run(ctx) })
+	}
+	const conns, octetsEach = 12, 200_000
+	for _, p := range pollers {
+		k := &kernelLab{t: t, Poller: p}
+		k.do(func() {
+			require.NoError(t, p.Listen(7, 16, func(*Conn) Upper { return newMirror(t, octetsEach) }))
+		})
+	}
+	k := &kernelLab{t: t, Poller: pollers[0]}
+	for range conns {
+		c, err := net.DialTCP("tcp4", nil, &net.TCPAddr{IP: ourAddr.Addr().AsSlice(), Port: 7})
+		require.NoError(t, err)
+		k.exchange(c, octets(2, octetsEach), sha256.Sum256(octets(1, octetsEach)))
+		require.NoError(t, c.Close())
+	}
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
+	require.NoError(t, err)
+	defer l.Close()
+	for _, p := range pollers { // each dials, and the answers find it
+		k := &kernelLab{t: t, Poller: p}
+		for range 3 {
+			m := newMirror(t, octetsEach)
+			k.do(func() {
+				_, err := p.Dial(l.Addr().(*net.TCPAddr).AddrPort(), m)
+				require.NoError(t, err)
+			})
+			c, err := l.AcceptTCP()
+			require.NoError(t, err)
+			k.exchange(c, octets(2, octetsEach), sha256.Sum256(octets(1, octetsEach)))
+			k.wait(m.ended)
+			require.NoError(t, m.err)
+			require.NoError(t, c.Close())
+		}
+	}
+	accepted := 0
+	for _, p := range pollers {
+		n, err := p.Counters(ctx)
+		require.NoError(t, err)
+		require.Zero(t, n.RSTSent)
+		require.Equal(t, uint64(3), n.Connected)
+		accepted += int(n.Accepted)
+	}
+	require.Equal(t, conns, accepted)
+}
