@@ -45,13 +45,6 @@ func start(t testing.TB) {
 	}
 }
 
-func needRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace")
-	}
-}
-
 func newArena(t testing.TB, octets int) *hugepages.Arena {
 	t.Helper()
 	page := hugepages.Auto
