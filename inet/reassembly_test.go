@@ -134,6 +134,8 @@ func TestReassemblyTimeout(t *testing.T) {
 }
 
 // Slots and octets are bounded: the oldest gives way, and a good datagram still gets through a flood.
+//
+// req: C02-13.1.1.1-1, D01-11.2.1-1
 func TestReassemblyBounded(t *testing.T) {
 	data := noise(65000)
 	r := NewReassembly(ReassemblyConfig{DatagramsMax: 4, OctetsMax: 1 << 16})

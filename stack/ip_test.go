@@ -274,7 +274,7 @@ func TestVLANTags(t *testing.T) {
 }
 
 // Segments that come in fragments are taken: both families, out of order; an atomic fragment stands alone.
-// req: 1122-3.3.2-1, 8200-4.5-1, 8200-5-1, 791-3.2-1
+// req: 1122-3.3.2-1, 8200-4.5-1, 8200-5-1, 791-3.2-1, C02-13.1.1-2, D01-11.2-2
 func TestFragmentedSegments(t *testing.T) {
 	l := newLab(t, sixes)
 	l.listen(l.b, 2000, 4)
@@ -332,7 +332,7 @@ func TestFragmentedSegments(t *testing.T) {
 }
 
 // A datagram that stays in pieces is given up after a minute; its sender hears of it if fragment zero came.
-// req: 1122-3.3.2-2, 8200-4.5-1
+// req: 1122-3.3.2-2, 8200-4.5-1, C02-13.1.1.1-2, D01-11.2.1-2
 func TestReassemblyTimeExceeded(t *testing.T) {
 	for _, zero := range []bool{true, false} {
 		l := newLab(t, sixes)

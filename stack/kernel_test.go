@@ -132,6 +132,7 @@ func (k *kernelLab) exchange(c *net.TCPConn, send []byte, wantSum [32]byte) {
 
 const kernelOctets = 10 << 20
 
+// req: C02-3.2-3, D01-1.2-3
 func TestKernelClientSendsToUs(t *testing.T) {
 	k := newKernelLab(t)
 	m := newMirror(t, kernelOctets)

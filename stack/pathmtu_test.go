@@ -113,7 +113,7 @@ func TestPathMTU6(t *testing.T) {
 
 // What does not come from a router that saw a segment in flight, or cannot be about it, is ignored: forged sequence
 // numbers, an MTU above what was sent, and, while octets of that size are acknowledged, one below it.
-// req: 8899-3-1, 5927-7.2-1, 1191-3-2
+// req: 8899-3-1, 5927-7.2-1, 1191-3-2, C02-10.1-1, D01-8.1-1
 func TestForgedPathMTU(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()

@@ -353,6 +353,7 @@ func TestUpperTimer(t *testing.T) {
 	require.Len(t, u.timer, 2)
 }
 
+// req: DDP-13.1-3
 func TestReceiveWindowHoldsThePeer(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// req: 9293-MUST-2, 9293-MUST-45, 1191-2-1, 7323-5.7-1
+// req: 9293-MUST-2, 9293-MUST-45, 1191-2-1, 7323-5.7-1, 5044-A.5-1
 func TestEverySegmentIsWellFormed(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.TTL = 33 })
 	n := 0

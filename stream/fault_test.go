@@ -17,6 +17,7 @@ import (
 
 func heapArena(bufs int) *hugepages.Arena { return hugepages.Heap(bufs*stride + 4096) }
 
+// req: C02-5.1.2-11, D01-3.1.2-11
 func TestTransferOverABadNetwork(t *testing.T) {
 	for name, f := range map[string]fault.Faults{
 		"loss":    {Drop: 0.01},

@@ -2,7 +2,7 @@ package tcp
 
 import "testing"
 
-// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 7323-2.2-4, 2018-2-1, 9293-MUST-14, 9293-MUST-65
+// req: 9293-SHLD-5, 9293-MAY-3, 7323-2.2-2, 7323-2.2-4, 2018-2-1, 9293-MUST-14, 9293-MUST-65, 5044-A.3-2
 func TestActiveOpenOffersAll(t *testing.T) {
 	s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20})
 	s.connect()
@@ -62,7 +62,7 @@ func TestNoMSSMeans536(t *testing.T) {
 	}
 }
 
-// req: 9293-MUST-16
+// req: 9293-MUST-16, C02-4-1, D01-2-1
 func TestEMSSSubtractsTimestamps(t *testing.T) {
 	s := newScript(t, Config{MSS: 1460})
 	s.accept("S 0:1 mss 8960 sackOK ts 1,0")

@@ -235,7 +235,7 @@ func TestRangesFull(t *testing.T) {
 	}
 }
 
-// req: 9293-SHLD-14, 9293-MUST-39
+// req: 9293-SHLD-14, 9293-MUST-39, DDP-13.1-1
 func TestWindowIsConstantAndMovesInSteps(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.in(". 1:1001 ack 1")
@@ -249,7 +249,7 @@ func TestWindowIsConstantAndMovesInSteps(t *testing.T) {
 	s.expect(". 1 ack 3001 win 20000")
 }
 
-// req: 9293-SHLD-14
+// req: 9293-SHLD-14, DDP-13.1-4
 func TestShrunkWindowTakesEffectAsTheLeftEdgeMoves(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.c.SetReceiveWindow(500)
