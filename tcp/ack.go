@@ -49,7 +49,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		c.challenge(now) // too old to be true: RFC 5961 section 5.2
 		return DropAckUnsent
 	}
-	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.recovery.tlp.active {
+	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.tlp.active {
 		c.updateWindow(now, s, false) // nothing is outstanding: we only receive
 		return DropNone
 	}

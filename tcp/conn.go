@@ -17,6 +17,7 @@ const never = math.MaxInt64
 // Invariants while synchronized: sndUna <= sndNxt <= sndMax; sndUna is where the first record in flight begins;
 // edge <= rcvAdv; every span of held lies beyond edge.
 type Conn struct {
+	*inFlight
 	cfg     *Config
 	mem     *Memory
 	id      ID
@@ -45,7 +46,6 @@ type Conn struct {
 	sndWl1    Seq    // sequence and acknowledgment of the last window update
 	sndWl2    uint64
 	pushed    uint64 // offset of the next pushed octet
-	sent      sentRing
 
 	// Receive sequence variables.
 	irs    Seq
@@ -68,14 +68,19 @@ type Conn struct {
 	userTimeoutNs int64 // of this connection, 0 the Config's
 	keep          keepAlive
 
-	ack      ackState
-	recovery recovery
-	rtt      rtoEstimator
-	cong     cc.State
-	control  cc.Algorithm
-	ecn      ecnState
-	pace     pacer
-	timers   timers
+	ack     ackState
+	rtt     rtoEstimator
+	cong    cc.State
+	control cc.Algorithm
+	ecn     ecnState
+	pace    pacer
+	timers  timers
+
+	// What loss recovery remembers when nothing is in flight.
+	point uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
+	undo  undo
+	tlp   tlp
+	reo   reordering
 
 	limiter challengeLimiter
 	stats   Counts
@@ -106,7 +111,7 @@ func NewConn(cfg Config) *Conn {
 
 // Init makes a zero Conn one in CLOSED that takes its memory from m.
 func (c *Conn) Init(m *Memory) {
-	c.cfg, c.mem = &m.cfg, m
+	c.cfg, c.mem, c.inFlight = &m.cfg, m, &m.none
 	c.timers.stop()
 }
 
@@ -143,7 +148,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 		mss = c.nextMSS
 	}
 	// Release and finish gave the memory back.
-	*c = Conn{cfg: c.cfg, mem: c.mem, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
+	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
 	c.control = c.cfg.Congestion
 	c.startECN()
 	c.pace.reset()
@@ -158,7 +163,6 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.rcvMSS = c.peerMSS
 	c.setEMSS()
 	c.rtt.reset(c.cfg)
-	c.recovery.reset()
 	c.timers.stop()
 }
 
@@ -310,7 +314,7 @@ func (c *Conn) PushedOffset() uint64 { return c.pushed }
 func (c *Conn) Release() (Handle, bool) {
 	h, ok := c.sent.release()
 	if c.sent.rel == c.sent.end {
-		c.sent.giveBack(c.mem)
+		c.giveBackRecords()
 	}
 	return h, ok
 }

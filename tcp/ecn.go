@@ -69,7 +69,7 @@ func (c *Conn) SetCongestion(a cc.Algorithm) {
 	cwnd, ssthresh := c.cong.Cwnd, c.cong.Ssthresh
 	a.Start(&c.cong, cwnd)
 	c.cong.Ssthresh = ssthresh
-	c.recovery.undo.possible = false
+	c.undo.possible = false
 }
 
 // Congestion is the name of the congestion control in use.
@@ -180,7 +180,7 @@ func (c *Conn) marksAcked(now int64, a *acked) int {
 	}
 	c.stats.ECEIn++
 	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
-		c.recovery.undo.possible = false
+		c.undo.possible = false
 		c.control.Reduce(&c.cong, cc.Mark, now, a.flight, c.emss)
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
 		c.ecn.reduced(c.sndNxt)

@@ -28,7 +28,7 @@ func (c *Conn) Room(now int64) int {
 // to send.
 func (c *Conn) hasRecord() bool {
 	if len(c.sent.recs) != 0 {
-		return c.sent.provide(c.mem)
+		return c.provideRecord()
 	}
 	if c.starved = c.mem.RunsFree() == 0; c.starved {
 		c.mem.records.short++
@@ -61,7 +61,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if n < 1 || n > c.emss {
 		panic("tcp: Push of a segment that is empty or larger than EMSS")
 	}
-	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.sent.provide(c.mem) {
+	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
