@@ -79,7 +79,7 @@ func (p *Poller) setPath(dst inet.Addr, mtu int) {
 
 // timedOut is called when a timer of c was served: a report that waited for a retransmission timeout may have got it.
 func (p *Poller) timedOut(c *Conn) {
-	n := c.tcp.Stats().Timeouts
+	n := c.tcp.Timeouts()
 	if n == c.path.timeouts {
 		return
 	}

@@ -77,7 +77,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		a.duplicate = delta == 0 && s.SeqLen() == 0 && !a.window && a.flight > 0
 	}
 	if a.duplicate {
-		c.stats.DupAcksIn++
+		c.stats.dupAcksIn.one()
 	}
 	if a.sackedAt > 0 {
 		c.rtt.lowest.add(now, now-a.sackedAt)

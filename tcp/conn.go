@@ -56,8 +56,8 @@ type Conn struct {
 	held   ranges
 	rcvMSS int // largest segment seen: what "full-sized" means for delayed ACKs
 
-	peerMSS, limitMSS int
-	mss, nextMSS      int // what we announce; what SetMSS asks for
+	peerMSS, limitMSS uint16
+	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
 	emss              int
 
 	tsOffset   uint32
@@ -83,7 +83,7 @@ type Conn struct {
 	reo   reordering
 
 	limiter challengeLimiter
-	stats   Counts
+	stats   counts
 }
 
 // due is what Next owes besides data.
@@ -129,7 +129,7 @@ func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
 func (c *Conn) Accept(now int64, id ID, iss Seq, tsOffset uint32, syn *Segment) {
 	c.start(id, iss, tsOffset)
 	c.passive = true
-	c.stats.SegsIn++
+	c.stats.segsIn++
 	c.takeSYN(now, syn)
 	c.state = SynReceived
 	c.due = dueSYN
@@ -143,7 +143,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if _, left := c.Release(); left {
 		panic("tcp: Conn started with handles that were not released")
 	}
-	mss := c.cfg.MSS
+	mss := uint16(c.cfg.MSS)
 	if c.nextMSS != 0 {
 		mss = c.nextMSS
 	}
@@ -160,7 +160,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if !id.Remote.Is4() && !id.Remote.IsUnspecified() {
 		c.peerMSS = mssAbsent6
 	}
-	c.rcvMSS = c.peerMSS
+	c.rcvMSS = int(c.peerMSS)
 	c.setEMSS()
 	c.rtt.reset(c.cfg)
 	c.timers.stop()
@@ -181,7 +181,7 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.irs = s.Seq
 	c.ecn.agreeECN(s, c.cfg.ECN)
 	if o.MSS != 0 {
-		c.peerMSS = max(int(o.MSS), mssFloor)
+		c.peerMSS = max(o.MSS, mssFloor)
 	}
 	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
 	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
@@ -213,8 +213,8 @@ func (c *Conn) establish(now int64, s *Segment) {
 	switch {
 	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
-		c.rtt.sample(now-c.timers.synSentAt, 1)
-		c.rtt.lowest.add(now, now-c.timers.synSentAt)
+		c.rtt.sample(now-c.timers.sentAt, 1)
+		c.rtt.lowest.add(now, now-c.timers.sentAt)
 	case c.useTS && s.Options.HasTimestamps:
 		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr), 1)
 	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
@@ -253,7 +253,7 @@ func (c *Conn) finish(ev Events) {
 // setEMSS computes Eff.snd.MSS (RFC 9293 section 3.7.1). SACK blocks are not subtracted: they travel on data only where
 // they fit, so that EMSS, and MPA's MULPDU with it, stays the same through a loss.
 func (c *Conn) setEMSS() {
-	c.emss = min(c.peerMSS, c.limitMSS)
+	c.emss = int(min(c.peerMSS, c.limitMSS))
 	if c.useTS {
 		c.emss -= timestampsLen
 	}
@@ -266,7 +266,7 @@ func (c *Conn) SetMSS(n int) {
 	if c.state != Closed {
 		panic("tcp: SetMSS on a Conn in use")
 	}
-	c.nextMSS = max(min(n, c.cfg.MSS), mssFloor)
+	c.nextMSS = uint16(max(min(n, c.cfg.MSS), mssFloor))
 }
 
 // SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP and TCP headers, as an
@@ -274,7 +274,7 @@ func (c *Conn) SetMSS(n int) {
 // handle is released with the last part.
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
-	c.limitMSS = max(min(n, c.mss), mssFloor)
+	c.limitMSS = uint16(max(min(n, int(c.mss)), mssFloor))
 	c.setEMSS()
 	if c.emss < before && c.state.synchronized() {
 		c.loseOversize()
@@ -322,16 +322,6 @@ func (c *Conn) Release() (Handle, bool) {
 // Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
 // happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
 func (c *Conn) Starved() bool { return c.starved }
-
-// Stats is a copy of the counters and of what the sender knows of the path.
-func (c *Conn) Stats() Stats {
-	s := Stats{Counts: c.stats}
-	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
-	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
-	s.Flight, s.SndWnd = c.flight(), c.sndWnd
-	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
-	return s
-}
 
 // seqOf is the sequence number of offset at of our stream.
 func (c *Conn) seqOf(at uint64) Seq { return c.iss + 1 + Seq(at) }

@@ -110,7 +110,7 @@ func (c *Conn) markArrived(s *Segment) {
 	e := &c.ecn
 	ce := s.TOS&ecnMask == ecnCE
 	if ce {
-		c.stats.CEIn++
+		c.stats.ceIn.one()
 	}
 	if !e.exact {
 		if s.Flags&CWR != 0 {
@@ -178,7 +178,7 @@ func (c *Conn) marksAcked(now int64, a *acked) int {
 	if !a.ece {
 		return 0
 	}
-	c.stats.ECEIn++
+	c.stats.eceIn.one()
 	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
 		c.undo.possible = false
 		c.control.Reduce(&c.cong, cc.Mark, now, a.flight, c.emss)

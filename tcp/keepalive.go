@@ -73,6 +73,6 @@ func (c *Conn) keepAliveDue() {
 func (c *Conn) nextKeepAlive(now int64, t *Transmit) {
 	c.header(now, t)
 	t.Seq--
-	c.stats.KeepAlives++
+	c.stats.keepAlives.one()
 	c.ackSent()
 }

@@ -51,7 +51,7 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	c.sent.markResent(i)
 	c.transmit(now, r, n, t)
 	t.Retransmit = true
-	c.stats.Retransmits++
+	c.stats.retransmits.one()
 	c.resentOne(now, r)
 	if c.timers.rtxAt == never {
 		c.armRetransmit(now)
@@ -124,8 +124,8 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	t.Seq = c.seqOf(r.at)
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
 	c.sndMax = max(c.sndMax, r.at+1)
-	c.stats.Probes++
-	c.stats.BytesOut++
+	c.stats.probes.one()
+	c.stats.bytesOut++
 	c.piggyback(t)
 }
 
@@ -178,6 +178,6 @@ func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 			t.Flags |= FIN
 		}
 	}
-	c.stats.BytesOut += uint64(n)
+	c.stats.bytesOut += uint64(n)
 	c.piggyback(t)
 }

@@ -150,7 +150,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 	case c.due&dueTailProbe != 0:
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {
-			c.stats.Probes++
+			c.stats.probes.one()
 			c.resend(now, c.sent.una, t)
 			return true
 		}
@@ -161,7 +161,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 func (c *Conn) resetHeader(t *Transmit, seq Seq) {
 	*t = Transmit{ID: c.id, Seq: seq, Flags: RST, TOS: c.ecn.tos, Handle: NoHandle}
 	t.Options.clear()
-	c.stats.SegsOut++
+	c.stats.segsOut++
 }
 
 // nextSYN is a SYN, or in SYN-RECEIVED a SYN,ACK, which offers only what the peer's SYN offered.
@@ -171,7 +171,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, TOS: c.ecn.tos, Handle: NoHandle, Retransmit: tm.synSends > 0}
 	o := &t.Options
 	o.clear()
-	o.MSS = uint16(c.mss)
+	o.MSS = c.mss
 	if reply {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()
@@ -188,15 +188,15 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	}
 	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
 	if tm.synSends == 0 {
-		tm.synSentAt = now
+		tm.sentAt = now
 	}
-	tm.synSends = min(tm.synSends, math.MaxUint16-1) + 1
+	tm.synSends = min(tm.synSends, math.MaxUint8-1) + 1
 	if tm.rtxAt == never {
 		tm.synTries = min(tm.synTries, math.MaxUint16-1) + 1
 		tm.rtxAt = now + c.rtt.current()
 	}
 	c.ackSent()
-	c.stats.SegsOut++
+	c.stats.segsOut++
 }
 
 // header fills what all segments of a synchronized connection have in common.
@@ -219,7 +219,7 @@ func (c *Conn) header(now int64, t *Transmit) {
 		t.Options.TSval = c.tsNow(now)
 		t.Options.TSecr = c.tsRecent
 	}
-	c.stats.SegsOut++
+	c.stats.segsOut++
 }
 
 // acknowledge adds the SACK blocks there are to tell, up to blocks and to what options hold.

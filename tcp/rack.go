@@ -135,7 +135,7 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 				k.reoAt = k.xmitTs + wait
 				break
 			}
-			c.stats.LostRetrans++
+			c.stats.lostRetrans.one()
 			again = again || r.sentAt >= c.recovery.reducedAt
 			c.lose(i)
 			lost = true

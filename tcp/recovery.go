@@ -129,7 +129,7 @@ func (c *Conn) enterRecovery(now int64) {
 	c.point = c.sndNxt
 	c.tlp.active = false // RFC 8985 section 7.1
 	c.undo.start()
-	c.stats.FastRetransmits++
+	c.stats.fastRetransmits.one()
 	rv.reducedAt = now
 	c.reduce(now, c.flight()-rv.limited)
 	rv.limited = 0
@@ -250,7 +250,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 // lost in slow start.
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
-	c.stats.Timeouts++
+	c.stats.timeouts.one()
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged
 	}

@@ -136,7 +136,7 @@ func (h *simHost) send(t *Transmit) error {
 		if t.Len > h.c.EMSS() {
 			return h.fail("segment of %d, EMSS %d", t.Len, h.c.EMSS())
 		}
-		if t.Len+t.HeaderLen()-HeaderLenMin > min(h.c.limitMSS, h.c.peerMSS) {
+		if t.Len+t.HeaderLen()-HeaderLenMin > int(min(h.c.limitMSS, h.c.peerMSS)) {
 			return h.fail("segment of %d with %d options exceeds the path", t.Len, t.HeaderLen()-HeaderLenMin)
 		}
 		if int(t.Handle) < h.released {

@@ -3,19 +3,18 @@ package tcp
 // timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry in the caller's timer
 // wheel serves them all: Deadline says when to look again.
 type timers struct {
-	rtxAt      int64     // of the kind that runs: at most one of the four does (RFC 8985 section 8)
-	kind       timerKind // of rtxAt
-	rtoAt      int64     // while something is in flight: when the retransmission timer would fire
+	rtxAt      int64 // of the kind that runs: at most one of the four does (RFC 8985 section 8)
+	rtoAt      int64 // while something is in flight: when the retransmission timer would fire
 	delackAt   int64
 	timeWaitAt int64
-	probes     uint8 // zero-window probes since the window closed
-	expiries   uint8 // of the retransmission timer since there was progress
-
 	progressAt int64 // since when the user timeout counts
-	sentAt     int64 // last new data
-	synSentAt  int64
-	synTries   uint16 // first and by timer, saturating
-	synSends   uint16
+	sentAt     int64 // last new data; before there was any, the first SYN
+
+	kind     timerKind // of rtxAt
+	probes   uint8     // zero-window probes since the window closed
+	expiries uint8     // of the retransmission timer since there was progress
+	synTries uint16    // first and by timer, saturating
+	synSends uint8
 }
 
 type timerKind uint8

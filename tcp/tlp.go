@@ -86,7 +86,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 		c.resend(now, c.sent.nxt-1, t)
 	}
 	c.rtt.fresh = false
-	c.stats.LossProbes++
+	c.stats.lossProbes.one()
 	c.timers.rtoAt = now + c.rtt.current()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 	return true
@@ -108,7 +108,7 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 	case p.repair:
 		p.active = false
 		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
-			c.stats.LostRetrans++
+			c.stats.lostRetrans.one()
 			c.reduceAgain(now, int(p.flight), a.sacked) // the retransmission before it was lost
 		}
 	case !p.isRetrans:
@@ -125,7 +125,7 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 // probeRepaired is a single loss that the probe has repaired: congestion control must know of it.
 func (c *Conn) probeRepaired(now int64) {
 	c.tlp.active = false
-	c.stats.ProbesRepaired++
+	c.stats.probesRepaired.one()
 	if c.recovery.phase != phaseOpen {
 		return
 	}

@@ -71,9 +71,9 @@ func (c *Conn) needless(now int64, end uint64) {
 func (c *Conn) takeBack(now int64) {
 	rv := &c.recovery
 	c.undo = undo{}
-	c.stats.Undone++
+	c.stats.undone.one()
 	if rv.phase == phaseLoss {
-		c.stats.SpuriousTimeouts++
+		c.stats.spuriousTimeouts.one()
 	}
 	c.control.Undo(&c.cong)
 	if rv.phase == phaseOpen {

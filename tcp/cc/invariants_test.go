@@ -84,7 +84,7 @@ func (m *machine) timeout(flight int, first bool) error {
 func (m *machine) undo() error {
 	before := m.w
 	m.alg.Undo(&m.w)
-	if m.w.Cwnd != max(before.Cwnd, before.prior.cwnd) {
+	if m.w.Cwnd != max(before.Cwnd, int(before.prior.cwnd)) {
 		return fmt.Errorf("undone: cwnd %d, was %d and %d before the reduction", m.w.Cwnd, before.Cwnd, before.prior.cwnd)
 	}
 	m.answered = false

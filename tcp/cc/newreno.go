@@ -20,11 +20,12 @@ func (NewReno) Acked(w *State, a Sample) {
 
 // avoid is congestion avoidance: one SMSS per cwnd of acknowledged octets (section 3.1, the recommended way).
 func avoid(w *State, octets, smss int) {
-	w.acked += octets
-	if w.acked >= w.Cwnd {
-		w.acked = min(w.acked-w.Cwnd, w.Cwnd)
+	acked := int(w.acked) + octets
+	if acked >= w.Cwnd {
+		acked = min(acked-w.Cwnd, w.Cwnd)
 		w.Cwnd = min(w.Cwnd+smss, CwndMax)
 	}
+	w.acked = int32(acked)
 }
 
 func (NewReno) Reduce(w *State, why Cause, _ int64, flight, smss int) {
