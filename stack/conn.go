@@ -250,7 +250,7 @@ func (p *Poller) release(c *Conn) {
 		if !ok {
 			break
 		}
-		c.path.acked = max(c.path.acked, min(int(p.tx.meta[h].length)+c.path.header, c.path.mtu))
+		c.path.arrived(int(p.tx.meta[h].length))
 		p.dropOwner(mem.Buf(h))
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {

@@ -14,10 +14,12 @@ type State struct {
 	Cwnd, Ssthresh int
 
 	cubic   cubic
-	acked   int32 // Reno: acknowledged since Cwnd last grew in congestion avoidance
 	prior   prior
 	hystart hystart
 	dctcp   dctcp
+	// Towards the next growth of Cwnd in congestion avoidance, less than Cwnd was. Reno: octets acknowledged, an SMSS for
+	// Cwnd of them. CUBIC: octets times octets, one octet for Cwnd of them.
+	credit int32
 }
 
 // prior is what Undo restores.

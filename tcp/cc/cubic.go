@@ -10,8 +10,7 @@ type Cubic struct{}
 type cubic struct {
 	at int64 // the latest acknowledgment
 	curve
-	estCredit int   // octets times octets, towards the next quarter of an SMSS of wEst, times 17
-	credit    int32 // the same for the next octet of Cwnd in the concave and convex regions: less than Cwnd was
+	estCredit int // octets times octets, towards the next quarter of an SMSS of wEst, times 17
 }
 
 // curve is one congestion avoidance stage, and what Undo restores of it.
@@ -67,6 +66,7 @@ func (Cubic) Acked(w *State, a Sample) {
 	smss := min(a.SMSS, smssMax)
 	if !c.running() {
 		c.begin(w.Cwnd, a.Now, smss)
+		w.credit = 0
 	}
 	octets = min(octets, w.Cwnd)
 	c.grow(w.Cwnd, octets, smss)
@@ -75,12 +75,12 @@ func (Cubic) Acked(w *State, a Sample) {
 	if est := int(c.wEst); c.window(t, smss) < est { // section 4.3, the Reno-friendly region
 		more = est - w.Cwnd
 	} else if target := c.window(t+a.SRTT, smss); target > w.Cwnd { // 4.4 and 4.5
-		credit := int(c.credit) + (target-w.Cwnd)*octets
+		credit := int(w.credit) + (target-w.Cwnd)*octets
 		if credit >= w.Cwnd {
 			more = credit / w.Cwnd
 			credit -= more * w.Cwnd
 		}
-		c.credit = int32(credit)
+		w.credit = int32(credit)
 	}
 	// Section 4.2 bounds the target by 1.5 cwnd, which is half of what is acknowledged. The same bound keeps W_est from
 	// pulling cwnd up at once after it was lowered without a congestion event (RFC 5681 section 4.1).
@@ -92,7 +92,7 @@ func (Cubic) Acked(w *State, a Sample) {
 func (c *cubic) begin(cwnd int, now int64, smss int) {
 	c.epoch = now
 	c.wEst = int32(cwnd)
-	c.credit, c.estCredit, c.k = 0, 0, 0
+	c.estCredit, c.k = 0, 0
 	if int(c.wMax) > cwnd {
 		c.k = riseTime(int(c.wMax)-cwnd, smss)
 	} else {
@@ -190,5 +190,5 @@ func (Cubic) Undo(w *State) {
 	}
 	w.Cwnd, w.Ssthresh = int(w.prior.cwnd), int(w.prior.ssthresh)
 	w.cubic.curve = w.prior.curve
-	w.cubic.credit, w.cubic.estCredit = 0, 0
+	w.credit, w.cubic.estCredit = 0, 0
 }

@@ -69,5 +69,5 @@ func (d DCTCP) Reduce(w *State, why Cause, now int64, flight, smss int) {
 	}
 	w.save()
 	w.Ssthresh = max(w.Cwnd-w.Cwnd*int(w.dctcp.alpha)>>(alphaBits+1), 2*smss)
-	w.acked = 0
+	w.credit = 0
 }

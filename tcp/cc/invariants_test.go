@@ -97,7 +97,7 @@ func (m *machine) check() error {
 		return fmt.Errorf("cwnd %d, ssthresh %d, SMSS %d", w.Cwnd, w.Ssthresh, m.smss)
 	}
 	c := &w.cubic
-	if c.wMax < 0 || c.wEst < 0 || c.k < 0 || c.credit < 0 || c.estCredit < 0 || w.acked < 0 {
+	if c.wMax < 0 || c.wEst < 0 || c.k < 0 || c.estCredit < 0 || w.credit < 0 {
 		return fmt.Errorf("%+v", c)
 	}
 	if d := &w.dctcp; d.alpha < 0 || d.alpha > alphaOne || d.acked < 0 || d.marked < 0 || d.marked > d.acked {
