@@ -14,8 +14,11 @@ const (
 	cacheLine  = 64
 )
 
-// preview finds the connections of a burst before any of its frames is handled, and reads a word of each of their cache
-// lines. With very many connections none of it is in the cache; handled one after the other each frame would wait for
+// hotOctets are the first of a Conn that segments in order, and their ACKs, touch.
+const hotOctets = unsafe.Offsetof(Conn{}.tcp) + tcp.HotOctets
+
+// preview finds the connections of a burst before any of its frames is handled, and reads a word of each of their hot
+// cache lines. With very many connections none of it is in the cache; handled one after the other each frame would wait for
 // its own misses, while read one after the other, with nothing in between, they overlap. It decides nothing: what is
 // not TCP right behind a plain IP header is left for frame to look at.
 func (p *Poller) preview(bufs []mem.Buf) {
@@ -60,15 +63,15 @@ func (p *Poller) warm(ahead []connIndex) {
 	sum := byte(0)
 	for _, i := range ahead {
 		if i != noConn {
-			sum += lines(&p.slab.conns[i]) + lines(&p.timers.armed[i])
+			sum += lines(&p.slab.conns[i], hotOctets) + lines(&p.timers.armed[i], 1)
 		}
 	}
 	p.warmth = sum
 }
 
-// lines reads an octet of every cache line of v.
-func lines[T any](v *T) (sum byte) {
-	for off := uintptr(0); off < unsafe.Sizeof(*v); off += cacheLine {
+// lines reads an octet of every cache line of the first n octets of v.
+func lines[T any](v *T, n uintptr) (sum byte) {
+	for off := uintptr(0); off < n; off += cacheLine {
 		sum += *(*byte)(unsafe.Add(unsafe.Pointer(v), off))
 	}
 	return sum

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/rnicd/rnicd/tcp/cc"
 )
@@ -16,15 +17,42 @@ const never = math.MaxInt64
 // the offset behind the last octet. seqOf and the signed distances in Input are where they meet sequence numbers.
 // Invariants while synchronized: sndUna <= sndNxt <= sndMax; sndUna is where the first record in flight begins;
 // edge <= rcvAdv; every span of held lies beyond edge.
+//
+// What every segment touches stands first, so that of the many connections of a Poller it brings few cache lines into the
+// cache; HotOctets says how far that goes.
 type Conn struct {
 	*inFlight
-	cfg     *Config
-	mem     *Memory
-	id      ID
+	cfg *Config
+	mem *Memory
+
+	// Send sequence variables (RFC 9293 section 3.3.1).
+	sndUna    uint64 // oldest unacknowledged
+	sndNxt    uint64 // next to be sent for the first time
+	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
+	pushed    uint64 // offset of the next pushed octet
+	sndWnd    int    // octets beyond sndUna
+	sndWl2    uint64 // acknowledgment and sequence of the last window update
+	sndWl1    Seq
+	sndWndMax int32  // largest seen
+	keepIdle  uint32 // milliseconds before the first keep-alive, 0: off
+	iss       Seq
+
+	// Receive sequence variables.
+	irs        Seq
+	tsRecent   uint32
+	tsRecentAt int64
+	edge       uint64 // left edge: all before it is committed
+	rcvAdv     uint64 // highest right edge advertised
+	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
+	rcvWnd     int    // what SetReceiveWindow asks for
+	held       ranges
+	rcvMSS     int // largest segment seen: what "full-sized" means for delayed ACKs
+	emss       int
+
+	due     due
+	events  Events
 	state   State
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
-	events  Events
-	due     due
 
 	finQueued bool // CloseSend was called
 	starved   bool // there was no memory for a first run of records
@@ -36,55 +64,37 @@ type Conn struct {
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
 
-	// Send sequence variables (RFC 9293 section 3.3.1).
-	iss       Seq
-	sndUna    uint64 // oldest unacknowledged
-	sndNxt    uint64 // next to be sent for the first time
-	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
-	sndWnd    int    // octets beyond sndUna
-	sndWndMax int    // largest seen
-	sndWl1    Seq    // sequence and acknowledgment of the last window update
-	sndWl2    uint64
-	pushed    uint64 // offset of the next pushed octet
+	id       ID
+	tsOffset uint32
+	ack      ackState
+	ecn      ecnState
+	flow     traffic
+	timers   timers
 
-	// Receive sequence variables.
-	irs    Seq
-	edge   uint64 // left edge: all before it is committed
-	rcvAdv uint64 // highest right edge advertised
-	rcvWnd int    // what SetReceiveWindow asks for
-	finAt  uint64
-	held   ranges
-	rcvMSS int // largest segment seen: what "full-sized" means for delayed ACKs
+	userTimeoutNs int64 // of this connection, 0 the Config's
+
+	tlp     tlp
+	reo     reordering
+	rtt     rtoEstimator
+	control cc.Algorithm
+	cong    cc.State // of which its first HotOctets are that
+
+	// What follows is seldom needed.
+	undo    undo
+	point   uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
+	finAt   uint64
+	limiter challengeLimiter
+	keep    keepAlive
+	pace    pacer
+	runs    ceRuns
+	stats   counts
 
 	peerMSS, limitMSS uint16
 	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
-	emss              int
-
-	tsOffset   uint32
-	tsRecent   uint32
-	tsRecentAt int64
-	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
-
-	userTimeoutNs int64 // of this connection, 0 the Config's
-	keep          keepAlive
-
-	ack     ackState
-	rtt     rtoEstimator
-	cong    cc.State
-	control cc.Algorithm
-	ecn     ecnState
-	pace    pacer
-	timers  timers
-
-	// What loss recovery remembers when nothing is in flight.
-	point uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
-	undo  undo
-	tlp   tlp
-	reo   reordering
-
-	limiter challengeLimiter
-	stats   counts
 }
+
+// HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for whoever brings Conns into the cache.
+const HotOctets = unsafe.Offsetof(Conn{}.cong) + cc.HotOctets
 
 // due is what Next owes besides data.
 type due uint16
@@ -129,7 +139,7 @@ func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
 func (c *Conn) Accept(now int64, id ID, iss Seq, tsOffset uint32, syn *Segment) {
 	c.start(id, iss, tsOffset)
 	c.passive = true
-	c.stats.segsIn++
+	c.flow.segsIn++
 	c.takeSYN(now, syn)
 	c.state = SynReceived
 	c.due = dueSYN
@@ -151,7 +161,6 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
 	c.control = c.cfg.Congestion
 	c.startECN()
-	c.pace.reset()
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
 	c.noDelay = c.cfg.NoDelay
@@ -198,7 +207,7 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
 	c.rcvAdv = uint64(min(c.rcvWnd, 65535)) // the window of a SYN is never scaled: RFC 7323 section 2.2
 	c.sndWnd = int(s.Window)
-	c.sndWndMax = c.sndWnd
+	c.sndWndMax = int32(c.sndWnd)
 	c.sndWl1 = s.Seq
 }
 

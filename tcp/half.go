@@ -115,7 +115,7 @@ func (c *Conn) Resume(now int64, id ID, h *Half) {
 	c.Accept(now, id, h.iss, h.tsOffset, &s)
 	c.Next(now, &t)
 	c.timers.sentAt, c.timers.synSends, c.timers.synTries = h.sentAt, h.sends, uint16(h.tries)
-	c.stats.segsOut = uint64(h.sends)
+	c.flow.segsOut = uint64(h.sends)
 }
 
 // Reset is the RST that ends h.

@@ -4,9 +4,9 @@ package tcp
 // octets (acknowledgments, windows, resets) has happened when it returns; what concerns the peer's happens in Commit,
 // which the caller calls afterwards, always, with the same Arrival and before the next Input.
 func (c *Conn) Input(now int64, s *Segment) Arrival {
-	c.stats.segsIn++
-	c.stats.bytesIn += uint64(s.Len)
-	c.keep.heard(now)
+	c.flow.segsIn++
+	c.flow.bytesIn += uint64(s.Len)
+	c.heard(now)
 	switch c.state {
 	case Closed:
 		return Arrival{Drop: DropState}

@@ -149,8 +149,8 @@ func (c *Conn) brokenRecovery() error {
 		return fmt.Errorf("reordering timer at %d, RACK wants %d", c.timers.rtxAt, rv.rack.reoAt)
 	case !c.useSACK && (rv.rack.endSeq != 0 && c.sent.sackedRecs > 0 || rv.rack.reoAt != never):
 		return fmt.Errorf("RACK without SACK")
-	case c.due&dueMarkRun != 0 != (c.ecn.runN > 0):
-		return fmt.Errorf("%d runs of marks, due %#x", c.ecn.runN, c.due)
+	case c.due&dueMarkRun != 0 != (c.runs.n > 0):
+		return fmt.Errorf("%d runs of marks, due %#x", c.runs.n, c.due)
 	}
 	if c.reo.mult < 1 || c.useSACK && c.reoWnd() > c.rtt.srtt {
 		return fmt.Errorf("reordering window %d beyond SRTT %d", c.reoWnd(), c.rtt.srtt)

@@ -103,7 +103,7 @@ func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 			c.sendNew(now, r, t)
 		}
 		return override
-	case usable > 0 && (override || usable >= c.sndWndMax/2) && c.sent.splittable():
+	case usable > 0 && (override || usable >= int(c.sndWndMax)/2) && c.sent.splittable():
 		c.sent.split(c.sent.nxt, usable)
 		c.sendNew(now, r, t)
 		return true
@@ -125,7 +125,7 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
 	c.sndMax = max(c.sndMax, r.at+1)
 	c.stats.probes.one()
-	c.stats.bytesOut++
+	c.flow.bytesOut++
 	c.piggyback(t)
 }
 
@@ -178,6 +178,6 @@ func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 			t.Flags |= FIN
 		}
 	}
-	c.stats.bytesOut += uint64(n)
+	c.flow.bytesOut += uint64(n)
 	c.piggyback(t)
 }

@@ -161,7 +161,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 func (c *Conn) resetHeader(t *Transmit, seq Seq) {
 	*t = Transmit{ID: c.id, Seq: seq, Flags: RST, TOS: c.ecn.tos, Handle: NoHandle}
 	t.Options.clear()
-	c.stats.segsOut++
+	c.flow.segsOut++
 }
 
 // nextSYN is a SYN, or in SYN-RECEIVED a SYN,ACK, which offers only what the peer's SYN offered.
@@ -196,7 +196,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		tm.rtxAt = now + c.rtt.current()
 	}
 	c.ackSent()
-	c.stats.segsOut++
+	c.flow.segsOut++
 }
 
 // header fills what all segments of a synchronized connection have in common.
@@ -219,7 +219,7 @@ func (c *Conn) header(now int64, t *Transmit) {
 		t.Options.TSval = c.tsNow(now)
 		t.Options.TSecr = c.tsRecent
 	}
-	c.stats.segsOut++
+	c.flow.segsOut++
 }
 
 // acknowledge adds the SACK blocks there are to tell, up to blocks and to what options hold.

@@ -38,10 +38,10 @@ func (t *tally) one() {
 	}
 }
 
-// counts are Counts as a Conn keeps them: every octet is there 100,000 times.
-type counts struct {
-	segsIn, segsOut, bytesIn, bytesOut uint64
+// traffic and counts are Counts as a Conn keeps them: there may be 100,000 of each octet.
+type traffic struct{ segsIn, segsOut, bytesIn, bytesOut uint64 }
 
+type counts struct {
 	retransmits, fastRetransmits, timeouts, dupSegs, oooSegs, dupAcksIn, challengeAcks tally
 
 	refused, probes, dsacks, lostRetrans, keepAlives, undone tally
@@ -49,9 +49,9 @@ type counts struct {
 	ceIn, eceIn                                              tally
 }
 
-func (n *counts) public() Counts {
+func (n *counts) public(t *traffic) Counts {
 	return Counts{
-		SegsIn: n.segsIn, SegsOut: n.segsOut, BytesIn: n.bytesIn, BytesOut: n.bytesOut,
+		SegsIn: t.segsIn, SegsOut: t.segsOut, BytesIn: t.bytesIn, BytesOut: t.bytesOut,
 		Retransmits:      uint64(n.retransmits),
 		FastRetransmits:  uint64(n.fastRetransmits),
 		Timeouts:         uint64(n.timeouts),
@@ -75,7 +75,7 @@ func (n *counts) public() Counts {
 
 // Stats is a copy of the counters and of what the sender knows of the path.
 func (c *Conn) Stats() Stats {
-	s := Stats{Counts: c.stats.public()}
+	s := Stats{Counts: c.stats.public(&c.flow)}
 	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd

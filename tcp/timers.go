@@ -7,6 +7,7 @@ type timers struct {
 	rtoAt      int64 // while something is in flight: when the retransmission timer would fire
 	delackAt   int64
 	timeWaitAt int64
+	pacedAt    int64 // when a segment that pacing held back may go
 	progressAt int64 // since when the user timeout counts
 	sentAt     int64 // last new data; before there was any, the first SYN
 
@@ -27,14 +28,14 @@ const (
 )
 
 func (t *timers) stop() {
-	t.rtxAt, t.delackAt, t.timeWaitAt = never, never, never
+	t.rtxAt, t.delackAt, t.timeWaitAt, t.pacedAt = never, never, never, never
 	t.kind = timerRetransmit
 }
 
 // Deadline is when Expire is next due (math.MaxInt64: never). It may lie in the past.
 func (c *Conn) Deadline() int64 {
 	t := &c.timers
-	return min(t.rtxAt, t.delackAt, t.timeWaitAt, c.pace.wakeAt, c.giveUpAt(), c.keepAliveAt())
+	return min(t.rtxAt, t.delackAt, t.timeWaitAt, t.pacedAt, c.giveUpAt(), c.keepAliveAt())
 }
 
 // outstanding says that the peer owes us an acknowledgment, or a window.
@@ -64,8 +65,8 @@ func (c *Conn) Expire(now int64) {
 	if now >= c.keepAliveAt() {
 		c.keepAliveDue()
 	}
-	if now >= c.pace.wakeAt {
-		c.pace.wakeAt = never
+	if now >= t.pacedAt {
+		t.pacedAt = never
 	}
 	if now >= t.rtxAt {
 		c.retransmissionDue(now)

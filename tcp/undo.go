@@ -12,8 +12,8 @@ import "math"
 
 // undo is what an episode needs for it.
 type undo struct {
-	possible bool
 	echo     echoState
+	possible bool
 	echoTS   uint32 // RetransmitTS: of the first retransmission
 	left     int32  // retransmissions not yet reported as duplicates
 	from, to uint64 // all of them lie between

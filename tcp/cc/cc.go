@@ -7,6 +7,8 @@
 // episode. Octets and nanoseconds throughout.
 package cc
 
+import "unsafe"
+
 // State of one connection. Cwnd and Ssthresh are read by tcp, which also lowers Cwnd while it recovers; the rest belongs
 // to the Algorithm. It holds no pointers, and is the union of what all algorithms need: 144 octets at most. Every
 // connection has one, so what no window exceeds has 32 bits.
@@ -21,6 +23,9 @@ type State struct {
 	// Cwnd of them. CUBIC: octets times octets, one octet for Cwnd of them.
 	credit int32
 }
+
+// HotOctets are the first of a State that an acknowledgment touches whose connection cwnd does not hold back.
+const HotOctets = unsafe.Offsetof(State{}.cubic) + unsafe.Offsetof(cubic{}.curve) + unsafe.Sizeof(curve{}.epoch)
 
 // prior is what Undo restores.
 type prior struct {
