@@ -48,9 +48,14 @@ const (
 //
 // It begins with what every segment touches, as tcp.Conn does: hotOctets in all.
 type Conn struct {
-	p     *Poller
-	upper Upper
-	ahead Ahead // upper, when it has More
+	p       *Poller
+	index   connIndex
+	phase   phase
+	marks   marks
+	advised bool        // there is advice
+	bell    atomic.Bool // rung and not yet heard: coalesces Wake
+	upper   Upper
+	ahead   Ahead // upper, when it has More
 
 	edge    uint64
 	acked   uint64
@@ -58,12 +63,7 @@ type Conn struct {
 	path    pathState
 	id      tcp.ID
 	nextHop inet.Addr
-	index   connIndex
 	life    uint32 // counts the connections this slot has carried
-	phase   phase
-	marks   marks
-	advised bool        // there is advice
-	bell    atomic.Bool // rung and not yet heard: coalesces Wake
 
 	tcp tcp.Conn
 

@@ -33,6 +33,7 @@ func newLookup(connsMax int, s *secret, conns []Conn) lookup {
 		// Both odd: a zero factor would swallow the other.
 		k0: s.prf(useLookup, []byte{0}) | 1, k1: s.prf(useLookup, []byte{1}) | 1,
 	}
+	onLargePages(t.entries)
 	for i := range t.entries {
 		t.entries[i].conn = noConn
 	}

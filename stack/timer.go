@@ -50,6 +50,7 @@ func newTimers(connsMax int, now int64) timers {
 	t := timers{
 		tick: now >> tickShift, armed: make([]alarm, connsMax), heap: make([]timer, 0, connsMax),
 	}
+	onLargePages(t.armed)
 	for i := range t.armed {
 		t.armed[i].place = placeNone
 	}
