@@ -52,8 +52,7 @@ type Conn struct {
 	index   connIndex
 	phase   phase
 	marks   marks
-	advised bool        // there is advice
-	bell    atomic.Bool // rung and not yet heard: coalesces Wake
+	advised bool // there is advice
 	upper   Upper
 	ahead   Ahead // upper, when it has More
 
@@ -67,12 +66,13 @@ type Conn struct {
 
 	tcp tcp.Conn
 
-	listener *listener // passive and not yet established
-	err      error     // what Closed will be given
-	advice   error     // the last soft error: SoftError
-	window   int       // for markWindow
-	iss      tcp.Seq   // ours
-	bellNext uint32    // in Poller.bells, while bell is set
+	listener *listener   // passive and not yet established
+	err      error       // what Closed will be given
+	advice   error       // the last soft error: SoftError
+	window   int         // for markWindow
+	iss      tcp.Seq     // ours
+	bell     atomic.Bool // rung and not yet heard: coalesces Wake
+	bellNext uint32      // in Poller.bells, while bell is set
 
 	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
 

@@ -68,6 +68,15 @@ func (t *lookup) find(id *tcp.ID) connIndex {
 	}
 }
 
+// candidate is the first connection of this hash, or noConn: most probably the one find would return.
+func (t *lookup) candidate(h uint32) connIndex {
+	for i := h & t.mask; ; i = (i + 1) & t.mask {
+		if e := t.entries[i]; e.conn == noConn || e.hash == h {
+			return e.conn
+		}
+	}
+}
+
 // insert adds connection c under its id, which must not be there yet.
 func (t *lookup) insert(c connIndex) {
 	if t.n++; t.n > len(t.conns) {

@@ -28,12 +28,17 @@ func (p *Poller) preview(bufs []mem.Buf) {
 	n := 0
 	for _, b := range bufs {
 		if id, ok := p.addressee(p.pool.Data(b)); ok {
-			p.ahead[n] = connIndex(p.table.hash(&id) & p.table.mask)
+			p.ahead[n] = connIndex(p.table.hash(&id))
 			n++
 		}
 	}
-	for k, home := range p.ahead[:n] {
-		p.ahead[k] = p.table.entries[home].conn // most probably the one
+	sum := byte(0)
+	for _, hash := range p.ahead[:n] {
+		sum += byte(p.table.entries[uint32(hash)&p.table.mask].hash)
+	}
+	p.warmth = sum
+	for k, hash := range p.ahead[:n] {
+		p.ahead[k] = p.table.candidate(uint32(hash))
 	}
 	p.warm(p.ahead[:n])
 }
