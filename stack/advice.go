@@ -43,7 +43,7 @@ func (c *Conn) SetOrphaned() {
 
 // advise keeps a soft error and tells the Upper.
 func (p *Poller) advise(c *Conn, err error) {
-	c.advice = err
+	c.advised, c.advice = true, err
 	if a, ok := c.upper.(Adviser); ok && c.marks&markAbort == 0 {
 		a.Advice(c, err)
 	}

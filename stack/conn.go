@@ -45,33 +45,38 @@ const (
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
+//
+// It begins with what every segment touches, as tcp.Conn does: hotOctets in all.
 type Conn struct {
-	p        *Poller
-	upper    Upper
-	ahead    Ahead     // upper, when it has More
-	listener *listener // passive and not yet established
-	err      error     // what Closed will be given
-	advice   error     // the last soft error: SoftError
-
-	id      tcp.ID
-	nextHop inet.Addr
-	iss     tcp.Seq // ours
-	window  int     // for markWindow
-	edge    uint64
-	acked   uint64
-	timerAt int64  // the Upper's; 0: none
-	life    uint32 // counts the connections this slot has carried
+	p       *Poller
 	index   connIndex
 	phase   phase
 	marks   marks
+	advised bool // there is advice
+	upper   Upper
+	ahead   Ahead // upper, when it has More
 
-	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
+	edge    uint64
+	acked   uint64
+	timerAt int64 // the Upper's; 0: none
+	path    pathState
+	id      tcp.ID
+	nextHop inet.Addr
+	life    uint32 // counts the connections this slot has carried
 
+	tcp tcp.Conn
+
+	listener *listener   // passive and not yet established
+	err      error       // what Closed will be given
+	advice   error       // the last soft error: SoftError
+	window   int         // for markWindow
+	iss      tcp.Seq     // ours
 	bell     atomic.Bool // rung and not yet heard: coalesces Wake
 	bellNext uint32      // in Poller.bells, while bell is set
 
-	path pathState
-	tcp  tcp.Conn
+	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
+
+	_ [56]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; coalesced: any number
@@ -250,11 +255,14 @@ func (p *Poller) release(c *Conn) {
 		if !ok {
 			break
 		}
-		c.path.acked = max(c.path.acked, min(int(p.tx.meta[h].length)+c.path.header, c.path.mtu))
+		c.path.arrived(int(p.tx.meta[h].length))
 		p.dropOwner(mem.Buf(h))
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
-		c.acked, c.advice = a, nil
+		c.acked = a
+		if c.advised {
+			c.advised, c.advice = false, nil
+		}
 		p.progressed(c)
 		if c.upper != nil {
 			c.upper.Acked(c, a)
@@ -344,7 +352,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	s.n--
 	c.id, c.nextHop = *id, nextHop
 	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
-	c.edge, c.acked, c.timerAt = 0, 0, 0
+	c.edge, c.acked, c.timerAt, c.advised = 0, 0, 0, false
 	c.life++
 	c.phase = phaseOpening
 	c.iss = p.initialSeq(id)

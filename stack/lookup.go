@@ -33,6 +33,7 @@ func newLookup(connsMax int, s *secret, conns []Conn) lookup {
 		// Both odd: a zero factor would swallow the other.
 		k0: s.prf(useLookup, []byte{0}) | 1, k1: s.prf(useLookup, []byte{1}) | 1,
 	}
+	onLargePages(t.entries)
 	for i := range t.entries {
 		t.entries[i].conn = noConn
 	}
@@ -62,6 +63,15 @@ func (t *lookup) find(id *tcp.ID) connIndex {
 	for i := h & t.mask; ; i = (i + 1) & t.mask {
 		e := t.entries[i]
 		if e.conn == noConn || e.hash == h && t.conns[e.conn].id == *id {
+			return e.conn
+		}
+	}
+}
+
+// candidate is the first connection of this hash, or noConn: most probably the one find would return.
+func (t *lookup) candidate(h uint32) connIndex {
+	for i := h & t.mask; ; i = (i + 1) & t.mask {
+		if e := t.entries[i]; e.conn == noConn || e.hash == h {
 			return e.conn
 		}
 	}

@@ -8,32 +8,41 @@ import (
 // pathState is what a connection knows of the sizes its path carries, in octets of IP packet (RFC 5927 section 7.2: its
 // nsegrto, maxsizeacked and maxsizesent, kept per connection).
 type pathState struct {
-	mtu      int // what we send at most
-	fixed    int // IP and TCP headers without options
-	header   int // of the last segment with octets, options included
-	sent     int // largest packet sent
-	acked    int // largest that was acknowledged
-	pending  int // a path MTU below acked that waits for a timeout; 0: none
-	timeouts uint64
-	stalled  bool // a timeout, and nothing acknowledged since
-	confirms int64
+	confirms int64  // when the neighbour table was last told
+	mtu      uint16 // what we send at most
+	sent     uint16 // largest packet sent
+	acked    uint16 // largest that was acknowledged
+	pending  uint16 // a path MTU below acked that waits for a timeout; 0: none
+	fixed    uint8  // IP and TCP headers without options
+	header   uint8  // of the last segment with octets, options included
+	stalled  bool   // a timeout, and nothing acknowledged since
+	timeouts uint32 // seen by timedOut
 }
 
 // beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link (RFC 9293 MUST-67,
 // RFC 8200 section 8.3), what is sent that of the path.
 func (p *Poller) beginPath(c *Conn) {
 	fixed := ipLen(&c.id.Remote) + tcpHeaderLen
-	c.path = pathState{mtu: p.mtuTo(c.id.Remote), fixed: fixed, header: fixed}
+	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed)}
 	c.tcp.SetMSS(p.linkMSS(&c.id.Remote))
 }
+
+// left takes note of a segment with octets that was sent.
+func (s *pathState) left(t *tcp.Transmit) {
+	s.header = s.fixed - tcpHeaderLen + uint8(t.HeaderLen())
+	s.sent = max(s.sent, uint16(int(s.header)+t.Len))
+}
+
+// arrived takes note that a segment with n octets was acknowledged.
+func (s *pathState) arrived(n int) { s.acked = max(s.acked, uint16(min(n+int(s.header), int(s.mtu)))) }
 
 // linkMSS is what is announced to dst.
 func (p *Poller) linkMSS(dst *inet.Addr) int { return p.linkMTU(dst) - ipLen(dst) - tcpHeaderLen }
 
 // limitPath applies what is known of the path to a connection that was just started.
 func (p *Poller) limitPath(c *Conn) {
-	if c.path.mtu < p.linkMTU(&c.id.Remote) {
-		c.tcp.SetEMSSLimit(c.path.mtu - c.path.fixed)
+	if mtu := int(c.path.mtu); mtu < p.linkMTU(&c.id.Remote) {
+		c.tcp.SetEMSSLimit(mtu - int(c.path.fixed))
 	}
 }
 
@@ -44,11 +53,11 @@ func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
 	mtu := e.Believed()
 	s := &c.path
 	switch {
-	case mtu == 0, mtu >= s.mtu, mtu >= s.sent:
+	case mtu == 0, mtu >= int(s.mtu), mtu >= int(s.sent):
 		p.n.ICMPIgnored++
-	case mtu < s.acked && !s.stalled:
+	case mtu < int(s.acked) && !s.stalled:
 		p.n.ICMPIgnored++
-		s.pending = mtu
+		s.pending = uint16(mtu)
 	default:
 		p.lowerPath(c, mtu)
 	}
@@ -68,24 +77,25 @@ func (p *Poller) lowerPath(c *Conn, mtu int) {
 func (p *Poller) setPath(dst inet.Addr, mtu int) {
 	for i := range p.slab.conns {
 		c := &p.slab.conns[i]
-		if c.phase == phaseFree || c.id.Remote != dst || c.path.mtu == mtu {
+		if c.phase == phaseFree || c.id.Remote != dst || int(c.path.mtu) == mtu {
 			continue
 		}
-		c.path.mtu, c.path.acked, c.path.sent = mtu, min(c.path.acked, mtu), min(c.path.sent, mtu)
-		c.tcp.SetEMSSLimit(mtu - c.path.fixed)
+		s, n := &c.path, uint16(mtu)
+		s.mtu, s.acked, s.sent = n, min(s.acked, n), min(s.sent, n)
+		c.tcp.SetEMSSLimit(mtu - int(s.fixed))
 		p.touch(c)
 	}
 }
 
 // timedOut is called when a timer of c was served: a report that waited for a retransmission timeout may have got it.
 func (p *Poller) timedOut(c *Conn) {
-	n := c.tcp.Stats().Timeouts
+	n := c.tcp.Timeouts()
 	if n == c.path.timeouts {
 		return
 	}
 	c.path.timeouts, c.path.stalled = n, true
 	if c.path.pending != 0 {
-		p.lowerPath(c, c.path.pending)
+		p.lowerPath(c, int(c.path.pending))
 	}
 }
 

@@ -119,6 +119,9 @@ func (p *Poller) expireSyns() int {
 		if i == noConn {
 			break
 		}
+		if s.timers.early(i) {
+			continue
+		}
 		work++
 		s.timers.remove(i)
 		e := &s.entries[i]

@@ -11,8 +11,8 @@ import (
 // arm touches one slot of the wheel, and the heap holds those of one millisecond only.
 //
 // A connection's deadline mostly moves later (every ACK restarts the retransmission timer), so arm leaves an earlier
-// entry where it is; when that comes up too soon, expire puts it where it belongs. This makes the usual case one
-// comparison.
+// entry where it is and takes note of the time wanted; when the entry comes up too soon, it is put where it belongs, or
+// nowhere. This makes the usual case one comparison, and what came up for nothing costs no look at the connection.
 //
 // The wheel has a level for each eight bits of a tick's number. An entry stands on the level of the highest digit in
 // which its tick differs from the present one, in the slot of that digit: so all on one level come before all on the
@@ -27,7 +27,8 @@ type timers struct {
 
 // alarm is one connection's: all that arm looks at is in one cache line.
 type alarm struct {
-	at         int64
+	at         int64 // where it stands
+	want       int64 // what it was last armed for: at or later
 	place      int32 // index in heap, ^slot in the wheel, or placeNone
 	next, prev connIndex
 }
@@ -49,6 +50,7 @@ func newTimers(connsMax int, now int64) timers {
 	t := timers{
 		tick: now >> tickShift, armed: make([]alarm, connsMax), heap: make([]timer, 0, connsMax),
 	}
+	onLargePages(t.armed)
 	for i := range t.armed {
 		t.armed[i].place = placeNone
 	}
@@ -58,7 +60,7 @@ func newTimers(connsMax int, now int64) timers {
 	return t
 }
 
-// first is no later than the earliest deadline, and exact when that is within a tick; math.MaxInt64 when there is none.
+// first is no later than the earliest deadline; math.MaxInt64 only when there is none.
 func (t *timers) first() int64 {
 	if len(t.heap) > 0 {
 		return t.heap[0].at
@@ -70,19 +72,38 @@ func (t *timers) first() int64 {
 	return tick << tickShift
 }
 
-// arm sees to it that c comes up no later than at.
+// arm sees to it that c comes up at at, not before (math.MaxInt64: never).
 func (t *timers) arm(c connIndex, at int64) {
-	if at == math.MaxInt64 {
-		return
-	}
-	if a := &t.armed[c]; a.place != placeNone {
+	a := &t.armed[c]
+	a.want = at
+	if a.place != placeNone {
 		if a.at <= at {
 			return
 		}
 		t.remove(c)
 	}
-	t.armed[c].at = at
+	t.settle(c)
+}
+
+// settle files c, which is nowhere, under the time wanted.
+func (t *timers) settle(c connIndex) {
+	a := &t.armed[c]
+	if a.want == math.MaxInt64 {
+		a.place = placeNone
+		return
+	}
+	a.at = a.want
 	t.put(c)
+}
+
+// early says that c, which soonest gave, came up before the time wanted; it is then where it belongs.
+func (t *timers) early(c connIndex) bool {
+	if a := &t.armed[c]; a.at == a.want {
+		return false
+	}
+	t.remove(c)
+	t.settle(c)
+	return true
 }
 
 // remove takes c out if it is there.
@@ -135,7 +156,7 @@ func (t *timers) pour(slot int) {
 	t.busy[slot/wheelSlots][slot%wheelSlots/64] &^= 1 << (slot % 64)
 	for c != noConn {
 		next := t.armed[c].next
-		t.put(c)
+		t.settle(c)
 		c = next
 	}
 }
@@ -227,7 +248,7 @@ func (t *timers) down(i int) {
 	t.set(i, e)
 }
 
-// soonest is the connection that is due at now, or noConn.
+// soonest is the connection that comes up at now, or noConn. Follow with early, then remove.
 func (t *timers) soonest(now int64) connIndex {
 	if len(t.heap) == 0 || t.heap[0].at > now {
 		return noConn
@@ -253,10 +274,13 @@ func (p *Poller) expire() int {
 		if i == noConn {
 			break
 		}
+		if p.timers.early(i) {
+			continue
+		}
 		c := &p.slab.conns[i]
-		p.timers.remove(c.index)
+		p.timers.remove(i)
 		if at := c.due(); at > p.now {
-			p.timers.arm(c.index, at)
+			p.timers.arm(i, at)
 			continue
 		}
 		work++

@@ -242,8 +242,7 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 	}
 	p.putHeaders(b, t, t.Len, sum)
 	if t.Len > 0 {
-		c.path.header = c.path.fixed - tcpHeaderLen + t.HeaderLen()
-		c.path.sent = max(c.path.sent, c.path.header+t.Len)
+		c.path.left(t)
 	}
 	p.send(b, c.nextHop)
 }

@@ -35,7 +35,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 			return DropAckUnsent
 		}
 		c.sndWnd = int(s.Window) << c.sndShift
-		c.sndWndMax = c.sndWnd
+		c.sndWndMax = int32(c.sndWnd)
 		c.sndWl1, c.sndWl2 = s.Seq, 0
 		c.establish(now, s)
 		return DropNone
@@ -45,11 +45,11 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 	case delta > int(c.sndMax-c.sndUna):
 		c.answerUnacceptable(now, s, 0) // never sent
 		return DropAckUnsent
-	case delta < -c.sndWndMax:
+	case delta < -int(c.sndWndMax):
 		c.challenge(now) // too old to be true: RFC 5961 section 5.2
 		return DropAckUnsent
 	}
-	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.recovery.tlp.active {
+	if delta == 0 && c.sndUna == c.sndMax && s.Options.SACKCount == 0 && !c.tlp.active {
 		c.updateWindow(now, s, false) // nothing is outstanding: we only receive
 		return DropNone
 	}
@@ -77,7 +77,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		a.duplicate = delta == 0 && s.SeqLen() == 0 && !a.window && a.flight > 0
 	}
 	if a.duplicate {
-		c.stats.DupAcksIn++
+		c.stats.dupAcksIn.one()
 	}
 	if a.sackedAt > 0 {
 		c.rtt.lowest.add(now, now-a.sackedAt)
@@ -180,7 +180,7 @@ func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 	old := c.sndWnd
 	c.sndWnd = int(s.Window) << c.sndShift
 	c.sndWl1, c.sndWl2 = s.Seq, c.sndUna
-	c.sndWndMax = max(c.sndWndMax, c.sndWnd)
+	c.sndWndMax = max(c.sndWndMax, int32(c.sndWnd))
 	if c.sndWnd < c.flight() || c.sndWnd == 0 {
 		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6, SHLD-17, and 3.8.6.1, MUST-37).
 		c.timers.progressAt = now

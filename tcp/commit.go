@@ -3,10 +3,10 @@ package tcp
 // ackState is what the receiver owes the peer.
 type ackState struct {
 	urgent   bool  // an ACK is owed now
+	hasDup   bool  // dup is to be reported once
 	dups     uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
 	full     uint8 // full-sized segments since the last ACK
 	resetSeq Seq   // of dueReset
-	hasDup   bool  // dup is to be reported once
 	dup      SACKBlock
 }
 
@@ -20,7 +20,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 		return
 	}
 	if refused {
-		c.stats.Refused++
+		c.stats.refused.one()
 		c.held.idle(c.mem)
 		return
 	}
@@ -42,7 +42,7 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 			c.delayAck(now, a, c.edge-before)
 		}
 	default:
-		c.stats.OOOSegs++
+		c.stats.oooSegs.one()
 		c.held.add(a.Offset, a.Offset+uint64(a.Len))
 		if c.ack.urgent && !c.useSACK && c.ack.dups < 255 {
 			c.ack.dups++ // a peer without SACK counts them: RFC 5681 section 3.2

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/rnicd/rnicd/tcp/cc"
 )
@@ -16,14 +17,42 @@ const never = math.MaxInt64
 // the offset behind the last octet. seqOf and the signed distances in Input are where they meet sequence numbers.
 // Invariants while synchronized: sndUna <= sndNxt <= sndMax; sndUna is where the first record in flight begins;
 // edge <= rcvAdv; every span of held lies beyond edge.
+//
+// What every segment touches stands first, so that of the many connections of a Poller it brings few cache lines into the
+// cache; HotOctets says how far that goes.
 type Conn struct {
-	cfg     *Config
-	mem     *Memory
-	id      ID
+	*inFlight
+	cfg *Config
+	mem *Memory
+
+	// Send sequence variables (RFC 9293 section 3.3.1).
+	sndUna    uint64 // oldest unacknowledged
+	sndNxt    uint64 // next to be sent for the first time
+	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
+	pushed    uint64 // offset of the next pushed octet
+	sndWnd    int    // octets beyond sndUna
+	sndWl2    uint64 // acknowledgment and sequence of the last window update
+	sndWl1    Seq
+	sndWndMax int32  // largest seen
+	keepIdle  uint32 // milliseconds before the first keep-alive, 0: off
+	iss       Seq
+
+	// Receive sequence variables.
+	irs        Seq
+	tsRecent   uint32
+	tsRecentAt int64
+	edge       uint64 // left edge: all before it is committed
+	rcvAdv     uint64 // highest right edge advertised
+	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
+	rcvWnd     int    // what SetReceiveWindow asks for
+	held       ranges
+	rcvMSS     int // largest segment seen: what "full-sized" means for delayed ACKs
+	emss       int
+
+	due     due
+	events  Events
 	state   State
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
-	events  Events
-	due     due
 
 	finQueued bool // CloseSend was called
 	starved   bool // there was no memory for a first run of records
@@ -35,53 +64,38 @@ type Conn struct {
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
 
-	// Send sequence variables (RFC 9293 section 3.3.1).
-	iss       Seq
-	sndUna    uint64 // oldest unacknowledged
-	sndNxt    uint64 // next to be sent for the first time
-	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
-	sndWnd    int    // octets beyond sndUna
-	sndWndMax int    // largest seen
-	sndWl1    Seq    // sequence and acknowledgment of the last window update
-	sndWl2    uint64
-	pushed    uint64 // offset of the next pushed octet
-	sent      sentRing
-
-	// Receive sequence variables.
-	irs    Seq
-	edge   uint64 // left edge: all before it is committed
-	rcvAdv uint64 // highest right edge advertised
-	rcvWnd int    // what SetReceiveWindow asks for
-	finAt  uint64
-	held   ranges
-	rcvMSS int // largest segment seen: what "full-sized" means for delayed ACKs
-
-	peerMSS, limitMSS int
-	mss, nextMSS      int // what we announce; what SetMSS asks for
-	emss              int
-
-	tsOffset   uint32
-	tsRecent   uint32
-	tsRecentAt int64
-	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
-
-	mtu plpmtud
-
-	userTimeoutNs int64 // of this connection, 0 the Config's
-	keep          keepAlive
-
+	id       ID
+	tsOffset uint32
 	ack      ackState
-	recovery recovery
-	rtt      rtoEstimator
-	cong     cc.State
-	control  cc.Algorithm
 	ecn      ecnState
-	pace     pacer
+	flow     traffic
 	timers   timers
 
+	userTimeoutNs int64 // of this connection, 0 the Config's
+
+	tlp     tlp
+	reo     reordering
+	rtt     rtoEstimator
+	control cc.Algorithm
+	cong    cc.State // of which its first HotOctets are that
+
+	// What follows is seldom needed.
+	undo    undo
+	point   uint64 // RecoveryPoint: the episode ends when SND.UNA gets here; 0: there was none yet
+	finAt   uint64
 	limiter challengeLimiter
-	stats   Counts
+	keep    keepAlive
+	pace    pacer
+	mtu     plpmtud
+	runs    ceRuns
+	stats   counts
+
+	peerMSS, limitMSS uint16
+	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
 }
+
+// HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for whoever brings Conns into the cache.
+const HotOctets = unsafe.Offsetof(Conn{}.cong) + cc.HotOctets
 
 // due is what Next owes besides data.
 type due uint16
@@ -108,7 +122,7 @@ func NewConn(cfg Config) *Conn {
 
 // Init makes a zero Conn one in CLOSED that takes its memory from m.
 func (c *Conn) Init(m *Memory) {
-	c.cfg, c.mem = &m.cfg, m
+	c.cfg, c.mem, c.inFlight = &m.cfg, m, &m.none
 	c.timers.stop()
 }
 
@@ -126,7 +140,7 @@ func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
 func (c *Conn) Accept(now int64, id ID, iss Seq, tsOffset uint32, syn *Segment) {
 	c.start(id, iss, tsOffset)
 	c.passive = true
-	c.stats.SegsIn++
+	c.flow.segsIn++
 	c.takeSYN(now, syn)
 	c.state = SynReceived
 	c.due = dueSYN
@@ -140,15 +154,14 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if _, left := c.Release(); left {
 		panic("tcp: Conn started with handles that were not released")
 	}
-	mss := c.cfg.MSS
+	mss := uint16(c.cfg.MSS)
 	if c.nextMSS != 0 {
 		mss = c.nextMSS
 	}
 	// Release and finish gave the memory back.
-	*c = Conn{cfg: c.cfg, mem: c.mem, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
+	*c = Conn{cfg: c.cfg, mem: c.mem, inFlight: &c.mem.none, reo: reordering{mult: 1}, mss: mss, id: id, iss: iss, tsOffset: tsOffset}
 	c.control = c.cfg.Congestion
 	c.startECN()
-	c.pace.reset()
 	c.rcvWnd = c.cfg.ReceiveWindow
 	c.rcvShift = shiftFor(c.cfg.ReceiveWindow)
 	c.noDelay = c.cfg.NoDelay
@@ -157,10 +170,9 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	if !id.Remote.Is4() && !id.Remote.IsUnspecified() {
 		c.peerMSS = mssAbsent6
 	}
-	c.rcvMSS = c.peerMSS
+	c.rcvMSS = int(c.peerMSS)
 	c.setEMSS()
 	c.rtt.reset(c.cfg)
-	c.recovery.reset()
 	c.timers.stop()
 }
 
@@ -179,7 +191,7 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.irs = s.Seq
 	c.ecn.agreeECN(s, c.cfg.ECN)
 	if o.MSS != 0 {
-		c.peerMSS = max(int(o.MSS), mssFloor)
+		c.peerMSS = max(o.MSS, mssFloor)
 	}
 	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
 	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
@@ -196,7 +208,7 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
 	c.rcvAdv = uint64(min(c.rcvWnd, 65535)) // the window of a SYN is never scaled: RFC 7323 section 2.2
 	c.sndWnd = int(s.Window)
-	c.sndWndMax = c.sndWnd
+	c.sndWndMax = int32(c.sndWnd)
 	c.sndWl1 = s.Seq
 }
 
@@ -211,8 +223,8 @@ func (c *Conn) establish(now int64, s *Segment) {
 	switch {
 	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
-		c.rtt.sample(now-c.timers.synSentAt, 1)
-		c.rtt.lowest.add(now, now-c.timers.synSentAt)
+		c.rtt.sample(now-c.timers.sentAt, 1)
+		c.rtt.lowest.add(now, now-c.timers.sentAt)
 	case c.useTS && s.Options.HasTimestamps:
 		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr), 1)
 	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
@@ -251,7 +263,7 @@ func (c *Conn) finish(ev Events) {
 // setEMSS computes Eff.snd.MSS (RFC 9293 section 3.7.1). SACK blocks are not subtracted: they travel on data only where
 // they fit, so that EMSS, and MPA's MULPDU with it, stays the same through a loss.
 func (c *Conn) setEMSS() {
-	c.emss = min(c.peerMSS, c.limitMSS) - c.optionsLen()
+	c.emss = int(min(c.peerMSS, c.limitMSS)) - c.optionsLen()
 }
 
 // optionsLen is what every segment with octets carries in options.
@@ -269,7 +281,7 @@ func (c *Conn) SetMSS(n int) {
 	if c.state != Closed {
 		panic("tcp: SetMSS on a Conn in use")
 	}
-	c.nextMSS = max(min(n, c.cfg.MSS), mssFloor)
+	c.nextMSS = uint16(max(min(n, c.cfg.MSS), mssFloor))
 }
 
 // SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP and TCP headers, as an
@@ -277,8 +289,8 @@ func (c *Conn) SetMSS(n int) {
 // handle is released with the last part.
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
-	c.limitMSS = max(min(n, c.mss), mssFloor)
-	c.mtu.lowered(c.limitMSS)
+	c.limitMSS = uint16(max(min(n, int(c.mss)), mssFloor))
+	c.mtu.lowered(int(c.limitMSS))
 	c.setEMSS()
 	if c.emss < before && c.state.synchronized() {
 		c.loseOversize()
@@ -318,7 +330,7 @@ func (c *Conn) PushedOffset() uint64 { return c.pushed }
 func (c *Conn) Release() (Handle, bool) {
 	h, ok := c.sent.release()
 	if c.sent.rel == c.sent.end {
-		c.sent.giveBack(c.mem)
+		c.giveBackRecords()
 	}
 	return h, ok
 }
@@ -326,16 +338,6 @@ func (c *Conn) Release() (Handle, bool) {
 // Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
 // happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
 func (c *Conn) Starved() bool { return c.starved }
-
-// Stats is a copy of the counters and of what the sender knows of the path.
-func (c *Conn) Stats() Stats {
-	s := Stats{Counts: c.stats}
-	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
-	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
-	s.Flight, s.SndWnd = c.flight(), c.sndWnd
-	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
-	return s
-}
 
 // seqOf is the sequence number of offset at of our stream.
 func (c *Conn) seqOf(at uint64) Seq { return c.iss + 1 + Seq(at) }

@@ -38,11 +38,14 @@ type ecnState struct {
 	echo   bool  // ECE goes on what we send; with exact it is DCTCP.CE
 	cwrDue bool  // the first new segment says CWR
 	until  uint64
+}
 
-	// Runs of octets with the same mark, each to be acknowledged on its own, before the present one.
-	runs  [ceRunsMax]Seq // where they end; their marks alternate
-	runN  uint8
-	first bool // mark of runs[0]
+// ceRuns are runs of octets with the same mark, each to be acknowledged on its own, before the present one. With exact
+// only; dueMarkRun says that there are some.
+type ceRuns struct {
+	ends  [ceRunsMax]Seq // their marks alternate
+	n     uint8
+	first bool // mark of the first
 }
 
 func wantsExactECN(a cc.Algorithm) bool {
@@ -69,7 +72,7 @@ func (c *Conn) SetCongestion(a cc.Algorithm) {
 	cwnd, ssthresh := c.cong.Cwnd, c.cong.Ssthresh
 	a.Start(&c.cong, cwnd)
 	c.cong.Ssthresh = ssthresh
-	c.recovery.undo.possible = false
+	c.undo.possible = false
 }
 
 // Congestion is the name of the congestion control in use.
@@ -110,7 +113,7 @@ func (c *Conn) markArrived(s *Segment) {
 	e := &c.ecn
 	ce := s.TOS&ecnMask == ecnCE
 	if ce {
-		c.stats.CEIn++
+		c.stats.ceIn.one()
 	}
 	if !e.exact {
 		if s.Flags&CWR != 0 {
@@ -122,28 +125,29 @@ func (c *Conn) markArrived(s *Segment) {
 	if ce == e.echo {
 		return
 	}
+	runs := &c.runs
 	at := c.rcvNxt()
 	begin := c.irs + 1 + Seq(c.lastAckOff)
-	if e.runN > 0 {
-		begin = e.runs[e.runN-1]
+	if runs.n > 0 {
+		begin = runs.ends[runs.n-1]
 	}
 	switch {
 	case at == begin && e.echo:
 		return // the mark was on octets out of order, which no cumulative ACK has told yet: it stays
-	case at == begin && e.runN > 0:
-		if e.runN--; e.runN == 0 { // the run before had the same mark
+	case at == begin && runs.n > 0:
+		if runs.n--; runs.n == 0 { // the run before had the same mark
 			c.due &^= dueMarkRun
 		}
 	case at == begin:
-	case e.runN == ceRunsMax:
+	case runs.n == ceRunsMax:
 		e.echo = true // rather some octets too many than a mark unsaid
 		return
 	default:
-		if e.runN == 0 {
-			e.first = e.echo
+		if runs.n == 0 {
+			runs.first = e.echo
 		}
-		e.runs[e.runN] = at
-		e.runN++
+		runs.ends[runs.n] = at
+		runs.n++
 		c.due |= dueMarkRun
 	}
 	e.echo = ce
@@ -151,12 +155,12 @@ func (c *Conn) markArrived(s *Segment) {
 
 // nextRun acknowledges the oldest run on its own, with the mark it had.
 func (c *Conn) nextRun(now int64, t *Transmit) {
-	e := &c.ecn
-	end, mark := e.runs[0], e.first
-	copy(e.runs[:], e.runs[1:e.runN])
-	e.runN--
-	e.first = !mark
-	if e.runN == 0 {
+	runs := &c.runs
+	end, mark := runs.ends[0], runs.first
+	copy(runs.ends[:], runs.ends[1:runs.n])
+	runs.n--
+	runs.first = !mark
+	if runs.n == 0 {
 		c.due &^= dueMarkRun
 	}
 	c.header(now, t)
@@ -178,9 +182,9 @@ func (c *Conn) marksAcked(now int64, a *acked) int {
 	if !a.ece {
 		return 0
 	}
-	c.stats.ECEIn++
+	c.stats.eceIn.one()
 	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
-		c.recovery.undo.possible = false
+		c.undo.possible = false
 		c.control.Reduce(&c.cong, cc.Mark, now, a.flight, c.emss)
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
 		c.ecn.reduced(c.sndNxt)

@@ -114,8 +114,8 @@ func (c *Conn) Resume(now int64, id ID, h *Half) {
 	h.syn(&s)
 	c.Accept(now, id, h.iss, h.tsOffset, &s)
 	c.Next(now, &t)
-	c.timers.synSentAt, c.timers.synSends, c.timers.synTries = h.sentAt, uint16(h.sends), uint16(h.tries)
-	c.stats.SegsOut = uint64(h.sends)
+	c.timers.sentAt, c.timers.synSends, c.timers.synTries = h.sentAt, h.sends, uint16(h.tries)
+	c.flow.segsOut = uint64(h.sends)
 }
 
 // Reset is the RST that ends h.

@@ -4,9 +4,9 @@ package tcp
 // octets (acknowledgments, windows, resets) has happened when it returns; what concerns the peer's happens in Commit,
 // which the caller calls afterwards, always, with the same Arrival and before the next Input.
 func (c *Conn) Input(now int64, s *Segment) Arrival {
-	c.stats.SegsIn++
-	c.stats.BytesIn += uint64(s.Len)
-	c.keep.heard(now)
+	c.flow.segsIn++
+	c.flow.bytesIn += uint64(s.Len)
+	c.heard(now)
 	switch c.state {
 	case Closed:
 		return Arrival{Drop: DropState}
@@ -143,7 +143,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	}
 	c.answerUnacceptable(now, s, at)
 	if at+n <= 0 {
-		c.stats.DupSegs++
+		c.stats.dupSegs.one()
 		return at, DropDuplicate
 	}
 	return at, DropWindow
@@ -244,14 +244,14 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	a.Fin = a.hasFin && gapEnd == a.finAt
 	a.full = s.Len >= c.rcvMSS-c.rcvMSS/8
 	if s.Len > c.rcvMSS {
-		c.rcvMSS = min(s.Len, c.mss)
+		c.rcvMSS = min(s.Len, int(c.mss))
 	}
 	return a
 }
 
 // duplicateText is a segment all of whose octets are held: an ACK at once, saying so (RFC 2883 section 4).
 func (c *Conn) duplicateText(s *Segment) Drop {
-	c.stats.DupSegs++
+	c.stats.dupSegs.one()
 	c.ack.urgent = true
 	c.ack.duplicate(s.Seq, s.Seq+Seq(s.Len))
 	return DropDuplicate

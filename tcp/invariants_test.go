@@ -3,11 +3,17 @@ package tcp
 import (
 	"fmt"
 	"math"
+	"reflect"
 )
 
 // broken recomputes everything that a Conn keeps incrementally, the naive way, and says what does not agree.
 func (c *Conn) broken() error {
 	s := &c.sent
+	if len(s.recs) == 0 {
+		if err := c.mem.idleBroken(c); err != nil {
+			return err
+		}
+	}
 	if s.una-s.rel > s.nxt-s.rel || s.nxt-s.rel > s.end-s.rel || int(s.end-s.rel) > len(s.recs) {
 		return fmt.Errorf("ring order: rel %d una %d nxt %d end %d", s.rel, s.una, s.nxt, s.end)
 	}
@@ -127,8 +133,8 @@ func (c *Conn) brokenRecovery() error {
 	rv := &c.recovery
 	switch {
 	case !c.state.synchronized():
-	case rv.phase != phaseOpen && c.sndUna >= rv.point:
-		return fmt.Errorf("in recovery beyond its point %d", rv.point)
+	case rv.phase != phaseOpen && c.sndUna >= c.point:
+		return fmt.Errorf("in recovery beyond its point %d", c.point)
 	case rv.frto.step != frtoOff && rv.phase != phaseLoss:
 		return fmt.Errorf("F-RTO without a timeout")
 	case rv.hold == holdLost && rv.frto.step != frtoNext:
@@ -143,11 +149,25 @@ func (c *Conn) brokenRecovery() error {
 		return fmt.Errorf("reordering timer at %d, RACK wants %d", c.timers.rtxAt, rv.rack.reoAt)
 	case !c.useSACK && (rv.rack.endSeq != 0 && c.sent.sackedRecs > 0 || rv.rack.reoAt != never):
 		return fmt.Errorf("RACK without SACK")
-	case c.due&dueMarkRun != 0 != (c.ecn.runN > 0):
-		return fmt.Errorf("%d runs of marks, due %#x", c.ecn.runN, c.due)
+	case c.due&dueMarkRun != 0 != (c.runs.n > 0):
+		return fmt.Errorf("%d runs of marks, due %#x", c.runs.n, c.due)
 	}
-	if int64(rv.rack.reoWndMult) < 1 || c.useSACK && c.reoWnd() > c.rtt.srtt {
+	if c.reo.mult < 1 || c.useSACK && c.reoWnd() > c.rtt.srtt {
 		return fmt.Errorf("reordering window %d beyond SRTT %d", c.reoWnd(), c.rtt.srtt)
+	}
+	return nil
+}
+
+// idleBroken says that c has no run, and that what all such Conns share is as it was made.
+func (m *Memory) idleBroken(c *Conn) error {
+	if c.inFlight != &m.none {
+		return fmt.Errorf("no run, but an inFlight of its own")
+	}
+	if want := nothing(); !reflect.DeepEqual(m.none, want) {
+		return fmt.Errorf("what is in flight of nobody changed: %+v", m.none)
+	}
+	if c.sndUna != c.sndNxt && c.state.synchronized() {
+		return fmt.Errorf("no run, but %d octets in flight", c.flight())
 	}
 	return nil
 }

@@ -6,8 +6,7 @@ import "math"
 // and nothing has come for the idle time, an empty segment in front of the window draws an ACK. Only a whole number of
 // them without an answer ends the connection. Off unless SetKeepAlive turns it on.
 type keepAlive struct {
-	heardAt    int64  // when the peer's last segment came; kept while on
-	idleMs     uint32 // 0: off
+	heardAt    int64 // when the peer's last segment came; kept while on
 	intervalMs uint32
 	count      uint8
 	probes     uint8 // sent since heardAt
@@ -26,7 +25,7 @@ const (
 // milliseconds.
 func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if idleNs == 0 {
-		c.keep = keepAlive{}
+		c.keep, c.keepIdle = keepAlive{}, 0
 		return
 	}
 	if idleNs < 0 {
@@ -38,25 +37,26 @@ func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if count <= 0 {
 		count = keepAliveCount
 	}
-	c.keep = keepAlive{heardAt: now, idleMs: milliseconds(idleNs), intervalMs: milliseconds(intervalNs), count: uint8(min(count, 255))}
+	c.keepIdle = milliseconds(idleNs)
+	c.keep = keepAlive{heardAt: now, intervalMs: milliseconds(intervalNs), count: uint8(min(count, 255))}
 }
 
 func milliseconds(ns int64) uint32 { return uint32(min(max(ns/1_000_000, 1), math.MaxUint32)) }
 
 // heard takes note of a segment of the peer's.
-func (k *keepAlive) heard(now int64) {
-	if k.idleMs != 0 {
-		k.heardAt, k.probes = now, 0
+func (c *Conn) heard(now int64) {
+	if c.keepIdle != 0 {
+		c.keep.heardAt, c.keep.probes = now, 0
 	}
 }
 
 // keepAliveAt is when the next probe is due, or the end after the last.
 func (c *Conn) keepAliveAt() int64 {
 	k := &c.keep
-	if k.idleMs == 0 || !c.state.synchronized() || c.state == TimeWait || c.outstanding() {
+	if c.keepIdle == 0 || !c.state.synchronized() || c.state == TimeWait || c.outstanding() {
 		return never
 	}
-	return k.heardAt + (int64(k.idleMs)+int64(k.probes)*int64(k.intervalMs))*1_000_000
+	return k.heardAt + (int64(c.keepIdle)+int64(k.probes)*int64(k.intervalMs))*1_000_000
 }
 
 // keepAliveDue is the keep-alive timer.
@@ -73,6 +73,6 @@ func (c *Conn) keepAliveDue() {
 func (c *Conn) nextKeepAlive(now int64, t *Transmit) {
 	c.header(now, t)
 	t.Seq--
-	c.stats.KeepAlives++
+	c.stats.keepAlives.one()
 	c.ackSent()
 }

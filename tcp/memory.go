@@ -13,6 +13,8 @@ type Memory struct {
 	cfg     Config
 	records pool[record]
 	spans   pool[span]
+	flights []inFlight // by the run of records it goes with
+	none    inFlight   // of all Conns that have no run
 }
 
 // Runs begin with this many and grow fourfold.
@@ -44,6 +46,7 @@ func NewMemory(cfg Config, conns int) *Memory {
 	}
 	m := &Memory{cfg: cfg}
 	m.records.init(max(cfg.RecordsMax, 2*recordsMin), recordsMin)
+	m.flights, m.none = make([]inFlight, m.records.buddy.units), nothing()
 	m.spans.init(max(cfg.SpansMax, 2*spansMin), spansMin)
 	return m
 }

@@ -54,7 +54,7 @@ func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	c.sent.markResent(i)
 	c.transmit(now, r, n, t)
 	t.Retransmit = true
-	c.stats.Retransmits++
+	c.stats.retransmits.one()
 	c.resentOne(now, r)
 	if c.timers.rtxAt == never {
 		c.armRetransmit(now)
@@ -106,7 +106,7 @@ func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 			c.sendNew(now, r, t)
 		}
 		return override
-	case usable > 0 && (override || usable >= c.sndWndMax/2) && c.sent.splittable():
+	case usable > 0 && (override || usable >= int(c.sndWndMax)/2) && c.sent.splittable():
 		c.sent.split(c.sent.nxt, usable)
 		c.sendNew(now, r, t)
 		return true
@@ -127,8 +127,8 @@ func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	t.Seq = c.seqOf(r.at)
 	t.Handle, t.Off, t.Len = r.handle, int(r.off), 1
 	c.sndMax = max(c.sndMax, r.at+1)
-	c.stats.Probes++
-	c.stats.BytesOut++
+	c.stats.probes.one()
+	c.flow.bytesOut++
 	c.piggyback(t)
 }
 
@@ -181,6 +181,6 @@ func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 			t.Flags |= FIN
 		}
 	}
-	c.stats.BytesOut += uint64(n)
+	c.flow.bytesOut += uint64(n)
 	c.piggyback(t)
 }

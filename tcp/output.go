@@ -34,7 +34,7 @@ func (c *Conn) Room(now int64) int {
 // to send.
 func (c *Conn) hasRecord() bool {
 	if len(c.sent.recs) != 0 {
-		return c.sent.provide(c.mem)
+		return c.provideRecord()
 	}
 	if c.starved = c.mem.RunsFree() == 0; c.starved {
 		c.mem.records.short++
@@ -67,7 +67,7 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if probe, _ := c.probeRoom(now); n < 1 || n > max(c.emss, probe) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
 	}
-	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.sent.provide(c.mem) {
+	if c.state != Established && c.state != CloseWait || c.finQueued || c.sent.unsent() || !c.provideRecord() {
 		panic("tcp: Push without Room")
 	}
 	c.noteOutstanding(now)
@@ -160,7 +160,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 	case c.due&dueTailProbe != 0:
 		c.due &^= dueTailProbe
 		if c.sent.una != c.sent.nxt {
-			c.stats.Probes++
+			c.stats.probes.one()
 			c.resend(now, c.sent.una, t)
 			return true
 		}
@@ -171,7 +171,7 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 func (c *Conn) resetHeader(t *Transmit, seq Seq) {
 	*t = Transmit{ID: c.id, Seq: seq, Flags: RST, TOS: c.ecn.tos, Handle: NoHandle}
 	t.Options.clear()
-	c.stats.SegsOut++
+	c.flow.segsOut++
 }
 
 // nextSYN is a SYN, or in SYN-RECEIVED a SYN,ACK, which offers only what the peer's SYN offered.
@@ -181,7 +181,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	*t = Transmit{ID: c.id, Seq: c.iss, Flags: SYN, TOS: c.ecn.tos, Handle: NoHandle, Retransmit: tm.synSends > 0}
 	o := &t.Options
 	o.clear()
-	o.MSS = uint16(c.mss)
+	o.MSS = c.mss
 	if reply {
 		t.Flags |= ACK
 		t.Ack = c.rcvNxt()
@@ -198,15 +198,15 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 	}
 	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
 	if tm.synSends == 0 {
-		tm.synSentAt = now
+		tm.sentAt = now
 	}
-	tm.synSends = min(tm.synSends, math.MaxUint16-1) + 1
+	tm.synSends = min(tm.synSends, math.MaxUint8-1) + 1
 	if tm.rtxAt == never {
 		tm.synTries = min(tm.synTries, math.MaxUint16-1) + 1
 		tm.rtxAt = now + c.rtt.current()
 	}
 	c.ackSent()
-	c.stats.SegsOut++
+	c.flow.segsOut++
 }
 
 // header fills what all segments of a synchronized connection have in common.
@@ -229,7 +229,7 @@ func (c *Conn) header(now int64, t *Transmit) {
 		t.Options.TSval = c.tsNow(now)
 		t.Options.TSecr = c.tsRecent
 	}
-	c.stats.SegsOut++
+	c.flow.segsOut++
 }
 
 // acknowledge adds the SACK blocks there are to tell, up to blocks and to what options hold.

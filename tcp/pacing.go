@@ -6,19 +6,7 @@ package tcp
 // default: a paced sender needs a turn of its Poller per burst.
 type pacer struct {
 	nextAt  int64 // behind this the next segment may go; it lags behind now by up to a burst
-	wakeAt  int64 // when a segment that was held back may go; never while none is
 	burstNs int64 // of the last segment sent: how long a burst takes at the rate
-}
-
-func (p *pacer) reset() { *p = pacer{wakeAt: never} }
-
-// admits says whether a segment may go now; if not, Deadline says when.
-func (p *pacer) admits(now int64) bool {
-	if p.nextAt < now {
-		return true
-	}
-	p.wakeAt = p.nextAt + max(p.burstNs/2, 1) // half a burst at once then: fewer turns
-	return false
 }
 
 // sent charges n octets; a burst is so many segments of smss.
@@ -33,5 +21,11 @@ func (p *pacer) sent(now int64, n, burst, smss, cwnd, ssthresh int, srtt int64) 
 	p.nextAt = max(p.nextAt, now-p.burstNs) + perWindow*int64(n)/window
 }
 
-// paced says whether pacing lets a segment go.
-func (c *Conn) paced(now int64) bool { return !c.cfg.Pacing || c.pace.admits(now) }
+// paced says whether pacing lets a segment go; if not, Deadline says when.
+func (c *Conn) paced(now int64) bool {
+	if !c.cfg.Pacing || c.pace.nextAt < now {
+		return true
+	}
+	c.timers.pacedAt = c.pace.nextAt + max(c.pace.burstNs/2, 1) // half a burst at once then: fewer turns
+	return false
+}

@@ -28,16 +28,16 @@ const (
 )
 
 // mssMax is what link and peer would take.
-func (c *Conn) mssMax() int { return min(c.mss, c.peerMSS) }
+func (c *Conn) mssMax() int { return int(min(c.mss, c.peerMSS)) }
 
 // wantProbe is the MSS to probe with now, 0 for none. The largest comes first: what has come back is mostly the old path.
 func (c *Conn) wantProbe(now int64) int {
 	p := &c.mtu
 	most := c.mssMax()
-	if c.limitMSS >= most || p.size != 0 {
+	if int(c.limitMSS) >= most || p.size != 0 {
 		return 0
 	}
-	n := p.next(c.limitMSS, most)
+	n := p.next(int(c.limitMSS), most)
 	switch {
 	case n != 0:
 	case p.raiseAt == 0:
@@ -65,7 +65,7 @@ func (p *plpmtud) next(floor, most int) int {
 // its loss must be told from congestion, and must be found by what is sent around it. A sender that always fills its
 // windows would never have that room: wait says that a round trip without new segments will make it.
 func (c *Conn) probeRoom(now int64) (n int, wait bool) {
-	if c.limitMSS >= c.mssMax() || !c.useSACK || c.recovery.phase != phaseOpen || c.sent.lost > 0 || c.due&dueLossProbe != 0 {
+	if int(c.limitMSS) >= c.mssMax() || !c.useSACK || c.recovery.phase != phaseOpen || c.sent.lost > 0 || c.due&dueLossProbe != 0 {
 		return 0, false
 	}
 	n = c.wantProbe(now) - c.optionsLen()
@@ -83,7 +83,7 @@ func (c *Conn) probePushed(n int) { c.mtu.size = uint16(n + c.optionsLen()) }
 
 // probeArrived: the path carries it (RFC 8899 section 5.3). cwnd stays what it is in octets.
 func (c *Conn) probeArrived() {
-	c.limitMSS = int(c.mtu.size)
+	c.limitMSS = c.mtu.size
 	c.mtu.size, c.mtu.losses = 0, 0
 	c.setEMSS()
 	c.events |= EvRoom
@@ -113,7 +113,7 @@ func (c *Conn) blackHole() {
 	if c.mtu.stalls++; c.mtu.stalls < probesMax {
 		return
 	}
-	c.stats.BlackHoles++
+	c.stats.blackHoles.one()
 	c.mtu = plpmtud{}
 	c.limitMSS = baseMSS
 	c.setEMSS()

@@ -218,7 +218,7 @@ func TestBlackHoleLinks(t *testing.T) {
 			}
 		}
 		st := s.a.c.Stats()
-		if got := s.a.c.limitMSS; st.BlackHoles == 0 && link.mss < 8960 || got > min(link.mss, 8960) || got < min(link.mss, 8960)-400 {
+		if got := int(s.a.c.limitMSS); st.BlackHoles == 0 && link.mss < 8960 || got > min(link.mss, 8960) || got < min(link.mss, 8960)-400 {
 			t.Errorf("seed %d: EMSS limit %d on a link of %d (%d black holes, %d timeouts)", seed, got, link.mss, st.BlackHoles, st.Timeouts)
 		}
 	}

@@ -8,14 +8,18 @@ package tcp
 type rack struct {
 	xmitTs int64  // of RACK.segment, the most recently sent segment that has arrived
 	endSeq uint64 // its end; 0: none has arrived yet
-	rtt    int64  // its round trip
 	reoAt  int64  // when the reordering timer fires, or never
 
 	dsackRound    uint64 // once hasDsackRound: SND.NXT when reoWndMult grew
-	reoWndMult    int32
-	reoWndPersist int32
-	reorderSeen   bool
 	hasDsackRound bool
+}
+
+// reordering is what of section 5.3 outlives a flight.
+type reordering struct {
+	rtt     int64 // RACK.rtt: round trip of RACK.segment
+	mult    int16 // RACK.reo_wnd_mult
+	persist int8  // RACK.reo_wnd_persist
+	seen    bool  // RACK.reordering_seen
 }
 
 const (
@@ -23,8 +27,6 @@ const (
 	reoWndPersistFull = 16   // loss recoveries that a widened window survives
 	reoWndMultMax     = 4096 // SRTT bounds the window long before
 )
-
-func (k *rack) reset() { *k = rack{reoWndMult: 1, reoAt: never} }
 
 // sentAfter is RACK_sent_after: bursts share a time, the sequence decides between them.
 func sentAfter(t1 int64, seq1 uint64, t2 int64, seq2 uint64) bool {
@@ -41,27 +43,28 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 		c.probeArrived()
 	}
 	if original && end < a.sackedTo {
-		c.recovery.rack.reorderSeen = true
+		c.reo.seen = true
 	}
 	if r.flags&recEver != 0 {
 		if original || now-r.sentAt < c.rtt.minRTT() {
 			return // an earlier transmission has arrived: it says nothing about what was sent since
 		}
 	} else if c.recovery.frto.step != 0 {
-		a.frtoOld = a.frtoOld || end <= c.recovery.point
-		a.frtoNew = a.frtoNew || end > c.recovery.point
+		a.frtoOld = a.frtoOld || end <= c.point
+		a.frtoNew = a.frtoNew || end > c.point
 	}
 	if a.rackEnd == 0 || sentAfter(r.sentAt, end, a.rackAt, a.rackEnd) {
 		a.rackAt, a.rackEnd = r.sentAt, end
 	}
 }
 
-// update is the end of step 2: of what one ACK delivers, the most recently sent counts.
-func (k *rack) update(now int64, a *acked) {
+// rackUpdate is the end of step 2: of what one ACK delivers, the most recently sent counts.
+func (c *Conn) rackUpdate(now int64, a *acked) {
 	if a.rackEnd == 0 {
 		return
 	}
-	k.rtt = now - a.rackAt
+	c.reo.rtt = now - a.rackAt
+	k := &c.recovery.rack
 	if k.endSeq == 0 || sentAfter(a.rackAt, a.rackEnd, k.xmitTs, k.endSeq) {
 		k.xmitTs, k.endSeq = a.rackAt, a.rackEnd
 	}
@@ -69,30 +72,32 @@ func (k *rack) update(now int64, a *acked) {
 
 // adapt is step 4's adaptation: wider with every round trip that brings a D-SACK, back to the beginning after 16 loss
 // recoveries without.
-func (k *rack) adapt(c *Conn, dsack, exiting bool) {
+func (c *Conn) adapt(dsack, exiting bool) {
+	k := &c.recovery.rack
 	if k.hasDsackRound && c.sndUna >= k.dsackRound {
 		k.hasDsackRound = false
 	}
 	switch {
 	case !k.hasDsackRound && dsack:
-		k.hasDsackRound, k.dsackRound = true, c.sndNxt
-		k.reoWndMult = min(k.reoWndMult+1, reoWndMultMax)
-		k.reoWndPersist = reoWndPersistFull
+		if c.sndUna < c.sndNxt { // else the round trip is over
+			k.hasDsackRound, k.dsackRound = true, c.sndNxt
+		}
+		c.reo.mult = min(c.reo.mult+1, reoWndMultMax)
+		c.reo.persist = reoWndPersistFull
 	case exiting:
-		k.reoWndPersist--
-		if k.reoWndPersist <= 0 {
-			k.reoWndPersist, k.reoWndMult = 0, 1
+		c.reo.persist--
+		if c.reo.persist <= 0 {
+			c.reo.persist, c.reo.mult = 0, 1
 		}
 	}
 }
 
 // reoWnd is RACK.reo_wnd (step 4).
 func (c *Conn) reoWnd() int64 {
-	k := &c.recovery.rack
-	if !k.reorderSeen && (c.recovery.phase != phaseOpen || c.sent.sackedRecs >= dupThresh) {
+	if !c.reo.seen && (c.recovery.phase != phaseOpen || c.sent.sackedRecs >= dupThresh) {
 		return 0
 	}
-	return min(int64(k.reoWndMult)*c.rtt.minRTT()/4, c.rtt.srtt)
+	return min(int64(c.reo.mult)*c.rtt.minRTT()/4, c.rtt.srtt)
 }
 
 // detectLost is step 5: RACK_detect_loss. It marks what is lost, sets when to look again, and says what it found.
@@ -104,7 +109,7 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 	if k.endSeq == 0 {
 		return false, false
 	}
-	wait := k.rtt + c.reoWnd()
+	wait := c.reo.rtt + c.reoWnd()
 	for {
 		i := c.sent.oldestUnjudged()
 		if i == c.sent.nxt {
@@ -137,7 +142,7 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 				k.reoAt = k.xmitTs + wait
 				break
 			}
-			c.stats.LostRetrans++
+			c.stats.lostRetrans.one()
 			again = again || r.sentAt >= c.recovery.reducedAt
 			c.lose(i)
 			lost = true
@@ -151,7 +156,7 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 func (c *Conn) loseAtTimeout(now int64) {
 	k := &c.recovery.rack
 	k.reoAt = never
-	wait := k.rtt + c.reoWnd()
+	wait := c.reo.rtt + c.reoWnd()
 	for i := c.sent.una; i != c.sent.nxt; i++ {
 		r := c.sent.rec(i)
 		if r.flags&(recSacked|recLost) == 0 && (i == c.sent.una || !c.useSACK || r.sentAt+wait <= now) {

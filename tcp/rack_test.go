@@ -60,21 +60,21 @@ func TestMinimumIsWindowed(t *testing.T) {
 // req: 8985-6.2-6
 func TestReorderingWindowNarrowsAgain(t *testing.T) {
 	s := ten(t, sackOnly())
-	k := &s.c.recovery.rack
-	k.adapt(s.c, true, false)
+	k := &s.c.reo
+	s.c.adapt(true, false)
 	s.c.sndUna = s.c.sndNxt
-	k.adapt(s.c, true, false)
-	if k.reoWndMult != 3 {
-		t.Fatalf("multiplier %d after two round trips", k.reoWndMult)
+	s.c.adapt(true, false)
+	if k.mult != 3 {
+		t.Fatalf("multiplier %d after two round trips", k.mult)
 	}
 	for i := range reoWndPersistFull {
-		if k.reoWndMult != 3 {
-			t.Fatalf("multiplier %d after %d recoveries", k.reoWndMult, i)
+		if k.mult != 3 {
+			t.Fatalf("multiplier %d after %d recoveries", k.mult, i)
 		}
-		k.adapt(s.c, false, true)
+		s.c.adapt(false, true)
 	}
-	if k.reoWndMult != 1 {
-		t.Errorf("multiplier %d", k.reoWndMult)
+	if k.mult != 1 {
+		t.Errorf("multiplier %d", k.mult)
 	}
 	s.c.sndUna = 0
 }

@@ -7,27 +7,24 @@ import "github.com/rnicd/rnicd/tcp/cc"
 // taken back (undo.go, frto.go). Without SACK it is RFC 6582. In both, a record is "lost" when it is to be sent again,
 // and Next sends lost records, in order, before new ones as cwnd admits.
 
-// recovery is what is known of the loss episode.
+// recovery is what is known of the loss episode, as far as it is of no use once all is acknowledged. What outlives that
+// stands in the Conn: point, undo, tlp, reo.
 type recovery struct {
 	phase   phase
 	hold    hold
-	any     bool   // point has been set
-	dupAcks int    // since SND.UNA moved
-	point   uint64 // RecoveryPoint: the episode ends when SND.UNA gets here
-	limited int    // octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
+	dupAcks int // since SND.UNA moved
+	limited int // octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
 
 	seen       [sackBlocksMax]octets // of the last ACK with SACK
 	sackedTo   uint64                // RACK.fack: end of the highest SACKed record
 	resendFrom uint64                // no lost record before this
 	limitedTo  uint64                // SND.NXT when cwnd last held us back
 	timedOutAt uint64                // SND.UNA at the last timeout
-	reducedAt  int64                 // when cwnd was last reduced for a loss
+	reducedAt  int64                 // when cwnd was last reduced in this episode
 
 	rack rack
-	tlp  tlp
 	prr  prr
 	frto frto
-	undo undo
 }
 
 type phase uint8
@@ -46,11 +43,6 @@ const (
 	holdLost         // lost records: F-RTO asks with new ones first
 	holdAll          // all but one record: the path MTU fell (RFC 1191 section 6.4)
 )
-
-func (r *recovery) reset() {
-	*r = recovery{}
-	r.rack.reset()
-}
 
 // repair is what an ACK does to loss recovery and to cwnd.
 func (c *Conn) repair(now int64, a *acked) {
@@ -83,22 +75,22 @@ func (c *Conn) repair(now int64, a *acked) {
 // repairSACK runs RFC 8985 on an ACK.
 func (c *Conn) repairSACK(now int64, a *acked) {
 	rv := &c.recovery
-	rv.rack.update(now, a)
-	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !rv.tlp.active &&
+	c.rackUpdate(now, a)
+	if rv.phase == phaseOpen && c.sent.sackedRecs|c.sent.resent == 0 && !a.dsack && !c.tlp.active &&
 		!rv.rack.hasDsackRound && rv.rack.reoAt == never &&
 		(c.sent.una == c.sent.nxt || c.sent.rec(c.sent.una).sentAt >= rv.rack.xmitTs) {
 		return // all is in order
 	}
-	if rv.tlp.active {
+	if c.tlp.active {
 		c.probeAcked(now, a)
 	}
 	if a.dsack {
 		c.needless(now, a.dsackEnd)
 	}
-	if rv.undo.echo == echoAwaited && a.octets > 0 {
+	if c.undo.echo == echoAwaited && a.octets > 0 {
 		c.echoTells(now, a)
 	}
-	exiting := rv.phase != phaseOpen && c.sndUna >= rv.point
+	exiting := rv.phase != phaseOpen && c.sndUna >= c.point
 	if exiting {
 		c.leaveRecovery()
 	}
@@ -106,7 +98,7 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 		c.frtoAcked(now, a)
 	}
 	if exiting || a.dsack || rv.rack.hasDsackRound {
-		rv.rack.adapt(c, a.dsack, exiting)
+		c.adapt(a.dsack, exiting)
 	}
 	lost, again := c.detectLost(now)
 	c.foundLost(now, lost, again, a.sacked)
@@ -134,10 +126,11 @@ func (c *Conn) foundLost(now int64, lost, again bool, sacked int) {
 func (c *Conn) enterRecovery(now int64) {
 	rv := &c.recovery
 	rv.phase = phaseRecovery
-	rv.point, rv.any = c.sndNxt, true
-	rv.tlp.active = false // RFC 8985 section 7.1
-	rv.undo.start()
-	c.stats.FastRetransmits++
+	c.point = c.sndNxt
+	c.tlp.active = false // RFC 8985 section 7.1
+	c.undo.start()
+	c.stats.fastRetransmits.one()
+	rv.reducedAt = now
 	c.reduce(now, c.flight()-rv.limited)
 	rv.limited = 0
 	c.due |= dueRepair // the first retransmission does not wait for cwnd (RFC 6675 section 5, step 4.3)
@@ -145,7 +138,6 @@ func (c *Conn) enterRecovery(now int64) {
 
 // reduce answers congestion with flight octets outstanding: ssthresh falls, and the peer is told by CWR.
 func (c *Conn) reduce(now int64, flight int) {
-	c.recovery.reducedAt = now
 	c.control.Reduce(&c.cong, cc.Loss, now, flight, c.emss)
 	c.ecn.reduced(c.sndNxt)
 }
@@ -154,7 +146,8 @@ func (c *Conn) reduce(now int64, flight int) {
 // all that were sent since the last reduction.
 func (c *Conn) reduceAgain(now int64, flight, sacked int) {
 	rv := &c.recovery
-	rv.undo.possible = false
+	c.undo.possible = false
+	rv.reducedAt = now
 	flight = min(flight, c.cong.Ssthresh) // flight still counts what is SACKed
 	if rv.phase == phaseLoss {
 		c.reduce(now, flight)
@@ -162,7 +155,7 @@ func (c *Conn) reduceAgain(now int64, flight, sacked int) {
 		return
 	}
 	c.cong.Cwnd = c.cong.Ssthresh // what PRR makes of it in between is not the window to reduce
-	rv.point = c.sndNxt
+	c.point = c.sndNxt
 	c.reduce(now, flight)
 	rv.prr.start(c.flight(), c.sent.sacked, sacked)
 	c.proportion(0)
@@ -220,14 +213,14 @@ func (c *Conn) loseOversize() {
 func (c *Conn) repairNewReno(now int64, a *acked) {
 	rv := &c.recovery
 	w := &c.cong
-	if rv.undo.echo == echoAwaited && a.octets > 0 {
+	if c.undo.echo == echoAwaited && a.octets > 0 {
 		c.echoTells(now, a)
 	}
 	if a.duplicate {
 		switch {
 		case rv.phase == phaseRecovery:
 			w.Cwnd += c.emss
-		case rv.phase == phaseOpen && rv.dupAcks == dupThresh && (!rv.any || c.sndUna > rv.point):
+		case rv.phase == phaseOpen && rv.dupAcks == dupThresh && (c.point == 0 || c.sndUna > c.point):
 			c.enterRecovery(now)
 			c.loseOldest()
 			w.Cwnd = w.Ssthresh + 3*c.emss
@@ -237,7 +230,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 	if a.octets == 0 || rv.phase == phaseOpen {
 		return
 	}
-	if c.sndUna >= rv.point {
+	if c.sndUna >= c.point {
 		if rv.phase == phaseRecovery {
 			w.Cwnd = min(w.Ssthresh, max(c.flight(), c.emss)+c.emss)
 		}
@@ -258,7 +251,7 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 // lost in slow start.
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
-	c.stats.Timeouts++
+	c.stats.timeouts.one()
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged
 	}
@@ -268,14 +261,14 @@ func (c *Conn) timedOut(now int64) {
 	c.ecn.reduced(c.sndNxt)
 	c.rtt.backOff()
 	rv.phase = phaseLoss
-	rv.point, rv.any = c.sndNxt, true // no second reduction for this window: RFC 6675 section 5.1
+	c.point = c.sndNxt // no second reduction for this window: RFC 6675 section 5.1
 	rv.dupAcks, rv.limited = 0, 0
 	rv.hold = holdNothing
 	rv.limitedTo = c.sndNxt
 	rv.reducedAt = now
-	rv.tlp.active = false
+	c.tlp.active = false
 	if first {
-		rv.undo.start()
+		c.undo.start()
 	}
 	rv.frto.start(c, first)
 	c.loseAtTimeout(now)

@@ -9,7 +9,7 @@ type rtoEstimator struct {
 	backoff      uint8 // doublings since the last valid sample
 	sampled      bool
 	fresh        bool // a sample was taken since the last loss probe: RFC 8985 section 7.3
-	min, max     int64
+	cfg          *Config
 	lowest       minimum
 }
 
@@ -17,7 +17,7 @@ type rtoEstimator struct {
 const rttGranularityNs = 1_000_000
 
 func (e *rtoEstimator) reset(cfg *Config) {
-	*e = rtoEstimator{base: cfg.RTOInitialNs, min: cfg.RTOMinNs, max: cfg.RTOMaxNs}
+	*e = rtoEstimator{base: cfg.RTOInitialNs, cfg: cfg}
 }
 
 // sample takes a round-trip time R that Karn's rule allows (RFC 6298 sections 2.2 and 2.3; RTTVAR before SRTT). expected
@@ -42,7 +42,7 @@ func (e *rtoEstimator) sample(r int64, expected int) {
 		e.rttvar += (dev - e.rttvar) >> (2 + scale)
 		e.srtt += (r - e.srtt) >> (3 + scale)
 	}
-	e.base = min(max(e.srtt+max(rttGranularityNs, 4*e.rttvar), e.min), e.max)
+	e.base = min(max(e.srtt+max(rttGranularityNs, 4*e.rttvar), e.cfg.RTOMinNs), e.cfg.RTOMaxNs)
 	e.backoff = 0
 }
 
@@ -54,8 +54,8 @@ func (e *rtoEstimator) current() int64 { return e.scaled(e.backoff) }
 
 // scaled is the RTO doubled n times, up to the maximum.
 func (e *rtoEstimator) scaled(n uint8) int64 {
-	if n >= 32 || e.base > e.max>>n {
-		return e.max
+	if n >= 32 || e.base > e.cfg.RTOMaxNs>>n {
+		return e.cfg.RTOMaxNs
 	}
 	return e.base << n
 }

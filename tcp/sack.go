@@ -15,7 +15,7 @@ func (c *Conn) applySACK(now int64, s *Segment, a *acked) {
 	for i := range o.SACKCount {
 		b := o.SACK[i]
 		if i == 0 && isDSACK(s) {
-			c.stats.DSACKs++
+			c.stats.dsacks.one()
 			a.dsack = true
 			a.dsackEnd = c.sndUna + uint64(int64(b.Right.Sub(base)))
 			continue

@@ -66,39 +66,6 @@ func (r *record) seqLen() int {
 
 func (r *record) endAt() uint64 { return r.at + uint64(r.seqLen()) }
 
-// provide sees to more than splitReserve free slots: a first run for an empty ring, a larger one for a full ring. False:
-// there is no memory, or the ring is as large as it may be.
-func (s *sentRing) provide(m *Memory) bool {
-	if s.free() > splitReserve {
-		return true
-	}
-	var recs []record
-	var run uint32
-	if len(s.recs) == 0 {
-		recs, run = m.records.first()
-	} else {
-		recs, run = m.records.grow(len(s.recs), m.cfg.SentMax)
-	}
-	if recs == nil {
-		return false
-	}
-	mask := uint32(len(recs) - 1)
-	for i := s.rel; i != s.end; i++ {
-		recs[i&mask] = *s.rec(i)
-	}
-	s.giveBack(m)
-	s.recs, s.run, s.mask = recs, run, mask
-	return true
-}
-
-// giveBack returns the ring's memory; what it holds must be released, or have been copied.
-func (s *sentRing) giveBack(m *Memory) {
-	if len(s.recs) > 0 {
-		m.records.give(s.run, len(s.recs))
-		s.recs, s.mask = nil, 0
-	}
-}
-
 func (s *sentRing) rec(i uint32) *record { return &s.recs[i&s.mask] }
 
 func (s *sentRing) free() int { return len(s.recs) - int(s.end-s.rel) }

@@ -133,7 +133,7 @@ func (h *simHost) send(t *Transmit) error {
 		if h.c.seqOf(p.offset) != t.Seq {
 			return h.fail("offset %d sent with sequence %d", p.offset, t.Seq)
 		}
-		limit := min(h.c.limitMSS, h.c.peerMSS)
+		limit := int(min(h.c.limitMSS, h.c.peerMSS))
 		if probing := !t.Retransmit && t.Len > h.c.EMSS() && h.c.mtu.size != 0; probing {
 			limit = h.c.mssMax()
 		} else if t.Len > h.c.EMSS() {

@@ -66,31 +66,3 @@ type Arrival struct {
 	full   bool   // counts as a full-sized segment for the delayed ACK
 	finAt  uint64 // offset behind the peer's last octet
 }
-
-// Stats of a connection. Octets, segments, nanoseconds.
-type Stats struct {
-	Counts
-
-	SRTTNs, RTONs                  int64
-	Cwnd, Ssthresh, Flight, SndWnd int
-	MinRTTNs, ReoWndNs             int64 // RACK's: the shortest round trip lately, and what it allows for reordering
-}
-
-// Counts are what a connection counts.
-type Counts struct {
-	SegsIn, SegsOut, BytesIn, BytesOut                                                 uint64
-	Retransmits, FastRetransmits, Timeouts, DupSegs, OOOSegs, DupAcksIn, ChallengeAcks uint64
-
-	Refused     uint64 // pieces the caller did not keep
-	Probes      uint64 // zero-window probes sent
-	DSACKs      uint64 // duplicates of ours that the peer reported (RFC 2883)
-	LostRetrans uint64 // retransmissions found lost without a timeout
-	KeepAlives  uint64 // keep-alive probes sent
-	Undone      uint64 // loss episodes found to have been reordering, their reduction taken back
-
-	LossProbes       uint64 // tail loss probes sent
-	ProbesRepaired   uint64 // of those, how many repaired a loss that nothing else revealed
-	SpuriousTimeouts uint64 // of Undone, the timeouts
-	BlackHoles       uint64 // times the path was found to swallow large segments
-	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
-}

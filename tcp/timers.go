@@ -3,19 +3,19 @@ package tcp
 // timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry in the caller's timer
 // wheel serves them all: Deadline says when to look again.
 type timers struct {
-	rtxAt      int64     // of the kind that runs: at most one of the four does (RFC 8985 section 8)
-	kind       timerKind // of rtxAt
-	rtoAt      int64     // while something is in flight: when the retransmission timer would fire
+	rtxAt      int64 // of the kind that runs: at most one of the four does (RFC 8985 section 8)
+	rtoAt      int64 // while something is in flight: when the retransmission timer would fire
 	delackAt   int64
 	timeWaitAt int64
-	probes     uint8 // zero-window probes since the window closed
-	expiries   uint8 // of the retransmission timer since there was progress
-
+	pacedAt    int64 // when a segment that pacing held back may go
 	progressAt int64 // since when the user timeout counts
-	sentAt     int64 // last new data
-	synSentAt  int64
-	synTries   uint16 // first and by timer, saturating
-	synSends   uint16
+	sentAt     int64 // last new data; before there was any, the first SYN
+
+	kind     timerKind // of rtxAt
+	probes   uint8     // zero-window probes since the window closed
+	expiries uint8     // of the retransmission timer since there was progress
+	synTries uint16    // first and by timer, saturating
+	synSends uint8
 }
 
 type timerKind uint8
@@ -28,14 +28,14 @@ const (
 )
 
 func (t *timers) stop() {
-	t.rtxAt, t.delackAt, t.timeWaitAt = never, never, never
+	t.rtxAt, t.delackAt, t.timeWaitAt, t.pacedAt = never, never, never, never
 	t.kind = timerRetransmit
 }
 
 // Deadline is when Expire is next due (math.MaxInt64: never). It may lie in the past.
 func (c *Conn) Deadline() int64 {
 	t := &c.timers
-	return min(t.rtxAt, t.delackAt, t.timeWaitAt, c.pace.wakeAt, c.giveUpAt(), c.keepAliveAt())
+	return min(t.rtxAt, t.delackAt, t.timeWaitAt, t.pacedAt, c.giveUpAt(), c.keepAliveAt())
 }
 
 // outstanding says that the peer owes us an acknowledgment, or a window.
@@ -65,8 +65,8 @@ func (c *Conn) Expire(now int64) {
 	if now >= c.keepAliveAt() {
 		c.keepAliveDue()
 	}
-	if now >= c.pace.wakeAt {
-		c.pace.wakeAt = never
+	if now >= t.pacedAt {
+		t.pacedAt = never
 	}
 	if now >= t.rtxAt {
 		c.retransmissionDue(now)

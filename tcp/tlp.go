@@ -13,11 +13,11 @@ package tcp
 type tlp struct {
 	endSeq    uint64 // TLP.end_seq, while active; of a recovery's probe, the end of its segment
 	sentAt    int64
-	flight    int  // before it
-	active    bool // a probe whose outcome is not known
-	isRetrans bool // it was a retransmission
-	repair    bool // it was sent in a recovery
-	again     bool // and had been sent again there before
+	flight    int32 // before it
+	active    bool  // a probe whose outcome is not known
+	isRetrans bool  // it was a retransmission
+	repair    bool  // it was sent in a recovery
+	again     bool  // and had been sent again there before
 }
 
 // ptoMinNs bounds PTO from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round trip.
@@ -41,7 +41,7 @@ func (c *Conn) pto() int64 {
 // is not in flight any more, though D-SACK may yet tell how it fared.
 func (c *Conn) mayProbe() bool {
 	rv := &c.recovery
-	if !c.useSACK || !c.rtt.fresh || rv.tlp.active && c.sndUna < rv.tlp.endSeq || c.sndWnd == 0 {
+	if !c.useSACK || !c.rtt.fresh || c.tlp.active && c.sndUna < c.tlp.endSeq || c.sndWnd == 0 {
 		return false
 	}
 	if rv.phase != phaseOpen {
@@ -52,7 +52,7 @@ func (c *Conn) mayProbe() bool {
 
 // probeDue is the PTO: Next sends the probe, and the timer is the retransmission timer again.
 func (c *Conn) probeDue(now int64) {
-	p := &c.recovery.tlp
+	p := &c.tlp
 	if p.active && !p.repair && c.sndUna >= p.endSeq {
 		c.probeRepaired(now) // a whole PTO after its ACK no D-SACK has come
 	}
@@ -70,8 +70,8 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	if c.sent.una == c.sent.nxt || !c.mayProbe() {
 		return false
 	}
-	p := &c.recovery.tlp
-	*p = tlp{active: true, isRetrans: true, sentAt: now, flight: c.flight()}
+	p := &c.tlp
+	*p = tlp{active: true, isRetrans: true, sentAt: now, flight: int32(c.flight())}
 	switch {
 	case c.recovery.phase != phaseOpen:
 		r := c.sent.rec(c.sent.una)
@@ -86,7 +86,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 		c.resend(now, c.sent.nxt-1, t)
 	}
 	c.rtt.fresh = false
-	c.stats.LossProbes++
+	c.stats.lossProbes.one()
 	c.timers.rtoAt = now + c.rtt.current()
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 	return true
@@ -100,7 +100,7 @@ func (c *Conn) probeFits(r *record) bool {
 
 // probeAcked is TLP_process_ack (section 7.4.2).
 func (c *Conn) probeAcked(now int64, a *acked) {
-	p := &c.recovery.tlp
+	p := &c.tlp
 	if c.sndUna < p.endSeq {
 		return
 	}
@@ -108,8 +108,8 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 	case p.repair:
 		p.active = false
 		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
-			c.stats.LostRetrans++
-			c.reduceAgain(now, p.flight, a.sacked) // the retransmission before it was lost
+			c.stats.lostRetrans.one()
+			c.reduceAgain(now, int(p.flight), a.sacked) // the retransmission before it was lost
 		}
 	case !p.isRetrans:
 		p.active = false
@@ -124,12 +124,12 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 
 // probeRepaired is a single loss that the probe has repaired: congestion control must know of it.
 func (c *Conn) probeRepaired(now int64) {
-	c.recovery.tlp.active = false
-	c.stats.ProbesRepaired++
+	c.tlp.active = false
+	c.stats.probesRepaired.one()
 	if c.recovery.phase != phaseOpen {
 		return
 	}
-	c.recovery.undo.possible = false
-	c.reduce(now, c.recovery.tlp.flight)
+	c.undo.possible = false
+	c.reduce(now, int(c.tlp.flight))
 	c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
 }

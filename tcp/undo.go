@@ -12,10 +12,10 @@ import "math"
 
 // undo is what an episode needs for it.
 type undo struct {
-	possible bool
 	echo     echoState
+	possible bool
 	echoTS   uint32 // RetransmitTS: of the first retransmission
-	left     int    // retransmissions not yet reported as duplicates
+	left     int32  // retransmissions not yet reported as duplicates
 	from, to uint64 // all of them lie between
 }
 
@@ -31,7 +31,7 @@ func (u *undo) start() { *u = undo{possible: true, echo: echoArmed, from: math.M
 
 // resentOne takes note of the retransmission of r.
 func (c *Conn) resentOne(now int64, r *record) {
-	u := &c.recovery.undo
+	u := &c.undo
 	if !u.possible {
 		return
 	}
@@ -47,7 +47,7 @@ func (c *Conn) resentOne(now int64, r *record) {
 
 // echoTells is RFC 3522 section 3.2, steps 4 and 5.
 func (c *Conn) echoTells(now int64, a *acked) {
-	u := &c.recovery.undo
+	u := &c.undo
 	u.echo = echoNone
 	if u.possible && a.hasEcho && int32(a.echoTS-u.echoTS) < 0 {
 		c.takeBack(now)
@@ -57,7 +57,7 @@ func (c *Conn) echoTells(now int64, a *acked) {
 // needless takes note of a D-SACK that ends at end: if it is of one of our retransmissions and not of a copy that the
 // network made (RFC 3708 section 3), that one was not needed.
 func (c *Conn) needless(now int64, end uint64) {
-	u := &c.recovery.undo
+	u := &c.undo
 	if !u.possible || u.left == 0 || end <= u.from || end > u.to {
 		return
 	}
@@ -70,10 +70,10 @@ func (c *Conn) needless(now int64, end uint64) {
 // takeBack undoes the episode: what is marked lost is in flight as before.
 func (c *Conn) takeBack(now int64) {
 	rv := &c.recovery
-	rv.undo = undo{}
-	c.stats.Undone++
+	c.undo = undo{}
+	c.stats.undone.one()
 	if rv.phase == phaseLoss {
-		c.stats.SpuriousTimeouts++
+		c.stats.spuriousTimeouts.one()
 	}
 	c.control.Undo(&c.cong)
 	if rv.phase == phaseOpen {

@@ -7,21 +7,29 @@
 // episode. Octets and nanoseconds throughout.
 package cc
 
+import "unsafe"
+
 // State of one connection. Cwnd and Ssthresh are read by tcp, which also lowers Cwnd while it recovers; the rest belongs
-// to the Algorithm. It holds no pointers, and is the union of what all algorithms need: 200 octets at most.
+// to the Algorithm. It holds no pointers, and is the union of what all algorithms need: 144 octets at most. Every
+// connection has one, so what no window exceeds has 32 bits.
 type State struct {
 	Cwnd, Ssthresh int
 
-	acked   int // Reno: acknowledged since Cwnd last grew in congestion avoidance
+	cubic   cubic
 	prior   prior
 	hystart hystart
-	cubic   cubic
 	dctcp   dctcp
+	// Towards the next growth of Cwnd in congestion avoidance, less than Cwnd was. Reno: octets acknowledged, an SMSS for
+	// Cwnd of them. CUBIC: octets times octets, one octet for Cwnd of them.
+	credit int32
 }
+
+// HotOctets are the first of a State that an acknowledgment touches whose connection cwnd does not hold back.
+const HotOctets = unsafe.Offsetof(State{}.cubic) + unsafe.Offsetof(cubic{}.curve) + unsafe.Sizeof(curve{}.epoch)
 
 // prior is what Undo restores.
 type prior struct {
-	cwnd, ssthresh int
+	cwnd, ssthresh int32
 	curve          curve // CUBIC
 }
 
@@ -77,12 +85,12 @@ type Algorithm interface {
 const CwndMax = 1 << 30
 
 // save remembers what Undo restores.
-func (w *State) save() { w.prior = prior{w.Cwnd, w.Ssthresh, w.cubic.curve} }
+func (w *State) save() { w.prior = prior{int32(w.Cwnd), int32(w.Ssthresh), w.cubic.curve} }
 
 // restore is the part of Undo that all algorithms share.
 func (w *State) restore() {
-	w.Cwnd = max(w.Cwnd, w.prior.cwnd)
-	w.Ssthresh = max(w.Ssthresh, w.prior.ssthresh)
+	w.Cwnd = max(w.Cwnd, int(w.prior.cwnd))
+	w.Ssthresh = max(w.Ssthresh, int(w.prior.ssthresh))
 }
 
 // floor of a reduction. A loss leaves two segments (RFC 5681 equation 4). Marks go on to one (RFC 3168 section 6.1.2, RFC

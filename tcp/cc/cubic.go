@@ -8,21 +8,22 @@ type Cubic struct{}
 
 // cubic is what CUBIC keeps of a connection.
 type cubic struct {
+	at int64 // the latest acknowledgment
 	curve
-	at        int64 // the latest acknowledgment
-	credit    int   // octets times octets, towards the next octet of Cwnd in the concave and convex regions
-	estCredit int   // the same for the next quarter of an SMSS of wEst, times 17
+	estCredit int // octets times octets, towards the next quarter of an SMSS of wEst, times 17
 }
 
 // curve is one congestion avoidance stage, and what Undo restores of it.
 type curve struct {
 	epoch     int64 // t_epoch, moved on by what t must not include
 	wMax      int32 // W_max; 0: none since the start or a timeout
-	wEst      int32 // W_est, the window Reno would have
+	wEst      int32 // W_est, the window Reno would have; 0: the stage has not begun
 	cwndPrior int32 // Cwnd when Ssthresh was last set
 	k         int32 // K in units of 2^-20 s
-	running   bool  // the stage has begun
 }
+
+// running says that a stage has begun.
+func (c *curve) running() bool { return c.wEst != 0 }
 
 // beta_cubic = 0.7, and C = 0.4 = 2/5 segments per second cubed. alpha_cubic = 3 (1 - 0.7) / (1 + 0.7) = 9/17.
 const (
@@ -56,15 +57,16 @@ func (Cubic) Acked(w *State, a Sample) {
 		c.epoch += idle
 	}
 	if w.Cwnd < w.Ssthresh {
-		c.running = false // another stage begins behind slow start
+		c.wEst = 0 // another stage begins behind slow start
 	}
 	octets := slowStart(w, &a, true)
 	if w.Cwnd < w.Ssthresh || a.AfterTimeout {
 		return
 	}
 	smss := min(a.SMSS, smssMax)
-	if !c.running {
+	if !c.running() {
 		c.begin(w.Cwnd, a.Now, smss)
+		w.credit = 0
 	}
 	octets = min(octets, w.Cwnd)
 	c.grow(w.Cwnd, octets, smss)
@@ -73,11 +75,12 @@ func (Cubic) Acked(w *State, a Sample) {
 	if est := int(c.wEst); c.window(t, smss) < est { // section 4.3, the Reno-friendly region
 		more = est - w.Cwnd
 	} else if target := c.window(t+a.SRTT, smss); target > w.Cwnd { // 4.4 and 4.5
-		c.credit += (target - w.Cwnd) * octets
-		if c.credit >= w.Cwnd {
-			more = c.credit / w.Cwnd
-			c.credit -= more * w.Cwnd
+		credit := int(w.credit) + (target-w.Cwnd)*octets
+		if credit >= w.Cwnd {
+			more = credit / w.Cwnd
+			credit -= more * w.Cwnd
 		}
+		w.credit = int32(credit)
 	}
 	// Section 4.2 bounds the target by 1.5 cwnd, which is half of what is acknowledged. The same bound keeps W_est from
 	// pulling cwnd up at once after it was lowered without a congestion event (RFC 5681 section 4.1).
@@ -87,10 +90,9 @@ func (Cubic) Acked(w *State, a Sample) {
 // begin is the first acknowledgment of a congestion avoidance stage (equation 2). Behind a timeout, and behind a slow start
 // that no congestion ended, W_max is cwnd and K is 0 (sections 4.8 and 4.10).
 func (c *cubic) begin(cwnd int, now int64, smss int) {
-	c.running = true
 	c.epoch = now
 	c.wEst = int32(cwnd)
-	c.credit, c.estCredit, c.k = 0, 0, 0
+	c.estCredit, c.k = 0, 0
 	if int(c.wMax) > cwnd {
 		c.k = riseTime(int(c.wMax)-cwnd, smss)
 	} else {
@@ -167,7 +169,7 @@ func (Cubic) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 func (c *cubic) reduce(w *State, flight, least int) int {
 	from := min(max(w.Cwnd, min(flight, w.Ssthresh)), CwndMax)
 	c.cwndPrior = int32(from)
-	c.running = false
+	c.wEst = 0
 	w.Ssthresh = max(from*betaNum/betaDen, least)
 	return from
 }
@@ -177,16 +179,16 @@ func (Cubic) Timeout(w *State, _ int64, flight, smss int, first bool) {
 		w.save()
 		w.cubic.reduce(w, flight, 2*smss)
 	}
-	w.cubic.wMax, w.cubic.running = 0, false
+	w.cubic.wMax, w.cubic.wEst = 0, 0
 	w.Cwnd = smss // RFC 5681 section 3.1
 }
 
 // Undo is section 4.9.2: when cwnd is back where it was, the present curve is the better one.
 func (Cubic) Undo(w *State) {
-	if w.Cwnd >= w.prior.cwnd {
+	if w.Cwnd >= int(w.prior.cwnd) {
 		return
 	}
-	w.Cwnd, w.Ssthresh = w.prior.cwnd, w.prior.ssthresh
+	w.Cwnd, w.Ssthresh = int(w.prior.cwnd), int(w.prior.ssthresh)
 	w.cubic.curve = w.prior.curve
-	w.cubic.credit, w.cubic.estCredit = 0, 0
+	w.credit, w.cubic.estCredit = 0, 0
 }

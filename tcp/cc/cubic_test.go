@@ -276,7 +276,7 @@ func TestCubicUndo(t *testing.T) {
 	near(t, "cwnd goes on as if nothing had been", float64(c.w.Cwnd), float64(straight.w.Cwnd), float64(straight.w.Cwnd)*0.01)
 
 	c.loss()
-	for c.w.Cwnd < c.w.prior.cwnd {
+	for c.w.Cwnd < int(c.w.prior.cwnd) {
 		c.round()
 	}
 	late := c.w
@@ -301,7 +301,7 @@ func TestCubicWaitsForRecovery(t *testing.T) {
 	for _, a := range []Sample{{Recovering: true}, {AfterTimeout: true}} {
 		a.Now, a.Acked, a.SMSS, a.SRTT, a.Limited = second, 50_000, testSMSS, c.rtt, true
 		c.alg.Acked(&c.w, a)
-		if c.w.Cwnd != before || c.w.cubic.running {
+		if c.w.Cwnd != before || c.w.cubic.running() {
 			t.Errorf("%+v: cwnd %d to %d", a, before, c.w.Cwnd)
 		}
 	}

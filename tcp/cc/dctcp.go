@@ -7,7 +7,7 @@ type DCTCP struct{ NewReno }
 // dctcp is the observation window of section 3.3.
 type dctcp struct {
 	windowEnd     uint64 // DCTCP.WindowEnd; 0: no window has begun
-	acked, marked int64  // DCTCP.BytesAcked, DCTCP.BytesMarked
+	acked, marked int32  // DCTCP.BytesAcked, DCTCP.BytesMarked
 	alpha         int32  // DCTCP.Alpha in units of 1/alphaOne
 }
 
@@ -16,7 +16,7 @@ const (
 	alphaBits      = 20
 	alphaOne       = 1 << alphaBits
 	gShift         = 4
-	windowCountMax = 1 << 40 // octets, more than any window holds; shifts by alphaBits
+	windowCountMax = 1<<31 - 1 // octets: what arrives in a round trip is less than two windows
 )
 
 func (DCTCP) Name() string { return "dctcp" }
@@ -48,14 +48,14 @@ func (d *dctcp) count(a *Sample) {
 		d.windowEnd = a.Nxt
 		return
 	}
-	d.acked = min(d.acked+int64(a.Acked), windowCountMax)
-	d.marked = min(d.marked+int64(min(a.Marked, a.Acked)), windowCountMax)
+	d.acked = int32(min(int(d.acked)+a.Acked, windowCountMax))
+	d.marked = int32(min(int(d.marked)+min(a.Marked, a.Acked), windowCountMax))
 	if a.Una <= d.windowEnd {
 		return
 	}
 	d.alpha -= d.alpha >> gShift
 	if d.marked > 0 {
-		d.alpha += int32(d.marked << (alphaBits - gShift) / d.acked)
+		d.alpha += int32(int64(d.marked) << (alphaBits - gShift) / int64(d.acked))
 	}
 	d.windowEnd, d.acked, d.marked = a.Nxt, 0, 0
 }
@@ -69,5 +69,5 @@ func (d DCTCP) Reduce(w *State, why Cause, now int64, flight, smss int) {
 	}
 	w.save()
 	w.Ssthresh = max(w.Cwnd-w.Cwnd*int(w.dctcp.alpha)>>(alphaBits+1), 2*smss)
-	w.acked = 0
+	w.credit = 0
 }

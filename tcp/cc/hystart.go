@@ -1,16 +1,19 @@
 package cc
 
+import "math"
+
 // hystart is HyStart++, RFC 9406: the first slow start ends when the round-trip time rises, before a queue overflows. A
-// round lasts until what was SND.NXT at its begin is acknowledged. Round-trip times in nanoseconds; 0: none yet.
+// round lasts until what was SND.NXT at its begin is acknowledged. Round-trip times in nanoseconds, 4.3 s at most; 0: none
+// yet.
 //
 //	slow start ──RTT rose──► conservative slow start ──5 rounds──► congestion avoidance
 //	     ▲────────RTT fell below the baseline───┘
 type hystart struct {
 	windowEnd     uint64
-	last, current int64 // the least round-trip time of the previous round, and of this one
-	baseline      int64 // current when conservative slow start began
-	samples       uint8 // taken in this round, up to hystartSamples
-	rounds        uint8 // of conservative slow start, the one under way included; 0: slow start
+	last, current uint32 // the least round-trip time of the previous round, and of this one
+	baseline      uint32 // current when conservative slow start began
+	samples       uint8  // taken in this round, up to hystartSamples
+	rounds        uint8  // of conservative slow start, the one under way included; 0: slow start
 }
 
 // Section 4.3.
@@ -30,7 +33,7 @@ func (h *hystart) cautious() bool { return h.rounds > 0 }
 // what cwnd limited belong here: others say nothing of a queue that we build.
 func (h *hystart) observe(a *Sample) (over bool) {
 	if a.RTT >= 0 {
-		if rtt := max(a.RTT, 1); h.current == 0 || rtt < h.current {
+		if rtt := uint32(min(max(a.RTT, 1), math.MaxUint32)); h.current == 0 || rtt < h.current {
 			h.current = rtt
 		}
 		h.samples = min(h.samples+1, hystartSamples)
@@ -63,8 +66,8 @@ func (h *hystart) judge() {
 	if h.last == 0 {
 		return
 	}
-	thresh := min(max(h.last/rttDivisor, rttThreshMinNs), rttThreshMaxNs)
-	if h.current >= h.last+thresh {
+	thresh := min(max(int64(h.last)/rttDivisor, rttThreshMinNs), rttThreshMaxNs)
+	if int64(h.current) >= int64(h.last)+thresh {
 		h.baseline = h.current
 		h.rounds = 1 // a partial round counts
 	}

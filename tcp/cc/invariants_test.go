@@ -84,7 +84,7 @@ func (m *machine) timeout(flight int, first bool) error {
 func (m *machine) undo() error {
 	before := m.w
 	m.alg.Undo(&m.w)
-	if m.w.Cwnd != max(before.Cwnd, before.prior.cwnd) {
+	if m.w.Cwnd != max(before.Cwnd, int(before.prior.cwnd)) {
 		return fmt.Errorf("undone: cwnd %d, was %d and %d before the reduction", m.w.Cwnd, before.Cwnd, before.prior.cwnd)
 	}
 	m.answered = false
@@ -97,7 +97,7 @@ func (m *machine) check() error {
 		return fmt.Errorf("cwnd %d, ssthresh %d, SMSS %d", w.Cwnd, w.Ssthresh, m.smss)
 	}
 	c := &w.cubic
-	if c.wMax < 0 || c.wEst < 0 || c.k < 0 || c.credit < 0 || c.estCredit < 0 || w.acked < 0 {
+	if c.wMax < 0 || c.wEst < 0 || c.k < 0 || c.estCredit < 0 || w.credit < 0 {
 		return fmt.Errorf("%+v", c)
 	}
 	if d := &w.dctcp; d.alpha < 0 || d.alpha > alphaOne || d.acked < 0 || d.marked < 0 || d.marked > d.acked {

@@ -20,17 +20,18 @@ func (NewReno) Acked(w *State, a Sample) {
 
 // avoid is congestion avoidance: one SMSS per cwnd of acknowledged octets (section 3.1, the recommended way).
 func avoid(w *State, octets, smss int) {
-	w.acked += octets
-	if w.acked >= w.Cwnd {
-		w.acked = min(w.acked-w.Cwnd, w.Cwnd)
+	credit := int(w.credit) + octets
+	if credit >= w.Cwnd {
+		credit = min(credit-w.Cwnd, w.Cwnd)
 		w.Cwnd = min(w.Cwnd+smss, CwndMax)
 	}
+	w.credit = int32(credit)
 }
 
 func (NewReno) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 	w.save()
 	w.Ssthresh = max(flight/2, floor(why, smss)) // equation (4)
-	w.acked = 0
+	w.credit = 0
 }
 
 func (NewReno) Timeout(w *State, _ int64, flight, smss int, first bool) {
@@ -39,7 +40,7 @@ func (NewReno) Timeout(w *State, _ int64, flight, smss int, first bool) {
 		w.Ssthresh = max(flight/2, 2*smss)
 	}
 	w.Cwnd = smss // section 3.1: the loss window
-	w.acked = 0
+	w.credit = 0
 }
 
 func (NewReno) Undo(w *State) { w.restore() }

@@ -1,0 +1,89 @@
+package tcp
+
+import "math"
+
+// Stats of a connection. Octets, segments, nanoseconds.
+type Stats struct {
+	Counts
+
+	SRTTNs, RTONs                  int64
+	Cwnd, Ssthresh, Flight, SndWnd int
+	MinRTTNs, ReoWndNs             int64 // RACK's: the shortest round trip lately, and what it allows for reordering
+}
+
+// Counts are what a connection counts.
+type Counts struct {
+	SegsIn, SegsOut, BytesIn, BytesOut                                                 uint64
+	Retransmits, FastRetransmits, Timeouts, DupSegs, OOOSegs, DupAcksIn, ChallengeAcks uint64
+
+	Refused     uint64 // pieces the caller did not keep
+	Probes      uint64 // zero-window probes sent
+	DSACKs      uint64 // duplicates of ours that the peer reported (RFC 2883)
+	LostRetrans uint64 // retransmissions found lost without a timeout
+	KeepAlives  uint64 // keep-alive probes sent
+	Undone      uint64 // loss episodes found to have been reordering, their reduction taken back
+
+	LossProbes       uint64 // tail loss probes sent
+	ProbesRepaired   uint64 // of those, how many repaired a loss that nothing else revealed
+	SpuriousTimeouts uint64 // of Undone, the timeouts
+	BlackHoles       uint64 // times the path was found to swallow large segments
+	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
+}
+
+// tally counts events that no connection sees 2^32 of; one that did stays there.
+type tally uint32
+
+func (t *tally) one() {
+	if *t != math.MaxUint32 {
+		*t++
+	}
+}
+
+// traffic and counts are Counts as a Conn keeps them: there may be 100,000 of each octet.
+type traffic struct{ segsIn, segsOut, bytesIn, bytesOut uint64 }
+
+type counts struct {
+	retransmits, fastRetransmits, timeouts, dupSegs, oooSegs, dupAcksIn, challengeAcks tally
+
+	refused, probes, dsacks, lostRetrans, keepAlives, undone tally
+	lossProbes, probesRepaired, spuriousTimeouts             tally
+	ceIn, eceIn, blackHoles                                  tally
+}
+
+func (n *counts) public(t *traffic) Counts {
+	return Counts{
+		SegsIn: t.segsIn, SegsOut: t.segsOut, BytesIn: t.bytesIn, BytesOut: t.bytesOut,
+		Retransmits:      uint64(n.retransmits),
+		FastRetransmits:  uint64(n.fastRetransmits),
+		Timeouts:         uint64(n.timeouts),
+		DupSegs:          uint64(n.dupSegs),
+		OOOSegs:          uint64(n.oooSegs),
+		DupAcksIn:        uint64(n.dupAcksIn),
+		ChallengeAcks:    uint64(n.challengeAcks),
+		Refused:          uint64(n.refused),
+		Probes:           uint64(n.probes),
+		DSACKs:           uint64(n.dsacks),
+		LostRetrans:      uint64(n.lostRetrans),
+		KeepAlives:       uint64(n.keepAlives),
+		Undone:           uint64(n.undone),
+		LossProbes:       uint64(n.lossProbes),
+		ProbesRepaired:   uint64(n.probesRepaired),
+		SpuriousTimeouts: uint64(n.spuriousTimeouts),
+		BlackHoles:       uint64(n.blackHoles),
+		CEIn:             uint64(n.ceIn),
+		ECEIn:            uint64(n.eceIn),
+	}
+}
+
+// Stats is a copy of the counters and of what the sender knows of the path.
+func (c *Conn) Stats() Stats {
+	s := Stats{Counts: c.stats.public(&c.flow)}
+	s.SRTTNs, s.RTONs = c.rtt.srtt, c.rtt.current()
+	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
+	s.Flight, s.SndWnd = c.flight(), c.sndWnd
+	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
+	return s
+}
+
+// Timeouts is Stats().Timeouts alone.
+func (c *Conn) Timeouts() uint32 { return uint32(c.stats.timeouts) }
