@@ -17,6 +17,9 @@ var (
 	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
 	// ErrHoarding: the peer left frames unfinished while packet buffers were short, and others needed them.
 	ErrHoarding = errors.New("rnic: frames were left unfinished for too long while packet buffers ran short")
+	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
+	// stream it was.
+	ErrUnread = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")
 	// ErrBacklog: a listener had no room for a further connection request.
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )
@@ -46,6 +49,7 @@ func (e *TerminateError) Unwrap() error { return e.Cause }
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
 	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
+	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 	errLinger      = errors.New("rnic: peer did not close its half of the connection in time")
 )
 
