@@ -20,7 +20,8 @@ import (
 //	in service             <------------ Accept: Reply
 //
 // The roles have nothing to do with who dialled. Whoever enters MPA gives the connection up: a *stream.Conn is detached, a
-// *net.TCPConn closed in favour of a descriptor of ours. A bufio.Reader above it may have read too far.
+// *net.TCPConn closed in favour of a descriptor of ours. Nobody may be reading from it at that moment, and a bufio.Reader
+// above it may have read too far.
 
 // ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was used in streaming mode
 // until now, and returns when the Responder has accepted, as Connect does. conn is a *stream.Conn of one of the
@@ -151,8 +152,8 @@ func (a *Adapter) laneOf(p *stack.Poller) *lane {
 	return nil
 }
 
-// enterMPA puts a link above conn. quiet: the peer has nothing to say before we do. role, which is called once conn is ours,
-// says what the link is for; its error leaves conn as it was.
+// enterMPA puts a link above conn. quiet: the peer has nothing to say before we do. role says what the link is for, or that
+// it is not wanted any more.
 func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*link) error) (*link, error) {
 	if c, ok := conn.(*stream.Conn); ok {
 		return a.fromStream(ctx, c, quiet, role)
