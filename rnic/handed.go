@@ -90,9 +90,7 @@ func (l *link) feed(edge uint64) {
 		case phaseDecide:
 			return
 		case phaseFull:
-			at := p.off - l.rxBase
-			l.qp.leftEdge(l, at)
-			kept = l.qp.arriveLate(l, at, p.buf, data)
+			kept = l.qp.arriveLate(l, p.off-l.rxBase, p.buf, data)
 		}
 		if !kept {
 			l.pool.Free(p.buf)

@@ -228,6 +228,57 @@ func TestHandedOverBounds(t *testing.T) {
 	}
 }
 
+// The stream's window was shut, for nobody read from it: MPA opens it as it enters.
+func TestHandedOverWindow(t *testing.T) {
+	p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 2000, ReceiveWindowMax: 2000})
+	r := p.r
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	want := randomBytes(1, 40_000)
+	b := request(mpa.Frame{Rev: 1, CRC: true})
+	for at := 0; at < len(want); at += 1000 {
+		b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(at)), want[at:][:1000])...)
+	}
+	p.write(b)
+	r.pass(2 * time.Second)
+	l, err := r.server.respond(r.ctx, p.conn, nil)
+	require.NoError(t, err)
+	req, err := l.nextRequest(r.ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	begin := r.time
+	r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == 40 })
+	require.Less(t, r.time-begin, int64(time.Second))
+	require.Equal(t, want, s.region.Bytes()[:len(want)])
+	wnd := 0
+	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.rawPeer.(*rawUpper).conn.Stats().SndWnd }))
+	r.step()
+	require.Greater(t, wnd, 1<<18, "octets the peer may send")
+}
+
+// A Request that is there before the last streaming message was sent: the Reply goes behind the message.
+func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
+	p := newHasty(t, rigConfig{}, stream.Options{})
+	r := p.r
+	s := r.newEnd(r.server, QPOptions{})
+	l, err := r.server.respond(r.ctx, p.conn, helloAck)
+	require.NoError(t, err)
+	require.NoError(t, r.hosts[0].poller.Submit(func() {
+		l.out = append([]byte(nil), helloAck...) // as if no segment had had room yet
+		b := r.hosts[0].pool.Alloc()
+		l.arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
+		r.hosts[0].pool.Free(b)
+		require.NoError(t, l.accept(s.qp, mpa.Frame{Rev: 1, CRC: true}, nil))
+		require.Equal(t, helloAck, l.out[:len(helloAck)])
+		f, n, err := mpa.ParseFrame(l.out[len(helloAck):], mpa.Reply, 0)
+		require.NoError(t, err)
+		require.Equal(t, startupLen, n)
+		require.False(t, f.Reject)
+	}))
+	r.step()
+	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand
+	r.untilDone(s.qp)
+}
+
 // Octets that nobody comes to want are freed, however the connection ends.
 func TestHandedOverInVain(t *testing.T) {
 	for name, tc := range map[string]struct {

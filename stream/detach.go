@@ -148,7 +148,6 @@ func (u *upper) handOver(c *stack.Conn) {
 	}
 	u.lane.kept -= u.rx.free(u.lane.pool)
 	read := u.rx.taken.Load()
-	c.SetTimer(0) // ours is not set while the connection is open
 	to := d.take(Handover{Conn: c, Sent: c.SentOffset(), Read: read, Edge: u.edge, Early: u.early.n})
 	if to == nil {
 		u.gate.Store(gateIdle)
