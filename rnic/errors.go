@@ -3,6 +3,8 @@ package rnic
 import (
 	"errors"
 	"fmt"
+
+	"github.com/rnicd/rnicd/mpa"
 )
 
 var (
@@ -30,6 +32,15 @@ type RejectedError struct{ PrivateData []byte }
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
 }
+
+// connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
+// peer where that is no graceful end. errors.Is finds the cause, errors.As an *mpa.Error with code 1.
+type connectionError struct{ cause error }
+
+func (e *connectionError) Error() string   { return e.cause.Error() }
+func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnection} }
+
+var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
 
 // TerminateError is the end of a stream by an RDMAP Terminate.
 type TerminateError struct {

@@ -327,7 +327,7 @@ func TestHandedOverInVain(t *testing.T) {
 
 // A bad CRC among octets that TCP has acknowledged is an error, also where a segment would be dropped: it would not come again.
 //
-// req: D01-7-9
+// req: D01-7-2, C02-9-2
 func TestBadCRCHandedOver(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r

@@ -328,9 +328,9 @@ func (l *link) shutdown() {
 func (l *link) peerClosed() {
 	switch {
 	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide:
-		l.fail(fmt.Errorf("%w, during MPA start-up", errClosedEarly))
+		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
 	case l.phase == phaseFull && l.qp.cut():
-		l.fail(ErrPeerClosed)
+		l.fail(&connectionError{ErrPeerClosed})
 	default:
 		if l.phase == phaseFull {
 			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
@@ -352,7 +352,7 @@ func (l *link) note(err error) {
 // lost notes that the transport failed. An Initiator may end what was rejected as it likes.
 func (l *link) lost(err error) {
 	if l.phase != phaseRejecting {
-		l.note(err)
+		l.note(&connectionError{err})
 	}
 }
 
