@@ -157,6 +157,17 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict 
 	return Done
 }
 
+// InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged already: it refuses
+// none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044 section 8 allows the drop where the
+// sending TCP will retry).
+func (r *Receiver) InputCommitted(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
+	drop, spare := r.drop, r.spare
+	r.drop, r.spare = false, 0
+	v := r.Input(off, b, data, sink)
+	r.drop, r.spare = drop, spare
+	return v
+}
+
 // wouldHold says whether data may end up held: all but a segment that continues the in-order stream and, with what is
 // held in front of it and behind it, makes whole every frame that it has octets of.
 func (r *Receiver) wouldHold(off uint64, data []byte) bool {

@@ -240,6 +240,27 @@ func TestDropNeedsTheWholeFPDU(t *testing.T) {
 	r.send(100, len(s.octets)).is(Done).want().failed(ErrCRC)
 }
 
+// Octets that TCP has acknowledged are not refused, neither for their CRC nor for want of Bufs: they would not come again. What
+// comes after them is.
+//
+// req: D01-7-2
+func TestCommittedOctetsAreNotRefused(t *testing.T) {
+	s := streamOf(both, 600, small, small)
+	first, second := int(s.frames[0].end), int(s.frames[1].end)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true, Spare: 1000}, s)
+	r.send(0, 100).is(Refused)
+	r.late = true
+	r.send(0, 100).is(Kept)
+	r.send(100, first).is(Done).want(0).held(0)
+	r.late = false
+	r.send(first, second-1).is(Refused)
+	r.send(first, second).is(Done).want(1)
+	s.octets[len(s.octets)-1] ^= 1
+	r.send(second, len(s.octets)).is(Refused)
+	r.late = true
+	r.send(second, len(s.octets)).is(Done).want().failed(ErrCRC)
+}
+
 // Under the drop policy octets beyond a gap are taken only when all of them could be verified.
 func TestDropTakesNothingUnverified(t *testing.T) {
 	s := streamOf(both, 600, 600, 600, small)

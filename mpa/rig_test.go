@@ -28,6 +28,7 @@ type rig struct {
 	verdict  Verdict
 	pos      int  // where in the slot octets are put; -1: behind Headroom
 	quiet    bool // for benchmarks
+	late     bool // octets are committed already
 	poolSize int
 }
 
@@ -105,7 +106,11 @@ func (r *rig) input(off uint64, octets []byte) Verdict {
 		pos = min(r.pool.Headroom()+54, len(slot)-len(octets))
 	}
 	data := slot[pos : pos+copy(slot[pos:], octets)]
-	v := r.recv.Input(off, b, data, r)
+	input := r.recv.Input
+	if r.late {
+		input = r.recv.InputCommitted
+	}
+	v := input(off, b, data, r)
 	if v != Kept {
 		if !r.quiet {
 			clear(slot) // nobody may look at it any more

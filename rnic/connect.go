@@ -21,6 +21,11 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) er
 	if err := q.StartConnect(ctx, addr, private); err != nil {
 		return err
 	}
+	return q.inService(ctx, addr)
+}
+
+// inService waits for the end of start-up.
+func (q *QueuePair) inService(ctx context.Context, addr string) error {
 	select {
 	case err := <-q.connected:
 		if err != nil {

@@ -3,6 +3,8 @@ package rnic
 import (
 	"errors"
 	"fmt"
+
+	"github.com/rnicd/rnicd/mpa"
 )
 
 var (
@@ -17,6 +19,9 @@ var (
 	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
 	// ErrHoarding: the peer left frames unfinished while packet buffers were short, and others needed them.
 	ErrHoarding = errors.New("rnic: frames were left unfinished for too long while packet buffers ran short")
+	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
+	// stream it was.
+	ErrUnread = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")
 	// ErrBacklog: a listener had no room for a further connection request.
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )
@@ -27,6 +32,15 @@ type RejectedError struct{ PrivateData []byte }
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
 }
+
+// connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
+// peer where that is no graceful end. errors.Is finds the cause, errors.As an *mpa.Error with code 1.
+type connectionError struct{ cause error }
+
+func (e *connectionError) Error() string   { return e.cause.Error() }
+func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnection} }
+
+var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
 
 // TerminateError is the end of a stream by an RDMAP Terminate.
 type TerminateError struct {
@@ -46,6 +60,7 @@ func (e *TerminateError) Unwrap() error { return e.Cause }
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
 	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
+	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 	errLinger      = errors.New("rnic: peer did not close its half of the connection in time")
 )
 

@@ -83,6 +83,7 @@ type link struct {
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
 	out        []byte         // start-up octets not yet pulled
+	handed     *handed        // delayed start-up: octets that came before MPA did
 	rxNext     uint64         // stream offset of the next start-up octet
 	rxBase     uint64         // stream offset of MPA's first octet
 	shut       bool           // our half is to be closed when all was pulled
@@ -121,7 +122,10 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 		if off != l.rxNext {
 			return stack.Refused
 		}
-		return l.startup(off, b, data)
+		if used := l.startup(data); used < len(data) {
+			return l.arrive(off, b, data)
+		}
+		return stack.Taken
 	case phaseDecide:
 		// The peer spoke before we answered. Nothing behind the Request is taken until the ULP has decided.
 		if off+uint64(len(data)) <= l.rxBase {
@@ -141,8 +145,9 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	return stack.Taken // rejecting or over: swallowed
 }
 
-// startup collects and answers the peer's start-up frame.
-func (l *link) startup(off uint64, b mem.Buf, data []byte) stack.Verdict {
+// startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
+// the frame.
+func (l *link) startup(data []byte) (used int) {
 	had := len(l.in)
 	take := min(len(data), cap(l.in)-had)
 	l.in = append(l.in, data[:take]...)
@@ -153,25 +158,22 @@ func (l *link) startup(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	f, n, err := mpa.ParseFrame(l.in, want, mpa.PrivateDataMax)
 	if err != nil {
 		l.fail(err)
-		return stack.Taken
+		return len(data)
 	}
 	if n == 0 {
-		l.rxNext = off + uint64(take)
-		return stack.Taken
+		l.rxNext += uint64(take)
+		return take
 	}
-	used := n - had // octets of data that belong to the frame
-	l.rxBase = off + uint64(used)
-	l.rxNext = l.rxBase
+	used = n - had
+	l.rxNext += uint64(used)
+	l.rxBase = l.rxNext
 	l.car.setTimer(0)
 	if l.initiator {
 		l.replied(f)
 	} else {
 		l.requested(f)
 	}
-	if used == len(data) {
-		return stack.Taken
-	}
-	return l.arrive(off, b, data)
+	return used
 }
 
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
@@ -211,7 +213,7 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 		return l.overError()
 	}
 	l.own = mpa.Preferences{Markers: l.wantMarkers(q), CRC: !q.opt.NoCRC || req.CRC, Rev: req.Rev}.Frame(mpa.Reply, private)
-	l.out = l.own.Append(nil)
+	l.out = l.own.Append(l.out) // behind the last streaming message, should a hasty peer not have waited for it
 	l.own.PrivateData = nil
 	l.qp = q
 	l.phase = phaseFull
@@ -220,6 +222,10 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 	l.car.send()
 	if err := q.join(l); err != nil {
 		l.fail(err)
+		return nil
+	}
+	if l.handed != nil {
+		l.edge(l.handed.edge)
 	}
 	return nil
 }
@@ -237,7 +243,7 @@ func (l *link) reject(req mpa.Frame, private []byte) error {
 
 // refuse sends a rejecting Reply and closes behind it.
 func (l *link) refuse(f mpa.Frame) {
-	l.out = f.Append(nil)
+	l.out = f.Append(l.out)
 	l.phase = phaseRejecting
 	l.closing()
 }
@@ -251,6 +257,9 @@ func (l *link) overError() error {
 
 // edge announces the left edge of the stream.
 func (l *link) edge(edge uint64) {
+	if l.handed != nil {
+		l.feed(edge)
+	}
 	if l.phase == phaseFull && edge > l.rxBase {
 		l.qp.leftEdge(l, edge-l.rxBase)
 	}
@@ -319,9 +328,9 @@ func (l *link) shutdown() {
 func (l *link) peerClosed() {
 	switch {
 	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide:
-		l.fail(fmt.Errorf("%w, during MPA start-up", errClosedEarly))
+		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
 	case l.phase == phaseFull && l.qp.cut():
-		l.fail(ErrPeerClosed)
+		l.fail(&connectionError{ErrPeerClosed})
 	default:
 		if l.phase == phaseFull {
 			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
@@ -343,7 +352,7 @@ func (l *link) note(err error) {
 // lost notes that the transport failed. An Initiator may end what was rejected as it likes.
 func (l *link) lost(err error) {
 	if l.phase != phaseRejecting {
-		l.note(err)
+		l.note(&connectionError{err})
 	}
 }
 
@@ -384,6 +393,7 @@ func (l *link) over(err error) {
 	}
 	err = l.err
 	l.adapter.dropLink(l)
+	l.dropHanded()
 	if q := l.qp; q != nil {
 		if was == phaseFull {
 			q.final = q.snapshot(l)

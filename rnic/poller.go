@@ -40,14 +40,22 @@ func newPollerLink(a *Adapter, ln *lane) *onPoller {
 // The Upper.
 
 func (u *onPoller) Established(c *stack.Conn) {
+	u.enter(c)
+	u.link.established()
+}
+
+// enter puts MPA above c.
+func (u *onPoller) enter(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
 	u.link.lane.enter(u.link)
-	u.link.established()
 }
 
 func (u *onPoller) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if u.link.handed != nil {
+		return u.link.arriveHanded(off, b, data)
+	}
 	return u.link.arrive(off, b, data)
 }
 

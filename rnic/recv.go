@@ -86,11 +86,7 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	q.reader.Enter()
 	v := r.rx.Input(off, b, data, q)
 	q.reader.Exit()
-	if !q.send.enabled && r.rx.Stats().FPDUs > 0 {
-		q.send.enabled = true // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
-		l.car.send()
-	}
-	q.lookForErrors(l)
+	q.arrived(l)
 	switch v {
 	case mpa.Kept:
 		return stack.Kept
@@ -101,6 +97,29 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 		return stack.Refused
 	}
 	return stack.Taken
+}
+
+// arriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it cannot refuse them.
+func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kept bool) {
+	r := &q.recv
+	if r.dead {
+		return false
+	}
+	q.postBuffers()
+	q.reader.Enter()
+	v := r.rx.InputCommitted(off, b, data, q)
+	q.reader.Exit()
+	q.arrived(l)
+	return v == mpa.Kept
+}
+
+// arrived acts on what octets brought.
+func (q *QueuePair) arrived(l *link) {
+	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
+		q.send.enabled = true // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
+		l.car.send()
+	}
+	q.lookForErrors(l)
 }
 
 // leftEdge delivers what is complete below edge.

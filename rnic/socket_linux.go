@@ -1,6 +1,8 @@
 package rnic
 
 import (
+	"errors"
+	"net"
 	"syscall"
 	"time"
 	"unsafe"
@@ -18,6 +20,16 @@ func (s *onSocket) queryEMSS() int {
 		return emssUnknown
 	}
 	return min(n, socketWriteMax)
+}
+
+// unreadOctets is how many octets the kernel has in order that nobody has read.
+func unreadOctets(nc *net.TCPConn) (n int, err error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n, errors.Join(cerr, err)
 }
 
 // setUserTimeout bounds how long the kernel waits for a peer that has vanished.

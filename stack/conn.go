@@ -109,7 +109,7 @@ func (c *Conn) SetTimer(at int64) {
 }
 
 // SetReceiveWindow sets how many octets beyond the left edge the peer may send, from the end of this burst on.
-// The right edge never moves back (RFC 9293 section 3.8.6).
+// The right edge never moves back (RFC 9293 section 3.8.6). Below 0: as configured, which is how a connection begins.
 func (c *Conn) SetReceiveWindow(n int) {
 	c.window = n
 	c.marks |= markWindow

@@ -293,6 +293,9 @@ func (c *Conn) alive() error {
 	return nil
 }
 
+// Poller is the one that carries the connection.
+func (c *Conn) Poller() *stack.Poller { return c.u.lane.poller }
+
 // LocalAddr implements net.Conn: a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 

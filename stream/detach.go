@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"sync/atomic"
@@ -17,21 +18,31 @@ type Handover struct {
 	Sent uint64 // stream offset of the first octet the new Upper will send: all before it are in segments
 	Read uint64 // stream offset of the first octet it will receive: the application has read all before it
 	Edge uint64 // the left edge: octets from Read to it are handed over in order, those beyond it may have gaps
+
+	// Early is how many Bufs of octets beyond a gap are handed over, behind those in order.
+	Early int
 }
 
-// detachment is one call of Detach on its way to the Poller. Who claims it decides: the Poller, the end of the
-// connection, or the end of the context.
-type detachment struct {
+// ErrNotTaken is what Detach returns when take returned no Upper: the connection is the stream it was.
+var ErrNotTaken = errors.New("stream: nobody took the connection over")
+
+// Detachment is one Detach on its way to the Poller. Who claims it decides: the Poller, the end of the connection, or
+// the end of a context.
+type Detachment struct {
+	conn    *Conn
 	claimed atomic.Bool
 	take    func(Handover) stack.Upper
 	done    chan struct{}
 	err     error // before done is closed
 }
 
-func (d *detachment) claim() bool { return d.claimed.CompareAndSwap(false, true) }
+// Done is closed when it is decided; Wait then says how.
+func (d *Detachment) Done() <-chan struct{} { return d.done }
+
+func (d *Detachment) claim() bool { return d.claimed.CompareAndSwap(false, true) }
 
 // fail ends a Detach that cannot be carried out; nil: the connection was closed in order.
-func (d *detachment) fail(err error) {
+func (d *Detachment) fail(err error) {
 	if !d.claim() {
 		return
 	}
@@ -49,8 +60,8 @@ func (d *detachment) fail(err error) {
 // on, octets belong to the new Upper. The application must have read up to the cut and not beyond: a bufio.Reader reads
 // ahead.
 //
-// take is called on the Poller's goroutine when everything written is in segments. It returns the Upper and must
-// not block. At once, and still within the same turn, the new Upper gets, in this order,
+// take is called on the Poller's goroutine when everything written is in segments. It returns the Upper, or nil to leave
+// the connection as it is (ErrNotTaken), and must not block; it may set the connection's timer. At once, and still within the same turn, the new Upper gets, in this order,
 //
 //   - Arrive for each Buf of octets that are here already, once: those in order first, then those behind a gap, with
 //     offsets of the whole stream (the first is Handover.Read). Taken and Kept mean what they always mean. Refused ends
@@ -66,15 +77,25 @@ func (d *detachment) fail(err error) {
 // happened, or ctx ends (then the connection stays a stream), or the connection does. When it returns nil all other
 // methods fail with ErrDetached, and Close does nothing.
 func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) error {
+	d, err := c.StartDetach(take)
+	if err != nil {
+		return err
+	}
+	return d.Wait(ctx)
+}
+
+// StartDetach is Detach without the wait, for who turns the Poller himself: Reads and Writes fail from now on. Wait must
+// follow.
+func (c *Conn) StartDetach(take func(Handover) stack.Upper) (*Detachment, error) {
 	if take == nil {
 		panic("stream: Detach without a function that takes over")
 	}
 	c.writeMu.Lock() // nothing is being written
 	if err := c.writable(nil); err != nil {
 		c.writeMu.Unlock()
-		return c.opError("detach", err)
+		return nil, c.opError("detach", err)
 	}
-	d := &detachment{take: take, done: make(chan struct{})}
+	d := &Detachment{conn: c, take: take, done: make(chan struct{})}
 	c.u.detach.Store(d)
 	c.writeMu.Unlock()
 	if c.u.state.Load()&stateDead != 0 { // Closed may have come before it could see d
@@ -82,18 +103,21 @@ func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) erro
 	}
 	c.u.wake()
 	c.release()
+	return d, nil
+}
+
+// Wait returns what Detach does.
+func (d *Detachment) Wait(ctx context.Context) error {
 	select {
 	case <-d.done:
 	case <-ctx.Done():
-		if d.claim() {
-			d.err = giveUp(ctx)
-		} else {
-			<-d.done // it is happening
-		}
+		d.fail(giveUp(ctx))
+		<-d.done // by us, or it is happening
 	}
 	if d.err == nil {
 		return nil
 	}
+	c := d.conn
 	c.u.detach.CompareAndSwap(d, nil)
 	if c.closed.Load() { // Close left it to us
 		c.orderClose()
@@ -124,11 +148,13 @@ func (u *upper) handOver(c *stack.Conn) {
 	}
 	u.lane.kept -= u.rx.free(u.lane.pool)
 	read := u.rx.taken.Load()
-	to := d.take(Handover{Conn: c, Sent: c.SentOffset(), Read: read, Edge: u.edge})
+	to := d.take(Handover{Conn: c, Sent: c.SentOffset(), Read: read, Edge: u.edge, Early: u.early.n})
 	if to == nil {
-		panic("stream: the function given to Detach returned no Upper")
+		u.gate.Store(gateIdle)
+		d.err = ErrNotTaken
+		close(d.done)
+		return
 	}
-	c.SetTimer(0)
 	c.SetUpper(to)
 	u.waker.Store(nil)
 	going := u.pass(c, to, read)

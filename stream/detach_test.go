@@ -216,6 +216,32 @@ func TestDetachEndsWithItsContext(t *testing.T) {
 	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", net.ErrClosed)
 }
 
+// A connection that is not taken is the stream it was, with what was unread, behind a gap too; who turns the Poller himself
+// need not wait.
+func TestDetachNotTaken(t *testing.T) {
+	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: fault.Faults{Drop: 0.05, Reorder: 0.1}}})
+	a, b := l.pair(Options{}, Options{})
+	want := random(4, 200_000)
+	done := in(func() error { send(t, b, want, 1); return nil })
+	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	for range 20 {
+		d, err := a.StartDetach(func(h Handover) stack.Upper {
+			if h.Conn == nil || h.Read != 0 || h.Edge == 0 || h.Early != a.u.early.n {
+				t.Errorf("%+v, %d Bufs behind a gap", h, a.u.early.n)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		wantOp(t, readOne(a), "read", ErrDetached)
+		l.wait(d.Done())
+		wantOp(t, d.Wait(l.ctx), "detach", ErrNotTaken)
+		wantOp(t, d.Wait(l.ctx), "detach", ErrNotTaken)
+	}
+	require.Same(t, l.hosts[0].Poller, a.Poller())
+	receive(t, a, want, 2)
+	require.NoError(t, l.result(done))
+}
+
 // Octets that were acknowledged cannot be refused: the connection ends.
 func TestUpperThatRefusesWhatIsHandedOver(t *testing.T) {
 	l := newLab(t, labConfig{})

@@ -23,7 +23,7 @@ type upper struct {
 	waker      atomic.Pointer[stack.Conn]
 	reader     parker
 	writer     parker
-	detach     atomic.Pointer[detachment]
+	detach     atomic.Pointer[Detachment]
 	keepAlive  atomic.Pointer[keepAlive]
 	congestion atomic.Pointer[cc.Algorithm]
 	noDelay    atomic.Bool

@@ -110,8 +110,12 @@ func (c *Conn) advertise() uint16 {
 }
 
 // SetReceiveWindow changes how many octets beyond the left edge the peer may send. A larger window is told at once when
-// the step is worth a segment; a smaller one takes effect as the left edge moves: the right edge never moves back.
+// the step is worth a segment; a smaller one takes effect as the left edge moves: the right edge never moves back. Below 0:
+// as configured.
 func (c *Conn) SetReceiveWindow(n int) {
+	if n < 0 {
+		n = c.cfg.ReceiveWindow
+	}
 	c.rcvWnd = max(0, min(n, 65535<<c.rcvShift))
 	if c.state.synchronized() && !c.finTaken && c.rcvWnd-int(c.rcvAdv-min(c.edge, c.rcvAdv)) >= c.windowStep() {
 		c.ack.urgent = true

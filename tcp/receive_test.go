@@ -279,7 +279,7 @@ func TestClosedWindow(t *testing.T) {
 	if s.c.AckedOffset() != 100 {
 		t.Error("ACK on a probe not processed")
 	}
-	s.c.SetReceiveWindow(20000)
+	s.c.SetReceiveWindow(-1) // as configured
 	s.expect(". 101 ack 20001 win 20000")
 	s.in("R 20001")
 	s.wantState(Closed)

@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"stream": {"stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":  {"ddp"},
 
-	"rnic": {"stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"sim":                 {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},

@@ -1,0 +1,247 @@
+package rnic
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// Delayed start-up (RFC 5044 sections 7.1.2 and 7.1.3, figure 9): two ULPs talk in streaming mode, agree on MPA, and begin it on
+// the same connection, each half at the octet behind its last streaming message.
+//
+//	Initiator                            Responder
+//	<Hello>                ------------> AcceptStream with <Hello Ack>, its last streaming message:
+//	reads it whole,        <------------ from here on what comes is MPA's
+//	ConnectStream: Request ------------> a ConnRequest
+//	in service             <------------ Accept: Reply
+//
+// The roles have nothing to do with who dialled. Whoever enters MPA gives the connection up: a *stream.Conn is detached, a
+// *net.TCPConn closed in favour of a descriptor of ours. Nobody may be reading from it at that moment, and a bufio.Reader
+// above it may have read too far.
+
+// ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was used in streaming mode
+// until now, and returns when the Responder has accepted, as Connect does. conn is a *stream.Conn of one of the
+// Adapter's Pollers or a *net.TCPConn. Everything the Responder wrote must have been read: else the error is ErrUnread and
+// conn stays as it was, as it does when it cannot be given up. Otherwise conn is of no use any more, whatever comes of MPA.
+func (q *QueuePair) ConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
+	if err := q.StartConnectStream(ctx, conn, private); err != nil {
+		return err
+	}
+	return q.inService(ctx, conn.RemoteAddr().String())
+}
+
+// StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or Closed. It blocks until
+// what was written to conn is in segments.
+func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
+	if len(private) > mpa.PrivateDataMax {
+		return privateDataError(len(private))
+	}
+	if err := q.adapter.carries(conn); err != nil {
+		return err
+	}
+	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
+		return ErrState
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q.stopDial.Store(&cancel)
+	if q.unwanted.Load() {
+		cancel()
+	}
+	private = append([]byte(nil), private...)
+	_, err := q.adapter.enterMPA(ctx, conn, true, func(l *link) error {
+		l.initiator, l.qp = true, q
+		l.own.PrivateData = private
+		return q.join(l)
+	})
+	if err == nil {
+		return nil
+	}
+	if q.unwanted.Load() {
+		err = ErrClosed
+	}
+	q.finish(err)
+	return connectError(conn.RemoteAddr().String(), err)
+}
+
+// AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in streaming mode until now:
+// 10 s at most, or until ctx ends, and then the connection is reset. The request is to be answered as a Listener's.
+//
+// last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent once MPA waits for the
+// Request, so that octets which are unread then are a mistake, ErrUnread, and leave conn as it was (RFC 5044 section 7.1.5). A
+// ULP that has written that message itself gives none; octets that are unread are taken for the Request then.
+//
+// conn is what it is for ConnectStream.
+func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) (*ConnRequest, error) {
+	l, err := a.respond(ctx, conn, last)
+	if err != nil {
+		return nil, acceptError(conn, err)
+	}
+	r, err := l.nextRequest(ctx)
+	if err != nil {
+		return nil, acceptError(conn, err)
+	}
+	return r, nil
+}
+
+func acceptError(conn net.Conn, err error) error {
+	return fmt.Errorf("rnic: accept on the connection with %v: %w", conn.RemoteAddr(), err)
+}
+
+// respond enters Responder mode. The Request will come through a Listener of the connection's own.
+func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte) (*link, error) {
+	if err := a.carries(conn); err != nil {
+		return nil, err
+	}
+	last = append([]byte(nil), last...)
+	own := &Listener{adapter: a, requests: make(chan *ConnRequest, 1)}
+	return a.enterMPA(ctx, conn, len(last) > 0, func(l *link) error {
+		l.listener, l.out = own, last
+		return nil
+	})
+}
+
+// nextRequest waits for the Request, or why it will not come. A simulation turns meanwhile.
+func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
+	var turn chan struct{}
+	if l.adapter.cfg.Manual != nil {
+		turn = make(chan struct{})
+		close(turn)
+	}
+	for {
+		select {
+		case r := <-l.listener.requests:
+			if l.claim.CompareAndSwap(unclaimed, claimedByULP) {
+				return r, nil
+			} // else its connection is over
+		case <-l.gone:
+			return nil, l.overError()
+		case <-ctx.Done():
+			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it
+			return nil, ctx.Err()
+		case <-turn:
+			l.adapter.turn()
+		}
+	}
+}
+
+// carries says whether the Adapter can run MPA over conn.
+func (a *Adapter) carries(conn net.Conn) error {
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		return nil
+	case *stream.Conn:
+		if a.laneOf(c.Poller()) != nil {
+			return nil
+		}
+		return fmt.Errorf("rnic: the connection's poller %q is none of the adapter's: name it in Config.Pollers", c.Poller().Name())
+	}
+	return fmt.Errorf("rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a %T", conn)
+}
+
+func (a *Adapter) laneOf(p *stack.Poller) *lane {
+	for _, ln := range a.lanes {
+		if ln.poller == p {
+			return ln
+		}
+	}
+	return nil
+}
+
+// enterMPA puts a link above conn. quiet: the peer has nothing to say before we do. role says what the link is for, or that
+// it is not wanted any more.
+func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*link) error) (*link, error) {
+	if c, ok := conn.(*stream.Conn); ok {
+		return a.fromStream(ctx, c, quiet, role)
+	}
+	return a.fromSocket(ctx, conn.(*net.TCPConn), quiet, role)
+}
+
+func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, role func(*link) error) (*link, error) {
+	u := newPollerLink(a, a.laneOf(c.Poller()))
+	var refused error
+	d, err := c.StartDetach(func(h stream.Handover) stack.Upper {
+		if refused = u.mayTake(h, quiet, role); refused != nil {
+			return nil
+		}
+		u.takeOver(h)
+		return u
+	})
+	if err != nil {
+		return nil, err
+	}
+	_ = a.wait(ctx, d.Done()) // Wait says what came of it
+	if err := d.Wait(ctx); err != nil {
+		if refused != nil {
+			return nil, refused
+		}
+		return nil, err
+	}
+	return u.link, nil
+}
+
+// mayTake says why a connection is to stay a stream. Poller's goroutine.
+func (u *onPoller) mayTake(h stream.Handover, quiet bool, role func(*link) error) error {
+	l := u.link
+	if quiet && (h.Edge > h.Read || h.Early > 0) {
+		return ErrUnread
+	}
+	if !l.adapter.addLink(l) {
+		return ErrClosed
+	}
+	err := role(l)
+	if err != nil {
+		l.adapter.dropLink(l)
+		close(l.gone) // nobody will drive it
+	}
+	return err
+}
+
+// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA.
+func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, quiet bool, role func(*link) error) (*link, error) {
+	unread, err := unreadOctets(nc)
+	switch {
+	case err != nil:
+		return nil, err
+	case quiet && unread > 0:
+		return nil, ErrUnread
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	if err := a.takeConn(); err != nil {
+		return nil, err
+	}
+	s, err := a.adoptSocket(nc)
+	if err != nil {
+		a.conns.Add(-1)
+		return nil, err
+	}
+	_ = nc.Close() // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
+	if err := role(s.link); err != nil {
+		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
+	}
+	s.run()
+	return s.link, nil
+}
+
+// adoptSocket makes a link over a second descriptor of nc's connection.
+func (a *Adapter) adoptSocket(nc *net.TCPConn) (*onSocket, error) {
+	f, err := nc.File()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // FileConn has one of its own
+	own, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSocketLink(a, own.(*net.TCPConn))
+	if err != nil {
+		_ = own.Close() // the error at hand says more
+	}
+	return s, err
+}

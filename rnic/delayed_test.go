@@ -1,0 +1,344 @@
+package rnic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+const streamPort = 7175
+
+// blocking runs f, which may block, while a turned rig turns. Virtual time moves only once f has had real time to run.
+func (r *rig) blocking(f func() error) {
+	r.t.Helper()
+	if r.kind != turned {
+		require.NoError(r.t, f())
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	for steps := 0; ; steps++ {
+		require.Less(r.t, steps, stepsMax, "steps")
+		for r.hosts[0].poller.Turn()+r.hosts[1].poller.Turn() > 0 {
+			r.time += stepNs
+		}
+		select {
+		case err := <-done:
+			require.NoError(r.t, err)
+			return
+		case <-time.After(20 * time.Millisecond): // it waits for what only time will bring
+			r.step()
+		}
+	}
+}
+
+// listenStream waits for connections in streaming mode at the server's host.
+func (r *rig) listenStream() (net.Listener, error) {
+	if r.kind == sockets {
+		return net.Listen("tcp", "127.0.0.1:0")
+	}
+	return stream.Listen([]*stack.Poller{r.hosts[0].poller}, streamPort, stream.Options{})
+}
+
+// streams is both ends of a connection in streaming mode, the server's, which was dialled, and the client's.
+func (r *rig) streams() (s, c net.Conn) {
+	r.t.Helper()
+	r.blocking(func() (err error) {
+		l, err := r.listenStream()
+		if err != nil {
+			return err
+		}
+		if r.kind == sockets {
+			c, err = net.Dial("tcp", l.Addr().String())
+		} else {
+			c, err = stream.Dial(r.ctx, []*stack.Poller{r.hosts[1].poller}, netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), stream.Options{})
+		}
+		if err == nil {
+			s, err = l.Accept()
+		}
+		return errors.Join(err, l.Close())
+	})
+	end := time.Now().Add(patience)
+	for _, x := range []net.Conn{s, c} {
+		require.NoError(r.t, x.SetDeadline(end))
+		r.t.Cleanup(func() { _ = x.Close() }) // most have been given up
+	}
+	return s, c
+}
+
+// say sends octets of one end's and reads them at the other.
+func (r *rig) say(from, to net.Conn, b []byte) {
+	r.t.Helper()
+	r.blocking(func() error {
+		_, err := from.Write(b)
+		return err
+	})
+	r.hear(to, b)
+}
+
+func (r *rig) hear(to net.Conn, want []byte) {
+	r.t.Helper()
+	got := make([]byte, len(want))
+	r.blocking(func() error {
+		_, err := io.ReadFull(to, got)
+		return err
+	})
+	require.True(r.t, bytes.Equal(want, got), "streamed octets")
+}
+
+// chat is streaming mode both ways; the octets each end said are counted.
+func (r *rig) chat(s, c net.Conn, seed uint64) (bySrv, byCli int) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	for i := range 4 {
+		a, b := randomBytes(seed+uint64(i), 1+rng.IntN(9000)), randomBytes(seed+uint64(i)+50, 1+rng.IntN(9000))
+		r.say(c, s, a)
+		r.say(s, c, b)
+		byCli, bySrv = byCli+len(a), bySrv+len(b)
+	}
+	return bySrv, byCli
+}
+
+var helloAck = []byte("as you wish: MPA from here on")
+
+// delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with the last streaming message.
+func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private []byte) {
+	r.t.Helper()
+	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck)
+	require.NoError(r.t, err)
+	r.hear(iconn, helloAck)
+	r.finishDelayed(responder, initiator, l, iconn, private)
+}
+
+func (r *rig) finishDelayed(responder, initiator *end, l *link, iconn net.Conn, private []byte) {
+	r.t.Helper()
+	require.NoError(r.t, initiator.qp.StartConnectStream(r.ctx, iconn, private))
+	req, err := l.nextRequest(r.ctx)
+	require.NoError(r.t, err)
+	require.True(r.t, bytes.Equal(private, req.PrivateData()))
+	require.NoError(r.t, req.Accept(r.ctx, responder.qp, []byte("welcome")))
+	r.until("the Initiator in service", func() bool { return initiator.qp.State() != Connecting })
+	require.Equal(r.t, RTS, initiator.qp.State(), "%v", initiator.qp.Err())
+	require.Equal(r.t, RTS, responder.qp.State())
+	require.Equal(r.t, "welcome", string(initiator.qp.PeerPrivateData()))
+}
+
+// works writes and sends both ways; the Initiator goes first.
+func (r *rig) works(responder, initiator *end) {
+	r.t.Helper()
+	r.exchange(responder, initiator)
+	for _, n := range []int{1, 511, 512, 5000, 30_000} {
+		r.sendAndWrite(responder, initiator, n)
+	}
+}
+
+// noBufLost: what the Pollers' pools gave out came back, but for the one at hand.
+func (r *rig) noBufLost() {
+	r.t.Helper()
+	for i, h := range r.hosts {
+		if h == nil {
+			continue
+		}
+		r.until(fmt.Sprintf("all Bufs of host %d", i), func() bool {
+			free := make(chan int, 1)
+			require.NoError(r.t, h.poller.Submit(func() { free <- h.pool.Available() }))
+			if r.kind == turned {
+				r.step()
+			}
+			return <-free >= h.pool.Size()-1
+		})
+	}
+}
+
+// Streaming mode both ways, then MPA on the same connection, whoever dialled it; both halves change at once, each at its own
+// octet.
+//
+// req: D01-6.1-1, D01-6.1-2, D01-6.1-4, D01-6.1-8, D01-6.1-9, D01-6.1.2-1, D01-6.1.3-1, D01-6.1.4-2, P2P-16, P2P-19
+func TestDelayedStartup(t *testing.T) {
+	for _, dialled := range []string{"dialler initiates", "dialler responds"} {
+		t.Run(dialled, func(t *testing.T) {
+			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+				sc, cc := r.streams()
+				r.chat(sc, cc, 7)
+				local, remote := cc.LocalAddr().String(), cc.RemoteAddr().String()
+				if dialled == "dialler initiates" {
+					r.delayed(s, c, sc, cc, []byte("hello"))
+					r.works(s, c)
+				} else {
+					r.delayed(c, s, cc, sc, randomBytes(1, mpa.PrivateDataMax))
+					r.works(c, s)
+				}
+				require.Equal(t, local, c.qp.LocalAddr().String())
+				require.Equal(t, remote, c.qp.RemoteAddr().String())
+				for _, x := range []net.Conn{sc, cc} {
+					_, err := x.Write([]byte("more"))
+					require.Error(t, err, "a stream that was given up")
+				}
+				r.close(s, c)
+				require.Zero(t, r.client.linkCount()+r.server.linkCount())
+				r.noBufLost()
+			})
+		})
+	}
+}
+
+// The two blocking calls, as an application makes them.
+func TestConnectStreamBlocks(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		sc, cc := r.streams()
+		done := make(chan error, 1)
+		go func() {
+			req, err := r.server.AcceptStream(r.ctx, sc, helloAck)
+			if err == nil {
+				err = req.Accept(r.ctx, s.qp, nil)
+			}
+			done <- err
+		}()
+		r.hear(cc, helloAck)
+		require.NoError(t, c.qp.ConnectStream(r.ctx, cc, nil))
+		require.NoError(t, <-done)
+		r.works(s, c)
+		r.close(s, c)
+
+		sc, cc = r.streams()
+		c = r.newEnd(r.client, QPOptions{})
+		go func() {
+			req, err := r.server.AcceptStream(r.ctx, sc, helloAck)
+			if err == nil {
+				err = req.Reject(r.ctx, []byte("no"))
+			}
+			done <- err
+		}()
+		r.hear(cc, helloAck)
+		err := c.qp.ConnectStream(r.ctx, cc, nil)
+		require.NoError(t, <-done)
+		var re *RejectedError
+		require.ErrorAs(t, err, &re)
+		require.Equal(t, "no", string(re.PrivateData))
+	})
+}
+
+// Nothing but start-up stands between streaming mode and FPDUs, markers count from behind the start-up frame, and from there
+// on every segment holds whole FPDUs; before, segments are what an ordinary TCP makes of a stream.
+//
+// req: D01-6.1-1, D01-3.1.1-4, D01-3.1.1-5, C02-5.1.1-4, C02-5.1.1-5, D01-3.1.2-12, C02-5.1.2-12, D01-6.1-5
+func TestRulesBeginBehindStreamingMode(t *testing.T) {
+	for name, opt := range framings {
+		t.Run(name, func(t *testing.T) {
+			r, log := logged(t, rigConfig{})
+			log.port = streamPort
+			s, c := r.newEnd(r.server, opt), r.newEnd(r.client, opt)
+			sc, cc := r.streams()
+			_, said := r.chat(sc, cc, 9)
+			r.delayed(s, c, sc, cc, nil)
+			r.works(s, c)
+			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 50_000)))
+			r.await(c, 1)
+			r.close(s, c)
+			sent := log.stream()
+			f, n, err := mpa.ParseFrame(sent[said:], mpa.Request, mpa.PrivateDataMax)
+			require.NoError(t, err)
+			require.Equal(t, startupLen, n)
+			require.Equal(t, !opt.NoMarkers, f.Markers)
+			bounds := fpduBounds(t, sent, said+startupLen, !opt.NoMarkers)
+			full := 0
+			for _, g := range log.segs {
+				end := g.off + len(g.data)
+				switch {
+				case g.off < said:
+					require.LessOrEqual(t, end, said, "a segment of both modes")
+					if len(g.data) == 1448 {
+						full++
+					}
+				case g.off == said:
+					require.Equal(t, said+startupLen, end, "the Request travels alone")
+				default:
+					require.True(t, bounds[g.off] && bounds[end], "segment at %d", g.off)
+				}
+			}
+			require.Positive(t, full, "segments of streaming mode are filled to EMSS")
+		})
+	}
+}
+
+// Loss and reordering while stacks are switched are TCP's business, whoever is quicker.
+//
+// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20
+func TestDelayedStartupOverABadNetwork(t *testing.T) {
+	bad := fault.Faults{Drop: 0.1, Reorder: 0.2, Duplicate: 0.05}
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{faults: true})
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			sc, cc := r.streams()
+			r.pass(time.Duration(seed) * time.Millisecond)
+			for _, h := range r.hosts {
+				require.NoError(t, h.faulty.Set(bad, fault.Faults{}))
+			}
+			r.say(cc, sc, randomBytes(seed, 5000))
+			r.say(sc, cc, randomBytes(seed, 5000))
+			if seed%2 == 0 {
+				r.delayed(s, c, sc, cc, []byte("hello"))
+			} else { // the Request may be there first, or on its way
+				r.say(sc, cc, helloAck)
+				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, []byte("hello")))
+				r.pass(time.Duration(seed) * 100 * time.Microsecond)
+				l, err := r.server.respond(r.ctx, sc, nil)
+				require.NoError(t, err)
+				req, err := l.nextRequest(r.ctx)
+				require.NoError(t, err)
+				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+				r.until("service", func() bool { return c.qp.State() != Connecting })
+			}
+			r.works(s, c)
+			for _, h := range r.hosts {
+				require.NoError(t, h.faulty.Set(fault.Faults{}, fault.Faults{}))
+			}
+			r.close(s, c)
+			r.noBufLost()
+		})
+	}
+}
+
+// The same on Pollers that run, where calls and packets meet by chance.
+//
+// req: 5044-7.1.5-1, D01-6.1.4-3
+func TestDelayedStartupRunning(t *testing.T) {
+	r := newRig(t, running, rigConfig{})
+	for i := range uint64(30) {
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		sc, cc := r.streams()
+		r.say(cc, sc, randomBytes(i, 1+int(i)*100))
+		done := make(chan error, 1)
+		go func() { // it writes its last message itself, and is late
+			_, err := sc.Write(helloAck)
+			if err == nil {
+				var req *ConnRequest
+				if req, err = r.server.AcceptStream(r.ctx, sc, nil); err == nil {
+					err = req.Accept(r.ctx, s.qp, nil)
+				}
+			}
+			done <- err
+		}()
+		r.hear(cc, helloAck)
+		require.NoError(t, c.qp.ConnectStream(r.ctx, cc, nil))
+		require.NoError(t, <-done)
+		r.exchange(s, c)
+		r.close(s, c)
+	}
+	r.noBufLost()
+}

@@ -1,0 +1,114 @@
+package rnic
+
+import (
+	"unsafe"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// handed keeps octets that came while the connection was a stream and that start-up cannot take: those behind a gap, and
+// those behind the Request. They are acknowledged, so none may be refused (RFC 5044 section 7.1.5: TCP must recover even
+// while stacks are switched). They wait in their Bufs until the left edge has passed them and somebody wants them.
+//
+//	Read            Edge                    [pieces]
+//	 |  in order     |   gap   |  early  |   gap   |  early  |
+//
+// A peer that keeps to section 7.1.2 has sent no octet behind its Request, so few Bufs ever stand here.
+type handed struct {
+	from   uint64 // stream offset of the first octet that was not the stream's
+	upTo   uint64 // the left edge at the hand-over: octets before it are handed over and never come again
+	early  int    // Bufs beyond it that are still to be handed over
+	edge   uint64 // the left edge
+	pieces []piece
+}
+
+// piece is octets of a Buf; pieces are in stream order.
+type piece struct {
+	off uint64
+	buf mem.Buf
+	pos uint32 // of the first octet in the Buf's slot
+	n   uint32
+}
+
+// takeOver puts MPA above a connection that was a stream. Poller's goroutine.
+func (u *onPoller) takeOver(h stream.Handover) {
+	l := u.link
+	u.enter(h.Conn)
+	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
+	u.edge, l.rxNext = h.Edge, h.Read
+	if h.Edge > h.Read || h.Early > 0 {
+		l.handed = &handed{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
+	}
+	l.established()
+}
+
+// arriveHanded takes octets that are handed over, and then, while some of those wait, octets from TCP.
+func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	h := l.handed
+	switch {
+	case off < h.upTo:
+	case h.early > 0:
+		h.early--
+	default:
+		return l.arrive(off, b, data)
+	}
+	if v := l.arrive(off, b, data); v != stack.Refused {
+		return v
+	}
+	if off < l.rxBase { // the Request's last octets
+		off, data = l.rxBase, data[l.rxBase-off:]
+	}
+	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
+	// octets that wait for the rest of their frame.
+	if off >= h.from+mpa.FrameLen+mpa.PrivateDataMax && (len(h.pieces) >= l.holdMax || l.pool.Available() < l.spare) {
+		l.fail(errPipelined)
+		return stack.Taken
+	}
+	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.pool.Slot(b))))
+	h.pieces = append(h.pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
+	return stack.Kept
+}
+
+// feed gives the octets before the left edge to whom they belong now.
+func (l *link) feed(edge uint64) {
+	h := l.handed
+	h.edge = edge
+	for len(h.pieces) > 0 && h.pieces[0].off < edge {
+		p := &h.pieces[0]
+		data := l.pool.Slot(p.buf)[p.pos : p.pos+p.n]
+		kept := false
+		switch l.phase {
+		case phaseRequest:
+			used := uint32(l.startup(data))
+			p.off, p.pos, p.n = p.off+uint64(used), p.pos+used, p.n-used
+			if p.n > 0 {
+				continue
+			}
+		case phaseDecide:
+			return
+		case phaseFull:
+			kept = l.qp.arriveLate(l, p.off-l.rxBase, p.buf, data)
+		}
+		if !kept {
+			l.pool.Free(p.buf)
+		}
+		h.pieces = h.pieces[1:]
+	}
+	if len(h.pieces) == 0 && edge >= h.upTo && h.early == 0 {
+		l.handed = nil
+	}
+}
+
+// dropHanded frees what nobody will want any more.
+func (l *link) dropHanded() {
+	if l.handed == nil {
+		return
+	}
+	for _, p := range l.handed.pieces {
+		l.pool.Free(p.buf)
+	}
+	l.handed = nil
+}

@@ -1,0 +1,351 @@
+package rnic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// hasty is a raw Initiator that does not wait for anything, on a turned rig, and the connection's other end, a stream.
+type hasty struct {
+	*rawInitiator
+	conn net.Conn
+	log  *segmentLog // of what the Initiator sends
+	at   int         // of the log's stream: where MPA begins
+}
+
+var hello = []byte("let us speak MPA")
+
+// newHasty connects one; hello was said and heard.
+func newHasty(t *testing.T, cfg rigConfig, opts stream.Options) *hasty {
+	r, log := logged(t, cfg)
+	log.port = streamPort
+	p := &hasty{log: log, at: len(hello)}
+	raw := &rawUpper{}
+	p.rawInitiator = &rawInitiator{rawPeer: raw, r: r}
+	p.tx.Init(mpa.Mode{CRC: true})
+	r.blocking(func() error {
+		l, err := stream.Listen([]*stack.Poller{r.hosts[0].poller}, streamPort, opts)
+		if err != nil {
+			return err
+		}
+		client := r.hosts[1].poller
+		err = client.Submit(func() {
+			_, raw.end = client.Dial(netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), raw)
+		})
+		if err == nil {
+			p.conn, err = l.Accept()
+		}
+		if err == nil {
+			err = l.Close()
+		}
+		return err
+	})
+	p.write(hello)
+	r.hear(p.conn, hello)
+	t.Cleanup(func() { _ = p.conn.Close() })
+	return p
+}
+
+// dribble writes b in segments of the sizes that cut says.
+func (p *hasty) dribble(b []byte, cut func() int) {
+	for len(b) > 0 {
+		n := min(len(b), cut())
+		p.write(b[:n])
+		b = b[n:]
+	}
+}
+
+// lose has the segment with octet k of MPA's stream lost, each time it is sent, until it is set to nil.
+func (p *hasty) lose(k int) {
+	p.log.lose = func(s loggedSegment) bool { return s.off <= p.at+k && p.at+k < s.off+len(s.data) }
+}
+
+func octetByOctet() int { return 1 }
+
+// The Request, octet by octet, and an FPDU behind it are there before the Responder enters MPA, but for one octet: any of them.
+// What is there was acknowledged, and is used when the gap is filled, before or after the ULP has decided.
+//
+// req: 5044-7.1.5-1, D01-6.1.4-3, D01-6.1-1, D01-6.1-13
+func TestHandedOverAroundAGap(t *testing.T) {
+	private := []byte("a few octets")
+	frame := request(mpa.Frame{Rev: 1, CRC: true, PrivateData: private})
+	for k := range len(frame) + 28 {
+		p := newHasty(t, rigConfig{}, stream.Options{})
+		r := p.r
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: k%2 == 0})
+		fpdu := p.fpdu(writeTo(s.region.STag(), 3), []byte("hasty"))
+		require.GreaterOrEqual(t, len(fpdu), 24)
+		p.lose(k)
+		p.dribble(append(frame[:len(frame):len(frame)], fpdu...), octetByOctet)
+		r.pass(300 * time.Millisecond)
+		l, err := r.server.respond(r.ctx, p.conn, nil)
+		require.NoError(t, err, "octet %d", k)
+		held := 0
+		if l.handed != nil {
+			held = len(l.handed.pieces)
+		}
+		if k < len(frame)+len(fpdu)-1 {
+			require.Positive(t, held, "octet %d: Bufs that wait", k)
+		}
+		r.step()
+		if k < len(frame) {
+			require.Empty(t, l.listener.requests)
+			p.log.lose = nil
+		}
+		req, err := l.nextRequest(r.ctx)
+		require.NoError(t, err, "octet %d", k)
+		require.Equal(t, private, req.PrivateData())
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		p.log.lose = nil
+		p.reply(mpa.Reply)
+		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, "\x00hasty\x00", string(s.region.Bytes()[2:9]))
+		require.Nil(t, l.handed, "octet %d: it is over", k)
+		p.write(p.fpdu(writeTo(s.region.STag(), 20), []byte("later")))
+		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
+		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
+		p.closeSend()
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+		r.noBufLost()
+	}
+}
+
+// A peer that sends FPDUs at once, cut anyhow over a network that loses, and a Responder that comes at any time: every octet
+// is placed, once, and Sends are delivered in order.
+//
+// req: 5044-7.1.5-1, D01-6.1.4-3
+func TestHandedOverAtRandom(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 11))
+			p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 1 << 18})
+			r := p.r
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: seed%2 == 0})
+			want := randomBytes(seed, regionBytes)
+			b := request(mpa.Frame{Rev: 1, CRC: true})
+			n := 1 + rng.IntN(60)
+			at := 0
+			for i := range n {
+				size := 1 + rng.IntN(regionBytes/60-1)
+				b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(at)), want[at:at+size])...)
+				b = append(b, p.fpdu(sendOf(uint32(i+1)), want[i:i+1])...)
+				require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), i, 1)))
+				at += size
+			}
+			loss := rng.Float64() / 5
+			p.log.lose = func(loggedSegment) bool { return rng.Float64() < loss }
+			limit := 1 + rng.IntN(1448)
+			p.dribble(b, func() int { return 1 + rng.IntN(limit) })
+			r.pass(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			l, err := r.server.respond(r.ctx, p.conn, nil)
+			require.NoError(t, err)
+			req, err := l.nextRequest(r.ctx)
+			require.NoError(t, err)
+			r.pass(time.Duration(rng.IntN(100)) * time.Millisecond)
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			for i, c := range r.await(s, n) {
+				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, c)
+			}
+			require.Equal(t, want[:at], s.region.Bytes()[:at])
+			require.Equal(t, want[:n], s.inbox.Bytes()[:n])
+			p.log.lose = nil
+			p.closeSend()
+			r.untilDone(s.qp)
+			require.NoError(t, s.qp.Err())
+			r.noBufLost()
+		})
+	}
+}
+
+// What a peer sends behind its Request is kept within bounds: some of it, or the connection ends.
+func TestHandedOverBounds(t *testing.T) {
+	const payload = 1400
+	for _, tc := range []struct {
+		name  string
+		fpdus int
+		short bool // the pool is
+		want  error
+	}{
+		{"within", 200, false, nil},
+		{"too many", 600, false, errPipelined},
+		{"few, of a pool that is short", 30, true, errPipelined},
+		{"the Request alone, of a pool that is short", 0, true, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newHasty(t, rigConfig{pool: 4096}, stream.Options{ReceiveWindow: 1 << 20})
+			r, pool := p.r, p.r.hosts[0].pool
+			s := r.newEndOf(r.server, QPOptions{NoMarkers: true}, 1<<20)
+			b := request(mpa.Frame{Rev: 1, CRC: true})
+			data := randomBytes(1, tc.fpdus*payload)
+			for i := range tc.fpdus {
+				b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(i*payload)), data[i*payload:][:payload])...)
+			}
+			if tc.fpdus == 0 {
+				p.lose(0)
+				p.dribble(b, octetByOctet)
+			} else {
+				p.write(b)
+			}
+			r.pass(2 * time.Second)
+			var taken []mem.Buf
+			for tc.short && pool.Available() >= pool.Size()/spareShare {
+				taken = append(taken, pool.Alloc())
+			}
+			l, err := r.server.respond(r.ctx, p.conn, nil)
+			require.NoError(t, err)
+			p.log.lose = nil
+			if tc.want == nil {
+				req, err := l.nextRequest(r.ctx)
+				require.NoError(t, err)
+				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+				r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == uint64(tc.fpdus) })
+				require.Equal(t, data, s.region.Bytes()[:len(data)])
+				s.qp.Abort()
+				r.untilDone(s.qp)
+			} else {
+				r.until("its end", func() bool { return r.server.linkCount() == 0 })
+				_, err = l.nextRequest(r.ctx)
+				require.ErrorIs(t, err, tc.want)
+				require.ErrorIs(t, p.untilEnded(), stack.ErrReset)
+			}
+			for _, b := range taken {
+				pool.Free(b)
+			}
+			r.noBufLost()
+		})
+	}
+}
+
+// The stream's window was shut, for nobody read from it: MPA opens it as it enters.
+func TestHandedOverWindow(t *testing.T) {
+	p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 2000, ReceiveWindowMax: 2000})
+	r := p.r
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	want := randomBytes(1, 40_000)
+	b := request(mpa.Frame{Rev: 1, CRC: true})
+	for at := 0; at < len(want); at += 1000 {
+		b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(at)), want[at:][:1000])...)
+	}
+	p.write(b)
+	r.pass(2 * time.Second)
+	l, err := r.server.respond(r.ctx, p.conn, nil)
+	require.NoError(t, err)
+	req, err := l.nextRequest(r.ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	begin := r.time
+	r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == 40 })
+	require.Less(t, r.time-begin, int64(time.Second))
+	require.Equal(t, want, s.region.Bytes()[:len(want)])
+	wnd := 0
+	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.rawPeer.(*rawUpper).conn.Stats().SndWnd }))
+	r.step()
+	require.Greater(t, wnd, 1<<18, "octets the peer may send")
+}
+
+// A Request that is there before the last streaming message was sent: the Reply goes behind the message.
+func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
+	p := newHasty(t, rigConfig{}, stream.Options{})
+	r := p.r
+	s := r.newEnd(r.server, QPOptions{})
+	l, err := r.server.respond(r.ctx, p.conn, helloAck)
+	require.NoError(t, err)
+	require.NoError(t, r.hosts[0].poller.Submit(func() {
+		l.out = append([]byte(nil), helloAck...) // as if no segment had had room yet
+		b := r.hosts[0].pool.Alloc()
+		l.arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
+		r.hosts[0].pool.Free(b)
+		require.NoError(t, l.accept(s.qp, mpa.Frame{Rev: 1, CRC: true}, nil))
+		require.Equal(t, helloAck, l.out[:len(helloAck)])
+		f, n, err := mpa.ParseFrame(l.out[len(helloAck):], mpa.Reply, 0)
+		require.NoError(t, err)
+		require.Equal(t, startupLen, n)
+		require.False(t, f.Reject)
+	}))
+	r.step()
+	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand
+	r.untilDone(s.qp)
+}
+
+// Octets that nobody comes to want are freed, however the connection ends.
+func TestHandedOverInVain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rev  uint8
+		end  func(t *testing.T, p *hasty, req *ConnRequest)
+		want error // of nextRequest
+	}{
+		"peer resets": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
+			p.reset()
+			p.r.until("the reset", func() bool { return p.r.server.linkCount() == 0 })
+			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, QPOptions{}).qp, nil), stack.ErrReset)
+		}, nil},
+		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
+			require.NoError(t, req.Reject(p.r.ctx, nil))
+			require.True(t, p.reply(mpa.Reply).Reject)
+			p.closeSend()
+		}, nil},
+		"not decided": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
+			p.r.pass(requestTimeout + time.Second)
+			require.ErrorIs(t, req.Reject(p.r.ctx, nil), errUndecided)
+		}, nil},
+		"revision": {9, nil, &RevisionError{Revision: 9}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newHasty(t, rigConfig{}, stream.Options{})
+			r := p.r
+			p.write(append(request(mpa.Frame{Rev: tc.rev, CRC: true}), p.fpdu(writeTo(1, 0), make([]byte, 5000))...))
+			r.pass(time.Second)
+			l, err := r.server.respond(r.ctx, p.conn, nil)
+			require.NoError(t, err)
+			req, err := l.nextRequest(r.ctx)
+			if tc.want != nil {
+				require.ErrorContains(t, err, tc.want.Error())
+				require.Equal(t, uint8(1), p.reply(mpa.Reply).Rev)
+				p.closeSend()
+			} else {
+				require.NoError(t, err)
+				require.NotEmpty(t, l.handed.pieces)
+				tc.end(t, p, req)
+			}
+			r.until("the end", func() bool { return r.server.linkCount() == 0 })
+			r.noBufLost()
+		})
+	}
+}
+
+// A bad CRC among octets that TCP has acknowledged is an error, also where a segment would be dropped: it would not come again.
+//
+// req: D01-7-2, C02-9-2
+func TestBadCRCHandedOver(t *testing.T) {
+	p := newHasty(t, rigConfig{}, stream.Options{})
+	r := p.r
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: true})
+	b := p.fpdu(writeTo(s.region.STag(), 0), []byte("bad"))
+	b[len(b)-1] ^= 1
+	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
+	r.pass(time.Second)
+	l, err := r.server.respond(r.ctx, p.conn, nil)
+	require.NoError(t, err)
+	req, err := l.nextRequest(r.ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	r.until("the error", func() bool { return s.qp.State() == Error })
+	p.closeSend()
+	r.untilDone(s.qp)
+	var me *mpa.Error
+	require.ErrorAs(t, s.qp.Err(), &me)
+	require.Equal(t, mpa.ErrCRC, me.Code)
+	r.noBufLost()
+}
