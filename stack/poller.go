@@ -98,6 +98,9 @@ type Poller struct {
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
 	rx         []mem.Buf
+	rxAt       int // the one of rx[:rxEnd] that is being handled
+	rxEnd      int
+	joined     []mem.Buf   // those behind it that its segment stands for, too
 	ahead      []connIndex // of a burst, for preview
 	warmth     byte        // what preview read: nobody wants it
 	dead       []mem.Buf   // to be freed in bulk

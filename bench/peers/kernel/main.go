@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rnicd/rnicd/bench/peers/measure"
 )
 
@@ -24,6 +26,7 @@ func run() error {
 	listen := flag.String("listen", "", "address to listen on instead")
 	role := flag.String("role", string(measure.Sink), "sink or source")
 	length := flag.Duration("for", 3*time.Second, "how long a source sends")
+	congestion := flag.String("cc", "cubic", "congestion control")
 	flag.Parse()
 	d := measure.Direction(*role)
 	if err := d.Check(); err != nil {
@@ -31,6 +34,9 @@ func run() error {
 	}
 	c, err := open(*connect, *listen)
 	if err != nil {
+		return err
+	}
+	if err := setCongestion(c, *congestion); err != nil {
 		return err
 	}
 	r, err := measure.Move(c, d, *length)
@@ -60,4 +66,27 @@ func open(connect, listen string) (net.Conn, error) {
 		return l.Accept()
 	}
 	return nil, fmt.Errorf("want one of --connect and --listen")
+}
+
+// setCongestion takes the host's own choice out of the figures: BBR, for one, paces by what it takes for the path's rate,
+// and then it is that which is measured, whoever is at the other end.
+func setCongestion(c net.Conn, name string) error {
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		return fmt.Errorf("%T is no TCP connection", c)
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	if err := raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	}); err != nil {
+		return err
+	}
+	if set != nil {
+		return fmt.Errorf("--cc %s: %w; sysctl net.ipv4.tcp_available_congestion_control says what there is", name, set)
+	}
+	return nil
 }
