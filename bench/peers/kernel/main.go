@@ -3,10 +3,12 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,11 +34,8 @@ func run() error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	c, err := open(*connect, *listen)
+	c, err := open(*connect, *listen, *congestion)
 	if err != nil {
-		return err
-	}
-	if err := setCongestion(c, *congestion); err != nil {
 		return err
 	}
 	r, err := measure.Move(c, d, *length)
@@ -48,13 +47,15 @@ func run() error {
 }
 
 // open makes the connection, by whichever side it was told.
-func open(connect, listen string) (net.Conn, error) {
+func open(connect, listen, congestion string) (net.Conn, error) {
 	const patience = 10 * time.Second
 	switch {
 	case connect != "" && listen == "":
-		return net.DialTimeout("tcp4", connect, patience)
+		d := net.Dialer{Timeout: patience, Control: chooser(congestion)}
+		return d.Dial("tcp4", connect)
 	case listen != "" && connect == "":
-		l, err := net.Listen("tcp4", listen)
+		lc := net.ListenConfig{Control: chooser(congestion)}
+		l, err := lc.Listen(context.Background(), "tcp4", listen)
 		if err != nil {
 			return nil, err
 		}
@@ -68,25 +69,20 @@ func open(connect, listen string) (net.Conn, error) {
 	return nil, fmt.Errorf("want one of --connect and --listen")
 }
 
-// setCongestion takes the host's own choice out of the figures: BBR, for one, paces by what it takes for the path's rate,
-// and then it is that which is measured, whoever is at the other end.
-func setCongestion(c net.Conn, name string) error {
-	t, ok := c.(*net.TCPConn)
-	if !ok {
-		return fmt.Errorf("%T is no TCP connection", c)
+// chooser is a Control of net.Dialer and net.ListenConfig that takes the host's own choice of congestion control out of the
+// figures: BBR, for one, paces by what it takes for the path's rate, and then it is that which is measured, whoever is at
+// the other end. It comes before the handshake, for a socket that was BBR's once goes on being paced.
+func chooser(name string) func(string, string, syscall.RawConn) error {
+	return func(_, _ string, raw syscall.RawConn) error {
+		var set error
+		if err := raw.Control(func(fd uintptr) {
+			set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+		}); err != nil {
+			return err
+		}
+		if set != nil {
+			return fmt.Errorf("--cc %s: %w; sysctl net.ipv4.tcp_available_congestion_control says what there is", name, set)
+		}
+		return nil
 	}
-	raw, err := t.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var set error
-	if err := raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
-	}); err != nil {
-		return err
-	}
-	if set != nil {
-		return fmt.Errorf("--cc %s: %w; sysctl net.ipv4.tcp_available_congestion_control says what there is", name, set)
-	}
-	return nil
 }
