@@ -31,6 +31,7 @@ type options struct {
 	mtu, core, bufs int
 	length          time.Duration
 	window, burst   int
+	segments        int
 	sent            int
 	offload         bool
 	spin            bool
@@ -48,7 +49,8 @@ func main() {
 	flag.IntVar(&o.bufs, "bufs", 4096, "packet buffers")
 	flag.DurationVar(&o.length, "for", 3*time.Second, "how long a source sends")
 	flag.IntVar(&o.window, "window", 4<<20, "receive window")
-	flag.IntVar(&o.burst, "burst", 32, "frames a burst")
+	flag.IntVar(&o.burst, "burst", 0, "frames a burst; 0: the default")
+	flag.IntVar(&o.segments, "segments", 0, "segments a Turn; 0: the default")
 	flag.IntVar(&o.sent, "sent", 1024, "segments in flight at most")
 	flag.BoolVar(&o.offload, "offload", true, "leave checksums and cutting to the kernel")
 	flag.BoolVar(&o.spin, "spin", false, "never give up the core")
@@ -95,7 +97,7 @@ func run(o *options) error {
 	}
 	cfg := stack.Config{
 		Name: o.dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: addr, MTU: o.mtu,
-		ConnsMax: 8, Core: o.core, BurstMax: o.burst, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
+		ConnsMax: 8, Core: o.core, BurstMax: o.burst, SegmentsMax: o.segments, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
 	}
 	if o.spin {
 		cfg.Idle = stack.IdleSpin
