@@ -14,10 +14,10 @@ GO=${GO:-go} bin=$PWD/build/peers
 mkdir -p "$bin"
 $GO build -buildvcs=false -o "$bin/" ./bench/peers/ours ./bench/peers/kernel ./bench/peers/compare
 rm -f "$bin/gvisor"
-peers=ours,gvisor,gvisor-fdbased,kernel
+peers=ours,ours-stream,gvisor,gvisor-fdbased,kernel
 if ! (cd bench/peers/gvisor && timeout 600 $GO build -buildvcs=false -o "$bin/gvisor" .); then
     echo "bench-peers: gVisor could not be fetched or built (GOPROXY=$($GO env GOPROXY)): the table is without it" >&2
-    peers=ours,kernel
+    peers=ours,ours-stream,kernel
 fi
 scripts/hugepages.sh 192 >&2 # packet buffers of 64 KiB for what the kernel leaves uncut
 exec "$bin/compare" -bin "$bin" -peers "$peers" "$@"

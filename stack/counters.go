@@ -42,6 +42,7 @@ func (d Drop) String() string {
 // Counters of a Poller. All grow but the gauges at the end.
 type Counters struct {
 	RxFrames, RxOctets uint64
+	Joined             uint64 // segments taken together with the one before them
 	TxFrames, TxOctets uint64 // taken by the device
 	Segments           uint64 // made by connections
 	Turns, EmptyTurns  uint64

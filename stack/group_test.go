@@ -116,7 +116,7 @@ func TestGroupUnderRandomSteering(t *testing.T) {
 			l.listen(h, 7, 16, 20_000)
 		}
 		var dialled []*peer
-		for i := range 6 {
+		for i := range 10 {
 			dialled = append(dialled, l.dial(l.a, l.b, 7, 30_000+i))
 			for _, h := range l.hosts[1:] {
 				dialled = append(dialled, l.dial(h, l.a, 7, 10_000+i))

@@ -28,7 +28,7 @@ const (
 	icmpPerSecDefault  = 10
 	ttlDefault         = 64
 	controlRingEntries = 256
-	burstsPerTurnMax   = 4   // receive bursts in one Turn while full ones come
+	burstsPerTurnMax   = 8   // receive bursts in one Turn while full ones come, and what its few senders share
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
 	retryNs            = 10_000
 	mtuMin             = 576 // RFC 791 section 3.1: every host takes datagrams of this size
@@ -52,7 +52,7 @@ type Config struct {
 	Clock    func() int64 // monotonic ns; nil: the system's
 	Secret   [16]byte     // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
-	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax
+	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax, and more while few want to send
 	PendingMax   int  // frames that wait for the device, default 256, at least 2*BurstMax
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
@@ -100,6 +100,9 @@ type Poller struct {
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
 	rx         []mem.Buf
+	rxAt       int // the one of rx[:rxEnd] that is being handled
+	rxEnd      int
+	joined     []mem.Buf   // those behind it that its segment stands for, too
 	ahead      []connIndex // of a burst, for preview
 	warmth     byte        // what preview read: nobody wants it
 	dead       []mem.Buf   // to be freed in bulk
@@ -187,7 +190,6 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.TCP.MSS, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
 	setDefault(&cfg.ConnsMax, connsMaxDefault)
 	setDefault(&cfg.BurstMax, burstMaxDefault)
-	setDefault(&cfg.SegmentsMax, cfg.BurstMax)
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
 	setDefault(&cfg.SynMax, synMaxDefault)
@@ -198,8 +200,8 @@ func complete(cfg *Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = systemClock
 	}
-	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 1 {
-		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each, and at most %d connections",
+	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 0 {
+		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax 0: default), and at most %d connections",
 			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
 	}
 	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {

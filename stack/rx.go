@@ -12,7 +12,9 @@ func (p *Poller) receive() int {
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
 		p.preview(p.rx[:n])
-		for _, b := range p.rx[:n] {
+		p.rxEnd = n
+		for p.rxAt = 0; p.rxAt < n; p.rxAt++ { // which join moves, too
+			b := p.rx[p.rxAt]
 			p.n.RxFrames++
 			if p.frame(b) {
 				p.discard(b)
@@ -142,6 +144,9 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 			return p.reopen(l, c, b, src, s)
 		}
 	}
+	if good && p.rxAt+1 < p.rxEnd && p.join(c, b, octets) {
+		return p.inputJoined(c, b, payload)
+	}
 	return p.input(c, b, payload)
 }
 
@@ -185,13 +190,7 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 			p.n.TCP[tcp.DropRefused]++
 		}
 	}
-	c.tcp.Commit(p.now, &a, refused)
-	if e := c.tcp.Edge(); e != c.edge {
-		c.edge = e
-		if c.upper != nil && c.marks&markAbort == 0 {
-			c.upper.Edge(c, e)
-		}
-	}
+	p.commit(c, &a, refused)
 	if ev |= c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}

@@ -35,9 +35,11 @@ type transmitter struct {
 	connMax int     // connections are held up from here on; the rest is for replies and ARP
 	blocked bool    // the device took less than it was offered in this Turn
 	spare   mem.Buf // at hand for the next control frame or Pull
+	share   int     // segments that each connection may send in this Turn
 	reserve int     // Bufs that Pull leaves for reception: ACKs must be able to come in
 	meta    []bufMeta
 	segment tcp.Transmit
+	last    template // the data segment made last in this Turn
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -71,6 +73,10 @@ func (p *Poller) output() int {
 	p.tx.hopKnown = false
 	before := p.n.Segments
 	p.active, p.serving = p.serving[:0], p.active
+	p.tx.last.octets = 0
+	if p.tx.share = p.cfg.SegmentsMax; p.tx.share == 0 {
+		p.tx.share = max(p.cfg.BurstMax, burstsPerTurnMax*p.cfg.BurstMax/max(1, len(p.serving)))
+	}
 	for todo := p.serving; len(todo) > 0; {
 		burst := todo[:min(len(todo), p.cfg.BurstMax)]
 		todo = todo[len(burst):]
@@ -132,7 +138,7 @@ func (p *Poller) obey(c *Conn) {
 // transmit pulls and sends while there is room, up to the connection's share of a Turn. more: it was held up, or has
 // used its share, and is to be served again; waits: once there are Bufs to spare.
 func (p *Poller) transmit(c *Conn) (more, waits bool) {
-	for range p.cfg.SegmentsMax {
+	for range p.tx.share {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
 				p.n.TxWaits++
@@ -240,7 +246,10 @@ func (p *Poller) emit(c *Conn, t *tcp.Transmit) {
 			p.tx.meta[b] = bufMeta{conn: c.index, life: c.life, freeAfter: true}
 		}
 	}
-	p.putHeaders(b, t, t.Len, sum)
+	if !p.putAgain(c, b, t) {
+		p.putHeaders(b, t, t.Len, sum)
+		p.remember(c, b, t)
+	}
 	if t.Len > 0 {
 		c.path.left(t)
 	}

@@ -4,7 +4,7 @@ package tcp
 // octets (acknowledgments, windows, resets) has happened when it returns; what concerns the peer's happens in Commit,
 // which the caller calls afterwards, always, with the same Arrival and before the next Input.
 func (c *Conn) Input(now int64, s *Segment) Arrival {
-	c.flow.segsIn++
+	c.flow.segsIn += uint64(s.parts())
 	c.flow.bytesIn += uint64(s.Len)
 	c.heard(now)
 	switch c.state {
@@ -242,9 +242,9 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	a.Len = int(gapEnd - left)
 	a.InOrder = left == c.edge
 	a.Fin = a.hasFin && gapEnd == a.finAt
-	a.full = s.Len >= c.rcvMSS-c.rcvMSS/8
-	if s.Len > c.rcvMSS {
-		c.rcvMSS = min(s.Len, int(c.mss))
+	a.full = s.size() >= c.fullLen()
+	if s.size() > c.rcvMSS {
+		c.rcvMSS = min(s.size(), int(c.mss))
 	}
 	return a
 }

@@ -32,6 +32,7 @@ type Segment struct {
 	TOS              uint8 // of the IP header, for its ECN bits: set by the caller, not by Parse
 	HdrLen           int   // where the payload begins
 	Len              int   // payload octets
+	Part             int   // of several segments taken as one (Conn.Joinable), the octets of each but the last; 0: it is one
 	Options          Options
 }
 
@@ -60,6 +61,6 @@ func Parse(b []byte, s *Segment) Drop {
 	s.Window = binary.BigEndian.Uint16(h[14:])
 	s.Urgent = binary.BigEndian.Uint16(h[18:])
 	s.HdrLen = hdrLen
-	s.Len = len(b) - hdrLen
+	s.Len, s.Part = len(b)-hdrLen, 0
 	return s.Options.parse(b[HeaderLenMin:hdrLen])
 }

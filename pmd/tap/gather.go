@@ -60,7 +60,8 @@ func (g *gather) join(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 		f := pool.Data(b)
 		n := len(f) - h.len
 		if next.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum || next.CsumStart != d.CsumStart || next.CsumOffset != d.CsumOffset ||
-			n <= 0 || n > size || len(f) > frameMax || total-h.l3+n > ipLenMax || !h.follows(frame, f, g.frames) {
+			n <= 0 || n > size || len(f) > frameMax || total-h.l3+n > ipLenMax ||
+			!h.repeats(frame, f, g.frames) && !h.follows(frame, f, g.frames) {
 			break
 		}
 		g.piece(f[h.len:])
@@ -87,6 +88,16 @@ func (h *headers) whole(f []byte) bool {
 		return h.l3+ipv6Len == h.l4 && f[h.l3+6] == unix.IPPROTO_TCP && int(get(f, h.l3+4)) == len(f)-h.l4
 	}
 	return f[h.l3+9] == unix.IPPROTO_TCP && get(f, h.l3+6)&0x3fff == 0 && int(get(f, h.l3+2)) == len(f)-h.l3
+}
+
+// repeats is a short cut: f has the length of first and the same octets in its headers but for the sequence number, FIN and
+// PSH, which is as follows would have it. DF, because the identification is the same.
+func (h *headers) repeats(first, f []byte, k int) bool {
+	t := h.l4
+	a, b := first[:h.len], f[:h.len]
+	return len(f) == len(first) && (h.v6 || a[h.l3+6]&0x40 != 0) && string(a[:t+4]) == string(b[:t+4]) &&
+		getSeq(b, t) == getSeq(a, t)+uint32(k*(len(first)-h.len)) && string(a[t+8:t+13]) == string(b[t+8:t+13]) &&
+		b[t+13]&^(flagFIN|flagPSH) == flagACK && string(a[t+14:]) == string(b[t+14:])
 }
 
 // follows says whether f is what the kernel would make of the k-th segment behind first, so that joining them loses

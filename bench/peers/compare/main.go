@@ -96,7 +96,7 @@ func parse(args []string) (*plan, error) {
 	f.BoolVar(&p.verbose, "v", false, "say each result as it comes")
 	mtus := f.String("mtu", "1500,9000", "MTUs")
 	ways := f.String("ways", "in,out", "in: kernel to stack, out: stack to kernel")
-	peers := f.String("peers", "ours,gvisor,gvisor-fdbased,kernel", "stacks; one may be given flags, as gvisor:--gro:--first=512, or be the path of another build")
+	peers := f.String("peers", "ours,ours-stream,gvisor,gvisor-fdbased,kernel", "stacks; one may be given flags, as gvisor:--gro:--first=512, or be the path of another build")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -143,6 +143,9 @@ func newPeer(bin, text string) (peer, error) {
 		p.path = words[0]
 	case words[0] == "ours":
 		p.path = filepath.Join(bin, "ours")
+	case words[0] == "ours-stream":
+		p.path = filepath.Join(bin, "ours")
+		p.args = append([]string{"--stream"}, p.args...)
 	case words[0] == "gvisor":
 		p.path = filepath.Join(bin, "gvisor")
 	case words[0] == "gvisor-fdbased":
@@ -152,7 +155,7 @@ func newPeer(bin, text string) (peer, error) {
 		p.path = filepath.Join(bin, "kernel")
 		p.tap = false
 	default:
-		return p, fmt.Errorf("-peers %q: want ours, gvisor, gvisor-fdbased, kernel or the path of an end", words[0])
+		return p, fmt.Errorf("-peers %q: want ours, ours-stream, gvisor, gvisor-fdbased, kernel or the path of an end", words[0])
 	}
 	if _, err := os.Stat(p.path); err != nil {
 		return p, fmt.Errorf("%s is not there: scripts/bench-peers.sh builds it", p.path)

@@ -19,6 +19,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -31,9 +32,11 @@ type options struct {
 	mtu, core, bufs int
 	length          time.Duration
 	window, burst   int
+	segments        int
 	sent            int
 	offload         bool
-	spin            bool
+	spin, stream    bool
+	sendBuffer      int
 	profile         string
 	verbose         bool
 }
@@ -48,9 +51,12 @@ func main() {
 	flag.IntVar(&o.bufs, "bufs", 4096, "packet buffers")
 	flag.DurationVar(&o.length, "for", 3*time.Second, "how long a source sends")
 	flag.IntVar(&o.window, "window", 4<<20, "receive window")
-	flag.IntVar(&o.burst, "burst", 32, "frames a burst")
+	flag.IntVar(&o.burst, "burst", 0, "frames a burst; 0: the default")
+	flag.IntVar(&o.segments, "segments", 0, "segments a Turn; 0: the default")
 	flag.IntVar(&o.sent, "sent", 1024, "segments in flight at most")
 	flag.BoolVar(&o.offload, "offload", true, "leave checksums and cutting to the kernel")
+	flag.BoolVar(&o.stream, "stream", false, "a program with a net.Conn of package stream above, instead of a bare Upper")
+	flag.IntVar(&o.sendBuffer, "sndbuf", 1<<20, "send buffer of a stream, octets")
 	flag.BoolVar(&o.spin, "spin", false, "never give up the core")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of the transfer to this file")
 	flag.BoolVar(&o.verbose, "v", false, "print counters to standard error")
@@ -95,7 +101,7 @@ func run(o *options) error {
 	}
 	cfg := stack.Config{
 		Name: o.dev, Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Addr: addr, MTU: o.mtu,
-		ConnsMax: 8, Core: o.core, BurstMax: o.burst, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
+		ConnsMax: 8, Core: o.core, BurstMax: o.burst, SegmentsMax: o.segments, TCP: tcp.Config{ReceiveWindow: o.window, SentMax: o.sent},
 	}
 	if o.spin {
 		cfg.Idle = stack.IdleSpin
@@ -111,11 +117,11 @@ func run(o *options) error {
 	if d == measure.Source {
 		e.length = o.length
 	}
-	return serve(o, p, e)
+	return serve(o, p, e, d)
 }
 
 // serve turns the Poller until its one connection has ended.
-func serve(o *options, p *stack.Poller, e *end) error {
+func serve(o *options, p *stack.Poller, e *end, d measure.Direction) error {
 	if o.profile != "" {
 		f, err := os.Create(o.profile)
 		if err != nil {
@@ -133,28 +139,23 @@ func serve(o *options, p *stack.Poller, e *end) error {
 	running.Go(func() { stopped <- p.Run(ctx) })
 	defer running.Wait() // the memory goes after that
 	defer cancel()
-	listening := make(chan error, 1)
-	if err := p.Submit(func() { listening <- p.Listen(measure.Port, 1, accept(e)) }); err != nil {
-		return err
-	}
-	select {
-	case err := <-listening:
-		if err != nil {
-			return err
+	if o.stream {
+		running.Go(func() { e.done <- serveStream(o, p, d) })
+	} else if err := p.Submit(func() {
+		if err := p.Listen(measure.Port, 1, accept(e)); err != nil {
+			e.done <- outcome{err: err}
+			return
 		}
-	case err := <-stopped:
+		ready()
+	}); err != nil {
 		return err
 	}
-	fmt.Println("ready")
 	select {
+	case err := <-stopped:
+		return errors.Join(errors.New("the Poller ended"), err)
 	case out := <-e.done:
 		if o.verbose {
-			var n stack.Counters
-			done := make(chan struct{})
-			if err := p.Submit(func() { p.Snapshot(&n); close(done) }); err == nil {
-				<-done
-				fmt.Fprintf(os.Stderr, "%+v\n", n)
-			}
+			report(p)
 		}
 		if out.err != nil {
 			return out.err
@@ -164,6 +165,18 @@ func serve(o *options, p *stack.Poller, e *end) error {
 		return nil
 	case <-time.After(o.length + 20*time.Second):
 		return errors.New("the transfer did not end")
+	}
+}
+
+func ready() { fmt.Println("ready") }
+
+// report prints the Poller's counters.
+func report(p *stack.Poller) {
+	var n stack.Counters
+	done := make(chan struct{})
+	if err := p.Submit(func() { p.Snapshot(&n); close(done) }); err == nil {
+		<-done
+		fmt.Fprintf(os.Stderr, "%+v\n%+v\n", n, stream.CountersOf(p))
 	}
 }
 

@@ -1,0 +1,58 @@
+package stack
+
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// template is the headers of the data segment that was made last in this Turn, and of what they were made. The next one
+// of a connection that sends many differs in its sequence number and perhaps its flags, when the device completes the
+// checksum: the rest, the pseudo-header's sum included, is copied.
+type template struct {
+	octets      int // of payload; 0: there is no template
+	conn        connIndex
+	life        uint32
+	ack         tcp.Seq
+	window      uint16
+	tos         uint8
+	stamped     bool
+	tsVal, tsEc uint32
+	desc        mem.Desc
+	length      int // of all headers
+	headers     [headersMax]byte
+}
+
+// remember makes t, whose headers have just been written in front of b's octets, the template.
+func (p *Poller) remember(c *Conn, b mem.Buf, t *tcp.Transmit) {
+	l := &p.tx.last
+	if l.octets = 0; t.Len == 0 || !p.cfg.Caps.TxChecksum || !plain(t) {
+		return
+	}
+	d := p.pool.Desc(b)
+	l.octets, l.conn, l.life, l.desc = t.Len, c.index, c.life, *d
+	l.ack, l.window, l.tos = t.Ack, t.Window, t.TOS
+	l.stamped, l.tsVal, l.tsEc = t.Options.HasTimestamps, t.Options.TSval, t.Options.TSecr
+	l.length = copy(l.headers[:], p.pool.Slot(b)[d.Off:p.pool.Headroom()])
+}
+
+// plain says that t has no options but timestamps.
+func plain(t *tcp.Transmit) bool { return t.Flags&tcp.SYN == 0 && t.Options.SACKCount == 0 }
+
+// putAgain is putHeaders of a segment that the template fits; false: it does not.
+func (p *Poller) putAgain(c *Conn, b mem.Buf, t *tcp.Transmit) bool {
+	l := &p.tx.last
+	o := &t.Options
+	if t.Len == 0 || l.octets != t.Len || l.conn != c.index || l.life != c.life || !plain(t) || t.Ack != l.ack ||
+		t.Window != l.window || t.TOS != l.tos || o.HasTimestamps != l.stamped || o.TSval != l.tsVal || o.TSecr != l.tsEc {
+		return false
+	}
+	*p.pool.Desc(b) = l.desc
+	h := p.pool.Slot(b)[l.desc.Off:][:l.length]
+	copy(h, l.headers[:])
+	header := (*[tcp.HeaderLenMin]byte)(h[l.desc.CsumStart:])
+	binary.BigEndian.PutUint32(header[4:], uint32(t.Seq))
+	header[tcpFlagsAt] = byte(t.Flags)
+	return true
+}
