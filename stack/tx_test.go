@@ -219,7 +219,7 @@ func TestPoolPressure(t *testing.T) {
 		least = min(least, l.a.pool.Available())
 		return v.edge == 3_000_000
 	})
-	require.NotZero(t, l.a.counters().NoBufWaits)
+	require.NotZero(t, l.a.counters().ShareWaits)
 	require.Greater(t, least, 0)
 	require.Zero(t, l.a.counters().Queue.RxNoBuf)
 	require.Zero(t, u.conn.Stats().Retransmits)
