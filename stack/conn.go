@@ -65,6 +65,9 @@ type Conn struct {
 	phase   phase
 	marks   marks
 
+	owedTo uint64 // what was pulled when owedAt was set: once that is acknowledged, the peer is keeping up
+	owedAt int64  // stall.go
+
 	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
 
 	bell     atomic.Bool // rung and not yet heard: coalesces Wake
@@ -256,6 +259,7 @@ func (p *Poller) release(c *Conn) {
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked, c.advice = a, nil
 		p.progressed(c)
+		c.keptUp()
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}
@@ -345,6 +349,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	c.id, c.nextHop = *id, nextHop
 	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
 	c.edge, c.acked, c.timerAt = 0, 0, 0
+	c.owedTo = 0
 	c.life++
 	c.phase = phaseOpening
 	c.iss = p.initialSeq(id)

@@ -23,6 +23,8 @@ const (
 	connsMaxMax        = 1 << 20
 	burstMaxDefault    = 32
 	pendingMaxDefault  = 256
+	bufShareDefault    = 200
+	stallDefaultNs     = 10_000_000_000
 	rstPerSecDefault   = 1000
 	synMaxDefault      = 1024
 	icmpPerSecDefault  = 10
@@ -56,6 +58,10 @@ type Config struct {
 	PendingMax   int  // frames that wait for the device, default 256, at least 2*BurstMax
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
+
+	// What peers may keep of ours (stall.go).
+	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
+	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 10 s
 
 	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
@@ -94,6 +100,7 @@ type Poller struct {
 	mould   tcp.Conn // makes the SYN,ACKs of syns
 	memory  *tcp.Memory
 	starved list // connections that wait for a first run of it, longest first
+	stall   stallState
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -185,6 +192,10 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
 	setDefault(&cfg.SynMax, synMaxDefault)
+	setDefault(&cfg.BufShare, bufShareDefault)
+	if cfg.StallNs == 0 {
+		cfg.StallNs = stallDefaultNs
+	}
 	cfg.ttlGiven = cfg.TTL != 0
 	if cfg.TTL == 0 {
 		cfg.TTL = ttlDefault
@@ -195,6 +206,9 @@ func complete(cfg *Config) error {
 	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 1 {
 		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each, and at most %d connections",
 			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
+	}
+	if cfg.BufShare < 1 || cfg.BufShare > bufShareMax || cfg.StallNs < 0 {
+		return bad("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
 	}
 	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
 		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)
@@ -270,7 +284,14 @@ func (p *Poller) Deadline() int64 {
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}
-	if len(p.active) > 0 || p.tx.n > 0 || p.starved.first != noConn && p.memory.RunsFree() > 0 {
+	if p.starved.first != noConn {
+		if p.feedable() > 0 {
+			at = min(at, p.now+retryNs)
+		} else {
+			at = min(at, max(p.stall.lookAt, p.now+retryNs))
+		}
+	}
+	if len(p.active) > 0 || p.tx.n > 0 {
 		at = min(at, p.now+retryNs)
 	}
 	return at

@@ -8,6 +8,11 @@ package stack
 // feedMax bounds how many are asked again in one Turn.
 const feedMax = 64
 
+// feedable is how many of those that wait could be served now.
+func (p *Poller) feedable() int {
+	return min(feedMax, p.memory.RunsFree(), p.pool.Available()-p.tx.reserve+1)
+}
+
 // starve lists c, once.
 func (p *Poller) starve(c *Conn) {
 	if c.marks&markStarved == 0 {
@@ -23,9 +28,17 @@ func (p *Poller) leaveStarved(c *Conn) {
 	}
 }
 
-// feed has as many served as there is memory for.
+// feed has as many served as there is memory for. Where there is none for anybody, relieve finds some.
 func (p *Poller) feed() {
-	for n := min(feedMax, p.memory.RunsFree(), p.pool.Available()-p.tx.reserve+1); n > 0 && p.starved.first != noConn; n-- {
+	if p.starved.first == noConn {
+		return
+	}
+	n := p.feedable()
+	if n <= 0 {
+		p.relieve()
+		return
+	}
+	for ; n > 0 && p.starved.first != noConn; n-- {
 		c := &p.slab.conns[p.starved.first]
 		p.leaveStarved(c)
 		p.touch(c)

@@ -192,9 +192,14 @@ func (p *Poller) pull(c *Conn) (starved bool) {
 	if room <= 0 {
 		return false
 	}
-	if p.pool.Available() < p.tx.reserve {
+	free := p.pool.Available() - p.tx.reserve
+	if free < 0 {
 		p.n.NoBufWaits++
 		return true
+	}
+	if c.tcp.Held()*100 > free*p.cfg.BufShare {
+		p.n.ShareWaits++
+		return false // the acknowledgment of what it holds brings it back
 	}
 	h := p.pool.Headroom()
 	b := p.tx.spare
@@ -214,6 +219,9 @@ func (p *Poller) pull(c *Conn) (starved bool) {
 	}
 	p.takeSpare()
 	c.tcp.Push(p.now, tcp.Handle(b), n, c.ahead == nil || !c.ahead.More(c))
+	if c.owedTo <= c.acked {
+		c.owe()
+	}
 	return false
 }
 
