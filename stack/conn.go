@@ -31,7 +31,7 @@ const (
 )
 
 // marks are what was asked for, often from within a callback, and is acted on in output.
-type marks uint8
+type marks uint16
 
 const (
 	markActive    marks = 1 << iota // stands in the active list
@@ -42,6 +42,7 @@ const (
 	markWindow                      // SetReceiveWindow wanted
 	markWoken                       // Wake came before Established
 	markStarved                     // stands in the list of starved ones
+	markStranger                    // that is Poller.strangers
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -246,8 +247,8 @@ func (p *Poller) established(c *Conn) {
 	c.marks &^= markWoken
 }
 
-// release frees what is acknowledged (or, when closed, abandoned) and tells the Upper.
-func (p *Poller) release(c *Conn) {
+// release frees what is acknowledged (or, when closed, abandoned) and tells the Upper. It returns how many Bufs that were.
+func (p *Poller) release(c *Conn) (n int) {
 	for {
 		h, ok := c.tcp.Release()
 		if !ok {
@@ -255,6 +256,7 @@ func (p *Poller) release(c *Conn) {
 		}
 		c.path.acked = max(c.path.acked, min(int(p.tx.meta[h].length)+c.path.header, c.path.mtu))
 		p.dropOwner(mem.Buf(h))
+		n++
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked, c.advice = a, nil
@@ -264,6 +266,7 @@ func (p *Poller) release(c *Conn) {
 			c.upper.Acked(c, a)
 		}
 	}
+	return n
 }
 
 // linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.

@@ -24,7 +24,7 @@ const (
 	burstMaxDefault    = 32
 	pendingMaxDefault  = 256
 	bufShareDefault    = 200
-	stallDefaultNs     = 10_000_000_000
+	stallDefaultNs     = 5_000_000_000
 	rstPerSecDefault   = 1000
 	synMaxDefault      = 1024
 	icmpPerSecDefault  = 10
@@ -61,7 +61,7 @@ type Config struct {
 
 	// What peers may keep of ours (stall.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
-	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 10 s
+	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 5 s
 
 	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
@@ -93,14 +93,15 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab    slab
-	table   lookup
-	timers  timers
-	syns    synCache
-	mould   tcp.Conn // makes the SYN,ACKs of syns
-	memory  *tcp.Memory
-	starved list // connections that wait for a first run of it, longest first
-	stall   stallState
+	slab      slab
+	table     lookup
+	timers    timers
+	syns      synCache
+	mould     tcp.Conn // makes the SYN,ACKs of syns
+	memory    *tcp.Memory
+	starved   list // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
+	strangers list // of them, those whose peer has never acknowledged anything
+	stall     stallState
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -150,6 +151,7 @@ func New(cfg Config) (*Poller, error) {
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),
 		starved:    emptyList,
+		strangers:  emptyList,
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
@@ -284,12 +286,12 @@ func (p *Poller) Deadline() int64 {
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}
-	if p.starved.first != noConn {
-		if p.feedable() > 0 {
-			at = min(at, p.now+retryNs)
-		} else {
-			at = min(at, max(p.stall.lookAt, p.now+retryNs))
+	if p.starved.n+p.strangers.n > 0 {
+		next := p.now + retryNs
+		if starved, strangers := p.feedable(); starved+strangers == 0 {
+			next = max(next, p.stall.lookAt)
 		}
+		at = min(at, next)
 	}
 	if len(p.active) > 0 || p.tx.n > 0 {
 		at = min(at, p.now+retryNs)

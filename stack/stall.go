@@ -5,11 +5,14 @@ import "github.com/rnicd/rnicd/tcp"
 // What we send is kept until the peer acknowledges it, so a peer that takes its time, or shuts its window for ever (RFC 6429
 // calls it a persist stall, attackers sockstress), keeps memory of ours. TCP itself never ends that: RFC 9293 section 3.8.6.1
 // has a connection stay open as long as its peer answers probes. RFC 6429 section 3 leaves it to the system to end such
-// connections when it needs what they hold, and that is what happens here, in two steps:
+// connections when it needs what they hold, and that is what happens here, in steps:
 //
+//   - Who gives a Buf back may take one: nobody drives a connection that flows out of what it works with.
+//   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The cheapest attack, a handshake
+//     and then nothing, does not get there.
 //   - Nobody gets all: a connection may pull only while it holds no more than Config.BufShare of what is still free (the
 //     dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet
-//     switches", 1998). One alone has two thirds, and however many want more, something is left for a newcomer.
+//     switches", 1998). One alone has two thirds, and however many want more, something is left for the next.
 //   - While somebody waits and there is nothing for anybody, of the connections that have taken longer than Config.StallNs
 //     over what was in flight the one that holds most is reset, with ErrHoarding.
 //
@@ -26,6 +29,14 @@ const (
 type stallState struct {
 	hand   int   // the next connection to look at
 	lookAt int64 // when
+}
+
+// floor is how many Bufs beyond the reserve c leaves to others.
+func (p *Poller) floor(c *Conn) int {
+	if c.acked == 0 {
+		return p.tx.proven
+	}
+	return 0
 }
 
 // owe starts the clock: nothing was owed before.

@@ -8,38 +8,60 @@ package stack
 // feedMax bounds how many are asked again in one Turn.
 const feedMax = 64
 
-// feedable is how many of those that wait could be served now.
-func (p *Poller) feedable() int {
-	return min(feedMax, p.memory.RunsFree(), p.pool.Available()-p.tx.reserve+1)
-}
-
-// starve lists c, once.
+// starve lists c, once, where it stands now: those that leave more Bufs to others wait apart, or they would hold up the rest.
 func (p *Poller) starve(c *Conn) {
-	if c.marks&markStarved == 0 {
-		c.marks |= markStarved
-		p.starved.pushBack(p.slab.conns, c.index)
+	stranger := p.floor(c) > 0
+	if c.marks&markStarved != 0 {
+		if stranger == (c.marks&markStranger != 0) {
+			return
+		}
+		p.leaveStarved(c)
 	}
+	c.marks |= markStarved
+	if stranger {
+		c.marks |= markStranger
+		p.strangers.pushBack(p.slab.conns, c.index)
+		return
+	}
+	p.starved.pushBack(p.slab.conns, c.index)
 }
 
 func (p *Poller) leaveStarved(c *Conn) {
-	if c.marks&markStarved != 0 {
-		c.marks &^= markStarved
+	switch {
+	case c.marks&markStarved == 0:
+		return
+	case c.marks&markStranger != 0:
+		p.strangers.remove(p.slab.conns, c.index)
+	default:
 		p.starved.remove(p.slab.conns, c.index)
 	}
+	c.marks &^= markStarved | markStranger
 }
 
-// feed has as many served as there is memory for. Where there is none for anybody, relieve finds some.
+// feedable is how many of those that wait in either list could be served now.
+func (p *Poller) feedable() (starved, strangers int) {
+	bufs, runs := p.pool.Available()-p.tx.reserve+1, p.memory.RunsFree()
+	starved = max(min(feedMax, p.starved.n, runs, bufs), 0)
+	strangers = max(min(feedMax, p.strangers.n, runs-starved, bufs-starved-p.tx.proven), 0)
+	return starved, strangers
+}
+
+// feed has as many served as there is memory for. Where there is none for some of them, relieve finds it.
 func (p *Poller) feed() {
-	if p.starved.first == noConn {
+	if p.starved.n+p.strangers.n == 0 {
 		return
 	}
-	n := p.feedable()
-	if n <= 0 {
+	starved, strangers := p.feedable()
+	if starved == 0 && p.starved.n > 0 || strangers == 0 && p.strangers.n > 0 {
 		p.relieve()
-		return
 	}
-	for ; n > 0 && p.starved.first != noConn; n-- {
-		c := &p.slab.conns[p.starved.first]
+	p.feedFrom(&p.starved, starved)
+	p.feedFrom(&p.strangers, strangers)
+}
+
+func (p *Poller) feedFrom(l *list, n int) {
+	for ; n > 0 && l.first != noConn; n-- {
+		c := &p.slab.conns[l.first]
 		p.leaveStarved(c)
 		p.touch(c)
 	}

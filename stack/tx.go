@@ -36,6 +36,7 @@ type transmitter struct {
 	blocked bool    // the device took less than it was offered in this Turn
 	spare   mem.Buf // at hand for the next control frame or Pull
 	reserve int     // Bufs that Pull leaves for reception: ACKs must be able to come in
+	proven  int     // beyond it, Bufs for those whose peer has acknowledged something
 	meta    []bufMeta
 	segment tcp.Transmit
 
@@ -61,6 +62,7 @@ func newTransmitter(cfg *Config) transmitter {
 		connMax: cfg.PendingMax - cfg.BurstMax,
 		spare:   mem.NoBuf,
 		reserve: min(4*cfg.BurstMax, size/4),
+		proven:  max(size/8-min(4*cfg.BurstMax, size/4), 0),
 		meta:    make([]bufMeta, size),
 	}
 }
@@ -91,8 +93,7 @@ func (p *Poller) serve(c *Conn) {
 		return
 	}
 	p.obey(c)
-	p.release(c)
-	more, waits := p.transmit(c)
+	more, waits := p.transmit(c, p.release(c))
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
@@ -130,8 +131,12 @@ func (p *Poller) obey(c *Conn) {
 }
 
 // transmit pulls and sends while there is room, up to the connection's share of a Turn. more: it was held up, or has
-// used its share, and is to be served again; waits: once there are Bufs to spare.
-func (p *Poller) transmit(c *Conn) (more, waits bool) {
+// used its share, and is to be served again; waits: once there are Bufs to spare. returned is how many Bufs it has just given
+// back.
+func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
+	if returned > 0 && p.pool.Available() < 2*p.tx.reserve {
+		p.freeDead()
+	}
 	for range p.cfg.SegmentsMax {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
@@ -142,7 +147,8 @@ func (p *Poller) transmit(c *Conn) (more, waits bool) {
 		if !p.haveSpare() {
 			return !p.abortUnsaid(c), false
 		}
-		starved := p.pull(c)
+		starved := p.pull(c, returned > 0)
+		returned--
 		if !p.haveSpare() {
 			return true, false
 		}
@@ -183,8 +189,9 @@ func (p *Poller) takeSpare() mem.Buf {
 	return b
 }
 
-// pull lets the Upper fill the next segment if one may be sent. starved: it had to wait for Bufs.
-func (p *Poller) pull(c *Conn) (starved bool) {
+// pull lets the Upper fill the next segment if one may be sent. entitled: c takes the place of a Buf it has just given back,
+// so that nobody drives it out of what it works with. starved: it had to wait for Bufs.
+func (p *Poller) pull(c *Conn, entitled bool) (starved bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false
 	}
@@ -192,12 +199,12 @@ func (p *Poller) pull(c *Conn) (starved bool) {
 	if room <= 0 {
 		return false
 	}
-	free := p.pool.Available() - p.tx.reserve
-	if free < 0 {
+	switch free := p.pool.Available() - p.tx.reserve; {
+	case entitled:
+	case free < p.floor(c):
 		p.n.NoBufWaits++
 		return true
-	}
-	if c.tcp.Held()*100 > free*p.cfg.BufShare {
+	case c.tcp.Held()*100 > free*p.cfg.BufShare:
 		p.n.ShareWaits++
 		return false // the acknowledgment of what it holds brings it back
 	}
