@@ -264,6 +264,7 @@ func (p *Poller) Turn() int {
 	work += p.expireSyns()
 	work += p.resolve()
 	p.feed()
+	p.relieve()
 	work += p.output()
 	p.flush()
 	p.n.Turns++

@@ -12,23 +12,26 @@ import "github.com/rnicd/rnicd/tcp"
 //     and then nothing, does not get there.
 //   - Nobody gets all: a connection may pull only while it holds no more than Config.BufShare of what is still free (the
 //     dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet
-//     switches", 1998). One alone has two thirds, and however many want more, something is left for the next.
-//   - While somebody waits and there is nothing for anybody, of the connections that have taken longer than Config.StallNs
-//     over what was in flight the one that holds most is reset, with ErrHoarding.
+//     switches", 1998). One alone has two thirds, and however many want more, something is left for the next. Nobody takes
+//     a second while others wait for their first.
+//   - While somebody does not get what he could use, Bufs or records, of the connections that have taken longer than
+//     Config.StallNs over what was in flight the one that holds most is reset, with ErrHoarding, four a millisecond.
 //
 // "Taken" is all that was in flight when the clock was started: a peer that acknowledges an octet now and then does not
 // turn it back.
 
 const (
 	bufShareMax   = 100_000
-	stallLookNs   = 1_000_000 // between two looks
-	stallLooksMax = 256       // connections looked at each time
+	stallLookNs   = 250_000 // between two looks
+	stallLooksMax = 64      // connections looked at each time
 )
 
 // stallState is where relieve stands.
 type stallState struct {
 	hand   int   // the next connection to look at
 	lookAt int64 // when
+	short  uint64
+	wanted bool // somebody did not get what there would be without such connections
 }
 
 // floor is how many Bufs beyond the reserve c leaves to others.
@@ -37,6 +40,11 @@ func (p *Poller) floor(c *Conn) int {
 		return p.tx.proven
 	}
 	return 0
+}
+
+// claimed says that others, who hold nothing, wait for one of the free Bufs.
+func (p *Poller) claimed(free int) bool {
+	return p.starved.n > 0 || p.strangers.n > 0 && free >= p.tx.proven
 }
 
 // owe starts the clock: nothing was owed before.
@@ -57,13 +65,16 @@ func (c *Conn) hoards() int {
 	return c.tcp.Held()
 }
 
-// relieve ends the worst of some connections, if one of them is bad enough.
+// relieve ends the worst of some connections, if memory was wanted since it last looked and one of them is bad enough.
 func (p *Poller) relieve() {
 	s := &p.stall
-	if s.lookAt > p.now {
+	if short := p.memory.Stats().RecordsShort; short != s.short {
+		s.short, s.wanted = short, true
+	}
+	if !s.wanted || s.lookAt > p.now {
 		return
 	}
-	s.lookAt = p.now + stallLookNs
+	s.wanted, s.lookAt = false, p.now+stallLookNs
 	conns := p.slab.conns
 	var worst *Conn
 	most := 0

@@ -3,7 +3,7 @@ package stack
 // Connections that could send and found no Buf to spare, or, with nothing in flight, no tcp.Memory, wait here, longest
 // first, for what others give back: nothing else would make the Poller ask them again. A list of their own, because those
 // that wait may be very many, and a Turn must not walk over all of them to find nothing. Connections that have something
-// in flight and cannot have more tcp.Memory need no list, their ACKs bring them back.
+// in flight and cannot have more need no list, their ACKs bring them back.
 
 // feedMax bounds how many are asked again in one Turn.
 const feedMax = 64
@@ -46,17 +46,15 @@ func (p *Poller) feedable() (starved, strangers int) {
 	return starved, strangers
 }
 
-// feed has as many served as there is memory for. Where there is none for some of them, relieve finds it.
+// feed has as many served as there is memory for.
 func (p *Poller) feed() {
 	if p.starved.n+p.strangers.n == 0 {
 		return
 	}
 	starved, strangers := p.feedable()
-	if starved == 0 && p.starved.n > 0 || strangers == 0 && p.strangers.n > 0 {
-		p.relieve()
-	}
 	p.feedFrom(&p.starved, starved)
 	p.feedFrom(&p.strangers, strangers)
+	p.stall.wanted = p.stall.wanted || p.starved.n+p.strangers.n > 0
 }
 
 func (p *Poller) feedFrom(l *list, n int) {

@@ -203,10 +203,12 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved bool) {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
-		return true
-	case c.tcp.Held()*100 > free*p.cfg.BufShare:
+		p.stall.wanted = true
+		return c.tcp.Held() == 0 // else the acknowledgment of what it holds brings it back
+	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
-		return false // the acknowledgment of what it holds brings it back
+		p.stall.wanted = p.stall.wanted || free < p.tx.proven
+		return false
 	}
 	h := p.pool.Headroom()
 	b := p.tx.spare
