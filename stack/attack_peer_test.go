@@ -2,7 +2,6 @@ package stack
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/rnicd/rnicd/inet"
@@ -15,6 +14,7 @@ import (
 type crowd struct {
 	s       *siege
 	members map[netip.AddrPort]*member
+	all     []*member
 	waiting []netip.AddrPort // to be opened, a few per tick
 	out     [][]byte         // what they say, a few per tick
 	port    uint16           // of b
@@ -158,8 +158,8 @@ func (m *member) ack(ack tcp.Seq, window uint16) { m.say(tcp.ACK, ack, window, n
 // act is a tick of the crowd's: it opens connections and says what it has to, hostileRate frames at most.
 func (c *crowd) act() {
 	if c.idle != nil {
-		for _, at := range c.order() {
-			if m := c.members[at]; m.open {
+		for _, m := range c.all {
+			if m.open {
 				c.idle(m)
 			}
 		}
@@ -168,7 +168,7 @@ func (c *crowd) act() {
 		at := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		m := &member{c: c, at: at, nxt: tcp.Seq(at.Port())<<16 | tcp.Seq(at.Addr().As4()[3])}
-		c.members[at] = m
+		c.members[at], c.all = m, append(c.all, m)
 		m.say(tcp.SYN, 0, 65535, c.syn)
 	}
 	n := min(len(c.out), hostileRate)
@@ -176,16 +176,6 @@ func (c *crowd) act() {
 		c.s.hostile(f)
 	}
 	c.out = c.out[n:]
-}
-
-// order is the members, always in the same order.
-func (c *crowd) order() []netip.AddrPort {
-	var all []netip.AddrPort
-	for at := range c.members {
-		all = append(all, at)
-	}
-	slices.SortFunc(all, netip.AddrPort.Compare)
-	return all
 }
 
 // pass lets d nanoseconds go by at the pace of b's timers rather than tick by tick; the crowd answers, a rests.
@@ -221,7 +211,6 @@ type hoard struct {
 	size   int
 	tune   func(cfg *Config)
 	spring func() *spring
-	syn    tcp.Options
 	behave func(m *member, s *tcp.Segment)
 	idle   func(m *member)
 	atOnce int // percent of its goodput that the healthy connection keeps while the crowd has its time

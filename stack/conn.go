@@ -43,6 +43,7 @@ const (
 	markWoken                       // Wake came before Established
 	markStarved                     // stands in the list of starved ones
 	markStranger                    // that is Poller.strangers
+	markPeer                        // counted in Poller.peers
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -132,7 +133,10 @@ func (c *Conn) Congestion() string { return c.tcp.Congestion() }
 func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 
 // EMSS is how many octets a full segment carries now.
-func (c *Conn) EMSS() int { return c.tcp.EMSS() }
+func (c *Conn) EMSS() int {
+	c.p.followPath(c)
+	return c.tcp.EMSS()
+}
 
 // SetUpper puts u in the place of the Upper that c has, for good: streaming mode gives way to MPA (RFC 5044 section
 // 7.1.2). Poller goroutine, between Established and Closed. u is not told Established, and gets every call from the next
@@ -273,6 +277,7 @@ func (p *Poller) release(c *Conn) (n int) {
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
 	p.leaveStarved(c)
+	p.peers.remove(c)
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
@@ -289,6 +294,7 @@ func (p *Poller) finish(c *Conn) {
 	}
 	c.listener = nil
 	p.leaveStarved(c)
+	p.peers.remove(c)
 	c.phase = phaseFree
 	p.sayClosed(c)
 	p.n.Closed++

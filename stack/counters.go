@@ -23,12 +23,13 @@ const (
 	DropAborting                  // a segment for a connection that Abort was called on
 	DropStopped                   // a frame that waited when the Poller stopped
 	DropICMPLimited               // an ICMP error beyond Config.ICMPPerSec
+	DropPeerMax                   // a SYN, or the last ACK of a passive open, of an address with Config.PeerMax connections
 	DropMax
 )
 
 var dropNames = [DropMax]string{
 	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
-	"aborting", "stopped", "icmp limited",
+	"aborting", "stopped", "icmp limited", "peer max",
 }
 
 func (d Drop) String() string {

@@ -14,6 +14,7 @@ const (
 	useLookup
 	useCookie
 	useDelay
+	usePeer
 )
 
 // The dynamic ports of RFC 6335 section 6.

@@ -59,6 +59,7 @@ type Config struct {
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
+	PeerMax int // connections that one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax
 	// What peers may keep of ours (stall.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
 	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 5 s
@@ -97,6 +98,7 @@ type Poller struct {
 	table     lookup
 	timers    timers
 	syns      synCache
+	peers     peers
 	mould     tcp.Conn // makes the SYN,ACKs of syns
 	memory    *tcp.Memory
 	starved   list // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
@@ -160,6 +162,7 @@ func New(cfg Config) (*Poller, error) {
 	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
 	p.mould.Init(p.memory)
 	p.syns = newSynCache(cfg.SynMax, p.now)
+	p.peers = newPeers(&cfg, &p.secret)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
@@ -211,6 +214,9 @@ func complete(cfg *Config) error {
 	}
 	if cfg.BufShare < 1 || cfg.BufShare > bufShareMax || cfg.StallNs < 0 {
 		return bad("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
+	}
+	if cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax {
+		return bad("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
 	}
 	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
 		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)

@@ -93,6 +93,7 @@ func (p *Poller) serve(c *Conn) {
 		return
 	}
 	p.obey(c)
+	p.followPath(c)
 	more, waits := p.transmit(c, p.release(c))
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
