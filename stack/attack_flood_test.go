@@ -219,6 +219,15 @@ var neighbourFloods = []flood{{
 		require.Equal(s.t, 1, s.b.neighbours.Stats().Entries)
 	},
 }, {
+	name: "ARP that claims the healthy peer's address", tune: func(cfg *Config) { cfg.Neighbours.Doubt = true },
+	frame: func(s *siege) []byte {
+		return s.arpFrame([]uint16{inet.ARPReply, inet.ARPRequest}[s.r.IntN(2)], s.a.addr, s.b.addr)
+	},
+	check: func(s *siege, n, before Counters, sent uint64) {
+		require.Equal(s.t, sent, s.b.neighbours.Stats().Doubted)
+		require.Zero(s.t, s.b.neighbours.Stats().Moved)
+	},
+}, {
 	name: "solicitations from invented stations", tune: fewNeighbours,
 	frame: func(s *siege) []byte { return nsFrame(s.t.(*testing.T), s.lab, addr6(2+s.r.IntN(250)), addr6(1), 255) },
 	check: func(s *siege, n, before Counters, sent uint64) {

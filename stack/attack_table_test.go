@@ -252,3 +252,26 @@ func TestReportsCostNoWalk(t *testing.T) {
 	l.until("there", func() bool { return v.edge == 5000 })
 	l.stop()
 }
+
+// A single peer that takes nothing keeps two thirds of the pool at most, whatever its window; with BufShare 50 a third.
+func TestShareOfThePool(t *testing.T) {
+	for _, c := range []struct{ share, percent int }{{0, 200}, {50, 50}} {
+		l := newLab(t, func(i int, cfg *Config) {
+			cfg.TCP.SentMax, cfg.TCP.InitialWindow, cfg.TCP.ReceiveWindow = 4096, 4096, 16<<20
+			cfg.BufShare = c.share
+		})
+		u, _ := l.open()
+		u.send(1)
+		l.until("known", func() bool { return u.acked == 1 })
+		l.b.nic.lose = func(f []byte) bool { return true }
+		free := l.a.pool.Available() - l.a.tx.reserve
+		u.send(1 << 40)
+		for range 200 {
+			l.turns()
+		}
+		held := u.conn.tcp.Held()
+		require.InDelta(t, free*c.percent/(100+c.percent), held, 3)
+		require.NotZero(t, l.a.counters().ShareWaits)
+		require.Zero(t, l.a.counters().NoBufWaits)
+	}
+}
