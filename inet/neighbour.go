@@ -12,6 +12,7 @@ type NeighbourConfig struct {
 	FramesMax   int   // frames inside the table at any time, default 256: no more Bufs can be stuck here
 	ReachableNs int64 // default 30 s: then stale, refreshed by a unicast request
 	RetryNs     int64 // default 1 s between requests
+	Doubt       bool  // IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
 	RetriesMax  int   // repeats of an unanswered request, default 3, then unreachable: queued frames are dropped, entry removed
 }
 
@@ -55,6 +56,7 @@ type NeighbourStats struct {
 	Evicted         uint64 // an idle entry made room
 	Expired         uint64 // a stale, unused entry ended
 	Unreachable     uint64 // an entry was given up after RetriesMax
+	Doubted         uint64 // another station claimed a known address and was not believed, or not yet (NeighbourConfig.Doubt)
 	Moved           uint64 // a known address changed its MAC: a new card, a takeover, or spoofing
 	Displaced       uint64 // the oldest frame of a full queue went to TakeDropped
 	FramesFull      uint64 // a frame was refused as FramesMax are held
@@ -183,6 +185,10 @@ func (n *Neighbours[T]) Learn(now int64, ip Addr, mac MAC, create bool) {
 	}
 	e := &n.table.entries[i]
 	if e.state != neighbourIncomplete && e.mac != mac {
+		if n.cfg.Doubt && ip.Is4() && n.doubt(now, i) {
+			n.stats.Doubted++
+			return
+		}
 		n.stats.Moved++
 	}
 	if e.waiting.count > 0 {

@@ -19,3 +19,23 @@ func (n *Neighbours[T]) Input(now int64, a *ARP, ip Addr, mac MAC) (reply ARP, a
 	}
 	return a.Reply(mac), true, DropNone
 }
+
+// doubt says whether entry i keeps its station although another claims the address. RFC 826 believes the last one that speaks,
+// so whoever is on the link can have anybody's traffic for one packet. Here the station we know is asked first, by unicast,
+// and only when it has let one question go unanswered is another believed; one that has just answered, not at all. A station
+// that really took over announces itself again, or is found by broadcast when the old one has been given up (RFC 5227
+// section 2.4 gives the owner of an address as much to say).
+func (n *Neighbours[T]) doubt(now int64, i int32) bool {
+	e := &n.table.entries[i]
+	switch e.state {
+	case neighbourReachable:
+		if now-e.confirmedNs >= n.cfg.RetryNs {
+			e.state, e.asks = neighbourProbing, 0
+			n.table.setTimer(i, now)
+		}
+		return true
+	case neighbourProbing:
+		return e.asks < 2
+	}
+	return false
+}

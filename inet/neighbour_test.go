@@ -379,3 +379,46 @@ func TestNeighbourAllocs(t *testing.T) {
 	}))
 	require.NotZero(t, n.Stats().Evicted+n.Stats().Unreachable)
 }
+
+// With Doubt, who claims a known station's address is believed only when that does not answer; what it says meanwhile, and
+// however often, brings one question a second.
+func TestNeighbourDoubt(t *testing.T) {
+	n := runNeighbours(t, NeighbourConfig{Doubt: true}, `
+		@0    create A m1
+		@0.5  reply A m2
+		      lookup A f1   -> m1
+		      tick          -> nothing
+		@5    reply A m2
+		      lookup A f1   -> m1
+		      tick          -> A@m1
+		@5.1  reply A m2
+		      reply A m1
+		      reply A m2
+		      tick          -> nothing
+		      lookup A f1   -> m1
+		@10   create A m3
+		      tick          -> A@m1
+		@10.9 reply A m3
+		      lookup A f1   -> m1
+		@11   tick          -> A@m1
+		@11.1 reply A m3
+		      lookup A f1   -> m3
+	`)
+	require.Equal(t, uint64(1), n.Stats().Moved)
+	require.Equal(t, uint64(6), n.Stats().Doubted)
+
+	// Nobody there any more, and the newcomer silent: it is found by broadcast.
+	runNeighbours(t, NeighbourConfig{Doubt: true}, `
+		@0    create A m1
+		@5    reply A m2
+		      lookup A f1   -> m1
+		      tick          -> A@m1
+		@6    tick          -> A@m1
+		@7    tick          -> A@m1
+		@8    tick          -> A@m1
+		@9    tick          -> nothing
+		      lookup A f1   -> queued ask
+		@9.1  reply A m2
+		      take          -> f1>m2
+	`)
+}

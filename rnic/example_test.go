@@ -21,8 +21,12 @@ func Example() {
 	l, err := server.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
 	check(err)
 	defer l.Close()
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, server, l) }()
+	served := make(chan string, 1)
+	go func() {
+		heard, err := serve(ctx, server, l)
+		check(err)
+		served <- heard
+	}()
 
 	// Memory to write from, a queue for completions, a connection. The server's answer says where to write.
 	pd := client.AllocPD()
@@ -46,7 +50,7 @@ func Example() {
 		}
 		got += n
 	}
-	check(<-served)
+	fmt.Println("server:", <-served)
 	check(qp.Close(ctx))
 	check(client.Close(ctx))
 	check(server.Close(ctx))
@@ -56,43 +60,42 @@ func Example() {
 	// server: "written" announces "written without a receive call"
 }
 
-// serve accepts one client, grants it memory and waits for its message.
-func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) error {
+// serve accepts one client, grants it memory, waits for its message and says what it found.
+func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard string, err error) {
 	req, err := l.Accept(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	pd := dev.AllocPD()
 	cq, err := dev.CreateCQ(16)
 	if err != nil {
-		return err
+		return "", err
 	}
 	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 	if err != nil {
-		return err
+		return "", err
 	}
 	target, err := pd.RegisterWith(make([]byte, 4096), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
 	if err != nil {
-		return err
+		return "", err
 	}
 	inbox, err := pd.Register(make([]byte, 64), rnic.LocalWrite)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
-		return err
+		return "", err
 	}
 	if err := req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(target.STag()))); err != nil {
-		return err
+		return "", err
 	}
 	if err := cq.Wait(ctx); err != nil {
-		return err
+		return "", err
 	}
 	var c [1]rnic.Completion
 	cq.Poll(c[:])
 	target.Deregister() // from here on the memory is ours alone
-	defer fmt.Printf("server: %q announces %q\n", inbox.Bytes()[:c[0].Len], target.Bytes()[100:130])
-	return nil
+	return fmt.Sprintf("%q announces %q", inbox.Bytes()[:c[0].Len], target.Bytes()[100:130]), nil
 }
 
 // A Responder that does not want a connection says why, and the Initiator can tell that from other errors.

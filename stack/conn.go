@@ -31,7 +31,7 @@ const (
 )
 
 // marks are what was asked for, often from within a callback, and is acted on in output.
-type marks uint8
+type marks uint16
 
 const (
 	markActive    marks = 1 << iota // stands in the active list
@@ -42,6 +42,8 @@ const (
 	markWindow                      // SetReceiveWindow wanted
 	markWoken                       // Wake came before Established
 	markStarved                     // stands in the list of starved ones
+	markStranger                    // that is Poller.strangers
+	markPeer                        // counted in Poller.peers
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -63,6 +65,8 @@ type Conn struct {
 	id      tcp.ID
 	nextHop inet.Addr
 	life    uint32 // counts the connections this slot has carried
+	owedTo  uint64 // what was pulled when owedAt was set: once that is acknowledged, the peer is keeping up
+	owedAt  int64  // stall.go
 
 	tcp tcp.Conn
 
@@ -133,7 +137,10 @@ func (c *Conn) Congestion() string { return c.tcp.Congestion() }
 func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 
 // EMSS is how many octets a full segment carries now.
-func (c *Conn) EMSS() int { return c.tcp.EMSS() }
+func (c *Conn) EMSS() int {
+	c.p.followPath(c)
+	return c.tcp.EMSS()
+}
 
 // SetUpper puts u in the place of the Upper that c has, for good: streaming mode gives way to MPA (RFC 5044 section
 // 7.1.2). Poller goroutine, between Established and Closed. u is not told Established, and gets every call from the next
@@ -248,8 +255,8 @@ func (p *Poller) established(c *Conn) {
 	c.marks &^= markWoken
 }
 
-// release frees what is acknowledged (or, when closed, abandoned) and tells the Upper.
-func (p *Poller) release(c *Conn) {
+// release frees what is acknowledged (or, when closed, abandoned) and tells the Upper. It returns how many Bufs that were.
+func (p *Poller) release(c *Conn) (n int) {
 	for {
 		h, ok := c.tcp.Release()
 		if !ok {
@@ -257,6 +264,7 @@ func (p *Poller) release(c *Conn) {
 		}
 		c.path.arrived(int(p.tx.meta[h].length))
 		p.dropOwner(mem.Buf(h))
+		n++
 	}
 	if a := c.tcp.AckedOffset(); a != c.acked {
 		c.acked = a
@@ -264,16 +272,19 @@ func (p *Poller) release(c *Conn) {
 			c.advised, c.advice = false, nil
 		}
 		p.progressed(c)
+		c.keptUp()
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}
 	}
+	return n
 }
 
 // linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
 	p.leaveStarved(c)
+	p.peers.remove(c)
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
@@ -290,6 +301,7 @@ func (p *Poller) finish(c *Conn) {
 	}
 	c.listener = nil
 	p.leaveStarved(c)
+	p.peers.remove(c)
 	c.phase = phaseFree
 	p.sayClosed(c)
 	p.n.Closed++
@@ -353,6 +365,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 	c.id, c.nextHop = *id, nextHop
 	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
 	c.edge, c.acked, c.timerAt, c.advised = 0, 0, 0, false
+	c.owedTo = 0
 	c.life++
 	c.phase = phaseOpening
 	c.iss = p.initialSeq(id)

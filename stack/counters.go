@@ -24,12 +24,13 @@ const (
 	DropCrossing                  // a frame for another Poller of the Group found its ring full
 	DropStopped                   // a frame that waited when the Poller stopped
 	DropICMPLimited               // an ICMP error beyond Config.ICMPPerSec
+	DropPeerMax                   // a SYN, or the last ACK of a passive open, of an address with Config.PeerMax connections
 	DropMax
 )
 
 var dropNames = [DropMax]string{
 	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
-	"aborting", "crossing", "stopped", "icmp limited",
+	"aborting", "crossing", "stopped", "icmp limited", "peer max",
 }
 
 func (d Drop) String() string {
@@ -86,6 +87,8 @@ type Counters struct {
 	TxWaits     uint64 // a connection was held up: too many frames wait for the device
 	NoBufWaits  uint64 // a connection was held up: no Buf to spare
 	MemoryWaits uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
+	ShareWaits  uint64 // a connection was held up: it has its share of Bufs in flight (Config.BufShare)
+	Relieved    uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
 	TxCopied    uint64 // retransmissions sent from a copy
 	TxSkipped   uint64 // retransmissions whose first copy had not left yet
 

@@ -51,6 +51,7 @@ type hostState struct {
 
 	routes    *inet.Routes
 	paths     *inet.PathMTU
+	lowered   uint32 // how often one of them became smaller
 	fragments *inet.Reassembly
 	ident     *inet.Identification
 	errors    bucket // ICMP errors of ours
@@ -263,7 +264,7 @@ func (p *Poller) housekeep() int {
 	}
 	for dst, ok := h.paths.Expire(p.now); ok; dst, ok = h.paths.Expire(p.now) {
 		work++
-		p.setPath(dst, p.linkMTU(&dst))
+		p.raisePath(dst)
 	}
 	for {
 		quote, condemned, ok := h.fragments.Expire(p.now)

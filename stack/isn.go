@@ -15,6 +15,7 @@ const (
 	useCookie
 	useDelay
 	useOwner
+	usePeer
 )
 
 // The dynamic ports of RFC 6335 section 6.

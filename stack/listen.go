@@ -92,6 +92,10 @@ func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s
 		p.n.Own[DropNoRoute]++
 		return true
 	}
+	if p.peers.full(&id.Remote) {
+		p.n.Own[DropPeerMax]++
+		return true
+	}
 	half := tcp.NewHalf(iss, p.timestampOffset(id), s)
 	if l.halfOpen >= l.backlog || p.syns.free == noConn {
 		p.n.Own[DropBacklogFull]++
@@ -126,9 +130,13 @@ func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment, 
 		return p.passiveOpen(l, b, src, &id, s, p.initialSeq(&id))
 	case tcp.HalfOpen:
 		l, id, half := e.listener, e.id, e.half
-		if !p.slotFree() { // the SYN,ACK's timer goes on, and so do the peer's ACKs
+		full, why := !p.slotFree(), DropConnMax
+		if !full {
+			full, why = p.peers.full(&id.Remote), DropPeerMax
+		}
+		if full { // the SYN,ACK's timer goes on, and so do the peer's ACKs
 			e.full = true
-			p.n.Own[DropConnMax]++
+			p.n.Own[why]++
 			return true
 		}
 		p.dropSyn(i)
@@ -145,11 +153,16 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 		p.n.Own[DropNoRoute]++
 		return true
 	}
+	if p.peers.full(&id.Remote) {
+		p.n.Own[DropPeerMax]++
+		return true
+	}
 	c := p.takeConn(id, hop)
 	if c == nil {
 		p.n.Own[DropConnMax]++
 		return true
 	}
+	p.peers.add(c)
 	c.listener, c.iss = l, half.ISS()
 	c.tcp.Resume(p.now, *id, half)
 	p.limitPath(c)

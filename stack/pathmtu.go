@@ -17,13 +17,14 @@ type pathState struct {
 	header   uint8  // of the last segment with octets, options included
 	stalled  bool   // a timeout, and nothing acknowledged since
 	timeouts uint32 // seen by timedOut
+	seen     uint32 // of hostState.lowered
 }
 
 // beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link (RFC 9293 MUST-67,
 // RFC 8200 section 8.3), what is sent that of the path.
 func (p *Poller) beginPath(c *Conn) {
 	fixed := ipLen(&c.id.Remote) + tcpHeaderLen
-	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed)}
+	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.lowered}
 	c.tcp.SetMSS(p.linkMSS(&c.id.Remote))
 }
 
@@ -51,6 +52,7 @@ func (p *Poller) limitPath(c *Conn) {
 // and waits until the segment has timed out (RFC 5927 section 7.2): on a connection that flows it does nothing.
 func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
 	mtu := e.Believed()
+	p.followPath(c)
 	s := &c.path
 	switch {
 	case mtu == 0, mtu >= int(s.mtu), mtu >= int(s.sent):
@@ -63,28 +65,45 @@ func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
 	}
 }
 
-// lowerPath takes a path MTU for all connections to c's destination.
+// lowerPath takes a path MTU for all connections to c's destination. The others learn of it when they are next served: a
+// report costs the same however many there are, as anybody may send some about a connection of his own.
 func (p *Poller) lowerPath(c *Conn, mtu int) {
 	c.path.pending = 0
 	p.n.PathMTU++
 	p.host.paths.Lower(p.now, c.id.Remote, mtu, p.linkMTU(&c.id.Remote))
-	p.setPath(c.id.Remote, mtu)
+	p.host.lowered++
+	p.followPath(c)
+	p.touch(c)
 	p.schedule()
 }
 
-// setPath makes mtu the path MTU of all connections to dst: lowered by a report, or raised to the link's when the
-// estimate is old (RFC 1191 section 6.3).
-func (p *Poller) setPath(dst inet.Addr, mtu int) {
-	for i := range p.slab.conns {
-		c := &p.slab.conns[i]
-		if c.phase == phaseFree || c.id.Remote != dst || int(c.path.mtu) == mtu {
-			continue
-		}
-		s, n := &c.path, uint16(mtu)
-		s.mtu, s.acked, s.sent = n, min(s.acked, n), min(s.sent, n)
-		c.tcp.SetEMSSLimit(mtu - int(s.fixed))
-		p.touch(c)
+// followPath lowers what c sends at most if some path has become smaller since it last looked, and that was its own.
+func (p *Poller) followPath(c *Conn) {
+	if c.path.seen == p.host.lowered {
+		return
 	}
+	c.path.seen = p.host.lowered
+	if mtu := p.mtuTo(c.id.Remote); mtu < int(c.path.mtu) {
+		c.setPath(mtu)
+	}
+}
+
+// raisePath makes the link's MTU that of all connections to dst: the estimate is old (RFC 1191 section 6.3).
+func (p *Poller) raisePath(dst inet.Addr) {
+	mtu := p.linkMTU(&dst)
+	for i := range p.slab.conns {
+		if c := &p.slab.conns[i]; c.phase != phaseFree && c.id.Remote == dst && int(c.path.mtu) != mtu {
+			c.path.seen = p.host.lowered
+			c.setPath(mtu)
+			p.touch(c)
+		}
+	}
+}
+
+func (c *Conn) setPath(mtu int) {
+	s, n := &c.path, uint16(mtu)
+	s.mtu, s.acked, s.sent = n, min(s.acked, n), min(s.sent, n)
+	c.tcp.SetEMSSLimit(mtu - int(s.fixed))
 }
 
 // timedOut is called when a timer of c was served: a report that waited for a retransmission timeout may have got it.

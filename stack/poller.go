@@ -23,6 +23,8 @@ const (
 	connsMaxMax        = 1 << 20
 	burstMaxDefault    = 32
 	pendingMaxDefault  = 256
+	bufShareDefault    = 200
+	stallDefaultNs     = 5_000_000_000
 	rstPerSecDefault   = 1000
 	synMaxDefault      = 1024
 	icmpPerSecDefault  = 10
@@ -57,6 +59,11 @@ type Config struct {
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
+	PeerMax int // connections that one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax
+	// What peers may keep of ours (stall.go).
+	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
+	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 5 s
+
 	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
 	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
@@ -89,13 +96,16 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab    slab
-	table   lookup
-	timers  timers
-	syns    synCache
-	mould   tcp.Conn // makes the SYN,ACKs of syns
-	memory  *tcp.Memory
-	starved list // connections that wait for a first run of it, longest first
+	slab      slab
+	table     lookup
+	timers    timers
+	syns      synCache
+	peers     peers
+	mould     tcp.Conn // makes the SYN,ACKs of syns
+	memory    *tcp.Memory
+	starved   list // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
+	strangers list // of them, those whose peer has never acknowledged anything
+	stall     stallState
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -149,6 +159,7 @@ func New(cfg Config) (*Poller, error) {
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),
 		starved:    emptyList,
+		strangers:  emptyList,
 	}
 	if cfg.Group != nil {
 		cfg.Group.join(cfg.Member, frameMaxOf(cfg.MTU))
@@ -160,6 +171,7 @@ func New(cfg Config) (*Poller, error) {
 	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
 	p.mould.Init(p.memory)
 	p.syns = newSynCache(cfg.SynMax, p.now)
+	p.peers = newPeers(&cfg, &p.secret)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
@@ -193,6 +205,10 @@ func complete(cfg *Config) error {
 	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
 	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
 	setDefault(&cfg.SynMax, synMaxDefault)
+	setDefault(&cfg.BufShare, bufShareDefault)
+	if cfg.StallNs == 0 {
+		cfg.StallNs = stallDefaultNs
+	}
 	cfg.ttlGiven = cfg.TTL != 0
 	if cfg.TTL == 0 {
 		cfg.TTL = ttlDefault
@@ -203,6 +219,12 @@ func complete(cfg *Config) error {
 	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 0 {
 		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax 0: default), and at most %d connections",
 			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
+	}
+	if cfg.BufShare < 1 || cfg.BufShare > bufShareMax || cfg.StallNs < 0 {
+		return bad("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
+	}
+	if cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax {
+		return bad("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
 	}
 	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
 		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)
@@ -262,6 +284,7 @@ func (p *Poller) Turn() int {
 	work += p.expireSyns()
 	work += p.resolve()
 	p.feed()
+	p.relieve()
 	work += p.output()
 	p.flush()
 	p.n.Turns++
@@ -287,7 +310,14 @@ func (p *Poller) Deadline() int64 {
 	if p.crossingsWait() {
 		return p.now
 	}
-	if len(p.active) > 0 || p.tx.n > 0 || p.starved.first != noConn && p.memory.RunsFree() > 0 {
+	if p.starved.n+p.strangers.n > 0 {
+		next := p.now + retryNs
+		if starved, strangers := p.feedable(); starved+strangers == 0 {
+			next = max(next, p.stall.lookAt)
+		}
+		at = min(at, next)
+	}
+	if len(p.active) > 0 || p.tx.n > 0 {
 		at = min(at, p.now+retryNs)
 	}
 	return at

@@ -3,30 +3,63 @@ package stack
 // Connections that could send and found no Buf to spare, or, with nothing in flight, no tcp.Memory, wait here, longest
 // first, for what others give back: nothing else would make the Poller ask them again. A list of their own, because those
 // that wait may be very many, and a Turn must not walk over all of them to find nothing. Connections that have something
-// in flight and cannot have more tcp.Memory need no list, their ACKs bring them back.
+// in flight and cannot have more need no list, their ACKs bring them back.
 
 // feedMax bounds how many are asked again in one Turn.
 const feedMax = 64
 
-// starve lists c, once.
+// starve lists c, once, where it stands now: those that leave more Bufs to others wait apart, or they would hold up the rest.
 func (p *Poller) starve(c *Conn) {
-	if c.marks&markStarved == 0 {
-		c.marks |= markStarved
-		p.starved.pushBack(p.slab.conns, c.index)
+	stranger := p.floor(c) > 0
+	if c.marks&markStarved != 0 {
+		if stranger == (c.marks&markStranger != 0) {
+			return
+		}
+		p.leaveStarved(c)
 	}
+	c.marks |= markStarved
+	if stranger {
+		c.marks |= markStranger
+		p.strangers.pushBack(p.slab.conns, c.index)
+		return
+	}
+	p.starved.pushBack(p.slab.conns, c.index)
 }
 
 func (p *Poller) leaveStarved(c *Conn) {
-	if c.marks&markStarved != 0 {
-		c.marks &^= markStarved
+	switch {
+	case c.marks&markStarved == 0:
+		return
+	case c.marks&markStranger != 0:
+		p.strangers.remove(p.slab.conns, c.index)
+	default:
 		p.starved.remove(p.slab.conns, c.index)
 	}
+	c.marks &^= markStarved | markStranger
+}
+
+// feedable is how many of those that wait in either list could be served now.
+func (p *Poller) feedable() (starved, strangers int) {
+	bufs, runs := p.pool.Available()-p.tx.reserve+1, p.memory.RunsFree()
+	starved = max(min(feedMax, p.starved.n, runs, bufs), 0)
+	strangers = max(min(feedMax, p.strangers.n, runs-starved, bufs-starved-p.tx.proven), 0)
+	return starved, strangers
 }
 
 // feed has as many served as there is memory for.
 func (p *Poller) feed() {
-	for n := min(feedMax, p.memory.RunsFree(), p.pool.Available()-p.tx.reserve+1); n > 0 && p.starved.first != noConn; n-- {
-		c := &p.slab.conns[p.starved.first]
+	if p.starved.n+p.strangers.n == 0 {
+		return
+	}
+	starved, strangers := p.feedable()
+	p.feedFrom(&p.starved, starved)
+	p.feedFrom(&p.strangers, strangers)
+	p.stall.wanted = p.stall.wanted || p.starved.n+p.strangers.n > 0
+}
+
+func (p *Poller) feedFrom(l *list, n int) {
+	for ; n > 0 && l.first != noConn; n-- {
+		c := &p.slab.conns[l.first]
 		p.leaveStarved(c)
 		p.touch(c)
 	}

@@ -37,6 +37,7 @@ type transmitter struct {
 	spare   mem.Buf // at hand for the next control frame or Pull
 	share   int     // segments that each connection may send in this Turn
 	reserve int     // Bufs that Pull leaves for reception: ACKs must be able to come in
+	proven  int     // beyond it, Bufs for those whose peer has acknowledged something
 	meta    []bufMeta
 	segment tcp.Transmit
 	last    template // the data segment made last in this Turn
@@ -63,6 +64,7 @@ func newTransmitter(cfg *Config) transmitter {
 		connMax: cfg.PendingMax - cfg.BurstMax,
 		spare:   mem.NoBuf,
 		reserve: min(4*cfg.BurstMax, size/4),
+		proven:  max(size/8-min(4*cfg.BurstMax, size/4), 0),
 		meta:    make([]bufMeta, size),
 	}
 }
@@ -97,8 +99,8 @@ func (p *Poller) serve(c *Conn) {
 		return
 	}
 	p.obey(c)
-	p.release(c)
-	more, waits := p.transmit(c)
+	p.followPath(c)
+	more, waits := p.transmit(c, p.release(c))
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
@@ -136,8 +138,12 @@ func (p *Poller) obey(c *Conn) {
 }
 
 // transmit pulls and sends while there is room, up to the connection's share of a Turn. more: it was held up, or has
-// used its share, and is to be served again; waits: once there are Bufs to spare.
-func (p *Poller) transmit(c *Conn) (more, waits bool) {
+// used its share, and is to be served again; waits: once there are Bufs to spare. returned is how many Bufs it has just given
+// back.
+func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
+	if returned > 0 && p.pool.Available() < 2*p.tx.reserve {
+		p.freeDead()
+	}
 	for range p.tx.share {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
@@ -148,7 +154,8 @@ func (p *Poller) transmit(c *Conn) (more, waits bool) {
 		if !p.haveSpare() {
 			return !p.abortUnsaid(c), false
 		}
-		starved := p.pull(c)
+		starved := p.pull(c, returned > 0)
+		returned--
 		if !p.haveSpare() {
 			return true, false
 		}
@@ -189,8 +196,9 @@ func (p *Poller) takeSpare() mem.Buf {
 	return b
 }
 
-// pull lets the Upper fill the next segment if one may be sent. starved: it had to wait for Bufs.
-func (p *Poller) pull(c *Conn) (starved bool) {
+// pull lets the Upper fill the next segment if one may be sent. entitled: c takes the place of a Buf it has just given back,
+// so that nobody drives it out of what it works with. starved: it had to wait for Bufs.
+func (p *Poller) pull(c *Conn, entitled bool) (starved bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false
 	}
@@ -198,9 +206,16 @@ func (p *Poller) pull(c *Conn) (starved bool) {
 	if room <= 0 {
 		return false
 	}
-	if p.pool.Available() < p.tx.reserve {
+	switch free := p.pool.Available() - p.tx.reserve; {
+	case entitled:
+	case free < p.floor(c):
 		p.n.NoBufWaits++
-		return true
+		p.stall.wanted = true
+		return c.tcp.Held() == 0 // else the acknowledgment of what it holds brings it back
+	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
+		p.n.ShareWaits++
+		p.stall.wanted = p.stall.wanted || free < p.tx.proven
+		return false
 	}
 	h := p.pool.Headroom()
 	b := p.tx.spare
@@ -220,6 +235,9 @@ func (p *Poller) pull(c *Conn) (starved bool) {
 	}
 	p.takeSpare()
 	c.tcp.Push(p.now, tcp.Handle(b), n, c.ahead == nil || !c.ahead.More(c))
+	if c.owedTo <= c.acked {
+		c.owe()
+	}
 	return false
 }
 

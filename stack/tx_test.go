@@ -209,6 +209,8 @@ func TestPoolPressure(t *testing.T) {
 		cfg.TCP.ReceiveWindow = 8 << 20
 	})
 	u, v := l.open()
+	u.send(1)
+	l.until("known", func() bool { return u.acked == 1 })
 	var hoard []mem.Buf
 	for l.a.pool.Available() > 150 {
 		hoard = append(hoard, l.a.pool.Alloc())
@@ -217,9 +219,9 @@ func TestPoolPressure(t *testing.T) {
 	least := l.a.pool.Size()
 	l.until("there", func() bool {
 		least = min(least, l.a.pool.Available())
-		return v.edge == 3_000_000
+		return v.edge == 3_000_001
 	})
-	require.NotZero(t, l.a.counters().NoBufWaits)
+	require.NotZero(t, l.a.counters().ShareWaits)
 	require.Greater(t, least, 0)
 	require.Zero(t, l.a.counters().Queue.RxNoBuf)
 	require.Zero(t, u.conn.Stats().Retransmits)

@@ -24,6 +24,7 @@ var errnos = []struct {
 	{stack.ErrTimeout, syscall.ETIMEDOUT},
 	{stack.ErrNoRoute, syscall.EHOSTUNREACH},
 	{stack.ErrAborted, syscall.ECONNABORTED},
+	{stack.ErrHoarding, syscall.ETIMEDOUT},
 	{stack.ErrConnMax, syscall.ENOBUFS},
 	{stack.ErrPortUsed, syscall.EADDRINUSE},
 	{stack.ErrBusy, syscall.EAGAIN},

@@ -181,8 +181,9 @@ func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 	c.sndWnd = int(s.Window) << c.sndShift
 	c.sndWl1, c.sndWl2 = s.Seq, c.sndUna
 	c.sndWndMax = max(c.sndWndMax, int32(c.sndWnd))
-	if c.sndWnd < c.flight() || c.sndWnd == 0 {
+	if (c.sndWnd < c.flight() || c.sndWnd == 0) && !c.orphaned {
 		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6, SHLD-17, and 3.8.6.1, MUST-37).
+		// Of an orphan nobody is left who could (RFC 6429 section 3): R2 does.
 		c.timers.progressAt = now
 	}
 	if c.sndWnd == old {

@@ -335,6 +335,10 @@ func (c *Conn) Release() (Handle, bool) {
 	return h, ok
 }
 
+// Held is how many segments of ours are queued or were not released: their handles, and the records that remember them, are
+// what the peer makes us keep.
+func (c *Conn) Held() int { return int(c.sent.end - c.sent.rel) }
+
 // Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
 // happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
 func (c *Conn) Starved() bool { return c.starved }

@@ -25,6 +25,7 @@ func (c *Conn) broken() error {
 	}
 	at, sacked, lost, resent, pipe := c.sndUna, 0, 0, 0, 0
 	sackedRecs, sentAt := 0, int64(math.MinInt64)
+	runs := uint32(0) // from una on, where the longest run of SACKed records so far ends
 	for i := s.una; i != s.end; i++ {
 		r := s.rec(i)
 		if r.at != at || r.seqLen() < 1 {
@@ -37,10 +38,17 @@ func (c *Conn) broken() error {
 			}
 			continue
 		}
+		if r.flags&recSacked == 0 && runs > i-s.una {
+			return fmt.Errorf("record at %d stands in a run of SACKed ones", r.at)
+		}
 		switch r.flags & (recSacked | recLost | recResent) {
 		case recSacked:
 			sacked += r.seqLen()
 			sackedRecs++
+			if r.next == 0 {
+				return fmt.Errorf("record at %d: SACKed, in no run", r.at)
+			}
+			runs = max(runs, i+r.next-s.una)
 		case recLost:
 			lost += r.seqLen()
 			if r.at < c.recovery.resendFrom {
@@ -70,6 +78,9 @@ func (c *Conn) broken() error {
 	if sacked != s.sacked || lost != s.lost || resent != s.resent || pipe != c.pipe() {
 		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %d %d %d %d",
 			s.sacked, s.lost, s.resent, c.pipe(), sacked, lost, resent, pipe)
+	}
+	if runs > s.nxt-s.una {
+		return fmt.Errorf("a run of SACKed records ends %d behind una, SND.NXT stands at %d", runs, s.nxt-s.una)
 	}
 	if sackedRecs != s.sackedRecs {
 		return fmt.Errorf("%d records SACKed, counted %d", sackedRecs, s.sackedRecs)

@@ -15,6 +15,8 @@ type Memory struct {
 	spans   pool[span]
 	flights []inFlight // by the run of records it goes with
 	none    inFlight   // of all Conns that have no run
+
+	sackSteps uint64
 }
 
 // Runs begin with this many and grow fourfold.
@@ -30,6 +32,7 @@ type MemoryStats struct {
 	Spans, SpansFree     int
 	RecordsShort         uint64 // a Conn wanted records and got none: nothing was pulled from it meanwhile, or it could not grow
 	SpansShort           uint64 // segments dropped as DropNoMemory
+	SACKSteps            uint64 // records looked at because of SACK options: work that peers can ask for
 }
 
 // NewMemory makes the memory of up to conns Conns with one Config. Config.RecordsMax and Config.SpansMax, where zero,
@@ -64,6 +67,7 @@ func (m *Memory) Stats() MemoryStats {
 	return MemoryStats{
 		Records: len(m.records.items), RecordsFree: m.records.buddy.free * recordsMin, RecordsShort: m.records.short,
 		Spans: len(m.spans.items), SpansFree: m.spans.buddy.free * spansMin, SpansShort: m.spans.short,
+		SACKSteps: m.sackSteps,
 	}
 }
 

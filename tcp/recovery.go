@@ -15,12 +15,11 @@ type recovery struct {
 	dupAcks int // since SND.UNA moved
 	limited int // octets sent beyond cwnd on duplicate ACKs: not part of FlightSize (RFC 5681 section 3.2)
 
-	seen       [sackBlocksMax]octets // of the last ACK with SACK
-	sackedTo   uint64                // RACK.fack: end of the highest SACKed record
-	resendFrom uint64                // no lost record before this
-	limitedTo  uint64                // SND.NXT when cwnd last held us back
-	timedOutAt uint64                // SND.UNA at the last timeout
-	reducedAt  int64                 // when cwnd was last reduced in this episode
+	sackedTo   uint64 // RACK.fack: end of the highest SACKed record
+	resendFrom uint64 // no lost record before this
+	limitedTo  uint64 // SND.NXT when cwnd last held us back
+	timedOutAt uint64 // SND.UNA at the last timeout
+	reducedAt  int64  // when cwnd was last reduced in this episode
 
 	rack rack
 	prr  prr

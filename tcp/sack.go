@@ -10,7 +10,6 @@ type octets struct{ left, right uint64 }
 // so is a D-SACK, which is told by comparing with the ACK field of the same segment (RFC 2883 section 5).
 func (c *Conn) applySACK(now int64, s *Segment, a *acked) {
 	o := &s.Options
-	var seen [sackBlocksMax]octets
 	base := c.seqOf(c.sndUna)
 	for i := range o.SACKCount {
 		b := o.SACK[i]
@@ -24,19 +23,8 @@ func (c *Conn) applySACK(now int64, s *Segment, a *acked) {
 		if l >= r || r <= 0 || r > c.flight() {
 			continue
 		}
-		block := octets{c.sndUna + uint64(max(l, 0)), c.sndUna + uint64(r)}
-		seen[i] = block
-		from := block.left
-		for _, p := range c.recovery.seen { // what an earlier ACK has said needs no second walk
-			if p.left <= from && from < p.right {
-				from = p.right
-			}
-		}
-		if from < block.right {
-			c.markBlock(now, block, from, a)
-		}
+		c.markBlock(now, octets{c.sndUna + uint64(max(l, 0)), c.sndUna + uint64(r)}, a)
 	}
-	c.recovery.seen = seen
 }
 
 // isDSACK says whether the first block reports a duplicate: it lies below the ACK, or within the second block.
@@ -52,14 +40,26 @@ func isDSACK(s *Segment) bool {
 	return w.Left.LessEq(b.Left) && b.Right.LessEq(w.Right)
 }
 
-// markBlock marks the records that lie wholly within block and end behind from.
-func (c *Conn) markBlock(now int64, block octets, from uint64, a *acked) {
-	for i := c.sent.find(from); i != c.sent.nxt; i++ {
+// markBlock marks the records that lie wholly within block. What an earlier ACK has said is passed over in one step: a peer
+// that says the same again and again, in whatever blocks, costs next to nothing.
+func (c *Conn) markBlock(now int64, block octets, a *acked) {
+	first, steps := uint32(0), uint64(0) // first: of the run of SACKed records that the walk is in, when inRun
+	inRun := false
+	i := c.sent.find(block.left)
+	for ; i != c.sent.nxt; steps++ {
 		r := c.sent.rec(i)
+		if r.flags&recSacked != 0 {
+			if !inRun {
+				first, inRun = i, true
+			}
+			i = c.sent.passRun(first, i)
+			continue
+		}
 		if r.endAt() > block.right {
 			break
 		}
-		if r.at < block.left || r.flags&recSacked != 0 {
+		if r.at < block.left {
+			i++
 			continue
 		}
 		c.delivered(now, i, r.flags&recEver == 0, a)
@@ -69,7 +69,12 @@ func (c *Conn) markBlock(now int64, block octets, from uint64, a *acked) {
 		}
 		c.sent.markSacked(i)
 		c.recovery.sackedTo = max(c.recovery.sackedTo, r.endAt())
+		if !inRun {
+			first, inRun = i, true
+		}
+		i = c.sent.passRun(first, i)
 	}
+	c.mem.sackSteps += steps
 }
 
 // forgetSACK clears the scoreboard: the peer has reneged (RFC 2018 section 8).
@@ -85,7 +90,6 @@ func (c *Conn) forgetSACK() {
 		}
 	}
 	c.sent.unjudged = c.sent.una
-	c.recovery.seen = [sackBlocksMax]octets{}
 	c.recovery.sackedTo = c.sndUna
 }
 
