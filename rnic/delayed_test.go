@@ -195,6 +195,32 @@ func TestDelayedStartup(t *testing.T) {
 	}
 }
 
+// A deadline that was set in streaming mode, and a Read that still waits, do not reach MPA; the Read fails.
+func TestStreamingModeLeavesNothingBehind(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		sc, cc := r.streams()
+		reading := make(chan error, 1)
+		l, err := r.server.respond(r.ctx, sc, nil)
+		require.NoError(t, err)
+		require.NoError(t, cc.SetDeadline(time.Now().Add(100*time.Millisecond)))
+		go func() {
+			_, err := cc.Read(make([]byte, 1))
+			reading <- err
+		}()
+		r.finishDelayed(s, c, l, cc, nil)
+		require.Error(t, <-reading)
+		r.exchange(s, c)
+		past := time.NewTimer(120 * time.Millisecond)
+		<-past.C
+		r.exchange(s, c)
+		require.Error(t, sc.SetDeadline(time.Now()))
+		_ = sc.Close()
+		r.exchange(s, c)
+		r.close(s, c)
+	})
+}
+
 // The two blocking calls, as an application makes them.
 func TestConnectStreamBlocks(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {

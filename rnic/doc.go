@@ -12,6 +12,10 @@
 //	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	n := cq.Poll(completions[:])
 //
+// A connection may also be used in streaming mode first and then be handed to MPA (RFC 5044 section 7.1.3): a *stream.Conn of
+// the Adapter's Pollers or a *net.TCPConn, with QueuePair.ConnectStream at the Initiator and Adapter.AcceptStream at the
+// Responder.
+//
 // # Goroutines
 //
 // Every exported method may be called from any goroutine unless it says otherwise; CompletionQueue.Poll is for one

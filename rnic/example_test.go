@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net"
 	"time"
 
 	"github.com/rnicd/rnicd/mem"
@@ -151,6 +153,57 @@ func ExampleTerminateError() {
 	fmt.Println(qp.Err())
 	check(dev.Close(ctx))
 	// Output: rnic: peer terminated the stream: DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 24 octets, RDMA Write to STag 0x00000bad, TO 0x5
+}
+
+// Two programs talk over TCP, agree on RDMA, and go on with it on the same connection.
+func ExampleAdapter_AcceptStream() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	dev := open()
+	options := func() rnic.QPOptions {
+		cq, err := dev.CreateCQ(16)
+		check(err)
+		return rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // or stream.Listen on an Adapter's Pollers
+	check(err)
+	defer l.Close()
+	served := make(chan *rnic.QueuePair)
+	go func() {
+		conn, err := l.Accept()
+		check(err)
+		hello := make([]byte, 6)
+		_, err = io.ReadFull(conn, hello) // exactly: what is behind it may be MPA's
+		check(err)
+		fmt.Printf("server reads %q\n", hello)
+		req, err := dev.AcceptStream(ctx, conn, []byte("go on\n"))
+		check(err)
+		qp, err := dev.CreateQP(options())
+		check(err)
+		check(req.Accept(ctx, qp, []byte("welcome")))
+		served <- qp
+	}()
+
+	conn, err := net.Dial("tcp", l.Addr().String())
+	check(err)
+	_, err = conn.Write([]byte("RDMA?\n"))
+	check(err)
+	answer := make([]byte, 6)
+	_, err = io.ReadFull(conn, answer)
+	check(err)
+	fmt.Printf("client reads %q\n", answer)
+	qp, err := dev.CreateQP(options())
+	check(err)
+	check(qp.ConnectStream(ctx, conn, nil))
+	fmt.Printf("client is in service: %s\n", qp.PeerPrivateData())
+	peer := <-served
+	check(qp.Close(ctx))
+	<-peer.Done()
+	check(dev.Close(ctx))
+	// Output:
+	// server reads "RDMA?\n"
+	// client reads "go on\n"
+	// client is in service: welcome
 }
 
 func open() *rnic.Adapter {

@@ -29,5 +29,5 @@
 // A Conn must be closed: one that is forgotten keeps the Bufs of what it did not read.
 //
 // A connection can speak in streaming mode first and be handed over to another stack.Upper at an exact position:
-// Conn.Detach.
+// Conn.Detach. Package rnic does so when it starts MPA.
 package stream
