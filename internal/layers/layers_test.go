@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"cmd/rnicd/iperf3":    {},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
 	"bench/peers/measure": {},
-	"bench/peers/ours":    {"bench/peers/measure", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
+	"bench/peers/ours":    {"bench/peers/measure", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
 	"bench/peers/kernel":  {"bench/peers/measure"},
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
