@@ -282,3 +282,41 @@ func TestShareOfATurnWithoutALimit(t *testing.T) {
 		})
 	}
 }
+
+// A peer that sends beyond our window is taken up to the window, as if its segments had come one by one.
+func TestJoinedEndAtTheWindow(t *testing.T) {
+	for _, burst := range []int{1, 32} {
+		const window = 4*1448 + 100
+		l := offloaded(t, func(i int, cfg *Config) { cfg.BurstMax, cfg.TCP.ReceiveWindow = burst, window })
+		u, v := l.open()
+		var last []byte
+		l.a.nic.onSend = func(f []byte) { last = bytes.Clone(f) }
+		u.send(4 * 1448)
+		l.a.Turn()
+		s, _, ok := segmentOf(last)
+		require.True(t, ok)
+		for i := range 2 {
+			b := l.a.pool.Alloc()
+			f := bytes.Clone(last)
+			binary.BigEndian.PutUint32(f[tcpAt+4:], uint32(s.Seq)+uint32(i+1)*1448)
+			for k := range 1448 {
+				f[len(f)-1448+k] = pattern(1, uint64((4+i)*1448+k))
+			}
+			d := l.a.pool.Desc(b)
+			*d = mem.Desc{Off: d.Off, Len: uint32(len(f)), Flags: mem.TxChecksum, CsumStart: tcpAt, CsumOffset: checksumOffset}
+			copy(l.a.pool.Data(b), f)
+			require.Equal(t, 1, l.a.nic.Queue.Tx([]mem.Buf{b}))
+			l.a.pool.Free(b)
+		}
+		l.b.Turn()
+		require.EqualValues(t, window, v.edge, "burst %d", burst)
+		require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropWindow])
+		if burst > 1 {
+			require.EqualValues(t, 3, l.b.counters().Joined)
+		}
+		l.b.Stop()
+		l.b.Turn()
+		l.a.Stop()
+		l.a.Turn()
+	}
+}
