@@ -54,6 +54,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		return DropNone
 	}
 
+	c.before(now)
 	a := acked{flight: c.flight(), rtt: -1}
 	a.limited = c.sndUna < c.recovery.limitedTo
 	a.sackedTo = c.recovery.sackedTo

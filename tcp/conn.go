@@ -62,7 +62,7 @@ type Conn struct {
 
 	tsOffset   uint32
 	tsRecent   uint32
-	tsRecentAt int64
+	paws       paws
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 
 	userTimeoutNs int64 // of this connection, 0 the Config's
@@ -182,7 +182,8 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
 	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
 	if c.useTS {
-		c.tsRecent, c.tsRecentAt = o.TSval, now
+		c.tsRecent = o.TSval
+		c.paws.start(now, o.TSval)
 	}
 	c.useScale = o.WindowScale >= 0 && !c.cfg.NoWindowScale
 	if c.useScale {
