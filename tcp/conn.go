@@ -40,7 +40,7 @@ type Conn struct {
 	// Receive sequence variables.
 	irs        Seq
 	tsRecent   uint32
-	tsRecentAt int64
+	paws       paws
 	edge       uint64 // left edge: all before it is committed
 	rcvAdv     uint64 // highest right edge advertised
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
@@ -196,7 +196,8 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.useSACK = o.SACKPermitted && !c.cfg.NoSACK
 	c.useTS = o.HasTimestamps && !c.cfg.NoTimestamps
 	if c.useTS {
-		c.tsRecent, c.tsRecentAt = o.TSval, now
+		c.tsRecent = o.TSval
+		c.paws.start(now, o.TSval)
 	}
 	c.useScale = o.WindowScale >= 0 && !c.cfg.NoWindowScale
 	if c.useScale {

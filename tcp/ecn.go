@@ -132,8 +132,8 @@ func (c *Conn) markArrived(s *Segment) {
 		begin = runs.ends[runs.n-1]
 	}
 	switch {
-	case at == begin && e.echo:
-		return // the mark was on octets out of order, which no cumulative ACK has told yet: it stays
+	case at == begin && e.echo && len(c.held.spans) > 0:
+		return // the mark may be on octets out of order, which no cumulative ACK has told yet: it stays
 	case at == begin && runs.n > 0:
 		if runs.n--; runs.n == 0 { // the run before had the same mark
 			c.due &^= dueMarkRun
@@ -177,19 +177,15 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	c.rcvAdv = max(c.rcvAdv, c.lastAckOff+uint64(int(t.Window)<<c.rcvShift))
 }
 
-// marksAcked answers an ACK that carries ECE, once per window of data (section 6.1.2), and says how many octets it covers.
-func (c *Conn) marksAcked(now int64, a *acked) int {
-	if !a.ece {
-		return 0
-	}
+// markAcked answers an ACK that carries ECE, once per window of data (section 6.1.2).
+func (c *Conn) markAcked(now int64) {
 	c.stats.eceIn.one()
 	if c.recovery.phase == phaseOpen && c.sndUna > c.ecn.until {
 		c.undo.possible = false
-		c.control.Reduce(&c.cong, cc.Mark, now, a.flight, c.emss)
+		c.control.Reduce(&c.cong, cc.Mark, now, min(c.before(now).flight, c.cong.Cwnd), c.emss)
 		c.cong.Cwnd = min(c.cong.Cwnd, c.cong.Ssthresh)
 		c.ecn.reduced(c.sndNxt)
 	}
-	return a.octets
 }
 
 // reduced takes note that cwnd was, with SND.NXT at nxt: the peer is told, and marks of what is outstanding are answered.

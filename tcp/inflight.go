@@ -9,7 +9,9 @@ type inFlight struct {
 }
 
 // nothing is an inFlight to begin with.
-func nothing() inFlight { return inFlight{recovery: recovery{rack: rack{reoAt: never}}} }
+func nothing() inFlight {
+	return inFlight{recovery: recovery{burst: burst{at: -1}, rack: rack{reoAt: never}}}
+}
 
 // provideRecord sees to more than splitReserve free slots: a first run for a Conn without one, a larger one for a full
 // ring. False: there is no memory, or the ring is as large as it may be. It moves c.inFlight.

@@ -32,7 +32,7 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 		return Arrival{}
 	}
 	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) { // RFC 7323 section 4.3
-		c.tsRecent, c.tsRecentAt = s.Options.TSval, now
+		c.takeTimestamp(now, s.Options.TSval)
 	}
 	// Fourth, the SYN bit: acceptable saw to the synchronized states.
 	if s.Flags&SYN != 0 {
@@ -124,7 +124,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 		if !s.Options.HasTimestamps && c.cfg.StrictTimestamps {
 			return at, DropNoTimestamps // silently: RFC 7323 section 3.2
 		}
-		if s.Options.HasTimestamps && int32(s.Options.TSval-c.tsRecent) < 0 && now-c.tsRecentAt < paws24DaysNs {
+		if s.Options.HasTimestamps && c.paws.old(now, s.Options.TSval) {
 			c.answerUnacceptable(now, s, at)
 			return at, DropPAWS
 		}

@@ -162,6 +162,7 @@ func (c *Conn) sendNew(now int64, r *record, t *Transmit) {
 // transmit fills t with the first n octets of r and takes note of the transmission.
 func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 	r.sentAt = now
+	c.recovery.burst.at = -1
 	c.recovery.prr.out += n
 	if c.cfg.Pacing {
 		c.pace.sent(now, n, c.cfg.PacingBurst, c.emss, c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)

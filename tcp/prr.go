@@ -9,10 +9,10 @@ type prr struct {
 	recoverFS int // RecoverFS
 }
 
-// start begins a recovery on an ACK that SACKed sackedNow octets. RFC 6937 takes FlightSize; what was SACKed before is not
-// going to be delivered any more and would leave the reduction short, so it is subtracted (RFC 9937 section 6.2).
-func (p *prr) start(flight, sacked, sackedNow int) {
-	*p = prr{recoverFS: max(flight-(sacked-sackedNow), 1)}
+// start begins a recovery. RFC 6937 takes FlightSize; what was SACKed before is not going to be delivered any more and
+// would leave the reduction short, so it is subtracted (RFC 9937 section 6.2).
+func (p *prr) start(b *burst) {
+	*p = prr{recoverFS: max(b.flight-b.sacked, 1), delivered: b.delivered}
 }
 
 // sndcnt is what may be sent now (RFC 6937 section 3); it may be negative.

@@ -171,6 +171,6 @@ func (c *Conn) loseAtTimeout(now int64) {
 // reorderDue is the reordering timer.
 func (c *Conn) reorderDue(now int64) {
 	lost, again := c.detectLost(now)
-	c.foundLost(now, lost, again, 0)
+	c.foundLost(now, lost, again, false)
 	c.armLoss(now)
 }

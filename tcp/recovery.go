@@ -21,6 +21,8 @@ type recovery struct {
 	timedOutAt uint64 // SND.UNA at the last timeout
 	reducedAt  int64  // when cwnd was last reduced in this episode
 
+	burst burst
+
 	rack rack
 	prr  prr
 	frto frto
@@ -33,6 +35,25 @@ const (
 	phaseRecovery       // fast recovery
 	phaseLoss           // after a timeout: slow start over what was lost
 )
+
+// burst is what was outstanding before the ACKs that have come since the last transmission, at one time. A Poller takes in
+// a burst of them before it sends again, and they are to mean what one ACK for all would: FlightSize (RFC 5681 equation 4)
+// and RecoverFS (RFC 9937 section 6.2) are what stood before, not what the burst has left over.
+type burst struct {
+	at        int64 // -1: none
+	flight    int
+	sacked    int
+	delivered int // by those of its ACKs that have been dealt with
+}
+
+// before is the burst that now belongs to.
+func (c *Conn) before(now int64) *burst {
+	b := &c.recovery.burst
+	if b.at != now {
+		*b = burst{at: now, flight: c.flight(), sacked: c.sent.sacked}
+	}
+	return b
+}
 
 // hold keeps segments back until the next ACK, whatever cwnd admits.
 type hold uint8
@@ -56,17 +77,31 @@ func (c *Conn) repair(now int64, a *acked) {
 	if a.duplicate {
 		rv.dupAcks++
 	}
-	marked := c.marksAcked(now, a)
+	if a.ece {
+		c.markAcked(now)
+	}
 	if c.useSACK {
 		c.repairSACK(now, a)
 	} else {
 		c.repairNewReno(now, a)
 	}
-	if a.octets > 0 {
+	rv.burst.delivered += a.delivered
+	// Where segments overtake each other the left edge moves in leaps, and a leap counts as one ACK does. Then it is arrival
+	// in whatever order that lets cwnd grow (as in Linux, tcp_may_raise_cwnd); each octet counts once either way.
+	octets := a.octets
+	if c.reo.seen {
+		octets = a.delivered
+	}
+	if octets > 0 {
+		marked := 0
+		if a.ece {
+			marked = octets
+		}
 		c.control.Acked(&c.cong, cc.Sample{
-			Now: now, Acked: a.octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.emss,
+			Now: now, Acked: octets, Delivered: a.delivered, Marked: marked, Flight: a.flight, SMSS: c.emss,
 			RTT: a.rtt, SRTT: c.rtt.srtt, MinRTT: c.rtt.minRTT(), Una: c.sndUna, Nxt: c.sndNxt, Limited: a.limited,
 			Recovering: recovering || rv.phase == phaseRecovery || a.ece, AfterTimeout: rv.phase == phaseLoss,
+			Paced: c.cfg.Pacing,
 		})
 	}
 }
@@ -100,23 +135,23 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 		c.adapt(a.dsack, exiting)
 	}
 	lost, again := c.detectLost(now)
-	c.foundLost(now, lost, again, a.sacked)
+	c.foundLost(now, lost, again, a.delivered > 0)
 	if rv.phase == phaseRecovery {
 		c.proportion(a.delivered)
 	}
 }
 
-// foundLost answers what detectLost found, on an ACK that SACKed so many octets (0: the timer).
-func (c *Conn) foundLost(now int64, lost, again bool, sacked int) {
+// foundLost answers what detectLost found, on an ACK that delivered something, or by the timer.
+func (c *Conn) foundLost(now int64, lost, again, delivered bool) {
 	rv := &c.recovery
 	switch {
 	case !lost:
 	case rv.phase == phaseOpen:
 		c.enterRecovery(now)
-		rv.prr.start(c.flight(), c.sent.sacked, sacked)
+		rv.prr.start(c.before(now))
 	case again:
-		c.reduceAgain(now, c.flight(), sacked)
-	case sacked == 0 && rv.phase == phaseRecovery:
+		c.reduceAgain(now, c.before(now).flight)
+	case !delivered && rv.phase == phaseRecovery:
 		c.proportion(0) // pipe has shrunk, and nothing has arrived that would allow as much
 	}
 }
@@ -130,7 +165,9 @@ func (c *Conn) enterRecovery(now int64) {
 	c.undo.start()
 	c.stats.fastRetransmits.one()
 	rv.reducedAt = now
-	c.reduce(now, c.flight()-rv.limited)
+	// FlightSize counts what is SACKed as well: where one recovery follows on another it is several times cwnd, and half of it
+	// would be no reduction. RFC 5681 equation 4 is an upper bound.
+	c.reduce(now, min(c.before(now).flight-rv.limited, c.cong.Cwnd))
 	rv.limited = 0
 	c.due |= dueRepair // the first retransmission does not wait for cwnd (RFC 6675 section 5, step 4.3)
 }
@@ -143,7 +180,7 @@ func (c *Conn) reduce(now int64, flight int) {
 
 // reduceAgain is a retransmission that was lost: a second signal of congestion (RFC 5681 section 4.3), counted once for
 // all that were sent since the last reduction.
-func (c *Conn) reduceAgain(now int64, flight, sacked int) {
+func (c *Conn) reduceAgain(now int64, flight int) {
 	rv := &c.recovery
 	c.undo.possible = false
 	rv.reducedAt = now
@@ -156,7 +193,7 @@ func (c *Conn) reduceAgain(now int64, flight, sacked int) {
 	c.cong.Cwnd = c.cong.Ssthresh // what PRR makes of it in between is not the window to reduce
 	c.point = c.sndNxt
 	c.reduce(now, flight)
-	rv.prr.start(c.flight(), c.sent.sacked, sacked)
+	rv.prr.start(c.before(now))
 	c.proportion(0)
 }
 
@@ -256,7 +293,7 @@ func (c *Conn) timedOut(now int64) {
 	}
 	first := rv.phase != phaseLoss || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
-	c.control.Timeout(&c.cong, now, c.flight(), c.emss, first)
+	c.control.Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.emss, first)
 	c.ecn.reduced(c.sndNxt)
 	c.rtt.backOff()
 	rv.phase = phaseLoss

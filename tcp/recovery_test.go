@@ -33,8 +33,10 @@ func (s *script) wantCong(cwnd, ssthresh int) {
 func TestFastRetransmitWithSACK(t *testing.T) {
 	s := ten(t, sackOnly())
 	s.in(". 1 ack 1 sack 1001:2001")
+	s.advance(us)
 	s.in(". 1 ack 1 sack 1001:3001")
 	s.expect()
+	s.advance(us)
 	s.in(". 1 ack 1 sack 1001:4001")
 	s.expect(". 1:1001 ack 1 rtx")
 	s.wantCong(7000, 5000) // PRR: pipe 6000 and one segment
@@ -249,5 +251,61 @@ func TestSampleIsOfWhatArrivedNow(t *testing.T) {
 	s.in(". 1 ack 201")
 	if got := s.c.Stats().SRTTNs; got != 102*ms {
 		t.Errorf("SRTT %d us, want 100 ms and an eighth of 16", got/us)
+	}
+}
+
+// A Poller takes in a burst of ACKs before it sends again: FlightSize is what stood before it, and what all of it delivered
+// may be sent again in proportion.
+//
+// req: 5681-3.2-5, 6937-3-2
+func TestBurstOfAcksCountsAsOne(t *testing.T) {
+	one, several := ten(t, sackOnly()), ten(t, sackOnly())
+	one.in(". 1 ack 5001 sack 6001:10001")
+	for _, x := range []string{"1001", "3001", "5001", "5001 sack 6001:8001", "5001 sack 6001:10001"} {
+		several.in(". 1 ack " + x)
+	}
+	for _, s := range []*script{one, several} {
+		s.wantCong(5000, 5000)
+		s.expect(". 5001:6001 ack 1 rtx")
+		if n := s.fill(); n != 4 {
+			t.Errorf("%d new segments", n)
+		}
+	}
+}
+
+// In a long recovery FlightSize grows beyond cwnd by what is SACKed; the next reduction is one of cwnd.
+//
+// req: 5681-3.2-5
+func TestReductionOfCwndNotOfWhatIsSACKed(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.in(". 1 ack 1 sack 1001:10001")
+	s.expect(". 1:1001 ack 1 rtx")
+	for s.fill() > 0 {
+		s.sent()
+		s.advance(us)
+		nxt := int(s.c.sndNxt)
+		s.in(". 1 ack 1 sack 1001:" + itoa(nxt+1))
+		if nxt > 30000 {
+			break
+		}
+	}
+	s.c.recovery.phase = phaseOpen
+	before := s.c.cong.Cwnd
+	s.c.enterRecovery(s.now)
+	if st := s.c.Stats(); st.Flight < 2*before || st.Ssthresh > max(before/2, 2000) {
+		t.Errorf("cwnd was %d, ssthresh is %d, flight %d", before, st.Ssthresh, st.Flight)
+	}
+}
+
+// Where segments are seen to overtake each other, cwnd grows by what arrives and not in the leaps of the left edge, and each
+// octet counts once.
+func TestGrowthWithReordering(t *testing.T) {
+	s := ten(t, sackOnly())
+	s.c.reo.seen = true
+	for i, x := range []string{"1 sack 1001:2001", "1 sack 1001:3001", "1 sack 1001:4001", "4001", "5001"} {
+		s.in(". 1 ack " + x)
+		if want := 11000 + 1000*i; s.c.cong.Cwnd != want {
+			t.Fatalf("ack %s: cwnd %d, want %d", x, s.c.cong.Cwnd, want)
+		}
 	}
 }

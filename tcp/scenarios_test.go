@@ -78,6 +78,8 @@ func TestDSACKOfTheNetworkUndoesNothing(t *testing.T) { runScenario(t, "dsack_of
 
 func TestEifelFastRetransmit(t *testing.T) { runScenario(t, "eifel_fast_retransmit") }
 
+func TestEifelOfAnotherHole(t *testing.T) { runScenario(t, "eifel_other_hole") }
+
 func TestEifelTimeout(t *testing.T) { runScenario(t, "eifel_timeout") }
 
 func TestEifelGenuineTimeout(t *testing.T) { runScenario(t, "eifel_genuine") }
@@ -112,6 +114,8 @@ func TestECNResponse(t *testing.T) { runScenario(t, "ecn_response") }
 func TestECNAfterALoss(t *testing.T) { runScenario(t, "ecn_after_loss") }
 
 func TestDCTCPFeedback(t *testing.T) { runScenario(t, "dctcp_feedback") }
+
+func TestDCTCPFeedbackOfALoneSegment(t *testing.T) { runScenario(t, "dctcp_lone") }
 
 func TestDCTCPFeedbackOfABurst(t *testing.T) { runScenario(t, "dctcp_burst") }
 

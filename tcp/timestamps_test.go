@@ -130,3 +130,27 @@ func TestDuplicateAckGivesNoSample(t *testing.T) {
 		t.Errorf("SRTT %d", got)
 	}
 }
+
+// req: 7323-4.3-1
+func TestPAWSBehindAGap(t *testing.T) { runScenario(t, "paws_behind_a_gap") }
+
+// In a gap that lasts, what timestamps are compared with is never more than 2^30 octets old.
+func TestPAWSGuardFollows(t *testing.T) {
+	var p paws
+	p.start(0, 100)
+	const step = 1 << 20
+	for at := uint64(step); at < 1<<34; at += step {
+		ts := 100 + uint32(at/step)
+		p.advance(int64(at), ts, at, true)
+		if behind := uint64(ts-p.guard) * step; behind > 1<<30 {
+			t.Fatalf("%d octets behind at %d", behind, at)
+		}
+	}
+	if p.guard == 100 || !p.old(1<<34, 100) || p.old(1<<34, p.guard) {
+		t.Errorf("%+v", p)
+	}
+	p.advance(1<<34, 1<<20, 1<<34, false)
+	if p.guard != 1<<20 {
+		t.Errorf("no gap, and yet the guard is %d", p.guard)
+	}
+}

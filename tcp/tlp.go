@@ -109,7 +109,7 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 		p.active = false
 		if p.again && c.recovery.phase != phaseOpen && now-p.sentAt >= c.rtt.minRTT() && !(a.dsack && a.dsackEnd == p.endSeq) {
 			c.stats.lostRetrans.one()
-			c.reduceAgain(now, int(p.flight), a.sacked) // the retransmission before it was lost
+			c.reduceAgain(now, int(p.flight)) // the retransmission before it was lost
 		}
 	case !p.isRetrans:
 		p.active = false

@@ -39,7 +39,7 @@ func (c *Conn) resentOne(now int64, r *record) {
 	u.from, u.to = min(u.from, r.at), max(u.to, r.endAt())
 	if u.echo == echoArmed {
 		u.echo = echoNone
-		if c.useTS {
+		if c.useTS && r == c.sent.rec(c.sent.una) { // else the next ACK echoes what fills another hole
 			u.echo, u.echoTS = echoAwaited, c.tsNow(now)
 		}
 	}

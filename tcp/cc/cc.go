@@ -36,7 +36,7 @@ type prior struct {
 // Sample is what one acknowledgment said.
 type Sample struct {
 	Now          int64
-	Acked        int    // octets newly acknowledged, cumulatively
+	Acked        int    // octets newly acknowledged: cumulatively, or on a path that reorders in whatever order
 	Delivered    int    // octets newly known to have arrived, by ACK or SACK
 	Marked       int    // of Acked, how many an ECE covers
 	Flight       int    // outstanding before
@@ -47,6 +47,7 @@ type Sample struct {
 	Limited      bool   // cwnd was what held the sender back
 	Recovering   bool   // in fast recovery: Cwnd must not grow
 	AfterTimeout bool   // what a timeout found lost is being repaired
+	Paced        bool   // what cwnd admits does not go at once
 }
 
 // Cause of a reduction.

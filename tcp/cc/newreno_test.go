@@ -15,6 +15,11 @@ func TestSlowStart(t *testing.T) {
 	if w.Cwnd != 10100+slowStartSegmentsMax*1000 {
 		t.Errorf("cwnd %d after one large ACK", w.Cwnd)
 	}
+	paced := w
+	n.Acked(&paced, Sample{Acked: 50000, SMSS: 1000, Limited: true, Paced: true})
+	if paced.Cwnd != w.Cwnd+50000 {
+		t.Errorf("cwnd %d after one large ACK, paced", paced.Cwnd)
+	}
 	before := w.Cwnd
 	n.Acked(&w, Sample{Acked: 50000, SMSS: 1000, Limited: true, AfterTimeout: true})
 	if w.Cwnd != before+1000 {

@@ -11,11 +11,13 @@ func slowStart(w *State, a *Sample, detect bool) int {
 	if w.Cwnd >= w.Ssthresh {
 		return a.Acked
 	}
-	limit := slowStartSegmentsMax * a.SMSS
-	if a.AfterTimeout {
-		limit = a.SMSS // one ACK may cover what arrived before the timeout: RFC 3465 section 2.3
+	grow := a.Acked
+	switch {
+	case a.AfterTimeout:
+		grow = min(grow, a.SMSS) // one ACK may cover what arrived before the timeout: RFC 3465 section 2.3
+	case !a.Paced:
+		grow = min(grow, slowStartSegmentsMax*a.SMSS)
 	}
-	grow := min(a.Acked, limit)
 	detect = detect && w.Ssthresh == CwndMax
 	if detect && w.hystart.cautious() {
 		w.Cwnd = min(w.Cwnd+grow/cssGrowthDivisor, CwndMax)
