@@ -303,7 +303,7 @@ func TestRulesBeginBehindStreamingMode(t *testing.T) {
 
 // Loss and reordering while stacks are switched are TCP's business, whoever is quicker.
 //
-// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20
+// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-3.1.2-11, C02-5.1.2-11
 func TestDelayedStartupOverABadNetwork(t *testing.T) {
 	bad := fault.Faults{Drop: 0.1, Reorder: 0.2, Duplicate: 0.05}
 	for seed := range uint64(12) {
