@@ -30,6 +30,7 @@ const (
 	controlRingEntries = 256
 	burstsPerTurnMax   = 4   // receive bursts in one Turn while full ones come
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
+	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
 	mtuMin             = 576 // RFC 791 section 3.1: every host takes datagrams of this size
 )
@@ -98,6 +99,8 @@ type Poller struct {
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
 	rx         []mem.Buf
+	behind     bool        // the device has more frames than this Turn took
+	waited     int         // Turns in a row for which timers have waited
 	ahead      []connIndex // of a burst, for preview
 	warmth     byte        // what preview read: nobody wants it
 	dead       []mem.Buf   // to be freed in bulk
@@ -244,8 +247,7 @@ func (p *Poller) Turn() int {
 	work := p.drainControl()
 	work += p.drainBells()
 	work += p.receive()
-	work += p.expire()
-	work += p.expireSyns()
+	work += p.expireTimers()
 	work += p.resolve()
 	p.feed()
 	work += p.output()
