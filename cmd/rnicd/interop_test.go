@@ -97,6 +97,7 @@ type cell struct {
 	us      string // ours
 	ecn     bool   // we ask for it
 	sysctl  string // of the kernel's end, as net.ipv4.tcp_sack=0
+	fault   string // a bad network, as of --fault
 }
 
 // flow is where the octets of a cell go.
@@ -124,6 +125,9 @@ func (c cell) String() string {
 	if c.sysctl != "" {
 		s += ", " + strings.TrimPrefix(c.sysctl, "net.ipv4.")
 	}
+	if c.fault != "" {
+		s += ", " + c.fault
+	}
 	return s
 }
 
@@ -131,6 +135,7 @@ func (c cell) String() string {
 type outcome struct {
 	gbit        float64 // of the receiver, or the sum of both
 	retransmits int     // as the senders count them
+	segments    int     // full ones that were sent, about
 	netlab.Analysis
 }
 
@@ -141,7 +146,7 @@ func (o *outcome) resent() int { return o.Retransmissions - o.SYNsAgain }
 // clean says that nothing happened that a link without loss gives no cause for. A machine that keeps one end from running
 // for milliseconds does: a segment whose ACK is late is sent again, one each time.
 func (o *outcome) clean() bool {
-	few := resentFew + o.TCP/1000
+	few := resentFew + o.segments/1000
 	return max(o.retransmits, o.resent(), o.OutOfOrder, o.DuplicateACKs) <= few && o.LostSegments == 0
 }
 
@@ -165,7 +170,7 @@ type iperfSum struct {
 }
 
 // run measures a cell: n octets each way over iperf3, with a capture of it all.
-func (c cell) run(t testing.TB, n uint64) (o outcome) {
+func (c *cell) run(t testing.TB, n uint64) (o outcome) {
 	t.Helper()
 	l := interopLink(t, c.device, c.mtu, c.family, c.kernel)
 	if key, value, set := strings.Cut(c.sysctl, "="); set {
@@ -184,6 +189,9 @@ func (c cell) run(t testing.TB, n uint64) (o outcome) {
 	if c.ecn {
 		ours = append(ours, "--ecn")
 	}
+	if c.fault != "" {
+		ours = append(ours, "--fault", c.fault)
+	}
 	if c.weDial {
 		client = l.stream(t, append(append([]string{"client", "--wait", "30s", interopTheirs[c.family].Addr().String()}, ours...), args...)...)
 		server = l.iperf3(t, "-s", "-1", "-J") // only now, when its end has its congestion control
@@ -196,7 +204,11 @@ func (c cell) run(t testing.TB, n uint64) (o outcome) {
 	}
 	require.Equal(t, 0, client.Wait(t), "%s%s", client, server)
 	require.Equal(t, 0, server.Wait(t), "%s%s", client, server)
-	o.Analysis = netlab.Analyse(t, dump.Stop(t))
+	path := dump.Stop(t)
+	o.Analysis = netlab.Analyse(t, path)
+	if c.ecn { // data of whoever sends is marked as what routers may mark instead of drop
+		require.NotZero(t, netlab.Count(t, path, "ip.dsfield.ecn == 2 && tcp.len > 1000"))
+	}
 	c.check(t, &o, n, jsonLine[iperfEnd](t, us), iperfReport(t, them))
 	return o
 }
@@ -210,11 +222,11 @@ func iperfReport(t testing.TB, p *process) (r iperfEnd) {
 }
 
 // check compares the two reports, and looks at the capture for what no noise of the machine excuses.
-func (c cell) check(t testing.TB, o *outcome, n uint64, us, them iperfEnd) {
+func (c *cell) check(t testing.TB, o *outcome, n uint64, us, them iperfEnd) {
 	t.Helper()
 	in, out := us.End.SumReceived, us.End.SumSent
 	kernelOut, kernelIn := them.End.SumSent, them.End.SumReceived
-	o.gbit, o.retransmits = in.Bits/1e9, out.Retransmits
+	o.gbit, o.retransmits, o.segments = in.Bits/1e9, out.Retransmits, int(out.Bytes)/c.mtu
 	if c.flow == flowBidir {
 		o.gbit += us.End.SumReceivedBack.Bits / 1e9
 		o.retransmits += us.End.SumSentBack.Retransmits

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -43,12 +44,12 @@ func (l *interopLab) dial(t testing.TB, family int) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// listen has the kernel's end listen.
-func (l *interopLab) listen(t testing.TB, family int) *net.TCPListener {
+// listen has the kernel's end listen, on any address: one of IPv6 cannot be bound to before the kernel has got round to it.
+func (l *interopLab) listen(t testing.TB) *net.TCPListener {
 	t.Helper()
 	var ln net.Listener
 	var err error
-	l.theirs.Do(func() { ln, err = net.Listen("tcp", at(interopTheirs[family])) })
+	l.theirs.Do(func() { ln, err = net.Listen("tcp", ":"+strconv.Itoa(iperfPort)) })
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ln.Close() })
 	require.NoError(t, ln.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
@@ -95,7 +96,7 @@ func TestInteropWeHalfClose(t *testing.T) {
 	for _, end := range interopEnds {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
 		source := l.stream(t, "source", "-n", strconv.Itoa(plainOctets), "--wait", "30s", "--json", at(interopTheirs[end.family]))
-		c, err := l.listen(t, end.family).AcceptTCP()
+		c, err := l.listen(t).AcceptTCP()
 		require.NoError(t, err)
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		all, err := io.ReadAll(c)
@@ -132,6 +133,22 @@ func TestInteropResets(t *testing.T) {
 		_, err = io.Copy(io.Discard, second)
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 	}
+}
+
+// An IPv6 address is looked for on the link before it is used, and not used if somebody has it.
+func TestInteropAddressCheck(t *testing.T) {
+	l := interopLink(t, deviceTap, 1500, 6, "cubic")
+	l.args = slices.DeleteFunc(l.args, func(arg string) bool { return arg == "--no-dad" })
+	source := l.stream(t, "source", "-n", "1000", "--wait", "30s", at(interopTheirs[6]))
+	c, err := l.listen(t).AcceptTCP()
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, c)
+	require.NoError(t, errors.Join(err, c.Close()))
+	require.Equal(t, 0, source.Wait(t), "%s", source)
+
+	sink := l.stream(t, "sink", "--addr", interopTheirs[6].String())
+	require.Equal(t, 1, sink.Wait(t), "%s", sink)
+	sink.Expect(t, 1, "^rnicd: --addr: another host on the link has 1 of our IPv6 addresses; choose others$")
 }
 
 // flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each millisecond.

@@ -39,8 +39,13 @@ func openStreamNet(o *nicOptions, r *reporter) (*streamNet, error) {
 	}
 	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, strings.Join(o.addrs, ", "))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
-	if !n.await(addrTimeout, func(k *stack.Counters) bool { return k.AddrTentative == 0 }) {
-		r.remark("            some addresses are still not known to be ours alone")
+	duplicates := uint64(0)
+	n.await(addrTimeout, func(k *stack.Counters) bool {
+		duplicates = k.AddrDuplicate
+		return k.AddrTentative == 0
+	})
+	if duplicates > 0 {
+		return nil, errors.Join(fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates), dev.Close())
 	}
 	return n, nil
 }
