@@ -3,6 +3,7 @@
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench / sim / fuzz
+#   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 
 SHELL   := /bin/bash
@@ -20,7 +21,7 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all build run test lint race bench bench-peers sim fuzz deps deps-run clean
+.PHONY: all build run test lint race bench bench-peers interop-tcp sim fuzz deps deps-run clean
 
 all: build
 
@@ -63,6 +64,12 @@ bench:
 
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)
+
+interop-tcp: deps
+	@scripts/hugepages.sh 256
+	@mkdir -p build
+	@$(GO) test $(TAGS) -count=1 -timeout 60m ./cmd/rnicd -run '^TestInterop' -interop "$(CURDIR)/build/interop-tcp.md"; \
+	    s=$$?; cat build/interop-tcp.md; exit $$s
 
 sim:
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds

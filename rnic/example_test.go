@@ -56,7 +56,7 @@ func Example() {
 	check(qp.Close(ctx))
 	check(client.Close(ctx))
 	check(server.Close(ctx))
-	// Output:
+	// Unordered output:
 	// client: RDMA Write 1 of 30 octets: success
 	// client: Send 2 of 7 octets: success
 	// server: "written" announces "written without a receive call"

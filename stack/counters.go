@@ -103,6 +103,7 @@ type Counters struct {
 	Conns         int // gauges: connections, those in TIME-WAIT included
 	HalfOpen      int // half-open connections
 	TimeWait      int // of them, those in TIME-WAIT
+	AddrTentative int // addresses of ours that cannot be used yet: RFC 4862's check is under way
 	Pending       int // frames that wait for the device
 	BufsAvailable int
 	BufsExhausted uint64 // how often the pool was found empty
@@ -115,6 +116,12 @@ func (p *Poller) Snapshot(dst *Counters) {
 	dst.Conns = p.table.n
 	dst.TimeWait = p.slab.lingering.n
 	dst.HalfOpen = p.syns.n
+	dst.AddrTentative = 0
+	for i := range p.host.local {
+		if p.host.local[i].state == addrTentative {
+			dst.AddrTentative++
+		}
+	}
 	dst.Memory = p.memory.Stats()
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()

@@ -134,6 +134,7 @@ func TestDuplicateAddressDetection(t *testing.T) {
 		}
 		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
 		require.ErrorIs(t, err, ErrNoRoute, "not yet")
+		require.Equal(t, 2, l.b.counters().AddrTentative, "the link-local one is checked too")
 		require.Empty(t, l.answersQuietly(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), "nor answered for")
 		begin := l.now
 		l.until("asked", func() bool { return asked != 0 })
@@ -147,6 +148,7 @@ func TestDuplicateAddressDetection(t *testing.T) {
 		}
 		l.b.nic.onSend = nil
 		l.pass(3 * second)
+		require.Zero(t, l.b.counters().AddrTentative)
 		local := inet.AddrFrom(us)
 		require.Equal(t, claim == "", l.b.isLocal(&local), claim)
 		require.Len(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), map[bool]int{true: 1, false: 0}[claim == ""])

@@ -32,6 +32,7 @@ const (
 	controlRingEntries = 256
 	burstsPerTurnMax   = 8   // receive bursts in one Turn while full ones come, and what its few senders share
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
+	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
 	mtuMin             = 576 // RFC 791 section 3.1: every host takes datagrams of this size
 )
@@ -113,6 +114,8 @@ type Poller struct {
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
 	joined     []mem.Buf   // those behind it that its segment stands for, too
+	behind     bool        // the device has more frames than this Turn took
+	waited     int         // Turns in a row for which timers have waited
 	ahead      []connIndex // of a burst, for preview
 	warmth     byte        // what preview read: nobody wants it
 	dead       []mem.Buf   // to be freed in bulk
@@ -280,8 +283,7 @@ func (p *Poller) Turn() int {
 	work += p.drainBells()
 	work += p.drainCrossings()
 	work += p.receive()
-	work += p.expire()
-	work += p.expireSyns()
+	work += p.expireTimers()
 	work += p.resolve()
 	p.feed()
 	p.relieve()

@@ -9,6 +9,7 @@ import (
 // receive takes bursts from the device, one more while they come full, and returns how many frames there were.
 func (p *Poller) receive() int {
 	work := 0
+	p.behind = true
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
 		p.preview(p.rx[:n])
@@ -23,6 +24,7 @@ func (p *Poller) receive() int {
 		p.freeDead()
 		work += n
 		if n < len(p.rx) {
+			p.behind = false
 			break
 		}
 	}

@@ -265,6 +265,18 @@ func (c *Conn) due() int64 {
 	return at
 }
 
+// expireTimers serves the timers of connections, unless there are frames that nobody has looked at: an ACK among them is not
+// overdue, it has come. After a time in which this core did something else that is the rule, and each connection would
+// probe for a loss.
+func (p *Poller) expireTimers() int {
+	if p.behind && p.waited < timersWaitMax {
+		p.waited++
+		return 0
+	}
+	p.waited = 0
+	return p.expire() + p.expireSyns()
+}
+
 // expire serves due timers and returns how many there were.
 func (p *Poller) expire() int {
 	p.timers.advance(p.now)

@@ -21,7 +21,9 @@ type tlp struct {
 }
 
 // ptoMinNs bounds PTO from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round trip.
-const ptoMinNs = 100_000
+// A kernel at the other end may be kept from its ACK for longer still; its own bound is two ticks of 1 to 4 ms (Linux,
+// TCP_TIMEOUT_MIN).
+const ptoMinNs = 1_000_000
 
 // pto is TLP_calc_PTO without the bound by the RTO. max_ack_delay is allowed for not only where one segment is in flight
 // but wherever the peer may hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is

@@ -77,14 +77,14 @@ func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w 
 	fmt.Fprintln(w, "cable       two pollers of one process, back to back in memory; no kernel, no root")
 	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
 	so := o.nic
-	so.addr = demoServer + "/24"
+	so.addrs = []string{demoServer + "/24"}
 	server, err := openNIC(&so, int64(o.region), w, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(0), nil })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	co := o.nic
-	co.addr, co.fault, co.capture = demoClient+"/24", "", ""
+	co.addrs, co.fault, co.capture = []string{demoClient + "/24"}, "", ""
 	client, err := openNIC(&co, 4096, io.Discard, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(1), nil })
 	if err != nil {
 		return err

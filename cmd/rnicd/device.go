@@ -40,7 +40,7 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	if o.pmd == "dpdk" {
 		return o.openDPDK(arena)
 	}
-	cfg := tap.Config{Name: o.dev, MTU: o.mtu}
+	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload}
 	if o.hostAddr != "" {
 		addr, err := parseAddr("--host-addr", o.hostAddr)
 		if err != nil {
@@ -56,7 +56,7 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 }
 
 func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, EALArgs: strings.Fields(o.eal), PCI: o.pci}
+	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
 	switch {
 	case o.pci != "":
 	case strings.HasPrefix(o.dev, "net_"):

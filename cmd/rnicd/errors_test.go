@@ -60,11 +60,11 @@ func TestServeErrors(t *testing.T) {
 		args string
 		want string // a pattern
 	}{
-		{"--addr banana", `--addr "banana": want an IPv4 address with its prefix length, as 10\.9\.0\.1/24`},
-		{"--addr 10.9.0.1", `--addr "10\.9\.0\.1": want an IPv4 address with its prefix length`},
-		{"--addr ::1/64", `--addr ::1/64: want the unicast IPv4 address of a host`},
-		{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast IPv4 address of a host`},
-		{"--host-addr banana", `--host-addr "banana": want an IPv4 address with its prefix length`},
+		{"--addr banana", `--addr "banana": want an address with its prefix length, as 10\.9\.0\.1/24 or fd09::1/64`},
+		{"--addr 10.9.0.1", `--addr "10\.9\.0\.1": want an address with its prefix length`},
+		{"--addr ::1/64", `--addr ::1/64: want the unicast address of a host`},
+		{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast address of a host`},
+		{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
 		{"--pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
 		{"--pmd kernel --fault drop=1%", `--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away`},
 		{"--page 3M", `--page "3M": want auto, 2M, 1G or normal`},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -19,6 +20,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // Sizes of a NIC's packet memory.
@@ -31,7 +34,9 @@ const (
 	regionAlign = 4096
 	mtuMin      = 576   // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
 	mtuMax      = 65535 // of IPv4; drivers take less
+	vlanMax     = 4094  // IEEE 802.1Q: 4095 is reserved
 	frameExtra  = 64    // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
+	dpdkRoomMin = 2048  // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
 )
 
 // nicOptions are the flags that describe a NIC and its Poller.
@@ -40,8 +45,10 @@ type nicOptions struct {
 	dev      string
 	pci      string
 	eal      string
-	addr     string
+	addrs    []string
 	hostAddr string
+	gateways []string
+	vlan     uint16
 	mtu      int
 	core     int
 	spin     bool
@@ -49,6 +56,11 @@ type nicOptions struct {
 	node     int
 	fault    string
 	capture  string
+
+	congestion string
+	ecn        bool
+	noDAD      bool
+	noOffload  bool
 }
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
@@ -56,8 +68,10 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
 	f.StringVar(&o.eal, "eal", "", "dpdk: further EAL arguments, separated by spaces")
-	f.StringVar(&o.addr, "addr", "10.9.0.1/24", "address of our stack")
+	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6")
 	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
+	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
+	f.Uint16Var(&o.vlan, "vlan", 0, "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
@@ -65,6 +79,12 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
 	f.StringVar(&o.capture, "capture", "", "write every frame to this pcapng file")
+	if f.Lookup("congestion") == nil { // the client's says it to both ends
+		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
+	}
+	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
+	f.BoolVar(&o.noDAD, "no-dad", false, "use IPv6 addresses at once, without looking whether another host has them (RFC 4862 section 5.4)")
+	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
 }
 
 // nic is an open port with its memory and the Poller on it.
@@ -80,49 +100,105 @@ type nic struct {
 }
 
 // check refuses what cannot be, before any memory is mapped or any device made.
-func (o *nicOptions) check() (netip.Prefix, error) {
-	addr, err := parseAddr("--addr", o.addr)
-	if err != nil {
-		return addr, err
+func (o *nicOptions) check() error {
+	if _, err := parseAddrs(o.addrs); err != nil {
+		return err
+	}
+	if _, err := o.routes(); err != nil {
+		return err
 	}
 	if _, err := parsePage(o.page); err != nil {
-		return addr, err
+		return err
 	}
 	if o.mtu < mtuMin || o.mtu > mtuMax {
-		return addr, fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, mtuMax)
+		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, mtuMax)
+	}
+	if o.vlan > vlanMax {
+		return fmt.Errorf("--vlan %d: want 1 to %d, or 0 for untagged frames", o.vlan, vlanMax)
+	}
+	if _, err := o.control(); err != nil {
+		return err
 	}
 	if o.fault != "" {
 		if _, err := fault.Parse(o.fault); err != nil {
-			return addr, fmt.Errorf("--fault: %w", err)
+			return fmt.Errorf("--fault: %w", err)
 		}
 	}
-	return addr, nil
+	return nil
+}
+
+// control is the congestion control that the flags name, nil for the stack's choice.
+func (o *nicOptions) control() (cc.Algorithm, error) {
+	if o.congestion == "" {
+		return nil, nil
+	}
+	a, err := cc.ByName(o.congestion)
+	if err != nil {
+		return nil, fmt.Errorf("--congestion: %w", err)
+	}
+	return a, nil
+}
+
+// parseAddrs reads our addresses.
+func parseAddrs(texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range texts {
+		p, err := parseAddr("--addr", text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("--addr: our stack needs an address, as 10.9.0.1/24")
+	}
+	return all, nil
 }
 
 // parseAddr reads a host's address with its prefix length.
 func parseAddr(flag, text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("%s %q: want an IPv4 address with its prefix length, as 10.9.0.1/24", flag, text)
+		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
-	if a := p.Addr(); !a.Is4() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return p, fmt.Errorf("%s %s: want the unicast IPv4 address of a host, as 10.9.0.1/24", flag, text)
+	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return p, fmt.Errorf("%s %s: want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
 	return p, nil
+}
+
+// routes are the default routes by the gateways.
+func (o *nicOptions) routes() ([]inet.Route, error) {
+	var all []inet.Route
+	for _, text := range o.gateways {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("--gateway %q: want the address of a router on the link, as 10.9.0.254", text)
+		}
+		any := netip.IPv4Unspecified()
+		if a.Is6() {
+			any = netip.IPv6Unspecified()
+		}
+		all = append(all, inet.Route{Prefix: netip.PrefixFrom(any, 0), Gateway: a})
+	}
+	return all, nil
 }
 
 // openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller. port opens the
 // device once there is memory.
 func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepages.Arena) (pmd.Port, error)) (*nic, error) {
-	addr, err := o.check()
-	if err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	page, err := parsePage(o.page)
 	if err != nil {
 		return nil, err
 	}
-	stride := (mem.Headroom + o.mtu + frameExtra + strideAlign - 1) &^ (strideAlign - 1)
+	room := o.mtu + frameExtra
+	if o.pmd == "dpdk" {
+		room = max(room, dpdkRoomMin)
+	}
+	stride := (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
 	packets := int64(poolBufs * stride)
 	if regionBytes > math.MaxInt64-packets-arenaExtra {
 		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
@@ -133,7 +209,7 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 		return nil, err
 	}
 	fmt.Fprintf(log, "memory      %s on %s pages%s\n", octets(uint64(len(n.arena.Bytes()))), pageName(n.arena.PageSize()), fallbackNote(n.arena))
-	if err := n.open(o, addr, stride, port); err != nil {
+	if err := n.open(o, stride, port); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	if n.region, err = n.arena.Carve(int(regionBytes), regionAlign); err != nil {
@@ -142,7 +218,7 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	return n, nil
 }
 
-func (n *nic) open(o *nicOptions, addr netip.Prefix, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
+func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
 	pool, err := mem.NewPool(n.arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
 	if err != nil {
 		return err
@@ -159,15 +235,37 @@ func (n *nic) open(o *nicOptions, addr netip.Prefix, stride int, port func(*huge
 	if err != nil {
 		return err
 	}
-	idle := stack.IdleAdaptive
-	if o.spin {
-		idle = stack.IdleSpin
+	cfg, err := o.config()
+	if err != nil {
+		return err
 	}
-	n.poller, err = stack.New(stack.Config{
-		Name: n.port.Name(), Queue: queue, Pool: pool, Caps: n.port.Caps(), MAC: inet.MAC(n.port.MAC()),
-		Addr: addr, MTU: o.mtu, ConnsMax: connsMax, Core: o.core, Idle: idle,
-	})
+	cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = n.port.Name(), queue, pool, n.port.Caps(), inet.MAC(n.port.MAC())
+	n.poller, err = stack.New(cfg)
 	return err
+}
+
+// config is what the flags say to the Poller.
+func (o *nicOptions) config() (stack.Config, error) {
+	addrs, err := parseAddrs(o.addrs)
+	if err != nil {
+		return stack.Config{}, err
+	}
+	routes, err := o.routes()
+	if err != nil {
+		return stack.Config{}, err
+	}
+	cfg := stack.Config{
+		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD,
+		MTU: o.mtu, ConnsMax: connsMax, Core: o.core, Idle: stack.IdleAdaptive,
+	}
+	if o.spin {
+		cfg.Idle = stack.IdleSpin
+	}
+	if o.ecn {
+		cfg.TCP.ECN = tcp.ECNActive
+	}
+	cfg.TCP.Congestion, err = o.control()
+	return cfg, err
 }
 
 // wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees what the stack sees.

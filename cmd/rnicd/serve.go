@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,7 +133,7 @@ func openServer(o *serveOptions, w io.Writer) (dev *rnic.Adapter, region []byte,
 	if err := n.start(); err != nil {
 		return nil, nil, nil, errors.Join(err, n.Close())
 	}
-	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, o.nic.addr)
+	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, strings.Join(o.nic.addrs, ", "))
 	return dev, n.region, func() error {
 		return errors.Join(closeAdapter(dev), n.Close())
 	}, nil

@@ -21,6 +21,12 @@ func jsonLine[T any](t testing.TB, p *process) (v T) {
 	return v
 }
 
+// stream starts `rnicd stream` over the kernel's sockets.
+func (ns *namespace) stream(t testing.TB, command string, args ...string) *process {
+	t.Helper()
+	return ns.rnicd(t, append([]string{"stream", command, "--pmd", "kernel"}, args...)...)
+}
+
 // sums are what the tests look at of a report of iperf3 -J or of ours.
 type sums struct {
 	End struct {
@@ -32,7 +38,7 @@ type sums struct {
 // The stock iperf3 against `stream server`, and `stream client` against the stock iperf3.
 func TestStreamIperf3(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.rnicd(t, "stream", "server", "--once", "--json")
+	server := ns.stream(t, "server", "--once", "--json")
 	server.Expect(t, 1, "^ready .*:5201")
 	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno"))
 	require.Equal(t, 0, client.Wait(t), "%s", client)
@@ -42,7 +48,7 @@ func TestStreamIperf3(t *testing.T) {
 	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
 
 	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
-	client = ns.rnicd(t, "stream", "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "127.0.0.1")
+	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 	client.Expect(t, 1, `^received    4\.0 MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`)
@@ -52,7 +58,7 @@ func TestStreamIperf3(t *testing.T) {
 // A server that is told to end does so with status 0; with --once its status is the test's.
 func TestStreamServerEnds(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.rnicd(t, "stream", "server", "--port", "5300")
+	server := ns.stream(t, "server", "--port", "5300")
 	server.Expect(t, 1, "^ready ")
 	refused := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-p", "5300", "-u"))
 	require.Equal(t, 1, refused.Wait(t))
@@ -60,7 +66,7 @@ func TestStreamServerEnds(t *testing.T) {
 	server.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 
-	server = ns.rnicd(t, "stream", "server", "--once")
+	server = ns.stream(t, "server", "--once")
 	server.Expect(t, 1, "^ready ")
 	refused = ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-u"))
 	require.Equal(t, 1, refused.Wait(t))
@@ -81,9 +87,9 @@ func TestStreamPlain(t *testing.T) {
 		{[]string{"echo", "-l", "777"}, []string{"source", "-n", "10000019"}, all, all},
 		{[]string{"source", "-n", "10000019"}, []string{"echo"}, all, all},
 	} {
-		listener := ns.rnicd(t, append([]string{"stream"}, append(row.listens, "--json", "--once")...)...)
+		listener := ns.stream(t, row.listens[0], append(row.listens[1:], "--json", "--once")...)
 		listener.Expect(t, 1, "^ready ")
-		dialler := ns.rnicd(t, append(append([]string{"stream"}, row.dials...), "--json", "127.0.0.1")...)
+		dialler := ns.stream(t, row.dials[0], append(row.dials[1:], "--json", "127.0.0.1")...)
 		require.Equal(t, 0, dialler.Wait(t), "%s", dialler)
 		require.Equal(t, 0, listener.Wait(t), "%s", listener)
 		for _, p := range []*process{listener, dialler} {
@@ -99,7 +105,7 @@ func TestStreamPlain(t *testing.T) {
 // A source that gets back something else than it sent says at which octet.
 func TestStreamEchoChanged(t *testing.T) {
 	ns := newNamespace(t)
-	source := ns.rnicd(t, "stream", "source", "-n", "1000", "-l", "100", "--once")
+	source := ns.stream(t, "source", "-n", "1000", "-l", "100", "--once")
 	source.Expect(t, 1, "^ready ")
 	ns.Do(func() {
 		c, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
@@ -123,7 +129,7 @@ func TestStreamEchoChanged(t *testing.T) {
 // A peer that goes silent or away ends its own connection only.
 func TestStreamPlainBadPeers(t *testing.T) {
 	ns := newNamespace(t)
-	sink := ns.rnicd(t, "stream", "sink", "--idle-timeout", "300ms")
+	sink := ns.stream(t, "sink", "--idle-timeout", "300ms")
 	sink.Expect(t, 1, "^ready ")
 	ns.Do(func() {
 		silent, err := net.DialTimeout("tcp4", "127.0.0.1:5201", patience)
@@ -138,7 +144,7 @@ func TestStreamPlainBadPeers(t *testing.T) {
 		require.NoError(t, reset.Close())
 		sink.Expect(t, 1, `^failed .*connection reset by peer`)
 	})
-	source := ns.rnicd(t, "stream", "source", "-n", "1MiB", "127.0.0.1")
+	source := ns.stream(t, "source", "-n", "1MiB", "127.0.0.1")
 	require.Equal(t, 0, source.Wait(t), "%s", source)
 	sink.Expect(t, 1, `^received    1\.0 MiB in `)
 	sink.Signal(t, syscall.SIGTERM)
@@ -151,7 +157,12 @@ func TestStreamErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"server --port 0", `--port 0: want 1 to 65535`},
 		{"server --idle-timeout 0s", `--idle-timeout 0s: must be positive`},
-		{"server --pmd tap", `--pmd tap: stream runs over the kernel's TCP only; use --pmd kernel`},
+		{"server --pmd tap --gateway banana", `--gateway "banana": want the address of a router on the link, as 10\.9\.0\.254`},
+		{"server --pmd tap --gateway 10.8.0.1", `stack: poller "rnic0": gateway 10\.8\.0\.1 is not on 10\.9\.0\.0/24`},
+		{"server --pmd tap --vlan 4095", `--vlan 4095: want 1 to 4094, or 0 for untagged frames`},
+		{"server --pmd tap --congestion bbr", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
+		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
+		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
 		{"server x", `unknown command "x" for "rnicd stream server"`},
 		{"client", `accepts 1 arg\(s\), received 0`},
@@ -169,7 +180,8 @@ func TestStreamErrors(t *testing.T) {
 		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			p := ns.rnicd(t, append([]string{"stream"}, strings.Fields(c.args)...)...)
+			words := strings.Fields(c.args)
+			p := ns.stream(t, words[0], words[1:]...) // the last --pmd counts
 			require.Equal(t, 1, p.Wait(t), "%s", p)
 			last := p.Lines("^rnicd: ")
 			require.Len(t, last, 1, "%s", p)

@@ -116,6 +116,7 @@ func newStreamClient() *cobra.Command {
 		},
 	}
 	f := c.Flags()
+	f.StringVarP(&o.params.Congestion, "congestion", "C", "", "name of the congestion control at both ends")
 	o.flags(f)
 	f.DurationVarP(&o.params.Time, "time", "t", 0, "how long to send; 10s unless --bytes or --blocks is given")
 	f.VarP(&o.bytes, "bytes", "n", "how much to send in each direction, instead of --time")
@@ -126,7 +127,6 @@ func newStreamClient() *cobra.Command {
 	f.BoolVarP(&o.params.Reverse, "reverse", "R", false, "the server sends")
 	f.BoolVar(&o.params.Bidir, "bidir", false, "both send")
 	f.VarP(&o.rate, "rate", "b", "bit/s of each stream, as 100M; 0: no limit")
-	f.StringVarP(&o.params.Congestion, "congestion", "C", "", "name of the congestion control at both ends")
 	f.BoolVarP(&o.params.NoDelay, "no-delay", "N", false, "switch Nagle's algorithm off")
 	f.VarP(&o.window, "window", "w", "size of the sockets' buffers; 0: their own choice")
 	f.BoolVar(&o.params.ServerOutput, "get-server-output", false, "show what the server prints")
@@ -164,6 +164,7 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 	if err != nil {
 		return err
 	}
+	o.nic.congestion = p.Congestion // from the SYN on: some want ECN
 	n, err := openStreamNet(&o.nic, r)
 	if err != nil {
 		return err

@@ -37,8 +37,17 @@ func openStreamNet(o *nicOptions, r *reporter) (*streamNet, error) {
 	if err := dev.start(); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, o.addr)
-	return &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}, nil
+	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, strings.Join(o.addrs, ", "))
+	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
+	duplicates := uint64(0)
+	n.await(addrTimeout, func(k *stack.Counters) bool {
+		duplicates = k.AddrDuplicate
+		return k.AddrTentative == 0
+	})
+	if duplicates > 0 {
+		return nil, errors.Join(fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates), dev.Close())
+	}
+	return n, nil
 }
 
 // Sizes of a stream that is to be fast over any path.
@@ -89,24 +98,30 @@ func (n *streamNet) Close() error {
 	if n.nic == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-	defer cancel()
-	tick := time.NewTicker(flushPoll)
-	defer tick.Stop()
-	for {
-		k, err := n.nic.poller.Counters(ctx)
-		if err != nil || k.Conns == k.TimeWait {
-			break
-		}
-		<-tick.C
-	}
+	n.await(flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
 	return n.nic.Close()
 }
 
 const (
-	flushTimeout = 2 * time.Second
-	flushPoll    = 5 * time.Millisecond
+	addrTimeout   = 3 * time.Second // the check of an IPv6 address takes up to 2
+	flushTimeout  = 2 * time.Second
+	counterPeriod = 5 * time.Millisecond
 )
+
+// await looks at the Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
+func (n *streamNet) await(timeout time.Duration, wanted func(*stack.Counters) bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	tick := time.NewTicker(counterPeriod)
+	defer tick.Stop()
+	for {
+		k, err := n.nic.poller.Counters(ctx)
+		if err != nil || wanted(&k) {
+			return err == nil
+		}
+		<-tick.C
+	}
+}
 
 // ourStreams is what iperf3 wants of our stack beyond net.Conn.
 type ourStreams struct{}

@@ -2,6 +2,7 @@ package netlab
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"net"
 	"os"
@@ -28,12 +29,13 @@ type Capture struct {
 // markerType is the EtherType of the frame that ends a capture: local experimental (IEEE 802, 88-B5).
 const markerType = 0x88B5
 
-// Capture starts one and returns when it sees the device's frames.
+// Capture starts one and returns when it sees the device's frames. Device "any" are all of the namespace; a TAP whose
+// process may end first needs that, because a device without a carrier takes no frame to end the capture.
 func (ns *Namespace) Capture(t testing.TB, device string) *Capture {
 	t.Helper()
 	c := &Capture{ns: ns, device: device, path: filepath.Join(t.TempDir(), device+".pcap")}
-	c.dump = ns.Start(t, exec.Command("tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-s", "0", "-B", "65536",
-		"-Z", "root", "-w", c.path))
+	// Without --immediate-mode the ring's frames have the size they have, and more of them fit.
+	c.dump = ns.Start(t, exec.Command("tcpdump", "-i", device, "-n", "-U", "-s", "0", "-B", "65536", "-Z", "root", "-w", c.path))
 	c.dump.Expect(t, 1, "listening on ")
 	return c
 }
@@ -45,7 +47,11 @@ func (c *Capture) Stop(t testing.TB) (path string) {
 	mark := make([]byte, 64)
 	_, _ = rand.Read(mark)
 	c.ns.Do(func() {
-		ifi, err := net.InterfaceByName(c.device)
+		device := c.device
+		if device == "any" {
+			device = "lo"
+		}
+		ifi, err := net.InterfaceByName(device)
 		require.NoError(t, err)
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
@@ -74,6 +80,7 @@ type Analysis struct {
 	TCP             int // frames that carry TCP
 	Connections     int
 	Retransmissions int // all kinds of it: fast and spurious ones as well
+	SYNsAgain       int // of those, SYNs
 	OutOfOrder      int
 	LostSegments    int // a segment before this one was not captured
 	DuplicateACKs   int
@@ -91,7 +98,8 @@ var fields = []string{
 	"tcp.stream", "tcp.analysis.retransmission", "tcp.analysis.out_of_order", "tcp.analysis.lost_segment",
 	"tcp.analysis.duplicate_ack", "tcp.analysis.zero_window", "tcp.analysis.window_full", "tcp.analysis.ack_lost_segment",
 	"tcp.flags.reset", "ip.checksum.status", "tcp.checksum.status", "udp.checksum.status", "icmp.checksum.status",
-	"icmpv6.checksum.status", "_ws.malformed", "ip.len", "ipv6.plen",
+	"icmpv6.checksum.status", "_ws.malformed", "ip.len", "ipv6.plen", "tcp.flags.syn",
+	"tcp.checksum", "tcp.checksum_calculated",
 }
 
 // NeedTshark skips a test where there is no tshark to look at captures, or no tcpdump to make them.
@@ -107,26 +115,39 @@ func NeedTshark(t testing.TB) {
 // Analyse has tshark follow the TCP connections of a capture and verify all checksums.
 func Analyse(t testing.TB, path string) (a Analysis) {
 	t.Helper()
-	args := []string{"-r", path, "-n", "-T", "fields", "-E", "separator=,", "-E", "occurrence=f", "-Y", "ip || ipv6"}
+	// Payload is data: by its port or its look tshark would take it for something else, and find that malformed.
+	args := []string{"-r", path, "-n", "-T", "fields", "-E", "separator=,", "-E", "occurrence=f", "-Y", "ip || ipv6",
+		"-d", "tcp.port==1-65535,data"}
 	for _, proto := range []string{"ip", "tcp", "udp"} {
 		args = append(args, "-o", proto+".check_checksum:TRUE")
 	}
 	for _, f := range fields {
 		args = append(args, "-e", f)
 	}
-	cmd := exec.Command("tshark", args...)
-	timer := time.AfterFunc(Patience, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	out, err := cmd.Output()
-	require.NoError(t, err, "%v", cmd.Args)
 	streams := map[string]bool{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(tshark(t, args)) {
 		col := strings.Split(strings.TrimSuffix(line, "\n"), ",")
 		require.Len(t, col, len(fields), "%q", line)
 		a.add(t, col, streams)
 	}
 	a.Connections = len(streams)
 	return a
+}
+
+// Count is the number of frames of a capture that pass a display filter of tshark.
+func Count(t testing.TB, path, filter string) int {
+	t.Helper()
+	return strings.Count(tshark(t, []string{"-r", path, "-n", "-T", "fields", "-e", "frame.number", "-Y", filter}), "\n")
+}
+
+// tshark runs it and returns what it printed.
+func tshark(t testing.TB, args []string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "tshark", args...).Output()
+	require.NoError(t, err, "%v", args)
+	return string(out)
 }
 
 // add counts one frame.
@@ -143,11 +164,17 @@ func (a *Analysis) add(t testing.TB, col []string, streams map[string]bool) {
 			*n++
 		}
 	}
-	if col[8] == "1" || col[8] == "True" {
+	set := func(flag string) bool { return flag == "1" || flag == "True" }
+	if set(col[8]) {
 		a.Resets++
 	}
-	for _, status := range col[9:14] {
-		if status == "0" { // PROTO_CHECKSUM_E_BAD
+	if col[1] != "" && set(col[17]) {
+		a.SYNsAgain++
+	}
+	// Linux may write 0xffff for 0, which is as good (RFC 1624 section 3); tshark disagrees.
+	sameZero := col[18] == "0xffff" && col[19] == "0x0000"
+	for i, status := range col[9:14] {
+		if status == "0" && !(i == 1 && sameZero) { // PROTO_CHECKSUM_E_BAD; the second is TCP's
 			a.BadChecksums++
 		}
 	}

@@ -3,6 +3,7 @@ package netlab
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,7 +77,8 @@ func (ns *Namespace) Congestion(t testing.TB, name string) {
 	}
 	for _, family := range []string{"-4", "-6"} {
 		for route := range strings.Lines(ns.Run(t, "ip", family, "route", "show")) {
-			args := append([]string{family, "route", "change"}, strings.Fields(route)...)
+			words := slices.DeleteFunc(strings.Fields(route), func(w string) bool { return w == "linkdown" || w == "dead" })
+			args := append([]string{family, "route", "change"}, words...) // those two are states, not arguments
 			ns.Run(t, "ip", append(args, "congctl", name)...)
 		}
 	}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/tcp/cc"
+)
+
+// What the flags say reaches the Poller.
+func TestNICFlags(t *testing.T) {
+	var o nicOptions
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.flags(f)
+	require.NoError(t, f.Parse([]string{
+		"--addr", "192.0.2.1/24,2001:db8::1/64", "--addr", "198.51.100.1/24", "--gateway", "192.0.2.9", "--gateway", "2001:db8::9",
+		"--vlan", "7", "--congestion", "dctcp", "--ecn", "--no-dad", "--mtu", "9000", "--core", "3", "--spin",
+	}))
+	require.NoError(t, o.check())
+	cfg, err := o.config()
+	require.NoError(t, err)
+	dctcp, err := cc.ByName("dctcp")
+	require.NoError(t, err)
+	require.Equal(t, stack.Config{
+		Addr:  netip.MustParsePrefix("192.0.2.1/24"),
+		Addrs: []netip.Prefix{netip.MustParsePrefix("2001:db8::1/64"), netip.MustParsePrefix("198.51.100.1/24")},
+		Routes: []inet.Route{
+			{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.9")},
+			{Prefix: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("2001:db8::9")},
+		},
+		VLAN: 7, NoDAD: true, MTU: 9000, ConnsMax: connsMax, Core: 3, Idle: stack.IdleSpin,
+		TCP: tcp.Config{ECN: tcp.ECNActive, Congestion: dctcp},
+	}, cfg)
+}
