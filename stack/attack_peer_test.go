@@ -307,7 +307,6 @@ func TestHoards(t *testing.T) {
 			c.behave, c.idle = h.behave, h.idle
 			c.opened()
 			got := s.run(siegeTicks, c.act)
-			t.Logf("%s: at once %d %%", h.name, got*100/quiet)
 			require.Greater(t, got, quiet*h.atOnce/100, "goodput at once")
 			least := s.b.pool.Available()
 			for range 16 {
@@ -320,8 +319,6 @@ func TestHoards(t *testing.T) {
 			s.v.conn.Send()
 			s.run(h.warm, c.act)
 			got = s.run(siegeTicks, c.act)
-			n := s.b.counters()
-			t.Logf("%s: later %d %%, relieved %d, waits %d %d, least %d", h.name, got*100/quiet, n.Relieved, n.NoBufWaits, n.ShareWaits, least)
 			require.Greater(t, got, quiet*h.later/100, "goodput later")
 			require.Greater(t, least, 0, "Bufs for what arrives")
 			w := s.dial(s.a, s.b, 7, 5000)

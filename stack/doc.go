@@ -20,7 +20,7 @@
 //
 // Memory: New makes everything. Per connection, its TCP included, that is less than 1.5 KiB, in use or not. What is in
 // flight or out of order stands in records and spans that all connections share (tcp.Memory: Config.TCP.RecordsMax and
-// SpansMax, 2.7 MB by default); a connection that finds none waits its turn (starved.go). Half-open connections take an
+// SpansMax, 3 MB by default); a connection that finds none waits its turn (starved.go). Half-open connections take an
 // entry of 112 octets (Config.SynMax), or nothing when they are cookies.
 //
 // The pool wants room for what waits for acknowledgment on all connections at once (up to a congestion window each),

@@ -36,8 +36,8 @@ type MemoryStats struct {
 }
 
 // NewMemory makes the memory of up to conns Conns with one Config. Config.RecordsMax and Config.SpansMax, where zero,
-// become enough for 64 Conns with all they may have in flight, and more beyond 64 Ki Conns. It panics on a Config that
-// cannot work.
+// become enough for 64 Conns with all they may have in flight, and more beyond 64 Ki Conns; of spans, up to 4096 Conns, so
+// many that no crowd of them can take another's first run. It panics on a Config that cannot work.
 func NewMemory(cfg Config, conns int) *Memory {
 	cfg = cfg.withDefaults()
 	const full = 64
@@ -45,7 +45,8 @@ func NewMemory(cfg Config, conns int) *Memory {
 		cfg.RecordsMax = min(2*conns*cfg.SentMax, max(full*cfg.SentMax, conns))
 	}
 	if cfg.SpansMax == 0 {
-		cfg.SpansMax = min(2*conns*powerOfTwo(cfg.RangesMax), max(full*cfg.RangesMax, conns/4))
+		firsts := min(4*spansMin*conns, 1<<16) // a first run for every Conn in the last quarter, whatever the others hold
+		cfg.SpansMax = min(2*conns*powerOfTwo(cfg.RangesMax), max(full*cfg.RangesMax, conns/4, firsts))
 	}
 	m := &Memory{cfg: cfg}
 	m.records.init(max(cfg.RecordsMax, 2*recordsMin), recordsMin)
