@@ -44,7 +44,7 @@ func (m *machine) ack(a ack) error {
 		return fmt.Errorf("an ACK lowered cwnd: %+v to %+v", before, m.w)
 	case grown > 0 && (!a.limited || a.recovering):
 		return fmt.Errorf("cwnd grew by %d: %+v", grown, a)
-	case grown > slowStartSegmentsMax*m.smss+max(a.octets/2, m.smss):
+	case grown > max(slowStartSegmentsMax*m.smss, slowStartOctetsMax)+max(a.octets/2, m.smss):
 		return fmt.Errorf("cwnd grew by %d for %d octets", grown, a.octets)
 	case before.Cwnd >= before.Ssthresh && grown > max(a.octets/2, m.smss):
 		return fmt.Errorf("cwnd grew by %d for %d octets in congestion avoidance", grown, a.octets)

@@ -11,13 +11,18 @@ func TestSlowStart(t *testing.T) {
 	if w.Cwnd != 10100 {
 		t.Errorf("cwnd %d: ACK division must not pay", w.Cwnd)
 	}
-	n.Acked(&w, Sample{Acked: 50000, SMSS: 1000, Limited: true})
-	if w.Cwnd != 10100+slowStartSegmentsMax*1000 {
+	n.Acked(&w, Sample{Acked: 100_000, SMSS: 1000, Limited: true})
+	if w.Cwnd != 10100+slowStartOctetsMax {
 		t.Errorf("cwnd %d after one large ACK", w.Cwnd)
 	}
+	jumbo := State{Cwnd: 90_000, Ssthresh: CwndMax}
+	n.Acked(&jumbo, Sample{Acked: 90_000, SMSS: 9000, Limited: true})
+	if jumbo.Cwnd != 90_000+slowStartSegmentsMax*9000 {
+		t.Errorf("cwnd %d after one large ACK of large segments", jumbo.Cwnd)
+	}
 	paced := w
-	n.Acked(&paced, Sample{Acked: 50000, SMSS: 1000, Limited: true, Paced: true})
-	if paced.Cwnd != w.Cwnd+50000 {
+	n.Acked(&paced, Sample{Acked: 100_000, SMSS: 1000, Limited: true, Paced: true})
+	if paced.Cwnd != w.Cwnd+100_000 {
 		t.Errorf("cwnd %d after one large ACK, paced", paced.Cwnd)
 	}
 	before := w.Cwnd

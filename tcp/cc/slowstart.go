@@ -1,9 +1,13 @@
 package cc
 
-// slowStartSegmentsMax bounds what one acknowledgment adds to cwnd in slow start: L = 8, what RFC 9406 section 4.3 sets
-// for a sender without pacing. RFC 5681's one segment would leave us crawling, because polling receivers acknowledge a
-// burst of segments at once; counting octets already defeats ACK division.
-const slowStartSegmentsMax = 8
+// One acknowledgment adds to cwnd in slow start as much as it acknowledges, up to a bound where what cwnd admits goes at
+// once. RFC 9406 section 4.3 sets L = 8 segments for that. A receiver that polls acknowledges what has come since it last
+// looked, 64 KiB and more, and where a window arrives as one burst eight segments are all that it would grow by in a round
+// trip. The burst that this answers has been in the network already: the bound is 64 KiB, or eight segments of more.
+const (
+	slowStartSegmentsMax = 8
+	slowStartOctetsMax   = 64 << 10
+)
 
 // slowStart grows Cwnd while it is below Ssthresh and returns the octets that are left for congestion avoidance. With
 // detect the first slow start, the one whose Ssthresh is arbitrarily high, ends by HyStart++.
@@ -16,7 +20,7 @@ func slowStart(w *State, a *Sample, detect bool) int {
 	case a.AfterTimeout:
 		grow = min(grow, a.SMSS) // one ACK may cover what arrived before the timeout: RFC 3465 section 2.3
 	case !a.Paced:
-		grow = min(grow, slowStartSegmentsMax*a.SMSS)
+		grow = min(grow, max(slowStartSegmentsMax*a.SMSS, slowStartOctetsMax))
 	}
 	detect = detect && w.Ssthresh == CwndMax
 	if detect && w.hystart.cautious() {
