@@ -54,9 +54,7 @@ func (c *Conn) inputAck(now int64, s *Segment) Drop {
 		return DropNone
 	}
 
-	if c.inFlight != &c.mem.none {
-		c.before(now)
-	}
+	c.before(now)
 	a := acked{flight: c.flight(), rtt: -1}
 	a.limited = c.sndUna < c.recovery.limitedTo
 	a.sackedTo = c.recovery.sackedTo

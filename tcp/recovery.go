@@ -46,10 +46,10 @@ type burst struct {
 	delivered int // by those of its ACKs that have been dealt with
 }
 
-// before is the burst that now belongs to.
+// before is the burst that now belongs to; with nothing in flight an empty one, which is everybody's.
 func (c *Conn) before(now int64) *burst {
 	b := &c.recovery.burst
-	if b.at != now {
+	if b.at != now && c.inFlight != &c.mem.none {
 		*b = burst{at: now, flight: c.flight(), sacked: c.sent.sacked}
 	}
 	return b
