@@ -8,26 +8,30 @@ type inFlight struct {
 	recovery recovery
 }
 
-// nothing is an inFlight to begin with.
+// nothing is what Memory.none is.
 func nothing() inFlight {
 	return inFlight{recovery: recovery{burst: burst{at: -1}, rack: rack{reoAt: never}}}
 }
 
 // provideRecord sees to more than splitReserve free slots: a first run for a Conn without one, a larger one for a full
 // ring. False: there is no memory, or the ring is as large as it may be. It moves c.inFlight.
-func (c *Conn) provideRecord() bool {
-	s := &c.sent
-	if s.free() > splitReserve {
+func (c *Conn) provideRecord() bool { return c.sent.free() > splitReserve || c.takeRecords() }
+
+func (c *Conn) takeRecords() bool {
+	m, s := c.mem, &c.sent
+	if len(s.recs) == 0 {
+		recs, run := m.records.first()
+		if recs == nil {
+			return false
+		}
+		f := &m.flights[run]
+		f.sent.begin(recs, run)
+		f.recovery = recovery{}
+		f.recovery.rack.reoAt = never
+		c.inFlight = f
 		return true
 	}
-	m := c.mem
-	var recs []record
-	var run uint32
-	if len(s.recs) == 0 {
-		recs, run = m.records.first()
-	} else {
-		recs, run = m.records.grow(len(s.recs), m.cfg.SentMax)
-	}
+	recs, run := m.records.grow(len(s.recs), m.cfg.SentMax)
 	if recs == nil {
 		return false
 	}
@@ -37,9 +41,9 @@ func (c *Conn) provideRecord() bool {
 	}
 	to := &m.flights[run]
 	*to = *c.inFlight
+	to.sent.recs, to.sent.run, to.sent.mask = recs, run, mask
 	c.giveBackRecords()
 	c.inFlight = to
-	to.sent.recs, to.sent.run, to.sent.mask = recs, run, mask
 	return true
 }
 
@@ -47,7 +51,6 @@ func (c *Conn) provideRecord() bool {
 func (c *Conn) giveBackRecords() {
 	if len(c.sent.recs) > 0 {
 		c.mem.records.give(c.sent.run, len(c.sent.recs))
-		c.sent.recs = nil // lest the collector follow it
 		c.inFlight = &c.mem.none
 	}
 }

@@ -75,7 +75,7 @@ func (m *Memory) Stats() MemoryStats {
 // pool is one kind of item, handed out in runs of a power of two of units.
 type pool[T any] struct {
 	items []T
-	unit  int
+	unit  int // a power of two
 	buddy buddy
 	short uint64 // takes that failed
 }
@@ -86,11 +86,11 @@ func (p *pool[T]) init(n, unit int) {
 	p.buddy.init(units)
 }
 
-// take is a run of n items, a power of two and at least unit; nil when there is none. more says that whoever asks has
-// one already: then the last quarter is not for him. at names the run.
-func (p *pool[T]) take(n int, more bool) (run []T, at uint32) {
-	order := bits.TrailingZeros(uint(n / p.unit))
-	if more && p.buddy.free-1<<order < p.buddy.units/4 {
+// take is a run of n items, a power of two and at least unit, for a Conn that has one already: the last quarter is not for
+// it. nil when there is none. at names the run.
+func (p *pool[T]) take(n int) (run []T, at uint32) {
+	order := p.order(n)
+	if p.buddy.free-1<<order < p.buddy.units/4 {
 		return nil, 0
 	}
 	at, ok := p.buddy.take(order)
@@ -103,16 +103,19 @@ func (p *pool[T]) take(n int, more bool) (run []T, at uint32) {
 
 // first is the run a Conn begins with.
 func (p *pool[T]) first() (run []T, at uint32) {
-	if run, at = p.take(p.unit, false); run == nil {
+	at, ok := p.buddy.take(0)
+	if !ok {
 		p.short++
+		return nil, 0
 	}
-	return run, at
+	from := int(at) * p.unit
+	return p.items[from : from+p.unit : from+p.unit], at
 }
 
 // grow is a run in the place of one of n items, at most limit: as large as can be had, nil when none is larger.
 func (p *pool[T]) grow(n, limit int) (run []T, at uint32) {
 	for want := min(growth*n, limit); want > n; want /= 2 {
-		if run, at = p.take(want, true); run != nil {
+		if run, at = p.take(want); run != nil {
 			return run, at
 		}
 	}
@@ -123,7 +126,12 @@ func (p *pool[T]) grow(n, limit int) (run []T, at uint32) {
 }
 
 func (p *pool[T]) give(at uint32, n int) {
-	p.buddy.give(at, bits.TrailingZeros(uint(n/p.unit)))
+	p.buddy.give(at, p.order(n))
+}
+
+// order is that of a run of n items: both n and unit are powers of two.
+func (p *pool[T]) order(n int) int {
+	return bits.TrailingZeros(uint(n)) - bits.TrailingZeros(uint(p.unit))
 }
 
 // buddy is the binary buddy system (K. C. Knowlton, "A fast storage allocator", 1965; D. E. Knuth, TAOCP 2.5) over

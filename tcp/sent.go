@@ -66,6 +66,14 @@ func (r *record) seqLen() int {
 
 func (r *record) endAt() uint64 { return r.at + uint64(r.seqLen()) }
 
+// begin makes s an empty ring over recs. Field by field: this stands on every request and answer, and a composite is made
+// on the stack first.
+func (s *sentRing) begin(recs []record, run uint32) {
+	s.recs, s.run, s.mask = recs, run, uint32(len(recs)-1)
+	s.rel, s.una, s.nxt, s.end, s.unjudged = 0, 0, 0, 0, 0
+	s.sacked, s.lost, s.sackedRecs, s.resent = 0, 0, 0, 0
+}
+
 func (s *sentRing) rec(i uint32) *record { return &s.recs[i&s.mask] }
 
 func (s *sentRing) free() int { return len(s.recs) - int(s.end-s.rel) }
