@@ -68,7 +68,7 @@ func (c *Conn) hoards() int {
 // relieve ends the worst of some connections, if memory was wanted since it last looked and one of them is bad enough.
 func (p *Poller) relieve() {
 	s := &p.stall
-	if short := p.memory.Stats().RecordsShort; short != s.short {
+	if short := p.memory.RecordsShort(); short != s.short {
 		s.short, s.wanted = short, true
 	}
 	if !s.wanted || s.lookAt > p.now {

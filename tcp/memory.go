@@ -63,6 +63,9 @@ func (m *Memory) Config() *Config { return &m.cfg }
 // RunsFree is how many Conns that are Starved could be served now.
 func (m *Memory) RunsFree() int { return m.records.buddy.free }
 
+// RecordsShort is MemoryStats.RecordsShort, for who asks often.
+func (m *Memory) RecordsShort() uint64 { return m.records.short }
+
 // Stats of the memory.
 func (m *Memory) Stats() MemoryStats {
 	return MemoryStats{
