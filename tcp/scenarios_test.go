@@ -52,6 +52,8 @@ func TestProbeTimerBeforeASample(t *testing.T) { runScenario(t, "tlp_before_a_sa
 // req: 8985-7.2-1
 func TestProbeIsNotLaterThanTheTimeout(t *testing.T) { runScenario(t, "tlp_rto_sooner") }
 
+func TestProbeOnAShortPath(t *testing.T) { runScenario(t, "tlp_short_path") }
+
 // req: 8985-7.3-1
 func TestProbeNeedsASample(t *testing.T) { runScenario(t, "tlp_needs_a_sample") }
 

@@ -122,6 +122,8 @@ func (c cell) complete() cell {
 
 // Our TCP and the Linux kernel's, each in both roles, measured by iperf3: all octets arrive, on a clean link next to nothing
 // is sent twice, and every frame is right.
+//
+// req: 9293-MUST-2, 9293-MUST-14, 9293-MAY-18, 8200-8.1-1
 func TestInterop(t *testing.T) {
 	netlab.NeedTshark(t)
 	cells, full := quickCells(), *interopTable != ""

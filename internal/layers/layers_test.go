@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"sim":                 {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
