@@ -6,17 +6,18 @@
 //
 //  1. poller.go   the clock is read once
 //  2. control.go  functions given to Submit, doorbells rung by Conn.Wake
-//  3. rx.go       a burst of frames: Ethernet, then neigh.go (ARP), icmp.go, or TCP with its checksum
+//  3. rx.go       a burst of frames: Ethernet, then neigh.go (ARP), icmp.go, rx6.go and nd.go, fragment.go, or TCP with
+//     its checksum; join.go: frames of the burst that continue each other are taken as one
 //  4. lookup.go   4-tuple to connection; without one: listen.go and syncache.go, or a RST
 //  5. rx.go       tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
 //  6. timer.go    due timers
 //  7. tx.go       per touched connection: Release, Upper.Acked, Upper.Pull, tcp.Conn.Next, headers, neighbour, batch
 //  8. tx.go       the batch goes to the device; what it did not take waits, and nobody is pulled from meanwhile
 //
-// Limits: IPv4 only, one address, no VLAN tag, no IP options sent, no fragments accepted (inet.DropFragment counts
-// them) and none sent (DF is always set). Hard ICMP errors end connections that are being opened only (RFC 5927
-// section 5.2); a path MTU once lowered stays so for the connection's life and is not remembered for the next one. A
-// Poller does not talk to its own address.
+// Limits: no IP options are sent, and no fragments but of answers to pings (DF is always set). Hard ICMP errors end
+// connections that are being opened only (RFC 5927 section 5.2). IPv6 addresses are given, not made of what routers
+// advertise, and redirects are ignored. A Poller does not talk to its own address. Several Pollers may share one
+// (group.go).
 //
 // Memory: New makes everything. Per connection, its TCP included, that is less than 1.5 KiB, in use or not. What is in
 // flight or out of order stands in records and spans that all connections share (tcp.Memory: Config.TCP.RecordsMax and
