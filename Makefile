@@ -3,6 +3,7 @@
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench / sim / fuzz
+#   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 
 SHELL   := /bin/bash
@@ -20,7 +21,7 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all build run test lint race bench bench-peers sim fuzz deps deps-run clean
+.PHONY: all build run test lint race bench bench-peers sim links fuzz deps deps-run clean
 
 all: build
 
@@ -66,6 +67,9 @@ bench-peers:
 
 sim:
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds
+
+links:
+	$(GO) test ./tcp/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)
