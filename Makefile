@@ -4,6 +4,7 @@
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench / sim / fuzz
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
+#   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 
 SHELL   := /bin/bash
@@ -21,7 +22,7 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all build run test lint race bench bench-peers interop-tcp sim fuzz deps deps-run clean
+.PHONY: all build run test lint race bench bench-peers interop-tcp sim links fuzz deps deps-run clean
 
 all: build
 
@@ -73,6 +74,9 @@ interop-tcp: deps
 
 sim:
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds
+
+links:
+	$(GO) test ./tcp/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)

@@ -34,6 +34,8 @@ var allowed = map[string][]string{
 	"mpa":         {"mem"},
 	"ddp":         {"mem"},
 
+	"tcp/linksim": {"tcp"},
+
 	"stack":  {"pmd", "mem", "inet", "tcp", "tcp/cc"},
 	"stream": {"stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":  {"ddp"},

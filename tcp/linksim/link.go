@@ -1,0 +1,248 @@
+// Package linksim carries one bulk transfer from one tcp.Conn to another over one simulated link, in virtual time and from
+// one seed. It is for tests: what the whole of tcp gets out of a path, beside what package model says that its congestion
+// control could. The packet's way does not pass here.
+//
+// Segments go from Conn to Conn as structures, no octet is moved, and nothing is allocated for a segment: a second of a full
+// 10 Gbit/s takes less than a second.
+package linksim
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// Link is a bottleneck in front of a constant delay; back there is the delay only. Its octets count Overhead.
+//
+//	sender ─► queue ─► BitsPerSecond ─► loss ─► RTTNs/2, some later ─► receiver
+//	   ◄────────────────────────────────────── RTTNs/2 ◄──────────────────┘
+type Link struct {
+	BitsPerSecond int64
+	RTTNs         int64
+	Loss          float64 // probability that a data segment is lost behind the queue, each by itself
+	Late          float64 // probability that a segment is late,
+	LateMaxNs     int64   // by up to so much, evenly distributed
+	Overhead      int     // octets of headers, framing and gap around a segment's payload
+	QueueMax      int     // octets that may wait; what finds more is dropped
+	MarkAt        int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
+	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
+	Seed          uint64
+}
+
+// Counts of what the link did to data segments.
+type Counts struct{ Sent, Lost, Overflowed, Late, Marked uint64 }
+
+// Result of a transfer.
+type Result struct {
+	Acked  uint64 // octets of payload that were acknowledged in time
+	Link   Counts
+	Sender tcp.Stats
+}
+
+// Goodput is the payload in Mbit/s of a transfer that lasted ns.
+func (r *Result) Goodput(ns int64) float64 { return float64(r.Acked) * 8000 / float64(ns) }
+
+const never = math.MaxInt64
+
+// packet under way.
+type packet struct {
+	at  int64
+	seg tcp.Segment
+}
+
+// transfer is the state of one. Each direction is a ring in the order of arrival; late segments wait apart.
+type transfer struct {
+	Link
+	rng      *rand.Rand
+	now      int64
+	freePs   int64 // when the bottleneck has sent all that it has
+	octetPs  int64
+	ahead    ring // data
+	back     ring // acknowledgments
+	late     lateSet
+	from, to *tcp.Conn
+	fromAt   int64 // their deadlines
+	toAt     int64
+	out      tcp.Transmit
+	counts   Counts
+}
+
+// Transfer is a bulk transfer through l that lasts ns from the end of the handshake, the same for the same seed. The
+// configurations are those of the two ends. It panics when the connection does not come about or does not last: over such
+// a link it must.
+func Transfer(l Link, from, to tcp.Config, ns int64) Result {
+	t := newTransfer(l, from, to)
+	end := t.now + ns
+	for t.step(end) {
+	}
+	return Result{Acked: t.from.AckedOffset(), Link: t.counts, Sender: t.from.Stats()}
+}
+
+func newTransfer(l Link, from, to tcp.Config) *transfer {
+	t := &transfer{Link: l, rng: rand.New(rand.NewPCG(l.Seed, 0)), octetPs: 8_000_000_000_000 / l.BitsPerSecond}
+	t.now = 1_000_000_000
+	t.from, t.to = tcp.NewConn(from), tcp.NewConn(to)
+	t.handshake()
+	t.turnFrom()
+	t.turnTo()
+	return t
+}
+
+// handshake exchanges the SYNs, which are never lost.
+func (t *transfer) handshake() {
+	id := tcp.ID{LocalPort: 1, RemotePort: 2}
+	var seg tcp.Segment
+	pass := func(c *tcp.Conn) {
+		if !c.Next(t.now, &t.out) {
+			panic("linksim: no SYN, or no answer to one")
+		}
+		put(&seg, &t.out)
+		t.now += t.RTTNs / 2
+	}
+	t.from.Connect(t.now, id, tcp.Seq(t.rng.Uint32()), t.rng.Uint32())
+	pass(t.from)
+	t.to.Accept(t.now, tcp.ID{LocalPort: 2, RemotePort: 1}, tcp.Seq(t.rng.Uint32()), t.rng.Uint32(), &seg)
+	pass(t.to)
+	a := t.from.Input(t.now, &seg)
+	t.from.Commit(t.now, &a, false)
+	// The last of the three has no way to go here: the receiver is not waited for.
+	if !t.from.Next(t.now, &t.out) {
+		panic("linksim: handshake without an end")
+	}
+	put(&seg, &t.out)
+	a = t.to.Input(t.now, &seg)
+	t.to.Commit(t.now, &a, false)
+	if t.from.State() != tcp.Established || t.to.State() != tcp.Established {
+		panic("linksim: no connection")
+	}
+}
+
+// put makes s the segment that t says. Ports stay out of it: there is one connection.
+func put(s *tcp.Segment, t *tcp.Transmit) {
+	s.Seq, s.Ack, s.Flags, s.Window, s.TOS, s.Len, s.Options = t.Seq, t.Ack, t.Flags, t.Window, t.TOS, t.Len, t.Options
+}
+
+// step runs until the next thing happens; false when that lies beyond end.
+func (t *transfer) step(end int64) bool {
+	next := min(t.ahead.next(), t.back.next(), t.late.next(), t.fromAt, t.toAt)
+	if t.TurnNs > 0 {
+		next = (next + t.TurnNs - 1) / t.TurnNs * t.TurnNs
+	}
+	if next > end {
+		return false
+	}
+	t.now = max(t.now, next)
+	heard := false
+	for t.late.next() <= t.now {
+		t.receive(t.to, &t.late.first().seg)
+		t.late.pop()
+		heard = true
+	}
+	for t.ahead.next() <= t.now {
+		t.receive(t.to, &t.ahead.first().seg)
+		t.ahead.pop()
+		heard = true
+	}
+	if heard || t.toAt <= t.now {
+		t.turnTo()
+	}
+	heard = false
+	for t.back.next() <= t.now {
+		t.receive(t.from, &t.back.first().seg)
+		t.back.pop()
+		heard = true
+	}
+	if heard || t.fromAt <= t.now {
+		t.turnFrom()
+	}
+	return true
+}
+
+func (t *transfer) receive(c *tcp.Conn, s *tcp.Segment) {
+	a := c.Input(t.now, s)
+	c.Commit(t.now, &a, false)
+}
+
+// turnTo is the receiver's: what it owes goes back.
+func (t *transfer) turnTo() {
+	if t.toAt <= t.now {
+		t.to.Expire(t.now)
+	}
+	for t.to.Next(t.now, &t.out) {
+		p := t.back.push()
+		p.at = t.now + t.RTTNs/2
+		put(&p.seg, &t.out)
+	}
+	t.toAt = t.deadline(t.to)
+}
+
+// turnFrom is the sender's: as a Poller, it is asked for segments while there is room.
+func (t *transfer) turnFrom() {
+	c := t.from
+	if t.fromAt <= t.now {
+		c.Expire(t.now)
+	}
+	c.TakeEvents()
+	for {
+		if _, ok := c.Release(); !ok {
+			break
+		}
+	}
+	for {
+		for c.Next(t.now, &t.out) {
+			t.send()
+		}
+		n := c.Room(t.now)
+		if n == 0 {
+			break
+		}
+		c.Push(t.now, 1, n, false)
+		if !c.Next(t.now, &t.out) {
+			break
+		}
+		t.send()
+	}
+	t.fromAt = t.deadline(c)
+}
+
+func (t *transfer) deadline(c *tcp.Conn) int64 {
+	at := c.Deadline()
+	if c.State() != tcp.Established {
+		panic("linksim: the connection did not last")
+	}
+	return at
+}
+
+// send puts what the sender has given on the link.
+func (t *transfer) send() {
+	t.counts.Sent++
+	nowPs := t.now * 1000
+	waiting := max(t.freePs-nowPs, 0) / t.octetPs
+	if waiting > int64(t.QueueMax) {
+		t.counts.Overflowed++
+		return
+	}
+	t.freePs = max(t.freePs, nowPs) + int64(t.out.Len+t.Overhead)*t.octetPs
+	if t.Loss > 0 && t.rng.Float64() < t.Loss {
+		t.counts.Lost++
+		return
+	}
+	at := (t.freePs+999)/1000 + t.RTTNs/2
+	var p *packet
+	if t.Late > 0 && t.rng.Float64() < t.Late {
+		t.counts.Late++
+		p = t.late.push(at + 1 + t.rng.Int64N(t.LateMaxNs))
+	} else {
+		p = t.ahead.push()
+		p.at = at
+	}
+	put(&p.seg, &t.out)
+	if t.MarkAt > 0 && waiting > int64(t.MarkAt) && t.out.TOS&ecn != 0 {
+		t.counts.Marked++
+		p.seg.TOS |= ecn
+	}
+}
+
+// ecn is the field of RFC 3168 section 5; all bits set are CE.
+const ecn = 3

@@ -1,0 +1,86 @@
+package linksim
+
+import (
+	"testing"
+
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/tcp/cc"
+)
+
+const ms = 1_000_000
+
+func reno() tcp.Config {
+	return tcp.Config{ReceiveWindow: 1<<30 - 1, SentMax: 1 << 18, RangesMax: 1 << 12, NoDelay: true, Congestion: cc.NewReno{}}
+}
+
+func TestNoAllocationPerSegment(t *testing.T) {
+	l := Link{BitsPerSecond: 1e9, RTTNs: ms, Loss: 0.001, Late: 0.02, LateMaxNs: ms / 4, Overhead: 90, QueueMax: 125_000, Seed: 1}
+	x := newTransfer(l, reno(), reno())
+	end := x.now + 500*ms
+	for x.step(end) {
+	}
+	if n := testing.AllocsPerRun(20, func() {
+		for end += ms; x.step(end); {
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in a millisecond", n)
+	}
+	if x.counts.Lost == 0 || x.counts.Late == 0 {
+		t.Errorf("%+v", x.counts)
+	}
+}
+
+// What the link says it does: one segment per its time, the delay, the queue.
+func TestLink(t *testing.T) {
+	l := Link{BitsPerSecond: 1e9, RTTNs: 10 * ms, Overhead: 90, QueueMax: 10 << 20, Seed: 1}
+	r := Transfer(l, reno(), reno(), 1000*ms)
+	if r.Link.Overflowed+r.Link.Lost+r.Link.Late+r.Link.Marked != 0 {
+		t.Errorf("%+v", r.Link)
+	}
+	if g, most := r.Goodput(1000*ms), 1000*1448/1538.; g < 0.9*most || g > most {
+		t.Errorf("%.1f Mbit/s of %.1f", g, most)
+	}
+	if rtt := r.Sender.MinRTTNs; rtt < 10*ms || rtt > 10*ms+20_000 {
+		t.Errorf("the shortest round trip took %d ns", rtt)
+	}
+	l.QueueMax = 10_000
+	if r := Transfer(l, reno(), reno(), 1000*ms); r.Link.Overflowed == 0 || r.Link.Overflowed != r.Sender.Retransmits {
+		t.Errorf("%+v, %d sent again", r.Link, r.Sender.Retransmits)
+	}
+}
+
+// Both ends look at the link once per round trip: a whole window arrives at once, is acknowledged at once, and its
+// acknowledgments are taken in before anything is sent. Reductions must not be of what such a burst leaves in flight.
+//
+// req: 5681-3.2-5
+func TestWholeWindowsAtOnce(t *testing.T) {
+	l := Link{BitsPerSecond: 1e10, RTTNs: ms, Loss: 0.001, Overhead: 90, QueueMax: 1_250_000, Seed: 1}
+	const ns = 2000 * ms
+	smooth := Transfer(l, reno(), reno(), ns)
+	l.TurnNs = ms / 2
+	bursts := Transfer(l, reno(), reno(), ns)
+	ratio := bursts.Goodput(ns) / smooth.Goodput(ns)
+	t.Logf("%.1f and in bursts %.1f Mbit/s", smooth.Goodput(ns), bursts.Goodput(ns))
+	if ratio < 0.5 { // the round trip is two turns now
+		t.Errorf("in bursts %.2f of what it is without", ratio)
+	}
+}
+
+// A receiver that acknowledges what has come in 50 microseconds with one ACK does not slow slow start down. (A
+// paced sender is about a round trip later, bursts or not.)
+func TestSlowStartInBursts(t *testing.T) {
+	l := Link{BitsPerSecond: 1e10, RTTNs: 100 * ms, Overhead: 90, QueueMax: 125_000_000, Seed: 1, TurnNs: 50_000}
+	const ns = 1800 * ms
+	smooth := l
+	smooth.TurnNs = 0
+	without := Transfer(smooth, reno(), reno(), ns)
+	for pacing, part := range map[bool]float64{false: 0.7, true: 0.3} {
+		cfg := reno()
+		cfg.Pacing = pacing
+		r := Transfer(l, cfg, reno(), ns)
+		t.Logf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns), without.Goodput(ns))
+		if r.Goodput(ns) < part*without.Goodput(ns) {
+			t.Errorf("pacing %v: %.0f Mbit/s, without bursts %.0f", pacing, r.Goodput(ns), without.Goodput(ns))
+		}
+	}
+}
