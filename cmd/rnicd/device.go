@@ -25,6 +25,9 @@ func (o *nicOptions) checkDevice() error {
 	if o.pmd == "kernel" && (o.fault != "" || o.capture != "" || o.core != coreNone || o.spin) {
 		return errors.New("--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away")
 	}
+	if o.queues < 0 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
+		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap only", o.queues, queuesMax)
+	}
 	if o.hostAddr == "" {
 		return nil
 	}
@@ -40,7 +43,7 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	if o.pmd == "dpdk" {
 		return o.openDPDK(arena)
 	}
-	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload}
+	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount()}
 	if o.hostAddr != "" {
 		addr, err := parseAddr("--host-addr", o.hostAddr)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,7 @@ const (
 	strideAlign = 64
 	arenaExtra  = 8 << 20 // descriptors, queues' rings, alignment
 	regionAlign = 4096
+	queuesMax   = 64
 	mtuMin      = 576   // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
 	mtuMax      = 65535 // of IPv4; drivers take less
 	vlanMax     = 4094  // IEEE 802.1Q: 4095 is reserved
@@ -51,6 +53,7 @@ type nicOptions struct {
 	vlan     uint16
 	mtu      int
 	core     int
+	queues   int
 	spin     bool
 	page     string
 	node     int
@@ -73,6 +76,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
 	f.Uint16Var(&o.vlan, "vlan", 0, "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
+	f.IntVar(&o.queues, "queues", 1, "tap: queues of the device, each with a poll-mode core of its own: --core and those behind it")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
@@ -92,12 +96,15 @@ type nic struct {
 	arena   *hugepages.Arena
 	port    pmd.Port
 	capture *capture.Capture
-	poller  *stack.Poller
+	pollers []*stack.Poller // one for each queue
 	region  []byte
 	cancel  context.CancelFunc // nil until start
 	stopped chan struct{}      // closed when the Poller has ended; runErr is settled then
 	runErr  error
 }
+
+// queueCount is --queues, 1 where there is no such flag.
+func (o *nicOptions) queueCount() int { return max(o.queues, 1) }
 
 // check refuses what cannot be, before any memory is mapped or any device made.
 func (o *nicOptions) check() error {
@@ -199,7 +206,7 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 		room = max(room, dpdkRoomMin)
 	}
 	stride := (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
-	packets := int64(poolBufs * stride)
+	packets := int64(o.queueCount()) * int64(poolBufs*stride)
 	if regionBytes > math.MaxInt64-packets-arenaExtra {
 		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
 	}
@@ -219,10 +226,6 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 }
 
 func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
-	pool, err := mem.NewPool(n.arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
-	if err != nil {
-		return err
-	}
 	device, err := port(n.arena)
 	if err != nil {
 		return err
@@ -231,7 +234,27 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 	if err := n.wrap(o); err != nil {
 		return err
 	}
-	queue, err := n.port.Open(0, pool)
+	var group *stack.Group
+	if o.queueCount() > 1 {
+		if group, err = stack.NewGroup(o.queueCount()); err != nil {
+			return err
+		}
+	}
+	for i := range o.queueCount() {
+		if err := n.addPoller(o, stride, i, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPoller makes queue i of the device, with packet memory of its own, and a Poller on it.
+func (n *nic) addPoller(o *nicOptions, stride, i int, group *stack.Group) error {
+	pool, err := mem.NewPool(n.arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
+	if err != nil {
+		return err
+	}
+	queue, err := n.port.Open(i, pool)
 	if err != nil {
 		return err
 	}
@@ -240,7 +263,14 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 		return err
 	}
 	cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = n.port.Name(), queue, pool, n.port.Caps(), inet.MAC(n.port.MAC())
-	n.poller, err = stack.New(cfg)
+	cfg.Group, cfg.Member = group, i
+	if cfg.Core != coreNone {
+		cfg.Core += i
+	}
+	p, err := stack.New(cfg)
+	if err == nil {
+		n.pollers = append(n.pollers, p)
+	}
 	return err
 }
 
@@ -301,16 +331,31 @@ func (n *nic) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	n.stopped = make(chan struct{})
-	go func() {
-		defer close(n.stopped)
-		n.runErr = n.poller.Run(ctx)
-	}()
-	turning := make(chan struct{})
-	if err := n.poller.Submit(func() { close(turning) }); err != nil {
-		return err
+	ends := make([]error, len(n.pollers))
+	var running, turning sync.WaitGroup
+	for i, p := range n.pollers {
+		running.Go(func() {
+			if ends[i] = p.Run(ctx); ends[i] != nil {
+				cancel() // all or none
+			}
+		})
+		turning.Add(1)
+		if err := p.Submit(turning.Done); err != nil {
+			turning.Done()
+		}
 	}
+	go func() {
+		running.Wait()
+		n.runErr = errors.Join(ends...)
+		close(n.stopped)
+	}()
+	all := make(chan struct{})
+	go func() {
+		turning.Wait()
+		close(all)
+	}()
 	select {
-	case <-turning:
+	case <-all:
 		return nil
 	case <-n.stopped:
 		err := n.runErr
@@ -338,7 +383,7 @@ func (n *nic) Close() error {
 
 // adapter makes an rnic.Adapter on the NIC's Poller.
 func (n *nic) adapter() (*rnic.Adapter, error) {
-	cfg := rnic.Config{Pollers: []*stack.Poller{n.poller}}
+	cfg := rnic.Config{Pollers: n.pollers}
 	if !raceEnabled {
 		cfg.Arena = n.arena
 	}

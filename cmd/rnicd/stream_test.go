@@ -163,6 +163,8 @@ func TestStreamErrors(t *testing.T) {
 		{"server --pmd tap --congestion bbr", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
+		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap only`},
+		{"server --queues 2", `--queues 2: want 1 to 64, and more than one with --pmd tap only`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
 		{"server x", `unknown command "x" for "rnicd stream server"`},
 		{"client", `accepts 1 arg\(s\), received 0`},

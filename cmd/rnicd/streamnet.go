@@ -41,7 +41,7 @@ func openStreamNet(o *nicOptions, r *reporter) (*streamNet, error) {
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	duplicates := uint64(0)
 	n.await(addrTimeout, func(k *stack.Counters) bool {
-		duplicates = k.AddrDuplicate
+		duplicates = max(duplicates, k.AddrDuplicate)
 		return k.AddrTentative == 0
 	})
 	if duplicates > 0 {
@@ -57,7 +57,7 @@ const (
 	streamRegion    = 4096 // nothing is registered
 )
 
-func (n *streamNet) pollers() []*stack.Poller { return []*stack.Poller{n.nic.poller} }
+func (n *streamNet) pollers() []*stack.Poller { return n.nic.pollers }
 
 func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, error) {
 	if n.nic != nil {
@@ -108,19 +108,25 @@ const (
 	counterPeriod = 5 * time.Millisecond
 )
 
-// await looks at the Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
+// await looks at each Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
 func (n *streamNet) await(timeout time.Duration, wanted func(*stack.Counters) bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	tick := time.NewTicker(counterPeriod)
 	defer tick.Stop()
-	for {
-		k, err := n.nic.poller.Counters(ctx)
-		if err != nil || wanted(&k) {
-			return err == nil
+	for _, p := range n.pollers() {
+		for {
+			k, err := p.Counters(ctx)
+			if err != nil {
+				return false
+			}
+			if wanted(&k) {
+				break
+			}
+			<-tick.C
 		}
-		<-tick.C
 	}
+	return true
 }
 
 // ourStreams is what iperf3 wants of our stack beyond net.Conn.

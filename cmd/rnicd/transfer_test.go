@@ -44,6 +44,19 @@ func TestPutTooLarge(t *testing.T) {
 	ns.stop(t, server)
 }
 
+// Two queues, two poll-mode cores, one address: whichever a client's frames come to, it is served.
+func TestPutsOverTwoQueues(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.serving(t, "--region", "64MiB", "--queues", "2")
+	for i := range 6 {
+		f := randomFile(t, 3<<20+i)
+		ns.put(t, f)
+		server.Expect(t, 1, "^sha256 +"+f.sum+"$")
+	}
+	require.Empty(t, server.Lines("^(failed|refused)"), "%s", server)
+	ns.stop(t, server)
+}
+
 // Several clients at once are each served, in memory of their own.
 func TestPutsAtOnce(t *testing.T) {
 	ns := newNamespace(t)
