@@ -57,6 +57,8 @@ func TestLookupAgainstMap(t *testing.T) {
 	}
 	for id, want := range oracle {
 		require.Equal(t, want, table.find(&id), "seed %d at the end", seed)
+		first := table.candidate(table.hash(&id)) // another one of the same hash may stand before it
+		require.Equal(t, table.hash(&id), table.hash(&conns[first].id), "seed %d at the end", seed)
 	}
 }
 

@@ -30,11 +30,16 @@ const (
 	icmpPerSecDefault  = 10
 	ttlDefault         = 64
 	controlRingEntries = 256
-	burstsPerTurnMax   = 8   // receive bursts in one Turn while full ones come, and what its few senders share
 	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
 	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
-	mtuMin             = 576 // RFC 791 section 3.1: every host takes datagrams of this size
+
+	// Receive bursts in one Turn while full ones come, and what its few senders share. A connection is answered once a Turn: where
+	// frames wait already, one ACK stands for up to 256 segments, beyond what RFC 9293 section 3.8.6.3 (SHLD-19, every second
+	// one) asks for and as a host with receive offload does. When no more wait the Turn ends, so no ACK waits for anything.
+	burstsPerTurnMax = 8
+
+	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size
 )
 
 // Config of a Poller.
