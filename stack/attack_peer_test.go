@@ -270,9 +270,7 @@ var hoards = []hoard{{
 			m.ack(m.first+20_000+tcp.Seq(m.n/2000), 65535)
 		}
 	},
-	// While it lasts the flow runs short of Bufs, and each tail that is then lost costs a loss probe, which waits for 1 ms:
-	// a hundred round trips of this link.
-	atOnce: 90, later: 60, check: relieved,
+	atOnce: 90, later: 90, check: relieved,
 }}
 
 // relieved says that the crowd lost what it kept, and was told so.

@@ -39,6 +39,7 @@ func newSiege(t testing.TB, tune func(cfg *Config)) *siege {
 	s.lab = newLab(t, func(i int, cfg *Config) {
 		sixes(i, cfg)
 		cfg.TCP.ReceiveWindow = 32 << 10
+		cfg.TCP.PTOMinNs = 2 * tickNs // a round trip; with the default a lost tail would wait for ten
 		cfg.SegmentsMax = 8
 		if i == 1 && tune != nil {
 			tune(cfg)

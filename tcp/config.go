@@ -34,6 +34,7 @@ type Config struct {
 	Pacing         bool
 	PacingBurst    int   // segments that may go at once, default 10
 	PeerAckDelayNs int64 // how long a peer may hold the ACK of a lone segment (TLP.max_ack_delay), default 50 ms: 40 and a timer tick
+	PTOMinNs       int64 // least time before a tail loss probe, default 1 ms; between two that poll, 100 us mends losses sooner
 
 	ChallengeAckMax      int   // challenge ACKs per period, default 10 (RFC 5961 section 7)
 	ChallengeAckPeriodNs int64 // default 5 s
@@ -72,6 +73,7 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.FinWait2Ns, 60_000_000_000)
 	defaultTo(&cfg.PacingBurst, 10)
 	defaultTo(&cfg.PeerAckDelayNs, 50_000_000)
+	defaultTo(&cfg.PTOMinNs, 1_000_000)
 	if cfg.Congestion == nil {
 		cfg.Congestion = cc.Cubic{}
 	}

@@ -129,6 +129,8 @@ func (x *scenario) configure(a string) {
 		x.cfg.Congestion = exactReno{}
 	case "rto":
 		x.cfg.RTOMinNs = x.duration(value)
+	case "pto":
+		x.cfg.PTOMinNs = x.duration(value)
 	case "iw":
 		x.cfg.InitialWindow = x.number(value)
 	case "tos":

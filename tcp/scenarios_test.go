@@ -52,7 +52,10 @@ func TestProbeTimerBeforeASample(t *testing.T) { runScenario(t, "tlp_before_a_sa
 // req: 8985-7.2-1
 func TestProbeIsNotLaterThanTheTimeout(t *testing.T) { runScenario(t, "tlp_rto_sooner") }
 
-func TestProbeOnAShortPath(t *testing.T) { runScenario(t, "tlp_short_path") }
+func TestProbeOnAShortPath(t *testing.T) {
+	runScenario(t, "tlp_short_path")
+	runScenario(t, "tlp_short_path_pto")
+}
 
 // req: 8985-7.3-1
 func TestProbeNeedsASample(t *testing.T) { runScenario(t, "tlp_needs_a_sample") }

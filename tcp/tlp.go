@@ -20,14 +20,13 @@ type tlp struct {
 	again     bool  // and had been sent again there before
 }
 
-// ptoMinNs bounds PTO from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round trip.
-// A kernel at the other end may be kept from its ACK for longer still; its own bound is two ticks of 1 to 4 ms (Linux,
-// TCP_TIMEOUT_MIN).
-const ptoMinNs = 1_000_000
-
 // pto is TLP_calc_PTO without the bound by the RTO. max_ack_delay is allowed for not only where one segment is in flight
 // but wherever the peer may hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is
 // acknowledged at once.
+//
+// Config.PTOMinNs bounds it from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round
+// trip. A kernel at the other end may be kept from its ACK for longer still; its own bound is two ticks of 1 to 4 ms
+// (Linux, TCP_TIMEOUT_MIN).
 func (c *Conn) pto() int64 {
 	if !c.rtt.sampled {
 		return 1_000_000_000
@@ -36,7 +35,7 @@ func (c *Conn) pto() int64 {
 	if c.flight() < 2*c.emss && c.recovery.phase == phaseOpen {
 		d += c.cfg.PeerAckDelayNs
 	}
-	return max(d, ptoMinNs)
+	return max(d, c.cfg.PTOMinNs)
 }
 
 // mayProbe says whether the timer may be the probe's (sections 7.2 and 7.3). A probe that is cumulatively acknowledged

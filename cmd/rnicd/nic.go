@@ -34,6 +34,9 @@ const (
 	arenaExtra  = 8 << 20 // descriptors, queues' rings, alignment
 	regionAlign = 4096
 	queuesMax   = 64
+	timerMin    = 10 * time.Microsecond // some turns of a Poller
+	rtoMinMax   = time.Minute           // tcp.Config.RTOMaxNs
+	ptoMinMax   = time.Second
 	mtuMin      = 576   // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
 	mtuMax      = 65535 // of IPv4; drivers take less
 	vlanMax     = 4094  // IEEE 802.1Q: 4095 is reserved
@@ -61,6 +64,9 @@ type nicOptions struct {
 	capture  string
 
 	congestion string
+	rtoMin     time.Duration
+	ptoMin     time.Duration
+	pacing     bool
 	ecn        bool
 	noDAD      bool
 	noOffload  bool
@@ -86,6 +92,9 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	if f.Lookup("congestion") == nil { // the client's says it to both ends
 		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
 	}
+	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond, "least retransmission timeout; a few ms within a data centre")
+	f.DurationVar(&o.ptoMin, "pto-min", time.Millisecond, "least time before a tail loss probe; 100us where both ends poll")
+	f.BoolVar(&o.pacing, "pacing", false, "spread segments over the round trip instead of sending bursts")
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
 	f.BoolVar(&o.noDAD, "no-dad", false, "use IPv6 addresses at once, without looking whether another host has them (RFC 4862 section 5.4)")
 	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
@@ -126,10 +135,24 @@ func (o *nicOptions) check() error {
 	if _, err := o.control(); err != nil {
 		return err
 	}
+	if err := checkTimer("--rto-min", o.rtoMin, rtoMinMax); err != nil {
+		return err
+	}
+	if err := checkTimer("--pto-min", o.ptoMin, ptoMinMax); err != nil {
+		return err
+	}
 	if o.fault != "" {
 		if _, err := fault.Parse(o.fault); err != nil {
 			return fmt.Errorf("--fault: %w", err)
 		}
+	}
+	return nil
+}
+
+// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more; zero is the default.
+func checkTimer(flag string, d, most time.Duration) error {
+	if d != 0 && (d < timerMin || d > most) {
+		return fmt.Errorf("%s %v: want %v to %v", flag, d, timerMin, most)
 	}
 	return nil
 }
@@ -294,6 +317,7 @@ func (o *nicOptions) config() (stack.Config, error) {
 	if o.ecn {
 		cfg.TCP.ECN = tcp.ECNActive
 	}
+	cfg.TCP.RTOMinNs, cfg.TCP.PTOMinNs, cfg.TCP.Pacing = int64(o.rtoMin), int64(o.ptoMin), o.pacing
 	cfg.TCP.Congestion, err = o.control()
 	return cfg, err
 }

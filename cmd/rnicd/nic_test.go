@@ -21,6 +21,7 @@ func TestNICFlags(t *testing.T) {
 	require.NoError(t, f.Parse([]string{
 		"--addr", "192.0.2.1/24,2001:db8::1/64", "--addr", "198.51.100.1/24", "--gateway", "192.0.2.9", "--gateway", "2001:db8::9",
 		"--vlan", "7", "--congestion", "dctcp", "--ecn", "--no-dad", "--mtu", "9000", "--core", "3", "--spin",
+		"--rto-min", "5ms", "--pto-min", "100us", "--pacing",
 	}))
 	require.NoError(t, o.check())
 	cfg, err := o.config()
@@ -35,6 +36,6 @@ func TestNICFlags(t *testing.T) {
 			{Prefix: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("2001:db8::9")},
 		},
 		VLAN: 7, NoDAD: true, MTU: 9000, ConnsMax: connsMax, Core: 3, Idle: stack.IdleSpin,
-		TCP: tcp.Config{ECN: tcp.ECNActive, Congestion: dctcp},
+		TCP: tcp.Config{ECN: tcp.ECNActive, Congestion: dctcp, RTOMinNs: 5_000_000, PTOMinNs: 100_000, Pacing: true},
 	}, cfg)
 }

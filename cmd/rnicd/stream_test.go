@@ -159,6 +159,8 @@ func TestStreamErrors(t *testing.T) {
 		{"server --idle-timeout 0s", `--idle-timeout 0s: must be positive`},
 		{"server --pmd tap --gateway banana", `--gateway "banana": want the address of a router on the link, as 10\.9\.0\.254`},
 		{"server --pmd tap --gateway 10.8.0.1", `stack: poller "rnic0": gateway 10\.8\.0\.1 is not on 10\.9\.0\.0/24`},
+		{"server --pmd tap --rto-min 1us", `--rto-min 1µs: want 10µs to 1m0s`},
+		{"server --pmd tap --pto-min 2s", `--pto-min 2s: want 10µs to 1s`},
 		{"server --pmd tap --vlan 4095", `--vlan 4095: want 1 to 4094, or 0 for untagged frames`},
 		{"server --pmd tap --congestion bbr", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
