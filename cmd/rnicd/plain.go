@@ -28,6 +28,8 @@ type plainOptions struct {
 	length size
 	bytes  size
 	time   time.Duration
+
+	info func(net.Conn) iperf3.Info // of the transport that --pmd chose
 }
 
 var plainText = map[string]struct{ short, long string }{
@@ -82,6 +84,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Close()) }()
+	o.info = n.transport.Info
 	if len(args) == 0 {
 		l, err := n.listen(ctx, o.port)
 		if err != nil {
@@ -175,6 +178,7 @@ type plainResult struct {
 	Back    uint64  `json:"bytes_back"` // the other way: of an echo
 	Seconds float64 `json:"seconds"`
 	Gbit    float64 `json:"gbit_per_second"`
+	Resent  int64   `json:"retransmits"` // segments of ours; -1: not known
 	Error   string  `json:"error,omitempty"`
 }
 
@@ -185,7 +189,7 @@ func (p *plain) report(r *reporter, err error) {
 		res.Bytes, res.Back, label, verb = p.sent, p.received, "sent", "to"
 	}
 	bps := iperf3.BitsPerSecond(res.Bytes, res.Seconds)
-	res.Gbit = bps / 1e9
+	res.Gbit, res.Resent = bps/1e9, p.info(p.conn).Retransmits
 	if err != nil {
 		res.Error = oneLine(err)
 	}
@@ -199,6 +203,9 @@ func (p *plain) report(r *reporter, err error) {
 			fmt.Fprintf(w, "; %s back", octets(res.Back))
 		}
 		fmt.Fprintln(w)
+		if p.sent > 0 && res.Resent >= 0 {
+			fmt.Fprintf(w, "            %d segments retransmitted\n", res.Resent)
+		}
 	})
 }
 

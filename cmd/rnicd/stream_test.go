@@ -98,6 +98,7 @@ func TestStreamPlain(t *testing.T) {
 			require.Equal(t, row.back, res.Back, "%s", p)
 			require.Positive(t, res.Seconds)
 			require.InEpsilon(t, float64(res.Bytes)*8/res.Seconds/1e9, res.Gbit, 1e-9)
+			require.GreaterOrEqual(t, res.Resent, int64(0), "known of either transport")
 		}
 	}
 }
