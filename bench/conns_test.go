@@ -184,7 +184,7 @@ func cpuNs(tb testing.TB) int64 {
 // BenchmarkSegmentAtConnections is what one segment costs, both ends and the wire together, when each request and each
 // answer is for another connection of so many, picked at random. The mark: at 100,000 at most twice what it is at 1.
 func BenchmarkSegmentAtConnections(b *testing.B) {
-	for _, n := range []int{1, 1000, manyConns} {
+	for _, n := range []int{1, 32, 1000, manyConns} { // from 32 on every segment of a burst is another connection's
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			p := newPollers(b, n)
 			clients := make([]echo, n)
