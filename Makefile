@@ -4,6 +4,7 @@
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench / sim / fuzz
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
+#   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 
@@ -22,7 +23,7 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all build run test lint race bench bench-peers interop-tcp sim links fuzz deps deps-run clean
+.PHONY: all build run test lint race bench bench-peers interop-tcp sim trace links fuzz deps deps-run clean
 
 all: build
 
@@ -55,7 +56,7 @@ lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet $(TAGS) ./...
 	$(GO) tool staticcheck $(TAGS) ./...
-	$(GO) test -count=1 ./internal/layers
+	$(GO) test -count=1 ./internal/layers ./internal/register
 
 race:
 	$(GO) test -race -timeout 20m ./...
@@ -74,6 +75,9 @@ interop-tcp: deps
 
 sim:
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds
+
+trace:
+	@$(GO) run ./internal/register/trace $(ARGS)
 
 links:
 	$(GO) test ./tcp/linksim -count=1 -timeout 60m -v -links.all $(ARGS)

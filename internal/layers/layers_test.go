@@ -53,6 +53,9 @@ var allowed = map[string][]string{
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
 	"internal/netlab":     {},
+
+	"internal/register":       {},
+	"internal/register/trace": {"internal/register"},
 }
 
 type pkg struct {
