@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
@@ -43,17 +42,11 @@ func newPollers(tb testing.TB, conns int) *pollers {
 	link, err := wire.New(wire.Config{})
 	require.NoError(tb, err)
 	for i := range 2 {
-		p.pools[i], err = mem.NewPool(hugepages.Heap(pollerBufs*2048+4096), mem.PoolConfig{Bufs: pollerBufs, Stride: 2048})
-		require.NoError(tb, err)
-		port := link.Port(i)
-		queue, err := port.Open(0, p.pools[i])
-		require.NoError(tb, err)
-		poller, err := stack.New(stack.Config{
-			Name: port.Name(), Queue: queue, Pool: p.pools[i], Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Core: -1,
-			Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
+		p.pools[i] = testhost.NewPool(tb, pollerBufs, 1500)
+		poller := testhost.NewPoller(tb, link.Port(i), stack.Config{
+			Pool: p.pools[i], Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
 			Clock: func() int64 { return p.now }, TCP: tcp.Config{NoDelay: true, DelayedAckNs: delayedAckNs},
 		})
-		require.NoError(tb, err)
 		if i == 0 {
 			p.server = poller
 		} else {
