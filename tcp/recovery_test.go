@@ -169,16 +169,7 @@ func TestTimeout(t *testing.T) {
 	s := ten(t, plain())
 	start := s.now - 10*ms
 	s.advance(2 * sc)
-	var at []int64
-	for _, x := range s.sent() {
-		if err := s.match(&x.Transmit, ". 1:1001 ack 1 rtx"); err != nil {
-			t.Fatal(err)
-		}
-		at = append(at, (x.at-start)/ms)
-	}
-	if len(at) != 3 || at[0] != 200 || at[1] != 600 || at[2] != 1400 {
-		t.Errorf("at %v ms, want 200 600 1400", at)
-	}
+	s.expectAt(". 1:1001 ack 1 rtx", start, ms, 200, 600, 1400)
 	s.wantCong(1000, 5000) // ssthresh halved once, for one segment
 }
 
