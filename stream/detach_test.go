@@ -246,9 +246,7 @@ func TestDetachNotTaken(t *testing.T) {
 func TestUpperThatRefusesWhatIsHandedOver(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	_, err := b.Write([]byte("x"))
-	require.NoError(t, err)
-	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	l.unread(b, a, "x")
 	y := newToy(t, []byte("x"), nil)
 	y.refuse = true
 	require.NoError(t, a.Detach(l.ctx, func(h Handover) stack.Upper { return y }))

@@ -174,6 +174,14 @@ func (l *lab) pair(copts, sopts Options) (c, s *Conn) {
 	return c, s
 }
 
+// unread writes text to from and waits until there is something to be read at to, the other end.
+func (l *lab) unread(from, to *Conn, text string) {
+	l.t.Helper()
+	_, err := from.Write([]byte(text))
+	require.NoError(l.t, err)
+	l.until("octets there", func() bool { return to.u.rx.tail.Load() > 0 })
+}
+
 // idle waits until both hosts have no Buf out but what their Pollers keep at hand.
 func (l *lab) idle() {
 	l.t.Helper()
