@@ -85,19 +85,6 @@ func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
 	require.Equal(p.tb, n, accepted)
 }
 
-// nobody is an Upper as small as can be.
-type nobody struct{}
-
-func (nobody) Established(*stack.Conn)                                   {}
-func (nobody) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict { return stack.Taken }
-func (nobody) Edge(*stack.Conn, uint64)                                  {}
-func (nobody) Pull(*stack.Conn, []byte) int                              { return 0 }
-func (nobody) Acked(*stack.Conn, uint64)                                 {}
-func (nobody) PeerClosed(*stack.Conn)                                    {}
-func (nobody) Closed(*stack.Conn, error)                                 {}
-func (nobody) Woken(*stack.Conn)                                         {}
-func (nobody) Timer(*stack.Conn, int64)                                  {}
-
 // idleOctets opens n connections and returns what one end of an idle one takes: all of both Pollers, their packet
 // buffers alone excepted, of which it must hold none.
 func idleOctets(tb testing.TB, n int) float64 {
@@ -110,7 +97,7 @@ func idleOctets(tb testing.TB, n int) float64 {
 	}
 	before := heap()
 	p := newPollers(tb, n)
-	p.establish(n, func(bool, int) stack.Upper { return nobody{} })
+	p.establish(n, func(bool, int) stack.Upper { return testhost.Upper{} })
 	octets := heap() - before
 	for i, poller := range [...]*stack.Poller{p.server, p.client} {
 		var c stack.Counters
@@ -118,7 +105,7 @@ func idleOctets(tb testing.TB, n int) float64 {
 		require.Equal(tb, n, c.Conns)
 		require.GreaterOrEqual(tb, p.pools[i].Available(), pollerBufs-1, "an idle connection holds a Buf")
 		require.Equal(tb, c.Memory.Records, c.Memory.RecordsFree)
-		octets -= int64(pollerBufs * 2048)
+		octets -= int64(len(p.pools[i].Memory()))
 	}
 	runtime.KeepAlive(p)
 	return float64(octets) / float64(2*n)
@@ -144,7 +131,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 
 // echo is a client that sends small requests, or a server that answers each.
 type echo struct {
-	nobody
+	testhost.Upper
 	conn   *stack.Conn
 	owed   int
 	server bool
@@ -223,7 +210,7 @@ func BenchmarkSegmentAtConnections(b *testing.B) {
 
 // shortLived is one end of connections that are closed as soon as they are open, the server first.
 type shortLived struct {
-	nobody
+	testhost.Upper
 	server bool
 	closed int
 	failed error

@@ -9,11 +9,7 @@ func ten(t *testing.T, cfg Config) *script {
 	if !cfg.NoSACK {
 		options = "sackOK"
 	}
-	s := newScript(t, cfg)
-	s.accept("S 0:1 win 60000 mss 1000 " + options)
-	s.expect("S. 0:1 ack 1")
-	s.advance(10 * ms)
-	s.in(". 1 ack 1")
+	s := opened(t, cfg, "mss 1000 "+options, 10*ms)
 	if n := s.fill(); n != 10 {
 		t.Fatalf("%d segments", n)
 	}
@@ -228,11 +224,7 @@ func TestRetransmissionIgnoresAShrunkenWindow(t *testing.T) {
 //
 // req: 6298-3-2
 func TestSampleIsOfWhatArrivedNow(t *testing.T) {
-	s := newScript(t, sackOnly())
-	s.accept("S 0:1 win 60000 mss 1000 sackOK")
-	s.expect("S. 0:1 ack 1")
-	s.advance(100 * ms)
-	s.in(". 1 ack 1")
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 100*ms)
 	s.push(100)
 	s.advance(5 * ms)
 	s.push(100)

@@ -213,6 +213,17 @@ func (s *script) sent() []sentSegment {
 	return out
 }
 
+// opened is a passive open with the SYN's options, whose handshake takes rtt.
+func opened(t *testing.T, cfg Config, options string, rtt int64) *script {
+	t.Helper()
+	s := newScript(t, cfg)
+	s.accept("S 0:1 win 60000 " + options)
+	s.expect("S. 0:1 ack 1")
+	s.advance(rtt)
+	s.in(". 1 ack 1")
+	return s
+}
+
 // expectAt wants the same segment to have been sent again and again, and nothing else: so many units after start each.
 func (s *script) expectAt(want string, start, unit int64, times ...int64) {
 	s.t.Helper()
