@@ -211,10 +211,10 @@ func TestPoolAgainstModel(t *testing.T) {
 			"":             m.check,
 			"Alloc":        m.alloc,
 			"AllocN":       m.allocN,
-			"Free":         m.free,
+			"Free":         func(t *rapid.T) { b := m.pick(t, "o", "od"); m.pool.Free(b); m.dropped(b, "d") },
 			"FreeN":        m.freeN,
-			"HoldDevice":   m.holdDevice,
-			"DeviceDone":   m.deviceDone,
+			"HoldDevice":   func(t *rapid.T) { b := m.pick(t, "o"); m.pool.HoldDevice(b); m.state[b] = "od" },
+			"DeviceDone":   func(t *rapid.T) { b := m.pick(t, "od", "d"); m.pool.DeviceDone(b); m.dropped(b, "o") },
 			"Adopt":        m.adopt,
 			"TakeReturned": m.takeReturned,
 			"double Free": func(t *rapid.T) {
@@ -247,30 +247,12 @@ func (m *poolModel) allocN(t *rapid.T) {
 	}
 }
 
-func (m *poolModel) free(t *rapid.T) {
-	b := m.pick(t, "o", "od")
-	m.pool.Free(b)
-	m.dropped(b, "d")
-}
-
 func (m *poolModel) freeN(t *rapid.T) {
 	list := m.in("o")
 	m.pool.FreeN(list)
 	for _, b := range list {
 		m.released(b)
 	}
-}
-
-func (m *poolModel) holdDevice(t *rapid.T) {
-	b := m.pick(t, "o")
-	m.pool.HoldDevice(b)
-	m.state[b] = "od"
-}
-
-func (m *poolModel) deviceDone(t *rapid.T) {
-	b := m.pick(t, "od", "d")
-	m.pool.DeviceDone(b)
-	m.dropped(b, "o")
 }
 
 func (m *poolModel) adopt(t *rapid.T) {

@@ -1,13 +1,11 @@
 package stream
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -46,13 +44,8 @@ func newKernelLab(t *testing.T) *stack.Poller {
 		Name: "kernel", Pool: pool, Addr: ourAddr, ConnsMax: 16,
 		TCP: tcp.Config{SentMax: 512, TimeWaitNs: int64(10 * time.Millisecond)},
 	})
-	var run sync.WaitGroup
-	run.Go(func() { _ = p.Run(context.Background()) })
-	t.Cleanup(func() {
-		p.Stop()
-		run.Wait()
-		require.Equal(t, pool.Size(), pool.Available(), "Bufs lost")
-	})
+	t.Cleanup(func() { require.Equal(t, pool.Size(), pool.Available(), "Bufs lost") }) // once the Poller has ended
+	testhost.Run(t, p)
 	return p
 }
 
