@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
@@ -43,17 +42,11 @@ func newPollers(tb testing.TB, conns int) *pollers {
 	link, err := wire.New(wire.Config{})
 	require.NoError(tb, err)
 	for i := range 2 {
-		p.pools[i], err = mem.NewPool(hugepages.Heap(pollerBufs*2048+4096), mem.PoolConfig{Bufs: pollerBufs, Stride: 2048})
-		require.NoError(tb, err)
-		port := link.Port(i)
-		queue, err := port.Open(0, p.pools[i])
-		require.NoError(tb, err)
-		poller, err := stack.New(stack.Config{
-			Name: port.Name(), Queue: queue, Pool: p.pools[i], Caps: port.Caps(), MAC: inet.MAC(port.MAC()), Core: -1,
-			Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
+		p.pools[i] = testhost.NewPool(tb, pollerBufs, 1500)
+		poller := testhost.NewPoller(tb, link.Port(i), stack.Config{
+			Pool: p.pools[i], Addr: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24), ConnsMax: conns,
 			Clock: func() int64 { return p.now }, TCP: tcp.Config{NoDelay: true, DelayedAckNs: delayedAckNs},
 		})
-		require.NoError(tb, err)
 		if i == 0 {
 			p.server = poller
 		} else {
@@ -92,19 +85,6 @@ func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
 	require.Equal(p.tb, n, accepted)
 }
 
-// nobody is an Upper as small as can be.
-type nobody struct{}
-
-func (nobody) Established(*stack.Conn)                                   {}
-func (nobody) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict { return stack.Taken }
-func (nobody) Edge(*stack.Conn, uint64)                                  {}
-func (nobody) Pull(*stack.Conn, []byte) int                              { return 0 }
-func (nobody) Acked(*stack.Conn, uint64)                                 {}
-func (nobody) PeerClosed(*stack.Conn)                                    {}
-func (nobody) Closed(*stack.Conn, error)                                 {}
-func (nobody) Woken(*stack.Conn)                                         {}
-func (nobody) Timer(*stack.Conn, int64)                                  {}
-
 // idleOctets opens n connections and returns what one end of an idle one takes: all of both Pollers, their packet
 // buffers alone excepted, of which it must hold none.
 func idleOctets(tb testing.TB, n int) float64 {
@@ -117,7 +97,7 @@ func idleOctets(tb testing.TB, n int) float64 {
 	}
 	before := heap()
 	p := newPollers(tb, n)
-	p.establish(n, func(bool, int) stack.Upper { return nobody{} })
+	p.establish(n, func(bool, int) stack.Upper { return testhost.Upper{} })
 	octets := heap() - before
 	for i, poller := range [...]*stack.Poller{p.server, p.client} {
 		var c stack.Counters
@@ -125,7 +105,7 @@ func idleOctets(tb testing.TB, n int) float64 {
 		require.Equal(tb, n, c.Conns)
 		require.GreaterOrEqual(tb, p.pools[i].Available(), pollerBufs-1, "an idle connection holds a Buf")
 		require.Equal(tb, c.Memory.Records, c.Memory.RecordsFree)
-		octets -= int64(pollerBufs * 2048)
+		octets -= int64(len(p.pools[i].Memory()))
 	}
 	runtime.KeepAlive(p)
 	return float64(octets) / float64(2*n)
@@ -151,7 +131,7 @@ func BenchmarkIdleConnections(b *testing.B) {
 
 // echo is a client that sends small requests, or a server that answers each.
 type echo struct {
-	nobody
+	testhost.Upper
 	conn   *stack.Conn
 	owed   int
 	server bool
@@ -230,7 +210,7 @@ func BenchmarkSegmentAtConnections(b *testing.B) {
 
 // shortLived is one end of connections that are closed as soon as they are open, the server first.
 type shortLived struct {
-	nobody
+	testhost.Upper
 	server bool
 	closed int
 	failed error

@@ -3,14 +3,13 @@ package bench
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"
@@ -50,27 +49,16 @@ func newArena(b *testing.B, n int64) *hugepages.Arena {
 }
 
 func newHost(b *testing.B, port pmd.Port, addr string, mtu int) *host {
-	const bufs = 4096
-	stride := (mem.Headroom + mtu + 64 + 63) &^ 63
-	h := &host{arena: newArena(b, int64(bufs*stride+1<<20))}
-	pool, err := mem.NewPool(h.arena, mem.PoolConfig{Bufs: bufs, Stride: stride})
+	bufs := testhost.PoolConfig(4096, mtu)
+	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
+	pool, err := mem.NewPool(h.arena, bufs)
 	require.NoError(b, err)
-	queue, err := port.Open(0, pool)
-	require.NoError(b, err)
-	h.poller, err = stack.New(stack.Config{
-		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, Core: -1, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+	h.poller = testhost.NewPoller(b, port, stack.Config{
+		Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
 	})
-	require.NoError(b, err)
 	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})
 	require.NoError(b, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = h.poller.Run(ctx) })
-	b.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	testhost.Run(b, h.poller)
 	return h
 }
 
@@ -102,12 +90,19 @@ func newEnd(b *testing.B, h *host, regionBytes int, opt rnic.QPOptions) *end {
 // connect makes a connection between two hosts with a region of regionBytes at each end.
 func connect(b *testing.B, server, client *host, regionBytes int, opt rnic.QPOptions) (s, c *end) {
 	b.Helper()
+	s, c = newEnd(b, server, regionBytes, opt), newEnd(b, client, regionBytes, opt)
+	join(b, server, s, func(ctx context.Context) error { return c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
+	return s, c
+}
+
+// join has s accept what dial connects to server.
+func join(b *testing.B, server *host, s *end, dial func(context.Context) error) {
+	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	l, err := server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
 	require.NoError(b, err)
 	b.Cleanup(l.Close)
-	s, c = newEnd(b, server, regionBytes, opt), newEnd(b, client, regionBytes, opt)
 	accepted := make(chan error, 1)
 	go func() {
 		req, err := l.Accept(ctx)
@@ -116,9 +111,8 @@ func connect(b *testing.B, server, client *host, regionBytes int, opt rnic.QPOpt
 		}
 		accepted <- err
 	}()
-	require.NoError(b, c.qp.Connect(ctx, "10.9.0.1:7174", nil))
+	require.NoError(b, dial(ctx))
 	require.NoError(b, <-accepted)
-	return s, c
 }
 
 // reap waits until n send-side completions have come.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/stack"
@@ -112,17 +113,12 @@ func (f *feeder) arp() []byte {
 }
 
 // counter is an Upper that takes what comes and does nothing with it.
-type counter struct{ edge uint64 }
+type counter struct {
+	testhost.Upper
+	edge uint64
+}
 
-func (u *counter) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict { return stack.Taken }
-func (u *counter) Edge(_ *stack.Conn, edge uint64)                           { u.edge = edge }
-func (u *counter) Established(*stack.Conn)                                   {}
-func (u *counter) Pull(*stack.Conn, []byte) int                              { return 0 }
-func (u *counter) Acked(*stack.Conn, uint64)                                 {}
-func (u *counter) PeerClosed(*stack.Conn)                                    {}
-func (u *counter) Closed(*stack.Conn, error)                                 {}
-func (u *counter) Woken(*stack.Conn)                                         {}
-func (u *counter) Timer(*stack.Conn, int64)                                  {}
+func (u *counter) Edge(_ *stack.Conn, edge uint64) { u.edge = edge }
 
 // fed is a Poller with one open connection, fed by hand.
 func fed(t testing.TB) (*stack.Poller, *feeder, *counter) {

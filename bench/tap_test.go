@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,22 +34,10 @@ func BenchmarkTAP(b *testing.B) {
 			require.NoError(b, err)
 			s := newEnd(b, server, 16*message, rnic.QPOptions{NoMarkers: !markers.on})
 			c := newEnd(b, &host{dev: kernel}, 16*message, rnic.QPOptions{SendDepth: 64})
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			defer cancel()
-			l, err := server.dev.Listen(ctx, ":7174", rnic.ListenOptions{})
-			require.NoError(b, err)
-			b.Cleanup(l.Close)
-			accepted := make(chan error, 1)
-			go func() {
-				req, err := l.Accept(ctx)
-				if err == nil {
-					err = req.Accept(ctx, s.qp, nil)
-				}
-				accepted <- err
-			}()
-			ns.Do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
-			require.NoError(b, err)
-			require.NoError(b, <-accepted)
+			join(b, server, s, func(ctx context.Context) (err error) {
+				ns.Do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
+				return err
+			})
 			benchWrite(b, s, c)
 		})
 	}

@@ -10,14 +10,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// protected is a sink with a region of every kind that a peer may name, and queue 0 with MSN 2 and 3 to come.
+type protected struct {
+	*sink
+	mr, based, readOnly, foreign, other, mine, revoked *mem.MemoryRegion
+}
+
+func newProtected(t *testing.T, size int) *protected {
+	f := &protected{sink: newSink(t, 4)}
+	f.mr = f.register(size)
+	f.based = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Base: 1 << 40})
+	f.readOnly = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteRead | mem.LocalWrite})
+	f.foreign = f.registerIn(f.table.AllocDomain(), size, mem.RegionOptions{Access: mem.RemoteWrite})
+	f.other = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream + 1})
+	f.mine = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream})
+	f.revoked = f.register(size)
+	f.reader.Exit()
+	f.revoked.Revoke()
+	f.reader.Enter()
+	for i := range uint64(3) {
+		f.post(0, i, size)
+	}
+	f.send(0, 1, 0, "", true) // MSN 1 is completed
+	f.wantIDs(f.pos, 0)
+	return f
+}
+
 // One row per check of section 9.1, with the number of section 9.2; the memory stays as it was.
 // req: 5041-7.1-4, 5040-7.2-1
 func TestPlacementErrors(t *testing.T) {
 	const size = 64
-	type fixture struct {
-		*sink
-		mr, based, readOnly, foreign, other, mine, revoked *mem.MemoryRegion
-	}
 	payload := func(n int) []byte { return bytes.Repeat([]byte{0x77}, n) }
 	version := func(h Header, v uint8) Header { h.Version = v; return h }
 	stag := func(h Header, s mem.STag) Header { h.STag = s; return h }
@@ -28,79 +50,64 @@ func TestPlacementErrors(t *testing.T) {
 		errType, code uint8
 		ok            bool
 		n             int
-		header        func(f *fixture) Header
+		header        func(f *protected) Header
 	}{
 		// req: DDP-9.1-6, DDP-9.2-3, DDP-10.3-6
-		{"unknown STag", 1, 0x00, false, 1, func(f *fixture) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^0x100) }},
-		{"wrong key", 1, 0x00, false, 1, func(f *fixture) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^1) }},
+		{"unknown STag", 1, 0x00, false, 1, func(f *protected) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^0x100) }},
+		{"wrong key", 1, 0x00, false, 1, func(f *protected) Header { return stag(tagged(f.mr, 0, true), f.mr.STag()^1) }},
 		// req: DDP-10.3-3
-		{"revoked STag", 1, 0x00, false, 1, func(f *fixture) Header { return tagged(f.revoked, 0, true) }},
+		{"revoked STag", 1, 0x00, false, 1, func(f *protected) Header { return tagged(f.revoked, 0, true) }},
 		// req: DDP-9.1-7
-		{"no right to write", 1, 0x00, false, 1, func(f *fixture) Header { return tagged(f.readOnly, 0, true) }},
+		{"no right to write", 1, 0x00, false, 1, func(f *protected) Header { return tagged(f.readOnly, 0, true) }},
 		// req: DDP-9.1-8, DDP-9.2-4, 5041-8.3.1-3
-		{"TO at the end", 1, 0x01, false, 1, func(f *fixture) Header { return tagged(f.mr, size, true) }},
-		{"TO below base", 1, 0x01, false, 1, func(f *fixture) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
-		{"TO far away", 1, 0x01, false, 1, func(f *fixture) Header { return to(tagged(f.mr, 0, true), 1<<63) }},
+		{"TO at the end", 1, 0x01, false, 1, func(f *protected) Header { return tagged(f.mr, size, true) }},
+		{"TO below base", 1, 0x01, false, 1, func(f *protected) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
+		{"TO far away", 1, 0x01, false, 1, func(f *protected) Header { return to(tagged(f.mr, 0, true), 1<<63) }},
 		// req: DDP-9.1-9, DDP-10.1-1
-		{"one octet over", 1, 0x01, false, 2, func(f *fixture) Header { return tagged(f.mr, size-1, true) }},
-		{"one octet over, based", 1, 0x01, false, size + 1, func(f *fixture) Header { return tagged(f.based, 0, true) }},
-		{"from below base into it", 1, 0x01, false, 2, func(f *fixture) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
-		{"last octet", 0, 0, true, 1, func(f *fixture) Header { return tagged(f.mr, size-1, true) }},
-		{"all of it", 0, 0, true, size, func(f *fixture) Header { return tagged(f.based, 0, true) }},
+		{"one octet over", 1, 0x01, false, 2, func(f *protected) Header { return tagged(f.mr, size-1, true) }},
+		{"one octet over, based", 1, 0x01, false, size + 1, func(f *protected) Header { return tagged(f.based, 0, true) }},
+		{"from below base into it", 1, 0x01, false, 2, func(f *protected) Header { return to(tagged(f.based, 0, true), f.based.Base()-1) }},
+		{"last octet", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mr, size-1, true) }},
+		{"all of it", 0, 0, true, size, func(f *protected) Header { return tagged(f.based, 0, true) }},
 		// req: DDP-9.2-5, DDP-6.2-5, 5041-2.1-1, 5041-8.2-1, 5041-8.3.1-1, 5042-6.1.1-2
-		{"other domain", 1, 0x02, false, 1, func(f *fixture) Header { return tagged(f.foreign, 0, true) }},
+		{"other domain", 1, 0x02, false, 1, func(f *protected) Header { return tagged(f.foreign, 0, true) }},
 		// req: DDP-10.3-4, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-2, 5042-6.1.1-3
-		{"other stream", 1, 0x02, false, 1, func(f *fixture) Header { return tagged(f.other, 0, true) }},
-		{"own stream", 0, 0, true, 1, func(f *fixture) Header { return tagged(f.mine, 0, true) }},
+		{"other stream", 1, 0x02, false, 1, func(f *protected) Header { return tagged(f.other, 0, true) }},
+		{"own stream", 0, 0, true, 1, func(f *protected) Header { return tagged(f.mine, 0, true) }},
 		// req: DDP-9.1-10, DDP-9.2-6
-		{"TO wraps", 1, 0x03, false, 2, func(f *fixture) Header { return to(tagged(f.mr, 0, true), 1<<64-1) }},
+		{"TO wraps", 1, 0x03, false, 2, func(f *protected) Header { return to(tagged(f.mr, 0, true), 1<<64-1) }},
 		// req: DDP-9.2-7, DDP-6.1-11, 5041-4.1-2
-		{"tagged version 0", 1, 0x04, false, 1, func(f *fixture) Header { return version(tagged(f.mr, 0, true), 0) }},
-		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *fixture) Header { return version(tagged(f.mr, 0, false), 2) }},
-		{"tagged version, no payload", 1, 0x04, false, 0, func(f *fixture) Header { return version(tagged(f.mr, 0, true), 3) }},
+		{"tagged version 0", 1, 0x04, false, 1, func(f *protected) Header { return version(tagged(f.mr, 0, true), 0) }},
+		{"tagged version 2, not last", 1, 0x04, false, 1, func(f *protected) Header { return version(tagged(f.mr, 0, false), 2) }},
+		{"tagged version, no payload", 1, 0x04, false, 0, func(f *protected) Header { return version(tagged(f.mr, 0, true), 3) }},
 		// req: DDP-7.2-12, DDP-7.2-13, 5041-5.2-2
-		{"no payload, unknown STag", 0, 0, true, 0, func(f *fixture) Header { return stag(tagged(f.mr, 1<<64-1, true), 0xffffffff) }},
+		{"no payload, unknown STag", 0, 0, true, 0, func(f *protected) Header { return stag(tagged(f.mr, 1<<64-1, true), 0xffffffff) }},
 
 		// req: DDP-9.1-1, DDP-9.2-8
-		{"QN beyond the list", 2, 0x01, false, 1, func(f *fixture) Header { return untagged(7, 1, 0, true) }},
-		{"QN without a queue", 2, 0x01, false, 1, func(f *fixture) Header { return untagged(1, 1, 0, true) }},
-		{"highest QN", 2, 0x01, false, 1, func(f *fixture) Header { return untagged(0xffffffff, 1, 0, true) }},
-		{"QN, no payload", 2, 0x01, false, 0, func(f *fixture) Header { return untagged(1, 1, 0, true) }},
+		{"QN beyond the list", 2, 0x01, false, 1, func(f *protected) Header { return untagged(7, 1, 0, true) }},
+		{"QN without a queue", 2, 0x01, false, 1, func(f *protected) Header { return untagged(1, 1, 0, true) }},
+		{"highest QN", 2, 0x01, false, 1, func(f *protected) Header { return untagged(0xffffffff, 1, 0, true) }},
+		{"QN, no payload", 2, 0x01, false, 0, func(f *protected) Header { return untagged(1, 1, 0, true) }},
 		// req: DDP-9.1-2, DDP-3.2-3, 5041-7.1-3
-		{"no buffer posted", 2, 0x02, false, 1, func(f *fixture) Header { return untagged(2, 1, 0, true) }},
-		{"no buffer posted, no payload", 2, 0x02, false, 0, func(f *fixture) Header { return untagged(2, 1, 0, true) }},
-		{"MSN above the window", 2, 0x02, false, 1, func(f *fixture) Header { return untagged(0, 4, 0, true) }},
-		{"highest MSN of the window", 0, 0, true, 1, func(f *fixture) Header { return untagged(0, 3, 0, true) }},
-		{"MSN completed", 2, 0x03, false, 1, func(f *fixture) Header { return untagged(0, 1, 0, true) }},
-		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *fixture) Header { return untagged(0, 1, 0, true) }},
-		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *fixture) Header { return untagged(0, 0, 0, true) }},
-		{"MO at the end", 2, 0x04, false, 1, func(f *fixture) Header { return untagged(0, 2, size, true) }},
-		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *fixture) Header { return untagged(0, 2, size+1, true) }},
+		{"no buffer posted", 2, 0x02, false, 1, func(f *protected) Header { return untagged(2, 1, 0, true) }},
+		{"no buffer posted, no payload", 2, 0x02, false, 0, func(f *protected) Header { return untagged(2, 1, 0, true) }},
+		{"MSN above the window", 2, 0x02, false, 1, func(f *protected) Header { return untagged(0, 4, 0, true) }},
+		{"highest MSN of the window", 0, 0, true, 1, func(f *protected) Header { return untagged(0, 3, 0, true) }},
+		{"MSN completed", 2, 0x03, false, 1, func(f *protected) Header { return untagged(0, 1, 0, true) }},
+		{"MSN completed, no payload", 2, 0x03, false, 0, func(f *protected) Header { return untagged(0, 1, 0, true) }},
+		{"MSN 0 before the first wrap", 2, 0x03, false, 1, func(f *protected) Header { return untagged(0, 0, 0, true) }},
+		{"MO at the end", 2, 0x04, false, 1, func(f *protected) Header { return untagged(0, 2, size, true) }},
+		{"MO beyond the end, no payload", 2, 0x04, false, 0, func(f *protected) Header { return untagged(0, 2, size+1, true) }},
 		// req: DDP-3.2-2
-		{"message one octet too long", 2, 0x05, false, size + 1, func(f *fixture) Header { return untagged(0, 2, 0, true) }},
-		{"one octet over at the end", 2, 0x05, false, 2, func(f *fixture) Header { return untagged(0, 2, size-1, true) }},
-		{"buffer full to the octet", 0, 0, true, 1, func(f *fixture) Header { return untagged(0, 2, size-1, true) }},
+		{"message one octet too long", 2, 0x05, false, size + 1, func(f *protected) Header { return untagged(0, 2, 0, true) }},
+		{"one octet over at the end", 2, 0x05, false, 2, func(f *protected) Header { return untagged(0, 2, size-1, true) }},
+		{"buffer full to the octet", 0, 0, true, 1, func(f *protected) Header { return untagged(0, 2, size-1, true) }},
 		// req: DDP-9.2-13
-		{"untagged version 0", 2, 0x06, false, 1, func(f *fixture) Header { return version(untagged(0, 2, 0, true), 0) }},
-		{"untagged version before QN", 2, 0x06, false, 0, func(f *fixture) Header { return version(untagged(7, 2, 0, true), 2) }},
+		{"untagged version 0", 2, 0x06, false, 1, func(f *protected) Header { return version(untagged(0, 2, 0, true), 0) }},
+		{"untagged version before QN", 2, 0x06, false, 0, func(f *protected) Header { return version(untagged(7, 2, 0, true), 2) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := &fixture{sink: newSink(t, 4)}
-			f.mr = f.register(size)
-			f.based = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Base: 1 << 40})
-			f.readOnly = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteRead | mem.LocalWrite})
-			f.foreign = f.registerIn(f.table.AllocDomain(), size, mem.RegionOptions{Access: mem.RemoteWrite})
-			f.other = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream + 1})
-			f.mine = f.registerIn(f.domain, size, mem.RegionOptions{Access: mem.RemoteWrite, Stream: ownStream})
-			f.revoked = f.register(size)
-			f.reader.Exit()
-			f.revoked.Revoke()
-			f.reader.Enter()
-			for i := range uint64(3) {
-				f.post(0, i, size)
-			}
-			f.send(0, 1, 0, "", true) // MSN 1 is completed
-			f.wantIDs(f.pos, 0)
+			f := newProtected(t, size)
 			before := f.snapshot()
 
 			h := c.header(f)
@@ -313,83 +320,109 @@ func FuzzPlace(f *testing.F) {
 	f.Add([]byte{14 + 3, 0xc1, 0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 62, 'a', 'b', 'c'})
 	f.Add([]byte{14 + 2, 0xc1, 0x40, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 'a', 'b'})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		k := newSink(t, 300)
-		ids := uint64(0)
-		drain := func() {
-			for _, d := range k.delivered(k.pos) {
-				if d.Header.Tagged {
-					continue
-				}
-				if d.Buffer.ID != ids || d.Len > d.Buffer.Len {
-					t.Fatalf("delivered %+v as untagged message %d", d, ids)
-				}
-				ids++
-			}
-		}
-		stags := []mem.STag{
-			k.register(64).STag(),
-			k.registerIn(k.domain, 32, mem.RegionOptions{Access: mem.RemoteWrite, Base: 16}).STag(),
-			k.registerIn(k.domain, 64, mem.RegionOptions{Access: mem.LocalWrite | mem.RemoteRead}).STag(),
-		}
-		k.post(0, 0, 32)
-		k.post(0, 1, 16)
-		model := k.snapshot()
-		offsets := []int{guardLen, 64 + 3*guardLen}               // in snapshot: the two writable regions
-		recv := []int{160 + 7*guardLen + 3, 195 + 9*guardLen + 3} // the posted buffers
+		m := newFuzzed(t)
 		for len(in) > 0 {
 			n, deliver := min(int(in[0]&0x7f), len(in)-1), in[0]&0x80 != 0
 			b := append([]byte(nil), in[1:1+n]...)
 			in = in[1+n:]
-			pick := -1
-			if len(b) >= TaggedLen && b[0]&0x80 != 0 {
-				pick = int(b[2]) % (len(stags) + 1)
-				if pick < len(stags) {
-					binary.BigEndian.PutUint32(b[2:], uint32(stags[pick]))
-				}
-			}
-			start, end := k.span(n)
-			cut := n / 3
-			err := k.stream.Place(start, end, n, [][]byte{b[:cut], b[cut:]})
-			if err != nil {
+			if !m.say(b) {
 				break
 			}
-			h, hn, ok := Parse(b)
-			if !ok {
-				t.Fatal("a segment without a whole header was accepted")
-			}
-			payload := b[hn:]
-			if h.Version != testDV {
-				t.Fatal("a foreign version was accepted")
-			}
-			switch {
-			case len(payload) == 0:
-			case h.Tagged:
-				if pick > 1 {
-					t.Fatalf("write through STag %d was accepted", pick)
-				}
-				base := []uint64{0, 16}[pick]
-				size := []uint64{64, 32}[pick]
-				if h.TO < base || h.TO-base >= size || uint64(len(payload)) > size-(h.TO-base) {
-					t.Fatalf("write of %d at TO %d was accepted", len(payload), h.TO)
-				}
-				copy(model[offsets[pick]+int(h.TO-base):], payload)
-			default:
-				if h.QN != 0 || h.MSN < 1 || h.MSN > 2 || int64(h.MO)+int64(len(payload)) > []int64{32, 16}[h.MSN-1] {
-					t.Fatalf("send %+v of %d was accepted", h, len(payload))
-				}
-				copy(model[recv[h.MSN-1]+int(h.MO):], payload)
-			}
 			if deliver {
-				if drain(); k.stream.Err() != nil {
+				if m.drain(); m.stream.Err() != nil {
 					break
 				}
 			}
 		}
-		drain()
-		if got := k.snapshot(); !bytes.Equal(model, got) {
-			t.Fatalf("memory differs from the model\n got %x\nwant %x", got, model)
+		m.drain()
+		if got := m.snapshot(); !bytes.Equal(m.model, got) {
+			t.Fatalf("memory differs from the model\n got %x\nwant %x", got, m.model)
 		}
 	})
+}
+
+// fuzzed is a sink whose peer says anything, and what its memory should be.
+type fuzzed struct {
+	*sink
+	stags []mem.STag // two that may be written through, one that may not
+	model []byte     // of the snapshot
+	ids   uint64     // messages delivered
+}
+
+func newFuzzed(t *testing.T) *fuzzed {
+	m := &fuzzed{sink: newSink(t, 300)}
+	m.stags = []mem.STag{
+		m.register(64).STag(),
+		m.registerIn(m.domain, 32, mem.RegionOptions{Access: mem.RemoteWrite, Base: 16}).STag(),
+		m.registerIn(m.domain, 64, mem.RegionOptions{Access: mem.LocalWrite | mem.RemoteRead}).STag(),
+	}
+	m.post(0, 0, 32)
+	m.post(0, 1, 16)
+	m.model = m.snapshot()
+	return m
+}
+
+// say places a ULPDU, with a real STag in it most of the time, and returns whether it was accepted.
+func (m *fuzzed) say(b []byte) bool {
+	pick := -1
+	if len(b) >= TaggedLen && b[0]&0x80 != 0 {
+		pick = int(b[2]) % (len(m.stags) + 1)
+		if pick < len(m.stags) {
+			binary.BigEndian.PutUint32(b[2:], uint32(m.stags[pick]))
+		}
+	}
+	start, end := m.span(len(b))
+	cut := len(b) / 3
+	if err := m.stream.Place(start, end, len(b), [][]byte{b[:cut], b[cut:]}); err != nil {
+		return false
+	}
+	m.accepted(b, pick)
+	return true
+}
+
+// accepted looks whether it was right to accept b, which names STag pick, and writes it to the model.
+func (m *fuzzed) accepted(b []byte, pick int) {
+	h, hn, ok := Parse(b)
+	if !ok {
+		m.t.Fatal("a segment without a whole header was accepted")
+	}
+	if h.Version != testDV {
+		m.t.Fatal("a foreign version was accepted")
+	}
+	payload := b[hn:]
+	switch {
+	case len(payload) == 0:
+	case h.Tagged:
+		if pick > 1 {
+			m.t.Fatalf("write through STag %d was accepted", pick)
+		}
+		base := []uint64{0, 16}[pick]
+		size := []uint64{64, 32}[pick]
+		if h.TO < base || h.TO-base >= size || uint64(len(payload)) > size-(h.TO-base) {
+			m.t.Fatalf("write of %d at TO %d was accepted", len(payload), h.TO)
+		}
+		at := []int{guardLen, 64 + 3*guardLen}[pick] // in the snapshot
+		copy(m.model[at+int(h.TO-base):], payload)
+	default:
+		if h.QN != 0 || h.MSN < 1 || h.MSN > 2 || int64(h.MO)+int64(len(payload)) > []int64{32, 16}[h.MSN-1] {
+			m.t.Fatalf("send %+v of %d was accepted", h, len(payload))
+		}
+		at := []int{160 + 7*guardLen + 3, 195 + 9*guardLen + 3}[h.MSN-1] // of the posted buffers
+		copy(m.model[at+int(h.MO):], payload)
+	}
+}
+
+// drain takes what is delivered: untagged messages in order, none longer than its buffer.
+func (m *fuzzed) drain() {
+	for _, d := range m.delivered(m.pos) {
+		if d.Header.Tagged {
+			continue
+		}
+		if d.Buffer.ID != m.ids || d.Len > d.Buffer.Len {
+			m.t.Fatalf("delivered %+v as untagged message %d", d, m.ids)
+		}
+		m.ids++
+	}
 }
 
 func TestPlaceAllocs(t *testing.T) {

@@ -13,7 +13,11 @@ import (
 )
 
 // oracle is a Table without any cleverness: a list, and integers that do not wrap.
-type oracle struct{ regions []*oracleRegion }
+type oracle struct {
+	table   *Table
+	regions []*oracleRegion
+	stags   []STag // that there are or were, and one that never was
+}
 
 type oracleRegion struct {
 	m           *MemoryRegion
@@ -68,117 +72,127 @@ func genTO(t *rapid.T, base uint64, length int) uint64 {
 	return near + uint64(rapid.Int64Range(-3, 3).Draw(t, "off"))
 }
 
+// oracleEntries is how many regions the Table has room for.
+const oracleEntries = 5
+
+var (
+	somePD     = rapid.Map(rapid.Uint32Range(1, 2), func(n uint32) ProtectionDomain { return ProtectionDomain(n) })
+	someStream = rapid.Map(rapid.Uint32Range(0, 2), func(n uint32) StreamID { return StreamID(n) })
+	someAccess = rapid.Map(rapid.Uint8Range(0, uint8(accessAll)), func(n uint8) Access { return Access(n) })
+)
+
 // req: 5041-8.3-1, 5040-8.1.1-1
 func TestTableAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const entries = 5
-		table := NewTable(entries)
-		o := &oracle{}
-		stags := []STag{0}
-		live := func(t *rapid.T) *oracleRegion {
-			var list []*oracleRegion
-			for _, r := range o.regions {
-				if !r.gone {
-					list = append(list, r)
-				}
-			}
-			if len(list) == 0 {
-				t.Skip("none")
-			}
-			return rapid.SampledFrom(list).Draw(t, "region")
-		}
-		count := func() (n int) {
-			for _, r := range o.regions {
-				if !r.gone {
-					n++
-				}
-			}
-			return n
-		}
-		pds := rapid.Uint32Range(1, 2)
-		streams := rapid.Uint32Range(0, 2)
+		o := &oracle{table: NewTable(oracleEntries), stags: []STag{0}}
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) {
-				require.Equal(t, count(), table.Len())
-				for _, r := range o.regions {
-					require.Equal(t, r.valid, r.m.Valid())
-				}
-			},
-			"Register": func(t *rapid.T) {
-				r := &oracleRegion{pd: ProtectionDomain(pds.Draw(t, "pd")), mem: make([]byte, rapid.IntRange(1, 9).Draw(t, "len"))}
-				r.opt.Access = Access(rapid.Uint8Range(0, uint8(accessAll)).Draw(t, "access"))
-				r.opt.Stream = StreamID(streams.Draw(t, "stream"))
-				r.opt.Base = rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - uint64(len(r.mem))}).Draw(t, "base")
-				m, err := table.Register(r.pd, r.mem, r.opt)
-				if count() == entries {
-					var full *TableFullError
-					require.ErrorAs(t, err, &full)
-					return
-				}
-				require.NoError(t, err)
-				r.m, r.stag, r.valid = m, m.STag(), true
-				o.regions = append(o.regions, r)
-				stags = append(stags, r.stag)
-			},
-			"Revoke": func(t *rapid.T) { r := live(t); r.m.Revoke(); r.valid = false },
-			"Revalidate": func(t *rapid.T) {
-				r := live(t)
-				stag := r.m.Revalidate()
-				require.Equal(t, r.stag.Index(), stag.Index())
-				require.Equal(t, r.stag.Key()+1, stag.Key())
-				r.stag, r.valid = stag, true
-				stags = append(stags, stag)
-			},
-			"Deregister": func(t *rapid.T) { r := live(t); r.m.Deregister(); r.valid, r.gone = false, true },
-			"after Deregister": func(t *rapid.T) {
-				for _, r := range o.regions {
-					if r.gone {
-						r.m.Revoke()
-						r.m.Deregister()
-						require.Panics(t, func() { r.m.Revalidate() })
-					}
-				}
-			},
-			"Invalidate": func(t *rapid.T) {
-				stag := rapid.SampledFrom(stags).Draw(t, "stag")
-				pd, stream := ProtectionDomain(pds.Draw(t, "pd")), StreamID(streams.Draw(t, "stream"))
-				res := table.Invalidate(pd, stream, stag)
-				r := o.find(stag)
-				switch {
-				case r == nil:
-					require.Equal(t, CheckInvalidSTag, res)
-				case r.pd != pd || r.opt.Stream != AnyStream && r.opt.Stream != stream:
-					require.Equal(t, CheckNotAssociated, res)
-				case r.opt.Stream == AnyStream || r.opt.Access&(RemoteRead|RemoteWrite) == 0:
-					require.Equal(t, CheckAccess, res)
-				default:
-					require.Equal(t, CheckOK, res)
-					r.valid = false
-				}
-			},
-			"Check": func(t *rapid.T) {
-				stag := rapid.SampledFrom(stags).Draw(t, "stag")
-				pd, stream := ProtectionDomain(pds.Draw(t, "pd")), StreamID(streams.Draw(t, "stream"))
-				need := Access(rapid.Uint8Range(0, uint8(accessAll)).Draw(t, "need"))
-				n := rapid.IntRange(0, 11).Draw(t, "n")
-				var to uint64
-				if r := o.find(stag); r != nil {
-					to = genTO(t, r.opt.Base, len(r.mem))
-				}
-				r, want := o.check(pd, stream, stag, to, n, need)
-				b, res := table.Check(pd, stream, stag, to, n, need)
-				require.Equal(t, want, res)
-				if want != CheckOK {
-					require.Nil(t, b)
-					return
-				}
-				require.Len(t, b, n)
-				if n > 0 {
-					require.Same(t, &r.mem[to-r.opt.Base], &b[0])
-				}
-			},
+			"":                 o.agrees,
+			"Register":         o.register,
+			"Revoke":           func(t *rapid.T) { r := o.pick(t); r.m.Revoke(); r.valid = false },
+			"Revalidate":       o.revalidate,
+			"Deregister":       func(t *rapid.T) { r := o.pick(t); r.m.Deregister(); r.valid, r.gone = false, true },
+			"after Deregister": o.useGone,
+			"Invalidate":       o.invalidate,
+			"Check":            o.checkOne,
 		})
 	})
+}
+
+// live are the regions that are registered.
+func (o *oracle) live() (list []*oracleRegion) {
+	for _, r := range o.regions {
+		if !r.gone {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func (o *oracle) pick(t *rapid.T) *oracleRegion {
+	list := o.live()
+	if len(list) == 0 {
+		t.Skip("none")
+	}
+	return rapid.SampledFrom(list).Draw(t, "region")
+}
+
+func (o *oracle) agrees(t *rapid.T) {
+	require.Equal(t, len(o.live()), o.table.Len())
+	for _, r := range o.regions {
+		require.Equal(t, r.valid, r.m.Valid())
+	}
+}
+
+func (o *oracle) register(t *rapid.T) {
+	r := &oracleRegion{pd: somePD.Draw(t, "pd"), mem: make([]byte, rapid.IntRange(1, 9).Draw(t, "len"))}
+	r.opt.Access, r.opt.Stream = someAccess.Draw(t, "access"), someStream.Draw(t, "stream")
+	r.opt.Base = rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - uint64(len(r.mem))}).Draw(t, "base")
+	m, err := o.table.Register(r.pd, r.mem, r.opt)
+	if len(o.live()) == oracleEntries {
+		var full *TableFullError
+		require.ErrorAs(t, err, &full)
+		return
+	}
+	require.NoError(t, err)
+	r.m, r.stag, r.valid = m, m.STag(), true
+	o.regions = append(o.regions, r)
+	o.stags = append(o.stags, r.stag)
+}
+
+func (o *oracle) revalidate(t *rapid.T) {
+	r := o.pick(t)
+	stag := r.m.Revalidate()
+	require.Equal(t, r.stag.Index(), stag.Index())
+	require.Equal(t, r.stag.Key()+1, stag.Key())
+	r.stag, r.valid = stag, true
+	o.stags = append(o.stags, stag)
+}
+
+func (o *oracle) useGone(t *rapid.T) {
+	for _, r := range o.regions {
+		if r.gone {
+			r.m.Revoke()
+			r.m.Deregister()
+			require.Panics(t, func() { r.m.Revalidate() })
+		}
+	}
+}
+
+func (o *oracle) invalidate(t *rapid.T) {
+	stag, pd, stream := rapid.SampledFrom(o.stags).Draw(t, "stag"), somePD.Draw(t, "pd"), someStream.Draw(t, "stream")
+	res := o.table.Invalidate(pd, stream, stag)
+	r := o.find(stag)
+	switch {
+	case r == nil:
+		require.Equal(t, CheckInvalidSTag, res)
+	case r.pd != pd || r.opt.Stream != AnyStream && r.opt.Stream != stream:
+		require.Equal(t, CheckNotAssociated, res)
+	case r.opt.Stream == AnyStream || r.opt.Access&(RemoteRead|RemoteWrite) == 0:
+		require.Equal(t, CheckAccess, res)
+	default:
+		require.Equal(t, CheckOK, res)
+		r.valid = false
+	}
+}
+
+func (o *oracle) checkOne(t *rapid.T) {
+	stag, pd, stream := rapid.SampledFrom(o.stags).Draw(t, "stag"), somePD.Draw(t, "pd"), someStream.Draw(t, "stream")
+	need, n := someAccess.Draw(t, "need"), rapid.IntRange(0, 11).Draw(t, "n")
+	var to uint64
+	if r := o.find(stag); r != nil {
+		to = genTO(t, r.opt.Base, len(r.mem))
+	}
+	r, want := o.check(pd, stream, stag, to, n, need)
+	b, res := o.table.Check(pd, stream, stag, to, n, need)
+	require.Equal(t, want, res)
+	if want != CheckOK {
+		require.Nil(t, b)
+		return
+	}
+	require.Len(t, b, n)
+	if n > 0 {
+		require.Same(t, &r.mem[to-r.opt.Base], &b[0])
+	}
 }
 
 // The bounds check against integers that do not wrap.

@@ -168,6 +168,15 @@ func (m *poolModel) released(b Buf) {
 	}
 }
 
+// dropped: one hold on b is gone; other is what remains of two.
+func (m *poolModel) dropped(b Buf, other string) {
+	if m.state[b] == "od" {
+		m.state[b] = other
+	} else {
+		m.released(b)
+	}
+}
+
 func (m *poolModel) allocated(t *rapid.T, b Buf) {
 	require.Equal(t, "free", m.state[b])
 	require.Equal(t, Desc{Off: Headroom}, *m.pool.Desc(b))
@@ -175,95 +184,94 @@ func (m *poolModel) allocated(t *rapid.T, b Buf) {
 	m.state[b] = "o"
 }
 
+func newPoolModel(t *rapid.T) *poolModel {
+	size := rapid.IntRange(1, 12).Draw(t, "size")
+	cfg := PoolConfig{Bufs: size, Stride: 256}
+	p, err := NewPool(hugepages.Heap(cfg.Bytes()), cfg)
+	require.NoError(t, err)
+	m := &poolModel{pool: p, state: make([]string, size), reserved: Buf(size)}
+	if n := rapid.IntRange(0, size-1).Draw(t, "reserved"); n > 0 {
+		m.reserved, err = p.Reserve(n)
+		require.NoError(t, err)
+	}
+	for b := range m.state {
+		m.state[b] = "free"
+		if Buf(b) >= m.reserved {
+			m.state[b] = "device's"
+		}
+	}
+	return m
+}
+
 // Random use against a model of who has each Buf: nothing is given out twice, nothing is lost.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.IntRange(1, 12).Draw(t, "size")
-		cfg := PoolConfig{Bufs: size, Stride: 256}
-		p, err := NewPool(hugepages.Heap(cfg.Bytes()), cfg)
-		require.NoError(t, err)
-		m := &poolModel{pool: p, state: make([]string, size), reserved: Buf(size)}
-		if n := rapid.IntRange(0, size-1).Draw(t, "reserved"); n > 0 {
-			m.reserved, err = p.Reserve(n)
-			require.NoError(t, err)
-		}
-		for b := range m.state {
-			m.state[b] = "free"
-			if Buf(b) >= m.reserved {
-				m.state[b] = "device's"
-			}
-		}
+		m := newPoolModel(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"": m.check,
-			"Alloc": func(t *rapid.T) {
-				b := p.Alloc()
-				if len(m.in("free")) == 0 {
-					require.Equal(t, NoBuf, b)
-					m.misses++
-					return
-				}
-				m.allocated(t, b)
-			},
-			"AllocN": func(t *rapid.T) {
-				dst := make([]Buf, rapid.IntRange(0, size+1).Draw(t, "n"))
-				want := min(len(dst), len(m.in("free")))
-				require.Equal(t, want, p.AllocN(dst))
-				if want < len(dst) {
-					m.misses++
-				}
-				for _, b := range dst[:want] {
-					m.allocated(t, b)
-				}
-			},
-			"Free": func(t *rapid.T) {
-				b := m.pick(t, "o", "od")
-				p.Free(b)
-				if m.state[b] == "od" {
-					m.state[b] = "d"
-				} else {
-					m.released(b)
-				}
-			},
-			"FreeN": func(t *rapid.T) {
-				list := m.in("o")
-				p.FreeN(list)
-				for _, b := range list {
-					m.released(b)
-				}
-			},
-			"HoldDevice": func(t *rapid.T) { b := m.pick(t, "o"); p.HoldDevice(b); m.state[b] = "od" },
-			"DeviceDone": func(t *rapid.T) {
-				b := m.pick(t, "od", "d")
-				p.DeviceDone(b)
-				if m.state[b] == "od" {
-					m.state[b] = "o"
-				} else {
-					m.released(b)
-				}
-			},
-			"Adopt": func(t *rapid.T) {
-				b := m.pick(t, "device's")
-				require.Equal(t, Desc{Off: Headroom}, *p.Desc(b))
-				p.Desc(b).Len = 5
-				p.Adopt(b)
-				require.EqualValues(t, 5, p.Desc(b).Len)
-				m.state[b] = "o"
-			},
-			"TakeReturned": func(t *rapid.T) {
-				dst := make([]Buf, rapid.IntRange(0, size).Draw(t, "n"))
-				want := min(len(dst), len(m.in("returned")))
-				require.Equal(t, want, p.TakeReturned(dst))
-				for _, b := range dst[:want] {
-					require.Equal(t, "returned", m.state[b])
-					m.state[b] = "device's"
-				}
-			},
+			"":             m.check,
+			"Alloc":        m.alloc,
+			"AllocN":       m.allocN,
+			"Free":         func(t *rapid.T) { b := m.pick(t, "o", "od"); m.pool.Free(b); m.dropped(b, "d") },
+			"FreeN":        m.freeN,
+			"HoldDevice":   func(t *rapid.T) { b := m.pick(t, "o"); m.pool.HoldDevice(b); m.state[b] = "od" },
+			"DeviceDone":   func(t *rapid.T) { b := m.pick(t, "od", "d"); m.pool.DeviceDone(b); m.dropped(b, "o") },
+			"Adopt":        m.adopt,
+			"TakeReturned": m.takeReturned,
 			"double Free": func(t *rapid.T) {
 				b := m.pick(t, "free", "device's", "returned", "d")
-				require.Panics(t, func() { p.Free(b) })
+				require.Panics(t, func() { m.pool.Free(b) })
 			},
 		})
 	})
+}
+
+func (m *poolModel) alloc(t *rapid.T) {
+	b := m.pool.Alloc()
+	if len(m.in("free")) == 0 {
+		require.Equal(t, NoBuf, b)
+		m.misses++
+		return
+	}
+	m.allocated(t, b)
+}
+
+func (m *poolModel) allocN(t *rapid.T) {
+	dst := make([]Buf, rapid.IntRange(0, len(m.state)+1).Draw(t, "n"))
+	want := min(len(dst), len(m.in("free")))
+	require.Equal(t, want, m.pool.AllocN(dst))
+	if want < len(dst) {
+		m.misses++
+	}
+	for _, b := range dst[:want] {
+		m.allocated(t, b)
+	}
+}
+
+func (m *poolModel) freeN(t *rapid.T) {
+	list := m.in("o")
+	m.pool.FreeN(list)
+	for _, b := range list {
+		m.released(b)
+	}
+}
+
+func (m *poolModel) adopt(t *rapid.T) {
+	b := m.pick(t, "device's")
+	require.Equal(t, Desc{Off: Headroom}, *m.pool.Desc(b))
+	m.pool.Desc(b).Len = 5
+	m.pool.Adopt(b)
+	require.EqualValues(t, 5, m.pool.Desc(b).Len)
+	m.state[b] = "o"
+}
+
+func (m *poolModel) takeReturned(t *rapid.T) {
+	dst := make([]Buf, rapid.IntRange(0, len(m.state)).Draw(t, "n"))
+	want := min(len(dst), len(m.in("returned")))
+	require.Equal(t, want, m.pool.TakeReturned(dst))
+	for _, b := range dst[:want] {
+		require.Equal(t, "returned", m.state[b])
+		m.state[b] = "device's"
+	}
 }
 
 func (m *poolModel) check(t *rapid.T) {

@@ -3,6 +3,7 @@ package mem
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -49,128 +50,116 @@ func TestSPSCIndexWrap(t *testing.T) {
 	}
 }
 
+// queueModel is a plain queue beside a ring.
+type queueModel struct {
+	ring interface {
+		Len() int
+		Cap() int
+		Push(int) bool
+		Pop() (int, bool)
+		PopN([]int) int
+	}
+	size  int
+	queue []int
+	next  int // to be pushed
+}
+
+func (m *queueModel) batch(t *rapid.T) int { return rapid.IntRange(0, m.size+2).Draw(t, "n") }
+
+func (m *queueModel) pushed(n int) {
+	for range n {
+		m.queue = append(m.queue, m.next)
+		m.next++
+	}
+}
+
+// actions are what every ring can do.
+func (m *queueModel) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"": func(t *rapid.T) {
+			require.Equal(t, len(m.queue), m.ring.Len())
+			require.Equal(t, m.size, m.ring.Cap())
+		},
+		"Push": func(t *rapid.T) {
+			ok := m.ring.Push(m.next)
+			require.Equal(t, len(m.queue) < m.size, ok)
+			if ok {
+				m.pushed(1)
+			}
+		},
+		"Pop": func(t *rapid.T) {
+			v, ok := m.ring.Pop()
+			require.Equal(t, len(m.queue) > 0, ok)
+			if ok {
+				require.Equal(t, m.queue[0], v)
+				m.queue = m.queue[1:]
+			}
+		},
+		"PopN": func(t *rapid.T) {
+			dst := make([]int, m.batch(t))
+			n := m.ring.PopN(dst)
+			require.Equal(t, min(len(dst), len(m.queue)), n)
+			require.True(t, slices.Equal(m.queue[:n], dst[:n]))
+			m.queue = m.queue[n:]
+		},
+	}
+}
+
 // Every operation against a plain queue.
 func TestSPSCAgainstQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := 1 << rapid.IntRange(0, 4).Draw(t, "log2 size")
 		r := NewSPSC(make([]int, size))
-		var queue []int
-		next := 1
-		batch := func(t *rapid.T) int { return rapid.IntRange(0, size+2).Draw(t, "n") }
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) {
-				require.Equal(t, len(queue), r.Len())
-				require.Equal(t, size, r.Cap())
-			},
-			"Push": func(t *rapid.T) {
-				ok := r.Push(next)
-				require.Equal(t, len(queue) < size, ok)
-				if ok {
-					queue = append(queue, next)
-					next++
+		m := &queueModel{ring: r, size: size, next: 1}
+		actions := m.actions()
+		actions["PushN"] = func(t *rapid.T) {
+			v := make([]int, m.batch(t))
+			for i := range v {
+				v[i] = m.next + i
+			}
+			n := r.PushN(v)
+			require.Equal(t, min(len(v), size-len(m.queue)), n)
+			m.pushed(n)
+		}
+		actions["Reserve and Publish"] = func(t *rapid.T) {
+			want := m.batch(t)
+			n := 0
+			for ; n < want; n++ {
+				slot := r.Reserve(n)
+				require.Equal(t, len(m.queue)+n < size, slot != nil)
+				if slot == nil {
+					break
 				}
-			},
-			"PushN": func(t *rapid.T) {
-				v := make([]int, batch(t))
-				for i := range v {
-					v[i] = next + i
+				*slot = m.next + n
+			}
+			n = rapid.IntRange(0, n).Draw(t, "published")
+			r.Publish(n)
+			m.pushed(n)
+		}
+		actions["Peek and Release"] = func(t *rapid.T) {
+			want := m.batch(t)
+			n := 0
+			for ; n < want; n++ {
+				slot := r.Peek(n)
+				require.Equal(t, n < len(m.queue), slot != nil)
+				if slot == nil {
+					break
 				}
-				n := r.PushN(v)
-				require.Equal(t, min(len(v), size-len(queue)), n)
-				queue = append(queue, v[:n]...)
-				next += n
-			},
-			"Pop": func(t *rapid.T) {
-				v, ok := r.Pop()
-				require.Equal(t, len(queue) > 0, ok)
-				if ok {
-					require.Equal(t, queue[0], v)
-					queue = queue[1:]
-				}
-			},
-			"PopN": func(t *rapid.T) {
-				dst := make([]int, batch(t))
-				n := r.PopN(dst)
-				require.Equal(t, min(len(dst), len(queue)), n)
-				for i := range n {
-					require.Equal(t, queue[i], dst[i])
-				}
-				queue = queue[n:]
-			},
-			"Reserve and Publish": func(t *rapid.T) {
-				want := batch(t)
-				n := 0
-				for ; n < want; n++ {
-					slot := r.Reserve(n)
-					require.Equal(t, len(queue)+n < size, slot != nil)
-					if slot == nil {
-						break
-					}
-					*slot = next + n
-				}
-				n = rapid.IntRange(0, n).Draw(t, "published")
-				r.Publish(n)
-				for range n {
-					queue = append(queue, next)
-					next++
-				}
-			},
-			"Peek and Release": func(t *rapid.T) {
-				want := batch(t)
-				n := 0
-				for ; n < want; n++ {
-					slot := r.Peek(n)
-					require.Equal(t, n < len(queue), slot != nil)
-					if slot == nil {
-						break
-					}
-					require.Equal(t, queue[n], *slot)
-				}
-				n = rapid.IntRange(0, n).Draw(t, "released")
-				r.Release(n)
-				queue = queue[n:]
-			},
-		})
+				require.Equal(t, m.queue[n], *slot)
+			}
+			n = rapid.IntRange(0, n).Draw(t, "released")
+			r.Release(n)
+			m.queue = m.queue[n:]
+		}
+		t.Repeat(actions)
 	})
 }
 
 func TestMPSCAgainstQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := 1 << rapid.IntRange(1, 4).Draw(t, "log2 size")
-		r := NewMPSC(make([]MPSCSlot[int], size))
-		var queue []int
-		next := 1
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) {
-				require.Equal(t, len(queue), r.Len())
-				require.Equal(t, size, r.Cap())
-			},
-			"Push": func(t *rapid.T) {
-				ok := r.Push(next)
-				require.Equal(t, len(queue) < size, ok)
-				if ok {
-					queue = append(queue, next)
-					next++
-				}
-			},
-			"Pop": func(t *rapid.T) {
-				v, ok := r.Pop()
-				require.Equal(t, len(queue) > 0, ok)
-				if ok {
-					require.Equal(t, queue[0], v)
-					queue = queue[1:]
-				}
-			},
-			"PopN": func(t *rapid.T) {
-				dst := make([]int, rapid.IntRange(0, size+2).Draw(t, "n"))
-				n := r.PopN(dst)
-				require.Equal(t, min(len(dst), len(queue)), n)
-				for i := range n {
-					require.Equal(t, queue[i], dst[i])
-				}
-				queue = queue[n:]
-			},
-		})
+		m := &queueModel{ring: NewMPSC(make([]MPSCSlot[int], size)), size: size, next: 1}
+		t.Repeat(m.actions())
 	})
 }
 

@@ -183,6 +183,16 @@ func checkAll(t *testing.T, r *rig) {
 	require.Empty(t, r.recv.islands)
 }
 
+// seeded runs f from so many seeds, fewer of them under -short. salt tells one test's dice from another's.
+func seeded(t *testing.T, rounds int, salt uint64, f func(t *testing.T, rnd *rand.Rand)) {
+	if testing.Short() {
+		rounds = min(rounds, 100)
+	}
+	for seed := range uint64(rounds) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) { f(t, rand.New(rand.NewPCG(seed, salt))) })
+	}
+}
+
 // Any segmentation in any order gives what an in-order receiver gives, each FPDU once, and all Bufs come back.
 //
 // req: D01-5.4.1-1
@@ -191,97 +201,84 @@ func checkAll(t *testing.T, r *rig) {
 // req: D01-5.1-16
 // req: 5044-5.1-5
 func TestReceiverAgainstOracle(t *testing.T) {
-	rounds := 600
-	if testing.Short() {
-		rounds = 100
+	seeded(t, 600, 7, func(t *testing.T, rnd *rand.Rand) {
+		mode := allModes[rnd.IntN(len(allModes))]
+		s := randomStream(rnd, mode, 1+rnd.IntN(60))
+		stride := []int{1664, 2048, 9344}[rnd.IntN(3)]
+		cfg := rigConfig{Mode: mode, Stride: stride, DropBadCRC: rnd.IntN(2) == 0}
+		if rnd.IntN(2) == 0 {
+			cfg.BufsMax = BufsMin(stride) + rnd.IntN(8)
+		}
+		r := newRig(t, cfg, s)
+		if rnd.IntN(2) == 0 {
+			r.pos = rnd.IntN(100)
+		}
+		segs := randomSegments(rnd, s)
+		disorder(rnd, segs)
+		deliver(t, r, segs)
+		checkAll(t, r)
+		require.LessOrEqual(t, r.recv.Stats().HeldBufsPeak, uint64(cap(r.recv.holds)-1))
+	})
+}
+
+// sendCorrupted sends all segments, one of them with a wrong bit, and again whatever was refused.
+func sendCorrupted(t *testing.T, r *rig, s *stream, segs []segment, rnd *rand.Rand) {
+	bad := rnd.IntN(len(segs))
+	at := segs[bad].lo + rnd.IntN(segs[bad].hi-segs[bad].lo)
+	var again []segment
+	for i, g := range segs {
+		bit := byte(1) << rnd.IntN(8)
+		if i == bad {
+			s.octets[at] ^= bit
+		}
+		if r.send(g.lo, g.hi); r.verdict == Refused {
+			again = append(again, g)
+		}
+		if i == bad {
+			s.octets[at] ^= bit
+		}
 	}
-	for round := range rounds {
-		seed := uint64(round)
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 7))
-			mode := allModes[rnd.IntN(len(allModes))]
-			s := randomStream(rnd, mode, 1+rnd.IntN(60))
-			stride := []int{1664, 2048, 9344}[rnd.IntN(3)]
-			cfg := rigConfig{Mode: mode, Stride: stride, DropBadCRC: rnd.IntN(2) == 0}
-			if rnd.IntN(2) == 0 {
-				cfg.BufsMax = BufsMin(stride) + rnd.IntN(8)
+	for rounds := 0; len(again) > 0 && rounds < 100; rounds++ {
+		slices.SortFunc(again, func(a, b segment) int { return a.lo - b.lo }) // as a sender would
+		queue := again
+		again = nil
+		for _, g := range queue {
+			if r.send(g.lo, g.hi); r.verdict == Refused {
+				again = append(again, g)
 			}
-			r := newRig(t, cfg, s)
-			if rnd.IntN(2) == 0 {
-				r.pos = rnd.IntN(100)
-			}
-			segs := randomSegments(rnd, s)
-			disorder(rnd, segs)
-			deliver(t, r, segs)
-			checkAll(t, r)
-			require.LessOrEqual(t, r.recv.Stats().HeldBufsPeak, uint64(cap(r.recv.holds)-1))
-		})
+		}
 	}
+	require.Empty(t, again)
 }
 
 // A segment is corrupted on its way once. Under the drop policy, if every FPDU lies within one segment, nobody notices;
 // otherwise, or without it, the Receiver stops with an error and has passed nothing wrong.
 func TestCorruptionAgainstOracle(t *testing.T) {
-	rounds := 400
-	if testing.Short() {
-		rounds = 100
-	}
-	for round := range rounds {
-		seed := uint64(round)
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, 8))
-			mode := []Mode{withCRC, both}[rnd.IntN(2)]
-			s := randomStream(rnd, mode, 20)
-			r := newRig(t, rigConfig{Mode: mode, DropBadCRC: rnd.IntN(2) == 0}, s)
-			segs := randomSegments(rnd, s)
-			disorder(rnd, segs)
-			// Corrupt the octets of one segment's copy while it is sent.
-			bad := rnd.IntN(len(segs))
-			at := segs[bad].lo + rnd.IntN(segs[bad].hi-segs[bad].lo)
-			var queue, again []segment
-			queue = segs
-			for i, g := range queue {
-				bit := byte(1) << rnd.IntN(8)
-				if i == bad {
-					s.octets[at] ^= bit
-				}
-				r.send(g.lo, g.hi)
-				if r.verdict == Refused {
-					again = append(again, g)
-				}
-				if i == bad {
-					s.octets[at] ^= bit
-				}
-			}
-			for rounds := 0; len(again) > 0 && rounds < 100; rounds++ {
-				slices.SortFunc(again, func(a, b segment) int { return a.lo - b.lo }) // as a sender would
-				queue, again = again, nil
-				for _, g := range queue {
-					if r.send(g.lo, g.hi); r.verdict == Refused {
-						again = append(again, g)
-					}
-				}
-			}
-			require.Empty(t, again)
-			want, _, err := naiveDecode(mode, s.octets)
-			require.NoError(t, err)
-			byStart := map[uint64]passed{}
-			for _, p := range want {
-				byStart[p.start] = p
-			}
-			for _, p := range r.got {
-				require.Equal(t, byStart[p.start], p, "passed something that was not sent")
-				delete(byStart, p.start)
-			}
-			if r.recv.Err() == nil && len(byStart) == 0 {
-				checkAll(t, r)
-				return
-			}
-			// Either an error, or a length grew and the Receiver waits for octets that will not come.
-			r.recv.Close()
-			r.held(0)
-		})
-	}
+	seeded(t, 400, 8, func(t *testing.T, rnd *rand.Rand) {
+		mode := []Mode{withCRC, both}[rnd.IntN(2)]
+		s := randomStream(rnd, mode, 20)
+		r := newRig(t, rigConfig{Mode: mode, DropBadCRC: rnd.IntN(2) == 0}, s)
+		segs := randomSegments(rnd, s)
+		disorder(rnd, segs)
+		sendCorrupted(t, r, s, segs, rnd)
+		want, _, err := naiveDecode(mode, s.octets)
+		require.NoError(t, err)
+		byStart := map[uint64]passed{}
+		for _, p := range want {
+			byStart[p.start] = p
+		}
+		for _, p := range r.got {
+			require.Equal(t, byStart[p.start], p, "passed something that was not sent")
+			delete(byStart, p.start)
+		}
+		if r.recv.Err() == nil && len(byStart) == 0 {
+			checkAll(t, r)
+			return
+		}
+		// Either an error, or a length grew and the Receiver waits for octets that will not come.
+		r.recv.Close()
+		r.held(0)
+	})
 }
 
 // The peer's own mistake, under good CRCs: the Receiver in order stops exactly where the oracle does.

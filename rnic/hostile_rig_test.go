@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd"
@@ -71,27 +71,19 @@ var (
 
 func newHostile(t testing.TB, cfg hostileConfig) *hostile {
 	t.Helper()
-	const mtu, stride = 1500, (mem.Headroom + 1500 + 64 + 63) &^ 63
+	const mtu = 1500
 	h := &hostile{t: t, rng: rand.New(rand.NewPCG(cfg.seed, 99)), time: int64(time.Second), conns: map[uint16]*forged{}}
-	newPool := func(bufs int) *mem.Pool {
-		p, err := mem.NewPool(hugepages.Heap(bufs*stride+1<<20), mem.PoolConfig{Bufs: bufs, Stride: stride})
-		require.NoError(t, err)
-		return p
-	}
-	h.pool, h.own = newPool(cfg.bufs), newPool(1024)
+	h.pool, h.own = testhost.NewPool(t, cfg.bufs, mtu), testhost.NewPool(t, 1024, mtu)
 	link, err := wire.New(wire.Config{MTU: mtu})
 	require.NoError(t, err)
 	server, peer := link.Port(0), link.Port(1)
-	queue, err := server.Open(0, h.pool)
-	require.NoError(t, err)
 	h.queue, err = peer.Open(0, h.own)
 	require.NoError(t, err)
 	h.mac = [2]inet.MAC{server.MAC(), peer.MAC()}
-	h.poller, err = stack.New(stack.Config{
-		Name: "besieged", Queue: queue, Pool: h.pool, Caps: server.Caps(), MAC: h.mac[0], MTU: mtu, Addr: hostileNet,
-		ConnsMax: cfg.connsMax, Core: -1, TCP: cfg.tcp, Secret: [16]byte{1}, Clock: func() int64 { return h.time },
+	h.poller = testhost.NewPoller(t, server, stack.Config{
+		Name: "besieged", Pool: h.pool, MTU: mtu, Addr: hostileNet, ConnsMax: cfg.connsMax, TCP: cfg.tcp,
+		Secret: [16]byte{1}, Clock: func() int64 { return h.time },
 	})
-	require.NoError(t, err)
 	h.adapter, err = Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: func() { h.poller.Turn() }})
 	require.NoError(t, err)
 	h.listener, err = h.adapter.Listen(t.Context(), ":7174", ListenOptions{})

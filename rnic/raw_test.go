@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -77,6 +78,7 @@ func (r *rig) listenRaw() (addr string, accept func() rawPeer) {
 
 // rawUpper is a rawPeer on a turned Poller.
 type rawUpper struct {
+	testhost.Upper
 	conn *stack.Conn
 	out  [][]byte
 	in   []byte
@@ -111,11 +113,7 @@ func (p *rawUpper) Pull(_ *stack.Conn, dst []byte) int {
 	return n
 }
 
-func (p *rawUpper) Edge(*stack.Conn, uint64)  {}
-func (p *rawUpper) Acked(*stack.Conn, uint64) {}
-func (p *rawUpper) Woken(*stack.Conn)         {}
-func (p *rawUpper) Timer(*stack.Conn, int64)  {}
-func (p *rawUpper) PeerClosed(*stack.Conn)    { p.end = io.EOF }
+func (p *rawUpper) PeerClosed(*stack.Conn) { p.end = io.EOF }
 func (p *rawUpper) Closed(_ *stack.Conn, err error) {
 	if p.conn = nil; err != nil {
 		p.end = err

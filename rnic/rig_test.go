@@ -9,14 +9,12 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/fault"
@@ -115,7 +113,7 @@ func newRig(t *testing.T, kind transport, cfg rigConfig) *rig {
 	r.client, err = Open(client)
 	require.NoError(t, err)
 	if kind == running {
-		r.run()
+		testhost.Run(t, r.hosts[0].poller, r.hosts[1].poller)
 	}
 	addr := fmt.Sprintf(":%d", rigPort)
 	if kind == sockets {
@@ -149,11 +147,7 @@ func (r *rig) wireUp(cfg rigConfig) {
 }
 
 func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
-	stride := (mem.Headroom + cfg.mtu + 64 + 63) &^ 63
-	h := &rigHost{}
-	var err error
-	h.pool, err = mem.NewPool(hugepages.Heap(cfg.pool*stride+1<<20), mem.PoolConfig{Bufs: cfg.pool, Stride: stride})
-	require.NoError(r.t, err)
+	h := &rigHost{pool: testhost.NewPool(r.t, cfg.pool, cfg.mtu)}
 	queue, err := port.Open(0, h.pool)
 	require.NoError(r.t, err)
 	if cfg.faults {
@@ -165,29 +159,14 @@ func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 		queue = cfg.wrap(i, queue, h.pool)
 	}
 	c := stack.Config{
-		Name: port.Name(), Queue: queue, Pool: h.pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: cfg.mtu,
-		Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)), ConnsMax: 32, Core: -1, TCP: cfg.tcp,
-		Secret: [16]byte{1, byte(i)},
+		Queue: queue, Pool: h.pool, MTU: cfg.mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)),
+		ConnsMax: 32, TCP: cfg.tcp, Secret: [16]byte{1, byte(i)},
 	}
 	if r.kind == turned {
 		c.Clock = r.now
 	}
-	h.poller, err = stack.New(c)
-	require.NoError(r.t, err)
+	h.poller = testhost.NewPoller(r.t, port, c)
 	return h
-}
-
-// run turns both Pollers until the test ends.
-func (r *rig) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	for _, h := range r.hosts {
-		wg.Go(func() { _ = h.poller.Run(ctx) })
-	}
-	r.t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
 }
 
 func (r *rig) now() int64 { return r.time }

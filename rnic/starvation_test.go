@@ -31,6 +31,17 @@ func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 	return qps, peers
 }
 
+// orderly is a connection beside the hoarders' whose peer may write to 64 octets of ours.
+func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged, *rawInitiator) {
+	h.t.Helper()
+	pd := h.adapter.AllocPD()
+	region, err := pd.Register(make([]byte, 64), RemoteWrite)
+	require.NoError(h.t, err)
+	q := h.newQP(QPOptions{PD: pd})
+	c, p := h.startUp(9, 1460, q)
+	return q, region, c, p
+}
+
 // Peers that never finish their frames do not make the Poller deaf: new connections come about, and the data of peers
 // that keep their frames whole are placed, in order and beyond a gap that closes.
 func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
@@ -46,11 +57,7 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	}
 	require.Positive(t, refused)
 
-	pd := h.adapter.AllocPD()
-	region, err := pd.Register(make([]byte, 64), RemoteWrite)
-	require.NoError(t, err)
-	q := h.newQP(QPOptions{PD: pd})
-	c, p := h.startUp(9, 1460, q)
+	q, region, c, p := h.orderly()
 	write := func(to int, text string) (lo, hi int) {
 		lo = len(c.stream)
 		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(to)), []byte(text))...)
@@ -95,11 +102,7 @@ func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
 	qps, _ := h.hoarders(peers)
-	pd := h.adapter.AllocPD()
-	region, err := pd.Register(make([]byte, 64), RemoteWrite)
-	require.NoError(t, err)
-	q := h.newQP(QPOptions{PD: pd})
-	c, p := h.startUp(9, 1460, q)
+	q, region, c, p := h.orderly()
 	lo := len(c.stream)
 	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("in two segments"))...)
 	hi := len(c.stream)
@@ -132,11 +135,7 @@ func TestAbortWithoutABuf(t *testing.T) {
 	const peers = 3
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	qps, _ := h.hoarders(peers)
-	pd := h.adapter.AllocPD()
-	region, err := pd.Register(make([]byte, 64), RemoteWrite)
-	require.NoError(t, err)
-	talker := h.newQP(QPOptions{PD: pd})
-	c, p := h.startUp(9, 1460, talker)
+	talker, region, c, p := h.orderly()
 	at := len(c.stream)
 	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("speak"))...)
 	h.octets(c, at, len(c.stream), 0)

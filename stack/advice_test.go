@@ -231,21 +231,27 @@ func TestSYNReopensByTimestamp(t *testing.T) {
 	}
 }
 
-// Connections without anything in flight wait their turn for memory, do not spin meanwhile, and none is forgotten.
-func TestStarvedConnectionsAreServed(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
+// starving is n open connections of a, which has memory for two of them to send; no segment reaches b until unblock is called.
+func starving(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
+	t.Helper()
+	l = newLab(t, func(i int, cfg *Config) {
 		if i == 0 {
 			cfg.TCP.RecordsMax, cfg.TCP.SentMax = 16, 16
 		}
 	})
 	l.listen(l.b, 7, 16)
-	var us []*peer
-	for range 8 {
+	for range n {
 		us = append(us, l.dial(l.a, l.b, 7))
 	}
-	l.until("open", func() bool { return len(l.accepted) == 8 })
+	l.until("open", func() bool { return len(l.accepted) == n })
 	block := true
 	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok && block }
+	return l, us, func() { block = false }
+}
+
+// Connections without anything in flight wait their turn for memory, do not spin meanwhile, and none is forgotten.
+func TestStarvedConnectionsAreServed(t *testing.T) {
+	l, us, unblock := starving(t, 8)
 	for _, u := range us {
 		u.send(20_000)
 		u.closeSend()
@@ -256,7 +262,7 @@ func TestStarvedConnectionsAreServed(t *testing.T) {
 	require.Greater(t, l.a.Deadline(), l.now+2*retryNs, "it would spin")
 	l.a.Turn()
 	require.Equal(t, uint64(6), l.a.counters().MemoryWaits)
-	block = false
+	unblock()
 	l.until("all through", func() bool {
 		for _, v := range l.accepted {
 			if v.edge != 20_000 || !v.peerFin {
@@ -278,19 +284,7 @@ func TestStarvedConnectionsAreServed(t *testing.T) {
 
 // A starved connection that is aborted leaves the list; one that closes while it waits sends its FIN in the end.
 func TestStarvedConnectionsEnd(t *testing.T) {
-	l := newLab(t, func(i int, cfg *Config) {
-		if i == 0 {
-			cfg.TCP.RecordsMax, cfg.TCP.SentMax = 16, 16
-		}
-	})
-	l.listen(l.b, 7, 16)
-	var us []*peer
-	for range 5 {
-		us = append(us, l.dial(l.a, l.b, 7))
-	}
-	l.until("open", func() bool { return len(l.accepted) == 5 })
-	block := true
-	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok && block }
+	l, us, unblock := starving(t, 5)
 	us[0].send(100)
 	us[1].send(100)
 	l.turns()
@@ -302,7 +296,7 @@ func TestStarvedConnectionsEnd(t *testing.T) {
 	us[2].conn.Abort()
 	l.turns()
 	require.Equal(t, 1, us[2].closed)
-	block = false
+	unblock()
 	l.until("FIN and octets", func() bool { return l.accepted[3].peerFin && l.accepted[4].edge == 100 })
 	require.Equal(t, noConn, l.a.starved.first)
 	l.stop()

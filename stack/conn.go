@@ -83,8 +83,8 @@ type Conn struct {
 	_ [48]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
-// Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; coalesced: any number
-// of calls before Woken lead to one. What the caller wrote before Wake is seen by Woken. On a closed or recycled Conn
+// Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any number of calls before
+// Woken lead to one Woken. What the caller wrote before Wake is seen by Woken. On a closed or recycled Conn
 // it is harmless.
 func (c *Conn) Wake() {
 	if c.bell.Load() || c.bell.Swap(true) {

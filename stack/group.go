@@ -17,7 +17,7 @@ const crossingSlots = 128
 
 // Group is several Pollers behind one address: one for each queue of a port. Each connection belongs to one of them, which
 // its 4-tuple says: a keyed hash, so that who opened it makes no difference and nobody has to be asked. A port steers
-// frames by ideas of its own (RSS, or a TAP's memory of who sent to whom, which fades when a flow is idle); what comes to
+// frames by rules of its own (RSS, or a TAP's memory of who sent to whom, which fades when a flow is idle); what comes to
 // the wrong Poller crosses over, at the cost of a copy. What concerns all of them (ARP, neighbour discovery, ICMP) is
 // answered by the one it came to and overheard by the others.
 //

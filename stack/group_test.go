@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
@@ -80,12 +79,7 @@ func groupLab(t *testing.T, n int) *lab {
 	l.a = l.host(link.Port(0), 0, func(_ int, cfg *Config) { cfg.ConnsMax = 64 })
 	l.hosts = append(l.hosts, l.a)
 	s := &steering{rng: rand.New(rand.NewPCG(1, uint64(n))), boxes: make([][][]byte, n)}
-	newPool := func() *mem.Pool {
-		pool, err := mem.NewPool(hugepages.Heap(labBufs*2048+4096), mem.PoolConfig{Bufs: labBufs, Stride: 2048})
-		require.NoError(t, err)
-		return pool
-	}
-	s.pool = newPool()
+	s.pool = newPool(t, labBufs)
 	port := link.Port(1)
 	s.under, err = port.Open(0, s.pool)
 	require.NoError(t, err)
@@ -94,7 +88,7 @@ func groupLab(t *testing.T, n int) *lab {
 	g.secret = [16]byte{7} // of chance only the steering, from a seed
 	addr := netip.MustParseAddr("10.0.0.2")
 	for i := range n {
-		pool := newPool()
+		pool := newPool(t, labBufs)
 		q := &nic{Queue: &steered{steering: s, i: i, pool: pool}, pool: pool, txMax: -1}
 		p, err := New(Config{
 			Name: "member" + string(rune('0'+i)), Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: netip.PrefixFrom(addr, 24),
@@ -196,8 +190,7 @@ func TestGroupConfig(t *testing.T) {
 	require.NoError(t, err)
 	link, err := wire.New(wire.Config{})
 	require.NoError(t, err)
-	pool, err := mem.NewPool(hugepages.Heap(64*2048+4096), mem.PoolConfig{Bufs: 64, Stride: 2048})
-	require.NoError(t, err)
+	pool := newPool(t, 64)
 	q, err := link.Port(0).Open(0, pool)
 	require.NoError(t, err)
 	cfg := Config{
@@ -248,8 +241,7 @@ func TestGroupOverTAP(t *testing.T) {
 	var run sync.WaitGroup
 	var pollers []*Poller
 	for i := range 2 {
-		pool, err := mem.NewPool(newHeap(labBufs*2048+4096), mem.PoolConfig{Bufs: labBufs, Stride: 2048})
-		require.NoError(t, err)
+		pool := newPool(t, labBufs)
 		q, err := port.Open(i, pool)
 		require.NoError(t, err)
 		p, err := New(Config{

@@ -338,8 +338,8 @@ func (p *Poller) reroute() {
 	}
 }
 
-// lost takes the neighbour table's word that hop does not answer. Of a gateway, all who went through it go elsewhere
-// (RFC 1122 section 3.3.1.4).
+// lost is called when the neighbour table has found that hop does not answer. If it is a gateway, the connections that went
+// through it take another route (RFC 1122 section 3.3.1.4).
 func (p *Poller) lost(hop inet.Addr) {
 	if p.host.routes.Dead(p.now, hop) {
 		p.reroute()

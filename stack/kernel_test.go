@@ -44,8 +44,7 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 		t.Skipf("no TAP device here: %v", err)
 	}
 	t.Cleanup(func() { _ = port.Close() })
-	pool, err := mem.NewPool(newHeap(labBufs*2048+4096), mem.PoolConfig{Bufs: labBufs, Stride: 2048})
-	require.NoError(t, err)
+	pool := newPool(t, labBufs)
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
 	cfg := Config{

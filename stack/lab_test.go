@@ -107,10 +107,16 @@ func newLab(t testing.TB, tune func(i int, cfg *Config)) *lab {
 	return l
 }
 
+func newPool(t testing.TB, bufs int) *mem.Pool {
+	t.Helper()
+	cfg := mem.PoolConfig{Bufs: bufs, Stride: 2048}
+	pool, err := mem.NewPool(hugepages.Heap(cfg.Bytes()), cfg)
+	require.NoError(t, err)
+	return pool
+}
+
 func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
-	const stride = 2048
-	pool, err := mem.NewPool(hugepages.Heap(labBufs*stride+4096), mem.PoolConfig{Bufs: labBufs, Stride: stride})
-	require.NoError(l.t, err)
+	pool := newPool(l.t, labBufs)
 	q, err := port.Open(0, pool)
 	require.NoError(l.t, err)
 	n := &nic{Queue: q, pool: pool, txMax: -1}

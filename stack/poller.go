@@ -34,9 +34,10 @@ const (
 	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
 
-	// Receive bursts in one Turn while full ones come, and what its few senders share. A connection is answered once a Turn: where
-	// frames wait already, one ACK stands for up to 256 segments, beyond what RFC 9293 section 3.8.6.3 (SHLD-19, every second
-	// one) asks for and as a host with receive offload does. When no more wait the Turn ends, so no ACK waits for anything.
+	// So many receive bursts are taken in one Turn while full ones come, and so many transmit bursts are shared by its few
+	// senders. A connection is answered once a Turn: where frames wait already, one ACK stands for up to 256 segments. That is
+	// fewer ACKs than RFC 9293 section 3.8.6.3 asks for (SHLD-19, every second one), and what a host with receive offload does.
+	// When no more frames wait the Turn ends, so no ACK waits for anything.
 	burstsPerTurnMax = 8
 
 	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size

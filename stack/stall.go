@@ -7,15 +7,15 @@ import "github.com/rnicd/rnicd/tcp"
 // has a connection stay open as long as its peer answers probes. RFC 6429 section 3 leaves it to the system to end such
 // connections when it needs what they hold, and that is what happens here, in steps:
 //
-//   - Who gives a Buf back may take one: nobody drives a connection that flows out of what it works with.
+//   - Who gives a Buf back may take one: a connection that flows cannot be driven out of the memory it works with.
 //   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The cheapest attack, a handshake
 //     and then nothing, does not get there.
 //   - Nobody gets all: a connection may pull only while it holds no more than Config.BufShare of what is still free (the
 //     dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet
 //     switches", 1998). One alone has two thirds, and however many want more, something is left for the next. Nobody takes
 //     a second while others wait for their first.
-//   - While somebody does not get what he could use, Bufs or records, of the connections that have taken longer than
-//     Config.StallNs over what was in flight the one that holds most is reset, with ErrHoarding, four a millisecond.
+//   - While somebody does not get the Bufs or records he could use, connections whose peer has taken longer than
+//     Config.StallNs over what was in flight are reset with ErrHoarding: those that hold most first, four a millisecond.
 //
 // "Taken" is all that was in flight when the clock was started: a peer that acknowledges an octet now and then does not
 // turn it back.

@@ -7,9 +7,9 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// template is the headers of the data segment that was made last in this Turn, and of what they were made. The next one
-// of a connection that sends many differs in its sequence number and perhaps its flags, when the device completes the
-// checksum: the rest, the pseudo-header's sum included, is copied.
+// template is the headers of the data segment that was made last in this Turn, and what they were made from. Where the
+// device completes the checksum, the next segment of a connection that sends many differs only in its sequence number and
+// perhaps its flags: the rest, the pseudo-header's sum included, is copied.
 type template struct {
 	octets      int // of payload; 0: there is no template
 	conn        connIndex

@@ -104,12 +104,10 @@ func TestCloseSendsWhatWasWritten(t *testing.T) {
 func TestCloseWithUnreadOctetsResets(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	_, err := a.Write([]byte("unread"))
-	require.NoError(t, err)
-	l.until("octets there", func() bool { return b.u.rx.tail.Load() > 0 })
+	l.unread(a, b, "unread")
 	require.NoError(t, b.Close())
 	wantOp(t, readOne(a), "read", syscall.ECONNRESET)
-	_, err = a.Write([]byte("x"))
+	_, err := a.Write([]byte("x"))
 	wantOp(t, err, "write", syscall.ECONNRESET)
 	require.Equal(t, uint64(1), CountersOf(l.hosts[1].Poller).UnreadAtClose)
 }
@@ -136,9 +134,7 @@ func TestLingerZeroResetsBothWays(t *testing.T) {
 		if accepted {
 			a, b = b, a
 		}
-		_, err := a.Write([]byte("before the reset"))
-		require.NoError(t, err)
-		l.until("octets there", func() bool { return b.u.rx.tail.Load() > 0 })
+		l.unread(a, b, "before the reset")
 		require.NoError(t, a.SetLinger(0))
 		require.NoError(t, a.Close())
 		l.until("the reset", func() bool { return b.u.state.Load()&stateDead != 0 })
@@ -194,13 +190,11 @@ func TestOrphanIsBounded(t *testing.T) {
 func TestCloseRead(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	_, err := a.Write([]byte("unread"))
-	require.NoError(t, err)
-	l.until("octets there", func() bool { return b.u.rx.tail.Load() > 0 })
+	l.unread(a, b, "unread")
 	require.NoError(t, b.CloseRead())
 	require.Equal(t, io.EOF, readOne(b))
 	want := random(1, 3<<20) // beyond all windows: thrown away as it comes
-	_, err = a.Write(want)
+	_, err := a.Write(want)
 	require.NoError(t, err)
 	l.until("all of it was thrown away", func() bool { return b.u.told.Load() == uint64(len("unread")+len(want)) })
 	_, err = b.Write([]byte("still talking"))
@@ -252,9 +246,7 @@ func TestCloseWriteReleasesWriter(t *testing.T) {
 func TestStoppedPollerEndsBlockedCalls(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	_, err := b.Write([]byte("still to be read"))
-	require.NoError(t, err)
-	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	l.unread(b, a, "still to be read")
 	fillUp(t, a)
 	ln, err := Listen(l.hosts[0].mine, 80, Options{})
 	require.NoError(t, err)
@@ -311,9 +303,7 @@ func TestDeadlines(t *testing.T) {
 		require.ErrorAs(t, err, &ne)
 		require.True(t, ne.Timeout())
 	}
-	_, err := b.Write([]byte("x"))
-	require.NoError(t, err)
-	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	l.unread(b, a, "x")
 	require.ErrorIs(t, readOne(a), os.ErrDeadlineExceeded, "past, and octets are there")
 	require.NoError(t, a.SetReadDeadline(time.Time{}))
 	require.NoError(t, readOne(a))

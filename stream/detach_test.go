@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stack"
@@ -20,6 +21,7 @@ import (
 // toy is an Upper that takes over: it checks that octets come once and continue where the stream was cut, and sends
 // some of its own.
 type toy struct {
+	testhost.Upper
 	t      *testing.T
 	base   uint64
 	want   []byte // what it is to receive, from base on
@@ -82,10 +84,7 @@ func (y *toy) Pull(_ *stack.Conn, dst []byte) int {
 	y.send = y.send[n:]
 	return n
 }
-func (y *toy) Acked(*stack.Conn, uint64) {}
-func (y *toy) PeerClosed(c *stack.Conn)  { y.fin = true; c.CloseSend() }
-func (y *toy) Woken(*stack.Conn)         {}
-func (y *toy) Timer(*stack.Conn, int64)  {}
+func (y *toy) PeerClosed(c *stack.Conn) { y.fin = true; c.CloseSend() }
 func (y *toy) Closed(c *stack.Conn, e error) {
 	for _, b := range y.kept {
 		c.Poller().Pool().Free(b)
@@ -246,9 +245,7 @@ func TestDetachNotTaken(t *testing.T) {
 func TestUpperThatRefusesWhatIsHandedOver(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	_, err := b.Write([]byte("x"))
-	require.NoError(t, err)
-	l.until("octets there", func() bool { return a.u.rx.tail.Load() > 0 })
+	l.unread(b, a, "x")
 	y := newToy(t, []byte("x"), nil)
 	y.refuse = true
 	require.NoError(t, a.Detach(l.ctx, func(h Handover) stack.Upper { return y }))

@@ -1,13 +1,11 @@
 package stream
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -41,20 +40,12 @@ func newKernelLab(t *testing.T) *stack.Poller {
 	}
 	t.Cleanup(func() { _ = port.Close() })
 	pool := newPool(t, bufs)
-	q, err := port.Open(0, pool)
-	require.NoError(t, err)
-	p, err := stack.New(stack.Config{
-		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
-		ConnsMax: 16, TCP: tcp.Config{SentMax: 512, TimeWaitNs: int64(10 * time.Millisecond)},
+	p := testhost.NewPoller(t, port, stack.Config{
+		Name: "kernel", Pool: pool, Addr: ourAddr, ConnsMax: 16,
+		TCP: tcp.Config{SentMax: 512, TimeWaitNs: int64(10 * time.Millisecond)},
 	})
-	require.NoError(t, err)
-	var run sync.WaitGroup
-	run.Go(func() { _ = p.Run(context.Background()) })
-	t.Cleanup(func() {
-		p.Stop()
-		run.Wait()
-		require.Equal(t, pool.Size(), pool.Available(), "Bufs lost")
-	})
+	t.Cleanup(func() { require.Equal(t, pool.Size(), pool.Available(), "Bufs lost") }) // once the Poller has ended
+	testhost.Run(t, p)
 	return p
 }
 

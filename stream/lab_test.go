@@ -14,8 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/fault"
@@ -86,12 +85,7 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 	if cfg.bufs == 0 || i == 0 {
 		cfg.bufs = bufs
 	}
-	step := stride
-	if cfg.mtu > 1500 {
-		step = (mem.Headroom + cfg.mtu + 127) &^ 63
-	}
-	pool, err := mem.NewPool(hugepages.Heap(cfg.bufs*step+4096), mem.PoolConfig{Bufs: cfg.bufs, Stride: step})
-	require.NoError(t, err)
+	pool := testhost.NewPool(t, cfg.bufs, max(1500, cfg.mtu))
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
 	h := &host{pool: pool, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
@@ -106,11 +100,9 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 		cfg.tcp.RTOMinNs, cfg.tcp.DelayedAckNs = int64(40*time.Millisecond), int64(5*time.Millisecond)
 	}
 	cfg.tcp.TimeWaitNs = int64(10 * time.Millisecond)
-	h.Poller, err = stack.New(stack.Config{
-		Name: fmt.Sprintf("host%d", i), Queue: q, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: netip.PrefixFrom(h.addr, 24), Core: -1, ConnsMax: 64, TCP: cfg.tcp,
+	h.Poller = testhost.NewPoller(t, port, stack.Config{
+		Name: fmt.Sprintf("host%d", i), Queue: q, Pool: pool, Addr: netip.PrefixFrom(h.addr, 24), ConnsMax: 64, TCP: cfg.tcp,
 	})
-	require.NoError(t, err)
 	h.mine = []*stack.Poller{h.Poller}
 	h.run.Go(func() { _ = h.Run(context.Background()) })
 	return h
@@ -180,6 +172,14 @@ func (l *lab) pair(copts, sopts Options) (c, s *Conn) {
 		})
 	}
 	return c, s
+}
+
+// unread writes text to from and waits until there is something to be read at to, the other end.
+func (l *lab) unread(from, to *Conn, text string) {
+	l.t.Helper()
+	_, err := from.Write([]byte(text))
+	require.NoError(l.t, err)
+	l.until("octets there", func() bool { return to.u.rx.tail.Load() > 0 })
 }
 
 // idle waits until both hosts have no Buf out but what their Pollers keep at hand.

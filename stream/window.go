@@ -34,7 +34,7 @@ func (w *window) init(ln *lane, opts *Options) {
 	w.size = min(opts.ReceiveWindow, w.max)
 }
 
-// start is when the connection is open.
+// start is called when the connection is open.
 func (w *window) start(c *stack.Conn, now int64) {
 	w.since, w.passSince, w.passEdge = now, now, uint64(w.size)
 	w.space = uint64(w.size) / 2

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -17,16 +17,13 @@ import (
 
 // drip is a bare Upper that sends octets in segments of so many.
 type drip struct {
+	testhost.Upper
 	segment, left int
 	at            byte
 	closed        chan struct{}
 }
 
 func (d *drip) Established(c *stack.Conn) { c.SetNoDelay(true); c.Send() }
-func (d *drip) Arrive(*stack.Conn, uint64, mem.Buf, []byte) stack.Verdict {
-	return stack.Taken
-}
-func (d *drip) Edge(*stack.Conn, uint64) {}
 func (d *drip) Pull(c *stack.Conn, dst []byte) int {
 	n := min(d.segment, d.left, len(dst))
 	for i := range n {
@@ -38,11 +35,7 @@ func (d *drip) Pull(c *stack.Conn, dst []byte) int {
 	}
 	return n
 }
-func (d *drip) Acked(*stack.Conn, uint64) {}
-func (d *drip) PeerClosed(*stack.Conn)    {}
 func (d *drip) Closed(*stack.Conn, error) { close(d.closed) }
-func (d *drip) Woken(*stack.Conn)         {}
-func (d *drip) Timer(*stack.Conn, int64)  {}
 
 // dripInto lets host 0 send n octets in segments of so many to a stream of host 1.
 func (l *lab) dripInto(segment, n int, opts Options) *Conn {

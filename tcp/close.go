@@ -53,8 +53,8 @@ func (c *Conn) Abort(now int64) {
 }
 
 // Reusable says whether a SYN that arrived in TIME-WAIT may open the connection anew (RFC 9293 section 3.6.1, RFC 6191):
-// its sequence number, or its timestamp, is above all that the old connection saw. The caller
-// then calls EndTimeWait and Accept.
+// its sequence number, or its timestamp, is above all that the old connection saw. The caller then calls EndTimeWait and
+// Accept.
 func (c *Conn) Reusable(syn *Segment) bool {
 	if c.state != TimeWait || syn.Flags&(SYN|ACK|RST|FIN) != SYN {
 		return false
@@ -68,9 +68,9 @@ func (c *Conn) Reusable(syn *Segment) bool {
 	return c.rcvNxt().Less(syn.Seq)
 }
 
-// Redialable says whether Connect may open anew, to the same port of the peer's, what is in TIME-WAIT: all that is old
-// on either way is told by its timestamp. That takes a tick of the peer's clock too, which may be a second (RFC 7323
-// section 5.4; Linux: tcp_tw_reuse). The caller then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
+// Redialable says whether Connect may reopen a connection in TIME-WAIT to the same port of the peer: by their timestamps
+// old segments are known in either direction. The peer's clock must have ticked for that, which may take a second (RFC
+// 7323 section 5.4; Linux: tcp_tw_reuse). The caller then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
 func (c *Conn) Redialable(now int64) bool {
 	return c.state == TimeWait && c.useTS && now-(c.timers.timeWaitAt-c.cfg.TimeWaitNs) > redialNs
 }

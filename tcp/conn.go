@@ -176,7 +176,7 @@ func (c *Conn) start(id ID, iss Seq, tsOffset uint32) {
 	c.timers.stop()
 }
 
-// shiftFor is the smallest window scale with which n can be said.
+// shiftFor is the smallest window scale with which a window of n can be advertised.
 func shiftFor(n int) uint8 {
 	shift := uint8(0)
 	for n>>shift > 65535 && shift < windowShiftMax {
@@ -275,9 +275,9 @@ func (c *Conn) optionsLen() int {
 	return 0
 }
 
-// SetMSS sets the MSS that the connection started next announces and sends at most, in place of Config.MSS, which it does
-// not exceed: the fixed headers of IPv6 are longer (RFC 8200 section 8.3). In CLOSED, else it panics; Connect or Accept
-// uses it up.
+// SetMSS sets, for the connection that is started next, what it announces as its MSS and sends at most: Config.MSS or
+// less, as the fixed headers of IPv6 are longer (RFC 8200 section 8.3). It panics unless CLOSED, and holds for one Connect
+// or Accept.
 func (c *Conn) SetMSS(n int) {
 	if c.state != Closed {
 		panic("tcp: SetMSS on a Conn in use")

@@ -27,14 +27,15 @@ const (
 // CookieLifeNs is how long after it was made a cookie may still be good.
 const CookieLifeNs = 2 * cookieSlotNs
 
-// cookieMSS are the classes: the peer's MSS is rounded down to one. What paths of the day have, and the least there is.
+// cookieMSS are the classes: the peer's MSS is rounded down to one of them. They are what paths have today, and the least
+// there is.
 var cookieMSS = [1 << cookieClassBits]uint16{mssFloor, mssAbsent, 1220, 1360, 1440, 1460, 4036, 8940}
 
 // CookieSlot is the number of the present slot.
 func CookieSlot(now int64) uint32 { return uint32(now / cookieSlotNs) }
 
-// Cookie makes h one that needs not be kept, by giving up what a cookie cannot say; class is for the MAC, and
-// SetCookie follows.
+// Cookie takes from h what a cookie cannot say, so that h need not be kept. class goes into the caller's MAC; SetCookie
+// follows.
 func (h *Half) Cookie(cfg *Config) (class uint8) {
 	mss := h.mss
 	if mss == 0 {
@@ -83,8 +84,8 @@ func (h *Half) CookieSynAck(now int64, id ID, mould *Conn, t *Transmit) {
 	t.Options.TSval = val
 }
 
-// CookieOf says in which slot, of the present one and the one before, and with which class the cookie that ack
-// acknowledges would have been made. It is one only if CookieMatches.
+// CookieOf takes what ack acknowledges for a cookie, and says in which slot (the present one or the one before) and with
+// which class it was made. Whether it is a cookie at all, CookieMatches says.
 func CookieOf(now int64, ack *Segment) (slot uint32, class uint8) {
 	iss := uint32(ack.Ack - 1)
 	slot = CookieSlot(now)

@@ -21,11 +21,11 @@ const (
 	ecnCE   = 3
 )
 
-// ecnSynTries SYNs ask for ECN; then one that does not, for the sake of middleboxes that drop the others (section
+// ecnSynTries is how many SYNs ask for ECN. The next ones do not: there are middleboxes that drop those which do (section
 // 6.1.1.1).
 const ecnSynTries = 2
 
-// ceRunsMax changes of the CE mark are told exactly between two turns of output.
+// ceRunsMax is how many changes of the CE mark are told exactly between two turns of output.
 const ceRunsMax = 8
 
 // ecnState is a connection's ECN, and its TOS octet.
@@ -40,8 +40,8 @@ type ecnState struct {
 	until  uint64
 }
 
-// ceRuns are runs of octets with the same mark, each to be acknowledged on its own, before the present one. With exact
-// only; dueMarkRun says that there are some.
+// ceRuns are the runs of octets with the same mark that came before the present run; each is to be acknowledged on its
+// own. They are kept with exact only; dueMarkRun says that there are some.
 type ceRuns struct {
 	ends  [ceRunsMax]Seq // their marks alternate
 	n     uint8
@@ -103,7 +103,7 @@ func (e *ecnState) agreeECN(s *Segment, mode ECNMode) {
 	e.on = bits == ECE|CWR && (mode != ECNOff || e.exact)
 }
 
-// askedAgain is the peer's SYN once more, which has given ECN up when it no longer asks.
+// askedAgain reads the peer's SYN when it comes again: one that no longer asks for ECN has given it up.
 func (e *ecnState) askedAgain(s *Segment) {
 	e.on = e.on && s.Flags&(ECE|CWR) == ECE|CWR
 }
@@ -188,7 +188,8 @@ func (c *Conn) markAcked(now int64) {
 	}
 }
 
-// reduced takes note that cwnd was, with SND.NXT at nxt: the peer is told, and marks of what is outstanding are answered.
+// reduced takes note that cwnd was reduced, with SND.NXT at nxt: the peer is to be told, and marks of what is outstanding
+// have been answered.
 func (e *ecnState) reduced(nxt uint64) {
 	if e.on {
 		e.cwrDue = true

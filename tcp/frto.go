@@ -39,7 +39,7 @@ func (c *Conn) frtoAcked(now int64, a *acked) {
 	}
 }
 
-// frtoDry ends F-RTO when there is nothing new to ask with.
+// frtoDry ends F-RTO when there is no new segment to ask with.
 func (c *Conn) frtoDry() bool {
 	rv := &c.recovery
 	if rv.hold != holdLost || rv.frto.sent != c.sndNxt {

@@ -32,8 +32,8 @@ func (h *Half) syn(s *Segment) {
 	s.Options = Options{MSS: h.mss, WindowScale: h.scale, SACKPermitted: h.sack, HasTimestamps: h.ts, TSval: h.tsVal}
 }
 
-// SynAck makes h's SYN,ACK with the help of mould, a Conn in CLOSED that is used for nothing else, so that there is one
-// way only to answer a SYN. timed: the retransmission timer asks, not the peer.
+// SynAck makes h's SYN,ACK with the help of mould, a Conn in CLOSED that is used for nothing else, so that there is only
+// one way to answer a SYN. timed: the retransmission timer asks, not the peer.
 func (h *Half) SynAck(now int64, id ID, mould *Conn, timed bool, t *Transmit) {
 	h.make(now, id, mould, t)
 	t.Retransmit = h.sends > 0
@@ -106,8 +106,8 @@ func (h *Half) Judge(cfg *Config, s *Segment) Judgment {
 	return HalfOpen
 }
 
-// Resume is Accept of h's SYN, as if Next had given what SynAck did. Input of the segment that Judge found HalfOpen
-// follows.
+// Resume starts c as Accept of h's SYN would, as if Next had given the SYN,ACK that SynAck made. Input of the segment that
+// Judge found HalfOpen follows.
 func (c *Conn) Resume(now int64, id ID, h *Half) {
 	var s Segment
 	var t Transmit

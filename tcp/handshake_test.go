@@ -165,16 +165,7 @@ func TestSynBacksOffAndGivesUp(t *testing.T) {
 	s.connect()
 	start := s.now
 	s.advance(14 * sc)
-	var at []int64
-	for _, x := range s.sent() {
-		if err := s.match(&x.Transmit, "S 0:1"); err != nil {
-			t.Fatal(err)
-		}
-		at = append(at, (x.at-start)/sc)
-	}
-	if len(at) != 4 || at[1] != 1 || at[2] != 3 || at[3] != 7 {
-		t.Errorf("SYNs at %v s, want 0 1 3 7", at)
-	}
+	s.expectAt("S 0:1", start, sc, 0, 1, 3, 7)
 	s.wantState(SynSent)
 	s.wantEvents(EvSuspect)
 	s.advance(2 * sc)

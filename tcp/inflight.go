@@ -13,7 +13,7 @@ func nothing() inFlight {
 	return inFlight{recovery: recovery{burst: burst{at: -1}, rack: rack{reoAt: never}}}
 }
 
-// provideRecord sees to more than splitReserve free slots: a first run for a Conn without one, a larger one for a full
+// provideRecord makes sure that more than splitReserve slots are free: a first run for a Conn without one, a larger one for a full
 // ring. False: there is no memory, or the ring is as large as it may be. It moves c.inFlight.
 func (c *Conn) provideRecord() bool { return c.sent.free() > splitReserve || c.takeRecords() }
 

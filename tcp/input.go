@@ -132,7 +132,7 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	n := s.SeqLen()
 	switch {
 	case n == 0 && at >= 0 && at <= wnd:
-		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer that has filled our window.
+		// At the right edge too, although section 3.4 says otherwise: every ACK of a peer that has filled our window stands there.
 		return at, DropNone
 	case n > 0 && wnd > 0 && at < wnd && at+n > 0:
 		return at, DropNone
@@ -167,7 +167,7 @@ func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	}
 }
 
-// inputReset is an acceptable RST.
+// inputReset handles an acceptable RST.
 func (c *Conn) inputReset() {
 	switch {
 	case c.state == SynReceived && c.passive:
@@ -181,7 +181,7 @@ func (c *Conn) inputReset() {
 	}
 }
 
-// inputSynInWindow is a new SYN in SYN-RECEIVED (section 3.10.7.4, fourth).
+// inputSynInWindow handles a new SYN in SYN-RECEIVED (section 3.10.7.4, fourth).
 func (c *Conn) inputSynInWindow(now int64) Arrival {
 	if c.passive {
 		c.finish(0)
@@ -249,7 +249,7 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	return a
 }
 
-// duplicateText is a segment all of whose octets are held: an ACK at once, saying so (RFC 2883 section 4).
+// duplicateText answers a segment all of whose octets are held: an ACK at once, saying so (RFC 2883 section 4).
 func (c *Conn) duplicateText(s *Segment) Drop {
 	c.stats.dupSegs.one()
 	c.ack.urgent = true

@@ -23,9 +23,36 @@ func (c *Conn) broken() error {
 	if c.sndUna > c.sndNxt || c.sndNxt > c.sndMax || c.sndMax > c.sndNxt+1 {
 		return fmt.Errorf("una %d nxt %d max %d", c.sndUna, c.sndNxt, c.sndMax)
 	}
-	at, sacked, lost, resent, pipe := c.sndUna, 0, 0, 0, 0
-	sackedRecs, sentAt := 0, int64(math.MinInt64)
-	runs := uint32(0) // from una on, where the longest run of SACKed records so far ends
+	if err := c.brokenRecords(); err != nil {
+		return err
+	}
+	if err := s.brokenList(); err != nil {
+		return err
+	}
+	if err := c.brokenRecovery(); err != nil {
+		return err
+	}
+	if err := c.brokenReceiver(); err != nil {
+		return err
+	}
+	if c.outstanding() && c.due == 0 && c.sent.una != c.sent.nxt && c.timers.rtxAt == never {
+		return fmt.Errorf("%v: in flight and no timer", c.state)
+	}
+	return nil
+}
+
+// recount is what a sentRing counts of the records in flight, counted from the first to the last.
+type recount struct {
+	sacked, lost, resent, pipe, sackedRecs int
+
+	runs   uint32 // from una on, where the longest run of SACKed records so far ends
+	sentAt int64  // of the last that was sent once and is in flight
+}
+
+// brokenRecords walks the records of what was pushed and is not acknowledged.
+func (c *Conn) brokenRecords() error {
+	s := &c.sent
+	at, n := c.sndUna, recount{sentAt: math.MinInt64}
 	for i := s.una; i != s.end; i++ {
 		r := s.rec(i)
 		if r.at != at || r.seqLen() < 1 {
@@ -38,58 +65,21 @@ func (c *Conn) broken() error {
 			}
 			continue
 		}
-		if r.flags&recSacked == 0 && runs > i-s.una {
-			return fmt.Errorf("record at %d stands in a run of SACKed ones", r.at)
-		}
-		switch r.flags & (recSacked | recLost | recResent) {
-		case recSacked:
-			sacked += r.seqLen()
-			sackedRecs++
-			if r.next == 0 {
-				return fmt.Errorf("record at %d: SACKed, in no run", r.at)
-			}
-			runs = max(runs, i+r.next-s.una)
-		case recLost:
-			lost += r.seqLen()
-			if r.at < c.recovery.resendFrom {
-				return fmt.Errorf("lost record at %d before resendFrom %d", r.at, c.recovery.resendFrom)
-			}
-		case recResent:
-			resent++
-			pipe += r.seqLen()
-		case 0:
-			pipe += r.seqLen()
-			if r.flags&recEver != 0 {
-				return fmt.Errorf("record at %d was sent again, is in flight, and not in the list", r.at)
-			}
-			if r.sentAt < sentAt {
-				return fmt.Errorf("record at %d first sent before one that stands before it", r.at)
-			}
-			if sentAt = r.sentAt; int32(s.unjudged-i) > 0 {
-				return fmt.Errorf("record at %d in flight before unjudged", r.at)
-			}
-		default:
-			return fmt.Errorf("record with flags %#x", r.flags)
+		if err := n.add(c, i); err != nil {
+			return err
 		}
 		if i+1 == s.nxt && at != c.sndNxt {
 			return fmt.Errorf("last record in flight ends at %d, SND.NXT is %d", at, c.sndNxt)
 		}
 	}
-	if sacked != s.sacked || lost != s.lost || resent != s.resent || pipe != c.pipe() {
-		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %d %d %d %d",
-			s.sacked, s.lost, s.resent, c.pipe(), sacked, lost, resent, pipe)
+	if n.sacked != s.sacked || n.lost != s.lost || n.resent != s.resent || n.pipe != c.pipe() {
+		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %+v", s.sacked, s.lost, s.resent, c.pipe(), n)
 	}
-	if runs > s.nxt-s.una {
-		return fmt.Errorf("a run of SACKed records ends %d behind una, SND.NXT stands at %d", runs, s.nxt-s.una)
+	if n.runs > s.nxt-s.una {
+		return fmt.Errorf("a run of SACKed records ends %d behind una, SND.NXT stands at %d", n.runs, s.nxt-s.una)
 	}
-	if sackedRecs != s.sackedRecs {
-		return fmt.Errorf("%d records SACKed, counted %d", sackedRecs, s.sackedRecs)
-	}
-	if err := s.brokenList(); err != nil {
-		return err
-	}
-	if err := c.brokenRecovery(); err != nil {
-		return err
+	if n.sackedRecs != s.sackedRecs {
+		return fmt.Errorf("%d records SACKed, counted %d", n.sackedRecs, s.sackedRecs)
 	}
 	end := c.pushed
 	if c.finQueued && c.state.synchronized() {
@@ -98,6 +88,51 @@ func (c *Conn) broken() error {
 	if c.state.synchronized() && s.una != s.end && at != end {
 		return fmt.Errorf("records end at %d, pushed %d", at, end)
 	}
+	return nil
+}
+
+// add counts record i, which is in flight.
+func (n *recount) add(c *Conn, i uint32) error {
+	s := &c.sent
+	r := s.rec(i)
+	if r.flags&recSacked == 0 && n.runs > i-s.una {
+		return fmt.Errorf("record at %d stands in a run of SACKed ones", r.at)
+	}
+	switch r.flags & (recSacked | recLost | recResent) {
+	case recSacked:
+		n.sacked += r.seqLen()
+		n.sackedRecs++
+		if r.next == 0 {
+			return fmt.Errorf("record at %d: SACKed, in no run", r.at)
+		}
+		n.runs = max(n.runs, i+r.next-s.una)
+	case recLost:
+		n.lost += r.seqLen()
+		if r.at < c.recovery.resendFrom {
+			return fmt.Errorf("lost record at %d before resendFrom %d", r.at, c.recovery.resendFrom)
+		}
+	case recResent:
+		n.resent++
+		n.pipe += r.seqLen()
+	case 0:
+		n.pipe += r.seqLen()
+		if r.flags&recEver != 0 {
+			return fmt.Errorf("record at %d was sent again, is in flight, and not in the list", r.at)
+		}
+		if r.sentAt < n.sentAt {
+			return fmt.Errorf("record at %d first sent before one that stands before it", r.at)
+		}
+		if n.sentAt = r.sentAt; int32(s.unjudged-i) > 0 {
+			return fmt.Errorf("record at %d in flight before unjudged", r.at)
+		}
+	default:
+		return fmt.Errorf("record with flags %#x", r.flags)
+	}
+	return nil
+}
+
+// brokenReceiver is what must hold of what came: the edge, and beyond it spans in order with gaps between them.
+func (c *Conn) brokenReceiver() error {
 	if c.edge > c.rcvAdv && c.state.synchronized() {
 		return fmt.Errorf("edge %d beyond advertised %d", c.edge, c.rcvAdv)
 	}
@@ -107,9 +142,6 @@ func (c *Conn) broken() error {
 			return fmt.Errorf("span %d [%d,%d) after %d, advertised %d", i, h.left, h.right, left, c.rcvAdv)
 		}
 		left = h.right
-	}
-	if c.outstanding() && c.due == 0 && c.sent.una != c.sent.nxt && c.timers.rtxAt == never {
-		return fmt.Errorf("%v: in flight and no timer", c.state)
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 package tcp
 
-// Joinable says how many octets, in segments that follow one another without a gap, may be given to Input as one: s with
-// their number in Len and that of each in Part. 0: s must go by itself. They must carry the same header as s, PSH and the
-// sequence number apart, so that what TCP would do for each of them it does once; and it takes them only where all of
-// their octets are new and in order, so that Input's Arrival has them all.
+// Joinable says how many octets, of s and the segments that follow it without a gap, may be given to Input as one segment:
+// s with their number in Len and that of each in Part. 0: s must go by itself. The others must carry the same header as s,
+// but for PSH and the sequence number, so that TCP may do once what it would do for each. It allows only what is new and in
+// order, so that Input's Arrival has all of it.
 func (c *Conn) Joinable(s *Segment) int {
 	if s.Len == 0 || s.Flags&^PSH != ACK || !c.state.receives() || len(c.held.spans) != 0 || c.hasFin || c.orphaned ||
 		c.ecn.on && (c.ecn.echo || s.TOS&ecnMask == ecnCE) || s.Seq != c.rcvNxt() {

@@ -3,8 +3,8 @@ package tcp
 import "math"
 
 // keepAlive probes a peer from which nothing is expected (RFC 9293 section 3.8.4): while nothing of ours is outstanding
-// and nothing has come for the idle time, an empty segment in front of the window draws an ACK. Only a whole number of
-// them without an answer ends the connection. Off unless SetKeepAlive turns it on.
+// and nothing has come for the idle time, an empty segment in front of the window draws an ACK. The connection
+// ends only when as many of them in a row as were asked for are not answered. Off unless SetKeepAlive turns it on.
 type keepAlive struct {
 	heardAt    int64 // when the peer's last segment came; kept while on
 	intervalMs uint32
@@ -59,7 +59,7 @@ func (c *Conn) keepAliveAt() int64 {
 	return k.heardAt + (int64(c.keepIdle)+int64(k.probes)*int64(k.intervalMs))*1_000_000
 }
 
-// keepAliveDue is the keep-alive timer.
+// keepAliveDue handles the keep-alive timer.
 func (c *Conn) keepAliveDue() {
 	if c.keep.probes >= c.keep.count {
 		c.finish(EvTimeout)

@@ -3,9 +3,9 @@ package tcp
 import "math"
 
 // Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times more, to find out
-// whether the path carries it (plpmtud.go); 0 when none may (no window,
-// sent ring full, not established, or a segment is queued that has not been sent yet). So at most one pushed segment
-// waits for its first transmission, and what the upper layer has not been asked for it can still choose.
+// whether the path carries it (plpmtud.go); 0 when none may (no window, sent ring full, not established, or a segment is
+// queued that has not been sent yet). So at most one pushed segment waits for its first transmission, and what the upper
+// layer has not been asked for it can still choose.
 //
 // With nothing in flight it does not ask for the peer's window: a closed or small window then needs a segment to probe
 // with, which Next does.
@@ -30,8 +30,8 @@ func (c *Conn) Room(now int64) int {
 	return c.emss
 }
 
-// hasRecord says whether Push will find one. A first run is taken by Push only: Room is also asked by who has nothing
-// to send.
+// hasRecord says whether Push will find a free record. It does not take a first run, for Room is also asked by callers
+// with nothing to send: Push does.
 func (c *Conn) hasRecord() bool {
 	if len(c.sent.recs) != 0 {
 		return c.provideRecord()
@@ -47,8 +47,8 @@ func (c *Conn) probeWantsNew() bool {
 	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.cfg.PeerAckDelayNs
 }
 
-// cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5; RFC 3042 for peers without SACK, for
-// with SACK what duplicate ACKs report leaves the pipe).
+// cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for peers without SACK
+// only: with SACK, what duplicate ACKs report has left the pipe.
 func (c *Conn) cwndAdmits(n int) bool {
 	if c.recovery.hold == holdAll {
 		return false

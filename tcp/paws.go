@@ -15,7 +15,8 @@ type paws struct {
 	markedOff uint64 // mark was TS.Recent when the left edge was here
 }
 
-// pawsMarkEvery octets of a lasting gap the guard moves up by as much.
+// pawsMarkEvery is how many octets the left edge moves, always with a gap behind it, before the guard follows: to TS.Recent
+// as it was so many octets ago.
 const pawsMarkEvery = 1 << 29
 
 func (p *paws) start(now int64, ts uint32) { *p = paws{guard: ts, since: now, mark: ts} }

@@ -30,7 +30,8 @@ const (
 // mssMax is what link and peer would take.
 func (c *Conn) mssMax() int { return int(min(c.mss, c.peerMSS)) }
 
-// wantProbe is the MSS to probe with now, 0 for none. The largest comes first: what has come back is mostly the old path.
+// wantProbe is the MSS to probe with now, 0 for none. The largest comes first: a path that carries more again is mostly the
+// old one, back as it was.
 func (c *Conn) wantProbe(now int64) int {
 	p := &c.mtu
 	most := c.mssMax()
@@ -103,7 +104,7 @@ func (c *Conn) probeFailed(r *record) {
 // lowered takes what a router said, which the caller has found to be about a segment of ours.
 func (p *plpmtud) lowered(n int) { *p = plpmtud{ceiling: uint16(n + 1)} }
 
-// blackHole is a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
+// blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
 // (RFC 8899 section 4.3): EMSS falls to the base, and is searched for from there.
 func (c *Conn) blackHole() {
 	r := c.sent.rec(c.sent.una)

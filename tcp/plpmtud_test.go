@@ -7,11 +7,7 @@ func large(t *testing.T) *script {
 	t.Helper()
 	cfg := sackOnly()
 	cfg.MSS, cfg.InitialWindow = 3000, 20
-	s := newScript(t, cfg)
-	s.accept("S 0:1 win 60000 mss 3000 sackOK")
-	s.expect("S. 0:1 ack 1")
-	s.advance(10 * ms)
-	s.in(". 1 ack 1")
+	s := opened(t, cfg, "mss 3000 sackOK", 10*ms)
 	s.expect()
 	return s
 }

@@ -102,7 +102,7 @@ func (c *Conn) reoWnd() int64 {
 
 // detectLost is step 5: RACK_detect_loss. It marks what is lost, sets when to look again, and says what it found.
 // Only records sent before RACK.segment are looked at, oldest first, until one has time left: so each record is visited
-// once, and one per call for nothing.
+// once, but for the one at which a call stops.
 func (c *Conn) detectLost(now int64) (lost, again bool) {
 	k := &c.recovery.rack
 	k.reoAt = never
@@ -168,7 +168,7 @@ func (c *Conn) loseAtTimeout(now int64) {
 	}
 }
 
-// reorderDue is the reordering timer.
+// reorderDue handles the reordering timer.
 func (c *Conn) reorderDue(now int64) {
 	lost, again := c.detectLost(now)
 	c.foundLost(now, lost, again, false)

@@ -83,11 +83,7 @@ func TestReorderingWindowNarrowsAgain(t *testing.T) {
 //
 // req: 8985-4-2
 func TestTransmissionTimesAreFine(t *testing.T) {
-	s := newScript(t, sackOnly())
-	s.accept("S 0:1 win 60000 mss 1000 sackOK")
-	s.expect("S. 0:1 ack 1")
-	s.advance(20 * us)
-	s.in(". 1 ack 1")
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 20*us)
 	s.push(1000)
 	s.advance(us)
 	s.push(1000)
@@ -143,11 +139,7 @@ func TestNoRACKWithoutSACK(t *testing.T) {
 //
 // req: 8985-7.3-2
 func TestProbeAsksForANewSegment(t *testing.T) {
-	s := newScript(t, sackOnly())
-	s.accept("S 0:1 win 60000 mss 1000 sackOK")
-	s.expect("S. 0:1 ack 1")
-	s.advance(50 * ms)
-	s.in(". 1 ack 1")
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 50*ms)
 	s.fill()
 	s.sent()
 	if s.c.Room(s.now) != 0 {

@@ -36,9 +36,9 @@ const (
 	phaseLoss           // after a timeout: slow start over what was lost
 )
 
-// burst is what was outstanding before the ACKs that have come since the last transmission, at one time. A Poller takes in
-// a burst of them before it sends again, and they are to mean what one ACK for all would: FlightSize (RFC 5681 equation 4)
-// and RecoverFS (RFC 9937 section 6.2) are what stood before, not what the burst has left over.
+// burst is what was outstanding before a burst of ACKs. A Poller takes in several at one time before it sends again, and
+// together they are to mean what one ACK for all would: FlightSize (RFC 5681 equation 4) and RecoverFS (RFC 9937 section
+// 6.2) are what stood before the burst, not what it has left over.
 type burst struct {
 	at        int64 // -1: none
 	flight    int
@@ -46,7 +46,7 @@ type burst struct {
 	delivered int // by those of its ACKs that have been dealt with
 }
 
-// before is the burst that now belongs to; with nothing in flight an empty one, which is everybody's.
+// before is the burst that now belongs to; with nothing in flight it is empty, and shared by all such Conns.
 func (c *Conn) before(now int64) *burst {
 	b := &c.recovery.burst
 	if b.at != now && c.inFlight != &c.mem.none {
@@ -178,7 +178,7 @@ func (c *Conn) reduce(now int64, flight int) {
 	c.ecn.reduced(c.sndNxt)
 }
 
-// reduceAgain is a retransmission that was lost: a second signal of congestion (RFC 5681 section 4.3), counted once for
+// reduceAgain answers the loss of a retransmission: a second signal of congestion (RFC 5681 section 4.3), counted once for
 // all that were sent since the last reduction.
 func (c *Conn) reduceAgain(now int64, flight int) {
 	rv := &c.recovery

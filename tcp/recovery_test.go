@@ -9,11 +9,7 @@ func ten(t *testing.T, cfg Config) *script {
 	if !cfg.NoSACK {
 		options = "sackOK"
 	}
-	s := newScript(t, cfg)
-	s.accept("S 0:1 win 60000 mss 1000 " + options)
-	s.expect("S. 0:1 ack 1")
-	s.advance(10 * ms)
-	s.in(". 1 ack 1")
+	s := opened(t, cfg, "mss 1000 "+options, 10*ms)
 	if n := s.fill(); n != 10 {
 		t.Fatalf("%d segments", n)
 	}
@@ -169,16 +165,7 @@ func TestTimeout(t *testing.T) {
 	s := ten(t, plain())
 	start := s.now - 10*ms
 	s.advance(2 * sc)
-	var at []int64
-	for _, x := range s.sent() {
-		if err := s.match(&x.Transmit, ". 1:1001 ack 1 rtx"); err != nil {
-			t.Fatal(err)
-		}
-		at = append(at, (x.at-start)/ms)
-	}
-	if len(at) != 3 || at[0] != 200 || at[1] != 600 || at[2] != 1400 {
-		t.Errorf("at %v ms, want 200 600 1400", at)
-	}
+	s.expectAt(". 1:1001 ack 1 rtx", start, ms, 200, 600, 1400)
 	s.wantCong(1000, 5000) // ssthresh halved once, for one segment
 }
 
@@ -237,11 +224,7 @@ func TestRetransmissionIgnoresAShrunkenWindow(t *testing.T) {
 //
 // req: 6298-3-2
 func TestSampleIsOfWhatArrivedNow(t *testing.T) {
-	s := newScript(t, sackOnly())
-	s.accept("S 0:1 win 60000 mss 1000 sackOK")
-	s.expect("S. 0:1 ack 1")
-	s.advance(100 * ms)
-	s.in(". 1 ack 1")
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 100*ms)
 	s.push(100)
 	s.advance(5 * ms)
 	s.push(100)

@@ -118,16 +118,7 @@ func TestZeroWindowIsProbed(t *testing.T) {
 	s.expect()
 	start := s.now
 	s.advance(4 * sc)
-	var at []int64
-	for _, x := range s.sent() {
-		if err := s.match(&x.Transmit, ". 1:2 ack 1"); err != nil {
-			t.Fatal(err)
-		}
-		at = append(at, (x.at-start)/ms)
-	}
-	if len(at) != 4 || at[0] != 200 || at[1] != 600 || at[2] != 1400 || at[3] != 3000 {
-		t.Errorf("probes at %v ms, want 200 600 1400 3000", at)
-	}
+	s.expectAt(". 1:2 ack 1", start, ms, 200, 600, 1400, 3000)
 	s.in(". 1 ack 1 win 60000") // the octet was not taken: the segment goes out whole, with its boundaries
 	s.expect(". 1:1001 ack 1 fresh")
 	s.in(". 1 ack 1001")

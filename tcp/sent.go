@@ -66,8 +66,8 @@ func (r *record) seqLen() int {
 
 func (r *record) endAt() uint64 { return r.at + uint64(r.seqLen()) }
 
-// begin makes s an empty ring over recs. Field by field: this stands on every request and answer, and a composite is made
-// on the stack first.
+// begin makes s an empty ring over recs. It sets field by field: every request and answer comes this way, and a composite
+// literal would be made on the stack first.
 func (s *sentRing) begin(recs []record, run uint32) {
 	s.recs, s.run, s.mask = recs, run, uint32(len(recs)-1)
 	s.rel, s.una, s.nxt, s.end, s.unjudged = 0, 0, 0, 0, 0
@@ -143,10 +143,11 @@ func (s *sentRing) markSacked(i uint32) {
 	s.sackedRecs++
 }
 
-// passRun is the place behind the SACKed records that begin at i and are known to belong together; the record at first, with
-// which their run begins or i itself, remembers it. So does i what lies behind it: paths are compressed as in a union-find
-// (R. E. Tarjan, "Efficiency of a good but not linear set union algorithm", 1975), and a walk over what is SACKed costs
-// O(log n) amortized. A length never says too much: SACKed records lose their flag all at once, and split only adds one.
+// passRun is the place behind the SACKed records that begin at i and are known to belong together. The record at first, with
+// which their run begins (it may be i), remembers that place; and i remembers how far the run behind its own reaches. So
+// paths are compressed as in a union-find (R. E. Tarjan, "Efficiency of a good but not linear set union algorithm", 1975),
+// and a walk over what is SACKed costs O(log n) amortized. A length never says too much: SACKed records lose their flag all
+// at once, and split only adds one.
 func (s *sentRing) passRun(first, i uint32) uint32 {
 	r := s.rec(i)
 	if behind := i + r.next; behind-s.una < s.nxt-s.una && s.rec(behind).flags&recSacked != 0 {

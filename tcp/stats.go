@@ -30,7 +30,7 @@ type Counts struct {
 	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
 }
 
-// tally counts events that no connection sees 2^32 of; one that did stays there.
+// tally counts events of which hardly a connection sees 2^32; should one, the tally stays at its maximum.
 type tally uint32
 
 func (t *tally) one() {
@@ -39,7 +39,7 @@ func (t *tally) one() {
 	}
 }
 
-// traffic and counts are Counts as a Conn keeps them: there may be 100,000 of each octet.
+// traffic and counts are Counts as a Conn keeps them, and small: with 100,000 Conns each octet is there as often.
 type traffic struct{ segsIn, segsOut, bytesIn, bytesOut uint64 }
 
 type counts struct {

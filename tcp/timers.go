@@ -73,7 +73,7 @@ func (c *Conn) Expire(now int64) {
 	}
 }
 
-// retransmissionDue is the timer of rtxAt, whatever its kind.
+// retransmissionDue handles the timer at rtxAt, whatever its kind.
 func (c *Conn) retransmissionDue(now int64) {
 	t := &c.timers
 	switch {

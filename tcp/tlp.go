@@ -51,7 +51,7 @@ func (c *Conn) mayProbe() bool {
 	return c.sent.sackedRecs == 0 && c.sent.lost == 0
 }
 
-// probeDue is the PTO: Next sends the probe, and the timer is the retransmission timer again.
+// probeDue handles the PTO: Next sends the probe, and the timer is the retransmission timer again.
 func (c *Conn) probeDue(now int64) {
 	p := &c.tlp
 	if p.active && !p.repair && c.sndUna >= p.endSeq {
@@ -123,7 +123,7 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 	}
 }
 
-// probeRepaired is a single loss that the probe has repaired: congestion control must know of it.
+// probeRepaired handles a single loss that the probe has repaired: congestion control must know of it.
 func (c *Conn) probeRepaired(now int64) {
 	c.tlp.active = false
 	c.stats.probesRepaired.one()

@@ -36,7 +36,7 @@ func (t *Transmit) Put(b []byte) {
 }
 
 // ResetFor makes the RST that answers a segment without a connection (RFC 9293 section 3.10.7.1); false when s carries
-// RST. id.Local is the address the segment was sent to. Reset are also what a listener answers to an ACK.
+// RST. id.Local is the address the segment was sent to. A listener answers an ACK with it, too.
 func ResetFor(id ID, s *Segment, t *Transmit) bool {
 	if s.Flags&RST != 0 {
 		return false

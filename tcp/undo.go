@@ -10,7 +10,7 @@ import "math"
 // F-RTO (frto.go) tells it of timeouts where there are no timestamps. The answer is RFC 4015's: the window is as it was,
 // and sending goes on behind what was sent.
 
-// undo is what an episode needs for it.
+// undo is what must be known of an episode for that.
 type undo struct {
 	echo     echoState
 	possible bool

@@ -54,15 +54,7 @@ func TestCanaries(t *testing.T) {
 	go func() { served <- srv.Serve(ctx, l) }()
 
 	for _, a := range attacks {
-		ns.Do(func() {
-			c := dialRaw(t)
-			defer c.close()
-			a.do(c)
-			if a.name != "reset" {
-				_ = c.conn.CloseWrite() // the server may have been first
-				c.drained()
-			}
-		})
+		ns.Do(func() { a.run(t) })
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	ns.Do(func() {

@@ -101,14 +101,20 @@ func (m *machine) deps(t *testing.T, what string) (status int, output string) {
 	return p.Wait(t), p.String()
 }
 
+// succeeds runs deps and returns what it said.
+func (m *machine) succeeds(t *testing.T, what string) string {
+	t.Helper()
+	status, out := m.deps(t, what)
+	require.Zero(t, status, out)
+	return out
+}
+
 func TestDepsNothingMissing(t *testing.T) {
 	for _, version := range []string{"go1.26.0", "go1.26.8", "go1.27.1 X:nocoverageredesign", "go1.30"} {
 		m := newMachine(t, version)
 		begin := time.Now()
 		for _, what := range []string{"run", "test"} {
-			status, out := m.deps(t, what)
-			require.Zero(t, status, out)
-			require.Empty(t, out)
+			require.Empty(t, m.succeeds(t, what))
 		}
 		require.Less(t, time.Since(begin), 10*time.Second) // two hundredths of a second on a machine that does nothing else
 		require.Empty(t, m.said("apt"))
@@ -118,21 +124,17 @@ func TestDepsNothingMissing(t *testing.T) {
 
 func TestDepsInstallsWhatIsMissing(t *testing.T) {
 	m := newMachine(t, "go1.26.0", "iproute2", "libdpdk-dev", "tshark")
-	status, out := m.deps(t, "run")
-	require.Zero(t, status, out)
-	require.Equal(t, "deps: installing iproute2 libdpdk-dev\n", out)
+	require.Equal(t, "deps: installing iproute2 libdpdk-dev\n", m.succeeds(t, "run"))
 	require.Equal(t, "update\ninstall -y --no-install-recommends iproute2 libdpdk-dev\n", m.said("apt"))
-	status, out = m.deps(t, "run")
-	require.Zero(t, status, out)
-	require.Empty(t, out)
+	require.Empty(t, m.succeeds(t, "run"))
 
 	m = newMachine(t, "go1.26.0", "tshark")
-	_, out = m.deps(t, "test")
+	_, out := m.deps(t, "test")
 	require.Equal(t, "deps: installing tshark\n", out)
 
 	m = newMachine(t, "go1.26.0", "tshark")
 	m.set(t, "broken", "")
-	status, out = m.deps(t, "test")
+	status, out := m.deps(t, "test")
 	require.Equal(t, 1, status)
 	require.Regexp(t, `^deps: installing tshark\nE: broken\ndeps: apt-get failed; the whole log is in \S+\n$`, out)
 }
@@ -140,9 +142,7 @@ func TestDepsInstallsWhatIsMissing(t *testing.T) {
 func TestDepsWithoutRoot(t *testing.T) {
 	m := newMachine(t, "go1.26.0", "iproute2")
 	m.set(t, "uid", "1000")
-	status, out := m.deps(t, "run")
-	require.Zero(t, status, out)
-	require.Equal(t, "deps: not root: going on without iproute2; install them with: apt-get install iproute2\n", out)
+	require.Equal(t, "deps: not root: going on without iproute2; install them with: apt-get install iproute2\n", m.succeeds(t, "run"))
 	require.Empty(t, m.said("apt"))
 }
 
@@ -150,9 +150,7 @@ func TestDepsWithoutDebian(t *testing.T) {
 	m := newMachine(t, "go1.26.0")
 	require.NoError(t, os.Remove(filepath.Join(m.bin, "apt-get")))
 	require.NoError(t, os.Remove(filepath.Join(m.bin, "dpkg-query")))
-	status, out := m.deps(t, "run")
-	require.Zero(t, status, out)
-	require.Regexp(t, `^deps: not a Debian system: going on without Debian's packages iproute2 gcc .*\n$`, out)
+	require.Regexp(t, `^deps: not a Debian system: going on without Debian's packages iproute2 gcc .*\n$`, m.succeeds(t, "run"))
 }
 
 func TestDepsFetchesGo(t *testing.T) {
@@ -165,29 +163,22 @@ func TestDepsFetchesGo(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o111), st.Mode()&0o111, "%s is not executable", f)
 		}
-		status, out := m.deps(t, "run")
-		require.Zero(t, status, out)
-		require.Empty(t, out, "the second time there is nothing to do")
+		require.Empty(t, m.succeeds(t, "run"), "the second time there is nothing to do")
 		require.Equal(t, wanted, m.said("fetched"))
 	}
 	t.Run("by an old one", func(t *testing.T) {
 		m := newMachine(t, "go1.19.8")
-		status, out := m.deps(t, "run")
-		require.Zero(t, status, out)
-		require.Equal(t, "deps: fetching Go 1.26.0 with go1.19.8\n", out)
+		require.Equal(t, "deps: fetching Go 1.26.0 with go1.19.8\n", m.succeeds(t, "run"))
 		requireFetched(t, m)
 	})
 	t.Run("by one that must not fetch by itself", func(t *testing.T) { // GOTOOLCHAIN=local
 		m := newMachine(t, "go1.22.3")
-		status, out := m.deps(t, "run")
-		require.Zero(t, status, out)
+		m.succeeds(t, "run")
 		requireFetched(t, m)
 	})
 	t.Run("by Debian's", func(t *testing.T) {
 		m := newMachine(t, "")
-		status, out := m.deps(t, "run")
-		require.Zero(t, status, out)
-		require.Equal(t, "deps: installing golang-go\ndeps: fetching Go 1.26.0 with go1.19.8\n", out)
+		require.Equal(t, "deps: installing golang-go\ndeps: fetching Go 1.26.0 with go1.19.8\n", m.succeeds(t, "run"))
 		requireFetched(t, m)
 	})
 	t.Run("without root", func(t *testing.T) {

@@ -36,13 +36,20 @@ func TestServeEndsOnSignals(t *testing.T) {
 // slow makes a transfer last: one window per 50 ms.
 const slow = "delay=50ms,seed=1"
 
+// midTransfer is a client that has begun to write to a server, and is far from its end.
+func midTransfer(t *testing.T) (ns *namespace, server, client *process) {
+	t.Helper()
+	ns = newNamespace(t)
+	server = ns.serving(t, "--fault", slow, "--region", "256MiB")
+	client = ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
+	client.Expect(t, 1, `^sent +\d+ %`)
+	return ns, server, client
+}
+
 // A client that is killed leaves one line at the server, which goes on.
 func TestClientKilled(t *testing.T) {
 	t.Parallel()
-	ns := newNamespace(t)
-	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
-	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
-	client.Expect(t, 1, `^sent +\d+ %`)
+	ns, server, client := midTransfer(t)
 	client.Signal(t, syscall.SIGKILL)
 	require.Equal(t, 128+9, client.Wait(t))
 	server.Expect(t, 1, "^failed +"+kernelHost+":")
@@ -54,10 +61,7 @@ func TestClientKilled(t *testing.T) {
 // A client that is interrupted says so.
 func TestClientInterrupted(t *testing.T) {
 	t.Parallel()
-	ns := newNamespace(t)
-	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
-	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
-	client.Expect(t, 1, `^sent +\d+ %`)
+	ns, server, client := midTransfer(t)
 	client.Signal(t, os.Interrupt)
 	require.Equal(t, 130, client.Wait(t), "%s", client)
 	require.Len(t, client.Lines("^rnicd: interrupted$"), 1, "%s", client)
@@ -77,10 +81,7 @@ func TestDemoInterrupted(t *testing.T) {
 // A server that is killed leaves no TAP, and a client that can be interrupted.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
-	ns := newNamespace(t)
-	server := ns.serving(t, "--fault", slow, "--region", "256MiB")
-	client := ns.rnicd(t, "put", zeros(t, 192<<20), serverAddr)
-	client.Expect(t, 1, `^sent +\d+ %`)
+	ns, server, client := midTransfer(t)
 	server.Signal(t, syscall.SIGKILL)
 	require.Equal(t, 128+9, server.Wait(t))
 	require.False(t, ns.Has(t, "rnic0"), "the TAP goes with its process")

@@ -106,12 +106,27 @@ const (
 	canary  = 0xA5 // what is in memory beforehand, and what they may write
 )
 
-// attacks are what a peer may do wrong, and the server's line about it.
-var attacks = []struct {
+// attack is something that a peer does wrong.
+type attack struct {
 	name string
 	do   func(c *raw)
-	want string // a pattern
-}{
+	want string // a pattern: the server's line about it
+}
+
+// run does it on a connection of its own, made on this thread, and returns the peer's address when all is over.
+func (a attack) run(t *testing.T) (peer string) {
+	c := dialRaw(t)
+	defer c.close()
+	a.do(c)
+	if a.name != "reset" {
+		_ = c.conn.CloseWrite() // the server may have been first
+		c.drained()
+	}
+	return c.local()
+}
+
+// attacks are what a peer may do wrong.
+var attacks = []attack{
 	{"wrong key", func(c *raw) {
 		c.send(startupFrame("MPA ID Bad Frame", flagC, 1, putRequest(granted)))
 	}, `failed .*start-up frame has the wrong Key`},
@@ -259,18 +274,11 @@ func TestHostilePeers(t *testing.T) {
 			for _, a := range attacks {
 				t.Run(a.name, func(t *testing.T) {
 					ns.Do(func() {
-						c := dialRaw(t)
-						defer c.close()
-						a.do(c)
-						if a.name != "reset" {
-							_ = c.conn.CloseWrite() // the server may have been first
-							c.drained()
-						}
-						c.close()
-						line := server.Expect(t, 1, `^\w+ +`+regexp.QuoteMeta(c.local())+": ")
+						local := a.run(t)
+						line := server.Expect(t, 1, `^\w+ +`+regexp.QuoteMeta(local)+": ")
 						require.Regexp(t, `^`+a.want, line)
 						t.Log(line)
-						peers = append(peers, c.local())
+						peers = append(peers, local)
 					})
 				})
 			}

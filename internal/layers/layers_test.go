@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
 	"internal/netlab":     {},
+	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"}, // imported by tests only
 
 	"internal/register":       {},
 	"internal/register/trace": {"internal/register"},

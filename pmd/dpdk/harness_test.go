@@ -137,6 +137,24 @@ func (s *side) receive(t testing.TB, want int, keep func([]byte, mem.Desc) bool)
 	return frames
 }
 
+// bothWays passes bursts of frames, as long as size says, from each side to the other.
+func bothWays(t testing.TB, a, b *side, size func(r *rand.Rand) int) {
+	t.Helper()
+	r := newRand(t)
+	for range 50 {
+		for _, d := range [][2]*side{{a, b}, {b, a}} {
+			var want [][]byte
+			for range 1 + r.IntN(40) {
+				want = append(want, frame(r, size(r)))
+			}
+			d[0].send(t, want...)
+			require.Equal(t, want, d[1].receive(t, len(want), nil))
+		}
+	}
+	a.settled(t)
+	b.settled(t)
+}
+
 // settled polls until no sent Buf is with the device, then wants every Buf back.
 func (s *side) settled(t testing.TB) {
 	t.Helper()

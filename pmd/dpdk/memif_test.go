@@ -3,6 +3,7 @@
 package dpdk
 
 import (
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -27,19 +28,7 @@ func memifSides(t *testing.T) (srv, cli *side) {
 
 func TestMemifPair(t *testing.T) {
 	srv, cli := memifSides(t)
-	r := newRand(t)
-	for range 50 {
-		for _, d := range [][2]*side{{srv, cli}, {cli, srv}} {
-			var want [][]byte
-			for range 1 + r.IntN(40) {
-				want = append(want, frame(r, 60+r.IntN(1400)))
-			}
-			d[0].send(t, want...)
-			require.Equal(t, want, d[1].receive(t, len(want), nil))
-		}
-	}
-	srv.settled(t)
-	cli.settled(t)
+	bothWays(t, srv, cli, func(r *rand.Rand) int { return 60 + r.IntN(1400) })
 	require.Zero(t, cli.queue.Stats().Copied)
 }
 

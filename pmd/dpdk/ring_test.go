@@ -3,6 +3,7 @@
 package dpdk
 
 import (
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"sync"
@@ -16,19 +17,7 @@ import (
 
 func TestRingPairCarriesFramesBothWays(t *testing.T) {
 	a, b := ringSides(t, "both", 1024, 2048, 2048)
-	r := newRand(t)
-	for range 50 {
-		for _, d := range [][2]*side{{a, b}, {b, a}} {
-			var want [][]byte
-			for range 1 + r.IntN(40) {
-				want = append(want, frame(r, 14+r.IntN(1501)))
-			}
-			d[0].send(t, want...)
-			require.Equal(t, want, d[1].receive(t, len(want), nil))
-		}
-	}
-	a.settled(t)
-	b.settled(t)
+	bothWays(t, a, b, func(r *rand.Rand) int { return 14 + r.IntN(1501) })
 	s := b.queue.Stats()
 	require.Equal(t, s.RxFrames, s.Copied, "net_ring passes on the sender's mbufs")
 	require.Equal(t, a.queue.Stats().TxFrames, s.RxFrames)

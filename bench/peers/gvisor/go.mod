@@ -3,9 +3,12 @@ module github.com/rnicd/rnicd/bench/peers/gvisor
 go 1.26.3
 
 require (
-	golang.org/x/sys v0.43.0
+	github.com/rnicd/rnicd v0.0.0
+	golang.org/x/sys v0.49.0
 	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 )
+
+replace github.com/rnicd/rnicd => ../../..
 
 require (
 	github.com/google/btree v1.1.2 // indirect

@@ -5,26 +5,17 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net"
 	"net/netip"
 	"os"
 	"runtime/debug"
-	"runtime/pprof"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/rnicd/rnicd/bench/peers/measure"
 )
 
-const (
-	port        = 7174      // bench/peers/measure Port
-	chunkBytes  = 256 << 10 // bench/peers/measure ChunkBytes
-	patience    = 20 * time.Second
-	addrDefault = "10.9.0.1/24"
-)
+const addrDefault = "10.9.0.1/24"
 
 // options are the flags.
 type options struct {
@@ -48,7 +39,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.dev, "dev", "peer0", "TAP device to make, in this network namespace")
 	flag.StringVar(&o.addr, "addr", addrDefault, "our address")
-	flag.StringVar(&o.role, "role", "sink", "sink or source")
+	flag.StringVar(&o.role, "role", string(measure.Sink), "sink or source")
 	flag.IntVar(&o.mtu, "mtu", 1500, "largest IP packet")
 	flag.DurationVar(&o.length, "for", 3*time.Second, "how long a source sends")
 	flag.StringVar(&o.link, "link", "vnet", "link endpoint: vnet (offloads, link.go) or fdbased (gVisor's own)")
@@ -78,86 +69,29 @@ func run(o *options) error {
 	if err != nil || !addr.Addr().Is4() {
 		return fmt.Errorf("--addr %q: want an IPv4 address with its prefix length, as %s", o.addr, addrDefault)
 	}
-	if o.role != "sink" && o.role != "source" {
-		return fmt.Errorf("--role %q: want sink or source", o.role)
+	d := measure.Direction(o.role)
+	if err := d.Check(); err != nil {
+		return err
 	}
 	l, err := listen(o, addr)
 	if err != nil {
 		return err
 	}
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	profiled, err := measure.Profile(o.profile)
+	if err != nil {
+		return err
 	}
+	defer profiled()
 	fmt.Println("ready")
 	c, err := l.Accept()
 	if err != nil {
 		return err
 	}
-	if err := c.SetDeadline(time.Now().Add(o.length + patience)); err != nil {
-		return err
-	}
-	start, cpu0 := time.Now(), cpu()
-	octets, err := move(o, c)
+	r, err := measure.Move(c, d, o.length)
 	if err != nil {
 		return err
 	}
-	seconds, spent := time.Since(start).Seconds(), cpu()-cpu0
-	pprof.StopCPUProfile()
-	fmt.Printf("result {\"octets\":%d,\"seconds\":%g,\"cpu\":%g}\n", octets, seconds, spent)
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	profiled()
+	measure.Finish(r)
 	return nil
-}
-
-// move is bench/peers/measure's Move.
-func move(o *options, c net.Conn) (uint64, error) {
-	buf := make([]byte, chunkBytes)
-	if o.role == "sink" {
-		n, err := drain(c, buf)
-		return n, errors.Join(err, c.Close())
-	}
-	var n uint64
-	for end := time.Now().Add(o.length); time.Now().Before(end); {
-		w, err := c.Write(buf)
-		n += uint64(w)
-		if err != nil {
-			return n, err
-		}
-	}
-	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-		return n, err
-	}
-	if _, err := drain(c, buf); err != nil {
-		return n, err
-	}
-	return n, c.Close()
-}
-
-func drain(c net.Conn, buf []byte) (uint64, error) {
-	var n uint64
-	for {
-		got, err := c.Read(buf)
-		n += uint64(got)
-		switch {
-		case errors.Is(err, io.EOF):
-			return n, nil
-		case err != nil:
-			return n, err
-		}
-	}
-}
-
-func cpu() float64 {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

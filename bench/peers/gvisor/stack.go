@@ -13,6 +13,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+
+	"github.com/rnicd/rnicd/bench/peers/measure"
 )
 
 const (
@@ -46,7 +48,7 @@ func listen(o *options, addr netip.Prefix) (net.Listener, error) {
 		return nil, fmt.Errorf("AddProtocolAddress %v: %v", addr, err)
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: ours.Subnet(), NIC: nic}})
-	return gonet.ListenTCP(s, tcpip.FullAddress{NIC: nic, Addr: ours.Address, Port: port}, ipv4.ProtocolNumber)
+	return gonet.ListenTCP(s, tcpip.FullAddress{NIC: nic, Addr: ours.Address, Port: measure.Port}, ipv4.ProtocolNumber)
 }
 
 // newLink is the link endpoint that was asked for. The device's MTU and the kernel side's address are set from outside.

@@ -1,5 +1,5 @@
 // Package measure is what the ends of a goodput comparison have in common: the lines that they print, what they count, and
-// when they end. The end that is gVisor's says the same lines from a module of its own (bench/peers/gvisor).
+// when they end. The end that is gVisor's is in a module of its own (bench/peers/gvisor) and imports this one.
 //
 // An end is a process. It prints "ready" when it can be connected to, moves one stream in one direction, prints one line
 //
@@ -10,9 +10,11 @@ package measure
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -92,6 +94,24 @@ func CPU() float64 {
 		panic(err) // the arguments are constant
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// Profile writes a CPU profile to a file until stop is called, which may be twice; with no path it does nothing.
+func Profile(path string) (stop func(), err error) {
+	if path == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = f.Close()
+	}, nil
 }
 
 // Finish prints r and waits until standard input ends.

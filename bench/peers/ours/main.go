@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -122,17 +121,11 @@ func run(o *options) error {
 
 // serve turns the Poller until its one connection has ended.
 func serve(o *options, p *stack.Poller, e *end, d measure.Direction) error {
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	profiled, err := measure.Profile(o.profile)
+	if err != nil {
+		return err
 	}
+	defer profiled()
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error, 1)
 	var running sync.WaitGroup
@@ -160,7 +153,7 @@ func serve(o *options, p *stack.Poller, e *end, d measure.Direction) error {
 		if out.err != nil {
 			return out.err
 		}
-		pprof.StopCPUProfile()
+		profiled()
 		measure.Finish(out.result)
 		return nil
 	case <-time.After(o.length + 20*time.Second):

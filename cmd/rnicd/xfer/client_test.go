@@ -15,9 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
@@ -343,25 +341,12 @@ func TestPutOverPollers(t *testing.T) {
 // overPoller is an Adapter on a Poller of its own, at one end of a wire.
 func overPoller(t *testing.T, port pmd.Port, host int) *rnic.Adapter {
 	t.Helper()
-	const bufs, mtu = 1024, 1500
-	stride := (mem.Headroom + mtu + 64 + 63) &^ 63
-	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+1<<20), mem.PoolConfig{Bufs: bufs, Stride: stride})
-	require.NoError(t, err)
-	queue, err := port.Open(0, pool)
-	require.NoError(t, err)
-	p, err := stack.New(stack.Config{
-		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: mtu,
-		Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host)), ConnsMax: 16, Core: -1,
+	const mtu = 1500
+	p := testhost.NewPoller(t, port, stack.Config{
+		Pool: testhost.NewPool(t, 1024, mtu), MTU: mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", host)), ConnsMax: 16,
 	})
-	require.NoError(t, err)
 	dev, err := rnic.Open(rnic.Config{Pollers: []*stack.Poller{p}})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = p.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	testhost.Run(t, p)
 	return dev
 }
