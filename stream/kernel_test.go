@@ -38,13 +38,15 @@ func newKernelLab(t *testing.T) *stack.Poller {
 	if err != nil {
 		t.Skipf("no TAP device here: %v", err)
 	}
-	t.Cleanup(func() { _ = port.Close() })
 	pool := newPool(t, bufs)
+	t.Cleanup(func() { // once the Poller has ended; what was armed for large frames is the port's until it closes
+		require.NoError(t, port.Close())
+		require.Equal(t, pool.Size(), pool.Available(), "Bufs lost")
+	})
 	p := testhost.NewPoller(t, port, stack.Config{
 		Name: "kernel", Pool: pool, Addr: ourAddr, ConnsMax: 16,
 		TCP: tcp.Config{SentMax: 512, TimeWaitNs: int64(10 * time.Millisecond)},
 	})
-	t.Cleanup(func() { require.Equal(t, pool.Size(), pool.Available(), "Bufs lost") }) // once the Poller has ended
 	testhost.Run(t, p)
 	return p
 }
