@@ -37,8 +37,8 @@ func TestPutErrors(t *testing.T) {
 		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
 		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
-		{"one argument", []string{f}, `put wants FILE and HOST\[:PORT\], not 1 arguments`},
-		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana`},
+		{"one argument", []string{f}, `1 arguments given; want: rnicd put FILE HOST\[:PORT\]`},
+		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
 		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded)`},
 		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"}, `gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
 	} {
@@ -86,7 +86,7 @@ func TestServeErrors(t *testing.T) {
 		{"--dev averylongdevicename", `tap: name "averylongdevicename" has 19 octets; a device name has at most 15: choose a shorter one`},
 		{"--dev lo", `tap: lo: .+`},
 		{"--capture /no/such/dir/file", `--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
-		{"banana", `unknown command "banana" for "rnicd serve"`},
+		{"banana", `1 arguments given; want: rnicd serve$`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			p := ns.rnicd(t, append([]string{"serve"}, strings.Fields(c.args)...)...)
@@ -98,6 +98,37 @@ func TestServeErrors(t *testing.T) {
 			require.Len(t, lines, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want, lines[0])
 			require.False(t, ns.Has(t, "rnic0"))
+		})
+	}
+}
+
+// A word that is no command is an error, also behind one that has others; the help is not.
+func TestUnknownCommands(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		status int
+		want   string // a pattern
+	}{
+		{"banana", 1, `^rnicd: unknown command "banana" for "rnicd"; see rnicd --help$`},
+		{"srve", 1, `^rnicd: unknown command "srve" for "rnicd"; did you mean serve\?$`},
+		{"stream banana", 1, `^rnicd: unknown command "banana" for "rnicd stream"; see rnicd stream --help$`},
+		{"stream sever", 1, `^rnicd: unknown command "sever" for "rnicd stream"; did you mean server\?$`},
+		{"stream client", 1, `^rnicd: 0 arguments given; want: rnicd stream client HOST\[:PORT\]$`},
+		{"stream sink a b", 1, `^rnicd: 2 arguments given; want: rnicd stream sink \[HOST\[:PORT\]\]$`},
+		{"stream --banana", 1, `^rnicd: unknown flag: --banana; see rnicd stream --help$`},
+		{"", 0, `^  stream `},
+		{"stream", 0, `^  server `},
+		{"help stream", 0, `^  server `},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			out, err := exec.Command(programPath(t), strings.Fields(c.args)...).CombinedOutput()
+			var exit *exec.ExitError
+			if err != nil {
+				require.ErrorAs(t, err, &exit)
+				require.Equal(t, c.status, exit.ExitCode())
+			}
+			require.Equal(t, c.status == 0, err == nil, "%s", out)
+			require.Regexp(t, "(?m)"+c.want, string(out))
 		})
 	}
 }

@@ -39,10 +39,10 @@ var plainText = map[string]struct{ short, long string }{
 func newPlain(mode string) *cobra.Command {
 	o := &plainOptions{mode: mode, length: iperf3.LengthDefault}
 	c := &cobra.Command{
-		Use:   mode + " [HOST:PORT]",
+		Use:   mode + " [HOST[:PORT]]",
 		Short: plainText[mode].short,
 		Long:  plainText[mode].long + " With HOST it connects; without, it listens.",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  argsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runPlain(c.Context(), o, args, newReporter(c, o.json))
 		},

@@ -33,12 +33,7 @@ func newPut() *cobra.Command {
 		Long: `put is an ordinary client: MPA over the kernel's TCP sockets. It learns STag, offset and length of the server's memory
 when it connects, sends the file by tagged DDP messages straight into it, and closes with one untagged message that
 carries length and SHA-256. The exit status is not 0 unless the server's memory has the same hash.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("put wants FILE and HOST[:PORT], not %d arguments", len(args))
-			}
-			return nil
-		},
+		Args: argsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return putFile(c.Context(), o, args[0], args[1], c.OutOrStdout())
 		},

@@ -37,7 +37,7 @@ func newServe() *cobra.Command {
 		Short: "Advertise a region of memory that clients write files into",
 		Long: `serve runs a poll-mode core on a device of its own, with our TCP, MPA and DDP, and lets clients (rnicd put) write
 files straight into a region of registered, hugepage-backed memory.`,
-		Args: cobra.NoArgs,
+		Args: argsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
 	}
 	f := c.Flags()

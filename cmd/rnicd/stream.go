@@ -25,7 +25,8 @@ func newStream() *cobra.Command {
 		Short: "Byte streams over TCP, to measure and to try interoperation: iperf3, sink, source, echo",
 		Long: `stream moves octets over plain TCP connections and says how fast. server and client speak iperf3's own protocol, so the
 other end can be the stock iperf3; sink, source and echo need nothing at the other end but TCP.`,
-		Args: cobra.NoArgs,
+		Args: cobra.ArbitraryArgs,
+		RunE: onlyCommands,
 	}
 	c.AddCommand(newStreamServer(), newStreamClient(), newPlain("sink"), newPlain("source"), newPlain("echo"))
 	return c

@@ -19,7 +19,7 @@ func newStreamServer() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Serve the tests of iperf3 -c, one at a time",
-		Args:  cobra.NoArgs,
+		Args:  argsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return streamServe(c.Context(), o, once, newReporter(c, o.json))
 		},
@@ -110,7 +110,7 @@ func newStreamClient() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "client HOST[:PORT]",
 		Short: "Run a test against iperf3 -s or stream server",
-		Args:  cobra.ExactArgs(1),
+		Args:  argsWanted(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return streamTest(c.Context(), o, args[0], newReporter(c, o.json))
 		},
