@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -37,7 +38,11 @@ func newRoot() *cobra.Command {
 		RunE:          onlyCommands,
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+		}
+		return err // a wrong value: that says what is wanted
 	})
 	root.AddCommand(newServe(), newPut(), newDemo(), newStream())
 	return root

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -60,13 +61,34 @@ type nicOptions struct {
 	fault    string
 	capture  string
 
-	congestion string
-	ecn        bool
-	noDAD      bool
-	noOffload  bool
+	congestion     string
+	congestionOurs bool // --congestion is about our stack alone
+	ecn            bool
+	noDAD          bool
+	noOffload      bool
+
+	set *pflag.FlagSet // of which checkDevice asks what was given
+}
+
+// deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
+var deviceFlags = []string{
+	"dev", "pci", "eal", "addr", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"no-dad", "no-offload",
+}
+
+// given are those of the named flags that stand on the command line, as they are written there.
+func (o *nicOptions) given(names ...string) []string {
+	var found []string
+	for _, name := range names {
+		if o.set != nil && o.set.Changed(name) {
+			found = append(found, "--"+name)
+		}
+	}
+	return found
 }
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
+	o.set = f
 	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: MPA over the kernel's TCP)")
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
@@ -83,7 +105,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
 	f.StringVar(&o.capture, "capture", "", "write every frame to this pcapng file")
-	if f.Lookup("congestion") == nil { // the client's says it to both ends
+	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs { // the client's says it to both ends
 		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
 	}
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
@@ -168,10 +190,44 @@ func parseAddr(flag, text string) (netip.Prefix, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
+	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) { // RFC 1122 section 3.2.1.3
+		return p, fmt.Errorf("%s %s: the first and the last address of a network are no host's", flag, text)
+	}
 	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return p, fmt.Errorf("%s %s: want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
 	return p, nil
+}
+
+// lastOf is the broadcast address of an IPv4 network.
+func lastOf(p netip.Prefix) netip.Addr {
+	a := p.Addr().As4()
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|^uint32(0)>>p.Bits())
+	return netip.AddrFrom4(a)
+}
+
+// checkHostAddr refuses an address for the kernel's side that our stack has, or could not answer.
+func (o *nicOptions) checkHostAddr() error {
+	host, err := parseAddr("--host-addr", o.hostAddr)
+	if err != nil {
+		return err
+	}
+	ours, err := parseAddrs(o.addrs)
+	if err != nil {
+		return err
+	}
+	near := len(o.gateways) > 0
+	for _, a := range ours {
+		if a.Addr() == host.Addr() {
+			return fmt.Errorf("--host-addr %s: that is our stack's own address, by --addr; give the kernel's side another of its network", o.hostAddr)
+		}
+		near = near || a.Contains(host.Addr())
+	}
+	if !near {
+		return fmt.Errorf("--host-addr %s: not in the network of --addr %s, so our stack could not answer it; choose one of that network, or name a --gateway",
+			o.hostAddr, strings.Join(o.addrs, ","))
+	}
+	return nil
 }
 
 // routes are the default routes by the gateways.
