@@ -89,7 +89,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 		}
 		return servePlain(ctx, o, l, r)
 	}
-	addr, err := dialAddr(args[0], iperfPort)
+	addr, err := dialAddr(args[0], int(o.port))
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 		}
 		running.Go(func() {
 			if err := o.serve(ctx, conn, r); err != nil {
-				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(err))
+				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(cutShort(err)))
 			}
 			<-slots
 		})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 type putOptions struct {
@@ -47,6 +48,9 @@ carries length and SHA-256. The exit status is not 0 unless the server's memory 
 }
 
 func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer) error {
+	if o.timeout < 0 || o.wait < 0 {
+		return fmt.Errorf("--timeout %v, --wait %v: must not be negative", o.timeout, o.wait)
+	}
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
@@ -70,11 +74,25 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	}
 	if err != nil {
-		return err
+		return o.explain(err, addr)
 	}
 	fmt.Fprintf(w, "sent        %s to %s\n", path, addr)
 	printResult(w, res, false)
 	return nil
+}
+
+// explain says where it went wrong, and what stands against a server that is not there.
+func (o *putOptions) explain(err error, addr string) error {
+	var dial *rnic.ConnectError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, stack.ErrRefused):
+		return fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
+	case errors.As(err, &dial): // has the address
+		return err
+	}
+	return fmt.Errorf("put to %s: %w", addr, err)
 }
 
 // dialAddr completes HOST[:PORT]. An IPv6 address with a port stands in brackets, as everywhere.

@@ -43,7 +43,7 @@ type streamOptions struct {
 
 func (o *streamOptions) flags(f *pflag.FlagSet) {
 	o.nic.flags(f)
-	f.Uint16Var(&o.port, "port", iperfPort, "TCP port to listen on")
+	f.Uint16VarP(&o.port, "port", "p", iperfPort, "TCP port: to listen on, or of HOST when that names none")
 	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")

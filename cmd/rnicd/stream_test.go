@@ -74,6 +74,34 @@ func TestStreamServerEnds(t *testing.T) {
 	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.Lines("^rnicd: ")[0])
 }
 
+// A client in mid-test is told of as what it is when the server is told to end.
+func TestStreamServerEndsUnderWay(t *testing.T) {
+	ns := newNamespace(t)
+	const told = `^failed      127\.0\.0\.1:\d+: cut short: the server was told to end$`
+	server := ns.stream(t, "server")
+	server.Expect(t, 1, "^ready ")
+	client := ns.stream(t, "client", "-t", "60s", "127.0.0.1")
+	server.Expect(t, 1, "^test ")
+	server.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
+	require.Equal(t, 1, client.Wait(t), "%s", client)
+	require.Len(t, server.Lines(told), 1, "%s", server)
+
+	server = ns.stream(t, "source", "-t", "60s")
+	server.Expect(t, 1, "^ready ")
+	ns.Do(func() {
+		conn, err := net.Dial("tcp", "127.0.0.1:5201")
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, err = conn.Read(make([]byte, 1))
+		require.NoError(t, err)
+		server.Signal(t, syscall.SIGTERM)
+		require.Equal(t, 0, server.Wait(t), "%s", server)
+	})
+	require.Len(t, server.Lines(told), 1, "%s", server)
+}
+
 // Every octet arrives, and an echo comes back as it was; either side may be the one that dials.
 func TestStreamPlain(t *testing.T) {
 	ns := newNamespace(t)
@@ -169,8 +197,11 @@ func TestStreamErrors(t *testing.T) {
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
 		{"server x", `1 arguments given; want: rnicd stream server`},
 		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
-		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused`},
-		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
+		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
+		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; is a server running there\? --wait 5s waits for one`},
+		{"client -p 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
+		{"client -p 9 127.0.0.1:10", `dial tcp 127\.0\.0\.1:10: connect: connection refused; .*`},
+		{"source --port 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
 		{"client 127.0.0.1:0", `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"client -t 1s -n 1M 127.0.0.1", `only one of --time, --bytes and --blocks can end a test`},
 		{"client -t 1500ms 127.0.0.1", `iperf3: a test of 1\.5s: want whole seconds up to 24h0m0s`},
@@ -180,7 +211,7 @@ func TestStreamErrors(t *testing.T) {
 		{"client -b fast 127.0.0.1", `invalid argument "fast" for "-b, --rate" flag: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
 		{"source -t 1s -n 1 127.0.0.1", `only one of --time and --bytes can end the sending`},
-		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
+		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; is a server running there\? --wait 5s waits for one`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			words := strings.Fields(c.args)
@@ -189,6 +220,9 @@ func TestStreamErrors(t *testing.T) {
 			last := p.Lines("^rnicd: ")
 			require.Len(t, last, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want+"$", last[0])
+			if strings.HasPrefix(c.want, "iperf3: ") { // known before there is a device or a server
+				require.Empty(t, p.Lines("^(test|memory) "), "%s", p)
+			}
 		})
 	}
 }

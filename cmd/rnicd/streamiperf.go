@@ -60,7 +60,7 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
 		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
-			r.remark("failed      %v: %s", remote, printable(oneLine(err)))
+			r.remark("failed      %v: %s", remote, printable(oneLine(cutShort(err))))
 			over(err)
 		},
 	})
@@ -149,7 +149,7 @@ func (o *clientOptions) complete() (iperf3.Params, error) {
 	case ends == 0:
 		p.Time = 10 * time.Second
 	}
-	return p, nil
+	return p, p.Check()
 }
 
 func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter) (err error) {
@@ -160,7 +160,7 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 	if err != nil {
 		return err
 	}
-	addr, err := dialAddr(host, iperfPort)
+	addr, err := dialAddr(host, int(o.port))
 	if err != nil {
 		return err
 	}

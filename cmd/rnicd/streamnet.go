@@ -81,8 +81,11 @@ func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Dura
 	until := time.Now().Add(wait)
 	for {
 		conn, err := n.dial(ctx, addr)
-		if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(until) {
+		switch {
+		case !errors.Is(err, syscall.ECONNREFUSED):
 			return conn, err
+		case !time.Now().Before(until):
+			return nil, fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
 		}
 		select {
 		case <-time.After(redialEvery):
