@@ -20,6 +20,7 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -116,13 +117,15 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 // nic is an open port with its memory and the Poller on it.
 type nic struct {
 	arena   *hugepages.Arena
-	port    pmd.Port
+	device  pmd.Port // as opened
+	port    pmd.Port // with what the flags put in front of it
 	capture *capture.Capture
 	pollers []*stack.Poller // one for each queue
 	region  []byte
 	cancel  context.CancelFunc // nil until start
 	stopped chan struct{}      // closed when the Poller has ended; runErr is settled then
 	runErr  error
+	watch   sync.WaitGroup
 }
 
 // queueCount is --queues, 1 where there is no such flag.
@@ -286,7 +289,7 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 	if err != nil {
 		return err
 	}
-	n.port = device
+	n.device, n.port = device, device
 	if err := n.wrap(o); err != nil {
 		return err
 	}
@@ -420,6 +423,49 @@ func (n *nic) start() error {
 	}
 }
 
+// lostPeriod is how often the device is looked for.
+const lostPeriod = time.Second
+
+// whileThere returns a context that ends when ctx does, or the device is gone; lost then says that. For after start.
+func (n *nic) whileThere(ctx context.Context) (while context.Context, lost func() error) {
+	device, ok := n.device.(interface{ Lost() error })
+	if !ok {
+		return ctx, func() error { return nil }
+	}
+	while, cancel := context.WithCancelCause(ctx)
+	n.watch.Go(func() {
+		defer cancel(nil)
+		tick := time.NewTicker(lostPeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := device.Lost(); err != nil {
+					cancel(err)
+					return
+				}
+			case <-n.stopped:
+				return
+			}
+		}
+	})
+	return while, func() error {
+		if err := context.Cause(while); errors.Is(err, tap.ErrGone) {
+			return err
+		}
+		return nil
+	}
+}
+
+// ending joins what a command ended with and what closing says. A device that has gone is the reason, the context that ended
+// for it is not.
+func ending(err, closing error) error {
+	if errors.Is(closing, tap.ErrGone) && errors.Is(err, context.Canceled) {
+		return closing
+	}
+	return errors.Join(err, closing)
+}
+
 // Close stops the Poller and gives everything back.
 func (n *nic) Close() error {
 	var err error
@@ -428,6 +474,7 @@ func (n *nic) Close() error {
 		<-n.stopped
 		err = n.runErr
 	}
+	n.watch.Wait()
 	if n.port != nil {
 		err = errors.Join(err, n.port.Close())
 	}

@@ -77,11 +77,11 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 	if err := o.check(); err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic, r)
+	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() { err = ending(err, n.Close()) }()
 	if len(args) == 0 {
 		l, err := n.listen(ctx, o.port)
 		if err != nil {

@@ -33,11 +33,11 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 	if err := o.check(); err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic, r)
+	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() { err = ending(err, n.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l, err := n.listen(ctx, o.port)
@@ -165,11 +165,11 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 		return err
 	}
 	o.nic.congestion = p.Congestion // from the SYN on: some want ECN
-	n, err := openStreamNet(&o.nic, r)
+	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() { err = ending(err, n.Close()) }()
 	r.remark("test        %s with %s", describe(p, false), addr)
 	rep, err := iperf3.Run(ctx, iperf3.ClientConfig{
 		Params: p, Transport: n.transport, Idle: o.idle,
