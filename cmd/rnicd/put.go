@@ -133,6 +133,7 @@ func openSource(path string) (*os.File, uint64, error) {
 // putWaiting retries the connection, and only that, while --wait lasts.
 func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.File, length uint64, addr string) (xfer.Result, error) {
 	until := time.Now().Add(o.wait)
+	var before error // of the try before this one
 	for {
 		cfg := xfer.PutConfig{Adapter: dev, Addr: addr, Source: file, Length: length, NoCRC: o.noCRC}
 		end := func() {}
@@ -143,6 +144,10 @@ func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.
 		res, err := xfer.Put(ctx, cfg)
 		end()
 		var dial *rnic.ConnectError
+		if deadline, ok := ctx.Deadline(); ok && before != nil && errors.As(err, &dial) && !time.Now().Before(deadline) {
+			return res, before // this try was cut short: what stood in the way all the time
+		}
+		before = err
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return res, err
 		}
