@@ -2,11 +2,14 @@
 #
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
 #   make test                                        everything, after installing what it needs
-#   make lint / race / bench / sim / fuzz
+#   make lint / race / bench                         see README.md
+#   make sim [SEEDS=100]                             whole hosts in virtual time, from so many seeds
+#   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
+#   make help / clean                                these lines; what was built goes
 
 SHELL   := /bin/bash
 # What scripts/deps.sh fetched goes first: it is there only because the system's Go is too old.
@@ -23,9 +26,13 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all build run test lint race bench bench-peers interop-tcp sim trace links fuzz deps deps-run clean
+.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links fuzz deps deps-run clean
 
 all: build
+
+# The lines at the top of this file.
+help:
+	@sed -n '3,/^$$/s/^# *//p' $(firstword $(MAKEFILE_LIST))
 
 build: deps-run
 	@$(MAKE) --no-print-directory bin/rnicd

@@ -55,7 +55,7 @@ func (c Config) check() error {
 	case c.Page != Auto && c.Page != Normal && c.Page != Page2MiB && c.Page != Page1GiB:
 		return &ConfigError{Field: "Page", Value: int64(c.Page), Want: "Auto, Normal, Page2MiB or Page1GiB"}
 	case c.Node < AnyNode || c.Node >= nodesMax:
-		return &ConfigError{Field: "Node", Value: int64(c.Node), Want: fmt.Sprintf("AnyNode or 0 to %d", nodesMax-1)}
+		return &ConfigError{Field: "Node", Value: int64(c.Node), Want: fmt.Sprintf("AnyNode (-1) or 0 to %d", nodesMax-1)}
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (e *NodeError) Error() string {
 	for i, n := range e.Online {
 		list[i] = fmt.Sprint(n)
 	}
-	return fmt.Sprintf("hugepages: NUMA node %d wanted, online: %s; choose one of these or AnyNode",
+	return fmt.Sprintf("hugepages: NUMA node %d wanted, online: %s; choose one of these, or AnyNode (-1)",
 		e.Node, strings.Join(list, " "))
 }
 

@@ -12,6 +12,9 @@
 //	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	n := cq.Poll(completions[:])
 //
+// Config.Pollers are stack.Pollers that turn already, each on a queue of a pmd.Port: the example of package stream makes one.
+// Poller, port and memory stay the embedder's: Adapter.Close first, then Poller.Stop, the port and the arena.
+//
 // A connection may also be used in streaming mode first and then be handed to MPA (RFC 5044 section 7.1.3): a *stream.Conn of
 // the Adapter's Pollers or a *net.TCPConn, with QueuePair.ConnectStream at the Initiator and Adapter.AcceptStream at the
 // Responder.

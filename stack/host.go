@@ -148,7 +148,10 @@ func (cfg *Config) checkHost() error {
 	for _, r := range routes {
 		onLink := !r.Gateway.IsValid()
 		for _, a := range all {
-			onLink = onLink || a.Contains(r.Gateway) && a.Addr() != r.Gateway
+			if a.Addr() == r.Gateway {
+				return fmt.Errorf("gateway %v is our own address; name a router's", r.Gateway)
+			}
+			onLink = onLink || a.Contains(r.Gateway)
 		}
 		if !onLink {
 			return fmt.Errorf("gateway %v is not on %v", r.Gateway, all[0].Masked())

@@ -465,6 +465,7 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 		"needs a Queue":                func(c *Config) { c.Queue = nil },
 		"want an IPv4 or IPv6 unicast": func(c *Config) { c.Addr = netip.Prefix{} },
 		"is not on 10.0.0.0/24":        func(c *Config) { c.Gateway = netip.MustParseAddr("10.0.1.1") },
+		"10.0.0.1 is our own address":  func(c *Config) { c.Gateway = c.Addr.Addr() },
 		"is not a unicast":             func(c *Config) { c.MAC = inet.Broadcast },
 		"MTU 9000: want 576":           func(c *Config) { c.MTU = 9000 },
 		"MSS 1461 does not fit":        func(c *Config) { c.TCP.MSS = 1461 },

@@ -36,7 +36,7 @@ func newDemo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo [FILE]",
 		Short: "Transfer a file between two Pollers of this process, over a cable in memory (needs no root)",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  argsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := ""
 			if len(args) == 1 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -22,10 +21,10 @@ func (o *nicOptions) checkDevice() error {
 	default:
 		return fmt.Errorf("--pmd %q: want tap, dpdk or kernel", o.pmd)
 	}
-	if o.pmd == "kernel" && (o.fault != "" || o.capture != "" || o.core != coreNone || o.spin) {
-		return errors.New("--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away")
+	if useless := o.useless(); len(useless) > 0 {
+		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
 	}
-	if o.queues < 0 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
+	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
 		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap only", o.queues, queuesMax)
 	}
 	if o.hostAddr == "" {
@@ -34,8 +33,21 @@ func (o *nicOptions) checkDevice() error {
 	if o.pmd != "tap" {
 		return fmt.Errorf("--host-addr %s: only --pmd tap sets the kernel's side up; give it its address with ip addr", o.hostAddr)
 	}
-	_, err := parseAddr("--host-addr", o.hostAddr)
-	return err
+	return o.checkHostAddr()
+}
+
+// useless are the flags given that would change nothing: whoever gave one believes that it does. --addr without a device of
+// ours, above all, does not keep the kernel from listening on all of its addresses.
+func (o *nicOptions) useless() []string {
+	switch {
+	case o.pmd == "kernel" && o.congestionOurs:
+		return o.given(append([]string{"congestion"}, deviceFlags...)...)
+	case o.pmd == "kernel":
+		return o.given(deviceFlags...)
+	case o.pmd == "tap":
+		return o.given("pci", "eal")
+	}
+	return nil
 }
 
 // openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.

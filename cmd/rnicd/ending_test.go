@@ -33,6 +33,20 @@ func TestServeEndsOnSignals(t *testing.T) {
 	}
 }
 
+// A daemon whose device was deleted could serve nobody any more: it ends, and says why.
+func TestDeviceDeleted(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault", "dup=1%"}, {"stream", "server"}, {"stream", "sink"}} {
+		ns := newNamespace(t)
+		p := ns.rnicd(t, args...)
+		p.Expect(t, 1, "^ready ")
+		ns.Run(t, "ip", "link", "delete", "rnic0")
+		require.Equal(t, 1, p.Wait(t), "%s", p)
+		require.Equal(t, []string{"rnicd: tap: rnic0: the device is gone: somebody deleted it, or its network namespace ended; nothing can be received or sent any more"},
+			p.Lines("^rnicd: "), "%s", p)
+	}
+}
+
 // slow makes a transfer last: one window per 50 ms.
 const slow = "delay=50ms,seed=1"
 

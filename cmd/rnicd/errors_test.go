@@ -30,15 +30,16 @@ func TestPutErrors(t *testing.T) {
 		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; put takes one file`},
 		{"missing file", []string{"/tmp/no/such", "127.0.0.1"}, `open /tmp/no/such: no such file or directory`},
 		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},
-		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
-		{"default port", []string{f, "127.0.0.1"}, `rnic: connect to 127\.0\.0\.1:7174: .*connection refused`},
-		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
+		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
+		{"default port", []string{f, "127.0.0.1"}, `rnic: connect to 127\.0\.0\.1:7174: .*connection refused; is a server running there\? --wait 5s waits for one`},
+		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
 		{"no route", []string{f, "192.0.2.1"}, `rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
 		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
 		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
-		{"one argument", []string{f}, `put wants FILE and HOST\[:PORT\], not 1 arguments`},
-		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana`},
+		{"one argument", []string{f}, `1 arguments given; want: rnicd put FILE HOST\[:PORT\]`},
+		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
+		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"}, `--timeout -1s, --wait 0s: must not be negative`},
 		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded)`},
 		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"}, `gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
 	} {
@@ -66,7 +67,16 @@ func TestServeErrors(t *testing.T) {
 		{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast address of a host`},
 		{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
 		{"--pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
-		{"--pmd kernel --fault drop=1%", `--pmd kernel has no driver and no core of ours: leave --fault, --capture, --core and --spin away`},
+		{"--pmd kernel --fault drop=1%", `--pmd kernel has no use for --fault: leave that away`},
+		{"--pmd kernel --addr 192.0.2.1/24 --mtu 9000 --congestion reno", `--pmd kernel has no use for --congestion, --addr, --mtu: leave that away`},
+		{"--pci 0000:01:00.0", `--pmd tap has no use for --pci: leave that away`},
+		{"--queues 0", `--queues 0: want 1 to 64`},
+		{"--addr 10.9.0.0/24", `--addr 10\.9\.0\.0/24: the first and the last address of a network are no host's`},
+		{"--addr 10.9.3.255/22", `--addr 10\.9\.3\.255/22: the first and the last address of a network are no host's`},
+		{"--host-addr 10.9.0.1/24", `--host-addr 10\.9\.0\.1/24: that is our stack's own address, by --addr; give the kernel's side another of its network`},
+		{"--host-addr 10.8.0.1/24", `--host-addr 10\.8\.0\.1/24: not in the network of --addr 10\.9\.0\.1/24, so our stack could not answer it; choose one of that network, or name a --gateway`},
+		{"--host-addr fd09::1/64", `--host-addr fd09::1/64: not in the network of --addr 10\.9\.0\.1/24`},
+		{"--gateway 10.9.0.1", `stack: poller "rnic0": gateway 10\.9\.0\.1 is our own address; name a router's`},
 		{"--page 3M", `--page "3M": want auto, 2M, 1G or normal`},
 		{"--fault drop=200%", `--fault: fault: "drop=200%": a probability is 0% to 100%, or 0 to 1`},
 		{"--fault banana", `--fault: fault: "banana": write key=value, such as drop=1%`},
@@ -82,11 +92,11 @@ func TestServeErrors(t *testing.T) {
 		{"--region 1000GiB --pmd kernel", `hugepages: .*1000 GiB of memory wanted, .* ask for less or add memory`},
 		{"--region 8589934591GiB", `hugepages: .*8589934591 GiB of memory wanted, .* ask for less or add memory`},
 		{"--region 9223372036854775807", `--region: 9223372036854775807 octets are more than can be addressed`},
-		{"--node 1000", `hugepages: NUMA node 1000 wanted, online: [0-9 ]+; choose one of these or AnyNode`},
+		{"--node 1000", `hugepages: NUMA node 1000 wanted, online: [0-9 ]+; choose one of these, or AnyNode \(-1\)`},
 		{"--dev averylongdevicename", `tap: name "averylongdevicename" has 19 octets; a device name has at most 15: choose a shorter one`},
 		{"--dev lo", `tap: lo: .+`},
 		{"--capture /no/such/dir/file", `--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
-		{"banana", `unknown command "banana" for "rnicd serve"`},
+		{"banana", `1 arguments given; want: rnicd serve$`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			p := ns.rnicd(t, append([]string{"serve"}, strings.Fields(c.args)...)...)
@@ -98,6 +108,37 @@ func TestServeErrors(t *testing.T) {
 			require.Len(t, lines, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want, lines[0])
 			require.False(t, ns.Has(t, "rnic0"))
+		})
+	}
+}
+
+// A word that is no command is an error, also behind one that has others; the help is not.
+func TestUnknownCommands(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		status int
+		want   string // a pattern
+	}{
+		{"banana", 1, `^rnicd: unknown command "banana" for "rnicd"; see rnicd --help$`},
+		{"srve", 1, `^rnicd: unknown command "srve" for "rnicd"; did you mean serve\?$`},
+		{"stream banana", 1, `^rnicd: unknown command "banana" for "rnicd stream"; see rnicd stream --help$`},
+		{"stream sever", 1, `^rnicd: unknown command "sever" for "rnicd stream"; did you mean server\?$`},
+		{"stream client", 1, `^rnicd: 0 arguments given; want: rnicd stream client HOST\[:PORT\]$`},
+		{"stream sink a b", 1, `^rnicd: 2 arguments given; want: rnicd stream sink \[HOST\[:PORT\]\]$`},
+		{"stream --banana", 1, `^rnicd: unknown flag: --banana; see rnicd stream --help$`},
+		{"", 0, `^  stream `},
+		{"stream", 0, `^  server `},
+		{"help stream", 0, `^  server `},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			out, err := exec.Command(programPath(t), strings.Fields(c.args)...).CombinedOutput()
+			var exit *exec.ExitError
+			if err != nil {
+				require.ErrorAs(t, err, &exit)
+				require.Equal(t, c.status, exit.ExitCode())
+			}
+			require.Equal(t, c.status == 0, err == nil, "%s", out)
+			require.Regexp(t, "(?m)"+c.want, string(out))
 		})
 	}
 }

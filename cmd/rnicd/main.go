@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -33,9 +34,42 @@ func newRoot() *cobra.Command {
 		Short:         "A software RNIC: iWARP over a userspace, MPA-aware TCP",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          onlyCommands,
 	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+		}
+		return err // a wrong value: that says what is wanted
+	})
 	root.AddCommand(newServe(), newPut(), newDemo(), newStream())
 	return root
+}
+
+// onlyCommands is what a command that only has others does: without a word it shows its help. A wrong one is an error;
+// cobra would show the help and call it success.
+func onlyCommands(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return c.Help()
+	}
+	c.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets too late for us
+	hint := "see " + c.CommandPath() + " --help"
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q; %s", args[0], c.CommandPath(), hint)
+}
+
+// argsWanted refuses counts of arguments other than least to most, and says what the command takes.
+func argsWanted(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if n := len(args); n < least || n > most {
+			return fmt.Errorf("%d arguments given; want: %s", n, strings.TrimSuffix(c.UseLine(), " [flags]"))
+		}
+		return nil
+	}
 }
 
 // oneLine keeps joined errors together.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -63,16 +65,37 @@ type nicOptions struct {
 	fault    string
 	capture  string
 
-	congestion string
-	rtoMin     time.Duration
-	ptoMin     time.Duration
-	pacing     bool
-	ecn        bool
-	noDAD      bool
-	noOffload  bool
+	congestion     string
+	congestionOurs bool // --congestion is about our stack alone
+	rtoMin         time.Duration
+	ptoMin         time.Duration
+	pacing         bool
+	ecn            bool
+	noDAD          bool
+	noOffload      bool
+
+	set *pflag.FlagSet // of which checkDevice asks what was given
+}
+
+// deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
+var deviceFlags = []string{
+	"dev", "pci", "eal", "addr", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"no-dad", "no-offload", "rto-min", "pto-min", "pacing",
+}
+
+// given are those of the named flags that stand on the command line, as they are written there.
+func (o *nicOptions) given(names ...string) []string {
+	var found []string
+	for _, name := range names {
+		if o.set != nil && o.set.Changed(name) {
+			found = append(found, "--"+name)
+		}
+	}
+	return found
 }
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
+	o.set = f
 	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: MPA over the kernel's TCP)")
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
@@ -89,7 +112,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
 	f.StringVar(&o.capture, "capture", "", "write every frame to this pcapng file")
-	if f.Lookup("congestion") == nil { // the client's says it to both ends
+	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs { // the client's says it to both ends
 		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
 	}
 	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond, "least retransmission timeout; a few ms within a data centre")
@@ -103,13 +126,15 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 // nic is an open port with its memory and the Poller on it.
 type nic struct {
 	arena   *hugepages.Arena
-	port    pmd.Port
+	device  pmd.Port // as opened
+	port    pmd.Port // with what the flags put in front of it
 	capture *capture.Capture
 	pollers []*stack.Poller // one for each queue
 	region  []byte
 	cancel  context.CancelFunc // nil until start
 	stopped chan struct{}      // closed when the Poller has ended; runErr is settled then
 	runErr  error
+	watch   sync.WaitGroup
 }
 
 // queueCount is --queues, 1 where there is no such flag.
@@ -191,10 +216,44 @@ func parseAddr(flag, text string) (netip.Prefix, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
+	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) { // RFC 1122 section 3.2.1.3
+		return p, fmt.Errorf("%s %s: the first and the last address of a network are no host's", flag, text)
+	}
 	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return p, fmt.Errorf("%s %s: want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64", flag, text)
 	}
 	return p, nil
+}
+
+// lastOf is the broadcast address of an IPv4 network.
+func lastOf(p netip.Prefix) netip.Addr {
+	a := p.Addr().As4()
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|^uint32(0)>>p.Bits())
+	return netip.AddrFrom4(a)
+}
+
+// checkHostAddr refuses an address for the kernel's side that our stack has, or could not answer.
+func (o *nicOptions) checkHostAddr() error {
+	host, err := parseAddr("--host-addr", o.hostAddr)
+	if err != nil {
+		return err
+	}
+	ours, err := parseAddrs(o.addrs)
+	if err != nil {
+		return err
+	}
+	near := len(o.gateways) > 0
+	for _, a := range ours {
+		if a.Addr() == host.Addr() {
+			return fmt.Errorf("--host-addr %s: that is our stack's own address, by --addr; give the kernel's side another of its network", o.hostAddr)
+		}
+		near = near || a.Contains(host.Addr())
+	}
+	if !near {
+		return fmt.Errorf("--host-addr %s: not in the network of --addr %s, so our stack could not answer it; choose one of that network, or name a --gateway",
+			o.hostAddr, strings.Join(o.addrs, ","))
+	}
+	return nil
 }
 
 // routes are the default routes by the gateways.
@@ -253,7 +312,7 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 	if err != nil {
 		return err
 	}
-	n.port = device
+	n.device, n.port = device, device
 	if err := n.wrap(o); err != nil {
 		return err
 	}
@@ -388,6 +447,49 @@ func (n *nic) start() error {
 	}
 }
 
+// lostPeriod is how often the device is looked for.
+const lostPeriod = time.Second
+
+// whileThere returns a context that ends when ctx does, or the device is gone; lost then says that. For after start.
+func (n *nic) whileThere(ctx context.Context) (while context.Context, lost func() error) {
+	device, ok := n.device.(interface{ Lost() error })
+	if !ok {
+		return ctx, func() error { return nil }
+	}
+	while, cancel := context.WithCancelCause(ctx)
+	n.watch.Go(func() {
+		defer cancel(nil)
+		tick := time.NewTicker(lostPeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := device.Lost(); err != nil {
+					cancel(err)
+					return
+				}
+			case <-n.stopped:
+				return
+			}
+		}
+	})
+	return while, func() error {
+		if err := context.Cause(while); errors.Is(err, tap.ErrGone) {
+			return err
+		}
+		return nil
+	}
+}
+
+// ending joins what a command ended with and what closing says. A device that has gone is the reason, the context that ended
+// for it is not.
+func ending(err, closing error) error {
+	if errors.Is(closing, tap.ErrGone) && errors.Is(err, context.Canceled) {
+		return closing
+	}
+	return errors.Join(err, closing)
+}
+
 // Close stops the Poller and gives everything back.
 func (n *nic) Close() error {
 	var err error
@@ -396,6 +498,7 @@ func (n *nic) Close() error {
 		<-n.stopped
 		err = n.runErr
 	}
+	n.watch.Wait()
 	if n.port != nil {
 		err = errors.Join(err, n.port.Close())
 	}

@@ -25,11 +25,17 @@ func (o *output) do(fn func(io.Writer)) {
 	fn(o.w)
 }
 
+// cutShort says what it means for a client when the daemon's own context ends.
+func cutShort(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("cut short: the server was told to end")
+	}
+	return err
+}
+
 // served tells of a transfer that was granted and is over.
 func (o *output) served(r xfer.Result) {
-	if errors.Is(r.Err, context.Canceled) {
-		r.Err = errors.New("cut short: the server was told to end")
-	}
+	r.Err = cutShort(r.Err)
 	o.do(func(w io.Writer) { printServed(w, r) })
 }
 

@@ -41,10 +41,10 @@ var plainText = map[string]struct{ short, long string }{
 func newPlain(mode string) *cobra.Command {
 	o := &plainOptions{mode: mode, length: iperf3.LengthDefault}
 	c := &cobra.Command{
-		Use:   mode + " [HOST:PORT]",
+		Use:   mode + " [HOST[:PORT]]",
 		Short: plainText[mode].short,
 		Long:  plainText[mode].long + " With HOST it connects; without, it listens.",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  argsWanted(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runPlain(c.Context(), o, args, newReporter(c, o.json))
 		},
@@ -79,11 +79,11 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 	if err := o.check(); err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic, r)
+	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() { err = ending(err, n.Close()) }()
 	o.info = n.transport.Info
 	if len(args) == 0 {
 		l, err := n.listen(ctx, o.port)
@@ -92,7 +92,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 		}
 		return servePlain(ctx, o, l, r)
 	}
-	addr, err := dialAddr(args[0], iperfPort)
+	addr, err := dialAddr(args[0], int(o.port))
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 		}
 		running.Go(func() {
 			if err := o.serve(ctx, conn, r); err != nil {
-				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(err))
+				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(cutShort(err)))
 			}
 			<-slots
 		})

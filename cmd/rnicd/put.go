@@ -16,6 +16,7 @@ import (
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 type putOptions struct {
@@ -33,12 +34,7 @@ func newPut() *cobra.Command {
 		Long: `put is an ordinary client: MPA over the kernel's TCP sockets. It learns STag, offset and length of the server's memory
 when it connects, sends the file by tagged DDP messages straight into it, and closes with one untagged message that
 carries length and SHA-256. The exit status is not 0 unless the server's memory has the same hash.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return fmt.Errorf("put wants FILE and HOST[:PORT], not %d arguments", len(args))
-			}
-			return nil
-		},
+		Args: argsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return putFile(c.Context(), o, args[0], args[1], c.OutOrStdout())
 		},
@@ -52,6 +48,9 @@ carries length and SHA-256. The exit status is not 0 unless the server's memory 
 }
 
 func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer) error {
+	if o.timeout < 0 || o.wait < 0 {
+		return fmt.Errorf("--timeout %v, --wait %v: must not be negative", o.timeout, o.wait)
+	}
 	if o.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
@@ -75,11 +74,25 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	}
 	if err != nil {
-		return err
+		return o.explain(err, addr)
 	}
 	fmt.Fprintf(w, "sent        %s to %s\n", path, addr)
 	printResult(w, res, false)
 	return nil
+}
+
+// explain says where it went wrong, and what stands against a server that is not there.
+func (o *putOptions) explain(err error, addr string) error {
+	var dial *rnic.ConnectError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, stack.ErrRefused):
+		return fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
+	case errors.As(err, &dial): // has the address
+		return err
+	}
+	return fmt.Errorf("put to %s: %w", addr, err)
 }
 
 // dialAddr completes HOST[:PORT]. An IPv6 address with a port stands in brackets, as everywhere.
@@ -120,6 +133,7 @@ func openSource(path string) (*os.File, uint64, error) {
 // putWaiting retries the connection, and only that, while --wait lasts.
 func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.File, length uint64, addr string) (xfer.Result, error) {
 	until := time.Now().Add(o.wait)
+	var before error // of the try before this one
 	for {
 		cfg := xfer.PutConfig{Adapter: dev, Addr: addr, Source: file, Length: length, NoCRC: o.noCRC}
 		end := func() {}
@@ -130,6 +144,10 @@ func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.
 		res, err := xfer.Put(ctx, cfg)
 		end()
 		var dial *rnic.ConnectError
+		if deadline, ok := ctx.Deadline(); ok && before != nil && errors.As(err, &dial) && !time.Now().Before(deadline) {
+			return res, before // this try was cut short: what stood in the way all the time
+		}
+		before = err
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return res, err
 		}

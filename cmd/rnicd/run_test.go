@@ -128,9 +128,9 @@ func TestRunScriptErrors(t *testing.T) {
 		{"driver", []string{"banana", ""}, 2, "^run: PMD=banana: want tap or dpdk$"},
 		{"missing file", []string{"tap", "/no/such"}, 1, "^run: FILE=/no/such: no such file, or not readable$"},
 		{"directory", []string{"tap", "/tmp"}, 1, "^run: FILE=/tmp: no such file, or not readable$"},
-		{"server's flag", []string{"tap", "", "--banana"}, 1, "^rnicd: unknown flag: --banana$"},
+		{"server's flag", []string{"tap", "", "--banana"}, 1, "^rnicd: unknown flag: --banana; see rnicd serve --help$"},
 		{"region", []string{"tap", "", "--region", "1000GiB"}, 1, "^rnicd: hugepages: .*ask for less or add memory$"},
-		{"refused", []string{"tap", "", "--region", "1MiB"}, 1, "^rnicd: xfer: the server refused: 67108864 octets offered"},
+		{"refused", []string{"tap", "", "--region", "1MiB"}, 1, "^rnicd: put to 10.9.0.1:7174: xfer: the server refused: 67108864 octets offered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, c.args...)

@@ -37,7 +37,7 @@ func newServe() *cobra.Command {
 		Short: "Advertise a region of memory that clients write files into",
 		Long: `serve runs a poll-mode core on a device of its own, with our TCP, MPA and DDP, and lets clients (rnicd put) write
 files straight into a region of registered, hugepage-backed memory.`,
-		Args: cobra.NoArgs,
+		Args: argsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
 	}
 	f := c.Flags()
@@ -56,11 +56,11 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	dev, region, stop, err := openServer(o, w)
+	ctx, dev, region, stop, err := openServer(ctx, o, w)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = ending(err, stop()) }()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -118,24 +118,27 @@ func listenAddr(o *serveOptions) string {
 	return ":" + strconv.Itoa(int(o.port))
 }
 
-// openServer opens the device that was asked for. stop gives everything back.
-func openServer(o *serveOptions, w io.Writer) (dev *rnic.Adapter, region []byte, stop func() error, err error) {
+// openServer opens the device that was asked for. The context it returns ends with that device; stop gives everything
+// back, and says whether the device had gone.
+func openServer(ctx context.Context, o *serveOptions, w io.Writer) (while context.Context, dev *rnic.Adapter, region []byte, stop func() error, err error) {
 	if o.nic.pmd == "kernel" {
-		return openKernelServer(o, w)
+		dev, region, stop, err = openKernelServer(o, w)
+		return ctx, dev, region, stop, err
 	}
 	n, err := openNIC(&o.nic, int64(o.region), w, o.nic.openPort)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	if dev, err = n.adapter(); err != nil {
-		return nil, nil, nil, errors.Join(err, n.Close())
+		return nil, nil, nil, nil, errors.Join(err, n.Close())
 	}
 	if err := n.start(); err != nil {
-		return nil, nil, nil, errors.Join(err, n.Close())
+		return nil, nil, nil, nil, errors.Join(err, n.Close())
 	}
 	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, strings.Join(o.nic.addrs, ", "))
-	return dev, n.region, func() error {
-		return errors.Join(closeAdapter(dev), n.Close())
+	while, lost := n.whileThere(ctx)
+	return while, dev, n.region, func() error {
+		return errors.Join(lost(), closeAdapter(dev), n.Close())
 	}, nil
 }
 

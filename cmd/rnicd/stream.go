@@ -25,7 +25,8 @@ func newStream() *cobra.Command {
 		Short: "Byte streams over TCP, to measure and to try interoperation: iperf3, sink, source, echo",
 		Long: `stream moves octets over plain TCP connections and says how fast. server and client speak iperf3's own protocol, so the
 other end can be the stock iperf3; sink, source and echo need nothing at the other end but TCP.`,
-		Args: cobra.NoArgs,
+		Args: cobra.ArbitraryArgs,
+		RunE: onlyCommands,
 	}
 	c.AddCommand(newStreamServer(), newStreamClient(), newPlain("sink"), newPlain("source"), newPlain("echo"))
 	return c
@@ -42,7 +43,7 @@ type streamOptions struct {
 
 func (o *streamOptions) flags(f *pflag.FlagSet) {
 	o.nic.flags(f)
-	f.Uint16Var(&o.port, "port", iperfPort, "TCP port to listen on")
+	f.Uint16VarP(&o.port, "port", "p", iperfPort, "TCP port: to listen on, or of HOST when that names none")
 	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")

@@ -74,6 +74,34 @@ func TestStreamServerEnds(t *testing.T) {
 	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.Lines("^rnicd: ")[0])
 }
 
+// A client in mid-test is told of as what it is when the server is told to end.
+func TestStreamServerEndsUnderWay(t *testing.T) {
+	ns := newNamespace(t)
+	const told = `^failed      127\.0\.0\.1:\d+: cut short: the server was told to end$`
+	server := ns.stream(t, "server")
+	server.Expect(t, 1, "^ready ")
+	client := ns.stream(t, "client", "-t", "60s", "127.0.0.1")
+	server.Expect(t, 1, "^test ")
+	server.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
+	require.Equal(t, 1, client.Wait(t), "%s", client)
+	require.Len(t, server.Lines(told), 1, "%s", server)
+
+	server = ns.stream(t, "source", "-t", "60s")
+	server.Expect(t, 1, "^ready ")
+	ns.Do(func() {
+		conn, err := net.Dial("tcp", "127.0.0.1:5201")
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, err = conn.Read(make([]byte, 1))
+		require.NoError(t, err)
+		server.Signal(t, syscall.SIGTERM)
+		require.Equal(t, 0, server.Wait(t), "%s", server)
+	})
+	require.Len(t, server.Lines(told), 1, "%s", server)
+}
+
 // Every octet arrives, and an echo comes back as it was; either side may be the one that dials.
 func TestStreamPlain(t *testing.T) {
 	ns := newNamespace(t)
@@ -167,12 +195,16 @@ func TestStreamErrors(t *testing.T) {
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
 		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap only`},
-		{"server --queues 2", `--queues 2: want 1 to 64, and more than one with --pmd tap only`},
+		{"server --queues 2", `--pmd kernel has no use for --queues: leave that away`},
+		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave that away`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
-		{"server x", `unknown command "x" for "rnicd stream server"`},
-		{"client", `accepts 1 arg\(s\), received 0`},
-		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused`},
-		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
+		{"server x", `1 arguments given; want: rnicd stream server`},
+		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
+		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
+		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; is a server running there\? --wait 5s waits for one`},
+		{"client -p 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
+		{"client -p 9 127.0.0.1:10", `dial tcp 127\.0\.0\.1:10: connect: connection refused; .*`},
+		{"source --port 9 127.0.0.1", `dial tcp 127\.0\.0\.1:9: connect: connection refused; .*`},
 		{"client 127.0.0.1:0", `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"client -t 1s -n 1M 127.0.0.1", `only one of --time, --bytes and --blocks can end a test`},
 		{"client -t 1500ms 127.0.0.1", `iperf3: a test of 1\.5s: want whole seconds up to 24h0m0s`},
@@ -182,7 +214,7 @@ func TestStreamErrors(t *testing.T) {
 		{"client -b fast 127.0.0.1", `invalid argument "fast" for "-b, --rate" flag: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
 		{"source -t 1s -n 1 127.0.0.1", `only one of --time and --bytes can end the sending`},
-		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused`},
+		{"sink --once 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; is a server running there\? --wait 5s waits for one`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			words := strings.Fields(c.args)
@@ -191,6 +223,9 @@ func TestStreamErrors(t *testing.T) {
 			last := p.Lines("^rnicd: ")
 			require.Len(t, last, 1, "%s", p)
 			require.Regexp(t, "^rnicd: "+c.want+"$", last[0])
+			if strings.HasPrefix(c.want, "iperf3: ") { // known before there is a device or a server
+				require.Empty(t, p.Lines("^(test|memory) "), "%s", p)
+			}
 		})
 	}
 }

@@ -19,7 +19,7 @@ func newStreamServer() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Serve the tests of iperf3 -c, one at a time",
-		Args:  cobra.NoArgs,
+		Args:  argsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return streamServe(c.Context(), o, once, newReporter(c, o.json))
 		},
@@ -33,11 +33,11 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 	if err := o.check(); err != nil {
 		return err
 	}
-	n, err := openStreamNet(&o.nic, r)
+	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() { err = ending(err, n.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l, err := n.listen(ctx, o.port)
@@ -60,7 +60,7 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
 		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
-			r.remark("failed      %v: %s", remote, printable(oneLine(err)))
+			r.remark("failed      %v: %s", remote, printable(oneLine(cutShort(err))))
 			over(err)
 		},
 	})
@@ -110,7 +110,7 @@ func newStreamClient() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "client HOST[:PORT]",
 		Short: "Run a test against iperf3 -s or stream server",
-		Args:  cobra.ExactArgs(1),
+		Args:  argsWanted(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return streamTest(c.Context(), o, args[0], newReporter(c, o.json))
 		},
@@ -149,7 +149,7 @@ func (o *clientOptions) complete() (iperf3.Params, error) {
 	case ends == 0:
 		p.Time = 10 * time.Second
 	}
-	return p, nil
+	return p, p.Check()
 }
 
 func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter) (err error) {
@@ -160,16 +160,16 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 	if err != nil {
 		return err
 	}
-	addr, err := dialAddr(host, iperfPort)
+	addr, err := dialAddr(host, int(o.port))
 	if err != nil {
 		return err
 	}
 	o.nic.congestion = p.Congestion // from the SYN on: some want ECN
-	n, err := openStreamNet(&o.nic, r)
+	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
+	defer func() { err = ending(err, n.Close()) }()
 	r.remark("test        %s with %s", describe(p, false), addr)
 	rep, err := iperf3.Run(ctx, iperf3.ClientConfig{
 		Params: p, Transport: n.transport, Idle: o.idle,

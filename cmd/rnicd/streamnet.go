@@ -19,23 +19,24 @@ import (
 // streamNet is where the connections of a stream command come from: our stack on a device, or the kernel's sockets.
 type streamNet struct {
 	transport iperf3.Transport
-	nic       *nic // nil: the kernel's
+	nic       *nic         // nil: the kernel's
+	lost      func() error // of the device
 	options   stream.Options
 }
 
-// openStreamNet opens what --pmd names.
-func openStreamNet(o *nicOptions, r *reporter) (*streamNet, error) {
+// openStreamNet opens what --pmd names. The context it returns ends with that device; Close then says so.
+func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
-		return &streamNet{transport: kernelSockets{}}, nil
+		return ctx, &streamNet{transport: kernelSockets{}}, nil
 	}
 	var log bytes.Buffer
 	dev, err := openNIC(o, streamRegion, &log, o.openPort)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.remark("%s", strings.TrimRight(log.String(), "\n"))
 	if err := dev.start(); err != nil {
-		return nil, errors.Join(err, dev.Close())
+		return nil, nil, errors.Join(err, dev.Close())
 	}
 	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, strings.Join(o.addrs, ", "))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
@@ -45,9 +46,11 @@ func openStreamNet(o *nicOptions, r *reporter) (*streamNet, error) {
 		return k.AddrTentative == 0
 	})
 	if duplicates > 0 {
-		return nil, errors.Join(fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates), dev.Close())
+		return nil, nil, errors.Join(fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates), dev.Close())
 	}
-	return n, nil
+	while, lost := dev.whileThere(ctx)
+	n.lost = lost
+	return while, n, nil
 }
 
 // Sizes of a stream that is to be fast over any path.
@@ -81,8 +84,11 @@ func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Dura
 	until := time.Now().Add(wait)
 	for {
 		conn, err := n.dial(ctx, addr)
-		if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(until) {
+		switch {
+		case !errors.Is(err, syscall.ECONNREFUSED):
 			return conn, err
+		case !time.Now().Before(until):
+			return nil, fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
 		}
 		select {
 		case <-time.After(redialEvery):
@@ -98,8 +104,9 @@ func (n *streamNet) Close() error {
 	if n.nic == nil {
 		return nil
 	}
+	lost := n.lost()
 	n.await(flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
-	return n.nic.Close()
+	return errors.Join(lost, n.nic.Close())
 }
 
 const (

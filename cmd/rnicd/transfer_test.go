@@ -37,7 +37,7 @@ func TestPutTooLarge(t *testing.T) {
 	client := ns.rnicd(t, "put", big.path, serverAddr)
 	require.Equal(t, 1, client.Wait(t), "%s", client)
 	const why = "1048577 octets offered, the region holds 1048576; start the server with a larger --region"
-	require.Equal(t, []string{"rnicd: xfer: the server refused: " + why}, errorLines(client))
+	require.Equal(t, []string{"rnicd: put to " + serverAddr + ": xfer: the server refused: " + why}, errorLines(client))
 	server.Expect(t, 1, "^refused +"+kernelHost+`:\d+: `+why+"$")
 	ns.put(t, randomFile(t, 1<<20)) // exactly full
 	require.Len(t, server.Lines("^(refused|failed)"), 1, "%s", server)

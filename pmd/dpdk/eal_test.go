@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -167,6 +168,7 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Vdev: "net_null0"}, "no Arena"},
 		{Config{Vdev: "net_null0", PCI: "0000:00:00.0", Arena: a}, "give one of them"},
 		{Config{Vdev: "net_nonesuch0", Arena: a}, "no such virtual device"},
+		{Config{Vdev: "net_af_packet0,iface=nonesuch", Arena: a}, probeAdvice("vdev", Errno(syscall.EPERM))},
 		{Config{Vdev: "net_null0", Arena: a, MTU: 67}, "MTU is 67"},
 		{Config{Vdev: "net_null0", Arena: a, MTU: 65536}, "MTU is 65536"},
 		{Config{Vdev: "net_null0", Arena: a, Queues: 65}, "Queues is 65"},

@@ -11,6 +11,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"syscall"
@@ -125,7 +126,10 @@ func probeAdvice(bus string, e Errno) string {
 	case syscall.EFAULT: // what rte_devargs_parse says of a name no driver owns
 		return "no such virtual device, or its driver's plugin is not installed; the name must begin with the driver's, such as net_tap0"
 	case syscall.EPERM, syscall.EACCES:
-		return "needs root or CAP_NET_ADMIN"
+		if os.Geteuid() == 0 { // EPERM is what drivers return of an argument they do not like
+			return "check the device's arguments, and that an interface named there exists; in a container, CAP_NET_ADMIN and CAP_NET_RAW"
+		}
+		return "needs root, or CAP_NET_ADMIN (net_tap) or CAP_NET_RAW (net_af_packet)"
 	}
 	return "check the device's arguments"
 }

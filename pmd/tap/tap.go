@@ -25,6 +25,7 @@
 package tap
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -178,6 +179,22 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	}
 	p.queues[i] = q
 	return q, nil
+}
+
+// ErrGone is what Lost finds.
+var ErrGone = errors.New("the device is gone: somebody deleted it, or its network namespace ended; nothing can be received or sent any more")
+
+// Lost asks the kernel whether the device is still there, and returns ErrGone with its name if it is not. A queue cannot
+// say so: it only counts errors. From any goroutine, not during or after Close; one system call.
+func (p *Port) Lost() error {
+	ifr, err := unix.NewIfreq(p.name)
+	if err == nil {
+		err = unix.IoctlIfreq(p.fds[0], unix.TUNGETIFF, ifr)
+	}
+	if errors.Is(err, unix.EBADFD) {
+		return fmt.Errorf("tap: %s: %w", p.name, ErrGone)
+	}
+	return nil
 }
 
 // Close gives the device up; one that is not persistent is gone from the system when it returns. Bufs that the queues

@@ -166,6 +166,25 @@ func TestDeviceIsSetUpAndGone(t *testing.T) {
 	require.Error(t, err)
 }
 
+// Who deletes the device under us is found out.
+func TestLost(t *testing.T) {
+	enterNetns(t)
+	ip, err := exec.LookPath("ip")
+	if err != nil {
+		t.Skip("needs ip(8) to delete the device")
+	}
+	p, err := New(Config{Name: "rlost", Addr: kernelIP})
+	require.NoError(t, err)
+	require.NoError(t, p.Lost())
+	out, err := exec.Command(ip, "link", "set", "rlost", "down", "name", "relsewhere").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, p.Lost(), "down and renamed, but there")
+	out, err = exec.Command(ip, "link", "delete", "relsewhere").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.ErrorIs(t, p.Lost(), ErrGone)
+	require.NoError(t, p.Close())
+}
+
 func TestIPv6Address(t *testing.T) {
 	enterNetns(t)
 	want := netip.MustParsePrefix("fd77::1/64")

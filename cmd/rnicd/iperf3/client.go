@@ -2,7 +2,6 @@ package iperf3
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 )
@@ -20,11 +19,8 @@ const settlePoll = 5 * time.Millisecond
 
 // Run runs one test. When ctx is done it tells the server and returns ctx's error.
 func Run(ctx context.Context, cfg ClientConfig) (*Report, error) {
-	if err := cfg.Params.check(); err != nil {
+	if err := cfg.Params.Check(); err != nil {
 		return nil, err
-	}
-	if cfg.Params.Time == 0 && cfg.Params.limit() == 0 {
-		return nil, errors.New("iperf3: a test without an end: want a time or a number of octets or blocks")
 	}
 	c := &client{cfg: cfg, wait: timeouts{idle: cfg.Idle}.orDefault(), cookie: newCookie()}
 	return c.run(ctx)

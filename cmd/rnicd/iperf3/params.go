@@ -1,6 +1,7 @@
 package iperf3
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -102,6 +103,17 @@ func (w *wireParams) params() (Params, error) {
 	p.Time, p.Omit = time.Duration(n[0])*time.Second, time.Duration(n[1])*time.Second
 	p.Bytes, p.Blocks, p.Streams, p.Length, p.Window, p.Rate = uint64(n[2]), uint64(n[3]), int(n[4]), int(n[5]), int(n[6]), uint64(rate)
 	return p, p.check()
+}
+
+// Check says what is wrong with the Params of a client.
+func (p *Params) Check() error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.Time == 0 && p.limit() == 0 {
+		return errors.New("iperf3: a test without an end: want a time or a number of octets or blocks")
+	}
+	return nil
 }
 
 // check holds Params of either side against the bounds.

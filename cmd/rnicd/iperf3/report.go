@@ -72,7 +72,7 @@ func newReport(t *transfer, server bool, ours, theirs *wireResults, ctl net.Conn
 	r := &Report{
 		Server: server, Local: ctl.LocalAddr(), Remote: ctl.RemoteAddr(), Params: t.params, CPU: ours.cpu(), PeerCPU: theirs.cpu(),
 	}
-	if !server {
+	if !server && t.params.ServerOutput { // iperf3 3.12 goes on sending it once one client has asked
 		r.ServerOutput = theirs.ServerOutput
 	}
 	peer := make([]wireStream, len(t.streams))
