@@ -291,7 +291,7 @@ func (c *Conn) SetMSS(n int) {
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
 	c.limitMSS = uint16(max(min(n, int(c.mss)), mssFloor))
-	c.mtu.lowered(int(c.limitMSS))
+	c.restartSearch(int(c.limitMSS) + 1)
 	c.setEMSS()
 	if c.emss < before && c.state.synchronized() {
 		c.loseOversize()

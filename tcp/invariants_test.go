@@ -98,6 +98,15 @@ func (c *Conn) broken() error {
 	if c.state.synchronized() && s.una != s.end && at != end {
 		return fmt.Errorf("records end at %d, pushed %d", at, end)
 	}
+	probes := 0
+	for i := s.una; i != s.end; i++ {
+		if s.rec(i).flags&recProbe != 0 {
+			probes++
+		}
+	}
+	if probes > 1 || (probes == 1) != (c.mtu.size != 0) || c.emss < 1 {
+		return fmt.Errorf("%d probes of the path, size %d, EMSS %d", probes, c.mtu.size, c.emss)
+	}
 	if c.edge > c.rcvAdv && c.state.synchronized() {
 		return fmt.Errorf("edge %d beyond advertised %d", c.edge, c.rcvAdv)
 	}
