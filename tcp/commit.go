@@ -10,7 +10,12 @@ type ackState struct {
 	dup      SACKBlock
 }
 
-func (a *ackState) duplicate(left, right Seq) { a.hasDup, a.dup = true, SACKBlock{left, right} }
+// duplicate takes note of a segment that was held already, for whom a D-SACK tells something.
+func (c *Conn) duplicate(s *Segment) {
+	if c.useSACK {
+		c.ack.hasDup, c.ack.dup = true, SACKBlock{s.Seq, s.Seq + Seq(s.Len)}
+	}
+}
 
 // Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of a were not kept; the
 // peer will send them again. A refused piece is not answered: it will look to the peer like a loss, which segments that

@@ -101,6 +101,28 @@ func TestSimultaneousOpen(t *testing.T) {
 	s.expect(". 1:101 ack 1")
 }
 
+// The window of a SYN,ACK that crosses our SYN is as little scaled as that of any other.
+//
+// req: 7323-2.2-4
+func TestSimultaneousOpenDoesNotScaleTheWindow(t *testing.T) {
+	cfg := plain()
+	cfg.NoWindowScale = false
+	s := newScript(t, cfg)
+	s.connect()
+	s.expect("S 0:1")
+	s.in("S 0:1 win 2000 mss 1000 wscale 7")
+	s.expect("S. 0:1 ack 1")
+	s.in("S. 0:1 ack 1 win 2000 mss 1000 wscale 7")
+	s.wantState(Established)
+	if got := s.c.Stats().SndWnd; got > 2000 || got < 1500 {
+		t.Errorf("window %d", got)
+	}
+	s.in(". 1 ack 1 win 2000")
+	if got := s.c.Stats().SndWnd; got != 2000<<7 {
+		t.Errorf("window %d", got)
+	}
+}
+
 // req: 9293-3.10.7.3-1
 func TestResetInSynSent(t *testing.T) {
 	s := newScript(t, plain())
@@ -208,6 +230,23 @@ func TestLostSynStartsWithOneSegmentAndThreeSeconds(t *testing.T) {
 	}
 	if got := s.c.Stats().RTONs; got != 3*sc {
 		t.Errorf("RTO %d", got)
+	}
+}
+
+// The same where the SYN,ACK echoes a timestamp that we cannot have sent: the RTO would be its maximum for dozens of round
+// trips.
+func TestSynAckEchoesWhatWasNeverSent(t *testing.T) {
+	for _, echo := range []string{"0", "3000000000", "1001500"} {
+		cfg := plain()
+		cfg.NoTimestamps = false
+		s := newScript(t, cfg)
+		s.c.Connect(s.now, simID(false), s.iss, 0)
+		s.advance(1100 * ms)
+		s.expect("S 0:1", "S 0:1 rtx")
+		s.in("S. 0:1 ack 1 win 60000 mss 1000 ts 5," + echo)
+		if st := s.c.Stats(); st.RTONs != 3*sc || st.SRTTNs != 0 {
+			t.Errorf("echo %s: RTO %d, SRTT %d", echo, st.RTONs, st.SRTTNs)
+		}
 	}
 }
 

@@ -101,6 +101,7 @@ func (c *Conn) inputSynAgain(s *Segment) (done bool, drop Drop) {
 	s.Flags &^= SYN | FIN
 	s.Seq++
 	s.Len = 0
+	s.Window >>= c.sndShift // as an ACK would say it: a SYN's is never scaled (RFC 7323 section 2.2)
 	return false, DropNone
 }
 
@@ -163,7 +164,7 @@ func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	}
 	c.ack.urgent = true
 	if s.Len > 0 && at+s.Len <= 0 {
-		c.ack.duplicate(s.Seq, s.Seq+Seq(s.Len))
+		c.duplicate(s)
 	}
 }
 
@@ -253,6 +254,6 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 func (c *Conn) duplicateText(s *Segment) Drop {
 	c.stats.dupSegs.one()
 	c.ack.urgent = true
-	c.ack.duplicate(s.Seq, s.Seq+Seq(s.Len))
+	c.duplicate(s)
 	return DropDuplicate
 }

@@ -68,6 +68,18 @@ func TestAckRidesOnData(t *testing.T) {
 	s.expect()
 }
 
+// A duplicate that nobody can be told of, since the peer knows no SACK, is over with its ACK.
+func TestAckRidesOnDataAfterADuplicate(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.in(". 1:1001 ack 1")
+	s.in(". 1:1001 ack 1")
+	s.expect(". 1 ack 1001")
+	s.in(". 1001:2001 ack 1")
+	s.in(". 2001:3001 ack 1")
+	s.c.Push(s.now, 0, 10, false)
+	s.expect(". 1:11 ack 3001")
+}
+
 // req: 9293-SHLD-31, 5681-3.2-1, 9293-MAY-13, 2018-4-2, 2018-4-3
 func TestOutOfOrderIsHandedUpAndAckedAtOnce(t *testing.T) {
 	s := accepted(t, sackOnly(), "sackOK")
