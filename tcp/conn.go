@@ -42,7 +42,7 @@ type Conn struct {
 	tsRecent   uint32
 	paws       paws
 	edge       uint64 // left edge: all before it is committed
-	rcvAdv     uint64 // highest right edge advertised
+	rcvAdv     uint64 // highest right edge advertised, rounding included
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 	rcvWnd     int    // what SetReceiveWindow asks for
 	held       ranges
@@ -63,6 +63,7 @@ type Conn struct {
 
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
+	rcvRounded               uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
 
 	id       ID
 	tsOffset uint32

@@ -107,6 +107,9 @@ func (c *Conn) broken() error {
 	if probes > 1 || (probes == 1) != (c.mtu.size != 0) || c.emss < 1 {
 		return fmt.Errorf("%d probes of the path, size %d, EMSS %d", probes, c.mtu.size, c.emss)
 	}
+	if int(c.rcvRounded)>>c.rcvShift != 0 {
+		return fmt.Errorf("%d octets added to the window by rounding to 2^%d", c.rcvRounded, c.rcvShift)
+	}
 	if c.edge > c.rcvAdv && c.state.synchronized() {
 		return fmt.Errorf("edge %d beyond advertised %d", c.edge, c.rcvAdv)
 	}

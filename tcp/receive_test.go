@@ -316,6 +316,45 @@ func TestScaledWindowRoundsWithoutTakingBack(t *testing.T) {
 	s.wantArrival(2999, 3999)
 }
 
+// Nobody reads, and the peer sends segments shorter than a unit of the scale: the window closes where it was to close,
+// and what rounding has added to it is taken all the same.
+//
+// req: 7323-2.4-1
+func TestScaledWindowClosesToSmallSegments(t *testing.T) {
+	cfg := plain()
+	cfg.NoWindowScale = false
+	cfg.ReceiveWindow = 1 << 20 // shift 5
+	s := accepted(t, cfg, "wscale 0")
+	s.c.SetReceiveWindow(2000)
+	at := 1
+	for ; at < 70_000; at += 1000 {
+		s.in(". " + itoa(at) + ":" + itoa(at+1000) + " ack 1")
+		s.advance(40 * ms)
+		s.sent()
+	}
+	end := at - 1 + 2000
+	for range 1000 {
+		s.c.SetReceiveWindow(max(0, end-int(s.c.Edge())))
+		s.in(". " + itoa(at) + ":" + itoa(at+20) + " ack 1")
+		if s.last.Len == 0 {
+			break
+		}
+		at += 20
+		s.advance(40 * ms)
+		if edge := int(s.c.Edge()); edge < end && s.out[len(s.out)-1].Window == 0 {
+			t.Fatalf("window 0 with the edge at %d, %d were promised", edge, end)
+		}
+		s.sent()
+	}
+	if edge := int(s.c.Edge()); edge < end || edge >= end+32+20 {
+		t.Fatalf("took octets up to %d, the window ended at %d", edge, end)
+	}
+	s.sent()
+	next := itoa(1 + int(s.c.Edge()))
+	s.in(". " + next + ":" + itoa(at+100) + " ack 1")
+	s.expect(". 1 ack " + next + " win 0")
+}
+
 // req: 9293-3.4-2, 9293-3.5.2-2
 func TestSegmentAcceptance(t *testing.T) {
 	for _, tt := range []struct {

@@ -149,10 +149,10 @@ func (h *simHost) send(t *Transmit) error {
 	if t.Flags&(SYN|RST) == 0 {
 		acked := min(h.c.rcvNxtOff()-uint64(h.c.rcvNxt()-t.Ack), h.c.edge) // of its octets, not its FIN
 		right := acked + uint64(int(t.Window)<<h.c.rcvShift)
-		if right < h.lastRight {
+		if right+1<<h.c.rcvShift <= h.lastRight { // by less it may: RFC 7323 section 2.4
 			return h.fail("right edge moved back from %d to %d", h.lastRight, right)
 		}
-		h.lastRight = right
+		h.lastRight = max(h.lastRight, right)
 	}
 	s.wire++
 	if s.roll(s.link.loss) || s.link.mss > 0 && t.Len+p.hdrLen-HeaderLenMin > s.link.mss {
