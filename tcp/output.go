@@ -108,11 +108,10 @@ func (c *Conn) Next(now int64, t *Transmit) bool {
 	if c.sent.lost > 0 && c.nextLost(now, t) {
 		return true
 	}
-	if c.sent.unsent() {
-		if c.nextNew(now, t) {
-			return true
-		}
-	} else if c.sent.lost > 0 && c.frtoDry() && c.nextLost(now, t) {
+	if c.sent.unsent() && c.nextNew(now, t) {
+		return true
+	}
+	if c.sent.lost > 0 && c.frtoDry(now) && c.nextLost(now, t) {
 		return true
 	}
 	if c.ack.urgent {
