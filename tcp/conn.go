@@ -208,7 +208,6 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	}
 	c.setEMSS()
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
-	c.rcvAdv = uint64(min(c.rcvWnd, 65535)) // the window of a SYN is never scaled: RFC 7323 section 2.2
 	c.sndWnd = int(s.Window)
 	c.sndWndMax = int32(c.sndWnd)
 	c.sndWl1 = s.Seq

@@ -85,6 +85,28 @@ func TestShiftAbove14IsTaken14(t *testing.T) {
 	}
 }
 
+// What a SYN has promised is taken, also where SetReceiveWindow came before it or soon after.
+//
+// req: 9293-SHLD-14
+func TestWindowOfASynIsKept(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 win 60000 mss 1000")
+	s.c.SetReceiveWindow(60_000)
+	s.expect("S. 0:1 ack 1 win 60000")
+	s.in(". 1 ack 1")
+	s.in(". 50001:51001 ack 1")
+	s.wantArrival(50_000, 51_000)
+
+	s = newScript(t, plain())
+	s.connect()
+	s.expect("S 0:1 win 20000")
+	s.c.SetReceiveWindow(1000)
+	s.in("S. 0:1 ack 1 win 60000 mss 1000")
+	s.expect(". 1 ack 1 win 20000")
+	s.in(". 10001:11001 ack 1")
+	s.wantArrival(10_000, 11_000)
+}
+
 // req: 9293-MUST-10
 func TestSimultaneousOpen(t *testing.T) {
 	s := newScript(t, sackOnly())

@@ -196,6 +196,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		o.WindowScale = int8(c.rcvShift)
 	}
 	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
+	c.rcvAdv = max(c.rcvAdv, uint64(t.Window))
 	if tm.synSends == 0 {
 		tm.sentAt = now
 	}

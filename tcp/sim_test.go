@@ -423,6 +423,38 @@ func simOf(seed uint64) *sim {
 	return s
 }
 
+// A link that loses nothing, between ends that move their windows and that hear of all kinds of paths: nothing waits for a
+// timeout, and nothing is sent twice but for what the path is said not to carry.
+func TestCleanLink(t *testing.T) {
+	for seed := range uint64(*simSeeds) {
+		s := simOf(seed)
+		s.link.loss, s.link.dup, s.link.reorder, s.shrinkAt = 0, 0, 0, 0
+		r := rand.New(rand.NewPCG(seed, 3))
+		paths := r.IntN(3) == 0
+		for _, h := range [...]*simHost{s.a, s.b} {
+			h.refuse, h.wndMoves = 0, !paths && r.IntN(2) == 0
+			h.c.cfg.RTOMinNs = 200 * ms // longer than an ACK is delayed
+		}
+		if err := s.a.output(); err != nil {
+			t.Fatal(err)
+		}
+		for done := false; !done; {
+			var err error
+			if done, err = s.step(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if h := [...]*simHost{s.a, s.b}[r.IntN(2)]; paths && r.IntN(100) == 0 && h.c.State().synchronized() {
+				h.c.SetEMSSLimit(100 + r.IntN(9000))
+			}
+		}
+		for _, h := range [...]*simHost{s.a, s.b} {
+			if st := h.c.Stats(); st.Timeouts > 0 || st.Retransmits > 0 && !paths {
+				t.Errorf("seed %d, %s: %d timeouts, %d retransmissions\nlink %+v\nconfig %+v", seed, h.name, st.Timeouts, st.Retransmits, s.link, h.c.cfg)
+			}
+		}
+	}
+}
+
 // Everything arrives exactly once, in whatever the link does, and both ends close.
 //
 // req: 9293-3.4-1, 9293-SHLD-31, 9293-3.6-1, 9293-3.10.7.4-3, 2018-8-1, 9293-SHLD-14, 9293-MUST-34
