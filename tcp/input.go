@@ -132,8 +132,10 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	}
 	n := s.SeqLen()
 	switch {
-	case n == 0 && at >= 0 && at <= wnd:
+	case n == 0 && at <= wnd && at >= int(c.lastAckOff)-int(c.rcvNxtOff()):
 		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer that has filled our window.
+		// And left of RCV.NXT, down to what the peer has been told of (Linux: tcp_sequence): there stands the ACK of one that
+		// has probed our window with an octet, and cannot know that we took it.
 		return at, DropNone
 	case n > 0 && wnd > 0 && at < wnd && at+n > 0:
 		return at, DropNone

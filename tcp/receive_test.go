@@ -316,6 +316,23 @@ func TestScaledWindowRoundsWithoutTakingBack(t *testing.T) {
 	s.wantArrival(2999, 3999)
 }
 
+// An ACK that was sent before, or beside, octets that we have taken and not yet acknowledged counts. One that is older than
+// our latest ACK does not, and is answered.
+func TestAckBesideAProbeCounts(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(1000)
+	s.expect(". 1:1001 ack 1")
+	s.in(". 1:2 ack 1")
+	s.in(". 1 ack 1001")
+	s.wantDrop(DropNone)
+	s.wantReleased(0)
+	s.advance(40 * ms)
+	s.expect(". 1001 ack 2")
+	s.in(". 1 ack 1001")
+	s.wantDrop(DropDuplicate)
+	s.expect(". 1001 ack 2")
+}
+
 // Nobody reads, and the peer sends segments shorter than a unit of the scale: the window closes where it was to close,
 // and what rounding has added to it is taken all the same.
 //
