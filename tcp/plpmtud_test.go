@@ -281,3 +281,27 @@ func TestProbeRenegedOn(t *testing.T) {
 		t.Fatalf("EMSS %d when the probe arrived again", n)
 	}
 }
+
+// A probe that is the last of a flight is lost: the tail loss probe repairs it, and that was no congestion either.
+//
+// req: 8899-3-2
+func TestProbeLostAtTheTail(t *testing.T) {
+	s := recovered(t)
+	s.push(100)
+	s.advance(10 * ms)
+	s.in(". 1 ack 6101")
+	s.sent()
+	cwnd, ssthresh := s.c.cong.Cwnd, s.c.cong.Ssthresh
+	s.push(s.c.Room(s.now))
+	s.expect(". 6101:9101 ack 1")
+	s.advance(100 * ms)
+	s.in(". 1 ack 9101")
+	s.advance(10 * ms)
+	s.push(100, 100, 100)
+	s.advance(10 * ms)
+	s.in(". 1 ack 9401")
+	s.advance(sc)
+	if st := s.c.Stats(); st.Timeouts != probesMax || s.c.cong.Cwnd < cwnd || s.c.cong.Ssthresh != ssthresh {
+		t.Fatalf("cwnd %d of %d, ssthresh %d of %d, %+v", s.c.cong.Cwnd, cwnd, s.c.cong.Ssthresh, ssthresh, st)
+	}
+}
