@@ -18,14 +18,17 @@ func (c *Conn) duplicate(s *Segment) {
 }
 
 // Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of a were not kept; the
-// peer will send them again. A refused piece is not answered: it will look to the peer like a loss, which segments that
-// follow reveal.
+// peer will send them again. A refused piece is not answered, unless the window is closed: it will look to the peer like a
+// loss, which segments that follow reveal.
 func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	if a.Len == 0 && !a.hasFin || c.state == Closed {
 		return
 	}
 	if refused {
 		c.stats.refused.one()
+		if c.promised() == 0 {
+			c.ack.urgent = true // it probes a closed window, in which rounding had left a place
+		}
 		c.held.idle(c.mem)
 		return
 	}

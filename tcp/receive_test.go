@@ -349,7 +349,7 @@ func TestScaledWindowClosesToSmallSegments(t *testing.T) {
 		s.advance(40 * ms)
 		s.sent()
 	}
-	end := at - 1 + 2000
+	end, probed := at-1+2000, false
 	for range 1000 {
 		s.c.SetReceiveWindow(max(0, end-int(s.c.Edge())))
 		s.in(". " + itoa(at) + ":" + itoa(at+20) + " ack 1")
@@ -362,6 +362,14 @@ func TestScaledWindowClosesToSmallSegments(t *testing.T) {
 			t.Fatalf("window 0 with the edge at %d, %d were promised", edge, end)
 		}
 		s.sent()
+		if s.c.promised() == 0 && !probed { // a probe is answered, also one that is not kept
+			probed = true
+			s.inRefused(". " + itoa(at) + ":" + itoa(at+1) + " ack 1")
+			s.expect(". 1 ack " + itoa(at) + " win 0")
+		}
+	}
+	if !probed {
+		t.Fatal("never closed")
 	}
 	if edge := int(s.c.Edge()); edge < end || edge >= end+32+20 {
 		t.Fatalf("took octets up to %d, the window ended at %d", edge, end)
