@@ -52,6 +52,7 @@ func FuzzReceiver(f *testing.F) {
 	f.Add(uint8(1), []byte{42, 42, 200}, []byte{1})
 	f.Add(uint8(7), []byte{255, 255, 255, 3}, []byte{100, 0, 100, 1, 100, 2})
 	f.Add(uint8(7), []byte{48, 255}, []byte{48}) // the first segment is late, and ends inside an FPDU
+	f.Add(uint8(7), []byte{255, 255, 255}, []byte{48, 48, 48})
 	f.Fuzz(func(t *testing.T, flags uint8, sizes, plan []byte) {
 		mode := Mode{Markers: flags&1 != 0, CRC: flags&2 != 0}
 		if len(sizes) == 0 || len(sizes) > 40 || len(plan) == 0 || len(plan) > 400 {

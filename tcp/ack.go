@@ -147,7 +147,7 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 		a.rtt = now - sampleAt
 		c.rtt.lowest.add(now, a.rtt)
 	case c.useTS && s.Options.HasTimestamps: // timestamps resolve Karn's ambiguity: RFC 7323 section 4.1
-		if e := c.tsElapsed(now, s.Options.TSecr); e >= 0 && e < c.cfg.UserTimeoutNs {
+		if e, ok := c.tsElapsed(now, s.Options.TSecr); ok {
 			a.rtt = e
 			if resentAt > 0 && now-resentAt >= c.rtt.minRTT() {
 				a.rtt = now - resentAt // the echo is of the last transmission, whose time is known better than to the tick

@@ -10,17 +10,25 @@ type ackState struct {
 	dup      SACKBlock
 }
 
-func (a *ackState) duplicate(left, right Seq) { a.hasDup, a.dup = true, SACKBlock{left, right} }
+// duplicate takes note of a segment that was held already, for whom a D-SACK tells something.
+func (c *Conn) duplicate(s *Segment) {
+	if c.useSACK {
+		c.ack.hasDup, c.ack.dup = true, SACKBlock{s.Seq, s.Seq + Seq(s.Len)}
+	}
+}
 
 // Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of a were not kept; the
-// peer will send them again. A refused piece is not answered: it will look to the peer like a loss, which segments that
-// follow reveal.
+// peer will send them again. A refused piece is not answered, unless the window is closed: it will look to the peer like a
+// loss, which segments that follow reveal.
 func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	if a.Len == 0 && !a.hasFin || c.state == Closed {
 		return
 	}
 	if refused {
 		c.stats.refused.one()
+		if c.promised() == 0 {
+			c.ack.urgent = true // it probes a closed window, in which rounding had left a place
+		}
 		c.held.idle(c.mem)
 		return
 	}
@@ -84,28 +92,42 @@ func (c *Conn) takeFIN(now int64) {
 }
 
 // rcvWindow is the window to advertise now, in octets: constant beyond the left edge, but the right edge moves only in
-// steps that are worth it (RFC 9293 section 3.8.6.2.2) and never back (section 3.8.6).
+// steps that are worth it (RFC 9293 section 3.8.6.2.2) and never back (section 3.8.6), but for what rounding had added.
 func (c *Conn) rcvWindow() int {
-	adv := int(c.rcvAdv - min(c.edge, c.rcvAdv))
+	adv := c.promised()
 	if c.rcvWnd-adv >= c.windowStep() {
 		return c.rcvWnd
 	}
 	return adv
 }
 
+// promised is how many octets beyond the left edge the peer was meant to be told of: what rounding added is not among them.
+func (c *Conn) promised() int { return int(max(c.rightEdge(), c.edge) - c.edge) }
+
+func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
+
 // windowStep is the least the right edge moves by.
 func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, c.rcvMSS)) }
 
 // advertise is the window field for the next segment and the promise that goes with it. Rounding to the scale must not
-// take back what was promised, so it rounds up where rounding down would.
+// take back what was promised, so it rounds up where rounding down would. What that adds is no promise: else each segment
+// shorter than a unit of the scale would push the right edge on, and a window closed to small segments never.
 func (c *Conn) advertise() uint16 {
-	wnd := c.rcvWindow()
-	field := wnd >> c.rcvShift
-	if c.edge+uint64(field<<c.rcvShift) < c.rcvAdv {
-		field++
+	field := min(c.rcvWindow()>>c.rcvShift, 65535)
+	if right := c.edge + uint64(field<<c.rcvShift); right >= c.rightEdge() {
+		c.rcvRounded = uint16(max(c.rcvAdv, right) - right)
+		c.rcvAdv = max(c.rcvAdv, right)
+		return uint16(field)
 	}
-	field = min(field, 65535)
-	c.rcvAdv = max(c.rcvAdv, c.edge+uint64(field<<c.rcvShift))
+	return c.advertiseUp(c.edge)
+}
+
+// advertiseUp is the window field that says, from left on, where the right edge is, rounded up.
+func (c *Conn) advertiseUp(left uint64) uint16 {
+	right := c.rightEdge()
+	field := min((int(right-min(left, right))+1<<c.rcvShift-1)>>c.rcvShift, 65535)
+	c.rcvAdv = max(c.rcvAdv, left+uint64(field<<c.rcvShift))
+	c.rcvRounded = uint16(c.rcvAdv - right)
 	return uint16(field)
 }
 
@@ -117,7 +139,7 @@ func (c *Conn) SetReceiveWindow(n int) {
 		n = c.cfg.ReceiveWindow
 	}
 	c.rcvWnd = max(0, min(n, 65535<<c.rcvShift))
-	if c.state.synchronized() && !c.finTaken && c.rcvWnd-int(c.rcvAdv-min(c.edge, c.rcvAdv)) >= c.windowStep() {
+	if c.state.synchronized() && !c.finTaken && c.rcvWnd-c.promised() >= c.windowStep() {
 		c.ack.urgent = true
 	}
 }

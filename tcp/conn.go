@@ -42,7 +42,7 @@ type Conn struct {
 	tsRecent   uint32
 	paws       paws
 	edge       uint64 // left edge: all before it is committed
-	rcvAdv     uint64 // highest right edge advertised
+	rcvAdv     uint64 // highest right edge advertised, rounding included
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 	rcvWnd     int    // what SetReceiveWindow asks for
 	held       ranges
@@ -63,6 +63,7 @@ type Conn struct {
 
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
+	rcvRounded               uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
 
 	id       ID
 	tsOffset uint32
@@ -207,7 +208,6 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	}
 	c.setEMSS()
 	c.rcvWnd = min(c.rcvWnd, 65535<<c.rcvShift)
-	c.rcvAdv = uint64(min(c.rcvWnd, 65535)) // the window of a SYN is never scaled: RFC 7323 section 2.2
 	c.sndWnd = int(s.Window)
 	c.sndWndMax = int32(c.sndWnd)
 	c.sndWl1 = s.Seq
@@ -221,13 +221,14 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.timers.rtxAt = never
 	c.timers.progressAt = now
 	c.timers.expiries = 0
+	elapsed, echoed := c.tsElapsed(now, s.Options.TSecr)
 	switch {
 	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
 		c.rtt.sample(now-c.timers.sentAt, 1)
 		c.rtt.lowest.add(now, now-c.timers.sentAt)
-	case c.useTS && s.Options.HasTimestamps:
-		c.rtt.sample(c.tsElapsed(now, s.Options.TSecr), 1)
+	case c.useTS && s.Options.HasTimestamps && echoed:
+		c.rtt.sample(elapsed, 1)
 	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
 		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
 	}
@@ -291,7 +292,7 @@ func (c *Conn) SetMSS(n int) {
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
 	c.limitMSS = uint16(max(min(n, int(c.mss)), mssFloor))
-	c.mtu.lowered(int(c.limitMSS))
+	c.restartSearch(int(c.limitMSS) + 1)
 	c.setEMSS()
 	if c.emss < before && c.state.synchronized() {
 		c.loseOversize()
@@ -367,7 +368,8 @@ func (c *Conn) pipe() int { return c.flight() - c.sent.sacked - c.sent.lost }
 // tsNow is the timestamp clock: 1 ms a tick (RFC 7323 section 5.4), with the connection's own offset.
 func (c *Conn) tsNow(now int64) uint32 { return uint32(now/timestampTickNs) + c.tsOffset }
 
-// tsElapsed is the time since our timestamp echo was sent, to the tick.
-func (c *Conn) tsElapsed(now int64, echo uint32) int64 {
-	return int64(int32(c.tsNow(now)-echo)) * timestampTickNs
+// tsElapsed is the time since our timestamp echo was sent, to the tick; false if it cannot be one of ours.
+func (c *Conn) tsElapsed(now int64, echo uint32) (ns int64, ok bool) {
+	ns = int64(int32(c.tsNow(now)-echo)) * timestampTickNs
+	return ns, ns >= 0 && ns < c.cfg.UserTimeoutNs
 }

@@ -172,9 +172,7 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	}
 	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up as advertise does.
 	c.lastAckOff = c.rcvNxtOff() - uint64(behind)
-	right := int(c.rcvAdv - min(c.lastAckOff, c.rcvAdv))
-	t.Window = uint16(min((right+1<<c.rcvShift-1)>>c.rcvShift, 65535))
-	c.rcvAdv = max(c.rcvAdv, c.lastAckOff+uint64(int(t.Window)<<c.rcvShift))
+	t.Window = c.advertiseUp(c.lastAckOff)
 }
 
 // markAcked answers an ACK that carries ECE, once per window of data (section 6.1.2).

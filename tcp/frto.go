@@ -39,10 +39,14 @@ func (c *Conn) frtoAcked(now int64, a *acked) {
 	}
 }
 
-// frtoDry ends F-RTO when there is no new segment to ask with.
-func (c *Conn) frtoDry() bool {
+// frtoDry ends F-RTO when there is nothing new to ask with, or Nagle or the peer's window keep it: what waits for cwnd or
+// for pacing will go without our doing.
+func (c *Conn) frtoDry(now int64) bool {
 	rv := &c.recovery
 	if rv.hold != holdLost || rv.frto.sent != c.sndNxt {
+		return false
+	}
+	if c.sent.unsent() && (!c.cwndAdmits(int(c.sent.rec(c.sent.nxt).len)) || !c.paced(now)) {
 		return false
 	}
 	rv.frto.step = frtoOff

@@ -8,6 +8,7 @@ func FuzzInput(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 1, 1, 2, 2, 2})
 	f.Add([]byte{1, 16, 10, 9, 0, 0, 1, 16, 20, 3, 0, 200, 9, 0, 0, 4, 0, 0, 1, 17, 3, 9, 1, 1})
 	f.Add([]byte("\x20\x10\x05\x21\x10\x40\x22\x10\x80\x09\x00\x00\x23\x11\x00\x07\x00\x00\x09\xff\xff"))
+	f.Add([]byte("00\xb8#00000000A00700000900A8X#00700")) // the path shrinks over a probe that is queued
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) < 3 || len(program) > 3000 {
 			return

@@ -85,6 +85,28 @@ func TestShiftAbove14IsTaken14(t *testing.T) {
 	}
 }
 
+// What a SYN has promised is taken, also where SetReceiveWindow came before it or soon after.
+//
+// req: 9293-SHLD-14
+func TestWindowOfASynIsKept(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 win 60000 mss 1000")
+	s.c.SetReceiveWindow(60_000)
+	s.expect("S. 0:1 ack 1 win 60000")
+	s.in(". 1 ack 1")
+	s.in(". 50001:51001 ack 1")
+	s.wantArrival(50_000, 51_000)
+
+	s = newScript(t, plain())
+	s.connect()
+	s.expect("S 0:1 win 20000")
+	s.c.SetReceiveWindow(1000)
+	s.in("S. 0:1 ack 1 win 60000 mss 1000")
+	s.expect(". 1 ack 1 win 20000")
+	s.in(". 10001:11001 ack 1")
+	s.wantArrival(10_000, 11_000)
+}
+
 // req: 9293-MUST-10
 func TestSimultaneousOpen(t *testing.T) {
 	s := newScript(t, sackOnly())
@@ -99,6 +121,28 @@ func TestSimultaneousOpen(t *testing.T) {
 	s.expect()
 	s.push(100)
 	s.expect(". 1:101 ack 1")
+}
+
+// The window of a SYN,ACK that crosses our SYN is as little scaled as that of any other.
+//
+// req: 7323-2.2-4
+func TestSimultaneousOpenDoesNotScaleTheWindow(t *testing.T) {
+	cfg := plain()
+	cfg.NoWindowScale = false
+	s := newScript(t, cfg)
+	s.connect()
+	s.expect("S 0:1")
+	s.in("S 0:1 win 2000 mss 1000 wscale 7")
+	s.expect("S. 0:1 ack 1")
+	s.in("S. 0:1 ack 1 win 2000 mss 1000 wscale 7")
+	s.wantState(Established)
+	if got := s.c.Stats().SndWnd; got > 2000 || got < 1500 {
+		t.Errorf("window %d", got)
+	}
+	s.in(". 1 ack 1 win 2000")
+	if got := s.c.Stats().SndWnd; got != 2000<<7 {
+		t.Errorf("window %d", got)
+	}
 }
 
 // req: 9293-3.10.7.3-1
@@ -199,6 +243,23 @@ func TestLostSynStartsWithOneSegmentAndThreeSeconds(t *testing.T) {
 	}
 	if got := s.c.Stats().RTONs; got != 3*sc {
 		t.Errorf("RTO %d", got)
+	}
+}
+
+// The same where the SYN,ACK echoes a timestamp that we cannot have sent: the RTO would be its maximum for dozens of round
+// trips.
+func TestSynAckEchoesWhatWasNeverSent(t *testing.T) {
+	for _, echo := range []string{"0", "3000000000", "1001500"} {
+		cfg := plain()
+		cfg.NoTimestamps = false
+		s := newScript(t, cfg)
+		s.c.Connect(s.now, simID(false), s.iss, 0)
+		s.advance(1100 * ms)
+		s.expect("S 0:1", "S 0:1 rtx")
+		s.in("S. 0:1 ack 1 win 60000 mss 1000 ts 5," + echo)
+		if st := s.c.Stats(); st.RTONs != 3*sc || st.SRTTNs != 0 {
+			t.Errorf("echo %s: RTO %d, SRTT %d", echo, st.RTONs, st.SRTTNs)
+		}
 	}
 }
 

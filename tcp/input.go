@@ -101,6 +101,7 @@ func (c *Conn) inputSynAgain(s *Segment) (done bool, drop Drop) {
 	s.Flags &^= SYN | FIN
 	s.Seq++
 	s.Len = 0
+	s.Window >>= c.sndShift // as an ACK would say it: a SYN's is never scaled (RFC 7323 section 2.2)
 	return false, DropNone
 }
 
@@ -131,8 +132,10 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	}
 	n := s.SeqLen()
 	switch {
-	case n == 0 && at >= 0 && at <= wnd:
-		// At the right edge too, although section 3.4 says otherwise: every ACK of a peer that has filled our window stands there.
+	case n == 0 && at <= wnd && at >= int(c.lastAckOff)-int(c.rcvNxtOff()):
+		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer that has filled our window.
+		// And left of RCV.NXT, down to what the peer has been told of (Linux: tcp_sequence): there stands the ACK of one that
+		// has probed our window with an octet, and cannot know that we took it.
 		return at, DropNone
 	case n > 0 && wnd > 0 && at < wnd && at+n > 0:
 		return at, DropNone
@@ -163,7 +166,7 @@ func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	}
 	c.ack.urgent = true
 	if s.Len > 0 && at+s.Len <= 0 {
-		c.ack.duplicate(s.Seq, s.Seq+Seq(s.Len))
+		c.duplicate(s)
 	}
 }
 
@@ -253,6 +256,6 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 func (c *Conn) duplicateText(s *Segment) Drop {
 	c.stats.dupSegs.one()
 	c.ack.urgent = true
-	c.ack.duplicate(s.Seq, s.Seq+Seq(s.Len))
+	c.duplicate(s)
 	return DropDuplicate
 }

@@ -88,6 +88,15 @@ func (c *Conn) brokenRecords() error {
 	if c.state.synchronized() && s.una != s.end && at != end {
 		return fmt.Errorf("records end at %d, pushed %d", at, end)
 	}
+	probes := 0
+	for i := s.una; i != s.end; i++ {
+		if s.rec(i).flags&recProbe != 0 {
+			probes++
+		}
+	}
+	if probes > 1 || (probes == 1) != (c.mtu.size != 0) || c.emss < 1 {
+		return fmt.Errorf("%d probes of the path, size %d, EMSS %d", probes, c.mtu.size, c.emss)
+	}
 	return nil
 }
 
@@ -133,6 +142,9 @@ func (n *recount) add(c *Conn, i uint32) error {
 
 // brokenReceiver is what must hold of what came: the edge, and beyond it spans in order with gaps between them.
 func (c *Conn) brokenReceiver() error {
+	if int(c.rcvRounded)>>c.rcvShift != 0 {
+		return fmt.Errorf("%d octets added to the window by rounding to 2^%d", c.rcvRounded, c.rcvShift)
+	}
 	if c.edge > c.rcvAdv && c.state.synchronized() {
 		return fmt.Errorf("edge %d beyond advertised %d", c.edge, c.rcvAdv)
 	}

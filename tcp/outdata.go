@@ -107,6 +107,7 @@ func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 		}
 		return override
 	case usable > 0 && (override || usable >= int(c.sndWndMax)/2) && c.sent.splittable():
+		c.probeWithdrawn(r)
 		c.sent.split(c.sent.nxt, usable)
 		c.sendNew(now, r, t)
 		return true

@@ -108,11 +108,10 @@ func (c *Conn) Next(now int64, t *Transmit) bool {
 	if c.sent.lost > 0 && c.nextLost(now, t) {
 		return true
 	}
-	if c.sent.unsent() {
-		if c.nextNew(now, t) {
-			return true
-		}
-	} else if c.sent.lost > 0 && c.frtoDry() && c.nextLost(now, t) {
+	if c.sent.unsent() && c.nextNew(now, t) {
+		return true
+	}
+	if c.sent.lost > 0 && c.frtoDry(now) && c.nextLost(now, t) {
 		return true
 	}
 	if c.ack.urgent {
@@ -197,6 +196,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 		o.WindowScale = int8(c.rcvShift)
 	}
 	t.Window = uint16(min(c.rcvWnd, 65535)) // never scaled: RFC 7323 section 2.2
+	c.rcvAdv = max(c.rcvAdv, uint64(t.Window))
 	if tm.synSends == 0 {
 		tm.sentAt = now
 	}
@@ -212,7 +212,7 @@ func (c *Conn) nextSYN(now int64, t *Transmit) {
 // header fills what all segments of a synchronized connection have in common.
 func (c *Conn) header(now int64, t *Transmit) {
 	t.ID = c.id
-	t.Seq = c.seqOf(c.sndNxt)
+	t.Seq = c.seqOf(c.ackFrom())
 	t.Ack = c.rcvNxt()
 	t.Flags = ACK
 	t.TOS = c.ecn.tos
@@ -230,6 +230,16 @@ func (c *Conn) header(now int64, t *Transmit) {
 		t.Options.TSecr = c.tsRecent
 	}
 	c.flow.segsOut++
+}
+
+// ackFrom is where a segment without octets stands: at SND.NXT, or at the right edge where the window has shrunk below what
+// was sent, or a FIN probes it. Beyond it the peer would drop the segment, and what it acknowledges (RFC 9293 section
+// 3.10.7.4; Linux: tcp_acceptable_seq). A rounding of the scale is no shrinking: what stands there was received.
+func (c *Conn) ackFrom() uint64 {
+	if over := c.flight() - c.sndWnd; over >= 1<<c.sndShift {
+		return c.sndNxt - uint64(over)
+	}
+	return c.sndNxt
 }
 
 // acknowledge adds the SACK blocks there are to tell, up to blocks and to what options hold.

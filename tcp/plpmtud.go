@@ -82,8 +82,10 @@ func (c *Conn) probeRoom(now int64) (n int, wait bool) {
 // probePushed takes note of a segment beyond EMSS.
 func (c *Conn) probePushed(n int) { c.mtu.size = uint16(n + c.optionsLen()) }
 
-// probeArrived: the path carries it (RFC 8899 section 5.3). cwnd stays what it is in octets.
-func (c *Conn) probeArrived() {
+// probeArrived: the path carries r (RFC 8899 section 5.3), which tells so once, also should the peer renege on it. cwnd
+// stays what it is in octets.
+func (c *Conn) probeArrived(r *record) {
+	r.flags &^= recProbe
 	c.limitMSS = c.mtu.size
 	c.mtu.size, c.mtu.losses = 0, 0
 	c.setEMSS()
@@ -94,15 +96,28 @@ func (c *Conn) probeArrived() {
 // of them are the size's.
 func (c *Conn) probeFailed(r *record) {
 	p := &c.mtu
-	r.flags &^= recProbe
 	if p.losses++; p.losses >= probesMax {
 		p.losses, p.ceiling = 0, p.size
 	}
-	p.size = 0
+	c.probeWithdrawn(r)
 }
 
-// lowered takes what a router said, which the caller has found to be about a segment of ours.
-func (p *plpmtud) lowered(n int) { *p = plpmtud{ceiling: uint16(n + 1)} }
+// probeWithdrawn makes r a segment as any other, if it is a probe.
+func (c *Conn) probeWithdrawn(r *record) {
+	if r.flags&recProbe != 0 {
+		r.flags &^= recProbe
+		c.mtu.size = 0
+	}
+}
+
+// restartSearch begins anew: what is known of the path has changed, and a probe that is queued or in flight becomes a segment as
+// any other. Its arrival would tell of the path there was.
+func (c *Conn) restartSearch(ceiling int) {
+	for i := c.sent.una; i != c.sent.end && c.mtu.size != 0; i++ {
+		c.probeWithdrawn(c.sent.rec(i))
+	}
+	c.mtu = plpmtud{ceiling: uint16(ceiling)}
+}
 
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
 // (RFC 8899 section 4.3): EMSS falls to the base, and is searched for from there.
@@ -115,7 +130,7 @@ func (c *Conn) blackHole() {
 		return
 	}
 	c.stats.blackHoles.one()
-	c.mtu = plpmtud{}
+	c.restartSearch(0)
 	c.limitMSS = baseMSS
 	c.setEMSS()
 	c.loseOversize()

@@ -219,3 +219,85 @@ func TestBlackHoleLinks(t *testing.T) {
 		}
 	}
 }
+
+// A report, a new route or a black hole while a probe is queued or in flight: it is a segment as any other from then on, cut
+// where it is too large, and its arrival tells nothing.
+func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
+	for _, limit := range []int{1200, 3000} {
+		s := recovered(t)
+		s.probe(3000)
+		s.c.SetEMSSLimit(limit)
+		s.drain()
+		s.in(". 1 ack " + itoa(int(1+s.c.PushedOffset())))
+		if n := s.c.EMSS(); n != limit {
+			t.Errorf("EMSS %d behind a probe in flight, want %d", n, limit)
+		}
+	}
+	s := recovered(t)
+	s.c.Push(s.now, 99, s.c.Room(s.now), false)
+	s.c.SetEMSSLimit(1200)
+	s.expect(". 6001:7201 ack 1", ". 7201:8401 ack 1", ". 8401:9001 ack 1")
+	s.in(". 1 ack 9001")
+	if n := s.c.EMSS(); n != 1200 {
+		t.Errorf("EMSS %d behind a probe that was queued", n)
+	}
+}
+
+// The window shrinks below a probe that is queued: what goes is no probe, and does not prove its size.
+func TestProbeCutByTheWindow(t *testing.T) {
+	s := recovered(t)
+	s.c.Push(s.now, 99, s.c.Room(s.now), false)
+	s.in(". 1 ack 6001 win 500")
+	s.advance(300 * ms)
+	s.expect(". 6001:6501 ack 1")
+	s.in(". 1 ack 6501 win 60000")
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Errorf("EMSS %d", n)
+	}
+}
+
+// A peer that reneges on a probe and then holds it again.
+func TestProbeRenegedOn(t *testing.T) {
+	s := recovered(t)
+	s.push(100) // SACKed, and never acknowledged
+	s.advance(150 * ms)
+	s.in(". 1 ack 6001 sack 6001:6101")
+	s.advance(150 * ms)
+	s.sent()
+	at := s.probe(3000)
+	s.in(". 1 ack 6001 sack " + itoa(at+1) + ":" + itoa(at+3001))
+	if n := s.c.EMSS(); n != 3000 {
+		t.Fatalf("EMSS %d", n)
+	}
+	for s.c.Stats().Timeouts == probesMax {
+		s.advance(s.c.Deadline() - s.now)
+	}
+	s.in(". 1 ack 6101 sack " + itoa(at+1) + ":" + itoa(at+3001))
+	if n := s.c.EMSS(); n != 3000 {
+		t.Fatalf("EMSS %d when the probe arrived again", n)
+	}
+}
+
+// A probe that is the last of a flight is lost: the tail loss probe repairs it, and that was no congestion either.
+//
+// req: 8899-3-2
+func TestProbeLostAtTheTail(t *testing.T) {
+	s := recovered(t)
+	s.push(100)
+	s.advance(10 * ms)
+	s.in(". 1 ack 6101")
+	s.sent()
+	cwnd, ssthresh := s.c.cong.Cwnd, s.c.cong.Ssthresh
+	s.push(s.c.Room(s.now))
+	s.expect(". 6101:9101 ack 1")
+	s.advance(100 * ms)
+	s.in(". 1 ack 9101")
+	s.advance(10 * ms)
+	s.push(100, 100, 100)
+	s.advance(10 * ms)
+	s.in(". 1 ack 9401")
+	s.advance(sc)
+	if st := s.c.Stats(); st.Timeouts != probesMax || s.c.cong.Cwnd < cwnd || s.c.cong.Ssthresh != ssthresh {
+		t.Fatalf("cwnd %d of %d, ssthresh %d of %d, %+v", s.c.cong.Cwnd, cwnd, s.c.cong.Ssthresh, ssthresh, st)
+	}
+}

@@ -40,7 +40,7 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 	end := r.endAt()
 	a.delivered += r.seqLen()
 	if r.flags&recProbe != 0 {
-		c.probeArrived()
+		c.probeArrived(r)
 	}
 	if original && end < a.sackedTo {
 		c.reo.seen = true

@@ -68,6 +68,18 @@ func TestAckRidesOnData(t *testing.T) {
 	s.expect()
 }
 
+// A duplicate that nobody can be told of, since the peer knows no SACK, is over with its ACK.
+func TestAckRidesOnDataAfterADuplicate(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.in(". 1:1001 ack 1")
+	s.in(". 1:1001 ack 1")
+	s.expect(". 1 ack 1001")
+	s.in(". 1001:2001 ack 1")
+	s.in(". 2001:3001 ack 1")
+	s.c.Push(s.now, 0, 10, false)
+	s.expect(". 1:11 ack 3001")
+}
+
 // req: 9293-SHLD-31, 5681-3.2-1, 9293-MAY-13, 2018-4-2, 2018-4-3
 func TestOutOfOrderIsHandedUpAndAckedAtOnce(t *testing.T) {
 	s := accepted(t, sackOnly(), "sackOK")
@@ -302,6 +314,70 @@ func TestScaledWindowRoundsWithoutTakingBack(t *testing.T) {
 	s.expect(". 1 ack 2005 win 32768")
 	s.in(". 3000:4000 ack 1")
 	s.wantArrival(2999, 3999)
+}
+
+// An ACK that was sent before, or beside, octets that we have taken and not yet acknowledged counts. One that is older than
+// our latest ACK does not, and is answered.
+func TestAckBesideAProbeCounts(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.push(1000)
+	s.expect(". 1:1001 ack 1")
+	s.in(". 1:2 ack 1")
+	s.in(". 1 ack 1001")
+	s.wantDrop(DropNone)
+	s.wantReleased(0)
+	s.advance(40 * ms)
+	s.expect(". 1001 ack 2")
+	s.in(". 1 ack 1001")
+	s.wantDrop(DropDuplicate)
+	s.expect(". 1001 ack 2")
+}
+
+// Nobody reads, and the peer sends segments shorter than a unit of the scale: the window closes where it was to close,
+// and what rounding has added to it is taken all the same.
+//
+// req: 7323-2.4-1
+func TestScaledWindowClosesToSmallSegments(t *testing.T) {
+	cfg := plain()
+	cfg.NoWindowScale = false
+	cfg.ReceiveWindow = 1 << 20 // shift 5
+	s := accepted(t, cfg, "wscale 0")
+	s.c.SetReceiveWindow(2000)
+	at := 1
+	for ; at < 70_000; at += 1000 {
+		s.in(". " + itoa(at) + ":" + itoa(at+1000) + " ack 1")
+		s.advance(40 * ms)
+		s.sent()
+	}
+	end, probed := at-1+2000, false
+	for range 1000 {
+		s.c.SetReceiveWindow(max(0, end-int(s.c.Edge())))
+		s.in(". " + itoa(at) + ":" + itoa(at+20) + " ack 1")
+		if s.last.Len == 0 {
+			break
+		}
+		at += 20
+		s.advance(40 * ms)
+		if edge := int(s.c.Edge()); edge < end && s.out[len(s.out)-1].Window == 0 {
+			t.Fatalf("window 0 with the edge at %d, %d were promised", edge, end)
+		}
+		s.sent()
+		if s.c.promised() == 0 && !probed { // a probe is answered, also one that is not kept
+			probed = true
+			s.inRefused(". " + itoa(at) + ":" + itoa(at+1) + " ack 1")
+			s.expect(". 1 ack " + itoa(at) + " win 0")
+		}
+	}
+	if !probed {
+		t.Fatal("never closed")
+	}
+	if edge := int(s.c.Edge()); edge < end || edge >= end+32+20 {
+		t.Fatalf("took octets up to %d, the window ended at %d", edge, end)
+	}
+	s.sent()
+	next := itoa(1 + int(s.c.Edge()))
+	s.in(". " + next + ":" + itoa(at+100) + " ack 1")
+	s.expect(". 1 ack " + next + " win 0")
 }
 
 // req: 9293-3.4-2, 9293-3.5.2-2

@@ -213,6 +213,46 @@ func TestClosedWindowOverFinIsProbedWithTheFin(t *testing.T) {
 	s.wantState(FinWait2)
 }
 
+// Our ACKs must lie in the peer's window to be taken: not behind a FIN that it has no room for, nor behind octets from
+// which it has taken its window back.
+//
+// req: 9293-3.4-2
+func TestAcksStayWithinAShrunkenWindow(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.in(". 1 ack 1 win 0")
+	s.c.CloseSend(s.now)
+	s.advance(200 * ms)
+	s.expect("F. 1:2 ack 1")
+	s.in(". 1:1001 ack 1 win 0")
+	s.in(". 1001:2001 ack 1 win 0")
+	s.expect(". 1 ack 2001")
+	s.in(". 2001:3001 ack 2 win 0")
+	s.in(". 3001:4001 ack 2 win 0")
+	s.expect(". 2 ack 4001")
+
+	s = accepted(t, plain(), "")
+	s.push(1000, 1000)
+	s.sent()
+	s.in(". 1:1001 ack 1 win 500")
+	s.in(". 1001:2001 ack 1 win 500")
+	s.expect(". 501 ack 2001")
+	s.in(". 2001:3001 ack 1 win 60000")
+	s.in(". 3001:4001 ack 1 win 60000")
+	s.expect(". 2001 ack 4001")
+
+	cfg := plain()
+	cfg.NoWindowScale = false
+	s = newScript(t, cfg)
+	s.accept("S 0:1 win 60000 mss 1000 wscale 7")
+	s.expect("S. 0:1 ack 1")
+	s.in(". 1 ack 1")
+	s.push(1000)
+	s.expect(". 1:1001 ack 1")
+	s.in(". 1:1001 ack 1 win 7") // 896
+	s.in(". 1001:2001 ack 1 win 7")
+	s.expect(". 1001 ack 2001")
+}
+
 // req: 9293-SHLD-17
 func TestPersistentlyShrunkWindowDoesNotTimeOut(t *testing.T) {
 	cfg := plain()

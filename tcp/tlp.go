@@ -84,6 +84,7 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 		p.endSeq = c.sndNxt
 	default:
 		p.endSeq = c.sndNxt
+		p.active = c.sent.rec(c.sent.nxt-1).flags&recProbe == 0 // that a probe of the path was lost tells of no congestion
 		c.resend(now, c.sent.nxt-1, t)
 	}
 	c.rtt.fresh = false
