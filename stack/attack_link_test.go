@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
 )
@@ -129,4 +130,41 @@ func TestFragmentsAreNotOverheard(t *testing.T) {
 	require.Zero(t, l.hosts[2].counters().Fragments)
 	l.pass(61 * second)
 	require.Zero(t, l.hosts[2].counters().ICMPSent)
+}
+
+// A member that finds no Buf for a frame to overhear goes on answering its own.
+func TestOverhearingEndsWithoutBufs(t *testing.T) {
+	l := groupLab(t, 2)
+	h := l.hosts[2]
+	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000063")
+	var held []mem.Buf
+	for h.pool.Available() > 1 {
+		held = append(held, h.pool.Alloc())
+	}
+	for range 2 {
+		l.hosts[1].take(arp)
+	}
+	h.drainCrossings() // the second finds none
+	require.Equal(t, uint64(1), h.counters().Own[DropNoBuf])
+	h.pool.FreeN(held)
+	arp[41] = 2 // who has 10.0.0.2
+	h.take(arp)
+	require.Equal(t, uint64(1), h.counters().ARPReplies)
+	h.flush()
+	h.Turn()
+	l.drain()
+}
+
+// What all members overhear does not drive out what belongs to one of them.
+func TestNoiseDoesNotStopCrossing(t *testing.T) {
+	l := groupLab(t, 2)
+	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000063")
+	for range 4 * crossingSlots {
+		l.hosts[1].take(arp)
+	}
+	l.hosts[1].take(belongingTo(l, 1, tcp.ACK, nil))
+	l.hosts[2].Turn()
+	n := l.hosts[2].counters()
+	require.Equal(t, uint64(1), n.TCP[tcp.DropNoConn])
+	require.Equal(t, uint64(crossingSlots/2+1), l.hosts[1].counters().Crossed)
 }
