@@ -168,3 +168,41 @@ func TestNoiseDoesNotStopCrossing(t *testing.T) {
 	require.Equal(t, uint64(1), n.TCP[tcp.DropNoConn])
 	require.Equal(t, uint64(crossingSlots/2+1), l.hosts[1].counters().Crossed)
 }
+
+// routerSays is an advertisement with the given hop limit, lifetime and options.
+func routerSays(t *testing.T, router inet.MAC, hopLimit uint8, lifetime uint16, options string) []byte {
+	m := unhex(t, fmt.Sprintf(`86 00 0000 %02x 00 %04x 00000000 00000000 %s`, hopLimit, lifetime, options))
+	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
+}
+
+func discovering(i int, cfg *Config) {
+	sixes(i, cfg)
+	cfg.Discover = true
+}
+
+// An advertisement cannot make what we send die at the first router (CVE-2015-2922).
+func TestAdvertisedHopLimitHasAFloor(t *testing.T) {
+	l := newLab(t, discovering)
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	for _, c := range []struct{ says, want uint8 }{{255, 255}, {1, 255}, {31, 255}, {0, 255}, {32, 32}, {64, 64}} {
+		l.a.nic.inject(routerSays(t, router, c.says, 1800, ""))
+		l.turns()
+		require.Equal(t, c.want, l.b.host.hopLimit6, "%d", c.says)
+	}
+	l.stop()
+}
+
+// A prefix of an advertisement is one of IPv6: the form in which we write IPv4 addresses is none.
+func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
+	l := newLab(t, discovering)
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	const option = "03 04 %02x 80 00010000 00010000 00000000 %x"
+	for _, p := range []string{"::ffff:192.0.2.0/120", "::ffff:0.0.0.0/96", "::/64", "::/1"} {
+		prefix := netip.MustParsePrefix(p)
+		l.a.nic.inject(routerSays(t, router, 0, 0, fmt.Sprintf(option, prefix.Bits(), prefix.Addr().As16())))
+		l.turns()
+		_, err := l.b.Dial(netip.MustParseAddrPort("192.0.2.1:7"), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrNoRoute, p)
+	}
+	l.stop()
+}

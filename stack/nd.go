@@ -7,7 +7,12 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-const ndHopLimit = 255 // RFC 4861 section 3.1: no router can have passed it on
+const (
+	ndHopLimit = 255 // RFC 4861 section 3.1: no router can have passed it on
+
+	// What a router may have us send at least: with 1 nothing would pass it (CVE-2015-2922). Paths have some 20 hops.
+	hopLimitMin = 32
+)
 
 // discover handles a message of neighbour discovery.
 func (p *Poller) discover(src inet.MAC, ip *inet.IPv6, message []byte) {
@@ -103,7 +108,7 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 	if nd.LifetimeSec != 0 {
 		h.rsAt = math.MaxInt64 // section 6.3.7
 	}
-	if nd.HopLimit != 0 && !p.cfg.ttlGiven {
+	if nd.HopLimit >= hopLimitMin && !p.cfg.ttlGiven {
 		h.hopLimit6 = nd.HopLimit
 	}
 	p.neighbours.SetTimes(int64(nd.ReachableMs)*1_000_000, int64(nd.RetransMs)*1_000_000)
@@ -112,7 +117,7 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 	}
 	for i := range nd.PrefixesCount {
 		x := &nd.Prefixes[i]
-		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Bits == 0 {
+		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Prefix.Is4() || x.Bits == 0 {
 			continue
 		}
 		expires := p.now + int64(x.Valid)*second64
