@@ -206,3 +206,53 @@ func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
 	}
 	l.stop()
 }
+
+// Routers that come and go do not have every connection looked at for each of their words: once a second is enough.
+func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
+	l := newLab(t, discovering)
+	one, two := inet.MAC{2, 0, 0, 0, 0, 0x91}, inet.MAC{2, 0, 0, 0, 0, 0x92}
+	far := netip.MustParseAddrPort("[2001:db8::1]:7")
+	say := func(router inet.MAC, lifetime uint16) {
+		l.a.nic.inject(routerSays(t, router, 0, lifetime, fmt.Sprintf("01 01 %x", [6]byte(router))))
+		l.turns()
+	}
+	say(one, 1800)
+	say(two, 1800)
+	c, err := l.b.Dial(far, newPeer(t, 1))
+	require.NoError(t, err)
+	l.turns()
+	before := l.b.counters().Rerouted
+	for range 200 {
+		say(one, 0)
+		say(one, 1800)
+		say(two, 0)
+		say(two, 1800)
+		l.now += ms
+	}
+	require.LessOrEqual(t, l.b.counters().Rerouted-before, uint64(2))
+	say(one, 0)
+	l.pass(second)
+	require.Equal(t, inet.LinkLocal(two), c.nextHop, "the last word counts")
+	c.Abort()
+	l.turns()
+	l.stop()
+}
+
+// Estimates of path MTUs end without a walk over all connections each: who has connections from many addresses could have as
+// many end at once.
+func TestPathsEndWithoutAWalk(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	paths := l.a.host.paths
+	for i := range 200 {
+		paths.Lower(l.now, inet.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 1000, 1500)
+	}
+	paths.Lower(l.now, inet.AddrFrom(l.b.addr), 1000, 1500)
+	l.a.host.pathsChanged++
+	l.a.schedule()
+	require.Equal(t, 1000-52, u.conn.EMSS())
+	l.pass(11 * 60 * second)
+	require.Equal(t, uint16(1000), u.conn.path.mtu, "nobody has looked at the connection")
+	require.Equal(t, 1448, u.conn.EMSS(), "until somebody does")
+	l.stop()
+}

@@ -82,7 +82,7 @@ func (p *Poller) advertised(nd *inet.ND) {
 	p.neighbours.Advertise(p.now, nd)
 	p.learned = true
 	if !nd.Router && p.host.routes.Forget(nd.Target) {
-		p.reroute()
+		p.routesChanged()
 	}
 }
 
@@ -126,8 +126,7 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 		}
 		h.routes.Learn(p.now, x.Prefix, x.Bits, inet.Addr{}, expires)
 	}
-	p.reroute()
-	p.schedule()
+	p.routesChanged()
 }
 
 // solicitRouters asks for advertisements, three times at most (RFC 4861 section 6.3.7).
