@@ -256,3 +256,14 @@ func TestPathsEndWithoutAWalk(t *testing.T) {
 	require.Equal(t, 1448, u.conn.EMSS(), "until somebody does")
 	l.stop()
 }
+
+// A solicitation for an address that is being checked is counted, too.
+func TestSolicitationForATentativeAddressIsCounted(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.NoDAD = i == 0
+	})
+	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), addr6(1), 255)))
+	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropNotOurs])
+	l.stop()
+}

@@ -39,6 +39,8 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	if l := p.tentative(&nd.Target); l != nil {
 		if probe { // somebody else is about to take it (RFC 4862 section 5.4.3)
 			p.duplicate(l)
+		} else {
+			p.n.Inet[inet.DropNotOurs]++
 		}
 		return
 	}
