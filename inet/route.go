@@ -11,6 +11,9 @@ const RoutesMax = 64
 // gatewayRestNs is how long a gateway that did not answer is passed over while another does.
 const gatewayRestNs = 60_000_000_000
 
+// v4Bits is how many bits of the 128-bit form are the same in all IPv4 addresses: a shorter prefix is one of IPv6.
+const v4Bits = 96
+
 // Route is a way to the destinations of Prefix: through Gateway, or, when that is the zero netip.Addr, on the link.
 type Route struct {
 	Prefix  netip.Prefix
@@ -82,7 +85,7 @@ func (r *Routes) Lookup(now int64, dst Addr) (hop Addr, ok bool) {
 	best := -1
 	for i := range r.routes {
 		e := &r.routes[i]
-		if e.expires <= now || !dst.InPrefix(e.prefix, e.bits) || e.bits == 0 && dst.Is4() {
+		if e.expires <= now || !dst.InPrefix(e.prefix, e.bits) || dst.Is4() && e.bits < v4Bits {
 			continue
 		}
 		if best < 0 || e.bits > r.routes[best].bits || e.bits == r.routes[best].bits && e.restTo <= now && r.routes[best].restTo > now {

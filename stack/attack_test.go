@@ -28,7 +28,6 @@ type siege struct {
 const (
 	tickNs      = int64(50_000)
 	hostileRate = 64 // frames per tick: 1.28 Mpps
-	siegeTicks  = 400
 )
 
 // mallory is the station hostile frames come from; what goes there is seen by siege.crowd only.

@@ -69,7 +69,7 @@ func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain
 	case inet.ProtoTCP:
 		p.tcpWhole(src, &ip.Src, &ip.Dst, whole)
 	case inet.ProtoICMPv6:
-		p.icmp6(b, src, ip, whole, packet)
+		p.icmp6(b, src, ip, whole, nil)
 	default:
 		p.n.Inet[inet.DropProto]++
 	}
@@ -105,11 +105,13 @@ func (p *Poller) tcpWhole(src inet.MAC, remote, local *inet.Addr, octets []byte)
 		p.discard(b)
 		return
 	}
-	d := p.pool.Desc(b)
-	d.Off, d.Len, d.Flags = uint32(h), uint32(len(octets)), 0
-	data := p.pool.Data(b)
-	copy(data, octets)
-	if p.tcp(b, src, remote, local, p.host.fragments.TOS(), data, false) {
+	tos := p.host.fragments.TOS()
+	copy(p.pool.Slot(b)[h:], octets)
+	p.putPacket(b, remote, local, inet.ProtoTCP, tos, p.cfg.TTL, len(octets)) // a frame: it may have to cross
+	frame := p.pool.Data(b)
+	copy(frame, p.mac[:])
+	copy(frame[len(p.mac):], src[:])
+	if p.tcp(b, src, remote, local, tos, frame[len(frame)-len(octets):], false) {
 		p.discard(b)
 	}
 }

@@ -95,8 +95,12 @@ func (x *crossing) octets(s *crossed) []byte {
 	return x.data[at : at+int(s.length)]
 }
 
-// put copies a frame; false: it is too long, or there is no room.
+// put copies a frame; false: it is too long, or there is no room. What all overhear anybody on the link can send any number
+// of: it takes half of the room at most.
 func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
+	if overheard && x.ring.Len() >= crossingSlots/2 {
+		return false
+	}
 	s := x.ring.Reserve(0)
 	if s == nil || len(frame) > x.step {
 		return false
@@ -144,29 +148,34 @@ func (p *Poller) drainCrossings() int {
 	}
 	work := 0
 	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
-		if x == nil {
-			continue
-		}
-		for n := x.ring.Len(); n > 0; n-- {
-			b := p.pool.Alloc()
-			if b == mem.NoBuf {
-				p.n.Own[DropNoBuf]++
-				return work
-			}
-			s := x.ring.Peek(0)
-			d := p.pool.Desc(b)
-			d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.length, s.flags, s.csumStart, s.csumOffset
-			copy(p.pool.Data(b), x.octets(s))
-			p.overheard = s.overheard
-			x.ring.Release(1)
-			work++
-			if p.frame(b) {
-				p.discard(b)
-			}
+		if x != nil {
+			work += p.drainCrossing(x)
 		}
 	}
 	p.overheard = false
 	p.freeDead()
+	return work
+}
+
+// drainCrossing takes in what is in one ring; without a Buf the rest waits there.
+func (p *Poller) drainCrossing(x *crossing) (work int) {
+	for n := x.ring.Len(); n > 0; n-- {
+		b := p.pool.Alloc()
+		if b == mem.NoBuf {
+			p.n.Own[DropNoBuf]++
+			break
+		}
+		s := x.ring.Peek(0)
+		d := p.pool.Desc(b)
+		d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.length, s.flags, s.csumStart, s.csumOffset
+		copy(p.pool.Data(b), x.octets(s))
+		p.overheard = s.overheard
+		x.ring.Release(1)
+		work++
+		if p.frame(b) {
+			p.discard(b)
+		}
+	}
 	return work
 }
 

@@ -71,7 +71,9 @@ func (q *steered) Tx(bufs []mem.Buf) int {
 }
 
 // groupLab is host a and a Group of n Pollers at 10.0.0.2, l.hosts[1:].
-func groupLab(t *testing.T, n int) *lab {
+func groupLab(t *testing.T, n int) *lab { return groupLabTuned(t, n, nil) }
+
+func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 	t.Helper()
 	l := &lab{t: t, now: 1000 * second}
 	link, err := wire.New(wire.Config{})
@@ -90,10 +92,14 @@ func groupLab(t *testing.T, n int) *lab {
 	for i := range n {
 		pool := newPool(t, labBufs)
 		q := &nic{Queue: &steered{steering: s, i: i, pool: pool}, pool: pool, txMax: -1}
-		p, err := New(Config{
+		cfg := Config{
 			Name: "member" + string(rune('0'+i)), Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: netip.PrefixFrom(addr, 24),
 			Core: -1, Clock: func() int64 { return l.now }, ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 256}, Group: g, Member: i,
-		})
+		}
+		if tune != nil {
+			tune(&cfg)
+		}
+		p, err := New(cfg)
 		require.NoError(t, err)
 		l.hosts = append(l.hosts, &host{Poller: p, pool: pool, nic: q, addr: addr})
 	}

@@ -17,6 +17,7 @@ const (
 	rsDelayNs  = second64     // MAX_RTR_SOLICITATION_DELAY
 	rsRetryNs  = 4 * second64 // RTR_SOLICITATION_INTERVAL
 	rsMax      = 3            // MAX_RTR_SOLICITATIONS
+	rerouteNs  = second64
 )
 
 // addrState is that of RFC 4862 section 5.4. IPv4 addresses, and all with Config.NoDAD, are usable from the start.
@@ -51,10 +52,14 @@ type hostState struct {
 
 	routes    *inet.Routes
 	paths     *inet.PathMTU
-	lowered   uint32 // how often one of them became smaller
 	fragments *inet.Reassembly
 	ident     *inet.Identification
 	errors    bucket // ICMP errors of ours
+
+	pathsChanged uint32 // how often one of paths became smaller, or ended
+
+	rerouteAt  int64 // not before: see routesChanged
+	routesLate bool  // routes have changed, and connections have not been told
 
 	rsAt   int64 // next Router Solicitation; math.MaxInt64: none
 	rsSent int
@@ -263,11 +268,15 @@ func (p *Poller) housekeep() int {
 	h := &p.host
 	if h.routes.Expire(p.now) {
 		work++
+		h.routesLate = true
+	}
+	if h.routesLate && h.rerouteAt <= p.now {
+		work++
 		p.reroute()
 	}
-	for dst, ok := h.paths.Expire(p.now); ok; dst, ok = h.paths.Expire(p.now) {
+	for _, ok := h.paths.Expire(p.now); ok; _, ok = h.paths.Expire(p.now) {
 		work++
-		p.raisePath(dst)
+		h.pathsChanged++ // the estimate is old: the link's MTU is tried again (RFC 1191 section 6.3)
 	}
 	for {
 		quote, condemned, ok := h.fragments.Expire(p.now)
@@ -293,6 +302,9 @@ func (p *Poller) housekeep() int {
 func (p *Poller) schedule() {
 	h := &p.host
 	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt)
+	if h.routesLate {
+		at = min(at, h.rerouteAt)
+	}
 	for i := range h.local {
 		if l := &h.local[i]; l.state == addrTentative {
 			at = min(at, l.at)
@@ -327,8 +339,16 @@ func (p *Poller) checkAddrs() int {
 // route is the next hop towards a: a itself when it is on-link, else a gateway (RFC 1122 section 3.3.1.1).
 func (p *Poller) route(a inet.Addr) (inet.Addr, bool) { return p.host.routes.Lookup(p.now, a) }
 
+// routesChanged sees to it that connections learn of it: at once, but not more than once in rerouteNs. It takes a look at all
+// of them, and anybody on the link can send advertisements.
+func (p *Poller) routesChanged() {
+	p.host.routesLate = true
+	p.schedule()
+}
+
 // reroute asks the routes again for every connection.
 func (p *Poller) reroute() {
+	p.host.routesLate, p.host.rerouteAt = false, p.now+rerouteNs
 	for i := range p.slab.conns {
 		c := &p.slab.conns[i]
 		if c.phase == phaseFree {

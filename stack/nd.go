@@ -7,7 +7,12 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-const ndHopLimit = 255 // RFC 4861 section 3.1: no router can have passed it on
+const (
+	ndHopLimit = 255 // RFC 4861 section 3.1: no router can have passed it on
+
+	// What a router may have us send at least: with 1 nothing would pass it (CVE-2015-2922). Paths have some 20 hops.
+	hopLimitMin = 32
+)
 
 // discover handles a message of neighbour discovery.
 func (p *Poller) discover(src inet.MAC, ip *inet.IPv6, message []byte) {
@@ -34,6 +39,8 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	if l := p.tentative(&nd.Target); l != nil {
 		if probe { // somebody else is about to take it (RFC 4862 section 5.4.3)
 			p.duplicate(l)
+		} else {
+			p.n.Inet[inet.DropNotOurs]++
 		}
 		return
 	}
@@ -77,7 +84,7 @@ func (p *Poller) advertised(nd *inet.ND) {
 	p.neighbours.Advertise(p.now, nd)
 	p.learned = true
 	if !nd.Router && p.host.routes.Forget(nd.Target) {
-		p.reroute()
+		p.routesChanged()
 	}
 }
 
@@ -103,7 +110,7 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 	if nd.LifetimeSec != 0 {
 		h.rsAt = math.MaxInt64 // section 6.3.7
 	}
-	if nd.HopLimit != 0 && !p.cfg.ttlGiven {
+	if nd.HopLimit >= hopLimitMin && !p.cfg.ttlGiven {
 		h.hopLimit6 = nd.HopLimit
 	}
 	p.neighbours.SetTimes(int64(nd.ReachableMs)*1_000_000, int64(nd.RetransMs)*1_000_000)
@@ -112,7 +119,7 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 	}
 	for i := range nd.PrefixesCount {
 		x := &nd.Prefixes[i]
-		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Bits == 0 {
+		if !x.OnLink || x.Prefix.IsLinkLocal() || x.Prefix.IsMulticast() || x.Prefix.Is4() || x.Bits == 0 {
 			continue
 		}
 		expires := p.now + int64(x.Valid)*second64
@@ -121,8 +128,7 @@ func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 		}
 		h.routes.Learn(p.now, x.Prefix, x.Bits, inet.Addr{}, expires)
 	}
-	p.reroute()
-	p.schedule()
+	p.routesChanged()
 }
 
 // solicitRouters asks for advertisements, three times at most (RFC 4861 section 6.3.7).

@@ -165,9 +165,9 @@ func (l *lab) answersQuietly(from, h *host, frame []byte) [][]byte {
 	return got
 }
 
-// raFrame is a router's advertisement: lifetime s, hop limit 17, MTU 1400, fd55::/64 on the link.
+// raFrame is a router's advertisement: lifetime s, hop limit 49, MTU 1400, fd55::/64 on the link.
 func raFrame(t *testing.T, router inet.MAC, lifetime uint16) []byte {
-	m := unhex(t, fmt.Sprintf(`86 00 0000 11 00 %04x 00000000 00000000 01 01 %x 05 01 0000 00000578
+	m := unhex(t, fmt.Sprintf(`86 00 0000 31 00 %04x 00000000 00000000 01 01 %x 05 01 0000 00000578
 		03 04 40 80 00000064 00000064 00000000 fd550000000000000000000000000000`, lifetime, [6]byte(router)))
 	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
 }
@@ -208,7 +208,7 @@ func TestRouterDiscovery(t *testing.T) {
 	l.b.Turn()
 	require.Equal(t, router[:], syn[:6], "to the router, whose MAC it told")
 	_, ip, m := split6(t, syn)
-	require.Equal(t, uint8(17), ip.HopLimit)
+	require.Equal(t, uint8(49), ip.HopLimit)
 	var s tcp.Segment
 	require.Equal(t, tcp.DropNone, tcp.Parse(m, &s))
 	require.Equal(t, uint16(1400-60), s.Options.MSS)

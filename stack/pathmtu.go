@@ -17,14 +17,14 @@ type pathState struct {
 	header   uint8  // of the last segment with octets, options included
 	stalled  bool   // a timeout, and nothing acknowledged since
 	timeouts uint32 // seen by timedOut
-	seen     uint32 // of hostState.lowered
+	seen     uint32 // of hostState.pathsChanged
 }
 
 // beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link (RFC 9293 MUST-67,
 // RFC 8200 section 8.3), what is sent that of the path.
 func (p *Poller) beginPath(c *Conn) {
 	fixed := ipLen(&c.id.Remote) + tcpHeaderLen
-	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.lowered}
+	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.pathsChanged}
 	c.tcp.SetMSS(p.linkMSS(&c.id.Remote))
 }
 
@@ -71,32 +71,21 @@ func (p *Poller) lowerPath(c *Conn, mtu int) {
 	c.path.pending = 0
 	p.n.PathMTU++
 	p.host.paths.Lower(p.now, c.id.Remote, mtu, p.linkMTU(&c.id.Remote))
-	p.host.lowered++
+	p.host.pathsChanged++
 	p.followPath(c)
 	p.touch(c)
 	p.schedule()
 }
 
-// followPath lowers what c sends at most if some path has become smaller since it last looked, and that was its own.
+// followPath gives c the size of its path, if any has changed since it last looked. So a change costs the same however many
+// connections there are.
 func (p *Poller) followPath(c *Conn) {
-	if c.path.seen == p.host.lowered {
+	if c.path.seen == p.host.pathsChanged {
 		return
 	}
-	c.path.seen = p.host.lowered
-	if mtu := p.mtuTo(c.id.Remote); mtu < int(c.path.mtu) {
+	c.path.seen = p.host.pathsChanged
+	if mtu := p.mtuTo(c.id.Remote); mtu != int(c.path.mtu) {
 		c.setPath(mtu)
-	}
-}
-
-// raisePath makes the link's MTU that of all connections to dst: the estimate is old (RFC 1191 section 6.3).
-func (p *Poller) raisePath(dst inet.Addr) {
-	mtu := p.linkMTU(&dst)
-	for i := range p.slab.conns {
-		if c := &p.slab.conns[i]; c.phase != phaseFree && c.id.Remote == dst && int(c.path.mtu) != mtu {
-			c.path.seen = p.host.lowered
-			c.setPath(mtu)
-			p.touch(c)
-		}
 	}
 }
 

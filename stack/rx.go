@@ -70,13 +70,14 @@ func (p *Poller) frame(b mem.Buf) bool {
 }
 
 // untag takes the VLAN tag off: ours, or, where we are on no VLAN, that of a priority (IEEE 802.1Q section 6.8: VID 0).
-// With a VLAN of ours, untagged frames and those of other VLANs are not for us.
+// With a VLAN of ours, untagged frames, to which those with a priority alone belong (section 6.9.1), and those of other
+// VLANs are not for us: who is outside a VLAN must not get in.
 func (p *Poller) untag(eth *inet.Ethernet, payload []byte) ([]byte, inet.Drop) {
 	if eth.Type != inet.EtherTypeVLAN {
 		return nil, inet.DropVLAN
 	}
 	vid, typ, payload, drop := inet.ParseVLAN(payload)
-	if drop == inet.DropNone && vid != p.cfg.VLAN && vid != 0 {
+	if drop == inet.DropNone && vid != p.cfg.VLAN {
 		drop = inet.DropVLAN
 	}
 	eth.Type = typ

@@ -168,10 +168,10 @@ func (c *Conn) connect(ctx context.Context, p *stack.Poller, remote netip.AddrPo
 }
 
 // cancelDial ends a handshake that nobody waits for. When the control ring is full the connection is ended as soon as it
-// is established, or by its timer, or when the SYN is given up.
+// is established, be it this very moment, or by its timer, or when the SYN is given up.
 func (c *Conn) cancelDial(p *stack.Poller) {
 	c.closed.Store(true)
-	c.u.asks.Or(askReset)
+	c.u.ask(askReset)
 	_ = p.Submit(func() {
 		if c.u.conn != nil {
 			c.u.conn.Abort()

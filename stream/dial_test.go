@@ -201,3 +201,20 @@ func TestListenerOnSeveralPollers(t *testing.T) {
 	require.Equal(t, [2]int{10, 10}, from)
 	require.NoError(t, ln.Close())
 }
+
+// The context ends in the moment in which the connection is established, and the control ring is full: the connection is ended
+// all the same.
+func TestDialCancelledAtTheLastMoment(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	c := l.dial(ln, Options{})
+	h := l.hosts[0]
+	held, release := make(chan struct{}), make(chan struct{})
+	require.NoError(t, h.Submit(func() { close(held); <-release }))
+	l.wait(held)
+	for h.Submit(func() {}) == nil {
+	}
+	c.cancelDial(h.Poller) // as Dial does that finds its context ended first
+	close(release)
+	l.until("no connection is left", func() bool { return l.conns(h) == 0 })
+}

@@ -100,6 +100,9 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 		cfg.tcp.RTOMinNs, cfg.tcp.DelayedAckNs = int64(40*time.Millisecond), int64(5*time.Millisecond)
 	}
 	cfg.tcp.TimeWaitNs = int64(10 * time.Millisecond)
+	if cfg.faults != nil { // the last ACK may be lost: its FIN must find somebody when it comes again
+		cfg.tcp.TimeWaitNs = int64(time.Second)
+	}
 	h.Poller = testhost.NewPoller(t, port, stack.Config{
 		Name: fmt.Sprintf("host%d", i), Queue: q, Pool: pool, Addr: netip.PrefixFrom(h.addr, 24), ConnsMax: 64, TCP: cfg.tcp,
 	})

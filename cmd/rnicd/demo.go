@@ -128,6 +128,9 @@ func demoTransfer(ctx context.Context, o *demoOptions, server, client *nic, src 
 	})
 	bar.end()
 	if err != nil {
+		if ctx.Err() != nil { // one end was quicker, and what the other saw is its RST
+			err = errors.Join(ctx.Err(), err)
+		}
 		cancel()
 		return errors.Join(err, <-served)
 	}

@@ -93,9 +93,9 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		s.refuse(ctx, req, why)
 		return
 	}
-	defer s.release(x)
 	t := transfer{s: s, req: req, want: r, mem: s.cfg.Region[x.off : x.off+x.n : x.off+x.n]}
 	res := t.run(ctx)
+	s.release(x) // before anybody hears of it, and comes with the next
 	res.Remote = req.Remote()
 	if res.Err == nil {
 		s.Served.Add(1)

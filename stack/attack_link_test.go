@@ -1,0 +1,330 @@
+package stack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// fragments4 cuts the IP datagram in frame into fragments of n octets of payload.
+func fragments4(frame []byte, n int) (fs [][]byte) {
+	payload := frame[tcpAt:]
+	for off := 0; off < len(payload); off += n {
+		piece := payload[off:min(off+n, len(payload))]
+		f := append(append([]byte(nil), frame[:tcpAt]...), piece...)
+		ip, _, _ := inet.ParseIPv4(frame[inet.EthernetLen:], true)
+		ip.ID, ip.FragOff, ip.MF, ip.TotalLen = 77, off, off+len(piece) < len(payload), inet.IPv4Len+len(piece)
+		ip.Put(f[inet.EthernetLen:])
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// fragments6 is fragments4 for IPv6.
+func fragments6(frame []byte, n int) (fs [][]byte) {
+	const at = inet.EthernetLen + inet.IPv6Len
+	payload := frame[at:]
+	for off := 0; off < len(payload); off += n {
+		piece := payload[off:min(off+n, len(payload))]
+		f := append(append([]byte(nil), frame[:at]...), make([]byte, inet.Fragment6Len)...)
+		h := inet.Fragment6{NextHeader: frame[inet.EthernetLen+6], Off: off, More: off+len(piece) < len(payload), ID: 77}
+		h.Put(f[at:])
+		f = append(f, piece...)
+		f[inet.EthernetLen+6] = inet.ProtoFragment6
+		binary.BigEndian.PutUint16(f[inet.EthernetLen+4:], uint16(inet.Fragment6Len+len(piece)))
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// take has h handle a frame as if its queue had received it.
+func (h *host) take(frame []byte) {
+	b := h.pool.Alloc()
+	h.pool.Desc(b).Len = uint32(len(frame))
+	copy(h.pool.Data(b), frame)
+	if h.frame(b) {
+		h.discard(b)
+	}
+}
+
+// belongingTo is a TCP segment to 10.0.0.2 whose connection is member's.
+func belongingTo(l *lab, member int, flags tcp.Flags, payload []byte) []byte {
+	tr := tcp.Transmit{Flags: flags, Seq: 5, Ack: 6, Window: 1000, Handle: tcp.NoHandle}
+	tr.ID = tcp.ID{RemotePort: 7, Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(l.a.addr)}
+	for port := uint16(1000); ; port++ {
+		if l.b.owner(&tcp.ID{Local: tr.ID.Local, Remote: tr.ID.Remote, LocalPort: 7, RemotePort: port}) == member {
+			tr.ID.LocalPort = port
+			return between(l.a, l.b, tr, payload)
+		}
+	}
+}
+
+// A segment that came in fragments to the wrong member crosses over as a packet: of a bare segment the other would take
+// the first octets for an Ethernet header, and anybody could have it take a frame of his own making.
+func TestFragmentsCrossAsPackets(t *testing.T) {
+	l := groupLab(t, 2)
+	for _, h := range l.hosts[1:] {
+		l.listen(h, 7, 16)
+	}
+	segment := belongingTo(l, 1, tcp.ACK, make([]byte, 600))
+	for _, f := range fragments4(segment, 320) {
+		l.hosts[1].take(f)
+	}
+	require.Equal(t, uint64(1), l.hosts[1].counters().Reassembled)
+	require.Equal(t, uint64(1), l.hosts[1].counters().Crossed)
+	before := l.hosts[2].counters()
+	l.hosts[2].Turn()
+	n := l.hosts[2].counters()
+	require.Equal(t, before.Inet, n.Inet, "nothing that could not be understood")
+	require.Equal(t, uint64(1), n.TCP[tcp.DropNoConn])
+	require.Equal(t, uint64(1), n.RSTSent, "it belongs to no connection")
+	l.turns()
+	l.stop()
+}
+
+// newLabOfGroup6 is groupLab of two with an IPv6 address each.
+func newLabOfGroup6(t *testing.T) *lab {
+	l := groupLabTuned(t, 2, func(cfg *Config) {
+		cfg.Addrs, cfg.NoDAD = []netip.Prefix{netip.PrefixFrom(addr6(1), 64)}, true
+	})
+	return l
+}
+
+// Neighbour discovery does not come in fragments, however they are cut (RFC 6980): who guards a link looks at the first.
+// req: 4861-7.1-1
+func TestNeighbourDiscoveryInFragments(t *testing.T) {
+	for _, n := range []int{8, 16, 24} {
+		l := newLab(t, sixes)
+		to := addr6(1).As16()
+		ns := icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, unhex(t, fmt.Sprintf("87 00 0000 00000000 %x 0101 %x", to, [6]byte(l.a.mac))))
+		fs := fragments6(ns, n)
+		slices.Reverse(fs) // of 24 and 8 octets: the last one is as long as the whole would be
+		for _, f := range fs {
+			require.Empty(t, l.answers(l.a, l.b, f), "%d octets", n)
+		}
+		require.Equal(t, uint64(1), l.b.counters().Reassembled)
+		require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropBadND])
+		require.Zero(t, l.b.neighbours.Stats().Entries)
+		l.stop()
+	}
+}
+
+// Of a message that came in fragments the other members are not shown the last one, which they would keep for a minute and
+// then complain about.
+func TestFragmentsAreNotOverheard(t *testing.T) {
+	l := newLabOfGroup6(t)
+	m := make([]byte, 64)
+	m[0] = inet.ICMP6EchoReply
+	fs := fragments6(icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 64, m), 32)
+	l.hosts[1].take(fs[1])
+	l.hosts[1].take(fs[0])
+	require.Equal(t, uint64(1), l.hosts[1].counters().Reassembled)
+	l.hosts[2].Turn()
+	require.Zero(t, l.hosts[2].counters().Fragments)
+	l.pass(61 * second)
+	require.Zero(t, l.hosts[2].counters().ICMPSent)
+}
+
+// A member that finds no Buf for a frame to overhear goes on answering its own.
+func TestOverhearingEndsWithoutBufs(t *testing.T) {
+	l := groupLab(t, 2)
+	h := l.hosts[2]
+	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000063")
+	var held []mem.Buf
+	for h.pool.Available() > 1 {
+		held = append(held, h.pool.Alloc())
+	}
+	for range 2 {
+		l.hosts[1].take(arp)
+	}
+	h.drainCrossings() // the second finds none
+	require.Equal(t, uint64(1), h.counters().Own[DropNoBuf])
+	h.pool.FreeN(held)
+	arp[41] = 2 // who has 10.0.0.2
+	h.take(arp)
+	require.Equal(t, uint64(1), h.counters().ARPReplies)
+	h.flush()
+	h.Turn()
+	l.drain()
+}
+
+// What all members overhear does not drive out what belongs to one of them.
+func TestNoiseDoesNotStopCrossing(t *testing.T) {
+	l := groupLab(t, 2)
+	arp := unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000063")
+	for range 4 * crossingSlots {
+		l.hosts[1].take(arp)
+	}
+	l.hosts[1].take(belongingTo(l, 1, tcp.ACK, nil))
+	l.hosts[2].Turn()
+	n := l.hosts[2].counters()
+	require.Equal(t, uint64(1), n.TCP[tcp.DropNoConn])
+	require.Equal(t, uint64(crossingSlots/2+1), l.hosts[1].counters().Crossed)
+}
+
+// routerSays is an advertisement with the given hop limit, lifetime and options.
+func routerSays(t *testing.T, router inet.MAC, hopLimit uint8, lifetime uint16, options string) []byte {
+	m := unhex(t, fmt.Sprintf(`86 00 0000 %02x 00 %04x 00000000 00000000 %s`, hopLimit, lifetime, options))
+	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
+}
+
+func discovering(i int, cfg *Config) {
+	sixes(i, cfg)
+	cfg.Discover = true
+}
+
+// An advertisement cannot make what we send die at the first router (CVE-2015-2922).
+func TestAdvertisedHopLimitHasAFloor(t *testing.T) {
+	l := newLab(t, discovering)
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	for _, c := range []struct{ says, want uint8 }{{255, 255}, {1, 255}, {31, 255}, {0, 255}, {32, 32}, {64, 64}} {
+		l.a.nic.inject(routerSays(t, router, c.says, 1800, ""))
+		l.turns()
+		require.Equal(t, c.want, l.b.host.hopLimit6, "%d", c.says)
+	}
+	l.stop()
+}
+
+// A prefix of an advertisement is one of IPv6: the form in which we write IPv4 addresses is none.
+func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
+	l := newLab(t, discovering)
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	const option = "03 04 %02x 80 00010000 00010000 00000000 %x"
+	for _, p := range []string{"::ffff:192.0.2.0/120", "::ffff:0.0.0.0/96", "::/64", "::/1"} {
+		prefix := netip.MustParsePrefix(p)
+		l.a.nic.inject(routerSays(t, router, 0, 0, fmt.Sprintf(option, prefix.Bits(), prefix.Addr().As16())))
+		l.turns()
+		_, err := l.b.Dial(netip.MustParseAddrPort("192.0.2.1:7"), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrNoRoute, p)
+	}
+	l.stop()
+}
+
+// Routers that come and go do not have every connection looked at for each of their words: once a second is enough.
+func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
+	l := newLab(t, discovering)
+	one, two := inet.MAC{2, 0, 0, 0, 0, 0x91}, inet.MAC{2, 0, 0, 0, 0, 0x92}
+	far := netip.MustParseAddrPort("[2001:db8::1]:7")
+	say := func(router inet.MAC, lifetime uint16) {
+		l.a.nic.inject(routerSays(t, router, 0, lifetime, fmt.Sprintf("01 01 %x", [6]byte(router))))
+		l.turns()
+	}
+	say(one, 1800)
+	say(two, 1800)
+	c, err := l.b.Dial(far, newPeer(t, 1))
+	require.NoError(t, err)
+	l.turns()
+	before := l.b.counters().Rerouted
+	for range 200 {
+		say(one, 0)
+		say(one, 1800)
+		say(two, 0)
+		say(two, 1800)
+		l.now += ms
+	}
+	require.LessOrEqual(t, l.b.counters().Rerouted-before, uint64(2))
+	say(one, 0)
+	l.pass(second)
+	require.Equal(t, inet.LinkLocal(two), c.nextHop, "the last word counts")
+	c.Abort()
+	l.turns()
+	l.stop()
+}
+
+// Estimates of path MTUs end without a walk over all connections each: who has connections from many addresses could have as
+// many end at once.
+func TestPathsEndWithoutAWalk(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	paths := l.a.host.paths
+	for i := range 200 {
+		paths.Lower(l.now, inet.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 1000, 1500)
+	}
+	paths.Lower(l.now, inet.AddrFrom(l.b.addr), 1000, 1500)
+	l.a.host.pathsChanged++
+	l.a.schedule()
+	require.Equal(t, 1000-52, u.conn.EMSS())
+	l.pass(11 * 60 * second)
+	require.Equal(t, uint16(1000), u.conn.path.mtu, "nobody has looked at the connection")
+	require.Equal(t, 1448, u.conn.EMSS(), "until somebody does")
+	l.stop()
+}
+
+// A solicitation for an address that is being checked is counted, too.
+func TestSolicitationForATentativeAddressIsCounted(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.NoDAD = i == 0
+	})
+	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), addr6(1), 255)))
+	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropNotOurs])
+	l.stop()
+}
+
+// SYNs and advertisements that no honest host sends draw no answer and leave nothing behind; a counter names each.
+func TestFramesOfNoHonestHost(t *testing.T) {
+	l := newLab(t, discovering)
+	l.listen(l.b, 7, 16)
+	syn := func(from netip.Addr, flags tcp.Flags) []byte {
+		tr := tcp.Transmit{ID: tcp.ID{LocalPort: 7, RemotePort: 7}, Flags: flags, Seq: 9, Window: 500, Handle: tcp.NoHandle}
+		return segmentFrame(l.a.mac, l.b.mac, from, l.b.addr, tr, nil)
+	}
+	router := inet.LinkLocal(l.a.mac).Netip()
+	ra := raFrameBody()
+	redirect := unhex(t, fmt.Sprintf("89 00 0000 00000000 %x %x", addr6(9).As16(), addr6(0).As16()))
+	routed := append([]byte{inet.ProtoTCP, 2, 0, 1, 0, 0, 0, 0}, make([]byte, 36)...) // type 0, a segment left
+	for name, c := range map[string]struct {
+		frame []byte
+		drop  inet.Drop
+	}{
+		"land: our own address":           {syn(l.b.addr, tcp.SYN), inet.DropSource},
+		"the subnet's broadcast":          {syn(netip.MustParseAddr("10.0.0.255"), tcp.SYN), inet.DropSource},
+		"multicast":                       {syn(netip.MustParseAddr("224.0.0.1"), tcp.SYN), inet.DropSource},
+		"loopback":                        {syn(netip.MustParseAddr("127.0.0.1"), tcp.SYN), inet.DropSource},
+		"this network":                    {syn(netip.MustParseAddr("0.1.2.3"), tcp.SYN), inet.DropSource},
+		"an advertisement from afar":      {icmp6(l.a.mac, l.b.mac, router, addr6(1), 254, ra), inet.DropBadND},
+		"an advertisement from no router": {icmp6(l.a.mac, l.b.mac, addr6(0), addr6(1), 255, ra), inet.DropBadND},
+		"a redirect":                      {icmp6(l.a.mac, l.b.mac, router, addr6(1), 255, redirect), inet.DropBadND},
+	} {
+		before := l.b.counters()
+		require.Empty(t, l.answers(l.a, l.b, c.frame), name)
+		n := l.b.counters()
+		require.Equal(t, before.Inet[c.drop]+1, n.Inet[c.drop], name)
+		require.Zero(t, n.HalfOpen+n.Conns, name)
+		require.Zero(t, l.b.neighbours.Stats().Entries, name)
+		require.Zero(t, n.RouterAdverts, name)
+	}
+	require.Empty(t, l.answers(l.a, l.b, syn(l.a.addr, tcp.SYN|tcp.FIN)), "SYN and FIN")
+	require.Equal(t, uint64(1), l.b.counters().TCP[tcp.DropState])
+	require.Empty(t, l.answers(l.a, l.b, syn(l.a.addr, tcp.SYN|tcp.RST)), "SYN and RST")
+	require.Equal(t, uint64(2), l.b.counters().TCP[tcp.DropState])
+	got := l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), 43, 64, routed))
+	require.Len(t, got, 1, "a source route: a Parameter Problem, and no further")
+	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropExtension])
+	l.stop()
+}
+
+// A header cut in two by a fragment's end is still one segment; nothing in front of the reassembly looks at the first alone.
+func TestTinyFragments(t *testing.T) {
+	l := newLab(t, sixes)
+	l.listen(l.b, 7, 16)
+	tr := tcp.Transmit{ID: tcp.ID{LocalPort: 1000, RemotePort: 7}, Flags: tcp.SYN, Seq: 9, Window: 500, Handle: tcp.NoHandle}
+	var got [][]byte
+	for _, f := range fragments4(between(l.a, l.b, tr, nil), 8) {
+		require.Empty(t, got, "before the last")
+		got = append(got, l.answers(l.a, l.b, f)...)
+	}
+	require.Len(t, got, 1)
+	s, _, ok := segmentOf(got[0])
+	require.True(t, ok)
+	require.Equal(t, tcp.SYN|tcp.ACK, s.Flags)
+	l.pass(200 * second)
+	l.stop()
+}
