@@ -141,17 +141,30 @@ func TestInteropResets(t *testing.T) {
 	}
 }
 
-// An IPv6 address is looked for on the link before it is used, and not used if somebody has it.
-func TestInteropAddressCheck(t *testing.T) {
-	l := interopLink(t, deviceTap, 1500, 6, "cubic")
+// checked is an interopLab in which our end looks for its IPv6 addresses on the link before it uses them.
+func checked(t testing.TB, device string) *interopLab {
+	l := interopLink(t, device, 1500, 6, "cubic")
 	l.args = slices.DeleteFunc(l.args, func(arg string) bool { return arg == "--no-dad" })
+	return l
+}
+
+// An IPv6 address is looked for on the link before it is used.
+func TestInteropAddressCheck(t *testing.T) {
+	l := checked(t, deviceTap)
 	source := l.stream(t, "source", "-n", "1000", "--wait", "30s", at(interopTheirs[6]))
 	c, err := l.listen(t).AcceptTCP()
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, c)
 	require.NoError(t, errors.Join(err, c.Close()))
 	require.Equal(t, 0, source.Wait(t), "%s", source)
+}
 
+// One that the kernel's end has is not used. It must have it before we ask: the end of a TAP comes up when we do.
+func TestInteropAddressTaken(t *testing.T) {
+	if !hasDevice(t, deviceVeth) {
+		return
+	}
+	l := checked(t, deviceVeth)
 	sink := l.stream(t, "sink", "--addr", interopTheirs[6].String())
 	require.Equal(t, 1, sink.Wait(t), "%s", sink)
 	sink.Expect(t, 1, "^rnicd: --addr: another host on the link has 1 of our IPv6 addresses; choose others$")
