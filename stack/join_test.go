@@ -283,6 +283,18 @@ func TestShareOfATurnWithoutALimit(t *testing.T) {
 	}
 }
 
+// Of large frames few senders share fewer, so that a Turn stays within a cache; of small ones no more than eight bursts.
+func TestShareOfATurnInOctets(t *testing.T) {
+	for _, x := range []struct{ mtu, conns, want int }{
+		{576, 1, 256}, {1500, 1, 256}, {9000, 1, 43}, {65000, 1, 32}, {1500, 3, 85}, {9000, 3, 32}, {1500, 100, 32},
+	} {
+		p := Poller{cfg: Config{MTU: x.mtu, BurstMax: 32}}
+		require.Equal(t, x.want, p.shareOf(x.conns), "MTU %d, %d connections", x.mtu, x.conns)
+	}
+	p := Poller{cfg: Config{MTU: 9000, BurstMax: 32, SegmentsMax: 100}}
+	require.Equal(t, 100, p.shareOf(50), "as configured")
+}
+
 // A peer that sends beyond our window is taken up to the window, as if its segments had come one by one.
 func TestJoinedEndAtTheWindow(t *testing.T) {
 	for _, burst := range []int{1, 32} {

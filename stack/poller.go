@@ -40,6 +40,10 @@ const (
 	// When no more frames wait the Turn ends, so no ACK waits for anything.
 	burstsPerTurnMax = 8
 
+	// What the senders of a Turn share, in octets: as much as those bursts are of Ethernet's frames. Of larger frames the
+	// second-level cache would no longer hold it when the other end, or the device, comes to read it.
+	turnOctetsMax = 384 << 10
+
 	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size
 )
 

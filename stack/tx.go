@@ -76,9 +76,7 @@ func (p *Poller) output() int {
 	before := p.n.Segments
 	p.active, p.serving = p.serving[:0], p.active
 	p.tx.last.octets = 0
-	if p.tx.share = p.cfg.SegmentsMax; p.tx.share == 0 {
-		p.tx.share = max(p.cfg.BurstMax, burstsPerTurnMax*p.cfg.BurstMax/max(1, len(p.serving)))
-	}
+	p.tx.share = p.shareOf(len(p.serving))
 	for todo := p.serving; len(todo) > 0; {
 		burst := todo[:min(len(todo), p.cfg.BurstMax)]
 		todo = todo[len(burst):]
@@ -90,6 +88,15 @@ func (p *Poller) output() int {
 		}
 	}
 	return int(p.n.Segments - before)
+}
+
+// shareOf is how many segments each of n connections may send in one Turn.
+func (p *Poller) shareOf(n int) int {
+	if p.cfg.SegmentsMax > 0 {
+		return p.cfg.SegmentsMax
+	}
+	all := min(burstsPerTurnMax*p.cfg.BurstMax, turnOctetsMax/p.cfg.MTU)
+	return max(p.cfg.BurstMax, all/max(1, n))
 }
 
 // serve does all that one connection has waiting.
