@@ -26,6 +26,9 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
+# What rnicd --version says.
+BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
+
 .PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links fuzz deps deps-run clean
 
 all: build
@@ -39,7 +42,7 @@ build: deps-run
 
 .PHONY: bin/rnicd
 bin/rnicd:
-	$(GO) build $(TAGS) -buildvcs=false -o bin/rnicd ./cmd/rnicd
+	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 
 run: build
 	@scripts/run.sh "$(PMD)" "$$FILE" $(ARGS)
@@ -56,7 +59,7 @@ test: deps
 .PHONY: test-now
 test-now:
 	@scripts/hugepages.sh 256
-	$(GO) build $(TAGS) -buildvcs=false -o bin/rnicd ./cmd/rnicd
+	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 	$(GO) test $(TAGS) -timeout 10m ./...
 
 lint:

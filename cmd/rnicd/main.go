@@ -32,6 +32,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "rnicd",
 		Short:         "A software RNIC: iWARP over a userspace, MPA-aware TCP",
+		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
