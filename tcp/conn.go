@@ -46,7 +46,7 @@ type Conn struct {
 	lastAckOff uint64 // RCV.NXT of the last segment sent: Last.ACK.sent of RFC 7323
 	rcvWnd     int    // what SetReceiveWindow asks for
 	held       ranges
-	rcvMSS     int // largest segment seen: what "full-sized" means for delayed ACKs
+	rcvMSS     int // the peer's segment size: what "full-sized" means for delayed ACKs
 	emss       int
 
 	due     due
@@ -64,6 +64,7 @@ type Conn struct {
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
 	rcvRounded               uint16 // how much of rcvAdv was added by rounding to the scale: less than a unit of it
+	lastSize                 uint16 // of the peer's last segment with octets: rcvMSS
 
 	id       ID
 	tsOffset uint32

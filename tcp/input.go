@@ -246,9 +246,7 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	a.InOrder = left == c.edge
 	a.Fin = a.hasFin && gapEnd == a.finAt
 	a.full = s.size() >= c.fullLen()
-	if s.size() > c.rcvMSS {
-		c.rcvMSS = min(s.size(), int(c.mss))
-	}
+	c.measureMSS(s)
 	return a
 }
 

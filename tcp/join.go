@@ -39,5 +39,34 @@ func (s *Segment) size() int {
 	return s.Part
 }
 
+// measureMSS follows the peer's segment size up at once, and down when two segments in a row have the same smaller size
+// without PSH: then it is the path that ends them, not what there was to send (Linux: tcp_measure_rcv_mss).
+func (c *Conn) measureMSS(s *Segment) {
+	n := s.size()
+	if n == 0 {
+		return
+	}
+	if n >= c.rcvMSS {
+		c.rcvMSS = min(n, int(c.mss))
+	} else if n >= mssAbsent && c.alike(s, n) >= 2 {
+		c.rcvMSS = n
+	}
+	if c.lastSize = uint16(s.Len % n); c.lastSize == 0 {
+		c.lastSize = uint16(n)
+	}
+}
+
+// alike is how many segments in a row, up to the last of s, had n octets and no PSH, but for the first.
+func (c *Conn) alike(s *Segment, n int) int {
+	full := s.Len / n
+	if s.Flags&PSH != 0 && s.Len%n == 0 {
+		full--
+	}
+	if full > 0 && int(c.lastSize) == n {
+		full++
+	}
+	return full
+}
+
 // fullLen is how long a segment is that counts as full-sized towards the next ACK.
 func (c *Conn) fullLen() int { return c.rcvMSS - c.rcvMSS/8 }

@@ -37,6 +37,30 @@ func TestEverySecondFullSegmentIsAckedAtOnce(t *testing.T) {
 	}
 }
 
+// When the path comes to carry less, every second of the smaller segments is acknowledged at once, from the second on. What
+// ends with PSH is short because there was no more to send.
+//
+// req: 9293-SHLD-19
+func TestEverySecondSegmentOfASmallerPathIsAckedAtOnce(t *testing.T) {
+	cfg := plain()
+	cfg.MSS = 8960
+	s := accepted(t, cfg, "mss 8960")
+	s.in(". 1:8961 ack 1")
+	s.in(". 8961:17921 ack 1")
+	s.expect(". 1 ack 17921")
+	s.in("P. 17921:18921 ack 1")
+	s.in("P. 18921:19921 ack 1")
+	s.expect()
+	s.advance(40 * ms)
+	s.expect(". 1 ack 19921")
+	s.in(". 19921:20921 ack 1")
+	s.in(". 20921:21921 ack 1")
+	s.expect(". 1 ack 21921")
+	s.in(". 21921:22921 ack 1")
+	s.in(". 22921:23921 ack 1")
+	s.expect(". 1 ack 23921")
+}
+
 // Segments of an MPA sender are a little short of EMSS, and not all the same.
 //
 // req: 9293-SHLD-19
