@@ -8,6 +8,7 @@
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
+#   make analysis                                    the drafts' analysis of buffers and segments: docs/analysis.md anew, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 #   make help / clean                                these lines; what was built goes
 
@@ -26,7 +27,7 @@ FUZZTIME ?= 30s
 DPDK    := $(shell pkg-config --exists libdpdk 2>/dev/null && command -v $${CC:-gcc} >/dev/null && echo yes)
 TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 
-.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links fuzz deps deps-run clean
+.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links analysis fuzz deps deps-run clean
 
 all: build
 
@@ -68,7 +69,7 @@ lint:
 # Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race detector. What could be
 # shared by connections, the tests of stack, stream and sim would show.
 race:
-	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/tcp/(cc/model|linksim)$$')
+	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(tcp/(cc/model|linksim)|bench/analysis)$$')
 
 bench:
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
@@ -90,6 +91,9 @@ trace:
 
 links:
 	$(GO) test ./tcp/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
+
+analysis:
+	$(GO) test ./bench/analysis -count=1 -timeout 30m -v -run TestGolden -analysis.update
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)
