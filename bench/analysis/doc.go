@@ -4,6 +4,7 @@
 //	world.go     many connections over one link, in virtual time: tcp.Conn at both ends
 //	receiver.go  what stands above TCP at the receiving end: mpa.Receiver, or the buffer of a TCP without MPA
 //	stream.go    the FPDUs that every connection sends
+//	hosts.go     two whole hosts in virtual time
 //	packing.go   how many segments a real QueuePair makes of messages of one size
 //	tables.go    the cells of the tables, the golden file, the document
 //	figures.go   the figures, drawn by plot.go

@@ -44,7 +44,7 @@ func connectionsFigure(v Values) *plot {
 
 func lossFigure(v Values) *plot {
 	p := &plot{
-		title: fmt.Sprintf("Octets held out of %d connections with 2.5 MB in flight", lossConns),
+		title: fmt.Sprintf("Octets held by %d connections with 2.5 MB in flight", lossConns),
 		x:     axis{label: "segments lost, percent", log: true},
 		y: axis{label: "octets held, on average", log: true, ticks: []tick{
 			{100, "0"}, {1000, "1 kB"}, {10_000, "10 kB"}, {100_000, "100 kB"}, {1_000_000, "1 MB"}, {10_000_000, "10 MB"}}},
@@ -68,7 +68,7 @@ func segmentsFigure(v Values) *plot {
 	p := &plot{
 		title: "Segments for a backlog of messages of one FPDU each",
 		x:     axis{label: "octets of the FPDU (EMSS is 1448)", ticks: []tick{{0, "0"}, {362, "362"}, {724, "724"}, {1086, "1086"}, {1448, "1448"}}},
-		y:     axis{label: "segments, of what a TCP without FPDUs needs", ticks: []tick{{1, "1"}, {1.5, "1.5"}, {2, "2"}, {2.5, "2.5"}, {3, "3"}}},
+		y:     axis{label: "segments, of what a TCP without FPDUs needs (3: or more)", ticks: []tick{{1, "1"}, {1.5, "1.5"}, {2, "2"}, {2.5, "2.5"}, {3, "3"}}},
 	}
 	for _, c := range []struct {
 		name  string

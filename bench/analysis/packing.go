@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/sim"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -42,12 +40,11 @@ const (
 	packingPort = "7174"
 	frameOctets = inet.EthernetLen + inet.IPv4Len + 20 + tcpOpts // in front of a payload
 	regionMax   = 1 << 20
-	patience    = time.Minute // of virtual time
 )
 
 // pair is two hosts with a connection: 1 writes to 0.
 type pair struct {
-	w    *sim.World
+	*hosts
 	qp   [2]*rnic.QueuePair
 	cq   *rnic.CompletionQueue // of the writer
 	src  *rnic.MemoryRegion
@@ -56,11 +53,11 @@ type pair struct {
 
 // Run sends the messages and counts segments. An error says that the connection failed: it must not.
 func (m Messages) Run() (Segments, error) {
-	w, err := sim.New(sim.Config{Seed: 1})
+	h, err := newHosts()
 	if err != nil {
 		return Segments{}, err
 	}
-	p := &pair{w: w}
+	p := &pair{hosts: h}
 	if err := p.connect(m); err != nil {
 		return Segments{}, err
 	}
@@ -84,7 +81,7 @@ type traffic struct{ segments, octets int }
 
 func (p *pair) sent(host int) traffic {
 	var c stack.Counters
-	p.w.Hosts[host].Poller.Snapshot(&c)
+	p.pollers[host].Snapshot(&c)
 	arp := c.ARPRequests + c.ARPReplies // the only frames that are no segments
 	return traffic{int(c.TxFrames - arp), int(c.TxOctets - arp*(inet.EthernetLen+inet.ARPLen))}
 }
@@ -93,14 +90,14 @@ func (p *pair) sent(host int) traffic {
 func (p *pair) connect(m Messages) error {
 	ctx := context.Background()
 	var regions [2]*rnic.MemoryRegion
-	for i, h := range p.w.Hosts {
-		pd := h.Adapter.AllocPD()
-		cq, err := h.Adapter.CreateCQ(2*m.Count + 2)
+	for i, a := range p.adapters {
+		pd := a.AllocPD()
+		cq, err := a.CreateCQ(2*m.Count + 2)
 		if err != nil {
 			return err
 		}
 		p.cq = cq // the writer is made last
-		if p.qp[i], err = h.Adapter.CreateQP(rnic.QPOptions{
+		if p.qp[i], err = a.CreateQP(rnic.QPOptions{
 			PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: m.Count, Packing: m.Packing, NoMarkers: !m.Markers,
 		}); err != nil {
 			return err
@@ -110,15 +107,15 @@ func (p *pair) connect(m Messages) error {
 		}
 	}
 	p.src = regions[1]
-	l, err := p.w.Hosts[0].Adapter.Listen(ctx, ":"+packingPort, rnic.ListenOptions{})
+	l, err := p.adapters[0].Listen(ctx, ":"+packingPort, rnic.ListenOptions{})
 	if err != nil {
 		return err
 	}
-	if err := p.qp[1].StartConnect(ctx, p.w.Hosts[0].Addr+":"+packingPort, nil); err != nil {
+	if err := p.qp[1].StartConnect(ctx, hostAddr(0)+":"+packingPort, nil); err != nil {
 		return err
 	}
 	accepted := false
-	err = p.w.Run(patience, func() bool {
+	err = p.until(func() bool {
 		if req := l.Poll(); req != nil {
 			err = req.Accept(ctx, p.qp[0], binary.BigEndian.AppendUint32(nil, uint32(regions[0].STag())))
 			accepted = true
@@ -129,13 +126,7 @@ func (p *pair) connect(m Messages) error {
 		return fmt.Errorf("analysis: no connection, %v: %w", p.qp[1].State(), err)
 	}
 	p.stag = mem.STag(binary.BigEndian.Uint32(p.qp[1].PeerPrivateData()))
-	return p.idle()
-}
-
-// idle waits until nothing is under way any more: a while longer than any ACK is held.
-func (p *pair) idle() error {
-	end := p.w.Now() + int64(time.Second)
-	return p.w.Run(patience, func() bool { return p.w.Now() > end })
+	return p.pass()
 }
 
 // post posts the messages, and waits until all have been sent and acknowledged.
@@ -161,12 +152,12 @@ func (p *pair) post(m Messages) error {
 		if !m.Alone {
 			continue
 		}
-		if err := p.w.Run(patience, func() bool { poll(); return completed > i }); err != nil {
+		if err := p.until(func() bool { poll(); return completed > i }); err != nil {
 			return err
 		}
 	}
-	if err := p.w.Run(patience, poll); err != nil {
+	if err := p.until(poll); err != nil {
 		return err
 	}
-	return p.idle()
+	return p.pass()
 }

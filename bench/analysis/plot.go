@@ -27,7 +27,7 @@ type tick struct {
 	name string
 }
 
-// series is one line.
+// series is one line. It is drawn over those before it.
 type series struct {
 	name   string
 	dashed bool
@@ -62,7 +62,7 @@ func (p *plot) svg() string {
 	text(&b, plotWidth/2, 24, "middle", `font-size="15"`, p.title)
 	p.frame(&b)
 	for i, s := range p.series {
-		p.line(&b, i, s)
+		p.line(&b, i, s, 2+1.5*float64(len(p.series)-1-i)) // the first are thick, so that they show under the last
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -91,7 +91,7 @@ func (p *plot) frame(b *strings.Builder) {
 }
 
 // line draws series i and its place in the legend.
-func (p *plot) line(b *strings.Builder, i int, s series) {
+func (p *plot) line(b *strings.Builder, i int, s series, width float64) {
 	const right, bottom = plotWidth - plotRight, plotHeight - plotBottom
 	colour, dash := colours[i%len(colours)], ""
 	if s.dashed {
@@ -104,7 +104,7 @@ func (p *plot) line(b *strings.Builder, i int, s series) {
 	y := float64(plotTop + 10 + 24*i)
 	legend := fmt.Sprintf("%d,%.1f %d,%.1f", right+14, y, right+38, y)
 	for _, points := range []string{strings.Join(at, " "), legend} {
-		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n", points, colour, dash)
+		fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%.1f"%s/>`+"\n", points, colour, width, dash)
 	}
 	for _, q := range append(at, fmt.Sprintf("%d,%.1f", right+26, y)) {
 		x, y, _ := strings.Cut(q, ",")

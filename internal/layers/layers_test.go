@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
-	"bench/analysis":      {"sim", "rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages"},
+	"bench/analysis":      {"rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},
 	"bench/peers/measure": {},
 	"bench/peers/ours":    {"bench/peers/measure", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
 	"bench/peers/kernel":  {"bench/peers/measure"},
