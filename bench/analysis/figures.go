@@ -29,7 +29,6 @@ func connectionsFigure(v Values) *plot {
 		p.series = append(p.series, s)
 	}
 	add("aligned, markers", 1, "aligned+markers")
-	add("aligned, no markers", 0, "aligned")
 	add("aligned, no markers", 1, "aligned")
 	add("unaligned, no markers", 0, "unaligned")
 	add("unaligned, markers", 1, "unaligned+markers")
