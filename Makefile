@@ -8,6 +8,7 @@
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
+#   make analysis                                    the drafts' analysis of buffers and segments: docs/analysis.md anew, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 #   make help / clean                                these lines; what was built goes
 
@@ -29,7 +30,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links fuzz deps deps-run clean
+.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links analysis fuzz deps deps-run clean
 
 all: build
 
@@ -71,7 +72,7 @@ lint:
 # Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race detector. What could be
 # shared by connections, the tests of stack, stream and sim would show.
 race:
-	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/tcp/(cc/model|linksim)$$')
+	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(tcp/(cc/model|linksim)|bench/analysis)$$')
 
 bench:
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
@@ -93,6 +94,9 @@ trace:
 
 links:
 	$(GO) test ./tcp/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
+
+analysis:
+	$(GO) test ./bench/analysis -count=1 -timeout 30m -v -run TestGolden -analysis.update
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)

@@ -47,6 +47,7 @@ var allowed = map[string][]string{
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"bench/analysis":      {"rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},
 	"bench/peers/measure": {},
 	"bench/peers/ours":    {"bench/peers/measure", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/tap"},
 	"bench/peers/kernel":  {"bench/peers/measure"},
@@ -88,7 +89,9 @@ func list(t *testing.T, args ...string) []pkg {
 	return pkgs
 }
 
-// Imports point down only, with and without the DPDK driver.
+// Imports point down only, with and without the DPDK driver. So mpa knows nothing of ddp.
+//
+// req: D01-11.1.1-2
 func TestImportTable(t *testing.T) {
 	for _, tags := range []string{"-tags=", "-tags=dpdk"} {
 		for _, p := range list(t, tags, "./...") {

@@ -1,0 +1,142 @@
+package analysis
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	all    = flag.Bool("analysis.all", false, "compare every cell with what is measured now, not the quick ones only")
+	update = flag.Bool("analysis.update", false, "measure every cell anew and write the golden file, the document's tables, the figures")
+)
+
+const (
+	golden   = "testdata/analysis.golden"
+	document = "../../docs/analysis.md"
+	figures  = "../../docs/analysis"
+	title    = "# What docs/analysis.md and its figures are made of (tables.go says which number is what). Written by make analysis.\n"
+)
+
+// committed is the golden file.
+func committed(t *testing.T) Values {
+	t.Helper()
+	text, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	v, err := Parse(string(text))
+	require.NoError(t, err)
+	return v
+}
+
+// measure measures cells, as many at once as there are processors.
+func measure(cells []Cell) Values {
+	v, mu := Values{}, sync.Mutex{}
+	var wait sync.WaitGroup
+	next := make(chan Cell)
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for c := range next {
+				n := c.Measure()
+				mu.Lock()
+				v[c.Key] = n
+				mu.Unlock()
+			}
+		})
+	}
+	for _, c := range cells {
+		next <- c
+	}
+	close(next)
+	wait.Wait()
+	return v
+}
+
+// quick are the cells that every run of the tests measures, once.
+var quick = sync.OnceValue(func() Values {
+	var chosen []Cell
+	for _, c := range Cells() {
+		if c.Quick {
+			chosen = append(chosen, c)
+		}
+	}
+	return measure(chosen)
+})
+
+// current is what was measured just now, and of the other cells what is committed.
+func current(t *testing.T) Values {
+	t.Helper()
+	v := committed(t)
+	for key, values := range quick() {
+		v[key] = values
+	}
+	return v
+}
+
+// What is committed is what is measured, to the last digit: the quick cells in every run, all with -analysis.all.
+func TestGolden(t *testing.T) {
+	cells := Cells()
+	if *update {
+		writeAll(t, cells, measure(cells))
+	}
+	v := committed(t)
+	require.Len(t, v, len(cells))
+	now := quick()
+	if *all && !*update {
+		now = measure(cells)
+	}
+	require.Greater(t, len(now), len(cells)/3)
+	for _, c := range cells {
+		if n, ok := now[c.Key]; ok && !*update && Line(c.Key, n) != Line(c.Key, v[c.Key]) {
+			t.Errorf("committed is, and is measured:\n%s\n%s", Line(c.Key, v[c.Key]), Line(c.Key, n))
+		}
+	}
+}
+
+func writeAll(t *testing.T, cells []Cell, v Values) {
+	var b strings.Builder
+	b.WriteString(title)
+	for _, c := range cells {
+		b.WriteString(Line(c.Key, v[c.Key]) + "\n")
+	}
+	require.NoError(t, os.MkdirAll("testdata", 0o755))
+	require.NoError(t, os.WriteFile(golden, []byte(b.String()), 0o644))
+	text, err := os.ReadFile(document)
+	require.NoError(t, err)
+	s := string(text)
+	for name, table := range Tables(v) {
+		before, rest, ok := strings.Cut(s, "<!-- table "+name+" -->\n")
+		require.True(t, ok, "a place for the table %q", name)
+		_, after, ok := strings.Cut(rest, "<!-- end -->")
+		require.True(t, ok)
+		s = before + "<!-- table " + name + " -->\n" + table + "<!-- end -->" + after
+	}
+	require.NoError(t, os.WriteFile(document, []byte(s), 0o644))
+	require.NoError(t, os.MkdirAll(figures, 0o755))
+	for name, svg := range Figures(v) {
+		require.NoError(t, os.WriteFile(filepath.Join(figures, name), []byte(svg), 0o644))
+	}
+}
+
+// The tables and figures in docs are what the golden file says.
+func TestDocument(t *testing.T) {
+	v := committed(t)
+	text, err := os.ReadFile(document)
+	require.NoError(t, err)
+	for name, table := range Tables(v) {
+		if !strings.Contains(string(text), "<!-- table "+name+" -->\n"+table+"<!-- end -->") {
+			t.Errorf("docs/analysis.md must have as table %s:\n%s", name, table)
+		}
+	}
+	for name, svg := range Figures(v) {
+		file, err := os.ReadFile(filepath.Join(figures, name))
+		require.NoError(t, err)
+		require.Equal(t, svg, string(file), "docs/analysis/%s", name)
+		require.Contains(t, string(text), "(analysis/"+name+")")
+	}
+}
