@@ -45,8 +45,8 @@ func Draw(seed uint64) Workload {
 		wl.TCP = tcp.Config{ReceiveWindow: pick(d, 0, 32<<10, 128<<10), NoSACK: d.chance(30), NoTimestamps: d.chance(30)}
 	}
 	d.conns(&wl)
-	d.cable(&wl)
 	d.ending(&wl)
+	d.cable(&wl)
 	d.paths(&wl)
 	return wl
 }
@@ -79,6 +79,12 @@ func (d drawer) conns(wl *Workload) {
 func (d drawer) cable(wl *Workload) {
 	f := &wl.Faults
 	scale := pick(d, 0, 0.3, 1, 1, 1, 3) / 100
+	switch {
+	case wl.TCP.NoTimestamps: // RTO stays doubled until something arrives at once (RFC 6298 section 5.7): minutes on a worse path
+		scale = min(scale, 0.003)
+	case wl.Ending.Kind == Shutdown: // 3 s without progress are the end of a closing connection
+		scale = min(scale, 0.01)
+	}
 	if scale > 0 {
 		f.Drop = scale * pick(d, 0, 1.0, 1.0)
 		f.Reorder = scale * pick(d, 0, 1.0, 5.0)

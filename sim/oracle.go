@@ -33,7 +33,8 @@ func (s *session) whole() error {
 		got := p.remote.region.Bytes()
 		switch err := p.qp.Err(); {
 		case err != nil:
-			return fmt.Errorf("%s: connection ended: %w", p.name, err)
+			return fmt.Errorf("%s: connection ended: %w (the other end: %v; aborted after waiting: %v)",
+				p.name, err, p.remote.qp.Err(), s.aborted)
 		case p.left > 0 && s.ending.Kind != Shutdown:
 			return fmt.Errorf("%s: %d messages were never posted", p.name, p.left)
 		case p.failed || len(p.sends) > 0:
@@ -71,7 +72,11 @@ func (p *peer) check() error {
 
 // damaged says whether the connection ended, as it may, because of damage that only a CRC shows.
 func (s *session) damaged() bool {
-	return !s.wl.survives(s.c) && (isDamage(s.peers[0].qp.Err()) || isDamage(s.peers[1].qp.Err()))
+	if s.wl.survives(s.c) {
+		return false
+	}
+	a, b := s.peers[0].qp.Err(), s.peers[1].qp.Err()
+	return isDamage(a) || isDamage(b) || s.stalled && (errors.Is(a, rnic.ErrPeerClosed) || errors.Is(b, rnic.ErrPeerClosed))
 }
 
 // isDamage: a bad CRC, or an FPDU that does not begin where a marker or a length that was damaged said.

@@ -23,6 +23,9 @@ type session struct {
 	ending Ending
 
 	ended   bool   // what ending says was done
+	stalled bool   // damage made one end wait for octets that do not exist
+	movedAt int64  // when anything was last posted, completed or received,
+	moved   int    // which was so many
 	giveUp  int64  // when the rest of a connection that broke is aborted; 0: it did not
 	frozen  []byte // the region as it was when it was revoked
 	aborted [2]bool
@@ -76,9 +79,7 @@ func (s *session) turn(w *World) error {
 			return err
 		}
 	}
-	if s.broken() && s.giveUp == 0 {
-		s.giveUp = w.Now() + patience
-	}
+	s.look(w)
 	if s.giveUp > 0 && w.Now() < s.giveUp {
 		w.WakeAt(s.giveUp)
 	} else if s.giveUp > 0 {
@@ -90,6 +91,35 @@ func (s *session) turn(w *World) error {
 		}
 	}
 	return nil
+}
+
+// look finds sessions that need not be waited for: broken ones, and those that damage has brought to a halt. A ULPDU_Length
+// that is damaged upwards makes the receiver wait for the rest of the frame, and where the sender has no more to say it
+// waits until the end of the stream tells (MPA's error 1).
+func (s *session) look(w *World) {
+	if moved := s.count(); moved != s.moved || s.movedAt == 0 {
+		s.moved, s.movedAt = moved, w.Now()
+	}
+	if s.giveUp > 0 {
+		return
+	}
+	switch {
+	case s.broken():
+		s.giveUp = w.Now() + patience
+	case s.wl.survives(s.c) || s.peers[0].idle() && s.peers[1].idle():
+	case w.Now() < s.movedAt+patience:
+		w.WakeAt(s.movedAt + patience)
+	default:
+		s.stalled = true
+		s.giveUp = w.Now() + patience
+		s.close()
+	}
+}
+
+// count is how much has happened.
+func (s *session) count() int {
+	a, b := s.peers[0], s.peers[1]
+	return a.posted - len(a.pending) + a.received + b.posted - len(b.pending) + b.received
 }
 
 // share is how much of the connection's messages has been posted.

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 60, "how many seeds TestSeeds plays")
+	seeds = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
 	first = flag.Uint64("first", 0, "the first of them")
 )
 

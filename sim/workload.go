@@ -90,7 +90,7 @@ func (wl *Workload) survives(c *Conn) bool {
 
 // wholeFrames says whether every segment arrives with whole frames.
 func (wl *Workload) wholeFrames() bool {
-	return wl.Join == 0 && wl.Split == 0 && len(wl.Paths) == 0 && wl.TCP.ReceiveWindow == 0
+	return wl.Join == 0 && wl.Split == 0 && len(wl.Paths) == 0
 }
 
 // String is the configuration, for who has to find out what a seed did.
