@@ -3,7 +3,7 @@
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench                         see README.md
-#   make sim [SEEDS=100]                             whole hosts in virtual time, from so many seeds
+#   make sim [SEEDS=1000] [FIRST=0]                  whole hosts in virtual time, from so many seeds; what they covered
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
@@ -20,7 +20,8 @@ PMD     ?= tap
 FILE    ?=
 export FILE
 ARGS    ?=
-SEEDS   ?= 100
+SEEDS   ?= 1000
+FIRST   ?= 0
 FUZZTIME ?= 30s
 
 # With DPDK's headers at hand everything is built and tested with the driver in it.
@@ -87,7 +88,7 @@ interop-tcp: deps
 	    s=$$?; cat build/interop-tcp.md; exit $$s
 
 sim:
-	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -v -run TestSeeds
+	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -first $(FIRST) -v -run TestSeeds
 
 trace:
 	@$(GO) run ./internal/register/trace $(ARGS)

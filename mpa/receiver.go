@@ -83,6 +83,8 @@ type Receiver struct {
 	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
 	aligned bool
 	suspect uint64 // its offset + 1
+	cutAt   uint64 // offset + 1 of the FPDU that it ended inside of,
+	cutLen  int    // and that one's ULPDU_Length as it stood there
 
 	next    uint64   // where the first FPDU that has not been passed begins
 	islands []island // received octets at or beyond next
@@ -230,6 +232,7 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 			break
 		}
 		size := int(f.end - f.begin)
+		r.cleared(&f)
 		if !r.take(&f, data[used:used+size], r.drop, true, sink) {
 			break
 		}
@@ -239,7 +242,8 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 }
 
 // doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU in it has a bad CRC,
-// or it ends inside an FPDU although the peer's segments were whole so far, and it is here for the first time.
+// or it ends inside an FPDU although the peer's segments were whole so far, and it is here for the first time. Where the end
+// of the segment hides ULPDU_Length there is no doubt: the FPDU before it was verified, so it does end inside one.
 func (r *Receiver) doubtful(data []byte) bool {
 	at := r.next
 	for len(data) > 0 {
@@ -255,16 +259,27 @@ func (r *Receiver) doubtful(data []byte) bool {
 		at = f.end
 		data = data[size:]
 	}
-	cut := len(data) > 0
-	if cut && r.aligned && r.suspect != r.next+1 {
+	if len(data) == 0 {
+		return false
+	}
+	head := int(r.mode.headOf(at) - at)
+	if r.aligned && r.suspect != r.next+1 && len(data) >= head+HeaderLen {
 		r.suspect = r.next + 1
+		r.cutAt, r.cutLen = at+1, int(binary.BigEndian.Uint16(data[head:]))
 		r.stats.RefusedUnverified++
 		return true
 	}
-	if cut {
-		r.aligned = false // it came again as it was: this peer does not keep frames whole
-	}
+	r.aligned = false // it came again as it was: this peer, or the path, does not keep frames whole
 	return false
+}
+
+// cleared takes note that f was whole and verified. When a segment was refused for ending inside f, and its length is what
+// stood there, that segment was sound: frames do not stay whole, although this one did when it came again.
+func (r *Receiver) cleared(f *frame) {
+	if r.cutAt == f.begin+1 {
+		r.cutAt = 0
+		r.aligned = r.aligned && f.n != r.cutLen
+	}
 }
 
 // scanned says what stands at a place where an FPDU begins.

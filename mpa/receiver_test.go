@@ -272,6 +272,41 @@ func TestDropTakesNothingUnverified(t *testing.T) {
 	require.NoError(t, r.recv.Err())
 }
 
+// A segment that ended inside an FPDU was refused, and when that FPDU came whole its length was what had stood there: the
+// path cuts segments, and the next cut is believed at once. Another length: the segment was damaged, and cuts are doubted.
+func TestDropLearnsThatThePathCutsSegments(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		s := streamOf(both, 600, 600, 600, 600)
+		second, third, fourth := int(s.frames[1].start), int(s.frames[2].start), int(s.frames[3].start)
+		r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+		end := third - 10
+		if damaged {
+			s.octets[second] ^= 1 // ULPDU_Length: more than there is
+			end = third
+		}
+		r.send(0, end).is(Refused).want()
+		if damaged {
+			s.octets[second] ^= 1
+		}
+		r.send(0, second).is(Done).want(0)
+		r.send(second, third).is(Done).want(1)
+		want := Kept
+		if damaged {
+			want = Refused
+		}
+		r.send(third, fourth+100).is(want)
+		require.NoError(t, r.recv.Err())
+	}
+}
+
+// Where a segment ends before ULPDU_Length, behind a good FPDU, no damage can have made it look so.
+func TestDropBelievesACutBeforeTheLength(t *testing.T) {
+	s := streamOf(withCRC, 600, 600)
+	r := newRig(t, rigConfig{Mode: withCRC, DropBadCRC: true}, s)
+	r.send(0, int(s.frames[1].start)+1).is(Kept).want(0)
+	r.send(int(s.frames[1].start)+1, len(s.octets)).is(Done).want(1)
+}
+
 // A good FPDU that spans segments, and a bad one behind it that lies in the new segment alone: all of it is refused.
 func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	s := streamOf(both, 600, small)

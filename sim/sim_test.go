@@ -3,53 +3,85 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rnicd/rnicd/pmd/fault"
 )
 
-var seeds = flag.Int("seeds", 100, "how many seeds TestSeeds plays")
+var (
+	seeds = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
+	first = flag.Uint64("first", 0, "the first of them")
+)
 
-// badNetwork is the bad network of the project's promise: 1 % loss, 1 % reordering, 0.5 % duplication, and corruption, some
-// of it invisible to the TCP checksum so that only CRC32C can find it.
-var badNetwork = fault.Faults{
-	Drop: 0.01, Reorder: 0.01, Duplicate: 0.005, Corrupt: 0.002, Swap: 0.002, Delay: 20_000, Jitter: 5_000,
-}
+const (
+	coverageFrom = 1000 // so many seeds must have had every Dimension
+	failuresMax  = 20   // after so many the rest is not played
+)
 
-// Whatever the network does, memory is byte-equal, completions come once and in order, nothing leaks.
+// Whatever the network, the peer and the application do, memory is byte-equal, completions come once and in order, nothing
+// leaks.
 //
 // req: DDP-7.3-6, DDP-7.3-7, DDP-7.4-2
 func TestSeeds(t *testing.T) {
-	var ahead uint64
-	for seed := range uint64(*seeds) {
-		wl := Workload{
-			Config:   Config{Seed: seed, Faults: badNetwork, MTU: []int{1500, 1500, 9000, 576}[seed%4]},
-			Messages: 60, WriteMax: 64 << 10, SendMax: 8 << 10, DropBadCRC: true, NoMarkers: seed%5 == 4,
-		}
-		if wl.NoMarkers {
-			// What comes ahead of a gap can then be verified only after TCP has acknowledged it, and a frame found bad
-			// by its CRC alone must end the stream (DECISIONS 30).
-			wl.Faults.Corrupt, wl.Faults.Swap = 0, 0
-		}
-		out, err := wl.Run()
-		require.NoErrorf(t, err, "seed %d", seed)
-		if !wl.NoMarkers {
-			ahead += out.Stats[0].Receive.OutOfOrder + out.Stats[1].Receive.OutOfOrder
-		}
+	var (
+		coverage Coverage
+		mu       sync.Mutex
+		next     atomic.Uint64
+		failures atomic.Int64
+		octets   uint64
+		virtual  time.Duration
+		workers  sync.WaitGroup
+	)
+	begin := time.Now()
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < uint64(*seeds) && failures.Load() < failuresMax; i = next.Add(1) - 1 {
+				wl := Draw(*first + i)
+				out, err := play(wl)
+				if err != nil {
+					failures.Add(1)
+					t.Errorf("%v\nof\n%v\nto play it again: make sim SEEDS=1 FIRST=%d", err, wl, wl.Seed)
+					continue
+				}
+				mu.Lock()
+				coverage.Add(out)
+				octets += out.Octets
+				virtual += out.Virtual
+				mu.Unlock()
+			}
+		})
 	}
-	require.Positive(t, ahead, "frames placed before an earlier gap was filled")
+	workers.Wait()
+	t.Logf("%d seeds from %d: %d failed; %d MiB in %v, %v of the hosts' time\n%v", *seeds, *first, failures.Load(), octets>>20,
+		time.Since(begin).Round(time.Second), virtual.Round(time.Second), &coverage)
+	if *seeds >= coverageFrom {
+		require.Empty(t, coverage.Missing(), "dimensions that no run had")
+	}
+}
+
+// play is Run with a panic for an error.
+func play(wl Workload) (out Outcome, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("panic: %v\n%s", x, debug.Stack())
+		}
+	}()
+	return wl.Run()
 }
 
 // The same seed is the same run.
 func TestDeterminism(t *testing.T) {
-	run := func() string {
-		out, err := Workload{
-			Config: Config{Seed: 7, Faults: badNetwork}, Messages: 40, WriteMax: 32 << 10, SendMax: 4096, DropBadCRC: true,
-		}.Run()
-		require.NoError(t, err)
-		return fmt.Sprintf("%+v", out)
+	for seed := range uint64(8) {
+		run := func() string {
+			out, err := Draw(seed).Run()
+			require.NoErrorf(t, err, "seed %d", seed)
+			return fmt.Sprintf("%+v", out)
+		}
+		require.Equalf(t, run(), run(), "seed %d", seed)
 	}
-	require.Equal(t, run(), run())
 }

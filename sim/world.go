@@ -1,13 +1,18 @@
 // Package sim runs whole hosts in virtual time from one seed: Poller, TCP, MPA, DDP, RDMAP and verbs are the real ones,
-// and only the cable, its faults and the clock are made up. A run that failed is the same run again with the same seed.
+// and only the cable, what stands in it and the clock are made up. A run that failed is the same run again with the same
+// seed.
 //
-// Everything happens on the goroutine that steps the World. Its oracle (workload.go) is that memory is byte-equal,
-// completions come once and in order, nothing leaks and nothing is written outside a region.
+//	Draw(seed) -> Workload -> Run: a World of two hosts, connections between their peers, events on the way -> Outcome
+//
+// A World belongs to one goroutine, and everything in it happens there; Worlds share nothing. The oracle (peer.go, oracle.go)
+// is that memory is byte-equal, completions come once and in order, nothing leaks and nothing is written outside a region;
+// where a connection had to end early, that what did arrive was right, and that the end was for the right reason.
 package sim
 
 import (
 	"fmt"
 	"math"
+	"net"
 	"net/netip"
 	"time"
 
@@ -23,21 +28,28 @@ import (
 
 // Config of a World of two hosts.
 type Config struct {
-	Seed   uint64
-	MTU    int          // default 1500
-	Faults fault.Faults // of each direction of the cable
-	TCP    tcp.Config
-	Bufs   int // per host, default 2048
+	Seed        uint64
+	MTU         int // default 1500
+	V6          bool
+	Faults      fault.Faults // of each direction of the cable
+	Join, Split float64      // of the middlebox in each direction: fault.PathSpec
+	TCP         tcp.Config
+	Bufs        int // per host, default 1024
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
 const stepNs = 1000
+
+// regionsMax of a host: what the peers of a Workload register, control regions included, and some.
+const regionsMax = 128
 
 // World is two hosts and a cable.
 type World struct {
 	Hosts [2]*Host
 	now   int64
 	steps uint64
+	cut   bool  // Cut was called
+	wake  int64 // when an application wants to be asked again; 0: it does not
 }
 
 // Host is one end.
@@ -46,8 +58,9 @@ type Host struct {
 	Poller  *stack.Poller
 	Pool    *mem.Pool
 	Arena   *hugepages.Arena
-	Addr    string
-	faulty  *fault.Queue
+	Addr    netip.Addr
+	path    *fault.Path  // what it sends: sizes; what it receives: boundaries
+	faulty  *fault.Queue // what it receives
 }
 
 // New makes a World at time 0.
@@ -56,9 +69,9 @@ func New(cfg Config) (*World, error) {
 		cfg.MTU = 1500
 	}
 	if cfg.Bufs == 0 {
-		cfg.Bufs = 2048
+		cfg.Bufs = 1024
 	}
-	link, err := wire.New(wire.Config{MTU: cfg.MTU})
+	link, err := wire.New(wire.Config{MTU: cfg.MTU, Slots: 256})
 	if err != nil {
 		return nil, err
 	}
@@ -73,32 +86,77 @@ func New(cfg Config) (*World, error) {
 
 func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 	stride := (mem.Headroom + cfg.MTU + 64 + 63) &^ 63
-	h := &Host{Arena: hugepages.Heap(cfg.Bufs*stride + 1<<20), Addr: fmt.Sprintf("10.9.0.%d", i+1)}
+	h := &Host{Arena: hugepages.Heap(cfg.Bufs*stride + 1<<20)}
+	prefix := netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1))
+	if cfg.V6 {
+		prefix = netip.MustParsePrefix(fmt.Sprintf("fd09::%d/64", i+1))
+	}
+	h.Addr = prefix.Addr()
 	var err error
 	if h.Pool, err = mem.NewPool(h.Arena, mem.PoolConfig{Bufs: cfg.Bufs, Stride: stride}); err != nil {
 		return nil, err
 	}
-	// Each host's receive side is one direction of the cable.
-	faulty, err := fault.NewPort(port, fault.Spec{Seed: cfg.Seed*2 + uint64(i), Rx: cfg.Faults}, w.Now)
-	if err != nil {
+	if err = h.openCable(i, cfg, port, w.Now); err != nil {
 		return nil, err
 	}
-	queue, err := faulty.Open(0, h.Pool)
-	if err != nil {
-		return nil, err
-	}
-	h.faulty = queue.(*fault.Queue)
 	h.Poller, err = stack.New(stack.Config{
-		Name: h.Addr, Queue: queue, Pool: h.Pool, Caps: faulty.Caps(), MAC: inet.MAC(faulty.MAC()),
-		Addr: netip.MustParsePrefix(h.Addr + "/24"), MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
+		Name: h.Addr.String(), Queue: h.faulty, Pool: h.Pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Addr: prefix, NoDAD: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
 		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16), byte(cfg.Seed >> 24)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.Adapter, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.Poller}, Manual: w.settle})
+	h.Adapter, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.Poller}, RegionsMax: regionsMax, Manual: w.settle})
 	return h, err
 }
+
+// openCable puts what stands in the cable in front of the host, whose receive side is one direction of it:
+//
+//	host <- faults <- path <- cable
+func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64) error {
+	queue, err := port.Open(0, h.Pool)
+	if err != nil {
+		return err
+	}
+	seed := cfg.Seed*2 + uint64(i)
+	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Join: cfg.Join, Split: cfg.Split})
+	if err != nil {
+		return err
+	}
+	h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults}, clock)
+	return err
+}
+
+// WakeAt makes the clock stop at a time to come, for an application that waits for it.
+func (w *World) WakeAt(at int64) { w.wake = max(w.wake, at) }
+
+// SetFaults changes the faults of both directions of the cable from now on.
+func (w *World) SetFaults(f fault.Faults) error {
+	for _, h := range w.Hosts {
+		if err := h.faulty.Set(f, fault.Faults{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cut cuts the cable: from now on nothing arrives. SetFaults mends it.
+func (w *World) Cut() error {
+	w.cut = true
+	return w.SetFaults(fault.Faults{Drop: 1})
+}
+
+// SetPath changes what the path from host i carries; silent: without reports to who sends more. 0 is the link's MTU.
+func (w *World) SetPath(i, mtu int, silent bool) error {
+	p := w.Hosts[i].path
+	spec := p.Spec()
+	spec.MTU, spec.Silent = mtu, silent
+	return p.Set(spec)
+}
+
+// Endpoint is the host's address with a port.
+func (h *Host) Endpoint(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 
 // Now is the virtual time, nanoseconds.
 func (w *World) Now() int64 { return w.now }
@@ -115,6 +173,9 @@ func (w *World) Step() {
 		return
 	}
 	next := int64(math.MaxInt64)
+	if w.wake > w.now {
+		next = w.wake
+	}
 	for _, h := range w.Hosts {
 		next = min(next, h.Poller.Deadline(), h.faulty.Deadline())
 	}

@@ -18,15 +18,18 @@ func (c *Conn) duplicate(s *Segment) {
 }
 
 // Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of a were not kept; the
-// peer will send them again. A refused piece is not answered, unless the window is closed: it will look to the peer like a
-// loss, which segments that follow reveal.
+// peer will send them again. A refused piece in order is not answered, unless the window is closed: it will look to the peer
+// like a loss, which segments that follow reveal. One out of order is answered at once, as any (RFC 5681 section 4.2), and
+// nothing of it is SACKed: the peer learns that what it sends now arrives, and that it helps nobody.
 func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	if a.Len == 0 && !a.hasFin || c.state == Closed {
 		return
 	}
 	if refused {
 		c.stats.refused.one()
-		if c.promised() == 0 {
+		if !a.InOrder {
+			c.answerOutOfOrder()
+		} else if c.promised() == 0 {
 			c.ack.urgent = true // it probes a closed window, in which rounding had left a place
 		}
 		c.held.idle(c.mem)
@@ -52,14 +55,19 @@ func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	default:
 		c.stats.oooSegs.one()
 		c.held.add(a.Offset, a.Offset+uint64(a.Len))
-		if c.ack.urgent && !c.useSACK && c.ack.dups < 255 {
-			c.ack.dups++ // a peer without SACK counts them: RFC 5681 section 3.2
-		}
-		c.ack.urgent = true
+		c.answerOutOfOrder()
 	}
 	if c.hasFin && !c.finTaken && c.edge == c.finAt {
 		c.takeFIN(now)
 	}
+}
+
+// answerOutOfOrder owes an ACK for a segment out of order: RFC 5681 section 4.2.
+func (c *Conn) answerOutOfOrder() {
+	if c.ack.urgent && !c.useSACK && c.ack.dups < 255 {
+		c.ack.dups++ // a peer without SACK counts them: section 3.2
+	}
+	c.ack.urgent = true
 }
 
 // delayAck counts in-order octets towards the ACK of every second full segment, and otherwise arms the timer (RFC 9293

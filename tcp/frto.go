@@ -15,6 +15,8 @@ const (
 	frtoNext          // it has come; new segments go, and the next ACK decides
 )
 
+// start is step 1. first: no timeout is being recovered from, else its segments are sent again as they are (RecoveryPoint is
+// not below SND.UNA).
 func (f *frto) start(c *Conn, first bool) {
 	f.step = frtoOff
 	if first && c.useSACK && !c.useTS {

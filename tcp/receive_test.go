@@ -204,7 +204,7 @@ func TestRefusedOctetsAreNotAcknowledged(t *testing.T) {
 	s.wantArrival(0, 1000)
 	s.expect()
 	s.inRefused(". 2001:3001 ack 1")
-	s.expect()
+	s.expect(". 1 ack 1 no sack") // out of order, so answered at once
 	s.in(". 1001:2001 ack 1")
 	s.expect(". 1 ack 1 sack 1001:2001")
 	s.in(". 1:1001 ack 1")
@@ -214,6 +214,15 @@ func TestRefusedOctetsAreNotAcknowledged(t *testing.T) {
 	s.expect()
 	if s.c.Stats().Refused != 2 {
 		t.Error("refusals not counted")
+	}
+}
+
+// A sender without SACK counts the answers to what came out of order and was refused: it learns of the gap.
+func TestRefusedOutOfOrderIsAnswered(t *testing.T) {
+	s := accepted(t, plain(), "")
+	for _, seg := range []string{"1001:2001", "2001:3001", "3001:4001"} {
+		s.inRefused(". " + seg + " ack 1")
+		s.expect(". 1 ack 1")
 	}
 }
 

@@ -291,7 +291,8 @@ func (c *Conn) timedOut(now int64) {
 	if c.sent.rec(c.sent.una).flags&recSacked != 0 {
 		c.forgetSACK() // RFC 2018 section 8: it was SACKed and yet not acknowledged
 	}
-	first := rv.phase != phaseLoss || rv.timedOutAt != c.sndUna
+	again := rv.phase == phaseLoss
+	first := !again || rv.timedOutAt != c.sndUna
 	rv.timedOutAt = c.sndUna
 	c.control.Timeout(&c.cong, now, min(c.flight(), max(c.cong.Cwnd, c.cong.Ssthresh)), c.emss, first)
 	c.ecn.reduced(c.sndNxt)
@@ -306,7 +307,7 @@ func (c *Conn) timedOut(now int64) {
 	if first {
 		c.undo.start()
 	}
-	rv.frto.start(c, first)
+	rv.frto.start(c, !again)
 	c.loseAtTimeout(now)
 	c.due |= dueRepair
 	c.blackHole()

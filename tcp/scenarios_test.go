@@ -95,6 +95,8 @@ func TestFRTOGenuine(t *testing.T) { runScenario(t, "frto_genuine") }
 
 func TestFRTOWithNothingNew(t *testing.T) { runScenario(t, "frto_nothing_new") }
 
+func TestFRTONotAgain(t *testing.T) { runScenario(t, "frto_again") }
+
 func TestFRTOWithWhatNagleKeeps(t *testing.T) { runScenario(t, "frto_nagle") }
 
 // req: 3042-2-1, 5681-3.2-5

@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"pmd/wire":    {"pmd", "mem"},
 	"pmd/tap":     {"pmd", "mem"},
 	"pmd/dpdk":    {"pmd", "mem", "hugepages"},
-	"pmd/fault":   {"pmd", "mem"},
+	"pmd/fault":   {"pmd", "mem", "inet"},
 	"pmd/capture": {"pmd", "mem"},
 	"mpa":         {"mem"},
 	"ddp":         {"mem"},
@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 
 	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
-	"sim":                 {"rnic", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
+	"sim":                 {"rnic", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},

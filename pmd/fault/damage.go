@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 
 	"github.com/rnicd/rnicd/pmd"
@@ -54,59 +53,12 @@ func swapWords(frame []byte, rng *rand.Rand) bool {
 	return false
 }
 
-// tcpPayload finds what TCP carries in an Ethernet frame with up to two VLAN tags, over IPv4 or over IPv6 without
-// extension headers. It begins at an even offset from the TCP header, where checksum words begin. Nil: there is none.
+// tcpPayload is what TCP carries in an Ethernet frame; it begins at an even offset from the TCP header, where checksum words
+// begin. Nil: there is no TCP.
 func tcpPayload(frame []byte) []byte {
-	at := 12
-	for range 3 {
-		if at > len(frame)-2 {
-			return nil
-		}
-		switch binary.BigEndian.Uint16(frame[at:]) {
-		case 0x8100, 0x88a8:
-			at += 4
-		case 0x0800:
-			return tcpOverIPv4(frame[at+2:])
-		case 0x86dd:
-			return tcpOverIPv6(frame[at+2:])
-		default:
-			return nil
-		}
-	}
-	return nil
-}
-
-const protoTCP = 6
-
-func tcpOverIPv4(b []byte) []byte {
-	if len(b) < 20 || b[9] != protoTCP || binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
+	f, ok := findTCP(frame)
+	if !ok {
 		return nil
 	}
-	hdr, total := int(b[0]&0xf)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if hdr < 20 || total > len(b) || hdr > total {
-		return nil
-	}
-	return behindTCP(b[hdr:total])
-}
-
-func tcpOverIPv6(b []byte) []byte {
-	if len(b) < 40 || b[6] != protoTCP {
-		return nil
-	}
-	length := int(binary.BigEndian.Uint16(b[4:]))
-	if length > len(b)-40 {
-		return nil
-	}
-	return behindTCP(b[40 : 40+length])
-}
-
-func behindTCP(b []byte) []byte {
-	if len(b) < 20 {
-		return nil
-	}
-	hdr := int(b[12]>>4) * 4
-	if hdr < 20 || hdr > len(b) {
-		return nil
-	}
-	return b[hdr:]
+	return frame[f.data:f.end]
 }

@@ -199,9 +199,11 @@ func (q *Queue) Counters() pmd.Counters { return q.inner.Counters() }
 // Faults tells what was done to frames of either direction.
 func (q *Queue) Faults() (rx, tx Counters) { return q.rx.counters, q.tx.counters }
 
-// Deadline is when a held frame is next due, in the clock's nanoseconds: call Rx then. math.MaxInt64: none is
-// held. A time that is past means that the device, or the slice given to Rx, was full.
-func (q *Queue) Deadline() int64 { return min(q.rx.deadline(), q.tx.deadline()) }
+// Deadline is when a held frame, here or in the device, is next due, in the clock's nanoseconds: call Rx then. math.MaxInt64:
+// none is held. A time that is past means that the device, or the slice given to Rx, was full.
+func (q *Queue) Deadline() int64 {
+	return min(q.rx.deadline(), q.tx.deadline(), pmd.Deadline(q.inner))
+}
 
 // Held is how many Bufs wait in the faults now.
 func (q *Queue) Held() int {

@@ -1,0 +1,116 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// check judges a session that is over and whose completions have all been taken.
+func (s *session) check() error {
+	for i, p := range s.peers {
+		if err := p.check(); err != nil {
+			return err
+		}
+		if i == s.ending.Host && s.frozen != nil && !bytes.Equal(s.frozen, p.region.Bytes()) {
+			return fmt.Errorf("%s: octet %d was written after Revoke returned", p.name, diffAt(s.frozen, p.region.Bytes()))
+		}
+	}
+	whole := s.whole()
+	if whole == nil || s.damaged() || s.excused() {
+		return nil
+	}
+	return whole
+}
+
+// whole says what was not as it is when a connection lives until everybody has said everything, or nil.
+func (s *session) whole() error {
+	for _, p := range s.peers {
+		got := p.remote.region.Bytes()
+		switch err := p.qp.Err(); {
+		case err != nil:
+			return fmt.Errorf("%s: connection ended: %w (the other end: %v; aborted after waiting: %v)",
+				p.name, err, p.remote.qp.Err(), s.aborted)
+		case p.left > 0 && s.ending.Kind != Shutdown:
+			return fmt.Errorf("%s: %d messages were never posted", p.name, p.left)
+		case p.failed || len(p.sends) > 0:
+			return fmt.Errorf("%s: %d Sends did not arrive, work failed: %v", p.name, len(p.sends), p.failed)
+		case !bytes.Equal(got, p.want):
+			return fmt.Errorf("%s: memory differs at octet %d from what was written", p.remote.name, diffAt(got, p.want))
+		}
+	}
+	return nil
+}
+
+// check holds for every peer whatever became of its connection: its region holds what was written or nothing, nothing
+// around it was touched, and each work request was completed once.
+func (p *peer) check() error {
+	want := p.remote.want
+	for i, b := range p.region.Bytes() {
+		if b != want[i] && b != 0 {
+			return fmt.Errorf("%s: octet %d is %#x; %#x was written, or nothing", p.name, i, b, want[i])
+		}
+	}
+	n := len(p.guarded)
+	if k := max(firstNot(p.guarded[:canaryBytes], canary), firstNot(p.guarded[n-canaryBytes:], canary)); k >= 0 {
+		return fmt.Errorf("%s: octet %d of the guard around the region was written", p.name, k)
+	}
+	for _, w := range p.pending {
+		if w.signaled || p.failed {
+			return fmt.Errorf("%s: work request %d was never completed", p.name, w.id-recvIDs)
+		}
+	}
+	if p.received+p.flushed != p.recvPosted {
+		return fmt.Errorf("%s: %d receives filled and %d flushed of %d", p.name, p.received, p.flushed, p.recvPosted)
+	}
+	return nil
+}
+
+// damaged says whether the connection ended, as it may, because of damage that only a CRC shows.
+func (s *session) damaged() bool {
+	if s.wl.survives(s.c) {
+		return false
+	}
+	a, b := s.peers[0].qp.Err(), s.peers[1].qp.Err()
+	return isDamage(a) || isDamage(b) || s.stalled && (errors.Is(a, rnic.ErrPeerClosed) || errors.Is(b, rnic.ErrPeerClosed))
+}
+
+// isDamage: a bad CRC, or an FPDU that does not begin where a marker or a length that was damaged said.
+func isDamage(err error) bool {
+	var t *rnic.TerminateError
+	var e *mpa.Error
+	return errors.As(err, &t) && !t.Remote && errors.As(err, &e) && (e.Code == mpa.ErrCRC || e.Code == mpa.ErrMarker)
+}
+
+// excused says whether the connection ended for the reason that its Workload has.
+func (s *session) excused() bool {
+	if !s.ended {
+		return false
+	}
+	doer, other := s.peers[s.ending.Host], s.peers[1-s.ending.Host]
+	mine, theirs := doer.qp.Err(), other.qp.Err()
+	switch s.ending.Kind {
+	case Abort:
+		return errors.Is(mine, rnic.ErrClosed) && (lost(theirs) || s.aborted[1-s.ending.Host])
+	case Vanish:
+		return (lost(mine) || s.aborted[s.ending.Host]) && (lost(theirs) || s.aborted[1-s.ending.Host])
+	case Revoke:
+		var t *rnic.TerminateError
+		var e *ddp.Error
+		found := errors.As(mine, &t) && !t.Remote && errors.As(mine, &e) && e.Type == ddp.TypeTagged && e.Code == ddp.CodeInvalidSTag
+		return found && theirs != nil
+	case RevokeSource:
+		return mine != nil && doer.denied && lost(theirs)
+	}
+	return false
+}
+
+// lost: the transport failed (MPA's error 1).
+func lost(err error) bool {
+	var e *mpa.Error
+	return errors.As(err, &e) && e.Code == mpa.ErrConnection
+}
