@@ -128,6 +128,7 @@ func TestFPDUOverThreeSegments(t *testing.T) {
 // req: D01-4-3
 // req: D01-4.1-2
 // req: D01-5.1-8
+// req: C02-6-3, C02-6.1-2, C02-7.1-6
 func TestIgnoredBitsEnterTheCRC(t *testing.T) {
 	s := streamOf(both, 701)
 	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})         // reserved bits and the two low bits of the leading marker
@@ -161,6 +162,7 @@ func TestGarbageCRCWithoutCRC(t *testing.T) {
 // req: D01-7-2
 // req: D01-7-10
 // req: D01-1.2-7
+// req: C02-7.2-7, C02-7.2-8, C02-3.2-5, C02-9-2, C02-9-8
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	clean := streamOf(both, 506, small, small)
 	f := clean.frames[0]
@@ -198,6 +200,7 @@ func TestGoodBeforeBad(t *testing.T) {
 // Under the drop policy nothing of a segment with a bad CRC is placed, and its repetition is.
 //
 // req: D01-7-9
+// req: C02-9-7
 func TestDropBadCRC(t *testing.T) {
 	clean := streamOf(both, small, small, 500)
 	for _, ooo := range []bool{false, true} {
@@ -288,6 +291,7 @@ func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 //
 // req: D01-7-3
 // req: D01-7-5
+// req: C02-9-3, C02-9-5
 func TestMarkerDisagrees(t *testing.T) {
 	for _, split := range []int{0, 300, 514} {
 		for _, at := range []int{2, 514} {
@@ -306,6 +310,7 @@ func TestMarkerDisagrees(t *testing.T) {
 // A marker located an FPDU; when the gap closes the lengths lead elsewhere.
 //
 // req: D01-7-5
+// req: C02-9-5
 func TestBoundariesDisagreeWhenGapCloses(t *testing.T) {
 	s := streamOf(both, 100, 100, 600)
 	r := newRig(t, rigConfig{Mode: both}, s)
@@ -431,6 +436,8 @@ func TestUnvalidatedFPDUOverPassedOne(t *testing.T) {
 }
 
 // A bad CRC beyond a gap is reported when it is found.
+//
+// req: D01-5.4-2, C02-7.4-2
 func TestBadCRCOutOfOrder(t *testing.T) {
 	s := streamOf(both, 100, 600, 100)
 	s.octets[s.frames[2].end-1] ^= 1
