@@ -344,6 +344,12 @@ func TestOversize(t *testing.T) {
 		r.send(0, end+1).is(Kept).want(0)
 		r.send(end+1, end+2).is(Done).failed(ErrMarker)
 	}
+	// Whole in one segment, as a kernel socket may hand it over.
+	for _, mode := range allModes {
+		s := streamOf(mode, MULPDUMax+1)
+		r := newRig(t, rigConfig{Mode: mode, Stride: 80000}, s)
+		r.send(0, len(s.octets)).is(Done).want().failed(ErrMarker)
+	}
 	s := streamOf(both, 100, 600, 100, 600, 100)
 	f := s.frames
 	s.octets[f[2].start] = 0xFD
@@ -419,6 +425,22 @@ func TestLocateNeverGuesses(t *testing.T) {
 			r.send(0, c.lo).want(0).failed(ErrMarker)
 		})
 	}
+}
+
+// An FPDU whose leading marker is wrong is not found by its second one either, which points behind the first.
+//
+// req: 5044-4.2-1, 5044-4.3-5
+func TestSecondMarkerDoesNotLocateBehindAWrongFirst(t *testing.T) {
+	s := streamOf(both, 502, 1000, 700)
+	f := s.frames
+	require.EqualValues(t, 512, f[1].start)
+	require.Equal(t, []byte{0, 0, 0x01, 0xFC}, s.octets[1024:1028])
+	s.octets[514] = 0xFC
+	s.reseal(1)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(512, len(s.octets)).is(Kept).want(2)
+	require.NoError(t, r.recv.Err())
+	r.send(0, 512).want(0).failed(ErrMarker)
 }
 
 // A marker names an FPDU that would end behind one that was passed. It is not validated: no error before it is in order.
