@@ -60,6 +60,7 @@ func goldenFigures(t testing.TB, i int) (ulpdu1, fpdu1, ulpdu2, fpdu2 []byte) {
 // req: D01-5.2-13
 // req: D01-5.2-15
 // req: D01-5.2-16
+// req: C02-7.2-3, C02-7.2-5, C02-7.2-6, C02-7.2-9, C02-7.2-10, D01-5.2-1
 func TestGoldenFigures(t *testing.T) {
 	for i, g := range goldenDumps {
 		u1, f1, u2, f2 := goldenFigures(t, i)

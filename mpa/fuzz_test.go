@@ -46,13 +46,18 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// FuzzReceiver cuts a stream at will and delivers the segments in any order; sizes and plan are the fuzzer's.
+// FuzzReceiver cuts a stream at will and delivers the segments in any order; sizes and plan are the fuzzer's. flags, from the
+// lowest bit: markers, CRC, DropBadCRC, where octets stand in their Bufs (3 bits), where the stream begins (2 bits).
 func FuzzReceiver(f *testing.F) {
 	f.Add(uint8(3), []byte{42, 42, 200, 0, 1, 255, 9}, []byte{20, 3, 1, 80, 0, 2, 255, 1})
 	f.Add(uint8(1), []byte{42, 42, 200}, []byte{1})
 	f.Add(uint8(7), []byte{255, 255, 255, 3}, []byte{100, 0, 100, 1, 100, 2})
 	f.Add(uint8(7), []byte{48, 255}, []byte{48}) // the first segment is late, and ends inside an FPDU
 	f.Add(uint8(7), []byte{255, 255, 255}, []byte{48, 48, 48})
+	f.Add(uint8(3|1<<6), []byte{100, 255, 0, 1, 2, 3, 180, 255}, []byte{30, 3, 90, 14, 0, 0, 6, 255}) // 32 bits do not hold the offsets
+	f.Add(uint8(1|2<<6), []byte{98, 0, 0, 0, 99, 1, 1, 1}, []byte{0, 1, 2, 3, 4, 5, 6, 7})
+	f.Add(uint8(2), []byte{255, 255, 255, 255, 255, 255}, []byte{200, 100, 0})
+	f.Add(uint8(0), []byte{0, 0, 0, 0, 255, 0, 0}, []byte{3, 0, 6})
 	f.Fuzz(func(t *testing.T, flags uint8, sizes, plan []byte) {
 		mode := Mode{Markers: flags&1 != 0, CRC: flags&2 != 0}
 		if len(sizes) == 0 || len(sizes) > 40 || len(plan) == 0 || len(plan) > 400 {
@@ -62,8 +67,8 @@ func FuzzReceiver(f *testing.F) {
 		for i, n := range sizes {
 			s.add(ulpdu(i, int(n)*5))
 		}
-		r := newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0}, s)
-		r.pos = int(flags >> 3)
+		r := newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0, Base: pickBase(int(flags >> 6))}, s)
+		r.pos = int(flags >> 3 & 7)
 		r.play(plan)
 		checkAll(t, r)
 	})
@@ -112,13 +117,14 @@ func FuzzReceiverGarbage(f *testing.F) {
 		}
 		mode := Mode{Markers: flags&1 != 0, CRC: flags&2 != 0}
 		s := &stream{mode: mode, octets: octets}
-		r := newRig(t, rigConfig{Mode: mode, Stride: 1664}, s)
+		base := pickBase(int(flags >> 6))
+		r := newRig(t, rigConfig{Mode: mode, Stride: 1664, Base: base}, s)
 		r.play(plan)
 		r.recv.Close()
 		r.held(0)
 
 		want, _, err := naiveDecode(mode, octets)
-		r = newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0}, s)
+		r = newRig(t, rigConfig{Mode: mode, Stride: 1664, DropBadCRC: flags&4 != 0, Base: base}, s)
 		for at, i := 0, 0; at < len(octets); i++ {
 			n := min(1+int(plan[i%len(plan)])*6, len(octets)-at)
 			if r.send(at, at+n).verdict == Refused {

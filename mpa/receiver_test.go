@@ -128,6 +128,7 @@ func TestFPDUOverThreeSegments(t *testing.T) {
 // req: D01-4-3
 // req: D01-4.1-2
 // req: D01-5.1-8
+// req: C02-6-3, C02-6.1-2, C02-7.1-6
 func TestIgnoredBitsEnterTheCRC(t *testing.T) {
 	s := streamOf(both, 701)
 	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})         // reserved bits and the two low bits of the leading marker
@@ -161,6 +162,7 @@ func TestGarbageCRCWithoutCRC(t *testing.T) {
 // req: D01-7-2
 // req: D01-7-10
 // req: D01-1.2-7
+// req: C02-7.2-7, C02-7.2-8, C02-3.2-5, C02-9-2, C02-9-8
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	clean := streamOf(both, 506, small, small)
 	f := clean.frames[0]
@@ -198,6 +200,7 @@ func TestGoodBeforeBad(t *testing.T) {
 // Under the drop policy nothing of a segment with a bad CRC is placed, and its repetition is.
 //
 // req: D01-7-9
+// req: C02-9-7
 func TestDropBadCRC(t *testing.T) {
 	clean := streamOf(both, small, small, 500)
 	for _, ooo := range []bool{false, true} {
@@ -323,6 +326,7 @@ func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 //
 // req: D01-7-3
 // req: D01-7-5
+// req: C02-9-3, C02-9-5
 func TestMarkerDisagrees(t *testing.T) {
 	for _, split := range []int{0, 300, 514} {
 		for _, at := range []int{2, 514} {
@@ -341,6 +345,7 @@ func TestMarkerDisagrees(t *testing.T) {
 // A marker located an FPDU; when the gap closes the lengths lead elsewhere.
 //
 // req: D01-7-5
+// req: C02-9-5
 func TestBoundariesDisagreeWhenGapCloses(t *testing.T) {
 	s := streamOf(both, 100, 100, 600)
 	r := newRig(t, rigConfig{Mode: both}, s)
@@ -373,6 +378,12 @@ func TestOversize(t *testing.T) {
 		r = newRig(t, rigConfig{Mode: mode}, s)
 		r.send(0, end+1).is(Kept).want(0)
 		r.send(end+1, end+2).is(Done).failed(ErrMarker)
+	}
+	// Whole in one segment, as a kernel socket may hand it over.
+	for _, mode := range allModes {
+		s := streamOf(mode, MULPDUMax+1)
+		r := newRig(t, rigConfig{Mode: mode, Stride: 80000}, s)
+		r.send(0, len(s.octets)).is(Done).want().failed(ErrMarker)
 	}
 	s := streamOf(both, 100, 600, 100, 600, 100)
 	f := s.frames
@@ -451,6 +462,22 @@ func TestLocateNeverGuesses(t *testing.T) {
 	}
 }
 
+// An FPDU whose leading marker is wrong is not found by its second one either, which points behind the first.
+//
+// req: 5044-4.2-1, 5044-4.3-5
+func TestSecondMarkerDoesNotLocateBehindAWrongFirst(t *testing.T) {
+	s := streamOf(both, 502, 1000, 700)
+	f := s.frames
+	require.EqualValues(t, 512, f[1].start)
+	require.Equal(t, []byte{0, 0, 0x01, 0xFC}, s.octets[1024:1028])
+	s.octets[514] = 0xFC
+	s.reseal(1)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(512, len(s.octets)).is(Kept).want(2)
+	require.NoError(t, r.recv.Err())
+	r.send(0, 512).want(0).failed(ErrMarker)
+}
+
 // A marker names an FPDU that would end behind one that was passed. It is not validated: no error before it is in order.
 func TestUnvalidatedFPDUOverPassedOne(t *testing.T) {
 	s := streamOf(both, 402, 1000, 1000)
@@ -466,6 +493,8 @@ func TestUnvalidatedFPDUOverPassedOne(t *testing.T) {
 }
 
 // A bad CRC beyond a gap is reported when it is found.
+//
+// req: D01-5.4-2, C02-7.4-2
 func TestBadCRCOutOfOrder(t *testing.T) {
 	s := streamOf(both, 100, 600, 100)
 	s.octets[s.frames[2].end-1] ^= 1

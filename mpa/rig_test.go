@@ -26,9 +26,10 @@ type rig struct {
 	inOrder  []bool
 	place    error // what Place answers
 	verdict  Verdict
-	pos      int  // where in the slot octets are put; -1: behind Headroom
-	quiet    bool // for benchmarks
-	late     bool // octets are committed already
+	pos      int    // where in the slot octets are put; -1: behind Headroom
+	quiet    bool   // for benchmarks
+	late     bool   // octets are committed already
+	base     uint64 // where the stream begins, as MPA counts; all else here counts from there
 	poolSize int
 }
 
@@ -39,6 +40,7 @@ type rigConfig struct {
 	DropBadCRC bool
 	Spare      int
 	PoolExtra  int
+	Base       uint64 // a multiple of MarkerSpacing
 }
 
 var (
@@ -65,9 +67,10 @@ func newRig(t testing.TB, cfg rigConfig, s *stream) *rig {
 	if s == nil {
 		s = &stream{mode: cfg.Mode}
 	}
-	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1}
+	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1, base: cfg.Base}
 	r.poolSize = r.pool.Available()
 	r.recv.Init(ReceiverConfig{Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC, Spare: cfg.Spare})
+	r.recv.next = cfg.Base
 	return r
 }
 
@@ -88,7 +91,7 @@ func (r *rig) Place(u *ULPDU) error {
 	if b.Len() != u.Len {
 		r.t.Fatalf("ULPDU at %d: Len %d, pieces %d", u.Start, u.Len, b.Len())
 	}
-	r.got = append(r.got, passed{u.Start, u.End, b.String()})
+	r.got = append(r.got, passed{u.Start - r.base, u.End - r.base, b.String()})
 	r.direct = append(r.direct, u.Direct)
 	r.inOrder = append(r.inOrder, u.InOrder)
 	return nil
@@ -110,7 +113,7 @@ func (r *rig) input(off uint64, octets []byte) Verdict {
 	if r.late {
 		input = r.recv.InputCommitted
 	}
-	v := input(off, b, data, r)
+	v := input(r.base+off, b, data, r)
 	if v != Kept {
 		if !r.quiet {
 			clear(slot) // nobody may look at it any more
@@ -156,9 +159,12 @@ func names(s *stream, ps []passed) []string {
 
 func (r *rig) edge(left, delivery int) *rig {
 	r.t.Helper()
-	require.Equal(r.t, uint64(delivery), r.recv.Edge(uint64(left), r), "Delivery edge")
+	require.Equal(r.t, uint64(delivery), r.deliverable(left), "Delivery edge")
 	return r
 }
+
+// deliverable is the Delivery edge when TCP's left edge is left.
+func (r *rig) deliverable(left int) uint64 { return r.recv.Edge(r.base+uint64(left), r) - r.base }
 
 func (r *rig) held(n int) *rig {
 	r.t.Helper()

@@ -36,6 +36,7 @@ func sizesAround() []int {
 // req: 5044-4.3-1
 // req: 5044-4.3-2
 // req: 5044-4.3-5
+// req: C02-6-1, C02-6-3, C02-7.2-1, C02-7.2-4
 func TestPutAtEveryPosition(t *testing.T) {
 	dst := make([]byte, 4096)
 	for _, mode := range allModes {
@@ -85,6 +86,7 @@ func fillTo(want *stream, s *Sender, start int, dst []byte) bool {
 }
 
 // req: D01-5.1-14
+// req: C02-7.1-12
 func TestFigure4(t *testing.T) {
 	// Length at 500, so that a marker follows ULPDU octet 9.
 	var s Sender
@@ -116,6 +118,7 @@ func TestSecondMarkerSays508(t *testing.T) {
 //
 // req: 5044-4.3-1
 // req: D01-5.2-14
+// req: C02-7.2-4
 func TestMarkerBetweenPadAndCRC(t *testing.T) {
 	for _, sizes := range [][]int{{482, 18}, {506}} {
 		var s Sender
@@ -152,6 +155,7 @@ func TestCRCFieldWithoutCRC(t *testing.T) {
 // req: D01-5.3.2-7
 // req: D01-3.2-4
 // req: 5044-4.5-2
+// req: C02-7.3.2-1, C02-7.3.2-6, C02-5.2-4
 func TestMULPDU(t *testing.T) {
 	for _, c := range []struct{ emss, without, with int }{
 		{64, 128, 128}, {128, 128, 128}, {134, 128, 128}, {139, 130, 128}, {140, 134, 130}, {512, 506, 502},
@@ -169,6 +173,7 @@ func TestMULPDU(t *testing.T) {
 // An FPDU of MULPDU octets fits into EMSS wherever it begins.
 //
 // req: D01-5.3.2-2
+// req: C02-7.3.2-2
 func TestMULPDUFitsAtEveryPosition(t *testing.T) {
 	for _, mode := range []Mode{plain, both} {
 		for emss := 140; emss < 9100; emss += 13 {

@@ -39,6 +39,7 @@ type hostile struct {
 	queue    pmd.Queue
 	mac      [2]inet.MAC // the Adapter's, ours
 	conns    map[uint16]*forged
+	iss      *tcp.Seq // of connections that are opened; nil: any
 }
 
 type hostileConfig struct {
@@ -229,6 +230,9 @@ func (c *forged) options() tcp.Options {
 // answerer is a connection that the Adapter will dial to our port.
 func (h *hostile) answerer(port uint16) *forged {
 	c := &forged{port: port, iss: tcp.Seq(h.rng.Uint32()), ts: 1000}
+	if h.iss != nil {
+		c.iss = *h.iss
+	}
 	h.conns[port] = c
 	return c
 }

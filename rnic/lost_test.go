@@ -15,6 +15,7 @@ import (
 // one is MPA's error 1. What was posted comes back in each case. An invalid start-up frame, error 4, ends the same way.
 //
 // req: 9293-MUST-12, C02-5.1-1, D01-3.1-1, D01-7-1, C02-9-1, D01-7-4, C02-9-4, D01-7-8, 5044-8-1
+// req: D01-3.2-13, C02-5.2-13
 func TestEndsAreToldApart(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -39,6 +39,7 @@ const startupLen = 20
 //
 // req: D01-3.1.1-1, D01-3.1.1-2, D01-5.3-2, D01-5.3-8, 5044-5.1-3, 5044-A.1-1
 // req: C02-5.1.1-1, C02-5.1.1-2, C02-7.3-2, C02-7.3-8
+// req: D01-2-3, D01-2-4, C02-4-3, 5044-2-1
 func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
@@ -85,6 +86,7 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 // What small messages wait for: nothing, or company while octets are unacknowledged.
 //
 // req: D01-5.3-3, D01-5.3.1-1, D01-5.3.1-2, D01-5.3.2-4, 5044-A.2-1, C02-7.3-3, C02-7.3.1-2
+// req: C02-7.3.1-1, C02-7.3.2-3
 func TestPacking(t *testing.T) {
 	const messages = 200
 	run := func(t *testing.T, p Packing) (segments int) {
@@ -118,6 +120,7 @@ func TestPacking(t *testing.T) {
 // A message is cut to fill what small ones left of a segment, but not into pieces under 128 octets.
 //
 // req: D01-5.3.2-9, D01-5.3.2-10
+// req: C02-7.3.2-8, C02-7.3.2-9
 func TestPackFullFillsSegments(t *testing.T) {
 	r, log := logged(t, rigConfig{})
 	opt := QPOptions{Packing: PackFull, NoMarkers: true}
@@ -148,6 +151,7 @@ func TestPackFullFillsSegments(t *testing.T) {
 // begins with an FPDU again.
 //
 // req: C02-5.1.1-3, C02-7.3-5, D01-3.1.1-3, D01-3.2-3, D01-5.3-4, D01-5.3-5, D01-5.3-7, D01-5.3.2-6, 5044-5.1-4
+// req: C02-5.2-3, C02-7.3-4, C02-7.3-7, C02-13.1.1.1-4, C02-13.1.1.2-4, D01-11.2.1-4, D01-11.2.2-4
 func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
@@ -186,6 +190,7 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 				}
 			}
 			require.Positive(t, unaligned, "FPDUs built for 9000 had to be cut")
+			require.Positive(t, r.stats(s.qp).Placed.Reassembled, "and were put together again")
 			r.close(s, c)
 		})
 	}
@@ -194,6 +199,7 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 // A receive window smaller than an FPDU: the FPDU goes out in pieces, and arrives.
 //
 // req: D01-5.3-5, D01-5.3-4
+// req: C02-7.3-4
 func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	r, log := logged(t, rigConfig{tcp: tcp.Config{ReceiveWindow: 1000}})
 	s, c := r.connect(QPOptions{}, QPOptions{})
@@ -214,6 +220,7 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 // behind the start-up frame, in each half at its own.
 //
 // req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12, C02-5.1.1-4
+// req: D01-1.2-1
 func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	r, log := logged(t, rigConfig{})
 	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
@@ -236,6 +243,7 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 //
 // req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7, C02-5.1.2-8, C02-5.1.2-12
 // req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7, D01-3.1.2-8, 5044-A.3-1
+// req: C02-5.1.2-10, D01-3.1.2-10
 func TestSegmentsBehindAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]

@@ -10,14 +10,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queryEMSS asks the kernel for the effective segment size (RFC 5044 section 5.1: TCP_MAXSEG).
+// queryEMSS asks the kernel for the effective segment size (TCP_MAXSEG), or else for what it may be guessed from.
 func (s *onSocket) queryEMSS() int {
-	n := 0
-	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves n at 0
-		n, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+	maxSeg, mtu, headers := 0, 0, headersIPv4
+	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves both at 0
+		if maxSeg, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); maxSeg > 0 {
+			return
+		}
+		if s.ends[1].Addr().Is4() {
+			mtu, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU)
+			return
+		}
+		headers = headersIPv6
+		mtu, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU)
 	})
-	if n <= 0 {
-		return emssUnknown
+	return likelyEMSS(maxSeg, mtu, headers)
+}
+
+// Octets of a datagram in front of TCP's payload, with timestamps.
+const (
+	headersIPv4 = 20 + 20 + 12
+	headersIPv6 = 40 + 20 + 12
+)
+
+// likelyEMSS is the segment size that the kernel tells; if it does not, what the path's MTU leaves beside the headers that are
+// to be expected; if that is unknown as well, Ethernet's (RFC 5044 section 5.1, DECISIONS 23).
+func likelyEMSS(maxSeg, mtu, headers int) int {
+	n := emssUnknown
+	switch {
+	case maxSeg > 0:
+		n = maxSeg
+	case mtu > headers:
+		n = mtu - headers
 	}
 	return min(n, socketWriteMax)
 }

@@ -166,6 +166,7 @@ func TestSocketError(t *testing.T) {
 // A run of FPDUs begins where a segment of the kernel's begins.
 //
 // req: D01-3.1.1-6, 5044-5.1-2
+// req: C02-5.1.1-6
 func TestSocketSegments(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(QPOptions{}, QPOptions{})

@@ -31,6 +31,9 @@ table() {
 echo "### RDMA Write of 1 MiB messages, two cores back to back over pmd/wire; and from the kernel's TCP over a TAP"
 echo
 table ./bench 'Write|TAP' Gbit/s
+echo "### MPA and DDP for one aligned FPDU in order, beyond its CRC and the copy of its payload"
+echo
+table ./bench 'FPDU' beyond-ns/op
 echo "### Parts"
 echo
 table ./mpa 'Sender|Put|Input' ns/op

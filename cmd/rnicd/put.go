@@ -68,6 +68,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
 		return err
 	}
+	warnNoCRC(w, o.noCRC)
 	res, err := putWaiting(ctx, o, dev, file, length, addr)
 	// The dialer has a timer of its own, which may be the first to end.
 	if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {

@@ -89,6 +89,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		return err
 	}
 	defer l.Close()
+	out.do(func(w io.Writer) { warnNoCRC(w, o.noCRC) })
 	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v\n", l.Addr(), &o.region) })
 	if err := srv.Serve(ctx, l); err != nil || !o.once {
 		return err
@@ -98,6 +99,13 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		return err
 	default:
 		return context.Canceled // interrupted before anything came
+	}
+}
+
+// warnNoCRC says what --no-crc gives up (RFC 5044 section 4.4, DECISIONS 18).
+func warnNoCRC(w io.Writer, noCRC bool) {
+	if noCRC {
+		fmt.Fprintln(w, "warning     --no-crc: if the other end agrees, only TCP's checksum guards octets; for paths with an integrity check of their own")
 	}
 }
 

@@ -91,12 +91,18 @@ func TestPutThroughFaults(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// Without markers a segment behind a gap cannot be told apart into frames: nothing is placed ahead.
+// Without markers a segment behind a gap cannot be told apart into frames: nothing is placed ahead. To go without CRC is the
+// administrator's wish at both ends, who is told what that means.
+//
+// req: 5044-4.4-2, D01-5.2-5, D01-1.2-8
 func TestPutWithoutMarkersAndCRC(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--no-markers", "--no-crc", "--fault", "drop=1%,seed=3")
 	client := ns.put(t, randomFile(t, 4<<20), "--no-crc", "--quiet")
 	require.Regexp(t, ` 0 B of it ahead of a gap$`, client.Lines("^placed ")[0], "%s", client)
+	for _, p := range []*process{server, client} {
+		require.Len(t, p.Lines("^warning +--no-crc: .* integrity check of their own$"), 1, "%s", p)
+	}
 	ns.stop(t, server)
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -138,6 +139,22 @@ func Analyse(t testing.TB, path string) (a Analysis) {
 func Count(t testing.TB, path, filter string) int {
 	t.Helper()
 	return strings.Count(tshark(t, []string{"-r", path, "-n", "-T", "fields", "-e", "frame.number", "-Y", filter}), "\n")
+}
+
+// MPA has tshark look for MPA, DDP and RDMAP in a capture. For each frame with a whole FPDU that it reads, in order, the result
+// has the fields asked for; text is everything it says of the start-up frames and FPDUs, their CRCs with it.
+func MPA(t testing.TB, path string, fields ...string) (rows [][]string, text string) {
+	t.Helper()
+	args := []string{"-r", path, "-n", "--enable-heuristic", "iwarp_mpa_tcp",
+		"--disable-protocol", "rpcordma", "--disable-protocol", "smb_direct"} // they see themselves in any payload
+	list := append(slices.Clone(args), "-T", "fields", "-E", "separator=,", "-Y", "iwarp_mpa.fpdu")
+	for _, f := range fields {
+		list = append(list, "-e", f)
+	}
+	for line := range strings.Lines(tshark(t, list)) {
+		rows = append(rows, strings.Split(strings.TrimSuffix(line, "\n"), ","))
+	}
+	return rows, tshark(t, append(args, "-O", "iwarp_mpa", "-Y", "iwarp_mpa"))
 }
 
 // tshark runs it and returns what it printed.
