@@ -44,12 +44,16 @@ func registerMemory(b []byte, page uintptr) (*arenaMemory, error) {
 	if base&(page-1) != 0 || whole == 0 || whole&(page-1) != 0 {
 		return nil, fmt.Errorf("dpdk: memory of %d octets at %#x is not made of whole pages of %v", len(b), base, hugepages.PageSize(page))
 	}
-	if m := arenas[first]; m != nil {
-		if len(m.bytes) != len(b) || m.page != page {
-			return nil, fmt.Errorf("dpdk: memory at %#x is known already, with %d octets on pages of %v", base, len(m.bytes), hugepages.PageSize(m.page))
+	for _, m := range arenas { // the EAL would take pages twice
+		lo := uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes)))
+		switch {
+		case base+whole <= lo || lo+uintptr(len(m.bytes)) <= base:
+		case base != lo || len(m.bytes) != len(b) || m.page != page:
+			return nil, fmt.Errorf("dpdk: some of %d octets at %#x is known already, with %d octets at %#x on pages of %v", whole, base, len(m.bytes), lo, hugepages.PageSize(m.page))
+		default:
+			m.ports++
+			return m, nil
 		}
-		m.ports++
-		return m, nil
 	}
 	m := &arenaMemory{bytes: b, page: page, ports: 1}
 	m.pin.Pin(first)
@@ -118,7 +122,7 @@ func (p *Port) Map(b []byte, page int) error {
 		return fmt.Errorf("dpdk: %s is closed", p.name)
 	case page < int(hugepages.Normal) || page&(page-1) != 0:
 		return fmt.Errorf("dpdk: %s: pages of %d octets, must be a power of two from %d on", p.name, page, hugepages.Normal)
-	case len(b) > 0 && (p.memory.contains(b) || p.extra[first] != nil):
+	case p.reaches(b) != nil:
 		return fmt.Errorf("dpdk: %s reaches this memory already", p.name)
 	}
 	if err := p.pagesStay(hugepages.PageSize(page)); err != nil {
@@ -166,18 +170,30 @@ func (p *Port) unmap(m *arenaMemory) {
 func (p *Port) IOVA(b []byte) (addr uint64, ok bool) {
 	environment.Lock()
 	defer environment.Unlock()
-	if p.closed || len(b) == 0 {
+	if p.closed {
 		return 0, false
 	}
+	m := p.reaches(b)
+	if m == nil {
+		return 0, false
+	}
+	return m.iova(m.offset(b)), m.onePiece(b)
+}
+
+// reaches is the memory that b lies in, nil if the device does not reach it.
+func (p *Port) reaches(b []byte) *arenaMemory {
+	if len(b) == 0 {
+		return nil
+	}
 	if p.memory.contains(b) {
-		return p.memory.iova(p.memory.offset(b)), p.memory.onePiece(b)
+		return p.memory
 	}
 	for _, m := range p.extra {
 		if m.contains(b) {
-			return m.iova(m.offset(b)), m.onePiece(b)
+			return m
 		}
 	}
-	return 0, false
+	return nil
 }
 
 // pagesStay refuses pages that may move under a NIC that is given physical addresses.
