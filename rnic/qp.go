@@ -188,14 +188,6 @@ func (q *QueuePair) PostSend(wr WorkRequest) error {
 	return q.postSend(wr)
 }
 
-// PostSendInvalidate is PostSend of a message that also gives the peer's STag wr.RemoteSTag back: when the peer has received
-// it, nothing can be placed or read through that STag any more, and the peer's Completion says so. The peer must have
-// granted it to this QueuePair alone; otherwise its Terminate ends the connection. In the RTS state; any goroutine.
-func (q *QueuePair) PostSendInvalidate(wr WorkRequest) error {
-	wr.Op = OpSendInvalidate
-	return q.postSend(wr)
-}
-
 // PostWrite queues an RDMA Write of wr.Local to wr.RemoteSTag at wr.RemoteOffset. In the RTS state; any goroutine.
 func (q *QueuePair) PostWrite(wr WorkRequest) error {
 	wr.Op = OpWrite

@@ -236,33 +236,15 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 	switch {
 	case d.Header.Tagged:
 		r.writes++
-	case op.Invalidates() && !q.invalidate(d):
+	case d.Header.QN == rdmap.QNSend && op.Invalidates():
+		q.deliverInvalidate(d)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
-		c := Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv}
-		if op.Invalidates() {
-			c.Invalidated = mem.STag(d.Header.ULP32)
-		}
-		q.opt.RecvCQ.push(c)
+		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over
 	}
-}
-
-// invalidate does what a Send with Invalidate asks for when it is delivered, or ends the stream (RFC 5040 section 5.3): a
-// message whose STag is not this stream's own is no message, and its buffer is flushed.
-func (q *QueuePair) invalidate(d *ddp.Delivered) bool {
-	r := &q.recv
-	if q.adapter.table.Invalidate(q.opt.PD.id, q.stream, mem.STag(d.Header.ULP32)) == mem.CheckOK {
-		return true
-	}
-	if r.fault == nil { // the first error is the one to report
-		r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header, segmentLen: d.SegmentLen()}
-	}
-	r.ddp.Disable()
-	q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Op: OpRecv, Status: Flushed})
-	return false
 }
 
 // opcodeError is RDMAP's refusal of a segment or message.
