@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"unsafe"
 )
 
@@ -25,8 +26,15 @@ type RegionError struct {
 }
 
 func (e *RegionError) Error() string {
-	return fmt.Sprintf("mem: region's %s is %d, must be %s", e.Field, e.Value, e.Want)
+	whose := "region's "
+	if strings.HasPrefix(e.Field, windowField) {
+		whose = ""
+	}
+	return fmt.Sprintf("mem: %s%s is %d, must be %s", whose, e.Field, e.Value, e.Want)
 }
+
+// windowField is how a Field of WindowOptions begins.
+const windowField = "window's "
 
 // AccessError says that this process itself may not do with the octets what a region over them would let a peer do:
 // they are not mapped, or not writable, or lie behind the end of a mapped file. Err is the kernel's word.

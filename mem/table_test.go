@@ -364,12 +364,3 @@ func BenchmarkCheck(b *testing.B) {
 		}
 	})
 }
-
-func BenchmarkRegister(b *testing.B) {
-	table := NewTable(1 << 10)
-	mem := make([]byte, 4096)
-	b.ReportAllocs()
-	for b.Loop() {
-		register(b, table, 1, mem, RegionOptions{Access: RemoteWrite}).Deregister()
-	}
-}

@@ -73,16 +73,16 @@ func (m *MemoryRegion) checkWindow(opt *WindowOptions) error {
 	length := len(m.mem)
 	switch {
 	case opt.Len < 1 || opt.Len > length:
-		return &RegionError{"window's length", uint64(opt.Len), fmt.Sprintf("1 to %d octets, the region's", length)}
+		return &RegionError{windowField + "length", uint64(opt.Len), fmt.Sprintf("1 to %d octets, the region's", length)}
 	case opt.Off < 0 || opt.Off > length-opt.Len:
-		return &RegionError{"window's Off", uint64(opt.Off), fmt.Sprintf("0 to %d, so that the window ends within the region", length-opt.Len)}
+		return &RegionError{windowField + "Off", uint64(opt.Off), fmt.Sprintf("0 to %d, so that the window ends within the region", length-opt.Len)}
 	case opt.Base > math.MaxUint64-uint64(opt.Len):
-		return &RegionError{"window's Base", opt.Base, fmt.Sprintf("at most 2^64-1 less the length (%d)", opt.Len)}
+		return &RegionError{windowField + "Base", opt.Base, fmt.Sprintf("at most 2^64-1 less the length (%d)", opt.Len)}
 	case opt.Access == 0 || opt.Access&^m.windows != 0:
-		return &RegionError{"window's Access", uint64(opt.Access), fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
+		return &RegionError{windowField + "Access", uint64(opt.Access), fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
 	case m.stream != AnyStream && opt.Stream != m.stream:
 		// A peer that invalidates the region must be the only one who writes through its windows (Table.Invalidate).
-		return &RegionError{"window's Stream", uint64(opt.Stream), fmt.Sprintf("%d, the region's", m.stream)}
+		return &RegionError{windowField + "Stream", uint64(opt.Stream), fmt.Sprintf("%d, the region's", m.stream)}
 	}
 	return nil
 }

@@ -245,34 +245,3 @@ func TestBindDoesNotWait(t *testing.T) {
 	bind(t, w, m, WindowOptions{Len: 8, Access: RemoteWrite})
 	r.Exit()
 }
-
-func BenchmarkWindow(b *testing.B) {
-	table := NewTable(1 << 10)
-	m := register(b, table, 1, make([]byte, 4096), RegionOptions{Windows: RemoteWrite})
-	w := newWindow(b, table)
-	opt := WindowOptions{Off: 64, Len: 1024, Access: RemoteWrite, Stream: 1}
-	readers := []*Reader{table.NewReader(), table.NewReader()}
-	b.Run("Check", func(b *testing.B) {
-		stag := bind(b, w, m, opt)
-		for b.Loop() {
-			if _, res := table.Check(1, 1, stag, 64, 512, RemoteWrite); res != CheckOK {
-				b.Fatal(res)
-			}
-		}
-	})
-	b.Run("Bind and Unbind", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			bind(b, w, m, opt)
-			w.Unbind()
-		}
-	})
-	b.Run("Bind and Invalidate", func(b *testing.B) {
-		for b.Loop() {
-			table.Invalidate(1, 1, bind(b, w, m, opt))
-		}
-	})
-	for _, r := range readers {
-		r.Close()
-	}
-}

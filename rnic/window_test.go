@@ -68,7 +68,7 @@ func TestBindErrors(t *testing.T) {
 	w, err := pd.NewWindow()
 	require.NoError(t, err)
 	_, err = w.Bind(m, WindowOptions{Off: 8, Len: 3, Access: RemoteWrite})
-	require.EqualError(t, err, "rnic: bind a window to [8, 8+3) of 10 octets: mem: region's window's Off is 8, must be 0 to 7, so that the window ends within the region")
+	require.EqualError(t, err, "rnic: bind a window to [8, 8+3) of 10 octets: mem: window's Off is 8, must be 0 to 7, so that the window ends within the region")
 	_, err = w.Bind(foreign, WindowOptions{Len: 3, Access: RemoteWrite})
 	require.ErrorIs(t, err, errForeignRegion)
 	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, For: qp})
@@ -144,7 +144,7 @@ func TestSendInvalidate(t *testing.T) {
 // A peer cannot take away what is not its own: the stream ends with "STag cannot be invalidated", the message is not
 // delivered, and everybody else goes on.
 //
-// req: 5040-5.3-8, 5040-8.1.1-2, 5042-6.4.5-1
+// req: 5040-5.3-8, 5040-7.2-4, 5040-8.1.1-2
 func TestSendInvalidateRefused(t *testing.T) {
 	for name, stag := range map[string]func(t *testing.T, s, other *end) mem.STag{
 		"unknown":               func(_ *testing.T, s, _ *end) mem.STag { return s.region.STag() ^ 1 },
