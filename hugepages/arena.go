@@ -33,7 +33,7 @@ type Arena struct {
 	fallback string
 	lockErr  error
 	fd       int    // memfd, or -1
-	reserved []byte // the whole address range to unmap, guard pages included; nil on the Go heap
+	reserved []byte // the whole address range to unmap, guard pages included; nil when there is nothing to unmap
 }
 
 // Heap returns an arena of n octets of ordinary Go memory, for tests under -race (which cannot see
@@ -45,6 +45,20 @@ func Heap(n int) *Arena {
 	raw := make([]byte, n+heapAlign-1)
 	skip := padding(uintptr(unsafe.Pointer(unsafe.SliceData(raw))), heapAlign)
 	return &Arena{mem: raw[skip : skip+n : skip+n], page: Normal, fd: -1}
+}
+
+// Over returns an arena over octets that the caller mapped: a file, shared memory, a device's own memory. It changes
+// nothing of them, so that they are zero only if they were; Close leaves them mapped. page is the size of the pages they
+// lie on; another than Normal, Page2MiB or Page1GiB panics, as do octets that are not whole pages.
+func Over(b []byte, page PageSize) *Arena {
+	if page != Normal && page != Page2MiB && page != Page1GiB {
+		panic(fmt.Sprintf("hugepages: Over on pages of %v", page))
+	}
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	if len(b)%int(page) != 0 || first%uintptr(page) != 0 {
+		panic(fmt.Sprintf("hugepages: Over %d octets at %#x, which are not whole pages of %v", len(b), first, page))
+	}
+	return &Arena{mem: b[:len(b):len(b)], page: page, fd: -1}
 }
 
 // Bytes returns the whole arena, carved or not: for a device that maps or registers all of it. It is

@@ -118,3 +118,28 @@ func TestRoundUp(t *testing.T) {
 		require.False(t, ok, "%v", page)
 	}
 }
+
+// An arena over somebody else's octets takes nothing, changes nothing, and gives nothing back.
+func TestOver(t *testing.T) {
+	raw := Heap(4 * 4096).Bytes()
+	for i := range raw {
+		raw[i] = 7
+	}
+	a := Over(raw[4096:3*4096], Normal)
+	require.Equal(t, Normal, a.PageSize())
+	require.Equal(t, -1, a.FD())
+	require.Empty(t, a.Fallback())
+	require.Equal(t, 2*4096, cap(a.Bytes()))
+	b, err := a.Carve(4096, 64)
+	require.NoError(t, err)
+	require.Equal(t, address(raw)+4096, address(b))
+	require.EqualValues(t, 7, b[0])
+	require.Equal(t, 4096, a.Remaining())
+	require.NoError(t, a.Close())
+	require.Nil(t, a.Bytes())
+	raw[4096] = 8 // still there
+	require.Panics(t, func() { Over(raw, Auto) })
+	require.Panics(t, func() { Over(raw[:4095], Normal) })
+	require.Panics(t, func() { Over(raw[1:4097], Normal) })
+	require.Panics(t, func() { Over(raw, Page2MiB) })
+}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,8 +20,11 @@ type oracle struct {
 	stags   []STag // that there are or were, and one that never was
 }
 
+// oracleRegion is a region, or a window when w is set: then of is what it was bound to last.
 type oracleRegion struct {
 	m           *MemoryRegion
+	w           *Window
+	of          *oracleRegion
 	pd          ProtectionDomain
 	mem         []byte
 	opt         RegionOptions
@@ -46,7 +50,11 @@ func (o *oracle) check(pd ProtectionDomain, stream StreamID, stag STag, to uint6
 	if r.pd != pd || r.opt.Stream != AnyStream && r.opt.Stream != stream && !(local && stream == AnyStream) {
 		return nil, CheckNotAssociated
 	}
-	if need == 0 || need&(r.opt.Access|LocalRead) != need {
+	granted := r.opt.Access
+	if r.w == nil {
+		granted |= LocalRead
+	}
+	if need == 0 || need&granted != need {
 		return nil, CheckAccess
 	}
 	return r, judge(to, n, r.opt.Base, len(r.mem))
@@ -88,9 +96,13 @@ func TestTableAgainstOracle(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"":                 o.agrees,
 			"Register":         o.register,
-			"Revoke":           func(t *rapid.T) { r := o.pick(t); r.m.Revoke(); r.valid = false },
+			"Revoke":           func(t *rapid.T) { r := o.pick(t, false); r.m.Revoke(); o.end(r) },
 			"Revalidate":       o.revalidate,
-			"Deregister":       func(t *rapid.T) { r := o.pick(t); r.m.Deregister(); r.valid, r.gone = false, true },
+			"Deregister":       func(t *rapid.T) { r := o.pick(t, false); r.m.Deregister(); o.end(r); r.gone = true },
+			"NewWindow":        o.newWindow,
+			"Bind":             o.bind,
+			"Unbind":           func(t *rapid.T) { r := o.pick(t, true); r.w.Unbind(); o.end(r) },
+			"Free":             func(t *rapid.T) { r := o.pick(t, true); r.w.Free(); o.end(r); r.gone = true },
 			"after Deregister": o.useGone,
 			"Invalidate":       o.invalidate,
 			"Check":            o.checkOne,
@@ -108,8 +120,18 @@ func (o *oracle) live() (list []*oracleRegion) {
 	return list
 }
 
-func (o *oracle) pick(t *rapid.T) *oracleRegion {
-	list := o.live()
+// end is the end of r's validity, and of that of its windows.
+func (o *oracle) end(r *oracleRegion) {
+	r.valid = false
+	for _, w := range o.regions {
+		if w.of == r {
+			w.valid = false
+		}
+	}
+}
+
+func (o *oracle) pick(t *rapid.T, window bool) *oracleRegion {
+	list := slices.DeleteFunc(o.live(), func(r *oracleRegion) bool { return (r.w != nil) != window })
 	if len(list) == 0 {
 		t.Skip("none")
 	}
@@ -119,13 +141,18 @@ func (o *oracle) pick(t *rapid.T) *oracleRegion {
 func (o *oracle) agrees(t *rapid.T) {
 	require.Equal(t, len(o.live()), o.table.Len())
 	for _, r := range o.regions {
-		require.Equal(t, r.valid, r.m.Valid())
+		if r.w != nil {
+			require.Equal(t, r.valid, r.w.Valid())
+		} else {
+			require.Equal(t, r.valid, r.m.Valid())
+		}
 	}
 }
 
 func (o *oracle) register(t *rapid.T) {
 	r := &oracleRegion{pd: somePD.Draw(t, "pd"), mem: make([]byte, rapid.IntRange(1, 9).Draw(t, "len"))}
 	r.opt.Access, r.opt.Stream = someAccess.Draw(t, "access"), someStream.Draw(t, "stream")
+	r.opt.Windows = someAccess.Draw(t, "windows") & remoteAccess
 	r.opt.Base = rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - uint64(len(r.mem))}).Draw(t, "base")
 	m, err := o.table.Register(r.pd, r.mem, r.opt)
 	if len(o.live()) == oracleEntries {
@@ -139,9 +166,56 @@ func (o *oracle) register(t *rapid.T) {
 	o.stags = append(o.stags, r.stag)
 }
 
+func (o *oracle) newWindow(t *rapid.T) {
+	w, err := o.table.NewWindow()
+	if len(o.live()) == oracleEntries {
+		var full *TableFullError
+		require.ErrorAs(t, err, &full)
+		return
+	}
+	require.NoError(t, err)
+	o.regions = append(o.regions, &oracleRegion{w: w, stag: w.STag()})
+}
+
+func (o *oracle) bind(t *rapid.T) {
+	r := o.pick(t, true)
+	var of *oracleRegion
+	for _, c := range o.regions { // of those that are gone, too
+		if c.w == nil && (of == nil || rapid.Bool().Draw(t, "this one")) {
+			of = c
+		}
+	}
+	if of == nil {
+		t.Skip("no region")
+	}
+	opt := WindowOptions{
+		Off: rapid.IntRange(-1, 9).Draw(t, "off"), Len: rapid.IntRange(0, 10).Draw(t, "len"), Stream: someStream.Draw(t, "stream"),
+		Access: someAccess.Draw(t, "access"), Base: rapid.SampledFrom([]uint64{0, 5, 1 << 63, math.MaxUint64 - 5}).Draw(t, "base"),
+	}
+	stag, err := r.w.Bind(of.m, opt)
+	o.end(r)
+	granted := (of.opt.Access | of.opt.Windows) & (RemoteRead | RemoteWrite)
+	possible := opt.Off >= 0 && opt.Len > 0 && opt.Off+opt.Len <= len(of.mem) && judge(opt.Base, opt.Len, opt.Base, opt.Len) == CheckOK &&
+		opt.Access != 0 && opt.Access|granted == granted && (of.opt.Stream == AnyStream || of.opt.Stream == opt.Stream)
+	switch {
+	case !possible:
+		var bad *RegionError
+		require.ErrorAs(t, err, &bad)
+	case !of.valid:
+		require.ErrorIs(t, err, ErrRevoked)
+	default:
+		require.NoError(t, err)
+		require.Equal(t, r.stag.Key()+1, stag.Key())
+		r.of, r.pd, r.stag, r.valid = of, of.pd, stag, true
+		r.mem, r.opt = of.mem[opt.Off:opt.Off+opt.Len], RegionOptions{Access: opt.Access, Base: opt.Base, Stream: opt.Stream}
+		o.stags = append(o.stags, stag)
+	}
+}
+
 func (o *oracle) revalidate(t *rapid.T) {
-	r := o.pick(t)
+	r := o.pick(t, false)
 	stag := r.m.Revalidate()
+	o.end(r)
 	require.Equal(t, r.stag.Index(), stag.Index())
 	require.Equal(t, r.stag.Key()+1, stag.Key())
 	r.stag, r.valid = stag, true
@@ -150,7 +224,10 @@ func (o *oracle) revalidate(t *rapid.T) {
 
 func (o *oracle) useGone(t *rapid.T) {
 	for _, r := range o.regions {
-		if r.gone {
+		if r.gone && r.w != nil {
+			r.w.Unbind()
+			r.w.Free()
+		} else if r.gone {
 			r.m.Revoke()
 			r.m.Deregister()
 			require.Panics(t, func() { r.m.Revalidate() })
@@ -171,7 +248,7 @@ func (o *oracle) invalidate(t *rapid.T) {
 		require.Equal(t, CheckAccess, res)
 	default:
 		require.Equal(t, CheckOK, res)
-		r.valid = false
+		o.end(r)
 	}
 }
 

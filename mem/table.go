@@ -8,9 +8,10 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
-// EntriesMax bounds the regions of one Table, so that every slot has at least 8 of the 2^24 indices to draw from.
+// EntriesMax bounds the regions and windows of one Table, so that every slot has at least 8 of the 2^24 indices to draw from.
 const EntriesMax = 1 << 20
 
 // RegionBytesMax bounds one region: 4 TiB.
@@ -23,8 +24,9 @@ const RegionBytesMax = 1 << 42
 // some STags learns of the next one only that it is none of those (RFC 5042 section 6.1.1: hard to predict;
 // RFC 5040 section 8.1.1: sparse over the full range).
 //
-// Entries are immutable. A slot's pointer is the entry's validity: Register and Revalidate store one, Revoke
-// stores nil and then waits until every Reader that might have loaded the old one has left (reader.go).
+// Entries are immutable. A slot's pointer is the entry's validity: Register, Revalidate and Bind store one, Revoke
+// and Unbind store nil and then wait until every Reader that might have loaded the old one has left (reader.go). A
+// window's entry names its region's: when that one leaves its slot, the window is invalid with it.
 type Table struct {
 	slots   []atomic.Pointer[entry]
 	mask    uint32
@@ -32,25 +34,26 @@ type Table struct {
 
 	mu         sync.Mutex
 	random     func() uint32
-	used       []bool   // slot has a region, valid or revoked
+	used       []bool   // slot has a region or window, valid or not
 	last       []uint32 // slot's last index: not drawn twice running
 	entries    int
 	entriesMax int
 	readers    []*Reader
 }
 
-// entry is what Check needs to know of a region, in one cache line.
+// entry is what Check needs to know of a region or window, in one cache line.
 type entry struct {
 	mem    []byte
 	base   uint64
+	of     *entry // a window's region; nil for a region. Held here, its address cannot become another entry's
 	stag   STag
 	pd     ProtectionDomain
 	stream StreamID
 	access Access
 }
 
-// NewTable makes a Table for up to entriesMax regions, 16 to 40 octets of memory for each; it panics unless that
-// is 1 to EntriesMax.
+// NewTable makes a Table for up to entriesMax regions and windows, 16 to 40 octets of memory for each; it panics
+// unless that is 1 to EntriesMax.
 func NewTable(entriesMax int) *Table {
 	if entriesMax < 1 || entriesMax > EntriesMax {
 		panic(fmt.Sprintf("mem: Table of %d entries, must be 1 to %d", entriesMax, EntriesMax))
@@ -86,7 +89,7 @@ func (t *Table) AllocDomain() ProtectionDomain {
 	}
 }
 
-// Len returns the number of regions that are registered, revoked ones included. Any goroutine.
+// Len returns the number of regions and windows that there are, invalid ones included. Any goroutine.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +108,7 @@ func (t *Table) Len() int {
 // region, and the slice is empty; DDP does not ask for zero-length Tagged messages (DECISIONS 32). TO + n = 2^64 wraps.
 func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int, need Access) ([]byte, CheckResult) {
 	e := t.slots[stag.Index()&t.mask].Load()
-	if e == nil || e.stag != stag {
+	if e == nil || e.stag != stag || e.of != nil && !t.stands(e.of) {
 		return nil, CheckInvalidSTag
 	}
 	if !e.associated(pd, stream, need) {
@@ -126,6 +129,9 @@ func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64
 	return e.mem[off : off+want : off+want], CheckOK
 }
 
+// stands reports whether e is in its slot, which makes it valid.
+func (t *Table) stands(e *entry) bool { return t.slots[e.stag.Index()&t.mask].Load() == e }
+
 // associated reports whether the region and the stream may meet (RFC 5041 sections 2.1 and 8.2).
 func (e *entry) associated(pd ProtectionDomain, stream StreamID, need Access) bool {
 	if e.pd != pd {
@@ -137,15 +143,16 @@ func (e *entry) associated(pd ProtectionDomain, stream StreamID, need Access) bo
 // Invalidate is what a peer's Send with Invalidate asks for on Delivery: the STag is valid no more when it returns.
 //
 // It is called by the goroutine that places for stream, inside or outside Enter and Exit; it neither locks nor waits,
-// and need not: only that stream could reach the region, so no other goroutine is placing. For the same reason a
-// region of AnyStream is CheckAccess, "cannot be invalidated" (RFC 5040 section 8.1.1: a peer must not be able to
-// invalidate an STag that several streams share), as is one without remote rights. Otherwise CheckInvalidSTag,
-// CheckNotAssociated or CheckOK. The region stays registered, for Revalidate or Deregister.
+// and need not: only that stream could write through the STag, or through windows onto its region, so no other
+// goroutine is placing. For the same reason a region or window of AnyStream is CheckAccess, "cannot be invalidated"
+// (RFC 5040 section 8.1.1: a peer must not be able to invalidate an STag that several streams share), as is one
+// without remote rights. Otherwise CheckInvalidSTag, CheckNotAssociated or CheckOK. A region stays registered, for
+// Revalidate or Deregister, and its windows are invalid with it; a window can be bound again.
 func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) CheckResult {
 	slot := &t.slots[stag.Index()&t.mask]
 	e := slot.Load()
 	switch {
-	case e == nil || e.stag != stag:
+	case e == nil || e.stag != stag || e.of != nil && !t.stands(e.of):
 		return CheckInvalidSTag
 	case !e.associated(pd, stream, remoteAccess):
 		return CheckNotAssociated
@@ -157,7 +164,28 @@ func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) Chec
 	return CheckOK
 }
 
-// take gives a free slot to a new region and returns an STag that leads there. Under t.mu.
+// Writers returns the STags, of regions and windows, through which a peer may write an octet of b at this moment. Any
+// goroutine; it looks at every slot of the Table and allocates.
+//
+// A server whose clients do not trust each other asks before it grants one of them memory that it may have granted
+// another: two STags that lead to one buffer let the one change what the other wrote (RFC 5042 section 6.3.6).
+func (t *Table) Writers(b []byte) (stags []STag) {
+	for i := range t.slots {
+		e := t.slots[i].Load()
+		if e != nil && e.access&RemoteWrite != 0 && overlap(e.mem, b) && (e.of == nil || t.stands(e.of)) {
+			stags = append(stags, e.stag)
+		}
+	}
+	return stags
+}
+
+// overlap reports whether a and b have an octet in common.
+func overlap(a, b []byte) bool {
+	x, y := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return x < y && y-x < uintptr(len(a)) && len(b) > 0 || y <= x && x-y < uintptr(len(b)) && len(a) > 0
+}
+
+// take gives a free slot to a new region or window and returns an STag that leads there. Under t.mu.
 func (t *Table) take() (STag, bool) {
 	if t.entries == t.entriesMax {
 		return 0, false

@@ -32,6 +32,27 @@ func TestNewTableSizes(t *testing.T) {
 	}
 }
 
+// An address-based region's octets are at their addresses, a zero-based one's count from 0.
+// req: DDP-10.3-2
+func TestOffsetsByAddress(t *testing.T) {
+	table := NewTable(2)
+	b := make([]byte, 100)
+	m := register(t, table, 1, b[10:20], RegionOptions{Access: RemoteWrite, ByAddr: true})
+	first := uint64(uintptr(unsafe.Pointer(&b[10])))
+	require.Equal(t, first, m.Base())
+	got, res := table.Check(1, 1, m.STag(), first+3, 7, RemoteWrite)
+	require.Equal(t, CheckOK, res)
+	require.Same(t, &b[13], &got[0])
+	require.Equal(t, CheckBounds, verdict(table, 1, 1, m.STag(), first-1, 1))
+	require.Equal(t, CheckBounds, verdict(table, 1, 1, m.STag(), first+10, 1))
+	require.Equal(t, CheckBounds, verdict(table, 1, 1, m.STag(), 0, 1))
+}
+
+// An entry is one cache line, and no bigger an object to the allocator.
+func TestEntrySize(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(entry{}), uintptr(lineBytes))
+}
+
 func TestAllocDomain(t *testing.T) {
 	table := NewTable(1)
 	require.Equal(t, ProtectionDomain(1), table.AllocDomain())
@@ -275,15 +296,19 @@ func TestRegisterRefuses(t *testing.T) {
 		{"length", 1, overlong, RegionOptions{}},
 		{"Base", 1, make([]byte, 2), RegionOptions{Base: math.MaxUint64 - 1}},
 		{"Base", 1, make([]byte, 1), RegionOptions{Base: math.MaxUint64}},
+		{"Base", 1, make([]byte, 1), RegionOptions{Base: 1, ByAddr: true}},
 		{"Access", 1, make([]byte, 1), RegionOptions{Access: accessAll + 1}},
+		{"Windows", 1, make([]byte, 1), RegionOptions{Windows: LocalWrite}},
 	} {
 		_, err := table.Register(c.pd, c.b, c.opt)
 		var bad *RegionError
 		require.ErrorAs(t, err, &bad, "%s", c.field)
 		require.Equal(t, c.field, bad.Field)
 	}
+	_, err = table.Register(1, overlong[:RegionBytesMax], RegionOptions{})
+	var none *AccessError
+	require.ErrorAs(t, err, &none, "long enough, but nobody may read it")
 	require.Zero(t, table.Len())
-	register(t, table, 1, overlong[:RegionBytesMax], RegionOptions{})
 }
 
 func TestStrings(t *testing.T) {
@@ -338,13 +363,4 @@ func BenchmarkCheck(b *testing.B) {
 			r.Exit()
 		}
 	})
-}
-
-func BenchmarkRegister(b *testing.B) {
-	table := NewTable(1 << 10)
-	mem := make([]byte, 4096)
-	b.ReportAllocs()
-	for b.Loop() {
-		register(b, table, 1, mem, RegionOptions{Access: RemoteWrite}).Deregister()
-	}
 }

@@ -66,6 +66,20 @@ type Port interface {
 	Close() error
 }
 
+// Mapper is a Port whose device reaches memory by itself, and only what it was told of. The arena of its Pools it knows;
+// Map adds other memory, as an application registers it (dpdk.Port). For set-up, any goroutine.
+type Mapper interface {
+	Port
+	// Map lets the device reach b, whole pages of the given size in octets, writable, which must stay mapped until Unmap or
+	// Close. Whoever drives the device can then read and write all of these pages.
+	Map(b []byte, page int) error
+	// Unmap ends what Map of the same b began. No frame of b may be under way.
+	Unmap(b []byte) error
+	// IOVA is the address at which the device sees b, somewhere in mapped memory; false when it does not, or not in one
+	// piece.
+	IOVA(b []byte) (addr uint64, ok bool)
+}
+
 // Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a Queue.
 type Timed interface {
 	Queue

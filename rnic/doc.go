@@ -27,6 +27,9 @@
 //
 // # Buffers
 //
+// Memory is registered with ProtectionDomain.Register or RegisterWith; a Window grants a part of it for a while. What
+// MemoryRegion.Revoke and Window.Unbind promise, and at what cost, stands in docs/memory.md.
+//
 // A posted range belongs to the QueuePair until its Completion has been polled; registered memory that a peer may
 // write can change at any time until the region is revoked. A send-side Completion means that the octets were copied
 // into TCP's custody and will be delivered or the connection will fail (RFC 5041 section 5.3 as the drafts'

@@ -8,7 +8,10 @@ import (
 	"io"
 	"log"
 	"net"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
@@ -153,6 +156,78 @@ func ExampleTerminateError() {
 	fmt.Println(qp.Err())
 	check(dev.Close(ctx))
 	// Output: rnic: peer terminated the stream: DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00), segment of 24 octets, RDMA Write to STag 0x00000bad, TO 0x5
+}
+
+// A server has one large region, registered once, and grants a client a window of exactly the octets of its request. The
+// client writes them and gives the window back with its message, so that the server may look at once.
+func ExampleWindow() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	dev := open()
+	l, err := dev.Listen(ctx, "127.0.0.1:0", rnic.ListenOptions{})
+	check(err)
+	defer l.Close()
+	go func() {
+		cq, err := dev.CreateCQ(16)
+		check(err)
+		pd := dev.AllocPD()
+		source, err := pd.Register([]byte("42 octets less two score"), 0)
+		check(err)
+		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+		check(err)
+		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
+		check(qp.PostWrite(rnic.WorkRequest{Local: source.Slice(0, 2), RemoteSTag: stag}))
+		check(qp.PostSendInvalidate(rnic.WorkRequest{Local: source.Slice(3, 6), RemoteSTag: stag}))
+	}()
+
+	req, err := l.Accept(ctx)
+	check(err)
+	pd := dev.AllocPD()
+	cq, err := dev.CreateCQ(16)
+	check(err)
+	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+	check(err)
+	// The region's own STag gives peers no right; only windows do.
+	region, err := pd.RegisterWith(make([]byte, 1<<20), rnic.RegisterOptions{Access: rnic.LocalWrite, Windows: rnic.RemoteWrite})
+	check(err)
+	window, err := pd.NewWindow()
+	check(err)
+	stag, err := window.Bind(region, rnic.WindowOptions{Off: 4000, Len: 2, Access: rnic.RemoteWrite, For: qp})
+	check(err)
+	check(qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)}))
+	check(req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(stag))))
+	check(cq.Wait(ctx))
+	var c [1]rnic.Completion
+	cq.Poll(c[:])
+	fmt.Printf("message %q, window given back: %v\n", region.Bytes()[:c[0].Len], c[0].Invalidated == stag)
+	fmt.Printf("written: %q\n", region.Bytes()[4000:4002]) // ours alone again, without a Revoke
+	window.Free()
+	check(dev.Close(ctx))
+	region.Deregister()
+	// Output:
+	// message "octets", window given back: true
+	// written: "42"
+}
+
+// Memory of any kind is registered alike; here it is a file, which then holds what the peer wrote.
+func ExampleProtectionDomain_RegisterWith_file() {
+	f, err := os.CreateTemp("", "region")
+	check(err)
+	defer os.Remove(f.Name())
+	check(f.Truncate(8192))
+	b, err := unix.Mmap(int(f.Fd()), 0, 8192, unix.PROT_READ, unix.MAP_SHARED)
+	check(err)
+	defer unix.Munmap(b)
+	pd := open().AllocPD()
+	_, err = pd.RegisterWith(b, rnic.RegisterOptions{Access: rnic.RemoteWrite})
+	fmt.Println(err) // mapped to be read only: a peer must not do what this process may not
+	m, err := pd.RegisterWith(b[100:200], rnic.RegisterOptions{Access: rnic.RemoteRead, Base: 1 << 40})
+	check(err)
+	fmt.Println(m.Len(), m.Base(), m.Access())
+	m.Deregister()
+	// Output:
+	// rnic: register 8192 octets: mem: region of 8192 octets cannot be written by this process: permission denied
+	// 100 1099511627776 LocalRead|RemoteRead
 }
 
 // Two programs talk over TCP, agree on RDMA, and go on with it on the same connection.

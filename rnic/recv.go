@@ -217,7 +217,10 @@ func (r *recvHalf) check(u *mpa.ULPDU) error {
 }
 
 // served are the opcodes this RNIC carries out.
-var served = [...]bool{rdmap.OpWrite: true, rdmap.OpSend: true, rdmap.OpSendSE: true, rdmap.OpTerminate: true, 15: false}
+var served = [...]bool{
+	rdmap.OpWrite: true, rdmap.OpSend: true, rdmap.OpSendSE: true, rdmap.OpSendInv: true, rdmap.OpSendSEInv: true,
+	rdmap.OpTerminate: true, 15: false,
+}
 
 // deliverTo completes the messages that end at or before edge.
 func (q *QueuePair) deliverTo(edge uint64) {
@@ -233,6 +236,8 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 	switch {
 	case d.Header.Tagged:
 		r.writes++
+	case d.Header.QN == rdmap.QNSend && op.Invalidates():
+		q.deliverInvalidate(d)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
 		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
@@ -242,7 +247,7 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 	}
 }
 
-// opcodeError is RDMAP's refusal of a segment.
+// opcodeError is RDMAP's refusal of a segment or message.
 type opcodeError struct {
 	cause      rdmap.Cause
 	header     ddp.Header

@@ -174,6 +174,8 @@ func (q *QueuePair) nextRequest(l *link) bool {
 		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.RemoteSTag, TO: wr.RemoteOffset}
 	case OpSend:
 		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, rdmap.OpSend)}
+	case OpSendInvalidate:
+		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, rdmap.OpSendInv), ULP32: uint32(wr.RemoteSTag)}
 	}
 	m.Header.Version = s.version
 	s.seg.Start(m)

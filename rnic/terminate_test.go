@@ -180,7 +180,7 @@ func TestTerminateOnWire(t *testing.T) {
 			h.ULP, h.QN = rdmap.Control(1, rdmap.OpReadRequest), rdmap.QNRead
 		})},
 		{"Read Response nobody asked for", 0x0206, write(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpReadResponse) })},
-		{"Send with Invalidate, not served", 0x0206, send(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpSendInv) })},
+		{"Send with Invalidate of no STag", 0x0109, send(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpSendInv) })},
 		{"RDMAP version 0", 0x0205, write(func(h *ddp.Header) { h.ULP = rdmap.Control(0, rdmap.OpWrite) })},
 		{"RDMAP version 3", 0x0205, send(func(h *ddp.Header) { h.ULP = rdmap.Control(3, rdmap.OpSend) })},
 		{"DDP version 0, tagged", 0x1104, write(func(h *ddp.Header) { h.Version = 0 })},

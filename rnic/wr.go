@@ -13,6 +13,8 @@ const (
 	OpSend  Opcode = iota + 1 // untagged message into the peer's next receive buffer
 	OpWrite                   // tagged message into the peer's registered memory
 	OpRecv                    // a receive buffer was filled
+	// OpSendInvalidate is OpSend that takes an STag of the peer's away from us: Send with Invalidate.
+	OpSendInvalidate
 )
 
 func (o Opcode) String() string {
@@ -23,6 +25,8 @@ func (o Opcode) String() string {
 		return "RDMA Write"
 	case OpRecv:
 		return "Receive"
+	case OpSendInvalidate:
+		return "Send with Invalidate"
 	}
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
@@ -60,12 +64,12 @@ type SGE struct {
 
 // WorkRequest is a fixed 64-octet, pointer-free ring entry.
 type WorkRequest struct {
-	ID           uint64 // returned in the Completion
-	Local        SGE    // what to send, or the buffer to receive into
-	RemoteOffset uint64 // Write: tagged offset at the peer
-	RemoteSTag   mem.STag
-	Op           Opcode // set by the posting call
-	Signaled     bool   // success yields a Completion; failures always do
+	ID           uint64   // returned in the Completion
+	Local        SGE      // what to send, or the buffer to receive into
+	RemoteOffset uint64   // Write: tagged offset at the peer
+	RemoteSTag   mem.STag // Write: where to; Send with Invalidate: what to invalidate
+	Op           Opcode   // set by the posting call
+	Signaled     bool     // success yields a Completion; failures always do
 	_            [26]byte
 }
 
@@ -76,5 +80,8 @@ type Completion struct {
 	Len    uint32 // octets of the message
 	Op     Opcode
 	Status Status
-	_      [46]byte
+	// Invalidated is the STag of ours that the peer's message invalidated, or 0. It is so already, and no octet is placed
+	// through it any more: no Revoke is needed before the memory is looked at.
+	Invalidated mem.STag
+	_           [40]byte
 }

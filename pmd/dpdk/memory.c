@@ -31,10 +31,11 @@ rnic_memory_register(uintptr_t base, uint64_t len, uint64_t page, int *err)
 	m->page_shift = __builtin_ctzll(page);
 	m->pa = rte_eal_iova_mode() == RTE_IOVA_PA;
 	for (i = 0; i < n; i++) {
-		volatile uint8_t *first = m->base + i * page;
+		uint8_t *first = m->base + i * page;
 
-		*first = *first; // a page that was never touched has no physical address
-		m->iova[i] = m->pa ? rte_mem_virt2iova((void *)(uintptr_t)first) : (rte_iova_t)(uintptr_t)first;
+		// A page that was never touched has no physical address. Others may be writing to it.
+		(void)__atomic_fetch_or(first, 0, __ATOMIC_RELAXED);
+		m->iova[i] = m->pa ? rte_mem_virt2iova(first) : (rte_iova_t)(uintptr_t)first;
 		if (m->iova[i] == RTE_BAD_IOVA) {
 			*err = -EFAULT;
 			goto fail;
@@ -64,6 +65,23 @@ uint64_t
 rnic_memory_iova(const struct rnic_memory *m, uint64_t off)
 {
 	return memory_iova(m, m->base + off);
+}
+
+// rnic_memory_known says whether the EAL lists all of m as external memory, at the addresses we give to devices.
+int
+rnic_memory_known(const struct rnic_memory *m)
+{
+	uint64_t i, n = m->len >> m->page_shift;
+
+	for (i = 0; i < n; i++) {
+		const uint8_t *first = m->base + i * m->page;
+		struct rte_memseg_list *list = rte_mem_virt2memseg_list(first);
+		struct rte_memseg *seg = rte_mem_virt2memseg(first, list);
+
+		if (list == NULL || !list->external || seg == NULL || seg->iova != m->iova[i])
+			return 0;
+	}
+	return 1;
 }
 
 // dma_each maps or unmaps all of m, in as few pieces as its IOVAs allow.

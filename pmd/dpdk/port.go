@@ -18,7 +18,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -35,6 +34,7 @@ type Port struct {
 	info    C.struct_rnic_port_info
 	conf    C.struct_rnic_port_conf
 	memory  *arenaMemory
+	extra   map[*byte]*arenaMemory // what Map added, by first octet
 	mapped  bool
 	started bool
 	closed  bool
@@ -165,9 +165,9 @@ func (p *Port) configure() error {
 	if rc := C.rnic_port_configure(p.id, &p.conf); rc < 0 {
 		return failed(p.name, "rte_eth_dev_configure", rc)
 	}
-	var err error
-	if p.cfg.PCI != "" && C.rnic_eal_iova_is_pa() != 0 && p.cfg.Arena.PageSize() == hugepages.Normal {
-		return fmt.Errorf("dpdk: %s: by physical addresses a device reaches hugepages only, normal pages may move: run hugepages/setup.sh, or bind it to vfio-pci and use --iova-mode=va", p.name)
+	err := p.pagesStay(p.cfg.Arena.PageSize())
+	if err != nil {
+		return err
 	}
 	if p.memory, err = registerArena(p.cfg.Arena); err != nil {
 		return fmt.Errorf("dpdk: %s: %w", p.name, err)
@@ -294,6 +294,9 @@ func (p *Port) Close() error {
 	}
 	if p.mapped {
 		C.rnic_memory_dma_unmap(p.memory.c, p.id)
+	}
+	for _, m := range p.extra {
+		p.unmap(m)
 	}
 	if err := p.unplug(); err != nil {
 		errs = append(errs, err)

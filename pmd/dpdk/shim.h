@@ -33,6 +33,7 @@ struct rnic_memory;
 struct rnic_memory *rnic_memory_register(uintptr_t base, uint64_t len, uint64_t page, int *err);
 void rnic_memory_unregister(struct rnic_memory *m);
 uint64_t rnic_memory_iova(const struct rnic_memory *m, uint64_t off);
+int rnic_memory_known(const struct rnic_memory *m);
 int rnic_memory_dma_map(const struct rnic_memory *m, uint16_t port);
 void rnic_memory_dma_unmap(const struct rnic_memory *m, uint16_t port);
 

@@ -158,7 +158,7 @@ func TestServerRevokesBeforeItHashes(t *testing.T) {
 
 // A grant is for its octets and its connection alone.
 //
-// req: 5042-6.3.4-1, 5041-8.3.1-3, 5041-8.3.1-2
+// req: 5042-6.3.4-1, 5041-8.3.1-3, 5041-8.3.1-2, 5042-6.1.1-1, 5042-6.4.5-1
 func TestServerGrantsNoMore(t *testing.T) {
 	for name, off := range map[string]int{"one octet further": 1, "far off": 1 << 40} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,34 @@
+package rnic
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// PostSendInvalidate is PostSend of a message that also gives the peer's STag wr.RemoteSTag back: when the peer has received
+// it, nothing can be placed or read through that STag any more, and the peer's Completion says so. The peer must have
+// granted it to this QueuePair alone; otherwise its Terminate ends the connection. In the RTS state; any goroutine.
+func (q *QueuePair) PostSendInvalidate(wr WorkRequest) error {
+	wr.Op = OpSendInvalidate
+	return q.postSend(wr)
+}
+
+// deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a message whose STag is not
+// this stream's own is no message, and its buffer is flushed. What was written through the STag stands before the message
+// in the stream, and this is the goroutine that places: nothing can be under way.
+func (q *QueuePair) deliverInvalidate(d *ddp.Delivered) {
+	r := &q.recv
+	stag := mem.STag(d.Header.ULP32)
+	c := Completion{ID: d.Buffer.ID, QP: q.num, Op: OpRecv, Status: Flushed}
+	if q.adapter.table.Invalidate(q.opt.PD.id, q.stream, stag) == mem.CheckOK {
+		r.messages++
+		c.Len, c.Status, c.Invalidated = d.Len, Success, stag
+	} else {
+		if r.fault == nil { // the first error is the one to report
+			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header, segmentLen: d.SegmentLen()}
+		}
+		r.ddp.Disable()
+	}
+	q.opt.RecvCQ.push(c)
+}
