@@ -185,6 +185,8 @@ func TestTerminateOnWire(t *testing.T) {
 		{"RDMAP version 3", 0x0205, send(func(h *ddp.Header) { h.ULP = rdmap.Control(3, rdmap.OpSend) })},
 		{"DDP version 0, tagged", 0x1104, write(func(h *ddp.Header) { h.Version = 0 })},
 		{"DDP version 2, untagged", 0x1206, send(func(h *ddp.Header) { h.Version = 2 })},
+		{"queue that RDMAP does not know", 0x1201, send(func(h *ddp.Header) { h.QN = 3 })},
+		{"highest queue, and an opcode for none", 0x1201, send(func(h *ddp.Header) { h.QN, h.ULP = math.MaxUint32, 0x4f })},
 		{"MSN 0", 0x1203, send(func(h *ddp.Header) { h.MSN = 0 })},
 		{"MSN above what is posted", 0x1202, send(func(h *ddp.Header) { h.MSN = 3 })},
 		{"MO past the buffer", 0x1204, send(func(h *ddp.Header) { h.MO = 101 })},
