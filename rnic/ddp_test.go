@@ -261,3 +261,29 @@ func TestLongestMessages(t *testing.T) {
 		r.untilDone(s.qp)
 	})
 }
+
+// DDP authenticates nobody: the ULP sees who asks, and with what private data, before anything that the peer says is taken for
+// DDP, and may refuse.
+//
+// req: DDP-10.3-1, DDP-8.1-1
+func TestULPDecidesBeforeDDPBegins(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p.tx.Init(mpa.Mode{CRC: true})
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.fpdu(writeTo(s.region.STag(), 0), []byte("early"))...))
+		req := r.request()
+		require.Equal(t, "who", string(req.PrivateData()))
+		want := "10.9.0.2"
+		if r.kind == sockets {
+			want = "127.0.0.1"
+		}
+		require.Equal(t, want, req.Remote().Addr().String())
+		require.NoError(t, req.Reject(r.ctx, nil))
+		require.True(t, p.reply(mpa.Reply).Reject)
+		p.closeSend()
+		r.until("the end", func() bool { return r.server.linkCount() == 0 })
+		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5])
+		require.Equal(t, Idle, s.qp.State())
+	})
+}

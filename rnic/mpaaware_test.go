@@ -236,6 +236,7 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 //
 // req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7, C02-5.1.2-8, C02-5.1.2-12
 // req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7, D01-3.1.2-8, 5044-A.3-1
+// req: DDP-5-14, DDP-3.1-1, 5040-5.5-10, 5041-3-1
 func TestSegmentsBehindAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]

@@ -41,10 +41,10 @@ type QPOptions struct {
 	DropBadCRC bool
 	// Packing says what small FPDUs wait for: latency or wire efficiency.
 	Packing Packing
-	// HalfOpen leaves our half open when the peer has closed its own (DDP section 8.2.1): State tells Closing, and what is
+	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1): State tells Closing, and what is
 	// posted is sent until Disconnect or Close. Otherwise our half is closed then, behind what had been posted. No timer ends
 	// a half that was left open.
-	HalfOpen bool
+	AllowHalfClosed bool
 }
 
 // Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a segment holds whole FPDUs,

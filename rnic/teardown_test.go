@@ -32,9 +32,9 @@ func (p *rawInitiator) wantSend(msn uint32, want []byte) {
 // state tells, no timer runs, and the close is graceful behind what was posted.
 //
 // req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2
-func TestHalfOpenAfterPeersFIN(t *testing.T) {
+func TestHalfClosedByPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{HalfOpen: true})
+		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
 		p, _ := r.startRaw(s, false)
 		p.open()
 		p.closeSend()
@@ -60,9 +60,9 @@ func TestHalfOpenAfterPeersFIN(t *testing.T) {
 }
 
 // A Responder that was never allowed to speak has no half to keep open.
-func TestHalfOpenWithoutAVoice(t *testing.T) {
+func TestHalfClosedWithoutAVoice(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{HalfOpen: true})
+		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
 		p, _ := r.startRaw(s, false)
 		p.closeSend()
 		r.untilDone(s.qp)
@@ -71,9 +71,9 @@ func TestHalfOpenWithoutAVoice(t *testing.T) {
 }
 
 // A half that was left open ends in error when the peer resets it.
-func TestHalfOpenThenReset(t *testing.T) {
+func TestHalfClosedThenReset(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{HalfOpen: true})
+		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
 		p, _ := r.startRaw(s, false)
 		p.open()
 		p.closeSend()
