@@ -236,7 +236,6 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 //
 // req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7, C02-5.1.2-8, C02-5.1.2-12
 // req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7, D01-3.1.2-8, 5044-A.3-1
-// req: DDP-5-14, DDP-3.1-1, 5040-5.5-10, 5041-3-1
 func TestSegmentsBehindAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]
@@ -258,6 +257,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	r.pass(5 * time.Millisecond)
 	require.NotEqual(t, want, got, "the gap is open")
 	s.poll()
+	// req: DDP-3.1-1, 5040-5.5-10
 	require.Empty(t, s.done, "placed is not delivered")
 	require.Positive(t, stats().TCP.OutOfOrder)
 
@@ -271,6 +271,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	placed := stats().Placed
 	logs[0].inject = append(logs[0].inject, last.forged(), last.frame)
 	r.pass(time.Millisecond)
+	// req: DDP-5-14, 5041-3-1
 	require.Equal(t, placed, stats().Placed, "a duplicate was handed up")
 
 	log.lose = nil

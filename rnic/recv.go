@@ -188,8 +188,7 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// check is RDMAP's part before Placement (RFC 5040 section 7.2). A wrong DDP version, and a queue that the stream does not
-// have at all, are left to DDP to report: RDMAP judges which of its queues an opcode fits.
+// check is RDMAP's part before Placement (RFC 5040 section 7.2). A wrong DDP version is left to DDP to report.
 func (r *recvHalf) check(u *mpa.ULPDU) error {
 	if len(u.Pieces) == 0 {
 		return nil
@@ -204,7 +203,10 @@ func (r *recvHalf) check(u *mpa.ULPDU) error {
 	}
 	h, n, ok := ddp.Parse(head)
 	r.headerLen = n
-	if !ok || h.Version != r.version || !h.Tagged && h.QN >= uint32(len(r.queues)) {
+	if ok && !h.Tagged && h.QN >= uint32(len(r.queues)) {
+		return nil // DDP's to report, too: RDMAP judges which of its own queues an opcode fits
+	}
+	if !ok || h.Version != r.version {
 		return nil
 	}
 	op, cause, ok := rdmap.Check(&h, r.version)

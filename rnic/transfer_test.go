@@ -16,10 +16,10 @@ import (
 // A Write lands in the peer's memory and tells only the one who posted it; a Send fills a receive buffer. Both ways.
 //
 // req: 5040-5.1-1, 5040-5.1-2, 5040-3.2-2, 5042-2.2.6-1, 5040-5.1-7, D01-3.1.2-13
-// req: DDP-8.1-1
 func TestExchange(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
+		// req: DDP-8.1-1
 		r.exchange(s, c)
 		r.exchange(s, c)
 		require.Empty(t, s.done)
