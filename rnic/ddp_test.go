@@ -175,7 +175,7 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 
 // Writes and Sends leave in the order in which they were posted, one message each, a Write's segments all for its one buffer.
 //
-// req: DDP-7.3-1, DDP-7.3-2, 5040-5.1-3, 5040-5.1-4, 5040-5.5-7, 5040-3.1-4, 5040-6.1-1
+// req: DDP-7.3-1, DDP-7.3-2, 5040-5.1-3, 5040-5.1-4, 5040-5.5-7, 5040-3.1-4
 func TestOrderOnTheWire(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const messages = 60
