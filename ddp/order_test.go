@@ -111,7 +111,7 @@ func rounds(t *testing.T, n int, f func(rng *rand.Rand)) {
 // Memory and Delivery are as if the segments had come in order. With few places for waiting messages the caller
 // refuses what does not begin at the left edge, has it sent again, and still comes to the end.
 // req: DDP-7.2-5, DDP-7.3-4, DDP-7.3-6, DDP-7.3-7, DDP-7.4-2, DDP-6.1-8, DDP-3.2-7, DDP-5-5, C02-3.2-1, D01-1.2-6
-// req: DDP-6.2-3, DDP-6.2-7, DDP-6.3-3, DDP-7.4-3, DDP-7.4-5, C02-5.1.2-9, D01-3.1.2-9
+// req: DDP-7.3-1, DDP-6.2-3, DDP-6.2-7, DDP-6.3-3, DDP-7.4-3, DDP-7.4-5, C02-5.1.2-9, D01-3.1.2-9
 func TestPlacementInAnyOrder(t *testing.T) {
 	refused := 0
 	rounds(t, 200, func(rng *rand.Rand) {

@@ -201,6 +201,66 @@ func TestInconsistentMessage(t *testing.T) {
 	})
 }
 
+// The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is missing and behind it, and
+// what they came in is the caller's again.
+// req: DDP-3.1-1, 5040-5.5-1
+func TestBufferIsTheReassemblyBuffer(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.register(12)
+	require.True(t, k.queues[0].Post(RecvBuffer{ID: 70, STag: mr.STag(), Len: 12}))
+	type piece struct {
+		start, end uint64
+		ulpdu      []byte
+	}
+	var pieces []piece
+	for i, text := range []string{"abcd", "efgh", "ijkl"} {
+		b := ulpdu(untagged(0, 1, uint32(4*i), i == 2), []byte(text))
+		start, end := k.span(len(b))
+		pieces = append(pieces, piece{start, end, b})
+	}
+	want := make([]byte, 12)
+	for _, i := range []int{2, 0, 1} {
+		copy(want[4*i:], pieces[i].ulpdu[UntaggedLen:])
+		if i == 1 {
+			k.wantIDs(pieces[1].start) // placed in front and behind, delivered is nothing
+		}
+		require.Nil(t, k.stream.Place(pieces[i].start, pieces[i].end, len(pieces[i].ulpdu), [][]byte{pieces[i].ulpdu}))
+		clear(pieces[i].ulpdu)
+		require.Equal(t, want, mr.Bytes())
+	}
+	k.wantIDs(k.pos, 70)
+	require.Equal(t, want, mr.Bytes())
+}
+
+// Where messages overlap, what is placed last stays: that need not be what was sent last.
+// req: 5040-5.5-1
+func TestOverlapIsAsPlaced(t *testing.T) {
+	for name, order := range map[string][2]int{"ABCDxy": {0, 1}, "ABxxxy": {1, 0}} {
+		k := newSink(t, 4)
+		mr := k.register(6)
+		parts := [][]byte{ulpdu(tagged(mr, 2, true), []byte("xxxy")), ulpdu(tagged(mr, 0, true), []byte("ABCD"))}
+		for _, i := range order {
+			at := uint64(100 * i)
+			require.Nil(t, k.stream.Place(at, at+100, len(parts[i]), [][]byte{parts[i]}))
+		}
+		require.Equal(t, name, string(mr.Bytes()))
+		require.Len(t, k.delivered(200), 2)
+	}
+}
+
+// The sink takes the sender's word for what a message holds: a gap in its offsets is no error, its length is where it ends.
+// req: DDP-7.2-14
+func TestGapInAMessage(t *testing.T) {
+	k := newSink(t, 4)
+	mr := k.post(0, 70, 16)
+	k.send(0, 1, 0, "ab", false)
+	k.send(0, 1, 10, "cd", true)
+	d := k.delivered(k.pos)
+	require.Len(t, d, 1)
+	require.Equal(t, uint32(12), d[0].Len)
+	require.Equal(t, "ab\x00\x00\x00\x00\x00\x00\x00\x00cd", string(mr.Bytes()[3:15]))
+}
+
 // A ULPDU too short for its header, down to none: the first octet decides which header.
 // req: DDP-8.2.2-3
 func TestTruncatedSegment(t *testing.T) {

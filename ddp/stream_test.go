@@ -249,3 +249,32 @@ func TestDisable(t *testing.T) {
 	require.Equal(t, "xx\x00", string(mr.Bytes()[:3]))
 	require.Equal(t, Stats{Segments: 2, Octets: 2, AfterError: 2}, k.stream.Stats())
 }
+
+// Streams share nothing but the Table: each has its own set of queue numbers and counts its own MSNs, an error in one is none
+// in the other, and no order holds between them.
+// req: DDP-3.1-2, DDP-3.2-8, 5040-5.5-1
+func TestStreamsAreIndependent(t *testing.T) {
+	a := newSink(t, 4)
+	b := &sink{t: t, table: a.table, domain: a.domain, reader: a.reader, queues: []*Queue{nil, {}}}
+	b.queues[1].Init(2)
+	b.stream.Init(StreamConfig{Table: a.table, Domain: a.domain, Stream: ownStream + 1, Version: 0, Queues: b.queues, PendingMax: 4})
+	old := func(qn, msn uint32) Header {
+		h := untagged(qn, msn, 0, true)
+		h.Version = 0
+		return h
+	}
+	a.post(0, 70, 4)
+	a.post(0, 71, 4)
+	b.post(1, 72, 4)
+	hole, _ := a.span(UntaggedLen + 1)
+	a.send(0, 2, 0, "two", true)
+	require.Nil(t, b.place(old(1, 1), []byte("one")))
+	b.wantIDs(b.pos, 72) // though the other's first message is missing
+	require.Equal(t, CodeInvalidQN, b.place(old(0, 1), nil).Code, "a queue of the other's")
+	one := ulpdu(untagged(0, 1, 0, true), []byte("1"))
+	require.Nil(t, a.stream.Place(hole, hole+25, len(one), [][]byte{one}))
+	a.wantIDs(a.pos, 70, 71)
+	require.Nil(t, a.stream.Err())
+	require.Equal(t, CodeInvalidQN, a.place(untagged(1, 1, 0, true), nil).Code)
+	b.checkGuards()
+}

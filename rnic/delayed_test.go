@@ -183,6 +183,7 @@ func TestDelayedStartup(t *testing.T) {
 				}
 				require.Equal(t, local, c.qp.LocalAddr().String())
 				require.Equal(t, remote, c.qp.RemoteAddr().String())
+				// req: 5040-6.1-1
 				for _, x := range []net.Conn{sc, cc} {
 					_, err := x.Write([]byte("more"))
 					require.Error(t, err, "a stream that was given up")

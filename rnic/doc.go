@@ -35,6 +35,17 @@
 // into TCP's custody and will be delivered or the connection will fail (RFC 5041 section 5.3 as the drafts'
 // section 7.4); it does not mean that the peer has seen them.
 //
+// What a peer writes may be placed in any order. It stands there for good once a Send that was posted behind it has been
+// received; until then, and when the connection ends first, what the memory holds is indeterminate (RFC 5040 sections 3.1 and
+// 5.5), so looking into it tells nothing.
+//
+// # The end
+//
+// Close and Disconnect end a connection in order: what was posted is sent, what is posted afterwards is ErrClosed, and what
+// the peer still says is received until it closes its half too. A peer that closes first makes our half close behind what had
+// been posted, or leaves it to us (QPOptions.AllowHalfClosed). An error in what the peer sends is answered by one Terminate,
+// and by nothing else. Whichever way it ends, all that was posted completes, and Done and Err tell how.
+//
 // # Limits
 //
 // Queue depths, connection counts and table sizes are fixed when the object is made. A full queue is an error of the

@@ -336,6 +336,8 @@ func (l *link) peerClosed() {
 			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
 			if !l.qp.send.enabled {
 				l.qp.send.stopped = true // the FPDU that would have let us speak will not come
+			} else if l.qp.opt.AllowHalfClosed && !l.shut {
+				return
 			}
 		}
 		l.closing()

@@ -265,6 +265,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	r.pass(5 * time.Millisecond)
 	require.NotEqual(t, want, got, "the gap is open")
 	s.poll()
+	// req: DDP-3.1-1, 5040-5.5-10
 	require.Empty(t, s.done, "placed is not delivered")
 	require.Positive(t, stats().TCP.OutOfOrder)
 
@@ -278,6 +279,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	placed := stats().Placed
 	logs[0].inject = append(logs[0].inject, last.forged(), last.frame)
 	r.pass(time.Millisecond)
+	// req: DDP-5-14, 5041-3-1
 	require.Equal(t, placed, stats().Placed, "a duplicate was handed up")
 
 	log.lose = nil

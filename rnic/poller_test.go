@@ -103,6 +103,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 // Frames that come ahead of a gap are placed at once and delivered in order.
 //
 // req: DDP-7.3-4, D01-11.1.1-3, 5040-5.5-3
+// req: DDP-5-6
 func TestOutOfOrder(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
 	s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, 1<<20), r.newEndOf(r.client, QPOptions{}, 1<<20))

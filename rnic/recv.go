@@ -203,6 +203,9 @@ func (r *recvHalf) check(u *mpa.ULPDU) error {
 	}
 	h, n, ok := ddp.Parse(head)
 	r.headerLen = n
+	if ok && !h.Tagged && h.QN >= uint32(len(r.queues)) {
+		return nil // DDP's to report, too: RDMAP judges which of its own queues an opcode fits
+	}
 	if !ok || h.Version != r.version {
 		return nil
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What an Adapter gives out is bounded when it is opened, and a region that cannot be is refused.
+//
+// req: 5041-8.3.2-1, 5042-3-1
 func TestRegister(t *testing.T) {
 	a, err := Open(Config{RegionsMax: 2})
 	require.NoError(t, err)

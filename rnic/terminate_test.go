@@ -85,6 +85,7 @@ var offences = []offence{
 // req: DDP-9.1-11, DDP-9.1-14, DDP-9.2-3, DDP-9.2-4, DDP-9.2-5, DDP-9.2-6, DDP-9.2-10, DDP-9.2-12, 5041-2.1-1,
 // req: 5041-8.2-1, 5041-8.2-2, 5041-8.2-3, 5041-8.3.1-1, 5041-8.3.1-2, 5041-8.3.1-4, 5041-8.3.1-5, 5042-2.2.4-1,
 // req: 5042-6.1.1-2, 5042-6.1.1-3, 5042-6.1.1-5, 5042-6.3.5-1, 5040-5.4-3, 5040-6.2.1-1, 5040-7-1, 5040-7.1-1
+// req: 5041-7.1-1
 func TestOffences(t *testing.T) {
 	for _, o := range offences {
 		for _, first := range []bool{true, false} {
@@ -185,6 +186,8 @@ func TestTerminateOnWire(t *testing.T) {
 		{"RDMAP version 3", 0x0205, send(func(h *ddp.Header) { h.ULP = rdmap.Control(3, rdmap.OpSend) })},
 		{"DDP version 0, tagged", 0x1104, write(func(h *ddp.Header) { h.Version = 0 })},
 		{"DDP version 2, untagged", 0x1206, send(func(h *ddp.Header) { h.Version = 2 })},
+		{"queue that RDMAP does not know", 0x1201, send(func(h *ddp.Header) { h.QN = 3 })},
+		{"highest queue, and an opcode for none", 0x1201, send(func(h *ddp.Header) { h.QN, h.ULP = math.MaxUint32, 0x4f })},
 		{"MSN 0", 0x1203, send(func(h *ddp.Header) { h.MSN = 0 })},
 		{"MSN above what is posted", 0x1202, send(func(h *ddp.Header) { h.MSN = 3 })},
 		{"MO past the buffer", 0x1204, send(func(h *ddp.Header) { h.MO = 101 })},

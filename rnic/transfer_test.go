@@ -20,6 +20,7 @@ import (
 func TestExchange(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
+		// req: DDP-8.1-1
 		r.exchange(s, c)
 		r.exchange(s, c)
 		require.Empty(t, s.done)

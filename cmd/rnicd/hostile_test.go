@@ -193,7 +193,7 @@ var attacks = []attack{
 	{"queue number", func(c *raw) {
 		c.start(granted)
 		c.send(c.fpdu(sendULPDU(77, 1, 0, make([]byte, 48))))
-	}, `failed .*unexpected opcode`},
+	}, `failed .*untagged buffer error: invalid QN`},
 	{"closing message too long", func(c *raw) {
 		c.start(granted)
 		c.send(c.fpdu(sendULPDU(0, 1, 0, make([]byte, 49))))

@@ -1,0 +1,289 @@
+package rnic
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// However the octets of a stream are cut on their way, DDP sees the segments that were sent, each with its length, and the
+// ULP the messages: Sends of every size with their ends where they were, Writes to the octet.
+//
+// req: DDP-5-4, DDP-5-8, 5041-3-1
+func TestBoundariesSurviveResegmentation(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		rng := rand.New(rand.NewPCG(seed, 3))
+		const messages, room = 200, 300
+		s := r.newEnd(r.server, QPOptions{RecvDepth: messages})
+		p, _ := r.startRaw(s, false)
+		var stream, region []byte
+		var bodies [][]byte
+		for i := range messages {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), room*i, room)))
+			body := randomBytes(rng.Uint64(), rng.IntN(room))
+			cut := rng.IntN(len(body) + 1)
+			first, rest := sendOf(uint32(i+1)), sendOf(uint32(i+1))
+			first.Last, rest.MO = false, uint32(cut)
+			stream = append(stream, p.fpdu(first, body[:cut])...)
+			stream = append(stream, p.fpdu(writeTo(s.region.STag(), uint64(len(region))), body)...) // one between two of another
+			stream = append(stream, p.fpdu(rest, body[cut:])...)
+			bodies, region = append(bodies, body), append(region, body...)
+		}
+		for len(stream) > 0 {
+			n := min(len(stream), 1+rng.IntN(1400)>>rng.IntN(11))
+			p.write(stream[:n])
+			stream = stream[n:]
+		}
+		for i, c := range r.await(s, messages) {
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: uint32(len(bodies[i]))}, c)
+			require.True(t, bytes.Equal(bodies[i], s.inbox.Bytes()[room*i:room*i+len(bodies[i])]), "message %d", i)
+		}
+		require.True(t, bytes.Equal(region, s.region.Bytes()[:len(region)]))
+		require.Equal(t, uint64(messages), r.stats(s.qp).WritesRecvd)
+	})
+}
+
+// MULPDU changes twice while segments wait that were cut for an earlier one: those leave as they were cut, in more TCP
+// segments; those cut later follow the new one.
+//
+// req: DDP-5-1, DDP-5-2, 5041-3-1
+func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
+	r, log := logged(t, rigConfig{mtu: 9000})
+	opt := QPOptions{NoMarkers: true}
+	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
+	const n, headers = 600_000, 40 + 12
+	mulpdu := func() int {
+		n, err := c.qp.PayloadMax(r.ctx)
+		require.NoError(t, err)
+		return n
+	}
+	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+	before := mulpdu()
+	for _, mtu := range []int{4000, 1500} {
+		log.lose = func(g loggedSegment) bool { return len(g.data) > mtu-headers }
+		seen := len(log.segs)
+		r.until("a segment that is too large", func() bool { return len(log.segs) > seen && log.lose(log.segs[len(log.segs)-1]) })
+		log.tooBig(mtu)
+		r.until("EMSS follows", func() bool { return c.qp.link.Load().car.emss() == mtu-headers })
+		now := mulpdu()
+		require.Less(t, now, mtu)
+		require.Less(t, now, before)
+		before = now
+		seen = len(log.segs)
+		r.until("new segments", func() bool { return len(log.segs) > seen+20 })
+	}
+	require.NoError(t, s.qp.PostRecv(s.recvAt(2, 0, 0)))
+	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3}))
+	r.await(s, 1)
+	require.True(t, bytes.Equal(c.source.Bytes()[:n], s.region.Bytes()[:n]))
+
+	stream, at, cuts := log.stream(), startupLen, [3]int{}
+	for to := uint64(0); to < n; {
+		size := int(binary.BigEndian.Uint16(stream[at:]))
+		h, head, ok := ddp.Parse(stream[at+2 : at+2+size])
+		require.True(t, ok)
+		require.Equal(t, to, h.TO, "a segment that was cut anew")
+		to += uint64(size - head)
+		at += (2+size+3)&^3 + mpa.CRCLen
+		switch {
+		case size > 4000:
+			cuts[0]++
+		case size > 1500:
+			cuts[1]++
+		default:
+			cuts[2]++
+		}
+	}
+	for i, k := range cuts {
+		require.Positive(t, k, "segments of MULPDU %d: %v", i, cuts)
+	}
+}
+
+// A whole frame, octet for octet: Ethernet, IP, TCP, MPA's length, DDP and RDMAP control, DDP's header, payload, pad, CRC.
+//
+// req: DDP-3.3-1, DDP-4-2, 5040-3.1-1
+func TestFrameOnTheWire(t *testing.T) {
+	r, log := logged(t, rigConfig{})
+	opt := QPOptions{NoMarkers: true}
+	s, c := r.connect(opt, opt)
+	require.NoError(t, c.qp.PostWrite(WorkRequest{
+		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102, Signaled: true,
+	}))
+	r.await(c, 1)
+	var frame []byte
+	r.until("the frame", func() bool {
+		frame = log.segs[len(log.segs)-1].frame
+		return len(log.segs) == 2 // behind the Request
+	})
+	_, packet, drop := inet.ParseEthernet(frame)
+	require.Equal(t, inet.DropNone, drop)
+	_, segment, drop := inet.ParseIPv4(packet, true)
+	require.Equal(t, inet.DropNone, drop)
+	var head tcp.Segment
+	require.Equal(t, tcp.DropNone, tcp.Parse(segment, &head))
+
+	want := []byte{0, 17, 0xc1, 0x40}
+	want = binary.BigEndian.AppendUint32(want, uint32(s.region.STag()))
+	want = binary.BigEndian.AppendUint64(want, 0x0102)
+	want = append(want, c.source.Bytes()[:3]...)
+	want = append(want, 0) // to a multiple of four
+	want = binary.LittleEndian.AppendUint32(want, crc32c(want))
+	require.Equal(t, want, segment[head.HdrLen:])
+	require.Len(t, frame, inet.EthernetLen+inet.IPv4Len+head.HdrLen+len(want))
+}
+
+// A message is complete at its source when TCP has all of it and will see to its transfer, not earlier, and be it that nothing
+// of it has arrived.
+//
+// req: DDP-7.4-1, 5040-5.5-8
+func TestCompleteOnceTCPHasIt(t *testing.T) {
+	r := newRig(t, turned, rigConfig{faults: true})
+	const n = 1 << 20 // more than TCP takes before anything is acknowledged
+	s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
+	r.exchange(s, c)
+	clear(s.region.Bytes())
+	drop := func(rate float64) {
+		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: rate}, fault.Faults{}))
+	}
+	drop(1)
+	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 1000)))
+	require.NoError(t, c.qp.PostWrite(c.write(s, 2, 0, n)))
+	require.Equal(t, uint64(1), r.await(c, 1)[0].ID)
+	require.Equal(t, make([]byte, 1000), s.region.Bytes()[:1000], "complete, and not there")
+	r.pass(time.Second)
+	c.poll()
+	require.Empty(t, c.done, "complete, and TCP does not have all of it")
+	drop(0)
+	require.Equal(t, uint64(2), r.await(c, 1)[0].ID)
+	r.until("the octets", func() bool { return bytes.Equal(c.source.Bytes(), s.region.Bytes()) })
+}
+
+// Writes and Sends leave in the order in which they were posted, one message each, a Write's segments all for its one buffer.
+//
+// req: DDP-7.3-1, DDP-7.3-2, 5040-5.1-3, 5040-5.1-4, 5040-5.5-7, 5040-3.1-4
+func TestOrderOnTheWire(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		const messages = 60
+		s := r.newEnd(r.server, QPOptions{SendDepth: messages})
+		p, _ := r.startRaw(s, false)
+		for i := range messages {
+			wr := WorkRequest{Local: s.source.Slice(i, 150*i), RemoteSTag: mem.STag(1000 + i), RemoteOffset: uint64(i) << 32}
+			post := s.qp.PostWrite
+			if i%3 == 1 {
+				post = s.qp.PostSend
+			}
+			require.NoError(t, post(wr))
+		}
+		p.open()
+		sends := uint32(0)
+		for i := range messages {
+			want := writeTo(mem.STag(1000+i), uint64(i)<<32)
+			if i%3 == 1 {
+				sends++
+				want = sendOf(sends)
+			}
+			var got []byte
+			for want.Last = false; !want.Last; {
+				u := p.next()
+				h, n, ok := ddp.Parse(u)
+				require.True(t, ok)
+				want.Last = h.Last
+				require.Equal(t, want, h, "message %d", i)
+				got = append(got, u[n:]...)
+				if h.Tagged {
+					want.TO += uint64(len(u) - n)
+				} else {
+					want.MO += uint32(len(u) - n)
+				}
+			}
+			require.True(t, bytes.Equal(s.source.Bytes()[i:i+150*i], got), "message %d", i)
+		}
+	})
+}
+
+// sparse is a lot of memory, of which nothing is there before it is touched.
+func sparse(t *testing.T, n int) []byte {
+	t.Helper()
+	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	if err != nil {
+		t.Skipf("%d octets of address space: %v", n, err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Munmap(b)) })
+	return b
+}
+
+// A message has up to 2^32-1 octets, and is delivered with that length; it may lie anywhere, beyond 4 GiB too. A longer one
+// cannot be asked for. (The peer leaves the middle out, which DDP need not notice.)
+//
+// req: DDP-3.2-6, DDP-7.2-3, DDP-7.2-14, 5040-1.1-1
+func TestLongestMessages(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		const longest, beyond = 1<<32 - 1, 1 << 33
+		s := r.newEnd(r.server, QPOptions{})
+		region, err := s.pd.Register(sparse(t, beyond), RemoteWrite|LocalWrite)
+		require.NoError(t, err)
+		require.Panics(t, func() { region.Slice(0, longest+1) })
+		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)}))
+		p, _ := r.startRaw(s, false)
+		first, last := sendOf(1), sendOf(1)
+		first.Last, last.MO = false, longest-4
+		p.write(p.fpdu(first, []byte("begins")))
+		p.write(p.fpdu(last, []byte("ends")))
+		p.write(p.fpdu(writeTo(region.STag(), beyond-6), []byte("beyond")))
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: longest}}, r.await(s, 1))
+		b := region.Bytes()
+		require.Equal(t, "\x00begins\x00", string(b[4:12]))
+		require.Equal(t, "\x00ends\x00", string(b[longest:longest+6]))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, "\x00beyond", string(b[beyond-7:]))
+
+		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 2, Local: region.Slice(0, longest)}))
+		over := sendOf(2)
+		over.MO = longest - 4
+		p.write(p.fpdu(over, []byte("ends?")))
+		require.Equal(t, rdmap.Cause(0x1205), p.terminate().Cause, "MO plus length is 2^32")
+		p.closeSend()
+		r.untilDone(s.qp)
+	})
+}
+
+// DDP authenticates nobody: the ULP sees who asks, and with what private data, before anything that the peer says is taken for
+// DDP, and may refuse.
+//
+// req: DDP-10.3-1, DDP-8.1-1
+func TestULPDecidesBeforeDDPBegins(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p.tx.Init(mpa.Mode{CRC: true})
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.fpdu(writeTo(s.region.STag(), 0), []byte("early"))...))
+		req := r.request()
+		require.Equal(t, "who", string(req.PrivateData()))
+		want := "10.9.0.2"
+		if r.kind == sockets {
+			want = "127.0.0.1"
+		}
+		require.Equal(t, want, req.Remote().Addr().String())
+		require.NoError(t, req.Reject(r.ctx, nil))
+		require.True(t, p.reply(mpa.Reply).Reject)
+		p.closeSend()
+		r.until("the end", func() bool { return r.server.linkCount() == 0 })
+		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5])
+		require.Equal(t, Idle, s.qp.State())
+	})
+}
