@@ -27,7 +27,11 @@ var (
 )
 
 // RejectedError is a Dial that the peer's ULP rejected.
-type RejectedError struct{ PrivateData []byte }
+type RejectedError struct {
+	PrivateData []byte
+	Enhanced    bool // the Reply has read depths: what the peer could serve, and the ORD it needs
+	IRD, ORD    int
+}
 
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
@@ -65,10 +69,14 @@ var (
 )
 
 // RevisionError is a start-up frame of an MPA revision that is not served here.
-type RevisionError struct{ Revision int }
+type RevisionError struct {
+	Revision int
+	Served   mpa.Dialects
+	Lower    bool // a Reply of a lower revision than the Request's
+}
 
 func (e *RevisionError) Error() string {
-	return fmt.Sprintf("rnic: peer speaks MPA revision %d, up to %d are served", e.Revision, revMax)
+	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, e.Served)
 }
 
 // ConnectError is a connection that did not come about.

@@ -223,9 +223,9 @@ func (s *onSocket) end() {
 	s.seen = s.kernelStats()
 	_ = s.nc.Close() // both directions have ended already
 	s.setTimer(0)
+	s.link.adapter.conns.Add(-1) // before who waits for the end dials again
 	s.link.over(nil)
 	s.link.reader.Close()
-	s.link.adapter.conns.Add(-1)
 }
 
 // The carrier. All but wake and submit are called with mu held.
@@ -316,6 +316,11 @@ func socketError(err error) error {
 }
 
 func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte) error {
+	return q.dialSocket(ctx, addr, private, q.opt.dialects())
+}
+
+// dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
+func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte, tries []Dialect) error {
 	a := q.adapter
 	if err := a.takeConn(); err != nil {
 		return err
@@ -341,8 +346,8 @@ func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte)
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
-	s.link.initiator, s.link.qp = true, q
-	s.link.own.PrivateData = private
+	s.link.initiate(q, private, tries)
+	s.link.again = func() { go q.redialKernel(addr, private, tries[1:]) }
 	if err := q.join(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
 	}
@@ -411,7 +416,7 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 	if err == nil {
 		var s *onSocket
 		if s, err = newSocketLink(a, nc); err == nil {
-			s.link.listener = l
+			s.link.respondFor(l)
 			s.run()
 			return
 		}
