@@ -17,6 +17,9 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
+	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
+	// dialect.
+	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
 	// ErrHoarding: the peer left frames unfinished while packet buffers were short, and others needed them.
 	ErrHoarding = errors.New("rnic: frames were left unfinished for too long while packet buffers ran short")
 	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the

@@ -86,6 +86,7 @@ type link struct {
 	again       func()    // Initiator: tries them; nil: nobody can
 	private     []byte    // Initiator: the ULP's, for the Request
 	privateMax  int       // the application's buffer for the peer's
+	firstMarker bool      // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message
 
@@ -138,6 +139,12 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 				return stack.Taken
 			}
 			off, data = l.rxBase, data[skip:]
+		}
+		if l.firstMarker && off == l.rxBase {
+			if l.firstMarker = false; !beginsWithMarker(data) {
+				l.fail(ErrFirstMarker)
+				return stack.Taken
+			}
 		}
 		return l.qp.arrive(l, off-l.rxBase, b, data)
 	}

@@ -50,12 +50,17 @@ func (l *link) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	l.rxBase = l.rxNext
 	l.enter(&mpa.Terms{Dialect: Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.opt.IRD), ORD: uint16(l.qp.opt.ORD)})
+	l.firstMarker = true
 	l.qp.send.enabled = true
 	if l.initiator {
 		l.qp.connected <- nil
 	}
 	l.car.send()
 }
+
+// beginsWithMarker says whether octets can be the front of culley-02: FPDUPTR zero, its low two bits ignored. Of fewer than
+// four the FPDU's CRC will tell.
+func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 && data[3]&^3 == 0 }
 
 // enter puts the QueuePair into service.
 func (l *link) enter(t *mpa.Terms) {
