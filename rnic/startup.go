@@ -159,7 +159,12 @@ func (l *link) decide(f mpa.Frame) {
 func (l *link) replied(f mpa.Frame) {
 	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
-		l.note(&RevisionError{Revision: int(f.Rev), Served: mpa.DialectsOf(l.dialect), Lower: f.Rev < l.own.Rev})
+		re := &RevisionError{Revision: int(f.Rev), Served: mpa.DialectsOf(l.dialect), Lower: f.Rev < l.own.Rev}
+		if l.fallsBack(l.phase, re) {
+			l.fail(re) // the next connection does not wait for this one's orderly end
+			return
+		}
+		l.note(re)
 		l.phase = phaseRejecting // RFC 5044 section C.2.2: gracefully
 		l.closing()
 		return
