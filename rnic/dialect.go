@@ -18,6 +18,9 @@ const (
 	RFC6581  = mpa.RFC6581  // Rev 2: IRD, ORD and RTR message
 )
 
+// ParseDialect reads a dialect's name: culley-02, rddp-01, rfc5044, rtr or rfc6581.
+func ParseDialect(name string) (Dialect, error) { return mpa.ParseDialect(name) }
+
 // RTRKinds are the messages of RFC 6581 by which an Initiator says that the Responder may send.
 type RTRKinds = mpa.RTRKinds
 
