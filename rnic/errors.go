@@ -3,6 +3,7 @@ package rnic
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/rnicd/rnicd/mpa"
 )
@@ -34,6 +35,7 @@ type RejectedError struct {
 	PrivateData []byte
 	Enhanced    bool // the Reply has read depths: what the peer could serve, and the ORD it needs
 	IRD, ORD    int
+	Conn        net.Conn // with QPOptions.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
 }
 
 func (e *RejectedError) Error() string {

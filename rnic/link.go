@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,7 @@ type carrier interface {
 	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
 	nagle()        // let small segments wait, where unacked is not known
 	stats() TransportStats
+	giveBack()        // make a stream of the connection, as soon as what was pulled is on its way, and end the link
 	progress() uint64 // grows with every octet that arrives or is acknowledged
 	local() netip.AddrPort
 	remote() netip.AddrPort
@@ -62,6 +64,7 @@ const (
 	phaseReply
 	phaseFull
 	phaseRejecting
+	phaseLeaving // MPA is left, and the connection goes back to streaming mode (returned.go)
 	phaseOver
 )
 
@@ -102,6 +105,7 @@ type link struct {
 	err        error          // the first reason
 	self, peer netip.AddrPort // once established
 	gone       chan struct{}
+	returned   net.Conn // before gone: the stream that the connection is again
 }
 
 func newLink(a *Adapter) *link {
@@ -126,6 +130,8 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 		return stack.Taken
 	}
 	switch l.phase {
+	case phaseLeaving: // the stream's, when it is one again
+		return stack.Refused
 	case phaseDecide:
 		// The peer spoke before we answered. Nothing behind the Request is taken until the ULP has decided.
 		if off+uint64(len(data)) <= l.rxBase {
@@ -171,7 +177,9 @@ func (l *link) pull(dst []byte) int {
 	n := 0
 	if len(l.out) > 0 {
 		n = copy(dst, l.out)
-		l.out = l.out[n:]
+		if l.out = l.out[n:]; len(l.out) == 0 && l.phase == phaseLeaving {
+			l.car.giveBack()
+		}
 	} else if l.phase == phaseFull {
 		n = l.qp.pull(l, dst)
 	}
@@ -232,6 +240,7 @@ func (l *link) peerClosed() {
 		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
 	case l.phase == phaseFull && l.qp.cut():
 		l.fail(&connectionError{ErrPeerClosed})
+	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {
 			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))

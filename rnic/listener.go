@@ -299,13 +299,13 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) 
 }
 
 // Reject answers the Request with the R bit and private (Dialect.PrivateDataMax octets at most), then closes the connection.
-// culley-02 has no answer: the connection is reset.
+// culley-02 has no answer: the connection is reset. RejectStream keeps the connection.
 func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
 		return privateDataError(len(private), d)
 	}
 	private = append([]byte(nil), private...)
-	return r.ask(ctx, func() error { return r.link.reject(r.frame, private) })
+	return r.ask(ctx, func() error { return r.link.reject(r.frame, private, false) })
 }
 
 // ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.

@@ -44,6 +44,8 @@ type QPOptions struct {
 	IRD, ORD int
 	// ORDMin: Accept rejects a Request of rfc6581 that allows a smaller ORD.
 	ORDMin int
+	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn.
+	KeepRejected bool
 	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535).
 	PrivateDataMax int
 

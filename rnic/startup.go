@@ -201,7 +201,13 @@ func (l *link) rejected(f mpa.Frame) {
 		l.fail(err)
 		return
 	}
-	l.fail(&RejectedError{PrivateData: append([]byte(nil), private...), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)})
+	re := &RejectedError{PrivateData: append([]byte(nil), private...), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
+	if l.qp.opt.KeepRejected {
+		l.note(re)
+		l.leave()
+		return
+	}
+	l.fail(re)
 }
 
 // accept answers the Request and puts qp into service. private is copied.
@@ -254,13 +260,23 @@ func (l *link) ready() {
 	l.qp.open(l)
 }
 
-// reject answers with R set; the connection is closed behind it (DECISIONS 10 leaves that to the ULP, which is us).
-func (l *link) reject(req mpa.Frame, private []byte) error {
+// reject answers with R set. Behind it the connection is closed or, to keep, a stream again: the ULP's choice (DECISIONS 10).
+func (l *link) reject(req mpa.Frame, private []byte, keep bool) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
 	if req.Kind == 0 { // no frames, nothing to say
 		l.fail(ErrClosed)
+		return nil
+	}
+	if keep {
+		if l.handed != nil && len(l.handed.pieces) > 0 {
+			l.fail(errPipelined)
+			return errPipelined
+		}
+		f := rejection(req, private)
+		l.out = f.Append(l.out)
+		l.leave()
 		return nil
 	}
 	l.refuse(rejection(req, private))
