@@ -125,7 +125,7 @@ func TestLingerTimeout(t *testing.T) {
 
 // A peer whose half still moves is not cut off while we wait for its end.
 //
-// req: DDP-8.2.1-6, D01-6.2-1, C02-8.2-1
+// req: DDP-8.2.1-6, D01-6.2-1
 func TestLingerWaitsForMovingPeer(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, QPOptions{})
@@ -144,7 +144,7 @@ func TestLingerWaitsForMovingPeer(t *testing.T) {
 
 // A connection that ends in the middle of a frame ends in an error, one that ends between frames does not.
 //
-// req: D01-3.1-1, D01-6.2-2, C02-8.2-2, DDP-5-11
+// req: D01-3.1-1, D01-6.2-2, DDP-5-11
 func TestPeerCloses(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -104,12 +104,9 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 				l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
-				r.blocking(func() error { return c.qp.StartConnectStream(r.ctx, cc, nil) })
-				var req *ConnRequest
-				r.blocking(func() (err error) {
-					req, err = l.nextRequest(r.ctx)
-					return err
-				})
+				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
+				req, err := l.nextRequest(r.ctx)
+				require.NoError(t, err)
 				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
 				r.inService(c)
 				if d >= RTR || d == Culley02 {
