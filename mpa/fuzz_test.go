@@ -9,11 +9,15 @@ func FuzzParseFrame(f *testing.F) {
 	for _, g := range goldenFrames {
 		f.Add(unhex(f, g.hex), g.f.Kind == Reply, 512)
 	}
+	f.Add(unhex(f, hexRtr+"40 01 0000"), false, -1) // a negative limit: an Rtr frame is wanted
 	f.Add([]byte("GET / HTTP/1.0\r\n"), false, 0)
 	f.Fuzz(func(t *testing.T, b []byte, reply bool, limit int) {
 		want := Request
 		if reply {
 			want = Reply
+		}
+		if limit < 0 {
+			want, limit = Rtr, 512
 		}
 		fr, n, err := ParseFrame(b, want, limit)
 		if err != nil {
@@ -34,8 +38,12 @@ func FuzzParseFrame(f *testing.F) {
 		again := fr.Append(nil)
 		canonical := append([]byte(nil), b[:n]...)
 		canonical[16] &= 0xF0
-		if !reply {
+		if want != Reply {
 			canonical[16] &^= flagReject
+		}
+		if want == Rtr {
+			canonical[16] &^= flagS
+			canonical[9] = 'r' // the other of the two Keys
 		}
 		if !bytes.Equal(canonical, again) {
 			t.Fatalf("\n%x\n%x", canonical, again)

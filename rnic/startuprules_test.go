@@ -138,3 +138,41 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r.until("the end", func() bool { return r.server.linkCount() == 0 })
 	r.noBufLost()
 }
+
+// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is behind the Request is kept for when the ULP
+// has decided, and the Rtr frame is one still; also when it all came while the connection was a stream.
+//
+// req: P2P-14
+func TestRtrOfAHastyPeer(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		p := r.dialRaw()
+		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+		p.write(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write))
+		req := r.request()
+		require.Equal(t, "hi", string(req.PrivateData()))
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+		r.play(p, "< "+hexRep+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+	})
+	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
+		p := newHasty(t, rigConfig{}, stream.Options{})
+		r := p.r
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
+		r.pass(time.Second)
+		l, err := r.server.respond(r.ctx, p.conn, nil)
+		require.NoError(t, err)
+		req, err := l.nextRequest(r.ctx)
+		require.NoError(t, err)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
+		p.reset()
+		r.untilDone(s.qp)
+		r.noBufLost()
+	}
+}
