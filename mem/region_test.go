@@ -179,9 +179,17 @@ func TestRevokeWaitsForTheBurst(t *testing.T) {
 			}
 			require.False(t, returned.Load(), "the burst is under way")
 			b[0] = 1
-			inside.Exit()
-			inside.Enter() // the next burst cannot find the entry: not waited for
-			<-done
+			for over, limit := false, time.After(20*time.Second); !over; {
+				inside.Exit()
+				inside.Enter() // the next burst cannot find the entry: not waited for, unless revoke only now looks
+				select {
+				case <-done:
+					over = true
+				case <-time.After(50 * time.Millisecond):
+				case <-limit:
+					t.Fatal("waits for bursts that began after it")
+				}
+			}
 			require.EqualValues(t, 2, m.Bytes()[0])
 			inside.Exit()
 		})
