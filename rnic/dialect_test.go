@@ -529,10 +529,17 @@ func TestRTRTimeout(t *testing.T) {
 	p2 := r.dialRaw()
 	p2.write(unhex(t, hexReq+"4001 0000"))
 	require.NoError(t, r.request().Accept(r.ctx, s2.qp, nil))
+	s3 := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p3 := r.dialRaw()
+	p3.write(unhex(t, hexReq+"5002 0004 8001 c001"))
+	require.NoError(t, r.request().Accept(r.ctx, s3.qp, nil))
+	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
 	r.pass(time.Minute)
 	require.Equal(t, RTS, s2.qp.State())
+	require.Equal(t, RTS, s3.qp.State())
 	p.reset()
 	p2.reset()
+	p3.reset()
 }
 
 // Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's is answered; the ULP of neither
