@@ -302,3 +302,43 @@ func TestCaptures(t *testing.T) {
 		require.Len(t, halves, len(got)/2, "%s: a connection was not decoded", path)
 	}
 }
+
+// Real Requests, answered by a Party with siw's means, give siw's Replies; and its Replies are understood as it meant them.
+//
+// req: 6581-9.3-2, 6581-9.2-3, 6581-10-1
+func TestCapturedStartup(t *testing.T) {
+	seen := 0
+	for name := range captured {
+		halves := readHalves(t, filepath.Join("testdata", "captures", name))
+		for i := 0; i+1 < len(halves); i += 2 {
+			req, n, err := ParseFrame(halves[i].front(600), Request, PrivateDataMax)
+			if err != nil || n == 0 {
+				continue
+			}
+			rep, n, err := ParseFrame(halves[i+1].front(600), Reply, PrivateDataMax)
+			require.NoError(t, err)
+			if n == 0 || rep.Reject {
+				continue
+			}
+			theirs, _, err := rep.Enhanced()
+			require.NoError(t, err)
+			asked, _, err := req.Enhanced()
+			require.NoError(t, err)
+			siw := Party{Dialects: FramedDialects, CRC: rep.CRC, RTR: RTRWrite, IRD: DepthMax, ORD: DepthMax}
+			_, private, _ := rep.Enhanced()
+			mine, _, err := siw.Answer(&req, private)
+			require.NoError(t, err)
+			require.Equal(t, rep.Append(nil), mine.Append(nil), "%s, connection %d", name, i/2)
+
+			us := Party{CRC: req.CRC, PeerToPeer: asked.PeerToPeer, RTR: asked.RTR, IRD: asked.IRD, ORD: asked.ORD}
+			terms, err := us.Conclude(&req, &rep)
+			require.NoError(t, err)
+			require.Equal(t, theirs, terms.Peer)
+			if asked.PeerToPeer {
+				require.Equal(t, RTRWrite, terms.RTR)
+			}
+			seen++
+		}
+	}
+	require.Greater(t, seen, 8)
+}

@@ -2,7 +2,7 @@ package mpa
 
 import "strconv"
 
-// ErrorCode is a code of RFC 5044 section 8; a Terminate carries it as layer 2, type 0 (RFC 6580 section 3.3).
+// ErrorCode is a code of RFC 5044 section 8 or RFC 6581 section 8; a Terminate carries it as layer 2, type 0 (RFC 6580 section 3.3).
 type ErrorCode uint8
 
 const (
@@ -10,6 +10,10 @@ const (
 	ErrCRC        ErrorCode = 2 // CRC of an FPDU does not match
 	ErrMarker     ErrorCode = 3 // marker and ULPDU_Length disagree on where an FPDU starts
 	ErrStartup    ErrorCode = 4 // invalid Request or Reply frame
+
+	ErrLocalCatastrophic ErrorCode = 5 // any other error of establishment
+	ErrInsufficientIRD   ErrorCode = 6
+	ErrNoMatchingRTR     ErrorCode = 7
 )
 
 // What a Receiver reports. Constant, so that an error costs no formatting on the packet's way.

@@ -9,11 +9,15 @@ func FuzzParseFrame(f *testing.F) {
 	for _, g := range goldenFrames {
 		f.Add(unhex(f, g.hex), g.f.Kind == Reply, 512)
 	}
+	f.Add(unhex(f, hexRtr+"40 01 0000"), false, -1) // a negative limit: an Rtr frame is wanted
 	f.Add([]byte("GET / HTTP/1.0\r\n"), false, 0)
 	f.Fuzz(func(t *testing.T, b []byte, reply bool, limit int) {
 		want := Request
 		if reply {
 			want = Reply
+		}
+		if limit < 0 {
+			want, limit = Rtr, 512
 		}
 		fr, n, err := ParseFrame(b, want, limit)
 		if err != nil {
@@ -34,8 +38,12 @@ func FuzzParseFrame(f *testing.F) {
 		again := fr.Append(nil)
 		canonical := append([]byte(nil), b[:n]...)
 		canonical[16] &= 0xF0
-		if !reply {
+		if want != Reply {
 			canonical[16] &^= flagReject
+		}
+		if want == Rtr {
+			canonical[16] &^= flagS
+			canonical[9] = 'r' // the other of the two Keys
 		}
 		if !bytes.Equal(canonical, again) {
 			t.Fatalf("\n%x\n%x", canonical, again)
@@ -142,4 +150,66 @@ func FuzzReceiverGarbage(f *testing.F) {
 		r.recv.Close()
 		r.held(0)
 	})
+}
+
+// FuzzNegotiate has an Initiator read whatever Reply, and a Responder answer whatever Request: what both hold to then are the
+// rules that any pair of ends must keep (RFC 6581 section 9).
+//
+// req: 6581-12-1
+func FuzzNegotiate(f *testing.F) {
+	f.Add(unhex(f, hexRequest+"10 02 0004 8001C001"), unhex(f, hexReply+"10 02 0004 80018001"), uint16(1), uint16(1), uint8(0xff))
+	f.Add(unhex(f, hexRequest+"D0 01 0000"), unhex(f, hexReply+"10 01 0000"), uint16(0), uint16(0), uint8(0x0f))
+	f.Add(unhex(f, hexRequest+"C0 00 0000"), unhex(f, hexReply+"C0 00 0000"), uint16(3), uint16(4), uint8(0))
+	f.Fuzz(func(t *testing.T, request, reply []byte, ird, ord uint16, flags uint8) {
+		p := Party{
+			Dialects: FramedDialects, Markers: flags&1 != 0, CRC: flags&2 != 0, PeerToPeer: flags&4 != 0, RTR: 1 + RTRKinds(flags>>3)%7,
+			IRD: ird & DepthULP, ORD: ord & DepthULP,
+		}
+		if req, n, err := ParseFrame(request, Request, PrivateDataMax); n > 0 && err == nil {
+			fuzzAnswer(t, &p, &req)
+		}
+		rep, n, err := ParseFrame(reply, Reply, PrivateDataMax)
+		if n == 0 || err != nil {
+			return
+		}
+		for _, d := range []Dialect{RDDP01, RFC5044, RTR, RFC6581} {
+			req := p.Request(d, nil)
+			if !p.Accepts(&req, &rep) {
+				continue
+			}
+			terms, err := p.Conclude(&req, &rep)
+			switch {
+			case err != nil:
+				continue
+			case terms.Enhanced && terms.ORD != p.ORD && terms.ORD > terms.Peer.IRD,
+				terms.Enhanced && terms.Peer.ORD != DepthULP && terms.Peer.ORD > terms.IRD,
+				terms.RTR&^p.RTR != 0, terms.RtrFrame && !req.S, (terms.Version == 0) != (rep.Rev == 0):
+				t.Fatalf("%+v of %+v", terms, rep)
+			}
+		}
+	})
+}
+
+func fuzzAnswer(t *testing.T, p *Party, req *Frame) {
+	if _, ok := p.Dialects.Serve(req); !ok {
+		if f, ok := p.Dialects.Refusal(req); !ok || f.Rev >= req.Rev || !f.Reject {
+			t.Fatalf("%+v to %+v", f, req)
+		}
+		return
+	}
+	rep, terms, err := p.Answer(req, nil)
+	if err != nil {
+		if _, _, e := req.Enhanced(); e == nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	e, _, err := rep.Enhanced()
+	if err != nil || rep.IsEnhanced() != req.IsEnhanced() || rep.Rev != req.Rev || e.PeerToPeer != terms.Peer.PeerToPeer && req.IsEnhanced() ||
+		e.PeerToPeer && e.RTR == 0 || rep.S && !req.S {
+		t.Fatalf("%+v to %+v: %v", rep, req, err)
+	}
+	if _, n, err := ParseFrame(rep.Append(nil), Reply, PrivateDataMax); n == 0 || err != nil {
+		t.Fatal("the Reply is no frame")
+	}
 }

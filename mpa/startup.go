@@ -8,6 +8,7 @@ type FrameKind uint8
 const (
 	Request FrameKind = iota + 1
 	Reply
+	Rtr // Ready-to-Receive, of the peer-to-peer proposal
 )
 
 const (
@@ -20,6 +21,8 @@ const (
 	keyLen     = 16
 	keyRequest = "MPA ID Req Frame"
 	keyReply   = "MPA ID Rep Frame"
+	keyRtr     = "MPA ID Rtr Frame" // the proposal's text; its hex says RtR, which is taken too (DECISIONS 1)
+	keyRtrHex  = "MPA ID RtR Frame"
 
 	flagMarkers = 0x80
 	flagCRC     = 0x40
@@ -42,7 +45,7 @@ var (
 // private data mean at that Rev, is for the caller to say.
 type Frame struct {
 	Kind                    FrameKind
-	Markers, CRC, Reject, S bool // Reject: in a Reply only, a Request's is not looked at
+	Markers, CRC, Reject, S bool // Reject: in a Reply only, elsewhere not looked at; S: not in an Rtr frame
 	Rev                     uint8
 	PrivateData             []byte
 }
@@ -53,8 +56,10 @@ func (k FrameKind) key() string {
 		return keyRequest
 	case Reply:
 		return keyReply
+	case Rtr:
+		return keyRtr
 	}
-	panic("mpa: neither Request nor Reply")
+	panic("mpa: neither Request, Reply nor Rtr")
 }
 
 // ParseFrame decodes a frame of the wanted kind at the front of b. n is its length; n == 0 with a nil error: more octets
@@ -76,7 +81,7 @@ func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, e
 		Markers: flags&flagMarkers != 0,
 		CRC:     flags&flagCRC != 0,
 		Reject:  want == Reply && flags&flagReject != 0,
-		S:       flags&flagS != 0,
+		S:       want != Rtr && flags&flagS != 0,
 		Rev:     b[keyLen+1],
 	}
 	length := int(binary.BigEndian.Uint16(b[keyLen+2:]))
@@ -100,7 +105,7 @@ func checkKey(b []byte, want FrameKind) error {
 	b = b[:min(len(b), keyLen)]
 	key := want.key()
 	bad := mismatch(b, key)
-	if bad < 0 {
+	if bad < 0 || want == Rtr && mismatch(b, keyRtrHex) < 0 {
 		return nil
 	}
 	e := ErrKey
@@ -144,7 +149,7 @@ func (f *Frame) Append(b []byte) []byte {
 	if f.Reject && f.Kind == Reply {
 		flags |= flagReject
 	}
-	if f.S {
+	if f.S && f.Kind != Rtr {
 		flags |= flagS
 	}
 	b = append(b, f.Kind.key()...)

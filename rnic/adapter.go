@@ -49,6 +49,8 @@ type Adapter struct {
 	start time.Time
 	rings ringStore
 
+	startup startupCounters
+
 	mu     sync.Mutex
 	links  map[*link]struct{} // every live connection, for Close
 	closed bool

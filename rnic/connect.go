@@ -7,16 +7,14 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"github.com/rnicd/rnicd/mpa"
 )
 
 // abortTimeout bounds how long Connect waits, when its context has ended, for the connection's end.
 const abortTimeout = time.Second
 
 // Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator and returns when it is in service.
-// private (512 octets at most) goes with the MPA Request; the Reply's is PeerPrivateData. When the peer's ULP
-// rejects, the error is a *RejectedError. A QueuePair that failed to connect is Closed and cannot be used again.
+// private (Dialect.PrivateDataMax octets at most) goes with the MPA Request; the Reply's is PeerPrivateData. When the peer's
+// ULP rejects, the error is a *RejectedError. QPOptions.Dialect says what is tried. A QueuePair that failed to connect is Closed and cannot be used again.
 func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) error {
 	if err := q.StartConnect(ctx, addr, private); err != nil {
 		return err
@@ -45,8 +43,8 @@ func (q *QueuePair) inService(ctx context.Context, addr string) error {
 // StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a
 // simulation can turn the Poller itself.
 func (q *QueuePair) StartConnect(ctx context.Context, addr string, private []byte) error {
-	if len(private) > mpa.PrivateDataMax {
-		return privateDataError(len(private))
+	if err := q.opt.checkPrivate(len(private)); err != nil {
+		return err
 	}
 	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
 		return ErrState
@@ -70,41 +68,6 @@ func connectError(addr string, err error) error {
 		return nil
 	}
 	return &ConnectError{Addr: addr, Err: err}
-}
-
-func (q *QueuePair) dialPoller(ctx context.Context, addr string, private []byte) error {
-	remote, err := resolve(ctx, addr)
-	if err != nil {
-		return err
-	}
-	a := q.adapter
-	ln := a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]
-	u := newPollerLink(a, ln)
-	u.link.initiator, u.link.qp = true, q
-	u.link.own.PrivateData = private
-	if err := q.join(u.link); err != nil {
-		return err
-	}
-	if !a.addLink(u.link) {
-		return ErrClosed
-	}
-	err = orderUntil(ctx, a, ln.poller.Submit, func() {
-		if u.link.err != nil { // Abort or Adapter.Close was quicker
-			u.link.over(u.link.err)
-			return
-		}
-		c, err := ln.poller.Dial(remote, u)
-		if err != nil {
-			u.link.over(err)
-			return
-		}
-		u.conn = c
-	})
-	if err != nil {
-		a.dropLink(u.link)
-		close(u.link.gone) // nobody will drive it
-	}
-	return err
 }
 
 // resolve looks a name up with the system's resolver; a literal address needs none.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -37,8 +36,8 @@ func (q *QueuePair) ConnectStream(ctx context.Context, conn net.Conn, private []
 // StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or Closed. It blocks until
 // what was written to conn is in segments.
 func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
-	if len(private) > mpa.PrivateDataMax {
-		return privateDataError(len(private))
+	if err := q.opt.checkPrivate(len(private)); err != nil {
+		return err
 	}
 	if err := q.adapter.carries(conn); err != nil {
 		return err
@@ -53,9 +52,10 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 		cancel()
 	}
 	private = append([]byte(nil), private...)
-	_, err := q.adapter.enterMPA(ctx, conn, true, func(l *link) error {
-		l.initiator, l.qp = true, q
-		l.own.PrivateData = private
+	tries := q.opt.dialects()[:1] // there is but this connection
+	quiet := tries[0] != Culley02 // whose Responder need not wait for us
+	_, err := q.adapter.enterMPA(ctx, conn, quiet, func(l *link) error {
+		l.initiate(q, private, tries)
 		return q.join(l)
 	})
 	if err == nil {
@@ -77,7 +77,12 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 //
 // conn is what it is for ConnectStream.
 func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) (*ConnRequest, error) {
-	l, err := a.respond(ctx, conn, last)
+	return a.AcceptStreamWith(ctx, conn, last, ListenOptions{})
+}
+
+// AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure do not count.
+func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
+	l, err := a.respondWith(ctx, conn, last, opt)
 	if err != nil {
 		return nil, acceptError(conn, err)
 	}
@@ -94,13 +99,21 @@ func acceptError(conn net.Conn, err error) error {
 
 // respond enters Responder mode. The Request will come through a Listener of the connection's own.
 func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte) (*link, error) {
+	return a.respondWith(ctx, conn, last, ListenOptions{})
+}
+
+func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*link, error) {
 	if err := a.carries(conn); err != nil {
 		return nil, err
 	}
 	last = append([]byte(nil), last...)
 	own := &Listener{adapter: a, requests: make(chan *ConnRequest, 1)}
+	if err := own.serve(opt); err != nil {
+		return nil, err
+	}
 	return a.enterMPA(ctx, conn, len(last) > 0, func(l *link) error {
-		l.listener, l.out = own, last
+		l.respondFor(own)
+		l.out = last
 		return nil
 	})
 }

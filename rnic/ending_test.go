@@ -214,6 +214,7 @@ func TestAcceptLoopBacksOff(t *testing.T) {
 		adapter: r.server, addr: addrPort(tl.Addr()), requests: make(chan *ConnRequest, 1), failures: make(chan ConnFailure, 1000),
 		done: make(chan struct{}), stop: func() { _ = tl.Close() },
 	}
+	require.NoError(t, l.serve(ListenOptions{}))
 	require.NoError(t, tl.SetDeadline(time.Unix(1, 0))) // every accept fails at once
 	over := make(chan struct{})
 	begin := time.Now()

@@ -3,6 +3,7 @@ package rnic
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/rnicd/rnicd/mpa"
 )
@@ -17,6 +18,9 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
+	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
+	// dialect.
+	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
 	// ErrHoarding: the peer left frames unfinished while packet buffers were short, and others needed them.
 	ErrHoarding = errors.New("rnic: frames were left unfinished for too long while packet buffers ran short")
 	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
@@ -27,7 +31,12 @@ var (
 )
 
 // RejectedError is a Dial that the peer's ULP rejected.
-type RejectedError struct{ PrivateData []byte }
+type RejectedError struct {
+	PrivateData []byte
+	Enhanced    bool // the Reply has read depths: what the peer could serve, and the ORD it needs
+	IRD, ORD    int
+	Conn        net.Conn // with QPOptions.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
+}
 
 func (e *RejectedError) Error() string {
 	return fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
@@ -65,10 +74,14 @@ var (
 )
 
 // RevisionError is a start-up frame of an MPA revision that is not served here.
-type RevisionError struct{ Revision int }
+type RevisionError struct {
+	Revision int
+	Served   mpa.Dialects
+	Lower    bool // a Reply of a lower revision than the Request's
+}
 
 func (e *RevisionError) Error() string {
-	return fmt.Sprintf("rnic: peer speaks MPA revision %d, up to %d are served", e.Revision, revMax)
+	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, e.Served)
 }
 
 // ConnectError is a connection that did not come about.

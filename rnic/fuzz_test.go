@@ -83,6 +83,8 @@ func FuzzStartup(f *testing.F) {
 	f.Add(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hello")}), uint8(7))
 	f.Add(request(mpa.Frame{Rev: 0, CRC: true, Markers: true}), uint8(1))
 	f.Add(request(mpa.Frame{Rev: 3}), uint8(255))
+	f.Add(request(mpa.Frame{Rev: 2, S: true, PrivateData: []byte{0x80, 1, 0xc0, 1, 'x'}}), uint8(255))
+	f.Add(request(mpa.Frame{Rev: 2, S: true, PrivateData: []byte{0x80, 1, 0xc0}}), uint8(2))
 	f.Add([]byte("MPA ID Rep Frame"), uint8(3))
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), uint8(16))
 	f.Fuzz(func(t *testing.T, octets []byte, cut uint8) {
@@ -103,11 +105,13 @@ func FuzzStartup(f *testing.F) {
 			return p.ended() != nil && r.server.linkCount() == 0
 		})
 		frame, n, err := mpa.ParseFrame(whole, mpa.Request, mpa.PrivateDataMax)
+		_, private, enhanced := frame.Enhanced()
 		if req == nil {
-			require.True(t, err != nil || n == 0 || frame.Rev > revMax)
+			require.True(t, err != nil || n == 0 || frame.Rev > 2 || enhanced != nil)
 			return
 		}
 		require.NoError(t, err)
-		require.Equal(t, frame.PrivateData, append([]byte(nil), req.PrivateData()...))
+		require.NoError(t, enhanced)
+		require.Equal(t, append([]byte(nil), private...), append([]byte(nil), req.PrivateData()...))
 	})
 }

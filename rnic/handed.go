@@ -63,7 +63,7 @@ func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	}
 	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
 	// octets that wait for the rest of their frame.
-	if off >= h.from+mpa.FrameLen+mpa.PrivateDataMax && (len(h.pieces) >= l.holdMax || l.pool.Available() < l.spare) {
+	if off >= h.from+mpa.FrameLen+uint64(l.privateMax) && (len(h.pieces) >= l.holdMax || l.pool.Available() < l.spare) {
 		l.fail(errPipelined)
 		return stack.Taken
 	}
@@ -80,16 +80,16 @@ func (l *link) feed(edge uint64) {
 		p := &h.pieces[0]
 		data := l.pool.Slot(p.buf)[p.pos : p.pos+p.n]
 		kept := false
-		switch l.phase {
-		case phaseRequest:
+		switch {
+		case l.startingUp():
 			used := uint32(l.startup(data))
 			p.off, p.pos, p.n = p.off+uint64(used), p.pos+used, p.n-used
 			if p.n > 0 {
 				continue
 			}
-		case phaseDecide:
+		case l.phase == phaseDecide:
 			return
-		case phaseFull:
+		case l.phase == phaseFull:
 			kept = l.qp.arriveLate(l, p.off-l.rxBase, p.buf, data)
 		}
 		if !kept {

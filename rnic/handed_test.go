@@ -267,7 +267,7 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 		b := r.hosts[0].pool.Alloc()
 		l.arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
-		require.NoError(t, l.accept(s.qp, mpa.Frame{Rev: 1, CRC: true}, nil))
+		require.NoError(t, l.accept(s.qp, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}, nil))
 		require.Equal(t, helloAck, l.out[:len(helloAck)])
 		f, n, err := mpa.ParseFrame(l.out[len(helloAck):], mpa.Reply, 0)
 		require.NoError(t, err)
@@ -320,7 +320,7 @@ func TestHandedOverInVain(t *testing.T) {
 			p.r.pass(requestTimeout + time.Second)
 			require.ErrorIs(t, req.Reject(p.r.ctx, nil), errUndecided)
 		}, nil},
-		"revision": {9, nil, &RevisionError{Revision: 9}},
+		"revision": {9, nil, &RevisionError{Revision: 9, Served: mpa.FramedDialects}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{}, stream.Options{})
@@ -332,7 +332,7 @@ func TestHandedOverInVain(t *testing.T) {
 			req, err := l.nextRequest(r.ctx)
 			if tc.want != nil {
 				require.ErrorContains(t, err, tc.want.Error())
-				require.Equal(t, uint8(1), p.reply(mpa.Reply).Rev)
+				require.Equal(t, uint8(2), p.reply(mpa.Reply).Rev)
 				p.closeSend()
 			} else {
 				require.NoError(t, err)

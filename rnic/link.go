@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -39,19 +40,21 @@ type carrier interface {
 	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
 	nagle()        // let small segments wait, where unacked is not known
 	stats() TransportStats
+	giveBack()        // make a stream of the connection, as soon as what was pulled is on its way, and end the link
 	progress() uint64 // grows with every octet that arrives or is acknowledged
 	local() netip.AddrPort
 	remote() netip.AddrPort
 }
-
-// revMax is the highest MPA revision we serve.
-const revMax = 1
 
 // phase of a link.
 //
 //	Responder:  connecting -> request -> decide -> full -> over
 //	                             |          +----> rejecting -> over
 //	Initiator:  connecting -> reply ------------> full -> over
+//	                             +-------------> rejecting -> over
+//
+// culley-02 goes from connecting to full, and at the Responder through decide. A Responder that awaits a Ready-to-Receive frame
+// is in full operation but for what it receives.
 type phase uint8
 
 const (
@@ -61,6 +64,7 @@ const (
 	phaseReply
 	phaseFull
 	phaseRejecting
+	phaseLeaving // MPA is left, and the connection goes back to streaming mode (returned.go)
 	phaseOver
 )
 
@@ -80,6 +84,15 @@ type link struct {
 	qp        *QueuePair
 	own       mpa.Frame // the frame we sent or are going to send
 
+	dialect     Dialect   // Initiator: of the Request
+	older       []Dialect // Initiator: to be tried next
+	again       func()    // Initiator: tries them; nil: nobody can
+	private     []byte    // Initiator: the ULP's, for the Request
+	privateMax  int       // the application's buffer for the peer's
+	firstMarker bool      // culley-02: the peer's first octets are still to be looked at
+	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
+	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message
+
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
 	out        []byte         // start-up octets not yet pulled
@@ -92,33 +105,22 @@ type link struct {
 	err        error          // the first reason
 	self, peer netip.AddrPort // once established
 	gone       chan struct{}
+	returned   net.Conn // before gone: the stream that the connection is again
 }
 
 func newLink(a *Adapter) *link {
-	return &link{adapter: a, in: make([]byte, 0, mpa.FrameLen+mpa.PrivateDataMax), gone: make(chan struct{})}
+	return &link{adapter: a, privateMax: mpa.PrivateDataMax, gone: make(chan struct{})}
 }
-
-// established: the TCP connection stands.
-func (l *link) established() {
-	l.self, l.peer = l.car.local(), l.car.remote()
-	if l.initiator {
-		l.phase = phaseReply
-		l.own = mpa.Frame{Kind: mpa.Request, Rev: 1, Markers: l.wantMarkers(l.qp), CRC: !l.qp.opt.NoCRC, PrivateData: l.own.PrivateData}
-		l.out = l.own.Append(nil)
-		l.car.setTimer(l.car.now() + int64(replyTimeout))
-		l.car.send()
-		return
-	}
-	l.phase = phaseRequest
-	l.car.setTimer(l.car.now() + int64(requestTimeout))
-}
-
-func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.opt.NoMarkers }
 
 // arrive takes octets at a stream offset. During start-up only octets in order are taken; TCP sends the others again.
 func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	switch l.phase {
-	case phaseRequest, phaseReply:
+	if l.startingUp() {
+		if off < l.rxNext { // of a segment whose rest was refused
+			skip := min(l.rxNext-off, uint64(len(data)))
+			if off, data = off+skip, data[skip:]; len(data) == 0 {
+				return stack.Taken
+			}
+		}
 		if off != l.rxNext {
 			return stack.Refused
 		}
@@ -126,6 +128,10 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 			return l.arrive(off, b, data)
 		}
 		return stack.Taken
+	}
+	switch l.phase {
+	case phaseLeaving: // the stream's, when it is one again
+		return stack.Refused
 	case phaseDecide:
 		// The peer spoke before we answered. Nothing behind the Request is taken until the ULP has decided.
 		if off+uint64(len(data)) <= l.rxBase {
@@ -140,119 +146,20 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 			}
 			off, data = l.rxBase, data[skip:]
 		}
+		if l.firstMarker && off == l.rxBase {
+			if l.firstMarker = false; !beginsWithMarker(data) {
+				l.fail(ErrFirstMarker)
+				return stack.Taken
+			}
+		}
 		return l.qp.arrive(l, off-l.rxBase, b, data)
 	}
 	return stack.Taken // rejecting or over: swallowed
 }
 
-// startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
-// the frame.
-func (l *link) startup(data []byte) (used int) {
-	had := len(l.in)
-	take := min(len(data), cap(l.in)-had)
-	l.in = append(l.in, data[:take]...)
-	want := mpa.Request
-	if l.initiator {
-		want = mpa.Reply
-	}
-	f, n, err := mpa.ParseFrame(l.in, want, mpa.PrivateDataMax)
-	if err != nil {
-		l.fail(err)
-		return len(data)
-	}
-	if n == 0 {
-		l.rxNext += uint64(take)
-		return take
-	}
-	used = n - had
-	l.rxNext += uint64(used)
-	l.rxBase = l.rxNext
-	l.car.setTimer(0)
-	if l.initiator {
-		l.replied(f)
-	} else {
-		l.requested(f)
-	}
-	return used
-}
-
-// requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
-func (l *link) requested(f mpa.Frame) {
-	if f.Rev > revMax { // DECISIONS 8: say what we speak, then close
-		l.note(&RevisionError{Revision: int(f.Rev)})
-		l.refuse(mpa.Frame{Kind: mpa.Reply, Rev: revMax, CRC: true, Reject: true})
-		return
-	}
-	l.phase = phaseDecide
-	l.car.setTimer(l.car.now() + int64(requestTimeout))
-	if err := l.listener.offer(l, f); err != nil {
-		l.fail(err)
-	}
-}
-
-// replied enters full operation, or not (rule 3).
-func (l *link) replied(f mpa.Frame) {
-	if f.Rev > revMax {
-		l.fail(&RevisionError{Revision: int(f.Rev)})
-		return
-	}
-	if f.Reject {
-		l.fail(&RejectedError{PrivateData: append([]byte(nil), f.PrivateData...)})
-		return
-	}
-	l.phase = phaseFull
-	l.qp.private = append([]byte(nil), f.PrivateData...)
-	l.qp.start(l, mpa.Agree(l.own, f), false)
-	l.qp.connected <- nil
-	l.car.send()
-}
-
-// accept answers the Request and puts qp into service. private is copied.
-func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
-	if l.phase != phaseDecide {
-		return l.overError()
-	}
-	l.own = mpa.Preferences{Markers: l.wantMarkers(q), CRC: !q.opt.NoCRC || req.CRC, Rev: req.Rev}.Frame(mpa.Reply, private)
-	l.out = l.own.Append(l.out) // behind the last streaming message, should a hasty peer not have waited for it
-	l.own.PrivateData = nil
-	l.qp = q
-	l.phase = phaseFull
-	l.car.setTimer(0)
-	q.start(l, mpa.Agree(l.own, req), true)
-	l.car.send()
-	if err := q.join(l); err != nil {
-		l.fail(err)
-		return nil
-	}
-	if l.handed != nil {
-		l.edge(l.handed.edge)
-	}
-	return nil
-}
-
-// reject answers with R set; the connection is closed behind it (DECISIONS 10 leaves that to the ULP, which is us).
-func (l *link) reject(req mpa.Frame, private []byte) error {
-	if l.phase != phaseDecide {
-		return l.overError()
-	}
-	f := mpa.Preferences{CRC: true, Rev: req.Rev}.Frame(mpa.Reply, private)
-	f.Reject = true
-	l.refuse(f)
-	return nil
-}
-
-// refuse sends a rejecting Reply and closes behind it.
-func (l *link) refuse(f mpa.Frame) {
-	l.out = f.Append(l.out)
-	l.phase = phaseRejecting
-	l.closing()
-}
-
-func (l *link) overError() error {
-	if l.err != nil {
-		return l.err
-	}
-	return ErrState
+// startingUp says whether a frame of the peer's is due.
+func (l *link) startingUp() bool {
+	return l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseFull && l.awaitsRtr
 }
 
 // edge announces the left edge of the stream.
@@ -260,7 +167,7 @@ func (l *link) edge(edge uint64) {
 	if l.handed != nil {
 		l.feed(edge)
 	}
-	if l.phase == phaseFull && edge > l.rxBase {
+	if l.phase == phaseFull && !l.awaitsRtr && edge > l.rxBase {
 		l.qp.leftEdge(l, edge-l.rxBase)
 	}
 }
@@ -270,7 +177,9 @@ func (l *link) pull(dst []byte) int {
 	n := 0
 	if len(l.out) > 0 {
 		n = copy(dst, l.out)
-		l.out = l.out[n:]
+		if l.out = l.out[n:]; len(l.out) == 0 && l.phase == phaseLeaving {
+			l.car.giveBack()
+		}
 	} else if l.phase == phaseFull {
 		n = l.qp.pull(l, dst)
 	}
@@ -331,6 +240,7 @@ func (l *link) peerClosed() {
 		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
 	case l.phase == phaseFull && l.qp.cut():
 		l.fail(&connectionError{ErrPeerClosed})
+	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {
 			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
@@ -371,6 +281,10 @@ func (l *link) timer() {
 	case phaseDecide:
 		l.fail(errUndecided)
 	default:
+		if l.phase == phaseFull && l.awaitsReady && !l.shut {
+			l.fail(ErrStartupTimeout)
+			return
+		}
 		if l.phase == phaseFull && l.err == nil && l.car.progress() != l.seen {
 			l.linger() // what was posted, or the peer's own rest, still moves
 			return
@@ -394,6 +308,13 @@ func (l *link) over(err error) {
 	err = l.err
 	l.adapter.dropLink(l)
 	l.dropHanded()
+	if l.fallsBack(was, err) {
+		l.phase = phaseOver
+		l.adapter.startup.fallbacks.Add(1)
+		close(l.gone)
+		l.again()
+		return
+	}
 	if q := l.qp; q != nil {
 		if was == phaseFull {
 			q.final = q.snapshot(l)

@@ -21,6 +21,13 @@ const BacklogDefault = 128
 // ListenOptions of Adapter.Listen.
 type ListenOptions struct {
 	Backlog int // default 128
+	// Dialects that are served; each Request is answered in its own. Default: all that begin with a Request, Rev 0 among
+	// them (what RFC 5044 section C.1 calls permissive). With Culley02 alone, connections are offered as soon as they stand;
+	// with Culley02 among others, the peer's first octet tells.
+	Dialects []Dialect
+	// PrivateDataMax is the longest private data taken with a Request of Rev 0 (default 512, up to 65535); from Rev 1 on
+	// 512 is the limit in any case.
+	PrivateDataMax int
 	// OnFailure, if set, is told of every connection to this listener that ended in an error: before it was
 	// accepted (a wrong key, a time-out) or later. It runs on a goroutine of the listener; when it is slow, reports
 	// are dropped and counted.
@@ -46,6 +53,9 @@ type Listener struct {
 	once     sync.Once
 	stop     func()
 	reporter sync.WaitGroup
+
+	dialects   mpa.Dialects
+	privateMax int
 }
 
 // Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address).
@@ -56,7 +66,10 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	l := &Listener{
 		adapter: a, requests: make(chan *ConnRequest, opt.Backlog), failures: make(chan ConnFailure, 64), done: make(chan struct{}),
 	}
-	var err error
+	err := l.serve(opt)
+	if err != nil {
+		return nil, err
+	}
 	if len(a.lanes) == 0 {
 		err = l.listenKernel(ctx, addr)
 	} else {
@@ -82,6 +95,34 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	return l, nil
 }
 
+// serve takes over what is served.
+func (l *Listener) serve(opt ListenOptions) error {
+	l.dialects, l.privateMax = mpa.FramedDialects, privateMaxOr(opt.PrivateDataMax)
+	if opt.PrivateDataMax < 0 || opt.PrivateDataMax > privateDataCap {
+		return fmt.Errorf("rnic: ListenOptions.PrivateDataMax %d, 0 to %d possible", opt.PrivateDataMax, privateDataCap)
+	}
+	if len(opt.Dialects) == 0 {
+		return nil
+	}
+	for _, d := range opt.Dialects {
+		if !d.Valid() {
+			return fmt.Errorf("rnic: ListenOptions.Dialects: %v is unknown", d)
+		}
+	}
+	l.dialects = mpa.DialectsOf(opt.Dialects...)
+	return nil
+}
+
+// respondFor makes ln a Responder's link.
+func (ln *link) respondFor(l *Listener) { ln.listener, ln.privateMax = l, l.privateMax }
+
+func privateMaxOr(n int) int {
+	if n == 0 {
+		return mpa.PrivateDataMax
+	}
+	return n
+}
+
 func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) error {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -103,7 +144,7 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 		err := orderUntil(ctx, a, ln.poller.Submit, func() {
 			res <- ln.poller.Listen(uint16(port), backlog, func(*stack.Conn) stack.Upper {
 				u := newPollerLink(a, ln)
-				u.link.listener = l
+				u.link.respondFor(l)
 				if !a.addLink(u.link) {
 					return nil
 				}
@@ -178,8 +219,9 @@ func (l *Listener) Close() {
 // offer queues a connection request. Driver's goroutine; never blocks.
 func (l *Listener) offer(ln *link, f mpa.Frame) error {
 	f.PrivateData = append([]byte(nil), f.PrivateData...)
+	e, private, _ := f.Enhanced() // which was looked at already
 	select {
-	case l.requests <- &ConnRequest{link: ln, frame: f, remote: ln.car.remote()}:
+	case l.requests <- &ConnRequest{link: ln, frame: f, enhanced: e, private: private, remote: ln.car.remote()}:
 		return nil
 	default:
 		return ErrBacklog
@@ -196,13 +238,34 @@ func (l *Listener) report(ln *link, was phase, err error) {
 
 // ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.
 type ConnRequest struct {
-	link   *link
-	frame  mpa.Frame
-	remote netip.AddrPort
+	link     *link
+	frame    mpa.Frame // Kind 0: culley-02, there was none
+	enhanced mpa.Enhanced
+	private  []byte // the ULP's part
+	remote   netip.AddrPort
 }
 
 // PrivateData of the Request.
-func (r *ConnRequest) PrivateData() []byte { return r.frame.PrivateData }
+func (r *ConnRequest) PrivateData() []byte { return r.private }
+
+// Dialect in which it will be answered.
+func (r *ConnRequest) Dialect() Dialect {
+	if r.frame.Kind == 0 {
+		return Culley02
+	}
+	d, _ := r.link.listener.dialects.Serve(&r.frame)
+	return d
+}
+
+// ReadDepths are the Initiator's IRD and ORD; false: the Request has none. ReadDepthULP: the ULPs are to settle it.
+func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
+	return int(r.enhanced.IRD), int(r.enhanced.ORD), r.frame.IsEnhanced()
+}
+
+// PeerToPeer says whether the Initiator offers to let this end send first.
+func (r *ConnRequest) PeerToPeer() bool {
+	return r.enhanced.PeerToPeer || r.Dialect() == RTR
+}
 
 // Remote is the peer's address.
 func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
@@ -211,11 +274,12 @@ func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
 // Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service on the
-// connection, and sends private (512 octets at most) with the MPA Reply. The QueuePair may post at once; MPA holds
-// its FPDUs back until the Initiator's first one has come.
+// connection, and sends private (Dialect.PrivateDataMax octets at most) with the MPA Reply. The QueuePair may post at once; MPA
+// holds its FPDUs back until the Initiator's first one has come, or what stands for it. When the QueuePair needs a larger ORD
+// than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort.
 func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) error {
-	if len(private) > mpa.PrivateDataMax {
-		return privateDataError(len(private))
+	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
+		return privateDataError(len(private), d)
 	}
 	if q.adapter != r.link.adapter {
 		return fmt.Errorf("rnic: accept %v: the queue pair belongs to another adapter", r.remote)
@@ -234,13 +298,14 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) 
 	return nil
 }
 
-// Reject answers the Request with the R bit and private (512 octets at most), then closes the connection.
+// Reject answers the Request with the R bit and private (Dialect.PrivateDataMax octets at most), then closes the connection.
+// culley-02 has no answer: the connection is reset. RejectStream keeps the connection.
 func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
-	if len(private) > mpa.PrivateDataMax {
-		return privateDataError(len(private))
+	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
+		return privateDataError(len(private), d)
 	}
 	private = append([]byte(nil), private...)
-	return r.ask(ctx, func() error { return r.link.reject(r.frame, private) })
+	return r.ask(ctx, func() error { return r.link.reject(r.frame, private, false) })
 }
 
 // ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.

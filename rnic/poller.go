@@ -25,6 +25,8 @@ type onPoller struct {
 	poller *stack.Poller
 	acked  uint64
 	edge   uint64
+	giving bool // the connection is to be a stream again
+	fin    bool // the peer's, while that is so
 }
 
 func newPollerLink(a *Adapter, ln *lane) *onPoller {
@@ -65,9 +67,19 @@ func (u *onPoller) Edge(_ *stack.Conn, edge uint64) {
 }
 func (u *onPoller) Pull(_ *stack.Conn, dst []byte) int { return u.link.pull(dst) }
 func (u *onPoller) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
-func (u *onPoller) PeerClosed(*stack.Conn)             { u.link.peerClosed() }
-func (u *onPoller) Woken(c *stack.Conn)                { c.Send() }
-func (u *onPoller) Timer(*stack.Conn, int64)           { u.link.timer() }
+func (u *onPoller) PeerClosed(*stack.Conn) {
+	u.fin = u.link.phase == phaseLeaving
+	u.link.peerClosed()
+}
+
+func (u *onPoller) Woken(c *stack.Conn) {
+	if u.giving && len(u.link.out) == 0 {
+		u.becomeStream()
+		return
+	}
+	c.Send()
+}
+func (u *onPoller) Timer(*stack.Conn, int64) { u.link.timer() }
 func (u *onPoller) Closed(_ *stack.Conn, err error) {
 	u.link.over(err)
 	u.link.lane.leave(u.link)

@@ -28,7 +28,26 @@ type QPOptions struct {
 	SendCQ, RecvCQ *CompletionQueue
 	SendDepth      int    // work requests posted and not yet sent (default 128)
 	RecvDepth      int    // receive buffers posted (default 128)
-	PrivateData    []byte // Dial: for the MPA Request, 512 octets at most
+	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
+
+	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
+	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
+	// second connection. A dialect that is named is the only one, and a Reply of another Rev an error. Accept answers in
+	// the Request's.
+	Dialect Dialect
+	// PeerToPeer: as Initiator, let the Responder be the first to send. Startup says whether it can.
+	PeerToPeer bool
+	// RTR messages this end can send and take (rfc6581; default all).
+	RTR RTRKinds
+	// IRD and ORD are the Read Requests that this end can serve, and wants to have under way, at a time: at most ReadDepthMax;
+	// ReadDepthULP leaves it to the ULPs. Startup has what came of them.
+	IRD, ORD int
+	// ORDMin: Accept rejects a Request of rfc6581 that allows a smaller ORD.
+	ORDMin int
+	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn.
+	KeepRejected bool
+	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535).
+	PrivateDataMax int
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
 	// arrive in order there.
@@ -87,7 +106,7 @@ type QueuePair struct {
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[WorkRequest]
-	ctrl    *mem.MemoryRegion // receives the peer's Terminate
+	ctrl    *mem.MemoryRegion // receives the peer's Terminate, and an RTR's Read Request
 
 	state     atomic.Uint32
 	link      atomic.Pointer[link]
@@ -96,7 +115,8 @@ type QueuePair struct {
 	connected chan error    // Connect's result, once
 	done      chan struct{} // closed with the QueuePair
 	private   []byte        // of the peer's Reply
-	flushMu   sync.Mutex    // who drains the rings after Closed
+	terms     atomic.Pointer[mpa.Terms]
+	flushMu   sync.Mutex // who drains the rings after Closed
 
 	// The rest belongs to the goroutine (or the mutex) that drives the connection, until done is closed.
 	reader *mem.Reader
@@ -121,8 +141,9 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		return nil, fmt.Errorf("rnic: the protection domain belongs to another adapter")
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
-	case len(opt.PrivateData) > mpa.PrivateDataMax:
-		return nil, privateDataError(len(opt.PrivateData))
+	}
+	if err := opt.checkStartup(); err != nil {
+		return nil, err
 	}
 	n := a.nums.Add(1)
 	q := &QueuePair{
@@ -135,7 +156,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	}
 	q.sq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.SendDepth))
 	q.rq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.RecvDepth))
-	ctrl, err := a.table.Register(opt.PD.id, make([]byte, terminateLenMax),
+	ctrl, err := a.table.Register(opt.PD.id, make([]byte, controlLen),
 		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
 	if err != nil {
 		return nil, fmt.Errorf("rnic: queue pair's control region: %w", err)
@@ -323,20 +344,21 @@ func (q *QueuePair) flush() {
 }
 
 // start puts the QueuePair into service with what start-up agreed. Driver's goroutine.
-func (q *QueuePair) start(l *link, ag mpa.Agreement, responder bool) {
+func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
 	q.reader = l.reader
-	q.send.start(ag, responder)
+	q.send.start(t.Agreement, responder)
 	if q.opt.Packing == PackFull {
 		q.send.packFull = true
 		q.send.staged = make([]byte, 0, l.car.emss())
 		l.car.nagle()
 	}
-	q.recv.start(q, l, ag)
+	q.recv.start(q, l, t.Agreement)
+	q.startGreeting(t, responder)
 	q.state.Store(uint32(RTS))
 }
 
-func privateDataError(n int) error {
-	return fmt.Errorf("rnic: %d octets of private data, MPA start-up carries %d at most", n, mpa.PrivateDataMax)
+func privateDataError(n int, d Dialect) error {
+	return fmt.Errorf("rnic: %d octets of private data, MPA start-up of %v carries %d at most", n, d, d.PrivateDataMax())
 }
 
 // Stats of one QueuePair.

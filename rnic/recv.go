@@ -22,6 +22,8 @@ type recvHalf struct {
 	termQ   ddp.Queue
 	version uint8
 
+	greet greeting // rtr.go
+
 	dead    bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
 	edge    uint64
 	passed  uint64 // all frames that end at or before it were passed
@@ -64,7 +66,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
 	r.sendQ.Init(ceilPow2(q.opt.RecvDepth))
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
-	// Queue 1 carries Read Requests; a QueuePair that serves none has no buffers there.
+	// Queue 1 carries Read Requests; a QueuePair that serves none has no buffers there (but see rtr.go).
 	r.queues = [3]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
@@ -77,6 +79,9 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	r := &q.recv
 	if r.dead {
 		return stack.Taken
+	}
+	if off != r.edge && r.greet.awaited != 0 {
+		return stack.Refused // the RTR message first: it says whose the first receive buffer is
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
@@ -116,10 +121,18 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 // arrived acts on what octets brought.
 func (q *QueuePair) arrived(l *link) {
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
-		q.send.enabled = true // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
-		l.car.send()
+		q.open(l) // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
 	q.lookForErrors(l)
+}
+
+// open lets the Responder send.
+func (q *QueuePair) open(l *link) {
+	q.send.enabled = true
+	if l.awaitsReady = false; !l.shut {
+		l.car.setTimer(0)
+	}
+	l.car.send()
 }
 
 // leftEdge delivers what is complete below edge.
@@ -143,6 +156,9 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 
 // postBuffers moves newly posted receive buffers to where Placement looks for them.
 func (q *QueuePair) postBuffers() {
+	if q.recv.greet.awaited != 0 {
+		return
+	}
 	for q.rq.Len() > 0 && q.recv.sendQ.Posted() < ceilPow2(q.opt.RecvDepth) {
 		wr, ok := q.rq.Pop()
 		if !ok {
@@ -159,7 +175,7 @@ func (q *QueuePair) postBuffers() {
 func (q *QueuePair) Place(u *mpa.ULPDU) error {
 	r := &q.recv
 	if r.fault == nil {
-		if err := r.check(u); err != nil {
+		if err := q.check(u); err != nil {
 			r.fault = err
 			r.ddp.Disable()
 		}
@@ -189,7 +205,8 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 }
 
 // check is RDMAP's part before Placement (RFC 5040 section 7.2). A wrong DDP version is left to DDP to report.
-func (r *recvHalf) check(u *mpa.ULPDU) error {
+func (q *QueuePair) check(u *mpa.ULPDU) error {
+	r := &q.recv
 	if len(u.Pieces) == 0 {
 		return nil
 	}
@@ -206,8 +223,11 @@ func (r *recvHalf) check(u *mpa.ULPDU) error {
 	if !ok || h.Version != r.version {
 		return nil
 	}
+	if r.greet.awaited != 0 {
+		q.first(&h, u.Len)
+	}
 	op, cause, ok := rdmap.Check(&h, r.version)
-	if ok && !served[op] {
+	if ok && !r.serves(op, &h, u.Len) {
 		cause, ok = rdmap.CauseOpcode, false
 	}
 	if ok {
@@ -231,8 +251,14 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 	r := &q.recv
 	_, op := rdmap.ParseControl(d.Header.ULP)
 	switch {
+	case op == rdmap.OpReadResponse: // to the RTR message
 	case d.Header.Tagged:
 		r.writes++
+	case op == rdmap.OpReadRequest:
+		q.deliverRead(d)
+	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
+		r.greet.hidden = false
+		r.greet.sends++
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
 		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
@@ -292,7 +318,11 @@ func (r *recvHalf) abandon(q *QueuePair) {
 		return
 	}
 	r.rx.Close()
-	msn := uint32(r.messages) // of the last message that was delivered
+	msn := uint32(r.messages) + r.greet.sends // of the last message that was delivered
+	if r.greet.hidden {
+		_, _ = r.sendQ.Flush() // start-up's own, of a stream that failed at once
+		msn++
+	}
 	for {
 		b, ok := r.sendQ.Flush()
 		if !ok {

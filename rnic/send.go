@@ -19,6 +19,9 @@ type sendHalf struct {
 	stopped bool // nothing but the Terminate any more
 	wr      WorkRequest
 
+	owed     *ddp.Message // of start-up's own, to go before what was posted (rtr.go)
+	owedBody []byte
+
 	term    []byte // ULPDU of a Terminate to send, header included; nil: none
 	termOut bool
 
@@ -46,7 +49,7 @@ func (s *sendHalf) start(ag mpa.Agreement, responder bool) {
 
 // idle: everything that was posted has been pulled.
 func (s *sendHalf) idle(q *QueuePair) bool {
-	return s.carryOff == s.carryEnd && len(s.staged) == 0 && s.term == nil && (s.stopped || (!s.seg.Active() && q.sq.Len() == 0))
+	return s.carryOff == s.carryEnd && len(s.staged) == 0 && s.term == nil && (s.stopped || (s.owed == nil && !s.seg.Active() && q.sq.Len() == 0))
 }
 
 // pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
@@ -110,6 +113,9 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	}
 	if s.stopped || !s.enabled {
 		return 0
+	}
+	if s.owed != nil && !s.seg.Active() {
+		return s.putOwed(dst, emss)
 	}
 	if !s.seg.Active() && !q.nextRequest(l) {
 		return 0

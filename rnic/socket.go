@@ -48,7 +48,12 @@ type onSocket struct {
 	segment  int // EMSS
 	seen     TransportStats
 	ends     [2]netip.AddrPort
+
+	giving bool   // the socket is to be the ULP's again
+	rest   []byte // octets that were read and are the ULP's
 }
+
+var noDeadline time.Time
 
 func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
 	raw, err := nc.SyscallConn()
@@ -118,7 +123,9 @@ func (s *onSocket) read() {
 	}
 	s.mu.Lock()
 	s.readEnd = true
-	if cause == nil && !s.aborted {
+	if s.giving && !s.aborted {
+		// What ended the reading is the stream's to find.
+	} else if cause == nil && !s.aborted {
 		s.link.peerClosed()
 	} else if !s.aborted {
 		s.link.lost(cause)
@@ -135,6 +142,10 @@ func (s *onSocket) take(off uint64, b mem.Buf, data []byte) mem.Buf {
 	defer s.mu.Unlock()
 	for !s.aborted {
 		v := s.link.arrive(off, b, data)
+		if v == stack.Refused && s.giving {
+			s.rest = append(s.rest, data[max(off, s.link.rxBase)-off:]...)
+			return mem.NoBuf
+		}
 		if v == stack.Refused {
 			s.changed.Wait() // until the ULP has decided about the Request
 			continue
@@ -146,6 +157,9 @@ func (s *onSocket) take(off uint64, b mem.Buf, data []byte) mem.Buf {
 			}
 		}
 		s.link.edge(off + uint64(len(data)))
+		if s.giving {
+			return mem.NoBuf
+		}
 		return b
 	}
 	return mem.NoBuf
@@ -171,7 +185,7 @@ func (s *onSocket) write() {
 		}
 		if fin || over {
 			s.mu.Lock()
-			if !s.aborted {
+			if !s.aborted && !s.giving {
 				_ = s.nc.CloseWrite() // a connection already reset says so to the reader
 			}
 			s.wroteEnd = true
@@ -211,7 +225,7 @@ func (s *onSocket) fill(out []byte, ends []int) (n int, segs []int, fin, over bo
 		}
 		full = k == s.segment
 	}
-	return n, ends, s.finOut && n == 0, false
+	return n, ends, s.finOut && n == 0, s.giving && n == 0
 }
 
 // end closes the socket when both directions are over, and tells the link. mu is held.
@@ -221,11 +235,18 @@ func (s *onSocket) end() {
 	}
 	s.finished = true
 	s.seen = s.kernelStats()
+	if s.giving && !s.aborted {
+		s.setTimer(0)
+		s.link.adapter.conns.Add(-1)
+		s.returnSocket()
+		s.link.reader.Close()
+		return
+	}
 	_ = s.nc.Close() // both directions have ended already
 	s.setTimer(0)
+	s.link.adapter.conns.Add(-1) // before who waits for the end dials again
 	s.link.over(nil)
 	s.link.reader.Close()
-	s.link.adapter.conns.Add(-1)
 }
 
 // The carrier. All but wake and submit are called with mu held.
@@ -316,6 +337,11 @@ func socketError(err error) error {
 }
 
 func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte) error {
+	return q.dialSocket(ctx, addr, private, q.opt.dialects())
+}
+
+// dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
+func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte, tries []Dialect) error {
 	a := q.adapter
 	if err := a.takeConn(); err != nil {
 		return err
@@ -341,8 +367,8 @@ func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte)
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
-	s.link.initiator, s.link.qp = true, q
-	s.link.own.PrivateData = private
+	s.link.initiate(q, private, tries)
+	s.link.again = func() { go q.redialKernel(addr, private, tries[1:]) }
 	if err := q.join(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
 	}
@@ -411,7 +437,7 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 	if err == nil {
 		var s *onSocket
 		if s, err = newSocketLink(a, nc); err == nil {
-			s.link.listener = l
+			s.link.respondFor(l)
 			s.run()
 			return
 		}

@@ -340,7 +340,7 @@ func TestRevisionNotServed(t *testing.T) {
 			p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 			p.write(request(mpa.Frame{Rev: 9, CRC: true}))
 			f := p.reply(mpa.Reply)
-			require.Equal(t, uint8(1), f.Rev)
+			require.Equal(t, uint8(2), f.Rev)
 			require.True(t, f.Reject)
 			require.Equal(t, io.EOF, p.untilEnded())
 			p.closeSend()
@@ -368,7 +368,8 @@ func TestRevisionNotServed(t *testing.T) {
 //
 // req: D01-6.1.1-10, D01-6.1.1-12
 func TestReservedBitsOfRequest(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+	listen := ListenOptions{Dialects: []Dialect{RDDP01, RFC5044}} // rtr takes one of the bits
+	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		b := request(mpa.Frame{Rev: 1, CRC: true})

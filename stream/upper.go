@@ -151,6 +151,13 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 	if u.readShut {
 		return stack.Taken
 	}
+	if off < u.edge { // of before Attach
+		skip := u.edge - off
+		if skip >= uint64(len(data)) {
+			return stack.Taken
+		}
+		off, data = u.edge, data[skip:]
+	}
 	ln := u.lane
 	small := len(data) <= ln.room/2
 	inOrder := off == u.edge

@@ -39,6 +39,8 @@ func TestPutErrors(t *testing.T) {
 		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
 		{"one argument", []string{f}, `1 arguments given; want: rnicd put FILE HOST\[:PORT\]`},
 		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
+		{"dialect", []string{"--dialect", "rfc9999", f, "127.0.0.1"}, `put to 127\.0\.0\.1:7174: --dialect: mpa: dialect "rfc9999" is none of culley-02, rddp-01, rfc5044, rtr, rfc6581`},
+		{"dialect without frames", []string{"--dialect", "culley-02", f, "127.0.0.1"}, `.*octets of private data, MPA start-up of culley-02 carries 0 at most`},
 		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"}, `--timeout -1s, --wait 0s: must not be negative`},
 		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded)`},
 		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"}, `gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},

@@ -23,6 +23,7 @@ type putOptions struct {
 	timeout time.Duration
 	wait    time.Duration
 	noCRC   bool
+	dialect string
 	quiet   bool
 }
 
@@ -43,6 +44,7 @@ carries length and SHA-256. The exit status is not 0 unless the server's memory 
 	f.DurationVar(&o.timeout, "timeout", 0, "give up after so long in all; 0: never")
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
 	f.BoolVar(&o.noCRC, "no-crc", false, "offer to go without CRC32C")
+	f.StringVar(&o.dialect, "dialect", "", "MPA dialect to ask in: rddp-01, rfc5044, rtr or rfc6581 (default rfc5044, with Rev 0 for an answer too)")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
 	return c
 }
@@ -132,10 +134,17 @@ func openSource(path string) (*os.File, uint64, error) {
 
 // putWaiting retries the connection, and only that, while --wait lasts.
 func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.File, length uint64, addr string) (xfer.Result, error) {
+	var dialect rnic.Dialect // what a connection speaks that wants nothing special
+	if o.dialect != "" {
+		var err error
+		if dialect, err = rnic.ParseDialect(o.dialect); err != nil {
+			return xfer.Result{}, fmt.Errorf("--dialect: %w", err)
+		}
+	}
 	until := time.Now().Add(o.wait)
 	var before error // of the try before this one
 	for {
-		cfg := xfer.PutConfig{Adapter: dev, Addr: addr, Source: file, Length: length, NoCRC: o.noCRC}
+		cfg := xfer.PutConfig{Adapter: dev, Addr: addr, Source: file, Length: length, NoCRC: o.noCRC, Dialect: dialect}
 		end := func() {}
 		if !o.quiet {
 			bar := newProgress(os.Stderr, length)

@@ -25,6 +25,7 @@ type serveOptions struct {
 	region     size
 	once       bool
 	idle       time.Duration
+	dialects   []string
 	noMarkers  bool
 	noCRC      bool
 	dropBadCRC bool
@@ -48,12 +49,17 @@ files straight into a region of registered, hugepage-backed memory.`,
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
+	f.StringSliceVar(&o.dialects, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
 	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false, "drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
 	return c
 }
 
 func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err := o.check(); err != nil {
+		return err
+	}
+	dialects, err := parseDialects(o.dialects)
+	if err != nil {
 		return err
 	}
 	ctx, dev, region, stop, err := openServer(ctx, o, w)
@@ -80,7 +86,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		},
 		Refused: out.refused,
 	})
-	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{OnFailure: func(f rnic.ConnFailure) {
+	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // Done tells of the others
 			out.failed(f.Remote, f.Err)
 		}
@@ -163,4 +169,19 @@ func closeAdapter(dev *rnic.Adapter) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return dev.Close(ctx)
+}
+
+// parseDialects reads --dialect of serve.
+func parseDialects(names []string) (ds []rnic.Dialect, err error) {
+	for _, name := range names {
+		d, err := rnic.ParseDialect(name)
+		if err == nil && d.PrivateDataMax() == 0 {
+			err = fmt.Errorf("%v has no private data, which transfers need", d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--dialect: %w", err)
+		}
+		ds = append(ds, d)
+	}
+	return ds, nil
 }

@@ -100,6 +100,30 @@ func TestPutWithoutMarkersAndCRC(t *testing.T) {
 	ns.stop(t, server)
 }
 
+// A client asks in any dialect that the server serves, and is told when it is not served.
+func TestPutDialects(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.serving(t)
+	f := randomFile(t, 200_000)
+	for i, d := range []string{"rddp-01", "rfc5044", "rtr", "rfc6581"} {
+		ns.put(t, f, "--dialect", d, "--quiet")
+		server.Expect(t, i+1, "^sha256 +"+f.sum+"$")
+	}
+	ns.stop(t, server)
+
+	ns = newNamespace(t)
+	server = ns.serving(t, "--dialect", "rfc5044,rddp-01")
+	ns.put(t, f, "--dialect", "rddp-01", "--quiet")
+	p := ns.rnicd(t, "put", "--dialect", "rfc6581", f.path, serverAddr)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Regexp(t, "peer speaks MPA revision 1, served here: rfc6581$", errorLines(p)[0])
+	server.Expect(t, 1, "MPA revision 2, served here: rddp-01,rfc5044")
+	ns.stop(t, server)
+	p = ns.rnicd(t, "serve", "--dialect", "culley-02")
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Regexp(t, "--dialect: culley-02 has no private data, which transfers need$", errorLines(p)[0])
+}
+
 // MPA over the kernel's TCP serves too; a host in the namespace needs no device then.
 func TestServeOverKernelSockets(t *testing.T) {
 	ns := newNamespace(t)

@@ -27,6 +27,7 @@ type PutConfig struct {
 	Progress  func(done uint64) // may be nil
 	NoMarkers bool
 	NoCRC     bool
+	Dialect   rnic.Dialect // 0: rnic's choice; culley-02 has no private data, which transfers need
 	// AnswerTimeout bounds the wait for the server's verdict (default 60 s).
 	AnswerTimeout time.Duration
 }
@@ -124,6 +125,7 @@ func (p *put) dial(ctx context.Context) (err error) {
 	}
 	p.qp, err = dev.CreateQP(rnic.QPOptions{
 		PD: pd, SendCQ: p.cq, RecvCQ: p.cq, SendDepth: 2 * chunksMax, RecvDepth: 2, NoMarkers: p.cfg.NoMarkers, NoCRC: p.cfg.NoCRC,
+		Dialect: p.cfg.Dialect,
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,131 @@
+package rnic
+
+import (
+	"fmt"
+
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Dialect is a way to start MPA; docs/dialects.md has what each sends.
+type Dialect = mpa.Dialect
+
+// The dialects, oldest first.
+const (
+	Culley02 = mpa.Culley02 // no start-up frames, markers and CRC always, DDP and RDMAP version 0
+	RDDP01   = mpa.RDDP01   // Rev 0, version 0: draft-ietf-rddp-mpa-01, RDMA Consortium
+	RFC5044  = mpa.RFC5044  // Rev 1
+	RTR      = mpa.RTR      // Rev 1, with a Ready-to-Receive frame
+	RFC6581  = mpa.RFC6581  // Rev 2: IRD, ORD and RTR message
+)
+
+// ParseDialect reads a dialect's name: culley-02, rddp-01, rfc5044, rtr or rfc6581.
+func ParseDialect(name string) (Dialect, error) { return mpa.ParseDialect(name) }
+
+// RTRKinds are the messages of RFC 6581 by which an Initiator says that the Responder may send.
+type RTRKinds = mpa.RTRKinds
+
+const (
+	RTRSend  = mpa.RTRSend
+	RTRWrite = mpa.RTRWrite
+	RTRRead  = mpa.RTRRead
+)
+
+// Read depths.
+const (
+	ReadDepthMax = mpa.DepthMax
+	ReadDepthULP = mpa.DepthULP // the ULPs settle it, not start-up
+)
+
+// privateDataCap is the longest private data any frame carries.
+const privateDataCap = 65535
+
+// checkStartup validates the options that are about start-up.
+func (o *QPOptions) checkStartup() error {
+	switch {
+	case o.Dialect != 0 && !o.Dialect.Valid():
+		return fmt.Errorf("rnic: QPOptions.Dialect: %v is unknown", o.Dialect)
+	case o.Dialect == Culley02 && (o.NoMarkers || o.NoCRC):
+		return fmt.Errorf("rnic: %v always has markers and CRC: NoMarkers and NoCRC cannot be", o.Dialect)
+	case o.Dialect != 0 && o.Dialect != RTR && o.Dialect != RFC6581 && o.PeerToPeer:
+		return fmt.Errorf("rnic: %v has no peer-to-peer model: take %v or %v", o.Dialect, RFC6581, RTR)
+	case o.RTR != 0 && o.RTR&mpa.AllRTR != o.RTR:
+		return fmt.Errorf("rnic: QPOptions.RTR 0x%x names no RTR message, or an unknown one", uint8(o.RTR))
+	case o.PrivateDataMax < 0 || o.PrivateDataMax > privateDataCap:
+		return fmt.Errorf("rnic: QPOptions.PrivateDataMax %d, 0 to %d possible", o.PrivateDataMax, privateDataCap)
+	}
+	for _, depth := range []int{o.IRD, o.ORD, o.ORDMin} {
+		if depth < 0 || depth > ReadDepthULP {
+			return fmt.Errorf("rnic: a read depth of %d, 0 to %d possible, or ReadDepthULP", depth, ReadDepthMax)
+		}
+	}
+	return o.checkPrivate(len(o.PrivateData))
+}
+
+// enhanced says whether the ULP wants what only RFC 6581 can settle.
+func (o *QPOptions) enhanced() bool { return o.PeerToPeer || o.IRD > 0 || o.ORD > 0 }
+
+// dialects are those a connecting QueuePair tries, one after another, each on a connection of its own. The enhanced format is
+// used only where something enhanced is wanted (RFC 6581 section 10). Never more than two.
+func (o *QPOptions) dialects() []Dialect {
+	switch {
+	case o.Dialect != 0:
+		return []Dialect{o.Dialect}
+	case o.PeerToPeer:
+		return []Dialect{RFC6581, RTR}
+	case o.enhanced():
+		return []Dialect{RFC6581, RFC5044}
+	}
+	return []Dialect{RFC5044}
+}
+
+// checkPrivate: n octets of private data must fit each dialect that is tried.
+func (o *QPOptions) checkPrivate(n int) error {
+	for _, d := range o.dialects() {
+		if n > d.PrivateDataMax() {
+			return privateDataError(n, d)
+		}
+	}
+	return nil
+}
+
+// party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
+// strict, any other takes Rev 0 for an answer.
+func (q *QueuePair) party(l *link, served mpa.Dialects) mpa.Party {
+	o := &q.opt
+	p := mpa.Party{
+		Dialects: served, Markers: l.wantMarkers(q), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: o.RTR,
+		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
+	}
+	if p.RTR == 0 {
+		p.RTR = mpa.AllRTR
+	}
+	if l.initiator && o.Dialect == 0 {
+		p.Dialects = mpa.DialectsOf(RDDP01, RFC5044)
+	}
+	return p
+}
+
+// Startup is what start-up settled.
+type Startup struct {
+	Dialect    Dialect
+	Version    int  // of DDP and RDMAP
+	PeerToPeer bool // the Responder may have sent first
+	Enhanced   bool // read depths were negotiated
+
+	// IRD and ORD of this end: Read Requests of the peer's that it serves, and of its own that it may have under way, at a time.
+	// Where depths were not negotiated, or one is ReadDepthULP, they are as QPOptions said.
+	IRD, ORD int
+	// PeerIRD and PeerORD are what the peer's frame said.
+	PeerIRD, PeerORD int
+}
+
+// Startup is what start-up settled, once the QueuePair is in service.
+func (q *QueuePair) Startup() Startup {
+	if t := q.terms.Load(); t != nil {
+		return Startup{
+			Dialect: t.Dialect, Version: int(t.Version), PeerToPeer: t.PeerToPeer, Enhanced: t.Enhanced,
+			IRD: int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),
+		}
+	}
+	return Startup{}
+}

@@ -1,0 +1,822 @@
+package rnic
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/stack"
+)
+
+const (
+	hexReq = "4d504120494420526571204672616d65"
+	hexRep = "4d504120494420526570204672616d65"
+	hexRtr = "4d504120494420527472204672616d65"
+)
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	require.NoError(t, err)
+	return b
+}
+
+// play runs one connection's transcript from a raw peer's side: "> octets" it writes, "< octets" it must be sent. Nothing more
+// has come when the peer writes, nor behind the last line, if that is not what brings it.
+func (r *rig) play(p rawPeer, lines ...string) {
+	r.t.Helper()
+	seen := 0
+	for i, line := range lines {
+		octets := unhex(r.t, line[2:])
+		if line[0] == '>' {
+			require.Len(r.t, p.octets(), seen, "octets before line %d: %x", i, p.octets()[min(seen, len(p.octets())):])
+			p.write(octets)
+			continue
+		}
+		r.until(fmt.Sprintf("line %d, %s", i, line), func() bool {
+			end := p.ended()
+			if len(p.octets()) >= seen+len(octets) {
+				return true
+			}
+			require.NoError(r.t, end, "line %d, %s: have %x", i, line, p.octets()[seen:])
+			return false
+		})
+		require.Equal(r.t, line[2:], spaced(p.octets()[seen:seen+len(octets)], line[2:]), "line %d", i)
+		seen += len(octets)
+	}
+	if lines[len(lines)-1][0] == '<' {
+		require.Len(r.t, p.octets(), seen, "octets behind the last line: %x", p.octets()[seen:])
+	}
+}
+
+// spaced writes octets in hex with the blanks where like has them.
+func spaced(b []byte, like string) string {
+	digits := hex.EncodeToString(b)
+	var out strings.Builder
+	for _, c := range like {
+		if c == ' ' {
+			out.WriteByte(' ')
+			continue
+		}
+		out.WriteByte(digits[0])
+		digits = digits[1:]
+	}
+	return out.String()
+}
+
+// withCRC appends the CRC to an FPDU in hex.
+func withCRC(t testing.TB, s string) string {
+	c := crc32c(unhex(t, s))
+	return fmt.Sprintf("%s %02x%02x%02x%02x", s, byte(c), byte(c>>8), byte(c>>16), byte(c>>24))
+}
+
+// startConnect begins a connection of c's to a raw listener.
+func (r *rig) startConnect(c *end) rawPeer {
+	r.t.Helper()
+	addr, accept := r.listenRaw()
+	require.NoError(r.t, c.qp.StartConnect(r.ctx, addr, nil))
+	return accept()
+}
+
+func (r *rig) inService(e *end) {
+	r.t.Helper()
+	r.until("a queue pair in service", func() bool { return e.qp.State() != Connecting })
+	require.Equal(r.t, RTS, e.qp.State(), "%v", e.qp.Err())
+}
+
+// converse sends and writes both ways, first by whom the model lets.
+func (r *rig) converse(first, second *end) {
+	r.t.Helper()
+	r.exchange(second, first)
+}
+
+// All pairs of dialects: which combine, in what they then speak, and how the others fail.
+//
+// req: 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
+func TestDialectPairs(t *testing.T) {
+	for asked := Culley02; asked <= RFC6581; asked++ {
+		for served := Culley02 - 1; served <= RFC6581; served++ { // the first is the default
+			name, listen := "default", ListenOptions{}
+			if served >= Culley02 {
+				name, listen.Dialects = served.String(), []Dialect{served}
+			}
+			t.Run(fmt.Sprintf("%v to %s", asked, name), func(t *testing.T) {
+				over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) { r.pair(asked, served) })
+			})
+		}
+	}
+}
+
+func (r *rig) pair(asked, served Dialect) {
+	t := r.t
+	spoken, works := asked, served == asked || served == 0 && asked != Culley02
+	if asked == RTR && served == RFC5044 {
+		spoken, works = RFC5044, true // the S bit is reserved there
+	}
+	p2p := asked == RTR || asked == RFC6581
+	s := r.newEnd(r.server, QPOptions{})
+	c := r.newEnd(r.client, QPOptions{Dialect: asked, PeerToPeer: p2p})
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+	if !works {
+		r.pairFails(asked, served, s, c)
+		return
+	}
+	req := r.request()
+	require.Equal(t, spoken, req.Dialect())
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	r.inService(c)
+	version := 1
+	if spoken == Culley02 || spoken == RDDP01 {
+		version = 0
+	}
+	for _, e := range []*end{s, c} {
+		st := e.qp.Startup()
+		require.Equal(t, spoken, st.Dialect)
+		require.Equal(t, version, st.Version)
+		require.Equal(t, p2p && spoken == asked, st.PeerToPeer)
+	}
+	if p2p && spoken == asked || asked == Culley02 {
+		r.converse(s, c) // the Responder speaks first
+	}
+	r.converse(c, s)
+	r.works(s, c)
+	r.close(s, c)
+	require.Zero(t, r.client.StartupCounters())
+}
+
+// pairFails: both ends say what was wrong, and neither serves.
+func (r *rig) pairFails(asked, served Dialect, s, c *end) {
+	t := r.t
+	var re *RevisionError
+	switch {
+	case asked == Culley02: // its first FPDU is no Request
+		r.inService(c)
+		require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 8)))
+		require.ErrorIs(t, r.failure().Err, mpa.ErrKey)
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
+	case served == Culley02: // a Request is no FPDU
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
+		r.untilDone(s.qp)
+		require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
+	default:
+		r.untilDone(c.qp)
+		f := r.failure()
+		require.ErrorAs(t, f.Err, &re)
+		require.Equal(t, int(asked.Rev()), re.Revision)
+		require.Equal(t, mpa.DialectsOf(served), re.Served)
+		if asked == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
+			var no *RejectedError
+			require.ErrorAs(t, c.qp.Err(), &no)
+			break
+		}
+		require.ErrorAs(t, c.qp.Err(), &re)
+		require.Equal(t, int(served.Rev()), re.Revision)
+		require.ErrorContains(t, re, fmt.Sprintf("MPA revision %d, served here: %v", served.Rev(), asked))
+	}
+	require.Equal(t, Closed, c.qp.State())
+	if served != Culley02 {
+		require.Nil(t, r.listener.Poll())
+	}
+}
+
+// culley-02: no frames, a marker first, markers and CRC in both directions, version 0, and either end may begin.
+//
+// req: C02-8.1-1, C02-8.1-4, C02-8.1-3, C02-7.1-7
+func TestImmediateStart(t *testing.T) {
+	listen := ListenOptions{Dialects: []Dialect{Culley02}}
+	t.Run("responder", func(t *testing.T) {
+		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
+			p := r.dialRaw()
+			req := r.request() // the connection alone is one
+			require.Equal(t, Culley02, req.Dialect())
+			require.Empty(t, req.PrivateData())
+			s := r.newEnd(r.server, QPOptions{})
+			require.Error(t, req.Accept(r.ctx, s.qp, []byte("x")), "there is no frame for private data")
+			s = r.newEnd(r.server, QPOptions{})
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
+			p.write(unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")))
+			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+			require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
+		})
+	})
+	t.Run("initiator", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{Dialect: Culley02})
+			p := r.startConnect(c)
+			r.inService(c)
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("among others", func(t *testing.T) {
+		listen := ListenOptions{Dialects: []Dialect{Culley02, RFC5044}}
+		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: Culley02})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+			r.inService(c)
+			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 8))) // its first octet tells
+			req := r.request()
+			require.Equal(t, Culley02, req.Dialect())
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			r.await(c, 1)
+			r.converse(c, s)
+			r.close(s, c)
+			s, c = r.connect(QPOptions{}, QPOptions{})
+			require.Equal(t, RFC5044, c.qp.Startup().Dialect)
+			r.close(s, c)
+		})
+	})
+	t.Run("rejected", func(t *testing.T) {
+		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
+			p := r.dialRaw()
+			require.NoError(t, r.request().Reject(r.ctx, nil))
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			require.Empty(t, p.octets())
+		})
+	})
+	t.Run("markers and CRC cannot be off", func(t *testing.T) {
+		r := newRig(t, turned, rigConfig{})
+		for _, opt := range []QPOptions{{NoMarkers: true}, {NoCRC: true}, {PeerToPeer: true}, {PrivateData: []byte("x")}} {
+			opt.Dialect = Culley02
+			opt.PD = r.client.AllocPD()
+			opt.SendCQ, _ = r.client.CreateCQ(1)
+			opt.RecvCQ = opt.SendCQ
+			_, err := r.client.CreateQP(opt)
+			require.Error(t, err)
+		}
+	})
+}
+
+// culley-02 behind streaming data, at the octet both agree on; neither waits for the other.
+//
+// req: C02-8.1-1, C02-8.1-5, C02-8.1-2
+func TestImmediateStartAfterStream(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: Culley02})
+		sc, cc := r.streams()
+		r.chat(sc, cc, 3)
+		l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
+		require.NoError(t, err)
+		r.hear(cc, helloAck)
+		req, err := l.nextRequest(r.ctx)
+		require.NoError(t, err)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, s.qp.PostWrite(s.write(c, 9, 0, 100))) // before the other has begun
+		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
+		r.inService(c)
+		r.await(s, 1)
+		r.converse(s, c)
+		r.works(s, c)
+		r.close(s, c)
+		r.noBufLost()
+	})
+}
+
+// The options of start-up are looked at when the QueuePair is made.
+//
+// req: 6581-9.2-4, 6581-9-2, 6581-5-2
+func TestStartupOptions(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	for _, tc := range []struct {
+		opt  QPOptions
+		want string
+	}{
+		{QPOptions{Dialect: 9}, "dialect 9 is unknown"},
+		{QPOptions{RTR: 8}, "names no RTR message"},
+		{QPOptions{IRD: -1}, "read depth of -1"},
+		{QPOptions{ORD: 0x4000}, "read depth of 16384"},
+		{QPOptions{PeerToPeer: true, Dialect: RFC5044}, "no peer-to-peer model"},
+		{QPOptions{PrivateDataMax: 65536}, "PrivateDataMax 65536"},
+		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 509)}, "509 octets of private data, MPA start-up of rfc6581 carries 508"},
+		{QPOptions{PrivateData: make([]byte, 513)}, "513 octets of private data, MPA start-up of rfc5044 carries 512"},
+		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 508)}, ""},
+		{QPOptions{Dialect: RDDP01, PrivateData: make([]byte, 65535)}, ""},
+	} {
+		opt := tc.opt
+		opt.PD = r.client.AllocPD()
+		opt.SendCQ, _ = r.client.CreateCQ(1)
+		opt.RecvCQ = opt.SendCQ
+		_, err := r.client.CreateQP(opt)
+		if tc.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tc.want)
+	}
+	for _, opt := range []ListenOptions{{Dialects: []Dialect{7}}, {PrivateDataMax: 1 << 17}} {
+		_, err := r.server.Listen(r.ctx, ":9999", opt)
+		require.Error(t, err)
+	}
+	require.Zero(t, (&QueuePair{}).Startup())
+}
+
+// Private data of Rev 0 may be long, if the application has room for it; else it is improper.
+//
+// req: D01-6.1-33, D01-6.1-34, D01-6.1.1-17, D01-6.1-12, D01-6.1-16, D01-6.1.1-18
+func TestLongPrivateDataAtRev0(t *testing.T) {
+	const n = 65535
+	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: n}}, func(t *testing.T, r *rig) {
+		there, back := randomBytes(1, n), randomBytes(2, n)
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: RDDP01, PrivateDataMax: n})
+		req := r.dial(c, there)
+		require.True(t, bytes.Equal(there, req.PrivateData()))
+		require.NoError(t, req.Accept(r.ctx, s.qp, back))
+		r.inService(c)
+		require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
+		r.converse(c, s)
+		r.close(s, c)
+	})
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{Dialect: RDDP01})
+		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), make([]byte, 513)))
+		require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
+		r.untilDone(c.qp)
+	})
+}
+
+// An Initiator that asks in Rev 0 wants Rev 0 back; one that named rfc5044 wants Rev 1. Either ends the connection in order.
+//
+// req: 5044-C.2-3, 5044-C.2-1, D01-6.1.1-13, D01-6.1.1-14, 5044-7.1.1-5, 5044-7.1.1-4
+func TestStrictInitiator(t *testing.T) {
+	for _, tc := range []struct {
+		asked Dialect
+		sent  string
+		rev   int
+	}{
+		{RDDP01, "< " + hexReq + "c000 0000", 1},
+		{RFC5044, "< " + hexReq + "4001 0000", 0},
+		{RFC5044, "< " + hexReq + "4001 0000", 2},
+	} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{Dialect: tc.asked, NoMarkers: tc.asked != RDDP01})
+			p := r.startConnect(c)
+			r.play(p, tc.sent)
+			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))
+			require.Error(t, untilEnded(r, p))
+			require.ErrorContains(t, p.ended(), "EOF")
+			p.closeSend()
+			r.untilDone(c.qp)
+			var re *RevisionError
+			require.ErrorAs(t, c.qp.Err(), &re)
+			require.Equal(t, tc.rev, re.Revision)
+		})
+	}
+}
+
+// A Responder that does not serve Rev 0 answers with Rev 1 and closes in order; one that does tells its ULP of version 0.
+//
+// req: 5044-C.2-2, 5044-C.2-5, 5044-7.1.1-6, 5044-7.1.1-8, D01-6.1-19
+func TestRevisionZeroRequest(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		r.play(p, "> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
+		require.ErrorContains(t, untilEnded(r, p), "EOF")
+		p.closeSend()
+		var re *RevisionError
+		require.ErrorAs(t, r.failure().Err, &re)
+	})
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		r.play(p, "> "+hexReq+"c000 0002 6869")
+		req := r.request()
+		require.Equal(t, "hi", string(req.PrivateData()))
+		require.Equal(t, 0, req.Revision())
+		require.NoError(t, req.Accept(r.ctx, s.qp, []byte("ho")))
+		r.play(p, "< "+hexRep+"c000 0002 686f")
+		require.Equal(t, Startup{Dialect: RDDP01}, s.qp.Startup())
+	})
+}
+
+// A QueuePair by default asks in rfc5044, and takes Rev 0 for an answer.
+//
+// req: 6581-10-2, 5044-C.1-5, 5044-C.2-6
+func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+		p := r.startConnect(c)
+		r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
+		r.inService(c)
+		require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
+	})
+}
+
+// The peer-to-peer proposal, octet for octet: the Responder speaks behind the Rtr frame, and not before; FPDUs and markers of the
+// Initiator's half are counted from behind it, even when they come with it.
+//
+// req: P2P-1, P2P-2, P2P-4, P2P-5, P2P-9, P2P-11, P2P-12, P2P-13, P2P-14
+func TestReadyToReceive(t *testing.T) {
+	t.Run("responder", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: r.kind != turned})
+			markers := r.kind == turned
+			p := r.dialRaw()
+			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+			r.play(p, "> "+hexReq+"5001 0000")
+			req := r.request()
+			require.Equal(t, RTR, req.Dialect())
+			require.True(t, req.PeerToPeer())
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			reply, mark := "< "+hexRep+"5001 0000", ""
+			if markers {
+				reply, mark = "< "+hexRep+"d001 0000", "00000000 "
+			}
+			r.play(p, reply)
+			if r.kind == turned {
+				r.pass(time.Second)
+				require.Len(t, p.octets(), 20, "the Responder waits")
+			}
+			write := withCRC(t, mark+fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+			p.write(unhex(t, hexRtr+"4001 0003 aabbcc"+write))
+			r.play(p, reply, "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+			s.poll()
+			require.Empty(t, s.done, "no completion of start-up's")
+			require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
+		})
+	})
+	t.Run("initiator", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true, NoCRC: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
+			r.inService(c)
+			require.True(t, c.qp.Startup().PeerToPeer)
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
+			r.inService(c)
+			require.Equal(t, Startup{Dialect: RFC5044, Version: 1}, c.qp.Startup())
+			if r.kind == turned {
+				r.pass(time.Second)
+			}
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
+			r.inService(c)
+			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("another frame", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			p := r.dialRaw()
+			r.play(p, "> "+hexReq+"5001 0000")
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			r.play(p, "< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
+			r.untilDone(s.qp)
+			require.ErrorIs(t, s.qp.Err(), mpa.ErrKey)
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		})
+	})
+}
+
+// A peer-to-peer Initiator that owes its Rtr frame, or RTR message, is not waited for without end.
+//
+// req: D01-6.1-35
+func TestRTRTimeout(t *testing.T) {
+	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000", "rfc6581": hexReq + "5002 0004 8001 c001"} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{})
+				p := r.dialRaw()
+				p.write(unhex(t, frame))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				r.fire(r.server)
+				r.untilDone(s.qp)
+				require.ErrorIs(t, s.qp.Err(), ErrStartupTimeout)
+			})
+		})
+	}
+	// One that owes nothing may take its time, and so may one that has paid.
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p := r.dialRaw()
+	p.write(unhex(t, hexReq+"5001 0000"))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	p.write(unhex(t, hexRtr+"4001 0000"))
+	r.pass(time.Minute)
+	require.Equal(t, RTS, s.qp.State())
+	s2 := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p2 := r.dialRaw()
+	p2.write(unhex(t, hexReq+"4001 0000"))
+	require.NoError(t, r.request().Accept(r.ctx, s2.qp, nil))
+	r.pass(time.Minute)
+	require.Equal(t, RTS, s2.qp.State())
+	p.reset()
+	p2.reset()
+}
+
+// Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's is answered; the ULP of neither
+// end sees it, and the Responder may then begin.
+//
+// req: 6581-1.1-1, 6581-5-1, 6581-9.2-8, 6581-9.1-4, P2P-2, 6581-9.3-2
+func TestRTRMessages(t *testing.T) {
+	send := func(msn int) string {
+		return withCRC(t, fmt.Sprintf("0012 41 43 00000000 00000000 %08x 00000000", msn))
+	}
+	for _, tc := range []struct {
+		kind             RTRKinds
+		request, reply   string
+		rtr, first, resp string
+	}{
+		{RTRWrite, "8000 8000", "8000 8000", withCRC(t, "000e c1 40 00000001 0000000000000000"), send(1), ""},
+		{RTRRead, "8000 4000", "8001 4000",
+			withCRC(t, "002e 41 41 00000000 00000001 00000001 00000000 00000001 0000000000000000 00000000 00000001 0000000000000000"),
+			send(1), withCRC(t, "000e c1 42 00000001 0000000000000000")},
+		{RTRSend, "c000 0000", "c000 0000", send(1), send(2), ""},
+	} {
+		t.Run(tc.kind.String(), func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				request, reply := hexReq+"5002 0004"+tc.request, hexRep+"5002 0004"+tc.reply
+				t.Run("initiator", func(t *testing.T) {
+					r := newRig(t, r.kind, rigConfig{})
+					c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true})
+					p := r.startConnect(c)
+					r.play(p, "< "+request, "> "+reply)
+					r.inService(c)
+					require.NoError(t, c.qp.PostRecv(c.recvAt(5, 0, 10)))
+					require.NoError(t, c.qp.PostSend(WorkRequest{ID: 6, Local: c.source.Slice(0, 0), Signaled: true}))
+					r.play(p, "< "+request, "< "+tc.rtr, "< "+tc.first, "> "+tc.resp, "> "+send(1))
+					got := r.await(c, 2)
+					require.ElementsMatch(t, []Completion{
+						{ID: 6, QP: c.qp.Number(), Op: OpSend}, {ID: 5, QP: c.qp.Number(), Op: OpRecv},
+					}, got, "the ULP's own and no other")
+					require.Zero(t, r.stats(c.qp).WritesRecvd)
+				})
+				t.Run("responder", func(t *testing.T) {
+					r := newRig(t, r.kind, rigConfig{})
+					s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: tc.kind})
+					p := r.dialRaw()
+					require.NoError(t, s.qp.PostRecv(s.recvAt(5, 0, 10)))
+					r.play(p, "> "+request)
+					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 6, Local: s.source.Slice(0, 0), Signaled: true}))
+					r.play(p, "< "+reply)
+					if r.kind == turned {
+						r.pass(time.Second)
+						require.Len(t, p.octets(), 24, "the Responder waits")
+					}
+					r.play(p, "< "+reply, "> "+tc.rtr, "< "+tc.resp, "< "+send(1))
+					require.Equal(t, []Completion{{ID: 6, QP: s.qp.Number(), Op: OpSend}}, r.await(s, 1))
+					p.write(unhex(t, tc.first))
+					require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
+					require.Zero(t, len(s.done))
+				})
+			})
+		})
+	}
+}
+
+// A Responder that named all kinds learns from the first FPDU which it is, in whatever order octets come: here the RTR is lost at
+// first and what was posted behind it overtakes it.
+func TestRTROvertaken(t *testing.T) {
+	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
+		r := newRig(t, turned, rigConfig{faults: true})
+		s := r.newEnd(r.server, QPOptions{})
+		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind})
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+		require.NoError(t, s.qp.PostRecv(s.recvAt(2, 100, 100)))
+		req := r.dial(c, nil)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		lost := false
+		r.until("the RTR's segment lost", func() bool {
+			if !lost && c.qp.State() == RTS {
+				lost = true
+				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 50)}))
+				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(50, 60)}))
+			}
+			return lost
+		})
+		got := r.await(s, 2)
+		require.Equal(t, []Completion{
+			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 50}, {ID: 2, QP: s.qp.Number(), Op: OpRecv, Len: 60},
+		}, got, "%v", kind)
+		require.EqualValues(t, 2, r.stats(s.qp).MessagesRecvd)
+		r.close(s, c)
+	}
+	// By hand: what is behind the RTR is refused until it has come, and then taken.
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+	p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
+	req := r.request()
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	p.tx.Init(mpa.Mode{CRC: true})
+	rtr := p.fpdu(sendOf(1), nil)
+	behind := p.fpdu(sendOf(2), []byte("mine"))
+	b := r.hosts[0].pool.Alloc()
+	l := req.link
+	at := l.rxBase
+	require.Equal(t, stack.Refused, l.arrive(at+uint64(len(rtr)), b, behind))
+	require.Equal(t, stack.Taken, l.arrive(at, b, rtr))
+	l.edge(at + uint64(len(rtr)))
+	require.Equal(t, stack.Taken, l.arrive(at+uint64(len(rtr)), b, behind))
+	l.edge(at + uint64(len(rtr)+len(behind)))
+	require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 4}}, r.await(s, 1))
+	r.hosts[0].pool.Free(b)
+	s.qp.Abort()
+	r.untilDone(s.qp)
+}
+
+// A Responder that takes all kinds takes each, and what is no RTR message at all.
+//
+// req: 6581-9.2-5, 6581-1.1-2
+func TestResponderTakesAnyRTR(t *testing.T) {
+	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead, RTRSend | RTRRead, 0} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s, c := r.connect(QPOptions{IRD: 4, ORD: 9}, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5})
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 3, ORD: 4, PeerIRD: 4, PeerORD: 3}, c.qp.Startup())
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 4, ORD: 3, PeerIRD: 3, PeerORD: 5}, s.qp.Startup())
+			r.converse(s, c)
+			r.works(s, c)
+			r.close(s, c)
+		})
+	}
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // a Write that carries something
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		p.tx.Init(mpa.Mode{CRC: true})
+		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("hello")))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+		p.write(p.fpdu(sendOf(1), nil)) // no RTR any more
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
+	})
+}
+
+// Only a zero-length Read is served, only as an RTR message, and only one Read Response that was asked for is taken.
+func TestReadsBesideTheRTR(t *testing.T) {
+	read := func(msn uint32, size uint32) (ddp.Header, []byte) {
+		h := rdmap.OpReadRequest.Header(1)
+		h.Last, h.Version, h.MSN = true, 1, msn
+		b := make([]byte, rdmap.ReadRequestLen)
+		rr := rdmap.ReadRequest{SinkSTag: 7, SrcSTag: 7, Size: size}
+		rr.Put(b)
+		return h, b
+	}
+	response := rdmap.OpReadResponse.Header(1)
+	response.Last, response.Version, response.STag = true, 1, rtrSTag
+	for _, tc := range []struct {
+		name string
+		say  func(p *rawInitiator)
+		want rdmap.Cause
+	}{
+		{"octets", func(p *rawInitiator) { p.write(p.fpdu(read(1, 8))) }, rdmap.CauseOpcode},
+		{"short", func(p *rawInitiator) { h, b := read(1, 0); p.write(p.fpdu(h, b[:20])) }, rdmap.CauseOperation},
+		{"later", func(p *rawInitiator) {
+			p.write(p.fpdu(writeTo(0, 0), nil))
+			p.write(p.fpdu(read(1, 0)))
+		}, rdmap.CauseOpcode},
+		{"a response", func(p *rawInitiator) { p.write(p.fpdu(response, nil)) }, rdmap.CauseOpcode},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+				p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				p.reply(mpa.Reply)
+				p.tx.Init(mpa.Mode{CRC: true})
+				tc.say(p)
+				require.Equal(t, tc.want, p.terminate().Cause)
+				p.closeSend()
+				r.untilDone(s.qp)
+			})
+		})
+	}
+}
+
+// What the Initiator cannot go on with it says in a Terminate of layer 2, type 0, before anything else, and ends the connection.
+//
+// req: 6581-8-1, 6581-8-2, 6581-9.1-8, 6581-9.2-9, 6581-9.3-1
+func TestEstablishmentErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name, reply string
+		code        string
+		want        error
+	}{
+		{"no matching RTR", "c000 0000", "07", mpa.ErrRTR},
+		{"ORD above our IRD", "8000 8003", "06", mpa.ErrIRD},
+		{"another model", "0000 0000", "05", mpa.ErrModel},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true})
+				p := r.startConnect(c)
+				r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
+					"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000"))
+				require.ErrorContains(t, untilEnded(r, p), "EOF")
+				p.closeSend()
+				r.untilDone(c.qp)
+				require.ErrorIs(t, c.qp.Err(), tc.want)
+				require.ErrorIs(t, <-c.qp.connected, tc.want)
+				// The peer, if it is ours, learns it.
+				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				q := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+				q.write(unhex(t, hexReq+"5002 0004 8002 8001"))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				q.write(unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
+				q.closeSend()
+				r.untilDone(s.qp)
+				var te *TerminateError
+				require.ErrorAs(t, s.qp.Err(), &te)
+				require.True(t, te.Remote)
+				require.ErrorContains(t, te, "layer 2, type 0, code 0x"+tc.code)
+			})
+		})
+	}
+}
+
+// Frames that are not well formed close at once: enhanced data that is missing, an answer that is not enhanced.
+//
+// req: 6581-10-1, 6581-6-4
+func TestImproperEnhancedFrames(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		r.play(p, "> "+hexReq+"5002 0003 800180")
+		require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
+		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+	})
+	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced, "4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{PeerToPeer: true})
+			p := r.startConnect(c)
+			p.write(unhex(t, hexRep+reply))
+			r.untilDone(c.qp)
+			require.ErrorIs(t, c.qp.Err(), want)
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			require.Zero(t, r.client.StartupCounters().Fallbacks)
+		})
+	}
+}
+
+// Both ULPs learn what the other's frame said, the Initiator's also when it is rejected.
+//
+// req: 6581-9.1-2, 6581-9.1-5, 6581-9.1-6, 6581-9.1-9, 6581-9-2
+func TestReadDepthsReachTheULP(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, QPOptions{IRD: 9, ORD: 8, ORDMin: 5}), r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: 4, ORD: 12})
+		private := randomBytes(1, 508)
+		req := r.dial(c, private)
+		require.Equal(t, private, req.PrivateData())
+		ird, ord, ok := req.ReadDepths()
+		require.Equal(t, [3]any{4, 12, true}, [3]any{ird, ord, ok})
+		require.False(t, req.PeerToPeer())
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), mpa.ErrORDShort)
+		require.Equal(t, Closed, s.qp.State())
+		r.untilDone(c.qp)
+		var no *RejectedError
+		require.ErrorAs(t, c.qp.Err(), &no)
+		require.Equal(t, RejectedError{Enhanced: true, IRD: 9, ORD: 5}, *no)
+
+		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: 4, ORD: 12})
+		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
+		r.untilDone(c.qp)
+		require.ErrorAs(t, c.qp.Err(), &no)
+		require.Equal(t, RejectedError{PrivateData: []byte("no"), Enhanced: true, IRD: 12, ORD: 4}, *no)
+
+		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12})
+		s = r.newEnd(r.server, QPOptions{IRD: 9, ORD: 8, ORDMin: 5})
+		req = r.dial(c, nil)
+		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, make([]byte, 509)))
+		require.NoError(t, req.Accept(r.ctx, s.qp, private))
+		r.inService(c)
+		require.Equal(t, private, c.qp.PeerPrivateData())
+		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9, PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
+		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 9, ORD: 8, PeerIRD: ReadDepthULP, PeerORD: 12}, s.qp.Startup())
+		r.converse(c, s)
+		r.close(s, c)
+	})
+}

@@ -1,0 +1,116 @@
+package rnic
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/stack"
+)
+
+// A peer that does not know a dialect closes the connection, or answers with a lower Rev. The next dialect is then tried on a
+// new connection (RFC 6581 section 10, DECISIONS 15): QPOptions.dialects says which, two in all at the most. A dialect that
+// the application named is the only one.
+
+// startupCounters are an Adapter's.
+type startupCounters struct{ fallbacks, unaskedS atomic.Uint64 }
+
+// StartupCounters of an Adapter.
+type StartupCounters struct {
+	Fallbacks uint64 // connections tried anew in an older dialect
+	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
+}
+
+// StartupCounters returns what happened in start-up so far. Any goroutine.
+func (a *Adapter) StartupCounters() StartupCounters {
+	return StartupCounters{Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load()}
+}
+
+// initiate makes l the Initiator's link for the first of the dialects.
+func (l *link) initiate(q *QueuePair, private []byte, tries []Dialect) {
+	l.initiator, l.qp, l.private = true, q, private
+	l.dialect, l.older = tries[0], tries[1:]
+	l.privateMax = privateMaxOr(q.opt.PrivateDataMax)
+}
+
+// fallsBack says whether a connection that is over is a reason to try an older dialect.
+func (l *link) fallsBack(was phase, err error) bool {
+	if !l.initiator || len(l.older) == 0 || l.again == nil || l.qp.unwanted.Load() {
+		return false
+	}
+	var re *RevisionError
+	return was == phaseReply && (errors.Is(err, errClosedEarly) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
+}
+
+// failDial ends a QueuePair whose next connection could not be begun.
+func (q *QueuePair) failDial(err error) {
+	if q.unwanted.Load() {
+		err = ErrClosed
+	}
+	q.connected <- err
+	q.finish(err)
+}
+
+// dialPoller dials from one of the Adapter's Pollers.
+func (q *QueuePair) dialPoller(ctx context.Context, addr string, private []byte) error {
+	remote, err := resolve(ctx, addr)
+	if err != nil {
+		return err
+	}
+	a := q.adapter
+	d := &pollerDial{q: q, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)], private: private}
+	d.dial = func(u *onPoller) (*stack.Conn, error) { return d.lane.poller.Dial(remote, u) }
+	return d.try(q.opt.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
+}
+
+// pollerDial is a QueuePair's way to a peer, for as many tries as it has dialects.
+type pollerDial struct {
+	q       *QueuePair
+	lane    *lane
+	private []byte
+	dial    func(*onPoller) (*stack.Conn, error)
+}
+
+// try begins a connection. order gets the rest to the Poller's goroutine.
+func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
+	u := newPollerLink(d.q.adapter, d.lane)
+	l := u.link
+	l.initiate(d.q, d.private, tries)
+	l.again = func() { // on the Poller's goroutine, in the middle of a connection's end
+		if err := d.try(l.older, d.lane.poller.Submit); err != nil {
+			d.q.failDial(err)
+		}
+	}
+	if err := d.q.join(l); err != nil {
+		return err
+	}
+	if !d.q.adapter.addLink(l) {
+		return ErrClosed
+	}
+	err := order(func() {
+		if l.err != nil { // Abort or Adapter.Close was quicker
+			l.over(l.err)
+			return
+		}
+		c, err := d.dial(u)
+		if err != nil {
+			l.over(err)
+			return
+		}
+		u.conn = c
+	})
+	if err != nil {
+		d.q.adapter.dropLink(l)
+		close(l.gone) // nobody will drive it
+	}
+	return err
+}
+
+// redialKernel is the next try over the kernel's sockets.
+func (q *QueuePair) redialKernel(addr string, private []byte, tries []Dialect) {
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	defer cancel()
+	if err := q.dialSocket(ctx, addr, private, tries); err != nil {
+		q.failDial(err)
+	}
+}

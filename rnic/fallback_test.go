@@ -1,0 +1,190 @@
+package rnic
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// rawAccepts makes a raw listener whose connections are told apart.
+func (r *rig) rawAccepts() (addr string, next func() rawPeer) {
+	r.t.Helper()
+	addr, accept := r.listenRaw()
+	var last rawPeer
+	return addr, func() (p rawPeer) {
+		r.t.Helper()
+		r.until("another raw connection", func() bool {
+			p = accept()
+			return p != last
+		})
+		last = p
+		return p
+	}
+}
+
+// A peer that closes, resets, or answers with a lower Rev when it is asked in Rev 2, is asked again on a new connection: in rtr
+// for the peer-to-peer model, in rfc5044 otherwise, and no third time.
+//
+// req: 6581-10-3, 6581-10-4, P2P-3
+func TestFallsBackOnce(t *testing.T) {
+	refusals := map[string]func(p rawPeer){
+		"closes":            func(p rawPeer) { p.closeSend() },
+		"resets":            func(p rawPeer) { p.reset() },
+		"says Rev 1":        func(p rawPeer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true}).Append(nil)) },
+		"rejects in Rev 1":  func(p rawPeer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, Reject: true}).Append(nil)) },
+		"says Rev 0":        func(p rawPeer) { p.write((&mpa.Frame{Kind: mpa.Reply, CRC: true, Markers: true}).Append(nil)) },
+		"closes in a Reply": func(p rawPeer) { p.write([]byte("MPA ID Rep")); p.closeSend() },
+	}
+	for name, refuse := range refusals {
+		for _, p2p := range []bool{false, true} {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				addr, next := r.rawAccepts()
+				first, second := hexReq+"5002 0006 0001 0002 6869", hexReq+"4001 0002 6869"
+				if p2p {
+					first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
+				}
+				c := r.newEnd(r.client, QPOptions{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true})
+				require.NoError(t, c.qp.StartConnect(r.ctx, addr, []byte("hi")))
+				p := next()
+				r.play(p, "< "+first)
+				refuse(p)
+				q := next()
+				r.play(q, "< "+second)
+				require.Equal(t, Connecting, c.qp.State())
+				require.Equal(t, StartupCounters{Fallbacks: 1}, r.client.StartupCounters())
+				if name == "closes" { // and it stays at that
+					q.closeSend()
+					r.untilDone(c.qp)
+					require.ErrorIs(t, c.qp.Err(), errClosedEarly)
+					require.ErrorIs(t, <-c.qp.connected, errClosedEarly)
+					return
+				}
+				q.write(unhex(t, hexRep+"4001 0000"))
+				r.inService(c)
+				require.NoError(t, <-c.qp.connected)
+				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
+				require.Equal(t, addr, c.qp.RemoteAddr().String())
+			})
+		}
+	}
+}
+
+// What is no sign of an older peer does not lead to a second connection.
+func TestDoesNotFallBack(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opt  QPOptions
+		act  func(r *rig, c *end, p rawPeer)
+		want error
+	}{
+		{"a dialect was named", QPOptions{Dialect: RFC6581}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, errClosedEarly},
+		{"nothing enhanced was wanted", QPOptions{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, errClosedEarly},
+		{"rejected by the ULP", QPOptions{ORD: 1}, func(r *rig, _ *end, p rawPeer) {
+			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
+		}, nil},
+		{"no frame at all", QPOptions{ORD: 1}, func(_ *rig, _ *end, p rawPeer) { p.write([]byte("HTTP/1.1 400")) }, mpa.ErrKey},
+		{"silence", QPOptions{ORD: 1}, func(r *rig, _ *end, _ rawPeer) { r.fire(r.client) }, ErrStartupTimeout},
+		{"aborted", QPOptions{ORD: 1}, func(_ *rig, c *end, _ rawPeer) { c.qp.Abort() }, ErrClosed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				c := r.newEnd(r.client, tc.opt)
+				p := r.startConnect(c)
+				waitFrame(r, p, mpa.Request)
+				tc.act(r, c, p)
+				r.untilDone(c.qp)
+				if tc.want != nil {
+					require.ErrorIs(t, c.qp.Err(), tc.want)
+				}
+				require.Zero(t, r.client.StartupCounters())
+				require.Zero(t, r.client.linkCount())
+			})
+		})
+	}
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // nobody listens
+		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		addr := "10.9.0.1:9999"
+		if r.kind == sockets {
+			addr = "127.0.0.1:1"
+		}
+		if err := c.qp.StartConnect(r.ctx, addr, nil); err != nil {
+			require.ErrorIs(t, err, stack.ErrRefused)
+		}
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), stack.ErrRefused)
+		require.Zero(t, r.client.StartupCounters())
+	})
+}
+
+// Abort during the second try ends it; so does the Adapter's Close.
+func TestAbortDuringFallback(t *testing.T) {
+	for name, stop := range map[string]func(r *rig, c *end){
+		"abort": func(_ *rig, c *end) { c.qp.Abort() },
+		"close": func(r *rig, _ *end) { require.NoError(r.t, r.client.Close(r.ctx)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				addr, next := r.rawAccepts()
+				c := r.newEnd(r.client, QPOptions{ORD: 1})
+				require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+				p := next()
+				waitFrame(r, p, mpa.Request)
+				p.closeSend()
+				q := next()
+				waitFrame(r, q, mpa.Request)
+				stop(r, c)
+				r.untilDone(c.qp)
+				require.ErrorIs(t, c.qp.Err(), ErrClosed)
+				require.Error(t, untilEnded(r, q))
+				require.Zero(t, r.client.linkCount())
+			})
+		})
+	}
+}
+
+// A second connection that cannot be begun ends the QueuePair with the reason.
+func TestFallbackCannotDial(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	addr, next := r.rawAccepts()
+	c := r.newEnd(r.client, QPOptions{ORD: 1})
+	require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+	p := next()
+	waitFrame(r, p, mpa.Request)
+	r.client.mu.Lock()
+	r.client.closed = true // as far as new connections are concerned
+	r.client.mu.Unlock()
+	p.closeSend()
+	r.untilDone(c.qp)
+	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+	require.ErrorIs(t, <-c.qp.connected, ErrClosed)
+	require.Zero(t, r.client.conns.Load())
+}
+
+// Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read depths are then the ULPs' affair.
+//
+// req: 6581-10-4, 6581-10-3, 6581-6-3
+func TestFallsBackWithOurs(t *testing.T) {
+	for _, served := range [][]Dialect{{RFC5044}, {RFC5044, RTR}, {RDDP01, RFC5044}} {
+		over(t, all, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{PeerToPeer: true, IRD: 3, ORD: 4})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), []byte("hello")))
+			req := r.request()
+			require.Equal(t, "hello", string(req.PrivateData()))
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			r.inService(c)
+			st := c.qp.Startup()
+			require.Equal(t, slices.Contains(served, RTR), st.PeerToPeer)
+			require.Equal(t, [2]int{3, 4}, [2]int{st.IRD, st.ORD})
+			require.False(t, st.Enhanced)
+			if st.PeerToPeer {
+				r.converse(s, c)
+			}
+			r.converse(c, s)
+			r.close(s, c)
+		})
+	}
+}

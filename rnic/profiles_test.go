@@ -1,0 +1,285 @@
+package rnic
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// What real peers do at start-up, each as a transcript: Linux siw's from captures (mpa/testdata/captures), those of adapters as they
+// are known. The peer's octets are played by a raw connection; ours must be these.
+
+// Linux siw as Initiator: Rev 2 with the S bit and no CRC, client-server; then a Send.
+// siw as Responder: follows the Request.
+//
+// req: 6581-9.3-2, 6581-10-1
+func TestProfileSiw(t *testing.T) {
+	const firstSend = "0022 41 43 00000000 00000000 00000001 00000000 000055f8ab8d5000 6d34000000004000" // of rping.pcap, shortened to its form
+	t.Run("initiator, client-server", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1})
+			p := r.dialRaw()
+			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+			r.play(p, "> "+hexReq+"1002 0004 0001 0001")
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			r.play(p, "< "+hexRep+"1002 0004 0001 0001", "> "+firstSend+"00000000")
+			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 16}}, r.await(s, 1))
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, s.qp.Startup())
+		})
+	})
+	t.Run("initiator, peer-to-peer with CRC", func(t *testing.T) { // rping_crc_p2p.pcap, frames 4 to 9
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1})
+			p := r.dialRaw()
+			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+			r.play(p, "> "+hexReq+"5002 0004 8001 c001")
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			r.play(p, "< "+hexRep+"5002 0004 8001 8001", "> 000ec1400000000100000000 00000000ebd34c5f",
+				"> 0022414300000000000000000000000100000000000055f0dd255ca065d2a40000000bb8b9a36c36")
+			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 16}}, r.await(s, 1))
+		})
+	})
+	t.Run("initiator of Rev 1", func(t *testing.T) { // neg_srvstd_cliv1.pcap
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: true})
+			p := r.dialRaw()
+			r.play(p, "> "+hexReq+"0001 0000")
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			r.play(p, "< "+hexRep+"0001 0000")
+		})
+	})
+	t.Run("responder, peer-to-peer", func(t *testing.T) { // the same capture from the other side: our octets are siw's
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1, NoMarkers: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001", "< 000ec140000000010000000000000000ebd34c5f")
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, c.qp.Startup())
+		})
+	})
+	t.Run("responder that rejects markers", func(t *testing.T) { // M=1 is a No, whatever else the Request says
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{NoMarkers: r.kind != turned})
+			p := r.startConnect(c)
+			if r.kind == turned {
+				r.play(p, "< "+hexReq+"c001 0000", "> "+hexRep+"6001 0000")
+				r.untilDone(c.qp)
+				var no *RejectedError
+				require.ErrorAs(t, c.qp.Err(), &no)
+				return
+			}
+			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000") // over kernel sockets none are asked for
+			r.inService(c)
+		})
+	})
+}
+
+// Adapters that refuse Rev 2 without A and one of C and D: they close. Peer-to-peer suits them; client-server goes on in Rev 1.
+//
+// req: 6581-10-4
+func TestProfileRefusesClientServer(t *testing.T) {
+	adapter := func(r *rig, p rawPeer) (accepted bool) {
+		f, _ := waitFrame(r, p, mpa.Request)
+		e, _, err := f.Enhanced()
+		require.NoError(r.t, err)
+		switch {
+		case f.IsEnhanced() && (!e.PeerToPeer || e.RTR&(RTRWrite|RTRRead) == 0):
+			p.closeSend()
+			return false
+		case f.IsEnhanced():
+			p.write(unhex(r.t, hexRep+"5002 0004 8001 8001"))
+		default:
+			p.write(unhex(r.t, hexRep+"4001 0000"))
+		}
+		return true
+	}
+	for _, p2p := range []bool{true, false} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			addr, next := r.rawAccepts()
+			c := r.newEnd(r.client, QPOptions{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true})
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+			require.Equal(t, p2p, adapter(r, next()))
+			if !p2p {
+				require.True(t, adapter(r, next()))
+			}
+			r.inService(c)
+			require.Equal(t, p2p, c.qp.Startup().Enhanced)
+		})
+	}
+}
+
+// Adapters that refuse an RTR with STag 0: neither of ours has it.
+//
+// req: 6581-9.2-8
+func TestProfileRefusesSTagZero(t *testing.T) {
+	for _, tc := range []struct {
+		kind RTRKinds
+		at   int // of the STag in the FPDU
+	}{{RTRWrite, 4}, {RTRRead, 2 + 18}, {RTRRead, 2 + 18 + 16}} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{PeerToPeer: true, RTR: tc.kind, NoMarkers: true})
+			p := r.startConnect(c)
+			_, n := waitFrame(r, p, mpa.Request)
+			p.write(unhex(t, hexRep+"5002 0004 8001 c000"))
+			r.until("the RTR", func() bool { return len(p.octets()) >= n+tc.at+4 })
+			require.NotEqual(t, []byte{0, 0, 0, 0}, p.octets()[n+tc.at:n+tc.at+4])
+		})
+	}
+}
+
+// Adapters whose start-up reader fails on octets behind a frame: nothing of ours stands behind one before the other side has
+// spoken, however much was posted; and no frame shares its segment.
+//
+// req: 5044-7.1.2-1, D01-6.1-21, 6581-5-1
+func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
+	wait := func(r *rig) {
+		if r.kind == turned {
+			r.pass(2 * time.Second)
+		}
+	}
+	for _, opt := range []QPOptions{{}, {PeerToPeer: true}, {Dialect: RTR}, {Dialect: RDDP01}} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, opt)
+			p := r.startConnect(c)
+			f, n := waitFrame(r, p, mpa.Request)
+			require.ErrorIs(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 10)}), ErrState)
+			wait(r)
+			require.Len(t, p.octets(), n)
+			_ = f
+		})
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{})
+			c := r.newEnd(r.client, opt)
+			p := r.dialRaw()
+			d := c.qp.opt.dialects()[0]
+			party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: opt.PeerToPeer}
+			frame := party.Request(d, nil)
+			p.write(frame.Append(nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, []byte("private")))
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+			_, n := waitFrame(r, p, mpa.Reply)
+			wait(r)
+			require.Len(t, p.octets(), n)
+		})
+	}
+	// The Rtr frame is a segment of its own, too, and what was posted is the next.
+	r := newRig(t, turned, rigConfig{})
+	c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true})
+	l := newLink(r.client)
+	l.car, l.initiator, l.phase, l.qp = &stillCarrier{}, true, phaseFull, c.qp
+	l.pool, l.holdMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
+	l.out = unhex(t, hexRtr+"4001 0000")
+	c.qp.start(l, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}}, false)
+	require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 10)}))
+	segment := make([]byte, 1460)
+	require.Equal(t, 20, l.pull(segment))
+	require.Greater(t, l.pull(segment), 20)
+	l.reader.Close()
+}
+
+// stillCarrier carries nothing.
+type stillCarrier struct{ carrier }
+
+func (*stillCarrier) emss() int      { return 1460 }
+func (*stillCarrier) now() int64     { return 1 }
+func (*stillCarrier) setTimer(int64) {}
+func (*stillCarrier) send()          {}
+func (*stillCarrier) wake()          {}
+
+// Peers that want markers from us and send none themselves, and the other way round: each direction is its receiver's choice.
+//
+// req: 5044-7.1.1-2, 5044-C.3-1, P2P-17
+func TestProfileMarkersOneWay(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Responder
+		c := r.newEnd(r.client, QPOptions{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true})
+		p := r.startConnect(c)
+		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
+		r.inService(c)
+		require.NoError(t, c.qp.PostRecv(c.recvAt(3, 0, 10)))
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),
+			"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"),
+			"> "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		require.Equal(t, OpRecv, r.await(c, 1)[0].Op)
+	})
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Initiator
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		p := r.dialRaw()
+		r.play(p, "> "+hexReq+"d002 0004 8000 8000")
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+		r.play(p, "< "+hexRep+"5002 0004 8000 8000", "> "+withCRC(t, "000e c1 40 00000001 0000000000000000"),
+			"< "+withCRC(t, "00000000 0012 41 43 00000000 00000000 00000001 00000000"))
+	})
+}
+
+// Peers that turn CRC off: when both do, the field stays and nobody looks at it; when we do not, it is on.
+//
+// req: 5044-7.1.1-3, D01-6.1.1-8, D01-6.1.1-9
+func TestProfileNoCRC(t *testing.T) {
+	for _, off := range []bool{true, false} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: off})
+			p := r.dialRaw()
+			flags, crc := "50", withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
+			if off {
+				flags, crc = "10", "0012 41 43 00000000 00000000 00000001 00000000 00000000"
+			}
+			r.play(p, "> "+hexReq+"1002 0004 8000 8000")
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			r.play(p, "< "+hexRep+flags+"02 0004 8000 8000")
+			rtr := "> 000e c1 40 00000001 0000000000000000 deadbeef" // no CRC at all
+			if !off {
+				p.write(unhex(t, rtr[2:]))
+				r.until("the end of the stream", func() bool { return p.ended() != nil })
+				p.closeSend()
+				r.untilDone(s.qp)
+				var me *mpa.Error
+				require.ErrorAs(t, s.qp.Err(), &me)
+				require.Equal(t, mpa.ErrCRC, me.Code)
+				return
+			}
+			r.play(p, "< "+hexRep+flags+"02 0004 8000 8000", rtr, "< "+crc)
+		})
+	}
+}
+
+// Two Initiators, and two Responders, in every dialect that has frames: both ends say what it was.
+//
+// req: D01-6.1-10, D01-6.1-30, D01-6.1-31
+func TestTwoOfOneRole(t *testing.T) {
+	for d := RDDP01; d <= RFC6581; d++ {
+		t.Run(fmt.Sprint(d), func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				sc, cc := r.streams()
+				a, b := r.newEnd(r.server, QPOptions{Dialect: d}), r.newEnd(r.client, QPOptions{Dialect: d})
+				// The second to enter may find the first one's Request unread, and then it is no party to MPA at all.
+				require.NoError(t, a.qp.StartConnectStream(r.ctx, sc, nil))
+				if err := b.qp.StartConnectStream(r.ctx, cc, nil); err != nil {
+					require.ErrorIs(t, err, ErrUnread)
+					_ = cc.Close()
+				} else {
+					r.untilDone(b.qp)
+				}
+				r.untilDone(a.qp)
+				require.Error(t, a.qp.Err())
+				p := r.dialRaw()
+				frame := (&mpa.Frame{Kind: mpa.Reply, Rev: d.Rev()}).Append(nil)
+				p.write(frame)
+				require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
+				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+				c := r.newEnd(r.client, QPOptions{Dialect: d})
+				q := r.startConnect(c)
+				own, _ := waitFrame(r, q, mpa.Request)
+				q.write(own.Append(nil))
+				r.untilDone(c.qp)
+				require.ErrorIs(t, c.qp.Err(), mpa.ErrBothInitiate)
+			})
+		})
+	}
+}

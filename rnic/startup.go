@@ -1,0 +1,314 @@
+package rnic
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Start-up of a link: frames in, frames out. mpa.Party decides; what follows for the connection is here.
+//
+//	Initiator                                   Responder
+//	established: Request            ---------->  requested: to the ULP
+//	replied                         <----------  accept or reject: Reply
+//	  Rtr frame, if both have S     ---------->  ready
+//	  RTR message, or any FPDU      ---------->  the half that sends opens
+//
+// culley-02 has none of this: both ends are in full operation when the connection stands.
+
+// established: the TCP connection stands.
+func (l *link) established() {
+	l.self, l.peer = l.car.local(), l.car.remote()
+	switch {
+	case l.initiator && l.dialect == Culley02:
+		l.immediate()
+	case l.initiator:
+		l.ask()
+	case l.listener.dialects == mpa.DialectsOf(Culley02):
+		l.requestedImmediate()
+	default:
+		l.phase = phaseRequest
+		l.in = make([]byte, 0, mpa.FrameLen+l.privateMax)
+		l.car.setTimer(l.car.now() + int64(requestTimeout))
+	}
+}
+
+// ask sends the Request.
+func (l *link) ask() {
+	l.phase = phaseReply
+	l.in = make([]byte, 0, mpa.FrameLen+l.privateMax)
+	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
+	l.own = p.Request(l.dialect, l.private)
+	l.out = l.own.Append(nil)
+	l.car.setTimer(l.car.now() + int64(replyTimeout))
+	l.car.send()
+}
+
+// immediate begins full operation without frames, and therefore without a first FPDU to wait for.
+func (l *link) immediate() {
+	mode := mpa.Mode{Markers: true, CRC: true}
+	l.rxBase = l.rxNext
+	l.enter(&mpa.Terms{Dialect: Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.opt.IRD), ORD: uint16(l.qp.opt.ORD)})
+	l.firstMarker = true
+	l.qp.send.enabled = true
+	if l.initiator {
+		l.qp.connected <- nil
+	}
+	l.car.send()
+}
+
+// beginsWithMarker says whether octets can be the front of culley-02: FPDUPTR zero, its low two bits ignored. Of fewer than
+// four the FPDU's CRC will tell.
+func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 && data[3]&^3 == 0 }
+
+// enter puts the QueuePair into service.
+func (l *link) enter(t *mpa.Terms) {
+	l.phase = phaseFull
+	l.car.setTimer(0)
+	if t.UnaskedS {
+		l.adapter.startup.unaskedS.Add(1)
+	}
+	kept := *t
+	kept.PrivateData = nil
+	l.qp.terms.Store(&kept)
+	l.qp.start(l, &kept, !l.initiator)
+}
+
+func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.opt.NoMarkers }
+
+// startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
+// the frame.
+func (l *link) startup(data []byte) (used int) {
+	if l.phase == phaseRequest && len(l.in) == 0 && data[0] == 0 && l.listener.dialects.Has(Culley02) {
+		l.requestedImmediate() // a marker, where a Request would have its M
+		return 0
+	}
+	had := len(l.in)
+	take := min(len(data), cap(l.in)-had)
+	l.in = append(l.in, data[:take]...)
+	f, n, err := mpa.ParseFrame(l.in, l.expected(), l.privateMax)
+	if err != nil {
+		l.fail(err)
+		return len(data)
+	}
+	if n == 0 {
+		l.rxNext += uint64(take)
+		return take
+	}
+	used = n - had
+	l.rxNext += uint64(used)
+	l.rxBase = l.rxNext
+	l.in = l.in[:0]
+	l.car.setTimer(0)
+	switch f.Kind {
+	case mpa.Reply:
+		l.replied(f)
+	case mpa.Rtr:
+		l.ready()
+	default:
+		l.requested(f)
+	}
+	return used
+}
+
+// expected is the frame that must come next.
+func (l *link) expected() mpa.FrameKind {
+	switch {
+	case l.initiator:
+		return mpa.Reply
+	case l.awaitsRtr:
+		return mpa.Rtr
+	}
+	return mpa.Request
+}
+
+// requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
+func (l *link) requested(f mpa.Frame) {
+	if _, ok := l.listener.dialects.Serve(&f); !ok {
+		l.note(&RevisionError{Revision: int(f.Rev), Served: l.listener.dialects})
+		if rep, ok := l.listener.dialects.Refusal(&f); ok {
+			l.refuse(rep)
+			return
+		}
+		l.fail(l.err)
+		return
+	}
+	if _, _, err := f.Enhanced(); err != nil {
+		l.fail(err)
+		return
+	}
+	l.decide(f)
+}
+
+// requestedImmediate offers a connection that needs no Request.
+func (l *link) requestedImmediate() {
+	l.rxBase = l.rxNext
+	l.decide(mpa.Frame{})
+}
+
+func (l *link) decide(f mpa.Frame) {
+	l.phase = phaseDecide
+	l.car.setTimer(l.car.now() + int64(requestTimeout))
+	if err := l.listener.offer(l, f); err != nil {
+		l.fail(err)
+	}
+}
+
+// replied enters full operation, or not (rule 3).
+func (l *link) replied(f mpa.Frame) {
+	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
+	if !p.Accepts(&l.own, &f) {
+		re := &RevisionError{Revision: int(f.Rev), Served: mpa.DialectsOf(l.dialect), Lower: f.Rev < l.own.Rev}
+		if l.fallsBack(l.phase, re) {
+			l.fail(re) // the next connection does not wait for this one's orderly end
+			return
+		}
+		l.note(re)
+		l.phase = phaseRejecting // RFC 5044 section C.2.2: gracefully
+		l.closing()
+		return
+	}
+	if f.Reject {
+		l.rejected(f)
+		return
+	}
+	t, err := p.Conclude(&l.own, &f)
+	var e *mpa.Error
+	if errors.As(err, &e) && e.Code == mpa.ErrStartup {
+		l.fail(err)
+		return
+	}
+	l.qp.private = append([]byte(nil), t.PrivateData...)
+	if err == nil && t.RtrFrame {
+		rtr := mpa.RtrFrame(&l.own, &f)
+		l.out = rtr.Append(l.out)
+	}
+	l.enter(&t)
+	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
+		l.qp.receiveError(l, err)
+		l.qp.connected <- l.err
+		return
+	}
+	l.qp.connected <- nil
+	l.car.send()
+}
+
+// rejected: the peer's ULP does not want the connection.
+func (l *link) rejected(f mpa.Frame) {
+	e, private, err := f.Enhanced()
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	re := &RejectedError{PrivateData: append([]byte(nil), private...), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
+	if l.qp.opt.KeepRejected {
+		l.note(re)
+		l.leave()
+		return
+	}
+	l.fail(re)
+}
+
+// accept answers the Request and puts qp into service. private is copied.
+func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
+	if l.phase != phaseDecide {
+		return l.overError()
+	}
+	if req.Kind == 0 {
+		return l.acceptImmediate(q)
+	}
+	p := q.party(l, l.listener.dialects)
+	rep, t, err := p.Answer(&req, private)
+	if err != nil {
+		l.refuse(rep)
+		return err
+	}
+	l.own = rep
+	l.out = rep.Append(l.out) // behind the last streaming message, should a hasty peer not have waited for it
+	l.own.PrivateData = nil
+	l.qp = q
+	l.enter(&t)
+	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
+		l.car.setTimer(l.car.now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
+	}
+	l.car.send()
+	l.joinAccepted(q)
+	return nil
+}
+
+func (l *link) acceptImmediate(q *QueuePair) error {
+	l.qp = q
+	l.immediate()
+	l.joinAccepted(q)
+	return nil
+}
+
+func (l *link) joinAccepted(q *QueuePair) {
+	if err := q.join(l); err != nil {
+		l.fail(err)
+		return
+	}
+	if l.handed != nil {
+		l.edge(l.handed.edge)
+	}
+}
+
+// ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).
+func (l *link) ready() {
+	l.awaitsRtr = false
+	l.qp.open(l)
+}
+
+// reject answers with R set. Behind it the connection is closed or, to keep, a stream again: the ULP's choice (DECISIONS 10).
+func (l *link) reject(req mpa.Frame, private []byte, keep bool) error {
+	if l.phase != phaseDecide {
+		return l.overError()
+	}
+	if req.Kind == 0 { // no frames, nothing to say
+		l.fail(ErrClosed)
+		return nil
+	}
+	if keep {
+		if l.handed != nil && len(l.handed.pieces) > 0 {
+			l.fail(errPipelined)
+			return errPipelined
+		}
+		f := rejection(req, private)
+		l.out = f.Append(l.out)
+		l.leave()
+		return nil
+	}
+	l.refuse(rejection(req, private))
+	return nil
+}
+
+// rejection is the ULP's No to a Request. An enhanced one gets the enhanced format: depths and model as they were asked for,
+// since no end lacks anything.
+func rejection(req mpa.Frame, private []byte) mpa.Frame {
+	f := mpa.Preferences{CRC: true, Rev: req.Rev}.Frame(mpa.Reply, private)
+	f.Reject = true
+	if e, _, _ := req.Enhanced(); req.IsEnhanced() { // it was well formed when it was offered
+		f.S = true
+		answer := mpa.Enhanced{PeerToPeer: e.PeerToPeer, RTR: e.RTR, IRD: e.ORD, ORD: e.IRD}
+		f.PrivateData = append(answer.Append(nil), private...)
+	}
+	return f
+}
+
+// refuse sends a rejecting Reply and closes behind it.
+func (l *link) refuse(f mpa.Frame) {
+	l.out = f.Append(l.out)
+	l.phase = phaseRejecting
+	l.closing()
+}
+
+func (l *link) overError() error {
+	if l.err != nil {
+		return l.err
+	}
+	return ErrState
+}
+
+// rtrTimeout bounds the wait for the message that a peer-to-peer Initiator owes.
+const rtrTimeout = 10 * time.Second

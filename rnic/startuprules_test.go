@@ -1,0 +1,178 @@
+package rnic
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// Figure 9 of the draft (10 of RFC 5044): start-up right behind TCP's, private data both ways, the Initiator's FPDU, then the
+// Responder's.
+//
+// req: D01-6.1.3.2-1, P2P-19, D01-6.1-3, D01-6.1-24
+func TestImmediateStartupTranscript(t *testing.T) {
+	const request, reply = hexReq + "4001 0003 616263", hexRep + "4001 0002 7879"
+	t.Run("responder", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			p := r.dialRaw()
+			r.play(p, "> "+request)
+			req := r.request()
+			require.Equal(t, "abc", string(req.PrivateData()))
+			require.NoError(t, req.Accept(r.ctx, s.qp, []byte("xy")))
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			r.play(p, "< "+reply, "> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"),
+				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		})
+	})
+	t.Run("initiator", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+			addr, accept := r.listenRaw()
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, []byte("abc")))
+			p := accept()
+			r.play(p, "< "+request, "> "+reply)
+			r.inService(c)
+			require.Equal(t, "xy", string(c.qp.PeerPrivateData()))
+			require.NoError(t, c.qp.PostRecv(c.recvAt(4, 0, 1)))
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			send := withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
+			r.play(p, "< "+request, "< "+send, "> "+send)
+			require.Equal(t, []Completion{{ID: 4, QP: c.qp.Number(), Op: OpRecv}}, r.await(c, 1))
+		})
+	})
+}
+
+// The Responder's endpoint may be chosen by the private data, when start-up has come that far; without one there is no full
+// operation, and one that is in use will not do.
+//
+// req: D01-6.1-6, D01-6.1-7
+func TestEndpointIsBoundByAccept(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		used, c := r.connect(QPOptions{}, QPOptions{})
+		next := r.newEnd(r.client, QPOptions{})
+		req := r.dial(next, []byte("ticket 7"))
+		require.ErrorIs(t, req.Accept(r.ctx, used.qp, nil), ErrState)
+		if r.kind == turned {
+			r.pass(time.Second)
+		}
+		require.Equal(t, Connecting, next.qp.State())
+		s := r.newEnd(r.server, QPOptions{}) // made for this ticket
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.inService(next)
+		r.converse(next, s)
+		r.converse(c, used)
+	})
+}
+
+// The Initiator's ULP may dislike the Reply's private data, and closes.
+//
+// req: D01-6.1-27
+func TestInitiatorDislikesTheReply(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{PeerToPeer: true})
+		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, []byte("version 3")))
+		r.inService(c)
+		require.Equal(t, "version 3", string(c.qp.PeerPrivateData()))
+		r.close(s, c)
+	})
+}
+
+// Delayed start-up in each dialect, over a link that loses, repeats and turns round segments while the stacks are switched: no
+// octet of either mode is taken for the other's.
+//
+// req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-6.1-1
+func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
+	for d := Culley02; d <= RFC6581; d++ {
+		t.Run(d.String(), func(t *testing.T) {
+			for seed := range uint64(2) {
+				r := newRig(t, turned, rigConfig{faults: true})
+				s := r.newEnd(r.server, QPOptions{})
+				c := r.newEnd(r.client, QPOptions{Dialect: d, PeerToPeer: d >= RTR})
+				sc, cc := r.streams()
+				for _, h := range r.hosts {
+					lossy := fault.Faults{Drop: 0.05, Duplicate: 0.05, Reorder: 0.1}
+					require.NoError(t, h.faulty.Set(lossy, lossy))
+				}
+				r.chat(sc, cc, seed)
+				l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
+				require.NoError(t, err)
+				r.hear(cc, helloAck)
+				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
+				req, err := l.nextRequest(r.ctx)
+				require.NoError(t, err)
+				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+				r.inService(c)
+				if d >= RTR || d == Culley02 {
+					r.converse(s, c)
+				}
+				r.works(s, c)
+				for _, h := range r.hosts {
+					require.NoError(t, h.faulty.Set(fault.Faults{}, fault.Faults{}))
+				}
+				r.close(s, c)
+				r.noBufLost()
+			}
+		})
+	}
+}
+
+// Octets behind the Request that came while the connection was a stream cannot be made a stream's again: RejectStream refuses.
+func TestRejectStreamOfAHastyPeer(t *testing.T) {
+	p := newHasty(t, rigConfig{}, stream.Options{})
+	r := p.r
+	p.write(append(unhex(t, hexReq+"4001 0000"), make([]byte, 3000)...))
+	r.pass(time.Second)
+	l, err := r.server.respond(r.ctx, p.conn, nil)
+	require.NoError(t, err)
+	req, err := l.nextRequest(r.ctx)
+	require.NoError(t, err)
+	_, err = req.RejectStream(r.ctx, nil)
+	require.ErrorIs(t, err, errPipelined)
+	r.until("the end", func() bool { return r.server.linkCount() == 0 })
+	r.noBufLost()
+}
+
+// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is behind the Request is kept for when the ULP
+// has decided, and the Rtr frame is one still; also when it all came while the connection was a stream.
+//
+// req: P2P-14
+func TestRtrOfAHastyPeer(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		p := r.dialRaw()
+		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+		p.write(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write))
+		req := r.request()
+		require.Equal(t, "hi", string(req.PrivateData()))
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+		r.play(p, "< "+hexRep+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+	})
+	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
+		p := newHasty(t, rigConfig{}, stream.Options{})
+		r := p.r
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
+		r.pass(time.Second)
+		l, err := r.server.respond(r.ctx, p.conn, nil)
+		require.NoError(t, err)
+		req, err := l.nextRequest(r.ctx)
+		require.NoError(t, err)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
+		p.reset()
+		r.untilDone(s.qp)
+		r.noBufLost()
+	}
+}
