@@ -18,7 +18,7 @@ var Dimensions = []Dimension{
 	"segments cut", "segments joined",
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
-	"placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
+	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
 	"ending orderly", "ending simultaneous", "ending shutdown", "ending abort", "ending vanish", "ending revoke",
 	"ending revoke-source", "Terminate for a revoked region", "local protection error",
 }
@@ -31,7 +31,7 @@ func (r *run) had() map[Dimension]bool {
 	roles := [2]bool{}
 	for i, s := range r.sessions {
 		roles[s.c.Dialer] = true
-		h["dialect "+Dimension(s.c.Dialect)] = true
+		h["dialect "+Dimension(s.c.Dialect.String())] = true
 		s.hadChoices(h)
 		s.hadEvents(h, r.wl)
 		if i == 0 && (s.ended || !s.early()) {
@@ -85,6 +85,7 @@ func (s *session) hadChoices(h map[Dimension]bool) {
 	mark("no markers", a.NoMarkers && b.NoMarkers)
 	mark("CRC", s.c.withCRC())
 	mark("no CRC", !s.c.withCRC())
+	mark("peer to peer", s.c.PeerToPeer)
 	mark("one end without CRC", a.NoCRC != b.NoCRC)
 	mark("bad CRC dropped", s.c.withCRC() && (a.DropBadCRC || b.DropBadCRC))
 	mark("bad CRC reported", s.c.withCRC() && (!a.DropBadCRC || !b.DropBadCRC))
@@ -138,7 +139,7 @@ func (c *Coverage) Add(out Outcome) {
 func all() []Dimension {
 	d := append([]Dimension(nil), Dimensions...)
 	for _, x := range Dialects {
-		d = append(d, "dialect "+Dimension(x))
+		d = append(d, "dialect "+Dimension(x.String()))
 	}
 	return d
 }

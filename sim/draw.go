@@ -8,16 +8,17 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Dialect of MPA start-up, with the versions that follow from it.
-type Dialect string
-
-// Dialects that Draw chooses from. A new one is named here, and says in Conn.options what it asks of a QueuePair.
-var Dialects = []Dialect{"rfc5044"}
+// Dialects that Draw chooses from. What one asks of a QueuePair stands in Conn.options.
+var Dialects = []rnic.Dialect{rnic.Culley02, rnic.RDDP01, rnic.RFC5044, rnic.RTR, rnic.RFC6581}
 
 // options of a QueuePair at one end of the connection.
 func (c *Conn) options(host int) rnic.QPOptions {
 	e := &c.Ends[host]
-	return rnic.QPOptions{NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing}
+	opt := rnic.QPOptions{NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing}
+	if host == c.Dialer {
+		opt.Dialect, opt.PeerToPeer = c.Dialect, c.PeerToPeer
+	}
+	return opt
 }
 
 // drawer makes one Workload.
@@ -67,10 +68,16 @@ func (d drawer) conns(wl *Workload) {
 				Base:    pick(d, 0, 0, 4096, 1<<40+d.Uint64N(1<<20), 1<<63), Tied: d.chance(30),
 			}
 		}
+		c.PeerToPeer = (c.Dialect == rnic.RTR || c.Dialect == rnic.RFC6581) && d.chance(50)
 		if noCRC && d.chance(70) {
 			c.Ends[0].NoCRC, c.Ends[1].NoCRC = true, true
 		} else if !noCRC && !c.withCRC() {
 			c.Ends[d.IntN(2)].NoCRC = false
+		}
+		if c.Dialect == rnic.Culley02 { // has no frames to say otherwise
+			for k := range c.Ends {
+				c.Ends[k].NoMarkers, c.Ends[k].NoCRC = false, false
+			}
 		}
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tcp"
 )
 
 // What drawn seeds have found, as Workloads of their own: what a seed draws changes with Draw.
 func TestFound(t *testing.T) {
-	conn := func(a, b End) []Conn { return []Conn{{Dialect: Dialects[0], Dialer: 1, Ends: [2]End{a, b}}} }
+	conn := func(a, b End) []Conn { return []Conn{{Dialect: rnic.RFC5044, Dialer: 1, Ends: [2]End{a, b}}} }
 	for name, wl := range map[string]Workload{
 		// What came beyond a gap was refused without a word, and F-RTO waited for an answer: a minute for each segment.
 		"F-RTO, and a receiver that takes nothing beyond a gap": {

@@ -97,7 +97,7 @@ func (s *session) excused() bool {
 	case Abort:
 		return errors.Is(mine, rnic.ErrClosed) && (lost(theirs) || s.aborted[1-s.ending.Host])
 	case Vanish:
-		return (lost(mine) || s.aborted[s.ending.Host]) && (lost(theirs) || s.aborted[1-s.ending.Host])
+		return (gone(mine) || s.aborted[s.ending.Host]) && (gone(theirs) || s.aborted[1-s.ending.Host])
 	case Revoke:
 		var t *rnic.TerminateError
 		var e *ddp.Error
@@ -108,6 +108,9 @@ func (s *session) excused() bool {
 	}
 	return false
 }
+
+// gone: the transport failed, or a Responder whose peer-to-peer Initiator has vanished waited for it in vain.
+func gone(err error) bool { return lost(err) || errors.Is(err, rnic.ErrStartupTimeout) }
 
 // lost: the transport failed (MPA's error 1).
 func lost(err error) bool {

@@ -121,7 +121,9 @@ func (p *peer) hear(private []byte) error {
 	if !bytes.Equal(private, p.remote.private) {
 		return fmt.Errorf("%s: private data of %d octets differ from what was sent", p.name, len(private))
 	}
-	p.remoteSTag = mem.STag(binary.BigEndian.Uint32(private))
+	if len(private) > 0 {
+		p.remoteSTag = mem.STag(binary.BigEndian.Uint32(private))
+	}
 	return nil
 }
 

@@ -73,10 +73,14 @@ func (wl Workload) Run() (Outcome, error) {
 
 // connect makes all connections, one after the other, and lets the faults begin.
 func (r *run) connect() error {
-	var listeners [2]*rnic.Listener
+	var listeners, frameless [2]*rnic.Listener
 	for i, h := range r.Hosts {
 		var err error
 		if listeners[i], err = h.Adapter.Listen(context.Background(), ":"+listenPort, rnic.ListenOptions{}); err != nil {
+			return err
+		}
+		alone := rnic.ListenOptions{Dialects: []rnic.Dialect{rnic.Culley02}} // offered before the peer has said anything
+		if frameless[i], err = h.Adapter.Listen(context.Background(), ":"+framelessPort, alone); err != nil {
 			return err
 		}
 		r.apps[i].byQP = map[uint32]*peer{}
@@ -89,7 +93,11 @@ func (r *run) connect() error {
 		if err := r.open(s, i); err != nil {
 			return err
 		}
-		if err := s.connect(r.World, listeners[1-s.c.Dialer]); err != nil {
+		l := listeners[1-s.c.Dialer]
+		if s.c.Dialect == rnic.Culley02 {
+			l = frameless[1-s.c.Dialer]
+		}
+		if err := s.connect(r.World, l); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	listenPort = "7174"
+	listenPort    = "7174"
+	framelessPort = "7175" // for the dialect without start-up frames
 	// patience is how long one end may be left alone by an end that aborted or vanished before it is aborted, too: an idle
 	// peer cannot know, and a RST may be lost.
 	patience = int64(5 * time.Minute)
@@ -38,7 +39,11 @@ func (s *session) early() bool { return s.ending.Kind >= Shutdown }
 func (s *session) connect(w *World, l *rnic.Listener) (err error) {
 	ctx := context.Background()
 	ini, res := s.peers[s.c.Dialer], s.peers[1-s.c.Dialer]
-	if err := ini.qp.StartConnect(ctx, res.host.Endpoint(listenPort), ini.private); err != nil {
+	if s.c.Dialect == rnic.Culley02 { // has no private data: the peers know by other means where they may write
+		ini.private, res.private = nil, nil
+		ini.remoteSTag, res.remoteSTag = res.region.STag(), ini.region.STag()
+	}
+	if err := ini.qp.StartConnect(ctx, l.Addr().String(), ini.private); err != nil {
 		return err
 	}
 	accepted := false

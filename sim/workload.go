@@ -24,9 +24,10 @@ type Workload struct {
 
 // Conn is one connection.
 type Conn struct {
-	Dialect Dialect
-	Dialer  int    // host that is the Initiator
-	Ends    [2]End // by host
+	Dialect    rnic.Dialect
+	PeerToPeer bool
+	Dialer     int    // host that is the Initiator
+	Ends       [2]End // by host
 }
 
 // End is one end's choices.

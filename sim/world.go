@@ -12,7 +12,6 @@ package sim
 import (
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"time"
 
@@ -154,9 +153,6 @@ func (w *World) SetPath(i, mtu int, silent bool) error {
 	spec.MTU, spec.Silent = mtu, silent
 	return p.Set(spec)
 }
-
-// Endpoint is the host's address with a port.
-func (h *Host) Endpoint(port string) string { return net.JoinHostPort(h.Addr.String(), port) }
 
 // Now is the virtual time, nanoseconds.
 func (w *World) Now() int64 { return w.now }
