@@ -31,7 +31,7 @@ func (p *rawInitiator) wantSend(msn uint32, want []byte) {
 // A peer that has closed its half still hears what is posted afterwards, when that was chosen, until our end closes too: the
 // state tells, no timer runs, and the close is graceful behind what was posted.
 //
-// req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2
+// req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2, C02-8.2-2
 func TestHalfClosedByPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
@@ -317,7 +317,7 @@ func TestOctetsBehindAFIN(t *testing.T) {
 // Whoever closes, and whether gracefully or for an error: both ends hear of the end of the stream, which over TCP is that of
 // the connection, the connection is gone, and only an error is told as one.
 //
-// req: DDP-5-11, DDP-5-12, DDP-5-13, DDP-8.2-2, 5041-3-1
+// req: DDP-5-11, DDP-5-12, DDP-5-13, DDP-8.2-2, 5041-3-1, C02-8.2-1
 func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
