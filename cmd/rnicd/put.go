@@ -138,8 +138,8 @@ func putWaiting(ctx context.Context, o *putOptions, dev *rnic.Adapter, file *os.
 	var dialect rnic.Dialect // what a connection speaks that wants nothing special
 	if o.dialect != "" {
 		var err error
-		if dialect, err = rnic.ParseDialect(o.dialect); err != nil {
-			return xfer.Result{}, fmt.Errorf("--dialect: %w", err)
+		if dialect, err = parseDialect(o.dialect); err != nil {
+			return xfer.Result{}, err
 		}
 	}
 	until := time.Now().Add(o.wait)

@@ -182,14 +182,20 @@ func closeAdapter(dev *rnic.Adapter) error {
 // parseDialects reads --dialect of serve.
 func parseDialects(names []string) (ds []rnic.Dialect, err error) {
 	for _, name := range names {
-		d, err := rnic.ParseDialect(name)
-		if err == nil && d.PrivateDataMax() == 0 {
-			err = fmt.Errorf("%v has no private data, which transfers need", d)
-		}
+		d, err := parseDialect(name)
 		if err != nil {
-			return nil, fmt.Errorf("--dialect: %w", err)
+			return nil, err
 		}
 		ds = append(ds, d)
 	}
 	return ds, nil
+}
+
+// parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames is of no use to it.
+func parseDialect(name string) (rnic.Dialect, error) {
+	d, err := rnic.ParseDialect(name)
+	if err != nil || d.PrivateDataMax() == 0 {
+		return 0, fmt.Errorf("--dialect %q: want rddp-01, rfc5044, rtr or rfc6581", name)
+	}
+	return d, nil
 }

@@ -127,7 +127,7 @@ func TestPutDialects(t *testing.T) {
 	ns.stop(t, server)
 	p = ns.rnicd(t, "serve", "--dialect", "culley-02")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Regexp(t, "--dialect: culley-02 has no private data, which transfers need$", errorLines(p)[0])
+	require.Equal(t, `rnicd: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`, errorLines(p)[0])
 }
 
 // MPA over the kernel's TCP serves too; a host in the namespace needs no device then.
