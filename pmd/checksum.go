@@ -6,6 +6,9 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
+// udpCsumOffset is where a UDP header has its checksum; no other transport has it there.
+const udpCsumOffset = 6
+
 // CompleteChecksum computes the Internet checksum (RFC 1071) of frame from csumStart to its end and puts it at
 // csumStart+csumOffset, where the folded, uncomplemented sum of the pseudo-header stands, as mem.TxChecksum asks
 // of a device. False, with frame untouched: the field is not inside the frame. For copies off the fast path.
@@ -15,9 +18,9 @@ func CompleteChecksum(frame []byte, csumStart, csumOffset uint16) bool {
 		return false
 	}
 	sum := ^onesSum(frame[start:])
-	if sum == 0 {
-		// The other zero of ones-complement arithmetic: means the same to TCP, and to UDP 0 would mean "no
-		// checksum" (RFC 768).
+	if sum == 0 && csumOffset == udpCsumOffset {
+		// The other zero of ones-complement arithmetic, for to UDP 0 means "no checksum" (RFC 768). TCP and ICMP have
+		// only the one that complementing makes; tshark takes 0xffff for a fault there (RFC 1624 section 3).
 		sum = 0xffff
 	}
 	binary.BigEndian.PutUint16(frame[field:], sum)

@@ -33,10 +33,14 @@ func TestCompleteChecksumVerifies(t *testing.T) {
 	}
 }
 
-func TestCompleteChecksumNeverZero(t *testing.T) {
-	frame := []byte{0xff, 0xff, 0, 0}
-	require.True(t, CompleteChecksum(frame, 0, 2))
-	require.Equal(t, []byte{0xff, 0xff, 0xff, 0xff}, frame)
+// A sum that comes out as 0 is sent as 0 but for UDP, where 0 would say that there is none.
+func TestCompleteChecksumZero(t *testing.T) {
+	for offset, want := range map[uint16][]byte{2: {0, 0}, 6: {0xff, 0xff}, 16: {0, 0}} {
+		frame := make([]byte, 20)
+		copy(frame[18:], []byte{0xff, 0xff})
+		require.True(t, CompleteChecksum(frame, 0, offset))
+		require.Equal(t, want, frame[offset:offset+2], "offset %d", offset)
+	}
 }
 
 func TestCompleteChecksumOutside(t *testing.T) {
