@@ -67,7 +67,7 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	}
 	s.seg.Start(*s.owed)
 	h, _, _ := s.seg.Next(mpa.MULPDUMin)
-	k := s.put(out, &h, s.owedBody)
+	k := s.put(out, h, s.owedBody)
 	s.owed, s.owedBody = nil, nil
 	if size > len(dst) {
 		return s.carryFrom(dst, k)
