@@ -28,7 +28,7 @@ type powers [16*chainsMax - 4 + 1]uint32
 
 func newPowers() *powers {
 	w := new(powers)
-	// x^-1 is (P-1)/x, as P has an x^0. The constant is P without its x^32, which becomes bit 0.
+	// x^-1 is (P-1)/x, as P has an x^0. The library's constant is P without its x^32; x^31, which that becomes, is bit 0.
 	p := uint32(crc32.Castagnoli&^(1<<31))<<1 | 1
 	for d := range w {
 		w[d] = p
@@ -90,8 +90,8 @@ func newChains(w *powers) *chainConstants {
 }
 
 var (
-	folds  *foldConstants
-	chains *chainConstants
+	folds  *foldConstants  //lint:ignore U1000 read in kernel_amd64.s
+	chains *chainConstants //lint:ignore U1000 read in kernel_amd64.s
 )
 
 func init() {
