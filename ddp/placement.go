@@ -7,9 +7,10 @@ import "github.com/rnicd/rnicd/mem"
 //	1. behind an error, or below the left edge: dropped, counted
 //	2. header, from one piece or put together in scratch
 //	3. version, on every segment: one value for the stream (section 6.1), though section 9.1 does not list it
-//	4. the checks of section 9.1 for its model, all before the first octet is written
-//	5. one copy
-//	6. L flag: the message waits for Delivery
+//	4. the ULP's judgement; a queue number that nobody can have is an error before it
+//	5. the checks of section 9.1 for its model, all before the first octet is written
+//	6. one copy
+//	7. L flag: the message waits for Delivery
 
 // Place validates (sections 9.1, 9.2) and copies one segment into its buffer. start and end are its place in
 // the stream (its FPDU's first octet and the one behind its CRC): the order. n is the ULPDU's length, pieces are
@@ -90,9 +91,16 @@ func (s *Stream) placeTagged(start, end uint64, n int, pieces [][]byte) *Error {
 	if h.Version != s.version {
 		return s.fail(start, TypeTagged, CodeTaggedVersion, h, n)
 	}
-	payload := n - TaggedLen
+	payload, need := n-TaggedLen, mem.RemoteWrite
+	if s.ulp != nil {
+		var ok bool
+		if need, ok = s.ulp.Judge(h, payload); !ok {
+			s.Disable()
+			return nil
+		}
+	}
 	if payload > 0 { // STag and TO of a zero-length message must not be checked, section 7.2
-		dst, verdict := s.table.Check(s.domain, s.id, h.STag, h.TO, payload, mem.RemoteWrite)
+		dst, verdict := s.table.Check(s.domain, s.id, h.STag, h.TO, payload, need)
 		if verdict != mem.CheckOK {
 			return s.fail(start, TypeTagged, taggedCode[verdict], h, n)
 		}
@@ -107,7 +115,17 @@ func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error
 	if h.Version != s.version {
 		return s.fail(start, TypeUntagged, CodeUntaggedVersion, h, n)
 	}
-	q := s.queue(h.QN)
+	if uint64(h.QN) >= uint64(len(s.queues)) {
+		return s.fail(start, TypeUntagged, CodeInvalidQN, h, n)
+	}
+	payload := n - UntaggedLen
+	if s.ulp != nil {
+		if _, ok := s.ulp.Judge(h, payload); !ok {
+			s.Disable()
+			return nil
+		}
+	}
+	q := s.queues[h.QN]
 	if q == nil {
 		return s.fail(start, TypeUntagged, CodeInvalidQN, h, n)
 	}
@@ -115,7 +133,6 @@ func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error
 	if code != 0 {
 		return s.fail(start, TypeUntagged, code, h, n)
 	}
-	payload := n - UntaggedLen
 	code, again := slot.check(h, end, uint32(payload))
 	if code != 0 {
 		return s.fail(start, TypeUntagged, code, h, n)

@@ -31,15 +31,13 @@ type recvHalf struct {
 	partial bool   // the left edge stands inside a frame
 	deliv   ddp.Delivered
 
-	fault     error // DDP's or RDMAP's error, once
-	reported  bool  // the peer was told
-	headerLen int   // of the segment that check saw
-	placed    Placed
+	fault    error // DDP's or RDMAP's error, once
+	reported bool  // the peer was told
+	payload  int   // octets of the segment in hand, once it was judged
+	placed   Placed
 
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
-
-	head [ddp.UntaggedLen]byte // a header that a marker or a segment's end cuts
 
 	messages, writes uint64
 	refused          uint64
@@ -70,7 +68,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
 	r.queues = [3]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
-		Queues: r.queues[:], PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)),
+		Queues: r.queues[:], PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: q,
 	})
 }
 
@@ -174,12 +172,7 @@ func (q *QueuePair) postBuffers() {
 // were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
 func (q *QueuePair) Place(u *mpa.ULPDU) error {
 	r := &q.recv
-	if r.fault == nil {
-		if err := q.check(u); err != nil {
-			r.fault = err
-			r.ddp.Disable()
-		}
-	}
+	r.payload = 0
 	if err := r.ddp.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
 		r.fault = err
 	} else if r.fault == nil {
@@ -193,7 +186,7 @@ func (q *QueuePair) Place(u *mpa.ULPDU) error {
 
 // count tells placed payload by the way it came.
 func (r *recvHalf) count(u *mpa.ULPDU) {
-	n := uint64(u.Len - r.headerLen)
+	n := uint64(r.payload)
 	if u.Direct {
 		r.placed.Direct += n
 	} else {
@@ -204,39 +197,22 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// check is RDMAP's part before Placement (RFC 5040 section 7.2). A wrong DDP version is left to DDP to report.
-func (q *QueuePair) check(u *mpa.ULPDU) error {
+// Judge implements ddp.ULP: RDMAP's part before Placement (RFC 5040 section 7.2). Not for applications.
+func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
-	if len(u.Pieces) == 0 {
-		return nil
-	}
-	head := u.Pieces[0]
-	if len(head) < ddp.UntaggedLen && len(u.Pieces) > 1 {
-		n := 0
-		for _, p := range u.Pieces {
-			n += copy(r.head[n:], p)
-		}
-		head = r.head[:n]
-	}
-	h, n, ok := ddp.Parse(head)
-	r.headerLen = n
-	if ok && !h.Tagged && h.QN >= uint32(len(r.queues)) {
-		return nil // DDP's to report, too: RDMAP judges which of its own queues an opcode fits
-	}
-	if !ok || h.Version != r.version {
-		return nil
-	}
 	if r.greet.awaited != 0 {
-		q.first(&h, u.Len)
+		q.first(h, h.Len()+payload)
 	}
-	op, cause, ok := rdmap.Check(&h, r.version)
-	if ok && !r.serves(op, &h, u.Len) {
+	op, cause, ok := rdmap.Check(h, r.version)
+	if ok && !r.serves(op, h, h.Len()+payload) {
 		cause, ok = rdmap.CauseOpcode, false
 	}
-	if ok {
-		return nil
+	if !ok {
+		r.fault = &opcodeError{cause: cause, header: *h, segmentLen: h.Len() + payload}
+		return 0, false
 	}
-	return &opcodeError{cause: cause, header: h, segmentLen: u.Len}
+	r.payload = payload
+	return mem.RemoteWrite, true
 }
 
 // served are the opcodes this RNIC carries out.

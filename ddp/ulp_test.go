@@ -1,0 +1,105 @@
+package ddp
+
+import (
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+// judge is a ULP that notes what it was asked, and answers as a test wants.
+type judge struct {
+	asked   []Header
+	payload []int
+	need    mem.Access
+	refuse  bool
+	post    func()
+}
+
+func (j *judge) Judge(h *Header, payload int) (mem.Access, bool) {
+	j.asked, j.payload = append(j.asked, *h), append(j.payload, payload)
+	if j.post != nil {
+		j.post()
+	}
+	return j.need, !j.refuse
+}
+
+func newJudged(t *testing.T) (*sink, *judge) {
+	k, j := newSink(t, 8), &judge{need: mem.RemoteWrite}
+	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
+		Queues: k.queues, PendingMax: 8, ULP: j})
+	return k, j
+}
+
+// The ULP says which right a Tagged range must have.
+func TestULPNamesTheRight(t *testing.T) {
+	for _, c := range []struct {
+		has, need mem.Access
+		placed    bool
+	}{
+		{mem.LocalWrite, mem.RemoteWrite, false}, {mem.LocalWrite, mem.LocalWrite, true}, {mem.RemoteWrite, mem.RemoteWrite, true},
+	} {
+		k, j := newJudged(t)
+		mr := k.registerIn(k.domain, 10, mem.RegionOptions{Access: c.has})
+		j.need = c.need
+		err := k.place(tagged(mr, 2, true), []byte("four"))
+		if !c.placed {
+			require.Equal(t, [2]uint8{TypeTagged, CodeInvalidSTag}, [2]uint8{err.Type, err.Code})
+			continue
+		}
+		require.Nil(t, err)
+		require.Equal(t, "\x00\x00four", string(mr.Bytes()[:6]))
+		require.Equal(t, []Header{tagged(mr, 2, true)}, j.asked)
+		require.Equal(t, []int{4}, j.payload)
+	}
+}
+
+// A segment that the ULP refuses is not placed, and nothing behind it is; the Stream has no error of its own to report.
+func TestULPRefuses(t *testing.T) {
+	for _, h := range []func(mr *mem.MemoryRegion) Header{
+		func(mr *mem.MemoryRegion) Header { return tagged(mr, 0, true) },
+		func(*mem.MemoryRegion) Header { return untagged(0, 1, 0, true) },
+		func(*mem.MemoryRegion) Header { return untagged(0, 99, 0, true) }, // asked before the MSN is looked at
+		func(*mem.MemoryRegion) Header { return untagged(1, 1, 0, true) },  // and before the queue
+	} {
+		k, j := newJudged(t)
+		mr, inbox := k.register(10), k.post(0, 1, 10)
+		j.refuse = true
+		require.Nil(t, k.place(h(mr), []byte("no")))
+		j.refuse = false
+		require.Nil(t, k.place(tagged(mr, 0, true), []byte("no")))
+		require.Nil(t, k.stream.Err())
+		require.Len(t, j.asked, 1, "nothing is judged behind a refusal")
+		require.Equal(t, make([]byte, 10), mr.Bytes())
+		require.Equal(t, make([]byte, 13), inbox.Bytes())
+		var d Delivered
+		require.False(t, k.stream.Deliver(k.pos, &d))
+	}
+}
+
+// What DDP finds first: a header cut short, another version, a queue number that nobody can have. The ULP does not see these.
+func TestErrorsBeforeTheULP(t *testing.T) {
+	for want, h := range map[[2]uint8]Header{
+		{TypeTagged, CodeTaggedVersion}:     {Tagged: true, Last: true, Version: 2},
+		{TypeUntagged, CodeUntaggedVersion}: {Last: true, Version: 2, MSN: 1},
+		{TypeUntagged, CodeInvalidQN}:       {Last: true, Version: testDV, QN: 3, MSN: 1},
+	} {
+		k, j := newJudged(t)
+		err := k.place(h, nil)
+		require.Equal(t, want, [2]uint8{err.Type, err.Code})
+		require.Empty(t, j.asked)
+	}
+	k, j := newJudged(t)
+	require.True(t, k.stream.Place(0, 10, 4, [][]byte{{0xc1, 0, 0, 0}}).Truncated)
+	require.Empty(t, j.asked)
+}
+
+// A buffer that the ULP posts when it sees the header is there for this segment.
+func TestULPPosts(t *testing.T) {
+	k, j := newJudged(t)
+	j.post = func() { k.post(0, 7, 10); j.post = nil }
+	require.Nil(t, k.place(untagged(0, 1, 0, true), []byte("in")))
+	var d Delivered
+	require.True(t, k.stream.Deliver(k.pos, &d))
+	require.EqualValues(t, 7, d.Buffer.ID)
+}
