@@ -2,7 +2,7 @@ package rdmap
 
 import "github.com/rnicd/rnicd/ddp"
 
-// Opcode of RFC 5040 section 4.1.
+// Opcode of RFC 5040 section 4.1, and of RFC 7306 section 4.1.
 type Opcode uint8
 
 const (
@@ -14,14 +14,23 @@ const (
 	OpSendSE       Opcode = 5
 	OpSendSEInv    Opcode = 6
 	OpTerminate    Opcode = 7
+
+	OpImmediate      Opcode = 8
+	OpImmediateSE    Opcode = 9
+	OpAtomicRequest  Opcode = 10
+	OpAtomicResponse Opcode = 11
 )
 
-// Queue numbers, RFC 5040 section 3.1.
+// Queue numbers, RFC 5040 section 3.1 and RFC 7306 section 4.1.
 const (
 	QNSend      = 0
-	QNRead      = 1
+	QNRead      = 1 // Atomic Requests too
 	QNTerminate = 2
+	QNAtomic    = 3 // Atomic Responses
 )
+
+// Extensions is the version that has RFC 7306's opcodes: there is none of the RDMA Consortium's.
+const Extensions = 1
 
 // The control octet: RV in two bits, two reserved bits, the opcode in four. RV is 1 for RFC 5040 and 0 for the
 // RDMA Consortium's specification; which one, MPA's revision decides.
@@ -38,6 +47,7 @@ type opcodeInfo struct {
 	qn          uint32 // untagged only
 	invalidates bool   // the rest of RsvdULP is the Invalidate STag
 	solicited   bool
+	extension   bool // of RFC 7306
 }
 
 var opcodes = [opcodeMask + 1]opcodeInfo{
@@ -49,11 +59,16 @@ var opcodes = [opcodeMask + 1]opcodeInfo{
 	OpSendSE:       {name: "Send with Solicited Event", valid: true, qn: QNSend, solicited: true},
 	OpSendSEInv:    {name: "Send with Solicited Event and Invalidate", valid: true, qn: QNSend, invalidates: true, solicited: true},
 	OpTerminate:    {name: "Terminate", valid: true, qn: QNTerminate},
+
+	OpImmediate:      {name: "Immediate Data", valid: true, qn: QNSend, extension: true},
+	OpImmediateSE:    {name: "Immediate Data with Solicited Event", valid: true, qn: QNSend, solicited: true, extension: true},
+	OpAtomicRequest:  {name: "Atomic Request", valid: true, qn: QNRead, extension: true},
+	OpAtomicResponse: {name: "Atomic Response", valid: true, qn: QNAtomic, extension: true},
 }
 
 func (op Opcode) info() *opcodeInfo { return &opcodes[op&opcodeMask] }
 
-// Valid says whether the opcode is assigned and served here.
+// Valid says whether the opcode is assigned.
 func (op Opcode) Valid() bool { return op <= opcodeMask && op.info().valid }
 
 // Tagged says which DDP model the opcode uses.
@@ -65,10 +80,13 @@ func (op Opcode) QN() uint32 { return op.info().qn }
 // Invalidates says whether the message carries an STag to invalidate, in ddp.Header.ULP32.
 func (op Opcode) Invalidates() bool { return op.info().invalidates }
 
+// Immediate says whether the message is Immediate Data.
+func (op Opcode) Immediate() bool { return op == OpImmediate || op == OpImmediateSE }
+
 // Solicited says whether the message asks for an event at the Data Sink.
 func (op Opcode) Solicited() bool { return op.info().solicited }
 
-// String is the name in RFC 5040.
+// String is the name in RFC 5040 or 7306.
 func (op Opcode) String() string {
 	if !op.Valid() {
 		return "reserved opcode"
@@ -101,7 +119,8 @@ func Check(h *ddp.Header, version uint8) (op Opcode, cause Cause, ok bool) {
 		return op, CauseVersion, false
 	}
 	info := op.info()
-	if !info.valid || info.tagged != h.Tagged || !h.Tagged && info.qn != h.QN {
+	switch {
+	case !info.valid, info.extension && version != Extensions, info.tagged != h.Tagged, !h.Tagged && info.qn != h.QN:
 		return op, CauseOpcode, false
 	}
 	return op, 0, true

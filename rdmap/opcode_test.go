@@ -27,9 +27,9 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// Figure 4 of RFC 5040.
+// Figure 4 of RFC 5040, Figure 2 of RFC 7306.
 // req: 5040-4.1-4, 5040-4.1-5, 5040-3.1-2, 5040-5.1-1, 5040-5.2.1-1, 5040-5.2.2-1, 5040-5.3-1, 5040-5.4-1
-// req: 6580-3.4-1
+// req: 6580-3.4-1, 7306-4.1-2, 7306-4-2
 func TestOpcodeTable(t *testing.T) {
 	type row struct {
 		name                   string
@@ -46,13 +46,19 @@ func TestOpcodeTable(t *testing.T) {
 		5: {"Send with Solicited Event", false, 0, false, true},
 		6: {"Send with Solicited Event and Invalidate", false, 0, true, true},
 		7: {"Terminate", false, 2, false, false},
+
+		8:  {"Immediate Data", false, 0, false, false},
+		9:  {"Immediate Data with Solicited Event", false, 0, false, true},
+		10: {"Atomic Request", false, 1, false, false},
+		11: {"Atomic Response", false, 3, false, false},
 	} {
 		op := Opcode(op)
 		require.Equal(t, want, row{op.String(), op.Tagged(), op.QN(), op.Invalidates(), op.Solicited()})
 		require.True(t, op.Valid())
+		require.Equal(t, op == 8 || op == 9, op.Immediate())
 		require.Equal(t, ddp.Header{Tagged: want.tagged, QN: want.qn, ULP: 0x40 | uint8(op)}, op.Header(1))
 	}
-	for op := Opcode(8); op != 0; op++ {
+	for op := Opcode(12); op != 0; op++ {
 		require.False(t, op.Valid(), "%d", op)
 		require.Equal(t, "reserved opcode", op.String())
 	}
@@ -70,12 +76,13 @@ func TestSendWithInvalidateBytes(t *testing.T) {
 	}
 }
 
-// Every version, opcode, T flag and queue against Figure 4, written out once more.
-// req: 5040-7.2-2, 5040-7.2-3, 5040-4.1-7, 7306-1.1-2
+// Every version, opcode, T flag and queue against the figures, written out once more. RFC 7306's opcodes have RV 1 only.
+// req: 5040-7.2-2, 5040-7.2-3, 5040-4.1-7, 7306-1.1-2, 7306-4.1-1, 7306-8.2-1
 func TestCheck(t *testing.T) {
 	legal := map[[3]uint32]bool{ // opcode, tagged, QN
 		{0, 1, 0}: true, {2, 1, 0}: true,
 		{1, 0, 1}: true, {3, 0, 0}: true, {4, 0, 0}: true, {5, 0, 0}: true, {6, 0, 0}: true, {7, 0, 2}: true,
+		{8, 0, 0}: true, {9, 0, 0}: true, {10, 0, 1}: true, {11, 0, 3}: true,
 	}
 	for version := range uint8(2) {
 		for rv := range uint8(4) {
@@ -91,7 +98,7 @@ func TestCheck(t *testing.T) {
 						want, wantOK := Cause(0), true
 						if rv != version {
 							want, wantOK = 0x0205, false
-						} else if t := map[bool]uint32{true: 1}[tagged]; !legal[[3]uint32{uint32(code), t, qn}] {
+						} else if t := map[bool]uint32{true: 1}[tagged]; !legal[[3]uint32{uint32(code), t, qn}] || code > 7 && version == 0 {
 							want, wantOK = 0x0206, false
 						}
 						require.Equal(t, wantOK, ok, "%+v", h)

@@ -8,21 +8,25 @@ import (
 )
 
 var (
-	writeHeader = ddp.Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xdeadbe00, TO: 0x1000}
-	readHeader  = ddp.Header{Last: true, Version: 1, ULP: 0x41, QN: 1, MSN: 3}
-	sendHeader  = ddp.Header{Last: true, Version: 1, ULP: 0x44, ULP32: 0x99, QN: 0, MSN: 7, MO: 1442}
-	aRead       = ReadRequest{SinkSTag: 0x01020304, SinkTO: 0x10, Size: 0x800, SrcSTag: 0x05060708, SrcTO: 0x20}
+	writeHeader     = ddp.Header{Tagged: true, Last: true, Version: 1, ULP: 0x40, STag: 0xdeadbe00, TO: 0x1000}
+	readHeader      = ddp.Header{Last: true, Version: 1, ULP: 0x41, QN: 1, MSN: 3}
+	atomicHeader    = ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 3}
+	immediateHeader = ddp.Header{Last: true, Version: 1, ULP: 0x48, MSN: 9}
+	sendHeader      = ddp.Header{Last: true, Version: 1, ULP: 0x44, ULP32: 0x99, QN: 0, MSN: 7, MO: 1442}
+	aRead           = ReadRequest{SinkSTag: 0x01020304, SinkTO: 0x10, Size: 0x800, SrcSTag: 0x05060708, SrcTO: 0x20}
 )
 
 const (
-	writeWire   = "c140 deadbe00 0000000000001000"
-	readDDPWire = "4141 00000000 00000001 00000003 00000000"
-	aReadWire   = "01020304 0000000000000010 00000800 05060708 0000000000000020"
+	writeWire        = "c140 deadbe00 0000000000001000"
+	readDDPWire      = "4141 00000000 00000001 00000003 00000000"
+	atomicDDPWire    = "414a 00000000 00000001 00000003 00000000"
+	immediateDDPWire = "4148 00000000 00000000 00000009 00000000"
+	aReadWire        = "01020304 0000000000000010 00000800 05060708 0000000000000020"
 )
 
 // Layouts, and who carries what: Figure 10 and section 7.1 of RFC 5040.
 // req: 5040-4.8-1, 5040-4.8-2, 5040-4.8-3, 5040-4.8-7, 5040-4.8-8, 5040-4.8-9, 5040-4.8-11
-// req: 5040-7.1-2, 5040-7.1-3, 5040-7.1-4, 5040-3.1-3
+// req: 5040-7.1-2, 5040-7.1-3, 5040-7.1-4, 5040-3.1-3, 7306-8.2-2
 func TestTerminateGolden(t *testing.T) {
 	for _, c := range []struct {
 		name, wire string
@@ -40,6 +44,10 @@ func TestTerminateGolden(t *testing.T) {
 		{"RDMAP, opcode of a Write", "0206c000 05b4" + writeWire, TerminateRDMAP(CauseOpcode, &writeHeader, 1460, nil)},
 		{"RDMAP, Read out of bounds", "0101e000 002e" + readDDPWire + aReadWire,
 			TerminateRDMAP(CauseBounds, &readHeader, 46, &aRead)},
+		{"RDMAP, misaligned atomic", "0207c000 0046" + atomicDDPWire, // no RDMA header: RFC 7306 section 8.1
+			TerminateRDMAP(CauseStream, &atomicHeader, 70, nil)},
+		{"RDMAP, immediate data of the wrong length", "02ffc000 0019" + immediateDDPWire,
+			TerminateRDMAP(CauseOperation, &immediateHeader, 25, nil)},
 		{"RDMAP, Read alone", "01012000" + aReadWire, TerminateRDMAP(CauseBounds, nil, 0, &aRead)},
 		{"length alone", "02068000 0010", Terminate{Cause: CauseOpcode, HasSegmentLen: true, SegmentLen: 16}},
 		{"header without a valid length", "02064000 0000" + writeWire, Terminate{Cause: CauseOpcode, HasDDP: true, DDP: writeHeader}},
@@ -110,7 +118,7 @@ func TestTerminateThroughDDP(t *testing.T) {
 	s.Init(1)
 	s.Start(ddp.Message{Header: OpTerminate.Header(1), Len: uint32(len(body))})
 	h, off, n := s.Next(128)
-	require.Equal(t, ddp.Header{Last: true, Version: 1, ULP: 0x47, QN: 2, MSN: 1}, h)
+	require.Equal(t, ddp.Header{Last: true, Version: 1, ULP: 0x47, QN: 2, MSN: 1}, *h)
 	require.Equal(t, [2]int{0, len(body)}, [2]int{int(off), n}, "fits the smallest MULPDU")
 	got, ok := ParseTerminate(body)
 	require.True(t, ok)
