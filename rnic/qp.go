@@ -110,7 +110,7 @@ type QueuePair struct {
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[WorkRequest]
-	ctrl    *mem.MemoryRegion // receives the peer's Terminate, and an RTR's Read Request
+	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
 
 	state     atomic.Uint32
 	link      atomic.Pointer[link]
@@ -123,11 +123,13 @@ type QueuePair struct {
 	flushMu   sync.Mutex // who drains the rings after Closed
 
 	// The rest belongs to the goroutine (or the mutex) that drives the connection, until done is closed.
-	reader *mem.Reader
-	send   sendHalf
-	recv   recvHalf
-	err    error
-	final  Stats
+	reader  *mem.Reader
+	send    sendHalf
+	recv    recvHalf
+	respond responder
+	poke    bool // octets that came made something to send: the carrier is to pull
+	err     error
+	final   Stats
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once.
@@ -160,7 +162,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	}
 	q.sq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.SendDepth))
 	q.rq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.RecvDepth))
-	ctrl, err := a.table.Register(opt.PD.id, make([]byte, controlLen),
+	ctrl, err := a.table.Register(opt.PD.id, make([]byte, opt.controlLen()),
 		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
 	if err != nil {
 		return nil, fmt.Errorf("rnic: queue pair's control region: %w", err)
@@ -362,7 +364,7 @@ func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
 		q.send.staged = make([]byte, 0, l.car.emss())
 		l.car.nagle()
 	}
-	q.recv.start(q, l, t.Agreement)
+	q.recv.start(q, l, t, responder)
 	q.startGreeting(t, responder)
 	q.state.Store(uint32(RTS))
 }
@@ -380,6 +382,7 @@ type Stats struct {
 	MessagesSent  uint64
 	MessagesRecvd uint64
 	WritesRecvd   uint64
+	ReadsServed   uint64 // Reads and atomics of the peer's that were answered
 	// RefusedPending counts segments that were left to be sent again because enough messages had been placed ahead of a
 	// gap.
 	RefusedPending uint64
@@ -431,6 +434,7 @@ func (q *QueuePair) snapshot(l *link) Stats {
 		MessagesSent:  q.send.messages,
 		MessagesRecvd: q.recv.messages,
 		WritesRecvd:   q.recv.writes,
+		ReadsServed:   q.respond.served,
 
 		RefusedPending: q.recv.refused,
 		TCP:            l.car.stats(),

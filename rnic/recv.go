@@ -17,7 +17,7 @@ import (
 type recvHalf struct {
 	rx      mpa.Receiver
 	ddp     ddp.Stream
-	queues  [3]*ddp.Queue
+	queues  [rdmap.QNTerminate + 1]*ddp.Queue
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
@@ -55,7 +55,8 @@ const (
 	roomSpare  = 64 // frames that were held, partly, and that a segment makes whole
 )
 
-func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
+func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
+	ag := &t.Agreement
 	r.version = ag.Version
 	r.movedAt = l.car.now()
 	r.rx.Init(mpa.ReceiverConfig{
@@ -64,8 +65,17 @@ func (r *recvHalf) start(q *QueuePair, l *link, ag mpa.Agreement) {
 	r.sendQ.Init(ceilPow2(q.opt.RecvDepth))
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
-	// Queue 1 carries Read Requests; a QueuePair that serves none has no buffers there (but see rtr.go).
-	r.queues = [3]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ}
+	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ}
+	// A QueuePair that serves no Reads has no queue for them, but for the one that may be an RTR message.
+	ird := min(readDepth(int(t.IRD)), readDepth(q.opt.IRD))
+	depth := ird
+	if responder && t.RTR&mpa.RTRRead != 0 {
+		depth = max(1, depth)
+	}
+	if depth > 0 {
+		q.respond.start(q.ctrl.STag(), ird, depth)
+		r.queues[rdmap.QNRead] = &q.respond.requestQ
+	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
 		Queues: r.queues[:], PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: q,
@@ -122,6 +132,15 @@ func (q *QueuePair) arrived(l *link) {
 		q.open(l) // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
 	q.lookForErrors(l)
+	q.pokeCarrier(l)
+}
+
+// pokeCarrier has the carrier pull when what came made something to send.
+func (q *QueuePair) pokeCarrier(l *link) {
+	if q.poke {
+		q.poke = false
+		l.car.send()
+	}
 }
 
 // open lets the Responder send.
@@ -142,13 +161,14 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	q.postBuffers()
 	q.reader.Enter()
 	passed := r.rx.Edge(edge, q)
+	q.deliverTo(passed)
 	q.reader.Exit()
 	r.edge = edge
 	if passed > r.passed {
 		r.passed, r.movedAt = passed, l.car.now()
 	}
-	q.deliverTo(passed)
 	q.lookForErrors(l)
+	q.pokeCarrier(l)
 	r.partial = passed != edge
 }
 
@@ -204,7 +224,7 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 		q.first(h, h.Len()+payload)
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
-	if ok && !r.serves(op, h, h.Len()+payload) {
+	if ok && !q.serves(op, h, h.Len()+payload) {
 		cause, ok = rdmap.CauseOpcode, false
 	}
 	if !ok {
@@ -221,7 +241,7 @@ var served = [...]bool{
 	rdmap.OpTerminate: true, 15: false,
 }
 
-// deliverTo completes the messages that end at or before edge.
+// deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
 func (q *QueuePair) deliverTo(edge uint64) {
 	r := &q.recv
 	for r.ddp.Deliver(edge, &r.deliv) {
@@ -236,8 +256,8 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 	case op == rdmap.OpReadResponse: // to the RTR message
 	case d.Header.Tagged:
 		r.writes++
-	case op == rdmap.OpReadRequest:
-		q.deliverRead(d)
+	case d.Header.QN == rdmap.QNRead:
+		q.deliverRequest(d, op)
 	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
 		r.greet.hidden = false
 		r.greet.sends++
@@ -257,6 +277,7 @@ type opcodeError struct {
 	cause      rdmap.Cause
 	header     ddp.Header
 	segmentLen int
+	read       *rdmap.ReadRequest // it is about; nil for any other message
 }
 
 func (e *opcodeError) Error() string { return e.cause.String() }

@@ -18,10 +18,7 @@ import (
 // rtrSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse 0.
 const rtrSTag = 1
 
-// readRequestAt is where in the control region a Read Request goes, behind a Terminate.
 const (
-	readRequestAt  = terminateLenMax
-	controlLen     = readRequestAt + rdmap.ReadRequestLen
 	rtrSendLen     = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
 	rtrResponseLen = ddp.TaggedLen
 )
@@ -48,13 +45,6 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	}
 }
 
-// oweResponse queues the answer to a zero-length Read Request.
-func (s *sendHalf) oweResponse(r *rdmap.ReadRequest) {
-	h := rdmap.OpReadResponse.Header(s.version)
-	h.STag, h.TO = r.SinkSTag, r.SinkTO
-	s.owe(ddp.Message{Header: h}, nil)
-}
-
 // putOwed writes the message of start-up's own, one FPDU; nothing when it does not fit.
 func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	size := s.tx.Size(s.owed.Header.Len() + len(s.owedBody))
@@ -78,7 +68,6 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 // greeting is what the receiving half knows of an RTR message.
 type greeting struct {
 	awaited     mpa.RTRKinds // Responder: one of these comes first
-	readQ       ddp.Queue    // Responder: takes the Read Request
 	hidden      bool         // Responder: the first receive buffer is start-up's
 	sends       uint32       // messages of queue 0 that were start-up's
 	responseDue bool         // Initiator: to the Read Request
@@ -93,11 +82,7 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		}
 		return
 	}
-	if g.awaited = t.RTR; t.RTR&mpa.RTRRead != 0 {
-		g.readQ.Init(1)
-		g.readQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), TO: readRequestAt, Len: rdmap.ReadRequestLen})
-		q.recv.queues[rdmap.QNRead] = &g.readQ
-	}
+	g.awaited = t.RTR
 }
 
 // first looks at the first FPDU of a peer that owes an RTR message. Any other is taken as it comes: what counts is that it is
@@ -111,17 +96,20 @@ func (q *QueuePair) first(h *ddp.Header, n int) {
 		q.recv.sendQ.Post(ddp.RecvBuffer{})
 		g.hidden = true
 	}
-	if op != rdmap.OpReadRequest {
+	if op != rdmap.OpReadRequest && q.respond.ird == 0 {
 		q.recv.queues[rdmap.QNRead] = nil
 	}
 	q.postBuffers()
 }
 
 // serves says whether a segment's opcode is one that this end carries out now.
-func (r *recvHalf) serves(op rdmap.Opcode, h *ddp.Header, n int) bool {
+func (q *QueuePair) serves(op rdmap.Opcode, h *ddp.Header, n int) bool {
+	r := &q.recv
 	switch op {
 	case rdmap.OpReadRequest:
 		return r.queues[rdmap.QNRead] != nil
+	case rdmap.OpAtomicRequest:
+		return q.respond.ird > 0
 	case rdmap.OpReadResponse:
 		due := r.greet.responseDue && h.STag == rtrSTag && h.TO == 0 && n == rtrResponseLen && h.Last
 		if due {
@@ -130,21 +118,4 @@ func (r *recvHalf) serves(op rdmap.Opcode, h *ddp.Header, n int) bool {
 		return due
 	}
 	return served[op]
-}
-
-// deliverRead answers the RTR's Read Request. A real one is not served.
-func (q *QueuePair) deliverRead(d *ddp.Delivered) {
-	r := &q.recv
-	req, ok := rdmap.ParseReadRequest(q.ctrl.Bytes()[readRequestAt:][:d.Len])
-	switch {
-	case r.fault != nil:
-	case !ok:
-		r.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: ddp.UntaggedLen + int(d.Len)}
-		r.ddp.Disable()
-	case req.Size > 0:
-		r.fault = &opcodeError{cause: rdmap.CauseOpcode, header: d.Header, segmentLen: ddp.UntaggedLen + int(d.Len)}
-		r.ddp.Disable()
-	default:
-		q.send.oweResponse(&req)
-	}
 }

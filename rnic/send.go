@@ -19,6 +19,11 @@ type sendHalf struct {
 	stopped bool // nothing but the Terminate any more
 	wr      WorkRequest
 
+	from      source                       // of the octets of the message that is being cut
+	body      [rdmap.AtomicRequestLen]byte // octets of our own making, if it has such
+	answering bool                         // it is the Response at the front of responder.answers
+	requests  bool                         // the last one was, so the send queue is to have the next
+
 	owed     *ddp.Message // of start-up's own, to go before what was posted (rtr.go)
 	owedBody []byte
 
@@ -47,9 +52,28 @@ func (s *sendHalf) start(ag mpa.Agreement, responder bool) {
 	s.enabled = !responder
 }
 
-// idle: everything that was posted has been pulled.
+// source says where the octets of a message are: in sendHalf.body, or in a range that must have the rights in need.
+type source struct {
+	own    bool
+	stag   mem.STag
+	to     uint64
+	stream mem.StreamID
+	need   mem.Access
+}
+
+// octets are n octets of the active message, from off.
+func (q *QueuePair) octets(off uint32, n int) ([]byte, mem.CheckResult) {
+	f := &q.send.from
+	if f.own {
+		return q.send.body[off:][:n], mem.CheckOK
+	}
+	return q.adapter.table.Check(q.opt.PD.id, f.stream, f.stag, f.to+uint64(off), n, f.need)
+}
+
+// idle: everything that was posted or asked for has been pulled.
 func (s *sendHalf) idle(q *QueuePair) bool {
-	return s.carryOff == s.carryEnd && len(s.staged) == 0 && s.term == nil && (s.stopped || (s.owed == nil && !s.seg.Active() && q.sq.Len() == 0))
+	return s.carryOff == s.carryEnd && len(s.staged) == 0 && s.term == nil &&
+		(s.stopped || (s.owed == nil && !s.seg.Active() && q.respond.answers.count == 0 && q.sq.Len() == 0))
 }
 
 // pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
@@ -70,6 +94,9 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		n += k
 	}
 	q.reader.Exit()
+	if q.recv.fault != nil {
+		q.lookForErrors(l) // what the peer is reading was revoked
+	}
 	if s.packFull && s.roomFor(dst[n:]) && !l.shut && l.car.unacked() {
 		s.stage(dst[:n])
 		return 0
@@ -117,7 +144,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	if s.owed != nil && !s.seg.Active() {
 		return s.putOwed(dst, emss)
 	}
-	if !s.seg.Active() && !q.nextRequest(l) {
+	if !s.seg.Active() && !q.nextMessage(l) {
 		return 0
 	}
 	mulpdu := s.mulpdu(len(dst), emss)
@@ -133,18 +160,19 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	var src []byte
 	if n > 0 {
 		var res mem.CheckResult
-		src, res = q.adapter.table.Check(q.opt.PD.id, mem.AnyStream, s.wr.Local.STag, s.wr.Local.Offset+uint64(off), n, mem.LocalRead)
-		if res != mem.CheckOK {
-			q.localError(l)
+		if src, res = q.octets(off, n); res != mem.CheckOK {
+			if s.answering {
+				q.sourceGone(off, res)
+			} else {
+				q.localError(l)
+			}
 			return 0
 		}
 	}
 	k := s.put(out, h, src)
 	s.payload += uint64(n)
 	if h.Last {
-		s.messages++
-		q.complete(q.opt.SendCQ, &s.wr, s.wr.Local.Length, Success)
-		s.wr = WorkRequest{}
+		q.ended()
 	}
 	if size > len(dst) {
 		return s.carryFrom(dst, k)
@@ -152,11 +180,43 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	return k
 }
 
+// ended: the message that was being cut is cut whole.
+func (q *QueuePair) ended() {
+	s := &q.send
+	s.messages++
+	if s.answering {
+		q.answered()
+		return
+	}
+	q.complete(q.opt.SendCQ, &s.wr, s.wr.Local.Length, Success)
+	s.wr = WorkRequest{}
+}
+
 func (s *sendHalf) put(dst []byte, h *ddp.Header, payload []byte) int {
 	h.Put(s.hdr[:])
 	s.parts[0], s.parts[1] = s.hdr[:h.Len()], payload
 	s.fpdus++
 	return s.tx.Put(dst, s.parts[:])
+}
+
+// nextMessage starts the next message. Responses and work requests take turns, so that neither waits for more than one message of
+// the other.
+func (q *QueuePair) nextMessage(l *link) bool {
+	s := &q.send
+	if s.requests {
+		s.requests = false
+		if q.nextRequest(l) {
+			return true
+		}
+	}
+	if s.stopped {
+		return false
+	}
+	if q.beginAnswer() {
+		s.requests = true
+		return true
+	}
+	return q.nextRequest(l)
 }
 
 // nextRequest starts the next work request. Its whole range is checked here, before any of it is on the wire.
@@ -174,6 +234,7 @@ func (q *QueuePair) nextRequest(l *link) bool {
 			return false
 		}
 	}
+	s.from = source{stag: wr.Local.STag, to: wr.Local.Offset, stream: mem.AnyStream, need: mem.LocalRead}
 	m := ddp.Message{Len: wr.Local.Length}
 	switch wr.Op {
 	case OpWrite:

@@ -22,7 +22,7 @@ func terminateFor(err error) rdmap.Terminate {
 	case errors.As(err, &inMPA):
 		return rdmap.TerminateLLP(uint8(inMPA.Code))
 	case errors.As(err, &inRDMAP):
-		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, nil)
+		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
 	}
 	return rdmap.Terminate{Cause: rdmap.CauseStream}
 }

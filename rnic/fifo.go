@@ -1,0 +1,32 @@
+package rnic
+
+// fifo is a bounded queue of one goroutine, whose elements are looked at and changed where they are. Head and count are
+// free-running and masked; init before use.
+type fifo[T any] struct {
+	slots []T
+	head  uint32
+	count uint32
+}
+
+// init makes room for n elements at least, 1 or more.
+func (f *fifo[T]) init(n int) { *f = fifo[T]{slots: make([]T, ceilPow2(n))} }
+
+func (f *fifo[T]) full() bool { return int(f.count) == len(f.slots) }
+
+// at is element i, the oldest is 0. It must be there.
+func (f *fifo[T]) at(i uint32) *T { return &f.slots[(f.head+i)&uint32(len(f.slots)-1)] }
+
+// push adds v behind the others; the queue must not be full.
+func (f *fifo[T]) push(v T) {
+	if f.full() {
+		panic("rnic: fifo overflows") // who pushes has a credit
+	}
+	f.count++
+	*f.at(f.count - 1) = v
+}
+
+// pop drops the oldest.
+func (f *fifo[T]) pop() {
+	f.head++
+	f.count--
+}

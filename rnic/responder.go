@@ -1,0 +1,194 @@
+package rnic
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// responder serves the peer's Reads and atomics, and no ULP hears of them (RFC 5040 section 5.2.1).
+//
+//	Request --Delivery--> judged whole; an atomic carried out --> answers --sendHalf, in turn with the SQ--> Response
+//	   ^ one of IRD buffers of queue 1                               buffer posted again when the Response was cut
+//
+// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. A peer that has more than IRD Requests under
+// way finds no buffer on queue 1, and DDP ends the stream.
+type responder struct {
+	ird      int
+	requestQ ddp.Queue
+	answers  fifo[answer]
+
+	served uint64
+}
+
+// answer is a Request that was Delivered and is not yet answered.
+type answer struct {
+	atomic   bool
+	read     rdmap.ReadRequest
+	response rdmap.AtomicResponse
+
+	header     ddp.Header // of the Request, for a Terminate
+	segmentLen int
+	buffer     ddp.RecvBuffer // that it came in
+}
+
+// ReadDepthDefault is how many Reads are served or under way at a time where a depth is ReadDepthULP.
+const ReadDepthDefault = 32
+
+// readDepth is the depth to make room for.
+func readDepth(n int) int {
+	if n == ReadDepthULP {
+		return ReadDepthDefault
+	}
+	return n
+}
+
+// The control region: the peer's Terminate, then Requests.
+const (
+	requestsAt  = terminateLenMax
+	requestSlot = 64 // octets; the longest Request has 52
+)
+
+func (o *QPOptions) controlLen() int { return requestsAt + requestSlot*max(1, readDepth(o.IRD)) }
+
+// start posts buffers for depth Requests. ird is what was settled: less than depth for an RTR message, of a QueuePair that serves
+// no Reads beyond it.
+func (s *responder) start(ctrl mem.STag, ird, depth int) {
+	s.ird = ird
+	s.requestQ.Init(ceilPow2(depth))
+	s.answers.init(depth)
+	for i := range depth {
+		s.requestQ.Post(ddp.RecvBuffer{STag: ctrl, TO: uint64(requestsAt + i*requestSlot), Len: requestSlot})
+	}
+}
+
+// deliverRequest takes a Read or Atomic Request that is next in the stream. Its buffer is the answer's until that was sent.
+func (q *QueuePair) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
+	if q.recv.fault != nil {
+		return // the stream is at its end, and no answer would leave
+	}
+	a := answer{header: d.Header, segmentLen: d.SegmentLen(), buffer: d.Buffer}
+	body := q.ctrl.Bytes()[d.Buffer.TO:][:d.Len]
+	cause, isRead := rdmap.CauseOperation, false
+	if op == rdmap.OpAtomicRequest {
+		a.atomic = true
+		cause = q.carryOut(&a, body)
+	} else if a.read, isRead = rdmap.ParseReadRequest(body); isRead {
+		cause = q.judgeRead(&a.read)
+	}
+	if cause != 0 {
+		q.refuse(&a, cause, isRead)
+		return
+	}
+	if q.respond.ird == 0 {
+		q.recv.queues[rdmap.QNRead] = nil // it was the RTR message, and there is no other
+	}
+	q.respond.answers.push(a)
+	q.poke = true
+}
+
+// judgeRead validates a Read Request's source for the whole of its range, and not at all when that is empty (RFC 5040 sections
+// 5.2.1 and 7.2). 0: it is good.
+func (q *QueuePair) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
+	switch {
+	case r.Size == 0:
+		return 0
+	case q.respond.ird == 0:
+		return rdmap.CauseOpcode
+	}
+	_, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, r.SrcSTag, r.SrcTO, int(r.Size), mem.RemoteRead)
+	return rdmap.ReadCause(verdict)
+}
+
+// carryOut does what an Atomic Request asks for. 0: it was done; otherwise memory is as it was.
+//
+// It is atomic towards all that this process does to the octets by sync/atomic, so towards atomics of all streams (RFC 7306
+// section 5.3). Values are in the host's order there.
+func (q *QueuePair) carryOut(a *answer, body []byte) rdmap.Cause {
+	req, ok := rdmap.ParseAtomicRequest(body)
+	if !ok {
+		return rdmap.CauseOperation
+	}
+	if !req.Code.Valid() {
+		return rdmap.CauseOpcode
+	}
+	b, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, req.STag, req.TO, atomicLen, mem.RemoteRead|mem.RemoteWrite)
+	if verdict != mem.CheckOK {
+		return rdmap.ReadCause(verdict)
+	}
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if uintptr(p)%atomicLen != 0 {
+		return rdmap.CauseStream // RFC 7306 section 8.2
+	}
+	a.response = rdmap.AtomicResponse{ID: req.ID, Original: apply((*uint64)(p), &req)}
+	return 0
+}
+
+// atomicLen is the length, and the alignment, of what an atomic operation is about.
+const atomicLen = 8
+
+func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
+	for {
+		original = atomic.LoadUint64(p)
+		if atomic.CompareAndSwapUint64(p, original, req.Apply(original)) {
+			return original
+		}
+	}
+}
+
+// refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a Read's (RFC 5040 section 7.1), of no
+// other (RFC 7306 section 8.1).
+func (q *QueuePair) refuse(a *answer, cause rdmap.Cause, isRead bool) {
+	if q.recv.fault == nil { // the first error is the one to report
+		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen}
+		if isRead {
+			read := a.read
+			e.read = &read
+		}
+		q.recv.fault = e
+	}
+	q.recv.ddp.Disable()
+}
+
+// beginAnswer starts the next Response; false when there is none.
+func (q *QueuePair) beginAnswer() bool {
+	if q.respond.answers.count == 0 {
+		return false
+	}
+	s, a := &q.send, q.respond.answers.at(0)
+	var m ddp.Message
+	if a.atomic {
+		a.response.Put(s.body[:])
+		m = ddp.Message{Header: rdmap.OpAtomicResponse.Header(s.version), Len: rdmap.AtomicResponseLen}
+		s.from = source{own: true}
+	} else {
+		m = ddp.Message{Header: rdmap.OpReadResponse.Header(s.version), Len: a.read.Size}
+		m.Header.STag, m.Header.TO = a.read.SinkSTag, a.read.SinkTO
+		s.from = source{stag: a.read.SrcSTag, to: a.read.SrcTO, stream: q.stream, need: mem.RemoteRead}
+	}
+	s.seg.Start(m)
+	s.answering = true
+	return true
+}
+
+// answered: the Response at the front has been cut whole.
+func (q *QueuePair) answered() {
+	r := &q.respond
+	if r.ird > 0 {
+		r.requestQ.Post(r.answers.at(0).buffer)
+	}
+	r.answers.pop()
+	r.served++
+	q.send.answering = false
+}
+
+// sourceGone: what is to be read was revoked while the Response was on its way. The Terminate says how far it came (RFC 5040
+// section 4.8).
+func (q *QueuePair) sourceGone(off uint32, verdict mem.CheckResult) {
+	a := q.respond.answers.at(0)
+	a.read.Advance(off)
+	q.refuse(a, rdmap.ReadCause(verdict), true)
+}

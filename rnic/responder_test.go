@@ -1,0 +1,480 @@
+package rnic
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// readable registers n random octets that peers may read.
+func (r *rig) readable(e *end, n int, access Access) *MemoryRegion {
+	r.t.Helper()
+	m, err := e.pd.RegisterWith(randomBytes(7, n), RegisterOptions{Access: access, Base: 0x1000})
+	require.NoError(r.t, err)
+	return m
+}
+
+// readOf is a Read Request, the msn-th of its queue, for n octets from the given place.
+func readOf(msn uint32, stag mem.STag, to uint64, n int) (ddp.Header, rdmap.ReadRequest) {
+	h := rdmap.OpReadRequest.Header(1)
+	h.Last, h.Version, h.MSN = true, 1, msn
+	return h, rdmap.ReadRequest{SinkSTag: 0xfeed0000 + ddp.STag(msn), SinkTO: 1<<40 + uint64(msn), Size: uint32(n), SrcSTag: stag, SrcTO: to}
+}
+
+func (p *rawInitiator) read(h ddp.Header, rr rdmap.ReadRequest) []byte {
+	b := make([]byte, rdmap.ReadRequestLen)
+	rr.Put(b)
+	return p.fpdu(h, b)
+}
+
+func (p *rawInitiator) atomic(msn uint32, req rdmap.AtomicRequest) []byte {
+	h := rdmap.OpAtomicRequest.Header(1)
+	h.Last, h.Version, h.MSN = true, 1, msn
+	b := make([]byte, rdmap.AtomicRequestLen)
+	req.Put(b)
+	return p.fpdu(h, b)
+}
+
+// response reads one whole Read Response, of any number of segments, and returns its octets.
+func (p *rawInitiator) response(rr rdmap.ReadRequest) []byte {
+	p.r.t.Helper()
+	var got []byte
+	for {
+		u := p.next()
+		h, n, ok := ddp.Parse(u)
+		require.True(p.r.t, ok)
+		require.Equal(p.r.t, ddp.Header{
+			Tagged: true, Last: h.Last, Version: 1, ULP: rdmap.Control(1, rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got)),
+		}, h)
+		if got = append(got, u[n:]...); h.Last {
+			return got
+		}
+	}
+}
+
+// atomicResponse reads the msn-th Atomic Response.
+func (p *rawInitiator) atomicResponse(msn uint32) rdmap.AtomicResponse {
+	p.r.t.Helper()
+	u := p.next()
+	h, n, ok := ddp.Parse(u)
+	require.True(p.r.t, ok)
+	require.Equal(p.r.t, ddp.Header{Last: true, Version: 1, ULP: 0x4b, QN: 3, MSN: msn}, h)
+	a, ok := rdmap.ParseAtomicResponse(u[n:])
+	require.True(p.r.t, ok)
+	return a
+}
+
+// Reads of all sizes, from any offset, as many at once as were agreed: answered whole and in order, and no ULP hears of it. What
+// the Responder cannot know of, the sink's STag and TO, comes back as it was. The source of a Read of nothing is not looked at.
+//
+// req: 5040-4.4-2, 5040-5.2-1, 5040-5.2.1-1, 5040-5.2.1-2, 5040-5.2.1-3, 5040-5.2.1-4, 5040-5.2.1-5, 5040-5.2.1-6, 5040-5.2.1-7,
+// req: 5040-5.2.1-9, 5040-5.2.1-10, 5040-5.2.2-1, 5040-5.2.2-2, 5040-5.2.2-4, 5040-5.5-13, 5040-4.4-3
+func TestReadsServed(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{IRD: 8})
+		m := r.readable(s, regionBytes, RemoteRead)
+		p, _ := r.startRaw(s, false)
+		msn := uint32(0)
+		for range 3 { // buffers are used again
+			var burst []byte
+			var asked []rdmap.ReadRequest
+			for _, place := range [][2]int{{0, 1}, {7, 0}, {3, 5}, {0, 1446}, {1, 1447}, {5, 20000}, {regionBytes - 1, 1}, {0, regionBytes}} {
+				msn++
+				h, rr := readOf(msn, m.STag(), m.Base()+uint64(place[0]), place[1])
+				if rr.Size == 0 {
+					rr.SrcSTag, rr.SrcTO = 0xdead, math.MaxUint64
+				}
+				burst, asked = append(burst, p.read(h, rr)...), append(asked, rr)
+			}
+			p.write(burst)
+			for _, rr := range asked {
+				want := []byte{}
+				if rr.Size > 0 {
+					want = m.Bytes()[rr.SrcTO-m.Base():][:rr.Size]
+				}
+				require.True(t, bytes.Equal(want, p.response(rr)), "%+v", rr)
+			}
+		}
+		require.EqualValues(t, msn, r.stats(s.qp).ReadsServed)
+		s.poll()
+		require.Empty(t, s.done)
+		require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
+		p.closeSend()
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+	})
+}
+
+// What cannot be read: RDMAP says which of its errors it is, and copies the Read Request.
+//
+// req: 5040-5.2.1-8, 5040-7.2-5, 5040-7.2-6, 5040-7.2-7, 5040-7.1-4, 5040-4.8-9, 5042-6.3.5-1
+func TestReadErrors(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		cause rdmap.Cause
+		place func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int)
+	}{
+		{"unknown STag", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) { return 0xdead, 0, 1 }},
+		{"revoked", 0x0100, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			m := r.readable(s, 64, RemoteRead)
+			m.Revoke()
+			return m.STag(), m.Base(), 1
+		}},
+		{"one octet over", 0x0101, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			m := r.readable(s, 64, RemoteRead)
+			return m.STag(), m.Base() + 1, 64
+		}},
+		{"below the base", 0x0101, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			m := r.readable(s, 64, RemoteRead)
+			return m.STag(), m.Base() - 1, 2
+		}},
+		{"largest size", 0x0101, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			m := r.readable(s, 64, RemoteRead)
+			return m.STag(), m.Base(), math.MaxUint32
+		}},
+		{"write-only", 0x0102, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			return s.region.STag(), s.region.Base(), 1
+		}},
+		{"other domain's", 0x0103, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			m, err := r.server.AllocPD().Register(make([]byte, 64), RemoteRead)
+			require.NoError(t, err)
+			return m.STag(), m.Base(), 1
+		}},
+		{"another queue pair's", 0x0103, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			other := r.newEnd(r.server, QPOptions{PD: s.pd})
+			m, err := s.pd.RegisterWith(make([]byte, 64), RegisterOptions{Access: RemoteRead, For: other.qp})
+			require.NoError(t, err)
+			return m.STag(), m.Base(), 1
+		}},
+		{"TO wraps", 0x0104, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
+			return r.readable(s, 64, RemoteRead).STag(), math.MaxUint64 - 3, 5
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{IRD: 4})
+				stag, to, n := tc.place(t, r, s)
+				p, _ := r.startRaw(s, false)
+				h, rr := readOf(1, stag, to, n)
+				p.write(p.read(h, rr))
+				require.Equal(t, rdmap.Terminate{
+					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46, DDP: h, Read: rr,
+				}, p.terminate())
+				p.closeSend()
+				r.untilDone(s.qp)
+				require.ErrorContains(t, s.qp.Err(), tc.cause.String())
+			})
+		})
+	}
+}
+
+// Requests that are none: the length is wrong.
+func TestRequestsOfTheWrongLength(t *testing.T) {
+	for op, n := range map[rdmap.Opcode]int{rdmap.OpReadRequest: rdmap.ReadRequestLen, rdmap.OpAtomicRequest: rdmap.AtomicRequestLen} {
+		for _, n := range []int{0, n - 1, n + 1} {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{IRD: 1})
+				p, _ := r.startRaw(s, false)
+				h := op.Header(1)
+				h.Last, h.Version, h.MSN = true, 1, 1
+				p.write(p.fpdu(h, make([]byte, n)))
+				require.Equal(t, rdmap.Terminate{
+					Cause: rdmap.CauseOperation, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h,
+				}, p.terminate())
+				p.closeSend()
+				r.untilDone(s.qp)
+			})
+		}
+	}
+}
+
+// One Request more than IRD finds no buffer and ends its stream; another stream of the same domain and completion queue has buffers
+// of its own, and goes on. Reads and atomics share them.
+//
+// req: 5040-6.1-2, 5040-8.1.2-2, 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3, 7306-5.2-1, 7306-5.2.2-2, 5040-8.1.1-6, 5042-6.4.3.3-2
+func TestMoreThanIRD(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{IRD: 3})
+		other := r.newEnd(r.server, QPOptions{IRD: 3, PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq})
+		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
+		p, _ := r.startRaw(s, false)
+		q, _ := r.startRaw(other, false)
+		burst := func(p *rawInitiator, n int) (b []byte, last rdmap.ReadRequest) {
+			for msn := range uint32(n) {
+				if msn == 1 {
+					b = append(b, p.atomic(msn+1, rdmap.AtomicRequest{ID: 5, STag: m.STag(), TO: m.Base()})...)
+					continue
+				}
+				h, rr := readOf(msn+1, m.STag(), m.Base(), 10)
+				b, last = append(b, p.read(h, rr)...), rr
+			}
+			return b, last
+		}
+		b, _ := burst(p, 4)
+		p.write(b)
+		term := p.terminate()
+		require.Equal(t, rdmap.Cause(0x1202), term.Cause)
+		require.Equal(t, [2]uint32{1, 4}, [2]uint32{term.DDP.QN, term.DDP.MSN})
+		p.closeSend()
+		r.untilDone(s.qp)
+
+		b, last := burst(q, 3)
+		q.write(b)
+		_, first := readOf(1, 0, 0, 10)
+		q.response(first)
+		require.EqualValues(t, 5, q.atomicResponse(1).ID)
+		q.response(last)
+		q.closeSend()
+		r.untilDone(other.qp)
+		require.NoError(t, other.qp.Err())
+	})
+}
+
+// Atomics: done once each and in order, answered on queue 3 with what was there before, in the host's order there and big-endian on
+// the wire.
+//
+// req: 7306-5-2, 7306-5.2.1-4, 7306-5.2.2-3, 7306-5.1.1-3, 7306-5.1.2-1, 7306-5.4-3, 7306-4-2
+func TestAtomicsServed(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{IRD: 4})
+		m := r.readable(s, 64, RemoteRead|RemoteWrite)
+		clear(m.Bytes())
+		p, _ := r.startRaw(s, false)
+		at := m.Base() + 8
+		ops := []rdmap.AtomicRequest{
+			{Code: rdmap.FetchAdd, Data: 5},
+			{Code: rdmap.FetchAdd, Data: math.MaxUint64},
+			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708, Mask: math.MaxUint64},
+			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9, Mask: math.MaxUint64},
+		}
+		var burst []byte
+		for i, op := range ops {
+			op.ID, op.STag, op.TO = uint32(100+i), m.STag(), at
+			burst = append(burst, p.atomic(uint32(i+1), op)...)
+		}
+		h, rr := readOf(5, m.STag(), at, 8)
+		p.write(burst)
+		for i, want := range []uint64{0, 5, 4, 0x0102030405060708} {
+			require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want}, p.atomicResponse(uint32(i+1)))
+		}
+		p.write(p.read(h, rr))
+		require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
+		require.Equal(t, make([]byte, 8), m.Bytes()[:8])
+		require.Equal(t, make([]byte, 48), m.Bytes()[16:])
+		s.poll()
+		require.Empty(t, s.done)
+	})
+}
+
+// Atomics that are refused: memory stays, and the Terminate names the cause without a copy of the RDMA header.
+//
+// req: 7306-5.1.1-1, 7306-5.1.2-2, 7306-5.2.1-2, 7306-8.2-1, 7306-8.2-2, 7306-1.1-2
+func TestAtomicErrors(t *testing.T) {
+	type change = func(m *MemoryRegion, a *rdmap.AtomicRequest)
+	cases := map[string]struct {
+		cause  rdmap.Cause
+		access Access
+		change change
+	}{
+		"unknown STag":  {0x0100, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.STag = 0xdead }},
+		"past the end":  {0x0101, RemoteRead | RemoteWrite, func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = m.Base() + 64 }},
+		"read-only":     {0x0102, RemoteRead, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
+		"write-only":    {0x0102, RemoteWrite | LocalWrite, func(*MemoryRegion, *rdmap.AtomicRequest) {}},
+		"TO wraps":      {0x0104, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.TO = math.MaxUint64 }},
+		"Swap":          {0x0206, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 1 }},
+		"reserved code": {0x0206, RemoteRead | RemoteWrite, func(_ *MemoryRegion, a *rdmap.AtomicRequest) { a.Code = 15 }},
+	}
+	for off := uint64(1); off < 8; off++ {
+		for name, code := range map[string]rdmap.AtomicCode{"FetchAdd": rdmap.FetchAdd, "CompareSwap": rdmap.CompareSwap} {
+			c := cases["Swap"]
+			c.cause = 0x0207
+			c.change = func(m *MemoryRegion, a *rdmap.AtomicRequest) { a.TO, a.Code = m.Base()+off, code }
+			cases[name+" at "+string('0'+rune(off))] = c
+		}
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{IRD: 4})
+				m := r.readable(s, 64, tc.access)
+				before := bytes.Clone(m.Bytes())
+				p, _ := r.startRaw(s, false)
+				a := rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1, Mask: 1, CompareMask: 0}
+				tc.change(m, &a)
+				p.write(p.atomic(1, a))
+				term := p.terminate()
+				require.Equal(t, rdmap.Terminate{
+					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: 70, DDP: ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 1},
+				}, term)
+				p.closeSend()
+				r.untilDone(s.qp)
+				require.Equal(t, before, m.Bytes())
+			})
+		})
+	}
+}
+
+// A QueuePair without IRD serves neither Reads nor atomics.
+//
+// req: 7306-1.1-2
+func TestNothingServedWithoutIRD(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p, _ := r.startRaw(s, false)
+		p.write(p.atomic(1, rdmap.AtomicRequest{}))
+		require.Equal(t, rdmap.CauseOpcode, p.terminate().Cause)
+		p.closeSend()
+		r.untilDone(s.qp)
+	})
+}
+
+// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before the gap is filled: a Read behind a
+// Write returns what was written, an atomic adds to it.
+//
+// req: 5040-5.5-5, 7306-5.4-2
+func TestNothingBeforeDelivery(t *testing.T) {
+	for _, atomic := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, QPOptions{IRD: 4})
+		m := r.readable(s, 4096, RemoteRead|RemoteWrite)
+		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p.write(unhex(t, hexReq+"4001 0000"))
+		req := r.request()
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		f := p.reply(mpa.Reply)
+		require.True(t, f.Markers)
+		p.tx.Init(mpa.Mode{Markers: true, CRC: true})
+		value := bytes.Repeat([]byte{9}, 460)
+		first := p.fpdu(writeTo(m.STag(), m.Base()), value)
+		h, rr := readOf(1, m.STag(), m.Base(), 8)
+		second := p.read(h, rr) // has the marker at 512, which locates it
+		if atomic {
+			p.tx.Init(mpa.Mode{Markers: true, CRC: true})
+			first = p.fpdu(writeTo(m.STag(), m.Base()), value)
+			second = p.atomic(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1})
+		}
+		pool, l := r.hosts[0].pool, req.link
+		at := l.rxBase
+		arrive := func(off uint64, octets []byte) {
+			b := pool.Alloc()
+			data := pool.Slot(b)[mem.Headroom:]
+			require.Equal(t, stack.Taken, l.arrive(off, b, data[:copy(data, octets)]))
+			pool.Free(b)
+		}
+		arrive(at+uint64(len(first)), second)
+		require.EqualValues(t, 1, s.qp.recv.rx.Stats().FPDUs, "the Request was placed")
+		require.Zero(t, s.qp.respond.answers.count)
+		before := bytes.Clone(m.Bytes())
+		arrive(at, first)
+		l.edge(at + uint64(len(first)))
+		require.NotEqual(t, before, m.Bytes())
+		require.Equal(t, value, m.Bytes()[:460], "the Write alone")
+		l.edge(at + uint64(len(first)+len(second)))
+		const nines = 0x0909090909090909
+		if atomic {
+			require.EqualValues(t, nines, p.atomicResponse(1).Original)
+			require.EqualValues(t, nines+1, binary.NativeEndian.Uint64(m.Bytes()))
+		} else {
+			require.Equal(t, value[:8], p.response(rr))
+		}
+		s.qp.Abort()
+		r.untilDone(s.qp)
+	}
+}
+
+// What is being read is revoked: the Response ends, no octet leaves from then on, and the Terminate's copy of the Request says how
+// far it came.
+//
+// req: 5040-4.8-10, 5042-6.2.2-2
+func TestSourceRevokedMeanwhile(t *testing.T) {
+	const n = 256 << 10
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{IRD: 4})
+	m := r.readable(s, n, RemoteRead)
+	want := bytes.Clone(m.Bytes())
+	p, _ := r.startRaw(s, false)
+	h, rr := readOf(1, m.STag(), m.Base(), n)
+	p.write(p.read(h, rr))
+	r.until("some of it", func() bool { return len(p.octets()) > 5000 })
+	m.Revoke()
+	clear(m.Bytes())
+	var got []byte
+	for {
+		u := p.next()
+		head, k, ok := ddp.Parse(u)
+		require.True(t, ok)
+		if !head.Tagged {
+			term, ok := rdmap.ParseTerminate(u[k:])
+			require.True(t, ok)
+			rr.Advance(uint32(len(got)))
+			require.Equal(t, rdmap.Terminate{
+				Cause: rdmap.CauseInvalidSTag, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46, DDP: h, Read: rr,
+			}, term)
+			break
+		}
+		got = append(got, u[k:]...)
+	}
+	require.Greater(t, len(got), 1400)
+	require.Less(t, len(got), n)
+	require.True(t, bytes.Equal(want[:len(got)], got))
+	p.closeSend()
+	r.untilDone(s.qp)
+	require.ErrorContains(t, s.qp.Err(), rdmap.CauseInvalidSTag.String())
+}
+
+// Responses and what was posted take turns, message by message.
+//
+// req: 5040-5.5-11, 5040-5.5-6
+func TestResponsesAndSendsTakeTurns(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{IRD: 4})
+	m := r.readable(s, regionBytes, RemoteRead)
+	p, _ := r.startRaw(s, false)
+	var burst []byte
+	for msn := range uint32(3) {
+		h, rr := readOf(msn+1, m.STag(), m.Base(), 4000)
+		burst = append(burst, p.read(h, rr)...)
+	}
+	p.write(burst)
+	for range 5 {
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+	}
+	order := ""
+	for len(order) < 8 {
+		h, _, ok := ddp.Parse(p.next())
+		require.True(t, ok)
+		if h.Last {
+			order += map[bool]string{true: "R", false: "S"}[h.Tagged]
+		}
+	}
+	require.Contains(t, []string{"RSRSRSSS", "SRSRSRSS"}, order)
+}
+
+// Many streams add to one word at the same time, on several goroutines: nothing is lost.
+//
+// req: 7306-5-1
+func TestConcurrentAtomics(t *testing.T) {
+	const streams, each = 8, 20000
+	var word uint64
+	var wg sync.WaitGroup
+	for range streams {
+		wg.Go(func() {
+			add := rdmap.AtomicRequest{Code: rdmap.FetchAdd, Data: 1, Mask: 1 << 63}
+			for range each {
+				apply(&word, &add)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, streams*each, word)
+}
