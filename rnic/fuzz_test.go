@@ -1,18 +1,20 @@
 package rnic
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
 // FuzzStream gives a Responder whatever an Initiator can frame. Each ULPDU is one octet of length, one of flags and
-// its octets; a flag puts the region's STag where a tagged header has one, another spoils the CRC. Whatever comes:
-// nothing outside the region changes, every receive buffer completes once, no Buf is lost.
+// its octets; a flag puts the region's STag where a tagged header has one, another spoils the CRC, a third and a fourth put that of a
+// region that may be read where a Read Request and where an Atomic Request have theirs. Whatever comes: nothing outside the regions changes, every receive buffer completes once, no Buf is lost.
 func FuzzStream(f *testing.F) {
 	ulpdu := func(flags byte, b ...byte) []byte { return append([]byte{byte(len(b)), flags}, b...) }
 	tagged := func(control byte, to uint64, payload string) []byte {
@@ -33,10 +35,21 @@ func FuzzStream(f *testing.F) {
 	f.Add(false, ulpdu(2, untagged(0x43, 0, 1, 0, "bad CRC")...))
 	f.Add(false, append(ulpdu(0, untagged(0x43, 0, 2, 0, "second first")...), ulpdu(0, untagged(0x43, 0, 1, 0, "")...)...))
 	f.Add(true, ulpdu(0, untagged(rdmap.Control(1, rdmap.OpTerminate), 2, 1, 0, "\x11\x01\x00\x00")...))
+	read := make([]byte, rdmap.ReadRequestLen)
+	(&rdmap.ReadRequest{SinkSTag: 1, Size: 20}).Put(read)
+	add := make([]byte, rdmap.AtomicRequestLen)
+	(&rdmap.AtomicRequest{Data: 1, TO: 8}).Put(add)
+	f.Add(true, append(ulpdu(4, untagged(0x41, 1, 1, 0, string(read))...), ulpdu(8, untagged(0x4a, 1, 2, 0, string(add))...)...))
+	f.Add(false, ulpdu(4, untagged(0x41, 1, 3, 0, string(read))...))
+	f.Add(false, ulpdu(0, untagged(0x48, 0, 1, 0, "8 octets")...))
+	f.Add(false, ulpdu(0, tagged(0x42, 0, "nobody asked")...))
 	f.Add(true, []byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, markers bool, script []byte) {
 		r := newRig(t, turned, rigConfig{pool: 128})
-		s := r.newEnd(r.server, QPOptions{NoMarkers: !markers})
+		s := r.newEnd(r.server, QPOptions{NoMarkers: !markers, IRD: 2, ORD: 2})
+		guarded := bytes.Repeat([]byte{canary}, 3*64)
+		shared, err := s.pd.Register(guarded[64:128], RemoteRead|RemoteWrite)
+		require.NoError(t, err)
 		for i := range 4 {
 			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 16*i, 16)))
 		}
@@ -48,6 +61,12 @@ func FuzzStream(f *testing.F) {
 			if flags&1 != 0 && n >= 6 {
 				binary.BigEndian.PutUint32(u[2:], uint32(s.region.STag()))
 			}
+			if flags&4 != 0 && n >= ddp.UntaggedLen+rdmap.ReadRequestLen {
+				binary.BigEndian.PutUint32(u[ddp.UntaggedLen+16:], uint32(shared.STag()))
+			}
+			if flags&8 != 0 && n >= ddp.UntaggedLen+rdmap.AtomicRequestLen {
+				binary.BigEndian.PutUint32(u[ddp.UntaggedLen+8:], uint32(shared.STag()))
+			}
 			b := make([]byte, p.tx.Size(n))
 			p.tx.Put(b, [][]byte{u})
 			if flags&2 != 0 {
@@ -58,6 +77,8 @@ func FuzzStream(f *testing.F) {
 		p.closeSend()
 		r.untilDone(s.qp)
 		s.unharmed(t)
+		outside := append(bytes.Clone(guarded[:64]), guarded[128:]...)
+		require.Equal(t, bytes.Repeat([]byte{canary}, 128), outside)
 		for i := range 64 {
 			require.Equal(t, canary, int(s.guarded[i]))
 		}

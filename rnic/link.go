@@ -196,7 +196,7 @@ func (l *link) drained() bool {
 
 // more says whether the next pull would have octets.
 func (l *link) more() bool {
-	return len(l.out) > 0 || l.phase == phaseFull && l.qp.send.enabled && !l.qp.send.idle(l.qp)
+	return len(l.out) > 0 || l.phase == phaseFull && l.qp.send.enabled && l.qp.send.pending(l.qp)
 }
 
 // closing ends our half behind what is still to be pulled, and bounds the wait for the peer's.
@@ -240,6 +240,8 @@ func (l *link) peerClosed() {
 		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
 	case l.phase == phaseFull && l.qp.cut():
 		l.fail(&connectionError{ErrPeerClosed})
+	case l.phase == phaseFull && l.qp.peerEnds():
+		l.fail(&connectionError{errUnanswered})
 	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {

@@ -127,6 +127,7 @@ type QueuePair struct {
 	send    sendHalf
 	recv    recvHalf
 	respond responder
+	asks    requester
 	poke    bool // octets that came made something to send: the carrier is to pull
 	err     error
 	final   Stats
@@ -209,7 +210,7 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// PostSend queues a Send of wr.Local. From the RTS state on; any goroutine. Once this end has called Disconnect, Close or
+// PostSend queues a Send of wr.Local, with Solicited Event if wr says so. From the RTS state on; any goroutine. Once this end has called Disconnect, Close or
 // Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
 func (q *QueuePair) PostSend(wr WorkRequest) error {
 	wr.Op = OpSend
@@ -327,6 +328,7 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st 
 func (q *QueuePair) finish(err error) {
 	q.err = err
 	q.state.Store(uint32(Closed))
+	q.asks.abandon(q)
 	q.send.abandon(q)
 	q.recv.abandon(q)
 	q.flush()

@@ -17,7 +17,7 @@ import (
 type recvHalf struct {
 	rx      mpa.Receiver
 	ddp     ddp.Stream
-	queues  [rdmap.QNTerminate + 1]*ddp.Queue
+	queues  [rdmap.QNAtomic + 1]*ddp.Queue
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
@@ -65,7 +65,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.sendQ.Init(ceilPow2(q.opt.RecvDepth))
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
-	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ}
+	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
 	// A QueuePair that serves no Reads has no queue for them, but for the one that may be an RTR message.
 	ird := min(readDepth(int(t.IRD)), readDepth(q.opt.IRD))
 	depth := ird
@@ -76,9 +76,17 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 		q.respond.start(q.ctrl.STag(), ird, depth)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
+	q.asks.start(q, min(readDepth(int(t.ORD)), readDepth(q.opt.ORD)), readsAsRTR(t, responder))
+	known := r.queues[:rdmap.QNAtomic]
+	if ag.Version == rdmap.Extensions {
+		known = r.queues[:]
+	}
+	if q.asks.ord > 0 {
+		r.queues[rdmap.QNAtomic] = &q.asks.atomicQ
+	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
-		Queues: r.queues[:], PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: q,
+		Queues: known, PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: q,
 	})
 }
 
@@ -195,6 +203,7 @@ func (q *QueuePair) Place(u *mpa.ULPDU) error {
 	r.payload = 0
 	if err := r.ddp.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
 		r.fault = err
+		q.asks.blameSink(err)
 	} else if r.fault == nil {
 		r.count(u)
 	}
@@ -224,21 +233,28 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 		q.first(h, h.Len()+payload)
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
-	if ok && !q.serves(op, h, h.Len()+payload) {
-		cause, ok = rdmap.CauseOpcode, false
+	if need = mem.RemoteWrite; ok {
+		switch op {
+		case rdmap.OpReadResponse:
+			need = mem.LocalWrite
+			cause, ok = q.asks.expects(h, payload)
+		case rdmap.OpReadRequest:
+			cause, ok = rdmap.CauseOpcode, r.queues[rdmap.QNRead] != nil
+		case rdmap.OpAtomicRequest:
+			cause, ok = rdmap.CauseOpcode, q.respond.ird > 0
+		case rdmap.OpAtomicResponse:
+			cause, ok = rdmap.CauseOpcode, q.asks.asked.count > 0
+		}
 	}
 	if !ok {
 		r.fault = &opcodeError{cause: cause, header: *h, segmentLen: h.Len() + payload}
+		if op == rdmap.OpReadResponse || op == rdmap.OpAtomicResponse {
+			q.asks.blame(0, BadResponse)
+		}
 		return 0, false
 	}
 	r.payload = payload
-	return mem.RemoteWrite, true
-}
-
-// served are the opcodes this RNIC carries out.
-var served = [...]bool{
-	rdmap.OpWrite: true, rdmap.OpSend: true, rdmap.OpSendSE: true, rdmap.OpSendInv: true, rdmap.OpSendSEInv: true,
-	rdmap.OpTerminate: true, 15: false,
+	return need, true
 }
 
 // deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
@@ -253,19 +269,24 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 	r := &q.recv
 	_, op := rdmap.ParseControl(d.Header.ULP)
 	switch {
-	case op == rdmap.OpReadResponse: // to the RTR message
+	case op == rdmap.OpReadResponse:
+		q.deliverResponse(d)
 	case d.Header.Tagged:
 		r.writes++
 	case d.Header.QN == rdmap.QNRead:
 		q.deliverRequest(d, op)
+	case d.Header.QN == rdmap.QNAtomic:
+		q.deliverAtomicResponse(d)
 	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
 		r.greet.hidden = false
 		r.greet.sends++
 	case d.Header.QN == rdmap.QNSend && op.Invalidates():
-		q.deliverInvalidate(d)
+		q.deliverInvalidate(d, op)
+	case d.Header.QN == rdmap.QNSend && op.Immediate():
+		q.deliverImmediate(d, op)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
-		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
+		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv, Solicited: op.Solicited()})
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over
@@ -278,9 +299,11 @@ type opcodeError struct {
 	header     ddp.Header
 	segmentLen int
 	read       *rdmap.ReadRequest // it is about; nil for any other message
+	what       error              // more about it, or nil
 }
 
 func (e *opcodeError) Error() string { return e.cause.String() }
+func (e *opcodeError) Unwrap() error { return e.what }
 
 // lookForErrors acts on what a burst of octets brought to light: once.
 func (q *QueuePair) lookForErrors(l *link) {
@@ -290,7 +313,9 @@ func (q *QueuePair) lookForErrors(l *link) {
 	case r.terminated:
 		r.reported = true
 		q.send.stopped = true
-		q.leaveService(l, &TerminateError{Remote: true, Cause: terminateCause(q.ctrl.Bytes()[:r.terminate])})
+		said := terminateCause(q.ctrl.Bytes()[:r.terminate])
+		q.asks.blameFor(&said.Terminate)
+		q.leaveService(l, &TerminateError{Remote: true, Cause: said})
 	case r.rx.Err() != nil:
 		r.dead = true
 		q.receiveError(l, r.rx.Err())

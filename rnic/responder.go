@@ -46,13 +46,15 @@ func readDepth(n int) int {
 	return n
 }
 
-// The control region: the peer's Terminate, then Requests.
+// The control region: the peer's Terminate, then Requests; what comes behind is in requester.go.
 const (
 	requestsAt  = terminateLenMax
 	requestSlot = 64 // octets; the longest Request has 52
 )
 
-func (o *QPOptions) controlLen() int { return requestsAt + requestSlot*max(1, readDepth(o.IRD)) }
+func (o *QPOptions) responsesAt() int { return requestsAt + requestSlot*max(1, readDepth(o.IRD)) }
+
+func (o *QPOptions) controlLen() int { return o.responsesAt() + responseSlot*readDepth(o.ORD) }
 
 // start posts buffers for depth Requests. ird is what was settled: less than depth for an RTR message, of a QueuePair that serves
 // no Reads beyond it.

@@ -9,7 +9,7 @@ import (
 // The RTR message of RFC 6581: the Initiator's first FPDU, before anything that was posted, which no ULP sees.
 //
 //	Write  zero-length RDMA Write: STag and TO are not looked at (RFC 5041 section 7.2)
-//	Read   zero-length RDMA Read Request, answered with a zero-length Read Response
+//	Read   zero-length RDMA Read Request, answered with a zero-length Read Response: an ordinary one but that it needs no IRD
 //	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer of start-up's own
 //
 // A Responder that has named several kinds learns from the first FPDU which it is. Until then it takes no octets out of
@@ -18,10 +18,7 @@ import (
 // rtrSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse 0.
 const rtrSTag = 1
 
-const (
-	rtrSendLen     = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
-	rtrResponseLen = ddp.TaggedLen
-)
+const rtrSendLen = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
 
 // owe makes a message of start-up's own go out before what was posted.
 func (s *sendHalf) owe(m ddp.Message, body []byte) {
@@ -67,17 +64,15 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 
 // greeting is what the receiving half knows of an RTR message.
 type greeting struct {
-	awaited     mpa.RTRKinds // Responder: one of these comes first
-	hidden      bool         // Responder: the first receive buffer is start-up's
-	sends       uint32       // messages of queue 0 that were start-up's
-	responseDue bool         // Initiator: to the Read Request
+	awaited mpa.RTRKinds // Responder: one of these comes first
+	hidden  bool         // Responder: the first receive buffer is start-up's
+	sends   uint32       // messages of queue 0 that were start-up's
 }
 
 func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 	g := &q.recv.greet
 	if !responder {
 		if t.RTR != 0 {
-			g.responseDue = t.RTR == mpa.RTRRead
 			q.send.oweRTR(t.RTR)
 		}
 		return
@@ -100,22 +95,4 @@ func (q *QueuePair) first(h *ddp.Header, n int) {
 		q.recv.queues[rdmap.QNRead] = nil
 	}
 	q.postBuffers()
-}
-
-// serves says whether a segment's opcode is one that this end carries out now.
-func (q *QueuePair) serves(op rdmap.Opcode, h *ddp.Header, n int) bool {
-	r := &q.recv
-	switch op {
-	case rdmap.OpReadRequest:
-		return r.queues[rdmap.QNRead] != nil
-	case rdmap.OpAtomicRequest:
-		return q.respond.ird > 0
-	case rdmap.OpReadResponse:
-		due := r.greet.responseDue && h.STag == rtrSTag && h.TO == 0 && n == rtrResponseLen && h.Last
-		if due {
-			r.greet.responseDue = false
-		}
-		return due
-	}
-	return served[op]
 }

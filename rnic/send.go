@@ -1,6 +1,8 @@
 package rnic
 
 import (
+	"encoding/binary"
+
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -18,6 +20,7 @@ type sendHalf struct {
 	enabled bool // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
 	stopped bool // nothing but the Terminate any more
 	wr      WorkRequest
+	held    bool // wr waits for Reads before it
 
 	from      source                       // of the octets of the message that is being cut
 	body      [rdmap.AtomicRequestLen]byte // octets of our own making, if it has such
@@ -70,10 +73,15 @@ func (q *QueuePair) octets(off uint32, n int) ([]byte, mem.CheckResult) {
 	return q.adapter.table.Check(q.opt.PD.id, f.stream, f.stag, f.to+uint64(off), n, f.need)
 }
 
-// idle: everything that was posted or asked for has been pulled.
+// idle: everything that was posted or asked for has been pulled, and our Reads were answered.
 func (s *sendHalf) idle(q *QueuePair) bool {
-	return s.carryOff == s.carryEnd && len(s.staged) == 0 && s.term == nil &&
-		(s.stopped || (s.owed == nil && !s.seg.Active() && q.respond.answers.count == 0 && q.sq.Len() == 0))
+	return !s.pending(q) && (s.stopped || !s.held && q.asks.sent.count == 0)
+}
+
+// pending: there are octets to pull now.
+func (s *sendHalf) pending(q *QueuePair) bool {
+	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
+		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && q.sq.Len() > 0)
 }
 
 // pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
@@ -172,7 +180,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	k := s.put(out, h, src)
 	s.payload += uint64(n)
 	if h.Last {
-		q.ended()
+		q.ended(h.MSN)
 	}
 	if size > len(dst) {
 		return s.carryFrom(dst, k)
@@ -181,14 +189,18 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 }
 
 // ended: the message that was being cut is cut whole.
-func (q *QueuePair) ended() {
+func (q *QueuePair) ended(msn uint32) {
 	s := &q.send
 	s.messages++
 	if s.answering {
 		q.answered()
 		return
 	}
-	q.complete(q.opt.SendCQ, &s.wr, s.wr.Local.Length, Success)
+	if s.wr.Op.asks() {
+		q.requested(msn)
+	} else {
+		q.said(&s.wr)
+	}
 	s.wr = WorkRequest{}
 }
 
@@ -219,40 +231,76 @@ func (q *QueuePair) nextMessage(l *link) bool {
 	return q.nextRequest(l)
 }
 
-// nextRequest starts the next work request. Its whole range is checked here, before any of it is on the wire.
+// nextRequest starts the next work request, unless it has to wait. Its whole range is checked here, before any of it is on the wire.
 func (q *QueuePair) nextRequest(l *link) bool {
 	s := &q.send
-	wr, ok := q.sq.Pop()
-	if !ok {
+	if !q.takeRequest() {
 		return false
 	}
-	s.wr = wr
-	if wr.Local.Length > 0 {
-		_, res := q.adapter.table.Check(q.opt.PD.id, mem.AnyStream, wr.Local.STag, wr.Local.Offset, int(wr.Local.Length), mem.LocalRead)
-		if res != mem.CheckOK {
+	wr := &s.wr
+	s.from = source{stag: wr.Local.STag, to: wr.Local.Offset, stream: mem.AnyStream, need: mem.LocalRead}
+	if wr.Op == OpRead { // placed in the stream's name
+		s.from.stream, s.from.need = q.stream, mem.LocalWrite
+	}
+	if wr.Local.Length > 0 && wr.Op.hasLocal() {
+		if _, res := q.octets(0, int(wr.Local.Length)); res != mem.CheckOK {
 			q.localError(l)
 			return false
 		}
 	}
-	s.from = source{stag: wr.Local.STag, to: wr.Local.Offset, stream: mem.AnyStream, need: mem.LocalRead}
 	m := ddp.Message{Len: wr.Local.Length}
 	switch wr.Op {
 	case OpWrite:
 		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.RemoteSTag, TO: wr.RemoteOffset}
 	case OpSend:
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, rdmap.OpSend)}
+		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.Solicited))}
 	case OpSendInvalidate:
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, rdmap.OpSendInv), ULP32: uint32(wr.RemoteSTag)}
+		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.Solicited)
+		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, op), ULP32: uint32(wr.RemoteSTag)}
+	case OpImmediate:
+		m.Header = solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.Solicited).Header(s.version)
+		s.from = source{own: true}
+		binary.BigEndian.PutUint64(s.body[:], wr.operands[0])
+	default:
+		m = q.request()
 	}
-	m.Header.Version = s.version
 	s.seg.Start(m)
 	return true
+}
+
+// takeRequest makes the next work request s.wr, and says whether it may begin.
+func (q *QueuePair) takeRequest() bool {
+	s := &q.send
+	for {
+		if !s.held {
+			wr, ok := q.sq.Pop()
+			if !ok {
+				return false
+			}
+			s.wr = wr
+		}
+		if s.held = q.asks.mustWait(&s.wr); s.held {
+			return false
+		}
+		if !q.asks.over || !s.wr.Op.asks() {
+			return true
+		}
+		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed) // nobody will answer
+		s.wr = WorkRequest{}
+	}
+}
+
+func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
+	if solicited {
+		return se
+	}
+	return plain
 }
 
 // localError ends the connection: a message whose octets are gone cannot be finished.
 func (q *QueuePair) localError(l *link) {
 	s := &q.send
-	q.complete(q.opt.SendCQ, &s.wr, 0, LocalProtection)
+	q.failed(&s.wr, LocalProtection)
 	s.wr = WorkRequest{}
 	s.stopped = true
 	q.state.Store(uint32(Error))

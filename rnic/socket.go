@@ -244,9 +244,9 @@ func (s *onSocket) end() {
 	}
 	_ = s.nc.Close() // both directions have ended already
 	s.setTimer(0)
+	s.link.reader.Close()        // nothing is placed any more
 	s.link.adapter.conns.Add(-1) // before who waits for the end dials again
 	s.link.over(nil)
-	s.link.reader.Close()
 }
 
 // The carrier. All but wake and submit are called with mu held.

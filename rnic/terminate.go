@@ -35,7 +35,7 @@ func terminateBody(err error) []byte {
 }
 
 // terminateCause reads a Terminate of the peer's.
-func terminateCause(body []byte) error {
+func terminateCause(body []byte) *PeerError {
 	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
 	return &PeerError{Terminate: t}
 }

@@ -173,7 +173,9 @@ func TestTerminateOnWire(t *testing.T) {
 		cause  rdmap.Cause
 		header func(s *end) ddp.Header
 	}{
-		{"reserved opcode", 0x0206, write(func(h *ddp.Header) { h.ULP = 0x4b })},
+		{"reserved opcode", 0x0206, write(func(h *ddp.Header) { h.ULP = 0x4c })},
+		{"Atomic Response nobody asked for", 0x0206, send(func(h *ddp.Header) { h.ULP, h.QN = 0x4b, rdmap.QNAtomic })},
+		{"immediate data of 7 octets", 0x02ff, send(func(h *ddp.Header) { h.ULP = 0x48 })},
 		{"tagged Send", 0x0206, write(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpSend) })},
 		{"untagged Write", 0x0206, send(func(h *ddp.Header) { h.ULP = rdmap.Control(1, rdmap.OpWrite) })},
 		{"Send on the Terminate queue", 0x0206, send(func(h *ddp.Header) { h.QN = rdmap.QNTerminate })},
@@ -186,7 +188,7 @@ func TestTerminateOnWire(t *testing.T) {
 		{"RDMAP version 3", 0x0205, send(func(h *ddp.Header) { h.ULP = rdmap.Control(3, rdmap.OpSend) })},
 		{"DDP version 0, tagged", 0x1104, write(func(h *ddp.Header) { h.Version = 0 })},
 		{"DDP version 2, untagged", 0x1206, send(func(h *ddp.Header) { h.Version = 2 })},
-		{"queue that RDMAP does not know", 0x1201, send(func(h *ddp.Header) { h.QN = 3 })},
+		{"queue that RDMAP does not know", 0x1201, send(func(h *ddp.Header) { h.QN = 4 })},
 		{"highest queue, and an opcode for none", 0x1201, send(func(h *ddp.Header) { h.QN, h.ULP = math.MaxUint32, 0x4f })},
 		{"MSN 0", 0x1203, send(func(h *ddp.Header) { h.MSN = 0 })},
 		{"MSN above what is posted", 0x1202, send(func(h *ddp.Header) { h.MSN = 3 })},

@@ -15,7 +15,17 @@ const (
 	OpRecv                    // a receive buffer was filled
 	// OpSendInvalidate is OpSend that takes an STag of the peer's away from us: Send with Invalidate.
 	OpSendInvalidate
+	OpRead        // from the peer's registered memory into ours
+	OpFetchAdd    // atomic addition to a word of the peer's
+	OpCompareSwap // atomic comparison and swap of a word of the peer's
+	OpImmediate   // a message of 8 octets for the peer's Completion
 )
+
+// asks says whether the peer has to answer.
+func (o Opcode) asks() bool { return o >= OpRead && o <= OpCompareSwap }
+
+// hasLocal says whether a request of the send queue is about a range of local memory.
+func (o Opcode) hasLocal() bool { return o <= OpRead }
 
 func (o Opcode) String() string {
 	switch o {
@@ -27,6 +37,14 @@ func (o Opcode) String() string {
 		return "Receive"
 	case OpSendInvalidate:
 		return "Send with Invalidate"
+	case OpRead:
+		return "RDMA Read"
+	case OpFetchAdd:
+		return "Fetch and Add"
+	case OpCompareSwap:
+		return "Compare and Swap"
+	case OpImmediate:
+		return "Immediate Data"
 	}
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
@@ -39,6 +57,11 @@ const (
 	LocalProtection        // the local range was not registered, was revoked, or lacks the right
 	LocalLength            // receive: the message was longer than the buffer
 	Flushed                // the QueuePair left service before the work request was carried out
+
+	RemoteAccess         // Read or atomic: the peer did not grant it
+	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many
+	RemoteOperation      // Read or atomic: the peer could not carry it out, as when the word is not aligned
+	BadResponse          // Read or atomic: what came back is no Response to it
 )
 
 func (s Status) String() string {
@@ -51,6 +74,14 @@ func (s Status) String() string {
 		return "local length error"
 	case Flushed:
 		return "flushed"
+	case RemoteAccess:
+		return "remote access error"
+	case RemoteInvalidRequest:
+		return "remote invalid request error"
+	case RemoteOperation:
+		return "remote operation error"
+	case BadResponse:
+		return "bad response"
 	}
 	return fmt.Sprintf("status %d", uint8(s))
 }
@@ -65,12 +96,17 @@ type SGE struct {
 // WorkRequest is a fixed 64-octet, pointer-free ring entry.
 type WorkRequest struct {
 	ID           uint64   // returned in the Completion
-	Local        SGE      // what to send, or the buffer to receive into
-	RemoteOffset uint64   // Write: tagged offset at the peer
-	RemoteSTag   mem.STag // Write: where to; Send with Invalidate: what to invalidate
+	Local        SGE      // what to send, or the buffer to receive or read into
+	RemoteOffset uint64   // Write, Read, atomic: tagged offset at the peer
+	RemoteSTag   mem.STag // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
 	Op           Opcode   // set by the posting call
 	Signaled     bool     // success yields a Completion; failures always do
-	_            [26]byte
+	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
+	// Fence: begin only when every Read and atomic posted before has been answered. Without, what follows a Read may change at the
+	// peer what is still to be read there (RFC 5040 section 5.5, rule 6 of its table).
+	Fence bool
+
+	operands [3]uint64 // of atomics, and immediate data: set by the posting call
 }
 
 // Completion is a fixed 64-octet, pointer-free ring entry.
@@ -80,8 +116,14 @@ type Completion struct {
 	Len    uint32 // octets of the message
 	Op     Opcode
 	Status Status
+	// Solicited: the peer asked for an event with this message.
+	Solicited bool
+	// WithImmediate: the message was immediate data, which Immediate has.
+	WithImmediate bool
 	// Invalidated is the STag of ours that the peer's message invalidated, or 0. It is so already, and no octet is placed
 	// through it any more: no Revoke is needed before the memory is looked at.
 	Invalidated mem.STag
-	_           [40]byte
+	Original    uint64 // atomic: the value of the peer's word before
+	Immediate   [8]byte
+	_           [24]byte
 }

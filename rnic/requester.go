@@ -1,0 +1,351 @@
+package rnic
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// requester knows what this end has asked of the peer and keeps completions in the order of posting (RFC 5040 section 5.5, rule 15).
+//
+//	Read, atomic --Request cut--> asked, sent --Response Delivered--> done --┐
+//	Send, Write  --cut whole----> sent, done ------------------------------- ┴--head of sent--> Completion
+//
+// While nothing is under way, a Send or Write completes when it was cut, and sent is not used.
+type requester struct {
+	ord     int
+	asked   fifo[asked] // in the order of the Requests, which is that of the Responses (rule 20)
+	sent    fifo[sentRequest]
+	atomicQ ddp.Queue // queue 3
+	lastID  uint32    // of Atomic Requests
+	over    bool      // the peer has closed its half: no Response comes any more
+}
+
+// asked is a Request that has no Response yet.
+type asked struct {
+	atomic  bool
+	startup bool // the RTR message, of which no ULP knows
+	size    uint32
+	sink    mem.STag
+	sinkTO  uint64
+	msn     uint32 // of the Request
+	id      uint32 // of an atomic one
+	sent    uint32 // its place in sent, free-running
+}
+
+// sentRequest is a work request that was sent and not yet completed.
+type sentRequest struct {
+	id       uint64
+	original uint64 // atomic
+	n        uint32
+	op       Opcode
+	signaled bool
+	done     bool
+	fate     Status // if it is not done when the connection ends
+}
+
+var (
+	// ErrReadDepth: no Read can be under way, for ORD is 0.
+	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: ask for one in QPOptions")
+	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
+	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
+
+	errUnanswered  = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
+	errBadResponse = errors.New("rnic: a Response matches no Read")
+)
+
+// PostRead queues an RDMA Read of wr.Local.Length octets from wr.RemoteSTag at wr.RemoteOffset into wr.Local, which needs
+// LocalWrite, and no remote right. No more than ORD Reads and atomics are under way at a time; the others, and what was posted behind
+// them, wait. When and by whom: as PostSend.
+//
+// The octets are there, and stay, when the Completion was polled; before that and after a failure they are indeterminate.
+func (q *QueuePair) PostRead(wr WorkRequest) error {
+	wr.Op = OpRead
+	return q.postAsk(wr)
+}
+
+// PostFetchAdd queues an atomic addition to the 64-bit word at wr.RemoteOffset of wr.RemoteSTag, which must be aligned there; the
+// peer must have granted RemoteRead and RemoteWrite. Each bit of tops is the highest of a field, out of which nothing is carried;
+// 0 is one field of 64 bits. The word's value before comes in Completion.Original. wr.Local is not used. As PostRead otherwise.
+func (q *QueuePair) PostFetchAdd(wr WorkRequest, add, tops uint64) error {
+	wr.Op, wr.Local = OpFetchAdd, SGE{Length: atomicLen}
+	wr.operands = [3]uint64{add, tops}
+	return q.postAsk(wr)
+}
+
+// CompareSwap is what PostCompareSwap asks for: if the word equals Compare in all bits of CompareMask, its bits of SwapMask become
+// Swap's.
+type CompareSwap struct{ Compare, CompareMask, Swap, SwapMask uint64 }
+
+// PostCompareSwap queues an atomic CompareSwap of the word at wr.RemoteOffset of wr.RemoteSTag. As PostFetchAdd; Original tells
+// whether it was swapped.
+func (q *QueuePair) PostCompareSwap(wr WorkRequest, c CompareSwap) error {
+	wr.Op, wr.Local = OpCompareSwap, SGE{Length: atomicLen, Offset: c.Compare}
+	wr.operands = [3]uint64{c.CompareMask, c.Swap, c.SwapMask}
+	return q.postAsk(wr)
+}
+
+// PostImmediate queues a message of 8 octets, which the peer finds in its Completion as well as in the receive buffer that it takes
+// there. wr.Local is not used. When and by whom: as PostSend.
+func (q *QueuePair) PostImmediate(wr WorkRequest, data [rdmap.ImmediateLen]byte) error {
+	wr.Op, wr.Local = OpImmediate, SGE{Length: rdmap.ImmediateLen}
+	wr.operands[0] = binary.BigEndian.Uint64(data[:])
+	if err := q.extended(); err != nil {
+		return err
+	}
+	return q.postSend(wr)
+}
+
+func (q *QueuePair) postAsk(wr WorkRequest) error {
+	if wr.Op != OpRead {
+		if err := q.extended(); err != nil {
+			return err
+		}
+	}
+	if s := q.State(); s != Idle && s != Connecting && q.asks.ord == 0 {
+		return ErrReadDepth
+	}
+	return q.postSend(wr)
+}
+
+// extended says whether the connection has RFC 7306's messages. One that is not in service yet is postSend's to refuse.
+func (q *QueuePair) extended() error {
+	if t := q.terms.Load(); t != nil && t.Version != rdmap.Extensions {
+		return ErrExtension
+	}
+	return nil
+}
+
+// The control region, behind the Requests: Atomic Responses.
+const responseSlot = 16 // octets; an Atomic Response has 12
+
+// start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD has the rest.
+func (a *requester) start(q *QueuePair, ord int, rtr bool) {
+	if ord == 0 && !rtr {
+		return
+	}
+	a.asked.init(max(1, ord))
+	if rtr {
+		a.asked.push(asked{startup: true, sink: rtrSTag, msn: 1})
+	}
+	if a.ord = ord; ord == 0 {
+		return
+	}
+	a.sent.init(q.opt.SendDepth)
+	a.atomicQ.Init(ceilPow2(ord))
+	at := q.opt.responsesAt()
+	for i := range ord {
+		a.atomicQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), TO: uint64(at + i*responseSlot), Len: rdmap.AtomicResponseLen})
+	}
+}
+
+// mustWait says whether a work request has to wait for those before it.
+func (a *requester) mustWait(wr *WorkRequest) bool {
+	return a.asked.count > 0 && (wr.Fence || a.ord > 0 && a.sent.full() || wr.Op.asks() && int(a.asked.count) >= a.ord)
+}
+
+// request makes the message of a Read or an atomic operation.
+func (q *QueuePair) request() ddp.Message {
+	s, wr := &q.send, &q.send.wr
+	s.from = source{own: true}
+	if wr.Op == OpRead {
+		r := rdmap.ReadRequest{
+			SinkSTag: wr.Local.STag, SinkTO: wr.Local.Offset, Size: wr.Local.Length, SrcSTag: wr.RemoteSTag, SrcTO: wr.RemoteOffset,
+		}
+		r.Put(s.body[:])
+		return ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}
+	}
+	q.asks.lastID++
+	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.asks.lastID, STag: wr.RemoteSTag, TO: wr.RemoteOffset, Data: wr.operands[0], Mask: wr.operands[1]}
+	if wr.Op == OpCompareSwap {
+		r.Code, r.Compare = rdmap.CompareSwap, wr.Local.Offset
+		r.CompareMask, r.Data, r.Mask = wr.operands[0], wr.operands[1], wr.operands[2]
+	}
+	r.Put(s.body[:])
+	return ddp.Message{Header: rdmap.OpAtomicRequest.Header(s.version), Len: rdmap.AtomicRequestLen}
+}
+
+// requested: the Request of send.wr was cut.
+func (q *QueuePair) requested(msn uint32) {
+	a, wr := &q.asks, &q.send.wr
+	a.asked.push(asked{
+		atomic: wr.Op != OpRead, size: wr.Local.Length, sink: wr.Local.STag, sinkTO: wr.Local.Offset,
+		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
+	})
+	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.Signaled, fate: Flushed})
+}
+
+// expects judges a segment of a Read Response before it is placed: it must lie in the sink of a Read that is under way. With
+// responses in flight and segments out of order that need not be the oldest.
+func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
+	cause := rdmap.CauseOpcode // nobody asked
+	for i := range a.asked.count {
+		r := a.asked.at(i)
+		if r.atomic {
+			continue
+		}
+		if r.sink != h.STag {
+			if cause == rdmap.CauseOpcode {
+				cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeInvalidSTag)
+			}
+			continue
+		}
+		if off := h.TO - r.sinkTO; off <= uint64(r.size) && uint64(payload) <= uint64(r.size)-off {
+			return 0, true
+		}
+		cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeBounds)
+	}
+	return cause, false
+}
+
+// deliverResponse completes the Read whose Response is next in the stream. It must be the oldest Request's, and reach to its end.
+func (q *QueuePair) deliverResponse(d *ddp.Delivered) {
+	a := &q.asks
+	if a.asked.count > 0 {
+		r, h := a.asked.at(0), &d.Header
+		if !r.atomic && r.sink == h.STag && h.TO+uint64(d.Len) == r.sinkTO+uint64(r.size) {
+			q.answeredUs(0)
+			return
+		}
+	}
+	q.badResponse(d)
+}
+
+// deliverAtomicResponse completes the atomic operation that is the oldest Request.
+func (q *QueuePair) deliverAtomicResponse(d *ddp.Delivered) {
+	a := &q.asks
+	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
+	if ok && a.asked.count > 0 {
+		if r := a.asked.at(0); r.atomic && r.id == resp.ID {
+			a.atomicQ.Post(d.Buffer)
+			q.answeredUs(resp.Original)
+			return
+		}
+	}
+	q.badResponse(d)
+}
+
+func (q *QueuePair) badResponse(d *ddp.Delivered) {
+	if q.recv.fault == nil {
+		q.asks.blame(0, BadResponse)
+		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: d.SegmentLen(), what: errBadResponse}
+	}
+	q.recv.ddp.Disable()
+}
+
+// answeredUs: the oldest Request has its Response. What waited for it may go on.
+func (q *QueuePair) answeredUs(original uint64) {
+	a := &q.asks
+	if r := a.asked.at(0); !r.startup {
+		w := a.sent.at(r.sent - a.sent.head)
+		w.done, w.original = true, original
+	}
+	a.asked.pop()
+	for a.sent.count > 0 && a.sent.at(0).done {
+		q.completeSent(a.sent.at(0), Success)
+		a.sent.pop()
+	}
+	q.poke = q.poke || q.send.held || q.State() != RTS
+}
+
+// completeSent publishes the completion of a work request that had to wait for it.
+func (q *QueuePair) completeSent(w *sentRequest, st Status) {
+	if st == Success && !w.signaled {
+		q.opt.SendCQ.unreserve(1)
+		return
+	}
+	c := Completion{ID: w.id, QP: q.num, Op: w.op, Status: st}
+	if st == Success {
+		c.Len, c.Original = w.n, w.original
+	}
+	q.opt.SendCQ.push(c)
+}
+
+// said: a Send, Write or the like was cut whole.
+func (q *QueuePair) said(wr *WorkRequest) {
+	if a := &q.asks; a.sent.count > 0 {
+		a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.Signaled, done: true, fate: Flushed})
+		return
+	}
+	q.complete(q.opt.SendCQ, wr, wr.Local.Length, Success)
+}
+
+// failed: a work request could not be carried out. It completes behind those before it.
+func (q *QueuePair) failed(wr *WorkRequest, st Status) {
+	if a := &q.asks; a.sent.count > 0 {
+		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, fate: st})
+		return
+	}
+	q.complete(q.opt.SendCQ, wr, 0, st)
+}
+
+// peerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request is left unanswered.
+func (q *QueuePair) peerEnds() bool {
+	q.asks.over = true
+	return q.asks.sent.count > 0 && !q.recv.reported && !q.send.stopped
+}
+
+// blame says what has become of Request i, if the ULP knows of it.
+func (a *requester) blame(i uint32, st Status) {
+	if i < a.asked.count && !a.asked.at(i).startup {
+		a.sent.at(a.asked.at(i).sent - a.sent.head).fate = st
+	}
+}
+
+// blameFor finds the Request that the peer's Terminate is about: by the copies of its headers or, where a peer copies none, by what
+// only a Read can have done wrong; that is the oldest then.
+func (a *requester) blameFor(t *rdmap.Terminate) {
+	st := remoteStatus(t.Cause)
+	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead
+	for i := range a.asked.count {
+		r := a.asked.at(i)
+		if isRequest && r.msn == t.DDP.MSN ||
+			!t.HasDDP && t.HasRead && !r.atomic && r.sink == t.Read.SinkSTag && t.Read.SinkTO-r.sinkTO <= uint64(r.size) {
+			a.blame(i, st)
+			return
+		}
+	}
+	if !t.HasDDP && !t.HasRead && st == RemoteAccess {
+		a.blame(0, st)
+	}
+}
+
+// remoteStatus is what a work request that the peer refused completes with.
+func remoteStatus(c rdmap.Cause) Status {
+	switch {
+	case c.Layer() == rdmap.LayerRDMAP && c.Type() == rdmap.TypeRemoteProtection && c != rdmap.CauseCannotInvalidate:
+		return RemoteAccess
+	case c == rdmap.CauseOpcode, c == rdmap.CauseVersion, c.Layer() == rdmap.LayerDDP:
+		return RemoteInvalidRequest
+	}
+	return RemoteOperation
+}
+
+// blameSink: octets of a Response could not be placed, for the sink is not what it was when the Read was posted.
+func (a *requester) blameSink(e *ddp.Error) {
+	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged || op != rdmap.OpReadResponse {
+		return
+	}
+	for i := range a.asked.count {
+		r := a.asked.at(i)
+		if !r.atomic && r.sink == e.Header.STag && e.Header.TO-r.sinkTO < uint64(r.size) {
+			a.blame(i, LocalProtection)
+			return
+		}
+	}
+}
+
+// abandon flushes what has no Response, and all behind it.
+func (a *requester) abandon(q *QueuePair) {
+	for ; a.sent.count > 0; a.sent.pop() {
+		w := a.sent.at(0)
+		q.completeSent(w, w.fate)
+	}
+}
+
+// readsAsRTR says whether the Initiator's RTR message is a Read.
+func readsAsRTR(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }

@@ -1,0 +1,560 @@
+package rnic
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// asking are the options of an end that asks, and of one that serves.
+func asking(ord int) QPOptions  { return QPOptions{Dialect: RFC5044, ORD: ord} }
+func serving(ird int) QPOptions { return QPOptions{IRD: ird} }
+
+// readFrom is a Read of n octets at off of m into the same place of e's inbox.
+func (e *end) readFrom(m *MemoryRegion, id uint64, off, n int) WorkRequest {
+	return WorkRequest{ID: id, Local: e.inbox.Slice(off, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
+}
+
+func (e *end) wordOf(m *MemoryRegion, id uint64, off int) WorkRequest {
+	return WorkRequest{ID: id, RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
+}
+
+// ids are the completions' IDs; all must have succeeded.
+func ids(t *testing.T, cs []Completion) (got []uint64) {
+	t.Helper()
+	for _, c := range cs {
+		require.Equal(t, Success, c.Status, "%+v", c)
+		got = append(got, c.ID)
+	}
+	return got
+}
+
+// Reads both ways at once, of all sizes, more of them than may be under way; the sink needs no remote right.
+//
+// req: 5040-5.2.2-3, 5040-5.2.1-7, 5040-5.2.1-6, 5040-5.5-4, 5040-5.5-13, 5040-B-1
+func TestReads(t *testing.T) {
+	for _, depth := range []int{1, 3, 16} {
+		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+			s, c := r.connect(QPOptions{IRD: depth, ORD: depth}, QPOptions{Dialect: RFC6581, IRD: depth, ORD: depth})
+			sizes := []int{1, 0, 7, 1446, 1447, 20000, 3, 64, 65}
+			for _, e := range []*end{c, s} { // a Responder may not speak first
+				peer := map[*end]*end{s: c, c: s}[e]
+				m := r.readable(peer, regionBytes, RemoteRead)
+				off := 0
+				for i, n := range sizes {
+					require.NoError(t, e.qp.PostRead(e.readFrom(m, uint64(i), off, n)))
+					off += n
+				}
+				for i, cm := range r.await(e, len(sizes)) {
+					require.Equal(t, Completion{ID: uint64(i), QP: e.qp.Number(), Op: OpRead, Len: uint32(sizes[i])}, cm)
+				}
+				require.True(t, bytes.Equal(m.Bytes()[:off], e.inbox.Bytes()[:off]))
+				require.Equal(t, make([]byte, 100), e.inbox.Bytes()[off:off+100], "nothing behind")
+			}
+			require.EqualValues(t, len(sizes), r.stats(s.qp).ReadsServed)
+			r.exchange(s, c)
+			r.close(s, c)
+		})
+	}
+}
+
+// Whatever is posted completes in the order in which it was posted, though a Send is done long before the Read in front of it.
+//
+// req: 5040-5.5-9, 5040-5.5-8
+func TestCompletionsInOrder(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(serving(4), asking(4))
+		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
+		var want []uint64
+		for i := range uint64(40) {
+			wr := c.readFrom(m, i, int(i)*100, 100)
+			switch i % 5 {
+			case 0:
+				wr.Local = c.inbox.Slice(0, 30000)
+				wr.RemoteOffset = m.Base()
+				require.NoError(t, c.qp.PostRead(wr))
+			case 1:
+				require.NoError(t, s.qp.PostRecv(s.recvAt(i, 0, 100)))
+				require.NoError(t, c.qp.PostSend(WorkRequest{ID: i, Local: c.source.Slice(0, 100), Signaled: true}))
+			case 2:
+				require.NoError(t, c.qp.PostFetchAdd(c.wordOf(m, i, 60000), 1, 0))
+			case 3:
+				require.NoError(t, c.qp.PostWrite(c.write(s, i, 0, 100)))
+			case 4:
+				wr.Signaled = false
+				require.NoError(t, c.qp.PostRead(wr))
+				continue
+			}
+			want = append(want, i)
+		}
+		require.Equal(t, want, ids(t, r.await(c, len(want))))
+		r.close(s, c)
+		require.Zero(t, c.cq.reserved.Load())
+	})
+}
+
+// rawResponder is a script against an Initiator of ours, RFC 5044 without markers.
+func (r *rig) rawResponder(c *end) *rawInitiator {
+	r.t.Helper()
+	p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
+	p.reply(mpa.Request)
+	p.tx.Init(mpa.Mode{CRC: true})
+	p.write(unhex(r.t, hexRep+"4001 0000"))
+	r.inService(c)
+	return p
+}
+
+// request reads the next Read Request.
+func (p *rawInitiator) request() rdmap.ReadRequest {
+	p.r.t.Helper()
+	u := p.next()
+	require.Equal(p.r.t, []byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1}, u[:10])
+	rr, ok := rdmap.ParseReadRequest(u[ddp.UntaggedLen:])
+	require.True(p.r.t, ok)
+	return rr
+}
+
+// answer is one segment of a Response, from off of the Read on.
+func (p *rawInitiator) answer(rr rdmap.ReadRequest, off int, payload string, last bool) []byte {
+	h := rdmap.OpReadResponse.Header(1)
+	h.Version, h.Last, h.STag, h.TO = 1, last, rr.SinkSTag, rr.SinkTO+uint64(off)
+	return p.fpdu(h, []byte(payload))
+}
+
+func noMarkers(o QPOptions) QPOptions {
+	o.NoMarkers, o.Dialect = true, RFC5044
+	return o
+}
+
+// No more than ORD Requests are under way; the next follows a Response, and what was posted behind waits too. A Read is complete when
+// its last segment is delivered, and not before.
+//
+// req: 5040-6.1-3, 5040-5.5-12, 5040-5.2-1
+func TestORD(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		p := r.rawResponder(c)
+		m := r.readable(c, 100, RemoteRead) // any STag will do
+		for i := range 10 {
+			require.NoError(t, c.qp.PostRead(c.readFrom(m, uint64(i), 8*i, 8)))
+		}
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 10, Local: c.source.Slice(0, 4), Signaled: true}))
+		asked := []rdmap.ReadRequest{p.request(), p.request()}
+		for i := range 10 {
+			if r.kind == turned {
+				r.pass(1e9)
+			}
+			require.Len(t, p.octets(), p.at, "no more than two")
+			p.write(p.answer(asked[i], 0, "1234", false))
+			c.poll()
+			require.Len(t, c.done, 0)
+			p.write(p.answer(asked[i], 4, "5678", true))
+			require.Equal(t, []uint64{uint64(i)}, ids(t, r.await(c, 1)))
+			require.Equal(t, "12345678", string(c.inbox.Bytes()[8*i:][:8]))
+			if len(asked) < 10 {
+				asked = append(asked, p.request())
+				if len(asked) == 10 {
+					require.Equal(t, uint8(0x43), p.next()[1], "the Send")
+				}
+			}
+		}
+		require.Equal(t, []uint64{10}, ids(t, r.await(c, 1)))
+	})
+}
+
+// A work request with Fence begins when all Reads before it were answered; one without goes ahead.
+//
+// req: 5040-5.5-6
+func TestFence(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 4}))
+		p := r.rawResponder(c)
+		m := r.readable(c, 100, RemoteRead)
+		require.NoError(t, c.qp.PostRead(c.readFrom(m, 1, 0, 4)))
+		send := WorkRequest{ID: 2, Local: c.source.Slice(0, 4), Signaled: true}
+		require.NoError(t, c.qp.PostSend(send))
+		send.ID, send.Fence, send.Solicited = 3, true, true
+		require.NoError(t, c.qp.PostSend(send))
+		rr := p.request()
+		require.Equal(t, uint8(0x43), p.next()[1])
+		if r.kind == turned {
+			r.pass(1e9)
+		}
+		require.Len(t, p.octets(), p.at)
+		c.poll()
+		require.Empty(t, c.done, "the Send that went ahead does not complete ahead")
+		p.write(p.answer(rr, 0, "abcd", true))
+		require.Equal(t, uint8(0x45), p.next()[1])
+		require.Equal(t, []uint64{1, 2, 3}, ids(t, r.await(c, 3)))
+	})
+}
+
+// What does not match a Read ends the connection before an octet of it is placed, or when its end is delivered; the oldest Request
+// completes as BadResponse, what is behind it as Flushed.
+//
+// req: 5040-5.2.2-5, 7306-8.2-1, 7306-5.2.2-1, 5040-7.1-3
+func TestBadResponses(t *testing.T) {
+	atomic := func(id uint32, n int) func(p *rawInitiator, _ []rdmap.ReadRequest) []byte {
+		return func(p *rawInitiator, _ []rdmap.ReadRequest) []byte {
+			h := rdmap.OpAtomicResponse.Header(1)
+			h.Version, h.Last, h.MSN = 1, true, 1
+			return p.fpdu(h, binary.BigEndian.AppendUint32(nil, id)[:n])
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		cause rdmap.Cause
+		say   func(p *rawInitiator, asked []rdmap.ReadRequest) []byte
+	}{
+		{"another STag", 0x1100, func(p *rawInitiator, a []rdmap.ReadRequest) []byte {
+			a[0].SinkSTag++
+			return p.answer(a[0], 0, "12345678", true)
+		}},
+		{"before the sink", 0x1101, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[0], -1, "1", false) }},
+		{"behind the sink", 0x1101, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[1], 1, "12345678", true) }},
+		{"nothing, far away", 0x1101, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[0], 1<<30, "", true) }},
+		{"too short", 0x02ff, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[0], 0, "1234567", true) }},
+		{"the second's", 0x02ff, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[1], 0, "12345678", true) }},
+		{"an atomic's", 0x02ff, atomic(1, 4)},
+		{"an empty atomic's", 0x02ff, atomic(1, 0)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+				p := r.rawResponder(c)
+				m := r.readable(c, 100, RemoteRead)
+				require.NoError(t, c.qp.PostRead(c.readFrom(m, 1, 0, 8)))
+				require.NoError(t, c.qp.PostRead(c.readFrom(m, 2, 8, 8)))
+				asked := []rdmap.ReadRequest{p.request(), p.request()}
+				p.write(tc.say(p, asked))
+				require.Equal(t, tc.cause, p.terminate().Cause)
+				p.closeSend()
+				r.untilDone(c.qp)
+				cs := r.await(c, 2)
+				require.Equal(t, [2]Status{BadResponse, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
+				require.Equal(t, make([]byte, 100), c.inbox.Bytes()[16:116], "behind the sinks")
+			})
+		})
+	}
+}
+
+// What the peer refuses completes with its reason, what is before and behind it is flushed, in order.
+func TestRemoteStatuses(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		ird  int
+		want Status
+		post func(s, c *end, m *MemoryRegion) error
+	}{
+		{"unknown STag", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error {
+			wr := c.readFrom(m, 2, 0, 8)
+			wr.RemoteSTag++
+			return c.qp.PostRead(wr)
+		}},
+		{"right not granted", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error { return c.qp.PostRead(c.readFrom(s.inbox, 2, 0, 8)) }},
+		{"atomic past the end", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error { return c.qp.PostFetchAdd(c.wordOf(m, 2, regionBytes), 1, 0) }},
+		{"misaligned", 4, RemoteOperation, func(s, c *end, m *MemoryRegion) error { return c.qp.PostFetchAdd(c.wordOf(m, 2, 3), 1, 0) }},
+		{"not served", 0, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error { return c.qp.PostRead(c.readFrom(m, 2, 0, 8)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.connect(serving(tc.ird), asking(4))
+				m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
+				require.NoError(t, tc.post(s, c, m))
+				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: c.source.Slice(0, 0)}))
+				r.untilDone(c.qp)
+				cs := r.await(c, 2)
+				require.Equal(t, [2]uint64{2, 3}, [2]uint64{cs[0].ID, cs[1].ID})
+				require.Equal(t, [2]Status{tc.want, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
+				var pe *PeerError
+				require.ErrorAs(t, c.qp.Err(), &pe)
+				require.Zero(t, c.cq.reserved.Load())
+			})
+		})
+	}
+	// A peer that copies no headers, as Linux siw: only a Read can have been the reason.
+	a := &requester{ord: 2}
+	a.asked.init(2)
+	a.sent.init(2)
+	a.sent.push(sentRequest{fate: Flushed})
+	a.asked.push(asked{msn: 1})
+	a.blameFor(&rdmap.Terminate{Cause: rdmap.CauseBounds})
+	require.Equal(t, RemoteAccess, a.sent.at(0).fate)
+	a.sent.at(0).fate = Flushed
+	a.blameFor(&rdmap.Terminate{Cause: 0x1100})
+	require.Equal(t, Flushed, a.sent.at(0).fate, "may be about a Write")
+}
+
+// The sink is this end's own affair: it must be writable when the Read is begun, and stay so.
+//
+// req: 5042-6.2.2-2
+func TestSinks(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(serving(4), asking(4))
+		m := r.readable(s, 100, RemoteRead)
+		wr := c.readFrom(m, 1, 0, 8)
+		wr.Local = c.source.Slice(0, 8) // cannot be written
+		require.NoError(t, c.qp.PostRead(wr))
+		require.Equal(t, LocalProtection, r.await(c, 1)[0].Status)
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), errLocalRange)
+
+		d := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		p := r.rawResponder(d)
+		for i := range 2 {
+			require.NoError(t, d.qp.PostRead(d.readFrom(m, uint64(i), 0, 8)))
+		}
+		rr := p.request()
+		p.request()
+		d.inbox.Revoke()
+		p.write(p.answer(rr, 0, "12345678", true))
+		require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
+		p.closeSend()
+		r.untilDone(d.qp)
+		cs := r.await(d, 2)
+		require.Equal(t, [2]Status{LocalProtection, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
+		require.Equal(t, make([]byte, 8), d.inbox.Bytes()[:8])
+	})
+}
+
+// A work request that fails locally completes behind the Reads before it, which are flushed.
+//
+// req: 5040-5.5-9
+func TestLocalErrorBehindReads(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		p := r.rawResponder(c)
+		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
+		p.request()
+		c.source.Revoke()
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Local: c.source.Slice(0, 8)}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: c.source.Slice(0, 8)}))
+		r.untilDone(c.qp)
+		cs := r.await(c, 3)
+		require.Equal(t, [3]uint64{1, 2, 3}, [3]uint64{cs[0].ID, cs[1].ID, cs[2].ID})
+		require.Equal(t, [3]Status{Flushed, LocalProtection, Flushed}, [3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
+	})
+}
+
+// The peer cannot Write into the sink of a Read that is under way, though it was told its STag.
+func TestSinkIsNoTargetOfWrites(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		p := r.rawResponder(c)
+		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
+		rr := p.request()
+		p.write(p.fpdu(writeTo(mem.STag(rr.SinkSTag), rr.SinkTO), []byte("mischief")))
+		require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
+		p.closeSend()
+		r.untilDone(c.qp)
+		require.Equal(t, make([]byte, 8), c.inbox.Bytes()[:8])
+	})
+}
+
+// req: 7306-5-2, 7306-5.4-1, 7306-5.2.1-2, 7306-5.1.1-2, 7306-5.1.2-1
+func TestAtomics(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(serving(4), asking(4))
+		m := r.readable(s, 64, RemoteRead|RemoteWrite)
+		clear(m.Bytes())
+		all := uint64(math.MaxUint64)
+		require.NoError(t, c.qp.PostFetchAdd(c.wordOf(m, 1, 8), 7, 0))
+		require.NoError(t, c.qp.PostFetchAdd(c.wordOf(m, 2, 8), 0xffff, 0x8080))
+		require.NoError(t, c.qp.PostCompareSwap(c.wordOf(m, 3, 8), CompareSwap{0xff06, all, 9, all}))
+		require.NoError(t, c.qp.PostCompareSwap(c.wordOf(m, 4, 8), CompareSwap{0x11, 0xff, 0x12345678, 0xffff}))
+		require.NoError(t, c.qp.PostCompareSwap(c.wordOf(m, 5, 8), CompareSwap{0x09, 0xff, 0x12345678, 0xffff}))
+		require.NoError(t, c.qp.PostRead(c.readFrom(m, 6, 8, 8)))
+		var originals []uint64
+		for i, cm := range r.await(c, 6) {
+			require.Equal(t, Success, cm.Status, "%d", i)
+			require.EqualValues(t, 8, cm.Len)
+			originals = append(originals, cm.Original)
+		}
+		require.Equal(t, []uint64{0, 7, 0xff06, 9, 9, 0}, originals)
+		require.EqualValues(t, 0x5678, binary.NativeEndian.Uint64(c.inbox.Bytes()[8:]))
+		r.close(s, c)
+	})
+}
+
+// Immediate data: 8 octets, in the Completion and in the buffer, in order with Sends and behind the Writes before it. Events that
+// the sender asks for are told.
+//
+// req: 7306-6.3-1, 7306-7-1, 5040-5.3-4, 7306-4.1-2
+func TestImmediateData(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		for i := range 5 {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(10+i), 20*i, 20)))
+		}
+		data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 5), Solicited: true}))
+		require.NoError(t, c.qp.PostWrite(c.write(s, 2, 0, 5000)))
+		require.NoError(t, c.qp.PostImmediate(WorkRequest{ID: 3, Signaled: true}, data))
+		require.NoError(t, c.qp.PostImmediate(WorkRequest{ID: 4, Signaled: true, Solicited: true}, [8]byte{}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 5, Local: c.source.Slice(0, 6), Signaled: true}))
+		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
+		want := []Completion{recv, recv, recv, recv}
+		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
+		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate = 11, 8, true, data
+		want[2].ID, want[2].Len, want[2].WithImmediate, want[2].Solicited = 12, 8, true, true
+		want[3].ID, want[3].Len = 13, 6
+		require.Equal(t, want[:2], r.await(s, 2))
+		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "the Write before it")
+		require.Equal(t, want[2:], r.await(s, 2))
+		require.Equal(t, data[:], s.inbox.Bytes()[20:28])
+		cs := r.await(c, 4)
+		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
+		require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
+		require.NoError(t, c.qp.PostImmediate(WorkRequest{}, data))
+		r.await(s, 1)
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 7)))
+		require.NoError(t, c.qp.PostImmediate(WorkRequest{}, data))
+		require.Equal(t, LocalLength, r.await(s, 1)[0].Status, "a buffer of 7 octets")
+	})
+}
+
+// Immediate data of the wrong length is an error, and no message.
+//
+// req: 7306-6.3-2
+func TestImmediateDataOfTheWrongLength(t *testing.T) {
+	for _, n := range []int{0, 7, 9} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{})
+			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 20)))
+			p, _ := r.startRaw(s, false)
+			h := rdmap.OpImmediate.Header(1)
+			h.Last, h.Version, h.MSN = true, 1, 1
+			p.write(p.fpdu(h, make([]byte, n)))
+			require.Equal(t, rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h}, p.terminate())
+			p.closeSend()
+			r.untilDone(s.qp)
+			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+		})
+	}
+}
+
+// A connection of version 0 has no extensions, one without ORD no Reads.
+//
+// req: 7306-4.1-1, 7306-1.1-2
+func TestWhatCannotBePosted(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(serving(2), QPOptions{Dialect: RDDP01, ORD: 2})
+		m := r.readable(s, 64, RemoteRead|RemoteWrite)
+		require.ErrorIs(t, c.qp.PostImmediate(WorkRequest{}, [8]byte{}), ErrExtension)
+		require.ErrorIs(t, c.qp.PostFetchAdd(WorkRequest{}, 1, 0), ErrExtension)
+		require.ErrorIs(t, c.qp.PostCompareSwap(WorkRequest{}, CompareSwap{}), ErrExtension)
+		require.NoError(t, c.qp.PostRead(c.readFrom(m, 1, 0, 64)))
+		require.Equal(t, []uint64{1}, ids(t, r.await(c, 1)))
+		require.ErrorIs(t, s.qp.PostRead(s.readFrom(m, 1, 0, 64)), ErrReadDepth)
+		r.close(s, c)
+		require.Zero(t, c.cq.reserved.Load())
+	})
+}
+
+// Close waits for the Reads that were posted before it.
+func TestCloseWaitsForReads(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(serving(2), asking(2))
+		m := r.readable(s, regionBytes, RemoteRead)
+		for i := range 6 {
+			require.NoError(t, c.qp.PostRead(c.readFrom(m, uint64(i), 10000*i, 10000)))
+		}
+		r.close(s, c)
+		require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, ids(t, r.await(c, 6)))
+		require.True(t, bytes.Equal(m.Bytes()[:60000], c.inbox.Bytes()[:60000]))
+	})
+}
+
+// A peer that closes its half and leaves Reads unanswered has broken the connection.
+func TestPeerLeavesReadsUnanswered(t *testing.T) {
+	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
+			p := r.rawResponder(c)
+			if early {
+				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
+				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 2, 0, 8)))
+				p.request()
+			}
+			p.closeSend()
+			if !early {
+				r.until("the FIN", func() bool { return c.qp.State() == Closing })
+				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
+				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 2, 0, 8)))
+			}
+			cs := r.await(c, 2)
+			require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
+			c.qp.Disconnect()
+			r.untilDone(c.qp)
+			if early {
+				require.ErrorIs(t, c.qp.Err(), errUnanswered)
+			} else {
+				require.NoError(t, c.qp.Err())
+			}
+		})
+	}
+}
+
+// Segments of Responses may come in any order, and from several Reads at a time.
+//
+// req: 5040-5.5-4, 5040-5.2.2-4
+func TestReadsOverABadNetwork(t *testing.T) {
+	r := newRig(t, turned, rigConfig{faults: true})
+	s, c := r.connect(serving(8), asking(8))
+	for _, h := range r.hosts {
+		require.NoError(t, h.faulty.Set(fault.Faults{Drop: 0.03, Reorder: 0.1}, fault.Faults{}))
+	}
+	m := r.readable(s, regionBytes, RemoteRead)
+	for round := range 10 {
+		clear(c.inbox.Bytes())
+		for i := range 8 {
+			require.NoError(t, c.qp.PostRead(c.readFrom(m, uint64(i), 8000*i, 8000)))
+		}
+		require.Len(t, ids(t, r.await(c, 8)), 8, "round %d", round)
+		require.True(t, bytes.Equal(m.Bytes()[:64000], c.inbox.Bytes()[:64000]))
+	}
+	require.NotZero(t, r.stats(c.qp).Placed.OutOfOrder)
+}
+
+// Neither end allocates for Reads, atomics and immediate data.
+func TestReadsAllocateNothing(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(serving(8), asking(8))
+	m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
+	var cs [64]Completion
+	round := func() {
+		ok := true
+		for i := range 4 {
+			ok = ok && s.qp.PostRecv(s.recvAt(1, 0, 8)) == nil
+			ok = ok && c.qp.PostRead(c.readFrom(m, 2, 0, 5000*i)) == nil
+			ok = ok && c.qp.PostFetchAdd(c.wordOf(m, 3, 8), 1, 0) == nil
+			ok = ok && c.qp.PostImmediate(WorkRequest{ID: 4, Signaled: true, Fence: i == 2}, [8]byte{1}) == nil
+		}
+		if !ok {
+			t.Fatal("post")
+		}
+		want := 16
+		for steps := 0; want > 0; steps++ {
+			if steps == stepsMax {
+				t.Fatalf("%d completions missing", want)
+			}
+			r.step()
+			want -= s.cq.Poll(cs[:]) + c.cq.Poll(cs[:])
+		}
+	}
+	for range 50 {
+		round()
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
+	require.Zero(t, testing.AllocsPerRun(50, round))
+}
