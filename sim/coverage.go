@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rnicd/rnicd/rnic"
 )
 
 // Dimension is something that a run had or that happened in it.
@@ -19,6 +21,7 @@ var Dimensions = []Dimension{
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
 	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
+	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate",
 	"ending orderly", "ending simultaneous", "ending shutdown", "ending abort", "ending vanish", "ending revoke",
 	"ending revoke-source", "Terminate for a revoked region", "local protection error",
 }
@@ -109,7 +112,13 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 		mark("empty Send", p.empty[0] > 0)
 		mark("empty Write", p.empty[1] > 0)
 		mark("local protection error", p.denied)
+		did := p.asks.did
+		mark("Reads", did[rnic.OpRead] > 0)
+		mark("atomics", did[rnic.OpFetchAdd] > 0 && did[rnic.OpCompareSwap] > 0)
+		mark("immediate data", did[rnic.OpImmediate] > 0)
+		mark("Send with Invalidate", did[rnic.OpSendInvalidate] > 0)
 	}
+	mark("Reads both ways", s.peers[0].asks.did[rnic.OpRead] > 0 && s.peers[1].asks.did[rnic.OpRead] > 0)
 	mark("CRC refused a segment", refused)
 	mark("CRC ended a connection", s.damaged())
 	mark("CRC damage survived", refused && wl.survives(s.c) && s.whole() == nil)

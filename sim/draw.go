@@ -14,7 +14,9 @@ var Dialects = []rnic.Dialect{rnic.Culley02, rnic.RDDP01, rnic.RFC5044, rnic.RTR
 // options of a QueuePair at one end of the connection.
 func (c *Conn) options(host int) rnic.QPOptions {
 	e := &c.Ends[host]
-	opt := rnic.QPOptions{NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing}
+	opt := rnic.QPOptions{
+		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing, ORD: c.Depth[host], IRD: c.Depth[1-host],
+	}
 	if host == c.Dialer {
 		opt.Dialect, opt.PeerToPeer = c.Dialect, c.PeerToPeer
 	}
@@ -49,6 +51,7 @@ func Draw(seed uint64) Workload {
 	d.ending(&wl)
 	d.cable(&wl)
 	d.paths(&wl)
+	d.depths(&wl)
 	return wl
 }
 

@@ -27,12 +27,18 @@ type work struct {
 	op       rnic.Opcode
 	n        int
 	signaled bool
+
+	slot, from int    // Read: where to, from which octet of the remote's library
+	original   uint64 // atomic: what it must find
 }
 
 // message is a Send on its way.
 type message struct {
 	octets []byte
 	writes int // so much of the remote region had been written by Writes posted before it
+
+	immediate, solicited bool
+	invalidates          mem.STag
 }
 
 // peer is one end of a connection and the application above it, with the model of what the other end's memory must become.
@@ -45,6 +51,9 @@ type peer struct {
 	host    *Host
 	end     *End
 	qp      *rnic.QueuePair
+	pd      *rnic.ProtectionDomain
+	asks    asks
+	numbers uint64 // work requests of the send side
 	rng     *rand.Rand
 	guarded []byte // region with canaries around it
 	region  *rnic.MemoryRegion
@@ -83,8 +92,10 @@ func newPeer(wl *Workload, h *Host, c *Conn, host, index int) (*peer, error) {
 }
 
 // open makes the QueuePair and registers memory.
-func (p *peer) open(opt rnic.QPOptions, cq *rnic.CompletionQueue) (err error) {
-	opt.PD = p.host.Adapter.AllocPD()
+func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue) (err error) {
+	opt := c.options(host)
+	p.pd = p.host.Adapter.AllocPD()
+	opt.PD = p.pd
 	opt.SendCQ, opt.RecvCQ, opt.SendDepth, opt.RecvDepth = cq, cq, depth, recvDepth
 	if p.qp, err = p.host.Adapter.CreateQP(opt); err != nil {
 		return err
@@ -108,6 +119,9 @@ func (p *peer) open(opt rnic.QPOptions, cq *rnic.CompletionQueue) (err error) {
 	}
 	p.private = binary.BigEndian.AppendUint32(nil, uint32(p.region.STag()))
 	p.private = append(p.private, src[:p.rng.IntN(privateMax-len(p.private))]...)
+	if err := p.openAsks(p.pd, c, host); err != nil {
+		return err
+	}
 	for i := range recvDepth {
 		if err := p.postRecv(i); err != nil {
 			return err
@@ -154,8 +168,11 @@ func (p *peer) fill() error {
 
 // post sends one random message and plays it on the model. The last one is a Send, and signaled.
 func (p *peer) post() error {
+	if err := p.ask(); err != nil {
+		return err
+	}
 	p.left--
-	wr := rnic.WorkRequest{ID: uint64(recvIDs + p.posted), Op: rnic.OpSend}
+	wr := rnic.WorkRequest{ID: p.nextID(), Op: rnic.OpSend}
 	p.posted++
 	room := len(p.want) - p.next
 	limit := p.wl.SendMax
@@ -191,6 +208,11 @@ func (p *peer) post() error {
 	return p.qp.PostWrite(wr)
 }
 
+func (p *peer) nextID() uint64 {
+	p.numbers++
+	return recvIDs + p.numbers - 1
+}
+
 // length of a message: some of none, many small.
 func (p *peer) length(limit int) int {
 	switch p.rng.IntN(12) {
@@ -220,7 +242,10 @@ func (p *peer) complete(c *rnic.Completion) error {
 		}
 		p.failed = p.failed || c.Status != rnic.Success
 		p.denied = p.denied || c.Status == rnic.LocalProtection
-		return nil
+		if c.Status != rnic.Success {
+			return nil
+		}
+		return p.answered(&w, c)
 	}
 	return fmt.Errorf("%s: completion %d of what was not posted, or twice", p.name, c.ID-recvIDs)
 }
@@ -247,6 +272,9 @@ func (p *peer) receive(c *rnic.Completion) error {
 	}
 	if k := firstNot(slot[c.Len:], canary); k >= 0 {
 		return fmt.Errorf("%s: message %d of %d octets wrote octet %d of its buffer", p.name, p.received, c.Len, int(c.Len)+k)
+	}
+	if err := p.aside(&m, c); err != nil {
+		return err
 	}
 	got, want := p.region.Bytes()[r.checked:m.writes], r.want[r.checked:m.writes]
 	if !bytes.Equal(got, want) {

@@ -121,7 +121,7 @@ func (r *run) open(s *session, index int) (err error) {
 			}
 			a.cqs = append(a.cqs, cq)
 		}
-		if err := p.open(s.c.options(k), a.cqs[len(a.cqs)-1]); err != nil {
+		if err := p.open(s.c, k, a.cqs[len(a.cqs)-1]); err != nil {
 			return err
 		}
 		a.byQP[p.qp.Number()] = p
@@ -257,6 +257,7 @@ func (r *run) leaks() error {
 			p.region.Deregister()
 			p.source.Deregister()
 			p.inbox.Deregister()
+			p.closeAsks()
 		}
 	}
 	for _, h := range r.Hosts {

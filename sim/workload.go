@@ -27,6 +27,7 @@ type Conn struct {
 	Dialect    rnic.Dialect
 	PeerToPeer bool
 	Dialer     int    // host that is the Initiator
+	Depth      [2]int // Reads and atomics that the peer of each host may have under way
 	Ends       [2]End // by host
 }
 
