@@ -41,7 +41,7 @@ func ids(t *testing.T, cs []Completion) (got []uint64) {
 
 // Reads both ways at once, of all sizes, more of them than may be under way; the sink needs no remote right.
 //
-// req: 5040-5.2.2-3, 5040-5.2.1-7, 5040-5.2.1-6, 5040-5.5-4, 5040-5.5-13, 5040-B-1
+// req: 5040-5.2.2-3, 5040-5.2.1-7, 5040-5.2.1-6, 5040-5.5-4, 5040-5.5-13
 func TestReads(t *testing.T) {
 	for _, depth := range []int{1, 3, 16} {
 		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
@@ -389,7 +389,7 @@ func TestAtomics(t *testing.T) {
 // Immediate data: 8 octets, in the Completion and in the buffer, in order with Sends and behind the Writes before it. Events that
 // the sender asks for are told.
 //
-// req: 7306-6.3-1, 7306-7-1, 5040-5.3-4, 7306-4.1-2
+// req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})

@@ -102,8 +102,8 @@ type WorkRequest struct {
 	Op           Opcode   // set by the posting call
 	Signaled     bool     // success yields a Completion; failures always do
 	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
-	// Fence: begin only when every Read and atomic posted before has been answered. Without, what follows a Read may change at the
-	// peer what is still to be read there (RFC 5040 section 5.5, rule 6 of its table).
+	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
+	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12).
 	Fence bool
 
 	operands [3]uint64 // of atomics, and immediate data: set by the posting call
