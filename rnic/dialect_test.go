@@ -683,7 +683,8 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 	})
 }
 
-// Only a zero-length Read is served, only as an RTR message, and only one Read Response that was asked for is taken.
+// A Responder that offers a Read as RTR message has said that it serves one Read at a time, so it does: one that may not be read is
+// refused for that, and an empty one is answered whenever it comes. A Read Response is taken only when it was asked for.
 func TestReadsBesideTheRTR(t *testing.T) {
 	read := func(msn uint32, size uint32) (ddp.Header, []byte) {
 		h := rdmap.OpReadRequest.Header(1)
@@ -700,12 +701,14 @@ func TestReadsBesideTheRTR(t *testing.T) {
 		say  func(p *rawInitiator)
 		want rdmap.Cause
 	}{
-		{"octets", func(p *rawInitiator) { p.write(p.fpdu(read(1, 8))) }, rdmap.CauseOpcode},
+		{"octets", func(p *rawInitiator) { p.write(p.fpdu(read(1, 8))) }, rdmap.CauseInvalidSTag},
 		{"short", func(p *rawInitiator) { h, b := read(1, 0); p.write(p.fpdu(h, b[:20])) }, rdmap.CauseOperation},
 		{"later", func(p *rawInitiator) {
 			p.write(p.fpdu(writeTo(0, 0), nil))
 			p.write(p.fpdu(read(1, 0)))
-		}, rdmap.CauseOpcode},
+			require.Equal(p.r.t, uint8(0x42), p.next()[1])
+			p.write(p.fpdu(read(2, 1)))
+		}, rdmap.CauseInvalidSTag},
 		{"a response", func(p *rawInitiator) { p.write(p.fpdu(response, nil)) }, rdmap.CauseOpcode},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

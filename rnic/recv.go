@@ -66,14 +66,13 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
-	// A QueuePair that serves no Reads has no queue for them, but for the one that may be an RTR message.
-	ird := min(readDepth(int(t.IRD)), readDepth(q.opt.IRD))
-	depth := ird
+	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message has said that it serves one.
+	ird := min(readDepth(int(t.IRD)), q.opt.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
-		depth = max(1, depth)
+		ird = max(1, ird)
 	}
-	if depth > 0 {
-		q.respond.start(q.ctrl.STag(), ird, depth)
+	if ird > 0 {
+		q.respond.start(q.ctrl.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
 	q.asks.start(q, min(readDepth(int(t.ORD)), readDepth(q.opt.ORD)), readsAsRTR(t, responder))
@@ -238,10 +237,8 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 		case rdmap.OpReadResponse:
 			need = mem.LocalWrite
 			cause, ok = q.asks.expects(h, payload)
-		case rdmap.OpReadRequest:
+		case rdmap.OpReadRequest, rdmap.OpAtomicRequest:
 			cause, ok = rdmap.CauseOpcode, r.queues[rdmap.QNRead] != nil
-		case rdmap.OpAtomicRequest:
-			cause, ok = rdmap.CauseOpcode, q.respond.ird > 0
 		case rdmap.OpAtomicResponse:
 			cause, ok = rdmap.CauseOpcode, q.asks.asked.count > 0
 		}

@@ -17,7 +17,6 @@ import (
 // Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. A peer that has more than IRD Requests under
 // way finds no buffer on queue 1, and DDP ends the stream.
 type responder struct {
-	ird      int
 	requestQ ddp.Queue
 	answers  fifo[answer]
 
@@ -52,17 +51,17 @@ const (
 	requestSlot = 64 // octets; the longest Request has 52
 )
 
-func (o *QPOptions) responsesAt() int { return requestsAt + requestSlot*max(1, readDepth(o.IRD)) }
+func (o *QPOptions) requestsMax() int { return max(1, readDepth(o.IRD)) } // an RTR message may be one
+
+func (o *QPOptions) responsesAt() int { return requestsAt + requestSlot*o.requestsMax() }
 
 func (o *QPOptions) controlLen() int { return o.responsesAt() + responseSlot*readDepth(o.ORD) }
 
-// start posts buffers for depth Requests. ird is what was settled: less than depth for an RTR message, of a QueuePair that serves
-// no Reads beyond it.
-func (s *responder) start(ctrl mem.STag, ird, depth int) {
-	s.ird = ird
-	s.requestQ.Init(ceilPow2(depth))
-	s.answers.init(depth)
-	for i := range depth {
+// start posts buffers for ird Requests, which is what was settled.
+func (s *responder) start(ctrl mem.STag, ird int) {
+	s.requestQ.Init(ceilPow2(ird))
+	s.answers.init(ird)
+	for i := range ird {
 		s.requestQ.Post(ddp.RecvBuffer{STag: ctrl, TO: uint64(requestsAt + i*requestSlot), Len: requestSlot})
 	}
 }
@@ -85,9 +84,6 @@ func (q *QueuePair) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		q.refuse(&a, cause, isRead)
 		return
 	}
-	if q.respond.ird == 0 {
-		q.recv.queues[rdmap.QNRead] = nil // it was the RTR message, and there is no other
-	}
 	q.respond.answers.push(a)
 	q.poke = true
 }
@@ -95,11 +91,8 @@ func (q *QueuePair) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 // judgeRead validates a Read Request's source for the whole of its range, and not at all when that is empty (RFC 5040 sections
 // 5.2.1 and 7.2). 0: it is good.
 func (q *QueuePair) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
-	switch {
-	case r.Size == 0:
+	if r.Size == 0 {
 		return 0
-	case q.respond.ird == 0:
-		return rdmap.CauseOpcode
 	}
 	_, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, r.SrcSTag, r.SrcTO, int(r.Size), mem.RemoteRead)
 	return rdmap.ReadCause(verdict)
@@ -179,9 +172,7 @@ func (q *QueuePair) beginAnswer() bool {
 // answered: the Response at the front has been cut whole.
 func (q *QueuePair) answered() {
 	r := &q.respond
-	if r.ird > 0 {
-		r.requestQ.Post(r.answers.at(0).buffer)
-	}
+	r.requestQ.Post(r.answers.at(0).buffer)
 	r.answers.pop()
 	r.served++
 	q.send.answering = false

@@ -9,7 +9,7 @@ import (
 // The RTR message of RFC 6581: the Initiator's first FPDU, before anything that was posted, which no ULP sees.
 //
 //	Write  zero-length RDMA Write: STag and TO are not looked at (RFC 5041 section 7.2)
-//	Read   zero-length RDMA Read Request, answered with a zero-length Read Response: an ordinary one but that it needs no IRD
+//	Read   zero-length RDMA Read Request, answered with a zero-length Read Response: an ordinary one
 //	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer of start-up's own
 //
 // A Responder that has named several kinds learns from the first FPDU which it is. Until then it takes no octets out of
@@ -90,9 +90,6 @@ func (q *QueuePair) first(h *ddp.Header, n int) {
 	if awaited&mpa.RTRSend != 0 && !h.Tagged && op == rdmap.OpSend && h.Last && h.MSN == 1 && n == rtrSendLen {
 		q.recv.sendQ.Post(ddp.RecvBuffer{})
 		g.hidden = true
-	}
-	if op != rdmap.OpReadRequest && q.respond.ird == 0 {
-		q.recv.queues[rdmap.QNRead] = nil
 	}
 	q.postBuffers()
 }
