@@ -80,21 +80,6 @@ func (s *onSocket) returnSocket() {
 	s.link.handBack(&prefixedConn{TCPConn: s.nc, rest: s.rest})
 }
 
-// prefixedConn is a socket some octets of which were read before it became the ULP's.
-type prefixedConn struct {
-	*net.TCPConn
-	rest []byte
-}
-
-func (c *prefixedConn) Read(p []byte) (int, error) {
-	if len(c.rest) == 0 || len(p) == 0 {
-		return c.TCPConn.Read(p)
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
 // RejectStream answers the Request as Reject does and returns the connection in streaming mode, for the ULP to use or to close:
 // the peer's ULP, if it keeps it too, reads on at the octet behind the Reply. It blocks until the Reply is on its way. A peer
 // that has sent octets behind its Request has broken the rules; its connection is reset. culley-02 has no Reply, and fails.
