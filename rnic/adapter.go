@@ -128,14 +128,14 @@ func (a *Adapter) turn() {
 	}
 }
 
-// wait returns when ch is closed or ctx has ended. A simulation turns meanwhile.
+// wait returns when ch is closed or ctx has ended; nil if both. A simulation turns meanwhile.
 func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
 	for a.cfg.Manual != nil {
 		select {
 		case <-ch:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return unlessClosed(ch, ctx)
 		default:
 			a.cfg.Manual()
 		}
@@ -144,6 +144,16 @@ func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
 	case <-ch:
 		return nil
 	case <-ctx.Done():
+		return unlessClosed(ch, ctx)
+	}
+}
+
+// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is there has to reach its caller.
+func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
+	select {
+	case <-ch:
+		return nil
+	default:
 		return ctx.Err()
 	}
 }

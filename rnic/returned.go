@@ -34,6 +34,15 @@ func (l *link) handBack(nc net.Conn) {
 	l.over(nil)
 }
 
+// discard ends the connection for who does not want it any more, and be it a stream by now.
+func (l *link) discard() {
+	if l.returned == nil {
+		l.fail(ErrClosed)
+		return
+	}
+	go func() { _ = l.returned.Close() }() // not for the goroutine that turns the Poller
+}
+
 // giveBack: Woken comes in a moment, in which nothing else of the link's runs.
 func (u *onPoller) giveBack() {
 	u.giving = true
@@ -94,8 +103,9 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 	if err := r.ask(ctx, func() error { return r.link.reject(r.frame, private, true) }); err != nil {
 		return nil, err
 	}
-	if err := r.link.adapter.wait(ctx, r.link.gone); err != nil {
-		_ = order(r.link.car.submit, func() { r.link.fail(ErrClosed) }) // a stopped Poller has ended it already
+	a := r.link.adapter
+	if err := a.wait(ctx, r.link.gone); err != nil {
+		_ = orderUntil(context.WithoutCancel(ctx), a, r.link.car.submit, r.link.discard) // a stopped Poller has ended it already
 		return nil, err
 	}
 	if r.link.returned == nil {
