@@ -101,3 +101,37 @@ func TestReturnedSocketReadByMany(t *testing.T) {
 	}
 	require.Equal(t, len(greetingText), sum)
 }
+
+// MPA may be tried on it again, in either role: what was read is none of its business, and what was not is its first octets.
+//
+// req: D01-6.1-23
+func TestReturnedSocketEntersMPAAgain(t *testing.T) {
+	t.Run("initiator", func(t *testing.T) {
+		r, p, c := keptSocket(t)
+		q := r.newEnd(r.client, QPOptions{NoMarkers: true})
+		require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, nil), ErrUnread)
+		r.hear(c, []byte(greetingText)) // it still is the stream it was
+		q = r.newEnd(r.client, QPOptions{NoMarkers: true})
+		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, nil))
+		r.play(p, "< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
+		p.write(unhex(t, hexRep+"4001 0000"))
+		r.inService(q)
+	})
+	t.Run("responder", func(t *testing.T) {
+		r := newRig(t, sockets, rigConfig{})
+		q := r.newEnd(r.client, QPOptions{KeepRejected: true})
+		p := r.startConnect(q)
+		waitFrame(r, p, mpa.Request)
+		p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
+		c := r.rejectedConn(q)
+		r.deadline(c)
+		r.hear(c, []byte(greetingText))
+		_, err := r.client.AcceptStream(r.ctx, c, []byte("begin"))
+		require.ErrorIs(t, err, ErrUnread)
+		req, err := r.client.AcceptStream(r.ctx, c, nil)
+		require.NoError(t, err)
+		s := r.newEnd(r.client, QPOptions{NoMarkers: true})
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.play(p, "< "+hexReq+"4001 0000", "< "+hexRep+"4001 0000")
+	})
+}

@@ -49,6 +49,7 @@ type onSocket struct {
 	seen     TransportStats
 	ends     [2]netip.AddrPort
 
+	front  []byte // octets that were read before MPA had the socket
 	giving bool   // the socket is to be the ULP's again
 	rest   []byte // octets that were read and are the ULP's
 }
@@ -106,7 +107,7 @@ func (s *onSocket) read() {
 	b := s.link.pool.Alloc()
 	for {
 		slot := s.link.pool.Slot(b)[mem.Headroom:]
-		n, err := s.nc.Read(slot)
+		n, err := s.receive(slot)
 		if n > 0 {
 			b = s.take(off, b, slot[:n])
 			off += uint64(n)
@@ -134,6 +135,16 @@ func (s *onSocket) read() {
 	s.end()
 	s.mu.Unlock()
 	s.wake()
+}
+
+// receive is the next octets of the connection.
+func (s *onSocket) receive(b []byte) (int, error) {
+	if len(s.front) > 0 {
+		n := copy(b, s.front)
+		s.front = s.front[n:]
+		return n, nil
+	}
+	return s.nc.Read(b)
 }
 
 // take offers octets until they are taken, and returns a Buf for the next read. NoBuf: the connection is over.
