@@ -88,7 +88,7 @@ type link struct {
 	older       []Dialect // Initiator: to be tried next
 	again       func()    // Initiator: tries them; nil: nobody can
 	private     []byte    // Initiator: the ULP's, for the Request
-	privateMax  int       // the application's buffer for the peer's
+	privateMax  int       // the application's buffer for the peer's, of Rev 0
 	firstMarker bool      // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -175,4 +176,57 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		r.untilDone(s.qp)
 		r.noBufLost()
 	}
+}
+
+// PrivateDataMax is about Rev 0. From Rev 1 on frames may have 512 octets, however little an application wants of Rev 0.
+//
+// req: D01-6.1-33, 5044-7.1.1-7
+func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: 2}}, func(t *testing.T, r *rig) {
+		for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
+			there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: d, PrivateDataMax: 3})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), there))
+			req := r.request()
+			require.Equal(t, there, req.PrivateData())
+			require.NoError(t, req.Accept(r.ctx, s.qp, back))
+			r.inService(c)
+			require.Equal(t, back, c.qp.PeerPrivateData())
+		}
+		for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused
+			c := r.newEnd(r.client, QPOptions{Dialect: RDDP01})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), make([]byte, n)))
+			if n == 2 {
+				require.NoError(t, r.request().Reject(r.ctx, nil))
+			} else {
+				require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
+			}
+			r.untilDone(c.qp)
+		}
+	})
+}
+
+// However long a frame may be, a connection that says nothing has no buffer for it, and one in service has none any more.
+func TestStartupBufferComesAndGoes(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
+		in := func(l *link) (n int) {
+			require.NoError(t, order(l.car.submit, func() { n = cap(l.in) }))
+			if r.kind == turned {
+				r.step()
+			}
+			return n
+		}
+		p := r.dialRaw()
+		r.until("the link", func() bool { return r.server.linkCount() == 1 })
+		r.server.mu.Lock()
+		var l *link
+		for l = range r.server.links {
+		}
+		r.server.mu.Unlock()
+		require.Zero(t, in(l), "octets for a silent peer")
+		p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
+		s := r.newEnd(r.server, QPOptions{})
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.Zero(t, in(l), "octets that are kept for nothing")
+	})
 }
