@@ -38,6 +38,7 @@ type carrier interface {
 	now() int64
 	emss() int
 	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
+	enterFull()    // FPDUs may come and go from here on; before, the link's pool may be nil
 	nagle()        // let small segments wait, where unacked is not known
 	stats() TransportStats
 	giveBack()        // make a stream of the connection, as soon as what was pulled is on its way, and end the link
@@ -145,6 +146,9 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 				return stack.Taken
 			}
 			off, data = l.rxBase, data[skip:]
+		}
+		if b == mem.NoBuf {
+			return stack.Refused // come again in one
 		}
 		if l.firstMarker && off == l.rxBase {
 			if l.firstMarker = false; !beginsWithMarker(data) {

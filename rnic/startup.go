@@ -63,6 +63,7 @@ func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 &
 // enter puts the QueuePair into service.
 func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
+	l.car.enterFull()
 	l.car.setTimer(0)
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
