@@ -237,12 +237,13 @@ func (l *link) shutdown() {
 	}
 }
 
-// peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut (DECISIONS 29).
+// peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still owes one of start-up's, or
+// its RTR message (DECISIONS 29).
 func (l *link) peerClosed() {
 	switch {
-	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide:
+	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
 		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
-	case l.phase == phaseFull && l.qp.cut():
+	case l.phase == phaseFull && (l.qp.cut() || len(l.in) > 0):
 		l.fail(&connectionError{ErrPeerClosed})
 	case l.phase == phaseLeaving: // the stream will say so
 	default:

@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
@@ -229,4 +230,45 @@ func TestStartupBufferComesAndGoes(t *testing.T) {
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
 		require.Zero(t, in(l), "octets that are kept for nothing")
 	})
+}
+
+// A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it, is no orderly end. When this end
+// is closing anyway, nothing is missed; but half a frame stays half a frame.
+//
+// req: P2P-14
+func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
+	for _, tc := range []struct {
+		d    Dialect
+		said string // and no more
+	}{{RTR, ""}, {RTR, hex.EncodeToString([]byte("MPA ID Rtr"))}, {RFC6581, ""}, {RFC6581, "000ec1"}} {
+		for _, closing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v %q %v", tc.d, tc.said, closing), func(t *testing.T) {
+				over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+					p := r.dialRaw()
+					party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
+					f := party.Request(tc.d, nil)
+					p.write(f.Append(nil))
+					s := r.newEnd(r.server, QPOptions{})
+					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+					waitFrame(r, p, mpa.Reply)
+					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, 5)}))
+					if closing {
+						s.qp.Disconnect()
+					}
+					p.write(unhex(t, tc.said))
+					p.closeSend()
+					r.untilDone(s.qp)
+					require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+					if closing && tc.said == "" {
+						require.NoError(t, s.qp.Err())
+						return
+					}
+					var me *mpa.Error
+					require.ErrorAs(t, s.qp.Err(), &me)
+					require.Equal(t, mpa.ErrConnection, me.Code)
+					require.ErrorIs(t, r.failure().Err, s.qp.Err())
+				})
+			})
+		}
+	}
 }
