@@ -39,7 +39,7 @@ func (l *link) fallsBack(was phase, err error) bool {
 		return false
 	}
 	var re *RevisionError
-	return was == phaseReply && (errors.Is(err, errClosedEarly) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
+	return was == phaseReply && (errors.Is(err, ErrPeerClosed) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
 }
 
 // failDial ends a QueuePair whose next connection could not be begun.

@@ -59,8 +59,8 @@ func TestFallsBackOnce(t *testing.T) {
 				if name == "closes" { // and it stays at that
 					q.closeSend()
 					r.untilDone(c.qp)
-					require.ErrorIs(t, c.qp.Err(), errClosedEarly)
-					require.ErrorIs(t, <-c.qp.connected, errClosedEarly)
+					require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+					require.ErrorIs(t, <-c.qp.connected, ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
@@ -81,8 +81,8 @@ func TestDoesNotFallBack(t *testing.T) {
 		act  func(r *rig, c *end, p rawPeer)
 		want error
 	}{
-		{"a dialect was named", QPOptions{Dialect: RFC6581}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, errClosedEarly},
-		{"nothing enhanced was wanted", QPOptions{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, errClosedEarly},
+		{"a dialect was named", QPOptions{Dialect: RFC6581}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
+		{"nothing enhanced was wanted", QPOptions{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
 		{"rejected by the ULP", QPOptions{ORD: 1}, func(r *rig, _ *end, p rawPeer) {
 			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
 		}, nil},

@@ -242,9 +242,9 @@ func (l *link) shutdown() {
 func (l *link) peerClosed() {
 	switch {
 	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
-		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
+		l.fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
 	case l.phase == phaseFull && (l.qp.cut() || len(l.in) > 0):
-		l.fail(&connectionError{ErrPeerClosed})
+		l.fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
 	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {

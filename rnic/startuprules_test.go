@@ -266,6 +266,7 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 					var me *mpa.Error
 					require.ErrorAs(t, s.qp.Err(), &me)
 					require.Equal(t, mpa.ErrConnection, me.Code)
+					require.ErrorIs(t, s.qp.Err(), ErrPeerClosed)
 					require.ErrorIs(t, r.failure().Err, s.qp.Err())
 				})
 			})
