@@ -188,3 +188,39 @@ func TestFallsBackWithOurs(t *testing.T) {
 		})
 	}
 }
+
+// A Poller whose control ring is full when the second try is due makes it wait, not fail; and who waits can be given up.
+func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{})
+		addr, next := r.rawAccepts()
+		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		p := next()
+		waitFrame(r, p, mpa.Request)
+		l, full := c.qp.link.Load(), false
+		again := l.again
+		l.again = func() { // on this goroutine, which turns the Poller
+			fillControl(t, r.hosts[1].poller)
+			full = true
+			again()
+		}
+		p.closeSend()
+		r.until("a full ring", func() bool { return full })
+		if abort {
+			c.qp.unwanted.Store(true) // as Abort does first
+			select {
+			case <-c.qp.Done(): // while nobody turns
+			case <-r.ctx.Done():
+				t.Fatal("it waits for ever")
+			}
+			require.ErrorIs(t, c.qp.Err(), ErrClosed)
+			require.Zero(t, r.client.linkCount())
+			continue
+		}
+		q := next()
+		waitFrame(r, q, mpa.Request)
+		q.write(unhex(t, hexRep+"4001 0000"))
+		r.inService(c)
+	}
+}
