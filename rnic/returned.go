@@ -90,8 +90,9 @@ func (s *onSocket) returnSocket() {
 }
 
 // RejectStream answers the Request as Reject does and returns the connection in streaming mode, for the ULP to use or to close:
-// the peer's ULP, if it keeps it too, reads on at the octet behind the Reply. It blocks until the Reply is on its way. A peer
-// that has sent octets behind its Request has broken the rules; its connection is reset. culley-02 has no Reply, and fails.
+// the peer's ULP, if it keeps it too, reads on at the octet behind the Reply. It blocks until the Reply is on its way. What a
+// hasty peer has sent behind its Request is the stream's; but the connection is reset when that came before AcceptStream took a
+// stream over. culley-02 has no Reply, and fails.
 func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Conn, error) {
 	if r.frame.Kind == 0 {
 		return nil, ErrState

@@ -273,3 +273,29 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 		}
 	}
 }
+
+// A Request of Rev 0 with S offers to let us speak first where rtr is served, and the request says so beforehand.
+func TestPeerToPeerOfRevZero(t *testing.T) {
+	for _, served := range [][]Dialect{{RDDP01}, {RDDP01, RTR}} {
+		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
+			p := r.dialRaw()
+			p.write(request(mpa.Frame{Rev: 0, S: true, CRC: true, Markers: true}))
+			req, s := r.request(), r.newEnd(r.server, QPOptions{})
+			require.Equal(t, len(served) == 2, req.PeerToPeer())
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.Equal(t, len(served) == 2, s.qp.Startup().PeerToPeer)
+		})
+	}
+}
+
+// What a peer sends behind its Request, without being asked, is the stream's when MPA was there from the beginning.
+func TestRejectStreamOfAHastyDialer(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), "hasty"...))
+		nc, err := r.request().RejectStream(r.ctx, nil)
+		require.NoError(t, err)
+		r.deadline(nc)
+		r.hear(nc, []byte("hasty"))
+	})
+}
