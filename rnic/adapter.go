@@ -43,7 +43,7 @@ type Adapter struct {
 	table *mem.Table
 	lanes []*lane // one per Poller
 	next  atomic.Uint32
-	nums  atomic.Uint32 // QueuePair numbers and stream ids
+	nums  atomic.Uint64 // QueuePair numbers and stream ids
 	conns atomic.Int64  // over kernel sockets
 	cfg   Config
 	start time.Time
