@@ -52,7 +52,7 @@ type onSocket struct {
 	seen     TransportStats
 	ends     [2]netip.AddrPort
 
-	front  []byte // octets that were read before MPA had the socket
+	front  []byte // octets that were read before MPA had the socket, no more than one startupReadMax
 	giving bool   // the socket is to be the ULP's again
 	rest   []byte // octets that were read and are the ULP's
 }
