@@ -1,0 +1,270 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/test/interop/guest"
+)
+
+// siwResponder is a way in which we ask.
+type siwResponder struct {
+	name   string
+	module string
+	opt    rnic.QPOptions
+	want   rnic.Startup
+}
+
+var siwResponders = []siwResponder{
+	{"Rev 2", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, IRD: 3, ORD: 5},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
+	{"Rev 2, CRC", "std", rnic.QPOptions{NoMarkers: true, IRD: 3, ORD: 5},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
+	{"Rev 2, CRC that siw wants too", "opt mpa_crc_required=1", rnic.QPOptions{NoMarkers: true, IRD: 3, ORD: 5},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
+	{"Rev 1", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, Dialect: rnic.RFC5044},
+		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
+	{"Rev 1, CRC", "std", rnic.QPOptions{NoMarkers: true, Dialect: rnic.RFC5044},
+		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
+	{"peer-to-peer, Write", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRWrite, IRD: 1, ORD: 1},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
+	{"peer-to-peer, any, CRC", "std", rnic.QPOptions{NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 1},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
+	{"peer-to-peer, Read", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRRead, IRD: 1, ORD: 1},
+		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
+}
+
+// overResponders runs a test over both transports and each way of ours.
+func overResponders(t *testing.T, f func(r *rig, s siwResponder)) {
+	for _, s := range siwResponders {
+		t.Run(s.name, func(t *testing.T) {
+			over(t, func(r *rig) {
+				r.siw(s.module)
+				f(r, s)
+			})
+		})
+	}
+}
+
+// connect is our end of a connection to a server of the guest's.
+func (r *rig) connect(addr string, opt rnic.QPOptions) *end {
+	r.t.Helper()
+	e := r.newEnd(opt)
+	require.NoError(r.t, e.qp.Connect(r.ctx, addr, opt.PrivateData))
+	return e
+}
+
+// raceTimeout is how long an answer may take before siw is thought to have left our message lying.
+const raceTimeout = time.Second
+
+// nudge is what wakes a siw that has left an FPDU lying: octets more, of a message that places nothing and that nobody sees.
+func (e *end) nudge() { e.write(nil, guestRegion{stag: 1}, 0) }
+
+// ask sends a message and returns the answer, and whether it took a nudge: siw may hook its queue pair to the socket only after
+// our message has come (docs/interop.md).
+func (e *end) ask(message []byte) (answer []byte, nudged bool) {
+	e.r.t.Helper()
+	e.send(message)
+	ctx, cancel := context.WithTimeout(e.r.ctx, raceTimeout)
+	defer cancel()
+	answer, err := e.await(ctx)
+	if err == nil {
+		return answer, false
+	}
+	require.ErrorIs(e.r.t, err, context.DeadlineExceeded)
+	e.nudge()
+	return e.receive(), true
+}
+
+func (e *end) close() {
+	e.r.t.Helper()
+	require.NoError(e.r.t, e.qp.Close(e.r.ctx))
+	require.NoError(e.r.t, e.over())
+}
+
+// Messages both ways and our RDMA Write, to a server that echoes; private data both ways.
+func TestSiwResponder(t *testing.T) {
+	overResponders(t, func(r *rig, s siwResponder) {
+		probe, addr := r.serve("exec probe listen $port accept " + hexOf(private(30)))
+		s.opt.PrivateData = private(20)
+		e := r.connect(addr, s.opt)
+		require.Equal(r.t, s.want, e.qp.Startup())
+		require.Equal(r.t, private(30), e.qp.PeerPrivateData())
+		r.expect(probe, "^private "+hex.EncodeToString(private(20))+"$")
+		to := r.region(probe)
+		answer, _ := e.ask([]byte("first"))
+		require.Equal(r.t, "first", string(answer))
+		for n := range 5 {
+			message := bytes.Repeat([]byte{byte('a' + n)}, 1+n*900)
+			e.write(message[:min(len(message), 50)], to, n)
+			e.send(message)
+			require.Equal(r.t, message, e.receive())
+		}
+		e.close()
+		r.ends(probe)
+		require.Contains(r.t, probe.String(), "region holds "+hex.EncodeToString([]byte("abcd"+strings.Repeat("e", 50))))
+	})
+}
+
+// region is what probe tells of its memory.
+func (r *rig) region(probe *guest.Job) guestRegion {
+	r.t.Helper()
+	m := r.expect(probe, "^region ([0-9a-f]+) ([0-9a-f]+)$")
+	at, err := strconv.ParseUint(m[0], 16, 64)
+	require.NoError(r.t, err)
+	stag, err := strconv.ParseUint(m[1], 16, 32)
+	require.NoError(r.t, err)
+	return guestRegion{at: at, stag: mem.STag(stag)}
+}
+
+// librdmacm's example.
+func TestSiwResponderRdmaServer(t *testing.T) {
+	overResponders(t, func(r *rig, s siwResponder) {
+		server, addr := r.serve("exec rdma_server -p $port")
+		e := r.connect(addr, s.opt)
+		answer, _ := e.ask(make([]byte, 16))
+		require.Len(r.t, answer, 16)
+		r.ends(server)
+		require.NoError(r.t, e.over())
+	})
+}
+
+// rping's server: our message makes it send an RDMA Read Request, which we do not serve yet, and the connection ends with our
+// Terminate. Without read depths, in Rev 1, it cannot even ask, and closes in order.
+func TestSiwResponderRping(t *testing.T) {
+	overResponders(t, func(r *rig, s siwResponder) {
+		rping, addr := r.serve("exec rping -s -v -p $port -C 1 -a " + guestAddr.Addr().String())
+		e := r.connect(addr, s.opt)
+		e.send(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 0x1000), 0x200<<32|64)) // address, key, size
+		select {
+		case <-e.qp.Done():
+		case <-time.After(raceTimeout):
+			e.nudge()
+		}
+		err := e.over()
+		_ = r.status(rping)
+		require.Contains(r.t, rping.String(), "server DISCONNECT EVENT")
+		if !s.want.Enhanced {
+			require.NoError(r.t, err)
+			require.Contains(r.t, rping.String(), "post send error")
+			return
+		}
+		var te *rnic.TerminateError
+		require.ErrorAs(r.t, err, &te)
+		require.False(r.t, te.Remote)
+		require.ErrorContains(r.t, err, "unexpected opcode")
+	})
+}
+
+// What siw refuses is an error that says so: markers, and with them Rev 0, which always asks for them. Its listener serves on.
+func TestSiwResponderRefuses(t *testing.T) {
+	over(t, func(r *rig) {
+		r.siw("std")
+		_, addr := r.serve("exec probe listen $port accept")
+		asked := map[string]rnic.QPOptions{"Rev 0": {Dialect: rnic.RDDP01, NoMarkers: true}}
+		if r.host == ourAddr.Addr().String() { // kernel sockets never ask for markers
+			asked["Rev 1"] = rnic.QPOptions{}
+			asked["Rev 1, no CRC"] = rnic.QPOptions{NoCRC: true}
+			asked["Rev 2"] = rnic.QPOptions{IRD: 1, ORD: 1}
+			asked["Rev 2, peer-to-peer"] = rnic.QPOptions{PeerToPeer: true, IRD: 1, ORD: 1}
+		}
+		for name, opt := range asked {
+			e := r.newEnd(opt)
+			var no *rnic.RejectedError
+			require.ErrorAs(r.t, e.qp.Connect(r.ctx, addr, nil), &no, name)
+			require.Empty(r.t, no.PrivateData)
+		}
+		e := r.connect(addr, rnic.QPOptions{NoMarkers: true})
+		answer, _ := e.ask([]byte("hello"))
+		require.Equal(r.t, "hello", string(answer))
+		e.close()
+	})
+}
+
+// A server rejects, with private data.
+func TestSiwResponderRejects(t *testing.T) {
+	over(t, func(r *rig) {
+		r.siw("std")
+		for _, opt := range []rnic.QPOptions{
+			{NoMarkers: true, Dialect: rnic.RFC5044}, {NoMarkers: true, IRD: 1, ORD: 2}, {NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 2},
+		} {
+			probe, addr := r.serve("exec probe listen $port reject " + hexOf([]byte("not today")))
+			e := r.newEnd(opt)
+			var no *rnic.RejectedError
+			require.ErrorAs(r.t, e.qp.Connect(r.ctx, addr, []byte("please")), &no)
+			require.Equal(r.t, "not today", string(no.PrivateData))
+			if opt.Dialect == 0 {
+				require.Equal(r.t, []any{true, 2, 1}, []any{no.Enhanced, no.IRD, no.ORD})
+			}
+			r.expect(probe, "^private "+hex.EncodeToString([]byte("please"))+"$")
+			r.ends(probe)
+		}
+	})
+}
+
+// Private data of the lengths that siw takes, both ways, octet for octet.
+func TestSiwResponderPrivateData(t *testing.T) {
+	over(t, func(r *rig) {
+		r.siw("std")
+		for _, n := range privateSizes {
+			probe, addr := r.serve("exec probe listen $port accept " + hexOf(private(n)))
+			e := r.connect(addr, rnic.QPOptions{NoMarkers: true, IRD: 1, ORD: 1, PrivateData: private(n)})
+			require.Equal(r.t, private(n), append([]byte{}, e.qp.PeerPrivateData()...))
+			r.events(probe, "CONNECT_REQUEST 0 ird 1 ord 1", private(n))
+			_, _ = e.ask([]byte("x"))
+			e.close()
+			r.ends(probe)
+		}
+	})
+}
+
+// Siw answers with the flags of the Request, so that in dialect rtr each end takes the other for one that knows it; our Ready-to-
+// Receive frame then is no FPDU to siw, which ends the stream. RFC 6581, which siw knows, is what a dial tries first.
+func TestSiwResponderRtrFrame(t *testing.T) {
+	over(t, func(r *rig) {
+		r.siw("std")
+		_, addr := r.serve("exec probe listen $port accept")
+		e := r.connect(addr, rnic.QPOptions{NoMarkers: true, Dialect: rnic.RTR})
+		e.send([]byte("x"))
+		select {
+		case <-e.qp.Done():
+		case <-time.After(raceTimeout):
+			e.nudge()
+		}
+		var te *rnic.TerminateError
+		require.ErrorAs(r.t, e.over(), &te)
+		require.True(r.t, te.Remote)
+	})
+}
+
+// How often siw leaves lying what comes right behind its Reply. What must hold is that a nudge then gets all of it delivered.
+func TestSiwAcceptRace(t *testing.T) {
+	over(t, func(r *rig) {
+		r.siw("std")
+		for _, opt := range []rnic.QPOptions{{NoMarkers: true}, {NoMarkers: true, PeerToPeer: true}} {
+			stuck := 0
+			for range *raceTries {
+				probe, addr := r.serve("exec probe listen $port accept")
+				e := r.connect(addr, opt)
+				answer, nudged := e.ask([]byte("at once"))
+				require.Equal(r.t, "at once", string(answer))
+				if nudged {
+					stuck++
+				}
+				e.close()
+				r.ends(probe)
+			}
+			r.t.Logf("siw left the first FPDU lying in %d of %d tries (peer-to-peer: %v)", stuck, *raceTries, opt.PeerToPeer)
+		}
+	})
+}
