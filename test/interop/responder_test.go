@@ -241,7 +241,11 @@ func TestSiwAcceptRace(t *testing.T) {
 				e := r.connectOnly(addr, opt)
 				begin := time.Now()
 				e.send([]byte("at once"))
-				answer, err := e.awaitFor(raceTimeout)
+				limit := patience
+				if opt.Nudge == 0 {
+					limit = raceTimeout
+				}
+				answer, err := e.awaitFor(limit)
 				if opt.Nudge == 0 && err != nil {
 					require.ErrorIs(r.t, err, context.DeadlineExceeded)
 					late++
