@@ -95,13 +95,7 @@ func enclose() int {
 func within(m *testing.M) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dir, err := os.MkdirTemp("", "rnicd-interop-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "interop:", err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	end, err := setUp(ctx, dir)
+	end, err := setUp(ctx)
 	defer end()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
@@ -119,7 +113,7 @@ func within(m *testing.M) int {
 }
 
 // setUp makes the network and boots the guest. end, never nil, undoes it.
-func setUp(ctx context.Context, dir string) (end func(), err error) {
+func setUp(ctx context.Context) (end func(), err error) {
 	end = func() {}
 	cache, err := image.Dir()
 	if err != nil {
@@ -146,7 +140,7 @@ func setUp(ctx context.Context, dir string) (end func(), err error) {
 		return end, err
 	}
 	begin := time.Now()
-	vm, err = guest.Boot(ctx, guest.Config{Image: img, TAP: guestTAP, Addr: guestAddr, Dir: dir})
+	vm, err = guest.Boot(ctx, guest.Config{Image: img, TAP: guestTAP, Addr: guestAddr})
 	if err != nil {
 		return dump, err
 	}

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -27,7 +26,6 @@ type Config struct {
 	Image image.Image
 	TAP   string       // a device that is there and up
 	Addr  netip.Prefix // of the guest
-	Dir   string       // takes the kernel's messages (console.log); must be there
 }
 
 // bootTimeout is generous: an emulated processor on a busy machine.
@@ -39,7 +37,7 @@ const memoryMiB = 256
 type Guest struct {
 	cmd     *exec.Cmd
 	in      io.Writer
-	console string
+	console *os.File // what the kernel says; a file without a name, which goes with the process
 	exited  chan struct{}
 
 	mu      sync.Mutex
@@ -50,10 +48,13 @@ type Guest struct {
 
 // Boot starts a guest and returns when it takes orders. It starts in the network namespace of the process.
 func Boot(ctx context.Context, cfg Config) (*Guest, error) {
-	g := &Guest{
-		console: filepath.Join(cfg.Dir, "console.log"), exited: make(chan struct{}), jobs: map[string]*Job{}, ready: make(chan struct{}),
+	g := &Guest{exited: make(chan struct{}), jobs: map[string]*Job{}, ready: make(chan struct{})}
+	var err error
+	if g.console, err = nameless(); err != nil {
+		return nil, err
 	}
-	g.cmd = exec.Command("qemu-system-x86_64", arguments(cfg, g.console)...)
+	g.cmd = exec.Command("qemu-system-x86_64", arguments(cfg)...)
+	g.cmd.ExtraFiles = []*os.File{g.console}
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	var errs tail
 	g.cmd.Stderr = &errs
@@ -90,12 +91,27 @@ func Boot(ctx context.Context, cfg Config) (*Guest, error) {
 		return nil, fmt.Errorf("guest: qemu ended: %s; the guest said:\n%s", &errs, g.Console())
 	case <-ctx.Done():
 		g.Stop()
-		return nil, fmt.Errorf("guest: did not start within %v: %s; the guest said:\n%s", bootTimeout, &errs, g.Console())
+		return nil, fmt.Errorf("guest: did not start (%w; %v are given to it): %s; the guest said:\n%s", ctx.Err(), bootTimeout, &errs, g.Console())
 	}
 }
 
+// nameless makes a file that is in no directory.
+func nameless() (*os.File, error) {
+	f, err := os.CreateTemp("", "rnicd-guest-")
+	if err == nil {
+		err = os.Remove(f.Name())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	return f, nil
+}
+
+// consoleFD is where qemu finds the first of its ExtraFiles.
+const consoleFD = "/proc/self/fd/3"
+
 // arguments are qemu's. What the guest's card sends is what a wire would carry: all of its offloads are off.
-func arguments(cfg Config, console string) []string {
+func arguments(cfg Config) []string {
 	a := cfg.Addr.Addr().As4()
 	mac := fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3])
 	card := "virtio-net-pci,netdev=net,romfile=,mac=" + mac
@@ -105,7 +121,7 @@ func arguments(cfg Config, console string) []string {
 	return []string{
 		"-accel", "tcg,thread=multi,tb-size=128", "-cpu", "Westmere-v1", "-machine", "q35,vmport=off,hpet=off,smbus=off,sata=off,i8042=off",
 		"-m", strconv.Itoa(memoryMiB), "-smp", "1", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-serial", "file:" + console, "-serial", "stdio",
+		"-serial", "file:" + consoleFD, "-serial", "stdio",
 		"-netdev", "tap,id=net,ifname=" + cfg.TAP + ",script=no,downscript=no,vhost=off", "-device", card,
 		"-kernel", cfg.Image.Kernel, "-initrd", cfg.Image.Initramfs,
 		"-append", "console=ttyS0 quiet panic=-1 mitigations=off audit=0 tsc=reliable no_timer_check cryptomgr.notests " +
@@ -151,8 +167,10 @@ func (g *Guest) Stop() {
 
 // Console is the end of the kernel's messages.
 func (g *Guest) Console() string {
-	b, _ := os.ReadFile(g.console)
-	return string(b[max(0, len(b)-4000):])
+	size, _ := g.console.Seek(0, io.SeekEnd) // what cannot be read is not there
+	b := make([]byte, min(size, 4000))
+	n, _ := g.console.ReadAt(b, size-int64(len(b)))
+	return string(b[:n])
 }
 
 // scriptMax keeps an order within what a serial line takes in one go.

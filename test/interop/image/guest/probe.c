@@ -167,7 +167,7 @@ static int do_listen(int argc, char **argv)
 	struct rdma_cm_event *e;
 
 	if (rdma_create_id(events, &listener, NULL, RDMA_PS_TCP) || rdma_bind_addr(listener, (struct sockaddr *)&at) ||
-	    rdma_listen(listener, 1))
+	    rdma_listen(listener, 16)) /* siw notices no more at a time */
 		die("listen");
 	e = expect(RDMA_CM_EVENT_CONNECT_REQUEST);
 	id = e->id;
