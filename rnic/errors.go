@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrSendQueueFull and ErrRecvQueueFull: the ring of posted work is full; poll completions first.
+	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = errors.New("rnic: send queue is full")
 	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
 	// ErrState: the call does not fit the QueuePair's state.
