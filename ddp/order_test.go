@@ -55,10 +55,10 @@ func newTraffic(t *testing.T, rng *rand.Rand, pendingMax int) *traffic {
 		source.Start(Message{Header: h, Len: uint32(len(body))})
 		for source.Active() {
 			h, off, n := source.Next(32 + rng.IntN(100))
-			b := ulpdu(h, body[off:off+uint32(n)])
+			b := ulpdu(*h, body[off:off+uint32(n)])
 			start, end := f.span(len(b))
 			f.segments = append(f.segments, cutSegment{start, end, b, false})
-			if d.Header, d.End = h, end; h.Tagged {
+			if d.Header, d.End = *h, end; h.Tagged {
 				d.Len = uint32(n)
 			}
 		}

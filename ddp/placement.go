@@ -32,7 +32,13 @@ func (s *Stream) Place(start, end uint64, n int, pieces [][]byte) *Error {
 		return nil
 	}
 	h := &s.header
-	headerLen, ok := s.readHeader(pieces)
+	headerLen, ok := 0, false
+	if len(pieces) > 0 {
+		headerLen, ok = h.parse(pieces[0])
+	}
+	if !ok {
+		headerLen, ok = s.readHeader(pieces)
+	}
 	if !ok || headerLen > n {
 		return s.fail(start, TypeLocalCatastrophic, 0, nil, n)
 	}
@@ -152,9 +158,13 @@ func (s *Stream) localRange(b *RecvBuffer, mo uint32, n int) ([]byte, bool) {
 func (s *Stream) placed(end uint64, payload int, messageLen uint32) {
 	s.stats.Segments++
 	s.stats.Octets += uint64(payload)
-	if !s.header.Last {
-		return
+	if s.header.Last {
+		s.whole(end, messageLen)
 	}
+}
+
+// whole lets the message wait whose last segment is the one in hand.
+func (s *Stream) whole(end uint64, messageLen uint32) {
 	m := s.pending.insert(end)
 	if m == nil { // a Tagged last segment placed twice: allowed, but delivered once (section 7.3)
 		s.stats.Duplicates++

@@ -21,7 +21,8 @@ type Message struct {
 //
 // It belongs to one goroutine and holds no payload. Init before use; calls out of turn panic.
 type Segmenter struct {
-	header  Header // template of the active message; MSN included
+	header  Header // of the segment in hand, or the one before it
+	first   uint64 // TO of the active message
 	len     uint32 // of the active message
 	off     uint32 // first octet not yet cut
 	active  bool
@@ -44,6 +45,7 @@ func (s *Segmenter) Start(m Message) {
 		panic("ddp: Segmenter.Start before the last segment of the previous message")
 	}
 	s.header, s.len, s.off, s.active = m.Header, m.Len, 0, true
+	s.first = m.Header.TO
 	s.header.Version = s.version
 	if m.Header.Tagged {
 		return
@@ -68,13 +70,13 @@ func (s *Segmenter) NextLen(mulpdu int) int {
 	return s.header.Len() + s.payloadLen(mulpdu)
 }
 
-// Next cuts the next segment: its header, and the place of its payload in the message, octets [off, off+n).
-// The message ends when h.Last. It panics as NextLen does.
-func (s *Segmenter) Next(mulpdu int) (h Header, off uint32, n int) {
+// Next cuts the next segment: its header, and the place of its payload in the message, octets [off, off+n). The message
+// ends when h.Last. The header is the Segmenter's own, to be read before its next call. It panics as NextLen does.
+func (s *Segmenter) Next(mulpdu int) (h *Header, off uint32, n int) {
 	n = s.payloadLen(mulpdu)
-	h, off = s.header, s.off
+	h, off = &s.header, s.off
 	if h.Tagged {
-		h.TO += uint64(off)
+		h.TO = s.first + uint64(off)
 	} else {
 		h.MO = off
 	}

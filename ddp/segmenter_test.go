@@ -23,7 +23,7 @@ func cutAll(t testing.TB, s *Segmenter, mulpdu func() int) []segment {
 		want := s.NextLen(limit)
 		h, off, n := s.Next(limit)
 		require.Equal(t, want, h.Len()+n)
-		out = append(out, segment{h, off, n})
+		out = append(out, segment{*h, off, n})
 	}
 	return out
 }
@@ -125,7 +125,7 @@ func TestSegmenterProperties(t *testing.T) {
 			} else {
 				want.MO, want.MSN = off, sent[h.QN]
 			}
-			require.Equal(t, want, h)
+			require.Equal(t, want, *h)
 			require.Equal(t, h.Last, !s.Active())
 			if !h.Last {
 				require.Equal(t, mulpdu, h.Len()+n, "as large as MULPDU allows")
@@ -164,7 +164,8 @@ func TestSegmenterLongestMessage(t *testing.T) {
 		for s.Active() {
 			var off uint32
 			var n int
-			h, off, n = s.Next(1 << 20)
+			cut, at, k := s.Next(1 << 20)
+			h, off, n = *cut, at, k
 			if uint64(off) != sum || h.Len()+n > 64768 {
 				t.Fatalf("segment at %d, %d octets sent, ULPDU of %d", off, sum, h.Len()+n)
 			}
@@ -184,7 +185,7 @@ func TestSegmenterAbort(t *testing.T) {
 	require.False(t, s.Active())
 	s.Start(untaggedMessage(2, 4))
 	h, off, n := s.Next(1500)
-	require.Equal(t, Header{Last: true, Version: 1, ULP: 0x43, ULP32: 0x01020304, QN: 2, MSN: 1}, h)
+	require.Equal(t, Header{Last: true, Version: 1, ULP: 0x43, ULP32: 0x01020304, QN: 2, MSN: 1}, *h)
 	require.Zero(t, off)
 	require.Equal(t, 4, n)
 }

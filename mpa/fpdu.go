@@ -35,13 +35,17 @@ func (m Mode) headOf(begin uint64) uint64 {
 	return begin
 }
 
+// endOf is the end of the FPDU whose ULPDU_Length stands at head and says n.
+func (m Mode) endOf(head uint64, n int) uint64 {
+	size := uint64(content(n))
+	if m.Markers {
+		return head + size + MarkerLen*innerMarkers(head, size)
+	}
+	return head + size
+}
+
 // frameOf is the extent of the FPDU that begins at begin and whose ULPDU has n octets.
 func (m Mode) frameOf(begin uint64, n int) frame {
-	f := frame{begin: begin, head: m.headOf(begin), n: n}
-	size := uint64(content(n))
-	f.end = f.head + size
-	if m.Markers {
-		f.end += MarkerLen * innerMarkers(f.head, size)
-	}
-	return f
+	head := m.headOf(begin)
+	return frame{begin: begin, head: head, end: m.endOf(head, n), n: n}
 }

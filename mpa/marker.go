@@ -9,14 +9,11 @@ import "encoding/binary"
 // markerGap is the number of content octets between two markers.
 const markerGap = MarkerSpacing - MarkerLen
 
-// innerMarkers counts the markers behind ULPDU_Length at head that fall into size content octets. A marker right
-// behind the last octet belongs to the next FPDU and is not counted.
+// innerMarkers counts the markers behind ULPDU_Length at head that fall into size content octets, of which there are
+// some. A marker right behind the last octet belongs to the next FPDU and is not counted.
 func innerMarkers(head, size uint64) uint64 {
-	first := MarkerSpacing - head%MarkerSpacing
-	if size <= first {
-		return 0
-	}
-	return 1 + (size-first-1)/markerGap
+	since := head%MarkerSpacing - MarkerLen // content since the last marker: head stands behind it, not on it
+	return (since + size - 1) / markerGap
 }
 
 // nextMarker is the first marker position at or after off.
@@ -28,20 +25,6 @@ func pointer(b []byte) uint64 { return uint64(binary.BigEndian.Uint16(b[2:4]) &^
 // putMarker writes a marker whose FPDUPTR is ptr.
 func putMarker(b []byte, ptr int) {
 	binary.BigEndian.PutUint32(b[:MarkerLen], uint32(ptr))
-}
-
-// markersAgree says whether every marker within the whole FPDU f, whose octets are b, names f as the FPDU that
-// contains it. A leading marker must be zero.
-func markersAgree(f *frame, b []byte) bool {
-	if f.head != f.begin && pointer(b) != 0 {
-		return false
-	}
-	for m := nextMarker(f.head); m < f.end; m += MarkerSpacing {
-		if pointer(b[m-f.begin:]) != m-f.head {
-			return false
-		}
-	}
-	return true
 }
 
 // located is where the FPDU that contains the marker at m begins if the marker says ptr. false: nowhere.

@@ -8,42 +8,48 @@ func (r *Receiver) take(f *frame, b []byte, verified, direct bool, sink Sink) bo
 		r.fail(ErrCRC, f.begin, whatCRC)
 		return false
 	}
-	if r.mode.Markers && !markersAgree(f, b) {
+	if !r.mode.Markers {
+		r.pieces = r.pieces[:0]
+		if f.n > 0 {
+			r.pieces = append(r.pieces, b[HeaderLen:HeaderLen+f.n])
+		}
+	} else if !r.cutMarked(*f, b) {
 		r.fail(ErrMarker, f.begin, whatMarker)
 		return false
 	}
-	at := f.head + HeaderLen
-	r.pieces = r.mode.cut(r.pieces[:0], at, f.n, b[at-f.begin:])
 	return r.pass(f, direct, sink)
 }
 
-// cut appends the n ULPDU octets at stream offset at, which b begins with, to pieces and leaves markers out.
-func (m Mode) cut(pieces [][]byte, at uint64, n int, b []byte) [][]byte {
-	if n == 0 {
-		return pieces
+// cutMarked makes pieces of the ULPDU of f, whose octets are b, and leaves the markers out. false: one of them does not name f
+// as the FPDU that contains it, or a leading one is not zero.
+func (r *Receiver) cutMarked(f frame, b []byte) bool {
+	head := int(f.head - f.begin)
+	if head != 0 && pointer(b) != 0 {
+		return false
 	}
-	if !m.Markers {
-		return append(pieces, b[:n])
+	pieces := r.pieces[:0]
+	at, left := head+HeaderLen, f.n
+	for m := int(nextMarker(f.head) - f.begin); m < len(b); m += MarkerSpacing {
+		if pointer(b[m:]) != uint64(m-head) {
+			return false
+		}
+		if k := min(m-at, left); k > 0 {
+			pieces = append(pieces, b[at:at+k])
+			left -= k
+		}
+		at = m + MarkerLen
 	}
-	room := int(nextMarker(at) - at)
-	if room == 0 { // behind ULPDU_Length
-		b = b[MarkerLen:]
-		room = markerGap
+	if left > 0 {
+		pieces = append(pieces, b[at:at+left])
 	}
-	for n > room {
-		pieces = append(pieces, b[:room])
-		n -= room
-		b = b[room+MarkerLen:]
-		room = markerGap
-	}
-	return append(pieces, b[:n])
+	r.pieces = pieces
+	return true
 }
 
 // pass hands the FPDU whose ULPDU is in pieces to the Sink. false: the Sink's error has stopped the Receiver.
 func (r *Receiver) pass(f *frame, direct bool, sink Sink) bool {
 	inOrder := f.begin == r.next
 	s := &r.stats
-	s.FPDUs++
 	if direct {
 		s.Direct++
 		s.BytesDirect += uint64(f.n)

@@ -1,15 +1,11 @@
 package mpa
 
-import (
-	"encoding/binary"
-
-	"github.com/rnicd/rnicd/mem"
-)
+import "github.com/rnicd/rnicd/mem"
 
 // A segment's way through the Receiver:
 //
 //  1. It begins where the first FPDU not yet passed begins (the fast path): its whole FPDUs are verified and passed
-//     straight from the segment (direct); what remains is the front of an FPDU.
+//     straight from the segment (direct.go); what remains is the front of an FPDU.
 //  2. Anything else is put into the list of held octets and the island it belongs to is looked at (island.go): where
 //     an FPDU begins is known from the end of one that was passed, or located by a marker, or not known yet.
 //  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs nobody needs any more are freed; if the
@@ -216,98 +212,6 @@ func (r *Receiver) lengthAt(head, off uint64, data []byte) int {
 	return n
 }
 
-// direct passes the whole FPDUs at the front of data, which begins at next, and returns how many octets they take.
-// refused: an FPDU has a bad CRC and is to be dropped; nothing was passed.
-func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
-	if r.drop && r.doubtful(data) {
-		return 0, true
-	}
-	for used < len(data) {
-		f, st := r.mode.scan(r.next, data[used:])
-		if st == partial {
-			break
-		}
-		if st == oversize {
-			r.fail(ErrMarker, r.next, whatLength) // DECISIONS 19
-			break
-		}
-		size := int(f.end - f.begin)
-		r.cleared(&f)
-		if !r.take(&f, data[used:used+size], r.drop, true, sink) {
-			break
-		}
-		used += size
-	}
-	return used, false
-}
-
-// doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU in it has a bad CRC,
-// or it ends inside an FPDU although the peer's segments were whole so far, and it is here for the first time. Where the end
-// of the segment hides ULPDU_Length there is no doubt: the FPDU before it was verified, so it does end inside one.
-func (r *Receiver) doubtful(data []byte) bool {
-	at := r.next
-	for len(data) > 0 {
-		f, st := r.mode.scan(at, data)
-		if st != whole {
-			break
-		}
-		size := int(f.end - f.begin)
-		if !crcGood(data[:size]) {
-			r.stats.RefusedCRC++
-			return true
-		}
-		at = f.end
-		data = data[size:]
-	}
-	if len(data) == 0 {
-		return false
-	}
-	head := int(r.mode.headOf(at) - at)
-	if r.aligned && r.suspect != r.next+1 && len(data) >= head+HeaderLen {
-		r.suspect = r.next + 1
-		r.cutAt, r.cutLen = at+1, int(binary.BigEndian.Uint16(data[head:]))
-		r.stats.RefusedUnverified++
-		return true
-	}
-	r.aligned = false // it came again as it was: this peer, or the path, does not keep frames whole
-	return false
-}
-
-// cleared takes note that f was whole and verified. When a segment was refused for ending inside f, and its length is what
-// stood there, that segment was sound: frames do not stay whole, although this one did when it came again.
-func (r *Receiver) cleared(f *frame) {
-	if r.cutAt == f.begin+1 {
-		r.cutAt = 0
-		r.aligned = r.aligned && f.n != r.cutLen
-	}
-}
-
-// scanned says what stands at a place where an FPDU begins.
-type scanned uint8
-
-const (
-	partial  scanned = iota // not all of it is there
-	whole                   // all of it is there
-	oversize                // ULPDU_Length is above MULPDUMax
-)
-
-// scan looks at the FPDU that begins at begin, where b's octets stand.
-func (m Mode) scan(begin uint64, b []byte) (f frame, st scanned) {
-	head := int(m.headOf(begin) - begin)
-	if len(b) < head+HeaderLen {
-		return f, partial
-	}
-	n := int(binary.BigEndian.Uint16(b[head:]))
-	if n > MULPDUMax {
-		return f, oversize
-	}
-	f = m.frameOf(begin, n)
-	if f.end-begin > uint64(len(b)) {
-		return f, partial
-	}
-	return f, whole
-}
-
 // Edge tells the stream's left edge: TCP has committed all octets before it. The result is the Delivery edge: every
 // FPDU that ends at or before it has been passed to the Sink. It never moves back; after an error it stands still.
 // Call it after the Commit of what Input took. Input passes everything that has become whole, so nothing is left to
@@ -319,6 +223,7 @@ func (r *Receiver) Err() error { return r.err }
 
 func (r *Receiver) Stats() ReceiverStats {
 	s := r.stats
+	s.FPDUs = s.Direct + s.Reassembled
 	s.HeldBufs = uint64(len(r.holds))
 	return s
 }

@@ -67,7 +67,7 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	}
 	s.seg.Start(*s.owed)
 	h, _, _ := s.seg.Next(mpa.MULPDUMin)
-	k := s.put(out, &h, s.owedBody)
+	k := s.put(out, h, s.owedBody)
 	s.owed, s.owedBody = nil, nil
 	if size > len(dst) {
 		return s.carryFrom(dst, k)
@@ -92,6 +92,9 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 			q.send.oweRTR(t.RTR)
 		}
 		return
+	}
+	if t.RTR&mpa.RTRSend != 0 {
+		q.recv.sendQ.Init(ceilPow2(q.opt.RecvDepth + 1)) // the hidden buffer's place
 	}
 	if g.awaited = t.RTR; t.RTR&mpa.RTRRead != 0 {
 		g.readQ.Init(1)

@@ -139,7 +139,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 			return 0
 		}
 	}
-	k := s.put(out, &h, src)
+	k := s.put(out, h, src)
 	s.payload += uint64(n)
 	if h.Last {
 		s.messages++
