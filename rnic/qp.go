@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -48,6 +49,10 @@ type QPOptions struct {
 	KeepRejected bool
 	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535).
 	PrivateDataMax int
+
+	// Nudge, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent before. Linux siw may leave
+	// lying what it is sent right behind its Reply, until more comes; NudgeDefault is for it. 0: never.
+	Nudge time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
 	// arrive in order there.
