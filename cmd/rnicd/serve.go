@@ -150,6 +150,9 @@ func openServer(ctx context.Context, o *serveOptions, w io.Writer) (while contex
 		return nil, nil, nil, nil, errors.Join(err, n.Close())
 	}
 	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, strings.Join(o.nic.addrs, ", "))
+	if err := n.awaitAddrs(ctx); err != nil {
+		return nil, nil, nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
+	}
 	while, lost := n.whileThere(ctx)
 	return while, dev, n.region, func() error {
 		return errors.Join(lost(), closeAdapter(dev), n.Close())

@@ -40,13 +40,8 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 	}
 	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, strings.Join(o.addrs, ", "))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
-	duplicates := uint64(0)
-	n.await(addrTimeout, func(k *stack.Counters) bool {
-		duplicates = max(duplicates, k.AddrDuplicate)
-		return k.AddrTentative == 0
-	})
-	if duplicates > 0 {
-		return nil, nil, errors.Join(fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates), dev.Close())
+	if err := dev.awaitAddrs(ctx); err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
 	}
 	while, lost := dev.whileThere(ctx)
 	n.lost = lost
@@ -105,36 +100,12 @@ func (n *streamNet) Close() error {
 		return nil
 	}
 	lost := n.lost()
-	n.await(flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
 	return errors.Join(lost, n.nic.Close())
 }
 
-const (
-	addrTimeout   = 3 * time.Second // the check of an IPv6 address takes up to 2
-	flushTimeout  = 2 * time.Second
-	counterPeriod = 5 * time.Millisecond
-)
-
-// await looks at each Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
-func (n *streamNet) await(timeout time.Duration, wanted func(*stack.Counters) bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	tick := time.NewTicker(counterPeriod)
-	defer tick.Stop()
-	for _, p := range n.pollers() {
-		for {
-			k, err := p.Counters(ctx)
-			if err != nil {
-				return false
-			}
-			if wanted(&k) {
-				break
-			}
-			<-tick.C
-		}
-	}
-	return true
-}
+// flushTimeout bounds the wait for what closed connections still have to say.
+const flushTimeout = 2 * time.Second
 
 // ourStreams is what iperf3 wants of our stack beyond net.Conn.
 type ourStreams struct{}
