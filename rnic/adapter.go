@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,9 +53,10 @@ type Adapter struct {
 
 	startup startupCounters
 
-	mu     sync.Mutex
-	links  map[*link]struct{} // every live connection, for Close
-	closed bool
+	mu        sync.Mutex
+	links     map[*link]struct{} // every live connection, for Close
+	listeners map[*Listener]struct{}
+	closed    bool
 }
 
 // Open makes an Adapter.
@@ -67,7 +70,8 @@ func Open(cfg Config) (*Adapter, error) {
 	if cfg.RegionsMax < 0 || cfg.ConnsMax < 0 {
 		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
 	}
-	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now(), links: map[*link]struct{}{}}
+	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
+	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {
 		a.lanes = append(a.lanes, &lane{poller: p, reader: a.table.NewReader()})
@@ -98,15 +102,17 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions) (*QueueP
 	return qp, nil
 }
 
-// Close aborts every connection and waits, until ctx ends, for their end. Regions stay registered.
+// Close closes every Listener, aborts every connection and waits, until ctx ends, for their end. From then on Listen, Dial,
+// CreateQP and Accept are ErrClosed. Regions stay registered. An error is ctx's: not all connections have ended, and Close may
+// be called again. An OnFailure that is being called is not waited for; Listener.Close does.
 func (a *Adapter) Close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closed = true
-	links := make([]*link, 0, len(a.links))
-	for l := range a.links {
-		links = append(links, l)
-	}
+	links, listeners := slices.Collect(maps.Keys(a.links)), slices.Collect(maps.Keys(a.listeners))
 	a.mu.Unlock()
+	for _, l := range listeners {
+		l.end(ctx)
+	}
 	for _, l := range links {
 		_ = orderUntil(ctx, a, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
@@ -156,6 +162,29 @@ func (a *Adapter) addLink(l *link) bool {
 	}
 	a.links[l] = struct{}{}
 	return true
+}
+
+// addListener is false once Close was called.
+func (a *Adapter) addListener(l *Listener) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.listeners[l] = struct{}{}
+	return true
+}
+
+func (a *Adapter) dropListener(l *Listener) {
+	a.mu.Lock()
+	delete(a.listeners, l)
+	a.mu.Unlock()
+}
+
+func (a *Adapter) isClosed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed
 }
 
 func (a *Adapter) dropLink(l *link) {

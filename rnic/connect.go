@@ -51,7 +51,9 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, private []byt
 	}
 	private = append([]byte(nil), private...)
 	var err error
-	if len(q.adapter.lanes) == 0 {
+	if q.adapter.isClosed() {
+		err = ErrClosed // before a peer hears of it
+	} else if len(q.adapter.lanes) == 0 {
 		err = q.dialKernel(ctx, addr, private)
 	} else {
 		err = q.dialPoller(ctx, addr, private)

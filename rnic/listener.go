@@ -51,7 +51,7 @@ type Listener struct {
 	Dropped  atomic.Uint64 // failure reports that were lost because OnFailure was slow
 	done     chan struct{}
 	once     sync.Once
-	stop     func()
+	stop     func(context.Context)
 	reporter sync.WaitGroup
 
 	dialects   mpa.Dialects
@@ -60,6 +60,9 @@ type Listener struct {
 
 // Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address).
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
+	if a.isClosed() {
+		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+	}
 	if opt.Backlog == 0 {
 		opt.Backlog = BacklogDefault
 	}
@@ -78,21 +81,27 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, err)
 	}
+	if !a.addListener(l) { // Adapter.Close came meanwhile
+		l.stop(ctx)
+		close(l.done)
+		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+	}
 	if opt.OnFailure != nil {
-		l.reporter.Add(1)
-		go func() {
-			defer l.reporter.Done()
-			for {
-				select {
-				case f := <-l.failures:
-					opt.OnFailure(f)
-				case <-l.done:
-					return
-				}
-			}
-		}()
+		l.reporter.Go(func() { l.tell(opt.OnFailure) })
 	}
 	return l, nil
+}
+
+// tell reports failures until the Listener is closed.
+func (l *Listener) tell(onFailure func(ConnFailure)) {
+	for {
+		select {
+		case f := <-l.failures:
+			onFailure(f)
+		case <-l.done:
+			return
+		}
+	}
 }
 
 // serve takes over what is served.
@@ -160,26 +169,31 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 			}
 		}
 		if err != nil {
-			unlisten(a.lanes[:i], uint16(port))
+			l.unlisten(context.WithoutCancel(ctx), a.lanes[:i], uint16(port))
 			return err
 		}
 	}
-	l.stop = func() { unlisten(a.lanes, uint16(port)) }
+	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.lanes, uint16(port)) }
 	return nil
 }
 
-func unlisten(lanes []*lane, port uint16) {
+// unlisten gives up, when ctx ends, on a Poller that does not turn.
+func (l *Listener) unlisten(ctx context.Context, lanes []*lane, port uint16) {
 	for _, ln := range lanes {
-		_ = order(ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped Poller listens no more
+		_ = orderUntil(ctx, l.adapter, ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped one listens no more
 	}
 }
 
 // Addr is where the Listener listens.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept returns the next connection request, or an error when ctx ends or the Listener is closed.
+// Accept returns the next connection request, or an error when ctx ends (ctx.Err()) or the Listener or its Adapter is closed
+// (ErrClosed).
 func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 	for {
+		if isClosed(l.done) { // whatever still waits
+			return nil, ErrClosed
+		}
 		select {
 		case r := <-l.requests:
 			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
@@ -193,9 +207,18 @@ func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 	}
 }
 
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
 // Poll is Accept without the wait; nil when there is no request.
 func (l *Listener) Poll() *ConnRequest {
-	for {
+	for !isClosed(l.done) {
 		select {
 		case r := <-l.requests:
 			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
@@ -205,14 +228,22 @@ func (l *Listener) Poll() *ConnRequest {
 			return nil
 		}
 	}
+	return nil
 }
 
-// Close stops listening. Accepted connections go on; requests not yet accepted time out.
+// Close stops listening, and returns when OnFailure is not being called any more: OnFailure must not call it. Accepted
+// connections go on; requests not yet accepted time out.
 func (l *Listener) Close() {
+	l.end(context.Background())
+	l.reporter.Wait()
+}
+
+// end is Close without the wait.
+func (l *Listener) end(ctx context.Context) {
 	l.once.Do(func() {
-		l.stop()
+		l.stop(ctx)
 		close(l.done)
-		l.reporter.Wait()
+		l.adapter.dropListener(l)
 	})
 }
 

@@ -149,6 +149,9 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if err := opt.checkStartup(); err != nil {
 		return nil, err
 	}
+	if a.isClosed() {
+		return nil, ErrClosed
+	}
 	n := a.nums.Add(1)
 	q := &QueuePair{
 		adapter:   a,
