@@ -28,7 +28,7 @@ type Config struct {
 	// Pollers carry the connections. None: the kernel's sockets do. The embedder runs them (stack.Poller.Run) and
 	// stops them after Close.
 	Pollers []*stack.Poller
-	// RegionsMax bounds the STag table (default 4096).
+	// RegionsMax bounds the STag table: regions, windows and one entry of each QueuePair's own (default 4096, at most 2^20).
 	RegionsMax int
 	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
 	ConnsMax int
@@ -59,7 +59,7 @@ type Adapter struct {
 	closed    bool
 }
 
-// Open makes an Adapter.
+// Open makes an Adapter. The error says which field of cfg cannot be.
 func Open(cfg Config) (*Adapter, error) {
 	if cfg.RegionsMax == 0 {
 		cfg.RegionsMax = RegionsMaxDefault
@@ -67,8 +67,19 @@ func Open(cfg Config) (*Adapter, error) {
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsMaxDefault
 	}
-	if cfg.RegionsMax < 0 || cfg.ConnsMax < 0 {
+	switch {
+	case cfg.RegionsMax < 0 || cfg.ConnsMax < 0:
 		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
+	case cfg.RegionsMax > mem.EntriesMax:
+		return nil, fmt.Errorf("rnic: RegionsMax %d, %d at most", cfg.RegionsMax, mem.EntriesMax)
+	}
+	for i, p := range cfg.Pollers {
+		switch {
+		case p == nil:
+			return nil, fmt.Errorf("rnic: Config.Pollers[%d] is nil", i)
+		case slices.Contains(cfg.Pollers[:i], p):
+			return nil, fmt.Errorf("rnic: Config.Pollers[%d], %q, is named twice", i, p.Name())
+		}
 	}
 	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
 	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -16,6 +17,13 @@ func TestOpen(t *testing.T) {
 		_, err := Open(cfg)
 		require.ErrorContains(t, err, "must be positive")
 	}
+	_, err := Open(Config{RegionsMax: mem.EntriesMax + 1})
+	require.EqualError(t, err, "rnic: RegionsMax 1048577, 1048576 at most")
+	_, err = Open(Config{Pollers: []*stack.Poller{nil}})
+	require.EqualError(t, err, "rnic: Config.Pollers[0] is nil")
+	p := newRig(t, turned, rigConfig{}).hosts[0].poller
+	_, err = Open(Config{Pollers: []*stack.Poller{p, p}})
+	require.ErrorContains(t, err, "is named twice")
 	a, err := Open(Config{})
 	require.NoError(t, err)
 	require.Equal(t, RegionsMaxDefault, a.cfg.RegionsMax)

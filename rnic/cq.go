@@ -20,6 +20,7 @@ var ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, o
 //
 // It cannot overflow: posting reserves the entry that its completion will need.
 type CompletionQueue struct {
+	adapter  *Adapter
 	ring     *mem.MPSC[Completion]
 	depth    int64
 	reserved atomic.Int64 // entries promised to posted work, or waiting to be polled
@@ -31,7 +32,7 @@ func (a *Adapter) newCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
 	}
-	q := &CompletionQueue{depth: int64(depth), wake: make(chan struct{}, 1)}
+	q := &CompletionQueue{adapter: a, depth: int64(depth), wake: make(chan struct{}, 1)}
 	q.ring = takeRing[Completion](&a.rings, q, ringSize(depth))
 	return q, nil
 }

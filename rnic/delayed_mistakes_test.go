@@ -155,6 +155,7 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		}{
 			{tls.Client(cc, nil), "rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a *tls.Conn"},
 			{pipe(t), "not on a *net.pipe"},
+			{nil, "not on a <nil>"},
 		} {
 			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, tc.conn, nil), tc.want)
 			_, err := r.client.AcceptStream(r.ctx, tc.conn, nil)

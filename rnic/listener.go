@@ -15,12 +15,15 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// BacklogDefault bounds the connection requests that wait for Accept.
-const BacklogDefault = 128
+// BacklogDefault bounds the connection requests that wait for Accept, and BacklogMax what may be asked for.
+const (
+	BacklogDefault = 128
+	BacklogMax     = 1 << 16
+)
 
 // ListenOptions of Adapter.Listen.
 type ListenOptions struct {
-	Backlog int // default 128
+	Backlog int // connection requests that wait for Accept: default 128, at most BacklogMax
 	// Dialects that are served; each Request is answered in its own. Default: all that begin with a Request, Rev 0 among
 	// them (what RFC 5044 section C.1 calls permissive). With Culley02 alone, connections are offered as soon as they stand;
 	// with Culley02 among others, the peer's first octet tells.
@@ -62,6 +65,9 @@ type Listener struct {
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
 	if a.isClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+	}
+	if opt.Backlog < 0 || opt.Backlog > BacklogMax {
+		return nil, fmt.Errorf("rnic: ListenOptions.Backlog %d, 1 to %d possible, or 0 for %d", opt.Backlog, BacklogMax, BacklogDefault)
 	}
 	if opt.Backlog == 0 {
 		opt.Backlog = BacklogDefault
@@ -309,6 +315,9 @@ func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 // holds its FPDUs back until the Initiator's first one has come, or what stands for it. When the QueuePair needs a larger ORD
 // than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort.
 func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) error {
+	if q == nil {
+		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
+	}
 	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
 		return privateDataError(len(private), d)
 	}

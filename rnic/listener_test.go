@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -41,6 +42,16 @@ func TestListenErrors(t *testing.T) {
 		require.ErrorContains(t, err, "address already in use")
 		_, err = r.server.Listen(r.ctx, "nonsense", ListenOptions{})
 		require.Error(t, err)
+	})
+}
+
+// A backlog is memory: what nobody has, or nobody wants, is an error.
+func TestListenBacklog(t *testing.T) {
+	over(t, []transport{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+		for _, n := range []int{-1, BacklogMax + 1, 1 << 30} {
+			_, err := r.server.Listen(r.ctx, "127.0.0.1:0", ListenOptions{Backlog: n})
+			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, or 0 for 128", n))
+		}
 	})
 }
 
@@ -111,6 +122,7 @@ func TestAcceptForeignQueuePair(t *testing.T) {
 		req := r.dial(c, nil)
 		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, nil), "another adapter")
 		require.Equal(t, Idle, foreign.qp.State())
+		require.ErrorContains(t, req.Accept(r.ctx, nil, nil), "no queue pair given")
 		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
 	})
 }

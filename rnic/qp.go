@@ -143,6 +143,10 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		return nil, fmt.Errorf("rnic: QPOptions needs PD, SendCQ and RecvCQ")
 	case opt.PD.adapter != a:
 		return nil, fmt.Errorf("rnic: the protection domain belongs to another adapter")
+	case opt.SendCQ.adapter != a || opt.RecvCQ.adapter != a:
+		return nil, fmt.Errorf("rnic: a completion queue belongs to another adapter")
+	case opt.Packing > PackFull:
+		return nil, fmt.Errorf("rnic: QPOptions.Packing %d is neither PackNow nor PackFull", opt.Packing)
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
 	}
