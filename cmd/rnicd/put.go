@@ -87,7 +87,11 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 // explain says where it went wrong, and what stands against a server that is not there.
 func (o *putOptions) explain(err error, addr string) error {
 	var dial *rnic.ConnectError
+	var rejected *rnic.RejectedError
+	var revision *rnic.RevisionError
 	switch {
+	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
+		return fmt.Errorf("%w; --dialect asks in another", err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, stack.ErrRefused):

@@ -122,9 +122,25 @@ func TestPutDialects(t *testing.T) {
 	ns.put(t, f, "--dialect", "rddp-01", "--quiet")
 	p := ns.rnicd(t, "put", "--dialect", "rfc6581", f.path, serverAddr)
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Regexp(t, "peer speaks MPA revision 1, served here: rfc6581$", errorLines(p)[0])
-	server.Expect(t, 1, "MPA revision 2, served here: rddp-01,rfc5044")
+	const why = "asked in rfc6581 (MPA revision 2), the peer answered with revision 1: it does not serve that dialect; --dialect asks in another"
+	require.Equal(t, "rnicd: rnic: connect to "+serverAddr+": rnic: "+why, errorLines(p)[0])
+	server.Expect(t, 1, `peer asks in rfc6581 \(MPA revision 2\), served here: rddp-01,rfc5044$`)
 	ns.stop(t, server)
+
+	for _, c := range []struct{ dialect, why string }{ // a client that names none asks in rfc5044
+		{"rddp-01", ", with MPA revision 0: it does not serve rfc5044, or its ULP said no"},
+		{"rtr", ": its ULP said no, or it does not serve rfc5044"},
+	} {
+		server = ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "1MiB", "--dialect", c.dialect)
+		server.Expect(t, 1, "^ready ")
+		p = ns.rnicd(t, "put", f.path, "127.0.0.1")
+		require.Equal(t, 1, p.Wait(t), "%s", p)
+		require.Equal(t, "rnicd: rnic: connect to 127.0.0.1:7174: rnic: connection rejected by the peer (0 octets of private data)"+c.why+
+			"; --dialect asks in another", errorLines(p)[0])
+		server.Expect(t, 1, `peer asks in rfc5044 \(MPA revision 1\), served here: `+c.dialect+"$")
+		server.Signal(t, os.Interrupt)
+		require.Equal(t, 0, server.Wait(t), "%s", server)
+	}
 	p = ns.rnicd(t, "serve", "--dialect", "culley-02")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, `rnicd: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`, errorLines(p)[0])
