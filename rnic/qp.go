@@ -32,10 +32,11 @@ type QPOptions struct {
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
 	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
-	// second connection. A dialect that is named is the only one, and a Reply of another Rev an error. Accept answers in
-	// the Request's.
+	// second connection. A dialect that is named is the only one asked in, and a Reply of another Rev an error. A peer that
+	// answers rtr without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial succeeds whatever the
+	// peer speaks. Accept answers in the Request's dialect.
 	Dialect Dialect
-	// PeerToPeer: as Initiator, let the Responder be the first to send. Startup says whether it can.
+	// PeerToPeer: as Initiator, let the Responder be the first to send. It cannot where Startup().PeerToPeer is false.
 	PeerToPeer bool
 	// RTR messages this end can send and take (rfc6581; default all).
 	RTR RTRKinds
