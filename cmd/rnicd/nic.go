@@ -62,6 +62,7 @@ type nicOptions struct {
 	node     int
 	fault    string
 	capture  string
+	counters bool
 
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
@@ -110,6 +111,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
 	f.StringVar(&o.capture, "capture", "", "write every frame to this pcapng file")
+	f.BoolVar(&o.counters, "counters", false, "print all counters that are not 0 at the end; SIGUSR1 prints them at any time")
 	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs { // the client's says it to both ends
 		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
 	}

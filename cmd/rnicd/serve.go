@@ -14,6 +14,7 @@ import (
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // stopTimeout bounds the orderly end of a daemon.
@@ -62,18 +63,19 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, dev, region, stop, err := openServer(ctx, o, w)
+	ctx, s, err := openServer(ctx, o, w)
 	if err != nil {
 		return err
 	}
-	defer func() { err = ending(err, stop()) }()
+	defer func() { err = ending(err, s.stop()) }()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := newOutput(w)
+	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	first := make(chan error, 1) // result of the first transfer
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: dev, Region: region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
+		Adapter: s.dev, Region: s.region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
 		Done: func(r xfer.Result) {
 			out.served(r)
 			if o.once {
@@ -86,7 +88,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		},
 		Refused: out.refused,
 	})
-	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
+	l, err := s.dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // Done tells of the others
 			out.failed(f.Remote, f.Err)
 		}
@@ -132,48 +134,57 @@ func listenAddr(o *serveOptions) string {
 	return ":" + strconv.Itoa(int(o.port))
 }
 
-// openServer opens the device that was asked for. The context it returns ends with that device; stop gives everything
-// back, and says whether the device had gone.
-func openServer(ctx context.Context, o *serveOptions, w io.Writer) (while context.Context, dev *rnic.Adapter, region []byte, stop func() error, err error) {
+// server is what serve runs on.
+type server struct {
+	dev     *rnic.Adapter
+	region  []byte
+	pollers []*stack.Poller // none: the kernel's sockets
+	stop    func() error    // gives everything back, and says whether the device had gone
+}
+
+// openServer opens the device that was asked for. The context it returns ends with that device.
+func openServer(ctx context.Context, o *serveOptions, w io.Writer) (context.Context, *server, error) {
 	if o.nic.pmd == "kernel" {
-		dev, region, stop, err = openKernelServer(o, w)
-		return ctx, dev, region, stop, err
+		s, err := openKernelServer(o, w)
+		return ctx, s, err
 	}
 	n, err := openNIC(&o.nic, int64(o.region), w, o.nic.openPort)
 	if err != nil {
-		return nil, nil, nil, nil, err
+		return nil, nil, err
 	}
-	if dev, err = n.adapter(); err != nil {
-		return nil, nil, nil, nil, errors.Join(err, n.Close())
+	dev, err := n.adapter()
+	if err != nil {
+		return nil, nil, errors.Join(err, n.Close())
 	}
 	if err := n.start(); err != nil {
-		return nil, nil, nil, nil, errors.Join(err, n.Close())
+		return nil, nil, errors.Join(err, n.Close())
 	}
 	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, strings.Join(o.nic.addrs, ", "))
 	if err := n.awaitAddrs(ctx); err != nil {
-		return nil, nil, nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
+		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
 	}
 	while, lost := n.whileThere(ctx)
-	return while, dev, n.region, func() error {
+	return while, &server{dev, n.region, n.pollers, func() error {
 		return errors.Join(lost(), closeAdapter(dev), n.Close())
-	}, nil
+	}}, nil
 }
 
-func openKernelServer(o *serveOptions, w io.Writer) (*rnic.Adapter, []byte, func() error, error) {
+func openKernelServer(o *serveOptions, w io.Writer) (*server, error) {
 	page, err := parsePage(o.nic.page)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	arena, err := hugepages.New(hugepages.Config{Bytes: int64(o.region), Page: page, Node: o.nic.node})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
 	dev, err := rnic.Open(rnic.Config{})
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, arena.Close())
+		return nil, errors.Join(err, arena.Close())
 	}
-	return dev, arena.Bytes()[:o.region], func() error { return errors.Join(closeAdapter(dev), arena.Close()) }, nil
+	stop := func() error { return errors.Join(closeAdapter(dev), arena.Close()) }
+	return &server{dev: dev, region: arena.Bytes()[:o.region], stop: stop}, nil
 }
 
 func closeAdapter(dev *rnic.Adapter) error {

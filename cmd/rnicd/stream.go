@@ -57,6 +57,8 @@ func (o *streamOptions) check() error {
 		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	case o.wait < 0:
 		return fmt.Errorf("--wait %v: must not be negative", o.wait)
+	case o.nic.pmd == "kernel" && o.nic.counters:
+		return errors.New("--pmd kernel has no use for --counters here: leave that away")
 	}
 	return o.nic.checkDevice()
 }

@@ -21,6 +21,7 @@ type streamNet struct {
 	transport iperf3.Transport
 	nic       *nic         // nil: the kernel's
 	lost      func() error // of the device
+	counted   func()       // tells of what was counted
 	options   stream.Options
 }
 
@@ -44,7 +45,7 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	while, lost := dev.whileThere(ctx)
-	n.lost = lost
+	n.lost, n.counted = lost, tellCounters(r.remarks, dev.pollers, nil, o.counters)
 	return while, n, nil
 }
 
@@ -101,6 +102,7 @@ func (n *streamNet) Close() error {
 	}
 	lost := n.lost()
 	n.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.counted()
 	return errors.Join(lost, n.nic.Close())
 }
 
