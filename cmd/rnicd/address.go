@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"time"
@@ -44,6 +45,20 @@ func parseAddr(flag, text string) (netip.Prefix, error) {
 	return p, nil
 }
 
+// kernelAddr is where --pmd kernel listens, or dials from; the zero address stands for all of this host's.
+func (o *nicOptions) kernelAddr() (netip.Addr, error) {
+	if len(o.given("addr")) == 0 {
+		return netip.Addr{}, nil
+	}
+	if len(o.addrs) == 1 {
+		if a, err := netip.ParseAddr(o.addrs[0]); err == nil {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("--addr %q: with --pmd kernel want one address of this host, without a prefix length, as 127.0.0.1",
+		strings.Join(o.addrs, ","))
+}
+
 // lastOf is the broadcast address of an IPv4 network.
 func lastOf(p netip.Prefix) netip.Addr {
 	a := p.Addr().As4()
@@ -71,6 +86,30 @@ func (o *nicOptions) checkHostAddr() error {
 	if !near {
 		return fmt.Errorf("--host-addr %s: not in the network of --addr %s, so our stack could not answer it; choose one of that network, or name a --gateway",
 			o.hostAddr, strings.Join(o.addrs, ","))
+	}
+	return o.checkOtherRoutes(host, ours)
+}
+
+// checkOtherRoutes refuses a network that the kernel reaches through another device: it would send what is for us there.
+func (o *nicOptions) checkOtherRoutes(host netip.Prefix, ours []netip.Prefix) error {
+	devices, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("--host-addr %s: %w", o.hostAddr, err)
+	}
+	for _, d := range devices {
+		addrs, err := d.Addrs()
+		if err != nil || d.Name == o.dev || d.Flags&net.FlagUp == 0 { // it may have gone meanwhile
+			continue
+		}
+		for _, a := range addrs {
+			other, err := netip.ParsePrefix(a.String())
+			for _, our := range ours {
+				if err == nil && host.Contains(our.Addr()) && other.Contains(our.Addr()) && other.Bits() >= host.Bits() {
+					return fmt.Errorf("--host-addr %s: %s has an address of that network already (%v), and the kernel would look for %v there; "+
+						"choose another network, or take that address away", o.hostAddr, d.Name, other, our.Addr())
+				}
+			}
+		}
 	}
 	return nil
 }

@@ -27,6 +27,10 @@ func (o *nicOptions) checkDevice() error {
 	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
 		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap only", o.queues, queuesMax)
 	}
+	if o.pmd == "kernel" {
+		_, err := o.kernelAddr()
+		return err
+	}
 	if o.hostAddr == "" {
 		return nil
 	}
@@ -36,8 +40,8 @@ func (o *nicOptions) checkDevice() error {
 	return o.checkHostAddr()
 }
 
-// useless are the flags given that would change nothing: whoever gave one believes that it does. --addr without a device of
-// ours, above all, does not keep the kernel from listening on all of its addresses.
+// useless are the flags given that would change nothing: whoever gave one believes that it does. Over the kernel's TCP octets
+// come in order and are acknowledged before we see them, so that there is no use for markers, and no segment to drop.
 func (o *nicOptions) useless() []string {
 	switch {
 	case o.pmd == "kernel" && o.congestionOurs:

@@ -78,8 +78,8 @@ type nicOptions struct {
 
 // deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "addr", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
-	"no-dad", "no-offload", "rto-min", "pto-min", "pacing",
+	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"no-dad", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "drop-bad-crc",
 }
 
 // given are those of the named flags that stand on the command line, as they are written there.
@@ -99,7 +99,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
 	f.StringVar(&o.eal, "eal", "", "dpdk: further EAL arguments, separated by spaces")
-	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6")
+	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6; kernel: one of this host's, as 127.0.0.1 (default all)")
 	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
 	f.Uint16Var(&o.vlan, "vlan", 0, "802.1Q tag of all frames, 1 to 4094; 0: untagged")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ files straight into a region of registered, hugepage-backed memory.`,
 	f.Uint16Var(&o.port, "port", xfer.DefaultPort, "TCP port")
 	f.Var(&o.region, "region", "size of the region")
 	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
-	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long; its start-up has 10 s in any case")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
 	f.StringSliceVar(&o.dialects, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
@@ -88,7 +89,11 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		},
 		Refused: out.refused,
 	})
-	l, err := s.dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
+	addr, err := listenAddr(o)
+	if err != nil {
+		return err
+	}
+	l, err := s.dev.Listen(ctx, addr, rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // Done tells of the others
 			out.failed(f.Remote, f.Err)
 		}
@@ -130,8 +135,19 @@ func (o *serveOptions) check() error {
 	return o.nic.checkDevice()
 }
 
-func listenAddr(o *serveOptions) string {
-	return ":" + strconv.Itoa(int(o.port))
+// listenAddr is all of our addresses, or of the kernel's the one that was asked for.
+func listenAddr(o *serveOptions) (string, error) {
+	host := ""
+	if o.nic.pmd == "kernel" {
+		a, err := o.nic.kernelAddr()
+		if err != nil {
+			return "", err
+		}
+		if a.IsValid() {
+			host = a.String()
+		}
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(o.port))), nil
 }
 
 // server is what serve runs on.

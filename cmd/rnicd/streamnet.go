@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 type streamNet struct {
 	transport iperf3.Transport
 	nic       *nic         // nil: the kernel's
+	from      netip.Addr   // of the kernel's; invalid: all
 	lost      func() error // of the device
 	counted   func()       // tells of what was counted
 	options   stream.Options
@@ -28,7 +30,8 @@ type streamNet struct {
 // openStreamNet opens what --pmd names. The context it returns ends with that device; Close then says so.
 func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
-		return ctx, &streamNet{transport: kernelSockets{}}, nil
+		from, err := o.kernelAddr()
+		return ctx, &streamNet{transport: kernelSockets{}, from: from}, err
 	}
 	var log bytes.Buffer
 	dev, err := openNIC(o, streamRegion, &log, o.openPort)
@@ -58,12 +61,20 @@ const (
 
 func (n *streamNet) pollers() []*stack.Poller { return n.nic.pollers }
 
+// host is --addr for the kernel, empty for all of its addresses.
+func (n *streamNet) host() string {
+	if !n.from.IsValid() {
+		return ""
+	}
+	return n.from.String()
+}
+
 func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, error) {
 	if n.nic != nil {
 		return stream.Listen(n.pollers(), port, n.options)
 	}
 	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+	return lc.Listen(ctx, "tcp", net.JoinHostPort(n.host(), strconv.Itoa(int(port))))
 }
 
 func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -72,6 +83,9 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", addr)
 	}
 	d := net.Dialer{Timeout: dialTimeout}
+	if n.from.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))
+	}
 	return d.DialContext(ctx, "tcp", addr)
 }
 

@@ -149,8 +149,8 @@ func TestPutDialects(t *testing.T) {
 // MPA over the kernel's TCP serves too; a host in the namespace needs no device then.
 func TestServeOverKernelSockets(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB")
-	server.Expect(t, 1, "^ready ")
+	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB", "--addr", "127.0.0.1")
+	server.Expect(t, 1, "^ready +127\\.0\\.0\\.1:7174,")
 	f := randomFile(t, 4<<20)
 	client := ns.rnicd(t, "put", f.path, "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)
