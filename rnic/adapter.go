@@ -93,15 +93,16 @@ func Open(cfg Config) (*Adapter, error) {
 // Table is the Adapter's STag table, for tools that look at it.
 func (a *Adapter) Table() *mem.Table { return a.table }
 
-// CreateCQ makes a CompletionQueue of the given depth.
+// CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this Adapter. Any other is an error.
 func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return a.newCQ(depth) }
 
-// AllocPD makes a ProtectionDomain.
+// AllocPD makes a ProtectionDomain. It holds nothing and needs no end: its regions and windows do.
 func (a *Adapter) AllocPD() *ProtectionDomain {
 	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}
 }
 
-// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends.
+// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends. Errors are
+// CreateQP's and Connect's.
 func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions) (*QueuePair, error) {
 	qp, err := a.CreateQP(opt)
 	if err != nil {

@@ -810,13 +810,14 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		r.untilDone(c.qp)
 		var no *RejectedError
 		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{Enhanced: true, IRD: 9, ORD: 5}, *no)
+		require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, *no)
+		require.False(t, no.MaybeDialect(), "a Reply of the enhanced format is an answer in the dialect")
 
 		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: 4, ORD: 12})
 		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
 		r.untilDone(c.qp)
 		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{PrivateData: []byte("no"), Enhanced: true, IRD: 12, ORD: 4}, *no)
+		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 12, ORD: 4}, *no)
 
 		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12})
 		s = r.newEnd(r.server, QPOptions{IRD: 9, ORD: 8, ORDMin: 5})

@@ -9,7 +9,8 @@ import (
 )
 
 var (
-	// ErrSendQueueFull and ErrRecvQueueFull: the ring of posted work is full; poll completions first.
+	// ErrSendQueueFull and ErrRecvQueueFull: as much work is posted and not yet carried out as the ring holds (QPOptions.SendDepth,
+	// RecvDepth).
 	ErrSendQueueFull = errors.New("rnic: send queue is full")
 	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
 	// ErrState: the call does not fit the QueuePair's state.
@@ -54,7 +55,7 @@ func (e *RejectedError) Error() string {
 
 // MaybeDialect says whether the peer's MPA may have rejected, for want of the dialect, and not its ULP.
 func (e *RejectedError) MaybeDialect() bool {
-	return e.Asked.Valid() && (len(e.PrivateData) == 0 || e.Rev != int(e.Asked.Rev()))
+	return e.Asked.Valid() && !e.Enhanced && (len(e.PrivateData) == 0 || e.Rev != int(e.Asked.Rev()))
 }
 
 // connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
@@ -108,7 +109,7 @@ func (e *RevisionError) Error() string {
 	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, e.Served)
 }
 
-// ConnectError is a connection that did not come about.
+// ConnectError is a connection that did not come about; Err says why (QueuePair.Connect).
 type ConnectError struct {
 	Addr string
 	Err  error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
@@ -61,7 +62,9 @@ type Listener struct {
 	privateMax int
 }
 
-// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address).
+// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address). Port 0 picks a
+// free one, which Listener.Addr tells. It returns when all Pollers listen, or with an error when ctx ends: errors are ErrClosed
+// behind Adapter.Close, stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
 	if a.isClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
@@ -144,8 +147,8 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 		return err
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil || port == 0 {
-		return fmt.Errorf("port %q is not a number from 1 to 65535", portText)
+	if err != nil {
+		return fmt.Errorf("port %q is not a number from 1 to 65535, or 0 for a free one", portText)
 	}
 	a := l.adapter
 	for _, ln := range a.lanes {
@@ -153,11 +156,30 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.poller.Addr())
 		}
 	}
-	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), uint16(port))
+	if port > 0 {
+		return l.listenOn(ctx, uint16(port), backlog)
+	}
+	for range portsTriedMax {
+		if err = l.listenOn(ctx, uint16(portFirst+rand.IntN(portCount)), backlog); !errors.Is(err, stack.ErrPortUsed) {
+			break
+		}
+	}
+	return err
+}
+
+// Where port 0 looks for a free one (RFC 6335 section 6), as package stream does.
+const (
+	portFirst, portCount = 49152, 16384
+	portsTriedMax        = 64
+)
+
+// listenOn listens on every Poller or on none.
+func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error {
+	a := l.adapter
 	for i, ln := range a.lanes {
 		res := make(chan error, 1)
 		err := orderUntil(ctx, a, ln.poller.Submit, func() {
-			res <- ln.poller.Listen(uint16(port), backlog, func(*stack.Conn) stack.Upper {
+			res <- ln.poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
 				u := newPollerLink(a, ln)
 				u.link.respondFor(l)
 				if !a.addLink(u.link) {
@@ -175,11 +197,12 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 			}
 		}
 		if err != nil {
-			l.unlisten(context.WithoutCancel(ctx), a.lanes[:i], uint16(port))
+			l.unlisten(context.WithoutCancel(ctx), a.lanes[:i], port)
 			return err
 		}
 	}
-	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.lanes, uint16(port)) }
+	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), port)
+	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.lanes, port) }
 	return nil
 }
 
@@ -282,7 +305,7 @@ type ConnRequest struct {
 	remote   netip.AddrPort
 }
 
-// PrivateData of the Request.
+// PrivateData of the Request: a copy, the application's to keep.
 func (r *ConnRequest) PrivateData() []byte { return r.private }
 
 // Dialect in which it will be answered.
@@ -311,9 +334,11 @@ func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
 // Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service on the
-// connection, and sends private (Dialect.PrivateDataMax octets at most) with the MPA Reply. The QueuePair may post at once; MPA
+// connection, and sends private (Dialect.PrivateDataMax octets at most, copied) with the MPA Reply. The QueuePair may post at once; MPA
 // holds its FPDUs back until the Initiator's first one has come, or what stands for it. When the QueuePair needs a larger ORD
-// than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort.
+// than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort. Others are ErrState when the
+// QueuePair is not idle or the request was decided already, ctx.Err(), and how the connection ended before. A QueuePair that is not
+// idle, or of another Adapter, and private data that is too long change nothing; after any other error the QueuePair is Closed.
 func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) error {
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)

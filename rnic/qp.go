@@ -131,7 +131,9 @@ type QueuePair struct {
 	final  Stats
 }
 
-// CreateQP makes an idle QueuePair. Receive buffers may be posted at once.
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, ErrClosed behind
+// Adapter.Close, and *mem.TableFullError, for a QueuePair takes one of Config.RegionsMax entries until it has ended. One that will
+// not be connected is to be closed.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -199,7 +201,7 @@ func (q *QueuePair) RemoteAddr() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// PeerPrivateData is what came with the MPA Reply. After Connect.
+// PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's to keep.
 func (q *QueuePair) PeerPrivateData() []byte { return q.private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or flushed.
@@ -215,8 +217,13 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// PostSend queues a Send of wr.Local. From the RTS state on; any goroutine. Once this end has called Disconnect, Close or
-// Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
+// PostSend queues a Send of wr.Local. From the RTS state on, ErrState before; any goroutine. Once this end has called Disconnect,
+// Close or Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
+// ErrSendQueueFull and ErrCQFull mean: not now. An error leaves nothing posted.
+//
+// The octets belong to the QueuePair until the request has completed. One that is not signaled shows that only when it fails:
+// requests are carried out in order, so its octets are the application's again when a later request of the QueuePair has completed, or
+// Done is closed.
 func (q *QueuePair) PostSend(wr WorkRequest) error {
 	wr.Op = OpSend
 	return q.postSend(wr)
@@ -252,7 +259,8 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 }
 
 // PostRecv queues wr.Local as a receive buffer. From Idle on, and also while our half is closed already: the peer's may still
-// speak. Any goroutine.
+// speak. When the connection is over it is taken as well, and completes as Flushed. Any goroutine. ErrRecvQueueFull and ErrCQFull
+// mean: not now.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	wr.Op = OpRecv
 	if !q.opt.RecvCQ.reserve(1) {
@@ -270,7 +278,7 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
-// still coming about is given up. nil unless the connection ended in error.
+// still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.unwanted.Store(true)
 	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
