@@ -102,6 +102,7 @@ func TestPutWithoutMarkersAndCRC(t *testing.T) {
 	require.Regexp(t, ` 0 B of it ahead of a gap$`, client.Lines("^placed ")[0], "%s", client)
 	for _, p := range []*process{server, client} {
 		require.Len(t, p.Lines("^warning +--no-crc: .* integrity check of their own$"), 1, "%s", p)
+		require.Len(t, p.Lines("^start-up +rfc5044, no CRC, no markers$"), 1, "%s", p)
 	}
 	ns.stop(t, server)
 }
@@ -112,8 +113,15 @@ func TestPutDialects(t *testing.T) {
 	server := ns.serving(t)
 	f := randomFile(t, 200_000)
 	for i, d := range []string{"rddp-01", "rfc5044", "rtr", "rfc6581"} {
-		ns.put(t, f, "--dialect", d, "--quiet")
+		client := ns.put(t, f, "--dialect", d, "--quiet")
 		server.Expect(t, i+1, "^sha256 +"+f.sum+"$")
+		markers := "from the client" // nobody needs them towards a kernel socket
+		if d == "rddp-01" {          // whose peer may want them whatever we say
+			markers = "both ways"
+		}
+		for _, p := range []*process{client, server} {
+			require.Len(t, p.Lines("^start-up +"+d+", CRC32C, markers "+markers+"$"), 1, "%s", p)
+		}
 	}
 	ns.stop(t, server)
 
