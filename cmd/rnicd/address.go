@@ -22,6 +22,11 @@ func parseAddrs(texts []string) ([]netip.Prefix, error) {
 		if err != nil {
 			return nil, err
 		}
+		for _, other := range all {
+			if other.Addr() == p.Addr() {
+				return nil, fmt.Errorf("--addr: %v is given twice", p.Addr())
+			}
+		}
 		all = append(all, p)
 	}
 	if len(all) == 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -37,11 +38,10 @@ const (
 	timerMin    = 10 * time.Microsecond // some turns of a Poller
 	rtoMinMax   = time.Minute           // tcp.Config.RTOMaxNs
 	ptoMinMax   = time.Second
-	mtuMin      = 576   // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
-	mtuMax      = 65535 // of IPv4; drivers take less
-	vlanMax     = 4094  // IEEE 802.1Q: 4095 is reserved
-	frameExtra  = 64    // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
-	dpdkRoomMin = 2048  // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
+	mtuMin      = 576  // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
+	vlanMax     = 4094 // IEEE 802.1Q: 4095 is reserved
+	frameExtra  = 64   // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
+	dpdkRoomMin = 2048 // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
 )
 
 // nicOptions are the flags that describe a NIC and its Poller.
@@ -95,14 +95,14 @@ func (o *nicOptions) given(names ...string) []string {
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
 	o.set = f
-	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: MPA over the kernel's TCP)")
+	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: the kernel's TCP)")
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
 	f.StringVar(&o.eal, "eal", "", "dpdk: further EAL arguments, separated by spaces")
 	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6; kernel: one of this host's, as 127.0.0.1 (default all)")
 	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
-	f.Uint16Var(&o.vlan, "vlan", 0, "802.1Q tag of all frames, 1 to 4094; 0: untagged")
+	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
 	f.IntVar(&o.queues, "queues", 1, "tap: queues of the device, each with a poll-mode core of its own: --core and those behind it")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
@@ -151,19 +151,16 @@ func (o *nicOptions) check() error {
 	if _, err := parsePage(o.page); err != nil {
 		return err
 	}
-	if o.mtu < mtuMin || o.mtu > mtuMax {
-		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, mtuMax)
-	}
-	if o.vlan > vlanMax {
-		return fmt.Errorf("--vlan %d: want 1 to %d, or 0 for untagged frames", o.vlan, vlanMax)
+	if most := o.mtuMax(); o.mtu < mtuMin || o.mtu > most {
+		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, most)
 	}
 	if _, err := o.control(); err != nil {
 		return err
 	}
-	if err := checkTimer("--rto-min", o.rtoMin, rtoMinMax); err != nil {
+	if err := o.checkTimer("rto-min", o.rtoMin, rtoMinMax); err != nil {
 		return err
 	}
-	if err := checkTimer("--pto-min", o.ptoMin, ptoMinMax); err != nil {
+	if err := o.checkTimer("pto-min", o.ptoMin, ptoMinMax); err != nil {
 		return err
 	}
 	if o.fault != "" {
@@ -174,10 +171,22 @@ func (o *nicOptions) check() error {
 	return nil
 }
 
-// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more; zero is the default.
-func checkTimer(flag string, d, most time.Duration) error {
-	if d != 0 && (d < timerMin || d > most) {
-		return fmt.Errorf("%s %v: want %v to %v", flag, d, timerMin, most)
+// mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so themselves.
+func (o *nicOptions) mtuMax() int {
+	switch o.pmd {
+	case "tap":
+		return tap.MTUMax
+	case "":
+		return wire.MTUMax // demo's cable
+	}
+	return math.MaxUint16
+}
+
+// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more. Where there is no such
+// flag zero is the default.
+func (o *nicOptions) checkTimer(flag string, d, most time.Duration) error {
+	if (d != 0 || len(o.given(flag)) > 0) && (d < timerMin || d > most) {
+		return fmt.Errorf("--%s %v: want %v to %v", flag, d, timerMin, most)
 	}
 	return nil
 }

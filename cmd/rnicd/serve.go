@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ type serveOptions struct {
 }
 
 func newServe() *cobra.Command {
-	o := &serveOptions{region: 256 << 20}
+	o := &serveOptions{region: 256 << 20, port: xfer.DefaultPort}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Advertise a region of memory that clients write files into",
@@ -45,7 +46,7 @@ files straight into a region of registered, hugepage-backed memory.`,
 	}
 	f := c.Flags()
 	o.nic.flags(f)
-	f.Uint16Var(&o.port, "port", xfer.DefaultPort, "TCP port")
+	f.Var(&number{&o.port, 1, math.MaxUint16}, "port", "TCP port")
 	f.Var(&o.region, "region", "size of the region")
 	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long; its start-up has 10 s in any case")
@@ -127,8 +128,9 @@ func (o *serveOptions) check() error {
 	switch {
 	case o.region <= 0:
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
-	case o.port == 0:
-		return errors.New("--port 0: want 1 to 65535")
+	case len(o.dialects) == 0 && len(o.nic.given("dialect")) > 0: // of an unset variable: not a reason to serve all
+		_, err := parseDialect("")
+		return err
 	case o.idle <= 0:
 		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}

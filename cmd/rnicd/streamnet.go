@@ -98,7 +98,7 @@ func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Dura
 		case !errors.Is(err, syscall.ECONNREFUSED):
 			return conn, err
 		case !time.Now().Before(until):
-			return nil, fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
+			return nil, fmt.Errorf("%w; %s", err, nobodyThere(wait))
 		}
 		select {
 		case <-time.After(redialEvery):
