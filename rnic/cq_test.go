@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -274,4 +275,11 @@ func TestUnsignaledOctetsAreFree(t *testing.T) {
 		r.close(s, c)
 		require.Equal(t, want, s.region.Bytes()[:20000])
 	})
+}
+
+func TestCompletionString(t *testing.T) {
+	c := Completion{ID: 7, QP: 3, Len: 12, Op: OpRecv}
+	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets", fmt.Sprintf("%+v", c))
+	c.Invalidated = 0xbad00
+	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated", c.String())
 }

@@ -54,6 +54,18 @@ func (o *nicOptions) useless() []string {
 	return nil
 }
 
+// describe says where we are: the device under the name that the kernel knows it by, and name, the driver's, where that differs.
+func (o *nicOptions) describe(name string) string {
+	if o.pmd == "dpdk" && o.pci == "" && !strings.HasPrefix(o.dev, "net_") {
+		name = fmt.Sprintf("%s (%s)", o.dev, name)
+	}
+	vlan := ""
+	if o.vlan != 0 {
+		vlan = fmt.Sprintf("VLAN %d, ", o.vlan)
+	}
+	return fmt.Sprintf("%s, MTU %d, %sour address %s", name, o.mtu, vlan, strings.Join(o.addrs, ", "))
+}
+
 // openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.
 func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	if o.pmd == "dpdk" {

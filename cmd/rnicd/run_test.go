@@ -110,7 +110,7 @@ func TestRunScript(t *testing.T) {
 			return p
 		})
 		require.Equal(t, 0, p.Wait(t), "%s", p)
-		require.Len(t, p.Lines("^device +net_tap0,"), 1, "%s", p)
+		require.Len(t, p.Lines(`^device +rnic0 \(net_tap0\),`), 1, "%s", p)
 		require.Empty(t, p.Lines(`\(\):`), "noise of DPDK's: %s", p)
 		requireNothingLeft(t, dir, p)
 	})

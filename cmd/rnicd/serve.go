@@ -8,7 +8,6 @@ import (
 	"math"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -177,7 +176,7 @@ func openServer(ctx context.Context, o *serveOptions, w io.Writer) (context.Cont
 	if err := n.start(); err != nil {
 		return nil, nil, errors.Join(err, n.Close())
 	}
-	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, strings.Join(o.nic.addrs, ", "))
+	fmt.Fprintf(w, "device      %s\n", o.nic.describe(n.port.Name()))
 	if err := n.awaitAddrs(ctx); err != nil {
 		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
 	}

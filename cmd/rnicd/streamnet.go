@@ -42,7 +42,7 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 	if err := dev.start(); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, strings.Join(o.addrs, ", "))
+	r.remark("device      %s", o.describe(dev.port.Name()))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	if err := dev.awaitAddrs(ctx); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
