@@ -5,6 +5,7 @@
 #   make lint / race / bench                         see README.md
 #   make sim [SEEDS=1000] [FIRST=0]                  whole hosts in virtual time, from so many seeds; what they covered
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
+#   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
@@ -31,7 +32,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links analysis fuzz deps deps-run clean
+.PHONY: all help build run test lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz deps deps-run clean
 
 all: build
 
@@ -80,6 +81,12 @@ bench:
 
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)
+
+# What passes the guest's device is kept in build/interop.pcap.
+interop:
+	@scripts/deps.sh interop
+	@mkdir -p build
+	$(GO) test -count=1 -timeout 60m -v ./test/interop -live -capture "$(CURDIR)/build/interop.pcap" $(ARGS)
 
 interop-tcp: deps
 	@scripts/hugepages.sh 256

@@ -3,13 +3,13 @@ package bench
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/crc32c"
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
@@ -139,7 +139,7 @@ func (h *half) send() {
 	h.reader.Exit()
 }
 
-// sendFloor is a copy of each payload and the CRC of as many octets.
+// sendFloor is a copy of each payload and the CRC of as many octets, by the function that MPA itself uses.
 func (h *half) sendFloor() {
 	src := h.local.Bytes()
 	for i, d := range h.data {
@@ -148,11 +148,9 @@ func (h *half) sendFloor() {
 			n = h.last
 		}
 		copy(d[16:], src[i*h.each:][:n])
-		binary.LittleEndian.PutUint32(d[len(d)-4:], crc32.Update(0, castagnoli, d[:len(d)-4]))
+		binary.LittleEndian.PutUint32(d[len(d)-4:], crc32c.Update(0, d[:len(d)-4]))
 	}
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // receive takes a round of FPDUs in, each a segment, to where Placement and Delivery leave them.
 func (h *half) receive() {
@@ -181,11 +179,11 @@ func (h *half) deliver(edge uint64) {
 	}
 }
 
-// receiveFloor verifies the CRC of each FPDU and copies as many octets as its payload has.
+// receiveFloor verifies the CRC of each FPDU, by the function that MPA itself uses, and copies as many octets as its payload has.
 func (h *half) receiveFloor() {
 	dst := h.remote.Bytes()
 	for i, d := range h.data {
-		if crc32.Update(0, castagnoli, d[:len(d)-4]) != binary.LittleEndian.Uint32(d[len(d)-4:]) {
+		if crc32c.Update(0, d[:len(d)-4]) != binary.LittleEndian.Uint32(d[len(d)-4:]) {
 			panic("bench: CRC")
 		}
 		n := h.each

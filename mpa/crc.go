@@ -2,17 +2,16 @@ package mpa
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+
+	"github.com/rnicd/rnicd/crc32c"
 )
 
 // The CRC of an FPDU is CRC32C in the manner of the iSCSI digests (RFC 5044 section 4.4): it covers every stream octet
 // of the FPDU in front of the CRC field, a leading marker, inner markers and one between PAD and CRC included
 // (DECISIONS 17), and stands on the wire with its least significant octet first.
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // crcAdd extends crc, which covers some octets, by the octets p that follow them. The start value is 0.
-func crcAdd(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
+func crcAdd(crc uint32, p []byte) uint32 { return crc32c.Update(crc, p) }
 
 // crcGood says whether the last four octets of a whole FPDU are the CRC of all octets before them.
 func crcGood(fpdu []byte) bool {

@@ -99,6 +99,11 @@ func TestTerminateString(t *testing.T) {
 	term = TerminateDDP(&ddp.Error{Type: 1, Code: 3, Header: writeHeader, SegmentLen: 16})
 	require.Equal(t, "DDP tagged buffer error: TO wrap (layer 1, type 1, code 0x03), segment of 16 octets, "+
 		"RDMA Write to STag 0xdeadbe00, TO 0x1000", term.String())
+	term = TerminateDDP(&ddp.Error{Type: 1, Code: 4, Header: writeHeader, SegmentLen: 16})
+	require.Equal(t, "DDP tagged buffer error: invalid DDP version (layer 1, type 1, code 0x04), segment of 16 octets, "+
+		"RDMA Write to STag 0xdeadbe00, TO 0x1000, version 1", term.String())
+	term = TerminateDDP(&ddp.Error{Type: 2, Code: 6, Header: sendHeader, SegmentLen: 900})
+	require.Contains(t, term.String(), ", version 1")
 }
 
 // From Placement's error to the peer's eyes: whole, on queue 2.
@@ -110,7 +115,7 @@ func TestTerminateThroughDDP(t *testing.T) {
 	s.Init(1)
 	s.Start(ddp.Message{Header: OpTerminate.Header(1), Len: uint32(len(body))})
 	h, off, n := s.Next(128)
-	require.Equal(t, ddp.Header{Last: true, Version: 1, ULP: 0x47, QN: 2, MSN: 1}, h)
+	require.Equal(t, ddp.Header{Last: true, Version: 1, ULP: 0x47, QN: 2, MSN: 1}, *h)
 	require.Equal(t, [2]int{0, len(body)}, [2]int{int(off), n}, "fits the smallest MULPDU")
 	got, ok := ParseTerminate(body)
 	require.True(t, ok)

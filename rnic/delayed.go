@@ -121,14 +121,12 @@ func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, o
 	})
 }
 
-// nextRequest waits for the Request, or why it will not come. A simulation turns meanwhile.
+// nextRequest waits for the Request, or why it will not come. A simulation turns until there is one of the two.
 func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
-	var turn chan struct{}
-	if l.adapter.cfg.Manual != nil {
-		turn = make(chan struct{})
-		close(turn)
-	}
 	for {
+		for l.adapter.cfg.Manual != nil && ctx.Err() == nil && l.undecided() {
+			l.adapter.turn()
+		}
 		select {
 		case r := <-l.listener.requests:
 			if l.claim.CompareAndSwap(unclaimed, claimedByULP) {
@@ -139,9 +137,17 @@ func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
 		case <-ctx.Done():
 			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it
 			return nil, ctx.Err()
-		case <-turn:
-			l.adapter.turn()
 		}
+	}
+}
+
+// undecided: neither is the Request there, nor is the connection over.
+func (l *link) undecided() bool {
+	select {
+	case <-l.gone:
+		return false
+	default:
+		return len(l.listener.requests) == 0
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -31,7 +33,7 @@ func TestUnreadStreamingOctets(t *testing.T) {
 			peer := []net.Conn{sc, cc}[i]
 			n, err := peer.Write([]byte("one thing more"))
 			require.NoError(t, err)
-			r.untilUnread(x, n)
+			r.untilUnread(x, peer, n)
 		}
 		c := r.newEnd(r.client, QPOptions{})
 		err := c.qp.StartConnectStream(r.ctx, cc, nil)
@@ -53,8 +55,8 @@ func TestUnreadStreamingOctets(t *testing.T) {
 	})
 }
 
-// untilUnread waits until n octets are there that nobody reads.
-func (r *rig) untilUnread(c net.Conn, n int) {
+// untilUnread waits until the n octets that from has written are at its peer c, which reads none.
+func (r *rig) untilUnread(c, from net.Conn, n int) {
 	r.t.Helper()
 	if k, ok := c.(*net.TCPConn); ok {
 		r.until("octets at the socket", func() bool {
@@ -64,18 +66,24 @@ func (r *rig) untilUnread(c net.Conn, n int) {
 		})
 		return
 	}
-	p := c.(*stream.Conn).Poller()
-	host := r.hosts[0]
-	if p != host.poller {
-		host = r.hosts[1]
-	}
-	r.until("Bufs that are held", func() bool {
-		held := make(chan int, 1)
-		require.NoError(r.t, p.Submit(func() { held <- host.pool.Size() - host.pool.Available() }))
-		if r.kind == turned {
-			r.step()
+	var answer chan stream.Info
+	r.until("acknowledgements", func() bool {
+		if answer == nil {
+			answer = make(chan stream.Info, 1)
+			go func() {
+				i, err := from.(*stream.Conn).Info(r.ctx)
+				assert.NoError(r.t, err)
+				answer <- i
+			}()
 		}
-		return <-held > 1
+		select {
+		case i := <-answer:
+			answer = nil
+			return i.Unacked == 0
+		default:
+			runtime.Gosched()
+			return false
+		}
 	})
 }
 

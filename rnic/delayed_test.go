@@ -369,3 +369,18 @@ func TestDelayedStartupRunning(t *testing.T) {
 	}
 	r.noBufLost()
 }
+
+// Who waits for a Request in a simulation does not turn when it is there, or one seed would give many runs.
+func TestNextRequestThatIsThere(t *testing.T) {
+	for range 20 {
+		turns := 0
+		a, err := Open(Config{Manual: func() { turns++ }})
+		require.NoError(t, err)
+		l := newLink(a)
+		l.listener = &Listener{adapter: a, requests: make(chan *ConnRequest, 1)}
+		l.listener.requests <- &ConnRequest{link: l}
+		_, err = l.nextRequest(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, turns)
+	}
+}

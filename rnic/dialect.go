@@ -50,6 +50,8 @@ func (o *QPOptions) checkStartup() error {
 		return fmt.Errorf("rnic: %v has no peer-to-peer model: take %v or %v", o.Dialect, RFC6581, RTR)
 	case o.RTR != 0 && o.RTR&mpa.AllRTR != o.RTR:
 		return fmt.Errorf("rnic: QPOptions.RTR 0x%x names no RTR message, or an unknown one", uint8(o.RTR))
+	case o.Nudge < 0:
+		return fmt.Errorf("rnic: QPOptions.Nudge %v is negative", o.Nudge)
 	case o.PrivateDataMax < 0 || o.PrivateDataMax > privateDataCap:
 		return fmt.Errorf("rnic: QPOptions.PrivateDataMax %d, 0 to %d possible", o.PrivateDataMax, privateDataCap)
 	}

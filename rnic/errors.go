@@ -9,8 +9,7 @@ import (
 )
 
 var (
-	// ErrSendQueueFull and ErrRecvQueueFull: as much work is posted and not yet carried out as the ring holds (QPOptions.SendDepth,
-	// RecvDepth).
+	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = errors.New("rnic: send queue is full")
 	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
 	// ErrState: the call does not fit the QueuePair's state.
@@ -67,7 +66,8 @@ func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnecti
 
 var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
 
-// TerminateError is the end of a stream by an RDMAP Terminate.
+// TerminateError is the end of a stream by an RDMAP Terminate. Both ends word what DDP and RDMAP find alike; where MPA found it,
+// the end that did says more than the Terminate can.
 type TerminateError struct {
 	Remote bool // the peer found the error and told us
 	Cause  error
@@ -77,7 +77,7 @@ func (e *TerminateError) Error() string {
 	if e.Remote {
 		return "rnic: peer terminated the stream: " + e.Cause.Error()
 	}
-	return "rnic: stream terminated: " + e.Cause.Error()
+	return "rnic: stream terminated: " + faultText(e.Cause)
 }
 
 func (e *TerminateError) Unwrap() error { return e.Cause }

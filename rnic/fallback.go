@@ -13,17 +13,20 @@ import (
 // the application named is the only one.
 
 // startupCounters are an Adapter's.
-type startupCounters struct{ fallbacks, unaskedS atomic.Uint64 }
+type startupCounters struct{ fallbacks, unaskedS, nudges atomic.Uint64 }
 
 // StartupCounters of an Adapter.
 type StartupCounters struct {
 	Fallbacks uint64 // connections tried anew in an older dialect
 	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
+	Nudges    uint64 // Writes of no octets for QPOptions.Nudge
 }
 
 // StartupCounters returns what happened in start-up so far. Any goroutine.
 func (a *Adapter) StartupCounters() StartupCounters {
-	return StartupCounters{Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load()}
+	return StartupCounters{
+		Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load(), Nudges: a.startup.nudges.Load(),
+	}
 }
 
 // initiate makes l the Initiator's link for the first of the dialects.

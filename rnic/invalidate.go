@@ -30,5 +30,5 @@ func (q *QueuePair) deliverInvalidate(d *ddp.Delivered) {
 		}
 		r.ddp.Disable()
 	}
-	q.opt.RecvCQ.push(c)
+	q.received(c)
 }

@@ -93,6 +93,8 @@ type link struct {
 	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message
 
+	nudgePlanned bool // Initiator: the timer is that of nudge.go
+
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
 	out        []byte         // start-up octets not yet pulled
@@ -283,6 +285,14 @@ func (l *link) timer() {
 	case phaseDecide:
 		l.fail(errUndecided)
 	default:
+		if l.phase == phaseRejecting && !l.shut {
+			l.closing()
+			return
+		}
+		if l.nudgePlanned && !l.shut {
+			l.nudge()
+			return
+		}
 		if l.phase == phaseFull && l.awaitsReady && !l.shut {
 			l.fail(ErrStartupTimeout)
 			return

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -27,7 +28,7 @@ type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
 	SendDepth      int    // work requests posted and not yet sent (default 128)
-	RecvDepth      int    // receive buffers posted (default 128)
+	RecvDepth      int    // receive buffers posted and not completed (default 128)
 	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
@@ -49,6 +50,10 @@ type QPOptions struct {
 	KeepRejected bool
 	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535).
 	PrivateDataMax int
+
+	// Nudge, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent before. Linux siw may leave
+	// lying what it is sent right behind its Reply, until more comes; NudgeDefault is for it. 0: never.
+	Nudge time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
 	// arrive in order there.
@@ -111,6 +116,7 @@ type QueuePair struct {
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[WorkRequest]
+	posted  atomic.Int32      // receive buffers posted and not completed
 	ctrl    *mem.MemoryRegion // receives the peer's Terminate, and an RTR's Read Request
 
 	state     atomic.Uint32
@@ -258,18 +264,21 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 	return nil
 }
 
-// PostRecv queues wr.Local as a receive buffer. From Idle on, and also while our half is closed already: the peer's may still
-// speak. When the connection is over it is taken as well, and completes as Flushed. Any goroutine. ErrRecvQueueFull and ErrCQFull
-// mean: not now.
+// PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed, ErrCQFull when
+// their completions have no room. So every one has its place where Placement looks, and a peer that was told of them may use them
+// all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
+// connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	wr.Op = OpRecv
 	if !q.opt.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
-	if !q.rq.Push(wr) {
+	if q.posted.Add(1) > int32(q.opt.RecvDepth) {
+		q.posted.Add(-1)
 		q.opt.RecvCQ.unreserve(1)
 		return ErrRecvQueueFull
 	}
+	q.rq.Push(wr) // has room for RecvDepth
 	if q.State() == Closed {
 		q.flush()
 	}
@@ -334,7 +343,18 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st 
 		cq.unreserve(1)
 		return
 	}
-	cq.push(Completion{ID: wr.ID, QP: q.num, Len: n, Op: wr.Op, Status: st})
+	c := Completion{ID: wr.ID, QP: q.num, Len: n, Op: wr.Op, Status: st}
+	if wr.Op == OpRecv {
+		q.received(c)
+		return
+	}
+	cq.push(c)
+}
+
+// received completes a receive buffer.
+func (q *QueuePair) received(c Completion) {
+	q.posted.Add(-1) // first: who polled this may post the next
+	q.opt.RecvCQ.push(c)
 }
 
 // finish is the last thing the connection's driver does to a QueuePair.

@@ -115,6 +115,25 @@ func TestPostAfterClosed(t *testing.T) {
 	})
 }
 
+// RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled by one segment.
+func TestReceiveDepth(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{RecvDepth: 3}, QPOptions{Packing: PackFull})
+		for round := range 3 {
+			for i := range 3 {
+				require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
+			}
+			require.ErrorIs(t, s.qp.PostRecv(s.recvAt(3, 0, 10)), ErrRecvQueueFull, "round %d", round)
+			for i := range 3 {
+				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(i, 5)}))
+			}
+			for i, done := range r.await(s, 3) {
+				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 5}, done)
+			}
+		}
+	})
+}
+
 // A full queue is an error of the posting call and loses nothing.
 func TestQueuesFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

@@ -159,7 +159,7 @@ func (q *QueuePair) postBuffers() {
 	if q.recv.greet.awaited != 0 {
 		return
 	}
-	for q.rq.Len() > 0 && q.recv.sendQ.Posted() < ceilPow2(q.opt.RecvDepth) {
+	for q.rq.Len() > 0 {
 		wr, ok := q.rq.Pop()
 		if !ok {
 			return
@@ -269,7 +269,7 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 		q.deliverInvalidate(d)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
-		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
+		q.received(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv})
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over
@@ -337,7 +337,7 @@ func (r *recvHalf) abandon(q *QueuePair) {
 			return
 		}
 		msn++
-		q.opt.RecvCQ.push(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
+		q.received(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
 	}
 }
 

@@ -93,6 +93,9 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		}
 		return
 	}
+	if t.RTR&mpa.RTRSend != 0 {
+		q.recv.sendQ.Init(ceilPow2(q.opt.RecvDepth + 1)) // the hidden buffer's place
+	}
 	if g.awaited = t.RTR; t.RTR&mpa.RTRRead != 0 {
 		g.readQ.Init(1)
 		g.readQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), TO: readRequestAt, Len: rdmap.ReadRequestLen})

@@ -73,6 +73,9 @@ func (l *link) enter(t *mpa.Terms) {
 	kept.PrivateData = nil
 	l.qp.terms.Store(&kept)
 	l.qp.start(l, &kept, !l.initiator)
+	if l.initiator {
+		l.planNudge()
+	}
 }
 
 func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.opt.NoMarkers }
@@ -297,11 +300,16 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 	return f
 }
 
-// refuse sends a rejecting Reply and closes behind it.
+// rejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses what the Reply says when our FIN comes
+// with it.
+const rejectedTimeout = 250 * time.Millisecond
+
+// refuse sends a rejecting Reply, and closes when the peer does or has had the time to.
 func (l *link) refuse(f mpa.Frame) {
 	l.out = f.Append(l.out)
 	l.phase = phaseRejecting
-	l.closing()
+	l.car.setTimer(l.car.now() + int64(rejectedTimeout))
+	l.car.send()
 }
 
 func (l *link) overError() error {

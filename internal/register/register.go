@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -182,7 +183,7 @@ type Count struct {
 	Open            []string // neither
 }
 
-// Counts sums up by document, in the register's order, and level.
+// Counts sums up by document, RFCs by number and the others behind them, and level.
 func (r *Register) Counts() []Count {
 	var all []Count
 	for _, row := range r.Rows {
@@ -204,11 +205,25 @@ func (r *Register) Counts() []Count {
 	}
 	slices.SortStableFunc(all, func(a, b Count) int {
 		if a.Document != b.Document {
-			return strings.Compare(a.Document, b.Document)
+			return compareDocuments(a.Document, b.Document)
 		}
 		return slices.Index(levels, a.Level) - slices.Index(levels, b.Level)
 	})
 	return all
+}
+
+func compareDocuments(a, b string) int {
+	x, notX := strconv.Atoi(a)
+	y, notY := strconv.Atoi(b)
+	switch {
+	case notX == nil && notY == nil:
+		return x - y
+	case notX == nil:
+		return -1
+	case notY == nil:
+		return 1
+	}
+	return strings.Compare(a, b)
 }
 
 // levels in the order of the table.
