@@ -82,6 +82,9 @@ func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) 
 
 // AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure do not count.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
+	if err := a.carries(conn); err != nil {
+		return nil, err // of what there perhaps is no address
+	}
 	l, err := a.respondWith(ctx, conn, last, opt)
 	if err != nil {
 		return nil, acceptError(conn, err)
