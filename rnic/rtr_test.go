@@ -155,20 +155,25 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 	}
 }
 
-// A Responder that closes before the Initiator's Rtr frame has come waits for the peer's end as any that closes does, and not for
-// that frame.
+// A Responder that closes before the Initiator's Rtr frame or RTR message has come waits for the peer's end as any that closes:
+// the frame that is owed neither shortens that, nor, when it comes after all, takes its bound away.
 func TestCloseWhileRTRIsOwed(t *testing.T) {
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
-	p := r.dialRaw()
-	p.write(unhex(t, hexReq+"5001 0000"))
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
-	waitFrame(r, p, mpa.Reply)
-	s.qp.Disconnect()
-	require.Error(t, untilEnded(r, p))
-	r.pass(3 * lingerTimeout)
-	require.True(t, isDone(s.qp))
-	require.ErrorIs(t, s.qp.Err(), errLinger)
+	for _, late := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		p := r.dialRaw()
+		p.write(unhex(t, hexReq+"5001 0000"))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		waitFrame(r, p, mpa.Reply)
+		s.qp.Disconnect()
+		require.Error(t, untilEnded(r, p))
+		if late {
+			p.write(unhex(t, hexRtr+"4001 0000"))
+		}
+		r.pass(3 * lingerTimeout)
+		require.True(t, isDone(s.qp), "late: %v", late)
+		require.ErrorIs(t, s.qp.Err(), errLinger)
+	}
 }
 
 // heard is what the Adapter said behind its start-up frame.
