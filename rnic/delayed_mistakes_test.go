@@ -257,12 +257,17 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 func TestDelayedStartupGivenUp(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		sc, cc := r.streams()
-		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
-		defer cancel()
-		_, err := r.server.AcceptStream(ctx, sc, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		ctx, cancel := context.WithCancel(r.ctx)
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := r.server.AcceptStream(ctx, sc, nil)
+			accepted <- err
+		}()
+		r.until("the link", func() bool { return r.server.linkCount() == 1 }) // before, it would stay a stream
+		cancel()
+		require.ErrorIs(t, <-accepted, context.Canceled)
 		require.NoError(t, cc.SetReadDeadline(time.Now().Add(requestTimeout/2)))
-		_, err = cc.Read(make([]byte, 1))
+		_, err := cc.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 
 		for _, by := range []struct {

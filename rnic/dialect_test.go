@@ -100,7 +100,7 @@ func (r *rig) converse(first, second *end) {
 
 // All pairs of dialects: which combine, in what they then speak, and how the others fail.
 //
-// req: 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
+// req: 5044-C-1, 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
 func TestDialectPairs(t *testing.T) {
 	for asked := Culley02; asked <= RFC6581; asked++ {
 		for served := Culley02 - 1; served <= RFC6581; served++ { // the first is the default

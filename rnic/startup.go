@@ -103,7 +103,9 @@ func (l *link) startup(data []byte) (used int) {
 	l.rxNext += uint64(used)
 	l.rxBase = l.rxNext
 	l.in = l.in[:0]
-	l.car.setTimer(0)
+	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
+		l.car.setTimer(0)
+	}
 	switch f.Kind {
 	case mpa.Reply:
 		l.replied(f)
