@@ -69,7 +69,8 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 }
 
 // AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in streaming mode until now:
-// 10 s at most, or until ctx ends, and then the connection is reset. The request is to be answered as a Listener's.
+// 10 s at most, or until ctx ends, and then the connection is reset; when ctx ends before MPA has taken the connection over, it
+// stays a stream. The request is to be answered as a Listener's.
 //
 // last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent once MPA waits for the
 // Request, so that octets which are unread then are a mistake, ErrUnread, and leave conn as it was (RFC 5044 section 7.1.5). A
