@@ -95,6 +95,8 @@ interop-tcp: deps
 	    s=$$?; cat build/interop-tcp.md; exit $$s
 
 sim:
+	@case '$(SEEDS)' in '' | *[!0-9]* | 0) echo "sim: SEEDS=$(SEEDS): want a number of seeds, 1 or more" >&2; exit 2;; esac
+	@case '$(FIRST)' in '' | *[!0-9]*) echo "sim: FIRST=$(FIRST): want the number of a seed, 0 or more" >&2; exit 2;; esac
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -first $(FIRST) -v -run TestSeeds
 
 trace:

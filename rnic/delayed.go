@@ -69,7 +69,8 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 }
 
 // AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in streaming mode until now:
-// 10 s at most, or until ctx ends, and then the connection is reset. The request is to be answered as a Listener's.
+// 10 s at most, or until ctx ends, and then the connection is reset; when ctx ends before MPA has taken the connection over, it
+// stays a stream. The request is to be answered as a Listener's.
 //
 // last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent once MPA waits for the
 // Request, so that octets which are unread then are a mistake, ErrUnread, and leave conn as it was (RFC 5044 section 7.1.5). A
@@ -82,6 +83,9 @@ func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) 
 
 // AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure do not count.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
+	if err := a.carries(conn); err != nil {
+		return nil, err // of what there perhaps is no address
+	}
 	l, err := a.respondWith(ctx, conn, last, opt)
 	if err != nil {
 		return nil, acceptError(conn, err)

@@ -163,6 +163,7 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		}{
 			{tls.Client(cc, nil), "rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a *tls.Conn"},
 			{pipe(t), "not on a *net.pipe"},
+			{nil, "not on a <nil>"},
 		} {
 			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, tc.conn, nil), tc.want)
 			_, err := r.client.AcceptStream(r.ctx, tc.conn, nil)
@@ -256,12 +257,17 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 func TestDelayedStartupGivenUp(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		sc, cc := r.streams()
-		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
-		defer cancel()
-		_, err := r.server.AcceptStream(ctx, sc, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		ctx, cancel := context.WithCancel(r.ctx)
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := r.server.AcceptStream(ctx, sc, nil)
+			accepted <- err
+		}()
+		r.until("the link", func() bool { return r.server.linkCount() == 1 }) // before, it would stay a stream
+		cancel()
+		require.ErrorIs(t, <-accepted, context.Canceled)
 		require.NoError(t, cc.SetReadDeadline(time.Now().Add(requestTimeout/2)))
-		_, err = cc.Read(make([]byte, 1))
+		_, err := cc.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 
 		for _, by := range []struct {
@@ -273,7 +279,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 		} {
 			name, end := by.name, by.end
 			_, cc := r.streams()
-			c := r.newEnd(r.client, QPOptions{})
+			c, late := r.newEnd(r.client, QPOptions{}), r.newEnd(r.client, QPOptions{})
 			failed := make(chan error, 1)
 			go func() { failed <- c.qp.ConnectStream(r.ctx, cc, nil) }()
 			r.until("the link of "+name, func() bool { return r.client.linkCount() == 1 })
@@ -282,7 +288,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			r.untilDone(c.qp)
 			if name == "adapter" {
 				_, cc := r.streams()
-				require.ErrorIs(t, r.newEnd(r.client, QPOptions{}).qp.ConnectStream(r.ctx, cc, nil), ErrClosed)
+				require.ErrorIs(t, late.qp.ConnectStream(r.ctx, cc, nil), ErrClosed)
 				_, err := r.client.AcceptStream(r.ctx, cc, nil)
 				require.ErrorIs(t, err, ErrClosed)
 			}

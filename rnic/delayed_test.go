@@ -346,7 +346,12 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 // req: 5044-7.1.5-1, D01-6.1.4-3
 func TestDelayedStartupRunning(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
+	begin := time.Now()
 	for i := range uint64(30) {
+		if time.Since(begin) > patience/4 { // on a loaded machine, where each step waits for a core, fewer must do
+			t.Logf("%d rounds", i)
+			break
+		}
 		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
 		sc, cc := r.streams()
 		r.say(cc, sc, randomBytes(i, 1+int(i)*100))

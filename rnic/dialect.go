@@ -124,6 +124,20 @@ type Startup struct {
 	PeerIRD, PeerORD int
 }
 
+// Framing is what start-up settled about FPDUs.
+type Framing struct {
+	CRC                          bool // CRC32C in both directions
+	MarkersSent, MarkersReceived bool
+}
+
+// Framing is what start-up settled about FPDUs, once the QueuePair is in service.
+func (q *QueuePair) Framing() Framing {
+	if t := q.terms.Load(); t != nil {
+		return Framing{CRC: t.Send.CRC, MarkersSent: t.Send.Markers, MarkersReceived: t.Receive.Markers}
+	}
+	return Framing{}
+}
+
 // Startup is what start-up settled, once the QueuePair is in service.
 func (q *QueuePair) Startup() Startup {
 	if t := q.terms.Load(); t != nil {

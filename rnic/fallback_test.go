@@ -146,6 +146,21 @@ func TestAbortDuringFallback(t *testing.T) {
 	}
 }
 
+// A peer that closes after Abort was called and before the order has come through is not asked again.
+func TestAbortMeetsFallback(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		p := r.startConnect(c)
+		waitFrame(r, p, mpa.Request)
+		c.qp.linkOrUnwanted() // Abort's first half
+		p.closeSend()
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+		require.Zero(t, r.client.StartupCounters())
+		require.Zero(t, r.client.linkCount())
+	})
+}
+
 // A second connection that cannot be begun ends the QueuePair with the reason.
 func TestFallbackCannotDial(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})

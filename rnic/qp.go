@@ -35,10 +35,11 @@ type QPOptions struct {
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
 	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
-	// second connection. A dialect that is named is the only one, and a Reply of another Rev an error. Accept answers in
-	// the Request's.
+	// second connection. A dialect that is named is the only one asked in, and a Reply of another Rev an error. A peer that
+	// answers rtr without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial succeeds whatever the
+	// peer speaks. Accept answers in the Request's dialect.
 	Dialect Dialect
-	// PeerToPeer: as Initiator, let the Responder be the first to send. Startup says whether it can.
+	// PeerToPeer: as Initiator, let the Responder be the first to send. It cannot where Startup().PeerToPeer is false.
 	PeerToPeer bool
 	// RTR messages this end can send and take (rfc6581; default all).
 	RTR RTRKinds
@@ -138,7 +139,9 @@ type QueuePair struct {
 	final  Stats
 }
 
-// CreateQP makes an idle QueuePair. Receive buffers may be posted at once.
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, ErrClosed behind
+// Adapter.Close, and *mem.TableFullError, for a QueuePair takes one of Config.RegionsMax entries until it has ended. One that will
+// not be connected is to be closed.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -151,11 +154,18 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		return nil, fmt.Errorf("rnic: QPOptions needs PD, SendCQ and RecvCQ")
 	case opt.PD.adapter != a:
 		return nil, fmt.Errorf("rnic: the protection domain belongs to another adapter")
+	case opt.SendCQ.adapter != a || opt.RecvCQ.adapter != a:
+		return nil, fmt.Errorf("rnic: a completion queue belongs to another adapter")
+	case opt.Packing > PackFull:
+		return nil, fmt.Errorf("rnic: QPOptions.Packing %d is neither PackNow nor PackFull", opt.Packing)
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
 	}
 	if err := opt.checkStartup(); err != nil {
 		return nil, err
+	}
+	if a.isClosed() {
+		return nil, ErrClosed
 	}
 	n := a.nums.Add(1)
 	if n > math.MaxUint32 { // stream 0 would be everybody's, and the next one perhaps another's
@@ -202,7 +212,7 @@ func (q *QueuePair) RemoteAddr() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// PeerPrivateData is what came with the MPA Reply. After Connect.
+// PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's to keep.
 func (q *QueuePair) PeerPrivateData() []byte { return q.private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or flushed.
@@ -218,8 +228,13 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// PostSend queues a Send of wr.Local. From the RTS state on; any goroutine. Once this end has called Disconnect, Close or
-// Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
+// PostSend queues a Send of wr.Local. From the RTS state on, ErrState before; any goroutine. Once this end has called Disconnect,
+// Close or Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
+// ErrSendQueueFull and ErrCQFull mean: not now. An error leaves nothing posted.
+//
+// The octets belong to the QueuePair until the request has completed. One that is not signaled shows that only when it fails:
+// requests are carried out in order, so its octets are the application's again when a later request of the QueuePair has completed, or
+// Done is closed.
 func (q *QueuePair) PostSend(wr WorkRequest) error {
 	wr.Op = OpSend
 	return q.postSend(wr)
@@ -254,9 +269,10 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 	return nil
 }
 
-// PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed. So every
-// one has its place where Placement looks, and a peer that was told of them may use them all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still
-// speak. Any goroutine.
+// PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed, ErrCQFull when
+// their completions have no room. So every one has its place where Placement looks, and a peer that was told of them may use them
+// all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
+// connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	wr.Op = OpRecv
 	if !q.opt.RecvCQ.reserve(1) {
@@ -276,7 +292,7 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
-// still coming about is given up. nil unless the connection ended in error.
+// still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.unwanted.Store(true)
 	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {

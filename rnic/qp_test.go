@@ -29,6 +29,8 @@ func TestCreateQP(t *testing.T) {
 	require.NoError(t, err)
 	cq, err := a.CreateCQ(4)
 	require.NoError(t, err)
+	foreign, err := other.CreateCQ(4)
+	require.NoError(t, err)
 	pd := a.AllocPD()
 	good := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
 	for _, tc := range []struct {
@@ -39,6 +41,9 @@ func TestCreateQP(t *testing.T) {
 		{func(o *QPOptions) { o.SendCQ = nil }, "needs PD"},
 		{func(o *QPOptions) { o.RecvCQ = nil }, "needs PD"},
 		{func(o *QPOptions) { o.PD = other.AllocPD() }, "another adapter"},
+		{func(o *QPOptions) { o.SendCQ = foreign }, "a completion queue belongs to another adapter"},
+		{func(o *QPOptions) { o.RecvCQ = foreign }, "a completion queue belongs to another adapter"},
+		{func(o *QPOptions) { o.Packing = 9 }, "QPOptions.Packing 9 is neither PackNow nor PackFull"},
 		{func(o *QPOptions) { o.SendDepth = -1 }, "queue depths"},
 		{func(o *QPOptions) { o.SendDepth = QueueDepthMax + 1 }, "queue depths"},
 		{func(o *QPOptions) { o.RecvDepth = -1 }, "queue depths"},

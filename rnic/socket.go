@@ -433,7 +433,7 @@ func (l *Listener) listenKernel(ctx context.Context, addr string) error {
 	}
 	tl := nl.(*net.TCPListener)
 	l.addr = addrPort(tl.Addr())
-	l.stop = func() { _ = tl.Close() } // ends the accept loop
+	l.stop = func(context.Context) { _ = tl.Close() } // ends the accept loop
 	go l.acceptLoop(tl)
 	return nil
 }

@@ -102,7 +102,9 @@ func (l *link) startup(data []byte) (used int) {
 	l.rxNext += uint64(used)
 	l.rxBase = l.rxNext
 	l.in = nil
-	l.car.setTimer(0)
+	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
+		l.car.setTimer(0)
+	}
 	switch f.Kind {
 	case mpa.Reply:
 		l.replied(f)
@@ -131,7 +133,8 @@ func (l *link) expected() mpa.FrameKind {
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
 func (l *link) requested(f mpa.Frame) {
 	if _, ok := l.listener.dialects.Serve(&f); !ok {
-		l.note(&RevisionError{Revision: int(f.Rev), Served: l.listener.dialects})
+		asked, _ := mpa.FramedDialects.Serve(&f)
+		l.note(&RevisionError{Revision: int(f.Rev), Asked: asked, Served: l.listener.dialects})
 		if rep, ok := l.listener.dialects.Refusal(&f); ok {
 			l.refuse(rep)
 			return
@@ -164,7 +167,7 @@ func (l *link) decide(f mpa.Frame) {
 func (l *link) replied(f mpa.Frame) {
 	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
-		re := &RevisionError{Revision: int(f.Rev), Served: mpa.DialectsOf(l.dialect), Lower: f.Rev < l.own.Rev}
+		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: mpa.DialectsOf(l.dialect), Reply: true, Lower: f.Rev < l.own.Rev}
 		if l.fallsBack(l.phase, re) {
 			l.fail(re) // the next connection does not wait for this one's orderly end
 			return
@@ -206,7 +209,7 @@ func (l *link) rejected(f mpa.Frame) {
 		l.fail(err)
 		return
 	}
-	re := &RejectedError{PrivateData: append([]byte(nil), private...), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
+	re := &RejectedError{PrivateData: append([]byte(nil), private...), Asked: l.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
 	if l.qp.opt.KeepRejected {
 		l.note(re)
 		l.leave()

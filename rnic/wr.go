@@ -85,3 +85,11 @@ type Completion struct {
 	Invalidated mem.STag
 	_           [40]byte
 }
+
+func (c Completion) String() string {
+	text := fmt.Sprintf("%v %d of queue pair %d: %v, %d octets", c.Op, c.ID, c.QP, c.Status, c.Len)
+	if c.Invalidated != 0 {
+		text += fmt.Sprintf(", STag 0x%08x invalidated", uint32(c.Invalidated))
+	}
+	return text
+}

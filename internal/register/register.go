@@ -168,6 +168,12 @@ func (r *Register) readAnswers(root string) error {
 			if _, ok := r.byID[id]; !ok {
 				return fmt.Errorf("%s:%d answers %s, which is in no register", answersFile, n, id)
 			}
+			if r.Answered[id] {
+				return fmt.Errorf("%s:%d answers %s again", answersFile, n, id)
+			}
+			if at := r.Cited[id]; len(at) > 0 {
+				return fmt.Errorf("%s:%d answers %s, which %v proves", answersFile, n, id, at[0])
+			}
 			r.Answered[id] = true
 		}
 	}
@@ -178,8 +184,8 @@ func (r *Register) readAnswers(root string) error {
 type Count struct {
 	Document, Level string
 	Rows            int
-	Cited           int      // by a test, answered besides or not
-	Answered        int      // not cited, but in docs/requirements.md
+	Cited           int      // by a test
+	Answered        int      // in docs/requirements.md
 	Open            []string // neither
 }
 
