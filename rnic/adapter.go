@@ -45,7 +45,7 @@ type Adapter struct {
 	table *mem.Table
 	lanes []*lane // one per Poller
 	next  atomic.Uint32
-	nums  atomic.Uint32 // QueuePair numbers and stream ids
+	nums  atomic.Uint64 // QueuePair numbers and stream ids
 	conns atomic.Int64  // over kernel sockets
 	cfg   Config
 	start time.Time
@@ -146,14 +146,14 @@ func (a *Adapter) turn() {
 	}
 }
 
-// wait returns when ch is closed or ctx has ended. A simulation turns meanwhile.
+// wait returns when ch is closed or ctx has ended; nil if both. A simulation turns meanwhile.
 func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
 	for a.cfg.Manual != nil {
 		select {
 		case <-ch:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return unlessClosed(ch, ctx)
 		default:
 			a.cfg.Manual()
 		}
@@ -162,6 +162,16 @@ func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
 	case <-ch:
 		return nil
 	case <-ctx.Done():
+		return unlessClosed(ch, ctx)
+	}
+}
+
+// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is there has to reach its caller.
+func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
+	select {
+	case <-ch:
+		return nil
+	default:
 		return ctx.Err()
 	}
 }

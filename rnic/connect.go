@@ -29,22 +29,38 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) er
 	return q.inService(ctx, addr)
 }
 
-// inService waits for the end of start-up.
+// inService waits for the end of start-up. What has come of it goes before ctx's end: it may be a connection that is given back.
 func (q *QueuePair) inService(ctx context.Context, addr string) error {
+	var err error
 	select {
-	case err := <-q.connected:
-		if err != nil {
-			<-q.done
-		}
-		return connectError(addr, err)
-	case <-ctx.Done():
-		q.Abort()
+	case err = <-q.connected:
+	default:
 		select {
-		case <-q.done:
-		case <-time.After(abortTimeout): // nobody turns the Poller
+		case err = <-q.connected:
+		case <-ctx.Done():
+			return connectError(addr, q.giveUp(ctx))
 		}
-		return connectError(addr, ctx.Err())
 	}
+	if err != nil {
+		<-q.done
+	}
+	return connectError(addr, err)
+}
+
+// giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came first and has a connection to
+// be closed.
+func (q *QueuePair) giveUp(ctx context.Context) error {
+	q.Abort()
+	select {
+	case <-q.done:
+	case <-time.After(abortTimeout): // nobody turns the Poller
+		return ctx.Err()
+	}
+	var no *RejectedError
+	if errors.As(q.err, &no) && no.Conn != nil {
+		return no
+	}
+	return ctx.Err()
 }
 
 // StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a

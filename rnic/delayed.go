@@ -24,7 +24,7 @@ import (
 
 // ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was used in streaming mode
 // until now, and returns when the Responder has accepted, as Connect does. conn is a *stream.Conn of one of the
-// Adapter's Pollers or a *net.TCPConn. Everything the Responder wrote must have been read: else the error is ErrUnread and
+// Adapter's Pollers, a *net.TCPConn, or what a rejection gave back. Everything the Responder wrote must have been read: else the error is ErrUnread and
 // conn stays as it was, as it does when it cannot be given up. Otherwise conn is of no use any more, whatever comes of MPA.
 func (q *QueuePair) ConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
 	if err := q.StartConnectStream(ctx, conn, private); err != nil {
@@ -155,7 +155,7 @@ func (l *link) undecided() bool {
 // carries says whether the Adapter can run MPA over conn.
 func (a *Adapter) carries(conn net.Conn) error {
 	switch c := conn.(type) {
-	case *net.TCPConn:
+	case *net.TCPConn, *prefixedConn:
 		return nil
 	case *stream.Conn:
 		if a.laneOf(c.Poller()) != nil {
@@ -178,10 +178,18 @@ func (a *Adapter) laneOf(p *stack.Poller) *lane {
 // enterMPA puts a link above conn. quiet: the peer has nothing to say before we do. role says what the link is for, or that
 // it is not wanted any more.
 func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*link) error) (*link, error) {
-	if c, ok := conn.(*stream.Conn); ok {
+	switch c := conn.(type) {
+	case *stream.Conn:
 		return a.fromStream(ctx, c, quiet, role)
+	case *prefixedConn:
+		front := c.takeRest()
+		l, err := a.fromSocket(ctx, c.TCPConn, front, quiet, role)
+		if err != nil {
+			c.putBack(front)
+		}
+		return l, err
 	}
-	return a.fromSocket(ctx, conn.(*net.TCPConn), quiet, role)
+	return a.fromSocket(ctx, conn.(*net.TCPConn), nil, quiet, role)
 }
 
 func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, role func(*link) error) (*link, error) {
@@ -224,13 +232,14 @@ func (u *onPoller) mayTake(h stream.Handover, quiet bool, role func(*link) error
 	return err
 }
 
-// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA.
-func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, quiet bool, role func(*link) error) (*link, error) {
+// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA. front was read from it
+// already.
+func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, quiet bool, role func(*link) error) (*link, error) {
 	unread, err := unreadOctets(nc)
 	switch {
 	case err != nil:
 		return nil, err
-	case quiet && unread > 0:
+	case quiet && unread+len(front) > 0:
 		return nil, ErrUnread
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -243,6 +252,7 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, quiet bool, r
 		a.conns.Add(-1)
 		return nil, err
 	}
+	s.front = front
 	_ = nc.Close() // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
 	if err := role(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair

@@ -240,7 +240,7 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 				enter()
 			}
 			_, err = l.nextRequest(r.ctx)
-			require.ErrorIs(t, err, errClosedEarly)
+			require.ErrorIs(t, err, ErrPeerClosed)
 
 			sc, cc = r.streams()
 			enter()

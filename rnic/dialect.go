@@ -60,6 +60,9 @@ func (o *QPOptions) checkStartup() error {
 			return fmt.Errorf("rnic: a read depth of %d, 0 to %d possible, or ReadDepthULP", depth, ReadDepthMax)
 		}
 	}
+	if o.ORDMin > o.ORD {
+		return fmt.Errorf("rnic: QPOptions.ORDMin %d is above ORD %d: no Request could be accepted", o.ORDMin, o.ORD)
+	}
 	return o.checkPrivate(len(o.PrivateData))
 }
 

@@ -305,6 +305,7 @@ func TestStartupOptions(t *testing.T) {
 		{QPOptions{ORD: 0x4000}, "read depth of 16384"},
 		{QPOptions{PeerToPeer: true, Dialect: RFC5044}, "no peer-to-peer model"},
 		{QPOptions{PrivateDataMax: 65536}, "PrivateDataMax 65536"},
+		{QPOptions{ORD: 1, ORDMin: 2}, "ORDMin 2 is above ORD 1"},
 		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 509)}, "509 octets of private data, MPA start-up of rfc6581 carries 508"},
 		{QPOptions{PrivateData: make([]byte, 513)}, "513 octets of private data, MPA start-up of rfc5044 carries 512"},
 		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 508)}, ""},

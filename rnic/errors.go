@@ -17,7 +17,7 @@ var (
 	// ErrStartupTimeout: the peer did not send its MPA start-up frame in time.
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
-	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
+	ErrPeerClosed = errors.New("rnic: peer closed the connection")
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.
 	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}

@@ -42,7 +42,7 @@ func (l *link) fallsBack(was phase, err error) bool {
 		return false
 	}
 	var re *RevisionError
-	return was == phaseReply && (errors.Is(err, errClosedEarly) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
+	return was == phaseReply && (errors.Is(err, ErrPeerClosed) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
 }
 
 // failDial ends a QueuePair whose next connection could not be begun.
@@ -79,11 +79,7 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 	u := newPollerLink(d.q.adapter, d.lane)
 	l := u.link
 	l.initiate(d.q, d.private, tries)
-	l.again = func() { // on the Poller's goroutine, in the middle of a connection's end
-		if err := d.try(l.older, d.lane.poller.Submit); err != nil {
-			d.q.failDial(err)
-		}
-	}
+	l.again = func() { d.retry(l.older, d.lane.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
 	if err := d.q.join(l); err != nil {
 		return err
 	}
@@ -107,6 +103,24 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 		close(l.gone) // nobody will drive it
 	}
 	return err
+}
+
+// retry is the next try. When the control ring is full a goroutine waits for room, for the Poller's cannot.
+func (d *pollerDial) retry(tries []Dialect, submit func(func()) error) {
+	err := d.try(tries, submit)
+	switch {
+	case errors.Is(err, stack.ErrBusy):
+		go d.retry(tries, func(fn func()) error { return order(d.unlessUnwanted, fn) })
+	case err != nil:
+		d.q.failDial(err)
+	}
+}
+
+func (d *pollerDial) unlessUnwanted(fn func()) error {
+	if d.q.unwanted.Load() {
+		return ErrClosed
+	}
+	return d.lane.poller.Submit(fn)
 }
 
 // redialKernel is the next try over the kernel's sockets.

@@ -324,7 +324,7 @@ func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
 
 // PeerToPeer says whether the Initiator offers to let this end send first.
 func (r *ConnRequest) PeerToPeer() bool {
-	return r.enhanced.PeerToPeer || r.Dialect() == RTR
+	return r.enhanced.PeerToPeer || r.link.listener.dialects.AsksReady(&r.frame)
 }
 
 // Remote is the peer's address.

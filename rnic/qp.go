@@ -2,7 +2,9 @@ package rnic
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -44,7 +46,7 @@ type QPOptions struct {
 	// IRD and ORD are the Read Requests that this end can serve, and wants to have under way, at a time: at most ReadDepthMax;
 	// ReadDepthULP leaves it to the ULPs. Startup has what came of them.
 	IRD, ORD int
-	// ORDMin: Accept rejects a Request of rfc6581 that allows a smaller ORD.
+	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD.
 	ORDMin int
 	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn.
 	KeepRejected bool
@@ -166,10 +168,13 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		return nil, ErrClosed
 	}
 	n := a.nums.Add(1)
+	if n > math.MaxUint32 { // stream 0 would be everybody's, and the next one perhaps another's
+		return nil, errors.New("rnic: the adapter has numbered as many queue pairs as there are numbers; open another")
+	}
 	q := &QueuePair{
 		adapter:   a,
 		opt:       opt,
-		num:       n,
+		num:       uint32(n),
 		stream:    mem.StreamID(n),
 		connected: make(chan error, 1),
 		done:      make(chan struct{}),
@@ -473,10 +478,11 @@ func (q *QueuePair) snapshot(l *link) Stats {
 	}
 }
 
-// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full.
+// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
+// unless the QueuePair is in service: start-up settles whether there are markers.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	l := q.link.Load()
-	if l == nil || q.State() == Closed {
+	if s := q.State(); l == nil || s == Idle || s == Connecting || s == Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)

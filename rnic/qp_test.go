@@ -452,3 +452,20 @@ func TestReceiveIntoNothing(t *testing.T) {
 		})
 	}
 }
+
+// No two QueuePairs have one number, and none has 0, which as a stream is everybody's.
+func TestNumbersRunOut(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	cq, err := a.CreateCQ(4)
+	require.NoError(t, err)
+	opt := QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq}
+	a.nums.Store(1<<32 - 2)
+	q, err := a.CreateQP(opt)
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<32-1, q.Number())
+	for range 2 {
+		_, err = a.CreateQP(opt)
+		require.ErrorContains(t, err, "as many queue pairs as there are numbers")
+	}
+}

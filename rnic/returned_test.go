@@ -128,7 +128,7 @@ func testStreamBehindReply(t *testing.T, r *rig) {
 	})
 }
 
-// A peer that did not wait for the Reply gets no stream: over a Poller what it said behind the Request is handed over already.
+// There is no stream without a Reply, with too much to say in it, or when the connection is gone.
 func TestRejectStreamRefuses(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
 		r.dialRaw()

@@ -29,7 +29,6 @@ func (l *link) established() {
 		l.requestedImmediate()
 	default:
 		l.phase = phaseRequest
-		l.in = make([]byte, 0, mpa.FrameLen+l.privateMax)
 		l.car.setTimer(l.car.now() + int64(requestTimeout))
 	}
 }
@@ -37,7 +36,6 @@ func (l *link) established() {
 // ask sends the Request.
 func (l *link) ask() {
 	l.phase = phaseReply
-	l.in = make([]byte, 0, mpa.FrameLen+l.privateMax)
 	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
 	l.own = p.Request(l.dialect, l.private)
 	l.out = l.own.Append(nil)
@@ -65,6 +63,7 @@ func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 &
 // enter puts the QueuePair into service.
 func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
+	l.car.enterFull()
 	l.car.setTimer(0)
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
@@ -88,7 +87,7 @@ func (l *link) startup(data []byte) (used int) {
 		return 0
 	}
 	had := len(l.in)
-	take := min(len(data), cap(l.in)-had)
+	take := min(len(data), l.frameMax()-had)
 	l.in = append(l.in, data[:take]...)
 	f, n, err := mpa.ParseFrame(l.in, l.expected(), l.privateMax)
 	if err != nil {
@@ -102,7 +101,7 @@ func (l *link) startup(data []byte) (used int) {
 	used = n - had
 	l.rxNext += uint64(used)
 	l.rxBase = l.rxNext
-	l.in = l.in[:0]
+	l.in = nil
 	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
 		l.car.setTimer(0)
 	}
@@ -116,6 +115,9 @@ func (l *link) startup(data []byte) (used int) {
 	}
 	return used
 }
+
+// frameMax is the longest frame that is taken, of whatever Rev.
+func (l *link) frameMax() int { return mpa.FrameLen + max(l.privateMax, mpa.PrivateDataMax) }
 
 // expected is the frame that must come next.
 func (l *link) expected() mpa.FrameKind {
