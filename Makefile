@@ -5,6 +5,7 @@
 #   make lint / race / bench                         see README.md
 #   make sim [SEEDS=1000] [FIRST=0]                  whole hosts in virtual time, from so many seeds; what they covered
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
+#   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
@@ -31,7 +32,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test lint race bench bench-peers interop-tcp sim trace links analysis fuzz deps deps-run clean
+.PHONY: all help build run test lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz deps deps-run clean
 
 all: build
 
@@ -81,6 +82,12 @@ bench:
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)
 
+# What passes the guest's device is kept in build/interop.pcap.
+interop:
+	@scripts/deps.sh interop
+	@mkdir -p build
+	$(GO) test -count=1 -timeout 60m -v ./test/interop -live -capture "$(CURDIR)/build/interop.pcap" $(ARGS)
+
 interop-tcp: deps
 	@scripts/hugepages.sh 256
 	@mkdir -p build
@@ -88,6 +95,8 @@ interop-tcp: deps
 	    s=$$?; cat build/interop-tcp.md; exit $$s
 
 sim:
+	@case '$(SEEDS)' in '' | *[!0-9]* | 0) echo "sim: SEEDS=$(SEEDS): want a number of seeds, 1 or more" >&2; exit 2;; esac
+	@case '$(FIRST)' in '' | *[!0-9]*) echo "sim: FIRST=$(FIRST): want the number of a seed, 0 or more" >&2; exit 2;; esac
 	$(GO) test ./sim -count=1 -timeout 60m -seeds $(SEEDS) -first $(FIRST) -v -run TestSeeds
 
 trace:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // New maps an arena: every page present, zero, on the wanted node, locked where the system lets us.
@@ -39,14 +40,40 @@ func fallbackLine(short []error, got PageSize) string {
 	return fmt.Sprintf("%v (using pages of %v)", short[0], got)
 }
 
-// joinLine makes one line of several errors and keeps all of them for errors.As.
+// joinLine makes one line of several errors and keeps all of them for errors.As. What there is not enough memory for at all comes
+// first, and what hugepages it would have taken is an aside: to reserve them is seldom the help then.
 func joinLine(errs []error) error {
+	var short *MemoryError
+	if len(errs) > 1 && errors.As(errs[len(errs)-1], &short) {
+		return &noMemory{short, errs}
+	}
 	err := errs[0]
 	for _, next := range errs[1:] {
 		err = fmt.Errorf("%w; then %w", err, next)
 	}
 	return err
 }
+
+// noMemory is what was tried before memory turned out to be too little.
+type noMemory struct {
+	memory *MemoryError
+	errs   []error
+}
+
+func (e *noMemory) Error() string {
+	var asides []string
+	for _, err := range e.errs[:len(e.errs)-1] {
+		var short *ShortageError
+		if errors.As(err, &short) {
+			asides = append(asides, fmt.Sprintf("%d pages of %v, of which %d are free", short.Wanted, short.Page, short.Free))
+		} else {
+			asides = append(asides, err.Error())
+		}
+	}
+	return fmt.Sprintf("%v (or %s)", e.memory, strings.Join(asides, ", "))
+}
+
+func (e *noMemory) Unwrap() []error { return e.errs }
 
 // newOn maps the arena on pages of one size.
 func newOn(cfg Config, page PageSize) (*Arena, error) {

@@ -63,9 +63,16 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestJoinLineKeepsBoth(t *testing.T) {
-	a, b := &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 1}, &MemoryError{Wanted: 2}
+	a, b := &ShortageError{Page: Page2MiB, Node: AnyNode, Wanted: 1}, &ShortageError{Page: Page1GiB, Node: AnyNode, Wanted: 1}
 	err := joinLine([]error{a, b})
 	require.EqualError(t, err, a.Error()+"; then "+b.Error())
 	require.True(t, errors.Is(err, a) && errors.Is(err, b))
 	require.Same(t, a, joinLine([]error{a}))
+
+	short := &MemoryError{Wanted: 1 << 40}
+	err = joinLine([]error{a, short})
+	require.EqualError(t, err, short.Error()+" (or 1 pages of 2 MiB, of which 0 are free)")
+	require.ErrorIs(t, err, a)
+	require.ErrorIs(t, err, short)
+	require.Same(t, short, joinLine([]error{short}))
 }

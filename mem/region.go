@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"unsafe"
 )
@@ -30,7 +31,21 @@ func (e *RegionError) Error() string {
 	if strings.HasPrefix(e.Field, windowField) {
 		whose = ""
 	}
-	return fmt.Sprintf("mem: %s%s is %d, must be %s", whose, e.Field, e.Value, e.Want)
+	return fmt.Sprintf("mem: %s%s is %s, must be %s", whose, e.Field, e.value(), e.Want)
+}
+
+// value is Value as whoever gave it wrote it: rights by name, what was negative with its sign.
+func (e *RegionError) value() string {
+	switch strings.TrimPrefix(e.Field, windowField) {
+	case "Access", "Windows":
+		if a := Access(e.Value); a&^accessAll == 0 {
+			return a.String()
+		}
+		return fmt.Sprintf("0x%02x", e.Value)
+	case "Off", "length":
+		return strconv.FormatInt(int64(e.Value), 10)
+	}
+	return strconv.FormatUint(e.Value, 10)
 }
 
 // windowField is how a Field of WindowOptions begins.

@@ -171,8 +171,12 @@ func TestRevokeWaitsForTheBurst(t *testing.T) {
 				returned.Store(true)
 				m.Bytes()[0] = 2 // -race: ordered after the write below
 			}()
+			limit := time.Now().Add(20 * time.Second)
 			for verdict(table, 1, 1, stag, 0, 1) != CheckInvalidSTag {
-				runtime.Gosched()
+				if runtime.Gosched(); time.Now().After(limit) {
+					inside.Exit()
+					t.Fatal("the STag stays")
+				}
 			}
 			for range 1000 {
 				runtime.Gosched()

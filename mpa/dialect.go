@@ -121,6 +121,12 @@ func (s Dialects) Serve(req *Frame) (Dialect, bool) {
 	return 0, false
 }
 
+// AsksReady says whether a Request has an Rtr frame follow its Reply: S below Rev 2, where rtr is served (DECISIONS 2).
+func (s Dialects) AsksReady(req *Frame) bool {
+	d, ok := s.Serve(req)
+	return ok && (d == RTR || d == RDDP01 && req.S && s.Has(RTR))
+}
+
 // Refusal is the Reply to a Request that no dialect of the set serves: it says with its Rev what could be, the nearest below
 // the Request's, and is followed by the connection's end (DECISIONS 8, RFC 5044 section C.2.1). false: the set has no frames.
 func (s Dialects) Refusal(req *Frame) (Frame, bool) {

@@ -89,7 +89,7 @@ func (p *Party) Answer(req *Frame, private []byte) (rep Frame, t Terms, err erro
 			mine.Append(rep.PrivateData[:0])
 			return rep, Terms{}, ErrORDShort
 		}
-	case d == RTR, d == RDDP01 && req.S && p.Dialects.Has(RTR):
+	case p.Dialects.AsksReady(req):
 		rep.S, t.RtrFrame, t.PeerToPeer = true, true, true
 	}
 	t.Agreement = Agree(rep, *req)

@@ -135,8 +135,9 @@ func TestMarkerBetweenPadAndCRC(t *testing.T) {
 	}
 }
 
-// req: D01-4-5
-// req: D01-5.2-10
+// With CRC off the field stays, and is zero: none is generated.
+//
+// req: D01-4-5, D01-5.2-9, D01-5.2-10
 func TestCRCFieldWithoutCRC(t *testing.T) {
 	for _, mode := range []Mode{plain, withMarker} {
 		var s Sender

@@ -66,8 +66,8 @@ func (k FrameKind) key() string {
 // are needed. A wrong Key is reported as soon as it shows, a PD_Length above the limit with the 20th octet.
 // PrivateData aliases b. Octets behind the frame are not looked at.
 //
-// privateDataMax is the size of the application's buffer; at Rev 1 and up 512 bounds it further (DECISIONS 9). Errors
-// are *Error with code 4.
+// privateDataMax is the size of the application's buffer for a frame of Rev 0; at Rev 1 and up 512 is the limit, whatever it
+// says (DECISIONS 9). Errors are *Error with code 4.
 func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, err error) {
 	if err := checkKey(b, want); err != nil {
 		return Frame{}, 0, err
@@ -86,7 +86,7 @@ func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, e
 	}
 	length := int(binary.BigEndian.Uint16(b[keyLen+2:]))
 	if f.Rev > 0 {
-		privateDataMax = min(privateDataMax, PrivateDataMax)
+		privateDataMax = PrivateDataMax
 	}
 	if length > privateDataMax {
 		return Frame{}, 0, &Error{Code: ErrStartup, Offset: keyLen + 2, What: ErrPrivateData.What}

@@ -102,7 +102,8 @@ func TestPrivateDataLimits(t *testing.T) {
 		ok          bool
 	}{
 		{0, 512, 512, true}, {0, 513, 512, false}, {0, 65535, 65535, true}, {1, 512, 512, true}, {1, 512, 65535, true},
-		{1, 513, 65535, false}, {2, 512, 512, true}, {2, 513, 65535, false}, {1, 100, 99, false}, {1, 0, 0, true},
+		{1, 513, 65535, false}, {2, 512, 512, true}, {2, 513, 65535, false}, {1, 100, 99, true}, {2, 5, 0, true}, {0, 100, 99, false},
+		{1, 0, 0, true},
 	} {
 		b := (&Frame{Kind: Request, Rev: c.rev}).Append(nil)
 		b[18], b[19] = byte(c.length>>8), byte(c.length)

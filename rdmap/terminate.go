@@ -161,6 +161,9 @@ func (t *Terminate) String() string {
 		} else {
 			s += fmt.Sprintf(", %v on QN %d, MSN %d, MO %d", op, t.DDP.QN, t.DDP.MSN, t.DDP.MO)
 		}
+		if t.Cause == causeTaggedVersion || t.Cause == causeUntaggedVersion {
+			s += fmt.Sprintf(", version %d", t.DDP.Version)
+		}
 	}
 	if t.HasRead {
 		s += fmt.Sprintf(", reading %d octets from STag 0x%08x, TO 0x%x", t.Read.Size, uint32(t.Read.SrcSTag), t.Read.SrcTO)

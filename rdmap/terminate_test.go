@@ -107,6 +107,11 @@ func TestTerminateString(t *testing.T) {
 	term = TerminateDDP(&ddp.Error{Type: 1, Code: 3, Header: writeHeader, SegmentLen: 16})
 	require.Equal(t, "DDP tagged buffer error: TO wrap (layer 1, type 1, code 0x03), segment of 16 octets, "+
 		"RDMA Write to STag 0xdeadbe00, TO 0x1000", term.String())
+	term = TerminateDDP(&ddp.Error{Type: 1, Code: 4, Header: writeHeader, SegmentLen: 16})
+	require.Equal(t, "DDP tagged buffer error: invalid DDP version (layer 1, type 1, code 0x04), segment of 16 octets, "+
+		"RDMA Write to STag 0xdeadbe00, TO 0x1000, version 1", term.String())
+	term = TerminateDDP(&ddp.Error{Type: 2, Code: 6, Header: sendHeader, SegmentLen: 900})
+	require.Contains(t, term.String(), ", version 1")
 }
 
 // From Placement's error to the peer's eyes: whole, on queue 2.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +28,7 @@ type Config struct {
 	// Pollers carry the connections. None: the kernel's sockets do. The embedder runs them (stack.Poller.Run) and
 	// stops them after Close.
 	Pollers []*stack.Poller
-	// RegionsMax bounds the STag table (default 4096).
+	// RegionsMax bounds the STag table: regions, windows and one entry of each QueuePair's own (default 4096, at most 2^20).
 	RegionsMax int
 	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
 	ConnsMax int
@@ -43,7 +45,7 @@ type Adapter struct {
 	table *mem.Table
 	lanes []*lane // one per Poller
 	next  atomic.Uint32
-	nums  atomic.Uint32 // QueuePair numbers and stream ids
+	nums  atomic.Uint64 // QueuePair numbers and stream ids
 	conns atomic.Int64  // over kernel sockets
 	cfg   Config
 	start time.Time
@@ -51,12 +53,13 @@ type Adapter struct {
 
 	startup startupCounters
 
-	mu     sync.Mutex
-	links  map[*link]struct{} // every live connection, for Close
-	closed bool
+	mu        sync.Mutex
+	links     map[*link]struct{} // every live connection, for Close
+	listeners map[*Listener]struct{}
+	closed    bool
 }
 
-// Open makes an Adapter.
+// Open makes an Adapter. The error says which field of cfg cannot be.
 func Open(cfg Config) (*Adapter, error) {
 	if cfg.RegionsMax == 0 {
 		cfg.RegionsMax = RegionsMaxDefault
@@ -64,10 +67,22 @@ func Open(cfg Config) (*Adapter, error) {
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsMaxDefault
 	}
-	if cfg.RegionsMax < 0 || cfg.ConnsMax < 0 {
+	switch {
+	case cfg.RegionsMax < 0 || cfg.ConnsMax < 0:
 		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
+	case cfg.RegionsMax > mem.EntriesMax:
+		return nil, fmt.Errorf("rnic: RegionsMax %d, %d at most", cfg.RegionsMax, mem.EntriesMax)
 	}
-	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now(), links: map[*link]struct{}{}}
+	for i, p := range cfg.Pollers {
+		switch {
+		case p == nil:
+			return nil, fmt.Errorf("rnic: Config.Pollers[%d] is nil", i)
+		case slices.Contains(cfg.Pollers[:i], p):
+			return nil, fmt.Errorf("rnic: Config.Pollers[%d], %q, is named twice", i, p.Name())
+		}
+	}
+	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
+	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {
 		a.lanes = append(a.lanes, &lane{poller: p, reader: a.table.NewReader()})
@@ -78,15 +93,16 @@ func Open(cfg Config) (*Adapter, error) {
 // Table is the Adapter's STag table, for tools that look at it.
 func (a *Adapter) Table() *mem.Table { return a.table }
 
-// CreateCQ makes a CompletionQueue of the given depth.
+// CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this Adapter. Any other is an error.
 func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return a.newCQ(depth) }
 
-// AllocPD makes a ProtectionDomain.
+// AllocPD makes a ProtectionDomain. It holds nothing and needs no end: its regions and windows do.
 func (a *Adapter) AllocPD() *ProtectionDomain {
 	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}
 }
 
-// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends.
+// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends. Errors are
+// CreateQP's and Connect's.
 func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions) (*QueuePair, error) {
 	qp, err := a.CreateQP(opt)
 	if err != nil {
@@ -98,15 +114,17 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions) (*QueueP
 	return qp, nil
 }
 
-// Close aborts every connection and waits, until ctx ends, for their end. Regions stay registered.
+// Close closes every Listener, aborts every connection and waits, until ctx ends, for their end. From then on Listen, Dial,
+// CreateQP and Accept are ErrClosed. Regions stay registered. An error is ctx's: not all connections have ended, and Close may
+// be called again. An OnFailure that is being called is not waited for; Listener.Close does.
 func (a *Adapter) Close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closed = true
-	links := make([]*link, 0, len(a.links))
-	for l := range a.links {
-		links = append(links, l)
-	}
+	links, listeners := slices.Collect(maps.Keys(a.links)), slices.Collect(maps.Keys(a.listeners))
 	a.mu.Unlock()
+	for _, l := range listeners {
+		l.end(ctx)
+	}
 	for _, l := range links {
 		_ = orderUntil(ctx, a, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
@@ -128,14 +146,14 @@ func (a *Adapter) turn() {
 	}
 }
 
-// wait returns when ch is closed or ctx has ended. A simulation turns meanwhile.
+// wait returns when ch is closed or ctx has ended; nil if both. A simulation turns meanwhile.
 func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
 	for a.cfg.Manual != nil {
 		select {
 		case <-ch:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return unlessClosed(ch, ctx)
 		default:
 			a.cfg.Manual()
 		}
@@ -144,6 +162,16 @@ func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
 	case <-ch:
 		return nil
 	case <-ctx.Done():
+		return unlessClosed(ch, ctx)
+	}
+}
+
+// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is there has to reach its caller.
+func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
+	select {
+	case <-ch:
+		return nil
+	default:
 		return ctx.Err()
 	}
 }
@@ -156,6 +184,29 @@ func (a *Adapter) addLink(l *link) bool {
 	}
 	a.links[l] = struct{}{}
 	return true
+}
+
+// addListener is false once Close was called.
+func (a *Adapter) addListener(l *Listener) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.listeners[l] = struct{}{}
+	return true
+}
+
+func (a *Adapter) dropListener(l *Listener) {
+	a.mu.Lock()
+	delete(a.listeners, l)
+	a.mu.Unlock()
+}
+
+func (a *Adapter) isClosed() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed
 }
 
 func (a *Adapter) dropLink(l *link) {

@@ -2,10 +2,12 @@ package rnic
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -15,6 +17,13 @@ func TestOpen(t *testing.T) {
 		_, err := Open(cfg)
 		require.ErrorContains(t, err, "must be positive")
 	}
+	_, err := Open(Config{RegionsMax: mem.EntriesMax + 1})
+	require.EqualError(t, err, "rnic: RegionsMax 1048577, 1048576 at most")
+	_, err = Open(Config{Pollers: []*stack.Poller{nil}})
+	require.EqualError(t, err, "rnic: Config.Pollers[0] is nil")
+	p := newRig(t, turned, rigConfig{}).hosts[0].poller
+	_, err = Open(Config{Pollers: []*stack.Poller{p, p}})
+	require.ErrorContains(t, err, "is named twice")
 	a, err := Open(Config{})
 	require.NoError(t, err)
 	require.Equal(t, RegionsMaxDefault, a.cfg.RegionsMax)
@@ -33,6 +42,7 @@ func TestAdapterClose(t *testing.T) {
 			r.dialRaw() // no Request
 			r.until("four ends at the server", func() bool { return r.server.linkCount() == 3 })
 		}
+		out, spare := r.newEnd(r.server, QPOptions{}), r.newEnd(r.server, QPOptions{})
 		require.NoError(t, r.server.Close(r.ctx))
 		require.Zero(t, r.server.linkCount())
 		require.True(t, isDone(s.qp))
@@ -42,10 +52,9 @@ func TestAdapterClose(t *testing.T) {
 			r.untilDone(e.qp)
 			require.ErrorIs(t, e.qp.Err(), stack.ErrReset)
 		}
-		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, nil))
+		require.Error(t, req.Accept(r.ctx, spare.qp, nil))
 
 		// Closed is closed: nothing new comes in or goes out.
-		out := r.newEnd(r.server, QPOptions{})
 		addr := "10.9.0.2:1"
 		if r.kind == sockets {
 			addr, _ = r.listenRaw()
@@ -54,10 +63,74 @@ func TestAdapterClose(t *testing.T) {
 		late := r.newEnd(r.client, QPOptions{})
 		_ = late.qp.StartConnect(r.ctx, r.addr(), nil) // the kernel may be told of the reset at once
 		r.untilDone(late.qp)
-		require.ErrorIs(t, late.qp.Err(), stack.ErrReset)
+		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
 		require.Zero(t, r.server.conns.Load())
 	})
+}
+
+// Close closes the Listeners: who waits in Accept is told, the port is free, and nothing is made on a closed Adapter.
+func TestAdapterCloseEndsListeners(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		var accepted chan error
+		if r.kind != turned { // where nothing turns while a test waits
+			accepted = make(chan error, 1)
+			go func() {
+				_, err := r.listener.Accept(context.Background())
+				accepted <- err
+			}()
+		}
+		other := r.newEnd(r.server, QPOptions{})
+		require.NoError(t, r.server.Close(r.ctx))
+		if accepted != nil {
+			select {
+			case err := <-accepted:
+				require.ErrorIs(t, err, ErrClosed)
+			case <-r.ctx.Done():
+				t.Fatal("Accept waits for ever")
+			}
+		}
+		_, err := r.listener.Accept(r.ctx)
+		require.ErrorIs(t, err, ErrClosed)
+		require.Nil(t, r.listener.Poll())
+		r.listener.Close()
+
+		_, err = r.server.Listen(r.ctx, r.addr(), ListenOptions{})
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = r.server.CreateQP(other.qp.opt)
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = r.server.Dial(r.ctx, r.addr(), other.qp.opt)
+		require.ErrorIs(t, err, ErrClosed)
+		if r.kind == sockets {
+			again, err := net.Listen("tcp", r.addr())
+			require.NoError(t, err, "the port is free")
+			require.NoError(t, again.Close())
+			return
+		}
+		late := r.newEnd(r.client, QPOptions{})
+		require.NoError(t, late.qp.StartConnect(r.ctx, r.addr(), nil))
+		r.untilDone(late.qp)
+		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
+	})
+}
+
+// OnFailure may close the Adapter.
+func TestAdapterCloseInOnFailure(t *testing.T) {
+	var r *rig
+	closed := make(chan error, 1)
+	ready := make(chan struct{})
+	r = newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) {
+		<-ready
+		closed <- r.server.Close(r.ctx)
+	}}})
+	close(ready)
+	r.dialRaw().write([]byte("nonsense"))
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-r.ctx.Done():
+		t.Fatal("Close waits for its caller")
+	}
 }
 
 // Close waits no longer than its context.

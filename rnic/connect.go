@@ -13,8 +13,15 @@ import (
 const abortTimeout = time.Second
 
 // Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator and returns when it is in service.
-// private (Dialect.PrivateDataMax octets at most) goes with the MPA Request; the Reply's is PeerPrivateData. When the peer's
-// ULP rejects, the error is a *RejectedError. QPOptions.Dialect says what is tried. A QueuePair that failed to connect is Closed and cannot be used again.
+// private (Dialect.PrivateDataMax octets at most, copied) goes with the MPA Request; the Reply's is PeerPrivateData.
+// QPOptions.Dialect says what is tried. A QueuePair that failed to connect is Closed and cannot be used again.
+//
+// Errors are ErrState when the QueuePair is not idle, private data that is too long, both of which change nothing, and a
+// *ConnectError around the reason:
+//   - ctx.Err(); ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
+//   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrConnMax, ErrStopped, ErrPortUsed (no local
+//     port is left), and what the resolver says;
+//   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or an *mpa.Error (RFC 5044 section 8).
 func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) error {
 	if err := q.StartConnect(ctx, addr, private); err != nil {
 		return err
@@ -22,22 +29,38 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) er
 	return q.inService(ctx, addr)
 }
 
-// inService waits for the end of start-up.
+// inService waits for the end of start-up. What has come of it goes before ctx's end: it may be a connection that is given back.
 func (q *QueuePair) inService(ctx context.Context, addr string) error {
+	var err error
 	select {
-	case err := <-q.connected:
-		if err != nil {
-			<-q.done
-		}
-		return connectError(addr, err)
-	case <-ctx.Done():
-		q.Abort()
+	case err = <-q.connected:
+	default:
 		select {
-		case <-q.done:
-		case <-time.After(abortTimeout): // nobody turns the Poller
+		case err = <-q.connected:
+		case <-ctx.Done():
+			return connectError(addr, q.giveUp(ctx))
 		}
-		return connectError(addr, ctx.Err())
 	}
+	if err != nil {
+		<-q.done
+	}
+	return connectError(addr, err)
+}
+
+// giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came first and has a connection to
+// be closed.
+func (q *QueuePair) giveUp(ctx context.Context) error {
+	q.Abort()
+	select {
+	case <-q.done:
+	case <-time.After(abortTimeout): // nobody turns the Poller
+		return ctx.Err()
+	}
+	var no *RejectedError
+	if errors.As(q.err, &no) && no.Conn != nil {
+		return no
+	}
+	return ctx.Err()
 }
 
 // StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a
@@ -51,7 +74,9 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, private []byt
 	}
 	private = append([]byte(nil), private...)
 	var err error
-	if len(q.adapter.lanes) == 0 {
+	if q.adapter.isClosed() {
+		err = ErrClosed // before a peer hears of it
+	} else if len(q.adapter.lanes) == 0 {
 		err = q.dialKernel(ctx, addr, private)
 	} else {
 		err = q.dialPoller(ctx, addr, private)

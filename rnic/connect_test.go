@@ -277,3 +277,20 @@ func TestResolve(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// Before start-up has settled markers there is no answer.
+func TestPayloadMaxWhileConnecting(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		_, err := c.qp.PayloadMax(r.ctx)
+		require.ErrorIs(t, err, ErrState)
+		req := r.dial(c, nil)
+		_, err = c.qp.PayloadMax(r.ctx)
+		require.ErrorIs(t, err, ErrState)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		r.inService(c)
+		n, err := c.qp.PayloadMax(r.ctx)
+		require.NoError(t, err)
+		require.Positive(t, n)
+	})
+}

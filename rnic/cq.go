@@ -13,13 +13,16 @@ import (
 // CQDepthMax bounds one CompletionQueue.
 const CQDepthMax = 1 << 20
 
-// ErrCQFull: posting would need more completions than the CompletionQueue can hold.
-var ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, or create it deeper")
+// ErrCQFull: posting would need more completions than the CompletionQueue can hold. Entries are given back by Poll, and, of work
+// that is not signaled and succeeds, when it is carried out: then there is nothing to poll, and posting is tried again.
+var ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or create it deeper")
 
-// CompletionQueue is a bounded lock-free queue that any number of QueuePairs fill and one goroutine polls.
+// CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill and one goroutine polls.
 //
-// It cannot overflow: posting reserves the entry that its completion will need.
+// It cannot overflow: posting reserves the entry that its completion will need. It has no end of its own: when nobody refers to it
+// any more its memory is collected, or goes back to Config.Arena. Until then it may be polled, behind Adapter.Close too.
 type CompletionQueue struct {
+	adapter  *Adapter
 	ring     *mem.MPSC[Completion]
 	depth    int64
 	reserved atomic.Int64 // entries promised to posted work, or waiting to be polled
@@ -31,7 +34,7 @@ func (a *Adapter) newCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
 	}
-	q := &CompletionQueue{depth: int64(depth), wake: make(chan struct{}, 1)}
+	q := &CompletionQueue{adapter: a, depth: int64(depth), wake: make(chan struct{}, 1)}
 	q.ring = takeRing[Completion](&a.rings, q, ringSize(depth))
 	return q, nil
 }
@@ -71,7 +74,8 @@ func (q *CompletionQueue) Poll(dst []Completion) int {
 }
 
 // Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion that arrives
-// between a fruitless Poll and Wait is not missed: the queue is looked at again after it was armed.
+// between a fruitless Poll and Wait is not missed: the queue is looked at again after it was armed. The error is ctx.Err(); that a
+// QueuePair has ended is no error here, its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
 	for q.ring.Len() == 0 {
 		q.armed.Store(true)

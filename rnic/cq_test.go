@@ -2,7 +2,9 @@ package rnic
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -255,4 +257,29 @@ func TestCQPushWithoutReservation(t *testing.T) {
 	q.push(Completion{})
 	q.push(Completion{})
 	require.Panics(t, func() { q.push(Completion{}) })
+}
+
+// A completion says of every request before it that its octets are the application's again: what is written over them does not
+// reach the peer any more.
+func TestUnsignaledOctetsAreFree(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		want := slices.Clone(c.source.Bytes()[:20000])
+		for i := range 10 {
+			wr := c.write(s, uint64(i), i*2000, 2000)
+			wr.Signaled = i == 9
+			require.NoError(t, c.qp.PostWrite(wr))
+		}
+		require.Equal(t, uint64(9), r.await(c, 1)[0].ID)
+		clear(c.source.Bytes()[:20000])
+		r.close(s, c)
+		require.Equal(t, want, s.region.Bytes()[:20000])
+	})
+}
+
+func TestCompletionString(t *testing.T) {
+	c := Completion{ID: 7, QP: 3, Len: 12, Op: OpRecv}
+	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets", fmt.Sprintf("%+v", c))
+	c.Invalidated = 0xbad00
+	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated", c.String())
 }

@@ -24,7 +24,7 @@ import (
 
 // ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was used in streaming mode
 // until now, and returns when the Responder has accepted, as Connect does. conn is a *stream.Conn of one of the
-// Adapter's Pollers or a *net.TCPConn. Everything the Responder wrote must have been read: else the error is ErrUnread and
+// Adapter's Pollers, a *net.TCPConn, or what a rejection gave back. Everything the Responder wrote must have been read: else the error is ErrUnread and
 // conn stays as it was, as it does when it cannot be given up. Otherwise conn is of no use any more, whatever comes of MPA.
 func (q *QueuePair) ConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
 	if err := q.StartConnectStream(ctx, conn, private); err != nil {
@@ -69,7 +69,8 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 }
 
 // AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in streaming mode until now:
-// 10 s at most, or until ctx ends, and then the connection is reset. The request is to be answered as a Listener's.
+// 10 s at most, or until ctx ends, and then the connection is reset; when ctx ends before MPA has taken the connection over, it
+// stays a stream. The request is to be answered as a Listener's.
 //
 // last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent once MPA waits for the
 // Request, so that octets which are unread then are a mistake, ErrUnread, and leave conn as it was (RFC 5044 section 7.1.5). A
@@ -82,6 +83,9 @@ func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) 
 
 // AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure do not count.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
+	if err := a.carries(conn); err != nil {
+		return nil, err // of what there perhaps is no address
+	}
 	l, err := a.respondWith(ctx, conn, last, opt)
 	if err != nil {
 		return nil, acceptError(conn, err)
@@ -118,14 +122,12 @@ func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, o
 	})
 }
 
-// nextRequest waits for the Request, or why it will not come. A simulation turns meanwhile.
+// nextRequest waits for the Request, or why it will not come. A simulation turns until there is one of the two.
 func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
-	var turn chan struct{}
-	if l.adapter.cfg.Manual != nil {
-		turn = make(chan struct{})
-		close(turn)
-	}
 	for {
+		for l.adapter.cfg.Manual != nil && ctx.Err() == nil && l.undecided() {
+			l.adapter.turn()
+		}
 		select {
 		case r := <-l.listener.requests:
 			if l.claim.CompareAndSwap(unclaimed, claimedByULP) {
@@ -136,16 +138,24 @@ func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
 		case <-ctx.Done():
 			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it
 			return nil, ctx.Err()
-		case <-turn:
-			l.adapter.turn()
 		}
+	}
+}
+
+// undecided: neither is the Request there, nor is the connection over.
+func (l *link) undecided() bool {
+	select {
+	case <-l.gone:
+		return false
+	default:
+		return len(l.listener.requests) == 0
 	}
 }
 
 // carries says whether the Adapter can run MPA over conn.
 func (a *Adapter) carries(conn net.Conn) error {
 	switch c := conn.(type) {
-	case *net.TCPConn:
+	case *net.TCPConn, *prefixedConn:
 		return nil
 	case *stream.Conn:
 		if a.laneOf(c.Poller()) != nil {
@@ -168,10 +178,18 @@ func (a *Adapter) laneOf(p *stack.Poller) *lane {
 // enterMPA puts a link above conn. quiet: the peer has nothing to say before we do. role says what the link is for, or that
 // it is not wanted any more.
 func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*link) error) (*link, error) {
-	if c, ok := conn.(*stream.Conn); ok {
+	switch c := conn.(type) {
+	case *stream.Conn:
 		return a.fromStream(ctx, c, quiet, role)
+	case *prefixedConn:
+		front := c.takeRest()
+		l, err := a.fromSocket(ctx, c.TCPConn, front, quiet, role)
+		if err != nil {
+			c.putBack(front)
+		}
+		return l, err
 	}
-	return a.fromSocket(ctx, conn.(*net.TCPConn), quiet, role)
+	return a.fromSocket(ctx, conn.(*net.TCPConn), nil, quiet, role)
 }
 
 func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, role func(*link) error) (*link, error) {
@@ -214,13 +232,14 @@ func (u *onPoller) mayTake(h stream.Handover, quiet bool, role func(*link) error
 	return err
 }
 
-// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA.
-func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, quiet bool, role func(*link) error) (*link, error) {
+// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA. front was read from it
+// already.
+func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, quiet bool, role func(*link) error) (*link, error) {
 	unread, err := unreadOctets(nc)
 	switch {
 	case err != nil:
 		return nil, err
-	case quiet && unread > 0:
+	case quiet && unread+len(front) > 0:
 		return nil, ErrUnread
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -233,6 +252,7 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, quiet bool, r
 		a.conns.Add(-1)
 		return nil, err
 	}
+	s.front = front
 	_ = nc.Close() // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
 	if err := role(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair

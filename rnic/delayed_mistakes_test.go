@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -31,7 +33,7 @@ func TestUnreadStreamingOctets(t *testing.T) {
 			peer := []net.Conn{sc, cc}[i]
 			n, err := peer.Write([]byte("one thing more"))
 			require.NoError(t, err)
-			r.untilUnread(x, n)
+			r.untilUnread(x, peer, n)
 		}
 		c := r.newEnd(r.client, QPOptions{})
 		err := c.qp.StartConnectStream(r.ctx, cc, nil)
@@ -53,8 +55,8 @@ func TestUnreadStreamingOctets(t *testing.T) {
 	})
 }
 
-// untilUnread waits until n octets are there that nobody reads.
-func (r *rig) untilUnread(c net.Conn, n int) {
+// untilUnread waits until the n octets that from has written are at its peer c, which reads none.
+func (r *rig) untilUnread(c, from net.Conn, n int) {
 	r.t.Helper()
 	if k, ok := c.(*net.TCPConn); ok {
 		r.until("octets at the socket", func() bool {
@@ -64,18 +66,24 @@ func (r *rig) untilUnread(c net.Conn, n int) {
 		})
 		return
 	}
-	p := c.(*stream.Conn).Poller()
-	host := r.hosts[0]
-	if p != host.poller {
-		host = r.hosts[1]
-	}
-	r.until("Bufs that are held", func() bool {
-		held := make(chan int, 1)
-		require.NoError(r.t, p.Submit(func() { held <- host.pool.Size() - host.pool.Available() }))
-		if r.kind == turned {
-			r.step()
+	var answer chan stream.Info
+	r.until("acknowledgements", func() bool {
+		if answer == nil {
+			answer = make(chan stream.Info, 1)
+			go func() {
+				i, err := from.(*stream.Conn).Info(r.ctx)
+				assert.NoError(r.t, err)
+				answer <- i
+			}()
 		}
-		return <-held > 1
+		select {
+		case i := <-answer:
+			answer = nil
+			return i.Unacked == 0
+		default:
+			runtime.Gosched()
+			return false
+		}
 	})
 }
 
@@ -155,6 +163,7 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		}{
 			{tls.Client(cc, nil), "rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a *tls.Conn"},
 			{pipe(t), "not on a *net.pipe"},
+			{nil, "not on a <nil>"},
 		} {
 			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, tc.conn, nil), tc.want)
 			_, err := r.client.AcceptStream(r.ctx, tc.conn, nil)
@@ -231,7 +240,7 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 				enter()
 			}
 			_, err = l.nextRequest(r.ctx)
-			require.ErrorIs(t, err, errClosedEarly)
+			require.ErrorIs(t, err, ErrPeerClosed)
 
 			sc, cc = r.streams()
 			enter()
@@ -248,12 +257,17 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 func TestDelayedStartupGivenUp(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		sc, cc := r.streams()
-		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
-		defer cancel()
-		_, err := r.server.AcceptStream(ctx, sc, nil)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		ctx, cancel := context.WithCancel(r.ctx)
+		accepted := make(chan error, 1)
+		go func() {
+			_, err := r.server.AcceptStream(ctx, sc, nil)
+			accepted <- err
+		}()
+		r.until("the link", func() bool { return r.server.linkCount() == 1 }) // before, it would stay a stream
+		cancel()
+		require.ErrorIs(t, <-accepted, context.Canceled)
 		require.NoError(t, cc.SetReadDeadline(time.Now().Add(requestTimeout/2)))
-		_, err = cc.Read(make([]byte, 1))
+		_, err := cc.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 
 		for _, by := range []struct {
@@ -265,7 +279,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 		} {
 			name, end := by.name, by.end
 			_, cc := r.streams()
-			c := r.newEnd(r.client, QPOptions{})
+			c, late := r.newEnd(r.client, QPOptions{}), r.newEnd(r.client, QPOptions{})
 			failed := make(chan error, 1)
 			go func() { failed <- c.qp.ConnectStream(r.ctx, cc, nil) }()
 			r.until("the link of "+name, func() bool { return r.client.linkCount() == 1 })
@@ -274,7 +288,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			r.untilDone(c.qp)
 			if name == "adapter" {
 				_, cc := r.streams()
-				require.ErrorIs(t, r.newEnd(r.client, QPOptions{}).qp.ConnectStream(r.ctx, cc, nil), ErrClosed)
+				require.ErrorIs(t, late.qp.ConnectStream(r.ctx, cc, nil), ErrClosed)
 				_, err := r.client.AcceptStream(r.ctx, cc, nil)
 				require.ErrorIs(t, err, ErrClosed)
 			}

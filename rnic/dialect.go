@@ -50,6 +50,8 @@ func (o *QPOptions) checkStartup() error {
 		return fmt.Errorf("rnic: %v has no peer-to-peer model: take %v or %v", o.Dialect, RFC6581, RTR)
 	case o.RTR != 0 && o.RTR&mpa.AllRTR != o.RTR:
 		return fmt.Errorf("rnic: QPOptions.RTR 0x%x names no RTR message, or an unknown one", uint8(o.RTR))
+	case o.Nudge < 0:
+		return fmt.Errorf("rnic: QPOptions.Nudge %v is negative", o.Nudge)
 	case o.PrivateDataMax < 0 || o.PrivateDataMax > privateDataCap:
 		return fmt.Errorf("rnic: QPOptions.PrivateDataMax %d, 0 to %d possible", o.PrivateDataMax, privateDataCap)
 	}
@@ -57,6 +59,9 @@ func (o *QPOptions) checkStartup() error {
 		if depth < 0 || depth > ReadDepthULP {
 			return fmt.Errorf("rnic: a read depth of %d, 0 to %d possible, or ReadDepthULP", depth, ReadDepthMax)
 		}
+	}
+	if o.ORDMin > o.ORD {
+		return fmt.Errorf("rnic: QPOptions.ORDMin %d is above ORD %d: no Request could be accepted", o.ORDMin, o.ORD)
 	}
 	return o.checkPrivate(len(o.PrivateData))
 }
@@ -117,6 +122,20 @@ type Startup struct {
 	IRD, ORD int
 	// PeerIRD and PeerORD are what the peer's frame said.
 	PeerIRD, PeerORD int
+}
+
+// Framing is what start-up settled about FPDUs.
+type Framing struct {
+	CRC                          bool // CRC32C in both directions
+	MarkersSent, MarkersReceived bool
+}
+
+// Framing is what start-up settled about FPDUs, once the QueuePair is in service.
+func (q *QueuePair) Framing() Framing {
+	if t := q.terms.Load(); t != nil {
+		return Framing{CRC: t.Send.CRC, MarkersSent: t.Send.Markers, MarkersReceived: t.Receive.Markers}
+	}
+	return Framing{}
 }
 
 // Startup is what start-up settled, once the QueuePair is in service.

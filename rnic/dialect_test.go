@@ -100,7 +100,7 @@ func (r *rig) converse(first, second *end) {
 
 // All pairs of dialects: which combine, in what they then speak, and how the others fail.
 //
-// req: 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
+// req: 5044-C-1, 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
 func TestDialectPairs(t *testing.T) {
 	for asked := Culley02; asked <= RFC6581; asked++ {
 		for served := Culley02 - 1; served <= RFC6581; served++ { // the first is the default
@@ -178,11 +178,15 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 		if asked == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
 			var no *RejectedError
 			require.ErrorAs(t, c.qp.Err(), &no)
+			require.EqualError(t, no, "rnic: connection rejected by the peer (0 octets of private data): its ULP said no, or it does not serve rfc5044")
+			require.EqualError(t, f.Err, "rnic: peer asks in rfc5044 (MPA revision 1), served here: rtr")
 			break
 		}
 		require.ErrorAs(t, c.qp.Err(), &re)
 		require.Equal(t, int(served.Rev()), re.Revision)
-		require.ErrorContains(t, re, fmt.Sprintf("MPA revision %d, served here: %v", served.Rev(), asked))
+		require.EqualError(t, re, fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
+			asked, asked.Rev(), served.Rev()))
+		require.EqualError(t, f.Err, fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", asked, asked.Rev(), served))
 	}
 	require.Equal(t, Closed, c.qp.State())
 	if served != Culley02 {
@@ -297,9 +301,11 @@ func TestStartupOptions(t *testing.T) {
 		{QPOptions{Dialect: 9}, "dialect 9 is unknown"},
 		{QPOptions{RTR: 8}, "names no RTR message"},
 		{QPOptions{IRD: -1}, "read depth of -1"},
+		{QPOptions{Nudge: -1}, "Nudge -1ns is negative"},
 		{QPOptions{ORD: 0x4000}, "read depth of 16384"},
 		{QPOptions{PeerToPeer: true, Dialect: RFC5044}, "no peer-to-peer model"},
 		{QPOptions{PrivateDataMax: 65536}, "PrivateDataMax 65536"},
+		{QPOptions{ORD: 1, ORDMin: 2}, "ORDMin 2 is above ORD 1"},
 		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 509)}, "509 octets of private data, MPA start-up of rfc6581 carries 508"},
 		{QPOptions{PrivateData: make([]byte, 513)}, "513 octets of private data, MPA start-up of rfc5044 carries 512"},
 		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 508)}, ""},
@@ -809,13 +815,14 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		r.untilDone(c.qp)
 		var no *RejectedError
 		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{Enhanced: true, IRD: 9, ORD: 5}, *no)
+		require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, *no)
+		require.False(t, no.MaybeDialect(), "a Reply of the enhanced format is an answer in the dialect")
 
 		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: 4, ORD: 12})
 		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
 		r.untilDone(c.qp)
 		require.ErrorAs(t, c.qp.Err(), &no)
-		require.Equal(t, RejectedError{PrivateData: []byte("no"), Enhanced: true, IRD: 12, ORD: 4}, *no)
+		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 12, ORD: 4}, *no)
 
 		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12})
 		s = r.newEnd(r.server, QPOptions{IRD: 9, ORD: 8, ORDMin: 5})

@@ -9,8 +9,8 @@
 //	mr, err := pd.Register(buf, rnic.RemoteWrite|rnic.LocalWrite)
 //	cq, err := dev.CreateCQ(1024)
 //	qp, err := dev.Dial(ctx, "10.9.0.1:7174", rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, PrivateData: hello})
-//	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
-//	n := cq.Poll(completions[:])
+//	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+//	done := cq.Poll(completions[:])
 //
 // Config.Pollers are stack.Pollers that turn already, each on a queue of a pmd.Port: the example of package stream makes one.
 // Poller, port and memory stay the embedder's: Adapter.Close first, then Poller.Stop, the port and the arena.

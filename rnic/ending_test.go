@@ -212,7 +212,7 @@ func TestAcceptLoopBacksOff(t *testing.T) {
 	tl := nl.(*net.TCPListener)
 	l := &Listener{
 		adapter: r.server, addr: addrPort(tl.Addr()), requests: make(chan *ConnRequest, 1), failures: make(chan ConnFailure, 1000),
-		done: make(chan struct{}), stop: func() { _ = tl.Close() },
+		done: make(chan struct{}), stop: func(context.Context) { _ = tl.Close() },
 	}
 	require.NoError(t, l.serve(ListenOptions{}))
 	require.NoError(t, tl.SetDeadline(time.Unix(1, 0))) // every accept fails at once

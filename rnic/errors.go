@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrSendQueueFull and ErrRecvQueueFull: the ring of posted work is full; poll completions first.
+	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = errors.New("rnic: send queue is full")
 	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
 	// ErrState: the call does not fit the QueuePair's state.
@@ -17,7 +17,7 @@ var (
 	// ErrStartupTimeout: the peer did not send its MPA start-up frame in time.
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
-	ErrPeerClosed = errors.New("rnic: peer closed the connection in the middle of a frame")
+	ErrPeerClosed = errors.New("rnic: peer closed the connection")
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.
 	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
@@ -30,16 +30,31 @@ var (
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )
 
-// RejectedError is a Dial that the peer's ULP rejected.
+// RejectedError is a Dial that the peer's ULP rejected. A Responder that does not serve the dialect answers in the same way, with
+// no private data and, where it can, another Rev (RFC 5044 section C.2.1): Error says so when that may be it.
 type RejectedError struct {
 	PrivateData []byte
-	Enhanced    bool // the Reply has read depths: what the peer could serve, and the ORD it needs
+	Asked       Dialect // of the Request
+	Rev         int     // of the Reply
+	Enhanced    bool    // the Reply has read depths: what the peer could serve, and the ORD it needs
 	IRD, ORD    int
 	Conn        net.Conn // with QPOptions.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
 }
 
 func (e *RejectedError) Error() string {
-	return fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
+	text := fmt.Sprintf("rnic: connection rejected by the peer (%d octets of private data)", len(e.PrivateData))
+	switch {
+	case !e.MaybeDialect():
+		return text
+	case e.Rev != int(e.Asked.Rev()):
+		return fmt.Sprintf("%s, with MPA revision %d: it does not serve %v, or its ULP said no", text, e.Rev, e.Asked)
+	}
+	return fmt.Sprintf("%s: its ULP said no, or it does not serve %v", text, e.Asked)
+}
+
+// MaybeDialect says whether the peer's MPA may have rejected, for want of the dialect, and not its ULP.
+func (e *RejectedError) MaybeDialect() bool {
+	return e.Asked.Valid() && !e.Enhanced && (len(e.PrivateData) == 0 || e.Rev != int(e.Asked.Rev()))
 }
 
 // connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
@@ -51,7 +66,8 @@ func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnecti
 
 var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
 
-// TerminateError is the end of a stream by an RDMAP Terminate.
+// TerminateError is the end of a stream by an RDMAP Terminate. Both ends word what DDP and RDMAP find alike; where MPA found it,
+// the end that did says more than the Terminate can.
 type TerminateError struct {
 	Remote bool // the peer found the error and told us
 	Cause  error
@@ -61,7 +77,7 @@ func (e *TerminateError) Error() string {
 	if e.Remote {
 		return "rnic: peer terminated the stream: " + e.Cause.Error()
 	}
-	return "rnic: stream terminated: " + e.Cause.Error()
+	return "rnic: stream terminated: " + faultText(e.Cause)
 }
 
 func (e *TerminateError) Unwrap() error { return e.Cause }
@@ -73,18 +89,27 @@ var (
 	errLinger      = errors.New("rnic: peer did not close its half of the connection in time")
 )
 
-// RevisionError is a start-up frame of an MPA revision that is not served here.
+// RevisionError is a start-up frame of an MPA revision, or a dialect, that is not served here.
 type RevisionError struct {
 	Revision int
+	Asked    Dialect // of the Request, the peer's or ours; 0: of no known one
 	Served   mpa.Dialects
+	Reply    bool // ours was the Request
 	Lower    bool // a Reply of a lower revision than the Request's
 }
 
 func (e *RevisionError) Error() string {
+	switch {
+	case e.Reply:
+		return fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
+			e.Asked, e.Asked.Rev(), e.Revision)
+	case e.Asked != 0:
+		return fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", e.Asked, e.Revision, e.Served)
+	}
 	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, e.Served)
 }
 
-// ConnectError is a connection that did not come about.
+// ConnectError is a connection that did not come about; Err says why (QueuePair.Connect).
 type ConnectError struct {
 	Addr string
 	Err  error

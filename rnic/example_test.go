@@ -18,7 +18,7 @@ import (
 )
 
 // A server grants a client four kilooctets of its memory, and the client writes into it. Both run over the kernel's
-// sockets here; with Config.Pollers the same program runs on the userspace TCP.
+// sockets here; with Config.Pollers, and ":0" to listen on, the same program runs on the userspace TCP.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -13,17 +13,20 @@ import (
 // the application named is the only one.
 
 // startupCounters are an Adapter's.
-type startupCounters struct{ fallbacks, unaskedS atomic.Uint64 }
+type startupCounters struct{ fallbacks, unaskedS, nudges atomic.Uint64 }
 
 // StartupCounters of an Adapter.
 type StartupCounters struct {
 	Fallbacks uint64 // connections tried anew in an older dialect
 	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
+	Nudges    uint64 // Writes of no octets for QPOptions.Nudge
 }
 
 // StartupCounters returns what happened in start-up so far. Any goroutine.
 func (a *Adapter) StartupCounters() StartupCounters {
-	return StartupCounters{Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load()}
+	return StartupCounters{
+		Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load(), Nudges: a.startup.nudges.Load(),
+	}
 }
 
 // initiate makes l the Initiator's link for the first of the dialects.
@@ -39,7 +42,7 @@ func (l *link) fallsBack(was phase, err error) bool {
 		return false
 	}
 	var re *RevisionError
-	return was == phaseReply && (errors.Is(err, errClosedEarly) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
+	return was == phaseReply && (errors.Is(err, ErrPeerClosed) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
 }
 
 // failDial ends a QueuePair whose next connection could not be begun.
@@ -76,11 +79,7 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 	u := newPollerLink(d.q.adapter, d.lane)
 	l := u.link
 	l.initiate(d.q, d.private, tries)
-	l.again = func() { // on the Poller's goroutine, in the middle of a connection's end
-		if err := d.try(l.older, d.lane.poller.Submit); err != nil {
-			d.q.failDial(err)
-		}
-	}
+	l.again = func() { d.retry(l.older, d.lane.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
 	if err := d.q.join(l); err != nil {
 		return err
 	}
@@ -104,6 +103,24 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 		close(l.gone) // nobody will drive it
 	}
 	return err
+}
+
+// retry is the next try. When the control ring is full a goroutine waits for room, for the Poller's cannot.
+func (d *pollerDial) retry(tries []Dialect, submit func(func()) error) {
+	err := d.try(tries, submit)
+	switch {
+	case errors.Is(err, stack.ErrBusy):
+		go d.retry(tries, func(fn func()) error { return order(d.unlessUnwanted, fn) })
+	case err != nil:
+		d.q.failDial(err)
+	}
+}
+
+func (d *pollerDial) unlessUnwanted(fn func()) error {
+	if d.q.unwanted.Load() {
+		return ErrClosed
+	}
+	return d.lane.poller.Submit(fn)
 }
 
 // redialKernel is the next try over the kernel's sockets.

@@ -59,8 +59,8 @@ func TestFallsBackOnce(t *testing.T) {
 				if name == "closes" { // and it stays at that
 					q.closeSend()
 					r.untilDone(c.qp)
-					require.ErrorIs(t, c.qp.Err(), errClosedEarly)
-					require.ErrorIs(t, <-c.qp.connected, errClosedEarly)
+					require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+					require.ErrorIs(t, <-c.qp.connected, ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
@@ -81,8 +81,8 @@ func TestDoesNotFallBack(t *testing.T) {
 		act  func(r *rig, c *end, p rawPeer)
 		want error
 	}{
-		{"a dialect was named", QPOptions{Dialect: RFC6581}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, errClosedEarly},
-		{"nothing enhanced was wanted", QPOptions{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, errClosedEarly},
+		{"a dialect was named", QPOptions{Dialect: RFC6581}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
+		{"nothing enhanced was wanted", QPOptions{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
 		{"rejected by the ULP", QPOptions{ORD: 1}, func(r *rig, _ *end, p rawPeer) {
 			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
 		}, nil},
@@ -146,6 +146,21 @@ func TestAbortDuringFallback(t *testing.T) {
 	}
 }
 
+// A peer that closes after Abort was called and before the order has come through is not asked again.
+func TestAbortMeetsFallback(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		p := r.startConnect(c)
+		waitFrame(r, p, mpa.Request)
+		c.qp.linkOrUnwanted() // Abort's first half
+		p.closeSend()
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+		require.Zero(t, r.client.StartupCounters())
+		require.Zero(t, r.client.linkCount())
+	})
+}
+
 // A second connection that cannot be begun ends the QueuePair with the reason.
 func TestFallbackCannotDial(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
@@ -186,5 +201,41 @@ func TestFallsBackWithOurs(t *testing.T) {
 			r.converse(c, s)
 			r.close(s, c)
 		})
+	}
+}
+
+// A Poller whose control ring is full when the second try is due makes it wait, not fail; and who waits can be given up.
+func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{})
+		addr, next := r.rawAccepts()
+		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		p := next()
+		waitFrame(r, p, mpa.Request)
+		l, full := c.qp.link.Load(), false
+		again := l.again
+		l.again = func() { // on this goroutine, which turns the Poller
+			fillControl(t, r.hosts[1].poller)
+			full = true
+			again()
+		}
+		p.closeSend()
+		r.until("a full ring", func() bool { return full })
+		if abort {
+			c.qp.unwanted.Store(true) // as Abort does first
+			select {
+			case <-c.qp.Done(): // while nobody turns
+			case <-r.ctx.Done():
+				t.Fatal("it waits for ever")
+			}
+			require.ErrorIs(t, c.qp.Err(), ErrClosed)
+			require.Zero(t, r.client.linkCount())
+			continue
+		}
+		q := next()
+		waitFrame(r, q, mpa.Request)
+		q.write(unhex(t, hexRep+"4001 0000"))
+		r.inService(c)
 	}
 }

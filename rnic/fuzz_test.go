@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
@@ -96,43 +95,5 @@ func FuzzStream(f *testing.F) {
 		}
 		require.Zero(t, s.cq.reserved.Load())
 		r.until("all Bufs", func() bool { h := r.hosts[0]; return h.pool.Available() >= h.pool.Size()-1 })
-	})
-}
-
-// FuzzStartup gives a Responder whatever octets: it ends the connection or sees a request, and nothing else.
-func FuzzStartup(f *testing.F) {
-	f.Add(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hello")}), uint8(7))
-	f.Add(request(mpa.Frame{Rev: 0, CRC: true, Markers: true}), uint8(1))
-	f.Add(request(mpa.Frame{Rev: 3}), uint8(255))
-	f.Add(request(mpa.Frame{Rev: 2, S: true, PrivateData: []byte{0x80, 1, 0xc0, 1, 'x'}}), uint8(255))
-	f.Add(request(mpa.Frame{Rev: 2, S: true, PrivateData: []byte{0x80, 1, 0xc0}}), uint8(2))
-	f.Add([]byte("MPA ID Rep Frame"), uint8(3))
-	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), uint8(16))
-	f.Fuzz(func(t *testing.T, octets []byte, cut uint8) {
-		r := newRig(t, turned, rigConfig{pool: 128})
-		p := r.dialRaw()
-		whole := octets
-		for len(octets) > 0 {
-			n := min(len(octets), int(cut)+1)
-			p.write(octets[:n])
-			octets = octets[n:]
-		}
-		p.closeSend()
-		var req *ConnRequest
-		r.until("an end", func() bool {
-			if q := r.listener.Poll(); q != nil {
-				req = q
-			}
-			return p.ended() != nil && r.server.linkCount() == 0
-		})
-		frame, n, err := mpa.ParseFrame(whole, mpa.Request, mpa.PrivateDataMax)
-		_, private, enhanced := frame.Enhanced()
-		if req == nil {
-			require.True(t, err != nil || n == 0 || frame.Rev > 2 || enhanced != nil)
-			return
-		}
-		require.NoError(t, err)
-		require.NoError(t, enhanced)
-		require.Equal(t, append([]byte(nil), private...), append([]byte(nil), req.PrivateData()...))
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -63,7 +62,7 @@ func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	}
 	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
 	// octets that wait for the rest of their frame.
-	if off >= h.from+mpa.FrameLen+uint64(l.privateMax) && (len(h.pieces) >= l.holdMax || l.pool.Available() < l.spare) {
+	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.holdMax || l.pool.Available() < l.spare) {
 		l.fail(errPipelined)
 		return stack.Taken
 	}

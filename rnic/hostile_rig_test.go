@@ -57,11 +57,12 @@ type forged struct {
 	next             tcp.Seq // expected from the Adapter
 	acked            tcp.Seq // by the Adapter
 	ts, tsEcho       uint32
-	stream           []byte // what the peer has to say
-	sent             int    // end of what style inOrder has sent
-	lag              int    // octets that it is late in acknowledging, at most
-	in               []byte // what the Adapter said, in order
-	reset            bool   // by the Adapter
+	stream           []byte    // what the peer has to say
+	sent             int       // end of what style inOrder has sent
+	lag              int       // octets that it is late in acknowledging, at most
+	in               []byte    // what the Adapter said, in order
+	flags            tcp.Flags // with its last octets
+	reset            bool      // by the Adapter
 }
 
 var (
@@ -162,7 +163,9 @@ func (h *hostile) segment(c *forged, s *tcp.Segment, text []byte) {
 	if s.Seq != c.next {
 		return
 	}
-	c.in = append(c.in, text...)
+	if c.in = append(c.in, text...); len(text) > 0 {
+		c.flags = s.Flags
+	}
 	if c.next += tcp.Seq(len(text)); s.Flags&tcp.FIN != 0 {
 		c.next++
 	}

@@ -36,7 +36,7 @@ func (q *QueuePair) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 		}
 		r.ddp.Disable()
 	}
-	q.opt.RecvCQ.push(c)
+	q.received(c)
 }
 
 // deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a message whose STag is not
@@ -55,5 +55,5 @@ func (q *QueuePair) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 		}
 		r.ddp.Disable()
 	}
-	q.opt.RecvCQ.push(c)
+	q.received(c)
 }

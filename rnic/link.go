@@ -38,6 +38,7 @@ type carrier interface {
 	now() int64
 	emss() int
 	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
+	enterFull()    // FPDUs may come and go from here on; before, the link's pool may be nil
 	nagle()        // let small segments wait, where unacked is not known
 	stats() TransportStats
 	giveBack()        // make a stream of the connection, as soon as what was pulled is on its way, and end the link
@@ -88,10 +89,12 @@ type link struct {
 	older       []Dialect // Initiator: to be tried next
 	again       func()    // Initiator: tries them; nil: nobody can
 	private     []byte    // Initiator: the ULP's, for the Request
-	privateMax  int       // the application's buffer for the peer's
+	privateMax  int       // the application's buffer for the peer's, of Rev 0
 	firstMarker bool      // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message
+
+	nudgePlanned bool // Initiator: the timer is that of nudge.go
 
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
@@ -145,6 +148,9 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 				return stack.Taken
 			}
 			off, data = l.rxBase, data[skip:]
+		}
+		if b == mem.NoBuf {
+			return stack.Refused // come again in one
 		}
 		if l.firstMarker && off == l.rxBase {
 			if l.firstMarker = false; !beginsWithMarker(data) {
@@ -233,13 +239,14 @@ func (l *link) shutdown() {
 	}
 }
 
-// peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut (DECISIONS 29).
+// peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still owes one of start-up's, or
+// its RTR message (DECISIONS 29).
 func (l *link) peerClosed() {
 	switch {
-	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide:
-		l.fail(&connectionError{fmt.Errorf("%w, during MPA start-up", errClosedEarly)})
-	case l.phase == phaseFull && l.qp.cut():
-		l.fail(&connectionError{ErrPeerClosed})
+	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
+		l.fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
+	case l.phase == phaseFull && (l.qp.cut() || len(l.in) > 0):
+		l.fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
 	case l.phase == phaseFull && l.qp.peerEnds():
 		l.fail(&connectionError{errUnanswered})
 	case l.phase == phaseLeaving: // the stream will say so
@@ -285,6 +292,14 @@ func (l *link) timer() {
 	case phaseDecide:
 		l.fail(errUndecided)
 	default:
+		if l.phase == phaseRejecting && !l.shut {
+			l.closing()
+			return
+		}
+		if l.nudgePlanned && !l.shut {
+			l.nudge()
+			return
+		}
 		if l.phase == phaseFull && l.awaitsReady && !l.shut {
 			l.fail(ErrStartupTimeout)
 			return

@@ -201,7 +201,7 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 			waitFrame(r, p, mpa.Request)
 			p.closeSend()
 			r.untilDone(c.qp)
-			require.ErrorIs(t, c.qp.Err(), errClosedEarly)
+			require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
 		})
 	})
 	for name, b := range map[string][]byte{"responder": nil, "responder decides": request(mpa.Frame{Rev: 1})} {
@@ -213,7 +213,7 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 					r.request()
 				}
 				p.closeSend()
-				require.ErrorIs(t, r.failure().Err, errClosedEarly)
+				require.ErrorIs(t, r.failure().Err, ErrPeerClosed)
 			})
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
@@ -15,12 +16,15 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// BacklogDefault bounds the connection requests that wait for Accept.
-const BacklogDefault = 128
+// BacklogDefault bounds the connection requests that wait for Accept, and BacklogMax what may be asked for.
+const (
+	BacklogDefault = 128
+	BacklogMax     = 1 << 16
+)
 
 // ListenOptions of Adapter.Listen.
 type ListenOptions struct {
-	Backlog int // default 128
+	Backlog int // connection requests that wait for Accept: default 128, at most BacklogMax
 	// Dialects that are served; each Request is answered in its own. Default: all that begin with a Request, Rev 0 among
 	// them (what RFC 5044 section C.1 calls permissive). With Culley02 alone, connections are offered as soon as they stand;
 	// with Culley02 among others, the peer's first octet tells.
@@ -51,15 +55,23 @@ type Listener struct {
 	Dropped  atomic.Uint64 // failure reports that were lost because OnFailure was slow
 	done     chan struct{}
 	once     sync.Once
-	stop     func()
+	stop     func(context.Context)
 	reporter sync.WaitGroup
 
 	dialects   mpa.Dialects
 	privateMax int
 }
 
-// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address).
+// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address). Port 0 picks a
+// free one, which Listener.Addr tells. It returns when all Pollers listen, or with an error when ctx ends: errors are ErrClosed
+// behind Adapter.Close, stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
+	if a.isClosed() {
+		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+	}
+	if opt.Backlog < 0 || opt.Backlog > BacklogMax {
+		return nil, fmt.Errorf("rnic: ListenOptions.Backlog %d, 1 to %d possible, or 0 for %d", opt.Backlog, BacklogMax, BacklogDefault)
+	}
 	if opt.Backlog == 0 {
 		opt.Backlog = BacklogDefault
 	}
@@ -78,21 +90,27 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, err)
 	}
+	if !a.addListener(l) { // Adapter.Close came meanwhile
+		l.stop(ctx)
+		close(l.done)
+		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
+	}
 	if opt.OnFailure != nil {
-		l.reporter.Add(1)
-		go func() {
-			defer l.reporter.Done()
-			for {
-				select {
-				case f := <-l.failures:
-					opt.OnFailure(f)
-				case <-l.done:
-					return
-				}
-			}
-		}()
+		l.reporter.Go(func() { l.tell(opt.OnFailure) })
 	}
 	return l, nil
+}
+
+// tell reports failures until the Listener is closed.
+func (l *Listener) tell(onFailure func(ConnFailure)) {
+	for {
+		select {
+		case f := <-l.failures:
+			onFailure(f)
+		case <-l.done:
+			return
+		}
+	}
 }
 
 // serve takes over what is served.
@@ -129,8 +147,8 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 		return err
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil || port == 0 {
-		return fmt.Errorf("port %q is not a number from 1 to 65535", portText)
+	if err != nil {
+		return fmt.Errorf("port %q is not a number from 1 to 65535, or 0 for a free one", portText)
 	}
 	a := l.adapter
 	for _, ln := range a.lanes {
@@ -138,11 +156,30 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.poller.Addr())
 		}
 	}
-	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), uint16(port))
+	if port > 0 {
+		return l.listenOn(ctx, uint16(port), backlog)
+	}
+	for range portsTriedMax {
+		if err = l.listenOn(ctx, uint16(portFirst+rand.IntN(portCount)), backlog); !errors.Is(err, stack.ErrPortUsed) {
+			break
+		}
+	}
+	return err
+}
+
+// Where port 0 looks for a free one (RFC 6335 section 6), as package stream does.
+const (
+	portFirst, portCount = 49152, 16384
+	portsTriedMax        = 64
+)
+
+// listenOn listens on every Poller or on none.
+func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error {
+	a := l.adapter
 	for i, ln := range a.lanes {
 		res := make(chan error, 1)
 		err := orderUntil(ctx, a, ln.poller.Submit, func() {
-			res <- ln.poller.Listen(uint16(port), backlog, func(*stack.Conn) stack.Upper {
+			res <- ln.poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
 				u := newPollerLink(a, ln)
 				u.link.respondFor(l)
 				if !a.addLink(u.link) {
@@ -160,26 +197,32 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 			}
 		}
 		if err != nil {
-			unlisten(a.lanes[:i], uint16(port))
+			l.unlisten(context.WithoutCancel(ctx), a.lanes[:i], port)
 			return err
 		}
 	}
-	l.stop = func() { unlisten(a.lanes, uint16(port)) }
+	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), port)
+	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.lanes, port) }
 	return nil
 }
 
-func unlisten(lanes []*lane, port uint16) {
+// unlisten gives up, when ctx ends, on a Poller that does not turn.
+func (l *Listener) unlisten(ctx context.Context, lanes []*lane, port uint16) {
 	for _, ln := range lanes {
-		_ = order(ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped Poller listens no more
+		_ = orderUntil(ctx, l.adapter, ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped one listens no more
 	}
 }
 
 // Addr is where the Listener listens.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept returns the next connection request, or an error when ctx ends or the Listener is closed.
+// Accept returns the next connection request, or an error when ctx ends (ctx.Err()) or the Listener or its Adapter is closed
+// (ErrClosed).
 func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 	for {
+		if isClosed(l.done) { // whatever still waits
+			return nil, ErrClosed
+		}
 		select {
 		case r := <-l.requests:
 			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
@@ -193,9 +236,18 @@ func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 	}
 }
 
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
 // Poll is Accept without the wait; nil when there is no request.
 func (l *Listener) Poll() *ConnRequest {
-	for {
+	for !isClosed(l.done) {
 		select {
 		case r := <-l.requests:
 			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
@@ -205,14 +257,22 @@ func (l *Listener) Poll() *ConnRequest {
 			return nil
 		}
 	}
+	return nil
 }
 
-// Close stops listening. Accepted connections go on; requests not yet accepted time out.
+// Close stops listening, and returns when OnFailure is not being called any more: OnFailure must not call it. Accepted
+// connections go on; requests not yet accepted time out.
 func (l *Listener) Close() {
+	l.end(context.Background())
+	l.reporter.Wait()
+}
+
+// end is Close without the wait.
+func (l *Listener) end(ctx context.Context) {
 	l.once.Do(func() {
-		l.stop()
+		l.stop(ctx)
 		close(l.done)
-		l.reporter.Wait()
+		l.adapter.dropListener(l)
 	})
 }
 
@@ -245,7 +305,7 @@ type ConnRequest struct {
 	remote   netip.AddrPort
 }
 
-// PrivateData of the Request.
+// PrivateData of the Request: a copy, the application's to keep.
 func (r *ConnRequest) PrivateData() []byte { return r.private }
 
 // Dialect in which it will be answered.
@@ -264,7 +324,7 @@ func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
 
 // PeerToPeer says whether the Initiator offers to let this end send first.
 func (r *ConnRequest) PeerToPeer() bool {
-	return r.enhanced.PeerToPeer || r.Dialect() == RTR
+	return r.enhanced.PeerToPeer || r.link.listener.dialects.AsksReady(&r.frame)
 }
 
 // Remote is the peer's address.
@@ -274,10 +334,15 @@ func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
 // Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service on the
-// connection, and sends private (Dialect.PrivateDataMax octets at most) with the MPA Reply. The QueuePair may post at once; MPA
+// connection, and sends private (Dialect.PrivateDataMax octets at most, copied) with the MPA Reply. The QueuePair may post at once; MPA
 // holds its FPDUs back until the Initiator's first one has come, or what stands for it. When the QueuePair needs a larger ORD
-// than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort.
+// than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort. Others are ErrState when the
+// QueuePair is not idle or the request was decided already, ctx.Err(), and how the connection ended before. A QueuePair that is not
+// idle, or of another Adapter, and private data that is too long change nothing; after any other error the QueuePair is Closed.
 func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) error {
+	if q == nil {
+		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
+	}
 	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
 		return privateDataError(len(private), d)
 	}

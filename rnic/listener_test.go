@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -17,7 +18,6 @@ func TestListenErrors(t *testing.T) {
 	over(t, []transport{turned}, rigConfig{}, func(t *testing.T, r *rig) {
 		for addr, want := range map[string]string{
 			"7174":          "missing port",
-			":0":            "not a number from 1",
 			":http":         "not a number from 1",
 			":70000":        "not a number from 1",
 			"10.9.0.7:7175": "address 10.9.0.7 is not the poller's (10.9.0.1)",
@@ -36,11 +36,38 @@ func TestListenErrors(t *testing.T) {
 		require.NoError(t, err, "the port is free again")
 		l.Close()
 	})
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) { // port 0 is a free one, on either transport
+		host := map[bool]string{true: "127.0.0.1", false: ""}[r.kind == sockets]
+		ports := map[uint16]bool{}
+		for range 3 {
+			l, err := r.server.Listen(r.ctx, host+":0", ListenOptions{})
+			require.NoError(t, err)
+			ports[l.Addr().Port()] = true
+			c := r.newEnd(r.client, QPOptions{})
+			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), nil))
+			var req *ConnRequest
+			r.until("a request", func() bool { req = l.Poll(); return req != nil })
+			require.NoError(t, req.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, nil))
+			r.inService(c)
+		}
+		require.Len(t, ports, 3)
+		require.NotContains(t, ports, uint16(0))
+	})
 	over(t, []transport{sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		_, err := r.server.Listen(r.ctx, r.addr(), ListenOptions{})
 		require.ErrorContains(t, err, "address already in use")
 		_, err = r.server.Listen(r.ctx, "nonsense", ListenOptions{})
 		require.Error(t, err)
+	})
+}
+
+// A backlog is memory: what nobody has, or nobody wants, is an error.
+func TestListenBacklog(t *testing.T) {
+	over(t, []transport{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+		for _, n := range []int{-1, BacklogMax + 1, 1 << 30} {
+			_, err := r.server.Listen(r.ctx, "127.0.0.1:0", ListenOptions{Backlog: n})
+			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, or 0 for 128", n))
+		}
 	})
 }
 
@@ -111,6 +138,7 @@ func TestAcceptForeignQueuePair(t *testing.T) {
 		req := r.dial(c, nil)
 		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, nil), "another adapter")
 		require.Equal(t, Idle, foreign.qp.State())
+		require.ErrorContains(t, req.Accept(r.ctx, nil, nil), "no queue pair given")
 		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
 	})
 }

@@ -58,7 +58,7 @@ func TestEndsAreToldApart(t *testing.T) {
 				}
 				for _, err := range []error{s.qp.Err(), r.failure().Err} {
 					require.ErrorIs(t, err, tc.want)
-					require.Equal(t, tc.want.Error(), err.Error())
+					require.ErrorContains(t, err, tc.want.Error())
 					for _, other := range []error{ErrPeerClosed, stack.ErrReset, stack.ErrTimeout, stack.ErrAborted} {
 						require.Equal(t, other == tc.want, errors.Is(err, other), "%v", other)
 					}

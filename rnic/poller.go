@@ -135,6 +135,9 @@ func (u *onPoller) emss() int {
 
 func (u *onPoller) unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
 
+// enterFull: the Poller has a pool.
+func (u *onPoller) enterFull() {}
+
 // nagle: nothing to do, unacked tells more than Nagle's algorithm knows.
 func (u *onPoller) nagle() {}
 

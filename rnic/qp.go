@@ -2,10 +2,13 @@ package rnic
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -27,27 +30,32 @@ type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
 	SendDepth      int    // work requests posted and not yet sent (default 128)
-	RecvDepth      int    // receive buffers posted (default 128)
+	RecvDepth      int    // receive buffers posted and not completed (default 128)
 	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
 	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
-	// second connection. A dialect that is named is the only one, and a Reply of another Rev an error. Accept answers in
-	// the Request's.
+	// second connection. A dialect that is named is the only one asked in, and a Reply of another Rev an error. A peer that
+	// answers rtr without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial succeeds whatever the
+	// peer speaks. Accept answers in the Request's dialect.
 	Dialect Dialect
-	// PeerToPeer: as Initiator, let the Responder be the first to send. Startup says whether it can.
+	// PeerToPeer: as Initiator, let the Responder be the first to send. It cannot where Startup().PeerToPeer is false.
 	PeerToPeer bool
 	// RTR messages this end can send and take (rfc6581; default all).
 	RTR RTRKinds
 	// IRD and ORD are the Read Requests that this end can serve, and wants to have under way, at a time: at most ReadDepthMax;
 	// ReadDepthULP leaves it to the ULPs. Startup has what came of them.
 	IRD, ORD int
-	// ORDMin: Accept rejects a Request of rfc6581 that allows a smaller ORD.
+	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD.
 	ORDMin int
 	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn.
 	KeepRejected bool
 	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535).
 	PrivateDataMax int
+
+	// Nudge, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent before. Linux siw may leave
+	// lying what it is sent right behind its Reply, until more comes; NudgeDefault is for it. 0: never.
+	Nudge time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
 	// arrive in order there.
@@ -110,6 +118,7 @@ type QueuePair struct {
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[WorkRequest]
+	posted  atomic.Int32      // receive buffers posted and not completed
 	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
 
 	state     atomic.Uint32
@@ -133,7 +142,9 @@ type QueuePair struct {
 	final   Stats
 }
 
-// CreateQP makes an idle QueuePair. Receive buffers may be posted at once.
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, ErrClosed behind
+// Adapter.Close, and *mem.TableFullError, for a QueuePair takes one of Config.RegionsMax entries until it has ended. One that will
+// not be connected is to be closed.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -146,17 +157,27 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		return nil, fmt.Errorf("rnic: QPOptions needs PD, SendCQ and RecvCQ")
 	case opt.PD.adapter != a:
 		return nil, fmt.Errorf("rnic: the protection domain belongs to another adapter")
+	case opt.SendCQ.adapter != a || opt.RecvCQ.adapter != a:
+		return nil, fmt.Errorf("rnic: a completion queue belongs to another adapter")
+	case opt.Packing > PackFull:
+		return nil, fmt.Errorf("rnic: QPOptions.Packing %d is neither PackNow nor PackFull", opt.Packing)
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
 	}
 	if err := opt.checkStartup(); err != nil {
 		return nil, err
 	}
+	if a.isClosed() {
+		return nil, ErrClosed
+	}
 	n := a.nums.Add(1)
+	if n > math.MaxUint32 { // stream 0 would be everybody's, and the next one perhaps another's
+		return nil, errors.New("rnic: the adapter has numbered as many queue pairs as there are numbers; open another")
+	}
 	q := &QueuePair{
 		adapter:   a,
 		opt:       opt,
-		num:       n,
+		num:       uint32(n),
 		stream:    mem.StreamID(n),
 		connected: make(chan error, 1),
 		done:      make(chan struct{}),
@@ -194,7 +215,7 @@ func (q *QueuePair) RemoteAddr() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// PeerPrivateData is what came with the MPA Reply. After Connect.
+// PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's to keep.
 func (q *QueuePair) PeerPrivateData() []byte { return q.private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or flushed.
@@ -210,8 +231,13 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// PostSend queues a Send of wr.Local, with Solicited Event if wr says so. From the RTS state on; any goroutine. Once this end has called Disconnect, Close or
-// Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
+// PostSend queues a Send of wr.Local, with Solicited Event if wr says so. From the RTS state on, ErrState before; any goroutine. Once this end has called Disconnect,
+// Close or Abort it is ErrClosed (DDP section 8.2.1); when the connection ended otherwise the request completes as Flushed.
+// ErrSendQueueFull and ErrCQFull mean: not now. An error leaves nothing posted.
+//
+// The octets belong to the QueuePair until the request has completed. One that is not signaled shows that only when it fails:
+// requests are carried out in order, so its octets are the application's again when a later request of the QueuePair has completed, or
+// Done is closed.
 func (q *QueuePair) PostSend(wr WorkRequest) error {
 	wr.Op = OpSend
 	return q.postSend(wr)
@@ -246,17 +272,21 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 	return nil
 }
 
-// PostRecv queues wr.Local as a receive buffer. From Idle on, and also while our half is closed already: the peer's may still
-// speak. Any goroutine.
+// PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed, ErrCQFull when
+// their completions have no room. So every one has its place where Placement looks, and a peer that was told of them may use them
+// all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
+// connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	wr.Op = OpRecv
 	if !q.opt.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
-	if !q.rq.Push(wr) {
+	if q.posted.Add(1) > int32(q.opt.RecvDepth) {
+		q.posted.Add(-1)
 		q.opt.RecvCQ.unreserve(1)
 		return ErrRecvQueueFull
 	}
+	q.rq.Push(wr) // has room for RecvDepth
 	if q.State() == Closed {
 		q.flush()
 	}
@@ -265,7 +295,7 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
-// still coming about is given up. nil unless the connection ended in error.
+// still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.unwanted.Store(true)
 	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
@@ -321,7 +351,18 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st 
 		cq.unreserve(1)
 		return
 	}
-	cq.push(Completion{ID: wr.ID, QP: q.num, Len: n, Op: wr.Op, Status: st})
+	c := Completion{ID: wr.ID, QP: q.num, Len: n, Op: wr.Op, Status: st}
+	if wr.Op == OpRecv {
+		q.received(c)
+		return
+	}
+	cq.push(c)
+}
+
+// received completes a receive buffer.
+func (q *QueuePair) received(c Completion) {
+	q.posted.Add(-1) // first: who polled this may post the next
+	q.opt.RecvCQ.push(c)
 }
 
 // finish is the last thing the connection's driver does to a QueuePair.
@@ -443,10 +484,11 @@ func (q *QueuePair) snapshot(l *link) Stats {
 	}
 }
 
-// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full.
+// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
+// unless the QueuePair is in service: start-up settles whether there are markers.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	l := q.link.Load()
-	if l == nil || q.State() == Closed {
+	if s := q.State(); l == nil || s == Idle || s == Connecting || s == Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)

@@ -29,6 +29,8 @@ func TestCreateQP(t *testing.T) {
 	require.NoError(t, err)
 	cq, err := a.CreateCQ(4)
 	require.NoError(t, err)
+	foreign, err := other.CreateCQ(4)
+	require.NoError(t, err)
 	pd := a.AllocPD()
 	good := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
 	for _, tc := range []struct {
@@ -39,6 +41,9 @@ func TestCreateQP(t *testing.T) {
 		{func(o *QPOptions) { o.SendCQ = nil }, "needs PD"},
 		{func(o *QPOptions) { o.RecvCQ = nil }, "needs PD"},
 		{func(o *QPOptions) { o.PD = other.AllocPD() }, "another adapter"},
+		{func(o *QPOptions) { o.SendCQ = foreign }, "a completion queue belongs to another adapter"},
+		{func(o *QPOptions) { o.RecvCQ = foreign }, "a completion queue belongs to another adapter"},
+		{func(o *QPOptions) { o.Packing = 9 }, "QPOptions.Packing 9 is neither PackNow nor PackFull"},
 		{func(o *QPOptions) { o.SendDepth = -1 }, "queue depths"},
 		{func(o *QPOptions) { o.SendDepth = QueueDepthMax + 1 }, "queue depths"},
 		{func(o *QPOptions) { o.RecvDepth = -1 }, "queue depths"},
@@ -107,6 +112,25 @@ func TestPostAfterClosed(t *testing.T) {
 			c.done = nil
 		}
 		require.Zero(t, c.cq.reserved.Load())
+	})
+}
+
+// RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled by one segment.
+func TestReceiveDepth(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{RecvDepth: 3}, QPOptions{Packing: PackFull})
+		for round := range 3 {
+			for i := range 3 {
+				require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
+			}
+			require.ErrorIs(t, s.qp.PostRecv(s.recvAt(3, 0, 10)), ErrRecvQueueFull, "round %d", round)
+			for i := range 3 {
+				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(i, 5)}))
+			}
+			for i, done := range r.await(s, 3) {
+				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 5}, done)
+			}
+		}
 	})
 }
 
@@ -426,5 +450,22 @@ func TestReceiveIntoNothing(t *testing.T) {
 				require.Equal(t, "DDP local catastrophic error (layer 1, type 0, code 0x00)", pe.Error())
 			})
 		})
+	}
+}
+
+// No two QueuePairs have one number, and none has 0, which as a stream is everybody's.
+func TestNumbersRunOut(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	cq, err := a.CreateCQ(4)
+	require.NoError(t, err)
+	opt := QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq}
+	a.nums.Store(1<<32 - 2)
+	q, err := a.CreateQP(opt)
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<32-1, q.Number())
+	for range 2 {
+		_, err = a.CreateQP(opt)
+		require.ErrorContains(t, err, "as many queue pairs as there are numbers")
 	}
 }

@@ -184,7 +184,7 @@ func (q *QueuePair) postBuffers() {
 	if q.recv.greet.awaited != 0 {
 		return
 	}
-	for q.rq.Len() > 0 && q.recv.sendQ.Posted() < ceilPow2(q.opt.RecvDepth) {
+	for q.rq.Len() > 0 {
 		wr, ok := q.rq.Pop()
 		if !ok {
 			return
@@ -283,7 +283,7 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 		q.deliverImmediate(d, op)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
-		q.opt.RecvCQ.push(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv, Solicited: op.Solicited()})
+		q.received(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv, Solicited: op.Solicited()})
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over
@@ -356,7 +356,7 @@ func (r *recvHalf) abandon(q *QueuePair) {
 			return
 		}
 		msn++
-		q.opt.RecvCQ.push(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
+		q.received(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
 	}
 }
 

@@ -3,6 +3,7 @@ package rnic
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/rnicd/rnicd/mem"
 )
@@ -18,6 +19,9 @@ const (
 
 // ErrRevoked is Window.Bind's answer for a region that is not valid.
 var ErrRevoked = mem.ErrRevoked
+
+// ErrWindowFreed is Window.Bind's answer behind Free.
+var ErrWindowFreed = errors.New("the window was freed")
 
 // errForeignQP: an STag would be tied to a stream that can never use it.
 var errForeignQP = errors.New("the queue pair belongs to another protection domain")
@@ -66,7 +70,7 @@ func (pd *ProtectionDomain) RegisterWith(b []byte, opt RegisterOptions) (*Memory
 			Access: opt.Access, Windows: opt.Windows, Base: opt.Base, ByAddr: opt.ByAddr, Zero: opt.Zero, Stream: stream,
 		})
 		if err == nil {
-			return &MemoryRegion{MemoryRegion: m}, nil
+			return &MemoryRegion{m, pd.adapter}, nil
 		}
 	}
 	return nil, fmt.Errorf("rnic: register %d octets: %w", len(b), err)
@@ -86,7 +90,10 @@ func (pd *ProtectionDomain) streamOf(q *QueuePair) (mem.StreamID, error) {
 // MemoryRegion is registered memory. See mem.MemoryRegion for what Revoke, Revalidate and Deregister promise: no octet is
 // placed after they have returned. They wait for placements that are under way and must not be called from the
 // goroutine that turns a Poller.
-type MemoryRegion struct{ *mem.MemoryRegion }
+type MemoryRegion struct {
+	*mem.MemoryRegion
+	adapter *Adapter
+}
 
 // Slice names octets [off, off+n) of the region, for a work request. Out of range is the programmer's error.
 func (m *MemoryRegion) Slice(off, n int) SGE {
@@ -103,6 +110,9 @@ func (m *MemoryRegion) Slice(off, n int) SGE {
 type Window struct {
 	*mem.Window
 	pd *ProtectionDomain
+
+	mu    sync.Mutex // Bind and Free, which wait
+	freed bool
 }
 
 // WindowOptions of Window.Bind.
@@ -121,15 +131,23 @@ func (pd *ProtectionDomain) NewWindow() (*Window, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rnic: new window: %w", err)
 	}
-	return &Window{w, pd}, nil
+	return &Window{Window: w, pd: pd}, nil
 }
 
 // Bind lays the window over a part of m, a region of the same domain, and returns the STag to advertise, which is new
 // each time. A window that is bound is unbound first, which waits; no other call does. ErrRevoked if m is not valid,
-// *mem.RegionError if the window would show more than m has.
+// *mem.RegionError if the window would show more than m has, ErrWindowFreed behind Free.
 func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (mem.STag, error) {
+	if m == nil || m.MemoryRegion == nil {
+		return 0, errors.New("rnic: bind a window: no region given")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	stream, err := w.pd.streamOf(opt.For)
-	if err == nil && m.Domain() != w.pd.id {
+	switch {
+	case w.freed:
+		err = ErrWindowFreed
+	case m.adapter != w.pd.adapter || m.Domain() != w.pd.id:
 		err = errForeignRegion
 	}
 	if err == nil {
@@ -140,6 +158,14 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (mem.STag, error) {
 		}
 	}
 	return 0, fmt.Errorf("rnic: bind a window to [%d, %d+%d) of %d octets: %w", opt.Off, opt.Off, opt.Len, m.Len(), err)
+}
+
+// Free unbinds the window, waits as Unbind does, and gives its entry back: it cannot be bound again.
+func (w *Window) Free() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.freed = true
+	w.Window.Free()
 }
 
 var errForeignRegion = errors.New("the region belongs to another protection domain")

@@ -34,6 +34,15 @@ func (l *link) handBack(nc net.Conn) {
 	l.over(nil)
 }
 
+// discard ends the connection for who does not want it any more, and be it a stream by now.
+func (l *link) discard() {
+	if l.returned == nil {
+		l.fail(ErrClosed)
+		return
+	}
+	go func() { _ = l.returned.Close() }() // not for the goroutine that turns the Poller
+}
+
 // giveBack: Woken comes in a moment, in which nothing else of the link's runs.
 func (u *onPoller) giveBack() {
 	u.giving = true
@@ -80,24 +89,10 @@ func (s *onSocket) returnSocket() {
 	s.link.handBack(&prefixedConn{TCPConn: s.nc, rest: s.rest})
 }
 
-// prefixedConn is a socket some octets of which were read before it became the ULP's.
-type prefixedConn struct {
-	*net.TCPConn
-	rest []byte
-}
-
-func (c *prefixedConn) Read(p []byte) (int, error) {
-	if len(c.rest) == 0 || len(p) == 0 {
-		return c.TCPConn.Read(p)
-	}
-	n := copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
 // RejectStream answers the Request as Reject does and returns the connection in streaming mode, for the ULP to use or to close:
-// the peer's ULP, if it keeps it too, reads on at the octet behind the Reply. It blocks until the Reply is on its way. A peer
-// that has sent octets behind its Request has broken the rules; its connection is reset. culley-02 has no Reply, and fails.
+// the peer's ULP, if it keeps it too, reads on at the octet behind the Reply. It blocks until the Reply is on its way. What a
+// hasty peer has sent behind its Request is the stream's; but the connection is reset when that came before AcceptStream took a
+// stream over. culley-02 has no Reply, and fails.
 func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Conn, error) {
 	if r.frame.Kind == 0 {
 		return nil, ErrState
@@ -109,8 +104,9 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 	if err := r.ask(ctx, func() error { return r.link.reject(r.frame, private, true) }); err != nil {
 		return nil, err
 	}
-	if err := r.link.adapter.wait(ctx, r.link.gone); err != nil {
-		_ = order(r.link.car.submit, func() { r.link.fail(ErrClosed) }) // a stopped Poller has ended it already
+	a := r.link.adapter
+	if err := a.wait(ctx, r.link.gone); err != nil {
+		_ = orderUntil(context.WithoutCancel(ctx), a, r.link.car.submit, r.link.discard) // a stopped Poller has ended it already
 		return nil, err
 	}
 	if r.link.returned == nil {

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // deadline bounds what a returned connection may wait.
@@ -126,7 +128,7 @@ func testStreamBehindReply(t *testing.T, r *rig) {
 	})
 }
 
-// A peer that did not wait for the Reply gets no stream: over a Poller what it said behind the Request is handed over already.
+// There is no stream without a Reply, with too much to say in it, or when the connection is gone.
 func TestRejectStreamRefuses(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
 		r.dialRaw()
@@ -161,4 +163,86 @@ func TestRejectedIsClosedByDefault(t *testing.T) {
 		require.Nil(t, no.Conn)
 		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 	})
+}
+
+// A start-up frame and octets of the ULP behind it, in one segment that was refused, may come again cut anywhere: by a
+// middlebox, or a peer that wishes us ill. The stream begins where it begins, and what ends it then does no harm.
+func TestReturnedStreamCutAnew(t *testing.T) {
+	const behind = "EHLO"
+	roles := map[string]func(h *hostile) (c *forged, returned func() net.Conn){
+		"Responder": func(h *hostile) (*forged, func() net.Conn) {
+			c := h.open(3000, 1460)
+			c.stream = append(request(mpa.Frame{Rev: 1, CRC: true}), behind...)
+			return c, func() net.Conn {
+				req := h.listener.Poll()
+				require.NotNil(h.t, req)
+				nc, err := req.RejectStream(h.t.Context(), nil)
+				require.NoError(h.t, err)
+				return nc
+			}
+		},
+		"Initiator": func(h *hostile) (*forged, func() net.Conn) {
+			c := h.answerer(3000)
+			q := h.newQP(QPOptions{KeepRejected: true})
+			require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", nil))
+			h.turns(6, time.Microsecond)
+			f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
+			c.stream = append(f.Append(nil), behind...)
+			return c, func() net.Conn {
+				var no *RejectedError
+				require.ErrorAs(h.t, q.Err(), &no)
+				return no.Conn
+			}
+		},
+	}
+	for role, enter := range roles {
+		for _, reset := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/reset=%v", role, reset), func(t *testing.T) {
+				h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
+				c, returned := enter(h)
+				require.True(t, c.synced)
+				h.octets(c, 0, len(c.stream), 0)
+				h.turns(4, time.Microsecond)
+				nc := returned()
+				h.turns(3, time.Microsecond)
+				require.Zero(t, c.place(), "the segment was refused")
+				h.octets(c, 0, 10, 0)
+				h.turns(2, time.Microsecond)
+				require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
+				if reset {
+					h.send(c, c.seq(10), c.next, tcp.RST|tcp.ACK, 65535, c.options(), nil)
+					h.turns(3, time.Microsecond)
+					_, err := nc.Read(make([]byte, 1))
+					require.Error(t, err)
+					require.NotErrorIs(t, err, io.EOF)
+					return
+				}
+				h.octets(c, 10, len(c.stream), tcp.FIN)
+				h.turns(2, time.Microsecond)
+				got, err := io.ReadAll(nc)
+				require.NoError(t, err)
+				require.Equal(t, behind, string(got))
+			})
+		}
+	}
+}
+
+// The peer's FIN comes with the frame that ends start-up, before there is a stream again to tell of it.
+func TestReturnedStreamThatPeerClosed(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
+	c := h.answerer(3000)
+	q := h.newQP(QPOptions{KeepRejected: true})
+	require.NoError(t, q.StartConnect(t.Context(), "10.9.0.2:3000", nil))
+	h.turns(6, time.Microsecond)
+	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
+	c.stream = f.Append(nil)
+	h.octets(c, 0, len(c.stream), tcp.FIN)
+	h.turns(4, time.Microsecond)
+	var no *RejectedError
+	require.ErrorAs(t, q.Err(), &no)
+	require.NoError(t, no.Conn.SetReadDeadline(time.Now().Add(patience)))
+	_, err := no.Conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, no.Conn.Close())
+	h.turns(4, time.Microsecond)
 }

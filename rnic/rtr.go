@@ -77,6 +77,9 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		}
 		return
 	}
+	if t.RTR&mpa.RTRSend != 0 {
+		q.recv.sendQ.Init(ceilPow2(q.opt.RecvDepth + 1)) // the hidden buffer's place
+	}
 	g.awaited = t.RTR
 }
 

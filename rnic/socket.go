@@ -19,8 +19,10 @@ import (
 
 // Sizes of a connection over a kernel socket.
 const (
+	startupReadMax = 2 << 10   // octets of one read before full operation
 	socketReadMax  = 64 << 10  // octets of one read
 	socketWriteMax = 128 << 10 // octets framed before one write
+	socketEndsMax  = socketWriteMax / 64
 	socketStride   = socketReadMax + mem.Headroom
 	userTimeout    = 100 * time.Second // as tcp.Config.UserTimeoutNs: unacknowledged for so long, the peer is gone
 	emssUnknown    = 1460              // RFC 5044 section 5.1 and DECISIONS 23
@@ -29,6 +31,7 @@ const (
 // onSocket is a link over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
 //
 // Two goroutines share the link under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
+// The Bufs and buffers that FPDUs need, some 700 KiB, come with full operation: a stranger who says nothing shall not cost them.
 type onSocket struct {
 	link  *link
 	nc    *net.TCPConn
@@ -49,6 +52,7 @@ type onSocket struct {
 	seen     TransportStats
 	ends     [2]netip.AddrPort
 
+	front  []byte // octets that were read before MPA had the socket, no more than one startupReadMax
 	giving bool   // the socket is to be the ULP's again
 	rest   []byte // octets that were read and are the ULP's
 }
@@ -60,14 +64,8 @@ func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	holds := mpa.BufsMin(socketStride)
-	bufs := holds + 2 // the one being read into, and one that the Receiver looks at
-	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
-	if err != nil {
-		return nil, err
-	}
 	l := newLink(a)
-	l.reader, l.pool, l.holdMax, l.inOrder = a.table.NewReader(), pool, holds, true
+	l.reader, l.holdMax, l.inOrder = a.table.NewReader(), mpa.BufsMin(socketStride), true
 	s := &onSocket{link: l, nc: nc, raw: raw, start: a.start, woken: make(chan struct{}, 1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
@@ -103,21 +101,20 @@ func (s *onSocket) run() {
 func (s *onSocket) read() {
 	var off uint64
 	var cause error
-	b := s.link.pool.Alloc()
-	for {
-		slot := s.link.pool.Slot(b)[mem.Headroom:]
-		n, err := s.nc.Read(slot)
+	b, slot := mem.NoBuf, make([]byte, startupReadMax)
+	for more := true; more; {
+		n, err := s.receive(slot)
 		if n > 0 {
-			b = s.take(off, b, slot[:n])
+			b, more = s.take(off, b, slot[:n])
 			off += uint64(n)
+			if b != mem.NoBuf {
+				slot = s.link.pool.Slot(b)[mem.Headroom:]
+			}
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				cause = socketError(err)
 			}
-			break
-		}
-		if b == mem.NoBuf {
 			break
 		}
 	}
@@ -136,44 +133,76 @@ func (s *onSocket) read() {
 	s.wake()
 }
 
-// take offers octets until they are taken, and returns a Buf for the next read. NoBuf: the connection is over.
-func (s *onSocket) take(off uint64, b mem.Buf, data []byte) mem.Buf {
+// receive is the next octets of the connection.
+func (s *onSocket) receive(b []byte) (int, error) {
+	if len(s.front) > 0 {
+		n := copy(b, s.front)
+		s.front = s.front[n:]
+		return n, nil
+	}
+	return s.nc.Read(b)
+}
+
+// take offers octets until they are taken, and returns a Buf for the next read: none before full operation. more is false when
+// nothing more is wanted.
+func (s *onSocket) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.aborted {
-		v := s.link.arrive(off, b, data)
-		if v == stack.Refused && s.giving {
-			s.rest = append(s.rest, data[max(off, s.link.rxBase)-off:]...)
-			return mem.NoBuf
+		if b == mem.NoBuf && s.link.phase == phaseFull {
+			b = s.link.pool.Alloc()
+			slot := s.link.pool.Slot(b)[mem.Headroom:]
+			data = slot[:copy(slot, data)]
 		}
-		if v == stack.Refused {
+		v := s.link.arrive(off, b, data)
+		switch {
+		case v == stack.Refused && b == mem.NoBuf && s.link.phase == phaseFull:
+			continue // start-up's last frame was in front: what is behind it needs a Buf
+		case v == stack.Refused && s.giving:
+			s.rest = append(s.rest, data[max(off, s.link.rxBase)-off:]...)
+			return mem.NoBuf, false
+		case v == stack.Refused:
 			s.changed.Wait() // until the ULP has decided about the Request
 			continue
-		}
-		if v == stack.Kept {
-			b = s.link.pool.Alloc()
-			if b == mem.NoBuf {
+		case v == stack.Kept:
+			if b = s.link.pool.Alloc(); b == mem.NoBuf {
 				panic("rnic: reassembly kept more than its budget")
 			}
 		}
 		s.link.edge(off + uint64(len(data)))
-		if s.giving {
-			return mem.NoBuf
-		}
-		return b
+		return b, !s.giving
 	}
-	return mem.NoBuf
+	return mem.NoBuf, false
+}
+
+// segments are what one write sends.
+type segments struct {
+	out  []byte
+	ends []int // in out
+	vec  *msgVec
+}
+
+// room makes place for what the link may say now: one segment for start-up, many in full operation.
+func (w *segments) room(l *link, segment int) {
+	switch {
+	case l.phase == phaseFull && cap(w.ends) < socketEndsMax:
+		w.make(socketWriteMax, socketEndsMax)
+	case len(l.out) > 0 && len(w.out) < segment:
+		w.make(segment, 1)
+	}
+}
+
+func (w *segments) make(octets, ends int) {
+	w.out, w.ends, w.vec = make([]byte, octets), make([]int, 0, ends), newMsgVec(ends)
 }
 
 // write pulls FPDUs and sends them until our half is closed.
 func (s *onSocket) write() {
-	out := make([]byte, socketWriteMax)
-	ends := make([]int, 0, socketWriteMax/64)
-	vec := newMsgVec(cap(ends))
+	var w segments
 	for {
-		n, segs, fin, over := s.fill(out, ends[:0])
+		n, fin, over := s.fill(&w)
 		if n > 0 {
-			if err := vec.send(s.raw, out[:n], segs); err != nil {
+			if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
 				s.mu.Lock()
 				if !s.aborted {
 					s.link.lost(socketError(err))
@@ -199,33 +228,34 @@ func (s *onSocket) write() {
 	}
 }
 
-// fill pulls segments into out. ends collects where the kernel is to end a segment: behind one that is not full, so
+// fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment: behind one that is not full, so
 // that the next FPDU begins a segment of its own. A run of full ones stays together: the kernel cuts it at EMSS, which
 // is where FPDUs begin. fin: our half is to be closed behind them.
-func (s *onSocket) fill(out []byte, ends []int) (n int, segs []int, fin, over bool) {
+func (s *onSocket) fill(w *segments) (n int, fin, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aborted {
-		return 0, nil, false, true
+		return 0, false, true
 	}
 	if e := s.queryEMSS(); e != s.segment {
 		s.segment = e
 	}
+	w.room(s.link, s.segment)
 	full := false
-	for len(out)-n >= s.segment && len(ends) < cap(ends) {
-		k := s.link.pull(out[n : n+s.segment])
+	for w.ends = w.ends[:0]; len(w.out)-n >= s.segment && len(w.ends) < cap(w.ends); {
+		k := s.link.pull(w.out[n : n+s.segment])
 		if k == 0 {
 			break
 		}
 		n += k
 		if full {
-			ends[len(ends)-1] = n
+			w.ends[len(w.ends)-1] = n
 		} else {
-			ends = append(ends, n)
+			w.ends = append(w.ends, n)
 		}
 		full = k == s.segment
 	}
-	return n, ends, s.finOut && n == 0, s.giving && n == 0
+	return n, s.finOut && n == 0, s.giving && n == 0
 }
 
 // end closes the socket when both directions are over, and tells the link. mu is held.
@@ -247,6 +277,17 @@ func (s *onSocket) end() {
 	s.link.reader.Close()        // nothing is placed any more
 	s.link.adapter.conns.Add(-1) // before who waits for the end dials again
 	s.link.over(nil)
+}
+
+// enterFull makes the Bufs for reassembly.
+func (s *onSocket) enterFull() {
+	l := s.link
+	bufs := l.holdMax + 2 // the one being read into, and one that the Receiver looks at
+	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
+	if err != nil {
+		panic(err) // the sizes are ours
+	}
+	l.pool = pool
 }
 
 // The carrier. All but wake and submit are called with mu held.
@@ -392,7 +433,7 @@ func (l *Listener) listenKernel(ctx context.Context, addr string) error {
 	}
 	tl := nl.(*net.TCPListener)
 	l.addr = addrPort(tl.Addr())
-	l.stop = func() { _ = tl.Close() } // ends the accept loop
+	l.stop = func(context.Context) { _ = tl.Close() } // ends the accept loop
 	go l.acceptLoop(tl)
 	return nil
 }

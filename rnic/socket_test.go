@@ -214,3 +214,49 @@ func TestSocketTimer(t *testing.T) {
 	require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 	require.NoError(t, quiet.ended())
 }
+
+// Who connects and says nothing, or waits for its Request to be decided, costs no Bufs: those come with full operation. ConnsMax
+// is as many connections.
+func TestStrangersOverSocketsAreCheap(t *testing.T) {
+	const n, each = 60, 16 << 10
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	r := newRig(t, sockets, rigConfig{})
+	before := heap()
+	for i := range n {
+		nc, err := net.Dial("tcp", r.addr())
+		require.NoError(t, err)
+		defer func() { _ = nc.Close() }()
+		if i%2 == 0 {
+			_, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
+			require.NoError(t, err)
+		}
+	}
+	r.until("all connections", func() bool { return r.server.linkCount() == n && len(r.listener.requests) == n/2 })
+	require.Less(t, heap(), before+n*each)
+
+	s := r.newEnd(r.server, QPOptions{})
+	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, nil))
+	require.NotNil(t, s.qp.link.Load().pool)
+}
+
+// Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
+func TestSocketOctetsBehindTheRequest(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p := r.dialRaw()
+	said := request(mpa.Frame{Rev: 1, CRC: true})
+	i := &rawInitiator{rawPeer: p, r: r}
+	i.tx.Init(mpa.Mode{CRC: true})
+	for at := 0; at < 3*startupReadMax; at += 1000 {
+		said = append(said, i.fpdu(writeTo(s.region.STag(), uint64(at)), s.source.Bytes()[at:at+1000])...)
+	}
+	p.write(said)
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	r.until("the Writes", func() bool { return r.stats(s.qp).WritesRecvd == 7 })
+	require.True(t, bytes.Equal(s.source.Bytes()[:7000], s.region.Bytes()[:7000]))
+}

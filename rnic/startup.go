@@ -29,7 +29,6 @@ func (l *link) established() {
 		l.requestedImmediate()
 	default:
 		l.phase = phaseRequest
-		l.in = make([]byte, 0, mpa.FrameLen+l.privateMax)
 		l.car.setTimer(l.car.now() + int64(requestTimeout))
 	}
 }
@@ -37,7 +36,6 @@ func (l *link) established() {
 // ask sends the Request.
 func (l *link) ask() {
 	l.phase = phaseReply
-	l.in = make([]byte, 0, mpa.FrameLen+l.privateMax)
 	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
 	l.own = p.Request(l.dialect, l.private)
 	l.out = l.own.Append(nil)
@@ -65,6 +63,7 @@ func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 &
 // enter puts the QueuePair into service.
 func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
+	l.car.enterFull()
 	l.car.setTimer(0)
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
@@ -73,6 +72,9 @@ func (l *link) enter(t *mpa.Terms) {
 	kept.PrivateData = nil
 	l.qp.terms.Store(&kept)
 	l.qp.start(l, &kept, !l.initiator)
+	if l.initiator {
+		l.planNudge()
+	}
 }
 
 func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.opt.NoMarkers }
@@ -85,7 +87,7 @@ func (l *link) startup(data []byte) (used int) {
 		return 0
 	}
 	had := len(l.in)
-	take := min(len(data), cap(l.in)-had)
+	take := min(len(data), l.frameMax()-had)
 	l.in = append(l.in, data[:take]...)
 	f, n, err := mpa.ParseFrame(l.in, l.expected(), l.privateMax)
 	if err != nil {
@@ -99,8 +101,10 @@ func (l *link) startup(data []byte) (used int) {
 	used = n - had
 	l.rxNext += uint64(used)
 	l.rxBase = l.rxNext
-	l.in = l.in[:0]
-	l.car.setTimer(0)
+	l.in = nil
+	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
+		l.car.setTimer(0)
+	}
 	switch f.Kind {
 	case mpa.Reply:
 		l.replied(f)
@@ -111,6 +115,9 @@ func (l *link) startup(data []byte) (used int) {
 	}
 	return used
 }
+
+// frameMax is the longest frame that is taken, of whatever Rev.
+func (l *link) frameMax() int { return mpa.FrameLen + max(l.privateMax, mpa.PrivateDataMax) }
 
 // expected is the frame that must come next.
 func (l *link) expected() mpa.FrameKind {
@@ -126,7 +133,8 @@ func (l *link) expected() mpa.FrameKind {
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
 func (l *link) requested(f mpa.Frame) {
 	if _, ok := l.listener.dialects.Serve(&f); !ok {
-		l.note(&RevisionError{Revision: int(f.Rev), Served: l.listener.dialects})
+		asked, _ := mpa.FramedDialects.Serve(&f)
+		l.note(&RevisionError{Revision: int(f.Rev), Asked: asked, Served: l.listener.dialects})
 		if rep, ok := l.listener.dialects.Refusal(&f); ok {
 			l.refuse(rep)
 			return
@@ -159,7 +167,7 @@ func (l *link) decide(f mpa.Frame) {
 func (l *link) replied(f mpa.Frame) {
 	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
-		re := &RevisionError{Revision: int(f.Rev), Served: mpa.DialectsOf(l.dialect), Lower: f.Rev < l.own.Rev}
+		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: mpa.DialectsOf(l.dialect), Reply: true, Lower: f.Rev < l.own.Rev}
 		if l.fallsBack(l.phase, re) {
 			l.fail(re) // the next connection does not wait for this one's orderly end
 			return
@@ -201,7 +209,7 @@ func (l *link) rejected(f mpa.Frame) {
 		l.fail(err)
 		return
 	}
-	re := &RejectedError{PrivateData: append([]byte(nil), private...), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
+	re := &RejectedError{PrivateData: append([]byte(nil), private...), Asked: l.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
 	if l.qp.opt.KeepRejected {
 		l.note(re)
 		l.leave()
@@ -296,11 +304,16 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 	return f
 }
 
-// refuse sends a rejecting Reply and closes behind it.
+// rejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses what the Reply says when our FIN comes
+// with it.
+const rejectedTimeout = 250 * time.Millisecond
+
+// refuse sends a rejecting Reply, and closes when the peer does or has had the time to.
 func (l *link) refuse(f mpa.Frame) {
 	l.out = f.Append(l.out)
 	l.phase = phaseRejecting
-	l.closing()
+	l.car.setTimer(l.car.now() + int64(rejectedTimeout))
+	l.car.send()
 }
 
 func (l *link) overError() error {

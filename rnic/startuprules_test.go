@@ -1,12 +1,14 @@
 package rnic
 
 import (
+	"encoding/hex"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -175,4 +177,125 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		r.untilDone(s.qp)
 		r.noBufLost()
 	}
+}
+
+// PrivateDataMax is about Rev 0. From Rev 1 on frames may have 512 octets, however little an application wants of Rev 0.
+//
+// req: D01-6.1-33, 5044-7.1.1-7
+func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: 2}}, func(t *testing.T, r *rig) {
+		for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
+			there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
+			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: d, PrivateDataMax: 3})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), there))
+			req := r.request()
+			require.Equal(t, there, req.PrivateData())
+			require.NoError(t, req.Accept(r.ctx, s.qp, back))
+			r.inService(c)
+			require.Equal(t, back, c.qp.PeerPrivateData())
+		}
+		for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused
+			c := r.newEnd(r.client, QPOptions{Dialect: RDDP01})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), make([]byte, n)))
+			if n == 2 {
+				require.NoError(t, r.request().Reject(r.ctx, nil))
+			} else {
+				require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
+			}
+			r.untilDone(c.qp)
+		}
+	})
+}
+
+// However long a frame may be, a connection that says nothing has no buffer for it, and one in service has none any more.
+func TestStartupBufferComesAndGoes(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
+		in := func(l *link) (n int) {
+			require.NoError(t, order(l.car.submit, func() { n = cap(l.in) }))
+			if r.kind == turned {
+				r.step()
+			}
+			return n
+		}
+		p := r.dialRaw()
+		r.until("the link", func() bool { return r.server.linkCount() == 1 })
+		r.server.mu.Lock()
+		var l *link
+		for l = range r.server.links {
+		}
+		r.server.mu.Unlock()
+		require.Zero(t, in(l), "octets for a silent peer")
+		p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
+		s := r.newEnd(r.server, QPOptions{})
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.Zero(t, in(l), "octets that are kept for nothing")
+	})
+}
+
+// A peer-to-peer Initiator owes its Rtr frame or RTR message: a FIN in its place, or within it, is no orderly end. When this end
+// is closing anyway, nothing is missed; but half a frame stays half a frame.
+//
+// req: P2P-14
+func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
+	for _, tc := range []struct {
+		d    Dialect
+		said string // and no more
+	}{{RTR, ""}, {RTR, hex.EncodeToString([]byte("MPA ID Rtr"))}, {RFC6581, ""}, {RFC6581, "000ec1"}} {
+		for _, closing := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v %q %v", tc.d, tc.said, closing), func(t *testing.T) {
+				over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+					p := r.dialRaw()
+					party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
+					f := party.Request(tc.d, nil)
+					p.write(f.Append(nil))
+					s := r.newEnd(r.server, QPOptions{})
+					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+					waitFrame(r, p, mpa.Reply)
+					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, 5)}))
+					if closing {
+						s.qp.Disconnect()
+					}
+					p.write(unhex(t, tc.said))
+					p.closeSend()
+					r.untilDone(s.qp)
+					require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+					if closing && tc.said == "" {
+						require.NoError(t, s.qp.Err())
+						return
+					}
+					var me *mpa.Error
+					require.ErrorAs(t, s.qp.Err(), &me)
+					require.Equal(t, mpa.ErrConnection, me.Code)
+					require.ErrorIs(t, s.qp.Err(), ErrPeerClosed)
+					require.ErrorIs(t, r.failure().Err, s.qp.Err())
+				})
+			})
+		}
+	}
+}
+
+// A Request of Rev 0 with S offers to let us speak first where rtr is served, and the request says so beforehand.
+func TestPeerToPeerOfRevZero(t *testing.T) {
+	for _, served := range [][]Dialect{{RDDP01}, {RDDP01, RTR}} {
+		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
+			p := r.dialRaw()
+			p.write(request(mpa.Frame{Rev: 0, S: true, CRC: true, Markers: true}))
+			req, s := r.request(), r.newEnd(r.server, QPOptions{})
+			require.Equal(t, len(served) == 2, req.PeerToPeer())
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.Equal(t, len(served) == 2, s.qp.Startup().PeerToPeer)
+		})
+	}
+}
+
+// What a peer sends behind its Request, without being asked, is the stream's when MPA was there from the beginning.
+func TestRejectStreamOfAHastyDialer(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), "hasty"...))
+		nc, err := r.request().RejectStream(r.ctx, nil)
+		require.NoError(t, err)
+		r.deadline(nc)
+		r.hear(nc, []byte("hasty"))
+	})
 }

@@ -160,3 +160,35 @@ func TestAbortWithoutABuf(t *testing.T) {
 	h.pool.FreeN(others)
 	require.GreaterOrEqual(t, h.pool.Available(), h.pool.Size()-1)
 }
+
+// Of two peers whose messages complete in one queue, each one's are counted by themselves, and the one that says more takes no
+// buffer of the other's.
+//
+// req: 5041-8.3.2-5, 5042-6.4.3.1-3
+func TestConsumptionOfEachPeer(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s1, c1 := r.connect(QPOptions{}, QPOptions{})
+		s2, c2 := r.connect(QPOptions{PD: s1.pd, SendCQ: s1.cq, RecvCQ: s1.cq}, QPOptions{})
+		for _, x := range []struct {
+			s, c *end
+			n    int
+		}{{s1, c1, 9}, {s2, c2, 2}} {
+			for i := range 9 {
+				require.NoError(t, x.s.qp.PostRecv(x.s.recvAt(uint64(i), 8*i, 8)))
+			}
+			for range x.n {
+				require.NoError(t, x.c.qp.PostSend(WorkRequest{Local: x.c.source.Slice(0, 8)}))
+			}
+		}
+		taken := map[uint32]int{}
+		for _, c := range r.await(s1, 11) {
+			taken[c.QP]++
+		}
+		require.Equal(t, map[uint32]int{s1.qp.Number(): 9, s2.qp.Number(): 2}, taken)
+		require.EqualValues(t, 9, r.stats(s1.qp).MessagesRecvd)
+		require.EqualValues(t, 2, r.stats(s2.qp).MessagesRecvd)
+		r.close(s1, c1)
+		r.close(s2, c2)
+		require.Len(t, r.await(s1, 7), 7, "the quiet one's buffers")
+	})
+}

@@ -34,6 +34,15 @@ func terminateBody(err error) []byte {
 	return b
 }
 
+// faultText words an error as the peer words the Terminate that tells of it, if that names the segment in question. Others
+// speak for themselves.
+func faultText(err error) string {
+	if t := terminateFor(err); t.HasDDP {
+		return t.String()
+	}
+	return err.Error()
+}
+
 // terminateCause reads a Terminate of the peer's.
 func terminateCause(body []byte) *PeerError {
 	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause

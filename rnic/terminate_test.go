@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,8 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	require.ErrorAs(t, s.qp.Err(), &te)
 	require.False(t, te.Remote)
 	require.Equal(t, o.cause, terminateFor(te.Cause).Cause, "%v", te)
+	what, ours := strings.CutPrefix(te.Error(), "rnic: stream terminated: ")
+	require.True(t, ours, "%v", te)
 	require.ErrorAs(t, c.qp.Err(), &te)
 	require.True(t, te.Remote)
 	var pe *PeerError
@@ -125,7 +128,8 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	require.Equal(t, o.cause, pe.Terminate.Cause, "%v", pe)
 	require.True(t, pe.Terminate.HasDDP)
 	require.True(t, pe.Terminate.HasSegmentLen)
-	require.Contains(t, te.Error(), o.cause.String())
+	require.Contains(t, what, o.cause.String())
+	require.EqualError(t, te, "rnic: peer terminated the stream: "+what, "both ends have the same words for it")
 
 	s.unharmed(t)
 	if o.name == "TO at the region's end" || o.cause != 0x1101 {

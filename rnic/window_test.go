@@ -69,6 +69,18 @@ func TestBindErrors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.Bind(m, WindowOptions{Off: 8, Len: 3, Access: RemoteWrite})
 	require.EqualError(t, err, "rnic: bind a window to [8, 8+3) of 10 octets: mem: window's Off is 8, must be 0 to 7, so that the window ends within the region")
+	_, err = w.Bind(m, WindowOptions{Off: -1, Len: 3, Access: RemoteWrite})
+	require.ErrorContains(t, err, "mem: window's Off is -1, must be 0 to 7, so that")
+	_, err = w.Bind(m, WindowOptions{Len: -1, Access: RemoteWrite})
+	require.ErrorContains(t, err, "mem: window's length is -1, must be 1 to 10 octets")
+	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteRead})
+	require.ErrorContains(t, err, "mem: window's Access is RemoteRead, must be some of what the region grants to windows (RemoteWrite)")
+	_, err = w.Bind(m, WindowOptions{Len: 3, Access: 0x80})
+	require.ErrorContains(t, err, "mem: window's Access is 0x80, must be")
+	_, err = w.Bind(nil, WindowOptions{Len: 3, Access: RemoteWrite})
+	require.EqualError(t, err, "rnic: bind a window: no region given")
+	_, err = w.Bind(&MemoryRegion{}, WindowOptions{Len: 3, Access: RemoteWrite})
+	require.EqualError(t, err, "rnic: bind a window: no region given")
 	_, err = w.Bind(foreign, WindowOptions{Len: 3, Access: RemoteWrite})
 	require.ErrorIs(t, err, errForeignRegion)
 	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite, For: qp})
@@ -84,6 +96,20 @@ func TestBindErrors(t *testing.T) {
 	}
 	_, err = pd.NewWindow()
 	require.ErrorContains(t, err, "rnic: new window: mem: all 6 memory regions")
+	w.Free()
+	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite})
+	require.ErrorIs(t, err, ErrWindowFreed)
+	w.Free()
+
+	other, err := Open(Config{}) // whose first domain has the number of pd
+	require.NoError(t, err)
+	far, err := other.AllocPD().Register(make([]byte, 10), RemoteWrite)
+	require.NoError(t, err)
+	w, err = pd.NewWindow()
+	require.NoError(t, err, "the entry that Free gave back")
+	require.Equal(t, pd.id, far.Domain())
+	_, err = w.Bind(far, WindowOptions{Len: 3, Access: RemoteWrite})
+	require.ErrorIs(t, err, errForeignRegion)
 }
 
 // A peer that is given addresses writes to addresses.

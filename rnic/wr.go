@@ -127,3 +127,11 @@ type Completion struct {
 	Immediate   [8]byte
 	_           [24]byte
 }
+
+func (c Completion) String() string {
+	text := fmt.Sprintf("%v %d of queue pair %d: %v, %d octets", c.Op, c.ID, c.QP, c.Status, c.Len)
+	if c.Invalidated != 0 {
+		text += fmt.Sprintf(", STag 0x%08x invalidated", uint32(c.Invalidated))
+	}
+	return text
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the benchmarks that docs/benchmarks.md quotes and prints its tables: medians of several runs, with the spread, and
-# the machine they were run on. The machine should have nothing else to do.
+# Prints the first tables of docs/benchmarks.md, in its order: medians of several runs, with the spread, and the machine they
+# were run on. It should have nothing else to do.
 #   benchmarks.sh [count] [benchtime] > table
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,30 +13,34 @@ echo "$(date -u +%F), commit $(git rev-parse --short HEAD): $(nproc) cores of $(
     "median of $count runs of $time, range behind it."
 echo
 
-# table PKG PATTERN METRIC: one row per benchmark, median and range of the value before METRIC.
+# table PKG PATTERN METRIC [METRIC2]: one row per benchmark, median and range of the value before METRIC, median of METRIC2's.
 table() {
     go test $tags "$1" -run '^$' -bench "$2" -benchtime "$time" -count "$count" -timeout 30m |
-        awk -v metric="$3" '
-        /^Benchmark/ { for (i = 3; i <= NF; i++) if ($i == metric) { sub(/^Benchmark/, "", $1); sub(/-[0-9]+$/, "", $1)
-            if (!($1 in n)) order[++rows] = $1
-            v[$1, ++n[$1]] = $(i-1) + 0 } }
-        END { printf "| benchmark | %s | range |\n|---|---|---|\n", metric
-            for (r = 1; r <= rows; r++) { b = order[r]; m = n[b]
-                for (i = 1; i <= m; i++) a[i] = v[b, i]
-                for (i = 2; i <= m; i++) { x = a[i]; for (j = i - 1; j > 0 && a[j] > x; j--) a[j+1] = a[j]; a[j+1] = x }
-                printf "| %s | %.4g | %.4g to %.4g |\n", b, a[int((m+1)/2)], a[1], a[m] } }'
+        awk -v metric="$3" -v other="${4:-}" '
+        /^Benchmark/ { sub(/^Benchmark/, "", $1); sub(/-[0-9]+$/, "", $1)
+            for (i = 3; i <= NF; i++) if ($i == metric || $i == other) v[$i, $1, ++n[$i, $1]] = $(i-1) + 0
+            if (n[metric, $1] == 1) order[++rows] = $1 }
+        function sorted(which, b,   m, i, j, x) { m = n[which, b]
+            for (i = 1; i <= m; i++) a[i] = v[which, b, i]
+            for (i = 2; i <= m; i++) { x = a[i]; for (j = i - 1; j > 0 && a[j] > x; j--) a[j+1] = a[j]; a[j+1] = x }
+            return m }
+        END { printf "| benchmark | %s | range |%s\n|---|---|---|%s\n", metric, other ? " " other " |" : "", other ? "---|" : ""
+            for (r = 1; r <= rows; r++) { b = order[r]; m = sorted(metric, b)
+                printf "| %s | %.4g | %.4g to %.4g |", b, a[int((m+1)/2)], a[1], a[m]
+                if (other) { m = sorted(other, b); printf " %.4g |", a[int((m+1)/2)] }
+                printf "\n" } }'
     echo
 }
 
-echo "### RDMA Write of 1 MiB messages, two cores back to back over pmd/wire; and from the kernel's TCP over a TAP"
+echo "## RDMA Write of 1 MiB messages, two cores back to back over pmd/wire; and from the kernel's TCP over a TAP"
 echo
 table ./bench 'Write|TAP' Gbit/s
-echo "### MPA and DDP for one aligned FPDU in order, beyond its CRC and the copy of its payload"
+echo "## Parts"
 echo
-table ./bench 'FPDU' beyond-ns/op
-echo "### Parts"
-echo
-table ./mpa 'Sender|Put|Input' ns/op
+table ./mpa 'Put|Input' ns/op
 table ./ddp 'Place' ns/op
 table ./tcp '.' ns/op
-table ./mem 'Check|Alloc|SPSC|MPSC' ns/op
+table ./mem 'Check|Pool|SPSC|MPSC' ns/op
+echo "## MPA and DDP for one FPDU, beyond its CRC and the copy of its payload"
+echo
+table ./bench 'FPDU' beyond-ns/op floor-ns/op

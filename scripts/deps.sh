@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and says which. Without root it says what to ask for and goes on. Then
 # sees to a Go that go.mod can do with.
-#   deps.sh run | test
+#   deps.sh run | test | interop
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 run=(iproute2 gcc libc6-dev pkg-config libdpdk-dev make ca-certificates)
 test=("${run[@]}" dpdk tshark iperf3 iputils-ping tcpdump)
+interop=("${test[@]}" qemu-system-x86 binutils xz-utils)
 case "${1:-run}" in
 run) want=("${run[@]}") ;;
 test) want=("${test[@]}") ;;
-*) echo "usage: $0 run|test" >&2; exit 2 ;;
+interop) want=("${interop[@]}") ;;
+*) echo "usage: $0 run|test|interop" >&2; exit 2 ;;
 esac
 
 wanted_go=$(sed -n 's/^go \([0-9.]*\).*/\1/p' go.mod)

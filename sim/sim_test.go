@@ -37,6 +37,7 @@ func TestSeeds(t *testing.T) {
 		virtual  time.Duration
 		workers  sync.WaitGroup
 	)
+	require.Positive(t, *seeds, "SEEDS: want 1 or more")
 	begin := time.Now()
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {

@@ -98,7 +98,8 @@ type Counters struct {
 
 	Queue pmd.Counters // the device's
 
-	Memory tcp.MemoryStats // gauges, and how often there was too little
+	Memory     tcp.MemoryStats     // gauges, and how often there was too little
+	Neighbours inet.NeighbourStats // what the table did; Entries and Frames are gauges
 
 	Conns         int // gauges: connections, those in TIME-WAIT included
 	HalfOpen      int // half-open connections
@@ -122,7 +123,7 @@ func (p *Poller) Snapshot(dst *Counters) {
 			dst.AddrTentative++
 		}
 	}
-	dst.Memory = p.memory.Stats()
+	dst.Memory, dst.Neighbours = p.memory.Stats(), p.neighbours.Stats()
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()
 	dst.BufsExhausted = p.pool.Exhausted()

@@ -42,7 +42,9 @@ func TestDialErrors(t *testing.T) {
 	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
 	require.ErrorIs(t, err, errNoPoller)
 	_, err = Dial(l.ctx, l.hosts[0].mine, netip.MustParseAddrPort("10.0.0.2:9"), Options{SendBuffer: -1})
-	require.Error(t, err)
+	require.ErrorContains(t, err, "stream: Options.SendBuffer -1, 1 to 1073741824 possible, or 0 for the default")
+	_, err = Listen(l.hosts[0].mine, 0, Options{Backlog: 1 << 30}) // 8 GiB
+	require.ErrorContains(t, err, "stream: Options.Backlog 1073741824, 1 to 65536 possible, or 0 for the default")
 }
 
 // silence has host 1 hear nothing from now on.

@@ -27,6 +27,7 @@ const (
 	windowMaxMax         = 1<<30 - 1 // RFC 7323 section 2.2
 	flushTimeoutDefault  = 60 * time.Second
 	backlogDefault       = 128
+	backlogMax           = 1 << 16
 	halfOpenDefault      = 256
 	bufferMax            = 1 << 30
 	keepIdleDefault      = 15 * time.Second // package net's
@@ -39,9 +40,15 @@ const (
 )
 
 func (o Options) filled() (Options, error) {
-	for _, v := range []*int{&o.SendBuffer, &o.ReceiveWindow, &o.ReceiveWindowMax, &o.Backlog, &o.HalfOpen} {
-		if *v < 0 || *v > bufferMax {
-			return o, fmt.Errorf("stream: option %d: sizes are 0 (default) to %d", *v, bufferMax)
+	for _, v := range []struct {
+		name      string
+		given, to int
+	}{
+		{"SendBuffer", o.SendBuffer, bufferMax}, {"ReceiveWindow", o.ReceiveWindow, bufferMax},
+		{"ReceiveWindowMax", o.ReceiveWindowMax, bufferMax}, {"Backlog", o.Backlog, backlogMax}, {"HalfOpen", o.HalfOpen, bufferMax},
+	} {
+		if v.given < 0 || v.given > v.to {
+			return o, fmt.Errorf("stream: Options.%s %d, 1 to %d possible, or 0 for the default", v.name, v.given, v.to)
 		}
 	}
 	if o.FlushTimeout < 0 {

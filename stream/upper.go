@@ -239,7 +239,9 @@ func (u *upper) Edge(c *stack.Conn, edge uint64) {
 		}
 		u.rx.push(b, p.off, p.n) // admit kept a slot free for it
 	}
-	u.edge = edge // the same, but for octets that CloseRead had thrown away behind a gap
+	// The same, but for octets that CloseRead had thrown away behind a gap, and for those that Attach was told are read already:
+	// TCP's edge is behind them until they have come once more.
+	u.edge = max(u.edge, edge)
 	u.reader.wake()
 	u.update(c)
 }

@@ -70,14 +70,17 @@ func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w 
 	if !regionGiven { // any real file
 		o.region = max(o.region, size(length))
 	}
+	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
+	so := o.nic
+	so.addrs = []string{demoServer + "/24"}
+	if err := so.check(); err != nil {
+		return err
+	}
 	link, err := wire.New(wire.Config{MTU: o.nic.mtu, Names: []string{"server", "client"}})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "cable       two pollers of one process, back to back in memory; no kernel, no root")
-	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
-	so := o.nic
-	so.addrs = []string{demoServer + "/24"}
 	server, err := openNIC(&so, int64(o.region), w, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(0), nil })
 	if err != nil {
 		return err

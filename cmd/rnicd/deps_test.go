@@ -113,7 +113,7 @@ func TestDepsNothingMissing(t *testing.T) {
 	for _, version := range []string{"go1.26.0", "go1.26.8", "go1.27.1 X:nocoverageredesign", "go1.30"} {
 		m := newMachine(t, version)
 		begin := time.Now()
-		for _, what := range []string{"run", "test"} {
+		for _, what := range []string{"run", "test", "interop"} {
 			require.Empty(t, m.succeeds(t, what))
 		}
 		require.Less(t, time.Since(begin), 10*time.Second) // two hundredths of a second on a machine that does nothing else
@@ -131,6 +131,10 @@ func TestDepsInstallsWhatIsMissing(t *testing.T) {
 	m = newMachine(t, "go1.26.0", "tshark")
 	_, out := m.deps(t, "test")
 	require.Equal(t, "deps: installing tshark\n", out)
+
+	m = newMachine(t, "go1.26.0", "qemu-system-x86")
+	require.Empty(t, m.succeeds(t, "test"))
+	require.Equal(t, "deps: installing qemu-system-x86\n", m.succeeds(t, "interop"))
 
 	m = newMachine(t, "go1.26.0", "tshark")
 	m.set(t, "broken", "")

@@ -27,6 +27,10 @@ func (o *nicOptions) checkDevice() error {
 	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
 		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap only", o.queues, queuesMax)
 	}
+	if o.pmd == "kernel" {
+		_, err := o.kernelAddr()
+		return err
+	}
 	if o.hostAddr == "" {
 		return nil
 	}
@@ -36,8 +40,8 @@ func (o *nicOptions) checkDevice() error {
 	return o.checkHostAddr()
 }
 
-// useless are the flags given that would change nothing: whoever gave one believes that it does. --addr without a device of
-// ours, above all, does not keep the kernel from listening on all of its addresses.
+// useless are the flags given that would change nothing: whoever gave one believes that it does. Over the kernel's TCP octets
+// come in order and are acknowledged before we see them, so that there is no use for markers, and no segment to drop.
 func (o *nicOptions) useless() []string {
 	switch {
 	case o.pmd == "kernel" && o.congestionOurs:
@@ -48,6 +52,18 @@ func (o *nicOptions) useless() []string {
 		return o.given("pci", "eal")
 	}
 	return nil
+}
+
+// describe says where we are: the device under the name that the kernel knows it by, and name, the driver's, where that differs.
+func (o *nicOptions) describe(name string) string {
+	if o.pmd == "dpdk" && o.pci == "" && !strings.HasPrefix(o.dev, "net_") {
+		name = fmt.Sprintf("%s (%s)", o.dev, name)
+	}
+	vlan := ""
+	if o.vlan != 0 {
+		vlan = fmt.Sprintf("VLAN %d, ", o.vlan)
+	}
+	return fmt.Sprintf("%s, MTU %d, %sour address %s", name, o.mtu, vlan, strings.Join(o.addrs, ", "))
 }
 
 // openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.

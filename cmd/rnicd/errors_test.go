@@ -27,12 +27,12 @@ func TestPutErrors(t *testing.T) {
 		want string // a pattern
 	}{
 		{"FIFO", []string{fifo, "127.0.0.1"}, `.*/fifo is not a regular file; its length must be known beforehand`},
-		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; put takes one file`},
+		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; want a file`},
 		{"missing file", []string{"/tmp/no/such", "127.0.0.1"}, `open /tmp/no/such: no such file or directory`},
 		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},
 		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
 		{"default port", []string{f, "127.0.0.1"}, `rnic: connect to 127\.0\.0\.1:7174: .*connection refused; is a server running there\? --wait 5s waits for one`},
-		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
+		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; nobody listened there for --wait 200ms`},
 		{"no route", []string{f, "192.0.2.1"}, `rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
 		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
 		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
@@ -40,6 +40,7 @@ func TestPutErrors(t *testing.T) {
 		{"one argument", []string{f}, `1 arguments given; want: rnicd put FILE HOST\[:PORT\]`},
 		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
 		{"dialect", []string{"--dialect", "rfc9999", f, "127.0.0.1"}, `put to 127\.0\.0\.1:7174: --dialect "rfc9999": want rddp-01, rfc5044, rtr or rfc6581`},
+		{"no dialect", []string{"--dialect", "", f, "127.0.0.1"}, `--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
 		{"dialect without frames", []string{"--dialect", "culley-02", f, "127.0.0.1"}, `put to 127\.0\.0\.1:7174: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`},
 		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"}, `--timeout -1s, --wait 0s: must not be negative`},
 		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded)`},
@@ -70,7 +71,11 @@ func TestServeErrors(t *testing.T) {
 		{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
 		{"--pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
 		{"--pmd kernel --fault drop=1%", `--pmd kernel has no use for --fault: leave that away`},
-		{"--pmd kernel --addr 192.0.2.1/24 --mtu 9000 --congestion reno", `--pmd kernel has no use for --congestion, --addr, --mtu: leave that away`},
+		{"--pmd kernel --mtu 9000 --congestion reno", `--pmd kernel has no use for --congestion, --mtu: leave that away`},
+		{"--pmd kernel --no-markers --drop-bad-crc", `--pmd kernel has no use for --no-markers, --drop-bad-crc: leave that away`},
+		{"--pmd kernel --addr 127.0.0.1/8", `--addr "127\.0\.0\.1/8": with --pmd kernel want one address of this host, without a prefix length, as 127\.0\.0\.1`},
+		{"--pmd kernel --addr 127.0.0.1,127.0.0.2", `--addr "127\.0\.0\.1,127\.0\.0\.2": with --pmd kernel want one address`},
+		{"--pmd kernel --addr 192.0.2.1 --region 1MiB", `rnic: listen on "192\.0\.2\.1:7174": listen tcp 192\.0\.2\.1:7174: bind: cannot assign requested address`},
 		{"--pci 0000:01:00.0", `--pmd tap has no use for --pci: leave that away`},
 		{"--queues 0", `--queues 0: want 1 to 64`},
 		{"--addr 10.9.0.0/24", `--addr 10\.9\.0\.0/24: the first and the last address of a network are no host's`},
@@ -84,12 +89,23 @@ func TestServeErrors(t *testing.T) {
 		{"--fault banana", `--fault: fault: "banana": write key=value, such as drop=1%`},
 		{"--core 999", `stack: poller "rnic0": core 999 is not available; allowed CPUs: [-0-9,]+`},
 		{"--core -7", `stack: poller "rnic0": core -7 is not available; allowed CPUs: [-0-9,]+`},
-		{"--mtu -1", `--mtu -1: want 576 to 65535 octets`},
-		{"--mtu 65535 --region 1MiB", `tap: rnic0: MTU 65535; the kernel's driver takes 68 to 65521`},
-		{"--port 0", `--port 0: want 1 to 65535`},
+		{"--mtu -1", `--mtu -1: want 576 to 65521 octets`},
+		{"--mtu 65535", `--mtu 65535: want 576 to 65521 octets`},
+		{"--mtu banana", `--mtu "banana": want a whole number`},
+		{"--mtu 99999999999999999999", `--mtu "99999999999999999999": want a smaller number`},
+		{"--port 0", `--port "0": want 1 to 65535`},
+		{"--port 70000", `--port "70000": want 1 to 65535`},
+		{"--vlan 4095", `--vlan "4095": want 0 to 4094`},
+		{"--once=banana", `--once "banana": want true or false`},
+		{"--idle-timeout banana", `--idle-timeout "banana": time: invalid duration "banana"`},
+		{"--rto-min 0", `--rto-min 0s: want 10µs to 1m0s`},
+		{"--pto-min 0", `--pto-min 0s: want 10µs to 1s`},
+		{"--dialect=", `--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
+		{"--addr 10.9.0.1/24,10.9.0.1/16", `--addr: 10\.9\.0\.1 is given twice`},
+		{"--fault drop=1%,dup=1%,drop=2%", `--fault: fault: "drop=2%": drop is given twice`},
 		{"--idle-timeout 0s", `--idle-timeout 0s: must be positive`},
 		{"--region 0", `--region 0: must be at least one octet`},
-		{"--region banana", `.*"banana" is not a size; write 4096, 64KiB, 256MiB or 1GiB`},
+		{"--region banana", `--region: "banana" is not a size; write 4096, 64KiB, 256MiB, 1.5GiB or 1TiB`},
 		{"--region 1000GiB", `hugepages: .*1000 GiB of memory wanted, .* available of which .* are kept free; ask for less or add memory`},
 		{"--region 1000GiB --pmd kernel", `hugepages: .*1000 GiB of memory wanted, .* ask for less or add memory`},
 		{"--region 8589934591GiB", `hugepages: .*8589934591 GiB of memory wanted, .* ask for less or add memory`},
@@ -111,6 +127,20 @@ func TestServeErrors(t *testing.T) {
 			require.Regexp(t, "^rnicd: "+c.want, lines[0])
 			require.False(t, ns.Has(t, "rnic0"))
 		})
+	}
+}
+
+// The demo's cable takes what its own driver takes.
+func TestDemoErrors(t *testing.T) {
+	for args, want := range map[string]string{
+		"--mtu 66":    "rnicd: --mtu 66: want 576 to 65513 octets",
+		"--mtu 65514": "rnicd: --mtu 65514: want 576 to 65513 octets",
+		"--mtu 70000": "rnicd: --mtu 70000: want 576 to 65513 octets",
+		"/tmp":        "rnicd: /tmp is a directory; want a file",
+	} {
+		out, err := exec.Command(programPath(t), append([]string{"demo"}, strings.Fields(args)...)...).CombinedOutput()
+		require.Error(t, err)
+		require.Equal(t, want+"\n", string(out))
 	}
 }
 

@@ -143,7 +143,7 @@ var attacks = []attack{
 	{"revision", func(c *raw) {
 		c.send(startupFrame(keyRequest, flagC, 77, putRequest(granted)))
 	}, `failed .*MPA revision 77`},
-	{"closed in the start-up frame", func(c *raw) { c.send([]byte(keyRequest)) }, `failed .*connection closed, during MPA start-up`},
+	{"closed in the start-up frame", func(c *raw) { c.send([]byte(keyRequest)) }, `failed .*peer closed the connection during MPA start-up`},
 	{"no transfer request", func(c *raw) {
 		c.send(startupFrame(keyRequest, flagC, 1, []byte("hello")))
 		c.reply()

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -39,11 +38,7 @@ func newRoot() *cobra.Command {
 		RunE:          onlyCommands,
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) {
-			return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
-		}
-		return err // a wrong value: that says what is wanted
+		return flagError(err, c.CommandPath())
 	})
 	root.AddCommand(newServe(), newPut(), newDemo(), newStream())
 	return root

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -39,11 +38,10 @@ const (
 	timerMin    = 10 * time.Microsecond // some turns of a Poller
 	rtoMinMax   = time.Minute           // tcp.Config.RTOMaxNs
 	ptoMinMax   = time.Second
-	mtuMin      = 576   // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
-	mtuMax      = 65535 // of IPv4; drivers take less
-	vlanMax     = 4094  // IEEE 802.1Q: 4095 is reserved
-	frameExtra  = 64    // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
-	dpdkRoomMin = 2048  // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
+	mtuMin      = 576  // what every IPv4 host takes (RFC 791 section 3.1); the stack's least
+	vlanMax     = 4094 // IEEE 802.1Q: 4095 is reserved
+	frameExtra  = 64   // Ethernet header, two VLAN tags, and the octet that tells a cut frame from a full one
+	dpdkRoomMin = 2048 // RTE_MBUF_DEFAULT_DATAROOM: what drivers, net_af_packet among them, want whatever the MTU
 )
 
 // nicOptions are the flags that describe a NIC and its Poller.
@@ -64,6 +62,7 @@ type nicOptions struct {
 	node     int
 	fault    string
 	capture  string
+	counters bool
 
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
@@ -79,8 +78,8 @@ type nicOptions struct {
 
 // deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "addr", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
-	"no-dad", "no-offload", "rto-min", "pto-min", "pacing",
+	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"no-dad", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "drop-bad-crc",
 }
 
 // given are those of the named flags that stand on the command line, as they are written there.
@@ -96,14 +95,14 @@ func (o *nicOptions) given(names ...string) []string {
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
 	o.set = f
-	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: MPA over the kernel's TCP)")
+	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: the kernel's TCP)")
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
 	f.StringVar(&o.eal, "eal", "", "dpdk: further EAL arguments, separated by spaces")
-	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6")
+	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6; kernel: one of this host's, as 127.0.0.1 (default all)")
 	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
-	f.Uint16Var(&o.vlan, "vlan", 0, "802.1Q tag of all frames, 1 to 4094; 0: untagged")
+	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
 	f.IntVar(&o.queues, "queues", 1, "tap: queues of the device, each with a poll-mode core of its own: --core and those behind it")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
@@ -112,6 +111,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
 	f.StringVar(&o.capture, "capture", "", "write every frame to this pcapng file")
+	f.BoolVar(&o.counters, "counters", false, "print all counters that are not 0 at the end; SIGUSR1 prints them at any time")
 	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs { // the client's says it to both ends
 		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
 	}
@@ -151,19 +151,16 @@ func (o *nicOptions) check() error {
 	if _, err := parsePage(o.page); err != nil {
 		return err
 	}
-	if o.mtu < mtuMin || o.mtu > mtuMax {
-		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, mtuMax)
-	}
-	if o.vlan > vlanMax {
-		return fmt.Errorf("--vlan %d: want 1 to %d, or 0 for untagged frames", o.vlan, vlanMax)
+	if most := o.mtuMax(); o.mtu < mtuMin || o.mtu > most {
+		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, most)
 	}
 	if _, err := o.control(); err != nil {
 		return err
 	}
-	if err := checkTimer("--rto-min", o.rtoMin, rtoMinMax); err != nil {
+	if err := o.checkTimer("rto-min", o.rtoMin, rtoMinMax); err != nil {
 		return err
 	}
-	if err := checkTimer("--pto-min", o.ptoMin, ptoMinMax); err != nil {
+	if err := o.checkTimer("pto-min", o.ptoMin, ptoMinMax); err != nil {
 		return err
 	}
 	if o.fault != "" {
@@ -174,10 +171,22 @@ func (o *nicOptions) check() error {
 	return nil
 }
 
-// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more; zero is the default.
-func checkTimer(flag string, d, most time.Duration) error {
-	if d != 0 && (d < timerMin || d > most) {
-		return fmt.Errorf("%s %v: want %v to %v", flag, d, timerMin, most)
+// mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so themselves.
+func (o *nicOptions) mtuMax() int {
+	switch o.pmd {
+	case "tap":
+		return tap.MTUMax
+	case "":
+		return wire.MTUMax // demo's cable
+	}
+	return math.MaxUint16
+}
+
+// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more. Where there is no such
+// flag zero is the default.
+func (o *nicOptions) checkTimer(flag string, d, most time.Duration) error {
+	if (d != 0 || len(o.given(flag)) > 0) && (d < timerMin || d > most) {
+		return fmt.Errorf("--%s %v: want %v to %v", flag, d, timerMin, most)
 	}
 	return nil
 }
@@ -192,85 +201,6 @@ func (o *nicOptions) control() (cc.Algorithm, error) {
 		return nil, fmt.Errorf("--congestion: %w", err)
 	}
 	return a, nil
-}
-
-// parseAddrs reads our addresses.
-func parseAddrs(texts []string) ([]netip.Prefix, error) {
-	var all []netip.Prefix
-	for _, text := range texts {
-		p, err := parseAddr("--addr", text)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, p)
-	}
-	if len(all) == 0 {
-		return nil, errors.New("--addr: our stack needs an address, as 10.9.0.1/24")
-	}
-	return all, nil
-}
-
-// parseAddr reads a host's address with its prefix length.
-func parseAddr(flag, text string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		return p, fmt.Errorf("%s %q: want an address with its prefix length, as 10.9.0.1/24 or fd09::1/64", flag, text)
-	}
-	if p.Addr().Is4() && p.Bits() < 31 && (p.Addr() == p.Masked().Addr() || p.Addr() == lastOf(p)) { // RFC 1122 section 3.2.1.3
-		return p, fmt.Errorf("%s %s: the first and the last address of a network are no host's", flag, text)
-	}
-	if a := p.Addr(); a.Is4In6() || !inet.AddrFrom(a).IsStation() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return p, fmt.Errorf("%s %s: want the unicast address of a host, as 10.9.0.1/24 or fd09::1/64", flag, text)
-	}
-	return p, nil
-}
-
-// lastOf is the broadcast address of an IPv4 network.
-func lastOf(p netip.Prefix) netip.Addr {
-	a := p.Addr().As4()
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|^uint32(0)>>p.Bits())
-	return netip.AddrFrom4(a)
-}
-
-// checkHostAddr refuses an address for the kernel's side that our stack has, or could not answer.
-func (o *nicOptions) checkHostAddr() error {
-	host, err := parseAddr("--host-addr", o.hostAddr)
-	if err != nil {
-		return err
-	}
-	ours, err := parseAddrs(o.addrs)
-	if err != nil {
-		return err
-	}
-	near := len(o.gateways) > 0
-	for _, a := range ours {
-		if a.Addr() == host.Addr() {
-			return fmt.Errorf("--host-addr %s: that is our stack's own address, by --addr; give the kernel's side another of its network", o.hostAddr)
-		}
-		near = near || a.Contains(host.Addr())
-	}
-	if !near {
-		return fmt.Errorf("--host-addr %s: not in the network of --addr %s, so our stack could not answer it; choose one of that network, or name a --gateway",
-			o.hostAddr, strings.Join(o.addrs, ","))
-	}
-	return nil
-}
-
-// routes are the default routes by the gateways.
-func (o *nicOptions) routes() ([]inet.Route, error) {
-	var all []inet.Route
-	for _, text := range o.gateways {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return nil, fmt.Errorf("--gateway %q: want the address of a router on the link, as 10.9.0.254", text)
-		}
-		any := netip.IPv4Unspecified()
-		if a.Is6() {
-			any = netip.IPv6Unspecified()
-		}
-		all = append(all, inet.Route{Prefix: netip.PrefixFrom(any, 0), Gateway: a})
-	}
-	return all, nil
 }
 
 // openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller. port opens the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -12,6 +13,20 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/rnicd/rnicd/tcp/cc"
 )
+
+// The line of the device has the name that ip link shows, and the VLAN.
+func TestDeviceLine(t *testing.T) {
+	for want, o := range map[string]nicOptions{
+		"name, MTU 1500, our address 10.9.0.1/24":         {pmd: "tap", dev: "name"},
+		"name, MTU 1500, VLAN 7, our address 10.9.0.1/24": {pmd: "tap", dev: "name", vlan: 7},
+		"rnic0 (name), MTU 1500, our address 10.9.0.1/24": {pmd: "dpdk", dev: "rnic0"},
+		"name, MTU 1500, our address 10.9.0.1/24 ":        {pmd: "dpdk", dev: "net_af_packet0,iface=eth1"},
+		"name, MTU 1500, our address 10.9.0.1/24  ":       {pmd: "dpdk", dev: "rnic0", pci: "0000:01:00.0"},
+	} {
+		o.mtu, o.addrs = 1500, []string{"10.9.0.1/24"}
+		require.Equal(t, strings.TrimSpace(want), o.describe("name"))
+	}
+}
 
 // What the flags say reaches the Poller.
 func TestNICFlags(t *testing.T) {

@@ -64,8 +64,8 @@ func (o *plainOptions) check() error {
 	switch {
 	case o.length < 1 || o.length > iperf3.LengthMax:
 		return fmt.Errorf("--length %v: want 1 to %d", &o.length, iperf3.LengthMax)
-	case o.time < 0:
-		return fmt.Errorf("--time %v: must not be negative", o.time)
+	case o.time < 0 || o.time == 0 && len(o.nic.given("time")) > 0:
+		return fmt.Errorf("--time %v: must be positive", o.time)
 	case o.time != 0 && o.bytes != 0:
 		return errors.New("only one of --time and --bytes can end the sending")
 	}

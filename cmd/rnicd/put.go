@@ -37,6 +37,10 @@ when it connects, sends the file by tagged DDP messages straight into it, and cl
 carries length and SHA-256. The exit status is not 0 unless the server's memory has the same hash.`,
 		Args: argsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("dialect") && o.dialect == "" { // of an unset variable
+				_, err := parseDialect("")
+				return err
+			}
 			return putFile(c.Context(), o, args[0], args[1], c.OutOrStdout())
 		},
 	}
@@ -87,15 +91,27 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 // explain says where it went wrong, and what stands against a server that is not there.
 func (o *putOptions) explain(err error, addr string) error {
 	var dial *rnic.ConnectError
+	var rejected *rnic.RejectedError
+	var revision *rnic.RevisionError
 	switch {
+	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
+		return fmt.Errorf("%w; --dialect asks in another", err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, stack.ErrRefused):
-		return fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
+		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
 	case errors.As(err, &dial): // has the address
 		return err
 	}
 	return fmt.Errorf("put to %s: %w", addr, err)
+}
+
+// nobodyThere is what may help against a server that is not there.
+func nobodyThere(waited time.Duration) string {
+	if waited > 0 {
+		return fmt.Sprintf("nobody listened there for --wait %v", waited)
+	}
+	return "is a server running there? --wait 5s waits for one"
 }
 
 // dialAddr completes HOST[:PORT]. An IPv6 address with a port stands in brackets, as everywhere.
@@ -122,7 +138,7 @@ func openSource(path string) (*os.File, uint64, error) {
 	}
 	st, err := file.Stat()
 	if err == nil && st.IsDir() {
-		err = fmt.Errorf("%s is a directory; put takes one file", path)
+		err = fmt.Errorf("%s is a directory; want a file", path)
 	} else if err == nil && !st.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a regular file; its length must be known beforehand", path)
 	}

@@ -9,6 +9,7 @@ import (
 
 // printResult is what both sides print at the end of a transfer.
 func printResult(w io.Writer, r xfer.Result, receiver bool) {
+	fmt.Fprintf(w, "start-up    %s\n", startup(&r, receiver))
 	fmt.Fprintf(w, "sha256      %x\n", r.Digest)
 	fmt.Fprintf(w, "goodput     %s (%s in %s; hashing in place at the server took %s)\n",
 		bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire), seconds(r.Hash))
@@ -19,6 +20,28 @@ func printResult(w io.Writer, r xfer.Result, receiver bool) {
 	}
 	fmt.Fprintf(w, "placed      %s directly, %s through reassembly, %s of it ahead of a gap\n",
 		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
+}
+
+// startup says what the connection spoke, in the same words at both ends.
+func startup(r *xfer.Result, receiver bool) string {
+	crc := "CRC32C"
+	if !r.Framing.CRC {
+		crc = "no CRC"
+	}
+	client, server := r.Framing.MarkersSent, r.Framing.MarkersReceived
+	if receiver {
+		client, server = server, client
+	}
+	markers := "no markers"
+	switch {
+	case client && server:
+		markers = "markers both ways"
+	case client:
+		markers = "markers from the client"
+	case server:
+		markers = "markers from the server"
+	}
+	return fmt.Sprintf("%v, %s, %s", r.Dialect, crc, markers)
 }
 
 // printServed is what the server prints of a transfer that was granted.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+	"github.com/rnicd/rnicd/rnic"
 )
 
 var sampleResult = xfer.Result{
@@ -17,20 +18,36 @@ var sampleResult = xfer.Result{
 	Length: 64 << 20, Digest: [32]byte{0xdc, 0x54, 31: 0x10}, Wire: 344 * time.Millisecond, Hash: 54 * time.Millisecond,
 	Receiver: xfer.Counters{Direct: 60 << 20, Reassembled: 4 << 20, OutOfOrder: 1536, SegmentsIn: 47398, Retransmits: 3},
 	Sender:   xfer.SenderCounters{SegmentsOut: 47400, Retransmits: 2, FPDUs: 47395},
+	Dialect:  rnic.RFC5044, Framing: rnic.Framing{CRC: true, MarkersSent: true},
 }
 
 func TestPrintResult(t *testing.T) {
 	const (
-		head = "sha256      dc5400000000000000000000000000000000000000000000000000000000" + "0010\n" +
+		begin = "start-up    rfc5044, CRC32C, markers from the "
+		head  = "sha256      dc5400000000000000000000000000000000000000000000000000000000" + "0010\n" +
 			"goodput     1.56 Gbit/s (64.0 MiB in 0.344 s; hashing in place at the server took 0.054 s)\n"
 		tail = "placed      60.0 MiB directly, 4.0 MiB through reassembly, 1.5 KiB of it ahead of a gap\n"
 	)
 	var client, server strings.Builder
 	printResult(&client, sampleResult, false)
-	require.Equal(t, head+"segments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
+	require.Equal(t, begin+"client\n"+head+"segments    47400 sent, 2 retransmitted; 47395 FPDUs\n"+tail, client.String())
 	printServed(&server, sampleResult)
-	require.Equal(t, "received    64.0 MiB from 10.9.0.254:37600\n"+head+
+	require.Equal(t, "received    64.0 MiB from 10.9.0.254:37600\n"+begin+"server\n"+head+
 		"segments    47398 received, 3 of our own retransmitted\n"+tail, server.String())
+}
+
+// Both ends of a connection say the same of it.
+func TestStartupLine(t *testing.T) {
+	for want, f := range map[string]rnic.Framing{
+		"rtr, CRC32C, markers from the client": {CRC: true, MarkersSent: true},
+		"rtr, CRC32C, markers from the server": {CRC: true, MarkersReceived: true},
+		"rtr, no CRC, markers both ways":       {MarkersSent: true, MarkersReceived: true},
+		"rtr, no CRC, no markers":              {},
+	} {
+		require.Equal(t, want, startup(&xfer.Result{Dialect: rnic.RTR, Framing: f}, false))
+		f.MarkersSent, f.MarkersReceived = f.MarkersReceived, f.MarkersSent
+		require.Equal(t, want, startup(&xfer.Result{Dialect: rnic.RTR, Framing: f}, true))
+	}
 }
 
 func TestPrintServedFailureIsOneLine(t *testing.T) {

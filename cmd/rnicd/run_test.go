@@ -110,7 +110,7 @@ func TestRunScript(t *testing.T) {
 			return p
 		})
 		require.Equal(t, 0, p.Wait(t), "%s", p)
-		require.Len(t, p.Lines("^device +net_tap0,"), 1, "%s", p)
+		require.Len(t, p.Lines(`^device +rnic0 \(net_tap0\),`), 1, "%s", p)
 		require.Empty(t, p.Lines(`\(\):`), "noise of DPDK's: %s", p)
 		requireNothingLeft(t, dir, p)
 	})
@@ -129,7 +129,7 @@ func TestRunScriptErrors(t *testing.T) {
 		{"missing file", []string{"tap", "/no/such"}, 1, "^run: FILE=/no/such: no such file, or not readable$"},
 		{"directory", []string{"tap", "/tmp"}, 1, "^run: FILE=/tmp: no such file, or not readable$"},
 		{"server's flag", []string{"tap", "", "--banana"}, 1, "^rnicd: unknown flag: --banana; see rnicd serve --help$"},
-		{"region", []string{"tap", "", "--region", "1000GiB"}, 1, "^rnicd: hugepages: .*ask for less or add memory$"},
+		{"region", []string{"tap", "", "--region", "1000GiB"}, 1, "^rnicd: hugepages: .*ask for less or add memory( \\(or .* are free\\))?$"},
 		{"refused", []string{"tap", "", "--region", "1MiB"}, 1, "^rnicd: put to 10.9.0.1:7174: xfer: the server refused: 67108864 octets offered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

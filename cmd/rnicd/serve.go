@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // stopTimeout bounds the orderly end of a daemon.
@@ -32,7 +34,7 @@ type serveOptions struct {
 }
 
 func newServe() *cobra.Command {
-	o := &serveOptions{region: 256 << 20}
+	o := &serveOptions{region: 256 << 20, port: xfer.DefaultPort}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Advertise a region of memory that clients write files into",
@@ -43,10 +45,10 @@ files straight into a region of registered, hugepage-backed memory.`,
 	}
 	f := c.Flags()
 	o.nic.flags(f)
-	f.Uint16Var(&o.port, "port", xfer.DefaultPort, "TCP port")
+	f.Var(&number{&o.port, 1, math.MaxUint16}, "port", "TCP port")
 	f.Var(&o.region, "region", "size of the region")
 	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
-	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long; its start-up has 10 s in any case")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
 	f.StringSliceVar(&o.dialects, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
@@ -62,18 +64,19 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, dev, region, stop, err := openServer(ctx, o, w)
+	ctx, s, err := openServer(ctx, o, w)
 	if err != nil {
 		return err
 	}
-	defer func() { err = ending(err, stop()) }()
+	defer func() { err = ending(err, s.stop()) }()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := newOutput(w)
+	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	first := make(chan error, 1) // result of the first transfer
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: dev, Region: region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
+		Adapter: s.dev, Region: s.region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
 		Done: func(r xfer.Result) {
 			out.served(r)
 			if o.once {
@@ -86,7 +89,11 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		},
 		Refused: out.refused,
 	})
-	l, err := dev.Listen(ctx, listenAddr(o), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
+	addr, err := listenAddr(o)
+	if err != nil {
+		return err
+	}
+	l, err := s.dev.Listen(ctx, addr, rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // Done tells of the others
 			out.failed(f.Remote, f.Err)
 		}
@@ -120,57 +127,81 @@ func (o *serveOptions) check() error {
 	switch {
 	case o.region <= 0:
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
-	case o.port == 0:
-		return errors.New("--port 0: want 1 to 65535")
+	case len(o.dialects) == 0 && len(o.nic.given("dialect")) > 0: // of an unset variable: not a reason to serve all
+		_, err := parseDialect("")
+		return err
 	case o.idle <= 0:
 		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}
 	return o.nic.checkDevice()
 }
 
-func listenAddr(o *serveOptions) string {
-	return ":" + strconv.Itoa(int(o.port))
+// listenAddr is all of our addresses, or of the kernel's the one that was asked for.
+func listenAddr(o *serveOptions) (string, error) {
+	host := ""
+	if o.nic.pmd == "kernel" {
+		a, err := o.nic.kernelAddr()
+		if err != nil {
+			return "", err
+		}
+		if a.IsValid() {
+			host = a.String()
+		}
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(o.port))), nil
 }
 
-// openServer opens the device that was asked for. The context it returns ends with that device; stop gives everything
-// back, and says whether the device had gone.
-func openServer(ctx context.Context, o *serveOptions, w io.Writer) (while context.Context, dev *rnic.Adapter, region []byte, stop func() error, err error) {
+// server is what serve runs on.
+type server struct {
+	dev     *rnic.Adapter
+	region  []byte
+	pollers []*stack.Poller // none: the kernel's sockets
+	stop    func() error    // gives everything back, and says whether the device had gone
+}
+
+// openServer opens the device that was asked for. The context it returns ends with that device.
+func openServer(ctx context.Context, o *serveOptions, w io.Writer) (context.Context, *server, error) {
 	if o.nic.pmd == "kernel" {
-		dev, region, stop, err = openKernelServer(o, w)
-		return ctx, dev, region, stop, err
+		s, err := openKernelServer(o, w)
+		return ctx, s, err
 	}
 	n, err := openNIC(&o.nic, int64(o.region), w, o.nic.openPort)
 	if err != nil {
-		return nil, nil, nil, nil, err
+		return nil, nil, err
 	}
-	if dev, err = n.adapter(); err != nil {
-		return nil, nil, nil, nil, errors.Join(err, n.Close())
+	dev, err := n.adapter()
+	if err != nil {
+		return nil, nil, errors.Join(err, n.Close())
 	}
 	if err := n.start(); err != nil {
-		return nil, nil, nil, nil, errors.Join(err, n.Close())
+		return nil, nil, errors.Join(err, n.Close())
 	}
-	fmt.Fprintf(w, "device      %s, MTU %d, our address %s\n", n.port.Name(), o.nic.mtu, strings.Join(o.nic.addrs, ", "))
+	fmt.Fprintf(w, "device      %s\n", o.nic.describe(n.port.Name()))
+	if err := n.awaitAddrs(ctx); err != nil {
+		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
+	}
 	while, lost := n.whileThere(ctx)
-	return while, dev, n.region, func() error {
+	return while, &server{dev, n.region, n.pollers, func() error {
 		return errors.Join(lost(), closeAdapter(dev), n.Close())
-	}, nil
+	}}, nil
 }
 
-func openKernelServer(o *serveOptions, w io.Writer) (*rnic.Adapter, []byte, func() error, error) {
+func openKernelServer(o *serveOptions, w io.Writer) (*server, error) {
 	page, err := parsePage(o.nic.page)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	arena, err := hugepages.New(hugepages.Config{Bytes: int64(o.region), Page: page, Node: o.nic.node})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
 	dev, err := rnic.Open(rnic.Config{})
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, arena.Close())
+		return nil, errors.Join(err, arena.Close())
 	}
-	return dev, arena.Bytes()[:o.region], func() error { return errors.Join(closeAdapter(dev), arena.Close()) }, nil
+	stop := func() error { return errors.Join(closeAdapter(dev), arena.Close()) }
+	return &server{dev: dev, region: arena.Bytes()[:o.region], stop: stop}, nil
 }
 
 func closeAdapter(dev *rnic.Adapter) error {

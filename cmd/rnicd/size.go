@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// size is a flag value in octets: 4096, 64KiB, 256MiB, 1GiB (K, M and G are the same binary units).
+// size is a flag value in octets: 4096, 64KiB, 256MiB, 1.5GiB, 1TiB (K, M, G and T are the same binary units).
 type size int64
 
 func (s *size) Type() string { return "size" }
@@ -26,6 +26,7 @@ var sizeUnits = []struct {
 	n     int64
 	names []string
 }{
+	{1 << 40, []string{"TiB", "T", "t"}},
 	{1 << 30, []string{"GiB", "G", "g"}},
 	{1 << 20, []string{"MiB", "M", "m"}},
 	{1 << 10, []string{"KiB", "K", "k"}},
@@ -42,12 +43,31 @@ find:
 			}
 		}
 	}
-	v, err := strconv.ParseInt(num, 10, 64)
-	if err != nil || v < 0 || v > math.MaxInt64/unit {
-		return fmt.Errorf("%q is not a size; write 4096, 64KiB, 256MiB or 1GiB", text)
+	v, ok := multiply(num, unit)
+	if !ok {
+		return fmt.Errorf("%q is not a size; write 4096, 64KiB, 256MiB, 1.5GiB or 1TiB", text)
 	}
-	*s = size(v * unit)
+	*s = size(v)
 	return nil
+}
+
+// multiply is num, decimal digits with at most one point in them, times unit, rounded down to octets; false where it is too much.
+func multiply(num string, unit int64) (int64, bool) {
+	whole, part, point := strings.Cut(num, ".")
+	v, err := strconv.ParseUint(whole, 10, 63)
+	if err != nil || v > uint64(math.MaxInt64/unit) {
+		return 0, false
+	}
+	octets := int64(v) * unit
+	if !point {
+		return octets, true
+	}
+	frac, err := strconv.ParseUint(part, 10, 63)
+	rest := int64(float64(frac) / math.Pow10(len(part)) * float64(unit))
+	if err != nil || len(part) > 15 || unit == 1 || rest > math.MaxInt64-octets {
+		return 0, false
+	}
+	return octets + rest, true
 }
 
 // octets prints a count for people.

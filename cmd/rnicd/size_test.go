@@ -13,18 +13,18 @@ func TestSizeSet(t *testing.T) {
 	for text, want := range map[string]size{
 		"0": 0, "1": 1, "4096": 4096, "64KiB": 64 << 10, "64K": 64 << 10, "64k": 64 << 10, "256MiB": 256 << 20,
 		"256M": 256 << 20, "1m": 1 << 20, "1GiB": 1 << 30, "2G": 2 << 30, "3g": 3 << 30, "8589934591GiB": 8589934591 << 30,
-		"9223372036854775807": math.MaxInt64,
+		"9223372036854775807": math.MaxInt64, "1TiB": 1 << 40, "10T": 10 << 40, "1.5MiB": 3 << 19, "0.5k": 512, "2.25TiB": 9 << 38, "1.1G": 1181116006,
 	} {
 		var s size
 		require.NoError(t, s.Set(text), text)
 		require.Equal(t, want, s, text)
 	}
 	for _, text := range []string{
-		"", "-1", "-1MiB", "1.5GiB", "GiB", "1TiB", "1 MiB", "1MiBMiB", "banana", "0x10", "8589934592GiB",
+		"", "-1", "-1MiB", "+1", "1.5", "1.0", "1.1234567890123456KiB", "1.", ".5GiB", "1.5.5GiB", "1.-5GiB", "GiB", "8388608TiB", "1 MiB", "1MiBMiB", "banana", "0x10", "8589934592GiB",
 		"9223372036854775808", "1e6", "1_000",
 	} {
 		s := size(7)
-		require.EqualError(t, s.Set(text), `"`+text+`" is not a size; write 4096, 64KiB, 256MiB or 1GiB`)
+		require.EqualError(t, s.Set(text), `"`+text+`" is not a size; write 4096, 64KiB, 256MiB, 1.5GiB or 1TiB`)
 		require.Equal(t, size(7), s, "a refused value changes nothing")
 	}
 	require.Equal(t, "size", new(size).Type())
@@ -34,6 +34,7 @@ func TestSizeStringIsReadBack(t *testing.T) {
 	require.Equal(t, "256MiB", size(256<<20).String())
 	require.Equal(t, "1GiB", size(1<<30).String())
 	require.Equal(t, "1025KiB", size(1<<20+1<<10).String())
+	require.Equal(t, "10TiB", size(10<<40).String())
 	require.Equal(t, "1500", size(1500).String())
 	require.Equal(t, "0", size(0).String())
 	rapid.Check(t, func(t *rapid.T) {

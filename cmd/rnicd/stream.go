@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -43,7 +44,8 @@ type streamOptions struct {
 
 func (o *streamOptions) flags(f *pflag.FlagSet) {
 	o.nic.flags(f)
-	f.Uint16VarP(&o.port, "port", "p", iperfPort, "TCP port: to listen on, or of HOST when that names none")
+	o.port = iperfPort
+	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port: to listen on, or of HOST when that names none")
 	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
@@ -51,12 +53,12 @@ func (o *streamOptions) flags(f *pflag.FlagSet) {
 
 func (o *streamOptions) check() error {
 	switch {
-	case o.port == 0:
-		return errors.New("--port 0: want 1 to 65535")
 	case o.idle <= 0:
 		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	case o.wait < 0:
 		return fmt.Errorf("--wait %v: must not be negative", o.wait)
+	case o.nic.pmd == "kernel" && o.nic.counters:
+		return errors.New("--pmd kernel has no use for --counters here: leave that away")
 	}
 	return o.nic.checkDevice()
 }

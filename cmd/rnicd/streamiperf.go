@@ -137,6 +137,9 @@ func newStreamClient() *cobra.Command {
 func (o *clientOptions) complete() (iperf3.Params, error) {
 	p := o.params
 	p.Bytes, p.Length, p.Window, p.Rate, p.Version = uint64(o.bytes), int(o.length), int(o.window), uint64(o.rate), "3.12"
+	if p.Time <= 0 && len(o.nic.given("time")) > 0 {
+		return p, fmt.Errorf("--time %v: must be positive", p.Time)
+	}
 	ends := 0
 	for _, given := range []bool{p.Time != 0, p.Bytes != 0, p.Blocks != 0} {
 		if given {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,14 +21,17 @@ import (
 type streamNet struct {
 	transport iperf3.Transport
 	nic       *nic         // nil: the kernel's
+	from      netip.Addr   // of the kernel's; invalid: all
 	lost      func() error // of the device
+	counted   func()       // tells of what was counted
 	options   stream.Options
 }
 
 // openStreamNet opens what --pmd names. The context it returns ends with that device; Close then says so.
 func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
-		return ctx, &streamNet{transport: kernelSockets{}}, nil
+		from, err := o.kernelAddr()
+		return ctx, &streamNet{transport: kernelSockets{}, from: from}, err
 	}
 	var log bytes.Buffer
 	dev, err := openNIC(o, streamRegion, &log, o.openPort)
@@ -38,18 +42,13 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 	if err := dev.start(); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	r.remark("device      %s, MTU %d, our address %s", dev.port.Name(), o.mtu, strings.Join(o.addrs, ", "))
+	r.remark("device      %s", o.describe(dev.port.Name()))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
-	duplicates := uint64(0)
-	n.await(addrTimeout, func(k *stack.Counters) bool {
-		duplicates = max(duplicates, k.AddrDuplicate)
-		return k.AddrTentative == 0
-	})
-	if duplicates > 0 {
-		return nil, nil, errors.Join(fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates), dev.Close())
+	if err := dev.awaitAddrs(ctx); err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
 	}
 	while, lost := dev.whileThere(ctx)
-	n.lost = lost
+	n.lost, n.counted = lost, tellCounters(r.remarks, dev.pollers, nil, o.counters)
 	return while, n, nil
 }
 
@@ -62,12 +61,20 @@ const (
 
 func (n *streamNet) pollers() []*stack.Poller { return n.nic.pollers }
 
+// host is --addr for the kernel, empty for all of its addresses.
+func (n *streamNet) host() string {
+	if !n.from.IsValid() {
+		return ""
+	}
+	return n.from.String()
+}
+
 func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, error) {
 	if n.nic != nil {
 		return stream.Listen(n.pollers(), port, n.options)
 	}
 	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+	return lc.Listen(ctx, "tcp", net.JoinHostPort(n.host(), strconv.Itoa(int(port))))
 }
 
 func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -76,6 +83,9 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", addr)
 	}
 	d := net.Dialer{Timeout: dialTimeout}
+	if n.from.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))
+	}
 	return d.DialContext(ctx, "tcp", addr)
 }
 
@@ -88,7 +98,7 @@ func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Dura
 		case !errors.Is(err, syscall.ECONNREFUSED):
 			return conn, err
 		case !time.Now().Before(until):
-			return nil, fmt.Errorf("%w; is a server running there? --wait 5s waits for one", err)
+			return nil, fmt.Errorf("%w; %s", err, nobodyThere(wait))
 		}
 		select {
 		case <-time.After(redialEvery):
@@ -105,36 +115,13 @@ func (n *streamNet) Close() error {
 		return nil
 	}
 	lost := n.lost()
-	n.await(flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.counted()
 	return errors.Join(lost, n.nic.Close())
 }
 
-const (
-	addrTimeout   = 3 * time.Second // the check of an IPv6 address takes up to 2
-	flushTimeout  = 2 * time.Second
-	counterPeriod = 5 * time.Millisecond
-)
-
-// await looks at each Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
-func (n *streamNet) await(timeout time.Duration, wanted func(*stack.Counters) bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	tick := time.NewTicker(counterPeriod)
-	defer tick.Stop()
-	for _, p := range n.pollers() {
-		for {
-			k, err := p.Counters(ctx)
-			if err != nil {
-				return false
-			}
-			if wanted(&k) {
-				break
-			}
-			<-tick.C
-		}
-	}
-	return true
-}
+// flushTimeout bounds the wait for what closed connections still have to say.
+const flushTimeout = 2 * time.Second
 
 // ourStreams is what iperf3 wants of our stack beyond net.Conn.
 type ourStreams struct{}

@@ -102,6 +102,7 @@ func TestPutWithoutMarkersAndCRC(t *testing.T) {
 	require.Regexp(t, ` 0 B of it ahead of a gap$`, client.Lines("^placed ")[0], "%s", client)
 	for _, p := range []*process{server, client} {
 		require.Len(t, p.Lines("^warning +--no-crc: .* integrity check of their own$"), 1, "%s", p)
+		p.Expect(t, 1, "^start-up +rfc5044, no CRC, no markers$") // the server's may come a little later
 	}
 	ns.stop(t, server)
 }
@@ -112,8 +113,15 @@ func TestPutDialects(t *testing.T) {
 	server := ns.serving(t)
 	f := randomFile(t, 200_000)
 	for i, d := range []string{"rddp-01", "rfc5044", "rtr", "rfc6581"} {
-		ns.put(t, f, "--dialect", d, "--quiet")
+		client := ns.put(t, f, "--dialect", d, "--quiet")
 		server.Expect(t, i+1, "^sha256 +"+f.sum+"$")
+		markers := "from the client" // nobody needs them towards a kernel socket
+		if d == "rddp-01" {          // whose peer may want them whatever we say
+			markers = "both ways"
+		}
+		for _, p := range []*process{client, server} {
+			require.Len(t, p.Lines("^start-up +"+d+", CRC32C, markers "+markers+"$"), 1, "%s", p)
+		}
 	}
 	ns.stop(t, server)
 
@@ -122,9 +130,25 @@ func TestPutDialects(t *testing.T) {
 	ns.put(t, f, "--dialect", "rddp-01", "--quiet")
 	p := ns.rnicd(t, "put", "--dialect", "rfc6581", f.path, serverAddr)
 	require.Equal(t, 1, p.Wait(t), "%s", p)
-	require.Regexp(t, "peer speaks MPA revision 1, served here: rfc6581$", errorLines(p)[0])
-	server.Expect(t, 1, "MPA revision 2, served here: rddp-01,rfc5044")
+	const why = "asked in rfc6581 (MPA revision 2), the peer answered with revision 1: it does not serve that dialect; --dialect asks in another"
+	require.Equal(t, "rnicd: rnic: connect to "+serverAddr+": rnic: "+why, errorLines(p)[0])
+	server.Expect(t, 1, `peer asks in rfc6581 \(MPA revision 2\), served here: rddp-01,rfc5044$`)
 	ns.stop(t, server)
+
+	for _, c := range []struct{ dialect, why string }{ // a client that names none asks in rfc5044
+		{"rddp-01", ", with MPA revision 0: it does not serve rfc5044, or its ULP said no"},
+		{"rtr", ": its ULP said no, or it does not serve rfc5044"},
+	} {
+		server = ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "1MiB", "--dialect", c.dialect)
+		server.Expect(t, 1, "^ready ")
+		p = ns.rnicd(t, "put", f.path, "127.0.0.1")
+		require.Equal(t, 1, p.Wait(t), "%s", p)
+		require.Equal(t, "rnicd: rnic: connect to 127.0.0.1:7174: rnic: connection rejected by the peer (0 octets of private data)"+c.why+
+			"; --dialect asks in another", errorLines(p)[0])
+		server.Expect(t, 1, `peer asks in rfc5044 \(MPA revision 1\), served here: `+c.dialect+"$")
+		server.Signal(t, os.Interrupt)
+		require.Equal(t, 0, server.Wait(t), "%s", server)
+	}
 	p = ns.rnicd(t, "serve", "--dialect", "culley-02")
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, `rnicd: --dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`, errorLines(p)[0])
@@ -133,8 +157,8 @@ func TestPutDialects(t *testing.T) {
 // MPA over the kernel's TCP serves too; a host in the namespace needs no device then.
 func TestServeOverKernelSockets(t *testing.T) {
 	ns := newNamespace(t)
-	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB")
-	server.Expect(t, 1, "^ready ")
+	server := ns.rnicd(t, "serve", "--pmd", "kernel", "--region", "16MiB", "--addr", "127.0.0.1")
+	server.Expect(t, 1, "^ready +127\\.0\\.0\\.1:7174,")
 	f := randomFile(t, 4<<20)
 	client := ns.rnicd(t, "put", f.path, "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)

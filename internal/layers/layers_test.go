@@ -57,6 +57,10 @@ var allowed = map[string][]string{
 	"internal/netlab":     {},
 	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"}, // imported by tests only
 
+	"test/interop":       {},
+	"test/interop/guest": {"test/interop/image"},
+	"test/interop/image": {},
+
 	"internal/register":       {},
 	"internal/register/trace": {"internal/register"},
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -167,6 +168,12 @@ func (r *Register) readAnswers(root string) error {
 			if _, ok := r.byID[id]; !ok {
 				return fmt.Errorf("%s:%d answers %s, which is in no register", answersFile, n, id)
 			}
+			if r.Answered[id] {
+				return fmt.Errorf("%s:%d answers %s again", answersFile, n, id)
+			}
+			if at := r.Cited[id]; len(at) > 0 {
+				return fmt.Errorf("%s:%d answers %s, which %v proves", answersFile, n, id, at[0])
+			}
 			r.Answered[id] = true
 		}
 	}
@@ -177,12 +184,12 @@ func (r *Register) readAnswers(root string) error {
 type Count struct {
 	Document, Level string
 	Rows            int
-	Cited           int      // by a test, answered besides or not
-	Answered        int      // not cited, but in docs/requirements.md
+	Cited           int      // by a test
+	Answered        int      // in docs/requirements.md
 	Open            []string // neither
 }
 
-// Counts sums up by document, in the register's order, and level.
+// Counts sums up by document, RFCs by number and the others behind them, and level.
 func (r *Register) Counts() []Count {
 	var all []Count
 	for _, row := range r.Rows {
@@ -204,11 +211,25 @@ func (r *Register) Counts() []Count {
 	}
 	slices.SortStableFunc(all, func(a, b Count) int {
 		if a.Document != b.Document {
-			return strings.Compare(a.Document, b.Document)
+			return compareDocuments(a.Document, b.Document)
 		}
 		return slices.Index(levels, a.Level) - slices.Index(levels, b.Level)
 	})
 	return all
+}
+
+func compareDocuments(a, b string) int {
+	x, notX := strconv.Atoi(a)
+	y, notY := strconv.Atoi(b)
+	switch {
+	case notX == nil && notY == nil:
+		return x - y
+	case notX == nil:
+		return -1
+	case notY == nil:
+		return 1
+	}
+	return strings.Compare(a, b)
 }
 
 // levels in the order of the table.

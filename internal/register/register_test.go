@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every requirement that a test cites, or docs/requirements.md answers, exists; what the register says of itself is right.
+// Every requirement that a test cites, or docs/requirements.md answers, exists; none is both, or answered twice; what the register
+// says of itself is right.
 func TestTree(t *testing.T) {
 	r, err := Load("../..")
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ const two = "A1-1-1\tMUST\ts\t1\tmpa\tone\tp\tn\nA1-1-2\tMUST\ts\t1\tmpa\ttwo\tp
 
 // A row is cited, answered or open.
 func TestCounts(t *testing.T) {
-	r, err := Load(tree(t, two, "\t// req: A1-1-1, A1-1-1\n", "| row | why |\n|---|---|\n| A1-2-1, A1-1-1 | no |\n"))
+	r, err := Load(tree(t, two, "\t// req: A1-1-1, A1-1-1\n", "| row | why |\n|---|---|\n| A1-2-1 | no |\n"))
 	require.NoError(t, err)
 	require.Equal(t, []Count{
 		{Document: "A1", Level: "MUST", Rows: 2, Cited: 1, Open: []string{"A1-1-2"}},
@@ -70,6 +71,8 @@ func TestMistakes(t *testing.T) {
 		{rows: two, test: "package a\n// req: A1-9-9\n", want: "a/a_test.go:2 cites A1-9-9, which is in no register"},
 		{rows: two, test: "// req: A1-1-1 and more\n", want: `a/a_test.go:1: "and" is no id; a citation is a list of ids, separated by commas`},
 		{rows: two, answers: "| A1-7-7 | no |\n", want: "docs/requirements.md:1 answers A1-7-7, which is in no register"},
+		{rows: two, answers: "| A1-1-1, A1-1-2 | no |\n\n| A1-1-2 | never |\n", want: "docs/requirements.md:3 answers A1-1-2 again"},
+		{rows: two, test: "// req: A1-1-1\n", answers: "| A1-1-1 | no |\n", want: "docs/requirements.md:1 answers A1-1-1, which a/a_test.go:1 proves"},
 	} {
 		_, err := Load(tree(t, c.rows, c.test, c.answers))
 		require.EqualError(t, err, c.want)

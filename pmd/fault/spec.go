@@ -80,10 +80,11 @@ func keys() string {
 }
 
 // Parse reads a Spec as an operator writes it: drop=1%,reorder=0.01,delay=1ms,jitter=200us,seed=7. A key holds for
-// both directions, or for one with rx. or tx. before it; of two that meet, the later one counts. Keys are drop,
+// both directions, or for one with rx. or tx. before it; of two that meet, the later one counts; the same one twice is an error. Keys are drop,
 // dup, reorder, reorder-by (frames), reorder-for, corrupt, swap, truncate, delay, jitter, seed, and held (frames).
 func Parse(s string) (Spec, error) {
 	var spec Spec
+	given := map[string]bool{}
 	for item := range strings.SplitSeq(s, ",") {
 		item = strings.TrimSpace(item)
 		if item == "" {
@@ -93,6 +94,10 @@ func Parse(s string) (Spec, error) {
 		if !ok || value == "" {
 			return Spec{}, fmt.Errorf("fault: %q: write key=value, such as drop=1%%", item)
 		}
+		if given[key] {
+			return Spec{}, fmt.Errorf("fault: %q: %s is given twice", item, key)
+		}
+		given[key] = true
 		if err := spec.set(key, value); err != nil {
 			return Spec{}, fmt.Errorf("fault: %q: %w", item, err)
 		}

@@ -84,3 +84,23 @@ func TestSlowStartInBursts(t *testing.T) {
 		}
 	}
 }
+
+// A window lets through what it holds in each round trip: the default 1 MiB, and any other that is wanted.
+//
+// req: DDP-13.1-2
+func TestGoodputFollowsTheWindow(t *testing.T) {
+	l := Link{BitsPerSecond: 1e10, RTTNs: 100 * ms, Overhead: 90, QueueMax: 10 << 20, Seed: 1}
+	for _, window := range []int{0, 1 << 17, 1 << 21} {
+		to := reno()
+		to.ReceiveWindow = window
+		if window == 0 {
+			window = 1 << 20
+		}
+		const ns = 5000 * ms
+		r := Transfer(l, reno(), to, ns)
+		want := float64(window) * 8000 / (100 * ms)
+		if got := r.Goodput(ns); got < 0.85*want || got > 1.02*want {
+			t.Errorf("window of %d: %.1f Mbit/s of %.1f", window, got, want)
+		}
+	}
+}

@@ -84,6 +84,7 @@ func (p *put) run(ctx context.Context) (Result, error) {
 		Length: p.cfg.Length, Digest: a.digest, Hash: time.Duration(a.hashNs), Wire: elapsed - time.Duration(a.hashNs),
 		Receiver: a.counters,
 		Sender:   SenderCounters{SegmentsOut: st.TCP.SegmentsOut, Retransmits: st.TCP.Retransmits, FPDUs: st.FPDUsSent},
+		Dialect:  p.qp.Startup().Dialect, Framing: p.qp.Framing(),
 	}
 	if !a.match || a.digest != [digestLen]byte(p.sum.Sum(nil)) {
 		p.qp.Abort()

@@ -37,6 +37,8 @@ type Result struct {
 	Hash     time.Duration // the server's hashing
 	Receiver Counters
 	Sender   SenderCounters
+	Dialect  rnic.Dialect // 0: the connection did not come about
+	Framing  rnic.Framing // of this end
 	Err      error
 }
 
@@ -165,6 +167,7 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 		return res
 	}
 	defer t.release()
+	res.Dialect, res.Framing = t.qp.Startup().Dialect, t.qp.Framing()
 	c, err := t.await(ctx)
 	if err != nil {
 		res.Err = t.fail(err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/rnicd/rnicd/internal/register"
@@ -37,15 +38,32 @@ func run(w io.Writer, root string, ids []string) error {
 }
 
 func table(w io.Writer, r *register.Register) {
-	fmt.Fprintln(w, "| document | level | rows | cited | answered | open |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|")
+	legend(w, r)
+	fmt.Fprintln(w, "| document | level | rows | cited | answered | open | the open ones |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
 	var sum register.Count
 	open := 0
 	for _, c := range r.Counts() {
-		fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %s |\n", c.Document, c.Level, c.Rows, c.Cited, c.Answered, strings.Join(c.Open, " "))
+		fmt.Fprintf(w, "| %s | %s | %d | %d | %d | %d | %s |\n",
+			c.Document, c.Level, c.Rows, c.Cited, c.Answered, len(c.Open), strings.Join(c.Open, " "))
 		sum.Rows, sum.Cited, sum.Answered, open = sum.Rows+c.Rows, sum.Cited+c.Cited, sum.Answered+c.Answered, open+len(c.Open)
 	}
-	fmt.Fprintf(w, "| all | | %d | %d | %d | %d |\n", sum.Rows, sum.Cited, sum.Answered, open)
+	fmt.Fprintf(w, "| all | | %d | %d | %d | %d | |\n", sum.Rows, sum.Cited, sum.Answered, open)
+}
+
+// legend says what the table's words mean, and which documents have no number.
+func legend(w io.Writer, r *register.Register) {
+	fmt.Fprintln(w, "A row is one rule of a document. It is cited when a test names it, answered when docs/requirements.md says why none does,")
+	fmt.Fprintln(w, "and open otherwise. `make trace ARGS=ID` prints a row and the tests that cite it. Documents are RFCs, but for these:")
+	told := map[string]bool{}
+	for _, row := range r.Rows {
+		d := row.Document()
+		if _, err := strconv.Atoi(d); err != nil && !told[d] {
+			told[d] = true
+			fmt.Fprintf(w, "    %s  %s\n", d, row.Source)
+		}
+	}
+	fmt.Fprintln(w)
 }
 
 func explain(w io.Writer, r *register.Register, id string) error {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An IPv6 address that another host on the link has is refused before anybody is told that the daemon is ready. The other
+// host is the kernel, at the other end of a TAP that was there before.
+func TestAddressTaken(t *testing.T) {
+	ns := newNamespace(t)
+	ns.Run(t, "ip", "tuntap", "add", "dev", "rnic0", "mode", "tap", "vnet_hdr")
+	ns.Run(t, "ip", "link", "set", "rnic0", "up")
+	ns.Run(t, "ip", "addr", "add", "fd09::1/64", "dev", "rnic0", "nodad")
+	for _, command := range [][]string{{"serve", "--region", "1MiB"}, {"stream", "server"}} {
+		p := ns.rnicd(t, append(command, "--addr", "10.9.0.1/24,fd09::1/64")...)
+		require.Equal(t, 1, p.Wait(t), "%s", p)
+		require.Len(t, p.Lines("^rnicd: --addr: another host on the link has 1 of our IPv6 addresses; choose others$"), 1, "%s", p)
+		require.Empty(t, p.Lines("^ready "), "%s", p)
+	}
+	p := ns.rnicd(t, "serve", "--region", "1MiB", "--addr", "fd09::2/64")
+	p.Expect(t, 1, "^ready ")
+}
+
+// A second TAP cannot have the kernel's side in the network of the first: the kernel would go on sending to the first.
+func TestHostAddrTwice(t *testing.T) {
+	ns := newNamespace(t)
+	ns.serving(t)
+	for addr, refused := range map[string]bool{
+		"--addr=10.9.0.2/24 --host-addr=10.9.0.253/24":         true,
+		"--addr=10.9.0.2/16 --host-addr=10.9.3.253/16":         true, // the /24 is nearer
+		"--addr=10.9.0.2/30 --host-addr=10.9.0.1/30":           false,
+		"--addr=10.8.0.2/24 --host-addr=10.8.0.254/24":         false,
+		"--addr=10.9.0.2/24,fd09::2/64 --host-addr=fd09::1/64": false,
+	} {
+		p := ns.rnicd(t, append([]string{"serve", "--dev", "rnic1", "--region", "1MiB"}, strings.Fields(addr)...)...)
+		if refused {
+			require.Equal(t, 1, p.Wait(t), "%s", p)
+			require.Len(t, p.Lines(`^rnicd: --host-addr 10.9.[03].253/\d+: rnic0 has an address of that network already \(10.9.0.254/24\), `+
+				`and the kernel would look for 10.9.0.2 there; choose another network, or take that address away$`), 1, "%s", p)
+			continue
+		}
+		p.Expect(t, 1, "^ready ")
+		p.Signal(t, os.Interrupt)
+		require.Equal(t, 0, p.Wait(t), "%s", p)
+	}
+}
+
+// Over the kernel's TCP a client of stream dials from --addr.
+func TestKernelAddr(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.stream(t, "sink", "--addr", "127.0.0.2", "--once")
+	server.Expect(t, 1, `^ready +127\.0\.0\.2:5201, sink$`)
+	client := ns.stream(t, "source", "--addr", "127.0.0.3", "-n", "100K", "127.0.0.2")
+	require.Equal(t, 0, client.Wait(t), "%s", client)
+	require.Equal(t, 0, server.Wait(t), "%s", server)
+	require.Len(t, server.Lines(`from 127\.0\.0\.3:`), 1, "%s", server)
+}

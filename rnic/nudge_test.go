@@ -1,0 +1,114 @@
+package rnic
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// nudgeFPDU is a Write of no octets, with CRC.
+const nudgeFPDU = "000e c140 00000001 00000000 00000000 ebd34c5f"
+
+// What is sent right behind the Reply is followed by one nudge, once, at its time; what comes later, by none.
+func TestNudge(t *testing.T) {
+	const after = 50 * time.Millisecond
+	const send = "0012 4143 00000000 00000000 00000001 00000000"
+	startUp := func(t *testing.T, r *rig, opt QPOptions) (*end, rawPeer) {
+		opt.NoMarkers = true
+		c := r.newEnd(r.client, opt)
+		p := r.startConnect(c)
+		r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000")
+		r.inService(c)
+		return c, p
+	}
+	// rest: behind the Request come these octets and, in virtual time, no others.
+	rest := func(t *testing.T, r *rig, p rawPeer, want ...string) {
+		var octets []byte
+		for _, w := range want {
+			octets = append(octets, unhex(t, w)...)
+		}
+		r.until("octets", func() bool { return len(p.octets()) >= 20+len(octets) })
+		if r.kind == turned {
+			r.pass(2 * time.Second)
+		}
+		require.Equal(t, octets, p.octets()[20:])
+	}
+	t.Run("behind what was sent", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c, p := startUp(t, r, QPOptions{Nudge: after})
+			at := r.time
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.until("the nudge", func() bool { return len(p.octets()) > 20+24 })
+			if r.kind == turned {
+				require.InDelta(t, after, r.time-at, float64(after)/5)
+			}
+			rest(t, r, p, withCRC(t, send), nudgeFPDU)
+			require.Equal(t, StartupCounters{Nudges: 1}, r.client.StartupCounters())
+			require.EqualValues(t, 1, r.stats(c.qp).MessagesSent, "the ULP's")
+		})
+	})
+	t.Run("nothing was sent", func(t *testing.T) {
+		r := newRig(t, turned, rigConfig{})
+		c, p := startUp(t, r, QPOptions{Nudge: after})
+		r.pass(2 * after)
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		rest(t, r, p, withCRC(t, send))
+		require.Zero(t, r.client.StartupCounters())
+	})
+	t.Run("not asked for", func(t *testing.T) {
+		r := newRig(t, turned, rigConfig{})
+		c, p := startUp(t, r, QPOptions{})
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		rest(t, r, p, withCRC(t, send))
+	})
+	t.Run("closed before", func(t *testing.T) {
+		r := newRig(t, turned, rigConfig{})
+		c, p := startUp(t, r, QPOptions{Nudge: after})
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		c.qp.Disconnect()
+		rest(t, r, p, withCRC(t, send))
+		require.ErrorIs(t, p.ended(), io.EOF)
+	})
+}
+
+// A peer of ours takes a nudge for what it is: nothing. And the message of a peer-to-peer start-up is one of those that it follows.
+func TestNudgeIsSeenByNobody(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{PeerToPeer: true, Nudge: time.Millisecond})
+		r.until("the nudge", func() bool { return r.client.StartupCounters().Nudges == 1 })
+		r.converse(c, s)
+		r.works(s, c)
+		r.close(s, c)
+	})
+}
+
+// A rejected peer has the time to read why: our FIN does not come with the Reply, but when the peer closes, or a while later.
+func TestRejectedPeerMayCloseFirst(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		reject := func() rawPeer {
+			p := r.dialRaw()
+			p.write(unhex(t, hexReq+"4001 0000"))
+			require.NoError(t, r.request().Reject(r.ctx, []byte("x")))
+			r.until("the Reply", func() bool { return len(p.octets()) == 21 })
+			return p
+		}
+		p := reject()
+		if r.kind == turned {
+			r.pass(rejectedTimeout / 2)
+			require.NoError(t, p.ended())
+		}
+		p.closeSend()
+		require.ErrorIs(t, untilEnded(r, p), io.EOF)
+
+		at := r.time
+		p = reject()
+		require.ErrorIs(t, untilEnded(r, p), io.EOF, "it does not wait for ever")
+		if r.kind == turned {
+			require.InDelta(t, rejectedTimeout, r.time-at, float64(rejectedTimeout)/5)
+		}
+		p.closeSend()
+		r.until("no link", func() bool { return r.server.linkCount() == 0 })
+	})
+}
