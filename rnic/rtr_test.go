@@ -57,11 +57,11 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		say  func(p *rawInitiator) []byte
-		n    uint32
+		want Completion
 	}{
-		{"octets", func(p *rawInitiator) []byte { return p.fpdu(long, []byte("hello")) }, 5},
-		{"event", func(p *rawInitiator) []byte { return p.fpdu(event, nil) }, 0},
-		{"more to come", func(p *rawInitiator) []byte { return append(p.fpdu(part, nil), p.fpdu(rest, []byte("hello"))...) }, 5},
+		{"octets", func(p *rawInitiator) []byte { return p.fpdu(long, []byte("hello")) }, Completion{Len: 5}},
+		{"event", func(p *rawInitiator) []byte { return p.fpdu(event, nil) }, Completion{Solicited: true}},
+		{"more to come", func(p *rawInitiator) []byte { return append(p.fpdu(part, nil), p.fpdu(rest, []byte("hello"))...) }, Completion{Len: 5}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -69,7 +69,8 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 				require.NoError(t, s.qp.PostRecv(s.recvAt(7, 0, 16)))
 				p := r.acceptRTR(s, mpa.AllRTR)
 				p.write(tc.say(p))
-				require.Equal(t, []Completion{{ID: 7, QP: s.qp.Number(), Op: OpRecv, Len: tc.n}}, r.await(s, 1), "%v", s.qp.Err())
+				tc.want.ID, tc.want.QP, tc.want.Op = 7, s.qp.Number(), OpRecv
+				require.Equal(t, []Completion{tc.want}, r.await(s, 1), "%v", s.qp.Err())
 				require.EqualValues(t, 1, r.stats(s.qp).MessagesRecvd)
 			})
 		})
@@ -89,7 +90,7 @@ func TestFirstSendHasAnotherNumber(t *testing.T) {
 	})
 }
 
-// A Read Response that is not the one an RTR Read asked for is refused, as any is.
+// A Read Response that is not the one an RTR Read asked for is refused, as any is: the Read has no octet to place.
 func TestReadResponseOfAnotherRead(t *testing.T) {
 	with := func(change func(h *ddp.Header)) ddp.Header {
 		h := rdmap.OpReadResponse.Header(1)
@@ -101,11 +102,11 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 		name string
 		h    ddp.Header
 		body []byte
+		code uint8
 	}{
-		{"STag", with(func(h *ddp.Header) { h.STag = 2 }), nil},
-		{"TO", with(func(h *ddp.Header) { h.TO = 1 }), nil},
-		{"octets", with(func(*ddp.Header) {}), []byte{1}},
-		{"more to come", with(func(h *ddp.Header) { h.Last = false }), nil},
+		{"STag", with(func(h *ddp.Header) { h.STag = 2 }), nil, ddp.CodeInvalidSTag},
+		{"TO", with(func(h *ddp.Header) { h.TO = 1 }), nil, ddp.CodeBounds},
+		{"octets", with(func(*ddp.Header) {}), []byte{1}, ddp.CodeBounds},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -116,7 +117,7 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 				p.tx.Init(mpa.Mode{CRC: true})
 				require.Equal(t, byte(rdmap.OpReadRequest), p.next()[1]&0x0f)
 				p.write(p.fpdu(tc.h, tc.body))
-				require.Equal(t, rdmap.CauseOpcode, p.terminate().Cause)
+				require.Equal(t, rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, tc.code), p.terminate().Cause)
 				p.closeSend()
 				r.untilDone(c.qp)
 			})
