@@ -12,6 +12,15 @@
 //	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	done := cq.Poll(completions[:])
 //
+// Work requests are Send (with Invalidate, with Solicited Event), RDMA Write, RDMA Read, the atomics FetchAdd and CompareSwap, and
+// immediate data. Reads and atomics need depths: QPOptions.ORD of them may be under way from this end at a time, and IRD of the
+// peer's are served; with 0 there are none. Where start-up does not settle them (any dialect but RFC6581), both ends must be
+// told. Who is served reads and changes memory by the rights of its STag alone; no Completion tells of it.
+//
+//	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, Dialect: rnic.RFC6581, ORD: 16})
+//	err = qp.PostRead(rnic.WorkRequest{ID: 8, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+//	err = qp.PostFetchAdd(rnic.WorkRequest{ID: 9, RemoteSTag: stag, RemoteOffset: counter, Signaled: true}, 1, 0)
+//
 // Config.Pollers are stack.Pollers that turn already, each on a queue of a pmd.Port: the example of package stream makes one.
 // Poller, port and memory stay the embedder's: Adapter.Close first, then Poller.Stop, the port and the arena.
 //
@@ -39,10 +48,16 @@
 // received; until then, and when the connection ends first, what the memory holds is indeterminate (RFC 5040 sections 3.1 and
 // 5.5), so looking into it tells nothing.
 //
+// What a Read fetches is there when its Completion says so, and indeterminate before. Completions of the send side come in the order
+// of posting: what was sent behind a Read waits for it. A Write, or an atomic, behind a Read of the same octets needs
+// WorkRequest.Fence, or the Read may return what it wrote. Atomics are about a 64-bit word that is aligned in the peer's memory, in
+// that host's order; they are atomic towards each other and towards sync/atomic of the process that owns it, not towards Writes
+// and Sends (RFC 7306 section 5.3).
+//
 // # The end
 //
 // Close and Disconnect end a connection in order: what was posted is sent, what is posted afterwards is ErrClosed, and what
-// the peer still says is received until it closes its half too. A peer that closes first makes our half close behind what had
+// the peer still says is received until it closes its half too; Reads that were posted before are waited for. A peer that closes first makes our half close behind what had
 // been posted, or leaves it to us (QPOptions.AllowHalfClosed). An error in what the peer sends is answered by one Terminate,
 // and by nothing else. Whichever way it ends, all that was posted completes, and Done and Err tell how.
 //

@@ -43,8 +43,8 @@ type QPOptions struct {
 	PeerToPeer bool
 	// RTR messages this end can send and take (rfc6581; default all).
 	RTR RTRKinds
-	// IRD and ORD are the Read Requests that this end can serve, and wants to have under way, at a time: at most ReadDepthMax;
-	// ReadDepthULP leaves it to the ULPs. Startup has what came of them.
+	// IRD and ORD are the Reads and atomics that this end can serve, and wants to have under way, at a time: at most ReadDepthMax, and
+	// none by default. ReadDepthULP leaves it to the ULPs, and makes room for ReadDepthDefault. Startup has what came of them.
 	IRD, ORD int
 	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD.
 	ORDMin int
