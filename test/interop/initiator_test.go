@@ -88,8 +88,8 @@ func (r *rig) accepted(l *rnic.Listener, s siwInitiator, depth int) *end {
 	return e
 }
 
-// rping as client, five pings: Sends both ways, and our RDMA Write into its memory, which it compares with what it had there.
-// Its server would read that first; ours knows rping's pattern and leaves it out, since there is no RDMA Read yet.
+// rping as client, five pings: Sends both ways, our RDMA Read of its memory, and our RDMA Write into it, which it compares with
+// what it had there. Rev 1 settles no read depths, and siw serves no Read then: what it would have told is known.
 func TestSiwInitiatorRping(t *testing.T) {
 	overSiw(t, func(r *rig, s siwInitiator) {
 		const pings, size = 5, 2000
@@ -97,12 +97,16 @@ func TestSiwInitiatorRping(t *testing.T) {
 		rping := r.start("rping -c -v -V -a %s -p %d -C %d -S %d", r.host, r.port, pings, size)
 		e := r.accepted(l, s, 1)
 		for n := range pings {
-			_, got := advert(r.t, e.receive()) // to be read from
+			source, got := advert(r.t, e.receive())
 			require.Equal(r.t, size, got)
+			data := pingData(n, size)
+			if s.want.Enhanced {
+				require.Equal(r.t, data, e.read(source, size))
+			}
 			e.send(make([]byte, 16)) // "was read"
 			sink, got := advert(r.t, e.receive())
 			require.Equal(r.t, size, got)
-			e.write(pingData(n, size), sink, 0)
+			e.write(data, sink, 0)
 			e.send(make([]byte, 16)) // "was written"
 		}
 		r.ends(rping)

@@ -3,8 +3,8 @@ package interop
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -129,25 +129,32 @@ func TestSiwResponderRdmaServer(t *testing.T) {
 	})
 }
 
-// rping's server: our message makes it send an RDMA Read Request, which we do not serve yet, and the connection ends with our
-// Terminate. Without read depths, in Rev 1, it cannot even ask, and closes in order.
+// rping's server, five pings: it reads what we had in our region, and writes it elsewhere into it. Without read depths, in Rev 1, it
+// cannot even ask, and closes in order.
 func TestSiwResponderRping(t *testing.T) {
 	overResponders(t, func(r *rig, s siwResponder) {
-		rping, addr := r.serve("exec rping -s -v -p $port -C 1 -a " + guestAddr.Addr().String())
+		const pings, size = 5, 2000
+		rping, addr := r.serve(fmt.Sprintf("exec rping -s -v -V -p $port -C %d -S %d -a %v", pings, size, guestAddr.Addr()))
 		e := r.connect(addr, s.opt)
-		e.send(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 0x1000), 0x200<<32|64)) // address, key, size
-		err := e.over()
-		_ = r.status(rping)
-		require.Contains(r.t, rping.String(), "server DISCONNECT EVENT")
 		if !s.want.Enhanced {
-			require.NoError(r.t, err)
+			e.send(e.expose(0, size))
+			require.NoError(r.t, e.over())
+			_ = r.status(rping)
 			require.Contains(r.t, rping.String(), "post send error")
 			return
 		}
-		var te *rnic.TerminateError
-		require.ErrorAs(r.t, err, &te)
-		require.False(r.t, te.Remote)
-		require.ErrorContains(r.t, err, "unexpected opcode")
+		for n := range pings {
+			source, sink := e.region.Bytes()[:size], e.region.Bytes()[size:2*size]
+			copy(source, pingData(n, size))
+			clear(sink)
+			require.Len(r.t, e.ask(e.expose(0, size)), 16)    // "was read"
+			require.Len(r.t, e.ask(e.expose(size, size)), 16) // "was written"
+			require.Equal(r.t, source, sink)
+		}
+		e.close()
+		_ = r.status(rping) // of a connection that ends it says nothing good, whatever it was
+		require.Contains(r.t, rping.String(), "server ping data: rdma-ping-4: EFGH")
+		require.Contains(r.t, rping.String(), "server DISCONNECT EVENT")
 	})
 }
 

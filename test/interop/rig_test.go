@@ -127,7 +127,7 @@ type end struct {
 	cq     *rnic.CompletionQueue
 	source *rnic.MemoryRegion // to send from
 	inbox  *rnic.MemoryRegion // receive buffers, all posted
-	region *rnic.MemoryRegion // for the peer's Writes
+	region *rnic.MemoryRegion // for the peer's Writes and Reads, and what we read
 	sent   uint64
 }
 
@@ -142,7 +142,7 @@ func (r *rig) newEnd(opt rnic.QPOptions) *end {
 		region **rnic.MemoryRegion
 		access rnic.Access
 		bytes  int
-	}{{&e.source, 0, regionBytes}, {&e.inbox, rnic.LocalWrite, inboxes * inboxBytes}, {&e.region, rnic.LocalWrite | rnic.RemoteWrite, regionBytes}} {
+	}{{&e.source, 0, regionBytes}, {&e.inbox, rnic.LocalWrite, inboxes * inboxBytes}, {&e.region, rnic.LocalWrite | rnic.RemoteWrite | rnic.RemoteRead, regionBytes}} {
 		*m.region, err = opt.PD.Register(make([]byte, m.bytes), m.access)
 		require.NoError(r.t, err)
 	}
@@ -170,6 +170,25 @@ func (e *end) write(b []byte, to guestRegion, off int) {
 	require.NoError(e.r.t, e.qp.PostWrite(rnic.WorkRequest{Local: e.put(b), RemoteSTag: to.stag, RemoteOffset: to.at + uint64(off)}))
 }
 
+// read returns n octets of the peer's.
+func (e *end) read(from guestRegion, n int) []byte {
+	e.r.t.Helper()
+	require.NoError(e.r.t, e.qp.PostRead(rnic.WorkRequest{
+		Local: e.region.Slice(0, n), RemoteSTag: from.stag, RemoteOffset: from.at, Signaled: true,
+	}))
+	c, err := e.next(e.r.ctx)
+	require.NoError(e.r.t, err)
+	require.Equal(e.r.t, []any{rnic.OpRead, rnic.Success}, []any{c.Op, c.Status}, "%v", e.qp.Err())
+	return append([]byte(nil), e.region.Bytes()[:n]...)
+}
+
+// expose is rping's message that says where n octets of our region are, from off.
+func (e *end) expose(off, n int) []byte {
+	b := binary.BigEndian.AppendUint64(nil, e.region.Base()+uint64(off))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.region.STag()))
+	return binary.BigEndian.AppendUint32(b, uint32(n))
+}
+
 // put lays octets out to be sent, each time elsewhere.
 func (e *end) put(b []byte) rnic.SGE {
 	at := int(e.sent) % (regionBytes / inboxBytes) * inboxBytes
@@ -189,18 +208,27 @@ func (e *end) receive() []byte {
 // await is receive, with an end to its patience.
 func (e *end) await(ctx context.Context) ([]byte, error) {
 	e.r.t.Helper()
+	c, err := e.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.Status != rnic.Success || c.Op != rnic.OpRecv {
+		return nil, fmt.Errorf("%v: %v (%w)", c.Op, c.Status, e.qp.Err())
+	}
+	b := append([]byte(nil), e.inbox.Bytes()[int(c.ID)*inboxBytes:][:c.Len]...)
+	e.postRecv(c.ID)
+	return b, nil
+}
+
+// next waits for the next completion.
+func (e *end) next(ctx context.Context) (rnic.Completion, error) {
 	var c [1]rnic.Completion
 	for e.cq.Poll(c[:]) == 0 {
 		if err := e.cq.Wait(ctx); err != nil {
-			return nil, err
+			return c[0], err
 		}
 	}
-	if c[0].Status != rnic.Success || c[0].Op != rnic.OpRecv {
-		return nil, fmt.Errorf("%v: %v (%w)", c[0].Op, c[0].Status, e.qp.Err())
-	}
-	b := append([]byte(nil), e.inbox.Bytes()[int(c[0].ID)*inboxBytes:][:c[0].Len]...)
-	e.postRecv(c[0].ID)
-	return b, nil
+	return c[0], nil
 }
 
 // over waits for the end of the connection and returns the reason.
