@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -224,4 +225,318 @@ func TestReplyIsPushed(t *testing.T) {
 	q.Abort()
 	h.turns(4, time.Microsecond)
 	require.True(t, isDone(q))
+}
+
+// The peer-to-peer proposal, octet for octet: the Responder speaks behind the Rtr frame, and not before; FPDUs and markers of the
+// Initiator's half are counted from behind it, even when they come with it.
+//
+// req: P2P-1, P2P-2, P2P-4, P2P-5, P2P-9, P2P-11, P2P-12, P2P-13, P2P-14
+func TestReadyToReceive(t *testing.T) {
+	t.Run("responder", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: r.kind != turned})
+			markers := r.kind == turned
+			p := r.dialRaw()
+			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+			r.play(p, "> "+hexReq+"5001 0000")
+			req := r.request()
+			require.Equal(t, RTR, req.Dialect())
+			require.True(t, req.PeerToPeer())
+			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			reply, mark := "< "+hexRep+"5001 0000", ""
+			if markers {
+				reply, mark = "< "+hexRep+"d001 0000", "00000000 "
+			}
+			r.play(p, reply)
+			if r.kind == turned {
+				r.pass(time.Second)
+				require.Len(t, p.octets(), 20, "the Responder waits")
+			}
+			write := withCRC(t, mark+fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
+			p.write(unhex(t, hexRtr+"4001 0003 aabbcc"+write))
+			r.play(p, reply, "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+			s.poll()
+			require.Empty(t, s.done, "no completion of start-up's")
+			require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
+		})
+	})
+	t.Run("initiator", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true, NoCRC: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
+			r.inService(c)
+			require.True(t, c.qp.Startup().PeerToPeer)
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
+			r.inService(c)
+			require.Equal(t, Startup{Dialect: RFC5044, Version: 1}, c.qp.Startup())
+			if r.kind == turned {
+				r.pass(time.Second)
+			}
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+			p := r.startConnect(c)
+			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
+			r.inService(c)
+			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			r.play(p, "< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		})
+	})
+	t.Run("another frame", func(t *testing.T) {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			p := r.dialRaw()
+			r.play(p, "> "+hexReq+"5001 0000")
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			r.play(p, "< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
+			r.untilDone(s.qp)
+			require.ErrorIs(t, s.qp.Err(), mpa.ErrKey)
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		})
+	})
+}
+
+// A peer-to-peer Initiator that owes its Rtr frame, or RTR message, is not waited for without end.
+//
+// req: D01-6.1-35
+func TestRTRTimeout(t *testing.T) {
+	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000", "rfc6581": hexReq + "5002 0004 8001 c001"} {
+		t.Run(name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{})
+				p := r.dialRaw()
+				p.write(unhex(t, frame))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				r.fire(r.server)
+				r.untilDone(s.qp)
+				require.ErrorIs(t, s.qp.Err(), ErrStartupTimeout)
+			})
+		})
+	}
+	// One that owes nothing may take its time, and so may one that has paid.
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p := r.dialRaw()
+	p.write(unhex(t, hexReq+"5001 0000"))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	p.write(unhex(t, hexRtr+"4001 0000"))
+	r.pass(time.Minute)
+	require.Equal(t, RTS, s.qp.State())
+	s2 := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p2 := r.dialRaw()
+	p2.write(unhex(t, hexReq+"4001 0000"))
+	require.NoError(t, r.request().Accept(r.ctx, s2.qp, nil))
+	s3 := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	p3 := r.dialRaw()
+	p3.write(unhex(t, hexReq+"5002 0004 8001 c001"))
+	require.NoError(t, r.request().Accept(r.ctx, s3.qp, nil))
+	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
+	r.pass(time.Minute)
+	require.Equal(t, RTS, s2.qp.State())
+	require.Equal(t, RTS, s3.qp.State())
+	p.reset()
+	p2.reset()
+	p3.reset()
+}
+
+// Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's is answered; the ULP of neither
+// end sees it, and the Responder may then begin.
+//
+// req: 6581-1.1-1, 6581-5-1, 6581-9.2-8, 6581-9.1-4, P2P-2, 6581-9.3-2
+func TestRTRMessages(t *testing.T) {
+	send := func(msn int) string {
+		return withCRC(t, fmt.Sprintf("0012 41 43 00000000 00000000 %08x 00000000", msn))
+	}
+	for _, tc := range []struct {
+		kind             RTRKinds
+		request, reply   string
+		rtr, first, resp string
+	}{
+		{RTRWrite, "8000 8000", "8000 8000", withCRC(t, "000e c1 40 00000001 0000000000000000"), send(1), ""},
+		{RTRRead, "8000 4000", "8001 4000",
+			withCRC(t, "002e 41 41 00000000 00000001 00000001 00000000 00000001 0000000000000000 00000000 00000001 0000000000000000"),
+			send(1), withCRC(t, "000e c1 42 00000001 0000000000000000")},
+		{RTRSend, "c000 0000", "c000 0000", send(1), send(2), ""},
+	} {
+		t.Run(tc.kind.String(), func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				request, reply := hexReq+"5002 0004"+tc.request, hexRep+"5002 0004"+tc.reply
+				t.Run("initiator", func(t *testing.T) {
+					r := newRig(t, r.kind, rigConfig{})
+					c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true})
+					p := r.startConnect(c)
+					r.play(p, "< "+request, "> "+reply)
+					r.inService(c)
+					require.NoError(t, c.qp.PostRecv(c.recvAt(5, 0, 10)))
+					require.NoError(t, c.qp.PostSend(WorkRequest{ID: 6, Local: c.source.Slice(0, 0), Signaled: true}))
+					r.play(p, "< "+request, "< "+tc.rtr, "< "+tc.first, "> "+tc.resp, "> "+send(1))
+					got := r.await(c, 2)
+					require.ElementsMatch(t, []Completion{
+						{ID: 6, QP: c.qp.Number(), Op: OpSend}, {ID: 5, QP: c.qp.Number(), Op: OpRecv},
+					}, got, "the ULP's own and no other")
+					require.Zero(t, r.stats(c.qp).WritesRecvd)
+				})
+				t.Run("responder", func(t *testing.T) {
+					r := newRig(t, r.kind, rigConfig{})
+					s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: tc.kind})
+					p := r.dialRaw()
+					require.NoError(t, s.qp.PostRecv(s.recvAt(5, 0, 10)))
+					r.play(p, "> "+request)
+					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 6, Local: s.source.Slice(0, 0), Signaled: true}))
+					r.play(p, "< "+reply)
+					if r.kind == turned {
+						r.pass(time.Second)
+						require.Len(t, p.octets(), 24, "the Responder waits")
+					}
+					r.play(p, "< "+reply, "> "+tc.rtr, "< "+tc.resp, "< "+send(1))
+					require.Equal(t, []Completion{{ID: 6, QP: s.qp.Number(), Op: OpSend}}, r.await(s, 1))
+					p.write(unhex(t, tc.first))
+					require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
+					require.Zero(t, len(s.done))
+				})
+			})
+		})
+	}
+}
+
+// A Responder that named all kinds learns from the first FPDU which it is, in whatever order octets come: here the RTR is lost at
+// first and what was posted behind it overtakes it.
+func TestRTROvertaken(t *testing.T) {
+	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
+		r := newRig(t, turned, rigConfig{faults: true})
+		s := r.newEnd(r.server, QPOptions{})
+		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind})
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+		require.NoError(t, s.qp.PostRecv(s.recvAt(2, 100, 100)))
+		req := r.dial(c, nil)
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		lost := false
+		r.until("the RTR's segment lost", func() bool {
+			if !lost && c.qp.State() == RTS {
+				lost = true
+				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 50)}))
+				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(50, 60)}))
+			}
+			return lost
+		})
+		got := r.await(s, 2)
+		require.Equal(t, []Completion{
+			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 50}, {ID: 2, QP: s.qp.Number(), Op: OpRecv, Len: 60},
+		}, got, "%v", kind)
+		require.EqualValues(t, 2, r.stats(s.qp).MessagesRecvd)
+		r.close(s, c)
+	}
+	// By hand: what is behind the RTR is refused until it has come, and then taken.
+	r := newRig(t, turned, rigConfig{})
+	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+	p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
+	req := r.request()
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	p.tx.Init(mpa.Mode{CRC: true})
+	rtr := p.fpdu(sendOf(1), nil)
+	behind := p.fpdu(sendOf(2), []byte("mine"))
+	b := r.hosts[0].pool.Alloc()
+	l := req.link
+	at := l.rxBase
+	require.Equal(t, stack.Refused, l.arrive(at+uint64(len(rtr)), b, behind))
+	require.Equal(t, stack.Taken, l.arrive(at, b, rtr))
+	l.edge(at + uint64(len(rtr)))
+	require.Equal(t, stack.Taken, l.arrive(at+uint64(len(rtr)), b, behind))
+	l.edge(at + uint64(len(rtr)+len(behind)))
+	require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 4}}, r.await(s, 1))
+	r.hosts[0].pool.Free(b)
+	s.qp.Abort()
+	r.untilDone(s.qp)
+}
+
+// A Responder that takes all kinds takes each, and what is no RTR message at all.
+//
+// req: 6581-9.2-5, 6581-1.1-2
+func TestResponderTakesAnyRTR(t *testing.T) {
+	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead, RTRSend | RTRRead, 0} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s, c := r.connect(QPOptions{IRD: 4, ORD: 9}, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5})
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 3, ORD: 4, PeerIRD: 4, PeerORD: 3}, c.qp.Startup())
+			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 4, ORD: 3, PeerIRD: 3, PeerORD: 5}, s.qp.Startup())
+			r.converse(s, c)
+			r.works(s, c)
+			r.close(s, c)
+		})
+	}
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // a Write that carries something
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		p.tx.Init(mpa.Mode{CRC: true})
+		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("hello")))
+		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+		p.write(p.fpdu(sendOf(1), nil)) // no RTR any more
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
+	})
+}
+
+// A Responder that offers a Read as RTR message has said that it serves one Read at a time, so it does: one that may not be read is
+// refused for that, and an empty one is answered whenever it comes. A Read Response is taken only when it was asked for.
+func TestReadsBesideTheRTR(t *testing.T) {
+	read := func(msn uint32, size uint32) (ddp.Header, []byte) {
+		h := rdmap.OpReadRequest.Header(1)
+		h.Last, h.Version, h.MSN = true, 1, msn
+		b := make([]byte, rdmap.ReadRequestLen)
+		rr := rdmap.ReadRequest{SinkSTag: 7, SrcSTag: 7, Size: size}
+		rr.Put(b)
+		return h, b
+	}
+	response := rdmap.OpReadResponse.Header(1)
+	response.Last, response.Version, response.STag = true, 1, rtrSTag
+	for _, tc := range []struct {
+		name string
+		say  func(p *rawInitiator)
+		want rdmap.Cause
+	}{
+		{"octets", func(p *rawInitiator) { p.write(p.fpdu(read(1, 8))) }, rdmap.CauseInvalidSTag},
+		{"short", func(p *rawInitiator) { h, b := read(1, 0); p.write(p.fpdu(h, b[:20])) }, rdmap.CauseOperation},
+		{"later", func(p *rawInitiator) {
+			p.write(p.fpdu(writeTo(0, 0), nil))
+			p.write(p.fpdu(read(1, 0)))
+			require.Equal(p.r.t, uint8(0x42), p.next()[1])
+			p.write(p.fpdu(read(2, 1)))
+		}, rdmap.CauseInvalidSTag},
+		{"a response", func(p *rawInitiator) { p.write(p.fpdu(response, nil)) }, rdmap.CauseOpcode},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+				p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				p.reply(mpa.Reply)
+				p.tx.Init(mpa.Mode{CRC: true})
+				tc.say(p)
+				require.Equal(t, tc.want, p.terminate().Cause)
+				p.closeSend()
+				r.untilDone(s.qp)
+			})
+		})
+	}
 }
