@@ -408,11 +408,13 @@ func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte,
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
+	s.mu.Lock() // Abort and Adapter.Close know the link
 	s.link.initiate(q, private, tries)
 	s.link.again = func() { go q.redialKernel(addr, private, tries[1:]) }
 	if err := q.join(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
 	}
+	s.mu.Unlock()
 	s.run()
 	return nil
 }
