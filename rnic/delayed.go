@@ -254,7 +254,7 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 	}
 	s.front = front
 	_ = nc.Close() // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
-	s.mu.Lock() // the QueuePair knows the link from here on: Abort may come
+	s.mu.Lock()    // the QueuePair knows the link from here on: Abort may come
 	if err := role(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
 	}
