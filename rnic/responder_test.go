@@ -2,10 +2,12 @@ package rnic
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -113,6 +115,47 @@ func TestReadsServed(t *testing.T) {
 		r.untilDone(s.qp)
 		require.NoError(t, s.qp.Err())
 	})
+}
+
+// A peer may close its half right behind its Requests: our half is closed behind the last answer.
+func TestReadsRightBeforeTheFIN(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{IRD: 8})
+		m := r.readable(s, regionBytes, RemoteRead)
+		p, _ := r.startRaw(s, false)
+		burst, asked := p.reads(m, 8)
+		p.write(burst)
+		p.closeSend()
+		for _, rr := range asked {
+			require.True(t, bytes.Equal(m.Bytes(), p.response(rr)))
+		}
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+	})
+}
+
+// A peer that asks for much and takes nothing cannot keep us: Close gives up when its context does.
+func TestReadsThatNobodyTakes(t *testing.T) {
+	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{IRD: 64})
+		m := r.readable(s, regionBytes, RemoteRead)
+		p, _ := r.startRaw(s, false)
+		burst, _ := p.reads(m, 64)
+		p.write(burst)
+		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.qp.Close(ctx), context.DeadlineExceeded)
+		r.untilDone(s.qp)
+	})
+}
+
+// reads are the first n Requests, each for the whole region.
+func (p *rawInitiator) reads(m *MemoryRegion, n int) (burst []byte, asked []rdmap.ReadRequest) {
+	for i := range n {
+		h, rr := readOf(uint32(i+1), m.STag(), m.Base(), len(m.Bytes()))
+		burst, asked = append(burst, p.read(h, rr)...), append(asked, rr)
+	}
+	return burst, asked
 }
 
 // What cannot be read: RDMAP says which of its errors it is, and copies the Read Request.
