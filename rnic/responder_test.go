@@ -117,17 +117,20 @@ func TestReadsServed(t *testing.T) {
 	})
 }
 
-// A peer may close its half right behind its Requests: our half is closed behind the last answer.
+// A peer may close its half right behind its Requests: our half is closed behind the last answer, also when an answer ends with its
+// segment.
 func TestReadsRightBeforeTheFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{IRD: 8})
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.startRaw(s, false)
-		burst, asked := p.reads(m, 8)
+		full, err := s.qp.PayloadMax(r.ctx)
+		require.NoError(t, err)
+		burst, asked := p.reads(m, 8, full, regionBytes)
 		p.write(burst)
 		p.closeSend()
 		for _, rr := range asked {
-			require.True(t, bytes.Equal(m.Bytes(), p.response(rr)))
+			require.True(t, bytes.Equal(m.Bytes()[:rr.Size], p.response(rr)))
 		}
 		r.untilDone(s.qp)
 		require.NoError(t, s.qp.Err())
@@ -140,7 +143,7 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 		s := r.newEnd(r.server, QPOptions{IRD: 64})
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.startRaw(s, false)
-		burst, _ := p.reads(m, 64)
+		burst, _ := p.reads(m, 64, regionBytes)
 		p.write(burst)
 		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
 		defer cancel()
@@ -149,10 +152,10 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// reads are the first n Requests, each for the whole region.
-func (p *rawInitiator) reads(m *MemoryRegion, n int) (burst []byte, asked []rdmap.ReadRequest) {
+// reads are the first n Requests, for so many octets from the region's first, the sizes by turns; the last is of the first size.
+func (p *rawInitiator) reads(m *MemoryRegion, n int, sizes ...int) (burst []byte, asked []rdmap.ReadRequest) {
 	for i := range n {
-		h, rr := readOf(uint32(i+1), m.STag(), m.Base(), len(m.Bytes()))
+		h, rr := readOf(uint32(i+1), m.STag(), m.Base(), sizes[(n-1-i)%len(sizes)])
 		burst, asked = append(burst, p.read(h, rr)...), append(asked, rr)
 	}
 	return burst, asked
