@@ -1,0 +1,204 @@
+package mpa
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// req: D01-4-3
+// req: D01-4.1-2
+// req: D01-5.1-8
+// req: C02-6-3, C02-6.1-2, C02-7.1-6
+func TestIgnoredBitsEnterTheCRC(t *testing.T) {
+	s := streamOf(both, 701)
+	copy(s.octets[0:], []byte{0xAB, 0xCD, 0, 3})         // reserved bits and the two low bits of the leading marker
+	copy(s.octets[512:], []byte{0xFF, 0xFF, 0x01, 0xFE}) // 508 + 2
+	s.octets[len(s.octets)-5] = 0x77                     // PAD
+	bad := append([]byte(nil), s.octets...)
+	s.reseal(0)
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(0, len(s.octets)).is(Done).want(0)
+
+	r = newRig(t, rigConfig{Mode: both}, nil)
+	r.input(0, bad)
+	r.failed(ErrCRC)
+}
+
+// req: D01-4-6
+// req: 5044-7.1.1-3
+func TestGarbageCRCWithoutCRC(t *testing.T) {
+	s := streamOf(withMarker, 100, 100)
+	for _, f := range s.frames {
+		copy(s.octets[f.end-4:], "junk")
+	}
+	r := newRig(t, rigConfig{Mode: withMarker}, s)
+	r.send(0, len(s.octets)).is(Done).want(0, 1)
+}
+
+// Every bit of an FPDU is protected, and nothing is passed behind it.
+//
+// req: D01-5.2-17
+// req: D01-5.2-18
+// req: D01-7-2
+// req: D01-7-10
+// req: D01-1.2-7
+// req: C02-7.2-7, C02-7.2-8, C02-3.2-5, C02-9-2, C02-9-8
+func TestEveryFlippedBitIsFound(t *testing.T) {
+	clean := streamOf(both, 506, small, small)
+	f := clean.frames[0]
+	for bit := uint64(0); bit < 8*f.end; bit++ {
+		s := &stream{mode: both, octets: append([]byte(nil), clean.octets...), frames: clean.frames}
+		s.octets[bit/8] ^= 1 << (bit % 8)
+		r := newRig(t, rigConfig{Mode: both}, s)
+		r.send(0, len(s.octets))
+		r.want()
+		if err := r.recv.Err(); err == nil {
+			// The length grew: the FPDU is not whole, and the octets it lacks decide.
+			require.True(t, bit/8 == f.start+4 || bit/8 == f.start+5, "bit %d", bit)
+			r.recv.Close()
+			r.held(0)
+			continue
+		}
+		r.edge(len(s.octets), 0)
+		require.Equal(t, Done, r.input(uint64(len(s.octets)), []byte{1, 2, 3}), "swallowed")
+		r.want().held(0)
+	}
+}
+
+// FPDUs in front of a bad one are passed.
+func TestGoodBeforeBad(t *testing.T) {
+	s := streamOf(both, small, small, small)
+	s.octets[s.frames[1].end-1] ^= 1
+	r := newRig(t, rigConfig{Mode: both}, s)
+	r.send(0, len(s.octets)).is(Done).want(0).failed(ErrCRC).edge(len(s.octets), int(s.frames[0].end))
+	var e *Error
+	require.ErrorAs(t, r.recv.Err(), &e)
+	require.Equal(t, s.frames[1].start, e.Offset)
+	require.Contains(t, e.Error(), "code 2")
+}
+
+// Under the drop policy nothing of a segment with a bad CRC is placed, and its repetition is.
+//
+// req: D01-7-9
+// req: C02-9-7
+func TestDropBadCRC(t *testing.T) {
+	clean := streamOf(both, small, small, 500)
+	for _, ooo := range []bool{false, true} {
+		for bad := range 2 {
+			s := &stream{mode: both, octets: append([]byte(nil), clean.octets...), frames: clean.frames}
+			r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+			lo, hi := 0, len(s.octets)
+			first := 0
+			if ooo {
+				// An FPDU over the next marker, then another: both located out of order.
+				s = streamOf(both, small, 500, small)
+				r.s = s
+				lo, hi = int(s.frames[1].start), len(s.octets)
+				first = 1
+			}
+			flip := s.frames[first+bad].end - 10
+			s.octets[flip] ^= 0x10
+			r.send(lo, hi).is(Refused).want().held(0)
+			require.NoError(t, r.recv.Err())
+			require.EqualValues(t, 1, r.recv.Stats().RefusedCRC)
+			s.octets[flip] ^= 0x10
+			r.send(lo, hi).is(Done).held(0)
+			if ooo {
+				r.want(1, 2).send(0, lo).want(0)
+			} else {
+				r.want(0, 1, 2)
+			}
+			require.NoError(t, r.recv.Err())
+		}
+	}
+}
+
+// An FPDU of which octets were taken already cannot be dropped (DECISIONS 30).
+func TestDropNeedsTheWholeFPDU(t *testing.T) {
+	s := streamOf(both, 600, small)
+	s.octets[300] ^= 1
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	r.send(0, 100).is(Refused).held(0) // the first that is not whole: its length may be damaged
+	r.send(0, 100).is(Kept)
+	r.send(100, len(s.octets)).is(Done).want().failed(ErrCRC)
+}
+
+// Octets that TCP has acknowledged are not refused, neither for their CRC nor for want of Bufs: they would not come again. What
+// comes after them is.
+//
+// req: D01-7-2
+func TestCommittedOctetsAreNotRefused(t *testing.T) {
+	s := streamOf(both, 600, small, small)
+	first, second := int(s.frames[0].end), int(s.frames[1].end)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true, Spare: 1000}, s)
+	r.send(0, 100).is(Refused)
+	r.late = true
+	r.send(0, 100).is(Kept)
+	r.send(100, first).is(Done).want(0).held(0)
+	r.late = false
+	r.send(first, second-1).is(Refused)
+	r.send(first, second).is(Done).want(1)
+	s.octets[len(s.octets)-1] ^= 1
+	r.send(second, len(s.octets)).is(Refused)
+	r.late = true
+	r.send(second, len(s.octets)).is(Done).want().failed(ErrCRC)
+}
+
+// Under the drop policy octets beyond a gap are taken only when all of them could be verified.
+func TestDropTakesNothingUnverified(t *testing.T) {
+	s := streamOf(both, 600, 600, 600, small)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	second, third := int(s.frames[1].start), int(s.frames[2].start)
+	r.send(second, third+100).is(Refused).want().held(0) // the front of the third
+	r.send(second, third).is(Done).want(1).held(0)
+	require.EqualValues(t, 1, r.recv.Stats().RefusedUnverified)
+	require.NoError(t, r.recv.Err())
+}
+
+// A segment that ended inside an FPDU was refused, and when that FPDU came whole its length was what had stood there: the
+// path cuts segments, and the next cut is believed at once. Another length: the segment was damaged, and cuts are doubted.
+func TestDropLearnsThatThePathCutsSegments(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		s := streamOf(both, 600, 600, 600, 600)
+		second, third, fourth := int(s.frames[1].start), int(s.frames[2].start), int(s.frames[3].start)
+		r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+		end := third - 10
+		if damaged {
+			s.octets[second] ^= 1 // ULPDU_Length: more than there is
+			end = third
+		}
+		r.send(0, end).is(Refused).want()
+		if damaged {
+			s.octets[second] ^= 1
+		}
+		r.send(0, second).is(Done).want(0)
+		r.send(second, third).is(Done).want(1)
+		want := Kept
+		if damaged {
+			want = Refused
+		}
+		r.send(third, fourth+100).is(want)
+		require.NoError(t, r.recv.Err())
+	}
+}
+
+// Where a segment ends before ULPDU_Length, behind a good FPDU, no damage can have made it look so.
+func TestDropBelievesACutBeforeTheLength(t *testing.T) {
+	s := streamOf(withCRC, 600, 600)
+	r := newRig(t, rigConfig{Mode: withCRC, DropBadCRC: true}, s)
+	r.send(0, int(s.frames[1].start)+1).is(Kept).want(0)
+	r.send(int(s.frames[1].start)+1, len(s.octets)).is(Done).want(1)
+}
+
+// A good FPDU that spans segments, and a bad one behind it that lies in the new segment alone: all of it is refused.
+func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
+	s := streamOf(both, 600, small)
+	s.octets[s.frames[1].end-1] ^= 1
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	r.send(0, 100).is(Refused)
+	r.send(0, 100).is(Kept)
+	r.send(100, len(s.octets)).is(Refused).want().held(1)
+	s.octets[s.frames[1].end-1] ^= 1
+	r.send(100, len(s.octets)).is(Done).want(0, 1).held(0)
+}
