@@ -480,7 +480,9 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 	if err == nil {
 		var s *onSocket
 		if s, err = newSocketLink(a, nc); err == nil {
+			s.mu.Lock() // Adapter.Close knows the link
 			s.link.respondFor(l)
+			s.mu.Unlock()
 			s.run()
 			return
 		}
