@@ -19,6 +19,8 @@ const (
 	OpFetchAdd    // atomic addition to a word of the peer's
 	OpCompareSwap // atomic comparison and swap of a word of the peer's
 	OpImmediate   // a message of 8 octets for the peer's Completion
+	// OpLocalInvalidate takes an STag of this end away from the peer; nothing is sent.
+	OpLocalInvalidate
 )
 
 // extended says whether it is RFC 7306's.
@@ -48,6 +50,8 @@ func (o Opcode) String() string {
 		return "Compare and Swap"
 	case OpImmediate:
 		return "Immediate Data"
+	case OpLocalInvalidate:
+		return "Local Invalidate"
 	}
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
@@ -65,6 +69,7 @@ const (
 	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many
 	RemoteOperation      // Read or atomic: the peer could not carry it out, as when the word is not aligned
 	BadResponse          // Read or atomic: what came back is no Response to it
+	LocalOperation       // Local Invalidate: the STag is not one that this queue pair may invalidate
 )
 
 func (s Status) String() string {
@@ -85,6 +90,8 @@ func (s Status) String() string {
 		return "remote operation error"
 	case BadResponse:
 		return "bad response"
+	case LocalOperation:
+		return "local operation error"
 	}
 	return fmt.Sprintf("status %d", uint8(s))
 }
@@ -111,6 +118,7 @@ type WorkRequest struct {
 	Inline       []byte
 	RemoteOffset uint64   // Write, Read, atomic: tagged offset at the peer
 	RemoteSTag   mem.STag // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
+	LocalSTag    mem.STag // Local Invalidate: what to invalidate
 	Op           Opcode   // for Post; the other posting calls know theirs
 	Signaled     bool     // success yields a Completion; failures always do
 	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
