@@ -56,20 +56,27 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
 
-// Status of a Completion.
+// Status of a Completion; in brackets what the verbs call it. All but Success are the end of the connection, and Err tells more.
+//
+// The verbs' other ones cannot occur: TCP retransmits (retry exceeded), a Completion's place is reserved when its request is
+// posted (no overflow), and what the peer refuses of a Send or Write, a missing receive buffer too (receiver not ready), it says
+// by its Terminate when that request has completed already: Err has it, and no Completion.
 type Status uint8
 
 const (
-	Success         Status = iota
-	LocalProtection        // the local range was not registered, was revoked, or lacks the right
-	LocalLength            // receive: the message was longer than the buffer
-	Flushed                // the QueuePair left service before the work request was carried out
+	Success Status = iota // (success)
+	// LocalProtection: a range was not registered, was revoked, or lacks the right (local protection error).
+	LocalProtection
+	LocalLength // receive: the message was longer than the buffer (local length error)
+	// Flushed: the QueuePair left service before the request was carried out, or before that could be told (flushed).
+	Flushed
 
-	RemoteAccess         // Read or atomic: the peer did not grant it
-	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many
-	RemoteOperation      // Read or atomic: the peer could not carry it out, as when the word is not aligned
-	BadResponse          // Read or atomic: what came back is no Response to it
-	LocalOperation       // Local Invalidate: the STag is not one that this queue pair may invalidate
+	RemoteAccess         // Read or atomic: the peer did not grant it (remote access error)
+	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many (remote invalid request error)
+	// RemoteOperation: of a Read or atomic: the peer could not carry it out, as when the word is not aligned (remote operation error).
+	RemoteOperation
+	BadResponse    // Read or atomic: what came back is no Response to it (bad response error)
+	LocalOperation // Local Invalidate: the STag is not one that this queue pair may invalidate (local queue pair operation error)
 )
 
 func (s Status) String() string {
