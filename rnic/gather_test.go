@@ -77,8 +77,8 @@ func TestScatterGather(t *testing.T) {
 	}
 }
 
-// Inline data is copied by the posting call, from memory of any kind, and of any length up to the limit. A Response that goes out
-// while such a request waits for a Read does not touch it.
+// Inline data is copied by the posting call, from memory of any kind, and of any length up to the limit, and so is a List. A Response
+// that goes out while such a request waits for a Read does not touch them.
 func TestInline(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		opt := QPOptions{InlineMax: 200, IRD: 2, ORD: 2}
@@ -92,13 +92,19 @@ func TestInline(t *testing.T) {
 			require.NoError(t, c.qp.PostFetchAdd(fetch, 1, 0))
 			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 5}
 			require.NoError(t, c.qp.PostWrite(wr))
-			require.NoError(t, c.qp.PostSend(wr))
+			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
+			behind := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
+			behind.RemoteSTag, behind.RemoteOffset = s.region.STag(), 500
+			require.NoError(t, c.qp.PostFetchAdd(fetch, 1, 0))
+			require.NoError(t, c.qp.PostWrite(behind))
+			require.NoError(t, c.qp.PostSend(wr)) // when it has come, all before it has been placed
 			clear(octets)
+			clear(list)
 			back := r.readable(c, 64, RemoteRead|RemoteWrite)
 			require.NoError(t, s.qp.PostFetchAdd(WorkRequest{ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true}, 1, 0))
-			for i, done := range r.await(c, 3) {
+			for i, done := range r.await(c, 5) {
 				require.Equal(t, Success, done.Status)
-				require.Equal(t, []uint32{8, uint32(n), uint32(n)}[i], done.Len)
+				require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
 			}
 			for _, done := range r.await(s, 2) {
 				require.Equal(t, Success, done.Status)
@@ -106,6 +112,8 @@ func TestInline(t *testing.T) {
 			want := bytes.Repeat([]byte{byte(n + 1)}, n)
 			require.Equal(t, want, append([]byte{}, s.inbox.Bytes()[:n]...))
 			require.Equal(t, want, append([]byte{}, s.region.Bytes()[5:][:n]...))
+			from := c.source.Bytes()
+			require.Equal(t, []byte{from[9], from[50], from[51], from[7]}, append([]byte{}, s.region.Bytes()[500:504]...))
 			back.Deregister()
 		}
 		r.close(s, c)
