@@ -148,7 +148,7 @@ func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error
 		}
 		copyPieces(dst, UntaggedLen, pieces)
 	}
-	slot.note(h, end)
+	q.note(slot, h, end)
 	s.placed(end, payload, h.MO+uint32(payload))
 	return nil
 }

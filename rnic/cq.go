@@ -19,7 +19,8 @@ var ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, l
 
 // CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill and one goroutine polls.
 //
-// It cannot overflow: posting reserves the entry that its completion will need. It has no end of its own: when nobody refers to it
+// Posting reserves the entry that its completion will need, so that it cannot overflow; but for shared receive buffers, whose
+// completions are known when a QueuePair takes them. That one then leaves service, and nobody else. It has no end of its own: when nobody refers to it
 // any more its memory is collected, or goes back to Config.Arena. Until then it may be polled, behind Adapter.Close too.
 type CompletionQueue struct {
 	adapter  *Adapter

@@ -54,6 +54,13 @@
 // that host's order; they are atomic towards each other and towards sync/atomic of the process that owns it, not towards Writes
 // and Sends (RFC 7306 section 5.3).
 //
+// QueuePairs of one domain may share their receive buffers (Adapter.CreateSRQ, QPOptions.SRQ): they take them as messages come.
+//
+// # Events
+//
+// What happens without a work request to complete, Adapter.Events tells: the end of a QueuePair, overflow, and the thresholds that
+// SharedReceiveQueue.Arm and QueuePair.Arm set. Its channel is bounded, and what has no room there is counted and lost.
+//
 // # The end
 //
 // Close and Disconnect end a connection in order: what was posted is sent, what is posted afterwards is ErrClosed, and what
@@ -65,5 +72,6 @@
 //
 // Queue depths, connection counts and table sizes are fixed when the object is made. A full queue is an error of the
 // posting call, never a loss: a work request reserves its place in the CompletionQueue when it is posted, so that a
-// CompletionQueue cannot overflow.
+// CompletionQueue cannot overflow. Buffers of a SharedReceiveQueue reserve theirs when a QueuePair takes them; where there is none,
+// that QueuePair ends with ErrCQOverflow (CQMinSize).
 package rnic

@@ -30,8 +30,11 @@ type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
 	SendDepth      int    // work requests posted and not yet sent (default 128)
-	RecvDepth      int    // receive buffers posted and not completed (default 128)
+	RecvDepth      int    // receive buffers posted (with SRQ: taken) and not completed (default 128)
 	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
+
+	// SRQ, of the same PD: receive buffers come from there, and PostRecv is ErrShared.
+	SRQ *SharedReceiveQueue
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
 	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
@@ -118,7 +121,8 @@ type QueuePair struct {
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[WorkRequest]
-	posted  atomic.Int32      // receive buffers posted and not completed
+	posted  atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
+	low     atomic.Int32      // threshold of posted (watch.go)
 	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
 
 	state     atomic.Uint32
@@ -137,6 +141,7 @@ type QueuePair struct {
 	recv    recvHalf
 	respond responder
 	asks    requester
+	watch   watch
 	poke    bool // octets that came made something to send: the carrier is to pull
 	err     error
 	final   Stats
@@ -164,7 +169,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
 	}
-	if err := opt.checkStartup(); err != nil {
+	if err := errors.Join(opt.checkStartup(), opt.checkShared()); err != nil {
 		return nil, err
 	}
 	if a.isClosed() {
@@ -183,7 +188,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		done:      make(chan struct{}),
 	}
 	q.sq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.SendDepth))
-	q.rq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.RecvDepth))
+	q.rq = takeRing[WorkRequest](&a.rings, q, opt.receiveRing())
 	ctrl, err := a.table.Register(opt.PD.id, make([]byte, opt.controlLen()),
 		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
 	if err != nil {
@@ -273,11 +278,14 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 }
 
 // PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed, ErrCQFull when
-// their completions have no room. So every one has its place where Placement looks, and a peer that was told of them may use them
+// their completions have no room, ErrShared with an SRQ. So every one has its place where Placement looks, and a peer that was told of them may use them
 // all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
 // connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	wr.Op = OpRecv
+	if q.opt.SRQ != nil {
+		return ErrShared
+	}
 	if !q.opt.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
@@ -361,8 +369,11 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st 
 
 // received completes a receive buffer.
 func (q *QueuePair) received(c Completion) {
-	q.posted.Add(-1) // first: who polled this may post the next
+	left := q.posted.Add(-1) // first: who polled this may post the next
 	q.opt.RecvCQ.push(c)
+	if left < q.low.Load() && c.Status == Success {
+		q.lookLow(left)
+	}
 }
 
 // finish is the last thing the connection's driver does to a QueuePair.
@@ -425,7 +436,12 @@ type Stats struct {
 	MessagesSent  uint64
 	MessagesRecvd uint64
 	WritesRecvd   uint64
-	ReadsServed   uint64 // Reads and atomics of the peer's that were answered
+	SharedTaken   uint64 // buffers taken from the SRQ: what this peer consumes of it
+	SharedHeld    int    // of these, not yet completed
+	// SlowPath counts frames that were reassembled, segments that were left to be sent again and octets that were moved together: what
+	// costs more than frames that come whole in one segment. Arm(EventSlowPath).
+	SlowPath    uint64
+	ReadsServed uint64 // Reads and atomics of the peer's that were answered
 	// RefusedPending counts segments that were left to be sent again because enough messages had been placed ahead of a
 	// gap.
 	RefusedPending uint64
@@ -478,6 +494,9 @@ func (q *QueuePair) snapshot(l *link) Stats {
 		MessagesRecvd: q.recv.messages,
 		WritesRecvd:   q.recv.writes,
 		ReadsServed:   q.respond.served,
+		SharedTaken:   q.recv.taken,
+		SharedHeld:    q.sharedHeld(),
+		SlowPath:      q.recv.slowPath(),
 
 		RefusedPending: q.recv.refused,
 		TCP:            l.car.stats(),

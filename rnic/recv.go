@@ -40,6 +40,7 @@ type recvHalf struct {
 	terminate  int  // its length in the control region
 
 	messages, writes uint64
+	taken            uint64 // from the SRQ
 	refused          uint64
 }
 
@@ -135,6 +136,9 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 
 // arrived acts on what octets brought.
 func (q *QueuePair) arrived(l *link) {
+	if q.watch.armed.Load() {
+		q.look()
+	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
 		q.open(l) // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
@@ -251,6 +255,9 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 		return 0, false
 	}
 	r.payload = payload
+	if q.opt.SRQ != nil && !h.Tagged && h.QN == rdmap.QNSend {
+		return 0, q.takeShared(h.MSN)
+	}
 	return need, true
 }
 
@@ -332,6 +339,7 @@ func (q *QueuePair) receiveError(l *link, err error) {
 
 func (q *QueuePair) leaveService(l *link, err error) {
 	q.state.Store(uint32(Error))
+	q.adapter.events.post(Event{Kind: EventTerminated, QP: q, Err: err})
 	l.note(err)
 	l.closing()
 }
