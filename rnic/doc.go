@@ -56,6 +56,9 @@
 //
 // QueuePairs of one domain may share their receive buffers (Adapter.CreateSRQ, QPOptions.SRQ): they take them as messages come.
 //
+// Who has other things to wait for than a CompletionQueue arms it and selects on CompletionQueue.Ready; Wait and WaitSolicited do it
+// where there is nothing else.
+//
 // # Events
 //
 // What happens without a work request to complete, Adapter.Events tells: the end of a QueuePair, overflow, and the thresholds that
