@@ -3,6 +3,7 @@ package rnic
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -90,14 +91,16 @@ func (o *QPOptions) receiveRing() int {
 	return ringSize(o.RecvDepth)
 }
 
-// PostRecv adds wr.Local as a buffer for the next message of any of the QueuePairs; ErrRecvQueueFull when Depth are there, or while
-// one of them is being taken. It reserves no completion: the QueuePair does that when it takes the buffer. The octets are the
+// PostRecv adds wr.Local as a buffer for the next message of any of the QueuePairs; ErrRecvQueueFull when Depth are there. It reserves no completion: the QueuePair does that when it takes the buffer. The octets are the
 // QueuePairs' until the Completion, whose QP says which has used it. Any goroutine; those that post at once wait for each other.
 func (s *SharedReceiveQueue) PostRecv(wr WorkRequest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left.Load() >= s.depth || !s.ring.Push(sharedBuffer{id: wr.ID, local: wr.Local}) {
+	if s.left.Load() >= s.depth {
 		return ErrRecvQueueFull
+	}
+	for b := (sharedBuffer{id: wr.ID, local: wr.Local}); !s.ring.Push(b); {
+		runtime.Gosched() // the slot's buffer was claimed, and is being popped this moment
 	}
 	s.left.Add(1)
 	return nil
