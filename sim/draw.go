@@ -52,6 +52,7 @@ func Draw(seed uint64) Workload {
 	d.cable(&wl)
 	d.paths(&wl)
 	d.depths(&wl)
+	wl.shared()
 	return wl
 }
 

@@ -61,6 +61,9 @@ type peer struct {
 	inbox   *rnic.MemoryRegion
 	private []byte // of the start-up frame: STag, and random octets
 
+	pool      *recvPool // where receive buffers come from; nil: the QueuePair has its own
+	lastTaken uint64    // the last of them, by the order of posting
+
 	remote     *peer
 	remoteSTag mem.STag
 	want       []byte // what the remote region must hold in the end
@@ -92,10 +95,13 @@ func newPeer(wl *Workload, h *Host, c *Conn, host, index int) (*peer, error) {
 }
 
 // open makes the QueuePair and registers memory.
-func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue) (err error) {
+func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue, pool *recvPool) (err error) {
 	opt := c.options(host)
 	p.pd = p.host.Adapter.AllocPD()
 	opt.PD = p.pd
+	if pool != nil {
+		p.takeFrom(pool, &opt)
+	}
 	opt.SendCQ, opt.RecvCQ, opt.SendDepth, opt.RecvDepth = cq, cq, depth, recvDepth
 	if p.qp, err = p.host.Adapter.CreateQP(opt); err != nil {
 		return err
@@ -114,12 +120,20 @@ func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue) (err error) {
 	if p.source, err = opt.PD.Register(src, 0); err != nil {
 		return err
 	}
-	if p.inbox, err = opt.PD.Register(make([]byte, recvDepth*p.wl.SendMax), rnic.LocalWrite); err != nil {
-		return err
-	}
 	p.private = binary.BigEndian.AppendUint32(nil, uint32(p.region.STag()))
 	p.private = append(p.private, src[:p.rng.IntN(privateMax-len(p.private))]...)
 	if err := p.openAsks(p.pd, c, host); err != nil {
+		return err
+	}
+	return p.openInbox()
+}
+
+// openInbox posts receive buffers of the QueuePair's own.
+func (p *peer) openInbox() (err error) {
+	if p.pool != nil {
+		return nil
+	}
+	if p.inbox, err = p.pd.Register(make([]byte, recvDepth*p.wl.SendMax), rnic.LocalWrite); err != nil {
 		return err
 	}
 	for i := range recvDepth {
@@ -145,6 +159,9 @@ func (p *peer) hear(private []byte) error {
 func (p *peer) slot(i int) []byte { return p.inbox.Bytes()[i*p.wl.SendMax:][:p.wl.SendMax] }
 
 func (p *peer) postRecv(i int) error {
+	if p.pool != nil {
+		return p.pool.post(i)
+	}
 	paint(p.slot(i))
 	p.recvPosted++
 	return p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*p.wl.SendMax, p.wl.SendMax)})
@@ -252,8 +269,8 @@ func (p *peer) complete(c *rnic.Completion) error {
 
 // receive compares one message with the next that the remote sent, and the Writes before it with the region.
 func (p *peer) receive(c *rnic.Completion) error {
-	if due := (p.received + p.flushed) % recvDepth; c.ID != uint64(due) {
-		return fmt.Errorf("%s: receive buffer %d completed, %d was due", p.name, c.ID, due)
+	if err := p.due(c); err != nil {
+		return err
 	}
 	if c.Status != rnic.Success {
 		p.flushed++

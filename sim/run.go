@@ -22,6 +22,7 @@ type Outcome struct {
 // app polls the completion queues of one host.
 type app struct {
 	cqs  []*rnic.CompletionQueue
+	pool *recvPool // of the host's connections, when they share one
 	byQP map[uint32]*peer
 }
 
@@ -121,7 +122,12 @@ func (r *run) open(s *session, index int) (err error) {
 			}
 			a.cqs = append(a.cqs, cq)
 		}
-		if err := p.open(s.c, k, a.cqs[len(a.cqs)-1]); err != nil {
+		if r.wl.SharedRecv[k] && a.pool == nil {
+			if a.pool, err = poolOf(p.host.Adapter, r.wl); err != nil {
+				return err
+			}
+		}
+		if err := p.open(s.c, k, a.cqs[len(a.cqs)-1], a.pool); err != nil {
 			return err
 		}
 		a.byQP[p.qp.Number()] = p
@@ -236,6 +242,11 @@ func (r *run) check() error {
 	err := errors.Join(r.apps[0].poll(), r.apps[1].poll())
 	for _, s := range r.sessions {
 		err = errors.Join(err, s.check())
+	}
+	for _, a := range r.apps {
+		if a.pool != nil {
+			err = errors.Join(err, a.pool.check())
+		}
 	}
 	return err
 }
