@@ -122,7 +122,6 @@ type QueuePair struct {
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[WorkRequest]
 	posted  atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
-	low     atomic.Int32      // threshold of posted (watch.go)
 	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
 
 	state     atomic.Uint32
@@ -369,11 +368,8 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st 
 
 // received completes a receive buffer.
 func (q *QueuePair) received(c Completion) {
-	left := q.posted.Add(-1) // first: who polled this may post the next
+	q.posted.Add(-1) // first: who polled this may post the next
 	q.opt.RecvCQ.push(c)
-	if left < q.low.Load() && c.Status == Success {
-		q.lookLow(left)
-	}
 }
 
 // finish is the last thing the connection's driver does to a QueuePair.

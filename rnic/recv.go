@@ -21,6 +21,7 @@ type recvHalf struct {
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
+	shared  bool // receive buffers come from QPOptions.SRQ
 
 	greet greeting // rtr.go
 
@@ -58,7 +59,7 @@ const (
 
 func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	ag := &t.Agreement
-	r.version = ag.Version
+	r.version, r.shared = ag.Version, q.opt.SRQ != nil
 	r.movedAt = l.car.now()
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Spare: l.spare, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
@@ -178,6 +179,9 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	if passed > r.passed {
 		r.passed, r.movedAt = passed, l.car.now()
 	}
+	if q.watch.armed.Load() {
+		q.look()
+	}
 	q.lookForErrors(l)
 	q.pokeCarrier(l)
 	r.partial = passed != edge
@@ -255,7 +259,7 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 		return 0, false
 	}
 	r.payload = payload
-	if q.opt.SRQ != nil && !h.Tagged && h.QN == rdmap.QNSend {
+	if r.shared && !h.Tagged && h.QN == rdmap.QNSend {
 		return 0, q.takeShared(h.MSN)
 	}
 	return need, true

@@ -9,7 +9,8 @@ import (
 
 // watch holds the thresholds of a QueuePair. Each is 0 when it is not armed; whoever swaps it for 0 posts the event.
 type watch struct {
-	armed atomic.Bool // high or slow ever was: arrivals look
+	armed atomic.Bool // one of these ever was: arrivals look
+	low   atomic.Int64
 	high  atomic.Int64
 	slow  atomic.Int64
 }
@@ -22,7 +23,7 @@ type watch struct {
 //	EventReceiveHigh  more than limit receive buffers hold octets and are not delivered, for the peer leaves gaps
 //	EventSlowPath     Stats.SlowPath is more than limit. It counts on from the beginning: arm again with Event.Count and some more
 //
-// The last two are looked at when octets arrive. All are countermeasures of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take
+// They are looked at when octets arrive and have been placed and delivered. All are countermeasures of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take
 // is bounded anyway, and it is the ULP that knows how much is unfair, and may Abort.
 func (q *QueuePair) Arm(k EventKind, limit int) error {
 	if limit < 0 || limit > math.MaxInt32 && k != EventSlowPath {
@@ -33,8 +34,9 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 		if q.opt.SRQ != nil {
 			return ErrShared
 		}
-		q.low.Store(int32(limit))
-		q.lookLow(q.posted.Load())
+		q.watch.low.Store(int64(limit))
+		q.watch.armed.Store(true)
+		q.lookLow()
 	case EventReceiveHigh:
 		q.watch.high.Store(int64(limit))
 		q.watch.armed.Store(true)
@@ -47,9 +49,10 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 	return nil
 }
 
-// lookLow posts the low-water event when posted is below the threshold.
-func (q *QueuePair) lookLow(posted int32) {
-	if low := q.low.Load(); posted < low && q.low.CompareAndSwap(low, 0) {
+// lookLow posts the low-water event when fewer buffers are posted than the threshold.
+func (q *QueuePair) lookLow() {
+	low := q.watch.low.Load()
+	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
 		q.adapter.events.post(Event{Kind: EventReceiveLow, QP: q, Count: uint64(posted)})
 	}
 }
@@ -57,6 +60,7 @@ func (q *QueuePair) lookLow(posted int32) {
 // look compares what arrivals changed with the thresholds. Driver's goroutine.
 func (q *QueuePair) look() {
 	w := &q.watch
+	q.lookLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
 			q.adapter.events.post(Event{Kind: EventReceiveHigh, QP: q, Count: uint64(n)})
