@@ -152,7 +152,7 @@ func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error
 			return s.fail(start, TypeLocalCatastrophic, 0, h, n)
 		}
 	}
-	slot.note(h, end)
+	q.note(slot, h, end)
 	s.placed(end, payload, h.MO+uint32(payload))
 	return nil
 }

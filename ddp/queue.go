@@ -35,6 +35,7 @@ type Queue struct {
 
 	lists     []Range // rangesMax for each slot
 	rangesMax int
+	begun     uint32 // of these, how many hold a segment
 }
 
 // Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets the first
@@ -61,6 +62,19 @@ func (q *Queue) Post(b RecvBuffer) bool {
 // Posted is the number of buffers posted and not yet delivered; those being filled count.
 func (q *Queue) Posted() int { return int(q.posted) }
 
+// Wants is how many buffers have to be posted so that the message of msn has one: 0 when it has one, or had. Whoever posts on
+// demand bounds it: a peer may name any MSN.
+func (q *Queue) Wants(msn uint32) uint32 {
+	age := q.age(msn)
+	if age < int32(q.posted) {
+		return 0
+	}
+	return uint32(age) - q.posted + 1
+}
+
+// Begun is the number of buffers posted and not yet delivered that a segment was placed for.
+func (q *Queue) Begun() int { return int(q.begun) }
+
 // Flush removes and returns the oldest posted buffer that was not delivered; false when none is left. For a
 // stream that is going down: a segment for a flushed buffer is refused as one for a completed message.
 func (q *Queue) Flush() (RecvBuffer, bool) {
@@ -74,10 +88,13 @@ func (q *Queue) slot(msn uint32) *recvSlot { return &q.slots[msn&uint32(len(q.sl
 
 // take removes the oldest buffer, which must be there.
 func (q *Queue) take() RecvBuffer {
-	b := q.slot(q.first).buffer
+	r := q.slot(q.first)
+	if r.placedEnd != 0 {
+		q.begun--
+	}
 	q.first++
 	q.posted--
-	return b
+	return r.buffer
 }
 
 // age places msn against the window, modulo 2^32: negative is below, posted or more is above.
@@ -126,8 +143,11 @@ func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, aga
 	return 0, false
 }
 
-// note records a placed segment for check.
-func (r *recvSlot) note(h *Header, end uint64) {
+// note records a segment placed for r for check.
+func (q *Queue) note(r *recvSlot, h *Header, end uint64) {
+	if r.placedEnd == 0 {
+		q.begun++
+	}
 	r.placedEnd = max(r.placedEnd, end)
 	r.moMax = max(r.moMax, h.MO)
 	if h.Last {

@@ -104,16 +104,55 @@ func TestRecvSlotCheck(t *testing.T) {
 		{"MO above the last's", []seg{{end: 20, mo: 40, last: true}, {end: 10, mo: 50, len: 1, code: CodeInvalidMO}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			slot := recvSlot{buffer: RecvBuffer{Len: 100}}
+			var q Queue
+			slot := &recvSlot{buffer: RecvBuffer{Len: 100}}
 			for i, s := range c.segs {
 				h := Header{MO: s.mo, Last: s.last}
 				code, again := slot.check(&h, s.end, s.len)
 				require.Equal(t, s.code, code, "segment %d", i)
 				require.Equal(t, s.again, again, "segment %d", i)
 				if code == 0 && !again {
-					slot.note(&h, s.end)
+					q.note(slot, &h, s.end)
 				}
 			}
 		})
 	}
+}
+
+// Wants counts what a message lacks, modulo 2^32, and nothing for one that has its buffer or is over.
+func TestQueueWants(t *testing.T) {
+	for _, first := range []uint32{1, 0x7fffffff, 0xfffffffe, 0} {
+		var q Queue
+		q.Init(4)
+		q.first = first
+		require.EqualValues(t, 1, q.Wants(first))
+		require.EqualValues(t, 3, q.Wants(first+2))
+		q.Post(RecvBuffer{})
+		q.Post(RecvBuffer{})
+		require.Zero(t, q.Wants(first))
+		require.Zero(t, q.Wants(first+1))
+		require.EqualValues(t, 1, q.Wants(first+2))
+		require.EqualValues(t, 1<<31-2, q.Wants(first+1<<31-1), "the farthest that is ahead")
+		require.Zero(t, q.Wants(first-1))
+		require.Zero(t, q.Wants(first+1<<31), "that far ahead is behind")
+	}
+}
+
+// Begun counts buffers from their first segment to their Delivery, or Flush, whatever their number of segments.
+func TestQueueBegun(t *testing.T) {
+	var q Queue
+	q.Init(4)
+	for range 3 {
+		q.Post(RecvBuffer{Len: 100})
+	}
+	q.note(q.slot(2), &Header{}, 20)
+	q.note(q.slot(2), &Header{MO: 10, Last: true}, 30)
+	require.Equal(t, 1, q.Begun())
+	q.note(q.slot(1), &Header{Last: true}, 10)
+	require.Equal(t, 2, q.Begun())
+	q.take()
+	require.Equal(t, 1, q.Begun())
+	q.Flush()
+	q.Flush() // of which nothing has come
+	require.Zero(t, q.Begun())
 }

@@ -35,6 +35,8 @@ type Config struct {
 	// Arena, if set, is where queues take their rings from; what it cannot hold comes from the heap. It must stay mapped as
 	// long as any QueuePair or CompletionQueue of the Adapter is used, after Close too, and nobody else may carve from it.
 	Arena *hugepages.Arena
+	// EventsMax bounds the asynchronous events that wait to be read from Events (default EventsDefault).
+	EventsMax int
 	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it can return: for
 	// simulations that turn them on the calling goroutine instead of running them.
 	Manual func()
@@ -52,6 +54,7 @@ type Adapter struct {
 	rings ringStore
 
 	startup startupCounters
+	events  eventQueue
 
 	mu        sync.Mutex
 	links     map[*link]struct{} // every live connection, for Close
@@ -67,7 +70,12 @@ func Open(cfg Config) (*Adapter, error) {
 	if cfg.ConnsMax == 0 {
 		cfg.ConnsMax = ConnsMaxDefault
 	}
+	if cfg.EventsMax == 0 {
+		cfg.EventsMax = EventsDefault
+	}
 	switch {
+	case cfg.EventsMax < 0:
+		return nil, fmt.Errorf("rnic: EventsMax %d must be positive", cfg.EventsMax)
 	case cfg.RegionsMax < 0 || cfg.ConnsMax < 0:
 		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
 	case cfg.RegionsMax > mem.EntriesMax:
@@ -82,6 +90,7 @@ func Open(cfg Config) (*Adapter, error) {
 		}
 	}
 	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
+	a.events.size = cfg.EventsMax
 	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {

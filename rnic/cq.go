@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -19,14 +18,15 @@ var ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, l
 
 // CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill and one goroutine polls.
 //
-// It cannot overflow: posting reserves the entry that its completion will need. It has no end of its own: when nobody refers to it
+// Posting reserves the entry that its completion will need, so that it cannot overflow; but for shared receive buffers, whose
+// completions are known when a QueuePair takes them. That one then leaves service, and nobody else. It has no end of its own: when nobody refers to it
 // any more its memory is collected, or goes back to Config.Arena. Until then it may be polled, behind Adapter.Close too.
 type CompletionQueue struct {
 	adapter  *Adapter
 	ring     *mem.MPSC[Completion]
 	depth    int64
-	reserved atomic.Int64 // entries promised to posted work, or waiting to be polled
-	armed    atomic.Bool
+	reserved atomic.Int64  // entries promised to posted work, or waiting to be polled
+	armed    atomic.Uint32 // a Notification (notify.go), or disarmed
 	wake     chan struct{}
 }
 
@@ -55,12 +55,8 @@ func (q *CompletionQueue) push(c Completion) {
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
-	// Only a sleeping consumer costs more than this load.
-	if q.armed.Load() && q.armed.CompareAndSwap(true, false) {
-		select {
-		case q.wake <- struct{}{}:
-		default:
-		}
+	if q.armed.Load() != uint32(disarmed) { // only a consumer that waits costs more than this load
+		q.notify(c.Solicited || c.Status != Success)
 	}
 }
 
@@ -71,26 +67,6 @@ func (q *CompletionQueue) Poll(dst []Completion) int {
 		q.reserved.Add(-int64(n))
 	}
 	return n
-}
-
-// Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion that arrives
-// between a fruitless Poll and Wait is not missed: the queue is looked at again after it was armed. The error is ctx.Err(); that a
-// QueuePair has ended is no error here, its work completes as Flushed.
-func (q *CompletionQueue) Wait(ctx context.Context) error {
-	for q.ring.Len() == 0 {
-		q.armed.Store(true)
-		if q.ring.Len() != 0 {
-			q.armed.Store(false)
-			return nil
-		}
-		select {
-		case <-q.wake:
-		case <-ctx.Done():
-			q.armed.Store(false)
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // Depth is the number of entries.

@@ -76,6 +76,18 @@
 // of what this end found; *mpa.Error with code 1 where the transport failed. Because Sends and Writes complete when they were sent, it
 // is Err, and not a Status, that tells of one that the peer refused.
 //
+// # Sharing and waiting
+//
+// QueuePairs of one domain may share their receive buffers (Adapter.CreateSRQ, QPOptions.SRQ): they take them as messages come.
+//
+// Who has other things to wait for than a CompletionQueue arms it and selects on CompletionQueue.Ready; Wait and WaitSolicited do it
+// where there is nothing else.
+//
+// # Events
+//
+// What happens without a work request to complete, Adapter.Events tells: the end of a QueuePair, overflow, and the thresholds that
+// SharedReceiveQueue.Arm and QueuePair.Arm set. Its channel is bounded, and what has no room there is counted and lost.
+//
 // # The end
 //
 // Close and Disconnect end a connection in order: what was posted is sent, what is posted afterwards is ErrClosed, and what
@@ -87,5 +99,6 @@
 //
 // Queue depths, connection counts and table sizes are fixed when the object is made. A full queue is an error of the
 // posting call, never a loss: a work request reserves its place in the CompletionQueue when it is posted, so that a
-// CompletionQueue cannot overflow.
+// CompletionQueue cannot overflow. Buffers of a SharedReceiveQueue reserve theirs when a QueuePair takes them; where there is none,
+// that QueuePair ends with ErrCQOverflow (CQMinSize).
 package rnic

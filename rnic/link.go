@@ -253,6 +253,7 @@ func (l *link) peerClosed() {
 	default:
 		if l.phase == phaseFull {
 			l.qp.leave(Closing)
+			l.qp.tellPeerClosed(l.shut)
 			if !l.qp.send.enabled {
 				l.qp.send.stopped = true // the FPDU that would have let us speak will not come
 			} else if l.qp.opt.AllowHalfClosed && !l.shut {
@@ -350,6 +351,9 @@ func (l *link) over(err error) {
 			}
 		}
 		q.finish(err)
+		if was == phaseFull {
+			q.tellEnd(err)
+		}
 	}
 	l.phase = phaseOver
 	if l.listener != nil && err != nil {

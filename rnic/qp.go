@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
 	SendDepth      int    // work requests posted and not yet sent: so many at least (default 128)
-	RecvDepth      int    // receive buffers posted and not completed (default 128)
+	RecvDepth      int    // receive buffers posted (with SRQ: taken) and not completed (default 128)
 	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
 
 	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is SGEMaxDefault.
@@ -38,6 +39,9 @@ type QPOptions struct {
 	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is InlineMaxDefault, NoInline none. The
 	// rings hold SendDepth and RecvDepth of the longest: 72 octets, and as many for every 4 ranges more or 64 octets of data.
 	InlineMax int
+
+	// SRQ, of the same PD: receive buffers come from there, and PostRecv is ErrShared.
+	SRQ *SharedReceiveQueue
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
 	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
@@ -100,7 +104,7 @@ type QueuePair struct {
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[wqe]
-	posted  atomic.Int32      // receive buffers posted and not completed
+	posted  atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
 	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
 
 	state     atomic.Uint32
@@ -119,6 +123,7 @@ type QueuePair struct {
 	recv    recvHalf
 	respond responder
 	asks    requester
+	watch   watch
 	poke    bool // octets that came made something to send: the carrier is to pull
 	err     error
 	final   Stats
@@ -146,10 +151,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
 	}
-	if err := opt.checkRequests(); err != nil {
-		return nil, err
-	}
-	if err := opt.checkStartup(); err != nil {
+	if err := cmp.Or(opt.checkRequests(), opt.checkStartup(), opt.checkShared()); err != nil {
 		return nil, err
 	}
 	if a.isClosed() {
@@ -168,7 +170,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		done:      make(chan struct{}),
 	}
 	q.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
-	q.rq = takeRing[wqe](&a.rings, q, entriesFor(opt.RecvDepth, opt.SGEMax, 0))
+	q.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
 	ctrl, err := a.table.Register(opt.PD.id, make([]byte, opt.controlLen()),
 		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
 	if err != nil {
@@ -289,10 +291,13 @@ func (q *QueuePair) doorbell() {
 }
 
 // PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed, ErrCQFull when
-// their completions have no room. So every one has its place where Placement looks, and a peer that was told of them may use them
+// their completions have no room, ErrShared with an SRQ. So every one has its place where Placement looks, and a peer that was told of them may use them
 // all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
 // connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
+	if q.opt.SRQ != nil {
+		return ErrShared
+	}
 	if err := q.checkShape(OpRecv, &wr); err != nil {
 		return err
 	}
@@ -446,7 +451,12 @@ type Stats struct {
 	MessagesSent  uint64
 	MessagesRecvd uint64
 	WritesRecvd   uint64
-	ReadsServed   uint64 // Reads and atomics of the peer's that were answered
+	SharedTaken   uint64 // buffers taken from the SRQ: what this peer consumes of it
+	SharedHeld    int    // of these, not yet completed
+	// SlowPath counts frames that were reassembled, segments that were left to be sent again and octets that were moved together: what
+	// costs more than frames that come whole in one segment. Arm(EventSlowPath).
+	SlowPath    uint64
+	ReadsServed uint64 // Reads and atomics of the peer's that were answered
 	// RefusedPending counts segments that were left to be sent again because enough messages had been placed ahead of a
 	// gap.
 	RefusedPending uint64
@@ -499,6 +509,9 @@ func (q *QueuePair) snapshot(l *link) Stats {
 		MessagesRecvd: q.recv.messages,
 		WritesRecvd:   q.recv.writes,
 		ReadsServed:   q.respond.served,
+		SharedTaken:   q.recv.taken,
+		SharedHeld:    q.sharedHeld(),
+		SlowPath:      q.recv.slowPath(),
 
 		RefusedPending: q.recv.refused,
 		TCP:            l.car.stats(),

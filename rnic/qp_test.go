@@ -23,6 +23,9 @@ func TestRingEntries(t *testing.T) {
 	require.Equal(t, uintptr(64), unsafe.Sizeof(Completion{}))
 }
 
+// What cannot be is refused, among it queues and domains of another owner.
+//
+// req: 5042-7.1-1, 5040-8.1.1-4
 func TestCreateQP(t *testing.T) {
 	a, err := Open(Config{RegionsMax: 3})
 	require.NoError(t, err)

@@ -21,6 +21,7 @@ type recvHalf struct {
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
+	shared  bool // receive buffers come from QPOptions.SRQ
 
 	greet greeting // rtr.go
 
@@ -43,6 +44,7 @@ type recvHalf struct {
 	ranges []ddp.Range // and all of its ranges
 
 	messages, writes uint64
+	taken            uint64 // from the SRQ
 	refused          uint64
 }
 
@@ -60,12 +62,12 @@ const (
 
 func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	ag := &t.Agreement
-	r.version = ag.Version
+	r.version, r.shared = ag.Version, q.opt.SRQ != nil
 	r.movedAt = l.car.now()
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Spare: l.spare, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
 	})
-	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.SGEMax)
+	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.receiveRanges())
 	r.list = make([]SGE, q.opt.SGEMax-1)
 	r.ranges = make([]ddp.Range, q.opt.SGEMax)
 	r.termQ.Init(1)
@@ -140,6 +142,9 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 
 // arrived acts on what octets brought.
 func (q *QueuePair) arrived(l *link) {
+	if q.watch.armed.Load() {
+		q.look()
+	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
 		q.open(l) // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
@@ -178,6 +183,9 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	r.edge = edge
 	if passed > r.passed {
 		r.passed, r.movedAt = passed, l.car.now()
+	}
+	if q.watch.armed.Load() {
+		q.look()
 	}
 	q.lookForErrors(l)
 	q.pokeCarrier(l)
@@ -256,6 +264,9 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 		return 0, false
 	}
 	r.payload = payload
+	if r.shared && !h.Tagged && h.QN == rdmap.QNSend {
+		return 0, q.takeShared(h.MSN)
+	}
 	return need, true
 }
 
@@ -337,6 +348,7 @@ func (q *QueuePair) receiveError(l *link, err error) {
 
 func (q *QueuePair) leaveService(l *link, err error) {
 	q.leave(Terminating)
+	q.adapter.events.post(Event{Kind: EventTerminated, QP: q, Err: err})
 	l.note(err)
 	l.closing()
 }

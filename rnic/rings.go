@@ -23,13 +23,18 @@ const ringAlign = 64
 
 // takeRing makes a ring of n slots that lives as long as owner.
 func takeRing[T any, O any](s *ringStore, owner *O, n int) *mem.MPSC[T] {
-	size := 1 << bits.Len(uint(n*int(unsafe.Sizeof(mem.MPSCSlot[T]{}))-1))
-	b := s.take(size)
+	return mem.NewMPSC(takeSlots[mem.MPSCSlot[T]](s, owner, n))
+}
+
+// takeSlots is the backing of a ring of n slots that lives as long as owner.
+func takeSlots[S any, O any](s *ringStore, owner *O, n int) []S {
+	var slot S
+	b := s.take(1 << bits.Len(uint(n*int(unsafe.Sizeof(slot))-1)))
 	if b == nil {
-		return mem.NewMPSC(make([]mem.MPSCSlot[T], n))
+		return make([]S, n)
 	}
 	runtime.AddCleanup(owner, s.give, b)
-	return mem.NewMPSC(mem.View[mem.MPSCSlot[T]](b, n))
+	return mem.View[S](b, n)
 }
 
 // take returns size octets, or nil when the arena is used up or absent: the heap then serves as well.

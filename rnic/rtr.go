@@ -79,7 +79,7 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		return
 	}
 	if t.RTR&mpa.RTRSend != 0 {
-		q.recv.sendQ.InitLists(ceilPow2(q.opt.RecvDepth+1), q.opt.SGEMax) // the hidden buffer's place
+		q.recv.sendQ.InitLists(ceilPow2(q.opt.RecvDepth+1), q.opt.receiveRanges()) // the hidden buffer's place
 	}
 	g.awaited = t.RTR
 }

@@ -23,6 +23,8 @@ func terminateFor(err error) rdmap.Terminate {
 		return rdmap.TerminateLLP(uint8(inMPA.Code))
 	case errors.As(err, &inRDMAP):
 		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
+	case errors.Is(err, ErrCQOverflow):
+		return rdmap.Terminate{Cause: rdmap.CauseLocal}
 	}
 	return rdmap.Terminate{Cause: rdmap.CauseStream}
 }

@@ -176,10 +176,10 @@ func (q *QueuePair) checkShape(op Opcode, wr *WorkRequest) error {
 	if len(wr.List) == 0 && len(wr.Inline) == 0 {
 		return nil
 	}
-	return q.checkLong(op, wr)
+	return checkLong(op, wr, q.opt.SGEMax, q.opt.InlineMax)
 }
 
-func (q *QueuePair) checkLong(op Opcode, wr *WorkRequest) error {
+func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 	ranges, inline := len(wr.List), len(wr.Inline)
 	switch {
 	case op == OpRead && ranges > 0:
@@ -190,10 +190,10 @@ func (q *QueuePair) checkLong(op Opcode, wr *WorkRequest) error {
 		return fmt.Errorf("%w: %v with Inline data", ErrShape, op)
 	case inline > 0 && (ranges > 0 || wr.Local != SGE{}):
 		return fmt.Errorf("%w: %v with Inline data and with Local or List", ErrShape, op)
-	case 1+ranges > q.opt.SGEMax:
-		return fmt.Errorf("%w: %d, the limit is %d", ErrListTooLong, 1+ranges, q.opt.SGEMax)
-	case inline > q.opt.InlineMax:
-		return fmt.Errorf("%w: %d octets, the limit is %d", ErrInlineTooLong, inline, q.opt.InlineMax)
+	case 1+ranges > sgeMax:
+		return fmt.Errorf("%w: %d, the limit is %d", ErrListTooLong, 1+ranges, sgeMax)
+	case inline > inlineMax:
+		return fmt.Errorf("%w: %d octets, the limit is %d", ErrInlineTooLong, inline, inlineMax)
 	}
 	total := uint64(wr.Local.Length)
 	for i := range wr.List {

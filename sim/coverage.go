@@ -13,6 +13,7 @@ type Dimension string
 // Dimensions are what a large number of seeds must have covered, in the order in which Coverage prints them.
 var Dimensions = []Dimension{
 	"IPv4", "IPv6", "jumbo frames", "576 octet MTU", "several connections", "both roles on a host", "shared completion queue",
+	"shared receive queue", "receive queue shared by several",
 	"markers both ways", "markers one way", "no markers", "CRC", "no CRC", "one end without CRC",
 	"bad CRC dropped", "bad CRC reported", "policies differ", "packed full", "base offset", "region tied to a stream",
 	"no SACK", "no timestamps", "small window",
@@ -52,6 +53,8 @@ func (r *run) hadConfig(h map[Dimension]bool) {
 	h["IPv4"], h["IPv6"] = !wl.V6, wl.V6
 	h["jumbo frames"], h["576 octet MTU"] = wl.MTU > 1500, wl.MTU == 576
 	h["shared completion queue"] = wl.SharedCQ
+	h["shared receive queue"] = wl.SharedRecv != [2]bool{}
+	h["receive queue shared by several"] = wl.SharedRecv != [2]bool{} && len(wl.Conns) > 1
 	h["no SACK"], h["no timestamps"], h["small window"] = wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.TCP.ReceiveWindow > 0
 }
 

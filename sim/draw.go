@@ -54,6 +54,7 @@ func Draw(seed uint64) Workload {
 	d.paths(&wl)
 	d.depths(&wl)
 	d.shapes(&wl)
+	wl.shared()
 	return wl
 }
 

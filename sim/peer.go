@@ -60,8 +60,11 @@ type peer struct {
 	guarded []byte // region with canaries around it
 	region  *rnic.MemoryRegion
 	source  *rnic.MemoryRegion // random octets that Writes and Sends come from
-	inbox   *rnic.MemoryRegion
+	inbox   *scattered
 	private []byte // of the start-up frame: STag, and random octets
+
+	pool      *recvPool // where receive buffers come from; nil: the QueuePair has its own
+	lastTaken uint64    // the last of them, by the order of posting
 
 	remote     *peer
 	remoteSTag mem.STag
@@ -94,10 +97,13 @@ func newPeer(wl *Workload, h *Host, c *Conn, host, index int) (*peer, error) {
 }
 
 // open makes the QueuePair and registers memory.
-func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue) (err error) {
+func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue, pool *recvPool) (err error) {
 	opt := c.options(host)
 	p.pd = p.host.Adapter.AllocPD()
 	opt.PD = p.pd
+	if pool != nil {
+		p.takeFrom(pool, &opt)
+	}
 	opt.SendCQ, opt.RecvCQ, opt.SendDepth, opt.RecvDepth = cq, cq, depth, recvDepth
 	if p.qp, err = p.host.Adapter.CreateQP(opt); err != nil {
 		return err
@@ -116,15 +122,23 @@ func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue) (err error) {
 	if p.source, err = opt.PD.Register(src, 0); err != nil {
 		return err
 	}
-	if p.inbox, err = opt.PD.Register(make([]byte, recvDepth*p.wl.SendMax), rnic.LocalWrite); err != nil {
-		return err
-	}
 	p.private = binary.BigEndian.AppendUint32(nil, uint32(p.region.STag()))
 	p.private = append(p.private, src[:p.rng.IntN(privateMax-len(p.private))]...)
 	if err := p.openAsks(p.pd, c, host); err != nil {
 		return err
 	}
 	if err := p.openShapes(); err != nil {
+		return err
+	}
+	return p.openInbox()
+}
+
+// openInbox posts receive buffers of the QueuePair's own.
+func (p *peer) openInbox() (err error) {
+	if p.pool != nil {
+		return nil
+	}
+	if p.inbox, err = newScattered(p.pd, recvDepth, p.wl.SendMax); err != nil {
 		return err
 	}
 	for i := range recvDepth {
@@ -146,13 +160,15 @@ func (p *peer) hear(private []byte) error {
 	return nil
 }
 
-// slot is one receive buffer.
-func (p *peer) slot(i int) []byte { return p.inbox.Bytes()[i*p.wl.SendMax:][:p.wl.SendMax] }
-
 func (p *peer) postRecv(i int) error {
-	paint(p.slot(i))
+	if p.pool != nil {
+		return p.pool.post(i)
+	}
 	p.recvPosted++
-	wr := p.scatter(i)
+	wr := p.inbox.scatter(p.shapes.rng, i, p.end.SGEMax)
+	if len(wr.List) > 0 {
+		p.shapes.did["scattered"]++
+	}
 	err := p.qp.PostRecv(wr)
 	spoil(&wr)
 	return err
@@ -262,8 +278,8 @@ func (p *peer) complete(c *rnic.Completion) error {
 
 // receive compares one message with the next that the remote sent, and the Writes before it with the region.
 func (p *peer) receive(c *rnic.Completion) error {
-	if due := (p.received + p.flushed) % recvDepth; c.ID != uint64(due) {
-		return fmt.Errorf("%s: receive buffer %d completed, %d was due", p.name, c.ID, due)
+	if err := p.due(c); err != nil {
+		return err
 	}
 	if c.Status != rnic.Success {
 		p.flushed++
@@ -276,7 +292,7 @@ func (p *peer) receive(c *rnic.Completion) error {
 	}
 	m := r.sends[0]
 	r.sends = r.sends[1:]
-	slot := p.gathered(int(c.ID))
+	slot := p.inbox.gathered(int(c.ID))
 	if got := slot[:c.Len]; !bytes.Equal(got, m.octets) {
 		return fmt.Errorf("%s: message %d of %d octets differs from what was sent (%d octets)", p.name, p.received, len(got), len(m.octets))
 	}

@@ -22,6 +22,7 @@ type Outcome struct {
 // app polls the completion queues of one host.
 type app struct {
 	cqs  []*rnic.CompletionQueue
+	pool *recvPool // of the host's connections, when they share one
 	byQP map[uint32]*peer
 }
 
@@ -121,7 +122,12 @@ func (r *run) open(s *session, index int) (err error) {
 			}
 			a.cqs = append(a.cqs, cq)
 		}
-		if err := p.open(s.c, k, a.cqs[len(a.cqs)-1]); err != nil {
+		if r.wl.SharedRecv[k] && a.pool == nil {
+			if a.pool, err = poolOf(p.host.Adapter, r.wl); err != nil {
+				return err
+			}
+		}
+		if err := p.open(s.c, k, a.cqs[len(a.cqs)-1], a.pool); err != nil {
 			return err
 		}
 		a.byQP[p.qp.Number()] = p
@@ -237,6 +243,11 @@ func (r *run) check() error {
 	for _, s := range r.sessions {
 		err = errors.Join(err, s.check())
 	}
+	for _, a := range r.apps {
+		if a.pool != nil {
+			err = errors.Join(err, a.pool.check())
+		}
+	}
 	return err
 }
 
@@ -256,7 +267,7 @@ func (r *run) leaks() error {
 		for _, p := range s.peers {
 			p.region.Deregister()
 			p.source.Deregister()
-			p.inbox.Deregister()
+			p.inbox.region.Deregister()
 			p.closeAsks()
 		}
 	}

@@ -12,8 +12,7 @@ import (
 // own, by Local Invalidate. Its randomness is its own.
 type shapes struct {
 	rng   *rand.Rand
-	slots [recvDepth][]rnic.SGE // ranges of each receive slot, in the order in which a message fills them
-	grant *rnic.MemoryRegion    // what windows are made of, to be invalidated
+	grant *rnic.MemoryRegion // what windows are made of, to be invalidated
 	did   map[Dimension]int
 }
 
@@ -63,7 +62,7 @@ func (p *peer) shape(wr *rnic.WorkRequest, n int) []byte {
 	}
 	s.did["gathered"]++
 	octets := make([]byte, 0, n)
-	list := s.cut(n, p.end.SGEMax, func(_, k int) rnic.SGE {
+	list := cut(s.rng, n, p.end.SGEMax, func(_, k int) rnic.SGE {
 		off := s.rng.IntN(len(sources) - k + 1)
 		octets = append(octets, sources[off:off+k]...)
 		return p.source.Slice(off, k)
@@ -81,39 +80,49 @@ func spoil(wr *rnic.WorkRequest) {
 }
 
 // cut makes up to most ranges of n octets together, some of them empty; at says which k octets from off of the n are.
-func (s *shapes) cut(n, most int, at func(off, k int) rnic.SGE) []rnic.SGE {
+func cut(rng *rand.Rand, n, most int, at func(off, k int) rnic.SGE) []rnic.SGE {
 	var list []rnic.SGE
 	off := 0
-	for len(list) < most-1 && s.rng.IntN(5) > 0 {
-		if s.rng.IntN(6) == 0 {
+	for len(list) < most-1 && rng.IntN(5) > 0 {
+		if rng.IntN(6) == 0 {
 			list = append(list, nowhere)
 			continue
 		}
-		k := s.rng.IntN(n - off + 1)
+		k := rng.IntN(n - off + 1)
 		list = append(list, at(off, k))
 		off += k
 	}
 	return append(list, at(off, n-off))
 }
 
-// scatter says anew which octets of a receive slot are filled in which order.
-func (p *peer) scatter(i int) rnic.WorkRequest {
-	s := &p.shapes
-	list := s.cut(p.wl.SendMax, p.end.SGEMax, func(off, k int) rnic.SGE { return p.inbox.Slice(i*p.wl.SendMax+off, k) })
-	s.rng.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
-	if len(list) > 1 {
-		s.did["scattered"]++
-	}
+// scattered is a host's receive slots, which are filled in pieces and in any order.
+type scattered struct {
+	region *rnic.MemoryRegion
+	each   int          // octets of a slot
+	slots  [][]rnic.SGE // ranges of each, in the order in which a message fills them
+}
+
+func newScattered(pd *rnic.ProtectionDomain, n, each int) (s *scattered, err error) {
+	s = &scattered{each: each, slots: make([][]rnic.SGE, n)}
+	s.region, err = pd.Register(make([]byte, n*each), rnic.LocalWrite)
+	return s, err
+}
+
+// scatter says anew which octets of slot i are filled in which order, and paints them.
+func (s *scattered) scatter(rng *rand.Rand, i, most int) rnic.WorkRequest {
+	paint(s.region.Bytes()[i*s.each:][:s.each])
+	list := cut(rng, s.each, most, func(off, k int) rnic.SGE { return s.region.Slice(i*s.each+off, k) })
+	rng.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
 	s.slots[i] = append([]rnic.SGE(nil), list...)
 	return rnic.WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]}
 }
 
-// gathered are the octets of a receive slot in the order in which a message fills them.
-func (p *peer) gathered(i int) []byte {
-	octets := make([]byte, 0, p.wl.SendMax)
-	for _, sge := range p.shapes.slots[i] {
+// gathered are the octets of slot i in the order in which a message fills them.
+func (s *scattered) gathered(i int) []byte {
+	octets := make([]byte, 0, s.each)
+	for _, sge := range s.slots[i] {
 		if sge.Length > 0 {
-			octets = append(octets, p.inbox.Bytes()[sge.Offset-p.inbox.Base():][:sge.Length]...)
+			octets = append(octets, s.region.Bytes()[sge.Offset-s.region.Base():][:sge.Length]...)
 		}
 	}
 	return octets

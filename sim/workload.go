@@ -12,14 +12,15 @@ import (
 // Workload is random exchanges over some connections between two hosts, both ways at once, with what befalls them.
 type Workload struct {
 	Config
-	Conns    []Conn
-	Messages int  // of each end of each connection
-	WriteMax int  // octets of one Write
-	SendMax  int  // octets of one Send
-	SharedCQ bool // of all connections of a host
-	Paths    []PathChange
-	Ending   Ending        // of the first connection; the others end in order
-	Limit    time.Duration // of virtual time for any one stage, default 20 min
+	Conns      []Conn
+	Messages   int     // of each end of each connection
+	WriteMax   int     // octets of one Write
+	SendMax    int     // octets of one Send
+	SharedCQ   bool    // of all connections of a host
+	SharedRecv [2]bool // host: its connections share receive buffers
+	Paths      []PathChange
+	Ending     Ending        // of the first connection; the others end in order
+	Limit      time.Duration // of virtual time for any one stage, default 20 min
 }
 
 // Conn is one connection.
@@ -110,8 +111,8 @@ func (wl Workload) String() string {
 	fmt.Fprintf(&b, "seed %d: %s, MTU %d, %d messages an end, Writes to %d, Sends to %d, ending %v by host %d at %.2f",
 		wl.Seed, family, wl.MTU, wl.Messages, wl.WriteMax, wl.SendMax, wl.Ending.Kind, wl.Ending.Host, wl.Ending.At)
 	fmt.Fprintf(&b, "\n  cable: %s join=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Join, wl.Split)
-	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v",
-		wl.TCP.ReceiveWindow, wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.SharedCQ)
+	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v, shared receive queues %v",
+		wl.TCP.ReceiveWindow, wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.SharedCQ, wl.SharedRecv)
 	for _, p := range wl.Paths {
 		fmt.Fprintf(&b, "\n  path: %+v", p)
 	}

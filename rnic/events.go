@@ -1,0 +1,107 @@
+package rnic
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// EventsDefault is how many asynchronous events wait to be read when Config.EventsMax is 0.
+const EventsDefault = 256
+
+// EventKind says what an asynchronous event is about.
+type EventKind uint8
+
+const (
+	EventTerminated  EventKind = iota + 1 // QP left service for an error in what one end had sent: Err is a *TerminateError
+	EventFailed                           // QP's connection was lost, or ended here for want of resources or a bad local range: Err
+	EventPeerClosed                       // QP's peer has closed its half in order, before we closed ours
+	EventSRQLimit                         // Count buffers are left in SRQ, fewer than SharedReceiveQueue.Arm asked for
+	EventCQOverflow                       // a buffer of an SRQ had no place in CQ for its Completion: QP leaves service, too
+	EventReceiveLow                       // Count receive buffers of QP are posted and not completed, fewer than Arm asked for
+	EventReceiveHigh                      // Count receive buffers of QP are begun and not delivered, more than Arm asked for
+	EventSlowPath                         // QP's Stats.SlowPath is Count, more than Arm asked for
+	eventKinds
+)
+
+func (k EventKind) String() string {
+	names := [...]string{
+		"no event", "terminated", "failed", "peer closed", "SRQ limit", "CQ overflow", "receive low-water", "receive high-water", "slow path",
+	}
+	if k < eventKinds {
+		return names[k]
+	}
+	return fmt.Sprintf("event %d", uint8(k))
+}
+
+// Event is something that happened to an object of the Adapter without a work request to complete for it (RFC 5042 section
+// 2.2.7). What does not belong to its kind is zero.
+type Event struct {
+	Kind  EventKind
+	QP    *QueuePair
+	CQ    *CompletionQueue
+	SRQ   *SharedReceiveQueue
+	Count uint64
+	Err   error
+}
+
+// eventQueue takes events from the packet path without waiting for anybody: what has no room is counted and lost.
+type eventQueue struct {
+	size   int
+	out    atomic.Pointer[chan Event]
+	counts [eventKinds]atomic.Uint64
+	lost   atomic.Uint64
+}
+
+// post is for any goroutine.
+func (q *eventQueue) post(e Event) {
+	q.counts[e.Kind].Add(1)
+	out := q.out.Load()
+	if out == nil {
+		return // nobody has asked
+	}
+	select {
+	case *out <- e:
+	default:
+		q.lost.Add(1)
+	}
+}
+
+// Events is where asynchronous events come out, always the same channel, Config.EventsMax deep; it is never closed. Those before the
+// first call are counted and not kept. When it is full further ones are lost, which EventsLost tells: nothing waits for its reader.
+// Any goroutine.
+//
+// An event that QP left service may come before QueuePair.Done. QueuePair.Abort ends one whose peer takes too much.
+func (a *Adapter) Events() <-chan Event {
+	if a.events.out.Load() == nil {
+		out := make(chan Event, a.events.size)
+		a.events.out.CompareAndSwap(nil, &out)
+	}
+	return *a.events.out.Load()
+}
+
+// EventCount is how many events of kind k there were, read, lost or never asked for. Any goroutine.
+func (a *Adapter) EventCount(k EventKind) uint64 {
+	if k >= eventKinds {
+		return 0
+	}
+	return a.events.counts[k].Load()
+}
+
+// EventsLost is how many events found the channel of Events full. Any goroutine.
+func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
+
+// tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
+func (q *QueuePair) tellEnd(err error) {
+	if err == nil || q.recv.reported || errors.Is(err, ErrClosed) {
+		return
+	}
+	q.adapter.events.post(Event{Kind: EventFailed, QP: q, Err: err})
+}
+
+// tellPeerClosed posts that the peer closed its half, unless this end has begun to close already.
+func (q *QueuePair) tellPeerClosed(shut bool) {
+	if !shut {
+		q.adapter.events.post(Event{Kind: EventPeerClosed, QP: q})
+	}
+}

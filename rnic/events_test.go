@@ -1,0 +1,275 @@
+package rnic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// event is the next one; it must be there.
+func event(t testing.TB, from <-chan Event) Event {
+	t.Helper()
+	select {
+	case e := <-from:
+		return e
+	default:
+		t.Fatal("no event")
+		return Event{}
+	}
+}
+
+func noEvent(t testing.TB, from <-chan Event) {
+	t.Helper()
+	select {
+	case e := <-from:
+		t.Fatalf("event %v: %+v", e.Kind, e)
+	default:
+	}
+}
+
+// Each way a QueuePair leaves service that its ULP did not ask for is an event, at the end that meets it, once.
+//
+// req: 5042-2.2.7-1
+func TestEventsOfTheEnd(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		do             func(r *rig, s, c *end)
+		server, client EventKind // 0: none
+	}{
+		{"error in what came", func(r *rig, s, c *end) {
+			require.NoError(r.t, c.wrong(s, func(wr *WorkRequest) { wr.RemoteSTag++ }))
+		}, EventTerminated, EventTerminated},
+		{"reset by the peer", func(r *rig, s, c *end) { c.qp.Abort() }, EventFailed, 0},
+		{"closed by the peer", func(r *rig, s, c *end) { c.qp.Disconnect() }, EventPeerClosed, 0},
+		{"bad local range", func(r *rig, s, c *end) {
+			c.source.Deregister()
+			require.NoError(r.t, c.qp.PostSend(WorkRequest{Local: SGE{STag: 1, Length: 1}}))
+		}, EventFailed, EventFailed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				atServer, atClient := r.server.Events(), r.client.Events()
+				s, c := r.connect(QPOptions{}, QPOptions{})
+				noEvent(t, atServer)
+				tc.do(r, s, c)
+				r.untilDone(s.qp)
+				r.untilDone(c.qp)
+				for _, side := range []struct {
+					from <-chan Event
+					qp   *QueuePair
+					want EventKind
+				}{{atServer, s.qp, tc.server}, {atClient, c.qp, tc.client}} {
+					if side.want != 0 {
+						var e Event
+						r.until("the event", func() bool {
+							select {
+							case e = <-side.from:
+								return true
+							default:
+								return false
+							}
+						})
+						require.Equal(t, side.want, e.Kind, "%v", e)
+						require.Same(t, side.qp, e.QP)
+						require.Equal(t, side.want != EventPeerClosed, e.Err != nil)
+						require.True(t, errors.Is(side.qp.Err(), e.Err), "%v, %v", side.qp.Err(), e.Err)
+						require.EqualValues(t, 1, side.qp.adapter.EventCount(side.want))
+					}
+					noEvent(t, side.from)
+				}
+			})
+		})
+	}
+}
+
+// What has no room is counted and lost, what comes before anybody asks is only counted, and posting allocates nothing.
+//
+// req: 5042-2.2.7-1
+func TestEventsBounded(t *testing.T) {
+	_, err := Open(Config{EventsMax: -1})
+	require.Error(t, err)
+	a, err := Open(Config{EventsMax: 3})
+	require.NoError(t, err)
+	post := func(n uint64) { a.events.post(Event{Kind: EventSRQLimit, Count: n}) }
+	post(0)
+	events := a.Events()
+	require.Equal(t, events, a.Events())
+	for i := range uint64(5) {
+		post(1 + i)
+	}
+	require.EqualValues(t, 2, a.EventsLost())
+	for i := range uint64(3) {
+		require.Equal(t, 1+i, event(t, events).Count)
+	}
+	noEvent(t, events)
+	require.EqualValues(t, 6, a.EventCount(EventSRQLimit))
+	require.Zero(t, a.EventCount(EventFailed))
+	require.Zero(t, a.EventCount(200))
+	require.Zero(t, testing.AllocsPerRun(100, func() { post(9) }))
+	for k := range eventKinds {
+		require.NotEmpty(t, k.String())
+	}
+	require.Equal(t, "event 77", EventKind(77).String())
+}
+
+// The low-water mark: one event for each arming, when fewer buffers than it are left or at once, and none for a flush.
+//
+// req: 5042-6.4.3.1-1
+func TestReceiveLowWater(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		events := r.server.Events()
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		for i := range 5 {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 0, 8)))
+		}
+		take := func() {
+			t.Helper()
+			require.NoError(t, c.qp.PostSend(WorkRequest{}))
+			r.await(s, 1)
+		}
+		require.NoError(t, s.qp.Arm(EventReceiveLow, 4))
+		noEvent(t, events)
+		take()
+		noEvent(t, events)
+		take()
+		want := Event{Kind: EventReceiveLow, QP: s.qp, Count: 3}
+		r.until("the event", func() bool { return len(events) > 0 })
+		require.Equal(t, want, event(t, events))
+		take()
+		require.NoError(t, s.qp.Arm(EventReceiveLow, 3))
+		want.Count = 2
+		require.Equal(t, want, event(t, events), "at once")
+		require.NoError(t, s.qp.Arm(EventReceiveLow, 2))
+		s.qp.Abort()
+		r.untilDone(s.qp)
+		noEvent(t, events)
+	})
+}
+
+func TestArmRefuses(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	pd := a.AllocPD()
+	srq, err := a.CreateSRQ(SRQOptions{PD: pd})
+	require.NoError(t, err)
+	cq, err := a.CreateCQ(1)
+	require.NoError(t, err)
+	q, err := a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq})
+	require.NoError(t, err)
+	require.ErrorIs(t, q.Arm(EventReceiveLow, 1), ErrShared)
+	require.Error(t, q.Arm(EventReceiveHigh, -1))
+	require.Error(t, q.Arm(EventReceiveHigh, math.MaxInt))
+	require.NoError(t, q.Arm(EventSlowPath, math.MaxInt))
+	require.ErrorContains(t, q.Arm(EventFailed, 1), "no threshold")
+	require.NoError(t, q.Close(t.Context()))
+}
+
+// A peer that begins message after message and leaves their ends out: the buffers that hold a part of one are counted, whether
+// they are the QueuePair's own or shared, and more than was armed for is one event. Those that were Delivered do not count.
+//
+// req: 5042-6.4.3.1-2
+func TestReceiveHighWater(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
+			h := newHostile(t, hostileConfig{bufs: 512})
+			events := h.adapter.Events()
+			pd := h.adapter.AllocPD()
+			opt := QPOptions{PD: pd}
+			p := newPool(t, pd, 32, 32)
+			if shared {
+				opt.SRQ = p.SharedReceiveQueue
+			}
+			q := h.newQP(opt)
+			for i := range 32 {
+				if !shared {
+					require.NoError(t, q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)}))
+				}
+			}
+			require.NoError(t, q.Arm(EventReceiveHigh, 3))
+			c, raw := h.startUp(3000, 1460, q)
+			say := func(msn uint32, whole bool) (lo, hi int) {
+				seg := sendOf(msn)
+				seg.Last = whole
+				lo = len(c.stream)
+				c.stream = append(c.stream, raw.fpdu(seg, make([]byte, 600))...)
+				return lo, len(c.stream)
+			}
+			for msn := range uint32(8) { // whole ones
+				lo, hi := say(msn+1, true)
+				h.octets(c, lo, hi, 0)
+				h.turn(time.Microsecond)
+			}
+			noEvent(t, events)
+			say(9, true) // lost
+			for msn := range uint32(8) {
+				lo, hi := say(msn+10, msn%2 == 0) // behind the gap: even a whole one is not Delivered
+				h.octets(c, lo, hi, 0)
+				h.turn(time.Microsecond)
+				if msn < 3 {
+					noEvent(t, events)
+				}
+			}
+			require.Equal(t, Event{Kind: EventReceiveHigh, QP: q, Count: 4}, event(t, events))
+			noEvent(t, events)
+			require.Equal(t, 8, q.recv.sendQ.Begun())
+		})
+	}
+}
+
+// A peer whose frames never come whole in a segment costs more and breaks no rule: the counter shows it, an event tells when it is
+// more than was armed for, and Abort ends it. Its neighbour, whose frames are whole, shows nothing.
+//
+// req: 5042-6.4.4-1
+func TestSlowPathExcess(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 512})
+	events := h.adapter.Events()
+	good, region, gc, gp := h.orderly()
+	q := h.newQP(QPOptions{})
+	c, p := h.startUp(3000, 1460, q)
+	const limit = 50
+	for _, q := range []*QueuePair{good, q} {
+		require.NoError(t, q.Arm(EventSlowPath, limit))
+	}
+	zero := writeTo(rtrSTag, 0)
+	for i := range 2 * limit {
+		lo := len(c.stream)
+		c.stream = append(c.stream, p.fpdu(zero, nil)...)
+		h.octets(c, lo, lo+9, 0)
+		h.octets(c, lo+9, len(c.stream), 0)
+		lo = len(gc.stream)
+		gc.stream = append(gc.stream, gp.fpdu(writeTo(region.STag(), 0), []byte{byte(i)})...)
+		h.octets(gc, lo, len(gc.stream), 0)
+		h.turn(time.Microsecond)
+	}
+	e := event(t, events)
+	require.Equal(t, Event{Kind: EventSlowPath, QP: q, Count: limit + 1}, e)
+	noEvent(t, events)
+	st, err := good.Stats(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, st.SlowPath)
+	st, err = q.Stats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2*limit, st.SlowPath)
+
+	require.NoError(t, q.Arm(EventSlowPath, int(e.Count)+limit-1)) // and some more: passed already
+	lo := len(c.stream)
+	c.stream = append(c.stream, p.fpdu(zero, nil)...)
+	h.octets(c, lo, len(c.stream), 0)
+	h.turn(time.Microsecond)
+	require.EqualValues(t, 0, len(events), "100 is not more than 100")
+	require.NoError(t, q.Arm(EventSlowPath, limit))
+	c.stream = append(c.stream, p.fpdu(zero, nil)...)
+	h.octets(c, c.place(), len(c.stream), 0)
+	h.turn(time.Microsecond)
+	e = event(t, events)
+	e.QP.Abort()
+	h.turns(2, time.Microsecond)
+	require.True(t, isDone(q))
+	require.True(t, c.reset)
+	require.Equal(t, RTS, good.State())
+	noEvent(t, events) // it was our own wish
+}

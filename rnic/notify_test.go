@@ -1,0 +1,159 @@
+package rnic
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func (q *CompletionQueue) put(t testing.TB, c Completion) {
+	require.True(t, q.reserve(1))
+	q.push(c)
+}
+
+func isReady(q *CompletionQueue) bool {
+	select {
+	case <-q.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+// What each kind of arming wakes for, once.
+func TestArm(t *testing.T) {
+	plain, solicited, failed := Completion{}, Completion{Solicited: true}, Completion{Status: Flushed}
+	for _, tc := range []struct {
+		name  string
+		arm   []Notification
+		push  []Completion
+		ready bool
+	}{
+		{"not armed", nil, []Completion{plain, solicited, failed}, false},
+		{"any", []Notification{NextCompletion}, []Completion{plain}, true},
+		{"solicited only, plain", []Notification{NextSolicited}, []Completion{plain, plain}, false},
+		{"solicited only, solicited", []Notification{NextSolicited}, []Completion{plain, solicited}, true},
+		{"solicited only, failed", []Notification{NextSolicited}, []Completion{plain, failed}, true},
+		{"any added", []Notification{NextSolicited, NextCompletion}, []Completion{plain}, true},
+		{"any stays", []Notification{NextCompletion, NextSolicited}, []Completion{plain}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			q := newTestCQ(t, 8)
+			for _, n := range tc.arm {
+				q.Arm(n)
+			}
+			require.False(t, isReady(q), "nothing has come")
+			for _, c := range tc.push {
+				q.put(t, c)
+			}
+			require.Equal(t, tc.ready, isReady(q))
+			q.put(t, solicited)
+			require.Equal(t, len(tc.arm) > 0 && !tc.ready, isReady(q), "once")
+			q.Arm(NextSolicited)
+			require.True(t, isReady(q), "there is something to poll")
+		})
+	}
+}
+
+// WaitSolicited lets plain completions gather; both waits return for what is there, and when their context ends.
+func TestWaitSolicited(t *testing.T) {
+	q := newTestCQ(t, 8)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ended, end := context.WithCancel(ctx)
+	end()
+	require.ErrorIs(t, q.WaitSolicited(ended), context.Canceled)
+	var solicited atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for q.armed.Load() != uint32(NextSolicited) {
+			yield()
+		}
+		q.put(t, Completion{ID: 1})
+		q.put(t, Completion{ID: 2})
+		for range 100 { // a wrong wake-up has time to happen
+			yield()
+		}
+		solicited.Store(true)
+		q.put(t, Completion{ID: 3, Solicited: true})
+	})
+	require.NoError(t, q.WaitSolicited(ctx))
+	require.True(t, solicited.Load(), "woken by what is not solicited")
+	wg.Wait()
+	require.Equal(t, 3, q.Poll(make([]Completion, 8)))
+	q.put(t, Completion{})
+	require.NoError(t, q.WaitSolicited(ended), "there is something")
+}
+
+// Over a connection: Sends without Solicited Event wake nobody who wants those with; an error does.
+func TestSolicitedEvents(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		for i := range 4 {
+			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 0, 8)))
+		}
+		send := func(solicited bool) {
+			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 1), Solicited: solicited}))
+		}
+		s.cq.Arm(NextSolicited)
+		send(false)
+		r.until("the first", func() bool { return s.cq.ring.Len() == 1 })
+		require.False(t, isReady(s.cq))
+		send(true)
+		r.until("the event", func() bool { return isReady(s.cq) })
+		require.Equal(t, []bool{false, true}, []bool{r.await(s, 1)[0].Solicited, r.await(s, 1)[0].Solicited})
+		s.cq.Arm(NextSolicited)
+		require.False(t, isReady(s.cq))
+		c.qp.Abort()
+		r.until("the flushed buffers", func() bool { return isReady(s.cq) })
+	})
+}
+
+// No wake-up is lost between many producers and a consumer that sleeps on Ready whenever nothing is left, for any completion or
+// only for solicited ones. Each producer goes on only when all of its round was polled, and the last of a round is solicited.
+func TestArmHammer(t *testing.T) {
+	for _, n := range []Notification{NextCompletion, NextSolicited} {
+		const producers, rounds, roundMax = 8, 1000, 4
+		q := newTestCQ(t, producers*roundMax)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		var polled [producers]atomic.Int64
+		var wg sync.WaitGroup
+		for p := range producers {
+			wg.Go(func() {
+				sent := int64(0)
+				for round := range rounds {
+					for more := (round + p) % roundMax; more >= 0; more-- {
+						q.reserve(1)
+						q.push(Completion{QP: uint32(p), Solicited: more == 0})
+						sent++
+					}
+					for polled[p].Load() != sent && ctx.Err() == nil {
+						yield()
+					}
+				}
+			})
+		}
+		var cs [3]Completion
+		for got := 0; got < producers*rounds*(roundMax+1)/2; {
+			k := q.Poll(cs[:])
+			for _, c := range cs[:k] {
+				polled[c.QP].Add(1)
+			}
+			if got += k; k > 0 {
+				continue
+			}
+			q.Arm(n)
+			select {
+			case <-q.Ready():
+			case <-ctx.Done():
+				t.Fatalf("a wake-up was lost behind %d completions", got)
+			}
+		}
+		wg.Wait()
+		require.Zero(t, q.reserved.Load())
+	}
+}

@@ -1,0 +1,407 @@
+package rnic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+var causeNoBuffer = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer)
+
+// pool is a SharedReceiveQueue with its memory: buffer id lies at id*poolSlot.
+type pool struct {
+	*SharedReceiveQueue
+	inbox *MemoryRegion
+}
+
+const poolSlot = 1024
+
+// newPool has n buffers posted, 0 to n-1, of depth.
+func newPool(t testing.TB, pd *ProtectionDomain, depth, n int) *pool {
+	t.Helper()
+	s, err := pd.adapter.CreateSRQ(SRQOptions{PD: pd, Depth: depth})
+	require.NoError(t, err)
+	p := &pool{SharedReceiveQueue: s}
+	p.inbox, err = pd.Register(make([]byte, depth*poolSlot), LocalWrite)
+	require.NoError(t, err)
+	for i := range n {
+		require.NoError(t, p.post(uint64(i)))
+	}
+	return p
+}
+
+func (p *pool) post(id uint64) error {
+	return p.PostRecv(WorkRequest{ID: id, Local: p.inbox.Slice(int(id)*poolSlot, poolSlot)})
+}
+
+func (p *pool) octets(c Completion) []byte { return p.inbox.Bytes()[c.ID*poolSlot:][:c.Len] }
+
+// sharing connects n QueuePairs of the server's to the client's; the server's take from one pool.
+func (r *rig) sharing(n, depth, posted int, opt QPOptions) (*pool, []*end, []*end) {
+	r.t.Helper()
+	opt.PD = r.server.AllocPD()
+	p := newPool(r.t, opt.PD, depth, posted)
+	opt.SRQ = p.SharedReceiveQueue
+	var ss, cs []*end
+	for range n {
+		s, c := r.connect(opt, QPOptions{})
+		ss, cs = append(ss, s), append(cs, c)
+	}
+	return p, ss, cs
+}
+
+// tell sends text, and waits until its octets are TCP's.
+func (r *rig) tell(e *end, text string) {
+	r.t.Helper()
+	copy(e.source.Bytes(), text)
+	require.NoError(r.t, e.qp.PostSend(WorkRequest{ID: 1, Local: e.source.Slice(0, len(text)), Signaled: true}))
+	require.Equal(r.t, Completion{ID: 1, QP: e.qp.Number(), Len: uint32(len(text)), Op: OpSend}, r.await(e, 1)[0])
+}
+
+func TestCreateSRQ(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	b, err := Open(Config{})
+	require.NoError(t, err)
+	pd := a.AllocPD()
+	for _, opt := range []SRQOptions{{}, {PD: b.AllocPD()}, {PD: pd, Depth: -1}, {PD: pd, Depth: SRQDepthMax + 1}} {
+		_, err := a.CreateSRQ(opt)
+		require.Error(t, err)
+	}
+	s, err := a.CreateSRQ(SRQOptions{PD: pd})
+	require.NoError(t, err)
+	require.Equal(t, QueueDepthDefault, s.Depth())
+	for _, limit := range []int{-1, QueueDepthDefault + 1} {
+		require.Error(t, s.Arm(limit))
+	}
+	cq, err := a.CreateCQ(8)
+	require.NoError(t, err)
+	_, err = a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq, SRQ: s})
+	require.ErrorContains(t, err, "another protection domain")
+	q, err := a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: s})
+	require.NoError(t, err)
+	require.ErrorIs(t, q.PostRecv(WorkRequest{}), ErrShared)
+	require.NoError(t, q.Close(t.Context()))
+
+	s, err = a.CreateSRQ(SRQOptions{PD: pd, Depth: 3})
+	require.NoError(t, err)
+	require.ErrorIs(t, s.PostRecv(WorkRequest{List: make([]SGE, SharedSGEMax)}), ErrListTooLong)
+	require.ErrorIs(t, s.PostRecv(WorkRequest{Inline: []byte{1}}), ErrShape)
+	require.ErrorIs(t, s.PostRecv(WorkRequest{Local: SGE{Length: math.MaxUint32}, List: []SGE{{Length: 1}}}), ErrTooLong)
+	for range 3 {
+		require.NoError(t, s.PostRecv(WorkRequest{}))
+	}
+	require.ErrorIs(t, s.PostRecv(WorkRequest{}), ErrRecvQueueFull)
+	require.Equal(t, 3, s.Left())
+}
+
+// QueuePairs take buffers as messages arrive, in the order of posting; each completes on the QueuePair whose message it holds, and the
+// counters of each tell what its peer took.
+//
+// req: 5042-6.4.3.1-3, 5041-8.3.2-5
+func TestSharedReceiveQueue(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		p, ss, cs := r.sharing(3, 8, 8, QPOptions{})
+		for i, k := range []int{2, 0, 0, 1, 2} {
+			text := fmt.Sprintf("message %d", i)
+			r.tell(cs[k], text)
+			got := r.await(ss[k], 1)[0]
+			require.Equal(t, Completion{ID: uint64(i), QP: ss[k].qp.Number(), Len: uint32(len(text)), Op: OpRecv}, got)
+			require.Equal(t, text, string(p.octets(got)))
+			require.Equal(t, 7-i, p.Left())
+		}
+		require.NoError(t, p.post(0))
+		require.Equal(t, 4, p.Left())
+		for k, taken := range []uint64{2, 1, 2} {
+			st := r.stats(ss[k].qp)
+			require.Equal(t, taken, st.SharedTaken)
+			require.Zero(t, st.SharedHeld)
+		}
+		r.close(ss[0], cs[0])
+		require.Equal(t, 4, p.Left(), "who ends takes nothing along")
+	})
+}
+
+// A shared buffer may be a list: the message fills its ranges one behind the other, on a QueuePair whose own lists have one range.
+func TestSharedReceiveQueueScatters(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		p, ss, cs := r.sharing(1, 8, 0, QPOptions{SGEMax: 1})
+		list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4), p.inbox.Slice(200, 9)}
+		require.NoError(t, p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]}))
+		clear(list)
+		r.tell(cs[0], "thisisscattered")
+		got := r.await(ss[0], 1)[0]
+		require.Equal(t, Completion{ID: 5, QP: ss[0].qp.Number(), Len: 15, Op: OpRecv}, got)
+		b := p.inbox.Bytes()
+		require.Equal(t, []string{"thi", "siss", "cattered\x00"}, []string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
+	})
+}
+
+// An empty queue is the end of the stream whose message needs a buffer, and of no other.
+func TestSharedReceiveQueueEmpty(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p, ss, cs := r.sharing(2, 4, 1, QPOptions{})
+		r.tell(cs[0], "first")
+		r.await(ss[0], 1)
+		r.tell(cs[0], "second")
+		r.untilDone(ss[0].qp)
+		require.Equal(t, causeNoBuffer, terminateFor(ss[0].qp.Err()).Cause, "%v", ss[0].qp.Err())
+		require.NoError(t, p.post(3))
+		r.tell(cs[1], "other")
+		require.Equal(t, uint64(3), r.await(ss[1], 1)[0].ID)
+	})
+}
+
+// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth is less, none: whoever names a
+// message far ahead drains nothing.
+func TestSharedReceiveQueueBound(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		posted    int
+		msn       uint32
+		taken     int
+		terminate bool
+	}{
+		{"the next", 8, 1, 1, false},
+		{"as far as RecvDepth", 8, 4, 4, false},
+		{"beyond RecvDepth", 8, 5, 0, true},
+		{"far beyond", 8, 1 << 30, 0, true},
+		{"half the numbers ahead", 8, 1 << 31, 0, true},
+		{"all there are", 3, 3, 3, false},
+		{"one more than there are", 3, 4, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHostile(t, hostileConfig{bufs: 512})
+			pd := h.adapter.AllocPD()
+			shared := newPool(t, pd, 8, tc.posted)
+			q := h.newQP(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4, NoMarkers: true})
+			c, p := h.startUp(3000, 1460, q)
+			seg := sendOf(tc.msn)
+			seg.Last = false
+			at := len(c.stream)
+			c.stream = append(c.stream, p.fpdu(seg, []byte("part"))...)
+			h.octets(c, at, len(c.stream), 0)
+			h.turns(3, time.Microsecond)
+			require.Equal(t, tc.posted-tc.taken, shared.Left())
+			require.Equal(t, tc.terminate, q.State() == Terminating, "%v", q.Err())
+			q.Abort()
+			h.turns(3, time.Microsecond)
+			if tc.terminate {
+				require.Equal(t, causeNoBuffer, terminateFor(q.Err()).Cause)
+			}
+			var cs [8]Completion
+			require.Equal(t, tc.taken, q.opt.RecvCQ.Poll(cs[:]), "what was taken comes back")
+			for i, c := range cs[:tc.taken] {
+				require.Equal(t, Completion{ID: uint64(i), QP: q.Number(), Op: OpRecv, Status: Flushed}, c)
+			}
+			require.Zero(t, q.opt.RecvCQ.reserved.Load())
+		})
+	}
+}
+
+// Segments that overtake each other: buffers go to the messages in their order, whichever came first.
+func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 512})
+	pd := h.adapter.AllocPD()
+	shared := newPool(t, pd, 8, 8)
+	q := h.newQP(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue})
+	c, p := h.startUp(3000, 1460, q)
+	var at []int
+	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found behind a gap
+	for i := range 3 {
+		at = append(at, len(c.stream))
+		c.stream = append(c.stream, p.fpdu(sendOf(uint32(i+1)), []byte(text(i)))...)
+	}
+	at = append(at, len(c.stream))
+	var cs [8]Completion
+	for _, step := range []struct{ seg, left, done int }{{2, 5, 0}, {0, 5, 1}, {1, 5, 2}} {
+		h.octets(c, at[step.seg], at[step.seg+1], 0)
+		h.turns(2, time.Microsecond)
+		require.Equal(t, step.left, shared.Left(), "behind segment %d", step.seg)
+		n := q.opt.RecvCQ.Poll(cs[:])
+		require.Equal(t, step.done, n)
+		for _, got := range cs[:n] {
+			require.Equal(t, text(int(got.ID)), string(shared.octets(got)))
+		}
+	}
+	require.Equal(t, uint64(2), cs[1].ID)
+}
+
+// A RecvCQ without a place for the completion: the QueuePair that would take the buffer leaves service, its peer hears of a local
+// error, an event names the queue. Who shares the queue, or the buffers, goes on.
+//
+// req: 5040-8.1.1-5, 5042-6.4.6-1
+func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		small, err := r.server.CreateCQ(2)
+		require.NoError(t, err)
+		events := r.server.Events()
+		pd := r.server.AllocPD()
+		p := newPool(t, pd, 8, 8)
+		send, err := r.server.CreateCQ(64)
+		require.NoError(t, err)
+		opt := QPOptions{PD: pd, SRQ: p.SharedReceiveQueue}
+		s, c := r.connect(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}, QPOptions{})
+		otherS, otherC := r.connect(opt, QPOptions{})
+		ownS, ownC := r.connect(QPOptions{PD: pd, SendCQ: send, RecvCQ: small}, QPOptions{})
+		require.NoError(t, ownS.qp.PostRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)})) // has its place
+
+		r.tell(c, "one")
+		r.tell(c, "two")
+		r.untilDone(c.qp)
+		r.untilDone(s.qp)
+		require.ErrorIs(t, s.qp.Err(), ErrCQOverflow)
+		var pe *PeerError
+		require.ErrorAs(t, c.qp.Err(), &pe)
+		require.Equal(t, rdmap.CauseLocal, pe.Terminate.Cause)
+		ev := <-events
+		require.Equal(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, ev)
+		require.Equal(t, EventTerminated, (<-events).Kind)
+		require.EqualValues(t, 1, r.server.EventCount(EventCQOverflow))
+		require.Equal(t, 7, p.Left(), "the buffer that found no place is still everybody's")
+
+		r.tell(otherC, "three")
+		require.Equal(t, uint64(1), r.await(otherS, 1)[0].ID)
+		r.tell(ownC, "four")
+		var cs [4]Completion
+		got := 0
+		r.until("both completions", func() bool { got += small.Poll(cs[got:]); return got == 2 })
+		require.Equal(t, uint64(0), cs[0].ID)
+		require.Equal(t, Completion{ID: 90, QP: ownS.qp.Number(), Len: 4, Op: OpRecv}, cs[1])
+		require.Zero(t, small.reserved.Load())
+	})
+}
+
+// Arm tells once that fewer than so many buffers are left, at once if that is so.
+func TestSharedReceiveQueueLimit(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		events := r.server.Events()
+		p, ss, cs := r.sharing(1, 8, 4, QPOptions{})
+		take := func() {
+			r.tell(cs[0], "x")
+			r.await(ss[0], 1)
+		}
+		none := func() {
+			t.Helper()
+			select {
+			case ev := <-events:
+				t.Fatalf("event %+v", ev)
+			default:
+			}
+		}
+		require.NoError(t, p.Arm(3))
+		take()
+		none() // 3 left, not fewer
+		take()
+		require.Equal(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: 2}, <-events)
+		take()
+		none() // once
+		require.NoError(t, p.Arm(2))
+		require.EqualValues(t, 1, (<-events).Count)
+		require.NoError(t, p.Arm(1))
+		require.NoError(t, p.Arm(0)) // taken back
+		take()
+		none()
+		require.Zero(t, p.Left())
+	})
+}
+
+// Start-up's own Send takes none of the shared buffers.
+func TestSharedReceiveQueueAndRTR(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		pd := r.server.AllocPD()
+		shared := newPool(t, pd, 4, 2)
+		s := r.newEnd(r.server, QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2, NoMarkers: true})
+		p := r.acceptRTR(s, mpa.RTRSend)
+		b := p.fpdu(sendOf(1), nil)
+		for i := range uint32(2) {
+			b = append(b, p.fpdu(sendOf(i+2), []byte("message"))...)
+		}
+		p.write(b)
+		for i, c := range r.await(s, 2) {
+			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
+		}
+		require.Zero(t, shared.Left())
+		// A first Send that is none is the ULP's.
+		require.NoError(t, shared.post(3))
+		s = r.newEnd(r.server, QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, NoMarkers: true})
+		p = r.acceptRTR(s, mpa.AllRTR)
+		p.write(p.fpdu(sendOf(1), []byte("hello")))
+		require.Equal(t, Completion{ID: 3, QP: s.qp.Number(), Op: OpRecv, Len: 5}, r.await(s, 1)[0])
+	})
+}
+
+// Taking buffers allocates nothing.
+func TestSharedReceiveQueueAllocatesNothing(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	p, ss, cs := r.sharing(1, 32, 32, QPOptions{})
+	var done [8]Completion
+	round := func() {
+		for range 8 {
+			if cs[0].qp.PostSend(WorkRequest{Local: cs[0].source.Slice(0, 40)}) != nil {
+				t.Fatal("post")
+			}
+		}
+		for got, steps := 0, 0; got < 8; steps++ {
+			if steps == stepsMax {
+				t.Fatal("completions missing")
+			}
+			r.step()
+			n := ss[0].cq.Poll(done[:])
+			for _, c := range done[:n] {
+				if p.post(c.ID) != nil {
+					t.Fatal("post")
+				}
+			}
+			got += n
+		}
+	}
+	for range 50 {
+		round()
+	}
+	require.Zero(t, testing.AllocsPerRun(100, round))
+}
+
+// The sum of the depths holds all completions, and one less does not.
+//
+// req: 5042-6.4.3.2-2
+func TestCQMinSize(t *testing.T) {
+	require.Zero(t, CQMinSize())
+	require.Equal(t, 128+16+5, CQMinSize(0, 16, 5))
+	r := newRig(t, turned, rigConfig{})
+	const sends, receives, shared = 4, 8, 16
+	for spare := range 2 {
+		pd := r.server.AllocPD()
+		cq, err := r.server.CreateCQ(CQMinSize(sends, receives, sends, shared) - spare)
+		require.NoError(t, err)
+		p := newPool(t, pd, shared, shared)
+		plain, c1 := r.connect(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: receives}, QPOptions{})
+		sharer, c2 := r.connect(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared, SRQ: p.SharedReceiveQueue}, QPOptions{})
+		var failed error
+		for i := range receives {
+			failed = errors.Join(failed, plain.qp.PostRecv(plain.recvAt(uint64(i), 0, 1)))
+		}
+		for range sends {
+			failed = errors.Join(failed, plain.qp.PostWrite(plain.write(c1, 1, 0, 1)), sharer.qp.PostWrite(sharer.write(c2, 1, 0, 1)))
+		}
+		for range receives {
+			r.tell(c1, "x")
+		}
+		for range shared {
+			r.tell(c2, "x")
+		}
+		r.until("all that can be", func() bool { return cq.ring.Len() == cq.Depth() })
+		r.pass(10 * time.Millisecond)
+		require.NoError(t, failed)
+		require.Equal(t, spare == 1, sharer.qp.State() != RTS, "one place too few, and only then")
+		require.Equal(t, RTS, plain.qp.State())
+	}
+}
