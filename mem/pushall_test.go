@@ -26,7 +26,10 @@ func TestMPSCRunIsPublishedWhole(t *testing.T) {
 // Several producers push runs of several lengths among single elements: each run comes whole, and what was seen of one is
 // seen to its end without waiting.
 func TestMPSCRunsOfManyGoroutines(t *testing.T) {
-	type item struct{ producer, number, at, of int }
+	type item struct {
+		producer, number, at, of int
+		_                        [256]uint64 // to copy it takes long enough for the consumer to look in between
+	}
 	const producers = 4
 	r := NewMPSC(make([]MPSCSlot[item], 16))
 	var wg sync.WaitGroup
@@ -36,7 +39,7 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 			for i := 0; i < ringRounds/producers; {
 				k := 1 + (i+p)%len(run)
 				for j := range k {
-					run[j] = item{p, i, j, k}
+					run[j].producer, run[j].number, run[j].at, run[j].of = p, i, j, k
 				}
 				if k == 1 && r.Push(run[0]) || k > 1 && r.PushAll(run[:k]) {
 					i++
@@ -63,7 +66,7 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 			}
 			was := v
 			if v, ok = r.Pop(); !ok || v.producer != was.producer || v.number != was.number {
-				t.Fatalf("%+v was followed by %+v (%v)", was, v, ok)
+				t.Fatalf("element %d of run %d of producer %d was followed by %d of %d of %d (%v)", was.at, was.number, was.producer, v.at, v.number, v.producer, ok)
 			}
 		}
 	}

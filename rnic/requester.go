@@ -58,7 +58,7 @@ var (
 	errBadResponse = errors.New("rnic: a Response matches no Read")
 )
 
-// PostRead queues an RDMA Read of wr.Local.Length octets from wr.RemoteSTag at wr.RemoteOffset into wr.Local, which needs
+// PostRead queues an RDMA Read, which has one sink and so no List, of wr.Local.Length octets from wr.RemoteSTag at wr.RemoteOffset into wr.Local, which needs
 // LocalWrite, and no remote right. No more than ORD Reads and atomics are under way at a time; the others, and what was posted behind
 // them, wait. When and by whom: as PostSend.
 //

@@ -34,7 +34,9 @@ func TestSendsRightBehindTheRTRSend(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, QPOptions{RecvDepth: depth, NoMarkers: true})
 			for i := range depth {
-				require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i+1), 16*i, 16)))
+				wr := s.recvAt(uint64(i+1), 16*i, 4)
+				wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
+				require.NoError(t, s.qp.PostRecv(wr))
 			}
 			p := r.acceptRTR(s, mpa.RTRSend)
 			b := p.fpdu(sendOf(1), nil)
@@ -44,6 +46,7 @@ func TestSendsRightBehindTheRTRSend(t *testing.T) {
 			p.write(b)
 			for i, c := range r.await(s, depth) {
 				require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
+				require.Equal(t, "mess\x00\x00\x00\x00age\x00", string(s.inbox.Bytes()[16*i:][:12]))
 			}
 		})
 	}

@@ -109,7 +109,7 @@ func (s *session) excused() bool {
 		found := errors.As(mine, &t) && !t.Remote && errors.As(mine, &e) && e.Type == ddp.TypeTagged && e.Code == ddp.CodeInvalidSTag
 		return found && theirs != nil
 	case RevokeSource:
-		return mine != nil && doer.denied && lost(theirs)
+		return mine != nil && doer.denied && (lost(theirs) || s.aborted[1-s.ending.Host]) // the RST may be lost
 	}
 	return false
 }
