@@ -69,7 +69,7 @@ func (q *eventQueue) post(e Event) {
 
 // Events is where asynchronous events come out, always the same channel, Config.EventsMax deep; it is never closed. Those before the
 // first call are counted and not kept. When it is full further ones are lost, which EventsLost tells: nothing waits for its reader.
-// Any goroutine.
+// What lies in it keeps its QueuePairs from being collected. Any goroutine.
 //
 // An event that QP left service may come before QueuePair.Done. QueuePair.Abort ends one whose peer takes too much.
 func (a *Adapter) Events() <-chan Event {
