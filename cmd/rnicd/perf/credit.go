@@ -19,7 +19,7 @@ type credits struct {
 
 // mayPost says whether the peer has a buffer for the next message.
 func (r *run) mayPost() bool {
-	if r.Credit == nil {
+	if r.Credit == nil || r.Op != Send {
 		return true
 	}
 	// Of 32 bits, which may wrap, the difference counts. What the peer wrote means nothing more than a number: a wrong one ends

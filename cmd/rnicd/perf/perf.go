@@ -85,7 +85,8 @@ type Test struct {
 	RxDepth int
 	// Duration, if not 0: measure for so long instead of a number of Iterations. No peak is found then.
 	Duration time.Duration
-	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat. Otherwise it is Run's.
+	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat. Otherwise it is Run's. A Responder says
+	// nothing before the Initiator has (RFC 5044 section 7.1), so that a hand-shake has to have had a message of the Initiator's.
 	ServerFirst bool
 }
 
