@@ -44,10 +44,11 @@ var allowed = map[string][]string{
 	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"sim":                 {"rnic", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/perf", "cmd/rnicd/perf/pair", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"cmd/rnicd/perf":      {"rnic", "mem"},
+	"cmd/rnicd/perf/pair": {"cmd/rnicd/perf", "rnic", "mem", "hugepages"},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
 	"bench/analysis":      {"rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},
 	"bench/peers/measure": {},

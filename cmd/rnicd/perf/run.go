@@ -21,15 +21,15 @@ type run struct {
 	final       bool   // the peer has sent its last message
 	credits     credits
 
-	idles int       // in a row
-	since time.Time // the first of them that was timed
-	got   [64]rnic.Completion
+	idles   int       // in a row
+	since   time.Time // the first of them that was timed
+	spinFor time.Duration
+	got     [64]rnic.Completion
 }
 
-// Work request ids. What a hand-shake posts itself and is completed meanwhile has any other.
+// Work request ids of the send queue. What a hand-shake has posted itself and is completed meanwhile has any other.
 const (
 	idMessage = 1<<40 + iota
-	idBuffer
 	idCredit
 )
 
@@ -37,7 +37,11 @@ const (
 var errFinished = errors.New("perf: the peer is done")
 
 func newRun(ctx context.Context, e *End, t Test) *run {
-	return &run{End: e, Test: t, ctx: ctx, start: time.Now()}
+	r := &run{End: e, Test: t, ctx: ctx, start: time.Now(), spinFor: spinPoller}
+	if st, err := e.QP.Stats(ctx); err == nil && st.TCP.Kernel {
+		r.spinFor = spinSockets
+	}
+	return r
 }
 
 // now is nanoseconds on a clock of this run.
@@ -61,7 +65,7 @@ func (r *run) post() error {
 }
 
 func (r *run) postRecv() error {
-	return r.QP.PostRecv(rnic.WorkRequest{ID: idBuffer, Local: r.Local.Slice(r.RecvAt, r.Size)})
+	return r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, r.Size)})
 }
 
 // poll takes what has completed, and says whether there was something.
@@ -86,7 +90,7 @@ func (r *run) taken(got []rnic.Completion) error {
 		switch {
 		case c.Op == rnic.OpRecv && c.Solicited:
 			r.final = true
-		case c.ID == idBuffer:
+		case c.Op == rnic.OpRecv:
 			r.recvd++
 		case c.ID == idMessage:
 			r.sent++
@@ -119,12 +123,14 @@ func (r *run) ended() error {
 }
 
 // How a fruitless poll is repeated: without a pause at first, for who sleeps measures its own waking up; other goroutines are let in
-// now and then, and when nothing has moved for spinFor, somebody else may need the core for something to move.
+// now and then. When nothing has moved for some time, somebody else needs the core for something to move: over kernel sockets soon,
+// because it is goroutines of this process that read them; beside a Poller, which has a core of its own, late.
 const (
-	yieldEvery = 64
-	lookEvery  = 1024
-	spinFor    = 2 * time.Millisecond
-	napping    = 20 * time.Microsecond
+	yieldEvery  = 16
+	lookEvery   = 64
+	spinPoller  = 2 * time.Millisecond
+	spinSockets = 10 * time.Microsecond
+	napping     = 20 * time.Microsecond
 )
 
 // idle is called after each look that found nothing.
@@ -150,7 +156,7 @@ func (r *run) idle() error {
 	switch now := time.Now(); {
 	case r.idles == lookEvery:
 		r.since = now
-	case now.Sub(r.since) > spinFor:
+	case now.Sub(r.since) > r.spinFor:
 		time.Sleep(napping)
 	}
 	return nil
