@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"cmd/rnicd/perf":      {"rnic", "mem"},
+	"cmd/rnicd/perftest":  {"cmd/rnicd/perf", "rnic", "stack", "mem", "hugepages"},
 	"cmd/rnicd/perf/pair": {"cmd/rnicd/perf", "rnic", "mem", "hugepages"},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
 	"bench/analysis":      {"rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // ClientConfig of one Run.
@@ -51,19 +52,48 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, err
 	}
-	e, err := newEnd(cfg.Adapter, &t, g, cfg.QP, false)
+	e, err := second(ctx, &cfg, &t, g, c)
 	if err != nil {
-		return perf.Result{}, err
-	}
-	defer e.release()
-	if err := e.QP.Connect(ctx, cfg.Addr, nil); err != nil {
 		return perf.Result{}, fmt.Errorf("perftest: second connection: %w", err)
 	}
+	defer e.release()
 	res, err := measure(ctx, &cfg, &t, c, e)
 	if err != nil {
 		return res, err
 	}
 	return res, closeBoth(ctx, c, e)
+}
+
+// A server of perftest's stops listening when the first connection is there, and begins again for the second: a moment late, and
+// its own clients, too, try for some time.
+const (
+	secondPatience = 10 * time.Second
+	secondPause    = 20 * time.Millisecond
+)
+
+// second makes the connection that is measured.
+func second(ctx context.Context, cfg *ClientConfig, t *perf.Test, g terms, c *control) (*end, error) {
+	until := time.Now().Add(secondPatience)
+	for {
+		e, err := newEnd(cfg.Adapter, t, g, cfg.QP, false)
+		if err != nil {
+			return nil, err
+		}
+		if err = e.QP.Connect(ctx, cfg.Addr, nil); err == nil {
+			return e, nil
+		}
+		e.release()
+		if !errors.Is(err, stack.ErrRefused) || !time.Now().Before(until) {
+			return nil, err
+		}
+		select {
+		case <-time.After(secondPause):
+		case <-c.qp.Done():
+			return nil, c.over(ctx, err)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // measure is what goes over both connections.
