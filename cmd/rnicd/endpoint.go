@@ -23,10 +23,10 @@ const stopTimeout = 5 * time.Second
 // clientFlags are those of a NIC for a command that dials: without --pmd it is the kernel's TCP.
 func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
 	o.flags(f)
-	for name, value := range map[string]string{"pmd": "kernel", "dev": "rnic1", "addr": "10.9.0.2/24"} {
+	o.pmd, o.dev, o.addrs = "kernel", "rnic1", []string{"10.9.0.2/24"}
+	for _, name := range []string{"pmd", "dev", "addr"} {
 		flag := f.Lookup(name)
-		_ = flag.Value.Set(value) // which is one
-		flag.DefValue, flag.Changed = flag.Value.String(), false
+		flag.DefValue = flag.Value.String()
 	}
 	f.Lookup("addr").Usage = "addresses of our stack, IPv4 and IPv6"
 }

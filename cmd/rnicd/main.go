@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c.CommandPath())
 	})
-	root.AddCommand(newServe(), newPut(), newDemo(), newStream(), newPerf())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping())
 	return root
 }
 

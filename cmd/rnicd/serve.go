@@ -17,6 +17,7 @@ type serveOptions struct {
 	nic        nicOptions
 	port       uint16
 	region     size
+	file       string
 	once       bool
 	idle       time.Duration
 	dialects   []string
@@ -29,9 +30,10 @@ func newServe() *cobra.Command {
 	o := &serveOptions{region: 256 << 20, port: xfer.DefaultPort}
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Advertise a region of memory that clients write files into",
+		Short: "Advertise memory that clients write files into, and a file that they read",
 		Long: `serve runs a poll-mode core on a device of its own, with our TCP, MPA and DDP, and lets clients (rnicd put) write
-files straight into a region of registered, hugepage-backed memory.`,
+files straight into a region of registered, hugepage-backed memory. With --file it keeps a copy of that file in memory,
+which clients (rnicd get) read by RDMA Reads.`,
 		Args: argsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
 	}
@@ -39,6 +41,7 @@ files straight into a region of registered, hugepage-backed memory.`,
 	o.nic.flags(f)
 	f.Var(&number{&o.port, 1, math.MaxUint16}, "port", "TCP port")
 	f.Var(&o.region, "region", "size of the region")
+	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
 	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long; its start-up has 10 s in any case")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
@@ -56,6 +59,11 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	offered, err := loadOffered(o, w)
+	if err != nil {
+		return err
+	}
+	defer offered.release()
 	ctx, s, err := openEndpoint(ctx, &o.nic, o.region, w)
 	if err != nil {
 		return err
@@ -68,7 +76,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	first := make(chan error, 1) // result of the first transfer
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: s.dev, Region: s.region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
+		Adapter: s.dev, Region: s.region, File: offered.content, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
 		Done: func(r xfer.Result) {
 			out.served(r)
 			if o.once {
@@ -91,7 +99,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	}
 	defer l.Close()
 	out.do(func(w io.Writer) { warnNoCRC(w, o.noCRC) })
-	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v\n", l.Addr(), &o.region) })
+	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v%s\n", l.Addr(), &o.region, offered) })
 	if err := srv.Serve(ctx, l); err != nil || !o.once {
 		return err
 	}
