@@ -12,6 +12,7 @@ import (
 
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 	"github.com/rnicd/rnicd/cmd/rnicd/perf/pair"
+	"github.com/rnicd/rnicd/cmd/rnicd/perftest"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -162,6 +163,7 @@ type perfClient struct {
 	dialOptions
 	perfOptions
 	noMarkers bool
+	compat    string
 }
 
 func newPerfClient(op perf.Op) *cobra.Command {
@@ -181,6 +183,7 @@ func newPerfClient(op perf.Op) *cobra.Command {
 	o.jsonFlag(f)
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	o.perfOptions.flags(f)
+	compatFlag(f, &o.compat, "perftest: measure one of perftest's programs (-R), on port 18515 and without markers; it must have the same --size, --iters and --rx-depth")
 	return c
 }
 
@@ -195,7 +198,14 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	if err != nil {
 		return err
 	}
-	if addr, err = dialAddr(addr, pair.DefaultPort); err != nil {
+	port := pair.DefaultPort
+	if o.compat != "" {
+		if err := errors.Join(checkCompat(o.compat), o.checkPerftest()); err != nil {
+			return err
+		}
+		port = perftest.DefaultPort
+	}
+	if addr, err = dialAddr(addr, port); err != nil {
 		return err
 	}
 	ctx, cancel := o.within(ctx)
@@ -203,6 +213,9 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	cfg := pair.ClientConfig{Addr: addr, QP: rnic.QPOptions{Dialect: dialect, NoMarkers: o.noMarkers, NoCRC: o.noCRC}}
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
+		if o.compat != "" {
+			return o.explain(ctx, o.measurePerftest(ctx, dev, addr, dialect, r), "perf with", addr)
+		}
 		return o.explain(ctx, o.measure(ctx, cfg, &o.dialOptions, r), "perf with", addr)
 	})
 }
