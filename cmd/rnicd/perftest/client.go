@@ -107,6 +107,9 @@ func measure(ctx context.Context, cfg *ClientConfig, t *perf.Test, c *control, e
 	if cfg.Connected != nil {
 		cfg.Connected(e.QP)
 	}
+	if t.Op == perf.Write && !t.Latency {
+		e.Flush = e.last
+	}
 	res, err := e.Run(ctx, *t)
 	if err != nil {
 		return res, fmt.Errorf("%v: %w; do both ends have the same -n and -s?", e.program, err)
@@ -119,9 +122,27 @@ func measure(ctx context.Context, cfg *ClientConfig, t *perf.Test, c *control, e
 	return res, err
 }
 
+// last closes behind the Writes and returns when the peer has closed, too, which it does when it has read all of them. Nothing else
+// tells: the server's program answers on the other connection whether they have come or not, and then drops what has not.
+func (e *end) last(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	return e.QP.Close(ctx)
+}
+
+// serverFirst is how long the server has to close the first connection itself, as perftest's do. One that we close as soon as we have
+// the last message can be in error at the server before it knows that this message was sent (seen with siw).
+const serverFirst = time.Second
+
 // closeBoth closes first what was measured, as perftest does.
 func closeBoth(ctx context.Context, c *control, e *end) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	return errors.Join(e.QP.Close(ctx), c.qp.Close(ctx))
+	err := e.QP.Close(ctx)
+	select {
+	case <-c.qp.Done():
+	case <-time.After(serverFirst):
+	case <-ctx.Done():
+	}
+	return errors.Join(err, c.qp.Close(ctx))
 }

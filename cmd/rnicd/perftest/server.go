@@ -248,7 +248,9 @@ func (x *session) talk(ctx context.Context) error {
 	if x.out.Report, err = x.c.finish(ctx, p, &mine, Report{Size: uint64(t.Size)}); err != nil {
 		return err
 	}
-	return errors.Join(ended(ctx, x.e.QP), ended(ctx, x.c.qp))
+	err = ended(ctx, x.e.QP)
+	x.c.qp.Disconnect() // as perftest's server does: its clients may wait for it
+	return errors.Join(err, ended(ctx, x.c.qp))
 }
 
 // moved is what shows that a client is at work.
