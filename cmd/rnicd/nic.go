@@ -79,7 +79,7 @@ type nicOptions struct {
 // deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
 var deviceFlags = []string{
 	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
-	"no-dad", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "drop-bad-crc",
+	"no-dad", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
 }
 
 // given are those of the named flags that stand on the command line, as they are written there.

@@ -22,6 +22,16 @@ func printResult(w io.Writer, r xfer.Result, receiver bool) {
 		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
 }
 
+// printGot is what the client prints of a file that it read.
+func printGot(w io.Writer, r xfer.Result) {
+	fmt.Fprintf(w, "start-up    %s\n", startup(&r, false))
+	fmt.Fprintf(w, "sha256      %x\n", r.Digest)
+	fmt.Fprintf(w, "goodput     %s (%s in %s, hashed and written meanwhile)\n", bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire))
+	fmt.Fprintf(w, "segments    %d received, %d of our own retransmitted\n", r.Receiver.SegmentsIn, r.Receiver.Retransmits)
+	fmt.Fprintf(w, "placed      %s directly, %s through reassembly, %s of it ahead of a gap\n",
+		octets(r.Receiver.Direct), octets(r.Receiver.Reassembled), octets(r.Receiver.OutOfOrder))
+}
+
 // startup says what the connection spoke, in the same words at both ends.
 func startup(r *xfer.Result, receiver bool) string {
 	crc := "CRC32C"
@@ -48,6 +58,14 @@ func startup(r *xfer.Result, receiver bool) string {
 func printServed(w io.Writer, r xfer.Result) {
 	if r.Err != nil {
 		fmt.Fprintf(w, "failed      %v: %v\n", r.Remote, oneLine(r.Err))
+		return
+	}
+	if r.Op == xfer.OpGet {
+		fmt.Fprintf(w, "sent        %s to %v\n", octets(r.Length), r.Remote)
+		fmt.Fprintf(w, "start-up    %s\n", startup(&r, true))
+		fmt.Fprintf(w, "sha256      %x\n", r.Digest)
+		fmt.Fprintf(w, "goodput     %s (%s in %s)\n", bitrate(r.Goodput()), octets(r.Length), seconds(r.Wire))
+		fmt.Fprintf(w, "segments    %d sent, %d retransmitted; %d FPDUs\n", r.Sender.SegmentsOut, r.Sender.Retransmits, r.Sender.FPDUs)
 		return
 	}
 	fmt.Fprintf(w, "received    %s from %v\n", octets(r.Length), r.Remote)

@@ -2,29 +2,22 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
-	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
-
-// stopTimeout bounds the orderly end of a daemon.
-const stopTimeout = 5 * time.Second
 
 type serveOptions struct {
 	nic        nicOptions
 	port       uint16
 	region     size
+	file       string
 	once       bool
 	idle       time.Duration
 	dialects   []string
@@ -37,9 +30,10 @@ func newServe() *cobra.Command {
 	o := &serveOptions{region: 256 << 20, port: xfer.DefaultPort}
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Advertise a region of memory that clients write files into",
+		Short: "Advertise memory that clients write files into, and a file that they read",
 		Long: `serve runs a poll-mode core on a device of its own, with our TCP, MPA and DDP, and lets clients (rnicd put) write
-files straight into a region of registered, hugepage-backed memory.`,
+files straight into a region of registered, hugepage-backed memory. With --file it keeps a copy of that file in memory,
+which clients (rnicd get) read by RDMA Reads.`,
 		Args: argsWanted(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
 	}
@@ -47,6 +41,7 @@ files straight into a region of registered, hugepage-backed memory.`,
 	o.nic.flags(f)
 	f.Var(&number{&o.port, 1, math.MaxUint16}, "port", "TCP port")
 	f.Var(&o.region, "region", "size of the region")
+	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
 	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long; its start-up has 10 s in any case")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
@@ -64,7 +59,12 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, s, err := openServer(ctx, o, w)
+	offered, err := loadOffered(o, w)
+	if err != nil {
+		return err
+	}
+	defer offered.release()
+	ctx, s, err := openEndpoint(ctx, &o.nic, o.region, w)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	first := make(chan error, 1) // result of the first transfer
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: s.dev, Region: s.region, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
+		Adapter: s.dev, Region: s.region, File: offered.content, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
 		Done: func(r xfer.Result) {
 			out.served(r)
 			if o.once {
@@ -89,11 +89,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		},
 		Refused: out.refused,
 	})
-	addr, err := listenAddr(o)
-	if err != nil {
-		return err
-	}
-	l, err := s.dev.Listen(ctx, addr, rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
+	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // Done tells of the others
 			out.failed(f.Remote, f.Err)
 		}
@@ -103,7 +99,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	}
 	defer l.Close()
 	out.do(func(w io.Writer) { warnNoCRC(w, o.noCRC) })
-	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v\n", l.Addr(), &o.region) })
+	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v%s\n", l.Addr(), &o.region, offered) })
 	if err := srv.Serve(ctx, l); err != nil || !o.once {
 		return err
 	}
@@ -134,80 +130,6 @@ func (o *serveOptions) check() error {
 		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}
 	return o.nic.checkDevice()
-}
-
-// listenAddr is all of our addresses, or of the kernel's the one that was asked for.
-func listenAddr(o *serveOptions) (string, error) {
-	host := ""
-	if o.nic.pmd == "kernel" {
-		a, err := o.nic.kernelAddr()
-		if err != nil {
-			return "", err
-		}
-		if a.IsValid() {
-			host = a.String()
-		}
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(o.port))), nil
-}
-
-// server is what serve runs on.
-type server struct {
-	dev     *rnic.Adapter
-	region  []byte
-	pollers []*stack.Poller // none: the kernel's sockets
-	stop    func() error    // gives everything back, and says whether the device had gone
-}
-
-// openServer opens the device that was asked for. The context it returns ends with that device.
-func openServer(ctx context.Context, o *serveOptions, w io.Writer) (context.Context, *server, error) {
-	if o.nic.pmd == "kernel" {
-		s, err := openKernelServer(o, w)
-		return ctx, s, err
-	}
-	n, err := openNIC(&o.nic, int64(o.region), w, o.nic.openPort)
-	if err != nil {
-		return nil, nil, err
-	}
-	dev, err := n.adapter()
-	if err != nil {
-		return nil, nil, errors.Join(err, n.Close())
-	}
-	if err := n.start(); err != nil {
-		return nil, nil, errors.Join(err, n.Close())
-	}
-	fmt.Fprintf(w, "device      %s\n", o.nic.describe(n.port.Name()))
-	if err := n.awaitAddrs(ctx); err != nil {
-		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
-	}
-	while, lost := n.whileThere(ctx)
-	return while, &server{dev, n.region, n.pollers, func() error {
-		return errors.Join(lost(), closeAdapter(dev), n.Close())
-	}}, nil
-}
-
-func openKernelServer(o *serveOptions, w io.Writer) (*server, error) {
-	page, err := parsePage(o.nic.page)
-	if err != nil {
-		return nil, err
-	}
-	arena, err := hugepages.New(hugepages.Config{Bytes: int64(o.region), Page: page, Node: o.nic.node})
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
-	dev, err := rnic.Open(rnic.Config{})
-	if err != nil {
-		return nil, errors.Join(err, arena.Close())
-	}
-	stop := func() error { return errors.Join(closeAdapter(dev), arena.Close()) }
-	return &server{dev: dev, region: arena.Bytes()[:o.region], stop: stop}, nil
-}
-
-func closeAdapter(dev *rnic.Adapter) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
-	return dev.Close(ctx)
 }
 
 // parseDialects reads --dialect of serve.

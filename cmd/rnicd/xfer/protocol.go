@@ -1,4 +1,4 @@
-// Package xfer is the file transfer of `rnicd serve` and `rnicd put`, an ordinary ULP over package rnic.
+// Package xfer is the file transfer of `rnicd serve`, `rnicd put` and `rnicd get`, an ordinary ULP over package rnic.
 //
 //	client                                        server
 //	  | -- MPA Request {put, length} ------------> |  finds room in its region, registers just that range,
@@ -7,6 +7,15 @@
 //	  | -- Send {length, SHA-256} ---------------> |  revokes the STag, hashes its memory in place
 //	  | <- Send {status, SHA-256, counters} ------ |
 //	  | -- FIN ----------------------------------> |
+//
+// get is the other way round, and the server's CPU sees nothing of the reading but the packets:
+//
+//	| -- MPA Request {get} ---------------------> |  lets this QueuePair alone read the memory of its file
+//	| <- MPA Reply {STag, TO, length, SHA-256} --- |
+//	| == RDMA Read ... ========================> |
+//	| -- Send {length, SHA-256 of what came} ---> |  revokes the STag
+//	| <- Send {status, SHA-256, counters} ------- |
+//	| -- FIN ----------------------------------> |
 //
 // A request that cannot be served is rejected in the MPA Reply with a text that says why.
 package xfer
@@ -22,11 +31,12 @@ import (
 // DefaultPort of the service.
 const DefaultPort = 7174
 
-// Op of a request. get is reserved for when RDMA Reads exist.
+// Op of a request.
 type Op uint8
 
 const (
 	OpPut Op = 1
+	OpGet Op = 2
 )
 
 const (
@@ -35,6 +45,7 @@ const (
 
 	requestLen = 16
 	grantLen   = 28
+	getLen     = grantLen + digestLen // of a grant to read
 	finishLen  = 48
 	answerLen  = 128
 	textMax    = 400
@@ -72,7 +83,7 @@ func parseRequest(b []byte) (request, error) {
 		return request{}, fmt.Errorf("xfer: protocol version %d, this server speaks %d", b[4], protocolVersion)
 	}
 	r := request{op: Op(b[5]), length: binary.BigEndian.Uint64(b[8:])}
-	if r.op != OpPut {
+	if r.op != OpPut && r.op != OpGet {
 		return request{}, fmt.Errorf("xfer: operation %d is not served", b[5])
 	}
 	return r, nil
@@ -83,16 +94,31 @@ type grant struct {
 	stag   mem.STag
 	to     uint64
 	length uint64
+	digest *[digestLen]byte // get: of what is there; put: nil
 }
 
 func (g grant) marshal() []byte {
-	b := make([]byte, grantLen)
+	b := make([]byte, grantLen, getLen)
 	copy(b, magicGrant[:])
 	b[4] = protocolVersion
 	binary.BigEndian.PutUint32(b[8:], uint32(g.stag))
 	binary.BigEndian.PutUint64(b[12:], g.to)
 	binary.BigEndian.PutUint64(b[20:], g.length)
+	if g.digest != nil {
+		b = append(b, g.digest[:]...)
+	}
 	return b
+}
+
+// parseGetGrant reads an answer to get.
+func parseGetGrant(b []byte) (grant, error) {
+	if len(b) != getLen {
+		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is no grant to read; is it `rnicd serve --file`?", errMalformed, len(b))
+	}
+	g, err := parseGrant(b[:grantLen])
+	digest := [digestLen]byte(b[grantLen:])
+	g.digest = &digest
+	return g, err
 }
 
 func parseGrant(b []byte) (grant, error) {

@@ -103,8 +103,8 @@ func TestRequestNotServed(t *testing.T) {
 	b[4] = 2
 	_, err := parseRequest(b)
 	require.EqualError(t, err, "xfer: protocol version 2, this server speaks 1")
-	_, err = parseRequest(request{op: 2}.marshal())
-	require.EqualError(t, err, "xfer: operation 2 is not served")
+	_, err = parseRequest(request{op: 3}.marshal())
+	require.EqualError(t, err, "xfer: operation 3 is not served")
 	g := grant{}.marshal()
 	g[4] = 2
 	_, err = parseGrant(g)

@@ -132,11 +132,17 @@ const (
 
 func (r *rig) newRogue(dev *rnic.Adapter) *rogue {
 	r.t.Helper()
+	return r.newRogueWith(dev, rnic.QPOptions{})
+}
+
+func (r *rig) newRogueWith(dev *rnic.Adapter, opt rnic.QPOptions) *rogue {
+	r.t.Helper()
 	g := &rogue{r: r, dev: dev, pd: dev.AllocPD()}
 	var err error
 	g.cq, err = dev.CreateCQ(64)
 	require.NoError(r.t, err)
-	g.qp, err = dev.CreateQP(rnic.QPOptions{PD: g.pd, SendCQ: g.cq, RecvCQ: g.cq})
+	opt.PD, opt.SendCQ, opt.RecvCQ = g.pd, g.cq, g.cq
+	g.qp, err = dev.CreateQP(opt)
 	require.NoError(r.t, err)
 	g.buf, err = g.pd.Register(make([]byte, 1<<20), rnic.LocalWrite|rnic.RemoteWrite)
 	require.NoError(r.t, err)

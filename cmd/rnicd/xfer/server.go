@@ -17,6 +17,8 @@ import (
 type ServerConfig struct {
 	Adapter *rnic.Adapter
 	Region  []byte // the memory that files land in; stays the caller's
+	// File is what get reads, nil: nothing is served. It stays the caller's and must not change.
+	File []byte
 	// IdleTimeout ends a connection on which nothing arrives for so long (default 30 s).
 	IdleTimeout time.Duration
 	NoMarkers   bool
@@ -30,6 +32,7 @@ type ServerConfig struct {
 
 // Result of one transfer, on either side.
 type Result struct {
+	Op       Op
 	Remote   netip.AddrPort
 	Length   uint64
 	Digest   [digestLen]byte
@@ -42,7 +45,7 @@ type Result struct {
 	Err      error
 }
 
-// SenderCounters are the client's own.
+// SenderCounters are those of the end that sends the file.
 type SenderCounters struct{ SegmentsOut, Retransmits, FPDUs uint64 }
 
 // Goodput in bit/s.
@@ -53,10 +56,11 @@ func (r *Result) Goodput() float64 {
 	return float64(r.Length) * 8 / r.Wire.Seconds()
 }
 
-// Server lets clients write files into its region, several at a time as far as there is room.
+// Server lets clients write files into its region, several at a time as far as there is room, and read its File.
 type Server struct {
-	cfg ServerConfig
-	pd  *rnic.ProtectionDomain
+	cfg    ServerConfig
+	pd     *rnic.ProtectionDomain
+	digest [digestLen]byte // of cfg.File
 
 	mu   sync.Mutex
 	room extents
@@ -69,7 +73,9 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	return &Server{cfg: cfg, pd: cfg.Adapter.AllocPD(), room: extents{size: len(cfg.Region)}}
+	return &Server{
+		cfg: cfg, pd: cfg.Adapter.AllocPD(), room: extents{size: len(cfg.Region)}, digest: sha256.Sum256(cfg.File),
+	}
 }
 
 // Serve accepts from l until ctx ends, then waits for the transfers under way to be aborted.
@@ -95,10 +101,17 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		s.refuse(ctx, req, why)
 		return
 	}
-	t := transfer{s: s, req: req, want: r, mem: s.cfg.Region[x.off : x.off+x.n : x.off+x.n]}
+	t := transfer{s: s, req: req, want: r}
+	if r.op == OpGet {
+		t.mem = s.cfg.File
+	} else {
+		t.mem = s.cfg.Region[x.off : x.off+x.n : x.off+x.n]
+	}
 	res := t.run(ctx)
-	s.release(x) // before anybody hears of it, and comes with the next
-	res.Remote = req.Remote()
+	if r.op == OpPut {
+		s.release(x) // before anybody hears of it, and comes with the next
+	}
+	res.Op, res.Remote = r.op, req.Remote()
 	if res.Err == nil {
 		s.Served.Add(1)
 	}
@@ -112,6 +125,13 @@ func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
 	r, err := parseRequest(req.PrivateData())
 	if err != nil {
 		return r, extent{}, err.Error()
+	}
+	if r.op == OpGet {
+		if s.cfg.File == nil {
+			return r, extent{}, "this server has no file to read; start it with --file"
+		}
+		r.length = uint64(len(s.cfg.File))
+		return r, extent{}, ""
 	}
 	if r.length > uint64(len(s.cfg.Region)) {
 		return r, extent{}, fmt.Sprintf("%d octets offered, the region holds %d; start the server with a larger --region", r.length, len(s.cfg.Region))
@@ -149,7 +169,7 @@ type transfer struct {
 
 	qp      *rnic.QueuePair
 	cq      *rnic.CompletionQueue
-	region  *rnic.MemoryRegion // what the client may write; nil for an empty file
+	region  *rnic.MemoryRegion // what the client may write, or read; nil for an empty file
 	control *rnic.MemoryRegion // closing message in, answer out
 	granted time.Time
 }
@@ -176,9 +196,14 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 	wire := time.Since(t.granted)
 	a, err := t.verify(c)
 	a.wireNs = uint64(wire)
-	res.Wire, res.Hash, res.Digest, res.Receiver = wire, time.Duration(a.hashNs), a.digest, a.counters
+	res.Wire, res.Hash, res.Digest = wire, time.Duration(a.hashNs), a.digest
+	if t.want.op == OpGet {
+		res.Sender = t.sender(ctx)
+	} else {
+		res.Receiver = a.counters
+	}
 	if err == nil && !a.match {
-		err = errors.New("xfer: SHA-256 mismatch between what the client sent and what is in memory")
+		err = errors.New("xfer: SHA-256 mismatch between what the client has and what is in memory")
 	}
 	sendErr := t.answer(ctx, a)
 	res.Err = errors.Join(err, sendErr)
@@ -203,7 +228,7 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 		return err
 	}
 	t.qp, err = dev.CreateQP(rnic.QPOptions{
-		PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2, RecvDepth: 2,
+		PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2, RecvDepth: 2, IRD: t.depth(), ORD: 0,
 		NoMarkers: t.s.cfg.NoMarkers, NoCRC: t.s.cfg.NoCRC, DropBadCRC: t.s.cfg.DropBadCRC,
 	})
 	if err != nil {
@@ -213,9 +238,12 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	g := grant{length: t.want.length}
+	g, access := grant{length: t.want.length}, rnic.RemoteWrite
+	if t.want.op == OpGet {
+		g.digest, access = &t.s.digest, rnic.RemoteRead
+	}
 	if len(t.mem) > 0 {
-		t.region, err = t.s.pd.RegisterWith(t.mem, rnic.RegisterOptions{Access: rnic.RemoteWrite, For: t.qp})
+		t.region, err = t.s.pd.RegisterWith(t.mem, rnic.RegisterOptions{Access: access, For: t.qp})
 		if err != nil {
 			return err
 		}
@@ -235,7 +263,7 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	if err != nil {
 		return c[0], err
 	}
-	seen := st.Placed // not segments: a peer that only keeps TCP alive must not keep its part of the region
+	seen := progressOf(&st)
 	for {
 		if t.cq.Poll(c[:]) == 1 {
 			if c[0].Status != rnic.Success {
@@ -257,11 +285,11 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 		if err != nil {
 			return c[0], err
 		}
-		if now := st.Placed; now != seen {
+		if now := progressOf(&st); now != seen {
 			seen = now
 			continue
 		}
-		return c[0], fmt.Errorf("xfer: nothing was written by the client for %v", t.s.cfg.IdleTimeout)
+		return c[0], fmt.Errorf("xfer: nothing was %s by the client for %v", map[Op]string{OpPut: "written", OpGet: "read"}[t.want.op], t.s.cfg.IdleTimeout)
 	}
 }
 
@@ -285,6 +313,11 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	}
 	t.revoke()
 	a := answer{length: t.want.length, counters: countersOf(st)}
+	if t.want.op == OpGet {
+		a.digest = t.s.digest
+		a.match = f.length == a.length && f.digest == a.digest
+		return a, nil
+	}
 	written := a.counters.Direct + a.counters.Reassembled - uint64(c.Len) // all that was placed but the closing message
 	if f.length != t.want.length || written < t.want.length {             // no reason to hash what was not written
 		return a, fmt.Errorf("xfer: the client asked for %d octets, wrote %d and closed with a length of %d", t.want.length, written, f.length)

@@ -25,7 +25,8 @@ func TestServerRefuses(t *testing.T) {
 	}{
 		{"too large", request{op: OpPut, length: 100_001}.marshal(), "100001 octets offered, the region holds 100000; start the server with a larger --region"},
 		{"absurdly large", request{op: OpPut, length: 1<<64 - 1}.marshal(), "18446744073709551615 octets offered"},
-		{"get", request{op: 2, length: 1}.marshal(), "operation 2 is not served"},
+		{"get", request{op: OpGet}.marshal(), "this server has no file to read; start it with --file"},
+		{"unknown", request{op: 3, length: 1}.marshal(), "operation 3 is not served"},
 		{"version", wrongVersion, "protocol version 7, this server speaks 1"},
 		{"nothing", nil, "the private data (0 octets) is not a transfer request"},
 		{"something else", []byte("hello, is this the web?"), "is not a transfer request"},

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// dialOptions are the flags of commands that connect to a server of ours.
+type dialOptions struct {
+	nic     nicOptions
+	timeout time.Duration
+	wait    time.Duration
+	noCRC   bool
+	dialect string
+	json    bool
+}
+
+func (o *dialOptions) flags(f *pflag.FlagSet) {
+	o.nic.clientFlags(f)
+	f.DurationVar(&o.timeout, "timeout", 0, "give up after so long in all; 0: never")
+	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
+	f.BoolVar(&o.noCRC, "no-crc", false, "offer to go without CRC32C")
+}
+
+// dialectFlag is for commands whose server takes more than one.
+func (o *dialOptions) dialectFlag(f *pflag.FlagSet, usual string) {
+	f.StringVar(&o.dialect, "dialect", "", "MPA dialect to ask in: rddp-01, rfc5044, rtr or rfc6581 (default "+usual+")")
+}
+
+func (o *dialOptions) jsonFlag(f *pflag.FlagSet) {
+	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
+}
+
+// check refuses what cannot be, and reads --dialect; 0 is rnic's choice.
+func (o *dialOptions) check() (rnic.Dialect, error) {
+	if o.timeout < 0 || o.wait < 0 {
+		return 0, fmt.Errorf("--timeout %v, --wait %v: must not be negative", o.timeout, o.wait)
+	}
+	if err := o.nic.checkClient(); err != nil {
+		return 0, err
+	}
+	if o.dialect == "" && len(o.nic.given("dialect")) == 0 { // given empty it is of an unset variable
+		return 0, nil
+	}
+	return parseDialect(o.dialect)
+}
+
+// within is a context that ends with --timeout.
+func (o *dialOptions) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout > 0 {
+		return context.WithTimeout(ctx, o.timeout)
+	}
+	return context.WithCancel(ctx)
+}
+
+// client runs what a command does with an Adapter, and tells on log what it runs on.
+func (o *dialOptions) client(ctx context.Context, log *output, do func(context.Context, *rnic.Adapter) error) (err error) {
+	var s *endpoint
+	log.do(func(w io.Writer) {
+		region := size(0)
+		if o.nic.pmd != "kernel" {
+			region = clientRegion
+		}
+		ctx, s, err = openEndpoint(ctx, &o.nic, region, w)
+		warnNoCRC(w, o.noCRC)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		s.settle()
+		err = ending(err, s.stop())
+	}()
+	if s.nic != nil {
+		defer tellCounters(log, s.pollers, s.dev, o.nic.counters)()
+	}
+	return do(ctx, s.dev)
+}
+
+// clientRegion is the region of a client's NIC, of which none of them has a use.
+const clientRegion = 4096
+
+// connecting retries what fails for want of a connection, and only that, while --wait lasts.
+func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
+	until := time.Now().Add(o.wait)
+	var before error // of the try before this one
+	for {
+		err := try()
+		var dial *rnic.ConnectError
+		if deadline, ok := ctx.Deadline(); ok && before != nil && errors.As(err, &dial) && !time.Now().Before(deadline) {
+			return before // this try was cut short: what stood in the way all the time
+		}
+		before = err
+		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-time.After(redialEvery):
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return ctx.Err()
+			}
+			return err // what stood in the way all the time
+		}
+	}
+}
+
+// explain says where it went wrong, and what stands against a server that is not there. what is the command's own words.
+func (o *dialOptions) explain(ctx context.Context, err error, what, addr string) error {
+	var dial *rnic.ConnectError
+	var rejected *rnic.RejectedError
+	var revision *rnic.RevisionError
+	// The dialer has a timer of its own, which may be the first to end.
+	deadline, bounded := ctx.Deadline()
+	switch {
+	case err == nil:
+		return nil
+	case bounded && !time.Now().Before(deadline):
+		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
+	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
+		return fmt.Errorf("%w; --dialect asks in another", err)
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, stack.ErrRefused):
+		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
+	case errors.As(err, &dial): // has the address
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", what, addr, err)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// stopTimeout bounds the orderly end of a daemon.
+const stopTimeout = 5 * time.Second
+
+// clientFlags are those of a NIC for a command that dials: without --pmd it is the kernel's TCP.
+func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
+	o.flags(f)
+	o.pmd, o.dev, o.addrs = "kernel", "rnic1", []string{"10.9.0.2/24"}
+	for _, name := range []string{"pmd", "dev", "addr"} {
+		flag := f.Lookup(name)
+		flag.DefValue = flag.Value.String()
+	}
+	f.Lookup("addr").Usage = "addresses of our stack, IPv4 and IPv6"
+}
+
+// checkClient is checkDevice for a command that dials. The kernel chooses where its sockets dial from.
+func (o *nicOptions) checkClient() error {
+	if useless := o.given("addr", "page", "node", "counters"); o.pmd == "kernel" && len(useless) > 0 {
+		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave that away", strings.Join(useless, ", "))
+	}
+	return o.checkDevice()
+}
+
+// endpoint is what a command listens or dials on.
+type endpoint struct {
+	dev     *rnic.Adapter
+	region  []byte
+	pollers []*stack.Poller // none: the kernel's sockets
+	nic     *nic            // nil: the kernel's sockets
+	host    string          // to listen on; empty: all of our addresses
+	stop    func() error    // gives everything back, and says whether the device had gone
+}
+
+// openEndpoint opens the device that was asked for, with a region of memory. The context it returns ends with that device.
+func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer) (context.Context, *endpoint, error) {
+	if o.pmd == "kernel" {
+		s, err := openKernel(o, region, w)
+		return ctx, s, err
+	}
+	n, err := openNIC(o, int64(region), w, o.openPort)
+	if err != nil {
+		return nil, nil, err
+	}
+	dev, err := n.adapter()
+	if err != nil {
+		return nil, nil, errors.Join(err, n.Close())
+	}
+	if err := n.start(); err != nil {
+		return nil, nil, errors.Join(err, n.Close())
+	}
+	fmt.Fprintf(w, "device      %s\n", o.describe(n.port.Name()))
+	if err := n.awaitAddrs(ctx); err != nil {
+		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
+	}
+	while, lost := n.whileThere(ctx)
+	return while, &endpoint{dev: dev, region: n.region, pollers: n.pollers, nic: n, stop: func() error {
+		return errors.Join(lost(), closeAdapter(dev), n.Close())
+	}}, nil
+}
+
+// settle is for a client before stop: what it has closed acknowledges the peer's FIN first, or flushTimeout passes.
+func (s *endpoint) settle() {
+	if s.nic != nil {
+		s.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	}
+}
+
+// openKernel is an endpoint over the kernel's sockets. A region of nothing is no memory.
+func openKernel(o *nicOptions, region size, w io.Writer) (*endpoint, error) {
+	from, err := o.kernelAddr()
+	if err != nil {
+		return nil, err
+	}
+	s := &endpoint{}
+	if from.IsValid() {
+		s.host = from.String()
+	}
+	if region == 0 {
+		if s.dev, err = rnic.Open(rnic.Config{}); err != nil {
+			return nil, err
+		}
+		s.stop = func() error { return closeAdapter(s.dev) }
+		return s, nil
+	}
+	page, err := parsePage(o.page)
+	if err != nil {
+		return nil, err
+	}
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(region), Page: page, Node: o.node})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
+	if s.dev, err = rnic.Open(rnic.Config{}); err != nil {
+		return nil, errors.Join(err, arena.Close())
+	}
+	s.region = arena.Bytes()[:region]
+	s.stop = func() error { return errors.Join(closeAdapter(s.dev), arena.Close()) }
+	return s, nil
+}
+
+// listenAddr is all of our addresses, or of the kernel's the one that was asked for.
+func (s *endpoint) listenAddr(port uint16) string {
+	return net.JoinHostPort(s.host, strconv.Itoa(int(port)))
+}
+
+func closeAdapter(dev *rnic.Adapter) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return dev.Close(ctx)
+}

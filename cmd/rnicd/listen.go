@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// listenOptions are the flags of the servers of perf and rping.
+type listenOptions struct {
+	nic   nicOptions
+	port  uint16
+	once  bool
+	idle  time.Duration
+	noCRC bool
+}
+
+// flagsWithout are all but those about markers, in which the servers differ.
+func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
+	o.nic.flags(f)
+	o.port = port
+	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port")
+	f.BoolVar(&o.once, "once", false, "end after the first client; the exit status is its result")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long; its start-up has 10 s in any case")
+	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
+}
+
+func (o *listenOptions) check() error {
+	if o.idle <= 0 {
+		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
+	}
+	return o.nic.checkDevice()
+}
+
+// service is what serves on a Listener until ctx ends. done is to be called with each client's result.
+type service func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error
+
+// listen opens the device and runs a service on it.
+func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	region := size(0)
+	if o.nic.pmd != "kernel" {
+		region = clientRegion
+	}
+	ctx, s, err := openEndpoint(ctx, &o.nic, region, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = ending(err, s.stop()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := newOutput(w)
+	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
+	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{OnFailure: func(f rnic.ConnFailure) {
+		if !f.Offered { // the service tells of the others
+			out.failed(f.Remote, f.Err)
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	out.do(func(w io.Writer) {
+		warnNoCRC(w, o.noCRC)
+		fmt.Fprintf(w, "ready       %v\n", l.Addr())
+	})
+	first := make(chan error, 1)
+	err = run(ctx, s.dev, l, out, func(err error) {
+		if o.once {
+			select {
+			case first <- err:
+				cancel()
+			default:
+			}
+		}
+	})
+	if err != nil || !o.once {
+		return err
+	}
+	select {
+	case err := <-first:
+		return err
+	default:
+		return context.Canceled // interrupted before anything came
+	}
+}

@@ -1,0 +1,312 @@
+package pair
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+const patience = 30 * time.Second
+
+// rig is a Server and an Adapter for clients.
+type rig struct {
+	t       *testing.T
+	ctx     context.Context
+	dev     *rnic.Adapter // the server's
+	client  *rnic.Adapter
+	addr    string
+	served  chan Served
+	refused chan string
+}
+
+func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
+	t.Helper()
+	r := &rig{t: t, client: devs[0], dev: devs[1], served: make(chan Served, 64), refused: make(chan string, 64)}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
+	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	addr := l.Addr()
+	if addr.Addr().IsUnspecified() {
+		addr = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), addr.Port())
+	}
+	r.addr = addr.String()
+	cfg.Adapter = devs[1]
+	cfg.Done = func(s Served) { r.served <- s }
+	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = NewServer(cfg).Serve(r.ctx, l) })
+	t.Cleanup(func() {
+		cancel()
+		serving.Wait()
+		l.Close()
+		require.Zero(t, r.dev.Table().Len(), "the server's regions")
+	})
+	return r
+}
+
+func sockets(t *testing.T) (devs [2]*rnic.Adapter) {
+	for i := range devs {
+		devs[i] = open(t, rnic.Config{})
+	}
+	return devs
+}
+
+func wired(t *testing.T) (devs [2]*rnic.Adapter) {
+	link, err := wire.New(wire.Config{MTU: 1500})
+	require.NoError(t, err)
+	var pollers [2]*stack.Poller
+	for i := range pollers {
+		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
+		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
+			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64, Idle: stack.IdleAdaptive,
+		})
+	}
+	testhost.Run(t, pollers[:]...)
+	for i := range devs {
+		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
+	}
+	return devs
+}
+
+func open(t *testing.T, cfg rnic.Config) *rnic.Adapter {
+	dev, err := rnic.Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, dev.Close(ctx))
+	})
+	return dev
+}
+
+func (r *rig) run(t perf.Test) (perf.Result, error) {
+	return Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Test: t})
+}
+
+// result is what the server says of the next test that is over.
+func (r *rig) result() Served {
+	r.t.Helper()
+	select {
+	case s := <-r.served:
+		return s
+	case <-r.ctx.Done():
+		require.FailNow(r.t, "the server says nothing")
+		return Served{}
+	}
+}
+
+// Every test there is, over both transports; the server hears that each is over.
+func TestAll(t *testing.T) {
+	for name, transport := range map[string]func(*testing.T) [2]*rnic.Adapter{"sockets": sockets, "wire": wired} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, transport(t), ServerConfig{})
+			for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send, perf.Atomic} {
+				for _, latency := range []bool{false, true} {
+					for _, size := range []int{1, 8, 10_001} {
+						if op == perf.Atomic && size != perf.AtomicSize {
+							continue
+						}
+						test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 10, TxDepth: 50, RxDepth: 20}
+						res, err := r.run(test)
+						require.NoError(t, err, "%+v", test)
+						require.EqualValues(t, 300, res.Iterations)
+						s := r.result()
+						require.NoError(t, s.Err, "%+v", test)
+						require.Equal(t, []any{op, latency, size}, []any{s.Test.Op, s.Test.Latency, s.Test.Size})
+					}
+				}
+			}
+		})
+	}
+}
+
+// A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a duration.
+func TestDuration(t *testing.T) {
+	r := newRig(t, wired(t), ServerConfig{})
+	for _, test := range []perf.Test{
+		{Op: perf.Write, Size: 1000, TxDepth: 10}, {Op: perf.Send, Size: 1000, TxDepth: 10, RxDepth: 100},
+		{Op: perf.Write, Latency: true, Size: 8}, {Op: perf.Send, Latency: true, Size: 8, RxDepth: 4},
+	} {
+		test.Duration = 30 * time.Millisecond
+		res, err := r.run(test)
+		require.NoError(t, err, "%+v", test)
+		require.GreaterOrEqual(t, res.Elapsed, test.Duration)
+		require.NotZero(t, res.Iterations)
+		require.NoError(t, r.result().Err)
+	}
+}
+
+// What is not served is rejected with a text, whoever asks; and so is one client too many.
+func TestRefuses(t *testing.T) {
+	good := request{test: perf.Test{Op: perf.Write, Size: 100, RxDepth: 1}}
+	with := func(change func(*perf.Test)) []byte {
+		r := good
+		change(&r.test)
+		return r.marshal()
+	}
+	version, flags := good.marshal(), good.marshal()
+	version[4], flags[6] = 9, 0x82
+	r := newRig(t, wired(t), ServerConfig{SizeMax: 1000, ClientsMax: 1})
+	for name, tc := range map[string]struct {
+		private []byte
+		want    string
+	}{
+		"nothing":   {nil, "0 octets) is no request for a test"},
+		"other":     {[]byte("GET / HTTP/1.1"), "is no request for a test"},
+		"cut":       {good.marshal()[:requestLen-1], "is no request for a test"},
+		"version":   {version, "version 9 of the protocol, this server speaks 1"},
+		"flags":     {flags, "flags 0x82"},
+		"op":        {with(func(x *perf.Test) { x.Op = 5 }), "operation 5 is not served"},
+		"op 0":      {with(func(x *perf.Test) { x.Op = 0 }), "operation 0 is not served"},
+		"size":      {with(func(x *perf.Test) { x.Size = 1001 }), "messages of 1001 octets asked for, 1 to 1000 served"},
+		"size 0":    {with(func(x *perf.Test) { x.Size = 0 }), "messages of 0 octets"},
+		"atomic":    {with(func(x *perf.Test) { x.Op = perf.Atomic }), "atomics of 100 octets"},
+		"buffers":   {with(func(x *perf.Test) { x.RxDepth = 1<<32 - 1 }), "receive buffers asked for"},
+		"buffers 0": {with(func(x *perf.Test) { x.RxDepth = 0 }), "receive buffers asked for"},
+	} {
+		_, err := r.rogue(tc.private)
+		var re *rnic.RejectedError
+		require.ErrorAs(t, err, &re, name)
+		text, ok := parseRefusal(re.PrivateData)
+		require.True(t, ok, name)
+		require.Contains(t, text, tc.want, name)
+		require.Contains(t, <-r.refused, tc.want, name)
+	}
+	_, err := r.rogue(good.marshal())
+	require.NoError(t, err)
+	_, err = r.run(good.test)
+	var no *RefusedError
+	require.Error(t, err) // neither iterations nor a duration, but that is seen behind the connection
+	require.ErrorAs(t, err, &no)
+	require.EqualError(t, no, "perf: the server refused: 1 other clients are being served, and no more at a time; try again later")
+}
+
+// rogue is a bare client.
+func (r *rig) rogue(private []byte) (*end, error) {
+	r.t.Helper()
+	e, err := newEnd(r.client, &perf.Test{Op: perf.Read, Size: 4096, TxDepth: 50, RxDepth: 5}, rnic.QPOptions{}, false)
+	require.NoError(r.t, err)
+	r.t.Cleanup(e.release)
+	return e, e.QP.Connect(r.ctx, r.addr, private)
+}
+
+// Clients that misbehave get one end each, with a reason, and the server serves on.
+func TestHostileClients(t *testing.T) {
+	write := request{test: perf.Test{Op: perf.Write, Size: 4096, RxDepth: 1}}
+	pong := request{test: perf.Test{Op: perf.Write, Latency: true, Size: 4096, RxDepth: 1}}
+	send := request{test: perf.Test{Op: perf.Send, Size: 4096, RxDepth: 1}}
+	for _, tc := range []struct {
+		name string
+		ask  request
+		do   func(*end, place) error
+		want string
+	}{
+		{"silent", write, nil, "perf: nothing came from the client for 100ms"},
+		{"silent in a ping-pong", pong, nil, "perf: nothing came from the client for 100ms"},
+		{"silent with Sends", send, nil, "perf: nothing came from the client for 100ms"},
+		{"reads what it may write", write, func(e *end, p place) error {
+			return e.QP.PostRead(rnic.WorkRequest{Local: e.Local.Slice(0, 8), RemoteSTag: p.stag, RemoteOffset: p.to})
+		}, "STag"},
+		{"writes beyond", write, func(e *end, p place) error {
+			return e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 4096), RemoteSTag: p.stag, RemoteOffset: p.to + 4096})
+		}, "bounds"},
+		{"a message of no test", write, func(e *end, _ place) error {
+			return e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(0, 8)})
+		}, "a message that belongs to no test"},
+		{"leaves", write, func(e *end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
+		{"an answer to where nothing is", pong, func(e *end, p place) error {
+			e.Local.Bytes()[0] = 1
+			return e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 1), RemoteSTag: p.stag, RemoteOffset: p.to + 4095})
+		}, "STag"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
+			e, err := r.rogue(tc.ask.marshal())
+			require.NoError(t, err)
+			p, err := parseReply(e.QP.PeerPrivateData())
+			require.NoError(t, err)
+			if tc.do != nil {
+				require.NoError(t, tc.do(e, p))
+			}
+			s := r.result()
+			require.ErrorContains(t, s.Err, tc.want)
+			_, err = r.run(perf.Test{Op: perf.Write, Size: 8, Iterations: 10, TxDepth: 1, RxDepth: 1})
+			require.NoError(t, err)
+		})
+	}
+}
+
+// A server that ends, or is no server of tests, is an error that says so.
+func TestServerGone(t *testing.T) {
+	devs := wired(t)
+	l, err := devs[1].Listen(context.Background(), ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, tc := range []struct {
+		reply []byte
+		want  string
+	}{
+		{nil, "is it `rnicd perf server`?"},
+		{marshalReply(place{stag: 1, to: 2}), "closed"},
+	} {
+		served := make(chan error, 1)
+		go func() {
+			req, err := l.Accept(ctx)
+			if err != nil {
+				served <- err
+				return
+			}
+			e, err := newEnd(devs[1], &perf.Test{Op: perf.Send, Size: 8, TxDepth: 1, RxDepth: 1}, rnic.QPOptions{}, true)
+			if err == nil {
+				err = req.Accept(ctx, e.QP, tc.reply)
+				e.QP.Disconnect()
+				<-e.QP.Done()
+				e.release()
+			}
+			served <- err
+		}()
+		_, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: l.Addr().String(), Test: perf.Test{Op: perf.Send, Latency: true, Size: 8, Iterations: 5, RxDepth: 2}})
+		require.ErrorContains(t, err, tc.want)
+		require.NoError(t, <-served)
+	}
+}
+
+// Requests and replies are read as they were written; every other length is refused.
+func TestProtocol(t *testing.T) {
+	want := request{
+		test:  perf.Test{Op: perf.Send, Latency: true, Size: 12345, RxDepth: 77},
+		place: place{stag: 0x01020304, to: 0x1122334455667788, credit: 0x99AABBCCDDEEFF00},
+	}
+	b := want.marshal()
+	require.Len(t, b, requestLen)
+	got, err := parseRequest(b)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	for n := range b {
+		_, err := parseRequest(b[:n])
+		require.ErrorIs(t, err, errMalformed)
+	}
+	reply := place{stag: 0x01020304, to: 0x1122334455667788}
+	b = marshalReply(reply)
+	p, err := parseReply(b)
+	require.NoError(t, err)
+	require.Equal(t, reply, p)
+	for n := range b {
+		_, err := parseReply(b[:n])
+		require.ErrorIs(t, err, errMalformed)
+	}
+	require.Len(t, marshalRefusal(string(make([]byte, 1000))), textMax+len(magicRefuse))
+}

@@ -1,0 +1,200 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// ServerConfig of a Server.
+type ServerConfig struct {
+	Adapter *rnic.Adapter
+	// SizeMax is the longest message served, at most SizeLimit, which is the default. A client takes up to twice as much memory.
+	SizeMax int
+	// ClientsMax is how many are served at a time (default 8). The next one is refused.
+	ClientsMax int
+	// IdleTimeout ends a connection on which nothing moves for so long (default 30 s).
+	IdleTimeout time.Duration
+	QP          rnic.QPOptions // NoMarkers, NoCRC; the rest is the Server's
+	// Done, if set, is told of each test that was accepted, when it is over, and Refused of the others. Called from several goroutines.
+	Done    func(Served)
+	Refused func(remote netip.AddrPort, why string)
+}
+
+// Served is a test that is over. Err is nil when the client said so itself.
+type Served struct {
+	Remote netip.AddrPort
+	Test   perf.Test // Op, Latency, Size
+	Took   time.Duration
+	Err    error
+}
+
+// Server is the other end of tests.
+type Server struct {
+	cfg   ServerConfig
+	slots chan struct{}
+}
+
+// NewServer makes a Server; Serve runs it.
+func NewServer(cfg ServerConfig) *Server {
+	if cfg.SizeMax <= 0 || cfg.SizeMax > SizeLimit {
+		cfg.SizeMax = SizeLimit
+	}
+	if cfg.ClientsMax <= 0 {
+		cfg.ClientsMax = 8
+	}
+	if cfg.IdleTimeout <= 0 {
+		cfg.IdleTimeout = 30 * time.Second
+	}
+	return &Server{cfg: cfg, slots: make(chan struct{}, cfg.ClientsMax)}
+}
+
+// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
+func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		req, err := l.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		wg.Go(func() { s.Handle(ctx, req) })
+	}
+}
+
+// Handle serves one connection request to its end.
+func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
+	r, err := parseRequest(req.PrivateData())
+	if err == nil {
+		err = checkTest(&r.test, s.cfg.SizeMax)
+	}
+	if err != nil {
+		s.refuse(ctx, req, err.Error())
+		return
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		s.refuse(ctx, req, fmt.Sprintf("%d other clients are being served, and no more at a time; try again later", s.cfg.ClientsMax))
+		return
+	}
+	r.test.TxDepth = 1 // a credit, or a pong
+	e, err := newEnd(s.cfg.Adapter, &r.test, s.cfg.QP, true)
+	if err != nil {
+		s.refuse(ctx, req, err.Error())
+		return
+	}
+	begin := time.Now()
+	err = s.run(ctx, req, e, &r)
+	e.release()
+	if s.cfg.Done != nil {
+		s.cfg.Done(Served{Remote: req.Remote(), Test: r.test, Took: time.Since(begin), Err: err})
+	}
+}
+
+func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
+	if err := req.Reject(ctx, marshalRefusal(why)); err != nil {
+		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
+	}
+	if s.cfg.Refused != nil {
+		s.cfg.Refused(req.Remote(), why)
+	}
+}
+
+// run accepts, serves until the client's last message, answers it and waits for the client to close.
+func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, r *request) error {
+	e.peer(r.place)
+	if err := req.Accept(ctx, e.QP, marshalReply(e.place(&r.test))); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(ctx, e.QP, stop) })
+	defer watch.Wait()
+	defer stop(nil)
+	err := e.Serve(ctx, r.test)
+	if err == nil && !helps(&r.test) {
+		err = e.await(ctx)
+	}
+	if err == nil {
+		err = e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(e.SendAt, lastLen)})
+	}
+	if err == nil {
+		select {
+		case <-e.QP.Done():
+			return e.QP.Err()
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return e.explain(err)
+}
+
+// helps: perf.End.Serve has something to do, and so sees the client's last message.
+func helps(t *perf.Test) bool { return t.Op == perf.Send || t.Op == perf.Write && t.Latency }
+
+// await waits for the client's last message, the only one.
+func (e *end) await(ctx context.Context) error {
+	var c [1]rnic.Completion
+	for e.RecvCQ.Poll(c[:]) == 0 {
+		if err := e.RecvCQ.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	if c[0].Status != rnic.Success {
+		return e.over(ctx)
+	}
+	if !c[0].Solicited {
+		return errors.New("perf: the client sent a message that belongs to no test")
+	}
+	return nil
+}
+
+// moved is what shows that a client is at work.
+type moved struct {
+	placed                 rnic.Placed
+	reads, fpdus, messages uint64
+}
+
+func movedOf(st *rnic.Stats) moved {
+	return moved{st.Placed, st.ReadsServed, st.FPDUsSent, st.MessagesRecvd}
+}
+
+// watch ends a test in which nothing has moved for an IdleTimeout.
+func (s *Server) watch(ctx context.Context, qp *rnic.QueuePair, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(s.cfg.IdleTimeout)
+	defer tick.Stop()
+	seen := moved{messages: ^uint64(0)} // no such count yet
+	for {
+		st, err := qp.Stats(ctx)
+		if err != nil {
+			return
+		}
+		now := movedOf(&st)
+		if now == seen {
+			stop(fmt.Errorf("perf: nothing came from the client for %v", s.cfg.IdleTimeout))
+			return
+		}
+		seen = now
+		select {
+		case <-tick.C:
+		case <-qp.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// Package perf measures a connection: bandwidth and latency of RDMA Writes, RDMA Reads, Sends and atomics between two QueuePairs in
+// service, by perftest's rules. How the two ends came to agree on a Test is not its business: a hand-shake makes an End of
+// what it learned, and calls Prepare, then Run at the end that measures and Serve at the other.
+//
+//	bandwidth        Run posts, up to TxDepth at a time, and completes all; Serve takes Sends and gives buffers back
+//	latency, Write   each end writes the number of the round into the last octet at the peer, who polls for it
+//	latency, Send    each end sends when the other's message has come
+//	latency, others  Run posts one and waits for its Completion; the other end's program has nothing to do
+//
+// Of Writes and Sends a latency is half of a round trip, of Reads and atomics all of it.
+//
+// # Looking into memory
+//
+// The latency of Writes is measured without a message, as perftest does: an end looks at one octet of its memory until the peer
+// has changed it. In general that tells nothing (package rnic: what a peer writes may be placed in any order, and is indeterminate
+// until a Send behind it was received). Here it suffices: only one Write is under way in each direction, only its last octet is
+// looked at, and nobody asks for the others. When a Write is one segment that octet is placed with all the others of it; of a
+// longer one it may come first where a segment was lost, and the figure is a little too good.
+//
+// So that the look is defined in Go, too, it is an atomic load of the word that holds the octet, and the memory must be
+// outside of the Go heap (package hugepages): the race detector would otherwise report Placement, which copies octets
+// with ordinary stores.
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// Op is what is measured.
+type Op int
+
+const (
+	Write Op = iota + 1
+	Read
+	Send
+	Atomic // Fetch and Add
+)
+
+func (o Op) String() string {
+	switch o {
+	case Write:
+		return "write"
+	case Read:
+		return "read"
+	case Send:
+		return "send"
+	case Atomic:
+		return "atomic"
+	}
+	return fmt.Sprintf("op %d", int(o))
+}
+
+// AtomicSize is the Size of an Atomic, always.
+const AtomicSize = 8
+
+// Limits of a Test.
+const (
+	SizeMax  = 1 << 30
+	DepthMax = rnic.QueueDepthMax / 2 // leaves room for what a hand-shake posts itself
+	// PeakMax is the most Iterations of which a peak is found, as in perftest.
+	PeakMax = 20000
+)
+
+// Test says what is measured. Both ends must have the same, but for Duration and Warmup, which are Run's: the other end serves
+// until the peer is done when its Iterations are 0.
+type Test struct {
+	Op      Op
+	Latency bool // or else bandwidth
+	Size    int  // octets of a message, 1 to SizeMax
+	// Iterations to measure; with a Duration they are not counted, and Serve goes on until it is told, with 0.
+	Iterations int
+	// Warmup messages or rounds go before those that are measured.
+	Warmup int
+	// TxDepth is how many requests Run has posted and not completed at a time (bandwidth; the SendDepth of the QueuePair and
+	// the SendCQ must hold them and one more).
+	TxDepth int
+	// RxDepth is how many receive buffers Prepare posts (Op Send; RecvDepth and RecvCQ must hold them).
+	RxDepth int
+	// Duration, if not 0: measure for so long instead of a number of Iterations. No peak is found then.
+	Duration time.Duration
+	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat. Otherwise it is Run's. A Responder says
+	// nothing before the Initiator has (RFC 5044 section 7.1), so that a hand-shake has to have had a message of the Initiator's.
+	ServerFirst bool
+}
+
+// Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: who receives writes how many
+// messages it has taken, a word of 32 bits in its host's order, into the sender's memory, and the sender is never further
+// ahead than RxDepth.
+type Credit struct {
+	Local        int      // where the word is in End.Local: at the sender the peer's, at the receiver its own to send from; aligned to 4
+	RemoteSTag   mem.STag // receiver: where the sender's is
+	RemoteOffset uint64
+}
+
+// End is one end of a connection that is to be measured. All of it stays the caller's, and must stay as it is until Run or
+// Serve has returned. While they run nobody else polls its queues.
+type End struct {
+	QP             *rnic.QueuePair
+	SendCQ, RecvCQ *rnic.CompletionQueue // may be the same
+	// Local is the memory of this end, not on the Go heap, aligned to 8 octets, with the rights that the Op needs. Its octets are written
+	// by both ends and mean nothing.
+	Local *rnic.MemoryRegion
+	// SendAt and RecvAt are where in Local the octets to be sent are, and where those of the peer's, or of a Read, come to; Size
+	// octets each, apart from each other. In a latency test of Writes the last one at RecvAt must be 0 before the peer can begin.
+	SendAt, RecvAt int
+	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what is read, or the aligned word of an atomic.
+	RemoteSTag   mem.STag
+	RemoteOffset uint64
+	// Credit is the flow control of a bandwidth test of Sends, nil for none.
+	Credit *Credit
+	// Flush, if set, is called by Run when all of a bandwidth test has completed, and returns when the peer has all of it: the test
+	// ends then. It may poll the queues.
+	Flush func(context.Context) error
+}
+
+// ErrEnded: the peer closed the connection in order, in the middle of a test.
+var ErrEnded = errors.New("perf: the peer closed the connection before the test was over")
+
+// check refuses a Test that cannot be.
+func (t *Test) check() error {
+	switch {
+	case t.Op < Write || t.Op > Atomic:
+		return fmt.Errorf("perf: %v is unknown", t.Op)
+	case t.Op == Atomic && t.Size != AtomicSize:
+		return fmt.Errorf("perf: an atomic has %d octets, not %d", AtomicSize, t.Size)
+	case t.Size < 1 || t.Size > SizeMax:
+		return fmt.Errorf("perf: size %d, 1 to %d possible", t.Size, SizeMax)
+	case t.Iterations < 0 || t.Warmup < 0 || t.Duration < 0:
+		return errors.New("perf: iterations, warm-up and duration must not be negative")
+	case !t.Latency && (t.TxDepth < 1 || t.TxDepth > DepthMax):
+		return fmt.Errorf("perf: tx-depth %d, 1 to %d possible", t.TxDepth, DepthMax)
+	case t.Op == Send && (t.RxDepth < 1 || t.RxDepth > DepthMax):
+		return fmt.Errorf("perf: rx-depth %d, 1 to %d possible", t.RxDepth, DepthMax)
+	}
+	return nil
+}
+
+// check refuses memory that is not there. The programmer's error, but a hand-shake may have computed it from a peer's words.
+func (e *End) check(t *Test) error {
+	if e.QP == nil || e.SendCQ == nil || e.RecvCQ == nil || e.Local == nil {
+		return errors.New("perf: an End needs QP, SendCQ, RecvCQ and Local")
+	}
+	b := e.Local.Bytes()
+	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
+		return errors.New("perf: Local must be aligned to 8 octets")
+	}
+	n := len(b) &^ 7 // all the words that can be loaded whole
+	inside := func(at, size int) bool { return at >= 0 && at <= n && size <= n-at }
+	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, t.Size) {
+		return fmt.Errorf("perf: %d octets at %d and at %d are not inside of Local, of %d", t.Size, e.SendAt, e.RecvAt, len(b))
+	}
+	if c := e.Credit; c != nil && (!inside(c.Local, creditLen) || c.Local%creditLen != 0) {
+		return fmt.Errorf("perf: no word of credit at %d of %d octets", c.Local, len(b))
+	}
+	return nil
+}
+
+// Prepare posts the receive buffers that a Test needs: before the peer can begin. The QueuePair may be idle still. For both
+// ends; server says which. A receive buffer has Size octets at RecvAt, one memory for all of them.
+func (e *End) Prepare(t Test, server bool) error {
+	if err := errors.Join(t.check(), e.check(&t)); err != nil {
+		return err
+	}
+	if t.Op != Send || !t.Latency && !server {
+		return nil
+	}
+	r := run{End: e, Test: t}
+	for range t.RxDepth {
+		if err := r.postRecv(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run measures. It returns when the Test is over, with what was found; or with the connection's error, ErrEnded, or that of ctx. One
+// goroutine, which polls: it takes a core, and gives it up only where nothing has moved for some time.
+func (e *End) Run(ctx context.Context, t Test) (Result, error) {
+	if err := errors.Join(t.check(), e.check(&t)); err != nil {
+		return Result{}, err
+	}
+	if t.Iterations == 0 && t.Duration == 0 {
+		return Result{}, errors.New("perf: neither iterations nor a duration")
+	}
+	r := newRun(ctx, e, t)
+	switch {
+	case !t.Latency:
+		return r.bandwidth()
+	case t.Op == Write || t.Op == Send:
+		return r.pingPong()
+	}
+	return r.roundTrips()
+}
+
+// Serve is the other end. It returns nil when Iterations (and Warmup) are done, when the peer has sent a Send with Solicited
+// Event, of any content, for which a buffer must be there, or when Iterations is 0 and the peer has closed in order; at once where the peer needs
+// nobody's help. Errors are Run's.
+func (e *End) Serve(ctx context.Context, t Test) error {
+	if err := errors.Join(t.check(), e.check(&t)); err != nil {
+		return err
+	}
+	r := newRun(ctx, e, t)
+	var err error
+	switch {
+	case t.Latency && (t.Op == Write || t.Op == Send):
+		err = r.pongs()
+	case t.Op == Send:
+		err = r.take()
+	default:
+		return nil
+	}
+	if errors.Is(err, errFinished) || errors.Is(err, ErrEnded) && t.Iterations == 0 {
+		return nil
+	}
+	return err
+}

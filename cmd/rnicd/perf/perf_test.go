@@ -1,0 +1,215 @@
+package perf
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// Every kind of test, of short and long messages, does as many as it was asked for, and the figures fit each other.
+func TestKinds(t *testing.T) {
+	overBoth(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for _, op := range []Op{Write, Read, Send, Atomic} {
+			for _, latency := range []bool{false, true} {
+				for _, size := range []int{1, 8, 5000, areaMax} {
+					if op == Atomic && size != AtomicSize {
+						continue
+					}
+					name := fmt.Sprintf("%v, latency %v, %d octets", op, latency, size)
+					test := Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 7, TxDepth: 16, RxDepth: 32}
+					p := connect(t, devs, test).withCredit()
+					served := p.serve(test)
+					res, err := p.ends[0].Run(p.ctx, test)
+					require.NoError(t, err, name)
+					require.NoError(t, served(), name)
+					checkResult(t, res, test, name)
+				}
+			}
+		}
+	})
+}
+
+func checkResult(t *testing.T, res Result, test Test, name string) {
+	t.Helper()
+	require.EqualValues(t, test.Iterations, res.Iterations, name)
+	require.EqualValues(t, test.Iterations*test.Size, res.Bytes, name)
+	require.Positive(t, res.Elapsed, name)
+	if test.Latency {
+		l := res.Times
+		require.True(t, 0 < l.Min && l.Min <= l.Median && l.Median <= l.P99 && l.P99 <= l.P999 && l.P999 <= l.Max, "%s: %+v", name, l)
+		require.True(t, l.Min <= l.Average && l.Average <= l.Max, "%s: %+v", name, l)
+		return
+	}
+	require.InEpsilon(t, float64(res.Bytes)/res.Elapsed.Seconds(), res.Bandwidth, 1e-9, name)
+	require.InEpsilon(t, float64(res.Iterations)/res.Elapsed.Seconds(), res.MessageRate, 1e-9, name)
+	require.GreaterOrEqual(t, res.Peak, res.Bandwidth, name)
+}
+
+// Each round of a ping-pong is seen by both: the octet that is looked at counts on beyond 255.
+func TestWriteRounds(t *testing.T) {
+	test := Test{Op: Write, Latency: true, Size: 3, Iterations: 1000, ServerFirst: true}
+	p := connect(t, wired(t), test)
+	require.NoError(t, p.ends[0].QP.PostWrite(rnic.WorkRequest{Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1}))
+	served := p.serve(test)
+	res, err := p.ends[0].Run(p.ctx, test)
+	require.NoError(t, err)
+	require.NoError(t, served())
+	require.EqualValues(t, 1000, res.Iterations)
+	for _, e := range p.ends {
+		last := e.RecvAt + test.Size - 1
+		require.Equal(t, byte(1000%256), e.Local.Bytes()[last])
+		require.Zero(t, e.Local.Bytes()[last+1])
+	}
+}
+
+// The peer's word goes up by one each time.
+func TestAtomicsCount(t *testing.T) {
+	test := Test{Op: Atomic, Size: AtomicSize, Iterations: 500, Warmup: 20, TxDepth: 8}
+	p := connect(t, wired(t), test)
+	_, err := p.ends[0].Run(p.ctx, test)
+	require.NoError(t, err)
+	require.NoError(t, p.serve(test)()) // has nothing to do
+	require.Equal(t, byte(520%256), p.ends[1].Local.Bytes()[0])
+}
+
+// With credit a sender waits for a slow receiver's buffers; without, the connection ends for want of one.
+func TestCredit(t *testing.T) {
+	test := Test{Op: Send, Size: 64, Iterations: 2000, TxDepth: 32, RxDepth: 4}
+	p := connect(t, wired(t), test).withCredit()
+	ran := make(chan error, 1)
+	go func() {
+		_, err := p.ends[0].Run(p.ctx, test)
+		ran <- err
+	}()
+	for { // all the buffers are used before anybody takes a message
+		st, err := p.ends[1].QP.Stats(p.ctx)
+		require.NoError(t, err)
+		if st.MessagesRecvd == uint64(test.RxDepth) {
+			break
+		}
+	}
+	require.NoError(t, p.serve(test)())
+	require.NoError(t, <-ran)
+
+	p = connect(t, wired(t), test)
+	_, err := p.ends[0].Run(p.ctx, test)
+	require.ErrorContains(t, err, "no buffer")
+}
+
+// A test with a duration takes that long, and the server learns from a Send with Solicited Event that it is over.
+func TestDuration(t *testing.T) {
+	for _, test := range []Test{
+		{Op: Send, Size: 100, TxDepth: 16, RxDepth: 32},
+		{Op: Send, Size: 100, Latency: true, RxDepth: 32},
+	} {
+		test.Duration = 50 * time.Millisecond
+		p := connect(t, wired(t), test).withCredit()
+		served := p.serve(test)
+		res, err := p.ends[0].Run(p.ctx, test)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, res.Elapsed, test.Duration)
+		require.NotZero(t, res.Iterations)
+		require.Zero(t, res.Peak)
+		require.NoError(t, p.ends[0].QP.PostSend(rnic.WorkRequest{Local: p.ends[0].Local.Slice(0, 1), Solicited: true}))
+		require.NoError(t, served())
+	}
+}
+
+// The octets have been delivered when Flush returns, and that time counts.
+func TestFlush(t *testing.T) {
+	test := Test{Op: Write, Size: 100, Iterations: 10, TxDepth: 10}
+	p := connect(t, wired(t), test)
+	p.ends[0].Flush = func(ctx context.Context) error {
+		time.Sleep(20 * time.Millisecond)
+		return ctx.Err()
+	}
+	res, err := p.ends[0].Run(p.ctx, test)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, res.Elapsed, 20*time.Millisecond)
+}
+
+// A peer that goes away ends a test, whatever is waited for; so does the caller's context.
+func TestPeerGone(t *testing.T) {
+	for _, test := range []Test{
+		{Op: Write, Size: 10, Latency: true}, {Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Read, Size: 10, Latency: true},
+		{Op: Send, Size: 10, TxDepth: 4, RxDepth: 4},
+	} {
+		for _, how := range []string{"closes", "aborts", "is silent"} {
+			test.Iterations = 1 << 30
+			p := connect(t, wired(t), test).withCredit()
+			ctx, cancel := context.WithCancel(p.ctx)
+			defer cancel()
+			var begun atomic.Bool
+			ran := make(chan error, 1)
+			go func() {
+				begun.Store(true)
+				_, err := p.ends[0].Run(ctx, test)
+				ran <- err
+			}()
+			require.Eventually(t, begun.Load, patience, time.Millisecond)
+			switch how {
+			case "closes":
+				p.ends[1].QP.Disconnect()
+			case "aborts":
+				p.ends[1].QP.Abort()
+			default:
+				cancel()
+			}
+			err := <-ran
+			require.Error(t, err, "%+v %s", test, how)
+			if how == "is silent" {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+		}
+	}
+}
+
+// A server whose client leaves in order, without a number of iterations to wait for, has served.
+func TestServeUntilClosed(t *testing.T) {
+	test := Test{Op: Write, Size: 10, Latency: true}
+	p := connect(t, wired(t), test)
+	served := p.serve(test)
+	p.ends[0].QP.Disconnect()
+	require.NoError(t, served())
+
+	test.Iterations = 1000
+	p = connect(t, wired(t), test)
+	served = p.serve(test)
+	p.ends[0].QP.Disconnect()
+	require.ErrorIs(t, served(), ErrEnded)
+}
+
+// What cannot be is refused before anything is posted.
+func TestRefused(t *testing.T) {
+	good := Test{Op: Send, Size: 10, Iterations: 1, TxDepth: 4, RxDepth: 4}
+	p := connect(t, wired(t), good)
+	for name, change := range map[string]func(*Test, *End){
+		"op":            func(x *Test, _ *End) { x.Op = 7 },
+		"size 0":        func(x *Test, _ *End) { x.Size = 0 },
+		"outside":       func(x *Test, _ *End) { x.Size = memory },
+		"atomic":        func(x *Test, _ *End) { x.Op = Atomic },
+		"iterations":    func(x *Test, _ *End) { x.Iterations = -1 },
+		"tx-depth":      func(x *Test, _ *End) { x.TxDepth = 0 },
+		"rx-depth":      func(x *Test, _ *End) { x.RxDepth = DepthMax + 1 },
+		"far":           func(_ *Test, e *End) { e.RecvAt = 1 << 62 },
+		"before":        func(_ *Test, e *End) { e.SendAt = -1 },
+		"no word":       func(_ *Test, e *End) { e.Credit = &Credit{Local: 2} },
+		"nothing at it": func(_ *Test, e *End) { e.SendCQ = nil },
+	} {
+		test, end := good, *p.ends[0]
+		change(&test, &end)
+		_, err := end.Run(p.ctx, test)
+		require.Error(t, err, name)
+		require.Error(t, end.Serve(p.ctx, test), name)
+		require.Error(t, end.Prepare(test, true), name)
+	}
+	good.Iterations = 0
+	_, err := p.ends[0].Run(p.ctx, good)
+	require.Error(t, err)
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/cmd/rnicd/perftest"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// compatPerftest is the value of --compat.
+const compatPerftest = "perftest"
+
+// perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may leave the first octets lying
+// (docs/interop.md). Neither costs another peer more than one empty FPDU.
+func perftestOptions(noCRC bool) rnic.QPOptions {
+	return rnic.QPOptions{NoMarkers: true, NoCRC: noCRC, Nudge: rnic.NudgeDefault}
+}
+
+func compatFlag(f *pflag.FlagSet, to *string, what string) {
+	f.StringVar(to, "compat", "", what)
+}
+
+// checkCompat refuses what is not spoken.
+func checkCompat(compat string) error {
+	if compat != "" && compat != compatPerftest {
+		return fmt.Errorf("--compat %q: want %s", compat, compatPerftest)
+	}
+	return nil
+}
+
+// perfProgram reads what a server is to measure with.
+func perfProgram(op string) (perf.Op, error) {
+	for _, o := range perfOps {
+		if o.String() == op {
+			return o, nil
+		}
+	}
+	return 0, fmt.Errorf("%q: want write, read or send", op)
+}
+
+// servePerftest is perf server --compat perftest.
+func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w io.Writer) error {
+	if len(args) != 2 {
+		return errors.New("--compat perftest: say which program's server this is: write, read or send, and bw or lat, as its clients do not")
+	}
+	op, err := perfProgram(args[0])
+	if err != nil {
+		return err
+	}
+	o.test.op = op
+	if err := o.test.about(args[1]); err != nil {
+		return err
+	}
+	if err := errors.Join(o.test.check(), o.test.checkPerftest()); err != nil {
+		return err
+	}
+	if !o.test.set.Changed("port") {
+		o.port = perftest.DefaultPort
+	}
+	cfg := perftest.ServerConfig{
+		Test: o.test.perftest(), ClientsMax: o.clients, IdleTimeout: o.idle, QP: perftestOptions(o.noCRC),
+	}
+	if _, err := perftest.NewServer(cfg); err != nil { // before there is a device
+		return err
+	}
+	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error {
+		cfg.Adapter = dev
+		cfg.Done = func(s perftest.Served) {
+			out.perftested(s)
+			done(s.Err)
+		}
+		s, err := perftest.NewServer(cfg)
+		if err != nil {
+			return err
+		}
+		return s.Serve(ctx, l)
+	})
+}
+
+// perftested tells of a client of perftest's.
+func (o *output) perftested(s perftest.Served) {
+	if err := cutShort(s.Err); err != nil {
+		o.failed(s.Remote, err)
+		return
+	}
+	came := s.Counters.Placed.Direct + s.Counters.Placed.Reassembled
+	o.do(func(w io.Writer) {
+		fmt.Fprintf(w, "measured    %v, messages of %d octets, in %s, by %v\n", perftest.Program{Op: s.Test.Op, Latency: s.Test.Latency}, s.Test.Size, seconds(s.Took), s.Remote)
+		if s.Test.Op == perf.Read {
+			fmt.Fprintf(w, "served      %d Reads\n", s.Counters.ReadsServed)
+		} else {
+			fmt.Fprintf(w, "placed      %s directly, %s through reassembly\n", octets(s.Counters.Placed.Direct), octets(came-s.Counters.Placed.Direct))
+		}
+		if r := s.Report; r.Iterations > 0 {
+			fmt.Fprintf(w, "client      %d messages, %.2f MiB/s on average\n", r.Iterations, r.Average)
+		}
+	})
+}
+
+// measurePerftest is perf write, read and send with --compat perftest: one test.
+func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, addr string, dialect rnic.Dialect, r *reporter) error {
+	opt := perftestOptions(o.noCRC)
+	opt.Dialect = dialect
+	cfg := perftest.ClientConfig{Adapter: dev, Addr: addr, Test: o.perftest(), QP: opt, Connected: func(qp *rnic.QueuePair) {
+		r.remark("%v with %v: %s", perftest.Program{Op: o.op, Latency: o.latency}, qp.RemoteAddr(), startupOf(qp))
+		if !r.json {
+			r.do(func(w io.Writer) { perfHeader(w, o.latency) })
+		}
+	}}
+	var res perf.Result
+	err := o.connecting(ctx, func() (err error) {
+		res, err = perftest.Run(ctx, cfg)
+		return err
+	})
+	if err == nil {
+		r.do(func(w io.Writer) { printPerf(w, &res, r.json) })
+	}
+	return err
+}
+
+// perfItersOther is perftest's default for bandwidths of Reads and Sends.
+const perfItersOther = 1000
+
+// perftest is the one test, with perftest's defaults.
+func (o *perfOptions) perftest() perf.Test {
+	t := o.tests()[0]
+	if o.iters == 0 && !o.latency && o.op != perf.Write {
+		t.Iterations = perfItersOther
+	}
+	return t
+}
+
+// checkPerftest refuses what perftest's other end would not hear of.
+func (o *perfOptions) checkPerftest() error {
+	if o.all || o.duration != 0 || o.warmup != 0 {
+		return errors.New("--compat perftest: neither --all nor --duration nor --warmup: the other end would not know of them")
+	}
+	if o.op == perf.Atomic {
+		return errors.New("--compat perftest: write, read and send are spoken; siw, and with it perftest over it, has no atomics")
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/cmd/rnicd/perf/pair"
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+type perfDemoOptions struct {
+	nic nicOptions
+	perfOptions
+	noMarkers bool
+	noCRC     bool
+	json      bool
+}
+
+func newPerfDemo() *cobra.Command {
+	o := &perfDemoOptions{}
+	c := &cobra.Command{
+		Use:   "demo write|read|send|atomic bw|lat",
+		Short: "Measure between two Pollers of this process, over a cable in memory (needs no root)",
+		Args:  argsWanted(2, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return perfDemo(c.Context(), o, args[0], args[1], newReporter(c, o.json))
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.nic.mtu, "mtu", 1500, "largest IP packet, octets")
+	f.StringVar(&o.nic.page, "page", "auto", "page size of packet memory: auto, 2M, 1G or normal")
+	f.BoolVar(&o.nic.spin, "spin", false, "never give up a core, even when idle; of use with four of them, one for each Poller and each end")
+	f.StringVar(&o.nic.fault, "fault", "", "make the cable bad, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
+	f.StringVar(&o.nic.capture, "capture", "", "write every frame of the server's side to this pcapng file")
+	f.BoolVar(&o.noMarkers, "no-markers", false, "go without MPA markers")
+	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C")
+	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
+	o.perfOptions.flags(f)
+	return c
+}
+
+func perfDemo(ctx context.Context, o *perfDemoOptions, op, kind string, r *reporter) (err error) {
+	for _, known := range perfOps {
+		if known.String() == op {
+			o.op = known
+		}
+	}
+	if o.op == perf.Op(0) {
+		return fmt.Errorf("%q: want write, read, send or atomic", op)
+	}
+	if err := o.about(kind); err != nil {
+		return err
+	}
+	if err := o.perfOptions.check(); err != nil {
+		return err
+	}
+	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
+	so, co := o.nic, o.nic
+	so.addrs, co.addrs = []string{demoServer + "/24"}, []string{demoClient + "/24"}
+	co.fault, co.capture = "", ""
+	if err := so.check(); err != nil {
+		return err
+	}
+	link, err := wire.New(wire.Config{MTU: o.nic.mtu, Names: []string{"server", "client"}})
+	if err != nil {
+		return err
+	}
+	r.remark("cable       two pollers of one process, back to back in memory; no kernel, no root")
+	var nics [2]*nic
+	for i, no := range []*nicOptions{&so, &co} {
+		n, err := openNIC(no, clientRegion, io.Discard, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(i), nil })
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.Close()) }()
+		nics[i] = n
+	}
+	return o.between(ctx, nics[0], nics[1], r)
+}
+
+// between measures from client to server.
+func (o *perfDemoOptions) between(ctx context.Context, server, client *nic, r *reporter) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sdev, err := server.adapter()
+	if err != nil {
+		return err
+	}
+	cdev, err := client.adapter()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(server.start(), client.start()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAdapter(cdev), closeAdapter(sdev)) }()
+	l, err := sdev.Listen(ctx, net.JoinHostPort("", strconv.Itoa(pair.DefaultPort)), rnic.ListenOptions{})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	opt := rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC}
+	served := make(chan error, 1)
+	srv := pair.NewServer(pair.ServerConfig{Adapter: sdev, QP: opt})
+	go func() { served <- srv.Serve(ctx, l) }()
+	cfg := pair.ClientConfig{Adapter: cdev, Addr: net.JoinHostPort(demoServer, strconv.Itoa(pair.DefaultPort)), QP: opt}
+	err = o.measure(ctx, cfg, &dialOptions{}, r)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), err)
+	}
+	cancel()
+	return errors.Join(err, <-served)
+}

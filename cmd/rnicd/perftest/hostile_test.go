@@ -1,0 +1,142 @@
+package perftest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+var plain = perf.Test{Op: perf.Write, Size: 64, Iterations: 20, TxDepth: 4}
+
+// first is a client's first connection.
+func (r *rig) first() *control {
+	r.t.Helper()
+	c, err := newControl(r.devs[0], rnic.QPOptions{IRD: 1, ORD: 1}, false)
+	require.NoError(r.t, err)
+	r.t.Cleanup(c.release)
+	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, nil))
+	return c
+}
+
+// A client that says what no perftest says is told of in one error, and the next one is served.
+func TestStrangeClients(t *testing.T) {
+	other := hello("5.90")
+	for name, tc := range map[string]struct {
+		do   func(r *rig, c *control) error
+		want string
+	}{
+		"another version": {func(r *rig, c *control) error {
+			return c.say(r.ctx, other[:])
+		}, `hand-shake is of version "5.90", this is 6.06`},
+		"a message too short": {func(r *rig, c *control) error {
+			return c.say(r.ctx, []byte("x"))
+		}, "1 octets, want 16"},
+		"memory beyond bounds": {func(r *rig, c *control) error {
+			mine := hello(Version)
+			_, err := c.swap(r.ctx, "version", mine[:])
+			require.NoError(r.t, err)
+			return c.say(r.ctx, bigEndian(1<<31))
+		}, "memory to go round in"},
+		"leaves at once": {func(r *rig, c *control) error {
+			return c.qp.Close(r.ctx)
+		}, ErrClosed.Error()},
+		"leaves before its second connection": {func(r *rig, c *control) error {
+			_, err := c.greet(r.ctx)
+			require.NoError(r.t, err)
+			return c.qp.Close(r.ctx)
+		}, ErrClosed.Error()},
+		"vanishes": {func(r *rig, c *control) error {
+			_, err := c.greet(r.ctx)
+			require.NoError(r.t, err)
+			c.qp.Abort()
+			return nil
+		}, "reset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
+				require.NoError(t, tc.do(r, r.first()))
+				require.ErrorContains(t, r.served().Err, tc.want)
+				_, err := r.run(plain, rnic.QPOptions{})
+				require.NoError(t, err)
+				require.NoError(t, r.served().Err)
+			})
+		})
+	}
+}
+
+// A client that is silent is given up, in the hand-shake and in the middle of a test.
+func TestSilentClients(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain, IdleTimeout: 200 * time.Millisecond}, func(r *rig) {
+		r.first()
+		require.ErrorContains(t, r.served().Err, "nothing came from the client")
+		c := r.first()
+		_, err := c.greet(r.ctx)
+		require.NoError(t, err)
+		require.ErrorContains(t, r.served().Err, "second connection")
+
+		c = r.first()
+		g, err := c.greet(r.ctx)
+		require.NoError(t, err)
+		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
+		test := plain
+		test.RxDepth = 1
+		e, err := second(r.ctx, &cfg, &test, g, c)
+		require.NoError(t, err)
+		t.Cleanup(e.release)
+		mine := e.place()
+		_, err = c.begin(r.ctx, e.program, &mine)
+		require.NoError(t, err)
+		require.ErrorContains(t, r.served().Err, "the same -n and -s")
+	})
+}
+
+// Clients beyond the number that is served are rejected.
+func TestTooManyClients(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain, ClientsMax: 1}, func(r *rig) {
+		c := r.first()
+		g, err := c.greet(r.ctx)
+		require.NoError(t, err)
+		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
+		test := plain
+		test.RxDepth = 1
+		e, err := second(r.ctx, &cfg, &test, g, c)
+		require.NoError(t, err)
+		t.Cleanup(e.release)
+		_, err = r.run(plain, rnic.QPOptions{})
+		var no *rnic.RejectedError
+		require.ErrorAs(t, err, &no)
+		require.ErrorContains(t, r.served().Err, "1 other clients")
+	})
+}
+
+// The ends were told different numbers: an error that says so, and no waiting for ever.
+func TestDifferentNumbers(t *testing.T) {
+	served := perf.Test{Op: perf.Send, Size: 64, Iterations: 50, RxDepth: 8}
+	overBoth(t, ServerConfig{Test: served, IdleTimeout: 300 * time.Millisecond}, func(r *rig) {
+		fewer := served
+		fewer.Iterations, fewer.TxDepth = 20, 4
+		ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+		defer cancel()
+		_, err := Run(ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: fewer})
+		require.Error(t, err)
+		require.ErrorContains(t, r.served().Err, "the same -n and -s")
+	})
+}
+
+// What no program measures is refused before anything is connected.
+func TestRefusedTests(t *testing.T) {
+	for _, test := range []perf.Test{
+		{Op: perf.Atomic, Size: 8, Iterations: 1}, {Op: perf.Write, Size: 0, Iterations: 1}, {Op: perf.Write, Size: SizeMax + 1, Iterations: 1},
+		{Op: perf.Write, Size: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Duration: 1}, {Op: perf.Send, Size: 1, Iterations: 1 << 20, RxDepth: DepthMax + 1},
+	} {
+		_, err := NewServer(ServerConfig{Test: test})
+		require.Error(t, err, "%+v", test)
+		_, err = Run(context.Background(), ClientConfig{Test: test})
+		require.Error(t, err, "%+v", test)
+	}
+}

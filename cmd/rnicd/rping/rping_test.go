@@ -1,0 +1,269 @@
+package rping
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+const patience = 30 * time.Second
+
+// rig is a Server and an Adapter for clients.
+type rig struct {
+	t       *testing.T
+	ctx     context.Context
+	client  *rnic.Adapter
+	addr    string
+	served  chan Served
+	refused chan string
+	pings   chan string // what the server saw
+}
+
+func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
+	t.Helper()
+	r := &rig{t: t, client: devs[0], served: make(chan Served, 64), refused: make(chan string, 64), pings: make(chan string, 1024)}
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
+	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	r.addr = dialable(l.Addr())
+	cfg.Adapter = devs[1]
+	cfg.Done = func(s Served) { r.served <- s }
+	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
+	cfg.OnPing = func(_ netip.AddrPort, p Ping) { r.pings <- string(p.Data[:min(len(p.Data), 20)]) }
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = NewServer(cfg).Serve(r.ctx, l) })
+	t.Cleanup(func() {
+		cancel()
+		serving.Wait()
+		l.Close()
+	})
+	return r
+}
+
+func dialable(a netip.AddrPort) string {
+	if a.Addr().IsUnspecified() {
+		a = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port())
+	}
+	return a.String()
+}
+
+func sockets(t *testing.T) (devs [2]*rnic.Adapter) {
+	for i := range devs {
+		devs[i] = open(t, rnic.Config{})
+	}
+	return devs
+}
+
+func wired(t *testing.T) (devs [2]*rnic.Adapter) {
+	link, err := wire.New(wire.Config{MTU: 1500})
+	require.NoError(t, err)
+	var pollers [2]*stack.Poller
+	for i := range pollers {
+		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
+		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
+			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 16, Idle: stack.IdleAdaptive,
+		})
+	}
+	testhost.Run(t, pollers[:]...)
+	for i := range devs {
+		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
+	}
+	return devs
+}
+
+func open(t *testing.T, cfg rnic.Config) *rnic.Adapter {
+	dev, err := rnic.Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, dev.Close(ctx))
+	})
+	return dev
+}
+
+// result is what the server says of the next client that is gone.
+func (r *rig) result() Served {
+	r.t.Helper()
+	select {
+	case s := <-r.served:
+		return s
+	case <-r.ctx.Done():
+		require.FailNow(r.t, "the server says nothing")
+		return Served{}
+	}
+}
+
+// Pings of every size come back as they were, over both transports, and the server saw what the client had.
+func TestPings(t *testing.T) {
+	for name, transport := range map[string]func(*testing.T) [2]*rnic.Adapter{"sockets": sockets, "wire": wired} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, transport(t), ServerConfig{})
+			for _, size := range []int{SizeMin, SizeDefault, 2000, SizeMax} {
+				var took []time.Duration
+				n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 70, Size: size, Verify: true, OnPing: func(p Ping) {
+					require.Equal(t, len(took), p.Number)
+					took = append(took, p.Took)
+				}})
+				require.NoError(t, err)
+				require.Equal(t, 70, n)
+				require.Len(t, took, 70)
+				s := r.result()
+				require.NoError(t, s.Err)
+				require.Equal(t, 70, s.Pings)
+				require.Equal(t, rnic.RFC6581, s.Startup.Dialect)
+				for i := range 70 {
+					want := make([]byte, size)
+					Data(want, i)
+					require.Equal(t, string(want[:20]), <-r.pings)
+				}
+			}
+		})
+	}
+}
+
+// The data is rping's: a number, letters that begin with another one each time, and an octet 0.
+func TestData(t *testing.T) {
+	b := make([]byte, 30)
+	for n, want := range map[int]string{
+		0: "rdma-ping-0: ABCDEFGHIJKLMNOP", 4: "rdma-ping-4: EFGHIJKLMNOPQRST", 57: "rdma-ping-57: zABCDEFGHIJKLMN",
+		58: "rdma-ping-58: ABCDEFGHIJKLMNO", 2147483647: "rdma-ping-2147483647: tuvwxyzA"[:29],
+	} {
+		Data(b, n)
+		if n < 100 {
+			require.Equal(t, want+"\x00", string(b), "%d", n)
+		}
+		require.Zero(t, b[29])
+	}
+	Data(b[:SizeMin], 2147483647)
+	require.Equal(t, "rdma-ping-2147483647: ", string(b[:22]))
+}
+
+// Several clients at once; one that is interrupted leaves; one that asks for too much is told, and the others never notice.
+func TestClientsAtOnce(t *testing.T) {
+	r := newRig(t, wired(t), ServerConfig{SizeMax: 1000})
+	ctx, cancel := context.WithCancel(r.ctx)
+	var endless sync.WaitGroup
+	endless.Go(func() {
+		n := 0
+		n, err := Run(ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Size: 500, Verify: true, OnPing: func(Ping) {
+			if n++; n == 30 {
+				cancel()
+			}
+		}})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, n, 30)
+	})
+	_, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 1, Size: 1001})
+	require.Error(t, err)
+	endless.Wait()
+	for range 2 {
+		s := r.result()
+		if s.Pings == 0 {
+			require.EqualError(t, s.Err, "rping: a ping of 1001 octets, 1 to 1000 are served")
+		}
+	}
+	n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 3, Size: 1000, Verify: true})
+	require.NoError(t, err)
+	require.Equal(t, 3, n)
+}
+
+// Clients that misbehave get one end each, and the server says why.
+func TestHostileClients(t *testing.T) {
+	message := func(p place) []byte {
+		b := make([]byte, messageLen)
+		p.put(b)
+		return b
+	}
+	for _, tc := range []struct {
+		name string
+		say  []byte
+		want string
+	}{
+		{"short", make([]byte, 15), "rping: a message of 15 octets, where one of 16 was due"},
+		{"nothing", message(place{}), "rping: a ping of 0 octets, 1 to 65535 are served"},
+		{"endless", message(place{size: 1<<32 - 1}), "rping: a ping of 4294967295 octets, 1 to 65535 are served"},
+		{"not its memory", message(place{stag: 0x12345678, size: 100}), "STag"},
+		{"silent", nil, "rping: nothing came from the client for 100ms"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
+			e, err := newEnd(r.client, rnic.QPOptions{})
+			require.NoError(t, err)
+			defer e.release()
+			require.NoError(t, e.qp.Connect(r.ctx, r.addr, nil))
+			if tc.say != nil {
+				m, err := e.register(messageLen, 0)
+				require.NoError(t, err)
+				copy(m.Bytes(), tc.say)
+				require.NoError(t, e.qp.PostSend(rnic.WorkRequest{Local: m.Slice(0, len(tc.say))}))
+			}
+			require.ErrorContains(t, r.result().Err, tc.want)
+		})
+	}
+	r := newRig(t, wired(t), ServerConfig{ClientsMax: 1})
+	e, err := newEnd(r.client, rnic.QPOptions{})
+	require.NoError(t, err)
+	defer e.release()
+	require.ErrorContains(t, refusal(e.qp.Connect(r.ctx, r.addr, []byte("hello"))), "5 octets of private data")
+	require.Contains(t, <-r.refused, "5 octets of private data")
+}
+
+// A client that leaves in the middle of a ping, and a server that does.
+func TestVanishes(t *testing.T) {
+	r := newRig(t, wired(t), ServerConfig{})
+	e, err := newEnd(r.client, rnic.QPOptions{})
+	require.NoError(t, err)
+	defer e.release()
+	source, err := e.register(100, rnic.RemoteRead)
+	require.NoError(t, err)
+	require.NoError(t, e.qp.Connect(r.ctx, r.addr, nil))
+	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 100}))
+	_, err = e.receive(r.ctx)
+	require.NoError(t, err)
+	e.qp.Disconnect()
+	require.ErrorIs(t, r.result().Err, ErrVanished)
+
+	devs := sockets(t)
+	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	defer l.Close()
+	var leaving sync.WaitGroup
+	leaving.Go(func() {
+		req, err := l.Accept(r.ctx)
+		if err != nil {
+			return
+		}
+		s, err := newEnd(devs[1], rnic.QPOptions{})
+		if err != nil {
+			return
+		}
+		defer s.release()
+		if req.Accept(r.ctx, s.qp, nil) == nil {
+			_, _ = s.receive(r.ctx)
+			_ = s.qp.Close(r.ctx)
+		}
+	})
+	_, err = Run(r.ctx, ClientConfig{Adapter: devs[0], Addr: dialable(l.Addr()), Count: 3, Size: 100})
+	require.ErrorIs(t, err, ErrVanished)
+	leaving.Wait()
+}
+
+// What cannot be is refused before anybody is dialled.
+func TestRefused(t *testing.T) {
+	for _, cfg := range []ClientConfig{{Size: SizeMin - 1}, {Size: SizeMax + 1}, {Size: 100, Count: -1}} {
+		_, err := Run(context.Background(), cfg)
+		require.ErrorContains(t, err, fmt.Sprintf("of %d to %d", SizeMin, SizeMax))
+	}
+}

@@ -1,0 +1,155 @@
+package xfer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// get reads the server's file into memory.
+func (r *rig) get(change func(*GetConfig)) ([]byte, Result, error) {
+	r.t.Helper()
+	var got bytes.Buffer
+	cfg := GetConfig{Adapter: r.client, Addr: r.addr, Begin: func(uint64) (io.Writer, error) { return &got, nil }}
+	if change != nil {
+		change(&cfg)
+	}
+	res, err := Get(r.ctx, cfg)
+	return got.Bytes(), res, err
+}
+
+// Files of every awkward size come whole, with the same hash at both ends, in as many Reads as start-up allows.
+func TestGet(t *testing.T) {
+	for _, n := range []int{0, 1, 1459, readMax, readsMax*readMax + 12345} {
+		want := content(uint64(n), n)
+		if n == 0 {
+			want = []byte{}
+		}
+		r := newRig(t, 100, ServerConfig{File: want})
+		last := uint64(0)
+		got, res, err := r.get(func(cfg *GetConfig) { cfg.Progress = func(done, length uint64) { last = done } })
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want, got))
+		require.Equal(t, [digestLen]byte(sha256.Sum256(want)), res.Digest)
+		require.EqualValues(t, n, last)
+		served := r.result()
+		require.NoError(t, served.Err)
+		require.Equal(t, OpGet, served.Op)
+		require.EqualValues(t, n, served.Length)
+		require.Equal(t, res.Digest, served.Digest)
+		require.EqualValues(t, 1, r.server.Served.Load())
+		require.Equal(t, rnic.RFC6581, res.Dialect)
+	}
+}
+
+// In a dialect that settles no read depths both ends know theirs.
+func TestGetOlderDialect(t *testing.T) {
+	r := newRig(t, 100, ServerConfig{File: content(1, 3_000_000)})
+	_, res, err := r.get(func(cfg *GetConfig) { cfg.Dialect = rnic.RFC5044 })
+	require.NoError(t, err)
+	require.Equal(t, rnic.RFC5044, res.Dialect)
+	require.NoError(t, r.result().Err)
+}
+
+// What goes wrong at the client ends the transfer, and the server hears of it and serves on.
+func TestGetFails(t *testing.T) {
+	r := newRig(t, 100, ServerConfig{File: content(1, 3_000_000)})
+	full := errors.New("no room")
+	_, _, err := r.get(func(cfg *GetConfig) { cfg.Begin = func(uint64) (io.Writer, error) { return nil, full } })
+	require.ErrorIs(t, err, full)
+	require.Error(t, r.result().Err)
+	_, _, err = r.get(func(cfg *GetConfig) { cfg.Begin = func(uint64) (io.Writer, error) { return fails{full}, nil } })
+	require.ErrorIs(t, err, full)
+	require.Error(t, r.result().Err)
+	var interrupted context.CancelFunc
+	_, _, err = r.get(func(cfg *GetConfig) {
+		cfg.Begin = func(uint64) (io.Writer, error) {
+			interrupted()
+			return io.Discard, nil
+		}
+		r.ctx, interrupted = context.WithCancel(r.ctx)
+	})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+type fails struct{ err error }
+
+func (f fails) Write([]byte) (int, error) { return 0, f.err }
+
+// A client that was granted a file may read it, and nothing else: not write it, not read beyond it, and not when it has closed with
+// its message.
+func TestGetRights(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		post func(*rogue, grant) error
+	}{
+		{"write", func(c *rogue, g grant) error {
+			return c.qp.PostWrite(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to})
+		}},
+		{"beyond", func(c *rogue, g grant) error {
+			return c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := content(3, 5000)
+			want := bytes.Clone(file)
+			r := newRig(t, 100, ServerConfig{File: file})
+			c, g := r.getRogue()
+			require.NoError(t, tc.post(c, g))
+			var te *rnic.TerminateError
+			require.ErrorAs(t, c.untilDone(), &te)
+			require.Error(t, r.result().Err)
+			require.Equal(t, want, file)
+		})
+	}
+}
+
+// A client that claims another hash is told so.
+func TestGetMismatch(t *testing.T) {
+	r := newRig(t, 100, ServerConfig{File: content(3, 5000)})
+	c, g := r.getRogue()
+	c.send(finish{length: g.length}.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(c.receive())
+	require.NoError(t, err)
+	require.False(t, a.match)
+	c.qp.Disconnect()
+	require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+}
+
+// A client that was granted a file and does nothing is given up.
+func TestGetIdle(t *testing.T) {
+	r := newRig(t, 100, ServerConfig{File: content(3, 5000), IdleTimeout: 50 * time.Millisecond})
+	r.getRogue()
+	require.ErrorContains(t, r.result().Err, "nothing was read by the client for 50ms")
+}
+
+// getRogue is a client that was granted the file.
+func (r *rig) getRogue() (*rogue, grant) {
+	r.t.Helper()
+	c := r.newRogueWith(r.client, rnic.QPOptions{ORD: 4})
+	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, request{op: OpGet}.marshal()))
+	g, err := parseGetGrant(c.qp.PeerPrivateData())
+	require.NoError(r.t, err)
+	return c, g
+}
+
+// A server that grants something else than get asked for is no server of files.
+func TestGetGrantMalformed(t *testing.T) {
+	for _, b := range [][]byte{nil, grant{}.marshal(), make([]byte, getLen)} {
+		_, err := parseGetGrant(b)
+		require.ErrorIs(t, err, errMalformed)
+	}
+	digest := [digestLen]byte{1}
+	g := grant{stag: 5, to: 6, length: 7, digest: &digest}
+	got, err := parseGetGrant(g.marshal())
+	require.NoError(t, err)
+	require.Equal(t, g, got)
+}
