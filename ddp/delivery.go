@@ -90,6 +90,7 @@ type Delivered struct {
 	Header Header     // of its last segment
 	Len    uint32     // untagged: message length; tagged: length of the last segment's payload
 	Buffer RecvBuffer // untagged
+	List   []Range    // of a buffer that is a list. The Queue's own, good until the next Post
 	End    uint64     // stream position behind its last segment
 }
 
@@ -115,7 +116,7 @@ func (s *Stream) Deliver(edge uint64, d *Delivered) bool {
 			return false
 		}
 		m := &s.pending.slots[ref.slot]
-		d.Header, d.Len, d.End, d.Buffer = m.header, m.len, ref.end, RecvBuffer{}
+		d.Header, d.Len, d.End, d.Buffer, d.List = m.header, m.len, ref.end, RecvBuffer{}, nil
 		if m.header.Tagged {
 			s.pending.pop()
 			return true
@@ -129,6 +130,7 @@ func (s *Stream) Deliver(edge uint64, d *Delivered) bool {
 		}
 		s.pending.pop()
 		if age == 0 {
+			d.List = q.list(q.first)
 			d.Buffer = q.take()
 			return true
 		}

@@ -142,11 +142,15 @@ func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error
 		return nil
 	}
 	if payload > 0 {
-		dst, ok := s.localRange(&slot.buffer, h.MO, payload)
-		if !ok {
+		if slot.ranges > 0 {
+			if !s.scatter(q.list(h.MSN), h.MO, uint32(payload), pieces) {
+				return s.fail(start, TypeLocalCatastrophic, 0, h, n)
+			}
+		} else if dst, ok := s.localRange(&slot.buffer, h.MO, payload); ok {
+			copyPieces(dst, UntaggedLen, pieces)
+		} else {
 			return s.fail(start, TypeLocalCatastrophic, 0, h, n)
 		}
-		copyPieces(dst, UntaggedLen, pieces)
 	}
 	slot.note(h, end)
 	s.placed(end, payload, h.MO+uint32(payload))

@@ -2,12 +2,12 @@ package ddp
 
 import "github.com/rnicd/rnicd/mem"
 
-// RecvBuffer is a posted untagged buffer: one local range.
+// RecvBuffer is a posted untagged buffer: one local range, or the first of several (scatter.go).
 type RecvBuffer struct {
 	ID   uint64
 	STag mem.STag
 	TO   uint64
-	Len  uint32
+	Len  uint32 // of all ranges
 }
 
 // recvSlot is a posted buffer and what its message has shown so far. A segment never
@@ -17,6 +17,7 @@ type recvSlot struct {
 	lastEnd   uint64 // stream position behind the segment with the L flag
 	placedEnd uint64 // highest stream position of any segment placed
 	moMax     uint32 // highest MO placed
+	ranges    uint16 // of a list, which stands in Queue.lists; 0: the buffer is one range
 }
 
 // Queue is the receive side of one QN of one stream: a ring of posted buffers by MSN. Buffers are used in the
@@ -31,6 +32,9 @@ type Queue struct {
 	slots  []recvSlot
 	first  uint32 // MSN of the oldest buffer that has not been delivered
 	posted uint32
+
+	lists     []Range // rangesMax for each slot
+	rangesMax int
 }
 
 // Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets the first

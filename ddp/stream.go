@@ -59,8 +59,9 @@ type Stream struct {
 
 	pending    pendingList
 	pendingMax int
-	edge       uint64 // highest edge Delivered up to
-	cut        uint64 // nothing ends behind it that is delivered: the first octet that was not placed for an error
+	edge       uint64   // highest edge Delivered up to
+	targets    [][]byte // of the segment in hand, in a buffer that is a list
+	cut        uint64   // nothing ends behind it that is delivered: the first octet that was not placed for an error
 
 	err   Error
 	stats Stats
@@ -83,6 +84,7 @@ func (s *Stream) Init(cfg StreamConfig) {
 		cut:        math.MaxUint64,
 	}
 	s.pending.init(cfg.PendingMax + 1)
+	s.initScatter()
 }
 
 // Err is the first error of the stream, nil while there is none (RFC 5040 section 7.1: the first is reported).

@@ -63,6 +63,42 @@ func (r *MPSC[T]) Push(v T) bool {
 	}
 }
 
+// PushAll appends all of vs, one behind the other with no other producer's between them, or returns false when there is
+// no room for all. Consumer: whoever Pops the first of them can Pop the others at once. Any goroutine; it panics when
+// vs has more elements than the ring has slots.
+func (r *MPSC[T]) PushAll(vs []T) bool {
+	k := uint64(len(vs))
+	switch {
+	case k == 0:
+		return true
+	case k > uint64(len(r.slots)):
+		panic(fmt.Sprintf("mem: MPSC.PushAll of %d elements into %d slots", k, len(r.slots)))
+	}
+	pos := r.tail.Load()
+	for {
+		last := &r.slots[(pos+k-1)&r.mask] // slots are given back in order: this one free, all are
+		switch turn := int64(last.seq.Load() - (pos + k - 1)); {
+		case turn == 0:
+			if r.tail.CompareAndSwap(pos, pos+k) {
+				r.publish(pos, vs)
+				return true
+			}
+		case turn < 0:
+			return false
+		}
+		pos = r.tail.Load()
+	}
+}
+
+// publish fills positions that were taken, the first last: the consumer sees none of vs before it can see all.
+func (r *MPSC[T]) publish(pos uint64, vs []T) {
+	for i := len(vs) - 1; i >= 0; i-- {
+		slot := &r.slots[(pos+uint64(i))&r.mask]
+		slot.val = vs[i]
+		slot.seq.Store(pos + uint64(i) + 1)
+	}
+}
+
 // Pop removes the oldest element; ok is false when there is none. Consumer only.
 func (r *MPSC[T]) Pop() (v T, ok bool) {
 	head := r.head.Load()

@@ -158,8 +158,21 @@ func TestSPSCAgainstQueue(t *testing.T) {
 func TestMPSCAgainstQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := 1 << rapid.IntRange(1, 4).Draw(t, "log2 size")
-		m := &queueModel{ring: NewMPSC(make([]MPSCSlot[int], size)), size: size, next: 1}
-		t.Repeat(m.actions())
+		r := NewMPSC(make([]MPSCSlot[int], size))
+		m := &queueModel{ring: r, size: size, next: 1}
+		actions := m.actions()
+		actions["PushAll"] = func(t *rapid.T) {
+			v := make([]int, min(m.batch(t), size))
+			for i := range v {
+				v[i] = m.next + i
+			}
+			ok := r.PushAll(v)
+			require.Equal(t, len(v) <= size-len(m.queue), ok)
+			if ok {
+				m.pushed(len(v))
+			}
+		}
+		t.Repeat(actions)
 	})
 }
 
@@ -326,6 +339,7 @@ func TestRingsDoNotAllocate(t *testing.T) {
 		spsc.Release(1)
 		mpsc.Push(flat{})
 		mpsc.Push(flat{})
+		mpsc.PushAll(batch[:5])
 		mpsc.Pop()
 		mpsc.PopN(batch)
 	}))

@@ -10,8 +10,7 @@ import (
 // it, nothing can be placed or read through that STag any more, and the peer's Completion says so. The peer must have
 // granted it to this QueuePair alone; otherwise its Terminate ends the connection. In the RTS state; any goroutine.
 func (q *QueuePair) PostSendInvalidate(wr WorkRequest) error {
-	wr.Op = OpSendInvalidate
-	return q.postSend(wr)
+	return q.post(OpSendInvalidate, &wr)
 }
 
 // deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it took as any message does. One of
@@ -21,11 +20,9 @@ func (q *QueuePair) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	c := Completion{ID: d.Buffer.ID, QP: q.num, Op: OpRecv, Status: Flushed}
 	cause := rdmap.CauseOperation // DECISIONS 39
 	if d.Len == rdmap.ImmediateLen {
-		b, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, d.Buffer.STag, d.Buffer.TO, rdmap.ImmediateLen, mem.LocalWrite)
-		if verdict == mem.CheckOK {
+		if q.readBuffer(d, c.Immediate[:]) {
 			r.messages++
 			c.Len, c.Status, c.Solicited, c.WithImmediate = d.Len, Success, op.Solicited(), true
-			copy(c.Immediate[:], b)
 		} else {
 			cause, c.Status = rdmap.CauseLocal, LocalProtection // the buffer was revoked since
 		}

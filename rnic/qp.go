@@ -29,9 +29,15 @@ const (
 type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
-	SendDepth      int    // work requests posted and not yet sent (default 128)
+	SendDepth      int    // work requests posted and not yet sent: so many at least (default 128)
 	RecvDepth      int    // receive buffers posted and not completed (default 128)
 	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
+
+	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is SGEMaxDefault.
+	SGEMax int
+	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is InlineMaxDefault, NoInline none. The
+	// rings hold SendDepth and RecvDepth of the longest: 72 octets, and as many for every 4 ranges more or 64 octets of data.
+	InlineMax int
 
 	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
 	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
@@ -117,7 +123,7 @@ type QueuePair struct {
 	opt     QPOptions
 	num     uint32
 	stream  mem.StreamID
-	sq, rq  *mem.MPSC[WorkRequest]
+	sq, rq  *mem.MPSC[wqe]
 	posted  atomic.Int32      // receive buffers posted and not completed
 	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
 
@@ -164,6 +170,9 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
 		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
 	}
+	if err := opt.checkRequests(); err != nil {
+		return nil, err
+	}
 	if err := opt.checkStartup(); err != nil {
 		return nil, err
 	}
@@ -182,8 +191,8 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		connected: make(chan error, 1),
 		done:      make(chan struct{}),
 	}
-	q.sq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.SendDepth))
-	q.rq = takeRing[WorkRequest](&a.rings, q, ringSize(opt.RecvDepth))
+	q.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
+	q.rq = takeRing[wqe](&a.rings, q, entriesFor(opt.RecvDepth, opt.SGEMax, 0))
 	ctrl, err := a.table.Register(opt.PD.id, make([]byte, opt.controlLen()),
 		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
 	if err != nil {
@@ -239,17 +248,31 @@ func (q *QueuePair) Err() error {
 // requests are carried out in order, so its octets are the application's again when a later request of the QueuePair has completed, or
 // Done is closed.
 func (q *QueuePair) PostSend(wr WorkRequest) error {
-	wr.Op = OpSend
-	return q.postSend(wr)
+	return q.post(OpSend, &wr)
 }
 
 // PostWrite queues an RDMA Write of wr.Local to wr.RemoteSTag at wr.RemoteOffset. When and by whom: as PostSend.
 func (q *QueuePair) PostWrite(wr WorkRequest) error {
-	wr.Op = OpWrite
-	return q.postSend(wr)
+	return q.post(OpWrite, &wr)
 }
 
-func (q *QueuePair) postSend(wr WorkRequest) error {
+// post queues a request of the send queue that is about ranges or inline data, and rings the doorbell.
+func (q *QueuePair) post(op Opcode, wr *WorkRequest) error {
+	if err := q.mayPost(op, wr); err != nil {
+		return err
+	}
+	w := wqeOf(op, wr)
+	return q.enqueueAndRing(&w, wr)
+}
+
+// mayPost refuses what the request, the connection or its state cannot have.
+func (q *QueuePair) mayPost(op Opcode, wr *WorkRequest) error {
+	if err := q.checkShape(op, wr); err != nil {
+		return err
+	}
+	if err := q.mayAsk(op); err != nil {
+		return err
+	}
 	switch q.State() {
 	case Idle, Connecting:
 		return ErrState
@@ -257,19 +280,36 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 	if q.unwanted.Load() {
 		return ErrClosed
 	}
+	return nil
+}
+
+// enqueue puts a request on the send ring, with its completion reserved.
+func (q *QueuePair) enqueue(w *wqe, wr *WorkRequest) error {
 	if !q.opt.SendCQ.reserve(1) {
 		return ErrCQFull
 	}
-	if !q.sq.Push(wr) {
+	if !pushWork(q.sq, w, wr.List, wr.Inline) {
 		q.opt.SendCQ.unreserve(1)
 		return ErrSendQueueFull
 	}
+	return nil
+}
+
+func (q *QueuePair) enqueueAndRing(w *wqe, wr *WorkRequest) error {
+	err := q.enqueue(w, wr)
+	if err == nil {
+		q.doorbell()
+	}
+	return err
+}
+
+// doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does any more.
+func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
 		q.flush()
 	} else if l := q.link.Load(); l != nil {
 		l.car.wake()
 	}
-	return nil
 }
 
 // PostRecv queues wr.Local as a receive buffer; ErrRecvQueueFull when RecvDepth of them are posted and not completed, ErrCQFull when
@@ -277,7 +317,9 @@ func (q *QueuePair) postSend(wr WorkRequest) error {
 // all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
 // connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
 func (q *QueuePair) PostRecv(wr WorkRequest) error {
-	wr.Op = OpRecv
+	if err := q.checkShape(OpRecv, &wr); err != nil {
+		return err
+	}
 	if !q.opt.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
@@ -286,7 +328,8 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 		q.opt.RecvCQ.unreserve(1)
 		return ErrRecvQueueFull
 	}
-	q.rq.Push(wr) // has room for RecvDepth
+	w := wqeOf(OpRecv, &wr)
+	pushWork(q.rq, &w, wr.List, nil) // has room for RecvDepth
 	if q.State() == Closed {
 		q.flush()
 	}
@@ -346,13 +389,13 @@ func (q *QueuePair) Abort() {
 }
 
 // complete publishes a completion whose place was reserved by the posting call.
-func (q *QueuePair) complete(cq *CompletionQueue, wr *WorkRequest, n uint32, st Status) {
-	if st == Success && !wr.Signaled && wr.Op != OpRecv {
+func (q *QueuePair) complete(cq *CompletionQueue, wr *wqe, n uint32, st Status) {
+	if st == Success && !wr.signaled() && wr.op != OpRecv {
 		cq.unreserve(1)
 		return
 	}
-	c := Completion{ID: wr.ID, QP: q.num, Len: n, Op: wr.Op, Status: st}
-	if wr.Op == OpRecv {
+	c := Completion{ID: wr.id, QP: q.num, Len: n, Op: wr.op, Status: st}
+	if wr.op == OpRecv {
 		q.received(c)
 		return
 	}
@@ -387,6 +430,7 @@ func (q *QueuePair) flush() {
 		if !ok {
 			break
 		}
+		dropBehind(q.sq, &wr)
 		q.complete(q.opt.SendCQ, &wr, 0, Flushed)
 	}
 	for {
@@ -394,6 +438,7 @@ func (q *QueuePair) flush() {
 		if !ok {
 			return
 		}
+		dropBehind(q.rq, &wr)
 		q.complete(q.opt.RecvCQ, &wr, 0, Flushed)
 	}
 }
@@ -401,7 +446,7 @@ func (q *QueuePair) flush() {
 // start puts the QueuePair into service with what start-up agreed. Driver's goroutine.
 func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
 	q.reader = l.reader
-	q.send.start(t.Agreement, responder)
+	q.send.start(&q.opt, t.Agreement, responder)
 	if q.opt.Packing == PackFull {
 		q.send.packFull = true
 		q.send.staged = make([]byte, 0, l.car.emss())

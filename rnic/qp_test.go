@@ -18,7 +18,8 @@ import (
 
 // Ring entries are fixed and free of pointers, so that they may lie in shared memory.
 func TestRingEntries(t *testing.T) {
-	require.Equal(t, uintptr(64), unsafe.Sizeof(WorkRequest{}))
+	require.Equal(t, uintptr(64), unsafe.Sizeof(wqe{}))
+	require.Equal(t, uintptr(64), unsafe.Sizeof(rangesEntry{}))
 	require.Equal(t, uintptr(64), unsafe.Sizeof(Completion{}))
 }
 
@@ -137,7 +138,7 @@ func TestReceiveDepth(t *testing.T) {
 // A full queue is an error of the posting call and loses nothing.
 func TestQueuesFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{SendDepth: 4, RecvDepth: 8})
+		s := r.newEnd(r.server, QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}) // one entry a request
 		for i := range 8 {
 			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
 		}

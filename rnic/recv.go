@@ -39,6 +39,9 @@ type recvHalf struct {
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
 
+	list   []SGE       // of the buffer that postBuffer is at
+	ranges []ddp.Range // and all of its ranges
+
 	messages, writes uint64
 	refused          uint64
 }
@@ -62,7 +65,9 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Spare: l.spare, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
 	})
-	r.sendQ.Init(ceilPow2(q.opt.RecvDepth))
+	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.SGEMax)
+	r.list = make([]SGE, q.opt.SGEMax-1)
+	r.ranges = make([]ddp.Range, q.opt.SGEMax)
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
@@ -189,7 +194,7 @@ func (q *QueuePair) postBuffers() {
 		if !ok {
 			return
 		}
-		q.recv.sendQ.Post(ddp.RecvBuffer{ID: wr.ID, STag: wr.Local.STag, TO: wr.Local.Offset, Len: wr.Local.Length})
+		q.postBuffer(&wr)
 	}
 }
 

@@ -64,17 +64,14 @@ var (
 //
 // The octets are there, and stay, when the Completion was polled; before that and after a failure they are indeterminate.
 func (q *QueuePair) PostRead(wr WorkRequest) error {
-	wr.Op = OpRead
-	return q.postAsk(wr)
+	return q.post(OpRead, &wr)
 }
 
 // PostFetchAdd queues an atomic addition to the 64-bit word at wr.RemoteOffset of wr.RemoteSTag, which must be aligned there; the
 // peer must have granted RemoteRead and RemoteWrite. Each bit of tops is the highest of a field, out of which nothing is carried;
 // 0 is one field of 64 bits. The word's value before comes in Completion.Original. wr.Local is not used. As PostRead otherwise.
 func (q *QueuePair) PostFetchAdd(wr WorkRequest, add, tops uint64) error {
-	wr.Op, wr.Local = OpFetchAdd, SGE{Length: atomicLen}
-	wr.operands = [3]uint64{add, tops}
-	return q.postAsk(wr)
+	return q.postOperands(OpFetchAdd, wr, SGE{Length: atomicLen}, [3]uint64{add, tops})
 }
 
 // CompareSwap is what PostCompareSwap asks for: if the word equals Compare in all bits of CompareMask, its bits of SwapMask become
@@ -84,38 +81,38 @@ type CompareSwap struct{ Compare, CompareMask, Swap, SwapMask uint64 }
 // PostCompareSwap queues an atomic CompareSwap of the word at wr.RemoteOffset of wr.RemoteSTag. As PostFetchAdd; Original tells
 // whether it was swapped.
 func (q *QueuePair) PostCompareSwap(wr WorkRequest, c CompareSwap) error {
-	wr.Op, wr.Local = OpCompareSwap, SGE{Length: atomicLen, Offset: c.Compare}
-	wr.operands = [3]uint64{c.CompareMask, c.Swap, c.SwapMask}
-	return q.postAsk(wr)
+	return q.postOperands(OpCompareSwap, wr, SGE{Length: atomicLen, Offset: c.Compare}, [3]uint64{c.CompareMask, c.Swap, c.SwapMask})
 }
 
 // PostImmediate queues a message of 8 octets, which the peer finds in its Completion as well as in the receive buffer that it takes
 // there. wr.Local is not used. When and by whom: as PostSend.
 func (q *QueuePair) PostImmediate(wr WorkRequest, data [rdmap.ImmediateLen]byte) error {
-	wr.Op, wr.Local = OpImmediate, SGE{Length: rdmap.ImmediateLen}
-	wr.operands[0] = binary.BigEndian.Uint64(data[:])
-	if err := q.extended(); err != nil {
+	return q.postOperands(OpImmediate, wr, SGE{Length: rdmap.ImmediateLen}, [3]uint64{binary.BigEndian.Uint64(data[:])})
+}
+
+// postOperands posts a request that has operands instead of a range; local is what the ring entry has in its place.
+func (q *QueuePair) postOperands(op Opcode, wr WorkRequest, local SGE, operands [3]uint64) error {
+	wr.Local = local
+	if err := q.mayPost(op, &wr); err != nil {
 		return err
 	}
-	return q.postSend(wr)
+	w := wqeOf(op, &wr)
+	w.operands = operands
+	return q.enqueueAndRing(&w, &wr)
 }
 
-func (q *QueuePair) postAsk(wr WorkRequest) error {
-	if wr.Op != OpRead {
-		if err := q.extended(); err != nil {
-			return err
+// mayAsk refuses what this connection's dialect or its read depth does not have. One that is not in service yet is mayPost's to
+// refuse.
+func (q *QueuePair) mayAsk(op Opcode) error {
+	if op.extended() {
+		if t := q.terms.Load(); t != nil && t.Version != rdmap.Extensions {
+			return ErrExtension
 		}
 	}
-	if s := q.State(); s != Idle && s != Connecting && q.asks.ord == 0 {
-		return ErrReadDepth
-	}
-	return q.postSend(wr)
-}
-
-// extended says whether the connection has RFC 7306's messages. One that is not in service yet is postSend's to refuse.
-func (q *QueuePair) extended() error {
-	if t := q.terms.Load(); t != nil && t.Version != rdmap.Extensions {
-		return ErrExtension
+	if op.asks() {
+		if s := q.State(); s != Idle && s != Connecting && q.asks.ord == 0 {
+			return ErrReadDepth
+		}
 	}
 	return nil
 }
@@ -144,25 +141,25 @@ func (a *requester) start(q *QueuePair, ord int, rtr bool) {
 }
 
 // mustWait says whether a work request has to wait for those before it.
-func (a *requester) mustWait(wr *WorkRequest) bool {
-	return a.asked.count > 0 && (wr.Fence || a.ord > 0 && a.sent.full() || wr.Op.asks() && int(a.asked.count) >= a.ord)
+func (a *requester) mustWait(wr *wqe) bool {
+	return a.asked.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.asks() && int(a.asked.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
 func (q *QueuePair) request() ddp.Message {
 	s, wr := &q.send, &q.send.wr
-	s.from = source{own: true}
-	if wr.Op == OpRead {
+	s.from = source{own: s.body[:]}
+	if wr.op == OpRead {
 		r := rdmap.ReadRequest{
-			SinkSTag: wr.Local.STag, SinkTO: wr.Local.Offset, Size: wr.Local.Length, SrcSTag: wr.RemoteSTag, SrcTO: wr.RemoteOffset,
+			SinkSTag: wr.local.STag, SinkTO: wr.local.Offset, Size: wr.local.Length, SrcSTag: wr.remoteSTag, SrcTO: wr.remoteOffset,
 		}
 		r.Put(s.body[:])
 		return ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}
 	}
 	q.asks.lastID++
-	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.asks.lastID, STag: wr.RemoteSTag, TO: wr.RemoteOffset, Data: wr.operands[0], Mask: wr.operands[1]}
-	if wr.Op == OpCompareSwap {
-		r.Code, r.Compare = rdmap.CompareSwap, wr.Local.Offset
+	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.asks.lastID, STag: wr.remoteSTag, TO: wr.remoteOffset, Data: wr.operands[0], Mask: wr.operands[1]}
+	if wr.op == OpCompareSwap {
+		r.Code, r.Compare = rdmap.CompareSwap, wr.local.Offset
 		r.CompareMask, r.Data, r.Mask = wr.operands[0], wr.operands[1], wr.operands[2]
 	}
 	r.Put(s.body[:])
@@ -173,10 +170,10 @@ func (q *QueuePair) request() ddp.Message {
 func (q *QueuePair) requested(msn uint32) {
 	a, wr := &q.asks, &q.send.wr
 	a.asked.push(asked{
-		atomic: wr.Op != OpRead, size: wr.Local.Length, sink: wr.Local.STag, sinkTO: wr.Local.Offset,
+		atomic: wr.op != OpRead, size: wr.local.Length, sink: wr.local.STag, sinkTO: wr.local.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
-	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.Signaled, fate: Flushed})
+	a.sent.push(sentRequest{id: wr.id, n: wr.local.Length, op: wr.op, signaled: wr.signaled(), fate: Flushed})
 }
 
 // expects judges a segment of a Read Response before it is placed: it must lie in the sink of a Read that is under way. With
@@ -265,19 +262,19 @@ func (q *QueuePair) completeSent(w *sentRequest, st Status) {
 	q.opt.SendCQ.push(c)
 }
 
-// said: a Send, Write or the like was cut whole.
-func (q *QueuePair) said(wr *WorkRequest) {
+// said: a Send, Write or the like, of n octets, was cut whole.
+func (q *QueuePair) said(wr *wqe, n uint32) {
 	if a := &q.asks; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.Signaled, done: true, fate: Flushed})
+		a.sent.push(sentRequest{id: wr.id, n: n, op: wr.op, signaled: wr.signaled(), done: true, fate: Flushed})
 		return
 	}
-	q.complete(q.opt.SendCQ, wr, wr.Local.Length, Success)
+	q.complete(q.opt.SendCQ, wr, n, Success)
 }
 
 // failed: a work request could not be carried out. It completes behind those before it.
-func (q *QueuePair) failed(wr *WorkRequest, st Status) {
+func (q *QueuePair) failed(wr *wqe, st Status) {
 	if a := &q.asks; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, fate: st})
+		a.sent.push(sentRequest{id: wr.id, op: wr.op, fate: st})
 		return
 	}
 	q.complete(q.opt.SendCQ, wr, 0, st)

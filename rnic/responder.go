@@ -158,11 +158,13 @@ func (q *QueuePair) beginAnswer() bool {
 	if a.atomic {
 		a.response.Put(s.body[:])
 		m = ddp.Message{Header: rdmap.OpAtomicResponse.Header(s.version), Len: rdmap.AtomicResponseLen}
-		s.from = source{own: true}
+		s.from = source{own: s.body[:]}
 	} else {
 		m = ddp.Message{Header: rdmap.OpReadResponse.Header(s.version), Len: a.read.Size}
 		m.Header.STag, m.Header.TO = a.read.SinkSTag, a.read.SinkTO
-		s.from = source{stag: a.read.SrcSTag, to: a.read.SrcTO, stream: q.stream, need: mem.RemoteRead}
+		s.from = source{
+			first: SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.stream, need: mem.RemoteRead,
+		}
 	}
 	s.seg.Start(m)
 	s.answering = true

@@ -54,7 +54,8 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	}
 	s.seg.Start(*s.owed)
 	h, _, _ := s.seg.Next(mpa.MULPDUMin)
-	k := s.put(out, h, s.owedBody)
+	s.parts = append(s.parts[:1], s.owedBody)
+	k := s.put(out, h)
 	s.owed, s.owedBody = nil, nil
 	if size > len(dst) {
 		return s.carryFrom(dst, k)
@@ -78,7 +79,7 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		return
 	}
 	if t.RTR&mpa.RTRSend != 0 {
-		q.recv.sendQ.Init(ceilPow2(q.opt.RecvDepth + 1)) // the hidden buffer's place
+		q.recv.sendQ.InitLists(ceilPow2(q.opt.RecvDepth+1), q.opt.SGEMax) // the hidden buffer's place
 	}
 	g.awaited = t.RTR
 }

@@ -19,13 +19,14 @@ type sendHalf struct {
 
 	enabled bool // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
 	stopped bool // nothing but the Terminate any more
-	wr      WorkRequest
-	held    bool // wr waits for Reads before it
+	wr      wqe
+	size    uint32 // octets of wr
+	held    bool   // wr waits for Reads before it
 
-	from      source                       // of the octets of the message that is being cut
-	body      [rdmap.AtomicRequestLen]byte // octets of our own making, if it has such
-	answering bool                         // it is the Response at the front of responder.answers
-	requests  bool                         // the last one was, so the send queue is to have the next
+	gatherRoom
+	from      source // of the octets of the message that is being cut
+	answering bool   // it is the Response at the front of responder.answers
+	requests  bool   // the last one was, so the send queue is to have the next
 
 	owed     *ddp.Message // of start-up's own, to go before what was posted (rtr.go)
 	owedBody []byte
@@ -42,35 +43,17 @@ type sendHalf struct {
 	staged   []byte
 	packFull bool
 
-	hdr   [ddp.UntaggedLen]byte
-	parts [2][]byte
+	hdr [ddp.UntaggedLen]byte
 
 	fpdus, payload, messages uint64
 }
 
-func (s *sendHalf) start(ag mpa.Agreement, responder bool) {
+func (s *sendHalf) start(opt *QPOptions, ag mpa.Agreement, responder bool) {
+	s.gatherRoom.init(opt)
 	s.tx.Init(ag.Send)
 	s.seg.Init(ag.Version)
 	s.version = ag.Version
 	s.enabled = !responder
-}
-
-// source says where the octets of a message are: in sendHalf.body, or in a range that must have the rights in need.
-type source struct {
-	own    bool
-	stag   mem.STag
-	to     uint64
-	stream mem.StreamID
-	need   mem.Access
-}
-
-// octets are n octets of the active message, from off.
-func (q *QueuePair) octets(off uint32, n int) ([]byte, mem.CheckResult) {
-	f := &q.send.from
-	if f.own {
-		return q.send.body[off:][:n], mem.CheckOK
-	}
-	return q.adapter.table.Check(q.opt.PD.id, f.stream, f.stag, f.to+uint64(off), n, f.need)
 }
 
 // idle: everything that was posted or asked for has been pulled, and our Reads were answered.
@@ -165,19 +148,15 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 		out = s.carry[:]
 	}
 	h, off, n := s.seg.Next(mulpdu)
-	var src []byte
-	if n > 0 {
-		var res mem.CheckResult
-		if src, res = q.octets(off, n); res != mem.CheckOK {
-			if s.answering {
-				q.sourceGone(off, res)
-			} else {
-				q.localError(l)
-			}
-			return 0
+	if res := q.octets(off, n); res != mem.CheckOK {
+		if s.answering {
+			q.sourceGone(off, res)
+		} else {
+			q.localError(l)
 		}
+		return 0
 	}
-	k := s.put(out, h, src)
+	k := s.put(out, h)
 	s.payload += uint64(n)
 	if h.Last {
 		q.ended(h.MSN)
@@ -196,19 +175,12 @@ func (q *QueuePair) ended(msn uint32) {
 		q.answered()
 		return
 	}
-	if s.wr.Op.asks() {
+	if s.wr.op.asks() {
 		q.requested(msn)
 	} else {
-		q.said(&s.wr)
+		q.said(&s.wr, s.size)
 	}
-	s.wr = WorkRequest{}
-}
-
-func (s *sendHalf) put(dst []byte, h *ddp.Header, payload []byte) int {
-	h.Put(s.hdr[:])
-	s.parts[0], s.parts[1] = s.hdr[:h.Len()], payload
-	s.fpdus++
-	return s.tx.Put(dst, s.parts[:])
+	s.wr = wqe{}
 }
 
 // nextMessage starts the next message. Responses and work requests take turns, so that neither waits for more than one message of
@@ -231,35 +203,34 @@ func (q *QueuePair) nextMessage(l *link) bool {
 	return q.nextRequest(l)
 }
 
-// nextRequest starts the next work request, unless it has to wait. Its whole range is checked here, before any of it is on the wire.
+// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked here, before any of it is on
+// the wire.
 func (q *QueuePair) nextRequest(l *link) bool {
 	s := &q.send
 	if !q.takeRequest() {
 		return false
 	}
 	wr := &s.wr
-	s.from = source{stag: wr.Local.STag, to: wr.Local.Offset, stream: mem.AnyStream, need: mem.LocalRead}
-	if wr.Op == OpRead { // placed in the stream's name
+	s.from = s.sourceOf(wr)
+	if wr.op == OpRead { // placed in the stream's name
 		s.from.stream, s.from.need = q.stream, mem.LocalWrite
 	}
-	if wr.Local.Length > 0 && wr.Op.hasLocal() {
-		if _, res := q.octets(0, int(wr.Local.Length)); res != mem.CheckOK {
-			q.localError(l)
-			return false
-		}
+	if wr.op.hasLocal() && s.size > 0 && q.checkSource() != mem.CheckOK {
+		q.localError(l)
+		return false
 	}
-	m := ddp.Message{Len: wr.Local.Length}
-	switch wr.Op {
+	m := ddp.Message{Len: s.size}
+	switch wr.op {
 	case OpWrite:
-		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.RemoteSTag, TO: wr.RemoteOffset}
+		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.remoteSTag, TO: wr.remoteOffset}
 	case OpSend:
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.Solicited))}
+		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited()))}
 	case OpSendInvalidate:
-		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.Solicited)
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, op), ULP32: uint32(wr.RemoteSTag)}
+		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.solicited())
+		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, op), ULP32: uint32(wr.remoteSTag)}
 	case OpImmediate:
-		m.Header = solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.Solicited).Header(s.version)
-		s.from = source{own: true}
+		m.Header = solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited()).Header(s.version)
+		s.from = source{own: s.body[:]}
 		binary.BigEndian.PutUint64(s.body[:], wr.operands[0])
 	default:
 		m = q.request()
@@ -272,21 +243,17 @@ func (q *QueuePair) nextRequest(l *link) bool {
 func (q *QueuePair) takeRequest() bool {
 	s := &q.send
 	for {
-		if !s.held {
-			wr, ok := q.sq.Pop()
-			if !ok {
-				return false
-			}
-			s.wr = wr
+		if !s.held && !q.popRequest() {
+			return false
 		}
 		if s.held = q.asks.mustWait(&s.wr); s.held {
 			return false
 		}
-		if !q.asks.over || !s.wr.Op.asks() {
+		if !q.asks.over || !s.wr.op.asks() {
 			return true
 		}
 		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed) // nobody will answer
-		s.wr = WorkRequest{}
+		s.wr = wqe{}
 	}
 }
 
@@ -301,7 +268,7 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 func (q *QueuePair) localError(l *link) {
 	s := &q.send
 	q.failed(&s.wr, LocalProtection)
-	s.wr = WorkRequest{}
+	s.wr = wqe{}
 	s.stopped = true
 	q.state.Store(uint32(Error))
 	l.fail(errLocalRange)
@@ -331,9 +298,7 @@ func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 	if size > len(dst) {
 		out = s.carry[:]
 	}
-	s.parts[0], s.parts[1] = s.term, nil
-	k := s.tx.Put(out, s.parts[:])
-	s.fpdus++
+	k := s.putWhole(out, s.term)
 	s.term, s.termOut = nil, true
 	if size > len(dst) {
 		return s.carryFrom(dst, k)
@@ -350,8 +315,8 @@ func (s *sendHalf) carryFrom(dst []byte, k int) int {
 
 // abandon flushes the request that was under way.
 func (s *sendHalf) abandon(q *QueuePair) {
-	if s.wr.Op != 0 {
+	if s.wr.op != 0 {
 		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed)
-		s.wr = WorkRequest{}
+		s.wr = wqe{}
 	}
 }

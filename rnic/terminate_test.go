@@ -356,7 +356,7 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	body := terminateBody(nil)
 	write := func() *sendHalf {
 		s := &sendHalf{}
-		s.start(mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}, false)
+		s.start(&QPOptions{SGEMax: 1}, mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}, false)
 		s.terminate(body)
 		return s
 	}

@@ -21,6 +21,9 @@ const (
 	OpImmediate   // a message of 8 octets for the peer's Completion
 )
 
+// extended says whether it is RFC 7306's.
+func (o Opcode) extended() bool { return o == OpFetchAdd || o == OpCompareSwap || o == OpImmediate }
+
 // asks says whether the peer has to answer.
 func (o Opcode) asks() bool { return o >= OpRead && o <= OpCompareSwap }
 
@@ -93,20 +96,27 @@ type SGE struct {
 	Offset uint64 // tagged offset (TO): Base of the region counts
 }
 
-// WorkRequest is a fixed 64-octet, pointer-free ring entry.
+// WorkRequest says what is to be sent, read or received into. The posting call copies it, List and Inline too: both are the
+// caller's again when it returns, and may be on the stack. The registered octets that Local and List name are the
+// QueuePair's until the request has completed.
 type WorkRequest struct {
-	ID           uint64   // returned in the Completion
-	Local        SGE      // what to send, or the buffer to receive or read into
+	ID    uint64 // returned in the Completion
+	Local SGE    // what to send, or the buffer to receive or read into
+	// List are ranges that follow Local: what to send is gathered from them, a message that is received is scattered over them,
+	// in their order. QPOptions.SGEMax counts Local too. Ranges of no octets may stand anywhere; none of their STags is looked
+	// at. A Read has one sink, and no List.
+	List []SGE
+	// Inline is what to send, instead of Local and List: octets of any memory, at most QPOptions.InlineMax of them, which need
+	// no registration. Send, Send with Invalidate, Write. Of no octets it is as if it were not there.
+	Inline       []byte
 	RemoteOffset uint64   // Write, Read, atomic: tagged offset at the peer
 	RemoteSTag   mem.STag // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
-	Op           Opcode   // set by the posting call
+	Op           Opcode   // for Post; the other posting calls know theirs
 	Signaled     bool     // success yields a Completion; failures always do
 	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
 	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12).
 	Fence bool
-
-	operands [3]uint64 // of atomics, and immediate data: set by the posting call
 }
 
 // Completion is a fixed 64-octet, pointer-free ring entry.

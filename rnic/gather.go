@@ -1,0 +1,143 @@
+package rnic
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// source says where the octets of the message are that is being cut: at hand, or in a range of registered memory, or in several,
+// which a message takes one behind the other. The ranges must have the rights in need.
+type source struct {
+	own    []byte // octets at hand; nil: in memory
+	first  SGE
+	list   []SGE // further ranges
+	stream mem.StreamID
+	need   mem.Access
+}
+
+// gatherRoom is what a sendHalf keeps of the request in hand beside its wqe. Its memory is the QueuePair's, made once.
+type gatherRoom struct {
+	body   [rdmap.AtomicRequestLen]byte // a message of our own making
+	inline []byte                       // of the request in hand
+	list   []SGE                        // of the request in hand
+	parts  [][]byte                     // of the ULPDU in hand: header, payload
+}
+
+func (g *gatherRoom) init(opt *QPOptions) {
+	g.inline = make([]byte, opt.InlineMax)
+	g.list = make([]SGE, opt.SGEMax-1)
+	g.parts = make([][]byte, 1, 1+opt.SGEMax)
+}
+
+// popRequest makes the next work request s.wr; false when there is none.
+func (q *QueuePair) popRequest() bool {
+	s := &q.send
+	w, ok := q.sq.Pop()
+	if !ok {
+		return false
+	}
+	s.wr, s.size = w, w.local.Length
+	if w.inline() {
+		popBehind(q.sq, &w, nil, s.inline[:w.local.Length])
+		return true
+	}
+	if w.more > 0 {
+		list := s.list[:w.more]
+		popBehind(q.sq, &w, list, nil)
+		for i := range list {
+			s.size += list[i].Length // posting has seen to it that it does not wrap
+		}
+	}
+	return true
+}
+
+// sourceOf is where the octets of the request in hand are.
+func (s *sendHalf) sourceOf(w *wqe) source {
+	if w.inline() {
+		return source{own: s.inline[:w.local.Length]}
+	}
+	return source{first: w.local, list: s.list[:w.more], stream: mem.AnyStream, need: mem.LocalRead}
+}
+
+// checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets are not looked at.
+func (q *QueuePair) checkSource() mem.CheckResult {
+	f := &q.send.from
+	if f.own != nil {
+		return mem.CheckOK
+	}
+	if _, res := q.lookUp(f.first, 0, f.first.Length); res != mem.CheckOK {
+		return res
+	}
+	for _, sge := range f.list {
+		if _, res := q.lookUp(sge, 0, sge.Length); res != mem.CheckOK {
+			return res
+		}
+	}
+	return mem.CheckOK
+}
+
+// lookUp finds n octets of a range, from off; of none it asks nothing.
+func (q *QueuePair) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
+	if n == 0 {
+		return nil, mem.CheckOK
+	}
+	f := &q.send.from
+	return q.adapter.table.Check(q.opt.PD.id, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
+}
+
+// octets makes n octets of the message, from off, the parts behind the header. They are looked up for each segment, so that
+// Revoke holds in the middle of a message.
+func (q *QueuePair) octets(off uint32, n int) mem.CheckResult {
+	s := &q.send
+	s.parts = s.parts[:1]
+	switch f := &s.from; {
+	case n == 0:
+		return mem.CheckOK
+	case f.own != nil:
+		s.parts = append(s.parts, f.own[off:][:n])
+		return mem.CheckOK
+	case len(f.list) > 0:
+		return q.gather(off, uint32(n))
+	default:
+		b, res := q.adapter.table.Check(q.opt.PD.id, f.stream, f.first.STag, f.first.Offset+uint64(off), n, f.need)
+		s.parts = append(s.parts, b)
+		return res
+	}
+}
+
+// gather is octets of a message of several ranges. A segment may have some of each.
+func (q *QueuePair) gather(off, n uint32) mem.CheckResult {
+	s := &q.send
+	sge, rest := s.from.first, s.from.list
+	for {
+		if off < sge.Length {
+			k := min(n, sge.Length-off)
+			b, res := q.lookUp(sge, off, k)
+			if res != mem.CheckOK {
+				return res
+			}
+			s.parts = append(s.parts, b)
+			if n -= k; n == 0 {
+				return mem.CheckOK
+			}
+		}
+		off -= min(off, sge.Length)
+		sge, rest = rest[0], rest[1:]
+	}
+}
+
+// put writes an FPDU of h and the parts that octets has found.
+func (s *sendHalf) put(dst []byte, h *ddp.Header) int {
+	h.Put(s.hdr[:])
+	s.parts[0] = s.hdr[:h.Len()]
+	s.fpdus++
+	return s.tx.Put(dst, s.parts)
+}
+
+// putWhole writes an FPDU whose ULPDU is at hand.
+func (s *sendHalf) putWhole(dst, ulpdu []byte) int {
+	s.parts = append(s.parts[:0], ulpdu)
+	s.fpdus++
+	return s.tx.Put(dst, s.parts)
+}

@@ -1,0 +1,47 @@
+package rnic
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+)
+
+// postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that stand behind it. There is
+// room: PostRecv has counted.
+func (q *QueuePair) postBuffer(w *wqe) {
+	r := &q.recv
+	if w.more == 0 {
+		r.sendQ.Post(ddp.RecvBuffer{ID: w.id, STag: w.local.STag, TO: w.local.Offset, Len: w.local.Length})
+		return
+	}
+	list := r.list[:w.more]
+	popBehind(q.rq, w, list, nil)
+	ranges := append(r.ranges[:0], rangeOf(w.local))
+	for _, sge := range list {
+		ranges = append(ranges, rangeOf(sge))
+	}
+	r.sendQ.PostList(w.id, ranges)
+}
+
+func rangeOf(s SGE) ddp.Range { return ddp.Range{STag: s.STag, Len: s.Length, TO: s.Offset} }
+
+// readBuffer copies the first octets of a message that was just delivered, wherever in its buffer they stand. False: the buffer is
+// not registered any more. Inside a burst of the Reader's.
+func (q *QueuePair) readBuffer(d *ddp.Delivered, dst []byte) bool {
+	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
+	list := d.List
+	if list == nil {
+		list = whole[:]
+	}
+	for _, r := range list {
+		n := min(len(dst), int(r.Len))
+		if n == 0 {
+			continue
+		}
+		b, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, r.STag, r.TO, n, mem.LocalWrite)
+		if verdict != mem.CheckOK {
+			return false
+		}
+		dst = dst[copy(dst, b):]
+	}
+	return len(dst) == 0
+}
