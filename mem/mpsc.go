@@ -22,7 +22,8 @@ type MPSC[T any] struct {
 	tail atomic.Uint64 // producers: next position to take
 	seen atomic.Uint64 // producers: what head was when somebody last had to know, or less
 	_    [lineBytes]byte
-	head atomic.Uint64 // consumer: next to read; what is before it is the producers' again
+	head atomic.Uint64 // consumer: what is before it is the producers' again
+	next uint64        // consumer: next to read
 	_    [lineBytes]byte
 }
 
@@ -108,40 +109,11 @@ func (r *MPSC[T]) publish(pos uint64, vs []T) {
 	slot.seq.Store(pos + 1)
 }
 
-// Pop removes the oldest element; ok is false when there is none. Consumer only.
-func (r *MPSC[T]) Pop() (v T, ok bool) {
-	ok = r.PopTo(&v)
-	return v, ok
-}
-
-// PopTo moves the oldest element to *v, or returns false, and leaves it alone, when there is none. Consumer only. A large
-// element is copied once, where Pop copies it again for its caller.
-func (r *MPSC[T]) PopTo(v *T) bool {
-	head := r.head.Load()
-	if !r.take(head, v) {
-		return false
-	}
-	r.head.Store(head + 1)
-	return true
-}
-
-// PopN moves up to len(dst) of the oldest elements to dst and returns how many. Consumer only.
-func (r *MPSC[T]) PopN(dst []T) int {
-	head := r.head.Load()
-	n := 0
-	for n < len(dst) && r.take(head+uint64(n), &dst[n]) {
-		n++
-	}
-	if n > 0 {
-		r.head.Store(head + uint64(n))
-	}
-	return n
-}
-
-// take moves the element at pos to v. Its slot is the producers' when head is beyond it.
-func (r *MPSC[T]) take(pos uint64, v *T) bool {
-	slot := &r.slots[pos&r.mask]
-	if slot.seq.Load() != pos+1 {
+// Take moves the oldest element to *v, or returns false, and leaves it alone, when there is none. Its slot stays taken, and
+// counts in Len, until Release: a consumer that takes several pays for one barrier. Consumer only.
+func (r *MPSC[T]) Take(v *T) bool {
+	slot := &r.slots[r.next&r.mask]
+	if slot.seq.Load() != r.next+1 {
 		return false
 	}
 	*v = slot.val
@@ -149,10 +121,35 @@ func (r *MPSC[T]) take(pos uint64, v *T) bool {
 		var zero T
 		slot.val = zero
 	}
+	r.next++
 	return true
 }
 
-// Len returns the number of positions taken and not popped, a snapshot. Any goroutine.
+// Release gives the producers the slots of all that was taken. Consumer only.
+func (r *MPSC[T]) Release() {
+	if r.head.Load() != r.next {
+		r.head.Store(r.next)
+	}
+}
+
+// Pop removes the oldest element; ok is false when there is none. Consumer only.
+func (r *MPSC[T]) Pop() (v T, ok bool) {
+	ok = r.Take(&v)
+	r.Release()
+	return v, ok
+}
+
+// PopN moves up to len(dst) of the oldest elements to dst and returns how many. Consumer only.
+func (r *MPSC[T]) PopN(dst []T) int {
+	n := 0
+	for n < len(dst) && r.Take(&dst[n]) {
+		n++
+	}
+	r.Release()
+	return n
+}
+
+// Len returns the number of positions that producers took and the consumer has not given back, a snapshot. Any goroutine.
 func (r *MPSC[T]) Len() int {
 	head := r.head.Load()
 	return int(min(r.tail.Load()-head, uint64(len(r.slots))))

@@ -80,13 +80,17 @@ func TestMPSCFullByWhatTheConsumerHasTaken(t *testing.T) {
 		require.True(t, r.Push(lap))
 		require.False(t, r.Push(0), "full")
 		v := -1
-		require.True(t, r.PopTo(&v))
+		require.True(t, r.Take(&v))
 		require.Equal(t, lap, v)
+		require.Equal(t, 4, r.Len())
+		require.False(t, r.Push(0), "taken and not released")
+		r.Release()
+		require.Equal(t, 3, r.Len())
 		require.True(t, r.Push(lap))
 		require.False(t, r.Push(0), "full again")
 		require.Equal(t, 4, r.PopN(make([]int, 5)))
 		v = -1
-		require.False(t, r.PopTo(&v))
+		require.False(t, r.Take(&v))
 		require.Equal(t, -1, v, "left alone")
 	}
 }

@@ -55,7 +55,11 @@ func (q *CompletionQueue) push(c Completion) {
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
-	// Only a sleeping consumer costs more than this load.
+	q.rouse()
+}
+
+// rouse wakes a consumer that sleeps; only that costs more than a load.
+func (q *CompletionQueue) rouse() {
 	if q.armed.Load() && q.armed.CompareAndSwap(true, false) {
 		select {
 		case q.wake <- struct{}{}:

@@ -33,18 +33,18 @@ func (g *gatherRoom) init(opt *QPOptions) {
 // popRequest makes the next work request s.wr; false when there is none.
 func (q *QueuePair) popRequest() bool {
 	s := &q.send
-	w, ok := q.sq.Pop()
-	if !ok {
+	w := &s.wr
+	if !q.sq.Take(w) {
 		return false
 	}
-	s.wr, s.size = w, w.local.Length
+	s.size = w.local.Length
 	if w.inline() {
-		popBehind(q.sq, &w, nil, s.inline[:w.local.Length])
+		popBehind(q.sq, w, nil, s.inline[:w.local.Length])
 		return true
 	}
 	if w.more > 0 {
 		list := s.list[:w.more]
-		popBehind(q.sq, &w, list, nil)
+		popBehind(q.sq, w, list, nil)
 		for i := range list {
 			s.size += list[i].Length // posting has seen to it that it does not wrap
 		}

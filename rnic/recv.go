@@ -42,6 +42,9 @@ type recvHalf struct {
 	list   []SGE       // of the buffer that postBuffer is at
 	ranges []ddp.Range // and all of its ranges
 
+	entry wqe   // of rq, in hand
+	batch batch // of completions
+
 	messages, writes uint64
 	refused          uint64
 }
@@ -140,6 +143,7 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 
 // arrived acts on what octets brought.
 func (q *QueuePair) arrived(l *link) {
+	q.publishReceived()
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
 		q.open(l) // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
@@ -175,6 +179,7 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	passed := r.rx.Edge(edge, q)
 	q.deliverTo(passed)
 	q.reader.Exit()
+	q.publishReceived()
 	r.edge = edge
 	if passed > r.passed {
 		r.passed, r.movedAt = passed, l.car.now()
@@ -189,13 +194,10 @@ func (q *QueuePair) postBuffers() {
 	if q.recv.greet.awaited != 0 {
 		return
 	}
-	for q.rq.Len() > 0 {
-		wr, ok := q.rq.Pop()
-		if !ok {
-			return
-		}
-		q.postBuffer(&wr)
+	for q.rq.Take(&q.recv.entry) {
+		q.postBuffer(&q.recv.entry)
 	}
+	q.rq.Release()
 }
 
 // Place implements mpa.Sink. Not for applications.
@@ -288,7 +290,7 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 		q.deliverImmediate(d, op)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
-		q.received(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv, Solicited: op.Solicited()})
+		q.filled(d).Solicited = op.Solicited()
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over
@@ -361,7 +363,7 @@ func (r *recvHalf) abandon(q *QueuePair) {
 			return
 		}
 		msn++
-		q.received(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
+		q.complete(q.opt.RecvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.fate(msn))
 	}
 }
 

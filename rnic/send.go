@@ -22,6 +22,7 @@ type sendHalf struct {
 	wr      wqe
 	size    uint32 // octets of wr
 	held    bool   // wr waits for Reads before it
+	batch   batch  // of completions
 
 	gatherRoom
 	from      source // of the octets of the message that is being cut
@@ -85,6 +86,8 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		n += k
 	}
 	q.reader.Exit()
+	q.sq.Release()
+	q.published()
 	if q.recv.fault != nil {
 		q.lookForErrors(l) // what the peer is reading was revoked
 	}
@@ -252,6 +255,7 @@ func (q *QueuePair) takeRequest() bool {
 		if !q.asks.over || !s.wr.op.asks() {
 			return true
 		}
+		q.published()
 		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed) // nobody will answer
 		s.wr = wqe{}
 	}
