@@ -128,7 +128,7 @@ func (r *MPSC[T]) Take(v *T) bool {
 // Release gives the producers the slots of all that was taken. Consumer only.
 func (r *MPSC[T]) Release() {
 	if r.head.Load() != r.next {
-		r.head.Store(r.next)
+		storeRelease(&r.head, r.next) // a producer that sees it late finds the ring full a little longer
 	}
 }
 

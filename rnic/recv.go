@@ -24,12 +24,13 @@ type recvHalf struct {
 
 	greet greeting // rtr.go
 
-	dead    bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
-	edge    uint64
-	passed  uint64 // all frames that end at or before it were passed
-	movedAt int64  // when that last grew
-	partial bool   // the left edge stands inside a frame
-	deliv   ddp.Delivered
+	dead      bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
+	edge      uint64
+	passed    uint64 // all frames that end at or before it were passed
+	delivered uint64 // Delivery has been told of this edge
+	movedAt   int64  // when that last grew
+	partial   bool   // the left edge stands inside a frame
+	deliv     ddp.Delivered
 
 	fault    error // DDP's or RDMAP's error, once
 	reported bool  // the peer was told
@@ -175,11 +176,13 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 		return
 	}
 	q.postBuffers()
-	q.reader.Enter()
 	passed := r.rx.Edge(edge, q)
-	q.deliverTo(passed)
-	q.reader.Exit()
-	q.publishReceived()
+	if passed != r.delivered { // else it was in order, and Place has delivered it
+		q.reader.Enter()
+		q.deliverTo(passed)
+		q.reader.Exit()
+		q.publishReceived()
+	}
 	r.edge = edge
 	if passed > r.passed {
 		r.passed, r.movedAt = passed, l.car.now()
@@ -264,6 +267,7 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 // deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
 func (q *QueuePair) deliverTo(edge uint64) {
 	r := &q.recv
+	r.delivered = edge
 	for r.ddp.Deliver(edge, &r.deliv) {
 		q.deliver(&r.deliv)
 	}

@@ -76,6 +76,9 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		s.carryOff += n
 		return n
 	}
+	if !s.held && !s.pending(q) {
+		return 0
+	}
 	n := s.unstage(dst)
 	q.reader.Enter()
 	for n < len(dst) && len(s.staged) == 0 {
@@ -206,8 +209,11 @@ func (q *QueuePair) nextMessage(l *link) bool {
 	return q.nextRequest(l)
 }
 
-// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked here, before any of it is on
-// the wire.
+// uncutMax is the longest message that is never cut, whatever the MULPDU: its ranges are checked when its only segment is made.
+const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
+
+// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
+// here, if it may have to be cut.
 func (q *QueuePair) nextRequest(l *link) bool {
 	s := &q.send
 	if !q.takeRequest() {
@@ -218,7 +224,7 @@ func (q *QueuePair) nextRequest(l *link) bool {
 	if wr.op == OpRead { // placed in the stream's name
 		s.from.stream, s.from.need = q.stream, mem.LocalWrite
 	}
-	if wr.op.hasLocal() && s.size > 0 && q.checkSource() != mem.CheckOK {
+	if wr.op.hasLocal() && (s.size > uncutMax || wr.op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
 		q.localError(l)
 		return false
 	}

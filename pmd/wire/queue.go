@@ -22,6 +22,7 @@ type Queue struct {
 	pool     *mem.Pool
 	frameMax int
 	turn     int // ring that the next Rx begins with
+	warmth   byte // what ring.warm read: nobody wants it
 	counters pmd.Counters
 	drops    Drops
 
@@ -62,6 +63,7 @@ func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
 		q.counters.RxNoBuf++
 	}
 	octets := uint64(0)
+	q.warmth += r.warm()
 	for i, b := range bufs[:n] {
 		s := r.slots.Peek(i)
 		d := q.pool.Desc(b)
@@ -69,7 +71,7 @@ func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
 		copy(q.pool.Data(b), r.data[s.at:s.at+s.len])
 		octets += uint64(s.len)
 	}
-	r.slots.Release(n)
+	r.release(n)
 	q.counters.RxFrames += uint64(n)
 	q.counters.RxOctets += octets
 	return n
@@ -104,7 +106,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 	}
 	for i := range out {
 		if out[i].pending > 0 {
-			out[i].ring.slots.Publish(out[i].pending)
+			out[i].ring.publish(out[i].pending)
 			out[i].pending = 0
 		}
 	}
