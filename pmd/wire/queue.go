@@ -21,7 +21,7 @@ type Queue struct {
 	port     *Port
 	pool     *mem.Pool
 	frameMax int
-	turn     int // ring that the next Rx begins with
+	turn     int  // ring that the next Rx begins with
 	warmth   byte // what ring.warm read: nobody wants it
 	counters pmd.Counters
 	drops    Drops
