@@ -12,8 +12,15 @@
 //	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	done := cq.Poll(completions[:])
 //
-// Work requests are Send (with Invalidate, with Solicited Event), RDMA Write, RDMA Read, the atomics FetchAdd and CompareSwap, and
-// immediate data. Reads and atomics need depths: QPOptions.ORD of them may be under way from this end at a time, and IRD of the
+// Work requests are Send (with Invalidate, with Solicited Event), RDMA Write, RDMA Read, the atomics FetchAdd and CompareSwap,
+// immediate data, and Local Invalidate. Sends and Writes may be gathered from several ranges, or bring their octets along; receive buffers
+// may be several ranges:
+//
+//	err = qp.PostSend(rnic.WorkRequest{Local: mr.Slice(0, 16), List: []rnic.SGE{mr.Slice(4096, 1000), other.Slice(0, 8)}})
+//	err = qp.PostWrite(rnic.WorkRequest{Inline: word[:], RemoteSTag: stag, RemoteOffset: to})
+//	n, err := qp.Post(answer, takeBack) // several requests, one ring of the doorbell
+//
+// Reads and atomics need depths: QPOptions.ORD of them may be under way from this end at a time, and IRD of the
 // peer's are served; with 0 there are none. Where start-up does not settle them (any dialect but RFC6581), both ends must be
 // told. Who is served reads and changes memory by the rights of its STag alone; no Completion tells of it.
 //
@@ -31,13 +38,17 @@
 // # Goroutines
 //
 // Every exported method may be called from any goroutine unless it says otherwise; CompletionQueue.Poll is for one
-// goroutine at a time. Work goes to the Poller through bounded rings; nothing an application calls takes a lock that
+// goroutine at a time. Requests that one goroutine posts to a QueuePair are carried out in its order; between those of
+// several there is none but the one in which the calls came. Posting does not block and does not allocate. Work goes to the Poller through bounded rings; nothing an application calls takes a lock that
 // the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
 //
 // # Buffers
 //
 // Memory is registered with ProtectionDomain.Register or RegisterWith; a Window grants a part of it for a while. What
 // MemoryRegion.Revoke and Window.Unbind promise, and at what cost, stands in docs/memory.md.
+//
+// What a posting call is given by value or by slice (WorkRequest.List, Inline) it has copied when it returns; the slices may be on
+// the stack. What the ranges name is another matter:
 //
 // A posted range belongs to the QueuePair until its Completion has been polled; registered memory that a peer may
 // write can change at any time until the region is revoked. A send-side Completion means that the octets were copied
@@ -53,6 +64,17 @@
 // WorkRequest.Fence, or the Read may return what it wrote. Atomics are about a 64-bit word that is aligned in the peer's memory, in
 // that host's order; they are atomic towards each other and towards sync/atomic of the process that owns it, not towards Writes
 // and Sends (RFC 7306 section 5.3).
+//
+// # Errors
+//
+// A posting call that returns an error has posted nothing. ErrSendQueueFull, ErrRecvQueueFull and ErrCQFull mean: not now; poll
+// and try again. ErrState means: not yet; ErrClosed: not any more. ErrListTooLong, ErrInlineTooLong, ErrTooLong, ErrShape, ErrReadDepth and
+// ErrExtension mean: never so on this QueuePair; errors.Is finds them, the text names the limit.
+//
+// What goes wrong later is told by the Status of a Completion, which comes for unsignaled requests too, and each but Success is
+// the end of the connection. Err then has the reason, for errors.As: *TerminateError with the peer's *PeerError, or with the *ddp.Error or *mpa.Error
+// of what this end found; *mpa.Error with code 1 where the transport failed. Because Sends and Writes complete when they were sent, it
+// is Err, and not a Status, that tells of one that the peer refused.
 //
 // # The end
 //

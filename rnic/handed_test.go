@@ -361,7 +361,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
 	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
-	r.until("the error", func() bool { return s.qp.State() == Error })
+	r.until("the error", func() bool { return s.qp.State() == Terminating })
 	p.closeSend()
 	r.untilDone(s.qp)
 	var me *mpa.Error

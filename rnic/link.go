@@ -230,7 +230,7 @@ func (l *link) linger() {
 func (l *link) shutdown() {
 	switch l.phase {
 	case phaseFull:
-		l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
+		l.qp.leave(Closing)
 		if !l.shut {
 			l.closing()
 		}
@@ -252,7 +252,7 @@ func (l *link) peerClosed() {
 	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {
-			l.qp.state.CompareAndSwap(uint32(RTS), uint32(Closing))
+			l.qp.leave(Closing)
 			if !l.qp.send.enabled {
 				l.qp.send.stopped = true // the FPDU that would have let us speak will not come
 			} else if l.qp.opt.AllowHalfClosed && !l.shut {
@@ -280,6 +280,9 @@ func (l *link) lost(err error) {
 // fail aborts the connection for err.
 func (l *link) fail(err error) {
 	l.note(err)
+	if l.phase == phaseFull {
+		l.qp.leave(Error)
+	}
 	if l.phase != phaseOver {
 		l.car.abort()
 	}
@@ -308,10 +311,11 @@ func (l *link) timer() {
 			l.linger() // what was posted, or the peer's own rest, still moves
 			return
 		}
-		if l.phase != phaseRejecting {
-			l.note(errLinger)
+		if l.phase == phaseRejecting {
+			l.car.abort()
+			return
 		}
-		l.car.abort()
+		l.fail(errLinger)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 	before := bytes.Clone(s.region.Bytes())
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 1}, fault.Faults{}))
 	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 3000, 1400)))
-	r.until("the server's error", func() bool { return s.qp.State() == Error })
+	r.until("the server's error", func() bool { return s.qp.State() == Terminating })
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 	r.untilDone(c.qp)
 	r.untilDone(s.qp)

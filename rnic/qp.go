@@ -93,30 +93,6 @@ const (
 	PackFull
 )
 
-// State of a QueuePair.
-//
-//	Idle --Connect/Accept--> Connecting --start-up frames--> RTS --Close, FIN--> Closing --> Closed
-//	                              |                           |
-//	                              +---- error, reject --------+--- error, Terminate --> Error --> Closed
-type State uint32
-
-const (
-	Idle State = iota
-	Connecting
-	RTS
-	Closing
-	Error
-	Closed
-)
-
-func (s State) String() string {
-	names := [...]string{"idle", "connecting", "rts", "closing", "error", "closed"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("state %d", uint32(s))
-}
-
 // QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
 type QueuePair struct {
 	adapter *Adapter

@@ -342,7 +342,7 @@ func (q *QueuePair) receiveError(l *link, err error) {
 }
 
 func (q *QueuePair) leaveService(l *link, err error) {
-	q.state.Store(uint32(Error))
+	q.leave(Terminating)
 	l.note(err)
 	l.closing()
 }

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"time"
 
@@ -33,6 +34,19 @@ var takeBacks = []takeBack{
 	{"window's Free", byWindow, func(_ *end, w *Window) { w.Free() }},
 	{"region's Revoke under a window", byWindow, func(s *end, _ *Window) { s.region.Revoke() }},
 	{"region's Deregister under a window", byWindow, func(s *end, _ *Window) { s.region.Deregister() }},
+	{"Local Invalidate of a window", byWindow, (*end).invalidate},
+}
+
+// invalidate is Local Invalidate, up to its Completion. It is the only work of s.
+func (s *end) invalidate(w *Window) {
+	if err := s.qp.PostLocalInvalidate(WorkRequest{LocalSTag: w.STag(), Signaled: true}); err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.cq.Wait(ctx); err != nil {
+		panic(err)
+	}
 }
 
 // Not one octet is placed after a region or a window was taken back, while a peer keeps writing as fast as it can: over

@@ -158,7 +158,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
-			q.localError(l)
+			q.localError(l, LocalProtection, errLocalRange)
 		}
 		return 0
 	}
@@ -213,19 +213,29 @@ func (q *QueuePair) nextMessage(l *link) bool {
 const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 
 // nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
-// here, if it may have to be cut.
+// in begin, if it may have to be cut.
 func (q *QueuePair) nextRequest(l *link) bool {
-	s := &q.send
-	if !q.takeRequest() {
-		return false
+	for q.takeRequest() {
+		if q.send.wr.op != OpLocalInvalidate {
+			return q.begin(l)
+		}
+		if !q.invalidateHere(l) {
+			return false
+		}
 	}
+	return false
+}
+
+// begin starts the message of the request in hand.
+func (q *QueuePair) begin(l *link) bool {
+	s := &q.send
 	wr := &s.wr
 	s.from = s.sourceOf(wr)
 	if wr.op == OpRead { // placed in the stream's name
 		s.from.stream, s.from.need = q.stream, mem.LocalWrite
 	}
 	if wr.op.hasLocal() && (s.size > uncutMax || wr.op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
-		q.localError(l)
+		q.localError(l, LocalProtection, errLocalRange)
 		return false
 	}
 	m := ddp.Message{Len: s.size}
@@ -274,14 +284,13 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 	return plain
 }
 
-// localError ends the connection: a message whose octets are gone cannot be finished.
-func (q *QueuePair) localError(l *link) {
+// localError ends the connection for a request that cannot be carried out: a message whose octets are gone cannot be finished.
+func (q *QueuePair) localError(l *link, st Status, err error) {
 	s := &q.send
-	q.failed(&s.wr, LocalProtection)
+	q.failed(&s.wr, st)
 	s.wr = wqe{}
 	s.stopped = true
-	q.state.Store(uint32(Error))
-	l.fail(errLocalRange)
+	l.fail(err)
 }
 
 // terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else stops.

@@ -172,7 +172,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		}
 		p.next() // the first message has begun
 		p.write(p.fpdu(writeTo(0xdead, 0), []byte("wrong")))
-		r.until("the mark", func() bool { return s.qp.State() == Error })
+		r.until("the mark", func() bool { return s.qp.State() == Terminating })
 		late := s.qp.PostSend(WorkRequest{ID: requests, Local: s.source.Slice(0, size)}) == nil // it may be too late for this, too
 
 		sent := 0
@@ -251,7 +251,7 @@ func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 		h.turn(10 * time.Millisecond)
 	}
 	say(0, lo, len(c.stream))
-	require.Equal(t, Error, q.State())
+	require.Equal(t, Terminating, q.State())
 	for range 100 {
 		say(0, len(c.stream), len(c.stream))
 	}

@@ -334,7 +334,7 @@ func TestNothingBehindATerminate(t *testing.T) {
 				p, _ := r.startRaw(s, false)
 				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
 				p.write(p.fpdu(h, body))
-				r.until("the end of service", func() bool { return s.qp.State() == Error })
+				r.until("the end of service", func() bool { return s.qp.State() == Terminating })
 				p.write(p.fpdu(writeTo(s.region.STag(), s.region.Base()), []byte("written")))
 				p.write(p.fpdu(sendOf(1), []byte("sent")))
 				p.closeSend()

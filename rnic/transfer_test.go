@@ -390,15 +390,15 @@ func TestSharedCompletionQueue(t *testing.T) {
 func TestNames(t *testing.T) {
 	var got []string
 	for _, v := range []fmt.Stringer{
-		OpSend, OpWrite, OpRecv, Opcode(9), Success, LocalProtection, LocalLength, Flushed, Status(9),
-		Idle, Connecting, RTS, Closing, Error, Closed, State(9),
+		OpSend, OpWrite, OpRecv, OpLocalInvalidate, Opcode(99), Success, LocalProtection, LocalLength, Flushed, LocalOperation, Status(99),
+		Idle, Connecting, RTS, Closing, Terminating, Error, Closed, State(9),
 	} {
 		got = append(got, v.String())
 	}
 	require.Equal(t, []string{
-		"Send", "RDMA Write", "Receive", "opcode 9",
-		"success", "local protection error", "local length error", "flushed", "status 9",
-		"idle", "connecting", "rts", "closing", "error", "closed", "state 9",
+		"Send", "RDMA Write", "Receive", "Local Invalidate", "opcode 99",
+		"success", "local protection error", "local length error", "flushed", "local operation error", "status 99",
+		"idle", "connecting", "rts", "closing", "terminating", "error", "closed", "state 9",
 	}, got)
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(got))), len(got))
 }

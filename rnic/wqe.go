@@ -78,6 +78,9 @@ func wqeOf(op Opcode, wr *WorkRequest) wqe {
 	w := wqe{
 		id: wr.ID, local: wr.Local, remoteOffset: wr.RemoteOffset, remoteSTag: wr.RemoteSTag, op: op, more: uint8(len(wr.List)),
 	}
+	if op == OpLocalInvalidate {
+		w.local = SGE{STag: wr.LocalSTag}
+	}
 	if wr.Signaled {
 		w.flags |= flagSignaled
 	}

@@ -19,6 +19,8 @@ const (
 	OpFetchAdd    // atomic addition to a word of the peer's
 	OpCompareSwap // atomic comparison and swap of a word of the peer's
 	OpImmediate   // a message of 8 octets for the peer's Completion
+	// OpLocalInvalidate takes an STag of this end away from the peer; nothing is sent.
+	OpLocalInvalidate
 )
 
 // extended says whether it is RFC 7306's.
@@ -48,23 +50,33 @@ func (o Opcode) String() string {
 		return "Compare and Swap"
 	case OpImmediate:
 		return "Immediate Data"
+	case OpLocalInvalidate:
+		return "Local Invalidate"
 	}
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
 
-// Status of a Completion.
+// Status of a Completion; in brackets what the verbs call it. All but Success are the end of the connection, and Err tells more.
+//
+// The verbs' other ones cannot occur: TCP retransmits (retry exceeded), a Completion's place is reserved when its request is
+// posted (no overflow), and what the peer refuses of a Send or Write, a missing receive buffer too (receiver not ready), it says
+// by its Terminate when that request has completed already: Err has it, and no Completion.
 type Status uint8
 
 const (
-	Success         Status = iota
-	LocalProtection        // the local range was not registered, was revoked, or lacks the right
-	LocalLength            // receive: the message was longer than the buffer
-	Flushed                // the QueuePair left service before the work request was carried out
+	Success Status = iota // (success)
+	// LocalProtection: a range was not registered, was revoked, or lacks the right (local protection error).
+	LocalProtection
+	LocalLength // receive: the message was longer than the buffer (local length error)
+	// Flushed: the QueuePair left service before the request was carried out, or before that could be told (flushed).
+	Flushed
 
-	RemoteAccess         // Read or atomic: the peer did not grant it
-	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many
-	RemoteOperation      // Read or atomic: the peer could not carry it out, as when the word is not aligned
-	BadResponse          // Read or atomic: what came back is no Response to it
+	RemoteAccess         // Read or atomic: the peer did not grant it (remote access error)
+	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many (remote invalid request error)
+	// RemoteOperation: of a Read or atomic: the peer could not carry it out, as when the word is not aligned (remote operation error).
+	RemoteOperation
+	BadResponse    // Read or atomic: what came back is no Response to it (bad response error)
+	LocalOperation // Local Invalidate: the STag is not one that this queue pair may invalidate (local queue pair operation error)
 )
 
 func (s Status) String() string {
@@ -85,6 +97,8 @@ func (s Status) String() string {
 		return "remote operation error"
 	case BadResponse:
 		return "bad response"
+	case LocalOperation:
+		return "local operation error"
 	}
 	return fmt.Sprintf("status %d", uint8(s))
 }
@@ -111,6 +125,7 @@ type WorkRequest struct {
 	Inline       []byte
 	RemoteOffset uint64   // Write, Read, atomic: tagged offset at the peer
 	RemoteSTag   mem.STag // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
+	LocalSTag    mem.STag // Local Invalidate: what to invalidate
 	Op           Opcode   // for Post; the other posting calls know theirs
 	Signaled     bool     // success yields a Completion; failures always do
 	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event

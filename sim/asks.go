@@ -141,6 +141,8 @@ func (p *peer) answered(w *work, c *rnic.Completion) error {
 		if c.Original != w.original {
 			return fmt.Errorf("%s: %v found %#x, the word was %#x", p.name, w.op, c.Original, w.original)
 		}
+	case rnic.OpLocalInvalidate:
+		return p.tookBack(w)
 	case rnic.OpRead:
 		slot := p.asks.sink.Bytes()[w.slot:][:readMax]
 		if want := p.remote.asks.library.Bytes()[w.from:][:w.n]; !bytes.Equal(slot[:w.n], want) {
@@ -187,7 +189,7 @@ func (p *peer) closeAsks() {
 	for _, w := range p.asks.windows {
 		w.Free()
 	}
-	for _, m := range []*rnic.MemoryRegion{p.asks.library, p.asks.word, p.asks.sink} {
+	for _, m := range []*rnic.MemoryRegion{p.asks.library, p.asks.word, p.asks.sink, p.shapes.grant} {
 		if m != nil {
 			m.Deregister()
 		}

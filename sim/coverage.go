@@ -21,7 +21,8 @@ var Dimensions = []Dimension{
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
 	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
-	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate",
+	"Reads", "Reads both ways", "atomics", "immediate data", "Send with Invalidate", "Local Invalidate",
+	"gathered", "scattered", "inline data",
 	"ending orderly", "ending simultaneous", "ending shutdown", "ending abort", "ending vanish", "ending revoke",
 	"ending revoke-source", "Terminate for a revoked region", "local protection error",
 }
@@ -117,6 +118,10 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 		mark("atomics", did[rnic.OpFetchAdd] > 0 && did[rnic.OpCompareSwap] > 0)
 		mark("immediate data", did[rnic.OpImmediate] > 0)
 		mark("Send with Invalidate", did[rnic.OpSendInvalidate] > 0)
+		mark("Local Invalidate", did[rnic.OpLocalInvalidate] > 0)
+		for d, n := range p.shapes.did {
+			mark(d, n > 0)
+		}
 	}
 	mark("Reads both ways", s.peers[0].asks.did[rnic.OpRead] > 0 && s.peers[1].asks.did[rnic.OpRead] > 0)
 	mark("CRC refused a segment", refused)

@@ -16,6 +16,7 @@ func (c *Conn) options(host int) rnic.QPOptions {
 	e := &c.Ends[host]
 	opt := rnic.QPOptions{
 		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing, ORD: c.Depth[host], IRD: c.Depth[1-host],
+		SGEMax: e.SGEMax, InlineMax: e.InlineMax,
 	}
 	if host == c.Dialer {
 		opt.Dialect, opt.PeerToPeer = c.Dialect, c.PeerToPeer
@@ -52,6 +53,7 @@ func Draw(seed uint64) Workload {
 	d.cable(&wl)
 	d.paths(&wl)
 	d.depths(&wl)
+	d.shapes(&wl)
 	return wl
 }
 

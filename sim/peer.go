@@ -28,8 +28,9 @@ type work struct {
 	n        int
 	signaled bool
 
-	slot, from int    // Read: where to, from which octet of the remote's library
-	original   uint64 // atomic: what it must find
+	slot, from int      // Read: where to, from which octet of the remote's library
+	original   uint64   // atomic: what it must find
+	stag       mem.STag // Local Invalidate
 }
 
 // message is a Send on its way.
@@ -53,6 +54,7 @@ type peer struct {
 	qp      *rnic.QueuePair
 	pd      *rnic.ProtectionDomain
 	asks    asks
+	shapes  shapes
 	numbers uint64 // work requests of the send side
 	rng     *rand.Rand
 	guarded []byte // region with canaries around it
@@ -122,6 +124,9 @@ func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue) (err error) {
 	if err := p.openAsks(p.pd, c, host); err != nil {
 		return err
 	}
+	if err := p.openShapes(); err != nil {
+		return err
+	}
 	for i := range recvDepth {
 		if err := p.postRecv(i); err != nil {
 			return err
@@ -147,7 +152,10 @@ func (p *peer) slot(i int) []byte { return p.inbox.Bytes()[i*p.wl.SendMax:][:p.w
 func (p *peer) postRecv(i int) error {
 	paint(p.slot(i))
 	p.recvPosted++
-	return p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*p.wl.SendMax, p.wl.SendMax)})
+	wr := p.scatter(i)
+	err := p.qp.PostRecv(wr)
+	spoil(&wr)
+	return err
 }
 
 func paint(b []byte) {
@@ -171,6 +179,9 @@ func (p *peer) post() error {
 	if err := p.ask(); err != nil {
 		return err
 	}
+	if err := p.takeBack(); err != nil {
+		return err
+	}
 	p.left--
 	wr := rnic.WorkRequest{ID: p.nextID(), Op: rnic.OpSend}
 	p.posted++
@@ -180,9 +191,8 @@ func (p *peer) post() error {
 		wr.Op, limit = rnic.OpWrite, min(room, p.wl.WriteMax)
 	}
 	n := p.length(limit)
-	src := p.rng.IntN(p.source.Len() - n + 1)
-	octets := p.source.Bytes()[src : src+n]
-	wr.Local = p.source.Slice(src, n)
+	octets := p.shape(&wr, n)
+	defer spoil(&wr)
 	wr.Signaled = p.left == 0 || p.silent == silentMax || p.rng.IntN(4) > 0
 	p.silent++
 	if wr.Signaled {
@@ -266,7 +276,7 @@ func (p *peer) receive(c *rnic.Completion) error {
 	}
 	m := r.sends[0]
 	r.sends = r.sends[1:]
-	slot := p.slot(int(c.ID))
+	slot := p.gathered(int(c.ID))
 	if got := slot[:c.Len]; !bytes.Equal(got, m.octets) {
 		return fmt.Errorf("%s: message %d of %d octets differs from what was sent (%d octets)", p.name, p.received, len(got), len(m.octets))
 	}

@@ -37,6 +37,7 @@ type End struct {
 	Packing                      rnic.Packing
 	Base                         uint64 // tagged offset of the region's first octet
 	Tied                         bool   // the region is for this connection's peer alone
+	SGEMax, InlineMax            int    // as in rnic.QPOptions
 }
 
 // PathChange changes what the path carries in the middle of a run.

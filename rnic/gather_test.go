@@ -1,0 +1,233 @@
+package rnic
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// nowhere is a range of no octets that names nothing.
+var nowhere = SGE{STag: 0xbad, Offset: 1 << 63}
+
+// pieces cuts n octets of m, from off, into up to most ranges, some of them empty, and returns them in order.
+func pieces(rng *rand.Rand, m *MemoryRegion, off, n, most int) []SGE {
+	var list []SGE
+	for len(list) < most-1 && rng.IntN(4) > 0 {
+		if rng.IntN(4) == 0 {
+			list = append(list, nowhere)
+			continue
+		}
+		k := rng.IntN(n + 1)
+		list = append(list, m.Slice(off, k))
+		off, n = off+k, n-k
+	}
+	return append(list, m.Slice(off, n))
+}
+
+// Ranges are gathered from all over the source, in the order of the list, and scattered over the buffer's in theirs, whatever the
+// segments: a message is one run of octets.
+func TestScatterGather(t *testing.T) {
+	const limit = 9
+	for _, packing := range []Packing{PackNow, PackFull} {
+		over(t, all, rigConfig{mtu: 600}, func(t *testing.T, r *rig) {
+			opt := QPOptions{SGEMax: limit, Packing: packing, SendDepth: 8, RecvDepth: 8}
+			s, c := r.connect(opt, opt)
+			rng := rand.New(rand.NewPCG(uint64(packing), 3))
+			for round := range 60 {
+				n := rng.IntN(4000)
+				if round%8 == 0 {
+					n = 0
+				}
+				room := n + rng.IntN(200)
+				buffer := pieces(rng, s.inbox, 4096, room, limit)
+				require.NoError(t, s.qp.PostRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]}))
+				clear(s.inbox.Bytes())
+				clear(s.region.Bytes())
+
+				local := pieces(rng, c.source, rng.IntN(1000), n, limit)
+				rng.Shuffle(len(local), func(i, j int) { local[i], local[j] = local[j], local[i] })
+				var want []byte
+				for _, sge := range local {
+					want = append(want, c.source.Bytes()[sge.Offset&0xffff:][:sge.Length]...)
+				}
+				wr := WorkRequest{ID: 1, Local: local[0], List: local[1:], RemoteSTag: s.region.STag(), RemoteOffset: 77, Signaled: true}
+				require.NoError(t, c.qp.PostWrite(wr))
+				wr.ID = 2
+				require.NoError(t, c.qp.PostSend(wr))
+				clear(local) // the list was the call's
+				number, length := c.qp.Number(), uint32(n)
+				require.Equal(t, []Completion{
+					{ID: 1, QP: number, Op: OpWrite, Len: length}, {ID: 2, QP: number, Op: OpSend, Len: length},
+				}, r.await(c, 2))
+				require.Equal(t, []Completion{{ID: uint64(round), QP: s.qp.Number(), Op: OpRecv, Len: length}}, r.await(s, 1))
+				require.True(t, bytes.Equal(want, s.inbox.Bytes()[4096:][:n]), "round %d: sent", round)
+				require.True(t, bytes.Equal(want, s.region.Bytes()[77:][:n]), "round %d: written", round)
+				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[4096+n:], func(c rune) bool { return c != 0 }))
+				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[:4096], func(c rune) bool { return c != 0 }))
+				s.unharmed(t)
+			}
+			r.close(s, c)
+		})
+	}
+}
+
+// Inline data is copied by the posting call, from memory of any kind, and of any length up to the limit, and so is a List. A Response
+// that goes out while such a request waits for a Read does not touch them.
+func TestInline(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := QPOptions{InlineMax: 200, IRD: 2, ORD: 2}
+		s, c := r.connect(opt, opt)
+		r.exchange(s, c)
+		word := r.readable(s, 64, RemoteRead|RemoteWrite)
+		for n := range 201 {
+			octets := bytes.Repeat([]byte{byte(n + 1)}, n)
+			require.NoError(t, s.qp.PostRecv(s.recvAt(7, 0, 300)))
+			fetch := WorkRequest{ID: 1, RemoteSTag: word.STag(), RemoteOffset: word.Base(), Signaled: true}
+			require.NoError(t, c.qp.PostFetchAdd(fetch, 1, 0))
+			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 5}
+			require.NoError(t, c.qp.PostWrite(wr))
+			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
+			behind := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
+			behind.RemoteSTag, behind.RemoteOffset = s.region.STag(), 500
+			require.NoError(t, c.qp.PostFetchAdd(fetch, 1, 0))
+			require.NoError(t, c.qp.PostWrite(behind))
+			require.NoError(t, c.qp.PostSend(wr)) // when it has come, all before it has been placed
+			clear(octets)
+			clear(list)
+			back := r.readable(c, 64, RemoteRead|RemoteWrite)
+			require.NoError(t, s.qp.PostFetchAdd(WorkRequest{ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true}, 1, 0))
+			for i, done := range r.await(c, 5) {
+				require.Equal(t, Success, done.Status)
+				require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
+			}
+			for _, done := range r.await(s, 2) {
+				require.Equal(t, Success, done.Status)
+			}
+			want := bytes.Repeat([]byte{byte(n + 1)}, n)
+			require.Equal(t, want, append([]byte{}, s.inbox.Bytes()[:n]...))
+			require.Equal(t, want, append([]byte{}, s.region.Bytes()[5:][:n]...))
+			from := c.source.Bytes()
+			require.Equal(t, []byte{from[9], from[50], from[51], from[7]}, append([]byte{}, s.region.Bytes()[500:504]...))
+			back.Deregister()
+		}
+		r.close(s, c)
+	})
+}
+
+// A range of a list that is not registered for this ends the connection before an octet of the message is on the wire, wherever it
+// stands.
+func TestListProtection(t *testing.T) {
+	for i := range 4 {
+		t.Run(fmt.Sprintf("range %d", i), func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.connect(QPOptions{}, QPOptions{})
+				list := [4]SGE{}
+				for k := range list {
+					list[k] = c.source.Slice(6000*k, 5000)
+				}
+				list[i] = SGE{STag: c.source.STag() ^ 0x100, Length: 5000}
+				wr := WorkRequest{ID: 5, Local: list[0], List: list[1:], RemoteSTag: s.region.STag()}
+				require.NoError(t, c.qp.PostWrite(wr))
+				r.untilDone(c.qp)
+				r.untilDone(s.qp)
+				require.ErrorIs(t, c.qp.Err(), errLocalRange)
+				require.Equal(t, []Completion{{ID: 5, QP: c.qp.Number(), Op: OpWrite, Status: LocalProtection}}, r.await(c, 1))
+				require.Equal(t, make([]byte, 20000), s.region.Bytes()[:20000])
+			})
+		})
+	}
+}
+
+// A receive buffer one range of which cannot be written is this host's error; the message that would have filled it is in none.
+func TestReceiveListProtection(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		bad := s.source.Slice(0, 10) // without LocalWrite
+		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 30)}))
+		r.untilDone(s.qp)
+		r.untilDone(c.qp)
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: LocalProtection}}, r.await(s, 1))
+		require.Equal(t, make([]byte, 30), s.inbox.Bytes()[:30])
+	})
+}
+
+// A message that is longer than all ranges together is LocalLength, one that fits to the octet is not.
+func TestReceiveListLength(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		list := []SGE{nowhere, s.inbox.Slice(20, 10)}
+		for id := range uint64(2) {
+			require.NoError(t, s.qp.PostRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list}))
+		}
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 20)}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 21)}))
+		r.untilDone(s.qp)
+		r.untilDone(c.qp)
+		n := s.qp.Number()
+		require.Equal(t, []Completion{
+			{ID: 0, QP: n, Op: OpRecv, Len: 20}, {ID: 1, QP: n, Op: OpRecv, Status: LocalLength},
+		}, r.await(s, 2))
+	})
+}
+
+// Immediate data is found in the Completion wherever in the buffer it fell.
+func TestImmediateIntoList(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		data := [rdmap.ImmediateLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
+		for i, list := range [][]SGE{
+			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)}, {s.inbox.Slice(0, 9), nowhere},
+		} {
+			require.NoError(t, s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]}))
+			require.NoError(t, c.qp.PostImmediate(WorkRequest{}, data))
+			require.Equal(t, Completion{
+				ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data,
+			}, r.await(s, 1)[0])
+		}
+	})
+}
+
+// Lists and inline data cost no allocation, neither in the posting call nor on their way.
+func TestListsDoNotAllocate(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(QPOptions{SGEMax: 8, InlineMax: 100}, QPOptions{SGEMax: 8, InlineMax: 100})
+	var cs [8]Completion
+	round := func() {
+		octets := [100]byte{1, 2, 3}
+		in, out := s.inbox, c.source
+		for range 2 {
+			if err := s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := c.qp.PostSend(WorkRequest{
+			Local: out.Slice(0, 10), Signaled: true,
+			List: []SGE{out.Slice(20, 10), out.Slice(90, 10), nowhere, out.Slice(200, 10), out.Slice(300, 10), out.Slice(400, 10)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.qp.PostSend(WorkRequest{Inline: octets[:], Signaled: true}); err != nil {
+			t.Fatal(err)
+		}
+		for want, steps := 4, 0; want > 0; steps++ {
+			if steps == stepsMax {
+				t.Fatalf("%d completions missing", want)
+			}
+			r.step()
+			want -= s.cq.Poll(cs[:]) + c.cq.Poll(cs[:])
+		}
+	}
+	for range 50 {
+		round()
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector allocates a little for itself
+	require.Zero(t, testing.AllocsPerRun(50, round))
+}

@@ -1,0 +1,180 @@
+package rnic
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// tied registers memory of e that its peer alone may reach.
+func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
+	r.t.Helper()
+	m, err := e.pd.RegisterWith(b, RegisterOptions{Access: access, For: e.qp})
+	require.NoError(r.t, err)
+	return m
+}
+
+// A Local Invalidate takes place in its turn: what was posted before and sends from the region goes out whole, what is posted behind
+// finds it invalid. The same for a window, whose region stays as it is.
+func TestLocalInvalidate(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		m := r.tied(c, randomBytes(1, 40000), RemoteRead|LocalWrite)
+		w, err := c.pd.NewWindow()
+		require.NoError(t, err)
+		defer w.Free()
+		stag, err := w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp})
+		require.NoError(t, err)
+
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 40000)))
+		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 1, LocalSTag: stag, Signaled: true}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Local: m.Slice(0, 40000), Signaled: true}))
+		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 3, LocalSTag: m.STag(), Signaled: true}))
+		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 4, LocalSTag: 0xbad}))
+		n := c.qp.Number()
+		require.Equal(t, []Completion{
+			{ID: 1, QP: n, Op: OpLocalInvalidate}, {ID: 2, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpLocalInvalidate},
+			{ID: 4, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
+		}, r.await(c, 4))
+		require.False(t, w.Valid())
+		require.False(t, m.Valid())
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), errLocalInvalidate)
+	})
+}
+
+// What was sent from a region before it was invalidated arrives whole; a Send behind it does not go out.
+func TestSendAcrossLocalInvalidate(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		m := r.tied(c, randomBytes(1, 40000), RemoteRead)
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 40000)))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Local: m.Slice(0, 40000), Signaled: true}))
+		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: m.STag()})) // unsignaled
+		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 40000}}, r.await(s, 1))
+		require.Equal(t, m.Bytes(), s.inbox.Bytes()[:40000])
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: m.Slice(0, 1)}))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 4, Local: c.source.Slice(0, 1)}))
+		n := c.qp.Number()
+		require.Equal(t, []Completion{
+			{ID: 1, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpSend, Status: LocalProtection}, {ID: 4, QP: n, Op: OpSend, Status: Flushed},
+		}, r.await(c, 3))
+		r.untilDone(s.qp)
+		require.Zero(t, c.cq.reserved.Load())
+	})
+}
+
+// The peer writes through the STag until it is invalidated, and not an octet from then on.
+//
+// req: DDP-10.3-3
+func TestPeerBehindLocalInvalidate(t *testing.T) {
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{})
+		m := r.tied(c, make([]byte, 200), RemoteWrite)
+		r.exchange(s, c)
+		wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
+		require.NoError(t, s.qp.PostWrite(wr))
+		require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 0)))
+		require.NoError(t, s.qp.PostSend(WorkRequest{}))
+		r.await(c, 1)
+		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: m.STag(), Signaled: true}))
+		require.Equal(t, Success, r.await(c, 1)[0].Status)
+		require.False(t, m.Valid())
+		want := append(append([]byte{}, s.source.Bytes()[:100]...), make([]byte, 100)...)
+		require.Equal(t, want, m.Bytes())
+		wr.RemoteOffset = 100
+		require.NoError(t, s.qp.PostWrite(wr))
+		r.untilDone(s.qp)
+		r.untilDone(c.qp)
+		require.ErrorContains(t, s.qp.Err(), "invalid STag")
+		require.Equal(t, want, m.Bytes())
+	})
+}
+
+// Behind a Read into the region it needs Fence, and completes behind the Read either way; without, the Response finds no sink.
+func TestLocalInvalidateBehindRead(t *testing.T) {
+	for _, fence := range []bool{true, false} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+			sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
+			p := r.rawResponder(c)
+			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
+			require.NoError(t, c.qp.PostRead(wr))
+			require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence}))
+			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Inline: []byte("behind"), Signaled: true}))
+			rr := p.request()
+			if !fence {
+				require.Equal(t, "behind", string(p.next()[18:]))
+				require.False(t, sink.Valid())
+			}
+			c.poll()
+			require.Empty(t, c.done)
+			p.write(p.answer(rr, 0, "12345678", true))
+			if fence {
+				require.Equal(t, []uint64{1, 2, 3}, ids(t, r.await(c, 3)))
+				require.Equal(t, "12345678", string(sink.Bytes()[:8]))
+				require.False(t, sink.Valid())
+				return
+			}
+			require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
+			p.closeSend()
+			r.untilDone(c.qp)
+			cs := r.await(c, 3)
+			require.Equal(t, [3]Status{LocalProtection, Flushed, Flushed}, [3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
+			require.Equal(t, make([]byte, 100), sink.Bytes())
+		})
+	}
+}
+
+// What a peer may not invalidate this end does not either, in the order of the queue: several streams' STags, another's, those without
+// remote rights, and what is invalid already. The connection is over then, and all behind is flushed.
+func TestLocalInvalidateRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		stag func(r *rig, c *end) mem.STag
+	}{
+		{"none", func(*rig, *end) mem.STag { return 0 }},
+		{"of all streams", func(_ *rig, c *end) mem.STag { return c.region.STag() }},
+		{"local rights only", func(r *rig, c *end) mem.STag { return r.tied(c, make([]byte, 9), LocalWrite).STag() }},
+		{"of another queue pair", func(r *rig, c *end) mem.STag {
+			other := r.newEnd(r.client, QPOptions{PD: c.pd})
+			t := r.tied(other, make([]byte, 9), RemoteRead)
+			other.qp.Abort()
+			return t.STag()
+		}},
+		{"of another domain", func(r *rig, c *end) mem.STag {
+			other := r.newEnd(r.client, QPOptions{})
+			t := r.tied(other, make([]byte, 9), RemoteRead)
+			other.qp.Abort()
+			return t.STag()
+		}},
+		{"revoked", func(r *rig, c *end) mem.STag {
+			m := r.tied(c, make([]byte, 9), RemoteRead)
+			m.Revoke()
+			return m.STag()
+		}},
+		{"the queue pair's own", func(_ *rig, c *end) mem.STag { return c.qp.ctrl.STag() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+				s, c := r.connect(QPOptions{}, QPOptions{})
+				stag := tc.stag(r, c)
+				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Signaled: true}))
+				require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: stag}))
+				require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 3, LocalSTag: stag}))
+				r.untilDone(c.qp)
+				r.untilDone(s.qp)
+				require.ErrorIs(t, c.qp.Err(), errLocalInvalidate)
+				n := c.qp.Number()
+				require.Equal(t, []Completion{
+					{ID: 1, QP: n, Op: OpSend}, {ID: 2, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
+					{ID: 3, QP: n, Op: OpLocalInvalidate, Status: Flushed},
+				}, r.await(c, 3))
+				require.True(t, c.region.Valid())
+			})
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package rnic
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a request cannot hold is an error of the posting call that says how much it can, and nothing is posted.
+func TestRequestShapes(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		opt := QPOptions{SGEMax: 3, InlineMax: 10, ORD: 1, IRD: 1}
+		s, c := r.connect(opt, opt)
+		one := c.source.Slice(0, 1)
+		huge := SGE{STag: one.STag, Length: 1 << 31}
+		for _, tc := range []struct {
+			wr   WorkRequest
+			post func(WorkRequest) error
+			want error
+			text string
+		}{
+			{WorkRequest{List: []SGE{one, one, one}}, c.qp.PostSend, ErrListTooLong, "more ranges than QPOptions.SGEMax allows: 4, the limit is 3"},
+			{WorkRequest{List: make([]SGE, 300)}, c.qp.PostRecv, ErrListTooLong, "301, the limit is 3"},
+			{WorkRequest{Inline: make([]byte, 11)}, c.qp.PostWrite, ErrInlineTooLong, "QPOptions.InlineMax allows: 11 octets, the limit is 10"},
+			{WorkRequest{Inline: make([]byte, 1), Local: one}, c.qp.PostSend, ErrShape, "Send with Inline data and with Local or List"},
+			{WorkRequest{Inline: make([]byte, 1), List: []SGE{one}}, c.qp.PostSendInvalidate, ErrShape, "with Local or List"},
+			{WorkRequest{Inline: make([]byte, 1)}, c.qp.PostRecv, ErrShape, "Receive with Inline data"},
+			{WorkRequest{Inline: make([]byte, 1)}, c.qp.PostRead, ErrShape, "RDMA Read with Inline data"},
+			{WorkRequest{Local: one, List: []SGE{one}}, c.qp.PostRead, ErrShape, "names one sink"},
+			{WorkRequest{List: []SGE{one}}, func(wr WorkRequest) error { return c.qp.PostFetchAdd(wr, 1, 0) }, ErrShape, "Fetch and Add with a List"},
+			{WorkRequest{Inline: make([]byte, 1)}, func(wr WorkRequest) error { return c.qp.PostImmediate(wr, [8]byte{}) }, ErrShape, "Immediate Data with Inline"},
+			{WorkRequest{Local: huge, List: []SGE{huge}}, c.qp.PostWrite, ErrTooLong, "2^32 octets or more: 4294967296"},
+			{WorkRequest{Local: huge, List: []SGE{one, huge}}, c.qp.PostRecv, ErrTooLong, "4294967297"},
+		} {
+			err := tc.post(tc.wr)
+			require.ErrorIs(t, err, tc.want)
+			require.ErrorContains(t, err, tc.text)
+		}
+		require.Zero(t, c.cq.reserved.Load())
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Inline: []byte{}, Signaled: true}), "no octets are no inline data")
+		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 0)))
+		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Op: OpSend}}, r.await(c, 1))
+	})
+}
+
+func TestRequestLimits(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	make := func(sge, inline int) (*QueuePair, error) {
+		cq, err := r.client.CreateCQ(64)
+		require.NoError(t, err)
+		return r.client.CreateQP(QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq, SGEMax: sge, InlineMax: inline, SendDepth: 4, RecvDepth: 4})
+	}
+	for _, tc := range []struct {
+		sge, inline  int
+		sends, recvs int // entries
+		text         string
+	}{
+		{0, 0, 8, 8, ""},
+		{1, NoInline, 4, 4, ""},
+		{1, 64, 8, 4, ""},
+		{1, 65, 16, 4, ""}, // three each
+		{5, NoInline, 8, 8, ""},
+		{6, NoInline, 16, 16, ""},
+		{SGEMaxLimit, InlineMaxLimit, 128, 64, ""}, // 17 and 9 each
+		{-1, 0, 0, 0, "QPOptions.SGEMax -1, 1 to 32 possible"},
+		{SGEMaxLimit + 1, 0, 0, 0, "QPOptions.SGEMax 33, 1 to 32 possible"},
+		{0, -2, 0, 0, "QPOptions.InlineMax -2, 1 to 1024 possible, or NoInline"},
+		{0, InlineMaxLimit + 1, 0, 0, "QPOptions.InlineMax 1025"},
+	} {
+		q, err := make(tc.sge, tc.inline)
+		if tc.text != "" {
+			require.ErrorContains(t, err, tc.text)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, [2]int{tc.sends, tc.recvs}, [2]int{q.sq.Cap(), q.rq.Cap()})
+		q.Abort()
+	}
+}
+
+// The queues hold as many of the longest requests as they are deep, and all that they hold is flushed once, with its entries.
+func TestLongestRequestsFit(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		const depth = 5
+		s := r.newEnd(r.server, QPOptions{SGEMax: SGEMaxLimit, InlineMax: InlineMaxLimit, SendDepth: depth, RecvDepth: depth})
+		list := make([]SGE, SGEMaxLimit-1)
+		for i := range list {
+			list[i] = s.inbox.Slice(i, 1)
+		}
+		for i := range depth {
+			require.NoError(t, s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list}))
+		}
+		require.ErrorIs(t, s.qp.PostRecv(WorkRequest{Local: list[0], List: list}), ErrRecvQueueFull)
+		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
+		for i := range depth {
+			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)}))
+		}
+		for s.qp.PostSend(WorkRequest{ID: 200, Local: list[0], List: list}) == nil {
+			require.Less(t, s.qp.sq.Len(), 2*depth*(1+entriesMoreMax), "a ring without an end")
+		}
+		p.reset()
+		r.untilDone(s.qp)
+		s.poll()
+		ids := map[uint64]int{}
+		for _, c := range s.done {
+			require.Equal(t, Flushed, c.Status)
+			ids[c.ID]++
+		}
+		for i := range uint64(depth) {
+			require.Equal(t, 1, ids[i])
+			require.Equal(t, 1, ids[100+i])
+		}
+		require.Zero(t, s.cq.reserved.Load())
+		require.Zero(t, s.qp.sq.Len()+s.qp.rq.Len())
+	})
+}
