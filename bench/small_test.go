@@ -36,7 +36,9 @@ type smallSender struct {
 	posted uint64
 	done   uint64 // completions polled
 	failed error
+	list   bool // requests are posted together
 	cs     [postBurst]rnic.Completion
+	wrs    [postBurst]rnic.WorkRequest
 }
 
 // step posts what may be posted, one burst at most, and takes completions.
@@ -49,17 +51,30 @@ func (s *smallSender) step() int {
 	}
 	s.done += uint64(work)
 	may := min(s.n, smallRecvs+credit(s.region).Load(), s.posted+postBurst)
+	if s.list {
+		return work + s.postList(int(may-s.posted))
+	}
 	for s.posted < may {
-		err := s.qp.PostSend(rnic.WorkRequest{
-			ID: s.posted, Local: s.region.Slice(creditLen, smallLen), Signaled: (s.posted+1)%s.every == 0,
-		})
-		if err != nil { // the queue is full
+		if err := s.qp.PostSend(s.request(s.posted)); err != nil { // the queue is full
 			break
 		}
 		s.posted++
 		work++
 	}
 	return work
+}
+
+func (s *smallSender) request(i uint64) rnic.WorkRequest {
+	return rnic.WorkRequest{ID: i, Op: rnic.OpSend, Local: s.region.Slice(creditLen, smallLen), Signaled: (i+1)%s.every == 0}
+}
+
+func (s *smallSender) postList(n int) int {
+	for i := range s.wrs[:n] {
+		s.wrs[i] = s.request(s.posted + uint64(i))
+	}
+	n, _ = s.qp.Post(s.wrs[:n]...) // the rest when there is room
+	s.posted += uint64(n)
+	return n
 }
 
 // credit is how many messages the receiver has taken, as it writes it into the sender's memory.
@@ -77,13 +92,15 @@ type smallReceiver struct {
 	wrong  int // messages that are not what was sent
 	failed error
 	done   chan struct{} // closed when n have come
+	list   bool          // buffers are posted again together
 	cs     [postBurst]rnic.Completion
+	wrs    [postBurst]rnic.WorkRequest
 }
 
 const creditAt = smallRecvs * smallLen // in the receiver's region: credits to be sent
 
-func (r *smallReceiver) post(slot uint64) error {
-	return r.qp.PostRecv(rnic.WorkRequest{ID: slot, Local: r.region.Slice(int(slot)*smallLen, smallLen)})
+func (r *smallReceiver) buffer(slot uint64) rnic.WorkRequest {
+	return rnic.WorkRequest{ID: slot, Local: r.region.Slice(int(slot)*smallLen, smallLen)}
 }
 
 func (r *smallReceiver) step() int {
@@ -97,11 +114,18 @@ func (r *smallReceiver) step() int {
 		if r.region.Bytes()[c.ID*smallLen] != smallMark || c.Len != smallLen {
 			r.wrong++
 		}
-		if err := r.post(c.ID); err != nil {
+		if r.list {
+			r.wrs[i] = r.buffer(c.ID)
+		} else if err := r.qp.PostRecv(r.buffer(c.ID)); err != nil {
 			r.failed = err
 		}
 		if r.got++; r.got == r.n {
 			close(r.done)
+		}
+	}
+	if r.list {
+		if _, err := r.qp.PostRecvs(r.wrs[:work]...); err != nil {
+			r.failed = err
 		}
 	}
 	if r.got-r.told >= creditEvery {
@@ -126,7 +150,8 @@ func (r *smallReceiver) tell() {
 // smallWay is how the Sends are posted.
 type smallWay struct {
 	packing rnic.Packing
-	every   uint64
+	every   uint64 // so manieth is signaled
+	list    bool   // Sends, and receive buffers, are posted several at a time
 }
 
 func (w smallWay) String() string {
@@ -134,10 +159,17 @@ func (w smallWay) String() string {
 	if w.packing == rnic.PackFull {
 		name = "full"
 	}
-	return fmt.Sprintf("pack=%s/signaled=1in%d", name, w.every)
+	posts := "single"
+	if w.list {
+		posts = "list"
+	}
+	return fmt.Sprintf("pack=%s/signaled=1in%d/post=%s", name, w.every, posts)
 }
 
-var smallWays = []smallWay{{rnic.PackNow, 1}, {rnic.PackNow, 32}, {rnic.PackFull, 1}, {rnic.PackFull, 32}}
+var smallWays = []smallWay{
+	{rnic.PackNow, 1, false}, {rnic.PackNow, 32, false}, {rnic.PackNow, 1, true}, {rnic.PackNow, 32, true},
+	{rnic.PackFull, 1, false}, {rnic.PackFull, 32, false}, {rnic.PackFull, 32, true},
+}
 
 // smallPair is a connection, with receive buffers posted, between two hosts that somebody turns.
 func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*smallSender, *smallReceiver) {
@@ -148,10 +180,10 @@ func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*small
 	for i := range c.region.Bytes()[creditLen:] {
 		c.region.Bytes()[creditLen+i] = smallMark
 	}
-	send := &smallSender{end: c, n: n, every: w.every}
-	recv := &smallReceiver{end: s, to: c.region, n: n, done: make(chan struct{})}
+	send := &smallSender{end: c, n: n, every: w.every, list: w.list}
+	recv := &smallReceiver{end: s, list: w.list, to: c.region, n: n, done: make(chan struct{})}
 	for i := range uint64(smallRecvs) {
-		require.NoError(t, recv.post(i))
+		require.NoError(t, recv.qp.PostRecv(recv.buffer(i)))
 	}
 	return send, recv
 }
