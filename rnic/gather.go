@@ -52,12 +52,14 @@ func (q *QueuePair) popRequest() bool {
 	return true
 }
 
-// sourceOf is where the octets of the request in hand are.
-func (s *sendHalf) sourceOf(w *wqe) source {
+// findSource says where the octets of the request in hand are.
+func (s *sendHalf) findSource() {
+	f, w := &s.from, &s.wr
+	f.own = nil
 	if w.inline() {
-		return source{own: s.inline[:w.local.Length]}
+		f.own = s.inline[:w.local.Length]
 	}
-	return source{first: w.local, list: s.list[:w.more], stream: mem.AnyStream, need: mem.LocalRead}
+	f.first, f.list, f.stream, f.need = w.local, s.list[:w.more], mem.AnyStream, mem.LocalRead
 }
 
 // checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets are not looked at.

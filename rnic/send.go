@@ -230,7 +230,7 @@ func (q *QueuePair) nextRequest(l *link) bool {
 func (q *QueuePair) begin(l *link) bool {
 	s := &q.send
 	wr := &s.wr
-	s.from = s.sourceOf(wr)
+	s.findSource()
 	if wr.op == OpRead { // placed in the stream's name
 		s.from.stream, s.from.need = q.stream, mem.LocalWrite
 	}
@@ -238,23 +238,22 @@ func (q *QueuePair) begin(l *link) bool {
 		q.localError(l, LocalProtection, errLocalRange)
 		return false
 	}
-	m := ddp.Message{Len: s.size}
 	switch wr.op {
 	case OpWrite:
-		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.remoteSTag, TO: wr.remoteOffset}
+		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.remoteSTag, wr.remoteOffset, s.size)
 	case OpSend:
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited()))}
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited())), 0, s.size)
 	case OpSendInvalidate:
 		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.solicited())
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, op), ULP32: uint32(wr.remoteSTag)}
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.remoteSTag), s.size)
 	case OpImmediate:
-		m.Header = solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited()).Header(s.version)
+		op := solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited())
 		s.from = source{own: s.body[:]}
 		binary.BigEndian.PutUint64(s.body[:], wr.operands[0])
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), 0, s.size)
 	default:
-		m = q.request()
+		s.seg.Start(q.request())
 	}
-	s.seg.Start(m)
 	return true
 }
 
