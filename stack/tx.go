@@ -108,6 +108,9 @@ func (p *Poller) serve(c *Conn) {
 	p.obey(c)
 	p.followPath(c)
 	more, waits := p.transmit(c, p.release(c))
+	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: nobody else's frames are waited for
+		p.flush()
+	}
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
