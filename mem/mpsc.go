@@ -102,7 +102,7 @@ func (r *MPSC[T]) publish(pos uint64, vs []T) {
 	for i := len(vs) - 1; i > 0; i-- {
 		slot := &r.slots[(pos+uint64(i))&r.mask]
 		slot.val = vs[i]
-		storeRelease(&slot.seq, pos+uint64(i)+1)
+		StoreRelease(&slot.seq, pos+uint64(i)+1)
 	}
 	slot := &r.slots[pos&r.mask]
 	slot.val = vs[0]
@@ -128,7 +128,7 @@ func (r *MPSC[T]) Take(v *T) bool {
 // Release gives the producers the slots of all that was taken. Consumer only.
 func (r *MPSC[T]) Release() {
 	if r.head.Load() != r.next {
-		storeRelease(&r.head, r.next) // a producer that sees it late finds the ring full a little longer
+		StoreRelease(&r.head, r.next) // a producer that sees it late finds the ring full a little longer
 	}
 }
 

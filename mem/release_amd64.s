@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func storeRelease(p *atomic.Uint64, v uint64)
-TEXT ·storeRelease(SB), NOSPLIT, $0-16
+// func StoreRelease(p *atomic.Uint64, v uint64)
+TEXT ·StoreRelease(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ v+8(FP), CX
 	MOVQ CX, (AX)

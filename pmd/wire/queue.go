@@ -21,8 +21,7 @@ type Queue struct {
 	port     *Port
 	pool     *mem.Pool
 	frameMax int
-	turn     int  // ring that the next Rx begins with
-	warmth   byte // what ring.warm read: nobody wants it
+	turn     int // ring that the next Rx begins with
 	counters pmd.Counters
 	drops    Drops
 
@@ -54,7 +53,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 
 // drain takes up to len(bufs) frames from r.
 func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
-	want := min(r.slots.Len(), len(bufs))
+	want := r.ready(len(bufs))
 	if want == 0 {
 		return 0
 	}
@@ -63,13 +62,12 @@ func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
 		q.counters.RxNoBuf++
 	}
 	octets := uint64(0)
-	q.warmth += r.warm()
 	for i, b := range bufs[:n] {
-		s := r.slots.Peek(i)
+		c, frame := r.peek(i)
 		d := q.pool.Desc(b)
-		d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.len, s.flags, s.csumStart, s.csumOffset
-		copy(q.pool.Data(b), r.data[s.at:s.at+s.len])
-		octets += uint64(s.len)
+		d.Len, d.Flags, d.CsumStart, d.CsumOffset = c.len, c.flags, c.csumStart, c.csumOffset
+		copy(q.pool.Data(b), frame)
+		octets += uint64(c.len)
 	}
 	r.release(n)
 	q.counters.RxFrames += uint64(n)
