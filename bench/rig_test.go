@@ -23,10 +23,32 @@ type host struct {
 	dev    *rnic.Adapter
 	poller *stack.Poller
 	arena  *hugepages.Arena
+	app    func() int // runs to completion in each Turn; Poller's goroutine
+}
+
+func (h *host) turned() int {
+	if h.app == nil {
+		return 0
+	}
+	return h.app()
+}
+
+// run lets app run on the Poller from now on; nil ends it. It returns when that is so.
+func (h *host) run(b testing.TB, app func() int) {
+	b.Helper()
+	done := make(chan struct{})
+	require.NoError(b, h.poller.Submit(func() { h.app = app; close(done) }))
+	<-done
 }
 
 // rig is two hosts on a wire.
 func rig(b *testing.B, mtu int, offload bool) (server, client *host) {
+	b.Helper()
+	link := newLink(b, mtu, offload)
+	return newHost(b, link.Port(0), "10.9.0.1/24", mtu), newHost(b, link.Port(1), "10.9.0.2/24", mtu)
+}
+
+func newLink(b testing.TB, mtu int, offload bool) *wire.Link {
 	b.Helper()
 	arena := newArena(b, 64<<20)
 	cfg := wire.Config{MTU: mtu, Slots: 512, ChecksumOffload: offload}
@@ -35,10 +57,10 @@ func rig(b *testing.B, mtu int, offload bool) (server, client *host) {
 	cfg.Memory = memory
 	link, err := wire.New(cfg)
 	require.NoError(b, err)
-	return newHost(b, link.Port(0), "10.9.0.1/24", mtu), newHost(b, link.Port(1), "10.9.0.2/24", mtu)
+	return link
 }
 
-func newArena(b *testing.B, n int64) *hugepages.Arena {
+func newArena(b testing.TB, n int64) *hugepages.Arena {
 	a, err := hugepages.New(hugepages.Config{Bytes: n, Node: hugepages.AnyNode})
 	require.NoError(b, err)
 	if f := a.Fallback(); f != "" {
@@ -49,16 +71,24 @@ func newArena(b *testing.B, n int64) *hugepages.Arena {
 }
 
 func newHost(b *testing.B, port pmd.Port, addr string, mtu int) *host {
+	h := quietHost(b, port, addr, mtu)
+	testhost.Run(b, h.poller)
+	return h
+}
+
+// quietHost is a host whose Poller nobody turns yet.
+func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
+	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
 	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
 	pool, err := mem.NewPool(h.arena, bufs)
 	require.NoError(b, err)
 	h.poller = testhost.NewPoller(b, port, stack.Config{
 		Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+		Each: h.turned,
 	})
 	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})
 	require.NoError(b, err)
-	testhost.Run(b, h.poller)
 	return h
 }
 
@@ -69,10 +99,10 @@ type end struct {
 	region *rnic.MemoryRegion
 }
 
-func newEnd(b *testing.B, h *host, regionBytes int, opt rnic.QPOptions) *end {
+func newEnd(b testing.TB, h *host, regionBytes int, opt rnic.QPOptions) *end {
 	e := &end{}
 	var err error
-	e.cq, err = h.dev.CreateCQ(1024)
+	e.cq, err = h.dev.CreateCQ(max(1024, opt.SendDepth+opt.RecvDepth))
 	require.NoError(b, err)
 	opt.PD, opt.SendCQ, opt.RecvCQ = h.dev.AllocPD(), e.cq, e.cq
 	e.qp, err = h.dev.CreateQP(opt)
@@ -88,7 +118,7 @@ func newEnd(b *testing.B, h *host, regionBytes int, opt rnic.QPOptions) *end {
 }
 
 // connect makes a connection between two hosts with a region of regionBytes at each end.
-func connect(b *testing.B, server, client *host, regionBytes int, opt rnic.QPOptions) (s, c *end) {
+func connect(b testing.TB, server, client *host, regionBytes int, opt rnic.QPOptions) (s, c *end) {
 	b.Helper()
 	s, c = newEnd(b, server, regionBytes, opt), newEnd(b, client, regionBytes, opt)
 	join(b, server, s, func(ctx context.Context) error { return c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
@@ -96,7 +126,7 @@ func connect(b *testing.B, server, client *host, regionBytes int, opt rnic.QPOpt
 }
 
 // join has s accept what dial connects to server.
-func join(b *testing.B, server *host, s *end, dial func(context.Context) error) {
+func join(b testing.TB, server *host, s *end, dial func(context.Context) error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -110,14 +110,22 @@ func (d *Delivered) SegmentLen() int {
 func (s *Stream) Deliver(edge uint64, d *Delivered) bool {
 	edge = min(edge, s.cut)
 	s.edge = max(s.edge, edge)
+	if s.pending.count == 0 {
+		return false
+	}
+	return s.deliver(edge, d)
+}
+
+func (s *Stream) deliver(edge uint64, d *Delivered) bool {
 	for s.pending.count > 0 {
 		ref := s.pending.at(0)
 		if ref.end > edge {
 			return false
 		}
 		m := &s.pending.slots[ref.slot]
-		d.Header, d.Len, d.End, d.Buffer, d.List = m.header, m.len, ref.end, RecvBuffer{}, nil
+		d.Header, d.Len, d.End, d.List = m.header, m.len, ref.end, nil
 		if m.header.Tagged {
+			d.Buffer = RecvBuffer{}
 			s.pending.pop()
 			return true
 		}

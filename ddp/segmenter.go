@@ -57,6 +57,35 @@ func (s *Segmenter) Start(m Message) {
 	s.msn[m.Header.QN]++ // modulo 2^32, section 6.3
 }
 
+// StartUntagged is Start of an untagged message of n octets, in place: for small messages the copy of a Message, which waits for
+// the stores that made it, is a good part of what sending one costs.
+func (s *Segmenter) StartUntagged(qn uint32, ulp uint8, ulp32, n uint32) {
+	if s.active {
+		panic("ddp: Segmenter.StartUntagged before the last segment of the previous message")
+	}
+	if qn >= QueuesMax {
+		panic("ddp: Segmenter.StartUntagged with a queue number out of range")
+	}
+	h := &s.header
+	h.Tagged, h.Last, h.Version, h.ULP, h.ULP32 = false, false, s.version, ulp, ulp32
+	h.STag, h.TO = 0, 0
+	h.QN, h.MSN, h.MO = qn, s.msn[qn], 0
+	s.msn[qn]++ // modulo 2^32, section 6.3
+	s.first, s.len, s.off, s.active = 0, n, 0, true
+}
+
+// StartTagged is Start of a tagged message of n octets to stag at to, in place.
+func (s *Segmenter) StartTagged(ulp uint8, stag STag, to uint64, n uint32) {
+	if s.active {
+		panic("ddp: Segmenter.StartTagged before the last segment of the previous message")
+	}
+	h := &s.header
+	h.Tagged, h.Last, h.Version, h.ULP, h.ULP32 = true, false, s.version, ulp, 0
+	h.STag, h.TO = stag, to
+	h.QN, h.MSN, h.MO = 0, 0, 0
+	s.first, s.len, s.off, s.active = to, n, 0, true
+}
+
 // Active says whether segments of the started message remain to be cut.
 func (s *Segmenter) Active() bool { return s.active }
 

@@ -7,12 +7,12 @@ import (
 )
 
 // MPSC is a bounded multi-producer single-consumer ring (per-slot sequence numbers, after D. Vyukov,
-// "Bounded MPMC queue").
+// "Bounded MPMC queue", with the consumer's index in place of its half of those numbers).
 //
-// A slot's sequence number says whose turn it is: index i for the producer that takes position i, i+1 for
-// the consumer once the value is there, i+len for the producer of the next lap. Producers take positions by
-// compare-and-swap; one that is suspended between taking its position and publishing it hides later elements
-// from the consumer until it goes on, but blocks neither the consumer nor another producer.
+// A slot's sequence number says that the value is there: position+1, which the producer stores when it has written it.
+// Producers take positions by compare-and-swap of tail; one that is suspended between taking its position and publishing it
+// hides later elements from the consumer until it goes on, but blocks neither the consumer nor another producer. The
+// consumer gives slots back by moving head, once for all that it takes at a time: it writes to no slot.
 type MPSC[T any] struct {
 	slots []MPSCSlot[T]
 	mask  uint64
@@ -20,8 +20,10 @@ type MPSC[T any] struct {
 
 	_    [lineBytes]byte
 	tail atomic.Uint64 // producers: next position to take
+	seen atomic.Uint64 // producers: what head was when somebody last had to know, or less
 	_    [lineBytes]byte
-	head atomic.Uint64 // consumer: next to read; only Len reads it elsewhere
+	head atomic.Uint64 // consumer: what is before it is the producers' again
+	next uint64        // consumer: next to read
 	_    [lineBytes]byte
 }
 
@@ -39,28 +41,21 @@ func NewMPSC[T any](backing []MPSCSlot[T]) *MPSC[T] {
 		panic(fmt.Sprintf("mem: MPSC of %d elements, must be a power of two above 1", n))
 	}
 	for i := range backing {
-		backing[i].seq.Store(uint64(i))
+		backing[i].seq.Store(0)
 	}
 	return &MPSC[T]{slots: backing, mask: uint64(n - 1), scrub: hasPointers(reflect.TypeFor[T]())}
 }
 
 // Push appends v, or returns false when the ring is full. Any goroutine.
 func (r *MPSC[T]) Push(v T) bool {
-	pos := r.tail.Load()
-	for {
-		slot := &r.slots[pos&r.mask]
-		switch turn := int64(slot.seq.Load() - pos); {
-		case turn == 0:
-			if r.tail.CompareAndSwap(pos, pos+1) {
-				slot.val = v
-				slot.seq.Store(pos + 1)
-				return true
-			}
-		case turn < 0: // the consumer has not taken the element of the lap before
-			return false
-		}
-		pos = r.tail.Load() // another producer took this position
+	pos, ok := r.reserve(1)
+	if !ok {
+		return false
 	}
+	slot := &r.slots[pos&r.mask]
+	slot.val = v
+	slot.seq.Store(pos + 1)
+	return true
 }
 
 // PushAll appends all of vs, one behind the other with no other producer's between them, or returns false when there is
@@ -74,58 +69,51 @@ func (r *MPSC[T]) PushAll(vs []T) bool {
 	case k > uint64(len(r.slots)):
 		panic(fmt.Sprintf("mem: MPSC.PushAll of %d elements into %d slots", k, len(r.slots)))
 	}
-	pos := r.tail.Load()
+	pos, ok := r.reserve(k)
+	if ok {
+		r.publish(pos, vs)
+	}
+	return ok
+}
+
+// reserve takes k positions, the first of which is pos. The words only grow, and head is never beyond tail: a pos that is
+// behind head was taken by another producer, and the compare-and-swap says so. head is the consumer's to write, so it is
+// looked at only where the ring would be full by what was seen of it last.
+func (r *MPSC[T]) reserve(k uint64) (pos uint64, ok bool) {
 	for {
-		last := &r.slots[(pos+k-1)&r.mask] // slots are given back in order: this one free, all are
-		switch turn := int64(last.seq.Load() - (pos + k - 1)); {
-		case turn == 0:
-			if r.tail.CompareAndSwap(pos, pos+k) {
-				r.publish(pos, vs)
-				return true
-			}
-		case turn < 0:
-			return false
-		}
 		pos = r.tail.Load()
+		if most := int64(uint64(len(r.slots)) - k); int64(pos-r.seen.Load()) > most {
+			head := r.head.Load()
+			if int64(pos-head) > most {
+				return 0, false
+			}
+			r.seen.Store(head)
+		}
+		if r.tail.CompareAndSwap(pos, pos+k) {
+			return pos, true
+		}
 	}
 }
 
-// publish fills positions that were taken, the first last: the consumer sees none of vs before it can see all.
+// publish fills positions that were taken, the first last: the consumer sees none of vs before it can see all. The others
+// need no barrier of their own, for the consumer looks at them behind the first; that one's makes all of them seen when
+// publish returns, which is what a doorbell relies upon.
 func (r *MPSC[T]) publish(pos uint64, vs []T) {
-	for i := len(vs) - 1; i >= 0; i-- {
+	for i := len(vs) - 1; i > 0; i-- {
 		slot := &r.slots[(pos+uint64(i))&r.mask]
 		slot.val = vs[i]
-		slot.seq.Store(pos + uint64(i) + 1)
+		StoreRelease(&slot.seq, pos+uint64(i)+1)
 	}
-}
-
-// Pop removes the oldest element; ok is false when there is none. Consumer only.
-func (r *MPSC[T]) Pop() (v T, ok bool) {
-	head := r.head.Load()
-	if !r.take(head, &v) {
-		return v, false
-	}
-	r.head.Store(head + 1)
-	return v, true
-}
-
-// PopN moves up to len(dst) of the oldest elements to dst and returns how many. Consumer only.
-func (r *MPSC[T]) PopN(dst []T) int {
-	head := r.head.Load()
-	n := 0
-	for n < len(dst) && r.take(head+uint64(n), &dst[n]) {
-		n++
-	}
-	if n > 0 {
-		r.head.Store(head + uint64(n))
-	}
-	return n
-}
-
-// take moves the element at pos to v and gives the slot to the next lap's producer.
-func (r *MPSC[T]) take(pos uint64, v *T) bool {
 	slot := &r.slots[pos&r.mask]
-	if slot.seq.Load() != pos+1 {
+	slot.val = vs[0]
+	slot.seq.Store(pos + 1)
+}
+
+// Take moves the oldest element to *v, or returns false, and leaves it alone, when there is none. Its slot stays taken, and
+// counts in Len, until Release: a consumer that takes several pays for one barrier. Consumer only.
+func (r *MPSC[T]) Take(v *T) bool {
+	slot := &r.slots[r.next&r.mask]
+	if slot.seq.Load() != r.next+1 {
 		return false
 	}
 	*v = slot.val
@@ -133,11 +121,35 @@ func (r *MPSC[T]) take(pos uint64, v *T) bool {
 		var zero T
 		slot.val = zero
 	}
-	slot.seq.Store(pos + uint64(len(r.slots)))
+	r.next++
 	return true
 }
 
-// Len returns the number of positions taken and not popped, a snapshot. Any goroutine.
+// Release gives the producers the slots of all that was taken. Consumer only.
+func (r *MPSC[T]) Release() {
+	if r.head.Load() != r.next {
+		StoreRelease(&r.head, r.next) // a producer that sees it late finds the ring full a little longer
+	}
+}
+
+// Pop removes the oldest element; ok is false when there is none. Consumer only.
+func (r *MPSC[T]) Pop() (v T, ok bool) {
+	ok = r.Take(&v)
+	r.Release()
+	return v, ok
+}
+
+// PopN moves up to len(dst) of the oldest elements to dst and returns how many. Consumer only.
+func (r *MPSC[T]) PopN(dst []T) int {
+	n := 0
+	for n < len(dst) && r.Take(&dst[n]) {
+		n++
+	}
+	r.Release()
+	return n
+}
+
+// Len returns the number of positions that producers took and the consumer has not given back, a snapshot. Any goroutine.
 func (r *MPSC[T]) Len() int {
 	head := r.head.Load()
 	return int(min(r.tail.Load()-head, uint64(len(r.slots))))

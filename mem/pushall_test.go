@@ -73,3 +73,27 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 	wg.Wait()
 	require.Zero(t, r.Len())
 }
+
+// What the consumer has given back is the producers' at once, whoever last looked where the consumer stands.
+func TestMPSCFullByWhatTheConsumerHasTaken(t *testing.T) {
+	r := NewMPSC(make([]MPSCSlot[int], 4))
+	for lap := range 10 {
+		require.True(t, r.PushAll([]int{lap, lap, lap}))
+		require.False(t, r.PushAll([]int{0, 0}), "one is free")
+		require.True(t, r.Push(lap))
+		require.False(t, r.Push(0), "full")
+		v := -1
+		require.True(t, r.Take(&v))
+		require.Equal(t, lap, v)
+		require.Equal(t, 4, r.Len())
+		require.False(t, r.Push(0), "taken and not released")
+		r.Release()
+		require.Equal(t, 3, r.Len())
+		require.True(t, r.Push(lap))
+		require.False(t, r.Push(0), "full again")
+		require.Equal(t, 4, r.PopN(make([]int, 5)))
+		v = -1
+		require.False(t, r.Take(&v))
+		require.Equal(t, -1, v, "left alone")
+	}
+}

@@ -44,7 +44,7 @@ func (r *Reader) Exit() {
 	if w&1 == 0 {
 		panic("mem: Reader.Exit without Enter")
 	}
-	r.word.Store(w + 1)
+	StoreRelease(&r.word, w+1) // what was touched was touched before; nothing that comes need wait
 }
 
 // Close gives the Reader back, outside a burst. It must not be used again.

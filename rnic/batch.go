@@ -9,13 +9,12 @@ import "fmt"
 // The first n were posted, as by their own calls one after another, and are carried out whatever becomes of the rest; err is what the
 // call for wrs[n] would have returned, nil when all were posted. What other goroutines post may come in between. Any goroutine.
 func (q *QueuePair) Post(wrs ...WorkRequest) (n int, err error) {
-	for n = range wrs {
+	for n < len(wrs) {
 		if err = q.postOne(&wrs[n]); err != nil {
 			break
 		}
-	}
-	if err == nil {
-		n = len(wrs)
+		n++
+		n += q.postRun(wrs[n:])
 	}
 	if n > 0 {
 		q.doorbell()

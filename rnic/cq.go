@@ -55,10 +55,16 @@ func (q *CompletionQueue) push(c Completion) {
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
-	if q.armed.Load() != uint32(disarmed) { // only a consumer that waits costs more than this load
-		q.notify(c.Solicited || c.Status != Success)
+	if q.waitedFor() {
+		q.notify(urgent(&c))
 	}
 }
+
+// waitedFor: only a consumer that waits costs more than this load.
+func (q *CompletionQueue) waitedFor() bool { return q.armed.Load() != uint32(disarmed) }
+
+// urgent says whether c is what NextSolicited is about.
+func urgent(c *Completion) bool { return c.Solicited || c.Status != Success }
 
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
 func (q *CompletionQueue) Poll(dst []Completion) int {

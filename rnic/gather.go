@@ -33,18 +33,18 @@ func (g *gatherRoom) init(opt *QPOptions) {
 // popRequest makes the next work request s.wr; false when there is none.
 func (q *QueuePair) popRequest() bool {
 	s := &q.send
-	w, ok := q.sq.Pop()
-	if !ok {
+	w := &s.wr
+	if !q.sq.Take(w) {
 		return false
 	}
-	s.wr, s.size = w, w.local.Length
+	s.size = w.local.Length
 	if w.inline() {
-		popBehind(q.sq, &w, nil, s.inline[:w.local.Length])
+		popBehind(q.sq, w, nil, s.inline[:w.local.Length])
 		return true
 	}
 	if w.more > 0 {
 		list := s.list[:w.more]
-		popBehind(q.sq, &w, list, nil)
+		popBehind(q.sq, w, list, nil)
 		for i := range list {
 			s.size += list[i].Length // posting has seen to it that it does not wrap
 		}
@@ -52,12 +52,14 @@ func (q *QueuePair) popRequest() bool {
 	return true
 }
 
-// sourceOf is where the octets of the request in hand are.
-func (s *sendHalf) sourceOf(w *wqe) source {
+// findSource says where the octets of the request in hand are.
+func (s *sendHalf) findSource() {
+	f, w := &s.from, &s.wr
+	f.own = nil
 	if w.inline() {
-		return source{own: s.inline[:w.local.Length]}
+		f.own = s.inline[:w.local.Length]
 	}
-	return source{first: w.local, list: s.list[:w.more], stream: mem.AnyStream, need: mem.LocalRead}
+	f.first, f.list, f.stream, f.need = w.local, s.list[:w.more], mem.AnyStream, mem.LocalRead
 }
 
 // checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets are not looked at.

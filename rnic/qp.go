@@ -305,21 +305,16 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *wqe, n uint32, st Status) 
 	}
 	c := Completion{ID: wr.id, QP: q.num, Len: n, Op: wr.op, Status: st}
 	if wr.op == OpRecv {
-		q.received(c)
-		return
+		q.posted.Add(-1) // first: who polled this may post the next
 	}
 	cq.push(c)
-}
-
-// received completes a receive buffer.
-func (q *QueuePair) received(c Completion) {
-	q.posted.Add(-1) // first: who polled this may post the next
-	q.opt.RecvCQ.push(c)
 }
 
 // finish is the last thing the connection's driver does to a QueuePair.
 func (q *QueuePair) finish(err error) {
 	q.err = err
+	q.published()
+	q.publishReceived()
 	q.state.Store(uint32(Closed))
 	q.asks.abandon(q)
 	q.send.abandon(q)

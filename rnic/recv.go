@@ -25,12 +25,13 @@ type recvHalf struct {
 
 	greet greeting // rtr.go
 
-	dead    bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
-	edge    uint64
-	passed  uint64 // all frames that end at or before it were passed
-	movedAt int64  // when that last grew
-	partial bool   // the left edge stands inside a frame
-	deliv   ddp.Delivered
+	dead      bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
+	edge      uint64
+	passed    uint64 // all frames that end at or before it were passed
+	delivered uint64 // Delivery has been told of this edge
+	movedAt   int64  // when that last grew
+	partial   bool   // the left edge stands inside a frame
+	deliv     ddp.Delivered
 
 	fault    error // DDP's or RDMAP's error, once
 	reported bool  // the peer was told
@@ -42,6 +43,9 @@ type recvHalf struct {
 
 	list   []SGE       // of the buffer that postBuffer is at
 	ranges []ddp.Range // and all of its ranges
+
+	entry wqe   // of rq, in hand
+	batch batch // of completions
 
 	messages, writes uint64
 	taken            uint64 // from the SRQ
@@ -142,6 +146,7 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 
 // arrived acts on what octets brought.
 func (q *QueuePair) arrived(l *link) {
+	q.publishReceived()
 	if q.watch.armed.Load() {
 		q.look()
 	}
@@ -176,10 +181,13 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 		return
 	}
 	q.postBuffers()
-	q.reader.Enter()
 	passed := r.rx.Edge(edge, q)
-	q.deliverTo(passed)
-	q.reader.Exit()
+	if passed != r.delivered { // else it was in order, and Place has delivered it
+		q.reader.Enter()
+		q.deliverTo(passed)
+		q.reader.Exit()
+		q.publishReceived()
+	}
 	r.edge = edge
 	if passed > r.passed {
 		r.passed, r.movedAt = passed, l.car.now()
@@ -197,13 +205,10 @@ func (q *QueuePair) postBuffers() {
 	if q.recv.greet.awaited != 0 {
 		return
 	}
-	for q.rq.Len() > 0 {
-		wr, ok := q.rq.Pop()
-		if !ok {
-			return
-		}
-		q.postBuffer(&wr)
+	for q.rq.Take(&q.recv.entry) {
+		q.postBuffer(&q.recv.entry)
 	}
+	q.rq.Release()
 }
 
 // Place implements mpa.Sink. Not for applications.
@@ -273,6 +278,7 @@ func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 // deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
 func (q *QueuePair) deliverTo(edge uint64) {
 	r := &q.recv
+	r.delivered = edge
 	for r.ddp.Deliver(edge, &r.deliv) {
 		q.deliver(&r.deliv)
 	}
@@ -299,7 +305,7 @@ func (q *QueuePair) deliver(d *ddp.Delivered) {
 		q.deliverImmediate(d, op)
 	case d.Header.QN == rdmap.QNSend:
 		r.messages++
-		q.received(Completion{ID: d.Buffer.ID, QP: q.num, Len: d.Len, Op: OpRecv, Solicited: op.Solicited()})
+		q.filled(d).Solicited = op.Solicited()
 	case op == rdmap.OpTerminate:
 		r.terminated, r.terminate = true, int(d.Len)
 		r.ddp.Disable() // the peer's stream is over
@@ -373,7 +379,7 @@ func (r *recvHalf) abandon(q *QueuePair) {
 			return
 		}
 		msn++
-		q.received(Completion{ID: b.ID, QP: q.num, Op: OpRecv, Status: r.fate(msn)})
+		q.complete(q.opt.RecvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.fate(msn))
 	}
 }
 

@@ -268,7 +268,7 @@ func (q *QueuePair) said(wr *wqe, n uint32) {
 		a.sent.push(sentRequest{id: wr.id, n: n, op: wr.op, signaled: wr.signaled(), done: true, fate: Flushed})
 		return
 	}
-	q.complete(q.opt.SendCQ, wr, n, Success)
+	q.carriedOut(wr, n)
 }
 
 // failed: a work request could not be carried out. It completes behind those before it.
@@ -277,6 +277,7 @@ func (q *QueuePair) failed(wr *wqe, st Status) {
 		a.sent.push(sentRequest{id: wr.id, op: wr.op, fate: st})
 		return
 	}
+	q.published()
 	q.complete(q.opt.SendCQ, wr, 0, st)
 }
 

@@ -22,6 +22,7 @@ type sendHalf struct {
 	wr      wqe
 	size    uint32 // octets of wr
 	held    bool   // wr waits for Reads before it
+	batch   batch  // of completions
 
 	gatherRoom
 	from      source // of the octets of the message that is being cut
@@ -75,6 +76,9 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		s.carryOff += n
 		return n
 	}
+	if !s.held && !s.pending(q) {
+		return 0
+	}
 	n := s.unstage(dst)
 	q.reader.Enter()
 	for n < len(dst) && len(s.staged) == 0 {
@@ -85,6 +89,8 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 		n += k
 	}
 	q.reader.Exit()
+	q.sq.Release()
+	q.published()
 	if q.recv.fault != nil {
 		q.lookForErrors(l) // what the peer is reading was revoked
 	}
@@ -203,8 +209,11 @@ func (q *QueuePair) nextMessage(l *link) bool {
 	return q.nextRequest(l)
 }
 
-// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked here, before any of it is on
-// the wire.
+// uncutMax is the longest message that is never cut, whatever the MULPDU: its ranges are checked when its only segment is made.
+const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
+
+// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
+// in begin, if it may have to be cut.
 func (q *QueuePair) nextRequest(l *link) bool {
 	for q.takeRequest() {
 		if q.send.wr.op != OpLocalInvalidate {
@@ -221,31 +230,30 @@ func (q *QueuePair) nextRequest(l *link) bool {
 func (q *QueuePair) begin(l *link) bool {
 	s := &q.send
 	wr := &s.wr
-	s.from = s.sourceOf(wr)
+	s.findSource()
 	if wr.op == OpRead { // placed in the stream's name
 		s.from.stream, s.from.need = q.stream, mem.LocalWrite
 	}
-	if wr.op.hasLocal() && s.size > 0 && q.checkSource() != mem.CheckOK {
+	if wr.op.hasLocal() && (s.size > uncutMax || wr.op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
 		q.localError(l, LocalProtection, errLocalRange)
 		return false
 	}
-	m := ddp.Message{Len: s.size}
 	switch wr.op {
 	case OpWrite:
-		m.Header = ddp.Header{Tagged: true, ULP: rdmap.Control(s.version, rdmap.OpWrite), STag: wr.remoteSTag, TO: wr.remoteOffset}
+		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.remoteSTag, wr.remoteOffset, s.size)
 	case OpSend:
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited()))}
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited())), 0, s.size)
 	case OpSendInvalidate:
 		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.solicited())
-		m.Header = ddp.Header{QN: rdmap.QNSend, ULP: rdmap.Control(s.version, op), ULP32: uint32(wr.remoteSTag)}
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.remoteSTag), s.size)
 	case OpImmediate:
-		m.Header = solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited()).Header(s.version)
+		op := solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited())
 		s.from = source{own: s.body[:]}
 		binary.BigEndian.PutUint64(s.body[:], wr.operands[0])
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), 0, s.size)
 	default:
-		m = q.request()
+		s.seg.Start(q.request())
 	}
-	s.seg.Start(m)
 	return true
 }
 
@@ -262,6 +270,7 @@ func (q *QueuePair) takeRequest() bool {
 		if !q.asks.over || !s.wr.op.asks() {
 			return true
 		}
+		q.published()
 		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed) // nobody will answer
 		s.wr = wqe{}
 	}

@@ -178,8 +178,14 @@ func (s *SharedReceiveQueue) pop() sharedBuffer {
 func (q *QueuePair) takeShared(msn uint32) bool {
 	r, s := &q.recv, q.opt.SRQ
 	n := int64(r.sendQ.Wants(msn))
-	if n == 0 || n > int64(q.opt.RecvDepth)-int64(q.posted.Load()) {
+	if n == 0 {
 		return true
+	}
+	if n > q.mayHold() {
+		q.publishReceived() // those of this segment that are filled already do not count
+		if n > q.mayHold() {
+			return true
+		}
 	}
 	if !q.opt.RecvCQ.reserve(n) {
 		if s.left.Load() < n {
@@ -201,6 +207,9 @@ func (q *QueuePair) takeShared(msn uint32) bool {
 	}
 	return true
 }
+
+// mayHold is how many buffers more the QueuePair may take.
+func (q *QueuePair) mayHold() int64 { return int64(q.opt.RecvDepth) - int64(q.posted.Load()) }
 
 // CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these depths, so that it never holds up
 // or overflows (RFC 5042 section 6.4.3.2): their sum. Name SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose

@@ -130,6 +130,27 @@ func TestSharedReceiveQueue(t *testing.T) {
 	})
 }
 
+// Sends that share a segment count one behind the other: what is filled already is not held any more.
+func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 512})
+	pd := h.adapter.AllocPD()
+	shared := newPool(t, pd, 8, 8)
+	q := h.newQP(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2, NoMarkers: true})
+	c, p := h.startUp(3000, 1460, q)
+	at := len(c.stream)
+	for msn := range uint32(7) {
+		c.stream = append(c.stream, p.fpdu(sendOf(1+msn), []byte("whole"))...)
+	}
+	h.octets(c, at, len(c.stream), 0)
+	h.turns(3, time.Microsecond)
+	require.Equal(t, RTS, q.State(), "%v", q.Err())
+	require.Equal(t, 1, shared.Left())
+	var cs [8]Completion
+	require.Equal(t, 7, q.opt.RecvCQ.Poll(cs[:]))
+	q.Abort()
+	h.turns(3, time.Microsecond)
+}
+
 // A shared buffer may be a list: the message fills its ranges one behind the other, on a QueuePair whose own lists have one range.
 func TestSharedReceiveQueueScatters(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {

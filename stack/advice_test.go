@@ -314,6 +314,8 @@ func (k *clerk) Pull(c *Conn, dst []byte) int {
 	return n
 }
 
+func (k *clerk) More(*Conn) bool { return k.left > 0 }
+
 func (k *clerk) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
 
 // What is given in small pieces between two turns leaves in segments as large as can be: an Upper is asked for octets when

@@ -63,7 +63,13 @@ type Config struct {
 	Core     int          // CPU to pin Run to; -1 none
 	Idle     Idle
 	Clock    func() int64 // monotonic ns; nil: the system's
-	Secret   [16]byte     // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
+	// Each, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has been delivered, and before
+	// anything is sent. An application that looks at its memory, polls its CompletionQueues and posts there runs to completion:
+	// one core does all its work, and what it posts leaves in the same Turn. It returns how much work it found, and with 0 Run may
+	// idle. It must not block, nor wait for anything this Poller does; it begins with the first Turn, before there is a connection,
+	// and is not called behind the Turn that ends the Poller.
+	Each   func() int
+	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
 	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax, and more while few want to send
 	PendingMax   int  // frames that wait for the device, default 256, at least 2*BurstMax
@@ -295,6 +301,7 @@ func (p *Poller) Turn() int {
 	work += p.receive()
 	work += p.expireTimers()
 	work += p.resolve()
+	work += p.each()
 	p.feed()
 	p.relieve()
 	work += p.output()

@@ -21,12 +21,12 @@ func (p *Poller) receive() int {
 				p.discard(b)
 			}
 		}
-		p.freeDead()
 		work += n
-		if n < len(p.rx) {
+		if n < len(p.rx) { // the last, whose Bufs the flush at the end of the Turn gives back
 			p.behind = false
 			break
 		}
+		p.freeDead()
 	}
 	return work
 }

@@ -108,6 +108,9 @@ func (p *Poller) serve(c *Conn) {
 	p.obey(c)
 	p.followPath(c)
 	more, waits := p.transmit(c, p.release(c))
+	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: nobody else's frames are waited for
+		p.flush()
+	}
 	if ev := c.tcp.TakeEvents(); ev != 0 {
 		p.events(c, ev)
 	}
@@ -151,6 +154,7 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 	if returned > 0 && p.pool.Available() < 2*p.tx.reserve {
 		p.freeDead()
 	}
+	dry := false
 	for range p.tx.share {
 		if p.tx.n >= p.tx.connMax {
 			if p.flush(); p.tx.n >= p.tx.connMax {
@@ -161,10 +165,13 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 		if !p.haveSpare() {
 			return !p.abortUnsaid(c), false
 		}
-		starved := p.pull(c, returned > 0)
-		returned--
-		if !p.haveSpare() {
-			return true, false
+		starved := false
+		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
+			starved, dry = p.pull(c, returned > 0)
+			returned--
+			if !p.haveSpare() {
+				return true, false
+			}
 		}
 		if !c.tcp.Next(p.now, &p.tx.segment) {
 			return false, starved
@@ -204,25 +211,25 @@ func (p *Poller) takeSpare() mem.Buf {
 }
 
 // pull lets the Upper fill the next segment if one may be sent. entitled: c takes the place of a Buf it has just given back,
-// so that nobody drives it out of what it works with. starved: it had to wait for Bufs.
-func (p *Poller) pull(c *Conn, entitled bool) (starved bool) {
+// so that nobody drives it out of what it works with. starved: it had to wait for Bufs. dry: that was the last, as the Upper says.
+func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
-		return false
+		return false, false
 	}
 	room := c.tcp.Room(p.now)
 	if room <= 0 {
-		return false
+		return false, false
 	}
 	switch free := p.pool.Available() - p.tx.reserve; {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
 		p.stall.wanted = true
-		return c.tcp.Held() == 0 // else the acknowledgment of what it holds brings it back
+		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
 		p.stall.wanted = p.stall.wanted || free < p.tx.proven
-		return false
+		return false, false
 	}
 	h := p.pool.Headroom()
 	b := p.tx.spare
@@ -230,7 +237,7 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved bool) {
 	room = min(room, len(slot)-h)
 	n := c.upper.Pull(c, slot[h:h+room:h+room])
 	if n == 0 || c.marks&markAbort != 0 {
-		return false
+		return false, false
 	}
 	if n < 0 || n > room {
 		panic("stack: Pull returned more than it was given room for")
@@ -241,11 +248,12 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved bool) {
 		m.sum = inet.Fold(inet.Sum(slot[h:h+n], 0))
 	}
 	p.takeSpare()
-	c.tcp.Push(p.now, tcp.Handle(b), n, c.ahead == nil || !c.ahead.More(c))
+	dry = c.ahead != nil && !c.ahead.More(c)
+	c.tcp.Push(p.now, tcp.Handle(b), n, c.ahead == nil || dry)
 	if c.owedTo <= c.acked {
 		c.owe()
 	}
-	return false
+	return false, dry
 }
 
 // emit builds the frame of t and sends it on its way.

@@ -53,7 +53,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 
 // drain takes up to len(bufs) frames from r.
 func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
-	want := min(r.slots.Len(), len(bufs))
+	want := r.ready(len(bufs))
 	if want == 0 {
 		return 0
 	}
@@ -63,13 +63,13 @@ func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
 	}
 	octets := uint64(0)
 	for i, b := range bufs[:n] {
-		s := r.slots.Peek(i)
+		c, frame := r.peek(i)
 		d := q.pool.Desc(b)
-		d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.len, s.flags, s.csumStart, s.csumOffset
-		copy(q.pool.Data(b), r.data[s.at:s.at+s.len])
-		octets += uint64(s.len)
+		d.Len, d.Flags, d.CsumStart, d.CsumOffset = c.len, c.flags, c.csumStart, c.csumOffset
+		copy(q.pool.Data(b), frame)
+		octets += uint64(c.len)
 	}
-	r.slots.Release(n)
+	r.release(n)
 	q.counters.RxFrames += uint64(n)
 	q.counters.RxOctets += octets
 	return n
@@ -104,7 +104,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 	}
 	for i := range out {
 		if out[i].pending > 0 {
-			out[i].ring.slots.Publish(out[i].pending)
+			out[i].ring.publish(out[i].pending)
 			out[i].pending = 0
 		}
 	}

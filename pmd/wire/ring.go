@@ -1,65 +1,131 @@
 package wire
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/rnicd/rnicd/mem"
 )
 
-// slot describes one frame on its way. at is fixed when the ring is made: a slot and its octets belong
-// together for good, so that the SPSC ring's own order is all the order there is.
-type slot struct {
-	at, len               uint32 // the frame in ring.data
+// cell is a frame on its way: this, and right behind it the frame's octets. seq says whose it is, so that who waits for a frame
+// looks at the very cache line that the frame's front comes in: what it costs to pass between two cores is how many lines do so one
+// after the other, and a separate index would be one more.
+type cell struct {
+	seq                   atomic.Uint64 // the frame's number, from 1, once it is there
+	len                   uint32
 	flags                 mem.DescFlags
 	csumStart, csumOffset uint16
-	_                     uint16
 }
 
-const slotBytes = int(unsafe.Sizeof(slot{}))
+const cellLen = uint32(unsafe.Sizeof(cell{}))
 
-// ring is one direction between two ports. Invariant: data[at : at+stride] is the producer's from Reserve to
-// Publish and the consumer's from Peek to Release.
+// ring is one direction between two ports: cells of a fixed size, one producer, one consumer. Invariant: a cell is the producer's
+// until seq is its frame's number, and then the consumer's until head has passed it.
 type ring struct {
-	slots *mem.SPSC[slot]
-	data  []byte
+	data   []byte
+	stride uint32 // of a cell with the longest frame
+	cells  uint64
+
+	_    [lineBytes]byte
+	sent uint64 // producer: frames published
+	to   uint32 // producer: the cell behind them, in data
+	seen uint64 // producer: what it last saw of head
+
+	_    [lineBytes]byte
+	got  uint64 // consumer: frames released
+	from uint32 // consumer: the cell behind them, in data
+
+	_    [lineBytes]byte
+	head atomic.Uint64 // got, for the producer, which looks when the ring may be full
+	_    [lineBytes]byte
 }
 
-// slotStride keeps frames off each other's cache lines. An odd number of lines spreads neighbouring frames over
+// cellStride keeps cells off each other's cache lines. An odd number of lines spreads neighbouring frames over
 // all sets of a cache; a power of two would heap their headers up in a few.
-func slotStride(frameMax int) int {
-	lines := (frameMax + lineBytes - 1) / lineBytes
+func cellStride(frameMax int) int {
+	lines := (int(cellLen) + frameMax + lineBytes - 1) / lineBytes
 	return (lines | 1) * lineBytes
 }
 
 // ringBytes is what newRing needs: a multiple of a cache line, so that rings carved one after another share none.
-func ringBytes(slots, frameMax int) int {
-	descs := (slots*slotBytes + lineBytes - 1) / lineBytes * lineBytes
-	return descs + slots*slotStride(frameMax)
-}
+func ringBytes(slots, frameMax int) int { return slots * cellStride(frameMax) }
 
 func newRing(b []byte, slots, frameMax int) *ring {
-	stride := slotStride(frameMax)
-	data := b[len(b)-slots*stride:]
-	descs := mem.View[slot](b, slots)
-	for i := range descs {
-		descs[i] = slot{at: uint32(i * stride)}
+	r := &ring{data: b, stride: uint32(cellStride(frameMax)), cells: uint64(slots)}
+	for i := range slots {
+		r.cell(r.after(0, i)).seq.Store(0)
 	}
-	return &ring{slots: mem.NewSPSC(descs), data: data}
+	return r
 }
 
-// put copies the frame of d into the i-th reserved slot. False: the ring is full.
+// cell is the one at an offset of data, frame its octets.
+func (r *ring) cell(at uint32) *cell { return (*cell)(unsafe.Pointer(&r.data[at])) }
+func (r *ring) frame(at, n uint32) []byte {
+	return r.data[at+cellLen:][:n:n]
+}
+
+// after is where the cell stands that is n behind the one at at; n is at most the number of cells.
+func (r *ring) after(at uint32, n int) uint32 {
+	at += uint32(n) * r.stride
+	if size := uint32(len(r.data)); at >= size {
+		at -= size
+	}
+	return at
+}
+
+// put copies the frame of d into the i-th cell behind those that are published. False: the ring is full.
 func (r *ring) put(i int, frame []byte, d *mem.Desc) bool {
-	s := r.slots.Reserve(i)
-	if s == nil {
-		return false
+	if r.sent+uint64(i)-r.seen >= r.cells {
+		if r.seen = r.head.Load(); r.sent+uint64(i)-r.seen >= r.cells {
+			return false
+		}
 	}
-	s.len = uint32(len(frame))
-	s.flags, s.csumStart, s.csumOffset = 0, 0, 0
+	at := r.after(r.to, i)
+	c := r.cell(at)
+	c.len = uint32(len(frame))
+	c.flags, c.csumStart, c.csumOffset = 0, 0, 0
 	if d.Flags&mem.TxChecksum != 0 {
-		s.flags, s.csumStart, s.csumOffset = mem.RxChecksumGood, d.CsumStart, d.CsumOffset
+		c.flags, c.csumStart, c.csumOffset = mem.RxChecksumGood, d.CsumStart, d.CsumOffset
 	}
-	copy(r.data[s.at:s.at+s.len], frame)
+	copy(r.frame(at, c.len), frame)
 	return true
+}
+
+// publish makes the n frames that were put the consumer's, the first last: a burst is seen as one.
+//
+// The second line of the next cell is the consumer's cache's, which read it a lap ago. It is asked back now, so that the next
+// publish need not wait for it. The first is what the consumer looks at, and would take again.
+func (r *ring) publish(n int) {
+	for i := n - 1; i > 0; i-- {
+		mem.StoreRelease(&r.cell(r.after(r.to, i)).seq, r.sent+uint64(i)+1)
+	}
+	r.cell(r.to).seq.Store(r.sent + 1)
+	r.sent += uint64(n)
+	r.to = r.after(r.to, n)
+	prefetchW(unsafe.Pointer(&r.data[r.to+lineBytes]))
+}
+
+// ready is how many frames there are for the consumer, limit at most.
+func (r *ring) ready(limit int) int {
+	n := 0
+	for n < limit && uint64(n) < r.cells && r.cell(r.after(r.from, n)).seq.Load() == r.got+uint64(n)+1 {
+		n++
+	}
+	return n
+}
+
+// peek is the i-th frame that is ready.
+func (r *ring) peek(i int) (c *cell, frame []byte) {
+	at := r.after(r.from, i)
+	c = r.cell(at)
+	return c, r.frame(at, c.len)
+}
+
+// release gives the cells of n frames back.
+func (r *ring) release(n int) {
+	r.got += uint64(n)
+	r.from = r.after(r.from, n)
+	mem.StoreRelease(&r.head, r.got)
 }
 
 // heapMemory is n octets from the heap, aligned to a cache line.

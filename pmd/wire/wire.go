@@ -14,6 +14,7 @@ package wire
 import (
 	"fmt"
 	"math/bits"
+	"unsafe"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -101,6 +102,9 @@ func New(cfg Config) (*Link, error) {
 	if len(memory) < cfg.MemoryBytes() {
 		return nil, fmt.Errorf("wire: %d octets of memory; %d ports of %d slots at MTU %d take %d",
 			len(memory), cfg.Ports, cfg.Slots, cfg.MTU, cfg.MemoryBytes())
+	}
+	if uintptr(unsafe.Pointer(unsafe.SliceData(memory)))%lineBytes != 0 {
+		return nil, fmt.Errorf("wire: the memory is not aligned to %d octets", lineBytes)
 	}
 	l := &Link{ports: make([]*Port, cfg.Ports)}
 	for i := range l.ports {

@@ -318,6 +318,9 @@ func TestMemoryIsAsLargeAsSaid(t *testing.T) {
 		cfg.Memory = b[:len(b)-1]
 		_, err = New(cfg)
 		require.ErrorContains(t, err, "octets of memory")
+		cfg.Memory = heapMemory(cfg.MemoryBytes() + 8)[8:]
+		_, err = New(cfg)
+		require.ErrorContains(t, err, "aligned to 64")
 	}
 	require.Zero(t, Config{Slots: 3}.MemoryBytes())
 }

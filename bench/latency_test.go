@@ -1,0 +1,217 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+const (
+	pingLen  = 8
+	pingWarm = 2000 // exchanges that do not count
+)
+
+// pinger is one end of a ping-pong of 8-octet Writes, or Sends: it answers number n with number n, the asking end with n+1. A
+// Write is seen by looking at memory, a Send in the CompletionQueue.
+//
+// The region's first word is where the peer writes, the words behind it are what is sent; each is used again when as many
+// others have been answered.
+type pinger struct {
+	*end
+	peer    *rnic.MemoryRegion
+	sends   bool
+	asks    bool
+	seen    uint64
+	rounds  uint64
+	started bool
+	began   time.Time
+	samples []int64 // ns there and back; the asking end's
+	failed  error
+	done    atomic.Bool
+	cs      [4]rnic.Completion
+}
+
+const pingSlots = 64
+
+// slot is where number n is sent from.
+func slot(n uint64) int { return pingLen * int(1+n%pingSlots) }
+
+func (p *pinger) say(n uint64) {
+	at := slot(n)
+	binary.NativeEndian.PutUint64(p.region.Bytes()[at:], n)
+	wr := rnic.WorkRequest{ID: n, Local: p.region.Slice(at, pingLen), RemoteSTag: p.peer.STag(), RemoteOffset: p.peer.Base()}
+	post := p.qp.PostWrite
+	if p.sends {
+		post = p.qp.PostSend
+	}
+	if err := post(wr); err != nil {
+		p.failed = err
+	}
+}
+
+// heard is the highest number of the peer's.
+func (p *pinger) heard() uint64 {
+	if !p.sends {
+		return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(p.region.Bytes()))).Load()
+	}
+	n := p.cq.Poll(p.cs[:])
+	for i := range p.cs[:n] {
+		if p.cs[i].Status != rnic.Success {
+			p.failed = fmt.Errorf("%v", p.cs[i])
+		}
+		p.listen()
+	}
+	return p.seen + uint64(n)
+}
+
+func (p *pinger) listen() {
+	if err := p.qp.PostRecv(rnic.WorkRequest{Local: p.region.Slice(0, pingLen)}); err != nil {
+		p.failed = err
+	}
+}
+
+// step is what the application does in each round.
+func (p *pinger) step() int {
+	if p.done.Load() {
+		return 0
+	}
+	now := p.heard()
+	if now == p.seen && (!p.asks || p.started) {
+		return 0
+	}
+	p.started = true
+	if p.asks {
+		t := time.Now()
+		if now > pingWarm {
+			p.samples = append(p.samples, int64(t.Sub(p.began))) // within its capacity
+		}
+		p.began = t
+	}
+	p.seen = now
+	if p.asks {
+		now++
+	}
+	if p.failed != nil || now > p.rounds {
+		p.done.Store(true)
+		return 1
+	}
+	p.say(now)
+	if !p.asks && now == p.rounds {
+		p.done.Store(true)
+	}
+	return 1
+}
+
+// pingPair is a connection and its two ends' programs.
+func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answer *pinger) {
+	s, c := connect(t, server, client, 4096, rnic.QPOptions{NoMarkers: true})
+	rounds := uint64(n + pingWarm)
+	ask = &pinger{end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: make([]int64, 0, n)}
+	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds}
+	if sends {
+		for range 8 {
+			ask.listen()
+			answer.listen()
+		}
+	}
+	return ask, answer
+}
+
+// BenchmarkLatency8 is half of the time that 8 octets take there and back over pmd/wire at MTU 1500, CRC32C on, no markers,
+// checksum offload: from the posting call to where the other application sees them. The mark: 2 us, median, for a Write between
+// two cores that poll.
+//
+//   - each: the applications run to completion on their Pollers (stack.Config.Each), each end on a core of its own
+//   - one-core: the same, both ends on one core in turns: what the way costs without what passes between cores
+//   - threads: each application on a goroutine beside its Poller's: four that poll, whatever cores there are
+func BenchmarkLatency8(b *testing.B) {
+	for _, sends := range []bool{false, true} {
+		name := "write"
+		if sends {
+			name = "send"
+		}
+		b.Run(name+"/each", func(b *testing.B) { pingEach(b, sends) })
+		b.Run(name+"/one-core", func(b *testing.B) { pingOneCore(b, sends) })
+		b.Run(name+"/threads", func(b *testing.B) { pingThreads(b, sends) })
+	}
+}
+
+func pingEach(b *testing.B, sends bool) {
+	server, client := rig(b, 1500, true)
+	ask, answer := pingPair(b, server, client, sends, b.N)
+	server.run(b, answer.step)
+	b.ReportAllocs()
+	b.ResetTimer()
+	client.run(b, ask.step)
+	for !ask.done.Load() || !answer.done.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	b.StopTimer()
+	client.run(b, nil)
+	server.run(b, nil)
+	reportLatency(b, ask, answer)
+}
+
+func pingOneCore(b *testing.B, sends bool) {
+	g := newTogether(b)
+	ask, answer := pingPair(b, g.server, g.client, sends, b.N)
+	g.own()
+	b.Cleanup(g.lend)
+	g.client.app, g.server.app = ask.step, answer.step
+	b.ReportAllocs()
+	b.ResetTimer()
+	for !ask.done.Load() && answer.failed == nil {
+		g.turn()
+	}
+	b.StopTimer()
+	g.client.app, g.server.app = nil, nil
+	reportLatency(b, ask, answer)
+}
+
+func pingThreads(b *testing.B, sends bool) {
+	server, client := rig(b, 1500, true)
+	ask, answer := pingPair(b, server, client, sends, b.N)
+	b.ResetTimer()
+	ended := make(chan struct{})
+	for _, p := range []*pinger{ask, answer} {
+		go func() {
+			for !p.done.Load() {
+				if p.step() == 0 {
+					runtime.Gosched()
+				}
+			}
+			ended <- struct{}{}
+		}()
+	}
+	<-ended
+	<-ended
+	b.StopTimer()
+	reportLatency(b, ask, answer)
+}
+
+// reportLatency gives half round trips.
+func reportLatency(b *testing.B, ask, answer *pinger) {
+	for _, p := range []*pinger{ask, answer} {
+		if p.failed != nil {
+			<-p.qp.Done()
+			b.Fatal(p.failed, p.qp.Err())
+		}
+	}
+	require.Len(b, ask.samples, b.N)
+	slices.Sort(ask.samples)
+	for _, q := range []struct {
+		name string
+		part float64
+	}{{"min-ns", 0}, {"p10-ns", 0.1}, {"median-ns", 0.5}, {"p99-ns", 0.99}, {"p99.9-ns", 0.999}} {
+		b.ReportMetric(float64(ask.samples[int(q.part*float64(b.N-1))])/2, q.name)
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+package wire
+
+import "unsafe"
+
+func prefetchW(unsafe.Pointer) {}

@@ -1,0 +1,93 @@
+package rnic
+
+import (
+	"slices"
+
+	"github.com/rnicd/rnicd/ddp"
+)
+
+// batchLen is how many completions are published together at most. About as many small messages as one segment of MTU 1500 has.
+const batchLen = 16
+
+// batch is completions of one half of a QueuePair that were earned and are published together when its driver has done with a
+// segment: one barrier, and one look at whether somebody waits, for all. Their order is that of publish.
+type batch struct {
+	n     int
+	quiet int64 // requests that were carried out and asked for no completion: reservations to be given back
+	c     [batchLen]Completion
+}
+
+// add publishes what is there first if there is no room.
+func (b *batch) add(cq *CompletionQueue) *Completion {
+	if b.n == batchLen {
+		b.publish(cq)
+	}
+	b.n++
+	return &b.c[b.n-1]
+}
+
+// publish makes all of it the application's.
+func (b *batch) publish(cq *CompletionQueue) {
+	if b.quiet > 0 {
+		cq.unreserve(b.quiet)
+		b.quiet = 0
+	}
+	if b.n > 0 {
+		cq.pushAll(b.c[:b.n])
+		b.n = 0
+	}
+}
+
+// carriedOut completes a request of the send queue with success, when the pull in hand ends. Driver's goroutine.
+func (q *QueuePair) carriedOut(wr *wqe, n uint32) {
+	b := &q.send.batch
+	if !wr.signaled() {
+		b.quiet++
+		return
+	}
+	c := b.add(q.opt.SendCQ)
+	*c = Completion{}
+	c.ID, c.QP, c.Len, c.Op = wr.id, q.num, n, wr.op
+}
+
+// published: what the send queue has earned so far is the application's. Before anything else of it completes.
+func (q *QueuePair) published() { q.send.batch.publish(q.opt.SendCQ) }
+
+// received completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
+func (q *QueuePair) received(c Completion) { *q.nextReceived() = c }
+
+func (q *QueuePair) nextReceived() *Completion {
+	b := &q.recv.batch
+	if b.n == batchLen {
+		q.publishReceived()
+	}
+	return b.add(q.opt.RecvCQ)
+}
+
+// filled is received of what most messages are: d, with success. What else is to be said of it is written to what it returns, at
+// once.
+func (q *QueuePair) filled(d *ddp.Delivered) *Completion {
+	c := q.nextReceived()
+	*c = Completion{} // and field by field: a literal is made elsewhere first, and then copied
+	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.num, d.Len, OpRecv
+	return c
+}
+
+// publishReceived publishes the receive buffers that were filled since the last time.
+func (q *QueuePair) publishReceived() {
+	b := &q.recv.batch
+	if b.n > 0 {
+		q.posted.Add(-int32(b.n)) // first: who polled these may post the next
+		b.publish(q.opt.RecvCQ)
+	}
+}
+
+// pushAll publishes completions whose entries were reserved. Packet path.
+func (q *CompletionQueue) pushAll(cs []Completion) {
+	if !q.ring.PushAll(cs) {
+		panic("rnic: completion without a reservation")
+	}
+	if q.waitedFor() {
+		q.notify(slices.ContainsFunc(cs, func(c Completion) bool { return urgent(&c) }))
+	}
+}
