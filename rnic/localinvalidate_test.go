@@ -162,6 +162,7 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(QPOptions{}, QPOptions{})
 				stag := tc.stag(r, c)
+				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 0)))
 				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Signaled: true}))
 				require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: stag}))
 				require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 3, LocalSTag: stag}))

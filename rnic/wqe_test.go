@@ -37,8 +37,8 @@ func TestRequestShapes(t *testing.T) {
 			require.ErrorContains(t, err, tc.text)
 		}
 		require.Zero(t, c.cq.reserved.Load())
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Inline: []byte{}, Signaled: true}), "no octets are no inline data")
 		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 0)))
+		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Inline: []byte{}, Signaled: true}), "no octets are no inline data")
 		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Op: OpSend}}, r.await(c, 1))
 	})
 }
