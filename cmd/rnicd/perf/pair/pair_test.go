@@ -225,6 +225,7 @@ func TestHostileClients(t *testing.T) {
 			return e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(0, 8)})
 		}, "a message that belongs to no test"},
 		{"leaves", write, func(e *end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
+		{"leaves a test of Sends", send, func(e *end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
 		{"an answer to where nothing is", pong, func(e *end, p place) error {
 			e.Local.Bytes()[0] = 1
 			return e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 1), RemoteSTag: p.stag, RemoteOffset: p.to + 4095})
