@@ -202,6 +202,8 @@ func (r *rig) rogue(private []byte) (*end, error) {
 }
 
 // Clients that misbehave get one end each, with a reason, and the server serves on.
+//
+// req: 5042-6.3.5-1
 func TestHostileClients(t *testing.T) {
 	write := request{test: perf.Test{Op: perf.Write, Size: 4096, RxDepth: 1}}
 	pong := request{test: perf.Test{Op: perf.Write, Latency: true, Size: 4096, RxDepth: 1}}
