@@ -87,7 +87,7 @@ func (f fails) Write([]byte) (int, error) { return 0, f.err }
 // A client that was granted a file may read it, and nothing else: not write it, not read beyond it, and no more when it has said that it
 // has it.
 //
-// req: 5042-6.3.3-1, 5042-6.3.4-1
+// req: 5042-6.3.4-1
 func TestGetRights(t *testing.T) {
 	for _, tc := range []struct {
 		name string
