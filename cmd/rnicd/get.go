@@ -69,7 +69,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, w io.Writer)
 			cfg.Progress = func(done, length uint64) {
 				if bar == nil {
 					bar = newProgress(os.Stderr, length)
-					bar.verb, end = "got", bar.end
+					bar.receives, end = true, bar.end
 				}
 				bar.update(done)
 			}

@@ -19,7 +19,7 @@ type progress struct {
 	begin    time.Time
 	drawn    time.Time
 	tenth    uint64
-	verb     string // of a line: sent, or got
+	receives bool
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 func newProgress(f *os.File, total uint64) *progress {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	now := time.Now()
-	p := &progress{w: f, terminal: err == nil, total: total, begin: now, verb: "sent"}
+	p := &progress{w: f, terminal: err == nil, total: total, begin: now}
 	if !p.terminal {
 		p.drawn = now
 	}
@@ -55,7 +55,11 @@ func (p *progress) show(done uint64, now time.Time) {
 	}
 	if t := done * 10 / max(p.total, 1); t > p.tenth && now.Sub(p.drawn) >= lineEvery {
 		p.tenth, p.drawn = t, now
-		fmt.Fprintf(p.w, "%s %3d %%  %s  %s\n", p.verb, t*10, octets(done), rate)
+		verb := "sent"
+		if p.receives {
+			verb = "got "
+		}
+		fmt.Fprintf(p.w, "%s %3d %%  %s  %s\n", verb, t*10, octets(done), rate)
 	}
 }
 

@@ -84,8 +84,10 @@ type fails struct{ err error }
 
 func (f fails) Write([]byte) (int, error) { return 0, f.err }
 
-// A client that was granted a file may read it, and nothing else: not write it, not read beyond it, and not when it has closed with
-// its message.
+// A client that was granted a file may read it, and nothing else: not write it, not read beyond it, and no more when it has said that it
+// has it.
+//
+// req: 5042-6.3.4-1
 func TestGetRights(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -96,6 +98,13 @@ func TestGetRights(t *testing.T) {
 		}},
 		{"beyond", func(c *rogue, g grant) error {
 			return c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9})
+		}},
+		{"afterwards", func(c *rogue, g grant) error {
+			c.send(finish{length: g.length, digest: *g.digest}.marshal(make([]byte, finishLen)))
+			a, err := parseAnswer(c.receive())
+			require.NoError(c.r.t, err)
+			require.True(c.r.t, a.match)
+			return c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to})
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

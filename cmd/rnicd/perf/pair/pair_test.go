@@ -202,6 +202,8 @@ func (r *rig) rogue(private []byte) (*end, error) {
 }
 
 // Clients that misbehave get one end each, with a reason, and the server serves on.
+//
+// req: 5042-6.3.5-1
 func TestHostileClients(t *testing.T) {
 	write := request{test: perf.Test{Op: perf.Write, Size: 4096, RxDepth: 1}}
 	pong := request{test: perf.Test{Op: perf.Write, Latency: true, Size: 4096, RxDepth: 1}}
@@ -225,6 +227,7 @@ func TestHostileClients(t *testing.T) {
 			return e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(0, 8)})
 		}, "a message that belongs to no test"},
 		{"leaves", write, func(e *end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
+		{"leaves a test of Sends", send, func(e *end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
 		{"an answer to where nothing is", pong, func(e *end, p place) error {
 			e.Local.Bytes()[0] = 1
 			return e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 1), RemoteSTag: p.stag, RemoteOffset: p.to + 4095})

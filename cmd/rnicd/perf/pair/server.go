@@ -123,8 +123,11 @@ func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, r *requ
 	defer watch.Wait()
 	defer stop(nil)
 	err := e.Serve(ctx, r.test)
-	if err == nil && !helps(&r.test) {
+	switch {
+	case err == nil && !helps(&r.test):
 		err = e.await(ctx)
+	case err == nil && e.QP.State() == rnic.Closed: // who has said the last message waits for ours
+		err = perf.ErrEnded
 	}
 	if err == nil {
 		err = e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(e.SendAt, lastLen)})
