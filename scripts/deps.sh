@@ -45,7 +45,7 @@ if [ ${#missing[@]} -gt 0 ]; then
         echo "deps: installing ${missing[*]}"
         export DEBIAN_FRONTEND=noninteractive
         log=$(mktemp)
-        if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+        if ! { apt-get update && apt-get -o Acquire::Retries=5 install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
             tail -20 "$log" >&2
             echo "deps: apt-get failed; the whole log is in $log" >&2
             exit 1

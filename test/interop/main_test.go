@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 var (
 	live      = flag.Bool("live", false, "talk to Linux siw in a virtual machine: needs root and the packages of scripts/deps.sh interop")
 	raceTries = flag.Int("tries", 5, "how often TestSiwAcceptRace tries, each way")
+	quick     = flag.Bool("quick", false, "perftest's programs with half of the combinations of CRC and length")
 	capture   = flag.String("capture", "", "write all that passes the guest's device to this pcap file")
 )
 
@@ -96,7 +98,8 @@ func within(m *testing.M) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	end, err := setUp(ctx)
-	defer end()
+	over := sync.OnceFunc(end)
+	defer over()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		return 1
@@ -105,6 +108,13 @@ func within(m *testing.M) int {
 	go func() { code <- m.Run() }()
 	select {
 	case c := <-code:
+		over()
+		if c == 0 && *capture != "" {
+			if err := dissect(*capture); err != nil {
+				fmt.Fprintln(os.Stderr, "interop:", err)
+				return 1
+			}
+		}
 		return c
 	case <-ctx.Done():
 		fmt.Fprintln(os.Stderr, "interop: interrupted")

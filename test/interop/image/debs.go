@@ -106,8 +106,11 @@ func (b *builder) download(ctx context.Context) error {
 		return nil
 	}
 	fmt.Fprintf(b.log, "image: downloading %d packages\n", len(want))
-	_, err = run(ctx, b.archives, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, want...)...)
-	return err
+	_, err = run(ctx, b.archives, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=5", "download"}, want...)...)
+	if err != nil {
+		return fmt.Errorf("%w; when a package is not found any more, apt-get update finds the new one", err)
+	}
+	return nil
 }
 
 // unpack takes apart the packages: the kernel's, its headers, its source of siw, and what the guest runs.
