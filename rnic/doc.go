@@ -34,6 +34,9 @@
 // goroutine at a time. Work goes to the Poller through bounded rings; nothing an application calls takes a lock that
 // the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
 //
+// A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst is the exception for
+// a ULP that knows better.
+//
 // # Buffers
 //
 // Memory is registered with ProtectionDomain.Register or RegisterWith; a Window grants a part of it for a while. What
