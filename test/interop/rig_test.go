@@ -170,18 +170,6 @@ func (e *end) write(b []byte, to guestRegion, off int) {
 	require.NoError(e.r.t, e.qp.PostWrite(rnic.WorkRequest{Local: e.put(b), RemoteSTag: to.stag, RemoteOffset: to.at + uint64(off)}))
 }
 
-// read returns n octets of the peer's.
-func (e *end) read(from guestRegion, n int) []byte {
-	e.r.t.Helper()
-	require.NoError(e.r.t, e.qp.PostRead(rnic.WorkRequest{
-		Local: e.region.Slice(0, n), RemoteSTag: from.stag, RemoteOffset: from.at, Signaled: true,
-	}))
-	c, err := e.next(e.r.ctx)
-	require.NoError(e.r.t, err)
-	require.Equal(e.r.t, []any{rnic.OpRead, rnic.Success}, []any{c.Op, c.Status}, "%v", e.qp.Err())
-	return append([]byte(nil), e.region.Bytes()[:n]...)
-}
-
 // expose is rping's message that says where n octets of our region are, from off.
 func (e *end) expose(off, n int) []byte {
 	b := binary.BigEndian.AppendUint64(nil, e.region.Base()+uint64(off))
