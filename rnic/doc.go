@@ -42,6 +42,9 @@
 // several there is none but the one in which the calls came. Posting does not block and does not allocate. Work goes to the Poller through bounded rings; nothing an application calls takes a lock that
 // the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
 //
+// A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst is the exception for
+// a ULP that knows better.
+//
 // # Buffers
 //
 // Memory is registered with ProtectionDomain.Register or RegisterWith; a Window grants a part of it for a while. What

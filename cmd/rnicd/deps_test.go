@@ -125,7 +125,7 @@ func TestDepsNothingMissing(t *testing.T) {
 func TestDepsInstallsWhatIsMissing(t *testing.T) {
 	m := newMachine(t, "go1.26.0", "iproute2", "libdpdk-dev", "tshark")
 	require.Equal(t, "deps: installing iproute2 libdpdk-dev\n", m.succeeds(t, "run"))
-	require.Equal(t, "update\ninstall -y --no-install-recommends iproute2 libdpdk-dev\n", m.said("apt"))
+	require.Equal(t, "update\n-o Acquire::Retries=5 install -y --no-install-recommends iproute2 libdpdk-dev\n", m.said("apt"))
 	require.Empty(t, m.succeeds(t, "run"))
 
 	m = newMachine(t, "go1.26.0", "tshark")

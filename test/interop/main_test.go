@@ -65,6 +65,10 @@ func enclose() int {
 		fmt.Fprintln(os.Stderr, "interop: needs root: it makes a network namespace, a bridge and TAP devices")
 		return 1
 	}
+	if err := makeImage(); err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		return 1
+	}
 	runtime.LockOSThread() // the child dies with the thread that started it
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
@@ -91,6 +95,17 @@ func enclose() int {
 		return 1
 	}
 	return 0
+}
+
+// makeImage has the image made where the network still has a way out: its packages are downloaded.
+func makeImage() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cache, err := image.Dir()
+	if err == nil {
+		_, err = image.Get(ctx, cache, os.Stdout)
+	}
+	return err
 }
 
 // within runs the tests beside a guest.

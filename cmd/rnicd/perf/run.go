@@ -177,6 +177,9 @@ func (r *run) await(done func() bool) error {
 			continue
 		}
 		if err := r.idle(); err != nil {
+			if done() { // the peer said its last and closed since the look above
+				return nil
+			}
 			return err
 		}
 	}

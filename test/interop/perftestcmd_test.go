@@ -1,0 +1,61 @@
+package interop
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/cmd/rnicd/perftest"
+)
+
+// words are a program's name in our command line.
+func words(p perftest.Program) string {
+	if p.Latency {
+		return p.Op.String() + " lat"
+	}
+	return p.Op.String() + " bw"
+}
+
+func commandTest(p perftest.Program) perf.Test {
+	return perf.Test{Op: p.Op, Latency: p.Latency, Size: 3000, Iterations: 100, TxDepth: 32, RxDepth: 32}
+}
+
+// Each program with our server, by its command line.
+func TestCommandPerftestServer(t *testing.T) {
+	overCommands(t, func(c *command) {
+		for _, p := range perftest.Programs {
+			port := newPort()
+			line := fmt.Sprintf("perf server --compat perftest %s -s 3000 -n 100 -r 32 --once --port %d", words(p), port)
+			if len(c.pmd) == 0 {
+				line += " --pmd kernel --addr " + c.host
+			}
+			server := c.run(line)
+			server.Expect(c.t, 1, "^ready ")
+			_, err := vm.Run(c.ctx, "ip neigh flush dev eth0") // the TAP is another each time
+			require.NoError(c.t, err)
+			job := c.start("exec %v %s %s", p, perftestFlags(commandTest(p), port), c.host)
+			c.ends(job)
+			table(c.rig, job.String(), commandTest(p))
+			require.Zero(c.t, server.Wait(c.t), "%s", server)
+			require.Len(c.t, server.Lines(fmt.Sprintf("^measured    %v, messages of 3000 octets, ", p)), 1, "%s", server)
+		}
+	})
+}
+
+// Our client with each program as server.
+func TestCommandPerftestClient(t *testing.T) {
+	overCommands(t, func(c *command) {
+		for _, p := range perftest.Programs {
+			port := newPort()
+			job := c.start("exec %v %s", p, perftestFlags(commandTest(p), port))
+			_, err := vm.Run(c.ctx, fmt.Sprintf("listening %d", port))
+			require.NoError(c.t, err, "%s", job)
+			client := c.run(fmt.Sprintf("perf %s %v:%d --compat perftest -s 3000 -n 100 -t 32 -r 32 --timeout 60s", words(p), guestAddr.Addr(), port))
+			require.Zero(c.t, client.Wait(c.t), "%s", client)
+			require.Len(c.t, client.Lines(`^ 3000 +100 `), 1, "%s", client)
+			c.ends(job)
+		}
+	})
+}
