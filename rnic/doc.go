@@ -39,11 +39,16 @@
 //
 // Every exported method may be called from any goroutine unless it says otherwise; CompletionQueue.Poll is for one
 // goroutine at a time. Requests that one goroutine posts to a QueuePair are carried out in its order; between those of
-// several there is none but the one in which the calls came. Posting does not block and does not allocate. Work goes to the Poller through bounded rings; nothing an application calls takes a lock that
-// the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
+// several there is none but the one in which the calls came. Posting does not block and does not allocate. Work goes to the
+// Poller through bounded rings; nothing an application calls takes a lock that the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
 //
 // A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst is the exception for
 // a ULP that knows better.
+//
+// An application that wants neither a second core nor a goroutine to be woken runs on its Poller: stack.Config.Each is called in
+// every Turn behind what was received and before what is sent, and may poll and post there like anywhere else; only what waits for
+// the Poller (Dial, Close, CompletionQueue.Wait) must not be called (the example RunToCompletion). Post and PostRecvs cost less
+// than one posting call after another.
 //
 // # Buffers
 //

@@ -10,7 +10,7 @@
 //     its checksum; join.go: frames of the burst that continue each other are taken as one
 //  4. lookup.go   4-tuple to connection; without one: listen.go and syncache.go, or a RST
 //  5. rx.go       tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
-//  6. timer.go    due timers
+//  6. timer.go    due timers; each.go: the application's part, if it runs to completion on the Poller (Config.Each)
 //  7. tx.go       per touched connection: Release, Upper.Acked, Upper.Pull, tcp.Conn.Next, headers, neighbour, batch
 //  8. tx.go       the batch goes to the device; what it did not take waits, and nobody is pulled from meanwhile
 //
