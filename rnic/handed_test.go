@@ -31,7 +31,7 @@ func newHasty(t *testing.T, cfg rigConfig, opts stream.Options) *hasty {
 	r, log := logged(t, cfg)
 	log.port = streamPort
 	p := &hasty{log: log, at: len(hello)}
-	raw := &rawUpper{}
+	raw := r.newRawUpper(r.hosts[1])
 	p.rawInitiator = &rawInitiator{rawPeer: raw, r: r}
 	p.tx.Init(mpa.Mode{CRC: true})
 	r.blocking(func() error {
@@ -41,7 +41,8 @@ func newHasty(t *testing.T, cfg rigConfig, opts stream.Options) *hasty {
 		}
 		client := r.hosts[1].poller
 		err = client.Submit(func() {
-			_, raw.end = client.Dial(netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), raw)
+			_, err := client.Dial(netip.AddrPortFrom(r.hosts[0].poller.Addr(), streamPort), raw)
+			raw.fail(err)
 		})
 		if err == nil {
 			p.conn, err = l.Accept()

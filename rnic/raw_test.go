@@ -39,12 +39,12 @@ func (r *rig) dialRaw() rawPeer {
 		require.NoError(r.t, err)
 		return newRawSocket(r, nc.(*net.TCPConn))
 	}
-	p := &rawUpper{}
-	require.NoError(r.t, r.hosts[1].poller.Submit(func() {
-		_, err := r.hosts[1].poller.Dial(netip.MustParseAddrPort(r.addr()), p)
-		p.end = err
+	p := r.newRawUpper(r.hosts[1])
+	require.NoError(r.t, p.poller.Submit(func() {
+		_, err := p.poller.Dial(netip.MustParseAddrPort(r.addr()), p)
+		p.fail(err)
 	}))
-	r.until("a raw connection", func() bool { return p.conn != nil })
+	r.until("a raw connection", p.connected)
 	return p
 }
 
@@ -62,23 +62,26 @@ func (r *rig) listenRaw() (addr string, accept func() rawPeer) {
 			return newRawSocket(r, nc.(*net.TCPConn))
 		}
 	}
-	var got *rawUpper
+	got := r.newRawUpper(r.hosts[0])
 	require.NoError(r.t, r.hosts[0].poller.Submit(func() {
 		require.NoError(r.t, r.hosts[0].poller.Listen(9000, 8, func(*stack.Conn) stack.Upper {
-			got = &rawUpper{}
 			return got
 		}))
 	}))
 	r.step()
 	return "10.9.0.1:9000", func() rawPeer {
-		r.until("a raw connection", func() bool { return got != nil && got.conn != nil })
+		r.until("a raw connection", got.connected)
 		return got
 	}
 }
 
-// rawUpper is a rawPeer on a turned Poller.
+// rawUpper is a rawPeer on a Poller.
 type rawUpper struct {
 	testhost.Upper
+	poller *stack.Poller
+	turned bool // on the test's goroutine, so that what it does takes effect at once
+
+	mu   sync.Mutex
 	conn *stack.Conn
 	out  [][]byte
 	in   []byte
@@ -86,12 +89,46 @@ type rawUpper struct {
 	fin  bool // behind out
 }
 
+func (r *rig) newRawUpper(h *rigHost) *rawUpper { return &rawUpper{poller: h.poller, turned: r.kind == turned} }
+
+func (p *rawUpper) connected() bool { return p.connection() != nil }
+
+func (p *rawUpper) connection() *stack.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conn
+}
+
+func (p *rawUpper) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end = err
+}
+
+// do calls f with the connection, if there still is one, where the Poller's goroutine is.
+func (p *rawUpper) do(f func(*stack.Conn)) {
+	do := func() {
+		if c := p.connection(); c != nil {
+			f(c)
+		}
+	}
+	if p.turned {
+		do()
+	} else {
+		_ = p.poller.Submit(do) // of a stopped Poller's connection there is nothing to be had
+	}
+}
+
 func (p *rawUpper) Established(c *stack.Conn) {
+	p.mu.Lock()
 	p.conn = c
+	p.mu.Unlock()
 	c.SetNoDelay(true)
 }
 
 func (p *rawUpper) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) stack.Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if off != uint64(len(p.in)) {
 		return stack.Refused
 	}
@@ -99,10 +136,12 @@ func (p *rawUpper) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) sta
 	return stack.Taken
 }
 
-func (p *rawUpper) Pull(_ *stack.Conn, dst []byte) int {
+func (p *rawUpper) Pull(c *stack.Conn, dst []byte) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.out) == 0 {
 		if p.fin {
-			p.conn.CloseSend()
+			c.CloseSend()
 		}
 		return 0
 	}
@@ -113,34 +152,42 @@ func (p *rawUpper) Pull(_ *stack.Conn, dst []byte) int {
 	return n
 }
 
-func (p *rawUpper) PeerClosed(*stack.Conn) { p.end = io.EOF }
+func (p *rawUpper) PeerClosed(*stack.Conn) { p.fail(io.EOF) }
 func (p *rawUpper) Closed(_ *stack.Conn, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.conn = nil; err != nil {
 		p.end = err
 	}
 }
 
 func (p *rawUpper) write(b []byte) {
+	p.mu.Lock()
 	p.out = append(p.out, bytes.Clone(b))
-	if p.conn != nil {
-		p.conn.Send()
-	}
+	p.mu.Unlock()
+	p.do((*stack.Conn).Send)
 }
 
-func (p *rawUpper) octets() []byte { return p.in }
-func (p *rawUpper) ended() error   { return p.end }
+func (p *rawUpper) octets() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.in
+}
+
+func (p *rawUpper) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end
+}
+
 func (p *rawUpper) closeSend() {
+	p.mu.Lock()
 	p.fin = true
-	if p.conn != nil {
-		p.conn.Send()
-	}
+	p.mu.Unlock()
+	p.do((*stack.Conn).Send)
 }
 
-func (p *rawUpper) reset() {
-	if p.conn != nil {
-		p.conn.Abort()
-	}
-}
+func (p *rawUpper) reset() { p.do(func(c *stack.Conn) { c.Abort() }) }
 
 // rawSocket is a rawPeer over the kernel's TCP.
 type rawSocket struct {

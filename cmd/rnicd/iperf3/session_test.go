@@ -258,7 +258,7 @@ func TestHostileClients(t *testing.T) {
 
 // A client that claims to have sent more than comes is not waited for without end.
 func TestClaimedButNeverSent(t *testing.T) {
-	r := newRig(t, timeouts{drain: 100 * time.Millisecond})
+	r := newRig(t, timeouts{drain: time.Second})
 	c := r.peer(goldenCookie + goldenParams)
 	c.expect("\x09\x0a")
 	d := r.peer(goldenCookie)
