@@ -89,7 +89,9 @@ type rawUpper struct {
 	fin  bool // behind out
 }
 
-func (r *rig) newRawUpper(h *rigHost) *rawUpper { return &rawUpper{poller: h.poller, turned: r.kind == turned} }
+func (r *rig) newRawUpper(h *rigHost) *rawUpper {
+	return &rawUpper{poller: h.poller, turned: r.kind == turned}
+}
 
 func (p *rawUpper) connected() bool { return p.connection() != nil }
 
