@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,16 +63,18 @@ func (r *rig) listenRaw() (addr string, accept func() rawPeer) {
 			return newRawSocket(r, nc.(*net.TCPConn))
 		}
 	}
-	got := r.newRawUpper(r.hosts[0])
+	var got atomic.Pointer[rawUpper]
 	require.NoError(r.t, r.hosts[0].poller.Submit(func() {
 		require.NoError(r.t, r.hosts[0].poller.Listen(9000, 8, func(*stack.Conn) stack.Upper {
-			return got
+			p := r.newRawUpper(r.hosts[0])
+			got.Store(p)
+			return p
 		}))
 	}))
 	r.step()
 	return "10.9.0.1:9000", func() rawPeer {
-		r.until("a raw connection", got.connected)
-		return got
+		r.until("a raw connection", func() bool { return got.Load() != nil && got.Load().connected() })
+		return got.Load()
 	}
 }
 
