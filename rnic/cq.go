@@ -39,13 +39,18 @@ func (a *Adapter) newCQ(depth int) (*CompletionQueue, error) {
 	return q, nil
 }
 
-// reserve promises n entries.
+// reserve promises n entries. Who is refused has held none meanwhile: what there is room for is never refused for somebody else's
+// sake, which to a shared receive buffer would be an overflow.
 func (q *CompletionQueue) reserve(n int64) bool {
-	if q.reserved.Add(n) > q.depth {
-		q.reserved.Add(-n)
-		return false
+	for {
+		had := q.reserved.Load()
+		if had+n > q.depth {
+			return false
+		}
+		if q.reserved.CompareAndSwap(had, had+n) {
+			return true
+		}
 	}
-	return true
 }
 
 func (q *CompletionQueue) unreserve(n int64) { q.reserved.Add(-n) }

@@ -115,7 +115,7 @@ type QueuePair struct {
 	done      chan struct{} // closed with the QueuePair
 	private   []byte        // of the peer's Reply
 	terms     atomic.Pointer[mpa.Terms]
-	flushMu   sync.Mutex // who drains the rings after Closed
+	flushMu   sync.Mutex // who flushes what was posted: at the end, and after Closed
 
 	// The rest belongs to the goroutine (or the mutex) that drives the connection, until done is closed.
 	reader  *mem.Reader
@@ -232,8 +232,7 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 	if !q.opt.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
-	if q.posted.Add(1) > int32(q.opt.RecvDepth) {
-		q.posted.Add(-1)
+	if !q.postable(1) {
 		q.opt.RecvCQ.unreserve(1)
 		return ErrRecvQueueFull
 	}
@@ -243,6 +242,19 @@ func (q *QueuePair) PostRecv(wr WorkRequest) error {
 		q.flush()
 	}
 	return nil
+}
+
+// postable counts n receive buffers as posted, if RecvDepth allows so many more.
+func (q *QueuePair) postable(n int32) bool {
+	for {
+		had := q.posted.Load()
+		if had+n > int32(q.opt.RecvDepth) {
+			return false
+		}
+		if q.posted.CompareAndSwap(had, had+n) {
+			return true
+		}
+	}
 }
 
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
@@ -315,10 +327,12 @@ func (q *QueuePair) finish(err error) {
 	q.err = err
 	q.published()
 	q.publishReceived()
+	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed behind this
 	q.state.Store(uint32(Closed))
 	q.asks.abandon(q)
 	q.send.abandon(q)
 	q.recv.abandon(q)
+	q.flushMu.Unlock()
 	q.flush()
 	q.ctrl.Deregister()
 	close(q.done)

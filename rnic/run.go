@@ -53,8 +53,7 @@ func (q *QueuePair) postRecvRun(wrs []WorkRequest) int {
 	if n < 2 || !q.opt.RecvCQ.reserve(int64(n)) {
 		return 0
 	}
-	if q.posted.Add(int32(n)) > int32(q.opt.RecvDepth) {
-		q.posted.Add(-int32(n))
+	if !q.postable(int32(n)) {
 		q.opt.RecvCQ.unreserve(int64(n))
 		return 0
 	}

@@ -1,0 +1,82 @@
+package rnic
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// aside calls f on a goroutine of its own, again and again, while g runs.
+func aside(f, g func()) {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			f()
+		}
+	})
+	g()
+	stop.Store(true)
+	wg.Wait()
+}
+
+// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that found none would end its
+// stream.
+func TestRefusedReservationsTakeNothing(t *testing.T) {
+	const tries = 1_000_000
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	cq, err := a.CreateCQ(16)
+	require.NoError(t, err)
+	require.True(t, cq.reserve(8))
+	q := &QueuePair{opt: QPOptions{RecvDepth: 16}}
+	require.True(t, q.postable(8))
+	refused := 0
+	aside(func() { cq.reserve(runMax); q.postable(runMax) }, func() {
+		for range tries {
+			if cq.reserve(1) {
+				cq.unreserve(1)
+			} else {
+				refused++
+			}
+			if q.postable(1) {
+				q.posted.Add(-1)
+			} else {
+				refused++
+			}
+		}
+	})
+	require.Zero(t, refused)
+	require.Equal(t, int64(8), cq.reserved.Load())
+}
+
+// What is posted the moment that a QueuePair ends is flushed behind what was posted before.
+func TestFlushedInOrderAtTheEnd(t *testing.T) {
+	const before = 1 << 12
+	r := newRig(t, turned, rigConfig{})
+	for range 5 {
+		cq, err := r.client.CreateCQ(4 * before)
+		require.NoError(t, err)
+		depth := QPOptions{IRD: 1, ORD: 1, SendDepth: before, SendCQ: cq, RecvCQ: cq}
+		_, c := r.connect(QPOptions{IRD: 1, ORD: 1}, depth)
+		require.True(t, cq.reserve(before))
+		for i := range before { // as if they had been sent behind a Read that is not answered
+			c.qp.asks.sent.push(sentRequest{id: uint64(i), op: OpWrite, signaled: true, fate: Flushed})
+		}
+		late := make(chan error, 1)
+		go func() {
+			for c.qp.State() != Closed && r.ctx.Err() == nil {
+			}
+			late <- c.qp.PostSend(WorkRequest{ID: before})
+		}()
+		l := c.qp.link.Load()
+		l.fail(errLinger) // an end that the ULP has not asked for: posting is no error
+		r.untilDone(c.qp)
+		require.NoError(t, <-late)
+		for i, cm := range r.await(c, before+1) {
+			require.Equal(t, uint64(i), cm.ID)
+		}
+	}
+}
