@@ -214,7 +214,8 @@ func (q *QueuePair) mayHold() int64 { return int64(q.opt.RecvDepth) - int64(q.po
 // CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these depths, so that it never holds up
 // or overflows (RFC 5042 section 6.4.3.2): their sum. Name SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose
 // RecvCQ it is and that has no SRQ, and for each SharedReceiveQueue of such the number of buffers that there are for it, Depth at
-// most. 0 is the default depth. It holds if a receive buffer is posted again only when its completion was polled.
+// most. 0 is the default depth. It holds if of no QueuePair more than SendDepth requests are posted and not completed, for its ring may
+// take more, and if a receive buffer is posted again only when its completion was polled.
 func CQMinSize(depths ...int) int {
 	sum := 0
 	for _, d := range depths {

@@ -131,6 +131,8 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 		return err
 	case errors.Is(err, stack.ErrRefused):
 		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
+	case errors.Is(err, stack.ErrNoRoute) && o.nic.pmd == "tap" && o.nic.hostAddr == "":
+		return fmt.Errorf("%w; nobody on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
 	case errors.As(err, &dial): // has the address
 		return err
 	}

@@ -118,6 +118,10 @@ func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, add
 		res, err = perftest.Run(ctx, cfg)
 		return err
 	})
+	var rejected *rnic.RejectedError
+	if errors.As(err, &rejected) {
+		return fmt.Errorf("%w; is it perftest's (-R), or `rnicd perf server --compat perftest`?", err)
+	}
 	if err == nil {
 		r.do(func(w io.Writer) { printPerf(w, &res, r.json) })
 	}

@@ -272,7 +272,7 @@ func TestToolErrors(t *testing.T) {
 	files := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
 	small := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --size-max 1000 --port 7002")
 	for words, want := range map[string]string{
-		"perf write bw 127.0.0.1:7001":        `perf with 127\.0\.0\.1:7001: perf: the server refused: xfer: malformed message: .* is not a transfer request$`,
+		"perf write bw 127.0.0.1:7001":        `perf with 127\.0\.0\.1:7001: perf: the server refused: xfer: malformed message: .* is not a transfer request; this is .rnicd serve.$`,
 		"perf write bw 127.0.0.1:7002":        `perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`,
 		"perf write bw 127.0.0.1:9":           `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"perf write best 127.0.0.1":           `"best": want bw or lat$`,

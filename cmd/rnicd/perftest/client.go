@@ -112,7 +112,7 @@ func measure(ctx context.Context, cfg *ClientConfig, t *perf.Test, c *control, e
 	}
 	res, err := e.Run(ctx, *t)
 	if err != nil {
-		return res, fmt.Errorf("%v: %w; do both ends have the same -n and -s?", e.program, err)
+		return res, fmt.Errorf("%v: %w; do both ends run the same program, with the same -n and -s?", e.program, err)
 	}
 	const MiB, million = 1 << 20, 1e6
 	_, err = c.finish(ctx, e.program, &mine, Report{

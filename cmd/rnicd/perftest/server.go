@@ -243,7 +243,7 @@ func (x *session) talk(ctx context.Context) error {
 		}
 	}
 	if err := x.e.Serve(ctx, t); err != nil {
-		return fmt.Errorf("%v: %w; do both ends have the same -n and -s?", p, err)
+		return fmt.Errorf("%v: %w; do both ends run the same program, with the same -n and -s?", p, err)
 	}
 	if x.out.Report, err = x.c.finish(ctx, p, &mine, Report{Size: uint64(t.Size)}); err != nil {
 		return err
@@ -274,7 +274,7 @@ func (x *session) watch(ctx context.Context, stop context.CancelCauseFunc) {
 			now[i] = moved{st.Placed, st.ReadsServed, st.FPDUsSent, st.MessagesRecvd}
 		}
 		if now == seen {
-			stop(fmt.Errorf("perftest: nothing came from the client for %v; do both ends have the same -n and -s?", x.s.cfg.IdleTimeout))
+			stop(fmt.Errorf("perftest: nothing came from the client for %v; do both ends run the same program, with the same -n and -s?", x.s.cfg.IdleTimeout))
 			return
 		}
 		seen = now

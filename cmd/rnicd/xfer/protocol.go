@@ -77,7 +77,7 @@ func (r request) marshal() []byte {
 
 func parseRequest(b []byte) (request, error) {
 	if len(b) != requestLen || [4]byte(b) != magicRequest {
-		return request{}, fmt.Errorf("%w: the private data (%d octets) is not a transfer request", errMalformed, len(b))
+		return request{}, fmt.Errorf("%w: the private data (%d octets) is not a transfer request; this is `rnicd serve`", errMalformed, len(b))
 	}
 	if b[4] != protocolVersion {
 		return request{}, fmt.Errorf("xfer: protocol version %d, this server speaks %d", b[4], protocolVersion)

@@ -42,7 +42,13 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	}
 	r.addr = addr.String()
 	cfg.Adapter = devs[1]
-	cfg.Done = func(s Served) { r.served <- s }
+	done := cfg.Done
+	cfg.Done = func(s Served) {
+		r.served <- s
+		if done != nil {
+			done(s)
+		}
+	}
 	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = NewServer(cfg).Serve(r.ctx, l) })
@@ -190,6 +196,30 @@ func TestRefuses(t *testing.T) {
 	require.Error(t, err) // neither iterations nor a duration, but that is seen behind the connection
 	require.ErrorAs(t, err, &no)
 	require.EqualError(t, no, "perf: the server refused: 1 other clients are being served, and no more at a time; try again later")
+}
+
+// A client that comes again right behind its last test, as perf --all does for each size, finds its own place again, though the server
+// is not through with that test.
+func TestOnePlaceForManyTests(t *testing.T) {
+	through := make(chan struct{})
+	r := newRig(t, sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
+	finish := sync.OnceFunc(func() { close(through) })
+	t.Cleanup(finish)
+	test := perf.Test{Op: perf.Write, Size: 8, Iterations: 1, TxDepth: 1, RxDepth: 1}
+	_, err := r.run(test)
+	require.NoError(t, err)
+	again := make(chan error, 1)
+	go func() {
+		_, err := r.run(test)
+		again <- err
+	}()
+	select { // the server is not through until it has had time to refuse the second
+	case why := <-r.refused:
+		require.FailNow(t, "refused", why)
+	case <-time.After(placeWait / 4):
+	}
+	finish()
+	require.NoError(t, <-again)
 }
 
 // rogue is a bare client.

@@ -81,13 +81,11 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		s.refuse(ctx, req, err.Error())
 		return
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
+	if !s.admit(ctx) {
 		s.refuse(ctx, req, fmt.Sprintf("%d other clients are being served, and no more at a time; try again later", s.cfg.ClientsMax))
 		return
 	}
+	defer func() { <-s.slots }()
 	r.test.TxDepth = 1 // a credit, or a pong
 	e, err := newEnd(s.cfg.Adapter, &r.test, s.cfg.QP, true)
 	if err != nil {
@@ -100,6 +98,23 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if s.cfg.Done != nil {
 		s.cfg.Done(Served{Remote: req.Remote(), Test: r.test, Took: time.Since(begin), Err: err})
 	}
+}
+
+// placeWait is how long a client waits for another one's place. A test of all sizes connects anew as soon as the server has closed
+// the connection before, and this server has not put that one's memory away yet.
+const placeWait = time.Second
+
+// admit takes one of the ClientsMax.
+func (s *Server) admit(ctx context.Context) bool {
+	late := time.NewTimer(placeWait)
+	defer late.Stop()
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
