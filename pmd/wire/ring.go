@@ -50,6 +50,9 @@ func cellStride(frameMax int) int {
 // ringBytes is what newRing needs: a multiple of a cache line, so that rings carved one after another share none.
 func ringBytes(slots, frameMax int) int { return slots * cellStride(frameMax) }
 
+// ringBytesMax: places in a ring are 32 bits, and after adds two of them.
+const ringBytesMax = 1 << 31
+
 func newRing(b []byte, slots, frameMax int) *ring {
 	r := &ring{data: b, stride: uint32(cellStride(frameMax)), cells: uint64(slots)}
 	for i := range slots {

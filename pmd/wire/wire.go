@@ -67,6 +67,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("wire: MTU %d; must be %d to %d", c.MTU, MTUMin, MTUMax)
 	case c.Slots < 1 || bits.OnesCount(uint(c.Slots)) != 1 || c.Slots > 1<<20:
 		return c, fmt.Errorf("wire: %d slots; must be a power of two up to %d", c.Slots, 1<<20)
+	case ringBytes(c.Slots, c.frameMax()) > ringBytesMax:
+		return c, fmt.Errorf("wire: %d slots at MTU %d take %d octets; a ring has %d at most", c.Slots, c.MTU, ringBytes(c.Slots, c.frameMax()), ringBytesMax)
 	case c.MACs != nil && len(c.MACs) != c.Ports:
 		return c, fmt.Errorf("wire: %d MACs for %d ports; give one each or none", len(c.MACs), c.Ports)
 	case c.Names != nil && len(c.Names) != c.Ports:

@@ -323,6 +323,10 @@ func TestMemoryIsAsLargeAsSaid(t *testing.T) {
 		require.ErrorContains(t, err, "aligned to 64")
 	}
 	require.Zero(t, Config{Slots: 3}.MemoryBytes())
+	large := Config{Slots: 1 << 20, MTU: 9000}
+	require.Zero(t, large.MemoryBytes())
+	_, err := New(large)
+	require.ErrorContains(t, err, "a ring has")
 }
 
 func TestConfigErrors(t *testing.T) {
