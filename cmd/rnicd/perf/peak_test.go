@@ -53,6 +53,11 @@ func TestLatencies(t *testing.T) {
 	} {
 		require.InEpsilon(t, float64(c.want), float64(c.got), 2e-3, c.name)
 	}
+
+	one := newHistogram()
+	one.record(1_234_567)
+	require.Equal(t, Latencies{Min: 1_234_567, Median: 1_234_567, Average: 1_234_567, P99: 1_234_567, P999: 1_234_567, Max: 1_234_567}, one.latencies(1))
+
 	h.record(-5)
 	h.record(int64(time.Hour))
 	require.Positive(t, h.latencies(1).Min)

@@ -53,30 +53,39 @@ func resultOf(t *Test, n uint64, elapsed time.Duration) Result {
 	return Result{Op: t.Op, Latency: t.Latency, Size: t.Size, Iterations: n, Bytes: n * uint64(t.Size), Elapsed: elapsed}
 }
 
-// histogram of durations in ns, of bounded size whatever comes.
-type histogram struct{ h *hdrhistogram.Histogram }
+// histogram of durations in ns, of bounded size whatever comes. Its cells are a thousandth wide; the ends and the sum are kept as they came,
+// so that of few values none is outside the others.
+type histogram struct {
+	h                *hdrhistogram.Histogram
+	least, most, sum int64
+}
 
 const (
 	slowest = int64(time.Minute)
 	digits  = 3
 )
 
-func newHistogram() *histogram { return &histogram{hdrhistogram.New(1, slowest, digits)} }
+func newHistogram() *histogram {
+	return &histogram{h: hdrhistogram.New(1, slowest, digits), least: slowest}
+}
 
 // record counts whatever is beyond its range at the end of it.
 func (h *histogram) record(ns int64) {
-	_ = h.h.RecordValue(min(max(ns, 1), slowest)) // cannot fail: it is in range
+	ns = min(max(ns, 1), slowest)
+	_ = h.h.RecordValue(ns) // cannot fail: it is in range
+	h.least, h.most, h.sum = min(h.least, ns), max(h.most, ns), h.sum+ns
 }
 
 // latencies are those of a part-th of what was recorded.
 func (h *histogram) latencies(part int64) Latencies {
-	if h.h.TotalCount() == 0 {
+	n := h.h.TotalCount()
+	if n == 0 {
 		return Latencies{}
 	}
 	of := func(ns int64) time.Duration { return time.Duration(ns / part) }
+	quantile := func(q float64) time.Duration { return of(min(h.h.ValueAtQuantile(q), h.most)) } // the upper end of a cell
 	return Latencies{
-		Min: of(h.h.Min()), Median: of(h.h.ValueAtQuantile(50)), Max: of(h.h.Max()),
-		Average: time.Duration(h.h.Mean() / float64(part)), Stdev: time.Duration(h.h.StdDev() / float64(part)),
-		P99: of(h.h.ValueAtQuantile(99)), P999: of(h.h.ValueAtQuantile(99.9)),
+		Min: of(h.least), Median: quantile(50), P99: quantile(99), P999: quantile(99.9), Max: of(h.most),
+		Average: of(h.sum / n), Stdev: time.Duration(h.h.StdDev() / float64(part)),
 	}
 }
