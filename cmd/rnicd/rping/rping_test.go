@@ -220,6 +220,18 @@ func TestHostileClients(t *testing.T) {
 	require.Contains(t, <-r.refused, "5 octets of private data")
 }
 
+// A client for which the server has no memory left is told so at once.
+func TestServerIsFull(t *testing.T) {
+	devs := sockets(t)
+	devs[1] = open(t, rnic.Config{RegionsMax: 2}) // the queue pair's own, and its messages
+	r := newRig(t, devs, ServerConfig{})
+	e, err := newEnd(r.client, rnic.QPOptions{})
+	require.NoError(t, err)
+	defer e.release()
+	require.ErrorContains(t, refusal(e.qp.Connect(r.ctx, r.addr, nil)), "are in use")
+	require.Contains(t, <-r.refused, "are in use")
+}
+
 // A client that leaves in the middle of a ping, and a server that does.
 func TestVanishes(t *testing.T) {
 	r := newRig(t, wired(t), ServerConfig{})

@@ -87,8 +87,14 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		s.refuse(ctx, req, err.Error())
 		return
 	}
+	buf, err := e.register(s.cfg.SizeMax, rnic.LocalWrite)
+	if err != nil {
+		e.release()
+		s.refuse(ctx, req, err.Error())
+		return
+	}
 	res := Served{Remote: req.Remote()}
-	res.Err = s.run(ctx, req, e, &res)
+	res.Err = s.run(ctx, req, e, buf, &res)
 	e.release()
 	if s.cfg.Done != nil {
 		s.cfg.Done(res)
@@ -105,11 +111,7 @@ func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) 
 }
 
 // run answers pings until the client leaves.
-func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, res *Served) error {
-	buf, err := e.register(s.cfg.SizeMax, rnic.LocalWrite)
-	if err != nil {
-		return err
-	}
+func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, buf *rnic.MemoryRegion, res *Served) error {
 	if err := req.Accept(ctx, e.qp, nil); err != nil {
 		return err
 	}
