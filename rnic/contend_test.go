@@ -98,3 +98,20 @@ func TestUnanswerableReadInOrder(t *testing.T) {
 		require.Equal(t, []Status{Success, Flushed}, []Status{cs[0].Status, cs[1].Status})
 	})
 }
+
+// Where there is neither a shared buffer nor a place for its completion, the buffer is what is missing: no overflow.
+func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		small, err := r.server.CreateCQ(2)
+		require.NoError(t, err)
+		pd := r.server.AllocPD()
+		p := newPool(t, pd, 8, 2)
+		s, c := r.connect(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}, QPOptions{})
+		for range 3 {
+			r.tell(c, "x")
+		}
+		r.untilDone(s.qp)
+		require.Equal(t, causeNoBuffer, terminateFor(s.qp.Err()).Cause)
+		require.Zero(t, r.server.EventCount(EventCQOverflow))
+	})
+}
