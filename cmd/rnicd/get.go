@@ -34,7 +34,7 @@ start-up settled, and writes it to FILE, which appears, or is replaced, only whe
 Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With it our own TCP does it, on a device of its own.`,
 		Args: argsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return getFile(c.Context(), o, args[0], args[1], c.OutOrStdout())
+			return getFile(c.Context(), o, args[0], args[1], newReporter(c, o.json))
 		},
 	}
 	f := c.Flags()
@@ -42,10 +42,11 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	o.dialectFlag(f, "rfc6581, or rfc5044 where the server knows only that")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
+	o.jsonFlag(f)
 	return c
 }
 
-func getFile(ctx context.Context, o *getOptions, addr, path string, w io.Writer) error {
+func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter) error {
 	dialect, err := o.check()
 	if err != nil {
 		return err
@@ -60,8 +61,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, w io.Writer)
 		return err
 	}
 	defer sink.discard()
-	out := newOutput(w)
-	return o.client(ctx, out, func(ctx context.Context, dev *rnic.Adapter) error {
+	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Begin: sink.begin, NoMarkers: o.noMarkers, NoCRC: o.noCRC, Dialect: dialect}
 		end := func() {}
 		if !o.quiet {
@@ -86,10 +86,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, w io.Writer)
 		if err := sink.commit(); err != nil {
 			return err
 		}
-		out.do(func(w io.Writer) {
-			fmt.Fprintf(w, "got         %s from %s\n", path, addr)
-			printGot(w, res)
-		})
+		r.transferred(path, addr, res)
 		return nil
 	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strconv"
@@ -35,7 +34,7 @@ the server's memory has the same hash.
 Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With it our own TCP does it, on a device of its own.`,
 		Args: argsWanted(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return putFile(c.Context(), o, args[0], args[1], c.OutOrStdout())
+			return putFile(c.Context(), o, args[0], args[1], newReporter(c, o.json))
 		},
 	}
 	f := c.Flags()
@@ -43,10 +42,11 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	o.dialectFlag(f, "rfc5044, with Rev 0 for an answer too")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
+	o.jsonFlag(f)
 	return c
 }
 
-func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer) error {
+func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter) error {
 	dialect, err := o.check()
 	if err != nil {
 		return err
@@ -61,8 +61,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
 		return err
 	}
-	out := newOutput(w)
-	return o.client(ctx, out, func(ctx context.Context, dev *rnic.Adapter) error {
+	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		var res xfer.Result
 		err := o.connecting(ctx, func() (err error) {
 			cfg := xfer.PutConfig{
@@ -80,10 +79,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, w io.Writer)
 		if err != nil {
 			return o.explain(ctx, err, "put to", addr)
 		}
-		out.do(func(w io.Writer) {
-			fmt.Fprintf(w, "sent        %s to %s\n", path, addr)
-			printResult(w, res, false)
-		})
+		r.transferred(path, addr, res)
 		return nil
 	})
 }
