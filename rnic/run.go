@@ -9,7 +9,7 @@ const runMax = 16
 func (q *QueuePair) postRun(wrs []WorkRequest) int {
 	var run [runMax]wqe
 	n := 0
-	for n < min(len(wrs), runMax) && plain(wrs[n].Op, &wrs[n]) {
+	for n < min(len(wrs), runMax, q.sq.Cap()) && plain(wrs[n].Op, &wrs[n]) {
 		run[n] = wqeOf(wrs[n].Op, &wrs[n])
 		n++
 	}

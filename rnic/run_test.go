@@ -73,3 +73,27 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 		require.Zero(t, cq.reserved.Load())
 	})
 }
+
+// More requests than the ring has entries: what fits is posted.
+func TestPostMoreThanTheRing(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s, c := r.connect(QPOptions{}, QPOptions{SendDepth: 4})
+		require.Less(t, c.qp.sq.Cap(), runMax)
+		var wrs []WorkRequest
+		for i := range 40 {
+			w := c.write(s, uint64(i), i, 1)
+			w.Op = OpWrite
+			wrs = append(wrs, w)
+		}
+		for len(wrs) > 0 {
+			n, err := c.qp.Post(wrs...)
+			if n < len(wrs) {
+				require.ErrorIs(t, err, ErrSendQueueFull)
+			}
+			for i, cm := range r.await(c, n) {
+				require.Equal(t, wrs[i].ID, cm.ID)
+			}
+			wrs = wrs[n:]
+		}
+	})
+}
