@@ -133,6 +133,8 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
 	case errors.Is(err, stack.ErrNoRoute) && o.nic.pmd == "tap" && o.nic.hostAddr == "":
 		return fmt.Errorf("%w; nobody on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
+	case errors.As(err, &dial) && (errors.Is(err, rnic.ErrStartupTimeout) || errors.Is(err, rnic.ErrPeerClosed)):
+		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP", err)
 	case errors.As(err, &dial): // has the address
 		return err
 	}
