@@ -46,6 +46,7 @@ func TestPostRecvs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 		require.Equal(t, Flushed, r.await(s, 3)[2].Status)
+		require.Zero(t, s.qp.opt.RecvCQ.reserved.Load(), "of a run that did not fit, too")
 	})
 }
 
@@ -95,5 +96,6 @@ func TestPostMoreThanTheRing(t *testing.T) {
 			}
 			wrs = wrs[n:]
 		}
+		require.Zero(t, c.qp.opt.SendCQ.reserved.Load(), "of a run that did not fit, too")
 	})
 }
