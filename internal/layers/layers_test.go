@@ -59,7 +59,8 @@ var allowed = map[string][]string{
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
 	"internal/netlab":     {},
-	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"}, // imported by tests only
+	"internal/testnic":    {"rnic", "internal/testhost", "stack", "pmd/wire"}, // imported by tests only
+	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"},       // imported by tests only
 
 	"test/interop":       {},
 	"test/interop/guest": {"test/interop/image"},

@@ -9,12 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 )
 
 // Every kind of test, of short and long messages, does as many as it was asked for, and the figures fit each other.
 func TestKinds(t *testing.T) {
-	overBoth(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {
 			for _, latency := range []bool{false, true} {
 				for _, size := range []int{1, 8, 5000, areaMax} {
@@ -54,7 +55,7 @@ func checkResult(t *testing.T, res Result, test Test, name string) {
 // Each round of a ping-pong is seen by both: the octet that is looked at counts on beyond 255.
 func TestWriteRounds(t *testing.T) {
 	test := Test{Op: Write, Latency: true, Size: 3, Iterations: 1000, ServerFirst: true}
-	p := connect(t, wired(t), test)
+	p := connect(t, testnic.Wired(t), test)
 	require.NoError(t, p.ends[0].QP.PostWrite(rnic.WorkRequest{Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1}))
 	served := p.serve(test)
 	res, err := p.ends[0].Run(p.ctx, test)
@@ -71,7 +72,7 @@ func TestWriteRounds(t *testing.T) {
 // The peer's word goes up by one each time.
 func TestAtomicsCount(t *testing.T) {
 	test := Test{Op: Atomic, Size: AtomicSize, Iterations: 500, Warmup: 20, TxDepth: 8}
-	p := connect(t, wired(t), test)
+	p := connect(t, testnic.Wired(t), test)
 	_, err := p.ends[0].Run(p.ctx, test)
 	require.NoError(t, err)
 	require.NoError(t, p.serve(test)()) // has nothing to do
@@ -81,7 +82,7 @@ func TestAtomicsCount(t *testing.T) {
 // With credit a sender waits for a slow receiver's buffers; without, the connection ends for want of one.
 func TestCredit(t *testing.T) {
 	test := Test{Op: Send, Size: 64, Iterations: 2000, TxDepth: 32, RxDepth: 4}
-	p := connect(t, wired(t), test).withCredit()
+	p := connect(t, testnic.Wired(t), test).withCredit()
 	ran := make(chan error, 1)
 	go func() {
 		_, err := p.ends[0].Run(p.ctx, test)
@@ -97,7 +98,7 @@ func TestCredit(t *testing.T) {
 	require.NoError(t, p.serve(test)())
 	require.NoError(t, <-ran)
 
-	p = connect(t, wired(t), test)
+	p = connect(t, testnic.Wired(t), test)
 	_, err := p.ends[0].Run(p.ctx, test)
 	require.ErrorContains(t, err, "no buffer")
 }
@@ -109,7 +110,7 @@ func TestDuration(t *testing.T) {
 		{Op: Send, Size: 100, Latency: true, RxDepth: 32},
 	} {
 		test.Duration = 50 * time.Millisecond
-		p := connect(t, wired(t), test).withCredit()
+		p := connect(t, testnic.Wired(t), test).withCredit()
 		served := p.serve(test)
 		res, err := p.ends[0].Run(p.ctx, test)
 		require.NoError(t, err)
@@ -124,7 +125,7 @@ func TestDuration(t *testing.T) {
 // The octets have been delivered when Flush returns, and that time counts.
 func TestFlush(t *testing.T) {
 	test := Test{Op: Write, Size: 100, Iterations: 10, TxDepth: 10}
-	p := connect(t, wired(t), test)
+	p := connect(t, testnic.Wired(t), test)
 	p.ends[0].Flush = func(ctx context.Context) error {
 		time.Sleep(20 * time.Millisecond)
 		return ctx.Err()
@@ -142,7 +143,7 @@ func TestPeerGone(t *testing.T) {
 	} {
 		for _, how := range []string{"closes", "aborts", "is silent"} {
 			test.Iterations = 1 << 30
-			p := connect(t, wired(t), test).withCredit()
+			p := connect(t, testnic.Wired(t), test).withCredit()
 			ctx, cancel := context.WithCancel(p.ctx)
 			defer cancel()
 			var begun atomic.Bool
@@ -173,13 +174,13 @@ func TestPeerGone(t *testing.T) {
 // A server whose client leaves in order, without a number of iterations to wait for, has served.
 func TestServeUntilClosed(t *testing.T) {
 	test := Test{Op: Write, Size: 10, Latency: true}
-	p := connect(t, wired(t), test)
+	p := connect(t, testnic.Wired(t), test)
 	served := p.serve(test)
 	p.ends[0].QP.Disconnect()
 	require.NoError(t, served())
 
 	test.Iterations = 1000
-	p = connect(t, wired(t), test)
+	p = connect(t, testnic.Wired(t), test)
 	served = p.serve(test)
 	p.ends[0].QP.Disconnect()
 	require.ErrorIs(t, served(), ErrEnded)
@@ -188,7 +189,7 @@ func TestServeUntilClosed(t *testing.T) {
 // What cannot be is refused before anything is posted.
 func TestRefused(t *testing.T) {
 	good := Test{Op: Send, Size: 10, Iterations: 1, TxDepth: 4, RxDepth: 4}
-	p := connect(t, wired(t), good)
+	p := connect(t, testnic.Wired(t), good)
 	for name, change := range map[string]func(*Test, *End){
 		"op":            func(x *Test, _ *End) { x.Op = 7 },
 		"size 0":        func(x *Test, _ *End) { x.Size = 0 },

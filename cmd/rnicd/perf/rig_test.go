@@ -2,17 +2,14 @@ package perf
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
 
 const patience = 30 * time.Second
@@ -30,48 +27,6 @@ const (
 	memory   = 2*areaMax + 8
 	depth    = 64
 )
-
-// overBoth runs a test over kernel sockets and over our TCP.
-func overBoth(t *testing.T, f func(t *testing.T, devs [2]*rnic.Adapter)) {
-	t.Run("sockets", func(t *testing.T) { f(t, sockets(t)) })
-	t.Run("wire", func(t *testing.T) { f(t, wired(t)) })
-}
-
-func sockets(t *testing.T) (devs [2]*rnic.Adapter) {
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{})
-	}
-	return devs
-}
-
-// wired are Adapters over two Pollers, back to back in memory.
-func wired(t *testing.T) (devs [2]*rnic.Adapter) {
-	link, err := wire.New(wire.Config{MTU: 1500})
-	require.NoError(t, err)
-	var pollers [2]*stack.Poller
-	for i := range pollers {
-		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
-		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
-			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64, Idle: stack.IdleAdaptive,
-		})
-	}
-	testhost.Run(t, pollers[:]...)
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
-	}
-	return devs
-}
-
-func open(t *testing.T, cfg rnic.Config) *rnic.Adapter {
-	dev, err := rnic.Open(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		require.NoError(t, dev.Close(ctx))
-	})
-	return dev
-}
 
 // connect makes a pair, prepared for a test.
 func connect(t *testing.T, devs [2]*rnic.Adapter, test Test) *pair {
@@ -95,7 +50,7 @@ func connect(t *testing.T, devs [2]*rnic.Adapter, test Test) *pair {
 		}
 		accepted <- err
 	}()
-	require.NoError(t, p.ends[0].QP.Connect(p.ctx, dialable(l.Addr()), nil))
+	require.NoError(t, p.ends[0].QP.Connect(p.ctx, testnic.Dialable(l.Addr()), nil))
 	require.NoError(t, <-accepted)
 	for i, e := range p.ends {
 		peer := p.ends[1-i]
@@ -112,14 +67,6 @@ func connect(t *testing.T, devs [2]*rnic.Adapter, test Test) *pair {
 		}
 	})
 	return p
-}
-
-// dialable is where a Listener is found that listens on all addresses of this host.
-func dialable(a netip.AddrPort) string {
-	if a.Addr().IsUnspecified() {
-		a = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port())
-	}
-	return a.String()
 }
 
 func newEnd(t *testing.T, dev *rnic.Adapter) *End {

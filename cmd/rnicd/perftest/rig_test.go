@@ -2,17 +2,14 @@ package perftest
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
-	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
 
 const patience = 30 * time.Second
@@ -28,8 +25,7 @@ type rig struct {
 
 // overBoth runs a test over kernel sockets and over our TCP.
 func overBoth(t *testing.T, cfg ServerConfig, f func(r *rig)) {
-	t.Run("sockets", func(t *testing.T) { f(newRig(t, sockets(t), cfg)) })
-	t.Run("wire", func(t *testing.T) { f(newRig(t, wired(t), cfg)) })
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) { f(newRig(t, devs, cfg)) })
 }
 
 func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
@@ -43,7 +39,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	require.NoError(t, err)
 	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
-	r.addr = dialable(l.Addr())
+	r.addr = testnic.Dialable(l.Addr())
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(r.ctx)
 	go func() { served <- s.Serve(ctx, l) }()
@@ -69,49 +65,4 @@ func (r *rig) served() Served {
 
 func (r *rig) run(test perf.Test, opt rnic.QPOptions) (perf.Result, error) {
 	return Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, QP: opt})
-}
-
-func sockets(t *testing.T) (devs [2]*rnic.Adapter) {
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{})
-	}
-	return devs
-}
-
-// wired are Adapters over two Pollers, back to back in memory.
-func wired(t *testing.T) (devs [2]*rnic.Adapter) {
-	link, err := wire.New(wire.Config{MTU: 1500})
-	require.NoError(t, err)
-	var pollers [2]*stack.Poller
-	for i := range pollers {
-		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
-		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
-			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64, Idle: stack.IdleAdaptive,
-		})
-	}
-	testhost.Run(t, pollers[:]...)
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
-	}
-	return devs
-}
-
-func open(t *testing.T, cfg rnic.Config) *rnic.Adapter {
-	dev, err := rnic.Open(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		require.NoError(t, dev.Close(ctx))
-	})
-	return dev
-}
-
-// dialable is where a Listener is found that listens on all addresses of this host.
-func dialable(a netip.AddrPort) string {
-	host := a.Addr()
-	if host.IsUnspecified() {
-		host = netip.MustParseAddr("127.0.0.1")
-	}
-	return netip.AddrPortFrom(host, a.Port()).String()
 }

@@ -71,21 +71,11 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 
 // Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		req, err := l.Accept(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
+	return l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) {
+		if !s.second(req) {
+			s.handle(ctx, req)
 		}
-		if s.second(req) {
-			continue
-		}
-		wg.Go(func() { s.handle(ctx, req) })
-	}
+	})
 }
 
 // second hands over a request to the client whose second one it is.

@@ -10,10 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
 
 const patience = 30 * time.Second
@@ -36,7 +34,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
-	r.addr = dialable(l.Addr())
+	r.addr = testnic.Dialable(l.Addr())
 	cfg.Adapter = devs[1]
 	cfg.Done = func(s Served) { r.served <- s }
 	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
@@ -49,48 +47,6 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 		l.Close()
 	})
 	return r
-}
-
-func dialable(a netip.AddrPort) string {
-	if a.Addr().IsUnspecified() {
-		a = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port())
-	}
-	return a.String()
-}
-
-func sockets(t *testing.T) (devs [2]*rnic.Adapter) {
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{})
-	}
-	return devs
-}
-
-func wired(t *testing.T) (devs [2]*rnic.Adapter) {
-	link, err := wire.New(wire.Config{MTU: 1500})
-	require.NoError(t, err)
-	var pollers [2]*stack.Poller
-	for i := range pollers {
-		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
-		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
-			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 16, Idle: stack.IdleAdaptive,
-		})
-	}
-	testhost.Run(t, pollers[:]...)
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
-	}
-	return devs
-}
-
-func open(t *testing.T, cfg rnic.Config) *rnic.Adapter {
-	dev, err := rnic.Open(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		require.NoError(t, dev.Close(ctx))
-	})
-	return dev
 }
 
 // result is what the server says of the next client that is gone.
@@ -107,7 +63,7 @@ func (r *rig) result() Served {
 
 // Pings of every size come back as they were, over both transports, and the server saw what the client had.
 func TestPings(t *testing.T) {
-	for name, transport := range map[string]func(*testing.T) [2]*rnic.Adapter{"sockets": sockets, "wire": wired} {
+	for name, transport := range map[string]func(testing.TB) [2]*rnic.Adapter{"sockets": testnic.Sockets, "wire": testnic.Wired} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, transport(t), ServerConfig{})
 			for _, size := range []int{SizeMin, SizeDefault, 2000, SizeMax} {
@@ -152,7 +108,7 @@ func TestData(t *testing.T) {
 
 // Several clients at once; one that is interrupted leaves; one that asks for too much is told, and the others never notice.
 func TestClientsAtOnce(t *testing.T) {
-	r := newRig(t, wired(t), ServerConfig{SizeMax: 1000})
+	r := newRig(t, testnic.Wired(t), ServerConfig{SizeMax: 1000})
 	ctx, cancel := context.WithCancel(r.ctx)
 	var endless sync.WaitGroup
 	endless.Go(func() {
@@ -198,7 +154,7 @@ func TestHostileClients(t *testing.T) {
 		{"silent", nil, "rping: nothing came from the client for 100ms"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
+			r := newRig(t, testnic.Wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
 			e, err := newEnd(r.client, rnic.QPOptions{})
 			require.NoError(t, err)
 			defer e.release()
@@ -212,7 +168,7 @@ func TestHostileClients(t *testing.T) {
 			require.ErrorContains(t, r.result().Err, tc.want)
 		})
 	}
-	r := newRig(t, wired(t), ServerConfig{ClientsMax: 1})
+	r := newRig(t, testnic.Wired(t), ServerConfig{ClientsMax: 1})
 	e, err := newEnd(r.client, rnic.QPOptions{})
 	require.NoError(t, err)
 	defer e.release()
@@ -234,7 +190,7 @@ func TestServerIsFull(t *testing.T) {
 
 // A client that leaves in the middle of a ping, and a server that does.
 func TestVanishes(t *testing.T) {
-	r := newRig(t, wired(t), ServerConfig{})
+	r := newRig(t, testnic.Wired(t), ServerConfig{})
 	e, err := newEnd(r.client, rnic.QPOptions{})
 	require.NoError(t, err)
 	defer e.release()
@@ -247,7 +203,7 @@ func TestVanishes(t *testing.T) {
 	e.qp.Disconnect()
 	require.ErrorIs(t, r.result().Err, ErrVanished)
 
-	devs := sockets(t)
+	devs := testnic.Sockets(t)
 	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
 	defer l.Close()
@@ -267,7 +223,7 @@ func TestVanishes(t *testing.T) {
 			_ = s.qp.Close(r.ctx)
 		}
 	})
-	_, err = Run(r.ctx, ClientConfig{Adapter: devs[0], Addr: dialable(l.Addr()), Count: 3, Size: 100})
+	_, err = Run(r.ctx, ClientConfig{Adapter: devs[0], Addr: testnic.Dialable(l.Addr()), Count: 3, Size: 100})
 	require.ErrorIs(t, err, ErrVanished)
 	leaving.Wait()
 }

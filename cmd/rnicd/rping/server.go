@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/rnicd/rnicd/rnic"
@@ -55,18 +54,7 @@ func NewServer(cfg ServerConfig) *Server {
 
 // Serve accepts from l until ctx ends, then waits for the clients under way to be cut off. Its error is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for {
-		req, err := l.Accept(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		wg.Go(func() { s.Handle(ctx, req) })
-	}
+	return l.Serve(ctx, s.Handle)
 }
 
 // Handle serves one client to its end.

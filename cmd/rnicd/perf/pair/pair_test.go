@@ -10,10 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
-	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/stack"
 )
 
 const patience = 30 * time.Second
@@ -61,41 +59,6 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	return r
 }
 
-func sockets(t *testing.T) (devs [2]*rnic.Adapter) {
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{})
-	}
-	return devs
-}
-
-func wired(t *testing.T) (devs [2]*rnic.Adapter) {
-	link, err := wire.New(wire.Config{MTU: 1500})
-	require.NoError(t, err)
-	var pollers [2]*stack.Poller
-	for i := range pollers {
-		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
-		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
-			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64, Idle: stack.IdleAdaptive,
-		})
-	}
-	testhost.Run(t, pollers[:]...)
-	for i := range devs {
-		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
-	}
-	return devs
-}
-
-func open(t *testing.T, cfg rnic.Config) *rnic.Adapter {
-	dev, err := rnic.Open(cfg)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		require.NoError(t, dev.Close(ctx))
-	})
-	return dev
-}
-
 func (r *rig) run(t perf.Test) (perf.Result, error) {
 	return Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Test: t})
 }
@@ -114,7 +77,7 @@ func (r *rig) result() Served {
 
 // Every test there is, over both transports; the server hears that each is over.
 func TestAll(t *testing.T) {
-	for name, transport := range map[string]func(*testing.T) [2]*rnic.Adapter{"sockets": sockets, "wire": wired} {
+	for name, transport := range map[string]func(testing.TB) [2]*rnic.Adapter{"sockets": testnic.Sockets, "wire": testnic.Wired} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, transport(t), ServerConfig{})
 			for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send, perf.Atomic} {
@@ -139,7 +102,7 @@ func TestAll(t *testing.T) {
 
 // A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a duration.
 func TestDuration(t *testing.T) {
-	r := newRig(t, wired(t), ServerConfig{})
+	r := newRig(t, testnic.Wired(t), ServerConfig{})
 	for _, test := range []perf.Test{
 		{Op: perf.Write, Size: 1000, TxDepth: 10}, {Op: perf.Send, Size: 1000, TxDepth: 10, RxDepth: 100},
 		{Op: perf.Write, Latency: true, Size: 8}, {Op: perf.Send, Latency: true, Size: 8, RxDepth: 4},
@@ -163,7 +126,7 @@ func TestRefuses(t *testing.T) {
 	}
 	version, flags := good.marshal(), good.marshal()
 	version[4], flags[6] = 9, 0x82
-	r := newRig(t, wired(t), ServerConfig{SizeMax: 1000, ClientsMax: 1})
+	r := newRig(t, testnic.Wired(t), ServerConfig{SizeMax: 1000, ClientsMax: 1})
 	for name, tc := range map[string]struct {
 		private []byte
 		want    string
@@ -264,7 +227,7 @@ func TestHostileClients(t *testing.T) {
 		}, "STag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
+			r := newRig(t, testnic.Wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
 			e, err := r.rogue(tc.ask.marshal())
 			require.NoError(t, err)
 			p, err := parseReply(e.QP.PeerPrivateData())
@@ -282,7 +245,7 @@ func TestHostileClients(t *testing.T) {
 
 // A server that ends, or is no server of tests, is an error that says so.
 func TestServerGone(t *testing.T) {
-	devs := wired(t)
+	devs := testnic.Wired(t)
 	l, err := devs[1].Listen(context.Background(), ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
 	defer l.Close()

@@ -1,0 +1,69 @@
+// Package testnic makes pairs of Adapters for tests of what stands above package rnic, over either transport.
+package testnic
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+)
+
+const patience = 30 * time.Second
+
+// Over runs f over kernel sockets and over our TCP.
+func Over(t *testing.T, f func(t *testing.T, devs [2]*rnic.Adapter)) {
+	t.Run("sockets", func(t *testing.T) { f(t, Sockets(t)) })
+	t.Run("wire", func(t *testing.T) { f(t, Wired(t)) })
+}
+
+// Sockets are two Adapters over kernel sockets.
+func Sockets(t testing.TB) (devs [2]*rnic.Adapter) {
+	for i := range devs {
+		devs[i] = open(t, rnic.Config{})
+	}
+	return devs
+}
+
+// Wired are two Adapters over Pollers that run, back to back in memory.
+func Wired(t testing.TB) (devs [2]*rnic.Adapter) {
+	link, err := wire.New(wire.Config{MTU: 1500})
+	require.NoError(t, err)
+	var pollers [2]*stack.Poller
+	for i := range pollers {
+		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), 24)
+		pollers[i] = testhost.NewPoller(t, link.Port(i), stack.Config{
+			Addr: addr, MTU: 1500, Pool: testhost.NewPool(t, 2048, 1500), ConnsMax: 64, Idle: stack.IdleAdaptive,
+		})
+	}
+	testhost.Run(t, pollers[:]...)
+	for i := range devs {
+		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
+	}
+	return devs
+}
+
+func open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
+	dev, err := rnic.Open(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, dev.Close(ctx))
+	})
+	return dev
+}
+
+// Dialable is where a Listener is found that listens on all addresses of this host.
+func Dialable(a netip.AddrPort) string {
+	if a.Addr().IsUnspecified() {
+		a = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port())
+	}
+	return a.String()
+}
