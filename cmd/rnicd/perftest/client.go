@@ -1,6 +1,7 @@
 package perftest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,19 +131,26 @@ func (e *end) last(ctx context.Context) error {
 	return e.QP.Close(ctx)
 }
 
-// serverFirst is how long the server has to close the first connection itself, as perftest's do. One that we close as soon as we have
-// the last message can be in error at the server before it knows that this message was sent (seen with siw).
+// serverFirst is how long the server has to close a connection itself, as perftest's do. One that we close as soon as we have the
+// last message can be in error at the server before it knows that this message was sent: seen with siw, on either connection.
 const serverFirst = time.Second
 
-// closeBoth closes first what was measured, as perftest does.
+// closeBoth closes first what was measured, as perftest does. All has been said by now, so that a server that resets a connection
+// instead of closing it, as siw does for a program that ends, has lost nothing.
 func closeBoth(ctx context.Context, c *control, e *end) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	err := e.QP.Close(ctx)
+	return cmp.Or(closeSecond(ctx, e.QP), closeSecond(ctx, c.qp))
+}
+
+func closeSecond(ctx context.Context, qp *rnic.QueuePair) error {
 	select {
-	case <-c.qp.Done():
+	case <-qp.Done(): // the peer's end made ours
 	case <-time.After(serverFirst):
 	case <-ctx.Done():
 	}
-	return errors.Join(err, c.qp.Close(ctx))
+	if err := qp.Close(ctx); !errors.Is(err, stack.ErrReset) {
+		return err
+	}
+	return nil
 }
