@@ -26,7 +26,7 @@ func Over(t *testing.T, f func(t *testing.T, devs [2]*rnic.Adapter)) {
 // Sockets are two Adapters over kernel sockets.
 func Sockets(t testing.TB) (devs [2]*rnic.Adapter) {
 	for i := range devs {
-		devs[i] = open(t, rnic.Config{})
+		devs[i] = Open(t, rnic.Config{})
 	}
 	return devs
 }
@@ -44,12 +44,13 @@ func Wired(t testing.TB) (devs [2]*rnic.Adapter) {
 	}
 	testhost.Run(t, pollers[:]...)
 	for i := range devs {
-		devs[i] = open(t, rnic.Config{Pollers: pollers[i : i+1]})
+		devs[i] = Open(t, rnic.Config{Pollers: pollers[i : i+1]})
 	}
 	return devs
 }
 
-func open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
+// Open makes an Adapter that is closed with the test.
+func Open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
 	dev, err := rnic.Open(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -178,8 +178,8 @@ func TestHostileClients(t *testing.T) {
 
 // A client for which the server has no memory left is told so at once.
 func TestServerIsFull(t *testing.T) {
-	devs := sockets(t)
-	devs[1] = open(t, rnic.Config{RegionsMax: 2}) // the queue pair's own, and its messages
+	devs := testnic.Sockets(t)
+	devs[1] = testnic.Open(t, rnic.Config{RegionsMax: 2}) // the queue pair's own, and its messages
 	r := newRig(t, devs, ServerConfig{})
 	e, err := newEnd(r.client, rnic.QPOptions{})
 	require.NoError(t, err)

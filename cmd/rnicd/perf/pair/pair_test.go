@@ -165,7 +165,7 @@ func TestRefuses(t *testing.T) {
 // is not through with that test.
 func TestOnePlaceForManyTests(t *testing.T) {
 	through := make(chan struct{})
-	r := newRig(t, sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
+	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
 	finish := sync.OnceFunc(func() { close(through) })
 	t.Cleanup(finish)
 	test := perf.Test{Op: perf.Write, Size: 8, Iterations: 1, TxDepth: 1, RxDepth: 1}
