@@ -19,6 +19,10 @@ type ClientConfig struct {
 	// Test, of which the server's program must have been told Size, Iterations and RxDepth, too. No Duration, no Warmup.
 	Test perf.Test
 	QP   rnic.QPOptions // Dialect, NoMarkers, NoCRC, Nudge, Packing; the rest is Run's
+	// ServerFirst is how long the server has to close each connection itself behind the test, as perftest's do. One that we close as soon
+	// as we have the last message can be in error at the server before it knows that this message was sent (seen with siw, on either).
+	// Our own server leaves it to the client.
+	ServerFirst time.Duration
 	// Connected, if set, is called when the test is about to begin, with the QueuePair that is measured.
 	Connected func(*rnic.QueuePair)
 }
@@ -62,7 +66,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return res, err
 	}
-	return res, closeBoth(ctx, c, e)
+	return res, cfg.closeBoth(ctx, c, e)
 }
 
 // A server of perftest's stops listening when the first connection is there, and begins again for the second: a moment late, and
@@ -131,22 +135,22 @@ func (e *end) last(ctx context.Context) error {
 	return e.QP.Close(ctx)
 }
 
-// serverFirst is how long the server has to close a connection itself, as perftest's do. One that we close as soon as we have the
-// last message can be in error at the server before it knows that this message was sent: seen with siw, on either connection.
-const serverFirst = time.Second
+// ServerFirstDefault is ClientConfig.ServerFirst where it is 0.
+const ServerFirstDefault = time.Second
 
 // closeBoth closes first what was measured, as perftest does. All has been said by now, so that a server that resets a connection
 // instead of closing it, as siw does for a program that ends, has lost nothing.
-func closeBoth(ctx context.Context, c *control, e *end) error {
+func (cfg *ClientConfig) closeBoth(ctx context.Context, c *control, e *end) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	return cmp.Or(closeSecond(ctx, e.QP), closeSecond(ctx, c.qp))
+	wait := cmp.Or(cfg.ServerFirst, ServerFirstDefault)
+	return cmp.Or(closeSecond(ctx, e.QP, wait), closeSecond(ctx, c.qp, wait))
 }
 
-func closeSecond(ctx context.Context, qp *rnic.QueuePair) error {
+func closeSecond(ctx context.Context, qp *rnic.QueuePair, wait time.Duration) error {
 	select {
 	case <-qp.Done(): // the peer's end made ours
-	case <-time.After(serverFirst):
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 	if err := qp.Close(ctx); !errors.Is(err, stack.ErrReset) {

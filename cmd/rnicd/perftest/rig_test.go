@@ -64,5 +64,5 @@ func (r *rig) served() Served {
 }
 
 func (r *rig) run(test perf.Test, opt rnic.QPOptions) (perf.Result, error) {
-	return Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, QP: opt})
+	return Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test, QP: opt, ServerFirst: time.Millisecond})
 }
