@@ -283,9 +283,8 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		var pe *PeerError
 		require.ErrorAs(t, c.qp.Err(), &pe)
 		require.Equal(t, rdmap.CauseLocal, pe.Terminate.Cause)
-		ev := <-events
-		require.Equal(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, ev)
-		require.Equal(t, EventTerminated, (<-events).Kind)
+		require.Equal(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, event(t, events))
+		require.Equal(t, EventTerminated, event(t, events).Kind)
 		require.EqualValues(t, 1, r.server.EventCount(EventCQOverflow))
 		require.Equal(t, 7, p.Left(), "the buffer that found no place is still everybody's")
 
@@ -312,21 +311,17 @@ func TestSharedReceiveQueueLimit(t *testing.T) {
 		}
 		none := func() {
 			t.Helper()
-			select {
-			case ev := <-events:
-				t.Fatalf("event %+v", ev)
-			default:
-			}
+			noEvent(t, events)
 		}
 		require.NoError(t, p.Arm(3))
 		take()
 		none() // 3 left, not fewer
 		take()
-		require.Equal(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: 2}, <-events)
+		require.Equal(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: 2}, event(t, events))
 		take()
 		none() // once
 		require.NoError(t, p.Arm(2))
-		require.EqualValues(t, 1, (<-events).Count)
+		require.EqualValues(t, 1, event(t, events).Count)
 		require.NoError(t, p.Arm(1))
 		require.NoError(t, p.Arm(0)) // taken back
 		take()
