@@ -79,25 +79,33 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 		}
 		return
 	}
-	s.mu.Lock()
-	var started *session
-	taken := false
-	if s.cur == nil {
-		started = &session{server: s, cookie: c, ctl: control{ctx, conn, s.wait.message}}
-		s.cur = started
-	} else {
-		taken = s.cur.offer(c, conn, seq)
-	}
-	s.mu.Unlock()
+	started, taken := s.seat(ctx, c, conn, seq)
 	switch {
 	case started != nil:
 		s.run(ctx, started)
+	case ctx.Err() != nil && !taken:
+		_ = conn.Close()
 	case !taken:
 		busy := control{ctx, conn, s.wait.message}
 		_ = busy.send(AccessDenied)
 		_ = conn.Close()
 		s.failed(conn, errors.New("iperf3: refused: another test is running"))
 	}
+}
+
+// seat begins a test with a connection or gives it to the one that is gathering. Behind the end of ctx it begins none: a data
+// connection whose test has just ended by it, and made room, is not the first of another.
+func (s *Server) seat(ctx context.Context, c cookie, conn net.Conn, seq int) (started *session, taken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.cur != nil:
+		return nil, s.cur.offer(c, conn, seq)
+	case ctx.Err() != nil:
+		return nil, false
+	}
+	s.cur = &session{server: s, cookie: c, ctl: control{ctx, conn, s.wait.message}}
+	return s.cur, true
 }
 
 func (s *Server) run(ctx context.Context, ses *session) {

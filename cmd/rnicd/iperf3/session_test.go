@@ -389,3 +389,19 @@ func TestSenderEndsBeforeResults(t *testing.T) {
 	require.NoError(t, readJSON(c.conn, &w))
 	c.expect("\x0e")
 }
+
+// A server that was told to end begins no test with what had been a data connection of the last one.
+func TestNoTestBehindTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{}
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	cancel()
+	started, taken := s.seat(ctx, cookie{1}, ours, 0)
+	require.Nil(t, started)
+	require.False(t, taken)
+	started, taken = s.seat(context.Background(), cookie{1}, ours, 0)
+	require.NotNil(t, started)
+	require.True(t, taken)
+}
