@@ -45,7 +45,7 @@ var (
 // vm is the guest that all tests talk to, one after another.
 var vm *guest.Guest
 
-// inside is set for the process that runs the tests: the first one starts it in a network namespace of its own.
+// inside is set for the process that runs the tests, to where our command is: the first one starts it in a network namespace of its own.
 const inside = "RNICD_INTEROP_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,14 @@ func enclose() int {
 		fmt.Fprintln(os.Stderr, "interop: needs root: it makes a network namespace, a bridge and TAP devices")
 		return 1
 	}
-	if err := makeImage(); err != nil {
+	dir, err := os.MkdirTemp("", "interop")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	command := filepath.Join(dir, "rnicd")
+	if err := errors.Join(makeImage(), makeCommand(command)); err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		return 1
 	}
@@ -74,7 +81,7 @@ func enclose() int {
 	signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), inside+"=yes")
+	cmd.Env = append(os.Environ(), inside+"="+command)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "interop: no network namespace:", err)
@@ -85,7 +92,7 @@ func enclose() int {
 			_ = cmd.Process.Signal(sig)
 		}
 	}()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	var status *exec.ExitError
 	switch {
 	case errors.As(err, &status):
@@ -106,6 +113,15 @@ func makeImage() error {
 		_, err = image.Get(ctx, cache, os.Stdout)
 	}
 	return err
+}
+
+// makeCommand builds our command, here because the modules it is made of may have to be downloaded, too.
+func makeCommand(path string) error {
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/rnicd/rnicd/cmd/rnicd").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("our command: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // within runs the tests beside a guest.

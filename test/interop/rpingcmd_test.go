@@ -3,8 +3,8 @@ package interop
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,9 +29,6 @@ func overCommands(t *testing.T, f func(c *command)) {
 	if !*live {
 		t.Skip("needs root and a virtual machine: make interop")
 	}
-	path := filepath.Join(t.TempDir(), "rnicd")
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/rnicd/rnicd/cmd/rnicd").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	for name, c := range map[string]*command{
 		overSockets: {rig: &rig{host: bridgeAddr.Addr().String()}},
 		overOurTCP: {rig: &rig{host: commandAddr},
@@ -40,7 +37,7 @@ func overCommands(t *testing.T, f func(c *command)) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			c.t, c.ctx, c.path = t, ctx, path
+			c.t, c.ctx, c.path = t, ctx, os.Getenv(inside)
 			c.siw("std")
 			f(c)
 		})
