@@ -48,7 +48,8 @@ type onSocket struct {
 	finished bool
 	readEnd  bool
 	wroteEnd bool
-	segment  int // EMSS
+	sendErr  error // sending failed while the reader may still find something
+	segment  int   // EMSS
 	seen     TransportStats
 	ends     [2]netip.AddrPort
 
@@ -120,7 +121,10 @@ func (s *onSocket) read() {
 	}
 	s.mu.Lock()
 	s.readEnd = true
-	if s.giving && !s.aborted {
+	if cause == nil {
+		cause = s.sendErr
+	}
+	if s.giving && !s.aborted && s.sendErr == nil {
 		// What ended the reading is the stream's to find.
 	} else if cause == nil && !s.aborted {
 		s.link.peerClosed()
@@ -160,6 +164,8 @@ func (s *onSocket) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more 
 			continue // start-up's last frame was in front: what is behind it needs a Buf
 		case v == stack.Refused && s.giving:
 			s.rest = append(s.rest, data[max(off, s.link.rxBase)-off:]...)
+			return mem.NoBuf, false
+		case v == stack.Refused && s.sendErr != nil:
 			return mem.NoBuf, false
 		case v == stack.Refused:
 			s.changed.Wait() // until the ULP has decided about the Request
@@ -204,10 +210,7 @@ func (s *onSocket) write() {
 		if n > 0 {
 			if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
 				s.mu.Lock()
-				if !s.aborted {
-					s.link.lost(socketError(err))
-					s.abort()
-				}
+				s.sendFailed(err)
 				s.mu.Unlock()
 				fin = true
 			}
@@ -226,6 +229,22 @@ func (s *onSocket) write() {
 			<-s.woken
 		}
 	}
+}
+
+// sendFailed leaves the end of the connection to the reader: what the peer said before it reset the connection still lies there, and the
+// kernel hands it out before the end that it is told of here. mu is held.
+func (s *onSocket) sendFailed(err error) {
+	if s.aborted || s.sendErr != nil {
+		return
+	}
+	s.sendErr = socketError(err)
+	if s.readEnd {
+		s.link.lost(s.sendErr)
+		s.abort()
+		return
+	}
+	_ = s.nc.CloseRead() // a connection that is gone already needs no telling
+	s.changed.Broadcast()
 }
 
 // fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment: behind one that is not full, so

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
@@ -74,6 +75,47 @@ func TestSocketPartialWrites(t *testing.T) {
 	}
 	require.True(t, bytes.Equal(s.source.Bytes(), got))
 }
+
+// What a peer said before it reset the connection is taken, whoever learns of the reset first: the kernel tells the writer at once, and
+// the reader behind the last octet.
+func TestSocketResetBehindMessages(t *testing.T) {
+	const n, messages = 30000, 4
+	r := newRig(t, sockets, rigConfig{})
+	s := r.newEndOf(r.server, QPOptions{}, n*messages)
+	raw := r.dialRaw().(*rawSocket)
+	p := &rawInitiator{rawPeer: raw, r: r}
+	p.write(request(mpa.Frame{Rev: 1}))
+	for i := range messages {
+		require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), i*n, n)))
+	}
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
+	o := s.qp.link.Load().car.(*onSocket)
+	o.mu.Lock() // the reader comes as far as its first octets
+	for i := range messages {
+		p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
+	}
+	p.reset()
+	r.until("the kernel knows of the reset", func() bool {
+		var state uint8
+		require.NoError(t, o.raw.Control(func(fd uintptr) {
+			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			require.NoError(t, err)
+			state = info.State
+		}))
+		return state == tcpClose
+	})
+	o.sendFailed(syscall.EPIPE)
+	o.mu.Unlock()
+	for i, c := range r.await(s, messages) {
+		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv}, c)
+	}
+	r.untilDone(s.qp)
+	require.ErrorIs(t, s.qp.Err(), stack.ErrReset)
+}
+
+// tcpClose is TCP_CLOSE of the kernel's net/tcp_states.h.
+const tcpClose = 7
 
 // What the kernel says it took tells msgVec how far it is.
 func TestMsgVecAdvance(t *testing.T) {

@@ -40,7 +40,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return flagError(err, c.CommandPath())
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream())
 	return root
 }
 

@@ -43,11 +43,13 @@ var allowed = map[string][]string{
 
 	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
+	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/perf", "cmd/rnicd/perf/pair", "cmd/rnicd/perftest", "cmd/rnicd/rping", "cmd/rnicd/iperf3", "rnic", "stream", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/perf", "cmd/rnicd/perf/pair", "cmd/rnicd/perftest", "cmd/rnicd/rping", "cmd/rnicd/rstream", "cmd/rnicd/iperf3", "rsocket", "rnic", "stream", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
 	"cmd/rnicd/xfer":      {"rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"cmd/rnicd/rping":     {"rnic", "mem"},
+	"cmd/rnicd/rstream":   {},
 	"cmd/rnicd/perf":      {"rnic", "mem"},
 	"cmd/rnicd/perftest":  {"cmd/rnicd/perf", "rnic", "stack", "mem", "hugepages"},
 	"cmd/rnicd/perf/pair": {"cmd/rnicd/perf", "rnic", "mem", "hugepages"},

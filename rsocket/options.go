@@ -1,0 +1,61 @@
+package rsocket
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// Defaults: librdmacm's, but for Linger, which has none there.
+const (
+	BufferDefault  = 128 << 10
+	CreditsDefault = 384
+	LingerDefault  = 10 * time.Second
+)
+
+// Limits of Options.
+const (
+	BufferMin  = 2048
+	BufferMax  = 256 << 20
+	CreditsMin = 16
+	CreditsMax = 8192
+)
+
+// Options of a Conn. The zero value has the defaults.
+type Options struct {
+	// QP says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Nudge, NoMarkers, NoCRC, DropBadCRC, Packing. The rest
+	// is this package's. For peers that are Linux siw, see docs/interop.md.
+	QP rnic.QPOptions
+	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the peer writes. Octets.
+	SendBuffer, ReceiveBuffer int
+	// Credits is how many messages of the peer may wait to be read, whatever their length.
+	Credits int
+	// LateGrants gives the peer no room before it has used up what it has, so that it always waits for a round trip then. It is for peers
+	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
+	LateGrants bool
+	// Linger is how long Close waits for the peer to close, too, when all has been sent, before it resets the connection.
+	Linger time.Duration
+}
+
+func (o *Options) check() error {
+	o.SendBuffer, o.ReceiveBuffer = cmp.Or(o.SendBuffer, BufferDefault), cmp.Or(o.ReceiveBuffer, BufferDefault)
+	o.Credits, o.Linger = cmp.Or(o.Credits, CreditsDefault), cmp.Or(o.Linger, LingerDefault)
+	for _, b := range []struct {
+		name string
+		n    int
+	}{{"SendBuffer", o.SendBuffer}, {"ReceiveBuffer", o.ReceiveBuffer}} {
+		if b.n < BufferMin || b.n > BufferMax {
+			return fmt.Errorf("rsocket: %s of %d octets, %d to %d possible", b.name, b.n, BufferMin, BufferMax)
+		}
+	}
+	switch {
+	case o.Credits < CreditsMin || o.Credits > CreditsMax:
+		return fmt.Errorf("rsocket: %d credits, %d to %d possible", o.Credits, CreditsMin, CreditsMax)
+	case o.Linger < 0:
+		return fmt.Errorf("rsocket: Linger %v is negative", o.Linger)
+	}
+	o.ReceiveBuffer &^= 1 // two halves
+	return nil
+}
