@@ -37,6 +37,7 @@ type Conn struct {
 	polled  [32]rnic.Completion
 	in      receiver
 	out     sender
+	inline  [entryLen + messageLen]byte // what is being posted
 
 	readDeadline, writeDeadline deadline
 

@@ -69,9 +69,9 @@ func (c *Conn) goodbye(value uint32) {
 		return
 	}
 	c.weGone = value == disconnect
-	var b [messageLen]byte
-	c.order.PutUint32(b[:], message(kindControl, value))
-	c.post([]rnic.WorkRequest{{ID: 1, Op: rnic.OpSend, Inline: b[:], Signaled: true}})
+	b := c.inline[:messageLen]
+	c.order.PutUint32(b, message(kindControl, value))
+	c.post([]rnic.WorkRequest{{ID: 1, Op: rnic.OpSend, Inline: b, Signaled: true}})
 }
 
 // fail ends a connection for what the peer did, or for what cannot go on.

@@ -140,7 +140,7 @@ func (c *Conn) grant() {
 func (c *Conn) grantOnce() {
 	r := &c.in
 	var wrs [2]rnic.WorkRequest
-	var b [entryLen + messageLen]byte
+	b := c.inline[:]
 	n := 0
 	if r.freed >= r.half {
 		where := entry{c.m.ring.Base() + uint64(r.next), c.m.ring.STag(), uint32(r.half)}

@@ -87,11 +87,11 @@ func (c *Conn) transfer(p []byte) int {
 		return 0
 	}
 	copy(outbox[s.at:], p[:n])
-	var b [messageLen]byte
-	c.order.PutUint32(b[:], message(kindData, uint32(n)))
+	b := c.inline[:messageLen]
+	c.order.PutUint32(b, message(kindData, uint32(n)))
 	wrs := [2]rnic.WorkRequest{
 		{Op: rnic.OpWrite, Local: c.m.outbox.Slice(s.at, n), RemoteSTag: target.stag, RemoteOffset: target.to},
-		{ID: uint64(n)<<idShift | 2, Op: rnic.OpSend, Inline: b[:], Signaled: true},
+		{ID: uint64(n)<<idShift | 2, Op: rnic.OpSend, Inline: b, Signaled: true},
 	}
 	if !c.post(wrs[:]) {
 		return 0

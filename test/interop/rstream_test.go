@@ -92,3 +92,30 @@ func (run rstreamRun) measure(r *rig, c net.Conn, e rstream.End) {
 	require.NoError(r.t, err)
 	r.t.Logf("all of it %.1f s", time.Since(begin).Seconds())
 }
+
+// Our command with rdma-core's rstream as its client, and as its server.
+func TestCommandRstream(t *testing.T) {
+	const plan = "-S 3000 -C 20 -I 10"
+	overCommands(t, func(c *command) {
+		port := newPort()
+		words := fmt.Sprintf("rstream server %s -V --once --port %d", plan, port)
+		if len(c.pmd) == 0 {
+			words += " --pmd kernel --addr " + c.host
+		}
+		server := c.run(words)
+		server.Expect(c.t, 1, "^ready ")
+		_, err := vm.Run(c.ctx, "ip neigh flush dev eth0") // the TAP is another each time
+		require.NoError(c.t, err)
+		job := c.start("exec rstream -s %s -p %d %s -T verify -T block", c.host, port, plan)
+		c.ends(job)
+		require.Regexp(c.t, "(?m)^custom +2.9k +20 +10 +1.1m ", job.String())
+		require.Zero(c.t, server.Wait(c.t), "%s", server)
+		require.Len(c.t, server.Lines(`^served +10\.9\.0\.2:\d+$`), 1, "%s", server)
+
+		job, addr := c.serve("exec rstream -p $port " + plan + " -T verify -T block")
+		client := c.run("rstream " + addr + " " + plan + " -V --late-grants --wait 10s --timeout 60s")
+		require.Zero(c.t, client.Wait(c.t), "%s", client)
+		require.Len(c.t, client.Lines("^custom +2.9k +20 +10 +1.1m "), 1, "%s", client)
+		c.ends(job)
+	})
+}
