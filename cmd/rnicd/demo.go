@@ -127,7 +127,7 @@ func demoTransfer(ctx context.Context, o *demoOptions, server, client *nic, src 
 	bar := newProgress(os.Stderr, length)
 	res, err := xfer.Put(ctx, xfer.PutConfig{
 		Adapter: cdev, Addr: fmt.Sprintf("%s:%d", demoServer, xfer.DefaultPort), Source: src, Length: length,
-		Progress: bar.update, NoMarkers: o.noMarkers, NoCRC: o.noCRC,
+		Progress: bar.update, QP: rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
 	})
 	bar.end()
 	if err != nil {

@@ -74,8 +74,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 	defer cancel()
 	var sum roundTrips
 	cfg := rping.ClientConfig{
-		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify,
-		QP: rnic.QPOptions{Dialect: dialect, PeerToPeer: o.peerToPeer, NoMarkers: !o.markers, NoCRC: o.noCRC, Nudge: rnic.NudgeDefault},
+		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify, QP: o.options(dialect, !o.markers),
 		Connected: func(qp *rnic.QueuePair) {
 			r.remark("connected   %v: %s", qp.RemoteAddr(), startupOf(qp))
 		},
@@ -86,6 +85,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 			}
 		},
 	}
+	cfg.QP.PeerToPeer, cfg.QP.Nudge = o.peerToPeer, rnic.NudgeDefault
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
 		err := o.connecting(ctx, func() error {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -34,8 +35,8 @@ type Served struct {
 
 // Server answers pings of any number of clients.
 type Server struct {
-	cfg   ServerConfig
-	slots chan struct{}
+	cfg    ServerConfig
+	places peer.Places
 }
 
 // NewServer makes a Server; Serve runs it.
@@ -49,7 +50,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	return &Server{cfg: cfg, slots: make(chan struct{}, cfg.ClientsMax)}
+	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax)}
 }
 
 // Serve accepts from l until ctx ends, then waits for the clients under way to be cut off. Its error is the Listener's.
@@ -63,13 +64,11 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		s.refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this is `rnicd rping server`", n))
 		return
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		s.refuse(ctx, req, fmt.Sprintf("%d other clients are being served, and no more at a time", s.cfg.ClientsMax))
+	if err := s.places.Take(ctx); err != nil {
+		s.refuse(ctx, req, err.Error())
 		return
 	}
+	defer s.places.Leave()
 	e, err := newEnd(s.cfg.Adapter, s.cfg.QP)
 	if err != nil {
 		s.refuse(ctx, req, err.Error())
@@ -90,9 +89,7 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 }
 
 func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	if err := req.Reject(ctx, append(append([]byte{}, magicRefuse...), why...)); err != nil {
-		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
-	}
+	why = peer.Refuse(ctx, req, why)
 	if s.cfg.Refused != nil {
 		s.cfg.Refused(req.Remote(), why)
 	}
