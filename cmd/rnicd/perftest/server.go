@@ -37,11 +37,23 @@ type ServerConfig struct {
 // Served is a client that has gone. Err is nil when its test was made to its end.
 type Served struct {
 	Remote   netip.AddrPort
-	Test     perf.Test
+	Test     perf.Test  // as it came: Size and Iterations of Writes without answers, and of Reads, are the client's to choose
 	Report   Report     // the client's figures; of ib_write_bw and ib_read_bw
 	Counters rnic.Stats // of the connection that was measured
 	Took     time.Duration
 	Err      error
+}
+
+// came finds out what was made of a Test, where a client that was told something else goes through with it all the same. Its figures
+// say how many Writes there were, and nobody how many octets each had but the memory that has them.
+func (s *Served) came() {
+	n, octets := s.Report.Iterations, s.Counters.Placed.Direct+s.Counters.Placed.Reassembled
+	if s.Test.Op == perf.Read {
+		n, octets = s.Counters.ReadsServed, s.Counters.PayloadSent
+	}
+	if n > 0 && octets%n == 0 {
+		s.Test.Size, s.Test.Iterations = int(octets/n), int(n)
+	}
 }
 
 // Server is what perftest's clients connect to.
@@ -214,6 +226,7 @@ func (x *session) test(ctx context.Context) error {
 	defer stop()
 	err := x.talk(watched)
 	x.out.Counters, _ = x.e.QP.Stats(ctx) // for the user to see
+	x.out.came()
 	if cause := context.Cause(watched); err != nil && cause != nil {
 		return cause
 	}
