@@ -70,17 +70,17 @@ func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w i
 	if _, err := perftest.NewServer(cfg); err != nil { // before there is a device
 		return err
 	}
-	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error {
-		cfg.Adapter = dev
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
+		cfg.Adapter = s.dev
 		cfg.Done = func(s perftest.Served) {
 			out.perftested(s)
 			done(s.Err)
 		}
-		s, err := perftest.NewServer(cfg)
+		srv, err := perftest.NewServer(cfg)
 		if err != nil {
 			return err
 		}
-		return s.Serve(ctx, l)
+		return srv.Serve(ctx, l)
 	})
 }
 

@@ -184,9 +184,9 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 	if o.sizeMax < 1 || o.sizeMax > rping.SizeMax {
 		return fmt.Errorf("--size-max %v: want 1 to %d octets", &o.sizeMax, rping.SizeMax)
 	}
-	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
 		cfg := rping.ServerConfig{
-			Adapter: dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
+			Adapter: s.dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
 			QP:      rnic.QPOptions{NoMarkers: !o.markers, NoCRC: o.noCRC},
 			Refused: out.refused,
 			Done: func(s rping.Served) {
