@@ -181,6 +181,33 @@ func TestToolsOverOurTCP(t *testing.T) {
 	})
 }
 
+// A server that goes without a word, as behind a cable that was cut, is noticed within --user-timeout, over either transport, by who sends
+// and by who only waits.
+func TestUserTimeout(t *testing.T) {
+	ns := newNamespace(t)
+	ns.bridged(t)
+	for _, kind := range []string{"write bw", "read bw"} {
+		for _, pmd := range []string{"kernel", "tap"} {
+			t.Run(kind+" "+pmd, func(t *testing.T) {
+				server := ns.rnicd(t, "perf", "server")
+				ns.attach(t, server, "rnic0")
+				server.Expect(t, 1, "^ready ")
+				words := "perf " + kind + " " + serverHost + " --duration 1h --user-timeout 1s --wait 20s --pmd " + pmd
+				client := ns.rnicd(t, strings.Fields(words)...)
+				if pmd == "tap" {
+					ns.attach(t, client, "rnic1")
+				}
+				client.Expect(t, 1, "^(write|read) bandwidth with ")
+				ns.Run(t, "ip", "link", "set", "rnic0", "nomaster")
+				require.Equal(t, 1, client.Wait(t), "%s", client)
+				require.Len(t, client.Lines("^rnicd: .*(timed out|no route to host)"), 1, "%s", client) // the kernel says what ARP said
+				ns.stop(t, server)
+			})
+		}
+	}
+	ns.fails(t, "perf write bw 127.0.0.1 --user-timeout 999ms", `--user-timeout 999ms: want 1s or more$`)
+}
+
 func requireSame(t testing.TB, want, got string) {
 	t.Helper()
 	a, err := os.ReadFile(want)
