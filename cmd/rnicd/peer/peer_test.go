@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,7 +93,7 @@ func TestRefusal(t *testing.T) {
 					said <- err.Error()
 					return
 				}
-				said <- Refuse(t.Context(), req, why)
+				Refuse(t.Context(), req, why, func(_ netip.AddrPort, why string) { said <- why })
 			}()
 			err := connect(t, devs[0], testnic.Dialable(l.Addr()))
 			var no *RefusedError

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -24,13 +25,15 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.What + ": the server refused: " + e.Text }
 
-// Refuse rejects a request with a text, and returns it, with what stood in the way if the peer did not hear it.
-func Refuse(ctx context.Context, req *rnic.ConnRequest, why string) string {
+// Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the way if the peer did not hear it.
+func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(remote netip.AddrPort, why string)) {
 	text := why[:min(len(why), textMax)]
 	if err := req.Reject(ctx, append(bytes.Clone(magicRefuse), text...)); err != nil {
 		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
 	}
-	return why
+	if told != nil {
+		told(req.Remote(), why)
+	}
 }
 
 // Refusal is a *RefusedError instead of a Connect's error that is one, in the server's own words.

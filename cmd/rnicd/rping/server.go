@@ -61,23 +61,23 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 // Handle serves one client to its end.
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if n := len(req.PrivateData()); n > 0 {
-		s.refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this is `rnicd rping server`", n))
+		peer.Refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this is `rnicd rping server`", n), s.cfg.Refused)
 		return
 	}
 	if err := s.places.Take(ctx); err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	defer s.places.Leave()
 	e, err := newEnd(s.cfg.Adapter, s.cfg.QP)
 	if err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	buf, err := e.register(s.cfg.SizeMax, rnic.LocalWrite)
 	if err != nil {
 		e.release()
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	res := Served{Remote: req.Remote()}
@@ -85,13 +85,6 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	e.release()
 	if s.cfg.Done != nil {
 		s.cfg.Done(res)
-	}
-}
-
-func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	why = peer.Refuse(ctx, req, why)
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(req.Remote(), why)
 	}
 }
 

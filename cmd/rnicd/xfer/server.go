@@ -89,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	r, x, why := s.admit(req)
 	if why != "" {
-		s.refuse(ctx, req, why)
+		peer.Refuse(ctx, req, why, s.cfg.Refused)
 		return
 	}
 	t := transfer{s: s, req: req, want: r}
@@ -132,13 +132,6 @@ func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
 		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run; try again later", r.length, s.room.inUse())
 	}
 	return r, x, ""
-}
-
-func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	why = peer.Refuse(ctx, req, why)
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(req.Remote(), why)
-	}
 }
 
 // transfer is one granted request at the server.
@@ -204,7 +197,7 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 			t.qp.Abort()
 		}
 		t.release()
-		peer.Refuse(ctx, t.req, err.Error()) // in vain when it was Accept that failed
+		peer.Refuse(ctx, t.req, err.Error(), nil) // in vain when it was Accept that failed
 	}()
 	dev := t.s.cfg.Adapter
 	if t.cq, err = dev.CreateCQ(8); err != nil {

@@ -67,18 +67,18 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		err = checkTest(&r.test, s.cfg.SizeMax)
 	}
 	if err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	if err := s.places.Take(ctx); err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	defer s.places.Leave()
 	r.test.TxDepth = 1 // a credit, or a pong
 	e, err := newEnd(s.cfg.Adapter, &r.test, s.cfg.QP, true)
 	if err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	begin := time.Now()
@@ -86,13 +86,6 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	e.Release()
 	if s.cfg.Done != nil {
 		s.cfg.Done(Served{Remote: req.Remote(), Test: r.test, Took: time.Since(begin), Err: err})
-	}
-}
-
-func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	why = peer.Refuse(ctx, req, why)
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(req.Remote(), why)
 	}
 }
 
