@@ -282,4 +282,10 @@ func TestCompletionString(t *testing.T) {
 	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets", fmt.Sprintf("%+v", c))
 	c.Invalidated = 0xbad00
 	require.Equal(t, "Receive 7 of queue pair 3: success, 12 octets, STag 0x000bad00 invalidated", c.String())
+	c = Completion{ID: 7, QP: 3, Len: 8, Op: OpFetchAdd, Original: 0x1234}
+	require.Equal(t, "Fetch and Add 7 of queue pair 3: success, 8 octets, the word was 0x1234", c.String())
+	c.Op, c.Original = OpCompareSwap, 0
+	require.Equal(t, "Compare and Swap 7 of queue pair 3: success, 8 octets, the word was 0x0", c.String())
+	c.Status = Flushed // nobody knows what the word was
+	require.Equal(t, "Compare and Swap 7 of queue pair 3: flushed, 8 octets", c.String())
 }

@@ -52,6 +52,8 @@ func (o *QPOptions) checkStartup() error {
 		return fmt.Errorf("rnic: QPOptions.RTR 0x%x names no RTR message, or an unknown one", uint8(o.RTR))
 	case o.Nudge < 0:
 		return fmt.Errorf("rnic: QPOptions.Nudge %v is negative", o.Nudge)
+	case o.UserTimeout < 0:
+		return fmt.Errorf("rnic: QPOptions.UserTimeout %v is negative", o.UserTimeout)
 	case o.PrivateDataMax < 0 || o.PrivateDataMax > privateDataCap:
 		return fmt.Errorf("rnic: QPOptions.PrivateDataMax %d, 0 to %d possible", o.PrivateDataMax, privateDataCap)
 	}

@@ -299,6 +299,7 @@ func TestStartupOptions(t *testing.T) {
 		{QPOptions{RTR: 8}, "names no RTR message"},
 		{QPOptions{IRD: -1}, "read depth of -1"},
 		{QPOptions{Nudge: -1}, "Nudge -1ns is negative"},
+		{QPOptions{UserTimeout: -1}, "UserTimeout -1ns is negative"},
 		{QPOptions{ORD: 0x4000}, "read depth of 16384"},
 		{QPOptions{PeerToPeer: true, Dialect: RFC5044}, "no peer-to-peer model"},
 		{QPOptions{PrivateDataMax: 65536}, "PrivateDataMax 65536"},

@@ -3,6 +3,7 @@ package rnic
 import (
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -137,6 +138,13 @@ func (u *onPoller) unacked() bool { return u.conn != nil && u.conn.SentOffset() 
 
 // enterFull: the Poller has a pool.
 func (u *onPoller) enterFull() {}
+
+func (u *onPoller) giveUpAfter(d time.Duration) {
+	if u.conn != nil {
+		u.conn.SetUserTimeout(int64(d))
+		u.conn.SetKeepAlive(int64(d/keepAliveIdle), int64(d/keepAliveInterval), keepAliveCount)
+	}
+}
 
 // nagle: nothing to do, unacked tells more than Nagle's algorithm knows.
 func (u *onPoller) nagle() {}

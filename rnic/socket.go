@@ -331,6 +331,14 @@ func (s *onSocket) send() { s.wake() }
 // unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
 func (s *onSocket) unacked() bool { return false }
 
+// giveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose keep-alives are not answered.
+func (s *onSocket) giveUpAfter(d time.Duration) {
+	s.setUserTimeout(d)
+	_ = s.nc.SetKeepAliveConfig(net.KeepAliveConfig{ // fails on a closed socket only
+		Enable: true, Idle: d / keepAliveIdle, Interval: d / keepAliveInterval, Count: keepAliveCount,
+	})
+}
+
 func (s *onSocket) nagle() { _ = s.nc.SetNoDelay(false) }
 
 func (s *onSocket) closeSend() {

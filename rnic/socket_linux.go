@@ -59,7 +59,7 @@ func unreadOctets(nc *net.TCPConn) (n int, err error) {
 // setUserTimeout bounds how long the kernel waits for a peer that has vanished.
 func (s *onSocket) setUserTimeout(d time.Duration) {
 	_ = s.raw.Control(func(fd uintptr) { // without it the kernel gives up later
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(d.Milliseconds(), 1)))
 	})
 }
 

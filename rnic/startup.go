@@ -65,6 +65,9 @@ func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
 	l.car.enterFull()
 	l.car.setTimer(0)
+	if d := l.qp.opt.UserTimeout; d > 0 {
+		l.car.giveUpAfter(d)
+	}
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
 	}

@@ -158,5 +158,8 @@ func (c Completion) String() string {
 	if c.Invalidated != 0 {
 		text += fmt.Sprintf(", STag 0x%08x invalidated", uint32(c.Invalidated))
 	}
+	if c.Status == Success && (c.Op == OpFetchAdd || c.Op == OpCompareSwap) {
+		text += fmt.Sprintf(", the word was 0x%x", c.Original)
+	}
 	return text
 }

@@ -25,8 +25,8 @@ const (
 
 // Options of a Conn. The zero value has the defaults.
 type Options struct {
-	// QP says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Nudge, NoMarkers, NoCRC, DropBadCRC, Packing. The rest
-	// is this package's. For peers that are Linux siw, see docs/interop.md.
+	// QP says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Nudge, NoMarkers, NoCRC, DropBadCRC, Packing,
+	// UserTimeout. The rest is this package's. For peers that are Linux siw, see docs/interop.md.
 	QP rnic.QPOptions
 	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the peer writes. Octets.
 	SendBuffer, ReceiveBuffer int

@@ -11,16 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
-)
-
-// The two ends of a demo's cable.
-const (
-	demoServer = "10.9.0.1"
-	demoClient = "10.9.0.2"
 )
 
 type demoOptions struct {
@@ -70,64 +61,26 @@ func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w 
 	if !regionGiven { // any real file
 		o.region = max(o.region, size(length))
 	}
-	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
-	so := o.nic
-	so.addrs = []string{demoServer + "/24"}
-	if err := so.check(); err != nil {
-		return err
-	}
-	link, err := wire.New(wire.Config{MTU: o.nic.mtu, Names: []string{"server", "client"}})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "cable       two pollers of one process, back to back in memory; no kernel, no root")
-	server, err := openNIC(&so, int64(o.region), w, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(0), nil })
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	co := o.nic
-	co.addrs, co.fault, co.capture = []string{demoClient + "/24"}, "", ""
-	client, err := openNIC(&co, 4096, io.Discard, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(1), nil })
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	return demoTransfer(ctx, o, server, client, src, length, w)
+	return onCable(ctx, o.nic, o.region, xfer.DefaultPort, newOutput(w), func(ctx context.Context, c *cable) error {
+		return demoTransfer(ctx, o, c, src, length, w)
+	})
 }
 
-// demoTransfer serves one file on server and puts it from client.
-func demoTransfer(ctx context.Context, o *demoOptions, server, client *nic, src io.Reader, length uint64, w io.Writer) (err error) {
+// demoTransfer serves one file at the server's end and puts it from the client's.
+func demoTransfer(ctx context.Context, o *demoOptions, c *cable, src io.Reader, length uint64, w io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sdev, err := server.adapter()
-	if err != nil {
-		return err
-	}
-	cdev, err := client.adapter()
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(server.start(), client.start()); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeAdapter(cdev), closeAdapter(sdev)) }()
-	l, err := sdev.Listen(ctx, fmt.Sprintf(":%d", xfer.DefaultPort), rnic.ListenOptions{})
-	if err != nil {
-		return err
-	}
-	defer l.Close()
 	results := make(chan xfer.Result, 1)
 	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: sdev, Region: server.region, NoMarkers: o.noMarkers, NoCRC: o.noCRC,
+		Adapter: c.server, Region: c.region, NoMarkers: o.noMarkers, NoCRC: o.noCRC,
 		Done: func(r xfer.Result) { results <- r },
 	})
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ctx, l) }()
+	go func() { served <- srv.Serve(ctx, c.listener) }()
 	bar := newProgress(os.Stderr, length)
 	res, err := xfer.Put(ctx, xfer.PutConfig{
-		Adapter: cdev, Addr: fmt.Sprintf("%s:%d", demoServer, xfer.DefaultPort), Source: src, Length: length,
-		Progress: bar.update, NoMarkers: o.noMarkers, NoCRC: o.noCRC,
+		Adapter: c.client, Addr: c.addr, Source: src, Length: length,
+		Progress: bar.update, QP: rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
 	})
 	bar.end()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 type dialOptions struct {
 	nic     nicOptions
 	timeout time.Duration
+	silence time.Duration
 	wait    time.Duration
 	noCRC   bool
 	dialect string
@@ -26,8 +27,21 @@ type dialOptions struct {
 func (o *dialOptions) flags(f *pflag.FlagSet) {
 	o.nic.clientFlags(f)
 	f.DurationVar(&o.timeout, "timeout", 0, "give up after so long in all; 0: never")
+	f.DurationVar(&o.silence, "user-timeout", silenceDefault, "give up on a server that acknowledges nothing for so long, keep-alives where nothing is in flight")
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
 	f.BoolVar(&o.noCRC, "no-crc", false, "offer to go without CRC32C")
+}
+
+// A server that goes without a word is noticed after silenceDefault, as TCP's user timeout has it (tcp.Config.UserTimeoutNs); no sooner than
+// silenceMin: keep-alives of a kernel's sockets count in seconds.
+const (
+	silenceDefault = 100 * time.Second
+	silenceMin     = time.Second
+)
+
+// options are those of a QueuePair that the flags are about.
+func (o *dialOptions) options(dialect rnic.Dialect, noMarkers bool) rnic.QPOptions {
+	return rnic.QPOptions{Dialect: dialect, NoMarkers: noMarkers, NoCRC: o.noCRC, UserTimeout: o.silence}
 }
 
 // dialectFlag is for commands whose server takes more than one.
@@ -43,6 +57,9 @@ func (o *dialOptions) jsonFlag(f *pflag.FlagSet) {
 func (o *dialOptions) check() (rnic.Dialect, error) {
 	if o.timeout < 0 || o.wait < 0 {
 		return 0, fmt.Errorf("--timeout %v, --wait %v: must not be negative", o.timeout, o.wait)
+	}
+	if o.silence < silenceMin {
+		return 0, fmt.Errorf("--user-timeout %v: want %v or more", o.silence, silenceMin)
 	}
 	if err := o.nic.checkClient(); err != nil {
 		return 0, err

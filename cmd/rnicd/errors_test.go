@@ -35,6 +35,9 @@ func TestPutErrors(t *testing.T) {
 		{"no listener, waiting", []string{"--wait", "200ms", f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; nobody listened there for --wait 200ms`},
 		{"no route", []string{f, "192.0.2.1"}, `rnic: connect to 192\.0\.2\.1:7174: .*(no route to host|network is unreachable)`},
 		{"no host", []string{f, ":7174"}, `":7174" names no server: want HOST or HOST:PORT`},
+		{"swapped", []string{"127.0.0.1", f}, `open 127\.0\.0\.1: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
+		{"swapped, two missing files", []string{"10.9.0.77:7174", "image"}, `open 10\.9\.0\.77:7174: no such file or directory; the file comes first: rnicd put FILE HOST\[:PORT\]`},
+		{"two files", []string{f, f}, `".+/random-10" names no server: want HOST or HOST:PORT`},
 		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
 		{"one argument", []string{f}, `1 arguments given; want: rnicd put FILE HOST\[:PORT\]`},
@@ -55,6 +58,17 @@ func TestPutErrors(t *testing.T) {
 			require.Less(t, time.Since(begin), 20*time.Second)
 		})
 	}
+}
+
+// A get whose words are in put's order says which comes first. A name that is merely unknown is nobody's fault but the resolver's.
+func TestGetSwapped(t *testing.T) {
+	ns := newNamespace(t)
+	const hint = `; the server comes first: rnicd get HOST\[:PORT\] FILE$`
+	file := randomFile(t, 10).path
+	ns.fails(t, "get "+file+" 10.9.0.1", `".+/random-10" names no server: want HOST or HOST:PORT`+hint)
+	ns.fails(t, "get copy 10.9.0.1", `rnic: connect to copy:7174: .+`+hint)
+	ns.fails(t, "get copy [fd09::1]:7174", `rnic: connect to copy:7174: .+`+hint)
+	ns.fails(t, "get nobody.invalid copy", `rnic: connect to nobody\.invalid:7174: .*lookup nobody\.invalid[^;]*$`)
 }
 
 // Wrong flags: one line that names the flag and what it wants, status 1, and no device left.

@@ -7,8 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -53,8 +55,9 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	}
 	ctx, cancel := o.within(ctx)
 	defer cancel()
-	if addr, err = dialAddr(addr, xfer.DefaultPort); err != nil {
-		return err
+	host := addr
+	if addr, err = dialAddr(host, xfer.DefaultPort); err != nil {
+		return serverFirst(err, host, path)
 	}
 	sink, err := newSink(path)
 	if err != nil {
@@ -62,7 +65,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	}
 	defer sink.discard()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
-		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Begin: sink.begin, NoMarkers: o.noMarkers, NoCRC: o.noCRC, Dialect: dialect}
+		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Begin: sink.begin, QP: o.options(dialect, o.noMarkers)}
 		end := func() {}
 		if !o.quiet {
 			var bar *progress
@@ -81,7 +84,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 		})
 		end()
 		if err != nil {
-			return o.explain(ctx, err, "get from", addr)
+			return serverFirst(o.explain(ctx, err, "get from", addr), host, path)
 		}
 		if err := sink.commit(); err != nil {
 			return err
@@ -89,6 +92,15 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 		r.transferred(path, addr, res)
 		return nil
 	})
+}
+
+// serverFirst adds to the error of a name that cannot be a server's, or that nobody knows, what may have led to it.
+func serverFirst(err error, host, path string) error {
+	var unknown *net.DNSError
+	if (strings.Contains(host, "/") || errors.As(err, &unknown)) && swapped(host, path) {
+		return fmt.Errorf("%w; the server comes first: rnicd get HOST[:PORT] FILE", err)
+	}
+	return err
 }
 
 // sink is a file that appears under its name when it is whole. Until then it has another one, beside it.

@@ -12,13 +12,17 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// listenOptions are the flags of the servers of perf and rping.
+// listenOptions are the flags of servers.
 type listenOptions struct {
 	nic   nicOptions
 	port  uint16
 	once  bool
 	idle  time.Duration
 	noCRC bool
+
+	region   size           // that is served; 0: none
+	dialects []rnic.Dialect // none: all
+	offers   string         // behind the line that says that the server is ready
 }
 
 // flagsWithout are all but those about markers, in which the servers differ.
@@ -27,7 +31,7 @@ func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 	o.port = port
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port")
 	f.BoolVar(&o.once, "once", false, "end after the first client; the exit status is its result")
-	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long; its start-up has 10 s in any case")
+	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long, an eighth of it more at most; its start-up has 10 s in any case")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
 }
 
@@ -38,16 +42,16 @@ func (o *listenOptions) check() error {
 	return o.nic.checkDevice()
 }
 
-// service is what serves on a Listener until ctx ends. done is to be called with each client's result.
-type service func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error
+// service is what serves on a Listener at an endpoint until ctx ends. done is to be called with each client's result.
+type service func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error
 
 // listen opens the device and runs a service on it.
 func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	region := size(0)
-	if o.nic.pmd != "kernel" {
+	region := o.region
+	if region == 0 && o.nic.pmd != "kernel" {
 		region = clientRegion
 	}
 	ctx, s, err := openEndpoint(ctx, &o.nic, region, w)
@@ -59,7 +63,7 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	defer cancel()
 	out := newOutput(w)
 	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
-	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{OnFailure: func(f rnic.ConnFailure) {
+	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // the service tells of the others
 			out.failed(f.Remote, f.Err)
 		}
@@ -70,10 +74,10 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	defer l.Close()
 	out.do(func(w io.Writer) {
 		warnNoCRC(w, o.noCRC)
-		fmt.Fprintf(w, "ready       %v\n", l.Addr())
+		fmt.Fprintf(w, "ready       %v%s\n", l.Addr(), o.offers)
 	})
 	first := make(chan error, 1)
-	err = run(ctx, s.dev, l, out, func(err error) {
+	err = run(ctx, s, l, out, func(err error) {
 		if o.once {
 			select {
 			case first <- err:

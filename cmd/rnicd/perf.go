@@ -210,7 +210,7 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 	}
 	ctx, cancel := o.within(ctx)
 	defer cancel()
-	cfg := pair.ClientConfig{Addr: addr, QP: rnic.QPOptions{Dialect: dialect, NoMarkers: o.noMarkers, NoCRC: o.noCRC}}
+	cfg := pair.ClientConfig{Addr: addr, QP: o.options(dialect, o.noMarkers)}
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
 		if o.compat != "" {

@@ -18,8 +18,9 @@ const compatPerftest = "perftest"
 
 // perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may leave the first octets lying
 // (docs/interop.md). Neither costs another peer more than one empty FPDU.
-func perftestOptions(noCRC bool) rnic.QPOptions {
-	return rnic.QPOptions{NoMarkers: true, NoCRC: noCRC, Nudge: rnic.NudgeDefault}
+func perftestOptions(opt rnic.QPOptions) rnic.QPOptions {
+	opt.NoMarkers, opt.Nudge = true, rnic.NudgeDefault
+	return opt
 }
 
 func compatFlag(f *pflag.FlagSet, to *string, what string) {
@@ -64,22 +65,22 @@ func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w i
 		o.port = perftest.DefaultPort
 	}
 	cfg := perftest.ServerConfig{
-		Test: o.test.perftest(), ClientsMax: o.clients, IdleTimeout: o.idle, QP: perftestOptions(o.noCRC),
+		Test: o.test.perftest(), ClientsMax: o.clients, IdleTimeout: o.idle, QP: perftestOptions(rnic.QPOptions{NoCRC: o.noCRC}),
 	}
 	if _, err := perftest.NewServer(cfg); err != nil { // before there is a device
 		return err
 	}
-	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error {
-		cfg.Adapter = dev
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
+		cfg.Adapter = s.dev
 		cfg.Done = func(s perftest.Served) {
 			out.perftested(s)
 			done(s.Err)
 		}
-		s, err := perftest.NewServer(cfg)
+		srv, err := perftest.NewServer(cfg)
 		if err != nil {
 			return err
 		}
-		return s.Serve(ctx, l)
+		return srv.Serve(ctx, l)
 	})
 }
 
@@ -105,8 +106,7 @@ func (o *output) perftested(s perftest.Served) {
 
 // measurePerftest is perf write, read and send with --compat perftest: one test.
 func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, addr string, dialect rnic.Dialect, r *reporter) error {
-	opt := perftestOptions(o.noCRC)
-	opt.Dialect = dialect
+	opt := perftestOptions(o.options(dialect, true))
 	cfg := perftest.ClientConfig{Adapter: dev, Addr: addr, Test: o.perftest(), QP: opt, Connected: func(qp *rnic.QueuePair) {
 		r.remark("%v with %v: %s", perftest.Program{Op: o.op, Latency: o.latency}, qp.RemoteAddr(), startupOf(qp))
 		if !r.json {

@@ -4,17 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 	"github.com/rnicd/rnicd/cmd/rnicd/perf/pair"
-	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/pmd"
-	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -64,57 +58,21 @@ func perfDemo(ctx context.Context, o *perfDemoOptions, op, kind string, r *repor
 	if err := o.perfOptions.check(); err != nil {
 		return err
 	}
-	o.nic.core, o.nic.node = coreNone, hugepages.AnyNode
-	so, co := o.nic, o.nic
-	so.addrs, co.addrs = []string{demoServer + "/24"}, []string{demoClient + "/24"}
-	co.fault, co.capture = "", ""
-	if err := so.check(); err != nil {
-		return err
-	}
-	link, err := wire.New(wire.Config{MTU: o.nic.mtu, Names: []string{"server", "client"}})
-	if err != nil {
-		return err
-	}
-	r.remark("cable       two pollers of one process, back to back in memory; no kernel, no root")
-	var nics [2]*nic
-	for i, no := range []*nicOptions{&so, &co} {
-		n, err := openNIC(no, clientRegion, io.Discard, func(*hugepages.Arena) (pmd.Port, error) { return link.Port(i), nil })
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, n.Close()) }()
-		nics[i] = n
-	}
-	return o.between(ctx, nics[0], nics[1], r)
+	return onCable(ctx, o.nic, clientRegion, pair.DefaultPort, r.remarks, func(ctx context.Context, c *cable) error {
+		return o.between(ctx, c, r)
+	})
 }
 
 // between measures from client to server.
-func (o *perfDemoOptions) between(ctx context.Context, server, client *nic, r *reporter) (err error) {
+func (o *perfDemoOptions) between(ctx context.Context, c *cable, r *reporter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sdev, err := server.adapter()
-	if err != nil {
-		return err
-	}
-	cdev, err := client.adapter()
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(server.start(), client.start()); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeAdapter(cdev), closeAdapter(sdev)) }()
-	l, err := sdev.Listen(ctx, net.JoinHostPort("", strconv.Itoa(pair.DefaultPort)), rnic.ListenOptions{})
-	if err != nil {
-		return err
-	}
-	defer l.Close()
 	opt := rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC}
 	served := make(chan error, 1)
-	srv := pair.NewServer(pair.ServerConfig{Adapter: sdev, QP: opt})
-	go func() { served <- srv.Serve(ctx, l) }()
-	cfg := pair.ClientConfig{Adapter: cdev, Addr: net.JoinHostPort(demoServer, strconv.Itoa(pair.DefaultPort)), QP: opt}
-	err = o.measure(ctx, cfg, &dialOptions{}, r)
+	srv := pair.NewServer(pair.ServerConfig{Adapter: c.server, QP: opt})
+	go func() { served <- srv.Serve(ctx, c.listener) }()
+	cfg := pair.ClientConfig{Adapter: c.client, Addr: c.addr, QP: opt}
+	err := o.measure(ctx, cfg, &dialOptions{}, r)
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), err)
 	}

@@ -65,9 +65,9 @@ func perfServe(ctx context.Context, o *perfServerOptions, args []string, w io.Wr
 	if o.compat != "" {
 		return servePerftest(ctx, o, args, w)
 	}
-	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
 		return pair.NewServer(pair.ServerConfig{
-			Adapter: dev, SizeMax: int(o.sizeMax), ClientsMax: o.clients, IdleTimeout: o.idle,
+			Adapter: s.dev, SizeMax: int(o.sizeMax), ClientsMax: o.clients, IdleTimeout: o.idle,
 			QP:      rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
 			Refused: out.refused,
 			Done: func(s pair.Served) {

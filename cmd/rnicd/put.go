@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -54,6 +57,9 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 	ctx, cancel := o.within(ctx)
 	defer cancel()
 	file, length, err := openSource(path)
+	if errors.Is(err, fs.ErrNotExist) && swapped(addr, path) {
+		return fmt.Errorf("%w; the file comes first: rnicd put FILE HOST[:PORT]", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -65,7 +71,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 		var res xfer.Result
 		err := o.connecting(ctx, func() (err error) {
 			cfg := xfer.PutConfig{
-				Adapter: dev, Addr: addr, Source: file, Length: length, NoMarkers: o.noMarkers, NoCRC: o.noCRC, Dialect: dialect,
+				Adapter: dev, Addr: addr, Source: file, Length: length, QP: o.options(dialect, o.noMarkers),
 			}
 			end := func() {}
 			if !o.quiet {
@@ -98,13 +104,23 @@ func dialAddr(text string, defaultPort int) (string, error) {
 	if err != nil {
 		host, port = strings.Trim(text, "[]"), strconv.Itoa(defaultPort)
 	}
-	if host == "" {
+	if host == "" || strings.Contains(host, "/") {
 		return "", fmt.Errorf("%q names no server: want HOST or HOST:PORT", text)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", fmt.Errorf("%q: port %q is not a number from 1 to 65535", text, port)
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// swapped says of a name that no server was found by, and of one that is no file's, whether they may have changed places.
+func swapped(host, path string) bool {
+	if _, err := os.Stat(host); err == nil || strings.Contains(host, "/") {
+		return true
+	}
+	_, addr := netip.ParseAddr(path)
+	_, addrPort := netip.ParseAddrPort(path)
+	return addr == nil || addrPort == nil
 }
 
 // openSource opens a regular file; its length is announced before the first octet is sent.

@@ -74,8 +74,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 	defer cancel()
 	var sum roundTrips
 	cfg := rping.ClientConfig{
-		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify,
-		QP: rnic.QPOptions{Dialect: dialect, PeerToPeer: o.peerToPeer, NoMarkers: !o.markers, NoCRC: o.noCRC, Nudge: rnic.NudgeDefault},
+		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify, QP: o.options(dialect, !o.markers),
 		Connected: func(qp *rnic.QueuePair) {
 			r.remark("connected   %v: %s", qp.RemoteAddr(), startupOf(qp))
 		},
@@ -86,6 +85,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 			}
 		},
 	}
+	cfg.QP.PeerToPeer, cfg.QP.Nudge = o.peerToPeer, rnic.NudgeDefault
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
 		err := o.connecting(ctx, func() error {
@@ -184,9 +184,9 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 	if o.sizeMax < 1 || o.sizeMax > rping.SizeMax {
 		return fmt.Errorf("--size-max %v: want 1 to %d octets", &o.sizeMax, rping.SizeMax)
 	}
-	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener, out *output, done func(error)) error {
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
 		cfg := rping.ServerConfig{
-			Adapter: dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
+			Adapter: s.dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
 			QP:      rnic.QPOptions{NoMarkers: !o.markers, NoCRC: o.noCRC},
 			Refused: out.refused,
 			Done: func(s rping.Served) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/cmd/rnicd/rstream"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
@@ -64,11 +65,8 @@ func (o *rstreamPlan) check() (p rstream.Plan, err error) {
 }
 
 // socket are the options of the connections.
-func (o *rstreamPlan) socket(noCRC bool) rsocket.Options {
-	return rsocket.Options{
-		QP:         rnic.QPOptions{NoMarkers: !o.markers, NoCRC: noCRC, Nudge: rnic.NudgeDefault},
-		SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late,
-	}
+func (o *rstreamPlan) socket(qp rnic.QPOptions) rsocket.Options {
+	return rsocket.Options{QP: qp, SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late}
 }
 
 type rstreamOptions struct {
@@ -114,14 +112,14 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 	}
 	ctx, cancel := o.within(ctx)
 	defer cancel()
-	opt := o.socket(o.noCRC)
-	opt.QP.Dialect = dialect
+	opt := o.socket(o.options(dialect, !o.markers))
+	opt.QP.Nudge = rnic.NudgeDefault
 	table := rstreamTable{json: o.json}
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		dial := func(ctx context.Context) (c net.Conn, err error) {
 			err = o.connecting(ctx, func() (err error) {
 				c, err = rsocket.Dial(ctx, dev, addr, opt)
-				return err
+				return peer.Refusal("rstream", err)
 			})
 			if err == nil {
 				qp := c.(*rsocket.Conn).QueuePair()
@@ -190,12 +188,13 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 	if err != nil {
 		return err
 	}
-	return o.listen(ctx, w, func(ctx context.Context, dev *rnic.Adapter, inner *rnic.Listener, out *output, done func(error)) error {
-		l, err := rsocket.NewListener(dev, inner, rsocket.ListenOptions{Options: o.socket(o.noCRC), Rejected: out.failed})
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, inner *rnic.Listener, out *output, done func(error)) error {
+		qp := rnic.QPOptions{NoMarkers: !o.markers, NoCRC: o.noCRC}
+		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(qp), Rejected: out.failed})
 		if err != nil {
 			return err
 		}
-		s := &rstream.Server{
+		server := &rstream.Server{
 			Plan: plan, Verify: o.verify, Idle: o.idle,
 			Refused: out.refused,
 			Done: func(s rstream.Served) {
@@ -216,6 +215,6 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 				done(s.Err)
 			},
 		}
-		return s.Serve(ctx, l)
+		return server.Serve(ctx, l)
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,20 +12,15 @@ import (
 )
 
 type serveOptions struct {
-	nic        nicOptions
-	port       uint16
-	region     size
-	file       string
-	once       bool
-	idle       time.Duration
-	dialects   []string
-	noMarkers  bool
-	noCRC      bool
-	dropBadCRC bool
+	listenOptions
+	file         string
+	dialectNames []string
+	noMarkers    bool
+	dropBadCRC   bool
 }
 
 func newServe() *cobra.Command {
-	o := &serveOptions{region: 256 << 20, port: xfer.DefaultPort}
+	o := &serveOptions{listenOptions: listenOptions{region: 256 << 20}}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Advertise memory that clients write files into, and a file that they read",
@@ -38,15 +31,11 @@ which clients (rnicd get) read by RDMA Reads.`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c.Context(), o, c.OutOrStdout()) },
 	}
 	f := c.Flags()
-	o.nic.flags(f)
-	f.Var(&number{&o.port, 1, math.MaxUint16}, "port", "TCP port")
+	o.flagsWithout(f, xfer.DefaultPort)
 	f.Var(&o.region, "region", "size of the region")
 	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
-	f.BoolVar(&o.once, "once", false, "end after the first transfer; the exit status is its result")
-	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing arrives for so long; its start-up has 10 s in any case")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
-	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
-	f.StringSliceVar(&o.dialects, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
+	f.StringSliceVar(&o.dialectNames, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
 	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false, "drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
 	return c
 }
@@ -55,8 +44,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	dialects, err := parseDialects(o.dialects)
-	if err != nil {
+	if o.dialects, err = parseDialects(o.dialectNames); err != nil {
 		return err
 	}
 	offered, err := loadOffered(o, w)
@@ -64,51 +52,18 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 		return err
 	}
 	defer offered.release()
-	ctx, s, err := openEndpoint(ctx, &o.nic, o.region, w)
-	if err != nil {
-		return err
-	}
-	defer func() { err = ending(err, s.stop()) }()
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	out := newOutput(w)
-	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
-	first := make(chan error, 1) // result of the first transfer
-	srv := xfer.NewServer(xfer.ServerConfig{
-		Adapter: s.dev, Region: s.region, File: offered.content, IdleTimeout: o.idle, NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
-		Done: func(r xfer.Result) {
-			out.served(r)
-			if o.once {
-				select {
-				case first <- r.Err:
-					cancel()
-				default:
-				}
-			}
-		},
-		Refused: out.refused,
+	o.offers = fmt.Sprintf(", region of %v%s", &o.region, offered)
+	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
+		return xfer.NewServer(xfer.ServerConfig{
+			Adapter: s.dev, Region: s.region, File: offered.content, IdleTimeout: o.idle,
+			NoMarkers: o.noMarkers, NoCRC: o.noCRC, DropBadCRC: o.dropBadCRC,
+			Done: func(r xfer.Result) {
+				out.served(r)
+				done(r.Err)
+			},
+			Refused: out.refused,
+		}).Serve(ctx, l)
 	})
-	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: dialects, OnFailure: func(f rnic.ConnFailure) {
-		if !f.Offered { // Done tells of the others
-			out.failed(f.Remote, f.Err)
-		}
-	}})
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	out.do(func(w io.Writer) { warnNoCRC(w, o.noCRC) })
-	out.do(func(w io.Writer) { fmt.Fprintf(w, "ready       %v, region of %v%s\n", l.Addr(), &o.region, offered) })
-	if err := srv.Serve(ctx, l); err != nil || !o.once {
-		return err
-	}
-	select {
-	case err := <-first:
-		return err
-	default:
-		return context.Canceled // interrupted before anything came
-	}
 }
 
 // warnNoCRC says what --no-crc gives up (RFC 5044 section 4.4, DECISIONS 18).
@@ -123,13 +78,11 @@ func (o *serveOptions) check() error {
 	switch {
 	case o.region <= 0:
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)
-	case len(o.dialects) == 0 && len(o.nic.given("dialect")) > 0: // of an unset variable: not a reason to serve all
+	case len(o.dialectNames) == 0 && len(o.nic.given("dialect")) > 0: // of an unset variable: not a reason to serve all
 		_, err := parseDialect("")
 		return err
-	case o.idle <= 0:
-		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}
-	return o.nic.checkDevice()
+	return o.listenOptions.check()
 }
 
 // parseDialects reads --dialect of serve.

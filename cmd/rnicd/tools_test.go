@@ -215,7 +215,7 @@ func TestRstream(t *testing.T) {
 		require.Len(t, p.Lines(`^rnicd: .*rstream 127\.0\.0\.1:7471: `), 1, "%s", p)
 		server.Expect(t, i+1, `^failed +127\.0\.0\.1:\d+: rstream: `)
 	}
-	p = ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V")
+	ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V")
 	server.Expect(t, 3, `^served +127\.0\.0\.1:\d+$`)
 	ns.ends(t, server)
 
@@ -225,6 +225,33 @@ func TestRstream(t *testing.T) {
 	stuck.Signal(t, os.Interrupt)
 	require.Equal(t, 130, stuck.Wait(t), "%s", stuck)
 	require.Equal(t, 1, server.Wait(t), "%s", server)
+}
+
+// A server that goes without a word, as behind a cable that was cut, is noticed within --user-timeout, over either transport, by who sends
+// and by who only waits.
+func TestUserTimeout(t *testing.T) {
+	ns := newNamespace(t)
+	ns.bridged(t)
+	for _, kind := range []string{"write bw", "read bw"} {
+		for _, pmd := range []string{"kernel", "tap"} {
+			t.Run(kind+" "+pmd, func(t *testing.T) {
+				server := ns.rnicd(t, "perf", "server")
+				ns.attach(t, server, "rnic0")
+				server.Expect(t, 1, "^ready ")
+				words := "perf " + kind + " " + serverHost + " --duration 1h --user-timeout 1s --wait 20s --pmd " + pmd
+				client := ns.rnicd(t, strings.Fields(words)...)
+				if pmd == "tap" {
+					ns.attach(t, client, "rnic1")
+				}
+				client.Expect(t, 1, "^(write|read) bandwidth with ")
+				ns.Run(t, "ip", "link", "set", "rnic0", "nomaster")
+				require.Equal(t, 1, client.Wait(t), "%s", client)
+				require.Len(t, client.Lines("^rnicd: .*(timed out|no route to host)"), 1, "%s", client) // the kernel says what ARP said
+				ns.stop(t, server)
+			})
+		}
+	}
+	ns.fails(t, "perf write bw 127.0.0.1 --user-timeout 999ms", `--user-timeout 999ms: want 1s or more$`)
 }
 
 func requireSame(t testing.TB, want, got string) {
@@ -345,7 +372,7 @@ func TestToolErrors(t *testing.T) {
 		"rping 127.0.0.1 --markers":           `--pmd kernel has no use for --markers: leave that away$`,
 		"rping server --size-max 0":           `--size-max 0: want 1 to 65535 octets$`,
 		"rstream 127.0.0.1:7001 -S 5":         `rstream 127\.0\.0\.1:7001: rstream: the server refused: xfer: malformed message`,
-		"rstream 127.0.0.1:7002 -S 5":         `rstream 127\.0\.0\.1:7002: rstream: the server refused: perf: `,
+		"rstream 127.0.0.1:7002 -S 5":         `rstream 127\.0\.0\.1:7002: rstream: the server refused: malformed message: the private data \(40 octets\) is no request for a test`,
 		"rstream 127.0.0.1 -S 0":              `--size 0: want 1 to 1073741824$`,
 		"rstream 127.0.0.1 -C 0":              `--count 0: want 1 to 1073741824$`,
 		"rstream 127.0.0.1 -I -1":             `--iterations -1: want 1 to 1073741824$`,

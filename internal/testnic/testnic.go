@@ -4,6 +4,7 @@ package testnic
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,4 +68,19 @@ func Dialable(a netip.AddrPort) string {
 		a = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port())
 	}
 	return a.String()
+}
+
+// Waiting is ctx, and tells when somebody first waits for its end, as who waits for anything else does too.
+func Waiting(ctx context.Context, waits chan<- struct{}) context.Context {
+	return &waiting{ctx, sync.OnceFunc(func() { waits <- struct{}{} })}
+}
+
+type waiting struct {
+	context.Context
+	tell func()
+}
+
+func (w *waiting) Done() <-chan struct{} {
+	w.tell()
+	return w.Context.Done()
 }

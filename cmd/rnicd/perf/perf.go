@@ -27,7 +27,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
@@ -99,27 +98,6 @@ type Credit struct {
 	RemoteOffset uint64
 }
 
-// End is one end of a connection that is to be measured. All of it stays the caller's, and must stay as it is until Run or
-// Serve has returned. While they run nobody else polls its queues.
-type End struct {
-	QP             *rnic.QueuePair
-	SendCQ, RecvCQ *rnic.CompletionQueue // may be the same
-	// Local is the memory of this end, not on the Go heap, aligned to 8 octets, with the rights that the Op needs. Its octets are written
-	// by both ends and mean nothing.
-	Local *rnic.MemoryRegion
-	// SendAt and RecvAt are where in Local the octets to be sent are, and where those of the peer's, or of a Read, come to; Size
-	// octets each, apart from each other. In a latency test of Writes the last one at RecvAt must be 0 before the peer can begin.
-	SendAt, RecvAt int
-	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what is read, or the aligned word of an atomic.
-	RemoteSTag   mem.STag
-	RemoteOffset uint64
-	// Credit is the flow control of a bandwidth test of Sends, nil for none.
-	Credit *Credit
-	// Flush, if set, is called by Run when all of a bandwidth test has completed, and returns when the peer has all of it: the test
-	// ends then. It may poll the queues.
-	Flush func(context.Context) error
-}
-
 // ErrEnded: the peer closed the connection in order, in the middle of a test.
 var ErrEnded = errors.New("perf: the peer closed the connection before the test was over")
 
@@ -138,26 +116,6 @@ func (t *Test) check() error {
 		return fmt.Errorf("perf: tx-depth %d, 1 to %d possible", t.TxDepth, DepthMax)
 	case t.Op == Send && (t.RxDepth < 1 || t.RxDepth > DepthMax):
 		return fmt.Errorf("perf: rx-depth %d, 1 to %d possible", t.RxDepth, DepthMax)
-	}
-	return nil
-}
-
-// check refuses memory that is not there. The programmer's error, but a hand-shake may have computed it from a peer's words.
-func (e *End) check(t *Test) error {
-	if e.QP == nil || e.SendCQ == nil || e.RecvCQ == nil || e.Local == nil {
-		return errors.New("perf: an End needs QP, SendCQ, RecvCQ and Local")
-	}
-	b := e.Local.Bytes()
-	if len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
-		return errors.New("perf: Local must be aligned to 8 octets")
-	}
-	n := len(b) &^ 7 // all the words that can be loaded whole
-	inside := func(at, size int) bool { return at >= 0 && at <= n && size <= n-at }
-	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, t.Size) {
-		return fmt.Errorf("perf: %d octets at %d and at %d are not inside of Local, of %d", t.Size, e.SendAt, e.RecvAt, len(b))
-	}
-	if c := e.Credit; c != nil && (!inside(c.Local, creditLen) || c.Local%creditLen != 0) {
-		return fmt.Errorf("perf: no word of credit at %d of %d octets", c.Local, len(b))
 	}
 	return nil
 }

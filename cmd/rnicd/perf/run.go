@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -110,17 +111,7 @@ func (r *run) broken(c *rnic.Completion) error {
 }
 
 // ended is how the connection ended, which it is about to.
-func (r *run) ended() error {
-	select {
-	case <-r.QP.Done():
-	case <-r.ctx.Done():
-		return r.ctx.Err()
-	}
-	if err := r.QP.Err(); err != nil {
-		return err
-	}
-	return ErrEnded
-}
+func (r *run) ended() error { return peer.Over(r.ctx, r.QP, ErrEnded) }
 
 // How a fruitless poll is repeated: without a pause at first, for who sleeps measures its own waking up; other goroutines are let in
 // now and then. When nothing has moved for some time, somebody else needs the core for something to move: over kernel sockets soon,

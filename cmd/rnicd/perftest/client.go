@@ -61,7 +61,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, fmt.Errorf("perftest: second connection: %w", err)
 	}
-	defer e.release()
+	defer e.Release()
 	res, err := measure(ctx, &cfg, &t, c, e)
 	if err != nil {
 		return res, err
@@ -87,7 +87,7 @@ func second(ctx context.Context, cfg *ClientConfig, t *perf.Test, g terms, c *co
 		if err = e.QP.Connect(ctx, cfg.Addr, nil); err == nil {
 			return e, nil
 		}
-		e.release()
+		e.Release()
 		if !errors.Is(err, stack.ErrRefused) || !time.Now().Before(until) {
 			return nil, err
 		}

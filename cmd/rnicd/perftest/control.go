@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -40,7 +41,7 @@ func newControl(dev *rnic.Adapter, opt rnic.QPOptions, server bool) (*control, e
 	}
 	opt.PD, opt.SendCQ, opt.RecvCQ, opt.SendDepth, opt.RecvDepth = pd, c.cq, c.cq, controlDepth, controlDepth
 	if c.qp, err = dev.CreateQP(opt); err != nil {
-		c.memory.Deregister()
+		c.release()
 		return nil, err
 	}
 	for i := range controlDepth {
@@ -57,13 +58,7 @@ func (c *control) post(i int) error {
 }
 
 // release ends the connection if it has not ended, and gives the memory back.
-func (c *control) release() {
-	if c.qp.State() != rnic.Closed {
-		c.qp.Abort()
-	}
-	<-c.qp.Done()
-	c.memory.Deregister()
-}
+func (c *control) release() { peer.Release(c.qp, c.memory) }
 
 // swap says one message and hears one of the same length; the client speaks first. what is for errors.
 func (c *control) swap(ctx context.Context, what string, b []byte) (theirs []byte, err error) {
@@ -141,13 +136,5 @@ func over(ctx context.Context, qp *rnic.QueuePair, err error) error {
 	if qp.State() == rnic.RTS {
 		return err
 	}
-	select {
-	case <-qp.Done():
-	case <-ctx.Done():
-		return errors.Join(err, ctx.Err())
-	}
-	if cause := qp.Err(); cause != nil {
-		return cause
-	}
-	return ErrClosed
+	return peer.Over(ctx, qp, ErrClosed)
 }

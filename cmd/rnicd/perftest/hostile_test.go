@@ -2,12 +2,14 @@ package perftest
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -69,30 +71,35 @@ func TestStrangeClients(t *testing.T) {
 	}
 }
 
-// A client that is silent is given up, in the hand-shake and in the middle of a test.
+// A client that is silent is given up: before its second connection, in a time of its own, whatever a test may take, and its address is
+// free again; and in the middle of a test.
 func TestSilentClients(t *testing.T) {
-	overBoth(t, ServerConfig{Test: plain, IdleTimeout: 200 * time.Millisecond}, func(r *rig) {
+	overBoth(t, ServerConfig{Test: plain, GreetTimeout: 100 * time.Millisecond, IdleTimeout: time.Hour}, func(r *rig) {
 		r.first()
-		require.ErrorContains(t, r.served().Err, "nothing came from the client")
-		c := r.first()
-		_, err := c.greet(r.ctx)
-		require.NoError(t, err)
-		require.ErrorContains(t, r.served().Err, "second connection")
-
-		c = r.first()
-		g, err := c.greet(r.ctx)
-		require.NoError(t, err)
-		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
-		test := plain
-		test.RxDepth = 1
-		e, err := second(r.ctx, &cfg, &test, g, c)
-		require.NoError(t, err)
-		t.Cleanup(e.release)
-		mine := e.place()
-		_, err = c.begin(r.ctx, e.program, &mine)
-		require.NoError(t, err)
-		require.ErrorContains(t, r.served().Err, "the same -n and -s")
+		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
+		_, _ = r.first().greet(r.ctx) // on a slow machine it is given up within that
+		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
 	})
+	overBoth(t, ServerConfig{Test: plain, IdleTimeout: 200 * time.Millisecond}, func(r *rig) {
+		c := r.first()
+		g, err := c.greet(r.ctx)
+		require.NoError(r.t, err)
+		e := r.second(c, g)
+		mine := e.place()
+		_, _ = c.begin(r.ctx, e.program, &mine) // likewise
+		require.ErrorContains(r.t, r.served().Err, "the same -n and -s")
+	})
+}
+
+// second is a client's second connection.
+func (r *rig) second(c *control, g terms) *end {
+	r.t.Helper()
+	test := plain
+	test.RxDepth = 1
+	e, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, &test, g, c)
+	require.NoError(r.t, err)
+	r.t.Cleanup(e.Release)
+	return e
 }
 
 // Clients beyond the number that is served are rejected.
@@ -101,12 +108,7 @@ func TestTooManyClients(t *testing.T) {
 		c := r.first()
 		g, err := c.greet(r.ctx)
 		require.NoError(t, err)
-		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
-		test := plain
-		test.RxDepth = 1
-		e, err := second(r.ctx, &cfg, &test, g, c)
-		require.NoError(t, err)
-		t.Cleanup(e.release)
+		r.second(c, g)
 		_, err = r.run(plain, rnic.QPOptions{})
 		var no *rnic.RejectedError
 		require.ErrorAs(t, err, &no)
@@ -139,4 +141,23 @@ func TestRefusedTests(t *testing.T) {
 		_, err = Run(context.Background(), ClientConfig{Test: test})
 		require.Error(t, err, "%+v", test)
 	}
+}
+
+// A client that comes right behind another one finds its place, though the server is not through with that one.
+func TestOnePlace(t *testing.T) {
+	through := make(chan struct{})
+	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) { <-through }})
+	finish := sync.OnceFunc(func() { close(through) })
+	t.Cleanup(finish)
+	_, err := r.run(plain, rnic.QPOptions{})
+	require.NoError(t, err)
+	again := make(chan error, 1)
+	go func() {
+		_, err := r.run(plain, rnic.QPOptions{})
+		again <- err
+	}()
+	<-r.waits // the first, for its place
+	<-r.waits // the second, before the server is through with the first
+	finish()
+	require.NoError(t, <-again)
 }

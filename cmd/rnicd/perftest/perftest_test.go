@@ -30,6 +30,30 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// A client that was told another length and number than the server goes through with it, where nobody waits for the last octet, and the
+// server says what came. Figures that cannot be are no reason to say anything else than it was told.
+func TestOtherNumbers(t *testing.T) {
+	for _, p := range []Program{{perf.Write, false}, {perf.Read, false}, {perf.Read, true}} {
+		t.Run(p.String(), func(t *testing.T) {
+			told := perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 300, TxDepth: 16}
+			overBoth(t, ServerConfig{Test: told}, func(r *rig) {
+				made := told
+				made.Size, made.Iterations = 100, 20
+				_, err := r.run(made, rnic.QPOptions{})
+				require.NoError(r.t, err)
+				s := r.served()
+				require.NoError(r.t, s.Err)
+				require.Equal(r.t, []int{100, 20}, []int{s.Test.Size, s.Test.Iterations})
+			})
+		})
+	}
+	for _, report := range []Report{{}, {Iterations: 7}, {Iterations: 1<<64 - 1}} {
+		s := Served{Test: plain, Report: report, Counters: rnic.Stats{Placed: rnic.Placed{Direct: 1000}}}
+		s.came()
+		require.Equal(t, plain, s.Test)
+	}
+}
+
 // checkServed: the server's counters say that what the client measured has happened.
 func checkServed(t *testing.T, s Served, res perf.Result) {
 	t.Helper()

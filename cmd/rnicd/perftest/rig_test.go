@@ -21,6 +21,8 @@ type rig struct {
 	devs [2]*rnic.Adapter // client, server
 	addr string
 	gone chan Served
+	// waits: a request waits, for its place or what is behind that; not that of a second connection.
+	waits chan struct{}
 }
 
 // overBoth runs a test over kernel sockets and over our TCP.
@@ -30,11 +32,17 @@ func overBoth(t *testing.T, cfg ServerConfig, f func(r *rig)) {
 
 func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, devs: devs, gone: make(chan Served, 16)}
+	r := &rig{t: t, devs: devs, gone: make(chan Served, 16), waits: make(chan struct{}, 64)}
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	cfg.Adapter, cfg.Done = devs[1], func(s Served) { r.gone <- s }
+	done := cfg.Done
+	cfg.Adapter, cfg.Done = devs[1], func(s Served) {
+		r.gone <- s
+		if done != nil {
+			done(s)
+		}
+	}
 	s, err := NewServer(cfg)
 	require.NoError(t, err)
 	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
@@ -42,7 +50,9 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	r.addr = testnic.Dialable(l.Addr())
 	served := make(chan error, 1)
 	ctx, stop := context.WithCancel(r.ctx)
-	go func() { served <- s.Serve(ctx, l) }()
+	go func() {
+		served <- l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) { s.handle(testnic.Waiting(ctx, r.waits), req) })
+	}()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-served)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -25,7 +26,10 @@ type ServerConfig struct {
 	ClientsMax int
 	// IdleTimeout ends a test in which nothing moves for so long (default 30 s).
 	IdleTimeout time.Duration
-	QP          rnic.QPOptions // NoMarkers, NoCRC; the rest is the Server's
+	// GreetTimeout is how long a client has from its first connection to its second (default 10 s). Until then whatever its address connects
+	// is taken for that one.
+	GreetTimeout time.Duration
+	QP           rnic.QPOptions // NoMarkers, NoCRC; the rest is the Server's
 	// Done, if set, is told of each client when it has gone; called from several goroutines.
 	Done func(Served)
 }
@@ -33,17 +37,29 @@ type ServerConfig struct {
 // Served is a client that has gone. Err is nil when its test was made to its end.
 type Served struct {
 	Remote   netip.AddrPort
-	Test     perf.Test
+	Test     perf.Test  // as it came: Size and Iterations of Writes without answers, and of Reads, are the client's to choose
 	Report   Report     // the client's figures; of ib_write_bw and ib_read_bw
 	Counters rnic.Stats // of the connection that was measured
 	Took     time.Duration
 	Err      error
 }
 
+// came finds out what was made of a Test, where a client that was told something else goes through with it all the same. Its figures
+// say how many Writes there were, and nobody how many octets each had but the memory that has them.
+func (s *Served) came() {
+	n, octets := s.Report.Iterations, s.Counters.Placed.Direct+s.Counters.Placed.Reassembled
+	if s.Test.Op == perf.Read {
+		n, octets = s.Counters.ReadsServed, s.Counters.PayloadSent
+	}
+	if n > 0 && octets%n == 0 {
+		s.Test.Size, s.Test.Iterations = int(octets/n), int(n)
+	}
+}
+
 // Server is what perftest's clients connect to.
 type Server struct {
-	cfg   ServerConfig
-	slots chan struct{}
+	cfg    ServerConfig
+	places peer.Places
 
 	mu      sync.Mutex
 	waiting map[netip.Addr]chan *rnic.ConnRequest // whose second connection is to come
@@ -66,16 +82,15 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	return &Server{cfg: cfg, slots: make(chan struct{}, cfg.ClientsMax), waiting: map[netip.Addr]chan *rnic.ConnRequest{}}, nil
+	if cfg.GreetTimeout <= 0 {
+		cfg.GreetTimeout = 10 * time.Second
+	}
+	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax), waiting: map[netip.Addr]chan *rnic.ConnRequest{}}, nil
 }
 
 // Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
-	return l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) {
-		if !s.second(req) {
-			s.handle(ctx, req)
-		}
-	})
+	return l.Serve(ctx, s.handle)
 }
 
 // second hands over a request to the client whose second one it is.
@@ -125,18 +140,20 @@ func refuse(req *rnic.ConnRequest) {
 	}()
 }
 
-// handle serves one client, from its first connection on.
+// handle serves one client, from its first connection on, of which the second is a part.
 func (s *Server) handle(ctx context.Context, req *rnic.ConnRequest) {
+	if s.second(req) {
+		return
+	}
 	out := Served{Remote: req.Remote(), Test: s.cfg.Test}
 	begin := time.Now()
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	if err := s.places.Take(ctx); err != nil {
+		refuse(req)
+		out.Err = fmt.Errorf("perftest: %w", err)
+	} else {
+		defer s.places.Leave()
 		x := session{s: s, out: &out}
 		out.Err = x.run(ctx, req)
-	default:
-		refuse(req)
-		out.Err = fmt.Errorf("perftest: %d other clients are being served, and no more at a time", s.cfg.ClientsMax)
 	}
 	out.Took = time.Since(begin)
 	if s.cfg.Done != nil {
@@ -161,7 +178,7 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 		return err
 	}
 	defer x.c.release()
-	idle, cancel := context.WithTimeout(ctx, cfg.IdleTimeout)
+	greeting, cancel := context.WithTimeout(ctx, cfg.GreetTimeout)
 	defer cancel()
 	second, forget, err := x.s.await(req.Remote().Addr()) // before the client can make it
 	if err != nil {
@@ -169,50 +186,48 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 		return err
 	}
 	defer forget()
-	if err := req.Accept(idle, x.c.qp, nil); err != nil {
+	if err := req.Accept(greeting, x.c.qp, nil); err != nil {
 		return err
 	}
-	g, err := x.c.greet(idle)
+	g, err := x.c.greet(greeting)
 	if err != nil {
-		return x.explain(idle, err)
+		return x.explain(greeting, err)
 	}
 	select {
 	case req = <-second:
 	case <-x.c.qp.Done():
-		return over(idle, x.c.qp, ErrClosed)
-	case <-idle.Done():
-		return x.explain(idle, fmt.Errorf("perftest: the client's second connection: %w", idle.Err()))
+		return over(greeting, x.c.qp, ErrClosed)
+	case <-greeting.Done():
+		return x.explain(greeting, fmt.Errorf("perftest: the client's second connection: %w", greeting.Err()))
 	}
 	if x.e, err = newEnd(cfg.Adapter, &cfg.Test, g, cfg.QP, true); err != nil {
 		refuse(req)
 		return err
 	}
-	defer x.e.release()
-	if err := req.Accept(idle, x.e.QP, nil); err != nil {
+	defer x.e.Release()
+	if err := req.Accept(greeting, x.e.QP, nil); err != nil {
 		return err
 	}
 	return x.test(ctx)
 }
 
-// explain says "idle" where that is what has ended it.
+// explain says that the client was silent where that is what has ended it.
 func (x *session) explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: nothing came from the client for %v", err, x.s.cfg.IdleTimeout)
+		return fmt.Errorf("%w: nothing came from the client for %v", err, x.s.cfg.GreetTimeout)
 	}
 	return err
 }
 
 // test is what goes over both connections.
 func (x *session) test(ctx context.Context) error {
-	parent := ctx
-	ctx, stop := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { x.watch(ctx, stop) })
-	defer watch.Wait()
-	defer stop(nil)
-	err := x.talk(ctx)
-	x.out.Counters, _ = x.e.QP.Stats(parent) // for the user to see
-	if cause := context.Cause(ctx); err != nil && cause != nil {
+	silent := fmt.Errorf("perftest: nothing came from the client for %v; do both ends run the same program, with the same -n and -s?", x.s.cfg.IdleTimeout)
+	watched, stop := peer.Watch(ctx, x.s.cfg.IdleTimeout, silent, x.moved)
+	defer stop()
+	err := x.talk(watched)
+	x.out.Counters, _ = x.e.QP.Stats(ctx) // for the user to see
+	x.out.came()
+	if cause := context.Cause(watched); err != nil && cause != nil {
 		return cause
 	}
 	return err
@@ -238,40 +253,17 @@ func (x *session) talk(ctx context.Context) error {
 	if x.out.Report, err = x.c.finish(ctx, p, &mine, Report{Size: uint64(t.Size)}); err != nil {
 		return err
 	}
-	err = ended(ctx, x.e.QP)
+	err = peer.Over(ctx, x.e.QP, nil)
 	x.c.qp.Disconnect() // as perftest's server does: its clients may wait for it
-	return errors.Join(err, ended(ctx, x.c.qp))
+	return errors.Join(err, peer.Over(ctx, x.c.qp, nil))
 }
 
-// moved is what shows that a client is at work.
-type moved struct {
-	placed                 rnic.Placed
-	reads, fpdus, messages uint64
-}
-
-// watch ends a test in which nothing has moved on either connection for an IdleTimeout.
-func (x *session) watch(ctx context.Context, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(x.s.cfg.IdleTimeout)
-	defer tick.Stop()
-	seen := [2]moved{{messages: ^uint64(0)}} // no such count yet
-	for {
-		var now [2]moved
-		for i, qp := range []*rnic.QueuePair{x.c.qp, x.e.QP} {
-			st, err := qp.Stats(ctx)
-			if err != nil {
-				return
-			}
-			now[i] = moved{st.Placed, st.ReadsServed, st.FPDUsSent, st.MessagesRecvd}
-		}
-		if now == seen {
-			stop(fmt.Errorf("perftest: nothing came from the client for %v; do both ends run the same program, with the same -n and -s?", x.s.cfg.IdleTimeout))
-			return
-		}
-		seen = now
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+// moved is what shows that the client is at work, on either connection.
+func (x *session) moved(ctx context.Context) (both [2]perf.Moved, err error) {
+	for i, qp := range []*rnic.QueuePair{x.c.qp, x.e.QP} {
+		if both[i], err = perf.MovedOver(ctx, qp); err != nil {
+			return both, err
 		}
 	}
+	return both, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -45,7 +46,7 @@ func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 		return 0, err
 	}
 	if err := e.qp.Connect(ctx, cfg.Addr, nil); err != nil {
-		return 0, refusal(err)
+		return 0, peer.Refusal("rping", err)
 	}
 	if cfg.Connected != nil {
 		cfg.Connected(e.qp)
@@ -117,18 +118,4 @@ func firstDifference(a, b []byte) int {
 		}
 	}
 	return len(a)
-}
-
-// magicRefuse begins the private data with which our other servers say why they reject.
-var magicRefuse = []byte("RNCX")
-
-// refusal is what a server of ours says that serves something else.
-func refusal(err error) error {
-	var rejected *rnic.RejectedError
-	if errors.As(err, &rejected) {
-		if text, ok := bytes.CutPrefix(rejected.PrivateData, magicRefuse); ok {
-			return fmt.Errorf("rping: the server refused: %s", text)
-		}
-	}
-	return err
 }

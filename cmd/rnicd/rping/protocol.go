@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -137,15 +138,7 @@ func (e *end) postRecv(i int) error {
 }
 
 // release ends the connection if it has not ended, and gives the memory back.
-func (e *end) release() {
-	if e.qp.State() != rnic.Closed {
-		e.qp.Abort()
-	}
-	<-e.qp.Done()
-	for _, m := range e.regions {
-		m.Deregister()
-	}
-}
+func (e *end) release() { peer.Release(e.qp, e.regions...) }
 
 // do posts a request and waits until it has completed. Messages that come meanwhile are kept.
 func (e *end) do(ctx context.Context, post func(rnic.WorkRequest) error, wr rnic.WorkRequest) error {
@@ -207,13 +200,5 @@ func (e *end) over(ctx context.Context, err error) error {
 	if errors.Is(err, rnic.ErrReadDepth) {
 		return errors.New("rping: start-up settled no read depth: the peer speaks no MPA revision 2, without which the server cannot read")
 	}
-	select {
-	case <-e.qp.Done():
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if cause := e.qp.Err(); cause != nil {
-		return cause
-	}
-	return errClosed
+	return peer.Over(ctx, e.qp, errClosed)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -24,23 +25,33 @@ type rig struct {
 	addr    string
 	served  chan Served
 	refused chan string
-	pings   chan string // what the server saw
+	pings   chan string   // what the server saw
+	waits   chan struct{} // a request waits, for its place first of all
 }
 
 func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	t.Helper()
-	r := &rig{t: t, client: devs[0], served: make(chan Served, 64), refused: make(chan string, 64), pings: make(chan string, 1024)}
+	r := &rig{t: t, client: devs[0], served: make(chan Served, 64), refused: make(chan string, 64), pings: make(chan string, 1024), waits: make(chan struct{}, 64)}
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
 	r.addr = testnic.Dialable(l.Addr())
 	cfg.Adapter = devs[1]
-	cfg.Done = func(s Served) { r.served <- s }
+	done := cfg.Done
+	cfg.Done = func(s Served) {
+		r.served <- s
+		if done != nil {
+			done(s)
+		}
+	}
 	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
 	cfg.OnPing = func(_ netip.AddrPort, p Ping) { r.pings <- string(p.Data[:min(len(p.Data), 20)]) }
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = NewServer(cfg).Serve(r.ctx, l) })
+	s := NewServer(cfg)
+	serving.Go(func() {
+		_ = l.Serve(r.ctx, func(ctx context.Context, req *rnic.ConnRequest) { s.Handle(testnic.Waiting(ctx, r.waits), req) })
+	})
 	t.Cleanup(func() {
 		cancel()
 		serving.Wait()
@@ -154,7 +165,11 @@ func TestHostileClients(t *testing.T) {
 		{"silent", nil, "rping: nothing came from the client for 100ms"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRig(t, testnic.Wired(t), ServerConfig{IdleTimeout: 100 * time.Millisecond})
+			cfg := ServerConfig{}
+			if tc.say == nil {
+				cfg.IdleTimeout = 100 * time.Millisecond
+			}
+			r := newRig(t, testnic.Wired(t), cfg)
 			e, err := newEnd(r.client, rnic.QPOptions{})
 			require.NoError(t, err)
 			defer e.release()
@@ -172,8 +187,28 @@ func TestHostileClients(t *testing.T) {
 	e, err := newEnd(r.client, rnic.QPOptions{})
 	require.NoError(t, err)
 	defer e.release()
-	require.ErrorContains(t, refusal(e.qp.Connect(r.ctx, r.addr, []byte("hello"))), "5 octets of private data")
+	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, []byte("hello"))), "5 octets of private data")
 	require.Contains(t, <-r.refused, "5 octets of private data")
+}
+
+// A client that comes right behind another one finds its place, though the server is not through with that one.
+func TestOnePlace(t *testing.T) {
+	through := make(chan struct{})
+	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
+	finish := sync.OnceFunc(func() { close(through) })
+	t.Cleanup(finish)
+	cfg := ClientConfig{Adapter: r.client, Addr: r.addr, Count: 1, Size: SizeDefault}
+	_, err := Run(r.ctx, cfg)
+	require.NoError(t, err)
+	again := make(chan error, 1)
+	go func() {
+		_, err := Run(r.ctx, cfg)
+		again <- err
+	}()
+	<-r.waits // the first, for its place
+	<-r.waits // the second, before the server is through with the first
+	finish()
+	require.NoError(t, <-again)
 }
 
 // A client for which the server has no memory left is told so at once.
@@ -184,7 +219,7 @@ func TestServerIsFull(t *testing.T) {
 	e, err := newEnd(r.client, rnic.QPOptions{})
 	require.NoError(t, err)
 	defer e.release()
-	require.ErrorContains(t, refusal(e.qp.Connect(r.ctx, r.addr, nil)), "are in use")
+	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, nil)), "are in use")
 	require.Contains(t, <-r.refused, "are in use")
 }
 

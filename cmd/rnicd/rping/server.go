@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -34,8 +35,8 @@ type Served struct {
 
 // Server answers pings of any number of clients.
 type Server struct {
-	cfg   ServerConfig
-	slots chan struct{}
+	cfg    ServerConfig
+	places peer.Places
 }
 
 // NewServer makes a Server; Serve runs it.
@@ -49,7 +50,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	return &Server{cfg: cfg, slots: make(chan struct{}, cfg.ClientsMax)}
+	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax)}
 }
 
 // Serve accepts from l until ctx ends, then waits for the clients under way to be cut off. Its error is the Listener's.
@@ -60,25 +61,23 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 // Handle serves one client to its end.
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	if n := len(req.PrivateData()); n > 0 {
-		s.refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this is `rnicd rping server`", n))
+		peer.Refuse(ctx, req, fmt.Sprintf("%d octets of private data, a client of rping has none; this is `rnicd rping server`", n), s.cfg.Refused)
 		return
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		s.refuse(ctx, req, fmt.Sprintf("%d other clients are being served, and no more at a time", s.cfg.ClientsMax))
+	if err := s.places.Take(ctx); err != nil {
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
+	defer s.places.Leave()
 	e, err := newEnd(s.cfg.Adapter, s.cfg.QP)
 	if err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	buf, err := e.register(s.cfg.SizeMax, rnic.LocalWrite)
 	if err != nil {
 		e.release()
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	res := Served{Remote: req.Remote()}
@@ -86,15 +85,6 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	e.release()
 	if s.cfg.Done != nil {
 		s.cfg.Done(res)
-	}
-}
-
-func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	if err := req.Reject(ctx, append(append([]byte{}, magicRefuse...), why...)); err != nil {
-		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
-	}
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(req.Remote(), why)
 	}
 }
 

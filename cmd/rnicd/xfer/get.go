@@ -24,11 +24,9 @@ type GetConfig struct {
 	Adapter *rnic.Adapter
 	Addr    string // host:port
 	// Begin says where the file goes, when its length is known and before an octet of it is asked for. Its error ends the transfer.
-	Begin     func(length uint64) (io.Writer, error)
-	Progress  func(done, length uint64) // may be nil
-	NoMarkers bool
-	NoCRC     bool
-	Dialect   rnic.Dialect // 0: rnic's choice
+	Begin    func(length uint64) (io.Writer, error)
+	Progress func(done, length uint64) // may be nil
+	QP       rnic.QPOptions            // as PutConfig's
 	// Timeout bounds the wait for each answer of the server's (default 60 s).
 	Timeout time.Duration
 }
@@ -46,10 +44,8 @@ func Get(ctx context.Context, cfg GetConfig) (Result, error) {
 }
 
 type get struct {
+	client
 	cfg    GetConfig
-	qp     *rnic.QueuePair
-	cq     *rnic.CompletionQueue
-	buf    *rnic.MemoryRegion // readsMax chunks, then the closing message and the answer
 	grant  grant
 	chunk  int
 	sum    hash.Hash
@@ -57,8 +53,6 @@ type get struct {
 	posted uint64
 	done   uint64
 }
-
-const getControl = readsMax * readMax // where the closing message is
 
 func (g *get) run(ctx context.Context) (Result, error) {
 	defer g.release()
@@ -71,14 +65,14 @@ func (g *get) run(ctx context.Context) (Result, error) {
 	}
 	begin := time.Now()
 	if err := g.read(ctx); err != nil {
-		return Result{}, g.explain(err)
+		return Result{}, g.fail(err)
 	}
 	elapsed := time.Since(begin)
 	digest := [digestLen]byte(g.sum.Sum(nil))
-	match, err := g.close(ctx, digest)
+	match, err := g.verdict(ctx, digest)
 	st, statsErr := g.qp.Stats(ctx)
 	if err := errors.Join(err, statsErr); err != nil {
-		return Result{}, g.explain(err)
+		return Result{}, g.fail(err)
 	}
 	res := Result{
 		Length: g.grant.length, Digest: digest, Wire: elapsed, Receiver: countersOf(st),
@@ -87,60 +81,17 @@ func (g *get) run(ctx context.Context) (Result, error) {
 	if !match || digest != *g.grant.digest {
 		return res, fmt.Errorf("xfer: SHA-256 mismatch: %x came, the server's file has %x", digest, *g.grant.digest)
 	}
-	closing, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return res, g.qp.Close(closing)
+	return res, g.close(ctx)
 }
 
-// release takes the buffers back once the connection is over.
-func (g *get) release() {
-	if g.qp != nil && g.qp.State() != rnic.Closed {
-		g.qp.Abort()
-		<-g.qp.Done()
-	}
-	if g.buf != nil {
-		g.buf.Deregister()
-	}
-}
-
-// explain prefers the connection's own reason over the completion that it flushed.
-func (g *get) explain(err error) error {
-	if cause := g.qp.Err(); cause != nil && !errors.Is(cause, rnic.ErrClosed) {
-		return cause
-	}
-	return err
-}
-
-func (g *get) dial(ctx context.Context) (err error) {
-	dev := g.cfg.Adapter
-	pd := dev.AllocPD()
-	if g.cq, err = dev.CreateCQ(2 * readsMax); err != nil {
-		return err
-	}
-	g.qp, err = dev.CreateQP(rnic.QPOptions{
-		PD: pd, SendCQ: g.cq, RecvCQ: g.cq, SendDepth: readsMax + 1, RecvDepth: 1, ORD: readDepth,
-		NoMarkers: g.cfg.NoMarkers, NoCRC: g.cfg.NoCRC, Dialect: g.cfg.Dialect,
-	})
+func (g *get) dial(ctx context.Context) error {
+	opt := g.cfg.QP
+	opt.SendDepth, opt.ORD, g.control = readsMax+1, readDepth, readsMax*readMax
+	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, opt, request{op: OpGet})
 	if err != nil {
 		return err
 	}
-	if g.buf, err = pd.RegisterWith(make([]byte, getControl+finishLen+answerLen), rnic.RegisterOptions{Access: rnic.LocalWrite, For: g.qp}); err != nil {
-		return err
-	}
-	if err = g.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: g.buf.Slice(getControl+finishLen, answerLen)}); err != nil {
-		return err
-	}
-	err = g.qp.Connect(ctx, g.cfg.Addr, request{op: OpGet}.marshal())
-	var rejected *rnic.RejectedError
-	if errors.As(err, &rejected) {
-		if text, ok := parseRefusal(rejected.PrivateData); ok {
-			return fmt.Errorf("xfer: the server refused: %s", text)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if g.grant, err = parseGetGrant(g.qp.PeerPrivateData()); err != nil {
+	if g.grant, err = parseGetGrant(b); err != nil {
 		return err
 	}
 	n, err := g.qp.PayloadMax(ctx) // of our own segments; the server's are as large on most paths
@@ -198,42 +149,26 @@ func (g *get) take(c rnic.Completion) error {
 	return nil
 }
 
-// close tells the server what has come and returns its verdict.
-func (g *get) close(ctx context.Context, digest [digestLen]byte) (match bool, err error) {
-	finish{length: g.grant.length, digest: digest}.marshal(g.buf.Bytes()[getControl:])
-	if err := g.qp.PostSend(rnic.WorkRequest{ID: idClosing, Local: g.buf.Slice(getControl, finishLen)}); err != nil {
+// verdict tells the server what has come and returns what it says of it.
+func (g *get) verdict(ctx context.Context, digest [digestLen]byte) (match bool, err error) {
+	if err := g.finish(finish{length: g.grant.length, digest: digest}); err != nil {
 		return false, err
 	}
-	c, err := g.next(ctx)
-	if err != nil {
-		return false, err
+	for {
+		c, err := g.next(ctx)
+		if err != nil {
+			return false, err
+		}
+		if c.ID == idAnswerIn {
+			a, err := g.answer(c.Len)
+			return a.match, err
+		}
 	}
-	off := getControl + finishLen
-	a, err := parseAnswer(g.buf.Bytes()[off : off+int(c.Len)])
-	return a.match, err
 }
 
-// next returns the next successful completion.
+// next bounds the wait for the server.
 func (g *get) next(ctx context.Context) (rnic.Completion, error) {
-	var c [1]rnic.Completion
-	for g.cq.Poll(c[:]) == 0 {
-		waiting, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
-		err := g.cq.Wait(waiting)
-		cancel()
-		if err != nil {
-			return c[0], fmt.Errorf("xfer: waiting for the server: %w", err)
-		}
-	}
-	if c[0].Status == rnic.Success {
-		return c[0], nil
-	}
-	select {
-	case <-g.qp.Done():
-		if err := g.qp.Err(); err != nil {
-			return c[0], err
-		}
-		return c[0], fmt.Errorf("xfer: %v %v: the server closed the connection", c[0].Op, c[0].Status)
-	case <-ctx.Done():
-		return c[0], ctx.Err()
-	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
+	defer cancel()
+	return g.client.next(ctx)
 }

@@ -53,7 +53,7 @@ func TestGet(t *testing.T) {
 // In a dialect that settles no read depths both ends know theirs.
 func TestGetOlderDialect(t *testing.T) {
 	r := newRig(t, 100, ServerConfig{File: content(1, 3_000_000)})
-	_, res, err := r.get(func(cfg *GetConfig) { cfg.Dialect = rnic.RFC5044 })
+	_, res, err := r.get(func(cfg *GetConfig) { cfg.QP.Dialect = rnic.RFC5044 })
 	require.NoError(t, err)
 	require.Equal(t, rnic.RFC5044, res.Dialect)
 	require.NoError(t, r.result().Err)

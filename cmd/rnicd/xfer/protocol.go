@@ -48,13 +48,11 @@ const (
 	getLen     = grantLen + digestLen // of a grant to read
 	finishLen  = 48
 	answerLen  = 128
-	textMax    = 400
 )
 
 var (
 	magicRequest = [4]byte{'R', 'N', 'C', 'P'}
 	magicGrant   = [4]byte{'R', 'N', 'C', 'G'}
-	magicRefuse  = [4]byte{'R', 'N', 'C', 'X'}
 	magicFinish  = [4]byte{'R', 'N', 'C', 'F'}
 	magicAnswer  = [4]byte{'R', 'N', 'C', 'A'}
 )
@@ -128,21 +126,6 @@ func parseGrant(b []byte) (grant, error) {
 	return grant{
 		stag: mem.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]), length: binary.BigEndian.Uint64(b[20:]),
 	}, nil
-}
-
-// marshalRefusal makes the private data of a rejecting MPA Reply.
-func marshalRefusal(text string) []byte {
-	if len(text) > textMax {
-		text = text[:textMax]
-	}
-	return append(magicRefuse[:], text...)
-}
-
-func parseRefusal(b []byte) (string, bool) {
-	if len(b) < 4 || [4]byte(b) != magicRefuse {
-		return "", false
-	}
-	return string(b[4:]), true
 }
 
 // finish closes the client's half of the transfer.

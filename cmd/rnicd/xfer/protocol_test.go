@@ -122,23 +122,6 @@ func TestAnswerMatch(t *testing.T) {
 	}
 }
 
-func TestRefusal(t *testing.T) {
-	for _, text := range []string{"", "no room", strings.Repeat("x", textMax)} {
-		b := marshalRefusal(text)
-		require.Equal(t, "RNCX"+text, string(b))
-		got, ok := parseRefusal(b)
-		require.True(t, ok)
-		require.Equal(t, text, got)
-	}
-	long := marshalRefusal(strings.Repeat("y", textMax+200))
-	require.Len(t, long, 4+textMax)
-	require.Equal(t, "RNCX", string(marshalRefusal("again")[:4]), "one refusal does not write into another")
-	for _, bad := range []string{"", "RNC", "RNCG1234", "no"} {
-		_, ok := parseRefusal([]byte(bad))
-		require.False(t, ok)
-	}
-}
-
 // FuzzMessages: whatever parses is, marshalled again, what was parsed, reserved octets aside.
 func FuzzMessages(f *testing.F) {
 	for _, m := range messages {
@@ -153,9 +136,6 @@ func FuzzMessages(f *testing.F) {
 			again, err := m.parse(marshal(v))
 			require.NoError(t, err)
 			require.Equal(t, v, again)
-		}
-		if text, ok := parseRefusal(b); ok && len(text) <= textMax {
-			require.Equal(t, b, marshalRefusal(text))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package xfer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -87,19 +89,17 @@ func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	r, x, why := s.admit(req)
 	if why != "" {
-		s.refuse(ctx, req, why)
+		peer.Refuse(ctx, req, why, s.cfg.Refused)
 		return
 	}
 	t := transfer{s: s, req: req, want: r}
 	if r.op == OpGet {
 		t.mem = s.cfg.File
 	} else {
-		t.mem = s.cfg.Region[x.off : x.off+x.n : x.off+x.n]
+		t.mem, t.room = s.cfg.Region[x.off:x.off+x.n:x.off+x.n], &x
 	}
 	res := t.run(ctx)
-	if r.op == OpPut {
-		s.release(x) // before anybody hears of it, and comes with the next
-	}
+	t.vacate() // before anybody hears of it, and comes with the next
 	res.Op, res.Remote = r.op, req.Remote()
 	if res.Err == nil {
 		s.Served.Add(1)
@@ -134,27 +134,13 @@ func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
 	return r, x, ""
 }
 
-func (s *Server) release(x extent) {
-	s.mu.Lock()
-	s.room.give(x)
-	s.mu.Unlock()
-}
-
-func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	if err := req.Reject(ctx, marshalRefusal(why)); err != nil {
-		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
-	}
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(req.Remote(), why)
-	}
-}
-
 // transfer is one granted request at the server.
 type transfer struct {
 	s    *Server
 	req  *rnic.ConnRequest
 	want request
 	mem  []byte
+	room *extent // of the region; nil: none, or given back
 
 	qp      *rnic.QueuePair
 	cq      *rnic.CompletionQueue
@@ -194,6 +180,7 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 	if err == nil && !a.match {
 		err = errors.New("xfer: SHA-256 mismatch between what the client has and what is in memory")
 	}
+	t.vacate() // before the client hears of it, and comes with the next
 	sendErr := t.answer(ctx, a)
 	res.Err = errors.Join(err, sendErr)
 	return res
@@ -210,7 +197,7 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 			t.qp.Abort()
 		}
 		t.release()
-		_ = t.req.Reject(ctx, marshalRefusal(err.Error())) // in vain when it was Accept that failed
+		peer.Refuse(ctx, t.req, err.Error(), nil) // in vain when it was Accept that failed
 	}()
 	dev := t.s.cfg.Adapter
 	if t.cq, err = dev.CreateCQ(8); err != nil {
@@ -245,49 +232,22 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	return t.req.Accept(ctx, t.qp, g.marshal())
 }
 
-// await polls for the closing message, as long as octets keep coming.
+// await waits for the closing message, as long as octets keep coming.
 func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
+	what := map[Op]string{OpPut: "written", OpGet: "read"}[t.want.op]
+	silent := fmt.Errorf("xfer: nothing was %s by the client for %v", what, t.s.cfg.IdleTimeout)
+	ctx, stop := peer.Watch(ctx, t.s.cfg.IdleTimeout, silent, t.moved)
+	defer stop()
 	var c [1]rnic.Completion
-	st, err := t.qp.Stats(ctx)
-	if err != nil {
-		return c[0], err
+	for t.cq.Poll(c[:]) == 0 {
+		if err := t.cq.Wait(ctx); err != nil {
+			return c[0], cmp.Or(context.Cause(ctx), err)
+		}
 	}
-	seen := progressOf(&st)
-	for {
-		if t.cq.Poll(c[:]) == 1 {
-			if c[0].Status != rnic.Success {
-				<-t.qp.Done()
-				return c[0], t.ended()
-			}
-			return c[0], nil
-		}
-		idle, cancel := context.WithTimeout(ctx, t.s.cfg.IdleTimeout)
-		err := t.cq.Wait(idle)
-		cancel()
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil {
-			return c[0], ctx.Err()
-		}
-		st, err := t.qp.Stats(ctx)
-		if err != nil {
-			return c[0], err
-		}
-		if now := progressOf(&st); now != seen {
-			seen = now
-			continue
-		}
-		return c[0], fmt.Errorf("xfer: nothing was %s by the client for %v", map[Op]string{OpPut: "written", OpGet: "read"}[t.want.op], t.s.cfg.IdleTimeout)
+	if c[0].Status != rnic.Success {
+		return c[0], peer.Over(ctx, t.qp, errors.New("xfer: the client closed the connection before its closing message"))
 	}
-}
-
-// ended explains a connection that went away before the closing message.
-func (t *transfer) ended() error {
-	if err := t.qp.Err(); err != nil {
-		return err
-	}
-	return errors.New("xfer: the client closed the connection before its closing message")
+	return c[0], nil
 }
 
 // verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more.
@@ -323,6 +283,10 @@ func countersOf(st rnic.Stats) Counters {
 		Direct: st.Placed.Direct, Reassembled: st.Placed.Reassembled, OutOfOrder: st.Placed.OutOfOrder,
 		SegmentsIn: st.TCP.SegmentsIn, Retransmits: st.TCP.Retransmits,
 	}
+}
+
+func sentOf(st rnic.Stats) SenderCounters {
+	return SenderCounters{SegmentsOut: st.TCP.SegmentsOut, Retransmits: st.TCP.Retransmits, FPDUs: st.FPDUsSent}
 }
 
 // answer sends the verdict and waits for the client to close.
@@ -363,4 +327,15 @@ func (t *transfer) revoke() {
 		t.region.Deregister()
 		t.region = nil
 	}
+}
+
+// vacate gives the room in the region back. Whoever comes next may write there: nobody looks at it for this transfer any more.
+func (t *transfer) vacate() {
+	if t.room == nil {
+		return
+	}
+	t.s.mu.Lock()
+	t.s.room.give(*t.room)
+	t.s.mu.Unlock()
+	t.room = nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -35,11 +36,9 @@ func TestServerRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 100_000, ServerConfig{})
 			c := r.newRogue(r.client)
-			var re *rnic.RejectedError
-			require.ErrorAs(t, c.qp.Connect(r.ctx, r.addr, tc.private), &re)
-			text, ok := parseRefusal(re.PrivateData)
-			require.True(t, ok)
-			require.Contains(t, text, tc.want)
+			var no *peer.RefusedError
+			require.ErrorAs(t, peer.Refusal("xfer", c.qp.Connect(r.ctx, r.addr, tc.private)), &no)
+			require.Contains(t, no.Text, tc.want)
 			require.Contains(t, wait(r, r.refused), tc.want)
 			require.Empty(t, r.done)
 			require.Zero(t, r.server.Served.Load())
@@ -71,6 +70,25 @@ func TestServerNoRoom(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.result().Err)
 	require.Equal(t, large, r.region)
+}
+
+// The room is free when the client hears of its end: who has heard may come again at once with as much, though the server is not done.
+func TestServerRoomBehindTheAnswer(t *testing.T) {
+	r := newRig(t, 50_000, ServerConfig{})
+	data := content(1, 50_000)
+	first, g := r.rogueClient(request{op: OpPut, length: 50_000}.marshal())
+	first.write(g, 0, data)
+	first.send(finish{length: 50_000, digest: sha256.Sum256(data)}.marshal(make([]byte, finishLen)))
+	a, err := parseAnswer(first.receive())
+	require.NoError(t, err)
+	require.True(t, a.match)
+	data = content(2, 50_000)
+	_, err = r.put(data)
+	require.NoError(t, err)
+	require.NoError(t, r.result().Err)
+	require.Equal(t, data, r.region)
+	require.NoError(t, first.qp.Close(r.ctx))
+	require.NoError(t, r.result().Err)
 }
 
 // The digest that the client sends is held against the memory, and the verdict goes both ways.

@@ -25,7 +25,10 @@ type progress struct {
 	sent   uint64 // octets of answers to Reads
 }
 
-func progressOf(st *rnic.Stats) progress { return progress{st.Placed, st.ReadsServed, st.PayloadSent} }
+func (t *transfer) moved(ctx context.Context) (progress, error) {
+	st, err := t.qp.Stats(ctx)
+	return progress{st.Placed, st.ReadsServed, st.PayloadSent}, err
+}
 
 // sender is what the server counted of a file that was read. A connection that is ending has its last figures.
 func (t *transfer) sender(ctx context.Context) SenderCounters {
@@ -33,5 +36,5 @@ func (t *transfer) sender(ctx context.Context) SenderCounters {
 	if err != nil {
 		return SenderCounters{}
 	}
-	return SenderCounters{SegmentsOut: st.TCP.SegmentsOut, Retransmits: st.TCP.Retransmits, FPDUs: st.FPDUsSent}
+	return sentOf(st)
 }

@@ -2,10 +2,10 @@ package pair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -34,7 +34,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, err
 	}
-	defer e.release()
+	defer e.Release()
 	if err := e.dial(ctx, &cfg, &t); err != nil {
 		return perf.Result{}, err
 	}
@@ -49,7 +49,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 		err = e.last(ctx)
 	}
 	if err != nil {
-		return res, e.explain(err)
+		return res, peer.Reason(e.QP, err)
 	}
 	closing, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -57,16 +57,10 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 }
 
 // dial connects and learns of the server's memory.
-func (e *end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
+func (e end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
 	err := e.QP.Connect(ctx, cfg.Addr, request{test: *t, place: e.place(t)}.marshal())
-	var rejected *rnic.RejectedError
-	if errors.As(err, &rejected) {
-		if text, ok := parseRefusal(rejected.PrivateData); ok {
-			return &RefusedError{Text: text}
-		}
-	}
 	if err != nil {
-		return err
+		return peer.Refusal("perf", err)
 	}
 	p, err := parseReply(e.QP.PeerPrivateData())
 	if err != nil {
@@ -76,13 +70,8 @@ func (e *end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
 	return nil
 }
 
-// RefusedError is the server's own no.
-type RefusedError struct{ Text string }
-
-func (e *RefusedError) Error() string { return "perf: the server refused: " + e.Text }
-
 // last tells the server that all is said and waits until it has it.
-func (e *end) last(ctx context.Context) error {
+func (e end) last(ctx context.Context) error {
 	err := e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(e.SendAt, lastLen), Solicited: true})
 	if err != nil {
 		return err
@@ -96,18 +85,5 @@ func (e *end) last(ctx context.Context) error {
 	if c[0].Status == rnic.Success {
 		return nil
 	}
-	return e.over(ctx)
-}
-
-// over is how the connection ended, which is about to.
-func (e *end) over(ctx context.Context) error {
-	select {
-	case <-e.QP.Done():
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if err := e.QP.Err(); err != nil {
-		return err
-	}
-	return perf.ErrEnded
+	return peer.Over(ctx, e.QP, perf.ErrEnded)
 }

@@ -28,7 +28,6 @@ const (
 	protocolVersion = 1
 	requestLen      = 48
 	replyLen        = 24
-	textMax         = 400
 	lastLen         = 1 // of the messages at the end
 
 	flagLatency = 1 << 0
@@ -43,7 +42,6 @@ const (
 var (
 	magicRequest = [4]byte{'R', 'N', 'P', 'Q'}
 	magicReply   = [4]byte{'R', 'N', 'P', 'A'}
-	magicRefuse  = [4]byte{'R', 'N', 'C', 'X'} // as that of `rnicd serve`: whoever asks the wrong server can read why
 )
 
 var errMalformed = errors.New("malformed message")
@@ -119,15 +117,4 @@ func parseReply(b []byte) (place, error) {
 			errMalformed, len(b))
 	}
 	return place{stag: mem.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:])}, nil
-}
-
-func marshalRefusal(text string) []byte {
-	return append(magicRefuse[:], text[:min(len(text), textMax)]...)
-}
-
-func parseRefusal(b []byte) (string, bool) {
-	if len(b) < 4 || [4]byte(b) != magicRefuse {
-		return "", false
-	}
-	return string(b[4:]), true
 }

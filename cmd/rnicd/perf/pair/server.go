@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -37,8 +37,8 @@ type Served struct {
 
 // Server is the other end of tests.
 type Server struct {
-	cfg   ServerConfig
-	slots chan struct{}
+	cfg    ServerConfig
+	places peer.Places
 }
 
 // NewServer makes a Server; Serve runs it.
@@ -52,7 +52,7 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.IdleTimeout <= 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	return &Server{cfg: cfg, slots: make(chan struct{}, cfg.ClientsMax)}
+	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax)}
 }
 
 // Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
@@ -67,65 +67,37 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		err = checkTest(&r.test, s.cfg.SizeMax)
 	}
 	if err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
-	if !s.admit(ctx) {
-		s.refuse(ctx, req, fmt.Sprintf("%d other clients are being served, and no more at a time; try again later", s.cfg.ClientsMax))
+	if err := s.places.Take(ctx); err != nil {
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
-	defer func() { <-s.slots }()
+	defer s.places.Leave()
 	r.test.TxDepth = 1 // a credit, or a pong
 	e, err := newEnd(s.cfg.Adapter, &r.test, s.cfg.QP, true)
 	if err != nil {
-		s.refuse(ctx, req, err.Error())
+		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	begin := time.Now()
 	err = s.run(ctx, req, e, &r)
-	e.release()
+	e.Release()
 	if s.cfg.Done != nil {
 		s.cfg.Done(Served{Remote: req.Remote(), Test: r.test, Took: time.Since(begin), Err: err})
 	}
 }
 
-// placeWait is how long a client waits for another one's place. A test of all sizes connects anew as soon as the server has closed
-// the connection before, and this server has not put that one's memory away yet.
-const placeWait = time.Second
-
-// admit takes one of the ClientsMax.
-func (s *Server) admit(ctx context.Context) bool {
-	late := time.NewTimer(placeWait)
-	defer late.Stop()
-	select {
-	case s.slots <- struct{}{}:
-		return true
-	case <-late.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-func (s *Server) refuse(ctx context.Context, req *rnic.ConnRequest, why string) {
-	if err := req.Reject(ctx, marshalRefusal(why)); err != nil {
-		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
-	}
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(req.Remote(), why)
-	}
-}
-
 // run accepts, serves until the client's last message, answers it and waits for the client to close.
-func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, r *request) error {
+func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e end, r *request) error {
 	e.peer(r.place)
 	if err := req.Accept(ctx, e.QP, marshalReply(e.place(&r.test))); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() { s.watch(ctx, e.QP, stop) })
-	defer watch.Wait()
-	defer stop(nil)
+	silent := fmt.Errorf("perf: nothing came from the client for %v", s.cfg.IdleTimeout)
+	ctx, stop := peer.Watch(ctx, s.cfg.IdleTimeout, silent, func(ctx context.Context) (perf.Moved, error) { return perf.MovedOver(ctx, e.QP) })
+	defer stop()
 	err := e.Serve(ctx, r.test)
 	switch {
 	case err == nil && !helps(&r.test):
@@ -147,14 +119,14 @@ func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, r *requ
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return e.explain(err)
+	return peer.Reason(e.QP, err)
 }
 
 // helps: perf.End.Serve has something to do, and so sees the client's last message.
 func helps(t *perf.Test) bool { return t.Op == perf.Send || t.Op == perf.Write && t.Latency }
 
 // await waits for the client's last message, the only one.
-func (e *end) await(ctx context.Context) error {
+func (e end) await(ctx context.Context) error {
 	var c [1]rnic.Completion
 	for e.RecvCQ.Poll(c[:]) == 0 {
 		if err := e.RecvCQ.Wait(ctx); err != nil {
@@ -162,46 +134,10 @@ func (e *end) await(ctx context.Context) error {
 		}
 	}
 	if c[0].Status != rnic.Success {
-		return e.over(ctx)
+		return peer.Over(ctx, e.QP, perf.ErrEnded)
 	}
 	if !c[0].Solicited {
 		return errors.New("perf: the client sent a message that belongs to no test")
 	}
 	return nil
-}
-
-// moved is what shows that a client is at work.
-type moved struct {
-	placed                 rnic.Placed
-	reads, fpdus, messages uint64
-}
-
-func movedOf(st *rnic.Stats) moved {
-	return moved{st.Placed, st.ReadsServed, st.FPDUsSent, st.MessagesRecvd}
-}
-
-// watch ends a test in which nothing has moved for an IdleTimeout.
-func (s *Server) watch(ctx context.Context, qp *rnic.QueuePair, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(s.cfg.IdleTimeout)
-	defer tick.Stop()
-	seen := moved{messages: ^uint64(0)} // no such count yet
-	for {
-		st, err := qp.Stats(ctx)
-		if err != nil {
-			return
-		}
-		now := movedOf(&st)
-		if now == seen {
-			stop(fmt.Errorf("perf: nothing came from the client for %v", s.cfg.IdleTimeout))
-			return
-		}
-		seen = now
-		select {
-		case <-tick.C:
-		case <-qp.Done():
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }

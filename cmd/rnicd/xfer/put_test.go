@@ -328,7 +328,7 @@ func TestPutOverPollers(t *testing.T) {
 			data := content(7, 3<<20)
 			res, err := Put(ctx, PutConfig{
 				Adapter: client, Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data), Length: 3 << 20,
-				NoMarkers: tc.noMarkers, NoCRC: tc.noCRC,
+				QP: rnic.QPOptions{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
 			})
 			require.NoError(t, err)
 			require.NoError(t, r.result().Err)

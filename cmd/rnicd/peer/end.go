@@ -1,0 +1,47 @@
+// Package peer is what the protocols of rnicd's tools have in common about the other end of a connection: how it ended, that it
+// refused, how many clients are served at a time, and which of them are silent for too long.
+package peer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// Over waits for the end of a connection that is about to come, and returns the reason that it has; ended where it was closed in order.
+// Or ctx's error.
+func Over(ctx context.Context, qp *rnic.QueuePair, ended error) error {
+	select {
+	case <-qp.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := qp.Err(); err != nil {
+		return err
+	}
+	return ended
+}
+
+// Reason prefers the reason of a connection that has ended over what its end did to a request. That we closed it ourselves is none.
+func Reason(qp *rnic.QueuePair, err error) error {
+	if cause := qp.Err(); cause != nil && !errors.Is(cause, rnic.ErrClosed) {
+		return cause
+	}
+	return err
+}
+
+// Release ends a connection if it has not ended, and takes its memory back. Each may be nil.
+func Release(qp *rnic.QueuePair, regions ...*rnic.MemoryRegion) {
+	if qp != nil {
+		if qp.State() != rnic.Closed {
+			qp.Abort()
+		}
+		<-qp.Done()
+	}
+	for _, m := range regions {
+		if m != nil {
+			m.Deregister()
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// A server of ours that does not serve a request rejects it in the MPA Reply with these octets and a text: whoever asks the wrong
+// server can read why.
+var magicRefuse = []byte("RNCX")
+
+// textMax leaves room in the private data of a Reply.
+const textMax = 400
+
+// RefusedError is a server's own no.
+type RefusedError struct {
+	What string // was asked for: the protocol
+	Text string // the server's
+}
+
+func (e *RefusedError) Error() string { return e.What + ": the server refused: " + e.Text }
+
+// Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the way if the peer did not hear it.
+func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(remote netip.AddrPort, why string)) {
+	text := why[:min(len(why), textMax)]
+	if err := req.Reject(ctx, append(bytes.Clone(magicRefuse), text...)); err != nil {
+		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
+	}
+	if told != nil {
+		told(req.Remote(), why)
+	}
+}
+
+// Refusal is a *RefusedError instead of a Connect's error that is one, in the server's own words.
+func Refusal(what string, err error) error {
+	var rejected *rnic.RejectedError
+	if errors.As(err, &rejected) {
+		if text, ok := bytes.CutPrefix(rejected.PrivateData, magicRefuse); ok {
+			return &RefusedError{What: what, Text: string(text)}
+		}
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package rnic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// A peer that vanishes without a word is noticed within the UserTimeout, of either end, whether something is in flight or the end
+// only waits.
+//
+// req: 9293-MUST-21
+func TestUserTimeout(t *testing.T) {
+	const after = 2 * time.Second
+	cut := fault.Faults{Drop: 1}
+	for name, inFlight := range map[string]bool{"in flight": true, "waiting": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{faults: true})
+			s, c := r.connect(QPOptions{UserTimeout: after}, QPOptions{UserTimeout: after})
+			r.exchange(s, c)
+			require.NoError(t, r.hosts[0].faulty.Set(cut, cut))
+			begin := r.time
+			for _, x := range [][2]*end{{s, c}, {c, s}} {
+				if inFlight {
+					require.NoError(t, x[0].qp.PostWrite(x[0].write(x[1], 1, 0, 100)))
+				}
+			}
+			for _, e := range []*end{s, c} {
+				r.untilDone(e.qp)
+				require.ErrorIs(t, e.qp.Err(), stack.ErrTimeout)
+			}
+			require.LessOrEqual(t, time.Duration(r.time-begin), after+time.Millisecond)
+			require.Greater(t, time.Duration(r.time-begin), after/2)
+		})
+	}
+}
+
+// A peer that has nothing to say for a long time answers keep-alives, and stays.
+func TestUserTimeoutOfAQuietPeer(t *testing.T) {
+	const after = 2 * time.Second
+	r := newRig(t, turned, rigConfig{})
+	s, c := r.connect(QPOptions{}, QPOptions{UserTimeout: after})
+	r.exchange(s, c)
+	r.pass(10 * after)
+	r.exchange(s, c)
+}
+
+// Without one, nothing is asked of a quiet peer: a QueuePair over our TCP stays for as long as nothing is in flight (RFC 9293 section
+// 3.8.4: keep-alives are off by default).
+//
+// req: 9293-MUST-25
+func TestNoUserTimeout(t *testing.T) {
+	r := newRig(t, turned, rigConfig{faults: true})
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	r.exchange(s, c)
+	sent := r.stats(c.qp).TCP.SegmentsOut
+	r.pass(3 * time.Hour)
+	require.Equal(t, RTS, c.qp.State())
+	require.Equal(t, sent, r.stats(c.qp).TCP.SegmentsOut)
+}
+
+// The kernel is told the same, whole seconds where it knows no others.
+func TestUserTimeoutOfSockets(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	s, c := r.connect(QPOptions{UserTimeout: 2500 * time.Millisecond}, QPOptions{UserTimeout: 10 * time.Microsecond})
+	for e, want := range map[*end][4]int{s: {2500, 2, 1, keepAliveCount}, c: {1, 1, 1, keepAliveCount}} {
+		var got [4]int
+		require.NoError(t, e.qp.link.Load().car.(*onSocket).raw.Control(func(fd uintptr) {
+			for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
+				v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, opt)
+				require.NoError(t, err)
+				got[i] = v
+			}
+			on, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+			require.NoError(t, err)
+			require.Equal(t, 1, on)
+		}))
+		require.Equal(t, want, got)
+	}
+}
