@@ -108,10 +108,11 @@ func (r *ring) publish(n int) {
 	prefetchW(unsafe.Pointer(&r.data[r.to+lineBytes]))
 }
 
-// ready is how many frames there are for the consumer, limit at most.
+// ready is how many frames there are for the consumer, limit at most. Of a full ring it ends where it began: that cell has no later
+// frame before it was released.
 func (r *ring) ready(limit int) int {
 	n := 0
-	for n < limit && uint64(n) < r.cells && r.cell(r.after(r.from, n)).seq.Load() == r.got+uint64(n)+1 {
+	for n < limit && r.cell(r.after(r.from, n)).seq.Load() == r.got+uint64(n)+1 {
 		n++
 	}
 	return n

@@ -239,6 +239,26 @@ func TestChecksumOffload(t *testing.T) {
 	require.Equal(t, mem.DescFlags(0), b.pool.Desc(bufs[1]).Flags)
 }
 
+// What one frame asked for is nothing to the next one that goes through its cell.
+func TestOffloadsAreTheFramesOwn(t *testing.T) {
+	h := newHosts(t, Config{ChecksumOffload: true, Slots: 1}, 4)
+	a, b := h[0], h[1]
+	var got [1]mem.Buf
+	for _, want := range []mem.Desc{{Flags: mem.RxChecksumGood, CsumStart: 34, CsumOffset: 16}, {}} {
+		buf := a.load(frame(b.port.MAC(), a.port.MAC(), 1, 100))
+		if d := a.pool.Desc(buf); want.Flags != 0 {
+			d.Flags, d.CsumStart, d.CsumOffset = mem.TxChecksum, want.CsumStart, want.CsumOffset
+		}
+		require.Equal(t, 1, a.q.Tx([]mem.Buf{buf}))
+		require.Equal(t, 1, b.q.Rx(got[:]))
+		d := *b.pool.Desc(got[0])
+		d.Off, d.Len = 0, 0
+		require.Equal(t, want, d)
+		a.pool.Free(buf)
+		b.pool.Free(got[0])
+	}
+}
+
 func TestUnclaimedOffloadPanics(t *testing.T) {
 	for _, flag := range []mem.DescFlags{mem.TxChecksum, mem.TxSegment} {
 		a := newHosts(t, Config{}, 8)[0]
@@ -260,6 +280,23 @@ func TestSwitchForwards(t *testing.T) {
 	require.Equal(t, [][]byte{to2, group, unknown}, h[2].recv(8))
 	require.Equal(t, [][]byte{group, unknown}, h[3].recv(8))
 	require.EqualValues(t, 3, h[0].q.Counters().TxFrames)
+}
+
+// All six octets of an address count.
+func TestSwitchForwardsByTheWholeAddress(t *testing.T) {
+	macs := [][6]byte{{2, 0, 0, 0, 0, 2}, {2, 0, 0, 0, 0, 1}, {2, 1, 0, 0, 0, 1}, {2, 1, 0, 0, 1, 1}}
+	h := newHosts(t, Config{Ports: 4, MACs: macs}, 8)
+	for to := 1; to < len(h); to++ {
+		f := frame(macs[to], macs[0], uint64(to), 64)
+		require.Equal(t, 1, h[0].send(f))
+		for i := 1; i < len(h); i++ {
+			if got := h[i].recv(4); i == to {
+				require.Equal(t, [][]byte{f}, got)
+			} else {
+				require.Empty(t, got, "port %d has what was for %d", i, to)
+			}
+		}
+	}
 }
 
 func TestSwitchDropsAtFullEgress(t *testing.T) {
@@ -327,6 +364,24 @@ func TestMemoryIsAsLargeAsSaid(t *testing.T) {
 	require.Zero(t, large.MemoryBytes())
 	_, err := New(large)
 	require.ErrorContains(t, err, "a ring has")
+	// So many cells of 31 cache lines are the most: of 32 the ring would be as long as it may be, but a cell has an odd number.
+	large.MTU = 31*lineBytes - int(cellLen) - pmd.FrameOverhead
+	require.NotZero(t, large.MemoryBytes())
+	large.MTU++
+	require.Zero(t, large.MemoryBytes())
+}
+
+// What an earlier Link left in the memory is no frame of this one.
+func TestMemoryOfAnEarlierLink(t *testing.T) {
+	cfg := Config{Slots: 4}
+	cfg.Memory = heapMemory(cfg.MemoryBytes())
+	old := newHosts(t, cfg, 8)
+	f := frame(old[1].port.MAC(), old[0].port.MAC(), 1, 64)
+	require.Equal(t, cfg.Slots, old[0].send(f, f, f, f))
+	h := newHosts(t, cfg, 8)
+	require.Empty(t, h[1].recv(8))
+	require.Equal(t, cfg.Slots-1, h[0].send(f, f, f))
+	require.Len(t, h[1].recv(8), cfg.Slots-1)
 }
 
 func TestConfigErrors(t *testing.T) {
@@ -356,6 +411,26 @@ func TestOpenErrors(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Port(0).Open(0, newPool(t, 4, 1500))
 	require.ErrorContains(t, err, "opened before")
+}
+
+// The longest frame just fits into a Buf, or does not.
+func TestPoolThatJustFits(t *testing.T) {
+	const stride, mtu = 2048, 1500
+	for headroom, want := range map[int]string{
+		stride - mtu - pmd.FrameOverhead:     "",
+		stride - mtu - pmd.FrameOverhead + 1: "use a larger stride",
+	} {
+		l, err := New(Config{MTU: mtu})
+		require.NoError(t, err)
+		pool, err := mem.NewPool(hugepages.Heap(1<<16), mem.PoolConfig{Bufs: 4, Stride: stride, Headroom: headroom})
+		require.NoError(t, err)
+		_, err = l.Port(0).Open(0, pool)
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
 }
 
 // exchange sends and receives frames of random length on one side until it has received want, checking that they
