@@ -130,6 +130,9 @@ func TestReserveMisuse(t *testing.T) {
 	require.Equal(t, 1, p.Available())
 	require.Panics(t, func() { p.Adopt(0) }, "not reserved")
 	require.Panics(t, func() { p.Free(first) }, "the device's")
+	p.Adopt(first)
+	require.Panics(t, func() { p.Adopt(first) }, "twice")
+	p.Free(first)
 }
 
 // poolModel says of each Buf who has it.

@@ -134,6 +134,32 @@ func TestReaderMisusePanics(t *testing.T) {
 	require.Empty(t, table.readers)
 }
 
+// A Reader may be made, and closed, while Revoke waits for another.
+func TestReadersComeAndGoDuringRevoke(t *testing.T) {
+	table := NewTable(1)
+	m := register(t, table, 1, make([]byte, 1), RegionOptions{Access: RemoteWrite})
+	first, inside, last := table.NewReader(), table.NewReader(), table.NewReader()
+	inside.Enter()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Revoke()
+	}()
+	for m.Valid() {
+		runtime.Gosched()
+	}
+	for range 1000 { // by now it most probably waits
+		runtime.Gosched()
+	}
+	first.Close()
+	table.NewReader().Close()
+	inside.Exit()
+	<-done
+	inside.Close()
+	last.Close()
+	require.Empty(t, table.readers)
+}
+
 // Revoke waits for a burst that began before it, and for none that began after; so does all else that ends an STag.
 func TestRevokeWaitsForTheBurst(t *testing.T) {
 	for name, c := range map[string]struct {

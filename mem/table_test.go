@@ -272,7 +272,17 @@ func TestSTagDrawSkips(t *testing.T) {
 	require.Equal(t, STag(0xFFFFFE01), register(t, table, 1, make([]byte, 1), RegionOptions{}).STag(), "slot 1 in use")
 	m.Deregister()
 	script = []uint32{0x00000588, 0x00000988}
-	require.Equal(t, STag(0x988), register(t, table, 1, make([]byte, 1), RegionOptions{}).STag(), "index 5 was the last")
+	m = register(t, table, 1, make([]byte, 1), RegionOptions{})
+	require.Equal(t, STag(0x988), m.STag(), "index 5 was the last")
+	for _, draw := range []struct {
+		script []uint32
+		want   STag
+	}{{[]uint32{0x00000400}, 0x400}, {[]uint32{0x00000055, 0x00000800}, 0x800}} { // and index 0, where slot 0 had another
+		m.Deregister()
+		script = draw.script
+		m = register(t, table, 1, make([]byte, 1), RegionOptions{})
+		require.Equal(t, draw.want, m.STag())
+	}
 	require.Empty(t, script)
 }
 

@@ -155,6 +155,34 @@ func TestOverhearingEndsWithoutBufs(t *testing.T) {
 	l.drain()
 }
 
+// A frame that crosses over to a member without Bufs is not lost: it waits in the ring.
+func TestCrossingWaitsForABuf(t *testing.T) {
+	l := groupLab(t, 2)
+	h := l.hosts[2]
+	var held []mem.Buf
+	for b := h.pool.Alloc(); b != mem.NoBuf; b = h.pool.Alloc() {
+		held = append(held, b)
+	}
+	l.hosts[1].take(belongingTo(l, 1, tcp.ACK, nil))
+	h.Turn()
+	require.Equal(t, uint64(1), h.counters().Own[DropNoBuf])
+	require.Zero(t, h.counters().TCP[tcp.DropNoConn])
+	h.pool.FreeN(held)
+	h.Turn()
+	require.Equal(t, uint64(1), h.counters().TCP[tcp.DropNoConn])
+}
+
+// Who asks for the address of all members has one answer.
+func TestOverheardIsNotAnswered(t *testing.T) {
+	l := groupLab(t, 2)
+	l.hosts[1].take(unhex(t, "ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 0a000002"))
+	l.hosts[2].Turn()
+	require.Equal(t, uint64(1), l.hosts[1].counters().ARPReplies)
+	require.Equal(t, uint64(1), l.hosts[1].counters().Crossed)
+	require.Zero(t, l.hosts[2].counters().ARPReplies)
+	require.Zero(t, l.hosts[2].counters().TxFrames)
+}
+
 // What all members overhear does not drive out what belongs to one of them.
 func TestNoiseDoesNotStopCrossing(t *testing.T) {
 	l := groupLab(t, 2)

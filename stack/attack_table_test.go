@@ -87,6 +87,22 @@ func TestPeerMax(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A connection in TIME-WAIT is none of its peer's any more: it gives way to others, too.
+func TestPeerMaxLeavesTimeWaitOut(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 })
+	u, v := l.open()
+	v.closeSend()
+	l.until("FIN", func() bool { return u.peerFin })
+	u.closeSend()
+	l.until("TIME-WAIT", func() bool { return v.closed == 1 })
+	require.Equal(t, 1, l.b.counters().TimeWait)
+	w := l.dial(l.a, l.b, 7)
+	l.turns()
+	require.True(t, w.opened)
+	require.Zero(t, l.b.counters().Own[DropPeerMax])
+	l.stop()
+}
+
 // Handshakes that both complete in the same moment share what is left: SYNs are let in one by one, their ends are too.
 func TestPeerMaxAtTheHandshakesEnd(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 })

@@ -41,13 +41,16 @@ func TestTimersDoNotWaitForLong(t *testing.T) {
 	l.turns()
 	l.a.nic.lose = nil
 	l.now += 5 * second
-	turns := 0
-	for u.conn.Stats().Retransmits == 0 {
-		l.crowd()
-		l.a.Turn()
-		turns++
-		require.LessOrEqual(t, turns, timersWaitMax+1)
+	for sent := range uint64(2) { // each time anew
+		turns := 0
+		for u.conn.Stats().Retransmits == sent {
+			l.crowd()
+			l.a.Turn()
+			turns++
+			require.LessOrEqual(t, turns, timersWaitMax+1)
+		}
+		require.Equal(t, timersWaitMax+1, turns)
+		l.now += 5 * second
 	}
-	require.Equal(t, timersWaitMax+1, turns)
 	l.stop()
 }

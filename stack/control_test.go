@@ -103,6 +103,20 @@ func TestWakeIsCoalesced(t *testing.T) {
 	require.Equal(t, 2, u.woken)
 }
 
+// What is posted while Woken is at work, behind what it has looked at, rings again.
+func TestWakeDuringWoken(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	u.onWoken = func() {
+		if u.woken == 1 {
+			u.conn.Wake()
+		}
+	}
+	u.conn.Wake()
+	l.turns()
+	require.Equal(t, 2, u.woken)
+}
+
 func TestWakeWhileDialingComesAfterEstablished(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)

@@ -303,7 +303,6 @@ func TestGroupOverTAP(t *testing.T) {
 	for _, p := range pollers {
 		n, err := p.Counters(ctx)
 		require.NoError(t, err)
-		require.Zero(t, n.RSTSent)
 		require.Equal(t, uint64(3), n.Connected)
 		accepted += int(n.Accepted)
 	}

@@ -311,6 +311,7 @@ type peer struct {
 	onClosed  func()
 	onArrive  func()
 	onPull    func()
+	onWoken   func()
 	chunk     int  // octets per Pull; 0: all that fit
 	unchecked bool // of any value (fuzzing)
 }
@@ -427,6 +428,9 @@ func (u *peer) Closed(c *Conn, err error) {
 func (u *peer) Woken(c *Conn) {
 	require.True(u.t, u.opened, "Woken before Established")
 	u.woken++
+	if u.onWoken != nil {
+		u.onWoken()
+	}
 }
 
 func (u *peer) Timer(c *Conn, now int64) { u.timer = append(u.timer, now) }

@@ -179,6 +179,29 @@ func TestDialWithoutNeighbour(t *testing.T) {
 }
 
 // A full neighbour queue displaces SYNs; that is no verdict on the host.
+// What becomes of the SYN of a connection that is gone is nothing to the one that has its slot now.
+func TestNeighbourOfAnEarlierConnection(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })
+	u, _ := l.open() // so that b is known
+	u.conn.Abort()
+	l.turns()
+	first := newPeer(t, 1)
+	c, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.9:7"), first)
+	require.NoError(t, err)
+	l.turns()
+	c.Abort()
+	l.turns()
+	require.Equal(t, 1, first.closed)
+	l.b.nic.lose = func(f []byte) bool { return !isARP(f) }
+	second := l.dial(l.a, l.b, 7)
+	l.until("10.0.0.9 is given up", func() bool { return l.a.counters().Own[DropNeighbourLost] > 0 })
+	l.turns()
+	require.Zero(t, second.closed)
+	l.b.nic.lose = nil
+	l.until("open", func() bool { return second.opened })
+	l.stop()
+}
+
 func TestManyDialsWhileNeighbourResolves(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 64 })
 	l.listen(l.b, 7, 64)
@@ -351,6 +374,25 @@ func TestUpperTimer(t *testing.T) {
 	u.conn.SetTimer(l.now - 1) // passed: with the next Turn
 	l.pass(1 * ms)
 	require.Len(t, u.timer, 2)
+}
+
+// The timer of an Upper that has been told of the end comes up no more, and a Poller without connections has none to wait for.
+func TestTimersEndWithTheirConnection(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.conn.SetTimer(l.now + second)
+	v.conn.SetTimer(l.now + second)
+	u.closeSend()
+	l.until("FIN", func() bool { return v.peerFin })
+	v.closeSend()
+	l.until("TIME-WAIT", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.Equal(t, 1, l.a.counters().TimeWait)
+	require.Equal(t, int64(math.MaxInt64), l.b.timers.first())
+	before := l.a.counters().Timers
+	l.pass(2 * second)
+	require.Equal(t, before, l.a.counters().Timers)
+	require.Empty(t, u.timer)
+	l.stop()
 }
 
 // req: DDP-13.1-3

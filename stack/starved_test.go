@@ -42,6 +42,7 @@ func TestWaitingForBufs(t *testing.T) {
 	require.Equal(t, 5, l.a.counters().Conns)
 
 	l.a.pool.FreeN(kept)
+	require.Equal(t, l.now+retryNs, l.a.Deadline(), "they are not asked soon")
 	l.until("the others", func() bool {
 		for _, i := range []int{0, 3, 4, 5} {
 			if l.accepted[i].edge != 1000 {

@@ -59,6 +59,40 @@ func (g *ghost) syn(o tcp.Options) tcp.Segment {
 	return got[0]
 }
 
+// A SYN,ACK that is due again when there is no Buf for it is sent when there is.
+func TestSynAckThatFindsNoBuf(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	g := newGhost(l, 1000)
+	g.syn(noOptions)
+	var hoard []mem.Buf
+	for b := l.b.pool.Alloc(); b != mem.NoBuf; b = l.b.pool.Alloc() {
+		hoard = append(hoard, b)
+	}
+	l.until("no Buf", func() bool { return l.b.counters().Own[DropNoBuf] > 0 })
+	l.b.pool.FreeN(hoard)
+	sent := l.b.counters().TxFrames
+	l.until("again", func() bool { return l.b.counters().TxFrames > sent })
+	l.until("given up", func() bool { return l.b.counters().HalfOpenLost == 1 })
+	require.Zero(t, l.b.counters().HalfOpen)
+	l.stop()
+}
+
+// A handshake whose end TCP does not take has left the cache, and ends with its listener all the same.
+func TestUnlistenEndsAnOpeningConnection(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.TCP.StrictTimestamps = true })
+	l.listen(l.b, 7, 4)
+	g := newGhost(l, 1000)
+	sa := g.syn(allOptions)
+	g.send(tcp.ACK, 1, sa.Seq+1, noOptions) // where each segment has to have a timestamp
+	require.Equal(t, 1, l.b.counters().Conns)
+	require.Empty(t, l.accepted)
+	l.b.Unlisten(7)
+	l.turns()
+	require.Zero(t, l.b.counters().Conns)
+	l.stop()
+}
+
 // req: 4987-3.5-1
 func TestHalfOpenTakesNoSlot(t *testing.T) {
 	l := newLab(t, nil)

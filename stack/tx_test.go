@@ -333,6 +333,23 @@ func TestRepliesAreBounded(t *testing.T) {
 }
 
 // Without a Buf nothing is lost for good: it is counted, and done when there are some again.
+// What waits for the device is of no connection, perhaps, and has no timer.
+func TestReplyThatWaitsForTheDevice(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	u.conn.Abort()
+	l.turns()
+	l.a.nic.txMax = 0
+	v := l.dial(l.b, l.a, 7)
+	l.turns()
+	require.Zero(t, l.a.counters().Conns)
+	require.Equal(t, l.now+retryNs, l.a.Deadline())
+	l.a.nic.txMax = -1
+	l.turns()
+	require.ErrorIs(t, v.err, ErrRefused)
+	l.stop()
+}
+
 func TestEmptyPool(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
@@ -344,12 +361,35 @@ func TestEmptyPool(t *testing.T) {
 	l.pass(20 * ms)
 	require.NotZero(t, l.a.counters().NoBufWaits)
 	require.Zero(t, l.a.counters().Segments)
+	require.Equal(t, l.now+retryNs, l.a.Deadline())
 	l.a.pool.Free(hoard[0]) // one: the SYN takes it, the ARP request finds none
 	l.pass(20 * ms)
 	require.Equal(t, uint64(1), l.a.counters().Own[DropNoBuf])
 	l.a.pool.FreeN(hoard[1:])
 	l.until("there", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 1000 })
 	require.Zero(t, u.closed)
+	l.stop()
+}
+
+// A segment that was pulled into the last Buf goes out when there is another: it needs no Buf itself, but its connection has to be
+// served again.
+func TestPullIntoTheLastBuf(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	var hoard []mem.Buf
+	u.onPull = func() {
+		for b := l.a.pool.Alloc(); b != mem.NoBuf; b = l.a.pool.Alloc() {
+			hoard = append(hoard, b)
+		}
+	}
+	u.send(1000)
+	l.turns()
+	require.Equal(t, uint64(1000), u.sent)
+	require.Zero(t, v.edge)
+	l.a.pool.FreeN(hoard)
+	u.onPull = nil
+	l.turns()
+	require.Equal(t, uint64(1000), v.edge)
 	l.stop()
 }
 
