@@ -252,7 +252,6 @@ func (p *Poller) established(c *Conn) {
 	if c.marks&(markWoken|markAbort) == markWoken {
 		c.upper.Woken(c)
 	}
-	c.marks &^= markWoken
 }
 
 // release frees what is acknowledged (or, when closed, abandoned) and tells the Upper. It returns how many Bufs that were.

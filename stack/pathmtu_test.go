@@ -215,3 +215,52 @@ func TestBurstOfReports(t *testing.T) {
 	require.Equal(t, 3*1448, octets, "each octet once more")
 	l.stop()
 }
+
+// A report counts when it is about an octet in flight, the last one even, and less than what was sent, if only by one.
+// req: 5927-7.2-1
+func TestReportsAtTheBounds(t *testing.T) {
+	const size = 1000 + 52 // of the only packet
+	for name, c := range map[string]struct {
+		at, mtu int
+		counts  bool
+	}{
+		"the last octet":                    {1000 - 1, size - 1, true},
+		"the next octet, that was not sent": {1000, size - 1, false},
+		"what was sent":                     {0, size, false},
+	} {
+		l := newLab(t, nil)
+		u, _ := l.open()
+		u.send(1000)
+		l.a.Turn()
+		tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + tcp.Seq(c.at), Flags: tcp.ACK, Handle: tcp.NoHandle}
+		quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1000))
+		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, uint16(c.mtu), quote))
+		l.a.Turn()
+		want := map[bool]uint64{true: 1}[c.counts]
+		require.Equal(t, want, l.a.counters().PathMTU, name)
+		require.Equal(t, 1-want, l.a.counters().ICMPIgnored, name)
+	}
+}
+
+// A timeout makes a report count at once only until the connection flows again.
+// req: 5927-7.2-1
+func TestForgedPathMTUBehindATimeout(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.send(20_000)
+	l.until("there", func() bool { return v.edge == 20_000 })
+	l.a.nic.lose = func([]byte) bool { return true }
+	u.send(1448)
+	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
+	l.a.nic.lose = nil
+	l.until("there", func() bool { return u.acked == 20_000+1448 })
+	tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + 20_000 + 1448, Flags: tcp.ACK, Handle: tcp.NoHandle}
+	u.send(20_000)
+	l.a.Turn()
+	quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
+	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1000, quote))
+	l.a.Turn()
+	require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
+	require.Equal(t, 1448, u.conn.EMSS())
+	l.stop()
+}
