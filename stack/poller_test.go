@@ -179,6 +179,18 @@ func TestDialWithoutNeighbour(t *testing.T) {
 }
 
 // A full neighbour queue displaces SYNs; that is no verdict on the host.
+// What the neighbour table has no room for is dropped, counted, and its Buf given back.
+func TestNeighbourTableFull(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.Neighbours.FramesMax = 2 })
+	for range 5 {
+		_, err := l.a.Dial(netip.MustParseAddrPort("10.0.0.9:7"), newPeer(t, 1))
+		require.NoError(t, err)
+	}
+	l.turns()
+	require.Equal(t, uint64(3), l.a.counters().Own[DropNeighbourFull])
+	l.stop()
+}
+
 // What becomes of the SYN of a connection that is gone is nothing to the one that has its slot now.
 func TestNeighbourOfAnEarlierConnection(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })

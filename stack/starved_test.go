@@ -31,6 +31,19 @@ func TestWaitingForBufs(t *testing.T) {
 	require.Zero(t, l.a.Turn())
 	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked again and again")
 
+	free := func(n int) {
+		for ; l.a.pool.Available() < n; kept = kept[1:] {
+			l.a.pool.Free(kept[0])
+		}
+		l.a.Turn()
+	}
+	enough := l.a.tx.reserve + l.a.tx.proven // for peers that have never acknowledged anything
+	free(enough - 1)
+	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked for nothing")
+	sent := l.a.counters().Segments
+	free(enough)
+	require.Equal(t, sent+1, l.a.counters().Segments, "one of them has the Buf")
+
 	ended := us[1]
 	ended.toSend = 0
 	ended.closeSend()
