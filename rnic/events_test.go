@@ -230,6 +230,63 @@ func TestReceiveHighWater(t *testing.T) {
 	}
 }
 
+// Messages that were placed behind a gap are Delivered when it is filled, and the low-water event comes with that: nothing that is still
+// to come has to bring it.
+func TestReceiveLowWaterBehindAGap(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 512})
+	events := h.adapter.Events()
+	pd := h.adapter.AllocPD()
+	q := h.newQP(QPOptions{PD: pd})
+	p := newPool(t, pd, 8, 8)
+	for i := range 8 {
+		require.NoError(t, q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)}))
+	}
+	require.NoError(t, q.Arm(EventReceiveLow, 5))
+	c, raw := h.startUp(3000, 1460, q)
+	var ends [7]int
+	ends[0] = len(c.stream)
+	for i := range ends[1:] {
+		c.stream = append(c.stream, raw.fpdu(sendOf(uint32(i+1)), make([]byte, 600))...) // a marker in each
+		ends[i+1] = len(c.stream)
+	}
+	for i := 1; i < len(ends)-1; i++ { // all but the first
+		h.octets(c, ends[i], ends[i+1], 0)
+	}
+	h.turn(time.Microsecond)
+	noEvent(t, events)
+	h.octets(c, ends[0], ends[1], 0)
+	h.turn(time.Microsecond)
+	requireEvent(t, Event{Kind: EventReceiveLow, QP: q, Count: 2}, event(t, events))
+}
+
+// Messages that were placed ahead of a gap are remembered until they are Delivered, and no more of them than there is room for:
+// segments beyond are left to be sent again, which is counted, and counts as the slow path.
+func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 512})
+	q, region, c, raw := h.orderly()
+	const messages, each = 2 * pendingMin, 40 // so many in a segment
+	begin := len(c.stream)
+	var ends []int
+	for range messages {
+		c.stream = append(c.stream, raw.fpdu(writeTo(region.STag(), 0), []byte{1})...)
+		ends = append(ends, len(c.stream))
+	}
+	for i := each; i+each <= messages; i += each { // all but the first segment
+		h.octets(c, ends[i-1], ends[i+each-1], 0)
+		h.turn(time.Microsecond)
+	}
+	st, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, st.RefusedPending)
+	require.Equal(t, st.RefusedPending+st.Receive.Reassembled+st.Receive.Coalesced, st.SlowPath)
+	require.Zero(t, st.WritesRecvd)
+	h.octets(c, begin, ends[each-1], 0)
+	h.turn(time.Microsecond)
+	st, err = q.Stats(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, st.WritesRecvd)
+}
+
 // A peer whose frames never come whole in a segment costs more and breaks no rule: the counter shows it, an event tells when it is
 // more than was armed for, and Abort ends it. Its neighbour, whose frames are whole, shows nothing.
 //

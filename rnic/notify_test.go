@@ -5,8 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 func (q *CompletionQueue) put(t testing.TB, c Completion) {
@@ -110,6 +113,32 @@ func TestSolicitedEvents(t *testing.T) {
 		c.qp.Abort()
 		r.until("the flushed buffers", func() bool { return isReady(s.cq) })
 	})
+}
+
+// Completions of one segment are published together: an urgent one among them wakes, wherever it stands.
+func TestSolicitedEventAmongOthers(t *testing.T) {
+	for urgent := range 3 {
+		h := newHostile(t, hostileConfig{bufs: 512})
+		pd := h.adapter.AllocPD()
+		q := h.newQP(QPOptions{PD: pd})
+		p := newPool(t, pd, 3, 3)
+		for i := range 3 {
+			require.NoError(t, q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)}))
+		}
+		c, raw := h.startUp(3000, 1460, q)
+		q.opt.RecvCQ.Arm(NextSolicited)
+		for i := range 3 {
+			seg := sendOf(uint32(i + 1))
+			if i == urgent {
+				seg.ULP = rdmap.Control(1, rdmap.OpSendSE)
+			}
+			c.stream = append(c.stream, raw.fpdu(seg, []byte{1})...)
+		}
+		h.octets(c, c.place(), len(c.stream), 0)
+		h.turn(time.Microsecond)
+		require.Equal(t, 3, q.opt.RecvCQ.ring.Len())
+		require.True(t, isReady(q.opt.RecvCQ), "message %d of 3", urgent+1)
+	}
 }
 
 // No wake-up is lost between many producers and a consumer that sleeps on Ready whenever nothing is left, for any completion or

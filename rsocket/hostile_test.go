@@ -47,7 +47,11 @@ func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
 	for i := range rawBuffers {
 		require.NoError(t, p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)}))
 	}
-	t.Cleanup(p.qp.Abort)
+	t.Cleanup(func() {
+		p.qp.Abort()
+		<-p.qp.Done()
+		p.m.Deregister()
+	})
 	return p
 }
 
@@ -311,11 +315,13 @@ func TestGoodbyes(t *testing.T) {
 		}
 
 		c = pair(t, devs, Options{})
-		go c[0].Close()
+		closed := make(chan error, 1)
+		go func() { closed <- c[0].Close() }()
 		_, err = io.ReadAll(c[1])
 		require.NoError(t, err)
 		_, err = c[1].Write([]byte("to nobody"))
 		require.ErrorIs(t, err, syscall.EPIPE)
+		require.NoError(t, <-closed)
 	})
 }
 

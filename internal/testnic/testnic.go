@@ -50,7 +50,7 @@ func Wired(t testing.TB) (devs [2]*rnic.Adapter) {
 	return devs
 }
 
-// Open makes an Adapter that is closed with the test.
+// Open makes an Adapter that is closed with the test, which has taken all registered memory back by then.
 func Open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
 	dev, err := rnic.Open(cfg)
 	require.NoError(t, err)
@@ -58,6 +58,7 @@ func Open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		require.NoError(t, dev.Close(ctx))
+		require.Zero(t, dev.Table().Len(), "regions that were not deregistered")
 	})
 	return dev
 }

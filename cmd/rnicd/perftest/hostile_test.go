@@ -27,17 +27,20 @@ func (r *rig) first() *control {
 
 // A client that says what no perftest says is told of in one error, and the next one is served.
 func TestStrangeClients(t *testing.T) {
-	other := hello("5.90")
+	other := hello("6.05")
 	for name, tc := range map[string]struct {
 		do   func(r *rig, c *control) error
 		want string
 	}{
 		"another version": {func(r *rig, c *control) error {
 			return c.say(r.ctx, other[:])
-		}, `hand-shake is of version "5.90", this is 6.06`},
+		}, `hand-shake is of version "6.05", this is 6.06`},
 		"a message too short": {func(r *rig, c *control) error {
 			return c.say(r.ctx, []byte("x"))
 		}, "1 octets, want 16"},
+		"a message too long": {func(r *rig, c *control) error {
+			return c.say(r.ctx, make([]byte, versionLen+1))
+		}, "17 octets, want 16"},
 		"memory beyond bounds": {func(r *rig, c *control) error {
 			mine := hello(Version)
 			_, err := c.swap(r.ctx, "version", mine[:])

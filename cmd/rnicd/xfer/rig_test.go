@@ -75,6 +75,7 @@ func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter
 		require.NoError(t, dev.Close(r.ctx))
 		require.Zero(t, r.server.room.inUse(), "extents in use")
 		require.Zero(t, dev.Table().Len(), "the server's regions")
+		require.Zero(t, client.Table().Len(), "the client's regions")
 		cancel()
 	})
 	return r
