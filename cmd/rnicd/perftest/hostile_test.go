@@ -119,6 +119,17 @@ func TestTooManyClients(t *testing.T) {
 	})
 }
 
+// A client that has gone leaves its place to the next.
+func TestClientsOneByOne(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain, ClientsMax: 1}, func(r *rig) {
+		for range 3 {
+			_, err := r.run(plain, rnic.QPOptions{})
+			require.NoError(t, err)
+			require.NoError(t, r.served().Err)
+		}
+	})
+}
+
 // The ends were told different numbers: an error that says so, and no waiting for ever.
 func TestDifferentNumbers(t *testing.T) {
 	served := perf.Test{Op: perf.Send, Size: 64, Iterations: 50, RxDepth: 8}

@@ -191,6 +191,121 @@ func TestHostileClients(t *testing.T) {
 	require.Contains(t, <-r.refused, "5 octets of private data")
 }
 
+// A client that has gone leaves its place to the next.
+func TestClientsOneByOne(t *testing.T) {
+	r := newRig(t, testnic.Wired(t), ServerConfig{ClientsMax: 1})
+	for range 3 {
+		n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 1, Size: 100})
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.NoError(t, r.result().Err)
+	}
+}
+
+// played is a server that reads as rping's does, has its say about what it read, and writes that to where to says, or refuses to.
+func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32) (addr string, ended chan error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	l, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	ended = make(chan error, 1)
+	go func() {
+		ended <- func() error {
+			defer l.Close()
+			req, err := l.Accept(ctx)
+			if err != nil {
+				return err
+			}
+			e, err := newEnd(devs[1], rnic.QPOptions{})
+			if err != nil {
+				return err
+			}
+			defer e.release()
+			buf, err := e.register(1000, rnic.LocalWrite)
+			if err != nil {
+				return err
+			}
+			if err := req.Accept(ctx, e.qp, nil); err != nil {
+				return err
+			}
+			from, err := e.receive(ctx)
+			if err != nil {
+				return err
+			}
+			local := buf.Slice(0, int(from.size))
+			err = e.do(ctx, e.qp.PostRead, rnic.WorkRequest{Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
+			if err != nil {
+				return err
+			}
+			say(buf.Bytes()[:from.size])
+			if err := e.send(ctx, place{}); err != nil {
+				return err
+			}
+			to, err := e.receive(ctx)
+			if err != nil {
+				return err
+			}
+			local.Length = min(local.Length, room)
+			err = e.do(ctx, e.qp.PostWrite, rnic.WorkRequest{Local: local, RemoteSTag: to.stag, RemoteOffset: to.to})
+			if err == nil {
+				err = e.send(ctx, place{})
+			}
+			_, _ = e.receive(ctx) // the end
+			return err
+		}()
+	}()
+	return testnic.Dialable(l.Addr()), ended
+}
+
+// Data that does not come back as it was, or not whole, is an error where Verify was asked for, which says where.
+func TestMismatch(t *testing.T) {
+	for _, tc := range []struct {
+		say  func([]byte)
+		room uint32
+		at   int // -1: nothing is wrong
+	}{
+		{func([]byte) {}, 1000, -1},
+		{func(b []byte) { b[57] ^= 1 }, 1000, 57},
+		{func([]byte) {}, 70, 70},
+	} {
+		for _, verify := range []bool{true, false} {
+			devs := testnic.Wired(t)
+			addr, ended := played(t, devs, tc.say, tc.room)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			n, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: addr, Count: 1, Size: 100, Verify: verify})
+			cancel()
+			if verify && tc.at >= 0 {
+				var wrong *MismatchError
+				require.ErrorAs(t, err, &wrong)
+				require.Equal(t, MismatchError{Ping: 0, At: tc.at}, *wrong)
+				require.Zero(t, n)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+			}
+			require.NoError(t, <-ended)
+		}
+	}
+}
+
+// A client that makes room for less than it announced is told nothing and gets nothing.
+func TestNoRoomForThePong(t *testing.T) {
+	r := newRig(t, testnic.Wired(t), ServerConfig{})
+	e, err := newEnd(r.client, rnic.QPOptions{})
+	require.NoError(t, err)
+	defer e.release()
+	source, err := e.register(100, rnic.RemoteRead|rnic.RemoteWrite)
+	require.NoError(t, err)
+	require.NotZero(t, source.Stream(), "for this connection only")
+	require.NoError(t, e.qp.Connect(r.ctx, r.addr, nil))
+	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 100}))
+	_, err = e.receive(r.ctx)
+	require.NoError(t, err)
+	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 99}))
+	require.EqualError(t, r.result().Err, "rping: 100 octets to write back, the client has room for 99")
+}
+
 // A client that comes right behind another one finds its place, though the server is not through with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
