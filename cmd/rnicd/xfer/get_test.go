@@ -121,16 +121,107 @@ func TestGetRights(t *testing.T) {
 	}
 }
 
-// A client that claims another hash is told so.
+// A client that claims another hash, or another length, is told so.
 func TestGetMismatch(t *testing.T) {
-	r := newRig(t, 100, ServerConfig{File: content(3, 5000)})
-	c, g := r.getRogue()
-	c.send(finish{length: g.length}.marshal(make([]byte, finishLen)))
-	a, err := parseAnswer(c.receive())
-	require.NoError(t, err)
-	require.False(t, a.match)
-	c.qp.Disconnect()
-	require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+	file := content(3, 5000)
+	for _, f := range []finish{{length: 5000}, {length: 4999, digest: sha256.Sum256(file)}} {
+		r := newRig(t, 100, ServerConfig{File: file})
+		c, _ := r.getRogue()
+		c.send(f.marshal(make([]byte, finishLen)))
+		a, err := parseAnswer(c.receive())
+		require.NoError(t, err)
+		require.False(t, a.match)
+		c.qp.Disconnect()
+		require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+	}
+}
+
+// What a server says that is none of ours, or lies, is an error that says so.
+func TestGetRogueServer(t *testing.T) {
+	const n = 1000
+	file := content(3, n)
+	right := sha256.Sum256(file)
+	wrong := right
+	wrong[5] ^= 1
+	for _, tc := range []struct {
+		name   string
+		digest [digestLen]byte
+		length uint64 // of the grant
+		play   func(s *rogue)
+		want   string
+	}{
+		{"all is well", right, n, func(s *rogue) { s.verdict(answer{match: true}) }, ""},
+		{"no match", right, n, func(s *rogue) { s.verdict(answer{digest: right}) }, "SHA-256 mismatch"},
+		{"match, with another digest", wrong, n, func(s *rogue) { s.verdict(answer{match: true}) }, "SHA-256 mismatch"},
+		{"more than there is", right, 1 << 40, func(s *rogue) { <-s.qp.Done() }, "base or bounds"},
+		{"no answer", right, n, func(s *rogue) {
+			s.receive()
+			s.send([]byte("thank you"))
+		}, "where the server's answer was due"},
+		{"closes", right, n, func(s *rogue) {
+			s.receive()
+			s.qp.Disconnect()
+		}, "the server closed the connection"},
+		{"says nothing", right, n, func(s *rogue) { s.receive() }, "waiting for the server: context deadline exceeded"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 10, ServerConfig{})
+			addr := r.rogueServerWith(rnic.QPOptions{IRD: readDepth}, func(s *rogue, req *rnic.ConnRequest) {
+				m, err := s.pd.RegisterWith(file, rnic.RegisterOptions{Access: rnic.RemoteRead, For: s.qp})
+				if err != nil {
+					s.r.t.Error(err)
+					return
+				}
+				s.accept(req, grant{stag: m.STag(), length: tc.length, digest: &tc.digest}.marshal())
+				tc.play(s)
+			})
+			_, res, err := r.get(func(cfg *GetConfig) {
+				cfg.Addr = addr
+				if tc.name == "says nothing" {
+					cfg.Timeout = 50 * time.Millisecond
+				}
+			})
+			require.Equal(t, err, res.Err)
+			if tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.want)
+			}
+			require.NoError(t, r.ctx.Err(), "it took the test's time, not its own")
+		})
+	}
+}
+
+// verdict answers the closing message, and waits for the end.
+func (s *rogue) verdict(a answer) {
+	s.receive()
+	s.send(a.marshal(make([]byte, answerLen)))
+}
+
+// An answer while there is still something to read is no answer.
+func TestGetEarlyAnswer(t *testing.T) {
+	r := newRig(t, 10, ServerConfig{})
+	const n = 8 * readMax // an answer and Responses take turns
+	digest := [digestLen]byte{}
+	answered := make(chan struct{})
+	addr := r.rogueServerWith(rnic.QPOptions{IRD: readDepth}, func(s *rogue, req *rnic.ConnRequest) {
+		m, err := s.pd.Register(make([]byte, n), rnic.RemoteRead)
+		if err != nil {
+			s.r.t.Error(err)
+			return
+		}
+		s.accept(req, grant{stag: m.STag(), length: n, digest: &digest}.marshal())
+		s.send(answer{match: true}.marshal(make([]byte, answerLen)))
+		close(answered)
+	})
+	_, _, err := r.get(func(cfg *GetConfig) {
+		cfg.Addr = addr
+		cfg.Begin = func(uint64) (io.Writer, error) {
+			wait(r, answered)
+			return io.Discard, nil
+		}
+	})
+	require.ErrorContains(t, err, "the server answered before the transfer was complete")
 }
 
 // A client that was granted a file and does nothing is given up.

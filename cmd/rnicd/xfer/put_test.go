@@ -157,12 +157,16 @@ func TestPutNobodyThere(t *testing.T) {
 
 // rogueServer plays a server: play gets the connection request.
 func (r *rig) rogueServer(play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
+	return r.rogueServerWith(rnic.QPOptions{}, play)
+}
+
+func (r *rig) rogueServerWith(opt rnic.QPOptions, play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
 	r.t.Helper()
 	dev, err := rnic.Open(rnic.Config{})
 	require.NoError(r.t, err)
 	l, err := dev.Listen(r.ctx, "127.0.0.1:0", rnic.ListenOptions{})
 	require.NoError(r.t, err)
-	s := r.newRogue(dev)
+	s := r.newRogueWith(dev, opt)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		req, err := l.Accept(r.ctx)
@@ -262,6 +266,7 @@ func TestPutRogueServer(t *testing.T) {
 			})
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, err, res.Err)
+			require.NoError(t, r.ctx.Err(), "it took the test's time, not its own")
 			r.until(func() bool { return r.client.Table().Len() == 0 })
 		})
 	}

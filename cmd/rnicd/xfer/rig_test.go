@@ -28,6 +28,7 @@ type rig struct {
 	done    chan Result
 	refused chan string
 	stop    func() error // ends Serve and returns what it returned
+	onDone  func()       // before the result comes
 }
 
 // newRig starts a Server with a region of n octets.
@@ -53,7 +54,12 @@ func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	cfg.Adapter, cfg.Region = dev, r.region
-	cfg.Done = func(res Result) { r.done <- res }
+	cfg.Done = func(res Result) {
+		if r.onDone != nil {
+			r.onDone()
+		}
+		r.done <- res
+	}
 	cfg.Refused = func(remote netip.AddrPort, why string) {
 		if !remote.IsValid() {
 			t.Error("refused without an address")

@@ -1,6 +1,7 @@
 package xfer
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -135,6 +136,40 @@ func TestServerClosedTooEarly(t *testing.T) {
 			require.ErrorContains(t, r.result().Err, tc.want)
 		})
 	}
+}
+
+// A client that stops in the middle is given up as well as one that never began.
+func TestServerIdleInTheMiddle(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{IdleTimeout: 50 * time.Millisecond})
+	c, g := r.rogueClient(request{op: OpPut, length: 5000}.marshal())
+	c.write(g, 0, make([]byte, 10))
+	require.ErrorContains(t, r.result().Err, "nothing was written by the client for 50ms")
+}
+
+// A client that is to write may not so much as ask for a Read.
+func TestPutMayNotRead(t *testing.T) {
+	r := newRig(t, 10_000, ServerConfig{})
+	c := r.newRogueWith(r.client, rnic.QPOptions{ORD: 4})
+	require.NoError(t, c.qp.Connect(r.ctx, r.addr, request{op: OpPut, length: 5000}.marshal()))
+	require.ErrorIs(t, c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10)}), rnic.ErrReadDepth)
+	c.qp.Abort()
+	require.Error(t, r.result().Err)
+}
+
+// The room of a transfer is free before anybody hears that it is over.
+func TestRoomIsFreeAtTheEnd(t *testing.T) {
+	r := newRig(t, 5000, ServerConfig{})
+	inUse := -1
+	r.onDone = func() {
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		inUse = r.server.room.inUse()
+	}
+	data := content(1, 5000)
+	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(data), Length: 5000})
+	require.NoError(t, err)
+	require.NoError(t, r.result().Err)
+	require.Zero(t, inUse)
 }
 
 // What is no closing message is answered "no match".
