@@ -279,6 +279,16 @@ func TestSilentPeer(t *testing.T) {
 	})
 }
 
+// Within Linger Close does not wait for a peer that does nothing at all: the QueuePair gives it up, and Close says so.
+func TestPeerDoesNotClose(t *testing.T) {
+	t.Parallel() // it waits for rnic's own three seconds
+	devs := testnic.Sockets(t)
+	p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+	c := p.connect(devs[1], Options{Linger: patience})
+	require.ErrorIs(t, c.Close(), errLinger)
+	require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrLinger)
+}
+
 // Goodbyes: of one direction, of both, and what calls return behind them.
 func TestGoodbyes(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {

@@ -35,7 +35,8 @@ type Options struct {
 	// LateGrants gives the peer no room before it has used up what it has, so that it always waits for a round trip then. It is for peers
 	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
 	LateGrants bool
-	// Linger is how long Close waits for the peer to close, too, when all has been sent, before it resets the connection.
+	// Linger is how long Close waits in all, for what was written to go out and for the peer to close, too, before it resets the connection.
+	// Three seconds in which nothing moves do the same (rnic.ErrLinger).
 	Linger time.Duration
 }
 
