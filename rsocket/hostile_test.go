@@ -376,6 +376,35 @@ func TestListener(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
+// A Listener closes what waits in it all at once: a peer that does not close holds the others up no longer than itself.
+func TestListenerClosesTogether(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l, err := Listen(ctx, devs[1], ":0", ListenOptions{})
+		require.NoError(t, err)
+		var peers [2]*raw
+		for i := range peers {
+			peers[i] = newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+			d := peers[i].data()
+			require.NoError(t, peers[i].qp.Connect(ctx, dialable(l), d.marshal()))
+			peers[i].say(kindControl, keepAlive) // a Responder says no goodbye before the Initiator has said something
+			k, _ := peers[i].hears()
+			require.Equal(t, kindGrant, k)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		for _, p := range peers {
+			k, value := p.hears()
+			require.Equal(t, [2]uint32{uint32(kindControl), disconnect}, [2]uint32{uint32(k), value})
+		}
+		for _, p := range peers {
+			require.NoError(t, p.qp.Close(ctx))
+		}
+		require.NoError(t, <-closed)
+	})
+}
+
 // Options that cannot be.
 func TestOptions(t *testing.T) {
 	devs := testnic.Sockets(t)
