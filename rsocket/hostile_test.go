@@ -376,6 +376,21 @@ func TestListener(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
+// Options of a QueuePair that would not do for a Conn are not taken: one without inline data could say nothing, one that stays half-closed
+// would leave a Read waiting for ever.
+func TestForeignOptions(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		p := newRaw(t, devs[0], rnic.QPOptions{})
+		c := p.connect(devs[1], Options{QP: rnic.QPOptions{InlineMax: rnic.NoInline, AllowHalfClosed: true, SendDepth: 1, SGEMax: -1, IRD: -1}})
+		p.say(kindControl, keepAlive)
+		k, _ := p.hears()
+		require.Equal(t, kindGrant, k)
+		p.qp.Disconnect()
+		_, err := c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrVanished)
+	})
+}
+
 // A Listener closes what waits in it all at once: a peer that does not close holds the others up no longer than itself.
 func TestListenerClosesTogether(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {

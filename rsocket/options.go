@@ -26,7 +26,7 @@ const (
 // Options of a Conn. The zero value has the defaults.
 type Options struct {
 	// QP says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Nudge, NoMarkers, NoCRC, DropBadCRC, Packing,
-	// UserTimeout. The rest is this package's. For peers that are Linux siw, see docs/interop.md.
+	// UserTimeout. The rest is this package's, and not looked at. For peers that are Linux siw, see docs/interop.md.
 	QP rnic.QPOptions
 	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the peer writes. Octets.
 	SendBuffer, ReceiveBuffer int
@@ -59,4 +59,13 @@ func (o *Options) check() error {
 	}
 	o.ReceiveBuffer &^= 1 // two halves
 	return nil
+}
+
+// queuePair is of QP what is the caller's.
+func (o *Options) queuePair() rnic.QPOptions {
+	q := &o.QP
+	return rnic.QPOptions{
+		Dialect: q.Dialect, PeerToPeer: q.PeerToPeer, RTR: q.RTR, Nudge: q.Nudge, NoMarkers: q.NoMarkers, NoCRC: q.NoCRC,
+		DropBadCRC: q.DropBadCRC, Packing: q.Packing, UserTimeout: q.UserTimeout,
+	}
 }
