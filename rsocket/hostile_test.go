@@ -26,6 +26,7 @@ type raw struct {
 	cq     *rnic.CompletionQueue
 	m      *rnic.MemoryRegion // what the other end writes, its messages first
 	order  binary.ByteOrder
+	gives  connData // but for where
 	theirs connData
 }
 
@@ -36,6 +37,7 @@ func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	p := &raw{t: t, ctx: ctx, order: binary.LittleEndian}
+	p.gives = connData{credits: rawBuffers, list: entry{length: listLen}, ring: entry{length: 1000}}
 	var err error
 	p.cq, err = dev.CreateCQ(1024)
 	require.NoError(t, err)
@@ -53,8 +55,11 @@ func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
 
 // data is private data that is right: the list is behind the messages, and the ring behind the list.
 func (p *raw) data() connData {
-	at := p.m.Base() + rawBuffers*messageLen
-	return connData{bigEndian: p.order == binary.BigEndian, credits: rawBuffers, list: entry{at, p.m.STag(), listLen}, ring: entry{at + listLen*entryLen, p.m.STag(), 1000}}
+	d := p.gives
+	d.bigEndian = p.order == binary.BigEndian
+	d.list.to, d.list.stag = p.m.Base()+rawBuffers*messageLen, p.m.STag()
+	d.ring.to, d.ring.stag = d.list.to+uint64(d.list.length)*entryLen, p.m.STag()
+	return d
 }
 
 // connect makes a connection to a Listener on dev, and returns its end of it.
