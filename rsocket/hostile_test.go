@@ -474,3 +474,60 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// What is said at the end: that nothing follows, and where the peer has said so, too, or when the Conn is closed, that nothing is received
+// any more; each once.
+func TestWhatIsSaid(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for name, tc := range map[string]struct {
+			peer []uint32
+			do   func(c *Conn)
+			want []uint32
+		}{
+			"Close":                           {nil, func(c *Conn) {}, []uint32{disconnect}},
+			"CloseWrite":                      {nil, func(c *Conn) { _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
+			"twice":                           {nil, func(c *Conn) { _ = c.CloseWrite(); _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
+			"CloseWrite behind the peer's":    {[]uint32{shutdown}, func(c *Conn) { _ = c.CloseWrite() }, []uint32{disconnect}},
+			"Close behind the peer's":         {[]uint32{shutdown}, func(c *Conn) {}, []uint32{disconnect}},
+			"where the peer receives nothing": {[]uint32{disconnect}, func(c *Conn) { _ = c.CloseWrite() }, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+				c := p.connect(devs[1], Options{ReceiveBuffer: 4096, Credits: 16})
+				p.says(c, 1, 1)
+				require.Len(t, p.grants(c), 1)
+				p.say(kindData, 2048)
+				for _, value := range tc.peer {
+					p.say(kindControl, value)
+				}
+				if tc.peer != nil {
+					c.mu.Lock()
+					for c.readEnd == nil {
+						c.changed.Wait()
+					}
+					c.mu.Unlock()
+					got, err := io.ReadAll(c) // half the ring, which nobody needs again
+					require.NoError(t, err)
+					require.Len(t, got, 2048)
+				}
+				tc.do(c)
+				closed := make(chan error, 1)
+				go func() { closed <- c.Close() }()
+				for _, value := range tc.want {
+					k, got := p.hears()
+					require.Equal(t, kindControl, k)
+					require.Equal(t, value, got)
+				}
+				require.NoError(t, p.qp.Close(p.ctx))
+				require.NoError(t, <-closed)
+				require.EqualValues(t, 2*(1+1)+len(tc.want), messagesSent(t, c)) // and a grant and an octet, with a Write each
+			})
+		}
+	})
+}
+
+func messagesSent(t *testing.T, c *Conn) uint64 {
+	st, err := c.QueuePair().Stats(t.Context())
+	require.NoError(t, err)
+	return st.MessagesSent
+}
