@@ -72,7 +72,7 @@ func (c *Conn) learn(d *connData) {
 func (c *Conn) begin() {
 	c.local, c.remote = net.TCPAddrFromAddrPort(c.qp.LocalAddr()), net.TCPAddrFromAddrPort(c.qp.RemoteAddr())
 	c.mu.Lock()
-	c.grant() // the second half of the ring; and with it an Initiator says the first word
+	c.grantOnce() // the second half of the ring; and with it an Initiator says the first word
 	c.mu.Unlock()
 	go c.run()
 }

@@ -83,6 +83,17 @@ func TestGrants(t *testing.T) {
 		p.says(c, 1, 2048)
 		require.Equal(t, []int{20}, p.grants(c))
 	})
+	t.Run("late memory, counters begin anew", func(t *testing.T) {
+		p, c := connect(t, true)
+		c.mu.Lock()
+		c.in.come, c.in.done, c.in.told = 1<<16-2, 1<<16-2, 1<<16-2
+		c.mu.Unlock()
+		p.says(c, 2, 2047)
+		require.Empty(t, p.grants(c))
+		p.says(c, 1, 1)
+		p.says(c, 1, 2048)
+		require.Equal(t, []int{16, 17}, p.grants(c))
+	})
 	t.Run("messages", func(t *testing.T) {
 		p, c := connect(t, false)
 		p.says(c, 6, 1)
