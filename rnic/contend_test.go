@@ -72,7 +72,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 			late <- c.qp.PostSend(WorkRequest{ID: before})
 		}()
 		l := c.qp.link.Load()
-		l.fail(errLinger) // an end that the ULP has not asked for: posting is no error
+		l.fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
 		r.untilDone(c.qp)
 		require.NoError(t, <-late)
 		for i, cm := range r.await(c, before+1) {

@@ -18,6 +18,9 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection")
+	// ErrLinger: our half was to be closed, or was, and for three seconds nothing moved, so the connection was reset. What was posted last may
+	// be lost.
+	ErrLinger = errors.New("rnic: peer did not close its half of the connection in time")
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.
 	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
@@ -86,7 +89,6 @@ var (
 	errClosedEarly = errors.New("rnic: connection closed")
 	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
 	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
-	errLinger      = errors.New("rnic: peer did not close its half of the connection in time")
 )
 
 // RevisionError is a start-up frame of an MPA revision, or a dialect, that is not served here.

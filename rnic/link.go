@@ -324,7 +324,7 @@ func (l *link) timer() {
 			l.car.abort()
 			return
 		}
-		l.fail(errLinger)
+		l.fail(ErrLinger)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestLingerTimeout(t *testing.T) {
 			r.fire(r.server)
 		}
 		r.untilDone(s.qp)
-		require.ErrorIs(t, s.qp.Err(), errLinger)
+		require.ErrorIs(t, s.qp.Err(), ErrLinger)
 	})
 }
 

@@ -67,7 +67,7 @@ func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 		}
 	}
 	_, err := req.RejectStream(ctx, make([]byte, longPrivate))
-	require.ErrorIs(t, err, errLinger)
+	require.ErrorIs(t, err, ErrLinger)
 	require.InDelta(t, lingerTimeout, h.time-begin, float64(time.Second))
 	require.True(t, c.reset)
 	require.Zero(t, h.adapter.linkCount())

@@ -177,7 +177,7 @@ func TestCloseWhileRTRIsOwed(t *testing.T) {
 		}
 		r.pass(3 * lingerTimeout)
 		require.True(t, isDone(s.qp), "late: %v", late)
-		require.ErrorIs(t, s.qp.Err(), errLinger)
+		require.ErrorIs(t, s.qp.Err(), ErrLinger)
 	}
 }
 

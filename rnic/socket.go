@@ -28,6 +28,9 @@ const (
 	emssUnknown    = 1460              // RFC 5044 section 5.1 and DECISIONS 23
 )
 
+// kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL).
+const kernelKeepAliveMax = 32767 * time.Second
+
 // onSocket is a link over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
 //
 // Two goroutines share the link under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
@@ -335,7 +338,7 @@ func (s *onSocket) unacked() bool { return false }
 func (s *onSocket) giveUpAfter(d time.Duration) {
 	s.setUserTimeout(d)
 	_ = s.nc.SetKeepAliveConfig(net.KeepAliveConfig{ // fails on a closed socket only
-		Enable: true, Idle: d / keepAliveIdle, Interval: d / keepAliveInterval, Count: keepAliveCount,
+		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
 	})
 }
 

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"errors"
+	"math"
 	"net"
 	"syscall"
 	"time"
@@ -56,10 +57,10 @@ func unreadOctets(nc *net.TCPConn) (n int, err error) {
 	return n, errors.Join(cerr, err)
 }
 
-// setUserTimeout bounds how long the kernel waits for a peer that has vanished.
+// setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many milliseconds as it can count.
 func (s *onSocket) setUserTimeout(d time.Duration) {
 	_ = s.raw.Control(func(fd uintptr) { // without it the kernel gives up later
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(d.Milliseconds(), 1)))
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(d.Milliseconds(), 1), math.MaxInt32)))
 	})
 }
 

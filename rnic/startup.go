@@ -66,7 +66,7 @@ func (l *link) enter(t *mpa.Terms) {
 	l.car.enterFull()
 	l.car.setTimer(0)
 	if d := l.qp.opt.UserTimeout; d > 0 {
-		l.car.giveUpAfter(d)
+		l.car.giveUpAfter(max(d, time.Millisecond)) // a part of less would be none, which has another meaning
 	}
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)

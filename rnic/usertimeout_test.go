@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -64,13 +65,19 @@ func TestNoUserTimeout(t *testing.T) {
 	require.Equal(t, sent, r.stats(c.qp).TCP.SegmentsOut)
 }
 
-// The kernel is told the same, whole seconds where it knows no others.
+// The kernel is told the same, whole seconds where it knows no others, and no more of them than it can count.
 func TestUserTimeoutOfSockets(t *testing.T) {
-	r := newRig(t, sockets, rigConfig{})
-	s, c := r.connect(QPOptions{UserTimeout: 2500 * time.Millisecond}, QPOptions{UserTimeout: 10 * time.Microsecond})
-	for e, want := range map[*end][4]int{s: {2500, 2, 1, keepAliveCount}, c: {1, 1, 1, keepAliveCount}} {
+	const most = 32767
+	for after, want := range map[time.Duration][4]int{
+		1:                       {1, 1, 1, keepAliveCount},
+		10 * time.Microsecond:   {1, 1, 1, keepAliveCount},
+		2500 * time.Millisecond: {2500, 2, 1, keepAliveCount},
+		50 * 24 * time.Hour:     {math.MaxInt32, most, most, keepAliveCount},
+	} {
+		r := newRig(t, sockets, rigConfig{})
+		s, _ := r.connect(QPOptions{UserTimeout: after}, QPOptions{})
 		var got [4]int
-		require.NoError(t, e.qp.link.Load().car.(*onSocket).raw.Control(func(fd uintptr) {
+		require.NoError(t, s.qp.link.Load().car.(*onSocket).raw.Control(func(fd uintptr) {
 			for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
 				v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, opt)
 				require.NoError(t, err)
@@ -80,6 +87,6 @@ func TestUserTimeoutOfSockets(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, on)
 		}))
-		require.Equal(t, want, got)
+		require.Equal(t, want, got, after)
 	}
 }

@@ -126,8 +126,9 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close says goodbye behind what was written and closes the connection. It returns when the peer has closed it, too; after Linger it is
-// reset. What had come and was not read is lost. An error means that what was written may be.
+// Close says goodbye behind what was written and closes the connection. It returns when the peer has closed it, too, or when the connection
+// was reset: by the peer, which is no error of Close, or because it did not close in time (Options.Linger). What had come and was not read
+// is lost. An error means that what was written may be.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -149,6 +150,9 @@ func (c *Conn) Close() error {
 	case <-linger.C:
 		c.qp.Abort()
 		<-c.finished
+		return c.opError("close", errLinger)
+	}
+	if errors.Is(c.qp.Err(), rnic.ErrLinger) {
 		return c.opError("close", errLinger)
 	}
 	c.mu.Lock()

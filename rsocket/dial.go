@@ -22,12 +22,12 @@ func newConn(dev *rnic.Adapter, opt Options) (*Conn, error) {
 	c.changed = sync.NewCond(&c.mu)
 	c.in.init(&opt)
 	c.out.init(&opt)
-	q, pd, buffers := opt.QP, dev.AllocPD(), opt.Credits+inboxMore
+	q, pd, buffers := opt.queuePair(), dev.AllocPD(), opt.Credits+inboxMore
 	var err error
 	if c.cq, err = dev.CreateCQ(rnic.CQMinSize(slotsMax, buffers)); err != nil {
 		return nil, err
 	}
-	q.PD, q.SendCQ, q.RecvCQ, q.SRQ, q.SendDepth, q.RecvDepth, q.PrivateData = pd, c.cq, c.cq, nil, slotsMax, buffers, nil
+	q.PD, q.SendCQ, q.RecvCQ, q.SendDepth, q.RecvDepth = pd, c.cq, c.cq, slotsMax, buffers
 	if c.qp, err = dev.CreateQP(q); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (c *Conn) learn(d *connData) {
 func (c *Conn) begin() {
 	c.local, c.remote = net.TCPAddrFromAddrPort(c.qp.LocalAddr()), net.TCPAddrFromAddrPort(c.qp.RemoteAddr())
 	c.mu.Lock()
-	c.grant() // the second half of the ring; and with it an Initiator says the first word
+	c.grantOnce() // the second half of the ring; and with it an Initiator says the first word
 	c.mu.Unlock()
 	go c.run()
 }

@@ -26,6 +26,7 @@ type raw struct {
 	cq     *rnic.CompletionQueue
 	m      *rnic.MemoryRegion // what the other end writes, its messages first
 	order  binary.ByteOrder
+	gives  connData // but for where
 	theirs connData
 }
 
@@ -36,6 +37,7 @@ func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	p := &raw{t: t, ctx: ctx, order: binary.LittleEndian}
+	p.gives = connData{credits: rawBuffers, list: entry{length: listLen}, ring: entry{length: 1000}}
 	var err error
 	p.cq, err = dev.CreateCQ(1024)
 	require.NoError(t, err)
@@ -57,8 +59,11 @@ func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
 
 // data is private data that is right: the list is behind the messages, and the ring behind the list.
 func (p *raw) data() connData {
-	at := p.m.Base() + rawBuffers*messageLen
-	return connData{bigEndian: p.order == binary.BigEndian, credits: rawBuffers, list: entry{at, p.m.STag(), listLen}, ring: entry{at + listLen*entryLen, p.m.STag(), 1000}}
+	d := p.gives
+	d.bigEndian = p.order == binary.BigEndian
+	d.list.to, d.list.stag = p.m.Base()+rawBuffers*messageLen, p.m.STag()
+	d.ring.to, d.ring.stag = d.list.to+uint64(d.list.length)*entryLen, p.m.STag()
+	return d
 }
 
 // connect makes a connection to a Listener on dev, and returns its end of it.
@@ -283,6 +288,16 @@ func TestSilentPeer(t *testing.T) {
 	})
 }
 
+// Within Linger Close does not wait for a peer that does nothing at all: the QueuePair gives it up, and Close says so.
+func TestPeerDoesNotClose(t *testing.T) {
+	t.Parallel() // it waits for rnic's own three seconds
+	devs := testnic.Sockets(t)
+	p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+	c := p.connect(devs[1], Options{Linger: patience})
+	require.ErrorIs(t, c.Close(), errLinger)
+	require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrLinger)
+}
+
 // Goodbyes: of one direction, of both, and what calls return behind them.
 func TestGoodbyes(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
@@ -372,6 +387,50 @@ func TestListener(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
+// Options of a QueuePair that would not do for a Conn are not taken: one without inline data could say nothing, one that stays half-closed
+// would leave a Read waiting for ever.
+func TestForeignOptions(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		p := newRaw(t, devs[0], rnic.QPOptions{})
+		c := p.connect(devs[1], Options{QP: rnic.QPOptions{InlineMax: rnic.NoInline, AllowHalfClosed: true, SendDepth: 1, SGEMax: -1, IRD: -1}})
+		p.say(kindControl, keepAlive)
+		k, _ := p.hears()
+		require.Equal(t, kindGrant, k)
+		p.qp.Disconnect()
+		_, err := c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrVanished)
+	})
+}
+
+// A Listener closes what waits in it all at once: a peer that does not close holds the others up no longer than itself.
+func TestListenerClosesTogether(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l, err := Listen(ctx, devs[1], ":0", ListenOptions{})
+		require.NoError(t, err)
+		var peers [2]*raw
+		for i := range peers {
+			peers[i] = newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+			d := peers[i].data()
+			require.NoError(t, peers[i].qp.Connect(ctx, dialable(l), d.marshal()))
+			peers[i].say(kindControl, keepAlive) // a Responder says no goodbye before the Initiator has said something
+			k, _ := peers[i].hears()
+			require.Equal(t, kindGrant, k)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		for _, p := range peers {
+			k, value := p.hears()
+			require.Equal(t, [2]uint32{uint32(kindControl), disconnect}, [2]uint32{uint32(k), value})
+		}
+		for _, p := range peers {
+			require.NoError(t, p.qp.Close(ctx))
+		}
+		require.NoError(t, <-closed)
+	})
+}
+
 // Options that cannot be.
 func TestOptions(t *testing.T) {
 	devs := testnic.Sockets(t)
@@ -420,4 +479,61 @@ func TestNothingIsLeft(t *testing.T) {
 			require.Less(t, time.Since(begin), patience, "goroutines are left")
 		}
 	})
+}
+
+// What is said at the end: that nothing follows, and where the peer has said so, too, or when the Conn is closed, that nothing is received
+// any more; each once.
+func TestWhatIsSaid(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for name, tc := range map[string]struct {
+			peer []uint32
+			do   func(c *Conn)
+			want []uint32
+		}{
+			"Close":                           {nil, func(c *Conn) {}, []uint32{disconnect}},
+			"CloseWrite":                      {nil, func(c *Conn) { _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
+			"twice":                           {nil, func(c *Conn) { _ = c.CloseWrite(); _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
+			"CloseWrite behind the peer's":    {[]uint32{shutdown}, func(c *Conn) { _ = c.CloseWrite() }, []uint32{disconnect}},
+			"Close behind the peer's":         {[]uint32{shutdown}, func(c *Conn) {}, []uint32{disconnect}},
+			"where the peer receives nothing": {[]uint32{disconnect}, func(c *Conn) { _ = c.CloseWrite() }, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+				c := p.connect(devs[1], Options{ReceiveBuffer: 4096, Credits: 16})
+				p.says(c, 1, 1)
+				require.Len(t, p.grants(c), 1)
+				p.say(kindData, 2048)
+				for _, value := range tc.peer {
+					p.say(kindControl, value)
+				}
+				if tc.peer != nil {
+					c.mu.Lock()
+					for c.readEnd == nil {
+						c.changed.Wait()
+					}
+					c.mu.Unlock()
+					got, err := io.ReadAll(c) // half the ring, which nobody needs again
+					require.NoError(t, err)
+					require.Len(t, got, 2048)
+				}
+				tc.do(c)
+				closed := make(chan error, 1)
+				go func() { closed <- c.Close() }()
+				for _, value := range tc.want {
+					k, got := p.hears()
+					require.Equal(t, kindControl, k)
+					require.Equal(t, value, got)
+				}
+				require.NoError(t, p.qp.Close(p.ctx))
+				require.NoError(t, <-closed)
+				require.EqualValues(t, 2*(1+1)+len(tc.want), messagesSent(t, c)) // and a grant and an octet, with a Write each
+			})
+		}
+	})
+}
+
+func messagesSent(t *testing.T, c *Conn) uint64 {
+	st, err := c.QueuePair().Stats(t.Context())
+	require.NoError(t, err)
+	return st.MessagesSent
 }

@@ -21,7 +21,8 @@ type ListenOptions struct {
 	Options // of each Conn
 	// Backlog is how many connections may be starting or wait for Accept; more are rejected. Default BacklogDefault.
 	Backlog int
-	// Rejected, if set, is told of each Request that was, and of start-ups that failed. It is called from several goroutines.
+	// Rejected, if set, is told of each Request that was, and of start-ups that failed. It is called from several goroutines, and must not call
+	// Close.
 	Rejected func(remote netip.AddrPort, err error)
 }
 
@@ -82,15 +83,15 @@ func NewListener(dev *rnic.Adapter, inner *rnic.Listener, opt ListenOptions) (*L
 func (l *Listener) serve(ctx context.Context) {
 	l.err = l.l.Serve(ctx, l.offer)
 	l.l.Close()
-	for {
+	var closing sync.WaitGroup
+	for len(l.conns) > 0 { // together: each may take its Linger
 		select {
 		case c := <-l.conns:
-			c.Close()
-			continue
-		default:
+			closing.Go(func() { c.Close() })
+		default: // an Accept was quicker
 		}
-		break
 	}
+	closing.Wait()
 	close(l.ended)
 }
 
@@ -151,7 +152,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Connections that were not accepted are closed, too.
+// Close implements net.Listener. Connections that were not accepted are closed, too, which takes their Linger at most.
 func (l *Listener) Close() error {
 	err := error(&net.OpError{Op: "close", Net: network, Addr: l.Addr(), Err: net.ErrClosed})
 	l.close.Do(func() {

@@ -26,7 +26,7 @@ const (
 // Options of a Conn. The zero value has the defaults.
 type Options struct {
 	// QP says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Nudge, NoMarkers, NoCRC, DropBadCRC, Packing,
-	// UserTimeout. The rest is this package's. For peers that are Linux siw, see docs/interop.md.
+	// UserTimeout. The rest is this package's, and not looked at. For peers that are Linux siw, see docs/interop.md.
 	QP rnic.QPOptions
 	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the peer writes. Octets.
 	SendBuffer, ReceiveBuffer int
@@ -35,7 +35,8 @@ type Options struct {
 	// LateGrants gives the peer no room before it has used up what it has, so that it always waits for a round trip then. It is for peers
 	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
 	LateGrants bool
-	// Linger is how long Close waits for the peer to close, too, when all has been sent, before it resets the connection.
+	// Linger is how long Close waits in all, for what was written to go out and for the peer to close, too, before it resets the connection.
+	// Three seconds in which nothing moves do the same (rnic.ErrLinger).
 	Linger time.Duration
 }
 
@@ -58,4 +59,13 @@ func (o *Options) check() error {
 	}
 	o.ReceiveBuffer &^= 1 // two halves
 	return nil
+}
+
+// queuePair is of QP what is the caller's.
+func (o *Options) queuePair() rnic.QPOptions {
+	q := &o.QP
+	return rnic.QPOptions{
+		Dialect: q.Dialect, PeerToPeer: q.PeerToPeer, RTR: q.RTR, Nudge: q.Nudge, NoMarkers: q.NoMarkers, NoCRC: q.NoCRC,
+		DropBadCRC: q.DropBadCRC, Packing: q.Packing, UserTimeout: q.UserTimeout,
+	}
 }

@@ -163,7 +163,7 @@ func (c *Conn) grantOnce() {
 func (r *receiver) due(late bool) bool {
 	credits := len(r.lengths.at)
 	memory, messages := r.freed >= r.half, int(r.done-r.told) >= (credits+1)/2
-	if late && r.come > 0 {
+	if late {
 		left := credits - int(r.come-r.told)
 		memory, messages = memory && r.granted == 0, messages && left <= reserved(uint16(credits))
 	}

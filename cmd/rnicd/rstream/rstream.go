@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
@@ -131,12 +132,13 @@ type End struct {
 	Client bool
 	// Verify lays octets out that count up and looks at those that come, over all connections. Both ends, or neither.
 	Verify bool
-	// Idle ends a test in which nothing moves for so long. 0: never.
+	// Idle ends a test in which nothing moves for so long, and an eighth of it longer at the most. 0: never.
 	Idle time.Duration
 
 	buf       []byte
 	sent, got byte      // of the count
-	moved     time.Time // when the deadline was set last
+	moved     time.Time // when something moved last
+	look      time.Time // when it is looked at next
 }
 
 const syncLen = 16
@@ -184,14 +186,11 @@ func (e *End) send(c net.Conn, b []byte) error {
 			e.sent++
 		}
 	}
-	e.postpone(c)
-	_, err := c.Write(b)
-	return err
+	return e.move(c, b, c.Write)
 }
 
 func (e *End) receive(c net.Conn, b []byte) error {
-	e.postpone(c)
-	if _, err := io.ReadFull(c, b); err != nil {
+	if err := e.move(c, b, c.Read); err != nil {
 		return ended(err)
 	}
 	if e.Verify {
@@ -209,20 +208,47 @@ func (e *End) receive(c net.Conn, b []byte) error {
 var ErrVanished = errors.New("rstream: the peer closed the connection in the middle of a test; both ends must be told the same sizes and counts")
 
 func ended(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) {
 		return ErrVanished
 	}
 	return err
 }
 
+// looks is how often an end looks whether something has moved within the time that nothing may.
+const looks = 16
+
+// move reads or writes all of b, for as long as some of it moves.
+func (e *End) move(c net.Conn, b []byte, step func([]byte) (int, error)) error {
+	for {
+		if e.Idle > 0 {
+			e.postpone(c)
+		}
+		n, err := step(b)
+		if n > 0 && e.Idle > 0 {
+			e.moved = time.Now()
+		}
+		if b = b[n:]; len(b) == 0 {
+			return nil
+		}
+		switch {
+		case err == nil:
+		case e.Idle <= 0 || !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case time.Since(e.moved) >= e.Idle:
+			return fmt.Errorf("rstream: nothing has moved for %v: %w", e.Idle, err)
+		}
+	}
+}
+
 // postpone moves the deadline, now and then.
 func (e *End) postpone(c net.Conn) {
-	if e.Idle <= 0 {
-		return
-	}
-	if now := time.Now(); now.Sub(e.moved) > e.Idle/16 {
+	now, tick := time.Now(), max(e.Idle/looks, 1)
+	if e.moved.IsZero() {
 		e.moved = now
-		_ = c.SetDeadline(now.Add(e.Idle)) // of a connection that is over: the next call tells
+	}
+	if e.look.Sub(now) < tick/2 {
+		e.look = now.Add(tick)
+		_ = c.SetDeadline(e.look) // of a connection that is over: the next call tells
 	}
 }
 

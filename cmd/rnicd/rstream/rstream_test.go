@@ -3,11 +3,14 @@ package rstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -199,6 +202,48 @@ func TestClients(t *testing.T) {
 	cancel()
 	_, err = s.next(ctx, client, stranger)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A transfer may take as long as it likes while something of it moves, in either direction; when nothing does the end comes, no sooner than
+// it was told and an eighth later at the most.
+func TestIdle(t *testing.T) {
+	const idle, pieces = 16 * time.Second, 12
+	for name, reading := range map[string]bool{"reading": true, "writing": false} {
+		for pause := idle / 3; pause < idle; pause += idle/10 + 7 {
+			t.Run(fmt.Sprint(name, pause), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, b := net.Pipe()
+					defer a.Close()
+					defer b.Close()
+					var last time.Time
+					go func() {
+						piece := make([]byte, 10)
+						for range pieces {
+							<-time.After(pause)
+							last = time.Now()
+							if reading {
+								_, _ = b.Write(piece)
+							} else {
+								_, _ = io.ReadFull(b, piece)
+							}
+						}
+					}()
+					e, begin := End{Idle: idle}, time.Now()
+					transfer := e.send
+					if reading {
+						transfer = e.receive
+					}
+					require.NoError(t, transfer(a, make([]byte, 10*(pieces-1))))
+					err := transfer(a, make([]byte, 11))
+					require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					require.ErrorContains(t, err, "nothing has moved for 16s")
+					require.Equal(t, pieces*pause, last.Sub(begin))
+					require.GreaterOrEqual(t, time.Since(last), idle)
+					require.LessOrEqual(t, time.Since(last), idle+idle/8)
+				})
+			})
+		}
+	}
 }
 
 // Two connections, as rstream makes them, and the same count over both.

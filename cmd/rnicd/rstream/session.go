@@ -40,7 +40,7 @@ func (p Plan) Connections() [][]Test {
 // Tests runs the tests of one connection, and closes it, which ctx does, too.
 func (e *End) Tests(ctx context.Context, c net.Conn, tests []Test, result func(Result)) error {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	e.moved = time.Time{}
+	e.moved, e.look = time.Time{}, time.Time{}
 	for _, t := range tests {
 		r, err := e.Run(c, t)
 		if err != nil {
