@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/inet"
@@ -216,14 +217,23 @@ func TestOrderOnTheWire(t *testing.T) {
 	})
 }
 
-// sparse is a lot of memory, of which nothing is there before it is touched.
-func sparse(t *testing.T, n int) []byte {
+// vast is a lot of address space, of which every 65 MiB are the same memory: registering it makes all of it present.
+func vast(t *testing.T, n int) []byte {
 	t.Helper()
-	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	const stretch = 65 << 20
+	fd, err := unix.MemfdCreate("vast", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Ftruncate(fd, stretch))
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		t.Skipf("%d octets of address space: %v", n, err)
 	}
-	t.Cleanup(func() { require.NoError(t, syscall.Munmap(b)) })
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
+	for at := 0; at < n; at += stretch {
+		_, err := unix.MmapPtr(fd, 0, unsafe.Pointer(&b[at]), uintptr(min(stretch, n-at)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+		require.NoError(t, err)
+	}
 	return b
 }
 
@@ -233,9 +243,9 @@ func sparse(t *testing.T, n int) []byte {
 // req: DDP-3.2-6, DDP-7.2-3, DDP-7.2-14, 5040-1.1-1
 func TestLongestMessages(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		const longest, beyond = 1<<32 - 1, 1 << 33
+		const longest, beyond = 1<<32 - 1, 1<<32 + 1<<20
 		s := r.newEnd(r.server, QPOptions{})
-		region, err := s.pd.Register(sparse(t, beyond), RemoteWrite|LocalWrite)
+		region, err := s.pd.Register(vast(t, beyond), RemoteWrite|LocalWrite)
 		require.NoError(t, err)
 		require.Panics(t, func() { region.Slice(0, longest+1) })
 		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)}))
