@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"syscall"
 	"time"
 )
 
@@ -186,13 +188,13 @@ func (e *End) send(c net.Conn, b []byte) error {
 	}
 	e.postpone(c)
 	_, err := c.Write(b)
-	return err
+	return e.ended(err)
 }
 
 func (e *End) receive(c net.Conn, b []byte) error {
 	e.postpone(c)
 	if _, err := io.ReadFull(c, b); err != nil {
-		return ended(err)
+		return e.ended(err)
 	}
 	if e.Verify {
 		for i := range b {
@@ -208,9 +210,23 @@ func (e *End) receive(c net.Conn, b []byte) error {
 // ErrVanished: the peer closed the connection in the middle of a test.
 var ErrVanished = errors.New("rstream: the peer closed the connection in the middle of a test; both ends must be told the same sizes and counts")
 
-func ended(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+// SilenceError: nothing has moved for as long as End.Idle says.
+type SilenceError struct{ Idle time.Duration }
+
+func (e *SilenceError) Error() string {
+	return fmt.Sprintf("rstream: nothing moved for %v; both ends must be told the same sizes and counts", e.Idle)
+}
+
+// ended says what the error of a connection means for a test. Who tells of it has the addresses.
+func (e *End) ended(err error) error {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE):
 		return ErrVanished
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &SilenceError{e.Idle}
+	case errors.As(err, &op):
+		return op.Err
 	}
 	return err
 }

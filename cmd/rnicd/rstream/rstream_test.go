@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -175,9 +177,7 @@ func TestClients(t *testing.T) {
 	c, err := r.dialFrom("127.0.0.1")(r.ctx)
 	require.NoError(t, err)
 	defer c.Close()
-	var timeout net.Error
-	require.ErrorAs(t, r.result().Err, &timeout)
-	require.True(t, timeout.Timeout())
+	require.Equal(t, &SilenceError{50 * time.Millisecond}, r.result().Err)
 
 	s := Server{Idle: 200 * time.Millisecond}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -199,6 +199,19 @@ func TestClients(t *testing.T) {
 	cancel()
 	_, err = s.next(ctx, client, stranger)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// What ends a connection is said without the addresses, which stand before it already; a peer that is gone is one in either direction.
+func TestEnded(t *testing.T) {
+	e := End{Idle: time.Second}
+	op := func(err error) error { return &net.OpError{Op: "write", Err: err} }
+	for _, tc := range []struct{ err, want error }{
+		{nil, nil}, {io.EOF, ErrVanished}, {io.ErrUnexpectedEOF, ErrVanished}, {op(syscall.EPIPE), ErrVanished},
+		{op(os.NewSyscallError("write", syscall.EPIPE)), ErrVanished},
+		{op(os.ErrDeadlineExceeded), &SilenceError{time.Second}}, {op(io.ErrClosedPipe), io.ErrClosedPipe}, {io.ErrClosedPipe, io.ErrClosedPipe},
+	} {
+		require.Equal(t, tc.want, e.ended(tc.err))
+	}
 }
 
 // Two connections, as rstream makes them, and the same count over both.
