@@ -12,6 +12,15 @@
 //	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	done := cq.Poll(completions[:])
 //
+// That is the Initiator. The Responder tells it in the Reply's private data, in whatever form the two agree on, where it may write: the
+// STag and Base of a region of its own.
+//
+//	l, err := dev.Listen(ctx, ":7174", rnic.ListenOptions{})
+//	req, err := l.Accept(ctx)
+//	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+//	err = qp.PostRecv(rnic.WorkRequest{ID: 1, Local: mr.Slice(0, 64)})
+//	err = req.Accept(ctx, qp, grant)
+//
 // Work requests are Send (with Invalidate, with Solicited Event), RDMA Write, RDMA Read, the atomics FetchAdd and CompareSwap,
 // immediate data, and Local Invalidate. Sends and Writes may be gathered from several ranges, or bring their octets along; receive buffers
 // may be several ranges:

@@ -87,9 +87,9 @@ func (pd *ProtectionDomain) streamOf(q *QueuePair) (mem.StreamID, error) {
 	return q.stream, nil
 }
 
-// MemoryRegion is registered memory. See mem.MemoryRegion for what Revoke, Revalidate and Deregister promise: no octet is
-// placed after they have returned. They wait for placements that are under way and must not be called from the
-// goroutine that turns a Poller.
+// MemoryRegion is registered memory. Its STag, Base, Len, Access and Bytes are mem.MemoryRegion's, and so are Revoke, Revalidate and
+// Deregister: see there for what they promise, which is that no octet is placed after they have returned. They wait for placements
+// that are under way and must not be called from the goroutine that turns a Poller.
 type MemoryRegion struct {
 	*mem.MemoryRegion
 	adapter *Adapter

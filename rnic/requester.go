@@ -49,8 +49,8 @@ type sentRequest struct {
 }
 
 var (
-	// ErrReadDepth: no Read can be under way, for ORD is 0.
-	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: ask for one in QPOptions")
+	// ErrReadDepth: no Read can be under way, for ORD is 0: QPOptions.ORD is, or the peer serves none.
+	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none in QPOptions, or the peer's IRD is 0")
 	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
 	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
 

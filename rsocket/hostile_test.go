@@ -184,7 +184,7 @@ func TestNoRsockets(t *testing.T) {
 	}{
 		{"nothing", "0 octets, where 40 were due", nil},
 		{"short", "39 octets, where 40 were due", good[:39]},
-		{"another version", "version 2, and only 1 is known", with(0, 2)},
+		{"another version", "that of rsockets of version 1: it begins with 2", with(0, 2)},
 		{"no credits", "0 credits", with(2, 0, 0)},
 		{"too many credits", "32768 credits", with(2, 0x80, 0)},
 		{"one entry", "1 entries", with(20, 0, 0, 0, 1)},

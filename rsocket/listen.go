@@ -21,8 +21,8 @@ type ListenOptions struct {
 	Options // of each Conn
 	// Backlog is how many connections may be starting or wait for Accept; more are rejected. Default BacklogDefault.
 	Backlog int
-	// Rejected, if set, is told of each Request that was, and of start-ups that failed. It is called from several goroutines, and must not call
-	// Close.
+	// Rejected, if set, is told of each Request that was rejected, and of start-ups that failed. It is called from several goroutines, and
+	// must not call Close.
 	Rejected func(remote netip.AddrPort, err error)
 }
 

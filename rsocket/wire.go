@@ -67,7 +67,7 @@ func parseConnData(b []byte) (d connData, err error) {
 		return d, fmt.Errorf("%w: %d octets, where %d were due", errNoRsockets, len(b), connDataLen)
 	}
 	if b[0] != version {
-		return d, fmt.Errorf("%w, or of its version %d, and only %d is known", errNoRsockets, b[0], version)
+		return d, fmt.Errorf("%w of version %d: it begins with %d", errNoRsockets, version, b[0])
 	}
 	d.bigEndian = b[1]&flagBigEndian != 0
 	d.credits = binary.BigEndian.Uint16(b[2:])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -132,28 +133,46 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 
 // explain says where it went wrong, and what stands against a server that is not there. what is the command's own words.
 func (o *dialOptions) explain(ctx context.Context, err error, what, addr string) error {
-	var dial *rnic.ConnectError
+	var dial *rnic.ConnectError // has the address
 	var rejected *rnic.RejectedError
 	var revision *rnic.RevisionError
+	dialling := errors.As(err, &dial)
 	// The dialer has a timer of its own, which may be the first to end.
 	deadline, bounded := ctx.Deadline()
 	switch {
 	case err == nil:
 		return nil
 	case bounded && !time.Now().Before(deadline):
+		if !dialling {
+			err = fmt.Errorf("%s %s: %w", what, addr, err)
+		}
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
 		return fmt.Errorf("%w; --dialect asks in another", err)
+	case errors.As(err, &rejected) && err == error(dial) && len(rejected.PrivateData) == 0: // nobody has said yet what it may be
+		return fmt.Errorf("%w; is it a server of something else?", err)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, stack.ErrRefused):
 		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
 	case errors.Is(err, stack.ErrNoRoute) && o.nic.pmd == "tap" && o.nic.hostAddr == "":
 		return fmt.Errorf("%w; nobody on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
-	case errors.As(err, &dial) && (errors.Is(err, rnic.ErrStartupTimeout) || errors.Is(err, rnic.ErrPeerClosed)):
+	case dialling && noRDMA(err):
 		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP", err)
-	case errors.As(err, &dial): // has the address
+	case dialling:
 		return err
 	}
 	return fmt.Errorf("%s %s: %w", what, addr, err)
+}
+
+// noRDMA says whether a start-up ended as with a server of another protocol: it waits for more, closes or resets what it does not
+// understand, or speaks first.
+func noRDMA(err error) bool {
+	for _, way := range []error{rnic.ErrStartupTimeout, rnic.ErrPeerClosed, stack.ErrReset} {
+		if errors.Is(err, way) {
+			return true
+		}
+	}
+	var frame *mpa.Error
+	return errors.As(err, &frame) && frame.Code == mpa.ErrStartup
 }

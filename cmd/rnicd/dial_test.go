@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -21,6 +23,9 @@ func TestExplainDial(t *testing.T) {
 	}{
 		{dialOptions{}, rnic.ErrStartupTimeout, "in time; what listens there may be no server of RDMA over TCP"},
 		{dialOptions{}, closed, "during MPA start-up; what listens there may be no server of RDMA over TCP"},
+		{dialOptions{}, stack.ErrReset, "reset by peer; what listens there may be no server of RDMA over TCP"},
+		{dialOptions{}, mpa.ErrKey, "wrong Key (code 4, offset 0); what listens there may be no server of RDMA over TCP"},
+		{dialOptions{}, &rnic.RejectedError{Enhanced: true}, "(0 octets of private data); is it a server of something else?"},
 		{dialOptions{}, stack.ErrRefused, "connection refused; is a server running there? --wait 5s waits for one"},
 		{dialOptions{}, stack.ErrNoRoute, "rnic: connect to h:1: stack: no route to host"},
 		{dialOptions{nic: nicOptions{pmd: "tap", dev: "rnic1"}}, stack.ErrNoRoute, "no route to host; nobody on rnic1 answers: --host-addr"},
@@ -31,4 +36,23 @@ func TestExplainDial(t *testing.T) {
 	}
 	err := (&dialOptions{}).explain(context.Background(), closed, "put to", "h:1") // of a connection that stood
 	require.EqualError(t, err, "put to h:1: "+closed.Error())
+}
+
+// What a client's own time has ended, and what was explained before: said once, with the server's address.
+func TestExplainOnce(t *testing.T) {
+	o := dialOptions{timeout: time.Second}
+	over, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	<-over.Done()
+	dial := &rnic.ConnectError{Addr: "h:1", Err: stack.ErrTimeout}
+	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+dial.Error())
+	require.EqualError(t, o.explain(over, over.Err(), "put to", "h:1"), "gave up after --timeout 1s: put to h:1: context deadline exceeded")
+
+	for _, rejected := range []*rnic.RejectedError{{Enhanced: true, PrivateData: []byte("why")}, {Enhanced: true}} {
+		err := error(&rnic.ConnectError{Addr: "h:1", Err: rejected})
+		if len(rejected.PrivateData) == 0 {
+			err = fmt.Errorf("%w; is it perftest's?", err)
+		}
+		require.Equal(t, err, o.explain(context.Background(), err, "perf with", "h:1"))
+	}
 }

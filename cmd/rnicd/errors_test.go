@@ -28,6 +28,7 @@ func TestPutErrors(t *testing.T) {
 	}{
 		{"FIFO", []string{fifo, "127.0.0.1"}, `.*/fifo is not a regular file; its length must be known beforehand`},
 		{"directory", []string{"/tmp", "127.0.0.1"}, `/tmp is a directory; want a file`},
+		{"standard input", []string{"-", "127.0.0.1"}, `-: the length must be known beforehand, and standard input has none; a file of that name is \./-`},
 		{"missing file", []string{"/tmp/no/such", "127.0.0.1"}, `open /tmp/no/such: no such file or directory`},
 		{"device", []string{"/dev/zero", "127.0.0.1"}, `/dev/zero is not a regular file; its length must be known beforehand`},
 		{"no listener", []string{f, "127.0.0.1:9"}, `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\? --wait 5s waits for one`},
@@ -40,7 +41,7 @@ func TestPutErrors(t *testing.T) {
 		{"two files", []string{f, f}, `".+/random-10" names no server: want HOST or HOST:PORT`},
 		{"port 0", []string{f, "127.0.0.1:0"}, `"127\.0\.0\.1:0": port "0" is not a number from 1 to 65535`},
 		{"port too high", []string{f, "127.0.0.1:65536"}, `"127\.0\.0\.1:65536": port "65536" is not a number from 1 to 65535`},
-		{"one argument", []string{f}, `1 arguments given; want: rnicd put FILE HOST\[:PORT\]`},
+		{"one argument", []string{f}, `1 argument given; want: rnicd put FILE HOST\[:PORT\]`},
 		{"flag", []string{"--banana", f, "127.0.0.1"}, `unknown flag: --banana; see rnicd put --help`},
 		{"dialect", []string{"--dialect", "rfc9999", f, "127.0.0.1"}, `--dialect "rfc9999": want rddp-01, rfc5044, rtr or rfc6581`},
 		{"no dialect", []string{"--dialect", "", f, "127.0.0.1"}, `--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
@@ -128,7 +129,7 @@ func TestServeErrors(t *testing.T) {
 		{"--dev averylongdevicename", `tap: name "averylongdevicename" has 19 octets; a device name has at most 15: choose a shorter one`},
 		{"--dev lo", `tap: lo: .+`},
 		{"--capture /no/such/dir/file", `--capture: capture: open /no/such/dir/file: no such file or directory; choose a file that can be written`},
-		{"banana", `1 arguments given; want: rnicd serve$`},
+		{"banana", `1 argument given; want: rnicd serve$`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			p := ns.rnicd(t, append([]string{"serve"}, strings.Fields(c.args)...)...)

@@ -113,6 +113,8 @@ type sink struct {
 func newSink(path string) (*sink, error) {
 	st, err := os.Stat(path)
 	switch {
+	case path == "-":
+		return nil, errors.New("-: a file gets its name when all of it is there, and standard output has none; a file of that name is ./-")
 	case err == nil && st.IsDir():
 		return nil, fmt.Errorf("%s is a directory; want the name of a file", path)
 	case err == nil && !st.Mode().IsRegular():

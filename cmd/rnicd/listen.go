@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -68,6 +70,9 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 			out.failed(f.Remote, f.Err)
 		}
 	}})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; another server has it, and --port names another one", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,11 @@ func onlyCommands(c *cobra.Command, args []string) error {
 func argsWanted(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if n := len(args); n < least || n > most {
-			return fmt.Errorf("%d arguments given; want: %s", n, strings.TrimSuffix(c.UseLine(), " [flags]"))
+			given := fmt.Sprintf("%d arguments", n)
+			if n == 1 {
+				given = "1 argument"
+			}
+			return fmt.Errorf("%s given; want: %s", given, strings.TrimSuffix(c.UseLine(), " [flags]"))
 		}
 		return nil
 	}

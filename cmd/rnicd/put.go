@@ -125,6 +125,9 @@ func swapped(host, path string) bool {
 
 // openSource opens a regular file; its length is announced before the first octet is sent.
 func openSource(path string) (*os.File, uint64, error) {
+	if path == "-" {
+		return nil, 0, errors.New("-: the length must be known beforehand, and standard input has none; a file of that name is ./-")
+	}
 	// Without O_NONBLOCK a FIFO's open waits for its writer.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -198,7 +198,7 @@ func TestStreamErrors(t *testing.T) {
 		{"server --queues 2", `--pmd kernel has no use for --queues: leave that away`},
 		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave that away`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
-		{"server x", `1 arguments given; want: rnicd stream server`},
+		{"server x", `1 argument given; want: rnicd stream server`},
 		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
 		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
 		{"client --wait 200ms 127.0.0.1:9", `dial tcp 127\.0\.0\.1:9: connect: connection refused; nobody listened there for --wait 200ms`},

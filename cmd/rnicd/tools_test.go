@@ -172,7 +172,7 @@ func TestToolsOverOurTCP(t *testing.T) {
 		p := client("rstream " + serverHost + plan)
 		require.Len(t, p.Lines(rstreamLine("custom +2.9k +20 +10 +1.1m")), 1, "%s", p)
 		require.Len(t, p.Lines(`^connected +10\.9\.0\.1:7471: rfc5044, CRC32C, markers both ways`), 1, "%s", p)
-		ns.ends(t, server)
+		require.Zero(t, server.Wait(t), "%s", server) // of itself: --once
 		require.Len(t, server.Lines(`^served +10\.9\.0\.2:\d+$`), 1, "%s", server)
 	})
 	t.Run("files", func(t *testing.T) {
@@ -217,6 +217,14 @@ func TestRstream(t *testing.T) {
 	}
 	ns.succeeds(t, "rstream 127.0.0.1 -S 1000 -C 50 -V")
 	server.Expect(t, 3, `^served +127\.0\.0\.1:\d+$`)
+	ns.ends(t, server)
+
+	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --idle-timeout 100ms")
+	p = ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "7") // its 7 octets are a part of the server's first 64
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines(`^rnicd: rstream 127\.0\.0\.1:7471: rstream: the peer closed the connection in the middle of a test; both ends must be told`), 1, "%s", p)
+	server.Expect(t, 1, `^failed +127\.0\.0\.1:\d+: rstream: nothing moved for 100ms; both ends must be told the same sizes and counts$`)
+	ns.fails(t, "rstream server --pmd kernel --addr 127.0.0.1", `rnic: listen on "127\.0\.0\.1:7471": .*address already in use; another server has it, and --port names another one$`)
 	ns.ends(t, server)
 
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --once")
@@ -312,9 +320,10 @@ func TestGetErrors(t *testing.T) {
 		"127.0.0.1 " + old:                        `get from 127\.0\.0\.1:7174: .*/old: no room for 3145728 octets: no space left on device$`,
 		"127.0.0.1:9 " + small + "/x":             `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"127.0.0.1 " + small:                      `.*/small is a directory; want the name of a file$`,
+		"127.0.0.1 -":                             `-: a file gets its name when all of it is there, and standard output has none; a file of that name is \./-$`,
 		"127.0.0.1 /dev/null":                     `/dev/null is not a regular file, and would be replaced by one$`,
 		"127.0.0.1 /no/such/dir/x":                `stat /no/such/dir: no such file or directory$`,
-		"127.0.0.1":                               `1 arguments given; want: rnicd get HOST\[:PORT\] FILE$`,
+		"127.0.0.1":                               `1 argument given; want: rnicd get HOST\[:PORT\] FILE$`,
 		"--addr 10.9.0.2/24 127.0.0.1 /tmp/x":     `--pmd kernel has no use for --addr in a client: leave that away$`,
 		"--fault drop=1% 127.0.0.1 /tmp/x":        `--pmd kernel has no use for --fault: leave that away$`,
 		"--dialect rfc9 127.0.0.1 /tmp/x":         `--dialect "rfc9": want`,
@@ -336,6 +345,7 @@ func TestGetErrors(t *testing.T) {
 		ns.ends(t, p)
 	}
 	ns.fails(t, "serve --file /no/such --region 1MiB", `--file: open /no/such: no such file or directory$`)
+	ns.fails(t, "serve --file - --region 1MiB", `--file: -: the length must be known beforehand, and standard input has none; a file of that name is \./-$`)
 	ns.fails(t, "serve --file= --region 1MiB", `--file "": want the name of a file$`)
 }
 
@@ -343,13 +353,19 @@ func TestGetErrors(t *testing.T) {
 func TestToolErrors(t *testing.T) {
 	ns := newNamespace(t)
 	files := ns.listening(t, "serve --pmd kernel --addr 127.0.0.1 --region 1MiB --port 7001")
+	streams := ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --port 7003")
+	plain := ns.listening(t, "stream server --pmd kernel --addr 127.0.0.1 --port 7004")
+	echo := ns.listening(t, "stream echo --pmd kernel --addr 127.0.0.1 --port 7005")
 	small := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --size-max 1000 --port 7002")
 	for words, want := range map[string]string{
 		"perf write bw 127.0.0.1:7001":        `perf with 127\.0\.0\.1:7001: perf: the server refused: xfer: malformed message: .* is not a transfer request; this is .rnicd serve.$`,
 		"perf write bw 127.0.0.1:7002":        `perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`,
 		"perf write bw 127.0.0.1:9":           `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
+		"perf write bw 127.0.0.1:7003":        `rnic: connect to 127\.0\.0\.1:7003: .*connection rejected by the peer \(0 octets of private data\); is it a server of something else\?$`,
+		"perf write bw 127.0.0.1:7004":        `rnic: connect to 127\.0\.0\.1:7004: .*; what listens there may be no server of RDMA over TCP$`,
+		"perf write bw 127.0.0.1:7005":        `rnic: connect to 127\.0\.0\.1:7005: mpa: .*; what listens there may be no server of RDMA over TCP$`,
 		"perf write best 127.0.0.1":           `"best": want bw or lat$`,
-		"perf write bw":                       `1 arguments given; want: rnicd perf write bw\|lat HOST\[:PORT\]$`,
+		"perf write bw":                       `1 argument given; want: rnicd perf write bw\|lat HOST\[:PORT\]$`,
 		"perf rite bw 127.0.0.1":              `unknown command "rite" for "rnicd perf"; did you mean write\?$`,
 		"perf write bw 127.0.0.1 -a -s 5":     `--all and --size: choose one$`,
 		"perf write bw 127.0.0.1 -D 1s -n 5":  `--duration and --iters: choose one$`,
@@ -391,8 +407,9 @@ func TestToolErrors(t *testing.T) {
 	require.Equal(t, 1, alone.Wait(t), "%s", alone)
 	require.Contains(t, alone.String(), "no route to host; nobody on rnic1 answers: --host-addr gives the kernel's side of it an address")
 	small.Expect(t, 1, "^refused +127.*: messages of 65536 octets asked for, 1 to 1000 served$")
-	ns.ends(t, small)
-	ns.ends(t, files)
+	for _, p := range []*process{small, files, streams, plain, echo} {
+		ns.ends(t, p)
+	}
 }
 
 // Whoever is interrupted says so and ends with status 130; a server goes on when its client is killed, and tells when it is.

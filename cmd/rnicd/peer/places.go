@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -24,6 +25,9 @@ func (p Places) Take(ctx context.Context) error {
 	case p.taken <- struct{}{}:
 		return nil
 	case <-late.C:
+		if cap(p.taken) == 1 {
+			return errors.New("another client is being served, and one at a time; try again later")
+		}
 		return fmt.Errorf("%d other clients are being served, and no more at a time; try again later", cap(p.taken))
 	case <-ctx.Done():
 		return ctx.Err()

@@ -115,7 +115,7 @@ func TestTooManyClients(t *testing.T) {
 		_, err = r.run(plain, rnic.QPOptions{})
 		var no *rnic.RejectedError
 		require.ErrorAs(t, err, &no)
-		require.ErrorContains(t, r.served().Err, "1 other clients")
+		require.ErrorContains(t, r.served().Err, "another client is being served")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -186,12 +187,12 @@ func (e *End) send(c net.Conn, b []byte) error {
 			e.sent++
 		}
 	}
-	return e.move(c, b, c.Write)
+	return e.ended(e.move(c, b, c.Write))
 }
 
 func (e *End) receive(c net.Conn, b []byte) error {
 	if err := e.move(c, b, c.Read); err != nil {
-		return ended(err)
+		return e.ended(err)
 	}
 	if e.Verify {
 		for i := range b {
@@ -207,9 +208,23 @@ func (e *End) receive(c net.Conn, b []byte) error {
 // ErrVanished: the peer closed the connection in the middle of a test.
 var ErrVanished = errors.New("rstream: the peer closed the connection in the middle of a test; both ends must be told the same sizes and counts")
 
-func ended(err error) error {
-	if errors.Is(err, io.EOF) {
+// SilenceError: nothing has moved for as long as End.Idle says.
+type SilenceError struct{ Idle time.Duration }
+
+func (e *SilenceError) Error() string {
+	return fmt.Sprintf("rstream: nothing moved for %v; both ends must be told the same sizes and counts", e.Idle)
+}
+
+// ended says what the error of a connection means for a test. Who tells of it has the addresses.
+func (e *End) ended(err error) error {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
 		return ErrVanished
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &SilenceError{e.Idle}
+	case errors.As(err, &op):
+		return op.Err
 	}
 	return err
 }
@@ -232,10 +247,8 @@ func (e *End) move(c net.Conn, b []byte, step func([]byte) (int, error)) error {
 		}
 		switch {
 		case err == nil:
-		case e.Idle <= 0 || !errors.Is(err, os.ErrDeadlineExceeded):
+		case e.Idle <= 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(e.moved) >= e.Idle:
 			return err
-		case time.Since(e.moved) >= e.Idle:
-			return fmt.Errorf("rstream: nothing has moved for %v: %w", e.Idle, err)
 		}
 	}
 }

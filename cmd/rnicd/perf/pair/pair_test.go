@@ -157,7 +157,7 @@ func TestRefuses(t *testing.T) {
 	var no *peer.RefusedError
 	require.Error(t, err) // neither iterations nor a duration, but that is seen behind the connection
 	require.ErrorAs(t, err, &no)
-	require.EqualError(t, no, "perf: the server refused: 1 other clients are being served, and no more at a time; try again later")
+	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at a time; try again later")
 }
 
 // A client that comes again right behind its last test, as perf --all does for each size, finds its own place again, though the server
