@@ -186,3 +186,22 @@ func TestEntries(t *testing.T) {
 	require.Zero(t, granted(5))
 	require.Equal(t, 500, granted(6))
 }
+
+// A transfer leaves slots of the send queue to a grant, and a grant leaves two to goodbyes.
+func TestSlots(t *testing.T) {
+	devs := testnic.Wired(t)
+	for slots, want := range map[int]struct{ grants, octets int }{3: {0, 0}, 4: {1, 0}, 5: {1, 0}, 6: {1, 0}, 8: {1, 1}} {
+		p := newRaw(t, devs[0], rnic.QPOptions{})
+		c := p.connect(devs[1], Options{ReceiveBuffer: 4096})
+		p.says(c, 1, 1)
+		require.Len(t, p.grants(c), 1)
+		c.mu.Lock()
+		c.out.slots = slots
+		c.in.freed, c.in.granted = c.in.half, 0
+		c.grant()
+		granted, octets := c.in.granted, c.transfer([]byte("x"))
+		c.mu.Unlock()
+		require.Equal(t, want.grants*c.in.half, granted, slots)
+		require.Equal(t, want.octets, octets, slots)
+	}
+}

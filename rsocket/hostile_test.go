@@ -285,6 +285,7 @@ func TestSilentPeer(t *testing.T) {
 		go func() { _, err := c.Write(make([]byte, 5000)); wrote <- err }()
 		require.ErrorIs(t, c.Close(), errLinger)
 		require.ErrorIs(t, <-wrote, net.ErrClosed)
+		require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrClosed) // and not the QueuePair's own time
 	})
 }
 
@@ -296,6 +297,30 @@ func TestPeerDoesNotClose(t *testing.T) {
 	c := p.connect(devs[1], Options{Linger: patience})
 	require.ErrorIs(t, c.Close(), errLinger)
 	require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrLinger)
+}
+
+// Octets that did not go out are Close's error, unless the peer has said that it receives nothing any more.
+func TestLost(t *testing.T) {
+	devs := testnic.Sockets(t)
+	for _, gone := range []bool{false, true} {
+		p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+		c := p.connect(devs[1], Options{})
+		broken := errors.New("broken")
+		if gone {
+			p.say(kindControl, disconnect)
+			_, err := c.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+		}
+		c.mu.Lock()
+		c.carriedOut(&rnic.Completion{ID: 1<<idShift | 2, Op: rnic.OpSend, Status: rnic.Flushed})
+		c.fail(broken)
+		c.mu.Unlock()
+		if err := c.Close(); gone {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, broken)
+		}
+	}
 }
 
 // Goodbyes: of one direction, of both, and what calls return behind them.
