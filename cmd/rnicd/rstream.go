@@ -136,13 +136,13 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 
 // rstreamRecord is a line of --json. docs/tools.md has the fields.
 type rstreamRecord struct {
-	Name        string  `json:"name"`
-	SizeOctets  int     `json:"size_octets"`
-	Transfers   int     `json:"transfers"`
-	Iterations  int     `json:"iterations"`
-	Octets      int64   `json:"octets"`
-	Nanoseconds int64   `json:"took_ns"`
-	Gbps        float64 `json:"gbit_per_s"`
+	Name       string  `json:"name"`
+	SizeOctets int     `json:"size_octets"`
+	Transfers  int     `json:"transfers"`
+	Iterations int     `json:"iterations"`
+	Octets     int64   `json:"octets"`
+	Elapsed    float64 `json:"elapsed_seconds"`
+	Rate       float64 `json:"bits_per_second"`
 }
 
 // rstreamTable prints results as they come.
@@ -153,7 +153,7 @@ type rstreamTable struct {
 
 func (t *rstreamTable) print(w io.Writer, r rstream.Result) {
 	if t.json {
-		_ = json.NewEncoder(w).Encode(rstreamRecord{r.Name, r.Size, r.Transfers, r.Iterations, r.Octets(), int64(r.Took), r.Gbps()})
+		_ = json.NewEncoder(w).Encode(rstreamRecord{r.Name, r.Size, r.Transfers, r.Iterations, r.Octets(), r.Took.Seconds(), 1e9 * r.Gbps()})
 		return
 	}
 	if t.lines == 0 {

@@ -203,12 +203,12 @@ func TestRstream(t *testing.T) {
 		Name                          string
 		Size                          int `json:"size_octets"`
 		Transfers, Iterations, Octets int
-		Took                          int64   `json:"took_ns"`
-		Rate                          float64 `json:"gbit_per_s"`
+		Elapsed                       float64 `json:"elapsed_seconds"`
+		Rate                          float64 `json:"bits_per_second"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.Lines("^{")[0]), &rec))
 	require.Equal(t, []any{"custom", 1000, 50, 1, 100000}, []any{rec.Name, rec.Size, rec.Transfers, rec.Iterations, rec.Octets})
-	require.InDelta(t, float64(8*rec.Octets)/float64(rec.Took), rec.Rate, 1e-9)
+	require.InEpsilon(t, float64(8*rec.Octets)/rec.Elapsed, rec.Rate, 1e-6)
 	for i, words := range []string{"-S 1000 -C 51 -V", "--timeout 5s", "-S 1000 -C 50"} { // another plan, another, no octets to verify
 		p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 "+words)...)
 		require.Equal(t, 1, p.Wait(t), "%s", p)
