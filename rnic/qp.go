@@ -328,11 +328,10 @@ func (q *QueuePair) complete(cq *CompletionQueue, wr *wqe, n uint32, st Status) 
 	cq.push(c)
 }
 
-// finish is the last thing the connection's driver does to a QueuePair.
+// finish is the last thing the connection's driver does to a QueuePair. Nothing waits in its batches: each pull and each arrival ends with
+// publishing.
 func (q *QueuePair) finish(err error) {
 	q.err = err
-	q.published()
-	q.publishReceived()
 	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed behind this
 	q.state.Store(uint32(Closed))
 	q.asks.abandon(q)

@@ -248,6 +248,56 @@ func TestBadResponses(t *testing.T) {
 	}
 }
 
+// An Atomic Response that is another Request's is none, and what it brings is nobody's.
+func TestResponseOfAnotherAtomic(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1}))
+		p := r.rawResponder(c)
+		require.NoError(t, c.qp.PostFetchAdd(WorkRequest{ID: 1, RemoteSTag: 0x100, Signaled: true}, 1, 0))
+		asked, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
+		require.True(t, ok)
+		h := rdmap.OpAtomicResponse.Header(1)
+		h.Version, h.Last, h.MSN = 1, true, 1
+		body := make([]byte, rdmap.AtomicResponseLen)
+		(&rdmap.AtomicResponse{ID: asked.ID + 1, Original: 7}).Put(body)
+		p.write(p.fpdu(h, body))
+		require.Equal(t, rdmap.CauseOperation, p.terminate().Cause)
+		p.closeSend()
+		r.untilDone(c.qp)
+		got := r.await(c, 1)[0]
+		require.Equal(t, BadResponse, got.Status)
+		require.Zero(t, got.Original)
+	})
+}
+
+// No more requests are remembered behind an unanswered Read than the QueuePair has room for: the others wait in the ring, however many
+// the application posts, and all complete in order when the Response has come.
+func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, SendDepth: 2}))
+		p := r.rawResponder(c)
+		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 0, 0, 8)))
+		asked := p.request()
+		posted, tries := 1, 0
+		r.until("no more go out", func() bool {
+			wr := WorkRequest{ID: uint64(posted), Local: c.source.Slice(0, 1), Signaled: true}
+			if err := c.qp.PostSend(wr); err == nil {
+				posted++
+			} else {
+				require.ErrorIs(t, err, ErrSendQueueFull)
+			}
+			tries++
+			return tries == 200
+		})
+		require.Greater(t, posted, 2)
+		require.Zero(t, c.cq.ring.Len())
+		p.write(p.answer(asked, 0, "12345678", true))
+		for i, id := range ids(t, r.await(c, posted)) {
+			require.EqualValues(t, i, id)
+		}
+	})
+}
+
 // What the peer refuses completes with its reason, what is before and behind it is flushed, in order.
 func TestRemoteStatuses(t *testing.T) {
 	for _, tc := range []struct {

@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +37,7 @@ func TestRequestShapes(t *testing.T) {
 			require.ErrorIs(t, err, tc.want)
 			require.ErrorContains(t, err, tc.text)
 		}
+		require.NoError(t, checkLong(OpSend, &WorkRequest{Local: huge, List: []SGE{{Length: math.MaxUint32 - huge.Length}}}, 2, 0), "the longest")
 		require.Zero(t, c.cq.reserved.Load())
 		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 0)))
 		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Inline: []byte{}, Signaled: true}), "no octets are no inline data")

@@ -71,3 +71,17 @@ func TestWaitingForBufs(t *testing.T) {
 	require.Equal(t, 4, l.a.counters().Conns)
 	l.stop()
 }
+
+// One that still stands in a list when its peer has acknowledged something waits with those from then on.
+func TestStrangerNoMore(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	p, c := l.a, u.conn
+	p.starve(c)
+	require.Equal(t, [2]int{0, 1}, [2]int{p.starved.n, p.strangers.n})
+	c.acked = 1
+	p.starve(c)
+	require.Equal(t, [2]int{1, 0}, [2]int{p.starved.n, p.strangers.n})
+	p.leaveStarved(c)
+	require.Equal(t, [2]int{0, 0}, [2]int{p.starved.n, p.strangers.n})
+}
