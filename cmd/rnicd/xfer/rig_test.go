@@ -28,7 +28,6 @@ type rig struct {
 	done    chan Result
 	refused chan string
 	stop    func() error // ends Serve and returns what it returned
-	onDone  func()       // before the result comes
 }
 
 // newRig starts a Server with a region of n octets.
@@ -54,9 +53,10 @@ func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
 	cfg.Adapter, cfg.Region = dev, r.region
+	told := cfg.Done
 	cfg.Done = func(res Result) {
-		if r.onDone != nil {
-			r.onDone()
+		if told != nil {
+			told(res)
 		}
 		r.done <- res
 	}

@@ -158,13 +158,14 @@ func TestPutMayNotRead(t *testing.T) {
 
 // The room of a transfer is free before anybody hears that it is over.
 func TestRoomIsFreeAtTheEnd(t *testing.T) {
-	r := newRig(t, 5000, ServerConfig{})
-	inUse := -1
-	r.onDone = func() {
-		r.server.mu.Lock()
-		defer r.server.mu.Unlock()
-		inUse = r.server.room.inUse()
-	}
+	server, inUse := make(chan *Server, 1), -1
+	r := newRig(t, 5000, ServerConfig{Done: func(Result) {
+		s := <-server
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		inUse = s.room.inUse()
+	}})
+	server <- r.server
 	data := content(1, 5000)
 	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: bytes.NewReader(data), Length: 5000})
 	require.NoError(t, err)
