@@ -33,8 +33,6 @@ func TestCommandPerftestServer(t *testing.T) {
 			}
 			server := c.run(line)
 			server.Expect(c.t, 1, "^ready ")
-			_, err := vm.Run(c.ctx, "ip neigh flush dev eth0") // the TAP is another each time
-			require.NoError(c.t, err)
 			job := c.start("exec %v %s %s", p, perftestFlags(commandTest(p), port), c.host)
 			c.ends(job)
 			table(c.rig, job.String(), commandTest(p))

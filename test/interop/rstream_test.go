@@ -104,8 +104,6 @@ func TestCommandRstream(t *testing.T) {
 		}
 		server := c.run(words)
 		server.Expect(c.t, 1, "^ready ")
-		_, err := vm.Run(c.ctx, "ip neigh flush dev eth0") // the TAP is another each time
-		require.NoError(c.t, err)
 		job := c.start("exec rstream -s %s -p %d %s -T verify -T block", c.host, port, plan)
 		c.ends(job)
 		require.Regexp(c.t, "(?m)^custom +2.9k +20 +10 +1.1m ", job.String())
