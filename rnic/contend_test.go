@@ -115,3 +115,57 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 		require.Zero(t, r.server.EventCount(EventCQOverflow))
 	})
 }
+
+// A shared buffer that may be claimed is there: what left counts was pushed before.
+func TestClaimedBuffersAreThere(t *testing.T) {
+	const rounds = 300_000
+	a := newTestCQ(t, 1).adapter
+	s, err := a.CreateSRQ(SRQOptions{PD: a.AllocPD(), Depth: 4})
+	require.NoError(t, err)
+	id, wrong := uint64(0), 0
+	aside(func() {
+		if s.PostRecv(WorkRequest{ID: id}) == nil {
+			id++
+		} else {
+			yield()
+		}
+	}, func() {
+		for i := uint64(0); i < rounds; {
+			if !s.claim(1) {
+				yield()
+				continue
+			}
+			if s.pop().id != i {
+				wrong++
+			}
+			i++
+		}
+	})
+	require.Zero(t, wrong)
+}
+
+// Who has polled the completion of a receive buffer may post the next, at once: its place in the queue is free by then.
+func TestPolledBufferHasItsPlace(t *testing.T) {
+	const rounds = 50_000
+	cq := newTestCQ(t, 4)
+	q, err := cq.adapter.CreateQP(QPOptions{PD: cq.adapter.AllocPD(), SendCQ: cq, RecvCQ: cq, RecvDepth: 1})
+	require.NoError(t, err)
+	aside(func() { // the driver
+		if w, ok := q.rq.Pop(); ok {
+			q.received(Completion{ID: w.id, Op: OpRecv})
+			q.publishReceived()
+		} else {
+			yield()
+		}
+	}, func() {
+		var cs [1]Completion
+		for i := 0; i < rounds && err == nil; i++ {
+			err = q.PostRecv(WorkRequest{ID: uint64(i)})
+			for err == nil && cq.Poll(cs[:]) == 0 {
+				yield()
+			}
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, q.Close(t.Context()))
+}
