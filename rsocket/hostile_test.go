@@ -415,6 +415,10 @@ func TestListener(t *testing.T) {
 // Options of a QueuePair that would not do for a Conn are not taken: one without inline data could say nothing, one that stays half-closed
 // would leave a Read waiting for ever.
 func TestForeignOptions(t *testing.T) {
+	own := rnic.QPOptions{
+		Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1, Nudge: 2, NoMarkers: true, NoCRC: true, DropBadCRC: true, Packing: rnic.PackFull, UserTimeout: 3,
+	}
+	require.Equal(t, own, (&Options{QP: own}).queuePair())
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		p := newRaw(t, devs[0], rnic.QPOptions{})
 		c := p.connect(devs[1], Options{QP: rnic.QPOptions{InlineMax: rnic.NoInline, AllowHalfClosed: true, SendDepth: 1, SGEMax: -1, IRD: -1}})
@@ -561,4 +565,71 @@ func messagesSent(t *testing.T, c *Conn) uint64 {
 	st, err := c.QueuePair().Stats(t.Context())
 	require.NoError(t, err)
 	return st.MessagesSent
+}
+
+// Nor of connections that did not come about: no region, and no place in the Listener.
+func TestNothingIsLeftOfFailures(t *testing.T) {
+	devs, stranger := testnic.Sockets(t), testnic.Open(t, rnic.Config{})
+	regions := [2]int{devs[0].Table().Len(), devs[1].Table().Len()}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	inner, err := stranger.Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	told := make(chan error, 8)
+	l, err := Listen(ctx, devs[1], ":0", ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+	require.NoError(t, err)
+	defer l.Close()
+
+	go func() {
+		if req, err := inner.Accept(ctx); err == nil {
+			_ = req.Accept(ctx, newRaw(t, stranger, rnic.QPOptions{}).qp, nil)
+		}
+	}()
+	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
+	require.ErrorIs(t, err, errNoRsockets)
+	inner.Close()
+	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
+	require.Error(t, err) // nobody is there
+
+	for range 2 { // each has the only place for a while
+		require.Error(t, newRaw(t, stranger, rnic.QPOptions{}).qp.Connect(ctx, dialable(l), nil))
+		require.ErrorIs(t, <-told, errNoRsockets)
+	}
+	other, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	defer other.Close()
+	p := newRaw(t, stranger, rnic.QPOptions{})
+	d, connected := p.data(), make(chan error, 1)
+	go func() { connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()), d.marshal()) }()
+	req, err := other.Accept(ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.Reject(ctx, nil))
+	require.Error(t, <-connected)
+	_, err = l.start(ctx, req)
+	require.ErrorIs(t, err, rnic.ErrState)
+
+	c, err := Dial(ctx, devs[0], dialable(l), Options{})
+	require.NoError(t, err)
+	accepted, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, accepted.Close())
+	require.Equal(t, regions, [2]int{devs[0].Table().Len(), devs[1].Table().Len()})
+}
+
+// What comes before a connection ends is read to its last octet, and the end is the connection's, although nothing can be granted any more
+// when our half is closed already.
+func TestReadBehindTheEnd(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+		c := p.connect(devs[1], Options{ReceiveBuffer: 4096})
+		p.says(c, 1, 1)
+		c.QueuePair().Disconnect()
+		p.says(c, 1, 2047) // which is half of the memory, and would be granted
+		p.say(kindData, 5)
+		p.qp.Disconnect()
+		got, err := io.ReadAll(c)
+		require.Len(t, got, 5)
+		require.ErrorIs(t, err, ErrVanished)
+	})
 }

@@ -88,6 +88,32 @@ func read(c *Conn, most int) (got []byte, err error) {
 	}
 }
 
+// Writes of several goroutines come one behind the other, each in one piece.
+func TestWritesAreWhole(t *testing.T) {
+	const size, each = 5000, 50
+	c := pair(t, testnic.Wired(t), Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin})
+	n, err := c[1].Read(nil) // waits for nothing
+	require.NoError(t, err)
+	require.Zero(t, n)
+	var writers sync.WaitGroup
+	for i := range 3 {
+		writers.Go(func() {
+			for range each {
+				if _, err := c[0].Write(bytes.Repeat([]byte{byte(i)}, size)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	b := make([]byte, size)
+	for range 3 * each {
+		_, err := io.ReadFull(c[1], b)
+		require.NoError(t, err)
+		require.Equal(t, size, bytes.Count(b, b[:1]))
+	}
+	writers.Wait()
+}
+
 // skip has both ends count as if so many messages had been sent and read already, either way.
 func skip(t *testing.T, c [2]*Conn, messages uint16) {
 	t.Helper()
