@@ -270,7 +270,7 @@ var hoards = []hoard{{
 			m.ack(m.first+20_000+tcp.Seq(m.n/2000), 65535)
 		}
 	},
-	atOnce: 90, later: 90, check: relieved,
+	atOnce: 90, later: 90, warm: siegeWarm, check: relieved,
 }}
 
 // relieved says that the crowd lost what it kept, and was told so.
