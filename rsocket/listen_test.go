@@ -1,0 +1,212 @@
+package rsocket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/testnic"
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// A Listener that is full rejects; what waits in one that is closed is closed, too.
+func TestListener(t *testing.T) {
+	devs := testnic.Sockets(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	told := make(chan error, 8)
+	l, err := Listen(ctx, devs[1], ":0", ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+	require.NoError(t, err)
+	c, err := Dial(ctx, devs[0], dialable(l), Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = Dial(ctx, devs[0], dialable(l), Options{})
+	var rejected *rnic.RejectedError
+	require.ErrorAs(t, err, &rejected)
+	require.ErrorContains(t, <-told, "1 connections wait to be accepted")
+	accepted, err := l.Accept()
+	require.NoError(t, err)
+	second, err := Dial(ctx, devs[0], dialable(l), Options{})
+	require.NoError(t, err)
+	defer second.Close()
+
+	waiting := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := l.Accept(); err != nil {
+				waiting <- err
+				return
+			}
+		}
+	}()
+	require.NoError(t, accepted.Close())
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-waiting, net.ErrClosed)
+	require.ErrorIs(t, l.Close(), net.ErrClosed)
+	_, err = Dial(ctx, devs[0], dialable(l), Options{})
+	require.Error(t, err)
+
+	l, err = Listen(ctx, devs[1], ":0", ListenOptions{})
+	require.NoError(t, err)
+	third, err := Dial(ctx, devs[0], dialable(l), Options{})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	_, err = third.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+	require.NoError(t, third.Close())
+}
+
+// Options of a QueuePair that would not do for a Conn are not taken: one without inline data could say nothing, one that stays half-closed
+// would leave a Read waiting for ever.
+func TestForeignOptions(t *testing.T) {
+	own := rnic.QPOptions{
+		Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1, Nudge: 2, NoMarkers: true, NoCRC: true, DropBadCRC: true, Packing: rnic.PackFull, UserTimeout: 3,
+	}
+	require.Equal(t, own, (&Options{QP: own}).queuePair())
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		p := newRaw(t, devs[0], rnic.QPOptions{})
+		c := p.connect(devs[1], Options{QP: rnic.QPOptions{InlineMax: rnic.NoInline, AllowHalfClosed: true, SendDepth: 1, SGEMax: -1, IRD: -1}})
+		p.say(kindControl, keepAlive)
+		k, _ := p.hears()
+		require.Equal(t, kindGrant, k)
+		p.qp.Disconnect()
+		_, err := c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, ErrVanished)
+	})
+}
+
+// A Listener closes what waits in it all at once: a peer that does not close holds the others up no longer than itself.
+func TestListenerClosesTogether(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		l, err := Listen(ctx, devs[1], ":0", ListenOptions{})
+		require.NoError(t, err)
+		var peers [2]*raw
+		for i := range peers {
+			peers[i] = newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+			d := peers[i].data()
+			require.NoError(t, peers[i].qp.Connect(ctx, dialable(l), d.marshal()))
+			peers[i].say(kindControl, keepAlive) // a Responder says no goodbye before the Initiator has said something
+			k, _ := peers[i].hears()
+			require.Equal(t, kindGrant, k)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- l.Close() }()
+		for _, p := range peers {
+			k, value := p.hears()
+			require.Equal(t, [2]uint32{uint32(kindControl), disconnect}, [2]uint32{uint32(k), value})
+		}
+		for _, p := range peers {
+			require.NoError(t, p.qp.Close(ctx))
+		}
+		require.NoError(t, <-closed)
+	})
+}
+
+// Options that cannot be.
+func TestOptions(t *testing.T) {
+	devs := testnic.Sockets(t)
+	for want, opt := range map[string]Options{
+		"SendBuffer of 2047 octets":         {SendBuffer: BufferMin - 1},
+		"ReceiveBuffer of 268435457 octets": {ReceiveBuffer: BufferMax + 1},
+		"15 credits":                        {Credits: CreditsMin - 1},
+		"8193 credits":                      {Credits: CreditsMax + 1},
+		"Linger -1ns":                       {Linger: -1},
+	} {
+		_, err := Dial(context.Background(), devs[0], "127.0.0.1:1", opt)
+		require.ErrorContains(t, err, want)
+		_, err = Listen(context.Background(), devs[0], ":0", ListenOptions{Options: opt})
+		require.ErrorContains(t, err, want)
+	}
+	_, err := Listen(context.Background(), devs[0], ":0", ListenOptions{Backlog: -1})
+	require.ErrorContains(t, err, "a backlog of -1")
+	_, err = Listen(context.Background(), devs[0], "nowhere", ListenOptions{})
+	require.Error(t, err)
+	_, err = Dial(context.Background(), testnic.Open(t, rnic.Config{RegionsMax: 2}), "127.0.0.1:1", Options{})
+	require.ErrorContains(t, err, "in use")
+}
+
+// However connections end, no goroutine and no region is left.
+func TestNothingIsLeft(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		before := runtime.NumGoroutine()
+		regions := [2]int{devs[0].Table().Len(), devs[1].Table().Len()}
+		for i := range 12 {
+			c := pair(t, devs, Options{})
+			switch i % 3 {
+			case 0:
+				require.NoError(t, c[0].Close())
+			case 1:
+				c[0].QueuePair().Abort()
+			case 2:
+				_, err := c[0].Write(make([]byte, 100<<10))
+				require.NoError(t, err)
+			}
+			_ = errors.Join(c[0].Close(), c[1].Close())
+		}
+		for i := range devs {
+			require.Equal(t, regions[i], devs[i].Table().Len())
+		}
+		for begin := time.Now(); runtime.NumGoroutine() > before+2; runtime.Gosched() {
+			require.Less(t, time.Since(begin), patience, "goroutines are left")
+		}
+	})
+}
+
+// Nor of connections that did not come about: no region, and no place in the Listener.
+func TestNothingIsLeftOfFailures(t *testing.T) {
+	devs, stranger := testnic.Sockets(t), testnic.Open(t, rnic.Config{})
+	regions := [2]int{devs[0].Table().Len(), devs[1].Table().Len()}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	inner, err := stranger.Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	told := make(chan error, 8)
+	l, err := Listen(ctx, devs[1], ":0", ListenOptions{Backlog: 1, Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+	require.NoError(t, err)
+	defer l.Close()
+
+	go func() {
+		if req, err := inner.Accept(ctx); err == nil {
+			_ = req.Accept(ctx, newRaw(t, stranger, rnic.QPOptions{}).qp, nil)
+		}
+	}()
+	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
+	require.ErrorIs(t, err, errNoRsockets)
+	inner.Close()
+	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
+	require.Error(t, err) // nobody is there
+
+	for range 2 { // each has the only place for a while
+		require.Error(t, newRaw(t, stranger, rnic.QPOptions{}).qp.Connect(ctx, dialable(l), nil))
+		require.ErrorIs(t, <-told, errNoRsockets)
+	}
+	other, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	defer other.Close()
+	p := newRaw(t, stranger, rnic.QPOptions{})
+	d, connected := p.data(), make(chan error, 1)
+	go func() { connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()), d.marshal()) }()
+	req, err := other.Accept(ctx)
+	require.NoError(t, err)
+	require.NoError(t, req.Reject(ctx, nil))
+	require.Error(t, <-connected)
+	_, err = l.start(ctx, req)
+	require.ErrorIs(t, err, rnic.ErrState)
+
+	c, err := Dial(ctx, devs[0], dialable(l), Options{})
+	require.NoError(t, err)
+	accepted, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, accepted.Close())
+	require.Equal(t, regions, [2]int{devs[0].Table().Len(), devs[1].Table().Len()})
+}

@@ -1,0 +1,110 @@
+package rsocket
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/rnic"
+)
+
+// raw is a peer whose every message the test writes.
+type raw struct {
+	t      *testing.T
+	ctx    context.Context
+	qp     *rnic.QueuePair
+	cq     *rnic.CompletionQueue
+	m      *rnic.MemoryRegion // what the other end writes, its messages first
+	order  binary.ByteOrder
+	gives  connData // but for where
+	theirs connData
+}
+
+const rawBuffers = 64
+
+func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	p := &raw{t: t, ctx: ctx, order: binary.LittleEndian}
+	p.gives = connData{credits: rawBuffers, list: entry{length: listLen}, ring: entry{length: 1000}}
+	var err error
+	p.cq, err = dev.CreateCQ(1024)
+	require.NoError(t, err)
+	opt.PD, opt.SendCQ, opt.RecvCQ, opt.SendDepth = dev.AllocPD(), p.cq, p.cq, 512
+	p.qp, err = dev.CreateQP(opt)
+	require.NoError(t, err)
+	p.m, err = opt.PD.RegisterWith(make([]byte, rawBuffers*messageLen+4096), rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: p.qp})
+	require.NoError(t, err)
+	for i := range rawBuffers {
+		require.NoError(t, p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)}))
+	}
+	t.Cleanup(func() {
+		p.qp.Abort()
+		<-p.qp.Done()
+		p.m.Deregister()
+	})
+	return p
+}
+
+// data is private data that is right: the list is behind the messages, and the ring behind the list.
+func (p *raw) data() connData {
+	d := p.gives
+	d.bigEndian = p.order == binary.BigEndian
+	d.list.to, d.list.stag = p.m.Base()+rawBuffers*messageLen, p.m.STag()
+	d.ring.to, d.ring.stag = d.list.to+uint64(d.list.length)*entryLen, p.m.STag()
+	return d
+}
+
+// connect makes a connection to a Listener on dev, and returns its end of it.
+func (p *raw) connect(dev *rnic.Adapter, opt Options) *Conn {
+	p.t.Helper()
+	l, err := Listen(p.ctx, dev, ":0", ListenOptions{Options: opt})
+	require.NoError(p.t, err)
+	defer l.Close()
+	d := p.data()
+	require.NoError(p.t, p.qp.Connect(p.ctx, dialable(l), d.marshal()))
+	p.theirs, err = parseConnData(p.qp.PeerPrivateData())
+	require.NoError(p.t, err)
+	c, err := l.Accept()
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { c.Close() })
+	require.NoError(p.t, c.SetDeadline(time.Now().Add(patience)))
+	return c.(*Conn)
+}
+
+func (p *raw) send(b []byte) {
+	p.t.Helper()
+	require.NoError(p.t, p.qp.PostSend(rnic.WorkRequest{Inline: b}))
+}
+
+func (p *raw) say(k kind, value uint32) {
+	p.t.Helper()
+	b := make([]byte, messageLen)
+	p.order.PutUint32(b, message(k, value))
+	p.send(b)
+}
+
+// write writes into the other end's ring.
+func (p *raw) write(off uint64, b []byte) {
+	p.t.Helper()
+	require.NoError(p.t, p.qp.PostWrite(rnic.WorkRequest{Inline: b, RemoteSTag: p.theirs.ring.stag, RemoteOffset: p.theirs.ring.to + off}))
+}
+
+// hears waits for the other end's next message.
+func (p *raw) hears() (kind, uint32) {
+	p.t.Helper()
+	var c [1]rnic.Completion
+	for {
+		for p.cq.Poll(c[:]) == 0 {
+			require.NoError(p.t, p.cq.Wait(p.ctx))
+		}
+		if c[0].Op == rnic.OpRecv {
+			require.Equal(p.t, rnic.Success, c[0].Status)
+			return parseMessage(p.order.Uint32(p.m.Bytes()[c[0].ID*messageLen:]))
+		}
+	}
+}
