@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -144,6 +145,9 @@ func TestRunScriptErrors(t *testing.T) {
 // Interrupted at any moment it leaves nothing. Ctrl-C signals the whole group, kill the script alone.
 func TestRunScriptInterrupted(t *testing.T) {
 	needIP(t)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // handled here it is no longer ignored in the script, where nohup would have it so
+	defer signal.Stop(hangup)
 	dir := checkout(t)
 	file := zeros(t, 192<<20)
 	for _, c := range []struct {
