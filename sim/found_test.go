@@ -1,37 +1,56 @@
 package sim
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/rnicd/rnicd/pmd/fault"
-	"github.com/rnicd/rnicd/rnic"
-	"github.com/rnicd/rnicd/tcp"
 )
 
-// What drawn seeds have found, as Workloads of their own: what a seed draws changes with Draw.
+// alike is how many seeds each found Workload is played with: its own, and those after it, in case what failed needs some luck again
+// after the code has changed.
+const alike = 12
+
+// What drawn seeds have found, each as a Workload of its own: what a seed draws changes with Draw. A file of testdata/found is
+// what TestSeeds printed of a Workload that failed; its name says the cause, and so do its comments, at greater length.
 func TestFound(t *testing.T) {
-	conn := func(a, b End) []Conn { return []Conn{{Dialect: rnic.RFC5044, Dialer: 1, Ends: [2]End{a, b}}} }
-	for name, wl := range map[string]Workload{
-		// What came beyond a gap was refused without a word, and F-RTO waited for an answer: a minute for each segment.
-		"F-RTO, and a receiver that takes nothing beyond a gap": {
-			Config: Config{MTU: 1500, Faults: fault.Faults{Reorder: 0.03}, TCP: tcp.Config{NoTimestamps: true}},
-			Conns:  conn(End{DropBadCRC: true}, End{DropBadCRC: true, NoMarkers: true}), Messages: 43, WriteMax: 16 << 10, SendMax: 2048,
-		},
-		// Segments came alone and whole when they were sent again, and joined and cut otherwise: each pair was doubted once.
-		"DropBadCRC behind a middlebox that joins": {
-			Config: Config{
-				MTU: 576, Join: 1, Faults: fault.Faults{Drop: 0.003},
-				TCP: tcp.Config{NoTimestamps: true, NoSACK: true},
-			},
-			Conns: conn(End{DropBadCRC: true}, End{DropBadCRC: true}), Messages: 37, WriteMax: 16 << 10, SendMax: 8192,
-		},
+	files, err := filepath.Glob("testdata/found/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Truef(t, strings.HasPrefix(strings.TrimSpace(string(text)), "# "), "%s: want comments with the cause first", file)
+			wl, err := ParseWorkload(string(text))
+			require.NoError(t, err)
+			for seed := wl.Seed; seed < wl.Seed+alike; seed++ {
+				again := wl
+				again.Seed = seed
+				_, err := play(again)
+				require.NoErrorf(t, err, "%v", again)
+			}
+		})
+	}
+}
+
+// What a Workload that failed is printed as is the same Workload again.
+func TestWorkloadText(t *testing.T) {
+	for seed := range uint64(200) {
+		wl := Draw(seed + 1<<63)
+		text, err := wl.Text()
+		require.NoError(t, err)
+		again, err := ParseWorkload("# why\n" + text)
+		require.NoError(t, err, text)
+		require.Equal(t, wl, again, text)
+	}
+	for _, text := range []string{
+		`{"Seeds": 1}`, `{"Conns": [{"Dialect": "rfc5044", "Depths": 1}]}`, `{"Conns": [{"Dialect": "rfc1"}]}`, `{"Ending": {"Kind": "late"}}`,
 	} {
-		for seed := range uint64(12) {
-			wl.Seed = seed
-			_, err := wl.Run()
-			require.NoErrorf(t, err, "%s, %v", name, wl)
-		}
+		_, err := ParseWorkload(text)
+		require.Error(t, err, text)
 	}
 }

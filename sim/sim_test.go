@@ -46,7 +46,8 @@ func TestSeeds(t *testing.T) {
 				out, err := play(wl)
 				if err != nil {
 					failures.Add(1)
-					t.Errorf("%v\nof\n%v\nto play it again: make sim SEEDS=1 FIRST=%d", err, wl, wl.Seed)
+					t.Errorf("%v\nof\n%v\nto play it again: make sim SEEDS=1 FIRST=%d\nto keep it: a file in sim/testdata/found\n%s",
+						err, wl, wl.Seed, kept(wl))
 					continue
 				}
 				mu.Lock()
@@ -63,6 +64,15 @@ func TestSeeds(t *testing.T) {
 	if *seeds >= coverageFrom {
 		require.Empty(t, coverage.Missing(), "dimensions that no run had")
 	}
+}
+
+// kept is the file that keeps the Workload for TestFound.
+func kept(wl Workload) string {
+	text, err := wl.Text()
+	if err != nil {
+		return err.Error()
+	}
+	return "# what was the cause\n" + text
 }
 
 // play is Run with a panic for an error.
