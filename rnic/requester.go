@@ -140,9 +140,9 @@ func (a *requester) start(q *QueuePair, ord int, rtr bool) {
 	}
 }
 
-// mustWait says whether a work request has to wait for those before it.
+// mustWait says whether a work request has to wait for those before it: not for what is never answered, start-up's own Read.
 func (a *requester) mustWait(wr *wqe) bool {
-	return a.asked.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.asks() && int(a.asked.count) >= a.ord)
+	return !a.over && a.asked.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.asks() && int(a.asked.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
