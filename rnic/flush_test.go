@@ -35,7 +35,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 			c.qp.Disconnect()
 			r.untilDone(c.qp)
 			if early {
-				require.ErrorIs(t, c.qp.Err(), errUnanswered)
+				require.ErrorIs(t, c.qp.Err(), ErrUnanswered)
 			} else {
 				require.NoError(t, c.qp.Err())
 			}

@@ -53,8 +53,9 @@ var (
 	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none in QPOptions, or the peer's IRD is 0")
 	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
 	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
+	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that it had been sent were not answered.
+	ErrUnanswered = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
 
-	errUnanswered  = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
 	errBadResponse = errors.New("rnic: a Response matches no Read")
 )
 
