@@ -157,6 +157,8 @@ func (u *onPoller) stats() TransportStats {
 	return TransportStats{SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, EMSS: u.conn.EMSS()}
 }
 
+func (u *onPoller) stamp() (ts uint32, ok bool) { return u.conn.Stamp() }
+
 func (u *onPoller) progress() uint64 { return u.acked + u.edge }
 
 func (u *onPoller) local() netip.AddrPort {

@@ -113,6 +113,11 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
 		return stack.Refused
 	}
+	if q.opt.DropBadCRC {
+		if stamp, ok := l.car.stamp(); ok {
+			r.rx.Sent(stamp)
+		}
+	}
 	q.postBuffers()
 	q.reader.Enter()
 	v := r.rx.Input(off, b, data, q)
