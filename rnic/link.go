@@ -161,11 +161,8 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 		if b == mem.NoBuf {
 			return stack.Refused // come again in one
 		}
-		if l.firstMarker && off == l.rxBase {
-			if l.firstMarker = false; !beginsWithMarker(data) {
-				l.fail(ErrFirstMarker)
-				return stack.Taken
-			}
+		if l.firstMarker && off == l.rxBase && !l.opensCulley02(data) {
+			return stack.Taken
 		}
 		return l.qp.arrive(l, off-l.rxBase, b, data)
 	}
