@@ -78,18 +78,17 @@ type Ending struct {
 func (c *Conn) withCRC() bool { return !c.Ends[0].NoCRC || !c.Ends[1].NoCRC }
 
 // survives says whether damage that TCP's checksum does not show cannot end the connection: every octet is verified before
-// it is acknowledged (DECISIONS 30). So markers must locate what comes ahead of a gap, bad segments are dropped, and
-// segments hold whole frames. Nor may the network copy segments: of one whose last ULPDU_Length was damaged, a copy says the same,
-// and MPA takes that for a peer that cuts frames (seed 5624).
+// it is acknowledged (DECISIONS 30). So bad segments are dropped, and segments hold whole frames. Where the network copies segments,
+// a timestamp must tell one whose ULPDU_Length was damaged from what the peer sends again.
 func (wl *Workload) survives(c *Conn) bool {
 	if wl.Faults.Swap == 0 {
 		return true
 	}
-	if wl.Faults.Duplicate > 0 {
+	if wl.Faults.Duplicate > 0 && wl.TCP.NoTimestamps {
 		return false
 	}
 	for _, e := range c.Ends {
-		if e.NoMarkers || !e.DropBadCRC {
+		if !e.DropBadCRC {
 			return false
 		}
 	}
