@@ -408,6 +408,7 @@ type Stats struct {
 // TransportStats come from our TCP or from the kernel's TCP_INFO.
 type TransportStats struct {
 	SegmentsIn, SegmentsOut, Retransmits, OutOfOrder uint64
+	BlackHoles                                       uint64 // times our TCP found the path to swallow large segments, and cut what was in flight
 	EMSS                                             int
 	Kernel                                           bool
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -85,7 +86,7 @@ func (s *session) struck(host int) bool {
 	if s.hurtReady(host) {
 		return s.readyStruck(host, err)
 	}
-	if s.wl.survives(s.c) {
+	if s.survives(host) {
 		return false
 	}
 	if e := damageOf(err); e != nil {
@@ -98,6 +99,14 @@ func (s *session) struck(host int) bool {
 	// which will not come, does not get to close its half: it gives up.
 	other := s.peers[1-host].qp.Err()
 	return errors.Is(err, rnic.ErrPeerClosed) || s.stalled && s.c.Depth != [2]int{} && (err != nil || other != nil)
+}
+
+// survives says whether damage cannot end what the host receives. A TCP that finds the path to swallow large segments sends again
+// in smaller ones, which hold parts of frames: "during changes in MTU and EMSS [...] it may be necessary to send FPDUs that do not
+// conform to the segmentation rule above" (RFC 5044 appendix A.1).
+func (s *session) survives(host int) bool {
+	sender, err := s.peers[1-host].qp.Stats(context.Background())
+	return s.wl.survives(s.c, host) && !s.hurtReady(host) && err == nil && sender.TCP.BlackHoles == 0
 }
 
 // readyStruck says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
