@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -165,9 +166,11 @@ func New(cfg Config) (*Poller, error) {
 	if err := complete(&cfg); err != nil {
 		return nil, err
 	}
+	secret := newSecret(cfg.Secret)
+	cfg.Neighbours.Seed = cmp.Or(cfg.Neighbours.Seed, secret.prf(useNeighbours, nil))
 	p := &Poller{
 		cfg: cfg, queue: cfg.Queue, pool: cfg.Pool, clock: cfg.Clock, mac: cfg.MAC,
-		secret:     newSecret(cfg.Secret),
+		secret:     secret,
 		listeners:  make(map[uint16]*listener),
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
