@@ -88,8 +88,9 @@ type link struct {
 	car       carrier
 	reader    *mem.Reader
 	pool      *mem.Pool
-	holdMax   int   // Bufs one connection may keep for reassembly
-	spare     int   // Bufs to leave in the pool for other connections
+	holdMax   int // Bufs one connection may keep for reassembly
+	spare     int // Bufs to leave in the pool for other connections
+	reserve   *mpa.Reserve
 	lane      *lane // nil over kernel sockets
 	inOrder   bool
 	phase     phase

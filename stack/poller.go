@@ -411,6 +411,9 @@ func (p *Poller) Now() int64 { return p.now }
 // Pool is where Kept Bufs are freed to.
 func (p *Poller) Pool() *mem.Pool { return p.pool }
 
+// Reserve is how many Bufs of the Pool sending leaves free for reception.
+func (p *Poller) Reserve() int { return p.tx.reserve }
+
 // Addr is our address.
 func (p *Poller) Addr() netip.Addr { return p.cfg.Addr.Addr() }
 
