@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -30,7 +31,11 @@ const (
 const (
 	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
-	lingerTimeout  = 3 * time.Second  // without progress when our half is to be closed; in all behind a Terminate
+	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
+	// closeTimeout is how long an orderly end waits without progress, unless QPOptions.UserTimeout says otherwise: as long as TCP
+	// tries, here and at the peer. What either still sends again nobody else can see, and R2 is at least 100 s (RFC 9293 section
+	// 3.8.3, SHLD-11).
+	closeTimeout = 100 * time.Second
 )
 
 // carrier is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
@@ -84,8 +89,9 @@ type link struct {
 	car       carrier
 	reader    *mem.Reader
 	pool      *mem.Pool
-	holdMax   int   // Bufs one connection may keep for reassembly
-	spare     int   // Bufs to leave in the pool for other connections
+	holdMax   int // Bufs one connection may keep for reassembly
+	spare     int // Bufs to leave in the pool for other connections
+	reserve   *mpa.Reserve
 	lane      *lane // nil over kernel sockets
 	inOrder   bool
 	phase     phase
@@ -229,7 +235,11 @@ func (l *link) closing() {
 // linger bounds how long a peer that does nothing can keep a closing connection.
 func (l *link) linger() {
 	l.seen = l.car.progress()
-	l.car.setTimer(l.car.now() + int64(lingerTimeout))
+	wait := lingerTimeout
+	if l.phase == phaseFull && l.err == nil {
+		wait = cmp.Or(l.qp.opt.UserTimeout, closeTimeout)
+	}
+	l.car.setTimer(l.car.now() + int64(wait))
 }
 
 // shutdown is the application's orderly close.

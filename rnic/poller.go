@@ -35,7 +35,7 @@ func newPollerLink(a *Adapter, ln *lane) *onPoller {
 	l.reader, l.pool, l.holdMax = ln.reader, ln.poller.Pool(), mpa.BufsMin(ln.poller.Pool().Stride())+earlyMax
 	u := &onPoller{link: l, poller: ln.poller}
 	l.lane = ln
-	l.spare = ln.poller.Pool().Size() / spareShare
+	l.spare, l.reserve = ln.reserve.Spare, &ln.reserve
 	l.car = u
 	return u
 }
