@@ -90,8 +90,8 @@ func (s *session) damaged() bool {
 // struck is damaged for what one host received.
 func (s *session) struck(host int) bool {
 	err := s.peers[host].qp.Err()
-	if s.hurtReady(host) {
-		return s.readyStruck(host, err)
+	if isStartup(err) {
+		return s.hurtReady(host)
 	}
 	if s.survives(host) {
 		return false
@@ -113,17 +113,15 @@ func (s *session) struck(host int) bool {
 // conform to the segmentation rule above" (RFC 5044 appendix A.1).
 func (s *session) survives(host int) bool {
 	sender, err := s.peers[1-host].qp.Stats(context.Background())
-	return s.wl.survives(s.c, host) && !s.hurtReady(host) && err == nil && sender.TCP.BlackHoles == 0
+	return s.wl.survives(s.c, host) && err == nil && sender.TCP.BlackHoles == 0
 }
 
-// readyStruck says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
+// isStartup says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
 // "If a received "Key" does not match the expected value [...] the TCP/DDP connection MUST be closed, and an error returned to the
-// ULP" (RFC 5044 section 7.1.2 rule 5), and likewise for its Rev and PD_Length (section 7.1.1). A PD_Length that
-// was changed to a valid one moves the place where FPDUs begin.
-func (s *session) readyStruck(host int, err error) bool {
+// ULP" (RFC 5044 section 7.1.2 rule 5), and likewise for its Rev and PD_Length (section 7.1.1).
+func isStartup(err error) bool {
 	var e *mpa.Error
-	return errors.As(err, &e) && e.Code == mpa.ErrStartup || damageOf(err) != nil ||
-		errors.Is(err, rnic.ErrStartupTimeout) || errors.Is(err, rnic.ErrPeerClosed)
+	return errors.As(err, &e) && e.Code == mpa.ErrStartup
 }
 
 // fpduReach is how far behind the front of an FPDU something may stand that makes it invalid: it is not longer, and neither is
