@@ -180,6 +180,7 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 	seg := ulpdu(untagged(0, 1, 0, true), make([]byte, 30))
 	pieces := [][]byte{seg}
 	var d Delivered
+	require.Equal(t, listMax, cap(k.stream.targets), "there before the first segment")
 	require.Zero(t, testing.AllocsPerRun(1, func() {
 		for range 1000 {
 			k.queues[0].PostList(1, list)
@@ -191,4 +192,17 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 			}
 		}
 	}))
+}
+
+// Pieces that are not the ULPDU they are said to be are a fault of the caller's, which must not go unseen.
+func TestScatterPanicsOnOtherLengths(t *testing.T) {
+	for name, octets := range map[string]int{"less": 29, "more": 31} {
+		k := newListSink(t)
+		k.postList(1, []int{10, 10, 10})
+		seg := ulpdu(untagged(0, 1, 0, true), make([]byte, octets))
+		start, end := k.span(len(seg))
+		require.PanicsWithValue(t, "ddp: pieces hold "+name+" than the ULPDU", func() {
+			_ = k.stream.Place(start, end, UntaggedLen+30, [][]byte{seg})
+		})
+	}
 }
