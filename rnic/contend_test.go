@@ -81,24 +81,6 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	}
 }
 
-// A Read that nobody will answer, for the peer has closed its half, is flushed behind what was sent before it in the same segment.
-func TestUnanswerableReadInOrder(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
-		p := r.rawResponder(c)
-		p.closeSend()
-		r.until("the FIN", func() bool { return c.qp.State() == Closing })
-		write, read := c.write(c, 1, 0, 8), c.readFrom(c.region, 2, 0, 8)
-		write.Op, read.Op = OpWrite, OpRead
-		n, err := c.qp.Post(write, read)
-		require.NoError(t, err)
-		require.Equal(t, 2, n)
-		cs := r.await(c, 2)
-		require.Equal(t, []uint64{1, 2}, []uint64{cs[0].ID, cs[1].ID})
-		require.Equal(t, []Status{Success, Flushed}, []Status{cs[0].Status, cs[1].Status})
-	})
-}
-
 // Where there is neither a shared buffer nor a place for its completion, the buffer is what is missing: no overflow.
 func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

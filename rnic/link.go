@@ -266,7 +266,7 @@ func (l *link) peerClosed() {
 	case l.phase == phaseFull && (l.qp.cut() || len(l.in) > 0):
 		l.fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
 	case l.phase == phaseFull && l.qp.peerEnds():
-		l.fail(&connectionError{errUnanswered})
+		l.fail(&connectionError{ErrUnanswered})
 	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {

@@ -87,7 +87,8 @@ type QPOptions struct {
 	Packing Packing
 	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1): State tells Closing, and what is
 	// posted is sent until Disconnect or Close. Otherwise our half is closed then, behind what had been posted. No timer ends
-	// a half that was left open.
+	// a half that was left open. A Read or atomic that was not sent before ends it, either way: there is nobody to answer, so
+	// that it and everything posted after it are Flushed.
 	AllowHalfClosed bool
 }
 

@@ -525,36 +525,6 @@ func TestCloseWaitsForReads(t *testing.T) {
 	})
 }
 
-// A peer that closes its half and leaves Reads unanswered has broken the connection.
-func TestPeerLeavesReadsUnanswered(t *testing.T) {
-	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
-			p := r.rawResponder(c)
-			if early {
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 2, 0, 8)))
-				p.request()
-			}
-			p.closeSend()
-			if !early {
-				r.until("the FIN", func() bool { return c.qp.State() == Closing })
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 2, 0, 8)))
-			}
-			cs := r.await(c, 2)
-			require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
-			c.qp.Disconnect()
-			r.untilDone(c.qp)
-			if early {
-				require.ErrorIs(t, c.qp.Err(), errUnanswered)
-			} else {
-				require.NoError(t, c.qp.Err())
-			}
-		})
-	}
-}
-
 // Segments of Responses may come in any order, and from several Reads at a time.
 //
 // req: 5040-5.5-4, 5040-5.2.2-4

@@ -22,6 +22,7 @@ type sendHalf struct {
 	wr      wqe
 	size    uint32 // octets of wr
 	held    bool   // wr waits for Reads before it
+	noMore  bool   // wr asks a peer that answers nothing any more: it and all after it are flushed at the end
 	batch   batch  // of completions
 
 	gatherRoom
@@ -65,7 +66,7 @@ func (s *sendHalf) idle(q *QueuePair) bool {
 // pending: there are octets to pull now.
 func (s *sendHalf) pending(q *QueuePair) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
-		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && q.sq.Len() > 0)
+		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sq.Len() > 0)
 }
 
 // pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
@@ -215,7 +216,7 @@ const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 // nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
 // in begin, if it may have to be cut.
 func (q *QueuePair) nextRequest(l *link) bool {
-	for q.takeRequest() {
+	for q.takeRequest(l) {
 		if q.send.wr.op != OpLocalInvalidate {
 			return q.begin(l)
 		}
@@ -257,23 +258,24 @@ func (q *QueuePair) begin(l *link) bool {
 	return true
 }
 
-// takeRequest makes the next work request s.wr, and says whether it may begin.
-func (q *QueuePair) takeRequest() bool {
+// takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic that nobody will answer ends our half
+// after what was sent before it: nothing after it may complete with success, and so nothing after it is sent. Responses are.
+func (q *QueuePair) takeRequest(l *link) bool {
 	s := &q.send
-	for {
-		if !s.held && !q.popRequest() {
-			return false
-		}
-		if s.held = q.asks.mustWait(&s.wr); s.held {
-			return false
-		}
-		if !q.asks.over || !s.wr.op.asks() {
-			return true
-		}
-		q.published()
-		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed) // nobody will answer
-		s.wr = wqe{}
+	if s.noMore || !s.held && !q.popRequest() {
+		return false
 	}
+	if s.held = q.asks.mustWait(&s.wr); s.held {
+		return false
+	}
+	if q.asks.over && s.wr.op.asks() {
+		s.noMore = true
+		if !l.shut {
+			l.closing()
+		}
+		return false
+	}
+	return true
 }
 
 func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {

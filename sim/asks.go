@@ -196,13 +196,18 @@ func (p *peer) closeAsks() {
 	}
 }
 
-// depths draws how many Reads and atomics each end may have under way. Not for a connection that one end closes with messages under
-// way: a Request that crosses the FIN is never answered.
+// depths draws how many Reads and atomics each end may have under way: for a connection that one end closes with messages under way
+// too, from a generator of its own, so that what else a seed draws is the same.
 func (d drawer) depths(wl *Workload) {
 	for i := range wl.Conns {
-		if d.chance(40) || i == 0 && wl.Ending.Kind == Shutdown {
+		c, d := &wl.Conns[i], d
+		if i == 0 && wl.Ending.Kind == Shutdown {
+			d.chance(40)
+			d = drawer{rand.New(rand.NewPCG(wl.Seed, 0xde97))}
+		}
+		if d.chance(40) {
 			continue
 		}
-		wl.Conns[i].Depth = [2]int{pick(d, 0, 1, 2, 8), pick(d, 0, 1, 3, 16)}
+		c.Depth = [2]int{pick(d, 0, 1, 2, 8), pick(d, 0, 1, 3, 16)}
 	}
 }

@@ -30,21 +30,28 @@ func (s *session) check() error {
 // whole says what was not as it is when a connection lives until everybody has said everything, or nil.
 func (s *session) whole() error {
 	for _, p := range s.peers {
-		got := p.remote.region.Bytes()
 		switch err := p.qp.Err(); {
 		case err != nil:
 			return fmt.Errorf("%s: connection ended: %w (the other end: %v; aborted after waiting: %v)",
 				p.name, err, p.remote.qp.Err(), s.aborted)
 		case p.left > 0 && s.ending.Kind != Shutdown:
 			return fmt.Errorf("%s: %d messages were never posted", p.name, p.left)
-		case p.failed || len(p.sends) > 0:
-			return fmt.Errorf("%s: %d Sends did not arrive, work failed: %v", p.name, len(p.sends), p.failed)
-		case !bytes.Equal(got, p.want):
-			return fmt.Errorf("%s: memory differs at octet %d from what was written", p.remote.name, diffAt(got, p.want))
 		}
-		if err := p.checkAsks(true); err != nil {
+		if err := errors.Join(p.arrived(), p.checkAsks(true)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// arrived says what of the peer's Sends and Writes did not arrive, or nil.
+func (p *peer) arrived() error {
+	got := p.remote.region.Bytes()
+	switch {
+	case p.failed || len(p.sends) > 0:
+		return fmt.Errorf("%s: %d Sends did not arrive, work failed: %v", p.name, len(p.sends), p.failed)
+	case !bytes.Equal(got, p.want):
+		return fmt.Errorf("%s: memory differs at octet %d from what was written", p.remote.name, diffAt(got, p.want))
 	}
 	return nil
 }
@@ -99,6 +106,8 @@ func (s *session) excused() bool {
 	doer, other := s.peers[s.ending.Host], s.peers[1-s.ending.Host]
 	mine, theirs := doer.qp.Err(), other.qp.Err()
 	switch s.ending.Kind {
+	case Shutdown:
+		return s.unanswered(doer, other)
 	case Abort:
 		return errors.Is(mine, rnic.ErrClosed) && (lost(theirs) || s.aborted[1-s.ending.Host])
 	case Vanish:
@@ -112,6 +121,17 @@ func (s *session) excused() bool {
 		return mine != nil && doer.denied && (lost(theirs) || s.aborted[1-s.ending.Host]) // the RST may be lost
 	}
 	return false
+}
+
+// unanswered says whether the connection ended because other had Reads or atomics when doer had closed its half, which sends nothing
+// after that. If they had been sent, that breaks the connection. If not, they are flushed with all that was posted after them, and
+// what doer had posted has arrived all the same.
+func (s *session) unanswered(doer, other *peer) bool {
+	mine, theirs := doer.qp.Err(), other.qp.Err()
+	if errors.Is(theirs, rnic.ErrUnanswered) {
+		return mine == nil || lost(mine) || errors.Is(mine, rnic.ErrLinger) // the RST may be lost
+	}
+	return mine == nil && theirs == nil && other.asking && doer.arrived() == nil && other.checkAsks(true) == nil
 }
 
 // gone: the transport failed, or a Responder whose peer-to-peer Initiator has vanished waited for it in vain.

@@ -77,6 +77,7 @@ type peer struct {
 	silent  int       // of them, unsignaled ones at the end
 	failed  bool      // a completion said that work was not done: so will all further ones
 	denied  bool      // one of them: its local memory was not registered any more
+	asking  bool      // the first of them was a Read or an atomic
 
 	left, posted, received, flushed, recvPosted int
 	octets                                      uint64
@@ -266,7 +267,9 @@ func (p *peer) complete(c *rnic.Completion) error {
 		case c.Op != w.op || c.Status == rnic.Success && (int(c.Len) != w.n || !w.signaled || p.failed):
 			return fmt.Errorf("%s: completion %+v of %+v (work before it failed: %v)", p.name, *c, w, p.failed)
 		}
-		p.failed = p.failed || c.Status != rnic.Success
+		if c.Status != rnic.Success && !p.failed {
+			p.failed, p.asking = true, w.op == rnic.OpRead || w.op == rnic.OpFetchAdd || w.op == rnic.OpCompareSwap
+		}
 		p.denied = p.denied || c.Status == rnic.LocalProtection
 		if c.Status != rnic.Success {
 			return nil

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -105,6 +106,7 @@ func (s *session) look(w *World) {
 	if moved := s.count(); moved != s.moved || s.movedAt == 0 {
 		s.moved, s.movedAt = moved, w.Now()
 	}
+	s.stalled = s.stalled || s.ended && s.ending.Kind == Shutdown && s.lingered()
 	if s.giveUp > 0 {
 		return
 	}
@@ -119,6 +121,12 @@ func (s *session) look(w *World) {
 		s.giveUp = w.Now() + patience
 		s.close()
 	}
+}
+
+// lingered says whether an end that was closing, and could not because its Reads were not answered, gave up: it does so earlier
+// than patience ends.
+func (s *session) lingered() bool {
+	return errors.Is(s.peers[0].qp.Err(), rnic.ErrLinger) || errors.Is(s.peers[1].qp.Err(), rnic.ErrLinger)
 }
 
 // count is how much has happened.

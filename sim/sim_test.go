@@ -3,10 +3,7 @@ package sim
 import (
 	"flag"
 	"fmt"
-	"runtime"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,13 +15,14 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
-	first = flag.Uint64("first", 0, "the first of them")
+	seeds       = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
+	first       = flag.Uint64("first", uint64(time.Now().UnixMicro()), "the first of them; drawn from the clock where it is not given")
+	failuresMax = flag.Int("failures", 100, "after so many failures the rest is not played")
 )
 
 const (
-	coverageFrom = 1000 // so many seeds must have had every Dimension
-	failuresMax  = 20   // after so many the rest is not played
+	coverageFrom  = 1000   // so many seeds must have had every Dimension
+	progressEvery = 50_000 // seeds
 )
 
 // Whatever the network, the peer and the application do, memory is byte-equal, completions come once and in order, nothing
@@ -32,51 +30,13 @@ const (
 //
 // req: DDP-7.3-6, DDP-7.3-7, DDP-7.4-2
 func TestSeeds(t *testing.T) {
-	var (
-		coverage Coverage
-		mu       sync.Mutex
-		next     atomic.Uint64
-		failures atomic.Int64
-		octets   uint64
-		virtual  time.Duration
-		workers  sync.WaitGroup
-	)
 	require.Positive(t, *seeds, "SEEDS: want 1 or more")
-	begin := time.Now()
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < uint64(*seeds) && failures.Load() < failuresMax; i = next.Add(1) - 1 {
-				wl := Draw(*first + i)
-				out, err := play(wl)
-				if err != nil {
-					failures.Add(1)
-					t.Errorf("%v\nof\n%v\nto play it again: make sim SEEDS=1 FIRST=%d\nto keep it: a file in sim/testdata/found\n%s",
-						err, wl, wl.Seed, kept(wl))
-					continue
-				}
-				mu.Lock()
-				coverage.Add(out)
-				octets += out.Octets
-				virtual += out.Virtual
-				mu.Unlock()
-			}
-		})
+	require.Positive(t, *failuresMax, "-failures: want 1 or more")
+	s := series{first: *first, count: uint64(*seeds), failuresMax: *failuresMax, progressEvery: progressEvery, play: play, log: t.Logf, fail: t.Errorf}
+	s.run()
+	if s.count >= coverageFrom && s.played == s.count {
+		require.Empty(t, s.coverage.Missing(), "dimensions that no run had")
 	}
-	workers.Wait()
-	t.Logf("%d seeds from %d: %d failed; %d MiB in %v, %v of the hosts' time\n%v", *seeds, *first, failures.Load(), octets>>20,
-		time.Since(begin).Round(time.Second), virtual.Round(time.Second), &coverage)
-	if *seeds >= coverageFrom {
-		require.Empty(t, coverage.Missing(), "dimensions that no run had")
-	}
-}
-
-// kept is the file that keeps the Workload for TestFound.
-func kept(wl Workload) string {
-	text, err := wl.Text()
-	if err != nil {
-		return err.Error()
-	}
-	return "# what was the cause\n" + text
 }
 
 // play is Run with a panic for an error.
