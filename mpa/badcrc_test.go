@@ -202,3 +202,101 @@ func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	s.octets[s.frames[1].end-1] ^= 1
 	r.send(100, len(s.octets)).is(Done).want(0, 1).held(0)
 }
+
+// A segment whose ULPDU_Length was damaged is refused as often as the network brings a copy of it, which has the timestamp that it
+// had; what the peer sends again is taken, and when that says another length it was damaged, too.
+//
+// req: D01-7-9, C02-9-7
+func TestDropDoubtsTheNetworksCopy(t *testing.T) {
+	clean := streamOf(both, 300, 400)
+	for _, base := range []uint32{0, 1<<32 - 2} {
+		s := &stream{mode: both, octets: append([]byte(nil), clean.octets...), frames: clean.frames}
+		first := int(s.frames[0].end)
+		r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+		for i, sent := range []struct {
+			stamp  uint32
+			length byte
+		}{{1, 2}, {1, 2}, {0, 2}, {1, 2}, {2, 3}, {2, 3}} {
+			r.recv.Sent(base + sent.stamp)
+			s.octets[4] = sent.length // of ULPDU_Length: more than there is
+			r.send(0, first).is(Refused).want().held(0)
+			require.EqualValues(t, i+1, r.recv.Stats().RefusedUnverified)
+		}
+		s.octets[4] = clean.octets[4]
+		r.recv.Sent(base + 3)
+		r.send(0, first).is(Done).want(0)
+		// The same again, sent anew: the path cuts.
+		r.send(first, first+100).is(Refused)
+		r.send(first, first+100).is(Refused)
+		r.recv.Sent(base + 4)
+		r.send(first, first+100).is(Kept)
+		r.send(first+100, len(s.octets)).is(Done).want(1)
+	}
+}
+
+// A path that cuts at another octet each time is believed after some tries.
+func TestDropBelievesAPathThatCutsAnywhere(t *testing.T) {
+	s := streamOf(both, 60, 60, 60, 60, 60, 60, 60, 60)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	for i := range doubtsMax {
+		r.send(0, int(s.frames[doubtsMax-i].end)+20).is(Refused).want()
+	}
+	r.send(0, int(s.frames[0].end)+20).is(Kept).want(0)
+	r.send(int(s.frames[0].end)+20, len(s.octets)).is(Done).want(1, 2, 3, 4, 5, 6, 7)
+}
+
+// The front of an FPDU that was damaged for certain is refused whether frames stay whole or not: a marker that does not name
+// the FPDU that it would lie in, or a ULPDU_Length that no FPDU has.
+//
+// req: D01-7-9, C02-9-7
+func TestDropRefusesADamagedFront(t *testing.T) {
+	s := streamOf(both, 1400, 1400, 200, 1400)
+	third, end := int(s.frames[2].start), int(s.frames[3].start)
+	for name, c := range map[string]struct{ lo, hi, at, bit int }{
+		"leading marker":           {0, 100, 2, 4},
+		"leading marker, reserved": {0, 100, 0, 0}, // says nothing
+		"inner marker":             {0, 1100, 1026, 4},
+		"no FPDU has the length":   {third, end, int(s.frames[2].start), 0xff},
+		"length beyond a marker":   {third, len(s.octets), int(s.frames[2].start), 0x40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, whole := range []bool{true, false} {
+				s := &stream{mode: both, octets: append([]byte(nil), s.octets...), frames: s.frames}
+				r := newRig(t, rigConfig{Mode: both, DropBadCRC: true, Stride: 9344}, s)
+				r.recv.aligned = whole
+				if c.lo > 0 {
+					r.send(0, c.lo).want(0, 1)
+				}
+				clean := s.octets[c.at]
+				s.octets[c.at] ^= byte(c.bit)
+				refused := 2 * doubtsMax
+				if c.bit == 0 {
+					refused = 0
+				}
+				for range refused {
+					r.send(c.lo, c.hi).is(Refused).want().held(0)
+				}
+				s.octets[c.at] = clean
+				r.insist(c.lo, c.hi)
+				r.send(c.hi, len(s.octets)).is(Done)
+				require.NoError(t, r.recv.Err())
+				require.EqualValues(t, 4, r.recv.Stats().FPDUs)
+			}
+		})
+	}
+}
+
+// So it is when the segment also makes an FPDU whole whose front came before.
+func TestDropRefusesADamagedFrontBehindAWholeFPDU(t *testing.T) {
+	s := streamOf(both, 600, 600)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
+	second := int(s.frames[1].start)
+	r.send(0, 100).is(Refused)
+	r.send(0, 100).is(Kept)
+	s.octets[second] ^= 0xff
+	r.send(100, second+50).is(Refused).want().held(1)
+	s.octets[second] ^= 0xff
+	r.send(100, second+50).is(Kept).want(0)
+	s.octets[1026] ^= 4 // of the second's octets some have been taken: who is wrong is not known any more (DECISIONS 30)
+	r.send(second+50, len(s.octets)).is(Done).want().failed(ErrCRC)
+}

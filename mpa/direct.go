@@ -26,9 +26,6 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 			r.fail(ErrCRC, f.begin, whatCRC)
 			break
 		}
-		if r.cutAt != 0 {
-			r.cleared(f)
-		}
 		if r.mode.Markers {
 			if !r.cutMarked(f, b) {
 				r.fail(ErrMarker, f.begin, whatMarker)
@@ -51,9 +48,9 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 	return used, false
 }
 
-// doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU in it has a bad CRC,
-// or it ends inside an FPDU although the peer's segments were whole so far, and it is here for the first time. Where the end
-// of the segment hides ULPDU_Length there is no doubt: the FPDU before it was verified, so it does end inside one.
+// doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU in it has a bad CRC, or it
+// ends inside an FPDU that was damaged for certain, or may have been (doubt). Where the end of the segment hides ULPDU_Length
+// there is no doubt: the FPDU before it was verified, so it does end inside one.
 func (r *Receiver) doubtful(data []byte) bool {
 	at := r.next
 	for len(data) > 0 {
@@ -66,6 +63,9 @@ func (r *Receiver) doubtful(data []byte) bool {
 			r.stats.RefusedCRC++
 			return true
 		}
+		if r.cutAt != 0 {
+			r.cleared(f)
+		}
 		at = f.end
 		data = data[size:]
 	}
@@ -73,14 +73,34 @@ func (r *Receiver) doubtful(data []byte) bool {
 		return false
 	}
 	head := int(r.mode.headOf(at) - at)
-	if r.aligned && r.suspect != r.next+1 && len(data) >= head+HeaderLen {
-		r.suspect = r.next + 1
-		r.cutAt, r.cutLen = at+1, int(binary.BigEndian.Uint16(data[head:]))
+	known := len(data) >= head+HeaderLen
+	if r.mode.damaged(at, data) || r.aligned && known && r.doubt(at, int(binary.BigEndian.Uint16(data[head:]))) {
 		r.stats.RefusedUnverified++
 		return true
 	}
-	r.aligned = false // it came again as it was: this peer, or the path, does not keep frames whole
+	r.aligned = false // this peer, or the path, does not keep frames whole
 	return false
+}
+
+// doubtsMax is how many segments that begin at one octet, each as the peer sent it anew, are refused in a row for ending inside an
+// FPDU. After so many the path is known to cut, at another octet each time.
+const doubtsMax = 2
+
+// doubt says whether to refuse a segment that begins at next and ends inside the FPDU that begins at at and has n as its
+// ULPDU_Length. All were whole so far, so n may be damaged; it is not when the peer sends the segment again and n stands there
+// again. That the network copies the segment does not prove anything: a copy has the timestamp that it had.
+func (r *Receiver) doubt(at uint64, n int) bool {
+	again := r.suspect == r.next+1
+	if again && r.stamped && int32(r.stamp-r.cutStamp) <= 0 {
+		return true
+	}
+	if !again {
+		r.doubts = 0
+	}
+	same := again && r.cutAt == at+1 && r.cutLen == n
+	r.suspect, r.cutAt, r.cutLen, r.cutStamp = r.next+1, at+1, n, r.stamp
+	r.doubts++
+	return !same && r.doubts <= doubtsMax
 }
 
 // cleared takes note that f was whole and verified. When a segment was refused for ending inside f, and its length is what
@@ -90,6 +110,27 @@ func (r *Receiver) cleared(f frame) {
 		r.cutAt = 0
 		r.aligned = r.aligned && f.n != r.cutLen
 	}
+}
+
+// damaged says whether b, the front of an FPDU that begins at begin, must have been damaged, although its CRC is still to
+// come: no FPDU has that ULPDU_Length, or a marker in it does not name it as the FPDU that contains it.
+func (m Mode) damaged(begin uint64, b []byte) bool {
+	head := m.headOf(begin)
+	if head != begin && len(b) >= MarkerLen && pointer(b) != 0 {
+		return true
+	}
+	if at := int(head - begin); len(b) >= at+HeaderLen && int(binary.BigEndian.Uint16(b[at:])) > MULPDUMax {
+		return true
+	}
+	if !m.Markers {
+		return false
+	}
+	for at := nextMarker(head); at+MarkerLen <= begin+uint64(len(b)); at += MarkerSpacing {
+		if pointer(b[at-begin:]) != at-head {
+			return true
+		}
+	}
+	return false
 }
 
 // scanned says what stands at a place where an FPDU begins.

@@ -103,8 +103,8 @@ func (r *rig) play(plan []byte) {
 		}
 	}
 	for _, g := range late {
-		// DropBadCRC refuses what ends inside an FPDU once, when the peer's segments were whole so far; it comes again as it was.
-		if r.send(g.lo, g.hi).verdict == Refused && (!r.recv.drop || r.send(g.lo, g.hi).verdict == Refused) {
+		// DropBadCRC doubts what ends inside an FPDU, when the peer's segments were whole so far; it comes again as it was.
+		if r.send(g.lo, g.hi).verdict == Refused && (!r.recv.drop || r.insist(g.lo, g.hi).verdict == Refused) {
 			r.t.Fatal("refused in order")
 		}
 	}

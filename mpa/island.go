@@ -158,6 +158,10 @@ func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refuse
 	for g.known && at < r.cur.hi {
 		f, st := r.scanHeld(at, g.hi)
 		if st != whole {
+			if r.drop && at >= r.cur.lo && r.mode.damaged(at, r.offeredFrom(at)) {
+				r.stats.RefusedUnverified++
+				return 0, true
+			}
 			break
 		}
 		if r.drop {
@@ -189,6 +193,9 @@ func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refuse
 	r.stats.RefusedBudget++
 	return 0, true
 }
+
+// offeredFrom is the offered octets from at on.
+func (r *Receiver) offeredFrom(at uint64) []byte { return r.held(&r.holds[r.find(at)], at, r.cur.hi) }
 
 // holdsOutOfOrder counts the holds that are not in the in-order island.
 func (r *Receiver) holdsOutOfOrder() int {

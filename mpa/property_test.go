@@ -108,7 +108,7 @@ func deliver(t *testing.T, r *rig, segs []segment) {
 			r.send(g.lo, g.hi)
 			if r.verdict == Refused && inOrder && r.recv.drop && !asked {
 				asked = true // once per stream: the first segment that is not whole
-				r.send(g.lo, g.hi)
+				r.insist(g.lo, g.hi)
 			}
 			if r.verdict == Refused {
 				require.False(t, inOrder, "in-order octets refused: [%d,%d)", g.lo, g.hi)

@@ -43,7 +43,8 @@ type ReceiverConfig struct {
 	// DropBadCRC refuses a segment with a bad CRC, so that the peer sends it again, instead of reporting it (RFC 5044
 	// section 8, DECISIONS 30). That works only for octets that were not taken before they were verified. So octets
 	// beyond a gap are taken only when every one of them lies in a verified FPDU; and a segment in order that ends inside
-	// an FPDU is refused once when the peer has kept its segments whole until then: a damaged ULPDU_Length looks like that.
+	// an FPDU is refused until it is sent again as it was (Sent), when the peer has kept its segments whole until then:
+	// a damaged ULPDU_Length looks like that.
 	DropBadCRC bool
 
 	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a segment is refused unless nothing of
@@ -79,9 +80,14 @@ type Receiver struct {
 
 	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
 	aligned bool
-	suspect uint64 // its offset + 1
+	suspect uint64 // its offset + 1,
+	doubts  int    // and how many that begin there have been refused in a row
 	cutAt   uint64 // offset + 1 of the FPDU that it ended inside of,
 	cutLen  int    // and that one's ULPDU_Length as it stood there
+
+	// The timestamp of the segment that Input is given, if it has one, and of the suspect.
+	stamp, cutStamp uint32
+	stamped         bool
 
 	next    uint64   // where the first FPDU that has not been passed begins
 	islands []island // received octets at or beyond next
@@ -164,6 +170,10 @@ func (r *Receiver) accept(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 	}
 	return Done
 }
+
+// Sent tells the timestamp (RFC 7323's TSval) of the segment that Input is given next. DropBadCRC tells by it what the peer sends
+// again from copies that the network made; without it every segment is taken for one that was sent again.
+func (r *Receiver) Sent(stamp uint32) { r.stamp, r.stamped = stamp, true }
 
 // InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged already: it refuses
 // none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044 section 8 allows the drop where the

@@ -135,6 +135,17 @@ func (r *rig) send(lo, hi int) *rig {
 	return r
 }
 
+// insist sends octets again that were refused, as often as a doubt takes.
+func (r *rig) insist(lo, hi int) *rig {
+	r.t.Helper()
+	for range doubtsMax {
+		if r.send(lo, hi).verdict != Refused {
+			break
+		}
+	}
+	return r
+}
+
 func (r *rig) is(v Verdict) *rig {
 	r.t.Helper()
 	require.Equal(r.t, v, r.verdict, "verdict")

@@ -41,6 +41,10 @@ var (
 	ErrPrivateData  = &Error{Code: ErrStartup, What: "PD_Length is above the limit of private data"}
 )
 
+// ErrReadyRev: a Ready-to-Receive frame does not go on with the revision that the Reply has settled (RFC 5044 section 7.1.1: "If
+// the MPA receiver cannot interoperate with the received version, then it MUST close the connection").
+var ErrReadyRev = &Error{Code: ErrStartup, Offset: keyLen + 1, What: "Rev of the Ready-to-Receive frame is not the Reply's"}
+
 // Frame is a start-up frame. Every Rev is decoded alike; whether a Rev is served, and what S and the front of the
 // private data mean at that Rev, is for the caller to say.
 type Frame struct {
@@ -98,6 +102,12 @@ func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, e
 		f.PrivateData = b[FrameLen : FrameLen+length : FrameLen+length]
 	}
 	return f, FrameLen + length, nil
+}
+
+// BeginsFrame says whether b, at least four octets, can be the front of a Request or a Reply.
+func BeginsFrame(b []byte) bool {
+	b = b[:min(len(b), keyLen)]
+	return len(b) >= 4 && (mismatch(b, keyRequest) < 0 || mismatch(b, keyReply) < 0)
 }
 
 // checkKey compares as much of the Key as b holds.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -259,6 +261,75 @@ func TestImmediateStart(t *testing.T) {
 			require.Error(t, err)
 		}
 	})
+}
+
+// The first octets of culley-02's stream are no marker. A start-up frame says at once that the peer speaks another dialect;
+// anything else is error 3, which a Terminate tells and which does not close TCP.
+//
+// req: C02-9-3, C02-9-9, C02-9-10
+func TestFirstOctetsAreNoMarker(t *testing.T) {
+	listen := ListenOptions{Dialects: []Dialect{Culley02}}
+	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
+		for _, drop := range []bool{false, true} {
+			s := r.newEnd(r.server, QPOptions{DropBadCRC: drop})
+			p := r.dialRaw()
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			p.write(request(mpa.Frame{Rev: 1}))
+			r.untilDone(s.qp)
+			require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			require.Empty(t, p.octets())
+		}
+		s := r.newEnd(r.server, QPOptions{})
+		p := r.dialRaw()
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
+		require.ErrorIs(t, untilEnded(r, p), io.EOF)
+		require.NotEmpty(t, p.octets(), "a Terminate")
+		p.closeSend()
+		r.untilDone(s.qp)
+		require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
+		var told *TerminateError
+		require.ErrorAs(t, s.qp.Err(), &told)
+	})
+}
+
+// Under DropBadCRC a first segment whose marker was damaged is not taken, as often as it comes and whether its FPDU is whole or not;
+// the same segment undamaged is.
+//
+// req: C02-9-7, D01-7-9
+func TestDamagedFirstMarkerIsDropped(t *testing.T) {
+	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
+	s := r.newEnd(r.server, QPOptions{DropBadCRC: true})
+	p := r.dialRaw()
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	l := s.qp.link.Load()
+	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
+	arrive := func(octets []byte) stack.Verdict {
+		b := l.pool.Alloc()
+		data := l.pool.Slot(b)[l.pool.Headroom():][:copy(l.pool.Slot(b)[l.pool.Headroom():], octets)]
+		v := l.arrive(0, b, data)
+		if v != stack.Kept {
+			l.pool.Free(b)
+		}
+		return v
+	}
+	for _, n := range []int{len(write), 10, 10, 10, 10, 10, 10, len(write)} {
+		bad := bytes.Clone(write)
+		bad[2], bad[7] = bad[7], bad[2]
+		bad[3], bad[6] = bad[6], bad[3]
+		require.Equal(t, stack.Refused, arrive(bad[:n]))
+		require.NoError(t, l.err)
+	}
+	// Cut short it may be what is left of a longer one, until the peer sends it again: at another time than the network's copies say.
+	for range 4 {
+		require.Equal(t, stack.Refused, arrive(write[:10]))
+	}
+	r.pass(time.Second)
+	p.write(write[:10])
+	p.write(write[10:])
+	r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
+	require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 }
 
 // culley-02 behind streaming data, at the octet both agree on; neither waits for the other.

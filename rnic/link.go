@@ -54,8 +54,9 @@ type carrier interface {
 	giveUpAfter(time.Duration) // QPOptions.UserTimeout
 	nagle()                    // let small segments wait, where unacked is not known
 	stats() TransportStats
-	giveBack()        // make a stream of the connection, as soon as what was pulled is on its way, and end the link
-	progress() uint64 // grows with every octet that arrives or is acknowledged
+	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the link
+	stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
+	progress() uint64            // grows with every octet that arrives or is acknowledged
 	local() netip.AddrPort
 	remote() netip.AddrPort
 }
@@ -166,11 +167,8 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 		if b == mem.NoBuf {
 			return stack.Refused // come again in one
 		}
-		if l.firstMarker && off == l.rxBase {
-			if l.firstMarker = false; !beginsWithMarker(data) {
-				l.fail(ErrFirstMarker)
-				return stack.Taken
-			}
+		if l.firstMarker && off == l.rxBase && !l.opensCulley02(data) {
+			return stack.Taken
 		}
 		return l.qp.arrive(l, off-l.rxBase, b, data)
 	}

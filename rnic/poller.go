@@ -154,8 +154,13 @@ func (u *onPoller) stats() TransportStats {
 		return TransportStats{}
 	}
 	s := u.conn.Stats()
-	return TransportStats{SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, EMSS: u.conn.EMSS()}
+	return TransportStats{
+		SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, BlackHoles: s.BlackHoles,
+		EMSS: u.conn.EMSS(),
+	}
 }
+
+func (u *onPoller) stamp() (ts uint32, ok bool) { return u.conn.Stamp() }
 
 func (u *onPoller) progress() uint64 { return u.acked + u.edge }
 

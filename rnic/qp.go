@@ -70,8 +70,8 @@ type QPOptions struct {
 	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has acknowledged nothing of what is in flight for so
 	// long (RFC 9293 section 3.8.3), or, where nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
 	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. A connection that is being closed waits as
-	// long for its peer, with ErrLinger. 0: 100 s for the peer's end, and 100 s and seven retransmissions for what is in flight; then our TCP sends no keep-alives, and
-	// nobody notices that a peer has vanished from which something else is awaited.
+	// long for its peer, with ErrLinger. 0: 100 s for the peer's end, and 100 s and seven retransmissions for what is in flight; then
+	// our TCP sends no keep-alives, and nobody notices that a peer has vanished from which something else is awaited.
 	UserTimeout time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
@@ -410,6 +410,7 @@ type Stats struct {
 // TransportStats come from our TCP or from the kernel's TCP_INFO.
 type TransportStats struct {
 	SegmentsIn, SegmentsOut, Retransmits, OutOfOrder uint64
+	BlackHoles                                       uint64 // times our TCP found the path to swallow large segments, and cut what was in flight
 	EMSS                                             int
 	Kernel                                           bool
 }

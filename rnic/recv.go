@@ -69,7 +69,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.version, r.shared = ag.Version, q.opt.SRQ != nil
 	r.movedAt = l.car.now()
 	r.rx.Init(mpa.ReceiverConfig{
-		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Reserve: l.reserve, DropBadCRC: q.opt.DropBadCRC && !l.inOrder,
+		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Reserve: l.reserve, DropBadCRC: q.dropsBadCRC(l),
 	})
 	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.receiveRanges())
 	r.list = make([]SGE, q.opt.SGEMax-1)
@@ -100,6 +100,9 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	})
 }
 
+// dropsBadCRC says whether QPOptions.DropBadCRC has an effect on l: a kernel socket has acknowledged everything.
+func (q *QueuePair) dropsBadCRC(l *link) bool { return q.opt.DropBadCRC && !l.inOrder }
+
 // arrive offers octets at an offset of the MPA stream. Driver's goroutine.
 func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Verdict {
 	r := &q.recv
@@ -112,6 +115,11 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
 		return stack.Refused
+	}
+	if q.opt.DropBadCRC {
+		if stamp, ok := l.car.stamp(); ok {
+			r.rx.Sent(stamp)
+		}
 	}
 	q.postBuffers()
 	q.reader.Enter()

@@ -543,3 +543,23 @@ func TestReadsBesideTheRTR(t *testing.T) {
 		})
 	}
 }
+
+// A Ready-to-Receive frame of another revision than the Reply's ends the connection, as a wrong Key does: it was not meant, and
+// where FPDUs begin is not known.
+//
+// req: 5044-7.1.1-5, P2P-17
+func TestReadyFrameOfAnotherRevision(t *testing.T) {
+	for _, rev := range []int{0, 2, 0x40} {
+		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			p := r.dialRaw()
+			p.write(unhex(t, hexReq+"5001 0000"))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			waitFrame(r, p, mpa.Reply)
+			p.write(unhex(t, fmt.Sprintf("%s40%02x 0000", hexRtr, rev)))
+			r.untilDone(s.qp)
+			require.ErrorIs(t, s.qp.Err(), mpa.ErrReadyRev)
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		})
+	}
+}

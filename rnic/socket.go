@@ -379,7 +379,10 @@ func (s *onSocket) setTimer(at int64) {
 	})
 }
 
-func (s *onSocket) now() int64             { return int64(time.Since(s.start)) }
+func (s *onSocket) now() int64 { return int64(time.Since(s.start)) }
+
+// stamp: a kernel does not tell.
+func (s *onSocket) stamp() (uint32, bool)  { return 0, false }
 func (s *onSocket) emss() int              { return s.segment }
 func (s *onSocket) local() netip.AddrPort  { return s.ends[0] }
 func (s *onSocket) remote() netip.AddrPort { return s.ends[1] }

@@ -60,6 +60,25 @@ func (l *link) immediate() {
 // four the FPDU's CRC will tell.
 func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 && data[3]&^3 == 0 }
 
+// opensCulley02 looks at the first octets of the peer's half. false: the connection ends for them. A start-up frame is another
+// dialect's. Anything else but a marker is error 3, unless such a segment is to be dropped: the Receiver does that, and the peer
+// sends it again, "usually correcting the error, unless the problem was at the source" (draft-culley-iwarp-mpa-02 section 9).
+func (l *link) opensCulley02(data []byte) bool {
+	switch {
+	case beginsWithMarker(data):
+		l.firstMarker = false
+	case mpa.BeginsFrame(data):
+		l.fail(ErrFirstMarker)
+		return false
+	case !l.qp.dropsBadCRC(l):
+		l.firstMarker = false
+		l.qp.recv.dead = true
+		l.qp.receiveError(l, ErrFirstMarker)
+		return false
+	}
+	return true
+}
+
 // enter puts the QueuePair into service.
 func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
@@ -112,7 +131,7 @@ func (l *link) startup(data []byte) (used int) {
 	case mpa.Reply:
 		l.replied(f)
 	case mpa.Rtr:
-		l.ready()
+		l.ready(f)
 	default:
 		l.requested(f)
 	}
@@ -266,7 +285,11 @@ func (l *link) joinAccepted(q *QueuePair) {
 }
 
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).
-func (l *link) ready() {
+func (l *link) ready(f mpa.Frame) {
+	if f.Rev != l.own.Rev {
+		l.fail(mpa.ErrReadyRev)
+		return
+	}
 	l.awaitsRtr = false
 	l.qp.open(l)
 }

@@ -2,8 +2,10 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
@@ -80,22 +82,62 @@ func (p *peer) check() error {
 	return p.checkAsks(false)
 }
 
-// damaged says whether the connection ended, as it may, because of damage that only a CRC shows.
+// damaged says whether the connection ended, as it may, because of damage that TCP's checksum does not show, and that it had.
 func (s *session) damaged() bool {
-	if s.wl.survives(s.c) {
-		return false
-	}
-	a, b := s.peers[0].qp.Err(), s.peers[1].qp.Err()
-	// An end that waits for Responses, which will not come, does not get to close its half: it gives up.
-	waits := s.c.Depth != [2]int{} && (a != nil || b != nil)
-	return isDamage(a) || isDamage(b) || s.stalled && (waits || errors.Is(a, rnic.ErrPeerClosed) || errors.Is(b, rnic.ErrPeerClosed))
+	return s.struck(0) || s.struck(1)
 }
 
-// isDamage: a bad CRC, or an FPDU that does not begin where a marker or a length that was damaged said.
-func isDamage(err error) bool {
+// struck is damaged for what one host received.
+func (s *session) struck(host int) bool {
+	err := s.peers[host].qp.Err()
+	if s.hurtReady(host) {
+		return s.readyStruck(host, err)
+	}
+	if s.survives(host) {
+		return false
+	}
+	if e := damageOf(err); e != nil {
+		return s.hurtFPDU(host, e.Offset, fpduReach)
+	}
+	if !s.hurtFPDU(host, 0, math.MaxUint32) {
+		return false
+	}
+	// A ULPDU_Length that says too much makes the FPDU end where nothing comes, or in the next one. An end that waits for Responses,
+	// which will not come, does not get to close its half: it gives up.
+	other := s.peers[1-host].qp.Err()
+	return errors.Is(err, rnic.ErrPeerClosed) || s.stalled && s.c.Depth != [2]int{} && (err != nil || other != nil)
+}
+
+// survives says whether damage cannot end what the host receives. A TCP that finds the path to swallow large segments sends again
+// in smaller ones, which hold parts of frames: "during changes in MTU and EMSS [...] it may be necessary to send FPDUs that do not
+// conform to the segmentation rule above" (RFC 5044 appendix A.1).
+func (s *session) survives(host int) bool {
+	sender, err := s.peers[1-host].qp.Stats(context.Background())
+	return s.wl.survives(s.c, host) && !s.hurtReady(host) && err == nil && sender.TCP.BlackHoles == 0
+}
+
+// readyStruck says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
+// "If a received "Key" does not match the expected value [...] the TCP/DDP connection MUST be closed, and an error returned to the
+// ULP" (RFC 5044 section 7.1.2 rule 5), and likewise for its Rev and PD_Length (section 7.1.1). A PD_Length that
+// was changed to a valid one moves the place where FPDUs begin.
+func (s *session) readyStruck(host int, err error) bool {
+	var e *mpa.Error
+	return errors.As(err, &e) && e.Code == mpa.ErrStartup || damageOf(err) != nil ||
+		errors.Is(err, rnic.ErrStartupTimeout) || errors.Is(err, rnic.ErrPeerClosed)
+}
+
+// fpduReach is how far behind the front of an FPDU something may stand that makes it invalid: it is not longer, and neither is
+// what a marker can say.
+const fpduReach = 1 << 17
+
+// damageOf is what MPA found: a bad CRC, or an FPDU that does not begin where a marker or a length that was damaged said.
+func damageOf(err error) *mpa.Error {
 	var t *rnic.TerminateError
 	var e *mpa.Error
-	return errors.As(err, &t) && !t.Remote && errors.As(err, &e) && (e.Code == mpa.ErrCRC || e.Code == mpa.ErrMarker)
+	if errors.As(err, &t) && !t.Remote && errors.As(err, &e) && (e.Code == mpa.ErrCRC || e.Code == mpa.ErrMarker) {
+		return e
+	}
+	return nil
 }
 
 // excused says whether the connection ended for the reason that its Workload has.

@@ -37,28 +37,17 @@ type run struct {
 
 // Run plays the Workload in a World of its own and checks the outcome. The error says what the oracle found.
 func (wl Workload) Run() (Outcome, error) {
-	if wl.Limit == 0 {
-		wl.Limit = 20 * time.Minute
-	}
-	calm := wl.Config
-	calm.Faults = wl.duringStartUp()
-	w, err := New(calm)
+	r, err := wl.start()
 	if err != nil {
 		return Outcome{}, err
 	}
-	r := &run{World: w, wl: &wl}
-	begin := w.Now()
-	for _, stage := range []struct {
-		name string
-		do   func() error
-	}{
-		{"start-up", r.connect}, {"exchange", r.exchange}, {"close", r.close}, {"check", r.check}, {"leaks", r.leaks},
-	} {
+	begin := r.Now()
+	for _, stage := range r.stages() {
 		if err := stage.do(); err != nil {
 			return Outcome{}, fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
-	out := Outcome{Virtual: time.Duration(w.Now() - begin)}
+	out := Outcome{Virtual: time.Duration(r.Now() - begin)}
 	for _, s := range r.sessions {
 		for _, p := range s.peers {
 			out.Octets += p.octets
@@ -70,6 +59,28 @@ func (wl Workload) Run() (Outcome, error) {
 	out.Stats = [2]rnic.Stats{r.sessions[0].peers[0].stats, r.sessions[0].peers[1].stats}
 	out.Had = r.had()
 	return out, nil
+}
+
+// start makes the Workload's World.
+func (wl Workload) start() (*run, error) {
+	if wl.Limit == 0 {
+		wl.Limit = 20 * time.Minute
+	}
+	calm := wl.Config
+	calm.Faults = wl.duringStartUp()
+	w, err := New(calm)
+	return &run{World: w, wl: &wl}, err
+}
+
+type stage struct {
+	name string
+	do   func() error
+}
+
+func (r *run) stages() []stage {
+	return []stage{
+		{"start-up", r.connect}, {"exchange", r.exchange}, {"close", r.close}, {"check", r.check}, {"leaks", r.leaks},
+	}
 }
 
 // connect makes all connections, one after the other, and lets the faults begin.

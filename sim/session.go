@@ -113,9 +113,10 @@ func (s *session) look(w *World) {
 	switch {
 	case s.broken():
 		s.giveUp = w.Now() + patience
-	case s.wl.survives(s.c) || s.peers[0].idle() && s.peers[1].idle():
+	case s.peers[0].idle() && s.peers[1].idle():
 	case w.Now() < s.movedAt+patience:
 		w.WakeAt(s.movedAt + patience)
+	case s.survives(0) && s.survives(1):
 	default:
 		s.stalled = true
 		s.giveUp = w.Now() + patience

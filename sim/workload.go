@@ -77,28 +77,18 @@ type Ending struct {
 // withCRC says whether the connection uses CRCs: unless both ends do without.
 func (c *Conn) withCRC() bool { return !c.Ends[0].NoCRC || !c.Ends[1].NoCRC }
 
-// survives says whether damage that TCP's checksum does not show cannot end the connection: every octet is verified before
-// it is acknowledged (DECISIONS 30). So markers must locate what comes ahead of a gap, bad segments are dropped, and
-// segments hold whole frames. Nor may the network copy segments: of one whose last ULPDU_Length was damaged, a copy says the same,
-// and MPA takes that for a peer that cuts frames (seed 5624).
-func (wl *Workload) survives(c *Conn) bool {
-	if wl.Faults.Swap == 0 {
+// survives says whether damage that TCP's checksum does not show cannot end what the host receives on c, unless the other TCP
+// cuts its segments: every octet is verified before it is acknowledged (DECISIONS 30). So bad segments are dropped, and
+// segments hold whole frames. Where the network copies segments, a timestamp must tell one whose ULPDU_Length was damaged from
+// what the peer sends again.
+func (wl *Workload) survives(c *Conn, host int) bool {
+	switch {
+	case wl.Faults.Swap == 0:
 		return true
-	}
-	if wl.Faults.Duplicate > 0 {
+	case wl.Faults.Duplicate > 0 && wl.TCP.NoTimestamps:
 		return false
 	}
-	for _, e := range c.Ends {
-		if e.NoMarkers || !e.DropBadCRC {
-			return false
-		}
-	}
-	return wl.wholeFrames()
-}
-
-// wholeFrames says whether every segment arrives with whole frames.
-func (wl *Workload) wholeFrames() bool {
-	return wl.Join == 0 && wl.Split == 0 && len(wl.Paths) == 0
+	return c.Ends[host].DropBadCRC && wl.Join == 0 && wl.Split == 0 && len(wl.Paths) == 0
 }
 
 // String is the configuration, for who has to find out what a seed did.

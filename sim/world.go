@@ -61,6 +61,7 @@ type Host struct {
 	Addr    netip.Addr
 	path    *fault.Path  // what it sends: sizes; what it receives: boundaries
 	faulty  *fault.Queue // what it receives
+	wounds  wounds
 }
 
 // New makes a World at time 0.
@@ -127,8 +128,12 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 	if err != nil {
 		return err
 	}
-	h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults}, clock)
-	return err
+	if h.faulty, err = fault.Wrap(h.path, h.Pool, fault.Spec{Seed: seed, HeldMax: 512, Rx: cfg.Faults}, clock); err != nil {
+		return err
+	}
+	h.wounds.streams = map[ports]*hurtStream{}
+	h.faulty.Watch(h.wounds.watch)
+	return nil
 }
 
 // WakeAt makes the clock stop at a time to come, for an application that waits for it.

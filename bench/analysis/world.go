@@ -177,7 +177,7 @@ func (w *world) connect(segments int) {
 		if w.NoBuffer {
 			spare = w.pool.Size() + 1
 		}
-		p.recv.Init(mpa.ReceiverConfig{Mode: w.st.mode, Pool: w.pool, BufsMax: bufsMax, Spare: spare, Scratch: scratch})
+		p.recv.Init(mpa.ReceiverConfig{Mode: w.st.mode, Pool: w.pool, BufsMax: bufsMax, Reserve: &mpa.Reserve{Spare: spare}, Scratch: scratch})
 		c.recv = p
 	}
 	w.began, w.sampled = w.now, w.now

@@ -30,35 +30,30 @@ func truncated(n uint32, rng *rand.Rand) uint32 {
 }
 
 // swapWords exchanges two different 16-bit words of the TCP payload. The Internet checksum is a sum and does not
-// see the order of its words (RFC 1071 section 2), so only a CRC above TCP finds this. False: no TCP payload with
-// two different words; frame is untouched.
-func swapWords(frame []byte, rng *rand.Rand) bool {
-	words := tcpPayload(frame)
+// see the order of its words (RFC 1071 section 2), so only a CRC above TCP finds this. It says where the words stand in
+// frame. False: no TCP payload with two different words; frame is untouched.
+func swapWords(frame []byte, rng *rand.Rand) (at [2]int, ok bool) {
+	f, ok := findTCP(frame)
+	if !ok {
+		return at, false
+	}
+	words := frame[f.data:f.end] // from an even offset of the TCP header on, where checksum words begin
 	n := len(words) / 2
 	if n < 2 {
-		return false
+		return at, false
 	}
 	// From a random word, look for the nearest one behind it, in a circle, that is different.
 	start := rng.IntN(n)
 	skip := 1 + rng.IntN(n-1)
 	a := words[2*start:]
 	for k := range n - 1 {
-		b := words[2*((start+1+(skip-1+k)%(n-1))%n):]
+		other := (start + 1 + (skip-1+k)%(n-1)) % n
+		b := words[2*other:]
 		if a[0] != b[0] || a[1] != b[1] {
 			a[0], b[0] = b[0], a[0]
 			a[1], b[1] = b[1], a[1]
-			return true
+			return [2]int{f.data + 2*start, f.data + 2*other}, true
 		}
 	}
-	return false
-}
-
-// tcpPayload is what TCP carries in an Ethernet frame; it begins at an even offset from the TCP header, where checksum words
-// begin. Nil: there is no TCP.
-func tcpPayload(frame []byte) []byte {
-	f, ok := findTCP(frame)
-	if !ok {
-		return nil
-	}
-	return frame[f.data:f.end]
+	return at, false
 }

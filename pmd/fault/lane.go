@@ -54,6 +54,7 @@ type lane struct {
 	passed    uint64 // frames that went to the sink without being overtaken
 	lastDue   int64  // of the youngest in delayed: jitter does not reorder
 	counters  Counters
+	watch     func(frame []byte, swapped [2]int)
 }
 
 func newLane(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *lane {
@@ -126,12 +127,17 @@ func (l *lane) admit(b mem.Buf, f fate, now int64, s sink) {
 
 // damage changes b's octets as f says.
 func (l *lane) damage(b mem.Buf, f fate) {
+	var swapped [2]int
 	if f&fateSwap != 0 {
-		if swapWords(l.pool.Data(b), l.rng) {
+		var ok bool
+		if swapped, ok = swapWords(l.pool.Data(b), l.rng); ok {
 			l.counters.Swapped++
 		} else {
 			l.counters.SwapUnfit++
 		}
+	}
+	if l.watch != nil {
+		l.watch(l.pool.Data(b), swapped)
 	}
 	if f&fateCorrupt != 0 {
 		flipBits(l.pool.Data(b), l.rng)

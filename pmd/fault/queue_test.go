@@ -321,6 +321,13 @@ func TestReceivedFramesAreDamaged(t *testing.T) {
 		{Faults{Swap: 1}, Counters{Frames: 1, Swapped: 1}},
 	} {
 		r := newRig(t, Spec{Rx: c.f}, wire.Config{})
+		var seen []byte
+		r.q.Watch(func(b []byte, swapped [2]int) {
+			seen = bytes.Clone(b)
+			if x, y := seen[swapped[0]:], seen[swapped[1]:]; swapped != [2]int{} { // they change back
+				x[0], x[1], y[0], y[1] = y[0], y[1], x[0], x[1]
+			}
+		})
 		b := r.peerPool.Alloc()
 		r.peerPool.Desc(b).Len = uint32(len(frame))
 		copy(r.peerPool.Data(b), frame)
@@ -328,6 +335,7 @@ func TestReceivedFramesAreDamaged(t *testing.T) {
 		bufs := make([]mem.Buf, 4)
 		require.Equal(t, 1, r.q.Rx(bufs))
 		require.NotEqual(t, frame, r.pool.Data(bufs[0]))
+		require.Equal(t, frame, seen)
 		rx, _ := r.q.Faults()
 		require.Equal(t, c.want, rx)
 	}
