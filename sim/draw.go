@@ -92,11 +92,8 @@ func (d drawer) conns(wl *Workload) {
 func (d drawer) cable(wl *Workload) {
 	f := &wl.Faults
 	scale := pick(d, 0, 0.3, 1, 1, 1, 3) / 100
-	switch {
-	case wl.TCP.NoTimestamps: // RTO stays doubled until something arrives at once (RFC 6298 section 5.7): minutes on a worse path
+	if wl.TCP.NoTimestamps { // RTO stays doubled until something arrives at once (RFC 6298 section 5.7): minutes on a worse path
 		scale = min(scale, 0.003)
-	case wl.Ending.Kind == Shutdown: // 3 s without progress are the end of a closing connection
-		scale = min(scale, 0.01)
 	}
 	if scale > 0 {
 		f.Drop = scale * pick(d, 0, 1.0, 1.0)
@@ -133,7 +130,7 @@ func (d drawer) ending(wl *Workload) {
 }
 
 // paths draws changes of what the path carries. A black hole is found from a base of 1200 octets (RFC 8899), so it carries
-// these; it takes some time-outs, more than a closing connection waits.
+// these; it takes some time-outs.
 func (d drawer) paths(wl *Workload) {
 	if wl.MTU <= 1280 || d.chance(65) {
 		return
@@ -146,7 +143,7 @@ func (d drawer) paths(wl *Workload) {
 	for range 1 + d.IntN(3) {
 		c := PathChange{At: at, From: pick(d, 0, 1, 2, 2)}
 		switch {
-		case wl.Ending.Kind != Shutdown && d.chance(45):
+		case d.chance(45):
 			c.MTU, c.Silent = pick(d, 1280, 1300, 1400), true
 		case d.chance(80):
 			c.MTU = max(least, pick(d, 576, 700, 1280, 1400, 1499))

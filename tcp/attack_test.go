@@ -163,7 +163,9 @@ func TestOrphanBehindAClosedWindow(t *testing.T) {
 
 // A peer that acknowledges all but the FIN is given up after the user timeout.
 func TestFINThatIsNeverAcknowledged(t *testing.T) {
-	s := accepted(t, plain(), "")
+	cfg := plain()
+	cfg.UserTimeoutNs = 100 * sc
+	s := accepted(t, cfg, "")
 	s.push(1000)
 	s.c.CloseSend(s.now)
 	s.drain()

@@ -23,6 +23,7 @@ type Config struct {
 	SuspectRetries   int   // retransmissions in a row before EvSuspect, default 3
 	FinWait2Ns       int64 // how long an orphan waits for the peer's FIN, default 60 s
 	UserTimeoutNs    int64 // unacknowledged data or probes for this long: timed out; default 100 s
+	DataRetries      int   // of data, before it times out; default 7 where UserTimeoutNs is the default, else 0
 	InitialWindow    int   // segments, default what RFC 6928 says: 10, or with a large MSS 14600 octets, at least 2
 	StrictTimestamps bool  // drop segments without timestamps once they were agreed on; Linux takes them
 	NoDelay          bool  // no Nagle
@@ -68,7 +69,10 @@ func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.TimeWaitNs, 60_000_000_000)
 	defaultTo(&cfg.SynRetries, 8)
 	defaultTo(&cfg.SynAckRetries, 5)
-	defaultTo(&cfg.UserTimeoutNs, 100_000_000_000)
+	if cfg.UserTimeoutNs == 0 {
+		cfg.UserTimeoutNs = 100_000_000_000
+		defaultTo(&cfg.DataRetries, 7)
+	}
 	defaultTo(&cfg.SuspectRetries, 3)
 	defaultTo(&cfg.FinWait2Ns, 60_000_000_000)
 	defaultTo(&cfg.PacingBurst, 10)

@@ -18,7 +18,7 @@ func (c *Conn) giveUpAt() int64 {
 			return never
 		}
 		if limit == 0 {
-			limit = c.cfg.UserTimeoutNs
+			return c.giveUpDataAt()
 		}
 	case c.state == Closed || limit == 0:
 		return never
@@ -27,6 +27,21 @@ func (c *Conn) giveUpAt() int64 {
 		return never
 	}
 	return c.timers.progressAt + limit
+}
+
+// giveUpDataAt is R2 as configured: a time, and a count of retransmissions, the last of which may be answered. The count is for long
+// RTOs: in 100 s one of 3 s is five of them, of which a path that has become narrower takes the first three (plpmtud.go). RFC 9293
+// section 3.8.3 lets R2 be either, and "correspond to at least 100 seconds".
+func (c *Conn) giveUpDataAt() int64 {
+	t := &c.timers
+	at := t.progressAt + c.cfg.UserTimeoutNs
+	switch n := c.cfg.DataRetries; {
+	case c.sndWnd == 0 || int(t.expiries) > n: // probes: time alone
+		return at
+	case int(t.expiries) < n:
+		return never
+	}
+	return max(at, t.rtoAt)
 }
 
 // suspect is R1 of RFC 9293 section 3.8.3: after so many retransmissions in a row the caller is told, once until there

@@ -24,6 +24,60 @@ func TestUserTimeoutIsPerConnection(t *testing.T) {
 	s.wantReleased(0)
 }
 
+// Where the RTO is long, 100 s are not the end before seven retransmissions are, and the time to answer the last. What the
+// configuration or the application says of time holds as it is.
+//
+// req: 9293-SHLD-11, 9293-MUST-20
+func TestRetriesAtALongRTO(t *testing.T) {
+	configured := plain()
+	configured.UserTimeoutNs = 100 * sc
+	for name, tt := range map[string]struct {
+		cfg       Config
+		set, ends int64
+		sent      int
+	}{
+		"default":     {plain(), 0, 2700*ms*31 + 60*3*sc, 1 + 7},
+		"configured":  {configured, 0, 100 * sc, 1 + 5},
+		"application": {plain(), 100 * sc, 100 * sc, 1 + 5},
+	} {
+		s := opened(t, tt.cfg, "", 900*ms) // an RTO of 2.7 s
+		s.c.SetUserTimeout(tt.set)
+		s.push(100)
+		s.advance(tt.ends - 1)
+		s.wantState(Established)
+		if n := len(s.sent()); n != tt.sent {
+			t.Errorf("%s: sent %d times, want %d", name, n, tt.sent)
+		}
+		s.advance(1)
+		s.wantState(Closed)
+	}
+}
+
+// Probes of a closed window that nobody answers end after 100 s, whatever the RTO: nothing was lost that could be sent again.
+func TestUnansweredProbesAtALongRTO(t *testing.T) {
+	for name, prepare := range map[string]func(s *script){
+		"closed before": func(s *script) {
+			s.in(". 1 ack 1 win 0")
+			s.push(100)
+		},
+		"closed over what is in flight": func(s *script) {
+			s.push(100)
+			s.in(". 1 ack 1 win 0")
+		},
+	} {
+		s := opened(t, plain(), "", 900*ms)
+		prepare(s)
+		s.advance(100*sc - 1)
+		if s.c.State() != Established {
+			t.Errorf("%s: %v early", name, s.c.State())
+		}
+		s.advance(1)
+		if s.c.State() != Closed {
+			t.Errorf("%s: %v", name, s.c.State())
+		}
+	}
+}
+
 // A SYN is retransmitted for three minutes at least; the application may say otherwise.
 //
 // req: 9293-MUST-22, 9293-MUST-23, 9293-MUST-21

@@ -1,0 +1,40 @@
+package rnic
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/pmd/fault"
+)
+
+// A Read that was begun when the peer closed its half, and had found no room in the last segment that could be sent, is one that was
+// not sent: it and what was posted after it are flushed, and the connection ends in order. It was sent all the same, and waited for.
+func TestReadBegunBeforeThePeersEnd(t *testing.T) {
+	for _, half := range []bool{false, true} {
+		r := newRig(t, turned, rigConfig{faults: true})
+		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: half}))
+		p := r.rawResponder(c)
+		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{})) // nothing is acknowledged
+		const writes = 10                                                                // an initial window
+		size := int(c.qp.link.Load().car.emss()) - 40                                    // no room for a Read behind it
+		for i := range writes {
+			require.NoError(t, c.qp.PostWrite(c.write(c, uint64(i), 0, size)))
+		}
+		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, writes, 0, 8)))
+		require.NoError(t, c.qp.PostWrite(c.write(c, writes+1, 0, 8)))
+		r.until("the Read begun", func() bool { return c.qp.send.seg.Active() })
+		require.Equal(t, OpRead, c.qp.send.wr.op)
+		p.closeSend()
+		r.until("the FIN", func() bool { return c.qp.State() == Closing })
+		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
+		require.Equal(t, io.EOF, p.untilEnded())
+		r.untilDone(c.qp)
+		require.NoError(t, c.qp.Err())
+		for i, cm := range r.await(c, writes+2) {
+			require.EqualValues(t, i, cm.ID)
+			require.Equal(t, i >= writes, cm.Status == Flushed, "%+v", cm)
+		}
+	}
+}
