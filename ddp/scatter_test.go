@@ -171,6 +171,8 @@ func TestPostList(t *testing.T) {
 	require.Nil(t, plain.list(1))
 }
 
+// A thousand messages in one measured run: storage that grows now and then, as a slice does that is appended to and never
+// begins again, counts as well.
 func TestScatterDoesNotAllocate(t *testing.T) {
 	k := newListSink(t)
 	mr := k.register(100)
@@ -178,13 +180,15 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 	seg := ulpdu(untagged(0, 1, 0, true), make([]byte, 30))
 	pieces := [][]byte{seg}
 	var d Delivered
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		k.queues[0].PostList(1, list)
-		h := untagged(0, k.queues[0].first, 0, true)
-		h.Put(seg)
-		start, end := k.span(len(seg))
-		if k.stream.Place(start, end, len(seg), pieces) != nil || !k.stream.Deliver(end, &d) {
-			t.Fatal("not delivered")
+	require.Zero(t, testing.AllocsPerRun(1, func() {
+		for range 1000 {
+			k.queues[0].PostList(1, list)
+			h := untagged(0, k.queues[0].first, 0, true)
+			h.Put(seg)
+			start, end := k.span(len(seg))
+			if k.stream.Place(start, end, len(seg), pieces) != nil || !k.stream.Deliver(end, &d) {
+				t.Fatal("not delivered")
+			}
 		}
 	}))
 }

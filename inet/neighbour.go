@@ -7,13 +7,14 @@ import (
 
 // NeighbourConfig bounds a table. Zero fields take the default.
 type NeighbourConfig struct {
-	EntriesMax  int   // default 1024
-	QueueMax    int   // frames waiting per unresolved entry, default 16
-	FramesMax   int   // frames inside the table at any time, default 256: no more Bufs can be stuck here
-	ReachableNs int64 // default 30 s: then stale, refreshed by a unicast request
-	RetryNs     int64 // default 1 s between requests
-	Doubt       bool  // IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
-	RetriesMax  int   // repeats of an unanswered request, default 3, then unreachable: queued frames are dropped, entry removed
+	EntriesMax  int    // default 1024
+	QueueMax    int    // frames waiting per unresolved entry, default 16
+	FramesMax   int    // frames inside the table at any time, default 256: no more Bufs can be stuck here
+	ReachableNs int64  // default 30 s: then stale, refreshed by a unicast request
+	RetryNs     int64  // default 1 s between requests
+	Doubt       bool   // IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
+	Seed        uint64 // of the random lengths of confirmations; default: drawn
+	RetriesMax  int    // repeats of an unanswered request, default 3, then unreachable: queued frames are dropped, entry removed
 }
 
 func (c NeighbourConfig) withDefaults() NeighbourConfig {
@@ -32,6 +33,9 @@ func (c NeighbourConfig) withDefaults() NeighbourConfig {
 	}
 	if c.RetryNs == 0 {
 		c.RetryNs = second // RFC 1122, 2.3.2.1: at most one request per second and destination
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
 	}
 	switch {
 	case c.EntriesMax < 1 || c.EntriesMax > 1<<20:
@@ -119,7 +123,7 @@ type Neighbours[T any] struct {
 func NewNeighbours[T any](cfg NeighbourConfig) *Neighbours[T] {
 	cfg = cfg.withDefaults()
 	n := &Neighbours[T]{
-		cfg: cfg, lost: make([]Addr, 0, cfg.EntriesMax), rng: rand.Uint64() | 1, reachable6Ns: cfg.ReachableNs, retry6Ns: cfg.RetryNs,
+		cfg: cfg, lost: make([]Addr, 0, cfg.EntriesMax), rng: cfg.Seed | 1, reachable6Ns: cfg.ReachableNs, retry6Ns: cfg.RetryNs,
 	}
 	n.table.init(cfg.EntriesMax)
 	n.frames.init(cfg.FramesMax)

@@ -212,3 +212,20 @@ func TestSetTimes(t *testing.T) {
 	n.SetTimes(0, 1)
 	require.Equal(t, int64(s/10), n.retry6Ns, "no flood, whatever a router says")
 }
+
+// How long confirmations last follows from the Seed, where one is given.
+func TestNeighbourSeed(t *testing.T) {
+	lengths := func(seed uint64) (all [20]int64) {
+		for i := range all {
+			n := NewNeighbours[int](NeighbourConfig{Seed: seed})
+			for range i {
+				n.Learn(0, six1, macA, true)
+			}
+			all[i] = n.Deadline()
+		}
+		return all
+	}
+	require.Equal(t, lengths(1), lengths(1))
+	require.NotEqual(t, lengths(2), lengths(1<<40))
+	require.NotEqual(t, lengths(0), lengths(0))
+}

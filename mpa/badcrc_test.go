@@ -131,7 +131,7 @@ func TestDropNeedsTheWholeFPDU(t *testing.T) {
 func TestCommittedOctetsAreNotRefused(t *testing.T) {
 	s := streamOf(both, 600, small, small)
 	first, second := int(s.frames[0].end), int(s.frames[1].end)
-	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true, Spare: 1000}, s)
+	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true, Reserve: &Reserve{Spare: 1000}}, s)
 	r.send(0, 100).is(Refused)
 	r.late = true
 	r.send(0, 100).is(Kept)

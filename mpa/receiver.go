@@ -47,9 +47,9 @@ type ReceiverConfig struct {
 	// a damaged ULPDU_Length looks like that.
 	DropBadCRC bool
 
-	// Spare is how many Bufs of the Pool are to stay free for everybody else: with fewer left, a segment is refused unless
-	// nothing of it would be held. So peers that never finish their frames cannot make the others' Poller deaf.
-	Spare int
+	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a segment is refused unless nothing of
+	// it would be held. So peers that never finish their frames cannot make the others' Poller deaf. Nil: nothing.
+	Reserve *Reserve
 
 	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may share it. Nil: own.
 	Scratch [][]byte
@@ -62,7 +62,7 @@ type ReceiverStats struct {
 	HeldBufs, HeldBufsPeak, RefusedBudget, RefusedCRC uint64
 	RefusedIslands                                    uint64 // segments beyond IslandsMax
 	RefusedUnverified                                 uint64 // DropBadCRC: segments with octets that could not be verified
-	RefusedSpare                                      uint64 // segments refused to keep ReceiverConfig.Spare Bufs free
+	RefusedSpare                                      uint64 // segments refused for ReceiverConfig.Reserve
 	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
 }
 
@@ -75,7 +75,8 @@ type Receiver struct {
 	pool    *mem.Pool
 	stride  int
 	oooMax  int // Bufs that octets beyond a gap may hold
-	spare   int // Bufs to leave in the pool
+	reserve *Reserve
+	partial int // Bufs that count as that in reserve
 
 	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
 	aligned bool
@@ -124,7 +125,7 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 		pool:    cfg.Pool,
 		stride:  stride,
 		oooMax:  cfg.BufsMax - BufsMin(stride),
-		spare:   cfg.Spare,
+		reserve: cfg.Reserve,
 		aligned: true,
 		islands: make([]island, 0, IslandsMax+1), // one more for in-order octets
 		holds:   make([]hold, 0, cfg.BufsMax+1),  // one more while a segment is looked at
@@ -139,10 +140,19 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict 
 	if r.stopped || len(data) == 0 {
 		return Done
 	}
-	if r.spare > 0 && r.pool.Available() < r.spare && r.wouldHold(off, data) {
+	if r.refuses(off, data) {
 		r.stats.RefusedSpare++
 		return Refused
 	}
+	v := r.accept(off, b, data, sink)
+	if len(r.holds)|r.partial != 0 {
+		r.account()
+	}
+	return v
+}
+
+// accept is Input of what the Pool has room for.
+func (r *Receiver) accept(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
 	if off != r.next {
 		return r.insert(off, b, data, sink)
 	}
@@ -169,10 +179,14 @@ func (r *Receiver) Sent(stamp uint32) { r.stamp, r.stamped = stamp, true }
 // none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044 section 8 allows the drop where the
 // sending TCP will retry).
 func (r *Receiver) InputCommitted(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
-	drop, spare := r.drop, r.spare
-	r.drop, r.spare = false, 0
-	v := r.Input(off, b, data, sink)
-	r.drop, r.spare = drop, spare
+	if r.stopped || len(data) == 0 {
+		return Done
+	}
+	drop := r.drop
+	r.drop = false
+	v := r.accept(off, b, data, sink)
+	r.drop = drop
+	r.account()
 	return v
 }
 
@@ -242,6 +256,7 @@ func (r *Receiver) Stats() ReceiverStats {
 func (r *Receiver) Close() {
 	r.stopped = true
 	r.freeHolds()
+	r.account()
 }
 
 // fail reports an MPA error. Nothing more is passed (RFC 5044 section 8), so nothing need be held.

@@ -38,7 +38,7 @@ type rigConfig struct {
 	Stride     int // default 2048
 	BufsMax    int // default BufsMin + 64
 	DropBadCRC bool
-	Spare      int
+	Reserve    *Reserve
 	PoolExtra  int
 	Base       uint64 // a multiple of MarkerSpacing
 }
@@ -67,9 +67,12 @@ func newRig(t testing.TB, cfg rigConfig, s *stream) *rig {
 	if s == nil {
 		s = &stream{mode: cfg.Mode}
 	}
+	if cfg.Reserve == nil {
+		cfg.Reserve = &Reserve{}
+	}
 	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1, base: cfg.Base}
 	r.poolSize = r.pool.Available()
-	r.recv.Init(ReceiverConfig{Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC, Spare: cfg.Spare})
+	r.recv.Init(ReceiverConfig{Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC, Reserve: cfg.Reserve})
 	r.recv.next = cfg.Base
 	return r
 }
@@ -114,6 +117,9 @@ func (r *rig) input(off uint64, octets []byte) Verdict {
 		input = r.recv.InputCommitted
 	}
 	v := input(r.base+off, b, data, r)
+	if inOrder := len(r.recv.holds) - r.recv.holdsOutOfOrder(); r.recv.partial != inOrder {
+		r.t.Fatalf("%d Bufs count as held in order, %d are", r.recv.partial, inOrder)
+	}
 	if v != Kept {
 		if !r.quiet {
 			clear(slot) // nobody may look at it any more

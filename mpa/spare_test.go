@@ -20,7 +20,7 @@ type shortage struct {
 
 func newShortage(t *testing.T, mode Mode, s *stream) *shortage {
 	t.Helper()
-	return &shortage{rig: newRig(t, rigConfig{Mode: mode, Spare: spareBufs, PoolExtra: spareBufs}, s)}
+	return &shortage{rig: newRig(t, rigConfig{Mode: mode, Reserve: &Reserve{Spare: spareBufs}, PoolExtra: spareBufs}, s)}
 }
 
 // leave lets the Receiver find n Bufs in the pool when the next segment, in a Buf of its own, comes.

@@ -94,7 +94,7 @@ func Open(cfg Config) (*Adapter, error) {
 	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {
-		a.lanes = append(a.lanes, &lane{poller: p, reader: a.table.NewReader()})
+		a.lanes = append(a.lanes, newLane(p, a.table.NewReader()))
 	}
 	return a, nil
 }

@@ -18,8 +18,8 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection")
-	// ErrLinger: our half was to be closed, or was, and for three seconds nothing moved, so the connection was reset. What was posted last may
-	// be lost.
+	// ErrLinger: our half was to be closed, or was, and nothing moved for QPOptions.UserTimeout or 100 s (after a Terminate, 3 s), so the
+	// connection was reset. What was posted last may be lost.
 	ErrLinger = errors.New("rnic: peer did not close its half of the connection in time")
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.
@@ -90,6 +90,13 @@ var (
 	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
 	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 )
+
+// setupError is why this end could not put a connection into service as QPOptions ask. The peer hears of a local catastrophic error
+// (RFC 6581 section 9.3).
+type setupError struct{ cause error }
+
+func (e *setupError) Error() string { return e.cause.Error() }
+func (e *setupError) Unwrap() error { return e.cause }
 
 // RevisionError is a start-up frame of an MPA revision, or a dialect, that is not served here.
 type RevisionError struct {

@@ -5,14 +5,16 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
 
 // lane is what the connections of one Poller share: the epoch word their placements announce themselves with, and the
 // packet buffers. All but the first two fields belong to the Poller's goroutine.
 type lane struct {
-	poller *stack.Poller
-	reader *mem.Reader
+	poller  *stack.Poller
+	reader  *mem.Reader
+	reserve mpa.Reserve
 
 	links     []*link
 	relieveAt int64 // no connection is ended for want of Bufs before
@@ -24,6 +26,11 @@ const (
 	hoardTimeout = 5 * time.Second
 	relieveEvery = 100 * time.Millisecond
 )
+
+func newLane(p *stack.Poller, r *mem.Reader) *lane {
+	spare := p.Pool().Size() / spareShare
+	return &lane{poller: p, reader: r, reserve: mpa.Reserve{Spare: spare, Low: min(p.Reserve()/2, spare), Partial: spare / 2}}
+}
 
 func (ln *lane) enter(l *link) { ln.links = append(ln.links, l) }
 

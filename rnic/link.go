@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -30,7 +31,11 @@ const (
 const (
 	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
-	lingerTimeout  = 3 * time.Second  // without progress when our half is to be closed; in all behind a Terminate
+	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
+	// closeTimeout is how long an orderly end waits without progress, unless QPOptions.UserTimeout says otherwise: as long as TCP
+	// tries, here and at the peer. What either still sends again nobody else can see, and R2 is at least 100 s (RFC 9293 section
+	// 3.8.3, SHLD-11).
+	closeTimeout = 100 * time.Second
 )
 
 // carrier is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
@@ -44,10 +49,10 @@ type carrier interface {
 	setTimer(at int64) // one timer on the clock of now; 0 clears
 	now() int64
 	emss() int
-	unacked() bool             // octets are on their way; when they have been acknowledged the carrier pulls again
-	enterFull()                // FPDUs may come and go from here on; before, the link's pool may be nil
-	giveUpAfter(time.Duration) // QPOptions.UserTimeout
-	nagle()                    // let small segments wait, where unacked is not known
+	unacked() bool                   // octets are on their way; when they have been acknowledged the carrier pulls again
+	enterFull()                      // FPDUs may come and go from here on; before, the link's pool may be nil
+	giveUpAfter(time.Duration) error // QPOptions.UserTimeout
+	nagle()                          // let small segments wait, where unacked is not known
 	stats() TransportStats
 	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the link
 	stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
@@ -84,8 +89,9 @@ type link struct {
 	car       carrier
 	reader    *mem.Reader
 	pool      *mem.Pool
-	holdMax   int   // Bufs one connection may keep for reassembly
-	spare     int   // Bufs to leave in the pool for other connections
+	holdMax   int // Bufs one connection may keep for reassembly
+	spare     int // Bufs to leave in the pool for other connections
+	reserve   *mpa.Reserve
 	lane      *lane // nil over kernel sockets
 	inOrder   bool
 	phase     phase
@@ -229,7 +235,11 @@ func (l *link) closing() {
 // linger bounds how long a peer that does nothing can keep a closing connection.
 func (l *link) linger() {
 	l.seen = l.car.progress()
-	l.car.setTimer(l.car.now() + int64(lingerTimeout))
+	wait := lingerTimeout
+	if l.phase == phaseFull && l.err == nil {
+		wait = cmp.Or(l.qp.opt.UserTimeout, closeTimeout)
+	}
+	l.car.setTimer(l.car.now() + int64(wait))
 }
 
 // shutdown is the application's orderly close.

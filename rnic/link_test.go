@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -106,17 +107,36 @@ func TestAcceptTimeout(t *testing.T) {
 	})
 }
 
-// A peer that never closes its half is cut off when nothing has moved for lingerTimeout.
-func TestLingerTimeout(t *testing.T) {
+// A peer that never closes its half is cut off when nothing has moved for as long as TCP tries, or for the UserTimeout.
+func TestPeerThatDoesNotClose(t *testing.T) {
+	for user, want := range map[time.Duration]time.Duration{0: closeTimeout, 20 * time.Second: 20 * time.Second} {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, QPOptions{UserTimeout: user})
+		p, _ := r.startRaw(s, false)
+		s.qp.Disconnect()
+		require.Equal(t, io.EOF, p.untilEnded())
+		begin := r.time
+		r.untilDone(s.qp)
+		require.ErrorIs(t, s.qp.Err(), ErrLinger)
+		require.GreaterOrEqual(t, time.Duration(r.time-begin), want)
+		require.LessOrEqual(t, time.Duration(r.time-begin), 2*want+time.Second, "looked at once in that time")
+	}
+}
+
+// The timer that cuts it off is the same over kernel sockets.
+func TestLingerTimer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
 		p, _ := r.startRaw(s, false)
 		s.qp.Disconnect()
 		require.Equal(t, io.EOF, p.untilEnded())
 		require.Equal(t, Closing, s.qp.State())
-		r.fire(r.server) // the FIN's acknowledgement was progress
-		if !isDone(s.qp) {
-			r.fire(r.server)
+		for range 2 { // over sockets the FIN's acknowledgement was progress
+			if r.kind == turned {
+				r.pass(closeTimeout)
+			} else if !isDone(s.qp) {
+				r.fire(r.server)
+			}
 		}
 		r.untilDone(s.qp)
 		require.ErrorIs(t, s.qp.Err(), ErrLinger)
@@ -133,7 +153,7 @@ func TestLingerWaitsForMovingPeer(t *testing.T) {
 	s.qp.Disconnect()
 	require.Equal(t, io.EOF, p.untilEnded())
 	for i := range 10 {
-		r.pass(lingerTimeout * 2 / 3)
+		r.pass(closeTimeout * 2 / 3)
 		p.write(p.fpdu(writeTo(s.region.STag(), uint64(i)), []byte{byte(i + 1)}))
 	}
 	p.closeSend()
@@ -215,6 +235,37 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 				p.closeSend()
 				require.ErrorIs(t, r.failure().Err, ErrPeerClosed)
 			})
+		})
+	}
+}
+
+// A path that carries nothing for most of a minute, while our half is being closed, loses nothing: not what was posted, nor what the
+// peer has yet to say. TCP goes on trying at either end, at longer and longer intervals, and whoever waits for an end that has nothing
+// to acknowledge sees none of it.
+//
+// req: 9293-SHLD-11, DDP-8.2.1-1
+func TestOutageWhileClosing(t *testing.T) {
+	cut := fault.Faults{Drop: 1}
+	for name, mine := range map[string]bool{"our octets are lost": true, "the peer's are": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{faults: true})
+			s, c := r.connect(QPOptions{}, QPOptions{})
+			r.exchange(s, c)
+			from, to, rx, tx := c, s, cut, fault.Faults{}
+			if mine {
+				from, to, rx, tx = s, c, tx, rx
+			}
+			require.NoError(t, r.hosts[0].faulty.Set(rx, tx))
+			require.NoError(t, from.qp.PostWrite(from.write(to, 1, 0, 100)))
+			s.qp.Disconnect()
+			r.pass(45 * time.Second)
+			require.False(t, isDone(s.qp))
+			require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
+			r.untilDone(s.qp)
+			r.untilDone(c.qp)
+			require.NoError(t, s.qp.Err())
+			require.NoError(t, c.qp.Err())
+			require.Equal(t, from.source.Bytes()[:100], to.region.Bytes()[:100])
 		})
 	}
 }

@@ -175,7 +175,7 @@ func TestCloseWhileRTRIsOwed(t *testing.T) {
 		if late {
 			p.write(unhex(t, hexRtr+"4001 0000"))
 		}
-		r.pass(3 * lingerTimeout)
+		r.pass(3 * closeTimeout)
 		require.True(t, isDone(s.qp), "late: %v", late)
 		require.ErrorIs(t, s.qp.Err(), ErrLinger)
 	}

@@ -96,11 +96,33 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
 }
 
-// A peer that cuts frames across segments gets on although others hoard: those whose frames make no progress are ended, the
-// worst first, until there is room.
+// A peer that cuts frames across segments gets on at once where Bufs are short for another reason than cut frames: others hold
+// octets beyond a gap, or, as here, all but what sending leaves is out.
+func TestCutFramesInAShortPool(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	q, region, c, p := h.orderly()
+	var out []mem.Buf
+	for h.pool.Available() > h.adapter.lanes[0].poller.Reserve() {
+		out = append(out, h.pool.Alloc())
+	}
+	for i, text := range []string{"in ", "two ", "segments"} {
+		lo := len(c.stream)
+		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(8*i)), []byte(text))...)
+		h.octets(c, lo, lo+10, 0)
+		h.octets(c, lo+10, len(c.stream), 0)
+		h.turn(time.Microsecond)
+		require.Equal(t, text, string(region.Bytes()[8*i:][:len(text)]))
+	}
+	require.Zero(t, q.recv.rx.Stats().RefusedSpare)
+	h.pool.FreeN(out)
+}
+
+// A peer that cuts frames across segments gets on although others hoard, and hold all that may be held of octets in order, too:
+// those whose frames make no progress are ended, the worst first, until there is room.
 func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
+	h.adapter.lanes[0].reserve.Partial = 0
 	qps, _ := h.hoarders(peers)
 	q, region, c, p := h.orderly()
 	lo := len(c.stream)

@@ -43,7 +43,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true}))
 			p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
 			if r.kind == turned {
-				r.pass(3 * lingerTimeout)
+				r.pass(3 * closeTimeout)
 			}
 		}
 		require.False(t, isDone(s.qp))

@@ -16,10 +16,10 @@ import (
 
 // Within Linger Close does not wait for a peer that does nothing at all: the QueuePair gives it up, and Close says so.
 func TestPeerDoesNotClose(t *testing.T) {
-	t.Parallel() // it waits for rnic's own three seconds
+	t.Parallel() // it waits for a real second
 	devs := testnic.Sockets(t)
 	p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
-	c := p.connect(devs[1], Options{Linger: patience})
+	c := p.connect(devs[1], Options{Linger: patience, QP: rnic.QPOptions{UserTimeout: time.Second}})
 	require.ErrorIs(t, c.Close(), errLinger)
 	require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrLinger)
 }

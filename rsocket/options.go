@@ -36,7 +36,7 @@ type Options struct {
 	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
 	LateGrants bool
 	// Linger is how long Close waits in all, for what was written to go out and for the peer to close, too, before it resets the connection.
-	// Three seconds in which nothing moves do the same (rnic.ErrLinger).
+	// QP.UserTimeout, or else 100 s, in which nothing moves do the same (rnic.ErrLinger).
 	Linger time.Duration
 }
 

@@ -163,9 +163,10 @@ func (s *session) excused() bool {
 	return false
 }
 
-// unanswered says whether the connection ended because other had Reads or atomics when doer had closed its half, which sends nothing
-// after that. If they had been sent, that breaks the connection. If not, they are flushed with all that was posted after them, and
-// what doer had posted has arrived all the same.
+// unanswered says whether the connection ended because other had Reads or atomics when doer had
+// closed its half, which sends nothing after that. If they had been sent, that breaks the
+// connection. If not, they are flushed with all that was posted after them, and what doer had
+// posted has arrived all the same.
 func (s *session) unanswered(doer, other *peer) bool {
 	mine, theirs := doer.qp.Err(), other.qp.Err()
 	if errors.Is(theirs, rnic.ErrUnanswered) {

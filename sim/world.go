@@ -12,6 +12,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -108,6 +109,9 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 		return nil, err
 	}
 	h.Adapter, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.Poller}, RegionsMax: regionsMax, Manual: w.settle})
+	if err == nil {
+		h.Adapter.Table().DrawFrom(rand.New(rand.NewPCG(cfg.Seed, uint64(i))).Uint32)
+	}
 	return h, err
 }
 

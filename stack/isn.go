@@ -16,6 +16,7 @@ const (
 	useDelay
 	useOwner
 	usePeer
+	useNeighbours
 )
 
 // The dynamic ports of RFC 6335 section 6.

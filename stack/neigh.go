@@ -91,6 +91,7 @@ func (p *Poller) resolve() int {
 				break
 			}
 			work++
+			p.found(b)
 			p.batch(b, mac)
 		}
 	}
@@ -110,6 +111,18 @@ func (p *Poller) resolve() int {
 		p.lost(ip)
 	}
 	return work + p.takeDropped(DropNeighbourLost) // after Tick: given up
+}
+
+// found tells the connection whose SYN is in b that the SYN leaves now.
+func (p *Poller) found(b mem.Buf) {
+	m := &p.tx.meta[b]
+	if m.conn == noConn {
+		return
+	}
+	if c := &p.slab.conns[m.conn]; c.life == m.life && c.phase == phaseOpening {
+		c.tcp.SynLeft(p.now)
+		p.touch(c)
+	}
 }
 
 // takeDropped takes back the frames that the neighbour table will not pass on.

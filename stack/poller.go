@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -165,9 +166,11 @@ func New(cfg Config) (*Poller, error) {
 	if err := complete(&cfg); err != nil {
 		return nil, err
 	}
+	secret := newSecret(cfg.Secret)
+	cfg.Neighbours.Seed = cmp.Or(cfg.Neighbours.Seed, secret.prf(useNeighbours, nil))
 	p := &Poller{
 		cfg: cfg, queue: cfg.Queue, pool: cfg.Pool, clock: cfg.Clock, mac: cfg.MAC,
-		secret:     newSecret(cfg.Secret),
+		secret:     secret,
 		listeners:  make(map[uint16]*listener),
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
@@ -407,6 +410,9 @@ func (p *Poller) Now() int64 { return p.now }
 
 // Pool is where Kept Bufs are freed to.
 func (p *Poller) Pool() *mem.Pool { return p.pool }
+
+// Reserve is how many Bufs of the Pool sending leaves free for reception.
+func (p *Poller) Reserve() int { return p.tx.reserve }
 
 // Addr is our address.
 func (p *Poller) Addr() netip.Addr { return p.cfg.Addr.Addr() }

@@ -214,6 +214,21 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.sndWl1 = s.Seq
 }
 
+// SynLeft says that a SYN which Next gave has left this host only now, because its next hop had to be found first. How long that
+// took, and that SYNs were due again meanwhile, tells nothing of the path: it is no round-trip time, no backoff (RFC 6298) and no loss
+// (RFC 5681 section 3.1). After the SYN has been answered it does nothing.
+func (c *Conn) SynLeft(now int64) {
+	t := &c.timers
+	if c.state != SynSent || t.synSends == 0 {
+		return
+	}
+	t.synLate, t.synTries = true, 1
+	c.rtt.backoff = 0
+	if t.rtxAt != never {
+		t.rtxAt = now + c.rtt.current()
+	}
+}
+
 // establish enters ESTABLISHED: our SYN has been acknowledged by s.
 func (c *Conn) establish(now int64, s *Segment) {
 	c.state = Established
@@ -224,7 +239,7 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.timers.expiries = 0
 	elapsed, echoed := c.tsElapsed(now, s.Options.TSecr)
 	switch {
-	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
+	case c.timers.synSends == 0, c.timers.synLate: // a cookie, or a SYN that waited: nobody knows when it was sent
 	case c.timers.synSends == 1:
 		c.rtt.sample(now-c.timers.sentAt, 1)
 		c.rtt.lowest.add(now, now-c.timers.sentAt)

@@ -16,6 +16,7 @@ type timers struct {
 	expiries uint8     // of the retransmission timer since there was progress
 	synTries uint16    // first and by timer, saturating
 	synSends uint8
+	synLate  bool // SynLeft was called
 }
 
 type timerKind uint8
