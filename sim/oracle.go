@@ -100,6 +100,9 @@ func (s *session) struck(host int) bool {
 	if e := damageOf(err); e != nil {
 		return s.hurtFPDU(host, e.Offset, fpduReach)
 	}
+	if errors.Is(err, rnic.ErrStartupTimeout) { // of a Responder that has seen no whole FPDU
+		return s.hurtFPDU(host, 0, rtrReach)
+	}
 	if !s.hurtFPDU(host, 0, math.MaxUint32) {
 		return false
 	}
@@ -131,6 +134,12 @@ func isStartup(err error) bool {
 // fpduReach is how far after the front of an FPDU something may stand that makes it invalid: no FPDU
 // is longer, and no marker can name one further back.
 const fpduReach = 1 << 17
+
+// rtrReach is how far the ULPDU_Length of an RTR message, or the marker before it, may stand from
+// the front of the stream of FPDUs. Where it says too much the Initiator's FPDUs are its payload;
+// the Initiator runs out of what it may say before the peer has answered, which "MUST receive and
+// validate at least one FPDU before sending any FPDUs" (RFC 5044 section 7.1.2 rule 4).
+const rtrReach = mpa.MarkerLen + mpa.HeaderLen
 
 // damageOf is what MPA found: a bad CRC, or an FPDU that does not begin where a marker or a length
 // that was damaged said.
