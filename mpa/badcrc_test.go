@@ -203,8 +203,9 @@ func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	r.send(100, len(s.octets)).is(Done).want(0, 1).held(0)
 }
 
-// A segment whose ULPDU_Length was damaged is refused as often as the network brings a copy of it, which has the timestamp that it
-// had; what the peer sends again is taken, and when that says another length it was damaged, too.
+// A segment whose ULPDU_Length was damaged is refused as often as the network brings a copy of it,
+// which has the timestamp that it had; what the peer sends again is taken, and when that says
+// another length it was damaged, too.
 //
 // req: D01-7-9, C02-9-7
 func TestDropDoubtsTheNetworksCopy(t *testing.T) {
@@ -245,8 +246,8 @@ func TestDropBelievesAPathThatCutsAnywhere(t *testing.T) {
 	r.send(int(s.frames[0].end)+20, len(s.octets)).is(Done).want(1, 2, 3, 4, 5, 6, 7)
 }
 
-// The front of an FPDU that was damaged for certain is refused whether frames stay whole or not: a marker that does not name
-// the FPDU that it would lie in, or a ULPDU_Length that no FPDU has.
+// The front of an FPDU that was damaged for certain is refused whether frames stay whole or not: a
+// marker that does not name the FPDU that it would lie in, or a ULPDU_Length that no FPDU has.
 //
 // req: D01-7-9, C02-9-7
 func TestDropRefusesADamagedFront(t *testing.T) {

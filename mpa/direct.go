@@ -48,9 +48,10 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 	return used, false
 }
 
-// doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU in it has a bad CRC, or it
-// ends inside an FPDU that was damaged for certain, or may have been (doubt). Where the end of the segment hides ULPDU_Length
-// there is no doubt: the FPDU before it was verified, so it does end inside one.
+// doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU
+// in it has a bad CRC, or it ends inside an FPDU that was damaged for certain, or may have been
+// (doubt). Where the end of the segment hides ULPDU_Length there is no doubt: the FPDU before it
+// was verified, so it does end inside one.
 func (r *Receiver) doubtful(data []byte) bool {
 	at := r.next
 	for len(data) > 0 {
@@ -82,13 +83,15 @@ func (r *Receiver) doubtful(data []byte) bool {
 	return false
 }
 
-// doubtsMax is how many segments that begin at one octet, each as the peer sent it anew, are refused in a row for ending inside an
-// FPDU. After so many the path is known to cut, at another octet each time.
+// doubtsMax is how many segments that begin at one octet, each as the peer sent it anew, are
+// refused in a row for ending inside an FPDU. After so many the path is known to cut, at another
+// octet each time.
 const doubtsMax = 2
 
-// doubt says whether to refuse a segment that begins at next and ends inside the FPDU that begins at at and has n as its
-// ULPDU_Length. All were whole so far, so n may be damaged; it is not when the peer sends the segment again and n stands there
-// again. That the network copies the segment does not prove anything: a copy has the timestamp that it had.
+// doubt says whether to refuse a segment that begins at next and ends inside the FPDU that begins
+// at at and has n as its ULPDU_Length. All were whole so far, so n may be damaged; it is not when
+// the peer sends the segment again and n stands there again. That the network copies the segment
+// does not prove anything: a copy has the timestamp that it had.
 func (r *Receiver) doubt(at uint64, n int) bool {
 	again := r.suspect == r.next+1
 	if again && r.stamped && int32(r.stamp-r.cutStamp) <= 0 {
@@ -112,8 +115,9 @@ func (r *Receiver) cleared(f frame) {
 	}
 }
 
-// damaged says whether b, the front of an FPDU that begins at begin, must have been damaged, although its CRC is still to
-// come: no FPDU has that ULPDU_Length, or a marker in it does not name it as the FPDU that contains it.
+// damaged says whether b, the front of an FPDU that begins at begin, must have been damaged,
+// although its CRC is still to come: no FPDU has that ULPDU_Length, or a marker in it does not name
+// it as the FPDU that contains it.
 func (m Mode) damaged(begin uint64, b []byte) bool {
 	head := m.headOf(begin)
 	if head != begin && len(b) >= MarkerLen && pointer(b) != 0 {

@@ -40,11 +40,12 @@ type ReceiverConfig struct {
 	Pool    *mem.Pool
 	BufsMax int // reassembly budget in Bufs, at least BufsMin(Pool.Stride())
 
-	// DropBadCRC refuses a segment with a bad CRC, so that the peer sends it again, instead of reporting it (RFC 5044
-	// section 8, DECISIONS 30). That works only for octets that were not taken before they were verified. So octets
-	// beyond a gap are taken only when every one of them lies in a verified FPDU; and a segment in order that ends inside
-	// an FPDU is refused until it is sent again as it was (Sent), when the peer has kept its segments whole until then:
-	// a damaged ULPDU_Length looks like that.
+	// DropBadCRC refuses a segment with a bad CRC, so that the peer sends it again, instead of
+	// reporting it (RFC 5044 section 8, DECISIONS 30). That works only for octets that were not
+	// taken before they were verified. So octets beyond a gap are taken only when every one of them
+	// lies in a verified FPDU; and a segment in order that ends inside an FPDU is refused until it
+	// is sent again as it was (Sent), when the peer has kept its segments whole until then: a
+	// damaged ULPDU_Length looks like that.
 	DropBadCRC bool
 
 	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a segment is refused unless nothing of
@@ -171,8 +172,9 @@ func (r *Receiver) accept(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 	return Done
 }
 
-// Sent tells the timestamp (RFC 7323's TSval) of the segment that Input is given next. DropBadCRC tells by it what the peer sends
-// again from copies that the network made; without it every segment is taken for one that was sent again.
+// Sent tells the timestamp (RFC 7323's TSval) of the segment that Input is given next. DropBadCRC
+// tells by it what the peer sends again from copies that the network made; without it every segment
+// is taken for one that was sent again.
 func (r *Receiver) Sent(stamp uint32) { r.stamp, r.stamped = stamp, true }
 
 // InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged already: it refuses

@@ -41,8 +41,9 @@ var (
 	ErrPrivateData  = &Error{Code: ErrStartup, What: "PD_Length is above the limit of private data"}
 )
 
-// ErrReadyRev: a Ready-to-Receive frame does not go on with the revision that the Reply has settled (RFC 5044 section 7.1.1: "If
-// the MPA receiver cannot interoperate with the received version, then it MUST close the connection").
+// ErrReadyRev: a Ready-to-Receive frame does not go on with the revision that the Reply has settled
+// (RFC 5044 section 7.1.1: "If the MPA receiver cannot interoperate with the received version, then
+// it MUST close the connection").
 var ErrReadyRev = &Error{Code: ErrStartup, Offset: keyLen + 1, What: "Rev of the Ready-to-Receive frame is not the Reply's"}
 
 // Frame is a start-up frame. Every Rev is decoded alike; whether a Rev is served, and what S and the front of the

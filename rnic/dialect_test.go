@@ -263,8 +263,9 @@ func TestImmediateStart(t *testing.T) {
 	})
 }
 
-// The first octets of culley-02's stream are no marker. A start-up frame says at once that the peer speaks another dialect;
-// anything else is error 3, which a Terminate tells and which does not close TCP.
+// The first octets of culley-02's stream are no marker. A start-up frame says at once that the peer
+// speaks another dialect; anything else is error 3, which a Terminate tells and which does not
+// close TCP.
 //
 // req: C02-9-3, C02-9-9, C02-9-10
 func TestFirstOctetsAreNoMarker(t *testing.T) {
@@ -294,8 +295,8 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 	})
 }
 
-// Under DropBadCRC a first segment whose marker was damaged is not taken, as often as it comes and whether its FPDU is whole or not;
-// the same segment undamaged is.
+// Under DropBadCRC a first segment whose marker was damaged is not taken, as often as it comes and
+// whether its FPDU is whole or not; the same segment undamaged is.
 //
 // req: C02-9-7, D01-7-9
 func TestDamagedFirstMarkerIsDropped(t *testing.T) {
@@ -321,7 +322,8 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 		require.Equal(t, stack.Refused, arrive(bad[:n]))
 		require.NoError(t, l.err)
 	}
-	// Cut short it may be what is left of a longer one, until the peer sends it again: at another time than the network's copies say.
+	// Cut short it may be what is left of a longer one, until the peer sends it again: at another
+	// time than the network's copies say.
 	for range 4 {
 		require.Equal(t, stack.Refused, arrive(write[:10]))
 	}

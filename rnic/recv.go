@@ -100,7 +100,8 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	})
 }
 
-// dropsBadCRC says whether QPOptions.DropBadCRC has an effect on l: a kernel socket has acknowledged everything.
+// dropsBadCRC says whether QPOptions.DropBadCRC has an effect on l: a kernel socket has
+// acknowledged everything.
 func (q *QueuePair) dropsBadCRC(l *link) bool { return q.opt.DropBadCRC && !l.inOrder }
 
 // arrive offers octets at an offset of the MPA stream. Driver's goroutine.

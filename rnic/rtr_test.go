@@ -544,8 +544,8 @@ func TestReadsBesideTheRTR(t *testing.T) {
 	}
 }
 
-// A Ready-to-Receive frame of another revision than the Reply's ends the connection, as a wrong Key does: it was not meant, and
-// where FPDUs begin is not known.
+// A Ready-to-Receive frame of another revision than the Reply's ends the connection, as a wrong Key
+// does: it was not meant, and where FPDUs begin is not known.
 //
 // req: 5044-7.1.1-5, P2P-17
 func TestReadyFrameOfAnotherRevision(t *testing.T) {

@@ -65,9 +65,11 @@ func (l *link) immediate() {
 // four the FPDU's CRC will tell.
 func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 && data[3]&^3 == 0 }
 
-// opensCulley02 looks at the first octets of the peer's half. false: the connection ends for them. A start-up frame is another
-// dialect's. Anything else but a marker is error 3, unless such a segment is to be dropped: the Receiver does that, and the peer
-// sends it again, "usually correcting the error, unless the problem was at the source" (draft-culley-iwarp-mpa-02 section 9).
+// opensCulley02 looks at the first octets of the peer's half. false: the connection ends for them.
+// A start-up frame is another dialect's. Anything else but a marker is error 3, unless such a
+// segment is to be dropped: the Receiver does that, and the peer sends it again, "usually
+// correcting the error, unless the problem was at the source" (draft-culley-iwarp-mpa-02 section
+// 9).
 func (l *link) opensCulley02(data []byte) bool {
 	switch {
 	case beginsWithMarker(data):

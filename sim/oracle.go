@@ -82,7 +82,8 @@ func (p *peer) check() error {
 	return p.checkAsks(false)
 }
 
-// damaged says whether the connection ended, as it may, because of damage that TCP's checksum does not show, and that it had.
+// damaged says whether the connection ended, as it may, because of damage that TCP's checksum does
+// not show, and that it had.
 func (s *session) damaged() bool {
 	return s.struck(0) || s.struck(1)
 }
@@ -99,44 +100,49 @@ func (s *session) struck(host int) bool {
 	if e := damageOf(err); e != nil {
 		return s.hurtFPDU(host, e.Offset, fpduReach)
 	}
-	if errors.Is(err, rnic.ErrStartupTimeout) { // of a Responder that awaits an RTR message, and has seen no whole FPDU
+	if errors.Is(err, rnic.ErrStartupTimeout) { // of a Responder that has seen no whole FPDU
 		return s.hurtFPDU(host, 0, rtrReach)
 	}
 	if !s.hurtFPDU(host, 0, math.MaxUint32) {
 		return false
 	}
-	// A ULPDU_Length that says too much makes the FPDU end where nothing comes, or in the next one. An end that waits for Responses,
-	// which will not come, does not get to close its half: it gives up.
+	// A ULPDU_Length that says too much makes the FPDU end where nothing comes, or in the next one.
+	// An end that waits for Responses, which will not come, does not get to close its half: it
+	// gives up.
 	other := s.peers[1-host].qp.Err()
 	return errors.Is(err, rnic.ErrPeerClosed) || s.stalled && s.c.Depth != [2]int{} && (err != nil || other != nil)
 }
 
-// survives says whether damage cannot end what the host receives. A TCP that finds the path to swallow large segments sends again
-// in smaller ones, which hold parts of frames: "during changes in MTU and EMSS [...] it may be necessary to send FPDUs that do not
-// conform to the segmentation rule above" (RFC 5044 appendix A.1).
+// survives says whether damage cannot end what the host receives. A TCP that finds the path to
+// swallow large segments sends again in smaller ones, which hold parts of frames: "during changes
+// in MTU and EMSS [...] it may be necessary to send FPDUs that do not conform to the segmentation
+// rule above" (RFC 5044 appendix A.1).
 func (s *session) survives(host int) bool {
 	sender, err := s.peers[1-host].qp.Stats(context.Background())
 	return s.wl.survives(s.c, host) && err == nil && sender.TCP.BlackHoles == 0
 }
 
-// isStartup says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
-// "If a received "Key" does not match the expected value [...] the TCP/DDP connection MUST be closed, and an error returned to the
-// ULP" (RFC 5044 section 7.1.2 rule 5), and likewise for its Rev and PD_Length (section 7.1.1).
+// isStartup says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so
+// nothing can be dropped for it: "If a received "Key" does not match the expected value [...] the
+// TCP/DDP connection MUST be closed, and an error returned to the ULP" (RFC 5044 section 7.1.2 rule
+// 5), and likewise for its Rev and PD_Length (section 7.1.1).
 func isStartup(err error) bool {
 	var e *mpa.Error
 	return errors.As(err, &e) && e.Code == mpa.ErrStartup
 }
 
-// fpduReach is how far behind the front of an FPDU something may stand that makes it invalid: it is not longer, and neither is
-// what a marker can say.
+// fpduReach is how far after the front of an FPDU something may stand that makes it invalid: no FPDU
+// is longer, and no marker can name one further back.
 const fpduReach = 1 << 17
 
-// rtrReach is how far the ULPDU_Length of an RTR message, or the marker before it, may stand from the front of the stream of FPDUs.
-// Where it says too much the Initiator's FPDUs are its payload; the Initiator runs out of what it may say before the peer has
-// answered, which "MUST receive and validate at least one FPDU before sending any FPDUs" (RFC 5044 section 7.1.2 rule 4).
+// rtrReach is how far the ULPDU_Length of an RTR message, or the marker before it, may stand from
+// the front of the stream of FPDUs. Where it says too much the Initiator's FPDUs are its payload;
+// the Initiator runs out of what it may say before the peer has answered, which "MUST receive and
+// validate at least one FPDU before sending any FPDUs" (RFC 5044 section 7.1.2 rule 4).
 const rtrReach = mpa.MarkerLen + mpa.HeaderLen
 
-// damageOf is what MPA found: a bad CRC, or an FPDU that does not begin where a marker or a length that was damaged said.
+// damageOf is what MPA found: a bad CRC, or an FPDU that does not begin where a marker or a length
+// that was damaged said.
 func damageOf(err error) *mpa.Error {
 	var t *rnic.TerminateError
 	var e *mpa.Error

@@ -77,10 +77,11 @@ type Ending struct {
 // withCRC says whether the connection uses CRCs: unless both ends do without.
 func (c *Conn) withCRC() bool { return !c.Ends[0].NoCRC || !c.Ends[1].NoCRC }
 
-// survives says whether damage that TCP's checksum does not show cannot end what the host receives on c, unless the other TCP
-// cuts its segments: every octet is verified before it is acknowledged (DECISIONS 30). So bad segments are dropped, and
-// segments hold whole frames. Where the network copies segments, a timestamp must tell one whose ULPDU_Length was damaged from
-// what the peer sends again.
+// survives says whether damage that TCP's checksum does not show cannot end what the host receives
+// on c, unless the other TCP cuts its segments: every octet is verified before it is acknowledged
+// (DECISIONS 30). So bad segments are dropped, and segments hold whole frames. Where the network
+// copies segments, a timestamp must tell one whose ULPDU_Length was damaged from what the peer
+// sends again.
 func (wl *Workload) survives(c *Conn, host int) bool {
 	switch {
 	case wl.Faults.Swap == 0:

@@ -7,8 +7,9 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// wounds knows which octets of the TCP streams that a host receives were damaged without TCP's noticing, so that a connection is
-// excused for damage that it had, where it had it, and for no other.
+// wounds knows which octets of the TCP streams that a host receives were damaged without TCP's
+// noticing, so that a connection is excused for damage that it had, where it had it, and for no
+// other.
 type wounds struct {
 	streams map[ports]*hurtStream
 	seg     tcp.Segment
@@ -61,8 +62,8 @@ func tcpOf(frame []byte) (l4 []byte, ok bool) {
 	return nil, false
 }
 
-// hurt says whether octets [lo, hi) of the TCP stream to a host, start-up frames included, were damaged in a segment that
-// reached it.
+// hurt says whether octets [lo, hi) of the TCP stream to a host, start-up frames included, were
+// damaged in a segment that reached it.
 func (s *session) hurt(host int, lo, hi uint64) bool {
 	p := s.peers[host]
 	stream := p.host.wounds.streams[ports{p.qp.RemoteAddr().Port(), p.qp.LocalAddr().Port()}]
@@ -89,7 +90,8 @@ func (s *session) hurtReady(host int) bool {
 	return s.hurt(host, lo, hi)
 }
 
-// readyFrame is where in the stream to a host the Ready-to-Receive frame stands; FPDUs begin behind it. Without one it is empty.
+// readyFrame is where in the stream to a host the Ready-to-Receive frame stands; FPDUs begin after
+// it. Without one it is empty.
 func (s *session) readyFrame(host int) (lo, hi uint64) {
 	if s.c.Dialect == rnic.Culley02 {
 		return 0, 0

@@ -167,8 +167,9 @@ func (c *Conn) Remote() netip.AddrPort {
 // SentOffset is the stream offset of the next pulled octet.
 func (c *Conn) SentOffset() uint64 { return c.tcp.PushedOffset() }
 
-// Stamp is the timestamp (RFC 7323's TSval) of the segment whose octets Upper.Arrive is being offered; false: it has none. A segment
-// that the network has copied has the same one, and one that the peer sends again in time a later one.
+// Stamp is the timestamp (RFC 7323's TSval) of the segment whose octets Upper.Arrive is being
+// offered; false: it has none. A segment that the network has copied has the same one, and one that
+// the peer sends again in time a later one.
 func (c *Conn) Stamp() (ts uint32, ok bool) {
 	o := &c.p.seg.Options
 	return o.TSval, o.HasTimestamps

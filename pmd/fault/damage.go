@@ -29,9 +29,10 @@ func truncated(n uint32, rng *rand.Rand) uint32 {
 	return pmd.EthernetLen + rng.Uint32N(n-pmd.EthernetLen)
 }
 
-// swapWords exchanges two different 16-bit words of the TCP payload. The Internet checksum is a sum and does not
-// see the order of its words (RFC 1071 section 2), so only a CRC above TCP finds this. It says where the words stand in
-// frame. False: no TCP payload with two different words; frame is untouched.
+// swapWords exchanges two different 16-bit words of the TCP payload. The Internet checksum is a sum
+// and does not see the order of its words (RFC 1071 section 2), so only a CRC above TCP finds this.
+// It says where the words stand in frame. False: no TCP payload with two different words; frame is
+// untouched.
 func swapWords(frame []byte, rng *rand.Rand) (at [2]int, ok bool) {
 	f, ok := findTCP(frame)
 	if !ok {

@@ -93,9 +93,9 @@ func (q *Queue) Set(rx, tx Faults) error {
 	return nil
 }
 
-// Watch has fn see every frame that is received and not dropped, before bits of it are flipped or its end is cut off.
-// swapped is where in it two words have changed places; two zeros: none have. It is called on the queue's goroutine; the
-// frame is lent for the call.
+// Watch has fn see every frame that is received and not dropped, before bits of it are flipped or
+// its end is cut off. swapped is where in it two words have changed places; two zeros: none have.
+// It is called on the queue's goroutine; the frame is lent for the call.
 func (q *Queue) Watch(fn func(frame []byte, swapped [2]int)) { q.rx.watch = fn }
 
 // Rx receives through the faults; it also lets go what Tx holds and is due, so that a Poller which only receives
