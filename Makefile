@@ -11,6 +11,7 @@
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
 #   make analysis                                    the drafts' analysis of buffers and segments: docs/analysis.md anew, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
+#   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   all of the above but the benchmarks, at length; as root, some hours
 #   make help / clean                                these lines; what was built goes
 
 SHELL   := /bin/bash
@@ -32,7 +33,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz deps deps-run clean
+.PHONY: all help build run test lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -111,6 +112,11 @@ analysis:
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZTIME)
+
+# Without SEEDS, FIRST and FUZZTIME the script has its own: fresh seeds, and more of them.
+release-check:
+	@scripts/release-check.sh "$(if $(filter-out file,$(origin SEEDS)),$(SEEDS))" "$(if $(filter-out file,$(origin FIRST)),$(FIRST))" \
+	    "$(if $(filter-out file,$(origin FUZZTIME)),$(FUZZTIME))"
 
 clean:
 	rm -rf bin build

@@ -134,6 +134,7 @@ type echo struct {
 	testhost.Upper
 	conn   *stack.Conn
 	owed   int
+	got    int // octets
 	server bool
 }
 
@@ -142,6 +143,7 @@ const requestOctets = 64
 func (e *echo) Established(c *stack.Conn) { e.conn = c }
 
 func (e *echo) Arrive(c *stack.Conn, _ uint64, _ mem.Buf, data []byte) stack.Verdict {
+	e.got += len(data)
 	if e.server {
 		e.owed += len(data)
 	}
@@ -152,6 +154,17 @@ func (e *echo) Pull(_ *stack.Conn, dst []byte) int {
 	n := min(e.owed, len(dst), requestOctets) // one request is one segment
 	e.owed -= n
 	return n
+}
+
+// requireEchoes: n requests and their answers have arrived.
+func requireEchoes(b *testing.B, clients, servers []echo, n int) {
+	b.Helper()
+	asked, answered := 0, 0
+	for i := range clients {
+		asked, answered = asked+servers[i].got, answered+clients[i].got
+	}
+	require.Equal(b, n*requestOctets, asked)
+	require.Equal(b, n*requestOctets, answered)
 }
 
 // cpuNs is the processor time this process has had: on a shared machine it says more than the clock on the wall.
@@ -201,6 +214,7 @@ func BenchmarkSegmentAtConnections(b *testing.B) {
 				}
 			}
 			b.StopTimer()
+			requireEchoes(b, clients, servers, (b.N+burst-1)/burst*burst)
 			b.ReportMetric(float64(cpuNs(b)-cpu)/float64(frames()-start), "cpu-ns/segment")
 			b.ReportMetric(float64(frames()-start)/float64(b.N), "segments/op")
 			runtime.KeepAlive(p)

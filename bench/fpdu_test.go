@@ -37,6 +37,7 @@ type half struct {
 	last   int      // the shorter payload of the round's last FPDU
 
 	message int // FPDUs of a message
+	noise   noise
 	tx      mpa.Sender
 	seg     ddp.Segmenter
 	header  [ddp.UntaggedLen]byte
@@ -66,9 +67,8 @@ func newHalf(t testing.TB, emss int, markers bool, message int) *half {
 	h.pd, h.reader = h.table.AllocDomain(), h.table.NewReader()
 	h.local = h.register(t, mem.LocalRead)
 	h.remote = h.register(t, mem.RemoteWrite)
-	for i := range h.local.Bytes() {
-		h.local.Bytes()[i] = byte(i * 7)
-	}
+	h.noise = newNoise(t)
+	h.noise.fill(h.local.Bytes())
 	for range fpdus + 1 {
 		b := h.pool.Alloc()
 		h.bufs, h.data = append(h.bufs, b), append(h.data, h.pool.Slot(b)[128:])
@@ -194,6 +194,55 @@ func (h *half) receiveFloor() {
 	}
 }
 
+// verify is a round that nobody times, of octets that are new: sent, received, compared, and each message delivered with its last
+// FPDU, neither earlier nor later. Rounds received are counted in rounds before and after.
+func (h *half) verify(t testing.TB) {
+	t.Helper()
+	h.noise.fill(h.local.Bytes())
+	clear(h.remote.Bytes())
+	for _, d := range h.data {
+		clear(d)
+	}
+	h.send()
+	h.reader.Enter()
+	for i, d := range h.data {
+		before := h.got
+		require.Equal(t, mpa.Done, h.rx.Input(h.off, h.bufs[i], d, h))
+		h.off += uint64(len(d))
+		h.deliver(h.rx.Edge(h.off, h))
+		due := 0
+		if i == fpdus || (i+1)%h.message == 0 {
+			due = 1
+		}
+		require.Equal(t, due, h.got-before, "messages delivered behind FPDU %d", i)
+	}
+	h.reader.Exit()
+	require.NoError(t, h.rx.Err())
+	n := fpdus*h.each + h.last
+	requireSame(t, h.local.Bytes()[:n], h.remote.Bytes()[:n])
+}
+
+// verifyAll: so many rounds have been received, whole and each from one segment. Then one more, and one that is damaged: an FPDU of
+// it must be refused, and not be placed.
+func (h *half) verifyAll(t testing.TB, rounds int) {
+	t.Helper()
+	require.NoError(t, h.rx.Err())
+	require.EqualValues(t, rounds*(fpdus+1), h.rx.Stats().Direct)
+	require.Equal(t, rounds*(fpdus/h.message+1), h.got)
+	h.verify(t)
+	h.noise.fill(h.local.Bytes())
+	h.send()
+	const bad = 3
+	h.data[bad][len(h.data[bad])/2] ^= 1
+	clear(h.remote.Bytes())
+	h.receive()
+	var e *mpa.Error
+	require.ErrorAs(t, h.rx.Err(), &e)
+	require.Equal(t, mpa.ErrCRC, e.Code)
+	requireSame(t, h.local.Bytes()[:bad*h.each], h.remote.Bytes()[:bad*h.each])
+	requireSame(t, make([]byte, (fpdus-bad)*h.each), h.remote.Bytes()[bad*h.each:][:(fpdus-bad)*h.each])
+}
+
 // What the benchmark does is the whole work: octets arrive, messages are delivered, nothing is held, nothing is allocated.
 func TestFPDUCostIsOfWholeFPDUs(t *testing.T) {
 	for _, emss := range []int{1460, 8960} {
@@ -201,25 +250,19 @@ func TestFPDUCostIsOfWholeFPDUs(t *testing.T) {
 			for _, message := range []int{1, fpdus} {
 				h := newHalf(t, emss, markers, message)
 				for range 3 {
-					clear(h.remote.Bytes())
-					h.receive()
-					require.NoError(t, h.rx.Err())
-					n := fpdus*h.each + h.last
-					require.Equal(t, h.local.Bytes()[:n], h.remote.Bytes()[:n])
-					h.send()
+					h.verify(t)
 				}
-				require.Equal(t, 3*(fpdus/message+1), h.got)
-				st := h.rx.Stats()
-				require.EqualValues(t, 3*(fpdus+1), st.Direct)
-				require.Zero(t, testing.AllocsPerRun(10, h.receive))
+				require.Zero(t, testing.AllocsPerRun(9, h.receive)) // and once to warm up
 				require.Zero(t, testing.AllocsPerRun(10, h.send))
+				h.verifyAll(t, 3+10)
 			}
 		}
 	}
 }
 
 // BenchmarkFPDU is what MPA and DDP cost for each aligned FPDU in order, and how much of it is neither the CRC nor the copy of
-// the payload: beyond-ns/op. The marks: 40 ns without markers, 80 ns with them, either way, no allocation.
+// the payload: beyond-ns/op. The marks: 40 ns without markers, 80 ns with them, either way, no allocation. Rounds in between, which are
+// not timed, carry new octets, and all of them are compared.
 func BenchmarkFPDU(b *testing.B) {
 	for _, way := range []string{"receive", "send"} {
 		for _, emss := range []int{1460, 8960} {
@@ -227,11 +270,12 @@ func BenchmarkFPDU(b *testing.B) {
 				for _, message := range []int{1, fpdus} {
 					b.Run(fmt.Sprintf("%s/emss=%d/markers=%v/message=%d", way, emss, markers, message), func(b *testing.B) {
 						h := newHalf(b, emss, markers, message)
-						work, floor := h.receive, h.receiveFloor
 						if way == "send" {
-							work, floor = h.send, h.sendFloor
+							h.verifyAll(b, beyond(b, fpdus+1, h.send, h.sendFloor, h.verify)[1])
+						} else {
+							turns := beyond(b, fpdus+1, h.receive, h.receiveFloor, h.verify)
+							h.verifyAll(b, turns[0]+turns[1])
 						}
-						beyond(b, fpdus+1, work, floor)
 					})
 				}
 			}
@@ -239,14 +283,28 @@ func BenchmarkFPDU(b *testing.B) {
 	}
 }
 
+// verifyEvery so manieth turn of a benchmark is followed by a round that is compared: too rarely to change what the caches hold.
+const verifyEvery = 64
+
 // beyond takes turns at work and floor, each of which does n things, and reports both and the difference, each: medians over
-// the turns, so that what else the machine does now and then does not count.
-func beyond(b *testing.B, n int, work, floor func()) {
+// the turns, so that what else the machine does now and then does not count. verify, now and then, is not timed. It returns how many
+// times it called work and verify.
+func beyond(b *testing.B, n int, work, floor func(), verify func(testing.TB)) (calls [2]int) {
 	turns := (b.N + n - 1) / n
 	all, least, more := make([]float64, turns), make([]float64, turns), make([]float64, turns)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range turns {
+		if i%verifyEvery == 0 {
+			b.StopTimer()
+			verify(b)
+			calls[1]++
+			work() // as every other turn has found things
+			floor()
+			calls[0]++
+			b.StartTimer()
+		}
+		calls[0]++
 		begin := time.Now()
 		work()
 		middle := time.Now()
@@ -259,6 +317,7 @@ func beyond(b *testing.B, n int, work, floor func()) {
 	b.ReportMetric(median(all), "ns/op")
 	b.ReportMetric(median(least), "floor-ns/op")
 	b.ReportMetric(median(more), "beyond-ns/op")
+	return calls
 }
 
 func median(x []float64) float64 {

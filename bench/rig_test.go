@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -76,15 +77,36 @@ func newHost(b *testing.B, port pmd.Port, addr string, mtu int) *host {
 	return h
 }
 
+// faultyHost is a host behind a faulty queue, which at first does no harm.
+func faultyHost(b *testing.B, port pmd.Port, addr string, mtu int, faulty **fault.Queue) *host {
+	b.Helper()
+	h := hostBehind(b, port, addr, mtu, func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
+		var err error
+		*faulty, err = fault.Wrap(q, pool, fault.Spec{}, func() int64 { return time.Now().UnixNano() })
+		require.NoError(b, err)
+		return *faulty
+	})
+	testhost.Run(b, h.poller)
+	return h
+}
+
 // quietHost is a host whose Poller nobody turns yet.
 func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
+	b.Helper()
+	return hostBehind(b, port, addr, mtu, func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })
+}
+
+// hostBehind is a quietHost whose queue something stands in front of.
+func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int, wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
 	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
 	pool, err := mem.NewPool(h.arena, bufs)
 	require.NoError(b, err)
+	queue, err := port.Open(0, pool)
+	require.NoError(b, err)
 	h.poller = testhost.NewPoller(b, port, stack.Config{
-		Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+		Queue: wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
 		Each: h.turned,
 	})
 	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,9 @@ func BenchmarkTAP(b *testing.B) {
 		name string
 		on   bool
 	}{{"markers=false", false}, {"markers=true", true}} {
+		var once sync.Once
 		b.Run(markers.name, func(b *testing.B) {
+			once.Do(func() { requireCRC(b, 1500, rnic.QPOptions{NoMarkers: !markers.on}) })
 			ns := netlab.New(b)
 			var port *tap.Port
 			ns.Do(func() {
@@ -32,8 +35,8 @@ func BenchmarkTAP(b *testing.B) {
 			server := newHost(b, port, "10.9.0.1/24", 1500)
 			kernel, err := rnic.Open(rnic.Config{})
 			require.NoError(b, err)
-			s := newEnd(b, server, 16*message, rnic.QPOptions{NoMarkers: !markers.on})
-			c := newEnd(b, &host{dev: kernel}, 16*message, rnic.QPOptions{SendDepth: 64})
+			s := newEnd(b, server, writeRegion, rnic.QPOptions{NoMarkers: !markers.on})
+			c := newEnd(b, &host{dev: kernel}, writeRegion, rnic.QPOptions{SendDepth: 64})
 			join(b, server, s, func(ctx context.Context) (err error) {
 				ns.Do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
 				return err

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // forAll runs a test for what is exported and for each kernel of this machine.
@@ -16,7 +18,7 @@ func forAll(t *testing.T, test func(t *testing.T, update func(uint32, []byte) ui
 	for _, k := range append([]kernel{{"Update", true, Update}}, kernels...) {
 		t.Run(k.name, func(t *testing.T) {
 			if !k.has {
-				t.Skip("not on this processor")
+				skip.Because(t, skip.Instructions, "%s", k.name)
 			}
 			test(t, k.update)
 		})

@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -535,7 +536,9 @@ func BenchmarkPlace(b *testing.B) {
 			if c.tag {
 				h = tagged(mr, 0, true)
 			}
-			seg := ulpdu(h, make([]byte, c.payload))
+			payload := make([]byte, c.payload)
+			_, _ = rand.Read(payload)
+			seg := ulpdu(h, payload)
 			pieces := [][]byte{seg}
 			var d Delivered
 			var to uint64
@@ -559,6 +562,7 @@ func BenchmarkPlace(b *testing.B) {
 					b.Fatal("not delivered")
 				}
 			}
+			require.True(b, bytes.Equal(payload, mr.Bytes()[to:][:c.payload]), "the octets of the last segment")
 		})
 	}
 }

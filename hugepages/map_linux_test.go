@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // arenaOf maps an arena, or skips the test with the reason why these pages cannot be had.
@@ -20,7 +22,10 @@ func arenaOf(t *testing.T, cfg Config) *Arena {
 	t.Helper()
 	a, err := New(cfg)
 	if short := (*ShortageError)(nil); cfg.NoFallback && errors.As(err, &short) {
-		t.Skipf("%v", err)
+		if cfg.Page == Page1GiB {
+			skip.Because(t, skip.GiBPages, "%v", err)
+		}
+		skip.Hugepages(t, short.Wanted, err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, a.Close()) })
@@ -55,28 +60,28 @@ func forEachKind(t *testing.T, oneGiB bool, f func(t *testing.T, cfg Config)) {
 func reserve1GiB(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("clearing 1 GiB takes too long for -short")
+		skip.Because(t, skip.GiBPages, "clearing 1 GiB takes too long for -short")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("reserving a page of 1 GiB needs root")
+		skip.Because(t, skip.GiBPages, "reserving a page of 1 GiB needs root")
 	}
 	const pool = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 	before, err := readInt(pool)
 	if err != nil {
-		t.Skipf("no pages of 1 GiB: %v", err)
+		skip.Because(t, skip.GiBPages, "none: %v", err)
 	}
 	if before > 0 {
 		return
 	}
 	if m, err := readMemory(sysRoot); err != nil || m.available < 4<<30 {
-		t.Skipf("a page of 1 GiB needs 4 GiB available, there are %s", octets(m.available))
+		skip.Because(t, skip.GiBPages, "one needs 4 GiB available, there are %s", octets(m.available))
 	}
 	t.Cleanup(func() { os.WriteFile(pool, []byte(strconv.FormatInt(before, 10)), 0) })
 	if err := os.WriteFile(pool, []byte("1"), 0); err != nil {
-		t.Skipf("raising the 1 GiB pool: %v", err)
+		skip.Because(t, skip.GiBPages, "raising their pool: %v", err)
 	}
 	if got, _ := readInt(pool); got < 1 {
-		t.Skip("the kernel found no free page of 1 GiB")
+		skip.Because(t, skip.GiBPages, "the kernel found none free")
 	}
 }
 
@@ -113,27 +118,33 @@ func requirePresent(t *testing.T, a *Arena) {
 	}
 }
 
-// smapsField returns a number from the arena's entry in /proc/self/smaps.
+// smapsField returns a number from the entry of /proc/self/smaps that the arena begins in. With guard pages that is the arena alone;
+// without, the kernel may have made one entry of it and of a neighbour with equal properties.
 func smapsField(t *testing.T, a *Arena, field string) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/smaps")
 	require.NoError(t, err)
-	_, entry, ok := strings.Cut("\n"+string(b), fmt.Sprintf("\n%x-", address(a.Bytes())))
-	if !ok {
-		// A neighbour with equal properties was merged with this mapping.
-		t.Skip("the kernel merged the mapping with its neighbour")
+	at, inside := address(a.Bytes()), false
+	for line := range strings.Lines(string(b)) {
+		var from, to uintptr
+		if _, err := fmt.Sscanf(line, "%x-%x ", &from, &to); err == nil {
+			inside = from <= at && at < to
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, field+":"); ok && inside {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(t, err)
+			return n
+		}
 	}
-	_, rest, ok := strings.Cut(entry, "\n"+field+":")
-	require.True(t, ok, field)
-	n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-	require.NoError(t, err)
-	return n
+	t.Fatalf("no %s of the arena at %x", field, at)
+	return 0
 }
 
 func TestNormalPagesAreLocked(t *testing.T) {
 	a := arenaOf(t, Config{Bytes: 1 << 20, Page: Normal, Node: AnyNode, GuardPages: true})
 	if err := a.LockErr(); err != nil {
-		t.Skipf("%v", err)
+		skip.Missing(t, "%v", err)
 	}
 	require.EqualValues(t, 1<<10, smapsField(t, a, "Locked"))
 }
@@ -207,7 +218,7 @@ func TestCloseGivesPagesBack(t *testing.T) {
 func TestPagesLieOnTheWantedNode(t *testing.T) {
 	online, err := onlineNodes(sysRoot)
 	if err != nil {
-		t.Skipf("no NUMA: %v", err)
+		skip.Missing(t, "no NUMA: %v", err)
 	}
 	for _, page := range []PageSize{Normal, Page2MiB} {
 		for _, node := range online {
@@ -234,13 +245,13 @@ func TestShortageFallsBackAndSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	pool, ok := s.Pool(Page2MiB, AnyNode)
 	if !ok {
-		t.Skip("the kernel has no pages of 2 MiB")
+		skip.Missing(t, "the kernel has no pages of 2 MiB")
 	}
 	if n, err := readInt("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages"); err == nil && n > 0 {
-		t.Skip("the kernel may overcommit hugepages here")
+		skip.Missing(t, "the kernel may overcommit hugepages here")
 	}
 	if pool.Total > 2048 {
-		t.Skipf("falling back from %d pages would take too much memory", pool.Total+1)
+		skip.Missing(t, "falling back from %d pages would take too much memory", pool.Total+1)
 	}
 	wanted := pool.Total + 1 // more than there are, whoever else uses some now
 	for _, memfd := range []bool{false, true} {
@@ -248,7 +259,7 @@ func TestShortageFallsBackAndSaysSo(t *testing.T) {
 			cfg := Config{Bytes: wanted << 21, Page: page, Node: AnyNode, Memfd: memfd}
 			a, err := New(cfg)
 			if tooBig := (*MemoryError)(nil); errors.As(err, &tooBig) {
-				t.Skipf("%v", err)
+				skip.Missing(t, "%v", err)
 			}
 			require.NoError(t, err)
 			require.Equal(t, Normal, a.PageSize())
@@ -283,7 +294,7 @@ func Test1GiBFallsBackStepwise(t *testing.T) {
 	s, err := SystemStatus()
 	require.NoError(t, err)
 	if pool, ok := s.Pool(Page1GiB, AnyNode); ok && pool.Total > 0 {
-		t.Skip("there are pages of 1 GiB here")
+		skip.Because(t, skip.GiBPages, "there are some")
 	}
 	a := arenaOf(t, Config{Bytes: 1 << 20, Page: Page1GiB, Node: AnyNode})
 	require.Contains(t, a.Fallback(), "hugepages: 1 pages of 1 GiB wanted, 0 free; run hugepages/setup.sh 1 --size 1G (using pages of ")
@@ -298,7 +309,7 @@ func TestPopulateAnswersInsteadOfSIGBUS(t *testing.T) {
 	require.NoError(t, err)
 	pool, ok := s.Pool(Page1GiB, AnyNode)
 	if !ok || pool.Total > 0 {
-		t.Skip("needs a kernel with an empty pool of 1 GiB pages")
+		skip.Because(t, skip.GiBPages, "an empty pool of them is wanted")
 	}
 	p, err := unix.MmapPtr(-1, 0, nil, uintptr(Page1GiB), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_HUGETLB|log2(Page1GiB)<<unix.MAP_HUGE_SHIFT)

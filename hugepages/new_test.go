@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 func TestNewRefusesNonsense(t *testing.T) {
@@ -47,7 +49,7 @@ func TestNewRefusesMoreThanMemory(t *testing.T) {
 func TestNewJustAboveAvailable(t *testing.T) {
 	m, err := readMemory(sysRoot)
 	if err != nil {
-		t.Skipf("no memory counters: %v", err)
+		skip.Missing(t, "no memory counters: %v", err)
 	}
 	_, err = New(Config{Bytes: m.available + m.total/64, Page: Normal, Node: AnyNode})
 	var short *MemoryError

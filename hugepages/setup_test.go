@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // setup runs setup.sh over the tree below root and returns its exit status and output.
 func setup(t *testing.T, root string, args ...string) (int, string) {
 	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skipf("%v", err)
+		skip.Missing(t, "%v", err)
 	}
 	cmd := exec.Command("sh", append([]string{"./setup.sh"}, args...)...)
 	cmd.Env = append(os.Environ(), "SYSROOT="+root)
@@ -40,7 +42,7 @@ func setupTree(t *testing.T) string {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("setup.sh reserves as root only")
+		skip.Missing(t, "setup.sh reserves as root only")
 	}
 }
 
@@ -116,7 +118,7 @@ func TestSetupNeedsRoot(t *testing.T) {
 	needRoot(t)
 	nobody, err := exec.LookPath("setpriv")
 	if err != nil {
-		t.Skipf("%v", err)
+		skip.Missing(t, "%v", err)
 	}
 	script, err := os.ReadFile("setup.sh")
 	require.NoError(t, err)
@@ -141,10 +143,10 @@ func TestSetupMounts(t *testing.T) {
 	needRoot(t)
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
-		t.Skipf("%v", err)
+		skip.Missing(t, "%v", err)
 	}
 	if exec.Command(unshare, "-m", "true").Run() != nil {
-		t.Skip("no mount namespaces here")
+		skip.Missing(t, "no mount namespaces here")
 	}
 	_, err = os.Stat("/dev/hugepages")
 	if os.IsNotExist(err) {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // What it costs to make a region and to end it: by size, because the kernel looks at every page.
@@ -44,7 +46,7 @@ func BenchmarkRevoke(b *testing.B) {
 // Revoke under a Reader that places bursts of 32 segments without a pause: it waits for the end of one.
 func BenchmarkRevokeUnderWrites(b *testing.B) {
 	if runtime.GOMAXPROCS(0) < 2 {
-		b.Skip("wants two cores")
+		skip.Missing(b, "wants two cores")
 	}
 	const segments, octets = 32, 1460
 	table := NewTable(1)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 const testPage = 4096
@@ -33,7 +34,7 @@ func mapped(t *testing.T, octets, length, prot, flags int) []byte {
 // req: DDP-10.3-5, 5041-8.3.2-3, 5042-7.3-1
 func TestRegisterWantsTheRightItself(t *testing.T) {
 	if !canPopulate() {
-		t.Skip("Linux before 5.14 cannot be asked")
+		skip.Missing(t, "Linux before 5.14 cannot be asked")
 	}
 	const rd, rw = unix.PROT_READ, unix.PROT_READ | unix.PROT_WRITE
 	table := NewTable(32)
@@ -143,7 +144,7 @@ func TestRegionIsAFile(t *testing.T) {
 // What a page fault would cost is paid when the region is made.
 func TestRegisterMakesPagesPresent(t *testing.T) {
 	if !canPopulate() {
-		t.Skip("Linux before 5.14 cannot be asked")
+		skip.Missing(t, "Linux before 5.14 cannot be asked")
 	}
 	const pages = 64
 	b, err := unix.Mmap(-1, 0, pages*testPage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"bytes"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -391,4 +392,16 @@ func TestConcurrentOwners(t *testing.T) {
 	}
 	wg.Wait()
 	require.Zero(t, table.Len())
+}
+
+// An error names the rights that somebody asked for, or the bits that are none, and numbers with their sign.
+func TestRegionErrorText(t *testing.T) {
+	for want, e := range map[string]*RegionError{
+		"mem: region's Access is " + (LocalRead | RemoteWrite).String() + ", must be less": {"Access", uint64(LocalRead | RemoteWrite), "less"},
+		"mem: region's Access is 0xf0, must be less":                                       {"Access", 0xf0, "less"},
+		"mem: window's Off is -8, must be more":                                            {windowField + "Off", math.MaxUint64 - 7, "more"},
+		"mem: region's Base is 18446744073709551608, must be less":                         {"Base", math.MaxUint64 - 7, "less"},
+	} {
+		require.EqualError(t, e, want)
+	}
 }

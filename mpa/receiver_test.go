@@ -407,6 +407,11 @@ func BenchmarkInput(b *testing.B) {
 						b.Fatal("not passed")
 					}
 				}
+				require.EqualValues(b, b.N, r.recv.Stats().Direct)
+				data[n/2] ^= 1
+				r.recv.next = 0
+				r.recv.Input(0, buf, data, nullSink{})
+				require.Equal(b, mode.CRC, r.recv.Err() != nil, "an FPDU that was damaged")
 			})
 		}
 	}
@@ -430,6 +435,8 @@ func BenchmarkInputUnaligned(b *testing.B) {
 			r.send(cuts[i], cuts[i+1])
 		}
 	}
+	require.NoError(b, r.recv.Err())
+	require.EqualValues(b, b.N*len(s.frames), r.recv.Stats().FPDUs)
 }
 
 // Every second segment comes late: markers locate, nothing is held.
@@ -451,4 +458,7 @@ func BenchmarkInputOutOfOrder(b *testing.B) {
 			r.send(int(s.frames[i].start), int(s.frames[i].end))
 		}
 	}
+	require.NoError(b, r.recv.Err())
+	require.EqualValues(b, b.N*len(s.frames), r.recv.Stats().FPDUs)
+	require.EqualValues(b, b.N*8, r.recv.Stats().OutOfOrder)
 }

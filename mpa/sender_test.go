@@ -1,6 +1,7 @@
 package mpa
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -216,12 +217,18 @@ func BenchmarkPut(b *testing.B) {
 				s.Init(mode)
 				n := s.MULPDU(emss)
 				dst := make([]byte, emss)
-				parts := [][]byte{make([]byte, 14), make([]byte, n-14)}
+				u := ulpdu(5, n)
+				parts := [][]byte{u[:14], u[14:]}
 				b.SetBytes(int64(n))
 				b.ReportAllocs()
 				for b.Loop() {
 					s.Put(dst, parts)
 				}
+				want := &stream{mode: mode}
+				want.add(u)
+				clear(dst)
+				s.Init(mode)
+				require.True(b, bytes.Equal(want.octets, dst[:s.Put(dst, parts)]), "what the oracle writes")
 			})
 		}
 	}

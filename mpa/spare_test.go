@@ -180,3 +180,25 @@ func TestSpareNeverStopsAlignedPeers(t *testing.T) {
 		checkAll(t, r.rig)
 	}
 }
+
+// Octets in order that TCP has acknowledged are never sent again, so none is refused, and be the pool empty. Those it has not are.
+func TestSpareIsNotForCommittedOctets(t *testing.T) {
+	for _, mode := range allModes {
+		for _, late := range []bool{false, true} {
+			s := streamOf(mode, 300, 300)
+			r := newShortage(t, mode, s)
+			r.leave(0)
+			r.late = late
+			if r.send(0, 100); !late {
+				r.is(Refused)
+				require.EqualValues(t, 1, r.recv.Stats().RefusedSpare)
+				r.end()
+				continue
+			}
+			r.is(Kept)
+			r.end()
+			r.send(100, len(s.octets)).is(Done).want(0, 1)
+			require.Zero(t, r.recv.Stats().RefusedSpare)
+		}
+	}
+}

@@ -45,6 +45,21 @@ func TestGoldenStartupFrames(t *testing.T) {
 	}
 }
 
+// Four octets say that a Request or a Reply begins; fewer do not.
+func TestBeginsFrame(t *testing.T) {
+	for _, kind := range []FrameKind{Request, Reply} {
+		b := (&Frame{Kind: kind, Rev: 1}).Append(nil)
+		for n := range len(b) {
+			require.Equal(t, n >= 4, BeginsFrame(b[:n]), n)
+		}
+		for i := range keyLen {
+			bad := append([]byte(nil), b...)
+			bad[i] ^= 0x20
+			require.False(t, BeginsFrame(bad), i)
+		}
+	}
+}
+
 // A wrong Key is reported with the octet that shows it.
 //
 // req: D01-6.1-26

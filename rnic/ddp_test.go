@@ -13,6 +13,7 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
@@ -227,7 +228,7 @@ func vast(t *testing.T, n int) []byte {
 	require.NoError(t, unix.Ftruncate(fd, stretch))
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
-		t.Skipf("%d octets of address space: %v", n, err)
+		skip.Missing(t, "%d octets of address space: %v", n, err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
 	for at := 0; at < n; at += stretch {

@@ -89,11 +89,13 @@
 // and try again. ErrState means: not yet; ErrClosed: not any more. ErrListTooLong, ErrInlineTooLong, ErrTooLong, ErrShape, ErrReadDepth and
 // ErrExtension mean: never so on this QueuePair; errors.Is finds them, the text names the limit.
 //
-// What goes wrong later is told by the Status of a Completion, which comes for unsignaled requests too. Each Status except Success is
-// the end of the connection, and everything posted after that request fails too. Err then has the reason, for errors.As:
-// *TerminateError with the peer's *PeerError, or with the *ddp.Error or *mpa.Error of what this end found; *mpa.Error with code 1
-// where the transport failed; nil where the peer closed its half in order and work that was Flushed could not be carried out any
-// more. Because Sends and Writes complete when they were sent, it is Err, and not a Status, that tells of one that the peer refused.
+// What goes wrong later is told by the Status of a Completion, which comes for unsignaled requests
+// too. Each Status except Success is the end of the connection, and everything posted after that
+// request fails too. Err then has the reason, for errors.As: *TerminateError with the peer's
+// *PeerError, or with the *ddp.Error or *mpa.Error of what this end found; *mpa.Error with code 1
+// where the transport failed; nil where the peer closed its half in order and work that was Flushed
+// could not be carried out any more. Because Sends and Writes complete when they were sent, it is
+// Err, and not a Status, that tells of one that the peer refused.
 //
 // # Sharing and waiting
 //
@@ -109,11 +111,13 @@
 //
 // # The end
 //
-// Close and Disconnect end a connection in order: what was posted is sent, what is posted afterwards is ErrClosed, and what
-// the peer still says is received until it closes its half too; Reads that were posted before are waited for. A peer that closes first makes our half close behind what had
-// been posted, or leaves it to us (QPOptions.AllowHalfClosed); a Read that was not sent by then ends it, and is Flushed with all that
-// was posted after it. An error in what the peer sends is answered by one Terminate,
-// and by nothing else. Whichever way it ends, all that was posted completes, and Done and Err tell how.
+// Close and Disconnect end a connection in order: what was posted is sent, what is posted
+// afterwards is ErrClosed, and what the peer still says is received until it closes its half too;
+// Reads that were posted before are waited for. A peer that closes first makes our half close
+// behind what had been posted, or leaves it to us (QPOptions.AllowHalfClosed); a Read that was not
+// sent by then ends it, and is Flushed with all that was posted after it. An error in what the peer
+// sends is answered by one Terminate, and by nothing else. Whichever way it ends, all that was
+// posted completes, and Done and Err tell how.
 //
 // # Limits
 //

@@ -43,8 +43,9 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 	}
 }
 
-// A Read that was posted and not sent when the peer closed its half ends our half too: what was posted before it is sent, the Read and
-// everything after it is flushed and never sent, and the connection ends in order.
+// A Read that was posted and not sent when the peer closed its half ends our half too: what was
+// posted before it is sent, the Read and everything after it is flushed and never sent, and the
+// connection ends in order.
 func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
@@ -97,7 +98,8 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 	require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 }
 
-// What waits for start-up's own Read, which no ULP knows of, waits no longer when the peer has closed its half without answering it.
+// What waits for start-up's own Read, which no ULP knows of, waits no longer when the peer has
+// closed its half without answering it.
 func TestUnansweredRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1, NoMarkers: true})
@@ -140,7 +142,8 @@ type flushing struct {
 	received []uint64          // receive buffers, in order
 }
 
-// newFlushing has a Read under way, and behind it work that is sent, work that waits for the Read, and work that waits for that.
+// newFlushing has a Read under way, and behind it work that is sent, work that waits for the Read,
+// and work that waits for that.
 func newFlushing(t *testing.T, r *rig, opt QPOptions) *flushing {
 	t.Helper()
 	opt.ORD = 1
@@ -199,8 +202,9 @@ func (f *flushing) only(op Opcode, n int) (got []Completion) {
 	return got
 }
 
-// judge holds all completions against what was posted: each once, in the order of posting, and after one that failed none that
-// succeeds; one that is not signaled may be missing only before that.
+// judge holds all completions against what was posted: each once, in the order of posting, and
+// after one that failed none that succeeds; one that is not signaled may be missing only before
+// that.
 func (f *flushing) judge(t *testing.T) {
 	t.Helper()
 	f.c.poll()
@@ -273,8 +277,9 @@ func waysToEnd() map[string][]func(f *flushing) {
 
 const silence = "peer's silence" // for lingerTimeout
 
-// However a connection ends, what was posted completes once and in the order of posting, and nothing with success after what failed:
-// with a Read under way, work behind it that was sent, and work that waits for it; and with what is posted while it ends.
+// However a connection ends, what was posted completes once and in the order of posting, and
+// nothing with success after what failed: with a Read under way, work behind it that was sent, and
+// work that waits for it; and with what is posted while it ends.
 //
 // req: 5040-5.5-9
 func TestEveryEndFlushesInOrder(t *testing.T) {

@@ -139,11 +139,12 @@ func (u *onPoller) unacked() bool { return u.conn != nil && u.conn.SentOffset() 
 // enterFull: the Poller has a pool.
 func (u *onPoller) enterFull() {}
 
-func (u *onPoller) giveUpAfter(d time.Duration) {
+func (u *onPoller) giveUpAfter(d time.Duration) error {
 	if u.conn != nil {
 		u.conn.SetUserTimeout(int64(d))
 		u.conn.SetKeepAlive(int64(d/keepAliveIdle), int64(d/keepAliveInterval), keepAliveCount)
 	}
+	return nil
 }
 
 // nagle: nothing to do, unacked tells more than Nagle's algorithm knows.

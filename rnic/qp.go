@@ -71,7 +71,8 @@ type QPOptions struct {
 	// long (RFC 9293 section 3.8.3), or, where nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
 	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. A connection that is being closed waits as
 	// long for its peer, with ErrLinger. 0: 100 s for the peer's end, and 100 s and seven retransmissions for what is in flight; then
-	// our TCP sends no keep-alives, and nobody notices that a peer has vanished from which something else is awaited.
+	// our TCP sends no keep-alives, and nobody notices that a peer has vanished from which something else is awaited. A kernel that
+	// refuses it fails the start-up.
 	UserTimeout time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
@@ -85,10 +86,11 @@ type QPOptions struct {
 	DropBadCRC bool
 	// Packing says what small FPDUs wait for: latency or wire efficiency.
 	Packing Packing
-	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1): State tells Closing, and what is
-	// posted is sent until Disconnect or Close. Otherwise our half is closed then, behind what had been posted. No timer ends
-	// a half that was left open. A Read or atomic that was not sent before ends it, either way: there is nobody to answer, so
-	// that it and everything posted after it are Flushed.
+	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1):
+	// State tells Closing, and what is posted is sent until Disconnect or Close. Otherwise our half
+	// is closed then, behind what had been posted. No timer ends a half that was left open. A Read
+	// or atomic that was not sent before ends it, either way: there is nobody to answer, so that it
+	// and everything posted after it are Flushed.
 	AllowHalfClosed bool
 }
 

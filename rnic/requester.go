@@ -53,7 +53,8 @@ var (
 	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none in QPOptions, or the peer's IRD is 0")
 	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
 	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
-	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that it had been sent were not answered.
+	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
+	// it had been sent were not answered.
 	ErrUnanswered = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
 
 	errBadResponse = errors.New("rnic: a Response matches no Read")
@@ -141,7 +142,8 @@ func (a *requester) start(q *QueuePair, ord int, rtr bool) {
 	}
 }
 
-// mustWait says whether a work request has to wait for those before it: not for what is never answered, start-up's own Read.
+// mustWait says whether a work request has to wait for those before it: not for what is never
+// answered, start-up's own Read.
 func (a *requester) mustWait(wr *wqe) bool {
 	return !a.over && a.asked.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.asks() && int(a.asked.count) >= a.ord)
 }

@@ -258,8 +258,9 @@ func (q *QueuePair) begin(l *link) bool {
 	return true
 }
 
-// takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic that nobody will answer ends our half
-// after what was sent before it: nothing after it may complete with success, and so nothing after it is sent. Responses are.
+// takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic
+// that nobody will answer ends our half after what was sent before it: nothing after it may
+// complete with success, and so nothing after it is sent. Responses are.
 func (q *QueuePair) takeRequest(l *link) bool {
 	s := &q.send
 	if s.noMore || !s.held && !q.popRequest() {

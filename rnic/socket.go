@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,8 +75,8 @@ func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
 	l.car = s
-	_ = nc.SetNoDelay(true) // the drafts' section 5.3: Nagle off
-	s.setUserTimeout(userTimeout)
+	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
+	_ = s.setUserTimeout(userTimeout) // without it the kernel gives up later
 	s.segment = s.queryEMSS()
 	if !a.addLink(l) {
 		l.reader.Close()
@@ -335,11 +336,10 @@ func (s *onSocket) send() { s.wake() }
 func (s *onSocket) unacked() bool { return false }
 
 // giveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose keep-alives are not answered.
-func (s *onSocket) giveUpAfter(d time.Duration) {
-	s.setUserTimeout(d)
-	_ = s.nc.SetKeepAliveConfig(net.KeepAliveConfig{ // fails on a closed socket only
+func (s *onSocket) giveUpAfter(d time.Duration) error {
+	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
-	})
+	}))
 }
 
 func (s *onSocket) nagle() { _ = s.nc.SetNoDelay(false) }

@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net"
@@ -58,10 +59,11 @@ func unreadOctets(nc *net.TCPConn) (n int, err error) {
 }
 
 // setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many milliseconds as it can count.
-func (s *onSocket) setUserTimeout(d time.Duration) {
-	_ = s.raw.Control(func(fd uintptr) { // without it the kernel gives up later
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(d.Milliseconds(), 1), math.MaxInt32)))
+func (s *onSocket) setUserTimeout(d time.Duration) (err error) {
+	closed := s.raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(d.Milliseconds(), 1), math.MaxInt32)))
 	})
+	return cmp.Or(closed, err)
 }
 
 func (s *onSocket) kernelStats() TransportStats {

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -22,6 +23,10 @@ func (l *link) established() {
 	l.self, l.peer = l.car.local(), l.car.remote()
 	switch {
 	case l.initiator && l.dialect == Culley02:
+		if err := l.bound(l.qp); err != nil {
+			l.fail(err)
+			return
+		}
 		l.immediate()
 	case l.initiator:
 		l.ask()
@@ -79,14 +84,23 @@ func (l *link) opensCulley02(data []byte) bool {
 	return true
 }
 
+// bound sets q's UserTimeout. It fails where the kernel refuses it.
+func (l *link) bound(q *QueuePair) error {
+	d := q.opt.UserTimeout
+	if d == 0 {
+		return nil
+	}
+	if err := l.car.giveUpAfter(max(d, time.Millisecond)); err != nil { // a part of less would be none, which has another meaning
+		return &setupError{fmt.Errorf("rnic: QPOptions.UserTimeout %v: %w", d, err)}
+	}
+	return nil
+}
+
 // enter puts the QueuePair into service.
 func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
 	l.car.enterFull()
 	l.car.setTimer(0)
-	if d := l.qp.opt.UserTimeout; d > 0 {
-		l.car.giveUpAfter(max(d, time.Millisecond)) // a part of less would be none, which has another meaning
-	}
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
 	}
@@ -210,6 +224,9 @@ func (l *link) replied(f mpa.Frame) {
 		return
 	}
 	l.qp.private = append([]byte(nil), t.PrivateData...)
+	if err == nil {
+		err = l.bound(l.qp)
+	}
 	if err == nil && t.RtrFrame {
 		rtr := mpa.RtrFrame(&l.own, &f)
 		l.out = rtr.Append(l.out)
@@ -254,6 +271,10 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 		l.refuse(rep)
 		return err
 	}
+	if err := l.bound(q); err != nil { // before the Initiator's first FPDU it is the Reply that says No (DECISIONS 14)
+		l.refuse(rejection(req, nil))
+		return err
+	}
 	l.own = rep
 	l.out = rep.Append(l.out) // behind the last streaming message, should a hasty peer not have waited for it
 	l.own.PrivateData = nil
@@ -268,6 +289,10 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 }
 
 func (l *link) acceptImmediate(q *QueuePair) error {
+	if err := l.bound(q); err != nil {
+		l.fail(err)
+		return err
+	}
 	l.qp = q
 	l.immediate()
 	l.joinAccepted(q)

@@ -15,6 +15,7 @@ func terminateFor(err error) rdmap.Terminate {
 		inDDP   *ddp.Error
 		inMPA   *mpa.Error
 		inRDMAP *opcodeError
+		inSetup *setupError
 	)
 	switch {
 	case errors.As(err, &inDDP):
@@ -23,6 +24,8 @@ func terminateFor(err error) rdmap.Terminate {
 		return rdmap.TerminateLLP(uint8(inMPA.Code))
 	case errors.As(err, &inRDMAP):
 		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
+	case errors.As(err, &inSetup):
+		return rdmap.TerminateLLP(uint8(mpa.ErrLocalCatastrophic))
 	case errors.Is(err, ErrCQOverflow):
 		return rdmap.Terminate{Cause: rdmap.CauseLocal}
 	}

@@ -196,8 +196,9 @@ func (p *peer) closeAsks() {
 	}
 }
 
-// depths draws how many Reads and atomics each end may have under way: for a connection that one end closes with messages under way
-// too, from a generator of its own, so that what else a seed draws is the same.
+// depths draws how many Reads and atomics each end may have under way: for a connection that one
+// end closes with messages under way too, from a generator of its own, so that what else a seed
+// draws is the same.
 func (d drawer) depths(wl *Workload) {
 	for i := range wl.Conns {
 		c, d := &wl.Conns[i], d

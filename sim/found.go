@@ -12,8 +12,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Text is the whole Workload as ParseWorkload reads it: JSON, one field a line, without fields that are zero. Workloads that
-// failed are kept in this form (testdata/found), because what a seed draws changes with Draw.
+// Text is the whole Workload as ParseWorkload reads it: JSON, one field a line, without fields that
+// are zero. Workloads that failed are kept in this form (testdata/found), because what a seed draws
+// changes with Draw.
 func (wl Workload) Text() (string, error) {
 	encoded, err := json.Marshal(wl)
 	if err != nil {

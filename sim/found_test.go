@@ -3,18 +3,18 @@ package sim
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// alike is how many seeds each found Workload is played with: its own, and those after it, in case what failed needs some luck again
-// after the code has changed.
+// alike is how many seeds each found Workload is played with: its own, and those after it, in case
+// what failed needs some luck again after the code has changed.
 const alike = 12
 
-// What drawn seeds have found, each as a Workload of its own: what a seed draws changes with Draw. A file of testdata/found is
-// what TestSeeds printed of a Workload that failed; its name says the cause, and so do its comments, at greater length.
+// What drawn seeds have found, each as a Workload of its own: what a seed draws changes with Draw.
+// A file of testdata/found is what TestSeeds printed of a Workload that failed; its name says the
+// cause, and so do its comments, at greater length.
 func TestFound(t *testing.T) {
 	files, err := filepath.Glob("testdata/found/*")
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func TestFound(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
-			require.Truef(t, strings.HasPrefix(strings.TrimSpace(string(text)), "# "), "%s: want comments with the cause first", file)
+			require.Regexp(t, `^\s*# `, string(text), "want comments with the cause first")
 			wl, err := ParseWorkload(string(text))
 			require.NoError(t, err)
 			for seed := wl.Seed; seed < wl.Seed+alike; seed++ {
@@ -48,7 +48,8 @@ func TestWorkloadText(t *testing.T) {
 		require.Equal(t, wl, again, text)
 	}
 	for _, text := range []string{
-		`{"Seeds": 1}`, `{"Conns": [{"Dialect": "rfc5044", "Depths": 1}]}`, `{"Conns": [{"Dialect": "rfc1"}]}`, `{"Ending": {"Kind": "late"}}`,
+		`{"Seeds": 1}`, `{"Conns": [{"Dialect": "rfc5044", "Depths": 1}]}`,
+		`{"Conns": [{"Dialect": "rfc1"}]}`, `{"Ending": {"Kind": "late"}}`,
 	} {
 		_, err := ParseWorkload(text)
 		require.Error(t, err, text)

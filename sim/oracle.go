@@ -90,14 +90,17 @@ func (s *session) damaged() bool {
 // struck is damaged for what one host received.
 func (s *session) struck(host int) bool {
 	err := s.peers[host].qp.Err()
-	if s.hurtReady(host) {
-		return s.readyStruck(host, err)
+	if isStartup(err) {
+		return s.hurtReady(host)
 	}
 	if s.survives(host) {
 		return false
 	}
 	if e := damageOf(err); e != nil {
 		return s.hurtFPDU(host, e.Offset, fpduReach)
+	}
+	if errors.Is(err, rnic.ErrStartupTimeout) { // of a Responder that awaits an RTR message, and has seen no whole FPDU
+		return s.hurtFPDU(host, 0, rtrReach)
 	}
 	if !s.hurtFPDU(host, 0, math.MaxUint32) {
 		return false
@@ -113,22 +116,25 @@ func (s *session) struck(host int) bool {
 // conform to the segmentation rule above" (RFC 5044 appendix A.1).
 func (s *session) survives(host int) bool {
 	sender, err := s.peers[1-host].qp.Stats(context.Background())
-	return s.wl.survives(s.c, host) && !s.hurtReady(host) && err == nil && sender.TCP.BlackHoles == 0
+	return s.wl.survives(s.c, host) && err == nil && sender.TCP.BlackHoles == 0
 }
 
-// readyStruck says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
+// isStartup says whether err is what a damaged Ready-to-Receive frame leads to. It has no CRC, so nothing can be dropped for it:
 // "If a received "Key" does not match the expected value [...] the TCP/DDP connection MUST be closed, and an error returned to the
-// ULP" (RFC 5044 section 7.1.2 rule 5), and likewise for its Rev and PD_Length (section 7.1.1). A PD_Length that
-// was changed to a valid one moves the place where FPDUs begin.
-func (s *session) readyStruck(host int, err error) bool {
+// ULP" (RFC 5044 section 7.1.2 rule 5), and likewise for its Rev and PD_Length (section 7.1.1).
+func isStartup(err error) bool {
 	var e *mpa.Error
-	return errors.As(err, &e) && e.Code == mpa.ErrStartup || damageOf(err) != nil ||
-		errors.Is(err, rnic.ErrStartupTimeout) || errors.Is(err, rnic.ErrPeerClosed)
+	return errors.As(err, &e) && e.Code == mpa.ErrStartup
 }
 
 // fpduReach is how far behind the front of an FPDU something may stand that makes it invalid: it is not longer, and neither is
 // what a marker can say.
 const fpduReach = 1 << 17
+
+// rtrReach is how far the ULPDU_Length of an RTR message, or the marker before it, may stand from the front of the stream of FPDUs.
+// Where it says too much the Initiator's FPDUs are its payload; the Initiator runs out of what it may say before the peer has
+// answered, which "MUST receive and validate at least one FPDU before sending any FPDUs" (RFC 5044 section 7.1.2 rule 4).
+const rtrReach = mpa.MarkerLen + mpa.HeaderLen
 
 // damageOf is what MPA found: a bad CRC, or an FPDU that does not begin where a marker or a length that was damaged said.
 func damageOf(err error) *mpa.Error {
@@ -165,9 +171,10 @@ func (s *session) excused() bool {
 	return false
 }
 
-// unanswered says whether the connection ended because other had Reads or atomics when doer had closed its half, which sends nothing
-// after that. If they had been sent, that breaks the connection. If not, they are flushed with all that was posted after them, and
-// what doer had posted has arrived all the same.
+// unanswered says whether the connection ended because other had Reads or atomics when doer had
+// closed its half, which sends nothing after that. If they had been sent, that breaks the
+// connection. If not, they are flushed with all that was posted after them, and what doer had
+// posted has arrived all the same.
 func (s *session) unanswered(doer, other *peer) bool {
 	mine, theirs := doer.qp.Err(), other.qp.Err()
 	if errors.Is(theirs, rnic.ErrUnanswered) {

@@ -268,7 +268,8 @@ func (p *peer) complete(c *rnic.Completion) error {
 			return fmt.Errorf("%s: completion %+v of %+v (work before it failed: %v)", p.name, *c, w, p.failed)
 		}
 		if c.Status != rnic.Success && !p.failed {
-			p.failed, p.asking = true, w.op == rnic.OpRead || w.op == rnic.OpFetchAdd || w.op == rnic.OpCompareSwap
+			p.failed = true
+			p.asking = w.op == rnic.OpRead || w.op == rnic.OpFetchAdd || w.op == rnic.OpCompareSwap
 		}
 		p.denied = p.denied || c.Status == rnic.LocalProtection
 		if c.Status != rnic.Success {

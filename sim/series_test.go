@@ -28,10 +28,12 @@ type series struct {
 	begin                  time.Time
 }
 
-// run plays the whole series, up to failuresMax failures, and logs where it began, how far it is, and what it covered.
+// run plays the whole series, up to failuresMax failures, and logs where it began, how far it is,
+// and what it covered.
 func (s *series) run() {
 	s.begin = time.Now()
-	s.log("%d seeds from %d, until %d have failed; again: make sim SEEDS=%d FIRST=%d", s.count, s.first, s.failuresMax, s.count, s.first)
+	s.log("%d seeds from %d, until %d have failed; again: make sim SEEDS=%d FIRST=%d",
+		s.count, s.first, s.failuresMax, s.count, s.first)
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -43,7 +45,8 @@ func (s *series) run() {
 		})
 	}
 	workers.Wait()
-	s.log("%d of %d seeds from %d: %d failed; %d MiB in %v, %v of the hosts' time\n%v", s.played, s.count, s.first, s.failures,
+	s.log("%d of %d seeds from %d: %d failed; %d MiB in %v, %v of the hosts' time\n%v",
+		s.played, s.count, s.first, s.failures,
 		s.octets>>20, time.Since(s.begin).Round(time.Second), s.virtual.Round(time.Second), &s.coverage)
 	if s.played < s.count {
 		s.fail("%d seeds were not played, because %d had failed", s.count-s.played, s.failures)
@@ -67,14 +70,16 @@ func (s *series) took(wl Workload, out *Outcome, err error) {
 	s.played++
 	if err != nil {
 		s.failures++
-		s.fail("%v\nof\n%v\nto play it again: make sim SEEDS=1 FIRST=%d\nto keep it: a file in sim/testdata/found\n%s", err, wl, wl.Seed, kept(wl))
+		s.fail("%v\nof\n%v\nto play it again: make sim SEEDS=1 FIRST=%d\n"+
+			"to keep it: a file in sim/testdata/found\n%s", err, wl, wl.Seed, kept(wl))
 	} else {
 		s.coverage.Add(*out)
 		s.octets += out.Octets
 		s.virtual += out.Virtual
 	}
 	if s.played%s.progressEvery == 0 && s.played < s.count {
-		s.log("%d of %d seeds from %d played, %d failed, %v", s.played, s.count, s.first, s.failures, time.Since(s.begin).Round(time.Second))
+		s.log("%d of %d seeds from %d played, %d failed, %v",
+			s.played, s.count, s.first, s.failures, time.Since(s.begin).Round(time.Second))
 	}
 }
 
@@ -87,7 +92,8 @@ func kept(wl Workload) string {
 	return "# what was the cause\n" + text
 }
 
-// A series goes on after failures up to its bound and says of each how to play and to keep it, where it began, and how far it is.
+// A series goes on after failures up to its bound and says of each how to play and to keep it,
+// where it began, and how far it is.
 func TestSeries(t *testing.T) {
 	var mu sync.Mutex
 	var logged, failed []string
@@ -104,13 +110,17 @@ func TestSeries(t *testing.T) {
 		}
 		return Outcome{Octets: 1 << 20}, nil
 	}
-	s := series{first: 1000, count: 40, failuresMax: 100, progressEvery: 15, play: odd, log: into(&logged), fail: into(&failed)}
+	s := series{
+		first: 1000, count: 40, failuresMax: 100, progressEvery: 15,
+		play: odd, log: into(&logged), fail: into(&failed),
+	}
 	s.run()
 	require.Len(t, failed, 20)
 	require.Len(t, played, 40)
 	require.Equal(t, uint64(40), s.played)
 	require.Len(t, logged, 1+2+1, "begin, progress, end")
-	require.Contains(t, logged[0], "40 seeds from 1000, until 100 have failed; again: make sim SEEDS=40 FIRST=1000")
+	require.Equal(t, "40 seeds from 1000, until 100 have failed; again: make sim SEEDS=40 FIRST=1000",
+		logged[0])
 	require.Contains(t, logged[2], "30 of 40 seeds from 1000 played")
 	require.Contains(t, logged[3], "40 of 40 seeds from 1000: 20 failed; 20 MiB")
 	for _, f := range failed {
@@ -121,9 +131,13 @@ func TestSeries(t *testing.T) {
 	}
 
 	logged, failed, played = nil, nil, map[uint64]int{}
-	s = series{first: 1000, count: 1 << 20, failuresMax: 5, progressEvery: 1 << 20, play: odd, log: into(&logged), fail: into(&failed)}
+	s = series{
+		first: 1000, count: 1 << 20, failuresMax: 5, progressEvery: 1 << 20,
+		play: odd, log: into(&logged), fail: into(&failed),
+	}
 	s.run()
 	require.GreaterOrEqual(t, s.failures, uint64(5))
-	require.Less(t, s.played, uint64(5+3*runtime.GOMAXPROCS(0)+10), "those that were being played when the bound was reached")
-	require.Contains(t, failed[len(failed)-1], fmt.Sprintf("%d seeds were not played, because %d had failed", s.count-s.played, s.failures))
+	require.Less(t, s.played, uint64(5+3*runtime.GOMAXPROCS(0)+10), "those that had begun before")
+	require.Contains(t, failed[len(failed)-1],
+		fmt.Sprintf("%d seeds were not played, because %d had failed", s.count-s.played, s.failures))
 }

@@ -124,8 +124,8 @@ func (s *session) look(w *World) {
 	}
 }
 
-// lingered says whether an end that was closing, and could not because its Reads were not answered, gave up: it does so earlier
-// than patience ends.
+// lingered says whether an end that was closing, and could not because its Reads were not answered,
+// gave up: it does so earlier than patience ends.
 func (s *session) lingered() bool {
 	return errors.Is(s.peers[0].qp.Err(), rnic.ErrLinger) || errors.Is(s.peers[1].qp.Err(), rnic.ErrLinger)
 }

@@ -16,7 +16,7 @@ import (
 
 var (
 	seeds       = flag.Int("seeds", 500, "how many seeds TestSeeds plays")
-	first       = flag.Uint64("first", uint64(time.Now().UnixMicro()), "the first of them; drawn from the clock where it is not given")
+	first       = flag.Uint64("first", uint64(time.Now().UnixMicro()), "the first of them; the clock's by default")
 	failuresMax = flag.Int("failures", 100, "after so many failures the rest is not played")
 )
 
@@ -32,7 +32,10 @@ const (
 func TestSeeds(t *testing.T) {
 	require.Positive(t, *seeds, "SEEDS: want 1 or more")
 	require.Positive(t, *failuresMax, "-failures: want 1 or more")
-	s := series{first: *first, count: uint64(*seeds), failuresMax: *failuresMax, progressEvery: progressEvery, play: play, log: t.Logf, fail: t.Errorf}
+	s := series{
+		first: *first, count: uint64(*seeds), failuresMax: *failuresMax, progressEvery: progressEvery,
+		play: play, log: t.Logf, fail: t.Errorf,
+	}
 	s.run()
 	if s.count >= coverageFrom && s.played == s.count {
 		require.Empty(t, s.coverage.Missing(), "dimensions that no run had")

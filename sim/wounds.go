@@ -83,7 +83,7 @@ func (s *session) hurtFPDU(host int, lo, n uint64) bool {
 	return s.hurt(host, base+lo, base+lo+n)
 }
 
-// hurtReady says whether the Ready-to-Receive frame to a host was damaged. Nothing but its Key and Rev shows that.
+// hurtReady says whether the Ready-to-Receive frame to a host was damaged.
 func (s *session) hurtReady(host int) bool {
 	lo, hi := s.readyFrame(host)
 	return s.hurt(host, lo, hi)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/tcp"
@@ -41,7 +42,7 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 	netlab.Enter(t)
 	port, err := tap.New(tap.Config{Name: "stack%d", Addr: kernelAddr})
 	if err != nil {
-		t.Skipf("no TAP device here: %v", err)
+		skip.Missing(t, "no TAP device here: %v", err)
 	}
 	t.Cleanup(func() { _ = port.Close() })
 	pool := newPool(t, labBufs)

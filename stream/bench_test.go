@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/testhost"
 )
 
 // over runs f on connections over two running Pollers and, to compare with, over the kernel's loopback.
@@ -39,29 +41,36 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// BenchmarkThroughput writes and reads large pieces. With the test's two goroutines and two Pollers that is four which
-// want a core.
+// BenchmarkThroughput writes and reads large pieces. The reader looks at samples of what it reads, all of which must arrive. With the
+// test's two goroutines and two Pollers that is four which want a core.
 func BenchmarkThroughput(b *testing.B) {
 	over(b, func(b *testing.B, c, s halfCloser) {
-		piece := make([]byte, 64<<10)
-		b.SetBytes(int64(len(piece)))
+		const piece = 64 << 10
+		octets := testhost.NewOctets(b, piece)
+		b.SetBytes(piece)
 		b.ReportAllocs()
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			buf := make([]byte, 256<<10)
 			for {
-				if _, err := s.Read(buf); err != nil {
+				n, err := s.Read(buf)
+				if bad := octets.Arrived(buf[:n]); bad != nil {
+					b.Error(bad)
+					_ = c.Close() // the writer need not wait
+				}
+				if err != nil {
 					return
 				}
 			}
 		})
 		for b.Loop() {
-			if _, err := c.Write(piece); err != nil {
+			if _, err := c.Write(octets.Next(piece)); err != nil {
 				b.Fatal(err)
 			}
 		}
 		require.NoError(b, c.CloseWrite())
 		wg.Wait()
+		require.Equal(b, b.N*piece, octets.Got())
 	})
 }
 
@@ -73,11 +82,14 @@ func BenchmarkRequestResponse(b *testing.B) {
 		one := make([]byte, 1)
 		b.ReportAllocs()
 		for b.Loop() {
+			said := one[0] + 1
+			one[0] = said
 			if _, err := c.Write(one); err != nil {
 				b.Fatal(err)
 			}
-			if _, err := c.Read(one); err != nil {
-				b.Fatal(err)
+			one[0] = 0
+			if _, err := c.Read(one); err != nil || one[0] != said {
+				b.Fatalf("%d came back, %d was sent; %v", one[0], said, err)
 			}
 		}
 		require.NoError(b, c.CloseWrite())

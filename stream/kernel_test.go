@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/stack"
@@ -28,15 +29,15 @@ var (
 // thread is in: kernel sockets must be made on the test's goroutine.
 func newKernelLab(t *testing.T) *stack.Poller {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace and a TAP device")
+		skip.Missing(t, "needs root: makes a network namespace and a TAP device")
 	}
 	runtime.LockOSThread() // for good: the thread, and the namespace, end with the test's goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("no network namespace here: %v", err)
+		skip.Missing(t, "no network namespace here: %v", err)
 	}
 	port, err := tap.New(tap.Config{Name: "stream%d", Addr: kernelAddr})
 	if err != nil {
-		t.Skipf("no TAP device here: %v", err)
+		skip.Missing(t, "no TAP device here: %v", err)
 	}
 	pool := newPool(t, bufs)
 	t.Cleanup(func() { // once the Poller has ended; what was armed for large frames is the port's until it closes

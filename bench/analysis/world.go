@@ -173,11 +173,11 @@ func (w *world) connect(segments int) {
 			continue
 		}
 		p := &placing{w: w}
-		spare := 0
+		var reserve mpa.Reserve
 		if w.NoBuffer {
-			spare = w.pool.Size() + 1
+			reserve.Spare = w.pool.Size() + 1
 		}
-		p.recv.Init(mpa.ReceiverConfig{Mode: w.st.mode, Pool: w.pool, BufsMax: bufsMax, Reserve: &mpa.Reserve{Spare: spare}, Scratch: scratch})
+		p.recv.Init(mpa.ReceiverConfig{Mode: w.st.mode, Pool: w.pool, BufsMax: bufsMax, Reserve: &reserve, Scratch: scratch})
 		c.recv = p
 	}
 	w.began, w.sampled = w.now, w.now

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // A capture opens in tshark, which finds the layers and no bad checksum.
 func TestCapture(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
-		t.Skip("needs tshark to look at it")
+		skip.Missing(t, "needs tshark to look at it")
 	}
 	for _, c := range []struct {
 		name   string

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // machine is a make-believe machine for scripts/deps.sh: it has the tools that every system has, and stubs of Debian's
@@ -67,7 +68,7 @@ func newMachine(t *testing.T, goVersion string, missing ...string) *machine {
 	if _, err := os.Stat("/usr/local/go"); err == nil && goVersion == "" {
 		m.hide = true
 		if os.Geteuid() != 0 {
-			t.Skip("needs root to hide /usr/local/go")
+			skip.Missing(t, "needs root to hide /usr/local/go")
 		}
 	}
 	script, err := os.ReadFile("../../scripts/deps.sh")

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // Errors of the client's own, and of its server's absence: one line, status 1.
@@ -211,7 +213,7 @@ func TestServeWithoutHugepages(t *testing.T) {
 		_, err = fmt.Sscan(string(text), &free)
 	}
 	if err != nil || free > 2048 {
-		t.Skipf("needs a known and small number of free hugepages: %d, %v", free, err)
+		skip.Missing(t, "needs a known and small number of free hugepages: %d, %v", free, err)
 	}
 	server := ns.serving(t, "--region", fmt.Sprintf("%dMiB", 2*free+64))
 	require.Len(t, server.Lines(`^memory +\S+ [MG]iB on normal pages \(hugepages: \d+ pages of 2 MiB wanted, \d+ free; run hugepages/setup.sh \d+ `), 1, "%s", server)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // openTerminal makes a pseudo-terminal; what is written to slave is read from master.
@@ -19,7 +21,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip("needs /dev/ptmx: ", err)
+		skip.Missing(t, "needs /dev/ptmx: %v", err)
 	}
 	t.Cleanup(func() { master.Close() })
 	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
@@ -27,7 +29,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	require.NoError(t, err)
 	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("needs /dev/pts: ", err)
+		skip.Missing(t, "needs /dev/pts: %v", err)
 	}
 	t.Cleanup(func() { slave.Close() })
 	return master, slave

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // checkout is a directory with what `make run` uses when the program is built: its scripts and the program.
@@ -70,10 +71,10 @@ func needIP(t *testing.T) {
 	t.Helper()
 	netlab.NeedRoot(t)
 	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs iproute2: ", err)
+		skip.Missing(t, "needs iproute2: %v", err)
 	}
 	if out, err := exec.Command("unshare", "-n", "true").CombinedOutput(); err != nil {
-		t.Skipf("needs network namespaces: %v: %s", err, out)
+		skip.Missing(t, "needs network namespaces: %v: %s", err, out)
 	}
 }
 
@@ -102,7 +103,7 @@ func TestRunScript(t *testing.T) {
 	})
 	t.Run("dpdk", func(t *testing.T) {
 		if !program.dpdk {
-			t.Skip("the program is built without DPDK's driver")
+			skip.Missing(t, "the program is built without DPDK's driver")
 		}
 		var p *process
 		withEALMemory(t, func() *process {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // Files of every awkward size land whole, and both sides say the same hash.
@@ -240,7 +242,7 @@ func withEALMemory(t *testing.T, try func() *process) {
 		}
 		p.Wait(t)
 	}
-	t.Skipf("others hold the hugepages: %s", p)
+	skip.Hugepages(t, 256, fmt.Errorf("%s", p)) // as many as make test reserves
 }
 
 // With DPDK in the program its net_tap does the same job.
@@ -250,7 +252,7 @@ func TestPutThroughDPDK(t *testing.T) {
 		p := ns.rnicd(t, "serve", "--pmd", "dpdk")
 		require.Equal(t, 1, p.Wait(t), "%s", p)
 		require.Len(t, errorLines(p), 1, "%s", p)
-		t.Skip("the program is built without DPDK's driver: no libdpdk, or under the race detector")
+		skip.Missing(t, "the program is built without DPDK's driver: no libdpdk, or under the race detector")
 	}
 	var server *process
 	withEALMemory(t, func() *process {

@@ -61,7 +61,8 @@ var allowed = map[string][]string{
 	"bench/peers/kernel":  {"bench/peers/measure"},
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
-	"internal/netlab":     {},
+	"internal/netlab":     {"internal/skip"},                                  // imported by tests only
+	"internal/skip":       {},                                                 // imported by tests only
 	"internal/testnic":    {"rnic", "internal/testhost", "stack", "pmd/wire"}, // imported by tests only
 	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"},       // imported by tests only
 

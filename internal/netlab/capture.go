@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // Capture is a tcpdump that writes down what passes a device.
@@ -108,7 +110,7 @@ func NeedTshark(t testing.TB) {
 	t.Helper()
 	for _, tool := range []string{"tshark", "tcpdump"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs scripts/deps.sh test: ", err)
+			skip.Missing(t, "needs scripts/deps.sh test: %v", err)
 		}
 	}
 }

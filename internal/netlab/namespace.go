@@ -3,7 +3,7 @@
 // the test is over, whatever becomes of it: a namespace has no name and goes with its last thread, process and socket;
 // children die with the test.
 //
-// It is imported by tests only, of any layer, and so imports nothing of ours.
+// It is imported by tests only, of any layer, and so imports nothing of ours except internal/skip.
 package netlab
 
 import (
@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // Patience bounds every wait for another process. It is generous: the machine may be busy.
@@ -26,10 +28,10 @@ const Patience = 60 * time.Second
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace and a TAP in it")
+		skip.Missing(t, "needs root: makes a network namespace and a TAP in it")
 	}
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		t.Skip("needs /dev/net/tun: ", err)
+		skip.Missing(t, "needs /dev/net/tun: %v", err)
 	}
 }
 
@@ -40,7 +42,7 @@ func Enter(t testing.TB) {
 	NeedRoot(t)
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skip("needs a network namespace: ", err)
+		skip.Missing(t, "needs a network namespace: %v", err)
 	}
 }
 
@@ -69,7 +71,7 @@ func New(t testing.TB) *Namespace {
 	}()
 	if err := <-ready; err != nil {
 		close(ns.starts)
-		t.Skip("needs a network namespace: ", err)
+		skip.Missing(t, "needs a network namespace: %v", err)
 	}
 	t.Cleanup(func() {
 		close(ns.starts)

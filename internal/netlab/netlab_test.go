@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // pair is two namespaces on one wire.
@@ -111,7 +113,7 @@ func TestAnalyseSeesLoss(t *testing.T) {
 	// A queue of ten packets at 50 Mbit/s loses some of every burst.
 	out := a.Start(t, exec.Command("tc", "qdisc", "add", "dev", "wire0", "root", "tbf", "rate", "50mbit", "burst", "3000", "limit", "15000"))
 	if out.Wait(t) != 0 {
-		t.Skipf("needs tc's tbf: %s", out)
+		skip.Missing(t, "needs tc's tbf: %s", out)
 	}
 	a.Congestion(t, "reno")
 	capture := b.Capture(t, "wire1")

@@ -99,6 +99,7 @@ func (r *Register) readRows(root, name string) error {
 
 var (
 	citation = regexp.MustCompile(`^\s*// req: (.*)$`)
+	aTest    = regexp.MustCompile(`^func (Test|Fuzz|Example)`)
 	idShape  = regexp.MustCompile(`^[A-Z0-9]+-[A-Za-z0-9.]+(-[A-Za-z0-9.]+)*$`)
 )
 
@@ -125,13 +126,24 @@ func (r *Register) readTests(root string) error {
 	})
 }
 
+// readTest takes the citations of one file: in the comment on top of a test, or within one.
 func (r *Register) readTest(name string, src []byte) error {
 	sc := bufio.NewScanner(bytes.NewReader(src))
 	sc.Buffer(nil, len(src)+1)
+	onTop := 0 // line of a citation whose test is still to come
 	for n := 1; sc.Scan(); n++ {
+		if onTop > 0 && !strings.HasPrefix(sc.Text(), "//") {
+			if !aTest.MatchString(sc.Text()) {
+				return fmt.Errorf("%v: no test follows this citation", Place{name, onTop})
+			}
+			onTop = 0
+		}
 		m := citation.FindStringSubmatch(sc.Text())
 		if m == nil {
 			continue
+		}
+		if strings.HasPrefix(sc.Text(), "//") {
+			onTop = n
 		}
 		for _, id := range strings.FieldsFunc(m[1], func(c rune) bool { return c == ',' || c == ' ' }) {
 			at := Place{name, n}
@@ -143,6 +155,9 @@ func (r *Register) readTest(name string, src []byte) error {
 			}
 			r.Cited[id] = append(r.Cited[id], at)
 		}
+	}
+	if onTop > 0 {
+		return fmt.Errorf("%v: no test follows this citation", Place{name, onTop})
 	}
 	return sc.Err()
 }
@@ -178,6 +193,16 @@ func (r *Register) readAnswers(root string) error {
 		}
 	}
 	return nil
+}
+
+// Open are the rows that no test cites and docs/requirements.md does not answer. There may be none.
+func (r *Register) Open() (open []Row) {
+	for _, row := range r.Rows {
+		if len(r.Cited[row.ID]) == 0 && !r.Answered[row.ID] {
+			open = append(open, row)
+		}
+	}
+	return open
 }
 
 // Count of rows of one document and level.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/gopacket/pcapgo"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/fault"
@@ -352,7 +353,7 @@ func TestCreateAndTshark(t *testing.T) {
 
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("needs tshark for the rest")
+		skip.Missing(t, "needs tshark for the rest")
 	}
 	out, err := exec.Command(tshark, "-r", path, "-T", "fields", "-e", "frame.interface_name", "-e", "frame.len",
 		"-e", "frame.time_epoch", "-e", "eth.src").Output()
@@ -361,7 +362,7 @@ func TestCreateAndTshark(t *testing.T) {
 
 	capinfos, err := exec.LookPath("capinfos")
 	if err != nil {
-		t.Skip("needs capinfos for the rest")
+		skip.Missing(t, "needs capinfos for the rest")
 	}
 	text, err := exec.Command(capinfos, path).CombinedOutput()
 	require.NoError(t, err, string(text))

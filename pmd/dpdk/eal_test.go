@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // childVar names what a test process does instead of running as a whole: the EAL starts once per process.
@@ -35,9 +36,6 @@ func child(t *testing.T, test string, env ...string) string {
 
 // The ring tests again, each way a machine may give memory to the EAL and addresses to devices.
 func TestEnvironments(t *testing.T) {
-	if os.Getenv(ealArgsVar) != "" {
-		t.Skip("a child already")
-	}
 	const tests = "TestRing.*|TestNull.*|TestMemif.*"
 	for _, c := range []struct{ args, normal, want string }{
 		{"--iova-mode=pa", "", "physical addresses: true"},
@@ -47,10 +45,11 @@ func TestEnvironments(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(c.args, " ", "")+"/normal="+c.normal, func(t *testing.T) {
 			if strings.Contains(c.args, "pa") && os.Geteuid() != 0 {
-				t.Skip("physical addresses are for root")
+				skip.Missing(t, "physical addresses are for root")
 			}
-			if !strings.Contains(c.args, "no-huge") && freeHugepages(t) < 16 {
-				t.Skip("fewer than 16 free hugepages")
+			const pages = 16
+			if free := freeHugepages(t); !strings.Contains(c.args, "no-huge") && free < pages {
+				skip.Hugepages(t, pages, fmt.Errorf("%d free", free))
 			}
 			out := child(t, tests, ealArgsVar+"="+c.args, pageVar+"="+c.normal)
 			require.Contains(t, out, c.want)
@@ -199,7 +198,7 @@ func TestOpenErrors(t *testing.T) {
 // An arena on the Go heap serves too: it is pinned.
 func TestHeapArena(t *testing.T) {
 	if testArgsSay("pa") {
-		t.Skip("the Go heap's pages have no lasting physical address")
+		skip.Missing(t, "the Go heap's pages have no lasting physical address")
 	}
 	s := openSide(t, Config{Vdev: "net_ring8", Arena: hugepages.Heap(512*2048 + 1<<16)}, 512, 2048)
 	want := frame(newRand(t), 300)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -39,7 +40,7 @@ func start(t testing.TB) {
 	t.Helper()
 	if err := Init(testArgs()); err != nil {
 		if os.Geteuid() != 0 {
-			t.Skip("not root: ", err)
+			skip.Missing(t, "not root: %v", err)
 		}
 		t.Fatal(err)
 	}

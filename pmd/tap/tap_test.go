@@ -14,6 +14,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/stretchr/testify/require"
@@ -171,7 +172,7 @@ func TestLost(t *testing.T) {
 	enterNetns(t)
 	ip, err := exec.LookPath("ip")
 	if err != nil {
-		t.Skip("needs ip(8) to delete the device")
+		skip.Missing(t, "needs ip(8) to delete the device")
 	}
 	p, err := New(Config{Name: "rlost", Addr: kernelIP})
 	require.NoError(t, err)
@@ -209,7 +210,7 @@ func TestPersistentDeviceIsLeft(t *testing.T) {
 	enterNetns(t)
 	ip, err := exec.LookPath("ip")
 	if err != nil {
-		t.Skip("needs ip(8) to make a persistent device")
+		skip.Missing(t, "needs ip(8) to make a persistent device")
 	}
 	out, err := exec.Command(ip, "tuntap", "add", "dev", "rkeep", "mode", "tap").CombinedOutput()
 	require.NoError(t, err, string(out))

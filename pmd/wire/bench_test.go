@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -35,11 +38,19 @@ func BenchmarkOneCore(b *testing.B) {
 			in := make([]mem.Buf, benchBurst)
 			b.ReportAllocs()
 			b.ResetTimer()
-			for n := 0; n < b.N; n += benchBurst {
+			sent, got := 0, 0
+			for ; sent < b.N; sent += benchBurst {
 				h[0].q.Tx(out)
-				h[1].pool.FreeN(in[:h[1].q.Rx(in)])
+				n := h[1].q.Rx(in)
+				h[1].pool.FreeN(in[:n])
+				got += n
 			}
 			report(b, size)
+			b.StopTimer()
+			require.Equal(b, sent, got)
+			h[0].q.Tx(out[:1])
+			require.Equal(b, 1, h[1].q.Rx(in[:1]))
+			require.True(b, bytes.Equal(h[0].pool.Data(out[0]), h[1].pool.Data(in[0])), "the octets of a frame")
 		})
 	}
 }

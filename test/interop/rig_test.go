@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
@@ -53,7 +54,7 @@ func over(t *testing.T, f func(r *rig)) {
 func overThese(t *testing.T, transports []string, f func(r *rig)) {
 	t.Helper()
 	if !*live {
-		t.Skip("needs root and a virtual machine: make interop")
+		skip.Because(t, skip.VirtualMachine, "-live is not set")
 	}
 	for _, name := range transports {
 		t.Run(name, func(t *testing.T) {

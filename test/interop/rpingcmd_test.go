@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // commandAddr is where our command has its own stack: another host than that of the other tests.
@@ -27,7 +28,7 @@ type command struct {
 func overCommands(t *testing.T, f func(c *command)) {
 	t.Helper()
 	if !*live {
-		t.Skip("needs root and a virtual machine: make interop")
+		skip.Because(t, skip.VirtualMachine, "-live is not set")
 	}
 	for name, c := range map[string]*command{
 		overSockets: {rig: &rig{host: bridgeAddr.Addr().String()}},

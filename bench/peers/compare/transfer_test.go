@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // ends builds our own ends; gVisor's is a module of its own and needs the network.
 func ends(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes network namespaces and TAP devices")
+		skip.Missing(t, "needs root: makes network namespaces and TAP devices")
 	}
 	bin := t.TempDir()
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", bin+"/", "../ours", "../kernel").CombinedOutput()

@@ -13,7 +13,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Every kind of test, of short and long messages, does as many as it was asked for, and the figures fit each other.
+// Every kind of test, of short and long messages, does as many as it was asked for, moves the octets, and the figures fit each other.
 func TestKinds(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {
@@ -24,12 +24,13 @@ func TestKinds(t *testing.T) {
 					}
 					name := fmt.Sprintf("%v, latency %v, %d octets", op, latency, size)
 					test := Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 7, TxDepth: 16, RxDepth: 32}
-					p := connect(t, devs, test).withCredit()
+					p := connect(t, devs, test).withCredit().fill(test)
 					served := p.serve(test)
 					res, err := p.ends[0].Run(p.ctx, test)
 					require.NoError(t, err, name)
 					require.NoError(t, served(), name)
 					checkResult(t, res, test, name)
+					p.requireMoved(test, name)
 				}
 			}
 		}

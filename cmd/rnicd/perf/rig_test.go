@@ -1,7 +1,9 @@
 package perf
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
 
@@ -99,6 +101,36 @@ func (p *pair) withCredit() *pair {
 	client.Credit = &Credit{Local: creditAt}
 	server.Credit = &Credit{Local: creditAt, RemoteSTag: client.Local.STag(), RemoteOffset: creditAt}
 	return p
+}
+
+// fill puts octets that no test before had where the test's come from.
+func (p *pair) fill(test Test) *pair {
+	for _, e := range p.ends {
+		_, _ = rand.Read(e.Local.Bytes()[e.SendAt:][:areaMax])
+	}
+	if test.Op == Read {
+		server := p.ends[1]
+		_, _ = rand.Read(server.Local.Bytes()[server.RecvAt:][:areaMax])
+	}
+	return p
+}
+
+// requireMoved ends the connection in order, behind which all has arrived, and compares. What atomics leave is TestAtomicsCount's.
+func (p *pair) requireMoved(test Test, name string) {
+	p.t.Helper()
+	require.NoError(p.t, p.ends[0].QP.Close(p.ctx), name)
+	<-p.ends[1].QP.Done()
+	at := func(e *End, off int) []byte { return e.Local.Bytes()[off:][:test.Size] }
+	client, server := p.ends[0], p.ends[1]
+	switch {
+	case test.Op == Read:
+		require.True(p.t, bytes.Equal(at(server, server.RecvAt), at(client, client.RecvAt)), name)
+	case test.Op != Atomic:
+		require.True(p.t, bytes.Equal(at(client, client.SendAt), at(server, server.RecvAt)), name)
+		if test.Latency {
+			require.True(p.t, bytes.Equal(at(server, server.SendAt), at(client, client.RecvAt)), name)
+		}
+	}
 }
 
 // serve runs Serve; the function waits for what it returned.

@@ -1,0 +1,79 @@
+package rnic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// refusing is a carrier whose kernel refuses what QPOptions.UserTimeout asks for: an error of this end, of which start-up has no name.
+type refusing struct{ carrier }
+
+func (refusing) giveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
+
+// refuseTimeout makes l's kernel refuse.
+func (r *rig) refuseTimeout(l *link) {
+	r.t.Helper()
+	changed := make(chan struct{})
+	require.NoError(r.t, l.car.submit(func() { l.car = refusing{l.car}; close(changed) }))
+	r.until("the carrier's change", func() bool {
+		select {
+		case <-changed:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// An Initiator that meets an error of its own, for which RFC 6581 has no code, says "local catastrophic error" before anything else,
+// no RTR message in front of it, and ends the connection.
+//
+// req: 6581-9.3-1
+func TestSetupErrorOfTheInitiator(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute})
+		p := r.startConnect(c)
+		r.refuseTimeout(c.qp.link.Load())
+		r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
+			"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20050000"))
+		require.ErrorContains(t, untilEnded(r, p), "EOF")
+		p.closeSend()
+		r.untilDone(c.qp)
+		require.ErrorIs(t, c.qp.Err(), unix.ENOPROTOOPT)
+		require.ErrorIs(t, <-c.qp.connected, unix.ENOPROTOOPT)
+		require.ErrorContains(t, c.qp.Err(), "QPOptions.UserTimeout 1m0s")
+	})
+}
+
+// A Responder may send no FPDU before the Initiator's first, so no Terminate either: its Reply rejects, and Accept says why.
+func TestSetupErrorOfTheResponder(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true, UserTimeout: time.Minute})
+		p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
+		req := r.request()
+		r.refuseTimeout(req.link)
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), unix.ENOPROTOOPT)
+		r.play(p, "< "+hexRep+"7002 0004 0001 0002")
+		require.Equal(t, Closed, s.qp.State())
+		p.closeSend()
+		require.ErrorContains(t, untilEnded(r, p), "EOF")
+	})
+}
+
+// culley-02 has nothing to say it with: either end resets the connection.
+func TestSetupErrorWithoutFrames(t *testing.T) {
+	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
+		p := r.dialRaw()
+		s := r.newEnd(r.server, QPOptions{UserTimeout: time.Minute})
+		req := r.request()
+		r.refuseTimeout(req.link)
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), unix.ENOPROTOOPT)
+		require.Error(t, untilEnded(r, p))
+		require.Empty(t, p.octets())
+		require.Equal(t, Closed, s.qp.State())
+	})
+}
