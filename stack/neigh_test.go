@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a SYN waits for the next hop's address is no round trip: the answer to the first ARP request is lost, two SYNs wait for a
-// second. The RTO had been 3 s, and fell slowly.
+// What a SYN waits for the next hop's address is no round trip: the answer to the first ARP request
+// is lost, two SYNs wait for a second. The RTO had been 3 s, and fell slowly.
 func TestSynWaitsForItsNextHop(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 16)

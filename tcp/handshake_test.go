@@ -378,9 +378,10 @@ func TestAckOvertakesTheAnswerToADuplicateSyn(t *testing.T) {
 	s.expect()
 }
 
-// What a SYN waited in this host for the address of its next hop says nothing of the path: the round trip begins when it leaves, and
-// that it was due again meanwhile is no loss. It is not sent again sooner than an RTO after it left. When it is, its timestamp tells
-// nothing: it may be of one that waited.
+// What a SYN waited in this host for the address of its next hop says nothing of the path: the
+// round trip begins when it leaves, and that it was due again meanwhile is no loss. It is not sent
+// again sooner than an RTO after it left. When it is, its timestamp tells nothing: it may be of one
+// that waited.
 //
 // req: 6298-2-2, 6298-3-1, 6298-5-1, 6298-5-6, 5681-3.1-4
 func TestSynThatWaited(t *testing.T) {
@@ -393,7 +394,7 @@ func TestSynThatWaited(t *testing.T) {
 				s.sent()
 				s.c.SynLeft(s.now)
 				if got := s.c.Deadline() - s.now; got != sc {
-					t.Errorf("after %d ms: the SYN is due again in %d us, want an RTO", waited/ms, got/us)
+					t.Errorf("after %d ms: due again in %d us, want an RTO", waited/ms, got/us)
 				}
 				want := Stats{SRTTNs: 10 * ms, RTONs: 200 * ms, Cwnd: 10}
 				if lost {
@@ -412,10 +413,11 @@ func TestSynThatWaited(t *testing.T) {
 				due := s.c.Deadline()
 				s.c.SynLeft(s.now)
 				if s.c.Deadline() != due {
-					t.Errorf("after the answer the call moves a timer of data by %d us", (s.c.Deadline()-due)/us)
+					t.Errorf("later, a timer of data moves by %d us", (s.c.Deadline()-due)/us)
 				}
 				got := s.c.Stats()
-				if got.SRTTNs != want.SRTTNs || got.RTONs != want.RTONs || got.Cwnd != want.Cwnd*s.c.EMSS() {
+				if got.SRTTNs != want.SRTTNs || got.RTONs != want.RTONs ||
+					got.Cwnd != want.Cwnd*s.c.EMSS() {
 					t.Errorf("after %d ms, lost %v, timestamps %v: SRTT %d us, RTO %d us, cwnd %d",
 						waited/ms, lost, stamps, got.SRTTNs/us, got.RTONs/us, got.Cwnd)
 				}
