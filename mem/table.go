@@ -69,8 +69,8 @@ func NewTable(entriesMax int) *Table {
 	}
 }
 
-// DrawFrom makes the Table draw the STags to come by random, which any goroutine may call: for simulations. An STag that a peer
-// can guess protects nothing.
+// DrawFrom makes the Table draw the STags to come by random, which any goroutine may call: for
+// simulations. An STag that a peer can guess protects nothing.
 func (t *Table) DrawFrom(random func() uint32) { t.random = random }
 
 func random32() uint32 {

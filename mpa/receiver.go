@@ -48,8 +48,9 @@ type ReceiverConfig struct {
 	// damaged ULPDU_Length looks like that.
 	DropBadCRC bool
 
-	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a segment is refused unless nothing of
-	// it would be held. So peers that never finish their frames cannot make the others' Poller deaf. Nil: nothing.
+	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a
+	// segment is refused unless nothing of it would be held. So peers that never finish their
+	// frames cannot make the others' Poller deaf. Nil: nothing.
 	Reserve *Reserve
 
 	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may share it. Nil: own.

@@ -1,12 +1,14 @@
 package mpa
 
-// Reserve is what the Receivers of one Pool, of one goroutine, have in common, and the part of the Pool that they leave to others.
+// Reserve is what the Receivers of one Pool, of one goroutine, have in common, and the part of the
+// Pool that they leave to others.
 //
-// What waits beyond a gap is refused while fewer than Spare Bufs are free: the peer sends it again, and can do without. The next
-// octets in order it cannot do without. Were they refused whenever the Pool is short, two hosts that have filled theirs with what
-// they send, each until the other takes it, would refuse each other's FPDUs for ever where the path cuts these. So in-order octets
-// of frames that are not whole may go below Spare, down to Low, as long as all Receivers together hold less than Partial Bufs of
-// such.
+// What waits beyond a gap is refused while fewer than Spare Bufs are free: the peer sends it again,
+// and can do without. The next octets in order it cannot do without. Were they refused whenever the
+// Pool is short, two hosts that have filled theirs with what they send, each until the other takes
+// it, would refuse each other's FPDUs for ever where the path cuts these. So in-order octets of
+// frames that are not whole may go below Spare, down to Low, as long as all Receivers together hold
+// less than Partial Bufs of such.
 type Reserve struct {
 	Spare   int // Bufs left free by octets that would have to wait
 	Low     int // and by in-order ones

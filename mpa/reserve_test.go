@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With the pool short, octets in order are held down to Low, and until all Receivers together hold as many Bufs of them as Partial
-// says. What waits beyond a gap is refused before that, also when the left edge stands inside a frame.
+// With the pool short, octets in order are held down to Low, and until all Receivers together hold
+// as many Bufs of them as Partial says. What waits beyond a gap is refused before that, also when
+// the left edge stands inside a frame.
 func TestReserveForOctetsInOrder(t *testing.T) {
 	const low, partial = 3, 2
 	reserve := &Reserve{Spare: spareBufs, Low: low, Partial: partial}
@@ -15,7 +16,8 @@ func TestReserveForOctetsInOrder(t *testing.T) {
 	second := int(s.frames[1].start)
 	rigs := make([]*shortage, partial+1)
 	for i := range rigs {
-		rigs[i] = &shortage{rig: newRig(t, rigConfig{Mode: withCRC, Reserve: reserve, PoolExtra: spareBufs}, s)}
+		cfg := rigConfig{Mode: withCRC, Reserve: reserve, PoolExtra: spareBufs}
+		rigs[i] = &shortage{rig: newRig(t, cfg, s)}
 	}
 	for i, r := range rigs {
 		r.leave(low - 1)

@@ -72,7 +72,10 @@ func newRig(t testing.TB, cfg rigConfig, s *stream) *rig {
 	}
 	r := &rig{t: t, s: s, pool: newPool(t, cfg.BufsMax+2+cfg.PoolExtra, cfg.Stride), pos: -1, base: cfg.Base}
 	r.poolSize = r.pool.Available()
-	r.recv.Init(ReceiverConfig{Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC, Reserve: cfg.Reserve})
+	r.recv.Init(ReceiverConfig{
+		Mode: cfg.Mode, Pool: r.pool, BufsMax: cfg.BufsMax, DropBadCRC: cfg.DropBadCRC,
+		Reserve: cfg.Reserve,
+	})
 	r.recv.next = cfg.Base
 	return r
 }

@@ -20,7 +20,8 @@ type shortage struct {
 
 func newShortage(t *testing.T, mode Mode, s *stream) *shortage {
 	t.Helper()
-	return &shortage{rig: newRig(t, rigConfig{Mode: mode, Reserve: &Reserve{Spare: spareBufs}, PoolExtra: spareBufs}, s)}
+	cfg := rigConfig{Mode: mode, Reserve: &Reserve{Spare: spareBufs}, PoolExtra: spareBufs}
+	return &shortage{rig: newRig(t, cfg, s)}
 }
 
 // leave lets the Receiver find n Bufs in the pool when the next segment, in a Buf of its own, comes.

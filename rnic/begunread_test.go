@@ -9,16 +9,18 @@ import (
 	"github.com/rnicd/rnicd/pmd/fault"
 )
 
-// A Read that was begun when the peer closed its half, and had found no room in the last segment that could be sent, is one that was
-// not sent: it and what was posted after it are flushed, and the connection ends in order. It was sent all the same, and waited for.
+// A Read that was begun when the peer closed its half, and had found no room in the last segment
+// that could be sent, is one that was not sent: it and what was posted after it are flushed, and
+// the connection ends in order. It was sent all the same, and waited for.
 func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{faults: true})
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: half}))
 		p := r.rawResponder(c)
-		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{})) // nothing is acknowledged
-		const writes = 10                                                                // an initial window
-		size := int(c.qp.link.Load().car.emss()) - 40                                    // no room for a Read behind it
+		// Nothing is acknowledged.
+		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
+		const writes = 10                             // an initial window
+		size := int(c.qp.link.Load().car.emss()) - 40 // leaves no room for a Read
 		for i := range writes {
 			require.NoError(t, c.qp.PostWrite(c.write(c, uint64(i), 0, size)))
 		}

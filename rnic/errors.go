@@ -18,8 +18,9 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection")
-	// ErrLinger: our half was to be closed, or was, and nothing moved for QPOptions.UserTimeout or 100 s (after a Terminate, 3 s), so the
-	// connection was reset. What was posted last may be lost.
+	// ErrLinger: our half was to be closed, or was, and nothing moved for QPOptions.UserTimeout or
+	// 100 s (after a Terminate, 3 s), so the connection was reset. What was posted last may be
+	// lost.
 	ErrLinger = errors.New("rnic: peer did not close its half of the connection in time")
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.

@@ -29,7 +29,9 @@ const (
 
 func newLane(p *stack.Poller, r *mem.Reader) *lane {
 	spare := p.Pool().Size() / spareShare
-	return &lane{poller: p, reader: r, reserve: mpa.Reserve{Spare: spare, Low: min(p.Reserve()/2, spare), Partial: spare / 2}}
+	return &lane{poller: p, reader: r, reserve: mpa.Reserve{
+		Spare: spare, Low: min(p.Reserve()/2, spare), Partial: spare / 2,
+	}}
 }
 
 func (ln *lane) enter(l *link) { ln.links = append(ln.links, l) }

@@ -32,9 +32,9 @@ const (
 	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
 	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
-	// closeTimeout is how long an orderly end waits without progress, unless QPOptions.UserTimeout says otherwise: as long as TCP
-	// tries, here and at the peer. What either still sends again nobody else can see, and R2 is at least 100 s (RFC 9293 section
-	// 3.8.3, SHLD-11).
+	// closeTimeout is how long an orderly end waits without progress, unless QPOptions.UserTimeout
+	// says otherwise: as long as TCP tries, here and at the peer. What either still sends again
+	// nobody else can see, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
 	closeTimeout = 100 * time.Second
 )
 

@@ -284,8 +284,9 @@ func (q *QueuePair) failed(wr *wqe, st Status) {
 	q.complete(q.opt.SendCQ, wr, 0, st)
 }
 
-// peerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request is left unanswered. One that was
-// begun, and did not fit into the last segment, is as if it had not been.
+// peerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request
+// is left unanswered. One that was begun, and did not fit into the last segment, is as if it had
+// not been.
 func (q *QueuePair) peerEnds() bool {
 	q.asks.over = true
 	if s := &q.send; s.seg.Active() && !s.answering && s.wr.op.asks() {

@@ -96,8 +96,9 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
 }
 
-// A peer that cuts frames across segments gets on at once where Bufs are short for another reason than cut frames: others hold
-// octets beyond a gap, or, as here, all but what sending leaves is out.
+// A peer that cuts frames across segments gets on at once where Bufs are short for another reason
+// than cut frames: others hold octets beyond a gap, or, as here, all but what sending leaves is
+// out.
 func TestCutFramesInAShortPool(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	q, region, c, p := h.orderly()
@@ -117,8 +118,9 @@ func TestCutFramesInAShortPool(t *testing.T) {
 	h.pool.FreeN(out)
 }
 
-// A peer that cuts frames across segments gets on although others hoard, and hold all that may be held of octets in order, too:
-// those whose frames make no progress are ended, the worst first, until there is room.
+// A peer that cuts frames across segments gets on although others hoard, and hold all that may be
+// held of octets in order, too: those whose frames make no progress are ended, the worst first,
+// until there is room.
 func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})

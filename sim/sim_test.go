@@ -64,8 +64,9 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// What a host draws at random follows from the seed as well: STags, which are octets of frames, so that damage may depend on them;
-// and how long an IPv6 neighbour is believed, after which frames are sent that draw faults.
+// What a host draws at random follows from the seed as well: STags, which are octets of frames, so
+// that damage may depend on them; and how long an IPv6 neighbour is believed, after which frames
+// are sent that draw faults.
 func TestHostsFollowTheSeed(t *testing.T) {
 	drawn := func(seed uint64) (mem.STag, int64) {
 		w, err := New(Config{Seed: seed, V6: true})
@@ -76,7 +77,8 @@ func TestHostsFollowTheSeed(t *testing.T) {
 		require.NoError(t, err)
 		cq, err := h.Adapter.CreateCQ(16)
 		require.NoError(t, err)
-		qp, err := h.Adapter.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: 1, RecvDepth: 1})
+		opt := rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: 1, RecvDepth: 1}
+		qp, err := h.Adapter.CreateQP(opt)
 		require.NoError(t, err)
 		require.NoError(t, qp.StartConnect(t.Context(), "[fd09::1]:1", nil))
 		require.NoError(t, w.Run(time.Minute, func() bool { return qp.State() == rnic.Closed }))

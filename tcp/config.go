@@ -23,7 +23,7 @@ type Config struct {
 	SuspectRetries   int   // retransmissions in a row before EvSuspect, default 3
 	FinWait2Ns       int64 // how long an orphan waits for the peer's FIN, default 60 s
 	UserTimeoutNs    int64 // unacknowledged data or probes for this long: timed out; default 100 s
-	DataRetries      int   // of data, before it times out; default 7 where UserTimeoutNs is the default, else 0
+	DataRetries      int   // of data before it times out; default 7, 0 if UserTimeoutNs is set
 	InitialWindow    int   // segments, default what RFC 6928 says: 10, or with a large MSS 14600 octets, at least 2
 	StrictTimestamps bool  // drop segments without timestamps once they were agreed on; Linux takes them
 	NoDelay          bool  // no Nagle

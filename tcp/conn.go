@@ -214,15 +214,16 @@ func (c *Conn) takeSYN(now int64, s *Segment) {
 	c.sndWl1 = s.Seq
 }
 
-// SynLeft says that a SYN which Next gave has left this host only now, because its next hop had to be found first. How long that
-// took, and that SYNs were due again meanwhile, tells nothing of the path: it is no round-trip time, no backoff (RFC 6298) and no loss
-// (RFC 5681 section 3.1). After the SYN has been answered it does nothing.
+// SynLeft says that what Next has given of our SYN has left this host only now, because its next
+// hop had to be found first. How long that took, and that the SYN was due again meanwhile, tells
+// nothing of the path: the round trip begins now, and there was no loss (RFC 5681 section 3.1) and
+// no backoff. After the SYN has been answered it does nothing.
 func (c *Conn) SynLeft(now int64) {
 	t := &c.timers
 	if c.state != SynSent || t.synSends == 0 {
 		return
 	}
-	t.synLate, t.synTries = true, 1
+	t.synLate, t.sentAt, t.synSends, t.synTries = true, now, 1, 1
 	c.rtt.backoff = 0
 	if t.rtxAt != never {
 		t.rtxAt = now + c.rtt.current()
@@ -239,12 +240,12 @@ func (c *Conn) establish(now int64, s *Segment) {
 	c.timers.expiries = 0
 	elapsed, echoed := c.tsElapsed(now, s.Options.TSecr)
 	switch {
-	case c.timers.synSends == 0, c.timers.synLate: // a cookie, or a SYN that waited: nobody knows when it was sent
+	case c.timers.synSends == 0: // a cookie: nobody knows when it was sent
 	case c.timers.synSends == 1:
 		c.rtt.sample(now-c.timers.sentAt, 1)
 		c.rtt.lowest.add(now, now-c.timers.sentAt)
-	case c.useTS && s.Options.HasTimestamps && echoed:
-		c.rtt.sample(elapsed, 1)
+	case c.useTS && s.Options.HasTimestamps && echoed && !c.timers.synLate:
+		c.rtt.sample(elapsed, 1) // once SYNs have waited, the echo may be of one of those
 	case c.timers.synTries > 1 && c.rtt.base < rtoAfterSynLossNs:
 		c.rtt.base = rtoAfterSynLossNs // RFC 6298 section 5.7: the SYN was lost, and nothing was measured
 	}

@@ -378,39 +378,49 @@ func TestAckOvertakesTheAnswerToADuplicateSyn(t *testing.T) {
 	s.expect()
 }
 
-// A SYN that waited in this host for the address of its next hop, and was due again meanwhile, says nothing of the path: its time is no
-// round trip, though the timestamps would tell one, and its timer no loss. It is not sent again sooner than an RTO after it left, as
-// often as any.
+// What a SYN waited in this host for the address of its next hop says nothing of the path: the
+// round trip begins when it leaves, and that it was due again meanwhile is no loss. It is not sent
+// again sooner than an RTO after it left. When it is, its timestamp tells nothing: it may be of one
+// that waited.
 //
-// req: 6298-3-1, 6298-5-1, 5681-3.1-4
+// req: 6298-2-2, 6298-3-1, 6298-5-1, 6298-5-6, 5681-3.1-4
 func TestSynThatWaited(t *testing.T) {
 	for _, stamps := range []bool{false, true} {
 		for _, waited := range []int64{300 * ms, 1500 * ms} {
-			cfg := Config{MSS: 1000, NoTimestamps: !stamps}
-			s := newScript(t, cfg)
-			s.connect()
-			s.advance(waited)
-			s.sent()
-			s.c.SynLeft(s.now)
-			if got := s.c.Deadline() - s.now; got != sc {
-				t.Errorf("after %d ms: the SYN is due again in %d us, want an RTO", waited/ms, got/us)
-			}
-			s.advance(10 * ms)
-			answer := "S. 0:1 ack 1 mss 1000 win 60000"
-			if stamps {
-				answer += " ts 77,1000000" // of the first SYN
-			}
-			s.in(answer)
-			s.wantState(Established)
-			s.push(100)
-			s.advance(5 * ms)
-			due := s.c.Deadline()
-			s.c.SynLeft(s.now)
-			if s.c.Deadline() != due {
-				t.Errorf("after the answer the call moves a timer of data by %d us", (s.c.Deadline()-due)/us)
-			}
-			if got := s.c.Stats(); got.SRTTNs != 0 || got.RTONs != sc || got.Cwnd != 10*s.c.EMSS() {
-				t.Errorf("after %d ms, timestamps %v: SRTT %d, RTO %d us, cwnd %d", waited/ms, stamps, got.SRTTNs, got.RTONs/us, got.Cwnd)
+			for _, lost := range []bool{false, true} {
+				s := newScript(t, Config{MSS: 1000, NoTimestamps: !stamps})
+				s.connect()
+				s.advance(waited)
+				s.sent()
+				s.c.SynLeft(s.now)
+				if got := s.c.Deadline() - s.now; got != sc {
+					t.Errorf("after %d ms: due again in %d us, want an RTO", waited/ms, got/us)
+				}
+				want := Stats{SRTTNs: 10 * ms, RTONs: 200 * ms, Cwnd: 10}
+				if lost {
+					s.advance(sc)
+					want = Stats{RTONs: 3 * sc, Cwnd: 1}
+				}
+				s.advance(10 * ms)
+				answer := "S. 0:1 ack 1 mss 1000 win 60000"
+				if stamps {
+					answer += " ts 77,1000000" // of the first SYN
+				}
+				s.in(answer)
+				s.wantState(Established)
+				s.push(100)
+				s.advance(5 * ms)
+				due := s.c.Deadline()
+				s.c.SynLeft(s.now)
+				if s.c.Deadline() != due {
+					t.Errorf("later, a timer of data moves by %d us", (s.c.Deadline()-due)/us)
+				}
+				got := s.c.Stats()
+				if got.SRTTNs != want.SRTTNs || got.RTONs != want.RTONs ||
+					got.Cwnd != want.Cwnd*s.c.EMSS() {
+					t.Errorf("after %d ms, lost %v, timestamps %v: SRTT %d us, RTO %d us, cwnd %d",
+						waited/ms, lost, stamps, got.SRTTNs/us, got.RTONs/us, got.Cwnd)
+				}
 			}
 		}
 	}

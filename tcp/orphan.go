@@ -29,9 +29,10 @@ func (c *Conn) giveUpAt() int64 {
 	return c.timers.progressAt + limit
 }
 
-// giveUpDataAt is R2 as configured: a time, and a count of retransmissions, the last of which may be answered. The count is for long
-// RTOs: in 100 s one of 3 s is five of them, of which a path that has become narrower takes the first three (plpmtud.go). RFC 9293
-// section 3.8.3 lets R2 be either, and "correspond to at least 100 seconds".
+// giveUpDataAt is R2 as configured: a time, and a count of retransmissions, the last of which may
+// be answered. The count is for long RTOs: in 100 s one of 3 s is five of them, of which a path
+// that has become narrower takes the first three (plpmtud.go). RFC 9293 section 3.8.3 lets R2 be
+// either, and "correspond to at least 100 seconds".
 func (c *Conn) giveUpDataAt() int64 {
 	t := &c.timers
 	at := t.progressAt + c.cfg.UserTimeoutNs

@@ -24,8 +24,8 @@ func TestUserTimeoutIsPerConnection(t *testing.T) {
 	s.wantReleased(0)
 }
 
-// Where the RTO is long, 100 s are not the end before seven retransmissions are, and the time to answer the last. What the
-// configuration or the application says of time holds as it is.
+// Where the RTO is long, 100 s are not the end before seven retransmissions are, and the time to
+// answer the last. What the configuration or the application says of time holds as it is.
 //
 // req: 9293-SHLD-11, 9293-MUST-20
 func TestRetriesAtALongRTO(t *testing.T) {
@@ -53,7 +53,8 @@ func TestRetriesAtALongRTO(t *testing.T) {
 	}
 }
 
-// Probes of a closed window that nobody answers end after 100 s, whatever the RTO: nothing was lost that could be sent again.
+// Probes of a closed window that nobody answers end after 100 s, whatever the RTO: nothing was lost
+// that could be sent again.
 func TestUnansweredProbesAtALongRTO(t *testing.T) {
 	for name, prepare := range map[string]func(s *script){
 		"closed before": func(s *script) {
