@@ -176,7 +176,8 @@ func TestPostList(t *testing.T) {
 func TestScatterDoesNotAllocate(t *testing.T) {
 	k := newListSink(t)
 	mr := k.register(100)
-	list := []Range{{mr.STag(), 10, 0}, {mr.STag(), 10, 50}, {mr.STag(), 10, 20}}
+	list := []Range{{mr.STag(), 10, 0}, {mr.STag(), 10, 50}, {mr.STag(), 5, 20}, {mr.STag(), 3, 30}, {mr.STag(), 2, 40}}
+	require.Len(t, list, listMax)
 	seg := ulpdu(untagged(0, 1, 0, true), make([]byte, 30))
 	pieces := [][]byte{seg}
 	var d Delivered
@@ -192,6 +193,7 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 			}
 		}
 	}))
+	require.Equal(t, listMax, cap(k.stream.targets))
 }
 
 // Pieces that are not the ULPDU they are said to be are a fault of the caller's, which must not go unseen.
