@@ -67,11 +67,12 @@ type QPOptions struct {
 	// lying what it is sent right behind its Reply, until more comes; NudgeDefault is for it. 0: never.
 	Nudge time.Duration
 
-	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has acknowledged nothing of what is in flight for so
-	// long (RFC 9293 section 3.8.3), or, where nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
-	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. 0: 100 s for what is in flight; then our TCP
-	// sends no keep-alives, and nobody notices that a peer has vanished from which something is awaited. A kernel that refuses it fails
-	// the start-up.
+	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has
+	// acknowledged nothing of what is in flight for so long (RFC 9293 section 3.8.3), or, where
+	// nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
+	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. 0: 100
+	// s for what is in flight; then our TCP sends no keep-alives, and nobody notices that a peer
+	// has vanished from which something is awaited. A kernel that refuses it fails the start-up.
 	UserTimeout time.Duration
 
 	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets

@@ -303,7 +303,8 @@ func TestSocketOctetsBehindTheRequest(t *testing.T) {
 	require.True(t, bytes.Equal(s.source.Bytes()[:7000], s.region.Bytes()[:7000]))
 }
 
-// A timer that fires while its connection is at something else, which clears it, does nothing any more.
+// A timer that fires while its connection is at something else, which clears it, does nothing any
+// more.
 func TestSocketTimerClearedAsItFires(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(QPOptions{}, QPOptions{})
