@@ -16,10 +16,10 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// How the benchmarks know that what they time was done. What is sent is new in every round, so that what a round before left in
-// memory does not look like it; octets are compared while the clock stands, or by the receiving application where that is its work;
-// and on a connection of its own each sees a damaged FPDU refused. Each was seen to fail with the payload copy, on either side, or the
-// check of the CRC taken out.
+// A benchmark fails when the work that it times was not done. Octets are new in every round, so
+// that memory left by the round before does not match. They are compared while the clock stands, or
+// by the receiving application. Each benchmark also sees a damaged FPDU refused, on a connection of
+// its own. docs/benchmarks.md says which faults were tried.
 
 // patience bounds a benchmark that waits for what does not come.
 const patience = 2 * time.Minute
@@ -58,8 +58,8 @@ func requireSame(b testing.TB, sent, arrived []byte) {
 	}
 }
 
-// requireCRC sends octets with two words swapped, which TCP's checksum cannot see, over a connection like the one that is measured:
-// the CRC must end it before any of them is placed.
+// requireCRC sends octets with two words swapped, which TCP's checksum cannot see, over a
+// connection like the one that is measured: the CRC must end it before any of them is placed.
 func requireCRC(b *testing.B, mtu int, opt rnic.QPOptions) {
 	b.Helper()
 	link := newLink(b, mtu, false)

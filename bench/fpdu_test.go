@@ -194,8 +194,8 @@ func (h *half) receiveFloor() {
 	}
 }
 
-// verify is a round that nobody times, of octets that are new: sent, received, compared, and each message delivered with its last
-// FPDU, neither earlier nor later. Rounds received are counted in rounds before and after.
+// verify plays one round that is not timed. It sends new octets, receives and compares them, and
+// checks that each message is delivered with its last FPDU, neither earlier nor later.
 func (h *half) verify(t testing.TB) {
 	t.Helper()
 	h.noise.fill(h.local.Bytes())
@@ -214,7 +214,7 @@ func (h *half) verify(t testing.TB) {
 		if i == fpdus || (i+1)%h.message == 0 {
 			due = 1
 		}
-		require.Equal(t, due, h.got-before, "messages delivered behind FPDU %d", i)
+		require.Equal(t, due, h.got-before, "messages delivered after FPDU %d", i)
 	}
 	h.reader.Exit()
 	require.NoError(t, h.rx.Err())
@@ -222,8 +222,8 @@ func (h *half) verify(t testing.TB) {
 	requireSame(t, h.local.Bytes()[:n], h.remote.Bytes()[:n])
 }
 
-// verifyAll: so many rounds have been received, whole and each from one segment. Then one more, and one that is damaged: an FPDU of
-// it must be refused, and not be placed.
+// verifyAll checks that so many rounds were received, each FPDU from one segment. Then it plays one
+// more, and one with a damaged FPDU, which must be refused and not placed.
 func (h *half) verifyAll(t testing.TB, rounds int) {
 	t.Helper()
 	require.NoError(t, h.rx.Err())
@@ -260,9 +260,10 @@ func TestFPDUCostIsOfWholeFPDUs(t *testing.T) {
 	}
 }
 
-// BenchmarkFPDU is what MPA and DDP cost for each aligned FPDU in order, and how much of it is neither the CRC nor the copy of
-// the payload: beyond-ns/op. The marks: 40 ns without markers, 80 ns with them, either way, no allocation. Rounds in between, which are
-// not timed, carry new octets, and all of them are compared.
+// BenchmarkFPDU is what MPA and DDP cost for each aligned FPDU in order, and how much of it is
+// neither the CRC nor the copy of the payload: beyond-ns/op. The marks: 40 ns without markers, 80
+// ns with them, either way, no allocation. Rounds in between, which are not timed, carry new
+// octets, and all of them are compared.
 func BenchmarkFPDU(b *testing.B) {
 	for _, way := range []string{"receive", "send"} {
 		for _, emss := range []int{1460, 8960} {
@@ -283,12 +284,14 @@ func BenchmarkFPDU(b *testing.B) {
 	}
 }
 
-// verifyEvery so manieth turn of a benchmark is followed by a round that is compared: too rarely to change what the caches hold.
+// verifyEvery is how many turns of a benchmark there are to one round that is compared: enough for
+// the caches to hold what they would hold without it.
 const verifyEvery = 64
 
-// beyond takes turns at work and floor, each of which does n things, and reports both and the difference, each: medians over
-// the turns, so that what else the machine does now and then does not count. verify, now and then, is not timed. It returns how many
-// times it called work and verify.
+// beyond takes turns at work and floor, each of which does n things, and reports both and the
+// difference, each: medians over the turns, so that what else the machine does now and then does
+// not count. verify, now and then, is not timed. It returns how many times it called work and
+// verify.
 func beyond(b *testing.B, n int, work, floor func(), verify func(testing.TB)) (calls [2]int) {
 	turns := (b.N + n - 1) / n
 	all, least, more := make([]float64, turns), make([]float64, turns), make([]float64, turns)

@@ -127,7 +127,9 @@ func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answe
 	s, c := connect(t, server, client, 4096, rnic.QPOptions{NoMarkers: true})
 	rounds := uint64(n + pingWarm)
 	late := lateness(t)
-	ask = &pinger{end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: make([]int64, 0, n), late: late}
+	ask = &pinger{
+		end: c, peer: s.region, sends: sends, asks: true, rounds: rounds, samples: make([]int64, 0, n), late: late,
+	}
 	answer = &pinger{end: s, peer: c.region, sends: sends, rounds: rounds, late: late}
 	if sends {
 		for range 8 {
@@ -138,9 +140,10 @@ func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answe
 	return ask, answer
 }
 
-// BenchmarkLatency8 is half of the time that 8 octets take there and back over pmd/wire at MTU 1500, CRC32C on, no markers,
-// checksum offload: from the posting call to where the other application sees them. They are a number, which must be the next one;
-// looking at it is timed. The mark: 2 us, median, for a Write between two cores that poll.
+// BenchmarkLatency8 is half of the time that 8 octets take there and back over pmd/wire at MTU
+// 1500, CRC32C on, no markers, checksum offload: from the posting call to where the other
+// application sees them. They are a number, which must be the next one; looking at it is timed. The
+// mark: 2 us, median, for a Write between two cores that poll.
 //
 //   - each: the applications run to completion on their Pollers (stack.Config.Each), each end on a core of its own
 //   - one-core: the same, both ends on one core in turns: what the way costs without what passes between cores

@@ -77,7 +77,7 @@ func newHost(b *testing.B, port pmd.Port, addr string, mtu int) *host {
 	return h
 }
 
-// faultyHost is a host behind a faulty queue, which at first does no harm.
+// faultyHost is a host whose queue can do harm: none at first.
 func faultyHost(b *testing.B, port pmd.Port, addr string, mtu int, faulty **fault.Queue) *host {
 	b.Helper()
 	h := hostBehind(b, port, addr, mtu, func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
@@ -96,8 +96,9 @@ func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
 	return hostBehind(b, port, addr, mtu, func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })
 }
 
-// hostBehind is a quietHost whose queue something stands in front of.
-func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int, wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
+// hostBehind is a quietHost with its queue wrapped.
+func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
+	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
 	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
@@ -106,7 +107,8 @@ func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int, wrap func(pmd
 	queue, err := port.Open(0, pool)
 	require.NoError(b, err)
 	h.poller = testhost.NewPoller(b, port, stack.Config{
-		Queue: wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu, ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+		Queue: wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu,
+		ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
 		Each: h.turned,
 	})
 	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})

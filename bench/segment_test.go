@@ -176,9 +176,10 @@ func TestSegmentCostIsOfWholeSegments(t *testing.T) {
 	}
 }
 
-// BenchmarkSegmentCost is what one data segment costs from Rx to the ACK's Tx, without payload work: Ethernet, IPv4 and TCP
-// decoded, found, accepted, committed, acknowledged. When the clock has stopped, all of them must have been received and
-// acknowledged. The mark: 150 ns, no allocation.
+// BenchmarkSegmentCost is what one data segment costs from Rx to the ACK's Tx, without payload
+// work: Ethernet, IPv4 and TCP decoded, found, accepted, committed, acknowledged. When the clock
+// has stopped, all of them must have been received and acknowledged. The mark: 150 ns, no
+// allocation.
 func BenchmarkSegmentCost(b *testing.B) {
 	for _, burst := range []int{1, 2, 8, 32} {
 		b.Run(fmt.Sprintf("burst=%d", burst), func(b *testing.B) {

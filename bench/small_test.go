@@ -70,11 +70,12 @@ func (s *smallSender) request(i uint64) rnic.WorkRequest {
 	return rnic.WorkRequest{ID: i, Op: rnic.OpSend, Local: s.region.Slice(textAt(i), smallLen), Signaled: (i+1)%s.every == 0}
 }
 
-// textAt is where the i-th message stands in the sender's region, which is not written to while messages are sent.
+// textAt is where the i-th message stands in the sender's region, which is not written to while
+// messages are sent.
 func textAt(i uint64) int { return textsAt + int(i%smallTexts)*smallLen }
 
 const (
-	textsAt     = 64 // behind the credit
+	textsAt     = 64 // after the credit
 	smallRegion = creditAt + creditSlots*creditLen
 )
 
@@ -92,7 +93,8 @@ func credit(m *rnic.MemoryRegion) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(m.Bytes())))
 }
 
-// smallReceiver keeps receive buffers posted, compares what came with what was sent, and tells the sender.
+// smallReceiver keeps receive buffers posted, compares what came with what was sent, and tells the
+// sender.
 type smallReceiver struct {
 	*end
 	to     *rnic.MemoryRegion // of the sender's: for credit, and to compare with
@@ -236,9 +238,10 @@ func (g *together) own() {
 	<-g.stopped
 }
 
-// BenchmarkSend64 is Sends of 64 octets over pmd/wire at MTU 1500, CRC32C on, no markers, checksum offload; each received into a
-// buffer that the application compares with what was sent, all 64 octets, and posts again; that is timed. No two messages that a
-// buffer gets one after the other are alike. The mark: 2 million a second and core.
+// BenchmarkSend64 is Sends of 64 octets over pmd/wire at MTU 1500, CRC32C on, no markers, checksum
+// offload; each received into a buffer that the application compares with what was sent, all 64
+// octets, and posts again; that is timed. No two messages that a buffer gets one after the other
+// are alike. The mark: 2 million a second and core.
 //
 //   - one-core: both ends' Pollers and applications on one goroutine: what a message costs altogether.
 //   - two-cores: each end's Poller and, run to completion on it, its application on a core of its own.

@@ -16,7 +16,7 @@ const (
 	slots       = 16  // places for messages in a region
 	round       = 128 // messages between two comparisons
 	outstanding = 16
-	lastLen     = 8 // octets of the Send behind a round
+	lastLen     = 8 // octets of the Send after a round
 	writeRegion = slots*message + lastLen
 )
 
@@ -39,10 +39,11 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// benchWrite writes from c's region into s's, round by round. What is timed of each is from the first post until s has received a Send
-// posted behind the last: then all of it is there. Before each, the source gets new octets; after it all of s's region is compared.
-// In a round each place is written from another one of the source each time, so that the last Write of each place is seen; of
-// those before it the receiver's counts tell.
+// benchWrite writes from c's region into s's, round by round. A round is timed from its first post
+// until s has received a Send that was posted last: then all Writes before it have been placed.
+// Before a round the source gets new octets, after it all of s's region is compared, both untimed.
+// A place is written several times in a round, each time from another place of the source; only the
+// last shows in the comparison, the others in the receiver's counts.
 func benchWrite(b *testing.B, s, c *end) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -70,10 +71,11 @@ func benchWrite(b *testing.B, s, c *end) {
 	require.EqualValues(b, b.N*message+rounds*lastLen, st.Placed.Direct+st.Placed.Reassembled)
 }
 
-// from is the place of the source that the i-th message of a round comes from; it goes to place i%slots.
+// from is the place of the source that the i-th message of a round comes from; it goes to place
+// i%slots.
 func from(i int) int { return (i + i/slots) % slots }
 
-// writeRound sends n messages and a Send behind them, and returns when that was received.
+// writeRound writes n messages, then sends one, and returns when s has received it.
 func writeRound(ctx context.Context, b *testing.B, s, c *end, n int) {
 	for i := range n {
 		if i >= outstanding {

@@ -171,12 +171,13 @@ func TestPostList(t *testing.T) {
 	require.Nil(t, plain.list(1))
 }
 
-// A thousand messages in one measured run: storage that grows now and then, as a slice does that is appended to and never
-// begins again, counts as well.
+// A thousand messages in one measured run: storage that grows now and then, as a slice does that is
+// appended to and never begins again, counts as well.
 func TestScatterDoesNotAllocate(t *testing.T) {
 	k := newListSink(t)
 	mr := k.register(100)
-	list := []Range{{mr.STag(), 10, 0}, {mr.STag(), 10, 50}, {mr.STag(), 10, 20}}
+	list := []Range{{mr.STag(), 10, 0}, {mr.STag(), 10, 50}, {mr.STag(), 5, 20}, {mr.STag(), 3, 30}, {mr.STag(), 2, 40}}
+	require.Len(t, list, listMax)
 	seg := ulpdu(untagged(0, 1, 0, true), make([]byte, 30))
 	pieces := [][]byte{seg}
 	var d Delivered
@@ -192,9 +193,11 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 			}
 		}
 	}))
+	require.Equal(t, listMax, cap(k.stream.targets))
 }
 
-// Pieces that are not the ULPDU they are said to be are a fault of the caller's, which must not go unseen.
+// Pieces that are not the ULPDU they are said to be are a fault of the caller's, which must not go
+// unseen.
 func TestScatterPanicsOnOtherLengths(t *testing.T) {
 	for name, octets := range map[string]int{"less": 29, "more": 31} {
 		k := newListSink(t)

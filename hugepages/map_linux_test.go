@@ -118,8 +118,9 @@ func requirePresent(t *testing.T, a *Arena) {
 	}
 }
 
-// smapsField returns a number from the entry of /proc/self/smaps that the arena begins in. With guard pages that is the arena alone;
-// without, the kernel may have made one entry of it and of a neighbour with equal properties.
+// smapsField returns a number from the entry of /proc/self/smaps that the arena begins in. With
+// guard pages that is the arena alone; without, the kernel may have made one entry of it and of a
+// neighbour with equal properties.
 func smapsField(t *testing.T, a *Arena, field string) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/smaps")

@@ -394,7 +394,8 @@ func TestConcurrentOwners(t *testing.T) {
 	require.Zero(t, table.Len())
 }
 
-// An error names the rights that somebody asked for, or the bits that are none, and numbers with their sign.
+// An error names the rights that somebody asked for, or the bits that are none, and numbers with
+// their sign.
 func TestRegionErrorText(t *testing.T) {
 	for want, e := range map[string]*RegionError{
 		"mem: region's Access is " + (LocalRead | RemoteWrite).String() + ", must be less": {"Access", uint64(LocalRead | RemoteWrite), "less"},

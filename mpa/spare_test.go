@@ -182,7 +182,8 @@ func TestSpareNeverStopsAlignedPeers(t *testing.T) {
 	}
 }
 
-// Octets in order that TCP has acknowledged are never sent again, so none is refused, and be the pool empty. Those it has not are.
+// Octets in order that TCP has acknowledged are not sent again: none is refused, even when the pool
+// is empty. Others are.
 func TestSpareIsNotForCommittedOctets(t *testing.T) {
 	for _, mode := range allModes {
 		for _, late := range []bool{false, true} {

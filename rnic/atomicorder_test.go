@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// markedResponder is a script against an Initiator of ours that wants markers: only they let Responses be placed ahead of a gap.
+// markedResponder is a script against an Initiator of ours that wants markers: only they let
+// Responses be placed ahead of a gap.
 func (r *rig) markedResponder(c *end) *rawInitiator {
 	r.t.Helper()
 	p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
@@ -33,8 +34,9 @@ func (p *rawInitiator) atomicAnswer(msn, id uint32, original uint64) []byte {
 	return p.fpdu(h, body)
 }
 
-// ORD atomics may be under way, and there is a buffer for each Response: those that arrive ahead of a gap, the last of them too,
-// are placed and wait; when the gap is filled all operations complete in the order of posting, each with its own value.
+// ORD atomics may be under way, and there is a buffer for each Response: those that arrive ahead of
+// a gap, the last of them too, are placed and wait; when the gap is filled all operations complete
+// in the order of posting, each with its own value.
 //
 // req: 7306-5.2.2-2, 7306-5.2.2-3
 func TestAtomicResponsesAheadOfAGap(t *testing.T) {

@@ -92,8 +92,8 @@ var (
 	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 )
 
-// setupError is why this end could not put a connection into service as QPOptions ask. The peer hears of a local catastrophic error
-// (RFC 6581 section 9.3).
+// setupError is why this end could not put a connection into service as QPOptions ask. The peer is
+// told of a local catastrophic error (RFC 6581 section 9.3).
 type setupError struct{ cause error }
 
 func (e *setupError) Error() string { return e.cause.Error() }

@@ -49,10 +49,11 @@ type carrier interface {
 	setTimer(at int64) // one timer on the clock of now; 0 clears
 	now() int64
 	emss() int
-	unacked() bool                   // octets are on their way; when they have been acknowledged the carrier pulls again
-	enterFull()                      // FPDUs may come and go from here on; before, the link's pool may be nil
-	giveUpAfter(time.Duration) error // QPOptions.UserTimeout
-	nagle()                          // let small segments wait, where unacked is not known
+	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
+	enterFull()    // FPDUs may come and go from here on; before, the link's pool may be nil
+	nagle()        // let small segments wait, where unacked is not known
+	// giveUpAfter is QPOptions.UserTimeout. It fails where the kernel refuses that.
+	giveUpAfter(time.Duration) error
 	stats() TransportStats
 	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the link
 	stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock

@@ -273,3 +273,15 @@ func TestOutageWhileClosing(t *testing.T) {
 		})
 	}
 }
+
+// A start-up frame that is cut leaves to its last octet before anything else does.
+func TestStartupFrameLeavesWhole(t *testing.T) {
+	frame := randomBytes(3, 21)
+	l := &link{phase: phaseFull, out: frame} // without a QueuePair that could be asked for more
+	var got []byte
+	for range 2 {
+		dst := make([]byte, 20)
+		got = append(got, dst[:l.pull(dst)]...)
+	}
+	require.Equal(t, frame, got)
+}

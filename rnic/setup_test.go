@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusing is a carrier whose kernel refuses what QPOptions.UserTimeout asks for: an error of this end, of which start-up has no name.
+// refusing is a carrier whose kernel refuses QPOptions.UserTimeout: a local error for which RFC
+// 6581 has no code.
 type refusing struct{ carrier }
 
 func (refusing) giveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
@@ -28,13 +29,15 @@ func (r *rig) refuseTimeout(l *link) {
 	})
 }
 
-// An Initiator that meets an error of its own, for which RFC 6581 has no code, says "local catastrophic error" before anything else,
-// no RTR message in front of it, and ends the connection.
+// An Initiator that meets a local error without a code in RFC 6581 sends a Terminate, "local
+// catastrophic error", and no RTR message before it. Then it ends the connection.
 //
 // req: 6581-9.3-1
 func TestSetupErrorOfTheInitiator(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute})
+		c := r.newEnd(r.client, QPOptions{
+			Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute,
+		})
 		p := r.startConnect(c)
 		r.refuseTimeout(c.qp.link.Load())
 		r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
@@ -48,7 +51,8 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 	})
 }
 
-// A Responder may send no FPDU before the Initiator's first, so no Terminate either: its Reply rejects, and Accept says why.
+// A Responder may send no FPDU before the Initiator's first, so no Terminate either: its Reply
+// rejects, and Accept says why.
 func TestSetupErrorOfTheResponder(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()

@@ -60,8 +60,9 @@ func unreadOctets(nc *net.TCPConn) (n int, err error) {
 
 // setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many milliseconds as it can count.
 func (s *onSocket) setUserTimeout(d time.Duration) (err error) {
+	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
 	closed := s.raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(d.Milliseconds(), 1), math.MaxInt32)))
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms)
 	})
 	return cmp.Or(closed, err)
 }

@@ -302,3 +302,24 @@ func TestSocketOctetsBehindTheRequest(t *testing.T) {
 	r.until("the Writes", func() bool { return r.stats(s.qp).WritesRecvd == 7 })
 	require.True(t, bytes.Equal(s.source.Bytes()[:7000], s.region.Bytes()[:7000]))
 }
+
+// A timer that fires while its connection is at something else, which clears it, does nothing any
+// more.
+func TestSocketTimerClearedAsItFires(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{})
+	s, c := r.connect(QPOptions{}, QPOptions{})
+	r.exchange(s, c)
+	l := c.qp.link.Load()
+	require.NoError(t, l.car.submit(func() {
+		l.car.setTimer(1) // long ago
+		<-time.After(2 * time.Millisecond)
+		l.car.setTimer(0)
+	}))
+	for range 100 { // turns at the lock, of which the timer's function has one
+		var seen uint64
+		require.NoError(t, l.car.submit(func() { seen = l.seen }))
+		require.Zero(t, seen, "the link's timer ran")
+		runtime.Gosched()
+	}
+	r.close(s, c)
+}

@@ -92,7 +92,8 @@ func (l *link) bound(q *QueuePair) error {
 	if d == 0 {
 		return nil
 	}
-	if err := l.car.giveUpAfter(max(d, time.Millisecond)); err != nil { // a part of less would be none, which has another meaning
+	d = max(d, time.Millisecond) // a part of less would be none, which has another meaning
+	if err := l.car.giveUpAfter(d); err != nil {
 		return &setupError{fmt.Errorf("rnic: QPOptions.UserTimeout %v: %w", d, err)}
 	}
 	return nil
@@ -273,7 +274,7 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 		l.refuse(rep)
 		return err
 	}
-	if err := l.bound(q); err != nil { // before the Initiator's first FPDU it is the Reply that says No (DECISIONS 14)
+	if err := l.bound(q); err != nil { // no Terminate before the Initiator's first FPDU (DECISIONS 14)
 		l.refuse(rejection(req, nil))
 		return err
 	}

@@ -41,8 +41,9 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// BenchmarkThroughput writes and reads large pieces. The reader looks at samples of what it reads, all of which must arrive. With the
-// test's two goroutines and two Pollers that is four which want a core.
+// BenchmarkThroughput writes and reads large pieces. The reader looks at samples of what it reads,
+// all of which must arrive. With the test's two goroutines and two Pollers that is four which want
+// a core.
 func BenchmarkThroughput(b *testing.B) {
 	over(b, func(b *testing.B, c, s halfCloser) {
 		const piece = 64 << 10

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// releaseCheck runs scripts/release-check.sh with a make that notes what it is to do, and fails as fail says.
+// releaseCheck runs scripts/release-check.sh with a make that notes what it is to do, and fails as
+// fail says.
 func releaseCheck(t *testing.T, fail string, args ...string) (status int, out string, steps []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +40,8 @@ func releaseCheck(t *testing.T, fail string, args ...string) (status int, out st
 	return cmd.ProcessState.ExitCode(), string(text), strings.Split(strings.TrimSpace(string(made)), "\n")
 }
 
-// Every step runs, with skips forbidden, except under the race detector; one that fails does not end the others, and is named at the end.
+// Every step runs, with skips forbidden, except under the race detector; one that fails does not
+// end the others, and is named at the end.
 func TestReleaseCheck(t *testing.T) {
 	status, out, steps := releaseCheck(t, "", "10", "77", "3s")
 	require.Zero(t, status, out)

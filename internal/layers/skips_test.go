@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No test skips itself by testing's own means: internal/skip knows where a skip is a failure. What rapid's Skip leaves out is a
-// draw, not a test.
+// No test skips itself by testing's own means: internal/skip knows where a skip is a failure. What
+// rapid's Skip leaves out is a draw, not a test.
 func TestSkipsGoThroughTheirPackage(t *testing.T) {
 	const root = "../.."
 	files := 0
@@ -51,7 +51,8 @@ func TestSkipsGoThroughTheirPackage(t *testing.T) {
 	require.Greater(t, files, 500)
 }
 
-// directSkips are the places in f that call, or take, a method Skip, Skipf or SkipNow of anything but a *rapid.T.
+// directSkips are the places in f that call, or take, a method Skip, Skipf or SkipNow of anything
+// but a *rapid.T.
 func directSkips(f *ast.File) (at []token.Pos) {
 	called := map[ast.Node]bool{}
 	var look func(n ast.Node, drawing map[string]bool)

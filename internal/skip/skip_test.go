@@ -39,7 +39,8 @@ func record(f func(t testing.TB)) string {
 	return r.end
 }
 
-// What is missing skips a test, and where skips are forbidden fails it; an exception skips it either way.
+// What is missing skips a test, and where skips are forbidden fails it; an exception skips it
+// either way.
 func TestSkips(t *testing.T) {
 	missing := func(t testing.TB) { Missing(t, "needs %s", "root") }
 	because := func(t testing.TB) { Because(t, GiBPages, "%d free", 0) }

@@ -8,15 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// octetsPeriod is a multiple of 64, so that pieces begin where memory is copied fastest, and no divisor of usual buffer sizes: what an
-// earlier read left in a buffer is not what belongs there now.
+// octetsPeriod is a multiple of 64, so that pieces are aligned, and does not divide usual buffer
+// sizes, so that octets left in a buffer by an earlier read do not match.
 const octetsPeriod = 1<<16 + 64
 
-// checkEvery so manieth octet of what arrived is looked at: cheap enough for the timed part of a benchmark.
+// checkEvery is the distance between the octets that are compared: cheap enough for the timed part
+// of a benchmark.
 const checkEvery = 256
 
-// Octets is an endless stream of octets, new in every run, that a benchmark sends and whose arrival it checks. One end sends, one
-// checks; each belongs to one goroutine.
+// Octets is an endless stream of octets, new in every run, that a benchmark sends and whose arrival
+// it checks. One end sends, one checks; each belongs to one goroutine.
 type Octets struct {
 	repeated  []byte
 	sent, got int

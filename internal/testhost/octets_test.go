@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was sent arrives in other pieces and is good; what is left out, or not written into the reader's buffer, is not.
+// What was sent arrives in other pieces and is good; what is left out, or not written into the
+// reader's buffer, is not.
 func TestOctets(t *testing.T) {
 	o := NewOctets(t, 100_000)
 	var stream []byte

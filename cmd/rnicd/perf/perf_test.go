@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Every kind of test, of short and long messages, does as many as it was asked for, moves the octets, and the figures fit each other.
+// Every kind of test, of short and long messages, does as many as it was asked for, moves the
+// octets, and the figures fit each other.
 func TestKinds(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {

@@ -115,7 +115,8 @@ func (p *pair) fill(test Test) *pair {
 	return p
 }
 
-// requireMoved ends the connection in order, behind which all has arrived, and compares. What atomics leave is TestAtomicsCount's.
+// requireMoved closes the connection in order, so that everything has arrived, and compares.
+// Atomics are TestAtomicsCount's.
 func (p *pair) requireMoved(test Test, name string) {
 	p.t.Helper()
 	require.NoError(p.t, p.ends[0].QP.Close(p.ctx), name)

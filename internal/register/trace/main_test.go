@@ -27,8 +27,8 @@ func tree(t *testing.T) string {
 	return root
 }
 
-// The overview explains its words, names the documents that are no RFCs, sorts RFCs by number, and counts in columns of counts. Rows
-// that are open are a failure.
+// The overview explains its words, names the documents that are no RFCs, sorts RFCs by number, and
+// counts in columns of counts. Rows that are open are a failure.
 func TestTable(t *testing.T) {
 	var w strings.Builder
 	require.EqualError(t, run(&w, tree(t), nil), "rows that are open: 2; cite them in a test, or answer them in docs/requirements.md")
