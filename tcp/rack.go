@@ -170,7 +170,8 @@ func (c *Conn) loseAtTimeout(now int64) {
 
 // reorderDue handles the reordering timer.
 func (c *Conn) reorderDue(now int64) {
-	lost, again := c.detectLost(now)
-	c.foundLost(now, lost, again, false)
+	if lost, again := c.detectLost(now); lost {
+		c.foundLost(now, again)
+	}
 	c.armLoss(now)
 }

@@ -21,13 +21,15 @@ type Link struct {
 	BitsPerSecond int64
 	RTTNs         int64
 	Loss          float64 // probability that a data segment is lost behind the queue, each by itself
-	Late          float64 // probability that a segment is late,
-	LateMaxNs     int64   // by up to so much, evenly distributed
-	Overhead      int     // octets of headers, framing and gap around a segment's payload
-	QueueMax      int     // octets that may wait; what finds more is dropped
-	MarkAt        int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
-	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
-	Seed          uint64
+	LossRun       float64 // mean number of segments that are lost in a row; the lengths are geometric; up to 1: one.
+	//                       A pause of half a round trip ends a row
+	Late      float64 // probability that a segment is late,
+	LateMaxNs int64   // by up to so much, evenly distributed
+	Overhead  int     // octets of headers, framing and gap around a segment's payload
+	QueueMax  int     // octets that may wait; what finds more is dropped
+	MarkAt    int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
+	TurnNs    int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
+	Seed      uint64
 }
 
 // Counts of what the link did to data segments.
@@ -43,7 +45,10 @@ type Result struct {
 // Goodput is the payload in Mbit/s of a transfer that lasted ns.
 func (r *Result) Goodput(ns int64) float64 { return float64(r.Acked) * 8000 / float64(ns) }
 
-const never = math.MaxInt64
+const (
+	never   = math.MaxInt64
+	longAgo = math.MinInt64 / 2
+)
 
 // packet under way.
 type packet struct {
@@ -65,6 +70,7 @@ type transfer struct {
 	fromAt   int64 // their deadlines
 	toAt     int64
 	out      tcp.Transmit
+	lostAt   int64 // when the last data segment was lost, if it was; else longAgo
 	counts   Counts
 }
 
@@ -81,7 +87,7 @@ func Transfer(l Link, from, to tcp.Config, ns int64) Result {
 
 func newTransfer(l Link, from, to tcp.Config) *transfer {
 	t := &transfer{Link: l, rng: rand.New(rand.NewPCG(l.Seed, 0)), octetPs: 8_000_000_000_000 / l.BitsPerSecond}
-	t.now = 1_000_000_000
+	t.now, t.lostAt = 1_000_000_000, longAgo
 	t.from, t.to = tcp.NewConn(from), tcp.NewConn(to)
 	t.handshake()
 	t.turnFrom()
@@ -224,7 +230,7 @@ func (t *transfer) send() {
 		return
 	}
 	t.freePs = max(t.freePs, nowPs) + int64(t.out.Len+t.Overhead)*t.octetPs
-	if t.Loss > 0 && t.rng.Float64() < t.Loss {
+	if t.loses() {
 		t.counts.Lost++
 		return
 	}
@@ -242,6 +248,23 @@ func (t *transfer) send() {
 		t.counts.Marked++
 		p.seg.TOS |= ecn
 	}
+}
+
+// loses says whether the link loses the next data segment.
+func (t *transfer) loses() bool {
+	if t.Loss == 0 {
+		return false
+	}
+	p := t.Loss
+	if t.LossRun > 1 && t.now-t.lostAt < t.RTTNs/2 {
+		p = 1 - 1/t.LossRun
+	}
+	if t.rng.Float64() >= p {
+		t.lostAt = longAgo
+		return false
+	}
+	t.lostAt = t.now
+	return true
 }
 
 // ecn is the field of RFC 3168 section 5; all bits set are CE.
