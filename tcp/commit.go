@@ -2,12 +2,16 @@ package tcp
 
 // ackState is what the receiver owes the peer.
 type ackState struct {
-	urgent   bool  // an ACK is owed now
-	hasDup   bool  // dup is to be reported once
-	dups     uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
-	full     uint8 // full-sized segments since the last ACK
-	resetSeq Seq   // of dueReset
-	dup      SACKBlock
+	urgent bool  // an ACK is owed now
+	hasDup bool  // dup is to be reported once
+	dups   uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
+	full   uint8 // full-sized segments since the last ACK
+	dup    SACKBlock
+
+	// Of dueReset: its sequence number, whether it has timestamps, and what they echo.
+	resetSeq     Seq
+	resetEcho    uint32
+	resetStamped bool
 }
 
 // duplicate takes note of a segment that was held already, for whom a D-SACK tells something.

@@ -135,10 +135,12 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		c.events |= EvClosed
 		c.resetHeader(t, c.seqOf(c.sndNxt))
 		t.Ack, t.Flags = c.rcvNxt(), RST|ACK // in the window for the peer: RFC 9293 section 3.10.5
+		c.stamp(now, t)
 		return true
 	case c.due&dueReset != 0:
 		c.due &^= dueReset
 		c.resetHeader(t, c.ack.resetSeq)
+		t.Options.HasTimestamps, t.Options.TSecr = c.ack.resetStamped, c.ack.resetEcho // as ResetFor
 		return true
 	case c.due&dueSYN != 0:
 		c.due &^= dueSYN
@@ -224,12 +226,17 @@ func (c *Conn) header(now int64, t *Transmit) {
 	t.Off, t.Len = 0, 0
 	t.Retransmit = false
 	t.Options.clear()
+	c.stamp(now, t)
+	c.flow.segsOut++
+}
+
+// stamp adds the timestamps, if the SYNs agreed on them (RFC 7323 section 3.2; for an abort, section 5.2).
+func (c *Conn) stamp(now int64, t *Transmit) {
 	if c.useTS {
 		t.Options.HasTimestamps = true
 		t.Options.TSval = c.tsNow(now)
 		t.Options.TSecr = c.tsRecent
 	}
-	c.flow.segsOut++
 }
 
 // ackFrom is where a segment without octets stands: at SND.NXT, or at the right edge where the window has shrunk below what

@@ -21,15 +21,16 @@ type Link struct {
 	BitsPerSecond int64
 	RTTNs         int64
 	Loss          float64 // probability that a data segment is lost behind the queue, each by itself
-	LossRun       float64 // mean number of segments that are lost in a row; the lengths are geometric; up to 1: one.
-	//                       A pause of half a round trip ends a row
-	Late      float64 // probability that a segment is late,
-	LateMaxNs int64   // by up to so much, evenly distributed
-	Overhead  int     // octets of headers, framing and gap around a segment's payload
-	QueueMax  int     // octets that may wait; what finds more is dropped
-	MarkAt    int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
-	TurnNs    int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
-	Seed      uint64
+	LossRun       float64 // mean length of the runs that losses come in, geometric; a pause of RTTNs/2 ends one; 0: one each
+	PolicedBits   int64   // bits per second that a policer lets through behind the queue, 0: none; it drops what finds
+	PolicedBurst  int     // fewer octets in its token bucket, which holds so many
+	Late          float64 // probability that a segment is late,
+	LateMaxNs     int64   // by up to so much, evenly distributed
+	Overhead      int     // octets of headers, framing and gap around a segment's payload
+	QueueMax      int     // octets that may wait; what finds more is dropped
+	MarkAt        int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
+	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
+	Seed          uint64
 }
 
 // Counts of what the link did to data segments.
@@ -71,6 +72,8 @@ type transfer struct {
 	toAt     int64
 	out      tcp.Transmit
 	lostAt   int64 // when the last data segment was lost, if it was; else longAgo
+	tokens   int64 // of the policer, in bits of 10^-9
+	tokensAt int64 // when they were counted
 	counts   Counts
 }
 
@@ -88,6 +91,7 @@ func Transfer(l Link, from, to tcp.Config, ns int64) Result {
 func newTransfer(l Link, from, to tcp.Config) *transfer {
 	t := &transfer{Link: l, rng: rand.New(rand.NewPCG(l.Seed, 0)), octetPs: 8_000_000_000_000 / l.BitsPerSecond}
 	t.now, t.lostAt = 1_000_000_000, longAgo
+	t.tokens, t.tokensAt = int64(l.PolicedBurst)*8e9, t.now
 	t.from, t.to = tcp.NewConn(from), tcp.NewConn(to)
 	t.handshake()
 	t.turnFrom()
@@ -230,7 +234,7 @@ func (t *transfer) send() {
 		return
 	}
 	t.freePs = max(t.freePs, nowPs) + int64(t.out.Len+t.Overhead)*t.octetPs
-	if t.loses() {
+	if t.loses() || t.polices() {
 		t.counts.Lost++
 		return
 	}
@@ -265,6 +269,22 @@ func (t *transfer) loses() bool {
 	}
 	t.lostAt = t.now
 	return true
+}
+
+// polices says whether the policer drops the segment that has just left the queue.
+func (t *transfer) polices() bool {
+	if t.PolicedBits == 0 {
+		return false
+	}
+	at := t.freePs / 1000
+	octets := int64(t.out.Len + t.Overhead)
+	t.tokens = min(t.tokens+(at-t.tokensAt)*t.PolicedBits, int64(t.PolicedBurst)*8e9)
+	t.tokensAt = at
+	if t.tokens < octets*8e9 {
+		return true
+	}
+	t.tokens -= octets * 8e9
+	return false
 }
 
 // ecn is the field of RFC 3168 section 5; all bits set are CE.

@@ -52,18 +52,16 @@ type cell struct {
 	late    bool
 	smss    int
 	seconds float64
-	runs    bool // losses come in runs
+	more    string // "runs": losses come in runs; "rate": a policer drops what is beyond its rate
 }
 
+// kinds are the paths of the table: what is late, by how losses come.
+var kinds = map[string][2]string{"": {"-", "late"}, "runs": {"runs", "both"}, "rate": {"rate", "r+lt"}}
+
 func (c cell) String() string {
-	kind := "-"
-	switch {
-	case c.runs && c.late:
-		kind = "both"
-	case c.runs:
-		kind = "runs"
-	case c.late:
-		kind = "late"
+	kind := kinds[c.more][0]
+	if c.late {
+		kind = kinds[c.more][1]
 	}
 	return fmt.Sprintf("%-5s %5g %4g %4s %4d %4g", c.name, c.rttMs, c.loss, kind, c.smss, c.seconds)
 }
@@ -83,7 +81,7 @@ func cells() (all []cell) {
 			}
 		}
 	}
-	return append(all, runCells()...)
+	return append(append(all, runCells()...), policedCells()...)
 }
 
 // runCells are those whose losses come in runs: as many losses as in the others of their row, an eighth as often, so that
@@ -93,8 +91,28 @@ func runCells() (all []cell) {
 		for _, d := range duration {
 			for i := 2; i < len(losses); i++ {
 				for _, late := range []bool{false, true} {
-					all = append(all, cell{name, d.rttMs, losses[i], late, 1448, d.seconds[i-1], true})
+					all = append(all, cell{name, d.rttMs, losses[i], late, 1448, d.seconds[i-1], "runs"})
 				}
+			}
+		}
+	}
+	return all
+}
+
+// policed are the cells with a policer: by round-trip time its rate, and seconds for some dozens of sawteeth.
+var policed = []struct {
+	rttMs         float64
+	bitsPerSecond int64
+	seconds       float64
+}{{0.1, 1e9, 5}, {10, 1e9, 60}, {100, 1e8, 600}}
+
+// policedCells lose nothing but what their policer drops: whatever is beyond its rate and its bucket, at once and whole
+// flights of it (RFC 9937 section 4).
+func policedCells() (all []cell) {
+	for _, name := range []string{"reno", "cubic"} {
+		for _, p := range policed {
+			for _, late := range []bool{false, true} {
+				all = append(all, cell{name, p.rttMs, 0, late, 1448, p.seconds, "rate"})
 			}
 		}
 	}
@@ -111,8 +129,16 @@ func (c cell) link() Link {
 	if c.late {
 		l.Late, l.LateMaxNs = lateShare, rttNs/4
 	}
-	if c.runs {
+	switch c.more {
+	case "runs":
 		l.Loss, l.LossRun = l.Loss/runLength, runLength
+	case "rate":
+		for _, p := range policed {
+			if p.rttMs == c.rttMs {
+				l.PolicedBits = p.bitsPerSecond
+				l.PolicedBurst = max(int(rttNs*(p.bitsPerSecond/8_000_000)/1000), 10*(1448+overhead))
+			}
+		}
 	}
 	if c.name == "dctcp" {
 		l.MarkAt = max(65*(1448+overhead), product/6)
@@ -141,8 +167,12 @@ func (c cell) measured() (mbit float64, counts string) {
 // path is what the model takes c for; it knows nothing of late segments.
 func (c cell) path() model.Path {
 	l := c.link()
-	return model.Path{BitsPerSecond: bitsPerSecond, RTT: c.rttMs / 1000, Loss: l.Loss, SMSS: c.smss, Overhead: overhead,
+	p := model.Path{BitsPerSecond: bitsPerSecond, RTT: c.rttMs / 1000, Loss: l.Loss, SMSS: c.smss, Overhead: overhead,
 		QueueMax: l.QueueMax, MarkAt: l.MarkAt, WindowMax: min((sentMax-4)*c.smss, 65535<<14)}
+	if l.PolicedBits != 0 {
+		p.BitsPerSecond, p.QueueMax = float64(l.PolicedBits), l.PolicedBurst
+	}
+	return p
 }
 
 func (c cell) modelled() float64 { return model.Goodput(c.name, c.path(), c.seconds) / 1e6 }
@@ -266,13 +296,13 @@ func TestGolden(t *testing.T) {
 // exceptions are the cells that are further than a tenth from the model, with what part of it they may have. Their reasons
 // stand in docs/congestion.md. A cell that agrees after all fails the test: it does not belong here then.
 var exceptions = map[cell][2]float64{
-	{"reno", 100, 0, true, 1448, 20, false}: {0.75, 0.9},
+	{"reno", 100, 0, true, 1448, 20, ""}: {0.75, 0.9},
 
 	// Of DCTCP's, the part is of what the model says for other beginnings of slow start.
-	{"dctcp", 10, 0, true, 1448, 5, false}:    {0.9, 1.1},
-	{"dctcp", 100, 0, true, 1448, 20, false}:  {0.8, 0.9},
-	{"dctcp", 10, 0, false, 8948, 5, false}:   {0.9, 1.1},
-	{"dctcp", 100, 0, false, 8948, 20, false}: {0.9, 1.1},
+	{"dctcp", 10, 0, true, 1448, 5, ""}:    {0.9, 1.1},
+	{"dctcp", 100, 0, true, 1448, 20, ""}:  {0.8, 0.9},
+	{"dctcp", 10, 0, false, 8948, 5, ""}:   {0.9, 1.1},
+	{"dctcp", 100, 0, false, 8948, 20, ""}: {0.9, 1.1},
 }
 
 // Every cell is within a tenth of the model of its algorithm, or stands in exceptions.
@@ -349,7 +379,7 @@ func TestDocument(t *testing.T) {
 				for _, name := range []string{"reno", "cubic", "dctcp"} {
 					for _, late := range []bool{false, true} {
 						if !late || smss == 1448 {
-							p := rows[cell{name, d.rttMs, loss, late, smss, d.seconds[i], false}.String()]
+							p := rows[cell{name, d.rttMs, loss, late, smss, d.seconds[i], ""}.String()]
 							fmt.Fprintf(&table, " %s |", p.documented())
 						}
 					}
