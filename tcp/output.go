@@ -61,8 +61,9 @@ func (c *Conn) cwndAdmits(n int) bool {
 	return pipe+n <= limit || pipe <= 0
 }
 
-// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh sets PSH. The caller keeps h's octets unchanged
-// until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
+// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh says that a unit ends in it for which the receiver may
+// wait, and sets PSH; so does every half of the peer's largest window, which a receiver that delivers on PSH must not fill
+// without one (Linux: forced_push). The caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if probe, _ := c.probeRoom(now); n < 1 || n > max(c.emss, probe) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
@@ -75,8 +76,9 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
 	flags := recordFlags(0)
-	if psh {
+	if psh || c.pushed+uint64(n)-c.pshAt > uint64(c.sndWndMax)/2 {
 		flags = recPSH
+		c.pshAt = c.pushed + uint64(n)
 	}
 	if n > c.emss {
 		flags |= recProbe
