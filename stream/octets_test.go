@@ -2,12 +2,17 @@ package stream
 
 import (
 	"bytes"
+	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // One after the other, against a slice.
@@ -149,4 +154,34 @@ func TestEndsOfWrites(t *testing.T) {
 	q.end()
 	q.write(make([]byte, 1000))
 	require.True(t, q.pushed(), "in time after all: the next write has begun")
+}
+
+// The last segment of every Write has PSH, though another Write is queued after it.
+//
+// req: 9293-MUST-61
+func TestPushAtTheEndOfEachWrite(t *testing.T) {
+	var flags []bool // of host 0's goroutine
+	l := newLab(t, labConfig{watch: func(i int, f []byte) {
+		_, packet, drop := inet.ParseEthernet(f)
+		if ip, octets, drop4 := inet.ParseIPv4(packet, true); i == 0 && drop|drop4 == inet.DropNone && ip.Proto == inet.ProtoTCP {
+			if n := int(octets[12]>>4) * 4; len(octets) > n {
+				flags = append(flags, octets[13]&byte(tcp.PSH) != 0)
+			}
+		}
+	}})
+	c, s := l.pair(Options{}, Options{})
+	gate := make(chan struct{})
+	require.NoError(t, submit(l.ctx, l.hosts[0].Poller, func() { <-gate })) // both are there before anything is sent
+	for range 2 {
+		_, err := c.Write(make([]byte, 3000))
+		require.NoError(t, err)
+	}
+	close(gate)
+	_, err := io.ReadFull(s, make([]byte, 6000))
+	require.NoError(t, err)
+	var got []bool
+	l.do(l.hosts[0], func() { got = slices.Clone(flags) })
+	require.Equal(t, []bool{false, false, true, false, true}, got)
+	require.NoError(t, c.Close())
+	require.NoError(t, s.Close())
 }

@@ -45,6 +45,9 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 	if original && end < a.sackedTo {
 		c.reo.seen = true
 	}
+	if r.flags&recEver == 0 && r.len > baseMSS {
+		c.largeArrived(r)
+	}
 	if r.flags&recEver != 0 {
 		if original || now-r.sentAt < c.rtt.minRTT() {
 			return // an earlier transmission has arrived: it says nothing about what was sent since
