@@ -334,7 +334,14 @@ func TestArrivalDisprovesABlackHole(t *testing.T) {
 	s.expect(". 15001:18001 ack 1 fresh")
 	s.advance(10 * ms)
 	s.in(". 1 ack 18001")
-	if n := s.c.EMSS(); n != 3000 {
+	s.c.cong.Cwnd = 20_000
+	s.push(3000, 3000) // and so the next time, since large ones have arrived
+	s.advance(10 * ms)
+	s.in(". 1 ack 18001 sack 21001:24001")
+	for s.c.Stats().Timeouts < 2*probesMax {
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if n := s.c.EMSS(); n != 3000 || s.c.Stats().BlackHoles != 0 {
 		t.Errorf("EMSS %d", n)
 	}
 }

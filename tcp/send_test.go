@@ -236,6 +236,17 @@ func TestPushOnBothPartsOfACutSegment(t *testing.T) {
 		s.expect(flags + " 1:601 ack 1 rtx")
 		s.in(". 1 ack 601")
 		s.expect(flags + " 601:1001 ack 1 rtx")
+
+		s = accepted(t, sackOnly(), "sackOK") // without a slot to cut it with its front goes alone
+		s.c.Push(s.now, 0, 1000, psh)
+		s.drain()
+		s.push(1000)
+		s.sent()
+		for s.c.sent.splittable() {
+			s.c.sent.split(s.c.sent.nxt-1, 10)
+		}
+		s.c.SetEMSSLimit(600)
+		s.expect(flags + " 1:601 ack 1 rtx")
 	}
 }
 
@@ -337,7 +348,11 @@ func TestEMSSShrinkWithFullRing(t *testing.T) {
 	cfg.SentMax = 16
 	cfg.InitialWindow = 50
 	s := accepted(t, cfg, "")
-	s.fill()
+	for s.c.Room(s.now) > 0 {
+		s.c.Push(s.now, s.next, s.c.EMSS(), true)
+		s.next++
+		s.drain()
+	}
 	s.sent()
 	s.c.SetEMSSLimit(100)
 	for i := 0; s.c.AckedOffset() < s.c.PushedOffset(); i++ {
@@ -346,8 +361,8 @@ func TestEMSSShrinkWithFullRing(t *testing.T) {
 		}
 		s.advance(70 * sc / 1000)
 		for _, x := range s.sent() {
-			if x.Len > 100 {
-				t.Fatalf("segment of %d", x.Len)
+			if x.Len > 100 || x.Flags&PSH == 0 {
+				t.Fatalf("segment of %d, flags %#x", x.Len, x.Flags)
 			}
 			if from := int(int32(x.Seq-s.iss)) - 1; from <= int(s.c.AckedOffset()) && from+x.Len > int(s.c.AckedOffset()) {
 				s.in(". 1 ack " + itoa(from+x.Len+1))
