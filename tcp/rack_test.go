@@ -116,10 +116,10 @@ func TestOneLossTimer(t *testing.T) {
 	s.in(". 1 ack 2001")
 	want(timerLossProbe, 20*ms)
 	s.advance(20 * ms)
-	want(timerRetransmit, 200*ms)
+	want(timerRetransmit, 210*ms)
 	s.in(". 1 ack 10001 win 0")
 	s.push(1000)
-	want(timerPersist, 200*ms)
+	want(timerPersist, 210*ms)
 }
 
 // Without SACK there is neither RACK nor probe.

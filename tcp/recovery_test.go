@@ -165,7 +165,7 @@ func TestTimeout(t *testing.T) {
 	s := ten(t, plain())
 	start := s.now - 10*ms
 	s.advance(2 * sc)
-	s.expectAt(". 1:1001 ack 1 rtx", start, ms, 200, 600, 1400)
+	s.expectAt(". 1:1001 ack 1 rtx", start, ms, 210, 630, 1470)
 	s.wantCong(1000, 5000) // ssthresh halved once, for one segment
 }
 

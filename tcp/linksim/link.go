@@ -31,6 +31,12 @@ type Link struct {
 	MarkAt        int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
 	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
 	Seed          uint64
+
+	// Jitter is how much longer than RTTNs/2 a data segment takes, nil: no longer. InOrder: none overtakes another by that.
+	Jitter  func(*rand.Rand) int64
+	InOrder bool
+
+	Message int // octets that are there to be sent at a time, the next when all are acknowledged; 0: there is no end
 }
 
 // Counts of what the link did to data segments.
@@ -71,9 +77,11 @@ type transfer struct {
 	fromAt   int64 // their deadlines
 	toAt     int64
 	out      tcp.Transmit
-	lostAt   int64 // when the last data segment was lost, if it was; else longAgo
-	tokens   int64 // of the policer, in bits of 10^-9
-	tokensAt int64 // when they were counted
+	lostAt   int64  // when the last data segment was lost, if it was; else longAgo
+	tokens   int64  // of the policer, in bits of 10^-9
+	tokensAt int64  // when they were counted
+	lastAt   int64  // when the last of the segments in order arrives
+	until    uint64 // where the last Message ends
 	counts   Counts
 }
 
@@ -203,7 +211,7 @@ func (t *transfer) turnFrom() {
 		for c.Next(t.now, &t.out) {
 			t.send()
 		}
-		n := c.Room(t.now)
+		n := min(c.Room(t.now), t.toSend())
 		if n == 0 {
 			break
 		}
@@ -214,6 +222,18 @@ func (t *transfer) turnFrom() {
 		t.send()
 	}
 	t.fromAt = t.deadline(c)
+}
+
+// toSend is how many octets the application has.
+func (t *transfer) toSend() int {
+	if t.Message == 0 {
+		return math.MaxInt
+	}
+	pushed := t.from.PushedOffset()
+	if pushed == t.until && t.from.AckedOffset() == pushed {
+		t.until += uint64(t.Message)
+	}
+	return int(t.until - pushed)
 }
 
 func (t *transfer) deadline(c *tcp.Conn) int64 {
@@ -238,20 +258,29 @@ func (t *transfer) send() {
 		t.counts.Lost++
 		return
 	}
-	at := (t.freePs+999)/1000 + t.RTTNs/2
-	var p *packet
-	if t.Late > 0 && t.rng.Float64() < t.Late {
-		t.counts.Late++
-		p = t.late.push(at + 1 + t.rng.Int64N(t.LateMaxNs))
-	} else {
-		p = t.ahead.push()
-		p.at = at
-	}
+	p := t.carry((t.freePs+999)/1000 + t.RTTNs/2)
 	put(&p.seg, &t.out)
 	if t.MarkAt > 0 && waiting > int64(t.MarkAt) && t.out.TOS&ecn != 0 {
 		t.counts.Marked++
 		p.seg.TOS |= ecn
 	}
+}
+
+// carry is the place of a segment that would arrive at at.
+func (t *transfer) carry(at int64) *packet {
+	switch {
+	case t.Late > 0 && t.rng.Float64() < t.Late:
+		t.counts.Late++
+		return t.late.push(at + 1 + t.rng.Int64N(t.LateMaxNs))
+	case t.Jitter != nil && t.InOrder:
+		t.lastAt = max(t.lastAt, at+t.Jitter(t.rng))
+		at = t.lastAt
+	case t.Jitter != nil:
+		return t.late.push(at + t.Jitter(t.rng))
+	}
+	p := t.ahead.push()
+	p.at = at
+	return p
 }
 
 // loses says whether the link loses the next data segment.
