@@ -71,13 +71,16 @@ func TestProbeInRecovery(t *testing.T) { runScenario(t, "tlp_in_recovery") }
 // req: 5681-4.3-1
 func TestProbeInRecoveryRepairs(t *testing.T) { runScenario(t, "tlp_in_recovery_repairs") }
 
-// req: 6675-4-2, 6675-5-2, 6675-5-4, 5681-4.3-2
+// req: 6675-4-2, 6675-5-2, 6675-5-4, 5681-4.3-2, 9937-6.2-4
 func TestSeveralHolesInOneWindow(t *testing.T) { runScenario(t, "prr_several_holes") }
+
+// req: 9937-6.2-5
+func TestPRRNothingDelivered(t *testing.T) { runScenario(t, "prr_nothing_delivered") }
 
 // req: 9937-6.2-2
 func TestPRRNoSafeACK(t *testing.T) { runScenario(t, "prr_no_safe_ack") }
 
-// req: 6937-3-1, 9937-6.2-1, 5681-4.3-2
+// req: 6937-3-1, 9937-6.1-1, 9937-6.2-1, 5681-4.3-2
 func TestPRRProportional(t *testing.T) { runScenario(t, "prr_proportional") }
 
 // req: 6937-3-2, 9937-6.2-2
@@ -139,7 +142,7 @@ func TestDCTCPFeedbackOfABurst(t *testing.T) { runScenario(t, "dctcp_burst") }
 
 // A recovery that the reordering timer begins is one as any: it reduces, and sends no more than PRR allows.
 //
-// req: 8985-9.3-1, 5681-4.3-2, 6675-5-2, 9937-6.2-3
+// req: 8985-9.3-1, 5681-4.3-2, 6675-5-2, 9937-6.2-3, 9937-5-1
 func TestPRRReorderingTimerEnters(t *testing.T) { runScenario(t, "prr_timer_enters") }
 
 // req: 6937-3-2, 9937-6.2-2
