@@ -84,8 +84,8 @@ func cells() (all []cell) {
 	return append(append(all, runCells()...), policedCells()...)
 }
 
-// runCells are those whose losses come in runs: as many losses as in the others of their row, an eighth as often, so that
-// they take the time of cells with fewer.
+// runCells are those whose losses come in runs: as many losses as in the others of their row, an
+// eighth as often, so that they take the time of cells with fewer.
 func runCells() (all []cell) {
 	for _, name := range []string{"reno", "cubic"} {
 		for _, d := range duration {
@@ -99,15 +99,16 @@ func runCells() (all []cell) {
 	return all
 }
 
-// policed are the cells with a policer: by round-trip time its rate, and seconds for some dozens of sawteeth.
+// policed are the cells with a policer: by round-trip time its rate, and seconds for some dozens of
+// sawteeth.
 var policed = []struct {
 	rttMs         float64
 	bitsPerSecond int64
 	seconds       float64
 }{{0.1, 1e9, 5}, {10, 1e9, 60}, {100, 1e8, 600}}
 
-// policedCells lose nothing but what their policer drops: whatever is beyond its rate and its bucket, at once and whole
-// flights of it (RFC 9937 section 4).
+// policedCells lose nothing but what their policer drops: whatever is beyond its rate and its
+// bucket, at once and whole flights of it (RFC 9937 section 4).
 func policedCells() (all []cell) {
 	for _, name := range []string{"reno", "cubic"} {
 		for _, p := range policed {
@@ -309,6 +310,9 @@ var exceptions = map[cell][2]float64{
 func TestTableAgreesWithModel(t *testing.T) {
 	rows := readTable(t, golden)
 	for _, c := range cells() {
+		if c.more == "rate" {
+			continue // the model knows no policer: its part is of a queue as long as the bucket
+		}
 		p := rows[c.String()]
 		ratio := p.measured / p.modelled
 		part, excepted := exceptions[c]
@@ -391,6 +395,31 @@ func TestDocument(t *testing.T) {
 			t.Errorf("docs/congestion.md must have:\n%s", table.String())
 		}
 	}
+	for what, list := range map[string][]cell{"runs": runCells(), "rate": policedCells()} {
+		if table := besides(list, rows); !strings.Contains(string(text), table) {
+			t.Errorf("docs/congestion.md must have, for %s:\n%s", what, table)
+		}
+	}
+}
+
+// besides is the table of cells that two algorithms have, each twice: nothing late, and late.
+func besides(list []cell, rows map[string]parsed) string {
+	var table strings.Builder
+	half := len(list) / 2
+	for i := 0; i < half; i += 2 {
+		c := list[i]
+		fmt.Fprintf(&table, "| %g |", c.rttMs)
+		if c.more == "runs" {
+			fmt.Fprintf(&table, " %g |", c.loss)
+		} else {
+			fmt.Fprintf(&table, " %d |", c.link().PolicedBits/1_000_000)
+		}
+		for _, at := range []int{i, i + 1, half + i, half + i + 1} {
+			fmt.Fprintf(&table, " %s |", rows[list[at].String()].documented())
+		}
+		table.WriteString("\n")
+	}
+	return table.String()
 }
 
 // worseMax is how much of its goodput a cell may lose from one table to the next.
