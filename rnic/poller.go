@@ -88,8 +88,11 @@ func (u *onPoller) Closed(_ *stack.Conn, err error) {
 	u.conn = nil
 }
 
-// More implements stack.Ahead: PSH goes on the last segment there is to send.
+// More implements stack.Ahead.
 func (u *onPoller) More(*stack.Conn) bool { return u.link.more() }
+
+// Pushed implements stack.Ahead: the end of a message.
+func (u *onPoller) Pushed(*stack.Conn) bool { return u.link.qp != nil && u.link.qp.send.pushed() }
 
 // The carrier. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
 

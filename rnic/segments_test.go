@@ -160,3 +160,21 @@ func (q *segmentLog) tooBig(mtu int) {
 	binary.BigEndian.PutUint16(icmp[2:], inet.Checksum(icmp, 0))
 	q.inject = append(q.inject, frame)
 }
+
+// The segment in which a message ends has PSH, though another message is queued after it.
+//
+// req: 9293-MUST-61
+func TestPushAtTheEndOfEachMessage(t *testing.T) {
+	r, log := logged(t, rigConfig{})
+	s, c := r.connect(QPOptions{NoMarkers: true}, QPOptions{NoMarkers: true})
+	before := len(log.segs)
+	for i := range uint64(3) {
+		require.NoError(t, c.qp.PostWrite(c.write(s, i, 0, 4000)))
+	}
+	r.await(c, 3)
+	var flags []bool
+	for _, g := range log.segs[before:] {
+		flags = append(flags, g.frame[inet.EthernetLen+inet.IPv4Len+13]&byte(tcp.PSH) != 0)
+	}
+	require.Equal(t, []bool{false, false, true, false, false, true, false, false, true}, flags)
+}

@@ -33,6 +33,8 @@ type sendHalf struct {
 	owed     *ddp.Message // of start-up's own, to go before what was posted (rtr.go)
 	owedBody []byte
 
+	push bool // what was pulled since pushed was asked ends a message
+
 	term    []byte // ULPDU of a Terminate to send, header included; nil: none
 	termOut bool
 
@@ -67,6 +69,17 @@ func (s *sendHalf) idle(q *QueuePair) bool {
 func (s *sendHalf) pending(q *QueuePair) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
 		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sq.Len() > 0)
+}
+
+// pushed says whether a message has ended in what was pulled since it was last asked. One whose end waits for the next segment
+// has not.
+func (s *sendHalf) pushed() bool {
+	if s.carryOff < s.carryEnd || len(s.staged) > 0 {
+		return false
+	}
+	push := s.push
+	s.push = false
+	return push
 }
 
 // pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
@@ -178,6 +191,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 func (q *QueuePair) ended(msn uint32) {
 	s := &q.send
 	s.messages++
+	s.push = true
 	if s.answering {
 		q.answered()
 		return

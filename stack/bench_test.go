@@ -35,6 +35,7 @@ func (m *mover) Closed(*Conn, error)                           {}
 func (m *mover) Woken(*Conn)                                   {}
 func (m *mover) Timer(*Conn, int64)                            {}
 func (m *mover) More(*Conn) bool                               { return m.sending }
+func (m *mover) Pushed(*Conn) bool                             { return false }
 
 func (m *mover) Edge(c *Conn, edge uint64) {
 	m.edge.Store(edge)

@@ -80,7 +80,7 @@ type Conn struct {
 
 	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
 
-	_ [48]byte // the next one begins on a cache line of its own: new fields take of this
+	_ [24]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any number of calls before

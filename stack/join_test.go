@@ -195,6 +195,7 @@ func (q *quiet) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
 func (q *quiet) Edge(*Conn, uint64)                            {}
 func (q *quiet) Acked(*Conn, uint64)                           {}
 func (q *quiet) More(*Conn) bool                               { return q.endless }
+func (q *quiet) Pushed(*Conn) bool                             { return false }
 func (q *quiet) Closed(*Conn, error)                           {}
 
 func (q *quiet) Pull(_ *Conn, dst []byte) int {

@@ -298,7 +298,9 @@ type peer struct {
 	gotCount  uint64
 	edge      uint64
 	opened    bool
-	finAfter  bool // CloseSend once all is sent
+	unit      uint64 // octets after each of which PSH is wanted, 0: only at the end
+	told      uint64 // sent, when Pushed was last asked
+	finAfter  bool   // CloseSend once all is sent
 	finned    bool
 	peerFin   bool
 	closed    int
@@ -394,6 +396,13 @@ func (u *peer) Pull(c *Conn, dst []byte) int {
 }
 
 func (u *peer) More(*Conn) bool { return u.sent < u.toSend }
+
+// Pushed: a unit ends every u.unit octets.
+func (u *peer) Pushed(*Conn) bool {
+	before := u.told
+	u.told = u.sent
+	return u.unit > 0 && before/u.unit != u.sent/u.unit
+}
 
 // finish closes our half when all is sent.
 func (u *peer) finish() {

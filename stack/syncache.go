@@ -171,7 +171,7 @@ func (p *Poller) resetSyn(e *synEntry) {
 		p.n.Own[DropNoBuf]++
 		return
 	}
-	e.half.Reset(e.id, &p.tx.segment)
+	e.half.Reset(p.now, e.id, p.memory.Config(), &p.tx.segment)
 	if p.answer(b, e.mac, &p.tx.segment) {
 		p.discard(b)
 	}

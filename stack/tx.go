@@ -248,8 +248,12 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
 		m.sum = inet.Fold(inet.Sum(slot[h:h+n], 0))
 	}
 	p.takeSpare()
-	dry = c.ahead != nil && !c.ahead.More(c)
-	c.tcp.Push(p.now, tcp.Handle(b), n, c.ahead == nil || dry)
+	psh := true
+	if c.ahead != nil {
+		dry = !c.ahead.More(c)
+		psh = c.ahead.Pushed(c) || dry
+	}
+	c.tcp.Push(p.now, tcp.Handle(b), n, psh)
 	if c.owedTo <= c.acked {
 		c.owe()
 	}

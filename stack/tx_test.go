@@ -264,6 +264,25 @@ func TestPushStandsOnTheLastSegment(t *testing.T) {
 	l.stop()
 }
 
+// PSH also stands on the last segment of each unit, though more is queued after it.
+//
+// req: 9293-MUST-61
+func TestPushStandsWhereAUnitEnds(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.unit = 2*1448 + 100
+	var flags []bool
+	l.a.nic.onSend = func(f []byte) {
+		if s, payload, ok := segmentOf(f); ok && len(payload) > 0 {
+			flags = append(flags, s.Flags&tcp.PSH != 0)
+		}
+	}
+	u.send(7 * 1448)
+	l.until("there", func() bool { return v.edge == 7*1448 })
+	require.Equal(t, []bool{false, false, true, false, true, false, true}, flags)
+	l.stop()
+}
+
 // SetEMSSLimit cuts segments that were pulled under a larger one; the parts leave as copies.
 func TestPathMTU(t *testing.T) {
 	l := newLab(t, nil)

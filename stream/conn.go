@@ -152,6 +152,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 		if n := c.u.tx.write(p[total:]); n > 0 {
 			c.u.written.Add(uint64(n))
 			total += n
+			if total == len(p) {
+				c.u.tx.end()
+			}
 			c.u.wake()
 		}
 		if total == len(p) {
@@ -207,6 +210,7 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 		n, err := r.Read(room)
 		if n > 0 {
 			c.u.tx.put(n)
+			c.u.tx.end()
 			c.u.written.Add(uint64(n))
 			total += int64(n)
 			c.u.wake()

@@ -50,6 +50,22 @@ type labConfig struct {
 	faults *fault.Spec
 	mtu    int
 	tcp    tcp.Config
+	watch  func(i int, frame []byte) // of what host i sends, on its goroutine
+}
+
+// watched is a Queue that shows what it sends.
+type watched struct {
+	pmd.Queue
+	pool *mem.Pool
+	see  func(frame []byte)
+}
+
+func (w watched) Tx(bufs []mem.Buf) int {
+	n := w.Queue.Tx(bufs)
+	for _, b := range bufs[:n] {
+		w.see(w.pool.Data(b))
+	}
+	return n
 }
 
 func newLab(t testing.TB, cfg labConfig) *lab {
@@ -95,6 +111,9 @@ func newHost(t testing.TB, i int, port pmd.Port, cfg labConfig) *host {
 		h.faulty, err = fault.Wrap(q, pool, spec, clock)
 		require.NoError(t, err)
 		q = h.faulty
+	}
+	if cfg.watch != nil {
+		q = watched{q, pool, func(f []byte) { cfg.watch(i, f) }}
 	}
 	if cfg.tcp.RTOMinNs == 0 {
 		cfg.tcp.RTOMinNs, cfg.tcp.DelayedAckNs = int64(40*time.Millisecond), int64(5*time.Millisecond)

@@ -8,22 +8,31 @@ import "sync/atomic"
 // when that is empty. So an idle connection has no ring, one that sends little a small one, and neither side waits for
 // the other.
 type octetQueue struct {
-	max   int
-	in    *octetRing // writer's
-	out   *octetRing // reader's
-	first octetRing  // of no octets: always full
+	max    int
+	in     *octetRing // writer's
+	out    *octetRing // reader's
+	from   uint64     // reader's: where in out the last read began
+	passed bool       // reader's: read has passed the end of a write
+	first  octetRing  // of no octets: always full
 }
 
 type octetRing struct {
 	buf  []byte // a power of two
 	next atomic.Pointer[octetRing]
 
-	_    [cacheLine]byte
-	tail atomic.Uint64 // writer's: octets put in
-	_    [cacheLine]byte
-	head atomic.Uint64 // reader's: octets taken out
-	_    [cacheLine]byte
+	_     [cacheLine]byte
+	tail  atomic.Uint64 // writer's: octets put in
+	ended atomic.Uint32 // writer's: ends put in
+	_     [cacheLine]byte
+	head  atomic.Uint64 // reader's: octets taken out
+	past  atomic.Uint32 // reader's: ends that head has passed
+	_     [cacheLine]byte
+
+	ends [endsMax]atomic.Uint64 // where writes ended, as tail said then
 }
+
+// endsMax ends of writes may be ahead of the reader in one ring; what finds no place is not told.
+const endsMax = 16
 
 const (
 	cacheLine    = 64
@@ -78,6 +87,40 @@ func (q *octetQueue) write(p []byte) int {
 	return total
 }
 
+// end says that a write ends with what was put in last. Writer's.
+func (q *octetQueue) end() {
+	r := q.in
+	if n := r.ended.Load(); n-r.past.Load() < endsMax {
+		r.ends[n%endsMax].Store(r.tail.Load())
+		r.ended.Store(n + 1)
+	}
+}
+
+// pass takes note of the ends of writes up to head. One before from was not told in time: all there was had been read then.
+func (q *octetQueue) pass() {
+	r := q.out
+	n, ended := r.past.Load(), r.ended.Load()
+	if n == ended {
+		return
+	}
+	for head := r.head.Load(); n != ended; n++ {
+		at := r.ends[n%endsMax].Load()
+		if at > head {
+			break
+		}
+		q.passed = q.passed || at > q.from
+	}
+	r.past.Store(n)
+}
+
+// pushed says whether what was read since it was last asked has the end of a write in it. Reader's.
+func (q *octetQueue) pushed() bool {
+	q.pass() // the writer says so after it has put the octets in
+	passed := q.passed
+	q.passed = false
+	return passed
+}
+
 // read fills dst. Reader's.
 func (q *octetQueue) read(dst []byte) int {
 	total := 0
@@ -94,6 +137,8 @@ func (q *octetQueue) read(dst []byte) int {
 		at := int(head) & (len(r.buf) - 1)
 		n := copy(dst, r.buf[at:min(at+have, len(r.buf))])
 		r.head.Store(head + uint64(n))
+		q.from = head
+		q.pass()
 		dst = dst[n:]
 		total += n
 	}

@@ -2,12 +2,17 @@ package stream
 
 import (
 	"bytes"
+	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
 )
 
 // One after the other, against a slice.
@@ -103,4 +108,80 @@ func TestReaderStaysWithARingThatWasFilled(t *testing.T) {
 	require.True(t, q.follow())
 	require.Same(t, full, q.out)
 	require.Equal(t, octetRingMin+1, q.read(make([]byte, 1<<20)))
+}
+
+// Every end of a write is told once, with the octets before it; ends that found no place are not told, and none is told late.
+func TestEndsOfWrites(t *testing.T) {
+	var q octetQueue
+	q.init(1 << 20)
+	put := func(n int) { require.Equal(t, n, q.write(make([]byte, n))); q.end() }
+	get := func(n int) bool { require.Equal(t, n, q.read(make([]byte, n))); return q.pushed() }
+	put(3000)
+	put(3000)
+	require.False(t, get(1448))
+	require.False(t, get(1448))
+	require.True(t, get(1448), "the first ends in it")
+	require.False(t, q.pushed(), "told")
+	require.True(t, get(6000-3*1448), "the second ends with it")
+	require.False(t, q.pending())
+
+	put(100_000) // another ring
+	require.False(t, get(50_000))
+	require.True(t, get(50_000))
+
+	for range endsMax + 5 {
+		put(1000)
+	}
+	for range endsMax {
+		require.True(t, get(1000))
+	}
+	for range 4 {
+		require.False(t, get(1000), "no place")
+	}
+	get(1000)
+	put(1000)
+	require.True(t, get(1000), "places again")
+
+	// The reader may have taken the octets before the writer says that they end one.
+	q.write(make([]byte, 1000))
+	require.False(t, get(1000))
+	q.end()
+	put(2000)
+	require.False(t, get(1000), "of the write before nothing is left to be told")
+	require.True(t, get(1000))
+	q.write(make([]byte, 1000))
+	require.Equal(t, 1000, q.read(make([]byte, 1000)))
+	q.end()
+	q.write(make([]byte, 1000))
+	require.True(t, q.pushed(), "in time after all: the next write has begun")
+}
+
+// The last segment of every Write has PSH, though another Write is queued after it.
+//
+// req: 9293-MUST-61
+func TestPushAtTheEndOfEachWrite(t *testing.T) {
+	var flags []bool // of host 0's goroutine
+	l := newLab(t, labConfig{watch: func(i int, f []byte) {
+		_, packet, drop := inet.ParseEthernet(f)
+		if ip, octets, drop4 := inet.ParseIPv4(packet, true); i == 0 && drop|drop4 == inet.DropNone && ip.Proto == inet.ProtoTCP {
+			if n := int(octets[12]>>4) * 4; len(octets) > n {
+				flags = append(flags, octets[13]&byte(tcp.PSH) != 0)
+			}
+		}
+	}})
+	c, s := l.pair(Options{}, Options{})
+	gate := make(chan struct{})
+	require.NoError(t, submit(l.ctx, l.hosts[0].Poller, func() { <-gate })) // both are there before anything is sent
+	for range 2 {
+		_, err := c.Write(make([]byte, 3000))
+		require.NoError(t, err)
+	}
+	close(gate)
+	_, err := io.ReadFull(s, make([]byte, 6000))
+	require.NoError(t, err)
+	var got []bool
+	l.do(l.hosts[0], func() { got = slices.Clone(flags) })
+	require.Equal(t, []bool{false, false, true, false, true}, got)
+	require.NoError(t, c.Close())
+	require.NoError(t, s.Close())
 }

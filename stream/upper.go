@@ -261,6 +261,9 @@ func (u *upper) Pull(c *stack.Conn, dst []byte) int {
 // More implements stack.Ahead.
 func (u *upper) More(*stack.Conn) bool { return u.tx.pending() }
 
+// Pushed implements stack.Ahead: the end of a Write.
+func (u *upper) Pushed(*stack.Conn) bool { return u.tx.pushed() }
+
 // Acked implements stack.Upper.
 func (u *upper) Acked(c *stack.Conn, edge uint64) {
 	u.acked = edge

@@ -2,12 +2,16 @@ package tcp
 
 // ackState is what the receiver owes the peer.
 type ackState struct {
-	urgent   bool  // an ACK is owed now
-	hasDup   bool  // dup is to be reported once
-	dups     uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
-	full     uint8 // full-sized segments since the last ACK
-	resetSeq Seq   // of dueReset
-	dup      SACKBlock
+	urgent bool  // an ACK is owed now
+	hasDup bool  // dup is to be reported once
+	dups   uint8 // further ACKs owed, one per segment out of order, to a peer without SACK
+	full   uint8 // full-sized segments since the last ACK
+	dup    SACKBlock
+
+	// Of dueReset: its sequence number, whether it has timestamps, and what they echo.
+	resetSeq     Seq
+	resetEcho    uint32
+	resetStamped bool
 }
 
 // duplicate takes note of a segment that was held already, for whom a D-SACK tells something.
@@ -117,12 +121,21 @@ func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
 // windowStep is the least the right edge moves by.
 func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, c.rcvMSS)) }
 
-// advertise is the window field for the next segment and the promise that goes with it. Rounding to the scale must not
-// take back what was promised, so it rounds up where rounding down would. What that adds is no promise: else each segment
-// shorter than a unit of the scale would push the right edge on, and a window closed to small segments never.
+// advertise is the window field for the next segment and the promise that goes with it. The left edge moves by octets and the
+// window is told in units of the scale, so that the right edge cannot stay where it is (RFC 7323 section 2.4). While the window is
+// as large as it is to be, it is rounded up and never moves back. In a window that closes it must not take back what was promised,
+// but what rounding up adds is no promise: else each segment shorter than a unit would push the right edge on, and a window closed
+// to small segments never. There it may move back, by less than a unit, and acceptable knows the farthest.
 func (c *Conn) advertise() uint16 {
 	field := min(c.rcvWindow()>>c.rcvShift, 65535)
-	if right := c.edge + uint64(field<<c.rcvShift); right >= c.rightEdge() {
+	right := c.edge + uint64(field<<c.rcvShift)
+	if right < c.rcvAdv {
+		up := (int(c.rcvAdv-c.edge) + 1<<c.rcvShift - 1) >> c.rcvShift
+		if up <= 65535 && up<<c.rcvShift <= c.rcvWnd {
+			field, right = up, c.edge+uint64(up<<c.rcvShift)
+		}
+	}
+	if right >= c.rightEdge() {
 		c.rcvRounded = uint16(max(c.rcvAdv, right) - right)
 		c.rcvAdv = max(c.rcvAdv, right)
 		return uint16(field)

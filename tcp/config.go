@@ -13,7 +13,7 @@ type Config struct {
 	RangesMax        int   // out-of-order ranges held, default 64
 	RecordsMax       int   // records of sent segments of all Conns of a Memory; default: NewMemory
 	SpansMax         int   // out-of-order ranges of all Conns of a Memory; default: NewMemory
-	RTOMinNs         int64 // default 200 ms
+	RTOMinNs         int64 // the least by which the RTO exceeds SRTT, default 200 ms
 	RTOInitialNs     int64 // default 1 s
 	RTOMaxNs         int64 // default 60 s
 	DelayedAckNs     int64 // default 40 ms, at most 500 ms; every second full segment is ACKed at once

@@ -30,6 +30,7 @@ type Conn struct {
 	sndNxt    uint64 // next to be sent for the first time
 	sndMax    uint64 // sndNxt, or one more while a zero-window probe is out
 	pushed    uint64 // offset of the next pushed octet
+	pshAt     uint64 // end of the last segment that was pushed with PSH
 	sndWnd    int    // octets beyond sndUna
 	sndWl2    uint64 // acknowledgment and sequence of the last window update
 	sndWl1    Seq

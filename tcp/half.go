@@ -118,10 +118,14 @@ func (c *Conn) Resume(now int64, id ID, h *Half) {
 	c.flow.segsOut = uint64(h.sends)
 }
 
-// Reset is the RST that ends h.
-func (h *Half) Reset(id ID, t *Transmit) {
+// Reset is the RST that ends h. cfg is that of the Conns.
+func (h *Half) Reset(now int64, id ID, cfg *Config, t *Transmit) {
 	*t = Transmit{ID: id, Seq: h.iss + 1, Ack: h.irs + 1, Flags: RST | ACK, Handle: NoHandle}
-	t.Options.clear()
+	o := &t.Options
+	o.clear()
+	if h.ts && !cfg.NoTimestamps { // as Conn.Abort
+		o.HasTimestamps, o.TSval, o.TSecr = true, uint32(now/timestampTickNs)+h.tsOffset, h.tsVal
+	}
 }
 
 // ISS is our initial sequence number.

@@ -198,6 +198,7 @@ func (c *Conn) inputSynInWindow(now int64) Arrival {
 func (c *Conn) oweReset(s *Segment) {
 	c.due |= dueReset
 	c.ack.resetSeq = s.Ack
+	c.ack.resetStamped, c.ack.resetEcho = s.Options.HasTimestamps, s.Options.TSval
 }
 
 // arrival finds what of the segment's text is new: clipped to the window and to the peer's FIN, without what is held.

@@ -175,13 +175,11 @@ func (c *Conn) transmit(now int64, r *record, n int, t *Transmit) {
 	t.Seq = c.seqOf(r.at)
 	t.Off, t.Len = int(r.off), n
 	t.Handle = r.handle
-	if n == int(r.len) {
-		if r.flags&recPSH != 0 {
-			t.Flags |= PSH
-		}
-		if r.flags&recFIN != 0 {
-			t.Flags |= FIN
-		}
+	if r.flags&recPSH != 0 {
+		t.Flags |= PSH
+	}
+	if r.flags&recFIN != 0 && n == int(r.len) {
+		t.Flags |= FIN
 	}
 	c.flow.bytesOut += uint64(n)
 	c.piggyback(t)

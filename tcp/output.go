@@ -61,8 +61,9 @@ func (c *Conn) cwndAdmits(n int) bool {
 	return pipe+n <= limit || pipe <= 0
 }
 
-// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh sets PSH. The caller keeps h's octets unchanged
-// until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
+// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh says that a unit ends in it for which the receiver may
+// wait, and sets PSH; so does every half of the peer's largest window, which a receiver that delivers on PSH must not fill
+// without one (Linux: forced_push). The caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if probe, _ := c.probeRoom(now); n < 1 || n > max(c.emss, probe) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
@@ -75,8 +76,9 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 		c.cong.Cwnd = min(c.cong.Cwnd, c.initialWindow()) // RFC 5681 section 4.1
 	}
 	flags := recordFlags(0)
-	if psh {
+	if psh || c.pushed+uint64(n)-c.pshAt > uint64(c.sndWndMax)/2 {
 		flags = recPSH
+		c.pshAt = c.pushed + uint64(n)
 	}
 	if n > c.emss {
 		flags |= recProbe
@@ -135,10 +137,12 @@ func (c *Conn) nextDue(now int64, t *Transmit) bool {
 		c.events |= EvClosed
 		c.resetHeader(t, c.seqOf(c.sndNxt))
 		t.Ack, t.Flags = c.rcvNxt(), RST|ACK // in the window for the peer: RFC 9293 section 3.10.5
+		c.stamp(now, t)
 		return true
 	case c.due&dueReset != 0:
 		c.due &^= dueReset
 		c.resetHeader(t, c.ack.resetSeq)
+		t.Options.HasTimestamps, t.Options.TSecr = c.ack.resetStamped, c.ack.resetEcho // as ResetFor
 		return true
 	case c.due&dueSYN != 0:
 		c.due &^= dueSYN
@@ -224,12 +228,17 @@ func (c *Conn) header(now int64, t *Transmit) {
 	t.Off, t.Len = 0, 0
 	t.Retransmit = false
 	t.Options.clear()
+	c.stamp(now, t)
+	c.flow.segsOut++
+}
+
+// stamp adds the timestamps, if the SYNs agreed on them (RFC 7323 section 3.2; for an abort, section 5.2).
+func (c *Conn) stamp(now int64, t *Transmit) {
 	if c.useTS {
 		t.Options.HasTimestamps = true
 		t.Options.TSval = c.tsNow(now)
 		t.Options.TSecr = c.tsRecent
 	}
-	c.flow.segsOut++
 }
 
 // ackFrom is where a segment without octets stands: at SND.NXT, or at the right edge where the window has shrunk below what

@@ -3,7 +3,7 @@ package tcp
 // plpmtud finds what the path carries without the help of routers: RFC 4821, in the terms of RFC 8899 section 5. Its sizes
 // are MSSs, so that IP's and TCP's fixed headers are no concern of its. What is known to pass is Conn.limitMSS.
 //
-//	              one segment above the base timed out 3 times
+//	              one segment above the base timed out 3 times, and none as large arrived
 //	            ┌─────────────────────────────────────────────┐
 //	            │                                             ▼   probe acknowledged: limitMSS = size
 //	SEARCH COMPLETE ── raiseAt: ten minutes later ──► SEARCHING ──┐ probe lost 3 times: ceiling = size
@@ -16,8 +16,10 @@ type plpmtud struct {
 	raiseAt int64  // when to look for more (PMTU_RAISE_TIMER); 0: not decided
 	ceiling uint16 // the least that is known not to pass; 0: none
 	size    uint16 // of the probe in flight, 0: none
+	fellFor uint16 // the MSS that a black hole was found with, 0: none was
 	losses  uint8  // of probes of one size (PROBE_COUNT)
 	stalls  uint8  // timeouts in a row of a segment above the base
+	excused bool   // such timeouts were not the path's, and nothing above the base has arrived since
 }
 
 const (
@@ -121,17 +123,55 @@ func (c *Conn) restartSearch(ceiling int) {
 
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
 // (RFC 8899 section 4.3): EMSS falls to the base, and is searched for from there.
+//
+// Not if a segment as large, of those sent after it, has arrived: then it is this one segment that does not pass, and it alone is
+// cut. Should the path have become smaller just then, the next segment to stall tells.
 func (c *Conn) blackHole() {
 	r := c.sent.rec(c.sent.una)
+	p := &c.mtu
 	if int(r.len)+c.optionsLen() <= baseMSS || c.limitMSS <= baseMSS {
 		return
 	}
-	if c.mtu.stalls++; c.mtu.stalls < probesMax {
+	if p.stalls++; p.stalls < probesMax {
+		return
+	}
+	if !p.excused && c.sackedAsLarge(r.len) {
+		p.excused = true
+		c.probeWithdrawn(r)
+		n := baseMSS - c.optionsLen()
+		for i := c.sent.una; int(c.sent.rec(i).len) > n && c.sent.splittable(); i++ {
+			c.sent.split(i, n)
+		}
 		return
 	}
 	c.stats.blackHoles.one()
+	was := c.limitMSS
 	c.restartSearch(0)
+	p.fellFor = was
 	c.limitMSS = baseMSS
 	c.setEMSS()
 	c.loseOversize()
+}
+
+// sackedAsLarge says whether the peer holds a segment of n octets or more.
+func (c *Conn) sackedAsLarge(n int32) bool {
+	for i := c.sent.una; i != c.sent.nxt; i++ {
+		if r := c.sent.rec(i); r.flags&recSacked != 0 && r.len >= n {
+			return true
+		}
+	}
+	return false
+}
+
+// largeArrived takes note that r, which is above the base, has arrived, and was sent once. If a black hole was found meanwhile,
+// there is none: what stalled was sent before r.
+func (c *Conn) largeArrived(r *record) {
+	p := &c.mtu
+	p.excused = false
+	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS {
+		c.limitMSS = min(size, p.fellFor)
+		c.restartSearch(0)
+		c.setEMSS()
+		c.events |= EvRoom
+	}
 }

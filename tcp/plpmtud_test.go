@@ -301,3 +301,100 @@ func TestProbeLostAtTheTail(t *testing.T) {
 		t.Fatalf("cwnd %d of %d, ssthresh %d of %d, %+v", s.c.cong.Cwnd, cwnd, s.c.cong.Ssthresh, ssthresh, st)
 	}
 }
+
+// stalled is a connection whose first of five large segments timed out three times; the peer holds what sack says, if anything.
+func stalled(t *testing.T, sack string) *script {
+	t.Helper()
+	s := large(t)
+	s.push(3000, 3000, 3000, 3000, 3000)
+	s.advance(10 * ms)
+	if sack != "" {
+		s.in(". 1 ack 1 sack " + sack)
+	}
+	for s.c.Stats().Timeouts < probesMax {
+		s.sent()
+		s.advance(s.c.Deadline() - s.now)
+	}
+	return s
+}
+
+// One segment that does not arrive, while one as large that was sent after it does, is no black hole: it alone is cut, and what is
+// sent for the first time is whole.
+//
+// req: 8899-4.3-1
+func TestArrivalDisprovesABlackHole(t *testing.T) {
+	s := stalled(t, "3001:15001")
+	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx", ". 2281:3001 ack 1 rtx") // cwnd is one of 3000 octets
+	if n := s.c.EMSS(); n != 3000 || s.c.Stats().BlackHoles != 0 {
+		t.Fatalf("EMSS %d", n)
+	}
+	s.in(". 1 ack 1141 sack 3001:15001")
+	s.in(". 1 ack 15001")
+	s.push(3000)
+	s.expect(". 15001:18001 ack 1 fresh")
+	s.advance(10 * ms)
+	s.in(". 1 ack 18001")
+	s.c.cong.Cwnd = 20_000
+	s.push(3000, 3000) // and so the next time, since large ones have arrived
+	s.advance(10 * ms)
+	s.in(". 1 ack 18001 sack 21001:24001")
+	for s.c.Stats().Timeouts < 2*probesMax {
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if n := s.c.EMSS(); n != 3000 || s.c.Stats().BlackHoles != 0 {
+		t.Errorf("EMSS %d", n)
+	}
+}
+
+// What arrived was smaller than what did not, or nothing did: it is a black hole.
+//
+// req: 8899-4.3-1
+func TestWhatDisprovesNoBlackHole(t *testing.T) {
+	for _, small := range []bool{true, false} {
+		s := large(t)
+		s.push(3000, 2999)
+		s.advance(10 * ms)
+		if small {
+			s.in(". 1 ack 1 sack 3001:6000")
+		}
+		for s.c.Stats().Timeouts < probesMax {
+			s.advance(s.c.Deadline() - s.now)
+		}
+		if n := s.c.EMSS(); n != baseMSS || s.c.Stats().BlackHoles != 1 {
+			t.Errorf("small %v: EMSS %d", small, n)
+		}
+	}
+}
+
+// The path became smaller behind what arrived: that excuses one segment, and the next to stall tells.
+//
+// req: 8899-4.3-1
+func TestBlackHoleBehindWhatArrived(t *testing.T) {
+	s := stalled(t, "6001:9001")
+	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx", ". 2281:3001 ack 1 rtx")
+	s.in(". 1 ack 3001 sack 6001:9001")
+	for s.c.Stats().Timeouts < 2*probesMax {
+		s.sent()
+		s.advance(s.c.Deadline() - s.now)
+	}
+	if n := s.c.EMSS(); n != baseMSS || s.c.Stats().BlackHoles != 1 {
+		t.Errorf("EMSS %d, %d black holes", n, s.c.Stats().BlackHoles)
+	}
+}
+
+// What was sent after the segment that stalled arrives when the black hole has been found: there is none, and no search is needed.
+func TestLateArrivalDisprovesABlackHole(t *testing.T) {
+	s := stalled(t, "")
+	s.sent()
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Fatalf("EMSS %d", n)
+	}
+	s.in(". 1 ack 1 sack 6001:9001")
+	if n := s.c.EMSS(); n != 3000 {
+		t.Fatalf("EMSS %d", n)
+	}
+	s.sent()
+	s.in(". 1 ack 15001")
+	s.push(3000)
+	s.expect(". 15001:18001 ack 1 fresh")
+}

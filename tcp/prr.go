@@ -1,34 +1,44 @@
 package tcp
 
-// prr is Proportional Rate Reduction (RFC 6937, with the Slow Start Reduction Bound): during fast recovery what is sent
-// follows what arrives, in the proportion of the reduction, so that the pipe has shrunk to ssthresh by the end of it and
-// the ACK clock never stops. cwnd is moved so that pipe and cwnd together admit sndcnt octets.
+// prr is Proportional Rate Reduction (RFC 9937; its variables): during fast recovery what is sent follows what arrives, in
+// the proportion of the reduction, so that what is in flight has shrunk to ssthresh by the end of it and the ACK clock never
+// stops. cwnd is moved so that inflight, which is pipe here, and cwnd together admit SndCnt octets.
 type prr struct {
 	delivered int // prr_delivered
 	out       int // prr_out
 	recoverFS int // RecoverFS
 }
 
-// start begins a recovery. RFC 6937 takes FlightSize; what was SACKed before is not going to be delivered any more and
-// would leave the reduction short, so it is subtracted (RFC 9937 section 6.2).
+// start begins an episode (section 6.1). What was SACKed before is not going to be delivered any more; what the burst of ACKs
+// delivers that begins the episode is counted on both sides.
 func (p *prr) start(b *burst) {
 	*p = prr{recoverFS: max(b.flight-b.sacked, 1), delivered: b.delivered}
 }
 
-// sndcnt is what may be sent now (RFC 6937 section 3); it may be negative.
-func (p *prr) sndcnt(delivered, pipe, ssthresh, smss int) int {
+// sndCnt is what may be sent now, after so much was delivered (section 6.2). safe is SafeACK.
+func (p *prr) sndCnt(delivered, inflight, ssthresh, smss int, safe bool) int {
 	p.delivered += delivered
-	if pipe > ssthresh {
-		n := (p.delivered*ssthresh+p.recoverFS-1)/p.recoverFS - p.out
-		return (n + smss - 1) / smss * smss // CEIL to what is sent: whole segments, as the RFC's examples count
+	n := 0
+	if inflight > ssthresh {
+		n = (p.delivered*ssthresh+p.recoverFS-1)/p.recoverFS - p.out
+		n = (n + smss - 1) / smss * smss // DIV_ROUND_UP to what is sent: whole segments, as the RFC's examples count
+	} else {
+		n = max(p.delivered-p.out, delivered) // PRR-CRB
+		if safe {
+			n += smss // PRR-SSRB
+		}
+		n = min(ssthresh-inflight, n)
 	}
-	limit := max(p.delivered-p.out, delivered) + smss
-	return min(ssthresh-pipe, limit)
+	if p.out == 0 && n == 0 {
+		n = smss // the fast retransmit that starts the episode
+	}
+	return max(n, 0)
 }
 
-// proportion sets cwnd on an ACK that delivered so many octets, in fast recovery.
-func (c *Conn) proportion(delivered int) {
+// proportion sets cwnd in fast recovery: after an ACK that delivered so many octets, or after losses were found without any.
+// The RFC's steps end at once when nothing was delivered. Where that finds losses, inflight falls, and a cwnd left as it
+// was would let as much go: SndCnt is then what earlier ACKs have left.
+func (c *Conn) proportion(delivered int, safe bool) {
 	pipe := c.pipe()
-	n := c.recovery.prr.sndcnt(delivered, pipe, c.cong.Ssthresh, c.emss)
-	c.cong.Cwnd = pipe + max(n, 0)
+	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.emss, safe)
 }

@@ -45,6 +45,9 @@ func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 	if original && end < a.sackedTo {
 		c.reo.seen = true
 	}
+	if r.flags&recEver == 0 && r.len > baseMSS {
+		c.largeArrived(r)
+	}
 	if r.flags&recEver != 0 {
 		if original || now-r.sentAt < c.rtt.minRTT() {
 			return // an earlier transmission has arrived: it says nothing about what was sent since
@@ -170,7 +173,8 @@ func (c *Conn) loseAtTimeout(now int64) {
 
 // reorderDue handles the reordering timer.
 func (c *Conn) reorderDue(now int64) {
-	lost, again := c.detectLost(now)
-	c.foundLost(now, lost, again, false)
+	if lost, again := c.detectLost(now); lost {
+		c.foundLost(now, again)
+	}
 	c.armLoss(now)
 }

@@ -116,10 +116,10 @@ func TestOneLossTimer(t *testing.T) {
 	s.in(". 1 ack 2001")
 	want(timerLossProbe, 20*ms)
 	s.advance(20 * ms)
-	want(timerRetransmit, 200*ms)
+	want(timerRetransmit, 210*ms)
 	s.in(". 1 ack 10001 win 0")
 	s.push(1000)
-	want(timerPersist, 200*ms)
+	want(timerPersist, 210*ms)
 }
 
 // Without SACK there is neither RACK nor probe.
@@ -154,5 +154,22 @@ func TestProbeAsksForANewSegment(t *testing.T) {
 	s.expect(". 10001:10701 ack 1 fresh")
 	if s.c.Room(s.now) != 0 {
 		t.Error("room for a second one")
+	}
+}
+
+// Of what one ACK SACKs, in whatever order its blocks come, the most recently sent is RACK.segment: sequence decides among those
+// of one time.
+//
+// req: 8985-6.2-3
+func TestLatestOfSeveralBlocks(t *testing.T) {
+	for _, blocks := range []string{"1001:2001,8001:9001,4001:5001", "8001:9001,4001:5001,1001:2001", "4001:5001,1001:2001,8001:9001"} {
+		s := ten(t, sackOnly())
+		s.in(". 1 ack 1 sack " + blocks)
+		if k := s.c.recovery.rack; k.endSeq != 9000 {
+			t.Errorf("%s: RACK.segment ends at %d", blocks, k.endSeq)
+		}
+		if s.c.sent.lost != 6000 {
+			t.Errorf("%s: %d octets lost, all that lies below 8001 and is not SACKed is", blocks, s.c.sent.lost)
+		}
 	}
 }

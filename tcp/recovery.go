@@ -38,7 +38,7 @@ const (
 
 // burst is what was outstanding before a burst of ACKs. A Poller takes in several at one time before it sends again, and
 // together they are to mean what one ACK for all would: FlightSize (RFC 5681 equation 4) and RecoverFS (RFC 9937 section
-// 6.2) are what stood before the burst, not what it has left over.
+// 6.1) are what stood before the burst, not what it has left over.
 type burst struct {
 	at        int64 // -1: none
 	flight    int
@@ -135,24 +135,27 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 		c.adapt(a.dsack, exiting)
 	}
 	lost, again := c.detectLost(now)
-	c.foundLost(now, lost, again, a.delivered > 0)
-	if rv.phase == phaseRecovery {
-		c.proportion(a.delivered)
+	if lost {
+		c.foundLost(now, again)
+	}
+	if rv.phase == phaseRecovery && a.delivered > 0 {
+		c.proportion(a.delivered, a.octets > 0 && !lost)
 	}
 }
 
-// foundLost answers what detectLost found, on an ACK that delivered something, or by the timer.
-func (c *Conn) foundLost(now int64, lost, again, delivered bool) {
+// foundLost answers what detectLost has found, on an ACK or by the reordering timer: a reduction begins, or begins anew (again),
+// and what has left the pipe makes no room.
+func (c *Conn) foundLost(now int64, again bool) {
 	rv := &c.recovery
 	switch {
-	case !lost:
 	case rv.phase == phaseOpen:
 		c.enterRecovery(now)
 		rv.prr.start(c.before(now))
 	case again:
 		c.reduceAgain(now, c.before(now).flight)
-	case !delivered && rv.phase == phaseRecovery:
-		c.proportion(0) // pipe has shrunk, and nothing has arrived that would allow as much
+	}
+	if rv.phase == phaseRecovery {
+		c.proportion(0, false)
 	}
 }
 
@@ -194,14 +197,14 @@ func (c *Conn) reduceAgain(now int64, flight int) {
 	c.point = c.sndNxt
 	c.reduce(now, flight)
 	rv.prr.start(c.before(now))
-	c.proportion(0)
+	c.proportion(0, false)
 }
 
 // leaveRecovery ends the episode: all that was outstanding at its begin is acknowledged.
 func (c *Conn) leaveRecovery() {
 	rv := &c.recovery
 	if rv.phase == phaseRecovery && c.useSACK {
-		c.cong.Cwnd = c.cong.Ssthresh // RFC 6937 section 3, and RFC 5681 section 4.3: not more
+		c.cong.Cwnd = c.cong.Ssthresh // RFC 9937 section 6.4, and RFC 5681 section 4.3: not more
 	}
 	rv.phase = phaseOpen
 	rv.hold = holdNothing

@@ -25,7 +25,7 @@ func (s *script) wantCong(cwnd, ssthresh int) {
 	}
 }
 
-// req: 5681-3.2-3, 5681-3.2-5, 6675-5-2, 2018-5-1
+// req: 5681-3.2-3, 5681-3.2-5, 6675-5-2, 2018-5-1, 9937-6.4-1
 func TestFastRetransmitWithSACK(t *testing.T) {
 	s := ten(t, sackOnly())
 	s.in(". 1 ack 1 sack 1001:2001")
@@ -165,7 +165,7 @@ func TestTimeout(t *testing.T) {
 	s := ten(t, plain())
 	start := s.now - 10*ms
 	s.advance(2 * sc)
-	s.expectAt(". 1:1001 ack 1 rtx", start, ms, 200, 600, 1400)
+	s.expectAt(". 1:1001 ack 1 rtx", start, ms, 210, 630, 1470)
 	s.wantCong(1000, 5000) // ssthresh halved once, for one segment
 }
 
@@ -240,7 +240,7 @@ func TestSampleIsOfWhatArrivedNow(t *testing.T) {
 // A Poller takes in a burst of ACKs before it sends again: FlightSize is what stood before it, and what all of it delivered
 // may be sent again in proportion.
 //
-// req: 5681-3.2-5, 6937-3-2
+// req: 5681-3.2-5, 6937-3-2, 9937-6.1-1
 func TestBurstOfAcksCountsAsOne(t *testing.T) {
 	one, several := ten(t, sackOnly()), ten(t, sackOnly())
 	one.in(". 1 ack 5001 sack 6001:10001")

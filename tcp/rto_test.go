@@ -48,12 +48,29 @@ func TestRTOConstantRTTKeepsGranularity(t *testing.T) {
 	}
 }
 
+// The floor is one of the variance term: however long and steady the round trip, the RTO leaves room beyond it.
+//
+// req: 6298-2-4
+func TestRTOFloorIsBeyondTheRoundTrip(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	for _, rtt := range []int64{us, 10 * ms, 150 * ms, sc} {
+		var e rtoEstimator
+		e.reset(&cfg)
+		for range 1000 {
+			e.sample(rtt, 1)
+		}
+		if got := e.current() - e.srtt; got != 200*ms {
+			t.Errorf("round trip of %d us: RTO %d us beyond SRTT", rtt/us, got/us)
+		}
+	}
+}
+
 // req: 6298-2-4, 6298-2-5, 6298-5-5
 func TestRTOBounds(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	var e rtoEstimator
 	e.reset(&cfg)
-	e.sample(us, 1)
+	e.sample(0, 1)
 	if e.current() != 200*ms {
 		t.Errorf("floor %d", e.current())
 	}
@@ -69,7 +86,7 @@ func TestRTOBounds(t *testing.T) {
 	if e.current() != 60*sc {
 		t.Errorf("%d", e.current())
 	}
-	e.sample(us, 1)
+	e.sample(0, 1)
 	if e.current() != 200*ms {
 		t.Errorf("a sample does not end the backoff: %d", e.current())
 	}

@@ -17,6 +17,12 @@ func TestRACKLostRetransmission(t *testing.T) { runScenario(t, "rack_lost_retran
 // req: 8985-6.2-2
 func TestRACKLateOriginal(t *testing.T) { runScenario(t, "rack_late_original") }
 
+// req: 8985-6.2-2
+func TestRACKEchoOfTheOriginal(t *testing.T) { runScenario(t, "rack_echo_of_the_original") }
+
+// req: 8985-6.2-3
+func TestRACKLatestOfAnAck(t *testing.T) { runScenario(t, "rack_latest_of_an_ack") }
+
 // req: 8985-6.2-7
 func TestRACKTailInRecovery(t *testing.T) { runScenario(t, "rack_tail_in_recovery") }
 
@@ -65,13 +71,19 @@ func TestProbeInRecovery(t *testing.T) { runScenario(t, "tlp_in_recovery") }
 // req: 5681-4.3-1
 func TestProbeInRecoveryRepairs(t *testing.T) { runScenario(t, "tlp_in_recovery_repairs") }
 
-// req: 6675-4-2, 6675-5-2, 6675-5-4, 5681-4.3-2
+// req: 6675-4-2, 6675-5-2, 6675-5-4, 5681-4.3-2, 9937-6.2-4
 func TestSeveralHolesInOneWindow(t *testing.T) { runScenario(t, "prr_several_holes") }
 
-// req: 6937-3-1, 5681-4.3-2
+// req: 9937-6.2-5
+func TestPRRNothingDelivered(t *testing.T) { runScenario(t, "prr_nothing_delivered") }
+
+// req: 9937-6.2-2
+func TestPRRNoSafeACK(t *testing.T) { runScenario(t, "prr_no_safe_ack") }
+
+// req: 6937-3-1, 9937-6.1-1, 9937-6.2-1, 5681-4.3-2
 func TestPRRProportional(t *testing.T) { runScenario(t, "prr_proportional") }
 
-// req: 6937-3-2
+// req: 6937-3-2, 9937-6.2-2
 func TestPRRBound(t *testing.T) { runScenario(t, "prr_bound") }
 
 func TestTimeoutKeepsTheScoreboard(t *testing.T) { runScenario(t, "timeout_scoreboard") }
@@ -128,7 +140,12 @@ func TestDCTCPFeedbackOfALoneSegment(t *testing.T) { runScenario(t, "dctcp_lone"
 
 func TestDCTCPFeedbackOfABurst(t *testing.T) { runScenario(t, "dctcp_burst") }
 
-// req: 6937-3-2
+// A recovery that the reordering timer begins is one as any: it reduces, and sends no more than PRR allows.
+//
+// req: 8985-9.3-1, 5681-4.3-2, 6675-5-2, 9937-6.2-3, 9937-5-1
+func TestPRRReorderingTimerEnters(t *testing.T) { runScenario(t, "prr_timer_enters") }
+
+// req: 6937-3-2, 9937-6.2-2
 func TestPRRFollowsTheReorderingTimer(t *testing.T) { runScenario(t, "prr_timer") }
 
 func TestPacing(t *testing.T) { runScenario(t, "pacing") }

@@ -197,9 +197,57 @@ func TestHalfOfASmallWindowIsEnough(t *testing.T) {
 	s.expect("S. 0:1 ack 1")
 	s.in(". 1 ack 1 win 600")
 	s.push(1000)
-	s.expect(". 1:601 ack 1")
+	s.expect("P. 1:601 ack 1")
 	s.in(". 1 ack 601 win 600")
-	s.expect(". 601:1001 ack 1")
+	s.expect("P. 601:1001 ack 1")
+}
+
+// A receiver that delivers on PSH gets one for every half of its window, so that it never fills it in vain.
+//
+// req: 9293-MUST-60
+func TestPushBeforeTheWindowIsFull(t *testing.T) {
+	s := newScript(t, plain())
+	s.accept("S 0:1 win 4000 mss 1000")
+	s.expect("S. 0:1 ack 1")
+	s.in(". 1 ack 1 win 4000")
+	s.push(1000, 1000, 1000, 1000)
+	s.expect(". 1:1001 ack 1", ". 1001:2001 ack 1", "P. 2001:3001 ack 1", ". 3001:4001 ack 1")
+	s.in(". 1 ack 4001 win 4000")
+	s.drainHandles()
+	s.c.Push(s.now, 9, 1000, true)
+	s.expect("P. 4001:5001 ack 1")
+	s.push(1000, 1000, 1000)
+	s.expect(". 5001:6001 ack 1", ". 6001:7001 ack 1", "P. 7001:8001 ack 1")
+}
+
+// Both parts of a segment that is cut have its PSH: its unit may end in either. So has what is sent again, whole or in part.
+//
+// req: 9293-MUST-61
+func TestPushOnBothPartsOfACutSegment(t *testing.T) {
+	for _, psh := range []bool{true, false} {
+		flags := "."
+		if psh {
+			flags = "P."
+		}
+		s := accepted(t, sackOnly(), "sackOK")
+		s.c.Push(s.now, 0, 1000, psh)
+		s.expect(flags + " 1:1001 ack 1 fresh")
+		s.c.SetEMSSLimit(600)
+		s.expect(flags + " 1:601 ack 1 rtx")
+		s.in(". 1 ack 601")
+		s.expect(flags + " 601:1001 ack 1 rtx")
+
+		s = accepted(t, sackOnly(), "sackOK") // without a slot to cut it with its front goes alone
+		s.c.Push(s.now, 0, 1000, psh)
+		s.drain()
+		s.push(1000)
+		s.sent()
+		for s.c.sent.splittable() {
+			s.c.sent.split(s.c.sent.nxt-1, 10)
+		}
+		s.c.SetEMSSLimit(600)
+		s.expect(flags + " 1:601 ack 1 rtx")
+	}
 }
 
 func TestClosedWindowOverFinIsProbedWithTheFin(t *testing.T) {
@@ -291,7 +339,7 @@ func TestEMSSShrinkBeforeFirstTransmission(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.c.Push(s.now, 0, 1000, true)
 	s.c.SetEMSSLimit(600)
-	s.expect(". 1:601 ack 1", "P. 601:1001 ack 1")
+	s.expect("P. 1:601 ack 1", "P. 601:1001 ack 1")
 }
 
 // With the ring full there is no slot to cut with: the oldest goes out piece by piece as its front is acknowledged.
@@ -300,7 +348,11 @@ func TestEMSSShrinkWithFullRing(t *testing.T) {
 	cfg.SentMax = 16
 	cfg.InitialWindow = 50
 	s := accepted(t, cfg, "")
-	s.fill()
+	for s.c.Room(s.now) > 0 {
+		s.c.Push(s.now, s.next, s.c.EMSS(), true)
+		s.next++
+		s.drain()
+	}
 	s.sent()
 	s.c.SetEMSSLimit(100)
 	for i := 0; s.c.AckedOffset() < s.c.PushedOffset(); i++ {
@@ -309,8 +361,8 @@ func TestEMSSShrinkWithFullRing(t *testing.T) {
 		}
 		s.advance(70 * sc / 1000)
 		for _, x := range s.sent() {
-			if x.Len > 100 {
-				t.Fatalf("segment of %d", x.Len)
+			if x.Len > 100 || x.Flags&PSH == 0 {
+				t.Fatalf("segment of %d, flags %#x", x.Len, x.Flags)
 			}
 			if from := int(int32(x.Seq-s.iss)) - 1; from <= int(s.c.AckedOffset()) && from+x.Len > int(s.c.AckedOffset()) {
 				s.in(". 1 ack " + itoa(from+x.Len+1))

@@ -47,7 +47,7 @@ const (
 	recLost                           // to be sent again, not in flight
 	recResent                         // sent again after it was lost, and in flight
 	recEver                           // was ever retransmitted: Karn's rule
-	recPSH
+	recPSH                            // a unit ends in it
 	recFIN
 	recLast   // releases the handle
 	recPrefix // only its first octets were sent again: no room to split it
@@ -121,7 +121,7 @@ func (s *sentRing) split(i uint32, n int) {
 	head, tail := s.rec(i), s.rec(i+1)
 	*tail = *head
 	head.len = int32(n)
-	head.flags &^= recLast | recFIN | recPSH
+	head.flags &^= recLast | recFIN // PSH stands on both: nobody knows in which a unit ends, and the window may end here
 	tail.at += uint64(n)
 	tail.off += int32(n)
 	tail.len -= int32(n)

@@ -115,7 +115,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	if o.congestionOurs = f.Lookup("congestion") == nil; o.congestionOurs { // the client's says it to both ends
 		f.StringVar(&o.congestion, "congestion", "cubic", "congestion control: "+strings.Join(cc.Names(), ", "))
 	}
-	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond, "least retransmission timeout; a few ms within a data centre")
+	f.DurationVar(&o.rtoMin, "rto-min", 200*time.Millisecond, "least retransmission timeout beyond the round trip; a few ms within a data centre")
 	f.DurationVar(&o.ptoMin, "pto-min", time.Millisecond, "least time before a tail loss probe; 100us where both ends poll")
 	f.BoolVar(&o.pacing, "pacing", false, "spread segments over the round trip instead of sending bursts")
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")

@@ -18,7 +18,8 @@ const piecesMax = 128
 //	iov[n]  the n-th frame's payload
 //
 // The Bufs are read only: they are their owner's, who may send them again. The kernel's TCP takes the whole as one
-// skb that remembers gso_size, so it sees, as does anybody to whom the kernel forwards it, the segments there were.
+// skb that remembers gso_size, so it sees, as does anybody to whom the kernel forwards it, the segments there were; except that
+// of several PSHs the last stands for all, on the last segment: what follows at once waits for nothing.
 type gather struct {
 	head [vnetLen + headersMax]byte
 	iov  [1 + piecesMax]unix.Iovec
@@ -55,6 +56,7 @@ func (g *gather) join(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 	}
 	size := len(frame) - h.len
 	total := len(frame)
+	last := frame[h.l4+13] & flagPSH
 	for _, b := range bufs[1:min(len(bufs), piecesMax)] {
 		next := pool.Desc(b)
 		f := pool.Data(b)
@@ -67,19 +69,20 @@ func (g *gather) join(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 		g.piece(f[h.len:])
 		g.frames++
 		total += n
-		if last := f[h.l4+13] & (flagFIN | flagPSH); last != 0 || n < size {
+		last |= f[h.l4+13] & (flagFIN | flagPSH)
+		if last&flagFIN != 0 || n < size {
 			break
 		}
 	}
 	if g.frames > 1 {
-		g.lead(&h, frame, pool.Data(bufs[g.frames-1]), total)
+		g.lead(&h, frame, last, total)
 	}
 }
 
 // leads says whether frame may be the first of several: a data segment that is whole in its datagram, and nothing in
 // it that would be repeated on the others or belongs on the last. CWR is for the first only, as the kernel has it too.
 func (h *headers) leads(f []byte) bool {
-	return !h.udp && len(f) > h.len && f[h.l4+13]&^flagCWR == flagACK && h.whole(f)
+	return !h.udp && len(f) > h.len && f[h.l4+13]&^(flagCWR|flagPSH) == flagACK && h.whole(f)
 }
 
 // whole says whether f is one datagram, neither a fragment nor padded, with only what is said of it between IP and TCP.
@@ -133,12 +136,12 @@ func (h *headers) follows4(first, f []byte, k, shorter uint32) bool {
 		bytes.Equal(a[:2], b[:2]) && bytes.Equal(a[6:10], b[6:10]) && bytes.Equal(a[12:], b[12:])
 }
 
-// lead makes the headers that stand for all: those of first, of a frame of total octets that ends as last does.
-func (g *gather) lead(h *headers, first, last []byte, total int) {
+// lead makes the headers that stand for all: those of first, of a frame of total octets whose last segment has the flags last.
+func (g *gather) lead(h *headers, first []byte, last byte, total int) {
 	b := g.head[vnetLen : vnetLen+h.len]
 	copy(b, first)
 	h.setLength(b, total)
-	b[h.l4+13] |= last[h.l4+13] & (flagFIN | flagPSH)
+	b[h.l4+13] |= last
 	segmented((*[vnetLen]byte)(g.head[:]), b, h, len(first)-h.len)
 	g.iov[0].SetLen(vnetLen + h.len)
 	g.iov[1].Base = &first[h.len]

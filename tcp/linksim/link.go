@@ -21,6 +21,9 @@ type Link struct {
 	BitsPerSecond int64
 	RTTNs         int64
 	Loss          float64 // probability that a data segment is lost behind the queue, each by itself
+	LossRun       float64 // mean length of the runs that losses come in, geometric; a pause of RTTNs/2 ends one; 0: one each
+	PolicedBits   int64   // bits per second that a policer lets through behind the queue, 0: none; it drops what finds
+	PolicedBurst  int     // fewer octets in its token bucket, which holds so many
 	Late          float64 // probability that a segment is late,
 	LateMaxNs     int64   // by up to so much, evenly distributed
 	Overhead      int     // octets of headers, framing and gap around a segment's payload
@@ -28,6 +31,12 @@ type Link struct {
 	MarkAt        int     // octets that wait from which on a segment that is ECN-capable is marked; 0: never
 	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
 	Seed          uint64
+
+	// Jitter is how much longer than RTTNs/2 a data segment takes, nil: no longer. InOrder: none overtakes another by that.
+	Jitter  func(*rand.Rand) int64
+	InOrder bool
+
+	Message int // octets that are there to be sent at a time, the next when all are acknowledged; 0: there is no end
 }
 
 // Counts of what the link did to data segments.
@@ -43,7 +52,10 @@ type Result struct {
 // Goodput is the payload in Mbit/s of a transfer that lasted ns.
 func (r *Result) Goodput(ns int64) float64 { return float64(r.Acked) * 8000 / float64(ns) }
 
-const never = math.MaxInt64
+const (
+	never   = math.MaxInt64
+	longAgo = math.MinInt64 / 2
+)
 
 // packet under way.
 type packet struct {
@@ -65,6 +77,11 @@ type transfer struct {
 	fromAt   int64 // their deadlines
 	toAt     int64
 	out      tcp.Transmit
+	lostAt   int64  // when the last data segment was lost, if it was; else longAgo
+	tokens   int64  // of the policer, in bits of 10^-9
+	tokensAt int64  // when they were counted
+	lastAt   int64  // when the last of the segments in order arrives
+	until    uint64 // where the last Message ends
 	counts   Counts
 }
 
@@ -81,7 +98,8 @@ func Transfer(l Link, from, to tcp.Config, ns int64) Result {
 
 func newTransfer(l Link, from, to tcp.Config) *transfer {
 	t := &transfer{Link: l, rng: rand.New(rand.NewPCG(l.Seed, 0)), octetPs: 8_000_000_000_000 / l.BitsPerSecond}
-	t.now = 1_000_000_000
+	t.now, t.lostAt = 1_000_000_000, longAgo
+	t.tokens, t.tokensAt = int64(l.PolicedBurst)*8e9, t.now
 	t.from, t.to = tcp.NewConn(from), tcp.NewConn(to)
 	t.handshake()
 	t.turnFrom()
@@ -193,7 +211,7 @@ func (t *transfer) turnFrom() {
 		for c.Next(t.now, &t.out) {
 			t.send()
 		}
-		n := c.Room(t.now)
+		n := min(c.Room(t.now), t.toSend())
 		if n == 0 {
 			break
 		}
@@ -204,6 +222,18 @@ func (t *transfer) turnFrom() {
 		t.send()
 	}
 	t.fromAt = t.deadline(c)
+}
+
+// toSend is how many octets the application has.
+func (t *transfer) toSend() int {
+	if t.Message == 0 {
+		return math.MaxInt
+	}
+	pushed := t.from.PushedOffset()
+	if pushed == t.until && t.from.AckedOffset() == pushed {
+		t.until += uint64(t.Message)
+	}
+	return int(t.until - pushed)
 }
 
 func (t *transfer) deadline(c *tcp.Conn) int64 {
@@ -224,24 +254,66 @@ func (t *transfer) send() {
 		return
 	}
 	t.freePs = max(t.freePs, nowPs) + int64(t.out.Len+t.Overhead)*t.octetPs
-	if t.Loss > 0 && t.rng.Float64() < t.Loss {
+	if t.loses() || t.polices() {
 		t.counts.Lost++
 		return
 	}
-	at := (t.freePs+999)/1000 + t.RTTNs/2
-	var p *packet
-	if t.Late > 0 && t.rng.Float64() < t.Late {
-		t.counts.Late++
-		p = t.late.push(at + 1 + t.rng.Int64N(t.LateMaxNs))
-	} else {
-		p = t.ahead.push()
-		p.at = at
-	}
+	p := t.carry((t.freePs+999)/1000 + t.RTTNs/2)
 	put(&p.seg, &t.out)
 	if t.MarkAt > 0 && waiting > int64(t.MarkAt) && t.out.TOS&ecn != 0 {
 		t.counts.Marked++
 		p.seg.TOS |= ecn
 	}
+}
+
+// carry is the place of a segment that would arrive at at.
+func (t *transfer) carry(at int64) *packet {
+	switch {
+	case t.Late > 0 && t.rng.Float64() < t.Late:
+		t.counts.Late++
+		return t.late.push(at + 1 + t.rng.Int64N(t.LateMaxNs))
+	case t.Jitter != nil && t.InOrder:
+		t.lastAt = max(t.lastAt, at+t.Jitter(t.rng))
+		at = t.lastAt
+	case t.Jitter != nil:
+		return t.late.push(at + t.Jitter(t.rng))
+	}
+	p := t.ahead.push()
+	p.at = at
+	return p
+}
+
+// loses says whether the link loses the next data segment.
+func (t *transfer) loses() bool {
+	if t.Loss == 0 {
+		return false
+	}
+	p := t.Loss
+	if t.LossRun > 1 && t.now-t.lostAt < t.RTTNs/2 {
+		p = 1 - 1/t.LossRun
+	}
+	if t.rng.Float64() >= p {
+		t.lostAt = longAgo
+		return false
+	}
+	t.lostAt = t.now
+	return true
+}
+
+// polices says whether the policer drops the segment that has just left the queue.
+func (t *transfer) polices() bool {
+	if t.PolicedBits == 0 {
+		return false
+	}
+	at := t.freePs / 1000
+	octets := int64(t.out.Len + t.Overhead)
+	t.tokens = min(t.tokens+(at-t.tokensAt)*t.PolicedBits, int64(t.PolicedBurst)*8e9)
+	t.tokensAt = at
+	if t.tokens < octets*8e9 {
+		return true
+	}
+	t.tokens -= octets * 8e9
+	return false
 }
 
 // ecn is the field of RFC 3168 section 5; all bits set are CE.

@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,8 @@ import (
 var (
 	all    = flag.Bool("links.all", false, "compare every cell of the table with what is measured now, not the cheap ones only")
 	update = flag.Bool("links.update", false, "measure every cell anew and write the table")
+	match  = flag.String("links.match", "", "with -links.update: only the cells whose `names` match this regular expression")
+	before = flag.String("links.before", "", "a `file` with an earlier table: how this one compares with it")
 )
 
 const golden = "testdata/links.golden"
@@ -28,6 +32,7 @@ const (
 	sentMax       = 1 << 18 // segments: a window of 380 MB with 1448 octets in each
 	rangesMax     = 1 << 17 // what slow start loses of 125 MB leaves so many gaps
 	lateShare     = 0.02    // of the segments are late, by up to a quarter of the round trip
+	runLength     = 8       // segments that are lost in a row, in the mean, where losses come in runs
 )
 
 // seconds of a transfer by round-trip time, for losses of 0, 0.01, 0.1 and 1 %: several hundred losses each.
@@ -47,14 +52,18 @@ type cell struct {
 	late    bool
 	smss    int
 	seconds float64
+	more    string // "runs": losses come in runs; "rate": a policer drops what is beyond its rate
 }
 
+// kinds are the paths of the table: what is late, by how losses come.
+var kinds = map[string][2]string{"": {"-", "late"}, "runs": {"runs", "both"}, "rate": {"rate", "r+lt"}}
+
 func (c cell) String() string {
-	late := "-"
+	kind := kinds[c.more][0]
 	if c.late {
-		late = "late"
+		kind = kinds[c.more][1]
 	}
-	return fmt.Sprintf("%-5s %5g %4g %4s %4d %4g", c.name, c.rttMs, c.loss, late, c.smss, c.seconds)
+	return fmt.Sprintf("%-5s %5g %4g %4s %4d %4g", c.name, c.rttMs, c.loss, kind, c.smss, c.seconds)
 }
 
 // cells in the order of the table.
@@ -65,10 +74,45 @@ func cells() (all []cell) {
 				for i, loss := range losses {
 					for _, late := range []bool{false, true} {
 						if !late || smss == 1448 {
-							all = append(all, cell{name, d.rttMs, loss, late, smss, d.seconds[i]})
+							all = append(all, cell{name: name, rttMs: d.rttMs, loss: loss, late: late, smss: smss, seconds: d.seconds[i]})
 						}
 					}
 				}
+			}
+		}
+	}
+	return append(append(all, runCells()...), policedCells()...)
+}
+
+// runCells are those whose losses come in runs: as many losses as in the others of their row, an eighth as often, so that
+// they take the time of cells with fewer.
+func runCells() (all []cell) {
+	for _, name := range []string{"reno", "cubic"} {
+		for _, d := range duration {
+			for i := 2; i < len(losses); i++ {
+				for _, late := range []bool{false, true} {
+					all = append(all, cell{name, d.rttMs, losses[i], late, 1448, d.seconds[i-1], "runs"})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// policed are the cells with a policer: by round-trip time its rate, and seconds for some dozens of sawteeth.
+var policed = []struct {
+	rttMs         float64
+	bitsPerSecond int64
+	seconds       float64
+}{{0.1, 1e9, 5}, {10, 1e9, 60}, {100, 1e8, 600}}
+
+// policedCells lose nothing but what their policer drops: whatever is beyond its rate and its bucket, at once and whole
+// flights of it (RFC 9937 section 4).
+func policedCells() (all []cell) {
+	for _, name := range []string{"reno", "cubic"} {
+		for _, p := range policed {
+			for _, late := range []bool{false, true} {
+				all = append(all, cell{name, p.rttMs, 0, late, 1448, p.seconds, "rate"})
 			}
 		}
 	}
@@ -84,6 +128,17 @@ func (c cell) link() Link {
 		QueueMax: max(product, bitsPerSecond/8000), Seed: 1}
 	if c.late {
 		l.Late, l.LateMaxNs = lateShare, rttNs/4
+	}
+	switch c.more {
+	case "runs":
+		l.Loss, l.LossRun = l.Loss/runLength, runLength
+	case "rate":
+		for _, p := range policed {
+			if p.rttMs == c.rttMs {
+				l.PolicedBits = p.bitsPerSecond
+				l.PolicedBurst = max(int(rttNs*(p.bitsPerSecond/8_000_000)/1000), 10*(1448+overhead))
+			}
+		}
 	}
 	if c.name == "dctcp" {
 		l.MarkAt = max(65*(1448+overhead), product/6)
@@ -112,8 +167,12 @@ func (c cell) measured() (mbit float64, counts string) {
 // path is what the model takes c for; it knows nothing of late segments.
 func (c cell) path() model.Path {
 	l := c.link()
-	return model.Path{BitsPerSecond: bitsPerSecond, RTT: c.rttMs / 1000, Loss: l.Loss, SMSS: c.smss, Overhead: overhead,
+	p := model.Path{BitsPerSecond: bitsPerSecond, RTT: c.rttMs / 1000, Loss: l.Loss, SMSS: c.smss, Overhead: overhead,
 		QueueMax: l.QueueMax, MarkAt: l.MarkAt, WindowMax: min((sentMax-4)*c.smss, 65535<<14)}
+	if l.PolicedBits != 0 {
+		p.BitsPerSecond, p.QueueMax = float64(l.PolicedBits), l.PolicedBurst
+	}
+	return p
 }
 
 func (c cell) modelled() float64 { return model.Goodput(c.name, c.path(), c.seconds) / 1e6 }
@@ -133,9 +192,9 @@ type parsed struct {
 	sent               uint64
 }
 
-func readGolden(t *testing.T) map[string]parsed {
+func readTable(t *testing.T, name string) map[string]parsed {
 	t.Helper()
-	f, err := os.Open(golden)
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,20 +239,30 @@ func every(list []cell, f func(i int, c cell)) {
 // cheapMax is how many segments a cell may send to be measured in every run of the tests.
 const cheapMax = 900_000
 
+// updateGolden measures the cells of list that match, and writes the table.
+func updateGolden(t *testing.T, list []cell) {
+	old := readTable(t, golden)
+	chosen := regexp.MustCompile(*match)
+	rows := make([]string, len(list))
+	every(list, func(i int, c cell) {
+		if rows[i] = old[c.String()].text; rows[i] == "" || chosen.MatchString(c.String()) {
+			mbit, counts := c.measured()
+			rows[i] = row(c, mbit, c.modelled(), counts)
+		}
+		rows[i] += "\n"
+	})
+	if err := os.WriteFile(golden, []byte(header+strings.Join(rows, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What is committed is what is measured, to the last digit: the cheap cells in every run, all with -links.all.
 func TestGolden(t *testing.T) {
 	list := cells()
 	if *update {
-		rows := make([]string, len(list))
-		every(list, func(i int, c cell) {
-			mbit, counts := c.measured()
-			rows[i] = row(c, mbit, c.modelled(), counts) + "\n"
-		})
-		if err := os.WriteFile(golden, []byte(header+strings.Join(rows, "")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		updateGolden(t, list)
 	}
-	rows := readGolden(t)
+	rows := readTable(t, golden)
 	if len(rows) != len(list) {
 		t.Fatalf("%d rows, want %d", len(rows), len(list))
 	}
@@ -208,6 +277,9 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d cells", len(chosen), len(list))
+	if *before != "" {
+		compare(t, rows)
+	}
 	if *update {
 		return
 	}
@@ -224,19 +296,22 @@ func TestGolden(t *testing.T) {
 // exceptions are the cells that are further than a tenth from the model, with what part of it they may have. Their reasons
 // stand in docs/congestion.md. A cell that agrees after all fails the test: it does not belong here then.
 var exceptions = map[cell][2]float64{
-	{"reno", 100, 0, true, 1448, 20}: {0.75, 0.9},
+	{"reno", 100, 0, true, 1448, 20, ""}: {0.75, 0.9},
 
 	// Of DCTCP's, the part is of what the model says for other beginnings of slow start.
-	{"dctcp", 10, 0, true, 1448, 5}:    {0.9, 1.1},
-	{"dctcp", 100, 0, true, 1448, 20}:  {0.8, 0.9},
-	{"dctcp", 10, 0, false, 8948, 5}:   {0.9, 1.1},
-	{"dctcp", 100, 0, false, 8948, 20}: {0.9, 1.1},
+	{"dctcp", 10, 0, true, 1448, 5, ""}:    {0.9, 1.1},
+	{"dctcp", 100, 0, true, 1448, 20, ""}:  {0.8, 0.9},
+	{"dctcp", 10, 0, false, 8948, 5, ""}:   {0.9, 1.1},
+	{"dctcp", 100, 0, false, 8948, 20, ""}: {0.9, 1.1},
 }
 
 // Every cell is within a tenth of the model of its algorithm, or stands in exceptions.
 func TestTableAgreesWithModel(t *testing.T) {
-	rows := readGolden(t)
+	rows := readTable(t, golden)
 	for _, c := range cells() {
+		if c.more == "rate" {
+			continue // the model knows no policer: its part is of a queue as long as the bucket
+		}
 		p := rows[c.String()]
 		ratio := p.measured / p.modelled
 		part, excepted := exceptions[c]
@@ -271,7 +346,7 @@ func startsOfSlowStart(c cell) (low, high float64) {
 
 // The table's model is the model's.
 func TestModelOfTheTable(t *testing.T) {
-	rows := readGolden(t)
+	rows := readTable(t, golden)
 	n := 0
 	for _, c := range cells() {
 		if c.late || rows[c.String()].sent > cheapMax && c.loss != 0 || c.rttMs == 100 && c.loss == 0 {
@@ -298,7 +373,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := readGolden(t)
+	rows := readTable(t, golden)
 	for _, smss := range []int{1448, 8948} {
 		var table strings.Builder
 		for _, d := range duration {
@@ -307,7 +382,7 @@ func TestDocument(t *testing.T) {
 				for _, name := range []string{"reno", "cubic", "dctcp"} {
 					for _, late := range []bool{false, true} {
 						if !late || smss == 1448 {
-							p := rows[cell{name, d.rttMs, loss, late, smss, d.seconds[i]}.String()]
+							p := rows[cell{name, d.rttMs, loss, late, smss, d.seconds[i], ""}.String()]
 							fmt.Fprintf(&table, " %s |", p.documented())
 						}
 					}
@@ -319,4 +394,52 @@ func TestDocument(t *testing.T) {
 			t.Errorf("docs/congestion.md must have:\n%s", table.String())
 		}
 	}
+	for what, list := range map[string][]cell{"runs": runCells(), "rate": policedCells()} {
+		if table := besides(list, rows); !strings.Contains(string(text), table) {
+			t.Errorf("docs/congestion.md must have, for %s:\n%s", what, table)
+		}
+	}
+}
+
+// besides is the table of cells that two algorithms have, each twice: nothing late, and late.
+func besides(list []cell, rows map[string]parsed) string {
+	var table strings.Builder
+	half := len(list) / 2
+	for i := 0; i < half; i += 2 {
+		c := list[i]
+		fmt.Fprintf(&table, "| %g |", c.rttMs)
+		if c.more == "runs" {
+			fmt.Fprintf(&table, " %g |", c.loss)
+		} else {
+			fmt.Fprintf(&table, " %d |", c.link().PolicedBits/1_000_000)
+		}
+		for _, at := range []int{i, i + 1, half + i, half + i + 1} {
+			fmt.Fprintf(&table, " %s |", rows[list[at].String()].documented())
+		}
+		table.WriteString("\n")
+	}
+	return table.String()
+}
+
+// worseMax is how much of its goodput a cell may lose from one table to the next.
+const worseMax = 0.03
+
+// compare wants that no cell has less than it had in an earlier table, except worseMax.
+func compare(t *testing.T, is map[string]parsed) {
+	was := readTable(t, *before)
+	var list []string
+	for _, c := range cells() {
+		b, ok := was[c.String()]
+		if !ok {
+			t.Errorf("%v is not in %s", c, *before)
+			continue
+		}
+		ratio := is[c.String()].measured / b.measured
+		list = append(list, fmt.Sprintf("%.4f %v: %.2f, was %.2f", ratio, c, is[c.String()].measured, b.measured))
+		if ratio < 1-worseMax {
+			t.Errorf("%v: %.2f Mbit/s, was %.2f", c, is[c.String()].measured, b.measured)
+		}
+	}
+	slices.Sort(list)
+	t.Logf("now part of what it was, of %d cells:\n%s", len(list), strings.Join(list, "\n"))
 }

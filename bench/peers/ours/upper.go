@@ -58,7 +58,8 @@ func (e *end) Pull(c *stack.Conn, dst []byte) int {
 	return n
 }
 
-func (e *end) More(*stack.Conn) bool { return e.sending }
+func (e *end) More(*stack.Conn) bool   { return e.sending }
+func (e *end) Pushed(*stack.Conn) bool { return false }
 
 // Timer ends a source's time.
 func (e *end) Timer(c *stack.Conn, _ int64) {
