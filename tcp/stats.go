@@ -28,6 +28,7 @@ type Counts struct {
 	SpuriousTimeouts uint64 // of Undone, the timeouts
 	BlackHoles       uint64 // times the path was found to swallow large segments
 	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
+	UrgentIn         uint64 // acceptable segments with URG: the octets stay in line (RFC 9293 section 3.8.5)
 }
 
 // tally counts events of which hardly a connection sees 2^32; should one, the tally stays at its maximum.
@@ -47,7 +48,7 @@ type counts struct {
 
 	refused, probes, dsacks, lostRetrans, keepAlives, undone tally
 	lossProbes, probesRepaired, spuriousTimeouts             tally
-	ceIn, eceIn, blackHoles                                  tally
+	ceIn, eceIn, blackHoles, urgent                          tally
 }
 
 func (n *counts) public(t *traffic) Counts {
@@ -72,6 +73,7 @@ func (n *counts) public(t *traffic) Counts {
 		BlackHoles:       uint64(n.blackHoles),
 		CEIn:             uint64(n.ceIn),
 		ECEIn:            uint64(n.eceIn),
+		UrgentIn:         uint64(n.urgent),
 	}
 }
 
