@@ -196,6 +196,9 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	}
 	if a.Drop != tcp.DropNone {
 		p.n.TCP[a.Drop]++
+		if a.Drop == tcp.DropOrphaned {
+			c.fail(ErrUnread)
+		}
 	}
 	done, refused := true, false
 	if a.Len > 0 {
