@@ -28,6 +28,9 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	if p.stopped || p.stopping.Load() {
 		return nil, ErrStopped
 	}
+	if from := inet.AddrFrom(local.Addr().Unmap()); local.Addr().IsValid() && !p.isLocal(&from) {
+		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, ErrNotLocal)
+	}
 	a := remote.Addr().Unmap()
 	if !a.IsValid() || a.Is6() && !p.host.ip6 || remote.Port() == 0 {
 		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port, %w", remote, ErrNetUnreachable)
@@ -75,8 +78,8 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 		return nil
 	}
 	id.Local = inet.AddrFrom(local)
-	if !p.isLocal(&id.Local) || local.Is4() != id.Remote.Is4() {
-		return fmt.Errorf("from %v: %w, or of another family", local, ErrNotLocal)
+	if local.Is4() != id.Remote.Is4() {
+		return fmt.Errorf("from %v, of another family: %w", local, ErrNotLocal)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestDialErrors(t *testing.T) {
 	for address, want := range map[string]error{
 		"10.0.0.2:9":   syscall.ECONNREFUSED, // nobody listens
 		"10.0.0.77:9":  syscall.EHOSTUNREACH, // nobody answers ARP
-		"172.16.0.1:9": syscall.EHOSTUNREACH, // no gateway
+		"172.16.0.1:9": syscall.ENETUNREACH,  // no gateway
 	} {
 		_, err := d.DialContext(l.ctx, "tcp", address)
 		wantOp(t, err, "dial", want)
@@ -38,6 +38,7 @@ func TestDialErrors(t *testing.T) {
 		_, err := d.DialContext(l.ctx, "tcp", impossible)
 		var oe *net.OpError
 		require.ErrorAs(t, err, &oe, impossible)
+		require.True(t, errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH), "%s: %v", impossible, err)
 	}
 	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
 	require.ErrorIs(t, err, errNoPoller)
@@ -219,4 +220,54 @@ func TestDialCancelledAtTheLastMoment(t *testing.T) {
 	c.cancelDial(h.Poller) // as Dial does that finds its context ended first
 	close(release)
 	l.until("no connection is left", func() bool { return l.conns(h) == 0 })
+}
+
+// Dialer.LocalAddr, as with net.Dialer: an address, a port, both; and the errors of those that cannot be had.
+//
+// req: 9293-MUST-43
+func TestLocalAddr(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	to := ln.Addr().String()
+	dial := func(pollers []*stack.Poller, local net.Addr) (net.Conn, error) {
+		c, err := (&Dialer{Pollers: pollers, LocalAddr: local}).DialContext(l.ctx, "tcp", to)
+		if err == nil {
+			t.Cleanup(func() { _ = c.(*Conn).SetLinger(0); _ = c.Close() })
+		}
+		return c, err
+	}
+	ip := net.IPv4(10, 0, 0, 1)
+	c, err := dial(l.hosts[0].mine, &net.TCPAddr{IP: ip, Port: 4000})
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:4000", c.LocalAddr().String())
+	s, err := ln.Accept()
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:4000", s.RemoteAddr().String())
+	t.Cleanup(func() { _ = s.Close() })
+
+	_, err = dial(l.hosts[0].mine, &net.TCPAddr{Port: 4000})
+	wantOp(t, err, "dial", syscall.EADDRINUSE)
+	require.EqualError(t, err, "dial tcp :4000->"+to+": bind: address already in use")
+	_, err = dial(l.hosts[0].mine, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
+	wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
+	_, err = dial(l.hosts[0].mine, &net.TCPAddr{IP: net.IPv6loopback})
+	require.ErrorContains(t, err, "no suitable address")
+	_, err = dial(l.hosts[0].mine, &net.UDPAddr{})
+	require.ErrorContains(t, err, "mismatched local address type")
+	var nobody *net.TCPAddr
+	for _, any := range []net.Addr{nobody, &net.TCPAddr{}, &net.TCPAddr{IP: net.IPv4zero}, &net.TCPAddr{IP: ip}} {
+		c, err = dial(l.hosts[0].mine, any)
+		require.NoError(t, err)
+		require.Equal(t, "10.0.0.1", c.LocalAddr().(*net.TCPAddr).IP.String())
+	}
+
+	// Of several Pollers the one that has the address dials.
+	both := []*stack.Poller{l.hosts[1].Poller, l.hosts[0].Poller}
+	for range 2 * len(both) {
+		c, err = dial(both, &net.TCPAddr{IP: ip})
+		require.NoError(t, err)
+		require.Same(t, l.hosts[0].Poller, c.(*Conn).Poller())
+	}
+	_, err = dial(both, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
+	wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
 }

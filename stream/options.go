@@ -14,6 +14,8 @@ type Options struct {
 	Nagle            bool          // coalesce small writes (RFC 9293 section 3.7.4); off, as with package net
 	FlushTimeout     time.Duration // after Close, without progress; default 60 s
 	KeepAlive        net.KeepAliveConfig
+	UserTimeout      time.Duration // SetUserTimeout, from the SYN on
+	TOS              uint8         // SetTOS, from the SYN on; of a Listener, from its first segment after the handshake on
 
 	Backlog  int // of a Listener: established connections that wait for Accept; default 128
 	HalfOpen int // of a Listener: handshakes under way, on each Poller; default 256
