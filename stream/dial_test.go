@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -270,4 +271,66 @@ func TestLocalAddr(t *testing.T) {
 	}
 	_, err = dial(both, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
 	wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
+}
+
+// In a Group the Poller dials that the port leads to; of a part of the Group only some ports can be had.
+func TestLocalPortInAGroup(t *testing.T) {
+	const ports = 16
+	g, err := stack.NewGroup(2)
+	require.NoError(t, err)
+	var labs [2]*virtual // the members, which have one address, each on a cable of its own
+	for k := range labs {
+		labs[k] = newVirtual(t, 0, func(i int, cfg *stack.Config) {
+			if i == 0 {
+				cfg.Group, cfg.Member = g, k
+			}
+		})
+		labs[k].during(func() {
+			_, err := Listen(labs[k].hosts[1].mine, 80, Options{})
+			require.NoError(t, err)
+		})
+	}
+	members := []*stack.Poller{labs[0].hosts[0].Poller, labs[1].hosts[0].Poller}
+	dial := func(pollers []*stack.Poller, port int) (c *Conn, err error) {
+		d := &Dialer{Pollers: pollers, LocalAddr: &net.TCPAddr{Port: port}}
+		dialed := in(func() error {
+			nc, err := d.Dial("tcp", "10.0.0.2:80")
+			c, _ = nc.(*Conn)
+			return err
+		})
+		for len(dialed) == 0 {
+			if labs[0].turn()+labs[1].turn() == 0 {
+				runtime.Gosched()
+			}
+		}
+		return c, <-dialed
+	}
+	var owned [2]int
+	for port := range ports {
+		c, err := dial(members, 4000+port)
+		require.NoError(t, err)
+		require.Equal(t, 4000+port, c.LocalAddr().(*net.TCPAddr).Port)
+		if c.Poller() == members[0] {
+			owned[0]++
+		} else {
+			owned[1]++
+		}
+		require.NoError(t, c.SetLinger(0))
+		require.NoError(t, c.Close())
+		for _, v := range labs {
+			v.pass(time.Millisecond)
+		}
+	}
+	require.NotContains(t, owned, 0)
+	refused := 0
+	for port := range ports {
+		if c, err := dial(members[:1], 4000+port); err != nil {
+			refused++
+			wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
+		} else {
+			require.NoError(t, c.SetLinger(0))
+			require.NoError(t, c.Close())
+		}
+	}
+	require.Equal(t, owned[1], refused)
 }
