@@ -49,7 +49,7 @@ func TestFinWait2EndsAfterClose(t *testing.T) {
 // req: 9293-3.6-1
 func TestFinWait2WaitsForAReader(t *testing.T) {
 	v := newVirtual(t, 0, shortFinWait2)
-	a, b := v.pair(Options{}, Options{})
+	a, b := v.pair(Options{FlushTimeout: time.Second}, Options{})
 	require.NoError(t, a.CloseWrite())
 	v.pass(100 * time.Hour)
 	require.Equal(t, tcp.FinWait2, v.info(a).TCP.State)
@@ -125,6 +125,19 @@ func TestLingerWaitsForTheFIN(t *testing.T) {
 	require.Equal(t, "octets", v.read(b))
 	require.NoError(t, b.Close())
 	v.until("closed", dead(a))
+
+	a, b = v.pair(Options{}, Options{}) // octets that are acknowledged after Close are not enough either
+	lose := true
+	v.hosts[0].nic.lose = func(f sentFrame) bool { return lose && f.seg.Flags&tcp.FIN != 0 }
+	v.write(a, "octets")
+	closing = lingering(t, a, 3600)
+	v.until("it is there", func() bool { return b.Unread() == 6 })
+	v.pass(20 * time.Second)
+	require.Equal(t, uint64(6), v.info(a).Acked)
+	require.Empty(t, closing)
+	lose = false
+	v.until("FIN-WAIT-2", func() bool { return v.hosts[0].stateOf(a) == tcp.FinWait2 })
+	v.during(func() { require.NoError(t, <-closing) })
 }
 
 // The same where the peer has closed first, where both close at once, and where the connection breaks.
