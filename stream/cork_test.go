@@ -11,6 +11,8 @@ import (
 const emss = 1448 // of Ethernet, IPv4, with timestamps
 
 // Corked, only full segments leave, and the rest when the cork is out, or after 200 ms.
+//
+// req: 9293-MUST-60
 func TestCork(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	a, b := v.pair(Options{}, Options{})
@@ -54,6 +56,8 @@ func TestCork(t *testing.T) {
 }
 
 // WriteMore has what it wrote wait for the Write that it promised.
+//
+// req: 9293-MAY-16
 func TestWriteMore(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	a, b := v.pair(Options{}, Options{})
