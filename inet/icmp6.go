@@ -13,11 +13,15 @@ const (
 	icmp6Informational    = 128
 )
 
-// Codes of errors that we send.
+// Codes of errors that we send, or tell apart.
 const (
-	ICMPProtoUnreachable   = 2 // of ICMPUnreachable
+	ICMPNetUnreachable     = 0 // of ICMPUnreachable
+	ICMPNetUnknown         = 6
+	ICMPNetTOS             = 11 // for this type of service
+	ICMPProtoUnreachable   = 2
 	ICMPPortUnreachable    = 3
-	ICMP6PortUnreachable   = 4 // of ICMP6Unreachable
+	ICMP6NoRoute           = 0 // of ICMP6Unreachable
+	ICMP6PortUnreachable   = 4
 	ICMPReassemblyExceeded = 1 // of both Time Exceeded
 )
 

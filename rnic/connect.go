@@ -19,8 +19,8 @@ const abortTimeout = time.Second
 // Errors are ErrState when the QueuePair is not idle, private data that is too long, both of which change nothing, and a
 // *ConnectError around the reason:
 //   - ctx.Err(); ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
-//   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrConnMax, ErrStopped, ErrPortUsed (no local
-//     port is left), and what the resolver says;
+//   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrNetUnreachable, ErrConnMax, ErrStopped,
+//     ErrPortUsed (no local port is left), and what the resolver says;
 //   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or an *mpa.Error (RFC 5044 section 8).
 func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) error {
 	if err := q.StartConnect(ctx, addr, private); err != nil {

@@ -404,8 +404,10 @@ func socketError(err error) error {
 		return stack.ErrReset
 	case errors.As(err, &op) && op.Timeout(): // ETIMEDOUT, and a context's deadline
 		return stack.ErrTimeout
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+	case errors.Is(err, syscall.EHOSTUNREACH):
 		return stack.ErrNoRoute
+	case errors.Is(err, syscall.ENETUNREACH):
+		return stack.ErrNetUnreachable
 	}
 	return err
 }

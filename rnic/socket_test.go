@@ -199,7 +199,7 @@ func TestSocketError(t *testing.T) {
 	for _, tc := range []struct{ from, to error }{
 		{syscall.ECONNREFUSED, stack.ErrRefused}, {syscall.ECONNRESET, stack.ErrReset}, {syscall.EPIPE, stack.ErrReset},
 		{syscall.ETIMEDOUT, stack.ErrTimeout}, {os.ErrDeadlineExceeded, stack.ErrTimeout},
-		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNoRoute}, {other, other},
+		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNetUnreachable}, {other, other},
 	} {
 		require.ErrorIs(t, socketError(&net.OpError{Op: "read", Err: tc.from}), tc.to)
 	}

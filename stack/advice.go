@@ -8,7 +8,7 @@ import (
 var ErrStalled = errors.New("stack: the peer does not acknowledge")
 
 // Adviser is an optional part of an Upper: Advice tells of trouble that has not ended the connection and may pass
-// (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute when a router said so. An Upper without it has disabled such
+// (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or ErrNetUnreachable when a router said so. An Upper without it has disabled such
 // reports; Conn.SoftError has the last one all the same.
 type Adviser interface {
 	Advice(c *Conn, err error)
@@ -34,7 +34,7 @@ func (c *Conn) SetUserTimeout(ns int64) {
 }
 
 // SetOrphaned says that the Upper will not read any more, beside CloseSend: octets that still come reset the connection
-// (ErrReset), and a peer that never closes its half is not waited for longer than tcp.Config.FinWait2Ns (ErrTimeout).
+// (ErrUnread, an ErrReset), and a peer that never closes its half is not waited for longer than tcp.Config.FinWait2Ns (ErrTimeout).
 // An Upper that has octets it was given and did not read calls Abort instead (RFC 9293 section 3.6.1).
 func (c *Conn) SetOrphaned() {
 	c.tcp.SetOrphaned(c.p.now)

@@ -230,7 +230,7 @@ func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
 		l.a.nic.inject(routerSays(t, router, 0, 0, fmt.Sprintf(option, prefix.Bits(), prefix.Addr().As16())))
 		l.turns()
 		_, err := l.b.Dial(netip.MustParseAddrPort("192.0.2.1:7"), newPeer(t, 1))
-		require.ErrorIs(t, err, ErrNoRoute, p)
+		require.ErrorIs(t, err, ErrNetUnreachable, p)
 	}
 	l.stop()
 }

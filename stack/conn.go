@@ -80,7 +80,7 @@ type Conn struct {
 
 	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
 
-	_ [24]byte // the next one begins on a cache line of its own: new fields take of this
+	_ [16]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any number of calls before
@@ -175,6 +175,9 @@ func (c *Conn) Stamp() (ts uint32, ok bool) {
 	return o.TSval, o.HasTimestamps
 }
 
+// State is TCP's.
+func (c *Conn) State() tcp.State { return c.tcp.State() }
+
 // Stats are those of the transport; valid until Closed returns.
 func (c *Conn) Stats() tcp.Stats { return c.tcp.Stats() }
 
@@ -210,6 +213,11 @@ func (c *Conn) fail(err error) {
 func (p *Poller) events(c *Conn, ev tcp.Events) {
 	if ev&tcp.EvEstablished != 0 {
 		p.established(c)
+	}
+	if ev&tcp.EvFinAcked != 0 && c.marks&markAbort == 0 {
+		if f, ok := c.upper.(Finisher); ok {
+			f.FinAcked(c)
+		}
 	}
 	if ev&tcp.EvPeerClosed != 0 && c.upper != nil && c.marks&markAbort == 0 {
 		c.upper.PeerClosed(c)

@@ -10,41 +10,48 @@ import (
 
 // Dial starts an active open from the address that the way to remote suggests (RFC 9293 MUST-44). Poller goroutine. On
 // error u is told nothing; else its first call is Established, or Closed with ErrRefused, ErrTimeout, ErrNoRoute (the next
-// hop did not answer), ErrReset, ErrAborted, ErrStopped. An impossible address (RFC 9293 MUST-46), no route, no address
-// of ours that may be used yet, no slot and no free port are errors at once.
+// hop did not answer), ErrReset, ErrAborted, ErrStopped. An impossible address (RFC 9293 MUST-46) and no way to it
+// (ErrNetUnreachable), no address of ours that may be used yet, no slot (ErrConnMax) and no free port (ErrPortUsed) are errors at
+// once.
 func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
-	return p.DialFrom(netip.Addr{}, remote, u)
+	return p.DialFrom(netip.AddrPort{}, remote, u)
 }
 
-// DialFrom is Dial from a given address of ours (RFC 9293 MUST-43); the zero netip.Addr leaves the choice.
-func (p *Poller) DialFrom(local netip.Addr, remote netip.AddrPort, u Upper) (*Conn, error) {
+// DialFrom is Dial from a given address of ours (RFC 9293 MUST-43), a given port, or both; what is zero is chosen. An address
+// that is not ours is ErrNotLocal. A port is ErrPortUsed where it is listened on, or a connection to the same remote end has it;
+// one that has been in TIME-WAIT for a second gives way (RFC 7323 section 5.4), as for a port that is chosen. In a Group it is
+// ErrOtherMember when the 4-tuple belongs to another Poller: dial there.
+func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) {
 	if u == nil {
 		panic("stack: Dial without an Upper")
 	}
 	if p.stopped || p.stopping.Load() {
 		return nil, ErrStopped
 	}
+	if from := inet.AddrFrom(local.Addr().Unmap()); local.Addr().IsValid() && !p.isLocal(&from) {
+		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, ErrNotLocal)
+	}
 	a := remote.Addr().Unmap()
 	if !a.IsValid() || a.Is6() && !p.host.ip6 || remote.Port() == 0 {
-		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port", remote)
+		return nil, fmt.Errorf("stack: dial %v: want an address of a family we have, and a port, %w", remote, ErrNetUnreachable)
 	}
 	id := tcp.ID{Remote: inet.AddrFrom(a), RemotePort: remote.Port()}
 	if !p.possible(&id.Remote) {
-		return nil, fmt.Errorf("stack: dial %v: not a host's address", remote)
+		return nil, fmt.Errorf("stack: dial %v: not a host's address, %w", remote, ErrNetUnreachable)
 	}
 	if p.isLocal(&id.Remote) {
 		return nil, fmt.Errorf("stack: dial %v: own address, %w", remote, ErrNoRoute)
 	}
 	hop, ok := p.route(id.Remote)
 	if !ok {
-		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote, p.cfg.Addr.Masked(), ErrNoRoute)
+		return nil, fmt.Errorf("stack: dial %v: not on %v and no gateway, %w", remote, p.cfg.Addr.Masked(), ErrNetUnreachable)
 	}
-	if err := p.choose(&id, local.Unmap(), hop); err != nil {
+	if err := p.choose(&id, local.Addr().Unmap(), hop); err != nil {
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
-	beyond, reused, ok := p.ephemeralPort(&id)
-	if !ok {
-		return nil, fmt.Errorf("stack: dial %v: all %d local ports, %w", remote, portCount, ErrPortUsed)
+	beyond, reused, err := p.choosePort(&id, local.Port())
+	if err != nil {
+		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
 	c := p.takeConn(&id, hop)
 	if c == nil {
@@ -71,8 +78,29 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 		return nil
 	}
 	id.Local = inet.AddrFrom(local)
-	if !p.isLocal(&id.Local) || local.Is4() != id.Remote.Is4() {
-		return fmt.Errorf("from %v: not an address of ours in use, or of another family", local)
+	if local.Is4() != id.Remote.Is4() {
+		return fmt.Errorf("from %v, of another family: %w", local, ErrNotLocal)
 	}
 	return nil
+}
+
+// choosePort fills in id's local port, the one that is given or a free one. reused: our sequence numbers must begin at beyond or
+// later.
+func (p *Poller) choosePort(id *tcp.ID, given uint16) (beyond tcp.Seq, reused bool, err error) {
+	if given == 0 {
+		beyond, reused, ok := p.ephemeralPort(id)
+		if !ok {
+			return 0, false, fmt.Errorf("all %d local ports, %w", portCount, ErrPortUsed)
+		}
+		return beyond, reused, nil
+	}
+	id.LocalPort = given
+	if p.owner(id) != p.cfg.Member {
+		return 0, false, ErrOtherMember
+	}
+	beyond, reused, ok := p.claimPort(id)
+	if !ok {
+		return 0, false, fmt.Errorf("from port %d: %w", given, ErrPortUsed)
+	}
+	return beyond, reused, nil
 }

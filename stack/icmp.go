@@ -29,6 +29,19 @@ func unreachable(e *inet.ICMPError) bool {
 	return e.Src.Is4() && e.Type == inet.ICMPUnreachable || !e.Src.Is4() && e.Type == inet.ICMP6Unreachable
 }
 
+// whatIs is what an unreachable error says: nobody is there, or there is no way to the network, or none to the host in it.
+func whatIs(e *inet.ICMPError) error {
+	v4 := e.Src.Is4()
+	switch {
+	case hard(e):
+		return ErrRefused
+	case v4 && (e.Code == inet.ICMPNetUnreachable || e.Code == inet.ICMPNetUnknown || e.Code == inet.ICMPNetTOS),
+		!v4 && e.Code == inet.ICMP6NoRoute:
+		return ErrNetUnreachable
+	}
+	return ErrNoRoute
+}
+
 // icmp handles an ICMP message and returns whether b is done with. l3 is where the IP header begins in the frame.
 func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3 int) bool {
 	// The device's verdict covers IP and TCP checksums, not ICMP's: it is always checked here.
@@ -113,7 +126,7 @@ func (p *Poller) icmpError(e *inet.ICMPError) {
 	default:
 		p.n.ICMPSoft++
 		if unreachable(e) {
-			p.advise(c, ErrNoRoute)
+			p.advise(c, whatIs(e))
 		}
 	}
 }

@@ -158,7 +158,7 @@ func TestLocalAddressOfADial(t *testing.T) {
 		if local != "" {
 			from = netip.MustParseAddr(local)
 		}
-		c, err := l.a.DialFrom(from, netip.AddrPortFrom(netip.MustParseAddr(remote), 7), newPeer(t, 1))
+		c, err := l.a.DialFrom(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(netip.MustParseAddr(remote), 7), newPeer(t, 1))
 		if err != nil {
 			return "", err
 		}
@@ -176,7 +176,7 @@ func TestLocalAddressOfADial(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"10.0.0.2", "10.0.0.3"}, {"fd00::1", "10.0.0.2"}, {"10.0.0.1", "fd00::2"}} {
 		_, err := dial(c[0], c[1])
-		require.ErrorContains(t, err, "not an address of ours", "%v", c)
+		require.ErrorIs(t, err, ErrNotLocal, "%v", c)
 	}
 	_, err := dial("", "10.5.0.7")
 	require.ErrorIs(t, err, ErrNoRoute, "own")

@@ -73,21 +73,33 @@ func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	for range portCount {
 		id.LocalPort = portFirst + uint16((offset+p.nextPort)%portCount)
 		p.nextPort++
-		if p.listeners[id.LocalPort] != nil || p.owner(id) != p.cfg.Member {
+		if p.owner(id) != p.cfg.Member {
 			continue
 		}
-		i := p.table.find(id)
-		if i == noConn {
-			return 0, false, true
-		}
-		if c := &p.slab.conns[i]; c.phase == phaseLingering && c.tcp.Redialable(p.now) {
-			beyond = c.tcp.SndNxt() + 1
-			p.n.TimeWaitCut++
-			p.cutTimeWait(c)
-			return beyond, true, true
+		if beyond, reused, ok = p.claimPort(id); ok {
+			return beyond, reused, true
 		}
 	}
 	return 0, false, false
+}
+
+// claimPort says whether id's local port is free towards its remote end; one in TIME-WAIT is made so when it may be.
+func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
+	if p.listeners[id.LocalPort] != nil {
+		return 0, false, false
+	}
+	i := p.table.find(id)
+	if i == noConn {
+		return 0, false, true
+	}
+	c := &p.slab.conns[i]
+	if c.phase != phaseLingering || !c.tcp.Redialable(p.now) {
+		return 0, false, false
+	}
+	beyond = c.tcp.SndNxt() + 1
+	p.n.TimeWaitCut++
+	p.cutTimeWait(c)
+	return beyond, true, true
 }
 
 // bucket is a token bucket of rate tokens a second, which may come in one burst.

@@ -197,7 +197,7 @@ func TestRouterDiscovery(t *testing.T) {
 
 	far := netip.MustParseAddrPort("[2001:db8::1]:7")
 	_, err := l.b.Dial(far, newPeer(t, 1))
-	require.ErrorIs(t, err, ErrNoRoute)
+	require.ErrorIs(t, err, ErrNetUnreachable)
 	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
 	var syn []byte
 	l.b.nic.onSend = func(f []byte) { syn = append([]byte(nil), f...) }
@@ -225,7 +225,7 @@ func TestRouterDiscovery(t *testing.T) {
 	l.a.nic.inject(raFrame(t, router, 0))
 	l.turns()
 	_, err = l.b.Dial(far, newPeer(t, 1))
-	require.ErrorIs(t, err, ErrNoRoute, "it is no default router any more")
+	require.ErrorIs(t, err, ErrNetUnreachable, "it is no default router any more")
 	require.Equal(t, uint64(2), l.b.counters().RouterAdverts)
 
 	// Whoever does not discover is not told.
@@ -233,7 +233,7 @@ func TestRouterDiscovery(t *testing.T) {
 	l.b.nic.inject(raFrame(t, router, 1800))
 	l.turns()
 	_, err = l.a.Dial(far, newPeer(t, 1))
-	require.ErrorIs(t, err, ErrNoRoute)
+	require.ErrorIs(t, err, ErrNetUnreachable)
 	l.stop()
 }
 

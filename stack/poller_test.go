@@ -233,9 +233,10 @@ func TestManyDialsWhileNeighbourResolves(t *testing.T) {
 func TestDialSaysWhatIsImpossible(t *testing.T) {
 	l := newLab(t, nil)
 	for remote, want := range map[string]error{
-		"224.0.0.1:7": nil, "255.255.255.255:7": nil, "0.0.0.0:7": nil, "127.0.0.1:7": nil, "10.0.0.255:7": nil,
-		"10.0.0.2:0": nil, "[2001:db8::1]:7": nil,
-		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNoRoute,
+		"224.0.0.1:7": ErrNetUnreachable, "255.255.255.255:7": ErrNetUnreachable, "0.0.0.0:7": ErrNetUnreachable,
+		"127.0.0.1:7": ErrNetUnreachable, "10.0.0.255:7": ErrNetUnreachable,
+		"10.0.0.2:0": nil, "[2001:db8::1]:7": ErrNetUnreachable,
+		"10.0.0.1:7": ErrNoRoute, "192.0.2.1:7": ErrNetUnreachable,
 	} {
 		_, err := l.a.Dial(netip.MustParseAddrPort(remote), newPeer(t, 1))
 		require.Error(t, err, remote)
@@ -547,7 +548,8 @@ func (l *lab) poolWith(stride, headroom int) *mem.Pool {
 }
 
 func TestErrorsAreDistinct(t *testing.T) {
-	all := []error{ErrReset, ErrRefused, ErrTimeout, ErrAborted, ErrNoRoute, ErrConnMax, ErrPortUsed, ErrBusy, ErrStopped}
+	all := []error{ErrReset, ErrRefused, ErrTimeout, ErrAborted, ErrNoRoute, ErrConnMax, ErrPortUsed, ErrBusy, ErrStopped, ErrNetUnreachable,
+		ErrNotLocal, ErrOtherMember}
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			require.False(t, errors.Is(a, b))

@@ -139,6 +139,11 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 			p.cross(b, to, false)
 			return true
 		}
+	}
+	if s.Flags&(tcp.SYN|tcp.URG) != 0 {
+		p.countOdd(s)
+	}
+	if i == noConn {
 		return p.stray(b, src, &id, s, payload)
 	}
 	c := &p.slab.conns[i]
@@ -151,6 +156,16 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 		return p.inputJoined(c, b, payload)
 	}
 	return p.input(c, b, payload)
+}
+
+// countOdd counts what peers should not send, or hardly any does, and which changes nothing.
+func (p *Poller) countOdd(s *tcp.Segment) {
+	if s.Flags&tcp.SYN != 0 && s.Options.ScaleTooLarge {
+		p.n.ScalesTooLarge++
+	}
+	if s.Flags&tcp.URG != 0 {
+		p.n.UrgentIn++
+	}
 }
 
 // reopen lets a SYN take the place of a connection in TIME-WAIT. Our sequence numbers go on beyond the old ones (RFC
@@ -181,6 +196,9 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	}
 	if a.Drop != tcp.DropNone {
 		p.n.TCP[a.Drop]++
+		if a.Drop == tcp.DropOrphaned {
+			c.fail(ErrUnread)
+		}
 	}
 	done, refused := true, false
 	if a.Len > 0 {

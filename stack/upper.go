@@ -2,6 +2,7 @@ package stack
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rnicd/rnicd/mem"
 )
@@ -12,12 +13,17 @@ var (
 	ErrRefused  = errors.New("stack: connection refused")
 	ErrTimeout  = errors.New("stack: connection timed out")
 	ErrAborted  = errors.New("stack: connection aborted")
-	ErrNoRoute  = errors.New("stack: no route to host")
+	ErrNoRoute  = errors.New("stack: no route to host") // or its next hop does not answer
 	ErrConnMax  = errors.New("stack: too many connections")
 	ErrPortUsed = errors.New("stack: port is in use")
 	ErrBusy     = errors.New("stack: control ring is full")
 	ErrStopped  = errors.New("stack: poller has stopped")
 	ErrHoarding = errors.New("stack: the peer does not take what it was sent, and others wait for the memory")
+
+	ErrNetUnreachable = errors.New("stack: network is unreachable")
+	ErrNotLocal       = errors.New("stack: not an address of ours in use")
+	ErrOtherMember    = errors.New("stack: the connection would belong to another poller of the group")
+	ErrUnread         = fmt.Errorf("stack: octets came that nobody reads any more: %w", ErrReset)
 )
 
 // Verdict of Upper.Arrive on the offered octets.
@@ -54,6 +60,12 @@ type Upper interface {
 	Closed(c *Conn, err error)
 	Woken(c *Conn)            // somebody called Wake
 	Timer(c *Conn, now int64) // the time of SetTimer has come
+}
+
+// Finisher is an optional part of an Upper: FinAcked says that the peer has acknowledged our FIN while its own half is still
+// open. Where it has closed that too, Closed says so.
+type Finisher interface {
+	FinAcked(c *Conn)
 }
 
 // Ahead is an optional part of an Upper: More says, right after a Pull that returned octets, whether the next Pull

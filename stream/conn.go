@@ -43,7 +43,6 @@ func newConn(ln *lane, opts *Options) *Conn {
 	c := &Conn{readDeadline: newDeadline(), writeDeadline: newDeadline()}
 	c.linger.Store(lingerDefault)
 	c.u.init(ln, opts)
-	c.u.setKeepAlive(opts.KeepAlive)
 	return c
 }
 
@@ -62,33 +61,41 @@ func (c *Conn) Read(p []byte) (int, error) {
 	defer c.readMu.Unlock()
 	for {
 		cancel := c.readDeadline.wait()
-		state := c.u.state.Load() // before the ring: nothing is pushed behind these bits
-		if err := c.ended(state); err != nil {
-			return 0, c.opError("read", err)
-		}
-		if isDone(cancel) {
-			return 0, c.opError("read", os.ErrDeadlineExceeded)
-		}
-		if len(p) == 0 {
-			return 0, nil
-		}
-		if c.readEnded.Load() {
-			return 0, io.EOF
-		}
-		if n := c.take(p); n > 0 {
-			return n, nil
-		}
-		if state&stateEOF != 0 {
-			return 0, io.EOF
-		}
-		if state&stateDead != 0 {
-			return 0, c.opError("read", c.deathCause())
+		n, state, err := c.readNow(p, cancel)
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
 		}
 		c.u.reader.arm()
 		if c.quiet(state) {
 			c.u.reader.wait(cancel)
 		}
 	}
+}
+
+// readNow is one look at what there is to be read: no octets and no error mean that nothing is. state is what was seen of the
+// connection before that. The reader's lock is held.
+func (c *Conn) readNow(p []byte, cancel <-chan struct{}) (n int, state uint32, err error) {
+	state = c.u.state.Load() // before the ring: nothing is pushed behind these bits
+	switch err := c.ended(state); {
+	case err != nil:
+		return 0, state, c.opError("read", err)
+	case isDone(cancel):
+		return 0, state, c.opError("read", os.ErrDeadlineExceeded)
+	case len(p) == 0:
+		return 0, state, nil
+	case c.readEnded.Load():
+		return 0, state, io.EOF
+	}
+	if n := c.take(p); n > 0 {
+		return n, state, nil
+	}
+	switch {
+	case state&stateEOF != 0:
+		return 0, state, io.EOF
+	case state&stateDead != 0:
+		return 0, state, c.opError("read", c.deathCause())
+	}
+	return 0, state, nil
 }
 
 // ended is why no call makes sense any more.
@@ -140,33 +147,64 @@ func (c *Conn) take(p []byte) int {
 }
 
 // Write implements net.Conn. It returns when all octets are in the send buffer.
-func (c *Conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) { return c.write(p, false) }
+
+// WriteMore is Write with the promise that another one follows at once, as MSG_MORE: a last segment that is not full waits for it,
+// 200 ms at the most.
+func (c *Conn) WriteMore(p []byte) (int, error) { return c.write(p, true) }
+
+func (c *Conn) write(p []byte, more bool) (int, error) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
+	if more {
+		c.u.hold.Or(holdMore)
+	}
 	total := 0
 	for {
 		cancel := c.writeDeadline.wait()
 		if err := c.writable(cancel); err != nil {
 			return total, c.opError("write", err)
 		}
-		if n := c.u.tx.write(p[total:]); n > 0 {
-			c.u.written.Add(uint64(n))
-			total += n
-			if total == len(p) {
-				c.u.tx.end()
-			}
+		n := c.put(p[total:])
+		total += n
+		done := total == len(p)
+		if done && !more {
+			c.u.tx.end()
+		}
+		if released := done && !more && c.unhold(); n > 0 || released {
 			c.u.wake()
 		}
-		if total == len(p) {
+		if done {
 			return total, nil
 		}
 		c.waitToWrite(cancel, len(p)-total)
 	}
 }
 
+// put copies what finds room into the send buffer. The writer's lock is held.
+func (c *Conn) put(p []byte) int {
+	n := c.u.tx.write(p)
+	if n > 0 {
+		c.u.written.Add(uint64(n))
+	}
+	return n
+}
+
+// unhold says that what WriteMore promised has come; false: it had promised nothing. The Poller is woken afterwards.
+func (c *Conn) unhold() bool {
+	if c.u.hold.Load()&holdMore == 0 {
+		return false
+	}
+	c.u.hold.And(^holdMore)
+	return true
+}
+
 // waitToWrite until the Poller has taken something, or something has happened. The writer's lock is held.
 func (c *Conn) waitToWrite(cancel <-chan struct{}, want int) {
 	c.u.writer.arm()
+	if c.u.hold.Load() != 0 { // what is held back to fill a segment makes room for what fills it
+		c.u.wake()
+	}
 	if len(c.u.tx.space(want)) == 0 && c.writable(cancel) == nil {
 		c.u.writer.wait(cancel)
 	}
@@ -216,6 +254,9 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 			c.u.wake()
 		}
 		if err == io.EOF {
+			if c.unhold() {
+				c.u.wake()
+			}
 			return total, nil
 		}
 		if err != nil {
@@ -325,25 +366,5 @@ func (c *Conn) setDeadline(d *deadline, t time.Time) error {
 		return c.opError("set", err)
 	}
 	d.set(t)
-	return nil
-}
-
-// SetLinger says what Close does with octets that are not acknowledged: below 0, the default, they are sent in the
-// background; 0: they are dropped and the peer gets a RST; above 0 Close waits that many seconds for them.
-func (c *Conn) SetLinger(seconds int) error {
-	if err := c.ended(c.u.state.Load()); err != nil {
-		return c.opError("set", err)
-	}
-	c.linger.Store(int64(seconds))
-	return nil
-}
-
-// SetNoDelay turns Nagle's algorithm off (true, the default) or on.
-func (c *Conn) SetNoDelay(on bool) error {
-	if err := c.ended(c.u.state.Load()); err != nil {
-		return c.opError("set", err)
-	}
-	c.u.noDelay.Store(on)
-	c.u.ask(askOptions)
 	return nil
 }

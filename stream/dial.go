@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rnicd/rnicd/stack"
@@ -17,6 +19,10 @@ type Dialer struct {
 	Pollers []*stack.Poller
 	Options Options
 	Timeout time.Duration // of one address; 0: what ctx and the SYN's retransmissions allow
+	// LocalAddr is our end, a *net.TCPAddr: its address, its port, or both; what is zero, or a nil LocalAddr, is chosen. Of Pollers
+	// the one takes the connection that has the address, and in a Group the one that the port leads to. EADDRNOTAVAIL: none has
+	// the address; EADDRINUSE: the port is listened on, or a connection to the same remote end has it.
+	LocalAddr net.Addr
 	// Lookup finds a host's addresses; nil: net.DefaultResolver, which asks over the kernel's network.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
@@ -40,13 +46,17 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return fail(err)
 	}
-	addrs, err := d.lookup(ctx, network, host)
+	local, err := localEnd(d.LocalAddr)
+	if err != nil {
+		return fail(err)
+	}
+	addrs, err := d.lookup(ctx, network, host, local.Addr())
 	if err != nil {
 		return fail(err)
 	}
 	var first error
 	for _, a := range addrs {
-		c, err := d.dial(ctx, netip.AddrPortFrom(a, uint16(port)))
+		c, err := d.dial(ctx, network, local, netip.AddrPortFrom(a, uint16(port)))
 		if err == nil {
 			return c, nil
 		}
@@ -60,26 +70,42 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	return nil, first
 }
 
+// localEnd is what LocalAddr says; the zero AddrPort leaves the choice.
+func localEnd(addr net.Addr) (netip.AddrPort, error) {
+	if addr == nil {
+		return netip.AddrPort{}, nil
+	}
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}, &net.AddrError{Err: "mismatched local address type", Addr: addr.String()}
+	}
+	if tcp == nil {
+		return netip.AddrPort{}, nil
+	}
+	at := tcp.AddrPort()
+	ip := at.Addr().Unmap().WithZone("")
+	if ip.IsUnspecified() {
+		ip = netip.Addr{}
+	}
+	return netip.AddrPortFrom(ip, at.Port()), nil
+}
+
 // Dial is DialContext without a context.
 func (d *Dialer) Dial(network, address string) (net.Conn, error) {
 	return d.DialContext(context.Background(), network, address)
 }
 
-func (d *Dialer) dial(ctx context.Context, remote netip.AddrPort) (*Conn, error) {
+func (d *Dialer) dial(ctx context.Context, network string, local, remote netip.AddrPort) (*Conn, error) {
 	if d.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.Timeout)
 		defer cancel()
 	}
-	if len(d.Pollers) == 0 {
-		return nil, errNoPoller
-	}
-	p := d.Pollers[int(d.turn.Add(1)-1)%len(d.Pollers)]
-	return Dial(ctx, []*stack.Poller{p}, remote, d.Options)
+	return (&dial{network: network, pollers: d.Pollers, turn: &d.turn, local: local, remote: remote, opts: d.Options}).open(ctx)
 }
 
-// lookup gives at least one address of the network's kind.
-func (d *Dialer) lookup(ctx context.Context, network, host string) ([]netip.Addr, error) {
+// lookup gives at least one address of the network's kind, and of local's family if that is given.
+func (d *Dialer) lookup(ctx context.Context, network, host string, local netip.Addr) ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	if a, err := netip.ParseAddr(host); err == nil {
 		addrs = []netip.Addr{a}
@@ -97,7 +123,7 @@ func (d *Dialer) lookup(ctx context.Context, network, host string) ([]netip.Addr
 	var fit []netip.Addr
 	for _, a := range addrs {
 		a = a.Unmap()
-		if network == "tcp" || a.Is4() == (network == "tcp4") {
+		if (network == "tcp" || a.Is4() == (network == "tcp4")) && (!local.IsValid() || a.Is4() == local.Is4()) {
 			fit = append(fit, a)
 		}
 	}
@@ -114,53 +140,107 @@ var dialTurn atomic.Uint32
 // Dial opens a connection to remote over one of pollers, which take turns. It blocks until the handshake is done,
 // ctx ends, or it failed: a *net.OpError, as of net.Dial.
 func Dial(ctx context.Context, pollers []*stack.Poller, remote netip.AddrPort, opts Options) (*Conn, error) {
-	if len(pollers) == 0 {
+	return (&dial{network: network, pollers: pollers, turn: &dialTurn, remote: remote, opts: opts}).open(ctx)
+}
+
+// dial is one address to dial, over pollers in turn.
+type dial struct {
+	network       string
+	pollers       []*stack.Poller
+	turn          *atomic.Uint32
+	local, remote netip.AddrPort
+	opts          Options
+	source        net.Addr // of the last try, if it came so far
+}
+
+// open tries the Pollers, beginning with the one whose turn it is, until one can have the local end that is wanted.
+func (d *dial) open(ctx context.Context) (c *Conn, err error) {
+	if len(d.pollers) == 0 {
 		return nil, errNoPoller
 	}
-	opts, err := opts.filled()
-	if err != nil {
+	if d.opts, err = d.opts.filled(); err != nil {
 		return nil, err
 	}
-	p := pollers[int(dialTurn.Add(1)-1)%len(pollers)]
-	c := newConn(laneOf(p), &opts)
-	c.remote = net.TCPAddrFromAddrPort(remote)
+	if d.local != (netip.AddrPort{}) {
+		d.source = net.TCPAddrFromAddrPort(d.local)
+	}
+	first := int(d.turn.Add(1) - 1)
+	var why error
+	for i := range d.pollers {
+		c, err = d.over(ctx, d.pollers[(first+i)%len(d.pollers)])
+		if err == nil {
+			return c, nil
+		}
+		elsewhere := errors.Is(err, stack.ErrOtherMember)
+		if why == nil || !elsewhere {
+			why = err
+		}
+		if !elsewhere && !errors.Is(err, stack.ErrNotLocal) {
+			break
+		}
+	}
+	return nil, d.opError(why)
+}
+
+// over dials over p.
+func (d *dial) over(ctx context.Context, p *stack.Poller) (*Conn, error) {
+	c := newConn(laneOf(p), &d.opts)
+	c.remote = net.TCPAddrFromAddrPort(d.remote)
 	var refused error // written before opened
 	start := func() {
-		if refused = c.connect(ctx, p, remote); refused != nil {
+		if refused = c.connect(ctx, p, d.local, d.remote); refused != nil {
 			c.u.opened <- struct{}{}
 		}
 	}
 	if err := submit(ctx, p, start); err != nil {
-		return nil, dialError(nil, c.remote, err)
+		return nil, err
 	}
 	select {
 	case <-c.u.opened:
 	case <-ctx.Done():
 		c.cancelDial(p)
-		return nil, dialError(nil, c.remote, giveUp(ctx))
+		return nil, giveUp(ctx)
+	}
+	if c.local != nil {
+		d.source = c.local
 	}
 	state := c.u.state.Load()
 	switch {
 	case refused != nil:
-		return nil, dialError(nil, c.remote, refused)
+		return nil, refused
 	case state&stateOpen != 0:
 		return c, nil
 	case errors.Is(c.u.err, stack.ErrAborted): // by the timer that stands for ctx
-		return nil, dialError(c.local, c.remote, context.DeadlineExceeded)
+		return nil, context.DeadlineExceeded
 	}
-	return nil, dialError(c.local, c.remote, c.u.err)
+	return nil, c.u.err
+}
+
+// opError is the *net.OpError of a dial that failed, as package net has it.
+func (d *dial) opError(err error) error {
+	e := &net.OpError{
+		Op: "dial", Net: d.network, Source: d.source, Addr: net.TCPAddrFromAddrPort(d.remote), Err: sysError("connect", err),
+	}
+	switch {
+	case errors.Is(err, stack.ErrPortUsed) && d.local.Port() == 0: // no ephemeral port is left
+		e.Err = os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)
+	case errors.Is(err, stack.ErrPortUsed), errors.Is(err, stack.ErrNotLocal), errors.Is(err, stack.ErrOtherMember):
+		e.Err = sysError("bind", err)
+	}
+	return e
 }
 
 // connect starts the handshake, on the Poller's goroutine.
-func (c *Conn) connect(ctx context.Context, p *stack.Poller, remote netip.AddrPort) error {
+func (c *Conn) connect(ctx context.Context, p *stack.Poller, local, remote netip.AddrPort) error {
 	if ctx.Err() != nil {
 		return giveUp(ctx)
 	}
-	s, err := p.Dial(remote, &c.u)
+	s, err := p.DialFrom(local, remote, &c.u)
 	if err != nil {
 		return err
 	}
 	c.attach(s)
+	c.u.settings.applyEarly(s)
 	if t, ok := ctx.Deadline(); ok { // should the order to give up find the control ring full
 		s.SetTimer(p.Now() + max(1, int64(time.Until(t))))
 	}

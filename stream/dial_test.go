@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ func TestDialErrors(t *testing.T) {
 	for address, want := range map[string]error{
 		"10.0.0.2:9":   syscall.ECONNREFUSED, // nobody listens
 		"10.0.0.77:9":  syscall.EHOSTUNREACH, // nobody answers ARP
-		"172.16.0.1:9": syscall.EHOSTUNREACH, // no gateway
+		"172.16.0.1:9": syscall.ENETUNREACH,  // no gateway
 	} {
 		_, err := d.DialContext(l.ctx, "tcp", address)
 		wantOp(t, err, "dial", want)
@@ -38,6 +39,7 @@ func TestDialErrors(t *testing.T) {
 		_, err := d.DialContext(l.ctx, "tcp", impossible)
 		var oe *net.OpError
 		require.ErrorAs(t, err, &oe, impossible)
+		require.True(t, errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH), "%s: %v", impossible, err)
 	}
 	_, err := Dial(l.ctx, nil, netip.AddrPort{}, Options{})
 	require.ErrorIs(t, err, errNoPoller)
@@ -219,4 +221,116 @@ func TestDialCancelledAtTheLastMoment(t *testing.T) {
 	c.cancelDial(h.Poller) // as Dial does that finds its context ended first
 	close(release)
 	l.until("no connection is left", func() bool { return l.conns(h) == 0 })
+}
+
+// Dialer.LocalAddr, as with net.Dialer: an address, a port, both; and the errors of those that cannot be had.
+//
+// req: 9293-MUST-43
+func TestLocalAddr(t *testing.T) {
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	to := ln.Addr().String()
+	dial := func(pollers []*stack.Poller, local net.Addr) (net.Conn, error) {
+		c, err := (&Dialer{Pollers: pollers, LocalAddr: local}).DialContext(l.ctx, "tcp", to)
+		if err == nil {
+			t.Cleanup(func() { _ = c.(*Conn).SetLinger(0); _ = c.Close() })
+		}
+		return c, err
+	}
+	ip := net.IPv4(10, 0, 0, 1)
+	c, err := dial(l.hosts[0].mine, &net.TCPAddr{IP: ip, Port: 4000})
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:4000", c.LocalAddr().String())
+	s, err := ln.Accept()
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:4000", s.RemoteAddr().String())
+	t.Cleanup(func() { _ = s.Close() })
+
+	_, err = dial(l.hosts[0].mine, &net.TCPAddr{Port: 4000})
+	wantOp(t, err, "dial", syscall.EADDRINUSE)
+	require.EqualError(t, err, "dial tcp :4000->"+to+": bind: address already in use")
+	_, err = dial(l.hosts[0].mine, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
+	wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
+	_, err = dial(l.hosts[0].mine, &net.TCPAddr{IP: net.IPv6loopback})
+	require.ErrorContains(t, err, "no suitable address")
+	_, err = dial(l.hosts[0].mine, &net.UDPAddr{})
+	require.ErrorContains(t, err, "mismatched local address type")
+	var nobody *net.TCPAddr
+	for _, any := range []net.Addr{nobody, &net.TCPAddr{}, &net.TCPAddr{IP: net.IPv4zero}, &net.TCPAddr{IP: ip}} {
+		c, err = dial(l.hosts[0].mine, any)
+		require.NoError(t, err)
+		require.Equal(t, "10.0.0.1", c.LocalAddr().(*net.TCPAddr).IP.String())
+	}
+
+	// Of several Pollers the one that has the address dials.
+	both := []*stack.Poller{l.hosts[1].Poller, l.hosts[0].Poller}
+	for range 2 * len(both) {
+		c, err = dial(both, &net.TCPAddr{IP: ip})
+		require.NoError(t, err)
+		require.Same(t, l.hosts[0].Poller, c.(*Conn).Poller())
+	}
+	_, err = dial(both, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9)})
+	wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
+}
+
+// In a Group the Poller dials that the port leads to; of a part of the Group only some ports can be had.
+func TestLocalPortInAGroup(t *testing.T) {
+	const ports = 16
+	g, err := stack.NewGroup(2)
+	require.NoError(t, err)
+	var labs [2]*virtual // the members, which have one address, each on a cable of its own
+	for k := range labs {
+		labs[k] = newVirtual(t, 0, func(i int, cfg *stack.Config) {
+			if i == 0 {
+				cfg.Group, cfg.Member = g, k
+			}
+		})
+		labs[k].during(func() {
+			_, err := Listen(labs[k].hosts[1].mine, 80, Options{})
+			require.NoError(t, err)
+		})
+	}
+	members := []*stack.Poller{labs[0].hosts[0].Poller, labs[1].hosts[0].Poller}
+	dial := func(pollers []*stack.Poller, port int) (c *Conn, err error) {
+		d := &Dialer{Pollers: pollers, LocalAddr: &net.TCPAddr{Port: port}}
+		dialed := in(func() error {
+			nc, err := d.Dial("tcp", "10.0.0.2:80")
+			c, _ = nc.(*Conn)
+			return err
+		})
+		for len(dialed) == 0 {
+			if labs[0].turn()+labs[1].turn() == 0 {
+				runtime.Gosched()
+			}
+		}
+		return c, <-dialed
+	}
+	var owned [2]int
+	for port := range ports {
+		c, err := dial(members, 4000+port)
+		require.NoError(t, err)
+		require.Equal(t, 4000+port, c.LocalAddr().(*net.TCPAddr).Port)
+		if c.Poller() == members[0] {
+			owned[0]++
+		} else {
+			owned[1]++
+		}
+		require.NoError(t, c.SetLinger(0))
+		require.NoError(t, c.Close())
+		for _, v := range labs {
+			v.pass(time.Millisecond)
+		}
+	}
+	require.NotContains(t, owned, 0)
+	refused := 0
+	for port := range ports {
+		if c, err := dial(members[:1], 4000+port); err != nil {
+			refused++
+			wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
+		} else {
+			require.NoError(t, c.SetLinger(0))
+			require.NoError(t, c.Close())
+		}
+	}
+	require.Equal(t, owned[1], refused)
 }

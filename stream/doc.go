@@ -10,6 +10,7 @@
 //	      ─────────▶ the same ring, behind the reader: Bufs on their way back to the pool
 //	asks (bits) ───▶ Woken
 //	parkers     ◀─── only when somebody waits
+//	notice      ◀─── only after a look that found nothing
 //
 // There is no goroutine per connection and none is started but one per Listener. Octets that come out of order wait in
 // their Bufs (early.go) until the left edge reaches them; small segments are copied together, so that a peer which sends
@@ -23,8 +24,11 @@
 // refused, counted, and sent again by the peer.
 //
 // A Conn that is closed with octets unread, or that receives octets after Close, resets (RFC 9293 section 3.6.1, SHLD-3).
-// One that is closed in order goes on sending what was written; when the peer acknowledges nothing of it, or does
-// not close its half, for Options.FlushTimeout it is reset.
+// One that is closed in order goes on sending what was written; when the peer acknowledges nothing of it for Options.FlushTimeout
+// it is reset, and when the peer does not close its half for tcp.Config.FinWait2Ns it is forgotten.
+//
+// Options and settings of a connection are those of sockets: docs/stream.md has them side by side. Calls that do not block
+// (TryRead, TryWrite, Ready) and a hook (SetNotify) let one goroutine serve many connections.
 //
 // A Conn must be closed: one that is forgotten keeps the Bufs of what it did not read.
 //

@@ -23,6 +23,9 @@ var errnos = []struct {
 	{stack.ErrRefused, syscall.ECONNREFUSED},
 	{stack.ErrTimeout, syscall.ETIMEDOUT},
 	{stack.ErrNoRoute, syscall.EHOSTUNREACH},
+	{stack.ErrNetUnreachable, syscall.ENETUNREACH},
+	{stack.ErrNotLocal, syscall.EADDRNOTAVAIL},
+	{stack.ErrOtherMember, syscall.EADDRNOTAVAIL},
 	{stack.ErrAborted, syscall.ECONNABORTED},
 	{stack.ErrHoarding, syscall.ETIMEDOUT},
 	{stack.ErrConnMax, syscall.ENOBUFS},
@@ -47,14 +50,6 @@ func (c *Conn) opError(op string, err error) error {
 		return err
 	}
 	return &net.OpError{Op: op, Net: network, Source: c.local, Addr: c.remote, Err: sysError(op, err)}
-}
-
-func dialError(local, remote net.Addr, err error) error {
-	e := &net.OpError{Op: "dial", Net: network, Source: local, Addr: remote, Err: sysError("connect", err)}
-	if errors.Is(err, stack.ErrPortUsed) {
-		e.Err = os.NewSyscallError("connect", syscall.EADDRNOTAVAIL) // no ephemeral port is left
-	}
-	return e
 }
 
 // giveUp is why ctx ended.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // Info is what is known of a connection's transport.
@@ -14,21 +13,10 @@ type Info struct {
 	Congestion string // the algorithm's name
 	EMSS       int    // octets a full segment carries
 	Acked      uint64 // octets of ours that the peer has acknowledged
-	Unacked    uint64 // octets written that it has not
-}
-
-// SetCongestion chooses the congestion control by its name: cc.Names.
-func (c *Conn) SetCongestion(name string) error {
-	a, err := cc.ByName(name)
-	if err == nil {
-		err = c.ended(c.u.state.Load())
-	}
-	if err != nil {
-		return c.opError("set", err)
-	}
-	c.u.congestion.Store(&a)
-	c.u.ask(askOptions)
-	return nil
+	Unacked    uint64 // octets written that it has not (SIOCOUTQ)
+	Unsent     uint64 // of these, octets that are in no segment yet (SIOCOUTQNSD)
+	Unread     uint64 // octets in order that nobody has read
+	SoftError  error  // trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute, ErrNetUnreachable
 }
 
 // Info asks the Poller; it blocks until that has answered or ctx ends. Of a connection that is over it tells how things
@@ -58,7 +46,13 @@ func (c *Conn) Info(ctx context.Context) (Info, error) {
 
 // measure is for the Poller's goroutine.
 func (u *upper) measure(c *stack.Conn) Info {
-	return Info{
-		TCP: c.Stats(), Congestion: c.Congestion(), EMSS: c.EMSS(), Acked: u.acked, Unacked: u.written.Load() - u.acked,
+	written := u.written.Load()
+	i := Info{
+		TCP: c.Stats(), Congestion: c.Congestion(), EMSS: c.EMSS(), Acked: u.acked, Unacked: written - u.acked,
+		Unsent: written - min(written, c.SentOffset()), SoftError: c.SoftError(),
 	}
+	if !u.readShut {
+		i.Unread = u.edge - u.rx.taken.Load()
+	}
+	return i
 }

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"errors"
 	"net"
 	"time"
 )
@@ -12,18 +11,32 @@ type keepAlive struct {
 	count              int
 }
 
-// setKeepAlive stores cfg for the Poller to apply; a disabled one is not stored at the start: off is the default.
-func (u *upper) setKeepAlive(cfg net.KeepAliveConfig) {
+// setKeepAlive stores cfg for the Poller to apply; a disabled one is not stored at the start: off is the default. What is negative
+// stays as it was.
+func (o *settings) setKeepAlive(cfg net.KeepAliveConfig) {
+	was := o.keepAlive.Load()
 	if !cfg.Enable {
-		if u.keepAlive.Load() != nil {
-			u.keepAlive.Store(&keepAlive{})
+		if was != nil {
+			o.keepAlive.Store(&keepAlive{})
 		}
 		return
+	}
+	if was == nil {
+		was = &keepAlive{}
+	}
+	if cfg.Idle < 0 {
+		cfg.Idle = time.Duration(was.idleNs)
+	}
+	if cfg.Interval < 0 {
+		cfg.Interval = time.Duration(was.intervalNs)
+	}
+	if cfg.Count < 0 {
+		cfg.Count = was.count
 	}
 	fill(&cfg.Idle, keepIdleDefault)
 	fill(&cfg.Interval, keepIntervalDefault)
 	fill(&cfg.Count, keepCountDefault)
-	u.keepAlive.Store(&keepAlive{idleNs: int64(cfg.Idle), intervalNs: int64(cfg.Interval), count: cfg.Count})
+	o.keepAlive.Store(&keepAlive{idleNs: int64(cfg.Idle), intervalNs: int64(cfg.Interval), count: cfg.Count})
 }
 
 // SetKeepAlive turns keep-alives on, with what was set before or package net's defaults, or off.
@@ -40,21 +53,18 @@ func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 	return c.SetKeepAliveConfig(cfg)
 }
 
-// SetKeepAliveConfig sets all of it; zero values take package net's defaults.
+// SetKeepAliveConfig sets all of it; zero values take package net's defaults, negative ones stay as they were.
 func (c *Conn) SetKeepAliveConfig(cfg net.KeepAliveConfig) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)
 	}
-	if cfg.Idle < 0 || cfg.Interval < 0 || cfg.Count < 0 {
-		return c.opError("set", errors.New("stream: keep-alive times and counts are not negative"))
-	}
-	c.u.setKeepAlive(cfg)
+	c.u.settings.setKeepAlive(cfg)
 	c.u.ask(askOptions)
 	return nil
 }
 
 func (c *Conn) keepAliveConfig() net.KeepAliveConfig {
-	k := c.u.keepAlive.Load()
+	k := c.u.settings.keepAlive.Load()
 	if k == nil {
 		return net.KeepAliveConfig{}
 	}

@@ -135,3 +135,101 @@ func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	require.NoError(t, readOne(k))
 	require.Equal(t, io.EOF, readOne(k))
 }
+
+// alike says that two errors are the same to a program: the operation, the errno or sentinel, and whether it is a timeout.
+func alike(t *testing.T, what string, kernel, ours error, errno error) {
+	t.Helper()
+	for _, err := range []error{kernel, ours} {
+		wantOp(t, err, kernel.(*net.OpError).Op, errno)
+	}
+	var k, o net.Error
+	require.ErrorAs(t, kernel, &k)
+	require.ErrorAs(t, ours, &o)
+	require.Equal(t, k.Timeout(), o.Timeout(), what)
+	require.Equal(t, kernel.(*net.OpError).Addr != nil, ours.(*net.OpError).Addr != nil, what)
+}
+
+// The kernel's sockets and ours fail alike.
+//
+// req: 9293-MUST-46
+func TestErrorsAreTheKernels(t *testing.T) {
+	p := newKernelLab(t)
+	ln, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: kernelAddr.Addr().AsSlice()})
+	require.NoError(t, err)
+	defer ln.Close()
+	ours, err := Listen([]*stack.Poller{p}, 80, Options{})
+	require.NoError(t, err)
+	defer ours.Close()
+	there, here := ln.Addr().String(), netip.AddrPortFrom(ourAddr.Addr(), 80).String()
+	dial := func(address string, kernel, our net.Addr) (error, error) {
+		k := &net.Dialer{LocalAddr: kernel, Timeout: patience}
+		o := &Dialer{Pollers: []*stack.Poller{p}, LocalAddr: our, Timeout: patience}
+		to := [2]string{address, address}
+		if address == "" { // each other's listener
+			to = [2]string{here, there}
+		}
+		kc, kerr := k.Dial("tcp", to[0])
+		oc, oerr := o.Dial("tcp", to[1])
+		for _, c := range []net.Conn{kc, oc} {
+			if v, ok := c.(interface{ SetLinger(int) error }); ok && (c == kc && kerr == nil || c == oc && oerr == nil) {
+				_ = v.SetLinger(0)
+				_ = c.Close()
+			}
+		}
+		return kerr, oerr
+	}
+	for _, c := range []struct {
+		what, to string
+		errno    error
+	}{
+		{"no way to the network", "192.0.2.1:9", syscall.ENETUNREACH},
+		{"a group", "224.0.0.1:9", syscall.ENETUNREACH},
+	} {
+		k, o := dial(c.to, nil, nil)
+		alike(t, c.what, k, o, c.errno)
+	}
+	_, refused := net.Dial("tcp4", netip.AddrPortFrom(ourAddr.Addr(), 9).String())
+	_, refusedUs := (&Dialer{Pollers: []*stack.Poller{p}}).Dial("tcp4", netip.AddrPortFrom(kernelAddr.Addr(), 9).String())
+	for _, err := range []error{refused, refusedUs} {
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.Equal(t, "tcp4", err.(*net.OpError).Net)
+	}
+	k, o := dial("", &net.TCPAddr{IP: net.IPv4(10, 78, 0, 99)}, &net.TCPAddr{IP: net.IPv4(10, 78, 0, 99)})
+	alike(t, "no address of ours", k, o, syscall.EADDRNOTAVAIL)
+	k, o = dial("", &net.TCPAddr{Port: ln.Addr().(*net.TCPAddr).Port}, &net.TCPAddr{Port: 80})
+	alike(t, "a port that is listened on", k, o, syscall.EADDRINUSE)
+	k, o = dial("", &net.TCPAddr{Port: 5999}, &net.TCPAddr{Port: 5999})
+	require.NoError(t, k)
+	require.NoError(t, o)
+}
+
+// From FIN-WAIT-2 the kernel's socket and ours go alike when nobody reads any more; and Close waits for the kernel's ACK of our FIN.
+func TestKernelAcknowledgesOurFIN(t *testing.T) {
+	p := newKernelLab(t)
+	ln, err := Listen([]*stack.Poller{p}, 80, Options{})
+	require.NoError(t, err)
+	defer ln.Close()
+	k, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(netip.AddrPortFrom(ourAddr.Addr(), 80)))
+	require.NoError(t, err)
+	defer k.Close()
+	s, err := ln.AcceptStream()
+	require.NoError(t, err)
+	for _, c := range []net.Conn{k, s} {
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	}
+	_, err = s.Write([]byte("last words"))
+	require.NoError(t, err)
+	require.NoError(t, s.SetLinger(60))
+	require.NoError(t, s.Close())
+	require.True(t, isDone(s.u.flush), "acknowledged, and not given up")
+	got, err := io.ReadAll(k)
+	require.NoError(t, err)
+	require.Equal(t, "last words", string(got))
+	_, err = k.Write([]byte("late")) // nobody reads it: a RST, which the kernel sees in CLOSE-WAIT
+	require.NoError(t, err)
+	for err == nil {
+		_, err = k.Write([]byte("later"))
+	}
+	require.ErrorIs(t, err, syscall.EPIPE)
+	require.Equal(t, uint64(1), CountersOf(p).AfterClose)
+}

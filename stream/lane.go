@@ -55,6 +55,9 @@ func (ln *lane) free(b mem.Buf) {
 	ln.pool.Free(b)
 }
 
+// windowMax is the largest window that one connection may have.
+func (ln *lane) windowMax() int { return max(ln.pool.Size()/windowShare*ln.room, sendBufferMin) }
+
 // slotsFor is how many slots a window takes when each two neighbouring Bufs hold one Buf's worth at least.
 func (ln *lane) slotsFor(window int) int { return powerOfTwo(2*window/ln.room + slotsSpare) }
 
@@ -71,10 +74,14 @@ type Counters struct {
 	FlushTimeouts  uint64 // connections reset because nothing moved after Close
 	AcceptOverflow uint64 // connections reset because Accept was too slow for the backlog
 	WindowGrown    uint64
+
+	FinWait2Timeouts uint64 // connections given up because the peer did not close its half in time after Close
 }
 
 type counters struct {
 	refusedSlots, refusedPool, spilled, merged, afterClose, unreadAtClose, flushTimeouts, acceptOverflow, windowGrown atomic.Uint64
+
+	finWait2Timeouts atomic.Uint64
 }
 
 // CountersOf gives those of p's streams. Any goroutine.
@@ -85,5 +92,6 @@ func CountersOf(p *stack.Poller) Counters {
 		Spilled:    n.spilled.Load(),
 		AfterClose: n.afterClose.Load(), UnreadAtClose: n.unreadAtClose.Load(), FlushTimeouts: n.flushTimeouts.Load(),
 		AcceptOverflow: n.acceptOverflow.Load(), WindowGrown: n.windowGrown.Load(),
+		FinWait2Timeouts: n.finWait2Timeouts.Load(),
 	}
 }

@@ -8,12 +8,12 @@ import "sync/atomic"
 // when that is empty. So an idle connection has no ring, one that sends little a small one, and neither side waits for
 // the other.
 type octetQueue struct {
-	max    int
-	in     *octetRing // writer's
-	out    *octetRing // reader's
-	from   uint64     // reader's: where in out the last read began
-	passed bool       // reader's: read has passed the end of a write
-	first  octetRing  // of no octets: always full
+	max    atomic.Int64 // a power of two; to be changed by anybody
+	in     *octetRing   // writer's
+	out    *octetRing   // reader's
+	from   uint64       // reader's: where in out the last read began
+	passed bool         // reader's: read has passed the end of a write
+	first  octetRing    // of no octets: always full
 }
 
 type octetRing struct {
@@ -41,19 +41,20 @@ const (
 )
 
 func (q *octetQueue) init(limit int) {
-	q.max, q.in, q.out = limit, &q.first, &q.first
+	q.max.Store(int64(limit))
+	q.in, q.out = &q.first, &q.first
 }
 
 // space is the next run of octets the writer may fill, at least one if there is room at all. want: how many it has.
 func (q *octetQueue) space(want int) []byte {
 	r := q.in
-	tail := r.tail.Load()
-	free := len(r.buf) - int(tail-r.head.Load())
-	if free == 0 {
-		if len(r.buf) >= q.max {
+	tail, limit := r.tail.Load(), int(q.max.Load())
+	free := min(len(r.buf), limit) - int(tail-r.head.Load())
+	if free <= 0 {
+		if len(r.buf) >= limit {
 			return nil
 		}
-		n := min(q.max, powerOfTwo(max(octetRingMin, octetGrowth*len(r.buf), min(want, q.max))))
+		n := min(limit, powerOfTwo(max(octetRingMin, octetGrowth*len(r.buf), min(want, limit))))
 		next := &octetRing{buf: make([]byte, n)}
 		r.next.Store(next)
 		q.in = next
@@ -63,13 +64,19 @@ func (q *octetQueue) space(want int) []byte {
 	return r.buf[at:min(at+free, len(r.buf))]
 }
 
+// room says whether space would give something. Writer's.
+func (q *octetQueue) room() bool {
+	r, limit := q.in, int(q.max.Load())
+	return len(r.buf) < limit || int(r.tail.Load()-r.head.Load()) < limit
+}
+
 // put says that the writer filled the first n octets of space.
 func (q *octetQueue) put(n int) { q.in.tail.Store(q.in.tail.Load() + uint64(n)) }
 
 // fits says whether the octets of one segment can be written at once. Writer's.
 func (q *octetQueue) fits(n int) bool {
-	r := q.in
-	return len(r.buf) < q.max || len(r.buf)-int(r.tail.Load()-r.head.Load()) >= n
+	r, limit := q.in, int(q.max.Load())
+	return len(r.buf) < limit || min(len(r.buf), limit)-int(r.tail.Load()-r.head.Load()) >= n
 }
 
 // write copies what fits. Writer's.

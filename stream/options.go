@@ -12,8 +12,10 @@ type Options struct {
 	ReceiveWindow    int           // octets, the first window; default 65535, which is what a SYN can say
 	ReceiveWindowMax int           // octets the window grows to; default 1 MiB
 	Nagle            bool          // coalesce small writes (RFC 9293 section 3.7.4); off, as with package net
-	FlushTimeout     time.Duration // after Close, without progress; default 60 s
+	FlushTimeout     time.Duration // after Close, while octets or the FIN are unacknowledged, without progress; default 60 s
 	KeepAlive        net.KeepAliveConfig
+	UserTimeout      time.Duration // SetUserTimeout, from the SYN on
+	TOS              uint8         // SetTOS, from the SYN on; of a Listener, from its first segment after the handshake on
 
 	Backlog  int // of a Listener: established connections that wait for Accept; default 128
 	HalfOpen int // of a Listener: handshakes under way, on each Poller; default 256

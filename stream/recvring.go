@@ -155,6 +155,15 @@ func (r *recvRing) read(pool *mem.Pool, p []byte) int {
 	return total
 }
 
+// left is how many octets are unread. For who holds the gate, on any goroutine.
+func (r *recvRing) left() int {
+	n := -int(r.at)
+	for head, tail := r.head.Load(), r.tail.Load(); head != tail; head++ {
+		n += int(atomic.LoadUint32(&r.slots[head&r.mask].word) &^ sealed)
+	}
+	return max(n, 0)
+}
+
 // unread calls f for each Buf from the reader's place on, with what is unread of it, and takes it out of the ring; f
 // frees it or keeps it. Spilled octets come without a Buf, in pieces of at most len(scratch), which f may not keep. For
 // who holds the gate, on the Poller's goroutine, after free.

@@ -1,12 +1,12 @@
 package stream
 
 import (
+	"errors"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tcp/cc"
 )
 
 // upper is a connection's half that belongs to the Poller, and the words both halves share.
@@ -24,15 +24,15 @@ type upper struct {
 	reader     parker
 	writer     parker
 	detach     atomic.Pointer[Detachment]
-	keepAlive  atomic.Pointer[keepAlive]
-	congestion atomic.Pointer[cc.Algorithm]
-	noDelay    atomic.Bool
+	hold       atomic.Uint32 // cork.go
+	notice     notice
+	settings   settings
 
 	// The Poller's, and to be read by others behind the bit of state that says so.
 	err    error  // stateDead
 	rest   []byte // stateDead and gateGone: octets unread when the connection ended; the reader's from then on
 	opened chan struct{}
-	flush  chan struct{} // closed when all octets are acknowledged after Close, or the connection is over
+	flush  chan struct{} // closed when all octets and the FIN are acknowledged after Close, or the connection is over
 
 	// The Poller's.
 	lane     *lane
@@ -41,10 +41,12 @@ type upper struct {
 	acked    uint64
 	early    early
 	window   window
+	cork     cork
 	closed   bool // by Close: nobody reads any more
 	readShut bool // by CloseRead
 	finAsked bool // CloseWrite or Close: a FIN goes after what is queued
 	finSent  bool
+	finAcked bool // and the peer has not closed its half
 	flushed  bool
 	flushNs  int64
 	flushAt  uint64 // acked when the flush timer was set
@@ -78,6 +80,7 @@ const (
 
 var _ stack.Upper = (*upper)(nil)
 var _ stack.Ahead = (*upper)(nil)
+var _ stack.Finisher = (*upper)(nil)
 
 func (u *upper) init(ln *lane, opts *Options) {
 	u.lane = ln
@@ -90,7 +93,7 @@ func (u *upper) init(ln *lane, opts *Options) {
 	u.opened = make(chan struct{}, 1)
 	u.flush = make(chan struct{})
 	u.flushNs = int64(opts.FlushTimeout)
-	u.noDelay.Store(!opts.Nagle)
+	u.settings.init(opts)
 }
 
 // attach is called when c is known, before Established.
@@ -117,12 +120,13 @@ func (u *upper) tell(bits uint32) {
 	u.state.Or(bits)
 	u.reader.wake()
 	u.writer.wake()
+	u.notice.tell(Readable | Writable)
 }
 
 // Established implements stack.Upper.
 func (u *upper) Established(c *stack.Conn) {
 	c.SetTimer(0) // Dial's
-	u.applyOptions(c)
+	u.settings.apply(c)
 	u.window.start(c, u.lane.poller.Now())
 	c.SetReceiveWindow(u.window.size)
 	u.tell(stateOpen)
@@ -130,24 +134,8 @@ func (u *upper) Established(c *stack.Conn) {
 	u.opened <- struct{}{}
 }
 
-// applyOptions tells the stack what the application wants.
-func (u *upper) applyOptions(c *stack.Conn) {
-	c.SetNoDelay(u.noDelay.Load())
-	if k := u.keepAlive.Load(); k != nil {
-		c.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
-	}
-	if a := u.congestion.Swap(nil); a != nil {
-		c.SetCongestion(*a)
-	}
-}
-
 // Arrive implements stack.Upper.
 func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if u.closed {
-		u.lane.n.afterClose.Add(1) // RFC 9293 section 3.6.1, SHLD-3: they would be lost without a word
-		c.Abort()
-		return stack.Refused
-	}
 	if u.readShut {
 		return stack.Taken
 	}
@@ -243,14 +231,19 @@ func (u *upper) Edge(c *stack.Conn, edge uint64) {
 	// TCP's edge is behind them until they have come once more.
 	u.edge = max(u.edge, edge)
 	u.reader.wake()
+	u.notice.tell(Readable)
 	u.update(c)
 }
 
 // Pull implements stack.Upper.
 func (u *upper) Pull(c *stack.Conn, dst []byte) int {
+	if u.hold.Load() != 0 && u.holdBack(c) {
+		return 0
+	}
 	n := u.tx.read(dst)
 	if u.tx.roomy() {
 		u.writer.wake()
+		u.notice.tell(Writable)
 	}
 	if (u.finAsked || u.detach.Load() != nil) && !u.tx.pending() {
 		c.Wake() // what was pulled is in a segment when Woken comes
@@ -265,9 +258,14 @@ func (u *upper) More(*stack.Conn) bool { return u.tx.pending() }
 func (u *upper) Pushed(*stack.Conn) bool { return u.tx.pushed() }
 
 // Acked implements stack.Upper.
-func (u *upper) Acked(c *stack.Conn, edge uint64) {
-	u.acked = edge
-	if u.closed && edge == c.SentOffset() && !u.tx.pending() {
+func (u *upper) Acked(_ *stack.Conn, edge uint64) { u.acked = edge }
+
+// FinAcked implements stack.Finisher. From here on only the peer's FIN is missing: after Close TCP waits for that, as long as
+// tcp.Config.FinWait2Ns says.
+func (u *upper) FinAcked(c *stack.Conn) {
+	u.finAcked = true
+	if u.closed {
+		c.SetTimer(0)
 		u.sayFlushed()
 	}
 }
@@ -300,7 +298,8 @@ func (u *upper) obey(c *stack.Conn) {
 	}
 	asks := u.asks.Swap(0)
 	if asks&askOptions != 0 {
-		u.applyOptions(c)
+		u.settings.apply(c)
+		u.resize()
 	}
 	if asks&askReadShut != 0 && !u.readShut && !u.shutRead() {
 		u.asks.Or(askReadShut)
@@ -318,7 +317,8 @@ func (u *upper) obey(c *stack.Conn) {
 	}
 }
 
-// close is Close: octets that nobody will read are answered by a RST (RFC 9293 section 3.6.1, SHLD-3), as by Linux.
+// close is Close: octets that nobody will read are answered by a RST (RFC 9293 section 3.6.1, SHLD-3), as by Linux, those that
+// are here and, by SetOrphaned, those that come later.
 func (u *upper) close(c *stack.Conn) {
 	u.closed = true
 	if !u.readShut && u.edge != u.rx.taken.Load() {
@@ -326,24 +326,30 @@ func (u *upper) close(c *stack.Conn) {
 		c.Abort()
 		return
 	}
-	if !u.tx.pending() && u.acked == c.SentOffset() {
+	c.SetOrphaned()
+	if u.finAcked { // CloseWrite was long ago
 		u.sayFlushed()
+		return
 	}
 	u.flushAt = u.acked
 	c.SetTimer(u.lane.poller.Now() + u.flushNs)
 }
 
-// Timer implements stack.Upper: Dial took too long, or what Close left behind does not move.
+// Timer implements stack.Upper: Dial took too long, what Close left to be sent does not move, or a cork has been in for long
+// enough.
 func (u *upper) Timer(c *stack.Conn, now int64) {
-	if u.closed && u.acked != u.flushAt {
+	switch {
+	case u.closed && u.acked != u.flushAt:
 		u.flushAt = u.acked
 		c.SetTimer(now + u.flushNs)
-		return
-	}
-	if u.closed {
+	case u.closed:
 		u.lane.n.flushTimeouts.Add(1)
+		c.Abort()
+	case u.state.Load()&stateOpen != 0:
+		u.cork.over(c)
+	default:
+		c.Abort()
 	}
-	c.Abort()
 }
 
 // Closed implements stack.Upper.
@@ -352,6 +358,12 @@ func (u *upper) Closed(c *stack.Conn, err error) {
 	u.info = u.measure(c)
 	u.conn = nil
 	u.err = err
+	switch {
+	case errors.Is(err, stack.ErrUnread):
+		u.lane.n.afterClose.Add(1)
+	case u.closed && u.finAcked && errors.Is(err, stack.ErrTimeout):
+		u.lane.n.finWait2Timeouts.Add(1)
+	}
 	u.dropEarly()
 	u.tell(stateDead)
 	u.sayFlushed()

@@ -10,6 +10,7 @@ import "github.com/rnicd/rnicd/stack"
 // is shorter, for it cannot take less than a round trip.
 type window struct {
 	size, max int
+	min       int    // SetReadBuffer's, as soon as there is a place for it
 	told      uint64 // octets read, as of when the right edge moved last
 
 	// One measurement.
@@ -29,8 +30,7 @@ const (
 )
 
 func (w *window) init(ln *lane, opts *Options) {
-	limit := max(ln.pool.Size()/windowShare*ln.room, sendBufferMin)
-	w.max = min(opts.ReceiveWindowMax, limit)
+	w.max = min(opts.ReceiveWindowMax, ln.windowMax())
 	w.size = min(opts.ReceiveWindow, w.max)
 }
 
@@ -48,6 +48,9 @@ func (w *window) wanted(c *stack.Conn, now int64, edge, read uint64) int {
 			w.passNs = d
 		}
 		w.passSince, w.passEdge = now, edge+uint64(w.size)
+	}
+	if w.size < w.min {
+		return w.min
 	}
 	if w.size >= w.max || now-w.since < max(w.rttNs, 1) {
 		return w.size
@@ -84,6 +87,20 @@ func (u *upper) update(c *stack.Conn) {
 		size = min(size, pressureSegments*c.EMSS())
 	}
 	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(size)-int64(u.edge))))
+}
+
+// resize does what SetReadBuffer and SetWriteBuffer have asked for. A smaller window takes effect as the left edge moves: the
+// right edge never moves back. A larger one update brings about.
+func (u *upper) resize() {
+	if n := int(u.settings.readBuffer.Swap(0)); n > 0 {
+		w := &u.window
+		w.max = min(n, u.lane.windowMax(), windowMaxMax)
+		w.min, w.size = w.max, min(w.size, w.max)
+		u.windowSize.Store(int64(w.size))
+		u.rx.spilled.max.Store(int64(powerOfTwo(max(spillMin, w.max))))
+	}
+	u.writer.wake() // the buffer may be larger
+	u.notice.tell(Writable)
 }
 
 // enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for a moment.

@@ -22,7 +22,7 @@ func TestActiveClose(t *testing.T) {
 	s.wantArrival(0, 100)
 	s.in("F. 101:102 ack 102")
 	s.wantState(TimeWait)
-	s.wantEvents(EvAcked | EvPeerClosed)
+	s.wantEvents(EvAcked | EvFinAcked | EvPeerClosed)
 	s.expect(". 102 ack 102")
 	s.advance(60*sc - 1)
 	s.wantState(TimeWait)

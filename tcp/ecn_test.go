@@ -80,7 +80,7 @@ func TestECNIsGivenUpAfterTwoSyns(t *testing.T) {
 	s.expect("S. 0:1 ack 1 rtx")
 }
 
-// req: 9293-MUST-48, 9293-SHLD-22
+// req: 9293-MUST-48, 9293-SHLD-21, 9293-SHLD-22
 func TestDSFieldIsInEverySegment(t *testing.T) {
 	cfg := plain()
 	cfg.TOS = 0xbb // the ECN bits are not taken

@@ -62,6 +62,44 @@ func TestNoMSSMeans536(t *testing.T) {
 	}
 }
 
+// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither, whoever opened.
+//
+// req: 7323-2.2-1
+func TestScalingNeedsBothSyns(t *testing.T) {
+	for _, tt := range []struct {
+		without     bool   // of ours
+		peer        string // what its SYN says
+		send, field int    // octets that its window of 1000 means, and what our megabyte is on the wire
+	}{
+		{false, "wscale 7", 128_000, 32768},
+		{false, "wscale 0", 1000, 32768},
+		{false, "", 1000, 65535},
+		{true, "wscale 7", 1000, 65535},
+		{true, "", 1000, 65535},
+	} {
+		for _, active := range []bool{false, true} {
+			s := newScript(t, Config{MSS: 1460, ReceiveWindow: 1 << 20, NoWindowScale: tt.without, NoDelay: true})
+			if active {
+				s.connect()
+				s.sent()
+				s.in("S. 0:1 ack 1 win 60000 mss 1460 " + tt.peer)
+			} else {
+				s.accept("S 0:1 win 60000 mss 1460 " + tt.peer)
+			}
+			s.sent()
+			s.in(". 1 ack 1 win 1000")
+			s.wantState(Established)
+			if got := s.c.Stats().SndWnd; got != tt.send {
+				t.Errorf("%+v, active %v: may send %d", tt, active, got)
+			}
+			s.push(10)
+			if got := s.sent()[0].Window; int(got) != tt.field {
+				t.Errorf("%+v, active %v: window field %d", tt, active, got)
+			}
+		}
+	}
+}
+
 // req: 9293-MUST-16, C02-4-1, D01-2-1
 func TestEMSSSubtractsTimestamps(t *testing.T) {
 	s := newScript(t, Config{MSS: 1460})
@@ -71,17 +109,71 @@ func TestEMSSSubtractsTimestamps(t *testing.T) {
 	}
 }
 
+// No segment is larger than the peer's MSS or the path allow, whichever is less, options counted; what the path is said to
+// carry later cannot raise it beyond the peer's.
+//
+// req: 9293-MUST-16
+func TestSegmentsKeepToTheSmallestMSS(t *testing.T) {
+	for _, tt := range []struct {
+		peer, options string
+		limit         int // of the path; 0: none is known
+		want          int
+	}{
+		{"mss 1460", "", 0, 1400},
+		{"mss 536", "", 0, 536},
+		{"mss 536", "ts 1,0", 0, 524},
+		{"mss 536", "ts 1,0", 1400, 524},
+		{"mss 1300", "ts 1,0", 600, 588},
+		{"mss 80", "ts 1,0", 0, 68},
+		{"mss 10", "", 0, 64}, // the floor: mssFloor
+	} {
+		for _, active := range []bool{false, true} {
+			s := newScript(t, Config{MSS: 1400, NoSACK: true, NoDelay: true})
+			if active {
+				s.connect()
+				s.sent()
+				s.in("S. 0:1 ack 1 win 60000 " + tt.peer + " " + tt.options)
+			} else {
+				s.accept("S 0:1 win 60000 " + tt.peer + " " + tt.options)
+			}
+			s.sent()
+			s.in(". 1 ack 1")
+			s.wantState(Established)
+			s.sent()
+			if tt.limit != 0 {
+				s.c.SetEMSSLimit(tt.limit)
+			}
+			if got := s.c.Room(s.now); got != tt.want {
+				t.Errorf("%+v, active %v: room for %d", tt, active, got)
+			}
+			s.fill()
+			for _, out := range s.sent() {
+				if n := out.Len + out.Options.wireLen(); out.Len != tt.want || tt.limit != 0 && n > tt.limit {
+					t.Errorf("%+v, active %v: %d octets and %d of options", tt, active, out.Len, n-out.Len)
+				}
+			}
+		}
+	}
+}
+
+// The shift is 14 then, and who receives the SYN can count it.
+//
 // req: 7323-2.3-3
 func TestShiftAbove14IsTaken14(t *testing.T) {
-	b := []byte{0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 6 << 4, byte(SYN), 0, 1, 0, 0, 0, 0, optNOP, optWindowScale, 3, 15}
-	var syn Segment
-	if d := Parse(b, &syn); d != DropNone {
-		t.Fatal(d)
-	}
-	c := NewConn(Config{})
-	c.Accept(0, simID(true), 1, 0, &syn)
-	if c.sndShift != 14 {
-		t.Errorf("shift %d", c.sndShift)
+	for shift, high := range map[byte]bool{13: false, 14: false, 15: true, 255: true} {
+		b := []byte{0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 6 << 4, byte(SYN), 0, 1, 0, 0, 0, 0, optNOP, optWindowScale, 3, shift}
+		var syn Segment
+		if d := Parse(b, &syn); d != DropNone {
+			t.Fatal(d)
+		}
+		if syn.Options.ScaleTooLarge != high {
+			t.Errorf("shift %d: too large: %v", shift, !high)
+		}
+		c := NewConn(Config{})
+		c.Accept(0, simID(true), 1, 0, &syn)
+		if c.sndShift != min(shift, 14) {
+			t.Errorf("shift %d taken as %d", shift, c.sndShift)
+		}
 	}
 }
 

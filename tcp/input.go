@@ -31,9 +31,6 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 		c.inputReset()
 		return Arrival{}
 	}
-	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) { // RFC 7323 section 4.3
-		c.takeTimestamp(now, s.Options.TSval)
-	}
 	// Fourth, the SYN bit: acceptable saw to the synchronized states.
 	if s.Flags&SYN != 0 {
 		return c.inputSynInWindow(now)
@@ -42,7 +39,15 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	if drop := c.inputAck(now, s); drop != DropNone {
 		return Arrival{Drop: drop}
 	}
-	// Sixth, the URG bit: urgent octets stay in line, there is no urgent interface.
+	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: who can guess the window alone must not move TS.Recent, or
+	// PAWS would drop what the peer sends from then on. Linux does it at the same place (tcp_ack).
+	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) {
+		c.takeTimestamp(now, s.Options.TSval)
+	}
+	// Sixth, the URG bit: urgent octets stay in line. There is no urgent interface, but a count.
+	if s.Flags&URG != 0 {
+		c.stats.urgent.one()
+	}
 	// Seventh, the text, and eighth, the FIN: found here, taken in Commit.
 	if s.Len == 0 && s.Flags&FIN == 0 || !c.state.receives() {
 		return Arrival{}

@@ -29,6 +29,7 @@ type SACKBlock struct{ Left, Right Seq }
 type Options struct {
 	MSS           uint16 // 0 = absent
 	WindowScale   int8   // -1 = absent
+	ScaleTooLarge bool   // it said more than 14, and is taken as 14 (RFC 7323 section 2.3)
 	SACKPermitted bool
 	HasTimestamps bool
 	TSval, TSecr  uint32
@@ -40,6 +41,7 @@ type Options struct {
 func (o *Options) clear() {
 	o.MSS = 0
 	o.WindowScale = -1
+	o.ScaleTooLarge = false
 	o.SACKPermitted = false
 	o.HasTimestamps = false
 	o.TSval, o.TSecr = 0, 0
@@ -79,6 +81,7 @@ func (o *Options) take(kind byte, v []byte) {
 		o.MSS = binary.BigEndian.Uint16(v)
 	case kind == optWindowScale && len(v) == 1:
 		o.WindowScale = int8(min(v[0], windowShiftMax))
+		o.ScaleTooLarge = v[0] > windowShiftMax
 	case kind == optSACKPermitted && len(v) == 0:
 		o.SACKPermitted = true
 	case kind == optTimestamps && len(v) == 8:

@@ -178,7 +178,7 @@ func TestOrphanDoesNotWaitForEver(t *testing.T) {
 		s.wantState(FinWait2)
 		s.advance(1)
 		s.wantState(Closed)
-		s.wantEvents(EvAcked | EvTimeout | EvClosed)
+		s.wantEvents(EvAcked | EvFinAcked | EvTimeout | EvClosed)
 		s.expect()
 	}
 
@@ -199,7 +199,7 @@ func TestOrphanDoesNotWaitForEver(t *testing.T) {
 	s.wantState(TimeWait)
 	s.advance(1)
 	s.wantState(Closed)
-	s.wantEvents(EvAcked | EvPeerClosed | EvClosed)
+	s.wantEvents(EvAcked | EvFinAcked | EvPeerClosed | EvClosed)
 }
 
 // New octets after a full close: RST, for they are lost.

@@ -11,14 +11,26 @@ type pacer struct {
 
 // sent charges n octets; a burst is so many segments of smss.
 func (p *pacer) sent(now int64, n, burst, smss, cwnd, ssthresh int, srtt int64) {
-	num, den := int64(4), int64(5)
-	if cwnd < ssthresh/2 {
-		num, den = 1, 2
-	}
-	perWindow := srtt * num / den
+	perWindow := paceWindow(cwnd, ssthresh, srtt)
 	window := int64(max(cwnd, 1))
 	p.burstNs = perWindow * int64(smss) / window * int64(burst)
 	p.nextAt = max(p.nextAt, now-p.burstNs) + perWindow*int64(n)/window
+}
+
+// paceWindow is the time that a window takes.
+func paceWindow(cwnd, ssthresh int, srtt int64) int64 {
+	if cwnd < ssthresh/2 {
+		return srtt / 2
+	}
+	return srtt * 4 / 5
+}
+
+// pacingRate is octets a second, 0 before there is a round-trip time.
+func pacingRate(cwnd, ssthresh int, srtt int64) uint64 {
+	if ns := paceWindow(cwnd, ssthresh, srtt); ns > 0 {
+		return uint64(float64(cwnd) * 1e9 / float64(ns))
+	}
+	return 0
 }
 
 // paced says whether pacing lets a segment go; if not, Deadline says when.

@@ -65,6 +65,14 @@ func (r *ranges) end(edge uint64) uint64 {
 	return edge
 }
 
+// octets is how many are held.
+func (r *ranges) octets() (n int) {
+	for _, s := range r.spans {
+		n += int(s.right - s.left)
+	}
+	return n
+}
+
 // above is the index of the first span that ends behind at.
 func (r *ranges) above(at uint64) int {
 	i := len(r.spans)

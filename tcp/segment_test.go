@@ -122,7 +122,7 @@ func TestOptions(t *testing.T) {
 		{"length octet missing", "010101 02", none, DropOptions},
 		{"MSS of 3", "0203 05 01", none, DropNone},
 		{"window scale of 4", "0304 0707", none, DropNone},
-		{"window scale of 200", "0303 c8 01", Options{WindowScale: 14}, DropNone},
+		{"window scale of 200", "0303 c8 01", Options{WindowScale: 14, ScaleTooLarge: true}, DropNone},
 		{"SACK-permitted of 3", "0403 0001", none, DropNone},
 		{"timestamps of 9", "0809 00000000 000000 010101", none, DropNone},
 		{"SACK without a block", "0502 0101", none, DropNone},

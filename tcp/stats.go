@@ -9,6 +9,42 @@ type Stats struct {
 	SRTTNs, RTONs                  int64
 	Cwnd, Ssthresh, Flight, SndWnd int
 	MinRTTNs, ReoWndNs             int64 // RACK's: the shortest round trip lately, and what it allows for reordering
+
+	State    State
+	Recovery RecoveryState
+	RTTVarNs int64
+	Backoff  int // how often RTONs has been doubled since the last sample
+	EMSS     int // octets a full segment of ours carries
+	PeerMSS  int // what the peer's SYN said
+	RcvMSS   int // what the peer's segments carry
+	RcvWnd   int // octets beyond the left edge that the peer has been told it may send
+
+	Sacked, Lost   int    // of Flight, octets that the peer has beyond a gap, and octets taken for lost and not yet sent again
+	Resent         int    // segments sent again and still unacknowledged; Retransmits counts all there were
+	Held           int    // octets received beyond a gap
+	Delivered      uint64 // octets the peer is known to have, SACKed ones included
+	PacingRate     uint64 // octets a second, 0: not paced
+	ReorderingSeen bool   // on this path segments have overtaken each other
+}
+
+// RecoveryState is what the sender is doing about losses, in the words of Linux (tcpi_ca_state).
+type RecoveryState uint8
+
+const (
+	RecoveryOpen     RecoveryState = iota // all is in order
+	RecoveryDisorder                      // SACKs or duplicate ACKs have come: reordering, or the first sign of a loss
+	RecoveryCWR                           // cwnd was reduced because a router marked segments (ECN)
+	RecoveryFast                          // fast recovery
+	RecoveryLoss                          // after a timeout
+)
+
+// String is Linux's name.
+func (r RecoveryState) String() string {
+	names := [...]string{"Open", "Disorder", "CWR", "Recovery", "Loss"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return "?"
 }
 
 // Counts are what a connection counts.
@@ -28,6 +64,7 @@ type Counts struct {
 	SpuriousTimeouts uint64 // of Undone, the timeouts
 	BlackHoles       uint64 // times the path was found to swallow large segments
 	CEIn, ECEIn      uint64 // segments received with CE; ACKs received with ECE
+	UrgentIn         uint64 // acceptable segments with URG: the octets stay in line (RFC 9293 section 3.8.5)
 }
 
 // tally counts events of which hardly a connection sees 2^32; should one, the tally stays at its maximum.
@@ -47,7 +84,7 @@ type counts struct {
 
 	refused, probes, dsacks, lostRetrans, keepAlives, undone tally
 	lossProbes, probesRepaired, spuriousTimeouts             tally
-	ceIn, eceIn, blackHoles                                  tally
+	ceIn, eceIn, blackHoles, urgent                          tally
 }
 
 func (n *counts) public(t *traffic) Counts {
@@ -72,6 +109,7 @@ func (n *counts) public(t *traffic) Counts {
 		BlackHoles:       uint64(n.blackHoles),
 		CEIn:             uint64(n.ceIn),
 		ECEIn:            uint64(n.eceIn),
+		UrgentIn:         uint64(n.urgent),
 	}
 }
 
@@ -82,7 +120,28 @@ func (c *Conn) Stats() Stats {
 	s.Cwnd, s.Ssthresh = c.cong.Cwnd, c.cong.Ssthresh
 	s.Flight, s.SndWnd = c.flight(), c.sndWnd
 	s.MinRTTNs, s.ReoWndNs = c.rtt.minRTT(), c.reoWnd()
+	s.State, s.Recovery, s.RTTVarNs, s.Backoff = c.state, c.recoveryState(), c.rtt.rttvar, int(c.rtt.backoff)
+	s.EMSS, s.PeerMSS, s.RcvMSS, s.RcvWnd = c.emss, int(c.peerMSS), c.rcvMSS, c.promised()
+	s.Sacked, s.Lost, s.Resent, s.Held = c.sent.sacked, c.sent.lost, c.sent.resent, c.held.octets()
+	s.Delivered, s.ReorderingSeen = c.AckedOffset()+uint64(c.sent.sacked), c.reo.seen
+	if c.cfg.Pacing {
+		s.PacingRate = pacingRate(c.cong.Cwnd, c.cong.Ssthresh, c.rtt.srtt)
+	}
 	return s
+}
+
+func (c *Conn) recoveryState() RecoveryState {
+	switch rv := &c.recovery; {
+	case rv.phase == phaseLoss:
+		return RecoveryLoss
+	case rv.phase == phaseRecovery:
+		return RecoveryFast
+	case c.ecn.on && c.flight() > 0 && c.sndUna < c.ecn.until:
+		return RecoveryCWR
+	case c.sent.sackedRecs > 0 || rv.dupAcks > 0:
+		return RecoveryDisorder
+	}
+	return RecoveryOpen
 }
 
 // Timeouts is Stats().Timeouts alone.

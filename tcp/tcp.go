@@ -45,6 +45,7 @@ const (
 	EvTimeout            // gave up: R2, keep-alives without an answer, or an orphan in FIN-WAIT-2
 	EvClosed             // the Conn is CLOSED and may be reused
 	EvSuspect            // R1: several retransmissions in a row were not acknowledged; told once until there is progress
+	EvFinAcked           // FIN-WAIT-2: the peer has acknowledged our FIN and not sent its own
 	EvRoom               // the peer's window opened without snd.una moving: Room may have grown
 )
 

@@ -154,3 +154,71 @@ func TestPAWSGuardFollows(t *testing.T) {
 		t.Errorf("no gap, and yet the guard is %d", p.guard)
 	}
 }
+
+// A segment in sequence whose ACK field nobody would accept moves nothing: not the timestamp that is echoed, nor what PAWS
+// compares the next segments with.
+//
+// req: 7323-4.3-1, 5961-5.2-1
+func TestUnacceptableAckDoesNotMoveTSRecent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		segment string
+		drop    Drop
+	}{
+		"of octets never sent": {". 1:101 ack 5000 ts 2000000,0", DropAckUnsent},
+		"empty, the same":      {". 1 ack 5000 ts 2000000,0", DropAckUnsent},
+		"too old":              {". 1:101 ack -65000 ts 2000000,0", DropAckUnsent},
+		"no ACK":               {"- 1:101 ts 2000000,0", DropNoACK},
+		"a SYN":                {"S. 1:2 ack 1 ts 2000000,0", DropSYNChallenge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := stamped(t)
+			s.in(tt.segment)
+			s.wantDrop(tt.drop)
+			s.wantNothing()
+			s.sent()
+			s.push(10)
+			s.expect(". 1:11 ack 1 ecr 1000000")
+			s.in(". 1:101 ack 1 ts 1000001,0")
+			s.wantArrival(0, 100)
+			s.push(10)
+			s.expect(". 11:21 ack 101 ecr 1000001")
+		})
+	}
+}
+
+// The same while the handshake's last ACK is awaited.
+//
+// req: 7323-4.3-1
+func TestUnacceptableAckOfASynAckDoesNotMoveTSRecent(t *testing.T) {
+	cfg := plain()
+	cfg.NoTimestamps = false
+	s := newScript(t, cfg)
+	s.accept("S 0:1 win 60000 mss 1000 ts 100,0")
+	s.expect("S. 0:1 ack 1 ecr 100")
+	s.in(". 1 ack 77 ts 5000,0")
+	s.wantDrop(DropAckUnsent)
+	s.sent()
+	s.in(". 1 ack 1 ts 101,0")
+	s.wantState(Established)
+	s.push(10)
+	s.expect(". 1:11 ack 1 ecr 101")
+}
+
+// SEG.TSval >= TS.Recent: behind a gap PAWS lets older segments in, which must not turn TS.Recent back.
+//
+// req: 7323-4.3-1
+func TestTSRecentNeverGoesBack(t *testing.T) {
+	s := stamped(t)
+	s.in(". 201:301 ack 1 ts 1000002,0") // a gap: PAWS keeps to what was before it
+	s.expect(". 1 ack 1 ecr 1000000")
+	s.in(". 1:101 ack 1 ts 1000020,0") // a part of it is filled, later
+	s.expect(". 1 ack 101 ecr 1000020")
+	s.in(". 101 ack 1 ts 1000010,0") // sent before that, and late
+	s.wantDrop(DropNone)
+	s.push(10)
+	s.expect(". 1:11 ack 101 ecr 1000020")
+	s.in(". 101 ack 1 ts 1000020,0") // equal is fine
+	s.in(". 101 ack 1 ts 1000021,0")
+	s.push(10)
+	s.expect(". 11:21 ack 101 ecr 1000021")
+}

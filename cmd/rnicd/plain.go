@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -28,6 +29,7 @@ type plainOptions struct {
 	length size
 	bytes  size
 	time   time.Duration
+	from   uint16 // local port
 
 	info func(net.Conn) iperf3.Info // of the transport that --pmd chose
 }
@@ -53,6 +55,7 @@ func newPlain(mode string) *cobra.Command {
 	o.flags(f)
 	f.BoolVar(&o.once, "once", false, "end after the first connection; the exit status is its result")
 	f.VarP(&o.length, "length", "l", "size of a Read or Write")
+	f.Var(&number{&o.from, 1, math.MaxUint16}, "local-port", "TCP port to connect to HOST from, instead of any that is free")
 	if mode == "source" {
 		f.VarP(&o.bytes, "bytes", "n", "how much to send, instead of --time")
 		f.DurationVarP(&o.time, "time", "t", 0, "how long to send; 10s unless --bytes is given")
@@ -84,7 +87,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 		return err
 	}
 	defer func() { err = ending(err, n.Close()) }()
-	o.info = n.transport.Info
+	o.info, n.localPort = n.transport.Info, o.from
 	if len(args) == 0 {
 		l, err := n.listen(ctx, o.port)
 		if err != nil {

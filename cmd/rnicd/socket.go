@@ -24,6 +24,9 @@ func (kernelSockets) Prepare(c net.Conn, p iperf3.Params) error {
 	if p.Window > 0 {
 		err = errors.Join(err, tcp.SetReadBuffer(p.Window), tcp.SetWriteBuffer(p.Window))
 	}
+	if p.TOS != 0 {
+		err = errors.Join(err, onSocket(tcp, func(fd int) error { return setTOS(fd, c.LocalAddr(), p.TOS) }))
+	}
 	if p.Congestion != "" {
 		err = errors.Join(err, onSocket(tcp, func(fd int) error {
 			if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, p.Congestion); err != nil {
@@ -33,6 +36,18 @@ func (kernelSockets) Prepare(c net.Conn, p iperf3.Params) error {
 		}))
 	}
 	return err
+}
+
+// setTOS sets the TOS octet, or the traffic class; of a socket of IPv6 that speaks IPv4, both.
+func setTOS(fd int, local net.Addr, tos int) error {
+	err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TCLASS, tos)
+	if at, ok := local.(*net.TCPAddr); ok && at.IP.To4() != nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TOS, tos)
+	}
+	if err != nil {
+		return fmt.Errorf("TOS %d: %w", tos, err)
+	}
+	return nil
 }
 
 // Info implements iperf3.Transport.

@@ -40,7 +40,7 @@ func TestStreamIperf3(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.stream(t, "server", "--once", "--json")
 	server.Expect(t, 1, "^ready .*:5201")
-	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno"))
+	client := ns.Start(t, exec.Command("iperf3", "-c", "127.0.0.1", "-n", "4M", "-P", "2", "-C", "reno", "-S", "0xb8"))
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 	rep := jsonLine[sums](t, server)
@@ -48,7 +48,7 @@ func TestStreamIperf3(t *testing.T) {
 	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
 
 	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
-	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "127.0.0.1")
+	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S", "184", "-w", "256K", "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 	client.Expect(t, 1, `^received    4\.0 MiB in [0-9.]+ s, [0-9.]+ [kMG]bit/s, from 127\.0\.0\.1:5201 \(2 streams\)$`)
@@ -213,6 +213,8 @@ func TestStreamErrors(t *testing.T) {
 		{"client -R --bidir 127.0.0.1", `iperf3: both reverse and bidirectional`},
 		{"client -t 0 127.0.0.1", `--time 0s: must be positive`},
 		{"source -t 0 127.0.0.1", `--time 0s: must be positive`},
+		{"client -S 256 127.0.0.1", `--tos "256": want 0 to 255`},
+		{"sink --local-port 0 127.0.0.1", `--local-port "0": want 1 to 65535`},
 		{"client -b fast 127.0.0.1", `--rate: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
 		{"source -t 1s -n 1 127.0.0.1", `only one of --time and --bytes can end the sending`},

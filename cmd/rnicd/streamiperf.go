@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -100,6 +101,7 @@ func describe(p iperf3.Params, server bool) string {
 type clientOptions struct {
 	streamOptions
 	params         iperf3.Params
+	tos            uint16
 	length, window size
 	bytes          size
 	rate           bits
@@ -129,6 +131,7 @@ func newStreamClient() *cobra.Command {
 	f.VarP(&o.rate, "rate", "b", "bit/s of each stream, as 100M; 0: no limit")
 	f.BoolVarP(&o.params.NoDelay, "no-delay", "N", false, "switch Nagle's algorithm off")
 	f.VarP(&o.window, "window", "w", "size of the sockets' buffers; 0: their own choice")
+	f.VarP(&number{&o.tos, 0, math.MaxUint8}, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends; ECN's two bits are not ours to set")
 	f.BoolVar(&o.params.ServerOutput, "get-server-output", false, "show what the server prints")
 	return c
 }
@@ -136,6 +139,7 @@ func newStreamClient() *cobra.Command {
 // complete makes the parameters of the flags.
 func (o *clientOptions) complete() (iperf3.Params, error) {
 	p := o.params
+	p.TOS = int(o.tos)
 	p.Bytes, p.Length, p.Window, p.Rate, p.Version = uint64(o.bytes), int(o.length), int(o.window), uint64(o.rate), "3.12"
 	if p.Time <= 0 && len(o.nic.given("time")) > 0 {
 		return p, fmt.Errorf("--time %v: must be positive", p.Time)

@@ -25,6 +25,7 @@ type streamNet struct {
 	lost      func() error // of the device
 	counted   func()       // tells of what was counted
 	options   stream.Options
+	localPort uint16 // of what we dial; 0: chosen
 }
 
 // openStreamNet opens what --pmd names. The context it returns ends with that device; Close then says so.
@@ -80,11 +81,14 @@ func (n *streamNet) listen(ctx context.Context, port uint16) (net.Listener, erro
 func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if n.nic != nil {
 		d := stream.Dialer{Pollers: n.pollers(), Options: n.options, Timeout: dialTimeout}
+		if n.localPort != 0 {
+			d.LocalAddr = &net.TCPAddr{Port: int(n.localPort)}
+		}
 		return d.DialContext(ctx, "tcp", addr)
 	}
 	d := net.Dialer{Timeout: dialTimeout}
-	if n.from.IsValid() {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, 0))
+	if n.from.IsValid() || n.localPort != 0 {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, n.localPort))
 	}
 	return d.DialContext(ctx, "tcp", addr)
 }
@@ -129,13 +133,22 @@ type ourStreams struct{}
 // infoTimeout bounds the question to a Poller.
 const infoTimeout = time.Second
 
-// Prepare implements iperf3.Transport. Buffers have the size they have: they grow by themselves.
+// windowMost bounds the buffers that a peer's -w makes us have for each stream.
+const windowMost = 16 << 20
+
+// Prepare implements iperf3.Transport.
 func (ourStreams) Prepare(c net.Conn, p iperf3.Params) error {
 	s, ok := c.(*stream.Conn)
 	if !ok {
 		return fmt.Errorf("%T is no stream of ours", c)
 	}
 	err := s.SetNoDelay(p.NoDelay)
+	if n := min(p.Window, windowMost); n > 0 {
+		err = errors.Join(err, s.SetReadBuffer(n), s.SetWriteBuffer(n))
+	}
+	if p.TOS != 0 {
+		err = errors.Join(err, s.SetTOS(uint8(p.TOS)))
+	}
 	if p.Congestion != "" {
 		err = errors.Join(err, s.SetCongestion(p.Congestion))
 	}

@@ -17,6 +17,7 @@ const (
 	CodeOmit        Code = 12  // IEOMIT
 	CodeUnimp       Code = 13  // IEUNIMP
 	CodeNoSCTP      Code = 18  // IENOSCTP
+	CodeTOS         Code = 21  // IEBADTOS
 	CodeReverseBidi Code = 25  // IEREVERSEBIDIR
 	CodeParams      Code = 114 // IERECVPARAMS
 	CodeResults     Code = 117 // IERECVRESULTS
@@ -34,6 +35,7 @@ var codeText = map[Code]string{
 	CodeOmit:        "bogus value for --omit",
 	CodeUnimp:       "an option is not implemented",
 	CodeNoSCTP:      "no SCTP support",
+	CodeTOS:         "bad TOS value",
 	CodeReverseBidi: "cannot be both reverse and bidirectional",
 	CodeParams:      "unable to receive parameters",
 	CodeResults:     "unable to receive results",

@@ -31,13 +31,14 @@ type Params struct {
 	Rate         uint64        // bit/s of each stream, 0: no limit
 	NoDelay      bool
 	Window       int    // octets of the socket's buffers, 0: its own choice
+	TOS          int    // octet of IPv4, or IPv6's traffic class
 	Congestion   string // name of the congestion control, empty: the system's
 	Title        string
 	ServerOutput bool // the client wants to see the server's text
 	Version      string
 }
 
-// wireParams are the parameters as JSON. Keys that are not here are ignored: MSS, TOS, flowlabel, burst, fqrate, authtoken...
+// wireParams are the parameters as JSON. Keys that are not here are ignored: MSS, flowlabel, burst, fqrate, authtoken...
 type wireParams struct {
 	TCP          flag   `json:"tcp,omitempty"`
 	UDP          flag   `json:"udp,omitempty"`
@@ -54,6 +55,7 @@ type wireParams struct {
 	Len          number `json:"len"`
 	Bandwidth    number `json:"bandwidth,omitempty"`
 	PacingTimer  number `json:"pacing_timer"`
+	TOS          number `json:"TOS,omitempty"`
 	Title        string `json:"title,omitempty"`
 	Congestion   string `json:"congestion,omitempty"`
 	ServerOutput flag   `json:"get_server_output,omitempty"`
@@ -65,7 +67,7 @@ func (p *Params) wire() wireParams {
 		TCP: true, Omit: number(p.Omit.Seconds()), Time: number(p.Time.Seconds()), Num: number(p.Bytes),
 		Blocks: number(p.Blocks), NoDelay: flag(p.NoDelay), Parallel: number(p.Streams), Reverse: flag(p.Reverse),
 		Bidir: flag(p.Bidir), Window: number(p.Window), Len: number(p.Length), Bandwidth: number(p.Rate),
-		PacingTimer: 1000, Title: p.Title, Congestion: p.Congestion, ServerOutput: flag(p.ServerOutput), Version: p.Version,
+		PacingTimer: 1000, TOS: number(p.TOS), Title: p.Title, Congestion: p.Congestion, ServerOutput: flag(p.ServerOutput), Version: p.Version,
 	}
 }
 
@@ -91,15 +93,19 @@ func (w *wireParams) params() (Params, error) {
 	n[5], ok[5] = w.Len.count(math.MaxInt32)
 	n[6], ok[6] = w.Window.count(math.MaxInt32)
 	rate, rateOK := w.Bandwidth.count(countMax)
+	tos, tosOK := w.TOS.count(math.MaxUint8)
 	switch {
 	case !ok[0]:
 		return p, refusal(CodeDuration, "time %v: want 0 to %v s", w.Time, TimeMax.Seconds())
 	case !ok[1]:
 		return p, refusal(CodeOmit, "omit %v: want 0 to %v s", w.Omit, OmitMax.Seconds())
+	case !tosOK:
+		return p, refusal(CodeTOS, "TOS %v: want 0 to 255", w.TOS)
 	case !ok[2] || !ok[3] || !ok[4] || !ok[5] || !ok[6] || !rateOK:
 		return p, refusal(CodeParams, "num %v, blockcount %v, parallel %v, len %v, window %v, bandwidth %v: not all are counts",
 			w.Num, w.Blocks, w.Parallel, w.Len, w.Window, w.Bandwidth)
 	}
+	p.TOS = int(tos)
 	p.Time, p.Omit = time.Duration(n[0])*time.Second, time.Duration(n[1])*time.Second
 	p.Bytes, p.Blocks, p.Streams, p.Length, p.Window, p.Rate = uint64(n[2]), uint64(n[3]), int(n[4]), int(n[5]), int(n[6]), uint64(rate)
 	return p, p.check()
@@ -129,6 +135,8 @@ func (p *Params) check() error {
 		return refusal(CodeOmit, "omit %v: want whole seconds up to %v", p.Omit, OmitMax)
 	case p.Reverse && p.Bidir:
 		return refusal(CodeReverseBidi, "both reverse and bidirectional")
+	case p.TOS < 0 || p.TOS > math.MaxUint8:
+		return refusal(CodeTOS, "TOS %d: want 0 to 255", p.TOS)
 	case p.Bytes > countMax || p.Blocks > countMax/LengthMax || p.Rate > countMax:
 		return refusal(CodeParams, "%d octets, %d blocks or %d bit/s: more than can be counted", p.Bytes, p.Blocks, p.Rate)
 	case len(p.Title) > textMax || len(p.Congestion) > textMax:

@@ -56,6 +56,8 @@ func TestParamsRefused(t *testing.T) {
 		{`"tcp":true`, `"sctp":true`, CodeNoSCTP},
 		{`"parallel":1`, `"parallel":0`, CodeNumStreams},
 		{`"parallel":1`, `"parallel":129`, CodeNumStreams},
+		{`"parallel":1`, `"TOS":256,"parallel":1`, CodeTOS},
+		{`"parallel":1`, `"TOS":-1,"parallel":1`, CodeTOS},
 		{`"parallel":1`, `"parallel":1.5`, CodeParams},
 		{`"parallel":1`, `"parallel":-1`, CodeParams},
 		{`"parallel":1`, `"parallel":1e300`, CodeParams},
@@ -90,7 +92,7 @@ func TestParamsRoundTrip(t *testing.T) {
 			Streams: rapid.IntRange(1, StreamsMax).Draw(t, "streams"), Length: rapid.IntRange(1, LengthMax).Draw(t, "length"),
 			Rate: rapid.Uint64Range(0, countMax).Draw(t, "rate"), NoDelay: rapid.Bool().Draw(t, "nodelay"),
 			Window: rapid.IntRange(0, 1<<30).Draw(t, "window"), Congestion: rapid.SampledFrom([]string{"", "cubic"}).Draw(t, "cc"),
-			ServerOutput: rapid.Bool().Draw(t, "output"), Version: "x",
+			ServerOutput: rapid.Bool().Draw(t, "output"), Version: "x", TOS: rapid.IntRange(0, 255).Draw(t, "TOS"),
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "direction") {
 		case 1:

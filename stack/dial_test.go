@@ -1,0 +1,147 @@
+package stack
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/stretchr/testify/require"
+)
+
+// A port that is asked for is taken, if nobody has it: no listener, and no connection to the same remote end.
+//
+// req: 9293-MUST-43, 9293-MUST-41
+func TestLocalPortOfADial(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 16)
+	l.listen(l.b, 8, 16)
+	from := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.Addr{}, port) }
+	u := newPeer(t, 1)
+	c, err := l.a.DialFrom(from(4000), addrPort(l.b, 7), u)
+	require.NoError(t, err)
+	l.until("open", func() bool { return u.opened && len(l.accepted) == 1 })
+	require.Equal(t, addrPort(l.a, 4000), c.Local())
+	require.Equal(t, c.Local(), l.accepted[0].conn.Remote())
+
+	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrPortUsed)
+	require.ErrorContains(t, err, "from port 4000")
+	other := newPeer(t, 1)
+	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 8), other)
+	require.NoError(t, err, "another remote end")
+	require.NoError(t, l.a.Listen(4001, 1, func(*Conn) Upper { return nil }))
+	_, err = l.a.DialFrom(from(4001), addrPort(l.b, 8), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrPortUsed, "listened on")
+
+	// In TIME-WAIT it is taken, too, until the peer's clock has ticked for sure.
+	u.closeSend()
+	l.until("FIN", func() bool { return l.accepted[0].peerFin })
+	l.accepted[0].closeSend()
+	l.until("closed", func() bool { return u.closed == 1 })
+	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), newPeer(t, 1))
+	require.ErrorIs(t, err, ErrPortUsed)
+	l.pass(2 * second)
+	u = newPeer(t, 1)
+	_, err = l.a.DialFrom(from(4000), addrPort(l.b, 7), u)
+	require.NoError(t, err)
+	l.until("open again", func() bool { return u.opened })
+	l.stop()
+}
+
+// In a Group a 4-tuple has one owner, and only that one can dial.
+func TestLocalPortBelongsToOneMember(t *testing.T) {
+	const n, ports = 3, 60
+	l := groupLab(t, n)
+	l.listen(l.a, 7, 128)
+	var owned [n]int
+	for port := range uint16(ports) {
+		owners := 0
+		for i, h := range l.hosts[1:] {
+			u := newPeer(t, 1)
+			c, err := h.DialFrom(netip.AddrPortFrom(netip.Addr{}, 4000+port), addrPort(l.a, 7), u)
+			if err != nil {
+				require.ErrorIs(t, err, ErrOtherMember)
+				continue
+			}
+			owners++
+			owned[i]++
+			l.until("open", func() bool { return u.opened })
+			c.Abort()
+			l.turns()
+		}
+		require.Equal(t, 1, owners, "port %d", 4000+port)
+	}
+	require.NotContains(t, owned, 0)
+}
+
+// What a router says tells networks from hosts, as Linux does, and a service that is not there from both.
+//
+// req: 9293-MUST-47
+func TestUnreachablesAreToldApart(t *testing.T) {
+	for _, c := range []struct {
+		code uint8
+		want error
+	}{
+		{inet.ICMPNetUnreachable, ErrNetUnreachable}, {1, ErrNoRoute}, {inet.ICMPNetUnknown, ErrNetUnreachable}, {7, ErrNoRoute},
+		{inet.ICMPNetTOS, ErrNetUnreachable}, {12, ErrNoRoute}, {13, ErrNoRoute}, {inet.ICMPPortUnreachable, ErrRefused},
+	} {
+		l := newLab(t, nil)
+		u, _ := l.openAdvised()
+		l.a.nic.lose = func(f []byte) bool {
+			if s, _, ok := segmentOf(f); ok && s.Len > 0 {
+				l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.254"), l.a, inet.ICMPUnreachable, c.code, 0, f))
+				return true
+			}
+			return false
+		}
+		u.send(100)
+		l.until("told", func() bool { return len(u.advice) > 0 })
+		require.Equal(t, c.want, u.advice[0], "code %d", c.code)
+		l.until("given up", func() bool { return u.closed == 1 })
+		require.Equal(t, c.want, u.err, "code %d", c.code)
+		l.stop()
+	}
+	e := inet.ICMPError{Src: inet.AddrFrom(addr6(0)), Type: inet.ICMP6Unreachable, Code: inet.ICMP6NoRoute}
+	require.Equal(t, ErrNetUnreachable, whatIs(&e))
+	e.Code = 3
+	require.Equal(t, ErrNoRoute, whatIs(&e), "address unreachable")
+	e.Code = inet.ICMP6PortUnreachable
+	require.Equal(t, ErrRefused, whatIs(&e))
+}
+
+// finisher wants to know when its FIN has been acknowledged.
+type finisher struct {
+	*peer
+	acked int
+}
+
+func (u *finisher) FinAcked(*Conn) { u.acked++; u.note("FIN acked") }
+
+// An Upper hears that its FIN was acknowledged while the peer goes on; where the peer has closed as well, Closed says so.
+func TestFinAcked(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	w := &finisher{peer: u}
+	u.conn.SetUpper(w)
+	u.toSend = 100
+	u.closeSend()
+	u.conn.Send()
+	l.until("acknowledged", func() bool { return w.acked > 0 })
+	require.True(t, v.peerFin)
+	require.Zero(t, u.closed)
+	v.closeSend()
+	l.until("closed", func() bool { return u.closed == 1 })
+	require.Equal(t, 1, w.acked)
+	require.NoError(t, u.err)
+
+	l = newLab(t, nil) // the peer closes first
+	u, v = l.open()
+	w = &finisher{peer: u}
+	u.conn.SetUpper(w)
+	v.closeSend()
+	l.until("FIN", func() bool { return u.peerFin })
+	u.closeSend()
+	l.until("closed", func() bool { return u.closed == 1 })
+	require.Zero(t, w.acked)
+	l.stop()
+}

@@ -1,0 +1,126 @@
+package stream
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const emss = 1448 // of Ethernet, IPv4, with timestamps
+
+// Corked, only full segments leave, and the rest when the cork is out, or after 200 ms.
+//
+// req: 9293-MUST-60
+func TestCork(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{}, Options{})
+	v.sizes(0)
+	require.NoError(t, a.SetCork(true))
+	for range 5 {
+		v.write(a, strings.Repeat("x", 100))
+		v.pass(10 * time.Millisecond)
+	}
+	require.Empty(t, v.sizes(0))
+	require.NoError(t, a.SetCork(false))
+	v.pass(0)
+	require.Equal(t, []int{500}, v.sizes(0))
+
+	require.NoError(t, a.SetCork(true))
+	v.write(a, strings.Repeat("x", 2*emss+300)) // full ones do not wait
+	v.pass(0)
+	require.Equal(t, []int{emss, emss}, v.sizes(0))
+	v.write(a, strings.Repeat("x", emss-300)) // the third is full now
+	v.pass(0)
+	require.Equal(t, []int{emss}, v.sizes(0))
+
+	v.pass(time.Hour) // nothing waits, no timer runs
+	require.Equal(t, 3*emss+500, len(v.read(b)))
+	v.write(a, "abc")
+	begin := v.now
+	v.pass(corkMax - time.Millisecond)
+	require.Empty(t, v.sizes(0))
+	require.Equal(t, uint64(3), v.info(a).Unsent)
+	v.until("it is there", func() bool { return b.Unread() == 3 })
+	require.Equal(t, begin+int64(corkMax), v.now)
+	require.Equal(t, []int{3}, v.sizes(0))
+
+	v.write(a, "defg") // and the next ones wait as long
+	v.pass(corkMax - time.Millisecond)
+	require.Empty(t, v.sizes(0))
+	require.NoError(t, a.CloseWrite(), "nothing more can come")
+	v.pass(0)
+	require.Equal(t, []int{4}, v.sizes(0))
+	require.Equal(t, "abcdefg", v.read(b))
+}
+
+// WriteMore has what it wrote wait for the Write that it promised.
+//
+// req: 9293-MAY-16
+func TestWriteMore(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{}, Options{})
+	more := func(text string) {
+		n, err := a.WriteMore([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, len(text), n)
+		v.pass(time.Millisecond)
+	}
+	v.sizes(0)
+	more("head ")
+	more("and ")
+	require.Empty(t, v.sizes(0))
+	v.write(a, "body")
+	v.pass(0)
+	require.Equal(t, []int{len("head and body")}, v.sizes(0))
+	require.Equal(t, "head and body", v.read(b))
+	v.write(a, "alone")
+	v.pass(0)
+	require.Equal(t, []int{5}, v.sizes(0))
+	more("a promise")
+	v.write(a, "") // nothing came of it
+	v.pass(0)
+	require.Equal(t, []int{9}, v.sizes(0))
+	more("another")
+	require.NoError(t, a.SetCork(true))
+	v.write(a, "!") // the promise is kept, the cork is in
+	v.pass(time.Millisecond)
+	require.Empty(t, v.sizes(0))
+	n, err := a.ReadFrom(strings.NewReader("?"))
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
+	require.NoError(t, a.SetCork(false))
+	v.pass(0)
+	require.Equal(t, []int{9}, v.sizes(0))
+}
+
+// A send buffer smaller than a segment is emptied although the segment is not full: the writer waits for room.
+func TestCorkWithASmallSendBuffer(t *testing.T) {
+	v := newVirtual(t, 9000, nil)
+	a, b := v.pair(Options{SendBuffer: sendBufferMin}, Options{})
+	require.NoError(t, a.SetCork(true))
+	begin := v.now
+	v.during(func() {
+		_, err := a.Write(make([]byte, 10*sendBufferMin))
+		require.NoError(t, err)
+	})
+	require.Equal(t, begin, v.now, "no time passed")
+	v.pass(0)
+	full := 0
+	for n := 1; n > 0; full += n {
+		n, _ = a.TryWrite(make([]byte, 1)) // nobody waits: held back
+		v.pass(0)
+	}
+	v.during(func() { // until somebody does
+		_, err := a.Write([]byte("x"))
+		require.NoError(t, err)
+	})
+	require.Equal(t, begin, v.now, "no time passed")
+	require.NoError(t, a.Close()) // a FIN takes the cork out
+	v.until("all", func() bool { return b.Unread() == 10*sendBufferMin+full+1 })
+	require.Less(t, v.now-begin, int64(corkMax))
+	v.read(b)
+	require.NoError(t, b.Close())
+	v.until("closed", dead(a))
+}

@@ -1,0 +1,262 @@
+package stream
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// told counts the calls of a hook, on the goroutine that turns the Pollers.
+type told struct{ readable, writable int }
+
+func (n *told) hook(r Readiness) {
+	if r&Readable != 0 {
+		n.readable++
+	}
+	if r&Writable != 0 {
+		n.writable++
+	}
+}
+
+// The hook is called once for each look that found nothing, and not otherwise.
+func TestNotifyReadable(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{}, Options{})
+	var n told
+	b.SetNotify(n.hook)
+	v.write(a, "nobody has looked")
+	v.pass(time.Second)
+	require.Equal(t, told{}, n)
+	require.Equal(t, Readable|Writable, b.Ready(Readable|Writable))
+	v.read(b)
+
+	require.Equal(t, Writable, b.Ready(Readable|Writable)) // armed
+	for range 3 {
+		v.write(a, "more")
+		v.pass(time.Second)
+		require.Equal(t, told{readable: 1}, n, "once")
+	}
+	require.Equal(t, Readable, b.Ready(Readable))
+	require.Equal(t, "moremoremore", v.read(b))
+	v.write(a, "not armed")
+	v.pass(time.Second)
+	require.Equal(t, told{readable: 1}, n)
+	v.read(b)
+	_, err := b.TryRead(make([]byte, 1))
+	wantOp(t, err, "read", syscall.EAGAIN)
+	var ne net.Error
+	require.ErrorAs(t, err, &ne)
+	require.True(t, ne.Timeout())
+	v.write(a, "armed")
+	v.pass(time.Second)
+	require.Equal(t, told{readable: 2}, n)
+	require.Equal(t, "armed", v.read(b))
+
+	require.Zero(t, b.Ready(Readable))
+	require.NoError(t, a.CloseWrite())
+	v.pass(time.Second)
+	require.Equal(t, told{readable: 3}, n, "the end is something to read")
+	require.Equal(t, Readable, b.Ready(Readable))
+	_, err = b.TryRead(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+	b.SetNotify(nil)
+	require.NoError(t, a.SetLinger(0))
+	require.NoError(t, a.Close())
+	v.until("reset", dead(b))
+	require.Equal(t, 3, n.readable)
+}
+
+func TestNotifyWritable(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{SendBuffer: 16 << 10}, Options{ReceiveWindow: 32 << 10, ReceiveWindowMax: 32 << 10})
+	var n told
+	a.SetNotify(n.hook)
+	fill := func() (total int) {
+		for quiet := false; ; {
+			k, err := a.TryWrite(make([]byte, 5000))
+			if err == nil {
+				total, quiet = total+k, false
+				continue
+			}
+			wantOp(t, err, "write", syscall.EAGAIN)
+			if quiet {
+				return total
+			}
+			v.pass(time.Second) // so much goes as the window admits
+			quiet = true
+		}
+	}
+	sent := fill()
+	require.GreaterOrEqual(t, sent, 48<<10)
+	require.Zero(t, a.Ready(Writable))
+	before := n.writable
+	for range 3 {
+		for b.Unread() > 0 {
+			sent -= len(v.read(b))
+			v.pass(time.Millisecond)
+		}
+		require.Equal(t, before+1, n.writable, "once")
+	}
+	require.Zero(t, sent)
+	require.Equal(t, Writable, a.Ready(Writable))
+
+	fill()
+	before = n.writable
+	require.NoError(t, a.SetWriteBuffer(1<<20))
+	v.pass(0)
+	require.Equal(t, before+1, n.writable, "a larger buffer is room")
+
+	v.hosts[1].nic.lose = func(f sentFrame) bool { return true }
+	fill()
+	require.Zero(t, a.Ready(Readable|Writable))
+	before = n.writable
+	v.until("given up", dead(a))
+	require.Equal(t, told{readable: 1, writable: before + 1}, n, "an error is something to hear of, either way")
+	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable))
+	_, err := a.TryWrite([]byte("x"))
+	wantOp(t, err, "write", syscall.ETIMEDOUT)
+}
+
+// While another goroutine is within Read or Write there is nothing to be had without waiting.
+func TestTryWhileAnotherWaits(t *testing.T) {
+	l := newLab(t, labConfig{})
+	a, _ := l.pair(Options{}, Options{})
+	fillUp(t, a)
+	reading := in(func() error { return readOne(a) })
+	writing := in(func() error { _, err := a.Write(make([]byte, 1<<20)); return err })
+	l.until("both wait", func() bool { return a.u.reader.waiting.Load() && a.u.writer.waiting.Load() })
+	_, err := a.TryRead(make([]byte, 1))
+	wantOp(t, err, "read", syscall.EAGAIN)
+	_, err = a.TryWrite(make([]byte, 1))
+	wantOp(t, err, "write", syscall.EAGAIN)
+	require.Zero(t, a.Ready(Writable))
+	require.NoError(t, a.SetLinger(0))
+	require.NoError(t, a.Close())
+	wantOp(t, l.result(reading), "read", net.ErrClosed)
+	wantOp(t, l.result(writing), "write", net.ErrClosed)
+	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable), "nothing blocks any more")
+	_, err = a.TryRead(make([]byte, 1))
+	wantOp(t, err, "read", net.ErrClosed)
+}
+
+// A deadline that has passed is an error, and errors do not block.
+func TestTryAfterADeadline(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, _ := v.pair(Options{}, Options{})
+	require.Zero(t, a.Ready(Readable))
+	require.NoError(t, a.SetDeadline(time.Unix(1, 0)))
+	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable))
+	_, err := a.TryRead(make([]byte, 1))
+	wantOp(t, err, "read", os.ErrDeadlineExceeded)
+	_, err = a.TryWrite(make([]byte, 1))
+	wantOp(t, err, "write", os.ErrDeadlineExceeded)
+}
+
+// Unread counts what is in order, whatever it lies in, also when the connection is over.
+func TestUnread(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, b := v.pair(Options{}, Options{})
+	require.Zero(t, b.Unread())
+	total := 0
+	for _, n := range []int{1, 2, 100, 1448, 1449, 7, 10_000} {
+		v.write(a, string(make([]byte, n)))
+		v.pass(time.Millisecond)
+		total += n
+		require.Equal(t, total, b.Unread())
+		require.Equal(t, uint64(total), v.info(b).Unread)
+	}
+	for _, n := range []int{1, 102, 1000, 2000} {
+		k, err := b.TryRead(make([]byte, n))
+		require.NoError(t, err)
+		total -= k
+		require.Equal(t, total, b.Unread())
+		require.Equal(t, uint64(total), v.info(b).Unread)
+	}
+	require.NoError(t, a.SetLinger(0))
+	require.NoError(t, a.Close())
+	v.until("reset", dead(b))
+	require.Equal(t, total, b.Unread(), "can still be read")
+	require.Len(t, v.read(b), total)
+	require.Zero(t, b.Unread())
+
+	a, b = v.pair(Options{}, Options{})
+	v.write(a, "thrown away")
+	v.pass(time.Millisecond)
+	require.NoError(t, b.CloseRead())
+	v.pass(time.Millisecond)
+	require.Zero(t, b.Unread())
+	require.Zero(t, v.info(b).Unread)
+}
+
+// One goroutine serves many connections: the hook sends them to a channel that is never full.
+func TestOneGoroutineServesMany(t *testing.T) {
+	const conns, octets = 20, 300_000
+	l := newLab(t, labConfig{})
+	ln := l.listen(Options{})
+	type event struct {
+		c *Conn
+		r Readiness
+	}
+	events := make(chan event, 2*conns)
+	var clients []*Conn
+	for range conns {
+		c := l.dial(ln, Options{})
+		end, _ := l.ctx.Deadline()
+		require.NoError(t, c.SetDeadline(end))
+		clients = append(clients, c)
+		s, err := ln.AcceptStream()
+		require.NoError(t, err)
+		s.SetNotify(func(r Readiness) { events <- event{s, r} })
+		if r := s.Ready(Readable); r != 0 {
+			events <- event{s, r}
+		}
+	}
+	served := in(func() error { // an echo server
+		type job struct{ rest []byte }
+		jobs := map[*Conn]*job{}
+		buf := make([]byte, 8<<10)
+		for open := conns; open > 0; {
+			c := (<-events).c
+			j := jobs[c]
+			if j == nil {
+				j = &job{}
+				jobs[c] = j
+			}
+			for {
+				if len(j.rest) == 0 {
+					n, err := c.TryRead(buf)
+					if err == io.EOF {
+						open--
+						if err := c.Close(); err != nil {
+							return err
+						}
+					}
+					if err != nil {
+						break
+					}
+					j.rest = append(j.rest, buf[:n]...)
+				}
+				n, err := c.TryWrite(j.rest)
+				if j.rest = j.rest[n:]; err != nil {
+					break
+				}
+			}
+		}
+		return nil
+	})
+	echoed := make(chan error, 2*conns)
+	for i, c := range clients {
+		want := random(uint64(i), octets)
+		go func() { send(t, c, want, uint64(i)); echoed <- nil }()
+		go func() { receive(t, c, want, uint64(i)); echoed <- c.Close() }()
+	}
+	for range cap(echoed) {
+		require.NoError(t, l.result(echoed))
+	}
+	require.NoError(t, l.result(served))
+}

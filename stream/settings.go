@@ -1,0 +1,133 @@
+package stream
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/rnicd/rnicd/tcp/cc"
+)
+
+// settings are what the application has said of a connection, for the Poller to apply. What it has not said stays as the Poller's
+// Config has it, or an Upper before.
+type settings struct {
+	keepAlive   atomic.Pointer[keepAlive]
+	congestion  atomic.Pointer[cc.Algorithm] // until it is applied
+	noDelay     atomic.Bool
+	tos         atomic.Int32 // unsaid: nothing
+	userTimeout atomic.Int64 // nanoseconds
+	readBuffer  atomic.Int64 // until it is applied
+}
+
+const unsaid = -1
+
+func (o *settings) init(opts *Options) {
+	o.noDelay.Store(!opts.Nagle)
+	o.setKeepAlive(opts.KeepAlive)
+	o.tos.Store(unsaid)
+	o.userTimeout.Store(unsaid)
+	if opts.TOS != 0 {
+		o.tos.Store(int32(opts.TOS))
+	}
+	if opts.UserTimeout != 0 {
+		o.userTimeout.Store(userTimeoutNs(opts.UserTimeout))
+	}
+}
+
+func userTimeoutNs(d time.Duration) int64 {
+	if d < 0 {
+		return tcp.Forever
+	}
+	return int64(d)
+}
+
+// applyEarly is what a SYN of ours is to have. Poller's.
+func (o *settings) applyEarly(c *stack.Conn) {
+	if tos := o.tos.Load(); tos != unsaid {
+		c.SetTOS(uint8(tos))
+	}
+	if ns := o.userTimeout.Load(); ns != unsaid {
+		c.SetUserTimeout(ns)
+	}
+}
+
+// apply tells the stack what the application wants. Poller's.
+func (o *settings) apply(c *stack.Conn) {
+	o.applyEarly(c)
+	c.SetNoDelay(o.noDelay.Load())
+	if k := o.keepAlive.Load(); k != nil {
+		c.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
+	}
+	if a := o.congestion.Swap(nil); a != nil {
+		c.SetCongestion(*a)
+	}
+}
+
+// set is how a method changes a setting of a connection that lives; of one that is over it changes nothing.
+func (c *Conn) set(change func(o *settings)) error {
+	if err := c.ended(c.u.state.Load()); err != nil {
+		return c.opError("set", err)
+	}
+	change(&c.u.settings)
+	c.u.ask(askOptions)
+	return nil
+}
+
+// SetNoDelay turns Nagle's algorithm off (true, the default) or on.
+func (c *Conn) SetNoDelay(on bool) error {
+	return c.set(func(o *settings) { o.noDelay.Store(on) })
+}
+
+// SetTOS sets the DS field of IPv4's TOS octet, or of IPv6's traffic class, for what is sent from now on (IP_TOS, IPV6_TCLASS). The
+// low two bits are ECN's and not taken. Options.TOS has it on the SYN as well.
+func (c *Conn) SetTOS(tos uint8) error {
+	return c.set(func(o *settings) { o.tos.Store(int32(tos)) })
+}
+
+// SetUserTimeout says how long octets, or probes of a closed window, may stay unacknowledged before the connection ends with
+// ETIMEDOUT (TCP_USER_TIMEOUT; RFC 9293 section 3.8.3). 0: as tcp.Config.UserTimeoutNs says; below 0: for ever. Keep-alives
+// have times of their own. Options.UserTimeout bounds a dial's SYNs as well.
+func (c *Conn) SetUserTimeout(d time.Duration) error {
+	return c.set(func(o *settings) { o.userTimeout.Store(userTimeoutNs(d)) })
+}
+
+// SetReadBuffer fixes the receive window at so many octets, as SO_RCVBUF does: it grows no more by itself. A quarter of the Poller's
+// pool bounds it, and what the SYN said can be scaled to. A smaller one takes nothing back that the peer was promised.
+func (c *Conn) SetReadBuffer(octets int) error {
+	if octets < 1 || octets > bufferMax {
+		return c.opError("set", fmt.Errorf("stream: read buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
+	}
+	return c.set(func(o *settings) { o.readBuffer.Store(int64(octets)) })
+}
+
+// SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. What has been written already stays; a Write
+// that waits goes on when there is room in the larger one.
+func (c *Conn) SetWriteBuffer(octets int) error {
+	if octets < 1 || octets > bufferMax {
+		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
+	}
+	return c.set(func(*settings) { c.u.tx.max.Store(int64(powerOfTwo(max(octets, sendBufferMin)))) })
+}
+
+// SetCongestion chooses the congestion control by its name: cc.Names.
+func (c *Conn) SetCongestion(name string) error {
+	a, err := cc.ByName(name)
+	if err != nil {
+		return c.opError("set", err)
+	}
+	return c.set(func(o *settings) { o.congestion.Store(&a) })
+}
+
+// SetLinger says what Close does with octets that are not acknowledged: below 0, the default, they are sent in the
+// background; 0: they are dropped and the peer gets a RST; above 0 Close blocks until they and the FIN are acknowledged, the
+// connection is over, or that many seconds have passed, after which they are sent in the background.
+func (c *Conn) SetLinger(seconds int) error {
+	if err := c.ended(c.u.state.Load()); err != nil {
+		return c.opError("set", err)
+	}
+	c.linger.Store(int64(seconds))
+	return nil
+}

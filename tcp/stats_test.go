@@ -1,0 +1,88 @@
+package tcp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wantRecovery says what the sender is at, and how many octets are in flight, SACKed, lost, delivered, and segments sent again.
+func (s *script) wantRecovery(r RecoveryState, flight, sacked, lost, delivered, resent int) {
+	s.t.Helper()
+	st := s.c.Stats()
+	require.Equal(s.t, r.String(), st.Recovery.String())
+	require.Equal(s.t, []int{flight, sacked, lost, delivered, resent},
+		[]int{st.Flight, st.Sacked, st.Lost, int(st.Delivered), st.Resent}, "flight, sacked, lost, delivered, resent")
+}
+
+// What Stats says of a connection on its way through a reordering, a fast recovery and a timeout.
+func TestStatsOfRecovery(t *testing.T) {
+	s := opened(t, sackOnly(), "mss 1000 sackOK", 10*ms)
+	s.wantRecovery(RecoveryOpen, 0, 0, 0, 0, 0)
+	require.Equal(t, Established, s.c.Stats().State)
+	s.fill()
+	s.sent()
+	s.wantRecovery(RecoveryOpen, 10_000, 0, 0, 0, 0)
+	require.False(t, s.c.Stats().ReorderingSeen)
+
+	s.advance(10 * ms)
+	s.in(". 1 ack 1 sack 1001:2001")
+	s.wantRecovery(RecoveryDisorder, 10_000, 1000, 0, 1000, 0)
+	s.in(". 1 ack 2001") // it was late
+	s.wantRecovery(RecoveryOpen, 8000, 0, 0, 2000, 0)
+	require.True(t, s.c.Stats().ReorderingSeen)
+
+	s.in(". 1 ack 2001 sack 3001:9001")
+	s.advance(15 * ms) // the window for reordering is over
+	s.wantRecovery(RecoveryFast, 8000, 6000, 0, 8000, 1)
+	require.Less(t, s.c.Stats().Ssthresh, 10_000)
+	s.in(". 1 ack 10001")
+	s.wantRecovery(RecoveryOpen, 0, 0, 0, 10_000, 0)
+
+	s.sent()
+	require.Zero(t, s.c.Stats().Backoff)
+	s.push(1000, 1000, 1000)
+	s.advance(800 * ms)
+	s.wantRecovery(RecoveryLoss, 3000, 0, 2000, 10_000, 1)
+	st := s.c.Stats()
+	require.Positive(t, st.Backoff)
+	require.Equal(t, st.RTONs, max(200*ms, st.SRTTNs+max(ms, 4*st.RTTVarNs))<<st.Backoff)
+	require.Positive(t, st.Retransmits)
+}
+
+func TestStatsOfMarks(t *testing.T) {
+	cfg := sackOnly()
+	cfg.ECN = ECNActive
+	s := newScript(t, cfg)
+	s.connect()
+	s.sent()
+	s.in("SE. 0:1 ack 1 win 60000 mss 1000 sackOK")
+	s.fill()
+	s.wantRecovery(RecoveryOpen, 10_000, 0, 0, 0, 0)
+	s.in("E. 1 ack 1001")
+	s.wantRecovery(RecoveryCWR, 9000, 0, 0, 1000, 0)
+	s.in(". 1 ack 10001")
+	s.wantRecovery(RecoveryOpen, 0, 0, 0, 10_000, 0)
+	s.push(1000)
+	s.wantRecovery(RecoveryOpen, 1000, 0, 0, 10_000, 0)
+}
+
+// Segment sizes, windows and the rate.
+func TestStatsOfThePath(t *testing.T) {
+	cfg := Config{MSS: 1400, ReceiveWindow: 20_000, Pacing: true, NoDelay: true}
+	s := newScript(t, cfg)
+	s.accept("S 0:1 win 60000 mss 1300 sackOK ts 1,0")
+	s.advance(20 * ms)
+	s.in(". 1 ack 1")
+	st := s.c.Stats()
+	require.Equal(t, []int{1300, 1288, 20_000, 60_000}, []int{st.PeerMSS, st.EMSS, st.RcvWnd, st.SndWnd})
+	require.Equal(t, 20*ms, st.SRTTNs)
+	require.Equal(t, 10*ms, st.RTTVarNs)
+	require.InEpsilon(t, 2*float64(st.Cwnd)/0.020, st.PacingRate, 0.01, "slow start: two windows in a round trip")
+
+	s.in(". 1:1201 ack 1")
+	s.in(". 2401:3001 ack 1")
+	st = s.c.Stats()
+	require.Equal(t, []int{1200, 600, 18_800}, []int{st.RcvMSS, st.Held, st.RcvWnd})
+	require.Equal(t, "?", RecoveryState(9).String())
+}
