@@ -116,8 +116,21 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	return nil
 }
 
-// Addrs says what has become of our addresses, Config.Addr first. Poller goroutine (Submit).
-func (p *Poller) Addrs() []AddrStatus {
+// Addrs says what has become of our addresses, Config.Addr first. Any goroutine but the Poller's; it waits until ctx ends.
+func (p *Poller) Addrs(ctx context.Context) ([]AddrStatus, error) {
+	all := make(chan []AddrStatus, 1)
+	if err := p.Submit(func() { all <- p.addrs() }); err != nil {
+		return nil, err
+	}
+	select {
+	case s := <-all:
+		return s, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *Poller) addrs() []AddrStatus {
 	all := make([]AddrStatus, 0, len(p.host.local))
 	for i := range p.host.local {
 		l := &p.host.local[i]
@@ -159,7 +172,7 @@ func (p *Poller) tellWaiters() {
 		return
 	}
 	for _, w := range p.host.waiters {
-		w <- p.Addrs()
+		w <- p.addrs()
 	}
 	p.host.waiters = nil
 }

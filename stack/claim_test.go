@@ -106,8 +106,8 @@ func arpFrame(a inet.ARP) []byte {
 }
 
 func (h *host) status(addr string) AddrStatus {
-	i := slices.IndexFunc(h.Addrs(), func(s AddrStatus) bool { return s.Addr.String() == addr })
-	return h.Addrs()[i]
+	i := slices.IndexFunc(h.addrs(), func(s AddrStatus) bool { return s.Addr.String() == addr })
+	return h.addrs()[i]
 }
 
 // An IPv4 address is asked for three times, announced twice, and used from the first announcement on. That is all that is ever
@@ -200,7 +200,7 @@ func TestConflictWhileProbing(t *testing.T) {
 			words, _ := of(*all, "10.0.0.2")
 			require.Equal(t, strings.Repeat("probe ", probes), strings.Join(append(words, ""), " "), name)
 			want := AddrStatus{Addr: l.b.addr, State: AddrDuplicate, Conflicts: 1, Rival: rivalMAC}
-			require.Equal(t, []AddrStatus{want}, l.b.Addrs(), name)
+			require.Equal(t, []AddrStatus{want}, l.b.addrs(), name)
 			n := l.b.counters()
 			require.Equal(t, []uint64{1, 1, 1, 0}, []uint64{n.AddrDuplicate, n.AddrConflicts, n.Inet[inet.DropSource], uint64(n.AddrTentative)}, name)
 			_, err := l.b.Dial(addrPort(l.a, 7), newPeer(t, 1))
@@ -601,7 +601,7 @@ func TestAddrsChange(t *testing.T) {
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("224.0.0.1/24")), "unicast")
 	require.ErrorContains(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.9")), "none of ours")
 	require.ErrorContains(t, l.b.RemoveAddr(l.b.addr), "or the first")
-	for i := range addrsMax - len(l.b.Addrs()) {
+	for i := range addrsMax - len(l.b.addrs()) {
 		require.NoError(t, l.b.AddAddr(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i + 1)}), 16)))
 	}
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.2.1/16")), "16 addresses")
@@ -663,6 +663,23 @@ func TestGroupClaimsOnce(t *testing.T) {
 		}
 		l.stop()
 	}
+}
+
+// Both ends of DPDK's net_tap have one MAC: what comes from it is not always an echo.
+func TestBothEndsHaveOneMAC(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		claiming(i, cfg)
+		cfg.MAC = inet.MAC{2, 0, 0, 0, 0, 1}
+	})
+	l.pass(20 * second)
+	l.open()
+	u := newPeer(t, 1)
+	_, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 9), u)
+	require.NoError(t, err)
+	l.until("refused", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrRefused)
+	l.stop()
 }
 
 // A frame that is an echo of ours is no conflict, of neither family.

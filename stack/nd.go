@@ -38,11 +38,11 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	probe := ip.Src.IsUnspecified()
 	l := p.ours(&nd.Target)
 	switch {
-	case src == p.mac: // a link that gives us back what we sent
-		p.n.Inet[inet.DropSource]++
-		return
 	case l != nil && l.state == AddrTentative && probe: // somebody else is about to take it (RFC 4862 section 5.4.3)
-		p.conflict(l, src)
+		p.n.Inet[inet.DropSource]++
+		if src != p.mac { // else the link gives us back what we sent
+			p.conflict(l, src)
+		}
 		return
 	case l == nil || l.state == AddrTentative:
 		p.n.Inet[inet.DropNotOurs]++

@@ -17,13 +17,11 @@ func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 		p.n.Inet[drop]++
 		return true
 	}
-	if a.SenderMAC == p.mac { // a link that gives us back what we sent
-		p.n.Inet[inet.DropSource]++
-		return true
-	}
 	if l := p.contested(&a); l != nil {
 		p.n.Inet[inet.DropSource]++
-		p.conflict(l, a.SenderMAC)
+		if a.SenderMAC != p.mac { // else the link gives us back what we sent
+			p.conflict(l, a.SenderMAC)
+		}
 		return true
 	}
 	us := a.TargetIP
