@@ -32,6 +32,12 @@ func hostID() string {
 	return id + "\x00" + name
 }
 
+// StableMAC is the default of Config.MAC, for other drivers' devices of the kernel; ok is false on a host without identity.
+func StableMAC(name, seed string) (mac [6]byte, ok bool) {
+	host := hostID()
+	return stableMAC(host, name, seed), host != ""
+}
+
 // stableMAC makes a locally administered unicast address of a host, a device's name and a seed. The machine id is not to be
 // told to the network, machine-id(5): it is the key of a hash of which 46 bits are shown.
 func stableMAC(host, name, seed string) (mac [6]byte) {

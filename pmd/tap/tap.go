@@ -130,10 +130,11 @@ func New(cfg Config) (*Port, error) {
 		return nil, closeAfter(p, err)
 	}
 	p.mac = cfg.MAC
-	if host := hostID(); p.mac == ([6]byte{}) && host != "" {
-		p.mac = stableMAC(host, name, cfg.Seed)
-	} else if p.mac == ([6]byte{}) {
-		p.mac = otherEnd(kernelMAC)
+	if p.mac == ([6]byte{}) {
+		var ok bool
+		if p.mac, ok = StableMAC(name, cfg.Seed); !ok {
+			p.mac = otherEnd(kernelMAC)
+		}
 	}
 	if p.mac == kernelMAC {
 		return nil, closeAfter(p, fmt.Errorf("tap: %s: both ends would have MAC %s; give ours another", name, net.HardwareAddr(p.mac[:])))
