@@ -32,9 +32,10 @@ type AddrStatus struct {
 	Rival     inet.MAC // who sent the last of them
 }
 
-// LinkUp says that the device has been connected: a carrier, a bridge. The addresses are checked again, those in use while
-// they are used, and announced: who was told nothing meanwhile, or something else, learns where we are. Several within a second
-// count as one. Any goroutine; of a Group each Poller is to be told. ErrBusy, ErrStopped: as Submit.
+// LinkUp says that the device has been connected: a carrier, a bridge. The addresses are checked
+// again, those in use while they are used, and announced: who was told nothing meanwhile, or
+// something else, learns where we are. Several within a second count as one. Any goroutine; of a
+// Group each Poller is to be told. ErrBusy, ErrStopped: as Submit.
 func (p *Poller) LinkUp() error { return p.Submit(p.linkUp) }
 
 func (p *Poller) linkUp() {
@@ -48,8 +49,8 @@ func (p *Poller) linkUp() {
 	p.schedule()
 }
 
-// checkAgain is what a LinkUp asks for. RFC 5227 section 2.1: "when a link-state change signals that an Ethernet cable has been
-// connected", an address is probed as if it were new.
+// checkAgain is what a LinkUp asks for. RFC 5227 section 2.1: "when a link-state change signals
+// that an Ethernet cable has been connected", an address is probed as if it were new.
 func (p *Poller) checkAgain() {
 	h := &p.host
 	h.linkAt, h.linkedAt = math.MaxInt64, p.now
@@ -60,9 +61,9 @@ func (p *Poller) checkAgain() {
 	}
 }
 
-// AddAddr adds an address with its prefix, as in Config.Addrs: it is checked, announced and then used. With the first one of IPv6
-// comes a link-local one. Errors: no unicast address, ours already, too many. Poller goroutine (Submit); of a Group each Poller
-// is to be given it.
+// AddAddr adds an address with its prefix, as in Config.Addrs: it is checked, announced and then
+// used. With the first one of IPv6 comes a link-local one. Errors: no unicast address, ours
+// already, too many. Poller goroutine (Submit); of a Group each Poller is to be given it.
 func (p *Poller) AddAddr(prefix netip.Prefix) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("stack: poller %q: "+format, append([]any{p.cfg.Name}, args...)...)
@@ -74,8 +75,8 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 		return bad("%w", err)
 	}
 	added := []netip.Prefix{prefix}
-	if linkLocal := inet.LinkLocal(p.mac).Netip(); prefix.Addr().Is6() && !p.host.ip6 && !prefix.Addr().IsLinkLocalUnicast() {
-		added = append(added, netip.PrefixFrom(linkLocal, 64))
+	if a := prefix.Addr(); a.Is6() && !p.host.ip6 && !a.IsLinkLocalUnicast() {
+		added = append(added, netip.PrefixFrom(inet.LinkLocal(p.mac).Netip(), 64))
 	}
 	a := inet.AddrFrom(prefix.Addr())
 	if slices.ContainsFunc(p.host.local, func(l localAddr) bool { return l.addr == a }) {
@@ -91,8 +92,8 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 	return nil
 }
 
-// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset and end with ErrAddrRemoved. Poller
-// goroutine (Submit); of a Group each Poller is to be told.
+// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset and end
+// with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
 func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	a := inet.AddrFrom(addr)
 	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })
@@ -106,7 +107,9 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	}
 	l := p.host.local[i]
 	p.host.local = slices.Delete(p.host.local, i, i+1)
-	shared := slices.ContainsFunc(p.host.local, func(o localAddr) bool { return o.bits == l.bits && o.addr.InPrefix(l.addr, l.bits) })
+	shared := slices.ContainsFunc(p.host.local, func(o localAddr) bool {
+		return o.bits == l.bits && o.addr.InPrefix(l.addr, l.bits)
+	})
 	if !shared {
 		p.host.routes.Remove(l.addr, l.bits)
 		p.routesChanged()
@@ -116,7 +119,8 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	return nil
 }
 
-// Addrs says what has become of our addresses, Config.Addr first. Any goroutine but the Poller's; it waits until ctx ends.
+// Addrs says what has become of our addresses, Config.Addr first. Any goroutine but the Poller's;
+// it waits until ctx ends.
 func (p *Poller) Addrs(ctx context.Context) ([]AddrStatus, error) {
 	all := make(chan []AddrStatus, 1)
 	if err := p.Submit(func() { all <- p.addrs() }); err != nil {
@@ -139,8 +143,8 @@ func (p *Poller) addrs() []AddrStatus {
 	return all
 }
 
-// AwaitAddrs returns when no address is being checked any more, or ctx ends. Its error has an *AddrError for each address that
-// another host has. Any goroutine but the Poller's.
+// AwaitAddrs returns when no address is being checked any more, or ctx ends. Its error has an
+// *AddrError for each address that another host has. Any goroutine but the Poller's.
 func (p *Poller) AwaitAddrs(ctx context.Context) error {
 	settled := make(chan []AddrStatus, 1)
 	if err := p.Submit(func() {

@@ -8,7 +8,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// An address is claimed before it is used, and defended afterwards: RFC 5227 for IPv4, RFC 4862 section 5.4 for IPv6.
+// An address is claimed before it is used, and defended afterwards: RFC 5227 for IPv4, RFC 4862
+// section 5.4 for IPv6.
 //
 //	             nobody objected: announced
 //	 AddrTentative ──────────────────────────▶ AddrUsable ──┐ LinkUp: probed again while
@@ -17,7 +18,8 @@ import (
 //	 AddrDuplicate ◀─────────────────────────────┘
 //	                  and no connection uses it
 //
-// With Config.NoDAD an address is AddrUsable from the start. docs/adr/0016-addresses-on-the-link.md says why it is so.
+// With Config.NoDAD an address is AddrUsable from the start. docs/adr/0016-addresses-on-the-link.md
+// says why it is so.
 
 // The numbers of RFC 5227 section 1.1 and of RFC 4861 section 10.
 const (
@@ -118,7 +120,8 @@ func (h *hostState) draw(s *secret, l *localAddr, lo, hi int64) int64 {
 	return lo + int64(s.prf(useDelay, binary.BigEndian.AppendUint64(l.addr[:], h.draws))%uint64(hi-lo+1))
 }
 
-// speaks says whether this Poller sends what concerns the addresses: of a Group one is enough. All of it keep the same times.
+// speaks says whether this Poller sends what concerns the addresses: of a Group one is enough. All
+// of it keep the same times.
 func (p *Poller) speaks() bool { return p.cfg.Member == 0 }
 
 // checkAddrs takes the steps that are due.
@@ -199,8 +202,8 @@ func (p *Poller) takeStep(l *localAddr) {
 	}
 }
 
-// use makes l ours. "The host may begin legitimately using the IP address immediately after sending the first of the two ARP
-// Announcements" (RFC 5227 section 2.3).
+// use makes l ours. "The host may begin legitimately using the IP address immediately after sending
+// the first of the two ARP Announcements" (RFC 5227 section 2.3).
 func (p *Poller) use(l *localAddr) {
 	l.state = AddrUsable
 	if !l.addr.Is4() && p.cfg.Discover && p.host.rsAt == math.MaxInt64 && p.host.rsSent == 0 {
@@ -208,7 +211,8 @@ func (p *Poller) use(l *localAddr) {
 	}
 }
 
-// probe asks the link for l from no address, so that nobody learns from it (RFC 5227 section 2.1.1, RFC 4862 section 5.4.2).
+// probe asks the link for l from no address, so that nobody learns from it (RFC 5227 section 2.1.1,
+// RFC 4862 section 5.4.2).
 func (p *Poller) probe(l *localAddr) bool {
 	if !p.speaks() {
 		return true
@@ -243,8 +247,8 @@ func (p *Poller) announce(l *localAddr) bool {
 	return true
 }
 
-// advertise sends a Neighbour Advertisement for target, which is ours: an answer, or to all nodes. False: there was no Buf or
-// no room.
+// advertise sends a Neighbour Advertisement for target, which is ours: an answer, or to all nodes.
+// False: there was no Buf or no room.
 func (p *Poller) advertise(target, to inet.Addr, mac inet.MAC) bool {
 	b := p.pool.Alloc()
 	if b == mem.NoBuf {
@@ -270,8 +274,9 @@ func (p *Poller) ours(a *inet.Addr) *localAddr {
 	return nil
 }
 
-// contested is the address of ours that the sender of an ARP packet takes for its own, nil when it is none: any packet from
-// it (RFC 5227 section 2.4), and, while we are checking it, a probe for it (section 2.1.1).
+// contested is the address of ours that the sender of an ARP packet takes for its own, nil when it
+// is none: any packet from it (RFC 5227 section 2.4), and, while we are checking it, a probe for it
+// (section 2.1.1).
 func (p *Poller) contested(a *inet.ARP) *localAddr {
 	if !a.SenderIP.IsUnspecified() {
 		return p.ours(&a.SenderIP)
@@ -282,8 +287,9 @@ func (p *Poller) contested(a *inet.ARP) *localAddr {
 	return nil
 }
 
-// conflict is called when the station at mac takes l for its own. Found by a probe it is not used, unless it was in use
-// before and a connection needs it (RFC 5227 section 2.4: "active TCP connections or other reasons to prefer to keep").
+// conflict is called when the station at mac takes l for its own. Found by a probe it is not used,
+// unless it was in use before and a connection needs it (RFC 5227 section 2.4: "active TCP
+// connections or other reasons to prefer to keep").
 func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	p.n.AddrConflicts++
 	l.conflicts++
@@ -303,8 +309,8 @@ func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	p.defend(l)
 }
 
-// defend answers whoever claims l with one announcement in DEFEND_INTERVAL: RFC 5227 section 2.4 (c), as our addresses are
-// configured, and nobody would give us another.
+// defend answers whoever claims l with one announcement in DEFEND_INTERVAL: RFC 5227 section 2.4
+// (c), as our addresses are configured, and nobody would give us another.
 func (p *Poller) defend(l *localAddr) {
 	if p.now-l.defendedAt < defendNs {
 		p.n.Own[DropDefenceLimited]++

@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bridged is a bridge in a namespace, and a Linux kernel on the other side of it, in a namespace of its own.
+// bridged is a bridge in a namespace, and a Linux kernel on the other side of it, in a namespace of
+// its own.
 type bridged struct {
 	t      *testing.T
 	bridge *netlab.Namespace
@@ -42,7 +43,8 @@ func (b *bridged) host(name string, addrs ...netip.Prefix) *netlab.Namespace {
 	return ns
 }
 
-// start runs a stack on a TAP of the bridge, which it joins before the stack begins, or, as one made by a daemon does, after.
+// start runs a stack on a TAP of the bridge, which it joins before the stack begins, or, as one
+// made by a daemon does, after.
 func (b *bridged) start(dev string, mac inet.MAC, joins string, tune func(cfg *Config)) (p *Poller, stop func()) {
 	b.t.Helper()
 	var port *tap.Port
@@ -131,8 +133,8 @@ func counted(t *testing.T, p *Poller) Counters {
 	return n
 }
 
-// A stack that begins again with another MAC is found by a kernel that knows the old one: it is told, when the new TAP joins the
-// bridge.
+// A stack that begins again with another MAC is found by a kernel that knows the old one: it is
+// told, when the new TAP joins the bridge.
 func TestKernelFindsAnotherMAC(t *testing.T) {
 	b := newBridged(t)
 	before, after := inet.MAC{2, 0, 0, 0, 7, 1}, inet.MAC{2, 0, 0, 0, 7, 2}
@@ -180,8 +182,8 @@ func TestKernelHasOurAddress(t *testing.T) {
 	}
 }
 
-// A second stack with our address finds out; a kernel with it that speaks to a client is answered, and the client
-// believes us.
+// A second stack with our address finds out; a kernel with it that speaks to a client is answered,
+// and the client believes us.
 // req: 5227-2.4-1, 5227-2.5-1
 func TestAddressIsDefendedAgainstAKernel(t *testing.T) {
 	b := newBridged(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// What a device has to do with who else is on its link: its MAC, how its addresses are checked, and what is said of conflicts.
+// What a device has to do with who else is on its link: its MAC, how its addresses are checked, and
+// what is said of conflicts.
 
 const (
 	addrTimeout    = 30 * time.Second // a check takes up to 7, and begins anew when the link comes up
@@ -77,8 +78,9 @@ func (o *nicOptions) tapMAC() string {
 	return ",mac=" + inet.MAC(mac).String()
 }
 
-// quickDAD says how the addresses are checked. At the other end of a TAP is the kernel of this host, which answers at once; who
-// begins a server there does not wait for 4 to 7 s. A NIC takes the RFCs' times.
+// quickDAD says how the addresses are checked. At the other end of a TAP is the kernel of this
+// host, which answers at once; who begins a server there does not wait for 4 to 7 s. A NIC takes
+// the RFCs' times.
 func (o *nicOptions) quickDAD() bool {
 	if o.dad == dadQuick || o.dad == dadFull {
 		return o.dad == dadQuick
@@ -86,8 +88,8 @@ func (o *nicOptions) quickDAD() bool {
 	return o.pmd == "tap" || o.pmd == "dpdk" && o.pci == "" && (!strings.HasPrefix(o.dev, "net_") || strings.HasPrefix(o.dev, "net_tap"))
 }
 
-// awaitAddrs returns when our addresses may be used: no other host has said that one is its own. It has the Pollers told when
-// the device is connected. For after start.
+// awaitAddrs returns when our addresses may be used: no other host has said that one is its own. It
+// has the Pollers told when the device is connected. For after start.
 func (n *nic) awaitAddrs(ctx context.Context, w io.Writer) error {
 	if err := n.watchLink(); err != nil {
 		fmt.Fprintf(w, "warning     %v; when the device is connected later, our addresses are not announced\n", err)
@@ -147,7 +149,8 @@ type told struct {
 	lost      bool
 }
 
-// look asks what has become of our addresses and tells of what is new. Its error says that none is left.
+// look asks what has become of our addresses and tells of what is new. Its error says that none is
+// left.
 func (c *conflicts) look(ctx context.Context, p *stack.Poller, out *output) error {
 	ctx, cancel := context.WithTimeout(ctx, countersTimeout)
 	defer cancel()

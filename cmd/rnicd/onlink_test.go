@@ -112,8 +112,8 @@ func TestServeKeepsItsMAC(t *testing.T) {
 	require.Equal(t, "02:00:0a:09:00:01", mac("--mac", "02:00:0a:09:00:01"))
 }
 
-// A daemon whose last address another host has when its TAP joins a bridge says so and ends; one that has a client defends
-// it and serves on.
+// A daemon whose last address another host has when its TAP joins a bridge says so and ends; one
+// that has a client defends it and serves on.
 func TestServeOnABridgeWithConflicts(t *testing.T) {
 	ns := newNamespace(t)
 	ns.Run(t, "ip", "link", "add", "br0", "type", "bridge")

@@ -37,8 +37,9 @@ const (
 	nestedMask        = 0x3fff // without NLA_F_NESTED and NLA_F_NET_BYTEORDER
 )
 
-// WatchLink implements pmd.LinkWatcher. It asks the kernel (rtnetlink) in the network namespace of the calling thread, which is to
-// be the device's, and ends with Close. Connected is a device that is up and not, or a forwarding, port of a bridge.
+// WatchLink implements pmd.LinkWatcher. It asks the kernel (rtnetlink) in the network namespace of
+// the calling thread, which is to be the device's, and ends with Close. Connected is a device that
+// is up and not, or a forwarding, port of a bridge.
 func (p *Port) WatchLink(up func()) error {
 	fd, w, err := newWatcher(p.name)
 	if err != nil {
@@ -55,7 +56,8 @@ type watcher struct {
 	now   link
 }
 
-// newWatcher opens a socket on which the kernel tells of devices, and learns the present state of one.
+// newWatcher opens a socket on which the kernel tells of devices, and learns the present state of
+// one.
 func newWatcher(name string) (fd int, w *watcher, err error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {

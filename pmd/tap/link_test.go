@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// links is a device whose link is watched without a goroutine: what a command changes the kernel has told, but for carriers,
-// when it ends.
+// links is a device whose link is watched without a goroutine: what a command changes the kernel
+// has told, but for carriers, when it ends.
 type links struct {
 	t  *testing.T
 	fd int
@@ -71,8 +71,8 @@ func (l *links) silent(words string) {
 	require.False(l.t, l.hears(false), "ip %s", words)
 }
 
-// Setting the device up, putting it into a bridge and taking it to another one are told of; what disconnects it, and what
-// happens to others, is not.
+// Setting the device up, putting it into a bridge and taking it to another one are told of; what
+// disconnects it, and what happens to others, is not.
 func TestLinkIsFollowed(t *testing.T) {
 	l := newLinks(t, "rlink")
 	l.silent("link set rlink down")
@@ -93,7 +93,8 @@ func TestLinkIsFollowed(t *testing.T) {
 	l.connects("link set rlink nomaster")
 }
 
-// A port of a bridge with a spanning tree is connected when it forwards, two times two seconds after it came.
+// A port of a bridge with a spanning tree is connected when it forwards, two times two seconds
+// after it came.
 func TestLinkIsFollowedThroughASpanningTree(t *testing.T) {
 	t.Parallel()
 	l := newLinks(t, "rtree")

@@ -10,8 +10,8 @@ import (
 // machineIDs are where a host keeps its identity, machine-id(5); the first that can be read counts.
 var machineIDs = []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}
 
-// hostID is what this host is known by, the same from start to start: its machine id and its name, as clones of one image
-// often differ in the name alone. Empty: it has neither.
+// hostID is what this host is known by, the same from start to start: its machine id and its name,
+// as clones of one image often differ in the name alone. Empty: it has neither.
 func hostID() string {
 	id := ""
 	for _, path := range machineIDs {
@@ -32,14 +32,16 @@ func hostID() string {
 	return id + "\x00" + name
 }
 
-// StableMAC is the default of Config.MAC, for other drivers' devices of the kernel; ok is false on a host without identity.
+// StableMAC is the default of Config.MAC, for other drivers' devices of the kernel; ok is false on
+// a host without identity.
 func StableMAC(name, seed string) (mac [6]byte, ok bool) {
 	host := hostID()
 	return stableMAC(host, name, seed), host != ""
 }
 
-// stableMAC makes a locally administered unicast address of a host, a device's name and a seed. The machine id is not to be
-// told to the network, machine-id(5): it is the key of a hash of which 46 bits are shown.
+// stableMAC makes a locally administered unicast address of a host, a device's name and a seed. The
+// machine id is not to be told to the network, machine-id(5): it is the key of a hash of which 46
+// bits are shown.
 func stableMAC(host, name, seed string) (mac [6]byte) {
 	h := hmac.New(sha256.New, []byte(host))
 	h.Write([]byte("rnicd tap MAC\x00" + name + "\x00" + seed))
