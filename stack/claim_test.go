@@ -674,6 +674,37 @@ func TestGroupClaimsOnce(t *testing.T) {
 	}
 }
 
+// Whichever member of a Group hears a claim on an address in use, the one that speaks answers it, for both families.
+func TestGroupDefends(t *testing.T) {
+	l := groupLabTuned(t, 3, func(cfg *Config) {
+		cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(1), 64)}
+	})
+	m := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", addr6(1).As16(), [6]byte(rivalMAC)))
+	claims := map[string][]byte{
+		"10.0.0.2": arpFrame(inet.AnnounceARP(rivalMAC, theirs)),
+		"fd00::2":  icmp6(rivalMAC, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), 255, m),
+	}
+	for addr, claim := range claims {
+		var words []string
+		for _, h := range l.hosts[1:] {
+			h.nic.onSend = func(f []byte) {
+				if s, ok := aboutAddrs(f); ok && s.addr == addr {
+					words = append(words, s.what)
+				}
+			}
+		}
+		for i := range 8 { // which each come to any of them
+			l.a.nic.inject(claim)
+			l.pass(11 * second)
+			require.Equal(t, slices.Repeat([]string{"announce"}, i+1), words, addr)
+		}
+	}
+	for _, h := range l.hosts[1:] {
+		h.nic.onSend = nil
+	}
+	l.stop()
+}
+
 // Both ends of DPDK's net_tap have one MAC: what comes from it is not always an echo.
 func TestBothEndsHaveOneMAC(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
