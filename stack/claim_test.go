@@ -602,6 +602,8 @@ func TestAddrsChange(t *testing.T) {
 	require.ErrorIs(t, l.accepted[1].err, ErrAddrRemoved)
 	_, ok = l.b.route(inet.AddrFrom(netip.MustParseAddr("172.16.9.9")))
 	require.False(t, ok)
+	_, ok = l.b.route(inet.AddrFrom(netip.MustParseAddr("10.0.0.99")))
+	require.True(t, ok, "the first address is of that network, too")
 	u.send(1000)
 	l.until("the network's other address stays", func() bool { return v.edge == 1000 })
 	require.Empty(t, l.answers(l.a, l.b, arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), inet.AddrFrom(netip.MustParseAddr("10.0.0.7"))))))
