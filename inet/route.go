@@ -51,7 +51,7 @@ func (r *Routes) Add(route Route) bool {
 	return r.add(AddrFrom(route.Prefix.Addr()), bits, gateway, math.MaxInt64)
 }
 
-// Remove takes the route out that leads to a's first bits, in the 128-bit form, on the link.
+// Remove takes a route out that leads to a's first bits, in the 128-bit form, on the link: one, of several that do.
 func (r *Routes) Remove(a Addr, bits int) {
 	for i := range r.routes {
 		if e := &r.routes[i]; e.bits == bits && e.gateway == (Addr{}) && e.prefix.InPrefix(a, bits) {

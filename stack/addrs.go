@@ -86,7 +86,9 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 		return bad("address %v: %d addresses are all there can be", prefix.Addr(), addrsMax)
 	}
 	for _, x := range added {
-		p.host.addAddr(&p.cfg, p.now, &p.secret, x)
+		if !p.host.addAddr(&p.cfg, p.now, &p.secret, x) {
+			return bad("address %v: %d routes are all there can be", x.Addr(), inet.RoutesMax)
+		}
 	}
 	p.schedule()
 	return nil
@@ -107,13 +109,8 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	}
 	l := p.host.local[i]
 	p.host.local = slices.Delete(p.host.local, i, i+1)
-	shared := slices.ContainsFunc(p.host.local, func(o localAddr) bool {
-		return o.bits == l.bits && o.addr.InPrefix(l.addr, l.bits)
-	})
-	if !shared {
-		p.host.routes.Remove(l.addr, l.bits)
-		p.routesChanged()
-	}
+	p.host.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
+	p.routesChanged()
 	p.tellWaiters()
 	p.schedule()
 	return nil

@@ -608,6 +608,10 @@ func TestAddrsChange(t *testing.T) {
 	l.until("the network's other address stays", func() bool { return v.edge == 1000 })
 	require.Empty(t, l.answers(l.a, l.b, arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), inet.AddrFrom(netip.MustParseAddr("10.0.0.7"))))))
 
+	for range 2 * inet.RoutesMax { // each takes its route along
+		require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))
+		require.NoError(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.7")))
+	}
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.2/24")), "is ours already")
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("224.0.0.1/24")), "unicast")
 	require.ErrorContains(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.9")), "none of ours")
@@ -618,6 +622,20 @@ func TestAddrsChange(t *testing.T) {
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.2.1/16")), "16 addresses")
 	l.stop()
 	require.ErrorIs(t, l.b.AddAddr(netip.MustParsePrefix("10.0.2.1/16")), ErrStopped)
+}
+
+// An address whose network finds no room among the routes is not added.
+func TestAddrWithoutRoute(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		for k := range inet.RoutesMax - 2 {
+			net := netip.PrefixFrom(netip.AddrFrom4([4]byte{172, 16, byte(k), 0}), 24)
+			cfg.Routes = append(cfg.Routes, inet.Route{Prefix: net, Gateway: netip.MustParseAddr("10.0.0.9")})
+		}
+	})
+	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))
+	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.8/24")), "64 routes")
+	require.Len(t, l.b.addrs(), 2)
+	l.stop()
 }
 
 // Without Bufs nothing is claimed; the rest of the check comes when there are some.

@@ -73,8 +73,11 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 	return h
 }
 
-// addAddr adds an address with its prefix, which is on the link.
-func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
+// addAddr adds an address with its prefix, which is on the link. False: there is no room for another route.
+func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) bool {
+	if !h.routes.Add(inet.Route{Prefix: prefix.Masked()}) {
+		return false
+	}
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
 	if l.addr.Is4() {
 		l.bits += 96
@@ -93,7 +96,7 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	h.claimedAt = now
 	h.claim(cfg, now, s, &l)
 	h.local = append(h.local, l)
-	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
+	return true
 }
 
 // allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none among them.
