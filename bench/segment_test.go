@@ -129,7 +129,7 @@ func fed(t testing.TB) (*stack.Poller, *feeder, *counter) {
 	f := &feeder{pool: pool, last: make([]byte, 0, 128)}
 	p, err := stack.New(stack.Config{
 		Name: "fed", Queue: f, Pool: pool, Caps: pmd.Caps{MTU: segmentMTU, Queues: 1, RxChecksum: true, TxChecksum: true},
-		MAC: segmentMACs[0], Addr: segmentOurs, ConnsMax: 16, Core: -1, TCP: tcp.Config{ReceiveWindow: 1 << 20},
+		MAC: segmentMACs[0], Addr: segmentOurs, NoDAD: true, NoAnnounce: true, ConnsMax: 16, Core: -1, TCP: tcp.Config{ReceiveWindow: 1 << 20},
 	})
 	require.NoError(t, err)
 	u := &counter{}

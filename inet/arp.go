@@ -61,6 +61,13 @@ func RequestARP(mac MAC, ip, target Addr) ARP {
 	return ARP{Op: ARPRequest, SenderMAC: mac, SenderIP: ip, TargetIP: target}
 }
 
+// ProbeARP asks, from no address, whether another station has ip (RFC 5227, 2.1.1): nobody learns anything from it. The frame
+// goes to Broadcast.
+func ProbeARP(mac MAC, ip Addr) ARP { return RequestARP(mac, AddrFrom4([4]byte{}), ip) }
+
+// AnnounceARP tells all stations that ip is at mac (RFC 5227, 2.3): those that know ip take note. The frame goes to Broadcast.
+func AnnounceARP(mac MAC, ip Addr) ARP { return RequestARP(mac, ip, ip) }
+
 // Reply is the answer of mac to the request a: the fields swapped (RFC 826, Packet Reception). The frame goes to
 // its TargetMAC.
 func (a *ARP) Reply(mac MAC) ARP {

@@ -128,6 +128,9 @@ func (n *Neighbours[T]) SetTimes(reachableNs, retryNs int64) {
 	}
 }
 
+// RetransNs is RetransTimer of IPv6, by default or as a router says.
+func (n *Neighbours[T]) RetransNs() int64 { return n.retry6Ns }
+
 // reachable is how long a confirmation lasts: of IPv6 half to one and a half of ReachableTime at random (RFC 4861, 6.3.2).
 func (n *Neighbours[T]) reachable(ip *Addr) int64 {
 	if ip.Is4() {

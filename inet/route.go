@@ -51,6 +51,16 @@ func (r *Routes) Add(route Route) bool {
 	return r.add(AddrFrom(route.Prefix.Addr()), bits, gateway, math.MaxInt64)
 }
 
+// Remove takes a route out that leads to a's first bits, in the 128-bit form, on the link: one, of several that do.
+func (r *Routes) Remove(a Addr, bits int) {
+	for i := range r.routes {
+		if e := &r.routes[i]; e.bits == bits && e.gateway == (Addr{}) && e.prefix.InPrefix(a, bits) {
+			r.remove(i)
+			return
+		}
+	}
+}
+
 // Learn puts in, or renews, what a router advertised, until expires; one in the past ends it (RFC 4861, 6.3.4). A
 // configured route stays as it is. bits counts from an IPv6 address's start. False: the table is full.
 func (r *Routes) Learn(now int64, prefix Addr, bits int, gateway Addr, expires int64) bool {

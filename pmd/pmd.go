@@ -2,7 +2,7 @@
 //
 // A frame comes in through Queue.Rx and leaves through Queue.Tx; everything between is the Poller's. Devices
 // are wire (memory), tap (the kernel) and dpdk (hardware); fault and capture are middleware, a Port around a
-// Port, and stack in any order. Limits: Ethernet only, one frame per Buf, no multicast filter, no link events.
+// Port, and stack in any order. Limits: Ethernet only, one frame per Buf, no multicast filter.
 package pmd
 
 import (
@@ -78,6 +78,15 @@ type Mapper interface {
 	// IOVA is the address at which the device sees b, somewhere in mapped memory; false when it does not, or not in one
 	// piece.
 	IOVA(b []byte) (addr uint64, ok bool)
+}
+
+// LinkWatcher is a Port that tells when it has been connected.
+type LinkWatcher interface {
+	Port
+	// WatchLink has up called, on a goroutine of the Port's, each time frames can get somewhere that could not before: there is
+	// a carrier again, the device has become part of a bridge, or its port of the bridge forwards. Not for the state at the
+	// time of the call. Once; it ends with Close, which up must not wait for.
+	WatchLink(up func()) error
 }
 
 // Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a Queue.

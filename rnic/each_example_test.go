@@ -22,7 +22,7 @@ func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stac
 	must(err)
 	p, err := stack.New(stack.Config{
 		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: netip.MustParsePrefix(addr), Core: -1, Each: each,
+		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, Each: each, // nobody else is on the cable
 	})
 	must(err)
 	go func() { _ = p.Run(context.Background()) }()

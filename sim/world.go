@@ -102,7 +102,7 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 	}
 	h.Poller, err = stack.New(stack.Config{
 		Name: h.Addr.String(), Queue: h.faulty, Pool: h.Pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: prefix, NoDAD: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
+		Addr: prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
 		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16), byte(cfg.Seed >> 24)},
 	})
 	if err != nil {

@@ -12,25 +12,27 @@ import (
 type Drop uint8
 
 const (
-	DropNoBuf         Drop = iota // pool empty: an ARP request, or the RST of an aborted connection, was not sent
-	DropTxFull                    // a reply, or a frame that had waited for a neighbour, found the batch full
-	DropNeighbourFull             // neighbour unknown and the table, or its queue, full; the oldest frame gave way
-	DropNeighbourLost             // neighbour did not answer
-	DropNoRoute                   // a SYN from where we have no way back
-	DropBacklogFull               // a SYN beyond a listener's backlog, or Config.SynMax: a cookie, or its oldest gave way
-	DropConnMax                   // the last ACK of a passive open, or Dial, without a free connection
-	DropRSTLimited                // a RST beyond Config.RSTPerSec
-	DropAborting                  // a segment for a connection that Abort was called on
-	DropCrossing                  // a frame for another Poller of the Group found its ring full
-	DropStopped                   // a frame that waited when the Poller stopped
-	DropICMPLimited               // an ICMP error beyond Config.ICMPPerSec
-	DropPeerMax                   // a SYN, or the last ACK of a passive open, of an address with Config.PeerMax connections
+	DropNoBuf           Drop = iota // pool empty: an ARP request, or the RST of an aborted connection, was not sent
+	DropTxFull                      // a reply, or a frame that had waited for a neighbour, found the batch full
+	DropNeighbourFull               // neighbour unknown and the table, or its queue, full; the oldest frame gave way
+	DropNeighbourLost               // neighbour did not answer
+	DropNoRoute                     // a SYN from where we have no way back
+	DropBacklogFull                 // a SYN beyond a listener's backlog, or Config.SynMax: a cookie, or its oldest gave way
+	DropConnMax                     // the last ACK of a passive open, or Dial, without a free connection
+	DropRSTLimited                  // a RST beyond Config.RSTPerSec
+	DropAborting                    // a segment for a connection that Abort was called on
+	DropCrossing                    // a frame for another Poller of the Group found its ring full
+	DropStopped                     // a frame that waited when the Poller stopped
+	DropICMPLimited                 // an ICMP error beyond Config.ICMPPerSec
+	DropPeerMax                     // a SYN, or the last ACK of a passive open, of an address with Config.PeerMax connections
+	DropDefenceLimited              // an announcement to a host that claims our address, within DEFEND_INTERVAL of another
+	DropAnnounceLimited             // a LinkUp for which another, a second away at most, stands
 	DropMax
 )
 
 var dropNames = [DropMax]string{
 	"no buf", "tx full", "neighbour full", "neighbour lost", "no route", "backlog full", "conn max", "rst limited",
-	"aborting", "crossing", "stopped", "icmp limited", "peer max",
+	"aborting", "crossing", "stopped", "icmp limited", "peer max", "defence limited", "announce limited",
 }
 
 func (d Drop) String() string {
@@ -71,6 +73,7 @@ type Counters struct {
 	EchoReplies uint64
 	ARPRequests uint64
 	ARPReplies  uint64
+	ARPProbes   uint64 // that asked whether another host has an address of ours
 	NDRequests  uint64 // Neighbour Solicitations, those that check an address of ours included
 	NDReplies   uint64
 	ICMPSent    uint64 // errors about what cannot be taken
@@ -86,6 +89,10 @@ type Counters struct {
 	Rerouted      uint64 // times a connection was given another next hop
 	RouterAdverts uint64
 	AddrDuplicate uint64 // addresses of ours that another host has: not used
+	AddrConflicts uint64 // packets of other hosts that claim an address of ours
+	AddrDefended  uint64 // announcements that answered one
+	Announcements uint64 // of our addresses, those included
+	LinkUps       uint64
 
 	TxWaits     uint64 // a connection was held up: too many frames wait for the device
 	NoBufWaits  uint64 // a connection was held up: no Buf to spare
@@ -107,7 +114,7 @@ type Counters struct {
 	Conns         int // gauges: connections, those in TIME-WAIT included
 	HalfOpen      int // half-open connections
 	TimeWait      int // of them, those in TIME-WAIT
-	AddrTentative int // addresses of ours that cannot be used yet: RFC 4862's check is under way
+	AddrTentative int // addresses of ours that cannot be used yet: whether another host has them is being found out
 	Pending       int // frames that wait for the device
 	BufsAvailable int
 	BufsExhausted uint64 // how often the pool was found empty
@@ -120,12 +127,7 @@ func (p *Poller) Snapshot(dst *Counters) {
 	dst.Conns = p.table.n
 	dst.TimeWait = p.slab.lingering.n
 	dst.HalfOpen = p.syns.n
-	dst.AddrTentative = 0
-	for i := range p.host.local {
-		if p.host.local[i].state == addrTentative {
-			dst.AddrTentative++
-		}
-	}
+	dst.AddrTentative = p.tentatives()
 	dst.Memory, dst.Neighbours = p.memory.Stats(), p.neighbours.Stats()
 	dst.Pending = p.tx.n
 	dst.BufsAvailable = p.pool.Available()

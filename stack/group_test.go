@@ -94,7 +94,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 		q := &nic{Queue: &steered{steering: s, i: i, pool: pool}, pool: pool, txMax: -1}
 		cfg := Config{
 			Name: "member" + string(rune('0'+i)), Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: netip.PrefixFrom(addr, 24),
-			Core: -1, Clock: func() int64 { return l.now }, ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 256}, Group: g, Member: i,
+			Core: -1, Clock: func() int64 { return l.now }, NoDAD: true, NoAnnounce: true, ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 256}, Group: g, Member: i,
 		}
 		if tune != nil {
 			tune(&cfg)
@@ -251,7 +251,7 @@ func TestGroupOverTAP(t *testing.T) {
 		q, err := port.Open(i, pool)
 		require.NoError(t, err)
 		p, err := New(Config{
-			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
+			Name: "group", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true,
 			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
 		})
 		require.NoError(t, err)

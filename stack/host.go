@@ -11,36 +11,13 @@ import (
 )
 
 const (
-	addrsMax   = 16 // addresses of one Poller
-	second64   = int64(1_000_000_000)
-	dadRetryNs = second64     // RetransTimer while an address is checked (RFC 4861 section 10)
-	rsDelayNs  = second64     // MAX_RTR_SOLICITATION_DELAY
-	rsRetryNs  = 4 * second64 // RTR_SOLICITATION_INTERVAL
-	rsMax      = 3            // MAX_RTR_SOLICITATIONS
-	rerouteNs  = second64
+	addrsMax  = 16 // addresses of one Poller
+	second64  = int64(1_000_000_000)
+	rsDelayNs = second64     // MAX_RTR_SOLICITATION_DELAY
+	rsRetryNs = 4 * second64 // RTR_SOLICITATION_INTERVAL
+	rsMax     = 3            // MAX_RTR_SOLICITATIONS
+	rerouteNs = second64
 )
-
-// addrState is that of RFC 4862 section 5.4. IPv4 addresses, and all with Config.NoDAD, are usable from the start.
-//
-//	tentative ── nobody answered for it ──▶ usable
-//	    └─────── somebody has it ─────────▶ duplicate: not used, for good
-type addrState uint8
-
-const (
-	addrTentative addrState = iota
-	addrUsable
-	addrDuplicate
-)
-
-// localAddr is an address of ours.
-type localAddr struct {
-	addr      inet.Addr
-	bits      int // of its on-link prefix, in the 128-bit form
-	broadcast inet.Addr
-	state     addrState
-	asked     bool
-	at        int64 // of a tentative one: when to ask, or when it has become usable
-}
 
 // hostState is what the Poller is on its link besides its connections.
 type hostState struct {
@@ -65,6 +42,14 @@ type hostState struct {
 	rsSent int
 	dueAt  int64 // when housekeep has something to do
 
+	draws     uint64              // of random times
+	quietTo   int64               // until then nothing is announced
+	linkAt    int64               // when a LinkUp takes effect; math.MaxInt64: none is waiting
+	linkedAt  int64               // the last one that did
+	conflicts int                 // addresses found to be another's
+	claimedAt int64               // when the checks of the newest address began
+	waiters   []chan []AddrStatus // of AwaitAddrs
+
 	nd inet.ND // the message in hand
 }
 
@@ -73,6 +58,7 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 		l2: inet.EthernetLen, hopLimit6: cfg.TTL, mtu6: cfg.MTU,
 		routes: inet.NewRoutes(), paths: inet.NewPathMTU(cfg.PathMTU), fragments: inet.NewReassembly(cfg.Reassembly),
 		ident: inet.NewIdentification(), errors: newBucket(now, cfg.ICMPPerSec), rsAt: math.MaxInt64,
+		linkAt: math.MaxInt64, linkedAt: never, quietTo: never, claimedAt: never,
 	}
 	if cfg.VLAN != 0 {
 		h.l2 += inet.VLANLen
@@ -87,23 +73,30 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 	return h
 }
 
-// addAddr adds an address with its prefix, which is on the link.
-func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
-	a := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), state: addrUsable}
-	if a.addr.Is4() {
-		a.bits += 96
-		a.broadcast = subnetBroadcast(prefix)
+// addAddr adds an address with its prefix, which is on the link. False: there is no room for another route.
+func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) bool {
+	if !h.routes.Add(inet.Route{Prefix: prefix.Masked()}) {
+		return false
+	}
+	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
+	if l.addr.Is4() {
+		l.bits += 96
+		l.broadcast = subnetBroadcast(prefix)
 	} else {
 		h.ip6 = true
-		if !cfg.NoDAD {
-			a.state = addrTentative
-			a.at = now + int64(s.prf(useDelay, a.addr[:])%uint64(dadRetryNs))
-		} else if cfg.Discover {
-			h.rsAt = now + int64(s.prf(useDelay, cfg.MAC[:])%uint64(rsDelayNs))
+		if cfg.NoDAD && cfg.Discover && h.rsSent == 0 {
+			h.rsAt = now + h.draw(s, &l, 0, rsDelayNs)
 		}
 	}
-	h.local = append(h.local, a)
-	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
+	if cfg.NoDAD {
+		l.state = AddrUsable
+	} else if h.conflicts >= conflictsMax { // RFC 5227 section 2.1.1: "no more than one attempted new address per RATE_LIMIT_INTERVAL"
+		now = max(now, h.claimedAt+probeLimitNs)
+	}
+	h.claimedAt = now
+	h.claim(cfg, now, s, &l)
+	h.local = append(h.local, l)
+	return true
 }
 
 // allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none among them.
@@ -139,11 +132,8 @@ func (cfg *Config) checkHost() error {
 		return fmt.Errorf("%d addresses: at most %d", len(all), addrsMax)
 	}
 	for _, a := range all {
-		if b := inet.AddrFrom(a.Addr()); !a.IsValid() || !b.IsStation() || a.Addr().Is4In6() {
-			return fmt.Errorf("address %v: want an IPv4 or IPv6 unicast address with its prefix length, as 192.0.2.1/24", a)
-		}
-		if a.Addr().Is6() && cfg.MTU < inet.IPv6MTUMin {
-			return fmt.Errorf("MTU %d: IPv6 wants at least %d", cfg.MTU, inet.IPv6MTUMin)
+		if err := cfg.checkAddr(a); err != nil {
+			return err
 		}
 	}
 	routes := cfg.allRoutes()
@@ -171,24 +161,25 @@ func (cfg *Config) checkHost() error {
 	return nil
 }
 
+// checkAddr says what is wrong with one address.
+func (cfg *Config) checkAddr(a netip.Prefix) error {
+	if b := inet.AddrFrom(a.Addr()); !a.IsValid() || !b.IsStation() || a.Addr().Is4In6() {
+		return fmt.Errorf("address %v: want an IPv4 or IPv6 unicast address with its prefix length, as 192.0.2.1/24", a)
+	}
+	if a.Addr().Is6() && cfg.MTU < inet.IPv6MTUMin {
+		return fmt.Errorf("MTU %d: IPv6 wants at least %d", cfg.MTU, inet.IPv6MTUMin)
+	}
+	return nil
+}
+
 // isLocal says whether a is an address of ours that is in use.
 func (p *Poller) isLocal(a *inet.Addr) bool {
 	for i := range p.host.local {
-		if l := &p.host.local[i]; l.addr == *a && l.state == addrUsable {
+		if l := &p.host.local[i]; l.addr == *a && l.state == AddrUsable {
 			return true
 		}
 	}
 	return false
-}
-
-// tentative is the address of ours that is still being checked, nil when a is none.
-func (p *Poller) tentative(a *inet.Addr) *localAddr {
-	for i := range p.host.local {
-		if l := &p.host.local[i]; l.addr == *a && l.state == addrTentative {
-			return l
-		}
-	}
-	return nil
 }
 
 // member says whether we listen to a group: all-nodes, and the solicited-node groups of our addresses (RFC 4861 section
@@ -198,7 +189,7 @@ func (p *Poller) member(group *inet.Addr) bool {
 		return true
 	}
 	for i := range p.host.local {
-		if l := &p.host.local[i]; !l.addr.Is4() && l.state != addrDuplicate && l.addr.SolicitedNode() == *group {
+		if l := &p.host.local[i]; !l.addr.Is4() && l.state != AddrDuplicate && l.addr.SolicitedNode() == *group {
 			return true
 		}
 	}
@@ -212,7 +203,7 @@ func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
 	linkLocal := remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2
 	for i := range p.host.local {
 		l := &p.host.local[i]
-		if l.state != addrUsable || l.addr.Is4() != remote.Is4() {
+		if l.state != AddrUsable || l.addr.Is4() != remote.Is4() {
 			continue
 		}
 		score := 0
@@ -301,39 +292,20 @@ func (p *Poller) housekeep() int {
 // schedule computes when housekeep is due.
 func (p *Poller) schedule() {
 	h := &p.host
-	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt)
+	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt, h.linkAt)
 	if h.routesLate {
 		at = min(at, h.rerouteAt)
 	}
 	for i := range h.local {
-		if l := &h.local[i]; l.state == addrTentative {
-			at = min(at, l.at)
+		l := &h.local[i]
+		if l.defend {
+			at = min(at, max(h.quietTo, p.now))
+		}
+		if l.step != stepNone {
+			at = min(at, p.stepAt(l))
 		}
 	}
 	h.dueAt = at
-}
-
-// checkAddrs is duplicate address detection (RFC 4862 section 5.4.2): one solicitation from ::, after a random delay, and
-// the address is ours when a second has passed without an answer.
-func (p *Poller) checkAddrs() int {
-	work := 0
-	for i := range p.host.local {
-		l := &p.host.local[i]
-		if l.state != addrTentative || l.at > p.now {
-			continue
-		}
-		work++
-		if !l.asked {
-			l.asked = p.solicit(inet.Addr{}, l.addr, inet.Broadcast)
-			l.at = p.now + dadRetryNs
-			continue
-		}
-		l.state = addrUsable
-		if p.cfg.Discover && p.host.rsAt == math.MaxInt64 && p.host.rsSent == 0 {
-			p.host.rsAt = p.now
-		}
-	}
-	return work
 }
 
 // route is the next hop towards a: a itself when it is on-link, else a gateway (RFC 1122 section 3.3.1.1).

@@ -17,7 +17,7 @@ func addr6(i int) netip.Addr { return netip.AddrFrom16([16]byte{0xfd, 15: byte(i
 
 // sixes gives hosts a and b the addresses fd00::1/64 and fd00::2/64 besides IPv4's.
 func sixes(i int, cfg *Config) {
-	cfg.Addrs, cfg.NoDAD = []netip.Prefix{netip.PrefixFrom(addr6(i), 64)}, true
+	cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(i), 64)}
 }
 
 // open6 gives an established connection over IPv6.

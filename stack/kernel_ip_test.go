@@ -162,11 +162,12 @@ func TestKernelBehindAVLAN(t *testing.T) {
 func TestKernelDuplicateAddress(t *testing.T) {
 	k := tunedKernelLab(t, func(cfg *Config, dev string) {
 		cfg.Addrs = []netip.Prefix{ourAddr6, netip.MustParsePrefix("fd77::9/64")}
+		cfg.NoDAD = false
 		sh(t, "ip addr add fd77::9/64 dev %s nodad", dev)
 		sh(t, "ip addr add %v dev %s nodad", kernelAddr6, dev)
 	})
 	end := time.Now().Add(10 * time.Second)
-	states := map[addrState]int{}
+	states := map[AddrState]int{}
 	for done := false; !done; {
 		require.True(t, time.Now().Before(end), "%v", states)
 		k.do(func() {
@@ -174,10 +175,10 @@ func TestKernelDuplicateAddress(t *testing.T) {
 			for _, l := range k.host.local {
 				states[l.state]++
 			}
-			done = states[addrTentative] == 0
+			done = states[AddrTentative] == 0
 		})
 	}
-	require.Equal(t, map[addrState]int{addrUsable: 3, addrDuplicate: 1}, states)
+	require.Equal(t, map[AddrState]int{AddrUsable: 3, AddrDuplicate: 1}, states)
 	require.Contains(t, sh(t, "ping -n -c 1 -W 10 %v", ourAddr6.Addr()), " 0% packet loss")
 
 	dev := strings.Fields(sh(t, "ip -o -6 addr show to %v", kernelAddr6))[1]

@@ -49,7 +49,7 @@ func tunedKernelLab(t *testing.T, tune func(cfg *Config, dev string)) *kernelLab
 	q, err := port.Open(0, pool)
 	require.NoError(t, err)
 	cfg := Config{
-		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1,
+		Name: "kernel", Queue: q, Pool: pool, Caps: port.Caps(), MAC: port.MAC(), Addr: ourAddr, Core: -1, NoDAD: true,
 		ConnsMax: 16, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: second},
 	}
 	if tune != nil {

@@ -123,7 +123,7 @@ func (l *lab) host(port pmd.Port, i int, tune func(i int, cfg *Config)) *host {
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})
 	cfg := Config{
 		Name: fmt.Sprintf("host%d", i), Queue: n, Pool: pool, Caps: port.Caps(), MAC: port.MAC(),
-		Addr: netip.PrefixFrom(addr, 24), Core: -1, Clock: func() int64 { return l.now },
+		Addr: netip.PrefixFrom(addr, 24), Core: -1, Clock: func() int64 { return l.now }, NoDAD: true, NoAnnounce: true,
 		ConnsMax: 16, Secret: [16]byte{byte(i + 1)}, TCP: tcp.Config{NoDelay: true, SentMax: 256},
 	}
 	if tune != nil {

@@ -25,7 +25,7 @@ func (p *Poller) discover(src inet.MAC, ip *inet.IPv6, message []byte) {
 	case inet.NDNeighbourSolicitation:
 		p.solicited(src, ip, nd)
 	case inet.NDNeighbourAdvert:
-		p.advertised(nd)
+		p.advertised(src, nd)
 	case inet.NDRouterAdvertisement:
 		p.router(ip, nd)
 	default: // a Router Solicitation is for routers
@@ -36,15 +36,15 @@ func (p *Poller) discover(src inet.MAC, ip *inet.IPv6, message []byte) {
 // solicited answers for our addresses (RFC 4861 sections 7.2.3 and 7.2.4).
 func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	probe := ip.Src.IsUnspecified()
-	if l := p.tentative(&nd.Target); l != nil {
-		if probe { // somebody else is about to take it (RFC 4862 section 5.4.3)
-			p.duplicate(l)
-		} else {
-			p.n.Inet[inet.DropNotOurs]++
+	l := p.ours(&nd.Target)
+	switch {
+	case l != nil && l.state == AddrTentative && probe: // somebody else is about to take it (RFC 4862 section 5.4.3)
+		p.n.Inet[inet.DropSource]++
+		if src != p.mac { // else the link gives us back what we sent
+			p.conflict(l, src)
 		}
 		return
-	}
-	if !p.isLocal(&nd.Target) {
+	case l == nil || l.state == AddrTentative:
 		p.n.Inet[inet.DropNotOurs]++
 		return
 	}
@@ -56,29 +56,34 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 		p.learned = true
 		mac = nd.MAC
 	}
-	b := p.pool.Alloc()
-	if b == mem.NoBuf {
-		p.n.Own[DropNoBuf]++
-		return
+	if p.advertise(nd.Target, to, mac) {
+		p.n.NDReplies++
 	}
-	h := p.pool.Headroom()
-	n := inet.PutNeighbourAdvertisement(p.pool.Slot(b)[h:], p.mac, nd.Target, to, nd.Target)
-	p.putPacket(b, &nd.Target, &to, inet.ProtoICMPv6, 0, ndHopLimit, n)
-	if !p.reply(b, mac) {
-		p.discard(b)
-		return
-	}
-	p.n.NDReplies++
 }
 
-// advertised takes an answer, or the news that an address we are about to take is taken (RFC 4862 section 5.4.4).
-func (p *Poller) advertised(nd *inet.ND) {
-	if l := p.tentative(&nd.Target); l != nil {
-		p.duplicate(l)
+// impostor handles an ICMPv6 message, in b, from an address of ours. If it is one of neighbour discovery, which no router can have
+// passed on, the station at mac uses the address.
+func (p *Poller) impostor(b mem.Buf, mac inet.MAC, ip *inet.IPv6, message []byte) {
+	nd := &p.host.nd
+	if mac == p.mac || inet.ParseND(message, ip.Src, ip.Dst, ip.HopLimit, nd) != inet.DropNone {
 		return
 	}
-	if p.isLocal(&nd.Target) { // a host that uses our address
+	p.tellGroup(b)
+	if l := p.ours(&ip.Src); l != nil && (nd.Type == inet.NDNeighbourSolicitation || nd.Type == inet.NDNeighbourAdvert) {
+		p.conflict(l, mac)
+	}
+}
+
+// advertised takes an answer, or the word of another host that an address of ours is its own (RFC 4862 section 5.4.4).
+func (p *Poller) advertised(src inet.MAC, nd *inet.ND) {
+	if l := p.ours(&nd.Target); l != nil {
 		p.n.Inet[inet.DropSource]++
+		if nd.HasMAC {
+			src = nd.MAC
+		}
+		if src != p.mac {
+			p.conflict(l, src)
+		}
 		return
 	}
 	p.neighbours.Advertise(p.now, nd)
@@ -86,11 +91,6 @@ func (p *Poller) advertised(nd *inet.ND) {
 	if !nd.Router && p.host.routes.Forget(nd.Target) {
 		p.routesChanged()
 	}
-}
-
-func (p *Poller) duplicate(l *localAddr) {
-	l.state = addrDuplicate
-	p.n.AddrDuplicate++
 }
 
 // router takes a Router Advertisement (RFC 4861 section 6.3.4): who sent it, for how long it is a default router, the hop

@@ -17,8 +17,11 @@ func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 		p.n.Inet[drop]++
 		return true
 	}
-	if p.isLocal(&a.SenderIP) { // a host that uses our address, or an echo of ours
+	if l := p.contested(&a); l != nil {
 		p.n.Inet[inet.DropSource]++
+		if a.SenderMAC != p.mac { // else the link gives us back what we sent
+			p.conflict(l, a.SenderMAC)
+		}
 		return true
 	}
 	us := a.TargetIP
@@ -63,18 +66,25 @@ func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
 		p.solicit(src, ip, mac)
 		return
 	}
+	a := inet.RequestARP(p.mac, src, ip)
+	if p.sendARP(&a, mac) {
+		p.n.ARPRequests++
+	}
+}
+
+// sendARP sends a packet to mac. False: there was no Buf or no room.
+func (p *Poller) sendARP(a *inet.ARP, mac inet.MAC) bool {
 	b := p.pool.Alloc()
 	if b == mem.NoBuf {
 		p.n.Own[DropNoBuf]++
-		return
+		return false
 	}
-	a := inet.RequestARP(p.mac, src, ip)
-	p.putARP(b, &a)
+	p.putARP(b, a)
 	if !p.reply(b, mac) {
 		p.discard(b)
-		return
+		return false
 	}
-	p.n.ARPRequests++
+	return true
 }
 
 // resolve sends frames whose neighbour became known and asks for those that are due.

@@ -89,7 +89,9 @@ type Config struct {
 	Addrs      []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
 	Routes     []inet.Route   // besides Gateway; several default routes are several default gateways
 	VLAN       uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
-	NoDAD      bool           // use IPv6 addresses at once instead of after RFC 4862's check, up to two seconds later
+	NoDAD      bool           // use addresses at once, without finding out whether another host has them (claim.go)
+	QuickDAD   bool           // find out in a third of a second instead of RFC 5227's 4 to 7 s, RFC 4862's 1 to 2
+	NoAnnounce bool           // do not tell the link unasked where our addresses are
 	Discover   bool           // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
 	ICMPPerSec int            // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
 	Group      *Group         // of Pollers that share an address, one for each queue of a port; its secret goes before Secret

@@ -20,6 +20,9 @@ func (p *Poller) ipv6(b mem.Buf, src inet.MAC, packet []byte, group bool) bool {
 		drop = inet.DropNotOurs
 	case p.isLocal(&ip.Src):
 		drop = inet.DropSource // RFC 9293 MUST-63
+		if ip.NextHeader == inet.ProtoICMPv6 {
+			p.impostor(b, src, &ip, payload)
+		}
 	case ip.NextHeader == inet.ProtoTCP:
 		return p.deliver6(b, src, &ip, &inet.Chain{Proto: inet.ProtoTCP}, payload, packet, flags&mem.RxChecksumGood != 0)
 	default:

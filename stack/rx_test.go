@@ -107,7 +107,7 @@ func TestARPGolden(t *testing.T) {
 		"for another":     func(f []byte) { f[41] = 9 },
 		"a reply":         func(f []byte) { f[21] = 2 },
 		"bad hardware":    func(f []byte) { f[15] = 6 },
-		"from ourselves":  func(f []byte) { f[31] = 2 },
+		"an echo of ours": func(f []byte) { f[27], f[31] = 2, 2 },
 		"to another host": func(f []byte) { copy(f, []byte{2, 0, 0, 0, 0, 9}) },
 	} {
 		f := append([]byte(nil), request...)

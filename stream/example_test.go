@@ -32,7 +32,7 @@ func poller(port *wire.Port, addr string) *stack.Poller {
 	}
 	p, err := stack.New(stack.Config{
 		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: netip.MustParsePrefix(addr), Core: -1,
+		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, // nobody else is on the cable
 	})
 	if err != nil {
 		log.Fatal(err)

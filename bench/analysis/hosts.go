@@ -46,7 +46,7 @@ func newHosts() (*hosts, error) {
 		h.pollers[i], err = stack.New(stack.Config{
 			Name: fmt.Sprint(i), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()), MTU: hostMTU,
 			Addr: netip.MustParsePrefix(hostAddr(i) + "/24"), ConnsMax: 16, Core: -1, Clock: func() int64 { return h.now },
-			Secret: [16]byte{1, byte(i)},
+			Secret: [16]byte{1, byte(i)}, NoDAD: true, NoAnnounce: true,
 		})
 		if err != nil {
 			return nil, err

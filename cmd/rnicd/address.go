@@ -136,29 +136,7 @@ func (o *nicOptions) routes() ([]inet.Route, error) {
 	return all, nil
 }
 
-const (
-	addrTimeout   = 10 * time.Second // the check of an IPv6 address takes up to 2
-	counterPeriod = 5 * time.Millisecond
-)
-
-// awaitAddrs returns when our addresses may be used: no other host has said that one of the IPv6 ones is its own (RFC 4862
-// section 5.4). Of IPv4 addresses nobody is asked. For after start.
-func (n *nic) awaitAddrs(ctx context.Context) error {
-	duplicates := uint64(0)
-	settled := n.await(ctx, addrTimeout, func(k *stack.Counters) bool {
-		duplicates = max(duplicates, k.AddrDuplicate)
-		return k.AddrTentative == 0
-	})
-	switch {
-	case duplicates > 0:
-		return fmt.Errorf("--addr: another host on the link has %d of our IPv6 addresses; choose others", duplicates)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case !settled:
-		return fmt.Errorf("--addr: whether another host has our IPv6 addresses could not be found out within %v; --no-dad does without", addrTimeout)
-	}
-	return nil
-}
+const counterPeriod = 5 * time.Millisecond
 
 // await looks at each Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
 func (n *nic) await(ctx context.Context, timeout time.Duration, wanted func(*stack.Counters) bool) bool {

@@ -30,7 +30,7 @@ type cable struct {
 
 // onCable runs do with a cable. The flags of a NIC are about the server's end; it has a region.
 func onCable(ctx context.Context, o nicOptions, region size, port uint16, log *output, do func(context.Context, *cable) error) (err error) {
-	o.core, o.node = coreNone, hugepages.AnyNode
+	o.core, o.node, o.noDAD = coreNone, hugepages.AnyNode, true // nobody else is on the cable
 	co := o
 	o.addrs = []string{demoServer + "/24"}
 	co.addrs, co.fault, co.capture = []string{demoClient + "/24"}, "", ""

@@ -26,7 +26,7 @@ func TestCanaries(t *testing.T) {
 		before = 128 << 10
 	)
 	ns := newNamespace(t)
-	o := nicOptions{addrs: []string{serverHost + "/24"}, mtu: 1500, page: "normal", core: coreNone, node: hugepages.AnyNode}
+	o := nicOptions{addrs: []string{serverHost + "/24"}, mtu: 1500, page: "normal", core: coreNone, node: hugepages.AnyNode, noDAD: true}
 	n, err := openNIC(&o, memory, io.Discard, func(*hugepages.Arena) (pmd.Port, error) {
 		var p *tap.Port
 		var err error

@@ -71,7 +71,11 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	if o.pmd == "dpdk" {
 		return o.openDPDK(arena)
 	}
-	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount()}
+	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount(), Seed: o.macSeed()}
+	var err error
+	if cfg.MAC, err = o.givenMAC(); err != nil {
+		return nil, err
+	}
 	if o.hostAddr != "" {
 		addr, err := parseAddr("--host-addr", o.hostAddr)
 		if err != nil {
@@ -93,7 +97,7 @@ func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
 	case strings.HasPrefix(o.dev, "net_"):
 		cfg.Vdev = o.dev
 	default:
-		cfg.Vdev = "net_tap0,iface=" + o.dev
+		cfg.Vdev = "net_tap0,iface=" + o.dev + o.tapMAC()
 		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver says it clearly.
 		probe, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu})
 		if err != nil {

@@ -87,7 +87,7 @@ func (o *dialOptions) client(ctx context.Context, log *output, do func(context.C
 		if o.nic.pmd != "kernel" {
 			region = clientRegion
 		}
-		ctx, s, err = openEndpoint(ctx, &o.nic, region, w)
+		ctx, s, err = openEndpoint(ctx, &o.nic, region, w, log)
 		warnNoCRC(w, o.noCRC)
 	})
 	if err != nil {

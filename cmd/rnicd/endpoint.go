@@ -49,8 +49,9 @@ type endpoint struct {
 	stop    func() error    // gives everything back, and says whether the device had gone
 }
 
-// openEndpoint opens the device that was asked for, with a region of memory. The context it returns ends with that device.
-func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer) (context.Context, *endpoint, error) {
+// openEndpoint opens the device that was asked for, with a region of memory, and tells of it on w; what happens later on out. The
+// context it returns ends with that device.
+func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, out *output) (context.Context, *endpoint, error) {
 	if o.pmd == "kernel" {
 		s, err := openKernel(o, region, w)
 		return ctx, s, err
@@ -67,10 +68,10 @@ func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer) 
 		return nil, nil, errors.Join(err, n.Close())
 	}
 	fmt.Fprintf(w, "device      %s\n", o.describe(n.port.Name()))
-	if err := n.awaitAddrs(ctx); err != nil {
+	if err := n.awaitAddrs(ctx, w); err != nil {
 		return nil, nil, errors.Join(err, closeAdapter(dev), n.Close())
 	}
-	while, lost := n.whileThere(ctx)
+	while, lost := n.whileThere(ctx, out)
 	return while, &endpoint{dev: dev, region: n.region, pollers: n.pollers, nic: n, stop: func() error {
 		return errors.Join(lost(), closeAdapter(dev), n.Close())
 	}}, nil

@@ -167,7 +167,7 @@ func TestInteropAddressTaken(t *testing.T) {
 	l := checked(t, deviceVeth)
 	sink := l.stream(t, "sink", "--addr", interopTheirs[6].String())
 	require.Equal(t, 1, sink.Wait(t), "%s", sink)
-	sink.Expect(t, 1, "^rnicd: --addr: another host on the link has 1 of our IPv6 addresses; choose others$")
+	sink.Expect(t, 1, "^rnicd: --addr .*: another host on the link has this address, the one with MAC .*; choose another, or take it from that host$")
 }
 
 // flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each millisecond.

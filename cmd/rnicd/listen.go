@@ -56,14 +56,14 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	if region == 0 && o.nic.pmd != "kernel" {
 		region = clientRegion
 	}
-	ctx, s, err := openEndpoint(ctx, &o.nic, region, w)
+	out := newOutput(w)
+	ctx, s, err := openEndpoint(ctx, &o.nic, region, w, out)
 	if err != nil {
 		return err
 	}
 	defer func() { err = ending(err, s.stop()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := newOutput(w)
 	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // the service tells of the others

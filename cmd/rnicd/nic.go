@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -71,6 +72,8 @@ type nicOptions struct {
 	pacing         bool
 	ecn            bool
 	noDAD          bool
+	dad            string
+	mac            string
 	noOffload      bool
 
 	set *pflag.FlagSet // of which checkDevice asks what was given
@@ -79,7 +82,7 @@ type nicOptions struct {
 // deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
 var deviceFlags = []string{
 	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
-	"no-dad", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
+	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
 }
 
 // given are those of the named flags that stand on the command line, as they are written there.
@@ -119,7 +122,9 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.ptoMin, "pto-min", time.Millisecond, "least time before a tail loss probe; 100us where both ends poll")
 	f.BoolVar(&o.pacing, "pacing", false, "spread segments over the round trip instead of sending bursts")
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
-	f.BoolVar(&o.noDAD, "no-dad", false, "use IPv6 addresses at once, without looking whether another host has them (RFC 4862 section 5.4)")
+	f.StringVar(&o.dad, "dad", dadAuto, "how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
+	f.BoolVar(&o.noDAD, "no-dad", false, "use addresses at once, without looking whether another host has them")
+	f.StringVar(&o.mac, "mac", "", "MAC of our side of a TAP (default: made of the host, the device's name and --addr, the same from start to start)")
 	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
 }
 
@@ -149,6 +154,9 @@ func (o *nicOptions) check() error {
 		return err
 	}
 	if _, err := parsePage(o.page); err != nil {
+		return err
+	}
+	if err := o.checkOnLink(); err != nil {
 		return err
 	}
 	if most := o.mtuMax(); o.mtu < mtuMin || o.mtu > most {
@@ -297,7 +305,7 @@ func (o *nicOptions) config() (stack.Config, error) {
 		return stack.Config{}, err
 	}
 	cfg := stack.Config{
-		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD,
+		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD, QuickDAD: o.quickDAD(),
 		MTU: o.mtu, ConnsMax: connsMax, Core: o.core, Idle: stack.IdleAdaptive,
 	}
 	if o.spin {
@@ -380,12 +388,14 @@ func (n *nic) start() error {
 // lostPeriod is how often the device is looked for.
 const lostPeriod = time.Second
 
-// whileThere returns a context that ends when ctx does, or the device is gone; lost then says that. For after start.
-func (n *nic) whileThere(ctx context.Context) (while context.Context, lost func() error) {
-	device, ok := n.device.(interface{ Lost() error })
-	if !ok {
-		return ctx, func() error { return nil }
+// whileThere returns a context that ends when ctx does, or the device is gone, or our last address another's; lost then says that.
+// Meanwhile it tells of conflicts. For after start.
+func (n *nic) whileThere(ctx context.Context, out *output) (while context.Context, lost func() error) {
+	gone := func() error { return nil }
+	if device, ok := n.device.(interface{ Lost() error }); ok {
+		gone = device.Lost
 	}
+	c := conflicts{told: map[netip.Addr]told{}}
 	while, cancel := context.WithCancelCause(ctx)
 	n.watch.Go(func() {
 		defer cancel(nil)
@@ -394,7 +404,11 @@ func (n *nic) whileThere(ctx context.Context) (while context.Context, lost func(
 		for {
 			select {
 			case <-tick.C:
-				if err := device.Lost(); err != nil {
+				err := gone()
+				if err == nil {
+					err = c.look(while, n.pollers[0], out)
+				}
+				if err != nil {
 					cancel(err)
 					return
 				}
@@ -404,17 +418,20 @@ func (n *nic) whileThere(ctx context.Context) (while context.Context, lost func(
 		}
 	})
 	return while, func() error {
-		if err := context.Cause(while); errors.Is(err, tap.ErrGone) {
+		if err := context.Cause(while); isLost(err) {
 			return err
 		}
 		return nil
 	}
 }
 
+// isLost is true of the reasons that whileThere has.
+func isLost(err error) bool { return errors.Is(err, tap.ErrGone) || errors.Is(err, errAddrTaken) }
+
 // ending joins what a command ended with and what closing says. A device that has gone is the reason, the context that ended
 // for it is not.
 func ending(err, closing error) error {
-	if errors.Is(closing, tap.ErrGone) && errors.Is(err, context.Canceled) {
+	if isLost(closing) && errors.Is(err, context.Canceled) {
 		return closing
 	}
 	return errors.Join(err, closing)

@@ -45,10 +45,15 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 	}
 	r.remark("device      %s", o.describe(dev.port.Name()))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
-	if err := dev.awaitAddrs(ctx); err != nil {
+	log.Reset()
+	err = dev.awaitAddrs(ctx, &log)
+	if log.Len() > 0 {
+		r.remark("%s", strings.TrimRight(log.String(), "\n"))
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	while, lost := dev.whileThere(ctx)
+	while, lost := dev.whileThere(ctx, r.remarks)
 	n.lost, n.counted = lost, tellCounters(r.remarks, dev.pollers, nil, o.counters)
 	return while, n, nil
 }

@@ -41,6 +41,7 @@ type Port struct {
 	queues  []*Queue // nil where not open yet
 	rings   *ringPair
 	last    PortStats // once closed
+	link    *linkWatch
 }
 
 // rssKey is Toeplitz key material for the longest key of any driver. The first 40 octets are the key of the
@@ -277,6 +278,8 @@ const drainMax = time.Second
 // back to their Pools; received ones that their owners still have stay valid. The Arena must stay mapped if Close
 // returns an error that says so: somebody else still reads frames of ours.
 func (p *Port) Close() error {
+	p.link.stop()
+	p.link = nil
 	environment.Lock()
 	defer environment.Unlock()
 	if p.closed {

@@ -112,6 +112,18 @@ func answer(t *testing.T, s *side) {
 	}
 }
 
+// Setting the kernel's side up is told of.
+func TestTapWatchLink(t *testing.T) {
+	s := tapSide(t, "rnictaplink", Config{})
+	up := make(chan struct{}, 64)
+	command(t, "ip", "link", "set", "rnictaplink", "down")
+	require.True(t, eventually(func() bool { return !s.port.LinkUp() }))
+	require.NoError(t, s.port.WatchLink(func() { up <- struct{}{} }))
+	require.Error(t, s.port.WatchLink(func() {}))
+	command(t, "ip", "link", "set", "rnictaplink", "up")
+	require.True(t, eventually(func() bool { return len(up) == 1 }))
+}
+
 // The device completes a UDP checksum that the kernel then verifies; without it, the kernel drops the datagram.
 func TestTapTxChecksum(t *testing.T) {
 	s := tapSide(t, "rnictap1", Config{})

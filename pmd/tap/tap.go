@@ -29,7 +29,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
+	"sync"
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
@@ -52,9 +54,13 @@ const (
 type Config struct {
 	Name string // up to NameMax octets; a %d in it lets the kernel number it; tap%d by default
 	MTU  int    // of both sides, 1500 by default
-	// MAC is our side's address. By default it is made from the kernel side's, which is random for each new
-	// device; an address that outlives the process must be given.
+	// MAC is our side's address. By default it is made of the host (machine id and name), the device's name and Seed,
+	// and so is the same from start to start: stations that know it need not find out. A host without identity gets one
+	// made from the kernel side's, which is random for each new device.
 	MAC [6]byte
+	// Seed is what else tells this device from others of its name, of this host's other network namespaces: our IP
+	// addresses, say. Two devices on one link must not have one MAC.
+	Seed string
 	// Addr is the kernel side's address with its prefix length; the zero value leaves that to the operator.
 	Addr netip.Prefix
 	// NoOffload leaves the virtio_net_hdr out: one frame of the MTU per system call, checksums complete.
@@ -95,9 +101,12 @@ type Port struct {
 	vnet   bool
 	fds    []int    // one per queue
 	queues []*Queue // those opened
+
+	watched *os.File // WatchLink's
+	watch   sync.WaitGroup
 }
 
-var _ pmd.Port = (*Port)(nil)
+var _ pmd.LinkWatcher = (*Port)(nil)
 var _ pmd.Queue = (*Queue)(nil)
 
 // New creates the device, or attaches to it when it is there, in the network namespace of the calling thread,
@@ -122,7 +131,10 @@ func New(cfg Config) (*Port, error) {
 	}
 	p.mac = cfg.MAC
 	if p.mac == ([6]byte{}) {
-		p.mac = otherEnd(kernelMAC)
+		var ok bool
+		if p.mac, ok = StableMAC(name, cfg.Seed); !ok {
+			p.mac = otherEnd(kernelMAC)
+		}
 	}
 	if p.mac == kernelMAC {
 		return nil, closeAfter(p, fmt.Errorf("tap: %s: both ends would have MAC %s; give ours another", name, net.HardwareAddr(p.mac[:])))
@@ -207,6 +219,10 @@ func (p *Port) Close() error {
 	}
 	if p.vnet && len(p.fds) > 0 {
 		_ = unix.IoctlSetInt(p.fds[0], unix.TUNSETOFFLOAD, 0) // a persistent device is left without
+	}
+	if p.watched != nil {
+		_ = p.watched.Close()
+		p.watch.Wait()
 	}
 	var first error
 	for _, fd := range p.fds {

@@ -85,7 +85,7 @@ func overThese(t *testing.T, transports []string, f func(r *rig)) {
 // poller runs our stack on a TAP of its own in the bridge. Frames are as on a wire: no offloads.
 func (r *rig) poller() *stack.Poller {
 	r.t.Helper()
-	port, err := tap.New(tap.Config{Name: ourTAP, NoOffload: true, MAC: [6]byte{2, 0, 10, 9, 0, 1}}) // the guest remembers it
+	port, err := tap.New(tap.Config{Name: ourTAP, NoOffload: true})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { require.NoError(r.t, port.Close()) })
 	require.NoError(r.t, ip("link set "+ourTAP+" master "+bridge+" up"))

@@ -45,7 +45,7 @@ func overCommands(t *testing.T, f func(c *command)) {
 	}
 }
 
-// run starts the program. Its TAP joins the bridge as soon as it is there; it is another each time, which the guest is to learn.
+// run starts the program. Its TAP joins the bridge as soon as it is there.
 func (c *command) run(words ...string) *netlab.Process {
 	c.t.Helper()
 	args := append(strings.Fields(strings.Join(words, " ")), c.pmd...)
@@ -53,8 +53,6 @@ func (c *command) run(words ...string) *netlab.Process {
 	if len(c.pmd) > 0 {
 		p.Expect(c.t, 1, "^device ")
 		require.NoError(c.t, ip("link set "+ourTAP+" master "+bridge+" up"))
-		_, err := vm.Run(c.ctx, "ip neigh flush dev eth0")
-		require.NoError(c.t, err)
 	}
 	return p
 }

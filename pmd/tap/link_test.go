@@ -1,0 +1,126 @@
+package tap
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// links is a device whose link is watched without a goroutine: what a command changes the kernel
+// has told, but for carriers, when it ends.
+type links struct {
+	t  *testing.T
+	fd int
+	*watcher
+}
+
+func newLinks(t *testing.T, device string) *links {
+	enterNetns(t)
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs iproute2: ", err)
+	}
+	p, err := New(Config{Name: device})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	fd, w, err := newWatcher(device)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	require.True(t, w.now.connected(), "%+v", w.now)
+	return &links{t: t, fd: fd, watcher: w}
+}
+
+func (l *links) ip(words string) {
+	l.t.Helper()
+	out, err := exec.Command("ip", strings.Fields(words)...).CombinedOutput()
+	require.NoError(l.t, err, "ip %s: %s", words, out)
+}
+
+// hears reads what the kernel has told; with wait until it tells that the device is connected.
+func (l *links) hears(wait bool) (up bool) {
+	l.t.Helper()
+	buf := make([]byte, 64<<10)
+	for {
+		n, _, err := unix.Recvfrom(l.fd, buf, 0)
+		switch {
+		case err == nil:
+			up = l.hear(buf[:n]) || up
+		case err == unix.EINTR:
+		case !wait || up:
+			return up
+		default:
+			require.Equal(l.t, unix.EAGAIN, err)
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLIN}}, 30_000)
+			require.True(l.t, n == 1 || err == unix.EINTR, "nothing was told: %v", err)
+		}
+	}
+}
+
+func (l *links) connects(words string) {
+	l.t.Helper()
+	l.ip(words)
+	require.True(l.t, l.hears(true), "ip %s", words)
+}
+
+func (l *links) silent(words string) {
+	l.t.Helper()
+	l.ip(words)
+	require.False(l.t, l.hears(false), "ip %s", words)
+}
+
+// Setting the device up, putting it into a bridge and taking it to another one are told of; what
+// disconnects it, and what happens to others, is not.
+func TestLinkIsFollowed(t *testing.T) {
+	l := newLinks(t, "rlink")
+	l.silent("link set rlink down")
+	l.connects("link set rlink up")
+	l.silent("link set rlink mtu 1400")
+	l.ip("link add other type veth peer name another")
+	l.silent("link set other up")
+	l.silent("link set another up")
+	l.silent("link add rbr0 type bridge")
+	l.silent("link add rbr1 type bridge")
+	l.silent("link set rbr0 up")
+	l.silent("link set rbr1 up")
+	l.connects("link set rlink master rbr0")
+	l.silent("link set rlink down")
+	l.connects("link set rlink up")
+	l.silent("link set other master rbr0")
+	l.connects("link set rlink master rbr1")
+	l.connects("link set rlink nomaster")
+}
+
+// A port of a bridge with a spanning tree is connected when it forwards, two times two seconds
+// after it came.
+func TestLinkIsFollowedThroughASpanningTree(t *testing.T) {
+	t.Parallel()
+	l := newLinks(t, "rtree")
+	l.silent("link add rbr2 type bridge stp_state 1 forward_delay 200")
+	l.silent("link set rbr2 up")
+	l.silent("link set rtree master rbr2")
+	require.True(t, l.hears(true))
+}
+
+// WatchLink tells, and ends with Close.
+func TestWatchLink(t *testing.T) {
+	enterNetns(t)
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs iproute2: ", err)
+	}
+	p, err := New(Config{Name: "rwatch"})
+	require.NoError(t, err)
+	up := make(chan struct{}, 64)
+	require.NoError(t, p.WatchLink(func() { up <- struct{}{} }))
+	l := &links{t: t}
+	l.ip("link set rwatch down")
+	l.ip("link set rwatch up")
+	select {
+	case <-up:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing was told")
+	}
+	require.NoError(t, p.Close())
+}

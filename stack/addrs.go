@@ -1,0 +1,190 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+
+	"github.com/rnicd/rnicd/inet"
+)
+
+// ErrAddrRemoved ends the connections of an address that RemoveAddr takes away.
+var ErrAddrRemoved = errors.New("stack: our address was removed")
+
+// AddrError says that another host on the link has an address of ours, which therefore is not used.
+type AddrError struct {
+	Addr netip.Addr
+	MAC  inet.MAC // of that host
+}
+
+func (e *AddrError) Error() string {
+	return fmt.Sprintf("stack: another host on the link has %v: MAC %v", e.Addr, e.MAC)
+}
+
+// AddrStatus is what has become of an address of ours.
+type AddrStatus struct {
+	Addr      netip.Addr
+	State     AddrState
+	Conflicts uint64   // packets of other hosts that claimed it
+	Rival     inet.MAC // who sent the last of them
+}
+
+// LinkUp says that the device has been connected: a carrier, a bridge. The addresses are checked
+// again, those in use while they are used, and announced: who was told nothing meanwhile, or
+// something else, learns where we are. Several within a second count as one. Any goroutine; of a
+// Group each Poller is to be told. ErrBusy, ErrStopped: as Submit.
+func (p *Poller) LinkUp() error { return p.Submit(p.linkUp) }
+
+func (p *Poller) linkUp() {
+	p.n.LinkUps++
+	h := &p.host
+	if h.linkAt != math.MaxInt64 {
+		p.n.Own[DropAnnounceLimited]++
+		return
+	}
+	h.linkAt = max(p.now, h.linkedAt+linkUpNs)
+	p.schedule()
+}
+
+// checkAgain is what a LinkUp asks for. RFC 5227 section 2.1: "when a link-state change signals
+// that an Ethernet cable has been connected", an address is probed as if it were new.
+func (p *Poller) checkAgain() {
+	h := &p.host
+	h.linkAt, h.linkedAt = math.MaxInt64, p.now
+	for i := range h.local {
+		if l := &h.local[i]; l.state != AddrDuplicate {
+			h.claim(&p.cfg, p.now, &p.secret, l)
+		}
+	}
+}
+
+// AddAddr adds an address with its prefix, as in Config.Addrs: it is checked, announced and then
+// used. With the first one of IPv6 comes a link-local one. Errors: no unicast address, ours
+// already, too many. Poller goroutine (Submit); of a Group each Poller is to be given it.
+func (p *Poller) AddAddr(prefix netip.Prefix) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("stack: poller %q: "+format, append([]any{p.cfg.Name}, args...)...)
+	}
+	if p.stopped {
+		return ErrStopped
+	}
+	if err := p.cfg.checkAddr(prefix); err != nil {
+		return bad("%w", err)
+	}
+	added := []netip.Prefix{prefix}
+	if a := prefix.Addr(); a.Is6() && !p.host.ip6 && !a.IsLinkLocalUnicast() {
+		added = append(added, netip.PrefixFrom(inet.LinkLocal(p.mac).Netip(), 64))
+	}
+	a := inet.AddrFrom(prefix.Addr())
+	if slices.ContainsFunc(p.host.local, func(l localAddr) bool { return l.addr == a }) {
+		return bad("address %v is ours already", prefix.Addr())
+	}
+	if len(p.host.local)+len(added) > addrsMax {
+		return bad("address %v: %d addresses are all there can be", prefix.Addr(), addrsMax)
+	}
+	for _, x := range added {
+		if !p.host.addAddr(&p.cfg, p.now, &p.secret, x) {
+			return bad("address %v: %d routes are all there can be", x.Addr(), inet.RoutesMax)
+		}
+	}
+	p.schedule()
+	return nil
+}
+
+// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset and end
+// with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
+func (p *Poller) RemoveAddr(addr netip.Addr) error {
+	a := inet.AddrFrom(addr)
+	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })
+	if i <= 0 {
+		return fmt.Errorf("stack: poller %q: address %v is none of ours, or the first, which stays", p.cfg.Name, addr)
+	}
+	for j := range p.slab.conns {
+		if c := &p.slab.conns[j]; c.phase != phaseFree && c.id.Local == a {
+			p.abort(c, ErrAddrRemoved)
+		}
+	}
+	l := p.host.local[i]
+	p.host.local = slices.Delete(p.host.local, i, i+1)
+	p.host.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
+	p.routesChanged()
+	p.tellWaiters()
+	p.schedule()
+	return nil
+}
+
+// Addrs says what has become of our addresses, Config.Addr first. Any goroutine but the Poller's;
+// it waits until ctx ends.
+func (p *Poller) Addrs(ctx context.Context) ([]AddrStatus, error) {
+	all := make(chan []AddrStatus, 1)
+	if err := p.Submit(func() { all <- p.addrs() }); err != nil {
+		return nil, err
+	}
+	select {
+	case s := <-all:
+		return s, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *Poller) addrs() []AddrStatus {
+	all := make([]AddrStatus, 0, len(p.host.local))
+	for i := range p.host.local {
+		l := &p.host.local[i]
+		all = append(all, AddrStatus{Addr: l.addr.Netip(), State: l.state, Conflicts: l.conflicts, Rival: l.rival})
+	}
+	return all
+}
+
+// AwaitAddrs returns when no address is being checked any more, or ctx ends. Its error has an
+// *AddrError for each address that another host has. Any goroutine but the Poller's.
+func (p *Poller) AwaitAddrs(ctx context.Context) error {
+	settled := make(chan []AddrStatus, 1)
+	if err := p.Submit(func() {
+		p.host.waiters = append(p.host.waiters, settled)
+		p.tellWaiters()
+	}); err != nil {
+		return err
+	}
+	var all []AddrStatus
+	select {
+	case all = <-settled:
+	case <-p.done:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var err error
+	for i := range all {
+		if all[i].State == AddrDuplicate {
+			err = errors.Join(err, &AddrError{all[i].Addr, all[i].Rival})
+		}
+	}
+	return err
+}
+
+// tellWaiters lets AwaitAddrs go on when no address is tentative.
+func (p *Poller) tellWaiters() {
+	if len(p.host.waiters) == 0 || p.tentatives() > 0 {
+		return
+	}
+	for _, w := range p.host.waiters {
+		w <- p.addrs()
+	}
+	p.host.waiters = nil
+}
+
+// tentatives is how many addresses are being checked.
+func (p *Poller) tentatives() int {
+	n := 0
+	for i := range p.host.local {
+		if p.host.local[i].state == AddrTentative {
+			n++
+		}
+	}
+	return n
+}
