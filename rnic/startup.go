@@ -273,6 +273,7 @@ func (l *link) joinAccepted(q *QueuePair) {
 	if l.handed != nil {
 		l.edge(l.handed.edge)
 	}
+	q.speakFirst(l)
 }
 
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).
