@@ -43,7 +43,8 @@ type Served struct {
 	Shape    Shape      // as it was told
 	Report   Report     // the client's figures; of ib_write_bw and ib_read_bw, and of tests in both directions
 	Counters rnic.Stats // of the first connection that was measured
-	Octets   uint64     // placed, on all of them; of Reads: asked for
+	Octets   uint64     // placed, on all of them; of Reads: sent
+	Direct   uint64     // of those that were placed: directly
 	Reads    uint64     // that were answered
 	Took     time.Duration
 	Err      error
@@ -285,6 +286,7 @@ func (x *session) look(ctx context.Context) {
 			x.out.Octets += st.PayloadSent
 		} else {
 			x.out.Octets += st.Placed.Direct + st.Placed.Reassembled
+			x.out.Direct += st.Placed.Direct
 		}
 	}
 }
