@@ -42,7 +42,8 @@ func shapeCells() (all []shapeCell) {
 		add(p, perftest.Shape{Both: true}, 0)
 		add(p, perftest.Shape{QPs: 3}, 0)
 		if !*quick {
-			add(p, perftest.Shape{All: true, Both: true, QPs: 2}, 0)
+			add(p, perftest.Shape{All: true, Both: true}, 0)
+			add(p, perftest.Shape{Both: true, QPs: 2}, 0)
 			add(p, perftest.Shape{Both: true}, 2)
 		}
 	}
