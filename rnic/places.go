@@ -9,9 +9,10 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// places bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of those that one address has
-// opened to us. A connection whose peer has not sent its start-up frame is silent. Where there is no place for one that comes
-// in, the oldest silent one gives way, as on a Poller (stack.Conn.SetSilent).
+// places bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of
+// those that one address has opened to us. A connection whose peer has not sent its start-up frame
+// is silent. Where there is no place for one that comes in, the oldest silent one gives way, as on
+// a Poller (stack.Conn.SetSilent).
 //
 // Who holds an onSocket's lock may call; nobody is called.
 type places struct {
@@ -54,7 +55,8 @@ func (p *places) take() (*place, error) {
 	return &place{of: p}, nil
 }
 
-// takeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its own for that: the caller ends it.
+// takeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its
+// own for that: the caller ends it.
 func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *onSocket, err error) {
 	peer = addressOf(peer)
 	p.mu.Lock()
@@ -90,7 +92,8 @@ func (p *places) silentOf(peer netip.Addr) *list.Element {
 	return e
 }
 
-// addressOf is what counts as one address: of IPv6 the first 64 bits, as a host has all addresses behind them.
+// addressOf is what counts as one address: of IPv6 the first 64 bits, as a host has all addresses
+// behind them.
 func addressOf(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
@@ -99,7 +102,8 @@ func addressOf(a netip.Addr) netip.Addr {
 	return prefix.Addr()
 }
 
-// setSilent says that the peer of s, whose place this is, has yet to speak. One that we opened never gives way.
+// setSilent says that the peer of s, whose place this is, has yet to speak. One that we opened
+// never gives way.
 func (pl *place) setSilent(s *onSocket) {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()

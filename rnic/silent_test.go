@@ -38,8 +38,8 @@ func (r *rig) serverCounters() (n stack.Counters) {
 	return n
 }
 
-// Connections whose peer sends no start-up frame, or never the end of it, fill all places: a client gets in at once, and
-// the oldest of them are reset. Those that have sent theirs stay.
+// Connections whose peer sends no start-up frame, or never the end of it, fill all places: a client
+// gets in at once, and the oldest of them are reset. Those that have sent theirs stay.
 //
 // req: 5042-6.4.1-1
 func TestSilentStartupsGiveWay(t *testing.T) {
@@ -72,7 +72,8 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 	})
 }
 
-// An address at its limit loses its oldest silent connection to its next; without a silent one it gets no more.
+// An address at its limit loses its oldest silent connection to its next; without a silent one it
+// gets no more.
 func TestSilentStartupsOfOneAddress(t *testing.T) {
 	over(t, all, rigConfig{connsMax: 32, peerMax: 3}, func(t *testing.T, r *rig) {
 		var silent []rawPeer
@@ -135,7 +136,8 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// Peers that speak in the moment in which they are to give way are either served or reset, and no place is lost or had twice.
+// Peers that speak in the moment in which they are to give way are either served or reset, and no
+// place is lost or had twice.
 func TestGiveWayHammer(t *testing.T) {
 	const clients, rounds, places = 8, 25, 3
 	r := newRig(t, sockets, rigConfig{connsMax: places})

@@ -9,9 +9,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Memory that the other end may write directly, at offsets that an end gives it: riomap and riowrite of librdmacm. An end that maps memory
-// tells the other by an RDMA Write of an entry, and a message that it has come; what is written then goes by RDMA alone, and nobody is
-// told of it.
+// Memory that the other end may write directly, at offsets that an end gives it: riomap and
+// riowrite of librdmacm. An end that maps memory tells the other by an RDMA Write of an entry, and
+// a message that it has come; what is written then goes by RDMA alone, and nobody is told of it.
 //
 //	A                                                B
 //	 | == RDMA Write of {offset, memory} ===========> |  Map, into one of B's Options.Maps entries
@@ -68,11 +68,13 @@ type Mapping struct {
 	index  int
 }
 
-// Map lets the peer write b by WriteAt (riowrite), at offsets from offset on, until Close of the Mapping or the end of the connection. It
-// must not be on the Go heap if it is looked at while the peer may write, except where the two have agreed on whose it is by octets that
-// were read. A peer has as many entries as it says at start-up: ErrMapsFull when all are used. Map may block until what was written
-// before has been posted; octets that are written later, by Write, reach the peer's Read after the mapping. Of a peer that reads nothing in between it may
-// block, too, when half of its credits are used up.
+// Map lets the peer write b by WriteAt (riowrite), at offsets from offset on, until Close of the
+// Mapping or the end of the connection. It must not be on the Go heap if it is looked at while the
+// peer may write, except where the two have agreed on whose it is by octets that were read. A peer
+// has as many entries as it says at start-up: ErrMapsFull when all are used. Map may block until
+// what was written before has been posted; octets that are written later, by Write, reach the
+// peer's Read after the mapping. Of a peer that reads nothing in between it may block, too, when
+// half of its credits are used up.
 func (c *Conn) Map(b []byte, offset uint64) (*Mapping, error) {
 	if len(b) == 0 || len(b) > math.MaxUint32 || offset > math.MaxUint64-uint64(len(b)) {
 		return nil, fmt.Errorf("rsocket: %d octets to be mapped at %d: want 1 to %d", len(b), offset, uint32(math.MaxUint32))
@@ -107,9 +109,10 @@ func (c *Conn) Map(b []byte, offset uint64) (*Mapping, error) {
 // ErrMapsFull is Map's error when the peer has no entry left.
 var ErrMapsFull = errors.New("rsocket: the peer has no room for another mapping")
 
-// mayTell: a message that tells of a mapping takes a receive buffer at the peer, as one of data does, but rsockets does not count it when
-// it tells what was read. So it is one of those that are under way until the peer says that a later message of data was read. It says so
-// when it has read half of those that were granted: these messages leave room for so many.
+// mayTell: a message that tells of a mapping takes a receive buffer at the peer, as one of data
+// does, but rsockets does not count it when it tells what was read. So it is one of those that are
+// under way until the peer says that a later message of data was read. It says so when it has read
+// half of those that were granted: these messages leave room for so many.
 func (c *Conn) mayTell() bool {
 	return c.out.slots >= slotsForTransfer && c.out.creditLeft(&c.maps) > 0 && len(c.maps.flight) < c.maps.most
 }
@@ -122,7 +125,8 @@ func (m *maps) begin(d *connData) {
 	m.most = max(int(d.credits)/2-reserved(d.credits), 1)
 }
 
-// landed forgets the messages that the peer has seen, when it says that it has read so many of data.
+// landed forgets the messages that the peer has seen, when it says that it has read so many of
+// data.
 func (m *maps) landed(read uint16) {
 	n := 0
 	for n < len(m.flight) && int16(read-m.flight[n]) > 0 {
@@ -143,8 +147,8 @@ func (c *Conn) tell(m *Mapping, n uint32) {
 	c.maps.flight = append(c.maps.flight, c.out.sent)
 }
 
-// Close takes the memory back: nothing is written there any more when it returns. The peer is not told, so that it must have been by other
-// means: a WriteAt of its own ends the connection.
+// Close takes the memory back: nothing is written there any more when it returns. The peer is not
+// told, so that it must have been by other means: a WriteAt of its own ends the connection.
 func (m *Mapping) Close() error {
 	c := m.conn
 	c.mu.Lock()
@@ -179,9 +183,10 @@ func (m *maps) find(offset uint64) (where entry, ok bool) {
 	return entry{}, false
 }
 
-// WriteAt writes p by RDMA into memory that the peer has mapped (Map, riomap), from offset off on, and returns when p is the caller's again.
-// It is io.WriterAt. The peer's program is told nothing; what is written by Write afterwards, it reads when these octets are there. The
-// error is ErrMapped where the peer has mapped nothing: n octets before that were written.
+// WriteAt writes p by RDMA into memory that the peer has mapped (Map, riomap), from offset off on,
+// and returns when p is the caller's again. It is io.WriterAt. The peer's program is told nothing;
+// what is written by Write afterwards, it reads when these octets are there. The error is ErrMapped
+// where the peer has mapped nothing: n octets before that were written.
 func (c *Conn) WriteAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, fmt.Errorf("rsocket: offset %d is negative", off)

@@ -27,8 +27,8 @@ func said(t *testing.T, a, b *Conn) {
 	require.NoError(t, err)
 }
 
-// offHeap is memory that may be looked at between Writes of the peer's: the race detector does not know that the octets of a connection
-// go before what they lead to at the other end.
+// offHeap is memory that may be looked at between Writes of the peer's: the race detector does not
+// know that the octets of a connection go before what they lead to at the other end.
 func offHeap(t *testing.T, n int) []byte {
 	t.Helper()
 	arena, err := hugepages.New(hugepages.Config{Bytes: int64(n), Page: hugepages.Normal, Node: hugepages.AnyNode})
@@ -37,8 +37,8 @@ func offHeap(t *testing.T, n int) []byte {
 	return arena.Bytes()[:n]
 }
 
-// What is written at an offset is in the memory that the peer has mapped there, when the peer hears a word that was written behind it; in
-// either direction, of any length, whatever else is written.
+// What is written at an offset is in the memory that the peer has mapped there, when the peer hears
+// a word that was written behind it; in either direction, of any length, whatever else is written.
 func TestMap(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{Maps: 2, SendBuffer: 5000})
@@ -65,7 +65,8 @@ func TestMap(t *testing.T) {
 	})
 }
 
-// Entries are as many as the peer said: one more is an error, and one that was closed is used again.
+// Entries are as many as the peer said: one more is an error, and one that was closed is used
+// again.
 func TestMapEntries(t *testing.T) {
 	c := pair(t, testnic.Wired(t), Options{Maps: 2})
 	var ms []*Mapping
@@ -108,7 +109,8 @@ func TestMapEntries(t *testing.T) {
 	require.ErrorContains(t, err, "129 mappings, 0 to 128 possible")
 }
 
-// Memory that was taken back is not written any more; who writes there all the same loses its connection.
+// Memory that was taken back is not written any more; who writes there all the same loses its
+// connection.
 func TestMapClosed(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{Maps: 1})
@@ -160,8 +162,8 @@ func TestWriteAtEnds(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EPIPE)
 }
 
-// On the wire: the count in start-up's octet, an entry of 24 octets behind the list, in the order of the messages, and its number in
-// a message; rsockets' rs_iomap.
+// On the wire: the count in start-up's octet, an entry of 24 octets behind the list, in the order
+// of the messages, and its number in a message; rsockets' rs_iomap.
 func TestMapOnTheWire(t *testing.T) {
 	devs := testnic.Wired(t)
 	p := newRaw(t, devs[0], rnic.QPOptions{})
@@ -206,8 +208,8 @@ func TestMapOnTheWire(t *testing.T) {
 	require.ErrorContains(t, err, "the peer maps memory as entry 5, where it has 5")
 }
 
-// Messages about mappings take receive buffers of a peer that does not count them: there are never more under way than buffers, and they
-// are not lost to the messages of data for ever.
+// Messages about mappings take receive buffers of a peer that does not count them: there are never
+// more under way than buffers, and they are not lost to the messages of data for ever.
 func TestMapsAndCredits(t *testing.T) {
 	c := pair(t, testnic.Wired(t), Options{Maps: 1, Credits: CreditsMin})
 	for range 20 * CreditsMin {

@@ -2,16 +2,19 @@ package stack
 
 import "github.com/rnicd/rnicd/inet"
 
-// Connections that were opened to us and whose peer has said nothing that counts yet (Conn.SetSilent) stand in a list, oldest
-// first. They give way to connections that come in: where no slot is free the oldest does, and where an address has
-// Config.PeerMax connections the oldest of that address. So connections that are opened and left alone keep nobody out.
+// Connections that were opened to us and whose peer has said nothing that counts yet
+// (Conn.SetSilent) stand in a list, oldest first. They give way to connections that come in: where
+// no slot is free the oldest does, and where an address has Config.PeerMax connections the oldest
+// of that address. So connections that are opened and left alone keep nobody out.
 
-// silentLooks bounds how far the list is searched for one of a certain address: a segment must not cost a walk over all.
+// silentLooks bounds how far the list is searched for one of a certain address: a segment must not
+// cost a walk over all.
 const silentLooks = 64
 
-// SetSilent says whether the peer has said nothing yet that is worth a place. The Upper sets it in Established and takes it back
-// when the peer has spoken. A silent connection may be reset for a newcomer at any time outside of its Upper's calls: its
-// Closed is given ErrGaveWay. Poller goroutine.
+// SetSilent says whether the peer has said nothing yet that is worth a place. The Upper sets it in
+// Established and takes it back when the peer has spoken. A silent connection may be reset for a
+// newcomer at any time outside of its Upper's calls: its Closed is given ErrGaveWay. Poller
+// goroutine.
 func (c *Conn) SetSilent(on bool) {
 	if !on {
 		c.p.leaveSilent(c)
@@ -45,7 +48,8 @@ func (p *Poller) silentOf(a *inet.Addr) connIndex {
 // peerFull says whether a has as many connections as it may, and none that would give way.
 func (p *Poller) peerFull(a *inet.Addr) bool { return p.peers.full(a) && p.silentOf(a) == noConn }
 
-// makePlace lets a silent connection give way to one of a's that has come in, where there is no place for it.
+// makePlace lets a silent connection give way to one of a's that has come in, where there is no
+// place for it.
 func (p *Poller) makePlace(a *inet.Addr) {
 	i := noConn
 	switch {

@@ -44,8 +44,8 @@ func (l *lab) openSilent(n int) (dialled, accepted []*peer) {
 	return dialled, l.accepted[had:]
 }
 
-// Connections whose peers say nothing fill the table: whoever comes gets in at once, and the oldest of them is reset. One that
-// has spoken stays.
+// Connections whose peers say nothing fill the table: whoever comes gets in at once, and the oldest
+// of them is reset. One that has spoken stays.
 //
 // req: 5042-6.4.1-1
 func TestSilentGivesWay(t *testing.T) {
@@ -84,8 +84,8 @@ func TestSilentGivesWay(t *testing.T) {
 	require.Zero(t, l.b.silent.n)
 }
 
-// An address at its limit loses its own silent connections to its next, and nobody else's; also where the handshake ends
-// with a cookie.
+// An address at its limit loses its own silent connections to its next, and nobody else's; also
+// where the handshake ends with a cookie.
 func TestSilentGivesWayWithinPeerMax(t *testing.T) {
 	for _, cookies := range []bool{false, true} {
 		l := newLab(t, func(i int, cfg *Config) { cfg.PeerMax, cfg.ConnsMax = 2, 8 })
@@ -139,7 +139,8 @@ func TestSilentLooksMax(t *testing.T) {
 	l.stop()
 }
 
-// With no Buf for the RST, and no room for it, the connection ends all the same, and that is counted.
+// With no Buf for the RST, and no room for it, the connection ends all the same, and that is
+// counted.
 func TestSilentGivesWayUnsaid(t *testing.T) {
 	for _, why := range []Drop{DropNoBuf, DropTxFull} {
 		l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 4 })

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connections of one address that say nothing, more than there are places, over either transport: a new client, of another address and
-// of theirs, is served at once, and not when the time of the others is over, 10 s later.
+// Connections of one address that say nothing, more than there are places, over either transport: a
+// new client, of another address and of theirs, is served at once, and not when the time of the
+// others is over, 10 s later.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	const soon = 3 * time.Second // a loaded machine's; without their giving way it is 10 s and more

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sink is a file that appears under its name when it is whole. Until then it has no name at all, so that nothing is left of it
-// however the process ends; or, where the file system does not know such files, another name beside the wanted one.
+// sink is a file that appears under its name when it is whole. Until then it has no name at all, so
+// that nothing is left of it however the process ends; or, where the file system does not know such
+// files, another name beside the wanted one.
 type sink struct {
 	path    string
 	most    uint64   // octets that are taken; 0: as many as there is room for
@@ -44,8 +45,9 @@ func newSink(path string, most uint64) (*sink, error) {
 	return &sink{path: path, most: most}, nil
 }
 
-// begin makes the file, with room for length octets, so that a full disk is found before the network is asked. What the server
-// says of the length is held against what is free first: the system may take its time to find that out.
+// begin makes the file, with room for length octets, so that a full disk is found before the
+// network is asked. What the server says of the length is held against what is free first: the
+// system may take its time to find that out.
 func (s *sink) begin(length uint64) (io.Writer, error) {
 	s.discard() // of a try before this
 	if s.most > 0 && length > s.most {
@@ -71,7 +73,8 @@ func (s *sink) begin(length uint64) (io.Writer, error) {
 	return s.file, nil
 }
 
-// create opens a file without a name, if there can be such a one and a name can be given to it later.
+// create opens a file without a name, if there can be such a one and a name can be given to it
+// later.
 func (s *sink) create() (err error) {
 	dir := filepath.Dir(s.path)
 	s.visible = false
@@ -119,7 +122,8 @@ func (s *sink) commit() error {
 // linkTries is how many names are tried of which each is taken once in 2^32 times.
 const linkTries = 16
 
-// link gives the file a name beside the wanted one, which rename can then put into the place of a file that is there.
+// link gives the file a name beside the wanted one, which rename can then put into the place of a
+// file that is there.
 func (s *sink) link() (name string, err error) {
 	for range linkTries {
 		name = filepath.Join(filepath.Dir(s.path), fmt.Sprintf("%s%08x", temporary, rand.Uint32()))
@@ -153,8 +157,9 @@ func umask() fs.FileMode {
 	return fs.FileMode(m)
 }
 
-// freeIn is how many octets a file in a directory may have, and of what they are: the file system's, or memory, where that keeps
-// its files there. A file system that does not tell has as many as a file can have.
+// freeIn is how many octets a file in a directory may have, and of what they are: the file
+// system's, or memory, where that keeps its files there. A file system that does not tell has as
+// many as a file can have.
 func freeIn(dir string) (free uint64, of string, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -172,7 +177,8 @@ func freeIn(dir string) (free uint64, of string, err error) {
 	return free, of, nil
 }
 
-// memoryAvailable is what the system can give without taking it from anybody (proc(5), MemAvailable).
+// memoryAvailable is what the system can give without taking it from anybody (proc(5),
+// MemAvailable).
 func memoryAvailable() (uint64, bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -23,7 +23,8 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// A file has no name before it is whole, or another one where it must have one; and then its own, in the place of an old file.
+// A file has no name before it is whole, or another one where it must have one; and then its own,
+// in the place of an old file.
 func TestSink(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		dir := t.TempDir()
@@ -64,7 +65,8 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// What a server claims is held against the limit and the room there is before anything is reserved, on a disk and in memory.
+// What a server claims is held against the limit and the room there is before anything is reserved,
+// on a disk and in memory.
 func TestSinkClaims(t *testing.T) {
 	dirs := []string{t.TempDir()}
 	if shm, err := os.MkdirTemp("/dev/shm", "rnicd-test-"); err == nil {

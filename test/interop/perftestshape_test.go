@@ -15,8 +15,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// shapeCell is a program with what else than a length and a number it is told. perftest makes five iterations at least; with -q and short
-// messages it waits for ever for itself unless they are a multiple of its -t (it has one completion for so many, and counts too many).
+// shapeCell is a program with what else than a length and a number it is told. perftest makes five
+// iterations at least; with -q and short messages it waits for ever for itself unless they are a
+// multiple of its -t (it has one completion for so many, and counts too many).
 type shapeCell struct {
 	perf.Test
 	perftest.Shape
@@ -76,7 +77,8 @@ func (c shapeCell) command(port int) string {
 	return s
 }
 
-// table: the program printed a line of figures for each length. They may be "inf", where it could not tell the emulated clock's rate.
+// table: the program printed a line of figures for each length. They may be "inf", where it could
+// not tell the emulated clock's rate.
 func (c shapeCell) table(r *rig, printed string) {
 	r.t.Helper()
 	sizes := []int{c.Size}
@@ -106,7 +108,8 @@ func overShapes(t *testing.T, f func(r *rig, c shapeCell, opt rnic.QPOptions)) {
 	}
 }
 
-// A program in the guest measures our server in each shape, and both end well; the octets that are due have come.
+// A program in the guest measures our server in each shape, and both end well; the octets that are
+// due have come.
 func TestSiwPerftestShapesClient(t *testing.T) {
 	overShapes(t, func(r *rig, c shapeCell, opt rnic.QPOptions) {
 		gone := make(chan perftest.Served, 1)

@@ -15,8 +15,9 @@ const (
 	cmOctets   = 300
 )
 
-// ucmatose as our client waits for the server's messages before it says anything. RFC 5044 has the Responder wait for it: nobody would
-// speak but for SpeakFirst, which is called before the request is accepted.
+// ucmatose as our client waits for the server's messages before it says anything. RFC 5044 has the
+// Responder wait for it: nobody would speak but for SpeakFirst, which is called before the request
+// is accepted.
 func TestSiwUcmatoseClient(t *testing.T) {
 	for _, noCRC := range []bool{false, true} {
 		t.Run(fmt.Sprintf("without CRC %v", noCRC), func(t *testing.T) {

@@ -40,8 +40,8 @@ func (m *team) bandwidth() (Result, error) {
 	return bandwidthOf(&m.Test, m.sum(sent)-before, elapsed, t), nil
 }
 
-// pump posts count messages on every connection, or as many as there is time for, and returns when all have completed and, if the peer
-// sends Sends, too, come have come on each since the beginning.
+// pump posts count messages on every connection, or as many as there is time for, and returns when
+// all have completed and, if the peer sends Sends, too, come have come on each since the beginning.
 func (m *team) pump(count int, during time.Duration, come int, t *times) error {
 	for _, r := range m.runs {
 		r.base, r.posted = r.sent, 0

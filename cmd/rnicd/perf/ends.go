@@ -6,17 +6,20 @@ import (
 	"time"
 )
 
-// Ends are those of one process in one Test: of several connections, in a bandwidth test, or of one. All have the same peer process
-// behind them, which does the same Test. They may be used for one Test after the other.
+// Ends are those of one process in one Test: of several connections, in a bandwidth test, or of
+// one. All have the same peer process behind them, which does the same Test. They may be used for
+// one Test after the other.
 type Ends struct {
 	All []*End
-	// Over, if set, is asked now and then, and says that the peer will send no more: Serve then ends as if it had been told with a Send,
-	// and a Run that only waits for the peer does. For Tests without Iterations.
+	// Over, if set, is asked now and then, and says that the peer will send no more: Serve then
+	// ends as if it had been told with a Send, and a Run that only waits for the peer does. For
+	// Tests without Iterations.
 	Over func() bool
 }
 
-// Run measures, as End.Run does. With Test.Both the other end runs, too, and of Sends Run takes those of the peer's meanwhile. Figures
-// are those of what this end has sent (or read), all connections together.
+// Run measures, as End.Run does. With Test.Both the other end runs, too, and of Sends Run takes
+// those of the peer's meanwhile. Figures are those of what this end has sent (or read), all
+// connections together.
 func (es Ends) Run(ctx context.Context, t Test) (Result, error) {
 	if err := es.check(&t); err != nil {
 		return Result{}, err

@@ -21,8 +21,8 @@ type end struct {
 	plan *plan
 }
 
-// newEnd makes an idle QueuePair with memory and the receive buffers of the test. opt says the rest of the QueuePair; its PD is that of all
-// connections of the test, where there are several.
+// newEnd makes an idle QueuePair with memory and the receive buffers of the test. opt says the rest
+// of the QueuePair; its PD is that of all connections of the test, where there are several.
 func newEnd(dev *rnic.Adapter, p *plan, g terms, opt rnic.QPOptions, server bool) (*end, error) {
 	if opt.IRD, opt.ORD = 1, 1; p.Op == perf.Read {
 		opt.IRD, opt.ORD = readDepth, readDepth
@@ -36,7 +36,8 @@ func newEnd(dev *rnic.Adapter, p *plan, g terms, opt rnic.QPOptions, server bool
 	return &end{End: e, plan: p}, nil
 }
 
-// place is what the peer is told: of a test of Sends where the credit is, otherwise where the octets come to.
+// place is what the peer is told: of a test of Sends where the credit is, otherwise where the
+// octets come to.
 func (e *end) place() Place {
 	p := Place{Reads: 1, QPN: e.QP.Number() & 0xffffff, STag: e.Local.STag(), Offset: e.Local.Base() + uint64(e.RecvAt)}
 	if e.Credit != nil {
@@ -87,8 +88,9 @@ func (es ends) perf(over func() bool) perf.Ends {
 	return perf.Ends{All: all, Over: over}
 }
 
-// whileSound is a context that ends when a Terminate has ended a connection that is measured, and for that reason: the peer, which is told
-// of it there, may say no more on the connection of the hand-shake, or close that.
+// whileSound is a context that ends when a Terminate has ended a connection that is measured, and
+// for that reason: the peer, which is told of it there, may say no more on the connection of the
+// hand-shake, or close that.
 func (es ends) whileSound(ctx context.Context) (sound context.Context, stop func()) {
 	sound, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
@@ -151,10 +153,12 @@ func (es ends) came(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// comeTimeout is how long octets may take that the peer says it has sent: they may have to be sent again.
+// comeTimeout is how long octets may take that the peer says it has sent: they may have to be sent
+// again.
 const comeTimeout = 5 * time.Second
 
-// awaitCome waits until n have come, as came counts them, and says how many have in the time for it.
+// awaitCome waits until n have come, as came counts them, and says how many have in the time for
+// it.
 func (es ends) awaitCome(ctx context.Context, n uint64) (uint64, error) {
 	late := time.NewTimer(comeTimeout)
 	defer late.Stop()
@@ -177,7 +181,8 @@ func (es ends) awaitCome(ctx context.Context, n uint64) (uint64, error) {
 
 const comeLook = 5 * time.Millisecond
 
-// due is what comes of the peer in a test in both directions, as came counts it; at least one where there is no number.
+// due is what comes of the peer in a test in both directions, as came counts it; at least one where
+// there is no number.
 func (p *plan) due() (n uint64) {
 	for _, t := range p.tests() {
 		messages := uint64(t.Iterations * p.QPs)
@@ -190,7 +195,8 @@ func (p *plan) due() (n uint64) {
 	return max(n, 1)
 }
 
-// checkBoth says so where a test in both directions had only one: the messages of the hand-shake would be the same.
+// checkBoth says so where a test in both directions had only one: the messages of the hand-shake
+// would be the same.
 func (es ends) checkBoth(ctx context.Context, p *plan) error {
 	if !p.Shape.Both || p.Op == perf.Send { // whose messages are counted
 		return nil

@@ -30,7 +30,8 @@ type plan struct {
 	Shape
 }
 
-// newPlan makes a plan as perftest's programs make it of what they are told, or says why no program makes such a test.
+// newPlan makes a plan as perftest's programs make it of what they are told, or says why no program
+// makes such a test.
 func newPlan(t perf.Test, s Shape) (*plan, error) {
 	s.QPs = max(s.QPs, 1)
 	if s.All {

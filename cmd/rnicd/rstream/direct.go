@@ -15,9 +15,10 @@ import (
 	"github.com/rnicd/rnicd/rsocket"
 )
 
-// riostream is rdma-core's other test of rsockets: transfers go by RDMA into memory that the other end has mapped, and the last of so many
-// is known by its last octet, which the other end looks at: 0 for the first, and one more in each direction. Octets are laid out and
-// compared in that last one only.
+// riostream is rdma-core's other test of rsockets: transfers go by RDMA into memory that the other
+// end has mapped, and the last of so many is known by its last octet, which the other end looks at:
+// 0 for the first, and one more in each direction. Octets are laid out and compared in that last
+// one only.
 //
 //	client                                              server
 //	  | == map memory ================================> |  each maps as much as a transfer has
@@ -94,7 +95,8 @@ type direct struct {
 	mark byte // of the next last transfer, of either end
 }
 
-// meet waits for the other end's mapping. A short transfer of riostream's lies in the octets that it receives here.
+// meet waits for the other end's mapping. A short transfer of riostream's lies in the octets that
+// it receives here.
 func (d *direct) meet() error {
 	hello := make([]byte, syncLen)
 	for i := range hello {
@@ -154,8 +156,9 @@ func (d *direct) send(transfers int) error {
 	return nil
 }
 
-// receive waits for the last transfer's last octet, and compares the others. Of a transfer of several segments it may have come before
-// them, where one was lost: these have some time to come, too.
+// receive waits for the last transfer's last octet, and compares the others. Of a transfer of
+// several segments it may have come before them, where one was lost: these have some time to come,
+// too.
 func (d *direct) receive() error {
 	idle := d.Idle
 	if idle <= 0 {

@@ -35,8 +35,8 @@ func directRig(t *testing.T, devs [2]*rnic.Adapter, s Server) (dial func(context
 	}, served
 }
 
-// riostream's test between our own ends: of any length, several after one another on one connection, all octets as they were; the marks
-// go round at 256.
+// riostream's test between our own ends: of any length, several after one another on one
+// connection, all octets as they were; the marks go round at 256.
 func TestDirect(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, p := range []Plan{
@@ -84,7 +84,8 @@ func TestDirectSeveral(t *testing.T) {
 	require.Equal(t, 3, rows)
 }
 
-// Ends that were told something else, or fall silent, or have no memory to map, are an error, and no waiting for ever.
+// Ends that were told something else, or fall silent, or have no memory to map, are an error, and
+// no waiting for ever.
 func TestDirectFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		server Server
