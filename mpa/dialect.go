@@ -55,14 +55,6 @@ func (d Dialect) Rev() uint8 {
 	return 0
 }
 
-// Version of DDP and RDMAP, the same in both directions and never mixed (RFC 5044 section C.1, DECISIONS 6).
-func (d Dialect) Version() uint8 {
-	if d == Culley02 || d == RDDP01 {
-		return 0
-	}
-	return 1
-}
-
 // PrivateDataMax is how many octets of private data the ULP may send in a frame of the dialect (DECISIONS 9).
 func (d Dialect) PrivateDataMax() int {
 	switch d {

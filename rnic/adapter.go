@@ -32,6 +32,10 @@ type Config struct {
 	RegionsMax int
 	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
 	ConnsMax int
+	// PeerMax is how many connections over kernel sockets one address (of IPv6, one /64) may open to us; 0: no limit but
+	// ConnsMax. A Poller has its own, stack.Config.PeerMax. Where one that comes in has no place for either limit, the oldest
+	// that has not sent its start-up frame is reset, of its own address where that is at PeerMax.
+	PeerMax int
 	// Arena, if set, is where queues take their rings from; what it cannot hold comes from the heap. It must stay mapped as
 	// long as any QueuePair or CompletionQueue of the Adapter is used, after Close too, and nobody else may carve from it.
 	Arena *hugepages.Arena
@@ -48,10 +52,11 @@ type Adapter struct {
 	lanes []*lane // one per Poller
 	next  atomic.Uint32
 	nums  atomic.Uint64 // QueuePair numbers and stream ids
-	conns atomic.Int64  // over kernel sockets
 	cfg   Config
 	start time.Time
 	rings ringStore
+
+	places *places // of connections over kernel sockets
 
 	startup startupCounters
 	events  eventQueue
@@ -78,6 +83,8 @@ func Open(cfg Config) (*Adapter, error) {
 		return nil, fmt.Errorf("rnic: EventsMax %d must be positive", cfg.EventsMax)
 	case cfg.RegionsMax < 0 || cfg.ConnsMax < 0:
 		return nil, fmt.Errorf("rnic: RegionsMax %d and ConnsMax %d must be positive", cfg.RegionsMax, cfg.ConnsMax)
+	case cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax:
+		return nil, fmt.Errorf("rnic: PeerMax %d, 1 to ConnsMax (%d) possible, or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
 	case cfg.RegionsMax > mem.EntriesMax:
 		return nil, fmt.Errorf("rnic: RegionsMax %d, %d at most", cfg.RegionsMax, mem.EntriesMax)
 	}
@@ -91,6 +98,7 @@ func Open(cfg Config) (*Adapter, error) {
 	}
 	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
 	a.events.size = cfg.EventsMax
+	a.places = newPlaces(cfg.ConnsMax, cfg.PeerMax)
 	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {

@@ -244,12 +244,13 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	if err := a.takeConn(); err != nil {
+	at, err := a.places.take()
+	if err != nil {
 		return nil, err
 	}
-	s, err := a.adoptSocket(nc)
+	s, err := a.adoptSocket(nc, at)
 	if err != nil {
-		a.conns.Add(-1)
+		at.leave()
 		return nil, err
 	}
 	s.front = front
@@ -264,7 +265,7 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 }
 
 // adoptSocket makes a link over a second descriptor of nc's connection.
-func (a *Adapter) adoptSocket(nc *net.TCPConn) (*onSocket, error) {
+func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*onSocket, error) {
 	f, err := nc.File()
 	if err != nil {
 		return nil, err
@@ -274,7 +275,7 @@ func (a *Adapter) adoptSocket(nc *net.TCPConn) (*onSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := newSocketLink(a, own.(*net.TCPConn))
+	s, err := newSocketLink(a, own.(*net.TCPConn), at)
 	if err != nil {
 		_ = own.Close() // the error at hand says more
 	}

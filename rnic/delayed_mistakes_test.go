@@ -200,7 +200,7 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		again := r.newEnd(r.client, QPOptions{})
 		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, nil), net.ErrClosed)
 		require.Zero(t, r.server.linkCount()+r.client.linkCount())
-		require.Zero(t, r.server.conns.Load()+r.client.conns.Load())
+		require.Zero(t, r.server.places.count()+r.client.places.count())
 	})
 }
 

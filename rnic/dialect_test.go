@@ -594,3 +594,31 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		r.close(s, c)
 	})
 }
+
+// The enhanced format is asked for as soon as anything is wanted that only it can settle, and not before.
+//
+// req: 6581-10-2
+func TestWhatIsAskedEnhanced(t *testing.T) {
+	for _, tc := range []struct {
+		opt  QPOptions
+		want []Dialect
+	}{
+		{QPOptions{}, []Dialect{RFC5044}},
+		{QPOptions{IRD: 1}, []Dialect{RFC6581, RFC5044}},
+		{QPOptions{ORD: 1}, []Dialect{RFC6581, RFC5044}},
+		{QPOptions{PeerToPeer: true}, []Dialect{RFC6581, RTR}},
+		{QPOptions{PeerToPeer: true, IRD: 1, ORD: 1}, []Dialect{RFC6581, RTR}},
+		{QPOptions{Dialect: RFC5044, IRD: 1}, []Dialect{RFC5044}},
+	} {
+		require.Equal(t, tc.want, tc.opt.dialects(), "%+v", tc.opt)
+	}
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		c := r.newEnd(r.client, QPOptions{IRD: 1})
+		p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
+		f := p.reply(mpa.Request)
+		require.EqualValues(t, 2, f.Rev)
+		e, _, err := f.Enhanced()
+		require.NoError(t, err)
+		require.Equal(t, mpa.Enhanced{IRD: 1}, e)
+	})
+}

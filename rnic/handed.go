@@ -42,6 +42,7 @@ func (u *onPoller) takeOver(h stream.Handover) {
 		l.handed = &handed{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
 	}
 	l.established()
+	h.Conn.SetSilent(false) // it was a stream, which has said enough to become this
 }
 
 // arriveHanded takes octets that are handed over, and then, while some of those wait, octets from TCP.

@@ -46,6 +46,8 @@ type carrier interface {
 	send()               // there is something to pull
 	closeSend()          // end our half behind what was pulled
 	abort()
+	silent()           // the peer's start-up frame is awaited: a connection that comes in may have this one's place
+	spoke() bool       // it has come; false: too late, the place is another's
 	setTimer(at int64) // one timer on the clock of now; 0 clears
 	now() int64
 	emss() int

@@ -122,6 +122,20 @@ func (u *onPoller) abort() {
 	}
 }
 
+func (u *onPoller) silent() {
+	if u.conn != nil {
+		u.conn.SetSilent(true)
+	}
+}
+
+// spoke: a connection that had to give way is over, and hears nothing.
+func (u *onPoller) spoke() bool {
+	if u.conn != nil {
+		u.conn.SetSilent(false)
+	}
+	return true
+}
+
 func (u *onPoller) setTimer(at int64) {
 	if u.conn != nil {
 		u.conn.SetTimer(at)

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -74,8 +75,10 @@ type rigConfig struct {
 	faults bool
 	tcp    tcp.Config
 	server Config // of the Adapter
-	listen ListenOptions
-	wrap   func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue
+
+	connsMax, peerMax int // of the server, whichever the transport; 0: the rig's
+	listen            ListenOptions
+	wrap              func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue
 }
 
 // over runs f on a rig of each of the given kinds.
@@ -99,6 +102,8 @@ func newRig(t *testing.T, kind transport, cfg rigConfig) *rig {
 	t.Cleanup(cancel)
 	r := &rig{t: t, kind: kind, time: int64(time.Second), ctx: ctx}
 	client := Config{}
+	cfg.server.ConnsMax = cmp.Or(cfg.connsMax, cfg.server.ConnsMax)
+	cfg.server.PeerMax = cmp.Or(cfg.peerMax, cfg.server.PeerMax)
 	if kind != sockets {
 		r.wireUp(cfg)
 		cfg.server.Pollers = []*stack.Poller{r.hosts[0].poller}
@@ -161,6 +166,9 @@ func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 	c := stack.Config{
 		Queue: queue, Pool: h.pool, MTU: cfg.mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)),
 		ConnsMax: 32, TCP: cfg.tcp, Secret: [16]byte{1, byte(i)},
+	}
+	if i == 0 {
+		c.ConnsMax, c.PeerMax = cmp.Or(cfg.connsMax, c.ConnsMax), cfg.peerMax
 	}
 	if r.kind == turned {
 		c.Clock = r.now

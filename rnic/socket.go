@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -39,6 +38,7 @@ const kernelKeepAliveMax = 32767 * time.Second
 type onSocket struct {
 	link  *link
 	nc    *net.TCPConn
+	place *place
 	raw   syscall.RawConn
 	start time.Time
 	woken chan struct{}
@@ -64,14 +64,15 @@ type onSocket struct {
 
 var noDeadline time.Time
 
-func newSocketLink(a *Adapter, nc *net.TCPConn) (*onSocket, error) {
+// newSocketLink makes a link over nc, at a place that it gives back at its end. With an error that is the caller's to do.
+func newSocketLink(a *Adapter, nc *net.TCPConn, at *place) (*onSocket, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	l := newLink(a)
 	l.reader, l.holdMax, l.inOrder = a.table.NewReader(), mpa.BufsMin(socketStride), true
-	s := &onSocket{link: l, nc: nc, raw: raw, start: a.start, woken: make(chan struct{}, 1)}
+	s := &onSocket{link: l, nc: nc, place: at, raw: raw, start: a.start, woken: make(chan struct{}, 1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
 	l.car = s
@@ -290,15 +291,15 @@ func (s *onSocket) end() {
 	s.seen = s.kernelStats()
 	if s.giving && !s.aborted {
 		s.setTimer(0)
-		s.link.adapter.conns.Add(-1)
+		s.place.leave()
 		s.returnSocket()
 		s.link.reader.Close()
 		return
 	}
 	_ = s.nc.Close() // both directions have ended already
 	s.setTimer(0)
-	s.link.reader.Close()        // nothing is placed any more
-	s.link.adapter.conns.Add(-1) // before who waits for the end dials again
+	s.link.reader.Close() // nothing is placed any more
+	s.place.leave()       // before whoever waits for the end dials again
 	s.link.over(nil)
 }
 
@@ -331,6 +332,16 @@ func (s *onSocket) submit(fn func()) error {
 }
 
 func (s *onSocket) send() { s.wake() }
+
+func (s *onSocket) silent()     { s.place.setSilent(s) }
+func (s *onSocket) spoke() bool { return s.place.spoke() }
+
+// giveWay ends the connection, whose place another one has.
+func (s *onSocket) giveWay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link.fail(stack.ErrGaveWay)
+}
 
 // unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
 func (s *onSocket) unacked() bool { return false }
@@ -419,7 +430,8 @@ func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte)
 // dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
 func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte, tries []Dialect) error {
 	a := q.adapter
-	if err := a.takeConn(); err != nil {
+	at, err := a.places.take()
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -431,15 +443,15 @@ func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte,
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		a.conns.Add(-1)
+		at.leave()
 		if q.unwanted.Load() {
 			return ErrClosed
 		}
 		return socketError(err)
 	}
-	s, err := newSocketLink(a, nc.(*net.TCPConn))
+	s, err := newSocketLink(a, nc.(*net.TCPConn), at)
 	if err != nil {
-		a.conns.Add(-1)
+		at.leave()
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
@@ -451,14 +463,6 @@ func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte,
 	}
 	s.mu.Unlock()
 	s.run()
-	return nil
-}
-
-func (a *Adapter) takeConn() error {
-	if n := a.conns.Add(1); n > int64(a.cfg.ConnsMax) {
-		a.conns.Add(-1)
-		return fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, a.cfg.ConnsMax)
-	}
 	return nil
 }
 
@@ -510,20 +514,22 @@ func (l *Listener) fail(f ConnFailure) {
 }
 
 func (l *Listener) acceptKernel(nc *net.TCPConn) {
-	a := l.adapter
-	err := a.takeConn()
+	peer := addrPort(nc.RemoteAddr())
+	at, gaveWay, err := l.adapter.places.takeFor(peer.Addr())
+	if gaveWay != nil {
+		gaveWay.giveWay()
+	}
 	if err == nil {
 		var s *onSocket
-		if s, err = newSocketLink(a, nc); err == nil {
+		if s, err = newSocketLink(l.adapter, nc, at); err == nil {
 			s.mu.Lock() // Adapter.Close knows the link
 			s.link.respondFor(l)
 			s.mu.Unlock()
 			s.run()
 			return
 		}
-		a.conns.Add(-1)
+		at.leave()
 	}
-	peer := addrPort(nc.RemoteAddr())
 	_ = nc.SetLinger(0)
 	_ = nc.Close() // refused: there is no more to say to this peer
 	l.fail(ConnFailure{Remote: peer, Err: err})

@@ -45,7 +45,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	_ = r.dialRaw() // says nothing, and is still there when the Adapter closes
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
-		r.until("all places", func() bool { return a.conns.Load() == 0 })
+		r.until("all places", func() bool { return a.places.count() == 0 })
 		require.Zero(t, a.linkCount())
 		require.Zero(t, reflect.ValueOf(a.Table()).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}

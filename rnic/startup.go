@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // Start-up of a link: frames in, frames out. mpa.Party decides; what follows for the connection is here.
@@ -34,6 +35,7 @@ func (l *link) established() {
 		l.requestedImmediate()
 	default:
 		l.phase = phaseRequest
+		l.car.silent()
 		l.car.setTimer(l.car.now() + int64(requestTimeout))
 	}
 }
@@ -171,6 +173,10 @@ func (l *link) expected() mpa.FrameKind {
 
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
 func (l *link) requested(f mpa.Frame) {
+	if !l.car.spoke() {
+		l.fail(stack.ErrGaveWay)
+		return
+	}
 	if _, ok := l.listener.dialects.Serve(&f); !ok {
 		asked, _ := mpa.FramedDialects.Serve(&f)
 		l.note(&RevisionError{Revision: int(f.Rev), Asked: asked, Served: l.listener.dialects})
@@ -190,6 +196,10 @@ func (l *link) requested(f mpa.Frame) {
 
 // requestedImmediate offers a connection that needs no Request.
 func (l *link) requestedImmediate() {
+	if !l.car.spoke() {
+		l.fail(stack.ErrGaveWay)
+		return
+	}
 	l.rxBase = l.rxNext
 	l.decide(mpa.Frame{})
 }
@@ -310,6 +320,7 @@ func (l *link) joinAccepted(q *QueuePair) {
 	if l.handed != nil {
 		l.edge(l.handed.edge)
 	}
+	q.speakFirst(l)
 }
 
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).

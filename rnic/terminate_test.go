@@ -363,6 +363,12 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	var room [256]byte
 	n := write().putTerminate(room[:], len(room))
 	require.Equal(t, crc32c(room[:n-4]), binary.LittleEndian.Uint32(room[n-4:]), "CRC")
+	for _, emss := range []int{n, n + 1, 1460} { // exactly the room that is left
+		s, rest := write(), make([]byte, n)
+		require.Equal(t, n, s.putTerminate(rest, emss))
+		require.Equal(t, room[:n], rest)
+		require.Equal(t, s.carryEnd, s.carryOff, "nothing is left to send")
+	}
 	for emss := 1; emss < n; emss++ {
 		s := write()
 		require.Zero(t, s.putTerminate(make([]byte, emss), 2*emss), "behind others")

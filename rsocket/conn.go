@@ -26,6 +26,7 @@ type Conn struct {
 	opt           Options
 	qp            *rnic.QueuePair
 	cq            *rnic.CompletionQueue
+	pd            *rnic.ProtectionDomain
 	m             memory
 	order         binary.ByteOrder // of messages and entries
 	local, remote net.Addr
@@ -37,7 +38,8 @@ type Conn struct {
 	polled  [32]rnic.Completion
 	in      receiver
 	out     sender
-	inline  [entryLen + messageLen]byte // what is being posted
+	maps    maps
+	inline  [mapLen + messageLen]byte // what is being posted
 
 	readDeadline, writeDeadline deadline
 
@@ -84,18 +86,12 @@ func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for total := 0; ; {
-		switch {
-		case c.closed:
-			return total, c.opError("write", net.ErrClosed)
-		case c.writeDeadline.passed:
-			return total, c.opError("write", os.ErrDeadlineExceeded)
+		if c.closed || c.writeDeadline.passed {
+			return total, c.opError("write", c.mayWrite())
 		}
 		c.progress()
-		switch {
-		case c.writeClosed:
-			return total, c.opError("write", syscall.EPIPE)
-		case c.writeEnd != nil:
-			return total, c.opError("write", c.writeEnd)
+		if err := c.mayWrite(); err != nil {
+			return total, c.opError("write", err)
 		}
 		n := c.transfer(p[total:])
 		if total += n; total == len(p) {
@@ -105,6 +101,19 @@ func (c *Conn) Write(p []byte) (int, error) {
 			c.changed.Wait()
 		}
 	}
+}
+
+// mayWrite is why nothing may be written any more, or now. Behind mu.
+func (c *Conn) mayWrite() error {
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case c.writeDeadline.passed:
+		return os.ErrDeadlineExceeded
+	case c.writeClosed:
+		return syscall.EPIPE
+	}
+	return c.writeEnd
 }
 
 // CloseWrite tells the peer that nothing follows what was written. It may still be read.

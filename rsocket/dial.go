@@ -22,7 +22,8 @@ func newConn(dev *rnic.Adapter, opt Options) (*Conn, error) {
 	c.changed = sync.NewCond(&c.mu)
 	c.in.init(&opt)
 	c.out.init(&opt)
-	q, pd, buffers := opt.queuePair(), dev.AllocPD(), opt.Credits+inboxMore
+	c.maps.theirs, c.pd = make([]iomap, opt.Maps), dev.AllocPD()
+	q, pd, buffers := opt.queuePair(), c.pd, opt.Credits+inboxMore
 	var err error
 	if c.cq, err = dev.CreateCQ(rnic.CQMinSize(slotsMax, buffers)); err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func hostBigEndian() bool { return binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 // privateData is what the peer has to know of this end.
 func (c *Conn) privateData() []byte {
 	d := connData{
-		bigEndian: c.order == binary.BigEndian, credits: uint16(c.opt.Credits),
+		bigEndian: c.order == binary.BigEndian, credits: uint16(c.opt.Credits), maps: byte(c.opt.Maps),
 		list: entry{c.m.list.Base(), c.m.list.STag(), listLen},
 		ring: entry{c.m.ring.Base(), c.m.ring.STag(), uint32(c.in.half)},
 	}
@@ -66,6 +67,7 @@ func (c *Conn) privateData() []byte {
 func (c *Conn) learn(d *connData) {
 	c.out.begin(d)
 	c.in.peer, c.in.entries, c.in.at = d.list, d.list.length, 1
+	c.maps.begin(d)
 }
 
 // begin puts a Conn whose QueuePair is in service into operation.

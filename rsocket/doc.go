@@ -23,5 +23,7 @@
 // all this is rdma-core's librdmacm/docs/rsocket, and what its rsocket.c does where that is silent: the host's byte order in Sends and
 // entries, and who waits for what.
 //
-// Not spoken: riomap and its kin (a peer is told that there is no room for any), and datagrams.
+// Either end may map memory, into which the other writes directly: Conn.Map and Conn.WriteAt, librdmacm's riomap and riowrite.
+//
+// Not spoken: datagrams.
 package rsocket

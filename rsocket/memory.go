@@ -30,7 +30,7 @@ func (m *memory) register(pd *rnic.ProtectionDomain, qp *rnic.QueuePair, opt *Op
 		return r
 	}
 	m.ring = one(opt.ReceiveBuffer, rnic.RemoteWrite)
-	m.list = one(listLen*entryLen, rnic.RemoteWrite)
+	m.list = one(listLen*entryLen+opt.Maps*mapLen, rnic.RemoteWrite)
 	m.inbox = one((opt.Credits+inboxMore)*messageLen, rnic.LocalWrite)
 	m.outbox = one(opt.SendBuffer, 0)
 	return errs

@@ -32,6 +32,8 @@ type Options struct {
 	SendBuffer, ReceiveBuffer int
 	// Credits is how many messages of the peer may wait to be read, whatever their length.
 	Credits int
+	// Maps is how many ranges of its memory the peer may map at a time, for WriteAt: 0 to MapsMax.
+	Maps int
 	// LateGrants gives the peer no room before it has used up what it has, so that it always waits for a round trip then. It is for peers
 	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
 	LateGrants bool
@@ -54,6 +56,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Credits < CreditsMin || o.Credits > CreditsMax:
 		return fmt.Errorf("rsocket: %d credits, %d to %d possible", o.Credits, CreditsMin, CreditsMax)
+	case o.Maps < 0 || o.Maps > MapsMax:
+		return fmt.Errorf("rsocket: %d mappings, 0 to %d possible", o.Maps, MapsMax)
 	case o.Linger < 0:
 		return fmt.Errorf("rsocket: Linger %v is negative", o.Linger)
 	}

@@ -26,6 +26,12 @@ func (c *Conn) run() {
 	c.progress()
 	c.over(c.qp.Err())
 	c.m.release()
+	for _, m := range c.maps.ours {
+		if m != nil && m.region != nil {
+			m.region.Deregister()
+			m.region = nil
+		}
+	}
 	close(c.finished)
 }
 

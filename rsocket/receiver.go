@@ -22,6 +22,7 @@ type receiver struct {
 	come    uint16 // messages that came, since the beginning
 	done    uint16 // messages that were read to their end, since the beginning
 	told    uint16 // done, when messages were granted last
+	maps    uint16 // messages about mappings that came since
 	peer    entry  // its list
 	entries uint32 // how many there are
 	at      uint32 // the one to be written next
@@ -85,7 +86,9 @@ func (c *Conn) arrived(wc *rnic.Completion) {
 		c.data(value)
 	case kindGrant:
 		c.out.take(uint16(value), c.m.list.Bytes(), c.order)
-	case kindIomap: // of no use to us
+		c.maps.landed(c.out.credit - c.out.total)
+	case kindIomap:
+		c.mapped(value)
 	case kindControl:
 		c.control(value)
 	default:
@@ -140,7 +143,7 @@ func (c *Conn) grant() {
 func (c *Conn) grantOnce() {
 	r := &c.in
 	var wrs [2]rnic.WorkRequest
-	b := c.inline[:]
+	b := c.inline[:entryLen+messageLen]
 	n := 0
 	if r.freed >= r.half {
 		where := entry{c.m.ring.Base() + uint64(r.next), c.m.ring.STag(), uint32(r.half)}
@@ -152,7 +155,7 @@ func (c *Conn) grantOnce() {
 		r.next = (r.next + r.half) % (2 * r.half)
 		r.at = (r.at + 1) % r.entries
 	}
-	r.told = r.done
+	r.told, r.maps = r.done, 0
 	c.order.PutUint32(b[entryLen:], message(kindGrant, uint32(r.done+uint16(len(r.lengths.at)))))
 	wrs[n] = rnic.WorkRequest{ID: uint64(n + 1), Op: rnic.OpSend, Inline: b[entryLen:], Signaled: true}
 	c.post(wrs[:n+1])
@@ -162,7 +165,7 @@ func (c *Conn) grantOnce() {
 // nothing left to send before it has them.
 func (r *receiver) due(late bool) bool {
 	credits := len(r.lengths.at)
-	memory, messages := r.freed >= r.half, int(r.done-r.told) >= (credits+1)/2
+	memory, messages := r.freed >= r.half, r.done != r.told && int(r.done-r.told+r.maps) >= (credits+1)/2
 	if late {
 		left := credits - int(r.come-r.told)
 		memory, messages = memory && r.granted == 0, messages && left <= reserved(uint16(credits))

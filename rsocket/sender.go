@@ -74,10 +74,15 @@ func (s *sender) take(credit uint16, list []byte, order binary.ByteOrder) {
 	s.expected = (s.expected + 1) % listLen
 }
 
+// creditLeft is how many messages may be sent now.
+func (s *sender) creditLeft(m *maps) int {
+	return int(int16(s.credit-s.reserve-s.sent)) - len(m.flight)
+}
+
 // transfer copies the beginning of p, has it written, and tells the peer. It returns how many octets; 0: not now.
 func (c *Conn) transfer(p []byte) int {
 	s := &c.out
-	if s.slots < slotsForTransfer || s.granted == 0 || int16(s.credit-s.reserve-s.sent) <= 0 {
+	if s.slots < slotsForTransfer || s.granted == 0 || s.creditLeft(&c.maps) <= 0 {
 		return 0
 	}
 	outbox := c.m.outbox.Bytes()

@@ -44,13 +44,14 @@ func parseEntry(b []byte, order binary.ByteOrder) entry {
 type connData struct {
 	bigEndian bool
 	credits   uint16 // messages of data that may be under way to this end
+	maps      byte   // entries behind the list, for memory that is mapped (scaled)
 	list      entry  // where this end wants to be told of memory; length counts entries
 	ring      entry  // the first half of its ring
 }
 
 func (d *connData) marshal() []byte {
 	b := make([]byte, connDataLen)
-	b[0], b[1] = version, flagIomap
+	b[0], b[1], b[7] = version, flagIomap, d.maps
 	if d.bigEndian {
 		b[1] |= flagBigEndian
 	}
@@ -70,6 +71,9 @@ func parseConnData(b []byte) (d connData, err error) {
 		return d, fmt.Errorf("%w of version %d: it begins with %d", errNoRsockets, version, b[0])
 	}
 	d.bigEndian = b[1]&flagBigEndian != 0
+	if b[1]&flagIomap != 0 {
+		d.maps = b[7]
+	}
 	d.credits = binary.BigEndian.Uint16(b[2:])
 	d.list, d.ring = parseEntry(b[8:], binary.BigEndian), parseEntry(b[24:], binary.BigEndian)
 	if d.credits == 0 || d.credits > creditsLimit || d.list.length < listLen || d.list.length > listLenMax || d.ring.length == 0 {
@@ -91,7 +95,7 @@ type kind uint32
 const (
 	kindData    kind = 0 // octets were written; how many
 	kindGrant   kind = 4 // messages that may be sent, counted from the first of the connection; an entry may have been written before
-	kindIomap   kind = 6 // an iomap entry was written
+	kindIomap   kind = 6 // an entry of mapped memory was written; which
 	kindControl kind = 7
 )
 

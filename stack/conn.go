@@ -44,6 +44,7 @@ const (
 	markStarved                     // stands in the list of starved ones
 	markStranger                    // that is Poller.strangers
 	markPeer                        // counted in Poller.peers
+	markSilent                      // stands in the list of silent ones
 )
 
 // Conn is a connection of a Poller. Methods are for the Poller's goroutine except Wake.
@@ -78,7 +79,7 @@ type Conn struct {
 	bell     atomic.Bool // rung and not yet heard: coalesces Wake
 	bellNext uint32      // in Poller.bells, while bell is set
 
-	prev, next connIndex // in the list of lingering ones, or of starved ones, oldest first
+	prev, next connIndex // in the list of lingering ones, of starved ones, or of silent ones, oldest first
 
 	_ [16]byte // the next one begins on a cache line of its own: new fields take of this
 }
@@ -299,6 +300,7 @@ func (p *Poller) release(c *Conn) (n int) {
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
 	p.leaveStarved(c)
+	p.leaveSilent(c)
 	p.peers.remove(c)
 	c.phase = phaseLingering
 	c.timerAt = 0
@@ -316,6 +318,7 @@ func (p *Poller) finish(c *Conn) {
 	}
 	c.listener = nil
 	p.leaveStarved(c)
+	p.leaveSilent(c)
 	p.peers.remove(c)
 	c.phase = phaseFree
 	p.sayClosed(c)

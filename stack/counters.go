@@ -98,6 +98,7 @@ type Counters struct {
 	NoBufWaits  uint64 // a connection was held up: no Buf to spare
 	MemoryWaits uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
 	ShareWaits  uint64 // a connection was held up: it has its share of Bufs in flight (Config.BufShare)
+	GaveWay     uint64 // silent connections ended with ErrGaveWay: one that came in had no place
 	Relieved    uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
 	TxCopied    uint64 // retransmissions sent from a copy
 	TxSkipped   uint64 // retransmissions whose first copy had not left yet

@@ -92,7 +92,7 @@ func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s
 		p.n.Own[DropNoRoute]++
 		return true
 	}
-	if p.peers.full(&id.Remote) {
+	if p.peerFull(&id.Remote) {
 		p.n.Own[DropPeerMax]++
 		return true
 	}
@@ -130,9 +130,9 @@ func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment, 
 		return p.passiveOpen(l, b, src, &id, s, p.initialSeq(&id))
 	case tcp.HalfOpen:
 		l, id, half := e.listener, e.id, e.half
-		full, why := !p.slotFree(), DropConnMax
+		full, why := !p.slotFree() && p.silent.first == noConn, DropConnMax
 		if !full {
-			full, why = p.peers.full(&id.Remote), DropPeerMax
+			full, why = p.peerFull(&id.Remote), DropPeerMax
 		}
 		if full { // the SYN,ACK's timer goes on, and so do the peer's ACKs
 			e.full = true
@@ -153,6 +153,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 		p.n.Own[DropNoRoute]++
 		return true
 	}
+	p.makePlace(&id.Remote)
 	if p.peers.full(&id.Remote) {
 		p.n.Own[DropPeerMax]++
 		return true

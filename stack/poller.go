@@ -77,7 +77,9 @@ type Config struct {
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
-	PeerMax int // connections that one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax
+	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax. At the
+	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more.
+	PeerMax int
 	// What peers may keep of ours (stall.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
 	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 5 s
@@ -125,6 +127,7 @@ type Poller struct {
 	memory    *tcp.Memory
 	starved   list // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
 	strangers list // of them, those whose peer has never acknowledged anything
+	silent    list // connections whose peer has said nothing yet (silent.go)
 	stall     stallState
 
 	active     []connIndex // touched, to be served by output
@@ -184,6 +187,7 @@ func New(cfg Config) (*Poller, error) {
 		done:       make(chan struct{}),
 		starved:    emptyList,
 		strangers:  emptyList,
+		silent:     emptyList,
 	}
 	if cfg.Group != nil {
 		cfg.Group.join(cfg.Member, frameMaxOf(cfg.MTU))

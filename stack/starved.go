@@ -17,6 +17,7 @@ func (p *Poller) starve(c *Conn) {
 		}
 		p.leaveStarved(c)
 	}
+	p.leaveSilent(c)
 	c.marks |= markStarved
 	if stranger {
 		c.marks |= markStranger

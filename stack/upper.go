@@ -18,6 +18,7 @@ var (
 	ErrPortUsed = errors.New("stack: port is in use")
 	ErrBusy     = errors.New("stack: control ring is full")
 	ErrStopped  = errors.New("stack: poller has stopped")
+	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed the place")
 	ErrHoarding = errors.New("stack: the peer does not take what it was sent, and others wait for the memory")
 
 	ErrNetUnreachable = errors.New("stack: network is unreachable")

@@ -90,12 +90,12 @@ func openKernel(o *nicOptions, region size, w io.Writer) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &endpoint{}
+	s, cfg := &endpoint{}, rnic.Config{PeerMax: int(o.peerMax)}
 	if from.IsValid() {
 		s.host = from.String()
 	}
 	if region == 0 {
-		if s.dev, err = rnic.Open(rnic.Config{}); err != nil {
+		if s.dev, err = rnic.Open(cfg); err != nil {
 			return nil, err
 		}
 		s.stop = func() error { return closeAdapter(s.dev) }
@@ -110,7 +110,7 @@ func openKernel(o *nicOptions, region size, w io.Writer) (*endpoint, error) {
 		return nil, err
 	}
 	fmt.Fprintf(w, "memory      %s on %s pages%s\n", octets(uint64(len(arena.Bytes()))), pageName(arena.PageSize()), fallbackNote(arena))
-	if s.dev, err = rnic.Open(rnic.Config{}); err != nil {
+	if s.dev, err = rnic.Open(cfg); err != nil {
 		return nil, errors.Join(err, arena.Close())
 	}
 	s.region = arena.Bytes()[:region]

@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"math"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/rnic"
@@ -23,6 +18,7 @@ type getOptions struct {
 	dialOptions
 	noMarkers bool
 	quiet     bool
+	sizeMax   size
 }
 
 func newGet() *cobra.Command {
@@ -44,6 +40,7 @@ Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With 
 	o.dialectFlag(f, "rfc6581, or rfc5044 where the server knows only that")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers (no placement ahead of a gap)")
 	f.BoolVar(&o.quiet, "quiet", false, "no progress")
+	f.Var(&o.sizeMax, "size-max", "largest file that is taken; 0: as large as there is room for")
 	o.jsonFlag(f)
 	return c
 }
@@ -59,7 +56,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	if addr, err = dialAddr(host, xfer.DefaultPort); err != nil {
 		return serverFirst(err, host, path)
 	}
-	sink, err := newSink(path)
+	sink, err := newSink(path, uint64(o.sizeMax))
 	if err != nil {
 		return err
 	}
@@ -101,82 +98,4 @@ func serverFirst(err error, host, path string) error {
 		return fmt.Errorf("%w; the server comes first: rnicd get HOST[:PORT] FILE", err)
 	}
 	return err
-}
-
-// sink is a file that appears under its name when it is whole. Until then it has another one, beside it.
-type sink struct {
-	path string
-	file *os.File // nil: not begun, or over
-}
-
-// newSink refuses a name that can be no file, before anybody is asked for anything.
-func newSink(path string) (*sink, error) {
-	st, err := os.Stat(path)
-	switch {
-	case path == "-":
-		return nil, errors.New("-: a file gets its name when all of it is there, and standard output has none; a file of that name is ./-")
-	case err == nil && st.IsDir():
-		return nil, fmt.Errorf("%s is a directory; want the name of a file", path)
-	case err == nil && !st.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file, and would be replaced by one", path)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return nil, err
-	}
-	return &sink{path: path}, nil
-}
-
-// begin makes the file, with room for length octets, so that a full disk is found before the network is asked.
-func (s *sink) begin(length uint64) (io.Writer, error) {
-	if length > math.MaxInt64 {
-		return nil, fmt.Errorf("the server offers %d octets, more than a file can have", length)
-	}
-	s.discard() // of a try before this
-	var err error
-	if s.file, err = os.CreateTemp(filepath.Dir(s.path), "."+filepath.Base(s.path)+".*"); err != nil {
-		return nil, err
-	}
-	if length == 0 {
-		return s.file, nil
-	}
-	err = unix.Fallocate(int(s.file.Fd()), 0, 0, int64(length))
-	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
-		return nil, fmt.Errorf("%s: no room for %d octets: %w", s.path, length, err)
-	}
-	return s.file, nil
-}
-
-// commit gives the file its name. A file of that name keeps its mode, a new one has the usual.
-func (s *sink) commit() error {
-	mode := fs.FileMode(0o666) &^ umask()
-	if st, err := os.Stat(s.path); err == nil {
-		mode = st.Mode().Perm()
-	}
-	err := errors.Join(s.file.Chmod(mode), s.file.Sync(), s.file.Close())
-	if err == nil {
-		err = os.Rename(s.file.Name(), s.path)
-	}
-	if err != nil {
-		os.Remove(s.file.Name())
-	}
-	s.file = nil
-	return err
-}
-
-// discard takes an unfinished file away.
-func (s *sink) discard() {
-	if s.file != nil {
-		s.file.Close()
-		os.Remove(s.file.Name())
-		s.file = nil
-	}
-}
-
-// umask is the process's, which can only be read by setting it.
-func umask() fs.FileMode {
-	m := unix.Umask(0)
-	unix.Umask(m)
-	return fs.FileMode(m)
 }

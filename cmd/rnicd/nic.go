@@ -55,6 +55,7 @@ type nicOptions struct {
 	hostAddr string
 	gateways []string
 	vlan     uint16
+	peerMax  uint16 // of servers
 	mtu      int
 	core     int
 	queues   int
@@ -306,7 +307,7 @@ func (o *nicOptions) config() (stack.Config, error) {
 	}
 	cfg := stack.Config{
 		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD, QuickDAD: o.quickDAD(),
-		MTU: o.mtu, ConnsMax: connsMax, Core: o.core, Idle: stack.IdleAdaptive,
+		MTU: o.mtu, ConnsMax: connsMax, PeerMax: int(o.peerMax), Core: o.core, Idle: stack.IdleAdaptive,
 	}
 	if o.spin {
 		cfg.Idle = stack.IdleSpin

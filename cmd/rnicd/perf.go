@@ -44,6 +44,8 @@ type perfOptions struct {
 	txDepth  int
 	rxDepth  int
 	duration time.Duration
+	both     bool // --compat: of perftest's -b
+	qps      int  // --compat: of perftest's -q
 	set      *pflag.FlagSet
 }
 
@@ -73,6 +75,12 @@ func (o *perfOptions) flags(f *pflag.FlagSet) {
 	f.IntVarP(&o.txDepth, "tx-depth", "t", perfTxDepth, "bw: messages that are posted and not completed")
 	f.IntVarP(&o.rxDepth, "rx-depth", "r", perfRxDepth, "send: receive buffers at the server")
 	f.DurationVarP(&o.duration, "duration", "D", 0, "measure for so long instead of a number of messages; then no peak is found")
+}
+
+// compatFlags are perftest's that our own protocol does not have.
+func (o *perfOptions) compatFlags(f *pflag.FlagSet) {
+	f.BoolVarP(&o.both, "bidirectional", "b", false, "--compat, bw: both ends send, or read, at the same time; the figures are of both together")
+	f.IntVarP(&o.qps, "qp", "q", 1, "--compat, bw: connections that are measured at the same time")
 }
 
 // about reads the first argument, bw or lat.
@@ -105,6 +113,8 @@ func (o *perfOptions) check() error {
 		return fmt.Errorf("--iters %d: want 1 or more", o.iters)
 	case given("duration") && o.duration <= 0:
 		return fmt.Errorf("--duration %v: must be positive", o.duration)
+	case given("qp") && (o.qps < 1 || o.qps > perftest.QPsMax):
+		return fmt.Errorf("--qp %d: want 1 to %d", o.qps, perftest.QPsMax)
 	case o.warmup < 0:
 		return fmt.Errorf("--warmup %d: must not be negative", o.warmup)
 	case o.txDepth < 1 || o.txDepth > pair.DepthMax:
@@ -183,7 +193,8 @@ func newPerfClient(op perf.Op) *cobra.Command {
 	o.jsonFlag(f)
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask the server for MPA markers")
 	o.perfOptions.flags(f)
-	compatFlag(f, &o.compat, "perftest: measure one of perftest's programs (-R), on port 18515 and without markers; it must have the same --size, --iters and --rx-depth")
+	compatFlag(f, &o.compat, "perftest: measure one of perftest's programs (-R), on port 18515 and without markers; it must have the same --size, --iters, --rx-depth, --all, --bidirectional and --qp")
+	o.compatFlags(f)
 	return c
 }
 
@@ -204,6 +215,8 @@ func runPerf(ctx context.Context, o *perfClient, kind, addr string, r *reporter)
 			return err
 		}
 		port = perftest.DefaultPort
+	} else if err := o.ownOnly(); err != nil {
+		return err
 	}
 	if addr, err = dialAddr(addr, port); err != nil {
 		return err

@@ -65,7 +65,7 @@ func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w i
 		o.port = perftest.DefaultPort
 	}
 	cfg := perftest.ServerConfig{
-		Test: o.test.perftest(), ClientsMax: o.clients, IdleTimeout: o.idle, QP: perftestOptions(rnic.QPOptions{NoCRC: o.noCRC}),
+		Test: o.test.perftest(), Shape: o.test.shape(), ClientsMax: o.clients, IdleTimeout: o.idle, QP: perftestOptions(rnic.QPOptions{NoCRC: o.noCRC}),
 	}
 	if _, err := perftest.NewServer(cfg); err != nil { // before there is a device
 		return err
@@ -90,13 +90,16 @@ func (o *output) perftested(s perftest.Served) {
 		o.failed(s.Remote, err)
 		return
 	}
-	came := s.Counters.Placed.Direct + s.Counters.Placed.Reassembled
+	sizes := fmt.Sprint(s.Test.Size)
+	if s.Shape.All {
+		sizes = fmt.Sprintf("%d to %d", perfAllFirst, perfAllLast)
+	}
 	o.do(func(w io.Writer) {
-		fmt.Fprintf(w, "measured    %v, messages of %d octets, in %s, by %v\n", perftest.Program{Op: s.Test.Op, Latency: s.Test.Latency}, s.Test.Size, seconds(s.Took), s.Remote)
+		fmt.Fprintf(w, "measured    %s, messages of %s octets, in %s, by %v\n", perftest.Describe(s.Test, s.Shape), sizes, seconds(s.Took), s.Remote)
 		if s.Test.Op == perf.Read {
-			fmt.Fprintf(w, "served      %d Reads\n", s.Counters.ReadsServed)
+			fmt.Fprintf(w, "served      %d Reads\n", s.Reads)
 		} else {
-			fmt.Fprintf(w, "placed      %s directly, %s through reassembly\n", octets(s.Counters.Placed.Direct), octets(came-s.Counters.Placed.Direct))
+			fmt.Fprintf(w, "placed      %s directly, %s through reassembly\n", octets(s.Direct), octets(s.Octets-s.Direct))
 		}
 		if r := s.Report; r.Iterations > 0 {
 			fmt.Fprintf(w, "client      %d messages, %.2f MiB/s on average\n", r.Iterations, r.Average)
@@ -107,23 +110,23 @@ func (o *output) perftested(s perftest.Served) {
 // measurePerftest is perf write, read and send with --compat perftest: one test.
 func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, addr string, dialect rnic.Dialect, r *reporter) error {
 	opt := perftestOptions(o.options(dialect, true))
-	cfg := perftest.ClientConfig{Adapter: dev, Addr: addr, Test: o.perftest(), QP: opt, Connected: func(qp *rnic.QueuePair) {
-		r.remark("%v with %v: %s", perftest.Program{Op: o.op, Latency: o.latency}, qp.RemoteAddr(), startupOf(qp))
-		if !r.json {
-			r.do(func(w io.Writer) { perfHeader(w, o.latency) })
-		}
-	}}
-	var res perf.Result
-	err := o.connecting(ctx, func() (err error) {
-		res, err = perftest.Run(ctx, cfg)
+	cfg := perftest.ClientConfig{
+		Adapter: dev, Addr: addr, Test: o.perftest(), Shape: o.shape(), QP: opt,
+		Connected: func(qp *rnic.QueuePair) {
+			r.remark("%s with %v: %s", perftest.Describe(o.perftest(), o.shape()), qp.RemoteAddr(), startupOf(qp))
+			if !r.json {
+				r.do(func(w io.Writer) { perfHeader(w, o.latency) })
+			}
+		},
+		Measured: func(res perf.Result) { r.do(func(w io.Writer) { printPerf(w, &res, r.json) }) },
+	}
+	err := o.connecting(ctx, func() error {
+		_, err := perftest.Run(ctx, cfg)
 		return err
 	})
 	var rejected *rnic.RejectedError
 	if errors.As(err, &rejected) {
 		return fmt.Errorf("%w; is it perftest's (-R), or `rnicd perf server --compat perftest`?", err)
-	}
-	if err == nil {
-		r.do(func(w io.Writer) { printPerf(w, &res, r.json) })
 	}
 	return err
 }
@@ -134,7 +137,7 @@ const perfItersOther = 1000
 // perftest is the one test, with perftest's defaults.
 func (o *perfOptions) perftest() perf.Test {
 	t := o.tests()[0]
-	if o.iters == 0 && !o.latency && o.op != perf.Write {
+	if o.duration == 0 && o.iters == 0 && !o.latency && o.op != perf.Write {
 		t.Iterations = perfItersOther
 	}
 	return t
@@ -142,11 +145,29 @@ func (o *perfOptions) perftest() perf.Test {
 
 // checkPerftest refuses what perftest's other end would not hear of.
 func (o *perfOptions) checkPerftest() error {
-	if o.all || o.duration != 0 || o.warmup != 0 {
-		return errors.New("--compat perftest: neither --all nor --duration nor --warmup: the other end would not know of them")
+	switch {
+	case o.warmup != 0:
+		return errors.New("--compat perftest: no --warmup: the other end would not know of it")
+	case o.all && o.duration != 0:
+		return errors.New("--compat perftest: --all and --duration: choose one, as perftest has it")
+	case o.latency && (o.both || o.qps > 1):
+		return errors.New("--compat perftest: --bidirectional and --qp are for bw, as perftest has it")
 	}
 	if o.op == perf.Atomic {
 		return errors.New("--compat perftest: write, read and send are spoken; siw, and with it perftest over it, has no atomics")
+	}
+	return nil
+}
+
+// shape is what perftest's -a, -b and -q say.
+func (o *perfOptions) shape() perftest.Shape {
+	return perftest.Shape{All: o.all, Both: o.both, QPs: o.qps}
+}
+
+// ownOnly refuses what only perftest's programs measure.
+func (o *perfOptions) ownOnly() error {
+	if o.both || o.qps > 1 {
+		return errors.New("--bidirectional and --qp are for --compat perftest: rnicd perf server does not measure so")
 	}
 	return nil
 }

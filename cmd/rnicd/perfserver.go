@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func newPerfServer() *cobra.Command {
 		Short: "The other end of rnicd perf write, read, send and atomic, or of perftest's programs",
 		Long: `server is the other end of rnicd perf write, read, send and atomic, which say themselves what is measured. With --compat
 perftest it is the other end of perftest's programs, which do not: name one (write lat is ib_write_lat -R), and give it --size,
---iters and --rx-depth as the program's clients have them.`,
+--iters, --rx-depth, --all, --bidirectional and --qp as the program's clients have them.`,
 		Args: argsWanted(0, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return perfServe(c.Context(), o, args, c.OutOrStdout())
@@ -44,6 +45,9 @@ perftest it is the other end of perftest's programs, which do not: name one (wri
 	f.VarP(&o.test.size, "size", "s", "--compat: octets of a message (default 65536 for bw, 2 for lat)")
 	f.IntVarP(&o.test.iters, "iters", "n", 0, "--compat: messages, or round trips (default 5000 for write bw, otherwise 1000)")
 	f.IntVarP(&o.test.rxDepth, "rx-depth", "r", perfRxDepth, "--compat: receive buffers of a test of Sends")
+	f.BoolVarP(&o.test.all, "all", "a", false, "--compat: all sizes from 2 to 8388608 octets, doubling")
+	f.DurationVarP(&o.test.duration, "duration", "D", 0, "--compat: the clients' -D; of no use for write bw and read, whose clients keep the time alone")
+	o.test.compatFlags(f)
 	return c
 }
 
@@ -55,8 +59,8 @@ func perfServe(ctx context.Context, o *perfServerOptions, args []string, w io.Wr
 	switch {
 	case o.compat == "" && len(args) > 0:
 		return fmt.Errorf("%q: clients of ours say themselves what they measure; --compat perftest is for those that do not", args[0])
-	case o.compat == "" && (given("size") || given("iters") || given("rx-depth")):
-		return errors.New("--size, --iters and --rx-depth are for --compat: clients of ours say themselves what they measure")
+	case o.compat == "" && slices.ContainsFunc([]string{"size", "iters", "rx-depth", "all", "duration", "bidirectional", "qp"}, given):
+		return errors.New("--size, --iters, --rx-depth, --all, --duration, --bidirectional and --qp are for --compat: clients of ours say themselves what they measure")
 	case o.sizeMax < 1 || o.sizeMax > pair.SizeLimit:
 		return fmt.Errorf("--size-max %v: want 1 to %d octets", &o.sizeMax, pair.SizeLimit)
 	case o.clients < 1 || o.clients > connsMax:

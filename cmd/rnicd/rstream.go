@@ -24,6 +24,7 @@ type rstreamPlan struct {
 	count      int
 	iterations int
 	verify     bool
+	direct     bool
 	buffer     size
 	late       bool
 	markers    bool
@@ -37,6 +38,7 @@ func (o *rstreamPlan) flags(f *pflag.FlagSet) {
 	f.IntVarP(&o.count, "count", "C", 0, "transfers in one direction, before it is turned (default 1000, if --size or --iterations is given)")
 	f.IntVarP(&o.iterations, "iterations", "I", 0, "there and back (default 1, if --size or --count is given)")
 	f.BoolVarP(&o.verify, "verify", "V", false, "compare what comes with what was sent; at both ends, or at neither")
+	f.BoolVar(&o.direct, "direct", false, "riostream's tests: transfers are written into the other end's memory; at both ends, or at neither")
 	f.VarP(&o.buffer, "buffer", "B", "octets of the buffers of either direction")
 	f.BoolVar(&o.late, "late-grants", false, "give the peer room only when it has used up what it had: for Linux siw, which may lose its last octets otherwise")
 	f.BoolVar(&o.markers, "markers", false, "ask the peer for MPA markers; Linux siw has none")
@@ -66,7 +68,11 @@ func (o *rstreamPlan) check() (p rstream.Plan, err error) {
 
 // socket are the options of the connections.
 func (o *rstreamPlan) socket(qp rnic.QPOptions) rsocket.Options {
-	return rsocket.Options{QP: qp, SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late}
+	maps := 0
+	if o.direct {
+		maps = 1 // as riostream
+	}
+	return rsocket.Options{Maps: maps, QP: qp, SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late}
 }
 
 type rstreamOptions struct {
@@ -83,7 +89,8 @@ func newRstream() *cobra.Command {
 with rdma-core's own program (rstream) or with rnicd rstream server. Neither what is measured nor how much of it is
 exchanged: both ends must be told the same, by flags that are called like rstream's.
 
-Without --size, --count and --iterations latency and bandwidth of four sizes are measured, as rstream does.`,
+Without --size, --count and --iterations latency and bandwidth of four sizes are measured, as rstream does. With --direct both
+ends make the test of rdma-core's riostream instead.`,
 		Args: argsWanted(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return rstreamClient(c.Context(), o, args[0], newReporter(c, o.json))
@@ -127,7 +134,7 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 			}
 			return c, err
 		}
-		err := rstream.Client(ctx, dial, plan, rstream.End{Verify: o.verify}, func(res rstream.Result) {
+		err := rstream.Client(ctx, dial, plan, rstream.End{Verify: o.verify, Direct: o.direct}, func(res rstream.Result) {
 			r.do(func(w io.Writer) { table.print(w, res) })
 		})
 		return o.explain(ctx, err, "rstream", addr)
@@ -195,7 +202,7 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 			return err
 		}
 		server := &rstream.Server{
-			Plan: plan, Verify: o.verify, Idle: o.idle,
+			Plan: plan, Verify: o.verify, Direct: o.direct, Idle: o.idle,
 			Refused: out.refused,
 			Done: func(s rstream.Served) {
 				out.do(func(w io.Writer) {

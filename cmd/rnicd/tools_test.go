@@ -317,7 +317,9 @@ func TestGetErrors(t *testing.T) {
 	for words, want := range map[string]string{
 		"127.0.0.1:7001 " + small + "/x":          `get from 127\.0\.0\.1:7001: xfer: the server refused: this server has no file to read; start it with --file$`,
 		"127.0.0.1:7002 " + small + "/x":          `get from 127\.0\.0\.1:7002: xfer: the server refused: 16 octets of private data, .*rnicd rping server`,
-		"127.0.0.1 " + old:                        `get from 127\.0\.0\.1:7174: .*/old: no room for 3145728 octets: no space left on device$`,
+		"127.0.0.1 " + old:                        `get from 127\.0\.0\.1:7174: .*/old: no room for the 3\.0 MiB \(3145728 octets\) that the server offers: 1020\.0 KiB of its file system are free$`,
+		"--size-max 1MiB 127.0.0.1 /tmp/x":        `get from 127\.0\.0\.1:7174: the server offers 3\.0 MiB \(3145728 octets\), --size-max is 1\.0 MiB$`,
+		"--size-max -1 127.0.0.1 /tmp/x":          `--size-max: "-1" is not a size`,
 		"127.0.0.1:9 " + small + "/x":             `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"127.0.0.1 " + small:                      `.*/small is a directory; want the name of a file$`,
 		"127.0.0.1 -":                             `-: a file gets its name when all of it is there, and standard output has none; a file of that name is \./-$`,

@@ -57,3 +57,35 @@ func TestCommandPerftestClient(t *testing.T) {
 		}
 	})
 }
+
+// -a, -b and -q by our command line, in either role.
+func TestCommandPerftestShapes(t *testing.T) {
+	overCommands(t, func(c *command) {
+		for _, flags := range []string{"-b -q 2 -s 3000", "-a"} {
+			n := 64
+			if flags == "-a" {
+				n = 5
+			}
+			both := fmt.Sprintf("%s -n %d -t %d", flags, n, min(n, 32))
+			port := newPort()
+			line := fmt.Sprintf("perf server --compat perftest write bw %s -n %d --once --port %d", flags, n, port)
+			if len(c.pmd) == 0 {
+				line += " --pmd kernel --addr " + c.host
+			}
+			server := c.run(line)
+			server.Expect(c.t, 1, "^ready ")
+			job := c.start("exec ib_write_bw -R -F -d siw0 -p %d %s %s", port, both, c.host)
+			c.ends(job)
+			require.Zero(c.t, server.Wait(c.t), "%s", server)
+			require.Len(c.t, server.Lines("^measured    ib_write_bw "), 1, "%s", server)
+
+			port = newPort()
+			job = c.start("exec ib_write_bw -R -F -d siw0 -p %d %s", port, both)
+			_, err := vm.Run(c.ctx, fmt.Sprintf("listening %d", port))
+			require.NoError(c.t, err, "%s", job)
+			client := c.run(fmt.Sprintf("perf write bw %v:%d --compat perftest %s --timeout 60s", guestAddr.Addr(), port, both))
+			require.Zero(c.t, client.Wait(c.t), "%s", client)
+			c.ends(job)
+		}
+	})
+}

@@ -117,3 +117,63 @@ func TestCommandRstream(t *testing.T) {
 		c.ends(job)
 	})
 }
+
+// riostreamRuns are ways to run riostream, which never sleeps: it looks at its memory.
+var riostreamRuns = []rstreamRun{
+	{"riostream, short transfers", rstream.Custom(100, 20, 30), "nonblock", rsocket.Options{Maps: 1, QP: rnic.QPOptions{NoMarkers: true, NoCRC: true}}},
+	{"riostream, long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{Maps: 1, QP: rnic.QPOptions{NoMarkers: true}}},
+}
+
+// riostream in the guest as client of our server, and as our server: what it writes into our memory, and we into its, is compared.
+func TestSiwRiostream(t *testing.T) {
+	for _, run := range riostreamRuns {
+		t.Run(run.name, func(t *testing.T) {
+			over(t, func(r *rig) {
+				r.siw("std")
+				l, err := rsocket.NewListener(r.adapter, r.listen(), rsocket.ListenOptions{Options: run.opt})
+				require.NoError(r.t, err)
+				defer l.Close()
+				job := r.start("exec riostream -s %s %s", r.host, run.flags(r.port))
+				c, err := l.Accept()
+				require.NoError(r.t, err)
+				run.measure(r, c, rstream.End{Verify: true, Direct: true})
+				r.ends(job)
+				run.printed(r.t, job.String())
+
+				job, addr := r.serve("exec riostream " + strings.Replace(run.flags(0), "-p 0", "-p $port", 1))
+				opt := run.opt
+				opt.QP.Nudge = rnic.NudgeDefault
+				opt.LateGrants = true
+				dialled, err := rsocket.Dial(r.ctx, r.adapter, addr, opt)
+				require.NoError(r.t, err, "%s", job)
+				run.measure(r, dialled, rstream.End{Client: true, Verify: true, Direct: true})
+				r.ends(job)
+				run.printed(r.t, job.String())
+			})
+		})
+	}
+}
+
+// Our command with --direct, and rdma-core's riostream at the other end.
+func TestCommandRiostream(t *testing.T) {
+	const plan = "-S 3000 -C 20 -I 10"
+	overCommands(t, func(c *command) {
+		port := newPort()
+		words := fmt.Sprintf("rstream server --direct %s -V --once --port %d", plan, port)
+		if len(c.pmd) == 0 {
+			words += " --pmd kernel --addr " + c.host
+		}
+		server := c.run(words)
+		server.Expect(c.t, 1, "^ready ")
+		job := c.start("exec riostream -s %s -p %d %s -T verify", c.host, port, plan)
+		c.ends(job)
+		require.Regexp(c.t, "(?m)^custom +2.9k +20 +10 +1.1m ", job.String())
+		require.Zero(c.t, server.Wait(c.t), "%s", server)
+
+		job, addr := c.serve("exec riostream -p $port " + plan + " -T verify")
+		client := c.run("rstream --direct " + addr + " " + plan + " -V --late-grants --wait 10s --timeout 60s")
+		require.Zero(c.t, client.Wait(c.t), "%s", client)
+		require.Len(c.t, client.Lines("^custom +2.9k +20 +10 +1.1m "), 1, "%s", client)
+		c.ends(job)
+	})
+}

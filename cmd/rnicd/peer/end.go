@@ -23,8 +23,13 @@ func Over(ctx context.Context, qp *rnic.QueuePair, ended error) error {
 	return ended
 }
 
-// Reason prefers the reason of a connection that has ended over what its end did to a request. That we closed it ourselves is none.
+// Reason prefers the reason of a connection that has ended, or is being ended for an error, over what its end did to a request.
+// That we closed it ourselves is none. It waits for an end that is on its way: 3 s at most.
 func Reason(qp *rnic.QueuePair, err error) error {
+	switch qp.State() {
+	case rnic.Terminating, rnic.Error, rnic.Closed:
+		<-qp.Done()
+	}
 	if cause := qp.Err(); cause != nil && !errors.Is(cause, rnic.ErrClosed) {
 		return cause
 	}

@@ -7,7 +7,10 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-const creditLen = 4
+const (
+	creditLen   = 4
+	creditWords = 2 * creditLen // the peer's word, and behind it our own to send from
+)
 
 // credits is one end's part of the flow control of Sends.
 type credits struct {
@@ -33,12 +36,13 @@ func (r *run) mayPost() bool {
 // grant tells the sender of the messages taken, when it is worth a Write and the last one has been carried out.
 func (r *run) grant() error {
 	least := max(uint64(r.RxDepth)/4, 1)
-	if r.Credit == nil || r.credits.busy || r.recvd-r.credits.told < least {
+	if r.Credit == nil || r.credits.busy || r.recvd-r.credits.told < least || r.needsNoMore() {
 		return nil
 	}
-	atomic.StoreUint32(r.word(r.Credit.Local), uint32(r.recvd))
+	own := r.Credit.Local + creditLen
+	atomic.StoreUint32(r.word(own), uint32(r.recvd))
 	err := r.QP.PostWrite(rnic.WorkRequest{
-		ID: idCredit, Signaled: true, Local: r.Local.Slice(r.Credit.Local, creditLen),
+		ID: idCredit, Signaled: true, Local: r.Local.Slice(own, creditLen),
 		RemoteSTag: r.Credit.RemoteSTag, RemoteOffset: r.Credit.RemoteOffset,
 	})
 	if busy(err) {
@@ -49,6 +53,12 @@ func (r *run) grant() error {
 	}
 	r.credits.told, r.credits.busy = r.recvd, true
 	return nil
+}
+
+// needsNoMore: the sender knows of enough buffers for all that is still to come. What it is not told cannot reach it late, when it is in
+// the middle of its next Test.
+func (r *run) needsNoMore() bool {
+	return r.Iterations > 0 && r.credits.told+uint64(r.RxDepth) > uint64(r.Iterations+r.Warmup)
 }
 
 // word is the aligned word of Local that has octet at.

@@ -23,6 +23,8 @@ type End struct {
 	// SendAt and RecvAt are where in Local the octets to be sent are, and where those of the peer's, or of a Read, come to; Size
 	// octets each, apart from each other. In a latency test of Writes the last one at RecvAt must be 0 before the peer can begin.
 	SendAt, RecvAt int
+	// RecvMax is the length of a receive buffer where Tests of several Sizes follow each other: that of the longest.
+	RecvMax int
 	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what is read, or the aligned word of an atomic.
 	RemoteSTag   mem.STag
 	RemoteOffset uint64
@@ -37,7 +39,8 @@ type End struct {
 
 // Open makes an End for a Test, with an idle QueuePair, queues and memory of its own, prepared: what is sent is at the front of Local, what
 // comes is behind area octets, and the word of a Credit behind twice as many. The peer has no right that the Test does not need. opt says
-// the rest of the QueuePair; there is room for one message more each way than the Test has.
+// the rest of the QueuePair; there is room for one message more each way than the Test has. With a PD in opt the memory is that one's,
+// and of any connection in it.
 func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool) (e *End, err error) {
 	e = &End{RecvAt: area}
 	defer func() {
@@ -49,7 +52,11 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	if e.arena, err = hugepages.New(hugepages.Config{Bytes: int64(bytes), Page: hugepages.Normal, Node: hugepages.AnyNode}); err != nil {
 		return nil, err
 	}
-	opt.PD, opt.SendDepth, opt.RecvDepth = dev.AllocPD(), t.TxDepth+2, t.RxDepth+1
+	shared := opt.PD != nil
+	if !shared {
+		opt.PD = dev.AllocPD()
+	}
+	opt.SendDepth, opt.RecvDepth = t.TxDepth+2, t.RxDepth+1
 	if e.SendCQ, err = dev.CreateCQ(2 * opt.SendDepth); err != nil {
 		return nil, err
 	}
@@ -60,7 +67,11 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	if e.QP, err = dev.CreateQP(opt); err != nil {
 		return nil, err
 	}
-	e.Local, err = opt.PD.RegisterWith(e.arena.Bytes()[:bytes], rnic.RegisterOptions{Access: rights(t, server), For: e.QP})
+	reg := rnic.RegisterOptions{Access: rights(t, server)}
+	if !shared { // one peer has several connections otherwise, and may use either for either's memory
+		reg.For = e.QP
+	}
+	e.Local, err = opt.PD.RegisterWith(e.arena.Bytes()[:bytes], reg)
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +81,18 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	return e, e.Prepare(*t, server)
 }
 
-// creditRoom is the word of a Credit, and octets that keep the whole aligned.
-const creditRoom = 8
+// creditRoom is for the words of a Credit.
+const creditRoom = creditWords
 
 // rights of the peer's are those that the test needs, and no others. Credits are written to the sender, who is the client.
 func rights(t *Test, server bool) rnic.Access {
 	const local = rnic.LocalWrite
 	switch {
-	case t.Op == Write && (server || t.Latency):
+	case t.Op == Write && (server || t.Latency || t.Both):
 		return local | rnic.RemoteWrite
-	case t.Op == Send && !server && !t.Latency:
+	case t.Op == Send && (!server || t.Both) && !t.Latency:
 		return local | rnic.RemoteWrite
-	case t.Op == Read && server:
+	case t.Op == Read && (server || t.Both):
 		return local | rnic.RemoteRead
 	case t.Op == Atomic && server:
 		return local | rnic.RemoteRead | rnic.RemoteWrite
@@ -120,10 +131,10 @@ func (e *End) check(t *Test) error {
 	}
 	n := len(b) &^ 7 // all the words that can be loaded whole
 	inside := func(at, size int) bool { return at >= 0 && at <= n && size <= n-at }
-	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, t.Size) {
+	if !inside(e.SendAt, t.Size) || !inside(e.RecvAt, max(t.Size, e.RecvMax)) {
 		return fmt.Errorf("perf: %d octets at %d and at %d are not inside of Local, of %d", t.Size, e.SendAt, e.RecvAt, len(b))
 	}
-	if c := e.Credit; c != nil && (!inside(c.Local, creditLen) || c.Local%creditLen != 0) {
+	if c := e.Credit; c != nil && (!inside(c.Local, creditWords) || c.Local%creditLen != 0) {
 		return fmt.Errorf("perf: no word of credit at %d of %d octets", c.Local, len(b))
 	}
 	return nil

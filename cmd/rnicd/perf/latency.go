@@ -1,6 +1,9 @@
 package perf
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // rounds counts the rounds of a latency test and times those behind the warm-up.
 type rounds struct {
@@ -14,7 +17,7 @@ type rounds struct {
 // next begins a round; false: that was all.
 func (s *rounds) next() bool {
 	now := s.r.now()
-	warm := uint64(s.r.Warmup)
+	warm := s.warmup()
 	switch {
 	case s.done > warm:
 		s.timing.record(now - s.begin)
@@ -32,6 +35,8 @@ func (s *rounds) next() bool {
 	}
 	return rest < uint64(s.r.Iterations)
 }
+
+func (s *rounds) warmup() uint64 { return uint64(s.r.Warmup) }
 
 func (s *rounds) result(part int64) Result {
 	n := s.done - 1 - uint64(s.r.Warmup)
@@ -56,11 +61,25 @@ func (r *run) roundTrips() (Result, error) {
 func (r *run) pingPong() (Result, error) {
 	s := rounds{r: r, timing: newHistogram()}
 	for s.next() {
-		if err := r.exchange(s.done, r.ServerFirst); err != nil {
+		r.endsAt(&s)
+		if err := r.exchange(s.done, r.ServerFirst); err != nil && !(r.timeOver && errors.Is(err, errFinished)) {
 			return Result{}, err
+		} else if err != nil { // the round under way does not count
+			break
 		}
 	}
 	return s.result(2), nil
+}
+
+// endsAt lets the wait for the peer's message end with the Duration, of ends that keep their own time.
+func (r *run) endsAt(s *rounds) {
+	if r.Alone && r.Duration > 0 && s.done == s.warmup()+1 {
+		told, end := r.over, s.first+int64(r.Duration)
+		r.over = func() bool {
+			r.timeOver = r.now() >= end
+			return r.timeOver || told != nil && told()
+		}
+	}
 }
 
 // pongs is the other end of pingPong.

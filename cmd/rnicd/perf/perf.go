@@ -87,13 +87,17 @@ type Test struct {
 	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat. Otherwise it is Run's. A Responder says
 	// nothing before the Initiator has (RFC 5044 section 7.1), so that a hand-shake has to have had a message of the Initiator's.
 	ServerFirst bool
+	// Both: both ends Run, at the same time, of a bandwidth test.
+	Both bool
+	// Alone: with a Duration each end stops when that is over by its own clock, as perftest's do, whatever it waits for.
+	Alone bool
 }
 
 // Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: who receives writes how many
 // messages it has taken, a word of 32 bits in its host's order, into the sender's memory, and the sender is never further
 // ahead than RxDepth.
 type Credit struct {
-	Local        int      // where the word is in End.Local: at the sender the peer's, at the receiver its own to send from; aligned to 4
+	Local        int      // where two words are in End.Local: the peer's, and our own to send from; aligned to 4
 	RemoteSTag   mem.STag // receiver: where the sender's is
 	RemoteOffset uint64
 }
@@ -114,6 +118,8 @@ func (t *Test) check() error {
 		return errors.New("perf: iterations, warm-up and duration must not be negative")
 	case !t.Latency && (t.TxDepth < 1 || t.TxDepth > DepthMax):
 		return fmt.Errorf("perf: tx-depth %d, 1 to %d possible", t.TxDepth, DepthMax)
+	case t.Both && t.Latency:
+		return errors.New("perf: latency is measured in both directions as it is")
 	case t.Op == Send && (t.RxDepth < 1 || t.RxDepth > DepthMax):
 		return fmt.Errorf("perf: rx-depth %d, 1 to %d possible", t.RxDepth, DepthMax)
 	}
@@ -121,12 +127,12 @@ func (t *Test) check() error {
 }
 
 // Prepare posts the receive buffers that a Test needs: before the peer can begin. The QueuePair may be idle still. For both
-// ends; server says which. A receive buffer has Size octets at RecvAt, one memory for all of them.
+// ends; server says which. A receive buffer has Size octets, or RecvMax, at RecvAt, one memory for all of them.
 func (e *End) Prepare(t Test, server bool) error {
 	if err := errors.Join(t.check(), e.check(&t)); err != nil {
 		return err
 	}
-	if t.Op != Send || !t.Latency && !server {
+	if t.Op != Send || !t.Latency && !server && !t.Both {
 		return nil
 	}
 	r := run{End: e, Test: t}
@@ -141,41 +147,12 @@ func (e *End) Prepare(t Test, server bool) error {
 // Run measures. It returns when the Test is over, with what was found; or with the connection's error, ErrEnded, or that of ctx. One
 // goroutine, which polls: it takes a core, and gives it up only where nothing has moved for some time.
 func (e *End) Run(ctx context.Context, t Test) (Result, error) {
-	if err := errors.Join(t.check(), e.check(&t)); err != nil {
-		return Result{}, err
-	}
-	if t.Iterations == 0 && t.Duration == 0 {
-		return Result{}, errors.New("perf: neither iterations nor a duration")
-	}
-	r := newRun(ctx, e, t)
-	switch {
-	case !t.Latency:
-		return r.bandwidth()
-	case t.Op == Write || t.Op == Send:
-		return r.pingPong()
-	}
-	return r.roundTrips()
+	return Ends{All: []*End{e}}.Run(ctx, t)
 }
 
 // Serve is the other end. It returns nil when Iterations (and Warmup) are done, when the peer has sent a Send with Solicited
 // Event, of any content, for which a buffer must be there, or when Iterations is 0 and the peer has closed in order; at once where the peer needs
 // nobody's help. Errors are Run's.
 func (e *End) Serve(ctx context.Context, t Test) error {
-	if err := errors.Join(t.check(), e.check(&t)); err != nil {
-		return err
-	}
-	r := newRun(ctx, e, t)
-	var err error
-	switch {
-	case t.Latency && (t.Op == Write || t.Op == Send):
-		err = r.pongs()
-	case t.Op == Send:
-		err = r.take()
-	default:
-		return nil
-	}
-	if errors.Is(err, errFinished) || errors.Is(err, ErrEnded) && t.Iterations == 0 {
-		return nil
-	}
-	return err
+	return Ends{All: []*End{e}}.Serve(ctx, t)
 }

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -186,6 +187,136 @@ func TestServeUntilClosed(t *testing.T) {
 	served = p.serve(test)
 	p.ends[0].QP.Disconnect()
 	require.ErrorIs(t, served(), ErrEnded)
+}
+
+// Both ends send and receive at once, whatever the operation, and each has all of the other's; and again with another length on the same
+// connection.
+func TestBoth(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for _, op := range []Op{Write, Read, Send} {
+			test := Test{Op: op, Size: areaMax, Iterations: 300, TxDepth: 16, RxDepth: 32, Both: true}
+			p := connect(t, devs, test).withCredit()
+			octets := uint64(0)
+			for _, e := range p.ends {
+				e.RecvMax = areaMax
+			}
+			for i, size := range []int{2, 5000, areaMax} {
+				test.Size = size
+				other := p.run(test)
+				res, err := p.ends[0].Run(p.ctx, test)
+				require.NoError(t, err, "%v of %d octets", op, size)
+				checkResult(t, res, test, op.String())
+				res, err = other()
+				require.NoError(t, err, "%v of %d octets", op, size)
+				checkResult(t, res, test, op.String())
+				octets += uint64(300 * size)
+				for _, e := range p.ends {
+					require.Eventually(t, func() bool {
+						st, err := e.QP.Stats(p.ctx)
+						require.NoError(t, err)
+						switch op {
+						case Read:
+							return st.ReadsServed == uint64(300*(i+1))
+						case Send:
+							return st.MessagesRecvd == uint64(300*(i+1))
+						}
+						return st.Placed.Direct+st.Placed.Reassembled == octets
+					}, patience, time.Millisecond)
+				}
+			}
+		}
+	})
+}
+
+// Of several connections all are used, and the figures are those of all.
+func TestSeveralConnections(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for _, test := range []Test{
+			{Op: Write}, {Op: Read}, {Op: Send}, {Op: Send, Both: true}, {Op: Write, Both: true},
+		} {
+			test.Size, test.Iterations, test.TxDepth, test.RxDepth = 1000, 200, 8, 16
+			var clients, servers Ends
+			for range 3 {
+				p := connect(t, devs, test).withCredit()
+				clients.All, servers.All = append(clients.All, p.ends[0]), append(servers.All, p.ends[1])
+			}
+			ended := make(chan error, 1)
+			go func() {
+				var err error
+				if test.Both {
+					_, err = servers.Run(t.Context(), test)
+				} else {
+					err = servers.Serve(t.Context(), test)
+				}
+				ended <- err
+			}()
+			res, err := clients.Run(t.Context(), test)
+			require.NoError(t, err)
+			require.NoError(t, <-ended)
+			require.EqualValues(t, 600, res.Iterations)
+			require.EqualValues(t, 600_000, res.Bytes)
+			require.Zero(t, res.Peak)
+			for _, e := range servers.All {
+				st, err := e.QP.Stats(t.Context())
+				require.NoError(t, err)
+				switch test.Op {
+				case Send:
+					require.EqualValues(t, 200, st.MessagesRecvd)
+				case Read:
+					require.EqualValues(t, 200, st.ReadsServed)
+				}
+			}
+		}
+	})
+	var none Ends
+	_, err := none.Run(t.Context(), Test{Op: Write, Size: 1, TxDepth: 1, Iterations: 1})
+	require.Error(t, err)
+	p := connect(t, testnic.Wired(t), Test{Op: Write, Size: 1, Latency: true})
+	two := Ends{All: []*End{p.ends[0], p.ends[0]}}
+	_, err = two.Run(t.Context(), Test{Op: Write, Size: 1, Latency: true, Iterations: 1})
+	require.Error(t, err)
+}
+
+// Where each end keeps its own time one ends with it, although the other has stopped to answer.
+func TestAlone(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for _, test := range []Test{
+			{Op: Write, Latency: true, ServerFirst: true}, {Op: Send, Latency: true, RxDepth: 8}, {Op: Send, Both: true, TxDepth: 8, RxDepth: 16},
+		} {
+			test.Size, test.Duration, test.Alone = 64, 60*time.Millisecond, true
+			p := connect(t, devs, test).withCredit()
+			ended := make(chan error, 1)
+			go func() {
+				if test.Both {
+					short := test
+					short.Duration /= 2
+					_, err := p.ends[1].Run(p.ctx, short)
+					ended <- err
+					return
+				}
+				begin := time.Now()
+				es := Ends{All: p.ends[1:], Over: func() bool { return time.Since(begin) > test.Duration/2 }}
+				until := test
+				until.Duration = 0
+				ended <- errors.Join(p.ends[1].QP.SpeakFirst(), es.Serve(p.ctx, until))
+			}()
+			res, err := p.ends[0].Run(p.ctx, test)
+			require.NoError(t, err, "%+v", test)
+			require.NoError(t, <-ended, "%+v", test)
+			require.NotZero(t, res.Iterations)
+		}
+	})
+}
+
+// An end without a number of iterations serves until it hears by other means that the peer is done.
+func TestServeUntilOver(t *testing.T) {
+	for _, test := range []Test{{Op: Send, Size: 10, TxDepth: 1, RxDepth: 4}, {Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Write, Size: 10, Latency: true}} {
+		p := connect(t, testnic.Wired(t), test).withCredit()
+		looks := 0
+		es := Ends{All: p.ends[1:], Over: func() bool { looks++; return looks > 3 }}
+		require.NoError(t, es.Serve(p.ctx, test))
+		require.Equal(t, 4, looks)
+	}
 }
 
 // What cannot be is refused before anything is posted.

@@ -98,7 +98,7 @@ func newEnd(t *testing.T, dev *rnic.Adapter) *End {
 // withCredit adds flow control of Sends.
 func (p *pair) withCredit() *pair {
 	client, server := p.ends[0], p.ends[1]
-	client.Credit = &Credit{Local: creditAt}
+	client.Credit = &Credit{Local: creditAt, RemoteSTag: server.Local.STag(), RemoteOffset: creditAt}
 	server.Credit = &Credit{Local: creditAt, RemoteSTag: client.Local.STag(), RemoteOffset: creditAt}
 	return p
 }
@@ -132,6 +132,20 @@ func (p *pair) requireMoved(test Test, name string) {
 			require.True(p.t, bytes.Equal(at(server, server.SendAt), at(client, client.RecvAt)), name)
 		}
 	}
+}
+
+// run runs Run at the server's end, too; the function waits for what it returned.
+func (p *pair) run(test Test) func() (Result, error) {
+	type ran struct {
+		res Result
+		err error
+	}
+	ended := make(chan ran, 1)
+	go func() {
+		res, err := p.ends[1].Run(p.ctx, test)
+		ended <- ran{res, err}
+	}()
+	return func() (Result, error) { r := <-ended; return r.res, r.err }
 }
 
 // serve runs Serve; the function waits for what it returned.

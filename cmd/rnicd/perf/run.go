@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/peer"
@@ -18,8 +19,13 @@ type run struct {
 	ctx   context.Context
 	start time.Time // of the clock
 
-	sent, recvd uint64 // completed
-	final       bool   // the peer has sent its last message
+	sent, recvd uint64      // completed
+	base        uint64      // of sent, when this lot of messages was begun
+	posted      uint64      // of this lot
+	returned    uint64      // receive buffers that were posted again
+	final       bool        // the peer has sent its last message
+	over        func() bool // or says so by other means
+	timeOver    bool        // Duration has passed
 	credits     credits
 
 	idles   int       // in a row
@@ -39,6 +45,9 @@ var errFinished = errors.New("perf: the peer is done")
 
 func newRun(ctx context.Context, e *End, t Test) *run {
 	r := &run{End: e, Test: t, ctx: ctx, start: time.Now(), spinFor: spinPoller}
+	if e.Credit != nil {
+		atomic.StoreUint32(r.word(e.Credit.Local), 0) // what the last test has left
+	}
 	if st, err := e.QP.Stats(ctx); err == nil && st.TCP.Kernel {
 		r.spinFor = spinSockets
 	}
@@ -66,7 +75,7 @@ func (r *run) post() error {
 }
 
 func (r *run) postRecv() error {
-	return r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, r.Size)})
+	return r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, max(r.Size, r.RecvMax))})
 }
 
 // poll takes what has completed, and says whether there was something.
@@ -135,6 +144,9 @@ func (r *run) idle() error {
 	}
 	if err := r.ctx.Err(); err != nil {
 		return err
+	}
+	if r.over != nil && r.over() {
+		r.final = true
 	}
 	select {
 	case <-r.QP.Done():

@@ -24,6 +24,10 @@ type control struct {
 	said   int // messages exchanged so far
 	ready  []rnic.Completion
 	sent   bool // the last one was taken
+	failed *rnic.Completion
+
+	// before, if set, is called by the server when the client's next message is there, and before it is answered.
+	before func(context.Context) error
 }
 
 const controlMemory = (controlDepth + 1) * messageMax
@@ -69,6 +73,10 @@ func (c *control) swap(ctx context.Context, what string, b []byte) (theirs []byt
 	if err == nil {
 		theirs, err = c.hear(ctx, len(b))
 	}
+	if before := c.before; err == nil && before != nil {
+		c.before = nil
+		err = before(ctx)
+	}
 	if err == nil && c.server {
 		err = c.say(ctx, b)
 	}
@@ -110,23 +118,41 @@ func (c *control) hear(ctx context.Context, n int) ([]byte, error) {
 // until takes completions until done says so.
 func (c *control) until(ctx context.Context, done func() bool) error {
 	for !done() {
-		var got [1]rnic.Completion
-		if c.cq.Poll(got[:]) == 0 {
-			if err := c.cq.Wait(ctx); err != nil {
-				return err
-			}
+		if f := c.failed; f != nil {
+			return c.over(ctx, fmt.Errorf("perftest: %v: %v", f.Op, f.Status))
+		}
+		if c.look() {
 			continue
 		}
-		switch {
-		case got[0].Status != rnic.Success:
-			return c.over(ctx, fmt.Errorf("perftest: %v: %v", got[0].Op, got[0].Status))
-		case got[0].Op == rnic.OpRecv:
-			c.ready = append(c.ready, got[0])
-		default:
-			c.sent = true
+		if err := c.cq.Wait(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// look takes a completion, if there is one.
+func (c *control) look() bool {
+	var got [1]rnic.Completion
+	if c.cq.Poll(got[:]) == 0 {
+		return false
+	}
+	switch {
+	case got[0].Status != rnic.Success:
+		c.failed = &got[0]
+	case got[0].Op == rnic.OpRecv:
+		c.ready = append(c.ready, got[0])
+	default:
+		c.sent = true
+	}
+	return true
+}
+
+// heard says, without waiting, whether the peer has said something that was not looked at yet, or has gone.
+func (c *control) heard() bool {
+	for c.failed == nil && c.look() {
+	}
+	return c.failed != nil || len(c.ready) > 0
 }
 
 // over prefers the connection's own reason, which is about to be known, over what it did to a request.

@@ -25,6 +25,15 @@ func (r *rig) first() *control {
 	return c
 }
 
+// firstGreeted is a client's first connection, ready for those that are measured.
+func (r *rig) firstGreeted() (*control, terms) {
+	r.t.Helper()
+	r.control = r.first()
+	g, err := r.control.greet(r.ctx)
+	require.NoError(r.t, err)
+	return r.control, g
+}
+
 // A client that says what no perftest says is told of in one error, and the next one is served.
 func TestStrangeClients(t *testing.T) {
 	other := hello("6.05")
@@ -87,22 +96,27 @@ func TestSilentClients(t *testing.T) {
 		c := r.first()
 		g, err := c.greet(r.ctx)
 		require.NoError(r.t, err)
-		e := r.second(c, g)
-		mine := e.place()
-		_, _ = c.begin(r.ctx, e.program, &mine) // likewise
+		es := r.second(c, g)
+		_, _ = c.begin(r.ctx, es[0].plan.program(), es.places()) // likewise
 		require.ErrorContains(r.t, r.served().Err, "the same -n and -s")
 	})
 }
 
-// second is a client's second connection.
-func (r *rig) second(c *control, g terms) *end {
+// planOf is a plan that must be possible.
+func planOf(t *testing.T, test perf.Test, s Shape) *plan {
+	t.Helper()
+	p, err := newPlan(test, s)
+	require.NoError(t, err)
+	return p
+}
+
+// second are a client's connections that are measured.
+func (r *rig) second(c *control, g terms) ends {
 	r.t.Helper()
-	test := plain
-	test.RxDepth = 1
-	e, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, &test, g, c)
+	es, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(r.t, plain, Shape{}), g, c)
+	r.t.Cleanup(es.release)
 	require.NoError(r.t, err)
-	r.t.Cleanup(e.Release)
-	return e
+	return es
 }
 
 // Clients beyond the number that is served are rejected.
@@ -148,12 +162,24 @@ func TestDifferentNumbers(t *testing.T) {
 func TestRefusedTests(t *testing.T) {
 	for _, test := range []perf.Test{
 		{Op: perf.Atomic, Size: 8, Iterations: 1}, {Op: perf.Write, Size: 0, Iterations: 1}, {Op: perf.Write, Size: SizeMax + 1, Iterations: 1},
-		{Op: perf.Write, Size: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Duration: 1}, {Op: perf.Send, Size: 1, Iterations: 1 << 20, RxDepth: DepthMax + 1},
+		{Op: perf.Write, Size: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Duration: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Warmup: 1},
+		{Op: perf.Send, Size: 1, Iterations: 1 << 20, RxDepth: DepthMax + 1},
 	} {
 		_, err := NewServer(ServerConfig{Test: test})
 		require.Error(t, err, "%+v", test)
 		_, err = Run(context.Background(), ClientConfig{Test: test})
 		require.Error(t, err, "%+v", test)
+	}
+	for _, tc := range []struct {
+		test  perf.Test
+		shape Shape
+	}{
+		{plain, Shape{QPs: QPsMax + 1}}, {plain, Shape{All: true, QPs: 33}}, {perf.Test{Op: perf.Write, Duration: 1}, Shape{All: true}},
+		{perf.Test{Op: perf.Write, Latency: true, Size: 8, Iterations: 1}, Shape{Both: true}},
+		{perf.Test{Op: perf.Send, Latency: true, Size: 8, Iterations: 1, RxDepth: 1}, Shape{QPs: 2}},
+	} {
+		_, err := newPlan(tc.test, tc.shape)
+		require.Error(t, err, "%+v", tc)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/cmd/rnicd/perf"
 )
 
 // line is one message of a transcript.
@@ -57,13 +59,17 @@ func lengths(p Program) []int {
 			n = append(n, placeLen)
 		}
 	}
-	places(p.waits())
-	before, figures, behind := p.after()
-	places(before)
-	if figures {
+	places(len(p.rounds()) - 1)
+	if p.Op == perf.Send { // before the test
+		places(1)
+	}
+	if p.figures(false) {
+		places(1)
 		n = append(n, figureLen, figureLen, figureLen, figureLen, figureLen)
 	}
-	places(behind)
+	if p.closes() {
+		places(1)
+	}
 	return n
 }
 

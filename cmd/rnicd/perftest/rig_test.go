@@ -21,6 +21,8 @@ type rig struct {
 	devs [2]*rnic.Adapter // client, server
 	addr string
 	gone chan Served
+
+	control *control // of firstGreeted
 	// waits: a request waits, for its place or what is behind that; not that of a second connection.
 	waits chan struct{}
 }

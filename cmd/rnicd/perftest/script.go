@@ -26,24 +26,25 @@ func (p Program) String() string {
 	return fmt.Sprintf("ib_%v_bw", p.Op)
 }
 
-// waits is how often the ends wait for each other between their Places and the test.
-func (p Program) waits() int {
-	if p.Op == perf.Send || p.Latency {
-		return 3
+// rounds says in how many rounds the ends exchange their Places before the first test; true: of all connections, false: of the first
+// one, to wait for each other.
+func (p Program) rounds() []bool {
+	switch {
+	case p.Latency && p.Op == perf.Send: // of latencies there is one connection
+		return []bool{true, false, false}
+	case p.Latency:
+		return []bool{true, false, false, false}
+	case p.Op == perf.Send:
+		return []bool{true, false, true}
 	}
-	return 2
+	return []bool{true, true, false}
 }
 
-// after is how often they exchange their Places behind the test, before the figures and behind them.
-func (p Program) after() (before int, figures bool, behind int) {
-	switch {
-	case p.Latency && p.Op == perf.Write:
-		return 0, false, 0
-	case p.Latency || p.Op == perf.Send:
-		return 1, false, 0
-	}
-	return 1, true, 1
-}
+// figures: the client tells its figures behind the last test.
+func (p Program) figures(both bool) bool { return !p.Latency && p.Op != perf.Send && !both }
+
+// closes: they wait for each other once more at the end.
+func (p Program) closes() bool { return !p.Latency || p.Op != perf.Write }
 
 // Both ends start with these: a page, and a cache line.
 const (
@@ -105,37 +106,89 @@ func (c *control) place(ctx context.Context, mine *Place) (Place, error) {
 	return parsePlace(b), nil
 }
 
-// begin is the hand-shake from the second connection on until the test begins. The Place that counts is the one that both
-// ends have filled in first.
-func (c *control) begin(ctx context.Context, p Program, mine *Place) (Place, error) {
+// begin is the hand-shake from the last of the connections that are measured on until the first test. The Places that count are those that
+// both ends have filled in first.
+func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []Place, err error) {
 	if _, err := c.place(ctx, &Place{}); err != nil {
-		return Place{}, err
+		return nil, err
 	}
-	theirs, err := c.place(ctx, mine)
-	for i := 0; err == nil && i < p.waits(); i++ {
-		_, err = c.place(ctx, mine)
-	}
-	return theirs, err
-}
-
-// finish is the hand-shake behind the test. It returns the peer's figures, if it has any.
-func (c *control) finish(ctx context.Context, p Program, mine *Place, figures Report) (theirs Report, err error) {
-	before, report, behind := p.after()
-	for i := 0; err == nil && i < before; i++ {
-		_, err = c.place(ctx, mine)
-	}
-	if report {
-		for i, b := range figures.marshal() {
-			if err == nil {
-				b, err = c.swap(ctx, "figures", b)
+	for _, all := range p.rounds() {
+		n := 1
+		if all {
+			n = len(mine)
+		}
+		for i := range n {
+			place, err := c.place(ctx, &mine[i])
+			if err != nil {
+				return nil, err
 			}
-			if err == nil {
-				theirs.take(i, b)
+			if len(theirs) <= i {
+				theirs = append(theirs, place)
 			}
 		}
 	}
-	for i := 0; err == nil && i < behind; i++ {
-		_, err = c.place(ctx, mine)
+	return theirs, nil
+}
+
+// tests is the hand-shake around the tests of a plan, and behind them. run makes one and returns its figures, told is given those of
+// both ends where they are exchanged.
+//
+//	                     -b: before each    -b: after each           at the end
+//	ib_write_bw, _read_  Place              -a: Place; figures       without -b: Place, figures; Place
+//	ib_send_bw           Place, always      figures; -a: Place       Place
+//	ib_send_lat          Place, always                               Place
+//	ib_read_lat                                                      Place
+//	ib_write_lat
+func (c *control) tests(ctx context.Context, p *plan, mine *Place, run func(perf.Test) (Report, error), told func(t perf.Test, mine, theirs Report)) error {
+	program := p.program()
+	wait := func(when bool) error {
+		if !when {
+			return nil
+		}
+		_, err := c.place(ctx, mine)
+		return err
 	}
-	return theirs, err
+	sends, last := p.Op == perf.Send, Report{}
+	for _, t := range p.tests() {
+		if err := wait(sends || p.Shape.Both); err != nil {
+			return err
+		}
+		report, err := run(t)
+		if err == nil {
+			err = wait(p.All && p.Shape.Both && !sends)
+		}
+		if err == nil && p.Shape.Both && !(sends && t.Duration > 0) {
+			err = c.figures(ctx, t, report, told)
+		}
+		if err == nil {
+			err = wait(p.All && sends && !p.Latency)
+		}
+		if err != nil {
+			return err
+		}
+		last = report
+	}
+	if program.figures(p.Shape.Both) {
+		if err := wait(true); err != nil {
+			return err
+		}
+		if err := c.figures(ctx, p.Test, last, told); err != nil {
+			return err
+		}
+	}
+	return wait(program.closes())
+}
+
+// figures swaps those of a test.
+func (c *control) figures(ctx context.Context, t perf.Test, mine Report, told func(t perf.Test, mine, theirs Report)) error {
+	var theirs Report
+	for i, b := range mine.marshal() {
+		b, err := c.swap(ctx, "figures", b)
+		if err != nil {
+			return err
+		}
+		theirs.take(i, b)
+	}
+	told(t, mine, theirs)
+	return nil
 }

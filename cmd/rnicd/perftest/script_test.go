@@ -60,16 +60,19 @@ func TestScriptsFollowTranscripts(t *testing.T) {
 				}()
 				_, err := ours.greet(r.ctx)
 				require.NoError(r.t, err)
-				place, err := ours.begin(r.ctx, p, &Place{})
+				place, err := ours.begin(r.ctx, p, make([]Place, 1))
 				require.NoError(r.t, err)
 				said := parsePlace(transcript(r.t, p)[2*6+who].octets)
-				require.NotZero(r.t, place.STag)
-				require.Equal(r.t, said, place)
-				report, err := ours.finish(r.ctx, p, &Place{}, Report{})
+				require.NotZero(r.t, place[0].STag)
+				require.Equal(r.t, []Place{said}, place)
+				var report Report
+				test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 4096, Iterations: 10, RxDepth: 10}
+				err = ours.tests(r.ctx, planOf(r.t, test, Shape{}), &Place{}, func(perf.Test) (Report, error) { return Report{}, nil },
+					func(_ perf.Test, _, theirs Report) { report = theirs })
 				require.NoError(r.t, err)
 				require.NoError(r.t, ours.qp.Close(r.ctx)) // when that is all they have to say
 				require.NoError(r.t, <-replayed)
-				if _, figures, _ := p.after(); figures && weServe {
+				if p.figures(false) && weServe {
 					require.EqualValues(r.t, 10, report.Iterations)
 				}
 			})
@@ -103,9 +106,7 @@ func TestSecondConnectionIsWaitedFor(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r) // nobody listens there any more
 		go func() { _ = s.qp.Close(r.ctx) }()
-		test := plain
-		test.RxDepth = 1
-		_, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, &test, terms{}, c)
+		_, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(t, plain, Shape{}), terms{}, c)
 		require.ErrorIs(t, err, ErrClosed)
 	})
 }
@@ -127,44 +128,52 @@ func TestServerClosesTheFirstConnection(t *testing.T) {
 		g, err := c.greet(r.ctx)
 		require.NoError(t, err)
 		cfg := ClientConfig{Adapter: r.devs[0], Addr: r.addr}
-		test := plain
-		test.RxDepth = 1
-		e, err := second(r.ctx, &cfg, &test, g, c)
+		p := planOf(t, plain, Shape{})
+		es, err := second(r.ctx, &cfg, p, g, c)
+		r.t.Cleanup(es.release)
 		require.NoError(t, err)
-		r.t.Cleanup(e.Release)
-		_, err = measure(r.ctx, &cfg, &test, c, e)
+		_, err = measure(r.ctx, &cfg, p, c, es)
 		require.NoError(t, err)
-		require.NoError(t, e.QP.Close(r.ctx))
+		require.NoError(t, es[0].QP.Close(r.ctx))
 		require.NoError(t, peer.Over(r.ctx, c.qp, nil))
 		require.NoError(t, r.served().Err)
 	})
 }
 
-// What the peer may do with the memory of a test is what its program does, on this connection only.
+// What the peer may do with the memory of a test is what its program does, on this connection only, or, of several, on those of the test.
 func TestRights(t *testing.T) {
 	const local = mem.LocalRead | rnic.LocalWrite
 	for _, tc := range []struct {
 		p              Program
+		s              Shape
 		client, server rnic.Access
 	}{
-		{Program{perf.Write, false}, local, local | rnic.RemoteWrite},
-		{Program{perf.Write, true}, local | rnic.RemoteWrite, local | rnic.RemoteWrite},
-		{Program{perf.Read, false}, local, local | rnic.RemoteRead},
-		{Program{perf.Read, true}, local, local | rnic.RemoteRead},
-		{Program{perf.Send, false}, local | rnic.RemoteWrite, local}, // the server gives credits
-		{Program{perf.Send, true}, local, local},
+		{Program{perf.Write, false}, Shape{}, local, local | rnic.RemoteWrite},
+		{Program{perf.Write, true}, Shape{}, local | rnic.RemoteWrite, local | rnic.RemoteWrite},
+		{Program{perf.Read, false}, Shape{}, local, local | rnic.RemoteRead},
+		{Program{perf.Read, true}, Shape{}, local, local | rnic.RemoteRead},
+		{Program{perf.Send, false}, Shape{}, local | rnic.RemoteWrite, local}, // the server gives credits
+		{Program{perf.Send, true}, Shape{}, local, local},
+		{Program{perf.Write, false}, Shape{Both: true}, local | rnic.RemoteWrite, local | rnic.RemoteWrite},
+		{Program{perf.Read, false}, Shape{Both: true}, local | rnic.RemoteRead, local | rnic.RemoteRead},
+		{Program{perf.Send, false}, Shape{Both: true}, local | rnic.RemoteWrite, local | rnic.RemoteWrite},
+		{Program{perf.Write, false}, Shape{QPs: 2}, local, local | rnic.RemoteWrite},
 	} {
 		dev := testnic.Sockets(t)[0]
-		test := perf.Test{Op: tc.p.Op, Latency: tc.p.Latency, Size: 8, Iterations: 8, TxDepth: 1, RxDepth: 8}
+		p := planOf(t, perf.Test{Op: tc.p.Op, Latency: tc.p.Latency, Size: 8, Iterations: 8, TxDepth: 1, RxDepth: 8}, tc.s)
 		for _, server := range []bool{false, true} {
 			want := tc.client
 			if server {
 				want = tc.server
 			}
-			e, err := newEnd(dev, &test, terms{}, rnic.QPOptions{}, server)
+			opt := rnic.QPOptions{}
+			if p.QPs > 1 {
+				opt.PD = dev.AllocPD()
+			}
+			e, err := newEnd(dev, p, terms{}, opt, server)
 			require.NoError(t, err)
-			require.Equal(t, want, e.Local.Access(), "%v, server %v", tc.p, server)
-			require.NotZero(t, e.Local.Stream())
+			require.Equal(t, want, e.Local.Access(), "%v, server %v", tc, server)
+			require.Equal(t, p.QPs == 1, e.Local.Stream() != 0)
 			e.Release()
 		}
 	}

@@ -202,8 +202,9 @@ func TestClientsOneByOne(t *testing.T) {
 	}
 }
 
-// played is a server that reads as rping's does, has its say about what it read, and writes that to where to says, or refuses to.
-func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32) (addr string, ended chan error) {
+// played is a server that reads as rping's does, has its say about what it read, and writes room octets of that, at most, beyond octets
+// away from where it is to.
+func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, beyond uint64) (addr string, ended chan error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -247,11 +248,13 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32) 
 				return err
 			}
 			local.Length = min(local.Length, room)
-			err = e.do(ctx, e.qp.PostWrite, rnic.WorkRequest{Local: local, RemoteSTag: to.stag, RemoteOffset: to.to})
+			err = e.do(ctx, e.qp.PostWrite, rnic.WorkRequest{Local: local, RemoteSTag: to.stag, RemoteOffset: to.to + beyond})
 			if err == nil {
 				err = e.send(ctx, place{})
 			}
-			_, _ = e.receive(ctx) // the end
+			if _, over := e.receive(ctx); beyond > 0 && err == nil { // the end
+				err = over
+			}
 			return err
 		}()
 	}()
@@ -271,7 +274,7 @@ func TestMismatch(t *testing.T) {
 	} {
 		for _, verify := range []bool{true, false} {
 			devs := testnic.Wired(t)
-			addr, ended := played(t, devs, tc.say, tc.room)
+			addr, ended := played(t, devs, tc.say, tc.room, 0)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			n, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: addr, Count: 1, Size: 100, Verify: verify})
 			cancel()
@@ -287,6 +290,18 @@ func TestMismatch(t *testing.T) {
 			require.NoError(t, <-ended)
 		}
 	}
+}
+
+// A server that writes beyond the client's memory is the reason that the client gives.
+func TestServerWritesBeyond(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		addr, ended := played(t, devs, func([]byte) {}, 1000, 1)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := Run(ctx, ClientConfig{Adapter: devs[0], Addr: addr, Count: 1, Size: 100, Verify: true})
+		require.ErrorContains(t, err, "base or bounds violation")
+		require.ErrorContains(t, <-ended, "base or bounds violation")
+	})
 }
 
 // A client that makes room for less than it announced is told nothing and gets nothing.

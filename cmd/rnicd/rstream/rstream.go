@@ -8,6 +8,7 @@
 //
 // Neither what is measured nor how much of it is exchanged: both ends have to be told the same. Without being told anything rstream
 // measures latency (one transfer an iteration) of some sizes on one connection, closes it, and measures bandwidth (one iteration) on another.
+// riostream's test is the same by RDMA into the other end's memory (direct.go).
 package rstream
 
 import (
@@ -18,6 +19,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/rnicd/rnicd/hugepages"
 )
 
 // DefaultPort is rstream's, too.
@@ -133,13 +136,16 @@ type End struct {
 	Client bool
 	// Verify lays octets out that count up and looks at those that come, over all connections. Both ends, or neither.
 	Verify bool
+	// Direct makes riostream's tests instead of rstream's: transfers are written into the other end's memory.
+	Direct bool
 	// Idle ends a test in which nothing moves for so long, and an eighth of it longer at the most. 0: never.
 	Idle time.Duration
 
 	buf       []byte
-	sent, got byte      // of the count
-	moved     time.Time // when something moved last
-	look      time.Time // when it is looked at next
+	memory    *hugepages.Arena // of Direct
+	sent, got byte             // of the count
+	moved     time.Time        // when something moved last
+	look      time.Time        // when it is looked at next
 }
 
 const syncLen = 16
@@ -148,6 +154,9 @@ const syncLen = 16
 func (e *End) Run(c net.Conn, t Test) (Result, error) {
 	if t.Size < 1 || t.Size > SizeMax || t.Transfers < 1 || t.Transfers > CountMax || t.Iterations < 1 || t.Iterations > CountMax {
 		return Result{}, fmt.Errorf("rstream: %d times %d transfers of %d octets: want 1 to %d, %d and %d", t.Iterations, t.Transfers, t.Size, CountMax, CountMax, SizeMax)
+	}
+	if e.Direct {
+		return e.direct(c, t)
 	}
 	if n := max(t.Size, syncLen); len(e.buf) < n {
 		e.buf = make([]byte, n)

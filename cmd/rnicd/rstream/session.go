@@ -67,7 +67,7 @@ func (e *End) lastWord(c net.Conn) error {
 		return nil
 	}
 	_ = c.SetReadDeadline(time.Now().Add(lastWordMax)) // of a connection that is over: Read tells
-	if n, _ := c.Read(e.buf[:1]); n > 0 {
+	if n, _ := c.Read(make([]byte, 1)); n > 0 {
 		return errMore
 	}
 	return nil
@@ -78,6 +78,7 @@ var errMore = errors.New("rstream: the client goes on where the test ends; both 
 // Client runs a Plan with the server that dial reaches.
 func Client(ctx context.Context, dial func(context.Context) (net.Conn, error), p Plan, e End, result func(Result)) error {
 	e.Client = true
+	defer e.release()
 	for _, tests := range p.Connections() {
 		c, err := dial(ctx)
 		if err != nil {
@@ -101,6 +102,7 @@ type Served struct {
 type Server struct {
 	Plan   Plan
 	Verify bool
+	Direct bool          // riostream's tests
 	Idle   time.Duration // ends a client that keeps us waiting for so long, on a connection or for the next one
 	// Done and Refused, if set, are told of each client that is gone, and of connections that were closed because they came from
 	// elsewhere than the client's. Called from the goroutine of Serve.
@@ -148,7 +150,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // serve is one client.
 func (s *Server) serve(ctx context.Context, c net.Conn, incoming <-chan net.Conn) (served Served) {
 	served.Remote = addrPort(c)
-	e := End{Verify: s.Verify, Idle: s.Idle}
+	e := End{Verify: s.Verify, Direct: s.Direct, Idle: s.Idle}
+	defer e.release()
 	for i, tests := range s.Plan.Connections() {
 		if i > 0 {
 			if c, served.Err = s.next(ctx, served.Remote, incoming); served.Err != nil {

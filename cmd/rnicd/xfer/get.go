@@ -69,7 +69,7 @@ func (g *get) run(ctx context.Context) (Result, error) {
 	}
 	elapsed := time.Since(begin)
 	digest := [digestLen]byte(g.sum.Sum(nil))
-	match, err := g.verdict(ctx, digest)
+	a, err := g.verdict(ctx, digest)
 	st, statsErr := g.qp.Stats(ctx)
 	if err := errors.Join(err, statsErr); err != nil {
 		return Result{}, g.fail(err)
@@ -78,8 +78,11 @@ func (g *get) run(ctx context.Context) (Result, error) {
 		Length: g.grant.length, Digest: digest, Wire: elapsed, Receiver: countersOf(st),
 		Dialect: g.qp.Startup().Dialect, Framing: g.qp.Framing(),
 	}
-	if !match || digest != *g.grant.digest {
+	if digest != *g.grant.digest {
 		return res, fmt.Errorf("xfer: SHA-256 mismatch: %x came, the server's file has %x", digest, *g.grant.digest)
+	}
+	if err := a.check(g.grant.length, digest); err != nil {
+		return res, err
 	}
 	return res, g.close(ctx)
 }
@@ -150,18 +153,17 @@ func (g *get) take(c rnic.Completion) error {
 }
 
 // verdict tells the server what has come and returns what it says of it.
-func (g *get) verdict(ctx context.Context, digest [digestLen]byte) (match bool, err error) {
+func (g *get) verdict(ctx context.Context, digest [digestLen]byte) (answer, error) {
 	if err := g.finish(finish{length: g.grant.length, digest: digest}); err != nil {
-		return false, err
+		return answer{}, err
 	}
 	for {
 		c, err := g.next(ctx)
 		if err != nil {
-			return false, err
+			return answer{}, err
 		}
 		if c.ID == idAnswerIn {
-			a, err := g.answer(c.Len)
-			return a.match, err
+			return g.answer(c.Len)
 		}
 	}
 }

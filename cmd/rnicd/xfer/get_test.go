@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -124,7 +125,9 @@ func TestGetRights(t *testing.T) {
 // A client that claims another hash, or another length, is told so.
 func TestGetMismatch(t *testing.T) {
 	file := content(3, 5000)
-	for _, f := range []finish{{length: 5000}, {length: 4999, digest: sha256.Sum256(file)}} {
+	for want, f := range map[string]finish{
+		"SHA-256 mismatch": {length: 5000}, "closed with a length of 4999, the file has 5000": {length: 4999, digest: sha256.Sum256(file)},
+	} {
 		r := newRig(t, 100, ServerConfig{File: file})
 		c, _ := r.getRogue()
 		c.send(f.marshal(make([]byte, finishLen)))
@@ -132,7 +135,7 @@ func TestGetMismatch(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, a.match)
 		c.qp.Disconnect()
-		require.ErrorContains(t, r.result().Err, "SHA-256 mismatch")
+		require.ErrorContains(t, r.result().Err, want)
 	}
 }
 
@@ -150,8 +153,10 @@ func TestGetRogueServer(t *testing.T) {
 		play   func(s *rogue)
 		want   string
 	}{
-		{"all is well", right, n, func(s *rogue) { s.verdict(answer{match: true}) }, ""},
-		{"no match", right, n, func(s *rogue) { s.verdict(answer{digest: right}) }, "SHA-256 mismatch"},
+		{"all is well", right, n, func(s *rogue) { s.verdict(answer{match: true, digest: right, length: n}) }, ""},
+		{"no match", right, n, func(s *rogue) { s.verdict(answer{digest: right, length: n}) }, "failed, though its SHA-256 is the same as here"},
+		{"no match, and no more", right, n, func(s *rogue) { s.verdict(answer{}) }, "it has not seen all octets"},
+		{"another length", right, n, func(s *rogue) { s.verdict(answer{match: true, digest: right, length: n + 1}) }, "answers for 1001 octets, the transfer had 1000"},
 		{"match, with another digest", wrong, n, func(s *rogue) { s.verdict(answer{match: true}) }, "SHA-256 mismatch"},
 		{"more than there is", right, 1 << 40, func(s *rogue) { <-s.qp.Done() }, "base or bounds"},
 		{"no answer", right, n, func(s *rogue) {
@@ -246,6 +251,7 @@ func TestGetGrantMalformed(t *testing.T) {
 	for _, b := range [][]byte{nil, grant{}.marshal(), make([]byte, getLen)} {
 		_, err := parseGetGrant(b)
 		require.ErrorIs(t, err, errMalformed)
+		require.ErrorContains(t, err, fmt.Sprintf("private data (%d octets) is no grant to read", len(b)))
 	}
 	digest := [digestLen]byte{1}
 	g := grant{stag: 5, to: 6, length: 7, digest: &digest}

@@ -110,22 +110,32 @@ func (g grant) marshal() []byte {
 
 // parseGetGrant reads an answer to get.
 func parseGetGrant(b []byte) (grant, error) {
-	if len(b) != getLen {
+	g, ok := readGrant(b, getLen)
+	if !ok {
 		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is no grant to read; is it `rnicd serve --file`?", errMalformed, len(b))
 	}
-	g, err := parseGrant(b[:grantLen])
 	digest := [digestLen]byte(b[grantLen:])
 	g.digest = &digest
-	return g, err
+	return g, nil
 }
 
+// parseGrant reads an answer to put.
 func parseGrant(b []byte) (grant, error) {
-	if len(b) != grantLen || [4]byte(b) != magicGrant || b[4] != protocolVersion {
+	g, ok := readGrant(b, grantLen)
+	if !ok {
 		return grant{}, fmt.Errorf("%w: the peer accepted, but its private data (%d octets) is not a grant; is it `rnicd serve`?", errMalformed, len(b))
+	}
+	return g, nil
+}
+
+// readGrant reads what both have; false: b is no grant of n octets.
+func readGrant(b []byte, n int) (grant, bool) {
+	if len(b) != n || [4]byte(b) != magicGrant || b[4] != protocolVersion {
+		return grant{}, false
 	}
 	return grant{
 		stag: mem.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]), length: binary.BigEndian.Uint64(b[20:]),
-	}, nil
+	}, true
 }
 
 // finish closes the client's half of the transfer.
@@ -193,4 +203,21 @@ func parseAnswer(b []byte) (answer, error) {
 		match: b[4] == 1, digest: [digestLen]byte(b[8:]), length: v(0), wireNs: v(1), hashNs: v(2),
 		counters: Counters{Direct: v(3), Reassembled: v(4), OutOfOrder: v(5), SegmentsIn: v(6), Retransmits: v(7)},
 	}, nil
+}
+
+// check says what in a server's answer stands against a transfer of length octets, whose SHA-256 this end found to be digest.
+func (a *answer) check(length uint64, digest [digestLen]byte) error {
+	switch {
+	case !a.match && a.digest == [digestLen]byte{}:
+		return errors.New("xfer: the server says that the transfer failed, and gives no SHA-256: it has not seen all octets")
+	case a.length != length:
+		return fmt.Errorf("xfer: the server answers for %d octets, the transfer had %d", a.length, length)
+	case a.digest != digest && a.match:
+		return fmt.Errorf("xfer: the server says that all is well, but its SHA-256 is %x, and here it is %x", a.digest, digest)
+	case a.digest != digest:
+		return fmt.Errorf("xfer: SHA-256 mismatch: here %x, at the server %x", digest, a.digest)
+	case !a.match:
+		return fmt.Errorf("xfer: the server says that the transfer failed, though its SHA-256 is the same as here: %x", digest)
+	}
+	return nil
 }

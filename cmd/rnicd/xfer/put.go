@@ -31,7 +31,7 @@ type PutConfig struct {
 }
 
 // Put sends Length octets of Source into the server's memory and returns what both sides counted. Any difference
-// between the hashes is an error.
+// between the hashes, or in what the server says of the transfer, is an error.
 func Put(ctx context.Context, cfg PutConfig) (Result, error) {
 	if cfg.AnswerTimeout == 0 {
 		cfg.AnswerTimeout = 60 * time.Second
@@ -73,8 +73,8 @@ func (p *put) run(ctx context.Context) (Result, error) {
 		Receiver: a.counters, Sender: sentOf(st),
 		Dialect: p.qp.Startup().Dialect, Framing: p.qp.Framing(),
 	}
-	if !a.match || a.digest != [digestLen]byte(p.sum.Sum(nil)) {
-		return res, fmt.Errorf("xfer: SHA-256 mismatch: sent %x, the server's memory holds %x", p.sum.Sum(nil), a.digest)
+	if err := a.check(p.cfg.Length, [digestLen]byte(p.sum.Sum(nil))); err != nil {
+		return res, err
 	}
 	return res, p.close(ctx)
 }

@@ -221,14 +221,34 @@ func TestPutRogueServer(t *testing.T) {
 			a := right
 			a.match = false
 			s.send(a.marshal(make([]byte, answerLen)))
-		}, "SHA-256 mismatch"},
+		}, "the transfer failed, though its SHA-256 is the same as here"},
+		{"no match, with another digest", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			a := right
+			a.match = false
+			a.digest[5] ^= 1
+			s.send(a.marshal(make([]byte, answerLen)))
+		}, "SHA-256 mismatch: here "},
+		{"no match, and no more", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			s.send(answer{}.marshal(make([]byte, answerLen)))
+		}, "it has not seen all octets"},
+		{"another length", func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, n)
+			s.receive()
+			a := right
+			a.length = 1 << 40
+			s.send(a.marshal(make([]byte, answerLen)))
+		}, "the server answers for 1099511627776 octets, the transfer had 1000"},
 		{"match, with another digest", func(s *rogue, req *rnic.ConnRequest) {
 			s.grantAll(req, n)
 			s.receive()
 			a := right
 			a.digest[5] ^= 1
 			s.send(a.marshal(make([]byte, answerLen)))
-		}, "SHA-256 mismatch"},
+		}, "the server says that all is well, but its SHA-256 is "},
 		{"no answer", func(s *rogue, req *rnic.ConnRequest) {
 			s.grantAll(req, n)
 			s.receive()
@@ -292,7 +312,7 @@ func TestPutEarlyAnswer(t *testing.T) {
 	source := io.MultiReader(bytes.NewReader(half), &waiting{r: r, ch: heard}, bytes.NewReader(half))
 	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: addr, Source: source, Length: n})
 	require.Error(t, err)
-	require.Regexp(t, "answered before the transfer was complete|SHA-256 mismatch", err.Error()) // it may still come late
+	require.Regexp(t, "answered before the transfer was complete|the server answers for 0 octets", err.Error()) // it may still come late
 }
 
 // waiting is an empty reader that ends when ch is closed.

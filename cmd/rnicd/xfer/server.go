@@ -264,7 +264,10 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	a := answer{length: t.want.length, counters: countersOf(st)}
 	if t.want.op == OpGet {
 		a.digest = t.s.digest
-		a.match = f.length == a.length && f.digest == a.digest
+		if f.length != a.length {
+			return a, fmt.Errorf("xfer: the client closed with a length of %d, the file has %d", f.length, a.length)
+		}
+		a.match = f.digest == a.digest
 		return a, nil
 	}
 	written := a.counters.Direct + a.counters.Reassembled - uint64(c.Len) // all that was placed but the closing message

@@ -37,7 +37,7 @@ var packages = strings.Fields(`busybox-static iproute2 rdma-core rdmacm-utils ib
 	libbpf1 libelf1 zlib1g libpci3 libudev1 libibumad3`)
 
 // programs of those that go into the image.
-var programs = strings.Fields(`ip rdma rping rdma_server rdma_client ucmatose rstream ib_write_bw ib_send_bw ib_read_bw
+var programs = strings.Fields(`ip rdma rping rdma_server rdma_client ucmatose rstream riostream ib_write_bw ib_send_bw ib_read_bw
 	ib_write_lat ib_send_lat ib_read_lat`)
 
 // Image is a bootable guest.

@@ -281,6 +281,49 @@ func TestServerGone(t *testing.T) {
 	}
 }
 
+// A server that writes beyond the client's memory is the reason that the client gives.
+func TestServerWritesBeyond(t *testing.T) {
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for _, test := range []perf.Test{
+			{Op: perf.Write, Latency: true, Size: 4096, Iterations: 5},
+			{Op: perf.Send, Size: 4096, Iterations: 5000, TxDepth: 4, RxDepth: 2},
+		} {
+			l, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
+			require.NoError(t, err)
+			served := make(chan error, 1)
+			go func() {
+				req, err := l.Accept(ctx)
+				if err != nil {
+					served <- err
+					return
+				}
+				ask, err := parseRequest(req.PrivateData())
+				if err != nil {
+					served <- err
+					return
+				}
+				ask.test.TxDepth = 1
+				e, err := newEnd(devs[1], &ask.test, rnic.QPOptions{}, true)
+				if err == nil {
+					defer e.Release()
+					err = req.Accept(ctx, e.QP, marshalReply(e.place(&ask.test)))
+				}
+				if err == nil { // it goes out when the client has spoken
+					err = e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
+					<-e.QP.Done()
+				}
+				served <- err
+			}()
+			_, err = Run(ctx, ClientConfig{Adapter: devs[0], Addr: testnic.Dialable(l.Addr()), Test: test})
+			require.ErrorContains(t, err, "base or bounds violation", "%+v", test)
+			require.NoError(t, <-served)
+			l.Close()
+		}
+	})
+}
+
 // Requests and replies are read as they were written; every other length is refused.
 func TestProtocol(t *testing.T) {
 	want := request{

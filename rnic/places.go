@@ -1,0 +1,151 @@
+package rnic
+
+import (
+	"container/list"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/rnicd/rnicd/stack"
+)
+
+// places bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of
+// those that one address has opened to us. A connection whose peer has not sent its start-up frame
+// is silent. Where there is no place for one that comes in, the oldest silent one gives way, as on
+// a Poller (stack.Conn.SetSilent).
+//
+// Who holds an onSocket's lock may call; nobody is called.
+type places struct {
+	max, peerMax int
+
+	mu     sync.Mutex
+	taken  int
+	peers  map[netip.Addr]int
+	silent list.List // of *place, oldest first
+}
+
+// place is one connection's.
+type place struct {
+	of     *places
+	peer   netip.Addr // that opened it to us; invalid: we opened it
+	silent *list.Element
+	socket *onSocket // while it is silent
+	lost   bool      // another connection has it
+}
+
+func newPlaces(max, peerMax int) *places {
+	return &places{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
+}
+
+// count is how many are taken.
+func (p *places) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}
+
+// take takes a place for a connection that we open.
+func (p *places) take() (*place, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken >= p.max {
+		return nil, fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, p.max)
+	}
+	p.taken++
+	return &place{of: p}, nil
+}
+
+// takeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its
+// own for that: the caller ends it.
+func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *onSocket, err error) {
+	peer = addressOf(peer)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var e *list.Element
+	switch {
+	case p.peerMax > 0 && p.peers[peer] >= p.peerMax:
+		if e = p.silentOf(peer); e == nil {
+			return nil, nil, fmt.Errorf("%w from one address (PeerMax is %d)", stack.ErrConnMax, p.peerMax)
+		}
+	case p.taken >= p.max:
+		if e = p.silent.Front(); e == nil {
+			return nil, nil, fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, p.max)
+		}
+	}
+	if e != nil {
+		old := e.Value.(*place)
+		gaveWay = old.socket
+		old.give()
+		old.lost = true
+	}
+	p.taken++
+	p.peers[peer]++
+	return &place{of: p, peer: peer}, gaveWay, nil
+}
+
+// silentOf is the oldest silent connection that peer has opened.
+func (p *places) silentOf(peer netip.Addr) *list.Element {
+	e := p.silent.Front()
+	for e != nil && e.Value.(*place).peer != peer {
+		e = e.Next()
+	}
+	return e
+}
+
+// addressOf is what counts as one address: of IPv6 the first 64 bits, as a host has all addresses
+// behind them.
+func addressOf(a netip.Addr) netip.Addr {
+	if a = a.Unmap().WithZone(""); a.Is4() {
+		return a
+	}
+	prefix, _ := a.Prefix(64) // of an IPv6 address that is always possible
+	return prefix.Addr()
+}
+
+// setSilent says that the peer of s, whose place this is, has yet to speak. One that we opened
+// never gives way.
+func (pl *place) setSilent(s *onSocket) {
+	pl.of.mu.Lock()
+	defer pl.of.mu.Unlock()
+	if pl.peer.IsValid() && pl.silent == nil && !pl.lost {
+		pl.socket = s
+		pl.silent = pl.of.silent.PushBack(pl)
+	}
+}
+
+// spoke says that the peer has spoken; false: too late, the place is another's.
+func (pl *place) spoke() bool {
+	pl.of.mu.Lock()
+	defer pl.of.mu.Unlock()
+	pl.unlist()
+	return !pl.lost
+}
+
+// leave gives the place back.
+func (pl *place) leave() {
+	pl.of.mu.Lock()
+	defer pl.of.mu.Unlock()
+	if !pl.lost {
+		pl.give()
+		pl.lost = true
+	}
+}
+
+func (pl *place) give() {
+	p := pl.of
+	pl.unlist()
+	p.taken--
+	if !pl.peer.IsValid() {
+		return
+	}
+	if p.peers[pl.peer]--; p.peers[pl.peer] == 0 {
+		delete(p.peers, pl.peer)
+	}
+}
+
+func (pl *place) unlist() {
+	if pl.silent != nil {
+		pl.of.silent.Remove(pl.silent)
+		pl.silent, pl.socket = nil, nil
+	}
+}

@@ -1,0 +1,178 @@
+package rnic
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// startupsEndWith waits until so many connections that were never offered have ended with want.
+func (r *rig) startupsEndWith(n int, want error) {
+	r.t.Helper()
+	for range n {
+		f := r.failure()
+		require.ErrorIs(r.t, f.Err, want)
+		require.False(r.t, f.Offered)
+	}
+}
+
+// serverCounters are those of the server's Poller.
+func (r *rig) serverCounters() (n stack.Counters) {
+	r.t.Helper()
+	if r.kind == turned {
+		r.hosts[0].poller.Snapshot(&n)
+		return n
+	}
+	n, err := r.hosts[0].poller.Counters(r.ctx)
+	require.NoError(r.t, err)
+	return n
+}
+
+// Connections whose peer sends no start-up frame, or never the end of it, fill all places: a client
+// gets in at once, and the oldest of them are reset. Those that have sent theirs stay.
+//
+// req: 5042-6.4.1-1
+func TestSilentStartupsGiveWay(t *testing.T) {
+	over(t, all, rigConfig{connsMax: 5}, func(t *testing.T, r *rig) {
+		s1, c1 := r.connect(QPOptions{}, QPOptions{})
+		asked := r.dialRaw()
+		asked.write(request(mpa.Frame{Rev: 1, CRC: true}))
+		waiting := r.request()
+		var silent []rawPeer
+		for range 3 {
+			silent = append(silent, r.dialRaw())
+		}
+		silent[1].write(request(mpa.Frame{Rev: 1, CRC: true})[:mpa.FrameLen-1])
+		begin := r.time
+		s2, c2 := r.connect(QPOptions{}, QPOptions{})
+		s3, c3 := r.connect(QPOptions{}, QPOptions{})
+		if r.kind == turned {
+			require.Less(t, r.time-begin, int64(10*time.Millisecond))
+		}
+		r.startupsEndWith(2, stack.ErrGaveWay)
+		for _, p := range silent[:2] {
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		}
+		require.NoError(t, silent[2].ended())
+		require.NoError(t, asked.ended())
+		require.NoError(t, waiting.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, nil))
+		for _, pair := range [][2]*end{{s1, c1}, {s2, c2}, {s3, c3}} {
+			r.exchange(pair[0], pair[1])
+		}
+	})
+}
+
+// An address at its limit loses its oldest silent connection to its next; without a silent one it
+// gets no more.
+func TestSilentStartupsOfOneAddress(t *testing.T) {
+	over(t, all, rigConfig{connsMax: 32, peerMax: 3}, func(t *testing.T, r *rig) {
+		var silent []rawPeer
+		for range 10 {
+			silent = append(silent, r.dialRaw())
+		}
+		r.startupsEndWith(7, stack.ErrGaveWay)
+		for _, p := range silent[:7] {
+			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		}
+		var pairs [][2]*end
+		for range 3 {
+			s, c := r.connect(QPOptions{}, QPOptions{})
+			pairs = append(pairs, [2]*end{s, c})
+		}
+		r.startupsEndWith(3, stack.ErrGaveWay)
+		for _, p := range pairs {
+			r.exchange(p[0], p[1])
+		}
+		late := r.newEnd(r.client, QPOptions{UserTimeout: time.Second})
+		_ = late.qp.StartConnect(r.ctx, r.addr(), nil) // the kernel may be told of the reset at once
+		if r.kind == sockets {
+			r.startupsEndWith(1, stack.ErrConnMax)
+		} else {
+			r.until("a drop", func() bool { return r.serverCounters().Own[stack.DropPeerMax] > 0 })
+		}
+		late.qp.Abort()
+		r.untilDone(late.qp)
+		r.exchange(pairs[0][0], pairs[0][1])
+	})
+}
+
+// A stream that becomes MPA's has spoken: it gives way to nobody.
+func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
+	r := newRig(t, sockets, rigConfig{connsMax: 1})
+	addr, accept := r.listenRaw()
+	nc, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	raw := accept()
+	l, err := r.server.respond(r.ctx, nc, []byte("begin"))
+	require.NoError(t, err)
+	if late, err := net.Dial("tcp", r.addr()); err == nil { // else the reset was quicker
+		defer late.Close()
+	}
+	r.startupsEndWith(1, stack.ErrConnMax)
+	require.NoError(t, raw.ended())
+	require.False(t, isClosed(l.gone))
+}
+
+// What counts as one address.
+func TestAddressOf(t *testing.T) {
+	for in, want := range map[string]string{
+		"10.9.0.1": "10.9.0.1", "::ffff:10.9.0.1": "10.9.0.1", "fd00:1:2:3:4::5": "fd00:1:2:3::", "fe80::1%eth0": "fe80::",
+	} {
+		require.Equal(t, netip.MustParseAddr(want), addressOf(netip.MustParseAddr(in)), in)
+	}
+	for _, n := range []int{-1, ConnsMaxDefault + 1} {
+		_, err := Open(Config{PeerMax: n})
+		require.ErrorContains(t, err, "PeerMax")
+	}
+}
+
+// Peers that speak in the moment in which they are to give way are either served or reset, and no
+// place is lost or had twice.
+func TestGiveWayHammer(t *testing.T) {
+	const clients, rounds, places = 8, 25, 3
+	r := newRig(t, sockets, rigConfig{connsMax: places})
+	go func() {
+		_ = r.listener.Serve(r.ctx, func(_ context.Context, req *ConnRequest) { _ = req.Reject(r.ctx, nil) })
+	}()
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for range rounds {
+				nc, err := net.Dial("tcp", r.addr())
+				if err != nil {
+					continue // reset at once
+				}
+				_ = nc.SetDeadline(time.Now().Add(patience))
+				var b []byte
+				if _, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true})); err == nil { // else the kernel has told of the reset
+					b, err = io.ReadAll(nc)
+				}
+				if err == nil && len(b) < mpa.FrameLen {
+					t.Errorf("closed after %d octets", len(b))
+				}
+				var late net.Error
+				if errors.As(err, &late) && late.Timeout() {
+					t.Error("neither served nor reset")
+				}
+				_ = nc.Close()
+			}
+		})
+	}
+	all.Wait()
+	r.until("all places", func() bool { return r.server.places.count() == 0 })
+	p := r.server.places
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Empty(t, p.peers)
+	require.Zero(t, p.silent.Len())
+}
