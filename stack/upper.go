@@ -63,8 +63,8 @@ type Upper interface {
 	Timer(c *Conn, now int64) // the time of SetTimer has come
 }
 
-// Finisher is an optional part of an Upper: FinAcked says that the peer has acknowledged our FIN while its own half is still
-// open. Where it has closed that too, Closed says so.
+// Finisher is an optional part of an Upper: FinAcked says that the peer has acknowledged our FIN
+// while its own half is still open. Where it has closed that too, Closed says so.
 type Finisher interface {
 	FinAcked(c *Conn)
 }
