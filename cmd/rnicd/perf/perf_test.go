@@ -308,6 +308,15 @@ func TestAlone(t *testing.T) {
 	})
 }
 
+// An end that has no credit left when the other's time is over ends with its own, wherever it stands then.
+func TestOutOfCreditAndTime(t *testing.T) {
+	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond, Both: true, Alone: true}
+	p := connect(t, testnic.Wired(t), test).withCredit()
+	res, err := p.ends[0].Run(p.ctx, test) // nobody is at the other end
+	require.NoError(t, err)
+	require.EqualValues(t, 16, res.Iterations)
+}
+
 // An end without a number of iterations serves until it hears by other means that the peer is done.
 func TestServeUntilOver(t *testing.T) {
 	for _, test := range []Test{{Op: Send, Size: 10, TxDepth: 1, RxDepth: 4}, {Op: Send, Size: 10, Latency: true, RxDepth: 4}, {Op: Write, Size: 10, Latency: true}} {

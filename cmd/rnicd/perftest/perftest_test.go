@@ -211,7 +211,7 @@ func TestServerWritesBeyond(t *testing.T) {
 
 // Connections that do not all come are an error that says how many there were.
 func TestTooFewConnections(t *testing.T) {
-	overBoth(t, ServerConfig{Test: plain, Shape: Shape{QPs: 3}, GreetTimeout: 200 * time.Millisecond}, func(r *rig) {
+	overBoth(t, ServerConfig{Test: plain, Shape: Shape{QPs: 3}, GreetTimeout: 3 * time.Second}, func(r *rig) {
 		_, err := r.run(plain, rnic.QPOptions{})
 		require.Error(t, err)
 		require.ErrorContains(t, r.served().Err, "connection 2 of the 3 to be measured")
