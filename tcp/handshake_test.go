@@ -489,7 +489,7 @@ func TestSynThatWaited(t *testing.T) {
 				if got := s.c.Deadline() - s.now; got != sc {
 					t.Errorf("after %d ms: due again in %d us, want an RTO", waited/ms, got/us)
 				}
-				want := Stats{SRTTNs: 10 * ms, RTONs: 200 * ms, Cwnd: 10}
+				want := Stats{SRTTNs: 10 * ms, RTONs: 210 * ms, Cwnd: 10}
 				if lost {
 					s.advance(sc)
 					want = Stats{RTONs: 3 * sc, Cwnd: 1}
