@@ -18,6 +18,8 @@ type lane struct {
 
 	links     []*link
 	relieveAt int64 // no connection is ended for want of Bufs before
+	refused   *link // since then: octets of this one were refused,
+	several   bool  // and of others
 }
 
 // When octets that wait for the rest of their frame have used up what they may, a connection whose frames have made no
@@ -42,16 +44,26 @@ func (ln *lane) leave(l *link) {
 	}
 }
 
-// relieve is called when octets were refused because Bufs are short.
-func (ln *lane) relieve(now int64) {
+// relieve is called when octets of who were refused because Bufs are short. As long as it alone is
+// refused, it is not ended.
+func (ln *lane) relieve(now int64, who *link) {
+	if ln.refused == nil {
+		ln.refused = who
+	}
+	ln.several = ln.several || ln.refused != who
 	if now < ln.relieveAt {
 		return
 	}
+	alone := who
+	if ln.several {
+		alone = nil
+	}
+	ln.refused, ln.several = nil, false
 	ln.relieveAt = now + int64(relieveEvery)
 	var worst *link
 	most := uint64(0)
 	for _, l := range ln.links {
-		if l.phase != phaseFull || now-l.qp.recv.movedAt < int64(hoardTimeout) {
+		if l == alone || l.phase != phaseFull || now-l.qp.recv.movedAt < int64(hoardTimeout) {
 			continue
 		}
 		if held := l.qp.recv.rx.Stats().HeldBufs; held > most {

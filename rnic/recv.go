@@ -132,7 +132,7 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 		return stack.Kept
 	case mpa.Refused:
 		if l.lane != nil && l.pool.Available() < l.spare {
-			l.lane.relieve(l.car.now())
+			l.lane.relieve(l.car.now(), l)
 		}
 		return stack.Refused
 	}

@@ -154,6 +154,42 @@ func TestHoardersGiveWay(t *testing.T) {
 	require.Less(t, ended, peers, "no more than it takes")
 }
 
+// One that hoards and is refused more is left alone as long as nobody else is refused.
+func TestHoarderAlone(t *testing.T) {
+	const bufs = 1024
+	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
+	h.adapter.lanes[0].reserve.Partial = 0
+	qps, peers := h.hoarders(1)
+	var out []mem.Buf
+	for h.pool.Available() > bufs/spareShare-1 {
+		out = append(out, h.pool.Alloc())
+	}
+	q, c := qps[0], peers[0]
+	at := len(c.stream) + 1
+	c.stream = append(c.stream, make([]byte, 101)...)
+	more := func(others func()) {
+		refused := q.recv.rx.Stats().RefusedSpare
+		for range 20 {
+			h.turn(500 * time.Millisecond)
+			h.octets(c, at, at+100, 0)
+			h.turn(0) // it is refused before the others
+			others()
+			h.turn(0)
+		}
+		require.True(t, isDone(q) || q.recv.rx.Stats().RefusedSpare > refused+10)
+	}
+	more(func() {})
+	require.False(t, isDone(q))
+
+	other, region, d, p := h.orderly()
+	lo := len(d.stream)
+	d.stream = append(d.stream, p.fpdu(writeTo(region.STag(), 0), []byte("in two segments"))...)
+	more(func() { h.octets(d, lo, lo+10, 0) })
+	require.ErrorIs(t, q.Err(), ErrHoarding)
+	require.Equal(t, RTS, other.State())
+	h.pool.FreeN(out)
+}
+
 // Connections end, and give back what they hold, although not a single Buf is left.
 func TestAbortWithoutABuf(t *testing.T) {
 	const peers = 3

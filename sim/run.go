@@ -166,10 +166,28 @@ func (a *app) poll() error {
 	return nil
 }
 
-// play steps the World, and both applications with it, until done says so.
+// play steps the World, and both applications with it, until done says so. It fails when nothing has
+// completed or been received for the Workload's Limit.
 func (r *run) play(done func() bool) error {
+	for moved := -1; ; moved = r.moved() {
+		if err := r.playFor(r.wl.Limit, done); !errors.Is(err, errLimit) || r.moved() == moved {
+			return err
+		}
+	}
+}
+
+// moved is how much has happened.
+func (r *run) moved() (n int) {
+	for _, s := range r.sessions {
+		n += s.count()
+	}
+	return n
+}
+
+// playFor is play, for no longer than limit.
+func (r *run) playFor(limit time.Duration, done func() bool) error {
 	var failed error
-	err := r.World.Run(r.wl.Limit, func() bool {
+	err := r.World.Run(limit, func() bool {
 		failed = errors.Join(r.apps[0].poll(), r.apps[1].poll())
 		for _, s := range r.sessions {
 			if failed == nil {

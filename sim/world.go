@@ -10,6 +10,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -201,12 +202,14 @@ func (w *World) settle() {
 	}
 }
 
+var errLimit = errors.New("sim: not done")
+
 // Run steps until done says so. It fails after limit of virtual time.
 func (w *World) Run(limit time.Duration, done func() bool) error {
 	end := w.now + int64(limit)
 	for !done() {
 		if w.now > end {
-			return fmt.Errorf("sim: not done after %v of virtual time and %d steps", limit, w.steps)
+			return fmt.Errorf("%w after %v of virtual time and %d steps", errLimit, limit, w.steps)
 		}
 		w.Step()
 	}

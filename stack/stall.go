@@ -14,7 +14,7 @@ import "github.com/rnicd/rnicd/tcp"
 //     dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet
 //     switches", 1998). One alone has two thirds, and however many want more, something is left for the next. Nobody takes
 //     a second while others wait for their first.
-//   - While somebody does not get the Bufs or records he could use, connections whose peer has taken longer than
+//   - While somebody else does not get the Bufs or records he could use, connections whose peer has taken longer than
 //     Config.StallNs over what was in flight are reset with ErrHoarding: those that hold most first, four a millisecond.
 //
 // "Taken" is all that was in flight when the clock was started: a peer that acknowledges an octet now and then does not
@@ -31,7 +31,16 @@ type stallState struct {
 	hand   int   // the next connection to look at
 	lookAt int64 // when
 	short  uint64
-	wanted bool // somebody did not get what there would be without such connections
+	wanted bool      // somebody did not get what there would be without such connections:
+	by     connIndex // this one alone; noConn: several, or those that hold nothing
+}
+
+// want notes that connection i wants for memory.
+func (s *stallState) want(i connIndex) {
+	if s.wanted && s.by != i {
+		i = noConn
+	}
+	s.wanted, s.by = true, i
 }
 
 // floor is how many Bufs beyond the reserve c leaves to others.
@@ -69,7 +78,8 @@ func (c *Conn) hoards() int {
 func (p *Poller) relieve() {
 	s := &p.stall
 	if short := p.memory.RecordsShort(); short != s.short {
-		s.short, s.wanted = short, true
+		s.short = short
+		s.want(noConn)
 	}
 	if !s.wanted || s.lookAt > p.now {
 		return
@@ -83,7 +93,7 @@ func (p *Poller) relieve() {
 			s.hand = 0
 		}
 		c := &conns[s.hand]
-		if c.phase != phaseOpen {
+		if c.phase != phaseOpen || connIndex(s.hand) == s.by { // its own want is no one else's
 			continue
 		}
 		if n := c.hoards(); n > most {

@@ -55,7 +55,9 @@ func (p *Poller) feed() {
 	starved, strangers := p.feedable()
 	p.feedFrom(&p.starved, starved)
 	p.feedFrom(&p.strangers, strangers)
-	p.stall.wanted = p.stall.wanted || p.starved.n+p.strangers.n > 0
+	if p.starved.n+p.strangers.n > 0 {
+		p.stall.want(noConn)
+	}
 }
 
 func (p *Poller) feedFrom(l *list, n int) {

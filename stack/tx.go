@@ -224,11 +224,13 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
-		p.stall.wanted = true
+		p.stall.want(c.index)
 		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
-		p.stall.wanted = p.stall.wanted || free < p.tx.proven
+		if free < p.tx.proven {
+			p.stall.want(c.index)
+		}
 		return false, false
 	}
 	h := p.pool.Headroom()
