@@ -298,7 +298,7 @@ func TestAlone(t *testing.T) {
 				es := Ends{All: p.ends[1:], Over: func() bool { return time.Since(begin) > test.Duration/2 }}
 				until := test
 				until.Duration = 0
-				ended <- errors.Join(p.ends[1].QP.SpeakFirst(), es.Serve(p.ctx, until))
+				ended <- errors.Join(p.ends[1].QP.PeerReady(), es.Serve(p.ctx, until))
 			}()
 			res, err := p.ends[0].Run(p.ctx, test)
 			require.NoError(t, err, "%+v", test)
