@@ -191,6 +191,42 @@ func TestDropBelievesACutBeforeTheLength(t *testing.T) {
 	r.send(int(s.frames[1].start)+1, len(s.octets)).is(Done).want(1)
 }
 
+// Where less remains of a segment than the shortest FPDU has, no damage can have made it look so:
+// the path cuts, and the next cut is believed, too. An octet more is doubted.
+//
+// req: D01-7-9, C02-9-7
+func TestDropBelievesACutWithinTheShortestFPDU(t *testing.T) {
+	for _, mode := range []Mode{withCRC, both} {
+		for _, front := range []int{0, 60} { // the FPDU's place: behind a marker or not
+			sizes := []int{14, 60, 60}
+			if front > 0 {
+				sizes = append([]int{front}, sizes...)
+			}
+			s := streamOf(mode, sizes...)
+			at := len(s.frames) - 3
+			begin, end := int(s.frames[at].start), int(s.frames[at].end)
+			for cut := begin + 1; cut < end; cut++ {
+				r := newRig(t, rigConfig{Mode: mode, DropBadCRC: true}, s)
+				r.recv.ulpduMin = 14
+				r.send(0, cut).is(Kept)
+				require.Zero(t, r.recv.Stats().RefusedUnverified)
+				r.send(cut, end+30).is(Kept)
+				r.send(end+30, len(s.octets)).is(Done)
+				require.EqualValues(t, len(sizes), r.recv.Stats().FPDUs)
+			}
+			r := newRig(t, rigConfig{Mode: mode, DropBadCRC: true}, s)
+			r.recv.ulpduMin = 13 // one octet of PAD less, and the same length
+			r.send(0, end-1).is(Kept)
+			r = newRig(t, rigConfig{Mode: mode, DropBadCRC: true}, s)
+			r.recv.ulpduMin = 10 // four octets shorter than the FPDU is
+			r.send(0, end-5).is(Kept)
+			r = newRig(t, rigConfig{Mode: mode, DropBadCRC: true}, s)
+			r.recv.ulpduMin = 10
+			r.send(0, end-4).is(Refused)
+		}
+	}
+}
+
 // A good FPDU that spans segments, and a bad one behind it that lies in the new segment alone: all of it is refused.
 func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	s := streamOf(both, 600, small)

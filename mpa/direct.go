@@ -50,8 +50,9 @@ func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
 
 // doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU
 // in it has a bad CRC, or it ends inside an FPDU that was damaged for certain, or may have been
-// (doubt). Where the end of the segment hides ULPDU_Length there is no doubt: the FPDU before it
-// was verified, so it does end inside one.
+// (doubt). Where less remains than the shortest FPDU has there is no doubt: the FPDU before it was
+// verified, so the segment does end inside one, whatever ULPDU_Length says. Damage does not make a
+// segment shorter.
 func (r *Receiver) doubtful(data []byte) bool {
 	at := r.next
 	for len(data) > 0 {
@@ -74,8 +75,9 @@ func (r *Receiver) doubtful(data []byte) bool {
 		return false
 	}
 	head := int(r.mode.headOf(at) - at)
-	known := len(data) >= head+HeaderLen
-	if r.mode.damaged(at, data) || r.aligned && known && r.doubt(at, int(binary.BigEndian.Uint16(data[head:]))) {
+	shortest := int(r.mode.frameOf(at, r.ulpduMin).end - at)
+	if r.mode.damaged(at, data) || r.aligned && len(data) >= shortest &&
+		r.doubt(at, int(binary.BigEndian.Uint16(data[head:]))) {
 		r.stats.RefusedUnverified++
 		return true
 	}

@@ -45,8 +45,12 @@ type ReceiverConfig struct {
 	// taken before they were verified. So octets beyond a gap are taken only when every one of them
 	// lies in a verified FPDU; and a segment in order that ends inside an FPDU is refused until it
 	// is sent again as it was (Sent), when the peer has kept its segments whole until then: a
-	// damaged ULPDU_Length looks like that.
+	// damaged ULPDU_Length looks like that, unless less than the shortest FPDU remains (ULPDUMin).
 	DropBadCRC bool
+
+	// ULPDUMin is the length of the shortest ULPDU that the peer may send. DropBadCRC tells by it a
+	// segment that was cut: no damage makes one shorter.
+	ULPDUMin int
 
 	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a
 	// segment is refused unless nothing of it would be held. So peers that never finish their
@@ -79,6 +83,8 @@ type Receiver struct {
 	oooMax  int // Bufs that octets beyond a gap may hold
 	reserve *Reserve
 	partial int // Bufs that count as that in reserve
+
+	ulpduMin int // ReceiverConfig.ULPDUMin
 
 	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
 	aligned bool
@@ -129,6 +135,9 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 		oooMax:  cfg.BufsMax - BufsMin(stride),
 		reserve: cfg.Reserve,
 		aligned: true,
+
+		ulpduMin: cfg.ULPDUMin,
+
 		islands: make([]island, 0, IslandsMax+1), // one more for in-order octets
 		holds:   make([]hold, 0, cfg.BufsMax+1),  // one more while a segment is looked at
 		pieces:  pieces[:0],

@@ -69,7 +69,8 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.version, r.shared = ag.Version, q.opt.SRQ != nil
 	r.movedAt = l.car.now()
 	r.rx.Init(mpa.ReceiverConfig{
-		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Reserve: l.reserve, DropBadCRC: q.dropsBadCRC(l),
+		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Reserve: l.reserve,
+		DropBadCRC: q.dropsBadCRC(l), ULPDUMin: ddp.TaggedLen,
 	})
 	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.receiveRanges())
 	r.list = make([]SGE, q.opt.SGEMax-1)

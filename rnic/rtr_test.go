@@ -563,3 +563,35 @@ func TestReadyFrameOfAnotherRevision(t *testing.T) {
 		})
 	}
 }
+
+// Under DropBadCRC an RTR message that the path has cut is not waited for longer than for its
+// octets: what is shorter than every FPDU must have been cut, and need not come again.
+//
+// req: D01-7-9, C02-9-7
+func TestRTRMessageInPieces(t *testing.T) {
+	const length = fpduLenMin // of an RTR Write, without markers
+	for cut := 1; cut < length; cut++ {
+		r := newRig(t, turned, rigConfig{})
+		s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: true})
+		p := r.acceptRTR(s, mpa.RTRWrite)
+		h := rdmap.OpWrite.Header(1)
+		h.Last, h.Version, h.STag = true, 1, rtrSTag
+		b := p.fpdu(h, nil)
+		require.Len(t, b, length)
+		l := s.qp.link.Load()
+		arrive := func(off uint64, octets []byte) stack.Verdict {
+			buf := l.pool.Alloc()
+			slot := l.pool.Slot(buf)[l.pool.Headroom():]
+			v := l.arrive(off, buf, slot[:copy(slot, octets)])
+			if v != stack.Kept {
+				l.pool.Free(buf)
+			}
+			return v
+		}
+		require.Equal(t, stack.Kept, arrive(l.rxBase, b[:cut]), cut)
+		l.edge(l.rxBase + uint64(cut))
+		require.Equal(t, stack.Taken, arrive(l.rxBase+uint64(cut), b[cut:]), cut)
+		require.True(t, s.qp.send.enabled, cut)
+		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
+	}
+}

@@ -163,7 +163,8 @@ func (s *session) excused() bool {
 	case Shutdown:
 		return s.unanswered(doer, other)
 	case Abort:
-		return errors.Is(mine, rnic.ErrClosed) && (lost(theirs) || s.aborted[1-s.ending.Host])
+		// The RST may be lost, and is not sent again.
+		return errors.Is(mine, rnic.ErrClosed) && (gone(theirs) || s.aborted[1-s.ending.Host])
 	case Vanish:
 		return (gone(mine) || s.aborted[s.ending.Host]) && (gone(theirs) || s.aborted[1-s.ending.Host])
 	case Revoke:
@@ -172,7 +173,7 @@ func (s *session) excused() bool {
 		found := errors.As(mine, &t) && !t.Remote && errors.As(mine, &e) && e.Type == ddp.TypeTagged && e.Code == ddp.CodeInvalidSTag
 		return found && theirs != nil
 	case RevokeSource:
-		return mine != nil && doer.denied && (lost(theirs) || s.aborted[1-s.ending.Host]) // the RST may be lost
+		return mine != nil && doer.denied && (gone(theirs) || s.aborted[1-s.ending.Host]) // the RST may be lost
 	}
 	return false
 }
@@ -189,7 +190,8 @@ func (s *session) unanswered(doer, other *peer) bool {
 	return mine == nil && theirs == nil && other.asking && doer.arrived() == nil && other.checkAsks(true) == nil
 }
 
-// gone: the transport failed, or a Responder whose peer-to-peer Initiator has vanished waited for it in vain.
+// gone: the transport failed, or a Responder whose peer-to-peer Initiator is no more, and of whose
+// end no segment arrived, waited for its RTR message in vain.
 func gone(err error) bool { return lost(err) || errors.Is(err, rnic.ErrStartupTimeout) }
 
 // lost: the transport failed (MPA's error 1).
