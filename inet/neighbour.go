@@ -14,7 +14,9 @@ type NeighbourConfig struct {
 	RetryNs     int64  // default 1 s between requests
 	Doubt       bool   // IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
 	Seed        uint64 // of the random lengths of confirmations; default: drawn
-	RetriesMax  int    // repeats of an unanswered request, default 3, then unreachable: queued frames are dropped, entry removed
+	// RetriesMax is how often an unanswered request is repeated; then the neighbour is unreachable: queued frames are dropped,
+	// the entry is removed. Default 3, for IPv6 2 (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT); RFC 7048 allows more.
+	RetriesMax int
 }
 
 func (c NeighbourConfig) withDefaults() NeighbourConfig {
@@ -27,7 +29,6 @@ func (c NeighbourConfig) withDefaults() NeighbourConfig {
 	set(&c.EntriesMax, 1024)
 	set(&c.QueueMax, 16)
 	set(&c.FramesMax, 256)
-	set(&c.RetriesMax, 3)
 	if c.ReachableNs == 0 {
 		c.ReachableNs = 30 * second
 	}

@@ -4,6 +4,8 @@ package inet
 const (
 	delayNs    = 5_000_000_000
 	solicitMax = 3
+
+	arpRequestsMax = 4 // ours: RFC 1122 section 2.3.2.1 bounds their rate, not their number
 )
 
 // Solicit takes the source of a sound message that says its link-layer address but not that we reach it: a Neighbour or
@@ -152,8 +154,11 @@ func (n *Neighbours[T]) retry(ip *Addr) int64 {
 
 // asksMax is how many requests are sent in vain.
 func (n *Neighbours[T]) asksMax(ip *Addr) int {
-	if ip.Is4() {
+	switch {
+	case n.cfg.RetriesMax > 0:
 		return 1 + n.cfg.RetriesMax
+	case ip.Is4():
+		return arpRequestsMax
 	}
 	return solicitMax
 }

@@ -229,3 +229,27 @@ func TestNeighbourSeed(t *testing.T) {
 	require.NotEqual(t, lengths(2), lengths(1<<40))
 	require.NotEqual(t, lengths(0), lengths(0))
 }
+
+// RetriesMax counts for both families; without it an ARP request is sent four times, and a solicitation
+// three.
+//
+// req: 4861-7.2-2
+func TestRetriesMax(t *testing.T) {
+	const s = 1e9
+	asked := func(ip Addr, cfg NeighbourConfig) int {
+		table := NewNeighbours[int](cfg)
+		table.Lookup(0, ip, 1)
+		n := 1
+		for now := int64(s); now < 100*s; now += s {
+			for _, _, ok := table.Tick(now); ok; _, _, ok = table.Tick(now) {
+				n++
+			}
+		}
+		require.EqualValues(t, 1, table.Stats().Unreachable)
+		return n
+	}
+	require.Equal(t, 4, asked(AddrFrom4([4]byte{10, 0, 0, 1}), NeighbourConfig{}))
+	require.Equal(t, 3, asked(six1, NeighbourConfig{}))
+	require.Equal(t, 8, asked(AddrFrom4([4]byte{10, 0, 0, 1}), NeighbourConfig{RetriesMax: 7}))
+	require.Equal(t, 8, asked(six1, NeighbourConfig{RetriesMax: 7}))
+}

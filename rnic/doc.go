@@ -51,7 +51,7 @@
 // several there is none but the one in which the calls came. Posting does not block and does not allocate. Work goes to the
 // Poller through bounded rings; nothing an application calls takes a lock that the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
 //
-// A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst is the exception for
+// A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst and PeerReady are the exceptions for
 // a ULP that knows better.
 //
 // An application that wants neither a second core nor a goroutine to be woken runs on its Poller: stack.Config.Each is called in

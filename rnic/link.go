@@ -114,6 +114,9 @@ type link struct {
 
 	nudgePlanned bool // Initiator: the timer is that of nudge.go
 
+	repliedAt int64 // Responder: when the Reply was made
+	speakAt   int64 // Responder: when it may speak first (speakfirst.go), no later than the timer; 0: no matter
+
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
 	out        []byte         // start-up octets not yet pulled
@@ -242,7 +245,11 @@ func (l *link) linger() {
 	if l.phase == phaseFull && l.err == nil {
 		wait = cmp.Or(l.qp.opt.UserTimeout, closeTimeout)
 	}
-	l.car.setTimer(l.car.now() + int64(wait))
+	at := l.car.now() + int64(wait)
+	if l.speakAt != 0 {
+		at = min(at, l.speakAt)
+	}
+	l.car.setTimer(at)
 }
 
 // shutdown is the application's orderly close.
@@ -317,6 +324,10 @@ func (l *link) timer() {
 	default:
 		if l.phase == phaseRejecting && !l.shut {
 			l.closing()
+			return
+		}
+		if l.speakAt != 0 && l.car.now() >= l.speakAt {
+			l.pauseOver()
 			return
 		}
 		if l.nudgePlanned && !l.shut {

@@ -121,8 +121,8 @@ type QueuePair struct {
 
 	state     atomic.Uint32
 	link      atomic.Pointer[link]
-	unwanted  atomic.Bool // Abort, Disconnect or Close was called, perhaps before there was a link
-	early     atomic.Bool // SpeakFirst was called, perhaps before there was a link
+	unwanted  atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a link
+	early     atomic.Uint32 // SpeakFirst or PeerReady was called, perhaps before there was a link
 	stopDial  atomic.Pointer[context.CancelFunc]
 	connected chan error    // Connect's result, once
 	done      chan struct{} // closed with the QueuePair

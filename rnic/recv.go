@@ -176,7 +176,7 @@ func (q *QueuePair) pokeCarrier(l *link) {
 
 // open lets the Responder send.
 func (q *QueuePair) open(l *link) {
-	q.send.enabled = true
+	q.send.enabled, l.speakAt = true, 0
 	if l.awaitsReady = false; !l.shut {
 		l.car.setTimer(0)
 	}

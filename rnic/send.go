@@ -71,8 +71,8 @@ func (s *sendHalf) pending(q *QueuePair) bool {
 		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sq.Len() > 0)
 }
 
-// pushed says whether a message has ended in what was pulled since it was last asked. One whose end waits for the next segment
-// has not.
+// pushed says whether a message has ended in what was pulled since it was last asked. One whose end
+// waits for the next segment has not.
 func (s *sendHalf) pushed() bool {
 	if s.carryOff < s.carryEnd || len(s.staged) > 0 {
 		return false

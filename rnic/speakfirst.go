@@ -1,20 +1,43 @@
 package rnic
 
-// SpeakFirst lets a Responder send what was posted although no FPDU of the Initiator's has come
-// yet. RFC 5044 section 7.1.2 rule 4 forbids that, and so do we unless this is called: an Initiator
-// that does not know yet that it is in full operation could take an FPDU for a part of the Reply.
-// It is a profile for ULPs that have the Responder speak first without RFC 6581's peer-to-peer
-// start-up, as ucmatose and perftest's ib_write_lat do; an Initiator that keeps TCP's order, as
-// Linux siw does, is not misled by it.
+import "time"
+
+// A Responder that speaks first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
+// FPDU: an Initiator that does not know yet that it is in full operation could take an FPDU for a
+// part of the Reply. Linux siw, for one, gives up a connection on which octets lie behind the Reply
+// when it reads that.
+
+// SpeakFirstPause is how long after the Reply a Responder speaks first that knows nothing of the
+// Initiator but that it has had that time.
+const SpeakFirstPause = 300 * time.Millisecond
+
+// Values of QueuePair.early.
+const (
+	speaksLast  uint32 = iota // as RFC 5044 has it
+	speaksFirst               // SpeakFirst was called
+	peerIsReady               // PeerReady was called
+)
+
+// SpeakFirst lets a Responder send what was posted although no FPDU of the Initiator's has come yet,
+// SpeakFirstPause after its Reply at the soonest, and when our TCP knows that to be acknowledged. It
+// is a profile for ULPs that have the Responder speak first without RFC 6581's peer-to-peer
+// start-up, as ucmatose does: by default both ends of these wait for ever.
 //
 // It may be called at any time, from any goroutine: before Accept, and it holds as soon as the
-// QueuePair is in service. The error is ErrState when the QueuePair is Closed. It changes nothing
-// at an Initiator, or where an RTR message is still awaited (the next FPDU will come by itself).
-func (q *QueuePair) SpeakFirst() error {
+// QueuePair is in service. The error is ErrState when the QueuePair is Closed. It changes nothing at
+// an Initiator, or where an RTR message is still awaited (the next FPDU will come by itself).
+func (q *QueuePair) SpeakFirst() error { return q.speak(speaksFirst) }
+
+// PeerReady is SpeakFirst without the pause: the Initiator is known to be in full operation, for it
+// has said so by other means, such as another connection.
+func (q *QueuePair) PeerReady() error { return q.speak(peerIsReady) }
+
+func (q *QueuePair) speak(how uint32) error {
 	if q.State() == Closed {
 		return ErrState
 	}
-	q.early.Store(true)
+	for had := q.early.Load(); had < how && !q.early.CompareAndSwap(had, how); had = q.early.Load() {
+	}
 	if l := q.link.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
 		_ = order(l.car.submit, func() { q.speakFirst(l) }) // a stopped Poller has ended the connection already
 		q.adapter.turn()
@@ -22,10 +45,39 @@ func (q *QueuePair) SpeakFirst() error {
 	return nil
 }
 
-// speakFirst opens the half that sends, if that was asked for and nothing that is owed is still to
-// come. Driver's goroutine.
+// speakFirst opens the half that sends, or sets a timer for that, if it was asked for and nothing
+// that is owed is still to come. Driver's goroutine.
 func (q *QueuePair) speakFirst(l *link) {
-	if q.early.Load() && l.phase == phaseFull && !q.send.enabled && !q.send.stopped && !l.awaitsReady && !l.awaitsRtr {
-		q.open(l)
+	how := q.early.Load()
+	if how == speaksLast || !l.maySpeak() {
+		return
+	}
+	if at := l.repliedAt + int64(SpeakFirstPause); how == speaksFirst && l.car.now() < at {
+		l.speakAt = at
+		l.car.setTimer(at)
+		return
+	}
+	q.open(l)
+}
+
+// maySpeak: nothing but rule 4 is in the way.
+func (l *link) maySpeak() bool {
+	return l.phase == phaseFull && !l.qp.send.enabled && !l.qp.send.stopped && !l.awaitsReady && !l.awaitsRtr
+}
+
+// pauseOver is the timer of speakFirst. Octets that are not acknowledged are the Reply, which may
+// have to be sent again: the pause begins with that.
+func (l *link) pauseOver() {
+	l.speakAt = 0
+	switch {
+	case !l.maySpeak():
+	case l.car.unacked():
+		l.repliedAt = l.car.now()
+		l.qp.speakFirst(l)
+	default:
+		l.qp.open(l)
+	}
+	if l.shut { // what was posted goes out now, and then our half is closed
+		l.linger()
 	}
 }

@@ -1,13 +1,16 @@
 package rnic
 
 import (
+	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/pmd/fault"
 )
 
 // A Responder that was told to speaks before the Initiator has said anything; one that was not stays silent, which
@@ -79,6 +82,85 @@ func TestSpokenToFirst(t *testing.T) {
 		require.Equal(t, s.source.Bytes()[:100], c.inbox.Bytes()[:100])
 		r.exchange(s, c)
 	})
+}
+
+// Not sooner than a pause behind the Reply: an Initiator that reads both together, as Linux siw, would
+// end the connection. One that is known to be ready is spoken to at once, and so is one that has
+// spoken meanwhile.
+func TestSpeakFirstPauses(t *testing.T) {
+	r := newRig(t, turned, rigConfig{})
+	for name, tc := range map[string]struct {
+		speak func(s *end, p *rawInitiator)
+		least time.Duration
+	}{
+		"SpeakFirst": {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.SpeakFirst()) }, SpeakFirstPause},
+		"PeerReady":  {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.PeerReady()) }, 0},
+		"PeerReady in the pause": {func(s *end, _ *rawInitiator) {
+			require.NoError(t, s.qp.SpeakFirst())
+			require.NoError(t, s.qp.PeerReady())
+			require.NoError(t, s.qp.SpeakFirst(), "takes nothing back")
+		}, 0},
+		"spoken to in the pause": {func(s *end, p *rawInitiator) {
+			require.NoError(t, s.qp.SpeakFirst())
+			p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("first")))
+		}, 0},
+		"late": {func(s *end, _ *rawInitiator) {
+			r.pass(2 * SpeakFirstPause)
+			require.NoError(t, s.qp.SpeakFirst())
+		}, 2 * SpeakFirstPause},
+	} {
+		s := r.newEnd(r.server, QPOptions{})
+		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+		req := r.request()
+		begin := r.time
+		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+		f := p.reply(mpa.Reply)
+		p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
+		tc.speak(s, p)
+		due := max(r.time, begin+int64(tc.least))
+		require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:], name)
+		require.GreaterOrEqual(t, r.time, due, name)
+		require.Less(t, r.time, due+int64(100*time.Millisecond), name)
+	}
+}
+
+// A connection that is closed within the pause says what was posted first.
+func TestSpeakFirstAndClose(t *testing.T) {
+	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
+		s := r.newEnd(r.server, QPOptions{})
+		p, _ := r.startRaw(s, false)
+		require.NoError(t, s.qp.SpeakFirst())
+		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+		s.qp.Disconnect()
+		require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
+		require.Equal(t, io.EOF, p.untilEnded())
+		p.closeSend()
+		r.untilDone(s.qp)
+		require.NoError(t, s.qp.Err())
+	})
+}
+
+// A Reply that has to be sent again is one of which the pause begins when it has come.
+func TestSpeakFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
+	r := newRig(t, turned, rigConfig{faults: true})
+	s := r.newEnd(r.server, QPOptions{})
+	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
+	req := r.request()
+	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{Drop: 1}))
+	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+	require.NoError(t, s.qp.SpeakFirst())
+	r.pass(2 * SpeakFirstPause)
+	require.Zero(t, r.stats(s.qp).FPDUsSent)
+	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
+	f := p.reply(mpa.Reply)
+	came := r.time
+	p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
+	require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
+	require.GreaterOrEqual(t, time.Duration(r.time-came), SpeakFirstPause/10)
 }
 
 // Where an RTR message is to come the Responder waits for that, whatever it was told.

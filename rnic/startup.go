@@ -296,6 +296,7 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
 		l.car.setTimer(l.car.now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
 	}
+	l.repliedAt = l.car.now()
 	l.car.send()
 	l.joinAccepted(q)
 	return nil

@@ -56,7 +56,8 @@ func (s *session) connect(w *World, l *rnic.Listener) (err error) {
 			}
 			accepted = true
 		}
-		return err != nil || accepted && ini.qp.State() != rnic.Connecting
+		state := ini.qp.State()
+		return err != nil || state == rnic.Closed || accepted && state != rnic.Connecting
 	})
 	switch {
 	case err != nil:

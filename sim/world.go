@@ -65,6 +65,12 @@ type Host struct {
 	wounds  wounds
 }
 
+// neighbourRetries is how often a host asks for its neighbour. After MAX_MULTICAST_SOLICIT (3) a dial
+// ends, as it must: "If no Neighbor Advertisement is received after MAX_MULTICAST_SOLICIT
+// solicitations, address resolution has failed" (RFC 4861 section 7.2.2). Of a million Workloads a few
+// lose three in a row, which would show nothing.
+const neighbourRetries = 10
+
 // New makes a World at time 0.
 func New(cfg Config) (*World, error) {
 	if cfg.MTU == 0 {
@@ -103,7 +109,8 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 	}
 	h.Poller, err = stack.New(stack.Config{
 		Name: h.Addr.String(), Queue: h.faulty, Pool: h.Pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
+		Neighbours: inet.NeighbourConfig{RetriesMax: neighbourRetries},
+		Addr:       prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
 		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16), byte(cfg.Seed >> 24)},
 	})
 	if err != nil {

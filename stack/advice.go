@@ -7,9 +7,10 @@ import (
 // ErrStalled is advice: the peer has not acknowledged several retransmissions in a row (R1 of RFC 9293 section 3.8.3).
 var ErrStalled = errors.New("stack: the peer does not acknowledge")
 
-// Adviser is an optional part of an Upper: Advice tells of trouble that has not ended the connection and may pass
-// (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or ErrNetUnreachable when a router said so. An Upper without it has disabled such
-// reports; Conn.SoftError has the last one all the same.
+// Adviser is an optional part of an Upper: Advice tells of trouble that has not ended the
+// connection and may pass (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or
+// ErrNetUnreachable when a router said so. An Upper without it has disabled such reports;
+// Conn.SoftError has the last one all the same.
 type Adviser interface {
 	Advice(c *Conn, err error)
 }
@@ -33,9 +34,10 @@ func (c *Conn) SetUserTimeout(ns int64) {
 	c.p.touch(c)
 }
 
-// SetOrphaned says that the Upper will not read any more, beside CloseSend: octets that still come reset the connection
-// (ErrUnread, an ErrReset), and a peer that never closes its half is not waited for longer than tcp.Config.FinWait2Ns (ErrTimeout).
-// An Upper that has octets it was given and did not read calls Abort instead (RFC 9293 section 3.6.1).
+// SetOrphaned says that the Upper will not read any more, beside CloseSend: octets that still come
+// reset the connection (ErrUnread, an ErrReset), and a peer that never closes its half is not
+// waited for longer than tcp.Config.FinWait2Ns (ErrTimeout). An Upper that has octets it was given
+// and did not read calls Abort instead (RFC 9293 section 3.6.1).
 func (c *Conn) SetOrphaned() {
 	c.tcp.SetOrphaned(c.p.now)
 	c.p.touch(c)

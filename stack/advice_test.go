@@ -27,8 +27,8 @@ func (l *lab) openAdvised() (*advised, *peer) {
 	return w, v
 }
 
-// R1: the Upper is told if it has asked for that, the next hop is asked for once for all connections that stall, and progress
-// ends it.
+// R1: the Upper is told if it has asked for that, the next hop is asked for once for all
+// connections that stall, and progress ends it.
 //
 // req: 9293-MUST-20, 9293-SHLD-9, 9293-SHLD-10, 9293-MUST-47, 9293-SHLD-20
 func TestStalledConnectionAsksForItsNextHop(t *testing.T) {

@@ -8,18 +8,20 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Dial starts an active open from the address that the way to remote suggests (RFC 9293 MUST-44). Poller goroutine. On
-// error u is told nothing; else its first call is Established, or Closed with ErrRefused, ErrTimeout, ErrNoRoute (the next
-// hop did not answer), ErrReset, ErrAborted, ErrStopped. An impossible address (RFC 9293 MUST-46) and no way to it
-// (ErrNetUnreachable), no address of ours that may be used yet, no slot (ErrConnMax) and no free port (ErrPortUsed) are errors at
-// once.
+// Dial starts an active open from the address that the way to remote suggests (RFC 9293 MUST-44).
+// Poller goroutine. On error u is told nothing; else its first call is Established, or Closed with
+// ErrRefused, ErrTimeout, ErrNoRoute (the next hop did not answer), ErrReset, ErrAborted,
+// ErrStopped. An impossible address (RFC 9293 MUST-46) and no way to it (ErrNetUnreachable), no
+// address of ours that may be used yet, no slot (ErrConnMax) and no free port (ErrPortUsed) are
+// errors at once.
 func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 	return p.DialFrom(netip.AddrPort{}, remote, u)
 }
 
-// DialFrom is Dial from a given address of ours (RFC 9293 MUST-43), a given port, or both; what is zero is chosen. An address
-// that is not ours is ErrNotLocal. A port is ErrPortUsed where it is listened on, or a connection to the same remote end has it;
-// one that has been in TIME-WAIT for a second gives way (RFC 7323 section 5.4), as for a port that is chosen. In a Group it is
+// DialFrom is Dial from a given address of ours (RFC 9293 MUST-43), a given port, or both; what is
+// zero is chosen. An address that is not ours is ErrNotLocal. A port is ErrPortUsed where it is
+// listened on, or a connection to the same remote end has it; one that has been in TIME-WAIT for a
+// second gives way (RFC 7323 section 5.4), as for a port that is chosen. In a Group it is
 // ErrOtherMember when the 4-tuple belongs to another Poller: dial there.
 func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) {
 	if u == nil {
@@ -84,8 +86,8 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 	return nil
 }
 
-// choosePort fills in id's local port, the one that is given or a free one. reused: our sequence numbers must begin at beyond or
-// later.
+// choosePort fills in id's local port, the one that is given or a free one. reused: our sequence
+// numbers must begin at beyond or later.
 func (p *Poller) choosePort(id *tcp.ID, given uint16) (beyond tcp.Seq, reused bool, err error) {
 	if given == 0 {
 		beyond, reused, ok := p.ephemeralPort(id)

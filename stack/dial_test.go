@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A port that is asked for is taken, if nobody has it: no listener, and no connection to the same remote end.
+// A port that is asked for is taken, if nobody has it: no listener, and no connection to the same
+// remote end.
 //
 // req: 9293-MUST-43, 9293-MUST-41
 func TestLocalPortOfADial(t *testing.T) {
@@ -74,7 +75,8 @@ func TestLocalPortBelongsToOneMember(t *testing.T) {
 	require.NotContains(t, owned, 0)
 }
 
-// What a router says tells networks from hosts, as Linux does, and a service that is not there from both.
+// What a router says tells networks from hosts, as Linux does, and a service that is not there from
+// both.
 //
 // req: 9293-MUST-47
 func TestUnreachablesAreToldApart(t *testing.T) {
@@ -117,7 +119,8 @@ type finisher struct {
 
 func (u *finisher) FinAcked(*Conn) { u.acked++; u.note("FIN acked") }
 
-// An Upper hears that its FIN was acknowledged while the peer goes on; where the peer has closed as well, Closed says so.
+// An Upper hears that its FIN was acknowledged while the peer goes on; where the peer has closed as
+// well, Closed says so.
 func TestFinAcked(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()

@@ -83,7 +83,8 @@ func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	return 0, false, false
 }
 
-// claimPort says whether id's local port is free towards its remote end; one in TIME-WAIT is made so when it may be.
+// claimPort says whether id's local port is free towards its remote end; one in TIME-WAIT is made
+// so when it may be.
 func (p *Poller) claimPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	if p.listeners[id.LocalPort] != nil {
 		return 0, false, false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +52,7 @@ func (b *bridged) start(dev string, mac inet.MAC, joins string, tune func(cfg *C
 	var err error
 	b.bridge.Do(func() { port, err = tap.New(tap.Config{Name: dev, MAC: mac}) })
 	if err != nil {
-		b.t.Skipf("no TAP device here: %v", err)
+		skip.Missing(b.t, "no TAP device here: %v", err)
 	}
 	join := func() { b.bridge.Run(b.t, "ip", "link", "set", dev, "master", "br0") }
 	if joins == "before" {

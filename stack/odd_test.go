@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A window scale above 14 is an error of the peer's, which the RFC wants to be known of: it is counted, and taken as 14.
+// A window scale above 14 is an error of the peer's, which the RFC wants to be known of: it is
+// counted, and taken as 14.
 //
 // req: 7323-2.3-3
 func TestScaleTooLargeIsCounted(t *testing.T) {
@@ -33,7 +34,8 @@ func TestScaleTooLargeIsCounted(t *testing.T) {
 	l.stop()
 }
 
-// There is no urgent interface: what is urgent comes in line, like all other octets, and is counted.
+// There is no urgent interface: what is urgent comes in line, like all other octets, and is
+// counted.
 func TestUrgentIsCounted(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()

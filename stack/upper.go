@@ -63,20 +63,21 @@ type Upper interface {
 	Timer(c *Conn, now int64) // the time of SetTimer has come
 }
 
-// Finisher is an optional part of an Upper: FinAcked says that the peer has acknowledged our FIN while its own half is still
-// open. Where it has closed that too, Closed says so.
+// Finisher is an optional part of an Upper: FinAcked says that the peer has acknowledged our FIN
+// while its own half is still open. Where it has closed that too, Closed says so.
 type Finisher interface {
 	FinAcked(c *Conn)
 }
 
-// Ahead is an optional part of an Upper: More says, right after a Pull that returned octets, whether the next Pull
-// would return some too. After false Pull is not called again in this Turn: what comes later is told by Send or Wake.
-// Pushed says, right after More, whether a unit that the receiver may wait for (a Write, a message) has ended in what Pull
-// has returned since Pushed was last called.
+// Ahead is an optional part of an Upper: More says, right after a Pull that returned octets,
+// whether the next Pull would return some too. After false Pull is not called again in this Turn:
+// what comes later is told by Send or Wake. Pushed says, right after More, whether a unit that the
+// receiver may wait for (a Write, a message) has ended in what Pull has returned since Pushed was
+// last called.
 //
-// They decide PSH: on the last segment there is to send (RFC 9293 section 3.9.1.2, MUST-61), and on the last of each unit, also
-// when more is queued after it. Without Ahead every segment carries PSH, which is correct but keeps a receiver from merging
-// segments.
+// They decide PSH: on the last segment there is to send (RFC 9293 section 3.9.1.2, MUST-61), and on
+// the last of each unit, also when more is queued after it. Without Ahead every segment carries
+// PSH, which is correct but keeps a receiver from merging segments.
 type Ahead interface {
 	More(c *Conn) bool
 	Pushed(c *Conn) bool

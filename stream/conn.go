@@ -72,8 +72,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// readNow is one look at what there is to be read: no octets and no error mean that nothing is. state is what was seen of the
-// connection before that. The reader's lock is held.
+// readNow is one look at what there is to be read: no octets and no error mean that nothing is.
+// state is what was seen of the connection before that. The reader's lock is held.
 func (c *Conn) readNow(p []byte, cancel <-chan struct{}) (n int, state uint32, err error) {
 	state = c.u.state.Load() // before the ring: nothing is pushed behind these bits
 	switch err := c.ended(state); {
@@ -149,8 +149,8 @@ func (c *Conn) take(p []byte) int {
 // Write implements net.Conn. It returns when all octets are in the send buffer.
 func (c *Conn) Write(p []byte) (int, error) { return c.write(p, false) }
 
-// WriteMore is Write with the promise that another one follows at once, as MSG_MORE: a last segment that is not full waits for it,
-// 200 ms at the most.
+// WriteMore is Write with the promise that another one follows at once, as MSG_MORE: a last segment
+// that is not full waits for it, 200 ms at the most.
 func (c *Conn) WriteMore(p []byte) (int, error) { return c.write(p, true) }
 
 func (c *Conn) write(p []byte, more bool) (int, error) {
@@ -190,7 +190,8 @@ func (c *Conn) put(p []byte) int {
 	return n
 }
 
-// unhold says that what WriteMore promised has come; false: it had promised nothing. The Poller is woken afterwards.
+// unhold says that what WriteMore promised has come; false: it had promised nothing. The Poller is
+// woken afterwards.
 func (c *Conn) unhold() bool {
 	if c.u.hold.Load()&holdMore == 0 {
 		return false

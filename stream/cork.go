@@ -21,8 +21,9 @@ type cork struct {
 	due    bool // and has fired: what waits goes
 }
 
-// SetCork keeps a last segment that is not full back (true) until SetCork(false), as TCP_CORK does: until there are octets that
-// fill it, the connection's sending half is closed, or 200 ms have passed.
+// SetCork keeps a last segment that is not full back (true) until SetCork(false), as TCP_CORK does:
+// until there are octets that fill it, the connection's sending half is closed, or 200 ms have
+// passed.
 func (c *Conn) SetCork(on bool) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)

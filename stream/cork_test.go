@@ -95,7 +95,8 @@ func TestWriteMore(t *testing.T) {
 	require.Equal(t, []int{9}, v.sizes(0))
 }
 
-// A send buffer smaller than a segment is emptied although the segment is not full: the writer waits for room.
+// A send buffer smaller than a segment is emptied although the segment is not full: the writer
+// waits for room.
 func TestCorkWithASmallSendBuffer(t *testing.T) {
 	v := newVirtual(t, 9000, nil)
 	a, b := v.pair(Options{SendBuffer: sendBufferMin}, Options{})

@@ -19,9 +19,10 @@ type Dialer struct {
 	Pollers []*stack.Poller
 	Options Options
 	Timeout time.Duration // of one address; 0: what ctx and the SYN's retransmissions allow
-	// LocalAddr is our end, a *net.TCPAddr: its address, its port, or both; what is zero, or a nil LocalAddr, is chosen. Of Pollers
-	// the one takes the connection that has the address, and in a Group the one that the port leads to. EADDRNOTAVAIL: none has
-	// the address; EADDRINUSE: the port is listened on, or a connection to the same remote end has it.
+	// LocalAddr is our end, a *net.TCPAddr: its address, its port, or both; what is zero, or a nil
+	// LocalAddr, is chosen. Of Pollers the one takes the connection that has the address, and in a
+	// Group the one that the port leads to. EADDRNOTAVAIL: none has the address; EADDRINUSE: the
+	// port is listened on, or a connection to the same remote end has it.
 	LocalAddr net.Addr
 	// Lookup finds a host's addresses; nil: net.DefaultResolver, which asks over the kernel's network.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -153,7 +154,8 @@ type dial struct {
 	source        net.Addr // of the last try, if it came so far
 }
 
-// open tries the Pollers, beginning with the one whose turn it is, until one can have the local end that is wanted.
+// open tries the Pollers, beginning with the one whose turn it is, until one can have the local end
+// that is wanted.
 func (d *dial) open(ctx context.Context) (c *Conn, err error) {
 	if len(d.pollers) == 0 {
 		return nil, errNoPoller

@@ -223,7 +223,8 @@ func TestDialCancelledAtTheLastMoment(t *testing.T) {
 	l.until("no connection is left", func() bool { return l.conns(h) == 0 })
 }
 
-// Dialer.LocalAddr, as with net.Dialer: an address, a port, both; and the errors of those that cannot be had.
+// Dialer.LocalAddr, as with net.Dialer: an address, a port, both; and the errors of those that
+// cannot be had.
 //
 // req: 9293-MUST-43
 func TestLocalAddr(t *testing.T) {
@@ -273,7 +274,8 @@ func TestLocalAddr(t *testing.T) {
 	wantOp(t, err, "dial", syscall.EADDRNOTAVAIL)
 }
 
-// In a Group the Poller dials that the port leads to; of a part of the Group only some ports can be had.
+// In a Group the Poller dials that the port leads to; of a part of the Group only some ports can be
+// had.
 func TestLocalPortInAGroup(t *testing.T) {
 	const ports = 16
 	g, err := stack.NewGroup(2)

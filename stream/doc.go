@@ -23,12 +23,14 @@
 // most; beyond that octets in order are copied to ordinary memory, up to the window, and segments behind a gap are
 // refused, counted, and sent again by the peer.
 //
-// A Conn that is closed with octets unread, or that receives octets after Close, resets (RFC 9293 section 3.6.1, SHLD-3).
-// One that is closed in order goes on sending what was written; when the peer acknowledges nothing of it for Options.FlushTimeout
-// it is reset, and when the peer does not close its half for tcp.Config.FinWait2Ns it is forgotten.
+// A Conn that is closed with octets unread, or that receives octets after Close, resets (RFC 9293
+// section 3.6.1, SHLD-3). One that is closed in order goes on sending what was written; when the
+// peer acknowledges nothing of it for Options.FlushTimeout it is reset, and when the peer does not
+// close its half for tcp.Config.FinWait2Ns it is forgotten.
 //
-// Options and settings of a connection are those of sockets: docs/stream.md has them side by side. Calls that do not block
-// (TryRead, TryWrite, Ready) and a hook (SetNotify) let one goroutine serve many connections.
+// Options and settings of a connection are those of sockets: docs/stream.md has them side by side.
+// Calls that do not block (TryRead, TryWrite, Ready) and a hook (SetNotify) let one goroutine serve
+// many connections.
 //
 // A Conn must be closed: one that is forgotten keeps the Bufs of what it did not read.
 //

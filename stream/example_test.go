@@ -41,7 +41,8 @@ func poller(port *wire.Port, addr string) *stack.Poller {
 	return p
 }
 
-// One goroutine serves any number of connections: the hook names those at which it is worth looking.
+// One goroutine serves any number of connections: the hook names those at which it is worth
+// looking.
 func ExampleConn_SetNotify() {
 	link, err := wire.New(wire.Config{})
 	if err != nil {

@@ -11,8 +11,8 @@ type keepAlive struct {
 	count              int
 }
 
-// setKeepAlive stores cfg for the Poller to apply; a disabled one is not stored at the start: off is the default. What is negative
-// stays as it was.
+// setKeepAlive stores cfg for the Poller to apply; a disabled one is not stored at the start: off
+// is the default. What is negative stays as it was.
 func (o *settings) setKeepAlive(cfg net.KeepAliveConfig) {
 	was := o.keepAlive.Load()
 	if !cfg.Enable {
@@ -53,7 +53,8 @@ func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 	return c.SetKeepAliveConfig(cfg)
 }
 
-// SetKeepAliveConfig sets all of it; zero values take package net's defaults, negative ones stay as they were.
+// SetKeepAliveConfig sets all of it; zero values take package net's defaults, negative ones stay as
+// they were.
 func (c *Conn) SetKeepAliveConfig(cfg net.KeepAliveConfig) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)

@@ -136,7 +136,8 @@ func TestResetsBetweenUsAndTheKernel(t *testing.T) {
 	require.Equal(t, io.EOF, readOne(k))
 }
 
-// alike says that two errors are the same to a program: the operation, the errno or sentinel, and whether it is a timeout.
+// alike says that two errors are the same to a program: the operation, the errno or sentinel, and
+// whether it is a timeout.
 func alike(t *testing.T, what string, kernel, ours error, errno error) {
 	t.Helper()
 	for _, err := range []error{kernel, ours} {
@@ -203,7 +204,8 @@ func TestErrorsAreTheKernels(t *testing.T) {
 	require.NoError(t, o)
 }
 
-// From FIN-WAIT-2 the kernel's socket and ours go alike when nobody reads any more; and Close waits for the kernel's ACK of our FIN.
+// From FIN-WAIT-2 the kernel's socket and ours go alike when nobody reads any more; and Close waits
+// for the kernel's ACK of our FIN.
 func TestKernelAcknowledgesOurFIN(t *testing.T) {
 	p := newKernelLab(t)
 	ln, err := Listen([]*stack.Poller{p}, 80, Options{})

@@ -103,7 +103,8 @@ func (q *octetQueue) end() {
 	}
 }
 
-// pass takes note of the ends of writes up to head. One before from was not told in time: all there was had been read then.
+// pass takes note of the ends of writes up to head. One before from was not told in time: all there
+// was had been read then.
 func (q *octetQueue) pass() {
 	r := q.out
 	n, ended := r.past.Load(), r.ended.Load()

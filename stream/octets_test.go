@@ -110,7 +110,8 @@ func TestReaderStaysWithARingThatWasFilled(t *testing.T) {
 	require.Equal(t, octetRingMin+1, q.read(make([]byte, 1<<20)))
 }
 
-// Every end of a write is told once, with the octets before it; ends that found no place are not told, and none is told late.
+// Every end of a write is told once, with the octets before it; ends that found no place are not
+// told, and none is told late.
 func TestEndsOfWrites(t *testing.T) {
 	var q octetQueue
 	q.init(1 << 20)

@@ -17,8 +17,9 @@ const finWait2 = 30 * time.Second
 
 func shortFinWait2(_ int, cfg *stack.Config) { cfg.TCP.FinWait2Ns = int64(finWait2) }
 
-// A peer that acknowledges our FIN but keeps its half open does not hold a closed connection for ever: FIN-WAIT-2 ends after
-// tcp.Config.FinWait2Ns, without a word, and who speaks later finds nobody there, as with Linux.
+// A peer that acknowledges our FIN but keeps its half open does not hold a closed connection for
+// ever: FIN-WAIT-2 ends after tcp.Config.FinWait2Ns, without a word, and who speaks later finds
+// nobody there, as with Linux.
 //
 // req: 9293-MAY-1, 9293-SHLD-3
 func TestFinWait2EndsAfterClose(t *testing.T) {
@@ -44,7 +45,8 @@ func TestFinWait2EndsAfterClose(t *testing.T) {
 	wantOp(t, err, "write", syscall.EPIPE)
 }
 
-// CloseWrite alone waits for the peer as long as it likes: somebody reads. The time counts from Close.
+// CloseWrite alone waits for the peer as long as it likes: somebody reads. The time counts from
+// Close.
 //
 // req: 9293-3.6-1
 func TestFinWait2WaitsForAReader(t *testing.T) {
@@ -95,8 +97,8 @@ func (h *virtualHost) stateOf(c *Conn) tcp.State {
 	return c.u.conn.State()
 }
 
-// lingering closes c, which waits for so long at the most; the channel tells when it has returned. The Poller has not been turned
-// yet.
+// lingering closes c, which waits for so long at the most; the channel tells when it has returned.
+// The Poller has not been turned yet.
 func lingering(t *testing.T, c *Conn, seconds int) <-chan error {
 	require.NoError(t, c.SetLinger(seconds))
 	closing := in(c.Close)
@@ -106,7 +108,8 @@ func lingering(t *testing.T, c *Conn, seconds int) <-chan error {
 	return closing
 }
 
-// SO_LINGER: Close returns when the FIN is acknowledged, not when all octets are; until then it waits.
+// SO_LINGER: Close returns when the FIN is acknowledged, not when all octets are; until then it
+// waits.
 func TestLingerWaitsForTheFIN(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	a, b := v.pair(Options{}, Options{})
@@ -140,7 +143,8 @@ func TestLingerWaitsForTheFIN(t *testing.T) {
 	v.during(func() { require.NoError(t, <-closing) })
 }
 
-// The same where the peer has closed first, where both close at once, and where the connection breaks.
+// The same where the peer has closed first, where both close at once, and where the connection
+// breaks.
 func TestLingerReturnsAtTheEnd(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	a, b := v.pair(Options{}, Options{})

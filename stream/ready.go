@@ -13,7 +13,8 @@ const (
 	Writable                       // Write has room, or gives an error
 )
 
-// notice is the hook of SetNotify. It is armed by a look that found nothing, so each such look leads to one call at most.
+// notice is the hook of SetNotify. It is armed by a look that found nothing, so each such look
+// leads to one call at most.
 type notice struct {
 	armed atomic.Uint32
 	f     atomic.Pointer[func(Readiness)]
@@ -33,13 +34,14 @@ func (n *notice) tell(what Readiness) {
 
 func (n *notice) arm(what Readiness) { n.armed.Or(uint32(what)) }
 
-// SetNotify has f called when what was not ready becomes so: for programs that serve many connections with few goroutines, as with
-// epoll. A call of Ready, TryRead or TryWrite that finds nothing arms it for that direction, and then it is called once; so at most
-// one call for each direction is outstanding, and a channel with room for two values of each connection is never full. A call may
-// come although, when one looks, there is nothing. nil takes the hook away.
+// SetNotify has f called when what was not ready becomes so: for programs that serve many
+// connections with few goroutines, as with epoll. A call of Ready, TryRead or TryWrite that finds
+// nothing arms it for that direction, and then it is called once; so at most one call for each
+// direction is outstanding, and a channel with room for two values of each connection is never
+// full. A call may come although, when one looks, there is nothing. nil takes the hook away.
 //
-// f runs on the Poller's goroutine: it must not block, and calls no method of a Conn. What this end does itself, such as Close, is
-// not told.
+// f runs on the Poller's goroutine: it must not block, and calls no method of a Conn. What this end
+// does itself, such as Close, is not told.
 func (c *Conn) SetNotify(f func(Readiness)) {
 	if f == nil {
 		c.u.notice.f.Store(nil)
@@ -78,7 +80,8 @@ func (c *Conn) readable() bool {
 		c.readEnded.Load() || isDone(c.readDeadline.wait())
 }
 
-// roomy says whether Write could put something into the send buffer. While another goroutine writes it could not.
+// roomy says whether Write could put something into the send buffer. While another goroutine writes
+// it could not.
 func (c *Conn) roomy() bool {
 	if !c.writeMu.TryLock() {
 		return false
@@ -87,7 +90,8 @@ func (c *Conn) roomy() bool {
 	return c.u.tx.room()
 }
 
-// TryRead is Read that does not block: EAGAIN (errors.Is) when there is nothing, or another goroutine reads.
+// TryRead is Read that does not block: EAGAIN (errors.Is) when there is nothing, or another
+// goroutine reads.
 func (c *Conn) TryRead(p []byte) (int, error) {
 	if !c.readMu.TryLock() {
 		return 0, c.opError("read", syscall.EAGAIN)
@@ -106,8 +110,8 @@ func (c *Conn) TryRead(p []byte) (int, error) {
 	}
 }
 
-// TryWrite is Write that does not block: it returns how many octets of p found room, which may be less than all, and EAGAIN
-// (errors.Is) when none did, or another goroutine writes.
+// TryWrite is Write that does not block: it returns how many octets of p found room, which may be
+// less than all, and EAGAIN (errors.Is) when none did, or another goroutine writes.
 func (c *Conn) TryWrite(p []byte) (int, error) {
 	if !c.writeMu.TryLock() {
 		return 0, c.opError("write", syscall.EAGAIN)

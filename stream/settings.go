@@ -11,8 +11,8 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// settings are what the application has said of a connection, for the Poller to apply. What it has not said stays as the Poller's
-// Config has it, or an Upper before.
+// settings are what the application has said of a connection, for the Poller to apply. What it has
+// not said stays as the Poller's Config has it, or an Upper before.
 type settings struct {
 	keepAlive   atomic.Pointer[keepAlive]
 	congestion  atomic.Pointer[cc.Algorithm] // until it is applied
@@ -66,7 +66,8 @@ func (o *settings) apply(c *stack.Conn) {
 	}
 }
 
-// set is how a method changes a setting of a connection that lives; of one that is over it changes nothing.
+// set is how a method changes a setting of a connection that lives; of one that is over it changes
+// nothing.
 func (c *Conn) set(change func(o *settings)) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)
@@ -81,21 +82,24 @@ func (c *Conn) SetNoDelay(on bool) error {
 	return c.set(func(o *settings) { o.noDelay.Store(on) })
 }
 
-// SetTOS sets the DS field of IPv4's TOS octet, or of IPv6's traffic class, for what is sent from now on (IP_TOS, IPV6_TCLASS). The
-// low two bits are ECN's and not taken. Options.TOS has it on the SYN as well.
+// SetTOS sets the DS field of IPv4's TOS octet, or of IPv6's traffic class, for what is sent from
+// now on (IP_TOS, IPV6_TCLASS). The low two bits are ECN's and not taken. Options.TOS has it on the
+// SYN as well.
 func (c *Conn) SetTOS(tos uint8) error {
 	return c.set(func(o *settings) { o.tos.Store(int32(tos)) })
 }
 
-// SetUserTimeout says how long octets, or probes of a closed window, may stay unacknowledged before the connection ends with
-// ETIMEDOUT (TCP_USER_TIMEOUT; RFC 9293 section 3.8.3). 0: as tcp.Config.UserTimeoutNs says; below 0: for ever. Keep-alives
-// have times of their own. Options.UserTimeout bounds a dial's SYNs as well.
+// SetUserTimeout says how long octets, or probes of a closed window, may stay unacknowledged before
+// the connection ends with ETIMEDOUT (TCP_USER_TIMEOUT; RFC 9293 section 3.8.3). 0: as
+// tcp.Config.UserTimeoutNs says; below 0: for ever. Keep-alives have times of their own.
+// Options.UserTimeout bounds a dial's SYNs as well.
 func (c *Conn) SetUserTimeout(d time.Duration) error {
 	return c.set(func(o *settings) { o.userTimeout.Store(userTimeoutNs(d)) })
 }
 
-// SetReadBuffer fixes the receive window at so many octets, as SO_RCVBUF does: it grows no more by itself. A quarter of the Poller's
-// pool bounds it, and what the SYN said can be scaled to. A smaller one takes nothing back that the peer was promised.
+// SetReadBuffer fixes the receive window at so many octets, as SO_RCVBUF does: it grows no more by
+// itself. A quarter of the Poller's pool bounds it, and what the SYN said can be scaled to. A
+// smaller one takes nothing back that the peer was promised.
 func (c *Conn) SetReadBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: read buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
@@ -103,8 +107,8 @@ func (c *Conn) SetReadBuffer(octets int) error {
 	return c.set(func(o *settings) { o.readBuffer.Store(int64(octets)) })
 }
 
-// SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. What has been written already stays; a Write
-// that waits goes on when there is room in the larger one.
+// SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. What has
+// been written already stays; a Write that waits goes on when there is room in the larger one.
 func (c *Conn) SetWriteBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
@@ -121,9 +125,10 @@ func (c *Conn) SetCongestion(name string) error {
 	return c.set(func(o *settings) { o.congestion.Store(&a) })
 }
 
-// SetLinger says what Close does with octets that are not acknowledged: below 0, the default, they are sent in the
-// background; 0: they are dropped and the peer gets a RST; above 0 Close blocks until they and the FIN are acknowledged, the
-// connection is over, or that many seconds have passed, after which they are sent in the background.
+// SetLinger says what Close does with octets that are not acknowledged: below 0, the default, they
+// are sent in the background; 0: they are dropped and the peer gets a RST; above 0 Close blocks
+// until they and the FIN are acknowledged, the connection is over, or that many seconds have
+// passed, after which they are sent in the background.
 func (c *Conn) SetLinger(seconds int) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)

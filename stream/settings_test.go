@@ -108,7 +108,8 @@ func TestTOS(t *testing.T) {
 	}
 }
 
-// SetReadBuffer fixes the window: a smaller one as the left edge moves, a larger one at once, and either for good.
+// SetReadBuffer fixes the window: a smaller one as the left edge moves, a larger one at once, and
+// either for good.
 //
 // req: 9293-SHLD-14
 func TestReadBuffer(t *testing.T) {
@@ -148,7 +149,8 @@ func TestReadBuffer(t *testing.T) {
 	}
 }
 
-// SetWriteBuffer says how much Write may leave to be sent; a Write that waits goes on when it grows.
+// SetWriteBuffer says how much Write may leave to be sent; a Write that waits goes on when it
+// grows.
 func TestWriteBuffer(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	a, b := v.pair(Options{SendBuffer: 64 << 10}, Options{})
@@ -177,7 +179,8 @@ func TestWriteBuffer(t *testing.T) {
 	require.NoError(t, a.SetWriteBuffer(1<<20))
 	v.during(func() { require.NoError(t, <-writing) })
 
-	// Smaller than what is written already: nothing is lost, and nothing more is taken until it has gone.
+	// Smaller than what is written already: nothing is lost, and nothing more is taken until it has
+	// gone.
 	total += 300 << 10
 	require.NoError(t, a.SetWriteBuffer(1))
 	require.Zero(t, fill())

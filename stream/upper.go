@@ -260,8 +260,8 @@ func (u *upper) Pushed(*stack.Conn) bool { return u.tx.pushed() }
 // Acked implements stack.Upper.
 func (u *upper) Acked(_ *stack.Conn, edge uint64) { u.acked = edge }
 
-// FinAcked implements stack.Finisher. From here on only the peer's FIN is missing: after Close TCP waits for that, as long as
-// tcp.Config.FinWait2Ns says.
+// FinAcked implements stack.Finisher. From here on only the peer's FIN is missing: after Close TCP
+// waits for that, as long as tcp.Config.FinWait2Ns says.
 func (u *upper) FinAcked(c *stack.Conn) {
 	u.finAcked = true
 	if u.closed {
@@ -317,8 +317,8 @@ func (u *upper) obey(c *stack.Conn) {
 	}
 }
 
-// close is Close: octets that nobody will read are answered by a RST (RFC 9293 section 3.6.1, SHLD-3), as by Linux, those that
-// are here and, by SetOrphaned, those that come later.
+// close is Close: octets that nobody will read are answered by a RST (RFC 9293 section 3.6.1,
+// SHLD-3), as by Linux, those that are here and, by SetOrphaned, those that come later.
 func (u *upper) close(c *stack.Conn) {
 	u.closed = true
 	if !u.readShut && u.edge != u.rx.taken.Load() {
@@ -335,8 +335,8 @@ func (u *upper) close(c *stack.Conn) {
 	c.SetTimer(u.lane.poller.Now() + u.flushNs)
 }
 
-// Timer implements stack.Upper: Dial took too long, what Close left to be sent does not move, or a cork has been in for long
-// enough.
+// Timer implements stack.Upper: Dial took too long, what Close left to be sent does not move, or a
+// cork has been in for long enough.
 func (u *upper) Timer(c *stack.Conn, now int64) {
 	switch {
 	case u.closed && u.acked != u.flushAt:

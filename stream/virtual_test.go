@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -21,8 +20,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// virtual is two hosts at the ends of a cable in virtual time: the test turns their Pollers, and time passes only in until and
-// pass. Calls that wait for a Poller go through during.
+// virtual is two hosts at the ends of a cable in virtual time: the test turns their Pollers, and
+// time passes only in until and pass. Calls that wait for a Poller go through during.
 type virtual struct {
 	t     testing.TB
 	now   int64
@@ -47,7 +46,6 @@ type watchedQueue struct {
 
 // sentFrame is a TCP segment on the wire.
 type sentFrame struct {
-	at   int64
 	tos  uint8
 	seg  tcp.Segment
 	size int // octets
@@ -94,7 +92,8 @@ func segmentIn(frame []byte) (f sentFrame, ok bool) {
 	return f, ok
 }
 
-// newVirtual makes the hosts 10.0.0.1 and fd00::1, and 10.0.0.2 and fd00::2; tune changes their Configs.
+// newVirtual makes the hosts 10.0.0.1 and fd00::1, and 10.0.0.2 and fd00::2; tune changes their
+// Configs.
 func newVirtual(t testing.TB, mtu int, tune func(i int, cfg *stack.Config)) *virtual {
 	t.Helper()
 	v := &virtual{t: t, now: int64(1000 * time.Second)}
@@ -275,5 +274,3 @@ func (v *virtual) stop() {
 		require.Zero(v.t, laneOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
 	}
 }
-
-func tcpAddr(c net.Addr) netip.AddrPort { return c.(*net.TCPAddr).AddrPort() }

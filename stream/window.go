@@ -89,8 +89,8 @@ func (u *upper) update(c *stack.Conn) {
 	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(size)-int64(u.edge))))
 }
 
-// resize does what SetReadBuffer and SetWriteBuffer have asked for. A smaller window takes effect as the left edge moves: the
-// right edge never moves back. A larger one update brings about.
+// resize does what SetReadBuffer and SetWriteBuffer have asked for. A smaller window takes effect
+// as the left edge moves: the right edge never moves back. A larger one update brings about.
 func (u *upper) resize() {
 	if n := int(u.settings.readBuffer.Swap(0)); n > 0 {
 		w := &u.window

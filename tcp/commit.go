@@ -121,11 +121,13 @@ func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
 // windowStep is the least the right edge moves by.
 func (c *Conn) windowStep() int { return max(1, min(c.rcvWnd/2, c.rcvMSS)) }
 
-// advertise is the window field for the next segment and the promise that goes with it. The left edge moves by octets and the
-// window is told in units of the scale, so that the right edge cannot stay where it is (RFC 7323 section 2.4). While the window is
-// as large as it is to be, it is rounded up and never moves back. In a window that closes it must not take back what was promised,
-// but what rounding up adds is no promise: else each segment shorter than a unit would push the right edge on, and a window closed
-// to small segments never. There it may move back, by less than a unit, and acceptable knows the farthest.
+// advertise is the window field for the next segment and the promise that goes with it. The left
+// edge moves by octets and the window is told in units of the scale, so that the right edge cannot
+// stay where it is (RFC 7323 section 2.4). While the window is as large as it is to be, it is
+// rounded up and never moves back. In a window that closes it must not take back what was promised,
+// but what rounding up adds is no promise: else each segment shorter than a unit would push the
+// right edge on, and a window closed to small segments never. There it may move back, by less than
+// a unit, and acceptable knows the farthest.
 func (c *Conn) advertise() uint16 {
 	field := min(c.rcvWindow()>>c.rcvShift, 65535)
 	right := c.edge + uint64(field<<c.rcvShift)

@@ -62,7 +62,8 @@ func TestNoMSSMeans536(t *testing.T) {
 	}
 }
 
-// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither, whoever opened.
+// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither, whoever
+// opened.
 //
 // req: 7323-2.2-1
 func TestScalingNeedsBothSyns(t *testing.T) {
@@ -109,8 +110,8 @@ func TestEMSSSubtractsTimestamps(t *testing.T) {
 	}
 }
 
-// No segment is larger than the peer's MSS or the path allow, whichever is less, options counted; what the path is said to
-// carry later cannot raise it beyond the peer's.
+// No segment is larger than the peer's MSS or the path allow, whichever is less, options counted;
+// what the path is said to carry later cannot raise it beyond the peer's.
 //
 // req: 9293-MUST-16
 func TestSegmentsKeepToTheSmallestMSS(t *testing.T) {

@@ -39,8 +39,9 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	if drop := c.inputAck(now, s); drop != DropNone {
 		return Arrival{Drop: drop}
 	}
-	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: who can guess the window alone must not move TS.Recent, or
-	// PAWS would drop what the peer sends from then on. Linux does it at the same place (tcp_ack).
+	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: who can guess the window
+	// alone must not move TS.Recent, or PAWS would drop what the peer sends from then on. Linux
+	// does it at the same place (tcp_ack).
 	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) {
 		c.takeTimestamp(now, s.Options.TSval)
 	}

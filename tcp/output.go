@@ -61,9 +61,11 @@ func (c *Conn) cwndAdmits(n int) bool {
 	return pipe+n <= limit || pipe <= 0
 }
 
-// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh says that a unit ends in it for which the receiver may
-// wait, and sets PSH; so does every half of the peer's largest window, which a receiver that delivers on PSH must not fill
-// without one (Linux: forced_push). The caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a segment is queued already: ask Room first.
+// Push queues n octets (1..EMSS) as the next segment; Next sends it. psh says that a unit ends in
+// it for which the receiver may wait, and sets PSH; so does every half of the peer's largest
+// window, which a receiver that delivers on PSH must not fill without one (Linux: forced_push). The
+// caller keeps h's octets unchanged until Release returns h. Panics when n is out of range or a
+// segment is queued already: ask Room first.
 func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	if probe, _ := c.probeRoom(now); n < 1 || n > max(c.emss, probe) {
 		panic("tcp: Push of a segment that is empty or larger than Room")
@@ -232,7 +234,8 @@ func (c *Conn) header(now int64, t *Transmit) {
 	c.flow.segsOut++
 }
 
-// stamp adds the timestamps, if the SYNs agreed on them (RFC 7323 section 3.2; for an abort, section 5.2).
+// stamp adds the timestamps, if the SYNs agreed on them (RFC 7323 section 3.2; for an abort,
+// section 5.2).
 func (c *Conn) stamp(now int64, t *Transmit) {
 	if c.useTS {
 		t.Options.HasTimestamps = true

@@ -124,8 +124,9 @@ func (c *Conn) restartSearch(ceiling int) {
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
 // (RFC 8899 section 4.3): EMSS falls to the base, and is searched for from there.
 //
-// Not if a segment as large, of those sent after it, has arrived: then it is this one segment that does not pass, and it alone is
-// cut. Should the path have become smaller just then, the next segment to stall tells.
+// Not if a segment as large, of those sent after it, has arrived: then it is this one segment that
+// does not pass, and it alone is cut. Should the path have become smaller just then, the next
+// segment to stall tells.
 func (c *Conn) blackHole() {
 	r := c.sent.rec(c.sent.una)
 	p := &c.mtu
@@ -163,8 +164,8 @@ func (c *Conn) sackedAsLarge(n int32) bool {
 	return false
 }
 
-// largeArrived takes note that r, which is above the base, has arrived, and was sent once. If a black hole was found meanwhile,
-// there is none: what stalled was sent before r.
+// largeArrived takes note that r, which is above the base, has arrived, and was sent once. If a
+// black hole was found meanwhile, there is none: what stalled was sent before r.
 func (c *Conn) largeArrived(r *record) {
 	p := &c.mtu
 	p.excused = false

@@ -302,7 +302,8 @@ func TestProbeLostAtTheTail(t *testing.T) {
 	}
 }
 
-// stalled is a connection whose first of five large segments timed out three times; the peer holds what sack says, if anything.
+// stalled is a connection whose first of five large segments timed out three times; the peer holds
+// what sack says, if anything.
 func stalled(t *testing.T, sack string) *script {
 	t.Helper()
 	s := large(t)
@@ -318,8 +319,8 @@ func stalled(t *testing.T, sack string) *script {
 	return s
 }
 
-// One segment that does not arrive, while one as large that was sent after it does, is no black hole: it alone is cut, and what is
-// sent for the first time is whole.
+// One segment that does not arrive, while one as large that was sent after it does, is no black
+// hole: it alone is cut, and what is sent for the first time is whole.
 //
 // req: 8899-4.3-1
 func TestArrivalDisprovesABlackHole(t *testing.T) {
@@ -366,7 +367,8 @@ func TestWhatDisprovesNoBlackHole(t *testing.T) {
 	}
 }
 
-// The path became smaller behind what arrived: that excuses one segment, and the next to stall tells.
+// The path became smaller behind what arrived: that excuses one segment, and the next to stall
+// tells.
 //
 // req: 8899-4.3-1
 func TestBlackHoleBehindWhatArrived(t *testing.T) {
@@ -382,7 +384,8 @@ func TestBlackHoleBehindWhatArrived(t *testing.T) {
 	}
 }
 
-// What was sent after the segment that stalled arrives when the black hole has been found: there is none, and no search is needed.
+// What was sent after the segment that stalled arrives when the black hole has been found: there is
+// none, and no search is needed.
 func TestLateArrivalDisprovesABlackHole(t *testing.T) {
 	s := stalled(t, "")
 	s.sent()

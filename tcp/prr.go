@@ -1,16 +1,17 @@
 package tcp
 
-// prr is Proportional Rate Reduction (RFC 9937; its variables): during fast recovery what is sent follows what arrives, in
-// the proportion of the reduction, so that what is in flight has shrunk to ssthresh by the end of it and the ACK clock never
-// stops. cwnd is moved so that inflight, which is pipe here, and cwnd together admit SndCnt octets.
+// prr is Proportional Rate Reduction (RFC 9937; its variables): during fast recovery what is sent
+// follows what arrives, in the proportion of the reduction, so that what is in flight has shrunk to
+// ssthresh by the end of it and the ACK clock never stops. cwnd is moved so that inflight, which is
+// pipe here, and cwnd together admit SndCnt octets.
 type prr struct {
 	delivered int // prr_delivered
 	out       int // prr_out
 	recoverFS int // RecoverFS
 }
 
-// start begins an episode (section 6.1). What was SACKed before is not going to be delivered any more; what the burst of ACKs
-// delivers that begins the episode is counted on both sides.
+// start begins an episode (section 6.1). What was SACKed before is not going to be delivered any
+// more; what the burst of ACKs delivers that begins the episode is counted on both sides.
 func (p *prr) start(b *burst) {
 	*p = prr{recoverFS: max(b.flight-b.sacked, 1), delivered: b.delivered}
 }
@@ -35,9 +36,10 @@ func (p *prr) sndCnt(delivered, inflight, ssthresh, smss int, safe bool) int {
 	return max(n, 0)
 }
 
-// proportion sets cwnd in fast recovery: after an ACK that delivered so many octets, or after losses were found without any.
-// The RFC's steps end at once when nothing was delivered. Where that finds losses, inflight falls, and a cwnd left as it
-// was would let as much go: SndCnt is then what earlier ACKs have left.
+// proportion sets cwnd in fast recovery: after an ACK that delivered so many octets, or after
+// losses were found without any. The RFC's steps end at once when nothing was delivered. Where that
+// finds losses, inflight falls, and a cwnd left as it was would let as much go: SndCnt is then what
+// earlier ACKs have left.
 func (c *Conn) proportion(delivered int, safe bool) {
 	pipe := c.pipe()
 	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.emss, safe)

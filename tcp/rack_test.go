@@ -157,8 +157,8 @@ func TestProbeAsksForANewSegment(t *testing.T) {
 	}
 }
 
-// Of what one ACK SACKs, in whatever order its blocks come, the most recently sent is RACK.segment: sequence decides among those
-// of one time.
+// Of what one ACK SACKs, in whatever order its blocks come, the most recently sent is RACK.segment:
+// sequence decides among those of one time.
 //
 // req: 8985-6.2-3
 func TestLatestOfSeveralBlocks(t *testing.T) {

@@ -143,8 +143,8 @@ func (c *Conn) repairSACK(now int64, a *acked) {
 	}
 }
 
-// foundLost answers what detectLost has found, on an ACK or by the reordering timer: a reduction begins, or begins anew (again),
-// and what has left the pipe makes no room.
+// foundLost answers what detectLost has found, on an ACK or by the reordering timer: a reduction
+// begins, or begins anew (again), and what has left the pipe makes no room.
 func (c *Conn) foundLost(now int64, again bool) {
 	rv := &c.recovery
 	switch {

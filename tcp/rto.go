@@ -42,8 +42,9 @@ func (e *rtoEstimator) sample(r int64, expected int) {
 		e.rttvar += (dev - e.rttvar) >> (2 + scale)
 		e.srtt += (r - e.srtt) >> (3 + scale)
 	}
-	// The floor bounds the variance term, as Linux has it, and not the sum: at 100 ms and more, RTTVAR of a steady path tends to
-	// nothing, and jitter would be taken for loss. docs/congestion.md says how often.
+	// The floor bounds the variance term, as Linux has it, and not the sum: at 100 ms and more,
+	// RTTVAR of a steady path tends to nothing, and jitter would be taken for loss.
+	// docs/congestion.md says how often.
 	e.base = min(e.srtt+max(rttGranularityNs, 4*e.rttvar, e.cfg.RTOMinNs), e.cfg.RTOMaxNs)
 	e.backoff = 0
 }

@@ -48,7 +48,8 @@ func TestRTOConstantRTTKeepsGranularity(t *testing.T) {
 	}
 }
 
-// The floor is one of the variance term: however long and steady the round trip, the RTO leaves room beyond it.
+// The floor is one of the variance term: however long and steady the round trip, the RTO leaves
+// room beyond it.
 //
 // req: 6298-2-4
 func TestRTOFloorIsBeyondTheRoundTrip(t *testing.T) {

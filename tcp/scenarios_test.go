@@ -140,7 +140,8 @@ func TestDCTCPFeedbackOfALoneSegment(t *testing.T) { runScenario(t, "dctcp_lone"
 
 func TestDCTCPFeedbackOfABurst(t *testing.T) { runScenario(t, "dctcp_burst") }
 
-// A recovery that the reordering timer begins is one as any: it reduces, and sends no more than PRR allows.
+// A recovery that the reordering timer begins is one as any: it reduces, and sends no more than PRR
+// allows.
 //
 // req: 8985-9.3-1, 5681-4.3-2, 6675-5-2, 9937-6.2-3, 9937-5-1
 func TestPRRReorderingTimerEnters(t *testing.T) { runScenario(t, "prr_timer_enters") }

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wantRecovery says what the sender is at, and how many octets are in flight, SACKed, lost, delivered, and segments sent again.
+// wantRecovery says what the sender is at, and how many octets are in flight, SACKed, lost,
+// delivered, and segments sent again.
 func (s *script) wantRecovery(r RecoveryState, flight, sacked, lost, delivered, resent int) {
 	s.t.Helper()
 	st := s.c.Stats()

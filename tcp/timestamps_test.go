@@ -155,8 +155,8 @@ func TestPAWSGuardFollows(t *testing.T) {
 	}
 }
 
-// A segment in sequence whose ACK field nobody would accept moves nothing: not the timestamp that is echoed, nor what PAWS
-// compares the next segments with.
+// A segment in sequence whose ACK field nobody would accept moves nothing: not the timestamp that
+// is echoed, nor what PAWS compares the next segments with.
 //
 // req: 7323-4.3-1, 5961-5.2-1
 func TestUnacceptableAckDoesNotMoveTSRecent(t *testing.T) {
@@ -204,7 +204,8 @@ func TestUnacceptableAckOfASynAckDoesNotMoveTSRecent(t *testing.T) {
 	s.expect(". 1:11 ack 1 ecr 101")
 }
 
-// SEG.TSval >= TS.Recent: behind a gap PAWS lets older segments in, which must not turn TS.Recent back.
+// SEG.TSval >= TS.Recent: behind a gap PAWS lets older segments in, which must not turn TS.Recent
+// back.
 //
 // req: 7323-4.3-1
 func TestTSRecentNeverGoesBack(t *testing.T) {

@@ -35,9 +35,10 @@ func (t *Transmit) Put(b []byte) {
 	t.Options.put(b[HeaderLenMin:])
 }
 
-// ResetFor makes the RST that answers a segment without a connection (RFC 9293 section 3.10.7.1); false when s carries
-// RST. id.Local is the address the segment was sent to. A listener answers an ACK with it, too. Timestamps are answered with
-// timestamps, without a clock (RFC 7323 section 5.2).
+// ResetFor makes the RST that answers a segment without a connection (RFC 9293 section 3.10.7.1);
+// false when s carries RST. id.Local is the address the segment was sent to. A listener answers an
+// ACK with it, too. Timestamps are answered with timestamps, without a clock (RFC 7323 section
+// 5.2).
 func ResetFor(id ID, s *Segment, t *Transmit) bool {
 	if s.Flags&RST != 0 {
 		return false

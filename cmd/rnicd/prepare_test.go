@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
@@ -70,7 +71,7 @@ func TestPrepareKernelSockets(t *testing.T) {
 	}{{"127.0.0.1:0", unix.IPPROTO_IP, unix.IP_TOS}, {"[::1]:0", unix.IPPROTO_IPV6, unix.IPV6_TCLASS}} {
 		l, err := net.Listen("tcp", at.addr)
 		if err != nil {
-			t.Skipf("no %s here: %v", at.addr, err)
+			skip.Missing(t, "no %s here: %v", at.addr, err)
 		}
 		defer l.Close()
 		c, err := net.DialTimeout("tcp", l.Addr().String(), patience)

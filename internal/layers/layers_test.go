@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"cmd/rnicd/xfer":      {"cmd/rnicd/peer", "rnic", "mem"},
 	"cmd/rnicd/iperf3":    {},
 	"cmd/rnicd/rping":     {"cmd/rnicd/peer", "rnic", "mem"},
-	"cmd/rnicd/rstream":   {},
+	"cmd/rnicd/rstream":   {"rsocket", "rnic", "hugepages"},
 	"cmd/rnicd/perf":      {"cmd/rnicd/peer", "rnic", "mem", "hugepages"},
 	"cmd/rnicd/perftest":  {"cmd/rnicd/perf", "cmd/rnicd/peer", "rnic", "stack", "mem"},
 	"cmd/rnicd/perf/pair": {"cmd/rnicd/perf", "cmd/rnicd/peer", "rnic", "mem"},

@@ -17,9 +17,10 @@ const piecesMax = 128
 //	iov[1]  the first frame's payload, where it lies
 //	iov[n]  the n-th frame's payload
 //
-// The Bufs are read only: they are their owner's, who may send them again. The kernel's TCP takes the whole as one
-// skb that remembers gso_size, so it sees, as does anybody to whom the kernel forwards it, the segments there were; except that
-// of several PSHs the last stands for all, on the last segment: what follows at once waits for nothing.
+// The Bufs are read only: they are their owner's, who may send them again. The kernel's TCP takes
+// the whole as one skb that remembers gso_size, so it sees, as does anybody to whom the kernel
+// forwards it, the segments there were; except that of several PSHs the last stands for all, on the
+// last segment: what follows at once waits for nothing.
 type gather struct {
 	head [vnetLen + headersMax]byte
 	iov  [1 + piecesMax]unix.Iovec
@@ -136,7 +137,8 @@ func (h *headers) follows4(first, f []byte, k, shorter uint32) bool {
 		bytes.Equal(a[:2], b[:2]) && bytes.Equal(a[6:10], b[6:10]) && bytes.Equal(a[12:], b[12:])
 }
 
-// lead makes the headers that stand for all: those of first, of a frame of total octets whose last segment has the flags last.
+// lead makes the headers that stand for all: those of first, of a frame of total octets whose last
+// segment has the flags last.
 func (g *gather) lead(h *headers, first []byte, last byte, total int) {
 	b := g.head[vnetLen : vnetLen+h.len]
 	copy(b, first)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // links is a device whose link is watched without a goroutine: what a command changes the kernel
@@ -21,7 +23,7 @@ type links struct {
 func newLinks(t *testing.T, device string) *links {
 	enterNetns(t)
 	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs iproute2: ", err)
+		skip.Missing(t, "needs iproute2: %v", err)
 	}
 	p, err := New(Config{Name: device})
 	require.NoError(t, err)
@@ -108,7 +110,7 @@ func TestLinkIsFollowedThroughASpanningTree(t *testing.T) {
 func TestWatchLink(t *testing.T) {
 	enterNetns(t)
 	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("needs iproute2: ", err)
+		skip.Missing(t, "needs iproute2: %v", err)
 	}
 	p, err := New(Config{Name: "rwatch"})
 	require.NoError(t, err)

@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/skip"
 )
 
 // The MAC is the same from start to start, and another for another name, seed or host.
 func TestMACStays(t *testing.T) {
 	enterNetns(t)
 	if hostID() == "" {
-		t.Skip("this host has neither a machine id nor a name")
+		skip.Missing(t, "this host has neither a machine id nor a name")
 	}
 	start := func(cfg Config) [6]byte {
 		p, err := New(cfg)

@@ -228,9 +228,9 @@ func wantSegments(t require.TestingT, q *Queue, pool *mem.Pool, bufs []mem.Buf, 
 	}
 }
 
-// What leaves is, after the kernel's segmentation, what Tx was given; in order, and no Buf is changed. Except that PSH stands on
-// the last of what left together if it stood on any of it: it says that nothing is to be waited for, and is no record mark (RFC
-// 9293 section 3.9.1.2).
+// What leaves is, after the kernel's segmentation, what Tx was given; in order, and no Buf is
+// changed. Except that PSH stands on the last of what left together if it stood on any of it: it
+// says that nothing is to be waited for, and is no record mark (RFC 9293 section 3.9.1.2).
 func TestGatherIsUndoneBySegmentation(t *testing.T) {
 	ours, kernel := pipe(t)
 	joined := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// jitters are how much longer segments take, of j: half of them by all of it, or by as much in the mean.
+// jitters are distributions of how much longer a segment takes; j is their scale.
 var jitters = []struct {
 	name string
 	of   func(j float64) func(*rand.Rand) int64
@@ -54,7 +54,8 @@ func (s *spurious) String() string {
 	return fmt.Sprintf("%d | %s | %d | %s | %s", s.sent, percent(s.resent), s.recoveries, percent(s.probes), percent(s.timeouts))
 }
 
-// jittery runs transfers over a path of rttNs that loses nothing: without end, and in messages of one and of ten segments.
+// jittery runs transfers over a path of rttNs that loses nothing: without end, and in messages of
+// one and of ten segments.
 func jittery(jitter func(*rand.Rand) int64, rttNs int64, inOrder bool, seed uint64) (s spurious) {
 	cfg := tcp.Config{NoDelay: true, ReceiveWindow: 150_000}
 	for _, message := range []int{0, 1448, 14480} {
@@ -66,9 +67,9 @@ func jittery(jitter func(*rand.Rand) int64, rttNs int64, inOrder bool, seed uint
 	return s
 }
 
-// Jitter is not taken for loss, whatever its distribution, by more than now and then: the reordering timer of a quarter of the
-// round trip, the probe's of two and the RTO are late enough. docs/congestion.md has the numbers, and what they would be with the
-// timers that Linux adds to.
+// Jitter is not taken for loss, whatever its distribution, by more than now and then: the
+// reordering timer of a quarter of the round trip, the probe's of two and the RTO are late enough.
+// docs/congestion.md has the numbers, and what they would be with the timers that Linux adds to.
 //
 // req: 8985-6.2-5, 8985-6.2-8, 8985-7.2-1, 6298-2-4
 func TestJitterIsNotLoss(t *testing.T) {
@@ -98,8 +99,9 @@ func TestJitterIsNotLoss(t *testing.T) {
 	t.Logf("jitter, in order, segments, sent again in %%, recoveries, probes in %%, timeouts in %%:\n%s", table.String())
 }
 
-// On a long path with little jitter RTTVAR tends to nothing. What takes longer for once, by less than the least RTO or a round trip,
-// is not sent again, whether there is one segment or a window of them.
+// On a long path with little jitter RTTVAR tends to nothing. What takes longer for once, by less
+// than the least RTO or a round trip, is not sent again, whether there is one segment or a window
+// of them.
 //
 // req: 6298-2-4, 8985-7.2-1
 func TestLongPathWithAPause(t *testing.T) {

@@ -32,7 +32,8 @@ type Link struct {
 	TurnNs        int64   // both ends look at the link every so often, and take a burst at once; 0: at each segment
 	Seed          uint64
 
-	// Jitter is how much longer than RTTNs/2 a data segment takes, nil: no longer. InOrder: none overtakes another by that.
+	// Jitter is how much longer than RTTNs/2 a data segment takes, nil: no longer. InOrder: none
+	// overtakes another by that.
 	Jitter  func(*rand.Rand) int64
 	InOrder bool
 

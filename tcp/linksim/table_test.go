@@ -84,8 +84,8 @@ func cells() (all []cell) {
 	return append(append(all, runCells()...), policedCells()...)
 }
 
-// runCells are those whose losses come in runs: as many losses as in the others of their row, an eighth as often, so that
-// they take the time of cells with fewer.
+// runCells are those whose losses come in runs: as many losses as in the others of their row, an
+// eighth as often, so that they take the time of cells with fewer.
 func runCells() (all []cell) {
 	for _, name := range []string{"reno", "cubic"} {
 		for _, d := range duration {
@@ -99,15 +99,16 @@ func runCells() (all []cell) {
 	return all
 }
 
-// policed are the cells with a policer: by round-trip time its rate, and seconds for some dozens of sawteeth.
+// policed are the cells with a policer: by round-trip time its rate, and seconds for some dozens of
+// sawteeth.
 var policed = []struct {
 	rttMs         float64
 	bitsPerSecond int64
 	seconds       float64
 }{{0.1, 1e9, 5}, {10, 1e9, 60}, {100, 1e8, 600}}
 
-// policedCells lose nothing but what their policer drops: whatever is beyond its rate and its bucket, at once and whole
-// flights of it (RFC 9937 section 4).
+// policedCells lose nothing but what their policer drops: whatever is beyond its rate and its
+// bucket, at once and whole flights of it (RFC 9937 section 4).
 func policedCells() (all []cell) {
 	for _, name := range []string{"reno", "cubic"} {
 		for _, p := range policed {

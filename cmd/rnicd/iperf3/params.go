@@ -38,7 +38,8 @@ type Params struct {
 	Version      string
 }
 
-// wireParams are the parameters as JSON. Keys that are not here are ignored: MSS, flowlabel, burst, fqrate, authtoken...
+// wireParams are the parameters as JSON. Keys that are not here are ignored: MSS, flowlabel, burst,
+// fqrate, authtoken...
 type wireParams struct {
 	TCP          flag   `json:"tcp,omitempty"`
 	UDP          flag   `json:"udp,omitempty"`

@@ -9,8 +9,8 @@ import (
 
 // Transport is what a test wants of data connections beyond net.Conn.
 type Transport interface {
-	// Prepare applies what the parameters ask of a connection before its first octet: NoDelay, Window, TOS, Congestion. An
-	// error ends the test.
+	// Prepare applies what the parameters ask of a connection before its first octet: NoDelay,
+	// Window, TOS, Congestion. An error ends the test.
 	Prepare(c net.Conn, p Params) error
 	// Info is called before a connection is closed.
 	Info(c net.Conn) Info

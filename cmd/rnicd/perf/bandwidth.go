@@ -107,9 +107,14 @@ func (r *run) postMany(count int, until int64, t *times) (moved bool, err error)
 	return moved, nil
 }
 
-// drained: nothing is to be posted, to complete or to come any more.
+// drained: nothing is to be posted, to complete or to come any more. Who waits for credit that does
+// not come, because the other end's time is over, finds out here that its own is.
 func (r *run) drained(count int, until int64, come int) bool {
-	return !r.wants(count, until) && r.sent-r.base == r.posted && r.recvd >= uint64(come) && !r.credits.busy
+	if r.sent-r.base != r.posted || r.recvd < uint64(come) || r.credits.busy {
+		return false
+	}
+	r.timeOver = r.timeOver || until > 0 && r.now() >= until
+	return !r.wants(count, until)
 }
 
 // busy: there is no room for a request now, and will be when others have completed.

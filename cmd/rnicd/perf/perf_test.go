@@ -298,7 +298,7 @@ func TestAlone(t *testing.T) {
 				es := Ends{All: p.ends[1:], Over: func() bool { return time.Since(begin) > test.Duration/2 }}
 				until := test
 				until.Duration = 0
-				ended <- errors.Join(p.ends[1].QP.SpeakFirst(), es.Serve(p.ctx, until))
+				ended <- errors.Join(p.ends[1].QP.PeerReady(), es.Serve(p.ctx, until))
 			}()
 			res, err := p.ends[0].Run(p.ctx, test)
 			require.NoError(t, err, "%+v", test)
@@ -306,6 +306,15 @@ func TestAlone(t *testing.T) {
 			require.NotZero(t, res.Iterations)
 		}
 	})
+}
+
+// An end that has no credit left when the other's time is over ends with its own, wherever it stands then.
+func TestOutOfCreditAndTime(t *testing.T) {
+	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond, Both: true, Alone: true}
+	p := connect(t, testnic.Wired(t), test).withCredit()
+	res, err := p.ends[0].Run(p.ctx, test) // nobody is at the other end
+	require.NoError(t, err)
+	require.EqualValues(t, 16, res.Iterations)
 }
 
 // An end without a number of iterations serves until it hears by other means that the peer is done.

@@ -320,7 +320,7 @@ func (x *session) talk(ctx context.Context) error {
 func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 	if t.ServerFirst {
 		// The client has said on its other connection that it is there, and waits.
-		if err := x.es[0].QP.SpeakFirst(); err != nil {
+		if err := x.es[0].QP.PeerReady(); err != nil {
 			return Report{}, over(ctx, x.es[0].QP, err)
 		}
 	}
