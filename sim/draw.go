@@ -153,10 +153,11 @@ func (d drawer) paths(wl *Workload) {
 	}
 }
 
-// duringStartUp are the faults while connections are made: start-up frames have no CRC, so damage that TCP's checksum does not
-// show would go unseen there, and ARP has no checksum at all; a peer waits 10 s for a frame.
+// duringStartUp are the faults while connections are made: start-up frames have no CRC, so damage that
+// TCP's checksum does not show would go unseen there, and ARP has no checksum at all; a peer waits 10 s
+// for a frame, of which octets are taken in order only, so that what is late is as good as lost.
 func (wl *Workload) duringStartUp() fault.Faults {
 	f := wl.Faults
-	f.Corrupt, f.Swap, f.Drop = 0, 0, min(f.Drop, 0.01)
+	f.Corrupt, f.Swap, f.Drop, f.Reorder = 0, 0, min(f.Drop, 0.01), min(f.Reorder, 0.01)
 	return f
 }

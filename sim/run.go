@@ -166,22 +166,27 @@ func (a *app) poll() error {
 	return nil
 }
 
-// play steps the World, and both applications with it, until done says so. It fails when nothing has
-// completed or been received for the Workload's Limit.
+// limitsMax is how many Limits a stage may take in all: a day, by default.
+const limitsMax = 72
+
+// play steps the World, and both applications with it, until done says so. It fails when no segment has
+// arrived for the Workload's Limit, and after limitsMax of them.
 func (r *run) play(done func() bool) error {
-	for moved := -1; ; moved = r.moved() {
-		if err := r.playFor(r.wl.Limit, done); !errors.Is(err, errLimit) || r.moved() == moved {
+	before := uint64(0)
+	for n := 1; ; n++ {
+		err := r.playFor(r.wl.Limit, done)
+		if n == limitsMax || !errors.Is(err, errLimit) {
 			return err
 		}
+		arrived := uint64(0)
+		for _, s := range r.sessions {
+			arrived += s.arrivals()
+		}
+		if arrived == before {
+			return err
+		}
+		before = arrived
 	}
-}
-
-// moved is how much has happened.
-func (r *run) moved() (n int) {
-	for _, s := range r.sessions {
-		n += s.count()
-	}
-	return n
 }
 
 // playFor is play, for no longer than limit.

@@ -24,13 +24,14 @@ type session struct {
 	peers  [2]*peer
 	ending Ending
 
-	ended   bool   // what ending says was done
-	stalled bool   // damage made one end wait for octets that do not exist
-	movedAt int64  // when anything was last posted, completed or received,
-	moved   int    // which was so many
-	giveUp  int64  // when the rest of a connection that broke is aborted; 0: it did not
-	frozen  []byte // the region as it was when it was revoked
-	aborted [2]bool
+	ended    bool   // what ending says was done
+	stalled  bool   // damage made one end wait for octets that do not exist
+	movedAt  int64  // when anything was last posted, completed or received,
+	moved    int    // which was so many
+	segments uint64 // those that had arrived when somebody last asked
+	giveUp   int64  // when the rest of a connection that broke is aborted; 0: it did not
+	frozen   []byte // the region as it was when it was revoked
+	aborted  [2]bool
 }
 
 // early says whether the connection is to end before all is said.
@@ -117,6 +118,8 @@ func (s *session) look(w *World) {
 	case s.peers[0].idle() && s.peers[1].idle():
 	case w.Now() < s.movedAt+patience:
 		w.WakeAt(s.movedAt + patience)
+	case s.heard():
+		s.movedAt = w.Now()
 	case s.survives(0) && s.survives(1):
 	default:
 		s.stalled = true
@@ -129,6 +132,23 @@ func (s *session) look(w *World) {
 // gave up: it does so earlier than patience ends.
 func (s *session) lingered() bool {
 	return errors.Is(s.peers[0].qp.Err(), rnic.ErrLinger) || errors.Is(s.peers[1].qp.Err(), rnic.ErrLinger)
+}
+
+// heard says whether segments have arrived since it was last called.
+func (s *session) heard() bool {
+	before := s.segments
+	s.segments = s.arrivals()
+	return s.segments != before
+}
+
+// arrivals is how many segments have arrived. A TCP that sends again once a minute, because its RTO has
+// come to that (RFC 6298 section 2.5), may complete no message for long, and is at work all the same.
+func (s *session) arrivals() (n uint64) {
+	for _, p := range s.peers {
+		stats, _ := p.qp.Stats(context.Background()) // of one that has ended, what it was at the end
+		n += stats.TCP.SegmentsIn
+	}
+	return n
 }
 
 // count is how much has happened.

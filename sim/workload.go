@@ -20,11 +20,11 @@ type Workload struct {
 	SharedRecv [2]bool // host: its connections share receive buffers
 	Paths      []PathChange
 	Ending     Ending // of the first connection; the others end in order
-	// Limit is how long, in virtual time, a stage may go on without anything completing or being received:
-	// default 20 min. That is no bound of the stage. A peer without SACK and timestamps sends again with an
-	// RTO that is a minute once it was doubled often enough: the maximum must be "at least 60 seconds" (RFC
-	// 6298 section 2.5), and a new measurement "can only happen when new data has been sent and
-	// acknowledged" (section 5). So each loss may cost a minute.
+	// Limit is how long, in virtual time, a stage may go on without a segment that arrives: default 20
+	// min. A stage may take longer. A peer without SACK and timestamps sends again with an RTO that is a
+	// minute once it was doubled often enough: the maximum must be "at least 60 seconds" (RFC 6298
+	// section 2.5), and a new measurement "can only happen when new data has been sent and acknowledged"
+	// (section 5). So each loss may cost a minute.
 	Limit time.Duration
 }
 

@@ -47,7 +47,7 @@ func TestStatsOfRecovery(t *testing.T) {
 	s.wantRecovery(RecoveryLoss, 3000, 0, 2000, 10_000, 1)
 	st := s.c.Stats()
 	require.Positive(t, st.Backoff)
-	require.Equal(t, st.RTONs, max(200*ms, st.SRTTNs+max(ms, 4*st.RTTVarNs))<<st.Backoff)
+	require.Equal(t, st.RTONs, (st.SRTTNs+max(200*ms, 4*st.RTTVarNs))<<st.Backoff)
 	require.Positive(t, st.Retransmits)
 }
 
