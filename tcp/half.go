@@ -90,6 +90,7 @@ func (h *Half) Judge(cfg *Config, s *Segment) Judgment {
 		if s.Flags&ACK == 0 && at >= 0 && at < wnd {
 			return HalfRenew // back to LISTEN, which is where the next SYN would find us
 		}
+		h.stampAgain(s)
 		return HalfAgain
 	case h.ts && !cfg.NoTimestamps && s.Options.HasTimestamps && int32(s.Options.TSval-h.tsVal) < 0: // RFC 7323 section 5.3
 		return HalfAgain
@@ -104,6 +105,16 @@ func (h *Half) Judge(cfg *Config, s *Segment) Judgment {
 		return HalfReset
 	}
 	return HalfOpen
+}
+
+// stampAgain takes the timestamp of the peer's SYN that has come again (RFC 7323 section 4.3, rule 2), so
+// that the SYN,ACK echoes that one: by the echo of the first the peer would measure how long it waited
+// for a SYN,ACK that was lost.
+func (h *Half) stampAgain(syn *Segment) {
+	o := &syn.Options
+	if syn.Flags&ACK == 0 && syn.Seq == h.irs && o.HasTimestamps && int32(o.TSval-h.tsVal) > 0 {
+		h.tsVal = o.TSval
+	}
 }
 
 // Resume starts c as Accept of h's SYN would, as if Next had given the SYN,ACK that SynAck made. Input of the segment that

@@ -13,7 +13,7 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	case SynSent:
 		return c.inputSynSent(now, s)
 	case SynReceived:
-		if done, drop := c.inputSynAgain(s); done {
+		if done, drop := c.inputSynAgain(now, s); done {
 			return Arrival{Drop: drop}
 		}
 	}
@@ -94,12 +94,15 @@ func (c *Conn) inputSynSent(now int64, s *Segment) Arrival {
 
 // inputSynAgain handles what SYN-RECEIVED may see of the peer's SYN, whose sequence number lies left of the window. It
 // takes the SYN off s where an ACK rides on it.
-func (c *Conn) inputSynAgain(s *Segment) (done bool, drop Drop) {
+func (c *Conn) inputSynAgain(now int64, s *Segment) (done bool, drop Drop) {
 	if s.Flags&(SYN|RST) != SYN || s.Seq != c.irs {
 		return false, DropNone
 	}
 	if s.Flags&ACK == 0 {
 		c.ecn.askedAgain(s)
+		if c.useTS && s.Options.HasTimestamps {
+			c.takeTimestamp(now, s.Options.TSval) // as Half.stampAgain
+		}
 		c.due |= dueSYN // the peer sends its SYN again: our SYN,ACK was lost
 		return true, DropDuplicate
 	}
