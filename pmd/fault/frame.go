@@ -32,6 +32,18 @@ func findIP(frame []byte) (at int, v6, ok bool) {
 	return 0, false, false
 }
 
+// isARP says whether an Ethernet frame with up to two VLAN tags carries ARP.
+func isARP(frame []byte) bool {
+	for at := 12; at+2 <= len(frame) && at <= 12+2*4; at += 4 {
+		switch binary.BigEndian.Uint16(frame[at:]) {
+		case 0x8100, 0x88a8:
+		default:
+			return binary.BigEndian.Uint16(frame[at:]) == 0x0806
+		}
+	}
+	return false
+}
+
 // findTCP finds TCP over IPv4, a first fragment included, or over IPv6 without extension headers.
 func findTCP(frame []byte) (f tcpParts, ok bool) {
 	f.ip, f.v6, ok = findIP(frame)

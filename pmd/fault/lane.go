@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
 )
 
 // Counters of one direction. Read on the queue's own goroutine.
@@ -140,14 +141,25 @@ func (l *lane) damage(b mem.Buf, f fate) {
 		l.watch(l.pool.Data(b), swapped)
 	}
 	if f&fateCorrupt != 0 {
-		flipBits(l.pool.Data(b), l.rng)
-		l.counters.Corrupted++
+		l.corrupt(b)
 	}
 	if f&fateTruncate != 0 {
 		d := l.pool.Desc(b)
 		d.Len = truncated(d.Len, l.rng)
 		l.counters.Truncated++
 	}
+}
+
+// corrupt flips bits of b, as a router does that has checked the link's frame check sequence and makes a
+// new one. ARP crosses no router, and has no checksum of its own because the link's is enough (RFC 826):
+// it finds the damage, and nothing of the packet is left.
+func (l *lane) corrupt(b mem.Buf) {
+	l.counters.Corrupted++
+	if frame := l.pool.Data(b); !isARP(frame) {
+		flipBits(frame, l.rng)
+		return
+	}
+	l.pool.Desc(b).Len = pmd.EthernetLen
 }
 
 // place puts b where it is to wait, or out.

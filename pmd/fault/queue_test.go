@@ -432,3 +432,35 @@ func TestNoAllocation(t *testing.T) {
 		r.pool.FreeN(in[:q.Rx(in)])
 	}))
 }
+
+// Of ARP, which has no checksum but that of its link, damage leaves nothing, with tags or without; of
+// other frames it leaves what was flipped.
+func TestDamagedARPDoesNotArrive(t *testing.T) {
+	for name, tt := range map[string]struct {
+		front []byte // from the EtherType on
+		whole bool
+	}{
+		"ARP":           {[]byte{0x08, 0x06}, false},
+		"tagged ARP":    {[]byte{0x81, 0, 0, 5, 0x08, 0x06}, false},
+		"IPv4":          {[]byte{0x08, 0x00}, true},
+		"another":       {[]byte{0x88, 0xb5}, true},
+		"another, deep": {[]byte{0x88, 0xb5, 0, 0, 0x08, 0x06}, true},
+	} {
+		r := newRig(t, Spec{Rx: Faults{Corrupt: 1}}, wire.Config{})
+		bufs := r.frames(r.peerPool, 1)
+		copy(r.peerPool.Data(bufs[0])[12:], tt.front)
+		before := bytes.Clone(r.peerPool.Data(bufs[0]))
+		require.Equal(t, 1, r.peer.Tx(bufs))
+		r.peerPool.FreeN(bufs)
+		var got [1]mem.Buf
+		require.Equal(t, 1, r.q.Rx(got[:]), name)
+		after := r.pool.Data(got[0])
+		if tt.whole {
+			require.Len(t, after, len(before), name)
+			require.NotEqual(t, before, after, name)
+		} else {
+			require.Equal(t, before[:pmd.EthernetLen], after, name)
+		}
+		r.pool.FreeN(got[:])
+	}
+}
