@@ -157,7 +157,15 @@ func (d drawer) paths(wl *Workload) {
 // TCP's checksum does not show would go unseen there, and ARP has no checksum at all; a peer waits 10 s
 // for a frame, of which octets are taken in order only, so that what is late is as good as lost.
 func (wl *Workload) duringStartUp() fault.Faults {
+	f := wl.untilOpen()
+	f.Corrupt, f.Swap = 0, 0
+	return f
+}
+
+// untilOpen are the faults until each Responder has heard its Initiator: for a Ready-to-Receive frame or
+// RTR message it waits as long as for a start-up frame.
+func (wl *Workload) untilOpen() fault.Faults {
 	f := wl.Faults
-	f.Corrupt, f.Swap, f.Drop, f.Reorder = 0, 0, min(f.Drop, 0.01), min(f.Reorder, 0.01)
+	f.Drop, f.Reorder = min(f.Drop, 0.01), min(f.Reorder, 0.01)
 	return f
 }

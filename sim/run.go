@@ -33,6 +33,7 @@ type run struct {
 	apps     [2]app
 	sessions []*session
 	path     int // of wl.Paths, the next to come
+	isOpen   bool
 }
 
 // Run plays the Workload in a World of its own and checks the outcome. The error says what the oracle found.
@@ -113,6 +114,15 @@ func (r *run) connect() error {
 			return err
 		}
 	}
+	return r.SetFaults(r.wl.untilOpen())
+}
+
+// allOpen has all faults begin once each Responder has heard its Initiator.
+func (r *run) allOpen() error {
+	if r.isOpen || r.cut || !r.all((*session).open) {
+		return nil
+	}
+	r.isOpen = true
 	return r.SetFaults(r.wl.Faults)
 }
 
@@ -217,7 +227,7 @@ func (r *run) all(is func(*session) bool) bool {
 func (r *run) exchange() error {
 	var failed error
 	err := r.play(func() bool {
-		failed = r.changePath()
+		failed = errors.Join(r.changePath(), r.allOpen())
 		return failed != nil || r.all((*session).settled)
 	})
 	return errors.Join(failed, err, r.unsettled(err))

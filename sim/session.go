@@ -134,6 +134,12 @@ func (s *session) lingered() bool {
 	return errors.Is(s.peers[0].qp.Err(), rnic.ErrLinger) || errors.Is(s.peers[1].qp.Err(), rnic.ErrLinger)
 }
 
+// open says whether the Responder has heard the Initiator's first message, or will not any more.
+func (s *session) open() bool {
+	stats, _ := s.peers[1-s.c.Dialer].qp.Stats(context.Background())
+	return stats.Receive.FPDUs > 0 || s.done()
+}
+
 // heard says whether segments have arrived since it was last called.
 func (s *session) heard() bool {
 	before := s.segments
