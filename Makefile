@@ -75,7 +75,7 @@ lint:
 # Left out: minutes of arithmetic in goroutines that share nothing, ten times as long under the race detector. What could be
 # shared by connections, the tests of stack, stream and sim would show.
 race:
-	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(tcp/(cc/model|linksim)|bench/analysis)$$')
+	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|bench/analysis)$$')
 
 bench:
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
@@ -105,7 +105,7 @@ trace:
 	@$(GO) run ./internal/register/trace $(ARGS)
 
 links:
-	$(GO) test ./tcp/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
+	$(GO) test ./sim/linksim -count=1 -timeout 60m -v -links.all $(ARGS)
 
 analysis:
 	$(GO) test ./bench/analysis -count=1 -timeout 30m -v -run TestGolden -analysis.update

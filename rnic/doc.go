@@ -75,7 +75,7 @@
 // What a peer writes may be placed in any order. It stands there for good once a Send that was posted behind it has been
 // received; until then, and when the connection ends first, what the memory holds is indeterminate (RFC 5040 sections 3.1 and
 // 5.5), so looking into it tells nothing. Who measures may look all the same, with sync/atomic: the octets of a Write that is one segment
-// are placed together, so that of a peer that has one such Write under way at a time the last octet tells (cmd/rnicd/perf).
+// are placed together, so that of a peer that has one such Write under way at a time the last octet tells (tools/perf).
 //
 // What a Read fetches is there when its Completion says so, and indeterminate before. Completions of the send side come in the order
 // of posting: what was sent behind a Read waits for it. A Write, or an atomic, behind a Read of the same octets needs

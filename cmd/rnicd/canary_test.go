@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 // Not one octet of what hostile peers write lands anywhere in registered memory or beside it; of a proper transfer

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 // output serialises the daemon's lines, which come from several goroutines.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/perf"
+	"github.com/rnicd/rnicd/tools/perf"
 )
 
 // mebi is perftest's MB.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
 // plainMax bounds the connections that a listening sink, source or echo has at once; further ones wait to be accepted.

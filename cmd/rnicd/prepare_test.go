@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/testhost"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
+	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
 // What an iperf3 client asks of connections holds for our own streams: -w, -S, -C, within bounds.

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 type putOptions struct {

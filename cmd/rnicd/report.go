@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 // printResult is what both sides print at the end of a transfer.

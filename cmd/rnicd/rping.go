@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/rping"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/rping"
 )
 
 // rpingOptions are the flags of the client.

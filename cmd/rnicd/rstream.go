@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/peer"
-	"github.com/rnicd/rnicd/cmd/rnicd/rstream"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/rsocket"
+	"github.com/rnicd/rnicd/tools/peer"
+	"github.com/rnicd/rnicd/tools/rstream"
 )
 
 // rstreamPlan are the flags that both ends of rstream have.

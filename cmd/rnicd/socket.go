@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
 // kernelSockets is what iperf3 wants of the kernel's TCP beyond net.Conn.

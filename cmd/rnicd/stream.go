@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
+	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/iperf3"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
+	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
 // streamNet is where the connections of a stream command come from: our stack on a device, or the kernel's sockets.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/xfer"
+	"github.com/rnicd/rnicd/tools/xfer"
 )
 
 // xferRecord is the line of put's and get's --json. docs/tools.md has the fields.

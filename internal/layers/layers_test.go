@@ -17,11 +17,11 @@ const module = "github.com/rnicd/rnicd/"
 
 // allowed says which of our packages a package may import. A package that is not here fails the test: decide first.
 var allowed = map[string][]string{
-	"hugepages":    {},
-	"inet":         {},
-	"crc32c":       {},
-	"tcp/cc":       {},
-	"tcp/cc/model": {},
+	"hugepages":   {},
+	"inet":        {},
+	"crc32c":      {},
+	"tcp/cc":      {},
+	"sim/ccmodel": {},
 
 	"mem": {"hugepages"},
 	"tcp": {"inet", "tcp/cc"},
@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"mpa":         {"mem", "crc32c"},
 	"ddp":         {"mem"},
 
-	"tcp/linksim": {"tcp"},
+	"sim/linksim": {"tcp"},
 
 	"stack":  {"pmd", "mem", "inet", "tcp", "tcp/cc"},
 	"stream": {"stack", "tcp", "tcp/cc", "mem"},
@@ -45,15 +45,15 @@ var allowed = map[string][]string{
 
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/perf", "cmd/rnicd/perf/pair", "cmd/rnicd/perftest", "cmd/rnicd/rping", "cmd/rnicd/rstream", "cmd/rnicd/peer", "cmd/rnicd/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
-	"cmd/rnicd/peer":      {"rnic"},
-	"cmd/rnicd/xfer":      {"cmd/rnicd/peer", "rnic", "mem"},
-	"cmd/rnicd/iperf3":    {},
-	"cmd/rnicd/rping":     {"cmd/rnicd/peer", "rnic", "mem"},
-	"cmd/rnicd/rstream":   {"rsocket", "rnic", "hugepages"},
-	"cmd/rnicd/perf":      {"cmd/rnicd/peer", "rnic", "mem", "hugepages"},
-	"cmd/rnicd/perftest":  {"cmd/rnicd/perf", "cmd/rnicd/peer", "rnic", "stack", "mem"},
-	"cmd/rnicd/perf/pair": {"cmd/rnicd/perf", "cmd/rnicd/peer", "rnic", "mem"},
+	"cmd/rnicd":           {"tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"tools/peer":          {"rnic"},
+	"tools/xfer":          {"tools/peer", "rnic", "mem"},
+	"tools/iperf3":        {},
+	"tools/rping":         {"tools/peer", "rnic", "mem"},
+	"tools/rstream":       {"rsocket", "rnic", "hugepages"},
+	"tools/perf":          {"tools/peer", "rnic", "mem", "hugepages"},
+	"tools/perftest":      {"tools/perf", "tools/peer", "rnic", "stack", "mem"},
+	"tools/perf/pair":     {"tools/perf", "tools/peer", "rnic", "mem"},
 	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
 	"bench/analysis":      {"rnic", "stack", "tcp", "tcp/cc", "inet", "ddp", "mpa", "mem", "hugepages", "pmd/wire"},
 	"bench/peers/measure": {},

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/rping"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/test/interop/guest"
+	"github.com/rnicd/rnicd/tools/rping"
 )
 
 // guestRegion is memory of the guest's that we may write.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/cmd/rnicd/perf"
-	"github.com/rnicd/rnicd/cmd/rnicd/perftest"
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/perf"
+	"github.com/rnicd/rnicd/tools/perftest"
 )
 
 // What perftest's programs are told, and our end with them.

@@ -1,0 +1,241 @@
+package perftest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/tools/perf"
+)
+
+// ClientConfig of one Run.
+type ClientConfig struct {
+	Adapter *rnic.Adapter
+	Addr    string // host:port
+	// Test, of which the server's program must have been told Size, Iterations and RxDepth, too. No Warmup; of Sends, of latencies and
+	// of both directions perftest's server must have been told a Duration.
+	Test perf.Test
+	Shape
+	QP rnic.QPOptions // Dialect, NoMarkers, NoCRC, Nudge, Packing; the rest is Run's
+	// ServerFirst is how long the server has to close each connection itself behind the test, as perftest's do. One that we close as soon
+	// as we have the last message can be in error at the server before it knows that this message was sent (seen with siw, on either).
+	// Our own server leaves it to the client.
+	ServerFirst time.Duration
+	// Connected, if set, is called when the test is about to begin, with the first QueuePair that is measured, and Measured with the
+	// figures of each length. In a test in both directions they are those of both, as perftest prints them.
+	Connected func(*rnic.QueuePair)
+	Measured  func(perf.Result)
+}
+
+// closeTimeout bounds the orderly end.
+const closeTimeout = 10 * time.Second
+
+// Run connects to a server of perftest's, measures, and closes. It returns the figures of the last length. Errors are
+// QueuePair.Connect's, perf.End.Run's, and what the server said that no perftest says.
+func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
+	p, err := newPlan(cfg.Test, cfg.Shape)
+	if err != nil {
+		return perf.Result{}, err
+	}
+	opt := cfg.QP
+	opt.IRD, opt.ORD = 1, 1
+	c, err := newControl(cfg.Adapter, opt, false)
+	if err != nil {
+		return perf.Result{}, err
+	}
+	defer c.release()
+	if err := c.qp.Connect(ctx, cfg.Addr, nil); err != nil {
+		return perf.Result{}, err
+	}
+	g, err := c.greet(ctx)
+	if err != nil {
+		return perf.Result{}, err
+	}
+	es, err := second(ctx, &cfg, p, g, c)
+	defer es.release()
+	if err != nil {
+		return perf.Result{}, fmt.Errorf("perftest: second connection: %w", err)
+	}
+	res, err := measure(ctx, &cfg, p, c, es)
+	if err != nil {
+		return res, err
+	}
+	return res, cfg.closeBoth(ctx, c, es)
+}
+
+// A server of perftest's stops listening when the first connection is there, and begins again for the second: a moment late, and
+// its own clients, too, try for some time.
+const (
+	secondPatience = 10 * time.Second
+	secondPause    = 20 * time.Millisecond
+)
+
+// second makes the connections that are measured, one after the other: the server numbers them as they come.
+func second(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control) (es ends, err error) {
+	opt := cfg.QP
+	if p.QPs > 1 {
+		opt.PD = cfg.Adapter.AllocPD()
+	}
+	for range p.QPs {
+		e, err := connect(ctx, cfg, p, g, opt, c)
+		if err != nil {
+			return es, err
+		}
+		es = append(es, e)
+	}
+	return es, nil
+}
+
+func connect(ctx context.Context, cfg *ClientConfig, p *plan, g terms, opt rnic.QPOptions, c *control) (*end, error) {
+	until := time.Now().Add(secondPatience)
+	for {
+		e, err := newEnd(cfg.Adapter, p, g, opt, false)
+		if err != nil {
+			return nil, err
+		}
+		if err = e.QP.Connect(ctx, cfg.Addr, nil); err == nil {
+			return e, nil
+		}
+		e.Release()
+		if !errors.Is(err, stack.ErrRefused) || !time.Now().Before(until) {
+			return nil, err
+		}
+		select {
+		case <-time.After(secondPause):
+		case <-c.qp.Done():
+			return nil, c.over(ctx, err)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// measure is what goes over all connections.
+func measure(ctx context.Context, cfg *ClientConfig, p *plan, c *control, es ends) (perf.Result, error) {
+	sound, stop := es.whileSound(ctx)
+	defer stop()
+	m := measurement{cfg: cfg, plan: p, es: es}
+	err := m.talk(sound, c)
+	if err == nil {
+		err = es.checkBoth(sound, p)
+	}
+	if err != nil {
+		err = es.reason(sound, err)
+	}
+	return m.last, err
+}
+
+// measurement is a client's part of the tests.
+type measurement struct {
+	cfg  *ClientConfig
+	plan *plan
+	es   ends
+	last perf.Result
+}
+
+func (m *measurement) talk(ctx context.Context, c *control) error {
+	mine := m.es.places()
+	theirs, err := c.begin(ctx, m.plan.program(), mine)
+	if err != nil {
+		return err
+	}
+	m.es.peers(theirs)
+	if m.cfg.Connected != nil {
+		m.cfg.Connected(m.es[0].QP)
+	}
+	run := func(t perf.Test) (Report, error) { return m.run(ctx, t) }
+	return c.tests(ctx, m.plan, &mine[0], run, m.told)
+}
+
+const MiB, million = 1 << 20, 1e6
+
+// run makes one test.
+func (m *measurement) run(ctx context.Context, t perf.Test) (Report, error) {
+	if m.plan.program().figures(t.Both) && t.Op == perf.Write && t.Size == m.plan.Size { // the last
+		m.es[0].Flush = m.es.flush
+	}
+	res, err := m.es.perf(nil).Run(ctx, t)
+	if err != nil {
+		return Report{}, fmt.Errorf("%v: %w%s", m.plan, err, sameAtBothEnds)
+	}
+	m.last = res
+	if !t.Both || t.Op == perf.Send && t.Duration > 0 { // else there is more to know
+		m.tell()
+	}
+	return reportOf(&res), nil
+}
+
+// told adds the server's figures to those of a test in both directions, as perftest does.
+func (m *measurement) told(t perf.Test, _, theirs Report) {
+	if !t.Both {
+		return
+	}
+	m.last.Bandwidth += theirs.Average * MiB
+	m.last.MessageRate += theirs.MessageRateM * million
+	if m.last.Peak > 0 {
+		m.last.Peak += theirs.Peak * MiB
+	}
+	m.tell()
+}
+
+func (m *measurement) tell() {
+	if m.cfg.Measured != nil {
+		m.cfg.Measured(m.last)
+	}
+}
+
+func reportOf(res *perf.Result) Report {
+	return Report{
+		Size: uint64(res.Size), Iterations: res.Iterations,
+		Peak: res.Peak / MiB, Average: res.Bandwidth / MiB, MessageRateM: res.MessageRate / million,
+	}
+}
+
+// flush closes behind the Writes and returns when the peer has closed, too, which it does when it has read all of them. Nothing else
+// tells: the server's program answers on the other connection whether they have come or not, and then drops what has not.
+func (es ends) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	for _, e := range es {
+		e.QP.Disconnect()
+	}
+	for _, e := range es {
+		if err := e.QP.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ServerFirstDefault is ClientConfig.ServerFirst where it is 0.
+const ServerFirstDefault = time.Second
+
+// closeBoth closes first what was measured, as perftest does. All has been said by now, so that a server that resets a connection
+// instead of closing it, as siw does for a program that ends, has lost nothing.
+func (cfg *ClientConfig) closeBoth(ctx context.Context, c *control, es ends) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	wait := cmp.Or(cfg.ServerFirst, ServerFirstDefault)
+	for _, e := range es {
+		if err := closeSecond(ctx, e.QP, wait); err != nil {
+			return err
+		}
+	}
+	return closeSecond(ctx, c.qp, wait)
+}
+
+func closeSecond(ctx context.Context, qp *rnic.QueuePair, wait time.Duration) error {
+	select {
+	case <-qp.Done(): // the peer's end made ours
+	case <-time.After(wait):
+	case <-ctx.Done():
+	}
+	if err := qp.Close(ctx); !errors.Is(err, stack.ErrReset) {
+		return err
+	}
+	return nil
+}

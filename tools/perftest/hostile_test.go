@@ -1,0 +1,203 @@
+package perftest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/testnic"
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/perf"
+)
+
+var plain = perf.Test{Op: perf.Write, Size: 64, Iterations: 20, TxDepth: 4}
+
+// first is a client's first connection.
+func (r *rig) first() *control {
+	r.t.Helper()
+	c, err := newControl(r.devs[0], rnic.QPOptions{IRD: 1, ORD: 1}, false)
+	require.NoError(r.t, err)
+	r.t.Cleanup(c.release)
+	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, nil))
+	return c
+}
+
+// firstGreeted is a client's first connection, ready for those that are measured.
+func (r *rig) firstGreeted() (*control, terms) {
+	r.t.Helper()
+	r.control = r.first()
+	g, err := r.control.greet(r.ctx)
+	require.NoError(r.t, err)
+	return r.control, g
+}
+
+// A client that says what no perftest says is told of in one error, and the next one is served.
+func TestStrangeClients(t *testing.T) {
+	other := hello("6.05")
+	for name, tc := range map[string]struct {
+		do   func(r *rig, c *control) error
+		want string
+	}{
+		"another version": {func(r *rig, c *control) error {
+			return c.say(r.ctx, other[:])
+		}, `hand-shake is of version "6.05", this is 6.06`},
+		"a message too short": {func(r *rig, c *control) error {
+			return c.say(r.ctx, []byte("x"))
+		}, "1 octets, want 16"},
+		"a message too long": {func(r *rig, c *control) error {
+			return c.say(r.ctx, make([]byte, versionLen+1))
+		}, "17 octets, want 16"},
+		"memory beyond bounds": {func(r *rig, c *control) error {
+			mine := hello(Version)
+			_, err := c.swap(r.ctx, "version", mine[:])
+			require.NoError(r.t, err)
+			return c.say(r.ctx, bigEndian(1<<31))
+		}, "memory to go round in"},
+		"leaves at once": {func(r *rig, c *control) error {
+			return c.qp.Close(r.ctx)
+		}, ErrClosed.Error()},
+		"leaves before its second connection": {func(r *rig, c *control) error {
+			_, err := c.greet(r.ctx)
+			require.NoError(r.t, err)
+			return c.qp.Close(r.ctx)
+		}, ErrClosed.Error()},
+		"vanishes": {func(r *rig, c *control) error {
+			_, err := c.greet(r.ctx)
+			require.NoError(r.t, err)
+			c.qp.Abort()
+			return nil
+		}, "reset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
+				require.NoError(t, tc.do(r, r.first()))
+				require.ErrorContains(t, r.served().Err, tc.want)
+				_, err := r.run(plain, rnic.QPOptions{})
+				require.NoError(t, err)
+				require.NoError(t, r.served().Err)
+			})
+		})
+	}
+}
+
+// A client that is silent is given up: before its second connection, in a time of its own, whatever a test may take, and its address is
+// free again; and in the middle of a test.
+func TestSilentClients(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain, GreetTimeout: 100 * time.Millisecond, IdleTimeout: time.Hour}, func(r *rig) {
+		r.first()
+		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
+		_, _ = r.first().greet(r.ctx) // on a slow machine it is given up within that
+		require.ErrorContains(r.t, r.served().Err, "nothing came from the client for 100ms")
+	})
+	overBoth(t, ServerConfig{Test: plain, IdleTimeout: 200 * time.Millisecond}, func(r *rig) {
+		c := r.first()
+		g, err := c.greet(r.ctx)
+		require.NoError(r.t, err)
+		es := r.second(c, g)
+		_, _ = c.begin(r.ctx, es[0].plan.program(), es.places()) // likewise
+		require.ErrorContains(r.t, r.served().Err, "the same -n and -s")
+	})
+}
+
+// planOf is a plan that must be possible.
+func planOf(t *testing.T, test perf.Test, s Shape) *plan {
+	t.Helper()
+	p, err := newPlan(test, s)
+	require.NoError(t, err)
+	return p
+}
+
+// second are a client's connections that are measured.
+func (r *rig) second(c *control, g terms) ends {
+	r.t.Helper()
+	es, err := second(r.ctx, &ClientConfig{Adapter: r.devs[0], Addr: r.addr}, planOf(r.t, plain, Shape{}), g, c)
+	r.t.Cleanup(es.release)
+	require.NoError(r.t, err)
+	return es
+}
+
+// Clients beyond the number that is served are rejected.
+func TestTooManyClients(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain, ClientsMax: 1}, func(r *rig) {
+		c := r.first()
+		g, err := c.greet(r.ctx)
+		require.NoError(t, err)
+		r.second(c, g)
+		_, err = r.run(plain, rnic.QPOptions{})
+		var no *rnic.RejectedError
+		require.ErrorAs(t, err, &no)
+		require.ErrorContains(t, r.served().Err, "another client is being served")
+	})
+}
+
+// A client that has gone leaves its place to the next.
+func TestClientsOneByOne(t *testing.T) {
+	overBoth(t, ServerConfig{Test: plain, ClientsMax: 1}, func(r *rig) {
+		for range 3 {
+			_, err := r.run(plain, rnic.QPOptions{})
+			require.NoError(t, err)
+			require.NoError(t, r.served().Err)
+		}
+	})
+}
+
+// The ends were told different numbers: an error that says so, and no waiting for ever.
+func TestDifferentNumbers(t *testing.T) {
+	served := perf.Test{Op: perf.Send, Size: 64, Iterations: 50, RxDepth: 8}
+	overBoth(t, ServerConfig{Test: served, IdleTimeout: 300 * time.Millisecond}, func(r *rig) {
+		fewer := served
+		fewer.Iterations, fewer.TxDepth = 20, 4
+		ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+		defer cancel()
+		_, err := Run(ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: fewer})
+		require.Error(t, err)
+		require.ErrorContains(t, r.served().Err, "the same -n and -s")
+	})
+}
+
+// What no program measures is refused before anything is connected.
+func TestRefusedTests(t *testing.T) {
+	for _, test := range []perf.Test{
+		{Op: perf.Atomic, Size: 8, Iterations: 1}, {Op: perf.Write, Size: 0, Iterations: 1}, {Op: perf.Write, Size: SizeMax + 1, Iterations: 1},
+		{Op: perf.Write, Size: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Duration: 1}, {Op: perf.Write, Size: 1, Iterations: 1, Warmup: 1},
+		{Op: perf.Send, Size: 1, Iterations: 1 << 20, RxDepth: DepthMax + 1},
+	} {
+		_, err := NewServer(ServerConfig{Test: test})
+		require.Error(t, err, "%+v", test)
+		_, err = Run(context.Background(), ClientConfig{Test: test})
+		require.Error(t, err, "%+v", test)
+	}
+	for _, tc := range []struct {
+		test  perf.Test
+		shape Shape
+	}{
+		{plain, Shape{QPs: QPsMax + 1}}, {plain, Shape{All: true, QPs: 33}}, {perf.Test{Op: perf.Write, Duration: 1}, Shape{All: true}},
+		{perf.Test{Op: perf.Write, Latency: true, Size: 8, Iterations: 1}, Shape{Both: true}},
+		{perf.Test{Op: perf.Send, Latency: true, Size: 8, Iterations: 1, RxDepth: 1}, Shape{QPs: 2}},
+	} {
+		_, err := newPlan(tc.test, tc.shape)
+		require.Error(t, err, "%+v", tc)
+	}
+}
+
+// A client that comes right behind another one finds its place, though the server is not through with that one.
+func TestOnePlace(t *testing.T) {
+	through := make(chan struct{})
+	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) { <-through }})
+	finish := sync.OnceFunc(func() { close(through) })
+	t.Cleanup(finish)
+	_, err := r.run(plain, rnic.QPOptions{})
+	require.NoError(t, err)
+	again := make(chan error, 1)
+	go func() {
+		_, err := r.run(plain, rnic.QPOptions{})
+		again <- err
+	}()
+	<-r.waits // the first, for its place
+	<-r.waits // the second, before the server is through with the first
+	finish()
+	require.NoError(t, <-again)
+}

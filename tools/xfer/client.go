@@ -1,0 +1,90 @@
+package xfer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/peer"
+)
+
+// closeTimeout bounds the orderly end.
+const closeTimeout = 5 * time.Second
+
+const (
+	idAnswerIn = 1 << 32
+	idClosing  = 1 << 33
+)
+
+// client is the connection of a Put or a Get, with a buffer: chunks of the file, the closing message, and the server's answer.
+type client struct {
+	qp      *rnic.QueuePair
+	cq      *rnic.CompletionQueue
+	buf     *rnic.MemoryRegion
+	control int // where in buf the closing message is
+}
+
+// dial connects, and returns the private data of the server's grant. opt says the rest of the QueuePair.
+func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, opt rnic.QPOptions, r request) (grant []byte, err error) {
+	if c.cq, err = dev.CreateCQ(2 * opt.SendDepth); err != nil {
+		return nil, err
+	}
+	opt.PD, opt.SendCQ, opt.RecvCQ, opt.RecvDepth = dev.AllocPD(), c.cq, c.cq, 1
+	if c.qp, err = dev.CreateQP(opt); err != nil {
+		return nil, err
+	}
+	memory := make([]byte, c.control+finishLen+answerLen)
+	if c.buf, err = opt.PD.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
+		return nil, err
+	}
+	if err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
+		return nil, err
+	}
+	if err = c.qp.Connect(ctx, addr, r.marshal()); err != nil {
+		return nil, peer.Refusal("xfer", err)
+	}
+	return c.qp.PeerPrivateData(), nil
+}
+
+// release ends the connection if it has not ended, and takes the buffers back.
+func (c *client) release() { peer.Release(c.qp, c.buf) }
+
+// finish tells the server what was sent, or has come.
+func (c *client) finish(f finish) error {
+	f.marshal(c.buf.Bytes()[c.control:])
+	return c.qp.PostSend(rnic.WorkRequest{ID: idClosing, Local: c.buf.Slice(c.control, finishLen), Signaled: true})
+}
+
+// answer reads the server's, of n octets.
+func (c *client) answer(n uint32) (answer, error) {
+	off := c.control + finishLen
+	return parseAnswer(c.buf.Bytes()[off : off+int(n)])
+}
+
+// next waits for the next completion, which is to be a successful one.
+func (c *client) next(ctx context.Context) (rnic.Completion, error) {
+	var got [1]rnic.Completion
+	for c.cq.Poll(got[:]) == 0 {
+		if err := c.cq.Wait(ctx); err != nil {
+			return got[0], fmt.Errorf("xfer: waiting for the server: %w", err)
+		}
+	}
+	if got[0].Status != rnic.Success {
+		return got[0], peer.Over(ctx, c.qp, fmt.Errorf("xfer: %v %v: the server closed the connection", got[0].Op, got[0].Status))
+	}
+	return got[0], nil
+}
+
+// fail ends the connection, and prefers its own reason for that.
+func (c *client) fail(err error) error {
+	peer.Release(c.qp)
+	return peer.Reason(c.qp, err)
+}
+
+// close ends the connection in order.
+func (c *client) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	return c.qp.Close(ctx)
+}
