@@ -49,12 +49,11 @@ func slot(n uint64) int { return pingLen * int(1+n%pingSlots) }
 func (p *pinger) say(n uint64) {
 	at := slot(n)
 	binary.NativeEndian.PutUint64(p.region.Bytes()[at:], n)
-	wr := rnic.WorkRequest{ID: n, Local: p.region.Slice(at, pingLen), RemoteSTag: p.peer.STag(), RemoteOffset: p.peer.Base()}
-	post := p.qp.PostWrite
+	wr := rnic.WorkRequest{ID: n, Op: rnic.OpWrite, Local: p.region.Slice(at, pingLen), RemoteSTag: p.peer.STag(), RemoteOffset: p.peer.Base()}
 	if p.sends {
-		post = p.qp.PostSend
+		wr.Op = rnic.OpSend
 	}
-	if err := post(wr); err != nil {
+	if _, err := p.qp.PostSend(wr); err != nil {
 		p.failed = err
 	}
 }
@@ -79,7 +78,7 @@ func (p *pinger) heard() uint64 {
 }
 
 func (p *pinger) listen() {
-	if err := p.qp.PostRecv(rnic.WorkRequest{Local: p.region.Slice(0, pingLen)}); err != nil {
+	if _, err := p.qp.PostRecv(rnic.WorkRequest{Local: p.region.Slice(0, pingLen)}); err != nil {
 		p.failed = err
 	}
 }

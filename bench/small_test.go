@@ -57,7 +57,7 @@ func (s *smallSender) step() int {
 		return work + s.postList(int(may-s.posted))
 	}
 	for s.posted < may {
-		if err := s.qp.PostSend(s.request(s.posted)); err != nil { // the queue is full
+		if _, err := s.qp.PostSend(s.request(s.posted)); err != nil { // the queue is full
 			break
 		}
 		s.posted++
@@ -83,7 +83,7 @@ func (s *smallSender) postList(n int) int {
 	for i := range s.wrs[:n] {
 		s.wrs[i] = s.request(s.posted + uint64(i))
 	}
-	n, _ = s.qp.Post(s.wrs[:n]...) // the rest when there is room
+	n, _ = s.qp.PostSend(s.wrs[:n]...) // the rest when there is room
 	s.posted += uint64(n)
 	return n
 }
@@ -129,7 +129,7 @@ func (r *smallReceiver) step() int {
 		}
 		if r.list {
 			r.wrs[i] = r.buffer(c.ID)
-		} else if err := r.qp.PostRecv(r.buffer(c.ID)); err != nil {
+		} else if _, err := r.qp.PostRecv(r.buffer(c.ID)); err != nil {
 			r.failed = err
 		}
 		if r.got++; r.got == r.n {
@@ -137,7 +137,7 @@ func (r *smallReceiver) step() int {
 		}
 	}
 	if r.list {
-		if _, err := r.qp.PostRecvs(r.wrs[:work]...); err != nil {
+		if _, err := r.qp.PostRecv(r.wrs[:work]...); err != nil {
 			r.failed = err
 		}
 	}
@@ -151,7 +151,7 @@ func (r *smallReceiver) step() int {
 func (r *smallReceiver) tell() {
 	at := creditAt + int(r.got/creditEvery%creditSlots)*creditLen
 	binary.NativeEndian.PutUint64(r.region.Bytes()[at:], r.got)
-	err := r.qp.PostWrite(rnic.WorkRequest{Local: r.region.Slice(at, creditLen), RemoteSTag: r.to.STag(), RemoteOffset: r.to.Base()})
+	_, err := r.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: r.region.Slice(at, creditLen), RemoteSTag: r.to.STag(), RemoteOffset: r.to.Base()})
 	if err != nil {
 		return // the next step tries again
 	}
@@ -194,7 +194,7 @@ func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*small
 	send := &smallSender{end: c, n: n, every: w.every, list: w.list}
 	recv := &smallReceiver{end: s, list: w.list, to: c.region, n: n, done: make(chan struct{})}
 	for i := range uint64(smallRecvs) {
-		require.NoError(t, recv.qp.PostRecv(recv.buffer(i)))
+		require.NoError(t, errOf(recv.qp.PostRecv(recv.buffer(i))))
 	}
 	return send, recv
 }

@@ -57,7 +57,7 @@ func benchWrite(b *testing.B, s, c *end) {
 		n := min(left, round)
 		rounds++
 		fresh.fill(c.region.Bytes())
-		require.NoError(b, s.qp.PostRecv(last))
+		require.NoError(b, errOf(s.qp.PostRecv(last)))
 		b.StartTimer()
 		writeRound(ctx, b, s, c, n)
 		b.StopTimer()
@@ -81,12 +81,12 @@ func writeRound(ctx context.Context, b *testing.B, s, c *end, n int) {
 		if i >= outstanding {
 			c.reap(ctx, b, 1)
 		}
-		require.NoError(b, c.qp.PostWrite(rnic.WorkRequest{
+		require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
 			ID: uint64(i), Local: c.region.Slice(from(i)*message, message), Signaled: true,
 			RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + uint64(i%slots*message),
-		}))
+		})))
 	}
-	require.NoError(b, c.qp.PostSend(rnic.WorkRequest{Local: c.region.Slice(slots*message, lastLen), Signaled: true}))
+	require.NoError(b, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.region.Slice(slots*message, lastLen), Signaled: true})))
 	s.reap(ctx, b, 1)
 	c.reap(ctx, b, min(n, outstanding)+1) // they are there, or the Send would not be
 }

@@ -35,7 +35,7 @@ func TestOpen(t *testing.T) {
 func TestAdapterClose(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 1)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 1))))
 		waiting := r.newEnd(r.client, QPOptions{})
 		req := r.dial(waiting, nil) // not decided
 		if r.kind != running {
@@ -170,13 +170,13 @@ func TestPollerStops(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
 	s, c := r.connect(QPOptions{}, QPOptions{})
 	r.exchange(s, c)
-	require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 1)))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 1))))
 	r.hosts[0].poller.Stop()
 	<-r.hosts[0].poller.Done()
 	r.untilDone(s.qp)
 	require.ErrorIs(t, s.qp.Err(), stack.ErrStopped)
 	require.Equal(t, Flushed, r.await(s, 1)[0].Status)
-	require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2}))
+	require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2})))
 	require.Equal(t, Flushed, r.await(s, 1)[0].Status)
 	require.Equal(t, uint64(6000), r.stats(s.qp).PayloadSent)
 	s.qp.Abort()

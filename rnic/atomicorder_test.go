@@ -48,7 +48,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	c := r.newEnd(r.client, QPOptions{Dialect: RFC5044, ORD: ord})
 	p := r.markedResponder(c)
 	for i := range uint64(ord) {
-		require.NoError(t, c.qp.PostFetchAdd(WorkRequest{ID: i, RemoteSTag: 0x100, Signaled: true}, 1, 0))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: i, RemoteSTag: 0x100, Signaled: true})))
 	}
 	var early, late []byte
 	for msn := range uint32(ord) {

@@ -34,7 +34,7 @@ func TestAttackSendFlood(t *testing.T) {
 		const buffers = 3
 		a := r.assault(QPOptions{})
 		for i := range buffers {
-			require.NoError(t, a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8)))
+			require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8))))
 		}
 		var burst []byte
 		for msn := range uint32(200) {
@@ -66,7 +66,7 @@ func TestAttackMSN(t *testing.T) {
 				a.again(opt)
 			}
 			for range 4 {
-				require.NoError(t, a.s.qp.PostRecv(a.s.recvAt(0, 0, 8)))
+				require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(0, 0, 8))))
 			}
 			op := map[uint32]rdmap.Opcode{rdmap.QNSend: rdmap.OpSend, rdmap.QNRead: rdmap.OpReadRequest, rdmap.QNTerminate: rdmap.OpTerminate}[tc.qn]
 			h := op.Header(1)
@@ -86,7 +86,7 @@ func TestAttackPartialMessages(t *testing.T) {
 		events := r.server.Events()
 		require.NoError(t, a.s.qp.Arm(EventReceiveHigh, buffers/2))
 		for i := range buffers {
-			require.NoError(t, a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8)))
+			require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8))))
 		}
 		for msn := range uint32(buffers + 1) {
 			h := sendOf(msn + 1)

@@ -122,7 +122,7 @@ var stagAttacks = []stagAttack{
 	}},
 	{"that it invalidated itself", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
 		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: a.s.qp})
-		require.NoError(a.t, a.s.qp.PostRecv(a.s.recvAt(1, 0, 8)))
+		require.NoError(a.t, errOf(a.s.qp.PostRecv(a.s.recvAt(1, 0, 8))))
 		h := sendOf(1)
 		h.ULP, h.ULP32 = rdmap.Control(1, rdmap.OpSendInv), uint32(p.stag)
 		a.p.write(a.p.fpdu(h, nil))

@@ -22,10 +22,10 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 		const writes = 10                             // an initial window
 		size := int(c.qp.link.Load().car.emss()) - 40 // leaves no room for a Read
 		for i := range writes {
-			require.NoError(t, c.qp.PostWrite(c.write(c, uint64(i), 0, size)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(c, uint64(i), 0, size))))
 		}
-		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, writes, 0, 8)))
-		require.NoError(t, c.qp.PostWrite(c.write(c, writes+1, 0, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, writes, 0, 8))))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(c, writes+1, 0, 8))))
 		r.until("the Read begun", func() bool { return c.qp.send.seg.Active() })
 		require.Equal(t, OpRead, c.qp.send.wr.op)
 		p.closeSend()

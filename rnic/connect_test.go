@@ -84,7 +84,7 @@ func TestReject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, QPOptions{})
-				require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 1)))
+				require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
 				require.NoError(t, r.dial(c, nil).Reject(r.ctx, private))
 				r.untilDone(c.qp)
 				var re *RejectedError
@@ -156,7 +156,7 @@ func TestConnectNowhere(t *testing.T) {
 			want error
 		}{{refused, stack.ErrRefused}, {"nonsense", nil}, {"127.0.0.1:port", nil}, {"[::1", nil}} {
 			c := r.newEnd(r.client, QPOptions{})
-			require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 1)))
+			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
 			err := c.qp.Connect(r.ctx, tc.addr, nil)
 			var ce *ConnectError
 			require.ErrorAs(t, err, &ce)
@@ -200,7 +200,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				for i := range 20 {
 					c := r.newEnd(r.client, QPOptions{})
-					require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 1)))
+					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
 					require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
 					for range i % 8 {
 						if r.kind == turned {

@@ -69,7 +69,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 		go func() {
 			for c.qp.State() != Closed && r.ctx.Err() == nil {
 			}
-			late <- c.qp.PostSend(WorkRequest{ID: before})
+			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
 		}()
 		l := c.qp.link.Load()
 		l.fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
@@ -106,7 +106,7 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 	require.NoError(t, err)
 	id, wrong := uint64(0), 0
 	aside(func() {
-		if s.PostRecv(WorkRequest{ID: id}) == nil {
+		if errOf(s.PostRecv(WorkRequest{ID: id})) == nil {
 			id++
 		} else {
 			yield()
@@ -142,7 +142,7 @@ func TestPolledBufferHasItsPlace(t *testing.T) {
 	}, func() {
 		var cs [1]Completion
 		for i := 0; i < rounds && err == nil; i++ {
-			err = q.PostRecv(WorkRequest{ID: uint64(i)})
+			_, err = q.PostRecv(WorkRequest{ID: uint64(i)})
 			for err == nil && cq.Poll(cs[:]) == 0 {
 				yield()
 			}

@@ -46,20 +46,20 @@ func TestCQReservation(t *testing.T) {
 		cq, err := r.client.CreateCQ(depth)
 		require.NoError(t, err)
 		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
-		require.NoError(t, s.qp.PostRecv(s.recvAt(0, 0, 1)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, 0, 1))))
 		for i := range 3 {
-			require.NoError(t, c.qp.PostRecv(c.recvAt(uint64(i), 0, 10)))
+			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(uint64(i), 0, 10))))
 		}
-		require.NoError(t, c.qp.PostWrite(c.write(s, 10, 0, 10)))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 11, Signaled: true, Local: c.source.Slice(0, 1)}))
-		require.ErrorIs(t, c.qp.PostRecv(c.recvAt(3, 0, 10)), ErrCQFull)
-		require.ErrorIs(t, c.qp.PostWrite(c.write(s, 12, 0, 10)), ErrCQFull)
-		require.ErrorIs(t, c.qp.PostSend(WorkRequest{}), ErrCQFull)
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 10, 0, 10))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 11, Signaled: true, Local: c.source.Slice(0, 1)})))
+		require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))), ErrCQFull)
+		require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 12, 0, 10))), ErrCQFull)
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrCQFull)
 
 		require.Equal(t, uint64(10), r.await(c, 2)[0].ID) // polled: their places are free again
-		require.NoError(t, c.qp.PostRecv(c.recvAt(3, 0, 10)))
-		require.NoError(t, c.qp.PostRecv(c.recvAt(4, 0, 10)))
-		require.ErrorIs(t, c.qp.PostRecv(c.recvAt(5, 0, 10)), ErrCQFull)
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))))
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 10))))
+		require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))), ErrCQFull)
 		c.qp.Abort()
 		r.untilDone(c.qp)
 		for i, cm := range r.await(c, 5) {
@@ -80,12 +80,12 @@ func TestCQUnsignaled(t *testing.T) {
 		for range 20 {
 			wr := c.write(s, 1, 0, 100)
 			wr.Signaled = false
-			require.NoError(t, c.qp.PostWrite(wr))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 			r.until("the entry given back", func() bool { return cq.reserved.Load() == 0 })
 		}
 		c.poll()
 		require.Empty(t, c.done)
-		require.NoError(t, c.qp.PostWrite(c.write(s, 2, 0, 100)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 100))))
 		require.Len(t, r.await(c, 1), 1)
 	})
 }
@@ -100,9 +100,9 @@ func TestCQFullHurtsNobodyElse(t *testing.T) {
 		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
 		otherS, otherC := r.connect(QPOptions{}, QPOptions{})
 		for i := range 2 {
-			require.NoError(t, c.qp.PostWrite(c.write(s, uint64(i), 0, 10)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 0, 10))))
 		}
-		require.ErrorIs(t, c.qp.PostWrite(c.write(s, 2, 0, 10)), ErrCQFull)
+		require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 10))), ErrCQFull)
 		r.exchange(otherS, otherC)
 		require.Len(t, r.await(c, 2), 2)
 	})
@@ -268,7 +268,7 @@ func TestUnsignaledOctetsAreFree(t *testing.T) {
 		for i := range 10 {
 			wr := c.write(s, uint64(i), i*2000, 2000)
 			wr.Signaled = i == 9
-			require.NoError(t, c.qp.PostWrite(wr))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 		}
 		require.Equal(t, uint64(9), r.await(c, 1)[0].ID)
 		clear(c.source.Bytes()[:20000])

@@ -36,7 +36,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 		var stream, region []byte
 		var bodies [][]byte
 		for i := range messages {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), room*i, room)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), room*i, room))))
 			body := randomBytes(rng.Uint64(), rng.IntN(room))
 			cut := rng.IntN(len(body) + 1)
 			first, rest := sendOf(uint32(i+1)), sendOf(uint32(i+1))
@@ -74,7 +74,7 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 	before := mulpdu()
 	for _, mtu := range []int{4000, 1500} {
 		log.lose = func(g loggedSegment) bool { return len(g.data) > mtu-headers }
@@ -89,8 +89,8 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 		seen = len(log.segs)
 		r.until("new segments", func() bool { return len(log.segs) > seen+20 })
 	}
-	require.NoError(t, s.qp.PostRecv(s.recvAt(2, 0, 0)))
-	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3}))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 0, 0))))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3})))
 	r.await(s, 1)
 	require.True(t, bytes.Equal(c.source.Bytes()[:n], s.region.Bytes()[:n]))
 
@@ -123,9 +123,9 @@ func TestFrameOnTheWire(t *testing.T) {
 	r, log := logged(t, rigConfig{})
 	opt := QPOptions{NoMarkers: true}
 	s, c := r.connect(opt, opt)
-	require.NoError(t, c.qp.PostWrite(WorkRequest{
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite,
 		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102, Signaled: true,
-	}))
+	})))
 	r.await(c, 1)
 	var frame []byte
 	r.until("the frame", func() bool {
@@ -163,8 +163,8 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: rate}, fault.Faults{}))
 	}
 	drop(1)
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 1000)))
-	require.NoError(t, c.qp.PostWrite(c.write(s, 2, 0, n)))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 1000))))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 0, n))))
 	require.Equal(t, uint64(1), r.await(c, 1)[0].ID)
 	require.Equal(t, make([]byte, 1000), s.region.Bytes()[:1000], "complete, and not there")
 	r.pass(time.Second)
@@ -185,11 +185,11 @@ func TestOrderOnTheWire(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		for i := range messages {
 			wr := WorkRequest{Local: s.source.Slice(i, 150*i), RemoteSTag: mem.STag(1000 + i), RemoteOffset: uint64(i) << 32}
-			post := s.qp.PostWrite
+			op := OpWrite
 			if i%3 == 1 {
-				post = s.qp.PostSend
+				op = OpSend
 			}
-			require.NoError(t, post(wr))
+			require.NoError(t, errOf(s.qp.PostSend(as(op, wr))))
 		}
 		p.open()
 		sends := uint32(0)
@@ -249,7 +249,7 @@ func TestLongestMessages(t *testing.T) {
 		region, err := s.pd.Register(vast(t, beyond), RemoteWrite|LocalWrite)
 		require.NoError(t, err)
 		require.Panics(t, func() { region.Slice(0, longest+1) })
-		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)}))
+		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)})))
 		p, _ := r.startRaw(s, false)
 		first, last := sendOf(1), sendOf(1)
 		first.Last, last.MO = false, longest-4
@@ -263,7 +263,7 @@ func TestLongestMessages(t *testing.T) {
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00beyond", string(b[beyond-7:]))
 
-		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 2, Local: region.Slice(0, longest)}))
+		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 2, Local: region.Slice(0, longest)})))
 		over := sendOf(2)
 		over.MO = longest - 4
 		p.write(p.fpdu(over, []byte("ends?")))

@@ -273,7 +273,7 @@ func TestRulesBeginBehindStreamingMode(t *testing.T) {
 			_, said := r.chat(sc, cc, 9)
 			r.delayed(s, c, sc, cc, nil)
 			r.works(s, c)
-			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 50_000)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 50_000))))
 			r.await(c, 1)
 			r.close(s, c)
 			sent := log.stream()

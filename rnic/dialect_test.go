@@ -158,7 +158,7 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 	switch {
 	case asked == Culley02: // its first FPDU is no Request
 		r.inService(c)
-		require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 8))))
 		require.ErrorIs(t, r.failure().Err, mpa.ErrKey)
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
@@ -208,7 +208,7 @@ func TestImmediateStart(t *testing.T) {
 			require.Error(t, req.Accept(r.ctx, s.qp, []byte("x")), "there is no frame for private data")
 			s = r.newEnd(r.server, QPOptions{})
 			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
-			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
 			p.write(unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -220,7 +220,7 @@ func TestImmediateStart(t *testing.T) {
 			c := r.newEnd(r.client, QPOptions{Dialect: Culley02})
 			p := r.startConnect(c)
 			r.inService(c)
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
 		})
 	})
@@ -230,7 +230,7 @@ func TestImmediateStart(t *testing.T) {
 			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: Culley02})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
 			r.inService(c)
-			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 8))) // its first octet tells
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 8)))) // its first octet tells
 			req := r.request()
 			require.Equal(t, Culley02, req.Dialect())
 			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
@@ -349,7 +349,7 @@ func TestImmediateStartAfterStream(t *testing.T) {
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err)
 		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
-		require.NoError(t, s.qp.PostWrite(s.write(c, 9, 0, 100))) // before the other has begun
+		require.NoError(t, errOf(s.qp.PostSend(s.write(c, 9, 0, 100)))) // before the other has begun
 		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
 		r.inService(c)
 		r.await(s, 1)

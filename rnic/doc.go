@@ -9,7 +9,7 @@
 //	mr, err := pd.Register(buf, rnic.RemoteWrite|rnic.LocalWrite)
 //	cq, err := dev.CreateCQ(1024)
 //	qp, err := dev.Dial(ctx, "10.9.0.1:7174", rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, PrivateData: hello})
-//	err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+//	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	done := cq.Poll(completions[:])
 //
 // That is the Initiator. The Responder tells it in the Reply's private data, in whatever form the two agree on, where it may write: the
@@ -18,24 +18,24 @@
 //	l, err := dev.Listen(ctx, ":7174", rnic.ListenOptions{})
 //	req, err := l.Accept(ctx)
 //	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
-//	err = qp.PostRecv(rnic.WorkRequest{ID: 1, Local: mr.Slice(0, 64)})
+//	_, err = qp.PostRecv(rnic.WorkRequest{ID: 1, Local: mr.Slice(0, 64)})
 //	err = req.Accept(ctx, qp, grant)
 //
 // Work requests are Send (with Invalidate, with Solicited Event), RDMA Write, RDMA Read, the atomics FetchAdd and CompareSwap,
 // immediate data, and Local Invalidate. Sends and Writes may be gathered from several ranges, or bring their octets along; receive buffers
 // may be several ranges:
 //
-//	err = qp.PostSend(rnic.WorkRequest{Local: mr.Slice(0, 16), List: []rnic.SGE{mr.Slice(4096, 1000), other.Slice(0, 8)}})
-//	err = qp.PostWrite(rnic.WorkRequest{Inline: word[:], RemoteSTag: stag, RemoteOffset: to})
-//	n, err := qp.Post(answer, takeBack) // several requests, one ring of the doorbell
+//	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: mr.Slice(0, 16), List: []rnic.SGE{mr.Slice(4096, 1000), other.Slice(0, 8)}})
+//	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: word[:], RemoteSTag: stag, RemoteOffset: to})
+//	n, err := qp.PostSend(answer, takeBack) // several requests, one ring of the doorbell
 //
 // Reads and atomics need depths: QPOptions.ORD of them may be under way from this end at a time, and IRD of the
 // peer's are served; with 0 there are none. Where start-up does not settle them (any dialect but RFC6581), both ends must be
 // told. Who is served reads and changes memory by the rights of its STag alone; no Completion tells of it.
 //
 //	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, Dialect: rnic.RFC6581, ORD: 16})
-//	err = qp.PostRead(rnic.WorkRequest{ID: 8, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
-//	err = qp.PostFetchAdd(rnic.WorkRequest{ID: 9, RemoteSTag: stag, RemoteOffset: counter, Signaled: true}, 1, 0)
+//	_, err = qp.PostSend(rnic.WorkRequest{ID: 8, Op: rnic.OpRead, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+//	_, err = qp.PostSend(rnic.WorkRequest{ID: 9, Op: rnic.OpFetchAdd, Add: 1, RemoteSTag: stag, RemoteOffset: counter, Signaled: true})
 //
 // Config.Pollers are stack.Pollers that turn already, each on a queue of a pmd.Port: the example of package stream makes one.
 // Poller, port and memory stay the embedder's: Adapter.Close first, then Poller.Stop, the port and the arena.
@@ -56,8 +56,8 @@
 //
 // An application that wants neither a second core nor a goroutine to be woken runs on its Poller: stack.Config.Each is called in
 // every Turn behind what was received and before what is sent, and may poll and post there like anywhere else; only what waits for
-// the Poller (Dial, Close, CompletionQueue.Wait) must not be called (the example RunToCompletion). Post and PostRecvs cost less
-// than one posting call after another.
+// the Poller (Dial, Close, CompletionQueue.Wait) must not be called (the example RunToCompletion). PostSend and PostRecv of several requests cost
+// less than one call after another.
 //
 // # Buffers
 //

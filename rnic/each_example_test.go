@@ -52,9 +52,9 @@ func (e *echo) step() int {
 		switch c := &e.cs[i]; {
 		case c.Status != rnic.Success: // the connection is over
 		case c.Op == rnic.OpRecv:
-			_ = e.qp.PostSend(rnic.WorkRequest{Local: e.mr.Slice(0, int(c.Len)), Signaled: true})
+			_, _ = e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.mr.Slice(0, int(c.Len)), Signaled: true})
 		default: // the answer has left, and the octets are ours again
-			_ = e.qp.PostRecv(rnic.WorkRequest{Local: e.mr.Slice(0, 64)})
+			_, _ = e.qp.PostRecv(rnic.WorkRequest{Local: e.mr.Slice(0, 64)})
 		}
 	}
 	return n
@@ -84,7 +84,8 @@ func Example_runToCompletion() {
 	must(err)
 	e.qp, err = server.CreateQP(rnic.QPOptions{PD: pd, SendCQ: e.cq, RecvCQ: e.cq})
 	must(err)
-	must(e.qp.PostRecv(rnic.WorkRequest{Local: e.mr.Slice(0, 64)}))
+	_, err = e.qp.PostRecv(rnic.WorkRequest{Local: e.mr.Slice(0, 64)})
+	must(err)
 	l, err := server.Listen(ctx, ":7174", rnic.ListenOptions{})
 	must(err)
 	defer l.Close()
@@ -103,9 +104,11 @@ func Example_runToCompletion() {
 	must(err)
 	qp, err := client.Dial(ctx, "192.0.2.1:7174", rnic.QPOptions{PD: cpd, SendCQ: cq, RecvCQ: cq})
 	must(err)
-	must(qp.PostRecv(rnic.WorkRequest{Local: mr.Slice(32, 32)}))
+	_, err = qp.PostRecv(rnic.WorkRequest{Local: mr.Slice(32, 32)})
+	must(err)
 	copy(buf, "hello")
-	must(qp.PostSend(rnic.WorkRequest{Local: mr.Slice(0, 5)}))
+	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: mr.Slice(0, 5)})
+	must(err)
 	must(cq.Wait(ctx))
 	var done [1]rnic.Completion
 	for cq.Poll(done[:]) == 0 {

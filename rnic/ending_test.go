@@ -174,7 +174,7 @@ func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, 100)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})))
 		begin, wall := r.time, time.Now()
 		p.closeSend()
 		r.untilDone(s.qp)

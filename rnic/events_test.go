@@ -57,7 +57,7 @@ func TestEventsOfTheEnd(t *testing.T) {
 		{"closed by the peer", func(r *rig, s, c *end) { c.qp.Disconnect() }, EventPeerClosed, 0},
 		{"bad local range", func(r *rig, s, c *end) {
 			c.source.Deregister()
-			require.NoError(r.t, c.qp.PostSend(WorkRequest{Local: SGE{STag: 1, Length: 1}}))
+			require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: SGE{STag: 1, Length: 1}})))
 		}, EventFailed, EventFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -134,11 +134,11 @@ func TestReceiveLowWater(t *testing.T) {
 		events := r.server.Events()
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		for i := range 5 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 0, 8)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 8))))
 		}
 		take := func() {
 			t.Helper()
-			require.NoError(t, c.qp.PostSend(WorkRequest{}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})))
 			r.await(s, 1)
 		}
 		require.NoError(t, s.qp.Arm(EventReceiveLow, 4))
@@ -196,7 +196,7 @@ func TestReceiveHighWater(t *testing.T) {
 			q := h.newQP(opt)
 			for i := range 32 {
 				if !shared {
-					require.NoError(t, q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)}))
+					require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
 				}
 			}
 			require.NoError(t, q.Arm(EventReceiveHigh, 3))
@@ -239,7 +239,7 @@ func TestReceiveLowWaterBehindAGap(t *testing.T) {
 	q := h.newQP(QPOptions{PD: pd})
 	p := newPool(t, pd, 8, 8)
 	for i := range 8 {
-		require.NoError(t, q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)}))
+		require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
 	}
 	require.NoError(t, q.Arm(EventReceiveLow, 5))
 	c, raw := h.startUp(3000, 1460, q)

@@ -80,16 +80,19 @@ func ExampleQueuePair_PostSend() {
 		inbox = s.register(make([]byte, 100), rnic.LocalWrite)
 		for id := range uint64(2) { // before the peer can send
 			head, body := inbox.Slice(int(id)*8, 4), inbox.Slice(50+int(id)*20, 20)
-			check(s.qp.PostRecv(rnic.WorkRequest{ID: id, Local: head, List: []rnic.SGE{body}}))
+			_, err := s.qp.PostRecv(rnic.WorkRequest{ID: id, Local: head, List: []rnic.SGE{body}})
+			check(err)
 		}
 		return nil
 	})
 	header := [12]byte{0, 0, 0, 8, 'i', 'n', ' ', 'l', 'i', 'n', 'e', '!'}
-	check(from.qp.PostSend(rnic.WorkRequest{Inline: header[:], Signaled: true}))
+	_, err := from.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Inline: header[:], Signaled: true})
+	check(err)
 	clear(header[:]) // ours again
 
 	m := from.register([]byte("\x00\x00\x00\x06 nobody reads this gather"), 0)
-	check(from.qp.PostSend(rnic.WorkRequest{Local: m.Slice(0, 4), List: []rnic.SGE{m.Slice(23, 6)}, Signaled: true}))
+	_, err = from.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: m.Slice(0, 4), List: []rnic.SGE{m.Slice(23, 6)}, Signaled: true})
+	check(err)
 	for range 2 {
 		c := to.next(ctx)
 		head, body := inbox.Bytes()[c.ID*8:], inbox.Bytes()[50+c.ID*20:]
@@ -104,22 +107,25 @@ func ExampleQueuePair_PostSend() {
 }
 
 // A Write is gathered, too; at the peer its octets stand one behind the other. The Send behind it tells the peer that they do.
-func ExampleQueuePair_PostWrite() {
+func ExampleQueuePair_PostSend_write() {
 	ctx, cancel := deadline()
 	defer cancel()
 	var target *rnic.MemoryRegion
 	from, to := pair(ctx, func(s side) []byte {
 		target = s.register(make([]byte, 64), rnic.RemoteWrite)
-		check(s.qp.PostRecv(rnic.WorkRequest{})) // for a message of no octets
+		_, err := s.qp.PostRecv(rnic.WorkRequest{})
+		check(err) // for a message of no octets
 		return binary.BigEndian.AppendUint32(nil, uint32(target.STag()))
 	})
 	stag := mem.STag(binary.BigEndian.Uint32(from.qp.PeerPrivateData()))
 	m := from.register([]byte("one two three"), 0)
-	check(from.qp.PostWrite(rnic.WorkRequest{
+	_, err := from.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
 		Local: m.Slice(8, 5), List: []rnic.SGE{m.Slice(3, 4), m.Slice(3, 1), m.Slice(0, 3)},
 		RemoteSTag: stag, RemoteOffset: target.Base() + 10,
-	}))
-	check(from.qp.PostSend(rnic.WorkRequest{}))
+	})
+	check(err)
+	_, err = from.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend})
+	check(err)
 	to.next(ctx)
 	target.Deregister() // ours alone from here on
 	fmt.Printf("%q\n", target.Bytes()[10:23])
@@ -129,7 +135,7 @@ func ExampleQueuePair_PostWrite() {
 }
 
 // A Read fetches from the peer's memory; no program there takes part.
-func ExampleQueuePair_PostRead() {
+func ExampleQueuePair_PostSend_read() {
 	ctx, cancel := deadline()
 	defer cancel()
 	reader, served := pair(ctx, func(s side) []byte {
@@ -138,12 +144,14 @@ func ExampleQueuePair_PostRead() {
 	})
 	stag := mem.STag(binary.BigEndian.Uint32(reader.qp.PeerPrivateData()))
 	sink := reader.register(make([]byte, 16), rnic.LocalWrite)
-	check(reader.qp.PostRead(rnic.WorkRequest{ID: 1, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 14, Signaled: true}))
+	_, err := reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 1, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 14, Signaled: true})
+	check(err)
 	c := reader.next(ctx)
 	fmt.Printf("%v: %v, %q\n", c.Op, c.Status, sink.Bytes()[:c.Len])
 
 	// What is not granted ends the connection; the Read says why.
-	check(reader.qp.PostRead(rnic.WorkRequest{ID: 2, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 15, Signaled: true}))
+	_, err = reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 2, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 15, Signaled: true})
+	check(err)
 	c = reader.next(ctx)
 	<-reader.qp.Done()
 	var peer *rnic.PeerError
@@ -155,7 +163,7 @@ func ExampleQueuePair_PostRead() {
 }
 
 // Two atomics on a counter and a lock word of the peer's.
-func ExampleQueuePair_PostFetchAdd() {
+func ExampleQueuePair_PostSend_atomics() {
 	ctx, cancel := deadline()
 	defer cancel()
 	words := make([]uint64, 2)
@@ -165,10 +173,12 @@ func ExampleQueuePair_PostFetchAdd() {
 		return binary.BigEndian.AppendUint32(nil, uint32(m.STag()))
 	})
 	stag := mem.STag(binary.BigEndian.Uint32(one.qp.PeerPrivateData()))
-	check(one.qp.PostFetchAdd(rnic.WorkRequest{RemoteSTag: stag, Signaled: true}, 1, 0))
+	_, err := one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpFetchAdd, Add: 1, RemoteSTag: stag, Signaled: true})
+	check(err)
 	lock := rnic.CompareSwap{Compare: 0, CompareMask: ^uint64(0), Swap: 7, SwapMask: ^uint64(0)}
 	for range 2 {
-		check(one.qp.PostCompareSwap(rnic.WorkRequest{RemoteSTag: stag, RemoteOffset: 8, Signaled: true}, lock))
+		_, err = one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpCompareSwap, CompareSwap: lock, RemoteSTag: stag, RemoteOffset: 8, Signaled: true})
+		check(err)
 	}
 	fmt.Println("counter before:", one.next(ctx).Original)
 	fmt.Println("lock before:", one.next(ctx).Original, "so we have it")
@@ -184,16 +194,18 @@ func ExampleQueuePair_PostFetchAdd() {
 }
 
 // A batch: the answer to a request, and behind it, in the same order, the end of what the client was granted for it.
-func ExampleQueuePair_Post() {
+func ExampleQueuePair_PostSend_chain() {
 	ctx, cancel := deadline()
 	defer cancel()
 	client, server := pair(ctx, func(side) []byte { return nil })
 	inbox := client.register(make([]byte, 16), rnic.LocalWrite)
-	check(client.qp.PostRecv(rnic.WorkRequest{Local: inbox.Slice(0, 16)}))
-	check(client.qp.PostWrite(rnic.WorkRequest{})) // of nothing: a Responder may not speak before the Initiator has
+	_, err := client.qp.PostRecv(rnic.WorkRequest{Local: inbox.Slice(0, 16)})
+	check(err)
+	_, err = client.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite})
+	check(err) // of nothing: a Responder may not speak before the Initiator has
 
 	granted := server.register(make([]byte, 4096), rnic.RemoteRead)
-	n, err := server.qp.Post(
+	n, err := server.qp.PostSend(
 		rnic.WorkRequest{ID: 1, Op: rnic.OpSend, Inline: []byte("done")},
 		rnic.WorkRequest{ID: 2, Op: rnic.OpLocalInvalidate, LocalSTag: granted.STag(), Signaled: true},
 	)
@@ -282,7 +294,7 @@ func Example_write() {
 		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, PrivateData: []byte("hello")})
 		check(err)
 		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
-		err = qp.PostWrite(rnic.WorkRequest{ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 		check(err)
 		check(cq.Wait(ctx))
 		var completions [4]rnic.Completion

@@ -22,7 +22,8 @@ func ExampleAdapter_CreateSRQ() {
 	srq, err := server.CreateSRQ(rnic.SRQOptions{PD: pd, Depth: buffers})
 	check(err)
 	for i := range buffers {
-		check(srq.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: inbox.Slice(i*size, size)}))
+		_, err = srq.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: inbox.Slice(i*size, size)})
+		check(err)
 	}
 	check(srq.Arm(buffers / 2))
 	cq, err := server.CreateCQ(rnic.CQMinSize(buffers, 1, 1)) // the shared buffers, and a Send of each QueuePair's
@@ -86,7 +87,8 @@ func say(ctx context.Context, a *rnic.Adapter, addr, text string, n int) {
 	qp, err := a.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 	check(err)
 	for i := range n {
-		check(qp.PostSend(rnic.WorkRequest{Local: source.Slice(0, len(text)), Solicited: i == n-1, Signaled: true}))
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: source.Slice(0, len(text)), Solicited: i == n-1, Signaled: true})
+		check(err)
 	}
 	var done [1]rnic.Completion
 	for got := 0; got < n; got += cq.Poll(done[:]) {

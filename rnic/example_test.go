@@ -44,8 +44,10 @@ func Example() {
 	stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 
 	// A Write, and behind it a Send that tells the server of it.
-	check(qp.PostWrite(rnic.WorkRequest{ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag, RemoteOffset: 100, Signaled: true}))
-	check(qp.PostSend(rnic.WorkRequest{ID: 2, Local: source.Slice(0, 7), Signaled: true}))
+	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag, RemoteOffset: 100, Signaled: true})
+	check(err)
+	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: source.Slice(0, 7), Signaled: true})
+	check(err)
 	var done [16]rnic.Completion
 	for got := 0; got < 2; {
 		check(cq.Wait(ctx))
@@ -88,7 +90,7 @@ func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard stri
 	if err != nil {
 		return "", err
 	}
-	if err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
+	if _, err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
 		return "", err
 	}
 	if err := req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(target.STag()))); err != nil {
@@ -151,7 +153,8 @@ func ExampleTerminateError() {
 	check(err)
 	source, err := opt.PD.Register(make([]byte, 10), 0)
 	check(err)
-	check(qp.PostWrite(rnic.WorkRequest{Local: source.Slice(0, 10), RemoteSTag: 0xbad, RemoteOffset: 5}))
+	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 10), RemoteSTag: 0xbad, RemoteOffset: 5})
+	check(err)
 	<-qp.Done()
 	fmt.Println(qp.Err())
 	check(dev.Close(ctx))
@@ -176,8 +179,10 @@ func ExampleWindow() {
 		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 		check(err)
 		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
-		check(qp.PostWrite(rnic.WorkRequest{Local: source.Slice(0, 2), RemoteSTag: stag}))
-		check(qp.PostSendInvalidate(rnic.WorkRequest{Local: source.Slice(3, 6), RemoteSTag: stag}))
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2), RemoteSTag: stag})
+		check(err)
+		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSendInvalidate, Local: source.Slice(3, 6), RemoteSTag: stag})
+		check(err)
 	}()
 
 	req, err := l.Accept(ctx)
@@ -194,7 +199,8 @@ func ExampleWindow() {
 	check(err)
 	stag, err := window.Bind(region, rnic.WindowOptions{Off: 4000, Len: 2, Access: rnic.RemoteWrite, For: qp})
 	check(err)
-	check(qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)}))
+	_, err = qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)})
+	check(err)
 	check(req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(stag))))
 	check(cq.Wait(ctx))
 	var c [1]rnic.Completion

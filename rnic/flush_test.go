@@ -20,15 +20,15 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 			c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
 			p := r.rawResponder(c)
 			if early {
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 2, 0, 8)))
+				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
+				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 2, 0, 8))))
 				p.request()
 			}
 			p.closeSend()
 			if !early {
 				r.until("the FIN", func() bool { return c.qp.State() == Closing })
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
-				require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 2, 0, 8)))
+				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
+				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 2, 0, 8))))
 			}
 			cs := r.await(c, 2)
 			require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
@@ -58,7 +58,7 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 		silent.ID, silent.Signaled = 4, false
 		again := read
 		again.ID = 5
-		n, err := c.qp.Post(before, read, after, silent, again, WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
+		n, err := c.qp.PostSend(before, read, after, silent, again, WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
 		require.NoError(t, err)
 		require.Equal(t, 6, n)
 		require.Equal(t, before.RemoteSTag, header(t, p.next()).STag)
@@ -66,7 +66,7 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 		require.Len(t, p.octets(), p.at, "more than what was posted before the Read")
 		r.untilDone(c.qp)
 		require.NoError(t, c.qp.Err())
-		require.NoError(t, c.qp.PostWrite(WorkRequest{ID: 7}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, ID: 7})))
 		for i, cm := range r.await(c, 7) {
 			require.EqualValues(t, i+1, cm.ID)
 			require.Equal(t, i > 0, cm.Status == Flushed, "%+v", cm)
@@ -81,8 +81,8 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 	s := r.newEnd(r.server, QPOptions{IRD: 8, ORD: 1})
 	m := r.readable(s, regionBytes, RemoteRead)
 	p, _ := r.startRaw(s, false)
-	require.NoError(t, s.qp.PostRead(s.readFrom(m, 1, 0, 8))) // waits for the peer's first FPDU, as a Responder's work does
-	require.NoError(t, s.qp.PostWrite(s.write(s, 2, 0, 8)))
+	require.NoError(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 8)))) // waits for the peer's first FPDU, as a Responder's work does
+	require.NoError(t, errOf(s.qp.PostSend(s.write(s, 2, 0, 8))))
 	burst, asked := p.reads(m, 8, 100, regionBytes)
 	p.write(burst)
 	p.closeSend()
@@ -109,8 +109,8 @@ func TestUnansweredRTR(t *testing.T) {
 		p.tx.Init(mpa.Mode{CRC: true})
 		p.next()
 		r.inService(c)
-		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
-		require.NoError(t, c.qp.PostWrite(c.write(c, 2, 0, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(c, 2, 0, 8))))
 		if r.kind == turned {
 			r.pass(1e9)
 		}
@@ -150,7 +150,7 @@ func newFlushing(t *testing.T, r *rig, opt QPOptions) *flushing {
 	c := r.newEnd(r.client, noMarkers(opt))
 	f := &flushing{r: r, c: c, p: r.rawResponder(c), silent: map[uint64]bool{}}
 	for id := uint64(100); id < 104; id++ {
-		require.NoError(t, c.qp.PostRecv(c.recvAt(id, 4096, 64)))
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(id, 4096, 64))))
 		f.received = append(f.received, id)
 	}
 	f.post(OpWrite, true)
@@ -179,7 +179,7 @@ func (f *flushing) post(op Opcode, signaled bool) {
 	if op == OpSend {
 		wr.RemoteSTag, wr.RemoteOffset = 0, 0
 	}
-	if n, err := f.c.qp.Post(wr); n == 1 {
+	if n, err := f.c.qp.PostSend(wr); n == 1 {
 		f.posted = append(f.posted, wr.ID)
 		f.silent[wr.ID] = !signaled
 	} else {

@@ -72,11 +72,11 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	r.time += later
 	s, c := r.connect(QPOptions{}, QPOptions{})
 	for i := range 8 {
-		require.NoError(t, c.qp.PostWrite(c.write(s, uint64(i), 100*i, 1+i*i*37)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 100*i, 1+i*i*37))))
 	}
 	r.await(c, 8)
-	require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
-	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
 	r.await(s, 1)
 	require.Equal(t, c.source.Bytes()[700:700+1+49*37], s.region.Bytes()[700:700+1+49*37])
 	r.close(s, c)
@@ -141,7 +141,7 @@ func TestOneULPDUPerFPDU(t *testing.T) {
 			require.NoError(t, err)
 			var want []int
 			for i, n := range []int{1, 2, 3, 0, 400, full, full + 1, 3 * full, 7} {
-				require.NoError(t, c.qp.PostWrite(c.write(s, uint64(i), 0, n)))
+				require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 0, n))))
 				for ; n > full; n -= full {
 					want = append(want, ddp.TaggedLen+full)
 				}
@@ -188,9 +188,9 @@ func TestFramingIsInvisibleToTheULP(t *testing.T) {
 		text += fmt.Sprintf("%v %v %q\n", c.qp.State(), s.qp.State(), c.qp.PeerPrivateData())
 		for i := range 20 {
 			n := 1 + i*997%5000
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 0, 6000)))
-			require.NoError(t, c.qp.PostWrite(c.write(s, uint64(100+i), i, n)))
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: uint64(200 + i), Local: c.source.Slice(0, n), Signaled: true}))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 6000))))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(100+i), i, n))))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(200 + i), Local: c.source.Slice(0, n), Signaled: true})))
 			text += fmt.Sprintln(r.await(c, 2), r.await(s, 1), crc32c(s.region.Bytes()), crc32c(s.inbox.Bytes()))
 		}
 		r.close(s, c)
@@ -261,7 +261,7 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 func TestTerminateBadMarker(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, QPOptions{})
-	require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 	p, f := r.startRaw(s, false)
 	require.True(t, f.Markers)
 	stag := s.region.STag()

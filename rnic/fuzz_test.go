@@ -50,7 +50,7 @@ func FuzzStream(f *testing.F) {
 		shared, err := s.pd.Register(guarded[64:128], RemoteRead|RemoteWrite)
 		require.NoError(t, err)
 		for i := range 4 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 16*i, 16)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 16*i, 16))))
 		}
 		p, _ := r.startRaw(s, false)
 		for len(script) >= 2 {

@@ -46,7 +46,7 @@ func TestScatterGather(t *testing.T) {
 				}
 				room := n + rng.IntN(200)
 				buffer := pieces(rng, s.inbox, 4096, room, limit)
-				require.NoError(t, s.qp.PostRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]}))
+				require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]})))
 				clear(s.inbox.Bytes())
 				clear(s.region.Bytes())
 
@@ -57,9 +57,9 @@ func TestScatterGather(t *testing.T) {
 					want = append(want, c.source.Bytes()[sge.Offset&0xffff:][:sge.Length]...)
 				}
 				wr := WorkRequest{ID: 1, Local: local[0], List: local[1:], RemoteSTag: s.region.STag(), RemoteOffset: 77, Signaled: true}
-				require.NoError(t, c.qp.PostWrite(wr))
+				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 				wr.ID = 2
-				require.NoError(t, c.qp.PostSend(wr))
+				require.NoError(t, errOf(c.qp.PostSend(as(OpSend, wr))))
 				clear(local) // the list was the call's
 				number, length := c.qp.Number(), uint32(n)
 				require.Equal(t, []Completion{
@@ -87,21 +87,21 @@ func TestInline(t *testing.T) {
 		word := r.readable(s, 64, RemoteRead|RemoteWrite)
 		for n := range 201 {
 			octets := bytes.Repeat([]byte{byte(n + 1)}, n)
-			require.NoError(t, s.qp.PostRecv(s.recvAt(7, 0, 300)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 300))))
 			fetch := WorkRequest{ID: 1, RemoteSTag: word.STag(), RemoteOffset: word.Base(), Signaled: true}
-			require.NoError(t, c.qp.PostFetchAdd(fetch, 1, 0))
+			require.NoError(t, errOf(c.qp.PostSend(fetchAdd(fetch, 1))))
 			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 5}
-			require.NoError(t, c.qp.PostWrite(wr))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
 			behind := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
 			behind.RemoteSTag, behind.RemoteOffset = s.region.STag(), 500
-			require.NoError(t, c.qp.PostFetchAdd(fetch, 1, 0))
-			require.NoError(t, c.qp.PostWrite(behind))
-			require.NoError(t, c.qp.PostSend(wr)) // when it has come, all before it has been placed
+			require.NoError(t, errOf(c.qp.PostSend(fetchAdd(fetch, 1))))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, behind))))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpSend, wr)))) // when it has come, all before it has been placed
 			clear(octets)
 			clear(list)
 			back := r.readable(c, 64, RemoteRead|RemoteWrite)
-			require.NoError(t, s.qp.PostFetchAdd(WorkRequest{ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true}, 1, 0))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true})))
 			for i, done := range r.await(c, 5) {
 				require.Equal(t, Success, done.Status)
 				require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
@@ -133,7 +133,7 @@ func TestListProtection(t *testing.T) {
 				}
 				list[i] = SGE{STag: c.source.STag() ^ 0x100, Length: 5000}
 				wr := WorkRequest{ID: 5, Local: list[0], List: list[1:], RemoteSTag: s.region.STag()}
-				require.NoError(t, c.qp.PostWrite(wr))
+				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 				r.untilDone(c.qp)
 				r.untilDone(s.qp)
 				require.ErrorIs(t, c.qp.Err(), errLocalRange)
@@ -149,8 +149,8 @@ func TestReceiveListProtection(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		bad := s.source.Slice(0, 10) // without LocalWrite
-		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 30)}))
+		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 30)})))
 		r.untilDone(s.qp)
 		r.untilDone(c.qp)
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: LocalProtection}}, r.await(s, 1))
@@ -164,10 +164,10 @@ func TestReceiveListLength(t *testing.T) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		list := []SGE{nowhere, s.inbox.Slice(20, 10)}
 		for id := range uint64(2) {
-			require.NoError(t, s.qp.PostRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list}))
+			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list})))
 		}
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 20)}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 21)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 20)})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 21)})))
 		r.untilDone(s.qp)
 		r.untilDone(c.qp)
 		n := s.qp.Number()
@@ -185,8 +185,8 @@ func TestImmediateIntoList(t *testing.T) {
 		for i, list := range [][]SGE{
 			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)}, {s.inbox.Slice(0, 9), nowhere},
 		} {
-			require.NoError(t, s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]}))
-			require.NoError(t, c.qp.PostImmediate(WorkRequest{}, data))
+			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data})))
 			require.Equal(t, Completion{
 				ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data,
 			}, r.await(s, 1)[0])
@@ -203,18 +203,18 @@ func TestListsDoNotAllocate(t *testing.T) {
 		octets := [100]byte{1, 2, 3}
 		in, out := s.inbox, c.source
 		for range 2 {
-			if err := s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}}); err != nil {
+			if _, err := s.qp.PostRecv(WorkRequest{Local: in.Slice(0, 10), List: []SGE{in.Slice(20, 10), in.Slice(50, 200), nowhere}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := c.qp.PostSend(WorkRequest{
+		_, err := c.qp.PostSend(WorkRequest{Op: OpSend,
 			Local: out.Slice(0, 10), Signaled: true,
 			List: []SGE{out.Slice(20, 10), out.Slice(90, 10), nowhere, out.Slice(200, 10), out.Slice(300, 10), out.Slice(400, 10)},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.qp.PostSend(WorkRequest{Inline: octets[:], Signaled: true}); err != nil {
+		if _, err := c.qp.PostSend(WorkRequest{Op: OpSend, Inline: octets[:], Signaled: true}); err != nil {
 			t.Fatal(err)
 		}
 		for want, steps := 4, 0; want > 0; steps++ {

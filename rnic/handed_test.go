@@ -142,7 +142,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 				size := 1 + rng.IntN(regionBytes/60-1)
 				b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(at)), want[at:at+size])...)
 				b = append(b, p.fpdu(sendOf(uint32(i+1)), want[i:i+1])...)
-				require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), i, 1)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
 				at += size
 			}
 			loss := rng.Float64() / 5

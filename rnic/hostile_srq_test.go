@@ -26,14 +26,14 @@ func (s *siege) share(seed uint64) {
 // postTo posts a receive buffer where q takes its own from.
 func (s *siege) postTo(q *QueuePair, wr WorkRequest) error {
 	if s.opt.SRQ == nil {
-		return q.PostRecv(wr)
+		return errOf(q.PostRecv(wr))
 	}
 	if oneIn(s.rng, 50) {
 		require.NoError(s.t, s.opt.SRQ.Arm(s.opt.SRQ.Depth()/2))
 		require.NoError(s.t, q.Arm(EventReceiveHigh, 3))
 		require.NoError(s.t, q.Arm(EventSlowPath, 10))
 	}
-	return s.opt.SRQ.PostRecv(wr)
+	return errOf(s.opt.SRQ.PostRecv(wr))
 }
 
 // left is how many buffers nobody has taken.

@@ -338,7 +338,7 @@ func (s *siege) postSend(q *QueuePair) {
 	if oneIn(s.rng, 3) {
 		n = s.rng.IntN(s.source.Len() - 1000)
 	}
-	if q.PostSend(WorkRequest{ID: s.posted, Signaled: true, Local: s.source.Slice(s.rng.IntN(1000), n)}) == nil {
+	if errOf(q.PostSend(WorkRequest{Op: OpSend, ID: s.posted, Signaled: true, Local: s.source.Slice(s.rng.IntN(1000), n)})) == nil {
 		s.posted++
 	}
 }

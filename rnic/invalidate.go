@@ -6,13 +6,6 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// PostSendInvalidate is PostSend of a message that also gives the peer's STag wr.RemoteSTag back: when the peer has received
-// it, nothing can be placed or read through that STag any more, and the peer's Completion says so. The peer must have
-// granted it to this QueuePair alone; otherwise its Terminate ends the connection. In the RTS state; any goroutine.
-func (q *QueuePair) PostSendInvalidate(wr WorkRequest) error {
-	return q.post(OpSendInvalidate, &wr)
-}
-
 // deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it took as any message does. One of
 // another length is none, and its buffer is flushed.
 func (q *QueuePair) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {

@@ -184,7 +184,7 @@ func TestPeerCloses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
 				p, _ := r.startRaw(s, false)
 				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("whole")))
 				if b := p.fpdu(writeTo(s.region.STag(), 8), []byte("cut")); tc.cut > 0 {
@@ -260,7 +260,7 @@ func TestOutageWhileClosing(t *testing.T) {
 				from, to, rx, tx = s, c, tx, rx
 			}
 			require.NoError(t, r.hosts[0].faulty.Set(rx, tx))
-			require.NoError(t, from.qp.PostWrite(from.write(to, 1, 0, 100)))
+			require.NoError(t, errOf(from.qp.PostSend(from.write(to, 1, 0, 100))))
 			s.qp.Disconnect()
 			r.pass(45 * time.Second)
 			require.False(t, isDone(s.qp))

@@ -29,11 +29,11 @@ func TestLocalInvalidate(t *testing.T) {
 		stag, err := w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp})
 		require.NoError(t, err)
 
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 40000)))
-		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 1, LocalSTag: stag, Signaled: true}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Local: m.Slice(0, 40000), Signaled: true}))
-		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 3, LocalSTag: m.STag(), Signaled: true}))
-		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 4, LocalSTag: 0xbad}))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 40000))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 1, LocalSTag: stag, Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: m.Slice(0, 40000), Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: m.STag(), Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 4, LocalSTag: 0xbad})))
 		n := c.qp.Number()
 		require.Equal(t, []Completion{
 			{ID: 1, QP: n, Op: OpLocalInvalidate}, {ID: 2, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpLocalInvalidate},
@@ -51,13 +51,13 @@ func TestSendAcrossLocalInvalidate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		m := r.tied(c, randomBytes(1, 40000), RemoteRead)
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 40000)))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Local: m.Slice(0, 40000), Signaled: true}))
-		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: m.STag()})) // unsignaled
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 40000))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: m.Slice(0, 40000), Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag()}))) // unsignaled
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 40000}}, r.await(s, 1))
 		require.Equal(t, m.Bytes(), s.inbox.Bytes()[:40000])
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: m.Slice(0, 1)}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 4, Local: c.source.Slice(0, 1)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: m.Slice(0, 1)})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 1)})))
 		n := c.qp.Number()
 		require.Equal(t, []Completion{
 			{ID: 1, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpSend, Status: LocalProtection}, {ID: 4, QP: n, Op: OpSend, Status: Flushed},
@@ -76,17 +76,17 @@ func TestPeerBehindLocalInvalidate(t *testing.T) {
 		m := r.tied(c, make([]byte, 200), RemoteWrite)
 		r.exchange(s, c)
 		wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
-		require.NoError(t, s.qp.PostWrite(wr))
-		require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 0)))
-		require.NoError(t, s.qp.PostSend(WorkRequest{}))
+		require.NoError(t, errOf(s.qp.PostSend(as(OpWrite, wr))))
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 0))))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend})))
 		r.await(c, 1)
-		require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: m.STag(), Signaled: true}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag(), Signaled: true})))
 		require.Equal(t, Success, r.await(c, 1)[0].Status)
 		require.False(t, m.Valid())
 		want := append(append([]byte{}, s.source.Bytes()[:100]...), make([]byte, 100)...)
 		require.Equal(t, want, m.Bytes())
 		wr.RemoteOffset = 100
-		require.NoError(t, s.qp.PostWrite(wr))
+		require.NoError(t, errOf(s.qp.PostSend(as(OpWrite, wr))))
 		r.untilDone(s.qp)
 		r.untilDone(c.qp)
 		require.ErrorContains(t, s.qp.Err(), "invalid STag")
@@ -102,9 +102,9 @@ func TestLocalInvalidateBehindRead(t *testing.T) {
 			sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
 			p := r.rawResponder(c)
 			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
-			require.NoError(t, c.qp.PostRead(wr))
-			require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence}))
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Inline: []byte("behind"), Signaled: true}))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence})))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("behind"), Signaled: true})))
 			rr := p.request()
 			if !fence {
 				require.Equal(t, "behind", string(p.next()[18:]))
@@ -162,10 +162,10 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(QPOptions{}, QPOptions{})
 				stag := tc.stag(r, c)
-				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 0)))
-				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Signaled: true}))
-				require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 2, LocalSTag: stag}))
-				require.NoError(t, c.qp.PostLocalInvalidate(WorkRequest{ID: 3, LocalSTag: stag}))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 0))))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Signaled: true})))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag})))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})))
 				r.untilDone(c.qp)
 				r.untilDone(s.qp)
 				require.ErrorIs(t, c.qp.Err(), errLocalInvalidate)

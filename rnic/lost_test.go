@@ -40,13 +40,13 @@ func TestEndsAreToldApart(t *testing.T) {
 			}
 			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
 				p, _ := r.startRaw(s, false)
 				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("x")))
 				r.until("a frame", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 				tc.end(r, p)
 				if tc.want == stack.ErrTimeout {
-					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2, Local: s.source.Slice(0, 10)}))
+					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})))
 				}
 				r.untilDone(s.qp)
 				require.Equal(t, Closed, s.qp.State())
@@ -73,7 +73,7 @@ func TestEndsAreToldApart(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, accept := r.listenRaw()
 			c := r.newEnd(r.client, QPOptions{})
-			require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 10)))
+			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 10))))
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
 			accept().write([]byte("no Reply"))
 			r.untilDone(c.qp)

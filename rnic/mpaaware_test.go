@@ -48,11 +48,11 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 			s, c := r.connect(opt, opt)
 			for i := range 60 {
 				n := 1 + i*i*17%9000
-				require.NoError(t, c.qp.PostWrite(c.write(s, uint64(i), 10*i, n)))
+				require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 10*i, n))))
 			}
 			r.await(c, 60)
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
-			require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
 			r.await(s, 1)
 			bounds := fpduBounds(t, log.stream(), startupLen, !opt.NoMarkers)
 			again := map[int]int{}
@@ -93,10 +93,10 @@ func TestPacking(t *testing.T) {
 		r, log := logged(t, rigConfig{})
 		s, c := r.connect(QPOptions{RecvDepth: messages}, QPOptions{Packing: p, SendDepth: messages})
 		for i := range messages {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100))))
 		}
 		for i := range messages {
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: uint64(i), Local: c.source.Slice(i, 64), Signaled: true}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i, 64), Signaled: true})))
 			r.step()
 		}
 		got := r.await(s, messages)
@@ -126,8 +126,8 @@ func TestPackFullFillsSegments(t *testing.T) {
 	opt := QPOptions{Packing: PackFull, NoMarkers: true}
 	s, c := r.connect(opt, opt)
 	for i := range 40 { // a small one and a long one, over and over
-		require.NoError(t, c.qp.PostWrite(c.write(s, uint64(2*i), 0, 100+i*25)))
-		require.NoError(t, c.qp.PostWrite(c.write(s, uint64(2*i+1), 5000, 4000)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(2*i), 0, 100+i*25))))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(2*i+1), 5000, 4000))))
 	}
 	r.await(c, 80)
 	r.close(s, c)
@@ -159,13 +159,13 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			s, c := r.connect(opt, opt)
 			const n, mtu, emss = 60_000, 1500, 1500 - 40 - 12
 			log.lose = func(g loggedSegment) bool { return len(g.data) > emss } // the link that is too small
-			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
 			log.tooBig(mtu)
 			r.until("EMSS follows", func() bool { return c.qp.link.Load().car.emss() == emss })
 			r.await(c, 1)
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
-			require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
 			r.await(s, 1)
 			require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
 			full, err := c.qp.PayloadMax(r.ctx)
@@ -173,9 +173,9 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			require.Less(t, full, emss)
 
 			before := len(log.segs)
-			require.NoError(t, c.qp.PostWrite(c.write(s, 3, 0, n)))
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 4, Local: c.source.Slice(0, 10), Signaled: true}))
-			require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 3, 0, n))))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 10), Signaled: true})))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
 			r.await(s, 1)
 			stream := log.stream()
 			bounds := fpduBounds(t, stream, startupLen, !opt.NoMarkers)
@@ -204,9 +204,9 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	r, log := logged(t, rigConfig{tcp: tcp.Config{ReceiveWindow: 1000}})
 	s, c := r.connect(QPOptions{}, QPOptions{})
 	const n = 20_000
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
-	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 99, Local: c.source.Slice(0, 10), Signaled: true}))
-	require.NoError(t, s.qp.PostRecv(s.recvAt(98, 0, 10)))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
 	r.await(s, 1)
 	require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
 	fpduBounds(t, log.stream(), startupLen, true)
@@ -229,7 +229,7 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	require.Equal(t, private, req.PrivateData())
 	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
 	r.until("in service", func() bool { return c.qp.State() != Connecting })
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 5000)))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 5000))))
 	r.await(c, 1)
 	r.close(s, c)
 	bounds := fpduBounds(t, log.stream(), startupLen+len(private), true)
@@ -256,9 +256,9 @@ func TestSegmentsBehindAGap(t *testing.T) {
 		}
 		return g.off == gap && gap != 0
 	}
-	require.NoError(t, s.qp.PostRecv(s.recvAt(9, 0, 100)))
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
-	require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Local: c.source.Slice(0, 100), Signaled: true}))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 100))))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})))
 	stats := func() Stats { return s.qp.snapshot(s.qp.link.Load()) }
 	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
 	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })

@@ -96,10 +96,10 @@ func TestSolicitedEvents(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		for i := range 4 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 0, 8)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 8))))
 		}
 		send := func(solicited bool) {
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 1), Solicited: solicited}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Solicited: solicited})))
 		}
 		s.cq.Arm(NextSolicited)
 		send(false)
@@ -123,7 +123,7 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 		q := h.newQP(QPOptions{PD: pd})
 		p := newPool(t, pd, 3, 3)
 		for i := range 3 {
-			require.NoError(t, q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)}))
+			require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
 		}
 		c, raw := h.startUp(3000, 1460, q)
 		q.opt.RecvCQ.Arm(NextSolicited)

@@ -39,7 +39,7 @@ func TestNudge(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c, p := startUp(t, r, QPOptions{Nudge: after})
 			at := r.time
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 			r.until("the nudge", func() bool { return len(p.octets()) > 20+24 })
 			if r.kind == turned {
 				require.InDelta(t, after, r.time-at, float64(after)/5)
@@ -53,20 +53,20 @@ func TestNudge(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
 		c, p := startUp(t, r, QPOptions{Nudge: after})
 		r.pass(2 * after)
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		rest(t, r, p, withCRC(t, send))
 		require.Zero(t, r.client.StartupCounters())
 	})
 	t.Run("not asked for", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
 		c, p := startUp(t, r, QPOptions{})
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		rest(t, r, p, withCRC(t, send))
 	})
 	t.Run("closed before", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
 		c, p := startUp(t, r, QPOptions{Nudge: after})
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		c.qp.Disconnect()
 		rest(t, r, p, withCRC(t, send))
 		require.ErrorIs(t, p.ended(), io.EOF)

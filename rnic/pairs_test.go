@@ -31,18 +31,18 @@ func (p *pair) do(op Opcode, i int, fence bool) error {
 	switch op {
 	case OpSend:
 		wr.Local = p.c.source.Slice(100, 30+i)
-		return p.c.qp.PostSend(wr)
+		return errOf(p.c.qp.PostSend(as(OpSend, wr)))
 	case OpWrite:
 		binary.NativeEndian.PutUint64(src, p.fresh+uint64(i))
 		wr.Local = p.c.source.Slice(8*i, 8)
-		return p.c.qp.PostWrite(wr)
+		return errOf(p.c.qp.PostSend(as(OpWrite, wr)))
 	case OpRead:
 		wr.Local = p.c.inbox.Slice(pairRead*(i+1), 8)
-		return p.c.qp.PostRead(wr)
+		return errOf(p.c.qp.PostSend(as(OpRead, wr)))
 	case OpFetchAdd:
-		return p.c.qp.PostFetchAdd(wr, pairAdd, 0)
+		return errOf(p.c.qp.PostSend(fetchAdd(wr, pairAdd)))
 	}
-	return p.c.qp.PostImmediate(wr, [8]byte{byte(i)})
+	return errOf(p.c.qp.PostSend(immediate(wr, [8]byte{byte(i)})))
 }
 
 // now is the word.
@@ -93,7 +93,7 @@ func TestPairs(t *testing.T) {
 				for i, op := range []Opcode{first, second} {
 					if tells(op) {
 						messages++
-						require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100)))
+						require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100))))
 					}
 				}
 				p.before, p.fresh = p.now(), uint64(round+1)<<40|uint64(first)<<16|uint64(second)<<8
@@ -135,6 +135,6 @@ func TestPairs(t *testing.T) {
 func (p *pair) settle() {
 	p.r.t.Helper()
 	wr := WorkRequest{ID: 9, Signaled: true, RemoteSTag: p.word.STag(), RemoteOffset: p.word.Base()}
-	require.NoError(p.r.t, p.c.qp.PostFetchAdd(wr, 0, 0))
+	require.NoError(p.r.t, errOf(p.c.qp.PostSend(fetchAdd(wr, 0))))
 	require.Equal(p.r.t, []uint64{9}, ids(p.r.t, p.r.await(p.c, 1)))
 }

@@ -31,9 +31,9 @@ func TestNoAllocations(t *testing.T) {
 					for _, x := range [2][2]*end{{c, s}, {s, c}} {
 						for i := range 4 {
 							want += 3
-							ok := x[1].qp.PostRecv(x[1].recvAt(1, 0, size)) == nil
-							ok = ok && x[0].qp.PostWrite(x[0].write(x[1], 2, i*size, size)) == nil
-							ok = ok && x[0].qp.PostSend(WorkRequest{ID: 3, Local: x[0].source.Slice(0, size), Signaled: true}) == nil
+							ok := errOf(x[1].qp.PostRecv(x[1].recvAt(1, 0, size))) == nil
+							ok = ok && errOf(x[0].qp.PostSend(x[0].write(x[1], 2, i*size, size))) == nil
+							ok = ok && errOf(x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: x[0].source.Slice(0, size), Signaled: true})) == nil
 							if !ok {
 								t.Fatal("post")
 							}
@@ -67,9 +67,9 @@ func TestDropBadCRC(t *testing.T) {
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 0.02}, fault.Faults{}))
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, 1<<20)))
-	require.NoError(t, s.qp.PostRecv(s.recvAt(2, 0, 1)))
-	require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 1)}))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 1<<20))))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 0, 1))))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})))
 	require.Equal(t, Success, r.await(s, 1)[0].Status, "%v", s.qp.Err())
 	require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
 	require.Positive(t, r.stats(s.qp).Receive.RefusedCRC)
@@ -86,7 +86,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 	r.exchange(s, c)
 	before := bytes.Clone(s.region.Bytes())
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 1}, fault.Faults{}))
-	require.NoError(t, c.qp.PostWrite(c.write(s, 1, 3000, 1400)))
+	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 3000, 1400))))
 	r.until("the server's error", func() bool { return s.qp.State() == Terminating })
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 	r.untilDone(c.qp)
@@ -110,9 +110,9 @@ func TestOutOfOrder(t *testing.T) {
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.1}, fault.Faults{}))
 	for i := range 64 {
-		require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), i, 1)))
-		require.NoError(t, c.qp.PostWrite(c.write(s, 1, i<<14, 1<<14)))
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(i, 1)}))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, i<<14, 1<<14))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})))
 	}
 	for i := range 64 {
 		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, r.await(s, 1)[0])
@@ -162,7 +162,7 @@ func TestNoBufsLeak(t *testing.T) {
 			if i%3 == 0 { // frames are held when the end comes
 				require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.3}, fault.Faults{}))
 			}
-			require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, regionBytes)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, regionBytes))))
 			for range i {
 				r.step()
 			}
@@ -172,7 +172,7 @@ func TestNoBufsLeak(t *testing.T) {
 			case 1:
 				s.qp.Abort()
 			case 2:
-				require.NoError(t, c.qp.PostWrite(WorkRequest{Local: c.source.Slice(0, 1), RemoteSTag: 1}))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 1})))
 			case 3:
 				c.qp.Disconnect()
 			}
@@ -225,7 +225,7 @@ func TestManyMessagesBehindGaps(t *testing.T) {
 		for posted < messages {
 			wr := c.write(s, 0, posted, 1)
 			wr.Signaled = false
-			if c.qp.PostWrite(wr) != nil {
+			if errOf(c.qp.PostSend(as(OpWrite, wr))) != nil {
 				break
 			}
 			posted++

@@ -1,38 +1,86 @@
 package rnic
 
-// PostSend queues a Send of wr.Local and wr.List, or of wr.Inline, with Solicited Event if wr says so. From the RTS state on, ErrState
-// before; any goroutine. Once this end has called Disconnect, Close or Abort it is ErrClosed (DDP section 8.2.1); when the
-// connection ended otherwise the request completes as Flushed. ErrSendQueueFull and ErrCQFull mean: not now. ErrListTooLong,
-// ErrInlineTooLong, ErrTooLong and ErrShape are about wr. An error leaves nothing posted.
+// runMax is how many requests go on a ring together.
+const runMax = 16
+
+// PostSend queues requests of the send queue in their order, as ibv_post_send does with a chain,
+// and rings the doorbell once: together they cost less than one by one, and small messages share
+// segments. Op of each says what it is; WorkRequest says which operands that takes. Other
+// goroutines' requests may come in between. Any goroutine, from the RTS state on; it does not block.
 //
-// The octets belong to the QueuePair until the request has completed. One that is not signaled shows that only when it fails:
-// requests are carried out in order, so its octets are the application's again when a later request of the QueuePair has completed, or
-// Done is closed.
-func (q *QueuePair) PostSend(wr WorkRequest) error {
-	return q.post(OpSend, &wr)
+// The first n were posted and are carried out whatever becomes of the rest; err is about wrs[n],
+// which left nothing behind, and nil when all were posted:
+//   - ErrSendQueueFull, ErrCQFull: not now;
+//   - ErrState before RTS; ErrClosed once this end has called Disconnect, Close or Abort (RFC 5041
+//     section 8.2.1). When the connection ended otherwise the request completes as Flushed;
+//   - ErrShape, ErrListTooLong, ErrInlineTooLong, ErrTooLong: the request cannot be like that;
+//   - ErrReadDepth, ErrExtension: this connection has no such requests.
+//
+// The octets that a request names belong to the QueuePair until it has completed. One that is not
+// signaled shows that only when it fails: requests are carried out in order, so its octets are the
+// application's again when a later request of the QueuePair has completed, or Done is closed.
+func (q *QueuePair) PostSend(wrs ...WorkRequest) (n int, err error) {
+	for n < len(wrs) {
+		if err = q.enqueue(&wrs[n]); err != nil {
+			break
+		}
+		n++
+		if len(wrs)-n > 1 {
+			n += q.enqueueRun(wrs[n:])
+		}
+	}
+	if n > 0 {
+		q.doorbell()
+	}
+	return n, err
 }
 
-// PostWrite queues an RDMA Write of wr.Local and wr.List, or of wr.Inline, to wr.RemoteSTag at wr.RemoteOffset: one run of octets
-// there. When and by whom: as PostSend.
-func (q *QueuePair) PostWrite(wr WorkRequest) error {
-	return q.post(OpWrite, &wr)
+// PostRecv queues receive buffers in their order: Local and List of each. All RecvDepth buffers
+// are usable at once, in any order. Any goroutine, from Idle on, and also after this end has closed
+// its half: the peer's may still speak. When the connection is over a buffer is taken as well, and
+// completes as Flushed.
+//
+// The first n were posted; err is about wrs[n], and nil when all were: ErrRecvQueueFull when
+// RecvDepth are posted and not completed, ErrCQFull when their completions have no room, ErrShared
+// with an SRQ, and PostSend's about shape.
+func (q *QueuePair) PostRecv(wrs ...WorkRequest) (n int, err error) {
+	for n < len(wrs) && err == nil {
+		if err = q.enqueueRecv(&wrs[n]); err != nil { // alone first, which knows what is wrong
+			break
+		}
+		n++
+		if len(wrs)-n > 1 {
+			n += q.enqueueRecvRun(wrs[n:])
+		}
+	}
+	if n > 0 && q.State() == Closed {
+		q.flush()
+	}
+	return n, err
 }
 
-// post queues a request of the send queue that is about ranges or inline data, and rings the doorbell.
-func (q *QueuePair) post(op Opcode, wr *WorkRequest) error {
-	if err := q.mayPost(op, wr); err != nil {
+// enqueue puts one request on the send ring, with its completion reserved.
+func (q *QueuePair) enqueue(wr *WorkRequest) error {
+	if err := q.mayPost(wr); err != nil {
 		return err
 	}
-	w := wqeOf(op, wr)
-	return q.enqueueAndRing(&w, wr)
+	if !q.opt.SendCQ.reserve(1) {
+		return ErrCQFull
+	}
+	w := wqeOf(wr.Op, wr)
+	if !pushWork(q.sq, &w, wr.List, wr.Inline) {
+		q.opt.SendCQ.unreserve(1)
+		return ErrSendQueueFull
+	}
+	return nil
 }
 
 // mayPost refuses what the request, the connection or its state cannot have.
-func (q *QueuePair) mayPost(op Opcode, wr *WorkRequest) error {
-	if err := q.checkShape(op, wr); err != nil {
+func (q *QueuePair) mayPost(wr *WorkRequest) error {
+	if err := checkSend(wr, q.opt.SGEMax, q.opt.InlineMax); err != nil {
 		return err
 	}
-	if err := q.mayAsk(op); err != nil {
+	if err := q.mayAsk(wr.Op); err != nil {
 		return err
 	}
 	switch q.State() {
@@ -45,24 +93,29 @@ func (q *QueuePair) mayPost(op Opcode, wr *WorkRequest) error {
 	return nil
 }
 
-// enqueue puts a request on the send ring, with its completion reserved.
-func (q *QueuePair) enqueue(w *wqe, wr *WorkRequest) error {
-	if !q.opt.SendCQ.reserve(1) {
-		return ErrCQFull
+// enqueueRun queues those at the front of wrs that need one entry each, up to runMax, together: one
+// reservation and one barrier. All of them or none; it says how many. With none, posting them one
+// by one tells why. The connection's state was looked at for the request before.
+func (q *QueuePair) enqueueRun(wrs []WorkRequest) int {
+	var run [runMax]wqe
+	n := 0
+	for n < min(len(wrs), runMax, q.sq.Cap()) && plain(&wrs[n]) {
+		run[n] = wqeOf(wrs[n].Op, &wrs[n])
+		n++
 	}
-	if !pushWork(q.sq, w, wr.List, wr.Inline) {
-		q.opt.SendCQ.unreserve(1)
-		return ErrSendQueueFull
+	if n < 2 || !q.opt.SendCQ.reserve(int64(n)) {
+		return 0
 	}
-	return nil
+	if !q.sq.PushAll(run[:n]) {
+		q.opt.SendCQ.unreserve(int64(n))
+		return 0
+	}
+	return n
 }
 
-func (q *QueuePair) enqueueAndRing(w *wqe, wr *WorkRequest) error {
-	err := q.enqueue(w, wr)
-	if err == nil {
-		q.doorbell()
-	}
-	return err
+// plain says whether a request is possible as it is, whatever the connection has settled, and is one entry.
+func plain(wr *WorkRequest) bool {
+	return (wr.Op == OpSend || wr.Op == OpWrite) && len(wr.List) == 0 && len(wr.Inline) == 0
 }
 
 // doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does any more.
@@ -71,5 +124,57 @@ func (q *QueuePair) doorbell() {
 		q.flush()
 	} else if l := q.link.Load(); l != nil {
 		l.car.wake()
+	}
+}
+
+// enqueueRecv puts one receive buffer on the receive ring.
+func (q *QueuePair) enqueueRecv(wr *WorkRequest) error {
+	if q.opt.SRQ != nil {
+		return ErrShared
+	}
+	if err := checkRecv(wr, q.opt.SGEMax); err != nil {
+		return err
+	}
+	if !q.opt.RecvCQ.reserve(1) {
+		return ErrCQFull
+	}
+	if !q.postable(1) {
+		q.opt.RecvCQ.unreserve(1)
+		return ErrRecvQueueFull
+	}
+	w := wqeOf(OpRecv, wr)
+	pushWork(q.rq, &w, wr.List, nil) // has room for RecvDepth
+	return nil
+}
+
+// enqueueRecvRun is enqueueRun of receive buffers.
+func (q *QueuePair) enqueueRecvRun(wrs []WorkRequest) int {
+	var run [runMax]wqe
+	n := 0
+	for n < min(len(wrs), runMax) && len(wrs[n].List) == 0 && checkRecv(&wrs[n], q.opt.SGEMax) == nil {
+		run[n] = wqeOf(OpRecv, &wrs[n])
+		n++
+	}
+	if n < 2 || !q.opt.RecvCQ.reserve(int64(n)) {
+		return 0
+	}
+	if !q.postable(int32(n)) {
+		q.opt.RecvCQ.unreserve(int64(n))
+		return 0
+	}
+	q.rq.PushAll(run[:n]) // has room for RecvDepth
+	return n
+}
+
+// postable counts n receive buffers as posted, if RecvDepth allows so many more.
+func (q *QueuePair) postable(n int32) bool {
+	for {
+		had := q.posted.Load()
+		if had+n > int32(q.opt.RecvDepth) {
+			return false
+		}
+		if q.posted.CompareAndSwap(had, had+n) {
+			return true
+		}
 	}
 }

@@ -24,7 +24,7 @@ func TestProfileSiw(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1})
 			p := r.dialRaw()
-			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 			r.play(p, "> "+hexReq+"1002 0004 0001 0001")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
 			r.play(p, "< "+hexRep+"1002 0004 0001 0001", "> "+firstSend+"00000000")
@@ -36,7 +36,7 @@ func TestProfileSiw(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1})
 			p := r.dialRaw()
-			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 			r.play(p, "> "+hexReq+"5002 0004 8001 c001")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
 			r.play(p, "< "+hexRep+"5002 0004 8001 8001", "> 000ec1400000000100000000 00000000ebd34c5f",
@@ -146,7 +146,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 			c := r.newEnd(r.client, opt)
 			p := r.startConnect(c)
 			f, n := waitFrame(r, p, mpa.Request)
-			require.ErrorIs(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 10)}), ErrState)
+			require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})), ErrState)
 			wait(r)
 			require.Len(t, p.octets(), n)
 			_ = f
@@ -160,7 +160,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 			frame := party.Request(d, nil)
 			p.write(frame.Append(nil))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, []byte("private")))
-			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
 			_, n := waitFrame(r, p, mpa.Reply)
 			wait(r)
 			require.Len(t, p.octets(), n)
@@ -174,7 +174,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	l.pool, l.holdMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
 	c.qp.start(l, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}}, false)
-	require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 10)}))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)
 	require.Equal(t, 20, l.pull(segment))
 	require.Greater(t, l.pull(segment), 20)
@@ -199,8 +199,8 @@ func TestProfileMarkersOneWay(t *testing.T) {
 		p := r.startConnect(c)
 		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
 		r.inService(c)
-		require.NoError(t, c.qp.PostRecv(c.recvAt(3, 0, 10)))
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),
 			"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"),
 			"> "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
@@ -211,7 +211,7 @@ func TestProfileMarkersOneWay(t *testing.T) {
 		p := r.dialRaw()
 		r.play(p, "> "+hexReq+"d002 0004 8000 8000")
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
-		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 		r.play(p, "< "+hexRep+"5002 0004 8000 8000", "> "+withCRC(t, "000e c1 40 00000001 0000000000000000"),
 			"< "+withCRC(t, "00000000 0012 41 43 00000000 00000000 00000001 00000000"))
 	})
@@ -231,7 +231,7 @@ func TestProfileNoCRC(t *testing.T) {
 			}
 			r.play(p, "> "+hexReq+"1002 0004 8000 8000")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
-			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			r.play(p, "< "+hexRep+flags+"02 0004 8000 8000")
 			rtr := "> 000e c1 40 00000001 0000000000000000 deadbeef" // no CRC at all
 			if !off {

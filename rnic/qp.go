@@ -231,45 +231,6 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// PostRecv queues wr.Local, and the ranges of wr.List behind it, as one receive buffer; ErrRecvQueueFull when RecvDepth of them are
-// posted and not completed, ErrCQFull when their completions have no room, ErrShared with an SRQ. So every one has its place where
-// Placement looks, and a peer that was told of them may use them all at once, in any order. From Idle on, and also while our half is closed already: the peer's may still speak. When the
-// connection is over a buffer is taken as well, and completes as Flushed. Any goroutine.
-func (q *QueuePair) PostRecv(wr WorkRequest) error {
-	if q.opt.SRQ != nil {
-		return ErrShared
-	}
-	if err := q.checkShape(OpRecv, &wr); err != nil {
-		return err
-	}
-	if !q.opt.RecvCQ.reserve(1) {
-		return ErrCQFull
-	}
-	if !q.postable(1) {
-		q.opt.RecvCQ.unreserve(1)
-		return ErrRecvQueueFull
-	}
-	w := wqeOf(OpRecv, &wr)
-	pushWork(q.rq, &w, wr.List, nil) // has room for RecvDepth
-	if q.State() == Closed {
-		q.flush()
-	}
-	return nil
-}
-
-// postable counts n receive buffers as posted, if RecvDepth allows so many more.
-func (q *QueuePair) postable(n int32) bool {
-	for {
-		had := q.posted.Load()
-		if had+n > int32(q.opt.RecvDepth) {
-			return false
-		}
-		if q.posted.CompareAndSwap(had, had+n) {
-			return true
-		}
-	}
-}
-
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
 // still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.

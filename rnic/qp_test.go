@@ -77,13 +77,13 @@ func TestCreateQP(t *testing.T) {
 func TestPostByState(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, QPOptions{})
-		require.ErrorIs(t, c.qp.PostSend(WorkRequest{}), ErrState)
-		require.ErrorIs(t, c.qp.PostWrite(WorkRequest{}), ErrState)
-		require.NoError(t, c.qp.PostRecv(c.recvAt(1, 0, 10)))
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite})), ErrState)
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 10))))
 		req := r.dial(c, nil)
 		require.Equal(t, Connecting, c.qp.State())
-		require.ErrorIs(t, c.qp.PostSend(WorkRequest{}), ErrState)
-		require.NoError(t, c.qp.PostRecv(c.recvAt(2, 0, 10)))
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
+		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(2, 0, 10))))
 		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "connected twice")
 		s := r.newEnd(r.server, QPOptions{})
 		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
@@ -104,9 +104,9 @@ func TestPostAfterClosed(t *testing.T) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		r.close(c, s) // from the server's side
 		for range 3 {
-			require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1}))
-			require.NoError(t, c.qp.PostRecv(c.recvAt(2, 0, 10)))
-			require.NoError(t, c.qp.PostWrite(c.write(s, 3, 0, 10))) // unsignalled or not: a failure is told
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1})))
+			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(2, 0, 10))))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 3, 0, 10)))) // unsignalled or not: a failure is told
 			c.poll()
 			require.Equal(t, []Completion{
 				{ID: 1, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
@@ -125,11 +125,11 @@ func TestReceiveDepth(t *testing.T) {
 		s, c := r.connect(QPOptions{RecvDepth: 3}, QPOptions{Packing: PackFull})
 		for round := range 3 {
 			for i := range 3 {
-				require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
 			}
-			require.ErrorIs(t, s.qp.PostRecv(s.recvAt(3, 0, 10)), ErrRecvQueueFull, "round %d", round)
+			require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 10))), ErrRecvQueueFull, "round %d", round)
 			for i := range 3 {
-				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(i, 5)}))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 5)})))
 			}
 			for i, done := range r.await(s, 3) {
 				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 5}, done)
@@ -143,17 +143,17 @@ func TestQueuesFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}) // one entry a request
 		for i := range 8 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
 		}
-		require.ErrorIs(t, s.qp.PostRecv(s.recvAt(8, 0, 10)), ErrRecvQueueFull)
+		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
 		require.Equal(t, int64(8), s.cq.reserved.Load())
 
 		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range 4 {
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true})))
 		}
-		require.ErrorIs(t, s.qp.PostSend(WorkRequest{ID: 104}), ErrSendQueueFull)
-		require.ErrorIs(t, s.qp.PostWrite(WorkRequest{ID: 105}), ErrSendQueueFull)
+		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
+		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
 		require.Equal(t, int64(12), s.cq.reserved.Load())
 
 		p.write(p.fpdu(writeTo(0, 0), nil))
@@ -161,7 +161,7 @@ func TestQueuesFull(t *testing.T) {
 			require.Equal(t, Completion{ID: uint64(100 + i), QP: s.qp.Number(), Op: OpSend, Len: 1}, cm)
 			require.Equal(t, s.source.Bytes()[i], p.next()[18])
 		}
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 106, Signaled: true}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 106, Signaled: true})))
 		require.Len(t, r.await(s, 1), 1)
 		for i := range 8 {
 			p.write(p.fpdu(sendOf(uint32(i+1)), []byte{byte(i)}))
@@ -193,12 +193,12 @@ func TestFlushAtEnd(t *testing.T) {
 				r.exchange(s, c)
 				const recvs, sends = 20, 40
 				for i := range recvs {
-					require.NoError(t, c.qp.PostRecv(c.recvAt(uint64(i), 0, 10)))
+					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(uint64(i), 0, 10))))
 				}
 				for i := range sends {
 					wr := c.write(s, uint64(1000+i), 0, 20000)
 					wr.Signaled = i%2 == 0
-					require.NoError(t, c.qp.PostWrite(wr))
+					require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 				}
 				tc.end(r, s, c)
 				r.untilDone(c.qp)
@@ -244,7 +244,7 @@ func TestCloseSendsWhatWasPosted(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
 		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
-		require.NoError(t, c.qp.PostWrite(c.write(s, 1, 0, n)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 		require.NoError(t, c.qp.Close(r.ctx))
 		require.Equal(t, Closed, c.qp.State())
 		r.untilDone(s.qp)
@@ -262,7 +262,7 @@ func TestSendAfterPeersFIN(t *testing.T) {
 		const n = 1 << 20
 		s := r.newEndOf(r.server, QPOptions{}, n)
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, n), Signaled: true}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		p.closeSend()
 		var got []byte
@@ -299,7 +299,7 @@ func TestCloseIdle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
 			c := r.newEnd(r.client, QPOptions{})
-			require.NoError(t, c.qp.PostRecv(c.recvAt(4, 0, 1)))
+			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 1))))
 			c.qp.Disconnect() // nothing to disconnect
 			require.NoError(t, end(c.qp))
 			require.True(t, isDone(c.qp))
@@ -328,9 +328,9 @@ func TestPostWhileEnding(t *testing.T) {
 						wr := c.write(s, uint64(g)<<32|uint64(taken[g].Load()), 0, 100)
 						var err error
 						if g == 2 {
-							err = c.qp.PostRecv(wr)
+							_, err = c.qp.PostRecv(as(OpRecv, wr))
 						} else {
-							err = c.qp.PostWrite(wr)
+							_, err = c.qp.PostSend(as(OpWrite, wr))
 						}
 						switch {
 						case err == nil:
@@ -392,8 +392,8 @@ func TestLocalProtection(t *testing.T) {
 				s, c := r.connect(QPOptions{}, QPOptions{})
 				wr := c.write(s, 7, 0, 10)
 				wr.Local, wr.Signaled = tc.sge(r, c), false
-				require.NoError(t, c.qp.PostWrite(wr))
-				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 8}))
+				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 8})))
 				r.untilDone(c.qp)
 				require.ErrorIs(t, c.qp.Err(), errLocalRange)
 				require.Equal(t, []Completion{
@@ -412,8 +412,8 @@ func TestRevokedWhilePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true}))
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2, Local: s.source.Slice(0, 5)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})))
 		s.source.Deregister()
 		p.write(p.fpdu(writeTo(0, 0), nil)) // now it may send
 		r.untilDone(s.qp)
@@ -436,11 +436,11 @@ func TestReceiveIntoNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(QPOptions{}, QPOptions{})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
-				require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 2, Local: sge(s)}))
-				require.NoError(t, s.qp.PostRecv(s.recvAt(3, 0, 100)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+				require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 2, Local: sge(s)})))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 100))))
 				for range 2 {
-					require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 50)}))
+					require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})))
 				}
 				r.untilDone(s.qp)
 				r.untilDone(c.qp)

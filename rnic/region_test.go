@@ -51,7 +51,7 @@ func TestDeregisterUnderWrites(t *testing.T) {
 			r.exchange(s, c)
 			posted := 0
 			post := func() {
-				for c.qp.PostWrite(c.write(s, uint64(posted), 0, regionBytes)) == nil {
+				for errOf(c.qp.PostSend(c.write(s, uint64(posted), 0, regionBytes))) == nil {
 					posted++
 				}
 			}
@@ -88,9 +88,9 @@ func TestRevalidate(t *testing.T) {
 		old := c.write(s, 1, 0, 10)
 		s.region.Revoke()
 		s.region.Revalidate()
-		require.NoError(t, c.qp.PostWrite(c.write(s, 2, 100, 10)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 100, 10))))
 		require.Equal(t, Success, r.await(c, 1)[0].Status)
-		require.NoError(t, c.qp.PostWrite(old))
+		require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, old))))
 		r.untilDone(c.qp)
 		r.untilDone(s.qp)
 		require.Equal(t, c.source.Bytes()[100:110], s.region.Bytes()[100:110])
@@ -109,8 +109,8 @@ func TestBoundRegionIsLocalToAll(t *testing.T) {
 		for _, owner := range []*QueuePair{c.qp, other} {
 			m, err := c.pd.RegisterWith([]byte("bound"), RegisterOptions{For: owner})
 			require.NoError(t, err)
-			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 5)))
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: m.Slice(0, 5)}))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 5))))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: m.Slice(0, 5)})))
 			require.Equal(t, Success, r.await(s, 1)[0].Status, "%v", c.qp.Err())
 			require.Equal(t, "bound", string(s.inbox.Bytes()[:5]))
 			clear(s.inbox.Bytes()[:5])

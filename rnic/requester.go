@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/rnicd/rnicd/ddp"
@@ -59,49 +58,6 @@ var (
 
 	errBadResponse = errors.New("rnic: a Response matches no Read")
 )
-
-// PostRead queues an RDMA Read, which has one sink and so no List, of wr.Local.Length octets from wr.RemoteSTag at wr.RemoteOffset into wr.Local, which needs
-// LocalWrite, and no remote right. No more than ORD Reads and atomics are under way at a time; the others, and what was posted behind
-// them, wait. When and by whom: as PostSend.
-//
-// The octets are there, and stay, when the Completion was polled; before that and after a failure they are indeterminate.
-func (q *QueuePair) PostRead(wr WorkRequest) error {
-	return q.post(OpRead, &wr)
-}
-
-// PostFetchAdd queues an atomic addition to the 64-bit word at wr.RemoteOffset of wr.RemoteSTag, which must be aligned there; the
-// peer must have granted RemoteRead and RemoteWrite. Each bit of tops is the highest of a field, out of which nothing is carried;
-// 0 is one field of 64 bits. The word's value before comes in Completion.Original. wr.Local is not used. As PostRead otherwise.
-func (q *QueuePair) PostFetchAdd(wr WorkRequest, add, tops uint64) error {
-	return q.postOperands(OpFetchAdd, wr, SGE{Length: atomicLen}, [3]uint64{add, tops})
-}
-
-// CompareSwap is what PostCompareSwap asks for: if the word equals Compare in all bits of CompareMask, its bits of SwapMask become
-// Swap's.
-type CompareSwap struct{ Compare, CompareMask, Swap, SwapMask uint64 }
-
-// PostCompareSwap queues an atomic CompareSwap of the word at wr.RemoteOffset of wr.RemoteSTag. As PostFetchAdd; Original tells
-// whether it was swapped.
-func (q *QueuePair) PostCompareSwap(wr WorkRequest, c CompareSwap) error {
-	return q.postOperands(OpCompareSwap, wr, SGE{Length: atomicLen, Offset: c.Compare}, [3]uint64{c.CompareMask, c.Swap, c.SwapMask})
-}
-
-// PostImmediate queues a message of 8 octets, which the peer finds in its Completion as well as in the receive buffer that it takes
-// there. wr.Local is not used. When and by whom: as PostSend.
-func (q *QueuePair) PostImmediate(wr WorkRequest, data [rdmap.ImmediateLen]byte) error {
-	return q.postOperands(OpImmediate, wr, SGE{Length: rdmap.ImmediateLen}, [3]uint64{binary.BigEndian.Uint64(data[:])})
-}
-
-// postOperands posts a request that has operands instead of a range; local is what the ring entry has in its place.
-func (q *QueuePair) postOperands(op Opcode, wr WorkRequest, local SGE, operands [3]uint64) error {
-	wr.Local = local
-	if err := q.mayPost(op, &wr); err != nil {
-		return err
-	}
-	w := wqeOf(op, &wr)
-	w.operands = operands
-	return q.enqueueAndRing(&w, &wr)
-}
 
 // mayAsk refuses what this connection's dialect or its read depth does not have. One that is not in service yet is mayPost's to
 // refuse.

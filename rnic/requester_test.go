@@ -22,7 +22,7 @@ func serving(ird int) QPOptions { return QPOptions{IRD: ird} }
 
 // readFrom is a Read of n octets at off of m into the same place of e's inbox.
 func (e *end) readFrom(m *MemoryRegion, id uint64, off, n int) WorkRequest {
-	return WorkRequest{ID: id, Local: e.inbox.Slice(off, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
+	return WorkRequest{ID: id, Op: OpRead, Local: e.inbox.Slice(off, n), RemoteSTag: m.STag(), RemoteOffset: m.Base() + uint64(off), Signaled: true}
 }
 
 func (e *end) wordOf(m *MemoryRegion, id uint64, off int) WorkRequest {
@@ -52,7 +52,7 @@ func TestReads(t *testing.T) {
 				m := r.readable(peer, regionBytes, RemoteRead)
 				off := 0
 				for i, n := range sizes {
-					require.NoError(t, e.qp.PostRead(e.readFrom(m, uint64(i), off, n)))
+					require.NoError(t, errOf(e.qp.PostSend(e.readFrom(m, uint64(i), off, n))))
 					off += n
 				}
 				for i, cm := range r.await(e, len(sizes)) {
@@ -82,17 +82,17 @@ func TestCompletionsInOrder(t *testing.T) {
 			case 0:
 				wr.Local = c.inbox.Slice(0, 30000)
 				wr.RemoteOffset = m.Base()
-				require.NoError(t, c.qp.PostRead(wr))
+				require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
 			case 1:
-				require.NoError(t, s.qp.PostRecv(s.recvAt(i, 0, 100)))
-				require.NoError(t, c.qp.PostSend(WorkRequest{ID: i, Local: c.source.Slice(0, 100), Signaled: true}))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(i, 0, 100))))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: i, Local: c.source.Slice(0, 100), Signaled: true})))
 			case 2:
-				require.NoError(t, c.qp.PostFetchAdd(c.wordOf(m, i, 60000), 1, 0))
+				require.NoError(t, errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, i, 60000), 1))))
 			case 3:
-				require.NoError(t, c.qp.PostWrite(c.write(s, i, 0, 100)))
+				require.NoError(t, errOf(c.qp.PostSend(c.write(s, i, 0, 100))))
 			case 4:
 				wr.Signaled = false
-				require.NoError(t, c.qp.PostRead(wr))
+				require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
 				continue
 			}
 			want = append(want, i)
@@ -146,9 +146,9 @@ func TestORD(t *testing.T) {
 		p := r.rawResponder(c)
 		m := r.readable(c, 100, RemoteRead) // any STag will do
 		for i := range 10 {
-			require.NoError(t, c.qp.PostRead(c.readFrom(m, uint64(i), 8*i, 8)))
+			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 8*i, 8))))
 		}
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 10, Local: c.source.Slice(0, 4), Signaled: true}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 10, Local: c.source.Slice(0, 4), Signaled: true})))
 		asked := []rdmap.ReadRequest{p.request(), p.request()}
 		for i := range 10 {
 			if r.kind == turned {
@@ -180,11 +180,11 @@ func TestFence(t *testing.T) {
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 4}))
 		p := r.rawResponder(c)
 		m := r.readable(c, 100, RemoteRead)
-		require.NoError(t, c.qp.PostRead(c.readFrom(m, 1, 0, 4)))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 4))))
 		send := WorkRequest{ID: 2, Local: c.source.Slice(0, 4), Signaled: true}
-		require.NoError(t, c.qp.PostSend(send))
+		require.NoError(t, errOf(c.qp.PostSend(as(OpSend, send))))
 		send.ID, send.Fence, send.Solicited = 3, true, true
-		require.NoError(t, c.qp.PostSend(send))
+		require.NoError(t, errOf(c.qp.PostSend(as(OpSend, send))))
 		rr := p.request()
 		require.Equal(t, uint8(0x43), p.next()[1])
 		if r.kind == turned {
@@ -233,8 +233,8 @@ func TestBadResponses(t *testing.T) {
 				c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
 				p := r.rawResponder(c)
 				m := r.readable(c, 100, RemoteRead)
-				require.NoError(t, c.qp.PostRead(c.readFrom(m, 1, 0, 8)))
-				require.NoError(t, c.qp.PostRead(c.readFrom(m, 2, 8, 8)))
+				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 8))))
+				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 2, 8, 8))))
 				asked := []rdmap.ReadRequest{p.request(), p.request()}
 				p.write(tc.say(p, asked))
 				require.Equal(t, tc.cause, p.terminate().Cause)
@@ -253,7 +253,7 @@ func TestResponseOfAnotherAtomic(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1}))
 		p := r.rawResponder(c)
-		require.NoError(t, c.qp.PostFetchAdd(WorkRequest{ID: 1, RemoteSTag: 0x100, Signaled: true}, 1, 0))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})))
 		asked, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
 		require.True(t, ok)
 		h := rdmap.OpAtomicResponse.Header(1)
@@ -276,12 +276,12 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, SendDepth: 2}))
 		p := r.rawResponder(c)
-		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 0, 0, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 0, 0, 8))))
 		asked := p.request()
 		posted, tries := 1, 0
 		r.until("no more go out", func() bool {
 			wr := WorkRequest{ID: uint64(posted), Local: c.source.Slice(0, 1), Signaled: true}
-			if err := c.qp.PostSend(wr); err == nil {
+			if _, err := c.qp.PostSend(as(OpSend, wr)); err == nil {
 				posted++
 			} else {
 				require.ErrorIs(t, err, ErrSendQueueFull)
@@ -309,19 +309,21 @@ func TestRemoteStatuses(t *testing.T) {
 		{"unknown STag", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error {
 			wr := c.readFrom(m, 2, 0, 8)
 			wr.RemoteSTag++
-			return c.qp.PostRead(wr)
+			return errOf(c.qp.PostSend(as(OpRead, wr)))
 		}},
-		{"right not granted", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error { return c.qp.PostRead(c.readFrom(s.inbox, 2, 0, 8)) }},
-		{"atomic past the end", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error { return c.qp.PostFetchAdd(c.wordOf(m, 2, regionBytes), 1, 0) }},
-		{"misaligned", 4, RemoteOperation, func(s, c *end, m *MemoryRegion) error { return c.qp.PostFetchAdd(c.wordOf(m, 2, 3), 1, 0) }},
-		{"not served", 0, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error { return c.qp.PostRead(c.readFrom(m, 2, 0, 8)) }},
+		{"right not granted", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(c.readFrom(s.inbox, 2, 0, 8))) }},
+		{"atomic past the end", 4, RemoteAccess, func(s, c *end, m *MemoryRegion) error {
+			return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, regionBytes), 1)))
+		}},
+		{"misaligned", 4, RemoteOperation, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 2, 3), 1))) }},
+		{"not served", 0, RemoteInvalidRequest, func(s, c *end, m *MemoryRegion) error { return errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 8))) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(serving(tc.ird), asking(4))
 				m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 				require.NoError(t, tc.post(s, c, m))
-				require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: c.source.Slice(0, 0)}))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 0)})))
 				r.untilDone(c.qp)
 				cs := r.await(c, 2)
 				require.Equal(t, [2]uint64{2, 3}, [2]uint64{cs[0].ID, cs[1].ID})
@@ -354,7 +356,7 @@ func TestSinks(t *testing.T) {
 		m := r.readable(s, 100, RemoteRead)
 		wr := c.readFrom(m, 1, 0, 8)
 		wr.Local = c.source.Slice(0, 8) // cannot be written
-		require.NoError(t, c.qp.PostRead(wr))
+		require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
 		require.Equal(t, LocalProtection, r.await(c, 1)[0].Status)
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), errLocalRange)
@@ -362,7 +364,7 @@ func TestSinks(t *testing.T) {
 		d := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
 		p := r.rawResponder(d)
 		for i := range 2 {
-			require.NoError(t, d.qp.PostRead(d.readFrom(m, uint64(i), 0, 8)))
+			require.NoError(t, errOf(d.qp.PostSend(d.readFrom(m, uint64(i), 0, 8))))
 		}
 		rr := p.request()
 		p.request()
@@ -384,11 +386,11 @@ func TestLocalErrorBehindReads(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
 		p := r.rawResponder(c)
-		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
 		p.request()
 		c.source.Revoke()
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Local: c.source.Slice(0, 8)}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: c.source.Slice(0, 8)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 8)})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 8)})))
 		r.untilDone(c.qp)
 		cs := r.await(c, 3)
 		require.Equal(t, [3]uint64{1, 2, 3}, [3]uint64{cs[0].ID, cs[1].ID, cs[2].ID})
@@ -401,7 +403,7 @@ func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
 		p := r.rawResponder(c)
-		require.NoError(t, c.qp.PostRead(c.readFrom(c.region, 1, 0, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
 		rr := p.request()
 		p.write(p.fpdu(writeTo(mem.STag(rr.SinkSTag), rr.SinkTO), []byte("mischief")))
 		require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
@@ -418,12 +420,12 @@ func TestAtomics(t *testing.T) {
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
 		clear(m.Bytes())
 		all := uint64(math.MaxUint64)
-		require.NoError(t, c.qp.PostFetchAdd(c.wordOf(m, 1, 8), 7, 0))
-		require.NoError(t, c.qp.PostFetchAdd(c.wordOf(m, 2, 8), 0xffff, 0x8080))
-		require.NoError(t, c.qp.PostCompareSwap(c.wordOf(m, 3, 8), CompareSwap{0xff06, all, 9, all}))
-		require.NoError(t, c.qp.PostCompareSwap(c.wordOf(m, 4, 8), CompareSwap{0x11, 0xff, 0x12345678, 0xffff}))
-		require.NoError(t, c.qp.PostCompareSwap(c.wordOf(m, 5, 8), CompareSwap{0x09, 0xff, 0x12345678, 0xffff}))
-		require.NoError(t, c.qp.PostRead(c.readFrom(m, 6, 8, 8)))
+		require.NoError(t, errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 1, 8), 7))))
+		require.NoError(t, errOf(c.qp.PostSend(fetchAddFields(c.wordOf(m, 2, 8), 0xffff, 0x8080))))
+		require.NoError(t, errOf(c.qp.PostSend(compareSwap(c.wordOf(m, 3, 8), CompareSwap{0xff06, all, 9, all}))))
+		require.NoError(t, errOf(c.qp.PostSend(compareSwap(c.wordOf(m, 4, 8), CompareSwap{0x11, 0xff, 0x12345678, 0xffff}))))
+		require.NoError(t, errOf(c.qp.PostSend(compareSwap(c.wordOf(m, 5, 8), CompareSwap{0x09, 0xff, 0x12345678, 0xffff}))))
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 6, 8, 8))))
 		var originals []uint64
 		for i, cm := range r.await(c, 6) {
 			require.Equal(t, Success, cm.Status, "%d", i)
@@ -444,14 +446,14 @@ func TestImmediateData(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
 		for i := range 5 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(10+i), 20*i, 20)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(10+i), 20*i, 20))))
 		}
 		data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 5), Solicited: true}))
-		require.NoError(t, c.qp.PostWrite(c.write(s, 2, 0, 5000)))
-		require.NoError(t, c.qp.PostImmediate(WorkRequest{ID: 3, Signaled: true}, data))
-		require.NoError(t, c.qp.PostImmediate(WorkRequest{ID: 4, Signaled: true, Solicited: true}, [8]byte{}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 5, Local: c.source.Slice(0, 6), Signaled: true}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5), Solicited: true})))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 5000))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})))
 		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
 		want := []Completion{recv, recv, recv, recv}
 		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
@@ -465,10 +467,10 @@ func TestImmediateData(t *testing.T) {
 		cs := r.await(c, 4)
 		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
 		require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
-		require.NoError(t, c.qp.PostImmediate(WorkRequest{}, data))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data})))
 		r.await(s, 1)
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 7)))
-		require.NoError(t, c.qp.PostImmediate(WorkRequest{}, data))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 7))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data})))
 		require.Equal(t, LocalLength, r.await(s, 1)[0].Status, "a buffer of 7 octets")
 	})
 }
@@ -480,7 +482,7 @@ func TestImmediateDataOfTheWrongLength(t *testing.T) {
 	for _, n := range []int{0, 7, 9} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, QPOptions{})
-			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 20)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 20))))
 			p, _ := r.startRaw(s, false)
 			h := rdmap.OpImmediate.Header(1)
 			h.Last, h.Version, h.MSN = true, 1, 1
@@ -500,12 +502,12 @@ func TestWhatCannotBePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(serving(2), QPOptions{Dialect: RDDP01, ORD: 2})
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
-		require.ErrorIs(t, c.qp.PostImmediate(WorkRequest{}, [8]byte{}), ErrExtension)
-		require.ErrorIs(t, c.qp.PostFetchAdd(WorkRequest{}, 1, 0), ErrExtension)
-		require.ErrorIs(t, c.qp.PostCompareSwap(WorkRequest{}, CompareSwap{}), ErrExtension)
-		require.NoError(t, c.qp.PostRead(c.readFrom(m, 1, 0, 64)))
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}})), ErrExtension)
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1})), ErrExtension)
+		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpCompareSwap, CompareSwap: CompareSwap{}})), ErrExtension)
+		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 64))))
 		require.Equal(t, []uint64{1}, ids(t, r.await(c, 1)))
-		require.ErrorIs(t, s.qp.PostRead(s.readFrom(m, 1, 0, 64)), ErrReadDepth)
+		require.ErrorIs(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 64))), ErrReadDepth)
 		r.close(s, c)
 		require.Zero(t, c.cq.reserved.Load())
 	})
@@ -517,7 +519,7 @@ func TestCloseWaitsForReads(t *testing.T) {
 		s, c := r.connect(serving(2), asking(2))
 		m := r.readable(s, regionBytes, RemoteRead)
 		for i := range 6 {
-			require.NoError(t, c.qp.PostRead(c.readFrom(m, uint64(i), 10000*i, 10000)))
+			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 10000*i, 10000))))
 		}
 		r.close(s, c)
 		require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, ids(t, r.await(c, 6)))
@@ -538,7 +540,7 @@ func TestReadsOverABadNetwork(t *testing.T) {
 	for round := range 10 {
 		clear(c.inbox.Bytes())
 		for i := range 8 {
-			require.NoError(t, c.qp.PostRead(c.readFrom(m, uint64(i), 8000*i, 8000)))
+			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 8000*i, 8000))))
 		}
 		require.Len(t, ids(t, r.await(c, 8)), 8, "round %d", round)
 		require.True(t, bytes.Equal(m.Bytes()[:64000], c.inbox.Bytes()[:64000]))
@@ -555,10 +557,10 @@ func TestReadsAllocateNothing(t *testing.T) {
 	round := func() {
 		ok := true
 		for i := range 4 {
-			ok = ok && s.qp.PostRecv(s.recvAt(1, 0, 8)) == nil
-			ok = ok && c.qp.PostRead(c.readFrom(m, 2, 0, 5000*i)) == nil
-			ok = ok && c.qp.PostFetchAdd(c.wordOf(m, 3, 8), 1, 0) == nil
-			ok = ok && c.qp.PostImmediate(WorkRequest{ID: 4, Signaled: true, Fence: i == 2}, [8]byte{1}) == nil
+			ok = ok && errOf(s.qp.PostRecv(s.recvAt(1, 0, 8))) == nil
+			ok = ok && errOf(c.qp.PostSend(c.readFrom(m, 2, 0, 5000*i))) == nil
+			ok = ok && errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 3, 8), 1))) == nil
+			ok = ok && errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{1}, ID: 4, Signaled: true, Fence: i == 2})) == nil
 		}
 		if !ok {
 			t.Fatal("post")

@@ -493,7 +493,7 @@ func TestResponsesAndSendsTakeTurns(t *testing.T) {
 	}
 	p.write(burst)
 	for range 5 {
-		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 10)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
 	}
 	order := ""
 	for len(order) < 8 {

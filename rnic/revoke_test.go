@@ -39,7 +39,7 @@ var takeBacks = []takeBack{
 
 // invalidate is Local Invalidate, up to its Completion. It is the only work of s.
 func (s *end) invalidate(w *Window) {
-	if err := s.qp.PostLocalInvalidate(WorkRequest{LocalSTag: w.STag(), Signaled: true}); err != nil {
+	if _, err := s.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, LocalSTag: w.STag(), Signaled: true}); err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -76,7 +76,7 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 	posted := 0
 	post := func() {
 		wr := c.write(s, uint64(posted), 0, regionBytes)
-		for wr.RemoteSTag = stag; c.qp.PostWrite(wr) == nil; posted++ {
+		for wr.RemoteSTag = stag; errOf(c.qp.PostSend(as(OpWrite, wr))) == nil; posted++ {
 		}
 	}
 	post()
@@ -136,13 +136,13 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 			c := ends[i][1]
 			wr := c.write(ends[i][0], uint64(octet), octet, share-octet)
 			wr.RemoteSTag, wr.RemoteOffset = stags[i], uint64(octet)
-			require.NoError(t, c.qp.PostWrite(wr))
+			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 		}
 		expect := func(i int) {
 			c := ends[i][1]
 			require.Equal(t, Success, r.await(c, 1)[0].Status, "%v", c.qp.Err())
-			require.NoError(t, ends[i][0].qp.PostRecv(ends[i][0].recvAt(9, 0, 1)))
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 1)}))
+			require.NoError(t, errOf(ends[i][0].qp.PostRecv(ends[i][0].recvAt(9, 0, 1))))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})))
 			require.Equal(t, Success, r.await(ends[i][0], 1)[0].Status) // behind the Write: that one is placed
 		}
 		for i := range ends {

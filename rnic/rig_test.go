@@ -364,7 +364,7 @@ func (r *rig) connectEnds(s, c *end) (*end, *end) {
 // write is an RDMA Write of octets [off, off+n) of e's source to the same place of the peer's region.
 func (e *end) write(peer *end, id uint64, off, n int) WorkRequest {
 	return WorkRequest{
-		ID: id, Local: e.source.Slice(off, n), Signaled: true,
+		ID: id, Op: OpWrite, Local: e.source.Slice(off, n), Signaled: true,
 		RemoteSTag: peer.region.STag(), RemoteOffset: peer.region.Base() + uint64(off),
 	}
 }
@@ -380,9 +380,9 @@ func (r *rig) exchange(s, c *end) {
 	const n = 3000
 	for _, x := range [][2]*end{{c, s}, {s, c}} { // a Responder may not speak first
 		from, to := x[0], x[1]
-		require.NoError(r.t, to.qp.PostRecv(to.recvAt(77, 0, n)))
-		require.NoError(r.t, from.qp.PostWrite(from.write(to, 1, 100, n)))
-		require.NoError(r.t, from.qp.PostSend(WorkRequest{ID: 2, Local: from.source.Slice(200, n), Signaled: true}))
+		require.NoError(r.t, errOf(to.qp.PostRecv(to.recvAt(77, 0, n))))
+		require.NoError(r.t, errOf(from.qp.PostSend(from.write(to, 1, 100, n))))
+		require.NoError(r.t, errOf(from.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: from.source.Slice(200, n), Signaled: true})))
 		require.Equal(r.t, []Completion{
 			{ID: 1, QP: from.qp.Number(), Len: n, Op: OpWrite}, {ID: 2, QP: from.qp.Number(), Len: n, Op: OpSend},
 		}, r.await(from, 2))

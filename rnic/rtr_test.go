@@ -36,7 +36,7 @@ func TestSendsRightBehindTheRTRSend(t *testing.T) {
 			for i := range depth {
 				wr := s.recvAt(uint64(i+1), 16*i, 4)
 				wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
-				require.NoError(t, s.qp.PostRecv(wr))
+				require.NoError(t, errOf(s.qp.PostRecv(wr)))
 			}
 			p := r.acceptRTR(s, mpa.RTRSend)
 			b := p.fpdu(sendOf(1), nil)
@@ -70,7 +70,7 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(7, 0, 16)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 16))))
 				p := r.acceptRTR(s, mpa.AllRTR)
 				p.write(tc.say(p))
 				tc.want.ID, tc.want.QP, tc.want.Op = 7, s.qp.Number(), OpRecv
@@ -85,7 +85,7 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 func TestFirstSendHasAnotherNumber(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
-		require.NoError(t, s.qp.PostRecv(s.recvAt(7, 0, 16)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 16))))
 		p := r.acceptRTR(s, mpa.AllRTR)
 		p.write(p.fpdu(sendOf(2), nil))
 		require.Equal(t, rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer), p.terminate().Cause)
@@ -140,7 +140,7 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
 				for i := range 3 {
-					require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(7+i), 16*i, 16)))
+					require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(7+i), 16*i, 16))))
 				}
 				p := r.acceptRTR(s, mpa.RTRSend)
 				p.write(p.fpdu(h, nil))
@@ -216,7 +216,7 @@ func TestReplyIsPushed(t *testing.T) {
 	q := h.newQP(QPOptions{NoMarkers: true})
 	c, req := h.requestAtAClosedWindow()
 	require.NoError(t, req.Accept(t.Context(), q, make([]byte, longPrivate)))
-	require.NoError(t, q.PostSend(WorkRequest{}))
+	require.NoError(t, errOf(q.PostSend(WorkRequest{Op: OpSend})))
 	h.turns(2, time.Microsecond)
 	require.Empty(t, c.in)
 	for range 10 {
@@ -240,13 +240,13 @@ func TestReadyToReceive(t *testing.T) {
 			s := r.newEnd(r.server, QPOptions{NoMarkers: r.kind != turned})
 			markers := r.kind == turned
 			p := r.dialRaw()
-			require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
 			r.play(p, "> "+hexReq+"5001 0000")
 			req := r.request()
 			require.Equal(t, RTR, req.Dialect())
 			require.True(t, req.PeerToPeer())
 			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
-			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			reply, mark := "< "+hexRep+"5001 0000", ""
 			if markers {
 				reply, mark = "< "+hexRep+"d001 0000", "00000000 "
@@ -272,7 +272,7 @@ func TestReadyToReceive(t *testing.T) {
 			r.play(p, "< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
 			r.inService(c)
 			require.True(t, c.qp.Startup().PeerToPeer)
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 			r.play(p, "< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
@@ -286,7 +286,7 @@ func TestReadyToReceive(t *testing.T) {
 			if r.kind == turned {
 				r.pass(time.Second)
 			}
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 			r.play(p, "< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
@@ -297,7 +297,7 @@ func TestReadyToReceive(t *testing.T) {
 			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
 			r.inService(c)
 			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 			r.play(p, "< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
@@ -386,8 +386,8 @@ func TestRTRMessages(t *testing.T) {
 					p := r.startConnect(c)
 					r.play(p, "< "+request, "> "+reply)
 					r.inService(c)
-					require.NoError(t, c.qp.PostRecv(c.recvAt(5, 0, 10)))
-					require.NoError(t, c.qp.PostSend(WorkRequest{ID: 6, Local: c.source.Slice(0, 0), Signaled: true}))
+					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))))
+					require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 6, Local: c.source.Slice(0, 0), Signaled: true})))
 					r.play(p, "< "+request, "< "+tc.rtr, "< "+tc.first, "> "+tc.resp, "> "+send(1))
 					got := r.await(c, 2)
 					require.ElementsMatch(t, []Completion{
@@ -399,10 +399,10 @@ func TestRTRMessages(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
 					s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: tc.kind})
 					p := r.dialRaw()
-					require.NoError(t, s.qp.PostRecv(s.recvAt(5, 0, 10)))
+					require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(5, 0, 10))))
 					r.play(p, "> "+request)
 					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
-					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 6, Local: s.source.Slice(0, 0), Signaled: true}))
+					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 6, Local: s.source.Slice(0, 0), Signaled: true})))
 					r.play(p, "< "+reply)
 					if r.kind == turned {
 						r.pass(time.Second)
@@ -426,16 +426,16 @@ func TestRTROvertaken(t *testing.T) {
 		r := newRig(t, turned, rigConfig{faults: true})
 		s := r.newEnd(r.server, QPOptions{})
 		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind})
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
-		require.NoError(t, s.qp.PostRecv(s.recvAt(2, 100, 100)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
 		req := r.dial(c, nil)
 		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
 		lost := false
 		r.until("the RTR's segment lost", func() bool {
 			if !lost && c.qp.State() == RTS {
 				lost = true
-				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 50)}))
-				require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(50, 60)}))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})))
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(50, 60)})))
 			}
 			return lost
 		})
@@ -449,7 +449,7 @@ func TestRTROvertaken(t *testing.T) {
 	// By hand: what is behind the RTR is refused until it has come, and then taken.
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
-	require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 	p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
 	req := r.request()
@@ -493,7 +493,7 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 		p.tx.Init(mpa.Mode{CRC: true})
 		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("hello")))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 10)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
 		p.write(p.fpdu(sendOf(1), nil)) // no RTR any more
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // Receive buffers that are posted together are used in their order, with those that are posted alone, and are limited as they are.
-func TestPostRecvs(t *testing.T) {
+func TestPostRecvOfSeveral(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const depth = 40 // more than one run
 		s, c := r.connect(QPOptions{RecvDepth: depth}, QPOptions{})
@@ -16,25 +16,25 @@ func TestPostRecvs(t *testing.T) {
 			wrs = append(wrs, s.recvAt(uint64(i), i, 1))
 		}
 		wrs[9] = WorkRequest{ID: 9, Local: s.inbox.Slice(9, 1), List: []SGE{s.inbox.Slice(900, 4)}}
-		n, err := s.qp.PostRecvs(wrs[:5]...)
+		n, err := s.qp.PostRecv(wrs[:5]...)
 		require.NoError(t, err)
 		require.Equal(t, 5, n)
-		n, err = s.qp.PostRecvs(wrs[5:]...)
+		n, err = s.qp.PostRecv(wrs[5:]...)
 		require.ErrorIs(t, err, ErrRecvQueueFull)
 		require.Equal(t, depth-5, n)
-		n, err = s.qp.PostRecvs()
+		n, err = s.qp.PostRecv()
 		require.NoError(t, err)
 		require.Zero(t, n)
 
 		for i := range depth {
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(i, 1)}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})))
 		}
 		for i, cm := range r.await(s, depth) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
 		}
 		require.Equal(t, c.source.Bytes()[:depth], s.inbox.Bytes()[:depth])
 
-		n, err = s.qp.PostRecvs(wrs[:20]...) // their places are free again
+		n, err = s.qp.PostRecv(wrs[:20]...) // their places are free again
 		require.NoError(t, err)
 		require.Equal(t, 20, n)
 		s.qp.Abort()
@@ -42,7 +42,7 @@ func TestPostRecvs(t *testing.T) {
 		for i, cm := range r.await(s, 20) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, cm)
 		}
-		n, err = s.qp.PostRecvs(wrs[:3]...)
+		n, err = s.qp.PostRecv(wrs[:3]...)
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 		require.Equal(t, Flushed, r.await(s, 3)[2].Status)
@@ -57,13 +57,13 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 		require.NoError(t, err)
 		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
 		for i := range 20 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), i, 1)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
 		}
 		var wrs []WorkRequest
 		for i := range 30 {
 			wrs = append(wrs, WorkRequest{ID: uint64(i), Op: OpSend, Local: c.source.Slice(i, 1), Signaled: true})
 		}
-		n, err := c.qp.Post(wrs...)
+		n, err := c.qp.PostSend(wrs...)
 		require.ErrorIs(t, err, ErrCQFull)
 		require.Equal(t, 20, n)
 		for i, cm := range r.await(c, 20) {
@@ -87,7 +87,7 @@ func TestPostMoreThanTheRing(t *testing.T) {
 			wrs = append(wrs, w)
 		}
 		for len(wrs) > 0 {
-			n, err := c.qp.Post(wrs...)
+			n, err := c.qp.PostSend(wrs...)
 			if n < len(wrs) {
 				require.ErrorIs(t, err, ErrSendQueueFull)
 			}

@@ -169,7 +169,7 @@ func TestPushAtTheEndOfEachMessage(t *testing.T) {
 	s, c := r.connect(QPOptions{NoMarkers: true}, QPOptions{NoMarkers: true})
 	before := len(log.segs)
 	for i := range uint64(3) {
-		require.NoError(t, c.qp.PostWrite(c.write(s, i, 0, 4000)))
+		require.NoError(t, errOf(c.qp.PostSend(c.write(s, i, 0, 4000))))
 	}
 	r.await(c, 3)
 	var flags []bool

@@ -31,7 +31,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 		case 1:
 			c.qp.Abort()
 		case 2:
-			require.NoError(t, c.qp.PostWrite(WorkRequest{Local: c.source.Slice(0, 1), RemoteSTag: 1}))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 1})))
 		case 3:
 			s.qp.Abort()
 		case 4:
@@ -67,7 +67,7 @@ func TestSocketPartialWrites(t *testing.T) {
 	require.NoError(t, s.qp.link.Load().car.(*onSocket).nc.SetWriteBuffer(16<<10))
 	p.write(p.fpdu(writeTo(0, 0), nil))
 	for i := range 4 {
-		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(i*n/4, n/4)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})))
 	}
 	var got []byte
 	for len(got) < n {
@@ -86,7 +86,7 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	p := &rawInitiator{rawPeer: raw, r: r}
 	p.write(request(mpa.Frame{Rev: 1}))
 	for i := range messages {
-		require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), i*n, n)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i*n, n))))
 	}
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
@@ -149,8 +149,8 @@ func TestSocketBlockedWriter(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
 			s := r.newEndOf(r.server, QPOptions{}, n)
 			p := r.dialBlocked(s)
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, n), Signaled: true}))
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: 2, Local: s.source.Slice(0, n), Signaled: true}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, n), Signaled: true})))
 			var last uint64
 			r.until("a writer that stands still", func() bool {
 				now := r.stats(s.qp).PayloadSent

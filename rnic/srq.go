@@ -99,23 +99,36 @@ func (o *QPOptions) receiveRanges() int {
 	return o.SGEMax
 }
 
-// PostRecv adds wr.Local, and wr.List behind it, as a buffer for the next message of any of the QueuePairs; ErrRecvQueueFull when
-// Depth are there, ErrListTooLong when it has more than SharedSGEMax ranges. It reserves no completion: the QueuePair does that when it
-// takes the buffer. The octets are the QueuePairs' until the Completion, whose QP says which has used it. Any goroutine; those that
-// post at once wait for each other.
-func (s *SharedReceiveQueue) PostRecv(wr WorkRequest) error {
-	if err := checkLong(OpRecv, &wr, SharedSGEMax, 0); err != nil {
+// PostRecv adds buffers, Local and List of each, for the next messages of any of the QueuePairs, as
+// ibv_post_srq_recv does. It reserves no completions: a QueuePair does that when it takes a buffer.
+// The octets are the QueuePairs' until the Completion, whose QP says which has used it. Any
+// goroutine; those that post at once wait for each other.
+//
+// The first n were posted; err is about wrs[n]: ErrRecvQueueFull when Depth are there,
+// ErrListTooLong when it has more than SharedSGEMax ranges, ErrShape.
+func (s *SharedReceiveQueue) PostRecv(wrs ...WorkRequest) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; n < len(wrs); n++ {
+		if err = s.add(&wrs[n]); err != nil {
+			break
+		}
+	}
+	return n, err
+}
+
+// add is PostRecv of one buffer. mu is held.
+func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
+	if err := checkRecv(wr, SharedSGEMax); err != nil {
 		return err
+	}
+	if s.left.Load() >= s.depth {
+		return ErrRecvQueueFull
 	}
 	b := sharedBuffer{id: wr.ID, count: 1 + len(wr.List)}
 	b.ranges[0] = rangeOf(wr.Local)
 	for i := range wr.List {
 		b.ranges[1+i] = rangeOf(wr.List[i])
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.left.Load() >= s.depth {
-		return ErrRecvQueueFull
 	}
 	for !s.ring.Push(b) {
 		runtime.Gosched() // the slot's buffer was claimed, and is being popped this moment

@@ -73,7 +73,7 @@ func (c *crowd) join(r *rig, l *Listener, addr string) {
 	r.t.Helper()
 	client := r.newEnd(r.client, QPOptions{})
 	for range crowdWindow {
-		require.NoError(r.t, client.qp.PostRecv(client.recvAt(0, 0, 8)))
+		require.NoError(r.t, errOf(client.qp.PostRecv(client.recvAt(0, 0, 8))))
 	}
 	require.NoError(r.t, client.qp.StartConnect(r.ctx, addr, nil))
 	var req *ConnRequest
@@ -105,7 +105,7 @@ func (c *crowd) play() {
 			require.Equal(c.t, c.next[got.QP], binary.BigEndian.Uint64(c.shared.octets(got)))
 			c.next[got.QP]++
 			require.NoError(c.t, c.shared.post(got.ID))
-			require.NoError(c.t, c.servers[got.QP].PostSend(WorkRequest{}))
+			require.NoError(c.t, errOf(c.servers[got.QP].PostSend(WorkRequest{Op: OpSend})))
 		}
 		if left -= n; n == 0 {
 			require.NoError(c.t, c.cq.Wait(c.ctx))
@@ -126,7 +126,7 @@ func (c *crowd) speak(e *end) error {
 		for ; sent < crowdEach && sent < answered+crowdWindow; sent++ {
 			at := sent % crowdWindow * 8
 			binary.BigEndian.PutUint64(e.source.Bytes()[at:], uint64(sent))
-			if err := e.qp.PostSend(WorkRequest{Local: e.source.Slice(at, 8)}); err != nil {
+			if _, err := e.qp.PostSend(WorkRequest{Op: OpSend, Local: e.source.Slice(at, 8)}); err != nil {
 				return err
 			}
 		}
@@ -135,7 +135,7 @@ func (c *crowd) speak(e *end) error {
 		}
 		n := e.cq.Poll(cs[:])
 		for range n {
-			if err := e.qp.PostRecv(e.recvAt(0, 0, 8)); err != nil {
+			if _, err := e.qp.PostRecv(e.recvAt(0, 0, 8)); err != nil {
 				return err
 			}
 		}

@@ -39,7 +39,7 @@ func newPool(t testing.TB, pd *ProtectionDomain, depth, n int) *pool {
 }
 
 func (p *pool) post(id uint64) error {
-	return p.PostRecv(WorkRequest{ID: id, Local: p.inbox.Slice(int(id)*poolSlot, poolSlot)})
+	return errOf(p.PostRecv(WorkRequest{ID: id, Local: p.inbox.Slice(int(id)*poolSlot, poolSlot)}))
 }
 
 func (p *pool) octets(c Completion) []byte { return p.inbox.Bytes()[c.ID*poolSlot:][:c.Len] }
@@ -62,7 +62,7 @@ func (r *rig) sharing(n, depth, posted int, opt QPOptions) (*pool, []*end, []*en
 func (r *rig) tell(e *end, text string) {
 	r.t.Helper()
 	copy(e.source.Bytes(), text)
-	require.NoError(r.t, e.qp.PostSend(WorkRequest{ID: 1, Local: e.source.Slice(0, len(text)), Signaled: true}))
+	require.NoError(r.t, errOf(e.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: e.source.Slice(0, len(text)), Signaled: true})))
 	require.Equal(r.t, Completion{ID: 1, QP: e.qp.Number(), Len: uint32(len(text)), Op: OpSend}, r.await(e, 1)[0])
 }
 
@@ -88,18 +88,18 @@ func TestCreateSRQ(t *testing.T) {
 	require.ErrorContains(t, err, "another protection domain")
 	q, err := a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: s})
 	require.NoError(t, err)
-	require.ErrorIs(t, q.PostRecv(WorkRequest{}), ErrShared)
+	require.ErrorIs(t, errOf(q.PostRecv(WorkRequest{})), ErrShared)
 	require.NoError(t, q.Close(t.Context()))
 
 	s, err = a.CreateSRQ(SRQOptions{PD: pd, Depth: 3})
 	require.NoError(t, err)
-	require.ErrorIs(t, s.PostRecv(WorkRequest{List: make([]SGE, SharedSGEMax)}), ErrListTooLong)
-	require.ErrorIs(t, s.PostRecv(WorkRequest{Inline: []byte{1}}), ErrShape)
-	require.ErrorIs(t, s.PostRecv(WorkRequest{Local: SGE{Length: math.MaxUint32}, List: []SGE{{Length: 1}}}), ErrTooLong)
+	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{List: make([]SGE, SharedSGEMax)})), ErrListTooLong)
+	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{Inline: []byte{1}})), ErrShape)
+	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{Local: SGE{Length: math.MaxUint32}, List: []SGE{{Length: 1}}})), ErrTooLong)
 	for range 3 {
-		require.NoError(t, s.PostRecv(WorkRequest{}))
+		require.NoError(t, errOf(s.PostRecv(WorkRequest{})))
 	}
-	require.ErrorIs(t, s.PostRecv(WorkRequest{}), ErrRecvQueueFull)
+	require.ErrorIs(t, errOf(s.PostRecv(WorkRequest{})), ErrRecvQueueFull)
 	require.Equal(t, 3, s.Left())
 }
 
@@ -156,7 +156,7 @@ func TestSharedReceiveQueueScatters(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		p, ss, cs := r.sharing(1, 8, 0, QPOptions{SGEMax: 1})
 		list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4), p.inbox.Slice(200, 9)}
-		require.NoError(t, p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]}))
+		require.NoError(t, errOf(p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]})))
 		clear(list)
 		r.tell(cs[0], "thisisscattered")
 		got := r.await(ss[0], 1)[0]
@@ -273,7 +273,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		s, c := r.connect(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}, QPOptions{})
 		otherS, otherC := r.connect(opt, QPOptions{})
 		ownS, ownC := r.connect(QPOptions{PD: pd, SendCQ: send, RecvCQ: small}, QPOptions{})
-		require.NoError(t, ownS.qp.PostRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)})) // has its place
+		require.NoError(t, errOf(ownS.qp.PostRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}))) // has its place
 
 		r.tell(c, "one")
 		r.tell(c, "two")
@@ -362,7 +362,7 @@ func TestSharedReceiveQueueAllocatesNothing(t *testing.T) {
 	var done [8]Completion
 	round := func() {
 		for range 8 {
-			if cs[0].qp.PostSend(WorkRequest{Local: cs[0].source.Slice(0, 40)}) != nil {
+			if errOf(cs[0].qp.PostSend(WorkRequest{Op: OpSend, Local: cs[0].source.Slice(0, 40)})) != nil {
 				t.Fatal("post")
 			}
 		}
@@ -403,10 +403,10 @@ func TestCQMinSize(t *testing.T) {
 		sharer, c2 := r.connect(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared, SRQ: p.SharedReceiveQueue}, QPOptions{})
 		var failed error
 		for i := range receives {
-			failed = errors.Join(failed, plain.qp.PostRecv(plain.recvAt(uint64(i), 0, 1)))
+			failed = errors.Join(failed, errOf(plain.qp.PostRecv(plain.recvAt(uint64(i), 0, 1))))
 		}
 		for range sends {
-			failed = errors.Join(failed, plain.qp.PostWrite(plain.write(c1, 1, 0, 1)), sharer.qp.PostWrite(sharer.write(c2, 1, 0, 1)))
+			failed = errors.Join(failed, errOf(plain.qp.PostSend(plain.write(c1, 1, 0, 1))), errOf(sharer.qp.PostSend(sharer.write(c2, 1, 0, 1))))
 		}
 		for range receives {
 			r.tell(c1, "x")

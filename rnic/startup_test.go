@@ -155,7 +155,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 5, Local: s.source.Slice(0, 10), Signaled: true}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
 		if r.kind == turned {
 			r.pass(5 * time.Second)
 		} else {
@@ -229,7 +229,7 @@ func TestMarkersByDirection(t *testing.T) {
 				r.until("the Write in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 				require.Equal(t, payload, s.region.Bytes()[:1200])
 
-				require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 20)}))
+				require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 20)})))
 				want := 2 + ddp.UntaggedLen + 20 + 4
 				if theirs {
 					want += mpa.MarkerLen
@@ -301,7 +301,7 @@ func TestRevisionZero(t *testing.T) {
 		p.write(p.fpdu(h, []byte("version 0")))
 		r.until("the Write in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "version 0", string(s.region.Bytes()[:9]))
-		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 4)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 4)})))
 		r.until("the Send", func() bool { return len(p.octets()) >= p.at+4+2+18+4+4 })
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[p.at:p.at+8], "marker, length, DDP and RDMAP control")
 	})
@@ -319,7 +319,7 @@ func TestInitiatorMeetsRevisionZero(t *testing.T) {
 		_, n := waitFrame(r, p, mpa.Request)
 		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}).Append(nil))
 		r.until("service", func() bool { return c.qp.State() == RTS })
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 4)}))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 4)})))
 		r.until("the Send", func() bool { return len(p.octets()) >= n+4+2+18+4+4 })
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[n:n+8])
 		raw := rawInitiator{}

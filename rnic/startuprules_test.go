@@ -27,7 +27,7 @@ func TestImmediateStartupTranscript(t *testing.T) {
 			req := r.request()
 			require.Equal(t, "abc", string(req.PrivateData()))
 			require.NoError(t, req.Accept(r.ctx, s.qp, []byte("xy")))
-			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			r.play(p, "< "+reply, "> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"),
 				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -42,8 +42,8 @@ func TestImmediateStartupTranscript(t *testing.T) {
 			r.play(p, "< "+request, "> "+reply)
 			r.inService(c)
 			require.Equal(t, "xy", string(c.qp.PeerPrivateData()))
-			require.NoError(t, c.qp.PostRecv(c.recvAt(4, 0, 1)))
-			require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 0)}))
+			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 1))))
+			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 			send := withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
 			r.play(p, "< "+request, "< "+send, "> "+send)
 			require.Equal(t, []Completion{{ID: 4, QP: c.qp.Number(), Op: OpRecv}}, r.await(c, 1))
@@ -156,7 +156,7 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
-		require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 0)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 		r.play(p, "< "+hexRep+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 	})
 	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
@@ -251,7 +251,7 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 					s := r.newEnd(r.server, QPOptions{})
 					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
 					waitFrame(r, p, mpa.Reply)
-					require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, 5)}))
+					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})))
 					if closing {
 						s.qp.Disconnect()
 					}

@@ -205,7 +205,7 @@ func TestAbortWithoutABuf(t *testing.T) {
 	for b := h.pool.Alloc(); b != mem.NoBuf; b = h.pool.Alloc() {
 		others = append(others, b)
 	}
-	require.NoError(t, talker.PostSend(WorkRequest{Local: region.Slice(0, 5)})) // takes the one that the Poller has at hand
+	require.NoError(t, errOf(talker.PostSend(WorkRequest{Op: OpSend, Local: region.Slice(0, 5)}))) // takes the one that the Poller has at hand
 	h.turns(2, time.Microsecond)
 	for _, q := range qps {
 		q.Abort()
@@ -234,10 +234,10 @@ func TestConsumptionOfEachPeer(t *testing.T) {
 			n    int
 		}{{s1, c1, 9}, {s2, c2, 2}} {
 			for i := range 9 {
-				require.NoError(t, x.s.qp.PostRecv(x.s.recvAt(uint64(i), 8*i, 8)))
+				require.NoError(t, errOf(x.s.qp.PostRecv(x.s.recvAt(uint64(i), 8*i, 8))))
 			}
 			for range x.n {
-				require.NoError(t, x.c.qp.PostSend(WorkRequest{Local: x.c.source.Slice(0, 8)}))
+				require.NoError(t, errOf(x.c.qp.PostSend(WorkRequest{Op: OpSend, Local: x.c.source.Slice(0, 8)})))
 			}
 		}
 		taken := map[uint32]int{}

@@ -29,10 +29,10 @@ func TestStates(t *testing.T) {
 	}{
 		{"own close", func(_ *rig, _, c *end) { c.qp.Disconnect() }, []State{RTS, Closing, Closed}, []State{RTS, Closing, Closed}},
 		{"error of ours that the peer finds", func(r *rig, _, c *end) {
-			require.NoError(r.t, c.qp.PostWrite(WorkRequest{Local: c.source.Slice(0, 1), RemoteSTag: 0xbad}))
+			require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})))
 		}, []State{RTS, Terminating, Closed}, []State{RTS, Terminating, Closed}},
 		{"local error", func(r *rig, _, c *end) {
-			require.NoError(r.t, c.qp.PostSend(WorkRequest{Local: SGE{STag: 0xbad, Length: 1}}))
+			require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: SGE{STag: 0xbad, Length: 1}})))
 		}, []State{RTS, Error, Closed}, []State{RTS, Closed}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTerminatingFromClosing(t *testing.T) {
 	r.exchange(s, c)
 	s.qp.Disconnect()
 	r.until("the half-closed state", func() bool { return c.qp.State() == Closing })
-	require.NoError(t, c.qp.PostWrite(WorkRequest{Local: c.source.Slice(0, 1), RemoteSTag: 0xbad}))
+	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})))
 	r.until("the error", func() bool { return s.qp.State() == Terminating })
 	s.qp.Disconnect()
 	require.Equal(t, []State{Terminating, Closed}, r.states(s.qp))

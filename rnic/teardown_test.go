@@ -40,7 +40,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 		p.closeSend()
 		r.until("the half-closed state", func() bool { return s.qp.State() == Closing })
 		for i := range 3 {
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true})))
 			p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
 			if r.kind == turned {
 				r.pass(3 * closeTimeout)
@@ -49,7 +49,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 		require.False(t, isDone(s.qp))
 		require.NoError(t, p.ended())
 		require.Len(t, r.await(s, 3), 3)
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 9, Local: s.source.Slice(0, 100)}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 9, Local: s.source.Slice(0, 100)})))
 		s.qp.Disconnect()
 		p.wantSend(4, s.source.Bytes()[:100])
 		require.Equal(t, io.EOF, p.untilEnded())
@@ -80,7 +80,7 @@ func TestHalfClosedThenReset(t *testing.T) {
 		r.until("the half-closed state", func() bool { return s.qp.State() == Closing })
 		p.reset()
 		for i := 0; !isDone(s.qp); i++ { // a kernel socket tells when it is written to
-			_ = s.qp.PostSend(WorkRequest{Local: s.source.Slice(0, 100)}) // full, or over
+			_, _ = s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)}) // full, or over
 			if r.kind == turned {
 				r.step()
 				require.Less(t, i, stepsMax)
@@ -99,13 +99,13 @@ func TestHalfClosedThenReset(t *testing.T) {
 func TestReceiveBehindOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 		p, _ := r.startRaw(s, false)
 		p.open()
 		s.qp.Disconnect()
 		require.Equal(t, io.EOF, p.untilEnded())
 		require.Equal(t, Closing, s.qp.State())
-		require.NoError(t, s.qp.PostRecv(s.recvAt(2, 100, 100)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
 		p.write(p.fpdu(writeTo(s.region.STag(), 5), []byte("written")))
 		p.write(p.fpdu(sendOf(1), []byte("before")))
 		p.write(p.fpdu(sendOf(2), []byte("behind")))
@@ -131,12 +131,12 @@ func TestPostBehindOwnClose(t *testing.T) {
 		s := r.newEndOf(r.server, QPOptions{}, n)
 		p, _ := r.startRaw(s, false)
 		p.open()
-		require.NoError(t, s.qp.PostSend(WorkRequest{ID: 1, Local: s.source.Slice(0, n), Signaled: true}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
 		s.qp.Disconnect()
 		refused := func() {
 			t.Helper()
-			require.ErrorIs(t, s.qp.PostSend(WorkRequest{ID: 2, Local: s.source.Slice(0, 10)}), ErrClosed)
-			require.ErrorIs(t, s.qp.PostWrite(WorkRequest{ID: 3, Local: s.source.Slice(0, 10)}), ErrClosed)
+			require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})), ErrClosed)
+			require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 3, Local: s.source.Slice(0, 10)})), ErrClosed)
 		}
 		refused()
 		var got []byte
@@ -168,12 +168,12 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.open()
 		for i := range requests {
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})))
 		}
 		p.next() // the first message has begun
 		p.write(p.fpdu(writeTo(0xdead, 0), []byte("wrong")))
 		r.until("the mark", func() bool { return s.qp.State() == Terminating })
-		late := s.qp.PostSend(WorkRequest{ID: requests, Local: s.source.Slice(0, size)}) == nil // it may be too late for this, too
+		late := errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: requests, Local: s.source.Slice(0, size)})) == nil // it may be too late for this, too
 
 		sent := 0
 		for {
@@ -218,7 +218,7 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.open()
 		for i := range requests {
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})))
 		}
 		p.next()
 		h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}

@@ -31,7 +31,7 @@ const offenceLen = 2000 // octets of a wrong message: two segments at MTU 1500, 
 func (c *end) wrong(s *end, change func(wr *WorkRequest)) error {
 	wr := c.write(s, 1, 0, offenceLen)
 	change(&wr)
-	return c.qp.PostWrite(wr)
+	return errOf(c.qp.PostSend(as(OpWrite, wr)))
 }
 
 var offences = []offence{
@@ -70,11 +70,11 @@ var offences = []offence{
 		return c.wrong(s, func(wr *WorkRequest) { wr.RemoteOffset = math.MaxUint64 - 4 })
 	}, Flushed},
 	{"receive buffer too small", 0x1205, func(_ *testing.T, r *rig, s, c *end) error {
-		return c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, offenceLen)})
+		return errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, offenceLen)}))
 	}, LocalLength},
 	{"no receive buffer", 0x1202, func(t *testing.T, r *rig, s, c *end) error {
-		require.NoError(t, c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, 5)})) // takes the one there is
-		return c.qp.PostSend(WorkRequest{Local: c.source.Slice(0, offenceLen)})
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5)}))) // takes the one there is
+		return errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, offenceLen)}))
 	}, Success},
 }
 
@@ -109,9 +109,9 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 		r.exchange(s, c)
 	}
 	before := bytes.Clone(s.region.Bytes())
-	require.NoError(t, s.qp.PostRecv(s.recvAt(50, 0, 100)))
+	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(50, 0, 100))))
 	require.NoError(t, o.post(t, r, s, c))
-	require.NoError(t, c.qp.PostRecv(c.recvAt(60, 0, 100)))
+	require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(60, 0, 100))))
 	r.untilDone(c.qp)
 	r.untilDone(s.qp)
 
@@ -201,7 +201,7 @@ func TestTerminateOnWire(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(50, 0, 100)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(50, 0, 100))))
 				p, _ := r.startRaw(s, false)
 				h := tc.header(s)
 				p.write(p.fpdu(h, []byte("payload")))
@@ -269,8 +269,8 @@ func TestTerminateBadCRC(t *testing.T) {
 func TestDeliveredBeforeError(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, QPOptions{})
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
-		require.NoError(t, s.qp.PostRecv(s.recvAt(2, 100, 100)))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
 		p, _ := r.startRaw(s, false)
 		burst := p.fpdu(sendOf(1), []byte("first"))
 		burst = append(burst, p.fpdu(writeTo(0xdead, 0), []byte("wrong"))...)
@@ -307,7 +307,7 @@ func TestPeerTerminates(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 				p, _ := r.startRaw(s, false)
 				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
 				p.write(p.fpdu(h, tc.body))
@@ -330,7 +330,7 @@ func TestNothingBehindATerminate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, QPOptions{})
-				require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 100)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 				p, _ := r.startRaw(s, false)
 				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
 				p.write(p.fpdu(h, body))

@@ -69,11 +69,11 @@ func (r *rig) sendAndWrite(s, c *end, n int) {
 	r.t.Helper()
 	clear(s.region.Bytes())
 	clear(s.inbox.Bytes())
-	require.NoError(r.t, s.qp.PostRecv(WorkRequest{ID: 9, Local: s.inbox.Slice(64, s.inbox.Len()-64)}))
+	require.NoError(r.t, errOf(s.qp.PostRecv(WorkRequest{ID: 9, Local: s.inbox.Slice(64, s.inbox.Len()-64)})))
 	wr := c.write(s, 1, 0, n)
 	wr.RemoteOffset = 7
-	require.NoError(r.t, c.qp.PostWrite(wr))
-	require.NoError(r.t, c.qp.PostSend(WorkRequest{ID: 2, Local: c.source.Slice(0, n), Signaled: true}))
+	require.NoError(r.t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+	require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, n), Signaled: true})))
 	require.Equal(r.t, []Completion{{ID: 9, QP: s.qp.Number(), Op: OpRecv, Len: uint32(n)}}, r.await(s, 1))
 	require.Equal(r.t, []Completion{
 		{ID: 1, QP: c.qp.Number(), Op: OpWrite, Len: uint32(n)}, {ID: 2, QP: c.qp.Number(), Op: OpSend, Len: uint32(n)},
@@ -95,9 +95,9 @@ func TestLargeMessages(t *testing.T) {
 		const n = 4 << 20
 		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
-			require.NoError(t, x[1].qp.PostRecv(x[1].recvAt(3, 0, n)))
-			require.NoError(t, x[0].qp.PostWrite(x[0].write(x[1], 1, 0, n)))
-			require.NoError(t, x[0].qp.PostSend(WorkRequest{ID: 2, Local: x[0].source.Slice(0, n), Signaled: true}))
+			require.NoError(t, errOf(x[1].qp.PostRecv(x[1].recvAt(3, 0, n))))
+			require.NoError(t, errOf(x[0].qp.PostSend(x[0].write(x[1], 1, 0, n))))
+			require.NoError(t, errOf(x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(0, n), Signaled: true})))
 		}
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
 			cs := r.await(x[1], 3)
@@ -116,11 +116,11 @@ func TestLargeMessages(t *testing.T) {
 func TestZeroLength(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(QPOptions{}, QPOptions{})
-		require.NoError(t, s.qp.PostRecv(WorkRequest{ID: 8})) // room for nothing
-		require.NoError(t, s.qp.PostRecv(s.recvAt(9, 0, 10)))
-		require.NoError(t, c.qp.PostWrite(WorkRequest{ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 2, Signaled: true}))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 3, Local: c.source.Slice(5, 0), Signaled: true}))
+		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 8}))) // room for nothing
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 10))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Signaled: true})))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(5, 0), Signaled: true})))
 		require.Equal(t, []Completion{
 			{ID: 1, QP: c.qp.Number(), Op: OpWrite}, {ID: 2, QP: c.qp.Number(), Op: OpSend}, {ID: 3, QP: c.qp.Number(), Op: OpSend},
 		}, r.await(c, 3))
@@ -144,9 +144,9 @@ func TestRegionWithBase(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, SGE{STag: m.STag(), Offset: base + 3, Length: 5}, m.Slice(3, 5))
 			for off := 0; off < 100; off += 50 {
-				require.NoError(t, c.qp.PostWrite(WorkRequest{
+				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite,
 					Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off), Signaled: true,
-				}))
+				})))
 			}
 			r.await(c, 2)
 			r.exchange(s, c) // the Writes are there when the Send behind them is
@@ -189,7 +189,7 @@ func TestManyOutstanding(t *testing.T) {
 		}
 		buffers, sends, received, completed := 0, 0, 0, []uint64{}
 		postRecv := func() {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(0, buffers%depth*1000, 1000)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, buffers%depth*1000, 1000))))
 			buffers++
 		}
 		for range depth {
@@ -197,14 +197,14 @@ func TestManyOutstanding(t *testing.T) {
 		}
 		r.until("all messages", func() bool {
 			for len(queue) > 0 {
-				post := c.qp.PostWrite
+				op := OpWrite
 				if queue[0].send {
 					if sends == buffers {
 						break
 					}
-					post = c.qp.PostSend
+					op = OpSend
 				}
-				if err := post(queue[0].wr); err != nil {
+				if _, err := c.qp.PostSend(as(op, queue[0].wr)); err != nil {
 					require.ErrorIs(t, err, ErrSendQueueFull)
 					break
 				}
@@ -251,7 +251,7 @@ func TestPostConcurrently(t *testing.T) {
 				for i := range each {
 					k := g*each + i
 					for r.ctx.Err() == nil {
-						err := c.qp.PostWrite(c.write(s, uint64(k), k*size, size))
+						_, err := c.qp.PostSend(c.write(s, uint64(k), k*size, size))
 						if err == nil {
 							break
 						}
@@ -290,7 +290,7 @@ func TestPayloadMax(t *testing.T) {
 		require.NoError(t, err)
 		m := s.source
 		total := min(2*n+100, m.Len())
-		require.NoError(t, s.qp.PostWrite(WorkRequest{Local: m.Slice(0, total), RemoteSTag: 7, RemoteOffset: 1000}))
+		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, Local: m.Slice(0, total), RemoteSTag: 7, RemoteOffset: 1000})))
 		var got []int
 		for at := 0; at < total; {
 			u := p.next()
@@ -318,7 +318,7 @@ func TestSendsOnWire(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		for i := range 3 {
-			require.NoError(t, s.qp.PostSend(WorkRequest{Local: s.source.Slice(10*i, 10)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(10*i, 10)})))
 		}
 		for i := range 3 {
 			u := p.next()
@@ -376,7 +376,7 @@ func TestSharedCompletionQueue(t *testing.T) {
 		}
 		for i := range 12 {
 			c := cs[i%3]
-			require.NoError(t, c.qp.PostWrite(c.write(ss[i%3], uint64(i), 0, 1000)))
+			require.NoError(t, errOf(c.qp.PostSend(c.write(ss[i%3], uint64(i), 0, 1000))))
 		}
 		next := map[uint32]uint64{cs[0].qp.Number(): 0, cs[1].qp.Number(): 1, cs[2].qp.Number(): 2}
 		require.Len(t, next, 3)

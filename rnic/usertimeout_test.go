@@ -28,7 +28,7 @@ func TestUserTimeout(t *testing.T) {
 			begin := r.time
 			for _, x := range [][2]*end{{s, c}, {c, s}} {
 				if inFlight {
-					require.NoError(t, x[0].qp.PostWrite(x[0].write(x[1], 1, 0, 100)))
+					require.NoError(t, errOf(x[0].qp.PostSend(x[0].write(x[1], 1, 0, 100))))
 				}
 			}
 			for _, e := range []*end{s, c} {

@@ -1,12 +1,14 @@
 package rnic
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"unsafe"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // wqe is a work request as the rings have it: 64 octets, fixed, pointer-free, so that a ring may lie on hugepages and be
@@ -78,8 +80,8 @@ func wqeOf(op Opcode, wr *WorkRequest) wqe {
 	w := wqe{
 		id: wr.ID, local: wr.Local, remoteOffset: wr.RemoteOffset, remoteSTag: wr.RemoteSTag, op: op, more: uint8(len(wr.List)),
 	}
-	if op == OpLocalInvalidate {
-		w.local = SGE{STag: wr.LocalSTag}
+	if op >= OpFetchAdd {
+		w.setOperands(wr)
 	}
 	if wr.Signaled {
 		w.flags |= flagSignaled
@@ -95,6 +97,24 @@ func wqeOf(op Opcode, wr *WorkRequest) wqe {
 		w.local.Length = uint32(n)
 	}
 	return w
+}
+
+// setOperands is for requests that have operands in place of a range.
+func (w *wqe) setOperands(wr *WorkRequest) {
+	switch w.op {
+	case OpFetchAdd:
+		w.local = SGE{Length: atomicLen}
+		w.operands = [3]uint64{wr.Add, wr.Boundary}
+	case OpCompareSwap:
+		c := &wr.CompareSwap
+		w.local = SGE{Length: atomicLen, Offset: c.Compare}
+		w.operands = [3]uint64{c.CompareMask, c.Swap, c.SwapMask}
+	case OpImmediate:
+		w.local = SGE{Length: rdmap.ImmediateLen}
+		w.operands[0] = binary.BigEndian.Uint64(wr.Immediate[:])
+	case OpLocalInvalidate:
+		w.local = SGE{STag: wr.LocalSTag}
+	}
 }
 
 // pushWork queues w and what stands behind it; false when the ring has no room for all.
@@ -171,12 +191,26 @@ var (
 	ErrShape = errors.New("rnic: not possible in a work request of this kind")
 )
 
-// checkShape refuses a request that the rings, or the protocol, have no room for.
-func (q *QueuePair) checkShape(op Opcode, wr *WorkRequest) error {
-	if len(wr.List) == 0 && len(wr.Inline) == 0 {
+// checkSend refuses a request that the send queue, its ring, or the protocol has no room for.
+func checkSend(wr *WorkRequest, sgeMax, inlineMax int) error {
+	switch {
+	case wr.Op < OpSend || wr.Op > OpLocalInvalidate || wr.Op == OpRecv:
+		return fmt.Errorf("%w: PostSend of %v", ErrShape, wr.Op)
+	case len(wr.List) == 0 && len(wr.Inline) == 0:
 		return nil
 	}
-	return checkLong(op, wr, q.opt.SGEMax, q.opt.InlineMax)
+	return checkLong(wr.Op, wr, sgeMax, inlineMax)
+}
+
+// checkRecv is checkSend of a receive buffer.
+func checkRecv(wr *WorkRequest, sgeMax int) error {
+	switch {
+	case wr.Op != 0 && wr.Op != OpRecv:
+		return fmt.Errorf("%w: PostRecv of %v", ErrShape, wr.Op)
+	case len(wr.List) == 0 && len(wr.Inline) == 0:
+		return nil
+	}
+	return checkLong(OpRecv, wr, sgeMax, 0)
 }
 
 func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {

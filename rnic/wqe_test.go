@@ -20,18 +20,18 @@ func TestRequestShapes(t *testing.T) {
 			want error
 			text string
 		}{
-			{WorkRequest{List: []SGE{one, one, one}}, c.qp.PostSend, ErrListTooLong, "more ranges than QPOptions.SGEMax allows: 4, the limit is 3"},
-			{WorkRequest{List: make([]SGE, 300)}, c.qp.PostRecv, ErrListTooLong, "301, the limit is 3"},
-			{WorkRequest{Inline: make([]byte, 11)}, c.qp.PostWrite, ErrInlineTooLong, "QPOptions.InlineMax allows: 11 octets, the limit is 10"},
-			{WorkRequest{Inline: make([]byte, 1), Local: one}, c.qp.PostSend, ErrShape, "Send with Inline data and with Local or List"},
-			{WorkRequest{Inline: make([]byte, 1), List: []SGE{one}}, c.qp.PostSendInvalidate, ErrShape, "with Local or List"},
-			{WorkRequest{Inline: make([]byte, 1)}, c.qp.PostRecv, ErrShape, "Receive with Inline data"},
-			{WorkRequest{Inline: make([]byte, 1)}, c.qp.PostRead, ErrShape, "RDMA Read with Inline data"},
-			{WorkRequest{Local: one, List: []SGE{one}}, c.qp.PostRead, ErrShape, "names one sink"},
-			{WorkRequest{List: []SGE{one}}, func(wr WorkRequest) error { return c.qp.PostFetchAdd(wr, 1, 0) }, ErrShape, "Fetch and Add with a List"},
-			{WorkRequest{Inline: make([]byte, 1)}, func(wr WorkRequest) error { return c.qp.PostImmediate(wr, [8]byte{}) }, ErrShape, "Immediate Data with Inline"},
-			{WorkRequest{Local: huge, List: []SGE{huge}}, c.qp.PostWrite, ErrTooLong, "2^32 octets or more: 4294967296"},
-			{WorkRequest{Local: huge, List: []SGE{one, huge}}, c.qp.PostRecv, ErrTooLong, "4294967297"},
+			{WorkRequest{List: []SGE{one, one, one}}, poster(c.qp, OpSend), ErrListTooLong, "more ranges than QPOptions.SGEMax allows: 4, the limit is 3"},
+			{WorkRequest{List: make([]SGE, 300)}, poster(c.qp, OpRecv), ErrListTooLong, "301, the limit is 3"},
+			{WorkRequest{Inline: make([]byte, 11)}, poster(c.qp, OpWrite), ErrInlineTooLong, "QPOptions.InlineMax allows: 11 octets, the limit is 10"},
+			{WorkRequest{Inline: make([]byte, 1), Local: one}, poster(c.qp, OpSend), ErrShape, "Send with Inline data and with Local or List"},
+			{WorkRequest{Inline: make([]byte, 1), List: []SGE{one}}, poster(c.qp, OpSendInvalidate), ErrShape, "with Local or List"},
+			{WorkRequest{Inline: make([]byte, 1)}, poster(c.qp, OpRecv), ErrShape, "Receive with Inline data"},
+			{WorkRequest{Inline: make([]byte, 1)}, poster(c.qp, OpRead), ErrShape, "RDMA Read with Inline data"},
+			{WorkRequest{Local: one, List: []SGE{one}}, poster(c.qp, OpRead), ErrShape, "names one sink"},
+			{WorkRequest{List: []SGE{one}}, func(wr WorkRequest) error { return errOf(c.qp.PostSend(fetchAdd(wr, 1))) }, ErrShape, "Fetch and Add with a List"},
+			{WorkRequest{Inline: make([]byte, 1)}, func(wr WorkRequest) error { return errOf(c.qp.PostSend(immediate(wr, [8]byte{}))) }, ErrShape, "Immediate Data with Inline"},
+			{WorkRequest{Local: huge, List: []SGE{huge}}, poster(c.qp, OpWrite), ErrTooLong, "2^32 octets or more: 4294967296"},
+			{WorkRequest{Local: huge, List: []SGE{one, huge}}, poster(c.qp, OpRecv), ErrTooLong, "4294967297"},
 		} {
 			err := tc.post(tc.wr)
 			require.ErrorIs(t, err, tc.want)
@@ -39,8 +39,8 @@ func TestRequestShapes(t *testing.T) {
 		}
 		require.NoError(t, checkLong(OpSend, &WorkRequest{Local: huge, List: []SGE{{Length: math.MaxUint32 - huge.Length}}}, 2, 0), "the longest")
 		require.Zero(t, c.cq.reserved.Load())
-		require.NoError(t, s.qp.PostRecv(s.recvAt(1, 0, 0)))
-		require.NoError(t, c.qp.PostSend(WorkRequest{ID: 1, Inline: []byte{}, Signaled: true}), "no octets are no inline data")
+		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 0))))
+		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Inline: []byte{}, Signaled: true})), "no octets are no inline data")
 		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Op: OpSend}}, r.await(c, 1))
 	})
 }
@@ -90,14 +90,14 @@ func TestLongestRequestsFit(t *testing.T) {
 			list[i] = s.inbox.Slice(i, 1)
 		}
 		for i := range depth {
-			require.NoError(t, s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list}))
+			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list})))
 		}
-		require.ErrorIs(t, s.qp.PostRecv(WorkRequest{Local: list[0], List: list}), ErrRecvQueueFull)
+		require.ErrorIs(t, errOf(s.qp.PostRecv(WorkRequest{Local: list[0], List: list})), ErrRecvQueueFull)
 		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range depth {
-			require.NoError(t, s.qp.PostSend(WorkRequest{ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)}))
+			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)})))
 		}
-		for s.qp.PostSend(WorkRequest{ID: 200, Local: list[0], List: list}) == nil {
+		for errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 200, Local: list[0], List: list})) == nil {
 			require.Less(t, s.qp.sq.Len(), 2*depth*(1+entriesMoreMax), "a ring without an end")
 		}
 		p.reset()

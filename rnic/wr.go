@@ -10,16 +10,48 @@ import (
 type Opcode uint8
 
 const (
-	OpSend  Opcode = iota + 1 // untagged message into the peer's next receive buffer
-	OpWrite                   // tagged message into the peer's registered memory
-	OpRecv                    // a receive buffer was filled
-	// OpSendInvalidate is OpSend that takes an STag of the peer's away from us: Send with Invalidate.
+	// OpSend sends Local and List, or Inline, into the peer's next receive buffer; Solicited asks for
+	// an event there.
+	OpSend Opcode = iota + 1
+	// OpWrite writes Local and List, or Inline, to RemoteSTag at RemoteOffset: one run of octets there.
+	OpWrite
+	// OpRecv is a receive buffer, Local and List, that was filled.
+	OpRecv
+	// OpSendInvalidate is OpSend that also gives the peer's STag RemoteSTag back: when the peer has
+	// received it nothing can be placed or read through that any more, and the peer's Completion says
+	// so. The peer must have granted it to this QueuePair alone; otherwise its Terminate ends the
+	// connection.
 	OpSendInvalidate
-	OpRead        // from the peer's registered memory into ours
-	OpFetchAdd    // atomic addition to a word of the peer's
-	OpCompareSwap // atomic comparison and swap of a word of the peer's
-	OpImmediate   // a message of 8 octets for the peer's Completion
-	// OpLocalInvalidate takes an STag of this end away from the peer; nothing is sent.
+	// OpRead reads Local.Length octets from RemoteSTag at RemoteOffset into Local, which needs
+	// LocalWrite and no remote right; it has one sink, and no List. No more than ORD Reads and atomics
+	// are under way at a time; the others, and what was posted after them, wait. The octets are there,
+	// and stay, when the Completion was polled; before that and after a failure they are
+	// indeterminate.
+	OpRead
+	// OpFetchAdd adds Add to the 64-bit word at RemoteOffset of RemoteSTag, which must be aligned
+	// there; the peer must have granted RemoteRead and RemoteWrite. The word's value before comes in
+	// Completion.Original; Local is not used. ORD counts it as it does Reads.
+	OpFetchAdd
+	// OpCompareSwap is OpFetchAdd for the operands in CompareSwap; Original tells whether the word was
+	// swapped.
+	OpCompareSwap
+	// OpImmediate sends the 8 octets of Immediate, which the peer finds in its Completion as well as
+	// in the receive buffer that it takes there. Local is not used.
+	OpImmediate
+	// OpLocalInvalidate takes LocalSTag, a region or a bound window of this end, away from the peer;
+	// nothing is sent. When all that was posted before has been sent, and before anything posted
+	// after it is, the peer cannot reach anything through the STag any more. It may name what a peer's
+	// Send with Invalidate may (RFC 5040 section 8.1.1): an STag with remote rights that was made For
+	// this QueuePair. Those of several QueuePairs are ended by MemoryRegion.Revoke and Window.Unbind.
+	//
+	// Sends and Writes posted before from the STag are not harmed: their octets have been copied by
+	// then. A Read into it that is under way is, unless the request has Fence: its Response finds no
+	// sink and ends the connection. So does anything that still needs the STag: a Read of the peer's, a
+	// receive buffer, a later request that sends from it. A region stays registered, for Revalidate
+	// or Deregister; windows onto it end with it; a window can be bound again.
+	//
+	// It completes with Success, or with LocalOperation for an STag that it may not name or that is
+	// not valid (any more): like other local errors that ends the connection.
 	OpLocalInvalidate
 )
 
@@ -126,13 +158,23 @@ type WorkRequest struct {
 	RemoteOffset uint64   // Write, Read, atomic: tagged offset at the peer
 	RemoteSTag   mem.STag // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
 	LocalSTag    mem.STag // Local Invalidate: what to invalidate
-	Op           Opcode   // for Post; the other posting calls know theirs
+	Op           Opcode   // what PostSend is to do; PostRecv needs none
 	Signaled     bool     // success yields a Completion; failures always do
 	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
 	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12).
 	Fence bool
+
+	// Fetch and Add adds Add. Each bit of Boundary is the highest of a field, out of which nothing is
+	// carried (RFC 7306 section 5.1.1); 0 is one field of 64 bits.
+	Add, Boundary uint64
+	CompareSwap   CompareSwap
+	Immediate     [8]byte // immediate data
 }
+
+// CompareSwap are the operands of Compare and Swap: if the word equals Compare in all bits of
+// CompareMask, its bits of SwapMask become Swap's.
+type CompareSwap struct{ Compare, CompareMask, Swap, SwapMask uint64 }
 
 // Completion is a fixed 64-octet, pointer-free ring entry.
 type Completion struct {

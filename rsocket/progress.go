@@ -56,7 +56,7 @@ func (c *Conn) progress() {
 
 // post posts requests for which there are slots. False: the connection is at its end, which tells why.
 func (c *Conn) post(wrs []rnic.WorkRequest) bool {
-	n, err := c.qp.Post(wrs...)
+	n, err := c.qp.PostSend(wrs...)
 	c.out.slots -= n
 	if err != nil && !errors.Is(err, rnic.ErrClosed) {
 		c.fail(err)
@@ -66,7 +66,8 @@ func (c *Conn) post(wrs []rnic.WorkRequest) bool {
 
 // postRecv posts the receive buffer of a message.
 func (c *Conn) postRecv(i int) error {
-	return c.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: c.m.inbox.Slice(i*messageLen, messageLen)})
+	_, err := c.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: c.m.inbox.Slice(i*messageLen, messageLen)})
+	return err
 }
 
 // goodbye says that nothing follows.

@@ -40,7 +40,7 @@ func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
 	p.m, err = opt.PD.RegisterWith(make([]byte, rawBuffers*messageLen+4096), rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: p.qp})
 	require.NoError(t, err)
 	for i := range rawBuffers {
-		require.NoError(t, p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)}))
+		require.NoError(t, errOf(p.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: p.m.Slice(i*messageLen, messageLen)})))
 	}
 	t.Cleanup(func() {
 		p.qp.Abort()
@@ -78,7 +78,7 @@ func (p *raw) connect(dev *rnic.Adapter, opt Options) *Conn {
 
 func (p *raw) send(b []byte) {
 	p.t.Helper()
-	require.NoError(p.t, p.qp.PostSend(rnic.WorkRequest{Inline: b}))
+	require.NoError(p.t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Inline: b})))
 }
 
 func (p *raw) say(k kind, value uint32) {
@@ -91,7 +91,7 @@ func (p *raw) say(k kind, value uint32) {
 // write writes into the other end's ring.
 func (p *raw) write(off uint64, b []byte) {
 	p.t.Helper()
-	require.NoError(p.t, p.qp.PostWrite(rnic.WorkRequest{Inline: b, RemoteSTag: p.theirs.ring.stag, RemoteOffset: p.theirs.ring.to + off}))
+	require.NoError(p.t, errOf(p.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: b, RemoteSTag: p.theirs.ring.stag, RemoteOffset: p.theirs.ring.to + off})))
 }
 
 // hears waits for the other end's next message.

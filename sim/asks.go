@@ -70,7 +70,8 @@ func (p *peer) ask() error {
 		data := a.rng.Uint64()
 		a.values = append(a.values, last+data)
 		p.asked(work{id: wr.ID, op: rnic.OpFetchAdd, n: 8, original: last})
-		return p.qp.PostFetchAdd(wr, data, 0)
+		wr.Op, wr.Add = rnic.OpFetchAdd, data
+		return p.postSend(wr)
 	case kind == 1 && extended:
 		cs := rnic.CompareSwap{Compare: last ^ uint64(a.rng.IntN(2)), CompareMask: ^uint64(0), Swap: a.rng.Uint64(), SwapMask: a.rng.Uint64()}
 		next := last
@@ -79,7 +80,8 @@ func (p *peer) ask() error {
 		}
 		a.values = append(a.values, next)
 		p.asked(work{id: wr.ID, op: rnic.OpCompareSwap, n: 8, original: last})
-		return p.qp.PostCompareSwap(wr, cs)
+		wr.Op, wr.CompareSwap = rnic.OpCompareSwap, cs
+		return p.postSend(wr)
 	case kind <= 3 && len(p.sends) < recvDepth-1:
 		return p.askAside(wr, extended && kind == 2)
 	}
@@ -95,7 +97,8 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 		m.octets, m.immediate = data[:], true
 		p.sends = append(p.sends, m)
 		p.asked(work{id: wr.ID, op: rnic.OpImmediate, n: 8})
-		return p.qp.PostImmediate(wr, data)
+		wr.Op, wr.Immediate = rnic.OpImmediate, data
+		return p.postSend(wr)
 	}
 	r := p.remote
 	w, err := r.pd.NewWindow()
@@ -110,7 +113,8 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 	m.octets = p.source.Bytes()[:wr.Local.Length]
 	p.sends = append(p.sends, m)
 	p.asked(work{id: wr.ID, op: rnic.OpSendInvalidate, n: int(wr.Local.Length)})
-	return p.qp.PostSendInvalidate(wr)
+	wr.Op = rnic.OpSendInvalidate
+	return p.postSend(wr)
 }
 
 func (p *peer) askRead(wr rnic.WorkRequest) error {
@@ -124,7 +128,8 @@ func (p *peer) askRead(wr rnic.WorkRequest) error {
 	paint(a.sink.Bytes()[slot:][:readMax])
 	wr.Local, wr.RemoteSTag, wr.RemoteOffset = a.sink.Slice(slot, n), p.remote.asks.library.STag(), p.remote.end.Base+uint64(off)
 	p.asked(work{id: wr.ID, op: rnic.OpRead, n: n, slot: slot, from: off})
-	return p.qp.PostRead(wr)
+	wr.Op = rnic.OpRead
+	return p.postSend(wr)
 }
 
 func (p *peer) asked(w work) {

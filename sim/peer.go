@@ -170,7 +170,7 @@ func (p *peer) postRecv(i int) error {
 	if len(wr.List) > 0 {
 		p.shapes.did["scattered"]++
 	}
-	err := p.qp.PostRecv(wr)
+	_, err := p.qp.PostRecv(wr)
 	spoil(&wr)
 	return err
 }
@@ -222,17 +222,22 @@ func (p *peer) post() error {
 		if n == 0 {
 			p.empty[0]++
 		}
-		return p.qp.PostSend(wr)
+		return p.postSend(wr)
 	}
 	if n == 0 {
 		p.empty[1]++ // neither STag nor offset is looked at (DECISIONS 32): any will do
-		return p.qp.PostWrite(wr)
+		return p.postSend(wr)
 	}
 	wr.RemoteSTag, wr.RemoteOffset = p.remoteSTag, p.remote.end.Base+uint64(p.next)
 	copy(p.want[p.next:], octets)
 	p.next += n
 	p.next = min(p.next+p.rng.IntN(64)*p.rng.IntN(2), len(p.want))
-	return p.qp.PostWrite(wr)
+	return p.postSend(wr)
+}
+
+func (p *peer) postSend(wr rnic.WorkRequest) error {
+	_, err := p.qp.PostSend(wr)
+	return err
 }
 
 func (p *peer) nextID() uint64 {

@@ -143,9 +143,9 @@ func (p *peer) takeBack() error {
 	if err != nil {
 		return err
 	}
-	wr := rnic.WorkRequest{ID: p.nextID(), LocalSTag: stag, Signaled: true, Fence: s.rng.IntN(3) == 0}
+	wr := rnic.WorkRequest{ID: p.nextID(), Op: rnic.OpLocalInvalidate, LocalSTag: stag, Signaled: true, Fence: s.rng.IntN(3) == 0}
 	p.asked(work{id: wr.ID, op: rnic.OpLocalInvalidate, stag: stag})
-	return p.qp.PostLocalInvalidate(wr)
+	return p.postSend(wr)
 }
 
 // tookBack judges a Local Invalidate that succeeded.

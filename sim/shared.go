@@ -40,7 +40,8 @@ func poolOf(a *rnic.Adapter, wl *Workload) (*recvPool, error) {
 func (p *recvPool) post(i int) error {
 	p.posted++
 	p.order[i] = p.posted
-	return p.srq.PostRecv(p.inbox.scatter(p.rng, i, rnic.SharedSGEMax))
+	_, err := p.srq.PostRecv(p.inbox.scatter(p.rng, i, rnic.SharedSGEMax))
+	return err
 }
 
 // completed: a stream has used buffer i, or lets go of it. Each takes them in the order of posting; last is the stream's last.

@@ -146,7 +146,7 @@ func (p *pair) post(m Messages) error {
 	}
 	for i := range m.Count {
 		wr := rnic.WorkRequest{ID: uint64(i), Local: p.src.Slice(0, m.Octets), Signaled: true, RemoteSTag: p.stag}
-		if err := p.qp[1].PostWrite(wr); err != nil {
+		if _, err := p.qp[1].PostSend(wr); err != nil {
 			return err
 		}
 		if !m.Alone {

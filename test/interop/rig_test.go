@@ -157,18 +157,18 @@ func (r *rig) newEnd(opt rnic.QPOptions) *end {
 
 func (e *end) postRecv(i uint64) {
 	e.r.t.Helper()
-	require.NoError(e.r.t, e.qp.PostRecv(rnic.WorkRequest{ID: i, Local: e.inbox.Slice(int(i)*inboxBytes, inboxBytes)}))
+	require.NoError(e.r.t, errOf(e.qp.PostRecv(rnic.WorkRequest{ID: i, Local: e.inbox.Slice(int(i)*inboxBytes, inboxBytes)})))
 }
 
 // send posts a message; nothing of it completes unless it fails.
 func (e *end) send(b []byte) {
 	e.r.t.Helper()
-	require.NoError(e.r.t, e.qp.PostSend(rnic.WorkRequest{Local: e.put(b)}))
+	require.NoError(e.r.t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.put(b)})))
 }
 
 func (e *end) write(b []byte, to guestRegion, off int) {
 	e.r.t.Helper()
-	require.NoError(e.r.t, e.qp.PostWrite(rnic.WorkRequest{Local: e.put(b), RemoteSTag: to.stag, RemoteOffset: to.at + uint64(off)}))
+	require.NoError(e.r.t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.put(b), RemoteSTag: to.stag, RemoteOffset: to.at + uint64(off)})))
 }
 
 // expose is rping's message that says where n octets of our region are, from off.

@@ -41,7 +41,8 @@ func (r *run) grant() error {
 	}
 	own := r.Credit.Local + creditLen
 	atomic.StoreUint32(r.word(own), uint32(r.recvd))
-	err := r.QP.PostWrite(rnic.WorkRequest{
+	_, err := r.QP.PostSend(rnic.WorkRequest{
+		Op: rnic.OpWrite,
 		ID: idCredit, Signaled: true, Local: r.Local.Slice(own, creditLen),
 		RemoteSTag: r.Credit.RemoteSTag, RemoteOffset: r.Credit.RemoteOffset,
 	})

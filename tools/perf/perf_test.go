@@ -59,7 +59,7 @@ func checkResult(t *testing.T, res Result, test Test, name string) {
 func TestWriteRounds(t *testing.T) {
 	test := Test{Op: Write, Latency: true, Size: 3, Iterations: 1000, ServerFirst: true}
 	p := connect(t, testnic.Wired(t), test)
-	require.NoError(t, p.ends[0].QP.PostWrite(rnic.WorkRequest{Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1}))
+	require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: p.ends[0].Local.Slice(0, 0), RemoteSTag: 1})))
 	served := p.serve(test)
 	res, err := p.ends[0].Run(p.ctx, test)
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func TestDuration(t *testing.T) {
 		require.GreaterOrEqual(t, res.Elapsed, test.Duration)
 		require.NotZero(t, res.Iterations)
 		require.Zero(t, res.Peak)
-		require.NoError(t, p.ends[0].QP.PostSend(rnic.WorkRequest{Local: p.ends[0].Local.Slice(0, 1), Solicited: true}))
+		require.NoError(t, errOf(p.ends[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: p.ends[0].Local.Slice(0, 1), Solicited: true})))
 		require.NoError(t, served())
 	}
 }

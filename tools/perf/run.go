@@ -62,20 +62,21 @@ func (r *run) post() error {
 	wr := rnic.WorkRequest{ID: idMessage, Signaled: true, RemoteSTag: r.RemoteSTag, RemoteOffset: r.RemoteOffset}
 	switch r.Op {
 	case Write:
-		wr.Local = r.Local.Slice(r.SendAt, r.Size)
-		return r.QP.PostWrite(wr)
+		wr.Op, wr.Local = rnic.OpWrite, r.Local.Slice(r.SendAt, r.Size)
 	case Read:
-		wr.Local = r.Local.Slice(r.RecvAt, r.Size)
-		return r.QP.PostRead(wr)
+		wr.Op, wr.Local = rnic.OpRead, r.Local.Slice(r.RecvAt, r.Size)
 	case Send:
-		wr.Local = r.Local.Slice(r.SendAt, r.Size)
-		return r.QP.PostSend(wr)
+		wr.Op, wr.Local = rnic.OpSend, r.Local.Slice(r.SendAt, r.Size)
+	default:
+		wr.Op, wr.Add = rnic.OpFetchAdd, 1
 	}
-	return r.QP.PostFetchAdd(wr, 1, 0)
+	_, err := r.QP.PostSend(wr)
+	return err
 }
 
 func (r *run) postRecv() error {
-	return r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, max(r.Size, r.RecvMax))})
+	_, err := r.QP.PostRecv(rnic.WorkRequest{Local: r.Local.Slice(r.RecvAt, max(r.Size, r.RecvMax))})
+	return err
 }
 
 // poll takes what has completed, and says whether there was something.

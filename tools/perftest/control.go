@@ -58,7 +58,8 @@ func newControl(dev *rnic.Adapter, opt rnic.QPOptions, server bool) (*control, e
 }
 
 func (c *control) post(i int) error {
-	return c.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: c.memory.Slice(i*messageMax, messageMax)})
+	_, err := c.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: c.memory.Slice(i*messageMax, messageMax)})
+	return err
 }
 
 // release ends the connection if it has not ended, and gives the memory back.
@@ -91,7 +92,7 @@ func (c *control) say(ctx context.Context, b []byte) error {
 	at := controlDepth * messageMax
 	copy(c.memory.Bytes()[at:], b)
 	c.sent = false
-	if err := c.qp.PostSend(rnic.WorkRequest{Local: c.memory.Slice(at, len(b)), Signaled: true}); err != nil {
+	if _, err := c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: c.memory.Slice(at, len(b)), Signaled: true}); err != nil {
 		return c.over(ctx, err)
 	}
 	return c.until(ctx, func() bool { return c.sent })

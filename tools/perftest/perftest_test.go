@@ -196,9 +196,9 @@ func TestWritesBeyond(t *testing.T) {
 		es := r.second(r.firstGreeted())
 		theirs, err := r.control.begin(r.ctx, es[0].plan.program(), es.places())
 		require.NoError(t, err)
-		require.NoError(t, es[0].QP.PostWrite(rnic.WorkRequest{
+		require.NoError(t, errOf(es[0].QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
 			Local: es[0].Local.Slice(0, 64), RemoteSTag: theirs[0].STag, RemoteOffset: theirs[0].Offset + 8192,
-		}))
+		})))
 		require.ErrorContains(t, r.served().Err, "base or bounds violation")
 	})
 }

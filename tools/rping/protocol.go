@@ -134,16 +134,17 @@ func (e *end) register(n int, access rnic.Access) (*rnic.MemoryRegion, error) {
 }
 
 func (e *end) postRecv(i int) error {
-	return e.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: e.control.Slice((1+i)*messageLen, messageLen)})
+	_, err := e.qp.PostRecv(rnic.WorkRequest{ID: uint64(i), Local: e.control.Slice((1+i)*messageLen, messageLen)})
+	return err
 }
 
 // release ends the connection if it has not ended, and gives the memory back.
 func (e *end) release() { peer.Release(e.qp, e.regions...) }
 
 // do posts a request and waits until it has completed. Messages that come meanwhile are kept.
-func (e *end) do(ctx context.Context, post func(rnic.WorkRequest) error, wr rnic.WorkRequest) error {
+func (e *end) do(ctx context.Context, wr rnic.WorkRequest) error {
 	wr.ID, wr.Signaled = idSend, true
-	if err := post(wr); err != nil {
+	if _, err := e.qp.PostSend(wr); err != nil {
 		return e.over(ctx, err)
 	}
 	for {
@@ -157,7 +158,7 @@ func (e *end) do(ctx context.Context, post func(rnic.WorkRequest) error, wr rnic
 // send sends one message.
 func (e *end) send(ctx context.Context, p place) error {
 	p.put(e.control.Bytes())
-	return e.do(ctx, e.qp.PostSend, rnic.WorkRequest{Local: e.control.Slice(0, messageLen)})
+	return e.do(ctx, rnic.WorkRequest{Op: rnic.OpSend, Local: e.control.Slice(0, messageLen)})
 }
 
 // receive waits for the peer's next message.

@@ -178,7 +178,7 @@ func TestHostileClients(t *testing.T) {
 				m, err := e.register(messageLen, 0)
 				require.NoError(t, err)
 				copy(m.Bytes(), tc.say)
-				require.NoError(t, e.qp.PostSend(rnic.WorkRequest{Local: m.Slice(0, len(tc.say))}))
+				require.NoError(t, errOf(e.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: m.Slice(0, len(tc.say))})))
 			}
 			require.ErrorContains(t, r.result().Err, tc.want)
 		})
@@ -235,7 +235,7 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 				return err
 			}
 			local := buf.Slice(0, int(from.size))
-			err = e.do(ctx, e.qp.PostRead, rnic.WorkRequest{Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
+			err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpRead, Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
 			if err != nil {
 				return err
 			}
@@ -248,7 +248,7 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 				return err
 			}
 			local.Length = min(local.Length, room)
-			err = e.do(ctx, e.qp.PostWrite, rnic.WorkRequest{Local: local, RemoteSTag: to.stag, RemoteOffset: to.to + beyond})
+			err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpWrite, Local: local, RemoteSTag: to.stag, RemoteOffset: to.to + beyond})
 			if err == nil {
 				err = e.send(ctx, place{})
 			}

@@ -142,7 +142,7 @@ func (s *Server) pong(ctx context.Context, e *end, buf *rnic.MemoryRegion, from 
 
 func (s *Server) exchange(ctx context.Context, e *end, buf *rnic.MemoryRegion, from place) error {
 	local := buf.Slice(0, int(from.size))
-	err := e.do(ctx, e.qp.PostRead, rnic.WorkRequest{Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
+	err := e.do(ctx, rnic.WorkRequest{Op: rnic.OpRead, Local: local, RemoteSTag: from.stag, RemoteOffset: from.to})
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (s *Server) exchange(ctx context.Context, e *end, buf *rnic.MemoryRegion, f
 	if to.size < from.size {
 		return fmt.Errorf("rping: %d octets to write back, the client has room for %d", from.size, to.size)
 	}
-	err = e.do(ctx, e.qp.PostWrite, rnic.WorkRequest{Local: local, RemoteSTag: to.stag, RemoteOffset: to.to})
+	err = e.do(ctx, rnic.WorkRequest{Op: rnic.OpWrite, Local: local, RemoteSTag: to.stag, RemoteOffset: to.to})
 	if err != nil {
 		return err
 	}

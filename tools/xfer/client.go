@@ -38,7 +38,7 @@ func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, opt r
 	if c.buf, err = opt.PD.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
 		return nil, err
 	}
-	if err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
+	if _, err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
 		return nil, err
 	}
 	if err = c.qp.Connect(ctx, addr, r.marshal()); err != nil {
@@ -53,7 +53,8 @@ func (c *client) release() { peer.Release(c.qp, c.buf) }
 // finish tells the server what was sent, or has come.
 func (c *client) finish(f finish) error {
 	f.marshal(c.buf.Bytes()[c.control:])
-	return c.qp.PostSend(rnic.WorkRequest{ID: idClosing, Local: c.buf.Slice(c.control, finishLen), Signaled: true})
+	_, err := c.qp.PostSend(rnic.WorkRequest{ID: idClosing, Op: rnic.OpSend, Local: c.buf.Slice(c.control, finishLen), Signaled: true})
+	return err
 }
 
 // answer reads the server's, of n octets.

@@ -128,7 +128,8 @@ func (g *get) read(ctx context.Context) error {
 func (g *get) post() error {
 	i := int(g.posted/uint64(g.chunk)) % readsMax
 	n := int(min(uint64(g.chunk), g.grant.length-g.posted))
-	err := g.qp.PostRead(rnic.WorkRequest{
+	_, err := g.qp.PostSend(rnic.WorkRequest{
+		Op: rnic.OpRead,
 		ID: uint64(i), Local: g.buf.Slice(i*readMax, n), Signaled: true,
 		RemoteSTag: g.grant.stag, RemoteOffset: g.grant.to + g.posted,
 	})

@@ -95,17 +95,17 @@ func TestGetRights(t *testing.T) {
 		post func(*rogue, grant) error
 	}{
 		{"write", func(c *rogue, g grant) error {
-			return c.qp.PostWrite(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to})
+			return errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to}))
 		}},
 		{"beyond", func(c *rogue, g grant) error {
-			return c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9})
+			return errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to + g.length - 9}))
 		}},
 		{"afterwards", func(c *rogue, g grant) error {
 			c.send(finish{length: g.length, digest: *g.digest}.marshal(make([]byte, finishLen)))
 			a, err := parseAnswer(c.receive())
 			require.NoError(c.r.t, err)
 			require.True(c.r.t, a.match)
-			return c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to})
+			return errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10), RemoteSTag: g.stag, RemoteOffset: g.to}))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

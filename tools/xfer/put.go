@@ -149,7 +149,8 @@ func (p *put) post() error {
 		return fmt.Errorf("xfer: reading the source at octet %d of %d: %w", p.posted, p.cfg.Length, err)
 	}
 	p.sum.Write(b) // never fails
-	err := p.qp.PostWrite(rnic.WorkRequest{
+	_, err := p.qp.PostSend(rnic.WorkRequest{
+		Op: rnic.OpWrite,
 		ID: uint64(i), Local: p.buf.Slice(i*chunkMax, n), Signaled: true,
 		RemoteSTag: p.grant.stag, RemoteOffset: p.grant.to + p.posted,
 	})

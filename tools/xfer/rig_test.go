@@ -153,7 +153,7 @@ func (r *rig) newRogueWith(dev *rnic.Adapter, opt rnic.QPOptions) *rogue {
 	require.NoError(r.t, err)
 	g.buf, err = g.pd.Register(make([]byte, 1<<20), rnic.LocalWrite|rnic.RemoteWrite)
 	require.NoError(r.t, err)
-	require.NoError(r.t, g.qp.PostRecv(rnic.WorkRequest{ID: 1, Local: g.buf.Slice(rogueInbox, 4096)}))
+	require.NoError(r.t, errOf(g.qp.PostRecv(rnic.WorkRequest{ID: 1, Local: g.buf.Slice(rogueInbox, 4096)})))
 	r.t.Cleanup(func() {
 		g.qp.Abort()
 		<-g.qp.Done()
@@ -178,15 +178,15 @@ func (c *rogue) write(g grant, off int, b []byte) {
 	at := rogueData + c.used // earlier octets may still be on their way
 	c.used += len(b)
 	copy(c.buf.Bytes()[at:], b)
-	require.NoError(c.r.t, c.qp.PostWrite(rnic.WorkRequest{
+	require.NoError(c.r.t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
 		Local: c.buf.Slice(at, len(b)), RemoteSTag: g.stag, RemoteOffset: g.to + uint64(off),
-	}))
+	})))
 }
 
 func (c *rogue) send(b []byte) {
 	c.r.t.Helper()
 	copy(c.buf.Bytes()[rogueOut:], b)
-	require.NoError(c.r.t, c.qp.PostSend(rnic.WorkRequest{ID: 2, Local: c.buf.Slice(rogueOut, len(b))}))
+	require.NoError(c.r.t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: c.buf.Slice(rogueOut, len(b))})))
 }
 
 // receive waits for the next message.

@@ -225,7 +225,7 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 		}
 		g.stag, g.to = t.region.STag(), t.region.Base()
 	}
-	if err = t.qp.PostRecv(rnic.WorkRequest{ID: idFinish, Local: t.control.Slice(0, finishLen)}); err != nil {
+	if _, err = t.qp.PostRecv(rnic.WorkRequest{ID: idFinish, Local: t.control.Slice(0, finishLen)}); err != nil {
 		return err
 	}
 	t.granted = time.Now()
@@ -297,7 +297,7 @@ func (t *transfer) answer(ctx context.Context, a answer) error {
 	ctx, cancel := context.WithTimeout(ctx, t.s.cfg.IdleTimeout)
 	defer cancel()
 	a.marshal(t.control.Bytes()[finishLen:])
-	err := t.qp.PostSend(rnic.WorkRequest{ID: idAnswer, Local: t.control.Slice(finishLen, answerLen), Signaled: true})
+	_, err := t.qp.PostSend(rnic.WorkRequest{ID: idAnswer, Op: rnic.OpSend, Local: t.control.Slice(finishLen, answerLen), Signaled: true})
 	if err != nil {
 		return t.fail(err)
 	}

@@ -151,7 +151,7 @@ func TestPutMayNotRead(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{})
 	c := r.newRogueWith(r.client, rnic.QPOptions{ORD: 4})
 	require.NoError(t, c.qp.Connect(r.ctx, r.addr, request{op: OpPut, length: 5000}.marshal()))
-	require.ErrorIs(t, c.qp.PostRead(rnic.WorkRequest{Local: c.buf.Slice(rogueData, 10)}), rnic.ErrReadDepth)
+	require.ErrorIs(t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10)})), rnic.ErrReadDepth)
 	c.qp.Abort()
 	require.Error(t, r.result().Err)
 }
@@ -260,7 +260,7 @@ func TestServerIdleButAlive(t *testing.T) {
 	for c.qp.State() == rnic.RTS {
 		<-tick.C
 		require.NoError(t, r.ctx.Err())
-		_ = c.qp.PostWrite(rnic.WorkRequest{RemoteSTag: g.stag}) // of nothing; the end may come between
+		_, _ = c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, RemoteSTag: g.stag}) // of nothing; the end may come between
 	}
 	require.EqualError(t, r.result().Err, "xfer: nothing was written by the client for 60ms")
 }

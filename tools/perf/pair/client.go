@@ -72,7 +72,7 @@ func (e end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
 
 // last tells the server that all is said and waits until it has it.
 func (e end) last(ctx context.Context) error {
-	err := e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(e.SendAt, lastLen), Solicited: true})
+	_, err := e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(e.SendAt, lastLen), Solicited: true})
 	if err != nil {
 		return err
 	}

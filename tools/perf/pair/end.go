@@ -24,7 +24,7 @@ func newEnd(dev *rnic.Adapter, t *perf.Test, opt rnic.QPOptions, server bool) (e
 	if err != nil {
 		return end{}, err
 	}
-	if err := e.QP.PostRecv(rnic.WorkRequest{Local: e.Local.Slice(e.RecvAt, t.Size)}); err != nil {
+	if _, err := e.QP.PostRecv(rnic.WorkRequest{Local: e.Local.Slice(e.RecvAt, t.Size)}); err != nil {
 		e.Release()
 		return end{}, err
 	}

@@ -207,19 +207,19 @@ func TestHostileClients(t *testing.T) {
 		{"silent in a ping-pong", pong, nil, "perf: nothing came from the client for 100ms"},
 		{"silent with Sends", send, nil, "perf: nothing came from the client for 100ms"},
 		{"reads what it may write", write, func(e end, p place) error {
-			return e.QP.PostRead(rnic.WorkRequest{Local: e.Local.Slice(0, 8), RemoteSTag: p.stag, RemoteOffset: p.to})
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: e.Local.Slice(0, 8), RemoteSTag: p.stag, RemoteOffset: p.to}))
 		}, "STag"},
 		{"writes beyond", write, func(e end, p place) error {
-			return e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 4096), RemoteSTag: p.stag, RemoteOffset: p.to + 4096})
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 4096), RemoteSTag: p.stag, RemoteOffset: p.to + 4096}))
 		}, "bounds"},
 		{"a message of no test", write, func(e end, _ place) error {
-			return e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(0, 8)})
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(0, 8)}))
 		}, "a message that belongs to no test"},
 		{"leaves", write, func(e end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
 		{"leaves a test of Sends", send, func(e end, _ place) error { e.QP.Disconnect(); return nil }, "the peer closed the connection before the test was over"},
 		{"an answer to where nothing is", pong, func(e end, p place) error {
 			e.Local.Bytes()[0] = 1
-			return e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 1), RemoteSTag: p.stag, RemoteOffset: p.to + 4095})
+			return errOf(e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 1), RemoteSTag: p.stag, RemoteOffset: p.to + 4095}))
 		}, "STag"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestServerWritesBeyond(t *testing.T) {
 					err = req.Accept(ctx, e.QP, marshalReply(e.place(&ask.test)))
 				}
 				if err == nil { // it goes out when the client has spoken
-					err = e.QP.PostWrite(rnic.WorkRequest{Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
+					_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
 					<-e.QP.Done()
 				}
 				served <- err

@@ -106,7 +106,7 @@ func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e end, r *reque
 		err = perf.ErrEnded
 	}
 	if err == nil {
-		err = e.QP.PostSend(rnic.WorkRequest{Local: e.Local.Slice(e.SendAt, lastLen)})
+		_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: e.Local.Slice(e.SendAt, lastLen)})
 	}
 	if err == nil {
 		select {

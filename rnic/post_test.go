@@ -30,13 +30,13 @@ func TestPost(t *testing.T) {
 		own := r.tied(c, make([]byte, 8), RemoteRead)
 		theirs := r.tied(s, make([]byte, 8), RemoteRead)
 		for i := range 2 {
-			require.NoError(t, s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10)))
+			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
 		}
 		read := c.readFrom(m, 3, 0, 100)
 		read.Op = OpRead
 		write := c.write(s, 1, 0, 100)
 		write.Op = OpWrite
-		n, err := c.qp.Post(write,
+		n, err := c.qp.PostSend(write,
 			WorkRequest{ID: 2, Op: OpSend, Inline: []byte("octets"), Signaled: true}, read,
 			WorkRequest{ID: 4, Op: OpLocalInvalidate, LocalSTag: own.STag(), Signaled: true},
 			WorkRequest{ID: 5, Op: OpSendInvalidate, RemoteSTag: theirs.STag(), Signaled: true})
@@ -51,7 +51,7 @@ func TestPost(t *testing.T) {
 		if r.kind == turned {
 			require.Equal(t, 1, rung.n)
 		}
-		n, err = c.qp.Post()
+		n, err = c.qp.PostSend()
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})
@@ -69,15 +69,16 @@ func TestPostInPart(t *testing.T) {
 			{func(wr *WorkRequest) { wr.List = make([]SGE, 2) }, ErrListTooLong},
 			{func(wr *WorkRequest) { wr.Op = 0 }, ErrShape},
 			{func(wr *WorkRequest) { wr.Op = OpRecv }, ErrShape},
-			{func(wr *WorkRequest) { wr.Op = OpFetchAdd }, ErrShape},
+			{func(wr *WorkRequest) { wr.Op = OpLocalInvalidate + 1 }, ErrShape},
+			{func(wr *WorkRequest) { wr.Op = OpFetchAdd }, ErrReadDepth},
 			{func(wr *WorkRequest) { wr.Op = OpRead }, ErrReadDepth},
 		} {
 			batch := []WorkRequest{one, one, one, one}
 			tc.bad(&batch[2])
 			for range 2 {
-				require.NoError(t, s.qp.PostRecv(s.recvAt(0, 0, 10)))
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, 0, 10))))
 			}
-			n, err := c.qp.Post(batch...)
+			n, err := c.qp.PostSend(batch...)
 			require.ErrorIs(t, err, tc.want)
 			require.Equal(t, 2, n)
 			r.await(s, 2)
@@ -86,7 +87,7 @@ func TestPostInPart(t *testing.T) {
 			require.Empty(t, c.done)
 		}
 		r.close(s, c)
-		n, err := c.qp.Post(one)
+		n, err := c.qp.PostSend(one)
 		require.ErrorIs(t, err, ErrClosed)
 		require.Zero(t, n)
 	})
@@ -100,7 +101,7 @@ func TestPostDoesNotAllocate(t *testing.T) {
 		wr := c.write(s, 1, 0, 100)
 		wr.Op = OpWrite
 		inline := [8]byte{1}
-		if n, err := c.qp.Post(wr, WorkRequest{Op: OpWrite, Inline: inline[:], RemoteSTag: s.region.STag(), Signaled: true}); n != 2 {
+		if n, err := c.qp.PostSend(wr, WorkRequest{Op: OpWrite, Inline: inline[:], RemoteSTag: s.region.STag(), Signaled: true}); n != 2 {
 			t.Fatal(err)
 		}
 		for want, steps := 2, 0; want > 0; steps++ {
