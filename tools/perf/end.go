@@ -46,11 +46,12 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	defer func() {
 		if err != nil {
 			e.Release()
+			e = nil
 		}
 	}()
 	bytes := 2*area + creditRoom
 	if e.arena, err = hugepages.New(hugepages.Config{Bytes: int64(bytes), Page: hugepages.Normal, Node: hugepages.AnyNode}); err != nil {
-		return nil, err
+		return e, err
 	}
 	shared := opt.PD != nil
 	if !shared {
@@ -58,14 +59,14 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	}
 	opt.SendDepth, opt.RecvDepth = t.TxDepth+2, t.RxDepth+1
 	if e.SendCQ, err = dev.CreateCQ(2 * opt.SendDepth); err != nil {
-		return nil, err
+		return e, err
 	}
 	if e.RecvCQ, err = dev.CreateCQ(2 * opt.RecvDepth); err != nil {
-		return nil, err
+		return e, err
 	}
 	opt.SendCQ, opt.RecvCQ = e.SendCQ, e.RecvCQ
 	if e.QP, err = dev.CreateQP(opt); err != nil {
-		return nil, err
+		return e, err
 	}
 	reg := rnic.RegisterOptions{Access: rights(t, server)}
 	if !shared { // one peer has several connections otherwise, and may use either for either's memory
@@ -73,7 +74,7 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	}
 	e.Local, err = opt.PD.RegisterWith(e.arena.Bytes()[:bytes], reg)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	if t.Op == Send && !t.Latency {
 		e.Credit = &Credit{Local: 2 * area}

@@ -356,3 +356,14 @@ func TestRefused(t *testing.T) {
 	_, err := p.ends[0].Run(p.ctx, good)
 	require.Error(t, err)
 }
+
+// Open where the STag table is full is an error, and leaves nothing.
+func TestOpenWithoutRoom(t *testing.T) {
+	dev := testnic.Open(t, rnic.Config{RegionsMax: 2})
+	m, err := dev.AllocPD().Register(make([]byte, 1), 0)
+	require.NoError(t, err)
+	defer m.Deregister()
+	e, err := Open(dev, &Test{Op: Write, Size: 8, TxDepth: 1, RxDepth: 1}, 8, rnic.QPOptions{}, true)
+	require.ErrorContains(t, err, "in use")
+	require.Nil(t, e)
+}
