@@ -145,7 +145,7 @@ func (p *pair) post(m Messages) error {
 		return completed == m.Count
 	}
 	for i := range m.Count {
-		wr := rnic.WorkRequest{ID: uint64(i), Local: p.src.Slice(0, m.Octets), Signaled: true, RemoteSTag: p.stag}
+		wr := rnic.WorkRequest{ID: uint64(i), Op: rnic.OpWrite, Local: p.src.Slice(0, m.Octets), Signaled: true, RemoteSTag: p.stag}
 		if _, err := p.qp[1].PostSend(wr); err != nil {
 			return err
 		}
