@@ -60,7 +60,7 @@ func requireSame(b testing.TB, sent, arrived []byte) {
 
 // requireCRC sends octets with two words swapped, which TCP's checksum cannot see, over a
 // connection like the one that is measured: the CRC must end it before any of them is placed.
-func requireCRC(b *testing.B, mtu int, opt rnic.QPOptions) {
+func requireCRC(b *testing.B, mtu int, opt opts) {
 	b.Helper()
 	link := newLink(b, mtu, false)
 	var faulty *fault.Queue

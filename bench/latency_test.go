@@ -123,7 +123,7 @@ func (p *pinger) step() int {
 
 // pingPair is a connection and its two ends' programs.
 func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answer *pinger) {
-	s, c := connect(t, server, client, 4096, rnic.QPOptions{NoMarkers: true})
+	s, c := connect(t, server, client, 4096, opts{ConnParam: rnic.ConnParam{NoMarkers: true}})
 	rounds := uint64(n + pingWarm)
 	late := lateness(t)
 	ask = &pinger{
@@ -148,7 +148,7 @@ func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answe
 //   - one-core: the same, both ends on one core in turns: what the way costs without what passes between cores
 //   - threads: each application on a goroutine beside its Poller's: four that poll, whatever cores there are
 func BenchmarkLatency8(b *testing.B) {
-	requireCRC(b, 1500, rnic.QPOptions{NoMarkers: true})
+	requireCRC(b, 1500, opts{ConnParam: rnic.ConnParam{NoMarkers: true}})
 	for _, sends := range []bool{false, true} {
 		name := "write"
 		if sends {

@@ -119,17 +119,24 @@ func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
 // end is one end of a connection.
 type end struct {
 	qp     *rnic.QueuePair
+	conn   rnic.ConnParam
 	cq     *rnic.CompletionQueue
 	region *rnic.MemoryRegion
 }
 
-func newEnd(b testing.TB, h *host, regionBytes int, opt rnic.QPOptions) *end {
-	e := &end{}
+// opts are what a QueuePair is, and how it connects.
+type opts struct {
+	rnic.QPOptions
+	rnic.ConnParam
+}
+
+func newEnd(b testing.TB, h *host, regionBytes int, opt opts) *end {
+	e := &end{conn: opt.ConnParam}
 	var err error
 	e.cq, err = h.dev.CreateCQ(max(1024, opt.SendDepth+opt.RecvDepth))
 	require.NoError(b, err)
 	opt.PD, opt.SendCQ, opt.RecvCQ = h.dev.AllocPD(), e.cq, e.cq
-	e.qp, err = h.dev.CreateQP(opt)
+	e.qp, err = h.dev.CreateQP(opt.QPOptions)
 	require.NoError(b, err)
 	e.region, err = opt.PD.Register(newArena(b, int64(regionBytes)).Bytes()[:regionBytes], rnic.RemoteWrite|rnic.LocalWrite)
 	require.NoError(b, err)
@@ -142,10 +149,10 @@ func newEnd(b testing.TB, h *host, regionBytes int, opt rnic.QPOptions) *end {
 }
 
 // connect makes a connection between two hosts with a region of regionBytes at each end.
-func connect(b testing.TB, server, client *host, regionBytes int, opt rnic.QPOptions) (s, c *end) {
+func connect(b testing.TB, server, client *host, regionBytes int, opt opts) (s, c *end) {
 	b.Helper()
 	s, c = newEnd(b, server, regionBytes, opt), newEnd(b, client, regionBytes, opt)
-	join(b, server, s, func(ctx context.Context) error { return c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
+	join(b, server, s, func(ctx context.Context) error { return c.qp.Connect(ctx, "10.9.0.1:7174", c.conn) })
 	return s, c
 }
 
@@ -161,7 +168,7 @@ func join(b testing.TB, server *host, s *end, dial func(context.Context) error) 
 	go func() {
 		req, err := l.Accept(ctx)
 		if err == nil {
-			err = req.Accept(ctx, s.qp, nil)
+			err = req.Accept(ctx, s.qp, s.conn)
 		}
 		accepted <- err
 	}()

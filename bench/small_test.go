@@ -177,8 +177,8 @@ func (w smallWay) String() string {
 	return fmt.Sprintf("pack=%s/signaled=1in%d/post=%s", name, w.every, posts)
 }
 
-func (w smallWay) options() rnic.QPOptions {
-	return rnic.QPOptions{NoMarkers: true, SendDepth: smallSends, RecvDepth: smallRecvs, Packing: w.packing}
+func (w smallWay) options() opts {
+	return opts{rnic.QPOptions{SendDepth: smallSends, RecvDepth: smallRecvs}, rnic.ConnParam{NoMarkers: true, Packing: w.packing}}
 }
 
 var smallWays = []smallWay{

@@ -23,7 +23,7 @@ func BenchmarkTAP(b *testing.B) {
 	}{{"markers=false", false}, {"markers=true", true}} {
 		var once sync.Once
 		b.Run(markers.name, func(b *testing.B) {
-			once.Do(func() { requireCRC(b, 1500, rnic.QPOptions{NoMarkers: !markers.on}) })
+			once.Do(func() { requireCRC(b, 1500, opts{ConnParam: rnic.ConnParam{NoMarkers: !markers.on}}) })
 			ns := netlab.New(b)
 			var port *tap.Port
 			ns.Do(func() {
@@ -35,10 +35,10 @@ func BenchmarkTAP(b *testing.B) {
 			server := newHost(b, port, "10.9.0.1/24", 1500)
 			kernel, err := rnic.Open(rnic.Config{})
 			require.NoError(b, err)
-			s := newEnd(b, server, writeRegion, rnic.QPOptions{NoMarkers: !markers.on})
-			c := newEnd(b, &host{dev: kernel}, writeRegion, rnic.QPOptions{SendDepth: 64})
+			s := newEnd(b, server, writeRegion, opts{ConnParam: rnic.ConnParam{NoMarkers: !markers.on}})
+			c := newEnd(b, &host{dev: kernel}, writeRegion, opts{QPOptions: rnic.QPOptions{SendDepth: 64}})
 			join(b, server, s, func(ctx context.Context) (err error) {
-				ns.Do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", nil) })
+				ns.Do(func() { err = c.qp.Connect(ctx, "10.9.0.1:7174", c.conn) })
 				return err
 			})
 			benchWrite(b, s, c)

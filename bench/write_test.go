@@ -26,7 +26,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, mtu := range []int{1500, 9000} {
 		for _, markers := range []bool{false, true} {
 			for _, offload := range []bool{false, true} {
-				opt := rnic.QPOptions{NoMarkers: !markers, SendDepth: 64}
+				opt := opts{rnic.QPOptions{SendDepth: 64}, rnic.ConnParam{NoMarkers: !markers}}
 				var once sync.Once
 				b.Run(fmt.Sprintf("mtu=%d/markers=%v/offload=%v", mtu, markers, offload), func(b *testing.B) {
 					once.Do(func() { requireCRC(b, mtu, opt) })

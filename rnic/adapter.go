@@ -28,7 +28,7 @@ type Config struct {
 	// Pollers carry the connections. None: the kernel's sockets do. The embedder runs them (stack.Poller.Run) and
 	// stops them after Close.
 	Pollers []*stack.Poller
-	// RegionsMax bounds the STag table: regions, windows and one entry of each QueuePair's own (default 4096, at most 2^20).
+	// RegionsMax bounds the STag table: regions, windows and one entry of each connection's own (default 4096, at most 2^20).
 	RegionsMax int
 	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
 	ConnsMax int
@@ -120,12 +120,12 @@ func (a *Adapter) AllocPD() *ProtectionDomain {
 
 // Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends. Errors are
 // CreateQP's and Connect's.
-func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions) (*QueuePair, error) {
+func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn ConnParam) (*QueuePair, error) {
 	qp, err := a.CreateQP(opt)
 	if err != nil {
 		return nil, err
 	}
-	if err := qp.Connect(ctx, addr, opt.PrivateData); err != nil {
+	if err := qp.Connect(ctx, addr, conn); err != nil {
 		return nil, err
 	}
 	return qp, nil

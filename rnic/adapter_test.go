@@ -34,15 +34,15 @@ func TestOpen(t *testing.T) {
 // Close ends every connection, in whatever phase it is, and flushes its work.
 func TestAdapterClose(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 1))))
-		waiting := r.newEnd(r.client, QPOptions{})
+		waiting := r.newEnd(r.client, opts{})
 		req := r.dial(waiting, nil) // not decided
 		if r.kind != running {
 			r.dialRaw() // no Request
 			r.until("four ends at the server", func() bool { return r.server.linkCount() == 3 })
 		}
-		out, spare := r.newEnd(r.server, QPOptions{}), r.newEnd(r.server, QPOptions{})
+		out, spare := r.newEnd(r.server, opts{}), r.newEnd(r.server, opts{})
 		require.NoError(t, r.server.Close(r.ctx))
 		require.Zero(t, r.server.linkCount())
 		require.True(t, isDone(s.qp))
@@ -52,16 +52,16 @@ func TestAdapterClose(t *testing.T) {
 			r.untilDone(e.qp)
 			require.ErrorIs(t, e.qp.Err(), stack.ErrReset)
 		}
-		require.Error(t, req.Accept(r.ctx, spare.qp, nil))
+		require.Error(t, req.Accept(r.ctx, spare.qp, spare.conn))
 
 		// Closed is closed: nothing new comes in or goes out.
 		addr := "10.9.0.2:1"
 		if r.kind == sockets {
 			addr, _ = r.listenRaw()
 		}
-		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, nil), ErrClosed)
-		late := r.newEnd(r.client, QPOptions{})
-		_ = late.qp.StartConnect(r.ctx, r.addr(), nil) // the kernel may be told of the reset at once
+		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, out.conn), ErrClosed)
+		late := r.newEnd(r.client, opts{})
+		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn) // the kernel may be told of the reset at once
 		r.untilDone(late.qp)
 		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
@@ -80,7 +80,7 @@ func TestAdapterCloseEndsListeners(t *testing.T) {
 				accepted <- err
 			}()
 		}
-		other := r.newEnd(r.server, QPOptions{})
+		other := r.newEnd(r.server, opts{})
 		require.NoError(t, r.server.Close(r.ctx))
 		if accepted != nil {
 			select {
@@ -99,7 +99,7 @@ func TestAdapterCloseEndsListeners(t *testing.T) {
 		require.ErrorIs(t, err, ErrClosed)
 		_, err = r.server.CreateQP(other.qp.opt)
 		require.ErrorIs(t, err, ErrClosed)
-		_, err = r.server.Dial(r.ctx, r.addr(), other.qp.opt)
+		_, err = r.server.Dial(r.ctx, r.addr(), other.qp.opt, ConnParam{})
 		require.ErrorIs(t, err, ErrClosed)
 		if r.kind == sockets {
 			again, err := net.Listen("tcp", r.addr())
@@ -107,8 +107,8 @@ func TestAdapterCloseEndsListeners(t *testing.T) {
 			require.NoError(t, again.Close())
 			return
 		}
-		late := r.newEnd(r.client, QPOptions{})
-		require.NoError(t, late.qp.StartConnect(r.ctx, r.addr(), nil))
+		late := r.newEnd(r.client, opts{})
+		require.NoError(t, late.qp.StartConnect(r.ctx, r.addr(), late.conn))
 		r.untilDone(late.qp)
 		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
 	})
@@ -136,7 +136,7 @@ func TestAdapterCloseInOnFailure(t *testing.T) {
 // Close waits no longer than its context.
 func TestAdapterCloseContext(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, _ := r.connect(QPOptions{}, QPOptions{})
+	s, _ := r.connect(opts{}, opts{})
 	r.server.cfg.Manual = nil // the Poller stands still
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
@@ -150,7 +150,7 @@ func TestNoRegionsLeftBehind(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		before := r.server.Table().Len()
 		for i := range 10 {
-			s, c := r.connect(QPOptions{}, QPOptions{})
+			s, c := r.connect(opts{}, opts{})
 			if i%2 == 0 {
 				c.qp.Abort()
 				r.untilDone(s.qp)
@@ -168,7 +168,7 @@ func TestNoRegionsLeftBehind(t *testing.T) {
 // A Poller that stops ends its connections: whoever waits is told, what was posted is flushed, counters stay.
 func TestPollerStops(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 1))))
 	r.hosts[0].poller.Stop()
@@ -184,8 +184,8 @@ func TestPollerStops(t *testing.T) {
 	require.ErrorIs(t, s.qp.Close(r.ctx), stack.ErrStopped)
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
-	out := r.newEnd(r.server, QPOptions{})
-	require.ErrorIs(t, out.qp.Connect(r.ctx, "10.9.0.2:1", nil), stack.ErrStopped)
+	out := r.newEnd(r.server, opts{})
+	require.ErrorIs(t, out.qp.Connect(r.ctx, "10.9.0.2:1", out.conn), stack.ErrStopped)
 	_, err := r.server.Listen(r.ctx, ":99", ListenOptions{})
 	require.ErrorIs(t, err, stack.ErrStopped)
 }
@@ -196,7 +196,7 @@ func TestRequestOutlivesItsBuf(t *testing.T) {
 	p := r.dialRaw()
 	p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("keep this")}))
 	req := r.request()
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	for range 50 {
 		r.exchange(s, c)
 	}

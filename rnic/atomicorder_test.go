@@ -45,7 +45,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		ahead = 14 // Responses in front of the marker at 512
 	)
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, QPOptions{Dialect: RFC5044, ORD: ord})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC5044, ORD: ord}})
 	p := r.markedResponder(c)
 	for i := range uint64(ord) {
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: i, RemoteSTag: 0x100, Signaled: true})))

@@ -19,7 +19,7 @@ import (
 func TestAttackReadFlood(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const ird = 4
-		a := r.assault(QPOptions{IRD: ird})
+		a := r.assault(opts{ConnParam: ConnParam{IRD: ird}})
 		m := r.readable(a.s, 64, RemoteRead)
 		burst, _ := a.p.reads(m, 20*ird, 64)
 		a.p.write(burst)
@@ -32,7 +32,7 @@ func TestAttackReadFlood(t *testing.T) {
 func TestAttackSendFlood(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const buffers = 3
-		a := r.assault(QPOptions{})
+		a := r.assault(opts{})
 		for i := range buffers {
 			require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8))))
 		}
@@ -51,7 +51,7 @@ func TestAttackSendFlood(t *testing.T) {
 // Message numbers far ahead, or long over, of any queue: refused by their number, whatever the distance.
 func TestAttackMSN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := QPOptions{IRD: 4, RecvDepth: 4}
+		opt := opts{QPOptions: QPOptions{RecvDepth: 4}, ConnParam: ConnParam{IRD: 4}}
 		a := r.assault(opt)
 		for i, tc := range []struct {
 			qn, msn uint32
@@ -82,7 +82,7 @@ func TestAttackMSN(t *testing.T) {
 func TestAttackPartialMessages(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const buffers = 6
-		a := r.assault(QPOptions{RecvDepth: buffers})
+		a := r.assault(opts{QPOptions: QPOptions{RecvDepth: buffers}})
 		events := r.server.Events()
 		require.NoError(t, a.s.qp.Arm(EventReceiveHigh, buffers/2))
 		for i := range buffers {
@@ -109,11 +109,11 @@ func TestAttackPartialMessages(t *testing.T) {
 func TestAttackSharedBuffers(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const depth, each, limit = 16, 4, 6
-		a := r.assault(QPOptions{})
+		a := r.assault(opts{})
 		pd := r.server.AllocPD()
 		p := newPool(t, pd, depth, depth)
-		opt := QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvDepth: each}
-		fair, client := r.connect(opt, QPOptions{})
+		opt := opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvDepth: each}}
+		fair, client := r.connect(opt, opts{})
 		fairGoesOn := func() {
 			for range 3 * depth {
 				r.tell(client, "fair")
@@ -163,7 +163,7 @@ func TestAttackTerminates(t *testing.T) {
 		const storm = 40
 		rng := rand.New(rand.NewPCG(1, 2))
 		events := r.server.Events()
-		a := r.assault(QPOptions{})
+		a := r.assault(opts{})
 		pd := r.server.AllocPD()
 		cq, err := r.server.CreateCQ(64)
 		require.NoError(t, err)
@@ -199,7 +199,7 @@ func TestAttackTerminates(t *testing.T) {
 func TestAttackNothing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const rounds, writes, reads = 50, 100, 8
-		a := r.assault(QPOptions{IRD: reads})
+		a := r.assault(opts{ConnParam: ConnParam{IRD: reads}})
 		msn := uint32(0)
 		for range rounds {
 			var burst []byte
@@ -243,7 +243,7 @@ func TestAttackUnreadResponses(t *testing.T) {
 			pd := h.adapter.AllocPD()
 			m, err := pd.Register(make([]byte, size), RemoteRead)
 			require.NoError(t, err)
-			q := h.newQP(QPOptions{PD: pd, IRD: ird})
+			q := h.newQP(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird}})
 			c, p := h.startUp(3000, 1460, q)
 			if shut {
 				h.send(c, c.seq(len(c.stream)), c.next, tcp.ACK, 0, c.options(), nil)
@@ -303,7 +303,7 @@ func (h *hostile) besideUnread(ird int) *reader {
 	var err error
 	u.region, err = pd.Register(make([]byte, 64), remoteBoth)
 	require.NoError(h.t, err)
-	u.q = h.newQP(QPOptions{PD: pd, IRD: ird, NoMarkers: true})
+	u.q = h.newQP(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird, NoMarkers: true}})
 	u.c, u.p = h.startUp(9, 1460, u.q)
 	return u
 }

@@ -19,17 +19,17 @@ type assault struct {
 }
 
 // assault connects both. opt is the attacked QueuePair's.
-func (r *rig) assault(opt QPOptions) *assault {
+func (r *rig) assault(opt opts) *assault {
 	r.t.Helper()
 	a := &assault{rig: r}
-	a.innocent[0], a.innocent[1] = r.connect(QPOptions{}, QPOptions{})
+	a.innocent[0], a.innocent[1] = r.connect(opts{}, opts{})
 	r.exchange(a.innocent[0], a.innocent[1])
 	a.again(opt)
 	return a
 }
 
 // again makes a new connection to attack.
-func (a *assault) again(opt QPOptions) {
+func (a *assault) again(opt opts) {
 	a.t.Helper()
 	a.s = a.newEnd(a.server, opt)
 	a.p, _ = a.startRaw(a.s, false)

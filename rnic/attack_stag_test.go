@@ -52,7 +52,7 @@ type stagAttack struct {
 
 var stagAttacks = []stagAttack{
 	{"another stream's", ddp.CodeNotAssociated, rdmap.CauseNotAssociated, func(a *assault) *prey {
-		other := a.newEnd(a.server, QPOptions{PD: a.s.pd})
+		other := a.newEnd(a.server, opts{QPOptions: QPOptions{PD: a.s.pd}})
 		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth, For: other.qp})
 		return p
 	}},
@@ -150,10 +150,10 @@ func TestAttackSTags(t *testing.T) {
 	for _, at := range stagAttacks {
 		t.Run(at.name, func(t *testing.T) {
 			for _, kind := range []transport{turned, sockets} {
-				a := newRig(t, kind, rigConfig{}).assault(QPOptions{IRD: 4})
+				a := newRig(t, kind, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 4}})
 				for i, op := range []string{"Write", "Read", "atomic"} {
 					if i > 0 {
-						a.again(QPOptions{IRD: 4})
+						a.again(opts{ConnParam: ConnParam{IRD: 4}})
 					}
 					t.Logf("%s over %v", op, kind)
 					p := at.aim(a)
@@ -203,10 +203,10 @@ func TestAttackRights(t *testing.T) {
 		uses = append(uses, use{remoteBoth, "atomic", off, stagAttack{cause: rdmap.CauseStream}})
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		a := r.assault(QPOptions{IRD: 1})
+		a := r.assault(opts{ConnParam: ConnParam{IRD: 1}})
 		for i, u := range uses {
 			if i > 0 {
-				a.again(QPOptions{IRD: 1})
+				a.again(opts{ConnParam: ConnParam{IRD: 1}})
 			}
 			p, _ := a.prey(a.s.pd, RegisterOptions{Access: u.access})
 			p.to += u.off

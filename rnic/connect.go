@@ -12,18 +12,18 @@ import (
 // abortTimeout bounds how long Connect waits, when its context has ended, for the connection's end.
 const abortTimeout = time.Second
 
-// Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator and returns when it is in service.
-// private (Dialect.PrivateDataMax octets at most, copied) goes with the MPA Request; the Reply's is PeerPrivateData.
-// QPOptions.Dialect says what is tried. A QueuePair that failed to connect is Closed and cannot be used again.
+// Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator, and returns when it is in service. The private
+// data of the peer's Reply is PeerPrivateData.
 //
-// Errors are ErrState when the QueuePair is not idle, private data that is too long, both of which change nothing, and a
-// *ConnectError around the reason:
+// Some errors change nothing, and the QueuePair may be connected again: ErrState when it is not idle, what cannot be in conn, and
+// *mem.TableFullError, for a connection takes one of Config.RegionsMax entries until it has ended. After any other the QueuePair is
+// Closed and cannot be used again. It is a *ConnectError around the reason:
 //   - ctx.Err(); ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
 //   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrNetUnreachable, ErrConnMax, ErrStopped,
 //     ErrPortUsed (no local port is left), and what the resolver says;
 //   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or an *mpa.Error (RFC 5044 section 8).
-func (q *QueuePair) Connect(ctx context.Context, addr string, private []byte) error {
-	if err := q.StartConnect(ctx, addr, private); err != nil {
+func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) error {
+	if err := q.StartConnect(ctx, addr, conn); err != nil {
 		return err
 	}
 	return q.inService(ctx, addr)
@@ -65,21 +65,20 @@ func (q *QueuePair) giveUp(ctx context.Context) error {
 
 // StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a
 // simulation can turn the Poller itself.
-func (q *QueuePair) StartConnect(ctx context.Context, addr string, private []byte) error {
-	if err := q.opt.checkPrivate(len(private)); err != nil {
+func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnParam) error {
+	if err := conn.checkConnect(); err != nil {
 		return err
 	}
-	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
-		return ErrState
+	if err := q.prepare(conn); err != nil {
+		return connectClosed(addr, err)
 	}
-	private = append([]byte(nil), private...)
 	var err error
 	if q.adapter.isClosed() {
 		err = ErrClosed // before a peer hears of it
 	} else if len(q.adapter.lanes) == 0 {
-		err = q.dialKernel(ctx, addr, private)
+		err = q.dialKernel(ctx, addr)
 	} else {
-		err = q.dialPoller(ctx, addr, private)
+		err = q.dialPoller(ctx, addr)
 	}
 	if err != nil {
 		q.finish(err)
@@ -93,6 +92,14 @@ func connectError(addr string, err error) error {
 		return nil
 	}
 	return &ConnectError{Addr: addr, Err: err}
+}
+
+// connectClosed is prepare's error: a *ConnectError where it means the QueuePair's end.
+func connectClosed(addr string, err error) error {
+	if errors.Is(err, ErrClosed) {
+		return connectError(addr, err)
+	}
+	return err
 }
 
 // resolve looks a name up with the system's resolver; a literal address needs none.

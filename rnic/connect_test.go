@@ -35,15 +35,15 @@ func TestPrivateData(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, n := range []int{0, 1, 511, mpa.PrivateDataMax} {
 			there, back := randomBytes(1, n), randomBytes(2, n)
-			s := r.newEnd(r.server, QPOptions{})
+			s := r.newEnd(r.server, opts{})
 			wait := r.accepted(func(req *ConnRequest) error {
 				require.True(t, bytes.Equal(there, req.PrivateData()))
 				require.True(t, req.Remote().IsValid())
-				return req.Accept(r.ctx, s.qp, back)
+				return req.Accept(r.ctx, s.qp, s.with(back))
 			})
 			cq, err := r.client.CreateCQ(4)
 			require.NoError(t, err)
-			q, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq, PrivateData: there})
+			q, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq}, ConnParam{PrivateData: there})
 			require.NoError(t, err)
 			wait()
 			require.Equal(t, RTS, q.State())
@@ -62,16 +62,16 @@ func TestPrivateData(t *testing.T) {
 func TestPrivateDataTooLong(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		long := make([]byte, mpa.PrivateDataMax+1)
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
-		require.ErrorContains(t, c.qp.StartConnect(r.ctx, r.addr(), long), "513 octets of private data")
-		require.ErrorContains(t, c.qp.Connect(r.ctx, r.addr(), long), "513 octets of private data")
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
+		require.ErrorContains(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(long)), "513 octets of private data")
+		require.ErrorContains(t, c.qp.Connect(r.ctx, r.addr(), c.with(long)), "513 octets of private data")
 		require.Equal(t, Idle, c.qp.State())
-		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, PrivateData: long})
+		_, err := r.client.Dial(r.ctx, r.addr(), QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq}, ConnParam{PrivateData: long})
 		require.ErrorContains(t, err, "513 octets of private data")
 		req := r.dial(c, nil)
-		require.ErrorContains(t, req.Accept(r.ctx, s.qp, long), "513 octets of private data")
+		require.ErrorContains(t, req.Accept(r.ctx, s.qp, s.with(long)), "513 octets of private data")
 		require.ErrorContains(t, req.Reject(r.ctx, long), "513 octets of private data")
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil), "the request is still there")
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn), "the request is still there")
 		r.until("service", func() bool { return c.qp.State() == RTS })
 	})
 }
@@ -83,7 +83,7 @@ func TestReject(t *testing.T) {
 	for name, private := range map[string][]byte{"bare": nil, "with private data": []byte("no room"), "longest": randomBytes(1, 512)} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, QPOptions{})
+				c := r.newEnd(r.client, opts{})
 				require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
 				require.NoError(t, r.dial(c, nil).Reject(r.ctx, private))
 				r.untilDone(c.qp)
@@ -112,7 +112,7 @@ func TestDialRejected(t *testing.T) {
 		wait := r.accepted(func(req *ConnRequest) error { return req.Reject(r.ctx, []byte("go away")) })
 		cq, err := r.client.CreateCQ(4)
 		require.NoError(t, err)
-		_, err = r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq})
+		_, err = r.client.Dial(r.ctx, r.addr(), QPOptions{PD: r.client.AllocPD(), SendCQ: cq, RecvCQ: cq}, ConnParam{})
 		wait()
 		var ce *ConnectError
 		require.ErrorAs(t, err, &ce)
@@ -130,8 +130,8 @@ func TestDialRejected(t *testing.T) {
 func TestRejectedByPeerThatStays(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, accept := r.listenRaw()
-		c := r.newEnd(r.client, QPOptions{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		c := r.newEnd(r.client, opts{})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
 		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true, PrivateData: []byte("x")}).Append(nil))
 		r.untilDone(c.qp)
@@ -155,9 +155,9 @@ func TestConnectNowhere(t *testing.T) {
 			addr string
 			want error
 		}{{refused, stack.ErrRefused}, {"nonsense", nil}, {"127.0.0.1:port", nil}, {"[::1", nil}} {
-			c := r.newEnd(r.client, QPOptions{})
+			c := r.newEnd(r.client, opts{})
 			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
-			err := c.qp.Connect(r.ctx, tc.addr, nil)
+			err := c.qp.Connect(r.ctx, tc.addr, c.conn)
 			var ce *ConnectError
 			require.ErrorAs(t, err, &ce)
 			require.Equal(t, tc.addr, ce.Addr)
@@ -177,18 +177,18 @@ func TestConnectNowhere(t *testing.T) {
 func TestConnectContext(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		ctx, cancel := context.WithCancel(r.ctx)
-		c := r.newEnd(r.client, QPOptions{})
+		c := r.newEnd(r.client, opts{})
 		wait := r.accepted(func(req *ConnRequest) error { // neither accepts nor rejects in time
 			cancel()
 			<-req.link.gone
 			return nil
 		})
-		err := c.qp.Connect(ctx, r.addr(), nil)
+		err := c.qp.Connect(ctx, r.addr(), c.conn)
 		require.ErrorIs(t, err, context.Canceled)
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), ErrClosed)
 		wait()
-		err = r.newEnd(r.client, QPOptions{}).qp.Connect(ctx, r.addr(), nil)
+		err = r.newEnd(r.client, opts{}).qp.Connect(ctx, r.addr(), ConnParam{})
 		require.ErrorIs(t, err, context.Canceled, "it had ended before")
 	})
 }
@@ -199,9 +199,9 @@ func TestAbortWhileConnecting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				for i := range 20 {
-					c := r.newEnd(r.client, QPOptions{})
+					c := r.newEnd(r.client, opts{})
 					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
-					require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+					require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 					for range i % 8 {
 						if r.kind == turned {
 							r.step()
@@ -240,9 +240,9 @@ func TestAbortDuringHandshake(t *testing.T) {
 		func(q *QueuePair) error { q.Abort(); return nil },
 		func(q *QueuePair) error { return q.Close(r.ctx) },
 	} {
-		c := r.newEnd(r.client, QPOptions{})
+		c := r.newEnd(r.client, opts{})
 		result := make(chan error, 1)
-		go func() { result <- c.qp.Connect(r.ctx, addr, nil) }()
+		go func() { result <- c.qp.Connect(r.ctx, addr, c.conn) }()
 		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.places.count() == 1 })
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
 		var ce *ConnectError
@@ -281,13 +281,13 @@ func TestResolve(t *testing.T) {
 // Before start-up has settled markers there is no answer.
 func TestPayloadMaxWhileConnecting(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		_, err := c.qp.PayloadMax(r.ctx)
 		require.ErrorIs(t, err, ErrState)
 		req := r.dial(c, nil)
 		_, err = c.qp.PayloadMax(r.ctx)
 		require.ErrorIs(t, err, ErrState)
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.inService(c)
 		n, err := c.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)

@@ -59,8 +59,8 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	for range 5 {
 		cq, err := r.client.CreateCQ(4 * before)
 		require.NoError(t, err)
-		depth := QPOptions{IRD: 1, ORD: 1, SendDepth: before, SendCQ: cq, RecvCQ: cq}
-		_, c := r.connect(QPOptions{IRD: 1, ORD: 1}, depth)
+		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq}, ConnParam: ConnParam{IRD: 1, ORD: 1}}
+		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
 		require.True(t, cq.reserve(before))
 		for i := range before { // as if they had been sent behind a Read that is not answered
 			c.qp.asks.sent.push(sentRequest{id: uint64(i), op: OpWrite, signaled: true, fate: Flushed})
@@ -88,7 +88,7 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 		require.NoError(t, err)
 		pd := r.server.AllocPD()
 		p := newPool(t, pd, 8, 2)
-		s, c := r.connect(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}, QPOptions{})
+		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, RecvCQ: small, SendCQ: small}}, opts{})
 		for range 3 {
 			r.tell(c, "x")
 		}

@@ -45,7 +45,7 @@ func TestCQReservation(t *testing.T) {
 		const depth = 5
 		cq, err := r.client.CreateCQ(depth)
 		require.NoError(t, err)
-		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, 0, 1))))
 		for i := range 3 {
 			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(uint64(i), 0, 10))))
@@ -76,7 +76,7 @@ func TestCQUnsignaled(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		cq, err := r.client.CreateCQ(1)
 		require.NoError(t, err)
-		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
 		for range 20 {
 			wr := c.write(s, 1, 0, 100)
 			wr.Signaled = false
@@ -97,8 +97,8 @@ func TestCQFullHurtsNobodyElse(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		cq, err := r.client.CreateCQ(2)
 		require.NoError(t, err)
-		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
-		otherS, otherC := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
+		otherS, otherC := r.connect(opts{}, opts{})
 		for i := range 2 {
 			require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 0, 10))))
 		}
@@ -263,7 +263,7 @@ func TestCQPushWithoutReservation(t *testing.T) {
 // reach the peer any more.
 func TestUnsignaledOctetsAreFree(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		want := slices.Clone(c.source.Bytes()[:20000])
 		for i := range 10 {
 			wr := c.write(s, uint64(i), i*2000, 2000)

@@ -31,7 +31,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const messages, room = 200, 300
-		s := r.newEnd(r.server, QPOptions{RecvDepth: messages})
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: messages}})
 		p, _ := r.startRaw(s, false)
 		var stream, region []byte
 		var bodies [][]byte
@@ -66,7 +66,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 // req: DDP-5-1, DDP-5-2, 5041-3-1
 func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 	r, log := logged(t, rigConfig{mtu: 9000})
-	opt := QPOptions{NoMarkers: true}
+	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	const n, headers = 600_000, 40 + 12
 	mulpdu := func() int {
@@ -121,7 +121,7 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 // req: DDP-3.3-1, DDP-4-2, 5040-3.1-1
 func TestFrameOnTheWire(t *testing.T) {
 	r, log := logged(t, rigConfig{})
-	opt := QPOptions{NoMarkers: true}
+	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
 	s, c := r.connect(opt, opt)
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite,
 		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102, Signaled: true,
@@ -156,7 +156,7 @@ func TestFrameOnTheWire(t *testing.T) {
 func TestCompleteOnceTCPHasIt(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
 	const n = 1 << 20 // more than TCP takes before anything is acknowledged
-	s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
+	s, c := r.connectEnds(r.newEndOf(r.server, opts{}, n), r.newEndOf(r.client, opts{}, n))
 	r.exchange(s, c)
 	clear(s.region.Bytes())
 	drop := func(rate float64) {
@@ -181,7 +181,7 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 func TestOrderOnTheWire(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const messages = 60
-		s := r.newEnd(r.server, QPOptions{SendDepth: messages})
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SendDepth: messages}})
 		p, _ := r.startRaw(s, false)
 		for i := range messages {
 			wr := WorkRequest{Local: s.source.Slice(i, 150*i), RemoteSTag: mem.STag(1000 + i), RemoteOffset: uint64(i) << 32}
@@ -245,7 +245,7 @@ func vast(t *testing.T, n int) []byte {
 func TestLongestMessages(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const longest, beyond = 1<<32 - 1, 1<<32 + 1<<20
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		region, err := s.pd.Register(vast(t, beyond), RemoteWrite|LocalWrite)
 		require.NoError(t, err)
 		require.Panics(t, func() { region.Slice(0, longest+1) })
@@ -279,7 +279,7 @@ func TestLongestMessages(t *testing.T) {
 // req: DDP-10.3-1, DDP-8.1-1
 func TestULPDecidesBeforeDDPBegins(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		p.tx.Init(mpa.Mode{CRC: true})
 		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.fpdu(writeTo(s.region.STag(), 0), []byte("early"))...))

@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -23,27 +24,25 @@ import (
 // above it may have read too far.
 
 // ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was used in streaming mode
-// until now, and returns when the Responder has accepted, as Connect does. conn is a *stream.Conn of one of the
+// until now, and returns when the Responder has accepted, as Connect does. c is a *stream.Conn of one of the
 // Adapter's Pollers, a *net.TCPConn, or what a rejection gave back. Everything the Responder wrote must have been read: else the error is ErrUnread and
-// conn stays as it was, as it does when it cannot be given up. Otherwise conn is of no use any more, whatever comes of MPA.
-func (q *QueuePair) ConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
-	if err := q.StartConnectStream(ctx, conn, private); err != nil {
+// c stays as it was, as it does when it cannot be given up, and after an error that changes nothing. Otherwise c is of no use any
+// more, whatever comes of MPA. There is but this connection: the first of the dialects that Connect would try is the only one.
+func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
+	if err := q.StartConnectStream(ctx, c, conn); err != nil {
 		return err
 	}
-	return q.inService(ctx, conn.RemoteAddr().String())
+	return q.inService(ctx, c.RemoteAddr().String())
 }
 
 // StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or Closed. It blocks until
-// what was written to conn is in segments.
-func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, private []byte) error {
-	if err := q.opt.checkPrivate(len(private)); err != nil {
+// what was written to c is in segments.
+func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
+	if err := cmp.Or(conn.checkConnect(), q.adapter.carries(c)); err != nil {
 		return err
 	}
-	if err := q.adapter.carries(conn); err != nil {
-		return err
-	}
-	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
-		return ErrState
+	if err := q.prepare(conn); err != nil {
+		return connectClosed(c.RemoteAddr().String(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,11 +50,10 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 	if q.unwanted.Load() {
 		cancel()
 	}
-	private = append([]byte(nil), private...)
-	tries := q.opt.dialects()[:1] // there is but this connection
-	quiet := tries[0] != Culley02 // whose Responder need not wait for us
-	_, err := q.adapter.enterMPA(ctx, conn, quiet, func(l *link) error {
-		l.initiate(q, private, tries)
+	tries := q.conn.dialects()[:1] // there is but this connection
+	quiet := tries[0] != Culley02  // whose Responder need not wait for us
+	_, err := q.adapter.enterMPA(ctx, c, quiet, func(l *link) error {
+		l.initiate(q, tries)
 		return q.join(l)
 	})
 	if err == nil {
@@ -65,7 +63,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 		err = ErrClosed
 	}
 	q.finish(err)
-	return connectError(conn.RemoteAddr().String(), err)
+	return connectError(c.RemoteAddr().String(), err)
 }
 
 // AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in streaming mode until now:
@@ -76,7 +74,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, conn net.Conn, priva
 // Request, so that octets which are unread then are a mistake, ErrUnread, and leave conn as it was (RFC 5044 section 7.1.5). A
 // ULP that has written that message itself gives none; octets that are unread are taken for the Request then.
 //
-// conn is what it is for ConnectStream.
+// conn is what ConnectStream takes.
 func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) (*ConnRequest, error) {
 	return a.AcceptStreamWith(ctx, conn, last, ListenOptions{})
 }

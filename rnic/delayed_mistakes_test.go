@@ -35,8 +35,8 @@ func TestUnreadStreamingOctets(t *testing.T) {
 			require.NoError(t, err)
 			r.untilUnread(x, peer, n)
 		}
-		c := r.newEnd(r.client, QPOptions{})
-		err := c.qp.StartConnectStream(r.ctx, cc, nil)
+		c := r.newEnd(r.client, opts{})
+		err := c.qp.StartConnectStream(r.ctx, cc, c.conn)
 		require.ErrorIs(t, err, ErrUnread)
 		require.ErrorContains(t, err, "rnic: connect to "+cc.RemoteAddr().String()+": rnic: octets of the peer's are unread")
 		require.True(t, isDone(c.qp))
@@ -47,7 +47,7 @@ func TestUnreadStreamingOctets(t *testing.T) {
 
 		r.hear(cc, []byte("one thing more"))
 		r.hear(sc, []byte("one thing more"))
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		r.delayed(s, c, sc, cc, nil)
 		r.exchange(s, c)
 		r.close(s, c)
@@ -93,15 +93,15 @@ func (r *rig) untilUnread(c, from net.Conn, n int) {
 func TestBothInitiateFromStreaming(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
 	sc, cc := r.streams()
-	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 	set := func(f fault.Faults) {
 		for _, h := range r.hosts {
 			require.NoError(t, h.faulty.Set(f, fault.Faults{}))
 		}
 	}
 	set(fault.Faults{Drop: 1}) // so that neither Request is there first
-	require.NoError(t, s.qp.StartConnectStream(r.ctx, sc, nil))
-	require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
+	require.NoError(t, s.qp.StartConnectStream(r.ctx, sc, s.conn))
+	require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
 	set(fault.Faults{Delay: int64(10 * time.Millisecond)})
 	for _, e := range []*end{s, c} {
 		r.untilDone(e.qp)
@@ -156,7 +156,7 @@ func TestStreamingOctetsAreNoRequest(t *testing.T) {
 func TestDelayedStartupMistakes(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		sc, cc := r.streams()
-		c := r.newEnd(r.client, QPOptions{})
+		c := r.newEnd(r.client, opts{})
 		for _, tc := range []struct {
 			conn net.Conn
 			want string
@@ -165,27 +165,27 @@ func TestDelayedStartupMistakes(t *testing.T) {
 			{pipe(t), "not on a *net.pipe"},
 			{nil, "not on a <nil>"},
 		} {
-			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, tc.conn, nil), tc.want)
+			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, tc.conn, c.conn), tc.want)
 			_, err := r.client.AcceptStream(r.ctx, tc.conn, nil)
 			require.ErrorContains(t, err, tc.want)
 		}
-		require.ErrorContains(t, c.qp.ConnectStream(r.ctx, cc, make([]byte, 513)), "513 octets of private data")
+		require.ErrorContains(t, c.qp.ConnectStream(r.ctx, cc, c.with(make([]byte, 513))), "513 octets of private data")
 		if r.kind != sockets {
-			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, sc, nil), `poller "`+r.hosts[0].poller.Name()+`" is none of the adapter's`)
+			require.ErrorContains(t, c.qp.ConnectStream(r.ctx, sc, c.conn), `poller "`+r.hosts[0].poller.Name()+`" is none of the adapter's`)
 			_, err := r.client.AcceptStream(r.ctx, sc, nil)
 			require.ErrorContains(t, err, "is none of the adapter's: name it in Config.Pollers")
 		}
 		require.Equal(t, Idle, c.qp.State(), "nothing happened")
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		r.delayed(s, c, sc, cc, nil)
-		require.ErrorIs(t, c.qp.ConnectStream(r.ctx, cc, nil), ErrState)
+		require.ErrorIs(t, c.qp.ConnectStream(r.ctx, cc, c.conn), ErrState)
 		r.exchange(s, c)
 		r.close(s, c)
 
 		// Given up or closed, it is no connection any more.
 		for range 2 {
-			again := r.newEnd(r.client, QPOptions{})
-			require.Error(t, again.qp.ConnectStream(r.ctx, cc, nil))
+			again := r.newEnd(r.client, opts{})
+			require.Error(t, again.qp.ConnectStream(r.ctx, cc, again.conn))
 			require.True(t, isDone(again.qp))
 			_, err := r.server.AcceptStream(r.ctx, sc, helloAck)
 			require.Error(t, err)
@@ -197,8 +197,8 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		require.NoError(t, cc.Close())
 		_, err := r.server.AcceptStream(r.ctx, sc, nil)
 		require.ErrorIs(t, err, net.ErrClosed)
-		again := r.newEnd(r.client, QPOptions{})
-		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, nil), net.ErrClosed)
+		again := r.newEnd(r.client, opts{})
+		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, again.conn), net.ErrClosed)
 		require.Zero(t, r.server.linkCount()+r.client.linkCount())
 		require.Zero(t, r.server.places.count()+r.client.places.count())
 	})
@@ -279,16 +279,16 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 		} {
 			name, end := by.name, by.end
 			_, cc := r.streams()
-			c, late := r.newEnd(r.client, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			c, late := r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
 			failed := make(chan error, 1)
-			go func() { failed <- c.qp.ConnectStream(r.ctx, cc, nil) }()
+			go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
 			r.until("the link of "+name, func() bool { return r.client.linkCount() == 1 })
 			end(c.qp)
 			require.ErrorIs(t, <-failed, ErrClosed, name)
 			r.untilDone(c.qp)
 			if name == "adapter" {
 				_, cc := r.streams()
-				require.ErrorIs(t, late.qp.ConnectStream(r.ctx, cc, nil), ErrClosed)
+				require.ErrorIs(t, late.qp.ConnectStream(r.ctx, cc, late.conn), ErrClosed)
 				_, err := r.client.AcceptStream(r.ctx, cc, nil)
 				require.ErrorIs(t, err, ErrClosed)
 			}
@@ -301,9 +301,9 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 func TestAbortMeetsConnectStream(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	sc, cc := r.streams()
-	c := r.newEnd(r.client, QPOptions{})
+	c := r.newEnd(r.client, opts{})
 	r.between(r.client, c.qp.Abort)
-	require.ErrorIs(t, c.qp.StartConnectStream(r.ctx, cc, nil), ErrClosed)
+	require.ErrorIs(t, c.qp.StartConnectStream(r.ctx, cc, c.conn), ErrClosed)
 	require.True(t, isDone(c.qp))
 	select {
 	case <-c.qp.link.Load().gone:
@@ -327,13 +327,13 @@ func TestDetachHeldUp(t *testing.T) {
 			}
 		}
 		require.NoError(t, cc.SetWriteDeadline(time.Time{}))
-		c := r.newEnd(r.client, QPOptions{})
+		c := r.newEnd(r.client, opts{})
 		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, c.qp.ConnectStream(ctx, cc, nil), context.DeadlineExceeded)
-		c = r.newEnd(r.client, QPOptions{})
+		require.ErrorIs(t, c.qp.ConnectStream(ctx, cc, c.conn), context.DeadlineExceeded)
+		c = r.newEnd(r.client, opts{})
 		failed := make(chan error, 1)
-		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, nil) }()
+		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
 		r.until("it is under way", func() bool { return c.qp.stopDial.Load() != nil })
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)

@@ -124,11 +124,11 @@ func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private 
 
 func (r *rig) finishDelayed(responder, initiator *end, l *link, iconn net.Conn, private []byte) {
 	r.t.Helper()
-	require.NoError(r.t, initiator.qp.StartConnectStream(r.ctx, iconn, private))
+	require.NoError(r.t, initiator.qp.StartConnectStream(r.ctx, iconn, initiator.with(private)))
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(r.t, err)
 	require.True(r.t, bytes.Equal(private, req.PrivateData()))
-	require.NoError(r.t, req.Accept(r.ctx, responder.qp, []byte("welcome")))
+	require.NoError(r.t, req.Accept(r.ctx, responder.qp, responder.with([]byte("welcome"))))
 	r.until("the Initiator in service", func() bool { return initiator.qp.State() != Connecting })
 	require.Equal(r.t, RTS, initiator.qp.State(), "%v", initiator.qp.Err())
 	require.Equal(r.t, RTS, responder.qp.State())
@@ -170,7 +170,7 @@ func TestDelayedStartup(t *testing.T) {
 	for _, dialled := range []string{"dialler initiates", "dialler responds"} {
 		t.Run(dialled, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+				s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 				sc, cc := r.streams()
 				r.chat(sc, cc, 7)
 				local, remote := cc.LocalAddr().String(), cc.RemoteAddr().String()
@@ -199,7 +199,7 @@ func TestDelayedStartup(t *testing.T) {
 // A deadline that was set in streaming mode, and a Read that still waits, do not reach MPA; the Read fails.
 func TestStreamingModeLeavesNothingBehind(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		sc, cc := r.streams()
 		reading := make(chan error, 1)
 		l, err := r.server.respond(r.ctx, sc, nil)
@@ -225,24 +225,24 @@ func TestStreamingModeLeavesNothingBehind(t *testing.T) {
 // The two blocking calls, as an application makes them.
 func TestConnectStreamBlocks(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		sc, cc := r.streams()
 		done := make(chan error, 1)
 		go func() {
 			req, err := r.server.AcceptStream(r.ctx, sc, helloAck)
 			if err == nil {
-				err = req.Accept(r.ctx, s.qp, nil)
+				err = req.Accept(r.ctx, s.qp, s.conn)
 			}
 			done <- err
 		}()
 		r.hear(cc, helloAck)
-		require.NoError(t, c.qp.ConnectStream(r.ctx, cc, nil))
+		require.NoError(t, c.qp.ConnectStream(r.ctx, cc, c.conn))
 		require.NoError(t, <-done)
 		r.works(s, c)
 		r.close(s, c)
 
 		sc, cc = r.streams()
-		c = r.newEnd(r.client, QPOptions{})
+		c = r.newEnd(r.client, opts{})
 		go func() {
 			req, err := r.server.AcceptStream(r.ctx, sc, helloAck)
 			if err == nil {
@@ -251,7 +251,7 @@ func TestConnectStreamBlocks(t *testing.T) {
 			done <- err
 		}()
 		r.hear(cc, helloAck)
-		err := c.qp.ConnectStream(r.ctx, cc, nil)
+		err := c.qp.ConnectStream(r.ctx, cc, c.conn)
 		require.NoError(t, <-done)
 		var re *RejectedError
 		require.ErrorAs(t, err, &re)
@@ -310,7 +310,7 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{faults: true})
-			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 			sc, cc := r.streams()
 			r.pass(time.Duration(seed) * time.Millisecond)
 			for _, h := range r.hosts {
@@ -322,13 +322,13 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 				r.delayed(s, c, sc, cc, []byte("hello"))
 			} else { // the Request may be there first, or on its way
 				r.say(sc, cc, helloAck)
-				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, []byte("hello")))
+				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("hello"))))
 				r.pass(time.Duration(seed) * 100 * time.Microsecond)
 				l, err := r.server.respond(r.ctx, sc, nil)
 				require.NoError(t, err)
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)
-				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 				r.until("service", func() bool { return c.qp.State() != Connecting })
 			}
 			r.works(s, c)
@@ -352,7 +352,7 @@ func TestDelayedStartupRunning(t *testing.T) {
 			t.Logf("%d rounds", i)
 			break
 		}
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		sc, cc := r.streams()
 		r.say(cc, sc, randomBytes(i, 1+int(i)*100))
 		done := make(chan error, 1)
@@ -361,13 +361,13 @@ func TestDelayedStartupRunning(t *testing.T) {
 			if err == nil {
 				var req *ConnRequest
 				if req, err = r.server.AcceptStream(r.ctx, sc, nil); err == nil {
-					err = req.Accept(r.ctx, s.qp, nil)
+					err = req.Accept(r.ctx, s.qp, s.conn)
 				}
 			}
 			done <- err
 		}()
 		r.hear(cc, helloAck)
-		require.NoError(t, c.qp.ConnectStream(r.ctx, cc, nil))
+		require.NoError(t, c.qp.ConnectStream(r.ctx, cc, c.conn))
 		require.NoError(t, <-done)
 		r.exchange(s, c)
 		r.close(s, c)

@@ -1,8 +1,6 @@
 package rnic
 
 import (
-	"fmt"
-
 	"github.com/rnicd/rnicd/mpa"
 )
 
@@ -36,69 +34,10 @@ const (
 	ReadDepthULP = mpa.DepthULP // the ULPs settle it, not start-up
 )
 
-// privateDataCap is the longest private data any frame carries.
-const privateDataCap = 65535
-
-// checkStartup validates the options that are about start-up.
-func (o *QPOptions) checkStartup() error {
-	switch {
-	case o.Dialect != 0 && !o.Dialect.Valid():
-		return fmt.Errorf("rnic: QPOptions.Dialect: %v is unknown", o.Dialect)
-	case o.Dialect == Culley02 && (o.NoMarkers || o.NoCRC):
-		return fmt.Errorf("rnic: %v always has markers and CRC: NoMarkers and NoCRC cannot be", o.Dialect)
-	case o.Dialect != 0 && o.Dialect != RTR && o.Dialect != RFC6581 && o.PeerToPeer:
-		return fmt.Errorf("rnic: %v has no peer-to-peer model: take %v or %v", o.Dialect, RFC6581, RTR)
-	case o.RTR != 0 && o.RTR&mpa.AllRTR != o.RTR:
-		return fmt.Errorf("rnic: QPOptions.RTR 0x%x names no RTR message, or an unknown one", uint8(o.RTR))
-	case o.Nudge < 0:
-		return fmt.Errorf("rnic: QPOptions.Nudge %v is negative", o.Nudge)
-	case o.UserTimeout < 0:
-		return fmt.Errorf("rnic: QPOptions.UserTimeout %v is negative", o.UserTimeout)
-	case o.PrivateDataMax < 0 || o.PrivateDataMax > privateDataCap:
-		return fmt.Errorf("rnic: QPOptions.PrivateDataMax %d, 0 to %d possible", o.PrivateDataMax, privateDataCap)
-	}
-	for _, depth := range []int{o.IRD, o.ORD, o.ORDMin} {
-		if depth < 0 || depth > ReadDepthULP {
-			return fmt.Errorf("rnic: a read depth of %d, 0 to %d possible, or ReadDepthULP", depth, ReadDepthMax)
-		}
-	}
-	if o.ORDMin > o.ORD {
-		return fmt.Errorf("rnic: QPOptions.ORDMin %d is above ORD %d: no Request could be accepted", o.ORDMin, o.ORD)
-	}
-	return o.checkPrivate(len(o.PrivateData))
-}
-
-// enhanced says whether the ULP wants what only RFC 6581 can settle.
-func (o *QPOptions) enhanced() bool { return o.PeerToPeer || o.IRD > 0 || o.ORD > 0 }
-
-// dialects are those a connecting QueuePair tries, one after another, each on a connection of its own. The enhanced format is
-// used only where something enhanced is wanted (RFC 6581 section 10). Never more than two.
-func (o *QPOptions) dialects() []Dialect {
-	switch {
-	case o.Dialect != 0:
-		return []Dialect{o.Dialect}
-	case o.PeerToPeer:
-		return []Dialect{RFC6581, RTR}
-	case o.enhanced():
-		return []Dialect{RFC6581, RFC5044}
-	}
-	return []Dialect{RFC5044}
-}
-
-// checkPrivate: n octets of private data must fit each dialect that is tried.
-func (o *QPOptions) checkPrivate(n int) error {
-	for _, d := range o.dialects() {
-		if n > d.PrivateDataMax() {
-			return privateDataError(n, d)
-		}
-	}
-	return nil
-}
-
 // party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
 // strict, any other takes Rev 0 for an answer.
 func (q *QueuePair) party(l *link, served mpa.Dialects) mpa.Party {
-	o := &q.opt
+	o := &q.conn
 	p := mpa.Party{
 		Dialects: served, Markers: l.wantMarkers(q), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: o.RTR,
 		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
@@ -120,7 +59,7 @@ type Startup struct {
 	Enhanced   bool // read depths were negotiated
 
 	// IRD and ORD of this end: Read Requests of the peer's that it serves, and of its own that it may have under way, at a time.
-	// Where depths were not negotiated, or one is ReadDepthULP, they are as QPOptions said.
+	// Where depths were not negotiated, or one is ReadDepthULP, they are as ConnParam said.
 	IRD, ORD int
 	// PeerIRD and PeerORD are what the peer's frame said.
 	PeerIRD, PeerORD int

@@ -81,7 +81,7 @@ func withCRC(t testing.TB, s string) string {
 func (r *rig) startConnect(c *end) rawPeer {
 	r.t.Helper()
 	addr, accept := r.listenRaw()
-	require.NoError(r.t, c.qp.StartConnect(r.ctx, addr, nil))
+	require.NoError(r.t, c.qp.StartConnect(r.ctx, addr, c.conn))
 	return accept()
 }
 
@@ -121,16 +121,16 @@ func (r *rig) pair(asked, served Dialect) {
 		spoken, works = RFC5044, true // the S bit is reserved there
 	}
 	p2p := asked == RTR || asked == RFC6581
-	s := r.newEnd(r.server, QPOptions{})
-	c := r.newEnd(r.client, QPOptions{Dialect: asked, PeerToPeer: p2p})
-	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+	s := r.newEnd(r.server, opts{})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: asked, PeerToPeer: p2p}})
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 	if !works {
 		r.pairFails(asked, served, s, c)
 		return
 	}
 	req := r.request()
 	require.Equal(t, spoken, req.Dialect())
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	r.inService(c)
 	version := 1
 	if spoken == Culley02 || spoken == RDDP01 {
@@ -163,7 +163,7 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
 	case served == Culley02: // a Request is no FPDU
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
 		r.untilDone(s.qp)
@@ -204,10 +204,10 @@ func TestImmediateStart(t *testing.T) {
 			req := r.request() // the connection alone is one
 			require.Equal(t, Culley02, req.Dialect())
 			require.Empty(t, req.PrivateData())
-			s := r.newEnd(r.server, QPOptions{})
-			require.Error(t, req.Accept(r.ctx, s.qp, []byte("x")), "there is no frame for private data")
-			s = r.newEnd(r.server, QPOptions{})
-			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			s := r.newEnd(r.server, opts{})
+			require.Error(t, req.Accept(r.ctx, s.qp, s.with([]byte("x"))), "there is no frame for private data")
+			s = r.newEnd(r.server, opts{})
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
 			p.write(unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")))
@@ -217,7 +217,7 @@ func TestImmediateStart(t *testing.T) {
 	})
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{Dialect: Culley02})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 			p := r.startConnect(c)
 			r.inService(c)
 			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
@@ -227,17 +227,17 @@ func TestImmediateStart(t *testing.T) {
 	t.Run("among others", func(t *testing.T) {
 		listen := ListenOptions{Dialects: []Dialect{Culley02, RFC5044}}
 		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: Culley02})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 			r.inService(c)
 			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 8)))) // its first octet tells
 			req := r.request()
 			require.Equal(t, Culley02, req.Dialect())
-			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			r.await(c, 1)
 			r.converse(c, s)
 			r.close(s, c)
-			s, c = r.connect(QPOptions{}, QPOptions{})
+			s, c = r.connect(opts{}, opts{})
 			require.Equal(t, RFC5044, c.qp.Startup().Dialect)
 			r.close(s, c)
 		})
@@ -252,13 +252,9 @@ func TestImmediateStart(t *testing.T) {
 	})
 	t.Run("markers and CRC cannot be off", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
-		for _, opt := range []QPOptions{{NoMarkers: true}, {NoCRC: true}, {PeerToPeer: true}, {PrivateData: []byte("x")}} {
+		for _, opt := range []opts{{ConnParam: ConnParam{NoMarkers: true}}, {ConnParam: ConnParam{NoCRC: true}}, {ConnParam: ConnParam{PeerToPeer: true}}, {ConnParam: ConnParam{PrivateData: []byte("x")}}} {
 			opt.Dialect = Culley02
-			opt.PD = r.client.AllocPD()
-			opt.SendCQ, _ = r.client.CreateCQ(1)
-			opt.RecvCQ = opt.SendCQ
-			_, err := r.client.CreateQP(opt)
-			require.Error(t, err)
+			require.ErrorContains(t, r.newEnd(r.client, opt).qp.StartConnect(r.ctx, r.addr(), opt.ConnParam), "ConnParam.")
 		}
 	})
 }
@@ -272,18 +268,18 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{Culley02}}
 	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 		for _, drop := range []bool{false, true} {
-			s := r.newEnd(r.server, QPOptions{DropBadCRC: drop})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: drop}})
 			p := r.dialRaw()
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.write(request(mpa.Frame{Rev: 1}))
 			r.untilDone(s.qp)
 			require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
 			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 			require.Empty(t, p.octets())
 		}
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p := r.dialRaw()
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
 		require.ErrorIs(t, untilEnded(r, p), io.EOF)
 		require.NotEmpty(t, p.octets(), "a Terminate")
@@ -301,9 +297,9 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 // req: C02-9-7, D01-7-9
 func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
-	s := r.newEnd(r.server, QPOptions{DropBadCRC: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
 	p := r.dialRaw()
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	l := s.qp.link.Load()
 	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
 	arrive := func(octets []byte) stack.Verdict {
@@ -340,7 +336,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 // req: C02-8.1-1, C02-8.1-5, C02-8.1-2
 func TestImmediateStartAfterStream(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: Culley02})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 		sc, cc := r.streams()
 		r.chat(sc, cc, 3)
 		l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
@@ -348,9 +344,9 @@ func TestImmediateStartAfterStream(t *testing.T) {
 		r.hear(cc, helloAck)
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err)
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		require.NoError(t, errOf(s.qp.PostSend(s.write(c, 9, 0, 100)))) // before the other has begun
-		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
+		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
 		r.inService(c)
 		r.await(s, 1)
 		r.converse(s, c)
@@ -360,40 +356,9 @@ func TestImmediateStartAfterStream(t *testing.T) {
 	})
 }
 
-// The options of start-up are looked at when the QueuePair is made.
-//
-// req: 6581-9.2-4, 6581-9-2, 6581-5-2
-func TestStartupOptions(t *testing.T) {
+// Options of a Listener that cannot be.
+func TestListenOptions(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	for _, tc := range []struct {
-		opt  QPOptions
-		want string
-	}{
-		{QPOptions{Dialect: 9}, "dialect 9 is unknown"},
-		{QPOptions{RTR: 8}, "names no RTR message"},
-		{QPOptions{IRD: -1}, "read depth of -1"},
-		{QPOptions{Nudge: -1}, "Nudge -1ns is negative"},
-		{QPOptions{UserTimeout: -1}, "UserTimeout -1ns is negative"},
-		{QPOptions{ORD: 0x4000}, "read depth of 16384"},
-		{QPOptions{PeerToPeer: true, Dialect: RFC5044}, "no peer-to-peer model"},
-		{QPOptions{PrivateDataMax: 65536}, "PrivateDataMax 65536"},
-		{QPOptions{ORD: 1, ORDMin: 2}, "ORDMin 2 is above ORD 1"},
-		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 509)}, "509 octets of private data, MPA start-up of rfc6581 carries 508"},
-		{QPOptions{PrivateData: make([]byte, 513)}, "513 octets of private data, MPA start-up of rfc5044 carries 512"},
-		{QPOptions{PeerToPeer: true, PrivateData: make([]byte, 508)}, ""},
-		{QPOptions{Dialect: RDDP01, PrivateData: make([]byte, 65535)}, ""},
-	} {
-		opt := tc.opt
-		opt.PD = r.client.AllocPD()
-		opt.SendCQ, _ = r.client.CreateCQ(1)
-		opt.RecvCQ = opt.SendCQ
-		_, err := r.client.CreateQP(opt)
-		if tc.want == "" {
-			require.NoError(t, err)
-			continue
-		}
-		require.ErrorContains(t, err, tc.want)
-	}
 	for _, opt := range []ListenOptions{{Dialects: []Dialect{7}}, {PrivateDataMax: 1 << 17}} {
 		_, err := r.server.Listen(r.ctx, ":9999", opt)
 		require.Error(t, err)
@@ -408,18 +373,18 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 	const n = 65535
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: n}}, func(t *testing.T, r *rig) {
 		there, back := randomBytes(1, n), randomBytes(2, n)
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: RDDP01, PrivateDataMax: n})
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01, PrivateDataMax: n}})
 		req := r.dial(c, there)
 		require.True(t, bytes.Equal(there, req.PrivateData()))
-		require.NoError(t, req.Accept(r.ctx, s.qp, back))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
 		r.inService(c)
 		require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
 		r.converse(c, s)
 		r.close(s, c)
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{Dialect: RDDP01})
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), make([]byte, 513)))
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
+		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, 513))))
 		require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
 		r.untilDone(c.qp)
 	})
@@ -439,7 +404,7 @@ func TestStrictInitiator(t *testing.T) {
 		{RFC5044, "< " + hexReq + "4001 0000", 2},
 	} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{Dialect: tc.asked, NoMarkers: tc.asked != RDDP01})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: tc.asked, NoMarkers: tc.asked != RDDP01}})
 			p := r.startConnect(c)
 			r.play(p, tc.sent)
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))
@@ -468,12 +433,12 @@ func TestRevisionZeroRequest(t *testing.T) {
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		r.play(p, "> "+hexReq+"c000 0002 6869")
 		req := r.request()
 		require.Equal(t, "hi", string(req.PrivateData()))
 		require.Equal(t, 0, req.Revision())
-		require.NoError(t, req.Accept(r.ctx, s.qp, []byte("ho")))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("ho"))))
 		r.play(p, "< "+hexRep+"c000 0002 686f")
 		require.Equal(t, Startup{Dialect: RDDP01}, s.qp.Startup())
 	})
@@ -484,7 +449,7 @@ func TestRevisionZeroRequest(t *testing.T) {
 // req: 6581-10-2, 5044-C.1-5, 5044-C.2-6
 func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.startConnect(c)
 		r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
 		r.inService(c)
@@ -507,7 +472,7 @@ func TestEstablishmentErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true})
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}})
 				p := r.startConnect(c)
 				r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
 					"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000"))
@@ -517,10 +482,10 @@ func TestEstablishmentErrors(t *testing.T) {
 				require.ErrorIs(t, c.qp.Err(), tc.want)
 				require.ErrorIs(t, <-c.qp.connected, tc.want)
 				// The peer, if it is ours, learns it.
-				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				q := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 				q.write(unhex(t, hexReq+"5002 0004 8002 8001"))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				q.write(unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
 				q.closeSend()
 				r.untilDone(s.qp)
@@ -545,7 +510,7 @@ func TestImproperEnhancedFrames(t *testing.T) {
 	})
 	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced, "4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{PeerToPeer: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
 			p := r.startConnect(c)
 			p.write(unhex(t, hexRep+reply))
 			r.untilDone(c.qp)
@@ -561,14 +526,14 @@ func TestImproperEnhancedFrames(t *testing.T) {
 // req: 6581-9.1-2, 6581-9.1-5, 6581-9.1-6, 6581-9.1-9, 6581-9-2
 func TestReadDepthsReachTheULP(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{IRD: 9, ORD: 8, ORDMin: 5}), r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: 4, ORD: 12})
+		s, c := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
 		private := randomBytes(1, 508)
 		req := r.dial(c, private)
 		require.Equal(t, private, req.PrivateData())
 		ird, ord, ok := req.ReadDepths()
 		require.Equal(t, [3]any{4, 12, true}, [3]any{ird, ord, ok})
 		require.False(t, req.PeerToPeer())
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), mpa.ErrORDShort)
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), mpa.ErrORDShort)
 		require.Equal(t, Closed, s.qp.State())
 		r.untilDone(c.qp)
 		var no *RejectedError
@@ -576,17 +541,17 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, *no)
 		require.False(t, no.MaybeDialect(), "a Reply of the enhanced format is an answer in the dialect")
 
-		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: 4, ORD: 12})
+		c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
 		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
 		r.untilDone(c.qp)
 		require.ErrorAs(t, c.qp.Err(), &no)
 		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 12, ORD: 4}, *no)
 
-		c = r.newEnd(r.client, QPOptions{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12})
-		s = r.newEnd(r.server, QPOptions{IRD: 9, ORD: 8, ORDMin: 5})
+		c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: ReadDepthULP, ORD: 12}})
+		s = r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 9, ORD: 8, ORDMin: 5}})
 		req = r.dial(c, nil)
-		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, make([]byte, 509)))
-		require.NoError(t, req.Accept(r.ctx, s.qp, private))
+		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(private)))
 		r.inService(c)
 		require.Equal(t, private, c.qp.PeerPrivateData())
 		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9, PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
@@ -601,20 +566,20 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 // req: 6581-10-2
 func TestWhatIsAskedEnhanced(t *testing.T) {
 	for _, tc := range []struct {
-		opt  QPOptions
+		opt  opts
 		want []Dialect
 	}{
-		{QPOptions{}, []Dialect{RFC5044}},
-		{QPOptions{IRD: 1}, []Dialect{RFC6581, RFC5044}},
-		{QPOptions{ORD: 1}, []Dialect{RFC6581, RFC5044}},
-		{QPOptions{PeerToPeer: true}, []Dialect{RFC6581, RTR}},
-		{QPOptions{PeerToPeer: true, IRD: 1, ORD: 1}, []Dialect{RFC6581, RTR}},
-		{QPOptions{Dialect: RFC5044, IRD: 1}, []Dialect{RFC5044}},
+		{opts{}, []Dialect{RFC5044}},
+		{opts{ConnParam: ConnParam{IRD: 1}}, []Dialect{RFC6581, RFC5044}},
+		{opts{ConnParam: ConnParam{ORD: 1}}, []Dialect{RFC6581, RFC5044}},
+		{opts{ConnParam: ConnParam{PeerToPeer: true}}, []Dialect{RFC6581, RTR}},
+		{opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 1, ORD: 1}}, []Dialect{RFC6581, RTR}},
+		{opts{ConnParam: ConnParam{Dialect: RFC5044, IRD: 1}}, []Dialect{RFC5044}},
 	} {
 		require.Equal(t, tc.want, tc.opt.dialects(), "%+v", tc.opt)
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{IRD: 1})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{IRD: 1}})
 		p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
 		f := p.reply(mpa.Request)
 		require.EqualValues(t, 2, f.Rev)

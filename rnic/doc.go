@@ -8,7 +8,7 @@
 //	pd := dev.AllocPD()
 //	mr, err := pd.Register(buf, rnic.RemoteWrite|rnic.LocalWrite)
 //	cq, err := dev.CreateCQ(1024)
-//	qp, err := dev.Dial(ctx, "10.9.0.1:7174", rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, PrivateData: hello})
+//	qp, err := dev.Dial(ctx, "10.9.0.1:7174", rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{PrivateData: hello})
 //	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	done := cq.Poll(completions[:])
 //
@@ -19,7 +19,7 @@
 //	req, err := l.Accept(ctx)
 //	qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 //	_, err = qp.PostRecv(rnic.WorkRequest{ID: 1, Local: mr.Slice(0, 64)})
-//	err = req.Accept(ctx, qp, grant)
+//	err = req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant})
 //
 // Work requests are Send (with Invalidate, with Solicited Event), RDMA Write, RDMA Read, the atomics FetchAdd and CompareSwap,
 // immediate data, and Local Invalidate. Sends and Writes may be gathered from several ranges, or bring their octets along; receive buffers
@@ -29,11 +29,11 @@
 //	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Inline: word[:], RemoteSTag: stag, RemoteOffset: to})
 //	n, err := qp.PostSend(answer, takeBack) // several requests, one ring of the doorbell
 //
-// Reads and atomics need depths: QPOptions.ORD of them may be under way from this end at a time, and IRD of the
+// Reads and atomics need depths: ConnParam.ORD of them may be under way from this end at a time, and IRD of the
 // peer's are served; with 0 there are none. Where start-up does not settle them (any dialect but RFC6581), both ends must be
 // told. Who is served reads and changes memory by the rights of its STag alone; no Completion tells of it.
 //
-//	qp, err := dev.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, Dialect: rnic.RFC6581, ORD: 16})
+//	qp, err := dev.Dial(ctx, addr, opt, rnic.ConnParam{Dialect: rnic.RFC6581, ORD: 16})
 //	_, err = qp.PostSend(rnic.WorkRequest{ID: 8, Op: rnic.OpRead, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	_, err = qp.PostSend(rnic.WorkRequest{ID: 9, Op: rnic.OpFetchAdd, Add: 1, RemoteSTag: stag, RemoteOffset: counter, Signaled: true})
 //
@@ -51,7 +51,7 @@
 // several there is none but the one in which the calls came. Posting does not block and does not allocate. Work goes to the
 // Poller through bounded rings; nothing an application calls takes a lock that the packet path takes. Over kernel sockets a QueuePair has a mutex and two goroutines of its own.
 //
-// A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst and PeerReady are the exceptions for
+// A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SendFirst and PeerReady are the exceptions for
 // a ULP that knows better.
 //
 // An application that wants neither a second core nor a goroutine to be woken runs on its Poller: stack.Config.Each is called in
@@ -114,7 +114,7 @@
 // Close and Disconnect end a connection in order: what was posted is sent, what is posted
 // afterwards is ErrClosed, and what the peer still says is received until it closes its half too;
 // Reads that were posted before are waited for. A peer that closes first makes our half close
-// behind what had been posted, or leaves it to us (QPOptions.AllowHalfClosed); a Read that was not
+// behind what had been posted, or leaves it to us (ConnParam.AllowHalfClosed); a Read that was not
 // sent by then ends it, and is Flushed with all that was posted after it. An error in what the peer
 // sends is answered by one Terminate, and by nothing else. Whichever way it ends, all that was
 // posted completes, and Done and Err tell how.

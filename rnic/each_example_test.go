@@ -92,7 +92,7 @@ func Example_runToCompletion() {
 	go func() {
 		req, err := l.Accept(ctx)
 		must(err)
-		must(req.Accept(ctx, e.qp, nil))
+		must(req.Accept(ctx, e.qp, rnic.ConnParam{}))
 		must(poller.Submit(func() { serving = e }))
 	}()
 
@@ -102,7 +102,7 @@ func Example_runToCompletion() {
 	must(err)
 	cq, err := client.CreateCQ(8)
 	must(err)
-	qp, err := client.Dial(ctx, "192.0.2.1:7174", rnic.QPOptions{PD: cpd, SendCQ: cq, RecvCQ: cq})
+	qp, err := client.Dial(ctx, "192.0.2.1:7174", rnic.QPOptions{PD: cpd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	must(err)
 	_, err = qp.PostRecv(rnic.WorkRequest{Local: mr.Slice(32, 32)})
 	must(err)

@@ -48,10 +48,10 @@ func TestAbortMeetsAccept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
-			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 			req := r.dial(c, nil)
 			r.between(r.server, func() { end(s.qp) })
-			_ = req.Accept(r.ctx, s.qp, nil) // it may have been quicker
+			_ = req.Accept(r.ctx, s.qp, s.conn) // it may have been quicker
 			r.untilDone(s.qp)
 			require.ErrorIs(t, s.qp.Err(), ErrClosed)
 			r.untilDone(c.qp)
@@ -63,13 +63,13 @@ func TestAbortMeetsAccept(t *testing.T) {
 // A Dial that an Adapter's Close overtakes: it had its place among the connections, but no connection yet.
 func TestAdapterCloseMeetsDial(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, QPOptions{})
+	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller) // so that the dial waits
 	r.between(r.client, func() {
 		r.step()
 		require.ErrorIs(t, r.client.Close(ended()), context.Canceled)
 	})
-	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
 	require.NoError(t, r.client.Close(r.ctx))
@@ -79,12 +79,12 @@ func TestAdapterCloseMeetsDial(t *testing.T) {
 // A full control ring makes a call wait, not fail.
 func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
-	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 	req := r.request()
 	fillControl(t, r.hosts[0].poller)
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	r.until("service", func() bool { return c.qp.State() == RTS })
 	fillControl(t, r.hosts[0].poller)
 	l, err := r.server.Listen(r.ctx, ":7175", ListenOptions{})
@@ -99,10 +99,10 @@ func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 // It waits no longer than its context, and what was not ordered leaves nothing behind.
 func TestDialThatFindsNoRoom(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, QPOptions{})
+	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
 	r.client.cfg.Manual = nil // the Poller stands still
-	require.ErrorIs(t, c.qp.StartConnect(ended(), r.addr(), nil), context.Canceled)
+	require.ErrorIs(t, c.qp.StartConnect(ended(), r.addr(), c.conn), context.Canceled)
 	require.True(t, isDone(c.qp))
 	require.Zero(t, r.client.linkCount())
 	require.NoError(t, r.client.Close(r.ctx))
@@ -114,7 +114,7 @@ func TestDialThatFindsNoRoom(t *testing.T) {
 // The same with an Adapter's Close that has seen the connection meanwhile, and waits for its end.
 func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, QPOptions{})
+	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
 	ctx, cancel := context.WithCancel(r.ctx)
 	var seen *link
@@ -122,7 +122,7 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 		seen = c.qp.link.Load()
 		cancel()
 	}
-	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), nil), context.Canceled)
+	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)
 	r.client.cfg.Manual = r.step
 	select {
 	case <-seen.gone:
@@ -134,11 +134,11 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 // Connect returns when its context ends although nobody turns the Poller.
 func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, QPOptions{})
+	c := r.newEnd(r.client, opts{})
 	r.client.cfg.Manual = nil
 	ctx, cancel := context.WithCancel(r.ctx)
 	result := make(chan error, 1)
-	go func() { result <- c.qp.Connect(ctx, r.addr(), nil) }()
+	go func() { result <- c.qp.Connect(ctx, r.addr(), c.conn) }()
 	r.until("the attempt", func() bool { return c.qp.State() == Connecting })
 	cancel()
 	select {
@@ -160,8 +160,8 @@ func TestAcceptOfALostConnection(t *testing.T) {
 		req := r.request()
 		p.reset()
 		r.until("the reset", func() bool { return r.server.linkCount() == 0 })
-		s := r.newEnd(r.server, QPOptions{})
-		err := req.Accept(r.ctx, s.qp, nil)
+		s := r.newEnd(r.server, opts{})
+		err := req.Accept(r.ctx, s.qp, s.conn)
 		require.ErrorIs(t, err, stack.ErrReset)
 		require.NotErrorIs(t, err, ErrState)
 		require.True(t, isDone(s.qp))
@@ -172,7 +172,7 @@ func TestAcceptOfALostConnection(t *testing.T) {
 // flushed and the connection ends at once, in order.
 func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})))
 		begin, wall := r.time, time.Now()
@@ -234,8 +234,8 @@ func TestAcceptLoopBacksOff(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begin), 75*time.Millisecond)
 
 	require.NoError(t, tl.SetDeadline(time.Time{}))
-	c := r.newEnd(r.client, QPOptions{})
-	require.NoError(t, c.qp.StartConnect(r.ctx, l.addr.String(), nil))
+	c := r.newEnd(r.client, opts{})
+	require.NoError(t, c.qp.StartConnect(r.ctx, l.addr.String(), c.conn))
 	select {
 	case req := <-l.requests:
 		require.NoError(t, req.Reject(r.ctx, nil))

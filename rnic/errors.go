@@ -18,7 +18,7 @@ var (
 	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
 	ErrPeerClosed = errors.New("rnic: peer closed the connection")
-	// ErrLinger: our half was to be closed, or was, and nothing moved for QPOptions.UserTimeout or
+	// ErrLinger: our half was to be closed, or was, and nothing moved for ConnParam.UserTimeout or
 	// 100 s (after a Terminate, 3 s), so the connection was reset. What was posted last may be
 	// lost.
 	ErrLinger = errors.New("rnic: peer did not close its half of the connection in time")
@@ -42,7 +42,7 @@ type RejectedError struct {
 	Rev         int     // of the Reply
 	Enhanced    bool    // the Reply has read depths: what the peer could serve, and the ORD it needs
 	IRD, ORD    int
-	Conn        net.Conn // with QPOptions.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
+	Conn        net.Conn // with ConnParam.KeepRejected: the TCP connection, in streaming mode again, the caller's to close
 }
 
 func (e *RejectedError) Error() string {
@@ -92,7 +92,7 @@ var (
 	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 )
 
-// setupError is why this end could not put a connection into service as QPOptions ask. The peer is
+// setupError is why this end could not put a connection into service as ConnParam asks. The peer is
 // told of a local catastrophic error (RFC 6581 section 9.3).
 type setupError struct{ cause error }
 

@@ -63,7 +63,7 @@ func TestEventsOfTheEnd(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				atServer, atClient := r.server.Events(), r.client.Events()
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				noEvent(t, atServer)
 				tc.do(r, s, c)
 				r.untilDone(s.qp)
@@ -132,7 +132,7 @@ func TestEventsBounded(t *testing.T) {
 func TestReceiveLowWater(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		events := r.server.Events()
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		for i := range 5 {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 8))))
 		}
@@ -188,7 +188,7 @@ func TestReceiveHighWater(t *testing.T) {
 			h := newHostile(t, hostileConfig{bufs: 512})
 			events := h.adapter.Events()
 			pd := h.adapter.AllocPD()
-			opt := QPOptions{PD: pd}
+			opt := opts{QPOptions: QPOptions{PD: pd}}
 			p := newPool(t, pd, 32, 32)
 			if shared {
 				opt.SRQ = p.SharedReceiveQueue
@@ -236,7 +236,7 @@ func TestReceiveLowWaterBehindAGap(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	events := h.adapter.Events()
 	pd := h.adapter.AllocPD()
-	q := h.newQP(QPOptions{PD: pd})
+	q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
 	p := newPool(t, pd, 8, 8)
 	for i := range 8 {
 		require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
@@ -295,7 +295,7 @@ func TestSlowPathExcess(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	events := h.adapter.Events()
 	good, region, gc, gp := h.orderly()
-	q := h.newQP(QPOptions{})
+	q := h.newQP(opts{})
 	c, p := h.startUp(3000, 1460, q)
 	const limit = 50
 	for _, q := range []*QueuePair{good, q} {

@@ -21,11 +21,14 @@ type side struct {
 	qp  *rnic.QueuePair
 }
 
-// options are those of an end with a domain and a queue of its own, that may read and be read.
+// depths let each end read at the other, four times at once.
+var depths = rnic.ConnParam{IRD: 4, ORD: 4}
+
+// options are those of an end with a domain and a queue of its own.
 func options(dev *rnic.Adapter) rnic.QPOptions {
 	cq, err := dev.CreateCQ(64)
 	check(err)
-	return rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq, IRD: 4, ORD: 4}
+	return rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}
 }
 
 // pair connects two ends. prepare is called at the Responder before it accepts, and says what the Initiator is told with the Reply.
@@ -42,11 +45,11 @@ func pair(ctx context.Context, prepare func(responder side) []byte) (initiator, 
 		qp, err := dev.CreateQP(opt)
 		check(err)
 		s := side{dev, opt.PD, opt.SendCQ, qp}
-		check(req.Accept(ctx, qp, prepare(s)))
+		check(req.Accept(ctx, qp, rnic.ConnParam{IRD: depths.IRD, ORD: depths.ORD, PrivateData: prepare(s)}))
 		accepted <- s
 	}()
 	opt := options(dev)
-	qp, err := dev.Dial(ctx, l.Addr().String(), opt)
+	qp, err := dev.Dial(ctx, l.Addr().String(), opt, depths)
 	check(err)
 	return side{dev, opt.PD, opt.SendCQ, qp}, <-accepted
 }
@@ -238,13 +241,11 @@ func ExampleListener_Accept() {
 			}
 			qp, err := dev.CreateQP(options(dev))
 			check(err)
-			check(req.Accept(ctx, qp, []byte("come in")))
+			check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: []byte("come in")}))
 		}
 	}()
 	for _, word := range []string{"simsim", "sesame"} {
-		opt := options(dev)
-		opt.PrivateData = []byte(word)
-		qp, err := dev.Dial(ctx, l.Addr().String(), opt)
+		qp, err := dev.Dial(ctx, l.Addr().String(), options(dev), rnic.ConnParam{PrivateData: []byte(word)})
 		var rejected *rnic.RejectedError
 		if errors.As(err, &rejected) {
 			fmt.Printf("%s: %s\n", word, rejected.PrivateData)
@@ -278,7 +279,7 @@ func Example_write() {
 		m, err := opt.PD.Register(make([]byte, 64), rnic.RemoteWrite)
 		check(err)
 		granted <- m
-		check(req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(m.STag()))))
+		check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(m.STag()))}))
 	}()
 	const n, to = 11, 3
 	{
@@ -291,7 +292,7 @@ func Example_write() {
 		check(err)
 		cq, err := dev.CreateCQ(1024)
 		check(err)
-		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, PrivateData: []byte("hello")})
+		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{PrivateData: []byte("hello")})
 		check(err)
 		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})

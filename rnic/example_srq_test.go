@@ -39,7 +39,7 @@ func ExampleAdapter_CreateSRQ() {
 			check(err)
 			qp, err := server.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, SendDepth: 1})
 			check(err)
-			check(req.Accept(ctx, qp, nil))
+			check(req.Accept(ctx, qp, rnic.ConnParam{}))
 		}
 	}()
 	for i := range clients {
@@ -84,7 +84,7 @@ func say(ctx context.Context, a *rnic.Adapter, addr, text string, n int) {
 	check(err)
 	cq, err := a.CreateCQ(n)
 	check(err)
-	qp, err := a.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+	qp, err := a.Dial(ctx, addr, rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	check(err)
 	for i := range n {
 		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, Local: source.Slice(0, len(text)), Solicited: i == n-1, Signaled: true})

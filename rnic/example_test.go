@@ -39,7 +39,7 @@ func Example() {
 	check(err)
 	cq, err := client.CreateCQ(16)
 	check(err)
-	qp, err := client.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+	qp, err := client.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	check(err)
 	stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 
@@ -93,7 +93,7 @@ func serve(ctx context.Context, dev *rnic.Adapter, l *rnic.Listener) (heard stri
 	if _, err := qp.PostRecv(rnic.WorkRequest{ID: 1, Local: inbox.Slice(0, 64)}); err != nil {
 		return "", err
 	}
-	if err := req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(target.STag()))); err != nil {
+	if err := req.Accept(ctx, qp, rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(target.STag()))}); err != nil {
 		return "", err
 	}
 	if err := cq.Wait(ctx); err != nil {
@@ -121,7 +121,7 @@ func ExampleConnRequest_Reject() {
 
 	cq, err := dev.CreateCQ(16)
 	check(err)
-	_, err = dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq})
+	_, err = dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	var rejected *rnic.RejectedError
 	if errors.As(err, &rejected) {
 		fmt.Printf("rejected: %s\n", rejected.PrivateData)
@@ -146,10 +146,10 @@ func ExampleTerminateError() {
 		check(err)
 		qp, err := dev.CreateQP(opt)
 		check(err)
-		check(req.Accept(ctx, qp, nil))
+		check(req.Accept(ctx, qp, rnic.ConnParam{}))
 	}()
 
-	qp, err := dev.Dial(ctx, l.Addr().String(), opt)
+	qp, err := dev.Dial(ctx, l.Addr().String(), opt, rnic.ConnParam{})
 	check(err)
 	source, err := opt.PD.Register(make([]byte, 10), 0)
 	check(err)
@@ -176,7 +176,7 @@ func ExampleWindow() {
 		pd := dev.AllocPD()
 		source, err := pd.Register([]byte("42 octets less two score"), 0)
 		check(err)
-		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 		check(err)
 		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2), RemoteSTag: stag})
@@ -201,7 +201,7 @@ func ExampleWindow() {
 	check(err)
 	_, err = qp.PostRecv(rnic.WorkRequest{Local: region.Slice(0, 64)})
 	check(err)
-	check(req.Accept(ctx, qp, binary.BigEndian.AppendUint32(nil, uint32(stag))))
+	check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: binary.BigEndian.AppendUint32(nil, uint32(stag))}))
 	check(cq.Wait(ctx))
 	var c [1]rnic.Completion
 	cq.Poll(c[:])
@@ -261,7 +261,7 @@ func ExampleAdapter_AcceptStream() {
 		check(err)
 		qp, err := dev.CreateQP(options())
 		check(err)
-		check(req.Accept(ctx, qp, []byte("welcome")))
+		check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: []byte("welcome")}))
 		served <- qp
 	}()
 
@@ -275,7 +275,7 @@ func ExampleAdapter_AcceptStream() {
 	fmt.Printf("client reads %q\n", answer)
 	qp, err := dev.CreateQP(options())
 	check(err)
-	check(qp.ConnectStream(ctx, conn, nil))
+	check(qp.ConnectStream(ctx, conn, rnic.ConnParam{}))
 	fmt.Printf("client is in service: %s\n", qp.PeerPrivateData())
 	peer := <-served
 	check(qp.Close(ctx))

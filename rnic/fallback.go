@@ -9,31 +9,31 @@ import (
 )
 
 // A peer that does not know a dialect closes the connection, or answers with a lower Rev. The next dialect is then tried on a
-// new connection (RFC 6581 section 10, DECISIONS 15): QPOptions.dialects says which, two in all at the most. A dialect that
+// new connection (RFC 6581 section 10, DECISIONS 15): ConnParam.dialects says which, two in all at the most. A dialect that
 // the application named is the only one.
 
 // startupCounters are an Adapter's.
-type startupCounters struct{ fallbacks, unaskedS, nudges atomic.Uint64 }
+type startupCounters struct{ fallbacks, unaskedS, wakeUps atomic.Uint64 }
 
 // StartupCounters of an Adapter.
 type StartupCounters struct {
 	Fallbacks uint64 // connections tried anew in an older dialect
 	UnaskedS  uint64 // Replies with an S bit that their Request had not: the bit counts as zero
-	Nudges    uint64 // Writes of no octets for QPOptions.Nudge
+	WakeUps   uint64 // RDMA Writes of no octets for Quirks.WakeUp
 }
 
 // StartupCounters returns what happened in start-up so far. Any goroutine.
 func (a *Adapter) StartupCounters() StartupCounters {
 	return StartupCounters{
-		Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load(), Nudges: a.startup.nudges.Load(),
+		Fallbacks: a.startup.fallbacks.Load(), UnaskedS: a.startup.unaskedS.Load(), WakeUps: a.startup.wakeUps.Load(),
 	}
 }
 
 // initiate makes l the Initiator's link for the first of the dialects.
-func (l *link) initiate(q *QueuePair, private []byte, tries []Dialect) {
-	l.initiator, l.qp, l.private = true, q, private
+func (l *link) initiate(q *QueuePair, tries []Dialect) {
+	l.initiator, l.qp = true, q
 	l.dialect, l.older = tries[0], tries[1:]
-	l.privateMax = privateMaxOr(q.opt.PrivateDataMax)
+	l.privateMax = privateMaxOr(q.conn.PrivateDataMax)
 }
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.
@@ -55,30 +55,29 @@ func (q *QueuePair) failDial(err error) {
 }
 
 // dialPoller dials from one of the Adapter's Pollers.
-func (q *QueuePair) dialPoller(ctx context.Context, addr string, private []byte) error {
+func (q *QueuePair) dialPoller(ctx context.Context, addr string) error {
 	remote, err := resolve(ctx, addr)
 	if err != nil {
 		return err
 	}
 	a := q.adapter
-	d := &pollerDial{q: q, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)], private: private}
+	d := &pollerDial{q: q, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]}
 	d.dial = func(u *onPoller) (*stack.Conn, error) { return d.lane.poller.Dial(remote, u) }
-	return d.try(q.opt.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
+	return d.try(q.conn.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
 }
 
 // pollerDial is a QueuePair's way to a peer, for as many tries as it has dialects.
 type pollerDial struct {
-	q       *QueuePair
-	lane    *lane
-	private []byte
-	dial    func(*onPoller) (*stack.Conn, error)
+	q    *QueuePair
+	lane *lane
+	dial func(*onPoller) (*stack.Conn, error)
 }
 
 // try begins a connection. order gets the rest to the Poller's goroutine.
 func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 	u := newPollerLink(d.q.adapter, d.lane)
 	l := u.link
-	l.initiate(d.q, d.private, tries)
+	l.initiate(d.q, tries)
 	l.again = func() { d.retry(l.older, d.lane.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
 	if err := d.q.join(l); err != nil {
 		return err
@@ -124,10 +123,10 @@ func (d *pollerDial) unlessUnwanted(fn func()) error {
 }
 
 // redialKernel is the next try over the kernel's sockets.
-func (q *QueuePair) redialKernel(addr string, private []byte, tries []Dialect) {
+func (q *QueuePair) redialKernel(addr string, tries []Dialect) {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	if err := q.dialSocket(ctx, addr, private, tries); err != nil {
+	if err := q.dialSocket(ctx, addr, tries); err != nil {
 		q.failDial(err)
 	}
 }

@@ -47,8 +47,8 @@ func TestFallsBackOnce(t *testing.T) {
 				if p2p {
 					first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
 				}
-				c := r.newEnd(r.client, QPOptions{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true})
-				require.NoError(t, c.qp.StartConnect(r.ctx, addr, []byte("hi")))
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
+				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hi"))))
 				p := next()
 				r.play(p, "< "+first)
 				refuse(p)
@@ -77,18 +77,18 @@ func TestFallsBackOnce(t *testing.T) {
 func TestDoesNotFallBack(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		opt  QPOptions
+		opt  opts
 		act  func(r *rig, c *end, p rawPeer)
 		want error
 	}{
-		{"a dialect was named", QPOptions{Dialect: RFC6581}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
-		{"nothing enhanced was wanted", QPOptions{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
-		{"rejected by the ULP", QPOptions{ORD: 1}, func(r *rig, _ *end, p rawPeer) {
+		{"a dialect was named", opts{ConnParam: ConnParam{Dialect: RFC6581}}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
+		{"nothing enhanced was wanted", opts{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
+		{"rejected by the ULP", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, p rawPeer) {
 			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
 		}, nil},
-		{"no frame at all", QPOptions{ORD: 1}, func(_ *rig, _ *end, p rawPeer) { p.write([]byte("HTTP/1.1 400")) }, mpa.ErrKey},
-		{"silence", QPOptions{ORD: 1}, func(r *rig, _ *end, _ rawPeer) { r.fire(r.client) }, ErrStartupTimeout},
-		{"aborted", QPOptions{ORD: 1}, func(_ *rig, c *end, _ rawPeer) { c.qp.Abort() }, ErrClosed},
+		{"no frame at all", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, _ *end, p rawPeer) { p.write([]byte("HTTP/1.1 400")) }, mpa.ErrKey},
+		{"silence", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, _ rawPeer) { r.fire(r.client) }, ErrStartupTimeout},
+		{"aborted", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, c *end, _ rawPeer) { c.qp.Abort() }, ErrClosed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -106,12 +106,12 @@ func TestDoesNotFallBack(t *testing.T) {
 		})
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // nobody listens
-		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		addr := "10.9.0.1:9999"
 		if r.kind == sockets {
 			addr = "127.0.0.1:1"
 		}
-		if err := c.qp.StartConnect(r.ctx, addr, nil); err != nil {
+		if err := c.qp.StartConnect(r.ctx, addr, c.conn); err != nil {
 			require.ErrorIs(t, err, stack.ErrRefused)
 		}
 		r.untilDone(c.qp)
@@ -129,8 +129,8 @@ func TestAbortDuringFallback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				addr, next := r.rawAccepts()
-				c := r.newEnd(r.client, QPOptions{ORD: 1})
-				require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
+				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := next()
 				waitFrame(r, p, mpa.Request)
 				p.closeSend()
@@ -149,7 +149,7 @@ func TestAbortDuringFallback(t *testing.T) {
 // A peer that closes after Abort was called and before the order has come through is not asked again.
 func TestAbortMeetsFallback(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{ORD: 1})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		p := r.startConnect(c)
 		waitFrame(r, p, mpa.Request)
 		c.qp.linkOrUnwanted() // Abort's first half
@@ -165,8 +165,8 @@ func TestAbortMeetsFallback(t *testing.T) {
 func TestFallbackCannotDial(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	addr, next := r.rawAccepts()
-	c := r.newEnd(r.client, QPOptions{ORD: 1})
-	require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
+	require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 	p := next()
 	waitFrame(r, p, mpa.Request)
 	r.client.mu.Lock()
@@ -185,11 +185,11 @@ func TestFallbackCannotDial(t *testing.T) {
 func TestFallsBackWithOurs(t *testing.T) {
 	for _, served := range [][]Dialect{{RFC5044}, {RFC5044, RTR}, {RDDP01, RFC5044}} {
 		over(t, all, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
-			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{PeerToPeer: true, IRD: 3, ORD: 4})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), []byte("hello")))
+			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, IRD: 3, ORD: 4}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with([]byte("hello"))))
 			req := r.request()
 			require.Equal(t, "hello", string(req.PrivateData()))
-			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			r.inService(c)
 			st := c.qp.Startup()
 			require.Equal(t, slices.Contains(served, RTR), st.PeerToPeer)
@@ -209,8 +209,8 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
 		addr, next := r.rawAccepts()
-		c := r.newEnd(r.client, QPOptions{ORD: 1})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
 		waitFrame(r, p, mpa.Request)
 		l, full := c.qp.link.Load(), false

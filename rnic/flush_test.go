@@ -17,7 +17,7 @@ import (
 func TestPeerLeavesReadsUnanswered(t *testing.T) {
 	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
+			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
 			p := r.rawResponder(c)
 			if early {
 				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
@@ -48,7 +48,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 // connection ends in order.
 func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, AllowHalfClosed: true}))
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
 		p := r.rawResponder(c)
 		p.closeSend()
 		r.until("the FIN", func() bool { return c.qp.State() == Closing })
@@ -78,7 +78,7 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 // Our Responses go out all the same: the peer asked before it closed its half.
 func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{IRD: 8, ORD: 1})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
 	m := r.readable(s, regionBytes, RemoteRead)
 	p, _ := r.startRaw(s, false)
 	require.NoError(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 8)))) // waits for the peer's first FPDU, as a Responder's work does
@@ -102,7 +102,7 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 // closed its half without answering it.
 func TestUnansweredRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1, NoMarkers: true})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1, NoMarkers: true}})
 		p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
 		p.reply(mpa.Request)
 		p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
@@ -144,7 +144,7 @@ type flushing struct {
 
 // newFlushing has a Read under way, and behind it work that is sent, work that waits for the Read,
 // and work that waits for that.
-func newFlushing(t *testing.T, r *rig, opt QPOptions) *flushing {
+func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	t.Helper()
 	opt.ORD = 1
 	c := r.newEnd(r.client, noMarkers(opt))
@@ -285,7 +285,7 @@ const silence = "peer's silence" // for lingerTimeout
 func TestEveryEndFlushesInOrder(t *testing.T) {
 	for name, steps := range waysToEnd() {
 		t.Run(name, func(t *testing.T) {
-			for _, opt := range []QPOptions{{}, {AllowHalfClosed: true}, {Packing: PackFull}} {
+			for _, opt := range []opts{{}, {ConnParam: ConnParam{AllowHalfClosed: true}}, {ConnParam: ConnParam{Packing: PackFull}}} {
 				kinds := both
 				if strings.HasPrefix(name, silence) {
 					kinds = []transport{turned} // where time is virtual

@@ -70,7 +70,7 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	t.Helper()
 	r, log := logged(t, rigConfig{})
 	r.time += later
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	for i := range 8 {
 		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 100*i, 1+i*i*37))))
 	}
@@ -93,7 +93,7 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 			iss := start - 1 - startupLen
 			h.iss = &iss
-			q := h.newQP(QPOptions{})
+			q := h.newQP(opts{})
 			memory := make([]byte, 8000)
 			region, err := q.opt.PD.Register(memory, RemoteWrite)
 			require.NoError(t, err)
@@ -183,7 +183,7 @@ func TestFramingIsInvisibleToTheULP(t *testing.T) {
 		s, c := r.newEnd(r.server, opt), r.newEnd(r.client, opt)
 		req := r.dial(c, []byte("hello"))
 		text := fmt.Sprintf("private data %q, revision %d\n", req.PrivateData(), req.Revision())
-		require.NoError(t, req.Accept(r.ctx, s.qp, []byte("welcome")))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("welcome"))))
 		r.until("service", func() bool { return c.qp.State() != Connecting })
 		text += fmt.Sprintf("%v %v %q\n", c.qp.State(), s.qp.State(), c.qp.PeerPrivateData())
 		for i := range 20 {
@@ -211,7 +211,7 @@ func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
 	for mss, aligned := range map[int]bool{least: true, least - 4: false} {
 		t.Run(fmt.Sprintf("MSS %d", mss), func(t *testing.T) {
 			r, log := logged(t, rigConfig{tcp: tcp.Config{MSS: mss, NoTimestamps: true}})
-			s, c := r.connect(QPOptions{NoMarkers: true}, QPOptions{NoMarkers: true})
+			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
 			require.Equal(t, mss, c.qp.link.Load().car.emss())
 			r.sendAndWrite(s, c, 4000)
 			r.close(s, c)
@@ -245,7 +245,7 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{tcp: tc.cfg})
-			s, c := r.connect(QPOptions{NoMarkers: !tc.markers}, QPOptions{})
+			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: !tc.markers}}, opts{})
 			n, err := c.qp.PayloadMax(r.ctx)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, ddp.TaggedLen+n)
@@ -260,7 +260,7 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 // req: D01-7-3, D01-7-4, D01-7-10, D01-7-11, D01-7-12, C02-9-3, C02-9-4, C02-9-8, C02-9-9, C02-9-10, 5044-8-1
 func TestTerminateBadMarker(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{})
+	s := r.newEnd(r.server, opts{})
 	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 	p, f := r.startRaw(s, false)
 	require.True(t, f.Markers)

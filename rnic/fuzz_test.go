@@ -45,7 +45,7 @@ func FuzzStream(f *testing.F) {
 	f.Add(true, []byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, markers bool, script []byte) {
 		r := newRig(t, turned, rigConfig{pool: 128})
-		s := r.newEnd(r.server, QPOptions{NoMarkers: !markers, IRD: 2, ORD: 2})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: !markers, IRD: 2, ORD: 2}})
 		guarded := bytes.Repeat([]byte{canary}, 3*64)
 		shared, err := s.pd.Register(guarded[64:128], RemoteRead|RemoteWrite)
 		require.NoError(t, err)

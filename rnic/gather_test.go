@@ -36,7 +36,7 @@ func TestScatterGather(t *testing.T) {
 	const limit = 9
 	for _, packing := range []Packing{PackNow, PackFull} {
 		over(t, all, rigConfig{mtu: 600}, func(t *testing.T, r *rig) {
-			opt := QPOptions{SGEMax: limit, Packing: packing, SendDepth: 8, RecvDepth: 8}
+			opt := opts{QPOptions: QPOptions{SGEMax: limit, SendDepth: 8, RecvDepth: 8}, ConnParam: ConnParam{Packing: packing}}
 			s, c := r.connect(opt, opt)
 			rng := rand.New(rand.NewPCG(uint64(packing), 3))
 			for round := range 60 {
@@ -81,7 +81,7 @@ func TestScatterGather(t *testing.T) {
 // that goes out while such a request waits for a Read does not touch them.
 func TestInline(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := QPOptions{InlineMax: 200, IRD: 2, ORD: 2}
+		opt := opts{QPOptions: QPOptions{InlineMax: 200}, ConnParam: ConnParam{IRD: 2, ORD: 2}}
 		s, c := r.connect(opt, opt)
 		r.exchange(s, c)
 		word := r.readable(s, 64, RemoteRead|RemoteWrite)
@@ -126,7 +126,7 @@ func TestListProtection(t *testing.T) {
 	for i := range 4 {
 		t.Run(fmt.Sprintf("range %d", i), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				list := [4]SGE{}
 				for k := range list {
 					list[k] = c.source.Slice(6000*k, 5000)
@@ -147,7 +147,7 @@ func TestListProtection(t *testing.T) {
 // A receive buffer one range of which cannot be written is this host's error; the message that would have filled it is in none.
 func TestReceiveListProtection(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		bad := s.source.Slice(0, 10) // without LocalWrite
 		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})))
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 30)})))
@@ -161,7 +161,7 @@ func TestReceiveListProtection(t *testing.T) {
 // A message that is longer than all ranges together is LocalLength, one that fits to the octet is not.
 func TestReceiveListLength(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		list := []SGE{nowhere, s.inbox.Slice(20, 10)}
 		for id := range uint64(2) {
 			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list})))
@@ -180,7 +180,7 @@ func TestReceiveListLength(t *testing.T) {
 // Immediate data is found in the Completion wherever in the buffer it fell.
 func TestImmediateIntoList(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		data := [rdmap.ImmediateLen]byte{1, 2, 3, 4, 5, 6, 7, 8}
 		for i, list := range [][]SGE{
 			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)}, {s.inbox.Slice(0, 9), nowhere},
@@ -197,7 +197,7 @@ func TestImmediateIntoList(t *testing.T) {
 // Lists and inline data cost no allocation, neither in the posting call nor on their way.
 func TestListsDoNotAllocate(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(QPOptions{SGEMax: 8, InlineMax: 100}, QPOptions{SGEMax: 8, InlineMax: 100})
+	s, c := r.connect(opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}}, opts{QPOptions: QPOptions{SGEMax: 8, InlineMax: 100}})
 	var cs [8]Completion
 	round := func() {
 		octets := [100]byte{1, 2, 3}

@@ -41,7 +41,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 	const looks = 2 // one for the order to reject, one for the stream
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, late := range []bool{false, true} {
-			c := r.newEnd(r.client, QPOptions{KeepRejected: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 			req := r.dial(c, nil)
 			returned := func() bool {
 				select {
@@ -99,8 +99,8 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 	over(t, []transport{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, next := r.rawAccepts()
 		for i := range 20 {
-			c := r.newEnd(r.client, QPOptions{KeepRejected: true})
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := next()
 			waitFrame(r, p, mpa.Request)
 			p.write(unhex(t, hexRep+"6001 0000"))

@@ -84,7 +84,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 	for k := range len(frame) + 28 {
 		p := newHasty(t, rigConfig{}, stream.Options{})
 		r := p.r
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: k%2 == 0})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: k%2 == 0}})
 		fpdu := p.fpdu(writeTo(s.region.STag(), 3), []byte("hasty"))
 		require.GreaterOrEqual(t, len(fpdu), 24)
 		p.lose(k)
@@ -107,7 +107,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err, "octet %d", k)
 		require.Equal(t, private, req.PrivateData())
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		p.log.lose = nil
 		p.reply(mpa.Reply)
 		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -133,7 +133,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 11))
 			p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 1 << 18})
 			r := p.r
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: seed%2 == 0})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: seed%2 == 0}})
 			want := randomBytes(seed, regionBytes)
 			b := request(mpa.Frame{Rev: 1, CRC: true})
 			n := 1 + rng.IntN(60)
@@ -155,7 +155,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			req, err := l.nextRequest(r.ctx)
 			require.NoError(t, err)
 			r.pass(time.Duration(rng.IntN(100)) * time.Millisecond)
-			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			for i, c := range r.await(s, n) {
 				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, c)
 			}
@@ -187,7 +187,7 @@ func TestHandedOverBounds(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{pool: 4096}, stream.Options{ReceiveWindow: 1 << 20})
 			r, pool := p.r, p.r.hosts[0].pool
-			s := r.newEndOf(r.server, QPOptions{NoMarkers: true}, 1<<20)
+			s := r.newEndOf(r.server, opts{ConnParam: ConnParam{NoMarkers: true}}, 1<<20)
 			b := request(mpa.Frame{Rev: 1, CRC: true})
 			data := randomBytes(1, tc.fpdus*payload)
 			for i := range tc.fpdus {
@@ -210,7 +210,7 @@ func TestHandedOverBounds(t *testing.T) {
 			if tc.want == nil {
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)
-				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 				r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == uint64(tc.fpdus) })
 				require.Equal(t, data, s.region.Bytes()[:len(data)])
 				s.qp.Abort()
@@ -233,7 +233,7 @@ func TestHandedOverBounds(t *testing.T) {
 func TestHandedOverWindow(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{ReceiveWindow: 2000, ReceiveWindowMax: 2000})
 	r := p.r
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	want := randomBytes(1, 40_000)
 	b := request(mpa.Frame{Rev: 1, CRC: true})
 	for at := 0; at < len(want); at += 1000 {
@@ -245,7 +245,7 @@ func TestHandedOverWindow(t *testing.T) {
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	begin := r.time
 	r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == 40 })
 	require.Less(t, r.time-begin, int64(time.Second))
@@ -260,7 +260,7 @@ func TestHandedOverWindow(t *testing.T) {
 func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
-	s := r.newEnd(r.server, QPOptions{})
+	s := r.newEnd(r.server, opts{})
 	l, err := r.server.respond(r.ctx, p.conn, helloAck)
 	require.NoError(t, err)
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
@@ -268,7 +268,8 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 		b := r.hosts[0].pool.Alloc()
 		l.arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
-		require.NoError(t, l.accept(s.qp, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}, nil))
+		require.NoError(t, s.qp.prepare(s.conn))
+		require.NoError(t, l.accept(s.qp, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))
 		require.Equal(t, helloAck, l.out[:len(helloAck)])
 		f, n, err := mpa.ParseFrame(l.out[len(helloAck):], mpa.Reply, 0)
 		require.NoError(t, err)
@@ -310,7 +311,7 @@ func TestHandedOverInVain(t *testing.T) {
 		"peer resets": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			p.reset()
 			p.r.until("the reset", func() bool { return p.r.server.linkCount() == 0 })
-			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, QPOptions{}).qp, nil), stack.ErrReset)
+			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}), stack.ErrReset)
 		}, nil},
 		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			require.NoError(t, req.Reject(p.r.ctx, nil))
@@ -352,7 +353,7 @@ func TestHandedOverInVain(t *testing.T) {
 func TestBadCRCHandedOver(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
 	b := p.fpdu(writeTo(s.region.STag(), 0), []byte("bad"))
 	b[len(b)-1] ^= 1
 	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
@@ -361,7 +362,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	r.until("the error", func() bool { return s.qp.State() == Terminating })
 	p.closeSend()
 	r.untilDone(s.qp)

@@ -39,7 +39,8 @@ type hostile struct {
 	queue    pmd.Queue
 	mac      [2]inet.MAC // the Adapter's, ours
 	conns    map[uint16]*forged
-	iss      *tcp.Seq // of connections that are opened; nil: any
+	params   map[*QueuePair]ConnParam // of newQP's
+	iss      *tcp.Seq                 // of connections that are opened; nil: any
 }
 
 type hostileConfig struct {
@@ -274,7 +275,7 @@ func (h *hostile) startUp(port, mss uint16, q *QueuePair) (*forged, *rawInitiato
 	h.turn(time.Microsecond)
 	req := h.listener.Poll()
 	require.NotNil(h.t, req)
-	require.NoError(h.t, req.Accept(h.t.Context(), q, nil))
+	require.NoError(h.t, req.Accept(h.t.Context(), q, h.params[q]))
 	h.turns(2, time.Microsecond)
 	f, n, err := mpa.ParseFrame(c.in, mpa.Reply, mpa.PrivateDataMax)
 	require.NoError(h.t, err)
@@ -286,7 +287,7 @@ func (h *hostile) startUp(port, mss uint16, q *QueuePair) (*forged, *rawInitiato
 }
 
 // newQP is an idle QueuePair with queues of its own.
-func (h *hostile) newQP(opt QPOptions) *QueuePair {
+func (h *hostile) newQP(opt opts) *QueuePair {
 	h.t.Helper()
 	cq, err := h.adapter.CreateCQ(1024)
 	require.NoError(h.t, err)
@@ -294,8 +295,12 @@ func (h *hostile) newQP(opt QPOptions) *QueuePair {
 		opt.PD = h.adapter.AllocPD()
 	}
 	opt.SendCQ, opt.RecvCQ = cq, cq
-	q, err := h.adapter.CreateQP(opt)
+	q, err := h.adapter.CreateQP(opt.QPOptions)
 	require.NoError(h.t, err)
+	if h.params == nil {
+		h.params = map[*QueuePair]ConnParam{}
+	}
+	h.params[q] = opt.ConnParam
 	return q
 }
 

@@ -71,7 +71,7 @@ type siege struct {
 	inbox   *MemoryRegion
 	source  *MemoryRegion
 	cq      *CompletionQueue
-	opt     QPOptions
+	opt     opts
 	qps     []*QueuePair
 	peers   []*forged
 	events  <-chan Event
@@ -116,9 +116,7 @@ func newSiege(t *testing.T, seed uint64) *siege {
 	var err error
 	s.cq, err = s.adapter.CreateCQ(4096)
 	require.NoError(t, err)
-	s.opt = QPOptions{
-		PD: pd, SendCQ: s.cq, RecvCQ: s.cq, NoMarkers: oneIn(rng, 4), NoCRC: oneIn(rng, 4), DropBadCRC: oneIn(rng, 4),
-	}
+	s.opt = opts{QPOptions: QPOptions{PD: pd, SendCQ: s.cq, RecvCQ: s.cq}, ConnParam: ConnParam{NoMarkers: oneIn(rng, 4), NoCRC: oneIn(rng, 4), DropBadCRC: oneIn(rng, 4)}}
 	s.share(seed)
 	return s
 }
@@ -134,7 +132,7 @@ func (s *siege) connect() {
 		frame.Kind = mpa.Reply
 		c = s.answerer(port)
 		q := s.newQueuePair()
-		require.NoError(s.t, q.StartConnect(s.t.Context(), fmt.Sprintf("10.9.0.2:%d", port), nil))
+		require.NoError(s.t, q.StartConnect(s.t.Context(), fmt.Sprintf("10.9.0.2:%d", port), s.opt.ConnParam))
 		s.turns(6, time.Microsecond)
 	} else {
 		c = s.open(port, pick[uint16](s.rng, 1460, 1460, 536, 64))
@@ -153,7 +151,7 @@ func (s *siege) connect() {
 }
 
 func (s *siege) newQueuePair() *QueuePair {
-	q, err := s.adapter.CreateQP(s.opt)
+	q, err := s.adapter.CreateQP(s.opt.QPOptions)
 	require.NoError(s.t, err)
 	for range s.rng.IntN(128) {
 		s.postRecv(q)
@@ -298,7 +296,7 @@ func (s *siege) serve() {
 			_ = req.Reject(s.t.Context(), make([]byte, s.rng.IntN(100))) // the connection may be gone
 			continue
 		}
-		_ = req.Accept(s.t.Context(), s.newQueuePair(), nil)
+		_ = req.Accept(s.t.Context(), s.newQueuePair(), s.opt.ConnParam)
 	}
 	for _, q := range s.qps {
 		for range 4 {

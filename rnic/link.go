@@ -32,7 +32,7 @@ const (
 	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
 	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
-	// closeTimeout is how long an orderly end waits without progress, unless QPOptions.UserTimeout
+	// closeTimeout is how long an orderly end waits without progress, unless ConnParam.UserTimeout
 	// says otherwise: as long as TCP tries, here and at the peer. What either still sends again
 	// nobody else can see, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
 	closeTimeout = 100 * time.Second
@@ -54,7 +54,7 @@ type carrier interface {
 	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
 	enterFull()    // FPDUs may come and go from here on; before, the link's pool may be nil
 	nagle()        // let small segments wait, where unacked is not known
-	// giveUpAfter is QPOptions.UserTimeout. It fails where the kernel refuses that.
+	// giveUpAfter is ConnParam.UserTimeout. It fails where the kernel refuses that.
 	giveUpAfter(time.Duration) error
 	stats() TransportStats
 	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the link
@@ -106,16 +106,15 @@ type link struct {
 	dialect     Dialect   // Initiator: of the Request
 	older       []Dialect // Initiator: to be tried next
 	again       func()    // Initiator: tries them; nil: nobody can
-	private     []byte    // Initiator: the ULP's, for the Request
 	privateMax  int       // the application's buffer for the peer's, of Rev 0
 	firstMarker bool      // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message
 
-	nudgePlanned bool // Initiator: the timer is that of nudge.go
+	wakeUpPlanned bool // Initiator: the timer is that of wakeup.go
 
-	repliedAt int64 // Responder: when the Reply was made
-	speakAt   int64 // Responder: when it may speak first (speakfirst.go), no later than the timer; 0: no matter
+	repliedAt   int64 // Responder: when the Reply was made
+	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: no matter
 
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
@@ -243,11 +242,11 @@ func (l *link) linger() {
 	l.seen = l.car.progress()
 	wait := lingerTimeout
 	if l.phase == phaseFull && l.err == nil {
-		wait = cmp.Or(l.qp.opt.UserTimeout, closeTimeout)
+		wait = cmp.Or(l.qp.conn.UserTimeout, closeTimeout)
 	}
 	at := l.car.now() + int64(wait)
-	if l.speakAt != 0 {
-		at = min(at, l.speakAt)
+	if l.sendFirstAt != 0 {
+		at = min(at, l.sendFirstAt)
 	}
 	l.car.setTimer(at)
 }
@@ -281,8 +280,8 @@ func (l *link) peerClosed() {
 			l.qp.leave(Closing)
 			l.qp.tellPeerClosed(l.shut)
 			if !l.qp.send.enabled {
-				l.qp.send.stopped = true // the FPDU that would have let us speak will not come
-			} else if l.qp.opt.AllowHalfClosed && !l.shut {
+				l.qp.send.stopped = true // the FPDU that would have let us send will not come
+			} else if l.qp.conn.AllowHalfClosed && !l.shut {
 				return
 			}
 		}
@@ -326,12 +325,12 @@ func (l *link) timer() {
 			l.closing()
 			return
 		}
-		if l.speakAt != 0 && l.car.now() >= l.speakAt {
+		if l.sendFirstAt != 0 && l.car.now() >= l.sendFirstAt {
 			l.pauseOver()
 			return
 		}
-		if l.nudgePlanned && !l.shut {
-			l.nudge()
+		if l.wakeUpPlanned && !l.shut {
+			l.wakeUp()
 			return
 		}
 		if l.phase == phaseFull && l.awaitsReady && !l.shut {

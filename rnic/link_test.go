@@ -79,8 +79,8 @@ func TestRequestTimeout(t *testing.T) {
 func TestReplyTimeout(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, accept := r.listenRaw()
-		c := r.newEnd(r.client, QPOptions{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		c := r.newEnd(r.client, opts{})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
 		waitFrame(r, p, mpa.Request)
 		r.fire(r.client)
@@ -100,8 +100,8 @@ func TestAcceptTimeout(t *testing.T) {
 		require.ErrorIs(t, r.failure().Err, errUndecided)
 		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 		require.Empty(t, p.octets())
-		s := r.newEnd(r.server, QPOptions{})
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), errUndecided)
+		s := r.newEnd(r.server, opts{})
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), errUndecided)
 		require.Equal(t, Closed, s.qp.State())
 		require.ErrorIs(t, req.Reject(r.ctx, nil), errUndecided)
 	})
@@ -113,7 +113,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 	const short = 20 * time.Second
 	for user, want := range map[time.Duration]time.Duration{0: closeTimeout, short: short} {
 		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, QPOptions{UserTimeout: user})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: user}})
 		p, _ := r.startRaw(s, false)
 		s.qp.Disconnect()
 		require.Equal(t, io.EOF, p.untilEnded())
@@ -129,7 +129,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 // The timer that cuts it off is the same over kernel sockets.
 func TestLingerTimer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		s.qp.Disconnect()
 		require.Equal(t, io.EOF, p.untilEnded())
@@ -151,7 +151,7 @@ func TestLingerTimer(t *testing.T) {
 // req: DDP-8.2.1-6, D01-6.2-1
 func TestLingerWaitsForMovingPeer(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{})
+	s := r.newEnd(r.server, opts{})
 	p, _ := r.startRaw(s, false)
 	s.qp.Disconnect()
 	require.Equal(t, io.EOF, p.untilEnded())
@@ -183,7 +183,7 @@ func TestPeerCloses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{})
+				s := r.newEnd(r.server, opts{})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
 				p, _ := r.startRaw(s, false)
 				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("whole")))
@@ -218,8 +218,8 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, accept := r.listenRaw()
-			c := r.newEnd(r.client, QPOptions{})
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+			c := r.newEnd(r.client, opts{})
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := accept()
 			waitFrame(r, p, mpa.Request)
 			p.closeSend()
@@ -253,7 +253,7 @@ func TestOutageWhileClosing(t *testing.T) {
 	for name, mine := range map[string]bool{"our octets are lost": true, "the peer's are": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{faults: true})
-			s, c := r.connect(QPOptions{}, QPOptions{})
+			s, c := r.connect(opts{}, opts{})
 			r.exchange(s, c)
 			from, to, rx, tx := c, s, cut, fault.Faults{}
 			if mine {

@@ -334,26 +334,31 @@ func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
 // Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service on the
-// connection, and sends private (Dialect.PrivateDataMax octets at most, copied) with the MPA Reply. The QueuePair may post at once; MPA
+// connection, and sends conn.PrivateData with the MPA Reply. The QueuePair may post at once; MPA
 // holds its FPDUs back until the Initiator's first one has come, or what stands for it. When the QueuePair needs a larger ORD
-// than the Initiator allows (QPOptions.ORDMin), the Reply rejects and the error is mpa.ErrORDShort. Others are ErrState when the
-// QueuePair is not idle or the request was decided already, ctx.Err(), and how the connection ended before. A QueuePair that is not
-// idle, or of another Adapter, and private data that is too long change nothing; after any other error the QueuePair is Closed.
-func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) error {
+// than the Initiator allows (ConnParam.ORDMin), the Reply rejects and the error is mpa.ErrORDShort. Others are ErrState when the
+// QueuePair is not idle or the request was decided already, ctx.Err(), and how the connection ended before.
+//
+// Some errors change nothing, so that the request may still be accepted, by this QueuePair or another, or rejected: a QueuePair
+// that is not idle, or of another Adapter, what cannot be in conn, and *mem.TableFullError, for a connection takes one of
+// Config.RegionsMax entries. After any other error the QueuePair is Closed.
+func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) error {
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
-	}
-	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
-		return privateDataError(len(private), d)
 	}
 	if q.adapter != r.link.adapter {
 		return fmt.Errorf("rnic: accept %v: the queue pair belongs to another adapter", r.remote)
 	}
-	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
-		return ErrState
+	if err := conn.checkAccept(r.Dialect()); err != nil {
+		return err
 	}
-	private = append([]byte(nil), private...)
-	err := r.ask(ctx, func() error { return r.link.accept(q, r.frame, private) })
+	if err := q.prepare(conn); err != nil {
+		return err
+	}
+	if conn.Quirks.SendFirst {
+		_ = q.SendFirst() // ErrState: the request's connection will say why
+	}
+	err := r.ask(ctx, func() error { return r.link.accept(q, r.frame) })
 	if err != nil {
 		if q.link.Load() == nil {
 			q.finish(err)
@@ -366,8 +371,8 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, private []byte) 
 // Reject answers the Request with the R bit and private (Dialect.PrivateDataMax octets at most), then closes the connection.
 // culley-02 has no answer: the connection is reset. RejectStream keeps the connection.
 func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
-	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
-		return privateDataError(len(private), d)
+	if err := privateDataError(private, r.Dialect()); err != nil {
+		return fmt.Errorf("rnic: reject %v: %w", r.remote, err)
 	}
 	private = append([]byte(nil), private...)
 	return r.ask(ctx, func() error { return r.link.reject(r.frame, private, false) })

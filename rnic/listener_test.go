@@ -43,11 +43,11 @@ func TestListenErrors(t *testing.T) {
 			l, err := r.server.Listen(r.ctx, host+":0", ListenOptions{})
 			require.NoError(t, err)
 			ports[l.Addr().Port()] = true
-			c := r.newEnd(r.client, QPOptions{})
-			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), nil))
+			c := r.newEnd(r.client, opts{})
+			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), c.conn))
 			var req *ConnRequest
 			r.until("a request", func() bool { req = l.Poll(); return req != nil })
-			require.NoError(t, req.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, nil))
+			require.NoError(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}))
 			r.inService(c)
 		}
 		require.Len(t, ports, 3)
@@ -86,8 +86,8 @@ func TestBacklogFull(t *testing.T) {
 		require.ErrorIs(t, r.failure().Err, ErrBacklog)
 		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 		for _, p := range peers {
-			s := r.newEnd(r.server, QPOptions{})
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			s := r.newEnd(r.server, opts{})
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			waitFrame(r, p, mpa.Reply)
 		}
 		require.Nil(t, r.listener.Poll())
@@ -97,7 +97,7 @@ func TestBacklogFull(t *testing.T) {
 // Accept ends with its context and with the Listener; connections go on without it.
 func TestListenerClose(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		ctx, cancel := context.WithCancel(r.ctx)
 		cancel()
 		_, err := r.listener.Accept(ctx)
@@ -111,21 +111,21 @@ func TestListenerClose(t *testing.T) {
 		require.ErrorIs(t, <-wait, ErrClosed)
 		r.listener.Close()
 		r.exchange(s, c)
-		late := r.newEnd(r.client, QPOptions{})
-		require.ErrorIs(t, late.qp.Connect(r.ctx, r.addr(), nil), stack.ErrRefused)
+		late := r.newEnd(r.client, opts{})
+		require.ErrorIs(t, late.qp.Connect(r.ctx, r.addr(), late.conn), stack.ErrRefused)
 	})
 }
 
 // A request can be decided once.
 func TestDecideTwice(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c, other := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{}), r.newEnd(r.server, QPOptions{})
+		s, c, other := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.server, opts{})
 		req := r.dial(c, nil)
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
-		require.ErrorIs(t, req.Accept(r.ctx, other.qp, nil), ErrState)
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
+		require.ErrorIs(t, req.Accept(r.ctx, other.qp, other.conn), ErrState)
 		require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)
 		require.Equal(t, Closed, other.qp.State(), "a queue pair that failed to connect is spent")
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), ErrState, "the queue pair is in service")
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), ErrState, "the queue pair is in service")
 		r.until("service", func() bool { return c.qp.State() == RTS })
 		r.exchange(s, c)
 	})
@@ -134,12 +134,12 @@ func TestDecideTwice(t *testing.T) {
 // A QueuePair of another Adapter, whose table the connection does not know, is refused and stays as it was.
 func TestAcceptForeignQueuePair(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c, foreign := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{}), r.newEnd(r.client, QPOptions{})
+		s, c, foreign := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
 		req := r.dial(c, nil)
-		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, nil), "another adapter")
+		require.ErrorContains(t, req.Accept(r.ctx, foreign.qp, foreign.conn), "another adapter")
 		require.Equal(t, Idle, foreign.qp.State())
-		require.ErrorContains(t, req.Accept(r.ctx, nil, nil), "no queue pair given")
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.ErrorContains(t, req.Accept(r.ctx, nil, ConnParam{}), "no queue pair given")
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	})
 }
 
@@ -149,9 +149,9 @@ func TestAcceptContextEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.ctx)
 		cancel()
 		for range 30 {
-			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 			req := r.dial(c, nil)
-			if err := req.Accept(ctx, s.qp, nil); err != nil {
+			if err := req.Accept(ctx, s.qp, s.conn); err != nil {
 				require.ErrorIs(t, err, context.Canceled)
 				require.True(t, isDone(s.qp))
 				require.ErrorIs(t, s.qp.Err(), context.Canceled)
@@ -169,18 +169,18 @@ func TestAcceptContextEnds(t *testing.T) {
 // A Poller's turn may come long after the caller gave up: what it then finds must not be carried out.
 func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 	req := r.dial(c, nil)
 	r.server.cfg.Manual = nil // the Poller does not turn while Accept waits
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	require.ErrorIs(t, req.Accept(ctx, s.qp, nil), context.Canceled)
+	require.ErrorIs(t, req.Accept(ctx, s.qp, s.conn), context.Canceled)
 	require.True(t, isDone(s.qp))
 	r.server.cfg.Manual = r.step
 	r.pass(time.Second)
 	require.Equal(t, Connecting, c.qp.State())
-	other := r.newEnd(r.server, QPOptions{})
-	require.NoError(t, req.Accept(r.ctx, other.qp, nil))
+	other := r.newEnd(r.server, opts{})
+	require.NoError(t, req.Accept(r.ctx, other.qp, other.conn))
 	r.until("service", func() bool { return c.qp.State() == RTS })
 	r.exchange(other, c)
 }
@@ -190,8 +190,8 @@ func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
 // req: 5041-8.3.2-4, 5042-6.4.1-1
 func TestConnsMax(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{server: Config{ConnsMax: 2}})
-	s1, c1 := r.connect(QPOptions{}, QPOptions{})
-	s2, c2 := r.connect(QPOptions{}, QPOptions{})
+	s1, c1 := r.connect(opts{}, opts{})
+	s2, c2 := r.connect(opts{}, opts{})
 
 	nc, err := net.Dial("tcp", r.addr())
 	if err == nil { // the reset may be faster
@@ -201,12 +201,12 @@ func TestConnsMax(t *testing.T) {
 	require.ErrorIs(t, f.Err, stack.ErrConnMax)
 	require.ErrorContains(t, f.Err, "ConnsMax is 2")
 	require.True(t, f.Remote.IsValid())
-	out := r.newEnd(r.server, QPOptions{})
-	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), nil), stack.ErrConnMax)
+	out := r.newEnd(r.server, opts{})
+	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), out.conn), stack.ErrConnMax)
 
 	r.close(s1, c1)
 	r.until("the place given back", func() bool { return r.server.places.count() == 1 })
-	s3, c3 := r.connect(QPOptions{}, QPOptions{})
+	s3, c3 := r.connect(opts{}, opts{})
 	r.exchange(s2, c2)
 	r.exchange(s3, c3)
 }
@@ -238,7 +238,7 @@ func TestFailureReportsDropped(t *testing.T) {
 		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 	}
 	r.until("dropped reports", func() bool { return r.listener.Dropped.Load() == n-65 })
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	free()
 }

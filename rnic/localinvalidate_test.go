@@ -21,7 +21,7 @@ func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
 // finds it invalid. The same for a window, whose region stays as it is.
 func TestLocalInvalidate(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		m := r.tied(c, randomBytes(1, 40000), RemoteRead|LocalWrite)
 		w, err := c.pd.NewWindow()
 		require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestLocalInvalidate(t *testing.T) {
 // What was sent from a region before it was invalidated arrives whole; a Send behind it does not go out.
 func TestSendAcrossLocalInvalidate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		m := r.tied(c, randomBytes(1, 40000), RemoteRead)
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 40000))))
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: m.Slice(0, 40000), Signaled: true})))
@@ -72,7 +72,7 @@ func TestSendAcrossLocalInvalidate(t *testing.T) {
 // req: DDP-10.3-3
 func TestPeerBehindLocalInvalidate(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		m := r.tied(c, make([]byte, 200), RemoteWrite)
 		r.exchange(s, c)
 		wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
@@ -98,7 +98,7 @@ func TestPeerBehindLocalInvalidate(t *testing.T) {
 func TestLocalInvalidateBehindRead(t *testing.T) {
 	for _, fence := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 			sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
 			p := r.rawResponder(c)
 			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
@@ -140,13 +140,13 @@ func TestLocalInvalidateRefused(t *testing.T) {
 		{"of all streams", func(_ *rig, c *end) mem.STag { return c.region.STag() }},
 		{"local rights only", func(r *rig, c *end) mem.STag { return r.tied(c, make([]byte, 9), LocalWrite).STag() }},
 		{"of another queue pair", func(r *rig, c *end) mem.STag {
-			other := r.newEnd(r.client, QPOptions{PD: c.pd})
+			other := r.newEnd(r.client, opts{QPOptions: QPOptions{PD: c.pd}})
 			t := r.tied(other, make([]byte, 9), RemoteRead)
 			other.qp.Abort()
 			return t.STag()
 		}},
 		{"of another domain", func(r *rig, c *end) mem.STag {
-			other := r.newEnd(r.client, QPOptions{})
+			other := r.newEnd(r.client, opts{})
 			t := r.tied(other, make([]byte, 9), RemoteRead)
 			other.qp.Abort()
 			return t.STag()
@@ -160,7 +160,7 @@ func TestLocalInvalidateRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				stag := tc.stag(r, c)
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 0))))
 				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Signaled: true})))

@@ -39,7 +39,7 @@ func TestEndsAreToldApart(t *testing.T) {
 				kinds = []transport{turned} // the kernel's takes 100 s
 			}
 			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
 				p, _ := r.startRaw(s, false)
 				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("x")))
@@ -72,9 +72,9 @@ func TestEndsAreToldApart(t *testing.T) {
 	t.Run("start-up frame", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, accept := r.listenRaw()
-			c := r.newEnd(r.client, QPOptions{})
+			c := r.newEnd(r.client, opts{})
 			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 10))))
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			accept().write([]byte("no Reply"))
 			r.untilDone(c.qp)
 			var me *mpa.Error

@@ -91,7 +91,7 @@ func TestPacking(t *testing.T) {
 	const messages = 200
 	run := func(t *testing.T, p Packing) (segments int) {
 		r, log := logged(t, rigConfig{})
-		s, c := r.connect(QPOptions{RecvDepth: messages}, QPOptions{Packing: p, SendDepth: messages})
+		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: messages}}, opts{QPOptions: QPOptions{SendDepth: messages}, ConnParam: ConnParam{Packing: p}})
 		for i := range messages {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100))))
 		}
@@ -123,7 +123,7 @@ func TestPacking(t *testing.T) {
 // req: C02-7.3.2-8, C02-7.3.2-9
 func TestPackFullFillsSegments(t *testing.T) {
 	r, log := logged(t, rigConfig{})
-	opt := QPOptions{Packing: PackFull, NoMarkers: true}
+	opt := opts{ConnParam: ConnParam{Packing: PackFull, NoMarkers: true}}
 	s, c := r.connect(opt, opt)
 	for i := range 40 { // a small one and a long one, over and over
 		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(2*i), 0, 100+i*25))))
@@ -202,7 +202,7 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 // req: C02-7.3-4
 func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	r, log := logged(t, rigConfig{tcp: tcp.Config{ReceiveWindow: 1000}})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	const n = 20_000
 	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
@@ -223,11 +223,11 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 // req: D01-1.2-1
 func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	r, log := logged(t, rigConfig{})
-	s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
+	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 	private := randomBytes(9, 512)
 	req := r.dial(c, private)
 	require.Equal(t, private, req.PrivateData())
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	r.until("in service", func() bool { return c.qp.State() != Connecting })
 	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 5000))))
 	r.await(c, 1)
@@ -247,7 +247,7 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 func TestSegmentsBehindAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]
-	s, c := r.connect(QPOptions{NoCRC: true}, QPOptions{NoCRC: true}) // so that only TCP can keep other octets out
+	s, c := r.connect(opts{ConnParam: ConnParam{NoCRC: true}}, opts{ConnParam: ConnParam{NoCRC: true}}) // so that only TCP can keep other octets out
 	const n = 10_000
 	gap := 0
 	log.lose = func(g loggedSegment) bool {

@@ -94,7 +94,7 @@ func TestWaitSolicited(t *testing.T) {
 // Over a connection: Sends without Solicited Event wake nobody who wants those with; an error does.
 func TestSolicitedEvents(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		for i := range 4 {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 8))))
 		}
@@ -120,7 +120,7 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 	for urgent := range 3 {
 		h := newHostile(t, hostileConfig{bufs: 512})
 		pd := h.adapter.AllocPD()
-		q := h.newQP(QPOptions{PD: pd})
+		q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
 		p := newPool(t, pd, 3, 3)
 		for i := range 3 {
 			require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))

@@ -63,7 +63,7 @@ func TestNoAllocations(t *testing.T) {
 // req: D01-1.2-7, D01-7-9, DDP-5-7, D01-5.2-18
 func TestDropBadCRC(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	opt := QPOptions{DropBadCRC: true}
+	opt := opts{ConnParam: ConnParam{DropBadCRC: true}}
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 0.02}, fault.Faults{}))
@@ -82,7 +82,7 @@ func TestDropBadCRC(t *testing.T) {
 // req: 5040-6.2.1-1, D01-7-2
 func TestBadCRCEndsStream(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	before := bytes.Clone(s.region.Bytes())
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 1}, fault.Faults{}))
@@ -106,7 +106,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 // req: DDP-5-6
 func TestOutOfOrder(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, 1<<20), r.newEndOf(r.client, QPOptions{}, 1<<20))
+	s, c := r.connectEnds(r.newEndOf(r.server, opts{}, 1<<20), r.newEndOf(r.client, opts{}, 1<<20))
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.1}, fault.Faults{}))
 	for i := range 64 {
@@ -135,8 +135,8 @@ func TestLossAcrossStartup(t *testing.T) {
 		for _, h := range r.hosts {
 			require.NoError(t, h.faulty.Set(fault.Faults{Drop: 0.2}, fault.Faults{}))
 		}
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
-		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), nil))
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
+		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 		var req *ConnRequest
 		r.until("a request or the end", func() bool {
 			req = r.listener.Poll()
@@ -145,7 +145,7 @@ func TestLossAcrossStartup(t *testing.T) {
 		if req == nil {
 			continue // the handshake gave up: that is TCP's to decide
 		}
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("service", func() bool { return c.qp.State() != Connecting })
 		require.Equal(t, RTS, c.qp.State(), "%v", c.qp.Err())
 		r.exchange(s, c)
@@ -157,7 +157,7 @@ func TestNoBufsLeak(t *testing.T) {
 	for _, mtu := range []int{576, 1500, 9000} {
 		r := newRig(t, turned, rigConfig{faults: true, mtu: mtu})
 		for i := range 12 {
-			s, c := r.connect(QPOptions{}, QPOptions{})
+			s, c := r.connect(opts{}, opts{})
 			r.exchange(s, c)
 			if i%3 == 0 { // frames are held when the end comes
 				require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.3}, fault.Faults{}))
@@ -216,7 +216,7 @@ func TestTinySegments(t *testing.T) {
 func TestManyMessagesBehindGaps(t *testing.T) {
 	const messages = 30000
 	r := newRig(t, turned, rigConfig{faults: true})
-	s, c := r.connectEnds(r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{SendDepth: 4096}))
+	s, c := r.connectEnds(r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{QPOptions: QPOptions{SendDepth: 4096}}))
 	r.exchange(s, c)
 	before := r.stats(s.qp).WritesRecvd
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 0.02}, fault.Faults{}))

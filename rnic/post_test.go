@@ -60,7 +60,7 @@ func TestPost(t *testing.T) {
 // What cannot be posted ends the call, which says how many were; those are carried out.
 func TestPostInPart(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{SGEMax: 2})
+		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SGEMax: 2}})
 		one := WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Signaled: true}
 		for _, tc := range []struct {
 			bad  func(wr *WorkRequest)
@@ -95,7 +95,7 @@ func TestPostInPart(t *testing.T) {
 
 func TestPostDoesNotAllocate(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	var cs [8]Completion
 	round := func() {
 		wr := c.write(s, 1, 0, 100)

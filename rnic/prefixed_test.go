@@ -18,7 +18,7 @@ const greetingText = "220 at your service"
 func keptSocket(t *testing.T) (r *rig, p rawPeer, c net.Conn) {
 	t.Helper()
 	r = newRig(t, sockets, rigConfig{})
-	q := r.newEnd(r.client, QPOptions{KeepRejected: true})
+	q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 	p = r.startConnect(q)
 	waitFrame(r, p, mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText...))
@@ -108,18 +108,18 @@ func TestReturnedSocketReadByMany(t *testing.T) {
 func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		r, p, c := keptSocket(t)
-		q := r.newEnd(r.client, QPOptions{NoMarkers: true})
-		require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, nil), ErrUnread)
+		q := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		require.ErrorIs(t, q.qp.StartConnectStream(r.ctx, c, q.conn), ErrUnread)
 		r.hear(c, []byte(greetingText)) // it still is the stream it was
-		q = r.newEnd(r.client, QPOptions{NoMarkers: true})
-		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, nil))
+		q = r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, q.conn))
 		r.play(p, "< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
 		p.write(unhex(t, hexRep+"4001 0000"))
 		r.inService(q)
 	})
 	t.Run("responder", func(t *testing.T) {
 		r := newRig(t, sockets, rigConfig{})
-		q := r.newEnd(r.client, QPOptions{KeepRejected: true})
+		q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 		p := r.startConnect(q)
 		waitFrame(r, p, mpa.Request)
 		p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
@@ -130,8 +130,8 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnread)
 		req, err := r.client.AcceptStream(r.ctx, c, nil)
 		require.NoError(t, err)
-		s := r.newEnd(r.client, QPOptions{NoMarkers: true})
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		s := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.play(p, "< "+hexReq+"4001 0000", "< "+hexRep+"4001 0000")
 	})
 }

@@ -22,11 +22,11 @@ func TestProfileSiw(t *testing.T) {
 	const firstSend = "0022 41 43 00000000 00000000 00000001 00000000 000055f8ab8d5000 6d34000000004000" // of rping.pcap, shortened to its form
 	t.Run("initiator, client-server", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1}})
 			p := r.dialRaw()
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 			r.play(p, "> "+hexReq+"1002 0004 0001 0001")
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			r.play(p, "< "+hexRep+"1002 0004 0001 0001", "> "+firstSend+"00000000")
 			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 16}}, r.await(s, 1))
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, s.qp.Startup())
@@ -34,11 +34,11 @@ func TestProfileSiw(t *testing.T) {
 	})
 	t.Run("initiator, peer-to-peer with CRC", func(t *testing.T) { // rping_crc_p2p.pcap, frames 4 to 9
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1}})
 			p := r.dialRaw()
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 			r.play(p, "> "+hexReq+"5002 0004 8001 c001")
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			r.play(p, "< "+hexRep+"5002 0004 8001 8001", "> 000ec1400000000100000000 00000000ebd34c5f",
 				"> 0022414300000000000000000000000100000000000055f0dd255ca065d2a40000000bb8b9a36c36")
 			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 16}}, r.await(s, 1))
@@ -46,16 +46,16 @@ func TestProfileSiw(t *testing.T) {
 	})
 	t.Run("initiator of Rev 1", func(t *testing.T) { // neg_srvstd_cliv1.pcap
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: true})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true}})
 			p := r.dialRaw()
 			r.play(p, "> "+hexReq+"0001 0000")
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			r.play(p, "< "+hexRep+"0001 0000")
 		})
 	})
 	t.Run("responder, peer-to-peer", func(t *testing.T) { // the same capture from the other side: our octets are siw's
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1, NoMarkers: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1, NoMarkers: true}})
 			p := r.startConnect(c)
 			r.play(p, "< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001", "< 000ec140000000010000000000000000ebd34c5f")
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, c.qp.Startup())
@@ -63,7 +63,7 @@ func TestProfileSiw(t *testing.T) {
 	})
 	t.Run("responder that rejects markers", func(t *testing.T) { // M=1 is a No, whatever else the Request says
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{NoMarkers: r.kind != turned})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
 			p := r.startConnect(c)
 			if r.kind == turned {
 				r.play(p, "< "+hexReq+"c001 0000", "> "+hexRep+"6001 0000")
@@ -100,8 +100,8 @@ func TestProfileRefusesClientServer(t *testing.T) {
 	for _, p2p := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, next := r.rawAccepts()
-			c := r.newEnd(r.client, QPOptions{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true})
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			require.Equal(t, p2p, adapter(r, next()))
 			if !p2p {
 				require.True(t, adapter(r, next()))
@@ -121,7 +121,7 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 		at   int // of the STag in the FPDU
 	}{{RTRWrite, 4}, {RTRRead, 2 + 18}, {RTRRead, 2 + 18 + 16}} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{PeerToPeer: true, RTR: tc.kind, NoMarkers: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
 			p := r.startConnect(c)
 			_, n := waitFrame(r, p, mpa.Request)
 			p.write(unhex(t, hexRep+"5002 0004 8001 c000"))
@@ -141,7 +141,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 			r.pass(2 * time.Second)
 		}
 	}
-	for _, opt := range []QPOptions{{}, {PeerToPeer: true}, {Dialect: RTR}, {Dialect: RDDP01}} {
+	for _, opt := range []opts{{}, {ConnParam: ConnParam{PeerToPeer: true}}, {ConnParam: ConnParam{Dialect: RTR}}, {ConnParam: ConnParam{Dialect: RDDP01}}} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opt)
 			p := r.startConnect(c)
@@ -152,14 +152,14 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 			_ = f
 		})
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{})
+			s := r.newEnd(r.server, opts{})
 			c := r.newEnd(r.client, opt)
 			p := r.dialRaw()
-			d := c.qp.opt.dialects()[0]
+			d := c.conn.dialects()[0]
 			party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: opt.PeerToPeer}
 			frame := party.Request(d, nil)
 			p.write(frame.Append(nil))
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, []byte("private")))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.with([]byte("private"))))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
 			_, n := waitFrame(r, p, mpa.Reply)
 			wait(r)
@@ -168,11 +168,12 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	}
 	// The Rtr frame is a segment of its own, too, and what was posted is the next.
 	r := newRig(t, turned, rigConfig{})
-	c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 	l := newLink(r.client)
 	l.car, l.initiator, l.phase, l.qp = &stillCarrier{}, true, phaseFull, c.qp
 	l.pool, l.holdMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
+	require.NoError(t, c.qp.prepare(c.conn))
 	c.qp.start(l, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}}, false)
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)
@@ -195,7 +196,7 @@ func (*stillCarrier) wake()          {}
 // req: 5044-7.1.1-2, 5044-C.3-1, P2P-17
 func TestProfileMarkersOneWay(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Responder
-		c := r.newEnd(r.client, QPOptions{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 		p := r.startConnect(c)
 		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
 		r.inService(c)
@@ -207,10 +208,10 @@ func TestProfileMarkersOneWay(t *testing.T) {
 		require.Equal(t, OpRecv, r.await(c, 1)[0].Op)
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Initiator
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.dialRaw()
 		r.play(p, "> "+hexReq+"d002 0004 8000 8000")
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 		r.play(p, "< "+hexRep+"5002 0004 8000 8000", "> "+withCRC(t, "000e c1 40 00000001 0000000000000000"),
 			"< "+withCRC(t, "00000000 0012 41 43 00000000 00000000 00000001 00000000"))
@@ -223,14 +224,14 @@ func TestProfileMarkersOneWay(t *testing.T) {
 func TestProfileNoCRC(t *testing.T) {
 	for _, off := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: off})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: off}})
 			p := r.dialRaw()
 			flags, crc := "50", withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
 			if off {
 				flags, crc = "10", "0012 41 43 00000000 00000000 00000001 00000000 00000000"
 			}
 			r.play(p, "> "+hexReq+"1002 0004 8000 8000")
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			r.play(p, "< "+hexRep+flags+"02 0004 8000 8000")
 			rtr := "> 000e c1 40 00000001 0000000000000000 deadbeef" // no CRC at all
@@ -257,10 +258,10 @@ func TestTwoOfOneRole(t *testing.T) {
 		t.Run(fmt.Sprint(d), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				sc, cc := r.streams()
-				a, b := r.newEnd(r.server, QPOptions{Dialect: d}), r.newEnd(r.client, QPOptions{Dialect: d})
+				a, b := r.newEnd(r.server, opts{ConnParam: ConnParam{Dialect: d}}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
 				// The second to enter may find the first one's Request unread, and then it is no party to MPA at all.
-				require.NoError(t, a.qp.StartConnectStream(r.ctx, sc, nil))
-				if err := b.qp.StartConnectStream(r.ctx, cc, nil); err != nil {
+				require.NoError(t, a.qp.StartConnectStream(r.ctx, sc, a.conn))
+				if err := b.qp.StartConnectStream(r.ctx, cc, b.conn); err != nil {
 					require.ErrorIs(t, err, ErrUnread)
 					_ = cc.Close()
 				} else {
@@ -273,7 +274,7 @@ func TestTwoOfOneRole(t *testing.T) {
 				p.write(frame)
 				require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
 				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
-				c := r.newEnd(r.client, QPOptions{Dialect: d})
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
 				q := r.startConnect(c)
 				own, _ := waitFrame(r, q, mpa.Request)
 				q.write(own.Append(nil))

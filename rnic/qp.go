@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -26,103 +25,37 @@ const (
 	terminateLenMax = 64
 )
 
-// QPOptions of CreateQP.
+// QPOptions of CreateQP: what a queue pair is, as ibv_qp_init_attr says it. How it connects is ConnParam's.
 type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
-	SendDepth      int    // work requests posted and not yet sent: so many at least (default 128)
-	RecvDepth      int    // receive buffers posted (with SRQ: taken) and not completed (default 128)
-	PrivateData    []byte // Dial: for the MPA Request, Dialect.PrivateDataMax octets at most
+	// SRQ, of the same PD: receive buffers come from there, and PostRecv is ErrShared.
+	SRQ       *SharedReceiveQueue
+	SendDepth int // work requests posted and not yet sent: so many at least (default 128)
+	RecvDepth int // receive buffers posted (with SRQ: taken) and not completed (default 128)
 
 	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is SGEMaxDefault.
 	SGEMax int
 	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is InlineMaxDefault, NoInline none. The
 	// rings hold SendDepth and RecvDepth of the longest: 72 octets, and as many for every 4 ranges more or 64 octets of data.
 	InlineMax int
-
-	// SRQ, of the same PD: receive buffers come from there, and PostRecv is ErrShared.
-	SRQ *SharedReceiveQueue
-
-	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
-	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
-	// second connection. A dialect that is named is the only one asked in, and a Reply of another Rev an error. A peer that
-	// answers rtr without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial succeeds whatever the
-	// peer speaks. Accept answers in the Request's dialect.
-	Dialect Dialect
-	// PeerToPeer: as Initiator, let the Responder be the first to send. It cannot where Startup().PeerToPeer is false.
-	PeerToPeer bool
-	// RTR messages this end can send and take (rfc6581; default all).
-	RTR RTRKinds
-	// IRD and ORD are the Reads and atomics that this end can serve, and wants to have under way, at a time: at most ReadDepthMax, and
-	// none by default. ReadDepthULP leaves it to the ULPs, and makes room for ReadDepthDefault. Startup has what came of them.
-	IRD, ORD int
-	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD.
-	ORDMin int
-	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn.
-	KeepRejected bool
-	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535).
-	PrivateDataMax int
-
-	// Nudge, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent before. Linux siw may leave
-	// lying what it is sent right behind its Reply, until more comes; NudgeDefault is for it. 0: never.
-	Nudge time.Duration
-
-	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has
-	// acknowledged nothing of what is in flight for so long (RFC 9293 section 3.8.3), or, where
-	// nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
-	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. A
-	// connection that is being closed waits as long for its peer, with ErrLinger. 0: 100 s for the
-	// peer's end, and 100 s and seven retransmissions for what is in flight; then our TCP sends no
-	// keep-alives, and nobody notices that a peer has vanished from which something else is
-	// awaited. A kernel that refuses it fails the start-up.
-	UserTimeout time.Duration
-
-	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
-	// arrive in order there.
-	NoMarkers bool
-	// NoCRC declares that this end does without CRC32C; it is off only when the peer says so too. An
-	// administrator's choice for paths with an integrity check of their own (RFC 5044 section 4.4).
-	NoCRC bool
-	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer sends it again,
-	// instead of ending the stream. Effective only over a Poller.
-	DropBadCRC bool
-	// Packing says what small FPDUs wait for: latency or wire efficiency.
-	Packing Packing
-	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1):
-	// State tells Closing, and what is posted is sent until Disconnect or Close. Otherwise our half
-	// is closed then, behind what had been posted. No timer ends a half that was left open. A Read
-	// or atomic that was not sent before ends it, either way: there is nobody to answer, so that it
-	// and everything posted after it are Flushed.
-	AllowHalfClosed bool
 }
-
-// Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a segment holds whole FPDUs,
-// as many as fit of what has been posted.
-type Packing uint8
-
-const (
-	// PackNow sends what has been posted at once: Nagle's algorithm is off.
-	PackNow Packing = iota
-	// PackFull lets a segment that is not full wait while octets are unacknowledged, as Nagle's algorithm does, and cuts
-	// messages so that segments are filled. Over a kernel socket it turns Nagle's algorithm on, which fills segments too but
-	// does not know where FPDUs begin.
-	PackFull
-)
 
 // QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
 type QueuePair struct {
 	adapter *Adapter
 	opt     QPOptions
+	conn    ConnParam // from Connecting on
 	num     uint32
 	stream  mem.StreamID
 	sq, rq  *mem.MPSC[wqe]
 	posted  atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
-	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests
+	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests; from Connecting on
 
 	state     atomic.Uint32
 	link      atomic.Pointer[link]
 	unwanted  atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a link
-	early     atomic.Uint32 // SpeakFirst or PeerReady was called, perhaps before there was a link
+	early     atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a link
 	stopDial  atomic.Pointer[context.CancelFunc]
 	connected chan error    // Connect's result, once
 	done      chan struct{} // closed with the QueuePair
@@ -142,9 +75,8 @@ type QueuePair struct {
 	final   Stats
 }
 
-// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, ErrClosed behind
-// Adapter.Close, and *mem.TableFullError, for a QueuePair takes one of Config.RegionsMax entries until it has ended. One that will
-// not be connected is to be closed.
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, which the text names,
+// and ErrClosed after Adapter.Close. One that will not be connected is to be closed where buffers were posted, which completes them.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -152,19 +84,7 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.RecvDepth == 0 {
 		opt.RecvDepth = QueueDepthDefault
 	}
-	switch {
-	case opt.PD == nil || opt.SendCQ == nil || opt.RecvCQ == nil:
-		return nil, fmt.Errorf("rnic: QPOptions needs PD, SendCQ and RecvCQ")
-	case opt.PD.adapter != a:
-		return nil, fmt.Errorf("rnic: the protection domain belongs to another adapter")
-	case opt.SendCQ.adapter != a || opt.RecvCQ.adapter != a:
-		return nil, fmt.Errorf("rnic: a completion queue belongs to another adapter")
-	case opt.Packing > PackFull:
-		return nil, fmt.Errorf("rnic: QPOptions.Packing %d is neither PackNow nor PackFull", opt.Packing)
-	case opt.SendDepth < 1 || opt.SendDepth > QueueDepthMax || opt.RecvDepth < 1 || opt.RecvDepth > QueueDepthMax:
-		return nil, fmt.Errorf("rnic: queue depths %d and %d wanted, 1 to %d possible", opt.SendDepth, opt.RecvDepth, QueueDepthMax)
-	}
-	if err := cmp.Or(opt.checkRequests(), opt.checkStartup(), opt.checkShared()); err != nil {
+	if err := cmp.Or(opt.checkObjects(a), opt.checkRequests()); err != nil {
 		return nil, err
 	}
 	if a.isClosed() {
@@ -184,13 +104,24 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	}
 	q.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
 	q.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
-	ctrl, err := a.table.Register(opt.PD.id, make([]byte, opt.controlLen()),
-		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
-	if err != nil {
-		return nil, fmt.Errorf("rnic: queue pair's control region: %w", err)
-	}
-	q.ctrl = ctrl
 	return q, nil
+}
+
+// checkObjects validates what the QueuePair is made of.
+func (o *QPOptions) checkObjects(a *Adapter) error {
+	switch {
+	case o.PD == nil || o.SendCQ == nil || o.RecvCQ == nil:
+		return errors.New("rnic: QPOptions.PD, SendCQ and RecvCQ are needed")
+	case o.PD.adapter != a:
+		return errors.New("rnic: QPOptions.PD belongs to another adapter")
+	case o.SendCQ.adapter != a || o.RecvCQ.adapter != a:
+		return errors.New("rnic: QPOptions.SendCQ or RecvCQ belongs to another adapter")
+	case o.SRQ != nil && o.SRQ.pd != o.PD:
+		return errors.New("rnic: QPOptions.SRQ belongs to another protection domain")
+	case o.SendDepth < 1 || o.SendDepth > QueueDepthMax || o.RecvDepth < 1 || o.RecvDepth > QueueDepthMax:
+		return fmt.Errorf("rnic: QPOptions.SendDepth %d and RecvDepth %d, 1 to %d possible", o.SendDepth, o.RecvDepth, QueueDepthMax)
+	}
+	return nil
 }
 
 // Number identifies the QueuePair in Completions.
@@ -307,7 +238,9 @@ func (q *QueuePair) finish(err error) {
 	q.recv.abandon(q)
 	q.flushMu.Unlock()
 	q.flush()
-	q.ctrl.Deregister()
+	if q.ctrl != nil {
+		q.ctrl.Deregister()
+	}
 	close(q.done)
 }
 
@@ -338,7 +271,7 @@ func (q *QueuePair) flush() {
 func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
 	q.reader = l.reader
 	q.send.start(&q.opt, t.Agreement, responder)
-	if q.opt.Packing == PackFull {
+	if q.conn.Packing == PackFull {
 		q.send.packFull = true
 		q.send.staged = make([]byte, 0, l.car.emss())
 		l.car.nagle()
@@ -346,10 +279,6 @@ func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
 	q.recv.start(q, l, t, responder)
 	q.startGreeting(t, responder)
 	q.state.Store(uint32(RTS))
-}
-
-func privateDataError(n int, d Dialect) error {
-	return fmt.Errorf("rnic: %d octets of private data, MPA start-up of %v carries %d at most", n, d, d.PrivateDataMax())
 }
 
 // Stats of one QueuePair.

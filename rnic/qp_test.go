@@ -27,7 +27,7 @@ func TestRingEntries(t *testing.T) {
 //
 // req: 5042-7.1-1, 5040-8.1.1-4
 func TestCreateQP(t *testing.T) {
-	a, err := Open(Config{RegionsMax: 3})
+	a, err := Open(Config{})
 	require.NoError(t, err)
 	other, err := Open(Config{})
 	require.NoError(t, err)
@@ -35,24 +35,27 @@ func TestCreateQP(t *testing.T) {
 	require.NoError(t, err)
 	foreign, err := other.CreateCQ(4)
 	require.NoError(t, err)
+	srq, err := a.CreateSRQ(SRQOptions{PD: a.AllocPD()})
+	require.NoError(t, err)
 	pd := a.AllocPD()
 	good := QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}
 	for _, tc := range []struct {
 		change func(o *QPOptions)
 		want   string
 	}{
-		{func(o *QPOptions) { o.PD = nil }, "needs PD"},
-		{func(o *QPOptions) { o.SendCQ = nil }, "needs PD"},
-		{func(o *QPOptions) { o.RecvCQ = nil }, "needs PD"},
-		{func(o *QPOptions) { o.PD = other.AllocPD() }, "another adapter"},
-		{func(o *QPOptions) { o.SendCQ = foreign }, "a completion queue belongs to another adapter"},
-		{func(o *QPOptions) { o.RecvCQ = foreign }, "a completion queue belongs to another adapter"},
-		{func(o *QPOptions) { o.Packing = 9 }, "QPOptions.Packing 9 is neither PackNow nor PackFull"},
-		{func(o *QPOptions) { o.SendDepth = -1 }, "queue depths"},
-		{func(o *QPOptions) { o.SendDepth = QueueDepthMax + 1 }, "queue depths"},
-		{func(o *QPOptions) { o.RecvDepth = -1 }, "queue depths"},
-		{func(o *QPOptions) { o.RecvDepth = QueueDepthMax + 1 }, "queue depths"},
-		{func(o *QPOptions) { o.PrivateData = make([]byte, 513) }, "513 octets of private data"},
+		{func(o *QPOptions) { o.PD = nil }, "QPOptions.PD, SendCQ and RecvCQ are needed"},
+		{func(o *QPOptions) { o.SendCQ = nil }, "QPOptions.PD, SendCQ and RecvCQ are needed"},
+		{func(o *QPOptions) { o.RecvCQ = nil }, "QPOptions.PD, SendCQ and RecvCQ are needed"},
+		{func(o *QPOptions) { o.PD = other.AllocPD() }, "QPOptions.PD belongs to another adapter"},
+		{func(o *QPOptions) { o.SendCQ = foreign }, "QPOptions.SendCQ or RecvCQ belongs to another adapter"},
+		{func(o *QPOptions) { o.RecvCQ = foreign }, "QPOptions.SendCQ or RecvCQ belongs to another adapter"},
+		{func(o *QPOptions) { o.SendDepth = -1 }, "QPOptions.SendDepth"},
+		{func(o *QPOptions) { o.SendDepth = QueueDepthMax + 1 }, "QPOptions.SendDepth"},
+		{func(o *QPOptions) { o.RecvDepth = -1 }, "QPOptions.SendDepth"},
+		{func(o *QPOptions) { o.RecvDepth = QueueDepthMax + 1 }, "QPOptions.SendDepth"},
+		{func(o *QPOptions) { o.SGEMax = SGEMaxLimit + 1 }, "QPOptions.SGEMax 33"},
+		{func(o *QPOptions) { o.InlineMax = -2 }, "QPOptions.InlineMax -2"},
+		{func(o *QPOptions) { o.SRQ = srq }, "QPOptions.SRQ belongs to another protection domain"},
 	} {
 		o := good
 		tc.change(&o)
@@ -69,14 +72,13 @@ func TestCreateQP(t *testing.T) {
 		numbers[q.Number()] = true
 	}
 	require.Len(t, numbers, 3)
-	_, err = a.CreateQP(good)
-	require.ErrorContains(t, err, "control region", "the STag table is full")
+	require.Zero(t, a.table.Len(), "it takes no entry before it connects")
 }
 
 // What does not fit the state is refused at once.
 func TestPostByState(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{})
+		c := r.newEnd(r.client, opts{})
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite})), ErrState)
 		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 10))))
@@ -84,14 +86,14 @@ func TestPostByState(t *testing.T) {
 		require.Equal(t, Connecting, c.qp.State())
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
 		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(2, 0, 10))))
-		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "connected twice")
-		s := r.newEnd(r.server, QPOptions{})
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "connected twice")
+		s := r.newEnd(r.server, opts{})
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("service", func() bool { return c.qp.State() == RTS })
-		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "accepted, then connected")
+		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), s.conn), ErrState, "accepted, then connected")
 		r.close(s, c)
 		require.Equal(t, Closed, c.qp.State())
-		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState, "in service once only")
+		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "in service once only")
 		require.Equal(t, []Completion{
 			{ID: 1, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, {ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
 		}, r.await(c, 2))
@@ -101,7 +103,7 @@ func TestPostByState(t *testing.T) {
 // What is posted after an end that the peer made completes as Flushed, at once.
 func TestPostAfterClosed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		r.close(c, s) // from the server's side
 		for range 3 {
 			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1})))
@@ -122,7 +124,7 @@ func TestPostAfterClosed(t *testing.T) {
 // RecvDepth buffers can be posted, wherever they are by then, and every one of them can be filled by one segment.
 func TestReceiveDepth(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{RecvDepth: 3}, QPOptions{Packing: PackFull})
+		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: 3}}, opts{ConnParam: ConnParam{Packing: PackFull}})
 		for round := range 3 {
 			for i := range 3 {
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
@@ -141,7 +143,7 @@ func TestReceiveDepth(t *testing.T) {
 // A full queue is an error of the posting call and loses nothing.
 func TestQueuesFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}) // one entry a request
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}}) // one entry a request
 		for i := range 8 {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
 		}
@@ -189,7 +191,7 @@ func TestFlushAtEnd(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{SendDepth: 64}, QPOptions{SendDepth: 64})
+				s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 64}}, opts{QPOptions: QPOptions{SendDepth: 64}})
 				r.exchange(s, c)
 				const recvs, sends = 20, 40
 				for i := range recvs {
@@ -243,7 +245,7 @@ func TestFlushAtEnd(t *testing.T) {
 func TestCloseSendsWhatWasPosted(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
-		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
+		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, n), r.newEndOf(r.client, opts{}, n))
 		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 		require.NoError(t, c.qp.Close(r.ctx))
 		require.Equal(t, Closed, c.qp.State())
@@ -260,7 +262,7 @@ func TestCloseSendsWhatWasPosted(t *testing.T) {
 func TestSendAfterPeersFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
-		s := r.newEndOf(r.server, QPOptions{}, n)
+		s := r.newEndOf(r.server, opts{}, n)
 		p, _ := r.startRaw(s, false)
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
 		p.write(p.fpdu(writeTo(0, 0), nil))
@@ -279,7 +281,7 @@ func TestSendAfterPeersFIN(t *testing.T) {
 // Close gives up when its context ends, and resets the connection.
 func TestCloseContext(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{})
+	s := r.newEnd(r.server, opts{})
 	p, _ := r.startRaw(s, false)
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
@@ -298,14 +300,14 @@ func TestCloseIdle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
-			c := r.newEnd(r.client, QPOptions{})
+			c := r.newEnd(r.client, opts{})
 			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 1))))
 			c.qp.Disconnect() // nothing to disconnect
 			require.NoError(t, end(c.qp))
 			require.True(t, isDone(c.qp))
 			require.Equal(t, Closed, c.qp.State())
 			require.Equal(t, []Completion{{ID: 4, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(c, 1))
-			require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), nil), ErrState)
+			require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState)
 		})
 	}
 }
@@ -318,7 +320,7 @@ func TestPostWhileEnding(t *testing.T) {
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for round := range 12 {
-			s, c := r.connect(QPOptions{SendDepth: 8}, QPOptions{SendDepth: 8, RecvDepth: 8})
+			s, c := r.connect(opts{QPOptions: QPOptions{SendDepth: 8}}, opts{QPOptions: QPOptions{SendDepth: 8, RecvDepth: 8}})
 			var taken [3]atomic.Int64 // by goroutine: 0 Writes, 1 Sends of no buffer at the peer's, 2 receives
 			var stop atomic.Bool
 			var wg sync.WaitGroup
@@ -389,7 +391,7 @@ func TestLocalProtection(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				wr := c.write(s, 7, 0, 10)
 				wr.Local, wr.Signaled = tc.sge(r, c), false
 				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
@@ -410,7 +412,7 @@ func TestLocalProtection(t *testing.T) {
 // A region that goes away while a posted range still waits in the queue is caught when its turn comes.
 func TestRevokedWhilePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})))
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})))
@@ -435,7 +437,7 @@ func TestReceiveIntoNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 				require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 2, Local: sge(s)})))
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 100))))

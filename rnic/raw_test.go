@@ -269,7 +269,7 @@ func (r *rig) startRaw(s *end, markers bool) (*rawInitiator, mpa.Frame) {
 	r.t.Helper()
 	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 	p.write(request(mpa.Frame{Rev: 1, CRC: true, Markers: markers}))
-	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 	f := p.reply(mpa.Reply)
 	p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
 	return p, f

@@ -79,7 +79,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
 	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message has said that it serves one.
-	ird := min(readDepth(int(t.IRD)), q.opt.requestsMax())
+	ird := min(readDepth(int(t.IRD)), q.conn.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
 	}
@@ -87,7 +87,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 		q.respond.start(q.ctrl.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
-	q.asks.start(q, min(readDepth(int(t.ORD)), readDepth(q.opt.ORD)), readsAsRTR(t, responder))
+	q.asks.start(q, min(readDepth(int(t.ORD)), readDepth(q.conn.ORD)), readsAsRTR(t, responder))
 	known := r.queues[:rdmap.QNAtomic]
 	if ag.Version == rdmap.Extensions {
 		known = r.queues[:]
@@ -101,9 +101,9 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	})
 }
 
-// dropsBadCRC says whether QPOptions.DropBadCRC has an effect on l: a kernel socket has
+// dropsBadCRC says whether ConnParam.DropBadCRC has an effect on l: a kernel socket has
 // acknowledged everything.
-func (q *QueuePair) dropsBadCRC(l *link) bool { return q.opt.DropBadCRC && !l.inOrder }
+func (q *QueuePair) dropsBadCRC(l *link) bool { return q.conn.DropBadCRC && !l.inOrder }
 
 // arrive offers octets at an offset of the MPA stream. Driver's goroutine.
 func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Verdict {
@@ -118,7 +118,7 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
 		return stack.Refused
 	}
-	if q.opt.DropBadCRC {
+	if q.conn.DropBadCRC {
 		if stamp, ok := l.car.stamp(); ok {
 			r.rx.Sent(stamp)
 		}
@@ -177,7 +177,7 @@ func (q *QueuePair) pokeCarrier(l *link) {
 
 // open lets the Responder send.
 func (q *QueuePair) open(l *link) {
-	q.send.enabled, l.speakAt = true, 0
+	q.send.enabled, l.sendFirstAt = true, 0
 	if l.awaitsReady = false; !l.shut {
 		l.car.setTimer(0)
 	}

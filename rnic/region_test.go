@@ -47,7 +47,7 @@ func TestSlice(t *testing.T) {
 func TestDeregisterUnderWrites(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		for round := range 8 {
-			s, c := r.connect(QPOptions{}, QPOptions{SendDepth: 16})
+			s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendDepth: 16}})
 			r.exchange(s, c)
 			posted := 0
 			post := func() {
@@ -84,7 +84,7 @@ func TestDeregisterUnderWrites(t *testing.T) {
 // req: 5041-8.3.1-4
 func TestRevalidate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		old := c.write(s, 1, 0, 10)
 		s.region.Revoke()
 		s.region.Revalidate()
@@ -103,7 +103,7 @@ func TestRevalidate(t *testing.T) {
 // req: 5041-8.2-3
 func TestBoundRegionIsLocalToAll(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		other, err := r.client.CreateQP(QPOptions{PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq})
 		require.NoError(t, err)
 		for _, owner := range []*QueuePair{c.qp, other} {

@@ -48,8 +48,8 @@ type sentRequest struct {
 }
 
 var (
-	// ErrReadDepth: no Read can be under way, for ORD is 0: QPOptions.ORD is, or the peer serves none.
-	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none in QPOptions, or the peer's IRD is 0")
+	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves none.
+	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
 	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
 	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
 	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
@@ -92,7 +92,7 @@ func (a *requester) start(q *QueuePair, ord int, rtr bool) {
 	}
 	a.sent.init(q.opt.SendDepth)
 	a.atomicQ.Init(ceilPow2(ord))
-	at := q.opt.responsesAt()
+	at := q.conn.responsesAt()
 	for i := range ord {
 		a.atomicQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), TO: uint64(at + i*responseSlot), Len: rdmap.AtomicResponseLen})
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // asking are the options of an end that asks, and of one that serves.
-func asking(ord int) QPOptions  { return QPOptions{Dialect: RFC5044, ORD: ord} }
-func serving(ird int) QPOptions { return QPOptions{IRD: ird} }
+func asking(ord int) opts  { return opts{ConnParam: ConnParam{Dialect: RFC5044, ORD: ord}} }
+func serving(ird int) opts { return opts{ConnParam: ConnParam{IRD: ird}} }
 
 // readFrom is a Read of n octets at off of m into the same place of e's inbox.
 func (e *end) readFrom(m *MemoryRegion, id uint64, off, n int) WorkRequest {
@@ -45,7 +45,7 @@ func ids(t *testing.T, cs []Completion) (got []uint64) {
 func TestReads(t *testing.T) {
 	for _, depth := range []int{1, 3, 16} {
 		over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-			s, c := r.connect(QPOptions{IRD: depth, ORD: depth}, QPOptions{Dialect: RFC6581, IRD: depth, ORD: depth})
+			s, c := r.connect(opts{ConnParam: ConnParam{IRD: depth, ORD: depth}}, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: depth, ORD: depth}})
 			sizes := []int{1, 0, 7, 1446, 1447, 20000, 3, 64, 65}
 			for _, e := range []*end{c, s} { // a Responder may not speak first
 				peer := map[*end]*end{s: c, c: s}[e]
@@ -131,7 +131,7 @@ func (p *rawInitiator) answer(rr rdmap.ReadRequest, off int, payload string, las
 	return p.fpdu(h, []byte(payload))
 }
 
-func noMarkers(o QPOptions) QPOptions {
+func noMarkers(o opts) opts {
 	o.NoMarkers, o.Dialect = true, RFC5044
 	return o
 }
@@ -142,7 +142,7 @@ func noMarkers(o QPOptions) QPOptions {
 // req: 5040-6.1-3, 5040-5.5-12, 5040-5.2-1
 func TestORD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(c)
 		m := r.readable(c, 100, RemoteRead) // any STag will do
 		for i := range 10 {
@@ -177,7 +177,7 @@ func TestORD(t *testing.T) {
 // req: 5040-5.5-6
 func TestFence(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 4}))
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 4}}))
 		p := r.rawResponder(c)
 		m := r.readable(c, 100, RemoteRead)
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 4))))
@@ -230,7 +230,7 @@ func TestBadResponses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+				c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 				p := r.rawResponder(c)
 				m := r.readable(c, 100, RemoteRead)
 				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 8))))
@@ -251,7 +251,7 @@ func TestBadResponses(t *testing.T) {
 // An Atomic Response that is another Request's is none, and what it brings is nobody's.
 func TestResponseOfAnotherAtomic(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1}))
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
 		p := r.rawResponder(c)
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})))
 		asked, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
@@ -274,7 +274,7 @@ func TestResponseOfAnotherAtomic(t *testing.T) {
 // the application posts, and all complete in order when the Response has come.
 func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 1, SendDepth: 2}))
+		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
 		p := r.rawResponder(c)
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 0, 0, 8))))
 		asked := p.request()
@@ -361,7 +361,7 @@ func TestSinks(t *testing.T) {
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), errLocalRange)
 
-		d := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		d := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(d)
 		for i := range 2 {
 			require.NoError(t, errOf(d.qp.PostSend(d.readFrom(m, uint64(i), 0, 8))))
@@ -384,7 +384,7 @@ func TestSinks(t *testing.T) {
 // req: 5040-5.5-9
 func TestLocalErrorBehindReads(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(c)
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
 		p.request()
@@ -401,7 +401,7 @@ func TestLocalErrorBehindReads(t *testing.T) {
 // The peer cannot Write into the sink of a Read that is under way, though it was told its STag.
 func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, noMarkers(QPOptions{ORD: 2}))
+		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(c)
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
 		rr := p.request()
@@ -444,7 +444,7 @@ func TestAtomics(t *testing.T) {
 // req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		for i := range 5 {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(10+i), 20*i, 20))))
 		}
@@ -481,7 +481,7 @@ func TestImmediateData(t *testing.T) {
 func TestImmediateDataOfTheWrongLength(t *testing.T) {
 	for _, n := range []int{0, 7, 9} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{})
+			s := r.newEnd(r.server, opts{})
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 20))))
 			p, _ := r.startRaw(s, false)
 			h := rdmap.OpImmediate.Header(1)
@@ -500,7 +500,7 @@ func TestImmediateDataOfTheWrongLength(t *testing.T) {
 // req: 7306-4.1-1, 7306-1.1-2
 func TestWhatCannotBePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(serving(2), QPOptions{Dialect: RDDP01, ORD: 2})
+		s, c := r.connect(serving(2), opts{ConnParam: ConnParam{Dialect: RDDP01, ORD: 2}})
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}})), ErrExtension)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1})), ErrExtension)

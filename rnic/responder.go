@@ -51,11 +51,11 @@ const (
 	requestSlot = 64 // octets; the longest Request has 52
 )
 
-func (o *QPOptions) requestsMax() int { return max(1, readDepth(o.IRD)) } // an RTR message may be one
+func (c *ConnParam) requestsMax() int { return max(1, readDepth(c.IRD)) } // an RTR message may be one
 
-func (o *QPOptions) responsesAt() int { return requestsAt + requestSlot*o.requestsMax() }
+func (c *ConnParam) responsesAt() int { return requestsAt + requestSlot*c.requestsMax() }
 
-func (o *QPOptions) controlLen() int { return o.responsesAt() + responseSlot*readDepth(o.ORD) }
+func (c *ConnParam) controlLen() int { return c.responsesAt() + responseSlot*readDepth(c.ORD) }
 
 // start posts buffers for ird Requests, which is what was settled.
 func (s *responder) start(ctrl mem.STag, ird int) {

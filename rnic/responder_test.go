@@ -83,7 +83,7 @@ func (p *rawInitiator) atomicResponse(msn uint32) rdmap.AtomicResponse {
 // req: 5040-5.2.1-9, 5040-5.2.1-10, 5040-5.2.2-1, 5040-5.2.2-2, 5040-5.2.2-4, 5040-5.5-13, 5040-4.4-3
 func TestReadsServed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{IRD: 8})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.startRaw(s, false)
 		msn := uint32(0)
@@ -121,7 +121,7 @@ func TestReadsServed(t *testing.T) {
 // segment.
 func TestReadsRightBeforeTheFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{IRD: 8})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.startRaw(s, false)
 		full, err := s.qp.PayloadMax(r.ctx)
@@ -140,7 +140,7 @@ func TestReadsRightBeforeTheFIN(t *testing.T) {
 // A peer that asks for much and takes nothing cannot keep us: Close gives up when its context does.
 func TestReadsThatNobodyTakes(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{IRD: 64})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 64}})
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.startRaw(s, false)
 		burst, _ := p.reads(m, 64, regionBytes)
@@ -197,7 +197,7 @@ func TestReadErrors(t *testing.T) {
 			return m.STag(), m.Base(), 1
 		}},
 		{"another queue pair's", 0x0103, func(t *testing.T, r *rig, s *end) (mem.STag, uint64, int) {
-			other := r.newEnd(r.server, QPOptions{PD: s.pd})
+			other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd}})
 			m, err := s.pd.RegisterWith(make([]byte, 64), RegisterOptions{Access: RemoteRead, For: other.qp})
 			require.NoError(t, err)
 			return m.STag(), m.Base(), 1
@@ -208,7 +208,7 @@ func TestReadErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{IRD: 4})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 				stag, to, n := tc.place(t, r, s)
 				p, _ := r.startRaw(s, false)
 				h, rr := readOf(1, stag, to, n)
@@ -229,7 +229,7 @@ func TestRequestsOfTheWrongLength(t *testing.T) {
 	for op, n := range map[rdmap.Opcode]int{rdmap.OpReadRequest: rdmap.ReadRequestLen, rdmap.OpAtomicRequest: rdmap.AtomicRequestLen} {
 		for _, n := range []int{0, n - 1, n + 1} {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{IRD: 1})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 1}})
 				p, _ := r.startRaw(s, false)
 				h := op.Header(1)
 				h.Last, h.Version, h.MSN = true, 1, 1
@@ -250,8 +250,8 @@ func TestRequestsOfTheWrongLength(t *testing.T) {
 // req: 5040-6.1-2, 5040-8.1.2-2, 5042-6.4.3.3-1, 5042-6.4.3.3-3, 5042-A-3, 7306-5.2-1, 7306-5.2.2-2, 5040-8.1.1-6, 5042-6.4.3.3-2
 func TestMoreThanIRD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{IRD: 3})
-		other := r.newEnd(r.server, QPOptions{IRD: 3, PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 3}})
+		other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq}, ConnParam: ConnParam{IRD: 3}})
 		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 		p, _ := r.startRaw(s, false)
 		q, _ := r.startRaw(other, false)
@@ -292,7 +292,7 @@ func TestMoreThanIRD(t *testing.T) {
 // req: 7306-5-2, 7306-5.2.1-4, 7306-5.2.2-3, 7306-5.1.1-3, 7306-5.1.2-1, 7306-5.4-3, 7306-4-2
 func TestAtomicsServed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{IRD: 4})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
 		clear(m.Bytes())
 		p, _ := r.startRaw(s, false)
@@ -351,7 +351,7 @@ func TestAtomicErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{IRD: 4})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 				m := r.readable(s, 64, tc.access)
 				before := bytes.Clone(m.Bytes())
 				p, _ := r.startRaw(s, false)
@@ -375,7 +375,7 @@ func TestAtomicErrors(t *testing.T) {
 // req: 7306-1.1-2
 func TestNothingServedWithoutIRD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		p.write(p.atomic(1, rdmap.AtomicRequest{}))
 		require.Equal(t, rdmap.CauseOpcode, p.terminate().Cause)
@@ -391,12 +391,12 @@ func TestNothingServedWithoutIRD(t *testing.T) {
 func TestNothingBeforeDelivery(t *testing.T) {
 	for _, atomic := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, QPOptions{IRD: 4})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 		m := r.readable(s, 4096, RemoteRead|RemoteWrite)
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		p.write(unhex(t, hexReq+"4001 0000"))
 		req := r.request()
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		f := p.reply(mpa.Reply)
 		require.True(t, f.Markers)
 		p.tx.Init(mpa.Mode{Markers: true, CRC: true})
@@ -445,7 +445,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 func TestSourceRevokedMeanwhile(t *testing.T) {
 	const n = 256 << 10
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{IRD: 4})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 	m := r.readable(s, n, RemoteRead)
 	want := bytes.Clone(m.Bytes())
 	p, _ := r.startRaw(s, false)
@@ -483,7 +483,7 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 // req: 5040-5.5-11, 5040-5.5-6
 func TestResponsesAndSendsTakeTurns(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{IRD: 4})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 	m := r.readable(s, regionBytes, RemoteRead)
 	p, _ := r.startRaw(s, false)
 	var burst []byte

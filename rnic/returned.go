@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // A rejected start-up leaves MPA with the TCP connection open, and the ULP may use it otherwise (RFC 5044 section 7.1.2 rules 2
-// and 3, DECISIONS 10): ConnRequest.RejectStream and QPOptions.KeepRejected give it back as a stream, at the octet behind the
+// and 3, DECISIONS 10): ConnRequest.RejectStream and ConnParam.KeepRejected give it back as a stream, at the octet behind the
 // Reply in either direction.
 //
 //	reject or rejected --leave--> what is left of start-up goes out --giveBack--> a net.Conn; the link is over
@@ -97,8 +98,8 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 	if r.frame.Kind == 0 {
 		return nil, ErrState
 	}
-	if d := r.Dialect(); len(private) > d.PrivateDataMax() {
-		return nil, privateDataError(len(private), d)
+	if err := privateDataError(private, r.Dialect()); err != nil {
+		return nil, fmt.Errorf("rnic: reject %v: %w", r.remote, err)
 	}
 	private = slices.Clone(private)
 	if err := r.ask(ctx, func() error { return r.link.reject(r.frame, private, true) }); err != nil {

@@ -16,7 +16,7 @@ import (
 func (h *hostile) dialForged(q *QueuePair) *forged {
 	h.t.Helper()
 	c := h.answerer(3000)
-	require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", nil))
+	require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", h.params[q]))
 	h.turns(6, time.Microsecond)
 	require.True(h.t, c.synced)
 	return c
@@ -28,7 +28,7 @@ func (h *hostile) dialForged(q *QueuePair) *forged {
 // req: D01-6.1-23
 func TestFINWithTheRejection(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(QPOptions{KeepRejected: true})
+	q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
 	c := h.dialForged(q)
 	require.Len(t, h.adapter.lanes[0].links, 1)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}

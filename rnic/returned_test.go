@@ -42,13 +42,13 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 	for _, d := range []Dialect{RDDP01, RFC5044, RTR, RFC6581} {
 		t.Run(d.String(), func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, QPOptions{Dialect: d, KeepRejected: true})
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, KeepRejected: true}})
 				sc, cc := r.streams()
 				r.chat(sc, cc, 5)
 				l, err := r.server.respond(r.ctx, sc, helloAck)
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
-				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, []byte("please")))
+				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("please"))))
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)
 				sc, err = req.RejectStream(r.ctx, []byte("not now"))
@@ -59,7 +59,7 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 				r.chat(sc, cc, 6)
 				r.chat(cc, sc, 7)
 
-				s2, c2 := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: d})
+				s2, c2 := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
 				r.delayed(s2, c2, sc, cc, []byte("again"))
 				r.works(s2, c2)
 				r.close(s2, c2)
@@ -75,7 +75,7 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 func TestRejectedDialIsAStream(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, closes := range []string{"initiator", "responder"} {
-			c := r.newEnd(r.client, QPOptions{KeepRejected: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 			sc, err := r.dial(c, nil).RejectStream(r.ctx, []byte("not now"))
 			require.NoError(t, err)
 			cc := r.rejectedConn(c)
@@ -107,7 +107,7 @@ func TestStreamRightBehindTheReply(t *testing.T) {
 }
 
 func testStreamBehindReply(t *testing.T, r *rig) {
-	c := r.newEnd(r.client, QPOptions{KeepRejected: true, NoMarkers: true})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true, NoMarkers: true}})
 	p := r.startConnect(c)
 	waitFrame(r, p, mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now220 at your service"...))
@@ -153,7 +153,7 @@ func TestRejectStreamRefuses(t *testing.T) {
 // By default a rejected connection is closed, as it always was.
 func TestRejectedIsClosedByDefault(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{})
+		c := r.newEnd(r.client, opts{})
 		p := r.startConnect(c)
 		waitFrame(r, p, mpa.Request)
 		p.write(unhex(t, hexRep+"6001 0000"))
@@ -183,8 +183,8 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 		},
 		"Initiator": func(h *hostile) (*forged, func() net.Conn) {
 			c := h.answerer(3000)
-			q := h.newQP(QPOptions{KeepRejected: true})
-			require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", nil))
+			q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
+			require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", h.params[q]))
 			h.turns(6, time.Microsecond)
 			f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 			c.stream = append(f.Append(nil), behind...)
@@ -231,8 +231,8 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 func TestReturnedStreamThatPeerClosed(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
 	c := h.answerer(3000)
-	q := h.newQP(QPOptions{KeepRejected: true})
-	require.NoError(t, q.StartConnect(t.Context(), "10.9.0.2:3000", nil))
+	q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
+	require.NoError(t, q.StartConnect(t.Context(), "10.9.0.2:3000", h.params[q]))
 	h.turns(6, time.Microsecond)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)

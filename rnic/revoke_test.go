@@ -69,7 +69,7 @@ func TestNothingIsPlacedAfterTakingBack(t *testing.T) {
 }
 
 func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
-	s, c := r.connect(QPOptions{}, QPOptions{SendDepth: 16})
+	s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendDepth: 16}})
 	w, err := s.pd.NewWindow()
 	require.NoError(t, err)
 	stag := way.grant(t, s, w)
@@ -125,7 +125,7 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 		var windows [peers]*Window
 		var stags [peers]mem.STag
 		for i := range ends {
-			s, c := r.connect(QPOptions{PD: pd}, QPOptions{})
+			s, c := r.connect(opts{QPOptions: QPOptions{PD: pd}}, opts{})
 			ends[i] = [2]*end{s, c}
 			windows[i], err = pd.NewWindow()
 			require.NoError(t, err)

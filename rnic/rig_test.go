@@ -251,11 +251,18 @@ func isDone(q *QueuePair) bool {
 // addr is where the rig's Listener listens.
 func (r *rig) addr() string { return r.listener.Addr().String() }
 
+// opts are what a QueuePair of a rig is, and how it connects.
+type opts struct {
+	QPOptions
+	ConnParam
+}
+
 // end is one end of a connection: a QueuePair and its memory.
 type end struct {
 	pd      *ProtectionDomain
 	cq      *CompletionQueue
 	qp      *QueuePair
+	conn    ConnParam     // how it connects
 	guarded []byte        // region with canaries around it
 	region  *MemoryRegion // the peer writes here
 	source  *MemoryRegion // random octets to send
@@ -264,14 +271,14 @@ type end struct {
 }
 
 // newEnd makes an idle QueuePair. opt's PD and queues are filled in, unless they are there.
-func (r *rig) newEnd(a *Adapter, opt QPOptions) *end {
+func (r *rig) newEnd(a *Adapter, opt opts) *end {
 	r.t.Helper()
 	return r.newEndOf(a, opt, regionBytes)
 }
 
-func (r *rig) newEndOf(a *Adapter, opt QPOptions, n int) *end {
+func (r *rig) newEndOf(a *Adapter, opt opts, n int) *end {
 	r.t.Helper()
-	e := &end{}
+	e := &end{conn: opt.ConnParam}
 	var err error
 	if opt.PD == nil {
 		opt.PD = a.AllocPD()
@@ -282,7 +289,7 @@ func (r *rig) newEndOf(a *Adapter, opt QPOptions, n int) *end {
 		opt.RecvCQ = opt.SendCQ
 	}
 	e.pd, e.cq = opt.PD, opt.SendCQ
-	e.qp, err = a.CreateQP(opt)
+	e.qp, err = a.CreateQP(opt.QPOptions)
 	require.NoError(r.t, err)
 	e.guarded = bytes.Repeat([]byte{canary}, n+2*canaryBytes)
 	clear(e.guarded[canaryBytes : canaryBytes+n])
@@ -293,6 +300,15 @@ func (r *rig) newEndOf(a *Adapter, opt QPOptions, n int) *end {
 	e.inbox, err = e.pd.Register(make([]byte, n), LocalWrite)
 	require.NoError(r.t, err)
 	return e
+}
+
+// with is how e connects, with private data.
+func (e *end) with(private []byte) ConnParam {
+	c := e.conn
+	if private != nil {
+		c.PrivateData = private
+	}
+	return c
 }
 
 func randomBytes(seed uint64, n int) []byte {
@@ -331,7 +347,7 @@ func (r *rig) await(e *end, n int) []Completion {
 // dial starts a connection of c to the rig's Listener and returns the request that arrives there.
 func (r *rig) dial(c *end, private []byte) *ConnRequest {
 	r.t.Helper()
-	require.NoError(r.t, c.qp.StartConnect(r.ctx, r.addr(), private))
+	require.NoError(r.t, c.qp.StartConnect(r.ctx, r.addr(), c.with(private)))
 	return r.request()
 }
 
@@ -346,7 +362,7 @@ func (r *rig) request() *ConnRequest {
 }
 
 // connect puts two QueuePairs into service.
-func (r *rig) connect(sopt, copt QPOptions) (s, c *end) {
+func (r *rig) connect(sopt, copt opts) (s, c *end) {
 	r.t.Helper()
 	return r.connectEnds(r.newEnd(r.server, sopt), r.newEnd(r.client, copt))
 }
@@ -354,7 +370,7 @@ func (r *rig) connect(sopt, copt QPOptions) (s, c *end) {
 func (r *rig) connectEnds(s, c *end) (*end, *end) {
 	r.t.Helper()
 	req := r.dial(c, nil)
-	require.NoError(r.t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(r.t, req.Accept(r.ctx, s.qp, s.conn))
 	r.until("the client's queue pair in service", func() bool { return c.qp.State() != Connecting })
 	require.Equal(r.t, RTS, c.qp.State(), "%v", c.qp.Err())
 	require.Equal(r.t, RTS, s.qp.State())

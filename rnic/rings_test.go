@@ -17,7 +17,7 @@ func TestRingsInArena(t *testing.T) {
 			for _, kind := range both {
 				arena := hugepages.Heap(size)
 				r := newRig(t, kind, rigConfig{server: Config{Arena: arena}})
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				before := bytes.Clone(arena.Bytes())
 				r.exchange(s, c)
 				require.Equal(t, size > 0, !bytes.Equal(before, arena.Bytes()), "the arena's octets have changed")

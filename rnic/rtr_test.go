@@ -22,7 +22,7 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *rawInitiator {
 	party := mpa.Party{CRC: true, PeerToPeer: true, RTR: kinds}
 	f := party.Request(RFC6581, nil)
 	p.write(f.Append(nil))
-	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.reply(mpa.Reply)
 	p.tx.Init(mpa.Mode{CRC: true})
 	return p
@@ -32,7 +32,7 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *rawInitiator {
 func TestSendsRightBehindTheRTRSend(t *testing.T) {
 	for _, depth := range []int{1, 3, 4} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{RecvDepth: depth, NoMarkers: true})
+			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
 			for i := range depth {
 				wr := s.recvAt(uint64(i+1), 16*i, 4)
 				wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
@@ -69,7 +69,7 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 16))))
 				p := r.acceptRTR(s, mpa.AllRTR)
 				p.write(tc.say(p))
@@ -84,7 +84,7 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 // An empty Send with another number is no RTR message either: start-up's own buffer would take the place of the one that it lacks.
 func TestFirstSendHasAnotherNumber(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 16))))
 		p := r.acceptRTR(s, mpa.AllRTR)
 		p.write(p.fpdu(sendOf(2), nil))
@@ -114,7 +114,7 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true})
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true}})
 				p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
 				p.reply(mpa.Request)
 				p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
@@ -138,7 +138,7 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 	for name, h := range map[string]ddp.Header{"another queue": queue, "an offset": offset} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				for i := range 3 {
 					require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(7+i), 16*i, 16))))
 				}
@@ -165,10 +165,10 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 func TestCloseWhileRTRIsOwed(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.dialRaw()
 		p.write(unhex(t, hexReq+"5001 0000"))
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		waitFrame(r, p, mpa.Reply)
 		s.qp.Disconnect()
 		require.Error(t, untilEnded(r, p))
@@ -194,7 +194,7 @@ func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 // RTR message: it goes out, and the FIN behind it.
 func TestCloseBehindAnOwedRTR(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true})
+	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 	c := h.dialForged(q)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
 	l := q.link.Load()
@@ -213,9 +213,9 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 // A Responder that may not speak yet has nothing behind its Reply, whatever was posted: the Reply's last segment is pushed.
 func TestReplyIsPushed(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(QPOptions{NoMarkers: true})
+	q := h.newQP(opts{})
 	c, req := h.requestAtAClosedWindow()
-	require.NoError(t, req.Accept(t.Context(), q, make([]byte, longPrivate)))
+	require.NoError(t, req.Accept(t.Context(), q, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
 	require.NoError(t, errOf(q.PostSend(WorkRequest{Op: OpSend})))
 	h.turns(2, time.Microsecond)
 	require.Empty(t, c.in)
@@ -237,7 +237,7 @@ func TestReplyIsPushed(t *testing.T) {
 func TestReadyToReceive(t *testing.T) {
 	t.Run("responder", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: r.kind != turned})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
 			markers := r.kind == turned
 			p := r.dialRaw()
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
@@ -245,7 +245,7 @@ func TestReadyToReceive(t *testing.T) {
 			req := r.request()
 			require.Equal(t, RTR, req.Dialect())
 			require.True(t, req.PeerToPeer())
-			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			reply, mark := "< "+hexRep+"5001 0000", ""
 			if markers {
@@ -267,7 +267,7 @@ func TestReadyToReceive(t *testing.T) {
 	})
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true, NoCRC: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true, NoCRC: true}})
 			p := r.startConnect(c)
 			r.play(p, "< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
 			r.inService(c)
@@ -278,7 +278,7 @@ func TestReadyToReceive(t *testing.T) {
 	})
 	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{Dialect: RTR, NoMarkers: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 			p := r.startConnect(c)
 			r.play(p, "< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
 			r.inService(c)
@@ -292,7 +292,7 @@ func TestReadyToReceive(t *testing.T) {
 	})
 	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.startConnect(c)
 			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
 			r.inService(c)
@@ -303,10 +303,10 @@ func TestReadyToReceive(t *testing.T) {
 	})
 	t.Run("another frame", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.dialRaw()
 			r.play(p, "> "+hexReq+"5001 0000")
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			r.play(p, "< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
 			r.untilDone(s.qp)
 			require.ErrorIs(t, s.qp.Err(), mpa.ErrKey)
@@ -322,10 +322,10 @@ func TestRTRTimeout(t *testing.T) {
 	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000", "rfc6581": hexReq + "5002 0004 8001 c001"} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{})
+				s := r.newEnd(r.server, opts{})
 				p := r.dialRaw()
 				p.write(unhex(t, frame))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				r.fire(r.server)
 				r.untilDone(s.qp)
 				require.ErrorIs(t, s.qp.Err(), ErrStartupTimeout)
@@ -334,21 +334,21 @@ func TestRTRTimeout(t *testing.T) {
 	}
 	// One that owes nothing may take its time, and so may one that has paid.
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p := r.dialRaw()
 	p.write(unhex(t, hexReq+"5001 0000"))
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.write(unhex(t, hexRtr+"4001 0000"))
 	r.pass(time.Minute)
 	require.Equal(t, RTS, s.qp.State())
-	s2 := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	s2 := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p2 := r.dialRaw()
 	p2.write(unhex(t, hexReq+"4001 0000"))
-	require.NoError(t, r.request().Accept(r.ctx, s2.qp, nil))
-	s3 := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	require.NoError(t, r.request().Accept(r.ctx, s2.qp, s2.conn))
+	s3 := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p3 := r.dialRaw()
 	p3.write(unhex(t, hexReq+"5002 0004 8001 c001"))
-	require.NoError(t, r.request().Accept(r.ctx, s3.qp, nil))
+	require.NoError(t, r.request().Accept(r.ctx, s3.qp, s3.conn))
 	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
 	r.pass(time.Minute)
 	require.Equal(t, RTS, s2.qp.State())
@@ -382,7 +382,7 @@ func TestRTRMessages(t *testing.T) {
 				request, reply := hexReq+"5002 0004"+tc.request, hexRep+"5002 0004"+tc.reply
 				t.Run("initiator", func(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
-					c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true})
+					c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
 					p := r.startConnect(c)
 					r.play(p, "< "+request, "> "+reply)
 					r.inService(c)
@@ -397,11 +397,11 @@ func TestRTRMessages(t *testing.T) {
 				})
 				t.Run("responder", func(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
-					s := r.newEnd(r.server, QPOptions{NoMarkers: true, RTR: tc.kind})
+					s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: tc.kind}})
 					p := r.dialRaw()
 					require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(5, 0, 10))))
 					r.play(p, "> "+request)
-					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 6, Local: s.source.Slice(0, 0), Signaled: true})))
 					r.play(p, "< "+reply)
 					if r.kind == turned {
@@ -424,12 +424,12 @@ func TestRTRMessages(t *testing.T) {
 func TestRTROvertaken(t *testing.T) {
 	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
 		r := newRig(t, turned, rigConfig{faults: true})
-		s := r.newEnd(r.server, QPOptions{})
-		c := r.newEnd(r.client, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind})
+		s := r.newEnd(r.server, opts{})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind}})
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
 		req := r.dial(c, nil)
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		lost := false
 		r.until("the RTR's segment lost", func() bool {
 			if !lost && c.qp.State() == RTS {
@@ -448,12 +448,12 @@ func TestRTROvertaken(t *testing.T) {
 	}
 	// By hand: what is behind the RTR is refused until it has come, and then taken.
 	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 	p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
 	req := r.request()
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true})
 	rtr := p.fpdu(sendOf(1), nil)
 	behind := p.fpdu(sendOf(2), []byte("mine"))
@@ -477,7 +477,7 @@ func TestRTROvertaken(t *testing.T) {
 func TestResponderTakesAnyRTR(t *testing.T) {
 	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead, RTRSend | RTRRead, 0} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s, c := r.connect(QPOptions{IRD: 4, ORD: 9}, QPOptions{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5})
+			s, c := r.connect(opts{ConnParam: ConnParam{IRD: 4, ORD: 9}}, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind, IRD: 3, ORD: 5}})
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 3, ORD: 4, PeerIRD: 4, PeerORD: 3}, c.qp.Startup())
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 4, ORD: 3, PeerIRD: 3, PeerORD: 5}, s.qp.Startup())
 			r.converse(s, c)
@@ -486,10 +486,10 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 		})
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // a Write that carries something
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		p.tx.Init(mpa.Mode{CRC: true})
 		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("hello")))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -529,10 +529,10 @@ func TestReadsBesideTheRTR(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 				p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				p.reply(mpa.Reply)
 				p.tx.Init(mpa.Mode{CRC: true})
 				tc.say(p)
@@ -551,10 +551,10 @@ func TestReadsBesideTheRTR(t *testing.T) {
 func TestReadyFrameOfAnotherRevision(t *testing.T) {
 	for _, rev := range []int{0, 2, 0x40} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.dialRaw()
 			p.write(unhex(t, hexReq+"5001 0000"))
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			waitFrame(r, p, mpa.Reply)
 			p.write(unhex(t, fmt.Sprintf("%s40%02x 0000", hexRtr, rev)))
 			r.untilDone(s.qp)
@@ -572,7 +572,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 	const length = fpduLenMin // of an RTR Write, without markers
 	for cut := 1; cut < length; cut++ {
 		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true, DropBadCRC: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
 		p := r.acceptRTR(s, mpa.RTRWrite)
 		h := rdmap.OpWrite.Header(1)
 		h.Last, h.Version, h.STag = true, 1, rtrSTag

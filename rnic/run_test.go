@@ -10,7 +10,7 @@ import (
 func TestPostRecvOfSeveral(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const depth = 40 // more than one run
-		s, c := r.connect(QPOptions{RecvDepth: depth}, QPOptions{})
+		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: depth}}, opts{})
 		var wrs []WorkRequest
 		for i := range depth + 3 {
 			wrs = append(wrs, s.recvAt(uint64(i), i, 1))
@@ -55,7 +55,7 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		cq, err := r.client.CreateCQ(20)
 		require.NoError(t, err)
-		s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
 		for i := range 20 {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
 		}
@@ -78,7 +78,7 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 // More requests than the ring has entries: what fits is posted.
 func TestPostMoreThanTheRing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{SendDepth: 4})
+		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendDepth: 4}})
 		require.Less(t, c.qp.sq.Cap(), runMax)
 		var wrs []WorkRequest
 		for i := range 40 {

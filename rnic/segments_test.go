@@ -166,7 +166,7 @@ func (q *segmentLog) tooBig(mtu int) {
 // req: 9293-MUST-61
 func TestPushAtTheEndOfEachMessage(t *testing.T) {
 	r, log := logged(t, rigConfig{})
-	s, c := r.connect(QPOptions{NoMarkers: true}, QPOptions{NoMarkers: true})
+	s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
 	before := len(log.segs)
 	for i := range uint64(3) {
 		require.NoError(t, errOf(c.qp.PostSend(c.write(s, i, 0, 4000))))

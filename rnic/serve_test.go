@@ -25,9 +25,9 @@ func TestListenerServe(t *testing.T) {
 				}
 			})
 		}()
-		ends := []*end{r.newEnd(r.client, QPOptions{}), r.newEnd(r.client, QPOptions{})}
+		ends := []*end{r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})}
 		for _, c := range ends {
-			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), nil))
+			require.NoError(t, c.qp.StartConnect(r.ctx, l.Addr().String(), c.conn))
 			<-entered // the second one while the first is being handled
 		}
 		stop()

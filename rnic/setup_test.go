@@ -35,9 +35,7 @@ func (r *rig) refuseTimeout(l *link) {
 // req: 6581-9.3-1
 func TestSetupErrorOfTheInitiator(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		c := r.newEnd(r.client, QPOptions{
-			Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute,
-		})
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute}})
 		p := r.startConnect(c)
 		r.refuseTimeout(c.qp.link.Load())
 		r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
@@ -47,7 +45,7 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), unix.ENOPROTOOPT)
 		require.ErrorIs(t, <-c.qp.connected, unix.ENOPROTOOPT)
-		require.ErrorContains(t, c.qp.Err(), "QPOptions.UserTimeout 1m0s")
+		require.ErrorContains(t, c.qp.Err(), "ConnParam.UserTimeout 1m0s")
 	})
 }
 
@@ -56,11 +54,11 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 func TestSetupErrorOfTheResponder(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true, UserTimeout: time.Minute})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, UserTimeout: time.Minute}})
 		p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
 		req := r.request()
 		r.refuseTimeout(req.link)
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), unix.ENOPROTOOPT)
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
 		r.play(p, "< "+hexRep+"7002 0004 0001 0002")
 		require.Equal(t, Closed, s.qp.State())
 		p.closeSend()
@@ -72,10 +70,10 @@ func TestSetupErrorOfTheResponder(t *testing.T) {
 func TestSetupErrorWithoutFrames(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()
-		s := r.newEnd(r.server, QPOptions{UserTimeout: time.Minute})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: time.Minute}})
 		req := r.request()
 		r.refuseTimeout(req.link)
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, nil), unix.ENOPROTOOPT)
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
 		require.Error(t, untilEnded(r, p))
 		require.Empty(t, p.octets())
 		require.Equal(t, Closed, s.qp.State())

@@ -44,7 +44,7 @@ func (r *rig) serverCounters() (n stack.Counters) {
 // req: 5042-6.4.1-1
 func TestSilentStartupsGiveWay(t *testing.T) {
 	over(t, all, rigConfig{connsMax: 5}, func(t *testing.T, r *rig) {
-		s1, c1 := r.connect(QPOptions{}, QPOptions{})
+		s1, c1 := r.connect(opts{}, opts{})
 		asked := r.dialRaw()
 		asked.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		waiting := r.request()
@@ -54,8 +54,8 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 		}
 		silent[1].write(request(mpa.Frame{Rev: 1, CRC: true})[:mpa.FrameLen-1])
 		begin := r.time
-		s2, c2 := r.connect(QPOptions{}, QPOptions{})
-		s3, c3 := r.connect(QPOptions{}, QPOptions{})
+		s2, c2 := r.connect(opts{}, opts{})
+		s3, c3 := r.connect(opts{}, opts{})
 		if r.kind == turned {
 			require.Less(t, r.time-begin, int64(10*time.Millisecond))
 		}
@@ -65,7 +65,7 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 		}
 		require.NoError(t, silent[2].ended())
 		require.NoError(t, asked.ended())
-		require.NoError(t, waiting.Accept(r.ctx, r.newEnd(r.server, QPOptions{}).qp, nil))
+		require.NoError(t, waiting.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}))
 		for _, pair := range [][2]*end{{s1, c1}, {s2, c2}, {s3, c3}} {
 			r.exchange(pair[0], pair[1])
 		}
@@ -86,15 +86,15 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 		}
 		var pairs [][2]*end
 		for range 3 {
-			s, c := r.connect(QPOptions{}, QPOptions{})
+			s, c := r.connect(opts{}, opts{})
 			pairs = append(pairs, [2]*end{s, c})
 		}
 		r.startupsEndWith(3, stack.ErrGaveWay)
 		for _, p := range pairs {
 			r.exchange(p[0], p[1])
 		}
-		late := r.newEnd(r.client, QPOptions{UserTimeout: time.Second})
-		_ = late.qp.StartConnect(r.ctx, r.addr(), nil) // the kernel may be told of the reset at once
+		late := r.newEnd(r.client, opts{ConnParam: ConnParam{UserTimeout: time.Second}})
+		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn) // the kernel may be told of the reset at once
 		if r.kind == sockets {
 			r.startupsEndWith(1, stack.ErrConnMax)
 		} else {

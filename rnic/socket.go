@@ -423,12 +423,12 @@ func socketError(err error) error {
 	return err
 }
 
-func (q *QueuePair) dialKernel(ctx context.Context, addr string, private []byte) error {
-	return q.dialSocket(ctx, addr, private, q.opt.dialects())
+func (q *QueuePair) dialKernel(ctx context.Context, addr string) error {
+	return q.dialSocket(ctx, addr, q.conn.dialects())
 }
 
 // dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
-func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte, tries []Dialect) error {
+func (q *QueuePair) dialSocket(ctx context.Context, addr string, tries []Dialect) error {
 	a := q.adapter
 	at, err := a.places.take()
 	if err != nil {
@@ -456,8 +456,8 @@ func (q *QueuePair) dialSocket(ctx context.Context, addr string, private []byte,
 		return err
 	}
 	s.mu.Lock() // Abort and Adapter.Close know the link
-	s.link.initiate(q, private, tries)
-	s.link.again = func() { go q.redialKernel(addr, private, tries[1:]) }
+	s.link.initiate(q, tries)
+	s.link.again = func() { go q.redialKernel(addr, tries[1:]) }
 	if err := q.join(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
 	}

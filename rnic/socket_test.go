@@ -24,7 +24,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) {}}})
 	for i := range 20 {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		switch i % 5 {
 		case 0:
 			r.close(s, c)
@@ -35,7 +35,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 		case 3:
 			s.qp.Abort()
 		case 4:
-			require.NoError(t, r.dial(r.newEnd(r.client, QPOptions{}), nil).Reject(r.ctx, nil))
+			require.NoError(t, r.dial(r.newEnd(r.client, opts{}), nil).Reject(r.ctx, nil))
 			c.qp.Disconnect()
 		}
 	}
@@ -57,12 +57,12 @@ func TestSocketsLeaveNothing(t *testing.T) {
 func TestSocketPartialWrites(t *testing.T) {
 	const n = 1 << 20
 	r := newRig(t, sockets, rigConfig{})
-	s := r.newEndOf(r.server, QPOptions{}, n)
+	s := r.newEndOf(r.server, opts{}, n)
 	raw := r.dialRaw().(*rawSocket)
 	p := &rawInitiator{rawPeer: raw, r: r}
 	require.NoError(t, raw.nc.SetReadBuffer(64<<10))
 	p.write(request(mpa.Frame{Rev: 1}))
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
 	require.NoError(t, s.qp.link.Load().car.(*onSocket).nc.SetWriteBuffer(16<<10))
 	p.write(p.fpdu(writeTo(0, 0), nil))
@@ -81,14 +81,14 @@ func TestSocketPartialWrites(t *testing.T) {
 func TestSocketResetBehindMessages(t *testing.T) {
 	const n, messages = 30000, 4
 	r := newRig(t, sockets, rigConfig{})
-	s := r.newEndOf(r.server, QPOptions{}, n*messages)
+	s := r.newEndOf(r.server, opts{}, n*messages)
 	raw := r.dialRaw().(*rawSocket)
 	p := &rawInitiator{rawPeer: raw, r: r}
 	p.write(request(mpa.Frame{Rev: 1}))
 	for i := range messages {
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i*n, n))))
 	}
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
 	o := s.qp.link.Load().car.(*onSocket)
 	o.mu.Lock() // the reader comes as far as its first octets
@@ -147,7 +147,7 @@ func TestSocketBlockedWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
-			s := r.newEndOf(r.server, QPOptions{}, n)
+			s := r.newEndOf(r.server, opts{}, n)
 			p := r.dialBlocked(s)
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, n), Signaled: true})))
@@ -179,7 +179,7 @@ func (r *rig) dialBlocked(s *end) *rawBlocked {
 	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
 	_, err = nc.Write(request(mpa.Frame{Rev: 1, CRC: true}))
 	require.NoError(r.t, err)
-	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 	_, err = io.ReadFull(nc, make([]byte, mpa.FrameLen))
 	require.NoError(r.t, err)
 	p := &rawInitiator{}
@@ -211,7 +211,7 @@ func TestSocketError(t *testing.T) {
 // req: C02-5.1.1-6
 func TestSocketSegments(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	car := c.qp.link.Load().car.(*onSocket)
 	car.mu.Lock()
@@ -281,15 +281,15 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 	r.until("all connections", func() bool { return r.server.linkCount() == n && len(r.listener.requests) == n/2 })
 	require.Less(t, heap(), before+n*each)
 
-	s := r.newEnd(r.server, QPOptions{})
-	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, nil))
+	s := r.newEnd(r.server, opts{})
+	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, s.conn))
 	require.NotNil(t, s.qp.link.Load().pool)
 }
 
 // Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
 func TestSocketOctetsBehindTheRequest(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p := r.dialRaw()
 	said := request(mpa.Frame{Rev: 1, CRC: true})
 	i := &rawInitiator{rawPeer: p, r: r}
@@ -298,7 +298,7 @@ func TestSocketOctetsBehindTheRequest(t *testing.T) {
 		said = append(said, i.fpdu(writeTo(s.region.STag(), uint64(at)), s.source.Bytes()[at:at+1000])...)
 	}
 	p.write(said)
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	r.until("the Writes", func() bool { return r.stats(s.qp).WritesRecvd == 7 })
 	require.True(t, bytes.Equal(s.source.Bytes()[:7000], s.region.Bytes()[:7000]))
 }
@@ -307,7 +307,7 @@ func TestSocketOctetsBehindTheRequest(t *testing.T) {
 // more.
 func TestSocketTimerClearedAsItFires(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	l := c.qp.link.Load()
 	require.NoError(t, l.car.submit(func() {

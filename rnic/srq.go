@@ -75,14 +75,6 @@ func (a *Adapter) CreateSRQ(opt SRQOptions) (*SharedReceiveQueue, error) {
 	return s, nil
 }
 
-// checkShared looks at QPOptions.SRQ.
-func (o *QPOptions) checkShared() error {
-	if o.SRQ != nil && o.SRQ.pd != o.PD {
-		return errors.New("rnic: the shared receive queue belongs to another protection domain")
-	}
-	return nil
-}
-
 // receiveRing is how many entries the QueuePair's own receive queue has.
 func (o *QPOptions) receiveRing() int {
 	if o.SRQ != nil {

@@ -71,20 +71,18 @@ func newCrowd(r *rig, a *Adapter, n int) *crowd {
 // join connects a client of r's.
 func (c *crowd) join(r *rig, l *Listener, addr string) {
 	r.t.Helper()
-	client := r.newEnd(r.client, QPOptions{})
+	client := r.newEnd(r.client, opts{})
 	for range crowdWindow {
 		require.NoError(r.t, errOf(client.qp.PostRecv(client.recvAt(0, 0, 8))))
 	}
-	require.NoError(r.t, client.qp.StartConnect(r.ctx, addr, nil))
+	require.NoError(r.t, client.qp.StartConnect(r.ctx, addr, client.conn))
 	var req *ConnRequest
 	r.until("a connection request", func() bool { req = l.Poll(); return req != nil })
 	send, err := c.cq.adapter.CreateCQ(QueueDepthDefault)
 	require.NoError(r.t, err)
-	q, err := c.cq.adapter.CreateQP(QPOptions{
-		PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue, RecvDepth: crowdWindow,
-	})
+	q, err := c.cq.adapter.CreateQP(QPOptions{PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue, RecvDepth: crowdWindow})
 	require.NoError(r.t, err)
-	require.NoError(r.t, req.Accept(r.ctx, q, nil))
+	require.NoError(r.t, req.Accept(r.ctx, q, ConnParam{}))
 	r.until("the client in service", func() bool { return client.qp.State() == RTS })
 	c.servers[q.Number()] = q
 	c.clients = append(c.clients, client)

@@ -45,14 +45,14 @@ func (p *pool) post(id uint64) error {
 func (p *pool) octets(c Completion) []byte { return p.inbox.Bytes()[c.ID*poolSlot:][:c.Len] }
 
 // sharing connects n QueuePairs of the server's to the client's; the server's take from one pool.
-func (r *rig) sharing(n, depth, posted int, opt QPOptions) (*pool, []*end, []*end) {
+func (r *rig) sharing(n, depth, posted int, opt opts) (*pool, []*end, []*end) {
 	r.t.Helper()
 	opt.PD = r.server.AllocPD()
 	p := newPool(r.t, opt.PD, depth, posted)
 	opt.SRQ = p.SharedReceiveQueue
 	var ss, cs []*end
 	for range n {
-		s, c := r.connect(opt, QPOptions{})
+		s, c := r.connect(opt, opts{})
 		ss, cs = append(ss, s), append(cs, c)
 	}
 	return p, ss, cs
@@ -109,7 +109,7 @@ func TestCreateSRQ(t *testing.T) {
 // req: 5042-6.4.3.1-3, 5041-8.3.2-5
 func TestSharedReceiveQueue(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		p, ss, cs := r.sharing(3, 8, 8, QPOptions{})
+		p, ss, cs := r.sharing(3, 8, 8, opts{})
 		for i, k := range []int{2, 0, 0, 1, 2} {
 			text := fmt.Sprintf("message %d", i)
 			r.tell(cs[k], text)
@@ -135,7 +135,7 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
-	q := h.newQP(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2, NoMarkers: true})
+	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
 	c, p := h.startUp(3000, 1460, q)
 	at := len(c.stream)
 	for msn := range uint32(7) {
@@ -154,7 +154,7 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 // A shared buffer may be a list: the message fills its ranges one behind the other, on a QueuePair whose own lists have one range.
 func TestSharedReceiveQueueScatters(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		p, ss, cs := r.sharing(1, 8, 0, QPOptions{SGEMax: 1})
+		p, ss, cs := r.sharing(1, 8, 0, opts{QPOptions: QPOptions{SGEMax: 1}})
 		list := []SGE{p.inbox.Slice(300, 3), p.inbox.Slice(0, 0), p.inbox.Slice(100, 4), p.inbox.Slice(200, 9)}
 		require.NoError(t, errOf(p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]})))
 		clear(list)
@@ -169,7 +169,7 @@ func TestSharedReceiveQueueScatters(t *testing.T) {
 // An empty queue is the end of the stream whose message needs a buffer, and of no other.
 func TestSharedReceiveQueueEmpty(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p, ss, cs := r.sharing(2, 4, 1, QPOptions{})
+		p, ss, cs := r.sharing(2, 4, 1, opts{})
 		r.tell(cs[0], "first")
 		r.await(ss[0], 1)
 		r.tell(cs[0], "second")
@@ -203,7 +203,7 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			h := newHostile(t, hostileConfig{bufs: 512})
 			pd := h.adapter.AllocPD()
 			shared := newPool(t, pd, 8, tc.posted)
-			q := h.newQP(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4, NoMarkers: true})
+			q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4}, ConnParam: ConnParam{NoMarkers: true}})
 			c, p := h.startUp(3000, 1460, q)
 			seg := sendOf(tc.msn)
 			seg.Last = false
@@ -233,7 +233,7 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
-	q := h.newQP(QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue})
+	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
 	c, p := h.startUp(3000, 1460, q)
 	var at []int
 	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found behind a gap
@@ -269,10 +269,10 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		p := newPool(t, pd, 8, 8)
 		send, err := r.server.CreateCQ(64)
 		require.NoError(t, err)
-		opt := QPOptions{PD: pd, SRQ: p.SharedReceiveQueue}
-		s, c := r.connect(QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}, QPOptions{})
-		otherS, otherC := r.connect(opt, QPOptions{})
-		ownS, ownC := r.connect(QPOptions{PD: pd, SendCQ: send, RecvCQ: small}, QPOptions{})
+		opt := opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue}}
+		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}}, opts{})
+		otherS, otherC := r.connect(opt, opts{})
+		ownS, ownC := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: send, RecvCQ: small}}, opts{})
 		require.NoError(t, errOf(ownS.qp.PostRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}))) // has its place
 
 		r.tell(c, "one")
@@ -304,7 +304,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 func TestSharedReceiveQueueLimit(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		events := r.server.Events()
-		p, ss, cs := r.sharing(1, 8, 4, QPOptions{})
+		p, ss, cs := r.sharing(1, 8, 4, opts{})
 		take := func() {
 			r.tell(cs[0], "x")
 			r.await(ss[0], 1)
@@ -335,7 +335,7 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		pd := r.server.AllocPD()
 		shared := newPool(t, pd, 4, 2)
-		s := r.newEnd(r.server, QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2, NoMarkers: true})
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
 		p := r.acceptRTR(s, mpa.RTRSend)
 		b := p.fpdu(sendOf(1), nil)
 		for i := range uint32(2) {
@@ -348,7 +348,7 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 		require.Zero(t, shared.Left())
 		// A first Send that is none is the ULP's.
 		require.NoError(t, shared.post(3))
-		s = r.newEnd(r.server, QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, NoMarkers: true})
+		s = r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}, ConnParam: ConnParam{NoMarkers: true}})
 		p = r.acceptRTR(s, mpa.AllRTR)
 		p.write(p.fpdu(sendOf(1), []byte("hello")))
 		require.Equal(t, Completion{ID: 3, QP: s.qp.Number(), Op: OpRecv, Len: 5}, r.await(s, 1)[0])
@@ -358,7 +358,7 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 // Taking buffers allocates nothing.
 func TestSharedReceiveQueueAllocatesNothing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	p, ss, cs := r.sharing(1, 32, 32, QPOptions{})
+	p, ss, cs := r.sharing(1, 32, 32, opts{})
 	var done [8]Completion
 	round := func() {
 		for range 8 {
@@ -399,8 +399,8 @@ func TestCQMinSize(t *testing.T) {
 		cq, err := r.server.CreateCQ(CQMinSize(sends, receives, sends, shared) - spare)
 		require.NoError(t, err)
 		p := newPool(t, pd, shared, shared)
-		plain, c1 := r.connect(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: receives}, QPOptions{})
-		sharer, c2 := r.connect(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared, SRQ: p.SharedReceiveQueue}, QPOptions{})
+		plain, c1 := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: receives}}, opts{})
+		sharer, c2 := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: sends, RecvDepth: shared, SRQ: p.SharedReceiveQueue}}, opts{})
 		var failed error
 		for i := range receives {
 			failed = errors.Join(failed, errOf(plain.qp.PostRecv(plain.recvAt(uint64(i), 0, 1))))

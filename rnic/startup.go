@@ -44,7 +44,7 @@ func (l *link) established() {
 func (l *link) ask() {
 	l.phase = phaseReply
 	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
-	l.own = p.Request(l.dialect, l.private)
+	l.own = p.Request(l.dialect, l.qp.conn.PrivateData)
 	l.out = l.own.Append(nil)
 	l.car.setTimer(l.car.now() + int64(replyTimeout))
 	l.car.send()
@@ -54,7 +54,7 @@ func (l *link) ask() {
 func (l *link) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	l.rxBase = l.rxNext
-	l.enter(&mpa.Terms{Dialect: Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.opt.IRD), ORD: uint16(l.qp.opt.ORD)})
+	l.enter(&mpa.Terms{Dialect: Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.conn.IRD), ORD: uint16(l.qp.conn.ORD)})
 	l.firstMarker = true
 	l.qp.send.enabled = true
 	if l.initiator {
@@ -90,13 +90,13 @@ func (l *link) opensCulley02(data []byte) bool {
 
 // bound sets q's UserTimeout. It fails where the kernel refuses it.
 func (l *link) bound(q *QueuePair) error {
-	d := q.opt.UserTimeout
+	d := q.conn.UserTimeout
 	if d == 0 {
 		return nil
 	}
 	d = max(d, time.Millisecond) // a part of less would be none, which has another meaning
 	if err := l.car.giveUpAfter(d); err != nil {
-		return &setupError{fmt.Errorf("rnic: QPOptions.UserTimeout %v: %w", d, err)}
+		return &setupError{fmt.Errorf("rnic: ConnParam.UserTimeout %v: %w", d, err)}
 	}
 	return nil
 }
@@ -112,13 +112,14 @@ func (l *link) enter(t *mpa.Terms) {
 	kept := *t
 	kept.PrivateData = nil
 	l.qp.terms.Store(&kept)
+	l.qp.conn.PrivateData = nil // it is in a frame by now
 	l.qp.start(l, &kept, !l.initiator)
 	if l.initiator {
-		l.planNudge()
+		l.planWakeUp()
 	}
 }
 
-func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.opt.NoMarkers }
+func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.conn.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
 // the frame.
@@ -262,7 +263,7 @@ func (l *link) rejected(f mpa.Frame) {
 		return
 	}
 	re := &RejectedError{PrivateData: append([]byte(nil), private...), Asked: l.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
-	if l.qp.opt.KeepRejected {
+	if l.qp.conn.KeepRejected {
 		l.note(re)
 		l.leave()
 		return
@@ -270,8 +271,8 @@ func (l *link) rejected(f mpa.Frame) {
 	l.fail(re)
 }
 
-// accept answers the Request and puts qp into service. private is copied.
-func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
+// accept answers the Request and puts q into service.
+func (l *link) accept(q *QueuePair, req mpa.Frame) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
@@ -279,7 +280,7 @@ func (l *link) accept(q *QueuePair, req mpa.Frame, private []byte) error {
 		return l.acceptImmediate(q)
 	}
 	p := q.party(l, l.listener.dialects)
-	rep, t, err := p.Answer(&req, private)
+	rep, t, err := p.Answer(&req, q.conn.PrivateData)
 	if err != nil {
 		l.refuse(rep)
 		return err
@@ -321,7 +322,7 @@ func (l *link) joinAccepted(q *QueuePair) {
 	if l.handed != nil {
 		l.edge(l.handed.edge)
 	}
-	q.speakFirst(l)
+	q.sendFirst(l)
 }
 
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).

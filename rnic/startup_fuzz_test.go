@@ -72,7 +72,7 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 		p.setup, p.script = script[0], script[1:]
 	}
 	if p.has(setupDials) {
-		q := p.qp(QPOptions{KeepRejected: true, PeerToPeer: p.has(setupOthers)})
+		q := p.qp(opts{ConnParam: ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)}})
 		p.c = p.dialForged(q)
 	} else {
 		if p.has(setupOthers) {
@@ -91,7 +91,7 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 
 func (p *startupPlay) has(flag byte) bool { return p.setup&flag != 0 }
 
-func (p *startupPlay) qp(opt QPOptions) *QueuePair {
+func (p *startupPlay) qp(opt opts) *QueuePair {
 	q := p.newQP(opt)
 	p.qps = append(p.qps, q)
 	return q
@@ -180,7 +180,7 @@ func (p *startupPlay) answer() {
 	p.req = nil
 	switch p.setup % answers {
 	case answerAccept:
-		_ = req.Accept(p.t.Context(), p.qp(QPOptions{}), nil)
+		_ = req.Accept(p.t.Context(), p.qp(opts{}), ConnParam{})
 	case answerReject:
 		_ = req.Reject(p.t.Context(), []byte("no"))
 	case answerRejectStream:

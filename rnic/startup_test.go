@@ -61,8 +61,8 @@ func TestInitiatorRefusesBadReply(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				addr, accept := r.listenRaw()
-				c := r.newEnd(r.client, QPOptions{})
-				require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+				c := r.newEnd(r.client, opts{})
+				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := accept()
 				p.write(tc.bytes)
 				r.untilDone(c.qp)
@@ -79,17 +79,17 @@ func TestInitiatorRefusesBadReply(t *testing.T) {
 // req: D01-6.1-11, D01-5.2-3, 5044-1.2-1, 5044-7.1.1-4, D01-6.1-5
 func TestRequestFrame(t *testing.T) {
 	for _, tc := range []struct {
-		opt         QPOptions
+		opt         opts
 		markers, cr bool
 	}{
-		{QPOptions{}, true, true},
-		{QPOptions{NoMarkers: true}, false, true},
-		{QPOptions{NoCRC: true}, true, false},
+		{opts{}, true, true},
+		{opts{ConnParam: ConnParam{NoMarkers: true}}, false, true},
+		{opts{ConnParam: ConnParam{NoCRC: true}}, true, false},
 	} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, accept := r.listenRaw()
 			c := r.newEnd(r.client, tc.opt)
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, []byte("hello")))
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hello"))))
 			p := accept()
 			f, n := waitFrame(r, p, mpa.Request)
 			require.Len(t, p.octets(), n, "nothing behind the Request")
@@ -105,7 +105,7 @@ func TestRequestFrame(t *testing.T) {
 // req: D01-6.1-20
 func TestStartupOctetByOctet(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
 			p.write([]byte{b})
@@ -113,7 +113,7 @@ func TestStartupOctetByOctet(t *testing.T) {
 		req := r.request()
 		require.Equal(t, []byte("a few octets"), req.PrivateData())
 		require.Equal(t, 1, req.Revision())
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		p.tx.Init(mpa.Mode{Markers: p.reply(mpa.Reply).Markers, CRC: true})
 		for _, b := range p.fpdu(writeTo(s.region.STag(), 5), []byte("payload")) {
 			p.write([]byte{b})
@@ -136,13 +136,13 @@ func (r *rig) stats(q *QueuePair) Stats {
 // req: D01-6.1-13
 func TestOctetsBehindRequestWait(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		p.tx.Init(mpa.Mode{CRC: true})
 		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.fpdu(writeTo(s.region.STag(), 0), []byte("early"))...))
 		req := r.request()
 		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5], "placed before the ULP decided")
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("the early octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "early", string(s.region.Bytes()[:5]))
 	})
@@ -153,7 +153,7 @@ func TestOctetsBehindRequestWait(t *testing.T) {
 // req: 5044-7.1.2-1, D01-6.1-25
 func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
 		if r.kind == turned {
@@ -180,7 +180,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 // req: 5044-7.1.2-1
 func TestInvalidFirstFPDUOpensNothing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		b := p.fpdu(writeTo(s.region.STag(), 0), []byte("bad"))
 		b[len(b)-1] ^= 1
@@ -201,7 +201,7 @@ func TestInvalidFirstFPDUOpensNothing(t *testing.T) {
 // req: D01-5.4-1, D01-5.2-17, D01-5.2-18
 func TestGarbageAfterConnect(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		p.write(append([]byte{0xff, 0xff}, randomBytes(9, 8000)...)) // a ULPDU_Length above the maximum
 		require.Equal(t, io.EOF, p.untilEnded())
@@ -221,7 +221,7 @@ func TestMarkersByDirection(t *testing.T) {
 	for _, theirs := range []bool{false, true} {
 		for _, ours := range []bool{false, true} {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{NoMarkers: !ours})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: !ours}})
 				p, f := r.startRaw(s, theirs)
 				require.Equal(t, ours && r.kind != sockets, f.Markers, "M of the Reply")
 				payload := randomBytes(3, 1200)
@@ -257,10 +257,10 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 	}{{"both on", true, true}, {"theirs on", true, false}, {"ours on", false, true}, {"both off", false, false}} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{NoCRC: !tc.ours, NoMarkers: true})
+				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoCRC: !tc.ours, NoMarkers: true}})
 				p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 				p.write(request(mpa.Frame{Rev: 1, CRC: tc.theirs}))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				require.Equal(t, tc.ours || tc.theirs, p.reply(mpa.Reply).CRC, "C of the Reply")
 				p.tx.Init(mpa.Mode{CRC: true})
 				b := p.fpdu(writeTo(s.region.STag(), 0), []byte("CRC is wrong"))
@@ -288,12 +288,12 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 // req: 5044-C.2-5, 5044-C.1-3, 5044-3-2, 5044-C.1-2
 func TestRevisionZero(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true, NoCRC: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true}})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		p.write(request(mpa.Frame{Rev: 0, CRC: true, Markers: true}))
 		req := r.request()
 		require.Equal(t, 0, req.Revision())
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		require.Equal(t, mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}, p.reply(mpa.Reply))
 		p.tx.Init(mpa.Mode{CRC: true, Markers: true})
 		h := writeTo(s.region.STag(), 0)
@@ -313,8 +313,8 @@ func TestRevisionZero(t *testing.T) {
 func TestInitiatorMeetsRevisionZero(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, accept := r.listenRaw()
-		c := r.newEnd(r.client, QPOptions{NoMarkers: true})
-		require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
+		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
 		_, n := waitFrame(r, p, mpa.Request)
 		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}).Append(nil))
@@ -353,8 +353,8 @@ func TestRevisionNotServed(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, accept := r.listenRaw()
-			c := r.newEnd(r.client, QPOptions{})
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, nil))
+			c := r.newEnd(r.client, opts{})
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := accept()
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 2, CRC: true}).Append(nil))
 			r.untilDone(c.qp)
@@ -370,12 +370,12 @@ func TestRevisionNotServed(t *testing.T) {
 func TestReservedBitsOfRequest(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{RDDP01, RFC5044}} // rtr takes one of the bits
 	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		b := request(mpa.Frame{Rev: 1, CRC: true})
 		b[16] |= 0x3f
 		p.write(b)
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		f := p.reply(mpa.Reply)
 		require.False(t, f.Reject)
 		require.Zero(t, p.octets()[16]&0x3f)
@@ -390,12 +390,12 @@ func TestStartupFrameComesAgain(t *testing.T) {
 	frame := request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("abc")})
 	p.write(frame)
 	req := r.request()
-	s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	fpdu := p.fpdu(writeTo(s.region.STag(), 0), []byte("once"))
 	l, b := req.link, r.hosts[0].pool.Alloc()
 	require.Equal(t, stack.Refused, l.arrive(0, b, append(bytes.Clone(frame), fpdu...)), "before the decision")
 	require.Equal(t, stack.Taken, l.arrive(0, b, frame), "the frame alone")
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.Equal(t, stack.Taken, l.arrive(0, b, frame), "after the decision")
 	require.Equal(t, stack.Taken, l.arrive(0, b, append(bytes.Clone(frame), fpdu...)))
 	require.Equal(t, "once", string(s.region.Bytes()[:4]))
@@ -415,7 +415,7 @@ func TestStartupReordered(t *testing.T) {
 	req := r.request()
 	require.Equal(t, "a few octets", string(req.PrivateData()))
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-	s := r.newEnd(r.server, QPOptions{})
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	s := r.newEnd(r.server, opts{})
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.True(t, p.reply(mpa.Reply).CRC)
 }

@@ -21,12 +21,12 @@ func TestImmediateStartupTranscript(t *testing.T) {
 	const request, reply = hexReq + "4001 0003 616263", hexRep + "4001 0002 7879"
 	t.Run("responder", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.dialRaw()
 			r.play(p, "> "+request)
 			req := r.request()
 			require.Equal(t, "abc", string(req.PrivateData()))
-			require.NoError(t, req.Accept(r.ctx, s.qp, []byte("xy")))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("xy"))))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
 			r.play(p, "< "+reply, "> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"),
 				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
@@ -35,9 +35,9 @@ func TestImmediateStartupTranscript(t *testing.T) {
 	})
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, QPOptions{NoMarkers: true})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 			addr, accept := r.listenRaw()
-			require.NoError(t, c.qp.StartConnect(r.ctx, addr, []byte("abc")))
+			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("abc"))))
 			p := accept()
 			r.play(p, "< "+request, "> "+reply)
 			r.inService(c)
@@ -57,16 +57,16 @@ func TestImmediateStartupTranscript(t *testing.T) {
 // req: D01-6.1-6, D01-6.1-7
 func TestEndpointIsBoundByAccept(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		used, c := r.connect(QPOptions{}, QPOptions{})
-		next := r.newEnd(r.client, QPOptions{})
+		used, c := r.connect(opts{}, opts{})
+		next := r.newEnd(r.client, opts{})
 		req := r.dial(next, []byte("ticket 7"))
-		require.ErrorIs(t, req.Accept(r.ctx, used.qp, nil), ErrState)
+		require.ErrorIs(t, req.Accept(r.ctx, used.qp, used.conn), ErrState)
 		if r.kind == turned {
 			r.pass(time.Second)
 		}
 		require.Equal(t, Connecting, next.qp.State())
-		s := r.newEnd(r.server, QPOptions{}) // made for this ticket
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		s := r.newEnd(r.server, opts{}) // made for this ticket
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.inService(next)
 		r.converse(next, s)
 		r.converse(c, used)
@@ -78,8 +78,8 @@ func TestEndpointIsBoundByAccept(t *testing.T) {
 // req: D01-6.1-27
 func TestInitiatorDislikesTheReply(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{PeerToPeer: true})
-		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, []byte("version 3")))
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
+		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.with([]byte("version 3"))))
 		r.inService(c)
 		require.Equal(t, "version 3", string(c.qp.PeerPrivateData()))
 		r.close(s, c)
@@ -95,8 +95,8 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 		t.Run(d.String(), func(t *testing.T) {
 			for seed := range uint64(2) {
 				r := newRig(t, turned, rigConfig{faults: true})
-				s := r.newEnd(r.server, QPOptions{})
-				c := r.newEnd(r.client, QPOptions{Dialect: d, PeerToPeer: d >= RTR})
+				s := r.newEnd(r.server, opts{})
+				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PeerToPeer: d >= RTR}})
 				sc, cc := r.streams()
 				for _, h := range r.hosts {
 					lossy := fault.Faults{Drop: 0.05, Duplicate: 0.05, Reorder: 0.1}
@@ -106,10 +106,10 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 				l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
-				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, nil))
+				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)
-				require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 				r.inService(c)
 				if d >= RTR || d == Culley02 {
 					r.converse(s, c)
@@ -147,13 +147,13 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 // req: P2P-14
 func TestRtrOfAHastyPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.dialRaw()
 		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
 		p.write(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write))
 		req := r.request()
 		require.Equal(t, "hi", string(req.PrivateData()))
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
@@ -162,7 +162,7 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
 		p := newHasty(t, rigConfig{}, stream.Options{})
 		r := p.r
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
 		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
 		r.pass(time.Second)
@@ -170,7 +170,7 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		require.NoError(t, err)
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err)
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 		p.reset()
@@ -186,17 +186,17 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: 2}}, func(t *testing.T, r *rig) {
 		for _, d := range []Dialect{RFC5044, RTR, RFC6581} {
 			there, back := randomBytes(1, d.PrivateDataMax()), randomBytes(2, d.PrivateDataMax())
-			s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{Dialect: d, PrivateDataMax: 3})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), there))
+			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PrivateDataMax: 3}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(there)))
 			req := r.request()
 			require.Equal(t, there, req.PrivateData())
-			require.NoError(t, req.Accept(r.ctx, s.qp, back))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
 			r.inService(c)
 			require.Equal(t, back, c.qp.PeerPrivateData())
 		}
 		for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused
-			c := r.newEnd(r.client, QPOptions{Dialect: RDDP01})
-			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), make([]byte, n)))
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
+			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, n))))
 			if n == 2 {
 				require.NoError(t, r.request().Reject(r.ctx, nil))
 			} else {
@@ -226,8 +226,8 @@ func TestStartupBufferComesAndGoes(t *testing.T) {
 		r.server.mu.Unlock()
 		require.Zero(t, in(l), "octets for a silent peer")
 		p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
-		s := r.newEnd(r.server, QPOptions{})
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+		s := r.newEnd(r.server, opts{})
+		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		require.Zero(t, in(l), "octets that are kept for nothing")
 	})
 }
@@ -248,8 +248,8 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 					party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
 					f := party.Request(tc.d, nil)
 					p.write(f.Append(nil))
-					s := r.newEnd(r.server, QPOptions{})
-					require.NoError(t, r.request().Accept(r.ctx, s.qp, nil))
+					s := r.newEnd(r.server, opts{})
+					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 					waitFrame(r, p, mpa.Reply)
 					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})))
 					if closing {
@@ -280,9 +280,9 @@ func TestPeerToPeerOfRevZero(t *testing.T) {
 		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
 			p := r.dialRaw()
 			p.write(request(mpa.Frame{Rev: 0, S: true, CRC: true, Markers: true}))
-			req, s := r.request(), r.newEnd(r.server, QPOptions{})
+			req, s := r.request(), r.newEnd(r.server, opts{})
 			require.Equal(t, len(served) == 2, req.PeerToPeer())
-			require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 			require.Equal(t, len(served) == 2, s.qp.Startup().PeerToPeer)
 		})
 	}

@@ -15,7 +15,7 @@ func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 	h.t.Helper()
 	const size, segments = 1448, 300
 	for i := range n {
-		q := h.newQP(QPOptions{})
+		q := h.newQP(opts{})
 		c, _ := h.startUp(uint16(3000+i), 1460, q)
 		gap := len(c.stream)
 		c.stream = append(c.stream, bytes.Repeat([]byte{0xff}, segments*size)...)
@@ -37,7 +37,7 @@ func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged, *rawInitiator) 
 	pd := h.adapter.AllocPD()
 	region, err := pd.Register(make([]byte, 64), RemoteWrite)
 	require.NoError(h.t, err)
-	q := h.newQP(QPOptions{PD: pd})
+	q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
 	c, p := h.startUp(9, 1460, q)
 	return q, region, c, p
 }
@@ -227,8 +227,8 @@ func TestAbortWithoutABuf(t *testing.T) {
 // req: 5041-8.3.2-5, 5042-6.4.3.1-3
 func TestConsumptionOfEachPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s1, c1 := r.connect(QPOptions{}, QPOptions{})
-		s2, c2 := r.connect(QPOptions{PD: s1.pd, SendCQ: s1.cq, RecvCQ: s1.cq}, QPOptions{})
+		s1, c1 := r.connect(opts{}, opts{})
+		s2, c2 := r.connect(opts{QPOptions: QPOptions{PD: s1.pd, SendCQ: s1.cq, RecvCQ: s1.cq}}, opts{})
 		for _, x := range []struct {
 			s, c *end
 			n    int

@@ -20,7 +20,7 @@ import "fmt"
 //	Connecting   the same; MPA start-up is under way
 //	RTS          in service                                                             (rts)
 //	Closing      our half is, or will be, closed behind what was posted; or the peer's is closed and ours may
-//	             go on (QPOptions.AllowHalfClosed)                                      (closing)
+//	             go on (ConnParam.AllowHalfClosed)                                      (closing)
 //	Terminating  a Terminate was sent or received: nothing else is sent any more, and the connection is being wound up
 //	                                                                                    (terminate)
 //	Error        this end has given the connection up without one: for a local error, for ErrHoarding, at Abort, after a

@@ -38,7 +38,7 @@ func TestStates(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, looked := range []int{0, 1} {
 				r := newRig(t, turned, rigConfig{})
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				tc.do(r, s, c)
 				if looked == 0 {
 					require.Equal(t, tc.c, r.states(c.qp))
@@ -58,7 +58,7 @@ func TestErrorState(t *testing.T) {
 	for _, tc := range []struct{ before, after State }{{RTS, Error}, {Closing, Error}, {Terminating, Terminating}} {
 		t.Run(tc.before.String(), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				l := c.qp.link.Load()
 				seen := make(chan State, 1)
 				require.NoError(t, order(l.car.submit, func() {
@@ -79,7 +79,7 @@ func TestErrorState(t *testing.T) {
 // The peer speaks on while our half is closing, so that an error is found then, too; a further close changes nothing about it.
 func TestTerminatingFromClosing(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(QPOptions{}, QPOptions{AllowHalfClosed: true})
+	s, c := r.connect(opts{}, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
 	r.exchange(s, c)
 	s.qp.Disconnect()
 	r.until("the half-closed state", func() bool { return c.qp.State() == Closing })

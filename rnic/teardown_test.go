@@ -34,7 +34,7 @@ func (p *rawInitiator) wantSend(msn uint32, want []byte) {
 // req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2, C02-8.2-2
 func TestHalfClosedByPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
 		p, _ := r.startRaw(s, false)
 		p.open()
 		p.closeSend()
@@ -62,7 +62,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 // A Responder that was never allowed to speak has no half to keep open.
 func TestHalfClosedWithoutAVoice(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
 		p, _ := r.startRaw(s, false)
 		p.closeSend()
 		r.untilDone(s.qp)
@@ -73,7 +73,7 @@ func TestHalfClosedWithoutAVoice(t *testing.T) {
 // A half that was left open ends in error when the peer resets it.
 func TestHalfClosedThenReset(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{AllowHalfClosed: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
 		p, _ := r.startRaw(s, false)
 		p.open()
 		p.closeSend()
@@ -98,7 +98,7 @@ func TestHalfClosedThenReset(t *testing.T) {
 // req: DDP-8.2.1-6, D01-6.2-1
 func TestReceiveBehindOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 		p, _ := r.startRaw(s, false)
 		p.open()
@@ -128,7 +128,7 @@ func TestReceiveBehindOwnClose(t *testing.T) {
 func TestPostBehindOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
-		s := r.newEndOf(r.server, QPOptions{}, n)
+		s := r.newEndOf(r.server, opts{}, n)
 		p, _ := r.startRaw(s, false)
 		p.open()
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
@@ -164,7 +164,7 @@ func TestPostBehindOwnClose(t *testing.T) {
 func TestNothingPostedFollowsATerminate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const requests, size = 32, 1 << 20
-		s := r.newEndOf(r.server, QPOptions{SendDepth: requests}, size)
+		s := r.newEndOf(r.server, opts{QPOptions: QPOptions{SendDepth: requests}}, size)
 		p, _ := r.startRaw(s, false)
 		p.open()
 		for i := range requests {
@@ -214,7 +214,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 func TestPeersTerminateStopsUs(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const requests, size = 32, 1 << 20
-		s := r.newEndOf(r.server, QPOptions{SendDepth: requests}, size)
+		s := r.newEndOf(r.server, opts{QPOptions: QPOptions{SendDepth: requests}}, size)
 		p, _ := r.startRaw(s, false)
 		p.open()
 		for i := range requests {
@@ -241,7 +241,7 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 // req: DDP-8.2-1, DDP-8.2.2-6, 5040-6.2.1-3
 func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q := h.newQP(QPOptions{})
+	q := h.newQP(opts{})
 	c, p := h.startUp(4000, 1460, q)
 	replied := c.next
 	lo := len(c.stream)
@@ -334,7 +334,7 @@ func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				r.exchange(s, c)
 				require.Equal(t, 1, r.server.linkCount())
 				tc.end(t, s, c)

@@ -102,8 +102,8 @@ func TestOffences(t *testing.T) {
 }
 
 func (o *offence) commit(t *testing.T, r *rig, first bool) {
-	s, c := r.connect(QPOptions{}, QPOptions{})
-	bystanderS, bystanderC := r.connect(QPOptions{PD: s.pd}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
+	bystanderS, bystanderC := r.connect(opts{QPOptions: QPOptions{PD: s.pd}}, opts{})
 	r.exchange(bystanderS, bystanderC)
 	if !first {
 		r.exchange(s, c)
@@ -200,7 +200,7 @@ func TestTerminateOnWire(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{})
+				s := r.newEnd(r.server, opts{})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(50, 0, 100))))
 				p, _ := r.startRaw(s, false)
 				h := tc.header(s)
@@ -228,7 +228,7 @@ func TestTerminateOnWire(t *testing.T) {
 func TestShortULPDU(t *testing.T) {
 	for n, want := range map[int]rdmap.Cause{0: 0x1000, 1: 0x1000, 13: 0x1000} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, QPOptions{})
+			s := r.newEnd(r.server, opts{})
 			p, _ := r.startRaw(s, false)
 			b := make([]byte, p.tx.Size(n))
 			p.tx.Put(b, [][]byte{make([]byte, n)})
@@ -245,7 +245,7 @@ func TestShortULPDU(t *testing.T) {
 // req: D01-7-2, D01-7-4, D01-7-10, D01-7-11, D01-7-12, 5040-7.1-2, DDP-9-1, DDP-8.2.2-2
 func TestTerminateBadCRC(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("good")))
 		b := p.fpdu(writeTo(s.region.STag(), 4), []byte("bad"))
@@ -268,7 +268,7 @@ func TestTerminateBadCRC(t *testing.T) {
 // req: DDP-7.4-2, 5040-7.1-5
 func TestDeliveredBeforeError(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
 		p, _ := r.startRaw(s, false)
@@ -306,7 +306,7 @@ func TestPeerTerminates(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{})
+				s := r.newEnd(r.server, opts{})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 				p, _ := r.startRaw(s, false)
 				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
@@ -329,7 +329,7 @@ func TestNothingBehindATerminate(t *testing.T) {
 	for name, body := range map[string][]byte{"whole": {0x11, 0x01, 0, 0}, "empty": nil} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, QPOptions{})
+				s := r.newEnd(r.server, opts{})
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
 				p, _ := r.startRaw(s, false)
 				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
@@ -382,7 +382,7 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 func TestTerminateInTinySegments(t *testing.T) {
 	const mss = 1
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q := h.newQP(QPOptions{})
+	q := h.newQP(opts{})
 	c, p := h.startUp(4000, mss, q)
 	lo := len(c.stream)
 	c.stream = append(c.stream, p.fpdu(writeTo(0x1234, 0), []byte("x"))...)

@@ -19,7 +19,7 @@ import (
 // req: C02-5.1.2-13
 func TestExchange(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		// req: DDP-8.1-1
 		r.exchange(s, c)
 		r.exchange(s, c)
@@ -30,11 +30,11 @@ func TestExchange(t *testing.T) {
 }
 
 // framings are the options that change what is on the wire.
-var framings = map[string]QPOptions{
+var framings = map[string]opts{
 	"markers":         {},
-	"no markers":      {NoMarkers: true},
-	"no CRC":          {NoCRC: true},
-	"neither of them": {NoMarkers: true, NoCRC: true},
+	"no markers":      {ConnParam: ConnParam{NoMarkers: true}},
+	"no CRC":          {ConnParam: ConnParam{NoCRC: true}},
+	"neither of them": {ConnParam: ConnParam{NoMarkers: true, NoCRC: true}},
 }
 
 // Messages of every size around the limits of a segment arrive whole and alone.
@@ -93,7 +93,7 @@ func (r *rig) sendAndWrite(s, c *end, n int) {
 func TestLargeMessages(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 4 << 20
-		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, n), r.newEndOf(r.client, QPOptions{}, n))
+		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, n), r.newEndOf(r.client, opts{}, n))
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
 			require.NoError(t, errOf(x[1].qp.PostRecv(x[1].recvAt(3, 0, n))))
 			require.NoError(t, errOf(x[0].qp.PostSend(x[0].write(x[1], 1, 0, n))))
@@ -115,7 +115,7 @@ func TestLargeMessages(t *testing.T) {
 // req: 5040-5.1-6, DDP-7.2-13, 5041-5.2-2, 5040-5.3-5
 func TestZeroLength(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 8}))) // room for nothing
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 10))))
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true})))
@@ -137,7 +137,7 @@ func TestZeroLength(t *testing.T) {
 // req: DDP-3.2-4, DDP-3.2-5, DDP-6.2-9, DDP-7.1-1
 func TestRegionWithBase(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		for _, base := range []uint64{1, 0x123456789abcdef, 1<<64 - 1 - 100} {
 			b := make([]byte, 100)
 			m, err := s.pd.RegisterWith(b, RegisterOptions{Access: RemoteWrite, Base: base, For: s.qp})
@@ -162,7 +162,7 @@ func TestRegionWithBase(t *testing.T) {
 func TestManyOutstanding(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		const messages, depth = 2000, 64
-		opt := QPOptions{SendDepth: depth, RecvDepth: depth}
+		opt := opts{QPOptions: QPOptions{SendDepth: depth, RecvDepth: depth}}
 		s, c := r.connect(opt, opt)
 		rng := rand.New(rand.NewPCG(4, 4))
 		type post struct {
@@ -240,11 +240,11 @@ func TestManyOutstanding(t *testing.T) {
 func TestPostConcurrently(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		const posters, each, size = 4, 300, 128
-		opt := QPOptions{SendDepth: 16}
+		opt := opts{QPOptions: QPOptions{SendDepth: 16}}
 		opt.PD = r.client.AllocPD()
 		opt.SendCQ, _ = r.client.CreateCQ(24)
 		opt.RecvCQ = opt.SendCQ
-		s, c := r.connectEnds(r.newEndOf(r.server, QPOptions{}, posters*each*size), r.newEndOf(r.client, opt, posters*each*size))
+		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, posters*each*size), r.newEndOf(r.client, opt, posters*each*size))
 		var wg sync.WaitGroup
 		for g := range posters {
 			wg.Go(func() {
@@ -283,7 +283,7 @@ func TestPostConcurrently(t *testing.T) {
 // req: D01-3.2-2, 5044-3-1, DDP-7.2-2, D01-5.3.2-5
 func TestPayloadMax(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		n, err := s.qp.PayloadMax(r.ctx)
@@ -314,7 +314,7 @@ func TestPayloadMax(t *testing.T) {
 // req: DDP-6.3-7, DDP-6.3-8, DDP-6.3-10, 5040-3.1-4
 func TestSendsOnWire(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		for i := range 3 {
@@ -333,7 +333,7 @@ func TestSendsOnWire(t *testing.T) {
 // Counters say what was done.
 func TestStats(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		r.exchange(s, c)
 		check := func() {
 			t.Helper()
@@ -355,7 +355,7 @@ func TestStats(t *testing.T) {
 		check()
 		r.close(s, c)
 		check() // those at the end
-		idle := r.newEnd(r.client, QPOptions{})
+		idle := r.newEnd(r.client, opts{})
 		require.Equal(t, Stats{}, r.stats(idle.qp))
 		_, err := idle.qp.PayloadMax(r.ctx)
 		require.ErrorIs(t, err, ErrState)
@@ -371,7 +371,7 @@ func TestSharedCompletionQueue(t *testing.T) {
 		require.NoError(t, err)
 		var ss, cs []*end
 		for range 3 {
-			s, c := r.connect(QPOptions{}, QPOptions{SendCQ: cq, RecvCQ: cq})
+			s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
 			ss, cs = append(ss, s), append(cs, c)
 		}
 		for i := range 12 {

@@ -62,7 +62,7 @@ func TestTsharkReadsWhatWeSend(t *testing.T) {
 	r := newRig(t, turned, rigConfig{wrap: func(_ int, q pmd.Queue, pool *mem.Pool) pmd.Queue {
 		return &recorder{q, pool, &frames}
 	}})
-	opt := QPOptions{NoMarkers: true}
+	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
 	s, c := r.connect(opt, opt)
 	for i, n := range []int{0, 1, 2, 3, 4, 5, 100, 1000, 1428, 1429, 5000} {
 		for _, x := range [2][2]*end{{c, s}, {s, c}} {

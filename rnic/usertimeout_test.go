@@ -22,7 +22,7 @@ func TestUserTimeout(t *testing.T) {
 	for name, inFlight := range map[string]bool{"in flight": true, "waiting": false} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{faults: true})
-			s, c := r.connect(QPOptions{UserTimeout: after}, QPOptions{UserTimeout: after})
+			s, c := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}}, opts{ConnParam: ConnParam{UserTimeout: after}})
 			r.exchange(s, c)
 			require.NoError(t, r.hosts[0].faulty.Set(cut, cut))
 			begin := r.time
@@ -45,7 +45,7 @@ func TestUserTimeout(t *testing.T) {
 func TestUserTimeoutOfAQuietPeer(t *testing.T) {
 	const after = 2 * time.Second
 	r := newRig(t, turned, rigConfig{})
-	s, c := r.connect(QPOptions{}, QPOptions{UserTimeout: after})
+	s, c := r.connect(opts{}, opts{ConnParam: ConnParam{UserTimeout: after}})
 	r.exchange(s, c)
 	r.pass(10 * after)
 	r.exchange(s, c)
@@ -57,7 +57,7 @@ func TestUserTimeoutOfAQuietPeer(t *testing.T) {
 // req: 9293-MUST-25
 func TestNoUserTimeout(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	s, c := r.connect(QPOptions{}, QPOptions{})
+	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	sent := r.stats(c.qp).TCP.SegmentsOut
 	r.pass(3 * time.Hour)
@@ -75,7 +75,7 @@ func TestUserTimeoutOfSockets(t *testing.T) {
 		50 * 24 * time.Hour:     {math.MaxInt32, most, most, keepAliveCount},
 	} {
 		r := newRig(t, sockets, rigConfig{})
-		s, _ := r.connect(QPOptions{UserTimeout: after}, QPOptions{})
+		s, _ := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}}, opts{})
 		var got [4]int
 		require.NoError(t, s.qp.link.Load().car.(*onSocket).raw.Control(func(fd uintptr) {
 			for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {

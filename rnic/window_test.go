@@ -27,7 +27,7 @@ func TestWriteThroughAWindow(t *testing.T) {
 			"the region's TOs": {1000, 1, "base or bounds violation"},
 		} {
 			t.Run(name, func(t *testing.T) {
-				s, cl := r.connect(QPOptions{}, QPOptions{})
+				s, cl := r.connect(opts{}, opts{})
 				w, err := s.pd.NewWindow()
 				require.NoError(t, err)
 				defer w.Free()
@@ -54,7 +54,7 @@ func TestWriteThroughAWindow(t *testing.T) {
 
 // What cannot be bound says so, and why.
 func TestBindErrors(t *testing.T) {
-	a, err := Open(Config{RegionsMax: 6})
+	a, err := Open(Config{RegionsMax: 5})
 	require.NoError(t, err)
 	pd := a.AllocPD()
 	cq, err := a.CreateCQ(4)
@@ -95,7 +95,7 @@ func TestBindErrors(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err = pd.NewWindow()
-	require.ErrorContains(t, err, "rnic: new window: mem: all 6 memory regions")
+	require.ErrorContains(t, err, "rnic: new window: mem: all 5 memory regions")
 	w.Free()
 	_, err = w.Bind(m, WindowOptions{Len: 3, Access: RemoteWrite})
 	require.ErrorIs(t, err, ErrWindowFreed)
@@ -115,7 +115,7 @@ func TestBindErrors(t *testing.T) {
 // A peer that is given addresses writes to addresses.
 func TestRegionByAddress(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{})
+		s, c := r.connect(opts{}, opts{})
 		b := make([]byte, 3000)
 		m, err := s.pd.RegisterWith(b[500:], RegisterOptions{Access: RemoteWrite, ByAddr: true, For: s.qp})
 		require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestSendInvalidate(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, kind := range []string{"region", "window"} {
 			t.Run(kind, func(t *testing.T) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
 				m, err := s.pd.RegisterWith(make([]byte, 1000), RegisterOptions{Access: RemoteWrite, For: s.qp})
 				require.NoError(t, err)
 				w, err := s.pd.NewWindow()
@@ -194,8 +194,8 @@ func TestSendInvalidateRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s, c := r.connect(QPOptions{}, QPOptions{})
-				otherS, otherC := r.connect(QPOptions{PD: s.pd}, QPOptions{})
+				s, c := r.connect(opts{}, opts{})
+				otherS, otherC := r.connect(opts{QPOptions: QPOptions{PD: s.pd}}, opts{})
 				target := stag(t, s, otherS)
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(5, 0, 100))))
 				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(6, 0, 100))))

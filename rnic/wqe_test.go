@@ -10,7 +10,7 @@ import (
 // What a request cannot hold is an error of the posting call that says how much it can, and nothing is posted.
 func TestRequestShapes(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		opt := QPOptions{SGEMax: 3, InlineMax: 10, ORD: 1, IRD: 1}
+		opt := opts{QPOptions: QPOptions{SGEMax: 3, InlineMax: 10}, ConnParam: ConnParam{ORD: 1, IRD: 1}}
 		s, c := r.connect(opt, opt)
 		one := c.source.Slice(0, 1)
 		huge := SGE{STag: one.STag, Length: 1 << 31}
@@ -84,7 +84,7 @@ func TestRequestLimits(t *testing.T) {
 func TestLongestRequestsFit(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const depth = 5
-		s := r.newEnd(r.server, QPOptions{SGEMax: SGEMaxLimit, InlineMax: InlineMaxLimit, SendDepth: depth, RecvDepth: depth})
+		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SGEMax: SGEMaxLimit, InlineMax: InlineMaxLimit, SendDepth: depth, RecvDepth: depth}})
 		list := make([]SGE, SGEMaxLimit-1)
 		for i := range list {
 			list[i] = s.inbox.Slice(i, 1)

@@ -23,13 +23,12 @@ func newConn(dev *rnic.Adapter, opt Options) (*Conn, error) {
 	c.in.init(&opt)
 	c.out.init(&opt)
 	c.maps.theirs, c.pd = make([]iomap, opt.Maps), dev.AllocPD()
-	q, pd, buffers := opt.queuePair(), c.pd, opt.Credits+inboxMore
+	pd, buffers := c.pd, opt.Credits+inboxMore
 	var err error
 	if c.cq, err = dev.CreateCQ(rnic.CQMinSize(slotsMax, buffers)); err != nil {
 		return nil, err
 	}
-	q.PD, q.SendCQ, q.RecvCQ, q.SendDepth, q.RecvDepth = pd, c.cq, c.cq, slotsMax, buffers
-	if c.qp, err = dev.CreateQP(q); err != nil {
+	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: slotsMax, RecvDepth: buffers}); err != nil {
 		return nil, err
 	}
 	if err = c.m.register(pd, c.qp, &opt); err == nil {
@@ -53,14 +52,16 @@ func (c *Conn) drop() {
 
 func hostBigEndian() bool { return binary.NativeEndian.Uint16([]byte{0, 1}) == 1 }
 
-// privateData is what the peer has to know of this end.
-func (c *Conn) privateData() []byte {
+// connParam is how the connection is made. Its private data is what the peer has to know of this end.
+func (c *Conn) connParam() rnic.ConnParam {
 	d := connData{
 		bigEndian: c.order == binary.BigEndian, credits: uint16(c.opt.Credits), maps: byte(c.opt.Maps),
 		list: entry{c.m.list.Base(), c.m.list.STag(), listLen},
 		ring: entry{c.m.ring.Base(), c.m.ring.STag(), uint32(c.in.half)},
 	}
-	return d.marshal()
+	conn := c.opt.connParam()
+	conn.PrivateData = d.marshal()
+	return conn
 }
 
 // learn takes what the peer says of its end. Before begin.
@@ -86,7 +87,7 @@ func Dial(ctx context.Context, dev *rnic.Adapter, addr string, opt Options) (*Co
 	if err != nil {
 		return nil, err
 	}
-	if err := c.qp.Connect(ctx, addr, c.privateData()); err != nil {
+	if err := c.qp.Connect(ctx, addr, c.connParam()); err != nil {
 		c.drop()
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 func TestPeerDoesNotClose(t *testing.T) {
 	t.Parallel() // it waits for a real second
 	devs := testnic.Sockets(t)
-	p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
-	c := p.connect(devs[1], Options{Linger: patience, QP: rnic.QPOptions{UserTimeout: time.Second}})
+	p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
+	c := p.connect(devs[1], Options{Linger: patience, Conn: rnic.ConnParam{UserTimeout: time.Second}})
 	require.ErrorIs(t, c.Close(), errLinger)
 	require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrLinger)
 }
@@ -28,7 +28,7 @@ func TestPeerDoesNotClose(t *testing.T) {
 func TestLost(t *testing.T) {
 	devs := testnic.Sockets(t)
 	for _, gone := range []bool{false, true} {
-		p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 		c := p.connect(devs[1], Options{})
 		broken := errors.New("broken")
 		if gone {
@@ -107,7 +107,7 @@ func TestWhatIsSaid(t *testing.T) {
 			"where the peer receives nothing": {[]uint32{disconnect}, func(c *Conn) { _ = c.CloseWrite() }, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
-				p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+				p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 				c := p.connect(devs[1], Options{ReceiveBuffer: 4096, Credits: 16})
 				p.says(c, 1, 1)
 				require.Len(t, p.grants(c), 1)
@@ -151,7 +151,7 @@ func messagesSent(t *testing.T, c *Conn) uint64 {
 // when our half is closed already.
 func TestReadBehindTheEnd(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
-		p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 		c := p.connect(devs[1], Options{ReceiveBuffer: 4096})
 		p.says(c, 1, 1)
 		c.QueuePair().Disconnect()

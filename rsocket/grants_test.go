@@ -51,7 +51,7 @@ func (p *raw) entry(i int) entry {
 func TestGrants(t *testing.T) {
 	devs := testnic.Wired(t)
 	connect := func(t *testing.T, late bool) (p *raw, c *Conn) {
-		p = newRaw(t, devs[0], rnic.QPOptions{})
+		p = newRaw(t, devs[0], rnic.ConnParam{})
 		p.gives.list.length = 3
 		c = p.connect(devs[1], Options{ReceiveBuffer: 4096, Credits: 16, LateGrants: late})
 		p.says(c, 1, 1) // a Responder says nothing before
@@ -140,7 +140,7 @@ func TestCredits(t *testing.T) {
 	devs := testnic.Wired(t)
 	for credits, want := range map[uint16]int{1: 1, 3: 3, 4: 3, 8: 6, 15: 12, 16: 12, 40: 36} {
 		t.Run(fmt.Sprint(credits), func(t *testing.T) {
-			p := newRaw(t, devs[0], rnic.QPOptions{})
+			p := newRaw(t, devs[0], rnic.ConnParam{})
 			p.gives.credits = credits
 			c := p.connect(devs[1], Options{})
 			p.says(c, 1, 1)
@@ -155,7 +155,7 @@ func TestCredits(t *testing.T) {
 // An entry is looked at when the message behind it says that it must be there, not before, and once.
 func TestEntries(t *testing.T) {
 	devs := testnic.Wired(t)
-	p := newRaw(t, devs[0], rnic.QPOptions{})
+	p := newRaw(t, devs[0], rnic.ConnParam{})
 	c := p.connect(devs[1], Options{})
 	at := 0
 	write := func(length uint32) { // into the list of c, where it looks next
@@ -191,7 +191,7 @@ func TestEntries(t *testing.T) {
 func TestSlots(t *testing.T) {
 	devs := testnic.Wired(t)
 	for slots, want := range map[int]struct{ grants, octets int }{3: {0, 0}, 4: {1, 0}, 5: {1, 0}, 6: {1, 0}, 8: {1, 1}} {
-		p := newRaw(t, devs[0], rnic.QPOptions{})
+		p := newRaw(t, devs[0], rnic.ConnParam{})
 		c := p.connect(devs[1], Options{ReceiveBuffer: 4096})
 		p.says(c, 1, 1)
 		require.Len(t, p.grants(c), 1)

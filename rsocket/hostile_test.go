@@ -43,7 +43,7 @@ func TestHostilePeers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 				innocent := pair(t, devs, opt)
-				p := newRaw(t, devs[0], rnic.QPOptions{})
+				p := newRaw(t, devs[0], rnic.ConnParam{})
 				c := p.connect(devs[1], opt)
 				tc.do(p)
 				select { // nobody reads, which would give the peer room
@@ -98,7 +98,7 @@ func TestNoRsockets(t *testing.T) {
 			require.NoError(t, err)
 			defer l.Close()
 			var rejected *rnic.RejectedError
-			require.ErrorAs(t, newRaw(t, devs[0], rnic.QPOptions{}).qp.Connect(ctx, dialable(l), tc.private), &rejected)
+			require.ErrorAs(t, newRaw(t, devs[0], rnic.ConnParam{}).qp.Connect(ctx, dialable(l), rnic.ConnParam{PrivateData: tc.private}), &rejected)
 			require.Empty(t, rejected.PrivateData)
 			err = <-told
 			require.ErrorIs(t, err, errNoRsockets)
@@ -109,7 +109,7 @@ func TestNoRsockets(t *testing.T) {
 			defer inner.Close()
 			go func() {
 				if req, err := inner.Accept(ctx); err == nil {
-					_ = req.Accept(ctx, newRaw(t, devs[1], rnic.QPOptions{}).qp, tc.private)
+					_ = req.Accept(ctx, newRaw(t, devs[1], rnic.ConnParam{}).qp, rnic.ConnParam{PrivateData: tc.private})
 				}
 			}()
 			_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
@@ -122,7 +122,7 @@ func TestNoRsockets(t *testing.T) {
 // A peer of the other byte order: as Responder we speak its order, as Initiator we say that it cannot be.
 func TestByteOrder(t *testing.T) {
 	devs := testnic.Wired(t)
-	p := newRaw(t, devs[0], rnic.QPOptions{})
+	p := newRaw(t, devs[0], rnic.ConnParam{})
 	p.order = binary.BigEndian
 	c := p.connect(devs[1], Options{ReceiveBuffer: 4096})
 	require.True(t, p.theirs.bigEndian)
@@ -157,10 +157,10 @@ func TestByteOrder(t *testing.T) {
 	defer inner.Close()
 	go func() {
 		if req, err := inner.Accept(ctx); err == nil {
-			p := newRaw(t, devs[1], rnic.QPOptions{})
+			p := newRaw(t, devs[1], rnic.ConnParam{})
 			p.order = binary.BigEndian
 			d := p.data()
-			_ = req.Accept(ctx, p.qp, d.marshal())
+			_ = req.Accept(ctx, p.qp, p.with(d.marshal()))
 		}
 	}()
 	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
@@ -170,7 +170,7 @@ func TestByteOrder(t *testing.T) {
 // A peer that grants nothing holds a Write up, no longer than its deadline; one that does not close holds Close up, no longer than Linger.
 func TestSilentPeer(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
-		p := newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 		c := p.connect(devs[1], Options{Linger: time.Millisecond})
 		p.say(kindControl, keepAlive) // a Responder sends nothing before the Initiator has
 		require.NoError(t, c.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))

@@ -166,7 +166,7 @@ func TestWriteAtEnds(t *testing.T) {
 // of the messages, and its number in a message; rsockets' rs_iomap.
 func TestMapOnTheWire(t *testing.T) {
 	devs := testnic.Wired(t)
-	p := newRaw(t, devs[0], rnic.QPOptions{})
+	p := newRaw(t, devs[0], rnic.ConnParam{})
 	p.gives.maps = 3
 	c := p.connect(devs[1], Options{Maps: 5})
 	require.EqualValues(t, 5, p.theirs.maps)

@@ -128,8 +128,12 @@ func (l *Listener) start(ctx context.Context, req *rnic.ConnRequest) (c *Conn, e
 		c.order = binary.BigEndian
 	}
 	c.learn(&d)
-	if err := req.Accept(ctx, c.qp, c.privateData()); err != nil {
+	if err := req.Accept(ctx, c.qp, c.connParam()); err != nil {
+		undecided := c.qp.State() == rnic.Idle // there is no room for a connection
 		c.drop()
+		if undecided {
+			return nil, l.reject(ctx, req, err)
+		}
 		return nil, err
 	}
 	c.begin()

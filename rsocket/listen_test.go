@@ -63,16 +63,13 @@ func TestListener(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
-// Options of a QueuePair that would not do for a Conn are not taken: one without inline data could say nothing, one that stays half-closed
-// would leave a Read waiting for ever.
+// What of ConnParam would not do for a Conn is not taken: one that stays half-closed would leave a Read waiting for ever.
 func TestForeignOptions(t *testing.T) {
-	own := rnic.QPOptions{
-		Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1, Nudge: 2, NoMarkers: true, NoCRC: true, DropBadCRC: true, Packing: rnic.PackFull, UserTimeout: 3,
-	}
-	require.Equal(t, own, (&Options{QP: own}).queuePair())
+	own := rnic.ConnParam{Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1, Quirks: rnic.Quirks{WakeUp: 2}, NoMarkers: true, NoCRC: true, DropBadCRC: true, Packing: rnic.PackFull, UserTimeout: 3}
+	require.Equal(t, own, (&Options{Conn: own}).connParam())
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
-		p := newRaw(t, devs[0], rnic.QPOptions{})
-		c := p.connect(devs[1], Options{QP: rnic.QPOptions{InlineMax: rnic.NoInline, AllowHalfClosed: true, SendDepth: 1, SGEMax: -1, IRD: -1}})
+		p := newRaw(t, devs[0], rnic.ConnParam{})
+		c := p.connect(devs[1], Options{Conn: rnic.ConnParam{AllowHalfClosed: true, PrivateData: make([]byte, 1000), IRD: -1}})
 		p.say(kindControl, keepAlive)
 		k, _ := p.hears()
 		require.Equal(t, kindGrant, k)
@@ -91,9 +88,9 @@ func TestListenerClosesTogether(t *testing.T) {
 		require.NoError(t, err)
 		var peers [2]*raw
 		for i := range peers {
-			peers[i] = newRaw(t, devs[0], rnic.QPOptions{AllowHalfClosed: true})
+			peers[i] = newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 			d := peers[i].data()
-			require.NoError(t, peers[i].qp.Connect(ctx, dialable(l), d.marshal()))
+			require.NoError(t, peers[i].qp.Connect(ctx, dialable(l), peers[i].with(d.marshal())))
 			peers[i].say(kindControl, keepAlive) // a Responder says no goodbye before the Initiator has said something
 			k, _ := peers[i].hears()
 			require.Equal(t, kindGrant, k)
@@ -130,8 +127,26 @@ func TestOptions(t *testing.T) {
 	require.ErrorContains(t, err, "a backlog of -1")
 	_, err = Listen(context.Background(), devs[0], "nowhere", ListenOptions{})
 	require.Error(t, err)
-	_, err = Dial(context.Background(), testnic.Open(t, rnic.Config{RegionsMax: 2}), "127.0.0.1:1", Options{})
-	require.ErrorContains(t, err, "in use")
+}
+
+// Where there is no room for what a connection needs, the last of which is the connection itself, Dial says so, and a Listener,
+// which rejects.
+func TestNoRoom(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	there := testnic.Open(t, rnic.Config{})
+	for regions := 1; regions <= 4; regions++ {
+		dev := testnic.Open(t, rnic.Config{RegionsMax: regions})
+		_, err := Dial(ctx, dev, "127.0.0.1:1", Options{})
+		require.ErrorContains(t, err, "in use")
+		told := make(chan error, 1)
+		l, err := Listen(ctx, dev, "127.0.0.1:0", ListenOptions{Rejected: func(_ netip.AddrPort, err error) { told <- err }})
+		require.NoError(t, err)
+		_, err = Dial(ctx, there, dialable(l), Options{})
+		require.ErrorAs(t, err, new(*rnic.RejectedError))
+		require.ErrorContains(t, <-told, "in use")
+		require.NoError(t, l.Close())
+	}
 }
 
 // However connections end, no goroutine and no region is left.
@@ -176,7 +191,7 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 
 	go func() {
 		if req, err := inner.Accept(ctx); err == nil {
-			_ = req.Accept(ctx, newRaw(t, stranger, rnic.QPOptions{}).qp, nil)
+			_ = req.Accept(ctx, newRaw(t, stranger, rnic.ConnParam{}).qp, rnic.ConnParam{})
 		}
 	}()
 	_, err = Dial(ctx, devs[0], testnic.Dialable(inner.Addr()), Options{})
@@ -186,15 +201,17 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	require.Error(t, err) // nobody is there
 
 	for range 2 { // each has the only place for a while
-		require.Error(t, newRaw(t, stranger, rnic.QPOptions{}).qp.Connect(ctx, dialable(l), nil))
+		require.Error(t, newRaw(t, stranger, rnic.ConnParam{}).qp.Connect(ctx, dialable(l), rnic.ConnParam{}))
 		require.ErrorIs(t, <-told, errNoRsockets)
 	}
 	other, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
 	require.NoError(t, err)
 	defer other.Close()
-	p := newRaw(t, stranger, rnic.QPOptions{})
+	p := newRaw(t, stranger, rnic.ConnParam{})
 	d, connected := p.data(), make(chan error, 1)
-	go func() { connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()), d.marshal()) }()
+	go func() {
+		connected <- p.qp.Connect(ctx, testnic.Dialable(other.Addr()), rnic.ConnParam{PrivateData: d.marshal()})
+	}()
 	req, err := other.Accept(ctx)
 	require.NoError(t, err)
 	require.NoError(t, req.Reject(ctx, nil))

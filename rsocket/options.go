@@ -25,9 +25,9 @@ const (
 
 // Options of a Conn. The zero value has the defaults.
 type Options struct {
-	// QP says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Nudge, NoMarkers, NoCRC, DropBadCRC, Packing,
-	// UserTimeout. The rest is this package's, and not looked at. For peers that are Linux siw, see docs/interop.md.
-	QP rnic.QPOptions
+	// Conn says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Quirks.WakeUp, NoMarkers, NoCRC, DropBadCRC,
+	// Packing, UserTimeout. The rest is this package's, and not looked at. For peers that are Linux siw, see docs/interop.md.
+	Conn rnic.ConnParam
 	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the peer writes. Octets.
 	SendBuffer, ReceiveBuffer int
 	// Credits is how many messages of the peer may wait to be read, whatever their length.
@@ -38,7 +38,7 @@ type Options struct {
 	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
 	LateGrants bool
 	// Linger is how long Close waits in all, for what was written to go out and for the peer to close, too, before it resets the connection.
-	// QP.UserTimeout, or else 100 s, in which nothing moves do the same (rnic.ErrLinger).
+	// Conn.UserTimeout, or else 100 s, in which nothing moves do the same (rnic.ErrLinger).
 	Linger time.Duration
 }
 
@@ -65,11 +65,11 @@ func (o *Options) check() error {
 	return nil
 }
 
-// queuePair is of QP what is the caller's.
-func (o *Options) queuePair() rnic.QPOptions {
-	q := &o.QP
-	return rnic.QPOptions{
-		Dialect: q.Dialect, PeerToPeer: q.PeerToPeer, RTR: q.RTR, Nudge: q.Nudge, NoMarkers: q.NoMarkers, NoCRC: q.NoCRC,
-		DropBadCRC: q.DropBadCRC, Packing: q.Packing, UserTimeout: q.UserTimeout,
+// connParam is of Conn what is the caller's.
+func (o *Options) connParam() rnic.ConnParam {
+	q := &o.Conn
+	return rnic.ConnParam{
+		Dialect: q.Dialect, PeerToPeer: q.PeerToPeer, RTR: q.RTR, NoMarkers: q.NoMarkers, NoCRC: q.NoCRC,
+		DropBadCRC: q.DropBadCRC, Packing: q.Packing, UserTimeout: q.UserTimeout, Quirks: rnic.Quirks{WakeUp: q.Quirks.WakeUp},
 	}
 }

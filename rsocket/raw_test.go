@@ -16,6 +16,7 @@ type raw struct {
 	t      *testing.T
 	ctx    context.Context
 	qp     *rnic.QueuePair
+	conn   rnic.ConnParam
 	cq     *rnic.CompletionQueue
 	m      *rnic.MemoryRegion // what the other end writes, its messages first
 	order  binary.ByteOrder
@@ -25,16 +26,16 @@ type raw struct {
 
 const rawBuffers = 64
 
-func newRaw(t *testing.T, dev *rnic.Adapter, opt rnic.QPOptions) *raw {
+func newRaw(t *testing.T, dev *rnic.Adapter, conn rnic.ConnParam) *raw {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	p := &raw{t: t, ctx: ctx, order: binary.LittleEndian}
+	p := &raw{t: t, conn: conn, ctx: ctx, order: binary.LittleEndian}
 	p.gives = connData{credits: rawBuffers, list: entry{length: listLen}, ring: entry{length: 1000}}
 	var err error
 	p.cq, err = dev.CreateCQ(1024)
 	require.NoError(t, err)
-	opt.PD, opt.SendCQ, opt.RecvCQ, opt.SendDepth = dev.AllocPD(), p.cq, p.cq, 512
+	opt := rnic.QPOptions{PD: dev.AllocPD(), SendCQ: p.cq, RecvCQ: p.cq, SendDepth: 512}
 	p.qp, err = dev.CreateQP(opt)
 	require.NoError(t, err)
 	p.m, err = opt.PD.RegisterWith(make([]byte, rawBuffers*messageLen+4096), rnic.RegisterOptions{Access: rnic.LocalWrite | rnic.RemoteWrite, For: p.qp})
@@ -59,6 +60,13 @@ func (p *raw) data() connData {
 	return d
 }
 
+// with is how it connects, with private data.
+func (p *raw) with(private []byte) rnic.ConnParam {
+	conn := p.conn
+	conn.PrivateData = private
+	return conn
+}
+
 // connect makes a connection to a Listener on dev, and returns its end of it.
 func (p *raw) connect(dev *rnic.Adapter, opt Options) *Conn {
 	p.t.Helper()
@@ -66,7 +74,7 @@ func (p *raw) connect(dev *rnic.Adapter, opt Options) *Conn {
 	require.NoError(p.t, err)
 	defer l.Close()
 	d := p.data()
-	require.NoError(p.t, p.qp.Connect(p.ctx, dialable(l), d.marshal()))
+	require.NoError(p.t, p.qp.Connect(p.ctx, dialable(l), p.with(d.marshal())))
 	p.theirs, err = parseConnData(p.qp.PeerPrivateData())
 	require.NoError(p.t, err)
 	c, err := l.Accept()

@@ -18,7 +18,7 @@ import (
 // for, of memory and of messages, whose counters begin anew on the way.
 func TestTransfer(t *testing.T) {
 	small := Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin}
-	odd := Options{SendBuffer: 5001, ReceiveBuffer: 7003, Credits: 17, QP: rnic.QPOptions{NoMarkers: true, NoCRC: true}}
+	odd := Options{SendBuffer: 5001, ReceiveBuffer: 7003, Credits: 17, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}
 	for _, tc := range []struct {
 		name          string
 		opt           Options

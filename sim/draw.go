@@ -8,20 +8,19 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Dialects that Draw chooses from. What one asks of a QueuePair stands in Conn.options.
+// Dialects that Draw chooses from. What one asks of a QueuePair stands in Conn.param.
 var Dialects = []rnic.Dialect{rnic.Culley02, rnic.RDDP01, rnic.RFC5044, rnic.RTR, rnic.RFC6581}
 
-// options of a QueuePair at one end of the connection.
-func (c *Conn) options(host int) rnic.QPOptions {
+// param is how one end of the connection connects.
+func (c *Conn) param(host int) rnic.ConnParam {
 	e := &c.Ends[host]
-	opt := rnic.QPOptions{
+	conn := rnic.ConnParam{
 		NoMarkers: e.NoMarkers, NoCRC: e.NoCRC, DropBadCRC: e.DropBadCRC, Packing: e.Packing, ORD: c.Depth[host], IRD: c.Depth[1-host],
-		SGEMax: e.SGEMax, InlineMax: e.InlineMax,
 	}
 	if host == c.Dialer {
-		opt.Dialect, opt.PeerToPeer = c.Dialect, c.PeerToPeer
+		conn.Dialect, conn.PeerToPeer = c.Dialect, c.PeerToPeer
 	}
-	return opt
+	return conn
 }
 
 // drawer makes one Workload.

@@ -99,9 +99,8 @@ func newPeer(wl *Workload, h *Host, c *Conn, host, index int) (*peer, error) {
 
 // open makes the QueuePair and registers memory.
 func (p *peer) open(c *Conn, host int, cq *rnic.CompletionQueue, pool *recvPool) (err error) {
-	opt := c.options(host)
 	p.pd = p.host.Adapter.AllocPD()
-	opt.PD = p.pd
+	opt := rnic.QPOptions{PD: p.pd, SGEMax: p.end.SGEMax, InlineMax: p.end.InlineMax}
 	if pool != nil {
 		p.takeFrom(pool, &opt)
 	}

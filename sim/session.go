@@ -37,6 +37,17 @@ type session struct {
 // early says whether the connection is to end before all is said.
 func (s *session) early() bool { return s.ending.Kind >= Shutdown }
 
+// param is how a peer connects.
+func (s *session) param(p *peer) rnic.ConnParam {
+	host := 0
+	if p == s.peers[1] {
+		host = 1
+	}
+	conn := s.c.param(host)
+	conn.PrivateData = p.private
+	return conn
+}
+
 // connect makes both ends and brings them together through l, a listener at the Responder.
 func (s *session) connect(w *World, l *rnic.Listener) (err error) {
 	ctx := context.Background()
@@ -45,14 +56,14 @@ func (s *session) connect(w *World, l *rnic.Listener) (err error) {
 		ini.private, res.private = nil, nil
 		ini.remoteSTag, res.remoteSTag = res.region.STag(), ini.region.STag()
 	}
-	if err := ini.qp.StartConnect(ctx, l.Addr().String(), ini.private); err != nil {
+	if err := ini.qp.StartConnect(ctx, l.Addr().String(), s.param(ini)); err != nil {
 		return err
 	}
 	accepted := false
 	running := w.Run(s.wl.Limit, func() bool {
 		if req := l.Poll(); req != nil {
 			if err = res.hear(req.PrivateData()); err == nil {
-				err = req.Accept(ctx, res.qp, res.private)
+				err = req.Accept(ctx, res.qp, s.param(res))
 			}
 			accepted = true
 		}

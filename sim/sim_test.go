@@ -80,7 +80,7 @@ func TestHostsFollowTheSeed(t *testing.T) {
 		opt := rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: 1, RecvDepth: 1}
 		qp, err := h.Adapter.CreateQP(opt)
 		require.NoError(t, err)
-		require.NoError(t, qp.StartConnect(t.Context(), "[fd09::1]:1", nil))
+		require.NoError(t, qp.StartConnect(t.Context(), "[fd09::1]:1", rnic.ConnParam{}))
 		require.NoError(t, w.Run(time.Minute, func() bool { return qp.State() == rnic.Closed }))
 		require.ErrorIs(t, qp.Err(), stack.ErrRefused)
 		return m.STag(), h.Poller.Deadline()

@@ -97,9 +97,7 @@ func (p *pair) connect(m Messages) error {
 			return err
 		}
 		p.cq = cq // the writer is made last
-		if p.qp[i], err = a.CreateQP(rnic.QPOptions{
-			PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: m.Count, Packing: m.Packing, NoMarkers: !m.Markers,
-		}); err != nil {
+		if p.qp[i], err = a.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq, SendDepth: m.Count}); err != nil {
 			return err
 		}
 		if regions[i], err = pd.Register(make([]byte, regionMax), rnic.RemoteWrite|rnic.LocalWrite); err != nil {
@@ -111,13 +109,15 @@ func (p *pair) connect(m Messages) error {
 	if err != nil {
 		return err
 	}
-	if err := p.qp[1].StartConnect(ctx, hostAddr(0)+":"+packingPort, nil); err != nil {
+	conn := rnic.ConnParam{Packing: m.Packing, NoMarkers: !m.Markers}
+	if err := p.qp[1].StartConnect(ctx, hostAddr(0)+":"+packingPort, conn); err != nil {
 		return err
 	}
 	accepted := false
 	err = p.until(func() bool {
 		if req := l.Poll(); req != nil {
-			err = req.Accept(ctx, p.qp[0], binary.BigEndian.AppendUint32(nil, uint32(regions[0].STag())))
+			conn.PrivateData = binary.BigEndian.AppendUint32(nil, uint32(regions[0].STag()))
+			err = req.Accept(ctx, p.qp[0], conn)
 			accepted = true
 		}
 		return err != nil || accepted && p.qp[1].State() != rnic.Connecting

@@ -80,7 +80,7 @@ func demoTransfer(ctx context.Context, o *demoOptions, c *cable, src io.Reader, 
 	bar := newProgress(os.Stderr, length)
 	res, err := xfer.Put(ctx, xfer.PutConfig{
 		Adapter: c.client, Addr: c.addr, Source: src, Length: length,
-		Progress: bar.update, QP: rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
+		Progress: bar.update, Conn: rnic.ConnParam{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
 	})
 	bar.end()
 	if err != nil {

@@ -40,9 +40,9 @@ const (
 	silenceMin     = time.Second
 )
 
-// options are those of a QueuePair that the flags are about.
-func (o *dialOptions) options(dialect rnic.Dialect, noMarkers bool) rnic.QPOptions {
-	return rnic.QPOptions{Dialect: dialect, NoMarkers: noMarkers, NoCRC: o.noCRC, UserTimeout: o.silence}
+// connParam is what the flags say of how to connect.
+func (o *dialOptions) connParam(dialect rnic.Dialect, noMarkers bool) rnic.ConnParam {
+	return rnic.ConnParam{Dialect: dialect, NoMarkers: noMarkers, NoCRC: o.noCRC, UserTimeout: o.silence}
 }
 
 // dialectFlag is for commands whose server takes more than one.

@@ -62,7 +62,7 @@ func getFile(ctx context.Context, o *getOptions, addr, path string, r *reporter)
 	}
 	defer sink.discard()
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
-		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Begin: sink.begin, QP: o.options(dialect, o.noMarkers)}
+		cfg := xfer.GetConfig{Adapter: dev, Addr: addr, Begin: sink.begin, Conn: o.connParam(dialect, o.noMarkers)}
 		end := func() {}
 		if !o.quiet {
 			var bar *progress

@@ -18,9 +18,9 @@ const compatPerftest = "perftest"
 
 // perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may leave the first octets lying
 // (docs/interop.md). Neither costs another peer more than one empty FPDU.
-func perftestOptions(opt rnic.QPOptions) rnic.QPOptions {
-	opt.NoMarkers, opt.Nudge = true, rnic.NudgeDefault
-	return opt
+func perftestParam(conn rnic.ConnParam) rnic.ConnParam {
+	conn.NoMarkers, conn.Quirks.WakeUp = true, rnic.WakeUpDefault
+	return conn
 }
 
 func compatFlag(f *pflag.FlagSet, to *string, what string) {
@@ -65,7 +65,7 @@ func servePerftest(ctx context.Context, o *perfServerOptions, args []string, w i
 		o.port = perftest.DefaultPort
 	}
 	cfg := perftest.ServerConfig{
-		Test: o.test.perftest(), Shape: o.test.shape(), ClientsMax: o.clients, IdleTimeout: o.idle, QP: perftestOptions(rnic.QPOptions{NoCRC: o.noCRC}),
+		Test: o.test.perftest(), Shape: o.test.shape(), ClientsMax: o.clients, IdleTimeout: o.idle, Conn: perftestParam(rnic.ConnParam{NoCRC: o.noCRC}),
 	}
 	if _, err := perftest.NewServer(cfg); err != nil { // before there is a device
 		return err
@@ -109,9 +109,9 @@ func (o *output) perftested(s perftest.Served) {
 
 // measurePerftest is perf write, read and send with --compat perftest: one test.
 func (o *perfClient) measurePerftest(ctx context.Context, dev *rnic.Adapter, addr string, dialect rnic.Dialect, r *reporter) error {
-	opt := perftestOptions(o.options(dialect, true))
+	conn := perftestParam(o.connParam(dialect, true))
 	cfg := perftest.ClientConfig{
-		Adapter: dev, Addr: addr, Test: o.perftest(), Shape: o.shape(), QP: opt,
+		Adapter: dev, Addr: addr, Test: o.perftest(), Shape: o.shape(), Conn: conn,
 		Connected: func(qp *rnic.QueuePair) {
 			r.remark("%s with %v: %s", perftest.Describe(o.perftest(), o.shape()), qp.RemoteAddr(), startupOf(qp))
 			if !r.json {

@@ -67,11 +67,11 @@ func perfDemo(ctx context.Context, o *perfDemoOptions, op, kind string, r *repor
 func (o *perfDemoOptions) between(ctx context.Context, c *cable, r *reporter) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	opt := rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC}
+	conn := rnic.ConnParam{NoMarkers: o.noMarkers, NoCRC: o.noCRC}
 	served := make(chan error, 1)
-	srv := pair.NewServer(pair.ServerConfig{Adapter: c.server, QP: opt})
+	srv := pair.NewServer(pair.ServerConfig{Adapter: c.server, Conn: conn})
 	go func() { served <- srv.Serve(ctx, c.listener) }()
-	cfg := pair.ClientConfig{Adapter: c.client, Addr: c.addr, QP: opt}
+	cfg := pair.ClientConfig{Adapter: c.client, Addr: c.addr, Conn: conn}
 	err := o.measure(ctx, cfg, &dialOptions{}, r)
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), err)

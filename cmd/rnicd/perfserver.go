@@ -72,7 +72,7 @@ func perfServe(ctx context.Context, o *perfServerOptions, args []string, w io.Wr
 	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
 		return pair.NewServer(pair.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), ClientsMax: o.clients, IdleTimeout: o.idle,
-			QP:      rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
+			Conn:    rnic.ConnParam{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
 			Refused: out.refused,
 			Done: func(s pair.Served) {
 				out.measured(s)

@@ -71,7 +71,7 @@ func putFile(ctx context.Context, o *putOptions, path, addr string, r *reporter)
 		var res xfer.Result
 		err := o.connecting(ctx, func() (err error) {
 			cfg := xfer.PutConfig{
-				Adapter: dev, Addr: addr, Source: file, Length: length, QP: o.options(dialect, o.noMarkers),
+				Adapter: dev, Addr: addr, Source: file, Length: length, Conn: o.connParam(dialect, o.noMarkers),
 			}
 			end := func() {}
 			if !o.quiet {

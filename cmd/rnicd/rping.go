@@ -74,7 +74,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 	defer cancel()
 	var sum roundTrips
 	cfg := rping.ClientConfig{
-		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify, QP: o.options(dialect, !o.markers),
+		Addr: addr, Count: o.count, Size: int(o.size), Verify: o.verify, Conn: o.connParam(dialect, !o.markers),
 		Connected: func(qp *rnic.QueuePair) {
 			r.remark("connected   %v: %s", qp.RemoteAddr(), startupOf(qp))
 		},
@@ -85,7 +85,7 @@ func rpingClient(ctx context.Context, o *rpingOptions, addr string, r *reporter)
 			}
 		},
 	}
-	cfg.QP.PeerToPeer, cfg.QP.Nudge = o.peerToPeer, rnic.NudgeDefault
+	cfg.Conn.PeerToPeer, cfg.Conn.Quirks.WakeUp = o.peerToPeer, rnic.WakeUpDefault
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		cfg.Adapter = dev
 		err := o.connecting(ctx, func() error {
@@ -187,7 +187,7 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error {
 		cfg := rping.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
-			QP:      rnic.QPOptions{NoMarkers: !o.markers, NoCRC: o.noCRC},
+			Conn:    rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC},
 			Refused: out.refused,
 			Done: func(s rping.Served) {
 				if err := cutShort(s.Err); err != nil {

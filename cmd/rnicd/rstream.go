@@ -67,12 +67,12 @@ func (o *rstreamPlan) check() (p rstream.Plan, err error) {
 }
 
 // socket are the options of the connections.
-func (o *rstreamPlan) socket(qp rnic.QPOptions) rsocket.Options {
+func (o *rstreamPlan) socket(conn rnic.ConnParam) rsocket.Options {
 	maps := 0
 	if o.direct {
 		maps = 1 // as riostream
 	}
-	return rsocket.Options{Maps: maps, QP: qp, SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late}
+	return rsocket.Options{Maps: maps, Conn: conn, SendBuffer: int(o.buffer), ReceiveBuffer: int(o.buffer), LateGrants: o.late}
 }
 
 type rstreamOptions struct {
@@ -119,8 +119,8 @@ func rstreamClient(ctx context.Context, o *rstreamOptions, addr string, r *repor
 	}
 	ctx, cancel := o.within(ctx)
 	defer cancel()
-	opt := o.socket(o.options(dialect, !o.markers))
-	opt.QP.Nudge = rnic.NudgeDefault
+	opt := o.socket(o.connParam(dialect, !o.markers))
+	opt.Conn.Quirks.WakeUp = rnic.WakeUpDefault
 	table := rstreamTable{json: o.json}
 	return o.client(ctx, r.remarks, func(ctx context.Context, dev *rnic.Adapter) error {
 		dial := func(ctx context.Context) (c net.Conn, err error) {
@@ -196,8 +196,8 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 		return err
 	}
 	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, inner *rnic.Listener, out *output, done func(error)) error {
-		qp := rnic.QPOptions{NoMarkers: !o.markers, NoCRC: o.noCRC}
-		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(qp), Rejected: out.failed})
+		conn := rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC}
+		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(conn), Rejected: out.failed})
 		if err != nil {
 			return err
 		}

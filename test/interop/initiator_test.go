@@ -36,7 +36,7 @@ func pingData(n, size int) []byte {
 type siwInitiator struct {
 	name   string
 	module string // how siw is loaded
-	opt    rnic.QPOptions
+	opt    rnic.ConnParam
 	want   rnic.Startup // but for the read depths, which are the program's
 }
 
@@ -44,17 +44,17 @@ const ourDepth = 4
 
 // Without markers: siw ends a connection whose Reply asks for them.
 var siwInitiators = []siwInitiator{
-	{"no CRC", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
+	{"no CRC", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true}},
-	{"CRC that we ask for", "std", rnic.QPOptions{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
+	{"CRC that we ask for", "std", rnic.ConnParam{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true}},
-	{"CRC that siw asks for", "opt mpa_crc_required=1", rnic.QPOptions{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
+	{"CRC that siw asks for", "opt mpa_crc_required=1", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true}},
-	{"peer-to-peer", "opt peer_to_peer=1", rnic.QPOptions{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
+	{"peer-to-peer", "opt peer_to_peer=1", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true}},
-	{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1", rnic.QPOptions{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
+	{"peer-to-peer, CRC", "opt peer_to_peer=1 mpa_crc_required=1", rnic.ConnParam{NoMarkers: true, IRD: ourDepth, ORD: ourDepth},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true}},
-	{"Rev 1", "opt mpa_version=1", rnic.QPOptions{NoMarkers: true, NoCRC: true},
+	{"Rev 1", "opt mpa_version=1", rnic.ConnParam{NoMarkers: true, NoCRC: true},
 		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
 }
 
@@ -85,7 +85,7 @@ func (r *rig) accepted(l *rnic.Listener, s siwInitiator, depth int) *end {
 		s.want.IRD, s.want.ORD = min(depth, ourDepth), min(depth, ourDepth)
 	}
 	e := r.newEnd(s.opt)
-	require.NoError(r.t, req.Accept(r.ctx, e.qp, nil))
+	require.NoError(r.t, req.Accept(r.ctx, e.qp, e.conn))
 	require.Equal(r.t, s.want, e.qp.Startup())
 	return e
 }
@@ -126,7 +126,7 @@ func (r *rig) servePings(l *rnic.Listener, s siwInitiator, pings, size int) {
 	r.t.Helper()
 	var served rping.Served
 	rping.NewServer(rping.ServerConfig{
-		Adapter: r.adapter, QP: s.opt,
+		Adapter: r.adapter, Conn: s.opt,
 		OnPing: func(_ netip.AddrPort, p rping.Ping) { require.Equal(r.t, pingData(p.Number, size), p.Data) },
 		Done:   func(s rping.Served) { served = s },
 	}).Handle(r.ctx, r.accept(l))
@@ -172,8 +172,8 @@ func TestSiwInitiatorPrivateData(t *testing.T) {
 			require.Equal(r.t, private(n), append([]byte{}, req.PrivateData()...))
 			ird, ord, ok := req.ReadDepths()
 			require.Equal(r.t, []any{5, 3, true}, []any{ird, ord, ok})
-			e := r.newEnd(rnic.QPOptions{NoMarkers: true, NoCRC: true, IRD: 2, ORD: 9})
-			require.NoError(r.t, req.Accept(r.ctx, e.qp, private(n + 1)[:n]))
+			e := r.newEnd(rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: 2, ORD: 9, PrivateData: private(n + 1)[:n]})
+			require.NoError(r.t, req.Accept(r.ctx, e.qp, e.conn))
 			require.Equal(r.t, rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 2, ORD: 5, PeerIRD: 5, PeerORD: 3}, e.qp.Startup())
 			r.events(probe, "ESTABLISHED 0 ird 2 ord 5", private(n + 1)[:n])
 			require.Equal(r.t, "hello", string(e.receive()))
@@ -225,8 +225,8 @@ func TestSiwInitiatorMarkers(t *testing.T) {
 		r.siw("std")
 		l := r.listen()
 		probe := r.start("probe connect %s %d", r.host, r.port)
-		e := r.newEnd(rnic.QPOptions{})
-		require.NoError(r.t, r.accept(l).Accept(r.ctx, e.qp, nil))
+		e := r.newEnd(rnic.ConnParam{})
+		require.NoError(r.t, r.accept(l).Accept(r.ctx, e.qp, e.conn))
 		r.events(probe, "REJECTED -111 ird 0 ord 0", nil)
 		require.Equal(r.t, probeUnexpected, r.status(probe))
 		_ = e.over() // in order, or reset: siw had said nothing yet

@@ -25,12 +25,12 @@ const (
 type perftestWay struct {
 	name   string
 	module string // how siw is loaded
-	opt    rnic.QPOptions
+	opt    rnic.ConnParam
 }
 
 var perftestWays = []perftestWay{
-	{"no CRC", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true}},
-	{"CRC", "std", rnic.QPOptions{NoMarkers: true}},
+	{"no CRC", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true}},
+	{"CRC", "std", rnic.ConnParam{NoMarkers: true}},
 }
 
 // overPerftest runs a test over both transports, each way and each program, of a short and a long message.
@@ -71,7 +71,7 @@ func TestSiwPerftestClient(t *testing.T) {
 	overPerftest(t, func(r *rig, w perftestWay, test perf.Test) {
 		gone := make(chan perftest.Served, 1)
 		s, err := perftest.NewServer(perftest.ServerConfig{
-			Adapter: r.adapter, Test: test, QP: w.opt, IdleTimeout: patience, Done: func(s perftest.Served) { gone <- s },
+			Adapter: r.adapter, Test: test, Conn: w.opt, IdleTimeout: patience, Done: func(s perftest.Served) { gone <- s },
 		})
 		require.NoError(r.t, err)
 		l := r.listen()
@@ -124,9 +124,9 @@ func TestSiwPerftestServer(t *testing.T) {
 		_, err := vm.Run(r.ctx, fmt.Sprintf("listening %d", port))
 		require.NoError(r.t, err, "%s", job)
 		opt := w.opt
-		opt.Nudge = rnic.NudgeDefault
+		opt.Quirks.WakeUp = rnic.WakeUpDefault
 		res, err := perftest.Run(r.ctx, perftest.ClientConfig{
-			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)), Test: test, QP: opt,
+			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)), Test: test, Conn: opt,
 		})
 		require.NoError(r.t, err, "%s", job)
 		require.EqualValues(r.t, test.Iterations, res.Iterations)

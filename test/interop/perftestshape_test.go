@@ -99,12 +99,12 @@ func (c shapeCell) table(r *rig, printed string) {
 	}
 }
 
-func overShapes(t *testing.T, f func(r *rig, c shapeCell, opt rnic.QPOptions)) {
+func overShapes(t *testing.T, f func(r *rig, c shapeCell, opt rnic.ConnParam)) {
 	for _, c := range shapeCells() {
 		t.Run(c.String(), func(t *testing.T) {
 			over(t, func(r *rig) {
 				r.siw("std")
-				f(r, c, rnic.QPOptions{NoMarkers: true, NoCRC: true})
+				f(r, c, rnic.ConnParam{NoMarkers: true, NoCRC: true})
 			})
 		})
 	}
@@ -113,10 +113,10 @@ func overShapes(t *testing.T, f func(r *rig, c shapeCell, opt rnic.QPOptions)) {
 // A program in the guest measures our server in each shape, and both end well; the octets that are
 // due have come.
 func TestSiwPerftestShapesClient(t *testing.T) {
-	overShapes(t, func(r *rig, c shapeCell, opt rnic.QPOptions) {
+	overShapes(t, func(r *rig, c shapeCell, opt rnic.ConnParam) {
 		gone := make(chan perftest.Served, 1)
 		s, err := perftest.NewServer(perftest.ServerConfig{
-			Adapter: r.adapter, Test: c.Test, Shape: c.Shape, QP: opt, IdleTimeout: patience, GreetTimeout: patience, Done: func(s perftest.Served) { gone <- s },
+			Adapter: r.adapter, Test: c.Test, Shape: c.Shape, Conn: opt, IdleTimeout: patience, GreetTimeout: patience, Done: func(s perftest.Served) { gone <- s },
 		})
 		require.NoError(r.t, err)
 		l := r.listen()
@@ -144,15 +144,15 @@ func TestSiwPerftestShapesClient(t *testing.T) {
 
 // Our end measures a program of perftest's in the guest in each shape.
 func TestSiwPerftestShapesServer(t *testing.T) {
-	overShapes(t, func(r *rig, c shapeCell, opt rnic.QPOptions) {
+	overShapes(t, func(r *rig, c shapeCell, opt rnic.ConnParam) {
 		port := newPort()
 		job := r.start("%s", c.command(port))
 		_, err := vm.Run(r.ctx, fmt.Sprintf("listening %d", port))
 		require.NoError(r.t, err, "%s", job)
-		opt.Nudge = rnic.NudgeDefault
+		opt.Quirks.WakeUp = rnic.WakeUpDefault
 		rows := 0
 		res, err := perftest.Run(r.ctx, perftest.ClientConfig{
-			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)), Test: c.Test, Shape: c.Shape, QP: opt,
+			Adapter: r.adapter, Addr: net.JoinHostPort(guestAddr.Addr().String(), strconv.Itoa(port)), Test: c.Test, Shape: c.Shape, Conn: opt,
 			Measured: func(perf.Result) { rows++ },
 		})
 		require.NoError(r.t, err, "%s", job)

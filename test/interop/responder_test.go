@@ -22,26 +22,26 @@ import (
 type siwResponder struct {
 	name   string
 	module string
-	opt    rnic.QPOptions
+	opt    rnic.ConnParam
 	want   rnic.Startup
 }
 
 var siwResponders = []siwResponder{
-	{"Rev 2", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, IRD: 3, ORD: 5},
+	{"Rev 2", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, IRD: 3, ORD: 5},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
-	{"Rev 2, CRC", "std", rnic.QPOptions{NoMarkers: true, IRD: 3, ORD: 5},
+	{"Rev 2, CRC", "std", rnic.ConnParam{NoMarkers: true, IRD: 3, ORD: 5},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
-	{"Rev 2, CRC that siw wants too", "opt mpa_crc_required=1", rnic.QPOptions{NoMarkers: true, IRD: 3, ORD: 5},
+	{"Rev 2, CRC that siw wants too", "opt mpa_crc_required=1", rnic.ConnParam{NoMarkers: true, IRD: 3, ORD: 5},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, IRD: 3, ORD: 5, PeerIRD: 5, PeerORD: 3}},
-	{"Rev 1", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, Dialect: rnic.RFC5044},
+	{"Rev 1", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, Dialect: rnic.RFC5044},
 		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
-	{"Rev 1, CRC", "std", rnic.QPOptions{NoMarkers: true, Dialect: rnic.RFC5044},
+	{"Rev 1, CRC", "std", rnic.ConnParam{NoMarkers: true, Dialect: rnic.RFC5044},
 		rnic.Startup{Dialect: rnic.RFC5044, Version: 1}},
-	{"peer-to-peer, Write", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRWrite, IRD: 1, ORD: 1},
+	{"peer-to-peer, Write", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRWrite, IRD: 1, ORD: 1},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
-	{"peer-to-peer, any, CRC", "std", rnic.QPOptions{NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 1},
+	{"peer-to-peer, any, CRC", "std", rnic.ConnParam{NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 1},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
-	{"peer-to-peer, Read", "std", rnic.QPOptions{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRRead, IRD: 1, ORD: 1},
+	{"peer-to-peer, Read", "std", rnic.ConnParam{NoMarkers: true, NoCRC: true, PeerToPeer: true, RTR: rnic.RTRRead, IRD: 1, ORD: 1},
 		rnic.Startup{Dialect: rnic.RFC6581, Version: 1, Enhanced: true, PeerToPeer: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}},
 }
 
@@ -58,17 +58,17 @@ func overResponders(t *testing.T, f func(r *rig, s siwResponder)) {
 }
 
 // connect is our end of a connection to a server of the guest's. Siw may leave lying what it is sent right behind its Reply
-// (TestSiwAcceptRace), unless there is a nudge.
-func (r *rig) connect(addr string, opt rnic.QPOptions) *end {
+// (TestSiwAcceptRace), unless it is woken up.
+func (r *rig) connect(addr string, opt rnic.ConnParam) *end {
 	r.t.Helper()
-	opt.Nudge = rnic.NudgeDefault
+	opt.Quirks.WakeUp = rnic.WakeUpDefault
 	return r.connectOnly(addr, opt)
 }
 
-func (r *rig) connectOnly(addr string, opt rnic.QPOptions) *end {
+func (r *rig) connectOnly(addr string, opt rnic.ConnParam) *end {
 	r.t.Helper()
 	e := r.newEnd(opt)
-	require.NoError(r.t, e.qp.Connect(r.ctx, addr, opt.PrivateData))
+	require.NoError(r.t, e.qp.Connect(r.ctx, addr, e.conn))
 	return e
 }
 
@@ -144,8 +144,8 @@ func TestSiwResponderRping(t *testing.T) {
 			require.Contains(r.t, job.String(), "post send error")
 			return
 		}
-		s.opt.Nudge = rnic.NudgeDefault
-		n, err := rping.Run(r.ctx, rping.ClientConfig{Adapter: r.adapter, Addr: addr, Count: pings, Size: size, Verify: true, QP: s.opt})
+		s.opt.Quirks.WakeUp = rnic.WakeUpDefault
+		n, err := rping.Run(r.ctx, rping.ClientConfig{Adapter: r.adapter, Addr: addr, Count: pings, Size: size, Verify: true, Conn: s.opt})
 		require.NoError(r.t, err)
 		require.Equal(r.t, pings, n)
 		_ = r.status(job) // of a connection that ends it says nothing good, whatever it was
@@ -159,20 +159,20 @@ func TestSiwResponderRefuses(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
 		_, addr := r.serve("exec probe listen $port accept")
-		asked := map[string]rnic.QPOptions{"Rev 0": {Dialect: rnic.RDDP01, NoMarkers: true}}
+		asked := map[string]rnic.ConnParam{"Rev 0": {Dialect: rnic.RDDP01, NoMarkers: true}}
 		if r.host == ourAddr.Addr().String() { // kernel sockets never ask for markers
-			asked["Rev 1"] = rnic.QPOptions{}
-			asked["Rev 1, no CRC"] = rnic.QPOptions{NoCRC: true}
-			asked["Rev 2"] = rnic.QPOptions{IRD: 1, ORD: 1}
-			asked["Rev 2, peer-to-peer"] = rnic.QPOptions{PeerToPeer: true, IRD: 1, ORD: 1}
+			asked["Rev 1"] = rnic.ConnParam{}
+			asked["Rev 1, no CRC"] = rnic.ConnParam{NoCRC: true}
+			asked["Rev 2"] = rnic.ConnParam{IRD: 1, ORD: 1}
+			asked["Rev 2, peer-to-peer"] = rnic.ConnParam{PeerToPeer: true, IRD: 1, ORD: 1}
 		}
 		for name, opt := range asked {
 			e := r.newEnd(opt)
 			var no *rnic.RejectedError
-			require.ErrorAs(r.t, e.qp.Connect(r.ctx, addr, nil), &no, name)
+			require.ErrorAs(r.t, e.qp.Connect(r.ctx, addr, e.conn), &no, name)
 			require.Empty(r.t, no.PrivateData)
 		}
-		e := r.connect(addr, rnic.QPOptions{NoMarkers: true})
+		e := r.connect(addr, rnic.ConnParam{NoMarkers: true})
 		require.Equal(r.t, "hello", string(e.ask([]byte("hello"))))
 		e.close()
 	})
@@ -182,13 +182,14 @@ func TestSiwResponderRefuses(t *testing.T) {
 func TestSiwResponderRejects(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
-		for _, opt := range []rnic.QPOptions{
+		for _, opt := range []rnic.ConnParam{
 			{NoMarkers: true, Dialect: rnic.RFC5044}, {NoMarkers: true, IRD: 1, ORD: 2}, {NoMarkers: true, PeerToPeer: true, IRD: 1, ORD: 2},
 		} {
 			probe, addr := r.serve("exec probe listen $port reject " + hexOf([]byte("not today")))
+			opt.PrivateData = []byte("please")
 			e := r.newEnd(opt)
 			var no *rnic.RejectedError
-			require.ErrorAs(r.t, e.qp.Connect(r.ctx, addr, []byte("please")), &no)
+			require.ErrorAs(r.t, e.qp.Connect(r.ctx, addr, opt), &no)
 			require.Equal(r.t, "not today", string(no.PrivateData))
 			if opt.Dialect == 0 {
 				require.Equal(r.t, []any{true, 2, 1}, []any{no.Enhanced, no.IRD, no.ORD})
@@ -205,7 +206,7 @@ func TestSiwResponderPrivateData(t *testing.T) {
 		r.siw("std")
 		for _, n := range privateSizes {
 			probe, addr := r.serve("exec probe listen $port accept " + hexOf(private(n)))
-			e := r.connect(addr, rnic.QPOptions{NoMarkers: true, IRD: 1, ORD: 1, PrivateData: private(n)})
+			e := r.connect(addr, rnic.ConnParam{NoMarkers: true, IRD: 1, ORD: 1, PrivateData: private(n)})
 			require.Equal(r.t, private(n), append([]byte{}, e.qp.PeerPrivateData()...))
 			r.events(probe, "CONNECT_REQUEST 0 ird 1 ord 1", private(n))
 			require.Equal(r.t, "x", string(e.ask([]byte("x"))))
@@ -221,7 +222,7 @@ func TestSiwResponderRtrFrame(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
 		_, addr := r.serve("exec probe listen $port accept")
-		e := r.connect(addr, rnic.QPOptions{NoMarkers: true, Dialect: rnic.RTR})
+		e := r.connect(addr, rnic.ConnParam{NoMarkers: true, Dialect: rnic.RTR})
 		e.send([]byte("x"))
 		var te *rnic.TerminateError
 		require.ErrorAs(r.t, e.over(), &te)
@@ -229,14 +230,14 @@ func TestSiwResponderRtrFrame(t *testing.T) {
 	})
 }
 
-// Without a nudge siw leaves lying, in some of the tries, what comes right behind its Reply; octets more wake it. With one, all
+// Without a wake-up siw leaves lying, in some of the tries, what comes right behind its Reply; octets more wake it. With one, all
 // tries work.
 func TestSiwAcceptRace(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
-		for _, opt := range []rnic.QPOptions{
+		for _, opt := range []rnic.ConnParam{
 			{NoMarkers: true}, {NoMarkers: true, PeerToPeer: true},
-			{NoMarkers: true, Nudge: rnic.NudgeDefault}, {NoMarkers: true, PeerToPeer: true, Nudge: rnic.NudgeDefault},
+			{NoMarkers: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}}, {NoMarkers: true, PeerToPeer: true, Quirks: rnic.Quirks{WakeUp: rnic.WakeUpDefault}},
 		} {
 			late := 0
 			for range *raceTries {
@@ -245,11 +246,11 @@ func TestSiwAcceptRace(t *testing.T) {
 				begin := time.Now()
 				e.send([]byte("at once"))
 				limit := patience
-				if opt.Nudge == 0 {
+				if opt.Quirks.WakeUp == 0 {
 					limit = raceTimeout
 				}
 				answer, err := e.awaitFor(limit)
-				if opt.Nudge == 0 && err != nil {
+				if opt.Quirks.WakeUp == 0 && err != nil {
 					require.ErrorIs(r.t, err, context.DeadlineExceeded)
 					late++
 					e.write(nil, guestRegion{stag: 1}, 0)
@@ -257,13 +258,13 @@ func TestSiwAcceptRace(t *testing.T) {
 				}
 				require.NoError(r.t, err)
 				require.Equal(r.t, "at once", string(answer))
-				if opt.Nudge > 0 && time.Since(begin) > opt.Nudge*3/4 {
+				if opt.Quirks.WakeUp > 0 && time.Since(begin) > opt.Quirks.WakeUp*3/4 {
 					late++
 				}
 				e.close()
 				r.ends(probe)
 			}
-			r.t.Logf("siw left the first FPDU lying in %d of %d tries (peer-to-peer: %v; nudge: %v)", late, *raceTries, opt.PeerToPeer, opt.Nudge)
+			r.t.Logf("siw left the first FPDU lying in %d of %d tries (peer-to-peer: %v; wake-up: %v)", late, *raceTries, opt.PeerToPeer, opt.Quirks.WakeUp)
 		}
 	})
 }

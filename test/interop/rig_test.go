@@ -125,6 +125,7 @@ func (r *rig) accept(l *rnic.Listener) *rnic.ConnRequest {
 type end struct {
 	r      *rig
 	qp     *rnic.QueuePair
+	conn   rnic.ConnParam
 	cq     *rnic.CompletionQueue
 	source *rnic.MemoryRegion // to send from
 	inbox  *rnic.MemoryRegion // receive buffers, all posted
@@ -132,13 +133,13 @@ type end struct {
 	sent   uint64
 }
 
-func (r *rig) newEnd(opt rnic.QPOptions) *end {
+func (r *rig) newEnd(conn rnic.ConnParam) *end {
 	r.t.Helper()
-	e := &end{r: r}
+	e := &end{r: r, conn: conn}
 	var err error
 	e.cq, err = r.adapter.CreateCQ(256)
 	require.NoError(r.t, err)
-	opt.PD, opt.SendCQ, opt.RecvCQ = r.adapter.AllocPD(), e.cq, e.cq
+	opt := rnic.QPOptions{PD: r.adapter.AllocPD(), SendCQ: e.cq, RecvCQ: e.cq}
 	for _, m := range []struct {
 		region **rnic.MemoryRegion
 		access rnic.Access

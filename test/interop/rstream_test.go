@@ -23,11 +23,11 @@ type rstreamRun struct {
 }
 
 var rstreamRuns = []rstreamRun{
-	{"short transfers", rstream.Custom(100, 300, 3), "block", rsocket.Options{QP: rnic.QPOptions{NoMarkers: true, NoCRC: true}}},
-	{"long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{QP: rnic.QPOptions{NoMarkers: true}}},
-	{"there and back, polling", rstream.Custom(64, 1, 200), "async", rsocket.Options{QP: rnic.QPOptions{NoMarkers: true}}},
+	{"short transfers", rstream.Custom(100, 300, 3), "block", rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}},
+	{"long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}}},
+	{"there and back, polling", rstream.Custom(64, 1, 200), "async", rsocket.Options{Conn: rnic.ConnParam{NoMarkers: true}}},
 	{"small buffers", rstream.Custom(10000, 5, 3), "block", rsocket.Options{
-		QP: rnic.QPOptions{NoMarkers: true}, SendBuffer: rsocket.BufferMin, ReceiveBuffer: rsocket.BufferMin, Credits: rsocket.CreditsMin}},
+		Conn: rnic.ConnParam{NoMarkers: true}, SendBuffer: rsocket.BufferMin, ReceiveBuffer: rsocket.BufferMin, Credits: rsocket.CreditsMin}},
 }
 
 // overRstream runs a test over both transports, each way.
@@ -74,7 +74,7 @@ func TestSiwRstreamServer(t *testing.T) {
 	overRstream(t, func(r *rig, run rstreamRun) {
 		job, addr := r.serve("exec rstream " + strings.Replace(run.flags(0), "-p 0", "-p $port", 1))
 		opt := run.opt
-		opt.QP.Nudge = rnic.NudgeDefault
+		opt.Conn.Quirks.WakeUp = rnic.WakeUpDefault
 		opt.LateGrants = true // it closes behind the last octets
 		c, err := rsocket.Dial(r.ctx, r.adapter, addr, opt)
 		require.NoError(r.t, err, "%s", job)
@@ -120,8 +120,8 @@ func TestCommandRstream(t *testing.T) {
 
 // riostreamRuns are ways to run riostream, which never sleeps: it looks at its memory.
 var riostreamRuns = []rstreamRun{
-	{"riostream, short transfers", rstream.Custom(100, 20, 30), "nonblock", rsocket.Options{Maps: 1, QP: rnic.QPOptions{NoMarkers: true, NoCRC: true}}},
-	{"riostream, long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{Maps: 1, QP: rnic.QPOptions{NoMarkers: true}}},
+	{"riostream, short transfers", rstream.Custom(100, 20, 30), "nonblock", rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}},
+	{"riostream, long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true}}},
 }
 
 // riostream in the guest as client of our server, and as our server: what it writes into our memory, and we into its, is compared.
@@ -142,7 +142,7 @@ func TestSiwRiostream(t *testing.T) {
 
 				job, addr := r.serve("exec riostream " + strings.Replace(run.flags(0), "-p 0", "-p $port", 1))
 				opt := run.opt
-				opt.QP.Nudge = rnic.NudgeDefault
+				opt.Conn.Quirks.WakeUp = rnic.WakeUpDefault
 				opt.LateGrants = true
 				dialled, err := rsocket.Dial(r.ctx, r.adapter, addr, opt)
 				require.NoError(r.t, err, "%s", job)

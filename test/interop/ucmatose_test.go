@@ -16,7 +16,7 @@ const (
 )
 
 // ucmatose as our client waits for the server's messages before it says anything. RFC 5044 has the
-// Responder wait for it: nobody would speak but for SpeakFirst, which is called before the request
+// Responder wait for it: nobody would send but for Quirks.SendFirst, which holds as soon as the request
 // is accepted.
 func TestSiwUcmatoseClient(t *testing.T) {
 	for _, noCRC := range []bool{false, true} {
@@ -25,9 +25,8 @@ func TestSiwUcmatoseClient(t *testing.T) {
 				r.siw("std")
 				l := r.listen()
 				job := r.start("exec ucmatose -s %s -p %d -C %d -S %d", r.host, r.port, cmMessages, cmOctets)
-				e := r.newEnd(rnic.QPOptions{NoMarkers: true, NoCRC: noCRC})
-				require.NoError(t, e.qp.SpeakFirst())
-				require.NoError(t, r.accept(l).Accept(r.ctx, e.qp, nil))
+				e := r.newEnd(rnic.ConnParam{NoMarkers: true, NoCRC: noCRC, Quirks: rnic.Quirks{SendFirst: true}})
+				require.NoError(t, r.accept(l).Accept(r.ctx, e.qp, e.conn))
 				for range cmMessages {
 					e.send(make([]byte, cmOctets))
 				}
@@ -48,8 +47,8 @@ func TestSiwUcmatoseServer(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
 		job, addr := r.serve(fmt.Sprintf("exec ucmatose -p $port -C %d -S %d", cmMessages, cmOctets))
-		e := r.newEnd(rnic.QPOptions{NoMarkers: true, NoCRC: true})
-		require.NoError(t, e.qp.Connect(r.ctx, addr, nil))
+		e := r.newEnd(rnic.ConnParam{NoMarkers: true, NoCRC: true})
+		require.NoError(t, e.qp.Connect(r.ctx, addr, e.conn))
 		for range cmMessages {
 			require.Len(t, e.receive(), cmOctets)
 		}

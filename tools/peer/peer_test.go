@@ -117,5 +117,5 @@ func connect(t *testing.T, dev *rnic.Adapter, addr string) error {
 	qp, err := dev.CreateQP(rnic.QPOptions{PD: dev.AllocPD(), SendCQ: cq, RecvCQ: cq, SendDepth: 1, RecvDepth: 1})
 	require.NoError(t, err)
 	defer Release(qp, nil)
-	return qp.Connect(t.Context(), addr, nil)
+	return qp.Connect(t.Context(), addr, rnic.ConnParam{})
 }

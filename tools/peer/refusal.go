@@ -36,6 +36,17 @@ func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(re
 	}
 }
 
+// Accept is ConnRequest.Accept. Where there is no room here for another connection it refuses the request, as Refuse does.
+func Accept(
+	ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn rnic.ConnParam, told func(remote netip.AddrPort, why string),
+) (refused bool, err error) {
+	err = req.Accept(ctx, qp, conn)
+	if refused = err != nil && qp.State() == rnic.Idle; refused {
+		Refuse(ctx, req, err.Error(), told)
+	}
+	return refused, err
+}
+
 // Refusal is a *RefusedError instead of a Connect's error that is one, in the server's own words.
 func Refusal(what string, err error) error {
 	var rejected *rnic.RejectedError

@@ -38,10 +38,10 @@ type End struct {
 }
 
 // Open makes an End for a Test, with an idle QueuePair, queues and memory of its own, prepared: what is sent is at the front of Local, what
-// comes is behind area octets, and the word of a Credit behind twice as many. The peer has no right that the Test does not need. opt says
-// the rest of the QueuePair; there is room for one message more each way than the Test has. With a PD in opt the memory is that one's,
-// and of any connection in it.
-func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool) (e *End, err error) {
+// comes is behind area octets, and the word of a Credit behind twice as many. The peer has no right that the Test does not need.
+// There is room for one message more each way than the Test has. With a pd the memory is that one's, and of any connection in it;
+// nil makes one for this connection alone.
+func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, server bool) (e *End, err error) {
 	e = &End{RecvAt: area}
 	defer func() {
 		if err != nil {
@@ -53,11 +53,11 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	if e.arena, err = hugepages.New(hugepages.Config{Bytes: int64(bytes), Page: hugepages.Normal, Node: hugepages.AnyNode}); err != nil {
 		return e, err
 	}
-	shared := opt.PD != nil
+	shared := pd != nil
 	if !shared {
-		opt.PD = dev.AllocPD()
+		pd = dev.AllocPD()
 	}
-	opt.SendDepth, opt.RecvDepth = t.TxDepth+2, t.RxDepth+1
+	opt := rnic.QPOptions{PD: pd, SendDepth: t.TxDepth + 2, RecvDepth: t.RxDepth + 1}
 	if e.SendCQ, err = dev.CreateCQ(2 * opt.SendDepth); err != nil {
 		return e, err
 	}
@@ -72,7 +72,7 @@ func Open(dev *rnic.Adapter, t *Test, area int, opt rnic.QPOptions, server bool)
 	if !shared { // one peer has several connections otherwise, and may use either for either's memory
 		reg.For = e.QP
 	}
-	e.Local, err = opt.PD.RegisterWith(e.arena.Bytes()[:bytes], reg)
+	e.Local, err = pd.RegisterWith(e.arena.Bytes()[:bytes], reg)
 	if err != nil {
 		return e, err
 	}

@@ -359,11 +359,11 @@ func TestRefused(t *testing.T) {
 
 // Open where the STag table is full is an error, and leaves nothing.
 func TestOpenWithoutRoom(t *testing.T) {
-	dev := testnic.Open(t, rnic.Config{RegionsMax: 2})
+	dev := testnic.Open(t, rnic.Config{RegionsMax: 1})
 	m, err := dev.AllocPD().Register(make([]byte, 1), 0)
 	require.NoError(t, err)
 	defer m.Deregister()
-	e, err := Open(dev, &Test{Op: Write, Size: 8, TxDepth: 1, RxDepth: 1}, 8, rnic.QPOptions{}, true)
+	e, err := Open(dev, &Test{Op: Write, Size: 8, TxDepth: 1, RxDepth: 1}, 8, nil, true)
 	require.ErrorContains(t, err, "in use")
 	require.Nil(t, e)
 }

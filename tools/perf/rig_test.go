@@ -30,6 +30,9 @@ const (
 	depth    = 64
 )
 
+// deep lets both ends read.
+var deep = rnic.ConnParam{Dialect: rnic.RFC6581, IRD: 16, ORD: 16}
+
 // connect makes a pair, prepared for a test.
 func connect(t *testing.T, devs [2]*rnic.Adapter, test Test) *pair {
 	t.Helper()
@@ -48,11 +51,11 @@ func connect(t *testing.T, devs [2]*rnic.Adapter, test Test) *pair {
 	go func() {
 		req, err := l.Accept(p.ctx)
 		if err == nil {
-			err = req.Accept(p.ctx, p.ends[1].QP, nil)
+			err = req.Accept(p.ctx, p.ends[1].QP, deep)
 		}
 		accepted <- err
 	}()
-	require.NoError(t, p.ends[0].QP.Connect(p.ctx, testnic.Dialable(l.Addr()), nil))
+	require.NoError(t, p.ends[0].QP.Connect(p.ctx, testnic.Dialable(l.Addr()), deep))
 	require.NoError(t, <-accepted)
 	for i, e := range p.ends {
 		peer := p.ends[1-i]
@@ -80,10 +83,7 @@ func newEnd(t *testing.T, dev *rnic.Adapter) *End {
 	e.RecvCQ, err = dev.CreateCQ(4 * depth)
 	require.NoError(t, err)
 	pd := dev.AllocPD()
-	e.QP, err = dev.CreateQP(rnic.QPOptions{
-		PD: pd, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SendDepth: 2 * depth, RecvDepth: 2 * depth,
-		Dialect: rnic.RFC6581, IRD: 16, ORD: 16,
-	})
+	e.QP, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: e.SendCQ, RecvCQ: e.RecvCQ, SendDepth: 2 * depth, RecvDepth: 2 * depth})
 	require.NoError(t, err)
 	arena, err := hugepages.New(hugepages.Config{Bytes: memory, Page: hugepages.Normal, Node: hugepages.AnyNode})
 	require.NoError(t, err)

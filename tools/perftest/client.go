@@ -20,7 +20,7 @@ type ClientConfig struct {
 	// of both directions perftest's server must have been told a Duration.
 	Test perf.Test
 	Shape
-	QP rnic.QPOptions // Dialect, NoMarkers, NoCRC, Nudge, Packing; the rest is Run's
+	Conn rnic.ConnParam // Dialect, NoMarkers, NoCRC, Packing, Quirks; the rest is Run's
 	// ServerFirst is how long the server has to close each connection itself behind the test, as perftest's do. One that we close as soon
 	// as we have the last message can be in error at the server before it knows that this message was sent (seen with siw, on either).
 	// Our own server leaves it to the client.
@@ -41,14 +41,12 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, err
 	}
-	opt := cfg.QP
-	opt.IRD, opt.ORD = 1, 1
-	c, err := newControl(cfg.Adapter, opt, false)
+	c, err := newControl(cfg.Adapter, false)
 	if err != nil {
 		return perf.Result{}, err
 	}
 	defer c.release()
-	if err := c.qp.Connect(ctx, cfg.Addr, nil); err != nil {
+	if err := c.qp.Connect(ctx, cfg.Addr, controlParam(cfg.Conn)); err != nil {
 		return perf.Result{}, err
 	}
 	g, err := c.greet(ctx)
@@ -76,12 +74,12 @@ const (
 
 // second makes the connections that are measured, one after the other: the server numbers them as they come.
 func second(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control) (es ends, err error) {
-	opt := cfg.QP
+	var pd *rnic.ProtectionDomain
 	if p.QPs > 1 {
-		opt.PD = cfg.Adapter.AllocPD()
+		pd = cfg.Adapter.AllocPD()
 	}
 	for range p.QPs {
-		e, err := connect(ctx, cfg, p, g, opt, c)
+		e, err := connect(ctx, cfg, p, g, pd, c)
 		if err != nil {
 			return es, err
 		}
@@ -90,14 +88,14 @@ func second(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control
 	return es, nil
 }
 
-func connect(ctx context.Context, cfg *ClientConfig, p *plan, g terms, opt rnic.QPOptions, c *control) (*end, error) {
+func connect(ctx context.Context, cfg *ClientConfig, p *plan, g terms, pd *rnic.ProtectionDomain, c *control) (*end, error) {
 	until := time.Now().Add(secondPatience)
 	for {
-		e, err := newEnd(cfg.Adapter, p, g, opt, false)
+		e, err := newEnd(cfg.Adapter, p, g, pd, false)
 		if err != nil {
 			return nil, err
 		}
-		if err = e.QP.Connect(ctx, cfg.Addr, nil); err == nil {
+		if err = e.QP.Connect(ctx, cfg.Addr, p.connParam(cfg.Conn)); err == nil {
 			return e, nil
 		}
 		e.Release()

@@ -32,8 +32,14 @@ type control struct {
 
 const controlMemory = (controlDepth + 1) * messageMax
 
+// controlParam is how the connection of the hand-shake is made, of which conn says the rest.
+func controlParam(conn rnic.ConnParam) rnic.ConnParam {
+	conn.IRD, conn.ORD = 1, 1
+	return conn
+}
+
 // newControl makes an idle QueuePair with its buffers posted.
-func newControl(dev *rnic.Adapter, opt rnic.QPOptions, server bool) (*control, error) {
+func newControl(dev *rnic.Adapter, server bool) (*control, error) {
 	c := &control{server: server, sent: true}
 	var err error
 	if c.cq, err = dev.CreateCQ(4 * controlDepth); err != nil {
@@ -43,7 +49,7 @@ func newControl(dev *rnic.Adapter, opt rnic.QPOptions, server bool) (*control, e
 	if c.memory, err = pd.Register(make([]byte, controlMemory), rnic.LocalWrite); err != nil {
 		return nil, err
 	}
-	opt.PD, opt.SendCQ, opt.RecvCQ, opt.SendDepth, opt.RecvDepth = pd, c.cq, c.cq, controlDepth, controlDepth
+	opt := rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: controlDepth, RecvDepth: controlDepth}
 	if c.qp, err = dev.CreateQP(opt); err != nil {
 		c.release()
 		return nil, err

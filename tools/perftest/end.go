@@ -21,19 +21,24 @@ type end struct {
 	plan *plan
 }
 
-// newEnd makes an idle QueuePair with memory and the receive buffers of the test. opt says the rest
-// of the QueuePair; its PD is that of all connections of the test, where there are several.
-func newEnd(dev *rnic.Adapter, p *plan, g terms, opt rnic.QPOptions, server bool) (*end, error) {
-	if opt.IRD, opt.ORD = 1, 1; p.Op == perf.Read {
-		opt.IRD, opt.ORD = readDepth, readDepth
-	}
+// newEnd makes an idle QueuePair with memory and the receive buffers of the test. pd is that of all
+// connections of the test, where there are several.
+func newEnd(dev *rnic.Adapter, p *plan, g terms, pd *rnic.ProtectionDomain, server bool) (*end, error) {
 	area := (max(p.Size, g.cycle) + lineLen - 1) &^ (lineLen - 1) // perftest goes round in it where messages are short
-	e, err := perf.Open(dev, &p.Test, area, opt, server)
+	e, err := perf.Open(dev, &p.Test, area, pd, server)
 	if err != nil {
 		return nil, err
 	}
 	e.RecvMax = p.Size
 	return &end{End: e, plan: p}, nil
+}
+
+// connParam is how a connection that is measured is made, of which conn says the rest.
+func (p *plan) connParam(conn rnic.ConnParam) rnic.ConnParam {
+	if conn.IRD, conn.ORD = 1, 1; p.Op == perf.Read {
+		conn.IRD, conn.ORD = readDepth, readDepth
+	}
+	return conn
 }
 
 // place is what the peer is told: of a test of Sends where the credit is, otherwise where the

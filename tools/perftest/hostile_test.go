@@ -18,10 +18,10 @@ var plain = perf.Test{Op: perf.Write, Size: 64, Iterations: 20, TxDepth: 4}
 // first is a client's first connection.
 func (r *rig) first() *control {
 	r.t.Helper()
-	c, err := newControl(r.devs[0], rnic.QPOptions{IRD: 1, ORD: 1}, false)
+	c, err := newControl(r.devs[0], false)
 	require.NoError(r.t, err)
 	r.t.Cleanup(c.release)
-	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, nil))
+	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, controlParam(rnic.ConnParam{})))
 	return c
 }
 
@@ -75,7 +75,7 @@ func TestStrangeClients(t *testing.T) {
 			overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 				require.NoError(t, tc.do(r, r.first()))
 				require.ErrorContains(t, r.served().Err, tc.want)
-				_, err := r.run(plain, rnic.QPOptions{})
+				_, err := r.run(plain, rnic.ConnParam{})
 				require.NoError(t, err)
 				require.NoError(t, r.served().Err)
 			})
@@ -126,18 +126,31 @@ func TestTooManyClients(t *testing.T) {
 		g, err := c.greet(r.ctx)
 		require.NoError(t, err)
 		r.second(c, g)
-		_, err = r.run(plain, rnic.QPOptions{})
+		_, err = r.run(plain, rnic.ConnParam{})
 		var no *rnic.RejectedError
 		require.ErrorAs(t, err, &no)
 		require.ErrorContains(t, r.served().Err, "another client is being served")
 	})
 }
 
+// A client for which the server has no room is rejected: there is an entry for each memory, and none for the first connection, or for
+// the second.
+func TestServerIsFull(t *testing.T) {
+	for regions := 1; regions <= 3; regions++ {
+		devs := testnic.Sockets(t)
+		devs[1] = testnic.Open(t, rnic.Config{RegionsMax: regions})
+		r := newRig(t, devs, ServerConfig{Test: plain})
+		_, err := r.run(plain, rnic.ConnParam{})
+		require.ErrorAs(t, err, new(*rnic.RejectedError), "%d entries", regions)
+		require.ErrorContains(t, r.served().Err, "are in use")
+	}
+}
+
 // A client that has gone leaves its place to the next.
 func TestClientsOneByOne(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain, ClientsMax: 1}, func(r *rig) {
 		for range 3 {
-			_, err := r.run(plain, rnic.QPOptions{})
+			_, err := r.run(plain, rnic.ConnParam{})
 			require.NoError(t, err)
 			require.NoError(t, r.served().Err)
 		}
@@ -189,11 +202,11 @@ func TestOnePlace(t *testing.T) {
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) { <-through }})
 	finish := sync.OnceFunc(func() { close(through) })
 	t.Cleanup(finish)
-	_, err := r.run(plain, rnic.QPOptions{})
+	_, err := r.run(plain, rnic.ConnParam{})
 	require.NoError(t, err)
 	again := make(chan error, 1)
 	go func() {
-		_, err := r.run(plain, rnic.QPOptions{})
+		_, err := r.run(plain, rnic.ConnParam{})
 		again <- err
 	}()
 	<-r.waits // the first, for its place

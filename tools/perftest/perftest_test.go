@@ -20,7 +20,7 @@ func TestPrograms(t *testing.T) {
 				test := perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: 300, TxDepth: 128, RxDepth: 100}
 				overBoth(t, ServerConfig{Test: test}, func(r *rig) {
 					for range 2 { // the server serves on
-						res, err := r.run(test, rnic.QPOptions{})
+						res, err := r.run(test, rnic.ConnParam{})
 						require.NoError(t, err)
 						require.EqualValues(t, 300, res.Iterations)
 						s := r.served()
@@ -42,7 +42,7 @@ func TestOtherNumbers(t *testing.T) {
 			overBoth(t, ServerConfig{Test: told}, func(r *rig) {
 				made := told
 				made.Size, made.Iterations = 100, 20
-				_, err := r.run(made, rnic.QPOptions{})
+				_, err := r.run(made, rnic.ConnParam{})
 				require.NoError(r.t, err)
 				s := r.served()
 				require.NoError(r.t, s.Err)
@@ -186,7 +186,7 @@ func TestWritesBeyond(t *testing.T) {
 	overBoth(t, ServerConfig{Test: told}, func(r *rig) {
 		made := told
 		made.Size = 65536
-		_, err := r.run(made, rnic.QPOptions{})
+		_, err := r.run(made, rnic.ConnParam{})
 		require.ErrorContains(t, err, "base or bounds violation")
 		s := r.served()
 		require.ErrorContains(t, s.Err, "base or bounds violation")
@@ -207,7 +207,7 @@ func TestWritesBeyond(t *testing.T) {
 func TestServerWritesBeyond(t *testing.T) {
 	test := perf.Test{Op: perf.Write, Latency: true, Size: 64, Iterations: 20}
 	overBoth(t, ServerConfig{Test: perf.Test{Op: perf.Write, Latency: true, Size: 65536, Iterations: 20}}, func(r *rig) {
-		_, err := r.run(test, rnic.QPOptions{})
+		_, err := r.run(test, rnic.ConnParam{})
 		require.ErrorContains(t, err, "base or bounds violation")
 		require.ErrorContains(t, r.served().Err, "base or bounds violation")
 	})
@@ -216,7 +216,7 @@ func TestServerWritesBeyond(t *testing.T) {
 // Connections that do not all come are an error that says how many there were.
 func TestTooFewConnections(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain, Shape: Shape{QPs: 3}, GreetTimeout: 3 * time.Second}, func(r *rig) {
-		_, err := r.run(plain, rnic.QPOptions{})
+		_, err := r.run(plain, rnic.ConnParam{})
 		require.Error(t, err)
 		require.ErrorContains(t, r.served().Err, "connection 2 of the 3 to be measured")
 	})

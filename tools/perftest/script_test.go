@@ -19,14 +19,14 @@ func controls(r *rig) (c, s *control) {
 	l, err := r.devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
 	require.NoError(r.t, err)
 	defer l.Close()
-	s, err = newControl(r.devs[1], rnic.QPOptions{IRD: 1, ORD: 1}, true)
+	s, err = newControl(r.devs[1], true)
 	require.NoError(r.t, err)
 	r.t.Cleanup(s.release)
 	accepted := make(chan error, 1)
 	go func() {
 		req, err := l.Accept(r.ctx)
 		if err == nil {
-			err = req.Accept(r.ctx, s.qp, nil)
+			err = req.Accept(r.ctx, s.qp, controlParam(rnic.ConnParam{}))
 		}
 		accepted <- err
 	}()
@@ -166,11 +166,11 @@ func TestRights(t *testing.T) {
 			if server {
 				want = tc.server
 			}
-			opt := rnic.QPOptions{}
+			var pd *rnic.ProtectionDomain
 			if p.QPs > 1 {
-				opt.PD = dev.AllocPD()
+				pd = dev.AllocPD()
 			}
-			e, err := newEnd(dev, p, terms{}, opt, server)
+			e, err := newEnd(dev, p, terms{}, pd, server)
 			require.NoError(t, err)
 			require.Equal(t, want, e.Local.Access(), "%v, server %v", tc, server)
 			require.Equal(t, p.QPs == 1, e.Local.Stream() != 0)

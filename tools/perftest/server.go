@@ -31,7 +31,7 @@ type ServerConfig struct {
 	// GreetTimeout is how long a client has from its first connection to its second (default 10 s). Until then whatever its address connects
 	// is taken for that one.
 	GreetTimeout time.Duration
-	QP           rnic.QPOptions // NoMarkers, NoCRC; the rest is the Server's
+	Conn         rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
 	// Done, if set, is told of each client when it has gone; called from several goroutines.
 	Done func(Served)
 }
@@ -158,6 +158,15 @@ func refuse(req *rnic.ConnRequest) {
 	}()
 }
 
+// accept is ConnRequest.Accept, and refuses the client for which there is no room here.
+func accept(ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn rnic.ConnParam) error {
+	err := req.Accept(ctx, qp, conn)
+	if err != nil && qp.State() == rnic.Idle {
+		refuse(req)
+	}
+	return err
+}
+
 // handle serves one client, from its first connection on, of which the second is a part.
 func (s *Server) handle(ctx context.Context, req *rnic.ConnRequest) {
 	if s.second(req) {
@@ -189,9 +198,7 @@ type session struct {
 
 func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 	cfg := &x.s.cfg
-	opt := cfg.QP
-	opt.IRD, opt.ORD = 1, 1
-	if x.c, err = newControl(cfg.Adapter, opt, true); err != nil {
+	if x.c, err = newControl(cfg.Adapter, true); err != nil {
 		refuse(req)
 		return err
 	}
@@ -204,7 +211,7 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 		return err
 	}
 	defer forget()
-	if err := req.Accept(greeting, x.c.qp, nil); err != nil {
+	if err := accept(greeting, req, x.c.qp, controlParam(cfg.Conn)); err != nil {
 		return err
 	}
 	g, err := x.c.greet(greeting)
@@ -221,9 +228,9 @@ func (x *session) run(ctx context.Context, req *rnic.ConnRequest) (err error) {
 // accept takes the connections that are to be measured, in the order in which they come.
 func (x *session) accept(ctx context.Context, second chan *rnic.ConnRequest, g terms) error {
 	cfg, p := &x.s.cfg, x.s.plan
-	opt := cfg.QP
+	var pd *rnic.ProtectionDomain
 	if p.QPs > 1 {
-		opt.PD = cfg.Adapter.AllocPD()
+		pd = cfg.Adapter.AllocPD()
 	}
 	for i := range p.QPs {
 		var req *rnic.ConnRequest
@@ -234,13 +241,13 @@ func (x *session) accept(ctx context.Context, second chan *rnic.ConnRequest, g t
 		case <-ctx.Done():
 			return x.explain(ctx, fmt.Errorf("perftest: connection %d of the %d to be measured: %w", i+1, p.QPs, ctx.Err()))
 		}
-		e, err := newEnd(cfg.Adapter, p, g, opt, true)
+		e, err := newEnd(cfg.Adapter, p, g, pd, true)
 		if err != nil {
 			refuse(req)
 			return err
 		}
 		x.es = append(x.es, e)
-		if err := req.Accept(ctx, e.QP, nil); err != nil {
+		if err := accept(ctx, req, e.QP, p.connParam(cfg.Conn)); err != nil {
 			return err
 		}
 	}

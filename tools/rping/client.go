@@ -18,7 +18,7 @@ type ClientConfig struct {
 	Count   int            // of pings; 0: until ctx ends
 	Size    int            // octets of each, SizeMin to SizeMax
 	Verify  bool           // what came back is what was there
-	QP      rnic.QPOptions // Dialect, PeerToPeer, NoMarkers, NoCRC, Nudge; the rest is Run's
+	Conn    rnic.ConnParam // Dialect, PeerToPeer, NoMarkers, NoCRC, Quirks; the rest is Run's
 	// Connected and OnPing, if set, are called when the connection stands and when a ping is over.
 	Connected func(*rnic.QueuePair)
 	OnPing    func(Ping)
@@ -32,7 +32,7 @@ func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 	if cfg.Size < SizeMin || cfg.Size > SizeMax || cfg.Count < 0 {
 		return 0, fmt.Errorf("rping: %d pings of %d octets: want 0 or more, of %d to %d", cfg.Count, cfg.Size, SizeMin, SizeMax)
 	}
-	e, err := newEnd(cfg.Adapter, cfg.QP)
+	e, err := newEnd(cfg.Adapter)
 	if err != nil {
 		return 0, err
 	}
@@ -45,7 +45,7 @@ func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := e.qp.Connect(ctx, cfg.Addr, nil); err != nil {
+	if err := e.qp.Connect(ctx, cfg.Addr, connParam(cfg.Conn)); err != nil {
 		return 0, peer.Refusal("rping", err)
 	}
 	if cfg.Connected != nil {

@@ -102,14 +102,12 @@ const inboxes = 2
 
 const idSend = inboxes // and larger than those of the inboxes
 
-func newEnd(dev *rnic.Adapter, opt rnic.QPOptions) (e *end, err error) {
+func newEnd(dev *rnic.Adapter) (e *end, err error) {
 	e = &end{pd: dev.AllocPD()}
 	if e.cq, err = dev.CreateCQ(16); err != nil {
 		return nil, err
 	}
-	opt.PD, opt.SendCQ, opt.RecvCQ, opt.SendDepth, opt.RecvDepth = e.pd, e.cq, e.cq, 4, inboxes
-	opt.IRD, opt.ORD = readDepth, readDepth
-	if e.qp, err = dev.CreateQP(opt); err != nil {
+	if e.qp, err = dev.CreateQP(rnic.QPOptions{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, SendDepth: 4, RecvDepth: inboxes}); err != nil {
 		return nil, err
 	}
 	if e.control, err = e.register((1+inboxes)*messageLen, rnic.LocalWrite); err == nil {
@@ -122,6 +120,12 @@ func newEnd(dev *rnic.Adapter, opt rnic.QPOptions) (e *end, err error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// connParam is how it connects, of which conn says the rest.
+func connParam(conn rnic.ConnParam) rnic.ConnParam {
+	conn.IRD, conn.ORD = readDepth, readDepth
+	return conn
 }
 
 // register makes memory that this connection alone has.

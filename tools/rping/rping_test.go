@@ -170,10 +170,10 @@ func TestHostileClients(t *testing.T) {
 				cfg.IdleTimeout = 100 * time.Millisecond
 			}
 			r := newRig(t, testnic.Wired(t), cfg)
-			e, err := newEnd(r.client, rnic.QPOptions{})
+			e, err := newEnd(r.client)
 			require.NoError(t, err)
 			defer e.release()
-			require.NoError(t, e.qp.Connect(r.ctx, r.addr, nil))
+			require.NoError(t, e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{})))
 			if tc.say != nil {
 				m, err := e.register(messageLen, 0)
 				require.NoError(t, err)
@@ -184,10 +184,10 @@ func TestHostileClients(t *testing.T) {
 		})
 	}
 	r := newRig(t, testnic.Wired(t), ServerConfig{ClientsMax: 1})
-	e, err := newEnd(r.client, rnic.QPOptions{})
+	e, err := newEnd(r.client)
 	require.NoError(t, err)
 	defer e.release()
-	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, []byte("hello"))), "5 octets of private data")
+	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, rnic.ConnParam{PrivateData: []byte("hello")})), "5 octets of private data")
 	require.Contains(t, <-r.refused, "5 octets of private data")
 }
 
@@ -218,7 +218,7 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 			if err != nil {
 				return err
 			}
-			e, err := newEnd(devs[1], rnic.QPOptions{})
+			e, err := newEnd(devs[1])
 			if err != nil {
 				return err
 			}
@@ -227,7 +227,7 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 			if err != nil {
 				return err
 			}
-			if err := req.Accept(ctx, e.qp, nil); err != nil {
+			if err := req.Accept(ctx, e.qp, connParam(rnic.ConnParam{})); err != nil {
 				return err
 			}
 			from, err := e.receive(ctx)
@@ -307,13 +307,13 @@ func TestServerWritesBeyond(t *testing.T) {
 // A client that makes room for less than it announced is told nothing and gets nothing.
 func TestNoRoomForThePong(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{})
-	e, err := newEnd(r.client, rnic.QPOptions{})
+	e, err := newEnd(r.client)
 	require.NoError(t, err)
 	defer e.release()
 	source, err := e.register(100, rnic.RemoteRead|rnic.RemoteWrite)
 	require.NoError(t, err)
 	require.NotZero(t, source.Stream(), "for this connection only")
-	require.NoError(t, e.qp.Connect(r.ctx, r.addr, nil))
+	require.NoError(t, e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{})))
 	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 100}))
 	_, err = e.receive(r.ctx)
 	require.NoError(t, err)
@@ -341,27 +341,34 @@ func TestOnePlace(t *testing.T) {
 	require.NoError(t, <-again)
 }
 
-// A client for which the server has no memory left is told so at once.
+// A client for which the server has no memory left is told so at once, whatever it is for: the messages, the data, or the
+// connection.
 func TestServerIsFull(t *testing.T) {
+	for regions := 1; regions <= 2; regions++ {
+		serverIsFull(t, regions)
+	}
+}
+
+func serverIsFull(t *testing.T, regions int) {
 	devs := testnic.Sockets(t)
-	devs[1] = testnic.Open(t, rnic.Config{RegionsMax: 2}) // the queue pair's own, and its messages
+	devs[1] = testnic.Open(t, rnic.Config{RegionsMax: regions})
 	r := newRig(t, devs, ServerConfig{})
-	e, err := newEnd(r.client, rnic.QPOptions{})
+	e, err := newEnd(r.client)
 	require.NoError(t, err)
 	defer e.release()
-	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, nil)), "are in use")
+	require.ErrorContains(t, peer.Refusal("rping", e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{}))), "are in use")
 	require.Contains(t, <-r.refused, "are in use")
 }
 
 // A client that leaves in the middle of a ping, and a server that does.
 func TestVanishes(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{})
-	e, err := newEnd(r.client, rnic.QPOptions{})
+	e, err := newEnd(r.client)
 	require.NoError(t, err)
 	defer e.release()
 	source, err := e.register(100, rnic.RemoteRead)
 	require.NoError(t, err)
-	require.NoError(t, e.qp.Connect(r.ctx, r.addr, nil))
+	require.NoError(t, e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{})))
 	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 100}))
 	_, err = e.receive(r.ctx)
 	require.NoError(t, err)
@@ -378,12 +385,12 @@ func TestVanishes(t *testing.T) {
 		if err != nil {
 			return
 		}
-		s, err := newEnd(devs[1], rnic.QPOptions{})
+		s, err := newEnd(devs[1])
 		if err != nil {
 			return
 		}
 		defer s.release()
-		if req.Accept(r.ctx, s.qp, nil) == nil {
+		if req.Accept(r.ctx, s.qp, connParam(rnic.ConnParam{})) == nil {
 			_, _ = s.receive(r.ctx)
 			_ = s.qp.Close(r.ctx)
 		}

@@ -17,7 +17,7 @@ type ServerConfig struct {
 	SizeMax     int            // the longest ping, SizeMax at most, which is the default
 	ClientsMax  int            // at a time (default 64)
 	IdleTimeout time.Duration  // ends a connection on which nothing comes for so long (default 30 s)
-	QP          rnic.QPOptions // NoMarkers, NoCRC; the rest is the Server's
+	Conn        rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
 	// OnPing, Done and Refused, if set, are told of each ping, of each client that is gone, and of those that were rejected. Called from
 	// several goroutines.
 	OnPing  func(netip.AddrPort, Ping)
@@ -69,7 +69,7 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		return
 	}
 	defer s.places.Leave()
-	e, err := newEnd(s.cfg.Adapter, s.cfg.QP)
+	e, err := newEnd(s.cfg.Adapter)
 	if err != nil {
 		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
@@ -81,18 +81,21 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 		return
 	}
 	res := Served{Remote: req.Remote()}
-	res.Err = s.run(ctx, req, e, buf, &res)
+	refused, err := peer.Accept(ctx, req, e.qp, connParam(s.cfg.Conn), s.cfg.Refused)
+	if res.Err = err; err == nil {
+		res.Err = s.run(ctx, e, buf, &res)
+	}
 	e.release()
+	if refused {
+		return
+	}
 	if s.cfg.Done != nil {
 		s.cfg.Done(res)
 	}
 }
 
 // run answers pings until the client leaves.
-func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e *end, buf *rnic.MemoryRegion, res *Served) error {
-	if err := req.Accept(ctx, e.qp, nil); err != nil {
-		return err
-	}
+func (s *Server) run(ctx context.Context, e *end, buf *rnic.MemoryRegion, res *Served) error {
 	res.Startup = e.qp.Startup()
 	for ; ; res.Pings++ {
 		begin := time.Now()

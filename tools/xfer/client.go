@@ -25,23 +25,24 @@ type client struct {
 	control int // where in buf the closing message is
 }
 
-// dial connects, and returns the private data of the server's grant. opt says the rest of the QueuePair.
-func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, opt rnic.QPOptions, r request) (grant []byte, err error) {
-	if c.cq, err = dev.CreateCQ(2 * opt.SendDepth); err != nil {
+// dial connects, and returns the private data of the server's grant.
+func (c *client) dial(ctx context.Context, dev *rnic.Adapter, addr string, sends int, conn rnic.ConnParam, r request) (grant []byte, err error) {
+	if c.cq, err = dev.CreateCQ(2 * sends); err != nil {
 		return nil, err
 	}
-	opt.PD, opt.SendCQ, opt.RecvCQ, opt.RecvDepth = dev.AllocPD(), c.cq, c.cq, 1
-	if c.qp, err = dev.CreateQP(opt); err != nil {
+	pd := dev.AllocPD()
+	if c.qp, err = dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: c.cq, RecvCQ: c.cq, SendDepth: sends, RecvDepth: 1}); err != nil {
 		return nil, err
 	}
 	memory := make([]byte, c.control+finishLen+answerLen)
-	if c.buf, err = opt.PD.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
+	if c.buf, err = pd.RegisterWith(memory, rnic.RegisterOptions{Access: rnic.LocalWrite, For: c.qp}); err != nil {
 		return nil, err
 	}
 	if _, err = c.qp.PostRecv(rnic.WorkRequest{ID: idAnswerIn, Local: c.buf.Slice(c.control+finishLen, answerLen)}); err != nil {
 		return nil, err
 	}
-	if err = c.qp.Connect(ctx, addr, r.marshal()); err != nil {
+	conn.PrivateData = r.marshal()
+	if err = c.qp.Connect(ctx, addr, conn); err != nil {
 		return nil, peer.Refusal("xfer", err)
 	}
 	return c.qp.PeerPrivateData(), nil

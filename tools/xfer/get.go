@@ -26,7 +26,7 @@ type GetConfig struct {
 	// Begin says where the file goes, when its length is known and before an octet of it is asked for. Its error ends the transfer.
 	Begin    func(length uint64) (io.Writer, error)
 	Progress func(done, length uint64) // may be nil
-	QP       rnic.QPOptions            // as PutConfig's
+	Conn     rnic.ConnParam            // as PutConfig's
 	// Timeout bounds the wait for each answer of the server's (default 60 s).
 	Timeout time.Duration
 }
@@ -88,9 +88,9 @@ func (g *get) run(ctx context.Context) (Result, error) {
 }
 
 func (g *get) dial(ctx context.Context) error {
-	opt := g.cfg.QP
-	opt.SendDepth, opt.ORD, g.control = readsMax+1, readDepth, readsMax*readMax
-	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, opt, request{op: OpGet})
+	conn := g.cfg.Conn
+	conn.ORD, g.control = readDepth, readsMax*readMax
+	b, err := g.client.dial(ctx, g.cfg.Adapter, g.cfg.Addr, readsMax+1, conn, request{op: OpGet})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestGet(t *testing.T) {
 // In a dialect that settles no read depths both ends know theirs.
 func TestGetOlderDialect(t *testing.T) {
 	r := newRig(t, 100, ServerConfig{File: content(1, 3_000_000)})
-	_, res, err := r.get(func(cfg *GetConfig) { cfg.QP.Dialect = rnic.RFC5044 })
+	_, res, err := r.get(func(cfg *GetConfig) { cfg.Conn.Dialect = rnic.RFC5044 })
 	require.NoError(t, err)
 	require.Equal(t, rnic.RFC5044, res.Dialect)
 	require.NoError(t, r.result().Err)
@@ -171,7 +171,7 @@ func TestGetRogueServer(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10, ServerConfig{})
-			addr := r.rogueServerWith(rnic.QPOptions{IRD: readDepth}, func(s *rogue, req *rnic.ConnRequest) {
+			addr := r.rogueServerWith(rnic.ConnParam{IRD: readDepth}, func(s *rogue, req *rnic.ConnRequest) {
 				m, err := s.pd.RegisterWith(file, rnic.RegisterOptions{Access: rnic.RemoteRead, For: s.qp})
 				if err != nil {
 					s.r.t.Error(err)
@@ -209,7 +209,7 @@ func TestGetEarlyAnswer(t *testing.T) {
 	const n = 8 * readMax // an answer and Responses take turns
 	digest := [digestLen]byte{}
 	answered := make(chan struct{})
-	addr := r.rogueServerWith(rnic.QPOptions{IRD: readDepth}, func(s *rogue, req *rnic.ConnRequest) {
+	addr := r.rogueServerWith(rnic.ConnParam{IRD: readDepth}, func(s *rogue, req *rnic.ConnRequest) {
 		m, err := s.pd.Register(make([]byte, n), rnic.RemoteRead)
 		if err != nil {
 			s.r.t.Error(err)
@@ -239,8 +239,8 @@ func TestGetIdle(t *testing.T) {
 // getRogue is a client that was granted the file.
 func (r *rig) getRogue() (*rogue, grant) {
 	r.t.Helper()
-	c := r.newRogueWith(r.client, rnic.QPOptions{ORD: 4})
-	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, request{op: OpGet}.marshal()))
+	c := r.newRogueWith(r.client, rnic.ConnParam{ORD: 4})
+	require.NoError(r.t, c.connect(request{op: OpGet}.marshal()))
 	g, err := parseGetGrant(c.qp.PeerPrivateData())
 	require.NoError(r.t, err)
 	return c, g

@@ -25,7 +25,7 @@ type PutConfig struct {
 	Source   io.Reader
 	Length   uint64
 	Progress func(done uint64) // may be nil
-	QP       rnic.QPOptions    // Dialect (not culley-02, which has no private data), NoMarkers, NoCRC, UserTimeout; the rest is Put's
+	Conn     rnic.ConnParam    // Dialect (not culley-02, which has no private data), NoMarkers, NoCRC, UserTimeout; the rest is Put's
 	// AnswerTimeout bounds the wait for the server's verdict (default 60 s).
 	AnswerTimeout time.Duration
 }
@@ -80,9 +80,8 @@ func (p *put) run(ctx context.Context) (Result, error) {
 }
 
 func (p *put) dial(ctx context.Context) error {
-	opt := p.cfg.QP
-	opt.SendDepth, p.control = 2*chunksMax, chunksMax*chunkMax
-	b, err := p.client.dial(ctx, p.cfg.Adapter, p.cfg.Addr, opt, request{op: OpPut, length: p.cfg.Length})
+	p.control = chunksMax * chunkMax
+	b, err := p.client.dial(ctx, p.cfg.Adapter, p.cfg.Addr, 2*chunksMax, p.cfg.Conn, request{op: OpPut, length: p.cfg.Length})
 	if err != nil {
 		return err
 	}

@@ -157,16 +157,16 @@ func TestPutNobodyThere(t *testing.T) {
 
 // rogueServer plays a server: play gets the connection request.
 func (r *rig) rogueServer(play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
-	return r.rogueServerWith(rnic.QPOptions{}, play)
+	return r.rogueServerWith(rnic.ConnParam{}, play)
 }
 
-func (r *rig) rogueServerWith(opt rnic.QPOptions, play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
+func (r *rig) rogueServerWith(conn rnic.ConnParam, play func(s *rogue, req *rnic.ConnRequest)) (addr string) {
 	r.t.Helper()
 	dev, err := rnic.Open(rnic.Config{})
 	require.NoError(r.t, err)
 	l, err := dev.Listen(r.ctx, "127.0.0.1:0", rnic.ListenOptions{})
 	require.NoError(r.t, err)
-	s := r.newRogueWith(dev, opt)
+	s := r.newRogueWith(dev, conn)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		req, err := l.Accept(r.ctx)
@@ -184,7 +184,7 @@ func (r *rig) rogueServerWith(opt rnic.QPOptions, play func(s *rogue, req *rnic.
 }
 
 func (s *rogue) accept(req *rnic.ConnRequest, private []byte) {
-	if err := req.Accept(s.r.ctx, s.qp, private); err != nil {
+	if err := req.Accept(s.r.ctx, s.qp, s.with(private)); err != nil {
 		s.r.t.Errorf("accept: %v", err)
 	}
 }
@@ -353,7 +353,7 @@ func TestPutOverPollers(t *testing.T) {
 			data := content(7, 3<<20)
 			res, err := Put(ctx, PutConfig{
 				Adapter: client, Addr: fmt.Sprintf("10.9.0.1:%d", DefaultPort), Source: bytes.NewReader(data), Length: 3 << 20,
-				QP: rnic.QPOptions{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
+				Conn: rnic.ConnParam{NoMarkers: tc.noMarkers, NoCRC: tc.noCRC},
 			})
 			require.NoError(t, err)
 			require.NoError(t, r.result().Err)

@@ -121,12 +121,13 @@ func content(seed uint64, n int) []byte {
 
 // rogue is a client or server of the test's making: a bare QueuePair that says what the test wants.
 type rogue struct {
-	r   *rig
-	dev *rnic.Adapter
-	pd  *rnic.ProtectionDomain
-	cq  *rnic.CompletionQueue
-	qp  *rnic.QueuePair
-	buf *rnic.MemoryRegion
+	conn rnic.ConnParam
+	r    *rig
+	dev  *rnic.Adapter
+	pd   *rnic.ProtectionDomain
+	cq   *rnic.CompletionQueue
+	qp   *rnic.QueuePair
+	buf  *rnic.MemoryRegion
 
 	used int // octets written from buf
 }
@@ -139,17 +140,16 @@ const (
 
 func (r *rig) newRogue(dev *rnic.Adapter) *rogue {
 	r.t.Helper()
-	return r.newRogueWith(dev, rnic.QPOptions{})
+	return r.newRogueWith(dev, rnic.ConnParam{})
 }
 
-func (r *rig) newRogueWith(dev *rnic.Adapter, opt rnic.QPOptions) *rogue {
+func (r *rig) newRogueWith(dev *rnic.Adapter, conn rnic.ConnParam) *rogue {
 	r.t.Helper()
-	g := &rogue{r: r, dev: dev, pd: dev.AllocPD()}
+	g := &rogue{r: r, conn: conn, dev: dev, pd: dev.AllocPD()}
 	var err error
 	g.cq, err = dev.CreateCQ(64)
 	require.NoError(r.t, err)
-	opt.PD, opt.SendCQ, opt.RecvCQ = g.pd, g.cq, g.cq
-	g.qp, err = dev.CreateQP(opt)
+	g.qp, err = dev.CreateQP(rnic.QPOptions{PD: g.pd, SendCQ: g.cq, RecvCQ: g.cq})
 	require.NoError(r.t, err)
 	g.buf, err = g.pd.Register(make([]byte, 1<<20), rnic.LocalWrite|rnic.RemoteWrite)
 	require.NoError(r.t, err)
@@ -162,11 +162,22 @@ func (r *rig) newRogueWith(dev *rnic.Adapter, opt rnic.QPOptions) *rogue {
 	return g
 }
 
+// with is how the rogue connects, with private data.
+func (g *rogue) with(private []byte) rnic.ConnParam {
+	conn := g.conn
+	conn.PrivateData = private
+	return conn
+}
+
+func (g *rogue) connect(private []byte) error {
+	return g.qp.Connect(g.r.ctx, g.r.addr, g.with(private))
+}
+
 // rogueClient connects with the given private data and returns the server's grant.
 func (r *rig) rogueClient(private []byte) (*rogue, grant) {
 	r.t.Helper()
 	c := r.newRogue(r.client)
-	require.NoError(r.t, c.qp.Connect(r.ctx, r.addr, private))
+	require.NoError(r.t, c.connect(private))
 	g, err := parseGrant(c.qp.PeerPrivateData())
 	require.NoError(r.t, err)
 	return c, g

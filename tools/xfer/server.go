@@ -197,16 +197,13 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 			t.qp.Abort()
 		}
 		t.release()
-		peer.Refuse(ctx, t.req, err.Error(), nil) // in vain when it was Accept that failed
+		peer.Refuse(ctx, t.req, err.Error(), nil) // in vain when the connection is over
 	}()
 	dev := t.s.cfg.Adapter
 	if t.cq, err = dev.CreateCQ(8); err != nil {
 		return err
 	}
-	t.qp, err = dev.CreateQP(rnic.QPOptions{
-		PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2, RecvDepth: 2, IRD: t.depth(), ORD: 0,
-		NoMarkers: t.s.cfg.NoMarkers, NoCRC: t.s.cfg.NoCRC, DropBadCRC: t.s.cfg.DropBadCRC,
-	})
+	t.qp, err = dev.CreateQP(rnic.QPOptions{PD: t.s.pd, SendCQ: t.cq, RecvCQ: t.cq, SendDepth: 2, RecvDepth: 2})
 	if err != nil {
 		return err
 	}
@@ -229,7 +226,9 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 		return err
 	}
 	t.granted = time.Now()
-	return t.req.Accept(ctx, t.qp, g.marshal())
+	return t.req.Accept(ctx, t.qp, rnic.ConnParam{
+		PrivateData: g.marshal(), IRD: t.depth(), NoMarkers: t.s.cfg.NoMarkers, NoCRC: t.s.cfg.NoCRC, DropBadCRC: t.s.cfg.DropBadCRC,
+	})
 }
 
 // await waits for the closing message, as long as octets keep coming.

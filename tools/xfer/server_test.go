@@ -38,7 +38,7 @@ func TestServerRefuses(t *testing.T) {
 			r := newRig(t, 100_000, ServerConfig{})
 			c := r.newRogue(r.client)
 			var no *peer.RefusedError
-			require.ErrorAs(t, peer.Refusal("xfer", c.qp.Connect(r.ctx, r.addr, tc.private)), &no)
+			require.ErrorAs(t, peer.Refusal("xfer", c.connect(tc.private)), &no)
 			require.Contains(t, no.Text, tc.want)
 			require.Contains(t, wait(r, r.refused), tc.want)
 			require.Empty(t, r.done)
@@ -149,8 +149,8 @@ func TestServerIdleInTheMiddle(t *testing.T) {
 // A client that is to write may not so much as ask for a Read.
 func TestPutMayNotRead(t *testing.T) {
 	r := newRig(t, 10_000, ServerConfig{})
-	c := r.newRogueWith(r.client, rnic.QPOptions{ORD: 4})
-	require.NoError(t, c.qp.Connect(r.ctx, r.addr, request{op: OpPut, length: 5000}.marshal()))
+	c := r.newRogueWith(r.client, rnic.ConnParam{ORD: 4})
+	require.NoError(t, c.connect(request{op: OpPut, length: 5000}.marshal()))
 	require.ErrorIs(t, errOf(c.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, Local: c.buf.Slice(rogueData, 10)})), rnic.ErrReadDepth)
 	c.qp.Abort()
 	require.Error(t, r.result().Err)

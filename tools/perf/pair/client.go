@@ -15,7 +15,7 @@ type ClientConfig struct {
 	Adapter *rnic.Adapter
 	Addr    string // host:port
 	Test    perf.Test
-	QP      rnic.QPOptions // Dialect, NoMarkers, NoCRC, Packing; the rest is Run's
+	Conn    rnic.ConnParam // Dialect, NoMarkers, NoCRC, Packing; the rest is Run's
 	// Connected, if set, is called when the test is about to begin.
 	Connected func(*rnic.QueuePair)
 }
@@ -30,7 +30,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err := checkTest(&t, SizeLimit); err != nil {
 		return perf.Result{}, fmt.Errorf("perf: %w", err)
 	}
-	e, err := newEnd(cfg.Adapter, &t, cfg.QP, false)
+	e, err := newEnd(cfg.Adapter, &t, false)
 	if err != nil {
 		return perf.Result{}, err
 	}
@@ -58,7 +58,7 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 
 // dial connects and learns of the server's memory.
 func (e end) dial(ctx context.Context, cfg *ClientConfig, t *perf.Test) error {
-	err := e.QP.Connect(ctx, cfg.Addr, request{test: *t, place: e.place(t)}.marshal())
+	err := e.QP.Connect(ctx, cfg.Addr, connParam(cfg.Conn, request{test: *t, place: e.place(t)}.marshal()))
 	if err != nil {
 		return peer.Refusal("perf", err)
 	}

@@ -15,12 +15,10 @@ const wordLen = 8
 // end is one end of a test.
 type end struct{ *perf.End }
 
-// newEnd makes one, and posts a receive buffer for the other end's last message besides those of the test. opt says the rest of the
-// QueuePair.
-func newEnd(dev *rnic.Adapter, t *perf.Test, opt rnic.QPOptions, server bool) (end, error) {
-	opt.IRD, opt.ORD = ReadDepth, ReadDepth
+// newEnd makes one, and posts a receive buffer for the other end's last message besides those of the test.
+func newEnd(dev *rnic.Adapter, t *perf.Test, server bool) (end, error) {
 	area := (t.Size + wordLen - 1) &^ (wordLen - 1)
-	e, err := perf.Open(dev, t, area, opt, server)
+	e, err := perf.Open(dev, t, area, nil, server)
 	if err != nil {
 		return end{}, err
 	}
@@ -29,6 +27,12 @@ func newEnd(dev *rnic.Adapter, t *perf.Test, opt rnic.QPOptions, server bool) (e
 		return end{}, err
 	}
 	return end{e}, nil
+}
+
+// connParam is how it connects, of which conn says the rest.
+func connParam(conn rnic.ConnParam, private []byte) rnic.ConnParam {
+	conn.IRD, conn.ORD, conn.PrivateData = ReadDepth, ReadDepth, private
+	return conn
 }
 
 // place is what the peer is told of this end's memory: an atomic's word is the first of it, the others are where it receives.

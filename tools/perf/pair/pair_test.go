@@ -101,6 +101,19 @@ func TestAll(t *testing.T) {
 	}
 }
 
+// A client for which the server has no room is told so: there is an entry for its memory, and none for the connection.
+func TestServerIsFull(t *testing.T) {
+	devs := testnic.Sockets(t)
+	devs[1] = testnic.Open(t, rnic.Config{RegionsMax: 1})
+	r := newRig(t, devs, ServerConfig{})
+	_, err := r.run(perf.Test{Op: perf.Write, Size: 8, Iterations: 1})
+	var refused *peer.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Contains(t, refused.Text, "are in use")
+	require.Contains(t, <-r.refused, "are in use")
+	require.Empty(t, r.served, "it was refused, and not served")
+}
+
 // A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a duration.
 func TestDuration(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{})
@@ -184,10 +197,10 @@ func TestOnePlaceForManyTests(t *testing.T) {
 // rogue is a bare client.
 func (r *rig) rogue(private []byte) (end, error) {
 	r.t.Helper()
-	e, err := newEnd(r.client, &perf.Test{Op: perf.Read, Size: 4096, TxDepth: 50, RxDepth: 5}, rnic.QPOptions{}, false)
+	e, err := newEnd(r.client, &perf.Test{Op: perf.Read, Size: 4096, TxDepth: 50, RxDepth: 5}, false)
 	require.NoError(r.t, err)
 	r.t.Cleanup(e.Release)
-	return e, e.QP.Connect(r.ctx, r.addr, private)
+	return e, e.QP.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{}, private))
 }
 
 // Clients that misbehave get one end each, with a reason, and the server serves on.
@@ -266,9 +279,9 @@ func TestServerGone(t *testing.T) {
 				served <- err
 				return
 			}
-			e, err := newEnd(devs[1], &perf.Test{Op: perf.Send, Size: 8, TxDepth: 1, RxDepth: 1}, rnic.QPOptions{}, true)
+			e, err := newEnd(devs[1], &perf.Test{Op: perf.Send, Size: 8, TxDepth: 1, RxDepth: 1}, true)
 			if err == nil {
-				err = req.Accept(ctx, e.QP, tc.reply)
+				err = req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, tc.reply))
 				e.QP.Disconnect()
 				<-e.QP.Done()
 				e.Release()
@@ -305,10 +318,10 @@ func TestServerWritesBeyond(t *testing.T) {
 					return
 				}
 				ask.test.TxDepth = 1
-				e, err := newEnd(devs[1], &ask.test, rnic.QPOptions{}, true)
+				e, err := newEnd(devs[1], &ask.test, true)
 				if err == nil {
 					defer e.Release()
-					err = req.Accept(ctx, e.QP, marshalReply(e.place(&ask.test)))
+					err = req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test))))
 				}
 				if err == nil { // it goes out when the client has spoken
 					_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})

@@ -21,7 +21,7 @@ type ServerConfig struct {
 	ClientsMax int
 	// IdleTimeout ends a connection on which nothing moves for so long (default 30 s).
 	IdleTimeout time.Duration
-	QP          rnic.QPOptions // NoMarkers, NoCRC; the rest is the Server's
+	Conn        rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
 	// Done, if set, is told of each test that was accepted, when it is over, and Refused of the others. Called from several goroutines.
 	Done    func(Served)
 	Refused func(remote netip.AddrPort, why string)
@@ -76,25 +76,25 @@ func (s *Server) Handle(ctx context.Context, req *rnic.ConnRequest) {
 	}
 	defer s.places.Leave()
 	r.test.TxDepth = 1 // a credit, or a pong
-	e, err := newEnd(s.cfg.Adapter, &r.test, s.cfg.QP, true)
+	e, err := newEnd(s.cfg.Adapter, &r.test, true)
 	if err != nil {
 		peer.Refuse(ctx, req, err.Error(), s.cfg.Refused)
 		return
 	}
 	begin := time.Now()
-	err = s.run(ctx, req, e, &r)
+	e.peer(r.place)
+	refused, err := peer.Accept(ctx, req, e.QP, connParam(s.cfg.Conn, marshalReply(e.place(&r.test))), s.cfg.Refused)
+	if err == nil {
+		err = s.run(ctx, e, &r)
+	}
 	e.Release()
-	if s.cfg.Done != nil {
+	if s.cfg.Done != nil && !refused {
 		s.cfg.Done(Served{Remote: req.Remote(), Test: r.test, Took: time.Since(begin), Err: err})
 	}
 }
 
-// run accepts, serves until the client's last message, answers it and waits for the client to close.
-func (s *Server) run(ctx context.Context, req *rnic.ConnRequest, e end, r *request) error {
-	e.peer(r.place)
-	if err := req.Accept(ctx, e.QP, marshalReply(e.place(&r.test))); err != nil {
-		return err
-	}
+// run serves until the client's last message, answers it and waits for the client to close.
+func (s *Server) run(ctx context.Context, e end, r *request) error {
 	silent := fmt.Errorf("perf: nothing came from the client for %v", s.cfg.IdleTimeout)
 	ctx, stop := peer.Watch(ctx, s.cfg.IdleTimeout, silent, func(ctx context.Context) (perf.Moved, error) { return perf.MovedOver(ctx, e.QP) })
 	defer stop()

@@ -13,36 +13,37 @@ import (
 	"github.com/rnicd/rnicd/pmd/fault"
 )
 
-// A Responder that was told to speaks before the Initiator has said anything; one that was not stays silent, which
+// A Responder that was told to sends before the Initiator has said anything; one that was not stays silent, which
 // TestResponderWaitsForFirstFPDU shows.
-func TestSpeakFirst(t *testing.T) {
+func TestSendFirst(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
-		require.NoError(t, s.qp.SpeakFirst())
+		require.NoError(t, s.qp.SendFirst())
 		u := p.next()
 		require.Equal(t, s.source.Bytes()[:10], u[ddp.UntaggedLen:])
 		require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Len: 10, Op: OpSend}}, r.await(s, 1))
-		require.NoError(t, s.qp.SpeakFirst(), "once more changes nothing")
+		require.NoError(t, s.qp.SendFirst(), "once more changes nothing")
 		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("late")))
 		r.until("the Initiator's octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 	})
 }
 
-// It holds whenever it was called: before there is a connection, beside Accept, and right behind it.
-func TestSpeakFirstAtAnyTime(t *testing.T) {
+// It holds whenever it was called: before there is a connection, beside Accept, and right after it; and as an option of Accept.
+func TestSendFirstAtAnyTime(t *testing.T) {
 	for name, at := range map[string]func(r *rig, s *end, accept func()){
-		"idle":   func(r *rig, s *end, accept func()) { require.NoError(r.t, s.qp.SpeakFirst()); accept() },
-		"behind": func(r *rig, s *end, accept func()) { accept(); require.NoError(r.t, s.qp.SpeakFirst()) },
+		"idle":   func(r *rig, s *end, accept func()) { require.NoError(r.t, s.qp.SendFirst()); accept() },
+		"behind": func(r *rig, s *end, accept func()) { accept(); require.NoError(r.t, s.qp.SendFirst()) },
+		"option": func(r *rig, s *end, accept func()) { s.conn.Quirks.SendFirst = true; accept() },
 		"beside": func(r *rig, s *end, accept func()) {
 			if r.kind == turned {
 				accept()
-				require.NoError(r.t, s.qp.SpeakFirst())
+				require.NoError(r.t, s.qp.SendFirst())
 				return
 			}
 			var calls sync.WaitGroup
-			calls.Go(func() { require.NoError(r.t, s.qp.SpeakFirst()) })
+			calls.Go(func() { require.NoError(r.t, s.qp.SendFirst()) })
 			accept()
 			calls.Wait()
 		},
@@ -50,11 +51,11 @@ func TestSpeakFirstAtAnyTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				for range 10 {
-					s := r.newEnd(r.server, QPOptions{})
+					s := r.newEnd(r.server, opts{})
 					p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 					p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 					req := r.request()
-					at(r, s, func() { require.NoError(t, req.Accept(r.ctx, s.qp, nil)) })
+					at(r, s, func() { require.NoError(t, req.Accept(r.ctx, s.qp, s.conn)) })
 					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
 					f := p.reply(mpa.Reply)
 					p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
@@ -62,7 +63,7 @@ func TestSpeakFirstAtAnyTime(t *testing.T) {
 					require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Len: 10, Op: OpSend}}, r.await(s, 1))
 					s.qp.Abort()
 					r.untilDone(s.qp)
-					require.ErrorIs(t, s.qp.SpeakFirst(), ErrState)
+					require.ErrorIs(t, s.qp.SendFirst(), ErrState)
 				}
 			})
 		})
@@ -72,11 +73,11 @@ func TestSpeakFirstAtAnyTime(t *testing.T) {
 // An end of ours as Initiator takes what comes right behind the Reply, and answers it.
 func TestSpokenToFirst(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.newEnd(r.server, QPOptions{}), r.newEnd(r.client, QPOptions{})
-		require.NoError(t, s.qp.SpeakFirst())
-		require.NoError(t, c.qp.SpeakFirst(), "nothing changes at an Initiator")
+		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
+		require.NoError(t, s.qp.SendFirst())
+		require.NoError(t, c.qp.SendFirst(), "nothing changes at an Initiator")
 		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 100))))
-		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, nil))
+		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.conn))
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)})))
 		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Len: 100, Op: OpRecv}}, r.await(c, 1))
 		require.Equal(t, s.source.Bytes()[:100], c.inbox.Bytes()[:100])
@@ -87,34 +88,34 @@ func TestSpokenToFirst(t *testing.T) {
 // Not sooner than a pause behind the Reply: an Initiator that reads both together, as Linux siw, would
 // end the connection. One that is known to be ready is spoken to at once, and so is one that has
 // spoken meanwhile.
-func TestSpeakFirstPauses(t *testing.T) {
+func TestSendFirstPauses(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	for name, tc := range map[string]struct {
 		speak func(s *end, p *rawInitiator)
 		least time.Duration
 	}{
-		"SpeakFirst": {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.SpeakFirst()) }, SpeakFirstPause},
-		"PeerReady":  {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.PeerReady()) }, 0},
+		"SendFirst": {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.SendFirst()) }, SendFirstPause},
+		"PeerReady": {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.PeerReady()) }, 0},
 		"PeerReady in the pause": {func(s *end, _ *rawInitiator) {
-			require.NoError(t, s.qp.SpeakFirst())
+			require.NoError(t, s.qp.SendFirst())
 			require.NoError(t, s.qp.PeerReady())
-			require.NoError(t, s.qp.SpeakFirst(), "takes nothing back")
+			require.NoError(t, s.qp.SendFirst(), "takes nothing back")
 		}, 0},
 		"spoken to in the pause": {func(s *end, p *rawInitiator) {
-			require.NoError(t, s.qp.SpeakFirst())
+			require.NoError(t, s.qp.SendFirst())
 			p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("first")))
 		}, 0},
 		"late": {func(s *end, _ *rawInitiator) {
-			r.pass(2 * SpeakFirstPause)
-			require.NoError(t, s.qp.SpeakFirst())
-		}, 2 * SpeakFirstPause},
+			r.pass(2 * SendFirstPause)
+			require.NoError(t, s.qp.SendFirst())
+		}, 2 * SendFirstPause},
 	} {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		begin := r.time
-		require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
 		f := p.reply(mpa.Reply)
 		p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
@@ -127,11 +128,11 @@ func TestSpeakFirstPauses(t *testing.T) {
 }
 
 // A connection that is closed within the pause says what was posted first.
-func TestSpeakFirstAndClose(t *testing.T) {
+func TestSendFirstAndClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{})
+		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, s.qp.SpeakFirst())
+		require.NoError(t, s.qp.SendFirst())
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
 		s.qp.Disconnect()
 		require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
@@ -143,33 +144,33 @@ func TestSpeakFirstAndClose(t *testing.T) {
 }
 
 // A Reply that has to be sent again is one of which the pause begins when it has come.
-func TestSpeakFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
+func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	s := r.newEnd(r.server, QPOptions{})
+	s := r.newEnd(r.server, opts{})
 	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 	req := r.request()
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{Drop: 1}))
-	require.NoError(t, req.Accept(r.ctx, s.qp, nil))
+	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
-	require.NoError(t, s.qp.SpeakFirst())
-	r.pass(2 * SpeakFirstPause)
+	require.NoError(t, s.qp.SendFirst())
+	r.pass(2 * SendFirstPause)
 	require.Zero(t, r.stats(s.qp).FPDUsSent)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 	f := p.reply(mpa.Reply)
 	came := r.time
 	p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
 	require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
-	require.GreaterOrEqual(t, time.Duration(r.time-came), SpeakFirstPause/10)
+	require.GreaterOrEqual(t, time.Duration(r.time-came), SendFirstPause/10)
 }
 
 // Where an RTR message is to come the Responder waits for that, whatever it was told.
-func TestSpeakFirstAwaitsRTR(t *testing.T) {
+func TestSendFirstAwaitsRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, QPOptions{NoMarkers: true})
+		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.acceptRTR(s, mpa.AllRTR)
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
-		require.NoError(t, s.qp.SpeakFirst())
+		require.NoError(t, s.qp.SendFirst())
 		require.Zero(t, r.stats(s.qp).FPDUsSent)
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		u := p.next()

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nudgeFPDU is a Write of no octets, with CRC.
-const nudgeFPDU = "000e c140 00000001 00000000 00000000 ebd34c5f"
+// wakeUpFPDU is a Write of no octets, with CRC.
+const wakeUpFPDU = "000e c140 00000001 00000000 00000000 ebd34c5f"
 
-// What is sent right behind the Reply is followed by one nudge, once, at its time; what comes later, by none.
-func TestNudge(t *testing.T) {
+// What is sent right behind the Reply is followed by one wake-up, once, at its time; what comes later, by none.
+func TestWakeUp(t *testing.T) {
 	const after = 50 * time.Millisecond
 	const send = "0012 4143 00000000 00000000 00000001 00000000"
-	startUp := func(t *testing.T, r *rig, opt QPOptions) (*end, rawPeer) {
+	startUp := func(t *testing.T, r *rig, opt opts) (*end, rawPeer) {
 		opt.NoMarkers = true
 		c := r.newEnd(r.client, opt)
 		p := r.startConnect(c)
@@ -37,21 +37,21 @@ func TestNudge(t *testing.T) {
 	}
 	t.Run("behind what was sent", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c, p := startUp(t, r, QPOptions{Nudge: after})
+			c, p := startUp(t, r, opts{ConnParam: ConnParam{Quirks: Quirks{WakeUp: after}}})
 			at := r.time
 			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
-			r.until("the nudge", func() bool { return len(p.octets()) > 20+24 })
+			r.until("the wake-up", func() bool { return len(p.octets()) > 20+24 })
 			if r.kind == turned {
 				require.InDelta(t, after, r.time-at, float64(after)/5)
 			}
-			rest(t, r, p, withCRC(t, send), nudgeFPDU)
-			require.Equal(t, StartupCounters{Nudges: 1}, r.client.StartupCounters())
+			rest(t, r, p, withCRC(t, send), wakeUpFPDU)
+			require.Equal(t, StartupCounters{WakeUps: 1}, r.client.StartupCounters())
 			require.EqualValues(t, 1, r.stats(c.qp).MessagesSent, "the ULP's")
 		})
 	})
 	t.Run("nothing was sent", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, QPOptions{Nudge: after})
+		c, p := startUp(t, r, opts{ConnParam: ConnParam{Quirks: Quirks{WakeUp: after}}})
 		r.pass(2 * after)
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		rest(t, r, p, withCRC(t, send))
@@ -59,13 +59,13 @@ func TestNudge(t *testing.T) {
 	})
 	t.Run("not asked for", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, QPOptions{})
+		c, p := startUp(t, r, opts{})
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		rest(t, r, p, withCRC(t, send))
 	})
 	t.Run("closed before", func(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
-		c, p := startUp(t, r, QPOptions{Nudge: after})
+		c, p := startUp(t, r, opts{ConnParam: ConnParam{Quirks: Quirks{WakeUp: after}}})
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
 		c.qp.Disconnect()
 		rest(t, r, p, withCRC(t, send))
@@ -73,11 +73,11 @@ func TestNudge(t *testing.T) {
 	})
 }
 
-// A peer of ours takes a nudge for what it is: nothing. And the message of a peer-to-peer start-up is one of those that it follows.
-func TestNudgeIsSeenByNobody(t *testing.T) {
+// A peer of ours takes a wake-up for what it is: nothing. And the message of a peer-to-peer start-up is one of those that it follows.
+func TestWakeUpIsSeenByNobody(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s, c := r.connect(QPOptions{}, QPOptions{PeerToPeer: true, Nudge: time.Millisecond})
-		r.until("the nudge", func() bool { return r.client.StartupCounters().Nudges == 1 })
+		s, c := r.connect(opts{}, opts{ConnParam: ConnParam{PeerToPeer: true, Quirks: Quirks{WakeUp: time.Millisecond}}})
+		r.until("the wake-up", func() bool { return r.client.StartupCounters().WakeUps == 1 })
 		r.converse(c, s)
 		r.works(s, c)
 		r.close(s, c)

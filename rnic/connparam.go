@@ -1,0 +1,210 @@
+package rnic
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// ConnParam of Connect, Dial, ConnectStream and Accept: how a queue pair connects, as rdma_conn_param says it, and what the
+// connection is like from then on. What does not apply to an end is ignored there; the zero value is a connection without Reads
+// and atomics. What cannot be is an error that names the field; it is returned before anything is sent and changes nothing.
+type ConnParam struct {
+	// PrivateData goes with the MPA Request or Reply: Dialect.PrivateDataMax octets at most. It is copied.
+	PrivateData []byte
+	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535). Accept ignores it:
+	// ListenOptions has the Request's.
+	PrivateDataMax int
+
+	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
+	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
+	// second connection. A dialect that is named is the only one asked in, and a Reply of another Rev an error. A peer that
+	// answers rtr without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial succeeds whatever the
+	// peer speaks. Accept ignores it: it answers in the Request's dialect.
+	Dialect Dialect
+	// PeerToPeer: let the Responder be the first to send. It cannot where Startup().PeerToPeer is false. Accept ignores it: the
+	// Request says it.
+	PeerToPeer bool
+	// RTR messages this end can send and take (rfc6581; default all).
+	RTR RTRKinds
+	// IRD and ORD are the Reads and atomics that this end can serve, and wants to have under way, at a time: at most ReadDepthMax, and
+	// none by default. ReadDepthULP leaves it to the ULPs, and makes room for ReadDepthDefault. Startup has what came of them.
+	// (rdma_conn_param: responder_resources and initiator_depth.)
+	IRD, ORD int
+	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD. Connect ignores it.
+	ORDMin int
+	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn. Accept ignores it.
+	KeepRejected bool
+
+	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has
+	// acknowledged nothing of what is in flight for so long (RFC 9293 section 3.8.3), or, where
+	// nothing is, has answered no keep-alive: those begin after half of it. Over kernel sockets,
+	// whose keep-alives count in seconds, that may be two seconds and an eighth of it later. A
+	// connection that is being closed waits as long for its peer, with ErrLinger. 0: 100 s for the
+	// peer's end, and 100 s and seven retransmissions for what is in flight; then our TCP sends no
+	// keep-alives, and nobody notices that a peer has vanished from which something else is
+	// awaited. A kernel that refuses it fails the start-up.
+	UserTimeout time.Duration
+
+	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
+	// arrive in order there.
+	NoMarkers bool
+	// NoCRC declares that this end does without CRC32C; it is off only when the peer says so too. An
+	// administrator's choice for paths with an integrity check of their own (RFC 5044 section 4.4).
+	NoCRC bool
+	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer sends it again,
+	// instead of ending the stream. Effective only over a Poller.
+	DropBadCRC bool
+	// Packing says what small FPDUs wait for: latency or wire efficiency.
+	Packing Packing
+	// AllowHalfClosed leaves our half open when the peer has closed its own (DDP section 8.2.1):
+	// State tells Closing, and what is posted is sent until Disconnect or Close. Otherwise our half
+	// is closed then, after what had been posted. No timer ends a half that was left open. A Read
+	// or atomic that was not sent before ends it, either way: there is nobody to answer, so that it
+	// and everything posted after it are Flushed.
+	AllowHalfClosed bool
+
+	Quirks Quirks
+}
+
+// Quirks are what particular peers need, and others do without.
+type Quirks struct {
+	// WakeUp, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent before. Linux siw may leave
+	// lying what it is sent right after its Reply, until more comes; WakeUpDefault is for it. 0: never. Accept ignores it.
+	WakeUp time.Duration
+	// SendFirst, as Responder: as if QueuePair.SendFirst were called at once. Connect ignores it.
+	SendFirst bool
+}
+
+// Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a segment holds whole FPDUs,
+// as many as fit of what has been posted.
+type Packing uint8
+
+const (
+	// PackNow sends what has been posted at once: Nagle's algorithm is off.
+	PackNow Packing = iota
+	// PackFull lets a segment that is not full wait while octets are unacknowledged, as Nagle's algorithm does, and cuts
+	// messages so that segments are filled. Over a kernel socket it turns Nagle's algorithm on, which fills segments too but
+	// does not know where FPDUs begin.
+	PackFull
+)
+
+// privateDataCap is the longest private data any frame carries.
+const privateDataCap = 65535
+
+// checkConnect validates what an Initiator may ask for.
+func (c *ConnParam) checkConnect() error {
+	switch {
+	case c.Dialect != 0 && !c.Dialect.Valid():
+		return fmt.Errorf("rnic: ConnParam.Dialect: %v is unknown", c.Dialect)
+	case c.Dialect == Culley02 && (c.NoMarkers || c.NoCRC):
+		return fmt.Errorf("rnic: ConnParam.NoMarkers and NoCRC cannot be: %v always has markers and CRC", c.Dialect)
+	case c.Dialect != 0 && c.Dialect != RTR && c.Dialect != RFC6581 && c.PeerToPeer:
+		return fmt.Errorf("rnic: ConnParam.PeerToPeer: %v has no such model, %v and %v have", c.Dialect, RFC6581, RTR)
+	case c.Quirks.WakeUp < 0:
+		return fmt.Errorf("rnic: ConnParam.Quirks.WakeUp %v is negative", c.Quirks.WakeUp)
+	case c.PrivateDataMax < 0 || c.PrivateDataMax > privateDataCap:
+		return fmt.Errorf("rnic: ConnParam.PrivateDataMax %d, 0 to %d possible", c.PrivateDataMax, privateDataCap)
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	for _, d := range c.dialects() {
+		if err := c.checkPrivate(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAccept validates what a Responder may say to a Request of dialect d.
+func (c *ConnParam) checkAccept(d Dialect) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	switch {
+	case c.ORDMin < 0 || c.ORDMin > ReadDepthULP:
+		return depthError("ORDMin", c.ORDMin)
+	case c.ORDMin > c.ORD:
+		return fmt.Errorf("rnic: ConnParam.ORDMin %d is above ORD %d: no Request could be accepted", c.ORDMin, c.ORD)
+	}
+	return c.checkPrivate(d)
+}
+
+// check validates what both ends have.
+func (c *ConnParam) check() error {
+	switch {
+	case c.RTR != 0 && c.RTR&mpa.AllRTR != c.RTR:
+		return fmt.Errorf("rnic: ConnParam.RTR 0x%x names no RTR message, or an unknown one", uint8(c.RTR))
+	case c.IRD < 0 || c.IRD > ReadDepthULP:
+		return depthError("IRD", c.IRD)
+	case c.ORD < 0 || c.ORD > ReadDepthULP:
+		return depthError("ORD", c.ORD)
+	case c.UserTimeout < 0:
+		return fmt.Errorf("rnic: ConnParam.UserTimeout %v is negative", c.UserTimeout)
+	case c.Packing > PackFull:
+		return fmt.Errorf("rnic: ConnParam.Packing %d is neither PackNow nor PackFull", c.Packing)
+	}
+	return nil
+}
+
+func depthError(field string, n int) error {
+	return fmt.Errorf("rnic: ConnParam.%s %d, 0 to %d possible, or ReadDepthULP", field, n, ReadDepthMax)
+}
+
+// checkPrivate: the private data must fit a frame of dialect d.
+func (c *ConnParam) checkPrivate(d Dialect) error {
+	if err := privateDataError(c.PrivateData, d); err != nil {
+		return fmt.Errorf("rnic: ConnParam.PrivateData: %w", err)
+	}
+	return nil
+}
+
+// privateDataError is nil where private fits a frame of dialect d.
+func privateDataError(private []byte, d Dialect) error {
+	if len(private) <= d.PrivateDataMax() {
+		return nil
+	}
+	return fmt.Errorf("%d octets of private data, MPA start-up of %v carries %d at most", len(private), d, d.PrivateDataMax())
+}
+
+// enhanced says whether the ULP wants what only RFC 6581 can settle.
+func (c *ConnParam) enhanced() bool { return c.PeerToPeer || c.IRD > 0 || c.ORD > 0 }
+
+// dialects are those a connecting QueuePair tries, one after another, each on a connection of its own. The enhanced format is
+// used only where something enhanced is wanted (RFC 6581 section 10). Never more than two.
+func (c *ConnParam) dialects() []Dialect {
+	switch {
+	case c.Dialect != 0:
+		return []Dialect{c.Dialect}
+	case c.PeerToPeer:
+		return []Dialect{RFC6581, RTR}
+	case c.enhanced():
+		return []Dialect{RFC6581, RFC5044}
+	}
+	return []Dialect{RFC5044}
+}
+
+// prepare takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
+// error leaves it Idle, but for ErrClosed, when Abort or Close has come: then it is Closed.
+func (q *QueuePair) prepare(conn ConnParam) error {
+	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
+		return ErrState
+	}
+	conn.PrivateData = slices.Clone(conn.PrivateData)
+	ctrl, err := q.adapter.table.Register(q.opt.PD.id, make([]byte, conn.controlLen()),
+		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
+	if err == nil {
+		q.conn, q.ctrl = conn, ctrl
+		return nil
+	}
+	q.state.Store(uint32(Idle))
+	if q.unwanted.Load() && q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) { // who looks second sees the other
+		q.finish(ErrClosed)
+		return ErrClosed
+	}
+	return fmt.Errorf("rnic: queue pair's control region: %w", err)
+}

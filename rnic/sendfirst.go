@@ -1,0 +1,83 @@
+package rnic
+
+import "time"
+
+// A Responder that sends first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
+// FPDU: an Initiator that does not know yet that it is in full operation could take an FPDU for a
+// part of the Reply. Linux siw, for one, gives up a connection on which octets lie behind the Reply
+// when it reads that.
+
+// SendFirstPause is how long after the Reply a Responder sends first that knows nothing of the
+// Initiator but that it has had that time.
+const SendFirstPause = 300 * time.Millisecond
+
+// Values of QueuePair.early.
+const (
+	sendsLast   uint32 = iota // as RFC 5044 has it
+	sendsFirst                // SendFirst was called
+	peerIsReady               // PeerReady was called
+)
+
+// SendFirst lets a Responder send what was posted although no FPDU of the Initiator's has come yet,
+// SendFirstPause after its Reply at the soonest, and when our TCP knows that to be acknowledged. It
+// is a profile for ULPs that have the Responder send first without RFC 6581's peer-to-peer
+// start-up, as ucmatose does: by default both ends of these wait for ever.
+//
+// It may be called at any time, from any goroutine: before Accept, too, and it holds as soon as the
+// QueuePair is in service. Quirks.SendFirst, at Accept, is the same. The error is ErrState when the QueuePair is Closed. It changes nothing at
+// an Initiator, or where an RTR message is still awaited (the next FPDU will come by itself).
+func (q *QueuePair) SendFirst() error { return q.letSend(sendsFirst) }
+
+// PeerReady is SendFirst without the pause: the Initiator is known to be in full operation, for it
+// has said so by other means, such as another connection.
+func (q *QueuePair) PeerReady() error { return q.letSend(peerIsReady) }
+
+func (q *QueuePair) letSend(how uint32) error {
+	if q.State() == Closed {
+		return ErrState
+	}
+	for had := q.early.Load(); had < how && !q.early.CompareAndSwap(had, how); had = q.early.Load() {
+	}
+	if l := q.link.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
+		_ = order(l.car.submit, func() { q.sendFirst(l) }) // a stopped Poller has ended the connection already
+		q.adapter.turn()
+	}
+	return nil
+}
+
+// sendFirst opens the half that sends, or sets a timer for that, if it was asked for and nothing
+// that is owed is still to come. Driver's goroutine.
+func (q *QueuePair) sendFirst(l *link) {
+	how := q.early.Load()
+	if how == sendsLast || !l.maySendFirst() {
+		return
+	}
+	if at := l.repliedAt + int64(SendFirstPause); how == sendsFirst && l.car.now() < at {
+		l.sendFirstAt = at
+		l.car.setTimer(at)
+		return
+	}
+	q.open(l)
+}
+
+// maySendFirst: nothing but rule 4 is in the way.
+func (l *link) maySendFirst() bool {
+	return l.phase == phaseFull && !l.qp.send.enabled && !l.qp.send.stopped && !l.awaitsReady && !l.awaitsRtr
+}
+
+// pauseOver is the timer of sendFirst. Octets that are not acknowledged are the Reply, which may
+// have to be sent again: the pause begins with that.
+func (l *link) pauseOver() {
+	l.sendFirstAt = 0
+	switch {
+	case !l.maySendFirst():
+	case l.car.unacked():
+		l.repliedAt = l.car.now()
+		l.qp.sendFirst(l)
+	default:
+		l.qp.open(l)
+	}
+	if l.shut { // what was posted goes out now, and then our half is closed
+		l.linger()
+	}
+}

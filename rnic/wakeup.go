@@ -1,0 +1,37 @@
+package rnic
+
+import (
+	"time"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// Waking a peer up. A Responder's Reply says that it may be sent to; but Linux siw sends it before it has its ear at the socket, and an
+// FPDU that comes in between lies there until more octets arrive. An Initiator that has sent something so early, and wants to
+// be sure, sends an RDMA Write of no octets a while later: of that the STag is not looked at (RFC 5041 section 7.2), and no
+// ULP sees it. Any other peer has one header more to read.
+
+// WakeUpDefault is a good Quirks.WakeUp for peers that are Linux siw.
+const WakeUpDefault = 200 * time.Millisecond
+
+// planWakeUp sets the timer at the Initiator's entry into full operation.
+func (l *link) planWakeUp() {
+	if l.wakeUpPlanned = l.qp.conn.Quirks.WakeUp > 0 && l.dialect != Culley02; l.wakeUpPlanned {
+		l.car.setTimer(l.car.now() + int64(l.qp.conn.Quirks.WakeUp))
+	}
+}
+
+// wakeUp: the time has come. What is sent from now on needs none.
+func (l *link) wakeUp() {
+	l.wakeUpPlanned = false
+	s := &l.qp.send
+	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
+		return
+	}
+	h := rdmap.OpWrite.Header(s.version)
+	h.STag = rtrSTag
+	s.owe(ddp.Message{Header: h}, nil)
+	l.adapter.startup.wakeUps.Add(1)
+	l.car.send()
+}
