@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,14 +13,6 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 )
-
-// Defaults and limits of an Adapter.
-const (
-	RegionsMaxDefault = 4096
-	ConnsMaxDefault   = 1024
-)
-
-var ErrClosed = errors.New("rnic: closed")
 
 // Config of an Adapter.
 type Config struct {
@@ -44,6 +35,9 @@ type Config struct {
 	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it can return: for
 	// simulations that turn them on the calling goroutine instead of running them.
 	Manual func()
+	// DrawSTag, if set, is where STags are drawn from, by any goroutine, instead of at random: for simulations that are to be
+	// repeated. Peers that can guess it can guess STags.
+	DrawSTag func() uint32
 }
 
 // Adapter is a software RNIC.
@@ -97,6 +91,9 @@ func Open(cfg Config) (*Adapter, error) {
 		}
 	}
 	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
+	if cfg.DrawSTag != nil {
+		a.table.DrawFrom(cfg.DrawSTag)
+	}
 	a.events.size = cfg.EventsMax
 	a.places = newPlaces(cfg.ConnsMax, cfg.PeerMax)
 	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
@@ -107,8 +104,21 @@ func Open(cfg Config) (*Adapter, error) {
 	return a, nil
 }
 
-// Table is the Adapter's STag table, for tools that look at it.
-func (a *Adapter) Table() *mem.Table { return a.table }
+// Regions is how many of Config.RegionsMax are taken: by regions, windows and connections. Any goroutine.
+func (a *Adapter) Regions() int { return a.table.Len() }
+
+// Valid says whether s names a region or a window of this Adapter that is valid. Any goroutine.
+func (a *Adapter) Valid(s STag) bool {
+	_, verdict := a.table.Check(0, mem.AnyStream, s, 0, 1, mem.RemoteRead)
+	return verdict != mem.CheckInvalidSTag
+}
+
+// Writers returns the STags, of regions and windows, through which a peer may write an octet of b at this moment. Any
+// goroutine; it looks at the whole STag table and allocates.
+//
+// A server whose clients do not trust each other asks before it grants one of them memory that it may have granted
+// another: two STags that lead to one buffer let the one change what the other wrote (RFC 5042 section 6.3.6).
+func (a *Adapter) Writers(b []byte) []STag { return a.table.Writers(b) }
 
 // CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this Adapter. Any other is an error.
 func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return a.newCQ(depth) }

@@ -148,7 +148,7 @@ func TestAdapterCloseContext(t *testing.T) {
 // When all connections are gone, only the regions that the application registered are in the table.
 func TestNoRegionsLeftBehind(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		before := r.server.Table().Len()
+		before := r.server.Regions()
 		for i := range 10 {
 			s, c := r.connect(opts{}, opts{})
 			if i%2 == 0 {
@@ -160,7 +160,7 @@ func TestNoRegionsLeftBehind(t *testing.T) {
 			s.region.Deregister()
 			s.source.Deregister()
 			s.inbox.Deregister()
-			require.Equal(t, before, r.server.Table().Len())
+			require.Equal(t, before, r.server.Regions())
 		}
 	})
 }

@@ -254,7 +254,7 @@ func TestAttackGuessing(t *testing.T) {
 		if guess == known.STag() {
 			continue
 		}
-		if _, res := a.table.Check(pd.id, 1, guess, 0, 8, RemoteWrite); res == mem.CheckOK {
+		if _, res := a.table.Check(pd.id, 1, guess, 0, 8, mem.RemoteWrite); res == mem.CheckOK {
 			hits++
 		}
 	}

@@ -137,7 +137,7 @@ func (c *ConnParam) checkAccept(d Dialect) error {
 // check validates what both ends have.
 func (c *ConnParam) check() error {
 	switch {
-	case c.RTR != 0 && c.RTR&mpa.AllRTR != c.RTR:
+	case c.RTR != 0 && c.RTR&RTRKinds(mpa.AllRTR) != c.RTR:
 		return fmt.Errorf("rnic: ConnParam.RTR 0x%x names no RTR message, or an unknown one", uint8(c.RTR))
 	case c.IRD < 0 || c.IRD > ReadDepthULP:
 		return depthError("IRD", c.IRD)

@@ -1,20 +1,12 @@
 package rnic
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mem"
 )
-
-// CQDepthMax bounds one CompletionQueue.
-const CQDepthMax = 1 << 20
-
-// ErrCQFull: posting would need more completions than the CompletionQueue can hold. Entries are given back by Poll, and, of work
-// that is not signaled and succeeds, when it is carried out: then there is nothing to poll, and posting is tried again.
-var ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or create it deeper")
 
 // CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill and one goroutine polls.
 //

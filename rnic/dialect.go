@@ -5,48 +5,76 @@ import (
 )
 
 // Dialect is a way to start MPA; docs/dialects.md has what each sends.
-type Dialect = mpa.Dialect
+type Dialect uint8
 
 // The dialects, oldest first.
 const (
-	Culley02 = mpa.Culley02 // no start-up frames, markers and CRC always, DDP and RDMAP version 0
-	RDDP01   = mpa.RDDP01   // Rev 0, version 0: draft-ietf-rddp-mpa-01, RDMA Consortium
-	RFC5044  = mpa.RFC5044  // Rev 1
-	RTR      = mpa.RTR      // Rev 1, with a Ready-to-Receive frame
-	RFC6581  = mpa.RFC6581  // Rev 2: IRD, ORD and RTR message
+	Culley02 Dialect = Dialect(mpa.Culley02) // no start-up frames, markers and CRC always, DDP and RDMAP version 0
+	RDDP01   Dialect = Dialect(mpa.RDDP01)   // Rev 0, version 0: draft-ietf-rddp-mpa-01, RDMA Consortium
+	RFC5044  Dialect = Dialect(mpa.RFC5044)  // Rev 1
+	RTR      Dialect = Dialect(mpa.RTR)      // Rev 1, with a Ready-to-Receive frame
+	RFC6581  Dialect = Dialect(mpa.RFC6581)  // Rev 2: IRD, ORD and RTR message
 )
 
 // ParseDialect reads a dialect's name: culley-02, rddp-01, rfc5044, rtr or rfc6581.
-func ParseDialect(name string) (Dialect, error) { return mpa.ParseDialect(name) }
+func ParseDialect(name string) (Dialect, error) {
+	d, err := mpa.ParseDialect(name)
+	return Dialect(d), err
+}
+
+func (d Dialect) String() string { return mpa.Dialect(d).String() }
+
+// Valid says whether d is one of the five.
+func (d Dialect) Valid() bool { return mpa.Dialect(d).Valid() }
+
+// Rev is the MPA revision of the dialect's frames; culley-02 has none.
+func (d Dialect) Rev() int { return int(mpa.Dialect(d).Rev()) }
+
+// PrivateDataMax is how many octets of private data a frame of the dialect carries.
+func (d Dialect) PrivateDataMax() int { return mpa.Dialect(d).PrivateDataMax() }
+
+// setOf makes a set.
+func setOf(ds ...Dialect) (s mpa.Dialects) {
+	for _, d := range ds {
+		s |= mpa.DialectsOf(mpa.Dialect(d))
+	}
+	return s
+}
+
+// listOf is what a set has, oldest first.
+func listOf(s mpa.Dialects) (ds []Dialect) {
+	for d := Culley02; d <= RFC6581; d++ {
+		if s.Has(mpa.Dialect(d)) {
+			ds = append(ds, d)
+		}
+	}
+	return ds
+}
 
 // RTRKinds are the messages of RFC 6581 by which an Initiator says that the Responder may send.
-type RTRKinds = mpa.RTRKinds
+type RTRKinds uint8
 
 const (
-	RTRSend  = mpa.RTRSend
-	RTRWrite = mpa.RTRWrite
-	RTRRead  = mpa.RTRRead
+	RTRSend  RTRKinds = RTRKinds(mpa.RTRSend)
+	RTRWrite RTRKinds = RTRKinds(mpa.RTRWrite)
+	RTRRead  RTRKinds = RTRKinds(mpa.RTRRead)
 )
 
-// Read depths.
-const (
-	ReadDepthMax = mpa.DepthMax
-	ReadDepthULP = mpa.DepthULP // the ULPs settle it, not start-up
-)
+func (k RTRKinds) String() string { return mpa.RTRKinds(k).String() }
 
 // party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
 // strict, any other takes Rev 0 for an answer.
 func (q *QueuePair) party(l *link, served mpa.Dialects) mpa.Party {
 	o := &q.conn
 	p := mpa.Party{
-		Dialects: served, Markers: l.wantMarkers(q), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: o.RTR,
+		Dialects: served, Markers: l.wantMarkers(q), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: mpa.RTRKinds(o.RTR),
 		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
 	}
 	if p.RTR == 0 {
 		p.RTR = mpa.AllRTR
 	}
 	if l.initiator && o.Dialect == 0 {
-		p.Dialects = mpa.DialectsOf(RDDP01, RFC5044)
+		p.Dialects = setOf(RDDP01, RFC5044)
 	}
 	return p
 }
@@ -83,7 +111,7 @@ func (q *QueuePair) Framing() Framing {
 func (q *QueuePair) Startup() Startup {
 	if t := q.terms.Load(); t != nil {
 		return Startup{
-			Dialect: t.Dialect, Version: int(t.Version), PeerToPeer: t.PeerToPeer, Enhanced: t.Enhanced,
+			Dialect: Dialect(t.Dialect), Version: int(t.Version), PeerToPeer: t.PeerToPeer, Enhanced: t.Enhanced,
 			IRD: int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),
 		}
 	}

@@ -172,8 +172,8 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 		r.untilDone(c.qp)
 		f := r.failure()
 		require.ErrorAs(t, f.Err, &re)
-		require.Equal(t, int(asked.Rev()), re.Revision)
-		require.Equal(t, mpa.DialectsOf(served), re.Served)
+		require.Equal(t, asked.Rev(), re.Revision)
+		require.Equal(t, []Dialect{served}, re.Served)
 		if asked == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
 			var no *RejectedError
 			require.ErrorAs(t, c.qp.Err(), &no)
@@ -182,7 +182,7 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 			break
 		}
 		require.ErrorAs(t, c.qp.Err(), &re)
-		require.Equal(t, int(served.Rev()), re.Revision)
+		require.Equal(t, served.Rev(), re.Revision)
 		require.EqualError(t, re, fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
 			asked, asked.Rev(), served.Rev()))
 		require.EqualError(t, f.Err, fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", asked, asked.Rev(), served))

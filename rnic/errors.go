@@ -5,13 +5,35 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 )
 
+// Errors, for errors.Is. Those of posting calls first: nothing of the request in question was posted.
 var (
+	// ErrClosed: this end has closed or aborted, or the Adapter or Listener is closed.
+	ErrClosed = errors.New("rnic: closed")
 	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = errors.New("rnic: send queue is full")
 	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
+	// ErrCQFull: posting would need more completions than the CompletionQueue can hold. Entries are given back by Poll, and, of work
+	// that is not signaled and succeeds, when it is carried out: then there is nothing to poll, and posting is tried again.
+	ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or create it deeper")
+	// ErrListTooLong: more ranges than QPOptions.SGEMax.
+	ErrListTooLong = errors.New("rnic: work request has more ranges than QPOptions.SGEMax allows")
+	// ErrInlineTooLong: more octets than QPOptions.InlineMax.
+	ErrInlineTooLong = errors.New("rnic: work request has more inline data than QPOptions.InlineMax allows")
+	// ErrTooLong: the ranges together have more octets than a message can have, 2^32-1.
+	ErrTooLong = errors.New("rnic: the ranges of a work request together have 2^32 octets or more")
+	// ErrShape: a List, Inline or Local that a request of its kind cannot have.
+	ErrShape = errors.New("rnic: not possible in a work request of this kind")
+	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves none.
+	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
+	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
+	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
+	// ErrShared: the QueuePair takes its receive buffers from a SharedReceiveQueue, so that it has none of its own.
+	ErrShared = errors.New("rnic: the queue pair has a shared receive queue: post there")
+
 	// ErrState: the call does not fit the QueuePair's state.
 	ErrState = errors.New("rnic: not possible in the queue pair's state")
 	// ErrStartupTimeout: the peer did not send its MPA start-up frame in time.
@@ -30,6 +52,15 @@ var (
 	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
 	// stream it was.
 	ErrUnread = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")
+	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
+	// it had been sent were not answered.
+	ErrUnanswered = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
+	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of a shared receive buffer.
+	ErrCQOverflow = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
+	// ErrRevoked is Window.Bind's answer for a region that is not valid.
+	ErrRevoked = mem.ErrRevoked
+	// ErrWindowFreed is Window.Bind's answer after Free.
+	ErrWindowFreed = errors.New("the window was freed")
 	// ErrBacklog: a listener had no room for a further connection request.
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )
@@ -50,7 +81,7 @@ func (e *RejectedError) Error() string {
 	switch {
 	case !e.MaybeDialect():
 		return text
-	case e.Rev != int(e.Asked.Rev()):
+	case e.Rev != e.Asked.Rev():
 		return fmt.Sprintf("%s, with MPA revision %d: it does not serve %v, or its ULP said no", text, e.Rev, e.Asked)
 	}
 	return fmt.Sprintf("%s: its ULP said no, or it does not serve %v", text, e.Asked)
@@ -58,7 +89,7 @@ func (e *RejectedError) Error() string {
 
 // MaybeDialect says whether the peer's MPA may have rejected, for want of the dialect, and not its ULP.
 func (e *RejectedError) MaybeDialect() bool {
-	return e.Asked.Valid() && !e.Enhanced && (len(e.PrivateData) == 0 || e.Rev != int(e.Asked.Rev()))
+	return e.Asked.Valid() && !e.Enhanced && (len(e.PrivateData) == 0 || e.Rev != e.Asked.Rev())
 }
 
 // connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
@@ -103,7 +134,7 @@ func (e *setupError) Unwrap() error { return e.cause }
 type RevisionError struct {
 	Revision int
 	Asked    Dialect // of the Request, the peer's or ours; 0: of no known one
-	Served   mpa.Dialects
+	Served   []Dialect
 	Reply    bool // ours was the Request
 	Lower    bool // a Reply of a lower revision than the Request's
 }
@@ -114,9 +145,9 @@ func (e *RevisionError) Error() string {
 		return fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
 			e.Asked, e.Asked.Rev(), e.Revision)
 	case e.Asked != 0:
-		return fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", e.Asked, e.Revision, e.Served)
+		return fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", e.Asked, e.Revision, setOf(e.Served...))
 	}
-	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, e.Served)
+	return fmt.Sprintf("rnic: peer speaks MPA revision %d, served here: %v", e.Revision, setOf(e.Served...))
 }
 
 // ConnectError is a connection that did not come about; Err says why (QueuePair.Connect).

@@ -6,9 +6,6 @@ import (
 	"sync/atomic"
 )
 
-// EventsDefault is how many asynchronous events wait to be read when Config.EventsMax is 0.
-const EventsDefault = 256
-
 // EventKind says what an asynchronous event is about.
 type EventKind uint8
 

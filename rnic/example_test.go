@@ -233,7 +233,7 @@ func ExampleProtectionDomain_RegisterWith_file() {
 	m.Deregister()
 	// Output:
 	// rnic: register 8192 octets: mem: region of 8192 octets cannot be written by this process: permission denied
-	// 100 1099511627776 LocalRead|RemoteRead
+	// 100 1099511627776 RemoteRead
 }
 
 // Two programs talk over TCP, agree on RDMA, and go on with it on the same connection.

@@ -322,7 +322,7 @@ func TestHandedOverInVain(t *testing.T) {
 			p.r.pass(requestTimeout + time.Second)
 			require.ErrorIs(t, req.Reject(p.r.ctx, nil), errUndecided)
 		}, nil},
-		"revision": {9, nil, &RevisionError{Revision: 9, Served: mpa.FramedDialects}},
+		"revision": {9, nil, &RevisionError{Revision: 9, Served: listOf(mpa.FramedDialects)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{}, stream.Options{})

@@ -370,5 +370,5 @@ func (s *siege) lift() {
 	s.poll()
 	require.Equal(s.t, int(s.posted), len(s.seen)+s.left(), "%s: posted, completed or left", s.what)
 	require.Equal(s.t, s.pool.Size(), s.pool.Available(), "%s: Bufs", s.what)
-	require.Equal(s.t, 3, s.adapter.Table().Len(), "%s: regions", s.what)
+	require.Equal(s.t, 3, s.adapter.Regions(), "%s: regions", s.what)
 }

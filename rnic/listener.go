@@ -16,12 +16,6 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// BacklogDefault bounds the connection requests that wait for Accept, and BacklogMax what may be asked for.
-const (
-	BacklogDefault = 128
-	BacklogMax     = 1 << 16
-)
-
 // ListenOptions of Adapter.Listen.
 type ListenOptions struct {
 	Backlog int // connection requests that wait for Accept: default 128, at most BacklogMax
@@ -127,7 +121,7 @@ func (l *Listener) serve(opt ListenOptions) error {
 			return fmt.Errorf("rnic: ListenOptions.Dialects: %v is unknown", d)
 		}
 	}
-	l.dialects = mpa.DialectsOf(opt.Dialects...)
+	l.dialects = setOf(opt.Dialects...)
 	return nil
 }
 
@@ -314,7 +308,7 @@ func (r *ConnRequest) Dialect() Dialect {
 		return Culley02
 	}
 	d, _ := r.link.listener.dialects.Serve(&r.frame)
-	return d
+	return Dialect(d)
 }
 
 // ReadDepths are the Initiator's IRD and ORD; false: the Request has none. ReadDepthULP: the ULPs are to settle it.

@@ -87,7 +87,7 @@ func TestProfileRefusesClientServer(t *testing.T) {
 		e, _, err := f.Enhanced()
 		require.NoError(r.t, err)
 		switch {
-		case f.IsEnhanced() && (!e.PeerToPeer || e.RTR&(RTRWrite|RTRRead) == 0):
+		case f.IsEnhanced() && (!e.PeerToPeer || e.RTR&(mpa.RTRWrite|mpa.RTRRead) == 0):
 			p.closeSend()
 			return false
 		case f.IsEnhanced():
@@ -157,7 +157,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 			p := r.dialRaw()
 			d := c.conn.dialects()[0]
 			party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: opt.PeerToPeer}
-			frame := party.Request(d, nil)
+			frame := party.Request(mpa.Dialect(d), nil)
 			p.write(frame.Append(nil))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.with([]byte("private"))))
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
@@ -270,7 +270,7 @@ func TestTwoOfOneRole(t *testing.T) {
 				r.untilDone(a.qp)
 				require.Error(t, a.qp.Err())
 				p := r.dialRaw()
-				frame := (&mpa.Frame{Kind: mpa.Reply, Rev: d.Rev()}).Append(nil)
+				frame := (&mpa.Frame{Kind: mpa.Reply, Rev: uint8(d.Rev())}).Append(nil)
 				p.write(frame)
 				require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
 				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)

@@ -15,10 +15,7 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// Limits and defaults of a QueuePair.
 const (
-	QueueDepthMax     = 1 << 14
-	QueueDepthDefault = 128
 	// pendingMin bounds messages that were placed but wait for earlier octets; large segments raise it.
 	pendingMin = 1024
 	// terminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied headers.
@@ -283,7 +280,7 @@ func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
 
 // Stats of one QueuePair.
 type Stats struct {
-	Receive       mpa.ReceiverStats
+	Receive       ReceiveStats
 	Placed        Placed
 	FPDUsSent     uint64
 	PayloadSent   uint64 // octets of DDP payload
@@ -300,6 +297,30 @@ type Stats struct {
 	// gap.
 	RefusedPending uint64
 	TCP            TransportStats
+}
+
+// ReceiveStats count what MPA has found in the peer's octets.
+type ReceiveStats struct {
+	FPDUs, Direct, Reassembled, OutOfOrder         uint64 // FPDUs: all; in one segment; in several; beyond a gap
+	BytesDirect, BytesReassembled, BytesOutOfOrder uint64 // octets of their ULPDUs
+	HeldBufs, HeldBufsPeak                         uint64 // packet buffers with octets of FPDUs that are not whole
+	RefusedBudget                                  uint64 // segments that were left to be sent again: for what one connection may hold
+	RefusedCRC                                     uint64 // DropBadCRC: for a bad CRC
+	RefusedUnverified                              uint64 // DropBadCRC: for octets that could not be verified
+	RefusedOutOfOrderRuns                          uint64 // for too many out-of-order runs
+	RefusedSpare                                   uint64 // because packet buffers were short
+	Coalesced, BytesCoalesced                      uint64 // out-of-order runs that were moved together
+}
+
+func receiveStats(s mpa.ReceiverStats) ReceiveStats {
+	return ReceiveStats{
+		FPDUs: s.FPDUs, Direct: s.Direct, Reassembled: s.Reassembled, OutOfOrder: s.OutOfOrder,
+		BytesDirect: s.BytesDirect, BytesReassembled: s.BytesReassembled, BytesOutOfOrder: s.BytesOutOfOrder,
+		HeldBufs: s.HeldBufs, HeldBufsPeak: s.HeldBufsPeak,
+		RefusedBudget: s.RefusedBudget, RefusedCRC: s.RefusedCRC, RefusedUnverified: s.RefusedUnverified,
+		RefusedOutOfOrderRuns: s.RefusedIslands, RefusedSpare: s.RefusedSpare,
+		Coalesced: s.Coalesced, BytesCoalesced: s.BytesCoalesced,
+	}
 }
 
 // TransportStats come from our TCP or from the kernel's TCP_INFO.
@@ -341,7 +362,7 @@ func (q *QueuePair) snapshot(l *link) Stats {
 		return q.final
 	}
 	return Stats{
-		Receive:       q.recv.rx.Stats(),
+		Receive:       receiveStats(q.recv.rx.Stats()),
 		Placed:        q.recv.placed,
 		FPDUsSent:     q.send.fpdus,
 		PayloadSent:   q.send.payload,

@@ -97,7 +97,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
-		Queues: known, PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: q,
+		Queues: known, PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: (*placement)(q),
 	})
 }
 
@@ -125,7 +125,7 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	}
 	q.postBuffers()
 	q.reader.Enter()
-	v := r.rx.Input(off, b, data, q)
+	v := r.rx.Input(off, b, data, (*placement)(q))
 	q.reader.Exit()
 	q.arrived(l)
 	switch v {
@@ -148,7 +148,7 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 	}
 	q.postBuffers()
 	q.reader.Enter()
-	v := r.rx.InputCommitted(off, b, data, q)
+	v := r.rx.InputCommitted(off, b, data, (*placement)(q))
 	q.reader.Exit()
 	q.arrived(l)
 	return v == mpa.Kept
@@ -191,7 +191,7 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 		return
 	}
 	q.postBuffers()
-	passed := r.rx.Edge(edge, q)
+	passed := r.rx.Edge(edge, (*placement)(q))
 	if passed != r.delivered { // else it was in order, and Place has delivered it
 		q.reader.Enter()
 		q.deliverTo(passed)
@@ -221,11 +221,15 @@ func (q *QueuePair) postBuffers() {
 	q.rq.Release()
 }
 
-// Place implements mpa.Sink. Not for applications.
+// placement is a QueuePair as MPA and DDP see it.
+type placement QueuePair
+
+// Place implements mpa.Sink.
 //
 // It never stops the Receiver: behind an error of DDP's or RDMAP's, octets still move the left edge, and messages that
 // were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
-func (q *QueuePair) Place(u *mpa.ULPDU) error {
+func (p *placement) Place(u *mpa.ULPDU) error {
+	q := (*QueuePair)(p)
 	r := &q.recv
 	r.payload = 0
 	if err := r.ddp.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
@@ -253,8 +257,9 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// Judge implements ddp.ULP: RDMAP's part before Placement (RFC 5040 section 7.2). Not for applications.
-func (q *QueuePair) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
+// Judge implements ddp.ULP: RDMAP's part before Placement (RFC 5040 section 7.2).
+func (p *placement) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
+	q := (*QueuePair)(p)
 	r := &q.recv
 	if r.greet.awaited != 0 {
 		q.first(h, h.Len()+payload)
@@ -343,7 +348,7 @@ func (q *QueuePair) lookForErrors(l *link) {
 		r.reported = true
 		q.send.stopped = true
 		said := terminateCause(q.ctrl.Bytes()[:r.terminate])
-		q.asks.blameFor(&said.Terminate)
+		q.asks.blameFor(&said.terminate)
 		q.leaveService(l, &TerminateError{Remote: true, Cause: said})
 	case r.rx.Err() != nil:
 		r.dead = true

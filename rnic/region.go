@@ -9,19 +9,20 @@ import (
 )
 
 // Access is a set of rights on a MemoryRegion or Window.
-type Access = mem.Access
+type Access uint8
 
+// Rights. This host may always read its own regions.
 const (
-	LocalWrite  = mem.LocalWrite
-	RemoteRead  = mem.RemoteRead
-	RemoteWrite = mem.RemoteWrite
+	LocalWrite  Access = Access(mem.LocalWrite)
+	RemoteRead  Access = Access(mem.RemoteRead)
+	RemoteWrite Access = Access(mem.RemoteWrite)
 )
 
-// ErrRevoked is Window.Bind's answer for a region that is not valid.
-var ErrRevoked = mem.ErrRevoked
+// String returns the rights' names, joined by "|".
+func (a Access) String() string { return mem.Access(a).String() }
 
-// ErrWindowFreed is Window.Bind's answer behind Free.
-var ErrWindowFreed = errors.New("the window was freed")
+// STag is a Steering Tag: the name of a region or window that a peer is told. 0 is none.
+type STag = mem.STag
 
 // errForeignQP: an STag would be tied to a stream that can never use it.
 var errForeignQP = errors.New("the queue pair belongs to another protection domain")
@@ -67,7 +68,7 @@ func (pd *ProtectionDomain) RegisterWith(b []byte, opt RegisterOptions) (*Memory
 	if err == nil {
 		var m *mem.MemoryRegion
 		m, err = pd.adapter.table.Register(pd.id, b, mem.RegionOptions{
-			Access: opt.Access, Windows: opt.Windows, Base: opt.Base, ByAddr: opt.ByAddr, Zero: opt.Zero, Stream: stream,
+			Access: mem.Access(opt.Access), Windows: mem.Access(opt.Windows), Base: opt.Base, ByAddr: opt.ByAddr, Zero: opt.Zero, Stream: stream,
 		})
 		if err == nil {
 			return &MemoryRegion{m, pd.adapter}, nil
@@ -87,13 +88,47 @@ func (pd *ProtectionDomain) streamOf(q *QueuePair) (mem.StreamID, error) {
 	return q.stream, nil
 }
 
-// MemoryRegion is registered memory. Its STag, Base, Len, Access and Bytes are mem.MemoryRegion's, and so are Revoke, Revalidate and
-// Deregister: see there for what they promise, which is that no octet is placed after they have returned. They wait for placements
-// that are under way and must not be called from the goroutine that turns a Poller.
+// MemoryRegion is registered memory. The calls that take its STag away wait for placements that are under way, and must not be
+// made from the goroutine that turns a Poller.
 type MemoryRegion struct {
-	*mem.MemoryRegion
+	region  *mem.MemoryRegion
 	adapter *Adapter
 }
+
+// STag is the region's; of a region that is not valid the last one.
+func (m *MemoryRegion) STag() STag { return m.region.STag() }
+
+// Base is the tagged offset of the first octet.
+func (m *MemoryRegion) Base() uint64 { return m.region.Base() }
+
+// Len is the number of octets.
+func (m *MemoryRegion) Len() int { return m.region.Len() }
+
+// Bytes are the octets, which a peer may be changing unless the region is revoked.
+func (m *MemoryRegion) Bytes() []byte { return m.region.Bytes() }
+
+// Access is what RegisterOptions said.
+func (m *MemoryRegion) Access() Access { return Access(m.region.Access() &^ mem.LocalRead) }
+
+// Exclusive says whether the region is for one QueuePair alone (RegisterOptions.For).
+func (m *MemoryRegion) Exclusive() bool { return m.region.Stream() != mem.AnyStream }
+
+// Valid says whether the STag reaches the region: neither revoked nor invalidated, by the peer or by Local Invalidate.
+func (m *MemoryRegion) Valid() bool { return m.region.Valid() }
+
+// Revoke takes the STag's validity away, and that of all windows onto the region: no octet is placed or read through any
+// of them after Revoke has returned. It waits for the bursts that are under way, microseconds as a rule, and is what a
+// server calls before it looks at remotely written data (RFC 5042 appendix A). The entry is kept, for Revalidate. On a
+// region that is not valid it only waits.
+func (m *MemoryRegion) Revoke() { m.region.Revoke() }
+
+// Revalidate makes a revoked region valid again under a new key and returns its STag; the old STag stays invalid
+// until the 8-bit key has come round, and windows that were bound until they are bound again. A valid region is revoked
+// first, which waits; a revoked one does not wait. It panics after Deregister.
+func (m *MemoryRegion) Revalidate() STag { return m.region.Revalidate() }
+
+// Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only waits.
+func (m *MemoryRegion) Deregister() { m.region.Deregister() }
 
 // Slice names octets [off, off+n) of the region, for a work request. Out of range is the programmer's error.
 func (m *MemoryRegion) Slice(off, n int) SGE {
@@ -104,12 +139,13 @@ func (m *MemoryRegion) Slice(off, n int) SGE {
 }
 
 // Window is a second STag for a part of a region: exactly the octets, rights and stream that one peer needs, for as long
-// as it needs them. See mem.Window for its life.
+// as it needs them. It is valid from Bind until Unbind or Free, until its QueuePair's peer invalidates it, or until the region is
+// revoked, invalidated or deregistered, whose Revalidate does not bring it back.
 //
 // Any goroutine, under the same rule as MemoryRegion's methods. It belongs to its domain and is to be freed.
 type Window struct {
-	*mem.Window
-	pd *ProtectionDomain
+	window *mem.Window
+	pd     *ProtectionDomain
 
 	mu    sync.Mutex // Bind and Free, which wait
 	freed bool
@@ -131,14 +167,14 @@ func (pd *ProtectionDomain) NewWindow() (*Window, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rnic: new window: %w", err)
 	}
-	return &Window{Window: w, pd: pd}, nil
+	return &Window{window: w, pd: pd}, nil
 }
 
 // Bind lays the window over a part of m, a region of the same domain, and returns the STag to advertise, which is new
 // each time. A window that is bound is unbound first, which waits; no other call does. ErrRevoked if m is not valid,
 // *mem.RegionError if the window would show more than m has, ErrWindowFreed behind Free.
-func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (mem.STag, error) {
-	if m == nil || m.MemoryRegion == nil {
+func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
+	if m == nil || m.region == nil {
 		return 0, errors.New("rnic: bind a window: no region given")
 	}
 	w.mu.Lock()
@@ -147,12 +183,12 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (mem.STag, error) {
 	switch {
 	case w.freed:
 		err = ErrWindowFreed
-	case m.adapter != w.pd.adapter || m.Domain() != w.pd.id:
+	case m.adapter != w.pd.adapter || m.region.Domain() != w.pd.id:
 		err = errForeignRegion
 	}
 	if err == nil {
-		var stag mem.STag
-		stag, err = w.Window.Bind(m.MemoryRegion, mem.WindowOptions{Off: opt.Off, Len: opt.Len, Base: opt.Base, Access: opt.Access, Stream: stream})
+		var stag STag
+		stag, err = w.window.Bind(m.region, mem.WindowOptions{Off: opt.Off, Len: opt.Len, Base: opt.Base, Access: mem.Access(opt.Access), Stream: stream})
 		if err == nil {
 			return stag, nil
 		}
@@ -160,12 +196,22 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (mem.STag, error) {
 	return 0, fmt.Errorf("rnic: bind a window to [%d, %d+%d) of %d octets: %w", opt.Off, opt.Off, opt.Len, m.Len(), err)
 }
 
+// STag is the window's; of a window that is not bound the last one, which reaches nothing.
+func (w *Window) STag() STag { return w.window.STag() }
+
+// Valid says whether the STag reaches the region.
+func (w *Window) Valid() bool { return w.window.Valid() }
+
+// Unbind takes the window's validity away and waits as MemoryRegion.Revoke does: no octet is placed or read through its
+// STag afterwards. The region and other windows onto it stay as they are. On a window that is not bound it only waits.
+func (w *Window) Unbind() { w.window.Unbind() }
+
 // Free unbinds the window, waits as Unbind does, and gives its entry back: it cannot be bound again.
 func (w *Window) Free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.freed = true
-	w.Window.Free()
+	w.window.Free()
 }
 
 var errForeignRegion = errors.New("the region belongs to another protection domain")

@@ -24,7 +24,7 @@ func TestRegister(t *testing.T) {
 	}
 	_, err = pd.Register(make([]byte, 1), RemoteWrite)
 	require.ErrorContains(t, err, "all 2 memory regions are in use")
-	require.Equal(t, 2, a.Table().Len())
+	require.Equal(t, 2, a.Regions())
 }
 
 // Slice names a range of the region and nothing else.
@@ -70,7 +70,7 @@ func TestDeregisterUnderWrites(t *testing.T) {
 			r.untilDone(s.qp)
 			var pe *PeerError
 			require.ErrorAs(t, c.qp.Err(), &pe)
-			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.Terminate.Cause.String())
+			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.terminate.Cause.String())
 			require.True(t, bytes.Equal(bytes.Repeat([]byte{0x5a}, regionBytes), s.region.Bytes()))
 			s.unharmed(t)
 			c.poll()
@@ -116,4 +116,37 @@ func TestBoundRegionIsLocalToAll(t *testing.T) {
 			clear(s.inbox.Bytes()[:5])
 		}
 	})
+}
+
+// What an Adapter tells of its STags, and where it draws them from.
+func TestSTagsOfAnAdapter(t *testing.T) {
+	drawn := uint32(0)
+	a, err := Open(Config{RegionsMax: 8, DrawSTag: func() uint32 { drawn++; return drawn << 8 }})
+	require.NoError(t, err)
+	pd := a.AllocPD()
+	cq, err := a.CreateCQ(4)
+	require.NoError(t, err)
+	qp, err := a.CreateQP(QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
+	require.NoError(t, err)
+	b := make([]byte, 64)
+	m, err := pd.RegisterWith(b, RegisterOptions{Access: RemoteWrite, For: qp})
+	require.NoError(t, err)
+	readable, err := pd.Register(b[:8], RemoteRead|LocalWrite)
+	require.NoError(t, err)
+	require.NotZero(t, drawn)
+	require.True(t, m.Exclusive())
+	require.False(t, readable.Exclusive())
+	require.Equal(t, RemoteWrite, m.Access())
+	require.Equal(t, "LocalWrite|RemoteRead", readable.Access().String())
+	require.Equal(t, 2, a.Regions())
+	require.Equal(t, []STag{m.STag()}, a.Writers(b[:1]))
+	require.True(t, a.Valid(m.STag()))
+	require.True(t, a.Valid(readable.STag()))
+	require.False(t, a.Valid(0))
+	m.Revoke()
+	require.False(t, a.Valid(m.STag()))
+	require.Empty(t, a.Writers(b))
+	m.Deregister()
+	readable.Deregister()
+	require.Zero(t, a.Regions())
 }

@@ -47,17 +47,7 @@ type sentRequest struct {
 	fate     Status // if it is not done when the connection ends
 }
 
-var (
-	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves none.
-	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
-	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
-	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
-	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
-	// it had been sent were not answered.
-	ErrUnanswered = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
-
-	errBadResponse = errors.New("rnic: a Response matches no Read")
-)
+var errBadResponse = errors.New("rnic: a Response matches no Read")
 
 // mayAsk refuses what this connection's dialect or its read depth does not have. One that is not in service yet is mayPost's to
 // refuse.

@@ -34,9 +34,6 @@ type answer struct {
 	buffer     ddp.RecvBuffer // that it came in
 }
 
-// ReadDepthDefault is how many Reads are served or under way at a time where a depth is ReadDepthULP.
-const ReadDepthDefault = 32
-
 // readDepth is the depth to make room for.
 func readDepth(n int) int {
 	if n == ReadDepthULP {

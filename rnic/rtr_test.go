@@ -20,7 +20,7 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *rawInitiator {
 	r.t.Helper()
 	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 	party := mpa.Party{CRC: true, PeerToPeer: true, RTR: kinds}
-	f := party.Request(RFC6581, nil)
+	f := party.Request(mpa.RFC6581, nil)
 	p.write(f.Append(nil))
 	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.reply(mpa.Reply)

@@ -1,15 +1,9 @@
 package rnic
 
-import "time"
-
 // A Responder that sends first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
 // FPDU: an Initiator that does not know yet that it is in full operation could take an FPDU for a
 // part of the Reply. Linux siw, for one, gives up a connection on which octets lie behind the Reply
 // when it reads that.
-
-// SendFirstPause is how long after the Reply a Responder sends first that knows nothing of the
-// Initiator but that it has had that time.
-const SendFirstPause = 300 * time.Millisecond
 
 // Values of QueuePair.early.
 const (

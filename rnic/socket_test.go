@@ -47,7 +47,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 		require.NoError(t, a.Close(r.ctx))
 		r.until("all places", func() bool { return a.places.count() == 0 })
 		require.Zero(t, a.linkCount())
-		require.Zero(t, reflect.ValueOf(a.Table()).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
+		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}
 	r.listener.Close()
 	r.until("all goroutines gone", func() bool { return runtime.NumGoroutine() <= before+2 }) // the raw peers' readers

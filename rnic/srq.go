@@ -11,16 +11,6 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// SRQDepthMax bounds one SharedReceiveQueue.
-const SRQDepthMax = 1 << 20
-
-var (
-	// ErrShared: the QueuePair takes its receive buffers from a SharedReceiveQueue, so that it has none of its own.
-	ErrShared = errors.New("rnic: the queue pair has a shared receive queue: post there")
-	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of a shared receive buffer.
-	ErrCQOverflow = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
-)
-
 // SRQOptions of CreateSRQ.
 type SRQOptions struct {
 	PD    *ProtectionDomain
@@ -46,9 +36,6 @@ type SharedReceiveQueue struct {
 	left  atomic.Int64 // in ring, and nobody's yet
 	limit atomic.Int64 // of Arm; 0: not armed
 }
-
-// SharedSGEMax is how many ranges one shared receive buffer may have.
-const SharedSGEMax = SGEMaxDefault
 
 // sharedBuffer is a fixed, pointer-free ring entry.
 type sharedBuffer struct {

@@ -282,7 +282,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		require.ErrorIs(t, s.qp.Err(), ErrCQOverflow)
 		var pe *PeerError
 		require.ErrorAs(t, c.qp.Err(), &pe)
-		require.Equal(t, rdmap.CauseLocal, pe.Terminate.Cause)
+		require.Equal(t, rdmap.CauseLocal, pe.terminate.Cause)
 		requireEvent(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, event(t, events))
 		require.Equal(t, EventTerminated, event(t, events).Kind)
 		require.EqualValues(t, 1, r.server.EventCount(EventCQOverflow))

@@ -31,7 +31,7 @@ func (l *link) established() {
 		l.immediate()
 	case l.initiator:
 		l.ask()
-	case l.listener.dialects == mpa.DialectsOf(Culley02):
+	case l.listener.dialects == setOf(Culley02):
 		l.requestedImmediate()
 	default:
 		l.phase = phaseRequest
@@ -43,8 +43,8 @@ func (l *link) established() {
 // ask sends the Request.
 func (l *link) ask() {
 	l.phase = phaseReply
-	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
-	l.own = p.Request(l.dialect, l.qp.conn.PrivateData)
+	p := l.qp.party(l, setOf(l.dialect))
+	l.own = p.Request(mpa.Dialect(l.dialect), l.qp.conn.PrivateData)
 	l.out = l.own.Append(nil)
 	l.car.setTimer(l.car.now() + int64(replyTimeout))
 	l.car.send()
@@ -54,7 +54,7 @@ func (l *link) ask() {
 func (l *link) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	l.rxBase = l.rxNext
-	l.enter(&mpa.Terms{Dialect: Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.conn.IRD), ORD: uint16(l.qp.conn.ORD)})
+	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.conn.IRD), ORD: uint16(l.qp.conn.ORD)})
 	l.firstMarker = true
 	l.qp.send.enabled = true
 	if l.initiator {
@@ -124,7 +124,7 @@ func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.conn.NoM
 // startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
 // the frame.
 func (l *link) startup(data []byte) (used int) {
-	if l.phase == phaseRequest && len(l.in) == 0 && data[0] == 0 && l.listener.dialects.Has(Culley02) {
+	if l.phase == phaseRequest && len(l.in) == 0 && data[0] == 0 && l.listener.dialects.Has(mpa.Culley02) {
 		l.requestedImmediate() // a marker, where a Request would have its M
 		return 0
 	}
@@ -180,7 +180,7 @@ func (l *link) requested(f mpa.Frame) {
 	}
 	if _, ok := l.listener.dialects.Serve(&f); !ok {
 		asked, _ := mpa.FramedDialects.Serve(&f)
-		l.note(&RevisionError{Revision: int(f.Rev), Asked: asked, Served: l.listener.dialects})
+		l.note(&RevisionError{Revision: int(f.Rev), Asked: Dialect(asked), Served: listOf(l.listener.dialects)})
 		if rep, ok := l.listener.dialects.Refusal(&f); ok {
 			l.refuse(rep)
 			return
@@ -215,9 +215,9 @@ func (l *link) decide(f mpa.Frame) {
 
 // replied enters full operation, or not (rule 3).
 func (l *link) replied(f mpa.Frame) {
-	p := l.qp.party(l, mpa.DialectsOf(l.dialect))
+	p := l.qp.party(l, setOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
-		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: mpa.DialectsOf(l.dialect), Reply: true, Lower: f.Rev < l.own.Rev}
+		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: []Dialect{l.dialect}, Reply: true, Lower: f.Rev < l.own.Rev}
 		if l.fallsBack(l.phase, re) {
 			l.fail(re) // the next connection does not wait for this one's orderly end
 			return

@@ -76,7 +76,7 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 		p.c = p.dialForged(q)
 	} else {
 		if p.has(setupOthers) {
-			p.listener.dialects |= mpa.DialectsOf(Culley02)
+			p.listener.dialects |= mpa.DialectsOf(mpa.Culley02)
 		}
 		mss := uint16(1460)
 		if p.has(setupSmall) {
@@ -263,7 +263,7 @@ func (p *startupPlay) end() {
 	}
 	require.Zero(p.t, p.adapter.linkCount())
 	require.Empty(p.t, p.adapter.lanes[0].links)
-	require.Zero(p.t, p.adapter.Table().Len(), "regions")
+	require.Zero(p.t, p.adapter.Regions(), "regions")
 	p.poller.Stop()
 	p.turns(5, time.Microsecond)
 	if p.nc != nil && !all { // it is over now, if it was not

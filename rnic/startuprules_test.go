@@ -246,7 +246,7 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 				over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 					p := r.dialRaw()
 					party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
-					f := party.Request(tc.d, nil)
+					f := party.Request(mpa.Dialect(tc.d), nil)
 					p.write(f.Append(nil))
 					s := r.newEnd(r.server, opts{})
 					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))

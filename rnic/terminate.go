@@ -51,10 +51,16 @@ func faultText(err error) string {
 // terminateCause reads a Terminate of the peer's.
 func terminateCause(body []byte) *PeerError {
 	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
-	return &PeerError{Terminate: t}
+	return &PeerError{Layer: t.Cause.Layer(), Type: t.Cause.Type(), Code: t.Cause.Code(), terminate: t}
 }
 
-// PeerError is what the peer's Terminate said.
-type PeerError struct{ Terminate rdmap.Terminate }
+// PeerError is what the peer's Terminate said (RFC 5040 section 4.8). Error words it, with the segment that it is about.
+type PeerError struct {
+	Layer uint8 // 0 RDMAP, 1 DDP, 2 MPA
+	Type  uint8 // of the layer's errors
+	Code  uint8 // of the type's
 
-func (e *PeerError) Error() string { return e.Terminate.String() }
+	terminate rdmap.Terminate
+}
+
+func (e *PeerError) Error() string { return e.terminate.String() }

@@ -125,9 +125,9 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	require.True(t, te.Remote)
 	var pe *PeerError
 	require.ErrorAs(t, te, &pe)
-	require.Equal(t, o.cause, pe.Terminate.Cause, "%v", pe)
-	require.True(t, pe.Terminate.HasDDP)
-	require.True(t, pe.Terminate.HasSegmentLen)
+	require.Equal(t, o.cause, pe.terminate.Cause, "%v", pe)
+	require.True(t, pe.terminate.HasDDP)
+	require.True(t, pe.terminate.HasSegmentLen)
 	require.Contains(t, what, o.cause.String())
 	require.EqualError(t, te, "rnic: peer terminated the stream: "+what, "both ends have the same words for it")
 
@@ -317,7 +317,7 @@ func TestPeerTerminates(t *testing.T) {
 				r.untilDone(s.qp)
 				var pe *PeerError
 				require.ErrorAs(t, s.qp.Err(), &pe)
-				require.Equal(t, tc.want, pe.Terminate.Cause)
+				require.Equal(t, tc.want, pe.terminate.Cause)
 				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
 			})
 		})

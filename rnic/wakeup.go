@@ -1,8 +1,6 @@
 package rnic
 
 import (
-	"time"
-
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -11,9 +9,6 @@ import (
 // FPDU that comes in between lies there until more octets arrive. An Initiator that has sent something so early, and wants to
 // be sure, sends an RDMA Write of no octets a while later: of that the STag is not looked at (RFC 5041 section 7.2), and no
 // ULP sees it. Any other peer has one header more to read.
-
-// WakeUpDefault is a good Quirks.WakeUp for peers that are Linux siw.
-const WakeUpDefault = 200 * time.Millisecond
 
 // planWakeUp sets the timer at the Initiator's entry into full operation.
 func (l *link) planWakeUp() {

@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -149,16 +148,6 @@ func popBehind(ring *mem.MPSC[wqe], w *wqe, list []SGE, inline []byte) {
 // dropBehind forgets the entries behind w.
 func dropBehind(ring *mem.MPSC[wqe], w *wqe) { popBehind(ring, w, nil, nil) }
 
-// Limits of what one work request may hold.
-const (
-	SGEMaxDefault    = 4
-	SGEMaxLimit      = 32
-	InlineMaxDefault = 64
-	InlineMaxLimit   = 1024
-	// NoInline, as QPOptions.InlineMax: inline data is not wanted.
-	NoInline = -1
-)
-
 // checkRequests validates the options that are about the size of work requests, and fills in defaults.
 func (o *QPOptions) checkRequests() error {
 	if o.SGEMax == 0 {
@@ -178,18 +167,6 @@ func (o *QPOptions) checkRequests() error {
 	}
 	return nil
 }
-
-// Errors of posting calls about the shape of a work request; nothing was posted. errors.Is finds them, the text has the limit.
-var (
-	// ErrListTooLong: more ranges than QPOptions.SGEMax.
-	ErrListTooLong = errors.New("rnic: work request has more ranges than QPOptions.SGEMax allows")
-	// ErrInlineTooLong: more octets than QPOptions.InlineMax.
-	ErrInlineTooLong = errors.New("rnic: work request has more inline data than QPOptions.InlineMax allows")
-	// ErrTooLong: the ranges together have more octets than a message can have, 2^32-1.
-	ErrTooLong = errors.New("rnic: the ranges of a work request together have 2^32 octets or more")
-	// ErrShape: a List, Inline or Local that a request of its kind cannot have.
-	ErrShape = errors.New("rnic: not possible in a work request of this kind")
-)
 
 // checkSend refuses a request that the send queue, its ring, or the protocol has no room for.
 func checkSend(wr *WorkRequest, sgeMax, inlineMax int) error {

@@ -2,8 +2,6 @@ package rnic
 
 import (
 	"fmt"
-
-	"github.com/rnicd/rnicd/mem"
 )
 
 // Opcode of a work request and its Completion.
@@ -137,7 +135,7 @@ func (s Status) String() string {
 
 // SGE is a range of registered local memory. MemoryRegion.Slice makes one.
 type SGE struct {
-	STag   mem.STag
+	STag   STag
 	Length uint32
 	Offset uint64 // tagged offset (TO): Base of the region counts
 }
@@ -155,12 +153,12 @@ type WorkRequest struct {
 	// Inline is what to send, instead of Local and List: octets of any memory, at most QPOptions.InlineMax of them, which need
 	// no registration. Send, Send with Invalidate, Write. Of no octets it is as if it were not there.
 	Inline       []byte
-	RemoteOffset uint64   // Write, Read, atomic: tagged offset at the peer
-	RemoteSTag   mem.STag // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
-	LocalSTag    mem.STag // Local Invalidate: what to invalidate
-	Op           Opcode   // what PostSend is to do; PostRecv needs none
-	Signaled     bool     // success yields a Completion; failures always do
-	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
+	RemoteOffset uint64 // Write, Read, atomic: tagged offset at the peer
+	RemoteSTag   STag   // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
+	LocalSTag    STag   // Local Invalidate: what to invalidate
+	Op           Opcode // what PostSend is to do; PostRecv needs none
+	Signaled     bool   // success yields a Completion; failures always do
+	Solicited    bool   // Send, Send with Invalidate, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
 	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12).
 	Fence bool
@@ -189,7 +187,7 @@ type Completion struct {
 	WithImmediate bool
 	// Invalidated is the STag of ours that the peer's message invalidated, or 0. It is so already, and no octet is placed
 	// through it any more: no Revoke is needed before the memory is looked at.
-	Invalidated mem.STag
+	Invalidated STag
 	Original    uint64 // atomic: the value of the peer's word before
 	Immediate   [8]byte
 	_           [24]byte

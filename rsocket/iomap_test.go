@@ -137,7 +137,7 @@ func TestMapEndsWithTheConnection(t *testing.T) {
 	go func() { other <- c[1].Close() }()
 	require.NoError(t, c[0].Close())
 	require.NoError(t, <-other)
-	require.Zero(t, devs[0].Table().Len())
+	require.Zero(t, devs[0].Regions())
 	require.NoError(t, m.Close())
 	_, err = c[0].Map(make([]byte, 100), 0)
 	require.Error(t, err)

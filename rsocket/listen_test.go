@@ -153,7 +153,7 @@ func TestNoRoom(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		before := runtime.NumGoroutine()
-		regions := [2]int{devs[0].Table().Len(), devs[1].Table().Len()}
+		regions := [2]int{devs[0].Regions(), devs[1].Regions()}
 		for i := range 12 {
 			c := pair(t, devs, Options{})
 			switch i % 3 {
@@ -168,7 +168,7 @@ func TestNothingIsLeft(t *testing.T) {
 			_ = errors.Join(c[0].Close(), c[1].Close())
 		}
 		for i := range devs {
-			require.Equal(t, regions[i], devs[i].Table().Len())
+			require.Equal(t, regions[i], devs[i].Regions())
 		}
 		for begin := time.Now(); runtime.NumGoroutine() > before+2; runtime.Gosched() {
 			require.Less(t, time.Since(begin), patience, "goroutines are left")
@@ -179,7 +179,7 @@ func TestNothingIsLeft(t *testing.T) {
 // Nor of connections that did not come about: no region, and no place in the Listener.
 func TestNothingIsLeftOfFailures(t *testing.T) {
 	devs, stranger := testnic.Sockets(t), testnic.Open(t, rnic.Config{})
-	regions := [2]int{devs[0].Table().Len(), devs[1].Table().Len()}
+	regions := [2]int{devs[0].Regions(), devs[1].Regions()}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	inner, err := stranger.Listen(ctx, ":0", rnic.ListenOptions{})
@@ -225,5 +225,5 @@ func TestNothingIsLeftOfFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.NoError(t, accepted.Close())
-	require.Equal(t, regions, [2]int{devs[0].Table().Len(), devs[1].Table().Len()})
+	require.Equal(t, regions, [2]int{devs[0].Regions(), devs[1].Regions()})
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // entry is a range of one end's memory that the other may write: rs_sge of rdma-core.
 type entry struct {
 	to     uint64
-	stag   mem.STag
+	stag   rnic.STag
 	length uint32
 }
 
@@ -37,7 +37,7 @@ func (e entry) put(b []byte, order binary.ByteOrder) {
 }
 
 func parseEntry(b []byte, order binary.ByteOrder) entry {
-	return entry{order.Uint64(b), mem.STag(order.Uint32(b[8:])), order.Uint32(b[12:])}
+	return entry{order.Uint64(b), rnic.STag(order.Uint32(b[8:])), order.Uint32(b[12:])}
 }
 
 // connData is the private data of a Request and of its Reply: rs_conn_data, in network order.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -166,11 +165,8 @@ func (p *peer) aside(m *message, c *rnic.Completion) error {
 		m.immediate && !bytes.Equal(c.Immediate[:], m.octets) {
 		return fmt.Errorf("%s: completion %+v of message %+v", p.name, *c, *m)
 	}
-	if m.invalidates != 0 {
-		_, verdict := p.host.Adapter.Table().Check(0, mem.AnyStream, m.invalidates, 0, 1, rnic.RemoteRead)
-		if verdict != mem.CheckInvalidSTag {
-			return fmt.Errorf("%s: STag %#x was invalidated and is valid", p.name, m.invalidates)
-		}
+	if m.invalidates != 0 && p.host.Adapter.Valid(m.invalidates) {
+		return fmt.Errorf("%s: STag %#x was invalidated and is valid", p.name, m.invalidates)
 	}
 	return nil
 }

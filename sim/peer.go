@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -28,9 +27,9 @@ type work struct {
 	n        int
 	signaled bool
 
-	slot, from int      // Read: where to, from which octet of the remote's library
-	original   uint64   // atomic: what it must find
-	stag       mem.STag // Local Invalidate
+	slot, from int       // Read: where to, from which octet of the remote's library
+	original   uint64    // atomic: what it must find
+	stag       rnic.STag // Local Invalidate
 }
 
 // message is a Send on its way.
@@ -39,7 +38,7 @@ type message struct {
 	writes int // so much of the remote region had been written by Writes posted before it
 
 	immediate, solicited bool
-	invalidates          mem.STag
+	invalidates          rnic.STag
 }
 
 // peer is one end of a connection and the application above it, with the model of what the other end's memory must become.
@@ -67,7 +66,7 @@ type peer struct {
 	lastTaken uint64    // the last of them, by the order of posting
 
 	remote     *peer
-	remoteSTag mem.STag
+	remoteSTag rnic.STag
 	want       []byte // what the remote region must hold in the end
 	next       int    // octets of it that Writes were posted for
 	checked    int    // of them, those found placed when a later Send was delivered
@@ -155,7 +154,7 @@ func (p *peer) hear(private []byte) error {
 		return fmt.Errorf("%s: private data of %d octets differ from what was sent", p.name, len(private))
 	}
 	if len(private) > 0 {
-		p.remoteSTag = mem.STag(binary.BigEndian.Uint32(private))
+		p.remoteSTag = rnic.STag(binary.BigEndian.Uint32(private))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -150,7 +149,7 @@ func (p *peer) takeBack() error {
 
 // tookBack judges a Local Invalidate that succeeded.
 func (p *peer) tookBack(w *work) error {
-	if _, verdict := p.host.Adapter.Table().Check(0, mem.AnyStream, w.stag, 0, 1, rnic.RemoteRead); verdict != mem.CheckInvalidSTag {
+	if p.host.Adapter.Valid(w.stag) {
 		return fmt.Errorf("%s: STag %#x was invalidated by this end and is valid", p.name, w.stag)
 	}
 	return nil

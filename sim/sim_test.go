@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -68,7 +67,7 @@ func TestDeterminism(t *testing.T) {
 // that damage may depend on them; and how long an IPv6 neighbour is believed, after which frames
 // are sent that draw faults.
 func TestHostsFollowTheSeed(t *testing.T) {
-	drawn := func(seed uint64) (mem.STag, int64) {
+	drawn := func(seed uint64) (rnic.STag, int64) {
 		w, err := New(Config{Seed: seed, V6: true})
 		require.NoError(t, err)
 		h := w.Hosts[1]

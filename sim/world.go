@@ -116,10 +116,10 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Adapter, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.Poller}, RegionsMax: regionsMax, Manual: w.settle})
-	if err == nil {
-		h.Adapter.Table().DrawFrom(rand.New(rand.NewPCG(cfg.Seed, uint64(i))).Uint32)
-	}
+	h.Adapter, err = rnic.Open(rnic.Config{
+		Pollers: []*stack.Poller{h.Poller}, RegionsMax: regionsMax, Manual: w.settle,
+		DrawSTag: rand.New(rand.NewPCG(cfg.Seed, uint64(i))).Uint32,
+	})
 	return h, err
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -48,7 +47,7 @@ type pair struct {
 	qp   [2]*rnic.QueuePair
 	cq   *rnic.CompletionQueue // of the writer
 	src  *rnic.MemoryRegion
-	stag mem.STag
+	stag rnic.STag
 }
 
 // Run sends the messages and counts segments. An error says that the connection failed: it must not.
@@ -125,7 +124,7 @@ func (p *pair) connect(m Messages) error {
 	if err != nil || p.qp[1].State() != rnic.RTS {
 		return fmt.Errorf("analysis: no connection, %v: %w", p.qp[1].State(), err)
 	}
-	p.stag = mem.STag(binary.BigEndian.Uint32(p.qp[1].PeerPrivateData()))
+	p.stag = rnic.STag(binary.BigEndian.Uint32(p.qp[1].PeerPrivateData()))
 	return p.pass()
 }
 

@@ -58,7 +58,7 @@ func Open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		require.NoError(t, dev.Close(ctx))
-		require.Zero(t, dev.Table().Len(), "regions that were not deregistered")
+		require.Zero(t, dev.Regions(), "regions that were not deregistered")
 	})
 	return dev
 }

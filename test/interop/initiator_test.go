@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/test/interop/guest"
 	"github.com/rnicd/rnicd/tools/rping"
@@ -16,7 +15,7 @@ import (
 
 // guestRegion is memory of the guest's that we may write.
 type guestRegion struct {
-	stag mem.STag
+	stag rnic.STag
 	at   uint64
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/test/interop/guest"
 	"github.com/rnicd/rnicd/tools/rping"
@@ -116,7 +115,7 @@ func (r *rig) region(probe *guest.Job) guestRegion {
 	require.NoError(r.t, err)
 	stag, err := strconv.ParseUint(m[1], 16, 32)
 	require.NoError(r.t, err)
-	return guestRegion{at: at, stag: mem.STag(stag)}
+	return guestRegion{at: at, stag: rnic.STag(stag)}
 }
 
 // librdmacm's example.

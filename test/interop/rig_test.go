@@ -13,7 +13,6 @@ import (
 
 	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
@@ -307,5 +306,5 @@ func (e *end) stats() rnic.Stats {
 func advert(t *testing.T, b []byte) (at guestRegion, size int) {
 	t.Helper()
 	require.Len(t, b, 16)
-	return guestRegion{at: binary.BigEndian.Uint64(b), stag: mem.STag(binary.BigEndian.Uint32(b[8:]))}, int(binary.BigEndian.Uint32(b[12:]))
+	return guestRegion{at: binary.BigEndian.Uint64(b), stag: rnic.STag(binary.BigEndian.Uint32(b[8:]))}, int(binary.BigEndian.Uint32(b[12:]))
 }

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 )
@@ -26,7 +25,7 @@ type End struct {
 	// RecvMax is the length of a receive buffer where Tests of several Sizes follow each other: that of the longest.
 	RecvMax int
 	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what is read, or the aligned word of an atomic.
-	RemoteSTag   mem.STag
+	RemoteSTag   rnic.STag
 	RemoteOffset uint64
 	// Credit is the flow control of a bandwidth test of Sends, nil for none.
 	Credit *Credit

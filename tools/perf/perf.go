@@ -28,7 +28,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -97,8 +96,8 @@ type Test struct {
 // messages it has taken, a word of 32 bits in its host's order, into the sender's memory, and the sender is never further
 // ahead than RxDepth.
 type Credit struct {
-	Local        int      // where two words are in End.Local: the peer's, and our own to send from; aligned to 4
-	RemoteSTag   mem.STag // receiver: where the sender's is
+	Local        int       // where two words are in End.Local: the peer's, and our own to send from; aligned to 4
+	RemoteSTag   rnic.STag // receiver: where the sender's is
 	RemoteOffset uint64
 }
 

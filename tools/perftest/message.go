@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
 )
 
 // Lengths of the messages.
@@ -68,7 +68,7 @@ type Place struct {
 	LID      uint32
 	Reads    uint32 // outstanding at a time
 	QPN, PSN uint32
-	STag     mem.STag
+	STag     rnic.STag
 	fill     [4]byte // of C's making: anything
 	Offset   uint64
 	GID      [16]byte
@@ -92,7 +92,7 @@ func (p *Place) marshal() []byte {
 func parsePlace(b []byte) Place {
 	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
 	return Place{
-		LID: u32(0), Reads: u32(4), QPN: u32(8), PSN: u32(12), STag: mem.STag(u32(16)), fill: [4]byte(b[20:24]),
+		LID: u32(0), Reads: u32(4), QPN: u32(8), PSN: u32(12), STag: rnic.STag(u32(16)), fill: [4]byte(b[20:24]),
 		Offset: binary.BigEndian.Uint64(b[24:]), GID: [16]byte(b[32:48]), SRQN: u32(48), GIDIndex: u32(52),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/testnic"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 	"github.com/rnicd/rnicd/tools/perf"
@@ -142,7 +141,7 @@ func TestServerClosesTheFirstConnection(t *testing.T) {
 
 // What the peer may do with the memory of a test is what its program does, on this connection only, or, of several, on those of the test.
 func TestRights(t *testing.T) {
-	const local = mem.LocalRead | rnic.LocalWrite
+	const local = rnic.LocalWrite
 	for _, tc := range []struct {
 		p              Program
 		s              Shape
@@ -173,7 +172,7 @@ func TestRights(t *testing.T) {
 			e, err := newEnd(dev, p, terms{}, pd, server)
 			require.NoError(t, err)
 			require.Equal(t, want, e.Local.Access(), "%v, server %v", tc, server)
-			require.Equal(t, p.QPs == 1, e.Local.Stream() != 0)
+			require.Equal(t, p.QPs == 1, e.Local.Exclusive())
 			e.Release()
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
 )
@@ -68,7 +67,7 @@ func Data(b []byte, n int) {
 // place is where octets are.
 type place struct {
 	to   uint64
-	stag mem.STag
+	stag rnic.STag
 	size uint32
 }
 
@@ -82,7 +81,7 @@ func parsePlace(b []byte) (place, error) {
 	if len(b) != messageLen {
 		return place{}, fmt.Errorf("rping: a message of %d octets, where one of %d was due", len(b), messageLen)
 	}
-	return place{binary.BigEndian.Uint64(b), mem.STag(binary.BigEndian.Uint32(b[8:])), binary.BigEndian.Uint32(b[12:])}, nil
+	return place{binary.BigEndian.Uint64(b), rnic.STag(binary.BigEndian.Uint32(b[8:])), binary.BigEndian.Uint32(b[12:])}, nil
 }
 
 // end is one end of a connection.

@@ -312,7 +312,7 @@ func TestNoRoomForThePong(t *testing.T) {
 	defer e.release()
 	source, err := e.register(100, rnic.RemoteRead|rnic.RemoteWrite)
 	require.NoError(t, err)
-	require.NotZero(t, source.Stream(), "for this connection only")
+	require.True(t, source.Exclusive(), "for this connection only")
 	require.NoError(t, e.qp.Connect(r.ctx, r.addr, connParam(rnic.ConnParam{})))
 	require.NoError(t, e.send(r.ctx, place{source.Base(), source.STag(), 100}))
 	_, err = e.receive(r.ctx)

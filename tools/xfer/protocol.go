@@ -25,7 +25,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
 )
 
 // DefaultPort of the service.
@@ -89,7 +89,7 @@ func parseRequest(b []byte) (request, error) {
 
 // grant travels as private data of an accepting MPA Reply.
 type grant struct {
-	stag   mem.STag
+	stag   rnic.STag
 	to     uint64
 	length uint64
 	digest *[digestLen]byte // get: of what is there; put: nil
@@ -134,7 +134,7 @@ func readGrant(b []byte, n int) (grant, bool) {
 		return grant{}, false
 	}
 	return grant{
-		stag: mem.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]), length: binary.BigEndian.Uint64(b[20:]),
+		stag: rnic.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:]), length: binary.BigEndian.Uint64(b[20:]),
 	}, true
 }
 

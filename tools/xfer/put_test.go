@@ -117,7 +117,7 @@ func TestPutSourceFails(t *testing.T) {
 			require.ErrorIs(t, err, tc.want)
 			require.ErrorContains(t, err, tc.text)
 			require.ErrorIs(t, r.result().Err, stack.ErrReset)
-			require.Zero(t, r.client.Table().Len())
+			require.Zero(t, r.client.Regions())
 		})
 	}
 }
@@ -130,7 +130,7 @@ func TestPutContext(t *testing.T) {
 	_, err := Put(ctx, PutConfig{Adapter: r.client, Addr: r.addr, Source: source, Length: 40 << 20})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, r.result().Err, stack.ErrReset)
-	require.Zero(t, r.client.Table().Len())
+	require.Zero(t, r.client.Regions())
 }
 
 type cancelling struct {
@@ -152,7 +152,7 @@ func TestPutNobodyThere(t *testing.T) {
 	_, err := Put(r.ctx, PutConfig{Adapter: r.client, Addr: "nonsense", Source: bytes.NewReader(nil)})
 	var ce *rnic.ConnectError
 	require.ErrorAs(t, err, &ce)
-	require.Zero(t, r.client.Table().Len())
+	require.Zero(t, r.client.Regions())
 }
 
 // rogueServer plays a server: play gets the connection request.
@@ -287,7 +287,7 @@ func TestPutRogueServer(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, err, res.Err)
 			require.NoError(t, r.ctx.Err(), "it took the test's time, not its own")
-			r.until(func() bool { return r.client.Table().Len() == 0 })
+			r.until(func() bool { return r.client.Regions() == 0 })
 		})
 	}
 }

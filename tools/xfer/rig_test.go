@@ -80,8 +80,8 @@ func newRigOver(t *testing.T, n int, cfg ServerConfig, dev, client *rnic.Adapter
 		require.NoError(t, client.Close(r.ctx))
 		require.NoError(t, dev.Close(r.ctx))
 		require.Zero(t, r.server.room.inUse(), "extents in use")
-		require.Zero(t, dev.Table().Len(), "the server's regions")
-		require.Zero(t, client.Table().Len(), "the client's regions")
+		require.Zero(t, dev.Regions(), "the server's regions")
+		require.Zero(t, client.Regions(), "the client's regions")
 		cancel()
 	})
 	return r

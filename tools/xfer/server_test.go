@@ -333,7 +333,7 @@ func TestServerOutOfRegions(t *testing.T) {
 			require.ErrorContains(t, err, "the server refused: rnic: ")
 			require.ErrorContains(t, err, "all 8 memory regions are in use")
 			require.ErrorContains(t, r.result().Err, "all 8 memory regions are in use")
-			r.until(func() bool { return dev.Table().Len() == 8-room })
+			r.until(func() bool { return dev.Regions() == 8-room })
 			for _, m := range held {
 				m.Deregister()
 			}

@@ -55,7 +55,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 		cancel()
 		serving.Wait()
 		l.Close()
-		require.Zero(t, r.dev.Table().Len(), "the server's regions")
+		require.Zero(t, r.dev.Regions(), "the server's regions")
 	})
 	return r
 }

@@ -17,7 +17,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/perf"
 )
 
@@ -48,7 +48,7 @@ var errMalformed = errors.New("malformed message")
 
 // place is memory of one end, as the other is told of it.
 type place struct {
-	stag   mem.STag
+	stag   rnic.STag
 	to     uint64 // of what the peer writes or reads
 	credit uint64 // of the word of perf.Credit; the client's
 }
@@ -97,7 +97,7 @@ func parseRequest(b []byte) (request, error) {
 			Size: int(binary.BigEndian.Uint32(b[8:])), RxDepth: int(binary.BigEndian.Uint32(b[12:])),
 		},
 		place: place{
-			stag: mem.STag(binary.BigEndian.Uint32(b[16:])), to: binary.BigEndian.Uint64(b[20:]), credit: binary.BigEndian.Uint64(b[28:]),
+			stag: rnic.STag(binary.BigEndian.Uint32(b[16:])), to: binary.BigEndian.Uint64(b[20:]), credit: binary.BigEndian.Uint64(b[28:]),
 		},
 	}, nil
 }
@@ -116,5 +116,5 @@ func parseReply(b []byte) (place, error) {
 		return place{}, fmt.Errorf("perf: %w: the peer accepted, but its private data (%d octets) is no answer to a test; is it `rnicd perf server`?",
 			errMalformed, len(b))
 	}
-	return place{stag: mem.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:])}, nil
+	return place{stag: rnic.STag(binary.BigEndian.Uint32(b[8:])), to: binary.BigEndian.Uint64(b[12:])}, nil
 }

@@ -1,0 +1,37 @@
+package rnic
+
+import (
+	"time"
+
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Limits, and the defaults of what is 0; docs/operations.md says where each is met.
+const (
+	RegionsMaxDefault = 4096 // Config
+	ConnsMaxDefault   = 1024
+	EventsDefault     = 256
+	BacklogDefault    = 128 // ListenOptions
+	BacklogMax        = 1 << 16
+	CQDepthMax        = 1 << 20
+	SRQDepthMax       = 1 << 20
+
+	QueueDepthDefault = 128 // QPOptions.SendDepth and RecvDepth, SRQOptions.Depth
+	QueueDepthMax     = 1 << 14
+	SGEMaxDefault     = 4
+	SGEMaxLimit       = 32
+	SharedSGEMax      = SGEMaxDefault // ranges of a receive buffer of a SharedReceiveQueue
+	InlineMaxDefault  = 64
+	InlineMaxLimit    = 1024
+	NoInline          = -1 // QPOptions.InlineMax: inline data is not wanted
+
+	ReadDepthMax     = 1<<14 - 2 // ConnParam.IRD and ORD
+	ReadDepthULP     = 1<<14 - 1 // likewise: the ULPs settle it, not start-up
+	ReadDepthDefault = 32        // what there is room for where a depth is ReadDepthULP
+
+	WakeUpDefault  = 200 * time.Millisecond // a good Quirks.WakeUp for peers that are Linux siw
+	SendFirstPause = 300 * time.Millisecond // how long after its Reply a Responder sends first that knows nothing more of the Initiator
+)
+
+// They are mpa's.
+var _ = [1]struct{}{}[mpa.DepthMax-ReadDepthMax+mpa.DepthULP-ReadDepthULP]
