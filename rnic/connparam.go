@@ -189,7 +189,7 @@ func (c *ConnParam) dialects() []Dialect {
 }
 
 // prepare takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
-// error leaves it Idle, but for ErrClosed, when Abort or Close has come: then it is Closed.
+// error leaves it Idle, except for ErrClosed, when Abort or Close has come: then it is Closed.
 func (q *QueuePair) prepare(conn ConnParam) error {
 	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
 		return ErrState
@@ -202,7 +202,7 @@ func (q *QueuePair) prepare(conn ConnParam) error {
 		return nil
 	}
 	q.state.Store(uint32(Idle))
-	if q.unwanted.Load() && q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) { // who looks second sees the other
+	if q.unwanted.Load() && q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) { // whichever of the two looks second sees the other
 		q.finish(ErrClosed)
 		return ErrClosed
 	}
