@@ -30,6 +30,12 @@ type listenOptions struct {
 // peerMaxDefault leaves a quarter of a Poller's connections to others, and to one address as many as any tool makes.
 const peerMaxDefault = 3 * connsMax / 4
 
+// peerMaxFlag is for servers. full says what befalls a connection beyond the limit.
+func (o *nicOptions) peerMaxFlag(f *pflag.FlagSet, full string) {
+	o.peerMax = peerMaxDefault
+	f.Var(&number{&o.peerMax, 0, connsMax}, "peer-max", "connections that one address may open at a time (of IPv6, one /64); "+full+"; 0: no limit")
+}
+
 // flagsWithout are all but those about markers, in which the servers differ.
 func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 	o.nic.flags(f)
@@ -37,8 +43,7 @@ func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port")
 	f.BoolVar(&o.once, "once", false, "end after the first client; the exit status is its result")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long, an eighth of it more at most; its start-up has 10 s in any case")
-	o.nic.peerMax = peerMaxDefault
-	f.Var(&number{&o.nic.peerMax, 0, connsMax}, "peer-max", "connections that one address may open at a time (of IPv6, one /64); at the limit those that have said nothing yet give way; 0: no limit")
+	o.nic.peerMaxFlag(f, "at the limit those that have said nothing yet give way")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
 }
 

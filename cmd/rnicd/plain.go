@@ -53,6 +53,7 @@ func newPlain(mode string) *cobra.Command {
 	}
 	f := c.Flags()
 	o.flags(f)
+	o.serverFlags(f)
 	f.BoolVar(&o.once, "once", false, "end after the first connection; the exit status is its result")
 	f.VarP(&o.length, "length", "l", "size of a Read or Write")
 	f.Var(&number{&o.from, 1, math.MaxUint16}, "local-port", "TCP port to connect to HOST from, instead of any that is free")

@@ -51,6 +51,11 @@ func (o *streamOptions) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
 }
 
+// serverFlags are those of servers alone.
+func (o *streamOptions) serverFlags(f *pflag.FlagSet) {
+	o.nic.peerMaxFlag(f, "of our stack: beyond that it does not answer")
+}
+
 func (o *streamOptions) check() error {
 	switch {
 	case o.idle <= 0:
@@ -59,6 +64,8 @@ func (o *streamOptions) check() error {
 		return fmt.Errorf("--wait %v: must not be negative", o.wait)
 	case o.nic.pmd == "kernel" && o.nic.counters:
 		return errors.New("--pmd kernel has no use for --counters here: leave that away")
+	case o.nic.pmd == "kernel" && len(o.nic.given("peer-max")) > 0:
+		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away")
 	}
 	return o.nic.checkDevice()
 }

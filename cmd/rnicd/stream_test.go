@@ -200,6 +200,7 @@ func TestStreamErrors(t *testing.T) {
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
 		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap only`},
+		{"sink --peer-max 9", `--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away`},
 		{"server --queues 2", `--pmd kernel has no use for --queues: leave that away`},
 		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave that away`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
@@ -248,5 +249,41 @@ func TestBits(t *testing.T) {
 	for _, text := range []string{"", "k", "-1", "1.5M", "1T", "MM", "1MM", "99999999999999999999", "9999999999G"} {
 		var b bits
 		require.Error(t, b.Set(text), text)
+	}
+}
+
+// A listening stream command gives one address as many connections as --peer-max says: a further one
+// is not answered, one of another address is, and so is the next when one has gone.
+func TestStreamPeerMax(t *testing.T) {
+	for _, command := range []string{"server", "sink"} {
+		t.Run(command, func(t *testing.T) {
+			const other = "10.9.0.253"
+			ns := newNamespace(t)
+			server := ns.listening(t, "stream "+command+" --host-addr 10.9.0.254/24 --peer-max 2 --counters")
+			ns.Run(t, "ip", "addr", "add", other+"/24", "dev", "rnic0")
+			ns.Do(func() {
+				dial := func(from string, within time.Duration) (net.Conn, error) {
+					d := net.Dialer{Timeout: within, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+					return d.Dial("tcp4", serverHost+":5201")
+				}
+				first, err := dial(kernelHost, patience)
+				require.NoError(t, err)
+				second, err := dial(kernelHost, patience)
+				require.NoError(t, err)
+				defer second.Close()
+				_, err = dial(kernelHost, 100*time.Millisecond)
+				require.Error(t, err)
+				stranger, err := dial(other, patience)
+				require.NoError(t, err)
+				defer stranger.Close()
+				require.NoError(t, first.(*net.TCPConn).SetLinger(0))
+				require.NoError(t, first.Close())
+				again, err := dial(kernelHost, patience)
+				require.NoError(t, err)
+				require.NoError(t, again.Close())
+			})
+			ns.ends(t, server)
+			require.NotEmpty(t, server.Lines(`stack/peer max +[1-9]`), "%s", server)
+		})
 	}
 }

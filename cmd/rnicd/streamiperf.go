@@ -26,6 +26,7 @@ func newStreamServer() *cobra.Command {
 		},
 	}
 	o.flags(c.Flags())
+	o.serverFlags(c.Flags())
 	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result")
 	return c
 }
