@@ -127,7 +127,7 @@ func TestProbing(t *testing.T) {
 			require.Equal(t, l.b.tentatives() > 0, len(*all) < 4)
 			if len(*all) < 4 {
 				_, err := l.b.Dial(addrPort(l.a, 7), newPeer(t, 1))
-				require.ErrorIs(t, err, ErrNoRoute, "not yet")
+				require.ErrorIs(t, err, ErrTentative, "not yet")
 				require.Empty(t, l.answersQuietly(l.a, l.b, ask), "nor answered for")
 			}
 			return len(*all) == 4

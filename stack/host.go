@@ -42,13 +42,13 @@ type hostState struct {
 	rsSent int
 	dueAt  int64 // when housekeep has something to do
 
-	draws     uint64              // of random times
-	quietTo   int64               // until then nothing is announced
-	linkAt    int64               // when a LinkUp takes effect; math.MaxInt64: none is waiting
-	linkedAt  int64               // the last one that did
-	conflicts int                 // addresses found to be another's
-	claimedAt int64               // when the checks of the newest address began
-	waiters   []chan []AddrStatus // of AwaitAddrs
+	draws     uint64                // of random times
+	quietTo   int64                 // until then nothing is announced
+	linkAt    int64                 // when a LinkUp takes effect; math.MaxInt64: none is waiting
+	linkedAt  int64                 // the last one that did
+	conflicts int                   // addresses found to be another's
+	claimedAt int64                 // when the checks of the newest address began
+	waiters   []func() (again bool) // of UntilChecked
 
 	nd inet.ND // the message in hand
 }
@@ -200,14 +200,13 @@ func (p *Poller) member(group *inet.Addr) bool {
 // rules on scope, interface and longest prefix): of its family and scope, on its prefix, on the hop's, the first.
 func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
 	best, bestScore := inet.Addr{}, -1
-	linkLocal := remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2
 	for i := range p.host.local {
 		l := &p.host.local[i]
 		if l.state != AddrUsable || l.addr.Is4() != remote.Is4() {
 			continue
 		}
 		score := 0
-		if l.addr.IsLinkLocal() == linkLocal {
+		if inScope(&l.addr, &remote) {
 			score += 4
 		}
 		if remote.InPrefix(l.addr, l.bits) {
@@ -221,6 +220,11 @@ func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
 		}
 	}
 	return best, bestScore >= 0
+}
+
+// inScope says whether our address a has the scope of remote.
+func inScope(a, remote *inet.Addr) bool {
+	return a.IsLinkLocal() == (remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2)
 }
 
 // possible says whether a can be one other host (RFC 1122 section 3.2.1.3): no group, no loopback, not "this network".

@@ -88,16 +88,18 @@ type Config struct {
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
 	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
 
-	Addrs      []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
-	Routes     []inet.Route   // besides Gateway; several default routes are several default gateways
-	VLAN       uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
-	NoDAD      bool           // use addresses at once, without finding out whether another host has them (claim.go)
-	QuickDAD   bool           // find out in a third of a second instead of RFC 5227's 4 to 7 s, RFC 4862's 1 to 2
-	NoAnnounce bool           // do not tell the link unasked where our addresses are
-	Discover   bool           // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
-	ICMPPerSec int            // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
-	Group      *Group         // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
-	Member     int            // which of them this is
+	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
+	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
+	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
+	// An address is used once it is known that no other host has it (claim.go): 4 to 7 s after New (RFC 5227), one of
+	// IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it, AwaitAddrs says what came of it.
+	QuickDAD   bool   // find out in a third of a second
+	NoDAD      bool   // use addresses at once; for a link with nobody else on it
+	NoAnnounce bool   // do not tell the link unasked where our addresses are
+	Discover   bool   // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
+	ICMPPerSec int    // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
+	Group      *Group // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
+	Member     int    // which of them this is
 	Reassembly inet.ReassemblyConfig
 	PathMTU    inet.PathMTUConfig
 
@@ -395,6 +397,7 @@ func (p *Poller) shutdown() {
 			p.abort(c, ErrStopped)
 		}
 	}
+	p.tellWaiters()
 	for i := range p.slab.conns {
 		c := &p.slab.conns[i]
 		if c.phase == phaseFree {
