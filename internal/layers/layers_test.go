@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"rsocket":             {"rnic", "mem"},
-	"sim":                 {"rnic", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
+	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"cmd/rnicd":           {"cmd/rnicd/xfer", "cmd/rnicd/perf", "cmd/rnicd/perf/pair", "cmd/rnicd/perftest", "cmd/rnicd/rping", "cmd/rnicd/rstream", "cmd/rnicd/peer", "cmd/rnicd/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
 	"cmd/rnicd/peer":      {"rnic"},
 	"cmd/rnicd/xfer":      {"cmd/rnicd/peer", "rnic", "mem"},
