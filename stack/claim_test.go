@@ -704,6 +704,7 @@ func TestGroupDefends(t *testing.T) {
 		"10.0.0.2": arpFrame(inet.AnnounceARP(rivalMAC, theirs)),
 		"fd00::2":  icmp6(rivalMAC, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), 255, m),
 	}
+	defended := uint64(0)
 	for addr, claim := range claims {
 		var words []string
 		for _, h := range l.hosts[1:] {
@@ -717,6 +718,12 @@ func TestGroupDefends(t *testing.T) {
 			l.a.nic.inject(claim)
 			l.pass(11 * second)
 			require.Equal(t, slices.Repeat([]string{"announce"}, i+1), words, addr)
+		}
+		defended += 8
+		for i, h := range l.hosts[1:] { // it is counted where it was sent
+			n := h.counters()
+			want := map[bool]uint64{true: defended}[i == 0]
+			require.Equal(t, []uint64{defended, want, want}, []uint64{n.AddrConflicts, n.AddrDefended, n.Announcements}, addr)
 		}
 	}
 	for _, h := range l.hosts[1:] {
