@@ -88,6 +88,7 @@ func TestInfoOfRecovery(t *testing.T) {
 	require.Positive(t, i.TCP.Backoff)
 	require.Equal(t, uint64(20*emss), i.Unacked)
 	require.Greater(t, i.Unsent, uint64(5*emss))
+	require.Equal(t, uint64(15*emss), i.Unsent, "five segments left")
 	v.hosts[0].nic.lose = nil
 	require.NoError(t, a.CloseWrite())
 	v.until("FIN-WAIT-2", func() bool { return v.info(a).TCP.State == tcp.FinWait2 })
