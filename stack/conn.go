@@ -176,6 +176,10 @@ func (c *Conn) Stamp() (ts uint32, ok bool) {
 	return o.TSval, o.HasTimestamps
 }
 
+// EchoAge is how long ago at most the segment left that the peer had when it sent the one whose octets Upper.Arrive is being
+// offered: no less than a round trip. False: timestamps do not tell.
+func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.seg) }
+
 // State is TCP's.
 func (c *Conn) State() tcp.State { return c.tcp.State() }
 

@@ -139,6 +139,7 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 	if u.readShut {
 		return stack.Taken
 	}
+	u.window.arrived(c)
 	if off < u.edge { // of before Attach
 		skip := u.edge - off
 		if skip >= uint64(len(data)) {
