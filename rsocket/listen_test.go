@@ -40,7 +40,11 @@ func TestListener(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() {
 		for {
-			if _, err := l.Accept(); err != nil {
+			c, err := l.Accept()
+			if err == nil { // second: it came before Close, and is ours to close
+				err = c.Close()
+			}
+			if err != nil {
 				waiting <- err
 				return
 			}
