@@ -372,7 +372,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	w.prepare()
 	for !p.stopped {
 		if p.Turn() > 0 {
-			w.busy()
+			w.busy(p.now)
 		} else if !p.stopped {
 			w.wait(p)
 		}
