@@ -85,10 +85,11 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 	if len(p.host.local)+len(added) > addrsMax {
 		return bad("address %v: %d addresses are all there can be", prefix.Addr(), addrsMax)
 	}
+	if p.host.routes.Room() < len(added) { // all of them or none
+		return bad("address %v: %d routes are all there can be", prefix.Addr(), inet.RoutesMax)
+	}
 	for _, x := range added {
-		if !p.host.addAddr(&p.cfg, p.now, &p.secret, x) {
-			return bad("address %v: %d routes are all there can be", x.Addr(), inet.RoutesMax)
-		}
+		p.host.addAddr(&p.cfg, p.now, &p.secret, x)
 	}
 	p.schedule()
 	return nil
@@ -107,9 +108,7 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 			p.abort(c, ErrAddrRemoved)
 		}
 	}
-	l := p.host.local[i]
-	p.host.local = slices.Delete(p.host.local, i, i+1)
-	p.host.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
+	p.host.removeAddr(i)
 	p.routesChanged()
 	p.tellWaiters()
 	p.schedule()

@@ -635,6 +635,41 @@ func TestAddrWithoutRoute(t *testing.T) {
 	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.8/24")), "64 routes")
 	require.Len(t, l.b.addrs(), 2)
+
+	// With room for one, an address of IPv6 that would bring another is not added, either.
+	require.NoError(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.7")))
+	for range 2 {
+		require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("fd00::7/64")), "64 routes")
+		require.Len(t, l.b.addrs(), 1)
+	}
+	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("fe80::7/64")))
+	l.stop()
+}
+
+// The first address of IPv6 brings a link-local one, the first after all were removed, too, and
+// routers are asked again.
+func TestFirstIPv6AddrAgain(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.Discover = i == 1 })
+	linkLocal := inet.LinkLocal(l.b.mac).Netip()
+	for range 2 {
+		solicitations := 0
+		l.b.nic.onSend = func(f []byte) {
+			if eth, b, _ := inet.ParseEthernet(f); eth.Type == inet.EtherTypeIPv6 && b[inet.IPv6Len] == inet.NDRouterSolicitation {
+				solicitations++
+			}
+		}
+		require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("fd00::7/64")))
+		require.Len(t, l.b.addrs(), 3)
+		require.Equal(t, linkLocal, l.b.addrs()[2].Addr)
+		l.pass(20 * second)
+		require.Equal(t, rsMax, solicitations)
+		for _, a := range []netip.Addr{netip.MustParseAddr("fd00::7"), linkLocal} {
+			require.NoError(t, l.b.RemoveAddr(a))
+		}
+		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrNetUnreachable)
+	}
+	l.b.nic.onSend = nil
 	l.stop()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
@@ -73,11 +74,10 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 	return h
 }
 
-// addAddr adds an address with its prefix, which is on the link. False: there is no room for another route.
-func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) bool {
-	if !h.routes.Add(inet.Route{Prefix: prefix.Masked()}) {
-		return false
-	}
+// addAddr adds an address with its prefix, which is on the link; the caller has seen to it that
+// there is room for its route.
+func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
+	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
 	if l.addr.Is4() {
 		l.bits += 96
@@ -96,7 +96,17 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	h.claimedAt = now
 	h.claim(cfg, now, s, &l)
 	h.local = append(h.local, l)
-	return true
+}
+
+// removeAddr takes address i away.
+func (h *hostState) removeAddr(i int) {
+	l := h.local[i]
+	h.local = slices.Delete(h.local, i, i+1)
+	h.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
+	if h.ip6 && !slices.ContainsFunc(h.local, func(l localAddr) bool { return !l.addr.Is4() }) {
+		h.ip6 = false
+		h.rsAt, h.rsSent = math.MaxInt64, 0
+	}
 }
 
 // allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none among them.
