@@ -95,8 +95,8 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 	return nil
 }
 
-// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset and end
-// with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
+// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset, half-open
+// ones too, and end with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
 func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	a := inet.AddrFrom(addr)
 	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })
@@ -108,6 +108,7 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 			p.abort(c, ErrAddrRemoved)
 		}
 	}
+	p.dropSynsOf(&a)
 	p.host.removeAddr(i)
 	p.routesChanged()
 	p.tellWaiters()

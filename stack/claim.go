@@ -296,6 +296,7 @@ func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	l.rival = mac
 	probing := l.step == stepProbe || l.step == stepSettle
 	if l.state == AddrTentative || probing && !p.carries(&l.addr) {
+		p.dropSynsOf(&l.addr)
 		l.state, l.step, l.defend = AddrDuplicate, stepNone, false
 		p.n.AddrDuplicate++
 		p.host.conflicts++

@@ -523,6 +523,61 @@ func TestConflictAfterLinkUp(t *testing.T) {
 	}
 }
 
+// Half-open connections of an address that is given up, or removed, are reset and forgotten: no
+// SYN,ACK comes from it any more. Those of another address stay.
+// req: 5227-2.4-4
+func TestHalfOpenOfAnAddressGivenUp(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		l := newLab(t, func(i int, cfg *Config) {
+			claiming(i, cfg)
+			if i == 1 {
+				cfg.Addrs = []netip.Prefix{netip.MustParsePrefix("10.0.0.7/24")}
+			}
+		})
+		l.pass(20 * second)
+		l.listen(l.b, 7, 16)
+		first, added := l.b.addr, netip.MustParseAddr("10.0.0.7")
+		open := func(a netip.Addr) tcp.Seq {
+			l.b.addr = a
+			defer func() { l.b.addr = first }()
+			return newGhost(l, 1000).syn(allOptions).Seq
+		}
+		isn := map[netip.Addr]tcp.Seq{first: open(first), added: open(added)}
+		gone, stays := first, added
+		if removed {
+			gone, stays = added, first
+		}
+		sent := map[netip.Addr][]tcp.Segment{}
+		l.b.nic.onSend = func(f []byte) {
+			if s, _, ok := segmentOf(f); ok {
+				from := netip.AddrFrom4([4]byte(f[26:30]))
+				sent[from] = append(sent[from], s)
+			}
+		}
+		if removed {
+			require.NoError(t, l.b.RemoveAddr(gone))
+		} else {
+			require.NoError(t, l.b.LinkUp())
+			l.until("it is checked again", func() bool { return l.b.host.local[0].step == stepProbe })
+			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
+		}
+		l.turns()
+		require.Equal(t, 1, l.b.syns.n)
+		require.Len(t, sent[gone], 1)
+		rst := sent[gone][0]
+		require.Equal(t, []any{tcp.RST | tcp.ACK, isn[gone] + 1}, []any{rst.Flags, rst.Seq})
+		l.pass(300 * second)
+		require.Len(t, sent[gone], 1)
+		require.Greater(t, len(sent[stays]), 3)
+		for _, s := range sent[stays] {
+			require.Equal(t, []any{tcp.SYN | tcp.ACK, isn[stays]}, []any{s.Flags, s.Seq})
+		}
+		require.Zero(t, l.b.syns.n)
+		l.b.nic.onSend = nil
+		l.stop()
+	}
+}
+
 // A LinkUp while an address is checked for the first time begins the check anew: what was asked
 // before may have been lost.
 func TestLinkUpWhileProbing(t *testing.T) {
