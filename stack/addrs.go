@@ -109,7 +109,7 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 		}
 	}
 	p.dropSynsOf(&a)
-	p.host.removeAddr(i)
+	p.host.removeAddr(&p.cfg, i)
 	p.routesChanged()
 	p.tellWaiters()
 	p.schedule()

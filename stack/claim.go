@@ -86,6 +86,7 @@ type localAddr struct {
 	bits      int // of its on-link prefix, in the 128-bit form
 	broadcast inet.Addr
 	state     AddrState
+	group     *groupAddr // what other members have to know of it
 
 	step   claimStep
 	at     int64 // when step is due
@@ -289,23 +290,23 @@ func (p *Poller) contested(a *inet.ARP) *localAddr {
 
 // conflict is called when the station at mac takes l for its own. Found by a probe it is not used,
 // unless it was in use before and a connection needs it (RFC 5227 section 2.4: "active TCP
-// connections or other reasons to prefer to keep").
+// connections or other reasons to prefer to keep"), be it another member's of the Group.
 func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	p.n.AddrConflicts++
 	l.conflicts++
 	l.rival = mac
 	probing := l.step == stepProbe || l.step == stepSettle
-	if l.state == AddrTentative || probing && !p.carries(&l.addr) {
-		p.dropSynsOf(&l.addr)
-		l.state, l.step, l.defend = AddrDuplicate, stepNone, false
-		p.n.AddrDuplicate++
-		p.host.conflicts++
-		p.tellWaiters()
+	if l.group.gone() || (l.state == AddrTentative || probing) && l.group.giveUp(mac) {
+		if p.cfg.Group != nil {
+			p.cfg.Group.addrsGone.Add(1)
+		}
+		p.giveUp(l, mac)
 		p.schedule()
+		p.tellWaiters()
 		return
 	}
-	if probing {
-		l.step = stepNone // answered; one search for connections is enough
+	if probing && l.state == AddrUsable {
+		l.step = stepNone // answered: it is kept
 	}
 	p.defend(l)
 }
@@ -319,14 +320,4 @@ func (p *Poller) defend(l *localAddr) {
 		l.defendedAt, l.defend = p.now, true
 	}
 	p.schedule()
-}
-
-// carries says whether a connection uses a.
-func (p *Poller) carries(a *inet.Addr) bool {
-	for i := range p.slab.conns {
-		if c := &p.slab.conns[i]; c.phase != phaseFree && c.phase != phaseLingering && c.id.Local == *a {
-			return true
-		}
-	}
-	return false
 }

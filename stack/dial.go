@@ -56,7 +56,11 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	if err != nil {
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
-	c := p.takeConn(&id, hop)
+	home := p.enterAddr(&id.Local)
+	if home == nil {
+		return nil, fmt.Errorf("stack: dial %v: %w", remote, p.noSource(&id.Remote))
+	}
+	c := p.takeConn(&id, hop, home)
 	if c == nil {
 		p.n.Own[DropConnMax]++
 		return nil, ErrConnMax

@@ -3,6 +3,8 @@ package stack
 import (
 	"crypto/rand"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
@@ -29,6 +31,10 @@ const crossingSlots = 128
 type Group struct {
 	secret  [16]byte
 	inboxes [][]*crossing // by receiver, then by sender
+
+	addrsLock sync.Mutex // of what adds and removes addresses
+	addrs     []*groupAddr
+	addrsGone atomic.Uint32 // how many were given up
 }
 
 // NewGroup is one of n Pollers, 1 to 64.

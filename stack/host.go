@@ -50,6 +50,7 @@ type hostState struct {
 	conflicts int                   // addresses found to be another's
 	claimedAt int64                 // when the checks of the newest address began
 	waiters   []func() (again bool) // of UntilChecked
+	goneSeen  uint32                // Group.addrsGone, as far as it was heeded
 
 	nd inet.ND // the message in hand
 }
@@ -79,6 +80,9 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
 	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
+	if l.group = new(groupAddr); cfg.Group != nil {
+		l.group = cfg.Group.joinAddr(cfg.Member, l.addr)
+	}
 	if l.addr.Is4() {
 		l.bits += 96
 		l.broadcast = subnetBroadcast(prefix)
@@ -96,11 +100,15 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	h.claimedAt = now
 	h.claim(cfg, now, s, &l)
 	h.local = append(h.local, l)
+	h.goneSeen-- // another member may have given it up: look once
 }
 
 // removeAddr takes address i away.
-func (h *hostState) removeAddr(i int) {
+func (h *hostState) removeAddr(cfg *Config, i int) {
 	l := h.local[i]
+	if cfg.Group != nil {
+		cfg.Group.leaveAddr(l.group)
+	}
 	h.local = slices.Delete(h.local, i, i+1)
 	h.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
 	if h.ip6 && !slices.ContainsFunc(h.local, func(l localAddr) bool { return !l.addr.Is4() }) {

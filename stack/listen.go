@@ -158,7 +158,12 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 		p.n.Own[DropPeerMax]++
 		return true
 	}
-	c := p.takeConn(id, hop)
+	home := p.enterAddr(&id.Local)
+	if home == nil {
+		p.n.Inet[inet.DropNotOurs]++
+		return true
+	}
+	c := p.takeConn(id, hop, home)
 	if c == nil {
 		p.n.Own[DropConnMax]++
 		return true

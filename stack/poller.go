@@ -308,6 +308,7 @@ func (p *Poller) Turn() int {
 	p.tx.blocked = false
 	work := p.drainControl()
 	work += p.drainBells()
+	work += p.heedGroup()
 	work += p.drainCrossings()
 	work += p.receive()
 	work += p.expireTimers()
@@ -337,7 +338,7 @@ func (p *Poller) Deadline() int64 {
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}
-	if p.crossingsWait() {
+	if p.crossingsWait() || p.addrNews() {
 		return p.now
 	}
 	if p.starved.n+p.strangers.n > 0 {
