@@ -14,7 +14,7 @@ type groupAddr struct {
 	conns atomic.Int64  // that use it, those of TIME-WAIT not counted; below 0: it was given up
 	rival atomic.Uint64 // the MAC of the host that has it, then
 
-	// Under Group.addrsLock.
+	// Under Group.lock.
 	addr   inet.Addr
 	joined uint64 // members that have ever had it, a bit each
 	refs   int    // that have it
@@ -65,8 +65,8 @@ const groupAddrsMax = 4 * addrsMax
 // joinAddr is what member has in common with the others of an address that it adds. Each adds and
 // removes it in its own time: its n-th time is the others' n-th time.
 func (g *Group) joinAddr(member int, addr inet.Addr) *groupAddr {
-	g.addrsLock.Lock()
-	defer g.addrsLock.Unlock()
+	g.lock.Lock()
+	defer g.lock.Unlock()
 	bit := uint64(1) << member
 	for _, a := range g.addrs {
 		if a.addr == addr && a.joined&bit == 0 {
@@ -89,8 +89,8 @@ func (g *Group) joinAddr(member int, addr inet.Addr) *groupAddr {
 
 // leaveAddr is called when a member has removed the address.
 func (g *Group) leaveAddr(a *groupAddr) {
-	g.addrsLock.Lock()
-	defer g.addrsLock.Unlock()
+	g.lock.Lock()
+	defer g.lock.Unlock()
 	a.refs--
 	if a.refs == 0 && a.joined == 1<<len(g.inboxes)-1 {
 		g.addrs = slices.DeleteFunc(g.addrs, func(b *groupAddr) bool { return a == b })

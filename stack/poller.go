@@ -78,7 +78,8 @@ type Config struct {
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
 	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax. At the
-	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more.
+	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more. Of a Group it is one
+	// limit for all members.
 	PeerMax int
 	// What peers may keep of ours (stall.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
@@ -120,17 +121,18 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab      slab
-	table     lookup
-	timers    timers
-	syns      synCache
-	peers     peers
-	mould     tcp.Conn // makes the SYN,ACKs of syns
-	memory    *tcp.Memory
-	starved   list // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
-	strangers list // of them, those whose peer has never acknowledged anything
-	silent    list // connections whose peer has said nothing yet (silent.go)
-	stall     stallState
+	slab       slab
+	table      lookup
+	timers     timers
+	syns       synCache
+	peers      peers
+	mould      tcp.Conn // makes the SYN,ACKs of syns
+	memory     *tcp.Memory
+	starved    list   // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
+	strangers  list   // of them, those whose peer has never acknowledged anything
+	placesSeen uint32 // Group.placesWanted, as far as it was heeded
+	silent     list   // connections whose peer has said nothing yet (silent.go)
+	stall      stallState
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -309,6 +311,7 @@ func (p *Poller) Turn() int {
 	work := p.drainControl()
 	work += p.drainBells()
 	work += p.heedGroup()
+	work += p.makePlaces()
 	work += p.drainCrossings()
 	work += p.receive()
 	work += p.expireTimers()
@@ -338,7 +341,7 @@ func (p *Poller) Deadline() int64 {
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}
-	if p.crossingsWait() || p.addrNews() {
+	if p.crossingsWait() || p.addrNews() || p.placeNews() {
 		return p.now
 	}
 	if p.starved.n+p.strangers.n > 0 {
