@@ -219,8 +219,10 @@ func (p *Poller) probe(l *localAddr) bool {
 		return true
 	}
 	if !l.addr.Is4() {
+		l.group.probedAt.Store(p.now)
 		return p.solicit(inet.Addr{}, l.addr, inet.Broadcast)
 	}
+	l.group.probedAt.Store(p.now)
 	a := inet.ProbeARP(p.mac, l.addr)
 	if !p.sendARP(&a, inet.Broadcast) {
 		return false
@@ -234,6 +236,7 @@ func (p *Poller) announce(l *localAddr) bool {
 	if p.speaks() {
 		sent := false
 		if l.addr.Is4() {
+			p.claims(&l.addr)
 			a := inet.AnnounceARP(p.mac, l.addr)
 			sent = p.sendARP(&a, inet.Broadcast)
 		} else {
@@ -251,6 +254,7 @@ func (p *Poller) announce(l *localAddr) bool {
 // advertise sends a Neighbour Advertisement for target, which is ours: an answer, or to all nodes.
 // False: there was no Buf or no room.
 func (p *Poller) advertise(target, to inet.Addr, mac inet.MAC) bool {
+	p.claims(&target)
 	b := p.pool.Alloc()
 	if b == mem.NoBuf {
 		p.n.Own[DropNoBuf]++
@@ -273,6 +277,26 @@ func (p *Poller) ours(a *inet.Addr) *localAddr {
 		}
 	}
 	return nil
+}
+
+// echoNs is how long what we send may be on its way back to us: links that give it back do so within
+// milliseconds, and our Turns may be late.
+const echoNs = second64
+
+// claims is called before an ARP packet, or a message of neighbour discovery, is sent from a.
+func (p *Poller) claims(a *inet.Addr) {
+	if l := p.ours(a); l != nil {
+		l.group.claimedAt.Store(p.now)
+	}
+}
+
+// isEcho says whether a packet of the station at mac that concerns l may be one of ours that the link
+// gives back: it has our MAC, and we have sent one of its kind just now, at sentAt. Another host may
+// have our MAC as well as our address, as the clone of a machine has; RFC 5227 section 2.1.1 has a
+// host believe that any sender of the address that it probes for is another. The link-local address
+// is made of the MAC, so that who has that has both: the kernel at the other end of DPDK's net_tap.
+func (p *Poller) isEcho(l *localAddr, mac inet.MAC, sentAt int64) bool {
+	return mac == p.mac && (p.now-sentAt < echoNs || l.addr == inet.LinkLocal(p.mac))
 }
 
 // contested is the address of ours that the sender of an ARP packet takes for its own, nil when it

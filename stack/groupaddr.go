@@ -14,10 +14,20 @@ type groupAddr struct {
 	conns atomic.Int64  // that use it, those of TIME-WAIT not counted; below 0: it was given up
 	rival atomic.Uint64 // the MAC of the host that has it, then
 
+	claimedAt atomic.Int64 // when a member last sent an ARP packet or a message of ND from it
+	probedAt  atomic.Int64 // or a probe for it
+
 	// Under Group.lock.
 	addr   inet.Addr
 	joined uint64 // members that have ever had it, a bit each
 	refs   int    // that have it
+}
+
+func newGroupAddr(addr inet.Addr) *groupAddr {
+	a := &groupAddr{addr: addr}
+	a.claimedAt.Store(never)
+	a.probedAt.Store(never)
+	return a
 }
 
 // addrGone is what conns begins from when the address was given up.
@@ -82,7 +92,8 @@ func (g *Group) joinAddr(member int, addr inet.Addr) *groupAddr {
 		}
 		g.addrs = slices.Delete(g.addrs, i, i+1)
 	}
-	a := &groupAddr{addr: addr, joined: bit, refs: 1}
+	a := newGroupAddr(addr)
+	a.joined, a.refs = bit, 1
 	g.addrs = append(g.addrs, a)
 	return a
 }

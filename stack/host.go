@@ -80,7 +80,7 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
 	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
-	if l.group = new(groupAddr); cfg.Group != nil {
+	if l.group = newGroupAddr(l.addr); cfg.Group != nil {
 		l.group = cfg.Group.joinAddr(cfg.Member, l.addr)
 	}
 	if l.addr.Is4() {
