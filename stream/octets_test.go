@@ -89,9 +89,9 @@ func octetQueueAtOnce(t *testing.T, want []byte, limit int) {
 func TestIdleQueueHasNoMemory(t *testing.T) {
 	var q octetQueue
 	q.init(1 << 20)
-	require.Zero(t, len(q.in.buf))
+	require.Zero(t, len(q.in.Load().buf))
 	q.write([]byte("x"))
-	require.Equal(t, octetRingMin, len(q.in.buf))
+	require.Equal(t, octetRingMin, len(q.in.Load().buf))
 }
 
 // The reader found a ring empty, the writer filled it and linked another: the reader must look again before it goes over.
