@@ -108,7 +108,7 @@ const clientRegion = 4096
 
 // connecting retries what fails for want of a connection, and only that, while --wait lasts.
 func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
-	until := time.Now().Add(o.wait)
+	until, pause := time.Now().Add(o.wait), redialEvery
 	var before error // of the try before this one
 	for {
 		err := try()
@@ -120,8 +120,11 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return err
 		}
+		if !errors.Is(err, stack.ErrRefused) { // somebody is there, who notes each try
+			pause = min(2*pause, redialMost)
+		}
 		select {
-		case <-time.After(redialEvery):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
@@ -130,6 +133,9 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		}
 	}
 }
+
+// redialMost is the longest pause between two tries of --wait, where what listens resets or rejects each.
+const redialMost = 2 * time.Second
 
 // explain says where it went wrong, and what stands against a server that is not there. what is the command's own words.
 func (o *dialOptions) explain(ctx context.Context, err error, what, addr string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -54,5 +55,26 @@ func TestExplainOnce(t *testing.T) {
 			err = fmt.Errorf("%w; is it perftest's?", err)
 		}
 		require.Equal(t, err, o.explain(context.Background(), err, "perf with", "h:1"))
+	}
+}
+
+// --wait tries again soon where nobody listens, and less and less often where somebody takes connections and ends them.
+func TestWaitPauses(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		tries int
+	}{
+		{stack.ErrRefused, 1 + int(time.Minute/redialEvery)},
+		{stack.ErrReset, 1 + 5 + 29}, // 0.1, 0.2, 0.4, 0.8 and 1.6 s, then each 2 s
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o, n := dialOptions{wait: time.Minute}, 0
+			err := o.connecting(t.Context(), func() error {
+				n++
+				return &rnic.ConnectError{Addr: "h:1", Err: c.err}
+			})
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.tries, n)
+		})
 	}
 }

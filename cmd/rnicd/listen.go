@@ -91,6 +91,7 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 		warnNoCRC(w, o.noCRC)
 		fmt.Fprintf(w, "ready       %v%s\n", l.Addr(), o.offers)
 	})
+	defer out.settle()
 	first := make(chan error, 1)
 	err = run(ctx, s, l, out, func(err error) {
 		if o.once {

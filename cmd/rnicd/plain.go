@@ -110,6 +110,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 // servePlain serves each connection on a goroutine of its own, plainMax of them at most.
 func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporter) error {
 	var running sync.WaitGroup
+	defer r.remarks.settle()
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,7 +136,7 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 		}
 		running.Go(func() {
 			if err := o.serve(ctx, conn, r); err != nil {
-				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(cutShort(err)))
+				r.remarks.failure(conn.RemoteAddr().String(), oneLine(cutShort(err)))
 			}
 			<-slots
 		})

@@ -62,10 +62,11 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
 		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
-			r.remark("failed      %v: %s", remote, printable(oneLine(cutShort(err))))
+			r.remarks.failure(remote.String(), printable(oneLine(cutShort(err))))
 			over(err)
 		},
 	})
+	defer r.remarks.settle()
 	r.remark("ready       %v, for iperf3 -c", l.Addr())
 	if err := srv.Serve(ctx, l); err != nil || !once {
 		return err
