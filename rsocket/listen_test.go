@@ -30,7 +30,9 @@ func TestListener(t *testing.T) {
 	_, err = Dial(ctx, devs[0], dialable(l), Options{})
 	var rejected *rnic.RejectedError
 	require.ErrorAs(t, err, &rejected)
-	require.ErrorContains(t, <-told, "1 connections wait to be accepted")
+	err = <-told
+	require.ErrorContains(t, err, "1 connections wait to be accepted")
+	require.ErrorIs(t, err, ErrBusy)
 	accepted, err := l.Accept()
 	require.NoError(t, err)
 	second, err := Dial(ctx, devs[0], dialable(l), Options{})

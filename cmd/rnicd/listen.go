@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rnicd/rnicd/cmd/rnicd/peer"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -41,7 +42,7 @@ func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 	o.nic.flags(f)
 	o.port = port
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port")
-	f.BoolVar(&o.once, "once", false, "end after the first client; the exit status is its result")
+	f.BoolVar(&o.once, "once", false, "end after the first client, served or refused; the exit status is its result. What never asks for an RDMA connection, or is told to try again, is none")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long, an eighth of it more at most; its start-up has 10 s in any case")
 	o.nic.peerMaxFlag(f, "at the limit those that have said nothing yet give way")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
@@ -94,7 +95,7 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	defer out.settle()
 	first := make(chan error, 1)
 	err = run(ctx, s, l, out, func(err error) {
-		if o.once {
+		if o.once && !peer.IsLater(err) {
 			select {
 			case first <- err:
 				cancel()

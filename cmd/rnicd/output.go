@@ -49,6 +49,14 @@ func (o *output) refused(remote netip.AddrPort, why string) {
 	o.limited(&o.refusals, fmt.Sprintf("refused     %v: %s", remote, why))
 }
 
+// refusedAs is refused for a server whose client has its result with that.
+func (o *output) refusedAs(done func(error)) func(netip.AddrPort, string) {
+	return func(remote netip.AddrPort, why string) {
+		o.refused(remote, why)
+		done(fmt.Errorf("%v was refused: %s", remote, why))
+	}
+}
+
 func (o *output) failed(remote netip.AddrPort, err error) { o.failure(remote.String(), oneLine(err)) }
 
 func (o *output) failure(remote, why string) {

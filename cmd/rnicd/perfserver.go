@@ -73,7 +73,7 @@ func perfServe(ctx context.Context, o *perfServerOptions, args []string, w io.Wr
 		return pair.NewServer(pair.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), ClientsMax: o.clients, IdleTimeout: o.idle,
 			QP:      rnic.QPOptions{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
-			Refused: out.refused,
+			Refused: out.refusedAs(done),
 			Done: func(s pair.Served) {
 				out.measured(s)
 				done(s.Err)

@@ -79,6 +79,30 @@ func TestStreamServerEnds(t *testing.T) {
 	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.Lines("^rnicd: ")[0])
 }
 
+// A connection that is none of iperf3's, and a client that comes during a test, do not end --once.
+func TestStreamServerOnceStray(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.stream(t, "server", "--once")
+	server.Expect(t, 1, "^ready ")
+	ns.Do(func() {
+		c := dialRawFrom(t, "127.0.0.1", "127.0.0.1:5201")
+		c.send([]byte("GET / HTTP/1.1\r\n\r\n"))
+		_ = c.conn.CloseWrite()
+		c.drained()
+		c.close()
+	})
+	server.Expect(t, 1, "^failed ")
+	first := ns.stream(t, "client", "-t", "60s", "127.0.0.1")
+	server.Expect(t, 1, "^test ")
+	second := ns.stream(t, "client", "-n", "1M", "127.0.0.1")
+	require.Equal(t, 1, second.Wait(t), "%s", second)
+	server.Expect(t, 2, "^failed ")
+	first.Signal(t, syscall.SIGINT)
+	require.Equal(t, 130, first.Wait(t), "%s", first)
+	require.Equal(t, 1, server.Wait(t), "%s", server)
+	require.Len(t, server.Lines("^failed "), 3, "%s", server)
+}
+
 // A client in mid-test is told of as what it is when the server is told to end.
 func TestStreamServerEndsUnderWay(t *testing.T) {
 	ns := newNamespace(t)

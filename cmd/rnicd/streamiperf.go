@@ -27,7 +27,7 @@ func newStreamServer() *cobra.Command {
 	}
 	o.flags(c.Flags())
 	o.serverFlags(c.Flags())
-	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result")
+	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result. A connection that is none of iperf3's, or comes during a test, is none")
 	return c
 }
 
@@ -63,7 +63,10 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
 			r.remarks.failure(remote.String(), printable(oneLine(cutShort(err))))
-			over(err)
+			var stray *iperf3.StrayError
+			if !errors.As(err, &stray) {
+				over(err)
+			}
 		},
 	})
 	defer r.remarks.settle()

@@ -129,7 +129,7 @@ func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
 	defer s.mu.Unlock()
 	x, ok := s.room.take(int(r.length))
 	if !ok {
-		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run; try again later", r.length, s.room.inUse())
+		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run"+peer.Later, r.length, s.room.inUse())
 	}
 	return r, x, ""
 }
