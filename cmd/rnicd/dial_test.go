@@ -24,7 +24,7 @@ func TestExplainDial(t *testing.T) {
 	}{
 		{dialOptions{}, rnic.ErrStartupTimeout, "in time; what listens there may be no server of RDMA over TCP"},
 		{dialOptions{}, closed, "during MPA start-up; what listens there may be no server of RDMA over TCP"},
-		{dialOptions{}, stack.ErrReset, "reset by peer; what listens there may be no server of RDMA over TCP"},
+		{dialOptions{}, stack.ErrReset, "reset by peer; what listens there may be no server of RDMA over TCP, or is full (--peer-max)"},
 		{dialOptions{}, mpa.ErrKey, "wrong Key (code 4, offset 0); what listens there may be no server of RDMA over TCP"},
 		{dialOptions{}, &rnic.RejectedError{Enhanced: true}, "(0 octets of private data); is it a server of something else?"},
 		{dialOptions{}, stack.ErrRefused, "connection refused; is a server running there? --wait 5s waits for one"},
@@ -46,7 +46,7 @@ func TestExplainOnce(t *testing.T) {
 	defer cancel()
 	<-over.Done()
 	dial := &rnic.ConnectError{Addr: "h:1", Err: stack.ErrTimeout}
-	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+dial.Error())
+	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+dial.Error()+"; "+nobodyAnswers)
 	require.EqualError(t, o.explain(over, over.Err(), "put to", "h:1"), "gave up after --timeout 1s: put to h:1: context deadline exceeded")
 
 	for _, rejected := range []*rnic.RejectedError{{Enhanced: true, PrivateData: []byte("why")}, {Enhanced: true}} {

@@ -49,7 +49,7 @@ func TestPutErrors(t *testing.T) {
 		{"no dialect", []string{"--dialect", "", f, "127.0.0.1"}, `--dialect "": want rddp-01, rfc5044, rtr or rfc6581`},
 		{"dialect without frames", []string{"--dialect", "culley-02", f, "127.0.0.1"}, `--dialect "culley-02": want rddp-01, rfc5044, rtr or rfc6581`},
 		{"negative timeout", []string{"--timeout", "-1s", f, "127.0.0.1"}, `--timeout -1s, --wait 0s: must not be negative`},
-		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded)`},
+		{"silent host", []string{"--timeout", "300ms", f, "10.9.0.77"}, `gave up after --timeout 300ms: rnic: connect to 10\.9\.0\.77:7174: .*(timed out|timeout|deadline exceeded); nothing answers there: .*`},
 		{"silent host, waiting", []string{"--timeout", "300ms", "--wait", "5s", f, "127.0.0.1:9"}, `gave up after --timeout 300ms: rnic: connect to 127\.0\.0\.1:9: .*connection refused`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -55,6 +55,14 @@ func (o *listenOptions) check() error {
 	return o.nic.checkDevice()
 }
 
+// explain puts a limit into the words of the flag that sets it.
+func (o *listenOptions) explain(err error) error {
+	if errors.Is(err, rnic.ErrPeerMax) {
+		return fmt.Errorf("its address has as many connections as --peer-max (%d) allows", o.nic.peerMax)
+	}
+	return err
+}
+
 // service is what serves on a Listener at an endpoint until ctx ends. done is to be called with each client's result.
 type service func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error
 
@@ -78,7 +86,7 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // the service tells of the others
-			out.failed(f.Remote, f.Err)
+			out.failed(f.Remote, o.explain(f.Err))
 		}
 	}})
 	if errors.Is(err, syscall.EADDRINUSE) {

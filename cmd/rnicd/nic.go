@@ -396,7 +396,7 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 	if device, ok := n.device.(interface{ Lost() error }); ok {
 		gone = device.Lost
 	}
-	c := conflicts{told: map[netip.Addr]told{}}
+	c, full := conflicts{told: map[netip.Addr]told{}}, fullness{}
 	while, cancel := context.WithCancelCause(ctx)
 	n.watch.Go(func() {
 		defer cancel(nil)
@@ -408,6 +408,7 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 				err := gone()
 				if err == nil {
 					err = c.look(while, n.pollers[0], out)
+					full.look(while, n.pollers, out)
 				}
 				if err != nil {
 					cancel(err)

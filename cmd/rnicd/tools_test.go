@@ -364,7 +364,7 @@ func TestToolErrors(t *testing.T) {
 		"perf write bw 127.0.0.1:7002":        `perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`,
 		"perf write bw 127.0.0.1:9":           `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"perf write bw 127.0.0.1:7003":        `rnic: connect to 127\.0\.0\.1:7003: .*connection rejected by the peer \(0 octets of private data\); is it a server of something else\?$`,
-		"perf write bw 127.0.0.1:7004":        `rnic: connect to 127\.0\.0\.1:7004: .*; what listens there may be no server of RDMA over TCP$`,
+		"perf write bw 127.0.0.1:7004":        `rnic: connect to 127\.0\.0\.1:7004: .*; what listens there may be no server of RDMA over TCP, or is full \(--peer-max\)$`,
 		"perf write bw 127.0.0.1:7005":        `rnic: connect to 127\.0\.0\.1:7005: mpa: .*; what listens there may be no server of RDMA over TCP$`,
 		"perf write best 127.0.0.1":           `"best": want bw or lat$`,
 		"perf write bw":                       `1 argument given; want: rnicd perf write bw\|lat HOST\[:PORT\]$`,
