@@ -41,6 +41,8 @@ func flagError(err error, command string) error {
 	switch {
 	case errors.As(err, &unknown):
 		return fmt.Errorf("%w; see %s --help", err, command)
+	case errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration":
+		return fmt.Errorf("--%s %q: want a duration, as 2s", wrong.GetFlag().Name, wrong.GetValue())
 	case errors.As(err, &wrong) && errors.As(err, &num):
 		want := "a whole number"
 		switch {

@@ -48,6 +48,10 @@ func (o *streamOptions) flags(f *pflag.FlagSet) {
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port: to listen on, or of HOST when that names none")
 	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
+}
+
+// waitFlag is for commands that dial.
+func (o *streamOptions) waitFlag(f *pflag.FlagSet) {
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
 }
 

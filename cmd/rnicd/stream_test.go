@@ -49,7 +49,7 @@ func TestStreamIperf3(t *testing.T) {
 	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
 
 	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
-	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S", "184", "-w", "256K", "127.0.0.1")
+	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S", "0xb8", "-w", "256K", "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 	var sent sums // at least what was asked for: iperf3 ends with the block that reaches it, on each stream
@@ -243,7 +243,15 @@ func TestStreamErrors(t *testing.T) {
 		{"client -R --bidir 127.0.0.1", `iperf3: both reverse and bidirectional`},
 		{"client -t 0 127.0.0.1", `--time 0s: must be positive`},
 		{"source -t 0 127.0.0.1", `--time 0s: must be positive`},
-		{"client -S 256 127.0.0.1", `--tos "256": want 0 to 255`},
+		{"client -S 256 127.0.0.1", `--tos "256": want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's`},
+		{"client -S 3 127.0.0.1", `--tos "3": want 0 to 252, .*`},
+		{"client -t banana 127.0.0.1", `--time "banana": want seconds, as 2, or a duration, as 500ms`},
+		{"client -t -2 127.0.0.1", `--time "-2": want seconds, .*`},
+		{"client --omit= 127.0.0.1", `--omit "": want seconds, .*`},
+		{"server --wait 5s", `unknown flag: --wait; see rnicd stream server --help`},
+		{"source --local-port 9", `--local-port: of no use without HOST: leave that away`},
+		{"echo --wait 5s", `--wait: of no use without HOST: leave that away`},
+		{"sink --pmd tap --peer-max 3 127.0.0.1", `--peer-max: of no use with HOST: leave that away`},
 		{"sink --local-port 0 127.0.0.1", `--local-port "0": want 1 to 65535`},
 		{"client -b fast 127.0.0.1", `--rate: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
@@ -309,5 +317,18 @@ func TestStreamPeerMax(t *testing.T) {
 			ns.ends(t, server)
 			require.NotEmpty(t, server.Lines(`stack/peer max +[1-9]`), "%s", server)
 		})
+	}
+}
+
+// A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has not.
+func TestStreamKernelHint(t *testing.T) {
+	ns := newNamespace(t)
+	for words, hint := range map[string]int{
+		"stream client 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1, "stream client --pmd tap 127.0.0.1": 0,
+	} {
+		p := ns.rnicd(t, strings.Fields(words)...)
+		require.Equal(t, 1, p.Wait(t), "%s", p)
+		require.Len(t, p.Lines("^rnicd: .*network is unreachable"), 1, "%s", p)
+		require.Len(t, p.Lines("^rnicd: .*: --pmd kernel dials with this host's$"), hint, "%s", p)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -106,7 +105,7 @@ func describe(p iperf3.Params, server bool) string {
 type clientOptions struct {
 	streamOptions
 	params         iperf3.Params
-	tos            uint16
+	tos            trafficClass
 	length, window size
 	bytes          size
 	rate           bits
@@ -125,10 +124,11 @@ func newStreamClient() *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&o.params.Congestion, "congestion", "C", "", "name of the congestion control at both ends")
 	o.flags(f)
-	f.DurationVarP(&o.params.Time, "time", "t", 0, "how long to send; 10s unless --bytes or --blocks is given")
+	o.waitFlag(f)
+	f.VarP((*timeSpan)(&o.params.Time), "time", "t", "how long to send; 10s unless --bytes or --blocks is given")
 	f.VarP(&o.bytes, "bytes", "n", "how much to send in each direction, instead of --time")
 	f.Uint64VarP(&o.params.Blocks, "blocks", "k", 0, "how many blocks to send in each direction, instead of --time")
-	f.DurationVarP(&o.params.Omit, "omit", "O", 0, "do not count so long at the beginning")
+	f.VarP((*timeSpan)(&o.params.Omit), "omit", "O", "do not count so long at the beginning")
 	f.IntVarP(&o.params.Streams, "parallel", "P", 1, "streams in each direction, 1 to 128")
 	f.VarP(&o.length, "length", "l", "size of a block")
 	f.BoolVarP(&o.params.Reverse, "reverse", "R", false, "the server sends")
@@ -136,7 +136,7 @@ func newStreamClient() *cobra.Command {
 	f.VarP(&o.rate, "rate", "b", "bit/s of each stream, as 100M; 0: no limit")
 	f.BoolVarP(&o.params.NoDelay, "no-delay", "N", false, "switch Nagle's algorithm off")
 	f.VarP(&o.window, "window", "w", "size of the sockets' buffers; 0: their own choice")
-	f.VarP(&number{&o.tos, 0, math.MaxUint8}, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends; ECN's two bits are not ours to set")
+	f.VarP(&o.tos, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends, as 184 or 0xb8; ECN's two bits are not ours to set")
 	f.BoolVar(&o.params.ServerOutput, "get-server-output", false, "show what the server prints")
 	return c
 }
@@ -176,6 +176,7 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 	if err != nil {
 		return err
 	}
+	defer func() { err = kernelHint(&o.nic, err) }()
 	o.nic.congestion = p.Congestion // from the SYN on: some want ECN
 	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
@@ -191,6 +192,22 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 		return err
 	}
 	r.report(rep)
+	return nil
+}
+
+// trafficClass is the value of --tos.
+type trafficClass uint8
+
+func (c *trafficClass) Type() string { return "number" }
+
+func (c *trafficClass) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *trafficClass) Set(text string) error {
+	v, err := strconv.ParseUint(text, 0, 8)
+	if err != nil || v&0x03 != 0 {
+		return errors.New("want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's")
+	}
+	*c = trafficClass(v)
 	return nil
 }
 
