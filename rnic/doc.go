@@ -79,7 +79,8 @@
 //
 // What a Read fetches is there when its Completion says so, and indeterminate before. Completions of the send side come in the order
 // of posting: what was sent behind a Read waits for it. A Write, or an atomic, behind a Read of the same octets needs
-// WorkRequest.Fence, or the Read may return what it wrote. Atomics are about a 64-bit word that is aligned in the peer's memory, in
+// WorkRequest.Fence, or the Read may return what it wrote. So does a Send with Invalidate of the STag that was read through: the peer may carry
+// it out before it has answered the Read, which then reads through an invalid STag, and that ends the connection (Example_readInvalidate). Atomics are about a 64-bit word that is aligned in the peer's memory, in
 // that host's order; they are atomic towards each other and towards sync/atomic of the process that owns it, not towards Writes
 // and Sends (RFC 7306 section 5.3).
 //

@@ -8,7 +8,8 @@ import (
 
 // PostSendInvalidate is PostSend of a message that also gives the peer's STag wr.RemoteSTag back: when the peer has received
 // it, nothing can be placed or read through that STag any more, and the peer's Completion says so. The peer must have
-// granted it to this QueuePair alone; otherwise its Terminate ends the connection. In the RTS state; any goroutine.
+// granted it to this QueuePair alone; otherwise its Terminate ends the connection. A Read or an atomic through the STag that was
+// posted before is not waited for, and ends the connection if it is too late: set wr.Fence. In the RTS state; any goroutine.
 func (q *QueuePair) PostSendInvalidate(wr WorkRequest) error {
 	return q.post(OpSendInvalidate, &wr)
 }

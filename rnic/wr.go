@@ -130,7 +130,8 @@ type WorkRequest struct {
 	Signaled     bool     // success yields a Completion; failures always do
 	Solicited    bool     // Send, Send with Invalidate, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
-	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12).
+	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12), and a Send with Invalidate of the STag
+	// that is read through ends the connection where it is carried out first (rule 18).
 	Fence bool
 }
 
