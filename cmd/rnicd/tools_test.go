@@ -227,6 +227,16 @@ func TestRstream(t *testing.T) {
 	ns.fails(t, "rstream server --pmd kernel --addr 127.0.0.1", `rnic: listen on "127\.0\.0\.1:7471": .*address already in use; another server has it, and --port names another one$`)
 	ns.ends(t, server)
 
+	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1")
+	p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 -S 100 -C 1 --direct")...)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines(`^rnicd: rstream 127\.0\.0\.1:7471: rsocket: the peer has no room for another mapping; was the server started with --direct\?$`), 1, "%s", p)
+	ns.ends(t, server)
+	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1 --direct")
+	ns.rnicd(t, "rstream", "127.0.0.1", "-S", "100", "-C", "1").Wait(t)
+	server.Expect(t, 1, `^failed .*no room for another mapping; was the client started with --direct\?$`)
+	ns.ends(t, server)
+
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --once")
 	stuck := ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "1000000")
 	stuck.Expect(t, 1, "^connected ")
@@ -335,6 +345,7 @@ func TestGetErrors(t *testing.T) {
 	} {
 		ns.fails(t, "get --quiet "+words, want)
 	}
+	server.Expect(t, 2, "^failed .*without reading anything: it may have no room for the file, or be told a --size-max$")
 	content, err := os.ReadFile(old)
 	require.NoError(t, err)
 	require.Equal(t, "old", string(content))

@@ -267,7 +267,11 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 		}
 	}
 	if c[0].Status != rnic.Success {
-		return c[0], peer.Over(ctx, t.qp, errors.New("xfer: the client closed the connection before its closing message"))
+		early := errors.New("xfer: the client closed the connection before its closing message")
+		if m, err := t.moved(ctx); err == nil && t.want.op == OpGet && m.reads == 0 {
+			early = errors.New("xfer: the client closed the connection without reading anything: it may have no room for the file, or be told a --size-max")
+		}
+		return c[0], peer.Over(ctx, t.qp, early)
 	}
 	return c[0], nil
 }
