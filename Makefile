@@ -1,6 +1,8 @@
 # rnicd: build, run, test. See README.md.
 #
-#   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end
+#   make build                                       bin/rnicd, after installing what it needs; with DPDK's driver where its headers are
+#   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end; PMD is our driver of a TAP, or DPDK's
+#   FILE, ARGS                                       the file to send (without: 64 MiB made for it), flags of bin/rnicd serve
 #   make test                                        everything, after installing what it needs
 #   make lint / race / bench                         see README.md
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told

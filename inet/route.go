@@ -38,6 +38,9 @@ type routeEntry struct {
 // NewRoutes makes an empty table.
 func NewRoutes() *Routes { return &Routes{routes: make([]routeEntry, 0, RoutesMax)} }
 
+// Room is how many routes can be added.
+func (r *Routes) Room() int { return cap(r.routes) - len(r.routes) }
+
 // Add puts in a configured route. False: the table is full.
 func (r *Routes) Add(route Route) bool {
 	bits := route.Prefix.Bits()

@@ -128,9 +128,9 @@ func (r *Receiver) reach(sink Sink) {
 }
 
 // locate finds the first FPDU in [lo, hi) that a marker names (RFC 5044 section 6 rule 2). Without markers the
-// octets wait: nothing is guessed.
+// octets wait: nothing is guessed. So they do while the first FPDU is waited for (ReceiverConfig.InOrder).
 func (r *Receiver) locate(lo, hi uint64) (begin uint64, ok bool) {
-	if !r.mode.Markers {
+	if !r.mode.Markers || r.inOrder {
 		return lo, false
 	}
 	floor := lo // the FPDU begins at or behind it

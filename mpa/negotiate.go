@@ -175,7 +175,13 @@ func (p *Party) adopt(t *Terms) error {
 	if !t.PeerToPeer {
 		return nil
 	}
-	if t.RTR = (p.RTR & t.Peer.RTR).choose(); t.RTR == 0 {
+	kinds := p.RTR & t.Peer.RTR
+	if t.Peer.IRD == 0 {
+		// A Read is one more than the Responder serves: "the initiator MUST set [...] its ORD at most
+		// to the responder IRD" (section 9.1). One that means it raises its IRD to 1.
+		kinds &^= RTRRead
+	}
+	if t.RTR = kinds.choose(); t.RTR == 0 {
 		return ErrRTR
 	}
 	return nil

@@ -380,6 +380,38 @@ func TestConclude(t *testing.T) {
 	}
 }
 
+// A Responder that serves no Read cannot be sent one as RTR message, whatever its flags say: the
+// Initiator takes another kind, and without one it says that there is none. A Responder that means
+// it serves one, or leaves that to the ULPs.
+//
+// req: 6581-9.1-4, 6581-9.1-7, 6581-9.2-8, 6581-9.2-9
+func TestReadAsRTRNeedsItsPlace(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		own, offered RTRKinds
+		ird          uint16
+		want         RTRKinds // 0: ErrRTR
+	}{
+		{"a place", RTRRead | RTRSend, RTRRead | RTRSend, 1, RTRRead},
+		{"the ULPs' affair", RTRRead | RTRSend, RTRRead | RTRSend, DepthULP, RTRRead},
+		{"none, and a Send will do", RTRRead | RTRSend, RTRRead | RTRSend, 0, RTRSend},
+		{"none, and a Write is preferred anyway", AllRTR, AllRTR, 0, RTRWrite},
+		{"none, and the Initiator can do nothing else", RTRRead, AllRTR, 0, 0},
+		{"none, and the Responder offers nothing else", AllRTR, RTRRead, 0, 0},
+	} {
+		p := Party{PeerToPeer: true, RTR: c.own, ORD: 4}
+		req := p.Request(RFC6581, nil)
+		e := Enhanced{PeerToPeer: true, RTR: c.offered, IRD: c.ird}
+		terms, err := p.Conclude(&req, &Frame{Kind: Reply, S: true, Rev: 2, PrivateData: e.Append(nil)})
+		if c.want == 0 {
+			require.ErrorIs(t, err, ErrRTR, c.name)
+			continue
+		}
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.want, terms.RTR, c.name)
+	}
+}
+
 // The S bit of Rev 1 on both sides, on one, on none.
 //
 // req: P2P-8, P2P-9, P2P-14, P2P-15, P2P-3

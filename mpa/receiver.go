@@ -52,6 +52,10 @@ type ReceiverConfig struct {
 	// segment that was cut: no damage makes one shorter.
 	ULPDUMin int
 
+	// InOrder has nothing passed beyond a gap until PassAhead: octets there wait, as they do without
+	// markers, and within the same bounds.
+	InOrder bool
+
 	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a
 	// segment is refused unless nothing of it would be held. So peers that never finish their
 	// frames cannot make the others' Poller deaf. Nil: nothing.
@@ -77,6 +81,7 @@ type ReceiverStats struct {
 type Receiver struct {
 	mode    Mode
 	drop    bool // a bad CRC refuses the segment
+	inOrder bool // ReceiverConfig.InOrder, and no PassAhead yet
 	stopped bool // failed or closed: swallows everything
 	pool    *mem.Pool
 	stride  int
@@ -130,6 +135,7 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 	*r = Receiver{
 		mode:    cfg.Mode,
 		drop:    cfg.DropBadCRC && cfg.Mode.CRC,
+		inOrder: cfg.InOrder,
 		pool:    cfg.Pool,
 		stride:  stride,
 		oooMax:  cfg.BufsMax - BufsMin(stride),
@@ -181,6 +187,10 @@ func (r *Receiver) accept(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 	}
 	return Done
 }
+
+// PassAhead ends ReceiverConfig.InOrder. What waits beyond a gap is passed in order, or when more comes
+// that continues it.
+func (r *Receiver) PassAhead() { r.inOrder = false }
 
 // Sent tells the timestamp (RFC 7323's TSval) of the segment that Input is given next. DropBadCRC
 // tells by it what the peer sends again from copies that the network made; without it every segment

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/rnicd/rnicd/stack"
 )
 
 // abortTimeout bounds how long Connect waits, when its context has ended, for the connection's end.
@@ -18,7 +20,8 @@ const abortTimeout = time.Second
 // Some errors change nothing, and the QueuePair may be connected again: ErrState when it is not idle, what cannot be in conn, and
 // *mem.TableFullError, for a connection takes one of Config.RegionsMax entries until it has ended. After any other the QueuePair is
 // Closed and cannot be used again. It is a *ConnectError around the reason:
-//   - ctx.Err(); ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
+//   - ctx.Err(), and stack.ErrTentative too when that ended the wait for our address, which was still being checked;
+//     ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
 //   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrNetUnreachable, ErrConnMax, ErrStopped,
 //     ErrPortUsed (no local port is left), and what the resolver says;
 //   - of MPA: *RejectedError when the peer's ULP says no, *RevisionError, ErrStartupTimeout, or an *mpa.Error (RFC 5044 section 8).
@@ -59,6 +62,9 @@ func (q *QueuePair) giveUp(ctx context.Context) error {
 	var no *RejectedError
 	if errors.As(q.err, &no) && no.Conn != nil {
 		return no
+	}
+	if errors.Is(q.err, stack.ErrTentative) {
+		return fmt.Errorf("%w: %w", stack.ErrTentative, ctx.Err())
 	}
 	return ctx.Err()
 }

@@ -90,18 +90,33 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 			l.over(l.err)
 			return
 		}
-		c, err := d.dial(u)
-		if err != nil {
+		if err := d.lane.poller.UntilChecked(func() (again bool) { return d.begin(u) }); err != nil {
+			u.tentative = false
 			l.over(err)
-			return
 		}
-		u.conn = c
 	})
 	if err != nil {
 		d.q.adapter.dropLink(l)
 		close(l.gone) // nobody will drive it
 	}
 	return err
+}
+
+// begin starts u's handshake, on the Poller's goroutine. again: our address is still being checked.
+func (d *pollerDial) begin(u *onPoller) (again bool) {
+	if u.link.phase == phaseOver { // ended while it waited
+		return false
+	}
+	c, err := d.dial(u)
+	if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
+		return true
+	}
+	if err != nil {
+		u.link.over(err)
+		return false
+	}
+	u.conn = c
+	return false
 }
 
 // retry is the next try. When the control ring is full a goroutine waits for room, for the Poller's cannot.

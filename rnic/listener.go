@@ -372,6 +372,10 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 	return r.ask(ctx, func() error { return r.link.reject(r.frame, private, false) })
 }
 
+// Done is closed when the connection of the request is over: behind Reject, when the peer has closed it, too, or a bound for that has passed.
+// Adapter.Close before then may reset it, and the peer not hear of the Reject.
+func (r *ConnRequest) Done() <-chan struct{} { return r.link.gone }
+
 // ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.
 func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)

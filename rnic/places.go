@@ -24,6 +24,10 @@ type places struct {
 	silent list.List // of *place, oldest first
 }
 
+// ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as Config.PeerMax says. A Poller does not answer
+// further ones and counts them (stack.DropPeerMax).
+var ErrPeerMax = fmt.Errorf("%w from one address", stack.ErrConnMax)
+
 // place is one connection's.
 type place struct {
 	of     *places
@@ -65,7 +69,7 @@ func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *onSocket, err err
 	switch {
 	case p.peerMax > 0 && p.peers[peer] >= p.peerMax:
 		if e = p.silentOf(peer); e == nil {
-			return nil, nil, fmt.Errorf("%w from one address (PeerMax is %d)", stack.ErrConnMax, p.peerMax)
+			return nil, nil, fmt.Errorf("%w (PeerMax is %d)", ErrPeerMax, p.peerMax)
 		}
 	case p.taken >= p.max:
 		if e = p.silent.Front(); e == nil {

@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type onPoller struct {
 	edge   uint64
 	giving bool // the connection is to be a stream again
 	fin    bool // the peer's, while that is so
+
+	tentative bool // our address is being checked: there will be a connection
 }
 
 func newPollerLink(a *Adapter, ln *lane) *onPoller {
@@ -117,8 +120,13 @@ func (u *onPoller) closeSend() {
 }
 
 func (u *onPoller) abort() {
-	if u.conn != nil {
+	switch {
+	case u.conn != nil:
 		u.conn.Abort()
+	case u.tentative: // nobody else will say that it is over
+		u.tentative = false
+		u.link.err = fmt.Errorf("%w: %w", u.link.err, stack.ErrTentative)
+		u.link.over(nil)
 	}
 }
 

@@ -71,6 +71,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Reserve: l.reserve,
 		DropBadCRC: q.dropsBadCRC(l), ULPDUMin: ddp.TaggedLen,
+		InOrder: responder && asksWhoseBuffer(t),
 	})
 	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.receiveRanges())
 	r.list = make([]SGE, q.opt.SGEMax-1)
@@ -110,9 +111,6 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 	r := &q.recv
 	if r.dead {
 		return stack.Taken
-	}
-	if off != r.edge && r.greet.awaited != 0 {
-		return stack.Refused // the RTR message first: it says whose the first receive buffer is
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
@@ -178,6 +176,7 @@ func (q *QueuePair) pokeCarrier(l *link) {
 // open lets the Responder send.
 func (q *QueuePair) open(l *link) {
 	q.send.enabled, l.sendFirstAt = true, 0
+	q.recv.rx.PassAhead()
 	if l.awaitsReady = false; !l.shut {
 		l.car.setTimer(0)
 	}
@@ -212,7 +211,7 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 
 // postBuffers moves newly posted receive buffers to where Placement looks for them.
 func (q *QueuePair) postBuffers() {
-	if q.recv.greet.awaited != 0 {
+	if q.recv.greet.awaited {
 		return
 	}
 	for q.rq.Take(&q.recv.entry) {
@@ -261,7 +260,7 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 func (p *placement) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	q := (*QueuePair)(p)
 	r := &q.recv
-	if r.greet.awaited != 0 {
+	if r.greet.awaited {
 		q.first(h, h.Len()+payload)
 	}
 	op, cause, ok := rdmap.Check(h, r.version)

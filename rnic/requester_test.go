@@ -364,10 +364,11 @@ func TestSinks(t *testing.T) {
 		d := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(d)
 		for i := range 2 {
-			require.NoError(t, errOf(d.qp.PostSend(d.readFrom(m, uint64(i), 0, 8))))
+			require.NoError(t, errOf(d.qp.PostSend(d.readFrom(m, uint64(i), 40-20*i, 8))))
 		}
 		rr := p.request()
 		p.request()
+		require.NotZero(t, rr.SinkTO)
 		d.inbox.Revoke()
 		p.write(p.answer(rr, 0, "12345678", true))
 		require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
@@ -375,7 +376,7 @@ func TestSinks(t *testing.T) {
 		r.untilDone(d.qp)
 		cs := r.await(d, 2)
 		require.Equal(t, [2]Status{LocalProtection, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
-		require.Equal(t, make([]byte, 8), d.inbox.Bytes()[:8])
+		require.Equal(t, make([]byte, 64), d.inbox.Bytes()[:64])
 	})
 }
 

@@ -78,6 +78,7 @@ type rigConfig struct {
 
 	connsMax, peerMax int // of the server, whichever the transport; 0: the rig's
 	listen            ListenOptions
+	tentative         bool // the client's address, at first
 	wrap              func(i int, q pmd.Queue, pool *mem.Pool) pmd.Queue
 }
 
@@ -165,7 +166,7 @@ func (r *rig) newHost(i int, cfg rigConfig, port *wire.Port) *rigHost {
 	}
 	c := stack.Config{
 		Queue: queue, Pool: h.pool, MTU: cfg.mtu, Addr: netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/24", i+1)),
-		ConnsMax: 32, TCP: cfg.tcp, Secret: [16]byte{1, byte(i)},
+		ConnsMax: 32, TCP: cfg.tcp, Secret: [16]byte{1, byte(i)}, QuickDAD: cfg.tentative && i == 1,
 	}
 	if i == 0 {
 		c.ConnsMax, c.PeerMax = cmp.Or(cfg.connsMax, c.ConnsMax), cfg.peerMax

@@ -12,8 +12,9 @@ import (
 //	Read   zero-length RDMA Read Request, answered with a zero-length Read Response: an ordinary one
 //	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer of start-up's own
 //
-// A Responder that has named several kinds learns from the first FPDU which it is. Until then it takes no octets out of
-// order, so that no Send is placed before it is known whose the first receive buffer is.
+// A Responder that has named several kinds learns from the first FPDU which it is. Where a Send is among them, what comes
+// out of order is held until then and not placed, so that no Send is placed before it is known whose the first receive
+// buffer is.
 
 // rtrSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse 0.
 const rtrSTag = 1
@@ -65,9 +66,9 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 
 // greeting is what the receiving half knows of an RTR message.
 type greeting struct {
-	awaited mpa.RTRKinds // Responder: one of these comes first
-	hidden  bool         // Responder: the first receive buffer is start-up's
-	sends   uint32       // messages of queue 0 that were start-up's
+	awaited bool   // Responder: the first FPDU says whose the first receive buffer is
+	hidden  bool   // Responder: the first receive buffer is start-up's
+	sends   uint32 // messages of queue 0 that were start-up's
 }
 
 func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
@@ -78,20 +79,22 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		}
 		return
 	}
-	if t.RTR&mpa.RTRSend != 0 {
+	if g.awaited = asksWhoseBuffer(t); g.awaited {
 		q.recv.sendQ.InitLists(ceilPow2(q.opt.RecvDepth+1), q.opt.receiveRanges()) // the hidden buffer's place
 	}
-	g.awaited = t.RTR
 }
 
-// first looks at the first FPDU of a peer that owes an RTR message. Any other is taken as it comes: what counts is that it is
+// asksWhoseBuffer says whether a Responder cannot know, before the first FPDU, whether the first
+// receive buffer is the ULP's.
+func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
+
+// first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as it comes: what counts is that it is
 // valid (RFC 5044 section 7.1.2 rule 4).
 func (q *QueuePair) first(h *ddp.Header, n int) {
 	g := &q.recv.greet
-	awaited := g.awaited
-	g.awaited = 0
+	g.awaited = false
 	_, op := rdmap.ParseControl(h.ULP)
-	if awaited&mpa.RTRSend != 0 && !h.Tagged && op == rdmap.OpSend && h.Last && h.MSN == 1 && n == rtrSendLen {
+	if !h.Tagged && op == rdmap.OpSend && h.Last && h.MSN == 1 && n == rtrSendLen {
 		q.recv.sendQ.Post(ddp.RecvBuffer{})
 		g.hidden = true
 	}

@@ -1,6 +1,7 @@
 package rnic
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -446,29 +447,66 @@ func TestRTROvertaken(t *testing.T) {
 		require.EqualValues(t, 2, r.stats(s.qp).MessagesRecvd)
 		r.close(s, c)
 	}
-	// By hand: what is behind the RTR is refused until it has come, and then taken.
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
-	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
-	p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
-	req := r.request()
-	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	p.tx.Init(mpa.Mode{CRC: true})
-	rtr := p.fpdu(sendOf(1), nil)
-	behind := p.fpdu(sendOf(2), []byte("mine"))
-	b := r.hosts[0].pool.Alloc()
-	l := req.link
-	at := l.rxBase
-	require.Equal(t, stack.Refused, l.arrive(at+uint64(len(rtr)), b, behind))
-	require.Equal(t, stack.Taken, l.arrive(at, b, rtr))
-	l.edge(at + uint64(len(rtr)))
-	require.Equal(t, stack.Taken, l.arrive(at+uint64(len(rtr)), b, behind))
-	l.edge(at + uint64(len(rtr)+len(behind)))
-	require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 4}}, r.await(s, 1))
-	r.hosts[0].pool.Free(b)
-	s.qp.Abort()
-	r.untilDone(s.qp)
+}
+
+// What overtakes an RTR message that may be a Send is held, and not placed before it is known whose
+// the first receive buffer is: it need not come again. Where no Send may come as RTR message it is
+// placed at once, as far as markers locate it.
+func TestWhatOvertakesTheRTR(t *testing.T) {
+	const sends = 20
+	for _, c := range []struct {
+		name              string
+		offered, kind     mpa.RTRKinds
+		noMarkers, placed bool
+	}{
+		{"a Send, with markers", mpa.AllRTR, mpa.RTRSend, false, false},
+		{"a Send, without", mpa.AllRTR, mpa.RTRSend, true, false},
+		{"a Write in place of a Send", mpa.AllRTR, mpa.RTRWrite, false, false},
+		{"a Write, of which there can be no Send", mpa.RTRWrite | mpa.RTRRead, mpa.RTRWrite, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, turned, rigConfig{})
+			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: 32}, ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
+			for k := range sends {
+				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(k), 700*k, 700))))
+			}
+			p := r.acceptRTR(s, c.offered)
+			p.tx.Init(mpa.Mode{Markers: !c.noMarkers, CRC: true})
+			h, msn := writeTo(rtrSTag, 0), uint32(1)
+			if c.kind == mpa.RTRSend {
+				h, msn = sendOf(1), 2
+			}
+			segments := [][]byte{p.fpdu(h, nil)}
+			for k := range sends {
+				segments = append(segments, p.fpdu(sendOf(msn+uint32(k)), bytes.Repeat([]byte{byte(k)}, 600)))
+			}
+			l := s.qp.link.Load()
+			at := l.rxBase
+			arrive := func(off uint64, octets []byte) {
+				buf := l.pool.Alloc()
+				slot := l.pool.Slot(buf)[l.pool.Headroom():]
+				v := l.arrive(off, buf, slot[:copy(slot, octets)])
+				require.NotEqual(t, stack.Refused, v)
+				if v != stack.Kept {
+					l.pool.Free(buf)
+				}
+			}
+			end := at + uint64(len(segments[0]))
+			for _, b := range segments[1:] {
+				arrive(end, b)
+				end += uint64(len(b))
+			}
+			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
+			arrive(at, segments[0])
+			l.edge(end)
+			for k, done := range r.await(s, sends) {
+				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
+				require.Equal(t, bytes.Repeat([]byte{byte(k)}, 600), s.inbox.Bytes()[700*k:700*k+600])
+			}
+			s.qp.Abort()
+			r.untilDone(s.qp)
+		})
+	}
 }
 
 // A Responder that takes all kinds takes each, and what is no RTR message at all.

@@ -18,7 +18,8 @@ const (
 	// OpSendInvalidate is OpSend that also gives the peer's STag RemoteSTag back: when the peer has
 	// received it nothing can be placed or read through that any more, and the peer's Completion says
 	// so. The peer must have granted it to this QueuePair alone; otherwise its Terminate ends the
-	// connection.
+	// connection. A Read or an atomic through the STag that was posted before is not waited for, and
+	// ends the connection if it is too late: set Fence.
 	OpSendInvalidate
 	// OpRead reads Local.Length octets from RemoteSTag at RemoteOffset into Local, which needs
 	// LocalWrite and no remote right; it has one sink, and no List. No more than ORD Reads and atomics
@@ -160,7 +161,8 @@ type WorkRequest struct {
 	Signaled     bool   // success yields a Completion; failures always do
 	Solicited    bool   // Send, Send with Invalidate, immediate data: with Solicited Event
 	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
-	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12).
+	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12), and a Send with Invalidate of the STag
+	// that is read through ends the connection where it is carried out first (rule 18).
 	Fence bool
 
 	// Fetch and Add adds Add. Each bit of Boundary is the highest of a field, out of which nothing is

@@ -13,6 +13,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
+// ErrBusy: as many connections as ListenOptions.Backlog says wait already. The Request was rejected for that alone.
+var ErrBusy = errors.New("connections wait to be accepted")
+
 // BacklogDefault is how many connections may wait for Accept.
 const BacklogDefault = 16
 
@@ -99,6 +102,10 @@ func (l *Listener) serve(ctx context.Context) {
 func (l *Listener) offer(ctx context.Context, req *rnic.ConnRequest) {
 	c, err := l.start(ctx, req)
 	if err != nil {
+		select {
+		case <-req.Done(): // whoever ends this process when told takes nothing from the peer
+		case <-ctx.Done():
+		}
 		l.opt.Rejected(req.Remote(), err)
 		return
 	}
@@ -109,7 +116,7 @@ func (l *Listener) start(ctx context.Context, req *rnic.ConnRequest) (c *Conn, e
 	select {
 	case l.places <- struct{}{}:
 	default:
-		return nil, l.reject(ctx, req, fmt.Errorf("rsocket: %d connections wait to be accepted", cap(l.places)))
+		return nil, l.reject(ctx, req, fmt.Errorf("rsocket: %d %w", cap(l.places), ErrBusy))
 	}
 	defer func() {
 		if err != nil {

@@ -30,7 +30,9 @@ func TestListener(t *testing.T) {
 	_, err = Dial(ctx, devs[0], dialable(l), Options{})
 	var rejected *rnic.RejectedError
 	require.ErrorAs(t, err, &rejected)
-	require.ErrorContains(t, <-told, "1 connections wait to be accepted")
+	err = <-told
+	require.ErrorContains(t, err, "1 connections wait to be accepted")
+	require.ErrorIs(t, err, ErrBusy)
 	accepted, err := l.Accept()
 	require.NoError(t, err)
 	second, err := Dial(ctx, devs[0], dialable(l), Options{})
@@ -40,7 +42,11 @@ func TestListener(t *testing.T) {
 	waiting := make(chan error, 1)
 	go func() {
 		for {
-			if _, err := l.Accept(); err != nil {
+			c, err := l.Accept()
+			if err == nil { // second: it came before Close, and is ours to close
+				err = c.Close()
+			}
+			if err != nil {
 				waiting <- err
 				return
 			}

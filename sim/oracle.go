@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -150,52 +149,4 @@ func damageOf(err error) *mpa.Error {
 		return e
 	}
 	return nil
-}
-
-// excused says whether the connection ended for the reason that its Workload has.
-func (s *session) excused() bool {
-	if !s.ended {
-		return false
-	}
-	doer, other := s.peers[s.ending.Host], s.peers[1-s.ending.Host]
-	mine, theirs := doer.qp.Err(), other.qp.Err()
-	switch s.ending.Kind {
-	case Shutdown:
-		return s.unanswered(doer, other)
-	case Abort:
-		// The RST may be lost, and is not sent again.
-		return errors.Is(mine, rnic.ErrClosed) && (gone(theirs) || s.aborted[1-s.ending.Host])
-	case Vanish:
-		return (gone(mine) || s.aborted[s.ending.Host]) && (gone(theirs) || s.aborted[1-s.ending.Host])
-	case Revoke:
-		var t *rnic.TerminateError
-		var e *ddp.Error
-		found := errors.As(mine, &t) && !t.Remote && errors.As(mine, &e) && e.Type == ddp.TypeTagged && e.Code == ddp.CodeInvalidSTag
-		return found && theirs != nil
-	case RevokeSource:
-		return mine != nil && doer.denied && (gone(theirs) || s.aborted[1-s.ending.Host]) // the RST may be lost
-	}
-	return false
-}
-
-// unanswered says whether the connection ended because other had Reads or atomics when doer had
-// closed its half, which sends nothing after that. If they had been sent, that breaks the
-// connection. If not, they are flushed with all that was posted after them, and what doer had
-// posted has arrived all the same.
-func (s *session) unanswered(doer, other *peer) bool {
-	mine, theirs := doer.qp.Err(), other.qp.Err()
-	if errors.Is(theirs, rnic.ErrUnanswered) {
-		return mine == nil || lost(mine) || errors.Is(mine, rnic.ErrLinger) // the RST may be lost
-	}
-	return mine == nil && theirs == nil && other.asking && doer.arrived() == nil && other.checkAsks(true) == nil
-}
-
-// gone: the transport failed, or a Responder whose peer-to-peer Initiator is no more, and of whose
-// end no segment arrived, waited for its RTR message in vain.
-func gone(err error) bool { return lost(err) || errors.Is(err, rnic.ErrStartupTimeout) }
-
-// lost: the transport failed (MPA's error 1).
-func lost(err error) bool {
-	var e *mpa.Error
-	return errors.As(err, &e) && e.Code == mpa.ErrConnection
 }

@@ -62,6 +62,7 @@ type Host struct {
 	Addr    netip.Addr
 	path    *fault.Path  // what it sends: sizes; what it receives: boundaries
 	faulty  *fault.Queue // what it receives
+	tap     *tap
 	wounds  wounds
 }
 
@@ -108,7 +109,7 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 		return nil, err
 	}
 	h.Poller, err = stack.New(stack.Config{
-		Name: h.Addr.String(), Queue: h.faulty, Pool: h.Pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
+		Name: h.Addr.String(), Queue: h.tap, Pool: h.Pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
 		Neighbours: inet.NeighbourConfig{RetriesMax: neighbourRetries},
 		Addr:       prefix, NoDAD: true, NoAnnounce: true, MTU: cfg.MTU, TCP: cfg.TCP, ConnsMax: 16, Core: -1, Clock: w.Now,
 		Secret: [16]byte{1, byte(i), byte(cfg.Seed), byte(cfg.Seed >> 8), byte(cfg.Seed >> 16), byte(cfg.Seed >> 24)},
@@ -125,7 +126,7 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 
 // openCable puts what stands in the cable in front of the host, whose receive side is one direction of it:
 //
-//	host <- faults <- path <- cable
+//	host <- tap <- faults <- path <- cable
 func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64) error {
 	queue, err := port.Open(0, h.Pool)
 	if err != nil {
@@ -141,6 +142,7 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 	}
 	h.wounds.streams = map[ports]*hurtStream{}
 	h.faulty.Watch(h.wounds.watch)
+	h.tap = &tap{inner: h.faulty, pool: h.Pool, mac: inet.MAC(port.MAC()), legs: map[ports]*leg{}}
 	return nil
 }
 

@@ -85,17 +85,18 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 	if len(p.host.local)+len(added) > addrsMax {
 		return bad("address %v: %d addresses are all there can be", prefix.Addr(), addrsMax)
 	}
+	if p.host.routes.Room() < len(added) { // all of them or none
+		return bad("address %v: %d routes are all there can be", prefix.Addr(), inet.RoutesMax)
+	}
 	for _, x := range added {
-		if !p.host.addAddr(&p.cfg, p.now, &p.secret, x) {
-			return bad("address %v: %d routes are all there can be", x.Addr(), inet.RoutesMax)
-		}
+		p.host.addAddr(&p.cfg, p.now, &p.secret, x)
 	}
 	p.schedule()
 	return nil
 }
 
-// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset and end
-// with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
+// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset, half-open
+// ones too, and end with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
 func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	a := inet.AddrFrom(addr)
 	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })
@@ -107,9 +108,8 @@ func (p *Poller) RemoveAddr(addr netip.Addr) error {
 			p.abort(c, ErrAddrRemoved)
 		}
 	}
-	l := p.host.local[i]
-	p.host.local = slices.Delete(p.host.local, i, i+1)
-	p.host.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
+	p.dropSynsOf(&a)
+	p.host.removeAddr(&p.cfg, i)
 	p.routesChanged()
 	p.tellWaiters()
 	p.schedule()
@@ -141,18 +141,31 @@ func (p *Poller) addrs() []AddrStatus {
 }
 
 // AwaitAddrs returns when no address is being checked any more, or ctx ends. Its error has an
-// *AddrError for each address that another host has. Any goroutine but the Poller's.
+// *AddrError for each address that another host has. Any goroutine but the Poller's. ErrConnMax,
+// ErrBusy, ErrStopped: as UntilChecked and Submit.
 func (p *Poller) AwaitAddrs(ctx context.Context) error {
-	settled := make(chan []AddrStatus, 1)
+	settled, refused := make(chan []AddrStatus, 1), make(chan error, 1)
 	if err := p.Submit(func() {
-		p.host.waiters = append(p.host.waiters, settled)
-		p.tellWaiters()
+		if err := p.UntilChecked(func() (again bool) {
+			switch {
+			case p.stopped || ctx.Err() != nil: // nobody listens
+				return false
+			case p.tentatives() > 0:
+				return true
+			}
+			settled <- p.addrs()
+			return false
+		}); err != nil {
+			refused <- err
+		}
 	}); err != nil {
 		return err
 	}
 	var all []AddrStatus
 	select {
 	case all = <-settled:
+	case err := <-refused:
+		return err
 	case <-p.done:
 		return ErrStopped
 	case <-ctx.Done():
@@ -167,15 +180,34 @@ func (p *Poller) AwaitAddrs(ctx context.Context) error {
 	return err
 }
 
-// tellWaiters lets AwaitAddrs go on when no address is tentative.
+// UntilChecked calls try, and calls it again after each change to one of our addresses, until it
+// returns false. It is for what has to wait until an address is free to use: a Dial that fails with
+// ErrTentative. The Poller's end is such a change; try then finds ErrStopped. Poller goroutine, as
+// are the calls. ErrConnMax: as many wait as there may be connections, and try is not called again.
+func (p *Poller) UntilChecked(try func() (again bool)) error {
+	if !try() {
+		return nil
+	}
+	if len(p.host.waiters) >= p.cfg.ConnsMax {
+		p.tellWaiters() // some have given up
+	}
+	if len(p.host.waiters) >= p.cfg.ConnsMax {
+		p.n.Own[DropConnMax]++
+		return ErrConnMax
+	}
+	p.host.waiters = append(p.host.waiters, try)
+	return nil
+}
+
+// tellWaiters calls what waits for a change to one of our addresses.
 func (p *Poller) tellWaiters() {
-	if len(p.host.waiters) == 0 || p.tentatives() > 0 {
-		return
-	}
-	for _, w := range p.host.waiters {
-		w <- p.addrs()
-	}
+	waiting := p.host.waiters
 	p.host.waiters = nil
+	for _, try := range waiting {
+		if try() {
+			p.host.waiters = append(p.host.waiters, try)
+		}
+	}
 }
 
 // tentatives is how many addresses are being checked.

@@ -79,9 +79,7 @@ func TestPeerMax(t *testing.T) {
 		open(1003)
 		require.Len(t, l.accepted, 4)
 		l.stop()
-		for _, n := range l.b.peers.counts {
-			require.Zero(t, n)
-		}
+		noPeers(t, l.b.peers.counts)
 	}
 	_, err := New(Config{Queue: newLab(t, nil).a.nic, Pool: newLab(t, nil).a.pool, MAC: inet.MAC{2}, PeerMax: -1})
 	require.Error(t, err)

@@ -86,6 +86,7 @@ type localAddr struct {
 	bits      int // of its on-link prefix, in the 128-bit form
 	broadcast inet.Addr
 	state     AddrState
+	group     *groupAddr // what other members have to know of it
 
 	step   claimStep
 	at     int64 // when step is due
@@ -218,8 +219,10 @@ func (p *Poller) probe(l *localAddr) bool {
 		return true
 	}
 	if !l.addr.Is4() {
+		l.group.probedAt.Store(p.now)
 		return p.solicit(inet.Addr{}, l.addr, inet.Broadcast)
 	}
+	l.group.probedAt.Store(p.now)
 	a := inet.ProbeARP(p.mac, l.addr)
 	if !p.sendARP(&a, inet.Broadcast) {
 		return false
@@ -233,6 +236,7 @@ func (p *Poller) announce(l *localAddr) bool {
 	if p.speaks() {
 		sent := false
 		if l.addr.Is4() {
+			p.claims(&l.addr)
 			a := inet.AnnounceARP(p.mac, l.addr)
 			sent = p.sendARP(&a, inet.Broadcast)
 		} else {
@@ -250,6 +254,7 @@ func (p *Poller) announce(l *localAddr) bool {
 // advertise sends a Neighbour Advertisement for target, which is ours: an answer, or to all nodes.
 // False: there was no Buf or no room.
 func (p *Poller) advertise(target, to inet.Addr, mac inet.MAC) bool {
+	p.claims(&target)
 	b := p.pool.Alloc()
 	if b == mem.NoBuf {
 		p.n.Own[DropNoBuf]++
@@ -274,6 +279,26 @@ func (p *Poller) ours(a *inet.Addr) *localAddr {
 	return nil
 }
 
+// echoNs is how long what we send may be on its way back to us: links that give it back do so within
+// milliseconds, and our Turns may be late.
+const echoNs = second64
+
+// claims is called before an ARP packet, or a message of neighbour discovery, is sent from a.
+func (p *Poller) claims(a *inet.Addr) {
+	if l := p.ours(a); l != nil {
+		l.group.claimedAt.Store(p.now)
+	}
+}
+
+// isEcho says whether a packet of the station at mac that concerns l may be one of ours that the link
+// gives back: it has our MAC, and we have sent one of its kind just now, at sentAt. Another host may
+// have our MAC as well as our address, as the clone of a machine has; RFC 5227 section 2.1.1 has a
+// host believe that any sender of the address that it probes for is another. The link-local address
+// is made of the MAC, so that who has that has both: the kernel at the other end of DPDK's net_tap.
+func (p *Poller) isEcho(l *localAddr, mac inet.MAC, sentAt int64) bool {
+	return mac == p.mac && (p.now-sentAt < echoNs || l.addr == inet.LinkLocal(p.mac))
+}
+
 // contested is the address of ours that the sender of an ARP packet takes for its own, nil when it
 // is none: any packet from it (RFC 5227 section 2.4), and, while we are checking it, a probe for it
 // (section 2.1.1).
@@ -289,22 +314,23 @@ func (p *Poller) contested(a *inet.ARP) *localAddr {
 
 // conflict is called when the station at mac takes l for its own. Found by a probe it is not used,
 // unless it was in use before and a connection needs it (RFC 5227 section 2.4: "active TCP
-// connections or other reasons to prefer to keep").
+// connections or other reasons to prefer to keep"), be it another member's of the Group.
 func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	p.n.AddrConflicts++
 	l.conflicts++
 	l.rival = mac
 	probing := l.step == stepProbe || l.step == stepSettle
-	if l.state == AddrTentative || probing && !p.carries(&l.addr) {
-		l.state, l.step, l.defend = AddrDuplicate, stepNone, false
-		p.n.AddrDuplicate++
-		p.host.conflicts++
-		p.tellWaiters()
+	if l.group.gone() || (l.state == AddrTentative || probing) && l.group.giveUp(mac) {
+		if p.cfg.Group != nil {
+			p.cfg.Group.addrsGone.Add(1)
+		}
+		p.giveUp(l, mac)
 		p.schedule()
+		p.tellWaiters()
 		return
 	}
-	if probing {
-		l.step = stepNone // answered; one search for connections is enough
+	if probing && l.state == AddrUsable {
+		l.step = stepNone // answered: it is kept
 	}
 	p.defend(l)
 }
@@ -318,14 +344,4 @@ func (p *Poller) defend(l *localAddr) {
 		l.defendedAt, l.defend = p.now, true
 	}
 	p.schedule()
-}
-
-// carries says whether a connection uses a.
-func (p *Poller) carries(a *inet.Addr) bool {
-	for i := range p.slab.conns {
-		if c := &p.slab.conns[i]; c.phase != phaseFree && c.phase != phaseLingering && c.id.Local == *a {
-			return true
-		}
-	}
-	return false
 }

@@ -127,7 +127,7 @@ func TestProbing(t *testing.T) {
 			require.Equal(t, l.b.tentatives() > 0, len(*all) < 4)
 			if len(*all) < 4 {
 				_, err := l.b.Dial(addrPort(l.a, 7), newPeer(t, 1))
-				require.ErrorIs(t, err, ErrNoRoute, "not yet")
+				require.ErrorIs(t, err, ErrTentative, "not yet")
 				require.Empty(t, l.answersQuietly(l.a, l.b, ask), "nor answered for")
 			}
 			return len(*all) == 4
@@ -243,6 +243,46 @@ func TestTwoStacksWithOneAddress(t *testing.T) {
 	l.stop()
 }
 
+// So it is for two stacks that have one MAC, too, as clones of a machine may: whether they begin at
+// once, one after the other, or meet when a link between them comes up.
+// req: 5227-2.1.1-3
+func TestTwoStacksWithOneMAC(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		for _, begin := range []string{"at once", "one later", "on links of their own"} {
+			for seed := range byte(10) {
+				l := newLab(t, func(i int, cfg *Config) {
+					cfg.NoDAD, cfg.NoAnnounce, cfg.QuickDAD = begin == "one later" && i == 0, false, quick
+					cfg.MAC, cfg.Addr, cfg.Secret[1] = inet.MAC{2, 5: 1}, netip.MustParsePrefix("10.0.0.5/24"), seed
+					cfg.Addrs = []netip.Prefix{netip.MustParsePrefix("fd00::5/64")}
+				})
+				if begin == "on links of their own" {
+					for _, h := range l.hosts {
+						h.nic.lose = func([]byte) bool { return true }
+					}
+					l.pass(20 * second)
+					for _, h := range l.hosts {
+						require.Equal(t, AddrUsable, h.status("10.0.0.5").State)
+						h.nic.lose = nil
+						require.NoError(t, h.LinkUp())
+					}
+				}
+				l.pass(20 * second)
+				for _, addr := range []string{"10.0.0.5", "fd00::5"} {
+					a, b := l.a.status(addr), l.b.status(addr)
+					states := []AddrState{a.State, b.State}
+					require.NotContains(t, states, AddrTentative)
+					require.Contains(t, states, AddrDuplicate, "%s %s %v", begin, addr, quick)
+					if begin == "one later" {
+						require.Equal(t, []AddrState{AddrUsable, AddrDuplicate}, states)
+						require.Equal(t, l.b.mac, b.Rival)
+					}
+				}
+				l.stop()
+			}
+		}
+	}
+}
+
 // Whoever claims an address in use is answered with one announcement in ten seconds and not
 // believed; connections go on.
 // req: 5227-2.4-1, 5227-2.4-2, 5227-2.4-3
@@ -286,21 +326,26 @@ func TestNoImpostor(t *testing.T) {
 	frame := func(mac inet.MAC, hopLimit uint8, message []byte) []byte {
 		return icmp6(mac, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), hopLimit, message)
 	}
-	for _, f := range [][]byte{frame(rivalMAC, 64, advert), frame(rivalMAC, 255, []byte{inet.ICMP6Echo, 7: 0}), frame(l.b.mac, 255, advert)} {
+	for _, f := range [][]byte{frame(rivalMAC, 64, advert), frame(rivalMAC, 255, []byte{inet.ICMP6Echo, 7: 0})} {
 		l.a.nic.inject(f)
 		l.pass(20 * second)
 	}
 	require.Empty(t, *all)
-	require.Equal(t, uint64(3), l.b.counters().Inet[inet.DropSource])
+	require.Equal(t, uint64(2), l.b.counters().Inet[inet.DropSource])
 
 	// A question of such a host, when we hear it, shows it too.
 	ns := nsFrame(t, l, addr6(1), netip.MustParseAddr("fd00::5:0:2"), 255)
 	copy(ns[6:], rivalMAC[:])
 	l.a.nic.inject(ns)
+	l.turns()
+	l.a.nic.inject(frame(l.b.mac, 255, advert)) // which may be what we have just sent
 	l.pass(second)
 	words, _ := of(*all, "fd00::2")
 	require.Equal(t, []string{"announce"}, words)
-	require.Equal(t, rivalMAC, l.b.status("fd00::2").Rival)
+	require.Equal(t, AddrStatus{Addr: addr6(1), State: AddrUsable, Conflicts: 1, Rival: rivalMAC}, l.b.status("fd00::2"))
+	l.a.nic.inject(frame(l.b.mac, 255, advert)) // which may not
+	l.turns()
+	require.Equal(t, AddrStatus{Addr: addr6(1), State: AddrUsable, Conflicts: 2, Rival: l.b.mac}, l.b.status("fd00::2"))
 	l.b.nic.onSend = nil
 	l.stop()
 }
@@ -523,6 +568,61 @@ func TestConflictAfterLinkUp(t *testing.T) {
 	}
 }
 
+// Half-open connections of an address that is given up, or removed, are reset and forgotten: no
+// SYN,ACK comes from it any more. Those of another address stay.
+// req: 5227-2.4-4
+func TestHalfOpenOfAnAddressGivenUp(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		l := newLab(t, func(i int, cfg *Config) {
+			claiming(i, cfg)
+			if i == 1 {
+				cfg.Addrs = []netip.Prefix{netip.MustParsePrefix("10.0.0.7/24")}
+			}
+		})
+		l.pass(20 * second)
+		l.listen(l.b, 7, 16)
+		first, added := l.b.addr, netip.MustParseAddr("10.0.0.7")
+		open := func(a netip.Addr) tcp.Seq {
+			l.b.addr = a
+			defer func() { l.b.addr = first }()
+			return newGhost(l, 1000).syn(allOptions).Seq
+		}
+		isn := map[netip.Addr]tcp.Seq{first: open(first), added: open(added)}
+		gone, stays := first, added
+		if removed {
+			gone, stays = added, first
+		}
+		sent := map[netip.Addr][]tcp.Segment{}
+		l.b.nic.onSend = func(f []byte) {
+			if s, _, ok := segmentOf(f); ok {
+				from := netip.AddrFrom4([4]byte(f[26:30]))
+				sent[from] = append(sent[from], s)
+			}
+		}
+		if removed {
+			require.NoError(t, l.b.RemoveAddr(gone))
+		} else {
+			require.NoError(t, l.b.LinkUp())
+			l.until("it is checked again", func() bool { return l.b.host.local[0].step == stepProbe })
+			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
+		}
+		l.turns()
+		require.Equal(t, 1, l.b.syns.n)
+		require.Len(t, sent[gone], 1)
+		rst := sent[gone][0]
+		require.Equal(t, []any{tcp.RST | tcp.ACK, isn[gone] + 1}, []any{rst.Flags, rst.Seq})
+		l.pass(300 * second)
+		require.Len(t, sent[gone], 1)
+		require.Greater(t, len(sent[stays]), 3)
+		for _, s := range sent[stays] {
+			require.Equal(t, []any{tcp.SYN | tcp.ACK, isn[stays]}, []any{s.Flags, s.Seq})
+		}
+		require.Zero(t, l.b.syns.n)
+		l.b.nic.onSend = nil
+		l.stop()
+	}
+}
+
 // A LinkUp while an address is checked for the first time begins the check anew: what was asked
 // before may have been lost.
 func TestLinkUpWhileProbing(t *testing.T) {
@@ -635,6 +735,41 @@ func TestAddrWithoutRoute(t *testing.T) {
 	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.7/24")))
 	require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("10.0.0.8/24")), "64 routes")
 	require.Len(t, l.b.addrs(), 2)
+
+	// With room for one, an address of IPv6 that would bring another is not added, either.
+	require.NoError(t, l.b.RemoveAddr(netip.MustParseAddr("10.0.0.7")))
+	for range 2 {
+		require.ErrorContains(t, l.b.AddAddr(netip.MustParsePrefix("fd00::7/64")), "64 routes")
+		require.Len(t, l.b.addrs(), 1)
+	}
+	require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("fe80::7/64")))
+	l.stop()
+}
+
+// The first address of IPv6 brings a link-local one, the first after all were removed, too, and
+// routers are asked again.
+func TestFirstIPv6AddrAgain(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.Discover = i == 1 })
+	linkLocal := inet.LinkLocal(l.b.mac).Netip()
+	for range 2 {
+		solicitations := 0
+		l.b.nic.onSend = func(f []byte) {
+			if eth, b, _ := inet.ParseEthernet(f); eth.Type == inet.EtherTypeIPv6 && b[inet.IPv6Len] == inet.NDRouterSolicitation {
+				solicitations++
+			}
+		}
+		require.NoError(t, l.b.AddAddr(netip.MustParsePrefix("fd00::7/64")))
+		require.Len(t, l.b.addrs(), 3)
+		require.Equal(t, linkLocal, l.b.addrs()[2].Addr)
+		l.pass(20 * second)
+		require.Equal(t, rsMax, solicitations)
+		for _, a := range []netip.Addr{netip.MustParseAddr("fd00::7"), linkLocal} {
+			require.NoError(t, l.b.RemoveAddr(a))
+		}
+		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrNetUnreachable)
+	}
+	l.b.nic.onSend = nil
 	l.stop()
 }
 
@@ -704,6 +839,7 @@ func TestGroupDefends(t *testing.T) {
 		"10.0.0.2": arpFrame(inet.AnnounceARP(rivalMAC, theirs)),
 		"fd00::2":  icmp6(rivalMAC, inet.AllNodes.GroupMAC(), addr6(1), inet.AllNodes.Netip(), 255, m),
 	}
+	defended := uint64(0)
 	for addr, claim := range claims {
 		var words []string
 		for _, h := range l.hosts[1:] {
@@ -717,6 +853,12 @@ func TestGroupDefends(t *testing.T) {
 			l.a.nic.inject(claim)
 			l.pass(11 * second)
 			require.Equal(t, slices.Repeat([]string{"announce"}, i+1), words, addr)
+		}
+		defended += 8
+		for i, h := range l.hosts[1:] { // it is counted where it was sent
+			n := h.counters()
+			want := map[bool]uint64{true: defended}[i == 0]
+			require.Equal(t, []uint64{defended, want, want}, []uint64{n.AddrConflicts, n.AddrDefended, n.Announcements}, addr)
 		}
 	}
 	for _, h := range l.hosts[1:] {
@@ -751,14 +893,18 @@ func TestEchoesAreNoConflict(t *testing.T) {
 	})
 	var sent [][]byte
 	l.b.nic.onSend = func(f []byte) { sent = append(sent, slices.Clone(f)) }
-	for range 20 {
+	for i := range 60 {
 		for _, f := range sent {
 			l.a.nic.inject(f)
 		}
 		sent = nil
 		l.pass(second / 2)
+		if i == 30 { // nor when they are checked again
+			require.Zero(t, l.b.tentatives())
+			require.NoError(t, l.b.LinkUp())
+		}
 	}
-	require.Zero(t, l.b.tentatives())
+	require.Zero(t, l.b.counters().ARPReplies, "an echo of a probe is not answered")
 	l.b.nic.onSend = nil
 	n := l.b.counters()
 	require.Zero(t, n.AddrConflicts)

@@ -72,6 +72,7 @@ type Conn struct {
 	tcp tcp.Conn
 
 	listener *listener   // passive and not yet established
+	home     *groupAddr  // our address, while c counts as one that uses it
 	err      error       // what Closed will be given
 	advice   error       // the last soft error: SoftError
 	window   int         // for markWindow
@@ -81,7 +82,7 @@ type Conn struct {
 
 	prev, next connIndex // in the list of lingering ones, of starved ones, or of silent ones, oldest first
 
-	_ [16]byte // the next one begins on a cache line of its own: new fields take of this
+	_ [8]byte // the next one begins on a cache line of its own: new fields take of this
 }
 
 // Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any number of calls before
@@ -175,6 +176,10 @@ func (c *Conn) Stamp() (ts uint32, ok bool) {
 	o := &c.p.seg.Options
 	return o.TSval, o.HasTimestamps
 }
+
+// EchoAge is how long ago at most the segment left that the peer had when it sent the one whose octets Upper.Arrive is being
+// offered: no less than a round trip. False: timestamps do not tell.
+func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.seg) }
 
 // State is TCP's.
 func (c *Conn) State() tcp.State { return c.tcp.State() }
@@ -302,6 +307,7 @@ func (p *Poller) linger(c *Conn) {
 	p.leaveStarved(c)
 	p.leaveSilent(c)
 	p.peers.remove(c)
+	c.leaveAddr()
 	c.phase = phaseLingering
 	c.timerAt = 0
 	p.slab.lingering.pushBack(p.slab.conns, c.index)
@@ -320,6 +326,7 @@ func (p *Poller) finish(c *Conn) {
 	p.leaveStarved(c)
 	p.leaveSilent(c)
 	p.peers.remove(c)
+	c.leaveAddr()
 	c.phase = phaseFree
 	p.sayClosed(c)
 	p.n.Closed++
@@ -364,15 +371,16 @@ func (s *slab) put(c *Conn) {
 	s.n++
 }
 
-// takeConn returns a slot for a new connection, nil when all are in use. With none free the connection that has been
+// takeConn returns a slot for a new connection, which home has counted, nil when all are in use. With none free the connection that has been
 // in TIME-WAIT longest gives way: RFC 9293 asks for the wait, a listener out of slots serves nobody. It is counted.
-func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
+func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn {
 	s := &p.slab
 	if s.n == 0 && s.lingering.first != noConn {
 		p.n.TimeWaitCut++
 		p.cutTimeWait(&s.conns[s.lingering.first])
 	}
 	if s.n == 0 {
+		home.leave()
 		return nil
 	}
 	c := &s.conns[s.free[s.head]]
@@ -380,7 +388,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr) *Conn {
 		s.head = 0
 	}
 	s.n--
-	c.id, c.nextHop = *id, nextHop
+	c.id, c.nextHop, c.home = *id, nextHop, home
 	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
 	c.edge, c.acked, c.timerAt, c.advised = 0, 0, 0, false
 	c.owedTo = 0

@@ -12,8 +12,9 @@ import (
 // Poller goroutine. On error u is told nothing; else its first call is Established, or Closed with
 // ErrRefused, ErrTimeout, ErrNoRoute (the next hop did not answer), ErrReset, ErrAborted,
 // ErrStopped. An impossible address (RFC 9293 MUST-46) and no way to it (ErrNetUnreachable), no
-// address of ours that may be used yet, no slot (ErrConnMax) and no free port (ErrPortUsed) are
-// errors at once.
+// slot (ErrConnMax) and no free port (ErrPortUsed) are errors at once. So is an address of ours
+// that another host has (*AddrError, ErrNoRoute), or that is still being checked (ErrTentative):
+// UntilChecked tries again. stream.Dial and rnic's Connect do, and wait.
 func (p *Poller) Dial(remote netip.AddrPort, u Upper) (*Conn, error) {
 	return p.DialFrom(netip.AddrPort{}, remote, u)
 }
@@ -31,7 +32,7 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 		return nil, ErrStopped
 	}
 	if from := inet.AddrFrom(local.Addr().Unmap()); local.Addr().IsValid() && !p.isLocal(&from) {
-		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, ErrNotLocal)
+		return nil, fmt.Errorf("stack: dial %v: from %v: %w", remote, local, p.whyUnused(&from))
 	}
 	a := remote.Addr().Unmap()
 	if !a.IsValid() || a.Is6() && !p.host.ip6 || remote.Port() == 0 {
@@ -55,7 +56,11 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 	if err != nil {
 		return nil, fmt.Errorf("stack: dial %v: %w", remote, err)
 	}
-	c := p.takeConn(&id, hop)
+	home := p.enterAddr(&id.Local)
+	if home == nil {
+		return nil, fmt.Errorf("stack: dial %v: %w", remote, p.noSource(&id.Remote))
+	}
+	c := p.takeConn(&id, hop, home)
 	if c == nil {
 		p.n.Own[DropConnMax]++
 		return nil, ErrConnMax
@@ -74,8 +79,17 @@ func (p *Poller) DialFrom(local, remote netip.AddrPort, u Upper) (*Conn, error) 
 func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error) {
 	if !local.IsValid() {
 		var ok bool
-		if id.Local, ok = p.source(id.Remote, hop); !ok {
-			return fmt.Errorf("no address of its family has been found to be free yet, %w", ErrNoRoute)
+		if id.Local, ok = p.source(id.Remote, hop); ok && inScope(&id.Local, &id.Remote) {
+			return nil
+		}
+		for i := range p.host.local { // one that will do better, or do at all
+			l := &p.host.local[i]
+			if l.state == AddrTentative && l.addr.Is4() == id.Remote.Is4() && inScope(&l.addr, &id.Remote) {
+				return fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
+			}
+		}
+		if !ok {
+			return p.noSource(&id.Remote)
 		}
 		return nil
 	}
@@ -84,6 +98,29 @@ func (p *Poller) choose(id *tcp.ID, local netip.Addr, hop inet.Addr) (err error)
 		return fmt.Errorf("from %v, of another family: %w", local, ErrNotLocal)
 	}
 	return nil
+}
+
+// whyUnused is why a, which is not in use, is not.
+func (p *Poller) whyUnused(a *inet.Addr) error {
+	if l := p.ours(a); l != nil {
+		return ErrTentative
+	}
+	return ErrNotLocal
+}
+
+// noSource is why no address of ours can speak to remote.
+func (p *Poller) noSource(remote *inet.Addr) error {
+	for i := range p.host.local {
+		l := &p.host.local[i]
+		switch {
+		case l.addr.Is4() != remote.Is4():
+		case l.state == AddrTentative: // of another scope
+			return fmt.Errorf("from %v: %w", l.addr.Netip(), ErrTentative)
+		case l.state == AddrDuplicate:
+			return fmt.Errorf("%w, %w", &AddrError{l.addr.Netip(), l.rival}, ErrNoRoute)
+		}
+	}
+	return fmt.Errorf("we have no address of its family, %w", ErrNoRoute)
 }
 
 // choosePort fills in id's local port, the one that is given or a free one. reused: our sequence

@@ -3,6 +3,8 @@ package stack
 import (
 	"crypto/rand"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
@@ -24,11 +26,20 @@ const crossingSlots = 128
 //	queue 0 ─► Poller 0 ─┐ crossing, one ring for each ordered pair
 //	queue 1 ─► Poller 1 ◄┘
 //
-// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the same addresses and MTU,
-// and listen on the same ports.
+// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the same addresses, MTU and
+// PeerMax, with which the same ConnsMax, and listen on the same ports.
 type Group struct {
 	secret  [16]byte
 	inboxes [][]*crossing // by receiver, then by sender
+
+	lock         sync.Mutex // of what New, AddAddr and RemoveAddr change
+	addrs        []*groupAddr
+	peers        []peerCount
+	made         bool // a member; the next have its limits
+	peerMax      int
+	connsMax     int
+	addrsGone    atomic.Uint32 // how many were given up
+	placesWanted atomic.Uint32 // how often askForPlace asked
 }
 
 // NewGroup is one of n Pollers, 1 to 64.
@@ -51,6 +62,13 @@ func (g *Group) check(cfg *Config) error {
 	case g.inboxes[cfg.Member] != nil:
 		return fmt.Errorf("member %d of its group was made before", cfg.Member)
 	}
+	g.lock.Lock()
+	defer g.lock.Unlock()
+	if g.made && (cfg.PeerMax != g.peerMax || cfg.PeerMax != 0 && cfg.ConnsMax != g.connsMax) {
+		return fmt.Errorf("PeerMax %d, ConnsMax %d: those of the group's first member are %d and %d, and it is one limit for all",
+			cfg.PeerMax, cfg.ConnsMax, g.peerMax, g.connsMax)
+	}
+	g.made, g.peerMax, g.connsMax = true, cfg.PeerMax, cfg.ConnsMax
 	cfg.Secret = g.secret
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
@@ -42,13 +43,14 @@ type hostState struct {
 	rsSent int
 	dueAt  int64 // when housekeep has something to do
 
-	draws     uint64              // of random times
-	quietTo   int64               // until then nothing is announced
-	linkAt    int64               // when a LinkUp takes effect; math.MaxInt64: none is waiting
-	linkedAt  int64               // the last one that did
-	conflicts int                 // addresses found to be another's
-	claimedAt int64               // when the checks of the newest address began
-	waiters   []chan []AddrStatus // of AwaitAddrs
+	draws     uint64                // of random times
+	quietTo   int64                 // until then nothing is announced
+	linkAt    int64                 // when a LinkUp takes effect; math.MaxInt64: none is waiting
+	linkedAt  int64                 // the last one that did
+	conflicts int                   // addresses found to be another's
+	claimedAt int64                 // when the checks of the newest address began
+	waiters   []func() (again bool) // of UntilChecked
+	goneSeen  uint32                // Group.addrsGone, as far as it was heeded
 
 	nd inet.ND // the message in hand
 }
@@ -73,12 +75,14 @@ func newHost(cfg *Config, now int64, s *secret) hostState {
 	return h
 }
 
-// addAddr adds an address with its prefix, which is on the link. False: there is no room for another route.
-func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) bool {
-	if !h.routes.Add(inet.Route{Prefix: prefix.Masked()}) {
-		return false
-	}
+// addAddr adds an address with its prefix, which is on the link; the caller has seen to it that
+// there is room for its route.
+func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Prefix) {
+	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
+	if l.group = newGroupAddr(l.addr); cfg.Group != nil {
+		l.group = cfg.Group.joinAddr(cfg.Member, l.addr)
+	}
 	if l.addr.Is4() {
 		l.bits += 96
 		l.broadcast = subnetBroadcast(prefix)
@@ -96,7 +100,21 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	h.claimedAt = now
 	h.claim(cfg, now, s, &l)
 	h.local = append(h.local, l)
-	return true
+	h.goneSeen-- // another member may have given it up: look once
+}
+
+// removeAddr takes address i away.
+func (h *hostState) removeAddr(cfg *Config, i int) {
+	l := h.local[i]
+	if cfg.Group != nil {
+		cfg.Group.leaveAddr(l.group)
+	}
+	h.local = slices.Delete(h.local, i, i+1)
+	h.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
+	if h.ip6 && !slices.ContainsFunc(h.local, func(l localAddr) bool { return !l.addr.Is4() }) {
+		h.ip6 = false
+		h.rsAt, h.rsSent = math.MaxInt64, 0
+	}
 }
 
 // allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none among them.
@@ -200,14 +218,13 @@ func (p *Poller) member(group *inet.Addr) bool {
 // rules on scope, interface and longest prefix): of its family and scope, on its prefix, on the hop's, the first.
 func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
 	best, bestScore := inet.Addr{}, -1
-	linkLocal := remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2
 	for i := range p.host.local {
 		l := &p.host.local[i]
 		if l.state != AddrUsable || l.addr.Is4() != remote.Is4() {
 			continue
 		}
 		score := 0
-		if l.addr.IsLinkLocal() == linkLocal {
+		if inScope(&l.addr, &remote) {
 			score += 4
 		}
 		if remote.InPrefix(l.addr, l.bits) {
@@ -221,6 +238,11 @@ func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
 		}
 	}
 	return best, bestScore >= 0
+}
+
+// inScope says whether our address a has the scope of remote.
+func inScope(a, remote *inet.Addr) bool {
+	return a.IsLinkLocal() == (remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2)
 }
 
 // possible says whether a can be one other host (RFC 1122 section 3.2.1.3): no group, no loopback, not "this network".

@@ -92,7 +92,7 @@ func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s
 		p.n.Own[DropNoRoute]++
 		return true
 	}
-	if p.peerFull(&id.Remote) {
+	if p.peerFull(&id.Remote) && !p.silentElsewhere(&id.Remote) {
 		p.n.Own[DropPeerMax]++
 		return true
 	}
@@ -132,7 +132,9 @@ func (p *Poller) inputSyn(i connIndex, b mem.Buf, src inet.MAC, s *tcp.Segment, 
 		l, id, half := e.listener, e.id, e.half
 		full, why := !p.slotFree() && p.silent.first == noConn, DropConnMax
 		if !full {
-			full, why = p.peerFull(&id.Remote), DropPeerMax
+			if full, why = p.peerFull(&id.Remote), DropPeerMax; full {
+				p.askForPlace(&id.Remote)
+			}
 		}
 		if full { // the SYN,ACK's timer goes on, and so do the peer's ACKs
 			e.full = true
@@ -154,12 +156,20 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 		return true
 	}
 	p.makePlace(&id.Remote)
-	if p.peers.full(&id.Remote) {
+	if !p.peers.take(&id.Remote) {
+		p.askForPlace(&id.Remote)
 		p.n.Own[DropPeerMax]++
 		return true
 	}
-	c := p.takeConn(id, hop)
+	home := p.enterAddr(&id.Local)
+	if home == nil {
+		p.peers.untake(&id.Remote)
+		p.n.Inet[inet.DropNotOurs]++
+		return true
+	}
+	c := p.takeConn(id, hop, home)
 	if c == nil {
+		p.peers.untake(&id.Remote)
 		p.n.Own[DropConnMax]++
 		return true
 	}

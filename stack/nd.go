@@ -40,9 +40,12 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	switch {
 	case l != nil && l.state == AddrTentative && probe: // somebody else is about to take it (RFC 4862 section 5.4.3)
 		p.n.Inet[inet.DropSource]++
-		if src != p.mac { // else the link gives us back what we sent
+		if src != p.mac { // else the link gives us back what we sent, perhaps
 			p.conflict(l, src)
 		}
+		return
+	case l != nil && probe && p.isEcho(l, src, l.group.probedAt.Load()): // as probeEcho
+		p.n.Inet[inet.DropSource]++
 		return
 	case l == nil || l.state == AddrTentative:
 		p.n.Inet[inet.DropNotOurs]++
@@ -65,11 +68,11 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 // passed on, the station at mac uses the address.
 func (p *Poller) impostor(b mem.Buf, mac inet.MAC, ip *inet.IPv6, message []byte) {
 	nd := &p.host.nd
-	if mac == p.mac || inet.ParseND(message, ip.Src, ip.Dst, ip.HopLimit, nd) != inet.DropNone {
+	if inet.ParseND(message, ip.Src, ip.Dst, ip.HopLimit, nd) != inet.DropNone {
 		return
 	}
 	p.tellGroup(b)
-	if l := p.ours(&ip.Src); l != nil && (nd.Type == inet.NDNeighbourSolicitation || nd.Type == inet.NDNeighbourAdvert) {
+	if l := p.ours(&ip.Src); l != nil && !p.isEcho(l, mac, l.group.claimedAt.Load()) && (nd.Type == inet.NDNeighbourSolicitation || nd.Type == inet.NDNeighbourAdvert) {
 		p.conflict(l, mac)
 	}
 }
@@ -81,7 +84,7 @@ func (p *Poller) advertised(src inet.MAC, nd *inet.ND) {
 		if nd.HasMAC {
 			src = nd.MAC
 		}
-		if src != p.mac {
+		if !p.isEcho(l, src, l.group.claimedAt.Load()) {
 			p.conflict(l, src)
 		}
 		return
@@ -158,6 +161,7 @@ func (p *Poller) solicitRouters() {
 // solicit sends a Neighbour Solicitation from src for target: to its group when mac is Broadcast, else to the neighbour
 // itself. False: there was no Buf or no room.
 func (p *Poller) solicit(src, target inet.Addr, mac inet.MAC) bool {
+	p.claims(&src)
 	b := p.pool.Alloc()
 	if b == mem.NoBuf {
 		p.n.Own[DropNoBuf]++

@@ -136,7 +136,7 @@ func TestDuplicateAddressDetection(t *testing.T) {
 			}
 		}
 		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
-		require.ErrorIs(t, err, ErrNoRoute, "not yet")
+		require.ErrorIs(t, err, ErrTentative, "not yet")
 		require.Equal(t, 2, l.b.counters().AddrTentative, "the link-local one is checked too")
 		require.Empty(t, l.answersQuietly(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), "nor answered for")
 		begin := l.now

@@ -19,9 +19,17 @@ func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 	}
 	if l := p.contested(&a); l != nil {
 		p.n.Inet[inet.DropSource]++
-		if a.SenderMAC != p.mac { // else the link gives us back what we sent
+		echo := a.SenderMAC == p.mac // of a probe
+		if !a.SenderIP.IsUnspecified() {
+			echo = p.isEcho(l, a.SenderMAC, l.group.claimedAt.Load())
+		}
+		if !echo {
 			p.conflict(l, a.SenderMAC)
 		}
+		return true
+	}
+	if p.probeEcho(&a) {
+		p.n.Inet[inet.DropSource]++
 		return true
 	}
 	us := a.TargetIP
@@ -37,12 +45,23 @@ func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 	if !ours {
 		return true
 	}
+	p.claims(&us)
 	p.putARP(b, &answer)
 	if !p.reply(b, answer.TargetMAC) {
 		return true
 	}
 	p.n.ARPReplies++
 	return false
+}
+
+// probeEcho says that a is a probe of ours for an address in use, which the link gives back: our
+// answer would come back as well, and look like another host's.
+func (p *Poller) probeEcho(a *inet.ARP) bool {
+	if a.SenderMAC != p.mac || !a.SenderIP.IsUnspecified() {
+		return false
+	}
+	l := p.ours(&a.TargetIP)
+	return l != nil && p.isEcho(l, a.SenderMAC, l.group.probedAt.Load())
 }
 
 // putARP makes the frame in b the packet a; the Ethernet destination is for whoever sends it.
@@ -66,6 +85,7 @@ func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
 		p.solicit(src, ip, mac)
 		return
 	}
+	p.claims(&src)
 	a := inet.RequestARP(p.mac, src, ip)
 	if p.sendARP(&a, mac) {
 		p.n.ARPRequests++

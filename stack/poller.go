@@ -78,7 +78,8 @@ type Config struct {
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
 	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax. At the
-	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more.
+	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more. Of a Group it is one
+	// limit for all members.
 	PeerMax int
 	// What peers may keep of ours (stall.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
@@ -88,16 +89,18 @@ type Config struct {
 	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
 	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
 
-	Addrs      []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
-	Routes     []inet.Route   // besides Gateway; several default routes are several default gateways
-	VLAN       uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
-	NoDAD      bool           // use addresses at once, without finding out whether another host has them (claim.go)
-	QuickDAD   bool           // find out in a third of a second instead of RFC 5227's 4 to 7 s, RFC 4862's 1 to 2
-	NoAnnounce bool           // do not tell the link unasked where our addresses are
-	Discover   bool           // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
-	ICMPPerSec int            // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
-	Group      *Group         // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
-	Member     int            // which of them this is
+	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
+	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
+	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
+	// An address is used once it is known that no other host has it (claim.go): 4 to 7 s after New (RFC 5227), one of
+	// IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it, AwaitAddrs says what came of it.
+	QuickDAD   bool   // find out in a third of a second
+	NoDAD      bool   // use addresses at once; for a link with nobody else on it
+	NoAnnounce bool   // do not tell the link unasked where our addresses are
+	Discover   bool   // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
+	ICMPPerSec int    // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
+	Group      *Group // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
+	Member     int    // which of them this is
 	Reassembly inet.ReassemblyConfig
 	PathMTU    inet.PathMTUConfig
 
@@ -118,17 +121,18 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab      slab
-	table     lookup
-	timers    timers
-	syns      synCache
-	peers     peers
-	mould     tcp.Conn // makes the SYN,ACKs of syns
-	memory    *tcp.Memory
-	starved   list // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
-	strangers list // of them, those whose peer has never acknowledged anything
-	silent    list // connections whose peer has said nothing yet (silent.go)
-	stall     stallState
+	slab       slab
+	table      lookup
+	timers     timers
+	syns       synCache
+	peers      peers
+	mould      tcp.Conn // makes the SYN,ACKs of syns
+	memory     *tcp.Memory
+	starved    list   // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
+	strangers  list   // of them, those whose peer has never acknowledged anything
+	placesSeen uint32 // Group.placesWanted, as far as it was heeded
+	silent     list   // connections whose peer has said nothing yet (silent.go)
+	stall      stallState
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -306,6 +310,8 @@ func (p *Poller) Turn() int {
 	p.tx.blocked = false
 	work := p.drainControl()
 	work += p.drainBells()
+	work += p.heedGroup()
+	work += p.makePlaces()
 	work += p.drainCrossings()
 	work += p.receive()
 	work += p.expireTimers()
@@ -335,7 +341,7 @@ func (p *Poller) Deadline() int64 {
 	if p.syns.n > 0 {
 		at = min(at, p.syns.timers.first())
 	}
-	if p.crossingsWait() {
+	if p.crossingsWait() || p.addrNews() || p.placeNews() {
 		return p.now
 	}
 	if p.starved.n+p.strangers.n > 0 {
@@ -370,7 +376,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	w.prepare()
 	for !p.stopped {
 		if p.Turn() > 0 {
-			w.busy()
+			w.busy(p.now)
 		} else if !p.stopped {
 			w.wait(p)
 		}
@@ -395,6 +401,7 @@ func (p *Poller) shutdown() {
 			p.abort(c, ErrStopped)
 		}
 	}
+	p.tellWaiters()
 	for i := range p.slab.conns {
 		c := &p.slab.conns[i]
 		if c.phase == phaseFree {

@@ -21,6 +21,7 @@ func (c *Conn) SetSilent(on bool) {
 	} else if c.phase == phaseOpen && c.marks&(markSilent|markStarved) == 0 {
 		c.marks |= markSilent
 		c.p.silent.pushBack(c.p.slab.conns, c.index)
+		c.p.peers.addSilent(c, 1)
 	}
 }
 
@@ -29,6 +30,7 @@ func (p *Poller) leaveSilent(c *Conn) {
 	if c.marks&markSilent != 0 {
 		c.marks &^= markSilent
 		p.silent.remove(p.slab.conns, c.index)
+		p.peers.addSilent(c, -1)
 	}
 }
 

@@ -84,6 +84,16 @@ func TestSilentGivesWay(t *testing.T) {
 	require.Zero(t, l.b.silent.n)
 }
 
+// noPeers checks that nobody is counted any more.
+func noPeers(t *testing.T, counts []peerCount) {
+	t.Helper()
+	require.NotEmpty(t, counts)
+	for i := range counts {
+		require.Zero(t, counts[i].conns.Load())
+		require.Zero(t, counts[i].silent.Load())
+	}
+}
+
 // An address at its limit loses its own silent connections to its next, and nobody else's; also
 // where the handshake ends with a cookie.
 func TestSilentGivesWayWithinPeerMax(t *testing.T) {
@@ -114,9 +124,7 @@ func TestSilentGivesWayWithinPeerMax(t *testing.T) {
 		require.Equal(t, uint64(2), l.b.counters().GaveWay)
 		require.Zero(t, l.b.counters().Own[DropPeerMax])
 		l.stop()
-		for _, n := range l.b.peers.counts {
-			require.Zero(t, n)
-		}
+		noPeers(t, l.b.peers.counts)
 	}
 }
 
@@ -124,7 +132,7 @@ func TestSilentGivesWayWithinPeerMax(t *testing.T) {
 func TestSilentLooksMax(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 2 * silentLooks })
 	l.listenSilent(4)
-	l.b.peers.max, l.b.peers.counts = silentLooks+10, make([]uint32, 4*silentLooks)
+	l.b.peers.max, l.b.peers.counts = silentLooks+10, make([]peerCount, 4*silentLooks)
 	l.b.peers.k0, l.b.peers.k1 = 3, 5
 	_, accepted := l.openSilent(silentLooks)
 	a := accepted[0].conn.id.Remote

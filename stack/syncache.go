@@ -177,6 +177,21 @@ func (p *Poller) resetSyn(e *synEntry) {
 	}
 }
 
+// dropSynsOf resets and forgets the half-open connections of a, an address of ours that is given up.
+// The RSTs may be all that tells their peers: RFC 5227 section 2.4, "Before abandoning an address
+// due to a conflict, hosts SHOULD actively attempt to reset any existing connections".
+func (p *Poller) dropSynsOf(a *inet.Addr) {
+	overheard := p.overheard
+	p.overheard = false // what leads here may have come to another member of the Group
+	for i := range p.syns.entries {
+		if e := &p.syns.entries[i]; e.listener != nil && e.id.Local == *a {
+			p.resetSyn(e)
+			p.dropSyn(connIndex(i))
+		}
+	}
+	p.overheard = overheard
+}
+
 // answer sends the segment t, without octets, in b to mac; b is done with when it could not.
 func (p *Poller) answer(b mem.Buf, mac inet.MAC, t *tcp.Transmit) bool {
 	p.putHeaders(b, t, 0, 0)

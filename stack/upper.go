@@ -23,6 +23,7 @@ var (
 
 	ErrNetUnreachable = errors.New("stack: network is unreachable")
 	ErrNotLocal       = errors.New("stack: not an address of ours in use")
+	ErrTentative      = errors.New("stack: our address is still being checked for another host that has it")
 	ErrOtherMember    = errors.New("stack: the connection would belong to another poller of the group")
 	ErrUnread         = fmt.Errorf("stack: octets came that nobody reads any more: %w", ErrReset)
 )

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,9 +27,9 @@ type Conn struct {
 	readEnded atomic.Bool // CloseRead
 	linger    atomic.Int64
 
-	readMu        sync.Mutex // one Read at a time
+	reading       half
 	readDeadline  deadline
-	writeMu       sync.Mutex // one Write at a time
+	writing       half
 	writeDeadline deadline
 }
 
@@ -57,8 +56,8 @@ func yield() { runtime.Gosched() }
 // Read implements net.Conn. It blocks until there is at least one octet. io.EOF: the peer closed its half, or CloseRead
 // was called. What arrived before a RST can be read before the error is seen.
 func (c *Conn) Read(p []byte) (int, error) {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
+	c.reading.enter()
+	defer c.leaveRead()
 	for {
 		cancel := c.readDeadline.wait()
 		n, state, err := c.readNow(p, cancel)
@@ -154,8 +153,8 @@ func (c *Conn) Write(p []byte) (int, error) { return c.write(p, false) }
 func (c *Conn) WriteMore(p []byte) (int, error) { return c.write(p, true) }
 
 func (c *Conn) write(p []byte, more bool) (int, error) {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
+	c.writing.enter()
+	defer c.leaveWrite()
 	if more {
 		c.u.hold.Or(holdMore)
 	}
@@ -181,7 +180,7 @@ func (c *Conn) write(p []byte, more bool) (int, error) {
 	}
 }
 
-// put copies what finds room into the send buffer. The writer's lock is held.
+// put copies what finds room into the send buffer. The caller is within writing.
 func (c *Conn) put(p []byte) int {
 	n := c.u.tx.write(p)
 	if n > 0 {
@@ -200,7 +199,7 @@ func (c *Conn) unhold() bool {
 	return true
 }
 
-// waitToWrite until the Poller has taken something, or something has happened. The writer's lock is held.
+// waitToWrite until the Poller has taken something, or something has happened. The caller is within writing.
 func (c *Conn) waitToWrite(cancel <-chan struct{}, want int) {
 	c.u.writer.arm()
 	if c.u.hold.Load() != 0 { // what is held back to fill a segment makes room for what fills it
@@ -233,8 +232,8 @@ func (c *Conn) writable(cancel <-chan struct{}) error {
 // ReadFrom implements io.ReaderFrom: it reads from r straight into the send buffer, until io.EOF. There is no WriteTo:
 // a writer might block on the Bufs that the Poller wants back.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
+	c.writing.enter()
+	defer c.leaveWrite()
 	total := int64(0)
 	for {
 		cancel := c.writeDeadline.wait()

@@ -90,14 +90,14 @@ func (c *Conn) StartDetach(take func(Handover) stack.Upper) (*Detachment, error)
 	if take == nil {
 		panic("stream: Detach without a function that takes over")
 	}
-	c.writeMu.Lock() // nothing is being written
+	c.writing.enter() // nothing is being written
 	if err := c.writable(nil); err != nil {
-		c.writeMu.Unlock()
+		c.leaveWrite()
 		return nil, c.opError("detach", err)
 	}
 	d := &Detachment{conn: c, take: take, done: make(chan struct{})}
 	c.u.detach.Store(d)
-	c.writeMu.Unlock()
+	c.leaveWrite()
 	if c.u.state.Load()&stateDead != 0 { // Closed may have come before it could see d
 		d.fail(c.u.err)
 	}

@@ -31,7 +31,9 @@ type Dialer struct {
 }
 
 // DialContext dials address (host:port) on network tcp, tcp4 or tcp6. The addresses of a name are tried one after the
-// other. Blocks until the handshake is done, ctx ends, or it failed.
+// other. Blocks until the handshake is done, ctx ends, or it failed. An address of ours that is still being checked for
+// another host that has it (stack.Config.QuickDAD: for how long) is waited for, too; an error of ctx is then also
+// stack.ErrTentative.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
@@ -189,8 +191,19 @@ func (d *dial) over(ctx context.Context, p *stack.Poller) (*Conn, error) {
 	c := newConn(laneOf(p), &d.opts)
 	c.remote = net.TCPAddrFromAddrPort(d.remote)
 	var refused error // written before opened
+	var tentative atomic.Bool
+	try := func() (again bool) {
+		refused = c.connect(ctx, p, d.local, d.remote)
+		again = errors.Is(refused, stack.ErrTentative)
+		tentative.Store(again)
+		if refused != nil && !again {
+			c.u.opened <- struct{}{}
+		}
+		return again
+	}
 	start := func() {
-		if refused = c.connect(ctx, p, d.local, d.remote); refused != nil {
+		if err := p.UntilChecked(try); err != nil {
+			refused = err
 			c.u.opened <- struct{}{}
 		}
 	}
@@ -201,6 +214,9 @@ func (d *dial) over(ctx context.Context, p *stack.Poller) (*Conn, error) {
 	case <-c.u.opened:
 	case <-ctx.Done():
 		c.cancelDial(p)
+		if tentative.Load() {
+			return nil, &tentativeError{giveUp(ctx)}
+		}
 		return nil, giveUp(ctx)
 	}
 	if c.local != nil {

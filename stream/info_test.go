@@ -78,6 +78,10 @@ func TestInfoOfRecovery(t *testing.T) {
 	require.Less(t, i.TCP.Ssthresh, 10*emss)
 	require.Equal(t, []uint64{3 * emss, 0, 0}, []uint64{i.Acked, i.Unacked, i.Unsent})
 	require.Equal(t, uint64(3*emss), v.info(b).Unread)
+	n, err := b.TryRead(make([]byte, 1000))
+	require.NoError(t, err)
+	require.Equal(t, 1000, n)
+	require.Equal(t, uint64(3*emss-1000), v.info(b).Unread)
 
 	v.hosts[0].nic.lose = func(sentFrame) bool { return true }
 	v.write(a, string(make([]byte, 20*emss)))
@@ -88,6 +92,7 @@ func TestInfoOfRecovery(t *testing.T) {
 	require.Positive(t, i.TCP.Backoff)
 	require.Equal(t, uint64(20*emss), i.Unacked)
 	require.Greater(t, i.Unsent, uint64(5*emss))
+	require.Equal(t, uint64(15*emss), i.Unsent, "five segments left")
 	v.hosts[0].nic.lose = nil
 	require.NoError(t, a.CloseWrite())
 	v.until("FIN-WAIT-2", func() bool { return v.info(a).TCP.State == tcp.FinWait2 })

@@ -54,14 +54,10 @@ func (c *Conn) SetKeepAlivePeriod(d time.Duration) error {
 }
 
 // SetKeepAliveConfig sets all of it; zero values take package net's defaults, negative ones stay as
-// they were.
+// they were. While they are on, a peer that has been silent stays so: other times count from when it
+// was last heard.
 func (c *Conn) SetKeepAliveConfig(cfg net.KeepAliveConfig) error {
-	if err := c.ended(c.u.state.Load()); err != nil {
-		return c.opError("set", err)
-	}
-	c.u.settings.setKeepAlive(cfg)
-	c.u.ask(askOptions)
-	return nil
+	return c.set(keepAliveChanged, func(o *settings) { o.setKeepAlive(cfg) })
 }
 
 func (c *Conn) keepAliveConfig() net.KeepAliveConfig {

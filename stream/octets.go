@@ -8,12 +8,12 @@ import "sync/atomic"
 // when that is empty. So an idle connection has no ring, one that sends little a small one, and neither side waits for
 // the other.
 type octetQueue struct {
-	max    atomic.Int64 // a power of two; to be changed by anybody
-	in     *octetRing   // writer's
-	out    *octetRing   // reader's
-	from   uint64       // reader's: where in out the last read began
-	passed bool         // reader's: read has passed the end of a write
-	first  octetRing    // of no octets: always full
+	max    atomic.Int64              // a power of two; to be changed by anybody
+	in     atomic.Pointer[octetRing] // writer's
+	out    *octetRing                // reader's
+	from   uint64                    // reader's: where in out the last read began
+	passed bool                      // reader's: read has passed the end of a write
+	first  octetRing                 // of no octets: always full
 }
 
 type octetRing struct {
@@ -42,12 +42,13 @@ const (
 
 func (q *octetQueue) init(limit int) {
 	q.max.Store(int64(limit))
-	q.in, q.out = &q.first, &q.first
+	q.in.Store(&q.first)
+	q.out = &q.first
 }
 
 // space is the next run of octets the writer may fill, at least one if there is room at all. want: how many it has.
 func (q *octetQueue) space(want int) []byte {
-	r := q.in
+	r := q.in.Load()
 	tail, limit := r.tail.Load(), int(q.max.Load())
 	free := min(len(r.buf), limit) - int(tail-r.head.Load())
 	if free <= 0 {
@@ -57,25 +58,28 @@ func (q *octetQueue) space(want int) []byte {
 		n := min(limit, powerOfTwo(max(octetRingMin, octetGrowth*len(r.buf), min(want, limit))))
 		next := &octetRing{buf: make([]byte, n)}
 		r.next.Store(next)
-		q.in = next
+		q.in.Store(next)
 		return next.buf
 	}
 	at := int(tail) & (len(r.buf) - 1)
 	return r.buf[at:min(at+free, len(r.buf))]
 }
 
-// room says whether space would give something. Writer's.
+// room says whether space would give something. Anybody.
 func (q *octetQueue) room() bool {
-	r, limit := q.in, int(q.max.Load())
+	r, limit := q.in.Load(), int(q.max.Load())
 	return len(r.buf) < limit || int(r.tail.Load()-r.head.Load()) < limit
 }
 
 // put says that the writer filled the first n octets of space.
-func (q *octetQueue) put(n int) { q.in.tail.Store(q.in.tail.Load() + uint64(n)) }
+func (q *octetQueue) put(n int) {
+	r := q.in.Load()
+	r.tail.Store(r.tail.Load() + uint64(n))
+}
 
 // fits says whether the octets of one segment can be written at once. Writer's.
 func (q *octetQueue) fits(n int) bool {
-	r, limit := q.in, int(q.max.Load())
+	r, limit := q.in.Load(), int(q.max.Load())
 	return len(r.buf) < limit || min(len(r.buf), limit)-int(r.tail.Load()-r.head.Load()) >= n
 }
 
@@ -96,7 +100,7 @@ func (q *octetQueue) write(p []byte) int {
 
 // end says that a write ends with what was put in last. Writer's.
 func (q *octetQueue) end() {
-	r := q.in
+	r := q.in.Load()
 	if n := r.ended.Load(); n-r.past.Load() < endsMax {
 		r.ends[n%endsMax].Store(r.tail.Load())
 		r.ended.Store(n + 1)

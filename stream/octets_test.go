@@ -2,16 +2,13 @@ package stream
 
 import (
 	"bytes"
-	"io"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -92,9 +89,9 @@ func octetQueueAtOnce(t *testing.T, want []byte, limit int) {
 func TestIdleQueueHasNoMemory(t *testing.T) {
 	var q octetQueue
 	q.init(1 << 20)
-	require.Zero(t, len(q.in.buf))
+	require.Zero(t, len(q.in.Load().buf))
 	q.write([]byte("x"))
-	require.Equal(t, octetRingMin, len(q.in.buf))
+	require.Equal(t, octetRingMin, len(q.in.Load().buf))
 }
 
 // The reader found a ring empty, the writer filled it and linked another: the reader must look again before it goes over.
@@ -161,28 +158,18 @@ func TestEndsOfWrites(t *testing.T) {
 //
 // req: 9293-MUST-61
 func TestPushAtTheEndOfEachWrite(t *testing.T) {
-	var flags []bool // of host 0's goroutine
-	l := newLab(t, labConfig{watch: func(i int, f []byte) {
-		_, packet, drop := inet.ParseEthernet(f)
-		if ip, octets, drop4 := inet.ParseIPv4(packet, true); i == 0 && drop|drop4 == inet.DropNone && ip.Proto == inet.ProtoTCP {
-			if n := int(octets[12]>>4) * 4; len(octets) > n {
-				flags = append(flags, octets[13]&byte(tcp.PSH) != 0)
-			}
-		}
-	}})
-	c, s := l.pair(Options{}, Options{})
-	gate := make(chan struct{})
-	require.NoError(t, submit(l.ctx, l.hosts[0].Poller, func() { <-gate })) // both are there before anything is sent
-	for range 2 {
-		_, err := c.Write(make([]byte, 3000))
-		require.NoError(t, err)
+	v := newVirtual(t, 0, nil)
+	c, s := v.pair(Options{}, Options{})
+	v.hosts[0].nic.sent = nil
+	for range 2 { // both are there before anything is sent
+		v.write(c, string(make([]byte, 3000)))
 	}
-	close(gate)
-	_, err := io.ReadFull(s, make([]byte, 6000))
-	require.NoError(t, err)
+	v.until("all is there", func() bool { return v.info(s).Unread == 6000 })
 	var got []bool
-	l.do(l.hosts[0], func() { got = slices.Clone(flags) })
+	for _, f := range v.hosts[0].nic.sent {
+		if f.size > 0 {
+			got = append(got, f.seg.Flags&tcp.PSH != 0)
+		}
+	}
 	require.Equal(t, []bool{false, false, true, false, true}, got)
-	require.NoError(t, c.Close())
-	require.NoError(t, s.Close())
 }

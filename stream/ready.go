@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"sync/atomic"
 	"syscall"
 )
@@ -16,23 +17,73 @@ const (
 // notice is the hook of SetNotify. It is armed by a look that found nothing, so each such look
 // leads to one call at most.
 type notice struct {
-	armed atomic.Uint32
-	f     atomic.Pointer[func(Readiness)]
+	readable, writable interest
+	f                  atomic.Pointer[func(Readiness)]
 }
 
-// tell costs one load when nobody waits. Poller's.
-func (n *notice) tell(what Readiness) {
-	if n.armed.Load()&uint32(what) == 0 {
-		return
-	}
-	if now := n.armed.And(^uint32(what)) & uint32(what); now != 0 {
-		if f := n.f.Load(); f != nil {
-			(*f)(Readiness(now))
+// interest is one direction's: in the lowest bit, whether it is armed; above that, how often it was.
+type interest struct{ word atomic.Uint64 }
+
+// arm returns what disarm takes: 0 where it was armed already, for a look before this one.
+func (i *interest) arm() (ticket uint64) {
+	for {
+		was := i.word.Load()
+		if now := was + 2 | 1; i.word.CompareAndSwap(was, now) {
+			if was&1 != 0 {
+				return 0
+			}
+			return now
 		}
 	}
 }
 
-func (n *notice) arm(what Readiness) { n.armed.Or(uint32(what)) }
+// disarm takes an arm back, unless it has led to a call or another look relies on it.
+func (i *interest) disarm(ticket uint64) {
+	if ticket != 0 {
+		i.word.CompareAndSwap(ticket, ticket&^1)
+	}
+}
+
+// take says whether it was armed, once. It costs one load when nobody waits.
+func (i *interest) take() bool {
+	for {
+		was := i.word.Load()
+		if was&1 == 0 {
+			return false
+		}
+		if i.word.CompareAndSwap(was, was&^1) {
+			return true
+		}
+	}
+}
+
+// tell calls the hook, if it is armed. Poller's.
+func (n *notice) tell(what Readiness) {
+	var now Readiness
+	if what&Readable != 0 && n.readable.take() {
+		now |= Readable
+	}
+	if what&Writable != 0 && n.writable.take() {
+		now |= Writable
+	}
+	if now == 0 {
+		return
+	}
+	if f := n.f.Load(); f != nil {
+		(*f)(now)
+	}
+}
+
+// askedFor is what asks say of the hook.
+func askedFor(asks uint32) (what Readiness) {
+	if asks&askReadable != 0 {
+		what |= Readable
+	}
+	if asks&askWritable != 0 {
+		what |= Writable
+	}
+	return what
+}
 
 // SetNotify has f called when what was not ready becomes so: for programs that serve many
 // connections with few goroutines, as with epoll. A call of Ready, TryRead or TryWrite that finds
@@ -51,26 +102,28 @@ func (c *Conn) SetNotify(f func(Readiness)) {
 }
 
 // Ready says what of want would not block now, and arms SetNotify's hook for the rest.
-func (c *Conn) Ready(want Readiness) Readiness {
-	ready := c.ready(want)
-	if rest := want &^ ready; rest != 0 {
-		c.u.notice.arm(rest)
-		if late := c.ready(rest); late != 0 { // since the first look
-			c.u.notice.armed.And(^uint32(late))
-			ready |= late
-		}
+func (c *Conn) Ready(want Readiness) (ready Readiness) {
+	n := &c.u.notice
+	if want&Readable != 0 {
+		ready |= look(&n.readable, Readable, c.readable)
+	}
+	if want&Writable != 0 {
+		ready |= look(&n.writable, Writable, c.roomy)
 	}
 	return ready
 }
 
-func (c *Conn) ready(want Readiness) (is Readiness) {
-	if want&Readable != 0 && c.readable() {
-		is |= Readable
+// look says what, or arms i: it looks once more then, as the Poller may have told nobody since.
+func look(i *interest, what Readiness, is func() bool) Readiness {
+	if is() {
+		return what
 	}
-	if want&Writable != 0 && (c.writable(c.writeDeadline.wait()) != nil || c.roomy()) {
-		is |= Writable
+	ticket := i.arm()
+	if !is() {
+		return 0
 	}
-	return is
+	i.disarm(ticket)
+	return what
 }
 
 func (c *Conn) readable() bool {
@@ -80,50 +133,57 @@ func (c *Conn) readable() bool {
 		c.readEnded.Load() || isDone(c.readDeadline.wait())
 }
 
-// roomy says whether Write could put something into the send buffer. While another goroutine writes
-// it could not.
+// roomy says whether Write could put something into the send buffer, or gives an error. While
+// another goroutine writes it could not.
 func (c *Conn) roomy() bool {
-	if !c.writeMu.TryLock() {
-		return false
-	}
-	defer c.writeMu.Unlock()
-	return c.u.tx.room()
+	return c.writable(c.writeDeadline.wait()) != nil || !c.writing.taken() && c.u.tx.room()
 }
 
 // TryRead is Read that does not block: EAGAIN (errors.Is) when there is nothing, or another
 // goroutine reads.
 func (c *Conn) TryRead(p []byte) (int, error) {
-	if !c.readMu.TryLock() {
-		return 0, c.opError("read", syscall.EAGAIN)
+	i, ticket := &c.u.notice.readable, uint64(0)
+	if !c.reading.tryEnter() {
+		if ticket = i.arm(); !c.reading.tryAgain() {
+			if c.u.state.Load()&stateDead == 0 {
+				return 0, c.opError("read", syscall.EAGAIN)
+			}
+			c.reading.enter() // no Read blocks any more
+		}
+		i.disarm(ticket)
 	}
-	defer c.readMu.Unlock()
+	defer c.leaveRead()
 	for {
 		n, state, err := c.readNow(p, c.readDeadline.wait())
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		c.u.notice.arm(Readable)
+		ticket = i.arm()
 		if c.quiet(state) {
 			return 0, c.opError("read", syscall.EAGAIN)
 		}
-		c.u.notice.armed.And(^uint32(Readable))
+		i.disarm(ticket)
 	}
 }
 
 // TryWrite is Write that does not block: it returns how many octets of p found room, which may be
 // less than all, and EAGAIN (errors.Is) when none did, or another goroutine writes.
 func (c *Conn) TryWrite(p []byte) (int, error) {
-	if !c.writeMu.TryLock() {
-		return 0, c.opError("write", syscall.EAGAIN)
+	i, ticket := &c.u.notice.writable, uint64(0)
+	if !c.writing.tryEnter() {
+		if ticket = i.arm(); !c.writing.tryAgain() {
+			return 0, c.opError("write", cmp.Or[error](c.writable(c.writeDeadline.wait()), syscall.EAGAIN))
+		}
+		i.disarm(ticket)
 	}
-	defer c.writeMu.Unlock()
+	defer c.leaveWrite()
 	for armed := false; ; armed = true {
 		if err := c.writable(c.writeDeadline.wait()); err != nil {
 			return 0, c.opError("write", err)
 		}
 		if n := c.put(p); n > 0 || len(p) == 0 {
 			if armed {
-				c.u.notice.armed.And(^uint32(Writable))
+				i.disarm(ticket)
 			}
 			c.u.tx.end()
 			c.unhold()
@@ -133,7 +193,7 @@ func (c *Conn) TryWrite(p []byte) (int, error) {
 		if armed {
 			return 0, c.opError("write", syscall.EAGAIN)
 		}
-		c.u.notice.arm(Writable)
+		ticket = i.arm()
 	}
 }
 
@@ -142,8 +202,8 @@ func (c *Conn) Unread() int {
 	u := &c.u
 	for !u.gate.CompareAndSwap(gateIdle, gateBusy) {
 		if u.gate.Load() == gateGone { // no Read blocks any more
-			c.readMu.Lock()
-			defer c.readMu.Unlock()
+			c.reading.enter()
+			defer c.leaveRead()
 			return len(u.rest)
 		}
 		yield()

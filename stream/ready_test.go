@@ -1,9 +1,13 @@
 package stream
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -142,6 +146,154 @@ func TestTryWhileAnotherWaits(t *testing.T) {
 	require.Equal(t, Readable|Writable, a.Ready(Readable|Writable), "nothing blocks any more")
 	_, err = a.TryRead(make([]byte, 1))
 	wantOp(t, err, "read", net.ErrClosed)
+}
+
+// stuck is a Reader that says when it is read, and fails when it is told to.
+type stuck struct{ reading, fail chan struct{} }
+
+func (s stuck) Read([]byte) (int, error) {
+	close(s.reading)
+	<-s.fail
+	return 0, io.ErrUnexpectedEOF
+}
+
+// Who finds another call under way hears of its end, also when that gave the Poller nothing to do.
+func TestNotifyWhenAnotherHasLeft(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, _ := v.pair(Options{}, Options{})
+	var n told
+	a.SetNotify(n.hook)
+	for name, look := range map[string]func(){
+		"TryWrite": func() {
+			_, err := a.TryWrite([]byte("x"))
+			wantOp(t, err, "write", syscall.EAGAIN)
+		},
+		"TryWrite of nothing": func() {
+			_, err := a.TryWrite(nil)
+			wantOp(t, err, "write", syscall.EAGAIN)
+		},
+		"Ready": func() { require.Zero(t, a.Ready(Writable)) },
+	} {
+		n = told{}
+		s := stuck{make(chan struct{}), make(chan struct{})}
+		writing := in(func() error { _, err := a.ReadFrom(s); return err })
+		<-s.reading
+		look()
+		v.pass(time.Second)
+		require.Equal(t, told{}, n, name)
+		close(s.fail)
+		require.Equal(t, io.ErrUnexpectedEOF, <-writing)
+		v.pass(0)
+		require.Equal(t, told{writable: 1}, n, name)
+		require.Equal(t, Writable, a.Ready(Writable), name)
+		_, err := a.Write(nil)
+		require.NoError(t, err)
+		v.pass(0)
+		require.Equal(t, told{writable: 1}, n, "once")
+	}
+
+	n = told{}
+	reading := in(func() error { return readOne(a) })
+	v.during(func() {
+		for !a.u.reader.waiting.Load() {
+		}
+	})
+	_, err := a.TryRead(make([]byte, 1))
+	wantOp(t, err, "read", syscall.EAGAIN)
+	v.pass(time.Second)
+	require.Equal(t, told{}, n)
+	require.NoError(t, a.SetReadDeadline(time.Unix(1, 0)))
+	wantOp(t, <-reading, "read", os.ErrDeadlineExceeded)
+	v.pass(0)
+	require.Equal(t, told{readable: 1}, n)
+}
+
+// Looks do not take each other for writers.
+func TestReadyOfSeveral(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, _ := v.pair(Options{}, Options{})
+	var wg sync.WaitGroup
+	var not atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			for range 1_000_000 {
+				if a.Ready(Writable) == 0 {
+					not.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Zero(t, not.Load())
+}
+
+// A look that found something after all takes back its own arm only.
+func TestInterest(t *testing.T) {
+	var i interest
+	require.False(t, i.take())
+	i.disarm(i.arm())
+	require.False(t, i.take())
+
+	first := i.arm()
+	second := i.arm() // while the first one's stands
+	i.disarm(second)
+	require.True(t, i.take(), "the first relies on it")
+	require.False(t, i.take(), "once")
+
+	first = i.arm()
+	i.arm()
+	i.disarm(first)
+	require.True(t, i.take(), "the second relies on it")
+
+	first = i.arm()
+	require.True(t, i.take())
+	second = i.arm()
+	i.disarm(first)
+	require.True(t, i.take())
+	i.disarm(second)
+	require.False(t, i.take())
+}
+
+// Several goroutines that write without blocking, and never look but when they are told to, come to
+// an end.
+func TestNotifyOfSeveral(t *testing.T) {
+	const writers, each = 3, 1 << 20
+	l := newLab(t, labConfig{})
+	a, b := l.pair(Options{SendBuffer: 8 << 10}, Options{})
+	var mu sync.Mutex
+	more, calls := sync.NewCond(&mu), 0
+	say := func(Readiness) { mu.Lock(); calls++; more.Broadcast(); mu.Unlock() }
+	a.SetNotify(say)
+	defer context.AfterFunc(l.ctx, func() { say(Writable) })()
+	received := in(func() error { _, err := io.CopyN(io.Discard, b, writers*each); return err })
+	written := make(chan error, writers)
+	for range writers {
+		go func() {
+			left := make([]byte, each)
+			for len(left) > 0 {
+				mu.Lock()
+				before := calls
+				mu.Unlock()
+				n, err := a.TryWrite(left[:min(len(left), 5000)])
+				left = left[n:]
+				if errors.Is(err, syscall.EAGAIN) && a.Ready(Writable) == 0 {
+					mu.Lock()
+					for calls == before {
+						more.Wait()
+					}
+					mu.Unlock()
+				}
+				if l.ctx.Err() != nil {
+					break
+				}
+			}
+			written <- l.ctx.Err()
+		}()
+	}
+	for range writers {
+		require.NoError(t, l.result(written))
+	}
+	require.NoError(t, l.result(received))
 }
 
 // A deadline that has passed is an error, and errors do not block.

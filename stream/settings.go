@@ -14,6 +14,7 @@ import (
 // settings are what the application has said of a connection, for the Poller to apply. What it has
 // not said stays as the Poller's Config has it, or an Upper before.
 type settings struct {
+	changed     atomic.Uint32 // which of the following the Poller does not know yet
 	keepAlive   atomic.Pointer[keepAlive]
 	congestion  atomic.Pointer[cc.Algorithm] // until it is applied
 	noDelay     atomic.Bool
@@ -23,6 +24,15 @@ type settings struct {
 }
 
 const unsaid = -1
+
+// changed bits.
+const (
+	noDelayChanged uint32 = 1 << iota
+	tosChanged
+	userTimeoutChanged
+	keepAliveChanged
+	allChanged = 1<<iota - 1
+)
 
 func (o *settings) init(opts *Options) {
 	o.noDelay.Store(!opts.Nagle)
@@ -35,6 +45,7 @@ func (o *settings) init(opts *Options) {
 	if opts.UserTimeout != 0 {
 		o.userTimeout.Store(userTimeoutNs(opts.UserTimeout))
 	}
+	o.changed.Store(allChanged)
 }
 
 func userTimeoutNs(d time.Duration) int64 {
@@ -44,49 +55,55 @@ func userTimeoutNs(d time.Duration) int64 {
 	return int64(d)
 }
 
-// applyEarly is what a SYN of ours is to have. Poller's.
-func (o *settings) applyEarly(c *stack.Conn) {
-	if tos := o.tos.Load(); tos != unsaid {
-		c.SetTOS(uint8(tos))
-	}
-	if ns := o.userTimeout.Load(); ns != unsaid {
-		c.SetUserTimeout(ns)
-	}
-}
+// applyEarly is what a SYN of ours is to have. apply says it again. Poller's.
+func (o *settings) applyEarly(c *stack.Conn) { o.tell(c, tosChanged|userTimeoutChanged) }
 
-// apply tells the stack what the application wants. Poller's.
+// apply tells the stack what the application has said since it was last called. Poller's.
 func (o *settings) apply(c *stack.Conn) {
-	o.applyEarly(c)
-	c.SetNoDelay(o.noDelay.Load())
-	if k := o.keepAlive.Load(); k != nil {
-		c.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
-	}
+	o.tell(c, o.changed.Swap(0))
 	if a := o.congestion.Swap(nil); a != nil {
 		c.SetCongestion(*a)
 	}
 }
 
+// tell tells the stack what changed says, as far as the application has said it at all.
+func (o *settings) tell(c *stack.Conn, changed uint32) {
+	if changed&noDelayChanged != 0 {
+		c.SetNoDelay(o.noDelay.Load())
+	}
+	if tos := o.tos.Load(); changed&tosChanged != 0 && tos != unsaid {
+		c.SetTOS(uint8(tos))
+	}
+	if ns := o.userTimeout.Load(); changed&userTimeoutChanged != 0 && ns != unsaid {
+		c.SetUserTimeout(ns)
+	}
+	if k := o.keepAlive.Load(); changed&keepAliveChanged != 0 && k != nil {
+		c.SetKeepAlive(k.idleNs, k.intervalNs, k.count)
+	}
+}
+
 // set is how a method changes a setting of a connection that lives; of one that is over it changes
-// nothing.
-func (c *Conn) set(change func(o *settings)) error {
+// nothing. changed: which, or 0 where the setting itself says that it has.
+func (c *Conn) set(changed uint32, change func(o *settings)) error {
 	if err := c.ended(c.u.state.Load()); err != nil {
 		return c.opError("set", err)
 	}
 	change(&c.u.settings)
+	c.u.settings.changed.Or(changed)
 	c.u.ask(askOptions)
 	return nil
 }
 
 // SetNoDelay turns Nagle's algorithm off (true, the default) or on.
 func (c *Conn) SetNoDelay(on bool) error {
-	return c.set(func(o *settings) { o.noDelay.Store(on) })
+	return c.set(noDelayChanged, func(o *settings) { o.noDelay.Store(on) })
 }
 
 // SetTOS sets the DS field of IPv4's TOS octet, or of IPv6's traffic class, for what is sent from
 // now on (IP_TOS, IPV6_TCLASS). The low two bits are ECN's and not taken. Options.TOS has it on the
 // SYN as well.
 func (c *Conn) SetTOS(tos uint8) error {
-	return c.set(func(o *settings) { o.tos.Store(int32(tos)) })
+	return c.set(tosChanged, func(o *settings) { o.tos.Store(int32(tos)) })
 }
 
 // SetUserTimeout says how long octets, or probes of a closed window, may stay unacknowledged before
@@ -94,7 +111,7 @@ func (c *Conn) SetTOS(tos uint8) error {
 // tcp.Config.UserTimeoutNs says; below 0: for ever. Keep-alives have times of their own.
 // Options.UserTimeout bounds a dial's SYNs as well.
 func (c *Conn) SetUserTimeout(d time.Duration) error {
-	return c.set(func(o *settings) { o.userTimeout.Store(userTimeoutNs(d)) })
+	return c.set(userTimeoutChanged, func(o *settings) { o.userTimeout.Store(userTimeoutNs(d)) })
 }
 
 // SetReadBuffer fixes the receive window at so many octets, as SO_RCVBUF does: it grows no more by
@@ -104,7 +121,7 @@ func (c *Conn) SetReadBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: read buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
 	}
-	return c.set(func(o *settings) { o.readBuffer.Store(int64(octets)) })
+	return c.set(0, func(o *settings) { o.readBuffer.Store(int64(octets)) })
 }
 
 // SetWriteBuffer changes Options.SendBuffer, with the same roundings, as SO_SNDBUF does. What has
@@ -113,7 +130,7 @@ func (c *Conn) SetWriteBuffer(octets int) error {
 	if octets < 1 || octets > bufferMax {
 		return c.opError("set", fmt.Errorf("stream: write buffer of %d octets, 1 to %d possible: %w", octets, bufferMax, syscall.EINVAL))
 	}
-	return c.set(func(*settings) { c.u.tx.max.Store(int64(powerOfTwo(max(octets, sendBufferMin)))) })
+	return c.set(0, func(*settings) { c.u.tx.max.Store(int64(powerOfTwo(max(octets, sendBufferMin)))) })
 }
 
 // SetCongestion chooses the congestion control by its name: cc.Names.
@@ -122,7 +139,7 @@ func (c *Conn) SetCongestion(name string) error {
 	if err != nil {
 		return c.opError("set", err)
 	}
-	return c.set(func(o *settings) { o.congestion.Store(&a) })
+	return c.set(0, func(o *settings) { o.congestion.Store(&a) })
 }
 
 // SetLinger says what Close does with octets that are not acknowledged: below 0, the default, they

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"syscall"
@@ -42,6 +43,48 @@ func TestUserTimeout(t *testing.T) {
 	require.False(t, dead(a)())
 	require.NoError(t, a.SetUserTimeout(0))
 	v.until("given up, as configured", dead(a))
+}
+
+// Options that are set now and then, keep-alives among them, do not make a vanished peer one that was
+// heard.
+func TestKeepAliveOutlastsOptions(t *testing.T) {
+	keep := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 2 * time.Second, Count: 3}
+	for name, set := range map[string]func(c *Conn) error{
+		"none":         func(*Conn) error { return nil },
+		"no delay":     func(c *Conn) error { return c.SetNoDelay(true) },
+		"TOS":          func(c *Conn) error { return c.SetTOS(8) },
+		"user timeout": func(c *Conn) error { return c.SetUserTimeout(time.Hour) },
+		"buffers":      func(c *Conn) error { return errors.Join(c.SetReadBuffer(1<<16), c.SetWriteBuffer(1<<16)) },
+		"congestion":   func(c *Conn) error { return c.SetCongestion("reno") },
+		"keep-alives":  func(c *Conn) error { return c.SetKeepAliveConfig(keep) },
+	} {
+		v := newVirtual(t, 0, nil)
+		a, _ := v.pair(Options{KeepAlive: keep}, Options{})
+		v.hosts[1].nic.lose = func(sentFrame) bool { return true }
+		for range 15 {
+			require.False(t, dead(a)(), name)
+			require.NoError(t, set(a), name)
+			v.pass(time.Second)
+		}
+		require.InDelta(t, time.Second, v.until("given up", dead(a)), float64(100*time.Millisecond), name)
+		_, err := a.TryRead(make([]byte, 1))
+		wantOp(t, err, "read", syscall.ETIMEDOUT)
+	}
+}
+
+// A setting is told to the stack when it is said, and not with each other one.
+func TestSettingsAreToldOnce(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	a, _ := v.pair(Options{Nagle: true, TOS: 8, UserTimeout: time.Hour}, Options{})
+	require.Zero(t, a.u.settings.changed.Load())
+	v.during(func() {
+		require.NoError(t, submit(context.Background(), v.hosts[0].Poller, func() { a.u.conn.SetUserTimeout(int64(time.Second)) }))
+	})
+	require.NoError(t, a.SetNoDelay(true))
+	v.pass(time.Millisecond)
+	v.hosts[0].nic.lose = func(sentFrame) bool { return true }
+	v.write(a, "hello?")
+	require.InDelta(t, time.Second, v.until("given up", dead(a)), float64(100*time.Millisecond))
 }
 
 // A dial's SYNs are bounded as well.

@@ -68,6 +68,8 @@ const (
 	askReadShut
 	askOptions
 	askDetach
+	askReadable // a Read is over that somebody found under way
+	askWritable // a Write
 )
 
 // state bits.
@@ -139,6 +141,7 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 	if u.readShut {
 		return stack.Taken
 	}
+	u.window.arrived(c)
 	if off < u.edge { // of before Attach
 		skip := u.edge - off
 		if skip >= uint64(len(data)) {
@@ -300,6 +303,9 @@ func (u *upper) obey(c *stack.Conn) {
 	if asks&askOptions != 0 {
 		u.settings.apply(c)
 		u.resize()
+	}
+	if asks&(askReadable|askWritable) != 0 {
+		u.notice.tell(askedFor(asks))
 	}
 	if asks&askReadShut != 0 && !u.readShut && !u.shutRead() {
 		u.asks.Or(askReadShut)

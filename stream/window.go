@@ -6,8 +6,9 @@ import "github.com/rnicd/rnicd/stack"
 //
 // Its size follows the application by dynamic right-sizing (M. Fisk, W. Feng, "Dynamic Right-Sizing in TCP", LACSI 2001,
 // as Linux's tcp_rcv_space_adjust does it): twice what was read in the last round trip, and never less than it was. The
-// round trip is TCP's, measured on what we sent, if only the handshake; or the time in which one window came, if that
-// is shorter, for it cannot take less than a round trip.
+// round trip is TCP's, measured on what we sent, if only the handshake, of which a lost ACK makes any time; or, if that is
+// shorter, what cannot take less than one: the time in which a window came, or, with timestamps, the age of an ACK of ours
+// that the peer had when it sent octets of this measurement (Linux: tcp_rcv_rtt_measure_ts).
 type window struct {
 	size, max int
 	min       int    // SetReadBuffer's, as soon as there is a place for it
@@ -16,6 +17,7 @@ type window struct {
 	// One measurement.
 	rttNs     int64
 	since     int64  // ns
+	echoNs    int64  // least age of an ACK that octets have answered since; 0: unknown
 	readAt    uint64 // octets read by then
 	space     uint64 // most read in one so far
 	passNs    int64  // shortest time of one window; 0: unknown
@@ -41,6 +43,16 @@ func (w *window) start(c *stack.Conn, now int64) {
 	w.rttNs = c.Stats().SRTTNs
 }
 
+// arrived takes the age of the ACK that the octets being offered answer.
+func (w *window) arrived(c *stack.Conn) {
+	if w.size >= w.max {
+		return
+	}
+	if age, ok := c.EchoAge(); ok && (w.echoNs == 0 || age < w.echoNs) {
+		w.echoNs = age
+	}
+}
+
 // wanted is the size the window should have, once in a round trip; else what it is.
 func (w *window) wanted(c *stack.Conn, now int64, edge, read uint64) int {
 	if edge >= w.passEdge {
@@ -52,11 +64,15 @@ func (w *window) wanted(c *stack.Conn, now int64, edge, read uint64) int {
 	if w.size < w.min {
 		return w.min
 	}
-	if w.size >= w.max || now-w.since < max(w.rttNs, 1) {
+	rttNs := w.rttNs
+	if w.echoNs > 0 {
+		rttNs = min(rttNs, w.echoNs)
+	}
+	if w.size >= w.max || now-w.since < max(rttNs, 1) {
 		return w.size
 	}
 	got := read - w.readAt
-	w.since, w.readAt = now, read
+	w.since, w.readAt, w.echoNs = now, read, 0
 	if w.rttNs = c.Stats().SRTTNs; w.passNs > 0 && w.passNs < w.rttNs || w.rttNs == 0 {
 		w.rttNs = w.passNs
 	}

@@ -1,8 +1,11 @@
 package stream
 
 import (
+	"context"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,6 +141,38 @@ func TestWindowStaysSmallForASlowReader(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
+}
+
+// The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the handshake measured is far
+// too long. What comes in it is not what comes in a round trip.
+func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
+	v := newVirtual(t, 0, nil)
+	v.hosts[0].nic.lose = func(f sentFrame) bool { return f.seg.Flags&tcp.SYN == 0 }
+	var ln *Listener
+	var a, b *Conn
+	var err error
+	v.during(func() {
+		ln, err = Listen(v.hosts[1].mine, 80, Options{})
+		require.NoError(t, err)
+		a, err = Dial(context.Background(), v.hosts[0].mine, netip.AddrPortFrom(v.hosts[1].addr, 80), Options{})
+		require.NoError(t, err)
+	})
+	v.pass(500 * time.Millisecond)
+	v.hosts[0].nic.lose = nil
+	piece := strings.Repeat("x", 1000)
+	v.write(a, piece)
+	v.during(func() {
+		b, err = ln.AcceptStream()
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+	})
+	require.Equal(t, int64(500*time.Millisecond), v.info(b).TCP.SRTTNs)
+	for range 300 {
+		v.pass(2 * time.Millisecond)
+		require.Equal(t, piece, v.read(b))
+		v.write(a, piece)
+	}
+	require.LessOrEqual(t, b.u.windowSize.Load(), int64(windowDefault))
 }
 
 // Connections that nobody reads take a part of the pool only: others go on meanwhile.

@@ -391,3 +391,14 @@ func (c *Conn) tsElapsed(now int64, echo uint32) (ns int64, ok bool) {
 	ns = int64(int32(c.tsNow(now)-echo)) * timestampTickNs
 	return ns, ns >= 0 && ns < c.cfg.UserTimeoutNs
 }
+
+// EchoAge is how long ago at most the segment left whose timestamp s, which was just given to Input, echoes. A round trip is
+// no longer than that, and a receiver that sends no octets has no other measure of it (RFC 7323 section 4.1 is about senders).
+// False: s has no timestamp, or echoes none of ours.
+func (c *Conn) EchoAge(now int64, s *Segment) (ns int64, ok bool) {
+	if !c.useTS || !s.Options.HasTimestamps {
+		return 0, false
+	}
+	ns, ok = c.tsElapsed(now, s.Options.TSecr)
+	return ns + timestampTickNs, ok // it left within the tick
+}

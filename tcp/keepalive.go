@@ -6,7 +6,7 @@ import "math"
 // and nothing has come for the idle time, an empty segment in front of the window draws an ACK. The connection
 // ends only when as many of them in a row as were asked for are not answered. Off unless SetKeepAlive turns it on.
 type keepAlive struct {
-	heardAt    int64 // when the peer's last segment came; kept while on
+	heardAt    int64 // when the peer's last segment came, or later if a probe was late; kept while on
 	intervalMs uint32
 	count      uint8
 	probes     uint8 // sent since heardAt
@@ -22,7 +22,7 @@ const (
 
 // SetKeepAlive turns keep-alives on, after idleNs without a segment, every intervalNs, given up after count without an
 // answer (EvTimeout); or off, with idleNs 0. Each may be KeepAliveDefault: 2 hours, 75 s, 9. Times are kept in
-// milliseconds.
+// milliseconds. Where they are on, the time since the peer's last segment and the probes since then count on.
 func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if idleNs == 0 {
 		c.keep, c.keepIdle = keepAlive{}, 0
@@ -37,8 +37,11 @@ func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if count <= 0 {
 		count = keepAliveCount
 	}
+	if c.keepIdle == 0 {
+		c.keep.heardAt = now
+	}
 	c.keepIdle = milliseconds(idleNs)
-	c.keep = keepAlive{heardAt: now, intervalMs: milliseconds(intervalNs), count: uint8(min(count, 255))}
+	c.keep.intervalMs, c.keep.count = milliseconds(intervalNs), uint8(min(count, 255))
 }
 
 func milliseconds(ns int64) uint32 { return uint32(min(max(ns/1_000_000, 1), math.MaxUint32)) }
@@ -52,19 +55,25 @@ func (c *Conn) heard(now int64) {
 
 // keepAliveAt is when the next probe is due, or the end after the last.
 func (c *Conn) keepAliveAt() int64 {
-	k := &c.keep
 	if c.keepIdle == 0 || !c.state.synchronized() || c.state == TimeWait || c.outstanding() {
 		return never
 	}
-	return k.heardAt + (int64(c.keepIdle)+int64(k.probes)*int64(k.intervalMs))*1_000_000
+	return c.keep.heardAt + c.keepSilence()
 }
 
-// keepAliveDue handles the keep-alive timer.
-func (c *Conn) keepAliveDue() {
+// keepSilence is how long the peer has not been heard when the next probe is due.
+func (c *Conn) keepSilence() int64 {
+	return (int64(c.keepIdle) + int64(c.keep.probes)*int64(c.keep.intervalMs)) * 1_000_000
+}
+
+// keepAliveDue handles the keep-alive timer. The time for an answer counts from the probe, also when
+// that comes late: SetKeepAlive may have made the idle time shorter than it has been already.
+func (c *Conn) keepAliveDue(now int64) {
 	if c.keep.probes >= c.keep.count {
 		c.finish(EvTimeout)
 		return
 	}
+	c.keep.heardAt = now - c.keepSilence()
 	c.keep.probes++
 	c.due |= dueKeepAlive
 }

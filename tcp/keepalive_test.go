@@ -54,6 +54,54 @@ func TestKeepAliveProbes(t *testing.T) {
 	}
 }
 
+// Other times, or the same once more, do not make a silent peer one that was heard.
+func TestKeepAliveSetAgain(t *testing.T) {
+	s := alive(t)
+	for range 3 { // the same
+		s.advance(3 * sc)
+		s.c.SetKeepAlive(s.now, 10*sc, 2*sc, 3)
+		s.expect()
+	}
+	s.advance(sc)
+	s.expect(". 0 ack 1")
+	s.advance(sc)
+	s.c.SetKeepAlive(s.now, 10*sc, 4*sc, 2)
+	s.advance(3*sc - 1)
+	s.expect()
+	s.advance(1)
+	s.expect(". 0 ack 1")
+	s.advance(4*sc - 1)
+	s.c.SetKeepAlive(s.now, 10*sc, 4*sc, 2)
+	s.wantState(Established)
+	s.advance(1)
+	s.expect()
+	s.wantState(Closed)
+	s.wantEvents(EvTimeout | EvClosed)
+}
+
+// A time that has passed already brings one probe, and then the peer has its time to answer.
+func TestKeepAliveSetShorter(t *testing.T) {
+	s := accepted(t, plain(), "")
+	s.c.SetKeepAlive(s.now, 1000*sc, 100*sc, 3)
+	s.advance(900 * sc)
+	s.expect()
+	s.c.SetKeepAlive(s.now, 10*sc, 2*sc, 3)
+	s.advance(0)
+	s.expect(". 0 ack 1")
+	s.advance(2*sc - 1)
+	s.expect()
+	s.advance(1)
+	s.expect(". 0 ack 1")
+	s.in(". 1 ack 1")
+	s.c.SetKeepAlive(s.now, 0, 0, 0)
+	s.advance(1000 * sc)
+	s.c.SetKeepAlive(s.now, 10*sc, 2*sc, 3) // on again: the peer was not listened to
+	s.advance(10*sc - 1)
+	s.expect()
+	s.advance(1)
+	s.expect(". 0 ack 1")
+}
+
 // req: 9293-MUST-28
 func TestKeepAliveDefaults(t *testing.T) {
 	s := accepted(t, plain(), "")

@@ -1,18 +1,22 @@
 package tcp
 
+// firstLost is the record that nextLost would send. There is one.
+func (c *Conn) firstLost() uint32 {
+	i := c.sent.find(c.recovery.resendFrom)
+	for i != c.sent.nxt && c.sent.rec(i).flags&recLost == 0 {
+		i++
+	}
+	c.recovery.resendFrom = c.sent.rec(i).at
+	return i
+}
+
 // nextLost sends the first lost record again as cwnd admits (NextSeg rule 1 of RFC 6675 section 4).
 func (c *Conn) nextLost(now int64, t *Transmit) bool {
 	if c.sndWnd == 0 {
 		return false // the timer probes
 	}
-	i := c.sent.find(c.recovery.resendFrom)
-	for ; i != c.sent.nxt; i++ {
-		if c.sent.rec(i).flags&recLost != 0 {
-			break
-		}
-	}
+	i := c.firstLost()
 	r := c.sent.rec(i)
-	c.recovery.resendFrom = r.at
 	if c.due&dueRepair == 0 {
 		if c.recovery.hold != holdNothing {
 			return false

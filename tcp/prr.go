@@ -16,13 +16,15 @@ func (p *prr) start(b *burst) {
 	*p = prr{recoverFS: max(b.flight-b.sacked, 1), delivered: b.delivered}
 }
 
-// sndCnt is what may be sent now, after so much was delivered (section 6.2). safe is SafeACK.
-func (p *prr) sndCnt(delivered, inflight, ssthresh, smss int, safe bool) int {
+// sndCnt is what may be sent now, after so much was delivered (section 6.2). safe is SafeACK, next
+// the length of the segment that would go next: the proportion counts octets, and what is sent is
+// segments.
+func (p *prr) sndCnt(delivered, inflight, ssthresh, smss, next int, safe bool) int {
 	p.delivered += delivered
 	n := 0
 	if inflight > ssthresh {
 		n = (p.delivered*ssthresh+p.recoverFS-1)/p.recoverFS - p.out
-		n = (n + smss - 1) / smss * smss // DIV_ROUND_UP to what is sent: whole segments, as the RFC's examples count
+		n = (n + next - 1) / next * next // whole segments, as the RFC's examples count
 	} else {
 		n = max(p.delivered-p.out, delivered) // PRR-CRB
 		if safe {
@@ -42,5 +44,18 @@ func (p *prr) sndCnt(delivered, inflight, ssthresh, smss int, safe bool) int {
 // earlier ACKs have left.
 func (c *Conn) proportion(delivered int, safe bool) {
 	pipe := c.pipe()
-	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.emss, safe)
+	c.cong.Cwnd = pipe + c.recovery.prr.sndCnt(delivered, pipe, c.cong.Ssthresh, c.emss, c.nextLen(), safe)
+}
+
+// nextLen is how long the segment is that would go next. Of one that the layer above has not made
+// yet it is EMSS, which Room promises.
+func (c *Conn) nextLen() int {
+	n := c.emss
+	switch {
+	case c.sent.lost > 0:
+		n = c.sent.rec(c.firstLost()).seqLen()
+	case c.sent.unsent():
+		n = c.sent.rec(c.sent.nxt).seqLen()
+	}
+	return min(n, c.emss)
 }

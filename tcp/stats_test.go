@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,6 +34,7 @@ func TestStatsOfRecovery(t *testing.T) {
 	s.in(". 1 ack 2001") // it was late
 	s.wantRecovery(RecoveryOpen, 8000, 0, 0, 2000, 0)
 	require.True(t, s.c.Stats().ReorderingSeen)
+	require.Equal(t, []int64{10 * ms, 10 * ms / 4}, []int64{s.c.Stats().MinRTTNs, s.c.Stats().ReoWndNs})
 
 	s.in(". 1 ack 2001 sack 3001:9001")
 	s.advance(15 * ms) // the window for reordering is over
@@ -86,4 +89,49 @@ func TestStatsOfThePath(t *testing.T) {
 	st = s.c.Stats()
 	require.Equal(t, []int{1200, 600, 18_800}, []int{st.RcvMSS, st.Held, st.RcvWnd})
 	require.Equal(t, "?", RecoveryState(9).String())
+}
+
+// Counts has each tally under its own name. UrgentIn is the one whose name differs.
+func TestCountsByName(t *testing.T) {
+	var n counts
+	flow := traffic{segsIn: 1001, segsOut: 1002, bytesIn: 1003, bytesOut: 1004}
+	want := map[string]uint64{"segsin": 1001, "segsout": 1002, "bytesin": 1003, "bytesout": 1004}
+	tallies := reflect.ValueOf(&n).Elem()
+	for i := range tallies.NumField() {
+		name := tallies.Type().Field(i).Name
+		if name == "urgent" {
+			name = "urgentin"
+		}
+		*(*tally)(tallies.Field(i).Addr().UnsafePointer()) = tally(i + 1)
+		want[strings.ToLower(name)] = uint64(i + 1)
+	}
+	public := reflect.ValueOf(n.public(&flow))
+	require.Equal(t, len(want), public.NumField())
+	for i := range public.NumField() {
+		name := public.Type().Field(i).Name
+		value, ok := want[strings.ToLower(name)]
+		require.True(t, ok, name)
+		require.Equal(t, value, public.Field(i).Uint(), name)
+	}
+}
+
+// Each field of Stats has a value that no other has. Backoff, ReoWndNs and ReorderingSeen are in
+// TestStatsOfRecovery, what did not happen here in TestCountsByName.
+func TestStatsFieldByField(t *testing.T) {
+	s := opened(t, Config{MSS: 1400, ReceiveWindow: 50_000, NoDelay: true, Pacing: true}, "mss 1300 sackOK ts 1,0", 10*ms)
+	s.advance(7 * ms)
+	s.in(". 1:1001 ack 1 win 30000")
+	s.in(". 2001:2701 ack 1 win 30000") // beyond a gap
+	for range 8 {
+		s.push(700)
+	}
+	s.advance(23 * ms)
+	s.in(". 1001:1002 ack 701 win 29000 sack 1401:2101,2801:4201")
+	require.Equal(t, Stats{
+		Counts: Counts{SegsIn: 5, SegsOut: 10, BytesIn: 1701, BytesOut: 6300, Retransmits: 1, FastRetransmits: 1, OOOSegs: 1, LossProbes: 1},
+		SRTTNs: 10_203_125, RTONs: 210_203_125, RTTVarNs: 5_250_000, MinRTTNs: 10 * ms,
+		Cwnd: 4200, Ssthresh: 9016, Flight: 4900, SndWnd: 29_000, State: Established, Recovery: RecoveryFast,
+		EMSS: 1288, PeerMSS: 1300, RcvMSS: 1000, RcvWnd: 49_999, Sacked: 2100, Lost: 1400, Resent: 1, Held: 700,
+		Delivered: 2800, PacingRate: 823_277,
+	}, s.c.Stats())
 }

@@ -64,7 +64,7 @@ func (c *Conn) Expire(now int64) {
 		return
 	}
 	if now >= c.keepAliveAt() {
-		c.keepAliveDue()
+		c.keepAliveDue(now)
 	}
 	if now >= t.pacedAt {
 		t.pacedAt = never

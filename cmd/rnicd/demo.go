@@ -94,8 +94,10 @@ func demoTransfer(ctx context.Context, o *demoOptions, c *cable, src io.Reader, 
 	printResult(w, res, false)
 	r := <-results
 	cancel()
-	fmt.Fprintln(w, "server")
-	printServed(w, r)
+	if r.Err == nil {
+		fmt.Fprintln(w, "server")
+		printServed(w, r)
+	}
 	return errors.Join(r.Err, <-served)
 }
 

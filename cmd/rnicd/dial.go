@@ -108,7 +108,7 @@ const clientRegion = 4096
 
 // connecting retries what fails for want of a connection, and only that, while --wait lasts.
 func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
-	until := time.Now().Add(o.wait)
+	until, pause := time.Now().Add(o.wait), redialEvery
 	var before error // of the try before this one
 	for {
 		err := try()
@@ -120,8 +120,11 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return err
 		}
+		if !errors.Is(err, stack.ErrRefused) { // somebody is there, who notes each try
+			pause = min(2*pause, redialMost)
+		}
 		select {
-		case <-time.After(redialEvery):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
@@ -130,6 +133,9 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		}
 	}
 }
+
+// redialMost is the longest pause between two tries of --wait, where what listens resets or rejects each.
+const redialMost = 2 * time.Second
 
 // explain says where it went wrong, and what stands against a server that is not there. what is the command's own words.
 func (o *dialOptions) explain(ctx context.Context, err error, what, addr string) error {
@@ -145,6 +151,8 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 	case bounded && !time.Now().Before(deadline):
 		if !dialling {
 			err = fmt.Errorf("%s %s: %w", what, addr, err)
+		} else if errors.Is(err, stack.ErrTimeout) {
+			err = fmt.Errorf("%w; %s", err, nobodyAnswers)
 		}
 		return fmt.Errorf("gave up after --timeout %v: %w", o.timeout, err)
 	case errors.As(err, &rejected) && rejected.MaybeDialect(), errors.As(err, &revision):
@@ -157,6 +165,10 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 		return fmt.Errorf("%w; %s", err, nobodyThere(o.wait))
 	case errors.Is(err, stack.ErrNoRoute) && o.nic.pmd == "tap" && o.nic.hostAddr == "":
 		return fmt.Errorf("%w; nobody on %s answers: --host-addr gives the kernel's side of it an address, or put it into the server's bridge (--wait 10s leaves time to)", err, o.nic.dev)
+	case dialling && errors.Is(err, stack.ErrReset):
+		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP, or is full (--peer-max)", err)
+	case dialling && errors.Is(err, stack.ErrTimeout):
+		return fmt.Errorf("%w; %s", err, nobodyAnswers)
 	case dialling && noRDMA(err):
 		return fmt.Errorf("%w; what listens there may be no server of RDMA over TCP", err)
 	case dialling:
@@ -165,10 +177,13 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 	return fmt.Errorf("%s %s: %w", what, addr, err)
 }
 
-// noRDMA says whether a start-up ended as with a server of another protocol: it waits for more, closes or resets what it does not
+// nobodyAnswers is what a SYN without an answer may mean.
+const nobodyAnswers = "nothing answers there: no host, a filter, or a server of our TCP that is full (--peer-max)"
+
+// noRDMA says whether a start-up ended as with a server of another protocol: it waits for more, closes what it does not
 // understand, or speaks first.
 func noRDMA(err error) bool {
-	for _, way := range []error{rnic.ErrStartupTimeout, rnic.ErrPeerClosed, stack.ErrReset} {
+	for _, way := range []error{rnic.ErrStartupTimeout, rnic.ErrPeerClosed} {
 		if errors.Is(err, way) {
 			return true
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ func TestExplainDial(t *testing.T) {
 	}{
 		{dialOptions{}, rnic.ErrStartupTimeout, "in time; what listens there may be no server of RDMA over TCP"},
 		{dialOptions{}, closed, "during MPA start-up; what listens there may be no server of RDMA over TCP"},
-		{dialOptions{}, stack.ErrReset, "reset by peer; what listens there may be no server of RDMA over TCP"},
+		{dialOptions{}, stack.ErrReset, "reset by peer; what listens there may be no server of RDMA over TCP, or is full (--peer-max)"},
 		{dialOptions{}, mpa.ErrKey, "wrong Key (code 4, offset 0); what listens there may be no server of RDMA over TCP"},
 		{dialOptions{}, &rnic.RejectedError{Enhanced: true}, "(0 octets of private data); is it a server of something else?"},
 		{dialOptions{}, stack.ErrRefused, "connection refused; is a server running there? --wait 5s waits for one"},
@@ -45,7 +46,7 @@ func TestExplainOnce(t *testing.T) {
 	defer cancel()
 	<-over.Done()
 	dial := &rnic.ConnectError{Addr: "h:1", Err: stack.ErrTimeout}
-	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+dial.Error())
+	require.EqualError(t, o.explain(over, dial, "put to", "h:1"), "gave up after --timeout 1s: "+dial.Error()+"; "+nobodyAnswers)
 	require.EqualError(t, o.explain(over, over.Err(), "put to", "h:1"), "gave up after --timeout 1s: put to h:1: context deadline exceeded")
 
 	for _, rejected := range []*rnic.RejectedError{{Enhanced: true, PrivateData: []byte("why")}, {Enhanced: true}} {
@@ -54,5 +55,26 @@ func TestExplainOnce(t *testing.T) {
 			err = fmt.Errorf("%w; is it perftest's?", err)
 		}
 		require.Equal(t, err, o.explain(context.Background(), err, "perf with", "h:1"))
+	}
+}
+
+// --wait tries again soon where nobody listens, and less and less often where somebody takes connections and ends them.
+func TestWaitPauses(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		tries int
+	}{
+		{stack.ErrRefused, 1 + int(time.Minute/redialEvery)},
+		{stack.ErrReset, 1 + 5 + 29}, // 0.1, 0.2, 0.4, 0.8 and 1.6 s, then each 2 s
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o, n := dialOptions{wait: time.Minute}, 0
+			err := o.connecting(t.Context(), func() error {
+				n++
+				return &rnic.ConnectError{Addr: "h:1", Err: c.err}
+			})
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.tries, n)
+		})
 	}
 }

@@ -27,7 +27,8 @@ func newGet() *cobra.Command {
 		Use:   "get HOST[:PORT] FILE",
 		Short: "Read the file that a server offers, by RDMA Reads",
 		Long: `get learns STag, offset, length and SHA-256 of what rnicd serve --file offers, reads it by RDMA Reads, as many at a time as
-start-up settled, and writes it to FILE, which appears, or is replaced, only when all of it is there and has that hash.
+start-up settled, and writes it to FILE, which appears, or is replaced, only when all of it is there and has that hash. If FILE is a symbolic
+link, that goes for the file it leads to.
 
 Without --pmd it is an ordinary client: MPA over the kernel's TCP sockets. With it our own TCP does it, on a device of its own.`,
 		Args: argsWanted(2, 2),

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rnicd/rnicd/rnic"
+	"github.com/rnicd/rnicd/tools/peer"
 )
 
 // listenOptions are the flags of servers.
@@ -30,15 +31,20 @@ type listenOptions struct {
 // peerMaxDefault leaves a quarter of a Poller's connections to others, and to one address as many as any tool makes.
 const peerMaxDefault = 3 * connsMax / 4
 
+// peerMaxFlag is for servers. full says what befalls a connection beyond the limit.
+func (o *nicOptions) peerMaxFlag(f *pflag.FlagSet, full string) {
+	o.peerMax = peerMaxDefault
+	f.Var(&number{&o.peerMax, 0, connsMax}, "peer-max", "connections that one address may open at a time (of IPv6, one /64); "+full+"; 0: no limit")
+}
+
 // flagsWithout are all but those about markers, in which the servers differ.
 func (o *listenOptions) flagsWithout(f *pflag.FlagSet, port uint16) {
 	o.nic.flags(f)
 	o.port = port
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port")
-	f.BoolVar(&o.once, "once", false, "end after the first client; the exit status is its result")
+	f.BoolVar(&o.once, "once", false, "end after the first client, served or refused; the exit status is its result. What never asks for an RDMA connection, or is told to try again, is none")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection on which nothing moves for so long, an eighth of it more at most; its start-up has 10 s in any case")
-	o.nic.peerMax = peerMaxDefault
-	f.Var(&number{&o.nic.peerMax, 0, connsMax}, "peer-max", "connections that one address may open at a time (of IPv6, one /64); at the limit those that have said nothing yet give way; 0: no limit")
+	o.nic.peerMaxFlag(f, "at the limit those that have said nothing yet give way")
 	f.BoolVar(&o.noCRC, "no-crc", false, "go without CRC32C when the client agrees; only for paths with an integrity check of their own")
 }
 
@@ -47,6 +53,14 @@ func (o *listenOptions) check() error {
 		return fmt.Errorf("--idle-timeout %v: must be positive", o.idle)
 	}
 	return o.nic.checkDevice()
+}
+
+// explain puts a limit into the words of the flag that sets it.
+func (o *listenOptions) explain(err error) error {
+	if errors.Is(err, rnic.ErrPeerMax) {
+		return fmt.Errorf("its address has as many connections as --peer-max (%d) allows", o.nic.peerMax)
+	}
+	return err
 }
 
 // service is what serves on a Listener at an endpoint until ctx ends. done is to be called with each client's result.
@@ -72,7 +86,7 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 	defer tellCounters(out, s.pollers, s.dev, o.nic.counters)()
 	l, err := s.dev.Listen(ctx, s.listenAddr(o.port), rnic.ListenOptions{Dialects: o.dialects, OnFailure: func(f rnic.ConnFailure) {
 		if !f.Offered { // the service tells of the others
-			out.failed(f.Remote, f.Err)
+			out.failed(f.Remote, o.explain(f.Err))
 		}
 	}})
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -86,9 +100,10 @@ func (o *listenOptions) listen(ctx context.Context, w io.Writer, run service) (e
 		warnNoCRC(w, o.noCRC)
 		fmt.Fprintf(w, "ready       %v%s\n", l.Addr(), o.offers)
 	})
+	defer out.settle()
 	first := make(chan error, 1)
 	err = run(ctx, s, l, out, func(err error) {
-		if o.once {
+		if o.once && !peer.IsLater(err) {
 			select {
 			case first <- err:
 				cancel()

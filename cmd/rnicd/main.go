@@ -38,9 +38,9 @@ func newRoot() *cobra.Command {
 		RunE:          onlyCommands,
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return flagError(err, c.CommandPath())
+		return flagError(err, c)
 	})
-	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream())
+	root.AddCommand(newServe(), newPut(), newGet(), newDemo(), newStream(), newPerf(), newRping(), newRstream(), newVersion())
 	return root
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -34,13 +35,18 @@ func (n *number) Set(text string) error {
 }
 
 // flagError says of a wrong flag what is wanted, in words.
-func flagError(err error, command string) error {
+func flagError(err error, c *cobra.Command) error {
 	var unknown *pflag.NotExistError
 	var wrong *pflag.InvalidValueError
 	var num *strconv.NumError
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%w; see %s --help", err, command)
+		if near := nearFlag(c.Flags(), unknown.GetSpecifiedName()); near != "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+		return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
+	case errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration":
+		return fmt.Errorf("--%s %q: want a duration, as 2s", wrong.GetFlag().Name, wrong.GetValue())
 	case errors.As(err, &wrong) && errors.As(err, &num):
 		want := "a whole number"
 		switch {
@@ -56,4 +62,40 @@ func flagError(err error, command string) error {
 		return fmt.Errorf("--%s %q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
 	}
 	return err
+}
+
+// nearFlag is the flag whose name is the least far from one that there is not, two letters at most; empty: none. A single letter is near to
+// all of them.
+func nearFlag(f *pflag.FlagSet, name string) (near string) {
+	if len(name) < 2 {
+		return ""
+	}
+	least := 3
+	f.VisitAll(func(g *pflag.Flag) {
+		if d := distance(name, g.Name); d < least && d < len(name)-1 && !g.Hidden {
+			least, near = d, g.Name
+		}
+	})
+	return near
+}
+
+// distance is how many letters are to be put in, taken out or changed to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, corner+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }

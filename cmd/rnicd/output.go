@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/rnicd/rnicd/tools/xfer"
 )
@@ -15,6 +16,8 @@ import (
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
+
+	failures, refusals lines
 }
 
 func newOutput(w io.Writer) *output { return &output{w: w} }
@@ -35,14 +38,94 @@ func cutShort(err error) error {
 
 // served tells of a transfer that was granted and is over.
 func (o *output) served(r xfer.Result) {
-	r.Err = cutShort(r.Err)
+	if err := cutShort(r.Err); err != nil {
+		o.failed(r.Remote, err)
+		return
+	}
 	o.do(func(w io.Writer) { printServed(w, r) })
 }
 
 func (o *output) refused(remote netip.AddrPort, why string) {
-	o.do(func(w io.Writer) { fmt.Fprintf(w, "refused     %v: %s\n", remote, why) })
+	o.limited(&o.refusals, fmt.Sprintf("refused     %v: %s", remote, why))
 }
 
-func (o *output) failed(remote netip.AddrPort, err error) {
-	o.do(func(w io.Writer) { fmt.Fprintf(w, "failed      %v: %v\n", remote, oneLine(err)) })
+// refusedAs is refused for a server whose client has its result with that.
+func (o *output) refusedAs(done func(error)) func(netip.AddrPort, string) {
+	return func(remote netip.AddrPort, why string) {
+		o.refused(remote, why)
+		done(fmt.Errorf("%v was refused: %s", remote, why))
+	}
+}
+
+func (o *output) failed(remote netip.AddrPort, err error) { o.failure(remote.String(), oneLine(err)) }
+
+func (o *output) failure(remote, why string) {
+	o.limited(&o.failures, fmt.Sprintf("failed      %s: %s", remote, why))
+}
+
+// lines of one kind, which a stranger can bring about: linesMax are printed at once, and one more each linesEvery. Others are counted, and
+// told of together, morePeriod after the first of them.
+type lines struct {
+	spare int       // that may be printed, as of since
+	since time.Time // zero: none was printed yet
+	more  int       // that were not printed
+	last  string    // of those
+	tell  *time.Timer
+}
+
+const (
+	linesMax   = 64
+	linesEvery = time.Second
+	morePeriod = 10 * time.Second
+)
+
+// spend takes one of the lines that may be printed.
+func (l *lines) spend(now time.Time) bool {
+	if l.since.IsZero() {
+		l.spare, l.since = linesMax, now
+	}
+	earned := now.Sub(l.since) / linesEvery
+	l.since = l.since.Add(earned * linesEvery)
+	l.spare = int(min(time.Duration(l.spare)+earned, linesMax))
+	if l.spare == 0 {
+		return false
+	}
+	l.spare--
+	return true
+}
+
+// limited prints a line, or counts it.
+func (o *output) limited(l *lines, line string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l.more == 0 && l.spend(time.Now()) {
+		fmt.Fprintln(o.w, line)
+		return
+	}
+	l.more++
+	l.last = line
+	if l.more == 1 {
+		l.tell = time.AfterFunc(morePeriod, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			l.summary(o.w)
+		})
+	}
+}
+
+// summary tells of what was only counted. It begins as no line of one connection does.
+func (l *lines) summary(w io.Writer) {
+	if l.more > 0 {
+		fmt.Fprintf(w, "            and %d more like it, of which the last: %s\n", l.more, l.last)
+		l.more, l.last = 0, ""
+		l.tell.Stop()
+	}
+}
+
+// settle prints what was only counted; for the end of a server.
+func (o *output) settle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failures.summary(o.w)
+	o.refusals.summary(o.w)
 }

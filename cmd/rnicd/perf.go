@@ -74,7 +74,7 @@ func (o *perfOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.warmup, "warmup", 0, "messages, or round trips, before those")
 	f.IntVarP(&o.txDepth, "tx-depth", "t", perfTxDepth, "bw: messages that are posted and not completed")
 	f.IntVarP(&o.rxDepth, "rx-depth", "r", perfRxDepth, "send: receive buffers at the server")
-	f.DurationVarP(&o.duration, "duration", "D", 0, "measure for so long instead of a number of messages; then no peak is found")
+	f.VarP((*timeSpan)(&o.duration), "duration", "D", "measure for so long instead of a number of messages; then no peak is found")
 }
 
 // compatFlags are perftest's that our own protocol does not have.

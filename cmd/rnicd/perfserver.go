@@ -46,7 +46,7 @@ perftest it is the other end of perftest's programs, which do not: name one (wri
 	f.IntVarP(&o.test.iters, "iters", "n", 0, "--compat: messages, or round trips (default 5000 for write bw, otherwise 1000)")
 	f.IntVarP(&o.test.rxDepth, "rx-depth", "r", perfRxDepth, "--compat: receive buffers of a test of Sends")
 	f.BoolVarP(&o.test.all, "all", "a", false, "--compat: all sizes from 2 to 8388608 octets, doubling")
-	f.DurationVarP(&o.test.duration, "duration", "D", 0, "--compat: the clients' -D; of no use for write bw and read, whose clients keep the time alone")
+	f.VarP((*timeSpan)(&o.test.duration), "duration", "D", "--compat: the clients' -D; of no use for write bw and read, whose clients keep the time alone")
 	o.test.compatFlags(f)
 	return c
 }
@@ -73,7 +73,7 @@ func perfServe(ctx context.Context, o *perfServerOptions, args []string, w io.Wr
 		return pair.NewServer(pair.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), ClientsMax: o.clients, IdleTimeout: o.idle,
 			Conn:    rnic.ConnParam{NoMarkers: o.noMarkers, NoCRC: o.noCRC},
-			Refused: out.refused,
+			Refused: out.refusedAs(done),
 			Done: func(s pair.Served) {
 				out.measured(s)
 				done(s.Err)

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,12 +54,14 @@ func newPlain(mode string) *cobra.Command {
 	}
 	f := c.Flags()
 	o.flags(f)
+	o.serverFlags(f)
+	o.waitFlag(f)
 	f.BoolVar(&o.once, "once", false, "end after the first connection; the exit status is its result")
 	f.VarP(&o.length, "length", "l", "size of a Read or Write")
 	f.Var(&number{&o.from, 1, math.MaxUint16}, "local-port", "TCP port to connect to HOST from, instead of any that is free")
 	if mode == "source" {
 		f.VarP(&o.bytes, "bytes", "n", "how much to send, instead of --time")
-		f.DurationVarP(&o.time, "time", "t", 0, "how long to send; 10s unless --bytes is given")
+		f.VarP((*timeSpan)(&o.time), "time", "t", "how long to send; 10s unless --bytes is given")
 	}
 	return c
 }
@@ -78,10 +81,26 @@ func (o *plainOptions) check() error {
 	return o.streamOptions.check()
 }
 
+// checkRole refuses what is of no use to who dials, or to who listens.
+func (o *plainOptions) checkRole(dials bool) error {
+	if useless := o.nic.given("wait", "local-port"); !dials && len(useless) > 0 {
+		return fmt.Errorf("%s: of no use without HOST: leave that away", strings.Join(useless, ", "))
+	}
+	if useless := o.nic.given("peer-max"); dials && len(useless) > 0 {
+		return fmt.Errorf("%s: of no use with HOST: leave that away", strings.Join(useless, ", "))
+	}
+	return nil
+}
+
 func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) (err error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), o.checkRole(len(args) > 0)); err != nil {
 		return err
 	}
+	defer func() {
+		if len(args) > 0 {
+			err = kernelHint(&o.nic, err)
+		}
+	}()
 	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
 		return err
@@ -109,6 +128,7 @@ func runPlain(ctx context.Context, o *plainOptions, args []string, r *reporter) 
 // servePlain serves each connection on a goroutine of its own, plainMax of them at most.
 func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporter) error {
 	var running sync.WaitGroup
+	defer r.remarks.settle()
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -134,7 +154,7 @@ func servePlain(ctx context.Context, o *plainOptions, l net.Listener, r *reporte
 		}
 		running.Go(func() {
 			if err := o.serve(ctx, conn, r); err != nil {
-				r.remark("failed      %v: %s", conn.RemoteAddr(), oneLine(cutShort(err)))
+				r.remarks.failure(conn.RemoteAddr().String(), oneLine(cutShort(err)))
 			}
 			<-slots
 		})

@@ -54,12 +54,8 @@ func startup(r *xfer.Result, receiver bool) string {
 	return fmt.Sprintf("%v, %s, %s", r.Dialect, crc, markers)
 }
 
-// printServed is what the server prints of a transfer that was granted.
+// printServed is what the server prints of a transfer that was granted and went well.
 func printServed(w io.Writer, r xfer.Result) {
-	if r.Err != nil {
-		fmt.Fprintf(w, "failed      %v: %v\n", r.Remote, oneLine(r.Err))
-		return
-	}
 	if r.Op == xfer.OpGet {
 		fmt.Fprintf(w, "sent        %s to %v\n", octets(r.Length), r.Remote)
 		fmt.Fprintf(w, "start-up    %s\n", startup(&r, true))

@@ -54,7 +54,7 @@ func TestPrintServedFailureIsOneLine(t *testing.T) {
 	var b strings.Builder
 	r := sampleResult
 	r.Err = errors.Join(errors.New("first"), errors.New("second"))
-	printServed(&b, r)
+	newOutput(&b).served(r)
 	require.Equal(t, "failed      10.9.0.254:37600: first; second\n", b.String())
 }
 

@@ -188,7 +188,7 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 		cfg := rping.ServerConfig{
 			Adapter: s.dev, SizeMax: int(o.sizeMax), IdleTimeout: o.idle,
 			Conn:    rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC},
-			Refused: out.refused,
+			Refused: out.refusedAs(done),
 			Done: func(s rping.Served) {
 				if err := cutShort(s.Err); err != nil {
 					out.failed(s.Remote, fmt.Errorf("%w (behind %d pings)", err, s.Pings))

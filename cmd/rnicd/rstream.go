@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -197,7 +198,12 @@ func rstreamServe(ctx context.Context, o *rstreamServerOptions, w io.Writer) err
 	}
 	return o.listen(ctx, w, func(ctx context.Context, s *endpoint, inner *rnic.Listener, out *output, done func(error)) error {
 		conn := rnic.ConnParam{NoMarkers: !o.markers, NoCRC: o.noCRC}
-		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(conn), Rejected: out.failed})
+		l, err := rsocket.NewListener(s.dev, inner, rsocket.ListenOptions{Options: o.socket(conn), Rejected: func(remote netip.AddrPort, err error) {
+			out.failed(remote, err)
+			if !errors.Is(err, rsocket.ErrBusy) {
+				done(err)
+			}
+		}})
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 				out.served(r)
 				done(r.Err)
 			},
-			Refused: out.refused,
+			Refused: out.refusedAs(done),
 		}).Serve(ctx, l)
 	})
 }

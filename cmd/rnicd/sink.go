@@ -17,19 +17,24 @@ import (
 
 // sink is a file that appears under its name when it is whole. Until then it has no name at all, so
 // that nothing is left of it however the process ends; or, where the file system does not know such
-// files, another name beside the wanted one.
+// files, another name beside the wanted one. In the place of a file that is there it can only be
+// renamed: for that moment it has another name, too.
 type sink struct {
-	path    string
+	path    string   // as it was given
+	target  string   // where that leads to: no symbolic link
 	most    uint64   // octets that are taken; 0: as many as there is room for
 	named   bool     // files have names from the beginning
 	file    *os.File // nil: not begun, or over
 	visible bool     // file has a name
+	syncDir func(dir string) error
 }
 
 // newSink refuses a name that can be no file, before anybody is asked for anything.
 func newSink(path string, most uint64) (*sink, error) {
 	st, err := os.Stat(path)
 	switch {
+	case path == "":
+		return nil, errors.New("the name of the file is empty")
 	case path == "-":
 		return nil, errors.New("-: a file gets its name when all of it is there, and standard output has none; a file of that name is ./-")
 	case err == nil && st.IsDir():
@@ -42,7 +47,42 @@ func newSink(path string, most uint64) (*sink, error) {
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	return &sink{path: path, most: most}, nil
+	target, err := follow(path)
+	if err != nil {
+		return nil, err
+	}
+	return &sink{path: path, target: target, most: most, syncDir: syncDir}, nil
+}
+
+// linksMax is how many symbolic links are followed, as the system does (path_resolution(7)).
+const linksMax = 40
+
+// follow is where a path leads to: a file that is no symbolic link, or that is not there. Its
+// directory is.
+func follow(path string) (string, error) {
+	for range linksMax {
+		dir, name := filepath.Split(path)
+		if dir == "" {
+			dir = "."
+		}
+		dir, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return "", err
+		}
+		file := filepath.Join(dir, name)
+		to, err := os.Readlink(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.EINVAL):
+			return file, nil
+		case err != nil:
+			return "", err
+		case filepath.IsAbs(to):
+			path = to
+		default:
+			path = dir + "/" + to // not Join: what is before a .. may be a link
+		}
+	}
+	return "", &fs.PathError{Op: "follow", Path: path, Err: unix.ELOOP}
 }
 
 // begin makes the file, with room for length octets, so that a full disk is found before the
@@ -53,7 +93,7 @@ func (s *sink) begin(length uint64) (io.Writer, error) {
 	if s.most > 0 && length > s.most {
 		return nil, fmt.Errorf("the server offers %s (%d octets), --size-max is %s", octets(length), length, octets(s.most))
 	}
-	free, of, err := freeIn(filepath.Dir(s.path))
+	free, of, err := freeIn(filepath.Dir(s.target))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +116,7 @@ func (s *sink) begin(length uint64) (io.Writer, error) {
 // create opens a file without a name, if there can be such a one and a name can be given to it
 // later.
 func (s *sink) create() (err error) {
-	dir := filepath.Dir(s.path)
+	dir := filepath.Dir(s.target)
 	s.visible = false
 	if !s.named {
 		if s.file, err = os.OpenFile(dir, unix.O_TMPFILE|os.O_WRONLY, 0o600); err == nil {
@@ -97,10 +137,11 @@ const temporary = ".rnicd-get-"
 // handle is a name by which the system finds an open file that has none.
 func (s *sink) handle() string { return "/proc/self/fd/" + strconv.Itoa(int(s.file.Fd())) }
 
-// commit gives the file its name. A file of that name keeps its mode, a new one has the usual.
+// commit gives the file its name, for good: also after a crash of the system. A file of that name
+// keeps its mode, a new one has the usual.
 func (s *sink) commit() error {
 	mode := fs.FileMode(0o666) &^ umask()
-	if st, err := os.Stat(s.path); err == nil {
+	if st, err := os.Stat(s.target); err == nil {
 		mode = st.Mode().Perm()
 	}
 	err := errors.Join(s.file.Chmod(mode), s.file.Sync())
@@ -109,24 +150,44 @@ func (s *sink) commit() error {
 		name, err = s.link()
 	}
 	err = errors.Join(err, s.file.Close())
-	if err == nil {
-		err = os.Rename(name, s.path)
+	if err == nil && name != s.target {
+		err = os.Rename(name, s.target)
 	}
 	if err != nil && s.visible {
 		os.Remove(name)
 	}
 	s.file = nil
+	if err != nil {
+		return err
+	}
+	if err := s.syncDir(filepath.Dir(s.target)); err != nil {
+		return fmt.Errorf("%s is there, but may not outlast a crash of the system: %w", s.path, err)
+	}
+	return nil
+}
+
+// syncDir has a directory's names outlast a crash, where the file system can do that and we may look
+// into it.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	if err = d.Sync(); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
 	return err
 }
 
 // linkTries is how many names are tried of which each is taken once in 2^32 times.
 const linkTries = 16
 
-// link gives the file a name beside the wanted one, which rename can then put into the place of a
-// file that is there.
+// link gives the file its name; or, if there is a file of that name, one beside it, which rename can
+// then put into its place.
 func (s *sink) link() (name string, err error) {
+	name = s.target
 	for range linkTries {
-		name = filepath.Join(filepath.Dir(s.path), fmt.Sprintf("%s%08x", temporary, rand.Uint32()))
 		err = unix.Linkat(unix.AT_FDCWD, s.handle(), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
 		if err == nil {
 			s.visible = true
@@ -135,6 +196,7 @@ func (s *sink) link() (name string, err error) {
 		if !errors.Is(err, unix.EEXIST) {
 			break
 		}
+		name = filepath.Join(filepath.Dir(s.target), fmt.Sprintf("%s%08x", temporary, rand.Uint32()))
 	}
 	return "", fmt.Errorf("%s: its octets are there, but they get no name: %w", s.path, err)
 }

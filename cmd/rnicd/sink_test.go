@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/binary"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // names are those in a directory.
@@ -63,6 +66,137 @@ func TestSink(t *testing.T) {
 		require.Error(t, s.commit())
 		require.Len(t, names(t, dir), 1)
 	}
+}
+
+// created are the names that appear in a directory while f runs.
+func created(t *testing.T, dir string, f func()) (all []string) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	_, err = unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO)
+	require.NoError(t, err)
+	f()
+	b := make([]byte, 64<<10)
+	n, err := unix.Read(fd, b)
+	require.NoError(t, err)
+	for b = b[:n]; len(b) > 0; {
+		size := int(binary.NativeEndian.Uint32(b[12:]))
+		all = append(all, strings.TrimRight(string(b[unix.SizeofInotifyEvent:][:size]), "\x00"))
+		b = b[unix.SizeofInotifyEvent+size:]
+	}
+	return all
+}
+
+// A new file has no name but its own, ever, so that nothing else can be left of it. In the place of
+// an old one, or of one that appears meanwhile, it is renamed.
+func TestSinkNames(t *testing.T) {
+	dir := t.TempDir()
+	s, err := newSink(filepath.Join(dir, "x"), 0)
+	require.NoError(t, err)
+	get := func(meanwhile func()) {
+		w, err := s.begin(3)
+		require.NoError(t, err)
+		_, err = w.Write([]byte("new"))
+		require.NoError(t, err)
+		meanwhile()
+		require.NoError(t, s.commit())
+		got, err := os.ReadFile(filepath.Join(dir, "x"))
+		require.NoError(t, err)
+		require.Equal(t, "new", string(got))
+		require.Equal(t, []string{"x"}, names(t, dir))
+	}
+	old := func() { require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), []byte("old"), 0o600)) }
+	require.Equal(t, []string{"x"}, created(t, dir, func() { get(func() {}) }))
+	found := created(t, dir, func() { get(func() {}) })
+	require.Len(t, found, 2)
+	require.True(t, strings.HasPrefix(found[0], temporary), found)
+	require.Equal(t, "x", found[1])
+	require.NoError(t, os.Remove(filepath.Join(dir, "x")))
+	found = created(t, dir, func() { get(old) })
+	require.Len(t, found, 3)
+	require.Equal(t, "x", found[2])
+}
+
+// The name is written to the disk as well, after it has been given.
+func TestSinkSyncsTheName(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		dir := t.TempDir()
+		s, err := newSink(filepath.Join(dir, "x"), 0)
+		require.NoError(t, err)
+		s.named = named
+		for range 2 {
+			var synced []string
+			s.syncDir = func(dir string) error {
+				synced = append(synced, dir)
+				require.Equal(t, []string{"x"}, names(t, dir))
+				return syncDir(dir)
+			}
+			_, err = s.begin(1)
+			require.NoError(t, err)
+			require.NoError(t, s.commit())
+			require.Equal(t, []string{dir}, synced)
+		}
+		s.syncDir = func(string) error { return unix.EIO }
+		_, err = s.begin(1)
+		require.NoError(t, err)
+		err = s.commit()
+		require.ErrorIs(t, err, unix.EIO)
+		require.ErrorContains(t, err, "x is there, but")
+		require.Equal(t, []string{"x"}, names(t, dir))
+	}
+	require.NoError(t, syncDir("/proc"), "which cannot")
+}
+
+// A symbolic link stays, and what it leads to is replaced, or made.
+func TestSinkFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.MkdirAll(at("far/away"), 0o700))
+	require.NoError(t, os.WriteFile(at("far/file"), []byte("old"), 0o640))
+	for name, to := range map[string]string{
+		"file": "far/file", "absolute": at("far/file"), "chain": "file", "dangling": "far/new", "up": "away/../only", "away": "far/away",
+		"loop": "other", "other": "loop", "nowhere": "no/such", "directory": "far",
+	} {
+		require.NoError(t, os.Symlink(to, at(name)))
+	}
+	for name, target := range map[string]string{
+		"file": "far/file", "absolute": "far/file", "chain": "far/file", "dangling": "far/new", "up": "far/only", "away/../file": "far/file",
+	} {
+		link, linked := os.Readlink(dir + "/" + name)
+		s, err := newSink(dir+"/"+name, 0)
+		require.NoError(t, err, name)
+		w, err := s.begin(uint64(len(name)))
+		require.NoError(t, err, name)
+		_, err = w.Write([]byte(name))
+		require.NoError(t, err)
+		require.NoError(t, s.commit(), name)
+		got, err := os.ReadFile(at(target))
+		require.NoError(t, err, name)
+		require.Equal(t, name, string(got))
+		if linked == nil {
+			now, err := os.Readlink(at(name))
+			require.NoError(t, err, name)
+			require.Equal(t, link, now)
+		}
+	}
+	st, err := os.Stat(at("far/file"))
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o640), st.Mode())
+	for name, want := range map[string]string{
+		"loop": "too many levels of symbolic links", "nowhere": "no such file or directory", "directory": "is a directory",
+	} {
+		_, err := newSink(at(name), 0)
+		require.ErrorContains(t, err, want, name)
+	}
+	_, err = follow(at("loop"))
+	require.ErrorIs(t, err, unix.ELOOP)
+}
+
+// No name is no file: nobody is asked for anything.
+func TestSinkWithoutAName(t *testing.T) {
+	_, err := newSink("", 0)
+	require.EqualError(t, err, "the name of the file is empty")
 }
 
 // What a server claims is held against the limit and the room there is before anything is reserved,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -68,6 +69,30 @@ func multiply(num string, unit int64) (int64, bool) {
 		return 0, false
 	}
 	return octets + rest, true
+}
+
+// timeSpan is a flag value as iperf3 and perftest have it, in seconds: 2, 0.5; or as everywhere here, 500ms.
+type timeSpan time.Duration
+
+func (d *timeSpan) Type() string { return "seconds" }
+
+func (d timeSpan) String() string {
+	if d == 0 {
+		return "0" // which --help does not show
+	}
+	return time.Duration(d).String()
+}
+
+func (d *timeSpan) Set(text string) error {
+	if text != "" && strings.Trim(text, "0123456789.") == "" {
+		text += "s"
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want seconds, as 2, or a duration, as 500ms")
+	}
+	*d = timeSpan(v)
+	return nil
 }
 
 // octets prints a count for people.

@@ -70,3 +70,15 @@ func TestSeconds(t *testing.T) {
 	require.Equal(t, "61.000 s", seconds(61*time.Second))
 	require.Equal(t, "0.000 s", seconds(0))
 }
+
+// Times as iperf3 and perftest take them, and as every other flag here does.
+func TestTimeSpan(t *testing.T) {
+	for text, want := range map[string]time.Duration{"2": 2 * time.Second, "0": 0, "0.5": time.Second / 2, "500ms": time.Second / 2, "1m30s": 90 * time.Second, "-2s": -2 * time.Second} {
+		var d time.Duration
+		require.NoError(t, (*timeSpan)(&d).Set(text))
+		require.Equal(t, want, d, text)
+	}
+	for _, text := range []string{"", ".", "-2", "2x", "1e3", "1.2.3", "NaN", "99999999999999999999"} {
+		require.Error(t, new(timeSpan).Set(text), text)
+	}
+}

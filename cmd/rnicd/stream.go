@@ -48,7 +48,16 @@ func (o *streamOptions) flags(f *pflag.FlagSet) {
 	f.VarP(&number{&o.port, 1, math.MaxUint16}, "port", "p", "TCP port: to listen on, or of HOST when that names none")
 	f.BoolVar(&o.json, "json", false, "print results as one line of JSON each; everything else goes to standard error")
 	f.DurationVar(&o.idle, "idle-timeout", 30*time.Second, "end a connection or a test in which nothing moves for so long")
+}
+
+// waitFlag is for commands that dial.
+func (o *streamOptions) waitFlag(f *pflag.FlagSet) {
 	f.DurationVar(&o.wait, "wait", 0, "keep trying to connect for so long, for a server that is just starting")
+}
+
+// serverFlags are those of servers alone.
+func (o *streamOptions) serverFlags(f *pflag.FlagSet) {
+	o.nic.peerMaxFlag(f, "of our stack: beyond that it does not answer")
 }
 
 func (o *streamOptions) check() error {
@@ -59,6 +68,8 @@ func (o *streamOptions) check() error {
 		return fmt.Errorf("--wait %v: must not be negative", o.wait)
 	case o.nic.pmd == "kernel" && o.nic.counters:
 		return errors.New("--pmd kernel has no use for --counters here: leave that away")
+	case o.nic.pmd == "kernel" && len(o.nic.given("peer-max")) > 0:
+		return errors.New("--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away")
 	}
 	return o.nic.checkDevice()
 }

@@ -49,7 +49,7 @@ func TestStreamIperf3(t *testing.T) {
 	require.Equal(t, uint64(4<<20), rep.End.SumReceived.Bytes)
 
 	server = ns.Start(t, exec.Command("iperf3", "-s", "-1", "-J"))
-	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S", "184", "-w", "256K", "127.0.0.1")
+	client = ns.stream(t, "client", "--wait", "60s", "-n", "4MiB", "-P", "2", "-R", "-C", "reno", "-S", "0xb8", "-w", "256K", "127.0.0.1")
 	require.Equal(t, 0, client.Wait(t), "%s", client)
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 	var sent sums // at least what was asked for: iperf3 ends with the block that reaches it, on each stream
@@ -77,6 +77,30 @@ func TestStreamServerEnds(t *testing.T) {
 	require.Equal(t, 1, refused.Wait(t))
 	require.Equal(t, 1, server.Wait(t), "%s", server)
 	require.Equal(t, "rnicd: iperf3: the client wants UDP; only TCP is served", server.Lines("^rnicd: ")[0])
+}
+
+// A connection that is none of iperf3's, and a client that comes during a test, do not end --once.
+func TestStreamServerOnceStray(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.stream(t, "server", "--once")
+	server.Expect(t, 1, "^ready ")
+	ns.Do(func() {
+		c := dialRawFrom(t, "127.0.0.1", "127.0.0.1:5201")
+		c.send([]byte("GET / HTTP/1.1\r\n\r\n"))
+		_ = c.conn.CloseWrite()
+		c.drained()
+		c.close()
+	})
+	server.Expect(t, 1, "^failed ")
+	first := ns.stream(t, "client", "-t", "60s", "127.0.0.1")
+	server.Expect(t, 1, "^test ")
+	second := ns.stream(t, "client", "-n", "1M", "127.0.0.1")
+	require.Equal(t, 1, second.Wait(t), "%s", second)
+	server.Expect(t, 2, "^failed ")
+	first.Signal(t, syscall.SIGINT)
+	require.Equal(t, 130, first.Wait(t), "%s", first)
+	require.Equal(t, 1, server.Wait(t), "%s", server)
+	require.Len(t, server.Lines("^failed "), 3, "%s", server)
 }
 
 // A client in mid-test is told of as what it is when the server is told to end.
@@ -200,6 +224,7 @@ func TestStreamErrors(t *testing.T) {
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
 		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap only`},
+		{"sink --peer-max 9", `--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away`},
 		{"server --queues 2", `--pmd kernel has no use for --queues: leave that away`},
 		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave that away`},
 		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
@@ -218,7 +243,15 @@ func TestStreamErrors(t *testing.T) {
 		{"client -R --bidir 127.0.0.1", `iperf3: both reverse and bidirectional`},
 		{"client -t 0 127.0.0.1", `--time 0s: must be positive`},
 		{"source -t 0 127.0.0.1", `--time 0s: must be positive`},
-		{"client -S 256 127.0.0.1", `--tos "256": want 0 to 255`},
+		{"client -S 256 127.0.0.1", `--tos "256": want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's`},
+		{"client -S 3 127.0.0.1", `--tos "3": want 0 to 252, .*`},
+		{"client -t banana 127.0.0.1", `--time "banana": want seconds, as 2, or a duration, as 500ms`},
+		{"client -t -2 127.0.0.1", `--time "-2": want seconds, .*`},
+		{"client --omit= 127.0.0.1", `--omit "": want seconds, .*`},
+		{"server --wait 5s", `unknown flag: --wait; see rnicd stream server --help`},
+		{"source --local-port 9", `--local-port: of no use without HOST: leave that away`},
+		{"echo --wait 5s", `--wait: of no use without HOST: leave that away`},
+		{"sink --pmd tap --peer-max 3 127.0.0.1", `--peer-max: of no use with HOST: leave that away`},
 		{"sink --local-port 0 127.0.0.1", `--local-port "0": want 1 to 65535`},
 		{"client -b fast 127.0.0.1", `--rate: "fast" is not a bit rate; write 1000, 64k, 100M or 1G`},
 		{"source --length 0 127.0.0.1", `--length 0: want 1 to 1048576`},
@@ -248,5 +281,54 @@ func TestBits(t *testing.T) {
 	for _, text := range []string{"", "k", "-1", "1.5M", "1T", "MM", "1MM", "99999999999999999999", "9999999999G"} {
 		var b bits
 		require.Error(t, b.Set(text), text)
+	}
+}
+
+// A listening stream command gives one address as many connections as --peer-max says: a further one
+// is not answered, one of another address is, and so is the next when one has gone.
+func TestStreamPeerMax(t *testing.T) {
+	for _, command := range []string{"server", "sink"} {
+		t.Run(command, func(t *testing.T) {
+			const other = "10.9.0.253"
+			ns := newNamespace(t)
+			server := ns.listening(t, "stream "+command+" --host-addr 10.9.0.254/24 --peer-max 2 --counters")
+			ns.Run(t, "ip", "addr", "add", other+"/24", "dev", "rnic0")
+			ns.Do(func() {
+				dial := func(from string, within time.Duration) (net.Conn, error) {
+					d := net.Dialer{Timeout: within, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+					return d.Dial("tcp4", serverHost+":5201")
+				}
+				first, err := dial(kernelHost, patience)
+				require.NoError(t, err)
+				second, err := dial(kernelHost, patience)
+				require.NoError(t, err)
+				defer second.Close()
+				_, err = dial(kernelHost, 100*time.Millisecond)
+				require.Error(t, err)
+				stranger, err := dial(other, patience)
+				require.NoError(t, err)
+				defer stranger.Close()
+				require.NoError(t, first.(*net.TCPConn).SetLinger(0))
+				require.NoError(t, first.Close())
+				again, err := dial(kernelHost, patience)
+				require.NoError(t, err)
+				require.NoError(t, again.Close())
+			})
+			ns.ends(t, server)
+			require.NotEmpty(t, server.Lines(`stack/peer max +[1-9]`), "%s", server)
+		})
+	}
+}
+
+// A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has not.
+func TestStreamKernelHint(t *testing.T) {
+	ns := newNamespace(t)
+	for words, hint := range map[string]int{
+		"stream client 127.0.0.1": 1, "stream source -t 1 127.0.0.1": 1, "stream client --pmd tap 127.0.0.1": 0,
+	} {
+		p := ns.rnicd(t, strings.Fields(words)...)
+		require.Equal(t, 1, p.Wait(t), "%s", p)
+		require.Len(t, p.Lines("^rnicd: .*network is unreachable"), 1, "%s", p)
+		require.Len(t, p.Lines("^rnicd: .*: --pmd kernel dials with this host's$"), hint, "%s", p)
 	}
 }

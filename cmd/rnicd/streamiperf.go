@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -26,7 +25,8 @@ func newStreamServer() *cobra.Command {
 		},
 	}
 	o.flags(c.Flags())
-	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result")
+	o.serverFlags(c.Flags())
+	c.Flags().BoolVar(&once, "once", false, "end after the first test; the exit status is its result. A connection that is none of iperf3's, or comes during a test, is none")
 	return c
 }
 
@@ -61,10 +61,14 @@ func streamServe(ctx context.Context, o *streamOptions, once bool, r *reporter) 
 		Began: func(remote net.Addr, p iperf3.Params) { r.remark("test        %s with %v", describe(p, true), remote) },
 		Done:  func(rep *iperf3.Report) { r.report(rep); over(nil) },
 		Failed: func(remote net.Addr, err error) {
-			r.remark("failed      %v: %s", remote, printable(oneLine(cutShort(err))))
-			over(err)
+			r.remarks.failure(remote.String(), printable(oneLine(cutShort(err))))
+			var stray *iperf3.StrayError
+			if !errors.As(err, &stray) {
+				over(err)
+			}
 		},
 	})
+	defer r.remarks.settle()
 	r.remark("ready       %v, for iperf3 -c", l.Addr())
 	if err := srv.Serve(ctx, l); err != nil || !once {
 		return err
@@ -101,7 +105,7 @@ func describe(p iperf3.Params, server bool) string {
 type clientOptions struct {
 	streamOptions
 	params         iperf3.Params
-	tos            uint16
+	tos            trafficClass
 	length, window size
 	bytes          size
 	rate           bits
@@ -120,10 +124,11 @@ func newStreamClient() *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&o.params.Congestion, "congestion", "C", "", "name of the congestion control at both ends")
 	o.flags(f)
-	f.DurationVarP(&o.params.Time, "time", "t", 0, "how long to send; 10s unless --bytes or --blocks is given")
+	o.waitFlag(f)
+	f.VarP((*timeSpan)(&o.params.Time), "time", "t", "how long to send; 10s unless --bytes or --blocks is given")
 	f.VarP(&o.bytes, "bytes", "n", "how much to send in each direction, instead of --time")
 	f.Uint64VarP(&o.params.Blocks, "blocks", "k", 0, "how many blocks to send in each direction, instead of --time")
-	f.DurationVarP(&o.params.Omit, "omit", "O", 0, "do not count so long at the beginning")
+	f.VarP((*timeSpan)(&o.params.Omit), "omit", "O", "do not count so long at the beginning")
 	f.IntVarP(&o.params.Streams, "parallel", "P", 1, "streams in each direction, 1 to 128")
 	f.VarP(&o.length, "length", "l", "size of a block")
 	f.BoolVarP(&o.params.Reverse, "reverse", "R", false, "the server sends")
@@ -131,7 +136,7 @@ func newStreamClient() *cobra.Command {
 	f.VarP(&o.rate, "rate", "b", "bit/s of each stream, as 100M; 0: no limit")
 	f.BoolVarP(&o.params.NoDelay, "no-delay", "N", false, "switch Nagle's algorithm off")
 	f.VarP(&o.window, "window", "w", "size of the sockets' buffers; 0: their own choice")
-	f.VarP(&number{&o.tos, 0, math.MaxUint8}, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends; ECN's two bits are not ours to set")
+	f.VarP(&o.tos, "tos", "S", "TOS octet of IPv4, or traffic class of IPv6, at both ends, as 184 or 0xb8; ECN's two bits are not ours to set")
 	f.BoolVar(&o.params.ServerOutput, "get-server-output", false, "show what the server prints")
 	return c
 }
@@ -171,6 +176,7 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 	if err != nil {
 		return err
 	}
+	defer func() { err = kernelHint(&o.nic, err) }()
 	o.nic.congestion = p.Congestion // from the SYN on: some want ECN
 	ctx, n, err := openStreamNet(ctx, &o.nic, r)
 	if err != nil {
@@ -186,6 +192,22 @@ func streamTest(ctx context.Context, o *clientOptions, host string, r *reporter)
 		return err
 	}
 	r.report(rep)
+	return nil
+}
+
+// trafficClass is the value of --tos.
+type trafficClass uint8
+
+func (c *trafficClass) Type() string { return "number" }
+
+func (c *trafficClass) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *trafficClass) Set(text string) error {
+	v, err := strconv.ParseUint(text, 0, 8)
+	if err != nil || v&0x03 != 0 {
+		return errors.New("want 0 to 252, or 0 to 0xfc, in steps of 4: the last two bits are ECN's")
+	}
+	*c = trafficClass(v)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -96,6 +97,18 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.from, n.localPort))
 	}
 	return d.DialContext(ctx, "tcp", addr)
+}
+
+// kernelHint adds to the error of a command that dials, and was not told with which TCP, that there is another one: the clients of serve, perf,
+// rping and rstream have the kernel's without being told. Both errors are of a TAP that nobody has set up: there is no right to make it, or
+// nothing behind it.
+func kernelHint(o *nicOptions, err error) error {
+	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EHOSTUNREACH) ||
+		errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
+	if o.pmd != "tap" || len(o.given("pmd")) > 0 || !nobody {
+		return err
+	}
+	return fmt.Errorf("%w; without --pmd this command has our TCP, on a device of its own: --pmd kernel dials with this host's", err)
 }
 
 // dialWaiting dials again while nobody listens, for as long as --wait says.

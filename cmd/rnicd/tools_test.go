@@ -227,6 +227,16 @@ func TestRstream(t *testing.T) {
 	ns.fails(t, "rstream server --pmd kernel --addr 127.0.0.1", `rnic: listen on "127\.0\.0\.1:7471": .*address already in use; another server has it, and --port names another one$`)
 	ns.ends(t, server)
 
+	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1")
+	p = ns.rnicd(t, strings.Fields("rstream 127.0.0.1 -S 100 -C 1 --direct")...)
+	require.Equal(t, 1, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines(`^rnicd: rstream 127\.0\.0\.1:7471: rsocket: the peer has no room for another mapping; was the server started with --direct\?$`), 1, "%s", p)
+	ns.ends(t, server)
+	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 100 -C 1 --direct")
+	ns.rnicd(t, "rstream", "127.0.0.1", "-S", "100", "-C", "1").Wait(t)
+	server.Expect(t, 1, `^failed .*no room for another mapping; was the client started with --direct\?$`)
+	ns.ends(t, server)
+
 	server = ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 --once")
 	stuck := ns.rnicd(t, "rstream", "127.0.0.1", "-S", "1", "-C", "1000000")
 	stuck.Expect(t, 1, "^connected ")
@@ -335,6 +345,7 @@ func TestGetErrors(t *testing.T) {
 	} {
 		ns.fails(t, "get --quiet "+words, want)
 	}
+	server.Expect(t, 2, "^failed .*without reading anything: it may have no room for the file, or be told a --size-max$")
 	content, err := os.ReadFile(old)
 	require.NoError(t, err)
 	require.Equal(t, "old", string(content))
@@ -364,7 +375,7 @@ func TestToolErrors(t *testing.T) {
 		"perf write bw 127.0.0.1:7002":        `perf with 127\.0\.0\.1:7002: perf: the server refused: messages of 65536 octets asked for, 1 to 1000 served$`,
 		"perf write bw 127.0.0.1:9":           `rnic: connect to 127\.0\.0\.1:9: .*connection refused; is a server running there\?`,
 		"perf write bw 127.0.0.1:7003":        `rnic: connect to 127\.0\.0\.1:7003: .*connection rejected by the peer \(0 octets of private data\); is it a server of something else\?$`,
-		"perf write bw 127.0.0.1:7004":        `rnic: connect to 127\.0\.0\.1:7004: .*; what listens there may be no server of RDMA over TCP$`,
+		"perf write bw 127.0.0.1:7004":        `rnic: connect to 127\.0\.0\.1:7004: .*; what listens there may be no server of RDMA over TCP, or is full \(--peer-max\)$`,
 		"perf write bw 127.0.0.1:7005":        `rnic: connect to 127\.0\.0\.1:7005: mpa: .*; what listens there may be no server of RDMA over TCP$`,
 		"perf write best 127.0.0.1":           `"best": want bw or lat$`,
 		"perf write bw":                       `1 argument given; want: rnicd perf write bw\|lat HOST\[:PORT\]$`,

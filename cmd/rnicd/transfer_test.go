@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -266,4 +267,59 @@ func TestPutThroughDPDK(t *testing.T) {
 	ns.put(t, f)
 	server.Expect(t, 1, "^sha256 +"+f.sum+"$")
 	ns.stop(t, server)
+}
+
+// --once ends with a client that was refused, who hears why, and has that as the status. What never asks for an RDMA connection ends
+// nothing, nor does a client that asks in a dialect that is not served: it may come again in another.
+func TestServersEndOnce(t *testing.T) {
+	for server, tc := range map[string]struct{ client, refused, heard, then string }{
+		"serve --region 1MiB": {
+			"put --quiet " + randomFile(t, 2<<20).path + " AT", "was refused: 2097152 octets offered, the region holds 1048576",
+			"the server refused: 2097152 octets", "put --quiet " + randomFile(t, 1000).path + " AT",
+		},
+		"perf server --size-max 4096": {"perf write bw AT", "was refused: .*4096", "the server refused: ", "perf write bw AT -n 10 -s 1024"},
+		"rping server":                {"perf write bw AT", "was refused: [0-9]+ octets of private data", "the server refused: ", "rping AT -c 3"},
+		"rstream server -S 1 -C 1":    {"rping AT -c 1", "rsocket: ", "rejected by the peer", "rstream AT -S 1 -C 1"},
+	} {
+		t.Run(server, func(t *testing.T) {
+			ns := newNamespace(t)
+			start := func() (p *process, at string) {
+				p = ns.listening(t, server+" --pmd kernel --addr 127.0.0.1 --once")
+				return p, strings.TrimSuffix(strings.Fields(p.Lines("^ready ")[0])[1], ",")
+			}
+			p, at := start()
+			ns.Do(func() {
+				for _, words := range []string{"GET / HTTP/1.1\r\n\r\n", string(startupFrame(keyRequest, flagC, 77, nil)), ""} {
+					c := dialRawFrom(t, "127.0.0.1", at)
+					c.send([]byte(words))
+					_ = c.conn.CloseWrite() // the server may have been first
+					c.drained()
+					c.close()
+				}
+			})
+			refused := ns.rnicd(t, strings.Fields(strings.Replace(tc.client, "AT", at, 1))...)
+			require.Equal(t, 1, refused.Wait(t), "%s", refused)
+			require.Len(t, refused.Lines("^rnicd: .*"+tc.heard), 1, "%s", refused)
+			require.Equal(t, 1, p.Wait(t), "%s", p)
+			require.Len(t, p.Lines("^rnicd: .*"+tc.refused), 1, "%s", p)
+
+			p, at = start()
+			ns.succeeds(t, strings.Replace(tc.then, "AT", at, 1))
+			require.Equal(t, 0, p.Wait(t), "%s", p)
+		})
+	}
+}
+
+// A client that is told to try again later, for another one that is being served, does not end --once, nor that one.
+func TestBusyDoesNotEndOnce(t *testing.T) {
+	ns := newNamespace(t)
+	server := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --clients 1 --once")
+	first := ns.rnicd(t, strings.Fields("perf write bw 127.0.0.1 -D 1h")...)
+	first.Expect(t, 1, "^write bandwidth with ")
+	ns.fails(t, "perf write bw 127.0.0.1", ".*another client is being served, and one at a time; try again later")
+	server.Expect(t, 1, "^refused .*try again later$")
+	first.Signal(t, os.Interrupt)
+	require.Equal(t, 130, first.Wait(t), "%s", first)
+	require.Equal(t, 1, server.Wait(t), "%s", server)
+	require.Empty(t, server.Lines("^rnicd: .*refused"), "%s", server)
 }

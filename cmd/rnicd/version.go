@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
@@ -17,4 +19,17 @@ func versionText() string {
 		drivers += ", dpdk"
 	}
 	return fmt.Sprintf("%s (%s, %s/%s, drivers: %s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, drivers)
+}
+
+// newVersion is for who types it without dashes.
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "The version, as --version prints it",
+		Args:  argsWanted(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "rnicd version %s\n", versionText())
+			return err
+		},
+	}
 }

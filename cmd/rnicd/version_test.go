@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// --version names the source, the compiler and the drivers.
+// --version, and the command, name the source, the compiler and the drivers.
 func TestVersion(t *testing.T) {
-	root := newRoot()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetArgs([]string{"--version"})
-	require.NoError(t, root.Execute())
-	require.Regexp(t, `^rnicd version \S+ \(go1\.\S+, linux/\w+, drivers: tap(, dpdk)?\)\n$`, out.String())
+	for _, word := range []string{"--version", "version"} {
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetArgs([]string{word})
+		require.NoError(t, root.Execute())
+		require.Regexp(t, `^rnicd version \S+ \(go1\.\S+, linux/\w+, drivers: tap(, dpdk)?\)\n$`, out.String())
+	}
 }

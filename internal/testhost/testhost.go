@@ -31,7 +31,8 @@ func NewPool(t testing.TB, bufs, mtu int) *mem.Pool {
 }
 
 // NewPoller makes a Poller on port with the Bufs of cfg.Pool, not pinned to a core. Capabilities and MAC are the port's;
-// where cfg does not say them, so is the name, and the queue is the port's first, opened here. Addresses are used at once.
+// where cfg does not say them, so is the name, and the queue is the port's first, opened here. Addresses are used at once,
+// unless cfg.QuickDAD.
 func NewPoller(t testing.TB, port pmd.Port, cfg stack.Config) *stack.Poller {
 	t.Helper()
 	if cfg.Name == "" {
@@ -42,7 +43,7 @@ func NewPoller(t testing.TB, port pmd.Port, cfg stack.Config) *stack.Poller {
 		require.NoError(t, err)
 		cfg.Queue = queue
 	}
-	cfg.Caps, cfg.MAC, cfg.Core, cfg.NoDAD = port.Caps(), inet.MAC(port.MAC()), -1, true
+	cfg.Caps, cfg.MAC, cfg.Core, cfg.NoDAD = port.Caps(), inet.MAC(port.MAC()), -1, !cfg.QuickDAD
 	p, err := stack.New(cfg)
 	require.NoError(t, err)
 	return p

@@ -46,7 +46,14 @@ func (p *Port) WatchLink(up func()) error {
 		return fmt.Errorf("tap: %s: watch the link: %w", p.name, err)
 	}
 	p.watched = os.NewFile(uintptr(fd), "rtnetlink")
-	p.watch.Go(func() { w.run(p.watched, up) })
+	again := func() (now link, err error) {
+		raw, err := p.watched.SyscallConn()
+		if err == nil {
+			err = errors.Join(err, raw.Control(func(fd uintptr) { now, err = askAgain(int(fd), int(w.index)) }))
+		}
+		return now, err
+	}
+	p.watch.Go(func() { w.run(p.watched, again, up) })
 	return nil
 }
 
@@ -79,14 +86,20 @@ func newWatcher(name string) (fd int, w *watcher, err error) {
 	return fd, w, nil
 }
 
-// run calls up whenever hear says so, until r is closed.
-func (w *watcher) run(r io.Reader, up func()) {
+// run calls up whenever hear says so, until r is closed. Where messages were lost it asks again for
+// the present state: what comes later is compared with it.
+func (w *watcher) run(r io.Reader, again func() (link, error), up func()) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := r.Read(buf)
 		switch {
-		case errors.Is(err, unix.ENOBUFS): // messages were lost, this one perhaps among them
-			up()
+		case errors.Is(err, unix.ENOBUFS):
+			if w.now, err = again(); err != nil { // the device is gone, perhaps for a moment
+				w.now = link{}
+			}
+			if w.now.connected() { // it may have been away
+				up()
+			}
 		case err != nil:
 			return
 		case w.hear(buf[:n]):
@@ -110,6 +123,31 @@ func (w *watcher) hear(b []byte) (up bool) {
 		w.now = next
 	}
 	return up
+}
+
+// asksMax bounds how often askAgain asks: so often in a row others' changes have filled the socket
+// between reading it and asking.
+const asksMax = 16
+
+// askAgain asks for the present state on a socket that had no room for messages. Those that are
+// still in it are older than the answer, which would find no room, either: they go.
+func askAgain(fd, index int) (now link, err error) {
+	buf := make([]byte, 64<<10)
+	for range asksMax {
+		for {
+			_, _, err = unix.Recvfrom(fd, buf, unix.MSG_DONTWAIT)
+			if err != nil && err != unix.ENOBUFS && err != unix.EINTR {
+				break
+			}
+		}
+		if err != unix.EAGAIN {
+			return link{}, err
+		}
+		if now, err = ask(fd, index); err != unix.EAGAIN && err != unix.ENOBUFS {
+			break
+		}
+	}
+	return now, err
 }
 
 // ask asks for the present state, before which nothing is read from fd.

@@ -1,6 +1,8 @@
 package tap
 
 import (
+	"encoding/binary"
+	"io"
 	"os/exec"
 	"strings"
 	"testing"
@@ -104,6 +106,78 @@ func TestLinkIsFollowedThroughASpanningTree(t *testing.T) {
 	l.silent("link set rbr2 up")
 	l.silent("link set rtree master rbr2")
 	require.True(t, l.hears(true))
+}
+
+// script is what a watcher reads, step by step.
+type script []func(b []byte) (int, error)
+
+func (s *script) Read(b []byte) (int, error) {
+	if len(*s) == 0 {
+		return 0, io.EOF
+	}
+	step := (*s)[0]
+	*s = (*s)[1:]
+	return step(b)
+}
+
+// newLink is the kernel's message of device 5, of IFF_UP and IFF_LOWER_UP or not.
+func newLink(up bool) []byte {
+	b := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(b[0:], uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], unix.RTM_NEWLINK)
+	binary.NativeEndian.PutUint32(b[unix.SizeofNlMsghdr+4:], 5)
+	if up {
+		binary.NativeEndian.PutUint32(b[unix.SizeofNlMsghdr+8:], unix.IFF_UP|unix.IFF_LOWER_UP)
+	}
+	return b
+}
+
+// Whatever the messages said that were lost, the next time that the device is connected is told.
+func TestLinkIsFollowedThroughLosses(t *testing.T) {
+	for _, lost := range []string{"down", "down and up", "gone"} {
+		real, told := true, []bool{}
+		steps := script{
+			func([]byte) (int, error) {
+				real = lost == "down and up"
+				return 0, unix.ENOBUFS
+			},
+			func(b []byte) (int, error) {
+				real = true
+				return copy(b, newLink(true)), nil
+			},
+		}
+		w := &watcher{index: 5, now: link{up: true}}
+		again := func() (link, error) {
+			if lost == "gone" {
+				return link{up: true}, unix.ENODEV
+			}
+			return link{up: real}, nil
+		}
+		w.run(&steps, again, func() { told = append(told, real) })
+		require.Equal(t, []bool{true}, told, lost)
+	}
+}
+
+// A socket that has overflowed is emptied, and says then how the device is.
+func TestAskAgain(t *testing.T) {
+	l := newLinks(t, "rlost")
+	require.NoError(t, unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1)) // the kernel's least
+	for _, up := range []bool{false, true} {
+		for range 8 {
+			l.ip("link set rlost mtu 1400")
+			l.ip("link set rlost mtu 1500")
+		}
+		l.ip("link set rlost " + map[bool]string{true: "up", false: "down"}[up])
+		_, _, err := unix.Recvfrom(l.fd, make([]byte, 64<<10), 0)
+		require.Equal(t, unix.ENOBUFS, err)
+		now, err := askAgain(l.fd, int(l.index))
+		require.NoError(t, err)
+		require.Equal(t, up, now.connected())
+		_, _, err = unix.Recvfrom(l.fd, make([]byte, 64<<10), 0)
+		require.Equal(t, unix.EAGAIN, err, "what is older than the answer is gone")
+	}
+	_, err := askAgain(l.fd, 1<<30)
+	require.ErrorContains(t, err, "the kernel does not tell of it")
 }
 
 // WatchLink tells, and ends with Close.

@@ -4,7 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"os"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // machineIDs are where a host keeps its identity, machine-id(5); the first that can be read counts.
@@ -32,11 +35,33 @@ func hostID() string {
 	return id + "\x00" + name
 }
 
-// StableMAC is the default of Config.MAC, for other drivers' devices of the kernel; ok is false on
-// a host without identity.
+// StableMAC is the default of Config.MAC, for other drivers' devices of the kernel in the network
+// namespace of the calling thread; ok is false on a host without identity.
 func StableMAC(name, seed string) (mac [6]byte, ok bool) {
 	host := hostID()
+	if ns := netnsName(); ns != "" {
+		seed += "\x00" + ns
+	}
 	return stableMAC(host, name, seed), host != ""
+}
+
+// netnsNames is where ip-netns(8) keeps the names of network namespaces.
+var netnsNames = "/run/netns"
+
+// netnsName is the name of the calling thread's network namespace, empty if it has none. Unlike
+// its number it is the same from start to start.
+func netnsName() string {
+	var own, other unix.Stat_t
+	if unix.Stat("/proc/thread-self/ns/net", &own) != nil {
+		return ""
+	}
+	names, _ := os.ReadDir(netnsNames)
+	for _, e := range names {
+		if unix.Stat(filepath.Join(netnsNames, e.Name()), &other) == nil && other.Dev == own.Dev && other.Ino == own.Ino {
+			return e.Name()
+		}
+	}
+	return ""
 }
 
 // stableMAC makes a locally administered unicast address of a host, a device's name and a seed. The

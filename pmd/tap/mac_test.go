@@ -29,6 +29,22 @@ func TestMACStays(t *testing.T) {
 	require.NotEqual(t, mac, start(Config{Name: "rmac", Seed: "10.9.0.1/24"}))
 	require.Equal(t, [6]byte{2, 0, 0, 0, 0, 7}, start(Config{Name: "rmac", MAC: [6]byte{2, 0, 0, 0, 0, 7}}))
 
+	// Network namespaces that have names have MACs of their own.
+	defer func(was string) { netnsNames = was }(netnsNames)
+	netnsNames = t.TempDir()
+	named := func(name string) [6]byte {
+		link := filepath.Join(netnsNames, name)
+		require.NoError(t, os.Symlink("/proc/thread-self/ns/net", link))
+		defer func() { require.NoError(t, os.Remove(link)) }()
+		return start(Config{Name: "rmac"})
+	}
+	require.NoError(t, os.Symlink("/proc/1/ns/mnt", filepath.Join(netnsNames, "another")))
+	require.Equal(t, mac, start(Config{Name: "rmac"}))
+	first := named("first")
+	require.NotEqual(t, mac, first)
+	require.NotEqual(t, first, named("second"))
+	require.Equal(t, first, named("first"))
+
 	all := map[[6]byte]bool{}
 	for _, host := range []string{"a", "b"} {
 		for _, name := range []string{"tap0", "tap1", "tap2"} {

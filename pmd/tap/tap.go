@@ -54,8 +54,8 @@ const (
 type Config struct {
 	Name string // up to NameMax octets; a %d in it lets the kernel number it; tap%d by default
 	MTU  int    // of both sides, 1500 by default
-	// MAC is our side's address. By default it is made of the host (machine id and name), the device's name and Seed,
-	// and so is the same from start to start: stations that know it need not find out. A host without identity gets one
+	// MAC is our side's address. By default it is made of the host (machine id and name), the name of the network namespace
+	// if it has one (ip netns), the device's name and Seed, and so is the same from start to start: stations that know it need not find out. A host without identity gets one
 	// made from the kernel side's, which is random for each new device.
 	MAC [6]byte
 	// Seed is what else tells this device from others of its name, of this host's other network namespaces: our IP

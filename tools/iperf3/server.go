@@ -30,6 +30,12 @@ type Server struct {
 	cur *session // nil: free
 }
 
+// StrayError is of a connection that never was a test's: it sent no cookie, or came while another test was running.
+type StrayError struct{ Err error }
+
+func (e *StrayError) Error() string { return e.Err.Error() }
+func (e *StrayError) Unwrap() error { return e.Err }
+
 // NewServer makes a Server.
 func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, wait: timeouts{idle: cfg.Idle}.orDefault()}
@@ -75,7 +81,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 	if err != nil || !undisturbed {
 		_ = conn.Close()
 		if undisturbed {
-			s.failed(conn, err)
+			s.failed(conn, &StrayError{err})
 		}
 		return
 	}
@@ -89,7 +95,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 		busy := control{ctx, conn, s.wait.message}
 		_ = busy.send(AccessDenied)
 		_ = conn.Close()
-		s.failed(conn, errors.New("iperf3: refused: another test is running"))
+		s.failed(conn, &StrayError{errors.New("iperf3: refused: another test is running")})
 	}
 }
 

@@ -26,9 +26,9 @@ func (p Places) Take(ctx context.Context) error {
 		return nil
 	case <-late.C:
 		if cap(p.taken) == 1 {
-			return errors.New("another client is being served, and one at a time; try again later")
+			return errors.New("another client is being served, and one at a time" + Later)
 		}
-		return fmt.Errorf("%d other clients are being served, and no more at a time; try again later", cap(p.taken))
+		return fmt.Errorf("%d other clients are being served, and no more at a time"+Later, cap(p.taken))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -17,6 +18,12 @@ var magicRefuse = []byte("RNCX")
 // textMax leaves room in the private data of a Reply.
 const textMax = 400
 
+// Later is the end of what a client hears who was refused for the others that are being served, and for nothing of its own.
+const Later = "; try again later"
+
+// IsLater says whether an error is such a refusal.
+func IsLater(err error) bool { return err != nil && strings.HasSuffix(err.Error(), Later) }
+
 // RefusedError is a server's own no.
 type RefusedError struct {
 	What string // was asked for: the protocol
@@ -25,11 +32,16 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.What + ": the server refused: " + e.Text }
 
-// Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the way if the peer did not hear it.
+// Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the way if the peer did not hear it. It
+// returns when the connection is over: who ends the server then takes nothing from the peer.
 func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(remote netip.AddrPort, why string)) {
 	text := why[:min(len(why), textMax)]
 	if err := req.Reject(ctx, append(bytes.Clone(magicRefuse), text...)); err != nil {
 		why += fmt.Sprintf(" (and the peer did not hear it: %v)", err)
+	}
+	select {
+	case <-req.Done():
+	case <-ctx.Done():
 	}
 	if told != nil {
 		told(req.Remote(), why)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rnicd/rnicd/rnic"
@@ -26,7 +27,8 @@ type ClientConfig struct {
 	// Our own server leaves it to the client.
 	ServerFirst time.Duration
 	// Connected, if set, is called when the test is about to begin, with the first QueuePair that is measured, and Measured with the
-	// figures of each length. In a test in both directions they are those of both, as perftest prints them.
+	// figures of each length, when what follows has shown that both ends made that test. In a test in both directions they are those of both,
+	// as perftest prints them.
 	Connected func(*rnic.QueuePair)
 	Measured  func(perf.Result)
 }
@@ -58,11 +60,23 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	if err != nil {
 		return perf.Result{}, fmt.Errorf("perftest: second connection: %w", err)
 	}
-	res, err := measure(ctx, &cfg, p, c, es)
-	if err != nil {
-		return res, err
+	m := measurement{cfg: &cfg, plan: p, es: es}
+	if err = m.run(ctx, c); err == nil {
+		err = cfg.closeBoth(ctx, c, es)
 	}
-	return res, cfg.closeBoth(ctx, c, es)
+	if err == nil {
+		m.tell()
+	}
+	return m.last, asked(ctx, err)
+}
+
+// asked adds the question to an error of a test that does not have it yet. How a test ends that the ends were told differently of depends on
+// which of them notices first, and in what.
+func asked(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || strings.HasSuffix(err.Error(), sameAtBothEnds) {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, sameAtBothEnds)
 }
 
 // A server of perftest's stops listening when the first connection is there, and begins again for the second: a moment late, and
@@ -112,19 +126,18 @@ func connect(ctx context.Context, cfg *ClientConfig, p *plan, g terms, pd *rnic.
 	}
 }
 
-// measure is what goes over all connections.
-func measure(ctx context.Context, cfg *ClientConfig, p *plan, c *control, es ends) (perf.Result, error) {
-	sound, stop := es.whileSound(ctx)
+// run is what goes over all connections.
+func (m *measurement) run(ctx context.Context, c *control) error {
+	sound, stop := m.es.whileSound(ctx)
 	defer stop()
-	m := measurement{cfg: cfg, plan: p, es: es}
 	err := m.talk(sound, c)
 	if err == nil {
-		err = es.checkBoth(sound, p)
+		err = m.es.checkBoth(sound, m.plan)
 	}
 	if err != nil {
-		err = es.reason(sound, err)
+		err = m.es.reason(sound, err)
 	}
-	return m.last, err
+	return err
 }
 
 // measurement is a client's part of the tests.
@@ -133,6 +146,7 @@ type measurement struct {
 	plan *plan
 	es   ends
 	last perf.Result
+	due  []perf.Result // that nobody was told of yet: the end of the test, or the next one, shows first that it was one
 }
 
 func (m *measurement) talk(ctx context.Context, c *control) error {
@@ -145,14 +159,14 @@ func (m *measurement) talk(ctx context.Context, c *control) error {
 	if m.cfg.Connected != nil {
 		m.cfg.Connected(m.es[0].QP)
 	}
-	run := func(t perf.Test) (Report, error) { return m.run(ctx, t) }
+	run := func(t perf.Test) (Report, error) { return m.measure(ctx, t) }
 	return c.tests(ctx, m.plan, &mine[0], run, m.told)
 }
 
 const MiB, million = 1 << 20, 1e6
 
-// run makes one test.
-func (m *measurement) run(ctx context.Context, t perf.Test) (Report, error) {
+// measure makes one test.
+func (m *measurement) measure(ctx context.Context, t perf.Test) (Report, error) {
 	if m.plan.program().figures(t.Both) && t.Op == perf.Write && t.Size == m.plan.Size { // the last
 		m.es[0].Flush = m.es.flush
 	}
@@ -162,7 +176,7 @@ func (m *measurement) run(ctx context.Context, t perf.Test) (Report, error) {
 	}
 	m.last = res
 	if !t.Both || t.Op == perf.Send && t.Duration > 0 { // else there is more to know
-		m.tell()
+		m.know()
 	}
 	return reportOf(&res), nil
 }
@@ -177,13 +191,22 @@ func (m *measurement) told(t perf.Test, _, theirs Report) {
 	if m.last.Peak > 0 {
 		m.last.Peak += theirs.Peak * MiB
 	}
+	m.know()
+}
+
+// know tells of the figures before these.
+func (m *measurement) know() {
 	m.tell()
+	m.due = append(m.due, m.last)
 }
 
 func (m *measurement) tell() {
-	if m.cfg.Measured != nil {
-		m.cfg.Measured(m.last)
+	for _, r := range m.due {
+		if m.cfg.Measured != nil {
+			m.cfg.Measured(r)
+		}
 	}
+	m.due = m.due[:0]
 }
 
 func reportOf(res *perf.Result) Report {

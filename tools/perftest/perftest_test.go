@@ -171,6 +171,33 @@ func TestOneDirectionIsHalfATest(t *testing.T) {
 	all.Wait()
 }
 
+// Ends that run different programs, or were told different things: a client that ends with an error says what it may come of, and has told of no
+// figures before, of which nobody would know that they are of no test.
+func TestMismatchHasNoFigures(t *testing.T) {
+	test := func(p Program, n int) perf.Test {
+		return perf.Test{Op: p.Op, Latency: p.Latency, Size: 64, Iterations: n, TxDepth: 8, RxDepth: 100}
+	}
+	var all sync.WaitGroup
+	for _, there := range Programs {
+		for _, here := range Programs {
+			for _, n := range []int{20, 40} {
+				r := newRig(t, testnic.Sockets(t), ServerConfig{Test: test(there, 20), IdleTimeout: time.Second})
+				all.Go(func() {
+					figures := 0
+					_, err := Run(r.ctx, ClientConfig{Adapter: r.devs[0], Addr: r.addr, Test: test(here, n), ServerFirst: time.Millisecond, Measured: func(perf.Result) { figures++ }})
+					if err == nil {
+						require.Equal(t, 1, figures, "%v, %v", there, here)
+						return
+					}
+					require.Zero(t, figures, "%v, %v: %v", there, here, err)
+					require.ErrorContains(t, err, "do both ends run the same program", "%v, %v", there, here)
+				})
+			}
+		}
+	}
+	all.Wait()
+}
+
 // A server that goes through with the hand-shake of a test in both directions, and sends nothing, has not made it.
 func TestServerSendsNothingBack(t *testing.T) {
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain})

@@ -131,7 +131,7 @@ func TestServerClosesTheFirstConnection(t *testing.T) {
 		es, err := second(r.ctx, &cfg, p, g, c)
 		r.t.Cleanup(es.release)
 		require.NoError(t, err)
-		_, err = measure(r.ctx, &cfg, p, c, es)
+		err = (&measurement{cfg: &cfg, plan: p, es: es}).run(r.ctx, c)
 		require.NoError(t, err)
 		require.NoError(t, es[0].QP.Close(r.ctx))
 		require.NoError(t, peer.Over(r.ctx, c.qp, nil))

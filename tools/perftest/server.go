@@ -120,7 +120,7 @@ func (s *Server) second(req *rnic.ConnRequest) bool {
 	return true
 }
 
-var errSameAddress = errors.New("perftest: another client at this address is in the middle of its hand-shake")
+var errSameAddress = errors.New("perftest: another client at this address is in the middle of its hand-shake" + peer.Later)
 
 // await registers a client for the connections that are to be measured. cancel, which may come late, gives requests back that nobody took.
 func (s *Server) await(a netip.Addr) (ch chan *rnic.ConnRequest, cancel func(), err error) {

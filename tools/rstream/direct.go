@@ -3,6 +3,7 @@ package rstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -53,6 +54,9 @@ func (e *End) direct(conn net.Conn, t Test) (Result, error) {
 	d := direct{End: e, c: c, b: e.memory.Bytes()[:t.Size]}
 	d.b[t.Size-1] = notYet
 	m, err := c.Map(d.b, 0)
+	if errors.Is(err, rsocket.ErrMapsFull) {
+		return Result{}, fmt.Errorf("%w; was the %s started with --direct?", err, map[bool]string{false: "client", true: "server"}[e.Client])
+	}
 	if err != nil {
 		return Result{}, e.ended(err)
 	}

@@ -61,6 +61,7 @@ func (g *get) run(ctx context.Context) (Result, error) {
 	}
 	var err error
 	if g.to, err = g.cfg.Begin(g.grant.length); err != nil {
+		_ = g.close(ctx) // in order: nothing has gone wrong between the ends
 		return Result{}, err
 	}
 	begin := time.Now()

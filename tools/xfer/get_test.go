@@ -155,7 +155,7 @@ func TestGetRogueServer(t *testing.T) {
 	}{
 		{"all is well", right, n, func(s *rogue) { s.verdict(answer{match: true, digest: right, length: n}) }, ""},
 		{"no match", right, n, func(s *rogue) { s.verdict(answer{digest: right, length: n}) }, "failed, though its SHA-256 is the same as here"},
-		{"no match, and no more", right, n, func(s *rogue) { s.verdict(answer{}) }, "it has not seen all octets"},
+		{"no match, and no more", right, n, func(s *rogue) { s.verdict(answer{}) }, "not all octets have come to it, or not those that were sent"},
 		{"another length", right, n, func(s *rogue) { s.verdict(answer{match: true, digest: right, length: n + 1}) }, "answers for 1001 octets, the transfer had 1000"},
 		{"match, with another digest", wrong, n, func(s *rogue) { s.verdict(answer{match: true}) }, "SHA-256 mismatch"},
 		{"more than there is", right, 1 << 40, func(s *rogue) { <-s.qp.Done() }, "base or bounds"},

@@ -1,8 +1,8 @@
 // Package xfer is the file transfer of `rnicd serve`, `rnicd put` and `rnicd get`, an ordinary ULP over package rnic.
 //
 //	client                                        server
-//	  | -- MPA Request {put, length} ------------> |  finds room in its region, registers just that range,
-//	  | <- MPA Reply {STag, TO, length} ---------- |  for just this QueuePair
+//	  | -- MPA Request {put, length} ------------> |  finds room in its region, clears it, registers just that
+//	  | <- MPA Reply {STag, TO, length} ---------- |  range, for just this QueuePair
 //	  | == RDMA Write ... =======================> |  (its CPU sees nothing of this but the packets)
 //	  | -- Send {length, SHA-256} ---------------> |  revokes the STag, hashes its memory in place
 //	  | <- Send {status, SHA-256, counters} ------ |
@@ -16,6 +16,8 @@
 //	| -- Send {length, SHA-256 of what came} ---> |  revokes the STag
 //	| <- Send {status, SHA-256, counters} ------- |
 //	| -- FIN ----------------------------------> |
+//
+// The answer to a put that failed has no SHA-256: it says nothing of memory that the client may not have written.
 //
 // A request that cannot be served is rejected in the MPA Reply with a text that says why.
 package xfer
@@ -209,7 +211,7 @@ func parseAnswer(b []byte) (answer, error) {
 func (a *answer) check(length uint64, digest [digestLen]byte) error {
 	switch {
 	case !a.match && a.digest == [digestLen]byte{}:
-		return errors.New("xfer: the server says that the transfer failed, and gives no SHA-256: it has not seen all octets")
+		return errors.New("xfer: the server says that the transfer failed, and gives no SHA-256: not all octets have come to it, or not those that were sent")
 	case a.length != length:
 		return fmt.Errorf("xfer: the server answers for %d octets, the transfer had %d", a.length, length)
 	case a.digest != digest && a.match:

@@ -234,7 +234,7 @@ func TestPutRogueServer(t *testing.T) {
 			s.grantAll(req, n)
 			s.receive()
 			s.send(answer{}.marshal(make([]byte, answerLen)))
-		}, "it has not seen all octets"},
+		}, "not all octets have come to it, or not those that were sent"},
 		{"another length", func(s *rogue, req *rnic.ConnRequest) {
 			s.grantAll(req, n)
 			s.receive()

@@ -129,7 +129,7 @@ func (s *Server) admit(req *rnic.ConnRequest) (request, extent, string) {
 	defer s.mu.Unlock()
 	x, ok := s.room.take(int(r.length))
 	if !ok {
-		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run; try again later", r.length, s.room.inUse())
+		return r, extent{}, fmt.Sprintf("no room for %d octets while %d other transfers run"+peer.Later, r.length, s.room.inUse())
 	}
 	return r, x, ""
 }
@@ -215,6 +215,11 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	if t.want.op == OpGet {
 		g.digest, access = &t.s.digest, rnic.RemoteRead
 	}
+	if t.room != nil { // what an earlier client wrote there is nobody's to read or to guess at
+		if err = wipe(ctx, t.mem); err != nil {
+			return err
+		}
+	}
 	if len(t.mem) > 0 {
 		t.region, err = t.s.pd.RegisterWith(t.mem, rnic.RegisterOptions{Access: access, For: t.qp})
 		if err != nil {
@@ -231,6 +236,23 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	})
 }
 
+// wipeStep is how much is cleared at a time: the runtime cannot interrupt a clear, and may have to stop the Pollers until
+// it is over.
+const wipeStep = 1 << 20
+
+// wipe clears b. It takes time in proportion to its length, and ends early with ctx.
+func wipe(ctx context.Context, b []byte) error {
+	for len(b) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(len(b), wipeStep)
+		clear(b[:n])
+		b = b[n:]
+	}
+	return nil
+}
+
 // await waits for the closing message, as long as octets keep coming.
 func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	what := map[Op]string{OpPut: "written", OpGet: "read"}[t.want.op]
@@ -244,12 +266,18 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 		}
 	}
 	if c[0].Status != rnic.Success {
-		return c[0], peer.Over(ctx, t.qp, errors.New("xfer: the client closed the connection before its closing message"))
+		early := errors.New("xfer: the client closed the connection before its closing message")
+		if m, err := t.moved(ctx); err == nil && t.want.op == OpGet && m.reads == 0 {
+			early = errors.New("xfer: the client closed the connection without reading anything: it may have no room for the file, or be told a --size-max")
+		}
+		return c[0], peer.Over(ctx, t.qp, early)
 	}
 	return c[0], nil
 }
 
-// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more.
+// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more. Who wrote as many
+// octets as it asked for may have written some of them twice and others never, so the answer to put has a SHA-256 only where
+// it is the client's own.
 func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	f, err := parseFinish(t.control.Bytes()[:c.Len])
 	if err != nil {
@@ -274,9 +302,11 @@ func (t *transfer) verify(c rnic.Completion) (answer, error) {
 		return a, fmt.Errorf("xfer: the client asked for %d octets, wrote %d and closed with a length of %d", t.want.length, written, f.length)
 	}
 	begin := time.Now()
-	a.digest = sha256.Sum256(t.mem)
+	a.match = f.digest == sha256.Sum256(t.mem)
 	a.hashNs = uint64(time.Since(begin))
-	a.match = f.digest == a.digest
+	if a.match {
+		a.digest = f.digest
+	}
 	return a, nil
 }
 

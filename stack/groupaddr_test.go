@@ -1,0 +1,201 @@
+package stack
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// claimingGroup is a Group of three that checks and announces its address, which is in use.
+func claimingGroup(t *testing.T) *lab {
+	l := groupLabTuned(t, 3, func(cfg *Config) { cfg.NoDAD, cfg.NoAnnounce = false, false })
+	l.pass(20 * second)
+	for _, h := range l.hosts[1:] {
+		l.listen(h, 7, 16)
+	}
+	return l
+}
+
+func (l *lab) groupLinkUp() {
+	for _, h := range l.hosts[1:] {
+		require.NoError(l.t, h.LinkUp())
+	}
+	l.until("all check again", func() bool {
+		n := 0
+		for _, h := range l.hosts[1:] {
+			if h.host.local[0].step == stepProbe {
+				n++
+			}
+		}
+		return n == len(l.hosts)-1
+	})
+}
+
+// groupReplies is how many of n ARP requests, which come to any member, are answered.
+func (l *lab) groupReplies(n int) (replies int) {
+	for _, h := range l.hosts[1:] {
+		h.nic.onSend = func(f []byte) {
+			if s, ok := aboutAddrs(f); ok && s.what == "reply" {
+				replies++
+			}
+		}
+		defer func() { h.nic.onSend = nil }()
+	}
+	for range n {
+		l.a.nic.inject(arpFrame(inet.RequestARP(l.a.mac, inet.AddrFrom(l.a.addr), theirs)))
+		l.pass(second)
+	}
+	return replies
+}
+
+// An address that is claimed when the link comes up is kept by all members of a Group where one of
+// them has a connection; whichever it is.
+// req: 5227-2.4-1
+func TestGroupKeepsWhatAMemberUses(t *testing.T) {
+	owners := map[string]bool{}
+	for range 12 {
+		l := claimingGroup(t)
+		l.hosts[0].nextPort = uint32(len(owners)) // another owner's, sooner or later
+		var u *peer
+		for u == nil || owners[l.accepted[len(l.accepted)-1].conn.p.cfg.Name] && len(l.accepted) < 40 {
+			if u != nil { // not this one
+				u.conn.Abort()
+				l.until("closed", func() bool { return u.closed == 1 && l.accepted[len(l.accepted)-1].closed == 1 })
+			}
+			had := len(l.accepted)
+			u = l.dial(l.a, l.b, 7)
+			l.until("open", func() bool { return u.opened && len(l.accepted) == had+1 })
+		}
+		v := l.accepted[len(l.accepted)-1]
+		owners[v.conn.p.cfg.Name] = true
+		l.groupLinkUp()
+		for range 3 {
+			l.a.nic.inject(arpFrame(inet.AnnounceARP(rivalMAC, theirs)))
+			l.turns()
+		}
+		l.pass(20 * second)
+		for _, h := range l.hosts[1:] {
+			require.Equal(t, AddrUsable, h.status("10.0.0.2").State, h.cfg.Name)
+		}
+		require.Equal(t, 30, l.groupReplies(30))
+		u.send(20_000)
+		l.until("there", func() bool { return v.edge == 20_000 })
+		l.stop()
+		if len(owners) == 3 {
+			return
+		}
+	}
+	t.Fatalf("connections of %v alone", owners)
+}
+
+// An address that one member gives up all give up, also those that have not heard of the conflict;
+// from that moment no connection begins.
+func TestGroupGivesUpTogether(t *testing.T) {
+	l := claimingGroup(t)
+	g := newGhost(l, 1000)
+	for _, h := range l.hosts[1:] { // each has half-open connections
+		for ; h.syns.n == 0; g.port++ {
+			g.send(tcp.SYN, 0, 0, noOptions)
+			l.turns()
+		}
+	}
+	l.groupLinkUp()
+	one := l.hosts[2].Poller
+	one.conflict(one.ours(&theirs), rivalMAC)
+	last := l.hosts[3]
+	require.Equal(t, AddrUsable, last.status("10.0.0.2").State)
+	require.LessOrEqual(t, last.Deadline(), l.now, "it does not sleep")
+	_, err := last.Dial(addrPort(l.a, 7), newPeer(t, 1))
+	var taken *AddrError
+	require.ErrorAs(t, err, &taken)
+	require.Equal(t, AddrError{Addr: l.b.addr, MAC: rivalMAC}, *taken)
+	l.turns()
+	for _, h := range l.hosts[1:] {
+		require.Equal(t, AddrDuplicate, h.status("10.0.0.2").State)
+		require.Equal(t, rivalMAC, h.status("10.0.0.2").Rival)
+		require.Zero(t, h.syns.n)
+	}
+	require.Zero(t, l.groupReplies(30))
+	l.stop()
+}
+
+// An address that is removed and added again is a new one for the Group, in whatever order its
+// members come to it.
+func TestGroupAddrAgain(t *testing.T) {
+	l := claimingGroup(t)
+	more := netip.MustParsePrefix("10.0.0.7/24")
+	added := inet.AddrFrom(more.Addr())
+	first, others := l.hosts[1], l.hosts[2:]
+	for range 2 * groupAddrsMax {
+		require.NoError(t, first.AddAddr(more))
+		first.conflict(first.ours(&added), rivalMAC)
+		require.NoError(t, first.RemoveAddr(more.Addr()))
+		require.NoError(t, first.AddAddr(more)) // once more, before the others began
+		for _, h := range others {
+			require.NoError(t, h.AddAddr(more))
+			h.Turn()
+			require.Equal(t, AddrDuplicate, h.status("10.0.0.7").State)
+			require.NoError(t, h.RemoveAddr(more.Addr()))
+			require.NoError(t, h.AddAddr(more))
+			h.Turn()
+			require.Equal(t, AddrTentative, h.status("10.0.0.7").State)
+		}
+		for _, h := range l.hosts[1:] {
+			require.NoError(t, h.RemoveAddr(more.Addr()))
+		}
+		require.Len(t, l.b.cfg.Group.addrs, 1)
+	}
+	for range 2 * groupAddrsMax { // the others are never told
+		require.NoError(t, first.AddAddr(more))
+		require.NoError(t, first.RemoveAddr(more.Addr()))
+	}
+	require.LessOrEqual(t, len(l.b.cfg.Group.addrs), groupAddrsMax)
+	l.stop()
+}
+
+// Of a connection that begins and a member that gives the address up one wins.
+func TestEnterOrGiveUp(t *testing.T) {
+	for range 2000 {
+		var a groupAddr
+		var entered, gone bool
+		var both sync.WaitGroup
+		both.Go(func() { entered = a.enter() })
+		both.Go(func() { gone = a.giveUp(rivalMAC) })
+		both.Wait()
+		require.NotEqual(t, entered, gone)
+		require.Equal(t, gone, a.gone())
+		require.Equal(t, map[bool]string{true: rivalMAC.String(), false: inet.MAC{}.String()}[gone], macOf(a.rival.Load()).String())
+	}
+}
+
+// Connections that end, or are in TIME-WAIT, do not keep an address; those that nobody answers do,
+// until they end.
+func TestWhatKeepsAnAddress(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	count := func() int64 { return l.b.host.local[0].group.conns.Load() }
+	require.Equal(t, int64(1), count())
+	v.closeSend()
+	l.until("half closed", func() bool { return u.peerFin })
+	u.closeSend()
+	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+	require.Equal(t, phaseLingering, v.conn.phase)
+	require.Zero(t, count())
+	w := newPeer(t, 1)
+	_, err := l.b.Dial(netip.MustParseAddrPort("10.0.0.99:7"), w)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), count())
+	l.until("nobody is there", func() bool { return w.closed == 1 })
+	require.Zero(t, count())
+	for range l.b.cfg.ConnsMax + 1 {
+		_, _ = l.b.Dial(netip.MustParseAddrPort("10.0.0.99:7"), newPeer(t, 1))
+	}
+	require.Equal(t, int64(l.b.cfg.ConnsMax), count(), "what found no slot does not count")
+	l.stop()
+	require.Zero(t, count())
+}
