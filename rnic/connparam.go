@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 )
 
@@ -195,10 +194,9 @@ func (q *QueuePair) prepare(conn ConnParam) error {
 		return ErrState
 	}
 	conn.PrivateData = slices.Clone(conn.PrivateData)
-	ctrl, err := q.adapter.table.Register(q.opt.PD.id, make([]byte, conn.controlLen()),
-		mem.RegionOptions{Access: mem.LocalWrite, Stream: q.stream})
+	err := q.engine.prepare(readDepths{conn.IRD, conn.ORD})
 	if err == nil {
-		q.conn, q.ctrl = conn, ctrl
+		q.conn = conn
 		return nil
 	}
 	q.state.Store(uint32(Idle))

@@ -39,34 +39,34 @@ func (b *batch) publish(cq *CompletionQueue) {
 }
 
 // carriedOut completes a request of the send queue with success, when the pull in hand ends. Driver's goroutine.
-func (q *QueuePair) carriedOut(wr *wqe, n uint32) {
+func (q *engine) carriedOut(wr *wqe, n uint32) {
 	b := &q.send.batch
 	if !wr.signaled() {
 		b.quiet++
 		return
 	}
-	c := b.add(q.opt.SendCQ)
+	c := b.add(q.sendCQ)
 	*c = Completion{}
 	c.ID, c.QP, c.Len, c.Op = wr.id, q.num, n, wr.op
 }
 
 // published: what the send queue has earned so far is the application's. Before anything else of it completes.
-func (q *QueuePair) published() { q.send.batch.publish(q.opt.SendCQ) }
+func (q *engine) published() { q.send.batch.publish(q.sendCQ) }
 
 // received completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
-func (q *QueuePair) received(c Completion) { *q.nextReceived() = c }
+func (q *engine) received(c Completion) { *q.nextReceived() = c }
 
-func (q *QueuePair) nextReceived() *Completion {
+func (q *engine) nextReceived() *Completion {
 	b := &q.recv.batch
 	if b.n == batchLen {
 		q.publishReceived()
 	}
-	return b.add(q.opt.RecvCQ)
+	return b.add(q.recvCQ)
 }
 
 // filled is received of what most messages are: d, with success. What else is to be said of it is written to what it returns, at
 // once.
-func (q *QueuePair) filled(d *ddp.Delivered) *Completion {
+func (q *engine) filled(d *ddp.Delivered) *Completion {
 	c := q.nextReceived()
 	*c = Completion{} // and field by field: a literal is made elsewhere first, and then copied
 	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.num, d.Len, OpRecv
@@ -74,11 +74,11 @@ func (q *QueuePair) filled(d *ddp.Delivered) *Completion {
 }
 
 // publishReceived publishes the receive buffers that were filled since the last time.
-func (q *QueuePair) publishReceived() {
+func (q *engine) publishReceived() {
 	b := &q.recv.batch
 	if b.n > 0 {
 		q.posted.Add(-int32(b.n)) // first: who polled these may post the next
-		b.publish(q.opt.RecvCQ)
+		b.publish(q.recvCQ)
 	}
 }
 

@@ -88,6 +88,15 @@ func (a *Adapter) EventCount(k EventKind) uint64 {
 // EventsLost is how many events found the channel of Events full. Any goroutine.
 func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 
+// tell posts an event of the engine's.
+func (q *QueuePair) tellOf(k EventKind, n uint64) {
+	e := Event{Kind: k, QP: q, Count: n}
+	if k == EventCQOverflow {
+		e.CQ = q.opt.RecvCQ
+	}
+	q.adapter.events.post(e)
+}
+
 // tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
 func (q *QueuePair) tellEnd(err error) {
 	if err == nil || q.recv.reported || errors.Is(err, ErrClosed) {

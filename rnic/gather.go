@@ -24,14 +24,14 @@ type gatherRoom struct {
 	parts  [][]byte                     // of the ULPDU in hand: header, payload
 }
 
-func (g *gatherRoom) init(opt *QPOptions) {
-	g.inline = make([]byte, opt.InlineMax)
-	g.list = make([]SGE, opt.SGEMax-1)
-	g.parts = make([][]byte, 1, 1+opt.SGEMax)
+func (g *gatherRoom) init(inlineMax, sgeMax int) {
+	g.inline = make([]byte, inlineMax)
+	g.list = make([]SGE, sgeMax-1)
+	g.parts = make([][]byte, 1, 1+sgeMax)
 }
 
 // popRequest makes the next work request s.wr; false when there is none.
-func (q *QueuePair) popRequest() bool {
+func (q *engine) popRequest() bool {
 	s := &q.send
 	w := &s.wr
 	if !q.sq.Take(w) {
@@ -63,7 +63,7 @@ func (s *sendHalf) findSource() {
 }
 
 // checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets are not looked at.
-func (q *QueuePair) checkSource() mem.CheckResult {
+func (q *engine) checkSource() mem.CheckResult {
 	f := &q.send.from
 	if f.own != nil {
 		return mem.CheckOK
@@ -80,17 +80,17 @@ func (q *QueuePair) checkSource() mem.CheckResult {
 }
 
 // lookUp finds n octets of a range, from off; of none it asks nothing.
-func (q *QueuePair) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
+func (q *engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 	if n == 0 {
 		return nil, mem.CheckOK
 	}
 	f := &q.send.from
-	return q.adapter.table.Check(q.opt.PD.id, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
+	return q.table.Check(q.domain, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
 }
 
 // octets makes n octets of the message, from off, the parts behind the header. They are looked up for each segment, so that
 // Revoke holds in the middle of a message.
-func (q *QueuePair) octets(off uint32, n int) mem.CheckResult {
+func (q *engine) octets(off uint32, n int) mem.CheckResult {
 	s := &q.send
 	s.parts = s.parts[:1]
 	switch f := &s.from; {
@@ -102,14 +102,14 @@ func (q *QueuePair) octets(off uint32, n int) mem.CheckResult {
 	case len(f.list) > 0:
 		return q.gather(off, uint32(n))
 	default:
-		b, res := q.adapter.table.Check(q.opt.PD.id, f.stream, f.first.STag, f.first.Offset+uint64(off), n, f.need)
+		b, res := q.table.Check(q.domain, f.stream, f.first.STag, f.first.Offset+uint64(off), n, f.need)
 		s.parts = append(s.parts, b)
 		return res
 	}
 }
 
 // gather is octets of a message of several ranges. A segment may have some of each.
-func (q *QueuePair) gather(off, n uint32) mem.CheckResult {
+func (q *engine) gather(off, n uint32) mem.CheckResult {
 	s := &q.send
 	sge, rest := s.from.first, s.from.list
 	for {

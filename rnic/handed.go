@@ -90,7 +90,8 @@ func (l *link) feed(edge uint64) {
 		case l.phase == phaseDecide:
 			return
 		case l.phase == phaseFull:
-			kept = l.qp.arriveLate(l, p.off-l.rxBase, p.buf, data)
+			kept = l.qp.arriveLate(p.off-l.rxBase, p.buf, data)
+			l.heed()
 		}
 		if !kept {
 			l.pool.Free(p.buf)

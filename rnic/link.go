@@ -110,6 +110,8 @@ type link struct {
 	firstMarker bool      // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool      // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool      // Responder: the Initiator owes that frame or an RTR message
+	dropBadCRC  bool      // ConnParam.DropBadCRC has an effect: a kernel socket has acknowledged everything
+	packFull    bool      // ConnParam.Packing
 
 	wakeUpPlanned bool // Initiator: the timer is that of wakeup.go
 
@@ -175,7 +177,14 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 		if l.firstMarker && off == l.rxBase && !l.opensCulley02(data) {
 			return stack.Taken
 		}
-		return l.qp.arrive(l, off-l.rxBase, b, data)
+		if l.dropBadCRC {
+			if stamp, ok := l.car.stamp(); ok {
+				l.qp.sent(stamp)
+			}
+		}
+		v := l.qp.arrive(off-l.rxBase, b, data)
+		l.heed()
+		return v
 	}
 	return stack.Taken // rejecting or over: swallowed
 }
@@ -191,7 +200,8 @@ func (l *link) edge(edge uint64) {
 		l.feed(edge)
 	}
 	if l.phase == phaseFull && !l.awaitsRtr && edge > l.rxBase {
-		l.qp.leftEdge(l, edge-l.rxBase)
+		l.qp.leftEdge(edge-l.rxBase, l.car.now())
+		l.heed()
 	}
 }
 
@@ -204,7 +214,8 @@ func (l *link) pull(dst []byte) int {
 			l.car.giveBack()
 		}
 	} else if l.phase == phaseFull {
-		n = l.qp.pull(l, dst)
+		n = l.qp.pull(dst, l.packFull && !l.shut && l.car.unacked())
+		l.heed()
 	}
 	if l.shut && !l.closed && l.drained() {
 		l.closed = true
@@ -214,12 +225,58 @@ func (l *link) pull(dst []byte) int {
 }
 
 func (l *link) drained() bool {
-	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.send.idle(l.qp))
+	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.idle())
 }
 
 // more says whether the next pull would have octets.
 func (l *link) more() bool {
-	return len(l.out) > 0 || l.phase == phaseFull && l.qp.send.enabled && l.qp.send.pending(l.qp)
+	return len(l.out) > 0 || l.phase == phaseFull && l.qp.more()
+}
+
+// heed does what the engine's last call means for the connection.
+func (l *link) heed() {
+	if l.qp.effects != 0 {
+		l.heedEffects()
+	}
+}
+
+func (l *link) heedEffects() {
+	fx, err := l.qp.takeEffects()
+	if fx&effectOpened != 0 {
+		l.opened()
+	}
+	if fx&effectCloseHalf != 0 && !l.shut {
+		l.closing()
+	}
+	switch {
+	case fx&effectFail != 0:
+		l.fail(err)
+	case fx&effectLeave != 0:
+		l.adapter.events.post(Event{Kind: EventTerminated, QP: l.qp, Err: err})
+		l.note(err)
+		l.closing()
+	}
+	if fx&effectSend != 0 {
+		l.car.send()
+	}
+	if fx&effectShort != 0 && l.lane != nil && l.pool.Available() < l.spare {
+		l.lane.relieve(l.car.now(), l)
+	}
+}
+
+// opened: the Responder's half may send.
+func (l *link) opened() {
+	l.sendFirstAt, l.awaitsReady = 0, false
+	if !l.shut {
+		l.car.setTimer(0)
+	}
+	l.car.send()
+}
+
+// open lets the Responder send.
+func (l *link) open() {
+	l.qp.open()
+	l.heed()
 }
 
 // closing ends our half behind what is still to be pulled, and bounds the wait for the peer's.
@@ -279,8 +336,8 @@ func (l *link) peerClosed() {
 		if l.phase == phaseFull {
 			l.qp.leave(Closing)
 			l.qp.tellPeerClosed(l.shut)
-			if !l.qp.send.enabled {
-				l.qp.send.stopped = true // the FPDU that would have let us send will not come
+			if l.qp.stopUnopened() {
+				// The FPDU that would have let us send will not come.
 			} else if l.qp.conn.AllowHalfClosed && !l.shut {
 				return
 			}

@@ -11,10 +11,10 @@ var errLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is n
 
 // invalidateHere carries out the Local Invalidate in hand. Driver's goroutine, which is the only one that places for this stream:
 // when it returns no octet is placed through the STag any more.
-func (q *QueuePair) invalidateHere(l *link) bool {
+func (q *engine) invalidateHere() bool {
 	s := &q.send
-	if q.adapter.table.Invalidate(q.opt.PD.id, q.stream, s.wr.stag()) != mem.CheckOK {
-		q.localError(l, LocalOperation, errLocalInvalidate)
+	if q.table.Invalidate(q.domain, q.stream, s.wr.stag()) != mem.CheckOK {
+		q.localError(LocalOperation, errLocalInvalidate)
 		return false
 	}
 	q.said(&s.wr, 0)

@@ -174,7 +174,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	l.pool, l.holdMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
 	require.NoError(t, c.qp.prepare(c.conn))
-	c.qp.start(l, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}}, false)
+	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)
 	require.Equal(t, 20, l.pull(segment))

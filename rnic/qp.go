@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/ddp"
@@ -43,13 +42,8 @@ type QueuePair struct {
 	adapter *Adapter
 	opt     QPOptions
 	conn    ConnParam // from Connecting on
-	num     uint32
-	stream  mem.StreamID
-	sq, rq  *mem.MPSC[wqe]
-	posted  atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
-	ctrl    *mem.MemoryRegion // receives the peer's Terminate and Requests; from Connecting on
+	engine
 
-	state     atomic.Uint32
 	link      atomic.Pointer[link]
 	unwanted  atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a link
 	early     atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a link
@@ -58,18 +52,10 @@ type QueuePair struct {
 	done      chan struct{} // closed with the QueuePair
 	private   []byte        // of the peer's Reply
 	terms     atomic.Pointer[mpa.Terms]
-	flushMu   sync.Mutex // who flushes what was posted: at the end, and after Closed
 
-	// The rest belongs to the goroutine (or the mutex) that drives the connection, until done is closed.
-	reader  *mem.Reader
-	send    sendHalf
-	recv    recvHalf
-	respond responder
-	asks    requester
-	watch   watch
-	poke    bool // octets that came made something to send: the carrier is to pull
-	err     error
-	final   Stats
+	// Of the goroutine (or the mutex) that drives the connection, until done is closed.
+	err   error
+	final Stats
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, which the text names,
@@ -94,10 +80,13 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	q := &QueuePair{
 		adapter:   a,
 		opt:       opt,
-		num:       uint32(n),
-		stream:    mem.StreamID(n),
 		connected: make(chan error, 1),
 		done:      make(chan struct{}),
+	}
+	q.engineConfig = engineConfig{
+		table: a.table, domain: opt.PD.id, stream: mem.StreamID(n), num: uint32(n), sendCQ: opt.SendCQ, recvCQ: opt.RecvCQ, srq: opt.SRQ,
+		sendDepth: opt.SendDepth, recvDepth: opt.RecvDepth, sgeMax: opt.SGEMax, inlineMax: opt.InlineMax, recvRange: opt.receiveRanges(),
+		tell: q.tellOf,
 	}
 	q.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
 	q.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
@@ -125,7 +114,7 @@ func (o *QPOptions) checkObjects(a *Adapter) error {
 func (q *QueuePair) Number() uint32 { return q.num }
 
 // State is a snapshot.
-func (q *QueuePair) State() State { return State(q.state.Load()) }
+func (q *QueuePair) State() State { return q.engine.State() }
 
 // LocalAddr is this end's address, once in service.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
@@ -211,71 +200,11 @@ func (q *QueuePair) Abort() {
 	}
 }
 
-// complete publishes a completion whose place was reserved by the posting call.
-func (q *QueuePair) complete(cq *CompletionQueue, wr *wqe, n uint32, st Status) {
-	if st == Success && !wr.signaled() && wr.op != OpRecv {
-		cq.unreserve(1)
-		return
-	}
-	c := Completion{ID: wr.id, QP: q.num, Len: n, Op: wr.op, Status: st}
-	if wr.op == OpRecv {
-		q.posted.Add(-1) // first: who polled this may post the next
-	}
-	cq.push(c)
-}
-
-// finish is the last thing the connection's driver does to a QueuePair. Nothing waits in its batches: each pull and each arrival ends with
-// publishing.
+// finish is the last thing the connection's driver does to a QueuePair.
 func (q *QueuePair) finish(err error) {
 	q.err = err
-	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed behind this
-	q.state.Store(uint32(Closed))
-	q.asks.abandon(q)
-	q.send.abandon(q)
-	q.recv.abandon(q)
-	q.flushMu.Unlock()
-	q.flush()
-	if q.ctrl != nil {
-		q.ctrl.Deregister()
-	}
+	q.engine.finish()
 	close(q.done)
-}
-
-// flush completes everything in the rings as Flushed. After Closed only: a posting call that loses the race with
-// finish flushes its own work.
-func (q *QueuePair) flush() {
-	q.flushMu.Lock()
-	defer q.flushMu.Unlock()
-	for {
-		wr, ok := q.sq.Pop()
-		if !ok {
-			break
-		}
-		dropBehind(q.sq, &wr)
-		q.complete(q.opt.SendCQ, &wr, 0, Flushed)
-	}
-	for {
-		wr, ok := q.rq.Pop()
-		if !ok {
-			return
-		}
-		dropBehind(q.rq, &wr)
-		q.complete(q.opt.RecvCQ, &wr, 0, Flushed)
-	}
-}
-
-// start puts the QueuePair into service with what start-up agreed. Driver's goroutine.
-func (q *QueuePair) start(l *link, t *mpa.Terms, responder bool) {
-	q.reader = l.reader
-	q.send.start(&q.opt, t.Agreement, responder)
-	if q.conn.Packing == PackFull {
-		q.send.packFull = true
-		q.send.staged = make([]byte, 0, l.car.emss())
-		l.car.nagle()
-	}
-	q.recv.start(q, l, t, responder)
-	q.startGreeting(t, responder)
-	q.state.Store(uint32(RTS))
 }
 
 // Stats of one QueuePair.
@@ -361,22 +290,9 @@ func (q *QueuePair) snapshot(l *link) Stats {
 	if q.State() == Closed {
 		return q.final
 	}
-	return Stats{
-		Receive:       receiveStats(q.recv.rx.Stats()),
-		Placed:        q.recv.placed,
-		FPDUsSent:     q.send.fpdus,
-		PayloadSent:   q.send.payload,
-		MessagesSent:  q.send.messages,
-		MessagesRecvd: q.recv.messages,
-		WritesRecvd:   q.recv.writes,
-		ReadsServed:   q.respond.served,
-		SharedTaken:   q.recv.taken,
-		SharedHeld:    q.sharedHeld(),
-		SlowPath:      q.recv.slowPath(),
-
-		RefusedPending: q.recv.refused,
-		TCP:            l.car.stats(),
-	}
+	s := q.stats()
+	s.TCP = l.car.stats()
+	return s
 }
 
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
@@ -387,7 +303,7 @@ func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(l.car.submit, func() { ch <- q.send.tx.MULPDU(l.car.emss()) - ddp.TaggedLen }); err != nil {
+	if err := order(l.car.submit, func() { ch <- q.mulpdu(l.car.emss()) - ddp.TaggedLen }); err != nil {
 		return 0, err
 	}
 	q.adapter.turn()

@@ -64,23 +64,24 @@ const (
 	roomSpare  = 64 // frames that were held, partly, and that a segment makes whole
 )
 
-func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
+func (r *recvHalf) start(q *engine, o *startOptions) {
+	t, responder := o.terms, o.responder
 	ag := &t.Agreement
-	r.version, r.shared = ag.Version, q.opt.SRQ != nil
-	r.movedAt = l.car.now()
+	r.version, r.shared = ag.Version, q.srq != nil
+	r.movedAt = o.now
 	r.rx.Init(mpa.ReceiverConfig{
-		Mode: ag.Receive, Pool: l.pool, BufsMax: l.holdMax, Reserve: l.reserve,
-		DropBadCRC: q.dropsBadCRC(l), ULPDUMin: ddp.TaggedLen,
+		Mode: ag.Receive, Pool: o.pool, BufsMax: o.bufsMax, Reserve: o.reserve,
+		DropBadCRC: o.dropBadCRC, ULPDUMin: ddp.TaggedLen,
 		InOrder: responder && asksWhoseBuffer(t),
 	})
-	r.sendQ.InitLists(ceilPow2(q.opt.RecvDepth), q.opt.receiveRanges())
-	r.list = make([]SGE, q.opt.SGEMax-1)
-	r.ranges = make([]ddp.Range, q.opt.SGEMax)
+	r.sendQ.InitLists(ceilPow2(q.recvDepth), q.recvRange)
+	r.list = make([]SGE, q.sgeMax-1)
+	r.ranges = make([]ddp.Range, q.sgeMax)
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
 	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message has said that it serves one.
-	ird := min(readDepth(int(t.IRD)), q.conn.requestsMax())
+	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
 	}
@@ -88,7 +89,7 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 		q.respond.start(q.ctrl.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
-	q.asks.start(q, min(readDepth(int(t.ORD)), readDepth(q.conn.ORD)), readsAsRTR(t, responder))
+	q.asks.start(q, min(readDepth(int(t.ORD)), q.depths.ord), readsAsRTR(t, responder))
 	known := r.queues[:rdmap.QNAtomic]
 	if ag.Version == rdmap.Extensions {
 		known = r.queues[:]
@@ -97,17 +98,16 @@ func (r *recvHalf) start(q *QueuePair, l *link, t *mpa.Terms, responder bool) {
 		r.queues[rdmap.QNAtomic] = &q.asks.atomicQ
 	}
 	r.ddp.Init(ddp.StreamConfig{
-		Table: q.adapter.table, Domain: q.opt.PD.id, Stream: q.stream, Version: ag.Version,
-		Queues: known, PendingMax: max(pendingMin, 2*(l.car.emss()/fpduLenMin+roomSpare)), ULP: (*placement)(q),
+		Table: q.table, Domain: q.domain, Stream: q.stream, Version: ag.Version,
+		Queues: known, PendingMax: max(pendingMin, 2*(o.emss/fpduLenMin+roomSpare)), ULP: (*placement)(q),
 	})
 }
 
-// dropsBadCRC says whether ConnParam.DropBadCRC has an effect on l: a kernel socket has
-// acknowledged everything.
-func (q *QueuePair) dropsBadCRC(l *link) bool { return q.conn.DropBadCRC && !l.inOrder }
+// sent tells the timestamp of the segment that arrive is given next (mpa.Receiver.Sent).
+func (q *engine) sent(stamp uint32) { q.recv.rx.Sent(stamp) }
 
-// arrive offers octets at an offset of the MPA stream. Driver's goroutine.
-func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Verdict {
+// arrive offers octets at an offset of the MPA stream.
+func (q *engine) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	r := &q.recv
 	if r.dead {
 		return stack.Taken
@@ -116,30 +116,23 @@ func (q *QueuePair) arrive(l *link, off uint64, b mem.Buf, data []byte) stack.Ve
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
 		return stack.Refused
 	}
-	if q.conn.DropBadCRC {
-		if stamp, ok := l.car.stamp(); ok {
-			r.rx.Sent(stamp)
-		}
-	}
 	q.postBuffers()
 	q.reader.Enter()
 	v := r.rx.Input(off, b, data, (*placement)(q))
 	q.reader.Exit()
-	q.arrived(l)
+	q.arrived()
 	switch v {
 	case mpa.Kept:
 		return stack.Kept
 	case mpa.Refused:
-		if l.lane != nil && l.pool.Available() < l.spare {
-			l.lane.relieve(l.car.now(), l)
-		}
+		q.effects |= effectShort
 		return stack.Refused
 	}
 	return stack.Taken
 }
 
 // arriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it cannot refuse them.
-func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kept bool) {
+func (q *engine) arriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	r := &q.recv
 	if r.dead {
 		return false
@@ -148,43 +141,31 @@ func (q *QueuePair) arriveLate(l *link, off uint64, b mem.Buf, data []byte) (kep
 	q.reader.Enter()
 	v := r.rx.InputCommitted(off, b, data, (*placement)(q))
 	q.reader.Exit()
-	q.arrived(l)
+	q.arrived()
 	return v == mpa.Kept
 }
 
 // arrived acts on what octets brought.
-func (q *QueuePair) arrived(l *link) {
+func (q *engine) arrived() {
 	q.publishReceived()
 	if q.watch.armed.Load() {
 		q.look()
 	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
-		q.open(l) // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
+		q.open() // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
-	q.lookForErrors(l)
-	q.pokeCarrier(l)
-}
-
-// pokeCarrier has the carrier pull when what came made something to send.
-func (q *QueuePair) pokeCarrier(l *link) {
-	if q.poke {
-		q.poke = false
-		l.car.send()
-	}
+	q.lookForErrors()
 }
 
 // open lets the Responder send.
-func (q *QueuePair) open(l *link) {
-	q.send.enabled, l.sendFirstAt = true, 0
+func (q *engine) open() {
+	q.send.enabled = true
 	q.recv.rx.PassAhead()
-	if l.awaitsReady = false; !l.shut {
-		l.car.setTimer(0)
-	}
-	l.car.send()
+	q.effects |= effectOpened
 }
 
 // leftEdge delivers what is complete below edge.
-func (q *QueuePair) leftEdge(l *link, edge uint64) {
+func (q *engine) leftEdge(edge uint64, now int64) {
 	r := &q.recv
 	if r.dead {
 		return
@@ -199,18 +180,17 @@ func (q *QueuePair) leftEdge(l *link, edge uint64) {
 	}
 	r.edge = edge
 	if passed > r.passed {
-		r.passed, r.movedAt = passed, l.car.now()
+		r.passed, r.movedAt = passed, now
 	}
 	if q.watch.armed.Load() {
 		q.look()
 	}
-	q.lookForErrors(l)
-	q.pokeCarrier(l)
+	q.lookForErrors()
 	r.partial = passed != edge
 }
 
 // postBuffers moves newly posted receive buffers to where Placement looks for them.
-func (q *QueuePair) postBuffers() {
+func (q *engine) postBuffers() {
 	if q.recv.greet.awaited {
 		return
 	}
@@ -220,15 +200,15 @@ func (q *QueuePair) postBuffers() {
 	q.rq.Release()
 }
 
-// placement is a QueuePair as MPA and DDP see it.
-type placement QueuePair
+// placement is an engine as MPA and DDP see it.
+type placement engine
 
 // Place implements mpa.Sink.
 //
 // It never stops the Receiver: behind an error of DDP's or RDMAP's, octets still move the left edge, and messages that
 // were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
 func (p *placement) Place(u *mpa.ULPDU) error {
-	q := (*QueuePair)(p)
+	q := (*engine)(p)
 	r := &q.recv
 	r.payload = 0
 	if err := r.ddp.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
@@ -258,7 +238,7 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 
 // Judge implements ddp.ULP: RDMAP's part before Placement (RFC 5040 section 7.2).
 func (p *placement) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
-	q := (*QueuePair)(p)
+	q := (*engine)(p)
 	r := &q.recv
 	if r.greet.awaited {
 		q.first(h, h.Len()+payload)
@@ -290,7 +270,7 @@ func (p *placement) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool)
 }
 
 // deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
-func (q *QueuePair) deliverTo(edge uint64) {
+func (q *engine) deliverTo(edge uint64) {
 	r := &q.recv
 	r.delivered = edge
 	for r.ddp.Deliver(edge, &r.deliv) {
@@ -298,7 +278,7 @@ func (q *QueuePair) deliverTo(edge uint64) {
 	}
 }
 
-func (q *QueuePair) deliver(d *ddp.Delivered) {
+func (q *engine) deliver(d *ddp.Delivered) {
 	r := &q.recv
 	_, op := rdmap.ParseControl(d.Header.ULP)
 	switch {
@@ -339,7 +319,7 @@ func (e *opcodeError) Error() string { return e.cause.String() }
 func (e *opcodeError) Unwrap() error { return e.what }
 
 // lookForErrors acts on what a burst of octets brought to light: once.
-func (q *QueuePair) lookForErrors(l *link) {
+func (q *engine) lookForErrors() {
 	r := &q.recv
 	switch {
 	case r.reported:
@@ -348,37 +328,41 @@ func (q *QueuePair) lookForErrors(l *link) {
 		q.send.stopped = true
 		said := terminateCause(q.ctrl.Bytes()[:r.terminate])
 		q.asks.blameFor(&said.terminate)
-		q.leaveService(l, &TerminateError{Remote: true, Cause: said})
+		q.leaveService(&TerminateError{Remote: true, Cause: said})
 	case r.rx.Err() != nil:
 		r.dead = true
-		q.receiveError(l, r.rx.Err())
+		q.receiveError(r.rx.Err())
 	case r.fault != nil:
-		q.receiveError(l, r.fault)
+		q.receiveError(r.fault)
 	case r.ddp.Err() != nil:
-		q.receiveError(l, r.ddp.Err())
+		q.receiveError(r.ddp.Err())
 	}
 }
 
-// receiveError answers the peer's fault: one Terminate goes out and then our half is closed.
-func (q *QueuePair) receiveError(l *link, err error) {
+// receiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our half is closed.
+func (q *engine) receiveError(err error) {
 	q.recv.reported = true
 	q.send.terminate(terminateBody(err))
-	q.leaveService(l, &TerminateError{Cause: err})
+	q.leaveService(&TerminateError{Cause: err})
 }
 
-func (q *QueuePair) leaveService(l *link, err error) {
+func (q *engine) leaveService(err error) {
 	q.leave(Terminating)
-	q.adapter.events.post(Event{Kind: EventTerminated, QP: q, Err: err})
-	l.note(err)
-	l.closing()
+	q.affect(effectLeave, err)
+}
+
+// rejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
+func (q *engine) rejectStream(err error) {
+	q.recv.dead = true
+	q.receiveError(err)
 }
 
 // cut says whether the stream, ended here, ends inside a frame.
-func (q *QueuePair) cut() bool { return q.recv.partial && !q.recv.reported }
+func (q *engine) cut() bool { return q.recv.partial && !q.recv.reported }
 
 // abandon flushes the buffers that wait for messages, and what the Receiver holds.
-func (r *recvHalf) abandon(q *QueuePair) {
-	if q.link.Load() == nil || r.queues[0] == nil {
+func (r *recvHalf) abandon(q *engine) {
+	if r.queues[0] == nil { // never in service
 		return
 	}
 	r.rx.Close()
@@ -393,7 +377,7 @@ func (r *recvHalf) abandon(q *QueuePair) {
 			return
 		}
 		msn++
-		q.complete(q.opt.RecvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.fate(msn))
+		q.complete(q.recvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.fate(msn))
 	}
 }
 

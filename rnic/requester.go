@@ -51,11 +51,9 @@ var errBadResponse = errors.New("rnic: a Response matches no Read")
 
 // mayAsk refuses what this connection's dialect or its read depth does not have. One that is not in service yet is mayPost's to
 // refuse.
-func (q *QueuePair) mayAsk(op Opcode) error {
-	if op.extended() {
-		if t := q.terms.Load(); t != nil && t.Version != rdmap.Extensions {
-			return ErrExtension
-		}
+func (q *engine) mayAsk(op Opcode) error {
+	if op.extended() && q.unextended.Load() {
+		return ErrExtension
 	}
 	if op.asks() {
 		if s := q.State(); s != Idle && s != Connecting && q.asks.ord == 0 {
@@ -69,7 +67,7 @@ func (q *QueuePair) mayAsk(op Opcode) error {
 const responseSlot = 16 // octets; an Atomic Response has 12
 
 // start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD has the rest.
-func (a *requester) start(q *QueuePair, ord int, rtr bool) {
+func (a *requester) start(q *engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
 	}
@@ -80,9 +78,9 @@ func (a *requester) start(q *QueuePair, ord int, rtr bool) {
 	if a.ord = ord; ord == 0 {
 		return
 	}
-	a.sent.init(q.opt.SendDepth)
+	a.sent.init(q.sendDepth)
 	a.atomicQ.Init(ceilPow2(ord))
-	at := q.conn.responsesAt()
+	at := q.depths.responsesAt()
 	for i := range ord {
 		a.atomicQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), TO: uint64(at + i*responseSlot), Len: rdmap.AtomicResponseLen})
 	}
@@ -95,7 +93,7 @@ func (a *requester) mustWait(wr *wqe) bool {
 }
 
 // request makes the message of a Read or an atomic operation.
-func (q *QueuePair) request() ddp.Message {
+func (q *engine) request() ddp.Message {
 	s, wr := &q.send, &q.send.wr
 	s.from = source{own: s.body[:]}
 	if wr.op == OpRead {
@@ -116,7 +114,7 @@ func (q *QueuePair) request() ddp.Message {
 }
 
 // requested: the Request of send.wr was cut.
-func (q *QueuePair) requested(msn uint32) {
+func (q *engine) requested(msn uint32) {
 	a, wr := &q.asks, &q.send.wr
 	a.asked.push(asked{
 		atomic: wr.op != OpRead, size: wr.local.Length, sink: wr.local.STag, sinkTO: wr.local.Offset,
@@ -149,7 +147,7 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 }
 
 // deliverResponse completes the Read whose Response is next in the stream. It must be the oldest Request's, and reach to its end.
-func (q *QueuePair) deliverResponse(d *ddp.Delivered) {
+func (q *engine) deliverResponse(d *ddp.Delivered) {
 	a := &q.asks
 	if a.asked.count > 0 {
 		r, h := a.asked.at(0), &d.Header
@@ -162,7 +160,7 @@ func (q *QueuePair) deliverResponse(d *ddp.Delivered) {
 }
 
 // deliverAtomicResponse completes the atomic operation that is the oldest Request.
-func (q *QueuePair) deliverAtomicResponse(d *ddp.Delivered) {
+func (q *engine) deliverAtomicResponse(d *ddp.Delivered) {
 	a := &q.asks
 	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
 	if ok && a.asked.count > 0 {
@@ -175,7 +173,7 @@ func (q *QueuePair) deliverAtomicResponse(d *ddp.Delivered) {
 	q.badResponse(d)
 }
 
-func (q *QueuePair) badResponse(d *ddp.Delivered) {
+func (q *engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
 		q.asks.blame(0, BadResponse)
 		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: d.SegmentLen(), what: errBadResponse}
@@ -184,7 +182,7 @@ func (q *QueuePair) badResponse(d *ddp.Delivered) {
 }
 
 // answeredUs: the oldest Request has its Response. What waited for it may go on.
-func (q *QueuePair) answeredUs(original uint64) {
+func (q *engine) answeredUs(original uint64) {
 	a := &q.asks
 	if r := a.asked.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
@@ -195,24 +193,26 @@ func (q *QueuePair) answeredUs(original uint64) {
 		q.completeSent(a.sent.at(0), Success)
 		a.sent.pop()
 	}
-	q.poke = q.poke || q.send.held || q.State() != RTS
+	if q.send.held || q.State() != RTS {
+		q.effects |= effectSend
+	}
 }
 
 // completeSent publishes the completion of a work request that had to wait for it.
-func (q *QueuePair) completeSent(w *sentRequest, st Status) {
+func (q *engine) completeSent(w *sentRequest, st Status) {
 	if st == Success && !w.signaled {
-		q.opt.SendCQ.unreserve(1)
+		q.sendCQ.unreserve(1)
 		return
 	}
 	c := Completion{ID: w.id, QP: q.num, Op: w.op, Status: st}
 	if st == Success {
 		c.Len, c.Original = w.n, w.original
 	}
-	q.opt.SendCQ.push(c)
+	q.sendCQ.push(c)
 }
 
 // said: a Send, Write or the like, of n octets, was cut whole.
-func (q *QueuePair) said(wr *wqe, n uint32) {
+func (q *engine) said(wr *wqe, n uint32) {
 	if a := &q.asks; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.id, n: n, op: wr.op, signaled: wr.signaled(), done: true, fate: Flushed})
 		return
@@ -221,19 +221,19 @@ func (q *QueuePair) said(wr *wqe, n uint32) {
 }
 
 // failed: a work request could not be carried out. It completes behind those before it.
-func (q *QueuePair) failed(wr *wqe, st Status) {
+func (q *engine) failed(wr *wqe, st Status) {
 	if a := &q.asks; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.id, op: wr.op, fate: st})
 		return
 	}
 	q.published()
-	q.complete(q.opt.SendCQ, wr, 0, st)
+	q.complete(q.sendCQ, wr, 0, st)
 }
 
 // peerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request
 // is left unanswered. One that was begun, and did not fit into the last segment, is as if it had
 // not been.
-func (q *QueuePair) peerEnds() bool {
+func (q *engine) peerEnds() bool {
 	q.asks.over = true
 	if s := &q.send; s.seg.Active() && !s.answering && s.wr.op.asks() {
 		s.seg.Abort()
@@ -293,7 +293,7 @@ func (a *requester) blameSink(e *ddp.Error) {
 }
 
 // abandon flushes what has no Response, and all behind it.
-func (a *requester) abandon(q *QueuePair) {
+func (a *requester) abandon(q *engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)
 		q.completeSent(w, w.fate)

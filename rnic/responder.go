@@ -48,11 +48,11 @@ const (
 	requestSlot = 64 // octets; the longest Request has 52
 )
 
-func (c *ConnParam) requestsMax() int { return max(1, readDepth(c.IRD)) } // an RTR message may be one
+func (d readDepths) requestsMax() int { return max(1, d.ird) } // an RTR message may be one
 
-func (c *ConnParam) responsesAt() int { return requestsAt + requestSlot*c.requestsMax() }
+func (d readDepths) responsesAt() int { return requestsAt + requestSlot*d.requestsMax() }
 
-func (c *ConnParam) controlLen() int { return c.responsesAt() + responseSlot*readDepth(c.ORD) }
+func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.ord }
 
 // start posts buffers for ird Requests, which is what was settled.
 func (s *responder) start(ctrl mem.STag, ird int) {
@@ -64,7 +64,7 @@ func (s *responder) start(ctrl mem.STag, ird int) {
 }
 
 // deliverRequest takes a Read or Atomic Request that is next in the stream. Its buffer is the answer's until that was sent.
-func (q *QueuePair) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
+func (q *engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 	if q.recv.fault != nil {
 		return // the stream is at its end, and no answer would leave
 	}
@@ -82,16 +82,16 @@ func (q *QueuePair) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		return
 	}
 	q.respond.answers.push(a)
-	q.poke = true
+	q.effects |= effectSend
 }
 
 // judgeRead validates a Read Request's source for the whole of its range, and not at all when that is empty (RFC 5040 sections
 // 5.2.1 and 7.2). 0: it is good.
-func (q *QueuePair) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
+func (q *engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 	if r.Size == 0 {
 		return 0
 	}
-	_, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, r.SrcSTag, r.SrcTO, int(r.Size), mem.RemoteRead)
+	_, verdict := q.table.Check(q.domain, q.stream, r.SrcSTag, r.SrcTO, int(r.Size), mem.RemoteRead)
 	return rdmap.ReadCause(verdict)
 }
 
@@ -99,7 +99,7 @@ func (q *QueuePair) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 //
 // It is atomic towards all that this process does to the octets by sync/atomic, so towards atomics of all streams (RFC 7306
 // section 5.3). Values are in the host's order there.
-func (q *QueuePair) carryOut(a *answer, body []byte) rdmap.Cause {
+func (q *engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	req, ok := rdmap.ParseAtomicRequest(body)
 	if !ok {
 		return rdmap.CauseOperation
@@ -107,7 +107,7 @@ func (q *QueuePair) carryOut(a *answer, body []byte) rdmap.Cause {
 	if !req.Code.Valid() {
 		return rdmap.CauseOpcode
 	}
-	b, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, req.STag, req.TO, atomicLen, mem.RemoteRead|mem.RemoteWrite)
+	b, verdict := q.table.Check(q.domain, q.stream, req.STag, req.TO, atomicLen, mem.RemoteRead|mem.RemoteWrite)
 	if verdict != mem.CheckOK {
 		return rdmap.ReadCause(verdict)
 	}
@@ -133,7 +133,7 @@ func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 
 // refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a Read's (RFC 5040 section 7.1), of no
 // other (RFC 7306 section 8.1).
-func (q *QueuePair) refuse(a *answer, cause rdmap.Cause, isRead bool) {
+func (q *engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	if q.recv.fault == nil { // the first error is the one to report
 		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen}
 		if isRead {
@@ -146,7 +146,7 @@ func (q *QueuePair) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 }
 
 // beginAnswer starts the next Response; false when there is none.
-func (q *QueuePair) beginAnswer() bool {
+func (q *engine) beginAnswer() bool {
 	if q.respond.answers.count == 0 {
 		return false
 	}
@@ -169,7 +169,7 @@ func (q *QueuePair) beginAnswer() bool {
 }
 
 // answered: the Response at the front has been cut whole.
-func (q *QueuePair) answered() {
+func (q *engine) answered() {
 	r := &q.respond
 	r.requestQ.Post(r.answers.at(0).buffer)
 	r.answers.pop()
@@ -179,7 +179,7 @@ func (q *QueuePair) answered() {
 
 // sourceGone: what is to be read was revoked while the Response was on its way. The Terminate says how far it came (RFC 5040
 // section 4.8).
-func (q *QueuePair) sourceGone(off uint32, verdict mem.CheckResult) {
+func (q *engine) sourceGone(off uint32, verdict mem.CheckResult) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)
 	q.refuse(a, rdmap.ReadCause(verdict), true)

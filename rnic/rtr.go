@@ -43,6 +43,16 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	}
 }
 
+// oweWakeUp queues an RDMA Write of no octets, if anything was sent before it and may be now (wakeup.go).
+func (q *engine) oweWakeUp() bool {
+	s := &q.send
+	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
+		return false
+	}
+	s.oweRTR(mpa.RTRWrite)
+	return true
+}
+
 // putOwed writes the message of start-up's own, one FPDU; nothing when it does not fit.
 func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	size := s.tx.Size(s.owed.Header.Len() + len(s.owedBody))
@@ -71,7 +81,7 @@ type greeting struct {
 	sends   uint32 // messages of queue 0 that were start-up's
 }
 
-func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
+func (q *engine) startGreeting(t *mpa.Terms, responder bool) {
 	g := &q.recv.greet
 	if !responder {
 		if t.RTR != 0 {
@@ -80,7 +90,7 @@ func (q *QueuePair) startGreeting(t *mpa.Terms, responder bool) {
 		return
 	}
 	if g.awaited = asksWhoseBuffer(t); g.awaited {
-		q.recv.sendQ.InitLists(ceilPow2(q.opt.RecvDepth+1), q.opt.receiveRanges()) // the hidden buffer's place
+		q.recv.sendQ.InitLists(ceilPow2(q.recvDepth+1), q.recvRange) // the hidden buffer's place
 	}
 }
 
@@ -90,7 +100,7 @@ func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 
 // first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as it comes: what counts is that it is
 // valid (RFC 5044 section 7.1.2 rule 4).
-func (q *QueuePair) first(h *ddp.Header, n int) {
+func (q *engine) first(h *ddp.Header, n int) {
 	g := &q.recv.greet
 	g.awaited = false
 	_, op := rdmap.ParseControl(h.ULP)

@@ -7,7 +7,7 @@ import (
 
 // postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that stand behind it. There is
 // room: PostRecv has counted.
-func (q *QueuePair) postBuffer(w *wqe) {
+func (q *engine) postBuffer(w *wqe) {
 	r := &q.recv
 	if w.more == 0 {
 		r.sendQ.Post(ddp.RecvBuffer{ID: w.id, STag: w.local.STag, TO: w.local.Offset, Len: w.local.Length})
@@ -26,7 +26,7 @@ func rangeOf(s SGE) ddp.Range { return ddp.Range{STag: s.STag, Len: s.Length, TO
 
 // readBuffer copies the first octets of a message that was just delivered, wherever in its buffer they stand. False: the buffer is
 // not registered any more. Inside a burst of the Reader's.
-func (q *QueuePair) readBuffer(d *ddp.Delivered, dst []byte) bool {
+func (q *engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
 	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
 	list := d.List
 	if list == nil {
@@ -37,7 +37,7 @@ func (q *QueuePair) readBuffer(d *ddp.Delivered, dst []byte) bool {
 		if n == 0 {
 			continue
 		}
-		b, verdict := q.adapter.table.Check(q.opt.PD.id, q.stream, r.STag, r.TO, n, mem.LocalWrite)
+		b, verdict := q.table.Check(q.domain, q.stream, r.STag, r.TO, n, mem.LocalWrite)
 		if verdict != mem.CheckOK {
 			return false
 		}

@@ -52,21 +52,37 @@ type sendHalf struct {
 	fpdus, payload, messages uint64
 }
 
-func (s *sendHalf) start(opt *QPOptions, ag mpa.Agreement, responder bool) {
-	s.gatherRoom.init(opt)
+func (s *sendHalf) start(q *engine, o *startOptions) {
+	ag := &o.terms.Agreement
+	s.gatherRoom.init(q.inlineMax, q.sgeMax)
 	s.tx.Init(ag.Send)
 	s.seg.Init(ag.Version)
 	s.version = ag.Version
-	s.enabled = !responder
+	s.enabled = o.opened
+	if o.packFull {
+		s.packFull = true
+		s.staged = make([]byte, 0, o.emss)
+	}
+}
+
+// unopened says whether the half that sends waits for the Initiator's first FPDU.
+func (q *engine) unopened() bool { return !q.send.enabled && !q.send.stopped }
+
+// stopUnopened gives up what waits for the Initiator's first FPDU. False: nothing does.
+func (q *engine) stopUnopened() bool {
+	if !q.send.enabled {
+		q.send.stopped = true
+	}
+	return !q.send.enabled
 }
 
 // idle: everything that was posted or asked for has been pulled, and our Reads were answered.
-func (s *sendHalf) idle(q *QueuePair) bool {
+func (s *sendHalf) idle(q *engine) bool {
 	return !s.pending(q) && (s.stopped || !s.held && q.asks.sent.count == 0)
 }
 
 // pending: there are octets to pull now.
-func (s *sendHalf) pending(q *QueuePair) bool {
+func (s *sendHalf) pending(q *engine) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
 		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sq.Len() > 0)
 }
@@ -82,8 +98,9 @@ func (s *sendHalf) pushed() bool {
 	return push
 }
 
-// pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. Driver's goroutine.
-func (q *QueuePair) pull(l *link, dst []byte) int {
+// pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. mayWait: a segment that is not full
+// may wait for more, because octets are unacknowledged; when they have been acknowledged pull is called again (PackFull).
+func (q *engine) pull(dst []byte, mayWait bool) int {
 	s := &q.send
 	if s.carryOff < s.carryEnd {
 		n := copy(dst, s.carry[s.carryOff:s.carryEnd])
@@ -96,7 +113,7 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 	n := s.unstage(dst)
 	q.reader.Enter()
 	for n < len(dst) && len(s.staged) == 0 {
-		k := q.putNext(l, dst[n:], len(dst))
+		k := q.putNext(dst[n:], len(dst))
 		if k == 0 {
 			break
 		}
@@ -106,9 +123,9 @@ func (q *QueuePair) pull(l *link, dst []byte) int {
 	q.sq.Release()
 	q.published()
 	if q.recv.fault != nil {
-		q.lookForErrors(l) // what the peer is reading was revoked
+		q.lookForErrors() // what the peer is reading was revoked
 	}
-	if s.packFull && s.roomFor(dst[n:]) && !l.shut && l.car.unacked() {
+	if mayWait && !s.noMore && s.roomFor(dst[n:]) {
 		s.stage(dst[:n])
 		return 0
 	}
@@ -144,7 +161,7 @@ func (s *sendHalf) mulpdu(room, emss int) int {
 }
 
 // putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is the whole segment.
-func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
+func (q *engine) putNext(dst []byte, emss int) int {
 	s := &q.send
 	if s.term != nil {
 		return s.putTerminate(dst, emss)
@@ -155,7 +172,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 	if s.owed != nil && !s.seg.Active() {
 		return s.putOwed(dst, emss)
 	}
-	if !s.seg.Active() && !q.nextMessage(l) {
+	if !s.seg.Active() && !q.nextMessage() {
 		return 0
 	}
 	mulpdu := s.mulpdu(len(dst), emss)
@@ -172,7 +189,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
-			q.localError(l, LocalProtection, errLocalRange)
+			q.localError(LocalProtection, errLocalRange)
 		}
 		return 0
 	}
@@ -188,7 +205,7 @@ func (q *QueuePair) putNext(l *link, dst []byte, emss int) int {
 }
 
 // ended: the message that was being cut is cut whole.
-func (q *QueuePair) ended(msn uint32) {
+func (q *engine) ended(msn uint32) {
 	s := &q.send
 	s.messages++
 	s.push = true
@@ -206,11 +223,11 @@ func (q *QueuePair) ended(msn uint32) {
 
 // nextMessage starts the next message. Responses and work requests take turns, so that neither waits for more than one message of
 // the other.
-func (q *QueuePair) nextMessage(l *link) bool {
+func (q *engine) nextMessage() bool {
 	s := &q.send
 	if s.requests {
 		s.requests = false
-		if q.nextRequest(l) {
+		if q.nextRequest() {
 			return true
 		}
 	}
@@ -221,7 +238,7 @@ func (q *QueuePair) nextMessage(l *link) bool {
 		s.requests = true
 		return true
 	}
-	return q.nextRequest(l)
+	return q.nextRequest()
 }
 
 // uncutMax is the longest message that is never cut, whatever the MULPDU: its ranges are checked when its only segment is made.
@@ -229,12 +246,12 @@ const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 
 // nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
 // in begin, if it may have to be cut.
-func (q *QueuePair) nextRequest(l *link) bool {
-	for q.takeRequest(l) {
+func (q *engine) nextRequest() bool {
+	for q.takeRequest() {
 		if q.send.wr.op != OpLocalInvalidate {
-			return q.begin(l)
+			return q.begin()
 		}
-		if !q.invalidateHere(l) {
+		if !q.invalidateHere() {
 			return false
 		}
 	}
@@ -242,7 +259,7 @@ func (q *QueuePair) nextRequest(l *link) bool {
 }
 
 // begin starts the message of the request in hand.
-func (q *QueuePair) begin(l *link) bool {
+func (q *engine) begin() bool {
 	s := &q.send
 	wr := &s.wr
 	s.findSource()
@@ -250,7 +267,7 @@ func (q *QueuePair) begin(l *link) bool {
 		s.from.stream, s.from.need = q.stream, mem.LocalWrite
 	}
 	if wr.op.hasLocal() && (s.size > uncutMax || wr.op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
-		q.localError(l, LocalProtection, errLocalRange)
+		q.localError(LocalProtection, errLocalRange)
 		return false
 	}
 	switch wr.op {
@@ -275,7 +292,7 @@ func (q *QueuePair) begin(l *link) bool {
 // takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic
 // that nobody will answer ends our half after what was sent before it: nothing after it may
 // complete with success, and so nothing after it is sent. Responses are.
-func (q *QueuePair) takeRequest(l *link) bool {
+func (q *engine) takeRequest() bool {
 	s := &q.send
 	if s.noMore || !s.held && !q.popRequest() {
 		return false
@@ -285,9 +302,7 @@ func (q *QueuePair) takeRequest(l *link) bool {
 	}
 	if q.asks.over && s.wr.op.asks() {
 		s.noMore = true
-		if !l.shut {
-			l.closing()
-		}
+		q.effects |= effectCloseHalf
 		return false
 	}
 	return true
@@ -301,12 +316,13 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 }
 
 // localError ends the connection for a request that cannot be carried out: a message whose octets are gone cannot be finished.
-func (q *QueuePair) localError(l *link, st Status, err error) {
+func (q *engine) localError(st Status, err error) {
 	s := &q.send
 	q.failed(&s.wr, st)
 	s.wr = wqe{}
 	s.stopped = true
-	l.fail(err)
+	q.leave(Error)
+	q.affect(effectFail, err)
 }
 
 // terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else stops.
@@ -349,9 +365,9 @@ func (s *sendHalf) carryFrom(dst []byte, k int) int {
 }
 
 // abandon flushes the request that was under way.
-func (s *sendHalf) abandon(q *QueuePair) {
+func (s *sendHalf) abandon(q *engine) {
 	if s.wr.op != 0 {
-		q.complete(q.opt.SendCQ, &s.wr, 0, Flushed)
+		q.complete(q.sendCQ, &s.wr, 0, Flushed)
 		s.wr = wqe{}
 	}
 }

@@ -51,12 +51,12 @@ func (q *QueuePair) sendFirst(l *link) {
 		l.car.setTimer(at)
 		return
 	}
-	q.open(l)
+	l.open()
 }
 
 // maySendFirst: nothing but rule 4 is in the way.
 func (l *link) maySendFirst() bool {
-	return l.phase == phaseFull && !l.qp.send.enabled && !l.qp.send.stopped && !l.awaitsReady && !l.awaitsRtr
+	return l.phase == phaseFull && l.qp.unopened() && !l.awaitsReady && !l.awaitsRtr
 }
 
 // pauseOver is the timer of sendFirst. Octets that are not acknowledged are the Reply, which may
@@ -69,7 +69,7 @@ func (l *link) pauseOver() {
 		l.repliedAt = l.car.now()
 		l.qp.sendFirst(l)
 	default:
-		l.qp.open(l)
+		l.open()
 	}
 	if l.shut { // what was posted goes out now, and then our half is closed
 		l.linger()

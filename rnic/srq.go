@@ -167,8 +167,8 @@ func (s *SharedReceiveQueue) pop() sharedBuffer {
 // takeShared has the SharedReceiveQueue fill the receive queue up to message msn, each buffer with its place in the CompletionQueue.
 // Where there are not enough, or msn is farther ahead than RecvDepth allows, it takes none, and DDP finds none. False is an overflow of
 // the CompletionQueue, which is the end of this stream. Driver's goroutine.
-func (q *QueuePair) takeShared(msn uint32) bool {
-	r, s := &q.recv, q.opt.SRQ
+func (q *engine) takeShared(msn uint32) bool {
+	r, s := &q.recv, q.srq
 	n := int64(r.sendQ.Wants(msn))
 	if n == 0 {
 		return true
@@ -179,16 +179,16 @@ func (q *QueuePair) takeShared(msn uint32) bool {
 			return true
 		}
 	}
-	if !q.opt.RecvCQ.reserve(n) {
+	if !q.recvCQ.reserve(n) {
 		if s.left.Load() < n {
 			return true
 		}
 		r.fault = ErrCQOverflow
-		q.adapter.events.post(Event{Kind: EventCQOverflow, QP: q, CQ: q.opt.RecvCQ})
+		q.tell(EventCQOverflow, 0)
 		return false
 	}
 	if !s.claim(n) {
-		q.opt.RecvCQ.unreserve(n)
+		q.recvCQ.unreserve(n)
 		return true
 	}
 	q.posted.Add(int32(n))
@@ -201,7 +201,7 @@ func (q *QueuePair) takeShared(msn uint32) bool {
 }
 
 // mayHold is how many buffers more the QueuePair may take.
-func (q *QueuePair) mayHold() int64 { return int64(q.opt.RecvDepth) - int64(q.posted.Load()) }
+func (q *engine) mayHold() int64 { return int64(q.recvDepth) - int64(q.posted.Load()) }
 
 // CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these depths, so that it never holds up
 // or overflows (RFC 5042 section 6.4.3.2): their sum. Name SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose
@@ -220,8 +220,8 @@ func CQMinSize(depths ...int) int {
 }
 
 // sharedHeld is how many buffers of the SRQ this end holds.
-func (q *QueuePair) sharedHeld() int {
-	if q.opt.SRQ == nil {
+func (q *engine) sharedHeld() int {
+	if q.srq == nil {
 		return 0
 	}
 	return int(q.posted.Load())

@@ -56,7 +56,6 @@ func (l *link) immediate() {
 	l.rxBase = l.rxNext
 	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.conn.IRD), ORD: uint16(l.qp.conn.ORD)})
 	l.firstMarker = true
-	l.qp.send.enabled = true
 	if l.initiator {
 		l.qp.connected <- nil
 	}
@@ -79,10 +78,10 @@ func (l *link) opensCulley02(data []byte) bool {
 	case mpa.BeginsFrame(data):
 		l.fail(ErrFirstMarker)
 		return false
-	case !l.qp.dropsBadCRC(l):
+	case !l.dropBadCRC:
 		l.firstMarker = false
-		l.qp.recv.dead = true
-		l.qp.receiveError(l, ErrFirstMarker)
+		l.qp.rejectStream(ErrFirstMarker)
+		l.heed()
 		return false
 	}
 	return true
@@ -113,10 +112,24 @@ func (l *link) enter(t *mpa.Terms) {
 	kept.PrivateData = nil
 	l.qp.terms.Store(&kept)
 	l.qp.conn.PrivateData = nil // it is in a frame by now
-	l.qp.start(l, &kept, !l.initiator)
+	l.start(&kept)
 	if l.initiator {
 		l.planWakeUp()
 	}
+}
+
+// start puts the engine into service with what start-up agreed.
+func (l *link) start(t *mpa.Terms) {
+	conn := &l.qp.conn
+	l.dropBadCRC, l.packFull = conn.DropBadCRC && !l.inOrder, conn.Packing == PackFull
+	if l.packFull {
+		l.car.nagle()
+	}
+	l.qp.start(&startOptions{
+		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, now: l.car.now(), emss: l.car.emss(),
+		reader: l.reader, pool: l.pool, bufsMax: l.holdMax, reserve: l.reserve,
+		dropBadCRC: l.dropBadCRC, packFull: l.packFull,
+	})
 }
 
 func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.conn.NoMarkers }
@@ -247,7 +260,8 @@ func (l *link) replied(f mpa.Frame) {
 	}
 	l.enter(&t)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
-		l.qp.receiveError(l, err)
+		l.qp.receiveError(err)
+		l.heed()
 		l.qp.connected <- l.err
 		return
 	}
@@ -332,7 +346,7 @@ func (l *link) ready(f mpa.Frame) {
 		return
 	}
 	l.awaitsRtr = false
-	l.qp.open(l)
+	l.open()
 }
 
 // reject answers with R set. Behind it the connection is closed or, to keep, a stream again: the ULP's choice (DECISIONS 10).

@@ -161,7 +161,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		} else {
 			n := -1
 			l := s.qp.link.Load()
-			require.NoError(t, l.car.submit(func() { n = s.qp.pull(l, make([]byte, 1460)) }))
+			require.NoError(t, l.car.submit(func() { n = s.qp.pull(make([]byte, 1460), false) }))
 			require.Zero(t, n, "octets pulled")
 		}
 		require.Len(t, p.octets(), p.at, "octets behind the Reply")

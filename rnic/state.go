@@ -48,10 +48,3 @@ func (s State) String() string {
 	}
 	return fmt.Sprintf("state %d", uint32(s))
 }
-
-// leave goes from service towards the end. A state nearer to it stays. Driver's goroutine.
-func (q *QueuePair) leave(to State) {
-	if s := q.State(); s == RTS || s == Closing && to != Closing {
-		q.state.Store(uint32(to))
-	}
-}

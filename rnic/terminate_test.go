@@ -356,7 +356,9 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	body := terminateBody(nil)
 	write := func() *sendHalf {
 		s := &sendHalf{}
-		s.start(&QPOptions{SGEMax: 1}, mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}, false)
+		s.start(&engine{engineConfig: engineConfig{sgeMax: 1}}, &startOptions{
+			terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}}, opened: true,
+		})
 		s.terminate(body)
 		return s
 	}

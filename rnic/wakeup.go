@@ -1,10 +1,5 @@
 package rnic
 
-import (
-	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/rdmap"
-)
-
 // Waking a peer up. A Responder's Reply says that it may be sent to; but Linux siw sends it before it has its ear at the socket, and an
 // FPDU that comes in between lies there until more octets arrive. An Initiator that has sent something so early, and wants to
 // be sure, sends an RDMA Write of no octets a while later: of that the STag is not looked at (RFC 5041 section 7.2), and no
@@ -20,13 +15,8 @@ func (l *link) planWakeUp() {
 // wakeUp: the time has come. What is sent from now on needs none.
 func (l *link) wakeUp() {
 	l.wakeUpPlanned = false
-	s := &l.qp.send
-	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
-		return
+	if l.qp.oweWakeUp() {
+		l.adapter.startup.wakeUps.Add(1)
+		l.car.send()
 	}
-	h := rdmap.OpWrite.Header(s.version)
-	h.STag = rtrSTag
-	s.owe(ddp.Message{Header: h}, nil)
-	l.adapter.startup.wakeUps.Add(1)
-	l.car.send()
 }

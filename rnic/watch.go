@@ -50,25 +50,25 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 }
 
 // lookLow posts the low-water event when fewer buffers are posted than the threshold.
-func (q *QueuePair) lookLow() {
+func (q *engine) lookLow() {
 	low := q.watch.low.Load()
 	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
-		q.adapter.events.post(Event{Kind: EventReceiveLow, QP: q, Count: uint64(posted)})
+		q.tell(EventReceiveLow, uint64(posted))
 	}
 }
 
-// look compares what arrivals changed with the thresholds. Driver's goroutine.
-func (q *QueuePair) look() {
+// look compares what arrivals changed with the thresholds.
+func (q *engine) look() {
 	w := &q.watch
 	q.lookLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
-			q.adapter.events.post(Event{Kind: EventReceiveHigh, QP: q, Count: uint64(n)})
+			q.tell(EventReceiveHigh, uint64(n))
 		}
 	}
 	if slow := w.slow.Load(); slow > 0 {
 		if n := q.recv.slowPath(); n > uint64(slow) && w.slow.CompareAndSwap(slow, 0) {
-			q.adapter.events.post(Event{Kind: EventSlowPath, QP: q, Count: n})
+			q.tell(EventSlowPath, n)
 		}
 	}
 }
