@@ -33,37 +33,37 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) er
 }
 
 // inService waits for the end of start-up. What has come of it goes before ctx's end: it may be a connection that is given back.
-func (q *QueuePair) inService(ctx context.Context, addr string) error {
+func (e *endpoint) inService(ctx context.Context, addr string) error {
 	var err error
 	select {
-	case err = <-q.connected:
+	case err = <-e.connected:
 	default:
 		select {
-		case err = <-q.connected:
+		case err = <-e.connected:
 		case <-ctx.Done():
-			return connectError(addr, q.giveUp(ctx))
+			return connectError(addr, e.giveUp(ctx))
 		}
 	}
 	if err != nil {
-		<-q.done
+		<-e.done
 	}
 	return connectError(addr, err)
 }
 
 // giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came first and has a connection to
 // be closed.
-func (q *QueuePair) giveUp(ctx context.Context) error {
-	q.Abort()
+func (e *endpoint) giveUp(ctx context.Context) error {
+	e.abort()
 	select {
-	case <-q.done:
+	case <-e.done:
 	case <-time.After(abortTimeout): // nobody turns the Poller
 		return ctx.Err()
 	}
 	var no *RejectedError
-	if errors.As(q.err, &no) && no.Conn != nil {
+	if errors.As(e.err, &no) && no.Conn != nil {
 		return no
 	}
-	if errors.Is(q.err, stack.ErrTentative) {
+	if errors.Is(e.err, stack.ErrTentative) {
 		return fmt.Errorf("%w: %w", stack.ErrTentative, ctx.Err())
 	}
 	return ctx.Err()
@@ -75,7 +75,7 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 	if err := conn.checkConnect(); err != nil {
 		return err
 	}
-	if err := q.prepare(conn); err != nil {
+	if err := q.beginConnecting(conn); err != nil {
 		return connectClosed(addr, err)
 	}
 	var err error
@@ -87,7 +87,7 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 		err = q.dialPoller(ctx, addr)
 	}
 	if err != nil {
-		q.finish(err)
+		q.conclude(err)
 		return connectError(addr, err)
 	}
 	return nil
@@ -100,7 +100,7 @@ func connectError(addr string, err error) error {
 	return &ConnectError{Addr: addr, Err: err}
 }
 
-// connectClosed is prepare's error: a *ConnectError where it means the QueuePair's end.
+// connectClosed is beginConnecting's error: a *ConnectError where it means the QueuePair's end.
 func connectClosed(addr string, err error) error {
 	if errors.Is(err, ErrClosed) {
 		return connectError(addr, err)

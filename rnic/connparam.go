@@ -187,21 +187,21 @@ func (c *ConnParam) dialects() []Dialect {
 	return []Dialect{RFC5044}
 }
 
-// prepare takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
+// beginConnecting takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
 // error leaves it Idle, except for ErrClosed, when Abort or Close has come: then it is Closed.
-func (q *QueuePair) prepare(conn ConnParam) error {
-	if !q.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
+func (e *endpoint) beginConnecting(conn ConnParam) error {
+	if !e.engine.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
 		return ErrState
 	}
 	conn.PrivateData = slices.Clone(conn.PrivateData)
-	err := q.engine.prepare(readDepths{conn.IRD, conn.ORD})
+	err := e.engine.prepare(readDepths{conn.IRD, conn.ORD})
 	if err == nil {
-		q.conn = conn
+		e.conn = conn
 		return nil
 	}
-	q.state.Store(uint32(Idle))
-	if q.unwanted.Load() && q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) { // whichever of the two looks second sees the other
-		q.finish(ErrClosed)
+	e.engine.state.Store(uint32(Idle))
+	if e.unwanted.Load() && e.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) { // whichever of the two looks second sees the other
+		e.conclude(ErrClosed)
 		return ErrClosed
 	}
 	return fmt.Errorf("rnic: queue pair's control region: %w", err)

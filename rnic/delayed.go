@@ -41,7 +41,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 	if err := cmp.Or(conn.checkConnect(), q.adapter.carries(c)); err != nil {
 		return err
 	}
-	if err := q.prepare(conn); err != nil {
+	if err := q.beginConnecting(conn); err != nil {
 		return connectClosed(c.RemoteAddr().String(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -53,7 +53,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 	tries := q.conn.dialects()[:1] // there is but this connection
 	quiet := tries[0] != Culley02  // whose Responder need not wait for us
 	_, err := q.adapter.enterMPA(ctx, c, quiet, func(l *link) error {
-		l.initiate(q, tries)
+		l.initiate(&q.endpoint, tries)
 		return q.join(l)
 	})
 	if err == nil {
@@ -62,7 +62,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 	if q.unwanted.Load() {
 		err = ErrClosed
 	}
-	q.finish(err)
+	q.conclude(err)
 	return connectError(c.RemoteAddr().String(), err)
 }
 

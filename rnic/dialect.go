@@ -64,10 +64,10 @@ func (k RTRKinds) String() string { return mpa.RTRKinds(k).String() }
 
 // party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
 // strict, any other takes Rev 0 for an answer.
-func (q *QueuePair) party(l *link, served mpa.Dialects) mpa.Party {
-	o := &q.conn
+func (e *endpoint) party(l *link, served mpa.Dialects) mpa.Party {
+	o := &e.conn
 	p := mpa.Party{
-		Dialects: served, Markers: l.wantMarkers(q), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: mpa.RTRKinds(o.RTR),
+		Dialects: served, Markers: l.wantMarkers(e), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: mpa.RTRKinds(o.RTR),
 		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
 	}
 	if p.RTR == 0 {

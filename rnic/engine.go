@@ -48,7 +48,7 @@ type engineConfig struct {
 	sendDepth, recvDepth         int
 	sgeMax, inlineMax, recvRange int // ranges and inline octets of a work request; ranges of a receive buffer
 
-	tell func(k EventKind, n uint64) // posts an event without an error; never blocks
+	tell func(k EventKind, n uint64, err error) // posts an event; never blocks
 }
 
 // effects of a call on the connection. After each call into the engine the connection looks whether there are any.
@@ -179,14 +179,26 @@ func (q *engine) flush() {
 	}
 }
 
+// reported says whether an error ended the stream of which the peer was told, or told us.
+func (q *engine) reported() bool { return q.recv.reported }
+
 // idle: everything that was posted or asked for has been pulled, and our Reads were answered.
 func (q *engine) idle() bool { return q.send.idle(q) }
 
 // more says whether the next pull would have octets.
 func (q *engine) more() bool { return q.send.enabled && q.send.pending(q) }
 
+// pushed says whether a message has ended in what was pulled since it was last asked.
+func (q *engine) pushed() bool { return q.send.pushed() }
+
 // mulpdu is the largest ULPDU of a segment of emss octets.
 func (q *engine) mulpdu(emss int) int { return q.send.tx.MULPDU(emss) }
+
+// movedAt is when the peer's frames last made progress: the left edge passed one.
+func (q *engine) movedAt() int64 { return q.recv.movedAt }
+
+// heldBufs is how many packet buffers it holds for frames that are not whole.
+func (q *engine) heldBufs() uint64 { return q.recv.rx.Stats().HeldBufs }
 
 // stats of an engine in service.
 func (q *engine) stats() Stats {

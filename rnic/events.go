@@ -88,9 +88,9 @@ func (a *Adapter) EventCount(k EventKind) uint64 {
 // EventsLost is how many events found the channel of Events full. Any goroutine.
 func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 
-// tell posts an event of the engine's.
-func (q *QueuePair) tellOf(k EventKind, n uint64) {
-	e := Event{Kind: k, QP: q, Count: n}
+// tellEvent posts an event of the engine or the connection.
+func (q *QueuePair) tellEvent(k EventKind, n uint64, err error) {
+	e := Event{Kind: k, QP: q, Count: n, Err: err}
 	if k == EventCQOverflow {
 		e.CQ = q.opt.RecvCQ
 	}
@@ -98,16 +98,16 @@ func (q *QueuePair) tellOf(k EventKind, n uint64) {
 }
 
 // tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
-func (q *QueuePair) tellEnd(err error) {
-	if err == nil || q.recv.reported || errors.Is(err, ErrClosed) {
+func (e *endpoint) tellEnd(err error) {
+	if err == nil || e.engine.reported() || errors.Is(err, ErrClosed) {
 		return
 	}
-	q.adapter.events.post(Event{Kind: EventFailed, QP: q, Err: err})
+	e.engine.tell(EventFailed, 0, err)
 }
 
 // tellPeerClosed posts that the peer closed its half, unless this end has begun to close already.
-func (q *QueuePair) tellPeerClosed(shut bool) {
+func (e *endpoint) tellPeerClosed(shut bool) {
 	if !shut {
-		q.adapter.events.post(Event{Kind: EventPeerClosed, QP: q})
+		e.engine.tell(EventPeerClosed, 0, nil)
 	}
 }

@@ -30,15 +30,15 @@ func (a *Adapter) StartupCounters() StartupCounters {
 }
 
 // initiate makes l the Initiator's link for the first of the dialects.
-func (l *link) initiate(q *QueuePair, tries []Dialect) {
-	l.initiator, l.qp = true, q
+func (l *link) initiate(e *endpoint, tries []Dialect) {
+	l.initiator, l.qp, l.end = true, e.engine, e
 	l.dialect, l.older = tries[0], tries[1:]
-	l.privateMax = privateMaxOr(q.conn.PrivateDataMax)
+	l.privateMax = privateMaxOr(e.conn.PrivateDataMax)
 }
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.
 func (l *link) fallsBack(was phase, err error) bool {
-	if !l.initiator || len(l.older) == 0 || l.again == nil || l.qp.unwanted.Load() {
+	if !l.initiator || len(l.older) == 0 || l.again == nil || l.end.unwanted.Load() {
 		return false
 	}
 	var re *RevisionError
@@ -46,43 +46,43 @@ func (l *link) fallsBack(was phase, err error) bool {
 }
 
 // failDial ends a QueuePair whose next connection could not be begun.
-func (q *QueuePair) failDial(err error) {
-	if q.unwanted.Load() {
+func (e *endpoint) failDial(err error) {
+	if e.unwanted.Load() {
 		err = ErrClosed
 	}
-	q.connected <- err
-	q.finish(err)
+	e.connected <- err
+	e.conclude(err)
 }
 
 // dialPoller dials from one of the Adapter's Pollers.
-func (q *QueuePair) dialPoller(ctx context.Context, addr string) error {
+func (e *endpoint) dialPoller(ctx context.Context, addr string) error {
 	remote, err := resolve(ctx, addr)
 	if err != nil {
 		return err
 	}
-	a := q.adapter
-	d := &pollerDial{q: q, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]}
+	a := e.adapter
+	d := &pollerDial{end: e, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]}
 	d.dial = func(u *onPoller) (*stack.Conn, error) { return d.lane.poller.Dial(remote, u) }
-	return d.try(q.conn.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
+	return d.try(e.conn.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
 }
 
 // pollerDial is a QueuePair's way to a peer, for as many tries as it has dialects.
 type pollerDial struct {
-	q    *QueuePair
+	end  *endpoint
 	lane *lane
 	dial func(*onPoller) (*stack.Conn, error)
 }
 
 // try begins a connection. order gets the rest to the Poller's goroutine.
 func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
-	u := newPollerLink(d.q.adapter, d.lane)
+	u := newPollerLink(d.end.adapter, d.lane)
 	l := u.link
-	l.initiate(d.q, tries)
+	l.initiate(d.end, tries)
 	l.again = func() { d.retry(l.older, d.lane.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
-	if err := d.q.join(l); err != nil {
+	if err := d.end.join(l); err != nil {
 		return err
 	}
-	if !d.q.adapter.addLink(l) {
+	if !d.end.adapter.addLink(l) {
 		return ErrClosed
 	}
 	err := order(func() {
@@ -96,7 +96,7 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 		}
 	})
 	if err != nil {
-		d.q.adapter.dropLink(l)
+		d.end.adapter.dropLink(l)
 		close(l.gone) // nobody will drive it
 	}
 	return err
@@ -126,22 +126,22 @@ func (d *pollerDial) retry(tries []Dialect, submit func(func()) error) {
 	case errors.Is(err, stack.ErrBusy):
 		go d.retry(tries, func(fn func()) error { return order(d.unlessUnwanted, fn) })
 	case err != nil:
-		d.q.failDial(err)
+		d.end.failDial(err)
 	}
 }
 
 func (d *pollerDial) unlessUnwanted(fn func()) error {
-	if d.q.unwanted.Load() {
+	if d.end.unwanted.Load() {
 		return ErrClosed
 	}
 	return d.lane.poller.Submit(fn)
 }
 
 // redialKernel is the next try over the kernel's sockets.
-func (q *QueuePair) redialKernel(addr string, tries []Dialect) {
+func (e *endpoint) redialKernel(addr string, tries []Dialect) {
 	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
 	defer cancel()
-	if err := q.dialSocket(ctx, addr, tries); err != nil {
-		q.failDial(err)
+	if err := e.dialSocket(ctx, addr, tries); err != nil {
+		e.failDial(err)
 	}
 }

@@ -63,10 +63,10 @@ func (ln *lane) relieve(now int64, who *link) {
 	var worst *link
 	most := uint64(0)
 	for _, l := range ln.links {
-		if l == alone || l.phase != phaseFull || now-l.qp.recv.movedAt < int64(hoardTimeout) {
+		if l == alone || l.phase != phaseFull || now-l.qp.movedAt() < int64(hoardTimeout) {
 			continue
 		}
-		if held := l.qp.recv.rx.Stats().HeldBufs; held > most {
+		if held := l.qp.heldBufs(); held > most {
 			worst, most = l, held
 		}
 	}

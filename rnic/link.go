@@ -100,7 +100,8 @@ type link struct {
 	phase     phase
 	initiator bool
 	listener  *Listener
-	qp        *QueuePair
+	qp        *engine // it and end: nil at a Responder before the Request is accepted
+	end       *endpoint
 	own       mpa.Frame // the frame we sent or are going to send
 
 	dialect     Dialect   // Initiator: of the Request
@@ -252,7 +253,7 @@ func (l *link) heedEffects() {
 	case fx&effectFail != 0:
 		l.fail(err)
 	case fx&effectLeave != 0:
-		l.adapter.events.post(Event{Kind: EventTerminated, QP: l.qp, Err: err})
+		l.qp.tell(EventTerminated, 0, err)
 		l.note(err)
 		l.closing()
 	}
@@ -299,7 +300,7 @@ func (l *link) linger() {
 	l.seen = l.car.progress()
 	wait := lingerTimeout
 	if l.phase == phaseFull && l.err == nil {
-		wait = cmp.Or(l.qp.conn.UserTimeout, closeTimeout)
+		wait = cmp.Or(l.end.conn.UserTimeout, closeTimeout)
 	}
 	at := l.car.now() + int64(wait)
 	if l.sendFirstAt != 0 {
@@ -335,10 +336,10 @@ func (l *link) peerClosed() {
 	default:
 		if l.phase == phaseFull {
 			l.qp.leave(Closing)
-			l.qp.tellPeerClosed(l.shut)
+			l.end.tellPeerClosed(l.shut)
 			if l.qp.stopUnopened() {
 				// The FPDU that would have let us send will not come.
-			} else if l.qp.conn.AllowHalfClosed && !l.shut {
+			} else if l.end.conn.AllowHalfClosed && !l.shut {
 				return
 			}
 		}
@@ -425,20 +426,20 @@ func (l *link) over(err error) {
 		l.again()
 		return
 	}
-	if q := l.qp; q != nil {
+	if e := l.end; e != nil {
 		if was == phaseFull {
-			q.final = q.snapshot(l)
+			e.final = e.snapshot(l)
 		}
 		l.phase = phaseOver
 		if was != phaseFull {
 			select {
-			case q.connected <- orClosed(err):
+			case e.connected <- orClosed(err):
 			default:
 			}
 		}
-		q.finish(err)
+		e.conclude(err)
 		if was == phaseFull {
-			q.tellEnd(err)
+			e.tellEnd(err)
 		}
 	}
 	l.phase = phaseOver

@@ -346,16 +346,16 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	if err := conn.checkAccept(r.Dialect()); err != nil {
 		return err
 	}
-	if err := q.prepare(conn); err != nil {
+	if err := q.beginConnecting(conn); err != nil {
 		return err
 	}
 	if conn.Quirks.SendFirst {
 		_ = q.SendFirst() // ErrState: the request's connection will say why
 	}
-	err := r.ask(ctx, func() error { return r.link.accept(q, r.frame) })
+	err := r.ask(ctx, func() error { return r.link.accept(&q.endpoint, r.frame) })
 	if err != nil {
 		if q.link.Load() == nil {
-			q.finish(err)
+			q.conclude(err)
 		}
 		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
 	}

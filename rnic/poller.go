@@ -95,7 +95,7 @@ func (u *onPoller) Closed(_ *stack.Conn, err error) {
 func (u *onPoller) More(*stack.Conn) bool { return u.link.more() }
 
 // Pushed implements stack.Ahead: the end of a message.
-func (u *onPoller) Pushed(*stack.Conn) bool { return u.link.qp != nil && u.link.qp.send.pushed() }
+func (u *onPoller) Pushed(*stack.Conn) bool { return u.link.qp != nil && u.link.qp.pushed() }
 
 // The carrier. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
 

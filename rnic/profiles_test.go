@@ -170,10 +170,10 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 	l := newLink(r.client)
-	l.car, l.initiator, l.phase, l.qp = &stillCarrier{}, true, phaseFull, c.qp
+	l.car, l.initiator, l.phase, l.qp, l.end = &stillCarrier{}, true, phaseFull, &c.qp.engine, &c.qp.endpoint
 	l.pool, l.holdMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
-	require.NoError(t, c.qp.prepare(c.conn))
+	require.NoError(t, c.qp.beginConnecting(c.conn))
 	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
@@ -39,23 +38,9 @@ type QPOptions struct {
 
 // QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
 type QueuePair struct {
-	adapter *Adapter
-	opt     QPOptions
-	conn    ConnParam // from Connecting on
+	opt QPOptions
 	engine
-
-	link      atomic.Pointer[link]
-	unwanted  atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a link
-	early     atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a link
-	stopDial  atomic.Pointer[context.CancelFunc]
-	connected chan error    // Connect's result, once
-	done      chan struct{} // closed with the QueuePair
-	private   []byte        // of the peer's Reply
-	terms     atomic.Pointer[mpa.Terms]
-
-	// Of the goroutine (or the mutex) that drives the connection, until done is closed.
-	err   error
-	final Stats
+	endpoint
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, which the text names,
@@ -78,15 +63,13 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		return nil, errors.New("rnic: the adapter has numbered as many queue pairs as there are numbers; open another")
 	}
 	q := &QueuePair{
-		adapter:   a,
-		opt:       opt,
-		connected: make(chan error, 1),
-		done:      make(chan struct{}),
+		opt: opt,
 	}
+	q.endpoint.init(a, &q.engine)
 	q.engineConfig = engineConfig{
 		table: a.table, domain: opt.PD.id, stream: mem.StreamID(n), num: uint32(n), sendCQ: opt.SendCQ, recvCQ: opt.RecvCQ, srq: opt.SRQ,
 		sendDepth: opt.SendDepth, recvDepth: opt.RecvDepth, sgeMax: opt.SGEMax, inlineMax: opt.InlineMax, recvRange: opt.receiveRanges(),
-		tell: q.tellOf,
+		tell: q.tellEvent,
 	}
 	q.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
 	q.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
@@ -154,7 +137,7 @@ func (q *QueuePair) Err() error {
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.unwanted.Store(true)
 	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
-		q.finish(nil)
+		q.conclude(nil)
 		return nil
 	}
 	q.Disconnect()
@@ -172,40 +155,8 @@ func (q *QueuePair) Disconnect() {
 	}
 }
 
-// linkOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked as not wanted any more.
-func (q *QueuePair) linkOrUnwanted() *link {
-	q.unwanted.Store(true)
-	if stop := q.stopDial.Load(); stop != nil {
-		(*stop)()
-	}
-	return q.link.Load()
-}
-
-// join makes l the QueuePair's connection, unless Abort or Close came before. Whichever of the two looks second sees the
-// other.
-func (q *QueuePair) join(l *link) error {
-	q.link.Store(l)
-	if q.unwanted.Load() {
-		return ErrClosed
-	}
-	return nil
-}
-
 // Abort resets the connection. Done is closed soon after.
-func (q *QueuePair) Abort() {
-	if l := q.linkOrUnwanted(); l != nil {
-		_ = order(l.car.submit, func() { l.fail(ErrClosed) })
-	} else if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
-		q.finish(ErrClosed)
-	}
-}
-
-// finish is the last thing the connection's driver does to a QueuePair.
-func (q *QueuePair) finish(err error) {
-	q.err = err
-	q.engine.finish()
-	close(q.done)
-}
+func (q *QueuePair) Abort() { q.abort() }
 
 // Stats of one QueuePair.
 type Stats struct {
@@ -284,15 +235,6 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	case <-ctx.Done():
 		return Stats{}, ctx.Err()
 	}
-}
-
-func (q *QueuePair) snapshot(l *link) Stats {
-	if q.State() == Closed {
-		return q.final
-	}
-	s := q.stats()
-	s.TCP = l.car.stats()
-	return s
 }
 
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState

@@ -26,23 +26,23 @@ func (q *QueuePair) SendFirst() error { return q.letSend(sendsFirst) }
 // has said so by other means, such as another connection.
 func (q *QueuePair) PeerReady() error { return q.letSend(peerIsReady) }
 
-func (q *QueuePair) letSend(how uint32) error {
-	if q.State() == Closed {
+func (e *endpoint) letSend(how uint32) error {
+	if e.engine.State() == Closed {
 		return ErrState
 	}
-	for had := q.early.Load(); had < how && !q.early.CompareAndSwap(had, how); had = q.early.Load() {
+	for had := e.early.Load(); had < how && !e.early.CompareAndSwap(had, how); had = e.early.Load() {
 	}
-	if l := q.link.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
-		_ = order(l.car.submit, func() { q.sendFirst(l) }) // a stopped Poller has ended the connection already
-		q.adapter.turn()
+	if l := e.link.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
+		_ = order(l.car.submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
+		e.adapter.turn()
 	}
 	return nil
 }
 
 // sendFirst opens the half that sends, or sets a timer for that, if it was asked for and nothing
 // that is owed is still to come. Driver's goroutine.
-func (q *QueuePair) sendFirst(l *link) {
-	how := q.early.Load()
+func (e *endpoint) sendFirst(l *link) {
+	how := e.early.Load()
 	if how == sendsLast || !l.maySendFirst() {
 		return
 	}
@@ -67,7 +67,7 @@ func (l *link) pauseOver() {
 	case !l.maySendFirst():
 	case l.car.unacked():
 		l.repliedAt = l.car.now()
-		l.qp.sendFirst(l)
+		l.end.sendFirst(l)
 	default:
 		l.open()
 	}

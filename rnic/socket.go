@@ -423,28 +423,28 @@ func socketError(err error) error {
 	return err
 }
 
-func (q *QueuePair) dialKernel(ctx context.Context, addr string) error {
-	return q.dialSocket(ctx, addr, q.conn.dialects())
+func (e *endpoint) dialKernel(ctx context.Context, addr string) error {
+	return e.dialSocket(ctx, addr, e.conn.dialects())
 }
 
 // dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
-func (q *QueuePair) dialSocket(ctx context.Context, addr string, tries []Dialect) error {
-	a := q.adapter
+func (e *endpoint) dialSocket(ctx context.Context, addr string, tries []Dialect) error {
+	a := e.adapter
 	at, err := a.places.take()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q.stopDial.Store(&cancel)
-	if q.unwanted.Load() {
+	e.stopDial.Store(&cancel)
+	if e.unwanted.Load() {
 		cancel()
 	}
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		at.leave()
-		if q.unwanted.Load() {
+		if e.unwanted.Load() {
 			return ErrClosed
 		}
 		return socketError(err)
@@ -456,9 +456,9 @@ func (q *QueuePair) dialSocket(ctx context.Context, addr string, tries []Dialect
 		return err
 	}
 	s.mu.Lock() // Abort and Adapter.Close know the link
-	s.link.initiate(q, tries)
-	s.link.again = func() { go q.redialKernel(addr, tries[1:]) }
-	if err := q.join(s.link); err != nil {
+	s.link.initiate(e, tries)
+	s.link.again = func() { go e.redialKernel(addr, tries[1:]) }
+	if err := e.join(s.link); err != nil {
 		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
 	}
 	s.mu.Unlock()

@@ -184,7 +184,7 @@ func (q *engine) takeShared(msn uint32) bool {
 			return true
 		}
 		r.fault = ErrCQOverflow
-		q.tell(EventCQOverflow, 0)
+		q.tell(EventCQOverflow, 0, nil)
 		return false
 	}
 	if !s.claim(n) {

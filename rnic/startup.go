@@ -24,7 +24,7 @@ func (l *link) established() {
 	l.self, l.peer = l.car.local(), l.car.remote()
 	switch {
 	case l.initiator && l.dialect == Culley02:
-		if err := l.bound(l.qp); err != nil {
+		if err := l.bound(l.end); err != nil {
 			l.fail(err)
 			return
 		}
@@ -43,8 +43,8 @@ func (l *link) established() {
 // ask sends the Request.
 func (l *link) ask() {
 	l.phase = phaseReply
-	p := l.qp.party(l, setOf(l.dialect))
-	l.own = p.Request(mpa.Dialect(l.dialect), l.qp.conn.PrivateData)
+	p := l.end.party(l, setOf(l.dialect))
+	l.own = p.Request(mpa.Dialect(l.dialect), l.end.conn.PrivateData)
 	l.out = l.own.Append(nil)
 	l.car.setTimer(l.car.now() + int64(replyTimeout))
 	l.car.send()
@@ -54,10 +54,10 @@ func (l *link) ask() {
 func (l *link) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	l.rxBase = l.rxNext
-	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.qp.conn.IRD), ORD: uint16(l.qp.conn.ORD)})
+	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.end.conn.IRD), ORD: uint16(l.end.conn.ORD)})
 	l.firstMarker = true
 	if l.initiator {
-		l.qp.connected <- nil
+		l.end.connected <- nil
 	}
 	l.car.send()
 }
@@ -87,9 +87,9 @@ func (l *link) opensCulley02(data []byte) bool {
 	return true
 }
 
-// bound sets q's UserTimeout. It fails where the kernel refuses it.
-func (l *link) bound(q *QueuePair) error {
-	d := q.conn.UserTimeout
+// bound sets e's UserTimeout. It fails where the kernel refuses it.
+func (l *link) bound(e *endpoint) error {
+	d := e.conn.UserTimeout
 	if d == 0 {
 		return nil
 	}
@@ -110,8 +110,8 @@ func (l *link) enter(t *mpa.Terms) {
 	}
 	kept := *t
 	kept.PrivateData = nil
-	l.qp.terms.Store(&kept)
-	l.qp.conn.PrivateData = nil // it is in a frame by now
+	l.end.terms.Store(&kept)
+	l.end.conn.PrivateData = nil // it is in a frame by now
 	l.start(&kept)
 	if l.initiator {
 		l.planWakeUp()
@@ -120,7 +120,7 @@ func (l *link) enter(t *mpa.Terms) {
 
 // start puts the engine into service with what start-up agreed.
 func (l *link) start(t *mpa.Terms) {
-	conn := &l.qp.conn
+	conn := &l.end.conn
 	l.dropBadCRC, l.packFull = conn.DropBadCRC && !l.inOrder, conn.Packing == PackFull
 	if l.packFull {
 		l.car.nagle()
@@ -132,7 +132,7 @@ func (l *link) start(t *mpa.Terms) {
 	})
 }
 
-func (l *link) wantMarkers(q *QueuePair) bool { return !l.inOrder && !q.conn.NoMarkers }
+func (l *link) wantMarkers(e *endpoint) bool { return !l.inOrder && !e.conn.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
 // the frame.
@@ -228,7 +228,7 @@ func (l *link) decide(f mpa.Frame) {
 
 // replied enters full operation, or not (rule 3).
 func (l *link) replied(f mpa.Frame) {
-	p := l.qp.party(l, setOf(l.dialect))
+	p := l.end.party(l, setOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
 		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: []Dialect{l.dialect}, Reply: true, Lower: f.Rev < l.own.Rev}
 		if l.fallsBack(l.phase, re) {
@@ -250,9 +250,9 @@ func (l *link) replied(f mpa.Frame) {
 		l.fail(err)
 		return
 	}
-	l.qp.private = append([]byte(nil), t.PrivateData...)
+	l.end.private = append([]byte(nil), t.PrivateData...)
 	if err == nil {
-		err = l.bound(l.qp)
+		err = l.bound(l.end)
 	}
 	if err == nil && t.RtrFrame {
 		rtr := mpa.RtrFrame(&l.own, &f)
@@ -262,10 +262,10 @@ func (l *link) replied(f mpa.Frame) {
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
 		l.qp.receiveError(err)
 		l.heed()
-		l.qp.connected <- l.err
+		l.end.connected <- l.err
 		return
 	}
-	l.qp.connected <- nil
+	l.end.connected <- nil
 	l.car.send()
 }
 
@@ -277,7 +277,7 @@ func (l *link) rejected(f mpa.Frame) {
 		return
 	}
 	re := &RejectedError{PrivateData: append([]byte(nil), private...), Asked: l.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
-	if l.qp.conn.KeepRejected {
+	if l.end.conn.KeepRejected {
 		l.note(re)
 		l.leave()
 		return
@@ -285,58 +285,58 @@ func (l *link) rejected(f mpa.Frame) {
 	l.fail(re)
 }
 
-// accept answers the Request and puts q into service.
-func (l *link) accept(q *QueuePair, req mpa.Frame) error {
+// accept answers the Request and puts e into service.
+func (l *link) accept(e *endpoint, req mpa.Frame) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
 	if req.Kind == 0 {
-		return l.acceptImmediate(q)
+		return l.acceptImmediate(e)
 	}
-	p := q.party(l, l.listener.dialects)
-	rep, t, err := p.Answer(&req, q.conn.PrivateData)
+	p := e.party(l, l.listener.dialects)
+	rep, t, err := p.Answer(&req, e.conn.PrivateData)
 	if err != nil {
 		l.refuse(rep)
 		return err
 	}
-	if err := l.bound(q); err != nil { // no Terminate before the Initiator's first FPDU (DECISIONS 14)
+	if err := l.bound(e); err != nil { // no Terminate before the Initiator's first FPDU (DECISIONS 14)
 		l.refuse(rejection(req, nil))
 		return err
 	}
 	l.own = rep
 	l.out = rep.Append(l.out) // behind the last streaming message, should a hasty peer not have waited for it
 	l.own.PrivateData = nil
-	l.qp = q
+	l.qp, l.end = e.engine, e
 	l.enter(&t)
 	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
 		l.car.setTimer(l.car.now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
 	}
 	l.repliedAt = l.car.now()
 	l.car.send()
-	l.joinAccepted(q)
+	l.joinAccepted(e)
 	return nil
 }
 
-func (l *link) acceptImmediate(q *QueuePair) error {
-	if err := l.bound(q); err != nil {
+func (l *link) acceptImmediate(e *endpoint) error {
+	if err := l.bound(e); err != nil {
 		l.fail(err)
 		return err
 	}
-	l.qp = q
+	l.qp, l.end = e.engine, e
 	l.immediate()
-	l.joinAccepted(q)
+	l.joinAccepted(e)
 	return nil
 }
 
-func (l *link) joinAccepted(q *QueuePair) {
-	if err := q.join(l); err != nil {
+func (l *link) joinAccepted(e *endpoint) {
+	if err := e.join(l); err != nil {
 		l.fail(err)
 		return
 	}
 	if l.handed != nil {
 		l.edge(l.handed.edge)
 	}
-	q.sendFirst(l)
+	e.sendFirst(l)
 }
 
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).

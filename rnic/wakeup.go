@@ -7,8 +7,8 @@ package rnic
 
 // planWakeUp sets the timer at the Initiator's entry into full operation.
 func (l *link) planWakeUp() {
-	if l.wakeUpPlanned = l.qp.conn.Quirks.WakeUp > 0 && l.dialect != Culley02; l.wakeUpPlanned {
-		l.car.setTimer(l.car.now() + int64(l.qp.conn.Quirks.WakeUp))
+	if l.wakeUpPlanned = l.end.conn.Quirks.WakeUp > 0 && l.dialect != Culley02; l.wakeUpPlanned {
+		l.car.setTimer(l.car.now() + int64(l.end.conn.Quirks.WakeUp))
 	}
 }
 

@@ -53,7 +53,7 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 func (q *engine) lookLow() {
 	low := q.watch.low.Load()
 	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
-		q.tell(EventReceiveLow, uint64(posted))
+		q.tell(EventReceiveLow, uint64(posted), nil)
 	}
 }
 
@@ -63,12 +63,12 @@ func (q *engine) look() {
 	q.lookLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
-			q.tell(EventReceiveHigh, uint64(n))
+			q.tell(EventReceiveHigh, uint64(n), nil)
 		}
 	}
 	if slow := w.slow.Load(); slow > 0 {
 		if n := q.recv.slowPath(); n > uint64(slow) && w.slow.CompareAndSwap(slow, 0) {
-			q.tell(EventSlowPath, n)
+			q.tell(EventSlowPath, n, nil)
 		}
 	}
 }

@@ -1,0 +1,78 @@
+package rnic
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// endpoint is a queue pair as its connection sees it: what it wants of one, and what came of it. One connection after another
+// may try for it (fallback.go), one is its.
+type endpoint struct {
+	adapter *Adapter
+	engine  *engine
+	conn    ConnParam // from Connecting on
+
+	link      atomic.Pointer[link]
+	unwanted  atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a link
+	early     atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a link
+	stopDial  atomic.Pointer[context.CancelFunc]
+	connected chan error    // Connect's result, once
+	done      chan struct{} // closed with the QueuePair
+	private   []byte        // of the peer's Reply
+	terms     atomic.Pointer[mpa.Terms]
+
+	// Of the goroutine (or the mutex) that drives the connection, until done is closed.
+	err   error
+	final Stats
+}
+
+func (e *endpoint) init(a *Adapter, q *engine) {
+	e.adapter, e.engine = a, q
+	e.connected, e.done = make(chan error, 1), make(chan struct{})
+}
+
+// linkOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked as not wanted any more.
+func (e *endpoint) linkOrUnwanted() *link {
+	e.unwanted.Store(true)
+	if stop := e.stopDial.Load(); stop != nil {
+		(*stop)()
+	}
+	return e.link.Load()
+}
+
+// join makes l the QueuePair's connection, unless Abort or Close came before. Whichever of the two looks second sees the
+// other.
+func (e *endpoint) join(l *link) error {
+	e.link.Store(l)
+	if e.unwanted.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// abort is QueuePair.Abort. Any goroutine.
+func (e *endpoint) abort() {
+	if l := e.linkOrUnwanted(); l != nil {
+		_ = order(l.car.submit, func() { l.fail(ErrClosed) })
+	} else if e.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+		e.conclude(ErrClosed)
+	}
+}
+
+// conclude is the last thing the connection's driver does to a QueuePair.
+func (e *endpoint) conclude(err error) {
+	e.err = err
+	e.engine.finish()
+	close(e.done)
+}
+
+func (e *endpoint) snapshot(l *link) Stats {
+	if e.engine.State() == Closed {
+		return e.final
+	}
+	s := e.engine.stats()
+	s.TCP = l.car.stats()
+	return s
+}
