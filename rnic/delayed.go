@@ -191,10 +191,10 @@ func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role 
 }
 
 func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, role func(*link) error) (*link, error) {
-	u := newPollerLink(a, a.laneOf(c.Poller()))
+	l, u := newPollerLink(a, a.laneOf(c.Poller()))
 	var refused error
 	d, err := c.StartDetach(func(h stream.Handover) stack.Upper {
-		if refused = u.mayTake(h, quiet, role); refused != nil {
+		if refused = l.mayTake(h, quiet, role); refused != nil {
 			return nil
 		}
 		u.takeOver(h)
@@ -210,12 +210,11 @@ func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, ro
 		}
 		return nil, err
 	}
-	return u.link, nil
+	return l, nil
 }
 
 // mayTake says why a connection is to stay a stream. Poller's goroutine.
-func (u *onPoller) mayTake(h stream.Handover, quiet bool, role func(*link) error) error {
-	l := u.link
+func (l *link) mayTake(h stream.Handover, quiet bool, role func(*link) error) error {
 	if quiet && (h.Edge > h.Read || h.Early > 0) {
 		return ErrUnread
 	}
@@ -246,36 +245,36 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.adoptSocket(nc, at)
+	l, s, err := a.adoptSocket(nc, at)
 	if err != nil {
 		at.leave()
 		return nil, err
 	}
 	s.front = front
-	_ = nc.Close() // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
-	s.mu.Lock()    // the QueuePair knows the link from here on: Abort may come
-	if err := role(s.link); err != nil {
-		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
-	}
-	s.mu.Unlock()
+	_ = nc.Close()        // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
+	_ = s.submit(func() { // the QueuePair knows the link from here on: Abort may come
+		if err := role(l); err != nil {
+			l.fail(err) // run then finds a connection that is over, and tells the QueuePair
+		}
+	})
 	s.run()
-	return s.link, nil
+	return l, nil
 }
 
 // adoptSocket makes a link over a second descriptor of nc's connection.
-func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*onSocket, error) {
+func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*link, *onSocket, error) {
 	f, err := nc.File()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = f.Close() }() // FileConn has one of its own
 	own, err := net.FileConn(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s, err := newSocketLink(a, own.(*net.TCPConn), at)
+	l, s, err := newSocketLink(a, own.(*net.TCPConn), at)
 	if err != nil {
 		_ = own.Close() // the error at hand says more
 	}
-	return s, err
+	return l, s, err
 }

@@ -62,7 +62,7 @@ func (e *endpoint) dialPoller(ctx context.Context, addr string) error {
 	}
 	a := e.adapter
 	d := &pollerDial{end: e, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]}
-	d.dial = func(u *onPoller) (*stack.Conn, error) { return d.lane.poller.Dial(remote, u) }
+	d.dial = func(u stack.Upper) (*stack.Conn, error) { return d.lane.poller.Dial(remote, u) }
 	return d.try(e.conn.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
 }
 
@@ -70,13 +70,12 @@ func (e *endpoint) dialPoller(ctx context.Context, addr string) error {
 type pollerDial struct {
 	end  *endpoint
 	lane *lane
-	dial func(*onPoller) (*stack.Conn, error)
+	dial func(stack.Upper) (*stack.Conn, error)
 }
 
 // try begins a connection. order gets the rest to the Poller's goroutine.
 func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
-	u := newPollerLink(d.end.adapter, d.lane)
-	l := u.link
+	l, u := newPollerLink(d.end.adapter, d.lane)
 	l.initiate(d.end, tries)
 	l.again = func() { d.retry(l.older, d.lane.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
 	if err := d.end.join(l); err != nil {
@@ -90,33 +89,13 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 			l.over(l.err)
 			return
 		}
-		if err := d.lane.poller.UntilChecked(func() (again bool) { return d.begin(u) }); err != nil {
-			u.tentative = false
-			l.over(err)
-		}
+		u.dial(d.dial)
 	})
 	if err != nil {
 		d.end.adapter.dropLink(l)
 		close(l.gone) // nobody will drive it
 	}
 	return err
-}
-
-// begin starts u's handshake, on the Poller's goroutine. again: our address is still being checked.
-func (d *pollerDial) begin(u *onPoller) (again bool) {
-	if u.link.phase == phaseOver { // ended while it waited
-		return false
-	}
-	c, err := d.dial(u)
-	if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
-		return true
-	}
-	if err != nil {
-		u.link.over(err)
-		return false
-	}
-	u.conn = c
-	return false
 }
 
 // retry is the next try. When the control ring is full a goroutine waits for room, for the Poller's cannot.

@@ -33,16 +33,12 @@ type piece struct {
 }
 
 // takeOver puts MPA above a connection that was a stream. Poller's goroutine.
-func (u *onPoller) takeOver(h stream.Handover) {
-	l := u.link
-	u.enter(h.Conn)
-	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
-	u.edge, l.rxNext = h.Edge, h.Read
+func (l *link) takeOver(h stream.Handover) {
+	l.rxNext = h.Read
 	if h.Edge > h.Read || h.Early > 0 {
 		l.handed = &handed{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
 	}
 	l.established()
-	h.Conn.SetSilent(false) // it was a stream, which has said enough to become this
 }
 
 // arriveHanded takes octets that are handed over, and then, while some of those wait, octets from TCP.
@@ -53,9 +49,9 @@ func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	case h.early > 0:
 		h.early--
 	default:
-		return l.arrive(off, b, data)
+		return l.arriveNew(off, b, data)
 	}
-	if v := l.arrive(off, b, data); v != stack.Refused {
+	if v := l.arriveNew(off, b, data); v != stack.Refused {
 		return v
 	}
 	if off < l.rxBase { // the Request's last octets
@@ -63,7 +59,7 @@ func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	}
 	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
 	// octets that wait for the rest of their frame.
-	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.holdMax || l.pool.Available() < l.spare) {
+	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.bufsMax || l.pool.Available() < l.spare) {
 		l.fail(errPipelined)
 		return stack.Taken
 	}

@@ -16,10 +16,10 @@ type lane struct {
 	reader  *mem.Reader
 	reserve mpa.Reserve
 
-	links     []*link
-	relieveAt int64 // no connection is ended for want of Bufs before
-	refused   *link // since then: octets of this one were refused,
-	several   bool  // and of others
+	conns     []*onPoller
+	relieveAt int64     // no connection is ended for want of Bufs before
+	refused   *onPoller // since then: octets of this one were refused,
+	several   bool      // and of others
 }
 
 // When octets that wait for the rest of their frame have used up what they may, a connection whose frames have made no
@@ -36,17 +36,17 @@ func newLane(p *stack.Poller, r *mem.Reader) *lane {
 	}}
 }
 
-func (ln *lane) enter(l *link) { ln.links = append(ln.links, l) }
+func (ln *lane) enter(u *onPoller) { ln.conns = append(ln.conns, u) }
 
-func (ln *lane) leave(l *link) {
-	if i := slices.Index(ln.links, l); i >= 0 {
-		ln.links = slices.Delete(ln.links, i, i+1)
+func (ln *lane) leave(u *onPoller) {
+	if i := slices.Index(ln.conns, u); i >= 0 {
+		ln.conns = slices.Delete(ln.conns, i, i+1)
 	}
 }
 
 // relieve is called when octets of who were refused because Bufs are short. As long as it alone is
 // refused, it is not ended.
-func (ln *lane) relieve(now int64, who *link) {
+func (ln *lane) relieve(now int64, who *onPoller) {
 	if ln.refused == nil {
 		ln.refused = who
 	}
@@ -60,17 +60,17 @@ func (ln *lane) relieve(now int64, who *link) {
 	}
 	ln.refused, ln.several = nil, false
 	ln.relieveAt = now + int64(relieveEvery)
-	var worst *link
+	var worst *onPoller
 	most := uint64(0)
-	for _, l := range ln.links {
-		if l == alone || l.phase != phaseFull || now-l.qp.movedAt() < int64(hoardTimeout) {
+	for _, u := range ln.conns {
+		if u == alone {
 			continue
 		}
-		if held := l.qp.heldBufs(); held > most {
-			worst, most = l, held
+		if held := u.up.unfinished(now); held > most {
+			worst, most = u, held
 		}
 	}
 	if worst != nil {
-		worst.fail(ErrHoarding)
+		worst.up.fail(ErrHoarding)
 	}
 }

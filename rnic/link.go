@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,13 +21,6 @@ const (
 	claimedByEnd
 )
 
-// Keep-alives of a connection with a UserTimeout: the first after half of it, four in all, and after them the end.
-const (
-	keepAliveIdle     = 2
-	keepAliveInterval = 8
-	keepAliveCount    = 4
-)
-
 // Time-outs of a connection.
 const (
 	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
@@ -37,32 +31,6 @@ const (
 	// nobody else can see, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
 	closeTimeout = 100 * time.Second
 )
-
-// carrier is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
-// for the goroutine (kernel socket: the lock) that drives the link.
-type carrier interface {
-	wake()               // any goroutine: work was posted
-	submit(func()) error // any goroutine: run on the driving goroutine
-	send()               // there is something to pull
-	closeSend()          // end our half behind what was pulled
-	abort()
-	silent()           // the peer's start-up frame is awaited: a connection that comes in may have this one's place
-	spoke() bool       // it has come; false: too late, the place is another's
-	setTimer(at int64) // one timer on the clock of now; 0 clears
-	now() int64
-	emss() int
-	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
-	enterFull()    // FPDUs may come and go from here on; before, the link's pool may be nil
-	nagle()        // let small segments wait, where unacked is not known
-	// giveUpAfter is ConnParam.UserTimeout. It fails where the kernel refuses that.
-	giveUpAfter(time.Duration) error
-	stats() TransportStats
-	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the link
-	stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
-	progress() uint64            // grows with every octet that arrives or is acknowledged
-	local() netip.AddrPort
-	remote() netip.AddrPort
-}
 
 // phase of a link.
 //
@@ -88,15 +56,9 @@ const (
 
 // link is one connection from its first octet: MPA start-up, then octets for a QueuePair.
 type link struct {
-	adapter   *Adapter
-	car       carrier
-	reader    *mem.Reader
-	pool      *mem.Pool
-	holdMax   int // Bufs one connection may keep for reassembly
-	spare     int // Bufs to leave in the pool for other connections
-	reserve   *mpa.Reserve
-	lane      *lane // nil over kernel sockets
-	inOrder   bool
+	adapter *Adapter
+	car     carrier
+	memory
 	phase     phase
 	initiator bool
 	listener  *Listener
@@ -138,8 +100,53 @@ func newLink(a *Adapter) *link {
 	return &link{adapter: a, privateMax: mpa.PrivateDataMax, gone: make(chan struct{})}
 }
 
-// arrive takes octets at a stream offset. During start-up only octets in order are taken; TCP sends the others again.
+// newPollerLink makes a link over our TCP.
+func newPollerLink(a *Adapter, ln *lane) (*link, *onPoller) {
+	l := newLink(a)
+	u := newOnPoller(ln, l)
+	l.car, l.memory = u, u.memory()
+	return l, u
+}
+
+// newSocketLink makes a link over nc, at a place that it gives back at its end. With an error that is the caller's to do.
+func newSocketLink(a *Adapter, nc *net.TCPConn, at *place) (*link, *onSocket, error) {
+	l := newLink(a)
+	s, err := newOnSocket(l, nc, at, a.table.NewReader(), a.start)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.car, l.memory = s, s.memory()
+	if !a.addLink(l) {
+		l.reader.Close()
+		return nil, nil, ErrClosed
+	}
+	return l, s, nil
+}
+
+// unfinished implements upper.
+func (l *link) unfinished(now int64) uint64 {
+	if l.phase != phaseFull || now-l.qp.movedAt() < int64(hoardTimeout) {
+		return 0
+	}
+	return l.qp.heldBufs()
+}
+
+// streamBase implements upper.
+func (l *link) streamBase() uint64 { return l.rxBase }
+
+// pushed implements upper.
+func (l *link) pushed() bool { return l.qp != nil && l.qp.pushed() }
+
+// arrive implements upper.
 func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if l.handed != nil {
+		return l.arriveHanded(off, b, data)
+	}
+	return l.arriveNew(off, b, data)
+}
+
+// arriveNew takes octets at a stream offset. During start-up only octets in order are taken; TCP sends the others again.
+func (l *link) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	if l.startingUp() {
 		if off < l.rxNext { // of a segment whose rest was refused
 			skip := min(l.rxNext-off, uint64(len(data)))
@@ -151,7 +158,7 @@ func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 			return stack.Refused
 		}
 		if used := l.startup(data); used < len(data) {
-			return l.arrive(off, b, data)
+			return l.arriveNew(off, b, data)
 		}
 		return stack.Taken
 	}
@@ -260,8 +267,8 @@ func (l *link) heedEffects() {
 	if fx&effectSend != 0 {
 		l.car.send()
 	}
-	if fx&effectShort != 0 && l.lane != nil && l.pool.Available() < l.spare {
-		l.lane.relieve(l.car.now(), l)
+	if fx&effectShort != 0 {
+		l.car.short()
 	}
 }
 
@@ -413,7 +420,11 @@ func (l *link) over(err error) {
 		return
 	}
 	was := l.phase
-	if err != nil {
+	switch {
+	case err == nil:
+	case l.err != nil && errors.Is(err, stack.ErrTentative): // what ended the wait for an address says less
+		l.err = fmt.Errorf("%w: %w", l.err, err)
+	default:
 		l.lost(err)
 	}
 	err = l.err

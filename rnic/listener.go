@@ -174,9 +174,9 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 		res := make(chan error, 1)
 		err := orderUntil(ctx, a, ln.poller.Submit, func() {
 			res <- ln.poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
-				u := newPollerLink(a, ln)
-				u.link.respondFor(l)
-				if !a.addLink(u.link) {
+				over, u := newPollerLink(a, ln)
+				over.respondFor(l)
+				if !a.addLink(over) {
 					return nil
 				}
 				return u

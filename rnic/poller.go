@@ -1,7 +1,7 @@
 package rnic
 
 import (
-	"fmt"
+	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -9,6 +9,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
 )
 
 // earlyMax is how many Bufs one connection may keep of octets that came ahead of a gap and are no whole frames, on top
@@ -19,35 +20,29 @@ const earlyMax = 256
 // wait for the rest of their frame.
 const spareShare = 4
 
-// onPoller is a link over our TCP: the stack's Upper above it, the link's carrier below it.
+// onPoller is a connection over our TCP: the stack's Upper above it, the carrier of what stands above itself.
 type onPoller struct {
-	link   *link
+	up     upper
+	lane   *lane
 	conn   *stack.Conn // nil before Established and after Closed; Poller's goroutine
 	waker  atomic.Pointer[stack.Conn]
 	poller *stack.Poller
 	acked  uint64
 	edge   uint64
 	giving bool // the connection is to be a stream again
-	fin    bool // the peer's, while that is so
+	fin    bool // the peer's
 
 	tentative bool // our address is being checked: there will be a connection
+	given     bool // up while that was so
 }
 
-func newPollerLink(a *Adapter, ln *lane) *onPoller {
-	l := newLink(a)
-	l.reader, l.pool, l.holdMax = ln.reader, ln.poller.Pool(), mpa.BufsMin(ln.poller.Pool().Stride())+earlyMax
-	u := &onPoller{link: l, poller: ln.poller}
-	l.lane = ln
-	l.spare, l.reserve = ln.reserve.Spare, &ln.reserve
-	l.car = u
-	return u
-}
+func newOnPoller(ln *lane, up upper) *onPoller { return &onPoller{up: up, lane: ln, poller: ln.poller} }
 
 // The Upper.
 
 func (u *onPoller) Established(c *stack.Conn) {
 	u.enter(c)
-	u.link.established()
+	u.up.established()
 }
 
 // enter puts MPA above c.
@@ -55,47 +50,76 @@ func (u *onPoller) enter(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
-	u.link.lane.enter(u.link)
+	u.lane.enter(u)
+}
+
+// dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of it is told above.
+func (u *onPoller) dial(dial func(stack.Upper) (*stack.Conn, error)) {
+	err := u.poller.UntilChecked(func() (again bool) {
+		if u.given {
+			return false
+		}
+		c, err := dial(u)
+		if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
+			return true
+		}
+		if err != nil {
+			u.up.over(err)
+			return false
+		}
+		u.conn = c
+		return false
+	})
+	if err != nil {
+		u.tentative = false
+		u.up.over(err)
+	}
+}
+
+// takeOver puts MPA above a connection that was a stream. Poller's goroutine.
+func (u *onPoller) takeOver(h stream.Handover) {
+	u.enter(h.Conn)
+	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
+	u.edge = h.Edge
+	u.up.takeOver(h)
+	h.Conn.SetSilent(false) // it was a stream, which has said enough to become this
 }
 
 func (u *onPoller) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if u.link.handed != nil {
-		return u.link.arriveHanded(off, b, data)
-	}
-	return u.link.arrive(off, b, data)
+	return u.up.arrive(off, b, data)
 }
 
 func (u *onPoller) Edge(_ *stack.Conn, edge uint64) {
 	u.edge = edge
-	u.link.edge(edge)
+	u.up.edge(edge)
 }
-func (u *onPoller) Pull(_ *stack.Conn, dst []byte) int { return u.link.pull(dst) }
+func (u *onPoller) Pull(_ *stack.Conn, dst []byte) int { return u.up.pull(dst) }
 func (u *onPoller) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
 func (u *onPoller) PeerClosed(*stack.Conn) {
-	u.fin = u.link.phase == phaseLeaving
-	u.link.peerClosed()
+	u.fin = true
+	u.up.peerClosed()
 }
 
 func (u *onPoller) Woken(c *stack.Conn) {
-	if u.giving && len(u.link.out) == 0 {
+	if u.giving {
 		u.becomeStream()
 		return
 	}
 	c.Send()
 }
-func (u *onPoller) Timer(*stack.Conn, int64) { u.link.timer() }
+func (u *onPoller) Timer(*stack.Conn, int64) { u.up.timer() }
 func (u *onPoller) Closed(_ *stack.Conn, err error) {
-	u.link.over(err)
-	u.link.lane.leave(u.link)
+	u.up.over(err)
+	u.lane.leave(u)
 	u.waker.Store(nil)
 	u.conn = nil
 }
 
 // More implements stack.Ahead.
-func (u *onPoller) More(*stack.Conn) bool { return u.link.more() }
+func (u *onPoller) More(*stack.Conn) bool { return u.up.more() }
 
 // Pushed implements stack.Ahead: the end of a message.
-func (u *onPoller) Pushed(*stack.Conn) bool { return u.link.qp != nil && u.link.qp.pushed() }
+func (u *onPoller) Pushed(*stack.Conn) bool { return u.up.pushed() }
 
 // The carrier. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
 
@@ -124,9 +148,8 @@ func (u *onPoller) abort() {
 	case u.conn != nil:
 		u.conn.Abort()
 	case u.tentative: // nobody else will say that it is over
-		u.tentative = false
-		u.link.err = fmt.Errorf("%w: %w", u.link.err, stack.ErrTentative)
-		u.link.over(nil)
+		u.tentative, u.given = false, true
+		u.up.over(stack.ErrTentative)
 	}
 }
 
@@ -163,6 +186,19 @@ func (u *onPoller) unacked() bool { return u.conn != nil && u.conn.SentOffset() 
 
 // enterFull: the Poller has a pool.
 func (u *onPoller) enterFull() {}
+
+func (u *onPoller) memory() memory {
+	ln, pool := u.lane, u.poller.Pool()
+	return memory{
+		reader: ln.reader, pool: pool, bufsMax: mpa.BufsMin(pool.Stride()) + earlyMax, spare: ln.reserve.Spare, reserve: &ln.reserve,
+	}
+}
+
+func (u *onPoller) short() {
+	if u.poller.Pool().Available() < u.lane.reserve.Spare {
+		u.lane.relieve(u.poller.Now(), u)
+	}
+}
 
 func (u *onPoller) giveUpAfter(d time.Duration) error {
 	if u.conn != nil {
@@ -202,4 +238,27 @@ func (u *onPoller) remote() netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return u.conn.Remote()
+}
+
+// giveBack: Woken comes in a moment, in which nothing else of the link's runs.
+func (u *onPoller) giveBack() {
+	u.giving = true
+	if u.conn != nil {
+		u.conn.Wake()
+	}
+}
+
+// becomeStream is Woken's answer.
+func (u *onPoller) becomeStream() {
+	u.giving = false
+	c := u.conn
+	nc, err := stream.Attach(u.poller, c, u.up.streamBase(), u.acked, u.fin, stream.Options{})
+	if err != nil {
+		u.up.fail(err)
+		return
+	}
+	u.up.handBack(nc)
+	u.lane.leave(u)
+	u.waker.Store(nil)
+	u.conn = nil
 }

@@ -171,7 +171,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 	l := newLink(r.client)
 	l.car, l.initiator, l.phase, l.qp, l.end = &stillCarrier{}, true, phaseFull, &c.qp.engine, &c.qp.endpoint
-	l.pool, l.holdMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
+	l.pool, l.bufsMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
 	require.NoError(t, c.qp.beginConnecting(c.conn))
 	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-
-	"github.com/rnicd/rnicd/stream"
 )
 
 // A rejected start-up leaves MPA with the TCP connection open, and the ULP may use it otherwise (RFC 5044 section 7.1.2 rules 2
@@ -42,52 +40,6 @@ func (l *link) discard() {
 		return
 	}
 	go func() { _ = l.returned.Close() }() // not for the goroutine that turns the Poller
-}
-
-// giveBack: Woken comes in a moment, in which nothing else of the link's runs.
-func (u *onPoller) giveBack() {
-	u.giving = true
-	if u.conn != nil {
-		u.conn.Wake()
-	}
-}
-
-// becomeStream is Woken's answer.
-func (u *onPoller) becomeStream() {
-	u.giving = false
-	c, l := u.conn, u.link
-	nc, err := stream.Attach(u.poller, c, l.rxBase, u.acked, u.fin, stream.Options{})
-	if err != nil {
-		l.fail(err)
-		return
-	}
-	l.handBack(nc)
-	l.lane.leave(l)
-	u.waker.Store(nil)
-	u.conn = nil
-}
-
-// giveBack makes the goroutines end and leave the socket open.
-func (s *onSocket) giveBack() {
-	s.giving = true
-	_ = s.nc.SetReadDeadline(s.start) // long ago: ends a blocked read
-	s.changed.Broadcast()
-	s.wake()
-}
-
-// returnSocket is the last thing of the link's: both goroutines have ended. mu is held.
-func (s *onSocket) returnSocket() {
-	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
-		s.giving = false // it is broken: nothing to give back
-		_ = s.nc.Close()
-		s.link.over(socketError(err))
-		return
-	}
-	if len(s.rest) == 0 {
-		s.link.handBack(s.nc)
-		return
-	}
-	s.link.handBack(&prefixedConn{TCPConn: s.nc, rest: s.rest})
 }
 
 // RejectStream answers the Request as Reject does and returns the connection in streaming mode, for the ULP to use or to close:

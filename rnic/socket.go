@@ -28,23 +28,29 @@ const (
 	emssUnknown    = 1460              // RFC 5044 section 5.1 and DECISIONS 23
 )
 
+// socketBufsMax is how many Bufs it may keep for reassembly.
+var socketBufsMax = mpa.BufsMin(socketStride)
+
 // kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL).
 const kernelKeepAliveMax = 32767 * time.Second
 
-// onSocket is a link over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
+// onSocket is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
 //
-// Two goroutines share the link under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
+// Two goroutines share what is above it under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
 // The Bufs and buffers that FPDUs need, some 700 KiB, come with full operation: a stranger who says nothing shall not cost them.
 type onSocket struct {
-	link  *link
+	up    upper
 	nc    *net.TCPConn
 	place *place
 	raw   syscall.RawConn
 	start time.Time
 	woken chan struct{}
+	// reader and pool are of placements; no pool before full operation.
+	reader *mem.Reader
+	pool   *mem.Pool
 
 	mu       sync.Mutex
-	changed  *sync.Cond // the reader waits here while the link refuses octets
+	changed  *sync.Cond // the reader waits here while octets are refused
 	timer    *time.Timer
 	timerSeq uint64
 	finOut   bool // close our half when everything pulled is written
@@ -64,25 +70,19 @@ type onSocket struct {
 
 var noDeadline time.Time
 
-// newSocketLink makes a link over nc, at a place that it gives back at its end. With an error that is the caller's to do.
-func newSocketLink(a *Adapter, nc *net.TCPConn, at *place) (*onSocket, error) {
+// newOnSocket stands on nc, at a place that it gives back at its end. With an error that is the caller's to do.
+func newOnSocket(up upper, nc *net.TCPConn, at *place, reader *mem.Reader, start time.Time) (*onSocket, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
+		reader.Close()
 		return nil, err
 	}
-	l := newLink(a)
-	l.reader, l.holdMax, l.inOrder = a.table.NewReader(), mpa.BufsMin(socketStride), true
-	s := &onSocket{link: l, nc: nc, place: at, raw: raw, start: a.start, woken: make(chan struct{}, 1)}
+	s := &onSocket{up: up, nc: nc, place: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
-	l.car = s
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
 	_ = s.setUserTimeout(userTimeout) // without it the kernel gives up later
 	s.segment = s.queryEMSS()
-	if !a.addLink(l) {
-		l.reader.Close()
-		return nil, ErrClosed
-	}
 	return s, nil
 }
 
@@ -97,7 +97,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 // run starts the connection's goroutines.
 func (s *onSocket) run() {
 	s.mu.Lock()
-	s.link.established()
+	s.up.established()
 	s.mu.Unlock()
 	go s.read()
 	go s.write()
@@ -114,7 +114,7 @@ func (s *onSocket) read() {
 			b, more = s.take(off, b, slot[:n])
 			off += uint64(n)
 			if b != mem.NoBuf {
-				slot = s.link.pool.Slot(b)[mem.Headroom:]
+				slot = s.pool.Slot(b)[mem.Headroom:]
 			}
 		}
 		if err != nil {
@@ -132,9 +132,9 @@ func (s *onSocket) read() {
 	if s.giving && !s.aborted && s.sendErr == nil {
 		// What ended the reading is the stream's to find.
 	} else if cause == nil && !s.aborted {
-		s.link.peerClosed()
+		s.up.peerClosed()
 	} else if !s.aborted {
-		s.link.lost(cause)
+		s.up.lost(cause)
 		s.abort()
 	}
 	s.end()
@@ -158,17 +158,17 @@ func (s *onSocket) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.aborted {
-		if b == mem.NoBuf && s.link.phase == phaseFull {
-			b = s.link.pool.Alloc()
-			slot := s.link.pool.Slot(b)[mem.Headroom:]
+		if b == mem.NoBuf && s.pool != nil {
+			b = s.pool.Alloc()
+			slot := s.pool.Slot(b)[mem.Headroom:]
 			data = slot[:copy(slot, data)]
 		}
-		v := s.link.arrive(off, b, data)
+		v := s.up.arrive(off, b, data)
 		switch {
-		case v == stack.Refused && b == mem.NoBuf && s.link.phase == phaseFull:
+		case v == stack.Refused && b == mem.NoBuf && s.pool != nil:
 			continue // start-up's last frame was in front: what is behind it needs a Buf
 		case v == stack.Refused && s.giving:
-			s.rest = append(s.rest, data[max(off, s.link.rxBase)-off:]...)
+			s.rest = append(s.rest, data[max(off, s.up.streamBase())-off:]...)
 			return mem.NoBuf, false
 		case v == stack.Refused && s.sendErr != nil:
 			return mem.NoBuf, false
@@ -176,11 +176,11 @@ func (s *onSocket) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more 
 			s.changed.Wait() // until the ULP has decided about the Request
 			continue
 		case v == stack.Kept:
-			if b = s.link.pool.Alloc(); b == mem.NoBuf {
+			if b = s.pool.Alloc(); b == mem.NoBuf {
 				panic("rnic: reassembly kept more than its budget")
 			}
 		}
-		s.link.edge(off + uint64(len(data)))
+		s.up.edge(off + uint64(len(data)))
 		return b, !s.giving
 	}
 	return mem.NoBuf, false
@@ -193,13 +193,13 @@ type segments struct {
 	vec  *msgVec
 }
 
-// room makes place for what the link may say now: one segment for start-up, many in full operation.
-func (w *segments) room(l *link, segment int) {
+// room makes place for what may be said now: one segment for start-up, many in full operation.
+func (w *segments) room(s *onSocket) {
 	switch {
-	case l.phase == phaseFull && cap(w.ends) < socketEndsMax:
+	case s.pool != nil && cap(w.ends) < socketEndsMax:
 		w.make(socketWriteMax, socketEndsMax)
-	case len(l.out) > 0 && len(w.out) < segment:
-		w.make(segment, 1)
+	case len(w.out) < s.segment && s.up.more():
+		w.make(s.segment, 1)
 	}
 }
 
@@ -244,7 +244,7 @@ func (s *onSocket) sendFailed(err error) {
 	}
 	s.sendErr = socketError(err)
 	if s.readEnd {
-		s.link.lost(s.sendErr)
+		s.up.lost(s.sendErr)
 		s.abort()
 		return
 	}
@@ -264,10 +264,10 @@ func (s *onSocket) fill(w *segments) (n int, fin, over bool) {
 	if e := s.queryEMSS(); e != s.segment {
 		s.segment = e
 	}
-	w.room(s.link, s.segment)
+	w.room(s)
 	full := false
 	for w.ends = w.ends[:0]; len(w.out)-n >= s.segment && len(w.ends) < cap(w.ends); {
-		k := s.link.pull(w.out[n : n+s.segment])
+		k := s.up.pull(w.out[n : n+s.segment])
 		if k == 0 {
 			break
 		}
@@ -293,26 +293,32 @@ func (s *onSocket) end() {
 		s.setTimer(0)
 		s.place.leave()
 		s.returnSocket()
-		s.link.reader.Close()
+		s.reader.Close()
 		return
 	}
 	_ = s.nc.Close() // both directions have ended already
 	s.setTimer(0)
-	s.link.reader.Close() // nothing is placed any more
-	s.place.leave()       // before whoever waits for the end dials again
-	s.link.over(nil)
+	s.reader.Close() // nothing is placed any more
+	s.place.leave()  // before whoever waits for the end dials again
+	s.up.over(nil)
 }
 
 // enterFull makes the Bufs for reassembly.
 func (s *onSocket) enterFull() {
-	l := s.link
-	bufs := l.holdMax + 2 // the one being read into, and one that the Receiver looks at
+	bufs := socketBufsMax + 2 // the one being read into, and one that the Receiver looks at
 	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
 	if err != nil {
 		panic(err) // the sizes are ours
 	}
-	l.pool = pool
+	s.pool = pool
 }
+
+func (s *onSocket) memory() memory {
+	return memory{reader: s.reader, pool: s.pool, bufsMax: socketBufsMax, inOrder: true}
+}
+
+// short: the Bufs are this connection's own.
+func (s *onSocket) short() {}
 
 // The carrier. All but wake and submit are called with mu held.
 
@@ -340,7 +346,7 @@ func (s *onSocket) spoke() bool { return s.place.spoke() }
 func (s *onSocket) giveWay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link.fail(stack.ErrGaveWay)
+	s.up.fail(stack.ErrGaveWay)
 }
 
 // unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
@@ -385,7 +391,7 @@ func (s *onSocket) setTimer(at int64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if seq == s.timerSeq && !s.finished {
-			s.link.timer()
+			s.up.timer()
 		}
 	})
 }
@@ -403,6 +409,29 @@ func (s *onSocket) stats() TransportStats {
 		return s.seen
 	}
 	return s.kernelStats()
+}
+
+// giveBack makes the goroutines end and leave the socket open.
+func (s *onSocket) giveBack() {
+	s.giving = true
+	_ = s.nc.SetReadDeadline(s.start) // long ago: ends a blocked read
+	s.changed.Broadcast()
+	s.wake()
+}
+
+// returnSocket is the last thing of the link's: both goroutines have ended. mu is held.
+func (s *onSocket) returnSocket() {
+	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
+		s.giving = false // it is broken: nothing to give back
+		_ = s.nc.Close()
+		s.up.over(socketError(err))
+		return
+	}
+	if len(s.rest) == 0 {
+		s.up.handBack(s.nc)
+		return
+	}
+	s.up.handBack(&prefixedConn{TCPConn: s.nc, rest: s.rest})
 }
 
 // socketError says in the stack's words what the kernel reported, so that both transports fail alike.
@@ -449,19 +478,19 @@ func (e *endpoint) dialSocket(ctx context.Context, addr string, tries []Dialect)
 		}
 		return socketError(err)
 	}
-	s, err := newSocketLink(a, nc.(*net.TCPConn), at)
+	l, s, err := newSocketLink(a, nc.(*net.TCPConn), at)
 	if err != nil {
 		at.leave()
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
-	s.mu.Lock() // Abort and Adapter.Close know the link
-	s.link.initiate(e, tries)
-	s.link.again = func() { go e.redialKernel(addr, tries[1:]) }
-	if err := e.join(s.link); err != nil {
-		s.link.fail(err) // run then finds a connection that is over, and tells the QueuePair
-	}
-	s.mu.Unlock()
+	_ = s.submit(func() { // Abort and Adapter.Close know the link
+		l.initiate(e, tries)
+		l.again = func() { go e.redialKernel(addr, tries[1:]) }
+		if err := e.join(l); err != nil {
+			l.fail(err) // run then finds a connection that is over, and tells the QueuePair
+		}
+	})
 	s.run()
 	return nil
 }
@@ -520,11 +549,10 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 		gaveWay.giveWay()
 	}
 	if err == nil {
+		var over *link
 		var s *onSocket
-		if s, err = newSocketLink(l.adapter, nc, at); err == nil {
-			s.mu.Lock() // Adapter.Close knows the link
-			s.link.respondFor(l)
-			s.mu.Unlock()
+		if over, s, err = newSocketLink(l.adapter, nc, at); err == nil {
+			_ = s.submit(func() { over.respondFor(l) }) // Adapter.Close knows the link
 			s.run()
 			return
 		}

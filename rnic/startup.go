@@ -104,6 +104,7 @@ func (l *link) bound(e *endpoint) error {
 func (l *link) enter(t *mpa.Terms) {
 	l.phase = phaseFull
 	l.car.enterFull()
+	l.memory = l.car.memory()
 	l.car.setTimer(0)
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
@@ -127,7 +128,7 @@ func (l *link) start(t *mpa.Terms) {
 	}
 	l.qp.start(&startOptions{
 		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, now: l.car.now(), emss: l.car.emss(),
-		reader: l.reader, pool: l.pool, bufsMax: l.holdMax, reserve: l.reserve,
+		reader: l.reader, pool: l.pool, bufsMax: l.bufsMax, reserve: l.reserve,
 		dropBadCRC: l.dropBadCRC, packFull: l.packFull,
 	})
 }

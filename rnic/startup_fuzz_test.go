@@ -262,7 +262,7 @@ func (p *startupPlay) end() {
 		require.Zero(p.t, q.opt.SendCQ.reserved.Load())
 	}
 	require.Zero(p.t, p.adapter.linkCount())
-	require.Empty(p.t, p.adapter.lanes[0].links)
+	require.Empty(p.t, p.adapter.lanes[0].conns)
 	require.Zero(p.t, p.adapter.Regions(), "regions")
 	p.poller.Stop()
 	p.turns(5, time.Microsecond)
