@@ -167,7 +167,11 @@ func (h *half) receive() {
 
 // Place implements mpa.Sink.
 func (h *half) Place(u *mpa.ULPDU) error {
-	if err := h.stream.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
+	header, err := h.stream.Begin(u.Start, u.End, u.Len, u.Pieces)
+	if header != nil {
+		err = h.stream.Place(u.Start, u.End, u.Len, u.Pieces, mem.RemoteWrite)
+	}
+	if err != nil {
 		return err
 	}
 	return nil

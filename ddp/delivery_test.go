@@ -68,7 +68,7 @@ func TestDeliverWaits(t *testing.T) {
 	k.send(2, 1, 0, "gh", true)
 	k.wantIDs(start) // an earlier message is missing
 	b := ulpdu(tagged(mr, 9, true), []byte("x"))
-	require.Nil(t, k.stream.Place(start, end, len(b), [][]byte{b}))
+	require.Nil(t, place(&k.stream, start, end, len(b), [][]byte{b}))
 	k.wantIDs(k.pos, 1009, 71, 72)
 }
 
@@ -167,7 +167,7 @@ func TestRoom(t *testing.T) {
 	k := newSink(t, 3)
 	mr := k.register(64)
 	seg := func(i uint64) []byte { return ulpdu(tagged(mr, i, true), []byte("x")) }
-	place := func(i uint64) { require.Nil(t, k.stream.Place(i*100, i*100+100, TaggedLen+1, [][]byte{seg(i)})) }
+	place := func(i uint64) { require.Nil(t, place(&k.stream, i*100, i*100+100, TaggedLen+1, [][]byte{seg(i)})) }
 
 	for i := range uint64(3) {
 		require.Equal(t, 3-int(i), k.stream.Room())

@@ -297,7 +297,7 @@ func (m *model) place(s *modelSegment) {
 	want, again := m.verdict(s)
 	b := ulpdu(s.header, s.payload)
 	cut := len(b) / 2
-	err := m.stream.Place(s.start, s.end, len(b), [][]byte{b[:cut], b[cut:]})
+	err := place(&m.stream, s.start, s.end, len(b), [][]byte{b[:cut], b[cut:]})
 	s.given = true
 	if want != nil {
 		require.Equal(m.t, want, err)

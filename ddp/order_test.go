@@ -87,7 +87,7 @@ func (f *traffic) arrive(i int) *Error {
 	s := &f.segments[i]
 	cut := f.rng.IntN(len(s.ulpdu) + 1)
 	s.placed = true
-	return f.stream.Place(s.start, s.end, len(s.ulpdu), [][]byte{s.ulpdu[:cut], s.ulpdu[cut:]})
+	return place(&f.stream, s.start, s.end, len(s.ulpdu), [][]byte{s.ulpdu[:cut], s.ulpdu[cut:]})
 }
 
 // edge is the first stream position that has not arrived.

@@ -2,35 +2,37 @@ package ddp
 
 import "github.com/rnicd/rnicd/mem"
 
-// The way of a segment through Place:
+// The way of a segment:
 //
-//	1. behind an error, or below the left edge: dropped, counted
-//	2. header, from one piece or put together in scratch
-//	3. version, on every segment: one value for the stream (section 6.1), though section 9.1 does not list it
-//	4. the ULP's judgement; a queue number that nobody can have is an error before it
-//	5. the checks of section 9.1 for its model, all before the first octet is written
-//	6. one copy
-//	7. L flag: the message waits for Delivery
+//	Begin  1. after an error, or below the left edge: dropped, counted
+//	       2. header, from one piece or put together in scratch
+//	       3. version, on every segment: one value for the stream (section 6.1), though section 9.1 does not list it
+//	       4. a queue number that nobody can have
+//	caller 5. whether the ULP wants such a segment, and which right a Tagged one needs
+//	Place  6. the checks of section 9.1 for its model, all before the first octet is written
+//	       7. one copy
+//	       8. L flag: the message waits for Delivery
 
-// Place validates (sections 9.1, 9.2) and copies one segment into its buffer. start and end are its place in
-// the stream (its FPDU's first octet and the one behind its CRC): the order. n is the ULPDU's length, pieces are
-// its octets in order, cut anywhere; they stay the caller's. The caller brackets bursts with the Table's Reader
-// and has made sure of Room.
+// Begin reads the header of one segment. start and end are its place in the stream (its FPDU's first octet and the one after its
+// CRC): the order. n is the ULPDU's length, pieces are its octets in order, cut anywhere; they stay the caller's. The caller has
+// made sure of Room.
 //
-// A returned Error is the stream's first and fatal one, and nothing of the segment was written. From then on
-// segments are dropped silently and nil is returned (section 9.1); the caller goes on calling Place for what
-// arrives as long as it moves the edge, for that is how Deliver knows what is missing.
+// The header, which is the Stream's own until the next call, is of the stream's version and, when Untagged, of a QN below
+// len(StreamConfig.Queues). The caller looks at it, may Post buffers and change Queues, and then either calls Place with the same
+// arguments or does not want the segment and calls Disable. A nil header: there is nothing to place. Then the segment was
+// dropped, or Error is the stream's first and fatal one. After that segments are dropped silently, without one (section 9.1); the
+// caller goes on calling Begin for what arrives as long as it moves the edge, for that is how Deliver knows what is missing.
 //
-// It panics when the pieces are not n octets, or when Room was not heeded.
-func (s *Stream) Place(start, end uint64, n int, pieces [][]byte) *Error {
+// It panics when Room was not heeded.
+func (s *Stream) Begin(start, end uint64, n int, pieces [][]byte) (*Header, *Error) {
 	if s.closed {
 		s.cut = min(s.cut, start)
 		s.stats.AfterError++
-		return nil
+		return nil, nil
 	}
 	if end <= s.edge { // below the left edge: all of it was placed before, and what it ended was delivered
 		s.stats.Duplicates++
-		return nil
+		return nil, nil
 	}
 	h := &s.header
 	headerLen, ok := 0, false
@@ -41,13 +43,28 @@ func (s *Stream) Place(start, end uint64, n int, pieces [][]byte) *Error {
 		headerLen, ok = s.readHeader(pieces)
 	}
 	if !ok || headerLen > n {
-		return s.fail(start, TypeLocalCatastrophic, 0, nil, n)
+		return nil, s.fail(start, TypeLocalCatastrophic, 0, nil, n)
 	}
 	if h.Last && len(s.pending.free) == 0 {
-		panic("ddp: Place without Room")
+		panic("ddp: Begin without Room")
 	}
-	if h.Tagged {
-		return s.placeTagged(start, end, n, pieces)
+	switch {
+	case h.Version != s.version && h.Tagged:
+		return nil, s.fail(start, TypeTagged, CodeTaggedVersion, h, n)
+	case h.Version != s.version:
+		return nil, s.fail(start, TypeUntagged, CodeUntaggedVersion, h, n)
+	case !h.Tagged && uint64(h.QN) >= uint64(len(s.queues)):
+		return nil, s.fail(start, TypeUntagged, CodeInvalidQN, h, n)
+	}
+	return h, nil
+}
+
+// Place validates (sections 9.1, 9.2) the segment that Begin has just returned the header of, and copies it into its buffer. need
+// are the rights that the range of a Tagged one must have. The caller brackets bursts with the Table's Reader. An Error is the
+// stream's first and fatal one, and nothing of the segment was written. It panics when the pieces are not n octets.
+func (s *Stream) Place(start, end uint64, n int, pieces [][]byte, need mem.Access) *Error {
+	if s.header.Tagged {
+		return s.placeTagged(start, end, n, pieces, need)
 	}
 	return s.placeUntagged(start, end, n, pieces)
 }
@@ -86,19 +103,9 @@ func (s *Stream) Starved(pieces [][]byte) bool {
 	return true
 }
 
-func (s *Stream) placeTagged(start, end uint64, n int, pieces [][]byte) *Error {
+func (s *Stream) placeTagged(start, end uint64, n int, pieces [][]byte, need mem.Access) *Error {
 	h := &s.header
-	if h.Version != s.version {
-		return s.fail(start, TypeTagged, CodeTaggedVersion, h, n)
-	}
-	payload, need := n-TaggedLen, mem.RemoteWrite
-	if s.ulp != nil {
-		var ok bool
-		if need, ok = s.ulp.Judge(h, payload); !ok {
-			s.Disable()
-			return nil
-		}
-	}
+	payload := n - TaggedLen
 	if payload > 0 { // STag and TO of a zero-length message must not be checked, section 7.2
 		dst, verdict := s.table.Check(s.domain, s.id, h.STag, h.TO, payload, need)
 		if verdict != mem.CheckOK {
@@ -112,19 +119,7 @@ func (s *Stream) placeTagged(start, end uint64, n int, pieces [][]byte) *Error {
 
 func (s *Stream) placeUntagged(start, end uint64, n int, pieces [][]byte) *Error {
 	h := &s.header
-	if h.Version != s.version {
-		return s.fail(start, TypeUntagged, CodeUntaggedVersion, h, n)
-	}
-	if uint64(h.QN) >= uint64(len(s.queues)) {
-		return s.fail(start, TypeUntagged, CodeInvalidQN, h, n)
-	}
 	payload := n - UntaggedLen
-	if s.ulp != nil {
-		if _, ok := s.ulp.Judge(h, payload); !ok {
-			s.Disable()
-			return nil
-		}
-	}
 	q := s.queues[h.QN]
 	if q == nil {
 		return s.fail(start, TypeUntagged, CodeInvalidQN, h, n)

@@ -225,7 +225,7 @@ func TestBufferIsTheReassemblyBuffer(t *testing.T) {
 		if i == 1 {
 			k.wantIDs(pieces[1].start) // placed in front and behind, delivered is nothing
 		}
-		require.Nil(t, k.stream.Place(pieces[i].start, pieces[i].end, len(pieces[i].ulpdu), [][]byte{pieces[i].ulpdu}))
+		require.Nil(t, place(&k.stream, pieces[i].start, pieces[i].end, len(pieces[i].ulpdu), [][]byte{pieces[i].ulpdu}))
 		clear(pieces[i].ulpdu)
 		require.Equal(t, want, mr.Bytes())
 	}
@@ -242,7 +242,7 @@ func TestOverlapIsAsPlaced(t *testing.T) {
 		parts := [][]byte{ulpdu(tagged(mr, 2, true), []byte("xxxy")), ulpdu(tagged(mr, 0, true), []byte("ABCD"))}
 		for _, i := range order {
 			at := uint64(100 * i)
-			require.Nil(t, k.stream.Place(at, at+100, len(parts[i]), [][]byte{parts[i]}))
+			require.Nil(t, place(&k.stream, at, at+100, len(parts[i]), [][]byte{parts[i]}))
 		}
 		require.Equal(t, name, string(mr.Bytes()))
 		require.Len(t, k.delivered(200), 2)
@@ -273,7 +273,7 @@ func TestTruncatedSegment(t *testing.T) {
 				}
 				k := newSink(t, 1)
 				want := &Error{Type: TypeLocalCatastrophic, SegmentLen: n, Truncated: true}
-				require.Equal(t, want, k.stream.Place(0, 10, n, pieces), "%d of %d octets", n, len(whole))
+				require.Equal(t, want, place(&k.stream, 0, 10, n, pieces), "%d of %d octets", n, len(whole))
 			}
 		}
 	}
@@ -332,7 +332,7 @@ func TestPlacementPieces(t *testing.T) {
 					h = tagged(mr, 0, true)
 				}
 				b := ulpdu(h, []byte("ninebytes"))
-				require.Nil(t, k.stream.Place(0, 50, len(b), [][]byte{b[:i], b[i:j], nil, b[j:]}), "cut at %d and %d", i, j)
+				require.Nil(t, place(&k.stream, 0, 50, len(b), [][]byte{b[:i], b[i:j], nil, b[j:]}), "cut at %d and %d", i, j)
 				require.Equal(t, "ninebytes", string(mr.Bytes()))
 				d := k.delivered(50)
 				require.Len(t, d, 1)
@@ -346,9 +346,9 @@ func TestPlacementMisuse(t *testing.T) {
 	k := newSink(t, 1)
 	mr := k.register(64)
 	b := ulpdu(tagged(mr, 0, true), []byte("12345678"))
-	require.Panics(t, func() { k.stream.Place(0, 30, len(b)-1, [][]byte{b}) }, "pieces too long")
-	require.Panics(t, func() { k.stream.Place(0, 30, len(b)+1, [][]byte{b}) }, "pieces too short")
-	err := k.stream.Place(0, 30, TaggedLen-1, [][]byte{b})
+	require.Panics(t, func() { place(&k.stream, 0, 30, len(b)-1, [][]byte{b}) }, "pieces too long")
+	require.Panics(t, func() { place(&k.stream, 0, 30, len(b)+1, [][]byte{b}) }, "pieces too short")
+	err := place(&k.stream, 0, 30, TaggedLen-1, [][]byte{b})
 	require.True(t, err.Truncated, "the header is not looked for behind n")
 }
 
@@ -434,7 +434,7 @@ func (m *fuzzed) say(b []byte) bool {
 	}
 	start, end := m.span(len(b))
 	cut := len(b) / 3
-	if err := m.stream.Place(start, end, len(b), [][]byte{b[:cut], b[cut:]}); err != nil {
+	if err := place(&m.stream, start, end, len(b), [][]byte{b[:cut], b[cut:]}); err != nil {
 		return false
 	}
 	m.accepted(b, pick)
@@ -497,7 +497,7 @@ func TestPlaceAllocs(t *testing.T) {
 		for i := range 2 { // out of order: the second comes first
 			pieces[0], pieces[1] = write[:5], write[5:]
 			at := k.pos + uint64(1-i)*2000
-			if k.stream.Place(at, at+2000, len(write), pieces) != nil {
+			if place(&k.stream, at, at+2000, len(write), pieces) != nil {
 				t.Fatal(k.stream.Err())
 			}
 		}
@@ -506,7 +506,7 @@ func TestPlaceAllocs(t *testing.T) {
 		binary.BigEndian.PutUint32(send[10:], k.queues[0].first)
 		pieces[0], pieces[1] = send, nil
 		k.stream.Starved(pieces)
-		if k.stream.Place(k.pos, k.pos+200, len(send), pieces) != nil {
+		if place(&k.stream, k.pos, k.pos+200, len(send), pieces) != nil {
 			t.Fatal(k.stream.Err())
 		}
 		k.pos += 200
@@ -517,7 +517,7 @@ func TestPlaceAllocs(t *testing.T) {
 		}
 	}))
 	require.Zero(t, testing.AllocsPerRun(10, func() { // the error path, too
-		k.stream.Place(k.pos, k.pos+1, 0, nil)
+		place(&k.stream, k.pos, k.pos+1, 0, nil)
 	}))
 	require.NotNil(t, k.stream.Err())
 }
@@ -554,7 +554,7 @@ func BenchmarkPlace(b *testing.B) {
 					binary.BigEndian.PutUint32(seg[10:], k.queues[0].first)
 				}
 				end := k.pos + uint64(len(seg)) + 6
-				if err := k.stream.Place(k.pos, end, len(seg), pieces); err != nil {
+				if err := place(&k.stream, k.pos, end, len(seg), pieces); err != nil {
 					b.Fatal(err)
 				}
 				k.pos = end

@@ -111,7 +111,7 @@ func placeShuffled(t *testing.T, k *sink, rng *rand.Rand, message []byte) {
 			m := 1 + rng.IntN(len(rest))
 			pieces, rest = append(pieces, rest[:m]), rest[m:]
 		}
-		require.Nil(t, k.stream.Place(s.start, s.end, len(s.octets), pieces))
+		require.Nil(t, place(&k.stream, s.start, s.end, len(s.octets), pieces))
 	}
 }
 
@@ -188,7 +188,7 @@ func TestScatterDoesNotAllocate(t *testing.T) {
 			h := untagged(0, k.queues[0].first, 0, true)
 			h.Put(seg)
 			start, end := k.span(len(seg))
-			if k.stream.Place(start, end, len(seg), pieces) != nil || !k.stream.Deliver(end, &d) {
+			if place(&k.stream, start, end, len(seg), pieces) != nil || !k.stream.Deliver(end, &d) {
 				t.Fatal("not delivered")
 			}
 		}
@@ -205,7 +205,7 @@ func TestScatterPanicsOnOtherLengths(t *testing.T) {
 		seg := ulpdu(untagged(0, 1, 0, true), make([]byte, octets))
 		start, end := k.span(len(seg))
 		require.PanicsWithValue(t, "ddp: pieces hold "+name+" than the ULPDU", func() {
-			_ = k.stream.Place(start, end, UntaggedLen+30, [][]byte{seg})
+			_ = place(&k.stream, start, end, UntaggedLen+30, [][]byte{seg})
 		})
 	}
 }

@@ -14,18 +14,6 @@ type StreamConfig struct {
 	Version    uint8    // DV of every segment of the stream
 	Queues     []*Queue // by QN; nil entry: that QN is invalid
 	PendingMax int      // messages complete in placement that wait for delivery; at least 1
-	ULP        ULP      // nil: every message is welcome, and Tagged ones need RemoteWrite
-}
-
-// ULP judges each segment when its header has been read: before any check that is about a buffer, so that a segment is
-// parsed once.
-type ULP interface {
-	// Judge is called with the header of a segment of the stream's version, Untagged ones only of a QN below
-	// len(StreamConfig.Queues), and with the octets of its payload. need are the rights that the range of a Tagged one must
-	// have. With ok false the segment is not placed and the stream is disabled, as by Disable; the reason is the ULP's.
-	//
-	// It may Post buffers and change Queues. The header is the Stream's own.
-	Judge(h *Header, payload int) (need mem.Access, ok bool)
 }
 
 // Stats counts what a Stream did. Plain numbers of the Stream's goroutine.
@@ -39,8 +27,8 @@ type Stats struct {
 
 // Stream is the Data Sink of one DDP stream.
 //
-//	open ──error in Place or Deliver──► failed: Err set, later segments dropped, no Delivery past the gap
-//	  └───────────Disable─────────────► disabled: the same without Err, and nothing more is Delivered
+//	open ──error in Begin, Place or Deliver──► failed: Err set, later segments dropped, no Delivery past the gap
+//	  └──────────────Disable───────────────► disabled: the same without Err, and nothing more is Delivered
 //
 // DDP never tears the stream down by itself (section 8.2): the ULP does, after it has sent its Terminate.
 // Every method is for the goroutine that owns the connection.
@@ -52,7 +40,6 @@ type Stream struct {
 	failed  bool // err is set
 	closed  bool // failed or disabled: nothing is placed any more
 	queues  []*Queue
-	ulp     ULP
 
 	header  Header            // of the segment in hand
 	scratch [UntaggedLen]byte // a header that pieces cut apart
@@ -79,7 +66,6 @@ func (s *Stream) Init(cfg StreamConfig) {
 		id:         cfg.Stream,
 		version:    cfg.Version & controlVersion,
 		queues:     cfg.Queues,
-		ulp:        cfg.ULP,
 		pendingMax: cfg.PendingMax,
 		cut:        math.MaxUint64,
 	}

@@ -105,7 +105,7 @@ func (k *sink) span(n int) (start, end uint64) {
 func (k *sink) place(h Header, payload []byte) *Error {
 	b := ulpdu(h, payload)
 	start, end := k.span(len(b))
-	return k.stream.Place(start, end, len(b), [][]byte{b})
+	return place(&k.stream, start, end, len(b), [][]byte{b})
 }
 
 func tagged(mr *mem.MemoryRegion, to uint64, last bool) Header {
@@ -170,7 +170,7 @@ func TestFirstErrorStopsPlacement(t *testing.T) {
 
 	require.Nil(t, k.place(tagged(mr, 10, true), []byte("after")), "dropped silently")
 	require.Nil(t, k.place(untagged(7, 1, 0, true), nil), "a second error is not found")
-	require.Nil(t, k.stream.Place(k.pos, k.pos+7, 1, [][]byte{{0}}))
+	require.Nil(t, place(&k.stream, k.pos, k.pos+7, 1, [][]byte{{0}}))
 	require.Equal(t, &Error{Type: 1, Code: 1, Header: tagged(mr, 60, true), SegmentLen: 19}, k.stream.Err())
 	require.Equal(t, append([]byte("before"), make([]byte, 58)...), mr.Bytes())
 	require.Equal(t, Stats{Segments: 1, Octets: 6, AfterError: 3}, k.stream.Stats())
@@ -187,7 +187,7 @@ func TestErrorAndDelivery(t *testing.T) {
 	require.NotNil(t, k.place(tagged(mr, 64, true), []byte("x")))
 
 	hole := ulpdu(tagged(mr, 2, true), []byte("x"))
-	require.Nil(t, k.stream.Place(holeStart, holeEnd, len(hole), [][]byte{hole}), "dropped")
+	require.Nil(t, place(&k.stream, holeStart, holeEnd, len(hole), [][]byte{hole}), "dropped")
 	k.write(mr, 5, "x", true) // dropped
 	k.wantIDs(k.pos, 1001)
 	k.wantIDs(math.MaxUint64)
@@ -207,7 +207,7 @@ func TestErrorAheadOfHole(t *testing.T) {
 		starts[i], _ = k.span(len(parts[i]))
 	}
 	place := func(i int) *Error {
-		return k.stream.Place(starts[i], starts[i]+uint64(len(parts[i]))+6, len(parts[i]), [][]byte{parts[i]})
+		return place(&k.stream, starts[i], starts[i]+uint64(len(parts[i]))+6, len(parts[i]), [][]byte{parts[i]})
 	}
 	for _, i := range []int{0, 3, 1} {
 		require.Nil(t, place(i))
@@ -226,7 +226,7 @@ func TestBelowLeftEdgeIsDropped(t *testing.T) {
 	end := k.pos
 	k.wantIDs(end, 1000)
 	bad := ulpdu(tagged(mr, 0, true), []byte("evil"))
-	require.Nil(t, k.stream.Place(0, end, len(bad), [][]byte{bad}))
+	require.Nil(t, place(&k.stream, 0, end, len(bad), [][]byte{bad}))
 	require.Equal(t, "good\x00\x00\x00\x00", string(mr.Bytes()), "placed octets stay")
 	k.wantIDs(end)
 	require.Equal(t, uint64(1), k.stream.Stats().Duplicates)
@@ -272,9 +272,18 @@ func TestStreamsAreIndependent(t *testing.T) {
 	b.wantIDs(b.pos, 72) // though the other's first message is missing
 	require.Equal(t, CodeInvalidQN, b.place(old(0, 1), nil).Code, "a queue of the other's")
 	one := ulpdu(untagged(0, 1, 0, true), []byte("1"))
-	require.Nil(t, a.stream.Place(hole, hole+25, len(one), [][]byte{one}))
+	require.Nil(t, place(&a.stream, hole, hole+25, len(one), [][]byte{one}))
 	a.wantIDs(a.pos, 70, 71)
 	require.Nil(t, a.stream.Err())
 	require.Equal(t, CodeInvalidQN, a.place(untagged(1, 1, 0, true), nil).Code)
 	b.checkGuards()
+}
+
+// place is Begin and Place of a stream whose ULP wants every segment, and RemoteWrite.
+func place(s *Stream, start, end uint64, n int, pieces [][]byte) *Error {
+	h, err := s.Begin(start, end, n, pieces)
+	if h == nil {
+		return err
+	}
+	return s.Place(start, end, n, pieces, mem.RemoteWrite)
 }

@@ -16,7 +16,7 @@ type judge struct {
 	post    func()
 }
 
-func (j *judge) Judge(h *Header, payload int) (mem.Access, bool) {
+func (j *judge) judge(h *Header, payload int) (mem.Access, bool) {
 	j.asked, j.payload = append(j.asked, *h), append(j.payload, payload)
 	if j.post != nil {
 		j.post()
@@ -24,11 +24,35 @@ func (j *judge) Judge(h *Header, payload int) (mem.Access, bool) {
 	return j.need, !j.refuse
 }
 
-func newJudged(t *testing.T) (*sink, *judge) {
-	k, j := newSink(t, 8), &judge{need: mem.RemoteWrite}
-	k.stream.Init(StreamConfig{Table: k.table, Domain: k.domain, Stream: ownStream, Version: testDV,
-		Queues: k.queues, PendingMax: 8, ULP: j})
-	return k, j
+// judged is a sink whose ULP is j.
+type judged struct {
+	*sink
+	j *judge
+}
+
+func newJudged(t *testing.T) (*judged, *judge) {
+	k := &judged{newSink(t, 8), &judge{need: mem.RemoteWrite}}
+	return k, k.j
+}
+
+// place offers the next segment to the Stream and, in between, its header to the ULP.
+func (k *judged) place(h Header, payload []byte) *Error {
+	b := ulpdu(h, payload)
+	start, end := k.span(len(b))
+	return k.offer(start, end, b)
+}
+
+func (k *judged) offer(start, end uint64, b []byte) *Error {
+	h, err := k.stream.Begin(start, end, len(b), [][]byte{b})
+	if h == nil {
+		return err
+	}
+	need, ok := k.j.judge(h, len(b)-h.Len())
+	if !ok {
+		k.stream.Disable()
+		return nil
+	}
+	return k.stream.Place(start, end, len(b), [][]byte{b}, need)
 }
 
 // The ULP says which right a Tagged range must have.
@@ -90,7 +114,7 @@ func TestErrorsBeforeTheULP(t *testing.T) {
 		require.Empty(t, j.asked)
 	}
 	k, j := newJudged(t)
-	require.True(t, k.stream.Place(0, 10, 4, [][]byte{{0xc1, 0, 0, 0}}).Truncated)
+	require.True(t, k.offer(0, 10, []byte{0xc1, 0, 0, 0}).Truncated)
 	require.Empty(t, j.asked)
 }
 

@@ -99,7 +99,7 @@ func (r *recvHalf) start(q *engine, o *startOptions) {
 	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.table, Domain: q.domain, Stream: q.stream, Version: ag.Version,
-		Queues: known, PendingMax: max(pendingMin, 2*(o.emss/fpduLenMin+roomSpare)), ULP: (*placement)(q),
+		Queues: known, PendingMax: max(pendingMin, 2*(o.emss/fpduLenMin+roomSpare)),
 	})
 }
 
@@ -200,7 +200,7 @@ func (q *engine) postBuffers() {
 	q.rq.Release()
 }
 
-// placement is an engine as MPA and DDP see it.
+// placement is an engine as MPA sees it.
 type placement engine
 
 // Place implements mpa.Sink.
@@ -211,7 +211,15 @@ func (p *placement) Place(u *mpa.ULPDU) error {
 	q := (*engine)(p)
 	r := &q.recv
 	r.payload = 0
-	if err := r.ddp.Place(u.Start, u.End, u.Len, u.Pieces); err != nil {
+	h, err := r.ddp.Begin(u.Start, u.End, u.Len, u.Pieces)
+	if h != nil {
+		if need, ok := q.judge(h, u.Len-h.Len()); ok {
+			err = r.ddp.Place(u.Start, u.End, u.Len, u.Pieces, need)
+		} else {
+			r.ddp.Disable()
+		}
+	}
+	if err != nil {
 		r.fault = err
 		q.asks.blameSink(err)
 	} else if r.fault == nil {
@@ -236,9 +244,8 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// Judge implements ddp.ULP: RDMAP's part before Placement (RFC 5040 section 7.2).
-func (p *placement) Judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
-	q := (*engine)(p)
+// judge is RDMAP's part before Placement (RFC 5040 section 7.2). A false ok: the segment is not to be placed, and the stream is over.
+func (q *engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
 	if r.greet.awaited {
 		q.first(h, h.Len()+payload)
