@@ -42,23 +42,23 @@ type Config struct {
 
 // Adapter is a software RNIC.
 type Adapter struct {
-	table *mem.Table
-	lanes []*lane // one per Poller
-	next  atomic.Uint32
-	nums  atomic.Uint64 // QueuePair numbers and stream ids
-	cfg   Config
-	start time.Time
-	rings ringStore
+	table   *mem.Table
+	pollers []*pollerState // one per Poller
+	next    atomic.Uint32
+	nums    atomic.Uint64 // QueuePair numbers and stream ids
+	cfg     Config
+	start   time.Time
+	rings   ringStore
 
 	places *places // of connections over kernel sockets
 
 	startup startupCounters
 	events  eventQueue
 
-	mu        sync.Mutex
-	links     map[*link]struct{} // every live connection, for Close
-	listeners map[*Listener]struct{}
-	closed    bool
+	mu          sync.Mutex
+	connections map[*connection]struct{} // every live connection, for Close
+	listeners   map[*Listener]struct{}
+	closed      bool
 }
 
 // Open makes an Adapter. The error says which field of cfg cannot be.
@@ -96,10 +96,10 @@ func Open(cfg Config) (*Adapter, error) {
 	}
 	a.events.size = cfg.EventsMax
 	a.places = newPlaces(cfg.ConnsMax, cfg.PeerMax)
-	a.links, a.listeners = map[*link]struct{}{}, map[*Listener]struct{}{}
+	a.connections, a.listeners = map[*connection]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {
-		a.lanes = append(a.lanes, newLane(p, a.table.NewReader()))
+		a.pollers = append(a.pollers, newPollerState(p, a.table.NewReader()))
 	}
 	return a, nil
 }
@@ -147,20 +147,20 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn Con
 func (a *Adapter) Close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closed = true
-	links, listeners := slices.Collect(maps.Keys(a.links)), slices.Collect(maps.Keys(a.listeners))
+	connections, listeners := slices.Collect(maps.Keys(a.connections)), slices.Collect(maps.Keys(a.listeners))
 	a.mu.Unlock()
 	for _, l := range listeners {
 		l.end(ctx)
 	}
-	for _, l := range links {
-		_ = orderUntil(ctx, a, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
+	for _, l := range connections {
+		_ = orderUntil(ctx, a, l.transport.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
-	for _, l := range links {
+	for _, l := range connections {
 		if err := a.wait(ctx, l.gone); err != nil {
-			return fmt.Errorf("rnic: %d connections to end: %w", len(links), err)
+			return fmt.Errorf("rnic: %d connections to end: %w", len(connections), err)
 		}
 	}
-	for _, ln := range a.lanes {
+	for _, ln := range a.pollers {
 		ln.reader.Close()
 	}
 	return nil
@@ -203,13 +203,13 @@ func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
 	}
 }
 
-func (a *Adapter) addLink(l *link) bool {
+func (a *Adapter) addConnection(l *connection) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return false
 	}
-	a.links[l] = struct{}{}
+	a.connections[l] = struct{}{}
 	return true
 }
 
@@ -236,8 +236,8 @@ func (a *Adapter) isClosed() bool {
 	return a.closed
 }
 
-func (a *Adapter) dropLink(l *link) {
+func (a *Adapter) dropConnection(l *connection) {
 	a.mu.Lock()
-	delete(a.links, l)
+	delete(a.connections, l)
 	a.mu.Unlock()
 }

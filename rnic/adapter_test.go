@@ -40,11 +40,11 @@ func TestAdapterClose(t *testing.T) {
 		req := r.dial(waiting, nil) // not decided
 		if r.kind != running {
 			r.dialRaw() // no Request
-			r.until("four ends at the server", func() bool { return r.server.linkCount() == 3 })
+			r.until("four ends at the server", func() bool { return r.server.connectionCount() == 3 })
 		}
 		out, spare := r.newEnd(r.server, opts{}), r.newEnd(r.server, opts{})
 		require.NoError(t, r.server.Close(r.ctx))
-		require.Zero(t, r.server.linkCount())
+		require.Zero(t, r.server.connectionCount())
 		require.True(t, isDone(s.qp))
 		require.ErrorIs(t, s.qp.Err(), ErrClosed)
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))

@@ -52,9 +52,9 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	}
 	var early, late []byte
 	for msn := range uint32(ord) {
-		asked, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
+		outstanding, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
 		require.True(t, ok)
-		answer := p.atomicAnswer(msn+1, asked.ID, 1000+uint64(msn))
+		answer := p.atomicAnswer(msn+1, outstanding.ID, 1000+uint64(msn))
 		if msn < ahead {
 			late = append(late, answer...)
 		} else {
@@ -62,7 +62,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		}
 	}
 	require.Less(t, len(late), mpa.MarkerSpacing)
-	l, pool := c.qp.link.Load(), r.hosts[1].pool
+	l, pool := c.qp.connection.Load(), r.hosts[1].pool
 	at := l.rxBase
 	arrive := func(off uint64, octets []byte) {
 		b := pool.Alloc()

@@ -203,17 +203,17 @@ func TestAttackNothing(t *testing.T) {
 		msn := uint32(0)
 		for range rounds {
 			var burst []byte
-			var asked []rdmap.ReadRequest
+			var outstanding []rdmap.ReadRequest
 			for range writes {
 				burst = append(burst, a.p.fpdu(writeTo(0xdead, 1<<63), nil)...)
 			}
 			for range reads {
 				msn++
 				h, rr := readOf(msn, 0xdead, 1<<63, 0)
-				burst, asked = append(burst, a.p.read(h, rr)...), append(asked, rr)
+				burst, outstanding = append(burst, a.p.read(h, rr)...), append(outstanding, rr)
 			}
 			a.p.write(burst)
-			for _, rr := range asked {
+			for _, rr := range outstanding {
 				require.Empty(t, a.p.response(rr))
 			}
 		}

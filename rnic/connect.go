@@ -81,7 +81,7 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 	var err error
 	if q.adapter.isClosed() {
 		err = ErrClosed // before a peer hears of it
-	} else if len(q.adapter.lanes) == 0 {
+	} else if len(q.adapter.pollers) == 0 {
 		err = q.dialKernel(ctx, addr)
 	} else {
 		err = q.dialPoller(ctx, addr)

@@ -92,18 +92,18 @@ func TestReject(t *testing.T) {
 				require.True(t, bytes.Equal(private, re.PrivateData))
 				require.Equal(t, Closed, c.qp.State())
 				require.Equal(t, Flushed, r.await(c, 1)[0].Status)
-				r.until("no link at the server", func() bool { return r.server.linkCount() == 0 })
+				r.until("no connection at the server", func() bool { return r.server.connectionCount() == 0 })
 				require.Empty(t, r.listener.failures)
 			})
 		})
 	}
 }
 
-// linkCount is the number of live connections.
-func (a *Adapter) linkCount() int {
+// connectionCount is the number of live connections.
+func (a *Adapter) connectionCount() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.links)
+	return len(a.connections)
 }
 
 // Connect and Dial return the RejectedError inside a ConnectError.
@@ -168,7 +168,7 @@ func TestConnectNowhere(t *testing.T) {
 			require.Error(t, c.qp.Err())
 			require.Equal(t, Flushed, r.await(c, 1)[0].Status)
 		}
-		require.Zero(t, r.client.linkCount())
+		require.Zero(t, r.client.connectionCount())
 		require.Zero(t, r.client.places.count())
 	})
 }
@@ -180,7 +180,7 @@ func TestConnectContext(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		wait := r.accepted(func(req *ConnRequest) error { // neither accepts nor rejects in time
 			cancel()
-			<-req.link.gone
+			<-req.connection.gone
 			return nil
 		})
 		err := c.qp.Connect(ctx, r.addr(), c.conn)
@@ -215,7 +215,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 					require.Equal(t, Closed, c.qp.State())
 					require.Equal(t, Flushed, r.await(c, 1)[0].Status)
 				}
-				r.until("no links", func() bool { return r.client.linkCount() == 0 && r.server.linkCount() == 0 })
+				r.until("no links", func() bool { return r.client.connectionCount() == 0 && r.server.connectionCount() == 0 })
 			})
 		})
 	}

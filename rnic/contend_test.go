@@ -63,7 +63,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
 		require.True(t, cq.reserve(before))
 		for i := range before { // as if they had been sent behind a Read that is not answered
-			c.qp.asks.sent.push(sentRequest{id: uint64(i), op: OpWrite, signaled: true, fate: Flushed})
+			c.qp.requester.sent.push(sentRequest{id: uint64(i), op: OpWrite, signaled: true, flushStatus: Flushed})
 		}
 		late := make(chan error, 1)
 		go func() {
@@ -71,7 +71,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 			}
 			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
 		}()
-		l := c.qp.link.Load()
+		l := c.qp.connection.Load()
 		l.fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
 		r.untilDone(c.qp)
 		require.NoError(t, <-late)
@@ -134,8 +134,8 @@ func TestPolledBufferHasItsPlace(t *testing.T) {
 	require.NoError(t, err)
 	aside(func() { // the driver
 		if w, ok := q.rq.Pop(); ok {
-			q.received(Completion{ID: w.id, Op: OpRecv})
-			q.publishReceived()
+			q.completeRecv(Completion{ID: w.id, Op: OpRecv})
+			q.publishRecvs()
 		} else {
 			yield()
 		}

@@ -64,7 +64,7 @@ func (k RTRKinds) String() string { return mpa.RTRKinds(k).String() }
 
 // party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
 // strict, any other takes Rev 0 for an answer.
-func (e *endpoint) party(l *link, served mpa.Dialects) mpa.Party {
+func (e *endpoint) party(l *connection, served mpa.Dialects) mpa.Party {
 	o := &e.conn
 	p := mpa.Party{
 		Dialects: served, Markers: l.wantMarkers(e), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: mpa.RTRKinds(o.RTR),

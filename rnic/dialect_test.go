@@ -101,31 +101,31 @@ func (r *rig) converse(first, second *end) {
 //
 // req: 5044-C-1, 5044-C.1-2, 5044-C.2-1, 5044-C.2-3, P2P-3, P2P-14, P2P-15, P2P-17, P2P-18, 6581-10-1, 6581-10-3, 6581-6-3, 6581-9.3-2, C02-8.1-3
 func TestDialectPairs(t *testing.T) {
-	for asked := Culley02; asked <= RFC6581; asked++ {
+	for outstanding := Culley02; outstanding <= RFC6581; outstanding++ {
 		for served := Culley02 - 1; served <= RFC6581; served++ { // the first is the default
 			name, listen := "default", ListenOptions{}
 			if served >= Culley02 {
 				name, listen.Dialects = served.String(), []Dialect{served}
 			}
-			t.Run(fmt.Sprintf("%v to %s", asked, name), func(t *testing.T) {
-				over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) { r.pair(asked, served) })
+			t.Run(fmt.Sprintf("%v to %s", outstanding, name), func(t *testing.T) {
+				over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) { r.pair(outstanding, served) })
 			})
 		}
 	}
 }
 
-func (r *rig) pair(asked, served Dialect) {
+func (r *rig) pair(outstanding, served Dialect) {
 	t := r.t
-	spoken, works := asked, served == asked || served == 0 && asked != Culley02
-	if asked == RTR && served == RFC5044 {
+	spoken, works := outstanding, served == outstanding || served == 0 && outstanding != Culley02
+	if outstanding == RTR && served == RFC5044 {
 		spoken, works = RFC5044, true // the S bit is reserved there
 	}
-	p2p := asked == RTR || asked == RFC6581
+	p2p := outstanding == RTR || outstanding == RFC6581
 	s := r.newEnd(r.server, opts{})
-	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: asked, PeerToPeer: p2p}})
+	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: outstanding, PeerToPeer: p2p}})
 	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 	if !works {
-		r.pairFails(asked, served, s, c)
+		r.pairFails(outstanding, served, s, c)
 		return
 	}
 	req := r.request()
@@ -140,9 +140,9 @@ func (r *rig) pair(asked, served Dialect) {
 		st := e.qp.Startup()
 		require.Equal(t, spoken, st.Dialect)
 		require.Equal(t, version, st.Version)
-		require.Equal(t, p2p && spoken == asked, st.PeerToPeer)
+		require.Equal(t, p2p && spoken == outstanding, st.PeerToPeer)
 	}
-	if p2p && spoken == asked || asked == Culley02 {
+	if p2p && spoken == outstanding || outstanding == Culley02 {
 		r.converse(s, c) // the Responder speaks first
 	}
 	r.converse(c, s)
@@ -152,11 +152,11 @@ func (r *rig) pair(asked, served Dialect) {
 }
 
 // pairFails: both ends say what was wrong, and neither serves.
-func (r *rig) pairFails(asked, served Dialect, s, c *end) {
+func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	t := r.t
 	var re *RevisionError
 	switch {
-	case asked == Culley02: // its first FPDU is no Request
+	case outstanding == Culley02: // its first FPDU is no Request
 		r.inService(c)
 		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 8))))
 		require.ErrorIs(t, r.failure().Err, mpa.ErrKey)
@@ -172,9 +172,9 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 		r.untilDone(c.qp)
 		f := r.failure()
 		require.ErrorAs(t, f.Err, &re)
-		require.Equal(t, asked.Rev(), re.Revision)
+		require.Equal(t, outstanding.Rev(), re.Revision)
 		require.Equal(t, []Dialect{served}, re.Served)
-		if asked == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
+		if outstanding == RFC5044 && served == RTR { // of one Rev: the Responder's No is all there is
 			var no *RejectedError
 			require.ErrorAs(t, c.qp.Err(), &no)
 			require.EqualError(t, no, "rnic: connection rejected by the peer (0 octets of private data): its ULP said no, or it does not serve rfc5044")
@@ -184,8 +184,8 @@ func (r *rig) pairFails(asked, served Dialect, s, c *end) {
 		require.ErrorAs(t, c.qp.Err(), &re)
 		require.Equal(t, served.Rev(), re.Revision)
 		require.EqualError(t, re, fmt.Sprintf("rnic: asked in %v (MPA revision %d), the peer answered with revision %d: it does not serve that dialect",
-			asked, asked.Rev(), served.Rev()))
-		require.EqualError(t, f.Err, fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", asked, asked.Rev(), served))
+			outstanding, outstanding.Rev(), served.Rev()))
+		require.EqualError(t, f.Err, fmt.Sprintf("rnic: peer asks in %v (MPA revision %d), served here: %v", outstanding, outstanding.Rev(), served))
 	}
 	require.Equal(t, Closed, c.qp.State())
 	if served != Culley02 {
@@ -300,7 +300,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
 	p := r.dialRaw()
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	l := s.qp.link.Load()
+	l := s.qp.connection.Load()
 	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
 	arrive := func(octets []byte) stack.Verdict {
 		b := l.pool.Alloc()
@@ -395,16 +395,16 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 // req: 5044-C.2-3, 5044-C.2-1, D01-6.1.1-13, D01-6.1.1-14, 5044-7.1.1-5, 5044-7.1.1-4
 func TestStrictInitiator(t *testing.T) {
 	for _, tc := range []struct {
-		asked Dialect
-		sent  string
-		rev   int
+		outstanding Dialect
+		sent        string
+		rev         int
 	}{
 		{RDDP01, "< " + hexReq + "c000 0000", 1},
 		{RFC5044, "< " + hexReq + "4001 0000", 0},
 		{RFC5044, "< " + hexReq + "4001 0000", 2},
 	} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: tc.asked, NoMarkers: tc.asked != RDDP01}})
+			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
 			p := r.startConnect(c)
 			r.play(p, tc.sent)
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))

@@ -63,16 +63,16 @@ func (e *echo) step() int {
 // A server whose application runs to completion on the Poller's core (stack.Config.Each).
 func Example_runToCompletion() {
 	ctx := context.Background()
-	link, err := wire.New(wire.Config{})
+	connection, err := wire.New(wire.Config{})
 	must(err)
 	var serving *echo // the Poller's goroutine alone reads and writes it
-	server, poller := hostAt(link.Port(0), "192.0.2.1/24", func() int {
+	server, poller := hostAt(connection.Port(0), "192.0.2.1/24", func() int {
 		if serving == nil {
 			return 0
 		}
 		return serving.step()
 	})
-	client, other := hostAt(link.Port(1), "192.0.2.2/24", nil)
+	client, other := hostAt(connection.Port(1), "192.0.2.2/24", nil)
 	defer poller.Stop()
 	defer other.Stop()
 

@@ -55,7 +55,7 @@ func TestAbortMeetsAccept(t *testing.T) {
 			r.untilDone(s.qp)
 			require.ErrorIs(t, s.qp.Err(), ErrClosed)
 			r.untilDone(c.qp)
-			require.Zero(t, r.server.linkCount())
+			require.Zero(t, r.server.connectionCount())
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestAdapterCloseMeetsDial(t *testing.T) {
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
 	require.NoError(t, r.client.Close(r.ctx))
-	require.Zero(t, r.server.linkCount(), "it dialled nevertheless")
+	require.Zero(t, r.server.connectionCount(), "it dialled nevertheless")
 }
 
 // A full control ring makes a call wait, not fail.
@@ -104,11 +104,11 @@ func TestDialThatFindsNoRoom(t *testing.T) {
 	r.client.cfg.Manual = nil // the Poller stands still
 	require.ErrorIs(t, c.qp.StartConnect(ended(), r.addr(), c.conn), context.Canceled)
 	require.True(t, isDone(c.qp))
-	require.Zero(t, r.client.linkCount())
+	require.Zero(t, r.client.connectionCount())
 	require.NoError(t, r.client.Close(r.ctx))
 	r.client.cfg.Manual = r.step
 	r.pass(time.Second)
-	require.Zero(t, r.server.linkCount())
+	require.Zero(t, r.server.connectionCount())
 }
 
 // The same with an Adapter's Close that has seen the connection meanwhile, and waits for its end.
@@ -117,9 +117,9 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
 	ctx, cancel := context.WithCancel(r.ctx)
-	var seen *link
+	var seen *connection
 	r.client.cfg.Manual = func() {
-		seen = c.qp.link.Load()
+		seen = c.qp.connection.Load()
 		cancel()
 	}
 	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)
@@ -159,7 +159,7 @@ func TestAcceptOfALostConnection(t *testing.T) {
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		p.reset()
-		r.until("the reset", func() bool { return r.server.linkCount() == 0 })
+		r.until("the reset", func() bool { return r.server.connectionCount() == 0 })
 		s := r.newEnd(r.server, opts{})
 		err := req.Accept(r.ctx, s.qp, s.conn)
 		require.ErrorIs(t, err, stack.ErrReset)

@@ -14,14 +14,14 @@ type endpoint struct {
 	engine  *engine
 	conn    ConnParam // from Connecting on
 
-	link      atomic.Pointer[link]
-	unwanted  atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a link
-	early     atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a link
-	stopDial  atomic.Pointer[context.CancelFunc]
-	connected chan error    // Connect's result, once
-	done      chan struct{} // closed with the QueuePair
-	private   []byte        // of the peer's Reply
-	terms     atomic.Pointer[mpa.Terms]
+	connection atomic.Pointer[connection]
+	unwanted   atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a connection
+	early      atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a connection
+	stopDial   atomic.Pointer[context.CancelFunc]
+	connected  chan error    // Connect's result, once
+	done       chan struct{} // closed with the QueuePair
+	private    []byte        // of the peer's Reply
+	terms      atomic.Pointer[mpa.Terms]
 
 	// Of the goroutine (or the mutex) that drives the connection, until done is closed.
 	err   error
@@ -33,19 +33,19 @@ func (e *endpoint) init(a *Adapter, q *engine) {
 	e.connected, e.done = make(chan error, 1), make(chan struct{})
 }
 
-// linkOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked as not wanted any more.
-func (e *endpoint) linkOrUnwanted() *link {
+// connectionOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked as not wanted any more.
+func (e *endpoint) connectionOrUnwanted() *connection {
 	e.unwanted.Store(true)
 	if stop := e.stopDial.Load(); stop != nil {
 		(*stop)()
 	}
-	return e.link.Load()
+	return e.connection.Load()
 }
 
 // join makes l the QueuePair's connection, unless Abort or Close came before. Whichever of the two looks second sees the
 // other.
-func (e *endpoint) join(l *link) error {
-	e.link.Store(l)
+func (e *endpoint) join(l *connection) error {
+	e.connection.Store(l)
 	if e.unwanted.Load() {
 		return ErrClosed
 	}
@@ -54,8 +54,8 @@ func (e *endpoint) join(l *link) error {
 
 // abort is QueuePair.Abort. Any goroutine.
 func (e *endpoint) abort() {
-	if l := e.linkOrUnwanted(); l != nil {
-		_ = order(l.car.submit, func() { l.fail(ErrClosed) })
+	if l := e.connectionOrUnwanted(); l != nil {
+		_ = order(l.transport.submit, func() { l.fail(ErrClosed) })
 	} else if e.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
 		e.conclude(ErrClosed)
 	}
@@ -68,11 +68,11 @@ func (e *endpoint) conclude(err error) {
 	close(e.done)
 }
 
-func (e *endpoint) snapshot(l *link) Stats {
+func (e *endpoint) snapshot(l *connection) Stats {
 	if e.engine.State() == Closed {
 		return e.final
 	}
 	s := e.engine.stats()
-	s.TCP = l.car.stats()
+	s.TCP = l.transport.stats()
 	return s
 }

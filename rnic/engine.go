@@ -29,11 +29,11 @@ type engine struct {
 	effects     effects // of the calls since it was looked at
 	effectError error   // of effectFail or effectLeave
 
-	reader  *mem.Reader
-	send    sendHalf
-	recv    recvHalf
-	respond responder
-	asks    requester
+	reader    *mem.Reader
+	send      sendHalf
+	recv      recvHalf
+	respond   responder
+	requester requester
 }
 
 // engineConfig is what an engine has from the beginning.
@@ -146,7 +146,7 @@ func (q *engine) complete(cq *CompletionQueue, wr *wqe, n uint32, st Status) {
 func (q *engine) finish() {
 	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed behind this
 	q.state.Store(uint32(Closed))
-	q.asks.abandon(q)
+	q.requester.abandon(q)
 	q.send.abandon(q)
 	q.recv.abandon(q)
 	q.flushMu.Unlock()

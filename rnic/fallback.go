@@ -29,15 +29,15 @@ func (a *Adapter) StartupCounters() StartupCounters {
 	}
 }
 
-// initiate makes l the Initiator's link for the first of the dialects.
-func (l *link) initiate(e *endpoint, tries []Dialect) {
+// initiate makes l the Initiator's connection for the first of the dialects.
+func (l *connection) initiate(e *endpoint, tries []Dialect) {
 	l.initiator, l.qp, l.end = true, e.engine, e
 	l.dialect, l.older = tries[0], tries[1:]
 	l.privateMax = privateMaxOr(e.conn.PrivateDataMax)
 }
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.
-func (l *link) fallsBack(was phase, err error) bool {
+func (l *connection) fallsBack(was phase, err error) bool {
 	if !l.initiator || len(l.older) == 0 || l.again == nil || l.end.unwanted.Load() {
 		return false
 	}
@@ -61,27 +61,27 @@ func (e *endpoint) dialPoller(ctx context.Context, addr string) error {
 		return err
 	}
 	a := e.adapter
-	d := &pollerDial{end: e, lane: a.lanes[int(a.next.Add(1)-1)%len(a.lanes)]}
-	d.dial = func(u stack.Upper) (*stack.Conn, error) { return d.lane.poller.Dial(remote, u) }
-	return d.try(e.conn.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.lane.poller.Submit, fn) })
+	d := &pollerDial{end: e, pollerState: a.pollers[int(a.next.Add(1)-1)%len(a.pollers)]}
+	d.dial = func(u stack.Upper) (*stack.Conn, error) { return d.pollerState.poller.Dial(remote, u) }
+	return d.try(e.conn.dialects(), func(fn func()) error { return orderUntil(ctx, a, d.pollerState.poller.Submit, fn) })
 }
 
 // pollerDial is a QueuePair's way to a peer, for as many tries as it has dialects.
 type pollerDial struct {
-	end  *endpoint
-	lane *lane
-	dial func(stack.Upper) (*stack.Conn, error)
+	end         *endpoint
+	pollerState *pollerState
+	dial        func(stack.Upper) (*stack.Conn, error)
 }
 
 // try begins a connection. order gets the rest to the Poller's goroutine.
 func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
-	l, u := newPollerLink(d.end.adapter, d.lane)
+	l, u := newPollerConnection(d.end.adapter, d.pollerState)
 	l.initiate(d.end, tries)
-	l.again = func() { d.retry(l.older, d.lane.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+	l.again = func() { d.retry(l.older, d.pollerState.poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
 	if err := d.end.join(l); err != nil {
 		return err
 	}
-	if !d.end.adapter.addLink(l) {
+	if !d.end.adapter.addConnection(l) {
 		return ErrClosed
 	}
 	err := order(func() {
@@ -92,7 +92,7 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 		u.dial(d.dial)
 	})
 	if err != nil {
-		d.end.adapter.dropLink(l)
+		d.end.adapter.dropConnection(l)
 		close(l.gone) // nobody will drive it
 	}
 	return err
@@ -113,7 +113,7 @@ func (d *pollerDial) unlessUnwanted(fn func()) error {
 	if d.end.unwanted.Load() {
 		return ErrClosed
 	}
-	return d.lane.poller.Submit(fn)
+	return d.pollerState.poller.Submit(fn)
 }
 
 // redialKernel is the next try over the kernel's sockets.

@@ -101,7 +101,7 @@ func TestDoesNotFallBack(t *testing.T) {
 					require.ErrorIs(t, c.qp.Err(), tc.want)
 				}
 				require.Zero(t, r.client.StartupCounters())
-				require.Zero(t, r.client.linkCount())
+				require.Zero(t, r.client.connectionCount())
 			})
 		})
 	}
@@ -140,7 +140,7 @@ func TestAbortDuringFallback(t *testing.T) {
 				r.untilDone(c.qp)
 				require.ErrorIs(t, c.qp.Err(), ErrClosed)
 				require.Error(t, untilEnded(r, q))
-				require.Zero(t, r.client.linkCount())
+				require.Zero(t, r.client.connectionCount())
 			})
 		})
 	}
@@ -152,12 +152,12 @@ func TestAbortMeetsFallback(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		p := r.startConnect(c)
 		waitFrame(r, p, mpa.Request)
-		c.qp.linkOrUnwanted() // Abort's first half
+		c.qp.connectionOrUnwanted() // Abort's first half
 		p.closeSend()
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
 		require.Zero(t, r.client.StartupCounters())
-		require.Zero(t, r.client.linkCount())
+		require.Zero(t, r.client.connectionCount())
 	})
 }
 
@@ -213,7 +213,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
 		waitFrame(r, p, mpa.Request)
-		l, full := c.qp.link.Load(), false
+		l, full := c.qp.connection.Load(), false
 		again := l.again
 		l.again = func() { // on this goroutine, which turns the Poller
 			fillControl(t, r.hosts[1].poller)
@@ -230,7 +230,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 				t.Fatal("it waits for ever")
 			}
 			require.ErrorIs(t, c.qp.Err(), ErrClosed)
-			require.Zero(t, r.client.linkCount())
+			require.Zero(t, r.client.connectionCount())
 			continue
 		}
 		q := next()

@@ -83,10 +83,10 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 	p, _ := r.startRaw(s, false)
 	require.NoError(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 8)))) // waits for the peer's first FPDU, as a Responder's work does
 	require.NoError(t, errOf(s.qp.PostSend(s.write(s, 2, 0, 8))))
-	burst, asked := p.reads(m, 8, 100, regionBytes)
+	burst, outstanding := p.reads(m, 8, 100, regionBytes)
 	p.write(burst)
 	p.closeSend()
-	for _, rr := range asked {
+	for _, rr := range outstanding {
 		require.Equal(t, m.Bytes()[:rr.Size], p.response(rr))
 	}
 	require.Equal(t, io.EOF, p.untilEnded())
@@ -136,10 +136,10 @@ type flushing struct {
 	c *end
 	p *rawInitiator
 
-	asked    rdmap.ReadRequest // the Read that is under way
-	posted   []uint64          // send side, in order
-	silent   map[uint64]bool   // of these, not signaled
-	received []uint64          // receive buffers, in order
+	outstanding rdmap.ReadRequest // the Read that is under way
+	posted      []uint64          // send side, in order
+	silent      map[uint64]bool   // of these, not signaled
+	received    []uint64          // receive buffers, in order
 }
 
 // newFlushing has a Read under way, and behind it work that is sent, work that waits for the Read,
@@ -163,7 +163,7 @@ func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	f.post(OpWrite, false)
 	f.p.next()
 	f.p.next()
-	f.asked = f.p.request()
+	f.outstanding = f.p.request()
 	f.p.write(f.p.fpdu(sendOf(1), []byte("into 100")))
 	require.Equal(t, []uint64{100}, ids(t, f.only(OpRecv, 1)))
 	return f
@@ -248,7 +248,7 @@ func waysToEnd() map[string][]func(f *flushing) {
 		f.p.write(b)
 	}
 	closing := func(f *flushing) { f.c.qp.Disconnect() }
-	response := func(f *flushing) { f.p.write(f.p.answer(f.asked, 0, "12345678", true)) }
+	response := func(f *flushing) { f.p.write(f.p.answer(f.outstanding, 0, "12345678", true)) }
 	fin := func(f *flushing) { f.p.closeSend() }
 	return map[string][]func(f *flushing){
 		"Terminate":                       all(terminate, fin),
@@ -264,8 +264,8 @@ func waysToEnd() map[string][]func(f *flushing) {
 		"bad CRC while closing":           all(closing, badCRC, fin),
 		"bad CRC after the Response":      all(response, badCRC, fin),
 		"Write to nowhere":                all(func(f *flushing) { f.p.write(f.p.fpdu(writeTo(0x1234, 0), []byte("x"))) }, fin),
-		"Response to nowhere":             all(func(f *flushing) { f.asked.SinkSTag++ }, response, fin),
-		"Response that ends early":        all(func(f *flushing) { f.p.write(f.p.answer(f.asked, 0, "1234", true)) }, fin),
+		"Response to nowhere":             all(func(f *flushing) { f.outstanding.SinkSTag++ }, response, fin),
+		"Response that ends early":        all(func(f *flushing) { f.p.write(f.p.answer(f.outstanding, 0, "1234", true)) }, fin),
 		"local error with a Read pending": all(func(f *flushing) { f.c.source.Revoke() }, response),
 		"Abort":                           all(func(f *flushing) { f.c.qp.Abort() }),
 		"Abort while closing":             all(closing, func(f *flushing) { f.c.qp.Abort() }),

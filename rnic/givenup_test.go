@@ -45,7 +45,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 			req := r.dial(c, nil)
 			returned := func() bool {
 				select {
-				case <-req.link.gone:
+				case <-req.connection.gone:
 					return true
 				default:
 					return false
@@ -74,7 +74,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 					return nil
 				})
 			}
-			r.until("the end", func() bool { return r.server.linkCount() == 0 })
+			r.until("the end", func() bool { return r.server.connectionCount() == 0 })
 		}
 	})
 }

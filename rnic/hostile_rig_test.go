@@ -77,9 +77,9 @@ func newHostile(t testing.TB, cfg hostileConfig) *hostile {
 	const mtu = 1500
 	h := &hostile{t: t, rng: rand.New(rand.NewPCG(cfg.seed, 99)), time: int64(time.Second), conns: map[uint16]*forged{}}
 	h.pool, h.own = testhost.NewPool(t, cfg.bufs, mtu), testhost.NewPool(t, 1024, mtu)
-	link, err := wire.New(wire.Config{MTU: mtu})
+	connection, err := wire.New(wire.Config{MTU: mtu})
 	require.NoError(t, err)
-	server, peer := link.Port(0), link.Port(1)
+	server, peer := connection.Port(0), connection.Port(1)
 	h.queue, err = peer.Open(0, h.own)
 	require.NoError(t, err)
 	h.mac = [2]inet.MAC{server.MAC(), peer.MAC()}

@@ -26,7 +26,7 @@ func (q *engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 		}
 		r.ddp.Disable()
 	}
-	q.received(c)
+	q.completeRecv(c)
 }
 
 // deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a message whose STag is not
@@ -45,5 +45,5 @@ func (q *engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 		}
 		r.ddp.Disable()
 	}
-	q.received(c)
+	q.completeRecv(c)
 }

@@ -76,7 +76,7 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	if len(a.lanes) == 0 {
+	if len(a.pollers) == 0 {
 		err = l.listenKernel(ctx, addr)
 	} else {
 		err = l.listenPollers(ctx, addr, opt.Backlog)
@@ -125,8 +125,8 @@ func (l *Listener) serve(opt ListenOptions) error {
 	return nil
 }
 
-// respondFor makes ln a Responder's link.
-func (ln *link) respondFor(l *Listener) { ln.listener, ln.privateMax = l, l.privateMax }
+// respondFor makes ln a Responder's connection.
+func (ln *connection) respondFor(l *Listener) { ln.listener, ln.privateMax = l, l.privateMax }
 
 func privateMaxOr(n int) int {
 	if n == 0 {
@@ -145,7 +145,7 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 		return fmt.Errorf("port %q is not a number from 1 to 65535, or 0 for a free one", portText)
 	}
 	a := l.adapter
-	for _, ln := range a.lanes {
+	for _, ln := range a.pollers {
 		if host != "" && host != ln.poller.Addr().String() {
 			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.poller.Addr())
 		}
@@ -170,13 +170,13 @@ const (
 // listenOn listens on every Poller or on none.
 func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error {
 	a := l.adapter
-	for i, ln := range a.lanes {
+	for i, ln := range a.pollers {
 		res := make(chan error, 1)
 		err := orderUntil(ctx, a, ln.poller.Submit, func() {
 			res <- ln.poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
-				over, u := newPollerLink(a, ln)
+				over, u := newPollerConnection(a, ln)
 				over.respondFor(l)
-				if !a.addLink(over) {
+				if !a.addConnection(over) {
 					return nil
 				}
 				return u
@@ -191,18 +191,18 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 			}
 		}
 		if err != nil {
-			l.unlisten(context.WithoutCancel(ctx), a.lanes[:i], port)
+			l.unlisten(context.WithoutCancel(ctx), a.pollers[:i], port)
 			return err
 		}
 	}
-	l.addr = netip.AddrPortFrom(a.lanes[0].poller.Addr(), port)
-	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.lanes, port) }
+	l.addr = netip.AddrPortFrom(a.pollers[0].poller.Addr(), port)
+	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.pollers, port) }
 	return nil
 }
 
 // unlisten gives up, when ctx ends, on a Poller that does not turn.
-func (l *Listener) unlisten(ctx context.Context, lanes []*lane, port uint16) {
-	for _, ln := range lanes {
+func (l *Listener) unlisten(ctx context.Context, pollers []*pollerState, port uint16) {
+	for _, ln := range pollers {
 		_ = orderUntil(ctx, l.adapter, ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped one listens no more
 	}
 }
@@ -219,7 +219,7 @@ func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 		}
 		select {
 		case r := <-l.requests:
-			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
+			if r.connection.claim.CompareAndSwap(unclaimed, claimedByULP) {
 				return r, nil
 			} // else its connection is over, and OnFailure was told
 		case <-l.done:
@@ -244,7 +244,7 @@ func (l *Listener) Poll() *ConnRequest {
 	for !isClosed(l.done) {
 		select {
 		case r := <-l.requests:
-			if r.link.claim.CompareAndSwap(unclaimed, claimedByULP) {
+			if r.connection.claim.CompareAndSwap(unclaimed, claimedByULP) {
 				return r
 			}
 		default:
@@ -271,18 +271,18 @@ func (l *Listener) end(ctx context.Context) {
 }
 
 // offer queues a connection request. Driver's goroutine; never blocks.
-func (l *Listener) offer(ln *link, f mpa.Frame) error {
+func (l *Listener) offer(ln *connection, f mpa.Frame) error {
 	f.PrivateData = append([]byte(nil), f.PrivateData...)
 	e, private, _ := f.Enhanced() // which was looked at already
 	select {
-	case l.requests <- &ConnRequest{link: ln, frame: f, enhanced: e, private: private, remote: ln.car.remote()}:
+	case l.requests <- &ConnRequest{connection: ln, frame: f, enhanced: e, private: private, remote: ln.transport.remote()}:
 		return nil
 	default:
 		return ErrBacklog
 	}
 }
 
-func (l *Listener) report(ln *link, was phase, err error) {
+func (l *Listener) report(ln *connection, was phase, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
@@ -292,11 +292,11 @@ func (l *Listener) report(ln *link, was phase, err error) {
 
 // ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.
 type ConnRequest struct {
-	link     *link
-	frame    mpa.Frame // Kind 0: culley-02, there was none
-	enhanced mpa.Enhanced
-	private  []byte // the ULP's part
-	remote   netip.AddrPort
+	connection *connection
+	frame      mpa.Frame // Kind 0: culley-02, there was none
+	enhanced   mpa.Enhanced
+	private    []byte // the ULP's part
+	remote     netip.AddrPort
 }
 
 // PrivateData of the Request: a copy, the application's to keep.
@@ -307,7 +307,7 @@ func (r *ConnRequest) Dialect() Dialect {
 	if r.frame.Kind == 0 {
 		return Culley02
 	}
-	d, _ := r.link.listener.dialects.Serve(&r.frame)
+	d, _ := r.connection.listener.dialects.Serve(&r.frame)
 	return Dialect(d)
 }
 
@@ -318,7 +318,7 @@ func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
 
 // PeerToPeer says whether the Initiator offers to let this end send first.
 func (r *ConnRequest) PeerToPeer() bool {
-	return r.enhanced.PeerToPeer || r.link.listener.dialects.AsksReady(&r.frame)
+	return r.enhanced.PeerToPeer || r.connection.listener.dialects.AsksReady(&r.frame)
 }
 
 // Remote is the peer's address.
@@ -340,7 +340,7 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
 	}
-	if q.adapter != r.link.adapter {
+	if q.adapter != r.connection.adapter {
 		return fmt.Errorf("rnic: accept %v: the queue pair belongs to another adapter", r.remote)
 	}
 	if err := conn.checkAccept(r.Dialect()); err != nil {
@@ -352,9 +352,9 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	if conn.Quirks.SendFirst {
 		_ = q.SendFirst() // ErrState: the request's connection will say why
 	}
-	err := r.ask(ctx, func() error { return r.link.accept(&q.endpoint, r.frame) })
+	err := r.ask(ctx, func() error { return r.connection.accept(&q.endpoint, r.frame) })
 	if err != nil {
-		if q.link.Load() == nil {
+		if q.connection.Load() == nil {
 			q.conclude(err)
 		}
 		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
@@ -369,18 +369,18 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 		return fmt.Errorf("rnic: reject %v: %w", r.remote, err)
 	}
 	private = append([]byte(nil), private...)
-	return r.ask(ctx, func() error { return r.link.reject(r.frame, private, false) })
+	return r.ask(ctx, func() error { return r.connection.reject(r.frame, private, false) })
 }
 
 // Done is closed when the connection of the request is over: behind Reject, when the peer has closed it, too, or a bound for that has passed.
 // Adapter.Close before then may reset it, and the peer not hear of the Reject.
-func (r *ConnRequest) Done() <-chan struct{} { return r.link.gone }
+func (r *ConnRequest) Done() <-chan struct{} { return r.connection.gone }
 
 // ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.
 func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)
 	var taken atomic.Bool // by who comes first: the driving goroutine or the one that gave up
-	err := orderUntil(ctx, r.link.adapter, r.link.car.submit, func() {
+	err := orderUntil(ctx, r.connection.adapter, r.connection.transport.submit, func() {
 		if taken.CompareAndSwap(false, true) {
 			res <- fn()
 		}
@@ -388,12 +388,12 @@ func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	if err != nil {
 		return err
 	}
-	r.link.adapter.turn()
+	r.connection.adapter.turn()
 	select {
 	case err = <-res:
 		return err
-	case <-r.link.gone:
-		err = r.link.overError()
+	case <-r.connection.gone:
+		err = r.connection.overError()
 	case <-ctx.Done():
 		err = ctx.Err()
 	}

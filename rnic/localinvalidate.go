@@ -17,7 +17,7 @@ func (q *engine) invalidateHere() bool {
 		q.localError(LocalOperation, errLocalInvalidate)
 		return false
 	}
-	q.said(&s.wr, 0)
+	q.completeSend(&s.wr, 0)
 	s.wr = wqe{}
 	return true
 }

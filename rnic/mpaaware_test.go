@@ -158,11 +158,11 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			r, log := logged(t, rigConfig{mtu: 9000})
 			s, c := r.connect(opt, opt)
 			const n, mtu, emss = 60_000, 1500, 1500 - 40 - 12
-			log.lose = func(g loggedSegment) bool { return len(g.data) > emss } // the link that is too small
+			log.lose = func(g loggedSegment) bool { return len(g.data) > emss } // the connection that is too small
 			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
 			log.tooBig(mtu)
-			r.until("EMSS follows", func() bool { return c.qp.link.Load().car.emss() == emss })
+			r.until("EMSS follows", func() bool { return c.qp.connection.Load().transport.emss() == emss })
 			r.await(c, 1)
 			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
@@ -259,7 +259,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 100))))
 	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})))
-	stats := func() Stats { return s.qp.snapshot(s.qp.link.Load()) }
+	stats := func() Stats { return s.qp.snapshot(s.qp.connection.Load()) }
 	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
 	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })
 	r.pass(5 * time.Millisecond)

@@ -97,7 +97,7 @@ func TestPairs(t *testing.T) {
 					}
 				}
 				p.before, p.fresh = p.now(), uint64(round+1)<<40|uint64(first)<<16|uint64(second)<<8
-				fence := first.asks() && second == OpWrite || first == OpRead && second == OpFetchAdd
+				fence := first.isRequest() && second == OpWrite || first == OpRead && second == OpFetchAdd
 				require.NoError(t, p.do(first, 0, false))
 				require.NoError(t, p.do(second, 1, fence))
 				if second == OpSend && first == OpWrite || second == OpImmediate && first == OpWrite {

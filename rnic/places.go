@@ -14,7 +14,7 @@ import (
 // is silent. Where there is no place for one that comes in, the oldest silent one gives way, as on
 // a Poller (stack.Conn.SetSilent).
 //
-// Who holds an onSocket's lock may call; nobody is called.
+// Who holds an kernelTransport's lock may call; nobody is called.
 type places struct {
 	max, peerMax int
 
@@ -33,8 +33,8 @@ type place struct {
 	of     *places
 	peer   netip.Addr // that opened it to us; invalid: we opened it
 	silent *list.Element
-	socket *onSocket // while it is silent
-	lost   bool      // another connection has it
+	socket *kernelTransport // while it is silent
+	lost   bool             // another connection has it
 }
 
 func newPlaces(max, peerMax int) *places {
@@ -61,7 +61,7 @@ func (p *places) take() (*place, error) {
 
 // takeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its
 // own for that: the caller ends it.
-func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *onSocket, err error) {
+func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *kernelTransport, err error) {
 	peer = addressOf(peer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +108,7 @@ func addressOf(a netip.Addr) netip.Addr {
 
 // setSilent says that the peer of s, whose place this is, has yet to speak. One that we opened
 // never gives way.
-func (pl *place) setSilent(s *onSocket) {
+func (pl *place) setSilent(s *kernelTransport) {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()
 	if pl.peer.IsValid() && pl.silent == nil && !pl.lost {

@@ -20,41 +20,43 @@ const earlyMax = 256
 // wait for the rest of their frame.
 const spareShare = 4
 
-// onPoller is a connection over our TCP: the stack's Upper above it, the carrier of what stands above itself.
-type onPoller struct {
-	up     upper
-	lane   *lane
-	conn   *stack.Conn // nil before Established and after Closed; Poller's goroutine
-	waker  atomic.Pointer[stack.Conn]
-	poller *stack.Poller
-	acked  uint64
-	edge   uint64
-	giving bool // the connection is to be a stream again
-	fin    bool // the peer's
+// pollerTransport is a connection over our TCP: the stack's Upper above it, the transport of what stands above itself.
+type pollerTransport struct {
+	up          upper
+	pollerState *pollerState
+	conn        *stack.Conn // nil before Established and after Closed; Poller's goroutine
+	waker       atomic.Pointer[stack.Conn]
+	poller      *stack.Poller
+	acked       uint64
+	edge        uint64
+	giving      bool // the connection is to be a stream again
+	fin         bool // the peer's
 
 	tentative bool // our address is being checked: there will be a connection
 	given     bool // up while that was so
 }
 
-func newOnPoller(ln *lane, up upper) *onPoller { return &onPoller{up: up, lane: ln, poller: ln.poller} }
+func newPollerTransport(ln *pollerState, up upper) *pollerTransport {
+	return &pollerTransport{up: up, pollerState: ln, poller: ln.poller}
+}
 
 // The Upper.
 
-func (u *onPoller) Established(c *stack.Conn) {
+func (u *pollerTransport) Established(c *stack.Conn) {
 	u.enter(c)
 	u.up.established()
 }
 
 // enter puts MPA above c.
-func (u *onPoller) enter(c *stack.Conn) {
+func (u *pollerTransport) enter(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
-	u.lane.enter(u)
+	u.pollerState.enter(u)
 }
 
 // dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of it is told above.
-func (u *onPoller) dial(dial func(stack.Upper) (*stack.Conn, error)) {
+func (u *pollerTransport) dial(dial func(stack.Upper) (*stack.Conn, error)) {
 	err := u.poller.UntilChecked(func() (again bool) {
 		if u.given {
 			return false
@@ -77,7 +79,7 @@ func (u *onPoller) dial(dial func(stack.Upper) (*stack.Conn, error)) {
 }
 
 // takeOver puts MPA above a connection that was a stream. Poller's goroutine.
-func (u *onPoller) takeOver(h stream.Handover) {
+func (u *pollerTransport) takeOver(h stream.Handover) {
 	u.enter(h.Conn)
 	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
 	u.edge = h.Edge
@@ -85,65 +87,65 @@ func (u *onPoller) takeOver(h stream.Handover) {
 	h.Conn.SetSilent(false) // it was a stream, which has said enough to become this
 }
 
-func (u *onPoller) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+func (u *pollerTransport) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
 	return u.up.arrive(off, b, data)
 }
 
-func (u *onPoller) Edge(_ *stack.Conn, edge uint64) {
+func (u *pollerTransport) Edge(_ *stack.Conn, edge uint64) {
 	u.edge = edge
 	u.up.edge(edge)
 }
-func (u *onPoller) Pull(_ *stack.Conn, dst []byte) int { return u.up.pull(dst) }
-func (u *onPoller) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
-func (u *onPoller) PeerClosed(*stack.Conn) {
+func (u *pollerTransport) Pull(_ *stack.Conn, dst []byte) int { return u.up.pull(dst) }
+func (u *pollerTransport) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
+func (u *pollerTransport) PeerClosed(*stack.Conn) {
 	u.fin = true
 	u.up.peerClosed()
 }
 
-func (u *onPoller) Woken(c *stack.Conn) {
+func (u *pollerTransport) Woken(c *stack.Conn) {
 	if u.giving {
 		u.becomeStream()
 		return
 	}
 	c.Send()
 }
-func (u *onPoller) Timer(*stack.Conn, int64) { u.up.timer() }
-func (u *onPoller) Closed(_ *stack.Conn, err error) {
+func (u *pollerTransport) Timer(*stack.Conn, int64) { u.up.timer() }
+func (u *pollerTransport) Closed(_ *stack.Conn, err error) {
 	u.up.over(err)
-	u.lane.leave(u)
+	u.pollerState.leave(u)
 	u.waker.Store(nil)
 	u.conn = nil
 }
 
 // More implements stack.Ahead.
-func (u *onPoller) More(*stack.Conn) bool { return u.up.more() }
+func (u *pollerTransport) More(*stack.Conn) bool { return u.up.more() }
 
 // Pushed implements stack.Ahead: the end of a message.
-func (u *onPoller) Pushed(*stack.Conn) bool { return u.up.pushed() }
+func (u *pollerTransport) Pushed(*stack.Conn) bool { return u.up.pushed() }
 
-// The carrier. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
+// The transport. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
 
-func (u *onPoller) wake() {
+func (u *pollerTransport) wake() {
 	if c := u.waker.Load(); c != nil { // harmless on a recycled Conn, by the stack's contract
 		c.Wake()
 	}
 }
 
-func (u *onPoller) submit(fn func()) error { return u.poller.Submit(fn) }
+func (u *pollerTransport) submit(fn func()) error { return u.poller.Submit(fn) }
 
-func (u *onPoller) send() {
+func (u *pollerTransport) send() {
 	if u.conn != nil {
 		u.conn.Send()
 	}
 }
 
-func (u *onPoller) closeSend() {
+func (u *pollerTransport) closeSend() {
 	if u.conn != nil {
 		u.conn.CloseSend()
 	}
 }
 
-func (u *onPoller) abort() {
+func (u *pollerTransport) abort() {
 	switch {
 	case u.conn != nil:
 		u.conn.Abort()
@@ -153,54 +155,54 @@ func (u *onPoller) abort() {
 	}
 }
 
-func (u *onPoller) silent() {
+func (u *pollerTransport) silent() {
 	if u.conn != nil {
 		u.conn.SetSilent(true)
 	}
 }
 
 // spoke: a connection that had to give way is over, and hears nothing.
-func (u *onPoller) spoke() bool {
+func (u *pollerTransport) spoke() bool {
 	if u.conn != nil {
 		u.conn.SetSilent(false)
 	}
 	return true
 }
 
-func (u *onPoller) setTimer(at int64) {
+func (u *pollerTransport) setTimer(at int64) {
 	if u.conn != nil {
 		u.conn.SetTimer(at)
 	}
 }
 
-func (u *onPoller) now() int64 { return u.poller.Now() }
+func (u *pollerTransport) now() int64 { return u.poller.Now() }
 
-func (u *onPoller) emss() int {
+func (u *pollerTransport) emss() int {
 	if u.conn == nil {
 		return 0
 	}
 	return u.conn.EMSS()
 }
 
-func (u *onPoller) unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
+func (u *pollerTransport) unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
 
 // enterFull: the Poller has a pool.
-func (u *onPoller) enterFull() {}
+func (u *pollerTransport) enterFull() {}
 
-func (u *onPoller) memory() memory {
-	ln, pool := u.lane, u.poller.Pool()
+func (u *pollerTransport) memory() memory {
+	ln, pool := u.pollerState, u.poller.Pool()
 	return memory{
 		reader: ln.reader, pool: pool, bufsMax: mpa.BufsMin(pool.Stride()) + earlyMax, spare: ln.reserve.Spare, reserve: &ln.reserve,
 	}
 }
 
-func (u *onPoller) short() {
-	if u.poller.Pool().Available() < u.lane.reserve.Spare {
-		u.lane.relieve(u.poller.Now(), u)
+func (u *pollerTransport) short() {
+	if u.poller.Pool().Available() < u.pollerState.reserve.Spare {
+		u.pollerState.reclaim(u.poller.Now(), u)
 	}
 }
 
-func (u *onPoller) giveUpAfter(d time.Duration) error {
+func (u *pollerTransport) giveUpAfter(d time.Duration) error {
 	if u.conn != nil {
 		u.conn.SetUserTimeout(int64(d))
 		u.conn.SetKeepAlive(int64(d/keepAliveIdle), int64(d/keepAliveInterval), keepAliveCount)
@@ -209,9 +211,9 @@ func (u *onPoller) giveUpAfter(d time.Duration) error {
 }
 
 // nagle: nothing to do, unacked tells more than Nagle's algorithm knows.
-func (u *onPoller) nagle() {}
+func (u *pollerTransport) nagle() {}
 
-func (u *onPoller) stats() TransportStats {
+func (u *pollerTransport) stats() TransportStats {
 	if u.conn == nil {
 		return TransportStats{}
 	}
@@ -222,26 +224,26 @@ func (u *onPoller) stats() TransportStats {
 	}
 }
 
-func (u *onPoller) stamp() (ts uint32, ok bool) { return u.conn.Stamp() }
+func (u *pollerTransport) stamp() (ts uint32, ok bool) { return u.conn.Stamp() }
 
-func (u *onPoller) progress() uint64 { return u.acked + u.edge }
+func (u *pollerTransport) progress() uint64 { return u.acked + u.edge }
 
-func (u *onPoller) local() netip.AddrPort {
+func (u *pollerTransport) local() netip.AddrPort {
 	if u.conn == nil {
 		return netip.AddrPort{}
 	}
 	return u.conn.Local()
 }
 
-func (u *onPoller) remote() netip.AddrPort {
+func (u *pollerTransport) remote() netip.AddrPort {
 	if u.conn == nil {
 		return netip.AddrPort{}
 	}
 	return u.conn.Remote()
 }
 
-// giveBack: Woken comes in a moment, in which nothing else of the link's runs.
-func (u *onPoller) giveBack() {
+// giveBack: Woken comes in a moment, in which nothing else of the connection's runs.
+func (u *pollerTransport) giveBack() {
 	u.giving = true
 	if u.conn != nil {
 		u.conn.Wake()
@@ -249,7 +251,7 @@ func (u *onPoller) giveBack() {
 }
 
 // becomeStream is Woken's answer.
-func (u *onPoller) becomeStream() {
+func (u *pollerTransport) becomeStream() {
 	u.giving = false
 	c := u.conn
 	nc, err := stream.Attach(u.poller, c, u.up.streamBase(), u.acked, u.fin, stream.Options{})
@@ -258,7 +260,7 @@ func (u *onPoller) becomeStream() {
 		return
 	}
 	u.up.handBack(nc)
-	u.lane.leave(u)
+	u.pollerState.leave(u)
 	u.waker.Store(nil)
 	u.conn = nil
 }

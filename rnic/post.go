@@ -122,8 +122,8 @@ func plain(wr *WorkRequest) bool {
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
 		q.flush()
-	} else if l := q.link.Load(); l != nil {
-		l.car.wake()
+	} else if l := q.connection.Load(); l != nil {
+		l.transport.wake()
 	}
 }
 

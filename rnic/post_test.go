@@ -9,22 +9,22 @@ import (
 
 // wakes counts how often the doorbell is rung.
 type wakes struct {
-	carrier
+	transportConn
 	n int
 }
 
 func (w *wakes) wake() {
 	w.n++
-	w.carrier.wake()
+	w.transportConn.wake()
 }
 
 // Several requests of all kinds go out in their order, for one ring of the doorbell.
 func TestPost(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(serving(4), asking(4))
-		rung := &wakes{carrier: c.qp.link.Load().car}
+		rung := &wakes{transportConn: c.qp.connection.Load().transport}
 		if r.kind == turned { // nobody else looks at car meanwhile
-			c.qp.link.Load().car = rung
+			c.qp.connection.Load().transport = rung
 		}
 		m := r.readable(s, 100, RemoteRead)
 		own := r.tied(c, make([]byte, 8), RemoteRead)

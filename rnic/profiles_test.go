@@ -169,8 +169,8 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	// The Rtr frame is a segment of its own, too, and what was posted is the next.
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
-	l := newLink(r.client)
-	l.car, l.initiator, l.phase, l.qp, l.end = &stillCarrier{}, true, phaseFull, &c.qp.engine, &c.qp.endpoint
+	l := newConnection(r.client)
+	l.transport, l.initiator, l.phase, l.qp, l.end = &stillTransport{}, true, phaseFull, &c.qp.engine, &c.qp.endpoint
 	l.pool, l.bufsMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
 	require.NoError(t, c.qp.beginConnecting(c.conn))
@@ -183,13 +183,13 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 }
 
 // stillCarrier carries nothing.
-type stillCarrier struct{ carrier }
+type stillTransport struct{ transportConn }
 
-func (*stillCarrier) emss() int      { return 1460 }
-func (*stillCarrier) now() int64     { return 1 }
-func (*stillCarrier) setTimer(int64) {}
-func (*stillCarrier) send()          {}
-func (*stillCarrier) wake()          {}
+func (*stillTransport) emss() int      { return 1460 }
+func (*stillTransport) now() int64     { return 1 }
+func (*stillTransport) setTimer(int64) {}
+func (*stillTransport) send()          {}
+func (*stillTransport) wake()          {}
 
 // Peers that want markers from us and send none themselves, and the other way round: each direction is its receiver's choice.
 //

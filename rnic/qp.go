@@ -101,7 +101,7 @@ func (q *QueuePair) State() State { return q.engine.State() }
 
 // LocalAddr is this end's address, once in service.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
-	if l := q.link.Load(); l != nil && q.State() != Connecting {
+	if l := q.connection.Load(); l != nil && q.State() != Connecting {
 		return l.self
 	}
 	return netip.AddrPort{}
@@ -109,7 +109,7 @@ func (q *QueuePair) LocalAddr() netip.AddrPort {
 
 // RemoteAddr is the peer's address, once in service.
 func (q *QueuePair) RemoteAddr() netip.AddrPort {
-	if l := q.link.Load(); l != nil && q.State() != Connecting {
+	if l := q.connection.Load(); l != nil && q.State() != Connecting {
 		return l.peer
 	}
 	return netip.AddrPort{}
@@ -150,8 +150,8 @@ func (q *QueuePair) Close(ctx context.Context) error {
 
 // Disconnect begins what Close does, and does not wait: Done tells when it is over.
 func (q *QueuePair) Disconnect() {
-	if l := q.linkOrUnwanted(); l != nil {
-		_ = order(l.car.submit, l.shutdown) // a stopped Poller has ended it already
+	if l := q.connectionOrUnwanted(); l != nil {
+		_ = order(l.transport.submit, l.shutdown) // a stopped Poller has ended it already
 	}
 }
 
@@ -213,7 +213,7 @@ type TransportStats struct {
 
 // Stats returns counters; after Done those at the end. It asks the driving goroutine and may block until ctx ends.
 func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
-	l := q.link.Load()
+	l := q.connection.Load()
 	if l == nil {
 		return Stats{}, nil
 	}
@@ -223,7 +223,7 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	default:
 	}
 	ch := make(chan Stats, 1)
-	if err := order(l.car.submit, func() { ch <- q.snapshot(l) }); err != nil {
+	if err := order(l.transport.submit, func() { ch <- q.snapshot(l) }); err != nil {
 		return Stats{}, err
 	}
 	q.adapter.turn()
@@ -240,12 +240,12 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
 // unless the QueuePair is in service: start-up settles whether there are markers.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
-	l := q.link.Load()
+	l := q.connection.Load()
 	if s := q.State(); l == nil || s == Idle || s == Connecting || s == Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(l.car.submit, func() { ch <- q.mulpdu(l.car.emss()) - ddp.TaggedLen }); err != nil {
+	if err := order(l.transport.submit, func() { ch <- q.mulpdu(l.transport.emss()) - ddp.TaggedLen }); err != nil {
 		return 0, err
 	}
 	q.adapter.turn()

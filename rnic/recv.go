@@ -89,13 +89,13 @@ func (r *recvHalf) start(q *engine, o *startOptions) {
 		q.respond.start(q.ctrl.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
-	q.asks.start(q, min(readDepth(int(t.ORD)), q.depths.ord), readsAsRTR(t, responder))
+	q.requester.start(q, min(readDepth(int(t.ORD)), q.depths.ord), readsAsRTR(t, responder))
 	known := r.queues[:rdmap.QNAtomic]
 	if ag.Version == rdmap.Extensions {
 		known = r.queues[:]
 	}
-	if q.asks.ord > 0 {
-		r.queues[rdmap.QNAtomic] = &q.asks.atomicQ
+	if q.requester.ord > 0 {
+		r.queues[rdmap.QNAtomic] = &q.requester.atomicQ
 	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.table, Domain: q.domain, Stream: q.stream, Version: ag.Version,
@@ -147,7 +147,7 @@ func (q *engine) arriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 
 // arrived acts on what octets brought.
 func (q *engine) arrived() {
-	q.publishReceived()
+	q.publishRecvs()
 	if q.watch.armed.Load() {
 		q.look()
 	}
@@ -176,7 +176,7 @@ func (q *engine) leftEdge(edge uint64, now int64) {
 		q.reader.Enter()
 		q.deliverTo(passed)
 		q.reader.Exit()
-		q.publishReceived()
+		q.publishRecvs()
 	}
 	r.edge = edge
 	if passed > r.passed {
@@ -221,7 +221,7 @@ func (p *placement) Place(u *mpa.ULPDU) error {
 	}
 	if err != nil {
 		r.fault = err
-		q.asks.blameSink(err)
+		q.requester.sinkFailed(err)
 	} else if r.fault == nil {
 		r.count(u)
 	}
@@ -255,17 +255,17 @@ func (q *engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 		switch op {
 		case rdmap.OpReadResponse:
 			need = mem.LocalWrite
-			cause, ok = q.asks.expects(h, payload)
+			cause, ok = q.requester.expects(h, payload)
 		case rdmap.OpReadRequest, rdmap.OpAtomicRequest:
 			cause, ok = rdmap.CauseOpcode, r.queues[rdmap.QNRead] != nil
 		case rdmap.OpAtomicResponse:
-			cause, ok = rdmap.CauseOpcode, q.asks.asked.count > 0
+			cause, ok = rdmap.CauseOpcode, q.requester.outstanding.count > 0
 		}
 	}
 	if !ok {
 		r.fault = &opcodeError{cause: cause, header: *h, segmentLen: h.Len() + payload}
 		if op == rdmap.OpReadResponse || op == rdmap.OpAtomicResponse {
-			q.asks.blame(0, BadResponse)
+			q.requester.setFlushStatus(0, BadResponse)
 		}
 		return 0, false
 	}
@@ -333,9 +333,9 @@ func (q *engine) lookForErrors() {
 	case r.terminated:
 		r.reported = true
 		q.send.stopped = true
-		said := terminateCause(q.ctrl.Bytes()[:r.terminate])
-		q.asks.blameFor(&said.terminate)
-		q.leaveService(&TerminateError{Remote: true, Cause: said})
+		completeSend := terminateCause(q.ctrl.Bytes()[:r.terminate])
+		q.requester.findCause(&completeSend.terminate)
+		q.leaveService(&TerminateError{Remote: true, Cause: completeSend})
 	case r.rx.Err() != nil:
 		r.dead = true
 		q.receiveError(r.rx.Err())
@@ -384,12 +384,12 @@ func (r *recvHalf) abandon(q *engine) {
 			return
 		}
 		msn++
-		q.complete(q.recvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.fate(msn))
+		q.complete(q.recvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.flushStatus(msn))
 	}
 }
 
-// fate of the receive buffer of message msn that was not filled.
-func (r *recvHalf) fate(msn uint32) Status {
+// flushStatus of the receive buffer of message msn that was not filled.
+func (r *recvHalf) flushStatus(msn uint32) Status {
 	var e *ddp.Error
 	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend || e.Header.MSN != msn {
 		return Flushed

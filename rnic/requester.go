@@ -11,21 +11,21 @@ import (
 
 // requester knows what this end has asked of the peer and keeps completions in the order of posting (RFC 5040 section 5.5, rule 15).
 //
-//	Read, atomic --Request cut--> asked, sent --Response Delivered--> done --┐
+//	Read, atomic --Request cut--> outstanding, sent --Response Delivered--> done --┐
 //	Send, Write  --cut whole----> sent, done ------------------------------- ┴--head of sent--> Completion
 //
 // While nothing is under way, a Send or Write completes when it was cut, and sent is not used.
 type requester struct {
-	ord     int
-	asked   fifo[asked] // in the order of the Requests, which is that of the Responses (rule 20)
-	sent    fifo[sentRequest]
-	atomicQ ddp.Queue // queue 3
-	lastID  uint32    // of Atomic Requests
-	over    bool      // the peer has closed its half: no Response comes any more
+	ord         int
+	outstanding fifo[outstanding] // in the order of the Requests, which is that of the Responses (rule 20)
+	sent        fifo[sentRequest]
+	atomicQ     ddp.Queue // queue 3
+	lastID      uint32    // of Atomic Requests
+	over        bool      // the peer has closed its half: no Response comes any more
 }
 
-// asked is a Request that has no Response yet.
-type asked struct {
+// outstanding is a Request that has no Response yet.
+type outstanding struct {
 	atomic  bool
 	startup bool // the RTR message, of which no ULP knows
 	size    uint32
@@ -38,13 +38,13 @@ type asked struct {
 
 // sentRequest is a work request that was sent and not yet completed.
 type sentRequest struct {
-	id       uint64
-	original uint64 // atomic
-	n        uint32
-	op       Opcode
-	signaled bool
-	done     bool
-	fate     Status // if it is not done when the connection ends
+	id          uint64
+	original    uint64 // atomic
+	n           uint32
+	op          Opcode
+	signaled    bool
+	done        bool
+	flushStatus Status // if it is not done when the connection ends
 }
 
 var errBadResponse = errors.New("rnic: a Response matches no Read")
@@ -55,8 +55,8 @@ func (q *engine) mayAsk(op Opcode) error {
 	if op.extended() && q.unextended.Load() {
 		return ErrExtension
 	}
-	if op.asks() {
-		if s := q.State(); s != Idle && s != Connecting && q.asks.ord == 0 {
+	if op.isRequest() {
+		if s := q.State(); s != Idle && s != Connecting && q.requester.ord == 0 {
 			return ErrReadDepth
 		}
 	}
@@ -71,9 +71,9 @@ func (a *requester) start(q *engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
 	}
-	a.asked.init(max(1, ord))
+	a.outstanding.init(max(1, ord))
 	if rtr {
-		a.asked.push(asked{startup: true, sink: rtrSTag, msn: 1})
+		a.outstanding.push(outstanding{startup: true, sink: rtrSTag, msn: 1})
 	}
 	if a.ord = ord; ord == 0 {
 		return
@@ -89,7 +89,7 @@ func (a *requester) start(q *engine, ord int, rtr bool) {
 // mustWait says whether a work request has to wait for those before it: not for what is never
 // answered, start-up's own Read.
 func (a *requester) mustWait(wr *wqe) bool {
-	return !a.over && a.asked.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.asks() && int(a.asked.count) >= a.ord)
+	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.isRequest() && int(a.outstanding.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
@@ -103,8 +103,8 @@ func (q *engine) request() ddp.Message {
 		r.Put(s.body[:])
 		return ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}
 	}
-	q.asks.lastID++
-	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.asks.lastID, STag: wr.remoteSTag, TO: wr.remoteOffset, Data: wr.operands[0], Mask: wr.operands[1]}
+	q.requester.lastID++
+	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.requester.lastID, STag: wr.remoteSTag, TO: wr.remoteOffset, Data: wr.operands[0], Mask: wr.operands[1]}
 	if wr.op == OpCompareSwap {
 		r.Code, r.Compare = rdmap.CompareSwap, wr.local.Offset
 		r.CompareMask, r.Data, r.Mask = wr.operands[0], wr.operands[1], wr.operands[2]
@@ -115,20 +115,20 @@ func (q *engine) request() ddp.Message {
 
 // requested: the Request of send.wr was cut.
 func (q *engine) requested(msn uint32) {
-	a, wr := &q.asks, &q.send.wr
-	a.asked.push(asked{
+	a, wr := &q.requester, &q.send.wr
+	a.outstanding.push(outstanding{
 		atomic: wr.op != OpRead, size: wr.local.Length, sink: wr.local.STag, sinkTO: wr.local.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
-	a.sent.push(sentRequest{id: wr.id, n: wr.local.Length, op: wr.op, signaled: wr.signaled(), fate: Flushed})
+	a.sent.push(sentRequest{id: wr.id, n: wr.local.Length, op: wr.op, signaled: wr.signaled(), flushStatus: Flushed})
 }
 
 // expects judges a segment of a Read Response before it is placed: it must lie in the sink of a Read that is under way. With
 // responses in flight and segments out of order that need not be the oldest.
 func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 	cause := rdmap.CauseOpcode // nobody asked
-	for i := range a.asked.count {
-		r := a.asked.at(i)
+	for i := range a.outstanding.count {
+		r := a.outstanding.at(i)
 		if r.atomic {
 			continue
 		}
@@ -148,9 +148,9 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 
 // deliverResponse completes the Read whose Response is next in the stream. It must be the oldest Request's, and reach to its end.
 func (q *engine) deliverResponse(d *ddp.Delivered) {
-	a := &q.asks
-	if a.asked.count > 0 {
-		r, h := a.asked.at(0), &d.Header
+	a := &q.requester
+	if a.outstanding.count > 0 {
+		r, h := a.outstanding.at(0), &d.Header
 		if !r.atomic && r.sink == h.STag && h.TO+uint64(d.Len) == r.sinkTO+uint64(r.size) {
 			q.answeredUs(0)
 			return
@@ -161,10 +161,10 @@ func (q *engine) deliverResponse(d *ddp.Delivered) {
 
 // deliverAtomicResponse completes the atomic operation that is the oldest Request.
 func (q *engine) deliverAtomicResponse(d *ddp.Delivered) {
-	a := &q.asks
+	a := &q.requester
 	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
-	if ok && a.asked.count > 0 {
-		if r := a.asked.at(0); r.atomic && r.id == resp.ID {
+	if ok && a.outstanding.count > 0 {
+		if r := a.outstanding.at(0); r.atomic && r.id == resp.ID {
 			a.atomicQ.Post(d.Buffer)
 			q.answeredUs(resp.Original)
 			return
@@ -175,7 +175,7 @@ func (q *engine) deliverAtomicResponse(d *ddp.Delivered) {
 
 func (q *engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
-		q.asks.blame(0, BadResponse)
+		q.requester.setFlushStatus(0, BadResponse)
 		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: d.SegmentLen(), what: errBadResponse}
 	}
 	q.recv.ddp.Disable()
@@ -183,14 +183,14 @@ func (q *engine) badResponse(d *ddp.Delivered) {
 
 // answeredUs: the oldest Request has its Response. What waited for it may go on.
 func (q *engine) answeredUs(original uint64) {
-	a := &q.asks
-	if r := a.asked.at(0); !r.startup {
+	a := &q.requester
+	if r := a.outstanding.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
 		w.done, w.original = true, original
 	}
-	a.asked.pop()
+	a.outstanding.pop()
 	for a.sent.count > 0 && a.sent.at(0).done {
-		q.completeSent(a.sent.at(0), Success)
+		q.completeWaiting(a.sent.at(0), Success)
 		a.sent.pop()
 	}
 	if q.send.held || q.State() != RTS {
@@ -198,8 +198,8 @@ func (q *engine) answeredUs(original uint64) {
 	}
 }
 
-// completeSent publishes the completion of a work request that had to wait for it.
-func (q *engine) completeSent(w *sentRequest, st Status) {
+// completeWaiting publishes the completion of a work request that had to wait for it.
+func (q *engine) completeWaiting(w *sentRequest, st Status) {
 	if st == Success && !w.signaled {
 		q.sendCQ.unreserve(1)
 		return
@@ -211,22 +211,22 @@ func (q *engine) completeSent(w *sentRequest, st Status) {
 	q.sendCQ.push(c)
 }
 
-// said: a Send, Write or the like, of n octets, was cut whole.
-func (q *engine) said(wr *wqe, n uint32) {
-	if a := &q.asks; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.id, n: n, op: wr.op, signaled: wr.signaled(), done: true, fate: Flushed})
+// completeSend: a Send, Write or the like, of n octets, was cut whole.
+func (q *engine) completeSend(wr *wqe, n uint32) {
+	if a := &q.requester; a.sent.count > 0 {
+		a.sent.push(sentRequest{id: wr.id, n: n, op: wr.op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
 		return
 	}
-	q.carriedOut(wr, n)
+	q.batchSend(wr, n)
 }
 
 // failed: a work request could not be carried out. It completes behind those before it.
 func (q *engine) failed(wr *wqe, st Status) {
-	if a := &q.asks; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.id, op: wr.op, fate: st})
+	if a := &q.requester; a.sent.count > 0 {
+		a.sent.push(sentRequest{id: wr.id, op: wr.op, flushStatus: st})
 		return
 	}
-	q.published()
+	q.publishSends()
 	q.complete(q.sendCQ, wr, 0, st)
 }
 
@@ -234,36 +234,36 @@ func (q *engine) failed(wr *wqe, st Status) {
 // is left unanswered. One that was begun, and did not fit into the last segment, is as if it had
 // not been.
 func (q *engine) peerEnds() bool {
-	q.asks.over = true
-	if s := &q.send; s.seg.Active() && !s.answering && s.wr.op.asks() {
+	q.requester.over = true
+	if s := &q.send; s.seg.Active() && !s.answering && s.wr.op.isRequest() {
 		s.seg.Abort()
 		s.held = true // takeRequest looks at it again
 	}
-	return q.asks.sent.count > 0 && !q.recv.reported && !q.send.stopped
+	return q.requester.sent.count > 0 && !q.recv.reported && !q.send.stopped
 }
 
-// blame says what has become of Request i, if the ULP knows of it.
-func (a *requester) blame(i uint32, st Status) {
-	if i < a.asked.count && !a.asked.at(i).startup {
-		a.sent.at(a.asked.at(i).sent - a.sent.head).fate = st
+// setFlushStatus says what has become of Request i, if the ULP knows of it.
+func (a *requester) setFlushStatus(i uint32, st Status) {
+	if i < a.outstanding.count && !a.outstanding.at(i).startup {
+		a.sent.at(a.outstanding.at(i).sent - a.sent.head).flushStatus = st
 	}
 }
 
-// blameFor finds the Request that the peer's Terminate is about: by the copies of its headers or, where a peer copies none, by what
+// findCause finds the Request that the peer's Terminate is about: by the copies of its headers or, where a peer copies none, by what
 // only a Read can have done wrong; that is the oldest then.
-func (a *requester) blameFor(t *rdmap.Terminate) {
+func (a *requester) findCause(t *rdmap.Terminate) {
 	st := remoteStatus(t.Cause)
 	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead
-	for i := range a.asked.count {
-		r := a.asked.at(i)
+	for i := range a.outstanding.count {
+		r := a.outstanding.at(i)
 		if isRequest && r.msn == t.DDP.MSN ||
 			!t.HasDDP && t.HasRead && !r.atomic && r.sink == t.Read.SinkSTag && t.Read.SinkTO-r.sinkTO <= uint64(r.size) {
-			a.blame(i, st)
+			a.setFlushStatus(i, st)
 			return
 		}
 	}
 	if !t.HasDDP && !t.HasRead && st == RemoteAccess {
-		a.blame(0, st)
+		a.setFlushStatus(0, st)
 	}
 }
 
@@ -278,15 +278,15 @@ func remoteStatus(c rdmap.Cause) Status {
 	return RemoteOperation
 }
 
-// blameSink: octets of a Response could not be placed, for the sink is not what it was when the Read was posted.
-func (a *requester) blameSink(e *ddp.Error) {
+// sinkFailed: octets of a Response could not be placed, for the sink is not what it was when the Read was posted.
+func (a *requester) sinkFailed(e *ddp.Error) {
 	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged || op != rdmap.OpReadResponse {
 		return
 	}
-	for i := range a.asked.count {
-		r := a.asked.at(i)
+	for i := range a.outstanding.count {
+		r := a.outstanding.at(i)
 		if !r.atomic && r.sink == e.Header.STag && e.Header.TO-r.sinkTO < uint64(r.size) {
-			a.blame(i, LocalProtection)
+			a.setFlushStatus(i, LocalProtection)
 			return
 		}
 	}
@@ -296,7 +296,7 @@ func (a *requester) blameSink(e *ddp.Error) {
 func (a *requester) abandon(q *engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)
-		q.completeSent(w, w.fate)
+		q.completeWaiting(w, w.flushStatus)
 	}
 }
 

@@ -149,21 +149,21 @@ func TestORD(t *testing.T) {
 			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 8*i, 8))))
 		}
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 10, Local: c.source.Slice(0, 4), Signaled: true})))
-		asked := []rdmap.ReadRequest{p.request(), p.request()}
+		outstanding := []rdmap.ReadRequest{p.request(), p.request()}
 		for i := range 10 {
 			if r.kind == turned {
 				r.pass(1e9)
 			}
 			require.Len(t, p.octets(), p.at, "no more than two")
-			p.write(p.answer(asked[i], 0, "1234", false))
+			p.write(p.answer(outstanding[i], 0, "1234", false))
 			c.poll()
 			require.Len(t, c.done, 0)
-			p.write(p.answer(asked[i], 4, "5678", true))
+			p.write(p.answer(outstanding[i], 4, "5678", true))
 			require.Equal(t, []uint64{uint64(i)}, ids(t, r.await(c, 1)))
 			require.Equal(t, "12345678", string(c.inbox.Bytes()[8*i:][:8]))
-			if len(asked) < 10 {
-				asked = append(asked, p.request())
-				if len(asked) == 10 {
+			if len(outstanding) < 10 {
+				outstanding = append(outstanding, p.request())
+				if len(outstanding) == 10 {
 					require.Equal(t, uint8(0x43), p.next()[1], "the Send")
 				}
 			}
@@ -214,7 +214,7 @@ func TestBadResponses(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		cause rdmap.Cause
-		say   func(p *rawInitiator, asked []rdmap.ReadRequest) []byte
+		say   func(p *rawInitiator, outstanding []rdmap.ReadRequest) []byte
 	}{
 		{"another STag", 0x1100, func(p *rawInitiator, a []rdmap.ReadRequest) []byte {
 			a[0].SinkSTag++
@@ -235,8 +235,8 @@ func TestBadResponses(t *testing.T) {
 				m := r.readable(c, 100, RemoteRead)
 				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 8))))
 				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 2, 8, 8))))
-				asked := []rdmap.ReadRequest{p.request(), p.request()}
-				p.write(tc.say(p, asked))
+				outstanding := []rdmap.ReadRequest{p.request(), p.request()}
+				p.write(tc.say(p, outstanding))
 				require.Equal(t, tc.cause, p.terminate().Cause)
 				p.closeSend()
 				r.untilDone(c.qp)
@@ -254,12 +254,12 @@ func TestResponseOfAnotherAtomic(t *testing.T) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
 		p := r.rawResponder(c)
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})))
-		asked, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
+		outstanding, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
 		require.True(t, ok)
 		h := rdmap.OpAtomicResponse.Header(1)
 		h.Version, h.Last, h.MSN = 1, true, 1
 		body := make([]byte, rdmap.AtomicResponseLen)
-		(&rdmap.AtomicResponse{ID: asked.ID + 1, Original: 7}).Put(body)
+		(&rdmap.AtomicResponse{ID: outstanding.ID + 1, Original: 7}).Put(body)
 		p.write(p.fpdu(h, body))
 		require.Equal(t, rdmap.CauseOperation, p.terminate().Cause)
 		p.closeSend()
@@ -277,7 +277,7 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
 		p := r.rawResponder(c)
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 0, 0, 8))))
-		asked := p.request()
+		outstanding := p.request()
 		posted, tries := 1, 0
 		r.until("no more go out", func() bool {
 			wr := WorkRequest{ID: uint64(posted), Local: c.source.Slice(0, 1), Signaled: true}
@@ -291,7 +291,7 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 		})
 		require.Greater(t, posted, 2)
 		require.Zero(t, c.cq.ring.Len())
-		p.write(p.answer(asked, 0, "12345678", true))
+		p.write(p.answer(outstanding, 0, "12345678", true))
 		for i, id := range ids(t, r.await(c, posted)) {
 			require.EqualValues(t, i, id)
 		}
@@ -336,15 +336,15 @@ func TestRemoteStatuses(t *testing.T) {
 	}
 	// A peer that copies no headers, as Linux siw: only a Read can have been the reason.
 	a := &requester{ord: 2}
-	a.asked.init(2)
+	a.outstanding.init(2)
 	a.sent.init(2)
-	a.sent.push(sentRequest{fate: Flushed})
-	a.asked.push(asked{msn: 1})
-	a.blameFor(&rdmap.Terminate{Cause: rdmap.CauseBounds})
-	require.Equal(t, RemoteAccess, a.sent.at(0).fate)
-	a.sent.at(0).fate = Flushed
-	a.blameFor(&rdmap.Terminate{Cause: 0x1100})
-	require.Equal(t, Flushed, a.sent.at(0).fate, "may be about a Write")
+	a.sent.push(sentRequest{flushStatus: Flushed})
+	a.outstanding.push(outstanding{msn: 1})
+	a.findCause(&rdmap.Terminate{Cause: rdmap.CauseBounds})
+	require.Equal(t, RemoteAccess, a.sent.at(0).flushStatus)
+	a.sent.at(0).flushStatus = Flushed
+	a.findCause(&rdmap.Terminate{Cause: 0x1100})
+	require.Equal(t, Flushed, a.sent.at(0).flushStatus, "may be about a Write")
 }
 
 // The sink is this end's own affair: it must be writable when the Read is begun, and stay so.

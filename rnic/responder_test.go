@@ -89,17 +89,17 @@ func TestReadsServed(t *testing.T) {
 		msn := uint32(0)
 		for range 3 { // buffers are used again
 			var burst []byte
-			var asked []rdmap.ReadRequest
+			var outstanding []rdmap.ReadRequest
 			for _, place := range [][2]int{{0, 1}, {7, 0}, {3, 5}, {0, 1446}, {1, 1447}, {5, 20000}, {regionBytes - 1, 1}, {0, regionBytes}} {
 				msn++
 				h, rr := readOf(msn, m.STag(), m.Base()+uint64(place[0]), place[1])
 				if rr.Size == 0 {
 					rr.SrcSTag, rr.SrcTO = 0xdead, math.MaxUint64
 				}
-				burst, asked = append(burst, p.read(h, rr)...), append(asked, rr)
+				burst, outstanding = append(burst, p.read(h, rr)...), append(outstanding, rr)
 			}
 			p.write(burst)
-			for _, rr := range asked {
+			for _, rr := range outstanding {
 				want := []byte{}
 				if rr.Size > 0 {
 					want = m.Bytes()[rr.SrcTO-m.Base():][:rr.Size]
@@ -126,10 +126,10 @@ func TestReadsRightBeforeTheFIN(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		full, err := s.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)
-		burst, asked := p.reads(m, 8, full, regionBytes)
+		burst, outstanding := p.reads(m, 8, full, regionBytes)
 		p.write(burst)
 		p.closeSend()
-		for _, rr := range asked {
+		for _, rr := range outstanding {
 			require.True(t, bytes.Equal(m.Bytes()[:rr.Size], p.response(rr)))
 		}
 		r.untilDone(s.qp)
@@ -153,12 +153,12 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 }
 
 // reads are the first n Requests, for so many octets from the region's first, the sizes by turns; the last is of the first size.
-func (p *rawInitiator) reads(m *MemoryRegion, n int, sizes ...int) (burst []byte, asked []rdmap.ReadRequest) {
+func (p *rawInitiator) reads(m *MemoryRegion, n int, sizes ...int) (burst []byte, outstanding []rdmap.ReadRequest) {
 	for i := range n {
 		h, rr := readOf(uint32(i+1), m.STag(), m.Base(), sizes[(n-1-i)%len(sizes)])
-		burst, asked = append(burst, p.read(h, rr)...), append(asked, rr)
+		burst, outstanding = append(burst, p.read(h, rr)...), append(outstanding, rr)
 	}
-	return burst, asked
+	return burst, outstanding
 }
 
 // What cannot be read: RDMAP says which of its errors it is, and copies the Read Request.
@@ -409,7 +409,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			first = p.fpdu(writeTo(m.STag(), m.Base()), value)
 			second = p.atomic(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1})
 		}
-		pool, l := r.hosts[0].pool, req.link
+		pool, l := r.hosts[0].pool, req.connection
 		at := l.rxBase
 		arrive := func(off uint64, octets []byte) {
 			b := pool.Alloc()

@@ -145,10 +145,10 @@ func (r *rig) wireUp(cfg rigConfig) {
 	if cfg.pool == 0 {
 		cfg.pool = 1024
 	}
-	link, err := wire.New(wire.Config{MTU: cfg.mtu})
+	connection, err := wire.New(wire.Config{MTU: cfg.mtu})
 	require.NoError(r.t, err)
 	for i := range r.hosts {
-		r.hosts[i] = r.newHost(i, cfg, link.Port(i))
+		r.hosts[i] = r.newHost(i, cfg, connection.Port(i))
 	}
 }
 

@@ -198,7 +198,7 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 	c := h.dialForged(q)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
-	l := q.link.Load()
+	l := q.connection.Load()
 	require.Equal(t, stack.Taken, l.arrive(0, mem.NoBuf, c.stream))
 	require.Equal(t, RTS, q.State(), "%v", q.Err())
 	l.shutdown()
@@ -480,7 +480,7 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			for k := range sends {
 				segments = append(segments, p.fpdu(sendOf(msn+uint32(k)), bytes.Repeat([]byte{byte(k)}, 600)))
 			}
-			l := s.qp.link.Load()
+			l := s.qp.connection.Load()
 			at := l.rxBase
 			arrive := func(off uint64, octets []byte) {
 				buf := l.pool.Alloc()
@@ -616,7 +616,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		h.Last, h.Version, h.STag = true, 1, rtrSTag
 		b := p.fpdu(h, nil)
 		require.Len(t, b, length)
-		l := s.qp.link.Load()
+		l := s.qp.connection.Load()
 		arrive := func(off uint64, octets []byte) stack.Verdict {
 			buf := l.pool.Alloc()
 			slot := l.pool.Slot(buf)[l.pool.Headroom():]

@@ -78,7 +78,7 @@ func (q *engine) stopUnopened() bool {
 
 // idle: everything that was posted or asked for has been pulled, and our Reads were answered.
 func (s *sendHalf) idle(q *engine) bool {
-	return !s.pending(q) && (s.stopped || !s.held && q.asks.sent.count == 0)
+	return !s.pending(q) && (s.stopped || !s.held && q.requester.sent.count == 0)
 }
 
 // pending: there are octets to pull now.
@@ -121,7 +121,7 @@ func (q *engine) pull(dst []byte, mayWait bool) int {
 	}
 	q.reader.Exit()
 	q.sq.Release()
-	q.published()
+	q.publishSends()
 	if q.recv.fault != nil {
 		q.lookForErrors() // what the peer is reading was revoked
 	}
@@ -213,10 +213,10 @@ func (q *engine) ended(msn uint32) {
 		q.answered()
 		return
 	}
-	if s.wr.op.asks() {
+	if s.wr.op.isRequest() {
 		q.requested(msn)
 	} else {
-		q.said(&s.wr, s.size)
+		q.completeSend(&s.wr, s.size)
 	}
 	s.wr = wqe{}
 }
@@ -297,10 +297,10 @@ func (q *engine) takeRequest() bool {
 	if s.noMore || !s.held && !q.popRequest() {
 		return false
 	}
-	if s.held = q.asks.mustWait(&s.wr); s.held {
+	if s.held = q.requester.mustWait(&s.wr); s.held {
 		return false
 	}
-	if q.asks.over && s.wr.op.asks() {
+	if q.requester.over && s.wr.op.isRequest() {
 		s.noMore = true
 		q.effects |= effectCloseHalf
 		return false

@@ -32,8 +32,8 @@ func (e *endpoint) letSend(how uint32) error {
 	}
 	for had := e.early.Load(); had < how && !e.early.CompareAndSwap(had, how); had = e.early.Load() {
 	}
-	if l := e.link.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
-		_ = order(l.car.submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
+	if l := e.connection.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
+		_ = order(l.transport.submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
 		e.adapter.turn()
 	}
 	return nil
@@ -41,32 +41,32 @@ func (e *endpoint) letSend(how uint32) error {
 
 // sendFirst opens the half that sends, or sets a timer for that, if it was asked for and nothing
 // that is owed is still to come. Driver's goroutine.
-func (e *endpoint) sendFirst(l *link) {
+func (e *endpoint) sendFirst(l *connection) {
 	how := e.early.Load()
 	if how == sendsLast || !l.maySendFirst() {
 		return
 	}
-	if at := l.repliedAt + int64(SendFirstPause); how == sendsFirst && l.car.now() < at {
+	if at := l.repliedAt + int64(SendFirstPause); how == sendsFirst && l.transport.now() < at {
 		l.sendFirstAt = at
-		l.car.setTimer(at)
+		l.transport.setTimer(at)
 		return
 	}
 	l.open()
 }
 
 // maySendFirst: nothing but rule 4 is in the way.
-func (l *link) maySendFirst() bool {
+func (l *connection) maySendFirst() bool {
 	return l.phase == phaseFull && l.qp.unopened() && !l.awaitsReady && !l.awaitsRtr
 }
 
 // pauseOver is the timer of sendFirst. Octets that are not acknowledged are the Reply, which may
 // have to be sent again: the pause begins with that.
-func (l *link) pauseOver() {
+func (l *connection) pauseOver() {
 	l.sendFirstAt = 0
 	switch {
 	case !l.maySendFirst():
-	case l.car.unacked():
-		l.repliedAt = l.car.now()
+	case l.transport.unacked():
+		l.repliedAt = l.transport.now()
 		l.end.sendFirst(l)
 	default:
 		l.open()

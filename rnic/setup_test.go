@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusing is a carrier whose kernel refuses QPOptions.UserTimeout: a local error for which RFC
+// refusing is a transport whose kernel refuses QPOptions.UserTimeout: a local error for which RFC
 // 6581 has no code.
-type refusing struct{ carrier }
+type refusing struct{ transportConn }
 
 func (refusing) giveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
 
 // refuseTimeout makes l's kernel refuse.
-func (r *rig) refuseTimeout(l *link) {
+func (r *rig) refuseTimeout(l *connection) {
 	r.t.Helper()
 	changed := make(chan struct{})
-	require.NoError(r.t, l.car.submit(func() { l.car = refusing{l.car}; close(changed) }))
+	require.NoError(r.t, l.transport.submit(func() { l.transport = refusing{l.transport}; close(changed) }))
 	r.until("the carrier's change", func() bool {
 		select {
 		case <-changed:
@@ -37,7 +37,7 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute}})
 		p := r.startConnect(c)
-		r.refuseTimeout(c.qp.link.Load())
+		r.refuseTimeout(c.qp.connection.Load())
 		r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
 			"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20050000"))
 		require.ErrorContains(t, untilEnded(r, p), "EOF")
@@ -57,7 +57,7 @@ func TestSetupErrorOfTheResponder(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, UserTimeout: time.Minute}})
 		p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
 		req := r.request()
-		r.refuseTimeout(req.link)
+		r.refuseTimeout(req.connection)
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
 		r.play(p, "< "+hexRep+"7002 0004 0001 0002")
 		require.Equal(t, Closed, s.qp.State())
@@ -72,7 +72,7 @@ func TestSetupErrorWithoutFrames(t *testing.T) {
 		p := r.dialRaw()
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: time.Minute}})
 		req := r.request()
-		r.refuseTimeout(req.link)
+		r.refuseTimeout(req.connection)
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
 		require.Error(t, untilEnded(r, p))
 		require.Empty(t, p.octets())

@@ -45,8 +45,8 @@ func (r *rig) serverCounters() (n stack.Counters) {
 func TestSilentStartupsGiveWay(t *testing.T) {
 	over(t, all, rigConfig{connsMax: 5}, func(t *testing.T, r *rig) {
 		s1, c1 := r.connect(opts{}, opts{})
-		asked := r.dialRaw()
-		asked.write(request(mpa.Frame{Rev: 1, CRC: true}))
+		outstanding := r.dialRaw()
+		outstanding.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		waiting := r.request()
 		var silent []rawPeer
 		for range 3 {
@@ -64,7 +64,7 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 		}
 		require.NoError(t, silent[2].ended())
-		require.NoError(t, asked.ended())
+		require.NoError(t, outstanding.ended())
 		require.NoError(t, waiting.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}))
 		for _, pair := range [][2]*end{{s1, c1}, {s2, c2}, {s3, c3}} {
 			r.exchange(pair[0], pair[1])

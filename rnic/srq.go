@@ -174,7 +174,7 @@ func (q *engine) takeShared(msn uint32) bool {
 		return true
 	}
 	if n > q.mayHold() {
-		q.publishReceived() // those of this segment that are filled already do not count
+		q.publishRecvs() // those of this segment that are filled already do not count
 		if n > q.mayHold() {
 			return true
 		}

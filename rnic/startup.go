@@ -9,7 +9,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Start-up of a link: frames in, frames out. mpa.Party decides; what follows for the connection is here.
+// Start-up of a connection: frames in, frames out. mpa.Party decides; what follows for the connection is here.
 //
 //	Initiator                                   Responder
 //	established: Request            ---------->  requested: to the ULP
@@ -20,8 +20,8 @@ import (
 // culley-02 has none of this: both ends are in full operation when the connection stands.
 
 // established: the TCP connection stands.
-func (l *link) established() {
-	l.self, l.peer = l.car.local(), l.car.remote()
+func (l *connection) established() {
+	l.self, l.peer = l.transport.local(), l.transport.remote()
 	switch {
 	case l.initiator && l.dialect == Culley02:
 		if err := l.bound(l.end); err != nil {
@@ -35,23 +35,23 @@ func (l *link) established() {
 		l.requestedImmediate()
 	default:
 		l.phase = phaseRequest
-		l.car.silent()
-		l.car.setTimer(l.car.now() + int64(requestTimeout))
+		l.transport.silent()
+		l.transport.setTimer(l.transport.now() + int64(requestTimeout))
 	}
 }
 
 // ask sends the Request.
-func (l *link) ask() {
+func (l *connection) ask() {
 	l.phase = phaseReply
 	p := l.end.party(l, setOf(l.dialect))
 	l.own = p.Request(mpa.Dialect(l.dialect), l.end.conn.PrivateData)
 	l.out = l.own.Append(nil)
-	l.car.setTimer(l.car.now() + int64(replyTimeout))
-	l.car.send()
+	l.transport.setTimer(l.transport.now() + int64(replyTimeout))
+	l.transport.send()
 }
 
 // immediate begins full operation without frames, and therefore without a first FPDU to wait for.
-func (l *link) immediate() {
+func (l *connection) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
 	l.rxBase = l.rxNext
 	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.end.conn.IRD), ORD: uint16(l.end.conn.ORD)})
@@ -59,7 +59,7 @@ func (l *link) immediate() {
 	if l.initiator {
 		l.end.connected <- nil
 	}
-	l.car.send()
+	l.transport.send()
 }
 
 // beginsWithMarker says whether octets can be the front of culley-02: FPDUPTR zero, its low two bits ignored. Of fewer than
@@ -71,7 +71,7 @@ func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 &
 // segment is to be dropped: the Receiver does that, and the peer sends it again, "usually
 // correcting the error, unless the problem was at the source" (draft-culley-iwarp-mpa-02 section
 // 9).
-func (l *link) opensCulley02(data []byte) bool {
+func (l *connection) opensCulley02(data []byte) bool {
 	switch {
 	case beginsWithMarker(data):
 		l.firstMarker = false
@@ -88,24 +88,24 @@ func (l *link) opensCulley02(data []byte) bool {
 }
 
 // bound sets e's UserTimeout. It fails where the kernel refuses it.
-func (l *link) bound(e *endpoint) error {
+func (l *connection) bound(e *endpoint) error {
 	d := e.conn.UserTimeout
 	if d == 0 {
 		return nil
 	}
 	d = max(d, time.Millisecond) // a part of less would be none, which has another meaning
-	if err := l.car.giveUpAfter(d); err != nil {
+	if err := l.transport.giveUpAfter(d); err != nil {
 		return &setupError{fmt.Errorf("rnic: ConnParam.UserTimeout %v: %w", d, err)}
 	}
 	return nil
 }
 
 // enter puts the QueuePair into service.
-func (l *link) enter(t *mpa.Terms) {
+func (l *connection) enter(t *mpa.Terms) {
 	l.phase = phaseFull
-	l.car.enterFull()
-	l.memory = l.car.memory()
-	l.car.setTimer(0)
+	l.transport.enterFull()
+	l.memory = l.transport.memory()
+	l.transport.setTimer(0)
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
 	}
@@ -120,24 +120,24 @@ func (l *link) enter(t *mpa.Terms) {
 }
 
 // start puts the engine into service with what start-up agreed.
-func (l *link) start(t *mpa.Terms) {
+func (l *connection) start(t *mpa.Terms) {
 	conn := &l.end.conn
 	l.dropBadCRC, l.packFull = conn.DropBadCRC && !l.inOrder, conn.Packing == PackFull
 	if l.packFull {
-		l.car.nagle()
+		l.transport.nagle()
 	}
 	l.qp.start(&startOptions{
-		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, now: l.car.now(), emss: l.car.emss(),
+		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, now: l.transport.now(), emss: l.transport.emss(),
 		reader: l.reader, pool: l.pool, bufsMax: l.bufsMax, reserve: l.reserve,
 		dropBadCRC: l.dropBadCRC, packFull: l.packFull,
 	})
 }
 
-func (l *link) wantMarkers(e *endpoint) bool { return !l.inOrder && !e.conn.NoMarkers }
+func (l *connection) wantMarkers(e *endpoint) bool { return !l.inOrder && !e.conn.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
 // the frame.
-func (l *link) startup(data []byte) (used int) {
+func (l *connection) startup(data []byte) (used int) {
 	if l.phase == phaseRequest && len(l.in) == 0 && data[0] == 0 && l.listener.dialects.Has(mpa.Culley02) {
 		l.requestedImmediate() // a marker, where a Request would have its M
 		return 0
@@ -159,7 +159,7 @@ func (l *link) startup(data []byte) (used int) {
 	l.rxBase = l.rxNext
 	l.in = nil
 	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
-		l.car.setTimer(0)
+		l.transport.setTimer(0)
 	}
 	switch f.Kind {
 	case mpa.Reply:
@@ -173,10 +173,10 @@ func (l *link) startup(data []byte) (used int) {
 }
 
 // frameMax is the longest frame that is taken, of whatever Rev.
-func (l *link) frameMax() int { return mpa.FrameLen + max(l.privateMax, mpa.PrivateDataMax) }
+func (l *connection) frameMax() int { return mpa.FrameLen + max(l.privateMax, mpa.PrivateDataMax) }
 
 // expected is the frame that must come next.
-func (l *link) expected() mpa.FrameKind {
+func (l *connection) expected() mpa.FrameKind {
 	switch {
 	case l.initiator:
 		return mpa.Reply
@@ -187,14 +187,14 @@ func (l *link) expected() mpa.FrameKind {
 }
 
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
-func (l *link) requested(f mpa.Frame) {
-	if !l.car.spoke() {
+func (l *connection) requested(f mpa.Frame) {
+	if !l.transport.spoke() {
 		l.fail(stack.ErrGaveWay)
 		return
 	}
 	if _, ok := l.listener.dialects.Serve(&f); !ok {
-		asked, _ := mpa.FramedDialects.Serve(&f)
-		l.note(&RevisionError{Revision: int(f.Rev), Asked: Dialect(asked), Served: listOf(l.listener.dialects)})
+		outstanding, _ := mpa.FramedDialects.Serve(&f)
+		l.note(&RevisionError{Revision: int(f.Rev), Asked: Dialect(outstanding), Served: listOf(l.listener.dialects)})
 		if rep, ok := l.listener.dialects.Refusal(&f); ok {
 			l.refuse(rep)
 			return
@@ -210,8 +210,8 @@ func (l *link) requested(f mpa.Frame) {
 }
 
 // requestedImmediate offers a connection that needs no Request.
-func (l *link) requestedImmediate() {
-	if !l.car.spoke() {
+func (l *connection) requestedImmediate() {
+	if !l.transport.spoke() {
 		l.fail(stack.ErrGaveWay)
 		return
 	}
@@ -219,16 +219,16 @@ func (l *link) requestedImmediate() {
 	l.decide(mpa.Frame{})
 }
 
-func (l *link) decide(f mpa.Frame) {
+func (l *connection) decide(f mpa.Frame) {
 	l.phase = phaseDecide
-	l.car.setTimer(l.car.now() + int64(requestTimeout))
+	l.transport.setTimer(l.transport.now() + int64(requestTimeout))
 	if err := l.listener.offer(l, f); err != nil {
 		l.fail(err)
 	}
 }
 
 // replied enters full operation, or not (rule 3).
-func (l *link) replied(f mpa.Frame) {
+func (l *connection) replied(f mpa.Frame) {
 	p := l.end.party(l, setOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
 		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: []Dialect{l.dialect}, Reply: true, Lower: f.Rev < l.own.Rev}
@@ -267,11 +267,11 @@ func (l *link) replied(f mpa.Frame) {
 		return
 	}
 	l.end.connected <- nil
-	l.car.send()
+	l.transport.send()
 }
 
 // rejected: the peer's ULP does not want the connection.
-func (l *link) rejected(f mpa.Frame) {
+func (l *connection) rejected(f mpa.Frame) {
 	e, private, err := f.Enhanced()
 	if err != nil {
 		l.fail(err)
@@ -287,7 +287,7 @@ func (l *link) rejected(f mpa.Frame) {
 }
 
 // accept answers the Request and puts e into service.
-func (l *link) accept(e *endpoint, req mpa.Frame) error {
+func (l *connection) accept(e *endpoint, req mpa.Frame) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
@@ -310,15 +310,15 @@ func (l *link) accept(e *endpoint, req mpa.Frame) error {
 	l.qp, l.end = e.engine, e
 	l.enter(&t)
 	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
-		l.car.setTimer(l.car.now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
+		l.transport.setTimer(l.transport.now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
 	}
-	l.repliedAt = l.car.now()
-	l.car.send()
+	l.repliedAt = l.transport.now()
+	l.transport.send()
 	l.joinAccepted(e)
 	return nil
 }
 
-func (l *link) acceptImmediate(e *endpoint) error {
+func (l *connection) acceptImmediate(e *endpoint) error {
 	if err := l.bound(e); err != nil {
 		l.fail(err)
 		return err
@@ -329,19 +329,19 @@ func (l *link) acceptImmediate(e *endpoint) error {
 	return nil
 }
 
-func (l *link) joinAccepted(e *endpoint) {
+func (l *connection) joinAccepted(e *endpoint) {
 	if err := e.join(l); err != nil {
 		l.fail(err)
 		return
 	}
-	if l.handed != nil {
-		l.edge(l.handed.edge)
+	if l.earlyData != nil {
+		l.edge(l.earlyData.edge)
 	}
 	e.sendFirst(l)
 }
 
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).
-func (l *link) ready(f mpa.Frame) {
+func (l *connection) ready(f mpa.Frame) {
 	if f.Rev != l.own.Rev {
 		l.fail(mpa.ErrReadyRev)
 		return
@@ -351,7 +351,7 @@ func (l *link) ready(f mpa.Frame) {
 }
 
 // reject answers with R set. Behind it the connection is closed or, to keep, a stream again: the ULP's choice (DECISIONS 10).
-func (l *link) reject(req mpa.Frame, private []byte, keep bool) error {
+func (l *connection) reject(req mpa.Frame, private []byte, keep bool) error {
 	if l.phase != phaseDecide {
 		return l.overError()
 	}
@@ -360,7 +360,7 @@ func (l *link) reject(req mpa.Frame, private []byte, keep bool) error {
 		return nil
 	}
 	if keep {
-		if l.handed != nil && len(l.handed.pieces) > 0 {
+		if l.earlyData != nil && len(l.earlyData.pieces) > 0 {
 			l.fail(errPipelined)
 			return errPipelined
 		}
@@ -391,14 +391,14 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 const rejectedTimeout = 250 * time.Millisecond
 
 // refuse sends a rejecting Reply, and closes when the peer does or has had the time to.
-func (l *link) refuse(f mpa.Frame) {
+func (l *connection) refuse(f mpa.Frame) {
 	l.out = f.Append(l.out)
 	l.phase = phaseRejecting
-	l.car.setTimer(l.car.now() + int64(rejectedTimeout))
-	l.car.send()
+	l.transport.setTimer(l.transport.now() + int64(rejectedTimeout))
+	l.transport.send()
 }
 
-func (l *link) overError() error {
+func (l *connection) overError() error {
 	if l.err != nil {
 		return l.err
 	}

@@ -261,8 +261,8 @@ func (p *startupPlay) end() {
 		require.True(p.t, isDone(q), "%v", q.State())
 		require.Zero(p.t, q.opt.SendCQ.reserved.Load())
 	}
-	require.Zero(p.t, p.adapter.linkCount())
-	require.Empty(p.t, p.adapter.lanes[0].conns)
+	require.Zero(p.t, p.adapter.connectionCount())
+	require.Empty(p.t, p.adapter.pollers[0].conns)
 	require.Zero(p.t, p.adapter.Regions(), "regions")
 	p.poller.Stop()
 	p.turns(5, time.Microsecond)

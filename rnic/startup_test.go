@@ -160,8 +160,8 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			r.pass(5 * time.Second)
 		} else {
 			n := -1
-			l := s.qp.link.Load()
-			require.NoError(t, l.car.submit(func() { n = s.qp.pull(make([]byte, 1460), false) }))
+			l := s.qp.connection.Load()
+			require.NoError(t, l.transport.submit(func() { n = s.qp.pull(make([]byte, 1460), false) }))
 			require.Zero(t, n, "octets pulled")
 		}
 		require.Len(t, p.octets(), p.at, "octets behind the Reply")
@@ -392,7 +392,7 @@ func TestStartupFrameComesAgain(t *testing.T) {
 	req := r.request()
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	fpdu := p.fpdu(writeTo(s.region.STag(), 0), []byte("once"))
-	l, b := req.link, r.hosts[0].pool.Alloc()
+	l, b := req.connection, r.hosts[0].pool.Alloc()
 	require.Equal(t, stack.Refused, l.arrive(0, b, append(bytes.Clone(frame), fpdu...)), "before the decision")
 	require.Equal(t, stack.Taken, l.arrive(0, b, frame), "the frame alone")
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))

@@ -86,7 +86,7 @@ func TestInitiatorDislikesTheReply(t *testing.T) {
 	})
 }
 
-// Delayed start-up in each dialect, over a link that loses, repeats and turns round segments while the stacks are switched: no
+// Delayed start-up in each dialect, over a connection that loses, repeats and turns round segments while the stacks are switched: no
 // octet of either mode is taken for the other's.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-6.1-1
@@ -137,7 +137,7 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = req.RejectStream(r.ctx, nil)
 	require.ErrorIs(t, err, errPipelined)
-	r.until("the end", func() bool { return r.server.linkCount() == 0 })
+	r.until("the end", func() bool { return r.server.connectionCount() == 0 })
 	r.noBufLost()
 }
 
@@ -210,18 +210,18 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 // However long a frame may be, a connection that says nothing has no buffer for it, and one in service has none any more.
 func TestStartupBufferComesAndGoes(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
-		in := func(l *link) (n int) {
-			require.NoError(t, order(l.car.submit, func() { n = cap(l.in) }))
+		in := func(l *connection) (n int) {
+			require.NoError(t, order(l.transport.submit, func() { n = cap(l.in) }))
 			if r.kind == turned {
 				r.step()
 			}
 			return n
 		}
 		p := r.dialRaw()
-		r.until("the link", func() bool { return r.server.linkCount() == 1 })
+		r.until("the connection", func() bool { return r.server.connectionCount() == 1 })
 		r.server.mu.Lock()
-		var l *link
-		for l = range r.server.links {
+		var l *connection
+		for l = range r.server.connections {
 		}
 		r.server.mu.Unlock()
 		require.Zero(t, in(l), "octets for a silent peer")

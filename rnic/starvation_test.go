@@ -103,7 +103,7 @@ func TestCutFramesInAShortPool(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	q, region, c, p := h.orderly()
 	var out []mem.Buf
-	for h.pool.Available() > h.adapter.lanes[0].poller.Reserve() {
+	for h.pool.Available() > h.adapter.pollers[0].poller.Reserve() {
 		out = append(out, h.pool.Alloc())
 	}
 	for i, text := range []string{"in ", "two ", "segments"} {
@@ -124,7 +124,7 @@ func TestCutFramesInAShortPool(t *testing.T) {
 func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
-	h.adapter.lanes[0].reserve.Partial = 0
+	h.adapter.pollers[0].reserve.Partial = 0
 	qps, _ := h.hoarders(peers)
 	q, region, c, p := h.orderly()
 	lo := len(c.stream)
@@ -158,7 +158,7 @@ func TestHoardersGiveWay(t *testing.T) {
 func TestHoarderAlone(t *testing.T) {
 	const bufs = 1024
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
-	h.adapter.lanes[0].reserve.Partial = 0
+	h.adapter.pollers[0].reserve.Partial = 0
 	qps, peers := h.hoarders(1)
 	var out []mem.Buf
 	for h.pool.Available() > bufs/spareShare-1 {

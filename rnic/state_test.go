@@ -59,9 +59,9 @@ func TestErrorState(t *testing.T) {
 		t.Run(tc.before.String(), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
-				l := c.qp.link.Load()
+				l := c.qp.connection.Load()
 				seen := make(chan State, 1)
-				require.NoError(t, order(l.car.submit, func() {
+				require.NoError(t, order(l.transport.submit, func() {
 					c.qp.leave(tc.before)
 					l.fail(ErrHoarding)
 					seen <- c.qp.State()

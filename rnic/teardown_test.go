@@ -55,7 +55,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 		require.Equal(t, io.EOF, p.untilEnded())
 		r.untilDone(s.qp)
 		require.NoError(t, s.qp.Err())
-		require.Zero(t, r.server.linkCount())
+		require.Zero(t, r.server.connectionCount())
 	})
 }
 
@@ -194,7 +194,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		require.Len(t, p.octets(), p.at, "octets behind the Terminate")
 		p.closeSend()
 		r.untilDone(s.qp)
-		require.Zero(t, r.server.linkCount())
+		require.Zero(t, r.server.connectionCount())
 
 		want := requests
 		if late {
@@ -336,14 +336,14 @@ func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
 				r.exchange(s, c)
-				require.Equal(t, 1, r.server.linkCount())
+				require.Equal(t, 1, r.server.connectionCount())
 				tc.end(t, s, c)
 				for _, q := range []*QueuePair{s.qp, c.qp} {
 					r.untilDone(q)
 					require.Equal(t, Closed, q.State())
 					require.Equal(t, tc.graceful, q.Err() == nil, "%v", q.Err())
 				}
-				r.until("both connections gone", func() bool { return r.server.linkCount()+r.client.linkCount() == 0 })
+				r.until("both connections gone", func() bool { return r.server.connectionCount()+r.client.connectionCount() == 0 })
 			})
 		})
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// carrier is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
+// transportConn is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
 // for the goroutine (kernel socket: the lock) that drives the connection.
-type carrier interface {
+type transportConn interface {
 	wake()               // any goroutine: work was posted
 	submit(func()) error // any goroutine: run on the driving goroutine
 	send()               // there is something to pull
@@ -24,7 +24,7 @@ type carrier interface {
 	setTimer(at int64) // one timer on the clock of now; 0 clears
 	now() int64
 	emss() int
-	unacked() bool // octets are on their way; when they have been acknowledged the carrier pulls again
+	unacked() bool // octets are on their way; when they have been acknowledged the transport pulls again
 	enterFull()    // FPDUs may come and go from here on; before, memory may have no pool
 	memory() memory
 	short() // octets were refused, for want of packet buffers perhaps: other connections may have to give some back
@@ -32,7 +32,7 @@ type carrier interface {
 	// giveUpAfter is ConnParam.UserTimeout. It fails where the kernel refuses that.
 	giveUpAfter(time.Duration) error
 	stats() TransportStats
-	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the link
+	giveBack()                   // make a stream of the connection, as soon as what was pulled is on its way, and end the connection
 	stamp() (ts uint32, ok bool) // of the segment that arrives: when the peer sent it, on the peer's clock
 	progress() uint64            // grows with every octet that arrives or is acknowledged
 	local() netip.AddrPort

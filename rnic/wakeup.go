@@ -6,17 +6,17 @@ package rnic
 // ULP sees it. Any other peer has one header more to read.
 
 // planWakeUp sets the timer at the Initiator's entry into full operation.
-func (l *link) planWakeUp() {
+func (l *connection) planWakeUp() {
 	if l.wakeUpPlanned = l.end.conn.Quirks.WakeUp > 0 && l.dialect != Culley02; l.wakeUpPlanned {
-		l.car.setTimer(l.car.now() + int64(l.end.conn.Quirks.WakeUp))
+		l.transport.setTimer(l.transport.now() + int64(l.end.conn.Quirks.WakeUp))
 	}
 }
 
 // wakeUp: the time has come. What is sent from now on needs none.
-func (l *link) wakeUp() {
+func (l *connection) wakeUp() {
 	l.wakeUpPlanned = false
 	if l.qp.oweWakeUp() {
 		l.adapter.startup.wakeUps.Add(1)
-		l.car.send()
+		l.transport.send()
 	}
 }

@@ -109,6 +109,6 @@ func TestRejectedPeerMayCloseFirst(t *testing.T) {
 			require.InDelta(t, rejectedTimeout, r.time-at, float64(rejectedTimeout)/5)
 		}
 		p.closeSend()
-		r.until("no link", func() bool { return r.server.linkCount() == 0 })
+		r.until("no connection", func() bool { return r.server.connectionCount() == 0 })
 	})
 }

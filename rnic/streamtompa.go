@@ -52,7 +52,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 	}
 	tries := q.conn.dialects()[:1] // there is but this connection
 	quiet := tries[0] != Culley02  // whose Responder need not wait for us
-	_, err := q.adapter.enterMPA(ctx, c, quiet, func(l *link) error {
+	_, err := q.adapter.enterMPA(ctx, c, quiet, func(l *connection) error {
 		l.initiate(&q.endpoint, tries)
 		return q.join(l)
 	})
@@ -100,11 +100,11 @@ func acceptError(conn net.Conn, err error) error {
 }
 
 // respond enters Responder mode. The Request will come through a Listener of the connection's own.
-func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte) (*link, error) {
+func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte) (*connection, error) {
 	return a.respondWith(ctx, conn, last, ListenOptions{})
 }
 
-func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*link, error) {
+func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*connection, error) {
 	if err := a.carries(conn); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, o
 	if err := own.serve(opt); err != nil {
 		return nil, err
 	}
-	return a.enterMPA(ctx, conn, len(last) > 0, func(l *link) error {
+	return a.enterMPA(ctx, conn, len(last) > 0, func(l *connection) error {
 		l.respondFor(own)
 		l.out = last
 		return nil
@@ -121,7 +121,7 @@ func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, o
 }
 
 // nextRequest waits for the Request, or why it will not come. A simulation turns until there is one of the two.
-func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
+func (l *connection) nextRequest(ctx context.Context) (*ConnRequest, error) {
 	for {
 		for l.adapter.cfg.Manual != nil && ctx.Err() == nil && l.undecided() {
 			l.adapter.turn()
@@ -134,14 +134,14 @@ func (l *link) nextRequest(ctx context.Context) (*ConnRequest, error) {
 		case <-l.gone:
 			return nil, l.overError()
 		case <-ctx.Done():
-			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.car.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it
+			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.transport.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it
 			return nil, ctx.Err()
 		}
 	}
 }
 
 // undecided: neither is the Request there, nor is the connection over.
-func (l *link) undecided() bool {
+func (l *connection) undecided() bool {
 	select {
 	case <-l.gone:
 		return false
@@ -153,10 +153,10 @@ func (l *link) undecided() bool {
 // carries says whether the Adapter can run MPA over conn.
 func (a *Adapter) carries(conn net.Conn) error {
 	switch c := conn.(type) {
-	case *net.TCPConn, *prefixedConn:
+	case *net.TCPConn, *bufferedConn:
 		return nil
 	case *stream.Conn:
-		if a.laneOf(c.Poller()) != nil {
+		if a.pollerOf(c.Poller()) != nil {
 			return nil
 		}
 		return fmt.Errorf("rnic: the connection's poller %q is none of the adapter's: name it in Config.Pollers", c.Poller().Name())
@@ -164,8 +164,8 @@ func (a *Adapter) carries(conn net.Conn) error {
 	return fmt.Errorf("rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a %T", conn)
 }
 
-func (a *Adapter) laneOf(p *stack.Poller) *lane {
-	for _, ln := range a.lanes {
+func (a *Adapter) pollerOf(p *stack.Poller) *pollerState {
+	for _, ln := range a.pollers {
 		if ln.poller == p {
 			return ln
 		}
@@ -173,13 +173,13 @@ func (a *Adapter) laneOf(p *stack.Poller) *lane {
 	return nil
 }
 
-// enterMPA puts a link above conn. quiet: the peer has nothing to say before we do. role says what the link is for, or that
+// enterMPA puts a connection above conn. quiet: the peer has nothing to say before we do. role says what the connection is for, or that
 // it is not wanted any more.
-func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*link) error) (*link, error) {
+func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*connection) error) (*connection, error) {
 	switch c := conn.(type) {
 	case *stream.Conn:
 		return a.fromStream(ctx, c, quiet, role)
-	case *prefixedConn:
+	case *bufferedConn:
 		front := c.takeRest()
 		l, err := a.fromSocket(ctx, c.TCPConn, front, quiet, role)
 		if err != nil {
@@ -190,8 +190,8 @@ func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role 
 	return a.fromSocket(ctx, conn.(*net.TCPConn), nil, quiet, role)
 }
 
-func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, role func(*link) error) (*link, error) {
-	l, u := newPollerLink(a, a.laneOf(c.Poller()))
+func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, role func(*connection) error) (*connection, error) {
+	l, u := newPollerConnection(a, a.pollerOf(c.Poller()))
 	var refused error
 	d, err := c.StartDetach(func(h stream.Handover) stack.Upper {
 		if refused = l.mayTake(h, quiet, role); refused != nil {
@@ -214,16 +214,16 @@ func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, ro
 }
 
 // mayTake says why a connection is to stay a stream. Poller's goroutine.
-func (l *link) mayTake(h stream.Handover, quiet bool, role func(*link) error) error {
+func (l *connection) mayTake(h stream.Handover, quiet bool, role func(*connection) error) error {
 	if quiet && (h.Edge > h.Read || h.Early > 0) {
 		return ErrUnread
 	}
-	if !l.adapter.addLink(l) {
+	if !l.adapter.addConnection(l) {
 		return ErrClosed
 	}
 	err := role(l)
 	if err != nil {
-		l.adapter.dropLink(l)
+		l.adapter.dropConnection(l)
 		close(l.gone) // nobody will drive it
 	}
 	return err
@@ -231,7 +231,7 @@ func (l *link) mayTake(h stream.Handover, quiet bool, role func(*link) error) er
 
 // fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA. front was read from it
 // already.
-func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, quiet bool, role func(*link) error) (*link, error) {
+func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, quiet bool, role func(*connection) error) (*connection, error) {
 	unread, err := unreadOctets(nc)
 	switch {
 	case err != nil:
@@ -252,7 +252,7 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 	}
 	s.front = front
 	_ = nc.Close()        // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
-	_ = s.submit(func() { // the QueuePair knows the link from here on: Abort may come
+	_ = s.submit(func() { // the QueuePair knows the connection from here on: Abort may come
 		if err := role(l); err != nil {
 			l.fail(err) // run then finds a connection that is over, and tells the QueuePair
 		}
@@ -261,8 +261,8 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 	return l, nil
 }
 
-// adoptSocket makes a link over a second descriptor of nc's connection.
-func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*link, *onSocket, error) {
+// adoptSocket makes a connection over a second descriptor of nc's connection.
+func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*connection, *kernelTransport, error) {
 	f, err := nc.File()
 	if err != nil {
 		return nil, nil, err
@@ -272,7 +272,7 @@ func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*link, *onSocket, err
 	if err != nil {
 		return nil, nil, err
 	}
-	l, s, err := newSocketLink(a, own.(*net.TCPConn), at)
+	l, s, err := newKernelConnection(a, own.(*net.TCPConn), at)
 	if err != nil {
 		_ = own.Close() // the error at hand says more
 	}

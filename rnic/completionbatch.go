@@ -38,8 +38,8 @@ func (b *batch) publish(cq *CompletionQueue) {
 	}
 }
 
-// carriedOut completes a request of the send queue with success, when the pull in hand ends. Driver's goroutine.
-func (q *engine) carriedOut(wr *wqe, n uint32) {
+// batchSend completes a request of the send queue with success, when the pull in hand ends. Driver's goroutine.
+func (q *engine) batchSend(wr *wqe, n uint32) {
 	b := &q.send.batch
 	if !wr.signaled() {
 		b.quiet++
@@ -50,31 +50,31 @@ func (q *engine) carriedOut(wr *wqe, n uint32) {
 	c.ID, c.QP, c.Len, c.Op = wr.id, q.num, n, wr.op
 }
 
-// published: what the send queue has earned so far is the application's. Before anything else of it completes.
-func (q *engine) published() { q.send.batch.publish(q.sendCQ) }
+// publishSends: what the send queue has earned so far is the application's. Before anything else of it completes.
+func (q *engine) publishSends() { q.send.batch.publish(q.sendCQ) }
 
-// received completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
-func (q *engine) received(c Completion) { *q.nextReceived() = c }
+// completeRecv completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
+func (q *engine) completeRecv(c Completion) { *q.nextRecv() = c }
 
-func (q *engine) nextReceived() *Completion {
+func (q *engine) nextRecv() *Completion {
 	b := &q.recv.batch
 	if b.n == batchLen {
-		q.publishReceived()
+		q.publishRecvs()
 	}
 	return b.add(q.recvCQ)
 }
 
-// filled is received of what most messages are: d, with success. What else is to be said of it is written to what it returns, at
+// filled is completeRecv of what most messages are: d, with success. What else is to be said of it is written to what it returns, at
 // once.
 func (q *engine) filled(d *ddp.Delivered) *Completion {
-	c := q.nextReceived()
+	c := q.nextRecv()
 	*c = Completion{} // and field by field: a literal is made elsewhere first, and then copied
 	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.num, d.Len, OpRecv
 	return c
 }
 
-// publishReceived publishes the receive buffers that were filled since the last time.
-func (q *engine) publishReceived() {
+// publishRecvs publishes the receive buffers that were filled since the last time.
+func (q *engine) publishRecvs() {
 	b := &q.recv.batch
 	if b.n > 0 {
 		q.posted.Add(-int32(b.n)) // first: who polled these may post the next

@@ -93,8 +93,8 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		l, err := r.server.respond(r.ctx, p.conn, nil)
 		require.NoError(t, err, "octet %d", k)
 		held := 0
-		if l.handed != nil {
-			held = len(l.handed.pieces)
+		if l.earlyData != nil {
+			held = len(l.earlyData.pieces)
 		}
 		if k < len(frame)+len(fpdu)-1 {
 			require.Positive(t, held, "octet %d: Bufs that wait", k)
@@ -112,7 +112,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.reply(mpa.Reply)
 		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00hasty\x00", string(s.region.Bytes()[2:9]))
-		require.Nil(t, l.handed, "octet %d: it is over", k)
+		require.Nil(t, l.earlyData, "octet %d: it is over", k)
 		p.write(p.fpdu(writeTo(s.region.STag(), 20), []byte("later")))
 		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
 		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
@@ -216,7 +216,7 @@ func TestHandedOverBounds(t *testing.T) {
 				s.qp.Abort()
 				r.untilDone(s.qp)
 			} else {
-				r.until("its end", func() bool { return r.server.linkCount() == 0 })
+				r.until("its end", func() bool { return r.server.connectionCount() == 0 })
 				_, err = l.nextRequest(r.ctx)
 				require.ErrorIs(t, err, tc.want)
 				require.ErrorIs(t, p.untilEnded(), stack.ErrReset)
@@ -297,7 +297,7 @@ func TestUnreadBehindAGap(t *testing.T) {
 	_, err = r.server.respond(r.ctx, p.conn, helloAck)
 	require.NoError(t, err)
 	p.reset()
-	r.until("the end", func() bool { return r.server.linkCount() == 0 })
+	r.until("the end", func() bool { return r.server.connectionCount() == 0 })
 	r.noBufLost()
 }
 
@@ -310,7 +310,7 @@ func TestHandedOverInVain(t *testing.T) {
 	}{
 		"peer resets": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			p.reset()
-			p.r.until("the reset", func() bool { return p.r.server.linkCount() == 0 })
+			p.r.until("the reset", func() bool { return p.r.server.connectionCount() == 0 })
 			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}), stack.ErrReset)
 		}, nil},
 		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
@@ -338,10 +338,10 @@ func TestHandedOverInVain(t *testing.T) {
 				p.closeSend()
 			} else {
 				require.NoError(t, err)
-				require.NotEmpty(t, l.handed.pieces)
+				require.NotEmpty(t, l.earlyData.pieces)
 				tc.end(t, p, req)
 			}
-			r.until("the end", func() bool { return r.server.linkCount() == 0 })
+			r.until("the end", func() bool { return r.server.connectionCount() == 0 })
 			r.noBufLost()
 		})
 	}

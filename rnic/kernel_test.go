@@ -46,7 +46,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
 		r.until("all places", func() bool { return a.places.count() == 0 })
-		require.Zero(t, a.linkCount())
+		require.Zero(t, a.connectionCount())
 		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}
 	r.listener.Close()
@@ -64,7 +64,7 @@ func TestSocketPartialWrites(t *testing.T) {
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	require.NoError(t, s.qp.link.Load().car.(*onSocket).nc.SetWriteBuffer(16<<10))
+	require.NoError(t, s.qp.connection.Load().transport.(*kernelTransport).nc.SetWriteBuffer(16<<10))
 	p.write(p.fpdu(writeTo(0, 0), nil))
 	for i := range 4 {
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})))
@@ -90,7 +90,7 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	}
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	o := s.qp.link.Load().car.(*onSocket)
+	o := s.qp.connection.Load().transport.(*kernelTransport)
 	o.mu.Lock() // the reader comes as far as its first octets
 	for i := range messages {
 		p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
@@ -213,12 +213,12 @@ func TestSocketSegments(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	car := c.qp.link.Load().car.(*onSocket)
-	car.mu.Lock()
-	defer car.mu.Unlock()
-	require.Greater(t, car.queryEMSS(), 500)
-	require.Positive(t, car.progress())
-	raw, err := car.nc.SyscallConn()
+	transport := c.qp.connection.Load().transport.(*kernelTransport)
+	transport.mu.Lock()
+	defer transport.mu.Unlock()
+	require.Greater(t, transport.queryEMSS(), 500)
+	require.Positive(t, transport.progress())
+	raw, err := transport.nc.SyscallConn()
 	require.NoError(t, err)
 	noDelay := 0
 	require.NoError(t, raw.Control(func(fd uintptr) {
@@ -228,15 +228,15 @@ func TestSocketSegments(t *testing.T) {
 	require.NotZero(t, noDelay, "Nagle's algorithm is on")
 }
 
-// The one timer of a link over a socket: set anew it forgets the old time, cleared it does not fire.
+// The one timer of a connection over a socket: set anew it forgets the old time, cleared it does not fire.
 func TestSocketTimer(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	quiet, p := r.dialRaw(), r.dialRaw()
-	r.until("both links", func() bool { return r.server.linkCount() == 2 })
+	r.until("both links", func() bool { return r.server.connectionCount() == 2 })
 	r.server.mu.Lock()
-	var cars []*onSocket
-	for l := range r.server.links {
-		cars = append(cars, l.car.(*onSocket))
+	var cars []*kernelTransport
+	for l := range r.server.connections {
+		cars = append(cars, l.transport.(*kernelTransport))
 	}
 	r.server.mu.Unlock()
 	if cars[0].remote() != addrPort(p.(*rawSocket).nc.LocalAddr()) {
@@ -278,12 +278,12 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	r.until("all connections", func() bool { return r.server.linkCount() == n && len(r.listener.requests) == n/2 })
+	r.until("all connections", func() bool { return r.server.connectionCount() == n && len(r.listener.requests) == n/2 })
 	require.Less(t, heap(), before+n*each)
 
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, s.conn))
-	require.NotNil(t, s.qp.link.Load().pool)
+	require.NotNil(t, s.qp.connection.Load().pool)
 }
 
 // Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
@@ -309,16 +309,16 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	l := c.qp.link.Load()
-	require.NoError(t, l.car.submit(func() {
-		l.car.setTimer(1) // long ago
+	l := c.qp.connection.Load()
+	require.NoError(t, l.transport.submit(func() {
+		l.transport.setTimer(1) // long ago
 		<-time.After(2 * time.Millisecond)
-		l.car.setTimer(0)
+		l.transport.setTimer(0)
 	}))
 	for range 100 { // turns at the lock, of which the timer's function has one
 		var seen uint64
-		require.NoError(t, l.car.submit(func() { seen = l.seen }))
-		require.Zero(t, seen, "the link's timer ran")
+		require.NoError(t, l.transport.submit(func() { seen = l.seen }))
+		require.Zero(t, seen, "the connection's timer ran")
 		runtime.Gosched()
 	}
 	r.close(s, c)

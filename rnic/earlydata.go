@@ -8,7 +8,7 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// handed keeps octets that came while the connection was a stream and that start-up cannot take: those behind a gap, and
+// earlyData keeps octets that came while the connection was a stream and that start-up cannot take: those behind a gap, and
 // those behind the Request. They are acknowledged, so none may be refused (RFC 5044 section 7.1.5: TCP must recover even
 // while stacks are switched). They wait in their Bufs until the left edge has passed them and somebody wants them.
 //
@@ -16,7 +16,7 @@ import (
 //	 |  in order     |   gap   |  early  |   gap   |  early  |
 //
 // A peer that keeps to section 7.1.2 has sent no octet behind its Request, so few Bufs ever stand here.
-type handed struct {
+type earlyData struct {
 	from   uint64 // stream offset of the first octet that was not the stream's
 	upTo   uint64 // the left edge at the hand-over: octets before it are handed over and never come again
 	early  int    // Bufs beyond it that are still to be handed over
@@ -33,17 +33,17 @@ type piece struct {
 }
 
 // takeOver puts MPA above a connection that was a stream. Poller's goroutine.
-func (l *link) takeOver(h stream.Handover) {
+func (l *connection) takeOver(h stream.Handover) {
 	l.rxNext = h.Read
 	if h.Edge > h.Read || h.Early > 0 {
-		l.handed = &handed{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
+		l.earlyData = &earlyData{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
 	}
 	l.established()
 }
 
-// arriveHanded takes octets that are handed over, and then, while some of those wait, octets from TCP.
-func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	h := l.handed
+// arriveEarly takes octets that are handed over, and then, while some of those wait, octets from TCP.
+func (l *connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	h := l.earlyData
 	switch {
 	case off < h.upTo:
 	case h.early > 0:
@@ -68,9 +68,9 @@ func (l *link) arriveHanded(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	return stack.Kept
 }
 
-// feed gives the octets before the left edge to whom they belong now.
-func (l *link) feed(edge uint64) {
-	h := l.handed
+// giveEarly gives the octets before the left edge to whom they belong now.
+func (l *connection) giveEarly(edge uint64) {
+	h := l.earlyData
 	h.edge = edge
 	for len(h.pieces) > 0 && h.pieces[0].off < edge {
 		p := &h.pieces[0]
@@ -95,17 +95,17 @@ func (l *link) feed(edge uint64) {
 		h.pieces = h.pieces[1:]
 	}
 	if len(h.pieces) == 0 && edge >= h.upTo && h.early == 0 {
-		l.handed = nil
+		l.earlyData = nil
 	}
 }
 
-// dropHanded frees what nobody will want any more.
-func (l *link) dropHanded() {
-	if l.handed == nil {
+// dropEarly frees what nobody will want any more.
+func (l *connection) dropEarly() {
+	if l.earlyData == nil {
 		return
 	}
-	for _, p := range l.handed.pieces {
+	for _, p := range l.earlyData.pieces {
 		l.pool.Free(p.buf)
 	}
-	l.handed = nil
+	l.earlyData = nil
 }

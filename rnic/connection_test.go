@@ -26,7 +26,7 @@ func (r *rig) failure() (f ConnFailure) {
 	return f
 }
 
-// fire lets the link's timer run out: over sockets by hand, in virtual time by waiting.
+// fire lets the connection's timer run out: over sockets by hand, in virtual time by waiting.
 func (r *rig) fire(a *Adapter) {
 	r.t.Helper()
 	if r.kind == turned {
@@ -34,17 +34,17 @@ func (r *rig) fire(a *Adapter) {
 		return
 	}
 	a.mu.Lock()
-	links := make([]*link, 0, len(a.links))
-	for l := range a.links {
-		links = append(links, l)
+	connections := make([]*connection, 0, len(a.connections))
+	for l := range a.connections {
+		connections = append(connections, l)
 	}
 	a.mu.Unlock()
-	require.Len(r.t, links, 1)
-	s := links[0].car.(*onSocket)
+	require.Len(r.t, connections, 1)
+	s := connections[0].transport.(*kernelTransport)
 	s.mu.Lock()
 	require.NotNil(r.t, s.timer, "no timer runs")
 	s.mu.Unlock()
-	require.NoError(r.t, s.submit(links[0].timer))
+	require.NoError(r.t, s.submit(connections[0].timer))
 }
 
 // A peer that connects and says nothing, or too little, is closed.
@@ -58,10 +58,10 @@ func TestRequestTimeout(t *testing.T) {
 				if b != nil {
 					p.write(b)
 				}
-				r.until("the link at the server", func() bool {
+				r.until("the connection at the server", func() bool {
 					r.server.mu.Lock()
 					defer r.server.mu.Unlock()
-					return len(r.server.links) == 1
+					return len(r.server.connections) == 1
 				})
 				if r.kind == turned {
 					r.pass(requestTimeout - time.Second)
@@ -277,7 +277,7 @@ func TestOutageWhileClosing(t *testing.T) {
 // A start-up frame that is cut leaves to its last octet before anything else does.
 func TestStartupFrameLeavesWhole(t *testing.T) {
 	frame := randomBytes(3, 21)
-	l := &link{phase: phaseFull, out: frame} // without a QueuePair that could be asked for more
+	l := &connection{phase: phaseFull, out: frame} // without a QueuePair that could be asked for more
 	var got []byte
 	for range 2 {
 		dst := make([]byte, 20)

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// prefixedConn is a socket some octets of which were read before it became the ULP's: they come first, whichever way the ULP
+// bufferedConn is a socket some octets of which were read before it became the ULP's: they come first, whichever way the ULP
 // reads. io.Copy takes WriteTo, which the *net.TCPConn would answer with what is left in the kernel.
-type prefixedConn struct {
+type bufferedConn struct {
 	*net.TCPConn
 
 	mu   sync.Mutex // several goroutines may read
 	rest []byte
 }
 
-func (c *prefixedConn) Read(p []byte) (int, error) {
+func (c *bufferedConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]
@@ -27,7 +27,7 @@ func (c *prefixedConn) Read(p []byte) (int, error) {
 }
 
 // WriteTo implements io.WriterTo.
-func (c *prefixedConn) WriteTo(w io.Writer) (int64, error) {
+func (c *bufferedConn) WriteTo(w io.Writer) (int64, error) {
 	front := c.takeRest()
 	if len(front) > 0 {
 		n, err := w.Write(front)
@@ -46,7 +46,7 @@ func (c *prefixedConn) WriteTo(w io.Writer) (int64, error) {
 }
 
 // takeRest takes what is still to be read of the first octets.
-func (c *prefixedConn) takeRest() []byte {
+func (c *bufferedConn) takeRest() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rest := c.rest
@@ -55,7 +55,7 @@ func (c *prefixedConn) takeRest() []byte {
 }
 
 // putBack undoes takeRest, for octets that could not be used.
-func (c *prefixedConn) putBack(rest []byte) {
+func (c *bufferedConn) putBack(rest []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rest = append(rest, c.rest...)

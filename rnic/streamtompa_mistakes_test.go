@@ -43,7 +43,7 @@ func TestUnreadStreamingOctets(t *testing.T) {
 		_, err = r.server.AcceptStream(r.ctx, sc, helloAck)
 		require.ErrorIs(t, err, ErrUnread)
 		require.ErrorContains(t, err, "rnic: accept on the connection with "+sc.RemoteAddr().String()+": rnic: octets")
-		require.Zero(t, r.server.linkCount()+r.client.linkCount())
+		require.Zero(t, r.server.connectionCount()+r.client.connectionCount())
 
 		r.hear(cc, []byte("one thing more"))
 		r.hear(sc, []byte("one thing more"))
@@ -148,7 +148,7 @@ func TestStreamingOctetsAreNoRequest(t *testing.T) {
 			}
 			return nil
 		})
-		r.until("the end", func() bool { return r.server.linkCount() == 0 })
+		r.until("the end", func() bool { return r.server.connectionCount() == 0 })
 	})
 }
 
@@ -199,7 +199,7 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		require.ErrorIs(t, err, net.ErrClosed)
 		again := r.newEnd(r.client, opts{})
 		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, again.conn), net.ErrClosed)
-		require.Zero(t, r.server.linkCount()+r.client.linkCount())
+		require.Zero(t, r.server.connectionCount()+r.client.connectionCount())
 		require.Zero(t, r.server.places.count()+r.client.places.count())
 	})
 }
@@ -220,7 +220,7 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, early := range []bool{true, false} {
 			sc, cc := r.streams()
-			var l *link
+			var l *connection
 			var err error
 			enter := func() {
 				l, err = r.server.respond(r.ctx, sc, nil)
@@ -263,7 +263,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			_, err := r.server.AcceptStream(ctx, sc, nil)
 			accepted <- err
 		}()
-		r.until("the link", func() bool { return r.server.linkCount() == 1 }) // before, it would stay a stream
+		r.until("the connection", func() bool { return r.server.connectionCount() == 1 }) // before, it would stay a stream
 		cancel()
 		require.ErrorIs(t, <-accepted, context.Canceled)
 		require.NoError(t, cc.SetReadDeadline(time.Now().Add(requestTimeout/2)))
@@ -282,7 +282,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			c, late := r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
 			failed := make(chan error, 1)
 			go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-			r.until("the link of "+name, func() bool { return r.client.linkCount() == 1 })
+			r.until("the connection of "+name, func() bool { return r.client.connectionCount() == 1 })
 			end(c.qp)
 			require.ErrorIs(t, <-failed, ErrClosed, name)
 			r.untilDone(c.qp)
@@ -306,11 +306,11 @@ func TestAbortMeetsConnectStream(t *testing.T) {
 	require.ErrorIs(t, c.qp.StartConnectStream(r.ctx, cc, c.conn), ErrClosed)
 	require.True(t, isDone(c.qp))
 	select {
-	case <-c.qp.link.Load().gone:
+	case <-c.qp.connection.Load().gone:
 	default:
 		t.Fatal("Close would wait for ever")
 	}
-	require.Zero(t, r.client.linkCount())
+	require.Zero(t, r.client.connectionCount())
 	r.chat(sc, cc, 5)
 }
 
@@ -337,7 +337,7 @@ func TestDetachHeldUp(t *testing.T) {
 		r.until("it is under way", func() bool { return c.qp.stopDial.Load() != nil })
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
-		require.Zero(t, r.client.linkCount())
+		require.Zero(t, r.client.connectionCount())
 		require.NoError(t, cc.SetDeadline(time.Now().Add(patience)), "it is a stream")
 	})
 }

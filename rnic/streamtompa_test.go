@@ -122,7 +122,7 @@ func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private 
 	r.finishDelayed(responder, initiator, l, iconn, private)
 }
 
-func (r *rig) finishDelayed(responder, initiator *end, l *link, iconn net.Conn, private []byte) {
+func (r *rig) finishDelayed(responder, initiator *end, l *connection, iconn net.Conn, private []byte) {
 	r.t.Helper()
 	require.NoError(r.t, initiator.qp.StartConnectStream(r.ctx, iconn, initiator.with(private)))
 	req, err := l.nextRequest(r.ctx)
@@ -189,7 +189,7 @@ func TestDelayedStartup(t *testing.T) {
 					require.Error(t, err, "a stream that was given up")
 				}
 				r.close(s, c)
-				require.Zero(t, r.client.linkCount()+r.server.linkCount())
+				require.Zero(t, r.client.connectionCount()+r.server.connectionCount())
 				r.noBufLost()
 			})
 		})
@@ -381,9 +381,9 @@ func TestNextRequestThatIsThere(t *testing.T) {
 		turns := 0
 		a, err := Open(Config{Manual: func() { turns++ }})
 		require.NoError(t, err)
-		l := newLink(a)
+		l := newConnection(a)
 		l.listener = &Listener{adapter: a, requests: make(chan *ConnRequest, 1)}
-		l.listener.requests <- &ConnRequest{link: l}
+		l.listener.requests <- &ConnRequest{connection: l}
 		_, err = l.nextRequest(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, turns)

@@ -30,13 +30,13 @@ func TestFINWithTheRejection(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
 	q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
 	c := h.dialForged(q)
-	require.Len(t, h.adapter.lanes[0].conns, 1)
+	require.Len(t, h.adapter.pollers[0].conns, 1)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
 	h.octets(c, 0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	require.True(t, isDone(q))
-	require.Empty(t, h.adapter.lanes[0].conns)
+	require.Empty(t, h.adapter.pollers[0].conns)
 	var re *RejectedError
 	require.ErrorAs(t, q.Err(), &re)
 	require.NotNil(t, re.Conn)
@@ -70,8 +70,8 @@ func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 	require.ErrorIs(t, err, ErrLinger)
 	require.InDelta(t, lingerTimeout, h.time-begin, float64(time.Second))
 	require.True(t, c.reset)
-	require.Zero(t, h.adapter.linkCount())
-	require.Empty(t, h.adapter.lanes[0].conns)
+	require.Zero(t, h.adapter.connectionCount())
+	require.Empty(t, h.adapter.pollers[0].conns)
 }
 
 // longPrivate octets of private data take several segments of the peer that requestAtAClosedWindow makes.

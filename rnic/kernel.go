@@ -34,11 +34,11 @@ var socketBufsMax = mpa.BufsMin(socketStride)
 // kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL).
 const kernelKeepAliveMax = 32767 * time.Second
 
-// onSocket is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
+// kernelTransport is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
 //
 // Two goroutines share what is above it under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
 // The Bufs and buffers that FPDUs need, some 700 KiB, come with full operation: a stranger who says nothing shall not cost them.
-type onSocket struct {
+type kernelTransport struct {
 	up    upper
 	nc    *net.TCPConn
 	place *place
@@ -70,14 +70,14 @@ type onSocket struct {
 
 var noDeadline time.Time
 
-// newOnSocket stands on nc, at a place that it gives back at its end. With an error that is the caller's to do.
-func newOnSocket(up upper, nc *net.TCPConn, at *place, reader *mem.Reader, start time.Time) (*onSocket, error) {
+// newKernelTransport stands on nc, at a place that it gives back at its end. With an error that is the caller's to do.
+func newKernelTransport(up upper, nc *net.TCPConn, at *place, reader *mem.Reader, start time.Time) (*kernelTransport, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		reader.Close()
 		return nil, err
 	}
-	s := &onSocket{up: up, nc: nc, place: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
+	s := &kernelTransport{up: up, nc: nc, place: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
 	s.changed = sync.NewCond(&s.mu)
 	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
@@ -95,7 +95,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 }
 
 // run starts the connection's goroutines.
-func (s *onSocket) run() {
+func (s *kernelTransport) run() {
 	s.mu.Lock()
 	s.up.established()
 	s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *onSocket) run() {
 }
 
 // read takes octets in until the peer ends or the connection fails.
-func (s *onSocket) read() {
+func (s *kernelTransport) read() {
 	var off uint64
 	var cause error
 	b, slot := mem.NoBuf, make([]byte, startupReadMax)
@@ -143,7 +143,7 @@ func (s *onSocket) read() {
 }
 
 // receive is the next octets of the connection.
-func (s *onSocket) receive(b []byte) (int, error) {
+func (s *kernelTransport) receive(b []byte) (int, error) {
 	if len(s.front) > 0 {
 		n := copy(b, s.front)
 		s.front = s.front[n:]
@@ -154,7 +154,7 @@ func (s *onSocket) receive(b []byte) (int, error) {
 
 // take offers octets until they are taken, and returns a Buf for the next read: none before full operation. more is false when
 // nothing more is wanted.
-func (s *onSocket) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
+func (s *kernelTransport) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.aborted {
@@ -194,7 +194,7 @@ type segments struct {
 }
 
 // room makes place for what may be said now: one segment for start-up, many in full operation.
-func (w *segments) room(s *onSocket) {
+func (w *segments) room(s *kernelTransport) {
 	switch {
 	case s.pool != nil && cap(w.ends) < socketEndsMax:
 		w.make(socketWriteMax, socketEndsMax)
@@ -208,7 +208,7 @@ func (w *segments) make(octets, ends int) {
 }
 
 // write pulls FPDUs and sends them until our half is closed.
-func (s *onSocket) write() {
+func (s *kernelTransport) write() {
 	var w segments
 	for {
 		n, fin, over := s.fill(&w)
@@ -238,7 +238,7 @@ func (s *onSocket) write() {
 
 // sendFailed leaves the end of the connection to the reader: what the peer said before it reset the connection still lies there, and the
 // kernel hands it out before the end that it is told of here. mu is held.
-func (s *onSocket) sendFailed(err error) {
+func (s *kernelTransport) sendFailed(err error) {
 	if s.aborted || s.sendErr != nil {
 		return
 	}
@@ -255,7 +255,7 @@ func (s *onSocket) sendFailed(err error) {
 // fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment: behind one that is not full, so
 // that the next FPDU begins a segment of its own. A run of full ones stays together: the kernel cuts it at EMSS, which
 // is where FPDUs begin. fin: our half is to be closed behind them.
-func (s *onSocket) fill(w *segments) (n int, fin, over bool) {
+func (s *kernelTransport) fill(w *segments) (n int, fin, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aborted {
@@ -282,8 +282,8 @@ func (s *onSocket) fill(w *segments) (n int, fin, over bool) {
 	return n, s.finOut && n == 0, s.giving && n == 0
 }
 
-// end closes the socket when both directions are over, and tells the link. mu is held.
-func (s *onSocket) end() {
+// end closes the socket when both directions are over, and tells the connection. mu is held.
+func (s *kernelTransport) end() {
 	if s.finished || !s.readEnd || !s.wroteEnd {
 		return
 	}
@@ -304,7 +304,7 @@ func (s *onSocket) end() {
 }
 
 // enterFull makes the Bufs for reassembly.
-func (s *onSocket) enterFull() {
+func (s *kernelTransport) enterFull() {
 	bufs := socketBufsMax + 2 // the one being read into, and one that the Receiver looks at
 	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
 	if err != nil {
@@ -313,23 +313,23 @@ func (s *onSocket) enterFull() {
 	s.pool = pool
 }
 
-func (s *onSocket) memory() memory {
+func (s *kernelTransport) memory() memory {
 	return memory{reader: s.reader, pool: s.pool, bufsMax: socketBufsMax, inOrder: true}
 }
 
 // short: the Bufs are this connection's own.
-func (s *onSocket) short() {}
+func (s *kernelTransport) short() {}
 
-// The carrier. All but wake and submit are called with mu held.
+// The transport. All but wake and submit are called with mu held.
 
-func (s *onSocket) wake() {
+func (s *kernelTransport) wake() {
 	select {
 	case s.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (s *onSocket) submit(fn func()) error {
+func (s *kernelTransport) submit(fn func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fn()
@@ -337,36 +337,36 @@ func (s *onSocket) submit(fn func()) error {
 	return nil
 }
 
-func (s *onSocket) send() { s.wake() }
+func (s *kernelTransport) send() { s.wake() }
 
-func (s *onSocket) silent()     { s.place.setSilent(s) }
-func (s *onSocket) spoke() bool { return s.place.spoke() }
+func (s *kernelTransport) silent()     { s.place.setSilent(s) }
+func (s *kernelTransport) spoke() bool { return s.place.spoke() }
 
 // giveWay ends the connection, whose place another one has.
-func (s *onSocket) giveWay() {
+func (s *kernelTransport) giveWay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.up.fail(stack.ErrGaveWay)
 }
 
 // unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
-func (s *onSocket) unacked() bool { return false }
+func (s *kernelTransport) unacked() bool { return false }
 
 // giveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose keep-alives are not answered.
-func (s *onSocket) giveUpAfter(d time.Duration) error {
+func (s *kernelTransport) giveUpAfter(d time.Duration) error {
 	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
 	}))
 }
 
-func (s *onSocket) nagle() { _ = s.nc.SetNoDelay(false) }
+func (s *kernelTransport) nagle() { _ = s.nc.SetNoDelay(false) }
 
-func (s *onSocket) closeSend() {
+func (s *kernelTransport) closeSend() {
 	s.finOut = true
 	s.wake()
 }
 
-func (s *onSocket) abort() {
+func (s *kernelTransport) abort() {
 	if s.aborted {
 		return
 	}
@@ -378,7 +378,7 @@ func (s *onSocket) abort() {
 	s.wake()
 }
 
-func (s *onSocket) setTimer(at int64) {
+func (s *kernelTransport) setTimer(at int64) {
 	s.timerSeq++
 	if s.timer != nil {
 		s.timer.Stop()
@@ -396,15 +396,15 @@ func (s *onSocket) setTimer(at int64) {
 	})
 }
 
-func (s *onSocket) now() int64 { return int64(time.Since(s.start)) }
+func (s *kernelTransport) now() int64 { return int64(time.Since(s.start)) }
 
 // stamp: a kernel does not tell.
-func (s *onSocket) stamp() (uint32, bool)  { return 0, false }
-func (s *onSocket) emss() int              { return s.segment }
-func (s *onSocket) local() netip.AddrPort  { return s.ends[0] }
-func (s *onSocket) remote() netip.AddrPort { return s.ends[1] }
+func (s *kernelTransport) stamp() (uint32, bool)  { return 0, false }
+func (s *kernelTransport) emss() int              { return s.segment }
+func (s *kernelTransport) local() netip.AddrPort  { return s.ends[0] }
+func (s *kernelTransport) remote() netip.AddrPort { return s.ends[1] }
 
-func (s *onSocket) stats() TransportStats {
+func (s *kernelTransport) stats() TransportStats {
 	if s.aborted || s.finished {
 		return s.seen
 	}
@@ -412,15 +412,15 @@ func (s *onSocket) stats() TransportStats {
 }
 
 // giveBack makes the goroutines end and leave the socket open.
-func (s *onSocket) giveBack() {
+func (s *kernelTransport) giveBack() {
 	s.giving = true
 	_ = s.nc.SetReadDeadline(s.start) // long ago: ends a blocked read
 	s.changed.Broadcast()
 	s.wake()
 }
 
-// returnSocket is the last thing of the link's: both goroutines have ended. mu is held.
-func (s *onSocket) returnSocket() {
+// returnSocket is the last thing of the connection's: both goroutines have ended. mu is held.
+func (s *kernelTransport) returnSocket() {
 	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
 		s.giving = false // it is broken: nothing to give back
 		_ = s.nc.Close()
@@ -431,7 +431,7 @@ func (s *onSocket) returnSocket() {
 		s.up.handBack(s.nc)
 		return
 	}
-	s.up.handBack(&prefixedConn{TCPConn: s.nc, rest: s.rest})
+	s.up.handBack(&bufferedConn{TCPConn: s.nc, rest: s.rest})
 }
 
 // socketError says in the stack's words what the kernel reported, so that both transports fail alike.
@@ -478,13 +478,13 @@ func (e *endpoint) dialSocket(ctx context.Context, addr string, tries []Dialect)
 		}
 		return socketError(err)
 	}
-	l, s, err := newSocketLink(a, nc.(*net.TCPConn), at)
+	l, s, err := newKernelConnection(a, nc.(*net.TCPConn), at)
 	if err != nil {
 		at.leave()
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
-	_ = s.submit(func() { // Abort and Adapter.Close know the link
+	_ = s.submit(func() { // Abort and Adapter.Close know the connection
 		l.initiate(e, tries)
 		l.again = func() { go e.redialKernel(addr, tries[1:]) }
 		if err := e.join(l); err != nil {
@@ -549,10 +549,10 @@ func (l *Listener) acceptKernel(nc *net.TCPConn) {
 		gaveWay.giveWay()
 	}
 	if err == nil {
-		var over *link
-		var s *onSocket
-		if over, s, err = newSocketLink(l.adapter, nc, at); err == nil {
-			_ = s.submit(func() { over.respondFor(l) }) // Adapter.Close knows the link
+		var over *connection
+		var s *kernelTransport
+		if over, s, err = newKernelConnection(l.adapter, nc, at); err == nil {
+			_ = s.submit(func() { over.respondFor(l) }) // Adapter.Close knows the connection
 			s.run()
 			return
 		}

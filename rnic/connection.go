@@ -14,7 +14,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Values of link.claim.
+// Values of connection.claim.
 const (
 	unclaimed uint32 = iota
 	claimedByULP
@@ -32,7 +32,7 @@ const (
 	closeTimeout = 100 * time.Second
 )
 
-// phase of a link.
+// phase of a connection.
 //
 //	Responder:  connecting -> request -> decide -> full -> over
 //	                             |          +----> rejecting -> over
@@ -50,14 +50,14 @@ const (
 	phaseReply
 	phaseFull
 	phaseRejecting
-	phaseLeaving // MPA is left, and the connection goes back to streaming mode (returned.go)
+	phaseLeaving // MPA is left, and the connection goes back to streaming mode (mpatostream.go)
 	phaseOver
 )
 
-// link is one connection from its first octet: MPA start-up, then octets for a QueuePair.
-type link struct {
-	adapter *Adapter
-	car     carrier
+// connection is one from its first octet: MPA start-up, then octets for a QueuePair.
+type connection struct {
+	adapter   *Adapter
+	transport transportConn
 	memory
 	phase     phase
 	initiator bool
@@ -84,7 +84,7 @@ type link struct {
 	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
 	in         []byte         // start-up octets received and not yet a frame
 	out        []byte         // start-up octets not yet pulled
-	handed     *handed        // delayed start-up: octets that came before MPA did
+	earlyData  *earlyData     // delayed start-up: octets that came before MPA did
 	rxNext     uint64         // stream offset of the next start-up octet
 	rxBase     uint64         // stream offset of MPA's first octet
 	shut       bool           // our half is to be closed when all was pulled
@@ -96,27 +96,27 @@ type link struct {
 	returned   net.Conn // before gone: the stream that the connection is again
 }
 
-func newLink(a *Adapter) *link {
-	return &link{adapter: a, privateMax: mpa.PrivateDataMax, gone: make(chan struct{})}
+func newConnection(a *Adapter) *connection {
+	return &connection{adapter: a, privateMax: mpa.PrivateDataMax, gone: make(chan struct{})}
 }
 
-// newPollerLink makes a link over our TCP.
-func newPollerLink(a *Adapter, ln *lane) (*link, *onPoller) {
-	l := newLink(a)
-	u := newOnPoller(ln, l)
-	l.car, l.memory = u, u.memory()
+// newPollerConnection makes a connection over our TCP.
+func newPollerConnection(a *Adapter, ln *pollerState) (*connection, *pollerTransport) {
+	l := newConnection(a)
+	u := newPollerTransport(ln, l)
+	l.transport, l.memory = u, u.memory()
 	return l, u
 }
 
-// newSocketLink makes a link over nc, at a place that it gives back at its end. With an error that is the caller's to do.
-func newSocketLink(a *Adapter, nc *net.TCPConn, at *place) (*link, *onSocket, error) {
-	l := newLink(a)
-	s, err := newOnSocket(l, nc, at, a.table.NewReader(), a.start)
+// newKernelConnection makes a connection over nc, at a place that it gives back at its end. With an error that is the caller's to do.
+func newKernelConnection(a *Adapter, nc *net.TCPConn, at *place) (*connection, *kernelTransport, error) {
+	l := newConnection(a)
+	s, err := newKernelTransport(l, nc, at, a.table.NewReader(), a.start)
 	if err != nil {
 		return nil, nil, err
 	}
-	l.car, l.memory = s, s.memory()
-	if !a.addLink(l) {
+	l.transport, l.memory = s, s.memory()
+	if !a.addConnection(l) {
 		l.reader.Close()
 		return nil, nil, ErrClosed
 	}
@@ -124,7 +124,7 @@ func newSocketLink(a *Adapter, nc *net.TCPConn, at *place) (*link, *onSocket, er
 }
 
 // unfinished implements upper.
-func (l *link) unfinished(now int64) uint64 {
+func (l *connection) unfinished(now int64) uint64 {
 	if l.phase != phaseFull || now-l.qp.movedAt() < int64(hoardTimeout) {
 		return 0
 	}
@@ -132,21 +132,21 @@ func (l *link) unfinished(now int64) uint64 {
 }
 
 // streamBase implements upper.
-func (l *link) streamBase() uint64 { return l.rxBase }
+func (l *connection) streamBase() uint64 { return l.rxBase }
 
 // pushed implements upper.
-func (l *link) pushed() bool { return l.qp != nil && l.qp.pushed() }
+func (l *connection) pushed() bool { return l.qp != nil && l.qp.pushed() }
 
 // arrive implements upper.
-func (l *link) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if l.handed != nil {
-		return l.arriveHanded(off, b, data)
+func (l *connection) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if l.earlyData != nil {
+		return l.arriveEarly(off, b, data)
 	}
 	return l.arriveNew(off, b, data)
 }
 
 // arriveNew takes octets at a stream offset. During start-up only octets in order are taken; TCP sends the others again.
-func (l *link) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
+func (l *connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	if l.startingUp() {
 		if off < l.rxNext { // of a segment whose rest was refused
 			skip := min(l.rxNext-off, uint64(len(data)))
@@ -186,7 +186,7 @@ func (l *link) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
 			return stack.Taken
 		}
 		if l.dropBadCRC {
-			if stamp, ok := l.car.stamp(); ok {
+			if stamp, ok := l.transport.stamp(); ok {
 				l.qp.sent(stamp)
 			}
 		}
@@ -198,57 +198,57 @@ func (l *link) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
 }
 
 // startingUp says whether a frame of the peer's is due.
-func (l *link) startingUp() bool {
+func (l *connection) startingUp() bool {
 	return l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseFull && l.awaitsRtr
 }
 
 // edge announces the left edge of the stream.
-func (l *link) edge(edge uint64) {
-	if l.handed != nil {
-		l.feed(edge)
+func (l *connection) edge(edge uint64) {
+	if l.earlyData != nil {
+		l.giveEarly(edge)
 	}
 	if l.phase == phaseFull && !l.awaitsRtr && edge > l.rxBase {
-		l.qp.leftEdge(edge-l.rxBase, l.car.now())
+		l.qp.leftEdge(edge-l.rxBase, l.transport.now())
 		l.heed()
 	}
 }
 
 // pull fills the next segment. Start-up frames travel in segments of their own.
-func (l *link) pull(dst []byte) int {
+func (l *connection) pull(dst []byte) int {
 	n := 0
 	if len(l.out) > 0 {
 		n = copy(dst, l.out)
 		if l.out = l.out[n:]; len(l.out) == 0 && l.phase == phaseLeaving {
-			l.car.giveBack()
+			l.transport.giveBack()
 		}
 	} else if l.phase == phaseFull {
-		n = l.qp.pull(dst, l.packFull && !l.shut && l.car.unacked())
+		n = l.qp.pull(dst, l.packFull && !l.shut && l.transport.unacked())
 		l.heed()
 	}
 	if l.shut && !l.closed && l.drained() {
 		l.closed = true
-		l.car.closeSend()
+		l.transport.closeSend()
 	}
 	return n
 }
 
-func (l *link) drained() bool {
+func (l *connection) drained() bool {
 	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.idle())
 }
 
 // more says whether the next pull would have octets.
-func (l *link) more() bool {
+func (l *connection) more() bool {
 	return len(l.out) > 0 || l.phase == phaseFull && l.qp.more()
 }
 
 // heed does what the engine's last call means for the connection.
-func (l *link) heed() {
+func (l *connection) heed() {
 	if l.qp.effects != 0 {
 		l.heedEffects()
 	}
 }
 
-func (l *link) heedEffects() {
+func (l *connection) heedEffects() {
 	fx, err := l.qp.takeEffects()
 	if fx&effectOpened != 0 {
 		l.opened()
@@ -265,30 +265,30 @@ func (l *link) heedEffects() {
 		l.closing()
 	}
 	if fx&effectSend != 0 {
-		l.car.send()
+		l.transport.send()
 	}
 	if fx&effectShort != 0 {
-		l.car.short()
+		l.transport.short()
 	}
 }
 
 // opened: the Responder's half may send.
-func (l *link) opened() {
+func (l *connection) opened() {
 	l.sendFirstAt, l.awaitsReady = 0, false
 	if !l.shut {
-		l.car.setTimer(0)
+		l.transport.setTimer(0)
 	}
-	l.car.send()
+	l.transport.send()
 }
 
 // open lets the Responder send.
-func (l *link) open() {
+func (l *connection) open() {
 	l.qp.open()
 	l.heed()
 }
 
 // closing ends our half behind what is still to be pulled, and bounds the wait for the peer's.
-func (l *link) closing() {
+func (l *connection) closing() {
 	if l.phase == phaseOver {
 		return
 	}
@@ -296,28 +296,28 @@ func (l *link) closing() {
 	l.linger()
 	if l.drained() && !l.closed {
 		l.closed = true
-		l.car.closeSend()
+		l.transport.closeSend()
 		return
 	}
-	l.car.send()
+	l.transport.send()
 }
 
 // linger bounds how long a peer that does nothing can keep a closing connection.
-func (l *link) linger() {
-	l.seen = l.car.progress()
+func (l *connection) linger() {
+	l.seen = l.transport.progress()
 	wait := lingerTimeout
 	if l.phase == phaseFull && l.err == nil {
 		wait = cmp.Or(l.end.conn.UserTimeout, closeTimeout)
 	}
-	at := l.car.now() + int64(wait)
+	at := l.transport.now() + int64(wait)
 	if l.sendFirstAt != 0 {
 		at = min(at, l.sendFirstAt)
 	}
-	l.car.setTimer(at)
+	l.transport.setTimer(at)
 }
 
 // shutdown is the application's orderly close.
-func (l *link) shutdown() {
+func (l *connection) shutdown() {
 	switch l.phase {
 	case phaseFull:
 		l.qp.leave(Closing)
@@ -331,7 +331,7 @@ func (l *link) shutdown() {
 
 // peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still owes one of start-up's, or
 // its RTR message (DECISIONS 29).
-func (l *link) peerClosed() {
+func (l *connection) peerClosed() {
 	switch {
 	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
 		l.fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
@@ -355,31 +355,31 @@ func (l *link) peerClosed() {
 }
 
 // note records the first reason.
-func (l *link) note(err error) {
+func (l *connection) note(err error) {
 	if l.err == nil {
 		l.err = err
 	}
 }
 
 // lost notes that the transport failed. An Initiator may end what was rejected as it likes.
-func (l *link) lost(err error) {
+func (l *connection) lost(err error) {
 	if l.phase != phaseRejecting {
 		l.note(&connectionError{err})
 	}
 }
 
 // fail aborts the connection for err.
-func (l *link) fail(err error) {
+func (l *connection) fail(err error) {
 	l.note(err)
 	if l.phase == phaseFull {
 		l.qp.leave(Error)
 	}
 	if l.phase != phaseOver {
-		l.car.abort()
+		l.transport.abort()
 	}
 }
 
-func (l *link) timer() {
+func (l *connection) timer() {
 	switch l.phase {
 	case phaseRequest, phaseReply:
 		l.fail(ErrStartupTimeout)
@@ -390,7 +390,7 @@ func (l *link) timer() {
 			l.closing()
 			return
 		}
-		if l.sendFirstAt != 0 && l.car.now() >= l.sendFirstAt {
+		if l.sendFirstAt != 0 && l.transport.now() >= l.sendFirstAt {
 			l.pauseOver()
 			return
 		}
@@ -402,12 +402,12 @@ func (l *link) timer() {
 			l.fail(ErrStartupTimeout)
 			return
 		}
-		if l.phase == phaseFull && l.err == nil && l.car.progress() != l.seen {
+		if l.phase == phaseFull && l.err == nil && l.transport.progress() != l.seen {
 			l.linger() // what was posted, or the peer's own rest, still moves
 			return
 		}
 		if l.phase == phaseRejecting {
-			l.car.abort()
+			l.transport.abort()
 			return
 		}
 		l.fail(ErrLinger)
@@ -415,7 +415,7 @@ func (l *link) timer() {
 }
 
 // over is the last event. err is the transport's reason.
-func (l *link) over(err error) {
+func (l *connection) over(err error) {
 	if l.phase == phaseOver {
 		return
 	}
@@ -428,8 +428,8 @@ func (l *link) over(err error) {
 		l.lost(err)
 	}
 	err = l.err
-	l.adapter.dropLink(l)
-	l.dropHanded()
+	l.adapter.dropConnection(l)
+	l.dropEarly()
 	if l.fallsBack(was, err) {
 		l.phase = phaseOver
 		l.adapter.startup.fallbacks.Add(1)

@@ -13,7 +13,7 @@ import (
 )
 
 // queryEMSS asks the kernel for the effective segment size (TCP_MAXSEG), or else for what it may be guessed from.
-func (s *onSocket) queryEMSS() int {
+func (s *kernelTransport) queryEMSS() int {
 	maxSeg, mtu, headers := 0, 0, headersIPv4
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves both at 0
 		if maxSeg, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); maxSeg > 0 {
@@ -59,7 +59,7 @@ func unreadOctets(nc *net.TCPConn) (n int, err error) {
 }
 
 // setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many milliseconds as it can count.
-func (s *onSocket) setUserTimeout(d time.Duration) (err error) {
+func (s *kernelTransport) setUserTimeout(d time.Duration) (err error) {
 	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
 	closed := s.raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms)
@@ -67,7 +67,7 @@ func (s *onSocket) setUserTimeout(d time.Duration) (err error) {
 	return cmp.Or(closed, err)
 }
 
-func (s *onSocket) kernelStats() TransportStats {
+func (s *kernelTransport) kernelStats() TransportStats {
 	t := TransportStats{Kernel: true, EMSS: s.segment}
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket has no counters any more
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
@@ -80,7 +80,7 @@ func (s *onSocket) kernelStats() TransportStats {
 }
 
 // progress counts octets that came in or were acknowledged by the peer's TCP.
-func (s *onSocket) progress() (n uint64) {
+func (s *kernelTransport) progress() (n uint64) {
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket makes no progress
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			n = info.Bytes_acked + info.Bytes_received

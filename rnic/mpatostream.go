@@ -11,21 +11,21 @@ import (
 // and 3, DECISIONS 10): ConnRequest.RejectStream and ConnParam.KeepRejected give it back as a stream, at the octet behind the
 // Reply in either direction.
 //
-//	reject or rejected --leave--> what is left of start-up goes out --giveBack--> a net.Conn; the link is over
+//	reject or rejected --leave--> what is left of start-up goes out --giveBack--> a net.Conn; the connection is over
 
 // leave gives the connection back.
-func (l *link) leave() {
+func (l *connection) leave() {
 	l.phase = phaseLeaving
-	l.car.setTimer(l.car.now() + int64(lingerTimeout))
+	l.transport.setTimer(l.transport.now() + int64(lingerTimeout))
 	if len(l.out) == 0 {
-		l.car.giveBack()
+		l.transport.giveBack()
 		return
 	}
-	l.car.send()
+	l.transport.send()
 }
 
-// handBack ends the link for nc.
-func (l *link) handBack(nc net.Conn) {
+// handBack ends the connection for nc.
+func (l *connection) handBack(nc net.Conn) {
 	l.returned = nc
 	if re, ok := l.err.(*RejectedError); ok {
 		re.Conn = nc
@@ -34,7 +34,7 @@ func (l *link) handBack(nc net.Conn) {
 }
 
 // discard ends the connection for who does not want it any more, and be it a stream by now.
-func (l *link) discard() {
+func (l *connection) discard() {
 	if l.returned == nil {
 		l.fail(ErrClosed)
 		return
@@ -54,16 +54,16 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 		return nil, fmt.Errorf("rnic: reject %v: %w", r.remote, err)
 	}
 	private = slices.Clone(private)
-	if err := r.ask(ctx, func() error { return r.link.reject(r.frame, private, true) }); err != nil {
+	if err := r.ask(ctx, func() error { return r.connection.reject(r.frame, private, true) }); err != nil {
 		return nil, err
 	}
-	a := r.link.adapter
-	if err := a.wait(ctx, r.link.gone); err != nil {
-		_ = orderUntil(context.WithoutCancel(ctx), a, r.link.car.submit, r.link.discard) // a stopped Poller has ended it already
+	a := r.connection.adapter
+	if err := a.wait(ctx, r.connection.gone); err != nil {
+		_ = orderUntil(context.WithoutCancel(ctx), a, r.connection.transport.submit, r.connection.discard) // a stopped Poller has ended it already
 		return nil, err
 	}
-	if r.link.returned == nil {
-		return nil, orClosed(r.link.err)
+	if r.connection.returned == nil {
+		return nil, orClosed(r.connection.err)
 	}
-	return r.link.returned, nil
+	return r.connection.returned, nil
 }
