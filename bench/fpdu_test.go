@@ -156,25 +156,28 @@ func (h *half) sendFloor() {
 func (h *half) receive() {
 	h.reader.Enter()
 	for i, d := range h.data {
-		if h.rx.Input(h.off, h.bufs[i], d, h) != mpa.Done {
+		h.rx.Input(h.off, h.bufs[i], d)
+		for u := h.rx.Next(); u != nil; u = h.rx.Next() {
+			h.place(u)
+		}
+		if h.rx.Verdict() != mpa.Done {
 			panic("bench: not passed")
 		}
 		h.off += uint64(len(d))
-		h.deliver(h.rx.Edge(h.off, h))
+		h.deliver(h.rx.Edge(h.off))
 	}
 	h.reader.Exit()
 }
 
-// Place implements mpa.Sink.
-func (h *half) Place(u *mpa.ULPDU) error {
+// place puts a ULPDU where it belongs.
+func (h *half) place(u *mpa.ULPDU) {
 	header, err := h.stream.Begin(u.Start, u.End, u.Len, u.Pieces)
 	if header != nil {
 		err = h.stream.Place(u.Start, u.End, u.Len, u.Pieces, mem.RemoteWrite)
 	}
 	if err != nil {
-		return err
+		h.rx.Stop(err)
 	}
-	return nil
 }
 
 func (h *half) deliver(edge uint64) {
@@ -211,9 +214,13 @@ func (h *half) verify(t testing.TB) {
 	h.reader.Enter()
 	for i, d := range h.data {
 		before := h.got
-		require.Equal(t, mpa.Done, h.rx.Input(h.off, h.bufs[i], d, h))
+		h.rx.Input(h.off, h.bufs[i], d)
+		for u := h.rx.Next(); u != nil; u = h.rx.Next() {
+			h.place(u)
+		}
+		require.Equal(t, mpa.Done, h.rx.Verdict())
 		h.off += uint64(len(d))
-		h.deliver(h.rx.Edge(h.off, h))
+		h.deliver(h.rx.Edge(h.off))
 		due := 0
 		if i == fpdus || (i+1)%h.message == 0 {
 			due = 1

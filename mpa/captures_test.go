@@ -187,7 +187,7 @@ func decodeHalf(t *testing.T, h *half, n int, mode Mode) string {
 		buf := r.pool.Alloc()
 		data := r.pool.Slot(buf)[200:]
 		data = data[:copy(data, octets)]
-		switch v := r.recv.Input(off-uint64(n), buf, data, sink); v {
+		switch v := input(&r.recv, off-uint64(n), buf, data, sink); v {
 		case Done:
 			r.pool.Free(buf)
 		case Refused:
@@ -201,7 +201,7 @@ func decodeHalf(t *testing.T, h *half, n int, mode Mode) string {
 	if h.fin {
 		require.Equal(t, h.end, h.left(), "octets are missing before the FIN")
 	}
-	edge := r.recv.Edge(left, sink)
+	edge := r.recv.Edge(left)
 	out := sink.String()
 	if out == "" {
 		out = "nothing"

@@ -2,50 +2,53 @@ package mpa
 
 import "encoding/binary"
 
-// direct passes the whole FPDUs at the front of data, which begins at next, and returns how many octets they take.
-// refused: an FPDU has a bad CRC and is to be dropped; nothing was passed.
+// nextDirect passes the FPDU at the front of rest, if it is whole. Otherwise the stage is another one.
 //
 // It is take and pass (pass.go) of what most FPDUs are, in one piece: calls and a frame in memory cost half as much again.
-func (r *Receiver) direct(data []byte, sink Sink) (used int, refused bool) {
-	if r.drop && r.doubtful(data) {
-		return 0, true
+func (r *Receiver) nextDirect() *ULPDU {
+	data := r.rest
+	if len(data) == 0 {
+		r.directDone()
+		return nil
 	}
-	verify := r.mode.CRC && !r.drop
+	f, st := r.mode.scan(r.next, data)
+	if st != whole {
+		if st == oversize {
+			r.fail(ErrMarker, r.next, whatLength) // DECISIONS 19
+		} else {
+			r.insert(r.next, r.restBuf, data)
+		}
+		return nil
+	}
+	b := data[:f.end-f.begin]
+	if r.mode.CRC && !r.drop && !crcGood(b) {
+		r.fail(ErrCRC, f.begin, whatCRC)
+		return nil
+	}
+	if r.mode.Markers {
+		if !r.cutMarked(f, b) {
+			r.fail(ErrMarker, f.begin, whatMarker)
+			return nil
+		}
+	} else if r.pieces = r.pieces[:0]; f.n > 0 {
+		r.pieces = append(r.pieces, b[HeaderLen:HeaderLen+f.n])
+	}
+	r.stats.Direct++
+	r.stats.BytesDirect += uint64(f.n)
 	u := &r.u
 	u.Direct, u.InOrder = true, true
-	for used < len(data) {
-		f, st := r.mode.scan(r.next, data[used:])
-		if st != whole {
-			if st == oversize {
-				r.fail(ErrMarker, r.next, whatLength) // DECISIONS 19
-			}
-			break
-		}
-		b := data[used : used+int(f.end-f.begin)]
-		if verify && !crcGood(b) {
-			r.fail(ErrCRC, f.begin, whatCRC)
-			break
-		}
-		if r.mode.Markers {
-			if !r.cutMarked(f, b) {
-				r.fail(ErrMarker, f.begin, whatMarker)
-				break
-			}
-		} else if r.pieces = r.pieces[:0]; f.n > 0 {
-			r.pieces = append(r.pieces, b[HeaderLen:HeaderLen+f.n])
-		}
-		r.stats.Direct++
-		r.stats.BytesDirect += uint64(f.n)
-		u.Start, u.End, u.Len, u.Pieces = f.begin, f.end, f.n, r.pieces
-		if err := sink.Place(u); err != nil {
-			r.err = err
-			r.Close()
-			break
-		}
-		r.next = f.end
-		used += len(b)
+	u.Start, u.End, u.Len, u.Pieces = f.begin, f.end, f.n, r.pieces
+	r.next = f.end
+	r.rest = data[len(b):]
+	return u
+}
+
+// directDone goes on with the first island, if the passed stream has reached it.
+func (r *Receiver) directDone() {
+	r.stage = stageDone
+	if len(r.islands) > 0 && r.islands[0].lo == r.next {
+		r.reach()
 	}
-	return used, false
 }
 
 // doubtful says whether data, which begins at next, is to be refused under DropBadCRC: a whole FPDU

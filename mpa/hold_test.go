@@ -18,7 +18,7 @@ func TestOneOctetSegmentsInOrder(t *testing.T) {
 		for at := range s.octets {
 			r.send(at, at+1)
 			require.NotEqual(t, Refused, r.verdict)
-			require.Equal(t, r.recv.next, r.recv.Edge(uint64(at+1), r))
+			require.Equal(t, r.recv.next, r.recv.Edge(uint64(at+1)))
 		}
 		r.want(0, 1, 2, 3).held(0)
 		require.EqualValues(t, 10, r.recv.Stats().HeldBufsPeak) // 20000/2048

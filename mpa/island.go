@@ -36,9 +36,19 @@ type gap struct {
 	before, after island // the islands that meet here, as they were
 }
 
+// filling is a gap whose FPDUs Next passes as far as they are whole.
+type filling struct {
+	gap
+	i        int    // its island
+	from, at uint64 // the first FPDU of it that is known, and the next
+	verified uint64 // FPDUs that end there or before have a good CRC
+	offered  bool   // the segment in hand is part of it, so that there is a Verdict to find
+}
+
 // insert takes octets that the fast path cannot: beyond a gap, or in order but part of an FPDU that is not whole in
 // them.
-func (r *Receiver) insert(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
+func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
+	r.stage = stageDone
 	end := off + uint64(len(data))
 	i := len(r.islands)
 	for i > 0 && r.islands[i-1].lo >= off {
@@ -64,7 +74,8 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 	}
 	if !joinsBefore && !joinsAfter && !g.inOrder && len(r.islands) >= IslandsMax {
 		r.stats.RefusedIslands++
-		return Refused
+		r.verdict = Refused
+		return
 	}
 
 	ooo := r.holdsOutOfOrder()
@@ -78,15 +89,12 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte, sink Sink) Verdict
 	verified, refused := r.survey(&g, from, ooo)
 	if refused {
 		r.withdraw()
-		return Refused
+		r.verdict = Refused
+		return
 	}
 	i = r.join(i, off, end, joinsBefore, joinsAfter)
-	r.fill(i, &g, from, verified, sink)
-	if r.stopped {
-		r.cur = offered{}
-		return Done
-	}
-	return r.settleOffer()
+	r.fill = filling{gap: g, i: i, from: from, at: from, verified: verified, offered: true}
+	r.stage = stageFill
 }
 
 // meet says that the island s begins where the gap ends.
@@ -121,10 +129,11 @@ func (r *Receiver) join(i int, off, end uint64, before, after bool) int {
 }
 
 // reach is called when the passed stream has reached the first island.
-func (r *Receiver) reach(sink Sink) {
+func (r *Receiver) reach() {
 	g := gap{lo: r.next, known: true, inOrder: true}
 	g.meet(&r.islands[0])
-	r.fill(0, &g, g.lo, 0, sink)
+	r.fill = filling{gap: g, from: g.lo, at: g.lo}
+	r.stage = stageFill
 }
 
 // locate finds the first FPDU in [lo, hi) that a marker names (RFC 5044 section 6 rule 2). Without markers the
@@ -205,29 +214,44 @@ func (r *Receiver) holdsOutOfOrder() int {
 	return len(r.holds) - 1 - r.find(r.islands[0].hi-1)
 }
 
-// fill passes what has become whole in g, a gap of island i, from the FPDU that begins at from (if g.known), and
-// brings the island up to date.
-func (r *Receiver) fill(i int, g *gap, from, verified uint64, sink Sink) {
-	at := from
-	for g.known && at < g.hi {
-		f, st := r.scanHeld(at, g.hi)
+// nextHeld passes the next FPDU of the gap that is whole. When there is none any more it brings the island up to date.
+func (r *Receiver) nextHeld() *ULPDU {
+	g := &r.fill
+	for g.known && g.at < g.hi {
+		f, st := r.scanHeld(g.at, g.hi)
 		if st == oversize {
 			break // an error, but not before it is in order
 		}
 		if st == partial {
 			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker named is not validated
 			// and is no error yet.
-			if g.land && (at > from || !g.located) {
-				r.fail(ErrMarker, at, whatBoundary)
-				return
+			if g.land && (g.at > g.from || !g.located) {
+				r.fail(ErrMarker, g.at, whatBoundary)
+				r.cur = offered{}
+				return nil
 			}
 			break
 		}
-		if !r.takeHeld(&f, f.end <= verified, sink) {
-			return
+		if !r.takeHeld(&f, f.end <= g.verified) {
+			r.cur = offered{}
+			return nil
 		}
-		at = f.end
+		g.at = f.end
+		return &r.u
 	}
+	r.stage = stageDone
+	r.filled(g.i, &g.gap, g.from, g.at)
+	switch {
+	case r.stopped:
+		r.cur = offered{}
+	case g.offered:
+		r.verdict = r.settleOffer()
+	}
+	return nil
+}
+
+// filled brings island i up to date, whose gap g has been passed from the FPDU at from up to at.
+func (r *Receiver) filled(i int, g *gap, from, at uint64) {
 	if g.inOrder {
 		r.fillInOrder(i, g, at)
 		return

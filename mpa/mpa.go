@@ -4,7 +4,7 @@
 // In a packet's way it stands between tcp, which says at which stream offset new octets stand, and ddp, which places
 // ULPDUs:
 //
-//	tcp.Arrival -> Receiver.Input -> Sink.Place (ddp)      in any order, each FPDU once
+//	tcp.Arrival -> Receiver.Input, Next -> ddp             in any order, each FPDU once
 //	tcp's left edge -> Receiver.Edge -> Delivery edge      in order only
 //	ddp segment -> Sender.Put -> one Buf, whole FPDUs      in stream order
 //

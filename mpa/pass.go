@@ -3,7 +3,7 @@ package mpa
 import "encoding/binary"
 
 // take verifies the whole FPDU f, whose octets are b, and passes it. false: the Receiver has stopped.
-func (r *Receiver) take(f *frame, b []byte, verified, direct bool, sink Sink) bool {
+func (r *Receiver) take(f *frame, b []byte, verified, direct bool) bool {
 	if r.mode.CRC && !verified && !crcGood(b) {
 		r.fail(ErrCRC, f.begin, whatCRC)
 		return false
@@ -17,7 +17,7 @@ func (r *Receiver) take(f *frame, b []byte, verified, direct bool, sink Sink) bo
 		r.fail(ErrMarker, f.begin, whatMarker)
 		return false
 	}
-	return r.pass(f, direct, sink)
+	return r.pass(f, direct)
 }
 
 // cutMarked makes pieces of the ULPDU of f, whose octets are b, and leaves the markers out. false: one of them does not name f
@@ -46,8 +46,8 @@ func (r *Receiver) cutMarked(f frame, b []byte) bool {
 	return true
 }
 
-// pass hands the FPDU whose ULPDU is in pieces to the Sink. false: the Sink's error has stopped the Receiver.
-func (r *Receiver) pass(f *frame, direct bool, sink Sink) bool {
+// pass makes u of the FPDU whose ULPDU is in pieces. True always: an FPDU that was verified is passed.
+func (r *Receiver) pass(f *frame, direct bool) bool {
 	inOrder := f.begin == r.next
 	s := &r.stats
 	if direct {
@@ -66,11 +66,6 @@ func (r *Receiver) pass(f *frame, direct bool, sink Sink) bool {
 	u := &r.u
 	u.Start, u.End, u.Len, u.Pieces = f.begin, f.end, f.n, r.pieces
 	u.Direct, u.InOrder = direct, inOrder
-	if err := sink.Place(u); err != nil {
-		r.err = err
-		r.Close()
-		return false
-	}
 	if inOrder {
 		r.next = f.end
 	}
@@ -78,11 +73,11 @@ func (r *Receiver) pass(f *frame, direct bool, sink Sink) bool {
 }
 
 // takeHeld is take for an FPDU whose octets are held.
-func (r *Receiver) takeHeld(f *frame, verified bool, sink Sink) bool {
+func (r *Receiver) takeHeld(f *frame, verified bool) bool {
 	i := r.find(f.begin)
 	h := &r.holds[i]
 	if f.end <= h.end() {
-		return r.take(f, r.held(h, f.begin, f.end), verified, r.cur.is(h), sink)
+		return r.take(f, r.held(h, f.begin, f.end), verified, r.cur.is(h))
 	}
 	if r.mode.CRC && !verified && !r.crcGoodHeld(f, i) {
 		r.fail(ErrCRC, f.begin, whatCRC)
@@ -93,7 +88,7 @@ func (r *Receiver) takeHeld(f *frame, verified bool, sink Sink) bool {
 		return false
 	}
 	r.cutHeld(f, i)
-	return r.pass(f, false, sink)
+	return r.pass(f, false)
 }
 
 // goodHeld verifies the CRC of the held FPDU f.

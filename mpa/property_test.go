@@ -306,7 +306,7 @@ func TestBadPeerInOrderAgainstOracle(t *testing.T) {
 		switch err {
 		case nil:
 			require.NoError(t, r.recv.Err(), "seed %d", seed)
-			require.Equal(t, uint64(len(s.octets)-rest), r.recv.Edge(uint64(len(s.octets)), r))
+			require.Equal(t, uint64(len(s.octets)-rest), r.recv.Edge(uint64(len(s.octets))))
 		case errOracleCRC:
 			r.failed(ErrCRC)
 		case errOracleMarker:

@@ -13,7 +13,7 @@ import "github.com/rnicd/rnicd/mem"
 //
 // All that could make it refuse the segment is decided before the first FPDU is passed.
 
-// ULPDU is one validated ULPDU. Valid during the call of Sink.Place only.
+// ULPDU is one validated ULPDU. Valid until the next call of the Receiver.
 type ULPDU struct {
 	Start, End uint64 // FPDU's place in the MPA stream: the order
 	Len        int
@@ -21,9 +21,6 @@ type ULPDU struct {
 	Direct     bool     // straight from one received segment, nothing was held
 	InOrder    bool     // all earlier octets have been passed
 }
-
-// Sink takes ULPDUs (DDP). An error stops the Receiver for good. Place must not call the Receiver.
-type Sink interface{ Place(u *ULPDU) error }
 
 // Verdict of Input on a Buf.
 type Verdict uint8
@@ -107,6 +104,14 @@ type Receiver struct {
 	holds   []hold   // Bufs with octets of islands that have not been passed
 	cur     offered  // the octets insert is working on
 
+	// Of Input, until Verdict.
+	stage     stage
+	verdict   Verdict
+	dropAgain bool   // drop is to be set again
+	rest      []byte // stageDirect: octets from next on, in restBuf
+	restBuf   mem.Buf
+	fill      filling // stageFill
+
 	pieces [][]byte
 	word   [MarkerLen]byte // a field that two Bufs share
 	u      ULPDU
@@ -150,42 +155,97 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 	}
 }
 
+// stage says where Next goes on.
+type stage uint8
+
+const (
+	stageDone   stage = iota
+	stageDirect       // the fast path: whole FPDUs at the front of rest
+	stageFill         // FPDUs that have become whole in a gap
+)
+
 // Input offers data (octets within Buf b's slot) at MPA stream offset off. Each octet of the stream is offered once
-// until it is taken; octets offered twice are the caller's fault and panic. b belongs to the caller again unless the
-// Verdict is Kept. It does not block. After an error or Close everything is swallowed: Done, and Err says why.
-func (r *Receiver) Input(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
+// until it is taken; octets offered twice are the caller's fault and panic. After Input the caller takes the ULPDUs that have
+// become whole, and then the Verdict on b:
+//
+//	r.Input(off, b, data)
+//	for u := r.Next(); u != nil; u = r.Next() {
+//		place(u)
+//	}
+//	v := r.Verdict()
+//
+// b belongs to the caller again unless the Verdict is Kept. Nothing blocks. After an error or Close everything is swallowed: Done,
+// and Err says why.
+func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
+	r.stage, r.verdict = stageDone, Done
 	if r.stopped || len(data) == 0 {
-		return Done
+		return
 	}
 	if r.refuses(off, data) {
 		r.stats.RefusedSpare++
-		return Refused
+		r.verdict = Refused
+		return
 	}
-	v := r.accept(off, b, data, sink)
+	r.begin(off, b, data)
+}
+
+// InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged already: it refuses
+// none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044 section 8 allows the drop where the
+// sending TCP will retry).
+func (r *Receiver) InputCommitted(off uint64, b mem.Buf, data []byte) {
+	r.stage, r.verdict = stageDone, Done
+	if r.stopped || len(data) == 0 {
+		return
+	}
+	r.dropAgain, r.drop = r.drop, false
+	r.begin(off, b, data)
+}
+
+// begin is Input of what the Pool has room for.
+func (r *Receiver) begin(off uint64, b mem.Buf, data []byte) {
+	switch {
+	case off != r.next:
+		r.insert(off, b, data)
+	case r.drop && r.doubtful(data):
+		r.verdict = Refused
+	default:
+		r.stage, r.rest, r.restBuf = stageDirect, data, b
+	}
+}
+
+// Next returns the next ULPDU of those that have become whole, nil when there is none (any more).
+func (r *Receiver) Next() *ULPDU {
+	if r.stage == stageDirect {
+		if u := r.nextDirect(); u != nil {
+			return u
+		}
+	}
+	if r.stage == stageFill {
+		return r.nextHeld()
+	}
+	return nil
+}
+
+// Verdict is what becomes of the Buf that Input was given. Call it when Next has returned nil.
+func (r *Receiver) Verdict() Verdict {
 	if len(r.holds)|r.partial != 0 {
 		r.account()
 	}
-	return v
+	if r.dropAgain {
+		r.dropAgain, r.drop = false, true
+	}
+	return r.verdict
 }
 
-// accept is Input of what the Pool has room for.
-func (r *Receiver) accept(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
-	if off != r.next {
-		return r.insert(off, b, data, sink)
+// Stop ends the Receiver for an error of the layer above in the ULPDU that Next has just returned, which does not count as passed.
+func (r *Receiver) Stop(err error) {
+	r.err = err
+	if r.u.InOrder && r.next == r.u.End {
+		r.next = r.u.Start
 	}
-	used, refused := r.direct(data, sink)
-	switch {
-	case refused:
-		return Refused
-	case r.stopped:
-		return Done
-	case used < len(data):
-		return r.insert(off+uint64(used), b, data[used:], sink)
-	}
-	if len(r.islands) > 0 && r.islands[0].lo == r.next {
-		r.reach(sink)
-	}
-	return Done
+	r.stage, r.verdict = stageDone, Done
+	r.cur = offered{}
+	r.Close()
 }
 
 // PassAhead ends ReceiverConfig.InOrder. What waits beyond a gap is passed in order, or when more comes
@@ -196,21 +256,6 @@ func (r *Receiver) PassAhead() { r.inOrder = false }
 // tells by it what the peer sends again from copies that the network made; without it every segment
 // is taken for one that was sent again.
 func (r *Receiver) Sent(stamp uint32) { r.stamp, r.stamped = stamp, true }
-
-// InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged already: it refuses
-// none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044 section 8 allows the drop where the
-// sending TCP will retry).
-func (r *Receiver) InputCommitted(off uint64, b mem.Buf, data []byte, sink Sink) Verdict {
-	if r.stopped || len(data) == 0 {
-		return Done
-	}
-	drop := r.drop
-	r.drop = false
-	v := r.accept(off, b, data, sink)
-	r.drop = drop
-	r.account()
-	return v
-}
 
 // wouldHold says whether data may end up held: all but a segment that continues the in-order stream and, with what is
 // held in front of it and behind it, makes whole every frame that it has octets of.
@@ -259,12 +304,12 @@ func (r *Receiver) lengthAt(head, off uint64, data []byte) int {
 }
 
 // Edge tells the stream's left edge: TCP has committed all octets before it. The result is the Delivery edge: every
-// FPDU that ends at or before it has been passed to the Sink. It never moves back; after an error it stands still.
+// FPDU that ends at or before it has been passed. It never moves back; after an error it stands still.
 // Call it after the Commit of what Input took. Input passes everything that has become whole, so nothing is left to
 // pass here.
-func (r *Receiver) Edge(left uint64, sink Sink) uint64 { return min(left, r.next) }
+func (r *Receiver) Edge(left uint64) uint64 { return min(left, r.next) }
 
-// Err is the *Error or the Sink's error that stopped the Receiver, or nil.
+// Err is the *Error, or Stop's, that stopped the Receiver, or nil.
 func (r *Receiver) Err() error { return r.err }
 
 func (r *Receiver) Stats() ReceiverStats {
@@ -285,5 +330,6 @@ func (r *Receiver) Close() {
 func (r *Receiver) fail(code ErrorCode, off uint64, what string) {
 	r.fault = Error{Code: code, Offset: off, What: what}
 	r.err = &r.fault
+	r.stage, r.verdict = stageDone, Done
 	r.Close()
 }

@@ -358,12 +358,12 @@ func TestOctetsOfferedTwicePanic(t *testing.T) {
 		require.Panics(t, func() { r.send(c[0], c[1]) }, "%v", c)
 	}
 	r := newRig(t, rigConfig{Mode: both}, s)
-	require.Panics(t, func() { r.recv.Input(8, 0, make([]byte, 8), r) }, "octets outside the slot")
+	require.Panics(t, func() { input(&r.recv, 8, 0, make([]byte, 8), r) }, "octets outside the slot")
 }
 
 func TestEmptyInput(t *testing.T) {
 	r := newRig(t, rigConfig{Mode: both}, nil)
-	require.Equal(t, Done, r.recv.Input(7, mem.NoBuf, nil, r))
+	require.Equal(t, Done, input(&r.recv, 7, mem.NoBuf, nil, r))
 }
 
 func TestInputDoesNotAllocate(t *testing.T) {
@@ -403,14 +403,14 @@ func BenchmarkInput(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					r.recv.next = 0
-					if r.recv.Input(0, buf, data, nullSink{}) != Done || r.recv.stopped {
+					if input(&r.recv, 0, buf, data, nullSink{}) != Done || r.recv.stopped {
 						b.Fatal("not passed")
 					}
 				}
 				require.EqualValues(b, b.N, r.recv.Stats().Direct)
 				data[n/2] ^= 1
 				r.recv.next = 0
-				r.recv.Input(0, buf, data, nullSink{})
+				input(&r.recv, 0, buf, data, nullSink{})
 				require.Equal(b, mode.CRC, r.recv.Err() != nil, "an FPDU that was damaged")
 			})
 		}

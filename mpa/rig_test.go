@@ -115,11 +115,13 @@ func (r *rig) input(off uint64, octets []byte) Verdict {
 		pos = min(r.pool.Headroom()+54, len(slot)-len(octets))
 	}
 	data := slot[pos : pos+copy(slot[pos:], octets)]
-	input := r.recv.Input
+	var v Verdict
 	if r.late {
-		input = r.recv.InputCommitted
+		r.recv.InputCommitted(r.base+off, b, data)
+		v = pass(&r.recv, r)
+	} else {
+		v = input(&r.recv, r.base+off, b, data, r)
 	}
-	v := input(r.base+off, b, data, r)
 	if inOrder := len(r.recv.holds) - r.recv.holdsOutOfOrder(); r.recv.partial != inOrder {
 		r.t.Fatalf("%d Bufs count as held in order, %d are", r.recv.partial, inOrder)
 	}
@@ -184,7 +186,7 @@ func (r *rig) edge(left, delivery int) *rig {
 }
 
 // deliverable is the Delivery edge when TCP's left edge is left.
-func (r *rig) deliverable(left int) uint64 { return r.recv.Edge(r.base+uint64(left), r) - r.base }
+func (r *rig) deliverable(left int) uint64 { return r.recv.Edge(r.base+uint64(left)) - r.base }
 
 func (r *rig) held(n int) *rig {
 	r.t.Helper()
@@ -219,4 +221,22 @@ func streamOf(mode Mode, sizes ...int) *stream {
 		s.add(ulpdu(i, n))
 	}
 	return s
+}
+
+// sink takes ULPDUs. An error stops the Receiver.
+type sink interface{ Place(u *ULPDU) error }
+
+// input is Input and what belongs to it.
+func input(r *Receiver, off uint64, b mem.Buf, data []byte, s sink) Verdict {
+	r.Input(off, b, data)
+	return pass(r, s)
+}
+
+func pass(r *Receiver, s sink) Verdict {
+	for u := r.Next(); u != nil; u = r.Next() {
+		if err := s.Place(u); err != nil {
+			r.Stop(err)
+		}
+	}
+	return r.Verdict()
 }

@@ -118,7 +118,11 @@ func (q *engine) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	}
 	q.postBuffers()
 	q.reader.Enter()
-	v := r.rx.Input(off, b, data, (*placement)(q))
+	r.rx.Input(off, b, data)
+	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+		q.place(u)
+	}
+	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
 	switch v {
@@ -139,7 +143,11 @@ func (q *engine) arriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	}
 	q.postBuffers()
 	q.reader.Enter()
-	v := r.rx.InputCommitted(off, b, data, (*placement)(q))
+	r.rx.InputCommitted(off, b, data)
+	for u := r.rx.Next(); u != nil; u = r.rx.Next() {
+		q.place(u)
+	}
+	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
 	return v == mpa.Kept
@@ -171,7 +179,7 @@ func (q *engine) leftEdge(edge uint64, now int64) {
 		return
 	}
 	q.postBuffers()
-	passed := r.rx.Edge(edge, (*placement)(q))
+	passed := r.rx.Edge(edge)
 	if passed != r.delivered { // else it was in order, and Place has delivered it
 		q.reader.Enter()
 		q.deliverTo(passed)
@@ -200,15 +208,11 @@ func (q *engine) postBuffers() {
 	q.rq.Release()
 }
 
-// placement is an engine as MPA sees it.
-type placement engine
-
-// Place implements mpa.Sink.
+// place takes a ULPDU to memory.
 //
 // It never stops the Receiver: behind an error of DDP's or RDMAP's, octets still move the left edge, and messages that
 // were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
-func (p *placement) Place(u *mpa.ULPDU) error {
-	q := (*engine)(p)
+func (q *engine) place(u *mpa.ULPDU) {
 	r := &q.recv
 	r.payload = 0
 	h, err := r.ddp.Begin(u.Start, u.End, u.Len, u.Pieces)
@@ -228,7 +232,6 @@ func (p *placement) Place(u *mpa.ULPDU) error {
 	if u.InOrder { // what it completes is delivered before the next is placed, so that nothing piles up
 		q.deliverTo(u.End)
 	}
-	return nil
 }
 
 // count tells placed payload by the way it came.

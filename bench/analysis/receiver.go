@@ -19,8 +19,12 @@ type placing struct {
 }
 
 func (p *placing) take(off uint64, b mem.Buf, data []byte) (kept, refused bool) {
-	p.w.held += len(data) // Place takes off what is placed
-	v := p.recv.Input(off, b, data, p)
+	p.w.held += len(data) // place takes off what is placed
+	p.recv.Input(off, b, data)
+	for u := p.recv.Next(); u != nil; u = p.recv.Next() {
+		p.place(u)
+	}
+	v := p.recv.Verdict()
 	if v == mpa.Refused {
 		p.w.held -= len(data)
 	}
@@ -30,10 +34,10 @@ func (p *placing) take(off uint64, b mem.Buf, data []byte) (kept, refused bool) 
 	return v == mpa.Kept, v == mpa.Refused
 }
 
-func (p *placing) edge(left uint64) { p.recv.Edge(left, p) }
+func (p *placing) edge(left uint64) { p.recv.Edge(left) }
 
-// Place is where DDP would put the ULPDU into the application's memory.
-func (p *placing) Place(u *mpa.ULPDU) error {
+// place is where DDP would put the ULPDU into the application's memory.
+func (p *placing) place(u *mpa.ULPDU) {
 	w := p.w
 	n := 0
 	for _, piece := range u.Pieces {
@@ -47,7 +51,6 @@ func (p *placing) Place(u *mpa.ULPDU) error {
 	if u.Direct {
 		w.direct++
 	}
-	return nil
 }
 
 // buffered is the receive buffer of a TCP without MPA, at its best: the application takes what is in order at once, so only
