@@ -84,6 +84,39 @@ func (g *Group) join(member, frameMax int) {
 	g.inboxes[member] = inbox
 }
 
+// frameMaxOf is the longest frame of a port with this MTU.
+func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }
+
+// owner is the member that a connection belongs to.
+func (p *Poller) owner(id *tcp.ID) int {
+	if p.cfg.Group == nil {
+		return p.cfg.Member
+	}
+	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
+}
+
+// tellGroup lets the other members overhear a frame that is not of one connection.
+func (p *Poller) tellGroup(b mem.Buf) {
+	if p.cfg.Group == nil || p.overheard {
+		return
+	}
+	for to := range p.cfg.Group.inboxes {
+		if to != p.cfg.Member {
+			p.cross(b, to, true)
+		}
+	}
+}
+
+// cross hands the frame in b to another member. b stays the caller's.
+func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
+	inbox := p.cfg.Group.inboxes[to]
+	if inbox == nil || !inbox[p.cfg.Member].put(p.pool.Data(b), p.pool.Desc(b), overheard) {
+		p.n.Own[DropCrossing]++
+		return
+	}
+	p.n.Crossed++
+}
+
 // crossing carries frames from one Poller to another.
 type crossing struct {
 	ring *mem.SPSC[crossed]
@@ -128,87 +161,3 @@ func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
 	x.ring.Publish(1)
 	return true
 }
-
-// owner is the member that a connection belongs to.
-func (p *Poller) owner(id *tcp.ID) int {
-	if p.cfg.Group == nil {
-		return p.cfg.Member
-	}
-	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
-}
-
-// cross hands the frame in b to another member. b stays the caller's.
-func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
-	inbox := p.cfg.Group.inboxes[to]
-	if inbox == nil || !inbox[p.cfg.Member].put(p.pool.Data(b), p.pool.Desc(b), overheard) {
-		p.n.Own[DropCrossing]++
-		return
-	}
-	p.n.Crossed++
-}
-
-// tellGroup lets the other members overhear a frame that is not of one connection.
-func (p *Poller) tellGroup(b mem.Buf) {
-	if p.cfg.Group == nil || p.overheard {
-		return
-	}
-	for to := range p.cfg.Group.inboxes {
-		if to != p.cfg.Member {
-			p.cross(b, to, true)
-		}
-	}
-}
-
-// drainCrossings takes in what other members handed over, a ring's worth of each at most.
-func (p *Poller) drainCrossings() int {
-	if p.cfg.Group == nil {
-		return 0
-	}
-	work := 0
-	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
-		if x != nil {
-			work += p.drainCrossing(x)
-		}
-	}
-	p.overheard = false
-	p.freeDead()
-	return work
-}
-
-// drainCrossing takes in what is in one ring; without a Buf the rest waits there.
-func (p *Poller) drainCrossing(x *crossing) (work int) {
-	for n := x.ring.Len(); n > 0; n-- {
-		b := p.pool.Alloc()
-		if b == mem.NoBuf {
-			p.n.Own[DropNoBuf]++
-			break
-		}
-		s := x.ring.Peek(0)
-		d := p.pool.Desc(b)
-		d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.length, s.flags, s.csumStart, s.csumOffset
-		copy(p.pool.Data(b), x.octets(s))
-		p.overheard = s.overheard
-		x.ring.Release(1)
-		work++
-		if p.frame(b) {
-			p.discard(b)
-		}
-	}
-	return work
-}
-
-// crossingsWait says that frames of other members wait for the next Turn.
-func (p *Poller) crossingsWait() bool {
-	if p.cfg.Group == nil {
-		return false
-	}
-	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
-		if x != nil && x.ring.Len() > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// frameMaxOf is the longest frame of a port with this MTU.
-func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }

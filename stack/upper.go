@@ -1,31 +1,7 @@
 package stack
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/rnicd/rnicd/mem"
-)
-
-// Errors an Upper's Closed is given, or Dial, Listen and Submit return.
-var (
-	ErrReset    = errors.New("stack: connection reset by peer")
-	ErrRefused  = errors.New("stack: connection refused")
-	ErrTimeout  = errors.New("stack: connection timed out")
-	ErrAborted  = errors.New("stack: connection aborted")
-	ErrNoRoute  = errors.New("stack: no route to host") // or its next hop does not answer
-	ErrConnMax  = errors.New("stack: too many connections")
-	ErrPortUsed = errors.New("stack: port is in use")
-	ErrBusy     = errors.New("stack: control ring is full")
-	ErrStopped  = errors.New("stack: poller has stopped")
-	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed the place")
-	ErrHoarding = errors.New("stack: the peer does not take what it was sent, and others wait for the memory")
-
-	ErrNetUnreachable = errors.New("stack: network is unreachable")
-	ErrNotLocal       = errors.New("stack: not an address of ours in use")
-	ErrTentative      = errors.New("stack: our address is still being checked for another host that has it")
-	ErrOtherMember    = errors.New("stack: the connection would belong to another poller of the group")
-	ErrUnread         = fmt.Errorf("stack: octets came that nobody reads any more: %w", ErrReset)
 )
 
 // Verdict of Upper.Arrive on the offered octets.
@@ -82,4 +58,12 @@ type Finisher interface {
 type Ahead interface {
 	More(c *Conn) bool
 	Pushed(c *Conn) bool
+}
+
+// Adviser is an optional part of an Upper: Advice tells of trouble that has not ended the
+// connection and may pass (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or
+// ErrNetUnreachable when a router said so. An Upper without it has disabled such reports;
+// Conn.SoftError has the last one all the same.
+type Adviser interface {
+	Advice(c *Conn, err error)
 }

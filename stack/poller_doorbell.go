@@ -1,0 +1,72 @@
+package stack
+
+import (
+	"sync/atomic"
+)
+
+// Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any number of calls before
+// Woken lead to one Woken. What the caller wrote before Wake is seen by Woken. On a closed or recycled Conn
+// it is harmless.
+func (c *Conn) Wake() {
+	if c.bell.Load() || c.bell.Swap(true) {
+		return
+	}
+	c.p.bells.ring(c)
+}
+
+// bells is the doorbell: connections that rang since the Poller last listened. Any goroutine rings, the Poller listens.
+//
+// It is a stack linked through the connections (R. K. Treiber, 1986) that is taken as a whole, so that there is no ABA,
+// and a connection stands in it at most once: Conn.bell says that it does. It costs eight octets a connection, and has
+// no limit of its own to run into.
+type bells struct {
+	_    [64]byte
+	last atomic.Uint32 // index+1 of who rang last; 0: nobody
+	_    [64]byte
+}
+
+// ring adds c, whose bell the caller has just set.
+func (b *bells) ring(c *Conn) {
+	for {
+		last := b.last.Load()
+		c.bellNext = last
+		if b.last.CompareAndSwap(last, uint32(c.index)+1) {
+			return
+		}
+	}
+}
+
+// drainBells hears the doorbells rung since the last Turn.
+func (p *Poller) drainBells() int {
+	work := 0
+	for i := p.bells.hear(p.slab.conns); i != 0; {
+		work++
+		c := &p.slab.conns[i-1]
+		i = c.bellNext // before the bell may ring again
+		// Silence the bell before Woken looks: what is posted after Woken looked rings again.
+		c.bell.Store(false)
+		if c.phase == phaseOpening {
+			c.marks |= markWoken
+		}
+		if c.phase != phaseOpen || c.upper == nil || c.marks&markAbort != 0 {
+			continue
+		}
+		p.n.Wakes++
+		p.touch(c)
+		c.upper.Woken(c)
+	}
+	return work
+}
+
+// hear takes all that rang, the first to ring first: index+1, continued by bellNext.
+func (b *bells) hear(conns []Conn) uint32 {
+	if b.last.Load() == 0 {
+		return 0
+	}
+	first := uint32(0)
+	for i := b.last.Swap(0); i != 0; {
+		c := &conns[i-1]
+		i, c.bellNext, first = c.bellNext, first, i
+	}
+	return first
+}
