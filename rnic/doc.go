@@ -54,7 +54,7 @@
 // A Responder sends nothing before the Initiator's first FPDU has come, however much is posted; QueuePair.SpeakFirst and PeerReady are the exceptions for
 // a ULP that knows better.
 //
-// An application that wants neither a second core nor a goroutine to be woken runs on its Poller: stack.Config.Each is called in
+// An application that wants neither a second core nor a goroutine to be woken runs on its Poller: stack.Config.OnTurn is called in
 // every Turn behind what was received and before what is sent, and may poll and post there like anywhere else; only what waits for
 // the Poller (Dial, Close, CompletionQueue.Wait) must not be called (the example RunToCompletion). Post and PostRecvs cost less
 // than one posting call after another.

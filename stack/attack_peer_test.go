@@ -276,7 +276,7 @@ var hoards = []hoard{{
 // relieved says that the crowd lost what it kept, and was told so.
 func relieved(s *siege, c *crowd, springs []*spring) {
 	n := s.b.counters()
-	require.NotZero(s.t, n.Relieved)
+	require.NotZero(s.t, n.Reclaimed)
 	ended := uint64(0)
 	for _, u := range springs {
 		if u.closed > 0 {
@@ -284,7 +284,7 @@ func relieved(s *siege, c *crowd, springs []*spring) {
 			ended++
 		}
 	}
-	require.Equal(s.t, n.Relieved, ended)
+	require.Equal(s.t, n.Reclaimed, ended)
 }
 
 // A crowd that keeps what it is sent cannot take the Bufs from a connection that flows; when others wait for Bufs, it

@@ -72,7 +72,7 @@ func (p *Poller) inputJoined(c *Conn, b mem.Buf, payload []byte) bool {
 		p.rxAt++
 		b = joined[i]
 		frame := p.pool.Data(b)
-		p.n.Joined++
+		p.n.Coalesced++
 		p.n.RxFrames++
 		p.n.RxOctets += uint64(len(frame))
 		payload = frame[end:]

@@ -51,7 +51,7 @@ func (p *Poller) serve(c *Conn) {
 	if more {
 		p.touch(c)
 	}
-	if c.tcp.Starved() {
+	if c.tcp.WaitsForMemory() {
 		p.n.MemoryWaits++
 		waits = true
 	}

@@ -59,12 +59,12 @@ type Config struct {
 	Core     int          // CPU to pin Run to; -1 none
 	Idle     Idle
 	Clock    func() int64 // monotonic ns; nil: the system's
-	// Each, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has been delivered, and before
+	// OnTurn, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has been delivered, and before
 	// anything is sent. An application that looks at its memory, polls its CompletionQueues and posts there runs to completion:
 	// one core does all its work, and what it posts leaves in the same Turn. It returns how much work it found, and with 0 Run may
 	// idle. It must not block, nor wait for anything this Poller does; it begins with the first Turn, before there is a connection,
 	// and is not called behind the Turn that ends the Poller.
-	Each   func() int
+	OnTurn func() int
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
 	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax, and more while few want to send

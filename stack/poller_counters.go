@@ -43,7 +43,7 @@ func (d Drop) String() string {
 // Counters of a Poller. All grow but the gauges at the end.
 type Counters struct {
 	RxFrames, RxOctets uint64
-	Joined             uint64 // segments taken together with the one before them
+	Coalesced          uint64 // segments taken together with the one before them
 	TxFrames, TxOctets uint64 // taken by the device
 	Segments           uint64 // made by connections
 	Turns, EmptyTurns  uint64
@@ -97,7 +97,7 @@ type Counters struct {
 	MemoryWaits uint64 // a connection with nothing in flight was held up: no record of a sent segment to spare
 	ShareWaits  uint64 // a connection was held up: it has its share of Bufs in flight (Config.BufShare)
 	GaveWay     uint64 // silent connections ended with ErrGaveWay: one that came in had no place
-	Relieved    uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
+	Reclaimed   uint64 // connections ended with ErrHoarding: others waited for the memory their peers kept (Config.StallNs)
 	TxCopied    uint64 // retransmissions sent from a copy
 	TxSkipped   uint64 // retransmissions whose first copy had not left yet
 

@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Config.Each posts leaves in the Turn that calls it, what came in before has been delivered by then, and the work it
+// What Config.OnTurn posts leaves in the Turn that calls it, what came in before has been delivered by then, and the work it
 // tells of counts.
 func TestEachRunsBetweenReceptionAndTransmission(t *testing.T) {
 	var calls int
 	var app func() int
 	l := newLab(t, func(i int, c *Config) {
 		if i == 0 {
-			c.Each = func() int {
+			c.OnTurn = func() int {
 				calls++
 				if app == nil {
 					return 0

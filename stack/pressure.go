@@ -55,7 +55,7 @@ func (p *Poller) relieve() {
 		}
 	}
 	if worst != nil {
-		p.n.Relieved++
+		p.n.Reclaimed++
 		p.abort(worst, ErrHoarding)
 	}
 }

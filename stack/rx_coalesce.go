@@ -29,7 +29,7 @@ func (p *Poller) join(c *Conn, b mem.Buf, octets []byte) bool {
 	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen || c.marks&markAbort != 0 {
 		return false
 	}
-	room := c.tcp.Joinable(s)
+	room := c.tcp.Coalescible(s)
 	end := l4 + s.HdrLen
 	part, total := s.Len, s.Len
 	n := 0

@@ -28,7 +28,7 @@ func TestJoinedAreOfOneSize(t *testing.T) {
 		}
 		l.b.Turn()
 		require.EqualValues(t, total, v.edge)
-		require.Equal(t, x.joined, l.b.counters().Joined, "%v", x.sizes)
+		require.Equal(t, x.joined, l.b.counters().Coalesced, "%v", x.sizes)
 		l.stop()
 	}
 }

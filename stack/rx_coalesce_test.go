@@ -43,7 +43,7 @@ func TestSegmentsAreJoined(t *testing.T) {
 		if burst == 1 {
 			joined = 0
 		}
-		require.Equal(t, joined, n.Joined)
+		require.Equal(t, joined, n.Coalesced)
 		require.EqualValues(t, 8, n.RxFrames-before.RxFrames)
 		require.EqualValues(t, 7*1448+100+8*(tcpAt+32), n.RxOctets-before.RxOctets)
 		require.EqualValues(t, 8+2, v.conn.Stats().SegsIn, "with the handshake's")
@@ -73,7 +73,7 @@ func TestRefusedAmongJoined(t *testing.T) {
 	l.b.Turn()
 	require.Len(t, offered, 8)
 	require.EqualValues(t, 3*1448, v.edge)
-	require.EqualValues(t, 3, l.b.counters().Joined)
+	require.EqualValues(t, 3, l.b.counters().Coalesced)
 	require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropRefused])
 	require.EqualValues(t, 1, v.conn.Stats().Refused)
 	require.EqualValues(t, 4, v.conn.Stats().OOOSegs)
@@ -163,7 +163,7 @@ func TestUnverifiedIsNotJoined(t *testing.T) {
 	l.a.Turn()
 	l.b.Turn()
 	require.EqualValues(t, 8*1448, v.edge)
-	require.Zero(t, l.b.counters().Joined)
+	require.Zero(t, l.b.counters().Coalesced)
 	l.stop()
 }
 
@@ -180,9 +180,9 @@ func TestJoinAllocatesNothing(t *testing.T) {
 	for range 200 {
 		turn()
 	}
-	before := l.b.counters().Joined
+	before := l.b.counters().Coalesced
 	require.Zero(t, testing.AllocsPerRun(100, turn))
-	require.Greater(t, l.b.counters().Joined, before+1000)
+	require.Greater(t, l.b.counters().Coalesced, before+1000)
 }
 
 // quiet is an Upper that takes everything, and sends without end if it is to.
@@ -325,7 +325,7 @@ func TestJoinedEndAtTheWindow(t *testing.T) {
 		require.EqualValues(t, window, v.edge, "burst %d", burst)
 		require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropWindow])
 		if burst > 1 {
-			require.EqualValues(t, 3, l.b.counters().Joined)
+			require.EqualValues(t, 3, l.b.counters().Coalesced)
 		}
 		l.b.Stop()
 		l.b.Turn()

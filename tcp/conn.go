@@ -361,7 +361,7 @@ func (c *Conn) Held() int { return int(c.sent.end - c.sent.rel) }
 
 // Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
 // happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
-func (c *Conn) Starved() bool { return c.starved }
+func (c *Conn) WaitsForMemory() bool { return c.starved }
 
 // seqOf is the sequence number of offset at of our stream.
 func (c *Conn) seqOf(at uint64) Seq { return c.iss + 1 + Seq(at) }

@@ -159,7 +159,7 @@ func TestStarvedConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	ss[0].push(100)
 	ss[1].push(100)
 	s := ss[2]
-	if s.c.Room(s.now) != 0 || !s.c.Starved() || m.RunsFree() != 0 {
+	if s.c.Room(s.now) != 0 || !s.c.WaitsForMemory() || m.RunsFree() != 0 {
 		t.Fatal("room without memory")
 	}
 	s.wantState(Established)
@@ -170,7 +170,7 @@ func TestStarvedConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 		t.Fatal("freed before Release")
 	}
 	ss[0].release()
-	if m.RunsFree() != 1 || s.c.Room(s.now) != 1000 || s.c.Starved() {
+	if m.RunsFree() != 1 || s.c.Room(s.now) != 1000 || s.c.WaitsForMemory() {
 		t.Fatal("no room with memory")
 	}
 	s.push(100)
@@ -190,7 +190,7 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s := ss[2]
 	s.c.CloseSend(s.now)
 	s.expect()
-	if !s.c.Starved() || s.c.Room(s.now) != 0 {
+	if !s.c.WaitsForMemory() || s.c.Room(s.now) != 0 {
 		t.Fatal("not starved")
 	}
 	s.wantState(Established)
@@ -202,7 +202,7 @@ func TestFINWaitsForMemory(t *testing.T) {
 	ss[1].release()
 	s.expect("F. 1:2 ack 2")
 	s.wantState(LastAck)
-	if s.c.Starved() {
+	if s.c.WaitsForMemory() {
 		t.Error("still starved")
 	}
 	s.in(". 2 ack 2")

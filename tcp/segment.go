@@ -32,7 +32,7 @@ type Segment struct {
 	TOS              uint8 // of the IP header, for its ECN bits: set by the caller, not by Parse
 	HdrLen           int   // where the payload begins
 	Len              int   // payload octets
-	Part             int   // of several segments taken as one (Conn.Joinable), the octets of each but the last; 0: it is one
+	Part             int   // of several segments taken as one (Conn.Coalescible), the octets of each but the last; 0: it is one
 	Options          Options
 }
 

@@ -8,11 +8,11 @@ import (
 
 // Only what is new, in order and in the window, on a connection that wants it, may be given as one, and only where each
 // segment would have had the same effect.
-func TestJoinable(t *testing.T) {
+func TestCoalescible(t *testing.T) {
 	segment := ". 1:1001 ack 1"
 	ask := func(s *script, text string) int {
 		seg := s.parse(text)
-		return s.c.Joinable(&seg)
+		return s.c.Coalescible(&seg)
 	}
 	s := accepted(t, plain(), "")
 	require.Equal(t, 20000, ask(s, segment), "what the window has room for")
@@ -35,8 +35,8 @@ func TestJoinable(t *testing.T) {
 	require.Zero(t, ask(s, segment), "an orphan")
 }
 
-// With ECN, marks are told apart segment by segment; unmarked ones may be joined.
-func TestJoinableWithECN(t *testing.T) {
+// With ECN, marks are told apart segment by segment; unmarked ones may be coalesced.
+func TestCoalescibleWithECN(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.c.ecn.on = true
 	for _, x := range []struct {
@@ -46,7 +46,7 @@ func TestJoinableWithECN(t *testing.T) {
 	}{{0, false, 20000}, {2, false, 20000}, {ecnCE, false, 0}, {2, true, 0}} {
 		seg := s.parse(". 1:1001 ack 1")
 		seg.TOS, s.c.ecn.echo = x.tos, x.echo
-		require.Equal(t, x.want, s.c.Joinable(&seg), "%+v", x)
+		require.Equal(t, x.want, s.c.Coalescible(&seg), "%+v", x)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestJoinedAsOneByOne(t *testing.T) {
 	}{
 		{"two full ones", 1000, 2, 1000}, {"a full and a short one", 1000, 2, 400}, {"many", 1000, 7, 999}, {"many small ones", 10, 30, 10},
 	} {
-		single, joined := accepted(t, plain(), ""), accepted(t, plain(), "")
+		single, coalesced := accepted(t, plain(), ""), accepted(t, plain(), "")
 		total := (x.parts-1)*x.first + x.last
 		for i := range x.parts {
 			seg := single.parse(". 1 ack 1")
@@ -71,11 +71,11 @@ func TestJoinedAsOneByOne(t *testing.T) {
 			require.Equal(t, seg.Len, a.Len)
 			single.c.Commit(single.now, &a, false)
 		}
-		seg := joined.parse(". 1 ack 1")
+		seg := coalesced.parse(". 1 ack 1")
 		seg.Len, seg.Part = x.first, 0
-		require.GreaterOrEqual(t, joined.c.Joinable(&seg), total, x.name)
+		require.GreaterOrEqual(t, coalesced.c.Coalescible(&seg), total, x.name)
 		seg.Len, seg.Part = total, x.first
-		a := joined.c.Input(joined.now, &seg)
+		a := coalesced.c.Input(coalesced.now, &seg)
 		require.Equal(t, total, a.Len)
 		at := uint64(0)
 		for i := range x.parts {
@@ -83,18 +83,18 @@ func TestJoinedAsOneByOne(t *testing.T) {
 			if i == x.parts-1 {
 				n = x.last
 			}
-			part := joined.c.Part(&a, n)
+			part := coalesced.c.Part(&a, n)
 			require.Equal(t, at, part.Offset)
 			require.True(t, part.InOrder)
-			joined.c.Commit(joined.now, &part, false)
-			joined.sound()
+			coalesced.c.Commit(coalesced.now, &part, false)
+			coalesced.sound()
 			at += uint64(n)
 		}
 		require.Zero(t, a.Len)
-		require.Equal(t, single.c.Edge(), joined.c.Edge(), x.name)
-		require.Equal(t, single.c.Stats(), joined.c.Stats(), x.name)
-		require.Equal(t, single.c.ack, joined.c.ack, x.name)
-		require.Equal(t, single.c.rcvMSS, joined.c.rcvMSS, x.name)
-		require.Equal(t, single.c.timers, joined.c.timers, x.name)
+		require.Equal(t, single.c.Edge(), coalesced.c.Edge(), x.name)
+		require.Equal(t, single.c.Stats(), coalesced.c.Stats(), x.name)
+		require.Equal(t, single.c.ack, coalesced.c.ack, x.name)
+		require.Equal(t, single.c.rcvMSS, coalesced.c.rcvMSS, x.name)
+		require.Equal(t, single.c.timers, coalesced.c.timers, x.name)
 	}
 }
