@@ -27,16 +27,16 @@ var busies = []busy{{
 		require.Less(s.t, n.Segments, uint64(3*siegeTicks*hostileRate/2), "ACKs one by one")
 	},
 }, {
-	name: "every second octet only", size: 16, keep: 95, say: island,
+	name: "every second octet only", size: 16, keep: 95, say: outOfOrder,
 	check: func(s *siege, n Counters) { require.NotZero(s.t, n.TCP[tcp.DropRangesFull]) },
 }, {
-	name: "every second octet only, of so many that spans are short", size: 1100, least: 400, keep: 95, say: island,
+	name: "every second octet only, of so many that spans are short", size: 1100, least: 400, keep: 95, say: outOfOrder,
 	check: func(s *siege, n Counters) {
 		require.NotZero(s.t, n.TCP[tcp.DropNoMemory])
 		require.LessOrEqual(s.t, n.Memory.Spans-n.Memory.SpansFree, n.Memory.Spans)
 	},
 }, {
-	name: "the same, and the healthy connection loses frames", size: 1100, loss: 2, keep: 90, say: island,
+	name: "the same, and the healthy connection loses frames", size: 1100, loss: 2, keep: 90, say: outOfOrder,
 	check: func(s *siege, n Counters) { require.NotZero(s.t, n.TCP[tcp.DropNoMemory]) },
 }, {
 	name: "ACKs of an octet at a time", size: 64, up: endless, keep: 90,
@@ -79,8 +79,8 @@ var busies = []busy{{
 	check: func(s *siege, n Counters) {},
 }}
 
-// island is an octet behind a gap of one.
-func island(m *member) {
+// outOfOrder is an octet behind a gap of one.
+func outOfOrder(m *member) {
 	m.nxt++
 	m.say(tcp.ACK|tcp.PSH, m.got, 65535, noOptions, 1)
 	if m.n++; m.n == 1000 { // what is new stays in the window

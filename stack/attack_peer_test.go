@@ -215,7 +215,7 @@ type hoard struct {
 	idle   func(m *member)
 	atOnce int // percent of its goodput that the healthy connection keeps while the crowd has its time
 	later  int // and after StallNs
-	warm   int // ticks it is given then to take what it can have
+	build  int // ticks it is given then to take what it can have
 	check  func(s *siege, c *crowd, springs []*spring)
 }
 
@@ -239,11 +239,11 @@ func taking(n int, window uint16) func(m *member, s *tcp.Segment) {
 }
 
 var hoards = []hoard{{
-	name: "window shut from the beginning", size: 2500, behave: taking(0, 0), atOnce: 95, later: 95, check: relieved,
+	name: "window shut from the beginning", size: 2500, behave: taking(0, 0), atOnce: 95, later: 95, check: reclaimed,
 }, {
 	name: "window shut from the beginning, records are short", size: 2500, behave: taking(0, 0),
 	tune:   func(cfg *Config) { cfg.TCP.RecordsMax = 2048 * 8 },
-	atOnce: 70, later: 95, warm: 8000, check: relieved,
+	atOnce: 70, later: 95, build: 8000, check: reclaimed,
 }, {
 	name: "nothing is ever acknowledged, the window is open", size: 500,
 	behave: func(m *member, s *tcp.Segment) {
@@ -251,13 +251,13 @@ var hoards = []hoard{{
 			m.ack(m.first, 65535)
 		}
 	},
-	atOnce: 95, later: 95, check: relieved,
+	atOnce: 95, later: 95, check: reclaimed,
 }, {
 	name: "some is acknowledged, then the window is shut over what is in flight", size: 300, behave: taking(20_000, 0),
-	atOnce: 90, later: 90, check: relieved,
+	atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "as many as there are Bufs acknowledge something, then the window is shut", size: 2500, behave: taking(1448, 0),
-	atOnce: 90, later: 90, check: relieved,
+	atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "an octet is acknowledged now and then", size: 300,
 	behave: func(m *member, s *tcp.Segment) {
@@ -270,11 +270,11 @@ var hoards = []hoard{{
 			m.ack(m.first+20_000+tcp.Seq(m.n/2000), 65535)
 		}
 	},
-	atOnce: 90, later: 90, warm: siegeWarm, check: relieved,
+	atOnce: 90, later: 90, build: siegeBuild, check: reclaimed,
 }}
 
-// relieved says that the crowd lost what it kept, and was told so.
-func relieved(s *siege, c *crowd, springs []*spring) {
+// reclaimed says that the crowd lost what it kept, and was told so.
+func reclaimed(s *siege, c *crowd, springs []*spring) {
 	n := s.b.counters()
 	require.NotZero(s.t, n.Reclaimed)
 	ended := uint64(0)
@@ -317,7 +317,7 @@ func TestHoards(t *testing.T) {
 			s.u.toSend, s.v.toSend = 1<<40, 1<<40
 			s.u.conn.Send()
 			s.v.conn.Send()
-			s.run(h.warm, c.act)
+			s.run(h.build, c.act)
 			got = s.run(siegeTicks, c.act)
 			require.Greater(t, got, quiet*h.later/100, "goodput later")
 			require.Greater(t, least, 0, "Bufs for what arrives")

@@ -91,7 +91,7 @@ func TestTurnDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Opening and closing connections does not allocate either, nor do strangers' segments.
+// Opening and closing connections does not allocate either, nor do segments without one.
 func TestConnectionsDoNotAllocate(t *testing.T) {
 	l := newLab(t, nil)
 	dst, src := &mover{}, &mover{}

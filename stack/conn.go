@@ -39,8 +39,8 @@ const (
 	markFinDone                     // and given to tcp
 	markWindow                      // SetReceiveWindow wanted
 	markWoken                       // Wake came before Established
-	markStarved                     // stands in the list of starved ones
-	markStranger                    // that is Poller.strangers
+	markWaiting                     // stands in the list of those that wait for Bufs
+	markUnproven                    // that list is Poller.unproven
 	markPeer                        // counted in Poller.peers
 	markSilent                      // stands in the list of silent ones
 )
@@ -75,10 +75,10 @@ type Conn struct {
 	advice   error       // the last soft error: SoftError
 	window   int         // for markWindow
 	iss      tcp.Seq     // ours
-	bell     atomic.Bool // rung and not yet heard: coalesces Wake
-	bellNext uint32      // in Poller.bells, while bell is set
+	rung     atomic.Bool // rung and not yet served: coalesces Wake
+	rungNext uint32      // in Poller.doorbells, while rung is set
 
-	prev, next connIndex // in the list of lingering ones, of starved ones, or of silent ones, oldest first
+	prev, next connIndex // in the list of lingering ones, of those that wait for Bufs, or of silent ones, oldest first
 
 	_ [8]byte // the next one begins on a cache line of its own: new fields take of this
 }

@@ -232,8 +232,8 @@ func TestSYNReopensByTimestamp(t *testing.T) {
 	}
 }
 
-// starving is n open connections of a, which has memory for two of them to send; no segment reaches b until unblock is called.
-func starving(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
+// withoutMemory is n open connections of a, which has memory for two of them to send; no segment reaches b until unblock is called.
+func withoutMemory(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
 	t.Helper()
 	l = newLab(t, func(i int, cfg *Config) {
 		if i == 0 {
@@ -252,7 +252,7 @@ func starving(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
 
 // Connections without anything in flight wait their turn for memory, do not spin meanwhile, and none is forgotten.
 func TestStarvedConnectionsAreServed(t *testing.T) {
-	l, us, unblock := starving(t, 8)
+	l, us, unblock := withoutMemory(t, 8)
 	for _, u := range us {
 		u.send(20_000)
 		u.closeSend()
@@ -283,9 +283,9 @@ func TestStarvedConnectionsAreServed(t *testing.T) {
 	l.stop()
 }
 
-// A starved connection that is aborted leaves the list; one that closes while it waits sends its FIN in the end.
+// A connection that waits for memory that is aborted leaves the list; one that closes while it waits sends its FIN in the end.
 func TestStarvedConnectionsEnd(t *testing.T) {
-	l, us, unblock := starving(t, 5)
+	l, us, unblock := withoutMemory(t, 5)
 	us[0].send(100)
 	us[1].send(100)
 	l.turns()
@@ -299,7 +299,7 @@ func TestStarvedConnectionsEnd(t *testing.T) {
 	require.Equal(t, 1, us[2].closed)
 	unblock()
 	l.until("FIN and octets", func() bool { return l.accepted[3].peerFin && l.accepted[4].edge == 100 })
-	require.Equal(t, noConn, l.a.starved.first)
+	require.Equal(t, noConn, l.a.waiting.first)
 	l.stop()
 }
 

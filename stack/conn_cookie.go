@@ -15,8 +15,8 @@ func (p *Poller) sendCookie(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, ha
 	half.SetCookie(slot, class, p.cookieMAC(id, p.seg.Seq, slot, class))
 	l.cookies, l.cookieAt = true, p.now
 	p.n.CookiesSent++
-	p.mould.SetMSS(p.linkMSS(&id.Remote))
-	half.CookieSynAck(p.now, *id, &p.mould, &p.tx.segment)
+	p.templateConn.SetMSS(p.linkMSS(&id.Remote))
+	half.CookieSynAck(p.now, *id, &p.templateConn, &p.tx.segment)
 	return p.answer(b, src, &p.tx.segment)
 }
 

@@ -44,16 +44,16 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	return done
 }
 
-// inputJoined is input of a segment that stands for b and p.joined. What an Upper refuses ends it: the frames behind that
+// inputCoalesced is input of a segment that stands for b and p.coalesced. What an Upper refuses ends it: the frames behind that
 // are then given to TCP one by one, as those behind a gap are.
-func (p *Poller) inputJoined(c *Conn, b mem.Buf, payload []byte) bool {
-	joined := p.joined
-	p.joined = nil
+func (p *Poller) inputCoalesced(c *Conn, b mem.Buf, payload []byte) bool {
+	rest := p.coalesced
+	p.coalesced = nil
 	end := p.seg.HdrLen + p.l4Plain(&c.id.Remote)
 	p.touch(c)
 	a := c.tcp.Input(p.now, &p.seg)
 	if a.Drop != tcp.DropNone {
-		p.n.TCP[a.Drop] += uint64(1 + len(joined))
+		p.n.TCP[a.Drop] += uint64(1 + len(rest))
 	}
 	done := true
 	for i := 0; ; i++ {
@@ -66,11 +66,11 @@ func (p *Poller) inputJoined(c *Conn, b mem.Buf, payload []byte) bool {
 		} else if verdict != Kept {
 			p.discard(b)
 		}
-		if i == len(joined) || verdict == Refused {
+		if i == len(rest) || verdict == Refused {
 			break
 		}
 		p.rxAt++
-		b = joined[i]
+		b = rest[i]
 		frame := p.pool.Data(b)
 		p.n.Coalesced++
 		p.n.RxFrames++
@@ -86,7 +86,7 @@ func (p *Poller) inputJoined(c *Conn, b mem.Buf, payload []byte) bool {
 // l4Plain is where the TCP header begins in a frame without options or extensions of IP.
 func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remote) }
 
-// offer gives the octets of one frame of several joined to the Upper and commits them.
+// offer gives the octets of one frame of several coalesced ones to the Upper and commits them.
 func (p *Poller) offer(c *Conn, a *tcp.Arrival, b mem.Buf, payload []byte) Verdict {
 	part := c.tcp.Part(a, len(payload))
 	verdict := Refused

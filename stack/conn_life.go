@@ -74,7 +74,7 @@ func (p *Poller) events(c *Conn, ev tcp.Events) {
 	}
 }
 
-// established joins c and its Upper.
+// established gives c its Upper.
 func (p *Poller) established(c *Conn) {
 	if c.phase != phaseOpening {
 		return
@@ -119,7 +119,7 @@ func (p *Poller) advise(c *Conn, err error) {
 // linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
-	p.leaveStarved(c)
+	p.stopWaiting(c)
 	p.leaveSilent(c)
 	p.peers.remove(c)
 	c.leaveAddr()
@@ -146,7 +146,7 @@ func (p *Poller) finish(c *Conn) {
 		p.slab.lingering.remove(p.slab.conns, c.index)
 	}
 	c.listener = nil
-	p.leaveStarved(c)
+	p.stopWaiting(c)
 	p.leaveSilent(c)
 	p.peers.remove(c)
 	c.leaveAddr()

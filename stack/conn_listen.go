@@ -180,7 +180,7 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 }
 
 // reset answers a segment without a connection, in its own Buf and to the station it came from: no neighbour is
-// looked up for a stranger. Returns whether b is done with.
+// looked up for an unproven peer. Returns whether b is done with.
 func (p *Poller) reset(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool {
 	t := &p.tx.segment
 	if !tcp.ResetFor(*id, s, t) {

@@ -93,7 +93,7 @@ func TestOldestHalfOpenGivesWay(t *testing.T) {
 	first := l.dial(l.a, l.b, 7)
 	l.until("open", func() bool { return len(l.accepted) == 1 })
 	syn := func(port uint16) []byte {
-		tr := stranger
+		tr := unknownPeer
 		tr.ID.LocalPort, tr.ID.RemotePort, tr.Flags = port, 7, tcp.SYN
 		return segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.0.0.77"), l.b.addr, tr, nil)
 	}
@@ -165,7 +165,7 @@ func TestDataWithTheHandshakesEnd(t *testing.T) {
 func TestSYNFromWhereNoRouteLeads(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
-	tr := stranger
+	tr := unknownPeer
 	tr.ID.RemotePort, tr.Flags = 7, tcp.SYN
 	frame := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("192.0.2.9"), l.b.addr, tr, nil)
 	require.Empty(t, l.answers(l.a, l.b, frame))

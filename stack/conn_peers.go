@@ -14,14 +14,14 @@ import (
 func (c *Conn) SetSilent(on bool) {
 	if !on {
 		c.p.leaveSilent(c)
-	} else if c.phase == phaseOpen && c.marks&(markSilent|markStarved) == 0 {
+	} else if c.phase == phaseOpen && c.marks&(markSilent|markWaiting) == 0 {
 		c.marks |= markSilent
 		c.p.silent.pushBack(c.p.slab.conns, c.index)
 		c.p.peers.addSilent(c, 1)
 	}
 }
 
-// leaveSilent takes c from the list, as does starve: a connection stands in one list at a time.
+// leaveSilent takes c from the list, as does awaitBufs: a connection stands in one list at a time.
 func (p *Poller) leaveSilent(c *Conn) {
 	if c.marks&markSilent != 0 {
 		c.marks &^= markSilent

@@ -179,10 +179,10 @@ func TestStarvedIsNotSilent(t *testing.T) {
 	_, accepted := l.openSilent(1)
 	c := accepted[0].conn
 	require.Equal(t, 1, l.b.silent.n)
-	l.b.starve(c)
+	l.b.awaitBufs(c)
 	require.Zero(t, l.b.silent.n)
 	c.SetSilent(true)
 	require.Zero(t, l.b.silent.n)
-	l.b.leaveStarved(c)
+	l.b.stopWaiting(c)
 	l.stop()
 }

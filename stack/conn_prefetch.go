@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	previewMin = 256 // connections: fewer stay in the cache by themselves
-	cacheLine  = 64
+	prefetchMin = 256 // connections: fewer stay in the cache by themselves
+	cacheLine   = 64
 )
 
 // hotOctets are the first of a Conn that segments in order, and their ACKs, touch.
 const hotOctets = unsafe.Offsetof(Conn{}.tcp) + tcp.HotOctets
 
-// warm brings connections into the cache.
-func (p *Poller) warm(ahead []connIndex) {
+// prefetch brings connections into the cache.
+func (p *Poller) prefetch(ahead []connIndex) {
 	sum := byte(0)
 	for _, i := range ahead {
 		if i != noConn {
@@ -27,7 +27,7 @@ func (p *Poller) warm(ahead []connIndex) {
 			sum += first(p.slab.conns[i].upper)
 		}
 	}
-	p.warmth = sum
+	p.prefetched = sum
 }
 
 // first reads an octet of what u points to. Others may be writing there, which is no harm to a value that nobody uses, but

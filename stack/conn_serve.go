@@ -11,8 +11,8 @@ func (p *Poller) output() int {
 	for todo := p.serving; len(todo) > 0; {
 		burst := todo[:min(len(todo), p.cfg.BurstMax)]
 		todo = todo[len(burst):]
-		if p.table.n >= previewMin {
-			p.warm(burst)
+		if p.table.n >= prefetchMin {
+			p.prefetch(burst)
 		}
 		for _, i := range burst {
 			p.serve(&p.slab.conns[i])
@@ -36,7 +36,7 @@ func (p *Poller) serve(c *Conn) {
 	if c.phase == phaseFree {
 		return
 	}
-	p.obey(c)
+	p.applyMarks(c)
 	p.followPath(c)
 	more, waits := p.transmit(c, p.release(c))
 	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: nobody else's frames are waited for
@@ -56,13 +56,13 @@ func (p *Poller) serve(c *Conn) {
 		waits = true
 	}
 	if waits {
-		p.starve(c)
+		p.awaitBufs(c)
 	}
 	p.timers.arm(c.index, c.due())
 }
 
-// obey carries out what was marked.
-func (p *Poller) obey(c *Conn) {
+// applyMarks carries out what was marked.
+func (p *Poller) applyMarks(c *Conn) {
 	if c.marks&markWindow != 0 {
 		c.marks &^= markWindow
 		c.tcp.SetReceiveWindow(c.window)

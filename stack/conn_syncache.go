@@ -20,7 +20,7 @@ type synCache struct {
 type synEntry struct {
 	id       tcp.ID
 	half     tcp.Half
-	mac      inet.MAC  // where the SYN came from, and the SYN,ACK goes to: no neighbour is looked up for a stranger
+	mac      inet.MAC  // where the SYN came from, and the SYN,ACK goes to: no neighbour is looked up for an unproven peer
 	full     bool      // the handshake was done, and there was no slot
 	chain    connIndex // same bucket, or next unused
 	older    connIndex // of the same listener
@@ -161,8 +161,8 @@ func (p *Poller) synBucket(id *tcp.ID) *connIndex {
 // synAck sends e's SYN,ACK in b and returns whether b is done with. timed: its timer asks for it.
 func (p *Poller) synAck(i connIndex, b mem.Buf, timed bool) bool {
 	e := &p.syns.entries[i]
-	p.mould.SetMSS(p.linkMSS(&e.id.Remote))
-	e.half.SynAck(p.now, e.id, &p.mould, timed, &p.tx.segment)
+	p.templateConn.SetMSS(p.linkMSS(&e.id.Remote))
+	e.half.SynAck(p.now, e.id, &p.templateConn, timed, &p.tx.segment)
 	if timed {
 		p.armSyn(i)
 	}

@@ -433,7 +433,7 @@ func TestSynFlood(t *testing.T) {
 func TestSYNsDoNotAllocate(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 4)
-	tr := stranger
+	tr := unknownPeer
 	tr.ID.RemotePort, tr.Flags = 7, tcp.SYN
 	var frames [][]byte
 	for i := range 16 {

@@ -12,7 +12,7 @@ import (
 // every Buf is back. With fix the checksums are made right, so that what is behind them is reached.
 func FuzzFrames(f *testing.F) {
 	l := newLab(f, nil)
-	tr := stranger
+	tr := unknownPeer
 	for _, flags := range []tcp.Flags{tcp.SYN, tcp.ACK, tcp.FIN | tcp.ACK, tcp.RST} {
 		tr.Flags = flags
 		f.Add(between(l.a, l.b, tr, []byte("octets")), between(l.a, l.b, tr, nil), true)

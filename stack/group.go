@@ -73,8 +73,8 @@ func (g *Group) check(cfg *Config) error {
 	return nil
 }
 
-// join makes the rings towards a new member.
-func (g *Group) join(member, frameMax int) {
+// addMember makes the rings towards a new member.
+func (g *Group) addMember(member, frameMax int) {
 	inbox := make([]*crossing, len(g.inboxes))
 	for from := range inbox {
 		if from != member {

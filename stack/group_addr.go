@@ -18,9 +18,9 @@ type groupAddr struct {
 	probedAt  atomic.Int64 // or a probe for it
 
 	// Under Group.lock.
-	addr   inet.Addr
-	joined uint64 // members that have ever had it, a bit each
-	refs   int    // that have it
+	addr    inet.Addr
+	sharers uint64 // members that have ever had it, a bit each
+	refs    int    // that have it
 }
 
 func newGroupAddr(addr inet.Addr) *groupAddr {
@@ -72,15 +72,15 @@ func macOf(w uint64) (mac inet.MAC) {
 // groupAddrsMax bounds those of a Group that no member has any more and some never had.
 const groupAddrsMax = 4 * addrsMax
 
-// joinAddr is what member has in common with the others of an address that it adds. Each adds and
+// shareAddr is what member has in common with the others of an address that it adds. Each adds and
 // removes it in its own time: its n-th time is the others' n-th time.
-func (g *Group) joinAddr(member int, addr inet.Addr) *groupAddr {
+func (g *Group) shareAddr(member int, addr inet.Addr) *groupAddr {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	bit := uint64(1) << member
 	for _, a := range g.addrs {
-		if a.addr == addr && a.joined&bit == 0 {
-			a.joined |= bit
+		if a.addr == addr && a.sharers&bit == 0 {
+			a.sharers |= bit
 			a.refs++
 			return a
 		}
@@ -93,17 +93,17 @@ func (g *Group) joinAddr(member int, addr inet.Addr) *groupAddr {
 		g.addrs = slices.Delete(g.addrs, i, i+1)
 	}
 	a := newGroupAddr(addr)
-	a.joined, a.refs = bit, 1
+	a.sharers, a.refs = bit, 1
 	g.addrs = append(g.addrs, a)
 	return a
 }
 
-// leaveAddr is called when a member has removed the address.
-func (g *Group) leaveAddr(a *groupAddr) {
+// unshareAddr is called when a member has removed the address.
+func (g *Group) unshareAddr(a *groupAddr) {
 	g.lock.Lock()
 	defer g.lock.Unlock()
 	a.refs--
-	if a.refs == 0 && a.joined == 1<<len(g.inboxes)-1 {
+	if a.refs == 0 && a.sharers == 1<<len(g.inboxes)-1 {
 		g.addrs = slices.DeleteFunc(g.addrs, func(b *groupAddr) bool { return a == b })
 	}
 }

@@ -80,7 +80,7 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
 	if l.group = newGroupAddr(l.addr); cfg.Group != nil {
-		l.group = cfg.Group.joinAddr(cfg.Member, l.addr)
+		l.group = cfg.Group.shareAddr(cfg.Member, l.addr)
 	}
 	if l.addr.Is4() {
 		l.bits += 96
@@ -106,7 +106,7 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 func (h *hostState) removeAddr(cfg *Config, i int) {
 	l := h.local[i]
 	if cfg.Group != nil {
-		cfg.Group.leaveAddr(l.group)
+		cfg.Group.unshareAddr(l.group)
 	}
 	h.local = slices.Delete(h.local, i, i+1)
 	h.routes.Remove(l.addr, l.bits) // its own: another address of the network has another

@@ -205,7 +205,7 @@ func TestSeveralAddresses(t *testing.T) {
 		require.Empty(t, l.answers(l.a, l.b, f), to)
 	}
 	// The broadcast address of the second prefix is no host's, either.
-	tr := stranger
+	tr := unknownPeer
 	tr.Flags = tcp.ACK
 	f := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.5.255.255"), l.b.addr, tr, nil)
 	require.Empty(t, l.answers(l.a, l.b, f))
@@ -247,7 +247,7 @@ func TestVLANTags(t *testing.T) {
 		m := make([]byte, 40)
 		m[0] = inet.ICMPEcho
 		binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, 0))
-		tr := stranger
+		tr := unknownPeer
 		tr.Flags = tcp.ACK
 		for _, f := range [][]byte{
 			packet(from.mac, c.to.mac, from.addr, c.to.addr, inet.ProtoICMP, m), between(from, c.to, tr, nil),
@@ -279,7 +279,7 @@ func TestFragmentedSegments(t *testing.T) {
 	l := newLab(t, sixes)
 	l.listen(l.b, 2000, 4)
 	for _, six := range []bool{false, true} {
-		tr := stranger
+		tr := unknownPeer
 		tr.Flags = tcp.SYN
 		tr.Options.WindowScale = -1
 		from, to := l.a.addr, l.b.addr

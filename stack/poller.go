@@ -30,29 +30,29 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab       slab
-	table      lookup
-	timers     timers
-	syns       synCache
-	peers      peers
-	mould      tcp.Conn // makes the SYN,ACKs of syns
-	memory     *tcp.Memory
-	starved    list   // connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
-	strangers  list   // of them, those whose peer has never acknowledged anything
-	placesSeen uint32 // Group.placesWanted, as far as it was heeded
-	silent     list   // connections whose peer has said nothing yet (conn_peers.go)
-	stall      stallState
+	slab         slab
+	table        lookup
+	timers       timers
+	syns         synCache
+	peers        peers
+	templateConn tcp.Conn // makes the SYN,ACKs of syns
+	memory       *tcp.Memory
+	waiting      list   // connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
+	unproven     list   // of them, those whose peer has never acknowledged anything
+	placesSeen   uint32 // Group.placesWanted, as far as it was heeded
+	silent       list   // connections whose peer has said nothing yet (conn_peers.go)
+	pressure     pressureState
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
 	rx         []mem.Buf
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
-	joined     []mem.Buf   // those behind it that its segment stands for, too
+	coalesced  []mem.Buf   // those behind it that its segment stands for, too
 	behind     bool        // the device has more frames than this Turn took
 	waited     int         // Turns in a row for which timers have waited
-	ahead      []connIndex // of a burst, for preview
-	warmth     byte        // what preview read: nobody wants it
+	burstConns []connIndex // of a burst, for prefetchBurst
+	prefetched byte        // what prefetch read: nobody wants it
 	dead       []mem.Buf   // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
@@ -60,9 +60,9 @@ type Poller struct {
 	learned    bool // Learn was called: frames may have become ready
 	tx         transmitter
 
-	n       Counters
-	control *mem.MPSC[func()]
-	bells   bells
+	n         Counters
+	control   *mem.MPSC[func()]
+	doorbells doorbells
 
 	stopping atomic.Bool
 	running  atomic.Bool
@@ -88,24 +88,24 @@ func New(cfg Config) (*Poller, error) {
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
 		rx:         make([]mem.Buf, cfg.BurstMax),
-		ahead:      make([]connIndex, cfg.BurstMax),
+		burstConns: make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),
-		starved:    emptyList,
-		strangers:  emptyList,
+		waiting:    emptyList,
+		unproven:   emptyList,
 		silent:     emptyList,
 	}
 	if cfg.Group != nil {
-		cfg.Group.join(cfg.Member, frameMaxOf(cfg.MTU))
+		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU))
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
 	p.host = newHost(&cfg, p.now, &p.secret)
 	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
 	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
-	p.mould.Init(p.memory)
+	p.templateConn.Init(p.memory)
 	p.syns = newSynCache(cfg.SynMax, p.now)
 	p.peers = newPeers(&cfg, &p.secret)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
@@ -150,16 +150,16 @@ func (p *Poller) Turn() int {
 	p.now = p.clock()
 	p.tx.blocked = false
 	work := p.drainControl()
-	work += p.drainBells()
+	work += p.drainDoorbells()
 	work += p.heedGroup()
 	work += p.makePlaces()
 	work += p.drainCrossings()
 	work += p.receive()
 	work += p.expireTimers()
 	work += p.resolve()
-	work += p.each()
-	p.feed()
-	p.relieve()
+	work += p.onTurn()
+	p.retryWaiting()
+	p.reclaim()
 	work += p.output()
 	p.flush()
 	p.n.Turns++
@@ -172,14 +172,14 @@ func (p *Poller) Turn() int {
 	return work
 }
 
-// each runs the embedder's part of a Turn (Config.OnTurn): what arrived has been delivered, nothing has been sent yet. What it
+// onTurn runs the embedder's part of a Turn (Config.OnTurn): what arrived has been delivered, nothing has been sent yet. What it
 // posts rings a doorbell, which is heard at once, so that it leaves in this Turn and not in the next one.
-func (p *Poller) each() int {
+func (p *Poller) onTurn() int {
 	if p.cfg.OnTurn == nil {
 		return 0
 	}
 	work := p.cfg.OnTurn()
-	return work + p.drainBells()
+	return work + p.drainDoorbells()
 }
 
 // Deadline is when the next timer is due (math.MaxInt64: none). Poller goroutine.
@@ -195,10 +195,10 @@ func (p *Poller) Deadline() int64 {
 	if p.crossingsWait() || p.addrNews() || p.placeNews() {
 		return p.now
 	}
-	if p.starved.n+p.strangers.n > 0 {
+	if p.waiting.n+p.unproven.n > 0 {
 		next := p.now + retryNs
-		if starved, strangers := p.feedable(); starved+strangers == 0 {
-			next = max(next, p.stall.lookAt)
+		if waiting, unproven := p.retriable(); waiting+unproven == 0 {
+			next = max(next, p.pressure.lookAt)
 		}
 		at = min(at, next)
 	}

@@ -8,43 +8,43 @@ import (
 // Woken lead to one Woken. What the caller wrote before Wake is seen by Woken. On a closed or recycled Conn
 // it is harmless.
 func (c *Conn) Wake() {
-	if c.bell.Load() || c.bell.Swap(true) {
+	if c.rung.Load() || c.rung.Swap(true) {
 		return
 	}
-	c.p.bells.ring(c)
+	c.p.doorbells.ring(c)
 }
 
-// bells is the doorbell: connections that rang since the Poller last listened. Any goroutine rings, the Poller listens.
+// doorbells are the connections whose doorbell rang since the Poller last looked. Any goroutine rings; the Poller looks.
 //
 // It is a stack linked through the connections (R. K. Treiber, 1986) that is taken as a whole, so that there is no ABA,
-// and a connection stands in it at most once: Conn.bell says that it does. It costs eight octets a connection, and has
+// and a connection stands in it at most once: Conn.rung says that it does. It costs eight octets a connection, and has
 // no limit of its own to run into.
-type bells struct {
+type doorbells struct {
 	_    [64]byte
 	last atomic.Uint32 // index+1 of who rang last; 0: nobody
 	_    [64]byte
 }
 
-// ring adds c, whose bell the caller has just set.
-func (b *bells) ring(c *Conn) {
+// ring adds c, whose rung the caller has just set.
+func (b *doorbells) ring(c *Conn) {
 	for {
 		last := b.last.Load()
-		c.bellNext = last
+		c.rungNext = last
 		if b.last.CompareAndSwap(last, uint32(c.index)+1) {
 			return
 		}
 	}
 }
 
-// drainBells hears the doorbells rung since the last Turn.
-func (p *Poller) drainBells() int {
+// drainDoorbells serves the doorbells rung since the last Turn.
+func (p *Poller) drainDoorbells() int {
 	work := 0
-	for i := p.bells.hear(p.slab.conns); i != 0; {
+	for i := p.doorbells.takeAll(p.slab.conns); i != 0; {
 		work++
 		c := &p.slab.conns[i-1]
-		i = c.bellNext // before the bell may ring again
-		// Silence the bell before Woken looks: what is posted after Woken looked rings again.
-		c.bell.Store(false)
+		i = c.rungNext // before it may ring again
+		// Cleared before Woken looks: what is posted after Woken looked rings again.
+		c.rung.Store(false)
 		if c.phase == phaseOpening {
 			c.marks |= markWoken
 		}
@@ -58,15 +58,15 @@ func (p *Poller) drainBells() int {
 	return work
 }
 
-// hear takes all that rang, the first to ring first: index+1, continued by bellNext.
-func (b *bells) hear(conns []Conn) uint32 {
+// takeAll takes all that rang, the first to ring first: index+1, continued by bellNext.
+func (b *doorbells) takeAll(conns []Conn) uint32 {
 	if b.last.Load() == 0 {
 		return 0
 	}
 	first := uint32(0)
 	for i := b.last.Swap(0); i != 0; {
 		c := &conns[i-1]
-		i, c.bellNext, first = c.bellNext, first, i
+		i, c.rungNext, first = c.rungNext, first, i
 	}
 	return first
 }

@@ -13,33 +13,33 @@ func TestBellsAreHeardInOrder(t *testing.T) {
 	for i := range conns {
 		conns[i].index = connIndex(i)
 	}
-	var b bells
-	require.Zero(t, b.hear(conns))
+	var b doorbells
+	require.Zero(t, b.takeAll(conns))
 	for _, i := range []int{3, 0, 4} {
 		b.ring(&conns[i])
 	}
 	var got []uint32
-	for i := b.hear(conns); i != 0; i = conns[i-1].bellNext {
+	for i := b.takeAll(conns); i != 0; i = conns[i-1].rungNext {
 		got = append(got, i-1)
 	}
 	require.Equal(t, []uint32{3, 0, 4}, got)
-	require.Zero(t, b.hear(conns))
+	require.Zero(t, b.takeAll(conns))
 }
 
-// Many ring at once, as Wake does, while one listens: whoever rang is heard, and as often as its bell was set.
+// Many ring at once, as Wake does, while one listens: whoever rang is heard, and as often as its doorbell was set.
 func TestBellsFromManyGoroutines(t *testing.T) {
 	const conns, ringers, rounds = 16, 4, 2000
 	all := make([]Conn, conns)
 	for i := range all {
 		all[i].index = connIndex(i)
 	}
-	var b bells
+	var b doorbells
 	var rung [ringers]int
 	var ringing sync.WaitGroup
 	for g := range ringers {
 		ringing.Go(func() {
 			for i := range rounds {
-				if c := &all[(i*7+g)%conns]; !c.bell.Swap(true) {
+				if c := &all[(i*7+g)%conns]; !c.rung.Swap(true) {
 					rung[g]++
 					b.ring(c)
 				}
@@ -51,10 +51,10 @@ func TestBellsFromManyGoroutines(t *testing.T) {
 	}
 	heard := 0
 	listen := func() {
-		for i := b.hear(all); i != 0; {
+		for i := b.takeAll(all); i != 0; {
 			c := &all[i-1]
-			i = c.bellNext
-			c.bell.Store(false)
+			i = c.rungNext
+			c.rung.Store(false)
 			heard++
 		}
 	}

@@ -28,9 +28,9 @@ const (
 	stallLooksMax = 64      // connections looked at each time
 )
 
-// relieve ends the worst of some connections, if memory was wanted since it last looked and one of them is bad enough.
-func (p *Poller) relieve() {
-	s := &p.stall
+// reclaim ends the worst of some connections, if memory was wanted since it last looked and one of them is bad enough.
+func (p *Poller) reclaim() {
+	s := &p.pressure
 	if short := p.memory.RecordsShort(); short != s.short {
 		s.short = short
 		s.want(noConn)

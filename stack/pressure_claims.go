@@ -1,7 +1,7 @@
 package stack
 
-// stallState is where relieve stands.
-type stallState struct {
+// pressureState is where reclaim stands.
+type pressureState struct {
 	hand   int   // the next connection to look at
 	lookAt int64 // when
 	short  uint64
@@ -10,7 +10,7 @@ type stallState struct {
 }
 
 // want notes that connection i wants for memory.
-func (s *stallState) want(i connIndex) {
+func (s *pressureState) want(i connIndex) {
 	if s.wanted && s.by != i {
 		i = noConn
 	}
@@ -27,7 +27,7 @@ func (p *Poller) floor(c *Conn) int {
 
 // claimed says that others, who hold nothing, wait for one of the free Bufs.
 func (p *Poller) claimed(free int) bool {
-	return p.starved.n > 0 || p.strangers.n > 0 && free >= p.tx.proven
+	return p.waiting.n > 0 || p.unproven.n > 0 && free >= p.tx.proven
 }
 
 // owe starts the clock: nothing was owed before.

@@ -46,7 +46,7 @@ func TestOwnWantEndsNobody(t *testing.T) {
 }
 
 func TestWhoWants(t *testing.T) {
-	var s stallState
+	var s pressureState
 	for _, x := range []struct{ who, by connIndex }{{1, 1}, {1, 1}, {2, noConn}, {1, noConn}} {
 		s.want(x.who)
 		require.True(t, s.wanted)

@@ -5,65 +5,65 @@ package stack
 // that wait may be very many, and a Turn must not walk over all of them to find nothing. Connections that have something
 // in flight and cannot have more need no list, their ACKs bring them back.
 
-// feedMax bounds how many are asked again in one Turn.
-const feedMax = 64
+// retriesMax bounds how many are asked again in one Turn.
+const retriesMax = 64
 
-// starve lists c, once, where it stands now: those that leave more Bufs to others wait apart, or they would hold up the rest.
-func (p *Poller) starve(c *Conn) {
-	stranger := p.floor(c) > 0
-	if c.marks&markStarved != 0 {
-		if stranger == (c.marks&markStranger != 0) {
+// awaitBufs lists c, once, where it stands now: those that leave more Bufs to others wait apart, or they would hold up the rest.
+func (p *Poller) awaitBufs(c *Conn) {
+	unproven := p.floor(c) > 0
+	if c.marks&markWaiting != 0 {
+		if unproven == (c.marks&markUnproven != 0) {
 			return
 		}
-		p.leaveStarved(c)
+		p.stopWaiting(c)
 	}
 	p.leaveSilent(c)
-	c.marks |= markStarved
-	if stranger {
-		c.marks |= markStranger
-		p.strangers.pushBack(p.slab.conns, c.index)
+	c.marks |= markWaiting
+	if unproven {
+		c.marks |= markUnproven
+		p.unproven.pushBack(p.slab.conns, c.index)
 		return
 	}
-	p.starved.pushBack(p.slab.conns, c.index)
+	p.waiting.pushBack(p.slab.conns, c.index)
 }
 
-func (p *Poller) leaveStarved(c *Conn) {
+func (p *Poller) stopWaiting(c *Conn) {
 	switch {
-	case c.marks&markStarved == 0:
+	case c.marks&markWaiting == 0:
 		return
-	case c.marks&markStranger != 0:
-		p.strangers.remove(p.slab.conns, c.index)
+	case c.marks&markUnproven != 0:
+		p.unproven.remove(p.slab.conns, c.index)
 	default:
-		p.starved.remove(p.slab.conns, c.index)
+		p.waiting.remove(p.slab.conns, c.index)
 	}
-	c.marks &^= markStarved | markStranger
+	c.marks &^= markWaiting | markUnproven
 }
 
-// feed has as many served as there is memory for.
-func (p *Poller) feed() {
-	if p.starved.n+p.strangers.n == 0 {
+// retryWaiting has as many served as there is memory for.
+func (p *Poller) retryWaiting() {
+	if p.waiting.n+p.unproven.n == 0 {
 		return
 	}
-	starved, strangers := p.feedable()
-	p.feedFrom(&p.starved, starved)
-	p.feedFrom(&p.strangers, strangers)
-	if p.starved.n+p.strangers.n > 0 {
-		p.stall.want(noConn)
+	waiting, unproven := p.retriable()
+	p.retryFrom(&p.waiting, waiting)
+	p.retryFrom(&p.unproven, unproven)
+	if p.waiting.n+p.unproven.n > 0 {
+		p.pressure.want(noConn)
 	}
 }
 
-// feedable is how many of those that wait in either list could be served now.
-func (p *Poller) feedable() (starved, strangers int) {
+// retriable is how many of those that wait in either list could be served now.
+func (p *Poller) retriable() (waiting, unproven int) {
 	bufs, runs := p.pool.Available()-p.tx.reserve+1, p.memory.RunsFree()
-	starved = max(min(feedMax, p.starved.n, runs, bufs), 0)
-	strangers = max(min(feedMax, p.strangers.n, runs-starved, bufs-starved-p.tx.proven), 0)
-	return starved, strangers
+	waiting = max(min(retriesMax, p.waiting.n, runs, bufs), 0)
+	unproven = max(min(retriesMax, p.unproven.n, runs-waiting, bufs-waiting-p.tx.proven), 0)
+	return waiting, unproven
 }
 
-func (p *Poller) feedFrom(l *list, n int) {
+func (p *Poller) retryFrom(l *list, n int) {
 	for ; n > 0 && l.first != noConn; n-- {
 		c := &p.slab.conns[l.first]
-		p.leaveStarved(c)
+		p.stopWaiting(c)
 		p.touch(c)
 	}
 }

@@ -64,8 +64,8 @@ func TestWaitingForBufs(t *testing.T) {
 		}
 		return true
 	})
-	require.Equal(t, noConn, l.a.starved.first)
-	require.Equal(t, noConn, l.a.starved.last)
+	require.Equal(t, noConn, l.a.waiting.first)
+	require.Equal(t, noConn, l.a.waiting.last)
 	l.pass(100 * second) // TIME-WAIT ends where it should: in its own list
 	require.Equal(t, noConn, l.a.slab.lingering.first)
 	require.Equal(t, 4, l.a.counters().Conns)
@@ -73,15 +73,15 @@ func TestWaitingForBufs(t *testing.T) {
 }
 
 // One that still stands in a list when its peer has acknowledged something waits with those from then on.
-func TestStrangerNoMore(t *testing.T) {
+func TestUnprovenNoMore(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
 	p, c := l.a, u.conn
-	p.starve(c)
-	require.Equal(t, [2]int{0, 1}, [2]int{p.starved.n, p.strangers.n})
+	p.awaitBufs(c)
+	require.Equal(t, [2]int{0, 1}, [2]int{p.waiting.n, p.unproven.n})
 	c.acked = 1
-	p.starve(c)
-	require.Equal(t, [2]int{1, 0}, [2]int{p.starved.n, p.strangers.n})
-	p.leaveStarved(c)
-	require.Equal(t, [2]int{0, 0}, [2]int{p.starved.n, p.strangers.n})
+	p.awaitBufs(c)
+	require.Equal(t, [2]int{1, 0}, [2]int{p.waiting.n, p.unproven.n})
+	p.stopWaiting(c)
+	require.Equal(t, [2]int{0, 0}, [2]int{p.waiting.n, p.unproven.n})
 }

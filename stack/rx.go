@@ -11,9 +11,9 @@ func (p *Poller) receive() int {
 	p.behind = true
 	for range burstsPerTurnMax {
 		n := p.queue.Rx(p.rx)
-		p.preview(p.rx[:n])
+		p.prefetchBurst(p.rx[:n])
 		p.rxEnd = n
-		for p.rxAt = 0; p.rxAt < n; p.rxAt++ { // which join moves, too
+		for p.rxAt = 0; p.rxAt < n; p.rxAt++ { // which coalesce moves, too
 			b := p.rx[p.rxAt]
 			p.n.RxFrames++
 			if p.frame(b) {

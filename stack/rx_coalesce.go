@@ -7,14 +7,14 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Octets of a TCP header that join looks at.
+// Octets of a TCP header that coalesce looks at.
 const (
 	tcpFlagsAt  = 13
 	tcpWindowAt = 14
 	tcpUrgentAt = 18
 )
 
-// join looks for the frames of this burst that go on where s, in b, ends, and leaves them in p.joined; s then stands for
+// coalesce looks for the frames of this burst that go on where s, in b, ends, and leaves them in p.coalesced; s then stands for
 // all of them. It is generic receive offload (after tcp_gro_receive, net/ipv4/tcp_offload.c) without its merging: each
 // frame stays in its Buf and is offered by itself, at its own boundaries, but the headers, the connection and TCP's
 // acceptance are looked at once for all. They differ in nothing that TCP would act upon: same headers but for lengths,
@@ -22,7 +22,7 @@ const (
 //
 // The device must have found the checksums good, b's too (who calls has seen that), and there are neither options nor
 // extensions of IP. octets is the TCP part of b.
-func (p *Poller) join(c *Conn, b mem.Buf, octets []byte) bool {
+func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 	s := &p.seg
 	head := p.pool.Data(b)
 	l4 := p.l4Plain(&c.id.Remote)
@@ -51,13 +51,13 @@ func (p *Poller) join(c *Conn, b mem.Buf, octets []byte) bool {
 	if n == 0 {
 		return false
 	}
-	p.joined = p.rx[p.rxAt+1:][:n]
+	p.coalesced = p.rx[p.rxAt+1:][:n]
 	s.Part, s.Len = part, total
 	return true
 }
 
 // follows says whether the headers of f, which end at end and whose TCP header begins at l4, are those of head but for what
-// join says may differ, with sequence number seq.
+// coalesce says may differ, with sequence number seq.
 func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
 	head, h := head[:end], f[:end]
 	be := binary.BigEndian

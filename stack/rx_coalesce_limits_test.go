@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Only the last of those joined may be shorter than the first, and none longer: what they stand for is then n of a size.
+// Only the last of those coalesced may be shorter than the first, and none longer: what they stand for is then n of a size.
 func TestJoinedAreOfOneSize(t *testing.T) {
 	for _, x := range []struct {
-		sizes  []int
-		joined uint64
+		sizes     []int
+		coalesced uint64
 	}{
 		{[]int{500, 500, 500}, 2}, {[]int{1000, 500, 500}, 1}, {[]int{500, 1000}, 0}, {[]int{500, 500, 1000, 1000, 10, 10}, 3},
 	} {
@@ -28,7 +28,7 @@ func TestJoinedAreOfOneSize(t *testing.T) {
 		}
 		l.b.Turn()
 		require.EqualValues(t, total, v.edge)
-		require.Equal(t, x.joined, l.b.counters().Coalesced, "%v", x.sizes)
+		require.Equal(t, x.coalesced, l.b.counters().Coalesced, "%v", x.sizes)
 		l.stop()
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// offloaded is a lab whose link leaves checksums out, as joining and copied headers need.
+// offloaded is a lab whose link leaves checksums out, as coalescing and copied headers need.
 func offloaded(t *testing.T, tune func(i int, cfg *Config)) *lab {
 	labOffload = true
 	defer func() { labOffload = false }()
@@ -39,11 +39,11 @@ func TestSegmentsAreJoined(t *testing.T) {
 		l.b.Turn()
 		require.Equal(t, []int{1448, 1448, 1448, 1448, 1448, 1448, 1448, 100}, sizes, "burst %d", burst)
 		n := l.b.counters()
-		joined := uint64(7)
+		coalesced := uint64(7)
 		if burst == 1 {
-			joined = 0
+			coalesced = 0
 		}
-		require.Equal(t, joined, n.Coalesced)
+		require.Equal(t, coalesced, n.Coalesced)
 		require.EqualValues(t, 8, n.RxFrames-before.RxFrames)
 		require.EqualValues(t, 7*1448+100+8*(tcpAt+32), n.RxOctets-before.RxOctets)
 		require.EqualValues(t, 8+2, v.conn.Stats().SegsIn, "with the handshake's")
@@ -167,7 +167,7 @@ func TestUnverifiedIsNotJoined(t *testing.T) {
 	l.stop()
 }
 
-// The receive path allocates nothing, joined or not.
+// The receive path allocates nothing, coalesced or not.
 func TestJoinAllocatesNothing(t *testing.T) {
 	l := offloaded(t, func(i int, cfg *Config) { cfg.TCP.ReceiveWindow = 8 << 20 })
 	l.listen(l.b, 7, 16)

@@ -8,34 +8,34 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// preview finds the connections of a burst before any of its frames is handled, and reads a word of each of their hot
+// prefetchBurst finds the connections of a burst before any of its frames is handled, and reads a word of each of their hot
 // cache lines. With very many connections none of it is in the cache; handled one after the other each frame would wait for
 // its own misses, while read one after the other, with nothing in between, they overlap. It decides nothing: what is
 // not TCP right behind a plain IP header is left for frame to look at.
-func (p *Poller) preview(bufs []mem.Buf) {
-	if p.table.n < previewMin {
+func (p *Poller) prefetchBurst(bufs []mem.Buf) {
+	if p.table.n < prefetchMin {
 		return
 	}
 	n := 0
 	for _, b := range bufs {
-		if id, ok := p.addressee(p.pool.Data(b)); ok {
-			p.ahead[n] = connIndex(p.table.hash(&id))
+		if id, ok := p.tupleOf(p.pool.Data(b)); ok {
+			p.burstConns[n] = connIndex(p.table.hash(&id))
 			n++
 		}
 	}
 	sum := byte(0)
-	for _, hash := range p.ahead[:n] {
+	for _, hash := range p.burstConns[:n] {
 		sum += byte(p.table.entries[uint32(hash)&p.table.mask].hash)
 	}
-	p.warmth = sum
-	for k, hash := range p.ahead[:n] {
-		p.ahead[k] = p.table.candidate(uint32(hash))
+	p.prefetched = sum
+	for k, hash := range p.burstConns[:n] {
+		p.burstConns[k] = p.table.candidate(uint32(hash))
 	}
-	p.warm(p.ahead[:n])
+	p.prefetch(p.burstConns[:n])
 }
 
-// addressee is the 4-tuple of a TCP segment whose IP header has neither options nor extensions.
-func (p *Poller) addressee(f []byte) (id tcp.ID, ok bool) {
+// tupleOf is the 4-tuple of a TCP segment whose IP header has neither options nor extensions.
+func (p *Poller) tupleOf(f []byte) (id tcp.ID, ok bool) {
 	at := p.host.l2
 	if len(f) < at+inet.IPv4Len+tcpHeaderLen {
 		return id, false

@@ -10,7 +10,7 @@ import (
 
 // With as many connections as it takes for bursts to be looked at beforehand: nothing is different, whatever the frames.
 func TestPreviewDecidesNothing(t *testing.T) {
-	const conns = previewMin + 20
+	const conns = prefetchMin + 20
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = conns })
 	l.listen(l.b, 7, conns)
 	var us []*peer
@@ -52,20 +52,20 @@ func TestPreviewDecidesNothing(t *testing.T) {
 func BenchmarkPreview(b *testing.B) {
 	l := newLab(b, func(i int, cfg *Config) { cfg.ConnsMax = 1024 })
 	l.listen(l.b, 7, 1024)
-	for range previewMin {
+	for range prefetchMin {
 		l.dial(l.a, l.b, 7)
 		l.turns()
 	}
 	burst := make([]mem.Buf, 32)
 	for i := range burst {
 		burst[i] = l.b.pool.Alloc()
-		f := between(l.a, l.b, stranger, nil)
+		f := between(l.a, l.b, unknownPeer, nil)
 		l.b.pool.Desc(burst[i]).Len = uint32(len(f))
 		copy(l.b.pool.Data(burst[i]), f)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l.b.preview(burst)
+		l.b.prefetchBurst(burst)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(burst)), "ns/frame")
 }

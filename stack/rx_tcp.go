@@ -39,8 +39,8 @@ func (p *Poller) tcp(b mem.Buf, src inet.MAC, remote, local *inet.Addr, tos uint
 			return p.reopen(l, c, b, src, s)
 		}
 	}
-	if good && p.rxAt+1 < p.rxEnd && p.join(c, b, octets) {
-		return p.inputJoined(c, b, payload)
+	if good && p.rxAt+1 < p.rxEnd && p.coalesce(c, b, octets) {
+		return p.inputCoalesced(c, b, payload)
 	}
 	return p.input(c, b, payload)
 }

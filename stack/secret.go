@@ -19,7 +19,7 @@ const (
 	useNeighbours
 )
 
-// secret is the key of everything a stranger must not guess.
+// secret is the key of everything nobody else may guess.
 type secret struct{ k0, k1 uint64 }
 
 func newSecret(b [16]byte) secret {

@@ -31,7 +31,7 @@ type weather struct {
 }
 
 func storm(t *testing.T, seed uint64) {
-	labOffload = seed%2 == 0 // only then are segments joined, and headers copied
+	labOffload = seed%2 == 0 // only then are segments coalesced, and headers copied
 	defer func() { labOffload = false }()
 	w := newWeather(t, seed)
 	for range 250 {

@@ -38,7 +38,7 @@ type transmitter struct {
 	proven  int     // beyond it, Bufs for those whose peer has acknowledged something
 	meta    []bufMeta
 	segment tcp.Transmit
-	last    template // the data segment made last in this Turn
+	last    headerTemplate // the data segment made last in this Turn
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -85,16 +85,16 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 		if !p.haveSpare() {
 			return !p.abortUnsaid(c), false
 		}
-		starved := false
+		waits = false
 		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
-			starved, dry = p.pull(c, returned > 0)
+			waits, dry = p.pull(c, returned > 0)
 			returned--
 			if !p.haveSpare() {
 				return true, false
 			}
 		}
 		if !c.tcp.Next(p.now, &p.tx.segment) {
-			return false, starved
+			return false, waits
 		}
 		p.emit(c, &p.tx.segment)
 	}
@@ -113,8 +113,8 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 }
 
 // pull lets the Upper fill the next segment if one may be sent. entitled: c takes the place of a Buf it has just given back,
-// so that nobody drives it out of what it works with. starved: it had to wait for Bufs. dry: that was the last, as the Upper says.
-func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
+// so that nobody drives it out of what it works with. waits: it had to wait for Bufs. dry: that was the last, as the Upper says.
+func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false, false
 	}
@@ -126,12 +126,12 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
-		p.stall.want(c.index)
+		p.pressure.want(c.index)
 		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
 		if free < p.tx.proven {
-			p.stall.want(c.index)
+			p.pressure.want(c.index)
 		}
 		return false, false
 	}

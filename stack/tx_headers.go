@@ -11,7 +11,7 @@ import (
 // template is the headers of the data segment that was made last in this Turn, and what they were made from. Where the
 // device completes the checksum, the next segment of a connection that sends many differs only in its sequence number and
 // perhaps its flags: the rest, the pseudo-header's sum included, is copied.
-type template struct {
+type headerTemplate struct {
 	octets      int // of payload; 0: there is no template
 	conn        connIndex
 	life        uint32

@@ -200,7 +200,7 @@ func TestBufInDeviceIsCopied(t *testing.T) {
 	l.stop()
 }
 
-// Bufs that are short never starve reception, and come back.
+// Bufs that are short never stop reception, and come back.
 func TestPoolPressure(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		if i == 0 {

@@ -18,7 +18,7 @@ func Attach(p *stack.Poller, s *stack.Conn, read, acked uint64, peerClosed bool,
 	if err != nil {
 		return nil, err
 	}
-	c := newConn(laneOf(p), &opts)
+	c := newConn(pollerStateOf(p), &opts)
 	c.remote = net.TCPAddrFromAddrPort(s.Remote())
 	c.attach(s)
 	u := &c.u

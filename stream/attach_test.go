@@ -84,7 +84,7 @@ func TestWindowAfterAttach(t *testing.T) {
 	var sizes [4]int
 	var passNs [2]int64
 	l.do(l.hosts[1], func() {
-		w, now := &b.u.window, b.u.lane.poller.Now()
+		w, now := &b.u.window, b.u.shared.poller.Now()
 		for i := range 3 {
 			now += int64(time.Second)
 			sizes[i] = w.wanted(b.u.conn, now, n+size-1, n)

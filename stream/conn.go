@@ -38,10 +38,10 @@ var _ io.ReaderFrom = (*Conn)(nil)
 
 const lingerDefault = -1 // in the background
 
-func newConn(ln *lane, opts *Options) *Conn {
+func newConn(ps *pollerState, opts *Options) *Conn {
 	c := &Conn{readDeadline: newDeadline(), writeDeadline: newDeadline()}
 	c.linger.Store(lingerDefault)
-	c.u.init(ln, opts)
+	c.u.init(ps, opts)
 	return c
 }
 
@@ -137,7 +137,7 @@ func (c *Conn) take(p []byte) int {
 		}
 		yield() // the Poller, for a moment
 	}
-	n := u.rx.read(u.lane.pool, p)
+	n := u.rx.read(u.shared.pool, p)
 	u.gate.Store(gateIdle)
 	if n > 0 && int64(u.rx.taken.Load()-u.told.Load()) >= u.windowSize.Load()/wakeShare {
 		u.wake()
@@ -292,9 +292,9 @@ func (c *Conn) Close() error {
 
 func (c *Conn) orderClose() {
 	if c.linger.Load() == 0 {
-		c.u.ask(askReset)
+		c.u.request(requestReset)
 	} else {
-		c.u.ask(askClose)
+		c.u.request(requestClose)
 	}
 }
 
@@ -310,7 +310,7 @@ func (c *Conn) CloseWrite() error {
 		return c.opError("close", err)
 	}
 	c.finished.Store(true)
-	c.u.ask(askFin)
+	c.u.request(requestFin)
 	c.u.writer.wake()
 	return nil
 }
@@ -321,7 +321,7 @@ func (c *Conn) CloseRead() error {
 		return c.opError("close", err)
 	}
 	c.readEnded.Store(true)
-	c.u.ask(askReadShut)
+	c.u.request(requestReadShut)
 	c.u.reader.wake()
 	return nil
 }
@@ -339,7 +339,7 @@ func (c *Conn) alive() error {
 }
 
 // Poller is the one that carries the connection.
-func (c *Conn) Poller() *stack.Poller { return c.u.lane.poller }
+func (c *Conn) Poller() *stack.Poller { return c.u.shared.poller }
 
 // LocalAddr implements net.Conn: a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }

@@ -146,7 +146,7 @@ func (u *upper) handOver(c *stack.Conn) {
 		u.gate.Store(gateIdle)
 		return
 	}
-	u.lane.kept -= u.rx.free(u.lane.pool)
+	u.shared.kept -= u.rx.free(u.shared.pool)
 	read := u.rx.taken.Load()
 	to := d.take(Handover{Conn: c, Sent: c.SentOffset(), Read: read, Edge: u.edge, Early: u.early.n})
 	if to == nil {
@@ -172,7 +172,7 @@ func (u *upper) handOver(c *stack.Conn) {
 // pass offers all octets that are here to the new Upper; false: it refused some, and gets no further call but Closed.
 func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 	from, going := at, true
-	u.rx.unread(u.lane.pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
+	u.rx.unread(u.shared.pool, make([]byte, u.shared.room), func(b mem.Buf, data []byte) {
 		if b == mem.NoBuf {
 			b, data = u.unspill(data)
 		}
@@ -180,8 +180,8 @@ func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 		at += uint64(len(data))
 	})
 	for u.early.n > 0 {
-		b, p := u.lane.pop(&u.early)
-		going = u.offer(to, p.at, b, u.lane.pool.Slot(b)[p.off:p.off+p.n], going)
+		b, p := u.shared.pop(&u.early)
+		going = u.offer(to, p.at, b, u.shared.pool.Slot(b)[p.off:p.off+p.n], going)
 	}
 	if !going {
 		c.Abort()
@@ -195,13 +195,13 @@ func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 
 // unspill puts octets back into a Buf.
 func (u *upper) unspill(data []byte) (mem.Buf, []byte) {
-	ln := u.lane
-	b := ln.pool.Alloc()
+	ps := u.shared
+	b := ps.pool.Alloc()
 	if b == mem.NoBuf {
 		return b, nil
 	}
-	ln.kept++
-	slot := ln.pool.Slot(b)[ln.pool.Headroom():]
+	ps.kept++
+	slot := ps.pool.Slot(b)[ps.pool.Headroom():]
 	return b, slot[:copy(slot, data)]
 }
 
@@ -215,9 +215,9 @@ func (u *upper) offer(to stack.Upper, at uint64, b mem.Buf, data []byte, going b
 		v = to.Arrive(u.conn, at, b, data)
 	}
 	if v == stack.Kept {
-		u.lane.kept--
+		u.shared.kept--
 	} else {
-		u.lane.free(b)
+		u.shared.free(b)
 	}
 	return going && v != stack.Refused
 }

@@ -188,7 +188,7 @@ func (d *dial) open(ctx context.Context) (c *Conn, err error) {
 
 // over dials over p.
 func (d *dial) over(ctx context.Context, p *stack.Poller) (*Conn, error) {
-	c := newConn(laneOf(p), &d.opts)
+	c := newConn(pollerStateOf(p), &d.opts)
 	c.remote = net.TCPAddrFromAddrPort(d.remote)
 	var refused error // written before opened
 	var tentative atomic.Bool
@@ -269,7 +269,7 @@ func (c *Conn) connect(ctx context.Context, p *stack.Poller, local, remote netip
 // is established, be it this very moment, or by its timer, or when the SYN is given up.
 func (c *Conn) cancelDial(p *stack.Poller) {
 	c.closed.Store(true)
-	c.u.ask(askReset)
+	c.u.request(requestReset)
 	_ = p.Submit(func() {
 		if c.u.conn != nil {
 			c.u.conn.Abort()

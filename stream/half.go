@@ -53,12 +53,12 @@ func (h *half) leave() (missed bool) {
 
 func (c *Conn) leaveRead() {
 	if c.reading.leave() {
-		c.u.ask(askReadable)
+		c.u.request(requestReadable)
 	}
 }
 
 func (c *Conn) leaveWrite() {
 	if c.writing.leave() {
-		c.u.ask(askWritable)
+		c.u.request(requestWritable)
 	}
 }

@@ -23,7 +23,7 @@ type Info struct {
 // stood at the end.
 func (c *Conn) Info(ctx context.Context) (Info, error) {
 	ready := make(chan Info, 1)
-	err := submit(ctx, c.u.lane.poller, func() {
+	err := submit(ctx, c.u.shared.poller, func() {
 		if c.u.conn != nil {
 			ready <- c.u.measure(c.u.conn)
 			return

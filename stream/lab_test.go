@@ -87,7 +87,7 @@ func newLab(t testing.TB, cfg labConfig) *lab {
 				h.faulty.Drop()
 			}
 			require.Equal(t, h.pool.Size(), h.pool.Available(), "%s: Bufs lost", h.Name())
-			require.Zero(t, laneOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
+			require.Zero(t, pollerStateOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
 		}
 	})
 	return l

@@ -62,9 +62,9 @@ func Listen(pollers []*stack.Poller, port uint16, opts Options) (*Listener, erro
 // open listens on every Poller or on none.
 func (l *Listener) open() error {
 	for i, p := range l.pollers {
-		ln := laneOf(p)
+		ps := pollerStateOf(p)
 		err := call(p, func() error {
-			return p.Listen(l.port, l.opts.HalfOpen, func(s *stack.Conn) stack.Upper { return l.accepted(ln, s) })
+			return p.Listen(l.port, l.opts.HalfOpen, func(s *stack.Conn) stack.Upper { return l.accepted(ps, s) })
 		})
 		if err != nil {
 			l.unlisten(l.pollers[:i])
@@ -75,22 +75,22 @@ func (l *Listener) open() error {
 }
 
 // accepted is called on a Poller's goroutine when a handshake is done.
-func (l *Listener) accepted(ln *lane, s *stack.Conn) stack.Upper {
+func (l *Listener) accepted(ps *pollerState, s *stack.Conn) stack.Upper {
 	if l.closed.Load() {
 		return nil
 	}
 	if len(l.queue) == cap(l.queue) {
-		ln.n.acceptOverflow.Add(1)
+		ps.n.acceptOverflow.Add(1)
 		return nil
 	}
-	c := newConn(ln, &l.opts)
+	c := newConn(ps, &l.opts)
 	c.remote = net.TCPAddrFromAddrPort(s.Remote())
 	c.attach(s)
 	select {
 	case l.queue <- c:
 		return &c.u
 	default: // another Poller was faster
-		ln.n.acceptOverflow.Add(1)
+		ps.n.acceptOverflow.Add(1)
 		return nil
 	}
 }

@@ -74,12 +74,12 @@ func (n *notice) tell(what Readiness) {
 	}
 }
 
-// askedFor is what asks say of the hook.
-func askedFor(asks uint32) (what Readiness) {
-	if asks&askReadable != 0 {
+// readinessOf is what requests say of the hook.
+func readinessOf(requests uint32) (what Readiness) {
+	if requests&requestReadable != 0 {
 		what |= Readable
 	}
-	if asks&askWritable != 0 {
+	if requests&requestWritable != 0 {
 		what |= Writable
 	}
 	return what

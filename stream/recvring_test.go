@@ -134,11 +134,11 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 
 // admit and enlarge, at each of their bounds.
 func TestAdmission(t *testing.T) {
-	ln := &lane{pool: newPool(t, 400), room: 1800, keptMax: 200}
+	ps := &pollerState{pool: newPool(t, 400), room: 1800, keptMax: 200}
 	opts, err := Options{}.filled()
 	require.NoError(t, err)
 	var u upper
-	u.init(ln, &opts)
+	u.init(ps, &opts)
 	slots := len(u.rx.slots)
 	for _, x := range []struct {
 		kept, early         int
@@ -153,15 +153,15 @@ func TestAdmission(t *testing.T) {
 		{0, slots / 2, kept, denied},
 		{0, slots, denied, denied},
 	} {
-		ln.kept, u.early.n = x.kept, x.early
+		ps.kept, u.early.n = x.kept, x.early
 		require.Equal(t, x.inOrder, u.admit(true), "%+v", x)
 		require.Equal(t, x.behindAGap, u.admit(false), "%+v", x)
 	}
 	size := u.window.size
-	ln.kept = 101
+	ps.kept = 101
 	u.enlarge(4 * size)
 	require.Equal(t, size, u.window.size, "a quarter of the pool waits for readers")
-	ln.kept = 100
+	ps.kept = 100
 	u.enlarge(4 * size)
 	require.Equal(t, 4*size, u.window.size)
 	require.Greater(t, len(u.rx.slots), slots)

@@ -31,8 +31,8 @@ const (
 	wakeShare   = 4  // the reader calls for that when it has read one part in so many
 )
 
-func (w *window) init(ln *lane, opts *Options) {
-	w.max = min(opts.ReceiveWindowMax, ln.windowMax())
+func (w *window) init(ps *pollerState, opts *Options) {
+	w.max = min(opts.ReceiveWindowMax, ps.windowMax())
 	w.size = min(opts.ReceiveWindow, w.max)
 }
 
@@ -86,12 +86,12 @@ func (w *window) wanted(c *stack.Conn, now int64, edge, read uint64) int {
 // update frees what was read and tells TCP the window. Poller's goroutine, whenever the left edge or the reader moved.
 func (u *upper) update(c *stack.Conn) {
 	w := &u.window
-	u.lane.kept -= u.rx.free(u.lane.pool)
+	u.shared.kept -= u.rx.free(u.shared.pool)
 	read := u.rx.taken.Load()
 	if u.readShut {
 		read = u.edge
 	}
-	if want := w.wanted(c, u.lane.poller.Now(), u.edge, read); want > w.size {
+	if want := w.wanted(c, u.shared.poller.Now(), u.edge, read); want > w.size {
 		u.enlarge(want)
 	}
 	if read-w.told >= uint64(w.size/tellShare) || read == u.edge {
@@ -99,7 +99,7 @@ func (u *upper) update(c *stack.Conn) {
 	}
 	u.told.Store(read)
 	size := w.size
-	if u.lane.kept > u.lane.keptMax/4*3 {
+	if u.shared.kept > u.shared.keptMax/4*3 {
 		size = min(size, pressureSegments*c.EMSS())
 	}
 	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(size)-int64(u.edge))))
@@ -110,7 +110,7 @@ func (u *upper) update(c *stack.Conn) {
 func (u *upper) resize() {
 	if n := int(u.settings.readBuffer.Swap(0)); n > 0 {
 		w := &u.window
-		w.max = min(n, u.lane.windowMax(), windowMaxMax)
+		w.max = min(n, u.shared.windowMax(), windowMaxMax)
 		w.min, w.size = w.max, min(w.size, w.max)
 		u.windowSize.Store(int64(w.size))
 		u.rx.spilled.max.Store(int64(powerOfTwo(max(spillMin, w.max))))
@@ -121,11 +121,11 @@ func (u *upper) resize() {
 
 // enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for a moment.
 func (u *upper) enlarge(want int) {
-	ln := u.lane
-	if ln.kept > ln.pool.Size()/growShare {
+	ps := u.shared
+	if ps.kept > ps.pool.Size()/growShare {
 		return
 	}
-	if slots := ln.slotsFor(want); slots > len(u.rx.slots) {
+	if slots := ps.slotsFor(want); slots > len(u.rx.slots) {
 		if !u.gate.CompareAndSwap(gateIdle, gateBusy) {
 			return // with the next measurement
 		}
@@ -134,5 +134,5 @@ func (u *upper) enlarge(want int) {
 	}
 	u.window.size = want
 	u.windowSize.Store(int64(want))
-	ln.n.windowGrown.Add(1)
+	ps.n.windowGrown.Add(1)
 }

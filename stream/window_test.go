@@ -57,7 +57,7 @@ func (l *lab) dripInto(segment, n int, opts Options) *Conn {
 
 // kept is how many Bufs wait for readers on h.
 func (l *lab) kept(h *host) (n int) {
-	l.do(h, func() { n = laneOf(h.Poller).kept })
+	l.do(h, func() { n = pollerStateOf(h.Poller).kept })
 	return n
 }
 
@@ -206,7 +206,7 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 	l := newLab(t, labConfig{})
 	h := l.hosts[1]
-	l.do(h, func() { laneOf(h.Poller).keptMax = 48 })
+	l.do(h, func() { pollerStateOf(h.Poller).keptMax = 48 })
 	a1, _ := l.pair(Options{}, Options{})
 	fillUp(t, a1) // and nobody reads
 	require.Greater(t, l.kept(h), 36)

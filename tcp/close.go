@@ -20,8 +20,8 @@ func (c *Conn) CloseSend(now int64) {
 // queueFIN puts the FIN behind the last record: it is retransmitted, SACKed and acknowledged as one.
 func (c *Conn) queueFIN(now int64) {
 	c.finQueued = true
-	c.starved = len(c.sent.recs) == 0 && !c.provideRecord()
-	if c.starved {
+	c.noMemory = len(c.sent.recs) == 0 && !c.provideRecord()
+	if c.noMemory {
 		c.due |= dueFIN // Next tries again; the state says so only when the FIN stands in the ring
 		return
 	}

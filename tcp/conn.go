@@ -56,7 +56,7 @@ type Conn struct {
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
 
 	finQueued bool // CloseSend was called
-	starved   bool // there was no memory for a first run of records
+	noMemory  bool // there was no memory for a first run of records
 	noDelay   bool // Nagle is off
 	orphaned  bool // SetOrphaned was called
 	hasFin    bool // the peer's FIN stands at finAt
@@ -273,7 +273,7 @@ func (c *Conn) initialWindow() int {
 func (c *Conn) finish(ev Events) {
 	c.state = Closed
 	c.events |= ev | EvClosed
-	c.due, c.starved = 0, false
+	c.due, c.noMemory = 0, false
 	c.ack = ackState{}
 	c.sent.abandon()
 	c.held.giveBack(c.mem)
@@ -359,9 +359,9 @@ func (c *Conn) Release() (Handle, bool) {
 // what the peer makes us keep.
 func (c *Conn) Held() int { return int(c.sent.end - c.sent.rel) }
 
-// Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
+// WaitsForMemory says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
 // happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
-func (c *Conn) WaitsForMemory() bool { return c.starved }
+func (c *Conn) WaitsForMemory() bool { return c.noMemory }
 
 // seqOf is the sequence number of offset at of our stream.
 func (c *Conn) seqOf(at uint64) Seq { return c.iss + 1 + Seq(at) }

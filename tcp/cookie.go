@@ -61,8 +61,8 @@ func cookie(slot uint32, class uint8, mac uint32) Seq {
 }
 
 // CookieSynAck makes h's SYN,ACK after SetCookie.
-func (h *Half) CookieSynAck(now int64, id ID, mould *Conn, t *Transmit) {
-	h.make(now, id, mould, t)
+func (h *Half) CookieSynAck(now int64, id ID, template *Conn, t *Transmit) {
+	h.make(now, id, template, t)
 	if !t.Options.HasTimestamps {
 		return
 	}

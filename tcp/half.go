@@ -32,10 +32,10 @@ func (h *Half) syn(s *Segment) {
 	s.Options = Options{MSS: h.mss, WindowScale: h.scale, SACKPermitted: h.sack, HasTimestamps: h.ts, TSval: h.tsVal}
 }
 
-// SynAck makes h's SYN,ACK with the help of mould, a Conn in CLOSED that is used for nothing else, so that there is only
+// SynAck makes h's SYN,ACK with the help of template, a Conn in CLOSED that is used for nothing else, so that there is only
 // one way to answer a SYN. timed: the retransmission timer asks, not the peer.
-func (h *Half) SynAck(now int64, id ID, mould *Conn, timed bool, t *Transmit) {
-	h.make(now, id, mould, t)
+func (h *Half) SynAck(now int64, id ID, template *Conn, timed bool, t *Transmit) {
+	h.make(now, id, template, t)
 	t.Retransmit = h.sends > 0
 	if h.sends == 0 {
 		h.sentAt = now
@@ -48,13 +48,13 @@ func (h *Half) SynAck(now int64, id ID, mould *Conn, timed bool, t *Transmit) {
 	}
 }
 
-func (h *Half) make(now int64, id ID, mould *Conn, t *Transmit) {
+func (h *Half) make(now int64, id ID, template *Conn, t *Transmit) {
 	var s Segment
 	h.syn(&s)
-	mould.Accept(now, id, h.iss, h.tsOffset, &s)
-	mould.Next(now, t)
-	mould.finish(0)
-	mould.events = 0
+	template.Accept(now, id, h.iss, h.tsOffset, &s)
+	template.Next(now, t)
+	template.finish(0)
+	template.events = 0
 }
 
 // Tries is how often SynAck was timed.

@@ -7,7 +7,7 @@ import "math/bits"
 // only while there is a gap; an idle Conn holds neither. All is allocated by NewMemory. One goroutine, that of its Conns.
 //
 // The last quarter of each is kept for Conns that hold nothing yet: a few that send much cannot shut out the others. A
-// Conn that finds nothing has Room 0 and says so in Starved; a segment out of order that finds nothing is dropped as
+// Conn that finds nothing has Room 0 and says so in WaitsForMemory; a segment out of order that finds nothing is dropped as
 // DropNoMemory, and comes again. Nothing that is in flight ever needs more than its Conn has.
 type Memory struct {
 	cfg     Config
@@ -60,7 +60,7 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 // Config is that of all its Conns, with its defaults filled in. It must not be changed.
 func (m *Memory) Config() *Config { return &m.cfg }
 
-// RunsFree is how many Conns that are Starved could be served now.
+// RunsFree is how many Conns that wait for memory (WaitsForMemory) could be served now.
 func (m *Memory) RunsFree() int { return m.records.buddy.free }
 
 // RecordsShort is MemoryStats.RecordsShort, for who asks often.

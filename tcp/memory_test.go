@@ -152,7 +152,7 @@ func TestRingGrows(t *testing.T) {
 }
 
 // Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the first.
-func TestStarvedConnGoesOnWhenMemoryIsFreed(t *testing.T) {
+func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	cfg := sackOnly()
 	cfg.RecordsMax = 2 * recordsMin
 	m, ss := shared(t, cfg, 3)
@@ -191,7 +191,7 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s.c.CloseSend(s.now)
 	s.expect()
 	if !s.c.WaitsForMemory() || s.c.Room(s.now) != 0 {
-		t.Fatal("not starved")
+		t.Fatal("it does not wait for memory")
 	}
 	s.wantState(Established)
 	s.in("F. 1:2 ack 1")
@@ -203,7 +203,7 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s.expect("F. 1:2 ack 2")
 	s.wantState(LastAck)
 	if s.c.WaitsForMemory() {
-		t.Error("still starved")
+		t.Error("it still waits for memory")
 	}
 	s.in(". 2 ack 2")
 	s.wantState(Closed)

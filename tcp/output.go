@@ -36,10 +36,10 @@ func (c *Conn) hasRecord() bool {
 	if len(c.sent.recs) != 0 {
 		return c.provideRecord()
 	}
-	if c.starved = c.mem.RunsFree() == 0; c.starved {
+	if c.noMemory = c.mem.RunsFree() == 0; c.noMemory {
 		c.mem.records.short++
 	}
-	return !c.starved
+	return !c.noMemory
 }
 
 // probeWantsNew says that a loss probe is due for which a new segment would do, whatever cwnd says.

@@ -314,7 +314,7 @@ func TestPathMTUNotReported(t *testing.T) {
 func TestPathSpecChecked(t *testing.T) {
 	pool := newPool(t, 4)
 	for want, spec := range map[string]PathSpec{
-		"fault: path: Coalesce is 2 and split is 0; a probability is 0 to 1":        {Coalesce: 2, LinkMTU: 1500},
+		"fault: path: Coalesce is 2 and Split is 0; a probability is 0 to 1":        {Coalesce: 2, LinkMTU: 1500},
 		"fault: path: LinkMTU is 0; must be 68 to 1898, which the pool's Bufs hold": {},
 		"fault: path: MTU is 20; must be 0 (any) or at least 68":                    {LinkMTU: 1500, MTU: 20},
 	} {

@@ -45,7 +45,7 @@ func (g *gather) single(frame []byte, d *mem.Desc) {
 }
 
 // coalesce prepares the first of bufs and as many after it as go with it.
-func (g *gather) join(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
+func (g *gather) coalesce(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 	d, frame := pool.Desc(bufs[0]), pool.Data(bufs[0])
 	g.single(frame, d)
 	if len(bufs) == 1 || d.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum {

@@ -117,7 +117,7 @@ func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 		return 1, writeFrame(q.fd, frame)
 	}
 	g := &q.gather
-	g.join(q.pool, bufs, q.txMax)
+	g.coalesce(q.pool, bufs, q.txMax)
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&g.iov)), uintptr(g.pieces))
 	return g.frames, errno
 }

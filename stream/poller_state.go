@@ -7,9 +7,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// lane is what the connections of one Poller share: its pool, what of that waits for readers, and the notes on Bufs that
+// pollerState is what the connections of one Poller share: its pool, what of that waits for readers, and the notes on Bufs that
 // wait behind a gap. All but the counters belongs to the Poller's goroutine.
-type lane struct {
+type pollerState struct {
 	poller  *stack.Poller
 	pool    *mem.Pool
 	room    int // payload octets a Buf holds, about
@@ -33,33 +33,33 @@ const (
 	spillMin         = 64 << 10
 )
 
-type laneKey struct{}
+type pollerStateKey struct{}
 
-// laneOf is p's lane. Any goroutine.
-func laneOf(p *stack.Poller) *lane {
-	if ln, ok := p.Locals().Load(laneKey{}); ok {
-		return ln.(*lane)
+// pollerStateOf is what p has. Any goroutine.
+func pollerStateOf(p *stack.Poller) *pollerState {
+	if ps, ok := p.Locals().Load(pollerStateKey{}); ok {
+		return ps.(*pollerState)
 	}
 	pool := p.Pool()
-	ln := &lane{
+	ps := &pollerState{
 		poller: p, pool: pool, room: pool.Stride() - pool.Headroom() - framing,
 		keptMax: pool.Size() / keptShare, pieces: make([]piece, pool.Size()),
 	}
-	first, _ := p.Locals().LoadOrStore(laneKey{}, ln)
-	return first.(*lane)
+	first, _ := p.Locals().LoadOrStore(pollerStateKey{}, ps)
+	return first.(*pollerState)
 }
 
 // free gives a Buf that was kept back.
-func (ln *lane) free(b mem.Buf) {
-	ln.kept--
-	ln.pool.Free(b)
+func (ps *pollerState) free(b mem.Buf) {
+	ps.kept--
+	ps.pool.Free(b)
 }
 
 // windowMax is the largest window that one connection may have.
-func (ln *lane) windowMax() int { return max(ln.pool.Size()/windowShare*ln.room, sendBufferMin) }
+func (ps *pollerState) windowMax() int { return max(ps.pool.Size()/windowShare*ps.room, sendBufferMin) }
 
 // slotsFor is how many slots a window takes when each two neighbouring Bufs hold one Buf's worth at least.
-func (ln *lane) slotsFor(window int) int { return powerOfTwo(2*window/ln.room + slotsSpare) }
+func (ps *pollerState) slotsFor(window int) int { return powerOfTwo(2*window/ps.room + slotsSpare) }
 
 const slotsSpare = 16
 
@@ -86,7 +86,7 @@ type counters struct {
 
 // CountersOf gives those of p's streams. Any goroutine.
 func CountersOf(p *stack.Poller) Counters {
-	n := &laneOf(p).n
+	n := &pollerStateOf(p).n
 	return Counters{
 		RefusedSlots: n.refusedSlots.Load(), RefusedPool: n.refusedPool.Load(), Merged: n.merged.Load(),
 		Spilled:    n.spilled.Load(),

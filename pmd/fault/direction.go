@@ -37,16 +37,16 @@ const (
 	fateDelay
 )
 
-// sink takes frames that leave a lane. send takes over b when it returns true; false: no room now.
+// sink takes frames that leave a direction. send takes over b when it returns true; false: no room now.
 type sink interface{ send(b mem.Buf) bool }
 
-// lane is one direction:
+// direction is the way of frames to the device, or from it:
 //
 //	frame -> roll -> damage -> [ delayed ] -> [ overtaken ] -> sink
 //
-// Every frame in it is a Buf that the lane owns. Delay is a constant line with ordered jitter, so delayed is a FIFO;
+// Every frame in it is a Buf that the direction owns. Delay is a constant line with ordered jitter, so delayed is a FIFO;
 // overtaken frames leave by count of frames that passed, or by time, both the same for all, so it is one too.
-type lane struct {
+type direction struct {
 	faults    Faults
 	rng       *rand.Rand
 	pool      *mem.Pool
@@ -58,8 +58,8 @@ type lane struct {
 	watch     func(frame []byte, swapped [2]int)
 }
 
-func newLane(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *lane {
-	return &lane{
+func newDirection(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *direction {
+	return &direction{
 		faults:    f.filled(),
 		rng:       rand.New(rand.NewPCG(seed, stream)),
 		pool:      pool,
@@ -68,10 +68,10 @@ func newLane(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *lane {
 	}
 }
 
-func (l *lane) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }
+func (l *direction) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }
 
 // roll decides on one frame. A frame with no fate passes untouched.
-func (l *lane) roll() fate {
+func (l *direction) roll() fate {
 	f := &l.faults
 	if l.chance(f.Drop) {
 		return fateDrop
@@ -98,8 +98,8 @@ func (l *lane) roll() fate {
 	return x
 }
 
-// clone copies b, which need not be ours, into a Buf of the lane's; NoBuf, counted, when the pool is empty.
-func (l *lane) clone(b mem.Buf) mem.Buf {
+// clone copies b, which need not be ours, into a Buf of the direction's; NoBuf, counted, when the pool is empty.
+func (l *direction) clone(b mem.Buf) mem.Buf {
 	c := l.pool.Alloc()
 	if c == mem.NoBuf {
 		l.counters.NoBuf++
@@ -111,8 +111,8 @@ func (l *lane) clone(b mem.Buf) mem.Buf {
 	return c
 }
 
-// admit carries out fate f, not fateDrop, on b, which becomes the lane's.
-func (l *lane) admit(b mem.Buf, f fate, now int64, s sink) {
+// admit carries out fate f, not fateDrop, on b, which becomes the direction's.
+func (l *direction) admit(b mem.Buf, f fate, now int64, s sink) {
 	l.damage(b, f)
 	twin := mem.NoBuf
 	if f&fateDuplicate != 0 {
@@ -127,7 +127,7 @@ func (l *lane) admit(b mem.Buf, f fate, now int64, s sink) {
 }
 
 // damage changes b's octets as f says.
-func (l *lane) damage(b mem.Buf, f fate) {
+func (l *direction) damage(b mem.Buf, f fate) {
 	var swapped [2]int
 	if f&fateSwap != 0 {
 		var ok bool
@@ -153,7 +153,7 @@ func (l *lane) damage(b mem.Buf, f fate) {
 // corrupt flips bits of b, as a router does that has checked the link's frame check sequence and makes a
 // new one. ARP crosses no router, and has no checksum of its own because the link's is enough (RFC 826):
 // it finds the damage, and nothing of the packet is left.
-func (l *lane) corrupt(b mem.Buf) {
+func (l *direction) corrupt(b mem.Buf) {
 	l.counters.Corrupted++
 	if frame := l.pool.Data(b); !isARP(frame) {
 		flipBits(frame, l.rng)
@@ -163,7 +163,7 @@ func (l *lane) corrupt(b mem.Buf) {
 }
 
 // place puts b where it is to wait, or out.
-func (l *lane) place(b mem.Buf, f fate, now int64, s sink) {
+func (l *direction) place(b mem.Buf, f fate, now int64, s sink) {
 	if f&fateDelay != 0 {
 		l.lastDue = max(l.lastDue, now+l.faults.Delay+l.jitter())
 		l.counters.Delayed++
@@ -181,7 +181,7 @@ func (l *lane) place(b mem.Buf, f fate, now int64, s sink) {
 	l.releaseOvertaken(now, s)
 }
 
-func (l *lane) jitter() int64 {
+func (l *direction) jitter() int64 {
 	if l.faults.Jitter == 0 {
 		return 0
 	}
@@ -189,7 +189,7 @@ func (l *lane) jitter() int64 {
 }
 
 // hold puts h in line, or drops it, as a network's queue would, when the line is at its limit.
-func (l *lane) hold(h held) {
+func (l *direction) hold(h held) {
 	if l.delayed.full() {
 		l.counters.HoldFull++
 		l.pool.Free(h.buf)
@@ -199,7 +199,7 @@ func (l *lane) hold(h held) {
 }
 
 // setBack makes later frames overtake b. False: at the limit, counted; b goes at once.
-func (l *lane) setBack(b mem.Buf, now int64) bool {
+func (l *direction) setBack(b mem.Buf, now int64) bool {
 	if l.overtaken.full() {
 		l.counters.HoldFull++
 		return false
@@ -210,7 +210,7 @@ func (l *lane) setBack(b mem.Buf, now int64) bool {
 }
 
 // release lets go what is due. False: the sink has no more room.
-func (l *lane) release(now int64, s sink) bool {
+func (l *direction) release(now int64, s sink) bool {
 	for {
 		h := l.delayed.first()
 		if h == nil || h.due > now {
@@ -233,7 +233,7 @@ func (l *lane) release(now int64, s sink) bool {
 	return l.releaseOvertaken(now, s)
 }
 
-func (l *lane) releaseOvertaken(now int64, s sink) bool {
+func (l *direction) releaseOvertaken(now int64, s sink) bool {
 	for {
 		h := l.overtaken.first()
 		if h == nil || h.after > l.passed && h.due > now {
@@ -250,7 +250,7 @@ func (l *lane) releaseOvertaken(now int64, s sink) bool {
 }
 
 // untilOvertaken is how many frames may pass before an overtaken one is due; MaxUint64 when there is none.
-func (l *lane) untilOvertaken() uint64 {
+func (l *direction) untilOvertaken() uint64 {
 	h := l.overtaken.first()
 	if h == nil {
 		return math.MaxUint64
@@ -259,7 +259,7 @@ func (l *lane) untilOvertaken() uint64 {
 }
 
 // deadline is when release is next due.
-func (l *lane) deadline() int64 {
+func (l *direction) deadline() int64 {
 	at := int64(math.MaxInt64)
 	if h := l.delayed.first(); h != nil {
 		at = h.due
@@ -271,7 +271,7 @@ func (l *lane) deadline() int64 {
 }
 
 // drop frees everything held and returns how many Bufs that were.
-func (l *lane) drop() int {
+func (l *direction) drop() int {
 	n := l.delayed.n + l.overtaken.n
 	for h := l.delayed.first(); h != nil; h = l.delayed.first() {
 		l.pool.Free(h.buf)
