@@ -63,9 +63,8 @@ type Conn struct {
 	path    pathState
 	id      tcp.ID
 	nextHop inet.Addr
-	life    uint32 // counts the connections this slot has carried
-	owedTo  uint64 // what was pulled when owedAt was set: once that is acknowledged, the peer is keeping up
-	owedAt  int64  // pressure_claims.go
+	life    uint32    // counts the connections this slot has carried
+	owed    PeerClock // for what is in flight
 
 	tcp tcp.Conn
 

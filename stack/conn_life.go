@@ -26,7 +26,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn 
 	c.id, c.nextHop, c.home = *id, nextHop, home
 	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
 	c.edge, c.acked, c.timerAt, c.advised = 0, 0, 0, false
-	c.owedTo = 0
+	c.owed = PeerClock{}
 	c.life++
 	c.phase = phaseOpening
 	c.iss = p.initialSeq(id)
@@ -173,7 +173,7 @@ func (p *Poller) release(c *Conn) (n int) {
 			c.advised, c.advice = false, nil
 		}
 		p.progressed(c)
-		c.keptUp()
+		c.owed.Advance(a, c.tcp.PushedOffset(), p.now)
 		if c.upper != nil {
 			c.upper.Acked(c, a)
 		}

@@ -20,7 +20,7 @@ var (
 	ErrBusy     = errors.New("stack: control ring is full")
 	ErrStopped  = errors.New("stack: poller has stopped")
 	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed the place")
-	ErrHoarding = errors.New("stack: the peer does not take what it was sent, and others wait for the memory")
+	ErrHoarding = errors.New("stack: the peer keeps packet buffers of ours for too long, and others wait for them")
 
 	ErrNetUnreachable = errors.New("stack: network is unreachable")
 	ErrNotLocal       = errors.New("stack: not an address of ours in use")

@@ -42,6 +42,7 @@ type Poller struct {
 	placesSeen   uint32 // Group.placesWanted, as far as it was heeded
 	silent       list   // connections whose peer has said nothing yet (conn_peers.go)
 	pressure     pressureState
+	budget       Budget
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
@@ -111,6 +112,7 @@ func New(cfg Config) (*Poller, error) {
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
+	p.budget = newBudget(cfg.Pool.Size(), cfg.BurstMax)
 	return p, nil
 }
 
@@ -221,7 +223,7 @@ func (p *Poller) Now() int64 { return p.now }
 func (p *Poller) Pool() *mem.Pool { return p.pool }
 
 // Reserve is how many Bufs of the Pool sending leaves free for reception.
-func (p *Poller) Reserve() int { return p.tx.reserve }
+func (p *Poller) Reserve() int { return p.budget.Reserve }
 
 // Addr is our address.
 func (p *Poller) Addr() netip.Addr { return p.cfg.Addr.Addr() }

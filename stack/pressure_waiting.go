@@ -47,16 +47,20 @@ func (p *Poller) retryWaiting() {
 	waiting, unproven := p.retriable()
 	p.retryFrom(&p.waiting, waiting)
 	p.retryFrom(&p.unproven, unproven)
-	if p.waiting.n+p.unproven.n > 0 {
+	switch {
+	case p.waiting.n+p.unproven.n == 0:
+	case p.memory.RunsFree() == 0 && p.pool.Available() > p.budget.Reserve:
+		p.pressure.wantRecords()
+	default:
 		p.pressure.want(noConn)
 	}
 }
 
 // retriable is how many of those that wait in either list could be served now.
 func (p *Poller) retriable() (waiting, unproven int) {
-	bufs, runs := p.pool.Available()-p.tx.reserve+1, p.memory.RunsFree()
+	bufs, runs := p.pool.Available()-p.budget.Reserve+1, p.memory.RunsFree()
 	waiting = max(min(retriesMax, p.waiting.n, runs, bufs), 0)
-	unproven = max(min(retriesMax, p.unproven.n, runs-waiting, bufs-waiting-p.tx.proven), 0)
+	unproven = max(min(retriesMax, p.unproven.n, runs-waiting, bufs-waiting-p.budget.Proven), 0)
 	return waiting, unproven
 }
 

@@ -18,7 +18,7 @@ func TestWaitingForBufs(t *testing.T) {
 	}
 	l.until("open", func() bool { return len(l.accepted) == 6 })
 	var kept []mem.Buf
-	for l.a.pool.Available() >= l.a.tx.reserve {
+	for l.a.pool.Available() >= l.a.budget.Reserve {
 		kept = append(kept, l.a.pool.Alloc())
 	}
 	for _, u := range us {
@@ -37,7 +37,7 @@ func TestWaitingForBufs(t *testing.T) {
 		}
 		l.a.Turn()
 	}
-	enough := l.a.tx.reserve + l.a.tx.proven // for peers that have never acknowledged anything
+	enough := l.a.budget.Reserve + l.a.budget.Proven // for peers that have never acknowledged anything
 	free(enough - 1)
 	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked for nothing")
 	sent := l.a.counters().Segments

@@ -34,8 +34,6 @@ type transmitter struct {
 	blocked bool    // the device took less than it was offered in this Turn
 	spare   mem.Buf // at hand for the next control frame or Pull
 	share   int     // segments that each connection may send in this Turn
-	reserve int     // Bufs that Pull leaves for reception: ACKs must be able to come in
-	proven  int     // beyond it, Bufs for those whose peer has acknowledged something
 	meta    []bufMeta
 	segment tcp.Transmit
 	last    headerTemplate // the data segment made last in this Turn
@@ -56,14 +54,11 @@ type bufMeta struct {
 }
 
 func newTransmitter(cfg *Config) transmitter {
-	size := cfg.Pool.Size()
 	return transmitter{
 		frames:  make([]mem.Buf, cfg.PendingMax),
 		connMax: cfg.PendingMax - cfg.BurstMax,
 		spare:   mem.NoBuf,
-		reserve: min(4*cfg.BurstMax, size/4),
-		proven:  max(size/8-min(4*cfg.BurstMax, size/4), 0),
-		meta:    make([]bufMeta, size),
+		meta:    make([]bufMeta, cfg.Pool.Size()),
 	}
 }
 
@@ -71,7 +66,7 @@ func newTransmitter(cfg *Config) transmitter {
 // used its share, and is to be served again; waits: once there are Bufs to spare. returned is how many Bufs it has just given
 // back.
 func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
-	if returned > 0 && p.pool.Available() < 2*p.tx.reserve {
+	if returned > 0 && p.pool.Available() < 2*p.budget.Reserve {
 		p.freeDead()
 	}
 	dry := false
@@ -122,7 +117,7 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	if room <= 0 {
 		return false, false
 	}
-	switch free := p.pool.Available() - p.tx.reserve; {
+	switch free := p.pool.Available() - p.budget.Reserve; {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
@@ -130,7 +125,7 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
-		if free < p.tx.proven {
+		if free < p.budget.Proven {
 			p.pressure.want(c.index)
 		}
 		return false, false
@@ -158,9 +153,7 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 		psh = c.ahead.Pushed(c) || dry
 	}
 	c.tcp.Push(p.now, tcp.Handle(b), n, psh)
-	if c.owedTo <= c.acked {
-		c.owe()
-	}
+	c.owed.Advance(c.acked, c.tcp.PushedOffset(), p.now)
 	return false, dry
 }
 

@@ -46,6 +46,14 @@ type Finisher interface {
 	FinAcked(c *Conn)
 }
 
+// Holder is an optional part of an Upper that keeps Bufs: Held says how many it keeps only because
+// the peer has not sent octets that they wait for, and since when the peer owes those, in the
+// nanoseconds of Poller.Now. It is called while Bufs are short; where the peer is late the
+// connection may be ended with ErrHoarding (pressure.go).
+type Holder interface {
+	Held(c *Conn) (bufs int, since int64)
+}
+
 // Ahead is an optional part of an Upper: More says, right after a Pull that returned octets,
 // whether the next Pull would return some too. After false Pull is not called again in this Turn:
 // what comes later is told by Send or Wake. Pushed says, right after More, whether a unit that the

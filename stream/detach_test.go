@@ -166,7 +166,7 @@ func TestDetachOfMergedSegmentsAndFIN(t *testing.T) {
 func TestDetachOfSpilledOctets(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	l.do(l.hosts[0], func() { pollerStateOf(l.hosts[0].Poller).keptMax = 4 })
+	l.do(l.hosts[0], func() { pollerStateOf(l.hosts[0].Poller).shorten(4) })
 	want := random(1, 30_000)
 	send(t, b, want, 1)
 	l.until("all octets", func() bool { return a.u.state.Load()&stateEOF != 0 })

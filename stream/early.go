@@ -66,6 +66,12 @@ func (ps *pollerState) merge(l *early, at uint64, data []byte) bool {
 	return true
 }
 
+// end is the stream offset after the last piece, of which there is one.
+func (ps *pollerState) end(l *early) uint64 {
+	p := &ps.pieces[l.last]
+	return p.at + uint64(p.n)
+}
+
 // pop takes the first piece off; b is the caller's.
 func (ps *pollerState) pop(l *early) (b mem.Buf, p piece) {
 	b = l.first

@@ -265,3 +265,11 @@ func exchange(t testing.TB, a, b net.Conn, n int) {
 	wg.Go(func() { receive(t, b, ab, 4) })
 	wg.Wait()
 }
+
+// withUnread is b with n Bufs that may wait for readers.
+func withUnread(b stack.Budget, n int) stack.Budget {
+	b.Unread, b.OutOfOrder, b.Squeeze = n, n-n/4, n/4*3
+	return b
+}
+
+func (ps *pollerState) shorten(n int) { ps.budget = withUnread(ps.budget, n) }

@@ -10,25 +10,20 @@ import (
 // pollerState is what the connections of one Poller share: its pool, what of that waits for readers, and the notes on Bufs that
 // wait behind a gap. All but the counters belongs to the Poller's goroutine.
 type pollerState struct {
-	poller  *stack.Poller
-	pool    *mem.Pool
-	room    int // payload octets a Buf holds, about
-	kept    int // Bufs that wait for a reader or for a gap to fill
-	keptMax int
-	pieces  []piece // by Buf
-	n       counters
+	poller *stack.Poller
+	pool   *mem.Pool
+	room   int // payload octets a Buf holds, about
+	kept   int // Bufs that wait for a reader or for a gap to fill
+	budget stack.Budget
+	pieces []piece // by Buf
+	n      counters
 }
 
-// Shares of a pool. What is left is for reception itself and for what waits to be acknowledged.
-//
-// Windows promise more than a pool has, as everywhere. When many readers are slow at once windows shrink, and what comes
-// in order beyond the share is copied out of the Bufs: octets that were promised room are not refused, or slow readers
-// would stop the others.
+// Windows promise more than a pool has, as everywhere. When many readers are slow at once, windows
+// shrink. Octets in order beyond the share that readers have (stack.Budget) are copied out of their
+// Bufs: octets that were promised room are not refused, or slow readers would stop the others.
 const (
-	keptShare        = 2  // one Buf in so many may wait for readers, all connections together
-	windowShare      = 4  // one connection's window may take one in so many
-	growShare        = 4  // windows grow no more when one in so many waits for readers
-	pressureSegments = 16 // what a window shrinks to when three quarters of the share are taken
+	pressureSegments = 16 // what a window shrinks to when too many Bufs wait (stack.Budget.Squeeze)
 	framing          = 64
 	spillMin         = 64 << 10
 )
@@ -43,7 +38,7 @@ func pollerStateOf(p *stack.Poller) *pollerState {
 	pool := p.Pool()
 	ps := &pollerState{
 		poller: p, pool: pool, room: pool.Stride() - pool.Headroom() - framing,
-		keptMax: pool.Size() / keptShare, pieces: make([]piece, pool.Size()),
+		budget: p.Budget(), pieces: make([]piece, pool.Size()),
 	}
 	first, _ := p.Locals().LoadOrStore(pollerStateKey{}, ps)
 	return first.(*pollerState)
@@ -56,7 +51,7 @@ func (ps *pollerState) free(b mem.Buf) {
 }
 
 // windowMax is the largest window that one connection may have.
-func (ps *pollerState) windowMax() int { return max(ps.pool.Size()/windowShare*ps.room, sendBufferMin) }
+func (ps *pollerState) windowMax() int { return max(ps.budget.Window*ps.room, sendBufferMin) }
 
 // slotsFor is how many slots a window takes when each two neighbouring Bufs hold one Buf's worth at least.
 func (ps *pollerState) slotsFor(window int) int { return powerOfTwo(2*window/ps.room + slotsSpare) }

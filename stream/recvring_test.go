@@ -10,6 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
 )
 
 func newPool(t testing.TB, n int) *mem.Pool {
@@ -134,7 +135,7 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 
 // admit and enlarge, at each of their bounds.
 func TestAdmission(t *testing.T) {
-	ps := &pollerState{pool: newPool(t, 400), room: 1800, keptMax: 200}
+	ps := &pollerState{pool: newPool(t, 400), room: 1800, budget: withUnread(stack.Budget{Grow: 100, Window: 100}, 200)}
 	opts, err := Options{}.filled()
 	require.NoError(t, err)
 	var u upper
@@ -146,9 +147,9 @@ func TestAdmission(t *testing.T) {
 	}{
 		{0, 0, kept, kept},
 		{149, 0, kept, kept},
-		{150, 0, kept, denied},
-		{199, 0, kept, denied},
-		{200, 0, copied, denied},
+		{150, 0, kept, short},
+		{199, 0, kept, short},
+		{200, 0, copied, short},
 		{0, slots/2 - 1, kept, kept},
 		{0, slots / 2, kept, denied},
 		{0, slots, denied, denied},

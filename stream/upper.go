@@ -40,6 +40,7 @@ type upper struct {
 	edge     uint64
 	acked    uint64
 	early    early
+	owed     stack.PeerClock // for the gaps before early
 	window   window
 	cork     cork
 	closed   bool // by Close: nobody reads any more
@@ -83,6 +84,7 @@ const (
 var _ stack.Upper = (*upper)(nil)
 var _ stack.Ahead = (*upper)(nil)
 var _ stack.Finisher = (*upper)(nil)
+var _ stack.Holder = (*upper)(nil)
 
 func (u *upper) init(ps *pollerState, opts *Options) {
 	u.shared = ps
@@ -170,6 +172,9 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 		return stack.Taken
 	case denied:
 		return stack.Refused
+	case short:
+		c.WantBufs()
+		return stack.Refused
 	}
 	ps.kept++
 	at := place(ps.pool, b, data)
@@ -178,6 +183,7 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 		u.edge += uint64(len(data))
 	} else {
 		ps.insert(&u.early, b, off, at, uint32(len(data)))
+		u.owed.Advance(u.edge, off+uint64(len(data)), ps.poller.Now())
 	}
 	return stack.Kept
 }
@@ -188,7 +194,8 @@ type admission uint8
 const (
 	kept   admission = iota
 	copied           // there is room for the octets and none for the Buf
-	denied
+	denied           // the connection keeps too many Bufs
+	short            // all connections do
 )
 
 // admit decides. What waits behind a gap takes half of the slots at most, and never the last quarter of what the pool
@@ -196,18 +203,19 @@ const (
 func (u *upper) admit(inOrder bool) admission {
 	ps := u.shared
 	slots := len(u.rx.slots)
-	if u.rx.used()+u.early.n >= slots || ps.kept >= ps.keptMax/2 {
+	if u.rx.used()+u.early.n >= slots || ps.kept >= ps.budget.Unread/2 {
 		ps.kept -= u.rx.free(ps.pool)
 	}
 	switch {
 	case u.rx.used()+u.early.n >= slots, !inOrder && u.early.n >= slots/2:
 		ps.n.refusedSlots.Add(1)
-	case inOrder && ps.kept < ps.keptMax, !inOrder && ps.kept < ps.keptMax-ps.keptMax/4:
+	case inOrder && ps.kept < ps.budget.Unread, !inOrder && ps.kept < ps.budget.OutOfOrder:
 		return kept
 	case inOrder:
 		return copied
 	default:
 		ps.n.refusedPool.Add(1)
+		return short
 	}
 	return denied
 }
@@ -233,9 +241,22 @@ func (u *upper) Edge(c *stack.Conn, edge uint64) {
 	// The same, but for octets that CloseRead had thrown away behind a gap, and for those that Attach was told are read already:
 	// TCP's edge is behind them until they have come once more.
 	u.edge = max(u.edge, edge)
+	if u.early.n > 0 {
+		u.owed.Advance(u.edge, ps.end(&u.early), ps.poller.Now())
+	}
 	u.reader.wake()
 	u.notice.tell(Readable)
 	u.update(c)
+}
+
+// Held implements stack.Holder: what the application does not read is not its peer's fault, what
+// waits behind a gap is.
+func (u *upper) Held(*stack.Conn) (bufs int, since int64) {
+	since, owes := u.owed.Owes(u.edge)
+	if !owes {
+		return 0, since
+	}
+	return u.early.n, since
 }
 
 // Pull implements stack.Upper.

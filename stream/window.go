@@ -99,7 +99,7 @@ func (u *upper) update(c *stack.Conn) {
 	}
 	u.told.Store(read)
 	size := w.size
-	if u.shared.kept > u.shared.keptMax/4*3 {
+	if u.shared.kept > u.shared.budget.Squeeze {
 		size = min(size, pressureSegments*c.EMSS())
 	}
 	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(size)-int64(u.edge))))
@@ -122,7 +122,7 @@ func (u *upper) resize() {
 // enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for a moment.
 func (u *upper) enlarge(want int) {
 	ps := u.shared
-	if ps.kept > ps.pool.Size()/growShare {
+	if ps.kept > ps.budget.Grow {
 		return
 	}
 	if slots := ps.slotsFor(want); slots > len(u.rx.slots) {

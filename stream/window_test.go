@@ -188,7 +188,7 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 		slow = append(slow, c, s)
 	}
 	held := l.kept(l.hosts[1])
-	require.LessOrEqual(t, held, 512/keptShare)
+	require.LessOrEqual(t, held, 512/2)
 	require.Positive(t, CountersOf(l.hosts[1].Poller).Spilled, "or there is no shortage to test")
 	a, b := l.pair(Options{}, Options{})
 	exchange(t, a, b, 1<<20)
@@ -206,7 +206,7 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 	l := newLab(t, labConfig{})
 	h := l.hosts[1]
-	l.do(h, func() { pollerStateOf(h.Poller).keptMax = 48 })
+	l.do(h, func() { pollerStateOf(h.Poller).shorten(48) })
 	a1, _ := l.pair(Options{}, Options{})
 	fillUp(t, a1) // and nobody reads
 	require.Greater(t, l.kept(h), 36)
