@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// busy is an attack by peers who are let in and then keep b at work: hostileRate segments per tick among them.
+// busy is an attack by peers who are let in and then keep b at work: hostileRate segments per tick
+// among them.
 type busy struct {
 	name  string
 	size  int
@@ -79,7 +80,7 @@ var busies = []busy{{
 	check: func(s *siege, n Counters) {},
 }}
 
-// outOfOrder is an octet behind a gap of one.
+// outOfOrder is an octet after a gap of one.
 func outOfOrder(m *member) {
 	m.nxt++
 	m.say(tcp.ACK|tcp.PSH, m.got, 65535, noOptions, 1)
@@ -89,7 +90,8 @@ func outOfOrder(m *member) {
 	}
 }
 
-// losing loses some of what a sends, and then b sends nothing: the direction that has losses is what is looked at.
+// losing loses some of what a sends, and then b sends nothing: the direction that has losses is
+// what is looked at.
 func (s *siege) losing(percent int) {
 	if percent == 0 {
 		return
@@ -98,8 +100,8 @@ func (s *siege) losing(percent int) {
 	s.a.nic.lose = func(f []byte) bool { return inet.MAC(f[6:12]) != mallory && s.r.IntN(100) < percent }
 }
 
-// Peers that keep us at work do not keep us from working: a segment of theirs costs a bounded number of steps and draws
-// at most an answer.
+// Peers that keep us at work do not keep us from working: a segment of theirs costs a bounded
+// number of steps and draws at most an answer.
 func TestBusyPeers(t *testing.T) {
 	for _, b := range busies {
 		t.Run(b.name, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd is peers of b who complete the handshake and then do as behave says: one TCP end each, as small as it can be.
+// crowd is peers of b who complete the handshake and then do as behave says: one TCP end each, as
+// small as it can be.
 type crowd struct {
 	s       *siege
 	members map[netip.AddrPort]*member
@@ -38,7 +39,8 @@ type member struct {
 	n        int // for behave
 }
 
-// spring is an Upper that sends without end; drain one that keeps nothing. Both remember how they ended.
+// spring is an Upper that sends without end; drain one that keeps nothing. Both remember how they
+// ended.
 type spring struct {
 	n      uint64 // octets still to send
 	closed int
@@ -155,7 +157,8 @@ func (m *member) say(flags tcp.Flags, ack tcp.Seq, window uint16, o tcp.Options,
 
 func (m *member) ack(ack tcp.Seq, window uint16) { m.say(tcp.ACK, ack, window, noOptions) }
 
-// act is a tick of the crowd's: it opens connections and says what it has to, hostileRate frames at most.
+// act is a tick of the crowd's: it opens connections and says what it has to, hostileRate frames at
+// most.
 func (c *crowd) act() {
 	if c.idle != nil {
 		for _, m := range c.all {
@@ -178,7 +181,8 @@ func (c *crowd) act() {
 	c.out = c.out[n:]
 }
 
-// pass lets d nanoseconds go by at the pace of b's timers rather than tick by tick; the crowd answers, a rests.
+// pass lets d nanoseconds go by at the pace of b's timers rather than tick by tick; the crowd
+// answers, a rests.
 func (c *crowd) pass(d int64) {
 	s := c.s
 	for end := s.now + d; s.now < end; {
@@ -287,8 +291,8 @@ func reclaimed(s *siege, c *crowd, springs []*spring) {
 	require.Equal(s.t, n.Reclaimed, ended)
 }
 
-// A crowd that keeps what it is sent cannot take the Bufs from a connection that flows; when others wait for Bufs, it
-// loses them, and a newcomer gets his.
+// A crowd that keeps what it is sent cannot take the Bufs from a connection that flows; when others
+// wait for Bufs, it loses them, and a newcomer gets his.
 func TestHoards(t *testing.T) {
 	quiet := undisturbed(t, manyConns, siegeTicks)
 	for _, h := range hoards {

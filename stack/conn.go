@@ -18,7 +18,8 @@ import (
 //	 └───────────────────────┴──────────────────┴─────────────────┘
 //	                            EvClosed
 //
-// Closed is called on leaving opening (if there is an Upper) or open; a lingering connection has no Upper.
+// Closed is called on leaving opening (if there is an Upper) or open; a lingering connection has no
+// Upper.
 type phase uint8
 
 const (
@@ -85,14 +86,15 @@ type Conn struct {
 // Send says that there is something to Pull.
 func (c *Conn) Send() { c.p.touch(c) }
 
-// CloseSend sends a FIN after what was pulled; nothing is pulled any more. Before the handshake is done it waits for it.
+// CloseSend sends a FIN after what was pulled; nothing is pulled any more. Before the handshake is
+// done it waits for it.
 func (c *Conn) CloseSend() {
 	c.marks |= markFin
 	c.p.touch(c)
 }
 
-// Abort drops what was not sent and resets. Closed(ErrAborted) follows; no other call to the Upper does but the
-// Acked of what was acknowledged already.
+// Abort drops what was not sent and resets. Closed(ErrAborted) follows; no other call to the Upper
+// does but the Acked of what was acknowledged already.
 func (c *Conn) Abort() { c.p.abort(c, ErrAborted) }
 
 // SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn.
@@ -101,8 +103,9 @@ func (c *Conn) SetTimer(at int64) {
 	c.p.touch(c) // output arms
 }
 
-// SetReceiveWindow sets how many octets beyond the left edge the peer may send, from the end of this burst on.
-// The right edge never moves back (RFC 9293 section 3.8.6). Below 0: as configured, which is how a connection begins.
+// SetReceiveWindow sets how many octets beyond the left edge the peer may send, from the end of
+// this burst on. The right edge never moves back (RFC 9293 section 3.8.6). Below 0: as configured,
+// which is how a connection begins.
 func (c *Conn) SetReceiveWindow(n int) {
 	c.window = n
 	c.marks |= markWindow
@@ -122,28 +125,30 @@ func (c *Conn) SetCongestion(a cc.Algorithm) { c.tcp.SetCongestion(a) }
 // Congestion is the name of the congestion control in use.
 func (c *Conn) Congestion() string { return c.tcp.Congestion() }
 
-// SetTOS sets the DS field of segments from now on; the two bits of ECN are not taken (RFC 9293 section 3.9.2, MUST-48).
+// SetTOS sets the DS field of segments from now on; the two bits of ECN are not taken (RFC 9293
+// section 3.9.2, MUST-48).
 func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 
-// SetKeepAlive turns keep-alives on or off: nanoseconds without a segment before the first probe (0: off), between
-// probes, and how many unanswered ones end the connection with ErrTimeout. tcp.KeepAliveDefault for any: 2 hours, 75 s,
+// SetKeepAlive turns keep-alives on or off: nanoseconds without a segment before the first probe
+// (0: off), between probes, and how many unanswered ones end the connection with ErrTimeout.
+// tcp.KeepAliveDefault for any: 2 hours, 75 s,
 // 9. Off by default.
 func (c *Conn) SetKeepAlive(idleNs, intervalNs int64, count int) {
 	c.tcp.SetKeepAlive(c.p.now, idleNs, intervalNs, count)
 	c.p.touch(c)
 }
 
-// SetUserTimeout sets for how many nanoseconds a SYN, octets or probes may stay unacknowledged before the connection ends
-// with ErrTimeout. 0: as configured; tcp.Forever: no limit.
+// SetUserTimeout sets for how many nanoseconds a SYN, octets or probes may stay unacknowledged
+// before the connection ends with ErrTimeout. 0: as configured; tcp.Forever: no limit.
 func (c *Conn) SetUserTimeout(ns int64) {
 	c.tcp.SetUserTimeout(ns)
 	c.p.touch(c)
 }
 
-// SetOrphaned says that the Upper will not read any more, beside CloseSend: octets that still come
-// reset the connection (ErrUnread, an ErrReset), and a peer that never closes its half is not
-// waited for longer than tcp.Config.FinWait2Ns (ErrTimeout). An Upper that has octets it was given
-// and did not read calls Abort instead (RFC 9293 section 3.6.1).
+// SetOrphaned says that the Upper has called CloseSend and will not read any more. Octets that
+// still come reset the connection (ErrUnread, which is an ErrReset). A peer that never closes its
+// half is not waited for longer than tcp.Config.FinWait2Ns (ErrTimeout). An Upper that holds octets
+// which it has not read calls Abort instead (RFC 9293 section 3.6.1).
 func (c *Conn) SetOrphaned() {
 	c.tcp.SetOrphaned(c.p.now)
 	c.p.touch(c)
@@ -155,9 +160,10 @@ func (c *Conn) EMSS() int {
 	return c.tcp.EMSS()
 }
 
-// SetUpper puts u in the place of the Upper that c has, for good: streaming mode gives way to MPA (RFC 5044 section
-// 7.1.2). Poller goroutine, between Established and Closed. u is not told Established, and gets every call from the next
-// one on; where the stream stands it learns from SentOffset and from whom it takes over. The old Upper gets none any more.
+// SetUpper gives c another Upper, for good: streaming mode ends and MPA begins (RFC 5044 section
+// 7.1.2). Poller's goroutine, between Established and Closed. The old Upper gets no more calls. The
+// new one gets every call from the next one on, but not Established; it learns from SentOffset, and
+// from the old Upper, where the stream stands.
 func (c *Conn) SetUpper(u Upper) {
 	if u == nil || c.phase != phaseOpen {
 		panic("stack: SetUpper without an Upper or on a connection that is not open")
@@ -167,8 +173,9 @@ func (c *Conn) SetUpper(u Upper) {
 	c.p.touch(c)
 }
 
-// SoftError is the last such trouble since the peer acknowledged anything, nil when there was none (RFC 9293 section
-// 3.9.2.2). A connection that times out ends with it instead of ErrTimeout when a router had said it.
+// SoftError is the last such trouble since the peer acknowledged anything, nil when there was none
+// (RFC 9293 section 3.9.2.2). A connection that times out ends with it instead of ErrTimeout when a
+// router had said it.
 func (c *Conn) SoftError() error { return c.advice }
 
 // Local is our end.
@@ -192,8 +199,8 @@ func (c *Conn) Stamp() (ts uint32, ok bool) {
 	return o.TSval, o.HasTimestamps
 }
 
-// EchoAge is how long ago at most the segment left that the peer had when it sent the one whose octets Upper.Arrive is being
-// offered: no less than a round trip. False: timestamps do not tell.
+// EchoAge is how long ago at most the segment left that the peer had when it sent the one whose
+// octets Upper.Arrive is being offered: no less than a round trip. False: timestamps do not tell.
 func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.seg) }
 
 // State is TCP's.

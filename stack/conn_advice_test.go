@@ -166,7 +166,8 @@ func TestOrphan(t *testing.T) {
 	l.stop()
 }
 
-// A port that is in TIME-WAIT serves again towards the same remote end, but not at once, and beyond the old numbers.
+// A port that is in TIME-WAIT serves again towards the same remote end, but not at once, and beyond
+// the old numbers.
 //
 // req: 9293-SHLD-4
 func TestDialReusesPortInTimeWait(t *testing.T) {
@@ -232,7 +233,8 @@ func TestSYNReopensByTimestamp(t *testing.T) {
 	}
 }
 
-// withoutMemory is n open connections of a, which has memory for two of them to send; no segment reaches b until unblock is called.
+// withoutMemory is n open connections of a, which has memory for two of them to send; no segment
+// reaches b until unblock is called.
 func withoutMemory(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
 	t.Helper()
 	l = newLab(t, func(i int, cfg *Config) {
@@ -250,7 +252,8 @@ func withoutMemory(t *testing.T, n int) (l *lab, us []*peer, unblock func()) {
 	return l, us, func() { block = false }
 }
 
-// Connections without anything in flight wait their turn for memory, do not spin meanwhile, and none is forgotten.
+// Connections without anything in flight wait their turn for memory, do not spin meanwhile, and
+// none is forgotten.
 func TestStarvedConnectionsAreServed(t *testing.T) {
 	l, us, unblock := withoutMemory(t, 8)
 	for _, u := range us {
@@ -283,7 +286,8 @@ func TestStarvedConnectionsAreServed(t *testing.T) {
 	l.stop()
 }
 
-// A connection that waits for memory that is aborted leaves the list; one that closes while it waits sends its FIN in the end.
+// A connection that waits for memory that is aborted leaves the list; one that closes while it
+// waits sends its FIN in the end.
 func TestStarvedConnectionsEnd(t *testing.T) {
 	l, us, unblock := withoutMemory(t, 5)
 	us[0].send(100)
@@ -319,8 +323,8 @@ func (k *clerk) More(*Conn) bool { return k.left > 0 }
 
 func (k *clerk) Arrive(*Conn, uint64, mem.Buf, []byte) Verdict { return Taken }
 
-// What is given in small pieces between two turns leaves in segments as large as can be: an Upper is asked for octets when
-// they can be sent, and for as many.
+// What is given in small pieces between two turns leaves in segments as large as can be: an Upper
+// is asked for octets when they can be sent, and for as many.
 //
 // req: 9293-SHLD-27
 func TestSmallSendsMerge(t *testing.T) {

@@ -30,7 +30,7 @@ func (p *Poller) cookie(id *tcp.ID, s *tcp.Segment) (tcp.Half, bool) {
 	return tcp.FromCookie(p.timestampOffset(id), s, class), true
 }
 
-// cookieMAC authenticates what a cookie says and whom it was said to.
+// cookieMAC authenticates what a cookie says, and the peer that it was sent to.
 func (p *Poller) cookieMAC(id *tcp.ID, irs tcp.Seq, slot uint32, class uint8) uint32 {
 	var tail [9]byte
 	binary.BigEndian.PutUint32(tail[0:], uint32(irs))

@@ -150,9 +150,10 @@ const (
 	portCount = 65536 - portFirst
 )
 
-// ephemeralPort chooses id's local port: Simple Hash-Based Port Selection, RFC 6056 section 3.3.3. ok is false when every
-// port is in use towards this remote end. One in TIME-WAIT counts as free when tcp.Conn.Redialable says so (reused): our
-// sequence numbers must then begin at beyond or later.
+// ephemeralPort chooses id's local port: Simple Hash-Based Port Selection, RFC 6056 section 3.3.3.
+// ok is false when every port is in use towards this remote end. One in TIME-WAIT counts as free
+// when tcp.Conn.Redialable says so (reused): our sequence numbers must then begin at beyond or
+// later.
 func (p *Poller) ephemeralPort(id *tcp.ID) (beyond tcp.Seq, reused, ok bool) {
 	id.LocalPort = 0
 	offset := uint32(p.secret.tuple(usePort, id))

@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// input gives the decoded segment to its connection: Input, Arrive, Commit, Edge, events, in this order, but for
-// the handshake's end, which comes before the octets it may carry.
+// input gives the decoded segment to its connection. The order is Input, Arrive, Commit, Edge,
+// events, except that the end of the handshake comes before the octets of its segment.
 func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	if c.marks&markAbort != 0 {
 		p.n.Own[DropAborting]++
@@ -44,8 +44,9 @@ func (p *Poller) input(c *Conn, b mem.Buf, payload []byte) bool {
 	return done
 }
 
-// inputCoalesced is input of a segment that stands for b and p.coalesced. What an Upper refuses ends it: the frames behind that
-// are then given to TCP one by one, as those behind a gap are.
+// inputCoalesced is input of a segment that stands for b and for p.coalesced. It ends where the
+// Upper refuses a frame: the frames after that one are given to TCP one by one, like frames after a
+// gap.
 func (p *Poller) inputCoalesced(c *Conn, b mem.Buf, payload []byte) bool {
 	rest := p.coalesced
 	p.coalesced = nil
@@ -86,7 +87,7 @@ func (p *Poller) inputCoalesced(c *Conn, b mem.Buf, payload []byte) bool {
 // l4Plain is where the TCP header begins in a frame without options or extensions of IP.
 func (p *Poller) l4Plain(remote *inet.Addr) int { return p.host.l2 + ipLen(remote) }
 
-// offer gives the octets of one frame of several coalesced ones to the Upper and commits them.
+// offer gives the octets of one of several coalesced frames to the Upper, and commits them.
 func (p *Poller) offer(c *Conn, a *tcp.Arrival, b mem.Buf, payload []byte) Verdict {
 	part := c.tcp.Part(a, len(payload))
 	verdict := Refused

@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection begins on a cache line, what its segments touch fills twelve lines at most, and all of it is small. Whoever
-// adds a field takes of the octets left at the end of Conn, or puts it into tcp.Memory.
+// A connection begins on a cache line, what its segments touch fills twelve lines at most, and all
+// of it is small. Whoever adds a field takes of the octets left at the end of Conn, or puts it into
+// tcp.Memory.
 func TestConnLayout(t *testing.T) {
 	const hotLines = 12
 	require.Zero(t, unsafe.Sizeof(Conn{})%cacheLine)

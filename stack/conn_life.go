@@ -6,8 +6,9 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// takeConn returns a slot for a new connection, which home has counted, nil when all are in use. With none free the connection that has been
-// in TIME-WAIT longest gives way: RFC 9293 asks for the wait, a listener out of slots serves nobody. It is counted.
+// takeConn returns a slot for a new connection, or nil when all are in use. home has counted the
+// connection. When no slot is free, the connection that has been in TIME-WAIT longest gives way,
+// and is counted: RFC 9293 asks for the wait, but a listener without slots serves nobody.
 func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn {
 	s := &p.slab
 	if s.n == 0 && s.lingering.first != noConn {
@@ -39,7 +40,7 @@ func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn 
 // slotFree says whether takeConn would find one.
 func (p *Poller) slotFree() bool { return p.slab.n > 0 || p.slab.lingering.first != noConn }
 
-// events acts on what tcp saw. c may be free afterwards.
+// events acts on what TCP reports. c may be free when it returns.
 func (p *Poller) events(c *Conn, ev tcp.Events) {
 	if ev&tcp.EvEstablished != 0 {
 		p.established(c)
@@ -100,8 +101,8 @@ func (p *Poller) established(c *Conn) {
 	}
 }
 
-// stalled is tcp's EvSuspect, negative advice about the next hop (RFC 9293 section 3.8.3): it is asked whether it is still
-// there, and one that does not answer is replaced where there is another.
+// stalled is tcp's EvSuspect, negative advice about the next hop (RFC 9293 section 3.8.3): it is
+// asked whether it is still there, and one that does not answer is replaced where there is another.
 func (p *Poller) stalled(c *Conn) {
 	p.n.Stalled++
 	p.advise(c, ErrStalled)
@@ -116,7 +117,8 @@ func (p *Poller) advise(c *Conn, err error) {
 	}
 }
 
-// linger ends the Upper's part while TIME-WAIT goes on: both FINs are acknowledged, it has nothing left to do.
+// linger ends the Upper's part while TIME-WAIT goes on. Both FINs are acknowledged, so the Upper
+// has nothing left to do.
 func (p *Poller) linger(c *Conn) {
 	p.release(c)
 	p.stopWaiting(c)
@@ -129,8 +131,8 @@ func (p *Poller) linger(c *Conn) {
 	p.sayClosed(c)
 }
 
-// cutTimeWait ends TIME-WAIT now; nobody is told, for nobody waits (RFC 9293 section 3.10.5: ABORT in TIME-WAIT sends
-// nothing).
+// cutTimeWait ends TIME-WAIT now. Nothing is sent and no Upper is told: there is none any more (RFC
+// 9293 section 3.10.5, ABORT in TIME-WAIT).
 func (p *Poller) cutTimeWait(c *Conn) {
 	c.tcp.Abort(p.now)
 	c.tcp.TakeEvents()
@@ -156,7 +158,8 @@ func (p *Poller) finish(c *Conn) {
 	p.slab.put(c)
 }
 
-// release frees what is acknowledged (or, when closed, abandoned) and tells the Upper. It returns how many Bufs that were.
+// release frees what the peer has acknowledged (all, once the connection is closed) and tells the
+// Upper. It returns how many Bufs that were.
 func (p *Poller) release(c *Conn) (n int) {
 	for {
 		h, ok := c.tcp.Release()

@@ -19,10 +19,11 @@ type listener struct {
 	accept           func(c *Conn) Upper
 }
 
-// Listen accepts connections to port. accept is called when the handshake is done and returns the Upper, or nil to
-// reset; the Upper's Established follows at once. backlog bounds the connections whose handshake is not done. Beyond it
-// SYNs are answered with cookies, which take no memory; with Config.NoSynCookies the oldest gives way. Either way peers
-// who never answer cannot keep the port closed. Poller goroutine.
+// Listen accepts connections to port. accept is called when a handshake is done. It returns the
+// Upper, whose Established follows at once, or nil, which resets the connection. backlog bounds the
+// connections whose handshake is not done. SYNs beyond it are answered with cookies, which take no
+// memory; with Config.NoSynCookies the oldest half-open connection gives way. So peers that never
+// answer cannot keep the port closed. Poller's goroutine. Errors: ErrStopped, ErrPortUsed.
 func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) error {
 	switch {
 	case p.stopped || p.stopping.Load():
@@ -36,7 +37,8 @@ func (p *Poller) Listen(port uint16, backlog int, accept func(c *Conn) Upper) er
 	return nil
 }
 
-// Unlisten ends a passive open and resets its half-open connections; established ones stay. Poller goroutine.
+// Unlisten ends a passive open and resets its half-open connections; established ones stay. Poller
+// goroutine.
 func (p *Poller) Unlisten(port uint16) {
 	l := p.listeners[port]
 	if l == nil {
@@ -54,8 +56,8 @@ func (p *Poller) Unlisten(port uint16) {
 	}
 }
 
-// stray handles a segment that belongs to no connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2), or to one that is
-// half-open. payload is its octets in b. It returns whether b is done with.
+// stray handles a segment that belongs to no connection (RFC 9293 sections 3.10.7.1 and 3.10.7.2),
+// or to a half-open one. payload is its octets in b. It returns whether b is done with.
 func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payload []byte) bool {
 	l := p.listeners[id.LocalPort]
 	if l == nil {
@@ -68,7 +70,7 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payl
 	switch {
 	case s.Flags&tcp.RST != 0: // first, check for a RST: ignored
 		p.n.TCP[tcp.DropState]++
-	case s.Flags&tcp.ACK != 0: // second, an ACK: it acknowledges what we never sent, but for a cookie
+	case s.Flags&tcp.ACK != 0: // second, an ACK: it acknowledges what we never sent, unless that is a cookie
 		if l.cookies && p.now-l.cookieAt < tcp.CookieLifeNs {
 			if half, ok := p.cookie(id, s); ok {
 				return p.complete(l, b, id, &half, payload)
@@ -85,7 +87,8 @@ func (p *Poller) stray(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, payl
 	return true
 }
 
-// passiveOpen begins a half-open connection, whose initial sequence number is iss, and answers the SYN in its own Buf.
+// passiveOpen begins a half-open connection, whose initial sequence number is iss, and answers the
+// SYN in its own Buf.
 func (p *Poller) passiveOpen(l *listener, b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment, iss tcp.Seq) bool {
 	if _, ok := p.route(id.Remote); !ok {
 		p.n.Own[DropNoRoute]++
@@ -179,8 +182,9 @@ func (p *Poller) complete(l *listener, b mem.Buf, id *tcp.ID, half *tcp.Half, pa
 	return p.input(c, b, payload)
 }
 
-// reset answers a segment without a connection, in its own Buf and to the station it came from: no neighbour is
-// looked up for an unproven peer. Returns whether b is done with.
+// reset answers a segment that belongs to no connection, in the segment's own Buf and to the
+// station it came from: the neighbour table is not asked, so an unproven peer cannot fill it. It
+// returns whether b is done with.
 func (p *Poller) reset(b mem.Buf, src inet.MAC, id *tcp.ID, s *tcp.Segment) bool {
 	t := &p.tx.segment
 	if !tcp.ResetFor(*id, s, t) {

@@ -84,8 +84,8 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 	l.stop()
 }
 
-// Peers that never answer cannot keep a port closed: the one that has been half-open longest gives way, at once, and
-// those who got in are let alone.
+// Peers that never answer cannot keep a port closed: the one that has been half-open longest gives
+// way, at once, and those who got in are let alone.
 func TestOldestHalfOpenGivesWay(t *testing.T) {
 	const backlog = 3
 	l := newLab(t, func(i int, cfg *Config) { cfg.NoSynCookies = true })

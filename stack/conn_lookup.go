@@ -10,9 +10,10 @@ import (
 // connIndex names a connection by its slot in the slab.
 type connIndex uint32
 
-// lookup finds a connection by its 4-tuple: open addressing with linear probing and backward-shift deletion, at most
-// half full. An entry keeps the hash beside the index, so that a probe touches a connection only when it is most
-// likely the one. The hash is keyed, else a peer could choose ports that pile up on one entry.
+// lookup finds a connection by its 4-tuple. It is a hash table with linear probing and
+// backward-shift deletion, at most half full. Each entry has the hash next to the index, so a probe
+// reads a connection only when it is most likely the right one. The hash is keyed: otherwise a peer
+// could choose ports that all fall on one entry.
 type lookup struct {
 	entries []lookupEntry // a power of two
 	mask    uint32
@@ -51,7 +52,8 @@ func (t *lookup) find(id *tcp.ID) connIndex {
 	}
 }
 
-// candidate is the first connection of this hash, or noConn: most probably the one find would return.
+// candidate is the first connection of this hash, or noConn: most probably the one find would
+// return.
 func (t *lookup) candidate(h uint32) connIndex {
 	for i := h & t.mask; ; i = (i + 1) & t.mask {
 		if e := t.entries[i]; e.conn == noConn || e.hash == h {

@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// pathState is what a connection knows of the sizes its path carries, in octets of IP packet (RFC 5927 section 7.2: its
-// nsegrto, maxsizeacked and maxsizesent, kept per connection).
+// pathState is what a connection knows of the sizes its path carries, in octets of IP packet (RFC
+// 5927 section 7.2: its nsegrto, maxsizeacked and maxsizesent, kept per connection).
 type pathState struct {
 	confirms int64  // when the neighbour table was last told
 	mtu      uint16 // what we send at most
@@ -20,8 +20,8 @@ type pathState struct {
 	seen     uint32 // of hostState.pathsChanged
 }
 
-// beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link (RFC 9293 MUST-67,
-// RFC 8200 section 8.3), what is sent that of the path.
+// beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link
+// (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
 func (p *Poller) beginPath(c *Conn) {
 	fixed := ipLen(&c.id.Remote) + tcpHeaderLen
 	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.pathsChanged}
@@ -35,9 +35,10 @@ func (p *Poller) limitPath(c *Conn) {
 	}
 }
 
-// packetTooBig takes a report about a segment of c that is in flight (RFC 1191 section 3, RFC 8201 section 4). One that
-// is not below what was sent tells nothing. One below what has been acknowledged contradicts the path's own evidence
-// and waits until the segment has timed out (RFC 5927 section 7.2): on a connection that flows it does nothing.
+// packetTooBig takes a report about a segment of c that is in flight (RFC 1191 section 3, RFC 8201
+// section 4). One that is not below what was sent tells nothing. One below what has been
+// acknowledged contradicts the path's own evidence and waits until the segment has timed out (RFC
+// 5927 section 7.2): on a connection that flows it does nothing.
 func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
 	mtu := e.Believed()
 	p.followPath(c)
@@ -53,7 +54,8 @@ func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
 	}
 }
 
-// timedOut is called when a timer of c was served: a report that waited for a retransmission timeout may have got it.
+// timedOut is called when a timer of c was served: a report that waited for a retransmission
+// timeout may have got it.
 func (p *Poller) timedOut(c *Conn) {
 	n := c.tcp.Timeouts()
 	if n == c.path.timeouts {
@@ -65,8 +67,9 @@ func (p *Poller) timedOut(c *Conn) {
 	}
 }
 
-// progressed is called when new octets of c were acknowledged: the path carries what was sent, and the next hop is alive
-// (RFC 4861 section 7.3.1), which the neighbour table is told once a second at most.
+// progressed is called when new octets of c were acknowledged: the path carries what was sent, and
+// the next hop is alive (RFC 4861 section 7.3.1), which the neighbour table is told once a second
+// at most.
 func (p *Poller) progressed(c *Conn) {
 	c.path.stalled, c.path.pending = false, 0
 	if p.now-c.path.confirms >= second64 {
@@ -75,8 +78,9 @@ func (p *Poller) progressed(c *Conn) {
 	}
 }
 
-// lowerPath takes a path MTU for all connections to c's destination. The others learn of it when they are next served: a
-// report costs the same however many there are, as anybody may send some about a connection of his own.
+// lowerPath takes a path MTU for all connections to c's destination. The others learn of it when
+// they are next served: a report costs the same however many there are, as anybody may send some
+// about a connection of his own.
 func (p *Poller) lowerPath(c *Conn, mtu int) {
 	c.path.pending = 0
 	p.n.PathMTU++
@@ -87,8 +91,8 @@ func (p *Poller) lowerPath(c *Conn, mtu int) {
 	p.schedule()
 }
 
-// followPath gives c the size of its path, if any has changed since it last looked. So a change costs the same however many
-// connections there are.
+// followPath gives c the MTU of its path, if the MTU of any path has changed since c last looked.
+// So a change costs the same however many connections there are.
 func (p *Poller) followPath(c *Conn) {
 	if c.path.seen == p.host.pathsChanged {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// narrow is a router between a and b with a link of mtu, which drops what is larger and, with report, says so.
+// narrow is a router between a and b with a link of mtu, which drops what is larger and, with
+// report, says so.
 type narrow struct {
 	l       *lab
 	mtu     int
@@ -50,8 +51,9 @@ func (n *narrow) send(frame []byte) {
 	n.l.b.nic.inject(icmp6(n.l.b.mac, n.l.a.mac, addr6(8), addr6(0), 64, m))
 }
 
-// A report lowers what is sent at once, of all connections to that destination and those to come; an older router says 0 and
-// the next plateau is taken; ten minutes later the link's size is tried again.
+// A report lowers what is sent at once, of all connections to that destination and those to come;
+// an older router says 0 and the next plateau is taken; ten minutes later the link's size is tried
+// again.
 // req: 1191-3-1, 1191-3-3, 1191-3-4, 8899-3-1, 1191-2-1
 func TestPathMTUOfADestination(t *testing.T) {
 	for _, c := range []struct {
@@ -111,8 +113,9 @@ func TestPathMTU6(t *testing.T) {
 	l.stop()
 }
 
-// What does not come from a router that saw a segment in flight, or cannot be about it, is ignored: forged sequence
-// numbers, an MTU above what was sent, and, while octets of that size are acknowledged, one below it.
+// What does not come from a router that saw a segment in flight, or cannot be about it, is ignored:
+// forged sequence numbers, an MTU above what was sent, and, while octets of that size are
+// acknowledged, one below it.
 // req: 8899-3-1, 5927-7.2-1, 1191-3-2, C02-10.1-1, D01-8.1-1
 func TestForgedPathMTU(t *testing.T) {
 	l := newLab(t, nil)
@@ -142,7 +145,8 @@ func TestForgedPathMTU(t *testing.T) {
 		require.Equal(t, ignored+1, l.a.counters().ICMPIgnored, name)
 		require.Equal(t, 1448, u.conn.EMSS(), name)
 	}
-	// Acknowledged meanwhile: what was pending is forgotten, and a later timeout does not bring it back.
+	// Acknowledged meanwhile: what was pending is forgotten, and a later timeout does not bring it
+	// back.
 	l.until("there", func() bool { return v.edge == 40_000 })
 	l.turns()
 	lose := l.a.nic.lose
@@ -156,8 +160,8 @@ func TestForgedPathMTU(t *testing.T) {
 	l.stop()
 }
 
-// The path shrinks under a connection that had larger packets acknowledged: the report counts when a timeout bears it out,
-// and at once when there has been one.
+// The path shrinks under a connection that had larger packets acknowledged: the report counts when
+// a timeout bears it out, and at once when there has been one.
 // req: 5927-7.2-1
 func TestPathShrinksUnderAConnection(t *testing.T) {
 	for _, early := range []bool{true, false} {
@@ -184,8 +188,8 @@ func TestPathShrinksUnderAConnection(t *testing.T) {
 	}
 }
 
-// A burst of reports on one decrease leads to one retransmission of what was dropped, in parts of the new size, and nothing
-// is sent anew because of the rest.
+// A burst of reports on one decrease leads to one retransmission of what was dropped, in parts of
+// the new size, and nothing is sent anew because of the rest.
 // req: 1191-6.4-1
 func TestBurstOfReports(t *testing.T) {
 	l := newLab(t, nil)
@@ -216,7 +220,8 @@ func TestBurstOfReports(t *testing.T) {
 	l.stop()
 }
 
-// A report counts when it is about an octet in flight, the last one even, and less than what was sent, if only by one.
+// A report counts when it is about an octet in flight, the last one even, and less than what was
+// sent, if only by one.
 // req: 5927-7.2-1
 func TestReportsAtTheBounds(t *testing.T) {
 	const size = 1000 + 52 // of the only packet

@@ -30,10 +30,11 @@ func (p *Poller) leaveSilent(c *Conn) {
 	}
 }
 
-// peers counts, by remote address, the connections that were opened to us, so that one address cannot fill the table
-// (Config.PeerMax). A counter is found by a keyed hash and may be shared by addresses, at most half of the counters ever
-// being in use: a peer cannot choose with whom. Of IPv6 the first 64 bits count, as a host has all addresses behind them.
-// The members of a Group have the counters in common.
+// peers counts, for each remote address, the connections that it has opened to us, so that one
+// address cannot fill the table (Config.PeerMax). A keyed hash finds the counter. Addresses may
+// share a counter, but a peer cannot choose with which, and at most half of the counters are ever
+// in use. Of an IPv6 address the first 64 bits count, as one host may have all addresses with them.
+// The members of a Group share the counters.
 type peers struct {
 	counts []peerCount // a power of two; none when there is no limit
 	k0, k1 uint64

@@ -1,7 +1,8 @@
 package stack
 
-// output serves the connections touched so far. Those touched meanwhile, or with more to do, stand in the list for
-// the next Turn. It returns how many segments were made.
+// output serves the connections touched so far, and returns how many segments were made.
+// Connections that are touched while it runs, or that have more to send, are served in the next
+// Turn.
 func (p *Poller) output() int {
 	p.tx.hopKnown = false
 	before := p.n.Segments
@@ -61,7 +62,7 @@ func (p *Poller) serve(c *Conn) {
 	p.timers.arm(c.index, c.due())
 }
 
-// applyMarks carries out what was marked.
+// applyMarks does what was asked for by marks.
 func (p *Poller) applyMarks(c *Conn) {
 	if c.marks&markWindow != 0 {
 		c.marks &^= markWindow

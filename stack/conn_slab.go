@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// slab holds all connections; free slots are reused oldest first, so that a late Wake seldom meets a new connection.
+// slab holds all connections; free slots are reused oldest first, so that a late Wake seldom meets
+// a new connection.
 type slab struct {
 	conns     []Conn
 	free      []connIndex // ring

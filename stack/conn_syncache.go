@@ -6,9 +6,9 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// synCache holds half-open connections (RFC 4987 section 3.5): an entry of some hundred octets each, no slot, no
-// tcp.Conn. Entries are found by a keyed hash, bounded in number by Config.SynMax, and by a listener's backlog for what
-// comes to its port.
+// synCache holds half-open connections (RFC 4987 section 3.5): an entry of some hundred octets
+// each, no slot, no tcp.Conn. Entries are found by a keyed hash, bounded in number by
+// Config.SynMax, and by a listener's backlog for what comes to its port.
 type synCache struct {
 	entries []synEntry
 	buckets []connIndex // by hash: first of a chain
@@ -138,9 +138,9 @@ func (p *Poller) dropSyn(i connIndex) {
 	s.n--
 }
 
-// dropSynsOf resets and forgets the half-open connections of a, an address of ours that is given up.
-// The RSTs may be all that tells their peers: RFC 5227 section 2.4, "Before abandoning an address
-// due to a conflict, hosts SHOULD actively attempt to reset any existing connections".
+// dropSynsOf resets and forgets the half-open connections of a, an address of ours that is given
+// up. The RSTs may be all that tells their peers: RFC 5227 section 2.4, "Before abandoning an
+// address due to a conflict, hosts SHOULD actively attempt to reset any existing connections".
 func (p *Poller) dropSynsOf(a *inet.Addr) {
 	overheard := p.overheard
 	p.overheard = false // what leads here may have come to another member of the Group

@@ -78,7 +78,8 @@ func TestSynAckThatFindsNoBuf(t *testing.T) {
 	l.stop()
 }
 
-// A handshake whose end TCP does not take has left the cache, and ends with its listener all the same.
+// A handshake whose end TCP does not take has left the cache, and ends with its listener all the
+// same.
 func TestUnlistenEndsAnOpeningConnection(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.TCP.StrictTimestamps = true })
 	l.listen(l.b, 7, 4)
@@ -138,7 +139,8 @@ func TestSynAckIsSentAgainFromTheCache(t *testing.T) {
 	l.stop()
 }
 
-// What a half-open connection makes of a segment: RFC 9293 section 3.10.7.4 in SYN-RECEIVED, passive.
+// What a half-open connection makes of a segment: RFC 9293 section 3.10.7.4 in SYN-RECEIVED,
+// passive.
 //
 // req: 9293-3.5.2-3, 9293-MUST-11, 5961-3.2-1, 9293-3.10.7.4-6
 func TestHalfOpenInput(t *testing.T) {
@@ -333,7 +335,8 @@ func TestCookieForgery(t *testing.T) {
 	ack(g, sa.Seq+1, false) // another initial sequence number
 	g.isn--
 
-	// Half a slot later it is good; again after the connection has ended it is a replay, which time ends.
+	// Half a slot later it is good; again after the connection has ended it is a replay, which time
+	// ends.
 	l.now += 32 * second
 	ack(g, sa.Seq+1, true)
 	g.send(tcp.RST, 1, 0, noOptions)
@@ -368,7 +371,8 @@ func TestCookieLife(t *testing.T) {
 	}
 }
 
-// A million forged SYNs (fewer under the race detector), one a microsecond: what is open goes on, who wants in gets in at once, and nothing grows.
+// A million forged SYNs (fewer under the race detector), one a microsecond: what is open goes on,
+// who wants in gets in at once, and nothing grows.
 //
 // req: 4987-3.5-1, 4987-4-2, 9293-MUST-42
 func TestSynFlood(t *testing.T) {

@@ -1,8 +1,8 @@
 package stack
 
-// expireTimers serves the timers of connections, unless there are frames that nobody has looked at: an ACK among them is not
-// overdue, it has come. After a time in which this core did something else that is the rule, and each connection would
-// probe for a loss.
+// expireTimers serves the timers of connections, but not while the device has frames that have not
+// been read: an ACK among them is not overdue, it has come. That is the rule after this core did
+// something else for a while; without this, each connection would then probe for a loss.
 func (p *Poller) expireTimers() int {
 	if p.behind && p.waited < timersWaitMax {
 		p.waited++

@@ -6,15 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd puts as many frames for somebody else on the way to a as it takes in one Turn, and some more.
+// crowd puts as many frames for somebody else on the way to a as it takes in one Turn, and some
+// more.
 func (l *lab) crowd() {
 	for range burstsPerTurnMax*len(l.a.rx) + 1 {
 		l.b.nic.inject(make([]byte, 64))
 	}
 }
 
-// An ACK that is in the device's queue, behind more frames than one Turn takes, has come: nothing is sent again when the
-// Poller was away for longer than the retransmission timer.
+// An ACK that is in the device's queue, behind more frames than one Turn takes, has come: nothing
+// is sent again when the Poller was away for longer than the retransmission timer.
 func TestTimersWaitForUnreadFrames(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
@@ -23,7 +24,7 @@ func TestTimersWaitForUnreadFrames(t *testing.T) {
 		l.a.Turn()
 	}
 	l.crowd()
-	l.b.Turn() // its ACK goes behind them
+	l.b.Turn() // its ACK goes after them
 	l.now += 5 * second
 	for u.acked < u.toSend {
 		require.NotZero(t, l.a.Turn())

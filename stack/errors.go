@@ -42,5 +42,6 @@ func (e *AddrError) Error() string {
 	return fmt.Sprintf("stack: another host on the link has %v: MAC %v", e.Addr, e.MAC)
 }
 
-// ErrStalled is advice: the peer has not acknowledged several retransmissions in a row (R1 of RFC 9293 section 3.8.3).
+// ErrStalled is advice: the peer has not acknowledged several retransmissions in a row (R1 of RFC
+// 9293 section 3.8.3).
 var ErrStalled = errors.New("stack: the peer does not acknowledge")

@@ -17,17 +17,18 @@ const groupMax = 64
 // crossingSlots is how many frames may be on their way from one Poller to another.
 const crossingSlots = 128
 
-// Group is several Pollers behind one address: one for each queue of a port. Each connection belongs to one of them, which
-// its 4-tuple says: a keyed hash, so that who opened it makes no difference and nobody has to be asked. A port steers
-// frames by rules of its own (RSS, or a TAP's memory of who sent to whom, which fades when a flow is idle); what comes to
-// the wrong Poller crosses over, at the cost of a copy. What concerns all of them (ARP, neighbour discovery, ICMP) is
-// answered by the one it came to and overheard by the others.
+// Group is several Pollers that share one address: one for each queue of a port. Each connection
+// belongs to one of them. A keyed hash of the 4-tuple says which, so either end may have opened it
+// and no member has to ask another. A port steers frames by rules of its own (RSS, or a TAP's
+// memory of flows, which fades when a flow is idle). A frame that comes to the wrong Poller crosses
+// to the right one, at the cost of a copy. What concerns all members (ARP, neighbour discovery,
+// ICMP) is answered by the one it came to, and overheard by the others.
 //
 //	queue 0 ─► Poller 0 ─┐ crossing, one ring for each ordered pair
 //	queue 1 ─► Poller 1 ◄┘
 //
-// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the same addresses, MTU and
-// PeerMax, with which the same ConnsMax, and listen on the same ports.
+// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the
+// same addresses, MTU, PeerMax and (where PeerMax is set) ConnsMax, and listen on the same ports.
 type Group struct {
 	secret  [16]byte
 	inboxes [][]*crossing // by receiver, then by sender
@@ -73,7 +74,7 @@ func (g *Group) check(cfg *Config) error {
 	return nil
 }
 
-// addMember makes the rings towards a new member.
+// addMember makes the rings to a new member.
 func (g *Group) addMember(member, frameMax int) {
 	inbox := make([]*crossing, len(g.inboxes))
 	for from := range inbox {
@@ -146,8 +147,8 @@ func (x *crossing) octets(s *crossed) []byte {
 	return x.data[at : at+int(s.length)]
 }
 
-// put copies a frame; false: it is too long, or there is no room. What all overhear anybody on the link can send any number
-// of: it takes half of the room at most.
+// put copies a frame; false: it is too long, or there is no room. What all overhear anybody on the
+// link can send any number of: it takes half of the room at most.
 func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
 	if overheard && x.ring.Len() >= crossingSlots/2 {
 		return false

@@ -7,9 +7,9 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// groupAddr is what the members of a Group have in common of an address of theirs: whether it is
-// kept is one decision for all of them, as it is one address. A Poller without a Group has one of
-// its own. Any goroutine.
+// groupAddr is what the members of a Group share about one of their addresses. It is one address,
+// so whether it is kept is one decision for all of them. A Poller without a Group has a groupAddr
+// of its own. Any goroutine.
 type groupAddr struct {
 	conns atomic.Int64  // that use it, those of TIME-WAIT not counted; below 0: it was given up
 	rival atomic.Uint64 // the MAC of the host that has it, then
@@ -72,8 +72,8 @@ func macOf(w uint64) (mac inet.MAC) {
 // groupAddrsMax bounds those of a Group that no member has any more and some never had.
 const groupAddrsMax = 4 * addrsMax
 
-// shareAddr is what member has in common with the others of an address that it adds. Each adds and
-// removes it in its own time: its n-th time is the others' n-th time.
+// shareAddr returns what member shares with the others of an address that it adds. Each member adds
+// and removes an address in its own time: its n-th time is the n-th time of the others.
 func (g *Group) shareAddr(member int, addr inet.Addr) *groupAddr {
 	g.lock.Lock()
 	defer g.lock.Unlock()

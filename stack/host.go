@@ -19,7 +19,7 @@ const (
 	rerouteNs = second64
 )
 
-// hostState is what the Poller is on its link besides its connections.
+// hostState is what the Poller has on its link that belongs to no connection.
 type hostState struct {
 	local     []localAddr // the first is Config.Addr
 	ip6       bool        // there is an IPv6 address
@@ -116,7 +116,8 @@ func (h *hostState) removeAddr(cfg *Config, i int) {
 	}
 }
 
-// allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none among them.
+// allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none
+// among them.
 func (cfg *Config) allAddrs() []netip.Prefix {
 	all := append([]netip.Prefix{cfg.Addr}, cfg.Addrs...)
 	six, linkLocal := false, false

@@ -24,8 +24,8 @@ func (p *Poller) isLocal(a *inet.Addr) bool {
 	return false
 }
 
-// member says whether we listen to a group: all-nodes, and the solicited-node groups of our addresses (RFC 4861 section
-// 7.2.1), tentative ones included.
+// member says whether we listen to a group: all-nodes, and the solicited-node groups of our
+// addresses (RFC 4861 section 7.2.1), tentative ones included.
 func (p *Poller) member(group *inet.Addr) bool {
 	if *group == inet.AllNodes {
 		return true
@@ -38,8 +38,9 @@ func (p *Poller) member(group *inet.Addr) bool {
 	return false
 }
 
-// source selects the address with which we speak to remote by way of hop (RFC 9293 MUST-44; of RFC 6724 section 5 the
-// rules on scope, interface and longest prefix): of its family and scope, on its prefix, on the hop's, the first.
+// source selects the address with which we speak to remote by way of hop (RFC 9293 MUST-44; of RFC
+// 6724 section 5 the rules on scope, interface and longest prefix): of its family and scope, on its
+// prefix, on the hop's, the first.
 func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
 	best, bestScore := inet.Addr{}, -1
 	for i := range p.host.local {
@@ -69,7 +70,8 @@ func inScope(a, remote *inet.Addr) bool {
 	return a.IsLinkLocal() == (remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2)
 }
 
-// possible says whether a can be one other host (RFC 1122 section 3.2.1.3): no group, no loopback, not "this network".
+// possible says whether a can be one other host (RFC 1122 section 3.2.1.3): no group, no loopback,
+// not "this network".
 func (p *Poller) possible(a *inet.Addr) bool {
 	if !a.IsStation() {
 		return false
@@ -114,8 +116,8 @@ func (p *Poller) tentatives() int {
 // of it keep the same times.
 func (p *Poller) speaks() bool { return p.cfg.Member == 0 }
 
-// echoNs is how long what we send may be on its way back to us: links that give it back do so within
-// milliseconds, and our Turns may be late.
+// echoNs is how long what we send may be on its way back to us: links that give it back do so
+// within milliseconds, and our Turns may be late.
 const echoNs = second64
 
 // claims is called before an ARP packet, or a message of neighbour discovery, is sent from a.
@@ -125,11 +127,12 @@ func (p *Poller) claims(a *inet.Addr) {
 	}
 }
 
-// isEcho says whether a packet of the station at mac that concerns l may be one of ours that the link
-// gives back: it has our MAC, and we have sent one of its kind just now, at sentAt. Another host may
-// have our MAC as well as our address, as the clone of a machine has; RFC 5227 section 2.1.1 has a
-// host believe that any sender of the address that it probes for is another. The link-local address
-// is made of the MAC, so that who has that has both: the kernel at the other end of DPDK's net_tap.
+// isEcho says whether a packet of the station at mac that concerns l may be one of ours that the
+// link gives back: it has our MAC, and we sent one of its kind a moment ago, at sentAt. Another
+// host may have both our MAC and our address, as the clone of a machine has; RFC 5227 section 2.1.1
+// has a host believe that any other sender of the address that it probes for is a rival. A
+// link-local address is made of the MAC: a station that has the one has the other, as the kernel at
+// the other end of DPDK's net_tap does.
 func (p *Poller) isEcho(l *localAddr, mac inet.MAC, sentAt int64) bool {
 	return mac == p.mac && (p.now-sentAt < echoNs || l.addr == inet.LinkLocal(p.mac))
 }

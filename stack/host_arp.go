@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// arp handles a received ARP packet: RFC 826, "Packet Reception". It returns whether b is done with.
+// arp handles a received ARP packet: RFC 826, "Packet Reception". It returns whether b is done
+// with.
 func (p *Poller) arp(b mem.Buf, packet []byte) bool {
 	a, drop := inet.ParseARP(packet)
 	if drop != inet.DropNone {

@@ -96,7 +96,7 @@ type localAddr struct {
 	defend     bool  // an announcement is owed to whoever claims it
 	defendedAt int64 // the conflict that was last answered
 	conflicts  uint64
-	rival      inet.MAC // who claimed it last
+	rival      inet.MAC // of the station that claimed it last
 }
 
 // never stands for the time of what has not happened.

@@ -829,7 +829,8 @@ func TestGroupClaimsOnce(t *testing.T) {
 	}
 }
 
-// Whichever member of a Group hears a claim on an address in use, the one that speaks answers it, for both families.
+// Whichever member of a Group hears a claim on an address in use, the one that speaks answers it,
+// for both families.
 func TestGroupDefends(t *testing.T) {
 	l := groupLabTuned(t, 3, func(cfg *Config) {
 		cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(1), 64)}

@@ -10,7 +10,7 @@ const (
 	neighbourStepsMax = 64 // requests asked for in one Turn
 )
 
-// resolve sends frames whose neighbour became known and asks for those that are due.
+// resolve sends frames whose neighbour became known, and sends the requests that are due.
 func (p *Poller) resolve() int {
 	work := 0
 	if p.host.dueAt <= p.now {
@@ -73,8 +73,9 @@ func (p *Poller) takeDropped(why Drop) int {
 	}
 }
 
-// unreachable ends the connection whose SYN is in b: its next hop does not answer, and there is no other. Established
-// ones go on, as the next hop may come back before TCP gives up (a soft error, RFC 1122 section 4.2.3.9).
+// unreachable ends the connection whose SYN is in b: its next hop does not answer, and there is no
+// other. Established ones go on, as the next hop may come back before TCP gives up (a soft error,
+// RFC 1122 section 4.2.3.9).
 func (p *Poller) unreachable(b mem.Buf) {
 	m := &p.tx.meta[b]
 	if m.conn == noConn {
@@ -103,7 +104,7 @@ func (p *Poller) abandonNeighbours() {
 	}
 }
 
-// housekeep does what is due besides connections and neighbours.
+// housekeep does what is due and belongs neither to connections nor to neighbours.
 func (p *Poller) housekeep() int {
 	work := 0
 	h := &p.host
@@ -154,8 +155,8 @@ func (p *Poller) reroute() {
 	}
 }
 
-// lost is called when the neighbour table has found that hop does not answer. If it is a gateway, the connections that went
-// through it take another route (RFC 1122 section 3.3.1.4).
+// lost is called when the neighbour table has found that hop does not answer. If it is a gateway,
+// the connections that went through it take another route (RFC 1122 section 3.3.1.4).
 func (p *Poller) lost(hop inet.Addr) {
 	if p.host.routes.Dead(p.now, hop) {
 		p.reroute()

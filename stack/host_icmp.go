@@ -8,7 +8,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// icmp handles an ICMP message and returns whether b is done with. l3 is where the IP header begins in the frame.
+// icmp handles an ICMP message and returns whether b is done with. l3 is where the IP header begins
+// in the frame.
 func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3 int) bool {
 	// The device's verdict covers IP and TCP checksums, not ICMP's: it is always checked here.
 	if len(message) > 0 && message[0] == inet.ICMPEcho {
@@ -19,8 +20,8 @@ func (p *Poller) icmp(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3
 	return true
 }
 
-// icmpMessage handles what is no echo request. A Source Quench is as good as unknown (RFC 9293 MUST-55), and so is a
-// Redirect, which a host may ignore (RFC 1122 section 3.2.2.2).
+// icmpMessage handles what is no echo request. A Source Quench is as good as unknown (RFC 9293
+// MUST-55), and so is a Redirect, which a host may ignore (RFC 1122 section 3.2.2.2).
 func (p *Poller) icmpMessage(message []byte) {
 	e, ok := inet.ParseICMPError(message)
 	if !ok {
@@ -30,8 +31,8 @@ func (p *Poller) icmpMessage(message []byte) {
 	p.icmpError(&e)
 }
 
-// echo answers a ping in its own Buf. IP options are not returned: the header becomes 20 octets, put right in front
-// of the message.
+// echo answers a ping in its own Buf. IP options are not returned: the header becomes 20 octets,
+// put right in front of the message.
 func (p *Poller) echo(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3 int) bool {
 	if !inet.EchoReply(message, false) {
 		p.n.Inet[inet.DropBadICMP]++
@@ -61,8 +62,8 @@ func (p *Poller) echo(b mem.Buf, src inet.MAC, ip *inet.IPv4, message []byte, l3
 	return false
 }
 
-// echoReply sends payload, from a Buf or from the reassembly, to the station it answers, in fragments if the path wants
-// them.
+// echoReply sends payload, from a Buf or from the reassembly, to the station it answers, in
+// fragments if the path wants them.
 func (p *Poller) echoReply(mac inet.MAC, src, dst *inet.Addr, proto, tos uint8, payload []byte) {
 	mtu := p.mtuTo(*dst)
 	l3 := ipLen(dst)
@@ -104,9 +105,9 @@ func (p *Poller) echoReply(mac inet.MAC, src, dst *inet.Addr, proto, tos uint8, 
 	p.n.EchoReplies++
 }
 
-// icmpError acts on an error about a segment of ours that is still unacknowledged (RFC 5927 section 4.1: the quoted
-// sequence number proves the router saw it). Hard errors end only a connection that is being opened (section 5.2), a
-// path MTU lowers the EMSS of any, the rest is advice.
+// icmpError acts on an error about a segment of ours that is still unacknowledged (RFC 5927 section
+// 4.1: the quoted sequence number proves the router saw it). Hard errors end only a connection that
+// is being opened (section 5.2), a path MTU lowers the EMSS of any, the rest is advice.
 func (p *Poller) icmpError(e *inet.ICMPError) {
 	if e.Proto != inet.ProtoTCP || !p.isLocal(&e.Src) || len(e.Quoted) < 8 {
 		p.n.ICMPIgnored++
@@ -181,9 +182,9 @@ func (c *Conn) inFlight(seq tcp.Seq) bool {
 	return uint64(uint32(seq-(c.iss+1+tcp.Seq(acked)))) < c.tcp.PushedOffset()-acked
 }
 
-// report4 sends an ICMP error about packet, which dst sent us, to the station mac it came from, or by route when that is
-// nil. Within the rate (Config.ICMPPerSec), and never in the cases of RFC 1122 section 3.2.2: src and dst are what
-// the receive path found to be ours and one host's.
+// report4 sends an ICMP error about packet, which dst sent us, to the station mac it came from, or
+// by route when that is nil. Within the rate (Config.ICMPPerSec), and never in the cases of RFC
+// 1122 section 3.2.2: src and dst are what the receive path found to be ours and one host's.
 func (p *Poller) report4(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, word uint32, packet []byte) {
 	if !inet.MayReport(packet) {
 		return
@@ -211,7 +212,8 @@ func (p *Poller) report6(mac *inet.MAC, src, dst *inet.Addr, typ, code uint8, wo
 	p.sendError(b, mac, dst)
 }
 
-// reassemblyExceeded tells the sender of packet, a fragment at offset 0, that the rest did not come.
+// reassemblyExceeded tells the sender of packet, a fragment at offset 0, that the rest did not
+// come.
 func (p *Poller) reassemblyExceeded(packet []byte) {
 	if packet[0]>>4 == 4 {
 		src, dst := inet.AddrFrom4([4]byte(packet[16:])), inet.AddrFrom4([4]byte(packet[12:]))

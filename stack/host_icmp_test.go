@@ -61,7 +61,8 @@ func TestICMPErrorsOut(t *testing.T) {
 	l.whole()
 }
 
-// No error about an error, a broadcast or multicast (of link or IP), a later fragment, or a source that is not one host.
+// No error about an error, a broadcast or multicast (of link or IP), a later fragment, or a source
+// that is not one host.
 // req: 1122-3.2.2-1, 1122-2.4-1, 4443-2.4-1, 1122-3.2.2.2-1, 1122-3.2.2-2
 func TestNoICMPErrors(t *testing.T) {
 	l := newLab(t, sixes)

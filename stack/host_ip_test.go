@@ -64,7 +64,8 @@ func split6(t *testing.T, f []byte) (eth inet.Ethernet, ip inet.IPv6, payload []
 
 func isIPv6(f []byte, next uint8) bool { return f[12] == 0x86 && f[13] == 0xdd && f[20] == next }
 
-// A connection over IPv6, with and without offload, over a link that loses: octets, checksums, hop limit, MSS.
+// A connection over IPv6, with and without offload, over a link that loses: octets, checksums, hop
+// limit, MSS.
 // req: 8200-8.1-1, 8200-8.3-1, 9293-MUST-67, 9293-MUST-49, 1122-3.3.3-1
 func TestTCPOverIPv6(t *testing.T) {
 	for _, offload := range []bool{false, true} {
@@ -222,7 +223,8 @@ func tagged(f []byte, tci uint16) []byte {
 	return append(g, f[12:]...)
 }
 
-// Our VLAN's frames are taken, and without one, untagged and priority-tagged ones; others are counted. What we send has our tag.
+// Our VLAN's frames are taken, and without one, untagged and priority-tagged ones; others are
+// counted. What we send has our tag.
 func TestVLANTags(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.VLAN = uint16(10 * i) }) // a untagged, b on VLAN 10
 	for _, c := range []struct {
@@ -273,7 +275,8 @@ func TestVLANTags(t *testing.T) {
 	l.whole()
 }
 
-// Segments that come in fragments are taken: both families, out of order; an atomic fragment stands alone.
+// Segments that come in fragments are taken: both families, out of order; an atomic fragment stands
+// alone.
 // req: 1122-3.3.2-1, 8200-4.5-1, 8200-5-1, 791-3.2-1, C02-13.1.1-2, D01-11.2-2
 func TestFragmentedSegments(t *testing.T) {
 	l := newLab(t, sixes)
@@ -331,7 +334,8 @@ func TestFragmentedSegments(t *testing.T) {
 	l.stop()
 }
 
-// A datagram that stays in pieces is given up after a minute; its sender hears of it if fragment zero came.
+// A datagram that stays in pieces is given up after a minute; its sender hears of it if fragment
+// zero came.
 // req: 1122-3.3.2-2, 8200-4.5-1, C02-13.1.1.1-2, D01-11.2.1-2
 func TestReassemblyTimeExceeded(t *testing.T) {
 	for _, zero := range []bool{true, false} {
@@ -392,14 +396,15 @@ func gateways(t *testing.T) (*lab, *host) {
 				cfg.Routes = []inet.Route{{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.0.0.3")}}
 				return
 			}
-			cfg.Addrs = []netip.Prefix{far} // both stand for the host behind them
+			cfg.Addrs = []netip.Prefix{far} // both stand for the host after them
 		}))
 	}
 	l.a, l.b = l.hosts[0], l.hosts[1]
 	return l, l.hosts[2]
 }
 
-// A gateway falls silent: TCP advises, the neighbour table asks in vain, and traffic goes through the other.
+// A gateway falls silent: TCP advises, the neighbour table asks in vain, and traffic goes through
+// the other.
 // req: 1122-3.3.1.4-1, 1122-3.3.1-1
 func TestDeadGateway(t *testing.T) {
 	t.Run("of a connection", func(t *testing.T) {

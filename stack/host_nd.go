@@ -10,7 +10,8 @@ import (
 const (
 	ndHopLimit = 255 // RFC 4861 section 3.1: no router can have passed it on
 
-	// What a router may have us send at least: with 1 nothing would pass it (CVE-2015-2922). Paths have some 20 hops.
+	// What a router may have us send at least: with 1 nothing would pass it (CVE-2015-2922). Paths
+	// have some 20 hops.
 	hopLimitMin = 32
 )
 
@@ -64,8 +65,8 @@ func (p *Poller) solicited(src inet.MAC, ip *inet.IPv6, nd *inet.ND) {
 	}
 }
 
-// impostor handles an ICMPv6 message, in b, from an address of ours. If it is one of neighbour discovery, which no router can have
-// passed on, the station at mac uses the address.
+// impostor handles an ICMPv6 message, in b, from an address of ours. If it is one of neighbour
+// discovery, which no router can have passed on, the station at mac uses the address.
 func (p *Poller) impostor(b mem.Buf, mac inet.MAC, ip *inet.IPv6, message []byte) {
 	nd := &p.host.nd
 	if inet.ParseND(message, ip.Src, ip.Dst, ip.HopLimit, nd) != inet.DropNone {
@@ -77,7 +78,8 @@ func (p *Poller) impostor(b mem.Buf, mac inet.MAC, ip *inet.IPv6, message []byte
 	}
 }
 
-// advertised takes an answer, or the word of another host that an address of ours is its own (RFC 4862 section 5.4.4).
+// advertised takes an answer, or the word of another host that an address of ours is its own (RFC
+// 4862 section 5.4.4).
 func (p *Poller) advertised(src inet.MAC, nd *inet.ND) {
 	if l := p.ours(&nd.Target); l != nil {
 		p.n.Inet[inet.DropSource]++
@@ -96,8 +98,9 @@ func (p *Poller) advertised(src inet.MAC, nd *inet.ND) {
 	}
 }
 
-// router takes a Router Advertisement (RFC 4861 section 6.3.4): who sent it, for how long it is a default router, the hop
-// limit, the timers, the MTU and the prefixes of the link. Addresses are not made of them.
+// router takes a Router Advertisement (RFC 4861 section 6.3.4): who sent it, for how long it is a
+// default router, the hop limit, the timers, the MTU and the prefixes of the link. Addresses are
+// not made of them.
 func (p *Poller) router(ip *inet.IPv6, nd *inet.ND) {
 	if !p.cfg.Discover {
 		p.n.Inet[inet.DropNotOurs]++

@@ -61,7 +61,8 @@ func TestSolicitationsAreAnswered(t *testing.T) {
 	l.stop()
 }
 
-// The first packet waits and leaves after the answer; the question goes to the solicited-node group.
+// The first packet waits and leaves after the answer; the question goes to the solicited-node
+// group.
 // req: 4861-7.2-1, 4861-7.2-2
 func TestFirstPacketWaitsForTheNeighbour(t *testing.T) {
 	l := newLab(t, sixes)
@@ -175,7 +176,8 @@ func raFrame(t *testing.T, router inet.MAC, lifetime uint16) []byte {
 	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
 }
 
-// Three solicitations four seconds apart, after up to one second; what an advertisement says is applied, and ends.
+// Three solicitations four seconds apart, after up to one second; what an advertisement says is
+// applied, and ends.
 // req: 4861-6.3-1
 func TestRouterDiscovery(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {

@@ -4,11 +4,12 @@ import (
 	"github.com/rnicd/rnicd/inet"
 )
 
-// route is the next hop towards a: a itself when it is on-link, else a gateway (RFC 1122 section 3.3.1.1).
+// route is the next hop towards a: a itself when it is on-link, else a gateway (RFC 1122 section
+// 3.3.1.1).
 func (p *Poller) route(a inet.Addr) (inet.Addr, bool) { return p.host.routes.Lookup(p.now, a) }
 
-// routesChanged sees to it that connections learn of it: at once, but not more than once in rerouteNs. It takes a look at all
-// of them, and anybody on the link can send advertisements.
+// routesChanged has connections look at the routes again, soon, but not more than once in
+// rerouteNs: that looks at all connections, and anybody on the link can send advertisements.
 func (p *Poller) routesChanged() {
 	p.host.routesLate = true
 	p.schedule()

@@ -16,7 +16,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that turns it.
+// Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that
+// turns it.
 type Poller struct {
 	cfg       Config
 	queue     pmd.Queue
@@ -49,7 +50,7 @@ type Poller struct {
 	rx         []mem.Buf
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
-	coalesced  []mem.Buf   // those behind it that its segment stands for, too
+	coalesced  []mem.Buf   // those after it that its segment stands for, too
 	behind     bool        // the device has more frames than this Turn took
 	waited     int         // Turns in a row for which timers have waited
 	burstConns []connIndex // of a burst, for prefetchBurst
@@ -69,13 +70,14 @@ type Poller struct {
 	running  atomic.Bool
 	stopped  bool          // the Poller's goroutine knows
 	last     Counters      // written before done is closed
-	ended    atomic.Bool   // nobody turns any more: Submit runs what it pushes
-	late     sync.Mutex    // who does
+	ended    atomic.Bool   // no goroutine turns the Poller any more: Submit runs what it pushes
+	late     sync.Mutex    // held by the goroutine that does
 	done     chan struct{} // closed when it has stopped
 	locals   sync.Map      // of the packages above
 }
 
-// New makes a Poller and all memory it will use. The Poller owns cfg.Queue and allocates from cfg.Pool from now on.
+// New makes a Poller and all memory it will use. The Poller owns cfg.Queue and allocates from
+// cfg.Pool from now on.
 func New(cfg Config) (*Poller, error) {
 	if err := complete(&cfg); err != nil {
 		return nil, err
@@ -116,8 +118,9 @@ func New(cfg Config) (*Poller, error) {
 	return p, nil
 }
 
-// Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the end it resets all
-// connections; their Uppers get ErrStopped. The error says why it could not start; an end by ctx or Stop is nil.
+// Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the
+// end it resets all connections; their Uppers get ErrStopped. The error says why it could not
+// start; an end by ctx or Stop is nil.
 func (p *Poller) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("stack: poller %q: Run was called before", p.cfg.Name)
@@ -143,8 +146,9 @@ func (p *Poller) Run(ctx context.Context) error {
 	return nil
 }
 
-// Turn does one round and returns the amount of work found. For Run, simulations and tests; all calls of one Poller
-// come from one goroutine. After Stop the next Turn ends all connections; later ones do nothing.
+// Turn does one round and returns the amount of work found. For Run, simulations and tests; all
+// calls of one Poller come from one goroutine. After Stop the next Turn ends all connections; later
+// ones do nothing.
 func (p *Poller) Turn() int {
 	if p.stopped {
 		return 0
@@ -174,8 +178,9 @@ func (p *Poller) Turn() int {
 	return work
 }
 
-// onTurn runs the embedder's part of a Turn (Config.OnTurn): what arrived has been delivered, nothing has been sent yet. What it
-// posts rings a doorbell, which is heard at once, so that it leaves in this Turn and not in the next one.
+// onTurn runs the embedder's part of a Turn (Config.OnTurn): what arrived has been delivered,
+// nothing has been sent yet. What it posts rings a doorbell, which is heard at once, so that it
+// leaves in this Turn and not in the next one.
 func (p *Poller) onTurn() int {
 	if p.cfg.OnTurn == nil {
 		return 0
@@ -231,5 +236,6 @@ func (p *Poller) Addr() netip.Addr { return p.cfg.Addr.Addr() }
 // Name is Config.Name.
 func (p *Poller) Name() string { return p.cfg.Name }
 
-// Locals holds what packages above keep per Poller, each under a key type of its own. Any goroutine.
+// Locals holds what packages above keep per Poller, each under a key type of its own. Any
+// goroutine.
 func (p *Poller) Locals() *sync.Map { return &p.locals }

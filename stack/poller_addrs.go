@@ -15,13 +15,13 @@ type AddrStatus struct {
 	Addr      netip.Addr
 	State     AddrState
 	Conflicts uint64   // packets of other hosts that claimed it
-	Rival     inet.MAC // who sent the last of them
+	Rival     inet.MAC // of the host that sent the last of them
 }
 
-// LinkUp says that the device has been connected: a carrier, a bridge. The addresses are checked
-// again, those in use while they are used, and announced: who was told nothing meanwhile, or
-// something else, learns where we are. Several within a second count as one. Any goroutine; of a
-// Group each Poller is to be told. ErrBusy, ErrStopped: as Submit.
+// LinkUp says that the device has been connected: a cable, a bridge. The addresses are checked
+// again (while they are used, where they were in use) and announced, so that stations which were
+// told nothing, or something else, learn where we are. Several calls within a second count as one.
+// Any goroutine; each Poller of a Group must be told. Errors: as Submit.
 func (p *Poller) LinkUp() error { return p.Submit(p.linkUp) }
 
 // AddAddr adds an address with its prefix, as in Config.Addrs: it is checked, announced and then
@@ -58,8 +58,9 @@ func (p *Poller) AddAddr(prefix netip.Prefix) error {
 	return nil
 }
 
-// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset, half-open
-// ones too, and end with ErrAddrRemoved. Poller goroutine (Submit); of a Group each Poller is to be told.
+// RemoveAddr takes an address of ours away, except Config.Addr; its connections are reset,
+// half-open ones too, and end with ErrAddrRemoved. Poller goroutine (Submit); of a Group each
+// Poller is to be told.
 func (p *Poller) RemoveAddr(addr netip.Addr) error {
 	a := inet.AddrFrom(addr)
 	i := slices.IndexFunc(p.host.local, func(l localAddr) bool { return l.addr == a })

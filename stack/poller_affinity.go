@@ -11,7 +11,8 @@ import (
 // cpuMax is how many CPUs a unix.CPUSet has room for.
 const cpuMax = 1024
 
-// pin binds the calling thread to core (-1: leaves it) and returns what undoes it. The thread must be locked.
+// pin binds the calling thread to core (-1: leaves it) and returns what undoes it. The thread must
+// be locked.
 func pin(core int) (restore func(), err error) {
 	if core == -1 {
 		return func() {}, nil

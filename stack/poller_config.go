@@ -30,14 +30,16 @@ const (
 	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
 	retryNs            = 10_000
 
-	// So many receive bursts are taken in one Turn while full ones come, and so many transmit bursts are shared by its few
-	// senders. A connection is answered once a Turn: where frames wait already, one ACK stands for up to 256 segments. That is
-	// fewer ACKs than RFC 9293 section 3.8.6.3 asks for (SHLD-19, every second one), and what a host with receive offload does.
-	// When no more frames wait the Turn ends, so no ACK waits for anything.
+	// So many receive bursts are taken in one Turn while full ones come, and so many transmit
+	// bursts are shared by its few senders. A connection is answered once a Turn: where frames wait
+	// already, one ACK stands for up to 256 segments. That is fewer ACKs than RFC 9293 section
+	// 3.8.6.3 asks for (SHLD-19, every second one), and what a host with receive offload does. When
+	// no more frames wait the Turn ends, so no ACK waits for anything.
 	burstsPerTurnMax = 8
 
-	// What the senders of a Turn share, in octets: as much as those bursts are of Ethernet's frames. Of larger frames the
-	// second-level cache would no longer hold it when the other end, or the device, comes to read it.
+	// What the senders of a Turn share, in octets: as much as those bursts are of Ethernet's
+	// frames. Of larger frames the second-level cache would no longer hold it when the other end,
+	// or the device, comes to read it.
 	turnOctetsMax = 384 << 10
 
 	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size
@@ -59,11 +61,12 @@ type Config struct {
 	Core     int          // CPU to pin Run to; -1 none
 	Idle     Idle
 	Clock    func() int64 // monotonic ns; nil: the system's
-	// OnTurn, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has been delivered, and before
-	// anything is sent. An application that looks at its memory, polls its CompletionQueues and posts there runs to completion:
-	// one core does all its work, and what it posts leaves in the same Turn. It returns how much work it found, and with 0 Run may
-	// idle. It must not block, nor wait for anything this Poller does; it begins with the first Turn, before there is a connection,
-	// and is not called behind the Turn that ends the Poller.
+	// OnTurn, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has
+	// been delivered, and before anything is sent. An application that looks at its memory, polls
+	// its CompletionQueues and posts there runs to completion: one core does all its work, and what
+	// it posts leaves in the same Turn. It returns how much work it found, and with 0 Run may idle.
+	// It must not block, nor wait for anything this Poller does; it begins with the first Turn,
+	// before there is a connection, and is not called after the Turn that ends the Poller.
 	OnTurn func() int
 	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
 
@@ -72,9 +75,9 @@ type Config struct {
 	SynMax       int  // half-open connections of all listeners, default 1024
 	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
 
-	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax. At the
-	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more. Of a Group it is one
-	// limit for all members.
+	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit
+	// but ConnsMax. At the limit its silent ones give way to its next (Conn.SetSilent), and without
+	// any it gets no more. Of a Group it is one limit for all members.
 	PeerMax int
 	// What peers may keep of ours (pressure.go).
 	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
@@ -87,8 +90,9 @@ type Config struct {
 	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
 	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
 	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
-	// An address is used once it is known that no other host has it (host_claim.go): 4 to 7 s after New (RFC 5227), one of
-	// IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it, AwaitAddrs says what came of it.
+	// An address is used once it is known that no other host has it (host_claim.go): 4 to 7 s after
+	// New (RFC 5227), one of IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it,
+	// AwaitAddrs says what came of it.
 	QuickDAD   bool   // find out in a third of a second
 	NoDAD      bool   // use addresses at once; for a link with nobody else on it
 	NoAnnounce bool   // do not tell the link unasked where our addresses are
@@ -184,7 +188,8 @@ func setDefault(v *int, def int) {
 	}
 }
 
-// epoch makes Now grow from one process to the next, as the clock of RFC 6528 should, and be monotonic within one.
+// epoch makes Now grow from one process to the next, as the clock of RFC 6528 should, and be
+// monotonic within one.
 var epoch = time.Now()
 
 func systemClock() int64 { return epoch.UnixNano() + int64(time.Since(epoch)) }

@@ -4,9 +4,12 @@ import (
 	"context"
 )
 
-// Submit runs fn on the Poller's goroutine at the start of a Turn. Any goroutine; bounded: ErrBusy when the ring is full,
-// ErrStopped after Stop. What was taken is run, always: a function that comes in the very moment the Poller ends runs
-// on the caller's goroutine, one at a time, and finds a Poller that has stopped. Only then does Submit take a lock.
+// Submit runs fn on the Poller's goroutine at the start of a Turn. Any goroutine. It does not wait.
+// Errors: ErrBusy when the ring is full, ErrStopped after Stop; with either, fn is not run.
+//
+// Without an error fn is always run. If it comes at the moment in which the Poller ends, it is run
+// on the caller's goroutine, one function at a time, and finds a Poller that has stopped. Only then
+// does Submit take a lock.
 func (p *Poller) Submit(fn func()) error {
 	if p.stopping.Load() {
 		return ErrStopped
@@ -14,14 +17,14 @@ func (p *Poller) Submit(fn func()) error {
 	if !p.control.Push(fn) {
 		return ErrBusy
 	}
-	if p.ended.Load() { // fn came behind the last look at the ring, or is being run now
+	if p.ended.Load() { // fn came after the last look at the ring, or is being run now
 		p.drainLast()
 	}
 	return nil
 }
 
-// Counters asks the Poller for a snapshot and waits for it, at most until ctx ends. Any goroutine but the Poller's.
-// After the Poller has stopped it returns the last ones.
+// Counters asks the Poller for a snapshot and waits for it, at most until ctx ends. Any goroutine
+// but the Poller's. After the Poller has stopped it returns the last ones.
 func (p *Poller) Counters(ctx context.Context) (Counters, error) {
 	var n Counters
 	ready := make(chan struct{})
@@ -54,7 +57,8 @@ func (p *Poller) drainAll() {
 	}
 }
 
-// drainControl runs what was submitted; at most one ring's worth, so that functions that submit cannot hold the Turn.
+// drainControl runs what was submitted; at most one ring's worth, so that functions that submit
+// cannot hold the Turn.
 func (p *Poller) drainControl() int {
 	work := 0
 	for range controlRingEntries {
@@ -69,7 +73,7 @@ func (p *Poller) drainControl() int {
 	return work
 }
 
-// drainLast runs, on a caller's goroutine, what came behind lastOrders.
+// drainLast runs, on a caller's goroutine, what came after lastOrders.
 func (p *Poller) drainLast() {
 	p.late.Lock()
 	defer p.late.Unlock()

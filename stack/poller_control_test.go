@@ -75,7 +75,8 @@ func TestSubmitRunsWhatItTook(t *testing.T) {
 	}
 }
 
-// A Submit that looked before Stop, and pushes behind the Poller's last look, runs the function itself.
+// A Submit that looked before Stop, and pushes after the Poller's last look, runs the function
+// itself.
 func TestSubmitBehindTheLastLook(t *testing.T) {
 	l := newLab(t, nil)
 	l.stop()
@@ -103,7 +104,7 @@ func TestWakeIsCoalesced(t *testing.T) {
 	require.Equal(t, 2, u.woken)
 }
 
-// What is posted while Woken is at work, behind what it has looked at, rings again.
+// What is posted while Woken is at work, after what it has looked at, rings again.
 func TestWakeDuringWoken(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
@@ -143,7 +144,8 @@ func TestWakeOfAClosedConnIsHarmless(t *testing.T) {
 	l.stop()
 }
 
-// sink takes octets, counts them, and answers what it is asked to: an Upper for real goroutines, with no test state.
+// sink takes octets, counts them, and answers what it is asked to: an Upper for real goroutines,
+// with no test state.
 type sink struct {
 	peer
 	want   uint64
@@ -164,7 +166,8 @@ func (s *sink) Edge(c *Conn, edge uint64) {
 	}
 }
 
-// Two Pollers run on their own goroutines; a third posts and rings, a fourth reads counters. For -race.
+// Two Pollers run on their own goroutines; a third posts and rings, a fourth reads counters. For
+// -race.
 func TestTwoGoroutinesAndAnApplication(t *testing.T) {
 	const messages, size = 200, 1000
 	l := newLab(t, func(i int, cfg *Config) { cfg.Clock = nil })

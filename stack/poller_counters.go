@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Drop says why the Poller itself dropped a frame or refused a connection; inet.Drop and tcp.Drop have the rest.
+// Drop says why the Poller itself dropped a frame or refused a connection; inet.Drop and tcp.Drop
+// have the rest.
 type Drop uint8
 
 const (

@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 )
 
-// Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any number of calls before
-// Woken lead to one Woken. What the caller wrote before Wake is seen by Woken. On a closed or recycled Conn
-// it is harmless.
+// Wake leads to Upper.Woken, then Pull, on the Poller's goroutine. Any goroutine; never blocks; any
+// number of calls before Woken lead to one Woken. What the caller wrote before Wake is seen by
+// Woken. On a closed or recycled Conn it is harmless.
 func (c *Conn) Wake() {
 	if c.rung.Load() || c.rung.Swap(true) {
 		return
@@ -14,14 +14,15 @@ func (c *Conn) Wake() {
 	c.p.doorbells.ring(c)
 }
 
-// doorbells are the connections whose doorbell rang since the Poller last looked. Any goroutine rings; the Poller looks.
+// doorbells are the connections whose doorbell rang since the Poller last looked. Any goroutine
+// rings; the Poller looks.
 //
-// It is a stack linked through the connections (R. K. Treiber, 1986) that is taken as a whole, so that there is no ABA,
-// and a connection stands in it at most once: Conn.rung says that it does. It costs eight octets a connection, and has
-// no limit of its own to run into.
+// They are a stack linked through the connections (R. K. Treiber, 1986). It is taken as a whole, so
+// there is no ABA problem. A connection stands in it at most once: Conn.rung says whether it does.
+// It costs eight octets a connection and cannot be full.
 type doorbells struct {
 	_    [64]byte
-	last atomic.Uint32 // index+1 of who rang last; 0: nobody
+	last atomic.Uint32 // index+1 of the last that rang; 0: none
 	_    [64]byte
 }
 

@@ -14,17 +14,19 @@ const (
 	IdleSpin                 // never give up the core
 )
 
-// Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the kernel too, for the
-// other end's Poller may share our core, and what we wait for is then that it runs. Where nobody else wants the core a
-// yield is a system call of some 100 ns and polling goes on.
+// Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the
+// kernel too, for the other end's Poller may share our core, and what we wait for is then that it
+// runs. Where nobody else wants the core a yield is a system call of some 100 ns and polling goes
+// on.
 //
-// Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux 6.18 (EEVDF) came back after
-// 200 ms, 950 ms at most, and 2000 yields took minutes, in which every frame waited as long. A sleep of 1 us lasted 2 ms there:
-// who has slept comes first. So a yield that took long is not repeated soon.
+// Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
+// 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
+// frame waited as long. A sleep of 1 us lasted 2 ms there: a thread that has slept comes first. So
+// a yield that took long is not repeated soon.
 const (
 	spinTurns     = 256  // empty turns before the first yield
 	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
-	yieldLongNs   = 1e6  // a yield that takes longer has given the core to somebody who computes
+	yieldLongNs   = 1e6  // a yield that takes longer has given the core to a thread that computes
 	yieldShare    = 100  // such yields take at most one part in so many of the time
 	goYieldEvery  = 16   // every so many yields Go's own scheduler may use the P
 	sleepMinNs    = 1_000
@@ -87,7 +89,8 @@ func (w *waiter) wait(now, deadline int64) (slept bool) {
 	return d > 0
 }
 
-// next decides what follows one more empty turn: -1 spin, 0 yield, else sleep so many ns, not past deadline.
+// next decides what follows one more empty turn: -1 spin, 0 yield, else sleep so many ns, not past
+// deadline.
 func (w *waiter) next(now, deadline int64) int64 {
 	w.back(now)
 	w.empty++

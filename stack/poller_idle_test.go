@@ -30,8 +30,8 @@ func TestAdaptiveSpinsYieldsSleeps(t *testing.T) {
 	require.Equal(t, int64(-1), w.next(0, math.MaxInt64), "work begins it anew")
 }
 
-// A yield from which the core came back late is the last for a hundred times as long, whether it ended with work or without:
-// until then the Poller sleeps, and comes back soon.
+// A yield from which the core came back late is the last for a hundred times as long, whether it
+// ended with work or without: until then the Poller sleeps, and comes back soon.
 func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
 	for name, resume := range map[string]func(w *waiter, now int64){
 		"with work":    (*waiter).busy,

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What Config.OnTurn posts leaves in the Turn that calls it, what came in before has been delivered by then, and the work it
-// tells of counts.
+// What Config.OnTurn posts leaves in the Turn that calls it, what came in before has been delivered
+// by then, and the work it tells of counts.
 func TestEachRunsBetweenReceptionAndTransmission(t *testing.T) {
 	var calls int
 	var app func() int

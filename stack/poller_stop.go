@@ -46,8 +46,9 @@ func (p *Poller) abandonFrames() {
 	p.freeDead()
 }
 
-// lastOrders runs what was submitted before the end, which finds a stopped Poller, and keeps the counters. ended is set
-// before the ring is looked at: a Submit that does not see it pushed before that.
+// lastOrders runs what was submitted before the end, which finds a stopped Poller, and keeps the
+// counters. ended is set before the ring is looked at: a Submit that does not see it pushed before
+// that.
 func (p *Poller) lastOrders() {
 	p.late.Lock()
 	defer p.late.Unlock()

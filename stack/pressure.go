@@ -6,11 +6,11 @@ import "github.com/rnicd/rnicd/tcp"
 // Poller, whatever Upper is above them.
 //
 // A peer can make us keep Bufs in two ways. What we send is kept until the peer acknowledges it; a
-// peer that takes its time, or shuts its window for ever (RFC 6429 calls it a persist stall, attackers
-// sockstress), keeps those. What the peer sends is kept by the Upper (Kept) while octets are missing
-// that only the peer can send. TCP itself never ends either: RFC 9293 section 3.8.6.1 has a connection
-// stay open as long as its peer answers probes. RFC 6429 section 3 leaves it to the system to end such
-// connections when it needs what they hold. Here that is done in steps:
+// peer that takes its time, or shuts its window for ever (RFC 6429 calls it a persist stall,
+// attackers sockstress), keeps those. What the peer sends is kept by the Upper (Kept) while octets
+// are missing that only the peer can send. TCP itself never ends either: RFC 9293 section 3.8.6.1
+// has a connection stay open as long as its peer answers probes. RFC 6429 section 3 leaves it to
+// the system to end such connections when it needs what they hold. Here that is done in steps:
 //
 //   - Each use of the pool has a share (Budget). Nothing takes the last Bufs: ACKs must come in.
 //   - A connection that gives a Buf back may take one: a connection that flows cannot be driven out
@@ -29,8 +29,8 @@ import "github.com/rnicd/rnicd/tcp"
 //     that hold most first, at most four a millisecond. Late is a peer that for Config.StallNs has
 //     neither acknowledged what was in flight nor sent the octets that others wait for.
 //
-// A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet now
-// and then does not set the clock again.
+// A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet
+// now and then does not set the clock again.
 
 // Shares of the pool. What is left is for what waits to be acknowledged, and for the device.
 const (
@@ -49,7 +49,8 @@ type Budget struct {
 	Reserve int // sending leaves so many free, so that ACKs can come in
 	Proven  int // and, beyond that, so many for peers that have ever acknowledged anything
 
-	// Of byte streams, all together. More octets in order are copied to other memory; others are refused.
+	// Of byte streams, all together. More octets in order are copied to other memory; others are
+	// refused.
 	Unread     int // wait for a reader, or for octets before them
 	OutOfOrder int // so many at most when one more waits for octets before it; less than Unread, so that what fills gaps comes in
 	Squeeze    int // windows shrink to a few segments when more than so many wait
@@ -77,8 +78,9 @@ func newBudget(size, burstMax int) Budget {
 // Budget is the same for the life of the Poller. Any goroutine.
 func (p *Poller) Budget() Budget { return p.budget }
 
-// WantBufs says that the Upper had to refuse octets of c because Bufs are short: connections of late
-// peers may be ended (ErrHoarding), but not c as long as it alone is refused. Poller's goroutine.
+// WantBufs says that the Upper had to refuse octets of c because Bufs are short: connections of
+// late peers may be ended (ErrHoarding), but not c as long as it alone is refused. Poller's
+// goroutine.
 func (c *Conn) WantBufs() { c.p.pressure.want(c.index) }
 
 const (
@@ -121,8 +123,8 @@ func (p *Poller) reclaim() {
 	}
 }
 
-// hoards is how many segments the peer of c makes us keep although it had its time; bufs: those that
-// the Upper keeps count, too. They hold no record of a sent segment.
+// hoards is how many segments the peer of c makes us keep although it had its time; bufs: those
+// that the Upper keeps count, too. They hold no record of a sent segment.
 func (c *Conn) hoards(bufs bool) (n int) {
 	if c.marks&markAbort != 0 || c.tcp.State() == tcp.Closed {
 		return 0

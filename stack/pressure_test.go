@@ -60,7 +60,8 @@ func TestWhoWants(t *testing.T) {
 	require.Equal(t, noConn, s.by)
 }
 
-// holder is an Upper that keeps Bufs of octets that others, which its peer has not sent, must come before.
+// holder is an Upper that keeps Bufs of octets that others, which its peer has not sent, must come
+// before.
 type holder struct {
 	*peer
 	bufs  int
@@ -70,8 +71,8 @@ type holder struct {
 func (h *holder) Held(*Conn) (int, int64) { return h.bufs, h.since }
 
 // An Upper that refuses octets for want of Bufs has connections ended whose peer is late with what
-// their Uppers' Bufs wait for: the one that keeps most, not while it alone is refused, and not where
-// records of sent segments, of which they hold none, are all that is wanted.
+// their Uppers' Bufs wait for: the one that keeps most, not while it alone is refused, and not
+// where records of sent segments, of which they hold none, are all that is wanted.
 func TestUpperWantsBufs(t *testing.T) {
 	for name, x := range map[string]struct {
 		want  func(l *lab, few, most *holder)

@@ -1,14 +1,17 @@
 package stack
 
-// Connections that could send and found no Buf to spare, or, with nothing in flight, no tcp.Memory, wait here, longest
-// first, for what others give back: nothing else would make the Poller ask them again. A list of their own, because those
-// that wait may be very many, and a Turn must not walk over all of them to find nothing. Connections that have something
-// in flight and cannot have more need no list, their ACKs bring them back.
+// Connections that could send and found no Buf to spare, or, with nothing in flight, no tcp.Memory,
+// wait here, longest first, for what others give back: nothing else would make the Poller ask them
+// again. A list of their own, because those that wait may be very many, and a Turn must not walk
+// over all of them to find nothing. Connections that have something in flight and cannot have more
+// need no list, their ACKs bring them back.
 
 // retriesMax bounds how many are asked again in one Turn.
 const retriesMax = 64
 
-// awaitBufs lists c, once, where it stands now: those that leave more Bufs to others wait apart, or they would hold up the rest.
+// awaitBufs puts c on the list that it belongs to now, once. Connections of unproven peers leave
+// more Bufs to others, so they wait on a list of their own: on one list they would hold up the
+// rest.
 func (p *Poller) awaitBufs(c *Conn) {
 	unproven := p.floor(c) > 0
 	if c.marks&markWaiting != 0 {
@@ -39,7 +42,7 @@ func (p *Poller) stopWaiting(c *Conn) {
 	c.marks &^= markWaiting | markUnproven
 }
 
-// retryWaiting has as many served as there is memory for.
+// retryWaiting has as many connections served as there is memory for.
 func (p *Poller) retryWaiting() {
 	if p.waiting.n+p.unproven.n == 0 {
 		return
@@ -56,7 +59,7 @@ func (p *Poller) retryWaiting() {
 	}
 }
 
-// retriable is how many of those that wait in either list could be served now.
+// retriable is how many connections of either list could be served now.
 func (p *Poller) retriable() (waiting, unproven int) {
 	bufs, runs := p.pool.Available()-p.budget.Reserve+1, p.memory.RunsFree()
 	waiting = max(min(retriesMax, p.waiting.n, runs, bufs), 0)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Many connections that wait for Bufs cost a Turn nothing, and go on when there are some; one that ends meanwhile, by
-// TIME-WAIT or at once, leaves no trace in the list.
+// Many connections that wait for Bufs cost a Turn nothing, and go on when there are some; one that
+// ends meanwhile, by TIME-WAIT or at once, leaves no trace in the list.
 func TestWaitingForBufs(t *testing.T) {
 	l := newLab(t, nil)
 	l.listen(l.b, 7, 16)
@@ -72,7 +72,8 @@ func TestWaitingForBufs(t *testing.T) {
 	l.stop()
 }
 
-// One that still stands in a list when its peer has acknowledged something waits with those from then on.
+// One that still stands in a list when its peer has acknowledged something waits with those from
+// then on.
 func TestUnprovenNoMore(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()

@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// receive takes bursts from the device, one more while they come full, and returns how many frames there were.
+// receive takes bursts from the device, one more while they come full, and returns how many frames
+// there were.
 func (p *Poller) receive() int {
 	work := 0
 	p.behind = true
@@ -30,7 +31,8 @@ func (p *Poller) receive() int {
 	return work
 }
 
-// frame handles one frame and returns whether b is done with: not when it was kept or became a reply.
+// frame handles one frame and returns whether b is done with: not when it was kept or became a
+// reply.
 func (p *Poller) frame(b mem.Buf) bool {
 	data := p.pool.Data(b)
 	p.n.RxOctets += uint64(len(data))
@@ -39,7 +41,8 @@ func (p *Poller) frame(b mem.Buf) bool {
 		p.n.Inet[drop]++
 		return true
 	}
-	// RFC 9293 MUST-57, RFC 1122 section 3.2.2: what came by link broadcast is not answered, ARP excepted.
+	// RFC 9293 MUST-57, RFC 1122 section 3.2.2: what came by link broadcast is not answered, ARP
+	// excepted.
 	group := eth.Dst.IsGroup()
 	if !group && eth.Dst != p.mac {
 		p.n.Inet[inet.DropNotOurs]++
@@ -68,9 +71,10 @@ func (p *Poller) frame(b mem.Buf) bool {
 	return true
 }
 
-// untag takes the VLAN tag off: ours, or, where we are on no VLAN, that of a priority (IEEE 802.1Q section 6.8: VID 0).
-// With a VLAN of ours, untagged frames, to which those with a priority alone belong (section 6.9.1), and those of other
-// VLANs are not for us: who is outside a VLAN must not get in.
+// untag takes the VLAN tag off. It must be ours, or, where we are on no VLAN, one that has a
+// priority alone (IEEE 802.1Q section 6.8: VID 0). Where we are on a VLAN, untagged frames are not
+// for us, nor those with a priority alone, which count as untagged (section 6.9.1), nor those of
+// other VLANs: a station outside a VLAN must not get in.
 func (p *Poller) untag(eth *inet.Ethernet, payload []byte) ([]byte, inet.Drop) {
 	if eth.Type != inet.EtherTypeVLAN {
 		return nil, inet.DropVLAN

@@ -14,14 +14,15 @@ const (
 	tcpUrgentAt = 18
 )
 
-// coalesce looks for the frames of this burst that go on where s, in b, ends, and leaves them in p.coalesced; s then stands for
-// all of them. It is generic receive offload (after tcp_gro_receive, net/ipv4/tcp_offload.c) without its merging: each
-// frame stays in its Buf and is offered by itself, at its own boundaries, but the headers, the connection and TCP's
-// acceptance are looked at once for all. They differ in nothing that TCP would act upon: same headers but for lengths,
-// identification, sequence number, checksums and PSH; all of the same payload length but the last, which may be shorter.
+// coalesce looks for frames of this burst that continue s, which is in b, and leaves them in
+// p.coalesced; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
+// net/ipv4/tcp_offload.c) without merging: each frame stays in its Buf and is offered at its own
+// boundaries. The headers, the connection and TCP's acceptance are looked at once for all.
 //
-// The device must have found the checksums good, b's too (who calls has seen that), and there are neither options nor
-// extensions of IP. octets is the TCP part of b.
+// The frames differ in nothing that TCP would act upon. They have the same headers except for
+// lengths, identification, sequence number, checksums and PSH, and the same payload length except
+// for the last, which may be shorter. The device must have found all checksums good (the caller has
+// checked b's), and there are no options or extensions of IP. octets is the TCP part of b.
 func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 	s := &p.seg
 	head := p.pool.Data(b)
@@ -56,8 +57,8 @@ func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
 	return true
 }
 
-// follows says whether the headers of f, which end at end and whose TCP header begins at l4, are those of head but for what
-// coalesce says may differ, with sequence number seq.
+// follows says whether the headers of f are those of head, with sequence number seq, except for
+// what coalesce says may differ. They end at end; the TCP header begins at l4.
 func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
 	head, h := head[:end], f[:end]
 	be := binary.BigEndian
@@ -71,7 +72,8 @@ func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
 		string(h[l3+6:l4-8]) != string(head[l3+6:l4-8]) {
 		return false
 	}
-	// The last eight octets of either IP header are addresses or their end, and then come the ports.
+	// The last eight octets of either IP header are addresses or their end, and then come the
+	// ports.
 	if be.Uint64(h[l4-8:]) != be.Uint64(head[l4-8:]) || be.Uint32(h[l4:]) != be.Uint32(head[l4:]) {
 		return false
 	}

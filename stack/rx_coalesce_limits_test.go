@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Only the last of those coalesced may be shorter than the first, and none longer: what they stand for is then n of a size.
+// Only the last of those coalesced may be shorter than the first, and none longer: what they stand
+// for is then n of a size.
 func TestJoinedAreOfOneSize(t *testing.T) {
 	for _, x := range []struct {
 		sizes     []int
@@ -49,7 +50,8 @@ func (q *doubting) Rx(bufs []mem.Buf) int {
 	return n
 }
 
-// A frame of which the device does not say that it is good is not taken on the word of the one before it.
+// A frame of which the device does not say that it is good is not taken on the word of the one
+// before it.
 func TestJoinedAreAllVerified(t *testing.T) {
 	l := offloaded(t, nil)
 	u, v := l.open()

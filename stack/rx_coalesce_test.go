@@ -19,8 +19,9 @@ func offloaded(t *testing.T, tune func(i int, cfg *Config)) *lab {
 	return newLab(t, tune)
 }
 
-// Segments that continue each other are taken as one, and the Upper still gets each by itself, at its boundaries; the last
-// may be shorter. Nobody else can tell: as many segments are counted, and acknowledged at once.
+// Segments that continue each other are taken as one, and the Upper still gets each by itself, at
+// its boundaries; the last may be shorter. Nobody else can tell: as many segments are counted, and
+// acknowledged at once.
 func TestSegmentsAreJoined(t *testing.T) {
 	for _, burst := range []int{1, 32} {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.BurstMax = burst })
@@ -55,8 +56,8 @@ func TestSegmentsAreJoined(t *testing.T) {
 	}
 }
 
-// What an Upper refuses in the middle leaves a gap like any other: what is behind it arrives out of order, is selectively
-// acknowledged, and what was refused comes again.
+// What an Upper refuses in the middle leaves a gap like any other: what is after it arrives out of
+// order, is selectively acknowledged, and what was refused comes again.
 func TestRefusedAmongJoined(t *testing.T) {
 	l := offloaded(t, nil)
 	u, v := l.open()
@@ -101,8 +102,9 @@ func TestAbortAmongJoined(t *testing.T) {
 	l.stop()
 }
 
-// Nothing that TCP acts upon may differ: whichever bit of the headers is another one, the segment stands for itself, but for
-// the lengths' and sequence number's right values, IPv4's identification, the checksums and PSH.
+// Nothing that TCP acts upon may differ: whichever bit of the headers is another one, the segment
+// stands for itself, but for the lengths' and sequence number's right values, IPv4's
+// identification, the checksums and PSH.
 func TestFollowsLooksAtEveryBit(t *testing.T) {
 	v6 := func(i int, cfg *Config) { cfg.VLAN = 5 }
 	for _, x := range []struct {
@@ -205,8 +207,8 @@ func (q *quiet) Pull(_ *Conn, dst []byte) int {
 	return 0
 }
 
-// A segment that differs from the one before in its sequence number and flags alone gets a copy of its headers, which are
-// those that would have been made; any other difference is seen.
+// A segment that differs from the one before in its sequence number and flags alone gets a copy of
+// its headers, which are those that would have been made; any other difference is seen.
 func TestTemplateMakesTheSameHeaders(t *testing.T) {
 	for _, vlan := range []uint16{0, 5} {
 		l := offloaded(t, func(i int, cfg *Config) { cfg.VLAN = vlan })
@@ -284,7 +286,8 @@ func TestShareOfATurnWithoutALimit(t *testing.T) {
 	}
 }
 
-// Of large frames few senders share fewer, so that a Turn stays within a cache; of small ones no more than eight bursts.
+// Of large frames few senders share fewer, so that a Turn stays within a cache; of small ones no
+// more than eight bursts.
 func TestShareOfATurnInOctets(t *testing.T) {
 	for _, x := range []struct{ mtu, conns, want int }{
 		{576, 1, 256}, {1500, 1, 256}, {9000, 1, 43}, {65000, 1, 32}, {1500, 3, 85}, {9000, 3, 32}, {1500, 100, 32},
@@ -296,7 +299,8 @@ func TestShareOfATurnInOctets(t *testing.T) {
 	require.Equal(t, 100, p.shareOf(50), "as configured")
 }
 
-// A peer that sends beyond our window is taken up to the window, as if its segments had come one by one.
+// A peer that sends beyond our window is taken up to the window, as if its segments had come one by
+// one.
 func TestJoinedEndAtTheWindow(t *testing.T) {
 	for _, burst := range []int{1, 32} {
 		const window = 4*1448 + 100

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The DS field is in every IP header and ECT on new data only; what the network marks comes back as ECE, and the sender
-// halves its window instead of repairing anything.
+// The DS field is in every IP header and ECT on new data only; what the network marks comes back as
+// ECE, and the sender halves its window instead of repairing anything.
 //
 // req: 9293-MUST-48, 9293-SHLD-22, 3168-6.1.1-3, 3168-6.1.3-1, 3168-6.1.2-1
 func TestMarksTravelThroughTheStack(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// fragment4 takes a fragment of an IPv4 datagram to us and, when it is the last that was missing, hands the datagram on.
+// fragment4 takes a fragment of an IPv4 datagram to us and, when it is the last that was missing,
+// hands the datagram on.
 func (p *Poller) fragment4(src inet.MAC, ip *inet.IPv4, payload, packet []byte) {
 	f := inet.Fragment{
 		Datagram: inet.Datagram{Src: ip.Src, Dst: ip.Dst, ID: uint32(ip.ID), Proto: ip.Proto},
@@ -33,7 +34,8 @@ func (p *Poller) fragment4(src inet.MAC, ip *inet.IPv4, payload, packet []byte) 
 	}
 }
 
-// fragment6 is fragment4 for IPv6. Headers behind the Fragment header are walked when the packet is whole.
+// fragment6 is fragment4 for IPv6. Headers after the Fragment header are walked when the packet is
+// whole.
 func (p *Poller) fragment6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload, packet []byte) {
 	f := inet.Fragment{
 		Datagram: inet.Datagram{Src: ip.Src, Dst: ip.Dst, ID: c.Fragment.ID},

@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// ipv6 handles a packet that came from src; group: by link multicast. It returns whether b is done with.
+// ipv6 handles a packet that came from src; group: by link multicast. It returns whether b is done
+// with.
 func (p *Poller) ipv6(b mem.Buf, src inet.MAC, packet []byte, group bool) bool {
 	flags := p.pool.Desc(b).Flags
 	if flags&mem.RxChecksumBad != 0 {
@@ -56,7 +57,8 @@ func (p *Poller) walk6(b mem.Buf, src inet.MAC, ip *inet.IPv6, payload, packet [
 	return p.deliver6(b, src, ip, &c, payload[c.Off:], packet, false)
 }
 
-// deliver6 hands the payload of a packet, which is of c.Proto, on. packet is what an error would quote.
+// deliver6 hands the payload of a packet, which is of c.Proto, on. packet is what an error would
+// quote.
 func (p *Poller) deliver6(b mem.Buf, src inet.MAC, ip *inet.IPv6, c *inet.Chain, payload, packet []byte, good bool) bool {
 	if c.Proto == inet.ProtoICMPv6 {
 		return p.icmp6(b, src, ip, payload, packet)

@@ -8,10 +8,11 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// prefetchBurst finds the connections of a burst before any of its frames is handled, and reads a word of each of their hot
-// cache lines. With very many connections none of it is in the cache; handled one after the other each frame would wait for
-// its own misses, while read one after the other, with nothing in between, they overlap. It decides nothing: what is
-// not TCP right behind a plain IP header is left for frame to look at.
+// prefetchBurst finds the connections of a burst before any of its frames is handled, and reads a
+// word of each of their hot cache lines. With very many connections none of these is in the cache.
+// Handled one after the other, each frame would wait for its own misses; read with nothing in
+// between, the misses overlap. It decides nothing: a frame that is not TCP directly after a plain
+// IP header is left to frame.
 func (p *Poller) prefetchBurst(bufs []mem.Buf) {
 	if p.table.n < prefetchMin {
 		return

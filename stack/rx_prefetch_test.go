@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With as many connections as it takes for bursts to be looked at beforehand: nothing is different, whatever the frames.
+// With as many connections as it takes for bursts to be looked at beforehand: nothing is different,
+// whatever the frames.
 func TestPreviewDecidesNothing(t *testing.T) {
 	const conns = prefetchMin + 20
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = conns })

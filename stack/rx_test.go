@@ -362,7 +362,8 @@ func TestChecksumOffloadVerdicts(t *testing.T) {
 	}
 }
 
-// Every truncation and every single-octet change of a good frame is survived, with every Buf accounted for.
+// Every truncation and every single-octet change of a good frame is survived, with every Buf
+// accounted for.
 func TestDamagedFrames(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.RSTPerSec = 1 << 30 })
 	l.listen(l.b, 2000, 4)

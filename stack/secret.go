@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// What the secret is used for; part of the hashed octets, so that one value tells nothing of another.
+// What the secret is used for; part of the hashed octets, so that one value tells nothing of
+// another.
 const (
 	useISN byte = iota
 	usePort
@@ -19,7 +20,7 @@ const (
 	useNeighbours
 )
 
-// secret is the key of everything nobody else may guess.
+// secret is the key of everything that a peer must not be able to guess.
 type secret struct{ k0, k1 uint64 }
 
 func newSecret(b [16]byte) secret {
@@ -31,8 +32,8 @@ func (p *Poller) initialSeq(id *tcp.ID) tcp.Seq {
 	return tcp.Seq(uint32(p.now/4000) + uint32(p.secret.tuple(useISN, id)))
 }
 
-// timestampOffset is added to the timestamp clock (RFC 7323 section 7.1). The same for every connection of a 4-tuple,
-// so that its timestamps never go back.
+// timestampOffset is added to the timestamp clock (RFC 7323 section 7.1). The same for every
+// connection of a 4-tuple, so that its timestamps never go back.
 func (p *Poller) timestampOffset(id *tcp.ID) uint32 {
 	return uint32(p.secret.tuple(useTimestamp, id))
 }

@@ -5,18 +5,21 @@ import (
 	"math/bits"
 )
 
-// timers says which connection's deadline comes next, each connection having at most one: a hierarchical timing wheel
-// (G. Varghese, T. Lauck, "Hashed and hierarchical timing wheels", 1987, scheme 7) for what is farther away than a tick
-// of a millisecond, and a binary heap for what is nearer, so that times are exact. However many connections there are, to
-// arm touches one slot of the wheel, and the heap holds those of one millisecond only.
+// timers says which connection's deadline comes next, each connection having at most one: a
+// hierarchical timing wheel (G. Varghese, T. Lauck, "Hashed and hierarchical timing wheels", 1987,
+// scheme 7) for what is farther away than a tick of a millisecond, and a binary heap for what is
+// nearer, so that times are exact. However many connections there are, to arm touches one slot of
+// the wheel, and the heap holds those of one millisecond only.
 //
-// A connection's deadline mostly moves later (every ACK restarts the retransmission timer), so arm leaves an earlier
-// entry where it is and takes note of the time wanted; when the entry comes up too soon, it is put where it belongs, or
-// nowhere. This makes the usual case one comparison, and what came up for nothing costs no look at the connection.
+// A connection's deadline mostly moves later (every ACK restarts the retransmission timer), so arm
+// leaves an earlier entry where it is and takes note of the time wanted; when the entry comes up
+// too soon, it is put where it belongs, or nowhere. This makes the usual case one comparison, and
+// what came up for nothing costs no look at the connection.
 //
-// The wheel has a level for each eight bits of a tick's number. An entry stands on the level of the highest digit in
-// which its tick differs from the present one, in the slot of that digit: so all on one level come before all on the
-// next, and a slot is poured out when the present reaches it, each entry at most once per level.
+// The wheel has a level for each eight bits of a tick's number. An entry stands on the level of the
+// highest digit in which its tick differs from the present one, in the slot of that digit: so all
+// on one level come before all on the next, and a slot is poured out when the present reaches it,
+// each entry at most once per level.
 type timers struct {
 	tick  int64   // the present: what is due in this tick or before stands in the heap
 	armed []alarm // by connection
@@ -96,7 +99,8 @@ func (t *timers) settle(c connIndex) {
 	t.put(c)
 }
 
-// early says that c, which soonest gave, came up before the time wanted; it is then where it belongs.
+// early says that c, which soonest gave, came up before the time wanted; it is then where it
+// belongs.
 func (t *timers) early(c connIndex) bool {
 	if a := &t.armed[c]; a.at == a.want {
 		return false

@@ -93,7 +93,8 @@ func TestTimersNever(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), h.first())
 }
 
-// To arm one of 100,000 timers, with deadlines as retransmission and delayed ACKs have them, and to serve those due.
+// To arm one of 100,000 timers, with deadlines as retransmission and delayed ACKs have them, and to
+// serve those due.
 func BenchmarkTimers(b *testing.B) {
 	for _, n := range []int{1, 1000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

@@ -15,18 +15,20 @@ const (
 
 // transmitter is the Poller's sending half.
 //
-// Who owns a sent Buf. The octets of a data segment stay in the Buf they were pulled into, at a fixed place (the
-// pool's headroom), until TCP releases it; headers are written in front of them for each transmission. Between
-// putHeaders and the device's Tx the frame also stands in a queue of ours: the batch, or the neighbour table's. So a
-// Buf has up to three users, told apart by bits and without a count:
+// Who owns a sent Buf. The octets of a data segment stay in the Buf they were pulled into, at a
+// fixed place (the pool's headroom), until TCP releases it; headers are written in front of them
+// for each transmission. Between putHeaders and the device's Tx the frame also stands in a queue of
+// ours: the batch, or the neighbour table's. So a Buf has up to three users, told apart by bits and
+// without a count:
 //
 //   - TCP's sent ring: the owner's hold of mem.Pool, until Release
 //   - a queue of ours: bufMeta.queued; if TCP releases the Buf meanwhile, freeAfter remembers to free it
 //   - the device: mem.Pool's device hold
 //
-// A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending it twice helps
-// nobody, and the retransmission timer still runs). One that the device still reads is copied to a fresh Buf, as is
-// a part of a Buf (EMSS shrank, window probe), because its headers would stand in the middle of the octets.
+// A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending
+// it twice helps nobody, and the retransmission timer still runs). One that the device still reads
+// is copied to a fresh Buf, as is a part of a Buf (EMSS shrank, window probe), because its headers
+// would stand in the middle of the octets.
 type transmitter struct {
 	frames  []mem.Buf // the batch, and what the device did not take: frames[:n]
 	n       int
@@ -62,9 +64,9 @@ func newTransmitter(cfg *Config) transmitter {
 	}
 }
 
-// transmit pulls and sends while there is room, up to the connection's share of a Turn. more: it was held up, or has
-// used its share, and is to be served again; waits: once there are Bufs to spare. returned is how many Bufs it has just given
-// back.
+// transmit pulls and sends while there is room, up to the connection's share of a Turn. returned is
+// how many Bufs c has just given back. more: c was held up, or has used its share, and is served
+// again in the next Turn. waits: c is served again when there are Bufs to spare.
 func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 	if returned > 0 && p.pool.Available() < 2*p.budget.Reserve {
 		p.freeDead()
@@ -96,8 +98,8 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 	return true, false
 }
 
-// abortUnsaid ends a connection that is to be aborted although there is no Buf for its RST: the Bufs it keeps may be the
-// ones that are missing. False: c is not to be aborted.
+// abortUnsaid ends a connection that is to be aborted when there is no Buf for its RST: the Bufs
+// that it keeps may be the ones that are missing. It returns false when c is not to be aborted.
 func (p *Poller) abortUnsaid(c *Conn) bool {
 	if c.marks&markAbortDone == 0 {
 		return false
@@ -107,8 +109,9 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 	return true
 }
 
-// pull lets the Upper fill the next segment if one may be sent. entitled: c takes the place of a Buf it has just given back,
-// so that nobody drives it out of what it works with. waits: it had to wait for Bufs. dry: that was the last, as the Upper says.
+// pull lets the Upper fill the next segment, if one may be sent. entitled: c takes the place of a
+// Buf that it has just given back, so that others cannot drive it out of the memory it works with.
+// waits: it found no Buf. dry: the Upper says that this was its last segment.
 func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false, false
@@ -157,7 +160,8 @@ func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	return false, dry
 }
 
-// haveSpare sees to a Buf at hand: Next must not be asked for a segment that could not be built.
+// haveSpare makes sure that a Buf is at hand. It comes before every tcp.Conn.Next, which must not
+// be asked for a segment that could not be built.
 func (p *Poller) haveSpare() bool {
 	if p.tx.spare != mem.NoBuf {
 		return true

@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// reply sends the frame in b to mac and frees b afterwards; false when there is no room: b stays the caller's.
+// reply sends the frame in b to mac and frees b afterwards; false when there is no room: b stays
+// the caller's.
 func (p *Poller) reply(b mem.Buf, mac inet.MAC) bool {
 	if p.overheard {
 		return false
@@ -19,7 +20,8 @@ func (p *Poller) reply(b mem.Buf, mac inet.MAC) bool {
 	return true
 }
 
-// batch appends a frame; without room it is dropped and counted, which only frames that waited for a neighbour meet.
+// batch appends a frame; without room it is dropped and counted, which only frames that waited for
+// a neighbour meet.
 func (p *Poller) batch(b mem.Buf, mac inet.MAC) {
 	if p.tx.n == len(p.tx.frames) {
 		p.n.Own[DropTxFull]++

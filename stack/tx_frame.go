@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// putPacket makes the n octets at b's headroom the payload of an IP packet, and of a frame without its destination.
+// putPacket makes the n octets at b's headroom the payload of an IP packet, and of a frame without
+// its destination.
 func (p *Poller) putPacket(b mem.Buf, src, dst *inet.Addr, proto, tos, ttl uint8, n int) {
 	l3 := ipLen(dst)
 	h := p.pool.Headroom()

@@ -8,9 +8,10 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// template is the headers of the data segment that was made last in this Turn, and what they were made from. Where the
-// device completes the checksum, the next segment of a connection that sends many differs only in its sequence number and
-// perhaps its flags: the rest, the pseudo-header's sum included, is copied.
+// headerTemplate is the headers of the last data segment made in this Turn, and what they were made
+// from. Where the device completes the checksum, the next segment of the same connection differs
+// only in its sequence number and perhaps its flags: the rest is copied, the sum of the
+// pseudo-header too.
 type headerTemplate struct {
 	octets      int // of payload; 0: there is no template
 	conn        connIndex
@@ -48,8 +49,8 @@ func (p *Poller) answer(b mem.Buf, mac inet.MAC, t *tcp.Transmit) bool {
 	return !p.reply(b, mac)
 }
 
-// putHeaders writes t's headers in front of the n payload octets at the pool's headroom, whose sum is given, all but
-// the Ethernet destination.
+// putHeaders writes t's headers in front of the n payload octets at the pool's headroom, whose sum
+// is given, all but the Ethernet destination.
 func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
 	hlen := t.HeaderLen()
 	at := p.host.l2 + ipLen(&t.ID.Remote) // of the TCP header in the frame

@@ -5,7 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// send finds the next hop's MAC and puts the frame into the batch, or leaves it with the neighbour table.
+// send finds the next hop's MAC and puts the frame into the batch, or leaves it with the neighbour
+// table.
 func (p *Poller) send(b mem.Buf, hop inet.Addr) {
 	p.tx.meta[b].queued = true
 	if !p.tx.hopKnown || p.tx.hop != hop {
@@ -29,8 +30,8 @@ func (p *Poller) send(b mem.Buf, hop inet.Addr) {
 	p.batch(b, p.tx.hopMAC)
 }
 
-// ask sends an ARP request or a Neighbour Solicitation for ip to mac: Broadcast, or the neighbour itself to see whether it
-// is still there.
+// ask sends an ARP request or a Neighbour Solicitation for ip to mac: Broadcast, or the neighbour
+// itself to see whether it is still there.
 func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
 	src, ok := p.source(ip, ip)
 	if !ok {
@@ -48,8 +49,8 @@ func (p *Poller) ask(ip inet.Addr, mac inet.MAC) {
 	}
 }
 
-// solicit sends a Neighbour Solicitation from src for target: to its group when mac is Broadcast, else to the neighbour
-// itself. False: there was no Buf or no room.
+// solicit sends a Neighbour Solicitation from src for target: to its group when mac is Broadcast,
+// else to the neighbour itself. False: there was no Buf or no room.
 func (p *Poller) solicit(src, target inet.Addr, mac inet.MAC) bool {
 	p.claims(&src)
 	b := p.pool.Alloc()
@@ -87,7 +88,7 @@ func (p *Poller) sendARP(a *inet.ARP, mac inet.MAC) bool {
 	return true
 }
 
-// putARP makes the frame in b the packet a; the Ethernet destination is for whoever sends it.
+// putARP makes the frame in b the packet a. The caller adds the Ethernet destination.
 func (p *Poller) putARP(b mem.Buf, a *inet.ARP) {
 	d := p.pool.Desc(b)
 	d.Off, d.Len, d.Flags = uint32(p.pool.Headroom()), uint32(p.host.l2+inet.ARPLen), 0

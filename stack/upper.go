@@ -13,28 +13,30 @@ const (
 	Refused                // not taken: not committed, the peer sends them again
 )
 
-// Upper stands above one connection: a byte stream or a QueuePair. All calls come on the Poller's goroutine.
+// Upper stands above one connection: a byte stream or a QueuePair. All calls come on the Poller's
+// goroutine.
 //
-// The order is Established, any number of the middle ones, PeerClosed at most once, Closed once. A connection that
-// never opened gets Closed only. Every method may call Send, CloseSend, Abort, SetTimer, SetReceiveWindow of any
-// connection and Dial, Listen of the Poller: such calls leave a mark that the Poller acts on when the burst is done.
+// The order is Established, any number of the middle ones, PeerClosed at most once, Closed once. A
+// connection that never opened gets Closed only. Every method may call Send, CloseSend, Abort,
+// SetTimer, SetReceiveWindow of any connection and Dial, Listen of the Poller: such calls leave a
+// mark that the Poller acts on when the burst is done.
 type Upper interface {
 	Established(c *Conn)
-	// Arrive offers new octets at a stream offset, in any order, each octet once. data aliases b's slot.
-	// On Taken and Refused b stays the Poller's; on Kept it is the Upper's until it frees it.
+	// Arrive offers new octets at a stream offset, in any order, each octet once. data aliases b's
+	// slot. On Taken and Refused b stays the Poller's; on Kept it is the Upper's until it frees it.
 	Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict
 	// Edge says that all octets before edge have arrived and were taken.
 	Edge(c *Conn, edge uint64)
-	// Pull fills dst (at most one segment's payload) with the next octets to send and returns how many; 0: nothing now.
-	// dst is the payload room of the Buf that will be sent. After 0 the Poller asks again when the connection is next
-	// touched (a segment, a timer, Send or Wake).
+	// Pull fills dst (at most one segment's payload) with the next octets to send and returns how
+	// many; 0: nothing now. dst is the payload room of the Buf that will be sent. After 0 the
+	// Poller asks again when the connection is next touched (a segment, a timer, Send or Wake).
 	Pull(c *Conn, dst []byte) int
 	// Acked says that our octets before edge have been acknowledged.
 	Acked(c *Conn, edge uint64)
 	PeerClosed(c *Conn) // the peer's FIN is in order
-	// Closed is the last call; nil after an orderly close of both halves. c must not be used afterwards except for Wake,
-	// which another goroutine may still be calling and which then does nothing worse than a Woken too many.
-	// TIME-WAIT is spent after Closed, without the Upper.
+	// Closed is the last call; nil after an orderly close of both halves. c must not be used
+	// afterwards except for Wake, which another goroutine may still be calling and which then does
+	// nothing worse than a Woken too many. TIME-WAIT is spent after Closed, without the Upper.
 	Closed(c *Conn, err error)
 	Woken(c *Conn)            // somebody called Wake
 	Timer(c *Conn, now int64) // the time of SetTimer has come

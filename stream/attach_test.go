@@ -70,7 +70,8 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	return a, b
 }
 
-// What the old Upper took counts neither as read by the stream's reader, whom the window follows, nor as a window that came.
+// What the old Upper took counts neither as read by the stream's reader, whom the window follows,
+// nor as a window that came.
 func TestWindowAfterAttach(t *testing.T) {
 	const n, size = 100_000, 20_000
 	l := newLab(t, labConfig{})

@@ -2,8 +2,9 @@ package stream
 
 import "github.com/rnicd/rnicd/mem"
 
-// piece is a Buf of octets that came ahead of a gap: an element of the early list of its connection, in stream order.
-// pollerState has one for each Buf of the pool, so a list takes no memory and an insertion no allocation.
+// piece is a Buf of octets that came ahead of a gap: an element of the early list of its
+// connection, in stream order. pollerState has one for each Buf of the pool, so a list takes no
+// memory and an insertion no allocation.
 type piece struct {
 	at         uint64 // stream offset
 	off, n     uint32 // octets within the Buf's slot
@@ -18,8 +19,8 @@ type early struct {
 
 var noEarly = early{first: mem.NoBuf, last: mem.NoBuf}
 
-// insert puts n octets at off of b into the list; at is where they stand in the stream. No two pieces overlap: TCP gives
-// each octet once. The search begins behind, where nearly all arrive.
+// insert puts n octets at off of b into the list; at is where they stand in the stream. No two
+// pieces overlap: TCP gives each octet once. The search begins at the end, where nearly all arrive.
 func (ps *pollerState) insert(l *early, b mem.Buf, at uint64, off, n uint32) {
 	prev := ps.before(l, at)
 	next := l.first
@@ -47,7 +48,7 @@ func (ps *pollerState) before(l *early, at uint64) mem.Buf {
 	return b
 }
 
-// merge copies data behind the piece that ends where it begins, if that has room.
+// merge copies data after the piece that ends where it begins, if that has room.
 func (ps *pollerState) merge(l *early, at uint64, data []byte) bool {
 	b := ps.before(l, at)
 	if b == mem.NoBuf {

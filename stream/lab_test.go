@@ -29,7 +29,8 @@ const (
 	stride   = 2048
 )
 
-// lab is two running Pollers at the ends of a cable. When the test ends both stop, and every Buf must be back.
+// lab is two running Pollers at the ends of a cable. When the test ends both stop, and every Buf
+// must be back.
 type lab struct {
 	t     testing.TB
 	hosts [2]*host

@@ -13,8 +13,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Listener accepts connections to one port of its Pollers. Established ones wait in one bounded queue; beyond it they
-// are reset and counted (Linux would drop the last ACK of the handshake and let the peer believe it is connected).
+// Listener accepts connections to one port of its Pollers. Established ones wait in one bounded
+// queue; beyond it they are reset and counted (Linux would drop the last ACK of the handshake and
+// let the peer believe it is connected).
 type Listener struct {
 	pollers  []*stack.Poller
 	port     uint16
@@ -28,7 +29,8 @@ type Listener struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen opens port on all pollers; 0 picks a free one of 49152 to 65535. Errors are *net.OpError, as of net.Listen.
+// Listen opens port on all pollers; 0 picks a free one of 49152 to 65535. Errors are *net.OpError,
+// as of net.Listen.
 func Listen(pollers []*stack.Poller, port uint16, opts Options) (*Listener, error) {
 	if len(pollers) == 0 {
 		return nil, errNoPoller
@@ -137,8 +139,8 @@ func (l *Listener) AcceptStream() (*Conn, error) {
 	}
 }
 
-// Close ends listening and resets the connections that nobody accepted. Those that were stay. It returns when no Poller
-// listens any more.
+// Close ends listening and resets the connections that nobody accepted. Those that were stay. It
+// returns when no Poller listens any more.
 func (l *Listener) Close() error {
 	if !l.closed.CompareAndSwap(false, true) {
 		return l.opError("close", net.ErrClosed)

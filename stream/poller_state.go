@@ -7,8 +7,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// pollerState is what the connections of one Poller share: its pool, what of that waits for readers, and the notes on Bufs that
-// wait behind a gap. All but the counters belongs to the Poller's goroutine.
+// pollerState is what the connections of one Poller share: its pool, what of that waits for
+// readers, and the notes on Bufs that wait after a gap. All but the counters belongs to the
+// Poller's goroutine.
 type pollerState struct {
 	poller *stack.Poller
 	pool   *mem.Pool
@@ -53,7 +54,8 @@ func (ps *pollerState) free(b mem.Buf) {
 // windowMax is the largest window that one connection may have.
 func (ps *pollerState) windowMax() int { return max(ps.budget.Window*ps.room, sendBufferMin) }
 
-// slotsFor is how many slots a window takes when each two neighbouring Bufs hold one Buf's worth at least.
+// slotsFor is how many slots a window takes when each two neighbouring Bufs hold one Buf's worth at
+// least.
 func (ps *pollerState) slotsFor(window int) int { return powerOfTwo(2*window/ps.room + slotsSpare) }
 
 const slotsSpare = 16
@@ -61,7 +63,7 @@ const slotsSpare = 16
 // Counters of all connections of a Poller. All grow.
 type Counters struct {
 	RefusedSlots   uint64 // segments refused: too many Bufs of one connection wait
-	RefusedPool    uint64 // segments behind a gap refused: too many Bufs of the pool wait for readers
+	RefusedPool    uint64 // segments after a gap refused: too many Bufs of the pool wait for readers
 	Spilled        uint64 // segments copied out of their Bufs for the same reason
 	Merged         uint64 // small segments copied together
 	AfterClose     uint64 // connections reset by octets that came after Close (RFC 9293 SHLD-3)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// loseFirst has the first segment with octets of c, which host 0 sends, lost until the call of mend.
+// loseFirst has the first segment with octets of c, which host 0 sends, lost until the call of
+// mend.
 func (v *virtual) loseFirst(c *Conn) (mend func()) {
 	nic, port := v.hosts[0].nic, uint16(c.LocalAddr().(*net.TCPAddr).Port)
 	before, first, mended := nic.lose, uint32(0), false

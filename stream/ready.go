@@ -21,7 +21,8 @@ type notice struct {
 	f                  atomic.Pointer[func(Readiness)]
 }
 
-// interest is one direction's: in the lowest bit, whether it is armed; above that, how often it was.
+// interest is one direction's: in the lowest bit, whether it is armed; above that, how often it
+// was.
 type interest struct{ word atomic.Uint64 }
 
 // arm returns what disarm takes: 0 where it was armed already, for a look before this one.
@@ -128,7 +129,7 @@ func look(i *interest, what Readiness, is func() bool) Readiness {
 
 func (c *Conn) readable() bool {
 	u := &c.u
-	state := u.state.Load() // before the ring: nothing is pushed behind these bits
+	state := u.state.Load() // before the ring: nothing is pushed after these bits
 	return u.rx.head.Load() != u.rx.tail.Load() || state&(stateEOF|stateDead) != 0 || c.ended(state) != nil ||
 		c.readEnded.Load() || isDone(c.readDeadline.wait())
 }

@@ -19,8 +19,8 @@ func newPool(t testing.TB, n int) *mem.Pool {
 	return p
 }
 
-// The Poller's side pushes, extends, spills and grows the ring while a reader takes: the octets come once and in order,
-// and no Buf is lost.
+// The Poller's side pushes, extends, spills and grows the ring while a reader takes: the octets
+// come once and in order, and no Buf is lost.
 func TestRecvRingAtOnce(t *testing.T) {
 	t.Run("segments", func(t *testing.T) { recvRingAtOnce(t, 1448, 2<<20) })
 	t.Run("small", func(t *testing.T) { recvRingAtOnce(t, 4, 1<<20) }) // the reader keeps up: it seals while we extend
@@ -115,7 +115,8 @@ func TestRecvRingHandsOutWhatIsUnread(t *testing.T) {
 	require.Equal(t, 8, pool.Available())
 }
 
-// A Buf goes back when its last octet is read, although a small segment might still have been copied behind it.
+// A Buf goes back when its last octet is read, although a small segment might still have been
+// copied after it.
 func TestReadBufGoesBackAtOnce(t *testing.T) {
 	pool := newPool(t, 2)
 	var r recvRing

@@ -45,8 +45,8 @@ func TestUserTimeout(t *testing.T) {
 	v.until("given up, as configured", dead(a))
 }
 
-// Options that are set now and then, keep-alives among them, do not make a vanished peer one that was
-// heard.
+// Options that are set now and then, keep-alives among them, do not make a vanished peer one that
+// was heard.
 func TestKeepAliveOutlastsOptions(t *testing.T) {
 	keep := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 2 * time.Second, Count: 3}
 	for name, set := range map[string]func(c *Conn) error{

@@ -28,7 +28,7 @@ type upper struct {
 	notice     notice
 	settings   settings
 
-	// The Poller's, and to be read by others behind the bit of state that says so.
+	// The Poller's, and to be read by others once the bit of state that says so is set.
 	err    error  // stateDead
 	rest   []byte // stateDead and gateGone: octets unread when the connection ended; the reader's from then on
 	opened chan struct{}
@@ -51,10 +51,11 @@ type upper struct {
 	flushed  bool
 	flushNs  int64
 	flushAt  uint64 // acked when the flush timer was set
-	info     Info   // at the end; to be read by others behind stateDead
+	info     Info   // at the end; to be read by others once stateDead is set
 }
 
-// gate states. The reader passes it for each Read; the Poller does when it must take the Bufs back: at the end.
+// gate states. The reader passes it for each Read; the Poller does when it must take the Bufs back:
+// at the end.
 const (
 	gateIdle uint32 = iota
 	gateBusy
@@ -75,7 +76,7 @@ const (
 
 // state bits.
 const (
-	stateEOF      uint32 = 1 << iota // the peer's FIN: nothing is pushed behind it
+	stateEOF      uint32 = 1 << iota // the peer's FIN: nothing is pushed after it
 	stateDead                        // Closed was called
 	stateDetached                    // another Upper has taken over
 	stateOpen                        // Established was called
@@ -198,8 +199,8 @@ const (
 	short            // all connections do
 )
 
-// admit decides. What waits behind a gap takes half of the slots at most, and never the last quarter of what the pool
-// has for all: what fills gaps and frees them must be able to come in.
+// admit decides. What waits after a gap takes half of the slots at most, and never the last
+// quarter of what the pool has for all: what fills gaps and frees them must be able to come in.
 func (u *upper) admit(inOrder bool) admission {
 	ps := u.shared
 	slots := len(u.rx.slots)
@@ -238,8 +239,8 @@ func (u *upper) Edge(c *stack.Conn, edge uint64) {
 		}
 		u.rx.push(b, p.off, p.n) // admit kept a slot free for it
 	}
-	// The same, but for octets that CloseRead had thrown away behind a gap, and for those that Attach was told are read already:
-	// TCP's edge is behind them until they have come once more.
+	// The same, except for octets that CloseRead had thrown away after a gap, and for those that
+	// Attach was told are read already: TCP's edge is before them until they have come once more.
 	u.edge = max(u.edge, edge)
 	if u.early.n > 0 {
 		u.owed.Advance(u.edge, ps.end(&u.early), ps.poller.Now())
@@ -250,7 +251,7 @@ func (u *upper) Edge(c *stack.Conn, edge uint64) {
 }
 
 // Held implements stack.Holder: what the application does not read is not its peer's fault, what
-// waits behind a gap is.
+// waits after a gap is.
 func (u *upper) Held(*stack.Conn) (bufs int, since int64) {
 	since, owes := u.owed.Owes(u.edge)
 	if !owes {
@@ -411,9 +412,9 @@ func (u *upper) dropEarly() {
 	}
 }
 
-// surrender takes all Bufs back from a connection that is over; what is unread is copied, once. The reader may stand in
-// the gate at this moment: then the next Turn tries again. A Poller that stops has none and waits for the reader, who is
-// busy copying and nothing else.
+// surrender takes all Bufs back from a connection that is over; what is unread is copied, once. The
+// reader may stand in the gate at this moment: then the next Turn tries again. A Poller that stops
+// has none and waits for the reader, which is busy copying and nothing else.
 func (u *upper) surrender() {
 	for !u.takeBack(!u.closed && !u.readShut) {
 		if u.shared.poller.Submit(u.surrender) == nil {
@@ -423,7 +424,8 @@ func (u *upper) surrender() {
 	}
 }
 
-// takeBack empties the ring into rest, or into nothing, and shuts the gate; false: the reader stands in it.
+// takeBack empties the ring into rest, or into nothing, and shuts the gate; false: the reader
+// stands in it.
 func (u *upper) takeBack(keep bool) bool {
 	if !u.gate.CompareAndSwap(gateIdle, gateBusy) {
 		return u.gate.Load() == gateGone

@@ -2,12 +2,14 @@ package stream
 
 import "github.com/rnicd/rnicd/stack"
 
-// window decides how far beyond the left edge the peer may send: what the application has not read is taken off.
+// window decides how far beyond the left edge the peer may send: what the application has not read
+// is taken off.
 //
-// Its size follows the application by dynamic right-sizing (M. Fisk, W. Feng, "Dynamic Right-Sizing in TCP", LACSI 2001,
-// as Linux's tcp_rcv_space_adjust does it): twice what was read in the last round trip, and never less than it was. The
-// round trip is TCP's, measured on what we sent, if only the handshake, of which a lost ACK makes any time; or, if that is
-// shorter, what cannot take less than one: the time in which a window came, or, with timestamps, the age of an ACK of ours
+// Its size follows the application by dynamic right-sizing (M. Fisk, W. Feng, "Dynamic Right-Sizing
+// in TCP", LACSI 2001, as Linux's tcp_rcv_space_adjust does it): twice what was read in the last
+// round trip, and never less than it was. The round trip is TCP's, measured on what we sent, if
+// only the handshake, of which a lost ACK makes any time; or, if that is shorter, what cannot take
+// less than one: the time in which a window came, or, with timestamps, the age of an ACK of ours
 // that the peer had when it sent octets of this measurement (Linux: tcp_rcv_rtt_measure_ts).
 type window struct {
 	size, max int
@@ -83,7 +85,8 @@ func (w *window) wanted(c *stack.Conn, now int64, edge, read uint64) int {
 	return max(w.size, min(w.max, int(2*got)+windowSlack*c.EMSS()))
 }
 
-// update frees what was read and tells TCP the window. Poller's goroutine, whenever the left edge or the reader moved.
+// update frees what was read and tells TCP the window. Poller's goroutine, whenever the left edge
+// or the reader moved.
 func (u *upper) update(c *stack.Conn) {
 	w := &u.window
 	u.shared.kept -= u.rx.free(u.shared.pool)
@@ -119,7 +122,8 @@ func (u *upper) resize() {
 	u.notice.tell(Writable)
 }
 
-// enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for a moment.
+// enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for
+// a moment.
 func (u *upper) enlarge(want int) {
 	ps := u.shared
 	if ps.kept > ps.budget.Grow {

@@ -143,8 +143,8 @@ func TestWindowStaysSmallForASlowReader(t *testing.T) {
 	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
 }
 
-// The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the handshake measured is far
-// too long. What comes in it is not what comes in a round trip.
+// The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the
+// handshake measured is far too long. What comes in it is not what comes in a round trip.
 func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	v.hosts[0].nic.lose = func(f sentFrame) bool { return f.seg.Flags&tcp.SYN == 0 }

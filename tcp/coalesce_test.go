@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Only what is new, in order and in the window, on a connection that wants it, may be given as one, and only where each
-// segment would have had the same effect.
+// Only what is new, in order and in the window, on a connection that wants it, may be given as one,
+// and only where each segment would have had the same effect.
 func TestCoalescible(t *testing.T) {
 	segment := ". 1:1001 ack 1"
 	ask := func(s *script, text string) int {
@@ -50,7 +50,8 @@ func TestCoalescibleWithECN(t *testing.T) {
 	}
 }
 
-// Segments given as one leave the Conn as they would have one by one: counts, window, what is owed and when.
+// Segments given as one leave the Conn as they would have one by one: counts, window, what is owed
+// and when.
 func TestJoinedAsOneByOne(t *testing.T) {
 	for _, x := range []struct {
 		name         string

@@ -75,7 +75,8 @@ func TestCookieConnHasNoSample(t *testing.T) {
 	}
 }
 
-// From the cache, the SYN,ACK's round trip is measured, and a SYN,ACK that was lost is a loss (RFC 5681 section 3.1).
+// From the cache, the SYN,ACK's round trip is measured, and a SYN,ACK that was lost is a loss (RFC
+// 5681 section 3.1).
 func TestResumeKnowsTheSynAck(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		cfg := plain()

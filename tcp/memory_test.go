@@ -151,7 +151,8 @@ func TestRingGrows(t *testing.T) {
 	wantAllFree(t, m)
 }
 
-// Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the first.
+// Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the
+// first.
 func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	cfg := sackOnly()
 	cfg.RecordsMax = 2 * recordsMin
@@ -266,7 +267,8 @@ func TestSpansCannotGrow(t *testing.T) {
 	s.wantArrival(800, 900)
 }
 
-// Two hosts share a Memory that is too small for both: everything still arrives, and all is given back.
+// Two hosts share a Memory that is too small for both: everything still arrives, and all is given
+// back.
 func TestSimulatedLinkWithScarceMemory(t *testing.T) {
 	short := uint64(0)
 	for seed := range uint64(*simSeeds) / 2 {

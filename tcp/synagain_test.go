@@ -2,9 +2,9 @@ package tcp
 
 import "testing"
 
-// The answer to a SYN that has come again echoes its timestamp and not the first one's, by which the
-// peer would measure how long it waited for the SYN,ACK that was lost. What is older, or no SYN of this
-// connection, changes nothing.
+// The answer to a SYN that has come again echoes its timestamp and not the first one's, by which
+// the peer would measure how long it waited for the SYN,ACK that was lost. What is older, or no SYN
+// of this connection, changes nothing.
 //
 // req: 7323-4.3-1
 func TestSynAgainIsEchoed(t *testing.T) {
