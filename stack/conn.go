@@ -29,7 +29,8 @@ const (
 	phaseLingering
 )
 
-// marks are what was asked for, often from within a callback, and is acted on in output.
+// marks are requests, often made from within a callback, which output carries out; and the lists
+// that a connection stands in.
 type marks uint16
 
 const (
@@ -86,15 +87,15 @@ type Conn struct {
 // Send says that there is something to Pull.
 func (c *Conn) Send() { c.p.touch(c) }
 
-// CloseSend sends a FIN after what was pulled; nothing is pulled any more. Before the handshake is
-// done it waits for it.
+// CloseSend sends a FIN after what was pulled; nothing is pulled any more. Called during the
+// handshake, it takes effect when that is done.
 func (c *Conn) CloseSend() {
 	c.marks |= markFin
 	c.p.touch(c)
 }
 
-// Abort drops what was not sent and resets. Closed(ErrAborted) follows; no other call to the Upper
-// does but the Acked of what was acknowledged already.
+// Abort drops what was not sent and resets the connection. Closed(ErrAborted) follows, and no other
+// call to the Upper, except Acked for what was acknowledged already.
 func (c *Conn) Abort() { c.p.abort(c, ErrAborted) }
 
 // SetTimer sets the one Upper timer; 0 clears. A time that has passed fires in the next Turn.
@@ -129,10 +130,9 @@ func (c *Conn) Congestion() string { return c.tcp.Congestion() }
 // section 3.9.2, MUST-48).
 func (c *Conn) SetTOS(tos uint8) { c.tcp.SetTOS(tos) }
 
-// SetKeepAlive turns keep-alives on or off: nanoseconds without a segment before the first probe
-// (0: off), between probes, and how many unanswered ones end the connection with ErrTimeout.
-// tcp.KeepAliveDefault for any: 2 hours, 75 s,
-// 9. Off by default.
+// SetKeepAlive turns keep-alives on, or off with idleNs 0; they are off by default. The first probe
+// is sent after idleNs without a segment, the next ones intervalNs apart. count unanswered probes in
+// a row end the connection with ErrTimeout. tcp.KeepAliveDefault for any argument: 2 hours, 75 s, 9.
 func (c *Conn) SetKeepAlive(idleNs, intervalNs int64, count int) {
 	c.tcp.SetKeepAlive(c.p.now, idleNs, intervalNs, count)
 	c.p.touch(c)
@@ -199,8 +199,9 @@ func (c *Conn) Stamp() (ts uint32, ok bool) {
 	return o.TSval, o.HasTimestamps
 }
 
-// EchoAge is how long ago at most the segment left that the peer had when it sent the one whose
-// octets Upper.Arrive is being offered: no less than a round trip. False: timestamps do not tell.
+// EchoAge is the greatest possible age of the segment that the peer echoes in the one whose octets
+// Upper.Arrive is being offered. It is no less than a round trip. ok is false when timestamps do not
+// tell.
 func (c *Conn) EchoAge() (ns int64, ok bool) { return c.tcp.EchoAge(c.p.now, &c.p.seg) }
 
 // State is TCP's.

@@ -9,7 +9,7 @@
 //	Write ──copy──▶ octetQueue         ──────────copy──▶ Pull into the Buf that is sent
 //	Read ◀──copy─── recvRing (Bufs)    ◀── the Buf itself ── Arrive
 //	      ─────────▶ the same ring, past the reader: Bufs on their way back to the pool
-//	asks (bits) ───▶ Woken
+//	requests (bits) ▶ Woken
 //	parkers     ◀─── only when somebody waits
 //	notice      ◀─── only after a look that found nothing
 //
@@ -23,7 +23,8 @@
 // the SYN offer; Options.SendBuffer octets to be sent, besides tcp.Config.SentMax segments that
 // wait for acknowledgment. Per Poller: half of the pool's Bufs wait for readers, at most; beyond
 // that octets in order are copied to ordinary memory, up to the window, and segments after a gap
-// are refused, counted, and sent again by the peer.
+// are refused, counted, and sent again by the peer. While that happens, connections whose peer has
+// left a gap open for stack.Config.StallNs may be reset (stack.ErrHoarding).
 //
 // A Conn that is closed with octets unread, or that receives octets after Close, resets (RFC 9293
 // section 3.6.1, SHLD-3). One that is closed in order goes on sending what was written; when the
