@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusing is a carrier whose kernel refuses QPOptions.UserTimeout: a local error for which RFC
+// refusing is a carrier whose kernel refuses ConnParam.UserTimeout: a local error for which RFC
 // 6581 has no code.
 type refusing struct{ carrier }
 
