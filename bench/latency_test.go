@@ -144,7 +144,7 @@ func pingPair(t testing.TB, server, client *host, sends bool, n int) (ask, answe
 // application sees them. They are a number, which must be the next one; looking at it is timed. The
 // mark: 2 us, median, for a Write between two cores that poll.
 //
-//   - each: the applications run to completion on their Pollers (stack.Config.Each), each end on a core of its own
+//   - each: the applications run to completion on their Pollers (stack.Config.OnTurn), each end on a core of its own
 //   - one-core: the same, both ends on one core in turns: what the way costs without what passes between cores
 //   - threads: each application on a goroutine beside its Poller's: four that poll, whatever cores there are
 func BenchmarkLatency8(b *testing.B) {

@@ -109,7 +109,7 @@ func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
 	h.poller = testhost.NewPoller(b, port, stack.Config{
 		Queue: wrap(queue, pool), Pool: pool, Addr: netip.MustParsePrefix(addr), MTU: mtu,
 		ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
-		Each: h.turned,
+		OnTurn: h.turned,
 	})
 	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})
 	require.NoError(b, err)

@@ -30,7 +30,7 @@ const (
 )
 
 // smallSender sends n messages as fast as it may: not more than the receiver, which writes how far it is into our memory, has
-// buffers for. It runs to completion on its Poller (stack.Config.Each), or in a loop of its own.
+// buffers for. It runs to completion on its Poller (stack.Config.OnTurn), or in a loop of its own.
 type smallSender struct {
 	*end
 	n      uint64

@@ -22,7 +22,7 @@ func hostAt(port *wire.Port, addr string, each func() int) (*rnic.Adapter, *stac
 	must(err)
 	p, err := stack.New(stack.Config{
 		Name: port.Name(), Queue: queue, Pool: pool, Caps: port.Caps(), MAC: inet.MAC(port.MAC()),
-		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, Each: each, // nobody else is on the cable
+		Addr: netip.MustParsePrefix(addr), NoDAD: true, Core: -1, OnTurn: each, // nobody else is on the cable
 	})
 	must(err)
 	go func() { _ = p.Run(context.Background()) }()
@@ -60,7 +60,7 @@ func (e *echo) step() int {
 	return n
 }
 
-// A server whose application runs to completion on the Poller's core (stack.Config.Each).
+// A server whose application runs to completion on the Poller's core (stack.Config.OnTurn).
 func Example_runToCompletion() {
 	ctx := context.Background()
 	connection, err := wire.New(wire.Config{})

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusing is a transport whose kernel refuses QPOptions.UserTimeout: a local error for which RFC
+// refusing is a transport whose kernel refuses ConnParam.UserTimeout: a local error for which RFC
 // 6581 has no code.
 type refusing struct{ transportConn }
 

@@ -72,7 +72,7 @@ func (r *run) hadCable(h map[Dimension]bool) {
 		mark("damage TCP does not see", f.Swapped)
 		p := host.path.Did()
 		mark("segments cut", p.Split)
-		mark("segments joined", p.Joined)
+		mark("segments joined", p.Coalesced)
 		mark("path MTU reported", p.Reported)
 		for _, c := range r.wl.Paths[:r.path] {
 			h["path MTU changed"] = true

@@ -133,7 +133,7 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 		return err
 	}
 	seed := cfg.Seed*2 + uint64(i)
-	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Join: cfg.Join, Split: cfg.Split})
+	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Join, Split: cfg.Split})
 	if err != nil {
 		return err
 	}

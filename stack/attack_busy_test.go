@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// busy is an attack by peers who are let in and then keep b at work: hostileRate segments per tick among them.
+// busy is an attack by peers who are let in and then keep b at work: hostileRate segments per tick
+// among them.
 type busy struct {
 	name  string
 	size  int
@@ -27,16 +28,16 @@ var busies = []busy{{
 		require.Less(s.t, n.Segments, uint64(3*siegeTicks*hostileRate/2), "ACKs one by one")
 	},
 }, {
-	name: "every second octet only", size: 16, keep: 95, say: island,
+	name: "every second octet only", size: 16, keep: 95, say: outOfOrder,
 	check: func(s *siege, n Counters) { require.NotZero(s.t, n.TCP[tcp.DropRangesFull]) },
 }, {
-	name: "every second octet only, of so many that spans are short", size: 1100, least: 400, keep: 95, say: island,
+	name: "every second octet only, of so many that spans are short", size: 1100, least: 400, keep: 95, say: outOfOrder,
 	check: func(s *siege, n Counters) {
 		require.NotZero(s.t, n.TCP[tcp.DropNoMemory])
 		require.LessOrEqual(s.t, n.Memory.Spans-n.Memory.SpansFree, n.Memory.Spans)
 	},
 }, {
-	name: "the same, and the healthy connection loses frames", size: 1100, loss: 2, keep: 90, say: island,
+	name: "the same, and the healthy connection loses frames", size: 1100, loss: 2, keep: 90, say: outOfOrder,
 	check: func(s *siege, n Counters) { require.NotZero(s.t, n.TCP[tcp.DropNoMemory]) },
 }, {
 	name: "ACKs of an octet at a time", size: 64, up: endless, keep: 90,
@@ -79,8 +80,8 @@ var busies = []busy{{
 	check: func(s *siege, n Counters) {},
 }}
 
-// island is an octet behind a gap of one.
-func island(m *member) {
+// outOfOrder is an octet after a gap of one.
+func outOfOrder(m *member) {
 	m.nxt++
 	m.say(tcp.ACK|tcp.PSH, m.got, 65535, noOptions, 1)
 	if m.n++; m.n == 1000 { // what is new stays in the window
@@ -89,7 +90,8 @@ func island(m *member) {
 	}
 }
 
-// losing loses some of what a sends, and then b sends nothing: the direction that has losses is what is looked at.
+// losing loses some of what a sends, and then b sends nothing: the direction that has losses is
+// what is looked at.
 func (s *siege) losing(percent int) {
 	if percent == 0 {
 		return
@@ -98,8 +100,8 @@ func (s *siege) losing(percent int) {
 	s.a.nic.lose = func(f []byte) bool { return inet.MAC(f[6:12]) != mallory && s.r.IntN(100) < percent }
 }
 
-// Peers that keep us at work do not keep us from working: a segment of theirs costs a bounded number of steps and draws
-// at most an answer.
+// Peers that keep us at work do not keep us from working: a segment of theirs costs a bounded
+// number of steps and draws at most an answer.
 func TestBusyPeers(t *testing.T) {
 	for _, b := range busies {
 		t.Run(b.name, func(t *testing.T) {

@@ -108,7 +108,8 @@ var dataFloods = []flood{{
 	check: droppedTCP(tcp.DropPAWS),
 }}
 
-// alive says that the healthy connection has been told nothing but advice, and sends full segments still.
+// alive says that the healthy connection has been told nothing but advice, and sends full segments
+// still.
 func alive(s *siege, n, before Counters, sent uint64) {
 	require.Zero(s.t, n.ICMPHard+n.PathMTU)
 	require.Equal(s.t, sent, n.ICMPIgnored+n.ICMPSoft)
@@ -254,7 +255,8 @@ var synFloods = []flood{{
 	},
 }}
 
-// halfOpen says that the SYNs took no slot, no neighbour and no more than the backlog, and that a client gets in at once.
+// halfOpen says that the SYNs took no slot, no neighbour and no more than the backlog, and that a
+// client gets in at once.
 func halfOpen(s *siege, n, before Counters, sent uint64) {
 	require.LessOrEqual(s.t, n.HalfOpen, 16)
 	require.Equal(s.t, 1, n.Conns)

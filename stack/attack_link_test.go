@@ -66,8 +66,9 @@ func belongingTo(l *lab, member int, flags tcp.Flags, payload []byte) []byte {
 	}
 }
 
-// A segment that came in fragments to the wrong member crosses over as a packet: of a bare segment the other would take
-// the first octets for an Ethernet header, and anybody could have it take a frame of his own making.
+// A segment that came in fragments to the wrong member crosses over as a packet: of a bare segment
+// the other would take the first octets for an Ethernet header, and anybody could have it take a
+// frame of his own making.
 func TestFragmentsCrossAsPackets(t *testing.T) {
 	l := groupLab(t, 2)
 	for _, h := range l.hosts[1:] {
@@ -97,7 +98,8 @@ func newLabOfGroup6(t *testing.T) *lab {
 	return l
 }
 
-// Neighbour discovery does not come in fragments, however they are cut (RFC 6980): who guards a link looks at the first.
+// Neighbour discovery does not come in fragments, however they are cut (RFC 6980): who guards a
+// link looks at the first.
 // req: 4861-7.1-1
 func TestNeighbourDiscoveryInFragments(t *testing.T) {
 	for _, n := range []int{8, 16, 24} {
@@ -116,8 +118,8 @@ func TestNeighbourDiscoveryInFragments(t *testing.T) {
 	}
 }
 
-// Of a message that came in fragments the other members are not shown the last one, which they would keep for a minute and
-// then complain about.
+// Of a message that came in fragments the other members are not shown the last one, which they
+// would keep for a minute and then complain about.
 func TestFragmentsAreNotOverheard(t *testing.T) {
 	l := newLabOfGroup6(t)
 	m := make([]byte, 64)
@@ -235,7 +237,8 @@ func TestAdvertisedPrefixIsNoneOfIPv4(t *testing.T) {
 	l.stop()
 }
 
-// Routers that come and go do not have every connection looked at for each of their words: once a second is enough.
+// Routers that come and go do not have every connection looked at for each of their words: once a
+// second is enough.
 func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
 	l := newLab(t, discovering)
 	one, two := inet.MAC{2, 0, 0, 0, 0, 0x91}, inet.MAC{2, 0, 0, 0, 0, 0x92}
@@ -266,8 +269,8 @@ func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
 	l.stop()
 }
 
-// Estimates of path MTUs end without a walk over all connections each: who has connections from many addresses could have as
-// many end at once.
+// Estimates of path MTUs end without a walk over all connections each: who has connections from
+// many addresses could have as many end at once.
 func TestPathsEndWithoutAWalk(t *testing.T) {
 	l := newLab(t, nil)
 	u, _ := l.open()
@@ -296,7 +299,8 @@ func TestSolicitationForATentativeAddressIsCounted(t *testing.T) {
 	l.stop()
 }
 
-// SYNs and advertisements that no honest host sends draw no answer and leave nothing behind; a counter names each.
+// SYNs and advertisements that no honest host sends draw no answer and leave nothing behind; a
+// counter names each.
 func TestFramesOfNoHonestHost(t *testing.T) {
 	l := newLab(t, discovering)
 	l.listen(l.b, 7, 16)
@@ -339,7 +343,8 @@ func TestFramesOfNoHonestHost(t *testing.T) {
 	l.stop()
 }
 
-// A header cut in two by a fragment's end is still one segment; nothing in front of the reassembly looks at the first alone.
+// A header cut in two by a fragment's end is still one segment; nothing in front of the reassembly
+// looks at the first alone.
 func TestTinyFragments(t *testing.T) {
 	l := newLab(t, sixes)
 	l.listen(l.b, 7, 16)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd is peers of b who complete the handshake and then do as behave says: one TCP end each, as small as it can be.
+// crowd is peers of b who complete the handshake and then do as behave says: one TCP end each, as
+// small as it can be.
 type crowd struct {
 	s       *siege
 	members map[netip.AddrPort]*member
@@ -38,7 +39,8 @@ type member struct {
 	n        int // for behave
 }
 
-// spring is an Upper that sends without end; drain one that keeps nothing. Both remember how they ended.
+// spring is an Upper that sends without end; drain one that keeps nothing. Both remember how they
+// ended.
 type spring struct {
 	n      uint64 // octets still to send
 	closed int
@@ -155,7 +157,8 @@ func (m *member) say(flags tcp.Flags, ack tcp.Seq, window uint16, o tcp.Options,
 
 func (m *member) ack(ack tcp.Seq, window uint16) { m.say(tcp.ACK, ack, window, noOptions) }
 
-// act is a tick of the crowd's: it opens connections and says what it has to, hostileRate frames at most.
+// act is a tick of the crowd's: it opens connections and says what it has to, hostileRate frames at
+// most.
 func (c *crowd) act() {
 	if c.idle != nil {
 		for _, m := range c.all {
@@ -178,7 +181,8 @@ func (c *crowd) act() {
 	c.out = c.out[n:]
 }
 
-// pass lets d nanoseconds go by at the pace of b's timers rather than tick by tick; the crowd answers, a rests.
+// pass lets d nanoseconds go by at the pace of b's timers rather than tick by tick; the crowd
+// answers, a rests.
 func (c *crowd) pass(d int64) {
 	s := c.s
 	for end := s.now + d; s.now < end; {
@@ -215,7 +219,7 @@ type hoard struct {
 	idle   func(m *member)
 	atOnce int // percent of its goodput that the healthy connection keeps while the crowd has its time
 	later  int // and after StallNs
-	warm   int // ticks it is given then to take what it can have
+	build  int // ticks it is given then to take what it can have
 	check  func(s *siege, c *crowd, springs []*spring)
 }
 
@@ -239,11 +243,11 @@ func taking(n int, window uint16) func(m *member, s *tcp.Segment) {
 }
 
 var hoards = []hoard{{
-	name: "window shut from the beginning", size: 2500, behave: taking(0, 0), atOnce: 95, later: 95, check: relieved,
+	name: "window shut from the beginning", size: 2500, behave: taking(0, 0), atOnce: 95, later: 95, check: reclaimed,
 }, {
 	name: "window shut from the beginning, records are short", size: 2500, behave: taking(0, 0),
 	tune:   func(cfg *Config) { cfg.TCP.RecordsMax = 2048 * 8 },
-	atOnce: 70, later: 95, warm: 8000, check: relieved,
+	atOnce: 70, later: 95, build: 8000, check: reclaimed,
 }, {
 	name: "nothing is ever acknowledged, the window is open", size: 500,
 	behave: func(m *member, s *tcp.Segment) {
@@ -251,13 +255,13 @@ var hoards = []hoard{{
 			m.ack(m.first, 65535)
 		}
 	},
-	atOnce: 95, later: 95, check: relieved,
+	atOnce: 95, later: 95, check: reclaimed,
 }, {
 	name: "some is acknowledged, then the window is shut over what is in flight", size: 300, behave: taking(20_000, 0),
-	atOnce: 90, later: 90, check: relieved,
+	atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "as many as there are Bufs acknowledge something, then the window is shut", size: 2500, behave: taking(1448, 0),
-	atOnce: 90, later: 90, check: relieved,
+	atOnce: 90, later: 90, check: reclaimed,
 }, {
 	name: "an octet is acknowledged now and then", size: 300,
 	behave: func(m *member, s *tcp.Segment) {
@@ -270,13 +274,13 @@ var hoards = []hoard{{
 			m.ack(m.first+20_000+tcp.Seq(m.n/2000), 65535)
 		}
 	},
-	atOnce: 90, later: 90, warm: siegeWarm, check: relieved,
+	atOnce: 90, later: 90, build: siegeBuild, check: reclaimed,
 }}
 
-// relieved says that the crowd lost what it kept, and was told so.
-func relieved(s *siege, c *crowd, springs []*spring) {
+// reclaimed says that the crowd lost what it kept, and was told so.
+func reclaimed(s *siege, c *crowd, springs []*spring) {
 	n := s.b.counters()
-	require.NotZero(s.t, n.Relieved)
+	require.NotZero(s.t, n.Reclaimed)
 	ended := uint64(0)
 	for _, u := range springs {
 		if u.closed > 0 {
@@ -284,11 +288,11 @@ func relieved(s *siege, c *crowd, springs []*spring) {
 			ended++
 		}
 	}
-	require.Equal(s.t, n.Relieved, ended)
+	require.Equal(s.t, n.Reclaimed, ended)
 }
 
-// A crowd that keeps what it is sent cannot take the Bufs from a connection that flows; when others wait for Bufs, it
-// loses them, and a newcomer gets his.
+// A crowd that keeps what it is sent cannot take the Bufs from a connection that flows; when others
+// wait for Bufs, it loses them, and a newcomer gets his.
 func TestHoards(t *testing.T) {
 	quiet := undisturbed(t, manyConns, siegeTicks)
 	for _, h := range hoards {
@@ -317,7 +321,7 @@ func TestHoards(t *testing.T) {
 			s.u.toSend, s.v.toSend = 1<<40, 1<<40
 			s.u.conn.Send()
 			s.v.conn.Send()
-			s.run(h.warm, c.act)
+			s.run(h.build, c.act)
 			got = s.run(siegeTicks, c.act)
 			require.Greater(t, got, quiet*h.later/100, "goodput later")
 			require.Greater(t, least, 0, "Bufs for what arrives")

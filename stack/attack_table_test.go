@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Attacks on what there is a fixed number of: slots, and what one connection may tell about another.
+// Attacks on what there is a fixed number of: slots, and what one connection may tell about
+// another.
 
 // obliging acknowledges everything and never closes.
 func obliging(m *member, s *tcp.Segment) {
@@ -24,8 +25,8 @@ func silent() *spring { return &spring{} }
 // few is a table that a small crowd fills.
 func few(cfg *Config) { cfg.ConnsMax = 64 }
 
-// Connections that do nothing fill the table: those who are in it do not notice, who comes is refused and counted, and
-// gets in when one goes.
+// Connections that do nothing fill the table: those who are in it do not notice, who comes is
+// refused and counted, and gets in when one goes.
 func TestTableFull(t *testing.T) {
 	quiet := undisturbed(t, few, siegeTicks)
 	s := newSiege(t, few)
@@ -51,8 +52,8 @@ func TestTableFull(t *testing.T) {
 	s.end()
 }
 
-// One address takes no more than its share of the table; another gets in beside it, and so does it when it has let go,
-// whichever way that was.
+// One address takes no more than its share of the table; another gets in beside it, and so does it
+// when it has let go, whichever way that was.
 func TestPeerMax(t *testing.T) {
 	for _, cookies := range []bool{false, true} {
 		l := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 2 })
@@ -101,7 +102,8 @@ func TestPeerMaxLeavesTimeWaitOut(t *testing.T) {
 	l.stop()
 }
 
-// Handshakes that both complete in the same moment share what is left: SYNs are let in one by one, their ends are too.
+// Handshakes that both complete in the same moment share what is left: SYNs are let in one by one,
+// their ends are too.
 func TestPeerMaxAtTheHandshakesEnd(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.PeerMax = 1 })
 	l.listen(l.b, 7, 4)
@@ -146,8 +148,9 @@ func TestTimeWaitExhaustion(t *testing.T) {
 	s.end()
 }
 
-// Peers who never end their half, or never acknowledge the FIN, lose their slots: an orphan in FIN-WAIT-2 after FinWait2Ns, a
-// FIN that nobody acknowledges after the user timeout, be the window open or shut.
+// Peers who never end their half, or never acknowledge the FIN, lose their slots: an orphan in
+// FIN-WAIT-2 after FinWait2Ns, a FIN that nobody acknowledges after the user timeout, be the window
+// open or shut.
 func TestPeersWhoNeverClose(t *testing.T) {
 	for name, behave := range map[string]func(m *member, s *tcp.Segment){
 		"FIN-WAIT-2": obliging,
@@ -184,8 +187,9 @@ func TestPeersWhoNeverClose(t *testing.T) {
 	}
 }
 
-// A connection whose challenge ACKs are used up tells nothing of another's: each has its own limit (RFC 5961 section 7; a
-// limit for all is what CVE-2016-5696 read other people's sequence numbers from).
+// A connection whose challenge ACKs are used up tells nothing of another's: each has its own limit
+// (RFC 5961 section 7; a limit for all is what CVE-2016-5696 read other people's sequence numbers
+// from).
 //
 // req: 5961-7-1
 func TestChallengesOfOthers(t *testing.T) {
@@ -212,7 +216,8 @@ func TestChallengesOfOthers(t *testing.T) {
 	s.end()
 }
 
-// Packet Too Big of every size, about what is in flight and what is not: a flow does not slow down for it.
+// Packet Too Big of every size, about what is in flight and what is not: a flow does not slow down
+// for it.
 //
 // req: 5927-7.2-1, 5927-4.1-1
 func TestTooBigFlood6(t *testing.T) {
@@ -245,8 +250,8 @@ func TestTooBigFlood6(t *testing.T) {
 	l.stop()
 }
 
-// A peer may shrink the path of its own connection as often as there are sizes. That costs a step each time, and no look at
-// the others; those to the same host follow when they are next asked.
+// A peer may shrink the path of its own connection as often as there are sizes. That costs a step
+// each time, and no look at the others; those to the same host follow when they are next asked.
 func TestReportsCostNoWalk(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
@@ -269,7 +274,8 @@ func TestReportsCostNoWalk(t *testing.T) {
 	l.stop()
 }
 
-// A single peer that takes nothing keeps two thirds of the pool at most, whatever its window; with BufShare 50 a third.
+// A single peer that takes nothing keeps two thirds of the pool at most, whatever its window; with
+// BufShare 50 a third.
 func TestShareOfThePool(t *testing.T) {
 	for _, c := range []struct{ share, percent int }{{0, 200}, {50, 50}} {
 		l := newLab(t, func(i int, cfg *Config) {
@@ -280,7 +286,7 @@ func TestShareOfThePool(t *testing.T) {
 		u.send(1)
 		l.until("known", func() bool { return u.acked == 1 })
 		l.b.nic.lose = func(f []byte) bool { return true }
-		free := l.a.pool.Available() - l.a.tx.reserve
+		free := l.a.pool.Available() - l.a.budget.Reserve
 		u.send(1 << 40)
 		for range 200 {
 			l.turns()

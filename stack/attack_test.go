@@ -11,12 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The catalogue of attacks, as docs/security.md lists them. Each is mounted on host b while a healthy connection between a
-// and b carries octets both ways, in virtual time, through one device queue: a hostile frame takes the place of an honest
-// one. What must hold: the healthy connection keeps its goodput, octet for octet right; memory is what the Config
-// says; a counter names what happened.
+// The catalogue of attacks, as docs/security.md lists them. Each is mounted on host b while a
+// healthy connection between a and b carries octets both ways, in virtual time, through one device
+// queue: a hostile frame takes the place of an honest one. What must hold: the healthy connection
+// keeps its goodput, octet for octet right; memory is what the Config says; a counter names what
+// happened.
 //
-// attack_flood_test.go has those that need no connection, attack_peer_test.go those by peers who complete the handshake.
+// attack_flood_test.go has those that need no connection, attack_peer_test.go those by peers who
+// complete the handshake.
 
 // siege is a lab under attack.
 type siege struct {
@@ -54,7 +56,8 @@ func newSiege(t testing.TB, tune func(cfg *Config)) *siege {
 	return s
 }
 
-// run lets ticks pass, with hostile frames in each, and returns the octets of the healthy connection that arrived.
+// run lets ticks pass, with hostile frames in each, and returns the octets of the healthy
+// connection that arrived.
 func (s *siege) run(ticks int, hostile func()) int {
 	before := s.u.edge + s.v.edge
 	for range ticks {
@@ -108,14 +111,16 @@ func (s *siege) healthy(flags tcp.Flags, seq, ack tcp.Seq, payload ...byte) []by
 	return s.spoofed(s.a.addr, s.u.conn.id.LocalPort, 7, flags, seq, ack, payload...)
 }
 
-// rcvNxt is what b expects next of the healthy connection; sndUna what a has acknowledged, as b knows it.
+// rcvNxt is what b expects next of the healthy connection; sndUna what a has acknowledged, as b
+// knows it.
 func (s *siege) rcvNxt() tcp.Seq { return s.u.conn.iss + 1 + tcp.Seq(s.v.edge) }
 func (s *siege) sndUna() tcp.Seq { return s.v.conn.iss + 1 + tcp.Seq(s.v.acked) }
 
 // inWindow is a sequence number in b's window, and beyond what a has sent in this tick.
 func (s *siege) inWindow() tcp.Seq { return s.rcvNxt() + 12_000 + tcp.Seq(s.r.IntN(8_000)) }
 
-// anybody is an address of the subnet that is neither a's nor b's, outsider one that is not of the subnet.
+// anybody is an address of the subnet that is neither a's nor b's, outsider one that is not of the
+// subnet.
 func (s *siege) anybody() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 0, 0, byte(3 + s.r.IntN(250))})
 }

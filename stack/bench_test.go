@@ -21,7 +21,8 @@ type mover struct {
 	reached chan struct{}
 }
 
-// wait blocks until so many octets have arrived. A third busy goroutine would take a core from the Pollers.
+// wait blocks until so many octets have arrived. A third busy goroutine would take a core from the
+// Pollers.
 func (m *mover) wait(edge uint64) {
 	m.target.Store(edge)
 	<-m.reached
@@ -67,7 +68,8 @@ func moving(t testing.TB, tune func(i int, cfg *Config)) (*lab, *mover, *mover) 
 	return l, src, dst
 }
 
-// Nothing on the way of a packet allocates: not the Turn, not TCP, not the Upper's calls, timers and doorbells.
+// Nothing on the way of a packet allocates: not the Turn, not TCP, not the Upper's calls, timers
+// and doorbells.
 func TestTurnDoesNotAllocate(t *testing.T) {
 	for _, loss := range []int{0, 50} {
 		l, src, dst := moving(t, nil)
@@ -91,7 +93,7 @@ func TestTurnDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// Opening and closing connections does not allocate either, nor do strangers' segments.
+// Opening and closing connections does not allocate either, nor do segments without one.
 func TestConnectionsDoNotAllocate(t *testing.T) {
 	l := newLab(t, nil)
 	dst, src := &mover{}, &mover{}

@@ -1,36 +1,120 @@
-// Package stack is the Poller: one core, one device queue, its neighbours, TCP connections and timers. It is where
-// the I/O-free layers below meet a device, a clock and packet buffers. It knows nothing of RDMA: what stands above a
-// connection is an Upper, a byte stream or a QueuePair.
+// Package stack is the Poller: one core and one device queue, with the neighbours, TCP connections
+// and timers of that queue. Here the layers below, which do no I/O, meet a device, a clock and
+// packet buffers. The package knows nothing of RDMA: above each connection is an Upper, which is a
+// byte stream or a QueuePair.
 //
-// A packet's way through one Turn, with the file that has it:
+// Only Poller.Submit, Poller.Stop, Poller.Counters, the other methods that say so, and Conn.Wake
+// may be called from any goroutine. Everything else is for the Poller's goroutine.
 //
-//  1. poller.go   the clock is read once
-//  2. control.go  functions given to Submit, doorbells rung by Conn.Wake
-//  3. rx.go       a burst of frames: Ethernet, then neigh.go (ARP), icmp.go, rx6.go and nd.go, fragment.go, or TCP with
-//     its checksum; join.go: frames of the burst that continue each other are taken as one
-//  4. lookup.go   4-tuple to connection; without one: listen.go and syncache.go, or a RST
-//  5. rx.go       tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
-//  6. timer.go    due timers; each.go: the application's part, if it runs to completion on the Poller (Config.Each)
-//  7. tx.go       per touched connection: Release, Upper.Acked, Upper.Pull, tcp.Conn.Next, headers, neighbour, batch
-//  8. tx.go       the batch goes to the device; what it did not take waits, and nobody is pulled from meanwhile
+// # Reading order
 //
-// Limits: no IP options are sent, and no fragments but of answers to pings (DF is always set). Hard ICMP errors end
-// connections that are being opened only (RFC 5927 section 5.2). IPv6 addresses are given, not made of what routers
-// advertise, and redirects are ignored. A Poller does not talk to its own address. Several Pollers may share one
-// (group.go).
+// The files below are in the order in which a Turn, a packet and a connection meet them. A file
+// calls functions of its own and of files after it. The one exception is group_addr.go, which calls
+// back into conn_syncache.go: an address that is given up resets its half-open connections.
 //
-// Memory: New makes everything. Per connection, its TCP included, that is less than 1.5 KiB, in use or not. What is in
-// flight or out of order stands in records and spans that all connections share (tcp.Memory: Config.TCP.RecordsMax and
-// SpansMax, 3 MB by default); a connection that finds none waits its turn (starved.go). Half-open connections take an
-// entry of 112 octets (Config.SynMax), or nothing when they are cookies.
+// What the package offers, and what it asks of the layer above:
 //
-// The pool wants room for what waits for acknowledgment on all connections at once (up to a congestion window each),
-// for what Uppers keep, for Config.PendingMax frames and the device's own needs. When fewer than 4*BurstMax Bufs (a
-// quarter of a smaller pool) are left, nothing is pulled any more, so that ACKs can still come in and free some; an
-// Upper that keeps Bufs without bound can still stop everything.
+//	errors.go            all errors
+//	upper.go             Upper, and its optional parts
 //
-// A connection with nothing to send does not notice a peer that vanished, in FIN-WAIT-2 neither, unless its Upper turns
-// keep-alives on, or says that nobody reads any more (advice.go: SetKeepAlive, SetOrphaned).
+// A Turn, and what reaches it from other goroutines:
 //
-// Everything is for the Poller's goroutine except Poller.Submit, Poller.Stop, Poller.Counters and Conn.Wake.
+//	poller.go            Poller; New, Run, Turn, Deadline
+//	poller_config.go     Config, defaults, limits
+//	poller_stop.go       the end of a Poller
+//	poller_idle.go       what a Poller does when there is no work
+//	poller_affinity.go   the core it runs on
+//	poller_addrs.go      adding, removing and awaiting addresses
+//	poller_control.go    functions given to Submit
+//	poller_doorbell.go   Conn.Wake
+//	poller_counters.go   Counters; why frames were dropped
+//	group_inbox.go       frames that came to another member of a Group
+//
+// A frame comes in:
+//
+//	rx.go                a burst from the device; Ethernet and VLAN
+//	rx_prefetch.go       the connections of a burst are read into the cache
+//	rx_ipv4.go           IPv4
+//	rx_ipv6.go           IPv6 and its extension headers
+//	rx_fragment.go       fragments of either
+//	rx_tcp.go            the TCP header; which connection
+//	rx_coalesce.go       frames that continue each other are taken as one segment
+//
+// What is not of a connection:
+//
+//	host.go              our addresses and routes, from Config
+//	host_due.go          neighbours that became known or were lost; what is due besides connections
+//	host_arp.go          ARP packets that came in
+//	host_icmp6.go        ICMPv6 messages that came in
+//	host_icmp.go         pings, errors that came in, errors that we send
+//	host_nd.go           neighbour discovery and router advertisements
+//	host_claim.go        finding out whether another host has an address of ours
+//
+// A connection, from its opening to its end:
+//
+//	conn.go              Conn
+//	conn_dial.go         an active open; the choice of address and port
+//	conn_listen.go       a passive open
+//	conn_cookie.go       SYN cookies
+//	conn_timers.go       timers that are due
+//	conn_syncache.go     half-open connections
+//	conn_place.go        which connection gives way to one that comes in
+//	conn_input.go        a segment: tcp.Conn.Input, Upper.Arrive, tcp.Conn.Commit, Upper.Edge
+//	conn_serve.go        all that one connection has waiting at the end of a Turn
+//	conn_life.go         opened, established, closed
+//
+// A segment goes out:
+//
+//	tx.go                Upper.Pull, tcp.Conn.Next; who owns a Buf that was sent
+//	tx_headers.go        TCP and IP headers
+//	tx_neighbour.go      the MAC address of the next hop
+//	tx_batch.go          the batch for the device
+//	tx_frame.go          Ethernet and IP headers of what is not TCP
+//
+// When packet buffers run short:
+//
+//	pressure.go          the policy; the shares of the pool; whose connection is ended
+//	pressure_waiting.go  connections that wait for Bufs
+//	pressure_claims.go   who may take a Buf; how long a peer has kept some
+//
+// What all of this stands on:
+//
+//	group.go             Pollers that share an address; frames between them
+//	group_addr.go        what the members of a Group decide together about an address
+//	host_addr.go         is this address ours; which one do we speak from
+//	conn_path.go         the path MTU of a connection
+//	host_route.go        the next hop and the MTU towards an address
+//	conn_marks.go        what was asked for and is done when the connection is next served
+//	conn_peers.go        connections of each remote address
+//	conn_slab.go         the slots of connections; lists of them
+//	conn_lookup.go       4-tuple to connection
+//	conn_prefetch.go     reading connections into the cache
+//	timers.go            the timing wheel
+//	bucket.go            a rate limit
+//	secret.go            initial sequence numbers and all else that nobody may guess
+//	siphash.go           its keyed hash
+//	largepages.go        huge pages for tables
+//
+// # Limits
+//
+// The Poller sends no IP options, and no fragments except of answers to pings: DF is always set. A
+// hard ICMP error ends a connection only while it is being opened (RFC 5927 section 5.2). IPv6
+// addresses are configured, not made of what routers advertise; redirects are ignored. A Poller
+// does not talk to its own address. Several Pollers may share one: see Group.
+//
+// # Memory
+//
+// New allocates everything. A connection, with its TCP, takes less than 1.5 KiB whether it is in
+// use or not. Records of what is in flight, and of what came out of order, are shared by all
+// connections (tcp.Memory: Config.TCP.RecordsMax and SpansMax, 3 MB by default). A half-open
+// connection takes 112 octets (Config.SynMax), or nothing when it is a cookie.
+//
+// The pool must hold what waits for acknowledgment on all connections together (up to a congestion
+// window each), what Uppers keep, Config.PendingMax frames, and the Bufs that the device keeps.
+// When fewer than 4*BurstMax Bufs are left (a quarter of a smaller pool), no Upper is asked for
+// octets any more, so that ACKs can still come in and free some. pressure.go has the rest.
+//
+// A connection with nothing to send does not notice that its peer has vanished, not even in
+// FIN-WAIT-2, unless its Upper turns keep-alives on (Conn.SetKeepAlive) or says that nobody reads
+// any more (Conn.SetOrphaned).
 package stack

@@ -8,11 +8,12 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// FuzzFrames gives a Poller with a listener and an open connection any two frames. Nothing may panic, and in the end
-// every Buf is back. With fix the checksums are made right, so that what is behind them is reached.
+// FuzzFrames gives a Poller with a listener and an open connection any two frames. Nothing may
+// panic, and in the end every Buf is back. With fix the checksums are made right, so that what is
+// after them is reached.
 func FuzzFrames(f *testing.F) {
 	l := newLab(f, nil)
-	tr := stranger
+	tr := unknownPeer
 	for _, flags := range []tcp.Flags{tcp.SYN, tcp.ACK, tcp.FIN | tcp.ACK, tcp.RST} {
 		tr.Flags = flags
 		f.Add(between(l.a, l.b, tr, []byte("octets")), between(l.a, l.b, tr, nil), true)
@@ -37,7 +38,8 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// mend addresses a frame to host b and makes its checksums right; an odd source port becomes that of the connection.
+// mend addresses a frame to host b and makes its checksums right; an odd source port becomes that
+// of the connection.
 func mend(l *lab, f []byte, c *Conn, irs tcp.Seq) {
 	copy(f, l.b.mac[:])
 	copy(f[6:], l.a.mac[:])

@@ -17,17 +17,18 @@ const groupMax = 64
 // crossingSlots is how many frames may be on their way from one Poller to another.
 const crossingSlots = 128
 
-// Group is several Pollers behind one address: one for each queue of a port. Each connection belongs to one of them, which
-// its 4-tuple says: a keyed hash, so that who opened it makes no difference and nobody has to be asked. A port steers
-// frames by rules of its own (RSS, or a TAP's memory of who sent to whom, which fades when a flow is idle); what comes to
-// the wrong Poller crosses over, at the cost of a copy. What concerns all of them (ARP, neighbour discovery, ICMP) is
-// answered by the one it came to and overheard by the others.
+// Group is several Pollers that share one address: one for each queue of a port. Each connection
+// belongs to one of them. A keyed hash of the 4-tuple says which, so either end may have opened it
+// and no member has to ask another. A port steers frames by rules of its own (RSS, or a TAP's
+// memory of flows, which fades when a flow is idle). A frame that comes to the wrong Poller crosses
+// to the right one, at the cost of a copy. What concerns all members (ARP, neighbour discovery,
+// ICMP) is answered by the one it came to, and overheard by the others.
 //
 //	queue 0 ─► Poller 0 ─┐ crossing, one ring for each ordered pair
 //	queue 1 ─► Poller 1 ◄┘
 //
-// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the same addresses, MTU and
-// PeerMax, with which the same ConnsMax, and listen on the same ports.
+// Make the Group, then all its Pollers (Config.Group, Config.Member), then run them. All have the
+// same addresses, MTU, PeerMax and (where PeerMax is set) ConnsMax, and listen on the same ports.
 type Group struct {
 	secret  [16]byte
 	inboxes [][]*crossing // by receiver, then by sender
@@ -73,8 +74,8 @@ func (g *Group) check(cfg *Config) error {
 	return nil
 }
 
-// join makes the rings towards a new member.
-func (g *Group) join(member, frameMax int) {
+// addMember makes the rings to a new member.
+func (g *Group) addMember(member, frameMax int) {
 	inbox := make([]*crossing, len(g.inboxes))
 	for from := range inbox {
 		if from != member {
@@ -82,6 +83,39 @@ func (g *Group) join(member, frameMax int) {
 		}
 	}
 	g.inboxes[member] = inbox
+}
+
+// frameMaxOf is the longest frame of a port with this MTU.
+func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }
+
+// owner is the member that a connection belongs to.
+func (p *Poller) owner(id *tcp.ID) int {
+	if p.cfg.Group == nil {
+		return p.cfg.Member
+	}
+	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
+}
+
+// tellGroup lets the other members overhear a frame that is not of one connection.
+func (p *Poller) tellGroup(b mem.Buf) {
+	if p.cfg.Group == nil || p.overheard {
+		return
+	}
+	for to := range p.cfg.Group.inboxes {
+		if to != p.cfg.Member {
+			p.cross(b, to, true)
+		}
+	}
+}
+
+// cross hands the frame in b to another member. b stays the caller's.
+func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
+	inbox := p.cfg.Group.inboxes[to]
+	if inbox == nil || !inbox[p.cfg.Member].put(p.pool.Data(b), p.pool.Desc(b), overheard) {
+		p.n.Own[DropCrossing]++
+		return
+	}
+	p.n.Crossed++
 }
 
 // crossing carries frames from one Poller to another.
@@ -113,8 +147,8 @@ func (x *crossing) octets(s *crossed) []byte {
 	return x.data[at : at+int(s.length)]
 }
 
-// put copies a frame; false: it is too long, or there is no room. What all overhear anybody on the link can send any number
-// of: it takes half of the room at most.
+// put copies a frame; false: it is too long, or there is no room. What all overhear anybody on the
+// link can send any number of: it takes half of the room at most.
 func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
 	if overheard && x.ring.Len() >= crossingSlots/2 {
 		return false
@@ -128,87 +162,3 @@ func (x *crossing) put(frame []byte, d *mem.Desc, overheard bool) bool {
 	x.ring.Publish(1)
 	return true
 }
-
-// owner is the member that a connection belongs to.
-func (p *Poller) owner(id *tcp.ID) int {
-	if p.cfg.Group == nil {
-		return p.cfg.Member
-	}
-	return int(p.secret.tuple(useOwner, id) % uint64(len(p.cfg.Group.inboxes)))
-}
-
-// cross hands the frame in b to another member. b stays the caller's.
-func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
-	inbox := p.cfg.Group.inboxes[to]
-	if inbox == nil || !inbox[p.cfg.Member].put(p.pool.Data(b), p.pool.Desc(b), overheard) {
-		p.n.Own[DropCrossing]++
-		return
-	}
-	p.n.Crossed++
-}
-
-// tellGroup lets the other members overhear a frame that is not of one connection.
-func (p *Poller) tellGroup(b mem.Buf) {
-	if p.cfg.Group == nil || p.overheard {
-		return
-	}
-	for to := range p.cfg.Group.inboxes {
-		if to != p.cfg.Member {
-			p.cross(b, to, true)
-		}
-	}
-}
-
-// drainCrossings takes in what other members handed over, a ring's worth of each at most.
-func (p *Poller) drainCrossings() int {
-	if p.cfg.Group == nil {
-		return 0
-	}
-	work := 0
-	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
-		if x != nil {
-			work += p.drainCrossing(x)
-		}
-	}
-	p.overheard = false
-	p.freeDead()
-	return work
-}
-
-// drainCrossing takes in what is in one ring; without a Buf the rest waits there.
-func (p *Poller) drainCrossing(x *crossing) (work int) {
-	for n := x.ring.Len(); n > 0; n-- {
-		b := p.pool.Alloc()
-		if b == mem.NoBuf {
-			p.n.Own[DropNoBuf]++
-			break
-		}
-		s := x.ring.Peek(0)
-		d := p.pool.Desc(b)
-		d.Len, d.Flags, d.CsumStart, d.CsumOffset = s.length, s.flags, s.csumStart, s.csumOffset
-		copy(p.pool.Data(b), x.octets(s))
-		p.overheard = s.overheard
-		x.ring.Release(1)
-		work++
-		if p.frame(b) {
-			p.discard(b)
-		}
-	}
-	return work
-}
-
-// crossingsWait says that frames of other members wait for the next Turn.
-func (p *Poller) crossingsWait() bool {
-	if p.cfg.Group == nil {
-		return false
-	}
-	for _, x := range p.cfg.Group.inboxes[p.cfg.Member] {
-		if x != nil && x.ring.Len() > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// frameMaxOf is the longest frame of a port with this MTU.
-func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }

@@ -107,8 +107,8 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 	return l
 }
 
-// Every frame comes to a queue by chance. Connections of both directions are opened, carry octets both ways and close, and
-// neighbours and path MTUs are learned by whom they concern.
+// Every frame comes to a queue by chance. Connections of both directions are opened, carry octets
+// both ways and close, and neighbours and path MTUs are learned by whom they concern.
 func TestGroupUnderRandomSteering(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		l := groupLab(t, n)
@@ -215,7 +215,8 @@ func TestGroupConfig(t *testing.T) {
 	require.ErrorContains(t, err, "member 1 of its group was made before")
 }
 
-// A ring between members that is full costs frames, which are counted; its consumer gives the room back.
+// A ring between members that is full costs frames, which are counted; its consumer gives the room
+// back.
 func TestCrossingFull(t *testing.T) {
 	l := groupLab(t, 2)
 	from, to := l.hosts[1], l.hosts[2]

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/rnicd/rnicd/inet"
-	"github.com/rnicd/rnicd/mem"
 )
 
 const (
@@ -20,7 +19,7 @@ const (
 	rerouteNs = second64
 )
 
-// hostState is what the Poller is on its link besides its connections.
+// hostState is what the Poller has on its link that belongs to no connection.
 type hostState struct {
 	local     []localAddr // the first is Config.Addr
 	ip6       bool        // there is an IPv6 address
@@ -81,7 +80,7 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 	h.routes.Add(inet.Route{Prefix: prefix.Masked()})
 	l := localAddr{addr: inet.AddrFrom(prefix.Addr()), bits: prefix.Bits(), saidAt: never, defendedAt: never}
 	if l.group = newGroupAddr(l.addr); cfg.Group != nil {
-		l.group = cfg.Group.joinAddr(cfg.Member, l.addr)
+		l.group = cfg.Group.shareAddr(cfg.Member, l.addr)
 	}
 	if l.addr.Is4() {
 		l.bits += 96
@@ -107,7 +106,7 @@ func (h *hostState) addAddr(cfg *Config, now int64, s *secret, prefix netip.Pref
 func (h *hostState) removeAddr(cfg *Config, i int) {
 	l := h.local[i]
 	if cfg.Group != nil {
-		cfg.Group.leaveAddr(l.group)
+		cfg.Group.unshareAddr(l.group)
 	}
 	h.local = slices.Delete(h.local, i, i+1)
 	h.routes.Remove(l.addr, l.bits) // its own: another address of the network has another
@@ -117,7 +116,8 @@ func (h *hostState) removeAddr(cfg *Config, i int) {
 	}
 }
 
-// allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none among them.
+// allAddrs are the configured addresses, Addr first, and for IPv6 a link-local one if there is none
+// among them.
 func (cfg *Config) allAddrs() []netip.Prefix {
 	all := append([]netip.Prefix{cfg.Addr}, cfg.Addrs...)
 	six, linkLocal := false, false
@@ -190,80 +190,6 @@ func (cfg *Config) checkAddr(a netip.Prefix) error {
 	return nil
 }
 
-// isLocal says whether a is an address of ours that is in use.
-func (p *Poller) isLocal(a *inet.Addr) bool {
-	for i := range p.host.local {
-		if l := &p.host.local[i]; l.addr == *a && l.state == AddrUsable {
-			return true
-		}
-	}
-	return false
-}
-
-// member says whether we listen to a group: all-nodes, and the solicited-node groups of our addresses (RFC 4861 section
-// 7.2.1), tentative ones included.
-func (p *Poller) member(group *inet.Addr) bool {
-	if *group == inet.AllNodes {
-		return true
-	}
-	for i := range p.host.local {
-		if l := &p.host.local[i]; !l.addr.Is4() && l.state != AddrDuplicate && l.addr.SolicitedNode() == *group {
-			return true
-		}
-	}
-	return false
-}
-
-// source selects the address with which we speak to remote by way of hop (RFC 9293 MUST-44; of RFC 6724 section 5 the
-// rules on scope, interface and longest prefix): of its family and scope, on its prefix, on the hop's, the first.
-func (p *Poller) source(remote, hop inet.Addr) (inet.Addr, bool) {
-	best, bestScore := inet.Addr{}, -1
-	for i := range p.host.local {
-		l := &p.host.local[i]
-		if l.state != AddrUsable || l.addr.Is4() != remote.Is4() {
-			continue
-		}
-		score := 0
-		if inScope(&l.addr, &remote) {
-			score += 4
-		}
-		if remote.InPrefix(l.addr, l.bits) {
-			score += 2
-		}
-		if hop.InPrefix(l.addr, l.bits) {
-			score++
-		}
-		if score > bestScore {
-			best, bestScore = l.addr, score
-		}
-	}
-	return best, bestScore >= 0
-}
-
-// inScope says whether our address a has the scope of remote.
-func inScope(a, remote *inet.Addr) bool {
-	return a.IsLinkLocal() == (remote.IsLinkLocal() || remote.IsMulticast() && remote[1]&0xf == 2)
-}
-
-// possible says whether a can be one other host (RFC 1122 section 3.2.1.3): no group, no loopback, not "this network".
-func (p *Poller) possible(a *inet.Addr) bool {
-	if !a.IsStation() {
-		return false
-	}
-	if !a.Is4() {
-		return true
-	}
-	if a[12] == 0 {
-		return false
-	}
-	for i := range p.host.local {
-		if p.host.local[i].broadcast == *a {
-			return false
-		}
-	}
-	return true
-}
-
 // subnetBroadcast is the all-ones host of a prefix that has one (RFC 3021: a /31 has none).
 func subnetBroadcast(prefix netip.Prefix) inet.Addr {
 	if prefix.Bits() > 30 {
@@ -273,140 +199,4 @@ func subnetBroadcast(prefix netip.Prefix) inet.Addr {
 	host := ^uint32(0) >> prefix.Bits()
 	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])|host)
 	return inet.AddrFrom4(b)
-}
-
-// housekeep does what is due besides connections and neighbours.
-func (p *Poller) housekeep() int {
-	work := 0
-	h := &p.host
-	if h.routes.Expire(p.now) {
-		work++
-		h.routesLate = true
-	}
-	if h.routesLate && h.rerouteAt <= p.now {
-		work++
-		p.reroute()
-	}
-	for _, ok := h.paths.Expire(p.now); ok; _, ok = h.paths.Expire(p.now) {
-		work++
-		h.pathsChanged++ // the estimate is old: the link's MTU is tried again (RFC 1191 section 6.3)
-	}
-	for {
-		quote, condemned, ok := h.fragments.Expire(p.now)
-		if !ok {
-			break
-		}
-		work++
-		p.n.Inet[inet.DropReassemblyTimeout]++
-		if quote != nil && !condemned {
-			p.reassemblyExceeded(quote)
-		}
-	}
-	work += p.checkAddrs()
-	if h.rsAt <= p.now {
-		work++
-		p.solicitRouters()
-	}
-	p.schedule()
-	return work
-}
-
-// schedule computes when housekeep is due.
-func (p *Poller) schedule() {
-	h := &p.host
-	at := min(h.routes.Deadline(), h.paths.Deadline(), h.fragments.Deadline(), h.rsAt, h.linkAt)
-	if h.routesLate {
-		at = min(at, h.rerouteAt)
-	}
-	for i := range h.local {
-		l := &h.local[i]
-		if l.defend {
-			at = min(at, max(h.quietTo, p.now))
-		}
-		if l.step != stepNone {
-			at = min(at, p.stepAt(l))
-		}
-	}
-	h.dueAt = at
-}
-
-// route is the next hop towards a: a itself when it is on-link, else a gateway (RFC 1122 section 3.3.1.1).
-func (p *Poller) route(a inet.Addr) (inet.Addr, bool) { return p.host.routes.Lookup(p.now, a) }
-
-// routesChanged sees to it that connections learn of it: at once, but not more than once in rerouteNs. It takes a look at all
-// of them, and anybody on the link can send advertisements.
-func (p *Poller) routesChanged() {
-	p.host.routesLate = true
-	p.schedule()
-}
-
-// reroute asks the routes again for every connection.
-func (p *Poller) reroute() {
-	p.host.routesLate, p.host.rerouteAt = false, p.now+rerouteNs
-	for i := range p.slab.conns {
-		c := &p.slab.conns[i]
-		if c.phase == phaseFree {
-			continue
-		}
-		if hop, ok := p.route(c.id.Remote); ok && hop != c.nextHop {
-			c.nextHop = hop
-			p.n.Rerouted++
-		}
-	}
-}
-
-// lost is called when the neighbour table has found that hop does not answer. If it is a gateway, the connections that went
-// through it take another route (RFC 1122 section 3.3.1.4).
-func (p *Poller) lost(hop inet.Addr) {
-	if p.host.routes.Dead(p.now, hop) {
-		p.reroute()
-	}
-}
-
-// linkMTU is the largest packet that the link takes to dst.
-func (p *Poller) linkMTU(dst *inet.Addr) int {
-	if dst.Is4() {
-		return p.cfg.MTU
-	}
-	return p.host.mtu6
-}
-
-// mtuTo is the path MTU to dst as far as it is known.
-func (p *Poller) mtuTo(dst inet.Addr) int { return p.host.paths.Get(dst, p.linkMTU(&dst)) }
-
-// putEthernet writes the link header of a frame of ours, all but the destination.
-func (p *Poller) putEthernet(frame []byte, typ uint16) {
-	eth := inet.Ethernet{Src: p.mac, Type: typ}
-	if p.cfg.VLAN != 0 {
-		eth.PutVLAN(frame, p.cfg.VLAN)
-		return
-	}
-	eth.Put(frame)
-}
-
-// putPacket makes the n octets at b's headroom the payload of an IP packet, and of a frame without its destination.
-func (p *Poller) putPacket(b mem.Buf, src, dst *inet.Addr, proto, tos, ttl uint8, n int) {
-	l3 := ipLen(dst)
-	h := p.pool.Headroom()
-	off := h - l3 - p.host.l2
-	frame := p.pool.Slot(b)[off : h+n]
-	if l3 == inet.IPv4Len {
-		p.putEthernet(frame, inet.EtherTypeIPv4)
-		ip := inet.IPv4{TOS: tos, DF: true, TTL: ttl, Proto: proto, Src: *src, Dst: *dst, TotalLen: inet.IPv4Len + n}
-		ip.Put(frame[p.host.l2:])
-	} else {
-		p.putEthernet(frame, inet.EtherTypeIPv6)
-		ip := inet.IPv6{TrafficClass: tos, PayloadLen: n, NextHeader: proto, HopLimit: ttl, Src: *src, Dst: *dst}
-		ip.Put(frame[p.host.l2:])
-	}
-	d := p.pool.Desc(b)
-	d.Off, d.Len, d.Flags = uint32(off), uint32(len(frame)), 0
-}
-
-// ipLen is the length of the IP header towards dst.
-func ipLen(dst *inet.Addr) int {
-	if dst.Is4() {
-		return inet.IPv4Len
-	}
-	return inet.IPv6Len
 }

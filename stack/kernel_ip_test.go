@@ -44,7 +44,8 @@ func dual(t *testing.T) func(cfg *Config, dev string) {
 	}
 }
 
-// Pings of both families, whole and in fragments: those of 8000 octets come in six and are answered in six.
+// Pings of both families, whole and in fragments: those of 8000 octets come in six and are answered
+// in six.
 // req: 1122-3.3.2-1, 791-3.2-1, 1122-3.2.2.6-1, 4443-4.2-1, 8200-5-1
 func TestKernelPingsOfAllSizes(t *testing.T) {
 	k := tunedKernelLab(t, dual(t))
@@ -100,8 +101,9 @@ func TestKernelTCPOverIPv6(t *testing.T) {
 	k.do(func() { require.NotZero(t, k.n.NDReplies) })
 }
 
-// accessPort is a switch's port for a station that knows nothing of VLANs: it takes our tags off on the way to the kernel
-// and puts them on what comes back. A frame of ours without the tag of vid is a fault.
+// accessPort is a switch's port for a station that knows nothing of VLANs: it takes our tags off on
+// the way to the kernel and puts them on what comes back. A frame of ours without the tag of vid is
+// a fault.
 type accessPort struct {
 	pmd.Queue
 	pool  *mem.Pool
@@ -188,7 +190,7 @@ func TestKernelDuplicateAddress(t *testing.T) {
 	}
 }
 
-// distant is a namespace behind the kernel, which forwards to it over a link of MTU 1280.
+// distant is a namespace after the kernel, which forwards to it over a link of MTU 1280.
 type distant struct {
 	t    *testing.T
 	name string
@@ -241,8 +243,8 @@ func (d *distant) listen(addr netip.Addr) *net.TCPListener {
 	return r.l
 }
 
-// A router on the way has a link of 1280: its ICMP lowers what we send, of both families, and the next connection
-// begins with that size.
+// A router on the way has a link of 1280: its ICMP lowers what we send, of both families, and the
+// next connection begins with that size.
 // req: 1191-3-1, 4443-2.4-2, 1122-3.3.1-1, 7323-5.7-1, 1191-2-1
 func TestKernelRouterLowersThePathMTU(t *testing.T) {
 	k := tunedKernelLab(t, func(cfg *Config, dev string) {

@@ -27,8 +27,8 @@ var (
 	ourAddr    = netip.MustParsePrefix("10.77.0.2/24")
 )
 
-// kernelLab is a Poller whose peer is the Linux kernel: a TAP device in a network namespace that only this test's
-// thread is in. Kernel sockets must be made on the test's goroutine.
+// kernelLab is a Poller whose peer is the Linux kernel: a TAP device in a network namespace that
+// only this test's thread is in. Kernel sockets must be made on the test's goroutine.
 type kernelLab struct {
 	t *testing.T
 	*Poller

@@ -285,7 +285,8 @@ func (h *host) counters() Counters {
 	return n
 }
 
-// peer is an Upper that sends a pattern and checks the one it gets, octet by octet, each exactly once.
+// peer is an Upper that sends a pattern and checks the one it gets, octet by octet, each exactly
+// once.
 type peer struct {
 	t    testing.TB
 	conn *Conn

@@ -9,9 +9,9 @@ import (
 // largePageBytes is a huge page of amd64 and arm64.
 const largePageBytes = 2 << 20
 
-// onLargePages asks the kernel to back s with huge pages: with very many connections a segment's is seldom in the
-// TLB otherwise. s stays ordinary memory of Go's heap, so it may hold pointers. Only advice: without transparent huge
-// pages, or for less than a few of them, nothing changes.
+// onLargePages asks the kernel to back s with huge pages: with very many connections a segment's is
+// seldom in the TLB otherwise. s stays ordinary memory of Go's heap, so it may hold pointers. Only
+// advice: without transparent huge pages, or for less than a few of them, nothing changes.
 func onLargePages[T any](s []T) {
 	if len(s) == 0 {
 		return

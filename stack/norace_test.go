@@ -5,5 +5,5 @@ package stack
 const (
 	floodSYNs  = 1_000_000
 	siegeTicks = 400
-	siegeWarm  = 0
+	siegeBuild = 0
 )

@@ -3,14 +3,12 @@ package stack
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"math"
 	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
@@ -18,96 +16,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Defaults and limits that Config does not carry.
-const (
-	connsMaxDefault    = 1024
-	connsMaxMax        = 1 << 20
-	burstMaxDefault    = 32
-	pendingMaxDefault  = 256
-	bufShareDefault    = 200
-	stallDefaultNs     = 5_000_000_000
-	rstPerSecDefault   = 1000
-	synMaxDefault      = 1024
-	icmpPerSecDefault  = 10
-	ttlDefault         = 64
-	controlRingEntries = 256
-	timersPerTurnMax   = 256 // connections whose timers are served in one Turn
-	timersWaitMax      = 8   // Turns for which timers wait while the device has more frames: as many as a TAP queues
-	retryNs            = 10_000
-
-	// So many receive bursts are taken in one Turn while full ones come, and so many transmit bursts are shared by its few
-	// senders. A connection is answered once a Turn: where frames wait already, one ACK stands for up to 256 segments. That is
-	// fewer ACKs than RFC 9293 section 3.8.6.3 asks for (SHLD-19, every second one), and what a host with receive offload does.
-	// When no more frames wait the Turn ends, so no ACK waits for anything.
-	burstsPerTurnMax = 8
-
-	// What the senders of a Turn share, in octets: as much as those bursts are of Ethernet's frames. Of larger frames the
-	// second-level cache would no longer hold it when the other end, or the device, comes to read it.
-	turnOctetsMax = 384 << 10
-
-	mtuMin = 576 // RFC 791 section 3.1: every host takes datagrams of this size
-)
-
-// Config of a Poller.
-type Config struct {
-	Name     string // in errors and metrics
-	Queue    pmd.Queue
-	Pool     *mem.Pool // the pool Queue was opened with
-	Caps     pmd.Caps
-	MAC      inet.MAC
-	Addr     netip.Prefix // our first address and its on-link prefix, of either family
-	Gateway  netip.Addr   // optional; a default route
-	MTU      int          // IP packet; default Caps.MTU
-	TCP      tcp.Config   // MSS 0: from MTU
-	ConnsMax int          // default 1024
-	BurstMax int          // default 32
-	Core     int          // CPU to pin Run to; -1 none
-	Idle     Idle
-	Clock    func() int64 // monotonic ns; nil: the system's
-	// Each, if not nil, is called in every Turn, on the Poller's goroutine: when what came in has been delivered, and before
-	// anything is sent. An application that looks at its memory, polls its CompletionQueues and posts there runs to completion:
-	// one core does all its work, and what it posts leaves in the same Turn. It returns how much work it found, and with 0 Run may
-	// idle. It must not block, nor wait for anything this Poller does; it begins with the first Turn, before there is a connection,
-	// and is not called behind the Turn that ends the Poller.
-	Each   func() int
-	Secret [16]byte // keys ISNs, ports, timestamp offsets; zero: from crypto/rand
-
-	SegmentsMax  int  // segments one connection may send in one Turn, default BurstMax, and more while few want to send
-	PendingMax   int  // frames that wait for the device, default 256, at least 2*BurstMax
-	SynMax       int  // half-open connections of all listeners, default 1024
-	NoSynCookies bool // beyond a backlog the oldest half-open connection gives way, instead of SYN cookies
-
-	// PeerMax is how many connections one address (of IPv6, one /64) may open to us; 0: no limit but ConnsMax. At the
-	// limit its silent ones give way to its next (Conn.SetSilent), and without any it gets no more. Of a Group it is one
-	// limit for all members.
-	PeerMax int
-	// What peers may keep of ours (stall.go).
-	BufShare int   // Bufs one connection may have in flight, in percent of those that are free; default 200
-	StallNs  int64 // so long a peer may take for what is in flight before it is ended where others wait; default 5 s
-
-	RSTPerSec  int                  // RSTs to segments without a connection, default 1000 (a burst of as many)
-	TTL        uint8                // of what we send, default 64 (RFC 9293 MUST-49)
-	Neighbours inet.NeighbourConfig // zero fields take inet's defaults
-
-	Addrs  []netip.Prefix // more addresses; with one of IPv6, a link-local one is added if there is none
-	Routes []inet.Route   // besides Gateway; several default routes are several default gateways
-	VLAN   uint16         // 802.1Q tag of every frame, 1 to 4094; 0: untagged
-	// An address is used once it is known that no other host has it (claim.go): 4 to 7 s after New (RFC 5227), one of
-	// IPv6 after 1 to 2 (RFC 4862). Dials of stream and rnic wait for it, AwaitAddrs says what came of it.
-	QuickDAD   bool   // find out in a third of a second
-	NoDAD      bool   // use addresses at once; for a link with nobody else on it
-	NoAnnounce bool   // do not tell the link unasked where our addresses are
-	Discover   bool   // take IPv6 routes, prefixes, MTU and hop limit from routers (RFC 4861)
-	ICMPPerSec int    // ICMP errors we send, default 10 (a burst of as many; RFC 4443 section 2.4(f))
-	Group      *Group // of Pollers that share an address, one for each queue of a port; its secret goes before Secret
-	Member     int    // which of them this is
-	Reassembly inet.ReassemblyConfig
-	PathMTU    inet.PathMTUConfig
-
-	ttlGiven bool
-}
-
-// Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that turns it.
+// Poller drives one queue. All its methods but Submit, Stop and Counters are for the goroutine that
+// turns it.
 type Poller struct {
 	cfg       Config
 	queue     pmd.Queue
@@ -121,29 +31,30 @@ type Poller struct {
 	nextPort  uint32
 	rst       bucket
 
-	slab       slab
-	table      lookup
-	timers     timers
-	syns       synCache
-	peers      peers
-	mould      tcp.Conn // makes the SYN,ACKs of syns
-	memory     *tcp.Memory
-	starved    list   // connections that wait for a first run of it, or for Bufs, longest first (starved.go)
-	strangers  list   // of them, those whose peer has never acknowledged anything
-	placesSeen uint32 // Group.placesWanted, as far as it was heeded
-	silent     list   // connections whose peer has said nothing yet (silent.go)
-	stall      stallState
+	slab         slab
+	table        lookup
+	timers       timers
+	syns         synCache
+	peers        peers
+	templateConn tcp.Conn // makes the SYN,ACKs of syns
+	memory       *tcp.Memory
+	waiting      list   // connections that wait for a first run of it, or for Bufs, longest first (pressure_waiting.go)
+	unproven     list   // of them, those whose peer has never acknowledged anything
+	placesSeen   uint32 // Group.placesWanted, as far as it was heeded
+	silent       list   // connections whose peer has said nothing yet (conn_peers.go)
+	pressure     pressureState
+	budget       Budget
 
 	active     []connIndex // touched, to be served by output
 	serving    []connIndex // the list output walks; swapped with active
 	rx         []mem.Buf
 	rxAt       int // the one of rx[:rxEnd] that is being handled
 	rxEnd      int
-	joined     []mem.Buf   // those behind it that its segment stands for, too
+	coalesced  []mem.Buf   // those after it that its segment stands for, too
 	behind     bool        // the device has more frames than this Turn took
 	waited     int         // Turns in a row for which timers have waited
-	ahead      []connIndex // of a burst, for preview
-	warmth     byte        // what preview read: nobody wants it
+	burstConns []connIndex // of a burst, for prefetchBurst
+	prefetched byte        // what prefetch read: nobody wants it
 	dead       []mem.Buf   // to be freed in bulk
 	seg        tcp.Segment
 	neighbours *inet.Neighbours[mem.Buf]
@@ -151,26 +62,22 @@ type Poller struct {
 	learned    bool // Learn was called: frames may have become ready
 	tx         transmitter
 
-	n       Counters
-	control *mem.MPSC[func()]
-	bells   bells
+	n         Counters
+	control   *mem.MPSC[func()]
+	doorbells doorbells
 
 	stopping atomic.Bool
 	running  atomic.Bool
 	stopped  bool          // the Poller's goroutine knows
 	last     Counters      // written before done is closed
-	ended    atomic.Bool   // nobody turns any more: Submit runs what it pushes
-	late     sync.Mutex    // who does
+	ended    atomic.Bool   // no goroutine turns the Poller any more: Submit runs what it pushes
+	late     sync.Mutex    // held by the goroutine that does
 	done     chan struct{} // closed when it has stopped
 	locals   sync.Map      // of the packages above
 }
 
-// epoch makes Now grow from one process to the next, as the clock of RFC 6528 should, and be monotonic within one.
-var epoch = time.Now()
-
-func systemClock() int64 { return epoch.UnixNano() + int64(time.Since(epoch)) }
-
-// New makes a Poller and all memory it will use. The Poller owns cfg.Queue and allocates from cfg.Pool from now on.
+// New makes a Poller and all memory it will use. The Poller owns cfg.Queue and allocates from
+// cfg.Pool from now on.
 func New(cfg Config) (*Poller, error) {
 	if err := complete(&cfg); err != nil {
 		return nil, err
@@ -184,181 +91,36 @@ func New(cfg Config) (*Poller, error) {
 		active:     make([]connIndex, 0, cfg.ConnsMax),
 		serving:    make([]connIndex, 0, cfg.ConnsMax),
 		rx:         make([]mem.Buf, cfg.BurstMax),
-		ahead:      make([]connIndex, cfg.BurstMax),
+		burstConns: make([]connIndex, cfg.BurstMax),
 		dead:       make([]mem.Buf, 0, cfg.BurstMax),
 		neighbours: inet.NewNeighbours[mem.Buf](cfg.Neighbours),
 		control:    mem.NewMPSC(make([]mem.MPSCSlot[func()], controlRingEntries)),
 		done:       make(chan struct{}),
-		starved:    emptyList,
-		strangers:  emptyList,
+		waiting:    emptyList,
+		unproven:   emptyList,
 		silent:     emptyList,
 	}
 	if cfg.Group != nil {
-		cfg.Group.join(cfg.Member, frameMaxOf(cfg.MTU))
+		cfg.Group.addMember(cfg.Member, frameMaxOf(cfg.MTU))
 	}
 	p.now = p.clock()
 	p.rst = newBucket(p.now, cfg.RSTPerSec)
 	p.host = newHost(&cfg, p.now, &p.secret)
 	p.memory = tcp.NewMemory(cfg.TCP, cfg.ConnsMax)
 	p.slab = newSlab(p, cfg.ConnsMax, p.memory)
-	p.mould.Init(p.memory)
+	p.templateConn.Init(p.memory)
 	p.syns = newSynCache(cfg.SynMax, p.now)
 	p.peers = newPeers(&cfg, &p.secret)
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
+	p.budget = newBudget(cfg.Pool.Size(), cfg.BurstMax)
 	return p, nil
 }
 
-// complete fills in defaults and says what is wrong.
-func complete(cfg *Config) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("stack: poller %q: "+format, append([]any{cfg.Name}, args...)...)
-	}
-	if cfg.Queue == nil || cfg.Pool == nil {
-		return bad("needs a Queue and the Pool it was opened with")
-	}
-	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {
-		return bad("MAC %v is not a unicast address", cfg.MAC)
-	}
-	if cfg.MTU == 0 {
-		cfg.MTU = cfg.Caps.MTU
-	}
-	if cfg.MTU < mtuMin || cfg.MTU > math.MaxUint16 || cfg.Caps.MTU != 0 && cfg.MTU > cfg.Caps.MTU {
-		return bad("MTU %d: want %d to %d", cfg.MTU, mtuMin, min(cfg.Caps.MTU, math.MaxUint16))
-	}
-	if err := cfg.checkHost(); err != nil {
-		return bad("%w", err)
-	}
-	setDefault(&cfg.ICMPPerSec, icmpPerSecDefault)
-	setDefault(&cfg.TCP.MSS, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
-	setDefault(&cfg.ConnsMax, connsMaxDefault)
-	setDefault(&cfg.BurstMax, burstMaxDefault)
-	setDefault(&cfg.PendingMax, max(pendingMaxDefault, 2*cfg.BurstMax))
-	setDefault(&cfg.RSTPerSec, rstPerSecDefault)
-	setDefault(&cfg.SynMax, synMaxDefault)
-	setDefault(&cfg.BufShare, bufShareDefault)
-	if cfg.StallNs == 0 {
-		cfg.StallNs = stallDefaultNs
-	}
-	cfg.ttlGiven = cfg.TTL != 0
-	if cfg.TTL == 0 {
-		cfg.TTL = ttlDefault
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = systemClock
-	}
-	if cfg.ConnsMax < 1 || cfg.ConnsMax > connsMaxMax || cfg.BurstMax < 1 || cfg.SegmentsMax < 0 {
-		return bad("ConnsMax %d, BurstMax %d, SegmentsMax %d: want at least 1 each (SegmentsMax 0: default), and at most %d connections",
-			cfg.ConnsMax, cfg.BurstMax, cfg.SegmentsMax, connsMaxMax)
-	}
-	if cfg.BufShare < 1 || cfg.BufShare > bufShareMax || cfg.StallNs < 0 {
-		return bad("BufShare %d, StallNs %d: want 1 to %d percent, and no negative time", cfg.BufShare, cfg.StallNs, bufShareMax)
-	}
-	if cfg.PeerMax < 0 || cfg.PeerMax > cfg.ConnsMax {
-		return bad("PeerMax %d: want 1 to ConnsMax (%d), or 0 for no limit", cfg.PeerMax, cfg.ConnsMax)
-	}
-	if cfg.SynMax < 1 || cfg.SynMax > connsMaxMax {
-		return bad("SynMax %d: want 1 to %d", cfg.SynMax, connsMaxMax)
-	}
-	if cfg.PendingMax < 2*cfg.BurstMax {
-		return bad("PendingMax %d is less than two bursts of %d", cfg.PendingMax, cfg.BurstMax)
-	}
-	if cfg.TCP.MSS > cfg.MTU-inet.IPv4Len-tcpHeaderLen {
-		return bad("MSS %d does not fit MTU %d: at most %d", cfg.TCP.MSS, cfg.MTU, cfg.MTU-inet.IPv4Len-tcpHeaderLen)
-	}
-	if h := cfg.Pool.Headroom(); h < headersMax {
-		return bad("pool headroom %d: headers need %d", h, headersMax)
-	}
-	if need := cfg.Pool.Headroom() + cfg.TCP.MSS; cfg.Pool.Stride() < need {
-		return bad("pool stride %d: MSS %d needs %d", cfg.Pool.Stride(), cfg.TCP.MSS, need)
-	}
-	if cfg.Group != nil {
-		if err := cfg.Group.check(cfg); err != nil {
-			return bad("%w", err)
-		}
-	}
-	if cfg.Secret == ([16]byte{}) {
-		if _, err := rand.Read(cfg.Secret[:]); err != nil {
-			return bad("secret: %w", err)
-		}
-	}
-	return nil
-}
-
-func setDefault(v *int, def int) {
-	if *v == 0 {
-		*v = def
-	}
-}
-
-func powerOfTwo(n int) int {
-	p := 1
-	for p < n {
-		p *= 2
-	}
-	return p
-}
-
-// Turn does one round and returns the amount of work found. For Run, simulations and tests; all calls of one Poller
-// come from one goroutine. After Stop the next Turn ends all connections; later ones do nothing.
-func (p *Poller) Turn() int {
-	if p.stopped {
-		return 0
-	}
-	p.now = p.clock()
-	p.tx.blocked = false
-	work := p.drainControl()
-	work += p.drainBells()
-	work += p.heedGroup()
-	work += p.makePlaces()
-	work += p.drainCrossings()
-	work += p.receive()
-	work += p.expireTimers()
-	work += p.resolve()
-	work += p.each()
-	p.feed()
-	p.relieve()
-	work += p.output()
-	p.flush()
-	p.n.Turns++
-	if work == 0 {
-		p.n.EmptyTurns++
-	}
-	if p.stopping.Load() {
-		p.shutdown()
-	}
-	return work
-}
-
-// Deadline is when the next timer is due (math.MaxInt64: none). Poller goroutine.
-// While connections or frames wait for the device or for Bufs it is a few microseconds away.
-func (p *Poller) Deadline() int64 {
-	if p.stopped {
-		return math.MaxInt64
-	}
-	at := min(p.timers.first(), p.neighbours.Deadline(), p.host.dueAt)
-	if p.syns.n > 0 {
-		at = min(at, p.syns.timers.first())
-	}
-	if p.crossingsWait() || p.addrNews() || p.placeNews() {
-		return p.now
-	}
-	if p.starved.n+p.strangers.n > 0 {
-		next := p.now + retryNs
-		if starved, strangers := p.feedable(); starved+strangers == 0 {
-			next = max(next, p.stall.lookAt)
-		}
-		at = min(at, next)
-	}
-	if len(p.active) > 0 || p.tx.n > 0 {
-		at = min(at, p.now+retryNs)
-	}
-	return at
-}
-
-// Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the end it resets all
-// connections; their Uppers get ErrStopped. The error says why it could not start; an end by ctx or Stop is nil.
+// Run pins itself and turns until ctx ends or Stop. Call on a goroutine of its own, once. At the
+// end it resets all connections; their Uppers get ErrStopped. The error says why it could not
+// start; an end by ctx or Stop is nil.
 func (p *Poller) Run(ctx context.Context) error {
 	if !p.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("stack: poller %q: Run was called before", p.cfg.Name)
@@ -377,11 +139,80 @@ func (p *Poller) Run(ctx context.Context) error {
 	for !p.stopped {
 		if p.Turn() > 0 {
 			w.busy(p.now)
-		} else if !p.stopped {
-			w.wait(p)
+		} else if !p.stopped && w.idle != IdleSpin && w.wait(p.now, p.Deadline()) {
+			p.n.Sleeps++
 		}
 	}
 	return nil
+}
+
+// Turn does one round and returns the amount of work found. For Run, simulations and tests; all
+// calls of one Poller come from one goroutine. After Stop the next Turn ends all connections; later
+// ones do nothing.
+func (p *Poller) Turn() int {
+	if p.stopped {
+		return 0
+	}
+	p.now = p.clock()
+	p.tx.blocked = false
+	work := p.drainControl()
+	work += p.drainDoorbells()
+	work += p.heedGroup()
+	work += p.makePlaces()
+	work += p.drainCrossings()
+	work += p.receive()
+	work += p.expireTimers()
+	work += p.resolve()
+	work += p.onTurn()
+	p.retryWaiting()
+	p.reclaim()
+	work += p.output()
+	p.flush()
+	p.n.Turns++
+	if work == 0 {
+		p.n.EmptyTurns++
+	}
+	if p.stopping.Load() {
+		p.shutdown()
+	}
+	return work
+}
+
+// onTurn runs the embedder's part of a Turn (Config.OnTurn): what arrived has been delivered,
+// nothing has been sent yet. What it posts rings a doorbell, which is heard at once, so that it
+// leaves in this Turn and not in the next one.
+func (p *Poller) onTurn() int {
+	if p.cfg.OnTurn == nil {
+		return 0
+	}
+	work := p.cfg.OnTurn()
+	return work + p.drainDoorbells()
+}
+
+// Deadline is when the next timer is due (math.MaxInt64: none). Poller goroutine.
+// While connections or frames wait for the device or for Bufs it is a few microseconds away.
+func (p *Poller) Deadline() int64 {
+	if p.stopped {
+		return math.MaxInt64
+	}
+	at := min(p.timers.first(), p.neighbours.Deadline(), p.host.dueAt)
+	if p.syns.n > 0 {
+		at = min(at, p.syns.timers.first())
+	}
+	if p.crossingsWait() || p.addrNews() || p.placeNews() {
+		return p.now
+	}
+	if p.waiting.n+p.unproven.n > 0 {
+		next := p.now + retryNs
+		if waiting, unproven := p.retriable(); waiting+unproven == 0 {
+			next = max(next, p.pressure.lookAt)
+		}
+		at = min(at, next)
+	}
+	if len(p.active) > 0 || p.tx.n > 0 {
+		at = min(at, p.now+retryNs)
+	}
+	return at
 }
 
 // Stop asks the Poller to end. Any goroutine; does not wait.
@@ -390,34 +221,6 @@ func (p *Poller) Stop() { p.stopping.Store(true) }
 // Done is closed when the Poller has stopped and all Uppers have been told. Any goroutine.
 func (p *Poller) Done() <-chan struct{} { return p.done }
 
-// shutdown resets every connection, tells the Uppers and gives all Bufs back.
-func (p *Poller) shutdown() {
-	for port := range p.listeners {
-		p.Unlisten(port)
-	}
-	p.stopped = true // from here Dial and Listen fail
-	for i := range p.slab.conns {
-		if c := &p.slab.conns[i]; c.phase != phaseFree {
-			p.abort(c, ErrStopped)
-		}
-	}
-	p.tellWaiters()
-	for i := range p.slab.conns {
-		c := &p.slab.conns[i]
-		if c.phase == phaseFree {
-			continue
-		}
-		p.serve(c)
-		if c.phase != phaseFree { // its RST found no room: it is not waited for
-			p.finish(c)
-		}
-	}
-	p.flush()
-	p.abandonFrames()
-	p.lastOrders()
-	close(p.done)
-}
-
 // Now is the time of this Turn.
 func (p *Poller) Now() int64 { return p.now }
 
@@ -425,10 +228,14 @@ func (p *Poller) Now() int64 { return p.now }
 func (p *Poller) Pool() *mem.Pool { return p.pool }
 
 // Reserve is how many Bufs of the Pool sending leaves free for reception.
-func (p *Poller) Reserve() int { return p.tx.reserve }
+func (p *Poller) Reserve() int { return p.budget.Reserve }
 
 // Addr is our address.
 func (p *Poller) Addr() netip.Addr { return p.cfg.Addr.Addr() }
 
 // Name is Config.Name.
 func (p *Poller) Name() string { return p.cfg.Name }
+
+// Locals holds what packages above keep per Poller, each under a key type of its own. Any
+// goroutine.
+func (p *Poller) Locals() *sync.Map { return &p.locals }

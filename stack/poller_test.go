@@ -277,8 +277,8 @@ func TestConnsMax(t *testing.T) {
 	l.turns()
 	require.Len(t, l.accepted, 2)
 	require.Equal(t, uint64(1), l.a.counters().Own[DropConnMax])
-	// Those that are established never give way. The others wait in the SYN cache, get in when there is a slot, and are
-	// told when there was none in the end.
+	// Those that are established never give way. The others wait in the SYN cache, get in when
+	// there is a slot, and are told when there was none in the end.
 	require.Equal(t, uint64(2), l.b.counters().Own[DropConnMax])
 	require.Equal(t, 2, l.b.counters().HalfOpen)
 	l.accepted[0].conn.Abort()
@@ -389,7 +389,8 @@ func TestUpperTimer(t *testing.T) {
 	require.Len(t, u.timer, 2)
 }
 
-// The timer of an Upper that has been told of the end comes up no more, and a Poller without connections has none to wait for.
+// The timer of an Upper that has been told of the end comes up no more, and a Poller without
+// connections has none to wait for.
 func TestTimersEndWithTheirConnection(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
@@ -420,7 +421,8 @@ func TestReceiveWindowHoldsThePeer(t *testing.T) {
 		if first == 0 {
 			first = s.Seq
 		}
-		// What was promised before stays promised, 1 MiB: the right edge does not move back (RFC 9293 section 3.8.6).
+		// What was promised before stays promised, 1 MiB: the right edge does not move back (RFC
+		// 9293 section 3.8.6).
 		if end := s.Seq + tcp.Seq(s.Len); end-first > 1<<20 {
 			most = max(most, end-(first+tcp.Seq(v.edge)))
 		}

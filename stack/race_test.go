@@ -2,11 +2,12 @@
 
 package stack
 
-// Under the race detector, which makes each octet cost ten times as much, and where a Poller is one goroutine anyway, attacks
-// are shorter.
+// Under the race detector, which makes each octet cost ten times as much, and where a Poller is one
+// goroutine anyway, attacks are shorter.
 const (
 	floodSYNs  = 50_000
 	siegeTicks = 100
-	// siegeWarm is how long some hoarders are given more, of whom the longer attack is rid when it is over: up to 2 s.
-	siegeWarm = 45_000
+	// siegeBuild is how long some hoarders are given more, of whom the longer attack is rid when it
+	// is over: up to 2 s.
+	siegeBuild = 45_000
 )

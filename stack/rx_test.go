@@ -185,7 +185,7 @@ func TestEcho(t *testing.T) {
 	l.whole()
 }
 
-var stranger = tcp.Transmit{
+var unknownPeer = tcp.Transmit{
 	ID:  tcp.ID{LocalPort: 1000, RemotePort: 2000},
 	Seq: 100, Ack: 777, Window: 1000, Handle: tcp.NoHandle,
 }
@@ -221,7 +221,7 @@ func TestSegmentsWithoutAConnection(t *testing.T) {
 			if test.listen {
 				l.listen(l.b, 2000, 4)
 			}
-			tr := stranger
+			tr := unknownPeer
 			tr.Flags = test.flags
 			got := l.answers(l.a, l.b, between(l.a, l.b, tr, make([]byte, test.payload)))
 			require.Zero(t, l.b.counters().Conns)
@@ -244,7 +244,7 @@ func TestSegmentsWithoutAConnection(t *testing.T) {
 
 func TestRSTsAreLimited(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.RSTPerSec = 10 })
-	tr := stranger
+	tr := unknownPeer
 	tr.Flags = tcp.ACK
 	frame := between(l.a, l.b, tr, nil)
 	n := 0
@@ -264,7 +264,7 @@ func TestRSTsAreLimited(t *testing.T) {
 // What must be dropped is dropped without an answer and counted under its reason.
 // req: 9293-MUST-3, 9293-MUST-57, 9293-MUST-63, 1122-3.2.1.3-1
 func TestDropsByReason(t *testing.T) {
-	tr := stranger
+	tr := unknownPeer
 	tr.Flags = tcp.ACK
 	flip := func(at int) func(*lab, []byte) []byte {
 		return func(_ *lab, f []byte) []byte { f[at] ^= 0x55; return f }
@@ -333,7 +333,7 @@ func shortSegment(l *lab) []byte {
 // A device's verdict is trusted; without one we check.
 // req: 9293-MUST-3
 func TestChecksumOffloadVerdicts(t *testing.T) {
-	tr := stranger
+	tr := unknownPeer
 	tr.Flags = tcp.ACK
 	for _, test := range []struct {
 		flags   mem.DescFlags
@@ -362,11 +362,12 @@ func TestChecksumOffloadVerdicts(t *testing.T) {
 	}
 }
 
-// Every truncation and every single-octet change of a good frame is survived, with every Buf accounted for.
+// Every truncation and every single-octet change of a good frame is survived, with every Buf
+// accounted for.
 func TestDamagedFrames(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) { cfg.RSTPerSec = 1 << 30 })
 	l.listen(l.b, 2000, 4)
-	tr := stranger
+	tr := unknownPeer
 	tr.Flags = tcp.SYN
 	syn := between(l.a, l.b, tr, make([]byte, 20))
 	arp := unhex(t, `ffffffffffff 020000000001 0806 0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002`)

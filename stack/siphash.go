@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// sipHash24 is SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, 2012), a PRF with a 128-bit key made for short input;
-// RFC 6528 section 3 leaves the choice of the PRF open.
+// sipHash24 is SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein, 2012), a PRF with a 128-bit key made
+// for short input; RFC 6528 section 3 leaves the choice of the PRF open.
 func sipHash24(k0, k1 uint64, b []byte) uint64 {
 	v := [4]uint64{
 		k0 ^ 0x736f6d6570736575,

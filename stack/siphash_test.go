@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The vectors are those of the authors' reference implementation: key 00 01 .. 0f, input 00 01 .. n-1.
+// The vectors are those of the authors' reference implementation: key 00 01 .. 0f, input 00 01 ..
+// n-1.
 func TestSipHash24(t *testing.T) {
 	const k0, k1 = 0x0706050403020100, 0x0f0e0d0c0b0a0908
 	for n, want := range map[int]uint64{

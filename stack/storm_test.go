@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A storm of everything that may happen, from one seed: connections come and go, octets flow under loss, the device
-// stalls and keeps Bufs, Uppers refuse. The oracles: peer's (each octet once and right, calls in order), every
-// connection ends with one Closed, and every Buf comes back.
+// A storm of everything that may happen, from one seed: connections come and go, octets flow under
+// loss, the device stalls and keeps Bufs, Uppers refuse. The oracles: peer's (each octet once and
+// right, calls in order), every connection ends with one Closed, and every Buf comes back.
 func TestStorm(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	for i := range uint64(12) {
@@ -31,7 +31,7 @@ type weather struct {
 }
 
 func storm(t *testing.T, seed uint64) {
-	labOffload = seed%2 == 0 // only then are segments joined, and headers copied
+	labOffload = seed%2 == 0 // only then are segments coalesced, and headers copied
 	defer func() { labOffload = false }()
 	w := newWeather(t, seed)
 	for range 250 {
@@ -144,8 +144,8 @@ func (w *weather) calm() {
 			u.closeSend()
 		}
 	}
-	// Some are accepted only now. One whose peer reset while nothing came through is never told, without
-	// keep-alives: such are aborted in the end.
+	// Some are accepted only now. One whose peer reset while nothing came through is never told,
+	// without keep-alives: such are aborted in the end.
 	for range 20 {
 		for _, u := range w.accepted {
 			if u.closed == 0 {
@@ -162,7 +162,8 @@ func (w *weather) calm() {
 	w.pass(200 * second)
 }
 
-// check looks that nothing is left, and that each connection ended once, with all octets through or for a reason.
+// check looks that nothing is left, and that each connection ended once, with all octets through or
+// for a reason.
 func (w *weather) check() {
 	t := w.t
 	require.Zero(t, w.a.counters().Conns+w.b.counters().Conns)

@@ -1,8 +1,6 @@
 package stack
 
 import (
-	"encoding/binary"
-
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
@@ -17,18 +15,20 @@ const (
 
 // transmitter is the Poller's sending half.
 //
-// Who owns a sent Buf. The octets of a data segment stay in the Buf they were pulled into, at a fixed place (the
-// pool's headroom), until TCP releases it; headers are written in front of them for each transmission. Between
-// putHeaders and the device's Tx the frame also stands in a queue of ours: the batch, or the neighbour table's. So a
-// Buf has up to three users, told apart by bits and without a count:
+// Who owns a sent Buf. The octets of a data segment stay in the Buf they were pulled into, at a
+// fixed place (the pool's headroom), until TCP releases it; headers are written in front of them
+// for each transmission. Between putHeaders and the device's Tx the frame also stands in a queue of
+// ours: the batch, or the neighbour table's. So a Buf has up to three users, told apart by bits and
+// without a count:
 //
 //   - TCP's sent ring: the owner's hold of mem.Pool, until Release
 //   - a queue of ours: bufMeta.queued; if TCP releases the Buf meanwhile, freeAfter remembers to free it
 //   - the device: mem.Pool's device hold
 //
-// A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending it twice helps
-// nobody, and the retransmission timer still runs). One that the device still reads is copied to a fresh Buf, as is
-// a part of a Buf (EMSS shrank, window probe), because its headers would stand in the middle of the octets.
+// A retransmission of a Buf that is still queued is skipped (its first copy has not left: sending
+// it twice helps nobody, and the retransmission timer still runs). One that the device still reads
+// is copied to a fresh Buf, as is a part of a Buf (EMSS shrank, window probe), because its headers
+// would stand in the middle of the octets.
 type transmitter struct {
 	frames  []mem.Buf // the batch, and what the device did not take: frames[:n]
 	n       int
@@ -36,11 +36,9 @@ type transmitter struct {
 	blocked bool    // the device took less than it was offered in this Turn
 	spare   mem.Buf // at hand for the next control frame or Pull
 	share   int     // segments that each connection may send in this Turn
-	reserve int     // Bufs that Pull leaves for reception: ACKs must be able to come in
-	proven  int     // beyond it, Bufs for those whose peer has acknowledged something
 	meta    []bufMeta
 	segment tcp.Transmit
-	last    template // the data segment made last in this Turn
+	last    headerTemplate // the data segment made last in this Turn
 
 	hop      inet.Addr // the last resolved next hop of this Turn
 	hopMAC   inet.MAC
@@ -58,100 +56,19 @@ type bufMeta struct {
 }
 
 func newTransmitter(cfg *Config) transmitter {
-	size := cfg.Pool.Size()
 	return transmitter{
 		frames:  make([]mem.Buf, cfg.PendingMax),
 		connMax: cfg.PendingMax - cfg.BurstMax,
 		spare:   mem.NoBuf,
-		reserve: min(4*cfg.BurstMax, size/4),
-		proven:  max(size/8-min(4*cfg.BurstMax, size/4), 0),
-		meta:    make([]bufMeta, size),
+		meta:    make([]bufMeta, cfg.Pool.Size()),
 	}
 }
 
-// output serves the connections touched so far. Those touched meanwhile, or with more to do, stand in the list for
-// the next Turn. It returns how many segments were made.
-func (p *Poller) output() int {
-	p.tx.hopKnown = false
-	before := p.n.Segments
-	p.active, p.serving = p.serving[:0], p.active
-	p.tx.last.octets = 0
-	p.tx.share = p.shareOf(len(p.serving))
-	for todo := p.serving; len(todo) > 0; {
-		burst := todo[:min(len(todo), p.cfg.BurstMax)]
-		todo = todo[len(burst):]
-		if p.table.n >= previewMin {
-			p.warm(burst)
-		}
-		for _, i := range burst {
-			p.serve(&p.slab.conns[i])
-		}
-	}
-	return int(p.n.Segments - before)
-}
-
-// shareOf is how many segments each of n connections may send in one Turn.
-func (p *Poller) shareOf(n int) int {
-	if p.cfg.SegmentsMax > 0 {
-		return p.cfg.SegmentsMax
-	}
-	all := min(burstsPerTurnMax*p.cfg.BurstMax, turnOctetsMax/p.cfg.MTU)
-	return max(p.cfg.BurstMax, all/max(1, n))
-}
-
-// serve does all that one connection has waiting.
-func (p *Poller) serve(c *Conn) {
-	c.marks &^= markActive
-	if c.phase == phaseFree {
-		return
-	}
-	p.obey(c)
-	p.followPath(c)
-	more, waits := p.transmit(c, p.release(c))
-	if len(p.serving) == 1 && !p.tx.blocked { // what follows is bookkeeping: nobody else's frames are waited for
-		p.flush()
-	}
-	if ev := c.tcp.TakeEvents(); ev != 0 {
-		p.events(c, ev)
-	}
-	if c.phase == phaseFree {
-		return
-	}
-	if more {
-		p.touch(c)
-	}
-	if c.tcp.Starved() {
-		p.n.MemoryWaits++
-		waits = true
-	}
-	if waits {
-		p.starve(c)
-	}
-	p.timers.arm(c.index, c.due())
-}
-
-// obey carries out what was marked.
-func (p *Poller) obey(c *Conn) {
-	if c.marks&markWindow != 0 {
-		c.marks &^= markWindow
-		c.tcp.SetReceiveWindow(c.window)
-	}
-	if c.marks&(markAbort|markAbortDone) == markAbort {
-		c.marks |= markAbortDone
-		c.tcp.Abort(p.now)
-		return
-	}
-	if c.marks&(markFin|markFinDone) == markFin && c.phase == phaseOpen {
-		c.marks |= markFinDone
-		c.tcp.CloseSend(p.now)
-	}
-}
-
-// transmit pulls and sends while there is room, up to the connection's share of a Turn. more: it was held up, or has
-// used its share, and is to be served again; waits: once there are Bufs to spare. returned is how many Bufs it has just given
-// back.
+// transmit pulls and sends while there is room, up to the connection's share of a Turn. returned is
+// how many Bufs c has just given back. more: c was held up, or has used its share, and is served
+// again in the next Turn. waits: c is served again when there are Bufs to spare.
 func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
-	if returned > 0 && p.pool.Available() < 2*p.tx.reserve {
+	if returned > 0 && p.pool.Available() < 2*p.budget.Reserve {
 		p.freeDead()
 	}
 	dry := false
@@ -165,24 +82,24 @@ func (p *Poller) transmit(c *Conn, returned int) (more, waits bool) {
 		if !p.haveSpare() {
 			return !p.abortUnsaid(c), false
 		}
-		starved := false
+		waits = false
 		if !dry { // else the Upper has just said that it has no more; what is posted meanwhile rings
-			starved, dry = p.pull(c, returned > 0)
+			waits, dry = p.pull(c, returned > 0)
 			returned--
 			if !p.haveSpare() {
 				return true, false
 			}
 		}
 		if !c.tcp.Next(p.now, &p.tx.segment) {
-			return false, starved
+			return false, waits
 		}
 		p.emit(c, &p.tx.segment)
 	}
 	return true, false
 }
 
-// abortUnsaid ends a connection that is to be aborted although there is no Buf for its RST: the Bufs it keeps may be the
-// ones that are missing. False: c is not to be aborted.
+// abortUnsaid ends a connection that is to be aborted when there is no Buf for its RST: the Bufs
+// that it keeps may be the ones that are missing. It returns false when c is not to be aborted.
 func (p *Poller) abortUnsaid(c *Conn) bool {
 	if c.marks&markAbortDone == 0 {
 		return false
@@ -192,27 +109,10 @@ func (p *Poller) abortUnsaid(c *Conn) bool {
 	return true
 }
 
-// haveSpare sees to a Buf at hand: Next must not be asked for a segment that could not be built.
-func (p *Poller) haveSpare() bool {
-	if p.tx.spare != mem.NoBuf {
-		return true
-	}
-	if p.tx.spare = p.pool.Alloc(); p.tx.spare == mem.NoBuf {
-		p.n.NoBufWaits++
-		return false
-	}
-	return true
-}
-
-func (p *Poller) takeSpare() mem.Buf {
-	b := p.tx.spare
-	p.tx.spare = mem.NoBuf
-	return b
-}
-
-// pull lets the Upper fill the next segment if one may be sent. entitled: c takes the place of a Buf it has just given back,
-// so that nobody drives it out of what it works with. starved: it had to wait for Bufs. dry: that was the last, as the Upper says.
-func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
+// pull lets the Upper fill the next segment, if one may be sent. entitled: c takes the place of a
+// Buf that it has just given back, so that others cannot drive it out of the memory it works with.
+// waits: it found no Buf. dry: the Upper says that this was its last segment.
+func (p *Poller) pull(c *Conn, entitled bool) (waits, dry bool) {
 	if c.phase != phaseOpen || c.upper == nil || c.marks&(markFin|markAbort) != 0 {
 		return false, false
 	}
@@ -220,16 +120,16 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
 	if room <= 0 {
 		return false, false
 	}
-	switch free := p.pool.Available() - p.tx.reserve; {
+	switch free := p.pool.Available() - p.budget.Reserve; {
 	case entitled:
 	case free < p.floor(c):
 		p.n.NoBufWaits++
-		p.stall.want(c.index)
+		p.pressure.want(c.index)
 		return c.tcp.Held() == 0, false // else the acknowledgment of what it holds brings it back
 	case c.tcp.Held()*100 > free*p.cfg.BufShare || c.tcp.Held() > 0 && p.claimed(free):
 		p.n.ShareWaits++
-		if free < p.tx.proven {
-			p.stall.want(c.index)
+		if free < p.budget.Proven {
+			p.pressure.want(c.index)
 		}
 		return false, false
 	}
@@ -256,10 +156,21 @@ func (p *Poller) pull(c *Conn, entitled bool) (starved, dry bool) {
 		psh = c.ahead.Pushed(c) || dry
 	}
 	c.tcp.Push(p.now, tcp.Handle(b), n, psh)
-	if c.owedTo <= c.acked {
-		c.owe()
-	}
+	c.owed.Advance(c.acked, c.tcp.PushedOffset(), p.now)
 	return false, dry
+}
+
+// haveSpare makes sure that a Buf is at hand. It comes before every tcp.Conn.Next, which must not
+// be asked for a segment that could not be built.
+func (p *Poller) haveSpare() bool {
+	if p.tx.spare != mem.NoBuf {
+		return true
+	}
+	if p.tx.spare = p.pool.Alloc(); p.tx.spare == mem.NoBuf {
+		p.n.NoBufWaits++
+		return false
+	}
+	return true
 }
 
 // emit builds the frame of t and sends it on its way.
@@ -308,156 +219,8 @@ func (p *Poller) copyPart(b mem.Buf, t *tcp.Transmit) (mem.Buf, uint16) {
 	return fresh, inet.Fold(inet.Sum(dst, 0))
 }
 
-// putHeaders writes t's headers in front of the n payload octets at the pool's headroom, whose sum is given, all but
-// the Ethernet destination.
-func (p *Poller) putHeaders(b mem.Buf, t *tcp.Transmit, n int, sum uint16) {
-	hlen := t.HeaderLen()
-	at := p.host.l2 + ipLen(&t.ID.Remote) // of the TCP header in the frame
-	h := p.pool.Headroom()
-	off := h - hlen - at
-	frame := p.pool.Slot(b)[off : h+n]
-	if t.ID.Remote.Is4() {
-		p.putEthernet(frame, inet.EtherTypeIPv4)
-		ip := inet.IPv4{
-			TOS: t.TOS, DF: true, TTL: p.cfg.TTL, Proto: inet.ProtoTCP, Src: t.ID.Local, Dst: t.ID.Remote,
-			HdrLen: inet.IPv4Len, TotalLen: inet.IPv4Len + hlen + n,
-		}
-		ip.Put(frame[p.host.l2:])
-	} else {
-		p.putEthernet(frame, inet.EtherTypeIPv6)
-		ip := inet.IPv6{
-			TrafficClass: t.TOS, PayloadLen: hlen + n, NextHeader: inet.ProtoTCP, HopLimit: p.host.hopLimit6,
-			Src: t.ID.Local, Dst: t.ID.Remote,
-		}
-		ip.Put(frame[p.host.l2:])
-	}
-	header := frame[at : at+hlen]
-	t.Put(header)
-	pseudo := inet.PseudoSum(t.ID.Local, t.ID.Remote, inet.ProtoTCP, hlen+n)
-	d := p.pool.Desc(b)
-	d.Off, d.Len, d.Flags = uint32(off), uint32(len(frame)), 0
-	if p.cfg.Caps.TxChecksum {
-		d.Flags = mem.TxChecksum
-		d.CsumStart, d.CsumOffset = uint16(at), checksumOffset
-		binary.BigEndian.PutUint16(header[checksumOffset:], inet.Fold(pseudo))
-		return
-	}
-	// The header is a whole number of 32-bit words, so the payload's sum may be added as it is.
-	binary.BigEndian.PutUint16(header[checksumOffset:], inet.Checksum(header, pseudo+uint64(sum)))
-}
-
-// send finds the next hop's MAC and puts the frame into the batch, or leaves it with the neighbour table.
-func (p *Poller) send(b mem.Buf, hop inet.Addr) {
-	p.tx.meta[b].queued = true
-	if !p.tx.hopKnown || p.tx.hop != hop {
-		mac, known, queued, ask := p.neighbours.Lookup(p.now, hop, b)
-		if ask {
-			to := inet.Broadcast
-			if known {
-				to = mac
-			}
-			p.ask(hop, to)
-		}
-		if !known {
-			if !queued {
-				p.n.Own[DropNeighbourFull]++
-				p.unqueue(b)
-			}
-			return
-		}
-		p.tx.hop, p.tx.hopMAC, p.tx.hopKnown = hop, mac, true
-	}
-	p.batch(b, p.tx.hopMAC)
-}
-
-// reply sends the frame in b to mac and frees b afterwards; false when there is no room: b stays the caller's.
-func (p *Poller) reply(b mem.Buf, mac inet.MAC) bool {
-	if p.overheard {
-		return false
-	}
-	if p.tx.n == len(p.tx.frames) {
-		p.n.Own[DropTxFull]++
-		return false
-	}
-	p.tx.meta[b] = bufMeta{conn: noConn, queued: true, freeAfter: true}
-	p.batch(b, mac)
-	return true
-}
-
-// batch appends a frame; without room it is dropped and counted, which only frames that waited for a neighbour meet.
-func (p *Poller) batch(b mem.Buf, mac inet.MAC) {
-	if p.tx.n == len(p.tx.frames) {
-		p.n.Own[DropTxFull]++
-		p.unqueue(b)
-		return
-	}
-	copy(p.pool.Data(b), mac[:])
-	p.tx.frames[p.tx.n] = b
-	p.tx.n++
-}
-
-// flush offers the batch to the device. What it does not take stays, in order, for the next Turn.
-func (p *Poller) flush() {
-	if p.tx.n == 0 || p.tx.blocked {
-		p.freeDead()
-		return
-	}
-	n := p.queue.Tx(p.tx.frames[:p.tx.n])
-	for _, b := range p.tx.frames[:n] {
-		p.n.TxFrames++
-		p.n.TxOctets += uint64(p.pool.Desc(b).Len)
-		p.unqueue(b)
-	}
-	p.tx.blocked = n < p.tx.n
-	copy(p.tx.frames, p.tx.frames[n:p.tx.n])
-	p.tx.n -= n
-	p.freeDead()
-}
-
-// unqueue says that b has left our queues.
-func (p *Poller) unqueue(b mem.Buf) {
-	m := &p.tx.meta[b]
-	m.queued = false
-	if m.freeAfter {
-		m.freeAfter = false
-		p.discard(b)
-	}
-}
-
-// dropOwner ends TCP's use of b.
-func (p *Poller) dropOwner(b mem.Buf) {
-	if m := &p.tx.meta[b]; m.queued {
-		m.freeAfter = true
-		return
-	}
-	p.discard(b)
-}
-
-// discard frees b, together with others.
-func (p *Poller) discard(b mem.Buf) {
-	if len(p.dead) == cap(p.dead) {
-		p.freeDead()
-	}
-	p.dead = append(p.dead, b)
-}
-
-func (p *Poller) freeDead() {
-	if len(p.dead) > 0 {
-		p.pool.FreeN(p.dead)
-		p.dead = p.dead[:0]
-	}
-}
-
-// abandonFrames drops what was never sent, at the end of the Poller.
-func (p *Poller) abandonFrames() {
-	for _, b := range p.tx.frames[:p.tx.n] {
-		p.n.Own[DropStopped]++
-		p.unqueue(b)
-	}
-	p.tx.n = 0
-	p.abandonNeighbours()
-	if p.tx.spare != mem.NoBuf {
-		p.discard(p.takeSpare())
-	}
-	p.freeDead()
+func (p *Poller) takeSpare() mem.Buf {
+	b := p.tx.spare
+	p.tx.spare = mem.NoBuf
+	return b
 }

@@ -64,7 +64,8 @@ func naivePseudo(src, dst inet.Addr, n int) uint64 {
 	return sum
 }
 
-// The oracle of peer finds every octet twice, missing or wrong; here frames get lost at random in both directions.
+// The oracle of peer finds every octet twice, missing or wrong; here frames get lost at random in
+// both directions.
 func TestTransferUnderLoss(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 3))
@@ -158,7 +159,8 @@ func TestDeviceBackPressure(t *testing.T) {
 	l.stop()
 }
 
-// A device that takes nothing for long: retransmissions find their Buf still queued and are skipped.
+// A device that takes nothing for long: retransmissions find their Buf still queued and are
+// skipped.
 func TestQueuedFrameIsNotSentTwice(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
@@ -200,7 +202,7 @@ func TestBufInDeviceIsCopied(t *testing.T) {
 	l.stop()
 }
 
-// Bufs that are short never starve reception, and come back.
+// Bufs that are short never stop reception, and come back.
 func TestPoolPressure(t *testing.T) {
 	l := newLab(t, func(i int, cfg *Config) {
 		if i == 0 {
@@ -308,7 +310,8 @@ func TestPathMTU(t *testing.T) {
 	l.stop()
 }
 
-// With checksum offload segments carry the pseudo-header's sum, a device completes them, and we believe it.
+// With checksum offload segments carry the pseudo-header's sum, a device completes them, and we
+// believe it.
 func TestChecksumOffload(t *testing.T) {
 	labOffload = true
 	l := newLab(t, nil)
@@ -390,8 +393,8 @@ func TestEmptyPool(t *testing.T) {
 	l.stop()
 }
 
-// A segment that was pulled into the last Buf goes out when there is another: it needs no Buf itself, but its connection has to be
-// served again.
+// A segment that was pulled into the last Buf goes out when there is another: it needs no Buf
+// itself, but its connection has to be served again.
 func TestPullIntoTheLastBuf(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
@@ -412,8 +415,8 @@ func TestPullIntoTheLastBuf(t *testing.T) {
 	l.stop()
 }
 
-// The Bufs that are missing may be those that the connections to be aborted keep: they are given back although there is
-// none for a RST.
+// The Bufs that are missing may be those that the connections to be aborted keep: they are given
+// back although there is none for a RST.
 func TestAbortWithAnEmptyPool(t *testing.T) {
 	const conns = 3
 	l := newLab(t, nil)

@@ -1,31 +1,7 @@
 package stack
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/rnicd/rnicd/mem"
-)
-
-// Errors an Upper's Closed is given, or Dial, Listen and Submit return.
-var (
-	ErrReset    = errors.New("stack: connection reset by peer")
-	ErrRefused  = errors.New("stack: connection refused")
-	ErrTimeout  = errors.New("stack: connection timed out")
-	ErrAborted  = errors.New("stack: connection aborted")
-	ErrNoRoute  = errors.New("stack: no route to host") // or its next hop does not answer
-	ErrConnMax  = errors.New("stack: too many connections")
-	ErrPortUsed = errors.New("stack: port is in use")
-	ErrBusy     = errors.New("stack: control ring is full")
-	ErrStopped  = errors.New("stack: poller has stopped")
-	ErrGaveWay  = errors.New("stack: the peer said nothing, and a connection that came in needed the place")
-	ErrHoarding = errors.New("stack: the peer does not take what it was sent, and others wait for the memory")
-
-	ErrNetUnreachable = errors.New("stack: network is unreachable")
-	ErrNotLocal       = errors.New("stack: not an address of ours in use")
-	ErrTentative      = errors.New("stack: our address is still being checked for another host that has it")
-	ErrOtherMember    = errors.New("stack: the connection would belong to another poller of the group")
-	ErrUnread         = fmt.Errorf("stack: octets came that nobody reads any more: %w", ErrReset)
 )
 
 // Verdict of Upper.Arrive on the offered octets.
@@ -37,28 +13,30 @@ const (
 	Refused                // not taken: not committed, the peer sends them again
 )
 
-// Upper stands above one connection: a byte stream or a QueuePair. All calls come on the Poller's goroutine.
+// Upper stands above one connection: a byte stream or a QueuePair. All calls come on the Poller's
+// goroutine.
 //
-// The order is Established, any number of the middle ones, PeerClosed at most once, Closed once. A connection that
-// never opened gets Closed only. Every method may call Send, CloseSend, Abort, SetTimer, SetReceiveWindow of any
-// connection and Dial, Listen of the Poller: such calls leave a mark that the Poller acts on when the burst is done.
+// The order is Established, any number of the middle ones, PeerClosed at most once, Closed once. A
+// connection that never opened gets Closed only. Every method may call Send, CloseSend, Abort,
+// SetTimer, SetReceiveWindow of any connection and Dial, Listen of the Poller: such calls leave a
+// mark that the Poller acts on when the burst is done.
 type Upper interface {
 	Established(c *Conn)
-	// Arrive offers new octets at a stream offset, in any order, each octet once. data aliases b's slot.
-	// On Taken and Refused b stays the Poller's; on Kept it is the Upper's until it frees it.
+	// Arrive offers new octets at a stream offset, in any order, each octet once. data aliases b's
+	// slot. On Taken and Refused b stays the Poller's; on Kept it is the Upper's until it frees it.
 	Arrive(c *Conn, off uint64, b mem.Buf, data []byte) Verdict
 	// Edge says that all octets before edge have arrived and were taken.
 	Edge(c *Conn, edge uint64)
-	// Pull fills dst (at most one segment's payload) with the next octets to send and returns how many; 0: nothing now.
-	// dst is the payload room of the Buf that will be sent. After 0 the Poller asks again when the connection is next
-	// touched (a segment, a timer, Send or Wake).
+	// Pull fills dst (at most one segment's payload) with the next octets to send and returns how
+	// many; 0: nothing now. dst is the payload room of the Buf that will be sent. After 0 the
+	// Poller asks again when the connection is next touched (a segment, a timer, Send or Wake).
 	Pull(c *Conn, dst []byte) int
 	// Acked says that our octets before edge have been acknowledged.
 	Acked(c *Conn, edge uint64)
 	PeerClosed(c *Conn) // the peer's FIN is in order
-	// Closed is the last call; nil after an orderly close of both halves. c must not be used afterwards except for Wake,
-	// which another goroutine may still be calling and which then does nothing worse than a Woken too many.
-	// TIME-WAIT is spent after Closed, without the Upper.
+	// Closed is the last call; nil after an orderly close of both halves. c must not be used
+	// afterwards except for Wake, which another goroutine may still be calling and which then does
+	// nothing worse than a Woken too many. TIME-WAIT is spent after Closed, without the Upper.
 	Closed(c *Conn, err error)
 	Woken(c *Conn)            // somebody called Wake
 	Timer(c *Conn, now int64) // the time of SetTimer has come
@@ -68,6 +46,14 @@ type Upper interface {
 // while its own half is still open. Where it has closed that too, Closed says so.
 type Finisher interface {
 	FinAcked(c *Conn)
+}
+
+// Holder is an optional part of an Upper that keeps Bufs: Held says how many it keeps only because
+// the peer has not sent octets that they wait for, and since when the peer owes those, in the
+// nanoseconds of Poller.Now. It is called while Bufs are short; where the peer is late the
+// connection may be ended with ErrHoarding (pressure.go).
+type Holder interface {
+	Held(c *Conn) (bufs int, since int64)
 }
 
 // Ahead is an optional part of an Upper: More says, right after a Pull that returned octets,
@@ -82,4 +68,12 @@ type Finisher interface {
 type Ahead interface {
 	More(c *Conn) bool
 	Pushed(c *Conn) bool
+}
+
+// Adviser is an optional part of an Upper: Advice tells of trouble that has not ended the
+// connection and may pass (RFC 9293 section 3.9.1.8): ErrStalled, or ErrNoRoute or
+// ErrNetUnreachable when a router said so. An Upper without it has disabled such reports;
+// Conn.SoftError has the last one all the same.
+type Adviser interface {
+	Advice(c *Conn, err error)
 }

@@ -70,7 +70,8 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	return a, b
 }
 
-// What the old Upper took counts neither as read by the stream's reader, whom the window follows, nor as a window that came.
+// What the old Upper took counts neither as read by the stream's reader, whom the window follows,
+// nor as a window that came.
 func TestWindowAfterAttach(t *testing.T) {
 	const n, size = 100_000, 20_000
 	l := newLab(t, labConfig{})
@@ -84,7 +85,7 @@ func TestWindowAfterAttach(t *testing.T) {
 	var sizes [4]int
 	var passNs [2]int64
 	l.do(l.hosts[1], func() {
-		w, now := &b.u.window, b.u.lane.poller.Now()
+		w, now := &b.u.window, b.u.shared.poller.Now()
 		for i := range 3 {
 			now += int64(time.Second)
 			sizes[i] = w.wanted(b.u.conn, now, n+size-1, n)

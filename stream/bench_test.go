@@ -11,7 +11,8 @@ import (
 	"github.com/rnicd/rnicd/internal/testhost"
 )
 
-// over runs f on connections over two running Pollers and, to compare with, over the kernel's loopback.
+// over runs f on connections over two running Pollers and, to compare with, over the kernel's
+// loopback.
 func over(b *testing.B, f func(b *testing.B, c, s halfCloser)) {
 	for _, x := range []struct {
 		name string
@@ -75,7 +76,8 @@ func BenchmarkThroughput(b *testing.B) {
 	})
 }
 
-// BenchmarkRequestResponse is one octet there and one back: four goroutines wake one another in turn.
+// BenchmarkRequestResponse is one octet there and one back: four goroutines wake one another in
+// turn.
 func BenchmarkRequestResponse(b *testing.B) {
 	over(b, func(b *testing.B, c, s halfCloser) {
 		var wg sync.WaitGroup

@@ -76,8 +76,8 @@ func meddle(ctx context.Context, c *Conn, rng *rand.Rand, buf []byte) {
 	}
 }
 
-// Many goroutines make any call of a connection at once, at both ends, while others open and cancel: nobody blocks for good,
-// no goroutine and no Buf stays behind (the lab sees to the Bufs).
+// Many goroutines make any call of a connection at once, at both ends, while others open and
+// cancel: nobody blocks for good, no goroutine and no Buf stays behind (the lab sees to the Bufs).
 func TestChaos(t *testing.T) {
 	before := runtime.NumGoroutine()
 	l := newLab(t, labConfig{})

@@ -353,7 +353,8 @@ func TestKeepAliveOptions(t *testing.T) {
 	require.Equal(t, &keepAlive{int64(time.Second), int64(keepIntervalDefault), 5}, a.u.settings.keepAlive.Load())
 }
 
-// A peer that has gone away without a word is found out by keep-alives, and a Read that waits for it returns.
+// A peer that has gone away without a word is found out by keep-alives, and a Read that waits for
+// it returns.
 //
 // req: 9293-MUST-24, 9293-MUST-27
 func TestKeepAliveFindsADeadPeer(t *testing.T) {

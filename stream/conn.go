@@ -16,8 +16,9 @@ import (
 // network is what Addr.Network and errors say.
 const network = "tcp"
 
-// Conn is a connection with the semantics of net.TCPConn. All methods may be called from any goroutine but the
-// Poller's, where they could wait for themselves. Octets are copied: a buffer is the caller's again when the call returns.
+// Conn is a connection with the semantics of net.TCPConn. All methods may be called from any
+// goroutine but the Poller's, where they could wait for themselves. Octets are copied: a buffer is
+// the caller's again when the call returns.
 type Conn struct {
 	u             upper
 	local, remote net.Addr
@@ -38,10 +39,10 @@ var _ io.ReaderFrom = (*Conn)(nil)
 
 const lingerDefault = -1 // in the background
 
-func newConn(ln *lane, opts *Options) *Conn {
+func newConn(ps *pollerState, opts *Options) *Conn {
 	c := &Conn{readDeadline: newDeadline(), writeDeadline: newDeadline()}
 	c.linger.Store(lingerDefault)
-	c.u.init(ln, opts)
+	c.u.init(ps, opts)
 	return c
 }
 
@@ -53,8 +54,9 @@ func (c *Conn) attach(s *stack.Conn) {
 
 func yield() { runtime.Gosched() }
 
-// Read implements net.Conn. It blocks until there is at least one octet. io.EOF: the peer closed its half, or CloseRead
-// was called. What arrived before a RST can be read before the error is seen.
+// Read implements net.Conn. It blocks until there is at least one octet. io.EOF: the peer closed
+// its half, or CloseRead was called. What arrived before a RST can be read before the error is
+// seen.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.reading.enter()
 	defer c.leaveRead()
@@ -74,7 +76,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 // readNow is one look at what there is to be read: no octets and no error mean that nothing is.
 // state is what was seen of the connection before that. The reader's lock is held.
 func (c *Conn) readNow(p []byte, cancel <-chan struct{}) (n int, state uint32, err error) {
-	state = c.u.state.Load() // before the ring: nothing is pushed behind these bits
+	state = c.u.state.Load() // before the ring: nothing is pushed after these bits
 	switch err := c.ended(state); {
 	case err != nil:
 		return 0, state, c.opError("read", err)
@@ -108,7 +110,7 @@ func (c *Conn) ended(state uint32) error {
 	return nil
 }
 
-// deathCause is why the connection is over; behind stateDead.
+// deathCause is why the connection is over; valid once stateDead is set.
 func (c *Conn) deathCause() error {
 	if c.u.err == nil {
 		return io.EOF // both halves were closed in order
@@ -116,7 +118,8 @@ func (c *Conn) deathCause() error {
 	return c.u.err
 }
 
-// quiet is the last look before the reader waits. Bufs that were read go back first: while nobody reads none is held.
+// quiet is the last look before the reader waits. Bufs that were read go back first: while nobody
+// reads none is held.
 func (c *Conn) quiet(state uint32) bool {
 	u := &c.u
 	if u.rx.taken.Load() != u.told.Load() {
@@ -126,7 +129,8 @@ func (c *Conn) quiet(state uint32) bool {
 		c.ended(state) == nil && !c.readEnded.Load()
 }
 
-// take copies octets out of the Bufs, or out of what is left of them, and lets the Poller know when that is worth it.
+// take copies octets out of the Bufs, or out of what is left of them, and lets the Poller know when
+// that is worth it.
 func (c *Conn) take(p []byte) int {
 	u := &c.u
 	for !u.gate.CompareAndSwap(gateIdle, gateBusy) {
@@ -137,7 +141,7 @@ func (c *Conn) take(p []byte) int {
 		}
 		yield() // the Poller, for a moment
 	}
-	n := u.rx.read(u.lane.pool, p)
+	n := u.rx.read(u.shared.pool, p)
 	u.gate.Store(gateIdle)
 	if n > 0 && int64(u.rx.taken.Load()-u.told.Load()) >= u.windowSize.Load()/wakeShare {
 		u.wake()
@@ -199,7 +203,8 @@ func (c *Conn) unhold() bool {
 	return true
 }
 
-// waitToWrite until the Poller has taken something, or something has happened. The caller is within writing.
+// waitToWrite until the Poller has taken something, or something has happened. The caller is within
+// writing.
 func (c *Conn) waitToWrite(cancel <-chan struct{}, want int) {
 	c.u.writer.arm()
 	if c.u.hold.Load() != 0 { // what is held back to fill a segment makes room for what fills it
@@ -229,8 +234,8 @@ func (c *Conn) writable(cancel <-chan struct{}) error {
 	return c.u.err
 }
 
-// ReadFrom implements io.ReaderFrom: it reads from r straight into the send buffer, until io.EOF. There is no WriteTo:
-// a writer might block on the Bufs that the Poller wants back.
+// ReadFrom implements io.ReaderFrom: it reads from r straight into the send buffer, until io.EOF.
+// There is no WriteTo: a writer might block on the Bufs that the Poller wants back.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	c.writing.enter()
 	defer c.leaveWrite()
@@ -265,9 +270,9 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// Close implements net.Conn: no call makes sense afterwards, and blocked ones return net.ErrClosed. What was written is
-// sent in the background, then a FIN; with octets unread, a RST instead. SetLinger changes that. After Detach it does
-// nothing.
+// Close implements net.Conn: no call makes sense afterwards, and blocked ones return net.ErrClosed.
+// What was written is sent in the background, then a FIN; with octets unread, a RST instead.
+// SetLinger changes that. After Detach it does nothing.
 func (c *Conn) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return c.opError("close", net.ErrClosed)
@@ -292,9 +297,9 @@ func (c *Conn) Close() error {
 
 func (c *Conn) orderClose() {
 	if c.linger.Load() == 0 {
-		c.u.ask(askReset)
+		c.u.request(requestReset)
 	} else {
-		c.u.ask(askClose)
+		c.u.request(requestClose)
 	}
 }
 
@@ -310,7 +315,7 @@ func (c *Conn) CloseWrite() error {
 		return c.opError("close", err)
 	}
 	c.finished.Store(true)
-	c.u.ask(askFin)
+	c.u.request(requestFin)
 	c.u.writer.wake()
 	return nil
 }
@@ -321,7 +326,7 @@ func (c *Conn) CloseRead() error {
 		return c.opError("close", err)
 	}
 	c.readEnded.Store(true)
-	c.u.ask(askReadShut)
+	c.u.request(requestReadShut)
 	c.u.reader.wake()
 	return nil
 }
@@ -339,7 +344,7 @@ func (c *Conn) alive() error {
 }
 
 // Poller is the one that carries the connection.
-func (c *Conn) Poller() *stack.Poller { return c.u.lane.poller }
+func (c *Conn) Poller() *stack.Poller { return c.u.shared.poller }
 
 // LocalAddr implements net.Conn: a *net.TCPAddr.
 func (c *Conn) LocalAddr() net.Addr { return c.local }

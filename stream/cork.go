@@ -50,7 +50,7 @@ func (u *upper) holdBack(c *stack.Conn) bool {
 		return false
 	case left > 0 && !k.timing:
 		k.timing = true
-		c.SetTimer(u.lane.poller.Now() + int64(corkMax))
+		c.SetTimer(u.shared.poller.Now() + int64(corkMax))
 	}
 	return true
 }

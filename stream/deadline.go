@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// deadline closes a channel when its time has come. After pipeDeadline of the Go standard library's net/pipe.go
-// (BSD licence), which has the same semantics: a deadline in the past expires at once, a later one revives.
+// deadline closes a channel when its time has come. After pipeDeadline of the Go standard library's
+// net/pipe.go (BSD licence), which has the same semantics: a deadline in the past expires at once,
+// a later one revives.
 type deadline struct {
 	mu     sync.Mutex
 	timer  *time.Timer

@@ -19,15 +19,16 @@ type Handover struct {
 	Read uint64 // stream offset of the first octet it will receive: the application has read all before it
 	Edge uint64 // the left edge: octets from Read to it are handed over in order, those beyond it may have gaps
 
-	// Early is how many Bufs of octets beyond a gap are handed over, behind those in order.
+	// Early is how many Bufs of octets beyond a gap are handed over, after those in order.
 	Early int
 }
 
-// ErrNotTaken is what Detach returns when take returned no Upper: the connection is the stream it was.
+// ErrNotTaken is what Detach returns when take returned no Upper: the connection is the stream it
+// was.
 var ErrNotTaken = errors.New("stream: nobody took the connection over")
 
-// Detachment is one Detach on its way to the Poller. Who claims it decides: the Poller, the end of the connection, or
-// the end of a context.
+// Detachment is one Detach on its way to the Poller. Who claims it decides: the Poller, the end of
+// the connection, or the end of a context.
 type Detachment struct {
 	conn    *Conn
 	claimed atomic.Bool
@@ -52,30 +53,31 @@ func (d *Detachment) fail(err error) {
 	close(d.done)
 }
 
-// Detach hands the connection over to another stack.Upper, for good: streaming mode gives way to MPA (RFC 5044 section
-// 7.1.2).
+// Detach hands the connection over to another stack.Upper, for good: streaming mode gives way to
+// MPA (RFC 5044 section 7.1.2).
 //
-// The stream is cut at an exact place in both directions. Everything written before the call goes out first, in segments
-// of its own; the new Upper is pulled from at Handover.Sent. What the application has read is gone; from Handover.Read
-// on, octets belong to the new Upper. The application must have read up to the cut and not beyond: a bufio.Reader reads
-// ahead.
+// The stream is cut at an exact place in both directions. Everything written before the call goes
+// out first, in segments of its own; the new Upper is pulled from at Handover.Sent. What the
+// application has read is gone; from Handover.Read on, octets belong to the new Upper. The
+// application must have read up to the cut and not beyond: a bufio.Reader reads ahead.
 //
-// take is called on the Poller's goroutine when everything written is in segments. It returns the Upper, or nil to leave
-// the connection as it is (ErrNotTaken), and must not block; it may set the connection's timer. At once, and still within the same turn, the new Upper gets, in this order,
+// take is called on the Poller's goroutine when everything written is in segments. It returns the
+// Upper, or nil to leave the connection as it is (ErrNotTaken), and must not block; it may set the
+// connection's timer. At once, and still within the same turn, the new Upper gets, in this order,
 //
-//   - Arrive for each Buf of octets that are here already, once: those in order first, then those behind a gap, with
+//   - Arrive for each Buf of octets that are here already, once: those in order first, then those after a gap, with
 //     offsets of the whole stream (the first is Handover.Read). Taken and Kept mean what they always mean. Refused ends
 //     the connection: the octets are acknowledged.
 //   - Edge(Handover.Edge), if octets in order were among them
 //   - PeerClosed, if the peer's FIN is in order
 //
-// and then every call from the next event on, be it a Woken too many. It gets no Established. It sets the window it wants:
-// until then that is what the stream's was. A connection that has been closed, is over, or had a half closed with
-// CloseWrite or CloseRead cannot be handed over.
+// and then every call from the next event on, be it a Woken too many. It gets no Established. It
+// sets the window it wants: until then that is what the stream's was. A connection that has been
+// closed, is over, or had a half closed with CloseWrite or CloseRead cannot be handed over.
 //
-// Detach waits for a Write that is under way; Reads that are blocked fail at once. It blocks until the hand-over has
-// happened, or ctx ends (then the connection stays a stream), or the connection does. When it returns nil all other
-// methods fail with ErrDetached, and Close does nothing.
+// Detach waits for a Write that is under way; Reads that are blocked fail at once. It blocks until
+// the hand-over has happened, or ctx ends (then the connection stays a stream), or the connection
+// does. When it returns nil all other methods fail with ErrDetached, and Close does nothing.
 func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) error {
 	d, err := c.StartDetach(take)
 	if err != nil {
@@ -84,8 +86,8 @@ func (c *Conn) Detach(ctx context.Context, take func(Handover) stack.Upper) erro
 	return d.Wait(ctx)
 }
 
-// StartDetach is Detach without the wait, for who turns the Poller himself: Reads and Writes fail from now on. Wait must
-// follow.
+// StartDetach is Detach without the wait, for a caller that turns the Poller itself: Reads and
+// Writes fail from now on. Wait must follow.
 func (c *Conn) StartDetach(take func(Handover) stack.Upper) (*Detachment, error) {
 	if take == nil {
 		panic("stream: Detach without a function that takes over")
@@ -125,7 +127,8 @@ func (d *Detachment) Wait(ctx context.Context) error {
 	return c.opError("detach", d.err)
 }
 
-// handOver carries out a Detach once all octets are in segments and no Read is under way. Poller's goroutine.
+// handOver carries out a Detach once all octets are in segments and no Read is under way. Poller's
+// goroutine.
 func (u *upper) handOver(c *stack.Conn) {
 	d := u.detach.Load()
 	if d == nil {
@@ -146,7 +149,7 @@ func (u *upper) handOver(c *stack.Conn) {
 		u.gate.Store(gateIdle)
 		return
 	}
-	u.lane.kept -= u.rx.free(u.lane.pool)
+	u.shared.kept -= u.rx.free(u.shared.pool)
 	read := u.rx.taken.Load()
 	to := d.take(Handover{Conn: c, Sent: c.SentOffset(), Read: read, Edge: u.edge, Early: u.early.n})
 	if to == nil {
@@ -169,10 +172,11 @@ func (u *upper) handOver(c *stack.Conn) {
 	close(d.done)
 }
 
-// pass offers all octets that are here to the new Upper; false: it refused some, and gets no further call but Closed.
+// pass offers all octets that are here to the new Upper; false: it refused some, and gets no
+// further call but Closed.
 func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 	from, going := at, true
-	u.rx.unread(u.lane.pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
+	u.rx.unread(u.shared.pool, make([]byte, u.shared.room), func(b mem.Buf, data []byte) {
 		if b == mem.NoBuf {
 			b, data = u.unspill(data)
 		}
@@ -180,8 +184,8 @@ func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 		at += uint64(len(data))
 	})
 	for u.early.n > 0 {
-		b, p := u.lane.pop(&u.early)
-		going = u.offer(to, p.at, b, u.lane.pool.Slot(b)[p.off:p.off+p.n], going)
+		b, p := u.shared.pop(&u.early)
+		going = u.offer(to, p.at, b, u.shared.pool.Slot(b)[p.off:p.off+p.n], going)
 	}
 	if !going {
 		c.Abort()
@@ -195,17 +199,18 @@ func (u *upper) pass(c *stack.Conn, to stack.Upper, at uint64) bool {
 
 // unspill puts octets back into a Buf.
 func (u *upper) unspill(data []byte) (mem.Buf, []byte) {
-	ln := u.lane
-	b := ln.pool.Alloc()
+	ps := u.shared
+	b := ps.pool.Alloc()
 	if b == mem.NoBuf {
 		return b, nil
 	}
-	ln.kept++
-	slot := ln.pool.Slot(b)[ln.pool.Headroom():]
+	ps.kept++
+	slot := ps.pool.Slot(b)[ps.pool.Headroom():]
 	return b, slot[:copy(slot, data)]
 }
 
-// offer gives the new Upper a Buf, unless it has refused one, or there was none for what was spilled.
+// offer gives the new Upper a Buf, unless it has refused one, or there was none for what was
+// spilled.
 func (u *upper) offer(to stack.Upper, at uint64, b mem.Buf, data []byte, going bool) bool {
 	if b == mem.NoBuf {
 		return false
@@ -215,9 +220,9 @@ func (u *upper) offer(to stack.Upper, at uint64, b mem.Buf, data []byte, going b
 		v = to.Arrive(u.conn, at, b, data)
 	}
 	if v == stack.Kept {
-		u.lane.kept--
+		u.shared.kept--
 	} else {
-		u.lane.free(b)
+		u.shared.free(b)
 	}
 	return going && v != stack.Refused
 }

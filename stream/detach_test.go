@@ -18,8 +18,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// toy is an Upper that takes over: it checks that octets come once and continue where the stream was cut, and sends
-// some of its own.
+// toy is an Upper that takes over: it checks that octets come once and continue where the stream
+// was cut, and sends some of its own.
 type toy struct {
 	testhost.Upper
 	t      *testing.T
@@ -104,7 +104,8 @@ func (y *toy) take(sent, read int) func(Handover) stack.Upper {
 	}
 }
 
-// Streaming mode first, then another Upper at an exact place, both ways, over a network that reorders.
+// Streaming mode first, then another Upper at an exact place, both ways, over a network that
+// reorders.
 func TestDetach(t *testing.T) {
 	for name, f := range map[string]*fault.Spec{
 		"clean": nil,
@@ -166,7 +167,7 @@ func TestDetachOfMergedSegmentsAndFIN(t *testing.T) {
 func TestDetachOfSpilledOctets(t *testing.T) {
 	l := newLab(t, labConfig{})
 	a, b := l.pair(Options{}, Options{})
-	l.do(l.hosts[0], func() { laneOf(l.hosts[0].Poller).keptMax = 4 })
+	l.do(l.hosts[0], func() { pollerStateOf(l.hosts[0].Poller).shorten(4) })
 	want := random(1, 30_000)
 	send(t, b, want, 1)
 	l.until("all octets", func() bool { return a.u.state.Load()&stateEOF != 0 })
@@ -215,8 +216,8 @@ func TestDetachEndsWithItsContext(t *testing.T) {
 	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", net.ErrClosed)
 }
 
-// A connection that is not taken is the stream it was, with what was unread, behind a gap too; who turns the Poller himself
-// need not wait.
+// A connection that is not taken is the stream it was, with what was unread, after a gap too; who
+// turns the Poller himself need not wait.
 func TestDetachNotTaken(t *testing.T) {
 	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: fault.Faults{Drop: 0.05, Reorder: 0.1}}})
 	a, b := l.pair(Options{}, Options{})

@@ -24,16 +24,17 @@ type Dialer struct {
 	// Group the one that the port leads to. EADDRNOTAVAIL: none has the address; EADDRINUSE: the
 	// port is listened on, or a connection to the same remote end has it.
 	LocalAddr net.Addr
-	// Lookup finds a host's addresses; nil: net.DefaultResolver, which asks over the kernel's network.
+	// Lookup finds a host's addresses; nil: net.DefaultResolver, which asks over the kernel's
+	// network.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	turn atomic.Uint32
 }
 
-// DialContext dials address (host:port) on network tcp, tcp4 or tcp6. The addresses of a name are tried one after the
-// other. Blocks until the handshake is done, ctx ends, or it failed. An address of ours that is still being checked for
-// another host that has it (stack.Config.QuickDAD: for how long) is waited for, too; an error of ctx is then also
-// stack.ErrTentative.
+// DialContext dials address (host:port) on network tcp, tcp4 or tcp6. The addresses of a name are
+// tried one after the other. Blocks until the handshake is done, ctx ends, or it failed. An address
+// of ours that is still being checked for another host that has it (stack.Config.QuickDAD: for how
+// long) is waited for, too; an error of ctx is then also stack.ErrTentative.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
@@ -140,8 +141,8 @@ var errNoPoller = errors.New("stream: no Poller given")
 
 var dialTurn atomic.Uint32
 
-// Dial opens a connection to remote over one of pollers, which take turns. It blocks until the handshake is done,
-// ctx ends, or it failed: a *net.OpError, as of net.Dial.
+// Dial opens a connection to remote over one of pollers, which take turns. It blocks until the
+// handshake is done, ctx ends, or it failed: a *net.OpError, as of net.Dial.
 func Dial(ctx context.Context, pollers []*stack.Poller, remote netip.AddrPort, opts Options) (*Conn, error) {
 	return (&dial{network: network, pollers: pollers, turn: &dialTurn, remote: remote, opts: opts}).open(ctx)
 }
@@ -188,7 +189,7 @@ func (d *dial) open(ctx context.Context) (c *Conn, err error) {
 
 // over dials over p.
 func (d *dial) over(ctx context.Context, p *stack.Poller) (*Conn, error) {
-	c := newConn(laneOf(p), &d.opts)
+	c := newConn(pollerStateOf(p), &d.opts)
 	c.remote = net.TCPAddrFromAddrPort(d.remote)
 	var refused error // written before opened
 	var tentative atomic.Bool
@@ -265,11 +266,12 @@ func (c *Conn) connect(ctx context.Context, p *stack.Poller, local, remote netip
 	return nil
 }
 
-// cancelDial ends a handshake that nobody waits for. When the control ring is full the connection is ended as soon as it
-// is established, be it this very moment, or by its timer, or when the SYN is given up.
+// cancelDial ends a handshake that nobody waits for. When the control ring is full the connection
+// is ended as soon as it is established, be it this very moment, or by its timer, or when the SYN
+// is given up.
 func (c *Conn) cancelDial(p *stack.Poller) {
 	c.closed.Store(true)
-	c.u.ask(askReset)
+	c.u.request(requestReset)
 	_ = p.Submit(func() {
 		if c.u.conn != nil {
 			c.u.conn.Abort()

@@ -206,8 +206,8 @@ func TestListenerOnSeveralPollers(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
-// The context ends in the moment in which the connection is established, and the control ring is full: the connection is ended
-// all the same.
+// The context ends in the moment in which the connection is established, and the control ring is
+// full: the connection is ended all the same.
 func TestDialCancelledAtTheLastMoment(t *testing.T) {
 	l := newLab(t, labConfig{})
 	ln := l.listen(Options{})

@@ -2,8 +2,9 @@ package stream
 
 import "github.com/rnicd/rnicd/mem"
 
-// piece is a Buf of octets that came ahead of a gap: an element of the early list of its connection, in stream order.
-// The lane has one for each Buf of the pool, so a list takes no memory and an insertion no allocation.
+// piece is a Buf of octets that came ahead of a gap: an element of the early list of its
+// connection, in stream order. pollerState has one for each Buf of the pool, so a list takes no
+// memory and an insertion no allocation.
 type piece struct {
 	at         uint64 // stream offset
 	off, n     uint32 // octets within the Buf's slot
@@ -18,46 +19,46 @@ type early struct {
 
 var noEarly = early{first: mem.NoBuf, last: mem.NoBuf}
 
-// insert puts n octets at off of b into the list; at is where they stand in the stream. No two pieces overlap: TCP gives
-// each octet once. The search begins behind, where nearly all arrive.
-func (ln *lane) insert(l *early, b mem.Buf, at uint64, off, n uint32) {
-	prev := ln.before(l, at)
+// insert puts n octets at off of b into the list; at is where they stand in the stream. No two
+// pieces overlap: TCP gives each octet once. The search begins at the end, where nearly all arrive.
+func (ps *pollerState) insert(l *early, b mem.Buf, at uint64, off, n uint32) {
+	prev := ps.before(l, at)
 	next := l.first
 	if prev != mem.NoBuf {
-		next = ln.pieces[prev].next
-		ln.pieces[prev].next = b
+		next = ps.pieces[prev].next
+		ps.pieces[prev].next = b
 	} else {
 		l.first = b
 	}
 	if next != mem.NoBuf {
-		ln.pieces[next].prev = b
+		ps.pieces[next].prev = b
 	} else {
 		l.last = b
 	}
-	ln.pieces[b] = piece{at: at, off: off, n: n, prev: prev, next: next}
+	ps.pieces[b] = piece{at: at, off: off, n: n, prev: prev, next: next}
 	l.n++
 }
 
 // before is the last piece that stands before at.
-func (ln *lane) before(l *early, at uint64) mem.Buf {
+func (ps *pollerState) before(l *early, at uint64) mem.Buf {
 	b := l.last
-	for b != mem.NoBuf && ln.pieces[b].at > at {
-		b = ln.pieces[b].prev
+	for b != mem.NoBuf && ps.pieces[b].at > at {
+		b = ps.pieces[b].prev
 	}
 	return b
 }
 
-// merge copies data behind the piece that ends where it begins, if that has room.
-func (ln *lane) merge(l *early, at uint64, data []byte) bool {
-	b := ln.before(l, at)
+// merge copies data after the piece that ends where it begins, if that has room.
+func (ps *pollerState) merge(l *early, at uint64, data []byte) bool {
+	b := ps.before(l, at)
 	if b == mem.NoBuf {
 		return false
 	}
-	p := &ln.pieces[b]
+	p := &ps.pieces[b]
 	if p.at+uint64(p.n) != at {
 		return false
 	}
-	free := ln.pool.Slot(b)[p.off+p.n:]
+	free := ps.pool.Slot(b)[p.off+p.n:]
 	if len(free) < len(data) {
 		return false
 	}
@@ -66,15 +67,21 @@ func (ln *lane) merge(l *early, at uint64, data []byte) bool {
 	return true
 }
 
+// end is the stream offset after the last piece, of which there is one.
+func (ps *pollerState) end(l *early) uint64 {
+	p := &ps.pieces[l.last]
+	return p.at + uint64(p.n)
+}
+
 // pop takes the first piece off; b is the caller's.
-func (ln *lane) pop(l *early) (b mem.Buf, p piece) {
+func (ps *pollerState) pop(l *early) (b mem.Buf, p piece) {
 	b = l.first
-	p = ln.pieces[b]
+	p = ps.pieces[b]
 	l.n--
 	if l.first = p.next; l.first == mem.NoBuf {
 		l.last = mem.NoBuf
 	} else {
-		ln.pieces[l.first].prev = mem.NoBuf
+		ps.pieces[l.first].prev = mem.NoBuf
 	}
 	return b, p
 }

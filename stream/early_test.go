@@ -15,7 +15,7 @@ func TestEarlyListIsInStreamOrder(t *testing.T) {
 		const n = 64
 		pool, err := mem.NewPool(heapArena(n), mem.PoolConfig{Bufs: n, Stride: 256, Headroom: 64})
 		require.NoError(t, err)
-		ln := &lane{pool: pool, pieces: make([]piece, n)}
+		ps := &pollerState{pool: pool, pieces: make([]piece, n)}
 		list := noEarly
 		lens := rapid.SliceOfN(rapid.IntRange(1, 40), 1, n).Draw(t, "runs")
 		var at []uint64
@@ -30,25 +30,25 @@ func TestEarlyListIsInStreamOrder(t *testing.T) {
 		merging := rapid.Bool().Draw(t, "merging")
 		for _, i := range order {
 			data := stream[at[i]:][:lens[i]]
-			if merging && ln.merge(&list, at[i], data) {
+			if merging && ps.merge(&list, at[i], data) {
 				continue
 			}
 			b := pool.Alloc()
-			ln.kept++
+			ps.kept++
 			copy(pool.Slot(b)[10:], data)
-			ln.insert(&list, b, at[i], 10, uint32(lens[i]))
+			ps.insert(&list, b, at[i], 10, uint32(lens[i]))
 		}
 		var got []byte
 		for list.n > 0 {
-			b, p := ln.pop(&list)
+			b, p := ps.pop(&list)
 			require.Equal(t, uint64(len(got)), p.at)
 			got = append(got, pool.Slot(b)[p.off:p.off+p.n]...)
-			ln.free(b)
+			ps.free(b)
 		}
 		require.Equal(t, stream, got)
 		require.Equal(t, noEarly, list)
 		require.Equal(t, n, pool.Available())
-		require.Zero(t, ln.kept)
+		require.Zero(t, ps.kept)
 	})
 }
 

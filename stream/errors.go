@@ -14,7 +14,8 @@ import (
 // ErrDetached is what calls on a Conn return after Detach.
 var ErrDetached = errors.New("stream: connection was handed over to another upper layer")
 
-// errnos maps the stack's errors to what the kernel would say, so that errors.Is works as with package net.
+// errnos maps the stack's errors to what the kernel would say, so that errors.Is works as with
+// package net.
 var errnos = []struct {
 	err   error
 	errno syscall.Errno

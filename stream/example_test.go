@@ -18,8 +18,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// poller runs a Poller at one end of a cable in memory. A program would give it a port of pmd/dpdk or pmd/tap, and a
-// core of its own.
+// poller runs a Poller at one end of a cable in memory. A program would give it a port of pmd/dpdk
+// or pmd/tap, and a core of its own.
 func poller(port *wire.Port, addr string) *stack.Poller {
 	const bufs, stride = 1024, 2048
 	pool, err := mem.NewPool(hugepages.Heap(bufs*stride+4096), mem.PoolConfig{Bufs: bufs, Stride: stride})

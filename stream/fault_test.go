@@ -37,8 +37,9 @@ func TestTransferOverABadNetwork(t *testing.T) {
 	}
 }
 
-// Connections of all kinds of lives at once, over a network that loses: what is read is what was written, and when
-// the Pollers stop in the middle of the last of them every Buf is back (newLab looks).
+// Connections of all kinds of lives at once, over a network that loses: what is read is what was
+// written, and when the Pollers stop in the middle of the last of them every Buf is back (newLab
+// looks).
 func TestManyLives(t *testing.T) {
 	l := newLab(t, labConfig{
 		faults: &fault.Spec{Seed: 21, Tx: fault.Faults{Drop: 0.005, Duplicate: 0.01, Reorder: 0.02}},

@@ -29,7 +29,7 @@ func (h *half) tryEnter() bool {
 	return true
 }
 
-// tryAgain is tryEnter, behind arm: when it fails, a leave that is still to come says missed.
+// tryAgain is tryEnter after arm: when it fails, a leave that is still to come says missed.
 func (h *half) tryAgain() bool {
 	h.missed.Store(true)
 	return h.tryEnter()
@@ -53,12 +53,12 @@ func (h *half) leave() (missed bool) {
 
 func (c *Conn) leaveRead() {
 	if c.reading.leave() {
-		c.u.ask(askReadable)
+		c.u.request(requestReadable)
 	}
 }
 
 func (c *Conn) leaveWrite() {
 	if c.writing.leave() {
-		c.u.ask(askWritable)
+		c.u.request(requestWritable)
 	}
 }

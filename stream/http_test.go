@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// net/http serves and fetches over the stack as it is: large bodies both ways, connections kept alive, many at once.
+// net/http serves and fetches over the stack as it is: large bodies both ways, connections kept
+// alive, many at once.
 func TestHTTP(t *testing.T) {
 	l := newLab(t, labConfig{})
 	ln := l.listen(Options{})

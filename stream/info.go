@@ -19,11 +19,11 @@ type Info struct {
 	SoftError  error  // trouble that may pass, since the peer acknowledged something: stack.ErrStalled, ErrNoRoute, ErrNetUnreachable
 }
 
-// Info asks the Poller; it blocks until that has answered or ctx ends. Of a connection that is over it tells how things
-// stood at the end.
+// Info asks the Poller; it blocks until that has answered or ctx ends. Of a connection that is over
+// it tells how things stood at the end.
 func (c *Conn) Info(ctx context.Context) (Info, error) {
 	ready := make(chan Info, 1)
-	err := submit(ctx, c.u.lane.poller, func() {
+	err := submit(ctx, c.u.shared.poller, func() {
 		if c.u.conn != nil {
 			ready <- c.u.measure(c.u.conn)
 			return

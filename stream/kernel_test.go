@@ -25,8 +25,8 @@ var (
 	ourAddr    = netip.MustParsePrefix("10.78.0.2/24")
 )
 
-// newKernelLab is a Poller whose peer is the Linux kernel, over a TAP device in a network namespace that only this test's
-// thread is in: kernel sockets must be made on the test's goroutine.
+// newKernelLab is a Poller whose peer is the Linux kernel, over a TAP device in a network namespace
+// that only this test's thread is in: kernel sockets must be made on the test's goroutine.
 func newKernelLab(t *testing.T) *stack.Poller {
 	if os.Geteuid() != 0 {
 		skip.Missing(t, "needs root: makes a network namespace and a TAP device")

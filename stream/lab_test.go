@@ -29,7 +29,8 @@ const (
 	stride   = 2048
 )
 
-// lab is two running Pollers at the ends of a cable. When the test ends both stop, and every Buf must be back.
+// lab is two running Pollers at the ends of a cable. When the test ends both stop, and every Buf
+// must be back.
 type lab struct {
 	t     testing.TB
 	hosts [2]*host
@@ -87,7 +88,7 @@ func newLab(t testing.TB, cfg labConfig) *lab {
 				h.faulty.Drop()
 			}
 			require.Equal(t, h.pool.Size(), h.pool.Available(), "%s: Bufs lost", h.Name())
-			require.Zero(t, laneOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
+			require.Zero(t, pollerStateOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
 		}
 	})
 	return l
@@ -265,3 +266,11 @@ func exchange(t testing.TB, a, b net.Conn, n int) {
 	wg.Go(func() { receive(t, b, ab, 4) })
 	wg.Wait()
 }
+
+// withUnread is b with n Bufs that may wait for readers.
+func withUnread(b stack.Budget, n int) stack.Budget {
+	b.Unread, b.OutOfOrder, b.Squeeze = n, n-n/4, n/4*3
+	return b
+}
+
+func (ps *pollerState) shorten(n int) { ps.budget = withUnread(ps.budget, n) }

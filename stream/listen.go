@@ -13,8 +13,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Listener accepts connections to one port of its Pollers. Established ones wait in one bounded queue; beyond it they
-// are reset and counted (Linux would drop the last ACK of the handshake and let the peer believe it is connected).
+// Listener accepts connections to one port of its Pollers. Established ones wait in one bounded
+// queue; beyond it they are reset and counted (Linux would drop the last ACK of the handshake and
+// let the peer believe it is connected).
 type Listener struct {
 	pollers  []*stack.Poller
 	port     uint16
@@ -28,7 +29,8 @@ type Listener struct {
 
 var _ net.Listener = (*Listener)(nil)
 
-// Listen opens port on all pollers; 0 picks a free one of 49152 to 65535. Errors are *net.OpError, as of net.Listen.
+// Listen opens port on all pollers; 0 picks a free one of 49152 to 65535. Errors are *net.OpError,
+// as of net.Listen.
 func Listen(pollers []*stack.Poller, port uint16, opts Options) (*Listener, error) {
 	if len(pollers) == 0 {
 		return nil, errNoPoller
@@ -62,9 +64,9 @@ func Listen(pollers []*stack.Poller, port uint16, opts Options) (*Listener, erro
 // open listens on every Poller or on none.
 func (l *Listener) open() error {
 	for i, p := range l.pollers {
-		ln := laneOf(p)
+		ps := pollerStateOf(p)
 		err := call(p, func() error {
-			return p.Listen(l.port, l.opts.HalfOpen, func(s *stack.Conn) stack.Upper { return l.accepted(ln, s) })
+			return p.Listen(l.port, l.opts.HalfOpen, func(s *stack.Conn) stack.Upper { return l.accepted(ps, s) })
 		})
 		if err != nil {
 			l.unlisten(l.pollers[:i])
@@ -75,22 +77,22 @@ func (l *Listener) open() error {
 }
 
 // accepted is called on a Poller's goroutine when a handshake is done.
-func (l *Listener) accepted(ln *lane, s *stack.Conn) stack.Upper {
+func (l *Listener) accepted(ps *pollerState, s *stack.Conn) stack.Upper {
 	if l.closed.Load() {
 		return nil
 	}
 	if len(l.queue) == cap(l.queue) {
-		ln.n.acceptOverflow.Add(1)
+		ps.n.acceptOverflow.Add(1)
 		return nil
 	}
-	c := newConn(ln, &l.opts)
+	c := newConn(ps, &l.opts)
 	c.remote = net.TCPAddrFromAddrPort(s.Remote())
 	c.attach(s)
 	select {
 	case l.queue <- c:
 		return &c.u
 	default: // another Poller was faster
-		ln.n.acceptOverflow.Add(1)
+		ps.n.acceptOverflow.Add(1)
 		return nil
 	}
 }
@@ -137,8 +139,8 @@ func (l *Listener) AcceptStream() (*Conn, error) {
 	}
 }
 
-// Close ends listening and resets the connections that nobody accepted. Those that were stay. It returns when no Poller
-// listens any more.
+// Close ends listening and resets the connections that nobody accepted. Those that were stay. It
+// returns when no Poller listens any more.
 func (l *Listener) Close() error {
 	if !l.closed.CompareAndSwap(false, true) {
 		return l.opError("close", net.ErrClosed)

@@ -2,11 +2,12 @@ package stream
 
 import "sync/atomic"
 
-// octetQueue carries octets from one writer to one reader: what is to be sent to the Poller, and from the Poller what
-// came when the pool was short. It is a ring that grows by being followed: when the newest ring is full and the limit
-// allows, the writer links one four times as large behind it and never touches the old one again; the reader goes over
-// when that is empty. So an idle connection has no ring, one that sends little a small one, and neither side waits for
-// the other.
+// octetQueue carries octets from one writer to one reader: what is to be sent to the Poller, and
+// from the Poller what came when the pool was short. It is a ring that grows by being followed:
+// when the newest ring is full and the limit allows, the writer links one four times as large
+// after it and never touches the old one again; the reader goes over when that is empty. So an
+// idle connection has no ring, one that sends little a small one, and neither side waits for the
+// other.
 type octetQueue struct {
 	max    atomic.Int64              // a power of two; to be changed by anybody
 	in     atomic.Pointer[octetRing] // writer's
@@ -46,7 +47,8 @@ func (q *octetQueue) init(limit int) {
 	q.out = &q.first
 }
 
-// space is the next run of octets the writer may fill, at least one if there is room at all. want: how many it has.
+// space is the next run of octets the writer may fill, at least one if there is room at all. want:
+// how many it has.
 func (q *octetQueue) space(want int) []byte {
 	r := q.in.Load()
 	tail, limit := r.tail.Load(), int(q.max.Load())
@@ -157,14 +159,15 @@ func (q *octetQueue) read(dst []byte) int {
 	return total
 }
 
-// follow goes over to the next ring; false when there is none or the old one is not empty after all.
+// follow goes over to the next ring; false when there is none or the old one is not empty after
+// all.
 func (q *octetQueue) follow() bool {
 	r := q.out
 	next := r.next.Load()
 	if next == nil {
 		return false
 	}
-	if r.tail.Load() == r.head.Load() { // looked at behind next: nothing more comes
+	if r.tail.Load() == r.head.Load() { // looked at after next: nothing more comes
 		q.out = next
 	}
 	return true

@@ -94,7 +94,8 @@ func TestIdleQueueHasNoMemory(t *testing.T) {
 	require.Equal(t, octetRingMin, len(q.in.Load().buf))
 }
 
-// The reader found a ring empty, the writer filled it and linked another: the reader must look again before it goes over.
+// The reader found a ring empty, the writer filled it and linked another: the reader must look
+// again before it goes over.
 func TestReaderStaysWithARingThatWasFilled(t *testing.T) {
 	var q octetQueue
 	q.init(1 << 20)

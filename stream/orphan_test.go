@@ -102,7 +102,7 @@ func (h *virtualHost) stateOf(c *Conn) tcp.State {
 func lingering(t *testing.T, c *Conn, seconds int) <-chan error {
 	require.NoError(t, c.SetLinger(seconds))
 	closing := in(c.Close)
-	for end := time.Now().Add(patience); c.u.asks.Load()&askClose == 0; runtime.Gosched() {
+	for end := time.Now().Add(patience); c.u.requests.Load()&requestClose == 0; runtime.Gosched() {
 		require.True(t, time.Now().Before(end), "nobody is asked")
 	}
 	return closing

@@ -21,7 +21,8 @@ type notice struct {
 	f                  atomic.Pointer[func(Readiness)]
 }
 
-// interest is one direction's: in the lowest bit, whether it is armed; above that, how often it was.
+// interest is one direction's: in the lowest bit, whether it is armed; above that, how often it
+// was.
 type interest struct{ word atomic.Uint64 }
 
 // arm returns what disarm takes: 0 where it was armed already, for a look before this one.
@@ -74,12 +75,12 @@ func (n *notice) tell(what Readiness) {
 	}
 }
 
-// askedFor is what asks say of the hook.
-func askedFor(asks uint32) (what Readiness) {
-	if asks&askReadable != 0 {
+// readinessOf is what requests say of the hook.
+func readinessOf(requests uint32) (what Readiness) {
+	if requests&requestReadable != 0 {
 		what |= Readable
 	}
-	if asks&askWritable != 0 {
+	if requests&requestWritable != 0 {
 		what |= Writable
 	}
 	return what
@@ -128,7 +129,7 @@ func look(i *interest, what Readiness, is func() bool) Readiness {
 
 func (c *Conn) readable() bool {
 	u := &c.u
-	state := u.state.Load() // before the ring: nothing is pushed behind these bits
+	state := u.state.Load() // before the ring: nothing is pushed after these bits
 	return u.rx.head.Load() != u.rx.tail.Load() || state&(stateEOF|stateDead) != 0 || c.ended(state) != nil ||
 		c.readEnded.Load() || isDone(c.readDeadline.wait())
 }

@@ -234,13 +234,13 @@ func TestInterest(t *testing.T) {
 	i.disarm(i.arm())
 	require.False(t, i.take())
 
-	first := i.arm()
+	i.arm()
 	second := i.arm() // while the first one's stands
 	i.disarm(second)
 	require.True(t, i.take(), "the first relies on it")
 	require.False(t, i.take(), "once")
 
-	first = i.arm()
+	first := i.arm()
 	i.arm()
 	i.disarm(first)
 	require.True(t, i.take(), "the second relies on it")

@@ -6,15 +6,18 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// recvRing holds the octets that are in order and unread, in the Bufs they came in. The Poller pushes at tail, the reader
-// takes at head, and the Poller frees what stands behind the reader: the ring is its own way back.
+// recvRing holds the octets that are in order and unread, in the Bufs they came in. The Poller
+// pushes at tail, the reader takes at head, and the Poller frees what the reader has passed: the
+// ring is its own way back.
 //
 //	freed ≤ head ≤ tail      slots [freed, head): read, to be freed; [head, tail): to be read
 //
-// The last Buf can grow: the Poller copies a small segment behind its octets and publishes it by compare-and-swap of
-// the slot's word, in which a reader that has taken everything sets sealed. So a Buf goes back as soon as it is read.
+// The last Buf can grow: the Poller copies a small segment after its octets and publishes it by
+// compare-and-swap of the slot's word, in which a reader that has taken everything sets sealed. So
+// a Buf goes back as soon as it is read.
 //
-// When the pool is short octets are copied to spilled instead; one slot without a Buf stands for any number of them.
+// When the pool is short octets are copied to spilled instead; one slot without a Buf stands for
+// any number of them.
 type recvRing struct {
 	slots   []recvSlot
 	mask    uint64
@@ -57,8 +60,8 @@ func (r *recvRing) push(b mem.Buf, off, n uint32) {
 	r.tail.Store(tail + 1)
 }
 
-// extend copies data behind the last Buf's octets; false when there is no such Buf, no room, or the reader is through
-// with it. Poller's.
+// extend copies data after the last Buf's octets; false when there is no such Buf, no room, or the
+// reader is through with it. Poller's.
 func (r *recvRing) extend(pool *mem.Pool, data []byte) bool {
 	tail := r.tail.Load()
 	if tail == r.freed {
@@ -82,8 +85,8 @@ func (s *recvSlot) publish(n uint32, k int) bool {
 	return atomic.CompareAndSwapUint32(&s.word, n, n+uint32(k))
 }
 
-// spill copies data away, which costs no Buf; the caller has seen that a slot is free. False: too much is there already.
-// Poller's.
+// spill copies data away, which costs no Buf; the caller has seen that a slot is free. False: too
+// much is there already. Poller's.
 func (r *recvRing) spill(data []byte) bool {
 	if !r.spilled.fits(len(data)) {
 		return false
@@ -155,7 +158,7 @@ func (r *recvRing) read(pool *mem.Pool, p []byte) int {
 	return total
 }
 
-// left is how many octets are unread. For who holds the gate, on any goroutine.
+// left is how many octets are unread. For the holder of the gate, on any goroutine.
 func (r *recvRing) left() int {
 	n := -int(r.at)
 	for head, tail := r.head.Load(), r.tail.Load(); head != tail; head++ {
@@ -164,9 +167,10 @@ func (r *recvRing) left() int {
 	return max(n, 0)
 }
 
-// unread calls f for each Buf from the reader's place on, with what is unread of it, and takes it out of the ring; f
-// frees it or keeps it. Spilled octets come without a Buf, in pieces of at most len(scratch), which f may not keep. For
-// who holds the gate, on the Poller's goroutine, after free.
+// unread calls f for each Buf from the reader's place on, with what is unread of it, and takes it
+// out of the ring; f frees it or keeps it. Spilled octets come without a Buf, in pieces of at most
+// len(scratch), which f may not keep. For the holder of the gate, on the Poller's goroutine, after
+// free.
 func (r *recvRing) unread(pool *mem.Pool, scratch []byte, f func(b mem.Buf, data []byte)) {
 	tail := r.tail.Load()
 	for ; r.freed != tail; r.freed++ {
@@ -185,7 +189,7 @@ func (r *recvRing) unread(pool *mem.Pool, scratch []byte, f func(b mem.Buf, data
 	r.head.Store(tail)
 }
 
-// grow makes the ring of so many slots. For who holds the gate, on the Poller's goroutine.
+// grow makes the ring of so many slots. For the holder of the gate, on the Poller's goroutine.
 func (r *recvRing) grow(slots int) {
 	fresh := make([]recvSlot, slots)
 	mask := uint64(slots - 1)

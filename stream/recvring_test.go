@@ -10,6 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
 )
 
 func newPool(t testing.TB, n int) *mem.Pool {
@@ -18,8 +19,8 @@ func newPool(t testing.TB, n int) *mem.Pool {
 	return p
 }
 
-// The Poller's side pushes, extends, spills and grows the ring while a reader takes: the octets come once and in order,
-// and no Buf is lost.
+// The Poller's side pushes, extends, spills and grows the ring while a reader takes: the octets
+// come once and in order, and no Buf is lost.
 func TestRecvRingAtOnce(t *testing.T) {
 	t.Run("segments", func(t *testing.T) { recvRingAtOnce(t, 1448, 2<<20) })
 	t.Run("small", func(t *testing.T) { recvRingAtOnce(t, 4, 1<<20) }) // the reader keeps up: it seals while we extend
@@ -114,7 +115,8 @@ func TestRecvRingHandsOutWhatIsUnread(t *testing.T) {
 	require.Equal(t, 8, pool.Available())
 }
 
-// A Buf goes back when its last octet is read, although a small segment might still have been copied behind it.
+// A Buf goes back when its last octet is read, although a small segment might still have been
+// copied after it.
 func TestReadBufGoesBackAtOnce(t *testing.T) {
 	pool := newPool(t, 2)
 	var r recvRing
@@ -134,11 +136,11 @@ func TestReadBufGoesBackAtOnce(t *testing.T) {
 
 // admit and enlarge, at each of their bounds.
 func TestAdmission(t *testing.T) {
-	ln := &lane{pool: newPool(t, 400), room: 1800, keptMax: 200}
+	ps := &pollerState{pool: newPool(t, 400), room: 1800, budget: withUnread(stack.Budget{Grow: 100, Window: 100}, 200)}
 	opts, err := Options{}.filled()
 	require.NoError(t, err)
 	var u upper
-	u.init(ln, &opts)
+	u.init(ps, &opts)
 	slots := len(u.rx.slots)
 	for _, x := range []struct {
 		kept, early         int
@@ -146,22 +148,22 @@ func TestAdmission(t *testing.T) {
 	}{
 		{0, 0, kept, kept},
 		{149, 0, kept, kept},
-		{150, 0, kept, denied},
-		{199, 0, kept, denied},
-		{200, 0, copied, denied},
+		{150, 0, kept, short},
+		{199, 0, kept, short},
+		{200, 0, copied, short},
 		{0, slots/2 - 1, kept, kept},
 		{0, slots / 2, kept, denied},
 		{0, slots, denied, denied},
 	} {
-		ln.kept, u.early.n = x.kept, x.early
+		ps.kept, u.early.n = x.kept, x.early
 		require.Equal(t, x.inOrder, u.admit(true), "%+v", x)
 		require.Equal(t, x.behindAGap, u.admit(false), "%+v", x)
 	}
 	size := u.window.size
-	ln.kept = 101
+	ps.kept = 101
 	u.enlarge(4 * size)
 	require.Equal(t, size, u.window.size, "a quarter of the pool waits for readers")
-	ln.kept = 100
+	ps.kept = 100
 	u.enlarge(4 * size)
 	require.Equal(t, 4*size, u.window.size)
 	require.Greater(t, len(u.rx.slots), slots)

@@ -90,7 +90,7 @@ func (c *Conn) set(changed uint32, change func(o *settings)) error {
 	}
 	change(&c.u.settings)
 	c.u.settings.changed.Or(changed)
-	c.u.ask(askOptions)
+	c.u.request(requestOptions)
 	return nil
 }
 

@@ -45,8 +45,8 @@ func TestUserTimeout(t *testing.T) {
 	v.until("given up, as configured", dead(a))
 }
 
-// Options that are set now and then, keep-alives among them, do not make a vanished peer one that was
-// heard.
+// Options that are set now and then, keep-alives among them, do not make a vanished peer one that
+// was heard.
 func TestKeepAliveOutlastsOptions(t *testing.T) {
 	keep := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 2 * time.Second, Count: 3}
 	for name, set := range map[string]func(c *Conn) error{
@@ -185,7 +185,7 @@ func TestReadBuffer(t *testing.T) {
 	require.InDelta(t, small, window(), 64)
 
 	require.NoError(t, b.SetReadBuffer(1<<30))
-	require.InDelta(t, laneOf(v.hosts[1].Poller).windowMax(), window(), 64, "a quarter of the pool")
+	require.InDelta(t, pollerStateOf(v.hosts[1].Poller).windowMax(), window(), 64, "a quarter of the pool")
 	for _, bad := range []int{0, -1, bufferMax + 1} {
 		wantOp(t, b.SetReadBuffer(bad), "set", syscall.EINVAL)
 		wantOp(t, b.SetWriteBuffer(bad), "set", syscall.EINVAL)

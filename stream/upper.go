@@ -15,7 +15,7 @@ type upper struct {
 	rx         recvRing
 	tx         octetQueue
 	gate       atomic.Uint32 // who may touch what rx.read touches
-	asks       atomic.Uint32 // to the Poller
+	requests   atomic.Uint32 // to the Poller
 	state      atomic.Uint32 // from the Poller
 	told       atomic.Uint64 // octets read that the Poller knows of
 	written    atomic.Uint64 // octets put into tx, ever
@@ -28,18 +28,19 @@ type upper struct {
 	notice     notice
 	settings   settings
 
-	// The Poller's, and to be read by others behind the bit of state that says so.
+	// The Poller's, and to be read by others once the bit of state that says so is set.
 	err    error  // stateDead
 	rest   []byte // stateDead and gateGone: octets unread when the connection ended; the reader's from then on
 	opened chan struct{}
 	flush  chan struct{} // closed when all octets and the FIN are acknowledged after Close, or the connection is over
 
 	// The Poller's.
-	lane     *lane
+	shared   *pollerState
 	conn     *stack.Conn
 	edge     uint64
 	acked    uint64
 	early    early
+	owed     stack.PeerClock // for the gaps before early
 	window   window
 	cork     cork
 	closed   bool // by Close: nobody reads any more
@@ -50,31 +51,32 @@ type upper struct {
 	flushed  bool
 	flushNs  int64
 	flushAt  uint64 // acked when the flush timer was set
-	info     Info   // at the end; to be read by others behind stateDead
+	info     Info   // at the end; to be read by others once stateDead is set
 }
 
-// gate states. The reader passes it for each Read; the Poller does when it must take the Bufs back: at the end.
+// gate states. The reader passes it for each Read; the Poller does when it must take the Bufs back:
+// at the end.
 const (
 	gateIdle uint32 = iota
 	gateBusy
 	gateGone // there are no Bufs any more: what is unread stands in rest
 )
 
-// asks bits.
+// requests bits.
 const (
-	askFin uint32 = 1 << iota
-	askClose
-	askReset
-	askReadShut
-	askOptions
-	askDetach
-	askReadable // a Read is over that somebody found under way
-	askWritable // a Write
+	requestFin uint32 = 1 << iota
+	requestClose
+	requestReset
+	requestReadShut
+	requestOptions
+	requestDetach
+	requestReadable // a Read is over that somebody found under way
+	requestWritable // a Write
 )
 
 // state bits.
 const (
-	stateEOF      uint32 = 1 << iota // the peer's FIN: nothing is pushed behind it
+	stateEOF      uint32 = 1 << iota // the peer's FIN: nothing is pushed after it
 	stateDead                        // Closed was called
 	stateDetached                    // another Upper has taken over
 	stateOpen                        // Established was called
@@ -83,13 +85,14 @@ const (
 var _ stack.Upper = (*upper)(nil)
 var _ stack.Ahead = (*upper)(nil)
 var _ stack.Finisher = (*upper)(nil)
+var _ stack.Holder = (*upper)(nil)
 
-func (u *upper) init(ln *lane, opts *Options) {
-	u.lane = ln
+func (u *upper) init(ps *pollerState, opts *Options) {
+	u.shared = ps
 	u.early = noEarly
-	u.window.init(ln, opts)
+	u.window.init(ps, opts)
 	u.windowSize.Store(int64(u.window.size))
-	u.rx.init(ln.slotsFor(u.window.size), powerOfTwo(max(spillMin, u.window.max)))
+	u.rx.init(ps.slotsFor(u.window.size), powerOfTwo(max(spillMin, u.window.max)))
 	u.tx.init(opts.SendBuffer)
 	u.reader, u.writer = newParker(), newParker()
 	u.opened = make(chan struct{}, 1)
@@ -111,9 +114,9 @@ func (u *upper) wake() {
 	}
 }
 
-// ask leaves bits for the Poller.
-func (u *upper) ask(bits uint32) {
-	u.asks.Or(bits)
+// request leaves bits for the Poller.
+func (u *upper) request(bits uint32) {
+	u.requests.Or(bits)
 	u.wake()
 }
 
@@ -129,10 +132,10 @@ func (u *upper) tell(bits uint32) {
 func (u *upper) Established(c *stack.Conn) {
 	c.SetTimer(0) // Dial's
 	u.settings.apply(c)
-	u.window.start(c, u.lane.poller.Now())
+	u.window.start(c, u.shared.poller.Now())
 	c.SetReceiveWindow(u.window.size)
 	u.tell(stateOpen)
-	u.obey(c)
+	u.applyRequests(c)
 	u.opened <- struct{}{}
 }
 
@@ -149,11 +152,11 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 		}
 		off, data = u.edge, data[skip:]
 	}
-	ln := u.lane
-	small := len(data) <= ln.room/2
+	ps := u.shared
+	small := len(data) <= ps.room/2
 	inOrder := off == u.edge
-	if small && (inOrder && u.rx.extend(ln.pool, data) || !inOrder && ln.merge(&u.early, off, data)) {
-		ln.n.merged.Add(1)
+	if small && (inOrder && u.rx.extend(ps.pool, data) || !inOrder && ps.merge(&u.early, off, data)) {
+		ps.n.merged.Add(1)
 		if inOrder {
 			u.edge += uint64(len(data))
 		}
@@ -162,22 +165,26 @@ func (u *upper) Arrive(c *stack.Conn, off uint64, b mem.Buf, data []byte) stack.
 	switch u.admit(inOrder) {
 	case copied:
 		if !u.rx.spill(data) {
-			ln.n.refusedSlots.Add(1)
+			ps.n.refusedSlots.Add(1)
 			return stack.Refused
 		}
 		u.edge += uint64(len(data))
-		ln.n.spilled.Add(1)
+		ps.n.spilled.Add(1)
 		return stack.Taken
 	case denied:
 		return stack.Refused
+	case short:
+		c.WantBufs()
+		return stack.Refused
 	}
-	ln.kept++
-	at := place(ln.pool, b, data)
+	ps.kept++
+	at := place(ps.pool, b, data)
 	if inOrder {
 		u.rx.push(b, at, uint32(len(data)))
 		u.edge += uint64(len(data))
 	} else {
-		ln.insert(&u.early, b, off, at, uint32(len(data)))
+		ps.insert(&u.early, b, off, at, uint32(len(data)))
+		u.owed.Advance(u.edge, off+uint64(len(data)), ps.poller.Now())
 	}
 	return stack.Kept
 }
@@ -188,26 +195,28 @@ type admission uint8
 const (
 	kept   admission = iota
 	copied           // there is room for the octets and none for the Buf
-	denied
+	denied           // the connection keeps too many Bufs
+	short            // all connections do
 )
 
-// admit decides. What waits behind a gap takes half of the slots at most, and never the last quarter of what the pool
-// has for all: what fills gaps and frees them must be able to come in.
+// admit decides. What waits after a gap takes half of the slots at most, and never the last
+// quarter of what the pool has for all: what fills gaps and frees them must be able to come in.
 func (u *upper) admit(inOrder bool) admission {
-	ln := u.lane
+	ps := u.shared
 	slots := len(u.rx.slots)
-	if u.rx.used()+u.early.n >= slots || ln.kept >= ln.keptMax/2 {
-		ln.kept -= u.rx.free(ln.pool)
+	if u.rx.used()+u.early.n >= slots || ps.kept >= ps.budget.Unread/2 {
+		ps.kept -= u.rx.free(ps.pool)
 	}
 	switch {
 	case u.rx.used()+u.early.n >= slots, !inOrder && u.early.n >= slots/2:
-		ln.n.refusedSlots.Add(1)
-	case inOrder && ln.kept < ln.keptMax, !inOrder && ln.kept < ln.keptMax-ln.keptMax/4:
+		ps.n.refusedSlots.Add(1)
+	case inOrder && ps.kept < ps.budget.Unread, !inOrder && ps.kept < ps.budget.OutOfOrder:
 		return kept
 	case inOrder:
 		return copied
 	default:
-		ln.n.refusedPool.Add(1)
+		ps.n.refusedPool.Add(1)
+		return short
 	}
 	return denied
 }
@@ -219,23 +228,36 @@ func place(pool *mem.Pool, b mem.Buf, data []byte) uint32 {
 
 // Edge implements stack.Upper: what waited for the gap that was filled is in order now.
 func (u *upper) Edge(c *stack.Conn, edge uint64) {
-	ln := u.lane
-	for u.early.n > 0 && ln.pieces[u.early.first].at == u.edge {
-		b, p := ln.pop(&u.early)
+	ps := u.shared
+	for u.early.n > 0 && ps.pieces[u.early.first].at == u.edge {
+		b, p := ps.pop(&u.early)
 		u.edge += uint64(p.n)
-		if int(p.n) <= ln.room/2 && u.rx.extend(ln.pool, ln.pool.Slot(b)[p.off:p.off+p.n]) {
-			ln.n.merged.Add(1)
-			ln.free(b)
+		if int(p.n) <= ps.room/2 && u.rx.extend(ps.pool, ps.pool.Slot(b)[p.off:p.off+p.n]) {
+			ps.n.merged.Add(1)
+			ps.free(b)
 			continue
 		}
 		u.rx.push(b, p.off, p.n) // admit kept a slot free for it
 	}
-	// The same, but for octets that CloseRead had thrown away behind a gap, and for those that Attach was told are read already:
-	// TCP's edge is behind them until they have come once more.
+	// The same, except for octets that CloseRead had thrown away after a gap, and for those that
+	// Attach was told are read already: TCP's edge is before them until they have come once more.
 	u.edge = max(u.edge, edge)
+	if u.early.n > 0 {
+		u.owed.Advance(u.edge, ps.end(&u.early), ps.poller.Now())
+	}
 	u.reader.wake()
 	u.notice.tell(Readable)
 	u.update(c)
+}
+
+// Held implements stack.Holder: what the application does not read is not its peer's fault, what
+// waits after a gap is.
+func (u *upper) Held(*stack.Conn) (bufs int, since int64) {
+	since, owes := u.owed.Owes(u.edge)
+	if !owes {
+		return 0, since
+	}
+	return u.early.n, since
 }
 
 // Pull implements stack.Upper.
@@ -285,7 +307,7 @@ func (u *upper) PeerClosed(*stack.Conn) { u.tell(stateEOF) }
 
 // Woken implements stack.Upper.
 func (u *upper) Woken(c *stack.Conn) {
-	u.obey(c)
+	u.applyRequests(c)
 	if u.finAsked && !u.finSent && !u.tx.pending() {
 		u.finSent = true
 		c.CloseSend()
@@ -294,30 +316,30 @@ func (u *upper) Woken(c *stack.Conn) {
 	u.handOver(c)
 }
 
-// obey does what the application asked for.
-func (u *upper) obey(c *stack.Conn) {
-	if u.asks.Load() == 0 {
+// applyRequests does what the application asked for.
+func (u *upper) applyRequests(c *stack.Conn) {
+	if u.requests.Load() == 0 {
 		return
 	}
-	asks := u.asks.Swap(0)
-	if asks&askOptions != 0 {
+	requests := u.requests.Swap(0)
+	if requests&requestOptions != 0 {
 		u.settings.apply(c)
 		u.resize()
 	}
-	if asks&(askReadable|askWritable) != 0 {
-		u.notice.tell(askedFor(asks))
+	if requests&(requestReadable|requestWritable) != 0 {
+		u.notice.tell(readinessOf(requests))
 	}
-	if asks&askReadShut != 0 && !u.readShut && !u.shutRead() {
-		u.asks.Or(askReadShut)
+	if requests&requestReadShut != 0 && !u.readShut && !u.shutRead() {
+		u.requests.Or(requestReadShut)
 		c.Wake() // a Read is under way: again in the next Turn
 	}
-	if asks&(askFin|askClose) != 0 {
+	if requests&(requestFin|requestClose) != 0 {
 		u.finAsked = true
 	}
-	if asks&askClose != 0 {
+	if requests&requestClose != 0 {
 		u.close(c)
 	}
-	if asks&askReset != 0 {
+	if requests&requestReset != 0 {
 		u.closed = true
 		c.Abort()
 	}
@@ -328,7 +350,7 @@ func (u *upper) obey(c *stack.Conn) {
 func (u *upper) close(c *stack.Conn) {
 	u.closed = true
 	if !u.readShut && u.edge != u.rx.taken.Load() {
-		u.lane.n.unreadAtClose.Add(1)
+		u.shared.n.unreadAtClose.Add(1)
 		c.Abort()
 		return
 	}
@@ -338,7 +360,7 @@ func (u *upper) close(c *stack.Conn) {
 		return
 	}
 	u.flushAt = u.acked
-	c.SetTimer(u.lane.poller.Now() + u.flushNs)
+	c.SetTimer(u.shared.poller.Now() + u.flushNs)
 }
 
 // Timer implements stack.Upper: Dial took too long, what Close left to be sent does not move, or a
@@ -349,7 +371,7 @@ func (u *upper) Timer(c *stack.Conn, now int64) {
 		u.flushAt = u.acked
 		c.SetTimer(now + u.flushNs)
 	case u.closed:
-		u.lane.n.flushTimeouts.Add(1)
+		u.shared.n.flushTimeouts.Add(1)
 		c.Abort()
 	case u.state.Load()&stateOpen != 0:
 		u.cork.over(c)
@@ -366,9 +388,9 @@ func (u *upper) Closed(c *stack.Conn, err error) {
 	u.err = err
 	switch {
 	case errors.Is(err, stack.ErrUnread):
-		u.lane.n.afterClose.Add(1)
+		u.shared.n.afterClose.Add(1)
 	case u.closed && u.finAcked && errors.Is(err, stack.ErrTimeout):
-		u.lane.n.finWait2Timeouts.Add(1)
+		u.shared.n.finWait2Timeouts.Add(1)
 	}
 	u.dropEarly()
 	u.tell(stateDead)
@@ -385,39 +407,40 @@ func (u *upper) Closed(c *stack.Conn, err error) {
 
 func (u *upper) dropEarly() {
 	for u.early.n > 0 {
-		b, _ := u.lane.pop(&u.early)
-		u.lane.free(b)
+		b, _ := u.shared.pop(&u.early)
+		u.shared.free(b)
 	}
 }
 
-// surrender takes all Bufs back from a connection that is over; what is unread is copied, once. The reader may stand in
-// the gate at this moment: then the next Turn tries again. A Poller that stops has none and waits for the reader, who is
-// busy copying and nothing else.
+// surrender takes all Bufs back from a connection that is over; what is unread is copied, once. The
+// reader may stand in the gate at this moment: then the next Turn tries again. A Poller that stops
+// has none and waits for the reader, which is busy copying and nothing else.
 func (u *upper) surrender() {
 	for !u.takeBack(!u.closed && !u.readShut) {
-		if u.lane.poller.Submit(u.surrender) == nil {
+		if u.shared.poller.Submit(u.surrender) == nil {
 			return
 		}
 		yield()
 	}
 }
 
-// takeBack empties the ring into rest, or into nothing, and shuts the gate; false: the reader stands in it.
+// takeBack empties the ring into rest, or into nothing, and shuts the gate; false: the reader
+// stands in it.
 func (u *upper) takeBack(keep bool) bool {
 	if !u.gate.CompareAndSwap(gateIdle, gateBusy) {
 		return u.gate.Load() == gateGone
 	}
-	pool := u.lane.pool
-	u.lane.kept -= u.rx.free(pool)
+	pool := u.shared.pool
+	u.shared.kept -= u.rx.free(pool)
 	if left := u.edge - u.rx.taken.Load(); keep && left > 0 {
 		u.rest = make([]byte, 0, left)
 	}
-	u.rx.unread(pool, make([]byte, u.lane.room), func(b mem.Buf, data []byte) {
+	u.rx.unread(pool, make([]byte, u.shared.room), func(b mem.Buf, data []byte) {
 		if keep {
 			u.rest = append(u.rest, data...)
 		}
 		if b != mem.NoBuf {
-			u.lane.free(b)
+			u.shared.free(b)
 		}
 	})
 	u.gate.Store(gateGone)

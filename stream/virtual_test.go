@@ -271,6 +271,6 @@ func (v *virtual) stop() {
 			h.pool.FreeN(left[:n])
 		}
 		require.Equal(v.t, h.pool.Size(), h.pool.Available(), "%s: Bufs lost", h.Name())
-		require.Zero(v.t, laneOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
+		require.Zero(v.t, pollerStateOf(h.Poller).kept, "%s: Bufs counted as kept", h.Name())
 	}
 }

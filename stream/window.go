@@ -2,12 +2,14 @@ package stream
 
 import "github.com/rnicd/rnicd/stack"
 
-// window decides how far beyond the left edge the peer may send: what the application has not read is taken off.
+// window decides how far beyond the left edge the peer may send: what the application has not read
+// is taken off.
 //
-// Its size follows the application by dynamic right-sizing (M. Fisk, W. Feng, "Dynamic Right-Sizing in TCP", LACSI 2001,
-// as Linux's tcp_rcv_space_adjust does it): twice what was read in the last round trip, and never less than it was. The
-// round trip is TCP's, measured on what we sent, if only the handshake, of which a lost ACK makes any time; or, if that is
-// shorter, what cannot take less than one: the time in which a window came, or, with timestamps, the age of an ACK of ours
+// Its size follows the application by dynamic right-sizing (M. Fisk, W. Feng, "Dynamic Right-Sizing
+// in TCP", LACSI 2001, as Linux's tcp_rcv_space_adjust does it): twice what was read in the last
+// round trip, and never less than it was. The round trip is TCP's, measured on what we sent, if
+// only the handshake, of which a lost ACK makes any time; or, if that is shorter, what cannot take
+// less than one: the time in which a window came, or, with timestamps, the age of an ACK of ours
 // that the peer had when it sent octets of this measurement (Linux: tcp_rcv_rtt_measure_ts).
 type window struct {
 	size, max int
@@ -31,8 +33,8 @@ const (
 	wakeShare   = 4  // the reader calls for that when it has read one part in so many
 )
 
-func (w *window) init(ln *lane, opts *Options) {
-	w.max = min(opts.ReceiveWindowMax, ln.windowMax())
+func (w *window) init(ps *pollerState, opts *Options) {
+	w.max = min(opts.ReceiveWindowMax, ps.windowMax())
 	w.size = min(opts.ReceiveWindow, w.max)
 }
 
@@ -83,15 +85,16 @@ func (w *window) wanted(c *stack.Conn, now int64, edge, read uint64) int {
 	return max(w.size, min(w.max, int(2*got)+windowSlack*c.EMSS()))
 }
 
-// update frees what was read and tells TCP the window. Poller's goroutine, whenever the left edge or the reader moved.
+// update frees what was read and tells TCP the window. Poller's goroutine, whenever the left edge
+// or the reader moved.
 func (u *upper) update(c *stack.Conn) {
 	w := &u.window
-	u.lane.kept -= u.rx.free(u.lane.pool)
+	u.shared.kept -= u.rx.free(u.shared.pool)
 	read := u.rx.taken.Load()
 	if u.readShut {
 		read = u.edge
 	}
-	if want := w.wanted(c, u.lane.poller.Now(), u.edge, read); want > w.size {
+	if want := w.wanted(c, u.shared.poller.Now(), u.edge, read); want > w.size {
 		u.enlarge(want)
 	}
 	if read-w.told >= uint64(w.size/tellShare) || read == u.edge {
@@ -99,7 +102,7 @@ func (u *upper) update(c *stack.Conn) {
 	}
 	u.told.Store(read)
 	size := w.size
-	if u.lane.kept > u.lane.keptMax/4*3 {
+	if u.shared.kept > u.shared.budget.Squeeze {
 		size = min(size, pressureSegments*c.EMSS())
 	}
 	c.SetReceiveWindow(max(0, int(int64(w.told)+int64(size)-int64(u.edge))))
@@ -110,7 +113,7 @@ func (u *upper) update(c *stack.Conn) {
 func (u *upper) resize() {
 	if n := int(u.settings.readBuffer.Swap(0)); n > 0 {
 		w := &u.window
-		w.max = min(n, u.lane.windowMax(), windowMaxMax)
+		w.max = min(n, u.shared.windowMax(), windowMaxMax)
 		w.min, w.size = w.max, min(w.size, w.max)
 		u.windowSize.Store(int64(w.size))
 		u.rx.spilled.max.Store(int64(powerOfTwo(max(spillMin, w.max))))
@@ -119,13 +122,14 @@ func (u *upper) resize() {
 	u.notice.tell(Writable)
 }
 
-// enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for a moment.
+// enlarge makes the window larger, if there are Bufs for it and the reader lets go of the ring for
+// a moment.
 func (u *upper) enlarge(want int) {
-	ln := u.lane
-	if ln.kept > ln.pool.Size()/growShare {
+	ps := u.shared
+	if ps.kept > ps.budget.Grow {
 		return
 	}
-	if slots := ln.slotsFor(want); slots > len(u.rx.slots) {
+	if slots := ps.slotsFor(want); slots > len(u.rx.slots) {
 		if !u.gate.CompareAndSwap(gateIdle, gateBusy) {
 			return // with the next measurement
 		}
@@ -134,5 +138,5 @@ func (u *upper) enlarge(want int) {
 	}
 	u.window.size = want
 	u.windowSize.Store(int64(want))
-	ln.n.windowGrown.Add(1)
+	ps.n.windowGrown.Add(1)
 }

@@ -57,7 +57,7 @@ func (l *lab) dripInto(segment, n int, opts Options) *Conn {
 
 // kept is how many Bufs wait for readers on h.
 func (l *lab) kept(h *host) (n int) {
-	l.do(h, func() { n = laneOf(h.Poller).kept })
+	l.do(h, func() { n = pollerStateOf(h.Poller).kept })
 	return n
 }
 
@@ -143,8 +143,8 @@ func TestWindowStaysSmallForASlowReader(t *testing.T) {
 	require.LessOrEqual(t, b.u.windowSize.Load(), int64(65535))
 }
 
-// The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the handshake measured is far
-// too long. What comes in it is not what comes in a round trip.
+// The ACK of the handshake is lost, and what comes in its place comes late: the round trip that the
+// handshake measured is far too long. What comes in it is not what comes in a round trip.
 func TestWindowStaysSmallAfterASlowHandshake(t *testing.T) {
 	v := newVirtual(t, 0, nil)
 	v.hosts[0].nic.lose = func(f sentFrame) bool { return f.seg.Flags&tcp.SYN == 0 }
@@ -188,7 +188,7 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 		slow = append(slow, c, s)
 	}
 	held := l.kept(l.hosts[1])
-	require.LessOrEqual(t, held, 512/keptShare)
+	require.LessOrEqual(t, held, 512/2)
 	require.Positive(t, CountersOf(l.hosts[1].Poller).Spilled, "or there is no shortage to test")
 	a, b := l.pair(Options{}, Options{})
 	exchange(t, a, b, 1<<20)
@@ -206,7 +206,7 @@ func TestHoardersLeaveBufsToOthers(t *testing.T) {
 func TestWindowShrinksWhenBufsAreShort(t *testing.T) {
 	l := newLab(t, labConfig{})
 	h := l.hosts[1]
-	l.do(h, func() { laneOf(h.Poller).keptMax = 48 })
+	l.do(h, func() { pollerStateOf(h.Poller).shorten(48) })
 	a1, _ := l.pair(Options{}, Options{})
 	fillUp(t, a1) // and nobody reads
 	require.Greater(t, l.kept(h), 36)

@@ -156,8 +156,9 @@ func (c *Conn) advance(now int64, s *Segment, una uint64, a *acked) {
 	}
 }
 
-// echoesBefore says that the timestamp echoed is older than sentAt: what the peer acknowledges is an earlier transmission
-// (RFC 3522 section 3.2). That can be told of the oldest record only: its timestamp is the peer's TS.Recent.
+// echoesBefore says that the timestamp echoed is older than sentAt: what the peer acknowledges is
+// an earlier transmission (RFC 3522 section 3.2). That can be told of the oldest record only: its
+// timestamp is the peer's TS.Recent.
 func (c *Conn) echoesBefore(s *Segment, sentAt int64) bool {
 	return c.useTS && s.Options.HasTimestamps && int32(s.Options.TSecr-c.tsNow(sentAt)) < 0
 }
@@ -183,8 +184,9 @@ func (c *Conn) updateWindow(now int64, s *Segment, advanced bool) bool {
 	c.sndWl1, c.sndWl2 = s.Seq, c.sndUna
 	c.sndWndMax = max(c.sndWndMax, int32(c.sndWnd))
 	if (c.sndWnd < c.flight() || c.sndWnd == 0) && !c.orphaned {
-		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6, SHLD-17, and 3.8.6.1, MUST-37).
-		// An orphan has no application left that could give up, so R2 ends it (RFC 6429 section 3).
+		// The peer is alive and holds us back: no reason to give up (RFC 9293 sections 3.8.6,
+		// SHLD-17, and 3.8.6.1, MUST-37). An orphan has no application left that could give up, so
+		// R2 ends it (RFC 6429 section 3).
 		c.timers.progressAt = now
 	}
 	if c.sndWnd == old {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// play runs lines: "connect", "accept SYN", "close", "abort", "wait N" (seconds), "< segment in", "> segment out" (all
-// that is sent up to the next line of another kind), "= STATE".
+// play runs lines: "connect", "accept SYN", "close", "abort", "wait N" (seconds), "< segment in",
+// "> segment out" (all that is sent up to the next line of another kind), "= STATE".
 func (s *script) play(lines ...string) {
 	s.t.Helper()
 	for i := 0; i < len(lines); i++ {
@@ -102,8 +102,8 @@ func TestStateArcs(t *testing.T) {
 	}
 }
 
-// Two Conns that open towards each other, and close, at the same moment: the segments cross, in whatever order they are
-// then delivered, and any one of them may be lost.
+// Two Conns that open towards each other, and close, at the same moment: the segments cross, in
+// whatever order they are then delivered, and any one of them may be lost.
 //
 // req: 9293-MUST-10, 9293-3.6-2
 func TestBothAtOnce(t *testing.T) {
@@ -144,7 +144,8 @@ func TestBothAtOnce(t *testing.T) {
 	}
 }
 
-// cross takes all that both have to send before any of it is delivered, the segment with number lost not.
+// cross takes all that both have to send before any of it is delivered, the segment with number
+// lost not.
 func (p *couple) cross(bFirst bool, count *int, lost int) bool {
 	ends := [2]*Conn{p.a, p.b}
 	var out [2][]Transmit
@@ -207,7 +208,8 @@ func TestWindowMayStayClosed(t *testing.T) {
 	s.expect(". 1 ack 20001 win 5000")
 }
 
-// What has been SACKed stays held, whatever becomes of memory: every block goes on being reported until the edge passes.
+// What has been SACKed stays held, whatever becomes of memory: every block goes on being reported
+// until the edge passes.
 //
 // req: 2018-8-2
 func TestNothingSACKedIsDiscarded(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What a hostile peer can make one connection do: work per segment, counted in steps, and how long it can be kept.
+// What a hostile peer can make one connection do: work per segment, counted in steps, and how long
+// it can be kept.
 
 // sackSteps is how many records SACK options made a Conn look at while f ran.
 func (s *script) sackSteps(f func()) int {
@@ -32,8 +33,8 @@ func flying(t *testing.T, n int) *script {
 	return s
 }
 
-// A peer that has SACKed all but the first segment says so again for ever, in blocks that never are the same as those
-// before: each costs a step or two, not a walk over the ring.
+// A peer that has SACKed all but the first segment says so again for ever, in blocks that never are
+// the same as those before: each costs a step or two, not a walk over the ring.
 func TestSACKFloodCostsNoWalk(t *testing.T) {
 	const n, acks = 1000, 2000
 	r := rand.New(rand.NewPCG(1, 1))
@@ -65,7 +66,8 @@ func TestSACKFloodCostsNoWalk(t *testing.T) {
 	}
 }
 
-// Every second segment first, then the rest, is what makes most runs; they join, and the walk stays short.
+// Every second segment first, then the rest, is what makes most runs; they join, and the walk stays
+// short.
 func TestSACKOfEverySecondSegment(t *testing.T) {
 	const n = 1000
 	s := flying(t, n)
@@ -89,7 +91,8 @@ func TestSACKOfEverySecondSegment(t *testing.T) {
 	}
 }
 
-// ACKs of what was never sent, of what is too old, and D-SACKs of whatever, move nothing: neither SND.UNA nor cwnd.
+// ACKs of what was never sent, of what is too old, and D-SACKs of whatever, move nothing: neither
+// SND.UNA nor cwnd.
 //
 // req: 5961-5.2-1
 func TestLyingACKs(t *testing.T) {
@@ -116,7 +119,8 @@ func TestLyingACKs(t *testing.T) {
 	}
 }
 
-// Dividing an ACK into one per octet gains no more window than one for all: octets are counted (RFC 3465).
+// Dividing an ACK into one per octet gains no more window than one for all: octets are counted (RFC
+// 3465).
 func TestACKDivision(t *testing.T) {
 	grown := func(step int) int {
 		s := flying(t, 10)
@@ -131,8 +135,8 @@ func TestACKDivision(t *testing.T) {
 	}
 }
 
-// A window that was closed for ever keeps a connection for as long as somebody has it (RFC 9293 section 3.8.6.1), and not
-// when nobody has any more: R2 counts then.
+// A window that was closed for ever keeps a connection for as long as somebody has it (RFC 9293
+// section 3.8.6.1), and not when nobody has any more: R2 counts then.
 func TestOrphanBehindAClosedWindow(t *testing.T) {
 	for _, orphaned := range []bool{false, true} {
 		s := accepted(t, plain(), "")
@@ -183,7 +187,8 @@ func TestFINThatIsNeverAcknowledged(t *testing.T) {
 	}
 }
 
-// A peer that takes its window back gets nothing sent beyond what it shrank to, and the connection goes on when it grows.
+// A peer that takes its window back gets nothing sent beyond what it shrank to, and the connection
+// goes on when it grows.
 func TestWindowShrinker(t *testing.T) {
 	s := accepted(t, plain(), "")
 	for at, i := 0, 0; i < 50; i++ {
@@ -202,7 +207,8 @@ func TestWindowShrinker(t *testing.T) {
 	s.wantState(Established)
 }
 
-// Segments of an octet, every second one only, cost RangesMax spans and not one more; each is answered, none is kept twice.
+// Segments of an octet, every second one only, cost RangesMax spans and not one more; each is
+// answered, none is kept twice.
 func TestTinyIslands(t *testing.T) {
 	cfg := sackOnly()
 	s := accepted(t, cfg, "sackOK")

@@ -2,7 +2,8 @@ package tcp
 
 import "testing"
 
-// couple is two established Conns with default options, and no link between: the test moves segments.
+// couple is two established Conns with default options, and no link between: the test moves
+// segments.
 type couple struct {
 	now  int64
 	a, b *Conn

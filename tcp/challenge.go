@@ -1,8 +1,9 @@
 package tcp
 
-// challengeLimiter throttles ACKs that answer what should not have come: challenge ACKs (RFC 5961 section 7) and answers
-// to empty segments out of the window, which two confused ends could otherwise exchange for ever. It is kept per
-// connection: a limit shared by all would tell an attacker about the others.
+// challengeLimiter throttles ACKs that answer what should not have come: challenge ACKs (RFC 5961
+// section 7) and answers to empty segments out of the window, which two confused ends could
+// otherwise exchange for ever. It is kept per connection: a limit shared by all would tell an
+// attacker about the others.
 type challengeLimiter struct {
 	from int64 // begin of the period
 	n    int   // sent in it

@@ -1,8 +1,8 @@
 package tcp
 
-// CloseSend sends a FIN after what is queued; nothing can be pushed any more. Receiving goes on until the peer's FIN.
-// Before the handshake is done it ends an active open, and a passive one as soon as it is established. A second call
-// does nothing.
+// CloseSend sends a FIN after what is queued; nothing can be pushed any more. Receiving goes on
+// until the peer's FIN. Before the handshake is done it ends an active open, and a passive one as
+// soon as it is established. A second call does nothing.
 func (c *Conn) CloseSend(now int64) {
 	switch c.state {
 	case Closed:
@@ -17,11 +17,12 @@ func (c *Conn) CloseSend(now int64) {
 	}
 }
 
-// queueFIN puts the FIN behind the last record: it is retransmitted, SACKed and acknowledged as one.
+// queueFIN puts the FIN after the last record: it is retransmitted, SACKed and acknowledged as
+// one.
 func (c *Conn) queueFIN(now int64) {
 	c.finQueued = true
-	c.starved = len(c.sent.recs) == 0 && !c.provideRecord()
-	if c.starved {
+	c.noMemory = len(c.sent.recs) == 0 && !c.provideRecord()
+	if c.noMemory {
 		c.due |= dueFIN // Next tries again; the state says so only when the FIN stands in the ring
 		return
 	}
@@ -37,8 +38,8 @@ func (c *Conn) queueFIN(now int64) {
 	}
 }
 
-// Abort gives up at once: Next gives the RST where RFC 9293 section 3.10.5 wants one, and EvClosed follows. Nothing else
-// is sent or received; handles come back through Release.
+// Abort gives up at once: Next gives the RST where RFC 9293 section 3.10.5 wants one, and EvClosed
+// follows. Nothing else is sent or received; handles come back through Release.
 func (c *Conn) Abort(now int64) {
 	switch c.state {
 	case Closed:
@@ -52,9 +53,9 @@ func (c *Conn) Abort(now int64) {
 	c.due = dueAbort
 }
 
-// Reusable says whether a SYN that arrived in TIME-WAIT may open the connection anew (RFC 9293 section 3.6.1, RFC 6191):
-// its sequence number, or its timestamp, is above all that the old connection saw. The caller then calls EndTimeWait and
-// Accept.
+// Reusable says whether a SYN that arrived in TIME-WAIT may open the connection anew (RFC 9293
+// section 3.6.1, RFC 6191): its sequence number, or its timestamp, is above all that the old
+// connection saw. The caller then calls EndTimeWait and Accept.
 func (c *Conn) Reusable(syn *Segment) bool {
 	if c.state != TimeWait || syn.Flags&(SYN|ACK|RST|FIN) != SYN {
 		return false
@@ -68,14 +69,16 @@ func (c *Conn) Reusable(syn *Segment) bool {
 	return c.rcvNxt().Less(syn.Seq)
 }
 
-// Redialable says whether Connect may reopen a connection in TIME-WAIT to the same port of the peer: by their timestamps
-// old segments are known in either direction. The peer's clock must have ticked for that, which may take a second (RFC
-// 7323 section 5.4; Linux: tcp_tw_reuse). The caller then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
+// Redialable says whether Connect may reopen a connection in TIME-WAIT to the same port of the
+// peer: by their timestamps old segments are known in either direction. The peer's clock must have
+// ticked for that, which may take a second (RFC 7323 section 5.4; Linux: tcp_tw_reuse). The caller
+// then calls EndTimeWait and Connect, with an ISS beyond SndNxt.
 func (c *Conn) Redialable(now int64) bool {
 	return c.state == TimeWait && c.useTS && now-(c.timers.timeWaitAt-c.cfg.TimeWaitNs) > redialNs
 }
 
-// EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it does nothing.
+// EndTimeWait closes a connection in TIME-WAIT early, for Accept to follow a Reusable SYN; else it
+// does nothing.
 func (c *Conn) EndTimeWait() {
 	if c.state == TimeWait {
 		c.finish(0)

@@ -108,7 +108,8 @@ func TestNothingIsTakenBehindTheFin(t *testing.T) {
 	s.wantNothing()
 }
 
-// The FIN was lost, or came with text that was refused; now it comes behind text that is held already.
+// The FIN was lost, or came with text that was refused; now it comes behind text that is held
+// already.
 //
 // req: 9293-3.10.7.4-4
 func TestFinBehindDuplicateText(t *testing.T) {
@@ -143,8 +144,8 @@ func TestFinBehindDuplicateTextOutOfOrder(t *testing.T) {
 	s.wantState(CloseWait)
 }
 
-// A FIN in front of octets that were taken cannot be where the stream ends. The connection goes on without it, and
-// ends with the true one.
+// A FIN in front of octets that were taken cannot be where the stream ends. The connection goes on
+// without it, and ends with the true one.
 func TestFinInFrontOfTakenOctets(t *testing.T) {
 	for name, lie := range map[string]string{
 		"new text":       "F. 21:51 ack 1",

@@ -14,17 +14,18 @@ type ackState struct {
 	resetStamped bool
 }
 
-// duplicate takes note of a segment that was held already, for whom a D-SACK tells something.
+// duplicate takes note of a segment that was held already; a D-SACK tells its sender.
 func (c *Conn) duplicate(s *Segment) {
 	if c.useSACK {
 		c.ack.hasDup, c.ack.dup = true, SACKBlock{s.Seq, s.Seq + Seq(s.Len)}
 	}
 }
 
-// Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of a were not kept; the
-// peer will send them again. A refused piece in order is not answered, unless the window is closed: it will look to the peer
-// like a loss, which segments that follow reveal. One out of order is answered at once, as any (RFC 5681 section 4.2), and
-// nothing of it is SACKed: the peer learns that what it sends now arrives, and that it helps nobody.
+// Commit takes octets into the stream (RCV.NXT, SACK, ACK, FIN processing). refused: the octets of
+// a were not kept; the peer will send them again. A refused piece in order is not answered, unless
+// the window is closed: it will look to the peer like a loss, which segments that follow reveal.
+// One out of order is answered at once, as any (RFC 5681 section 4.2), and nothing of it is SACKed:
+// the peer learns that what it sends now arrives, and that it helps nobody.
 func (c *Conn) Commit(now int64, a *Arrival, refused bool) {
 	if a.Len == 0 && !a.hasFin || c.state == Closed {
 		return
@@ -74,8 +75,8 @@ func (c *Conn) answerOutOfOrder() {
 	c.ack.urgent = true
 }
 
-// delayAck counts in-order octets towards the ACK of every second full segment, and otherwise arms the timer (RFC 9293
-// section 3.8.6.3).
+// delayAck counts in-order octets towards the ACK of every second full segment, and otherwise arms
+// the timer (RFC 9293 section 3.8.6.3).
 func (c *Conn) delayAck(now int64, a *Arrival, n uint64) {
 	if a.full {
 		c.ack.full++
@@ -103,8 +104,9 @@ func (c *Conn) takeFIN(now int64) {
 	}
 }
 
-// rcvWindow is the window to advertise now, in octets: constant beyond the left edge, but the right edge moves only in
-// steps that are worth it (RFC 9293 section 3.8.6.2.2) and never back (section 3.8.6), but for what rounding had added.
+// rcvWindow is the window to advertise now, in octets: constant beyond the left edge, but the right
+// edge moves only in steps that are worth it (RFC 9293 section 3.8.6.2.2) and never back (section
+// 3.8.6), except for what rounding had added.
 func (c *Conn) rcvWindow() int {
 	adv := c.promised()
 	if c.rcvWnd-adv >= c.windowStep() {
@@ -113,7 +115,8 @@ func (c *Conn) rcvWindow() int {
 	return adv
 }
 
-// promised is how many octets beyond the left edge the peer was meant to be told of: what rounding added is not among them.
+// promised is how many octets beyond the left edge the peer was meant to be told of: what rounding
+// added is not among them.
 func (c *Conn) promised() int { return int(max(c.rightEdge(), c.edge) - c.edge) }
 
 func (c *Conn) rightEdge() uint64 { return c.rcvAdv - uint64(c.rcvRounded) }
@@ -154,9 +157,9 @@ func (c *Conn) advertiseUp(left uint64) uint16 {
 	return uint16(field)
 }
 
-// SetReceiveWindow changes how many octets beyond the left edge the peer may send. A larger window is told at once when
-// the step is worth a segment; a smaller one takes effect as the left edge moves: the right edge never moves back. Below 0:
-// as configured.
+// SetReceiveWindow changes how many octets beyond the left edge the peer may send. A larger window
+// is told at once when the step is worth a segment; a smaller one takes effect as the left edge
+// moves: the right edge never moves back. Below 0: as configured.
 func (c *Conn) SetReceiveWindow(n int) {
 	if n < 0 {
 		n = c.cfg.ReceiveWindow

@@ -56,7 +56,8 @@ const (
 	rtoAfterSynLossNs = 3_000_000_000          // RFC 6298 section 5.7
 )
 
-// withDefaults fills zero fields. It panics on values no TCP can work with: they are the embedder's mistake.
+// withDefaults fills zero fields. It panics on values no TCP can work with: they are the embedder's
+// mistake.
 func (cfg Config) withDefaults() Config {
 	defaultTo(&cfg.MSS, mssDefault)
 	defaultTo(&cfg.ReceiveWindow, 1<<20)

@@ -10,16 +10,17 @@ import (
 // never is a timer that is not armed.
 const never = math.MaxInt64
 
-// Conn is one connection. Init gives it the Memory it shares; Connect or Accept start it, and after EvClosed it may be
-// started again. One goroutine at a time.
+// Conn is one connection. Init gives it the Memory it shares; Connect or Accept start it, and after
+// EvClosed it may be started again. One goroutine at a time.
 //
-// Positions are stream offsets of 64 bits: 0 is the first octet behind the SYN, in both directions, and a FIN stands at
-// the offset behind the last octet. seqOf and the signed distances in Input are where they meet sequence numbers.
-// Invariants while synchronized: sndUna <= sndNxt <= sndMax; sndUna is where the first record in flight begins;
-// edge <= rcvAdv; every span of held lies beyond edge.
+// Positions are stream offsets of 64 bits: 0 is the first octet after the SYN, in both directions,
+// and a FIN stands at the offset after the last octet. seqOf and the signed distances in Input are
+// where they meet sequence numbers. Invariants while synchronized: sndUna <= sndNxt <= sndMax;
+// sndUna is where the first record in flight begins; edge <= rcvAdv; every span of held lies beyond
+// edge.
 //
-// What every segment touches stands first, so that of the many connections of a Poller it brings few cache lines into the
-// cache; HotOctets says how far that goes.
+// What every segment touches stands first, so that of the many connections of a Poller it brings
+// few cache lines into the cache; HotOctets says how far that goes.
 type Conn struct {
 	*inFlight
 	cfg *Config
@@ -56,11 +57,11 @@ type Conn struct {
 	passive bool // SYN-RECEIVED came from Accept (RFC 9293 section 3.5, MUST-11)
 
 	finQueued bool // CloseSend was called
-	starved   bool // there was no memory for a first run of records
+	noMemory  bool // there was no memory for a first run of records
 	noDelay   bool // Nagle is off
 	orphaned  bool // SetOrphaned was called
 	hasFin    bool // the peer's FIN stands at finAt
-	finTaken  bool // it is behind the left edge: RCV.NXT is edge+1
+	finTaken  bool // it is after the left edge: RCV.NXT is edge+1
 
 	useTS, useSACK, useScale bool // what the SYNs agreed on
 	sndShift, rcvShift       uint8
@@ -97,7 +98,8 @@ type Conn struct {
 	mss, nextMSS      uint16 // what we announce; what SetMSS asks for
 }
 
-// HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for whoever brings Conns into the cache.
+// HotOctets are the first of a Conn that segments in order, and their ACKs, touch: for a caller
+// that brings Conns into the cache.
 const HotOctets = unsafe.Offsetof(Conn{}.cong) + cc.HotOctets
 
 // due is what Next owes besides data.
@@ -129,8 +131,9 @@ func (c *Conn) Init(m *Memory) {
 	c.timers.stop()
 }
 
-// Connect starts an active open with initial sequence number iss (RFC 6528 says how to choose it). tsOffset is added to
-// the timestamp clock (RFC 7323 section 7). Next gives the SYN. Panics unless CLOSED with all handles released.
+// Connect starts an active open with initial sequence number iss (RFC 6528 says how to choose it).
+// tsOffset is added to the timestamp clock (RFC 7323 section 7). Next gives the SYN. Panics unless
+// CLOSED with all handles released.
 func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
 	c.start(id, iss, tsOffset)
 	c.state = SynSent
@@ -138,8 +141,9 @@ func (c *Conn) Connect(now int64, id ID, iss Seq, tsOffset uint32) {
 	c.timers.progressAt = now
 }
 
-// Accept starts a passive open from a SYN, which the caller has found to be one (SYN, no RST, no ACK). Next gives the
-// SYN,ACK. Octets on the SYN are not taken: the peer sends them again. Panics as Connect does.
+// Accept starts a passive open from a SYN, which the caller has found to be one (SYN, no RST, no
+// ACK). Next gives the SYN,ACK. Octets on the SYN are not taken: the peer sends them again. Panics
+// as Connect does.
 func (c *Conn) Accept(now int64, id ID, iss Seq, tsOffset uint32, syn *Segment) {
 	c.start(id, iss, tsOffset)
 	c.passive = true
@@ -188,7 +192,8 @@ func shiftFor(n int) uint8 {
 	return shift
 }
 
-// takeSYN reads what the peer's SYN or SYN,ACK says (RFC 9293 section 3.10.7.2, RFC 7323 sections 2.2 and 3.2).
+// takeSYN reads what the peer's SYN or SYN,ACK says (RFC 9293 section 3.10.7.2, RFC 7323 sections
+// 2.2 and 3.2).
 func (c *Conn) takeSYN(now int64, s *Segment) {
 	o := &s.Options
 	c.irs = s.Seq
@@ -273,15 +278,16 @@ func (c *Conn) initialWindow() int {
 func (c *Conn) finish(ev Events) {
 	c.state = Closed
 	c.events |= ev | EvClosed
-	c.due, c.starved = 0, false
+	c.due, c.noMemory = 0, false
 	c.ack = ackState{}
 	c.sent.abandon()
 	c.held.giveBack(c.mem)
 	c.timers.stop()
 }
 
-// setEMSS computes Eff.snd.MSS (RFC 9293 section 3.7.1). SACK blocks are not subtracted: they travel on data only where
-// they fit, so that EMSS, and MPA's MULPDU with it, stays the same through a loss.
+// setEMSS computes Eff.snd.MSS (RFC 9293 section 3.7.1). SACK blocks are not subtracted: they
+// travel on data only where they fit, so that EMSS, and MPA's MULPDU with it, stays the same
+// through a loss.
 func (c *Conn) setEMSS() {
 	c.emss = int(min(c.peerMSS, c.limitMSS)) - c.optionsLen()
 }
@@ -294,9 +300,9 @@ func (c *Conn) optionsLen() int {
 	return 0
 }
 
-// SetMSS sets, for the connection that is started next, what it announces as its MSS and sends at most: Config.MSS or
-// less, as the fixed headers of IPv6 are longer (RFC 8200 section 8.3). It panics unless CLOSED, and holds for one Connect
-// or Accept.
+// SetMSS sets, for the connection that is started next, what it announces as its MSS and sends at
+// most: Config.MSS or less, as the fixed headers of IPv6 are longer (RFC 8200 section 8.3). It
+// panics unless CLOSED, and holds for one Connect or Accept.
 func (c *Conn) SetMSS(n int) {
 	if c.state != Closed {
 		panic("tcp: SetMSS on a Conn in use")
@@ -304,9 +310,9 @@ func (c *Conn) SetMSS(n int) {
 	c.nextMSS = uint16(max(min(n, c.cfg.MSS), mssFloor))
 }
 
-// SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP and TCP headers, as an
-// MSS; options are subtracted here. Records that have become too large are cut in two when they are next sent, and their
-// handle is released with the last part.
+// SetEMSSLimit lowers (or raises again) what the path carries: n is the path MTU less the fixed IP
+// and TCP headers, as an MSS; options are subtracted here. Records that have become too large are
+// cut in two when they are next sent, and their handle is released with the last part.
 func (c *Conn) SetEMSSLimit(n int) {
 	before := c.emss
 	c.limitMSS = uint16(max(min(n, int(c.mss)), mssFloor))
@@ -345,8 +351,9 @@ func (c *Conn) AckedOffset() uint64 { return min(c.sndUna, c.pushed) } // a FIN 
 // PushedOffset is the offset the next pushed octet will have.
 func (c *Conn) PushedOffset() uint64 { return c.pushed }
 
-// Release returns, one by one, handles that are wholly acknowledged (or, after EvClosed, were abandoned), in the order
-// of Push, each once. The ring's slots are free only after it: drain it on EvAcked and EvClosed.
+// Release returns, one by one, handles that are wholly acknowledged (or, after EvClosed, were
+// abandoned), in the order of Push, each once. The ring's slots are free only after it: drain it on
+// EvAcked and EvClosed.
 func (c *Conn) Release() (Handle, bool) {
 	h, ok := c.sent.release()
 	if c.sent.rel == c.sent.end {
@@ -355,18 +362,19 @@ func (c *Conn) Release() (Handle, bool) {
 	return h, ok
 }
 
-// Held is how many segments of ours are queued or were not released: their handles, and the records that remember them, are
-// what the peer makes us keep.
+// Held is how many segments of ours are queued or were not released: their handles, and the records
+// that remember them, are what the peer makes us keep.
 func (c *Conn) Held() int { return int(c.sent.end - c.sent.rel) }
 
-// Starved says that Room was 0, or a FIN waits, only because there was no memory for a first run of records. Nothing that
-// happens to this Conn may end that: the caller asks again when Memory.RunsFree says so.
-func (c *Conn) Starved() bool { return c.starved }
+// WaitsForMemory says that Room was 0, or a FIN waits, only because there was no memory for a first
+// run of records. Nothing that happens to this Conn may end that: the caller asks again when
+// Memory.RunsFree says so.
+func (c *Conn) WaitsForMemory() bool { return c.noMemory }
 
 // seqOf is the sequence number of offset at of our stream.
 func (c *Conn) seqOf(at uint64) Seq { return c.iss + 1 + Seq(at) }
 
-// rcvNxtOff is RCV.NXT as an offset: the left edge, and the FIN once that is behind it.
+// rcvNxtOff is RCV.NXT as an offset: the left edge, and the FIN once that is after it.
 func (c *Conn) rcvNxtOff() uint64 {
 	if c.finTaken {
 		return c.edge + 1
@@ -383,18 +391,21 @@ func (c *Conn) flight() int { return int(c.sndNxt - c.sndUna) }
 // pipe estimates the octets in the network (RFC 6675 section 4).
 func (c *Conn) pipe() int { return c.flight() - c.sent.sacked - c.sent.lost }
 
-// tsNow is the timestamp clock: 1 ms a tick (RFC 7323 section 5.4), with the connection's own offset.
+// tsNow is the timestamp clock: 1 ms a tick (RFC 7323 section 5.4), with the connection's own
+// offset.
 func (c *Conn) tsNow(now int64) uint32 { return uint32(now/timestampTickNs) + c.tsOffset }
 
-// tsElapsed is the time since our timestamp echo was sent, to the tick; false if it cannot be one of ours.
+// tsElapsed is the time since our timestamp echo was sent, to the tick; false if it cannot be one
+// of ours.
 func (c *Conn) tsElapsed(now int64, echo uint32) (ns int64, ok bool) {
 	ns = int64(int32(c.tsNow(now)-echo)) * timestampTickNs
 	return ns, ns >= 0 && ns < c.cfg.UserTimeoutNs
 }
 
-// EchoAge is how long ago at most the segment left whose timestamp s, which was just given to Input, echoes. A round trip is
-// no longer than that, and a receiver that sends no octets has no other measure of it (RFC 7323 section 4.1 is about senders).
-// False: s has no timestamp, or echoes none of ours.
+// EchoAge is how long ago at most the segment left whose timestamp s, which was just given to
+// Input, echoes. A round trip is no longer than that, and a receiver that sends no octets has no
+// other measure of it (RFC 7323 section 4.1 is about senders). False: s has no timestamp, or echoes
+// none of ours.
 func (c *Conn) EchoAge(now int64, s *Segment) (ns int64, ok bool) {
 	if !c.useTS || !s.Options.HasTimestamps {
 		return 0, false

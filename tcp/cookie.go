@@ -1,8 +1,9 @@
 package tcp
 
-// SYN cookies (RFC 4987 section 3.6, after D. J. Bernstein, 1996): a listener under a flood keeps nothing of a SYN. What
-// it must know when the last ACK of the handshake comes stands in the initial sequence number and, if the peer sends
-// timestamps, in the low bits of the one it will echo.
+// SYN cookies (RFC 4987 section 3.6, after D. J. Bernstein, 1996): a listener under a flood keeps
+// nothing of a SYN. What it must know when the last ACK of the handshake comes stands in the
+// initial sequence number and, if the peer sends timestamps, in the low bits of the one it will
+// echo.
 //
 //	 31     30      28 27                         0        timestamp   31               6   5    4   3     0
 //	┌──────┬──────────┬────────────────────────────┐      ┌──────────────────────────────┬─────┬────┬───────┐
@@ -10,9 +11,10 @@ package tcp
 //	│      │          │ class                      │      │                              │     │    │       │
 //	└──────┴──────────┴────────────────────────────┘      └──────────────────────────────┴─────┴────┴───────┘
 //
-// The bits in the timestamp are laid out as Linux does it (net/ipv4/syncookies.c). Without timestamps window scale, SACK
-// and ECN are off, and the SYN,ACK does not offer them. The MAC is the caller's: a keyed function that nobody outside can
-// compute. A cookie is good for one to two slots; one guess in 2^28 hits.
+// The bits in the timestamp are laid out as Linux does it (net/ipv4/syncookies.c). Without
+// timestamps window scale, SACK and ECN are off, and the SYN,ACK does not offer them. The MAC is
+// the caller's: a keyed function that nobody outside can compute. A cookie is good for one to two
+// slots; one guess in 2^28 hits.
 
 const (
 	cookieSlotNs    = 64_000_000_000
@@ -27,15 +29,15 @@ const (
 // CookieLifeNs is how long after it was made a cookie may still be good.
 const CookieLifeNs = 2 * cookieSlotNs
 
-// cookieMSS are the classes: the peer's MSS is rounded down to one of them. They are what paths have today, and the least
-// there is.
+// cookieMSS are the classes: the peer's MSS is rounded down to one of them. They are what paths
+// have today, and the least there is.
 var cookieMSS = [1 << cookieClassBits]uint16{mssFloor, mssAbsent, 1220, 1360, 1440, 1460, 4036, 8940}
 
 // CookieSlot is the number of the present slot.
 func CookieSlot(now int64) uint32 { return uint32(now / cookieSlotNs) }
 
-// Cookie takes from h what a cookie cannot say, so that h need not be kept. class goes into the caller's MAC; SetCookie
-// follows.
+// Cookie takes from h what a cookie cannot say, so that h need not be kept. class goes into the
+// caller's MAC; SetCookie follows.
 func (h *Half) Cookie(cfg *Config) (class uint8) {
 	mss := h.mss
 	if mss == 0 {
@@ -61,8 +63,8 @@ func cookie(slot uint32, class uint8, mac uint32) Seq {
 }
 
 // CookieSynAck makes h's SYN,ACK after SetCookie.
-func (h *Half) CookieSynAck(now int64, id ID, mould *Conn, t *Transmit) {
-	h.make(now, id, mould, t)
+func (h *Half) CookieSynAck(now int64, id ID, template *Conn, t *Transmit) {
+	h.make(now, id, template, t)
 	if !t.Options.HasTimestamps {
 		return
 	}
@@ -84,8 +86,8 @@ func (h *Half) CookieSynAck(now int64, id ID, mould *Conn, t *Transmit) {
 	t.Options.TSval = val
 }
 
-// CookieOf takes what ack acknowledges for a cookie, and says in which slot (the present one or the one before) and with
-// which class it was made. Whether it is a cookie at all, CookieMatches says.
+// CookieOf takes what ack acknowledges for a cookie, and says in which slot (the present one or the
+// one before) and with which class it was made. Whether it is a cookie at all, CookieMatches says.
 func CookieOf(now int64, ack *Segment) (slot uint32, class uint8) {
 	iss := uint32(ack.Ack - 1)
 	slot = CookieSlot(now)

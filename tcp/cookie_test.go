@@ -36,16 +36,16 @@ func TestCookieRoundTrip(t *testing.T) {
 // The timestamp that carries options is never ahead of the clock, and less than 128 ms behind.
 func TestCookieTimestamp(t *testing.T) {
 	cfg := Config{}
-	mould := NewConn(cfg)
+	template := NewConn(cfg)
 	for i := range int64(300) {
 		syn := Segment{Flags: SYN | Flags(i&1)*(ECE|CWR)}
 		syn.Options = Options{MSS: 1460, WindowScale: int8(i%16) - 1, SACKPermitted: i&2 != 0, HasTimestamps: true, TSval: 7}
 		h := NewHalf(1, 0xffffff00, &syn)
-		class := h.Cookie(mould.cfg)
+		class := h.Cookie(template.cfg)
 		h.SetCookie(1, class, 99)
 		var x Transmit
 		now := 1000*sc + i*ms
-		h.CookieSynAck(now, simID(true), mould, &x)
+		h.CookieSynAck(now, simID(true), template, &x)
 		if behind := int32(uint32(now/ms) + 0xffffff00 - x.Options.TSval); behind < 0 || behind >= 128 {
 			t.Fatalf("%d ms behind", behind)
 		}
@@ -75,18 +75,19 @@ func TestCookieConnHasNoSample(t *testing.T) {
 	}
 }
 
-// From the cache, the SYN,ACK's round trip is measured, and a SYN,ACK that was lost is a loss (RFC 5681 section 3.1).
+// From the cache, the SYN,ACK's round trip is measured, and a SYN,ACK that was lost is a loss (RFC
+// 5681 section 3.1).
 func TestResumeKnowsTheSynAck(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		cfg := plain()
-		mould := NewConn(cfg)
+		template := NewConn(cfg)
 		syn := Segment{Flags: SYN, Seq: 100, Window: 5000}
 		syn.Options = Options{MSS: 1000, WindowScale: -1}
 		h := NewHalf(200, 0, &syn)
 		var x Transmit
-		h.SynAck(10*sc, simID(true), mould, true, &x)
+		h.SynAck(10*sc, simID(true), template, true, &x)
 		if again {
-			h.SynAck(11*sc, simID(true), mould, true, &x)
+			h.SynAck(11*sc, simID(true), template, true, &x)
 		}
 		c := NewConn(cfg)
 		now := 11*sc + 30*ms

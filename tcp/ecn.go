@@ -2,10 +2,12 @@ package tcp
 
 import "github.com/rnicd/rnicd/tcp/cc"
 
-// Explicit Congestion Notification (RFC 3168), and the exact feedback that DCTCP asks for (RFC 8257 section 3.2). The
-// network marks CE on packets that say ECT; the receiver echoes it by ECE; the sender reduces, and says so by CWR.
+// Explicit Congestion Notification (RFC 3168), and the exact feedback that DCTCP asks for (RFC 8257
+// section 3.2). The network marks CE on packets that say ECT; the receiver echoes it by ECE; the
+// sender reduces, and says so by CWR.
 
-// ECNMode is what a connection does about ECN. A congestion control that lives on marks asks for it whatever the mode.
+// ECNMode is what a connection does about ECN. A congestion control that lives on marks asks for it
+// whatever the mode.
 type ECNMode uint8
 
 const (
@@ -21,8 +23,8 @@ const (
 	ecnCE   = 3
 )
 
-// ecnSynTries is how many SYNs ask for ECN. The next ones do not: there are middleboxes that drop those which do (section
-// 6.1.1.1).
+// ecnSynTries is how many SYNs ask for ECN. The next ones do not: there are middleboxes that drop
+// those which do (section 6.1.1.1).
 const ecnSynTries = 2
 
 // ceRunsMax is how many changes of the CE mark are told exactly between two turns of output.
@@ -40,8 +42,8 @@ type ecnState struct {
 	until  uint64
 }
 
-// ceRuns are the runs of octets with the same mark that came before the present run; each is to be acknowledged on its
-// own. They are kept with exact only; dueMarkRun says that there are some.
+// ceRuns are the runs of octets with the same mark that came before the present run; each is to be
+// acknowledged on its own. They are kept with exact only; dueMarkRun says that there are some.
 type ceRuns struct {
 	ends  [ceRunsMax]Seq // their marks alternate
 	n     uint8
@@ -57,12 +59,12 @@ func (c *Conn) startECN() {
 	c.ecn = ecnState{tos: c.cfg.TOS &^ ecnMask, exact: wantsExactECN(c.control)}
 }
 
-// SetTOS sets the DS field of the segments sent from now on (RFC 9293 section 3.9.1.9); the two ECN bits of tos are not
-// taken. After Connect or Accept and before Next it holds for the SYN as well.
+// SetTOS sets the DS field of the segments sent from now on (RFC 9293 section 3.9.1.9); the two ECN
+// bits of tos are not taken. After Connect or Accept and before Next it holds for the SYN as well.
 func (c *Conn) SetTOS(tos uint8) { c.ecn.tos = tos &^ ecnMask }
 
-// SetCongestion replaces the congestion control; cwnd and ssthresh stay. Once the SYNs are exchanged it no longer changes
-// whether ECN is used, nor how marks are echoed.
+// SetCongestion replaces the congestion control; cwnd and ssthresh stay. Once the SYNs are
+// exchanged it no longer changes whether ECN is used, nor how marks are echoed.
 func (c *Conn) SetCongestion(a cc.Algorithm) {
 	c.control = a
 	if !c.state.synchronized() {
@@ -103,12 +105,14 @@ func (e *ecnState) agreeECN(s *Segment, mode ECNMode) {
 	e.on = bits == ECE|CWR && (mode != ECNOff || e.exact)
 }
 
-// askedAgain reads the peer's SYN when it comes again: one that no longer asks for ECN has given it up.
+// askedAgain reads the peer's SYN when it comes again: one that no longer asks for ECN has given it
+// up.
 func (e *ecnState) askedAgain(s *Segment) {
 	e.on = e.on && s.Flags&(ECE|CWR) == ECE|CWR
 }
 
-// markArrived takes the ECN field and CWR of a data segment in the window; it comes before the segment's octets do.
+// markArrived takes the ECN field and CWR of a data segment in the window; it comes before the
+// segment's octets do.
 func (c *Conn) markArrived(s *Segment) {
 	e := &c.ecn
 	ce := s.TOS&ecnMask == ecnCE
@@ -170,7 +174,8 @@ func (c *Conn) nextRun(now int64, t *Transmit) {
 	if mark {
 		t.Flags |= ECE
 	}
-	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up as advertise does.
+	// The right edge is where it is (RFC 9293 section 3.8.6), seen from further left and rounded up
+	// as advertise does.
 	c.lastAckOff = c.rcvNxtOff() - uint64(behind)
 	t.Window = c.advertiseUp(c.lastAckOff)
 }
@@ -186,8 +191,8 @@ func (c *Conn) markAcked(now int64) {
 	}
 }
 
-// reduced takes note that cwnd was reduced, with SND.NXT at nxt: the peer is to be told, and marks of what is outstanding
-// have been answered.
+// reduced takes note that cwnd was reduced, with SND.NXT at nxt: the peer is to be told, and marks
+// of what is outstanding have been answered.
 func (e *ecnState) reduced(nxt uint64) {
 	if e.on {
 		e.cwrDue = true
@@ -195,7 +200,8 @@ func (e *ecnState) reduced(nxt uint64) {
 	}
 }
 
-// markNew makes a new data segment ECN-capable (section 6.1.2): not retransmissions, probes and empty segments.
+// markNew makes a new data segment ECN-capable (section 6.1.2): not retransmissions, probes and
+// empty segments.
 func (e *ecnState) markNew(t *Transmit) {
 	if e.plain {
 		return

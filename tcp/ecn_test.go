@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// The SYN asks by both bits; only ECE alone is yes. Both are a peer that reflects what it does not know.
+// The SYN asks by both bits; only ECE alone is yes. Both are a peer that reflects what it does not
+// know.
 //
 // req: 3168-6.1.1-1, 9293-SHLD-8
 func TestECNIsAgreedOnByTheSynAck(t *testing.T) {
@@ -129,7 +130,8 @@ func TestManyChangesOfTheMark(t *testing.T) {
 	}
 }
 
-// A mark on a segment out of order is told with the duplicate ACK, and one that does not move the edge is not forgotten.
+// A mark on a segment out of order is told with the duplicate ACK, and one that does not move the
+// edge is not forgotten.
 func TestMarkOutOfOrder(t *testing.T) {
 	cfg := sackOnly()
 	cfg.Congestion = exactReno{}
@@ -169,7 +171,8 @@ func (x counter) Acked(w *cc.State, a cc.Sample) {
 	x.NewReno.Acked(w, a)
 }
 
-// What an ACK with ECE covers is told to the congestion control, and once per window that it is to reduce.
+// What an ACK with ECE covers is told to the congestion control, and once per window that it is to
+// reduce.
 //
 // req: 3168-6.1.2-1
 func TestMarksAreTold(t *testing.T) {

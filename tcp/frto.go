@@ -1,7 +1,8 @@
 package tcp
 
-// frto is F-RTO (RFC 5682 section 3.1, the variant with SACK): was a timeout spurious? Two ACKs tell, if new segments
-// and not old ones are sent between them. Where there are timestamps Eifel tells by one ACK, and F-RTO is not asked.
+// frto is F-RTO (RFC 5682 section 3.1, the variant with SACK): was a timeout spurious? Two ACKs
+// tell, if new segments and not old ones are sent between them. Where there are timestamps Eifel
+// tells by one ACK, and F-RTO is not asked.
 type frto struct {
 	step frtoStep
 	sent uint64 // SND.NXT when step 3 began: new segments were sent if it has moved
@@ -15,8 +16,8 @@ const (
 	frtoNext          // it has come; new segments go, and the next ACK decides
 )
 
-// start is step 1. first: no timeout is being recovered from, else its segments are sent again as they are (RecoveryPoint is
-// not below SND.UNA).
+// start is step 1. first: no timeout is being recovered from, else its segments are sent again as
+// they are (RecoveryPoint is not below SND.UNA).
 func (f *frto) start(c *Conn, first bool) {
 	f.step = frtoOff
 	if first && c.useSACK && !c.useTS {
@@ -41,8 +42,8 @@ func (c *Conn) frtoAcked(now int64, a *acked) {
 	}
 }
 
-// frtoDry ends F-RTO when there is nothing new to ask with, or Nagle or the peer's window keep it: what waits for cwnd or
-// for pacing will go without our doing.
+// frtoDry ends F-RTO when there is nothing new to ask with, or Nagle or the peer's window keep it:
+// what waits for cwnd or for pacing will go without our doing.
 func (c *Conn) frtoDry(now int64) bool {
 	rv := &c.recovery
 	if rv.hold != holdLost || rv.frto.sent != c.sndNxt {

@@ -2,8 +2,9 @@ package tcp
 
 import "testing"
 
-// FuzzInput lets a peer that keeps to no rule talk to a Conn whose owner keeps to all. Three octets are one step. The
-// invariants must hold after each, no octet may be handed up twice, and handles come back in order.
+// FuzzInput lets a peer that keeps to no rule talk to a Conn whose owner keeps to all. Three octets
+// are one step. The invariants must hold after each, no octet may be handed up twice, and handles
+// come back in order.
 func FuzzInput(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 1, 1, 2, 2, 2})
 	f.Add([]byte{1, 16, 10, 9, 0, 0, 1, 16, 20, 3, 0, 200, 9, 0, 0, 4, 0, 0, 1, 17, 3, 9, 1, 1})

@@ -20,8 +20,8 @@ func goodput(t testing.TB, seed uint64, link simLink, cfg Config, n uint64) (mbi
 	return float64(n) * 8000 / float64(s.now-start), s.a.c.Stats()
 }
 
-// A link of 1 Gbit/s and 1 ms round trip. The floors are far below what is measured and far above what one timeout per
-// window would leave.
+// A link of 1 Gbit/s and 1 ms round trip. The floors are far below what is measured and far above
+// what one timeout per window would leave.
 func TestGoodput(t *testing.T) {
 	base := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000}
 	with := func(f func(l *simLink)) simLink { l := base; f(&l); return l }
@@ -58,9 +58,10 @@ func TestGoodput(t *testing.T) {
 	}
 }
 
-// A cable almost without delay, whose peer acknowledges a burst at once: where the ACK of a whole burst is lost, a probe must
-// find out, and not a timeout of 200 ms. A reference with a timeout per lost ACK gets 70 Mbit/s here. How soon the probe may
-// go decides the goodput (docs/operations.md has the figures).
+// A cable almost without delay, whose peer acknowledges a burst at once: where the ACK of a whole
+// burst is lost, a probe must find out, and not a timeout of 200 ms. A reference with a timeout per
+// lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput (docs/operations.md
+// has the figures).
 func TestGoodputOfACable(t *testing.T) {
 	for _, tt := range []struct {
 		delay, ptoMin int64

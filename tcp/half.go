@@ -1,8 +1,9 @@
 package tcp
 
-// Half is a connection in SYN-RECEIVED as a listener keeps it: what the peer's SYN said and what it was answered, without
-// a Conn (the SYN cache of RFC 4987 section 3.5). Its owner sends what SynAck makes, again and again until the peer
-// answers; Judge says what an answer is worth, and Resume makes it a Conn. 40 octets, no pointers.
+// Half is a connection in SYN-RECEIVED as a listener keeps it: what the peer's SYN said and what it
+// was answered, without a Conn (the SYN cache of RFC 4987 section 3.5). Its owner sends what SynAck
+// makes, again and again until the peer answers; Judge says what an answer is worth, and Resume
+// makes it a Conn. 40 octets, no pointers.
 type Half struct {
 	iss, irs Seq
 	tsOffset uint32
@@ -17,7 +18,8 @@ type Half struct {
 	tries    uint8 // of those, the first and by timer
 }
 
-// NewHalf is that of a segment the caller has found to be a SYN (no RST, no ACK). Octets on the SYN are not taken.
+// NewHalf is that of a segment the caller has found to be a SYN (no RST, no ACK). Octets on the SYN
+// are not taken.
 func NewHalf(iss Seq, tsOffset uint32, syn *Segment) Half {
 	o := &syn.Options
 	return Half{
@@ -32,10 +34,11 @@ func (h *Half) syn(s *Segment) {
 	s.Options = Options{MSS: h.mss, WindowScale: h.scale, SACKPermitted: h.sack, HasTimestamps: h.ts, TSval: h.tsVal}
 }
 
-// SynAck makes h's SYN,ACK with the help of mould, a Conn in CLOSED that is used for nothing else, so that there is only
-// one way to answer a SYN. timed: the retransmission timer asks, not the peer.
-func (h *Half) SynAck(now int64, id ID, mould *Conn, timed bool, t *Transmit) {
-	h.make(now, id, mould, t)
+// SynAck makes h's SYN,ACK with the help of template, a Conn in CLOSED that is used for nothing
+// else, so that there is only one way to answer a SYN. timed: the retransmission timer asks, not
+// the peer.
+func (h *Half) SynAck(now int64, id ID, template *Conn, timed bool, t *Transmit) {
+	h.make(now, id, template, t)
 	t.Retransmit = h.sends > 0
 	if h.sends == 0 {
 		h.sentAt = now
@@ -48,13 +51,13 @@ func (h *Half) SynAck(now int64, id ID, mould *Conn, timed bool, t *Transmit) {
 	}
 }
 
-func (h *Half) make(now int64, id ID, mould *Conn, t *Transmit) {
+func (h *Half) make(now int64, id ID, template *Conn, t *Transmit) {
 	var s Segment
 	h.syn(&s)
-	mould.Accept(now, id, h.iss, h.tsOffset, &s)
-	mould.Next(now, t)
-	mould.finish(0)
-	mould.events = 0
+	template.Accept(now, id, h.iss, h.tsOffset, &s)
+	template.Next(now, t)
+	template.finish(0)
+	template.events = 0
 }
 
 // Tries is how often SynAck was timed.
@@ -72,8 +75,8 @@ const (
 	HalfOpen            // the peer has acknowledged the SYN: Resume, then Input this segment
 )
 
-// Judge is RFC 9293 section 3.10.7.4 for SYN-RECEIVED after a passive open, in the RFC's order, up to where a Conn takes
-// over. cfg is that of the Conns.
+// Judge is RFC 9293 section 3.10.7.4 for SYN-RECEIVED after a passive open, in the RFC's order, up
+// to where a Conn takes over. cfg is that of the Conns.
 func (h *Half) Judge(cfg *Config, s *Segment) Judgment {
 	at := s.Seq.Sub(h.irs + 1)
 	wnd := min(cfg.ReceiveWindow, 65535) // a SYN,ACK's window is not scaled
@@ -107,9 +110,9 @@ func (h *Half) Judge(cfg *Config, s *Segment) Judgment {
 	return HalfOpen
 }
 
-// stampAgain takes the timestamp of the peer's SYN that has come again (RFC 7323 section 4.3, rule 2), so
-// that the SYN,ACK echoes that one: by the echo of the first the peer would measure how long it waited
-// for a SYN,ACK that was lost.
+// stampAgain takes the timestamp of the peer's SYN that has come again (RFC 7323 section 4.3, rule
+// 2), so that the SYN,ACK echoes that one: by the echo of the first the peer would measure how long
+// it waited for a SYN,ACK that was lost.
 func (h *Half) stampAgain(syn *Segment) {
 	o := &syn.Options
 	if syn.Flags&ACK == 0 && syn.Seq == h.irs && o.HasTimestamps && int32(o.TSval-h.tsVal) > 0 {
@@ -117,8 +120,8 @@ func (h *Half) stampAgain(syn *Segment) {
 	}
 }
 
-// Resume starts c as Accept of h's SYN would, as if Next had given the SYN,ACK that SynAck made. Input of the segment that
-// Judge found HalfOpen follows.
+// Resume starts c as Accept of h's SYN would, as if Next had given the SYN,ACK that SynAck made.
+// Input of the segment that Judge found HalfOpen follows.
 func (c *Conn) Resume(now int64, id ID, h *Half) {
 	var s Segment
 	var t Transmit

@@ -339,8 +339,8 @@ func TestLostSynStartsWithOneSegmentAndThreeSeconds(t *testing.T) {
 	}
 }
 
-// The same where the SYN,ACK echoes a timestamp that we cannot have sent: the RTO would be its maximum for dozens of round
-// trips.
+// The same where the SYN,ACK echoes a timestamp that we cannot have sent: the RTO would be its
+// maximum for dozens of round trips.
 func TestSynAckEchoesWhatWasNeverSent(t *testing.T) {
 	for _, echo := range []string{"0", "3000000000", "1001500"} {
 		cfg := plain()

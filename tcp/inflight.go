@@ -1,8 +1,9 @@
 package tcp
 
-// inFlight is what a Conn keeps while something of it is sent or queued and not released: the ring of records, and the
-// loss episode. It lies in Memory beside the ring's run and comes and goes with it, so that an idle Conn does without. A
-// Conn without a run has Memory.none in its place, in which nothing is in flight, and which nobody changes.
+// inFlight is what a Conn keeps while something of it is sent or queued and not released: the ring
+// of records, and the loss episode. It lies in Memory next to the ring's run and comes and goes
+// with it, so that an idle Conn does without. A Conn without a run has Memory.none in its place, in
+// which nothing is in flight, and which nobody changes.
 type inFlight struct {
 	sent     sentRing
 	recovery recovery
@@ -13,8 +14,9 @@ func nothing() inFlight {
 	return inFlight{recovery: recovery{burst: burst{at: -1}, rack: rack{reoAt: never}}}
 }
 
-// provideRecord makes sure that more than splitReserve slots are free: a first run for a Conn without one, a larger one for a full
-// ring. False: there is no memory, or the ring is as large as it may be. It moves c.inFlight.
+// provideRecord makes sure that more than splitReserve slots are free: a first run for a Conn
+// without one, a larger one for a full ring. False: there is no memory, or the ring is as large as
+// it may be. It moves c.inFlight.
 func (c *Conn) provideRecord() bool { return c.sent.free() > splitReserve || c.takeRecords() }
 
 func (c *Conn) takeRecords() bool {

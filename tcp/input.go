@@ -1,8 +1,9 @@
 package tcp
 
-// Input runs RFC 9293 section 3.10.7 on a segment with a good checksum, in the RFC's order. What concerns our own
-// octets (acknowledgments, windows, resets) has happened when it returns; what concerns the peer's happens in Commit,
-// which the caller calls afterwards, always, with the same Arrival and before the next Input.
+// Input runs RFC 9293 section 3.10.7 on a segment with a good checksum, in the RFC's order. What
+// concerns our own octets (acknowledgments, windows, resets) has happened when it returns; what
+// concerns the peer's happens in Commit, which the caller calls afterwards, always, with the same
+// Arrival and before the next Input.
 func (c *Conn) Input(now int64, s *Segment) Arrival {
 	c.flow.segsIn += uint64(s.parts())
 	c.flow.bytesIn += uint64(s.Len)
@@ -39,9 +40,9 @@ func (c *Conn) Input(now int64, s *Segment) Arrival {
 	if drop := c.inputAck(now, s); drop != DropNone {
 		return Arrival{Drop: drop}
 	}
-	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: who can guess the window
-	// alone must not move TS.Recent, or PAWS would drop what the peer sends from then on. Linux
-	// does it at the same place (tcp_ack).
+	// RFC 7323 section 4.3 (2), once the ACK has been found acceptable: a sender that can guess the
+	// window alone must not move TS.Recent, or PAWS would drop what the peer sends from then on.
+	// Linux does it at the same place (tcp_ack).
 	if c.useTS && s.Options.HasTimestamps && s.Seq.LessEq(c.irs+1+Seq(c.lastAckOff)) {
 		c.takeTimestamp(now, s.Options.TSval)
 	}
@@ -92,8 +93,8 @@ func (c *Conn) inputSynSent(now int64, s *Segment) Arrival {
 	return Arrival{}
 }
 
-// inputSynAgain handles what SYN-RECEIVED may see of the peer's SYN, whose sequence number lies left of the window. It
-// takes the SYN off s where an ACK rides on it.
+// inputSynAgain handles what SYN-RECEIVED may see of the peer's SYN, whose sequence number lies
+// left of the window. It takes the SYN off s where an ACK rides on it.
 func (c *Conn) inputSynAgain(now int64, s *Segment) (done bool, drop Drop) {
 	if s.Flags&(SYN|RST) != SYN || s.Seq != c.irs {
 		return false, DropNone
@@ -114,8 +115,8 @@ func (c *Conn) inputSynAgain(now int64, s *Segment) (done bool, drop Drop) {
 	return false, DropNone
 }
 
-// acceptable is the first step of section 3.10.7.4, after PAWS (RFC 7323 section 5.3). at is the distance of SEG.SEQ
-// from RCV.NXT.
+// acceptable is the first step of section 3.10.7.4, after PAWS (RFC 7323 section 5.3). at is the
+// distance of SEG.SEQ from RCV.NXT.
 func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	at = s.Seq.Sub(c.rcvNxt())
 	wnd := int(c.rcvAdv) - int(c.rcvNxtOff())
@@ -142,9 +143,10 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	n := s.SeqLen()
 	switch {
 	case n == 0 && at <= wnd && at >= int(c.lastAckOff)-int(c.rcvNxtOff()):
-		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer that has filled our window.
-		// And left of RCV.NXT, down to what the peer has been told of (Linux: tcp_sequence): there stands the ACK of one that
-		// has probed our window with an octet, and cannot know that we took it.
+		// At the right edge too, beyond the letter of section 3.4: there stands every ACK of a peer
+		// that has filled our window. And left of RCV.NXT, down to what the peer has been told of
+		// (Linux: tcp_sequence): there stands the ACK of one that has probed our window with an
+		// octet, and cannot know that we took it.
 		return at, DropNone
 	case n > 0 && wnd > 0 && at < wnd && at+n > 0:
 		return at, DropNone
@@ -161,8 +163,8 @@ func (c *Conn) acceptable(now int64, s *Segment) (at int, drop Drop) {
 	return at, DropWindow
 }
 
-// answerUnacceptable owes the ACK that section 3.10.7.4 demands: at once for what carries octets, since the peer may
-// have lost our ACK of them; within a limit for empty segments.
+// answerUnacceptable owes the ACK that section 3.10.7.4 demands: at once for what carries octets,
+// since the peer may have lost our ACK of them; within a limit for empty segments.
 func (c *Conn) answerUnacceptable(now int64, s *Segment, at int) {
 	if s.Flags&FIN != 0 && c.state == TimeWait {
 		c.timers.timeWaitAt = now + c.cfg.TimeWaitNs // the peer's FIN again
@@ -203,14 +205,16 @@ func (c *Conn) inputSynInWindow(now int64) Arrival {
 	return Arrival{Drop: DropSYNChallenge}
 }
 
-// oweReset owes a RST that answers an unacceptable ACK before the connection is synchronized; the state stays.
+// oweReset owes a RST that answers an unacceptable ACK before the connection is synchronized; the
+// state stays.
 func (c *Conn) oweReset(s *Segment) {
 	c.due |= dueReset
 	c.ack.resetSeq = s.Ack
 	c.ack.resetStamped, c.ack.resetEcho = s.Options.HasTimestamps, s.Options.TSval
 }
 
-// arrival finds what of the segment's text is new: clipped to the window and to the peer's FIN, without what is held.
+// arrival finds what of the segment's text is new: clipped to the window and to the peer's FIN,
+// without what is held.
 func (c *Conn) arrival(s *Segment, at int) Arrival {
 	if int(c.rcvAdv) <= int(c.edge) {
 		return Arrival{Drop: DropWindow}
@@ -260,7 +264,8 @@ func (c *Conn) arrival(s *Segment, at int) Arrival {
 	return a
 }
 
-// duplicateText answers a segment all of whose octets are held: an ACK at once, saying so (RFC 2883 section 4).
+// duplicateText answers a segment all of whose octets are held: an ACK at once, saying so (RFC 2883
+// section 4).
 func (c *Conn) duplicateText(s *Segment) Drop {
 	c.stats.dupSegs.one()
 	c.ack.urgent = true

@@ -6,7 +6,8 @@ import (
 	"reflect"
 )
 
-// broken recomputes everything that a Conn keeps incrementally, the naive way, and says what does not agree.
+// broken recomputes everything that a Conn keeps incrementally, the naive way, and says what does
+// not agree.
 func (c *Conn) broken() error {
 	s := &c.sent
 	if len(s.recs) == 0 {
@@ -140,7 +141,8 @@ func (n *recount) add(c *Conn, i uint32) error {
 	return nil
 }
 
-// brokenReceiver is what must hold of what came: the edge, and beyond it spans in order with gaps between them.
+// brokenReceiver is what must hold of what came: the edge, and beyond it spans in order with gaps
+// between them.
 func (c *Conn) brokenReceiver() error {
 	if int(c.rcvRounded)>>c.rcvShift != 0 {
 		return fmt.Errorf("%d octets added to the window by rounding to 2^%d", c.rcvRounded, c.rcvShift)

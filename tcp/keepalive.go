@@ -2,9 +2,10 @@ package tcp
 
 import "math"
 
-// keepAlive probes a peer from which nothing is expected (RFC 9293 section 3.8.4): while nothing of ours is outstanding
-// and nothing has come for the idle time, an empty segment in front of the window draws an ACK. The connection
-// ends only when as many of them in a row as were asked for are not answered. Off unless SetKeepAlive turns it on.
+// keepAlive probes a peer from which nothing is expected (RFC 9293 section 3.8.4): while nothing of
+// ours is outstanding and nothing has come for the idle time, an empty segment in front of the
+// window draws an ACK. The connection ends only when as many of them in a row as were asked for are
+// not answered. Off unless SetKeepAlive turns it on.
 type keepAlive struct {
 	heardAt    int64 // when the peer's last segment came, or later if a probe was late; kept while on
 	intervalMs uint32
@@ -12,7 +13,8 @@ type keepAlive struct {
 	probes     uint8 // sent since heardAt
 }
 
-// KeepAliveDefault, for any argument of SetKeepAlive, is what RFC 9293 asks for (at least two hours) and Linux does.
+// KeepAliveDefault, for any argument of SetKeepAlive, is what RFC 9293 asks for (at least two
+// hours) and Linux does.
 const (
 	KeepAliveDefault    = -1
 	keepAliveIdleNs     = 7200_000_000_000
@@ -20,9 +22,10 @@ const (
 	keepAliveCount      = 9
 )
 
-// SetKeepAlive turns keep-alives on, after idleNs without a segment, every intervalNs, given up after count without an
-// answer (EvTimeout); or off, with idleNs 0. Each may be KeepAliveDefault: 2 hours, 75 s, 9. Times are kept in
-// milliseconds. Where they are on, the time since the peer's last segment and the probes since then count on.
+// SetKeepAlive turns keep-alives on, after idleNs without a segment, every intervalNs, given up
+// after count without an answer (EvTimeout); or off, with idleNs 0. Each may be KeepAliveDefault: 2
+// hours, 75 s, 9. Times are kept in milliseconds. Where they are on, the time since the peer's last
+// segment and the probes since then count on.
 func (c *Conn) SetKeepAlive(now, idleNs, intervalNs int64, count int) {
 	if idleNs == 0 {
 		c.keep, c.keepIdle = keepAlive{}, 0
@@ -66,8 +69,8 @@ func (c *Conn) keepSilence() int64 {
 	return (int64(c.keepIdle) + int64(c.keep.probes)*int64(c.keep.intervalMs)) * 1_000_000
 }
 
-// keepAliveDue handles the keep-alive timer. The time for an answer counts from the probe, also when
-// that comes late: SetKeepAlive may have made the idle time shorter than it has been already.
+// keepAliveDue handles the keep-alive timer. The time for an answer counts from the probe, also
+// when that comes late: SetKeepAlive may have made the idle time shorter than it has been already.
 func (c *Conn) keepAliveDue(now int64) {
 	if c.keep.probes >= c.keep.count {
 		c.finish(EvTimeout)
@@ -78,7 +81,8 @@ func (c *Conn) keepAliveDue(now int64) {
 	c.due |= dueKeepAlive
 }
 
-// nextKeepAlive is a probe: SEG.SEQ is SND.NXT-1 and there is no octet in it (SHLD-12), so the peer must answer.
+// nextKeepAlive is a probe: SEG.SEQ is SND.NXT-1 and there is no octet in it (SHLD-12), so the peer
+// must answer.
 func (c *Conn) nextKeepAlive(now int64, t *Transmit) {
 	c.header(now, t)
 	t.Seq--

@@ -2,13 +2,15 @@ package tcp
 
 import "math/bits"
 
-// Memory is what the Conns of one Poller share: the records of their sent segments and the spans of what they received
-// out of order. A Conn holds a run of records only while something of it is sent and not released, and a run of spans
-// only while there is a gap; an idle Conn holds neither. All is allocated by NewMemory. One goroutine, that of its Conns.
+// Memory is what the Conns of one Poller share: the records of their sent segments and the spans of
+// what they received out of order. A Conn holds a run of records only while something of it is sent
+// and not released, and a run of spans only while there is a gap; an idle Conn holds neither. All
+// is allocated by NewMemory. One goroutine, that of its Conns.
 //
-// The last quarter of each is kept for Conns that hold nothing yet: a few that send much cannot shut out the others. A
-// Conn that finds nothing has Room 0 and says so in Starved; a segment out of order that finds nothing is dropped as
-// DropNoMemory, and comes again. Nothing that is in flight ever needs more than its Conn has.
+// The last quarter of each is kept for Conns that hold nothing yet: a few that send much cannot
+// shut out the others. A Conn that finds nothing has Room 0 and says so in WaitsForMemory; a
+// segment out of order that finds nothing is dropped as DropNoMemory, and comes again. Nothing that
+// is in flight ever needs more than its Conn has.
 type Memory struct {
 	cfg     Config
 	records pool[record]
@@ -35,9 +37,10 @@ type MemoryStats struct {
 	SACKSteps            uint64 // records looked at because of SACK options: work that peers can ask for
 }
 
-// NewMemory makes the memory of up to conns Conns with one Config. Config.RecordsMax and Config.SpansMax, where zero,
-// become enough for 64 Conns with all they may have in flight, and more beyond 64 Ki Conns; of spans, up to 4096 Conns, so
-// many that no crowd of them can take another's first run. It panics on a Config that cannot work.
+// NewMemory makes the memory of up to conns Conns with one Config. Config.RecordsMax and
+// Config.SpansMax, where zero, become enough for 64 Conns with all they may have in flight, and
+// more beyond 64 Ki Conns; of spans, up to 4096 Conns, so many that no crowd of them can take
+// another's first run. It panics on a Config that cannot work.
 func NewMemory(cfg Config, conns int) *Memory {
 	cfg = cfg.withDefaults()
 	const full = 64
@@ -60,10 +63,10 @@ func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 // Config is that of all its Conns, with its defaults filled in. It must not be changed.
 func (m *Memory) Config() *Config { return &m.cfg }
 
-// RunsFree is how many Conns that are Starved could be served now.
+// RunsFree is how many Conns that wait for memory (WaitsForMemory) could be served now.
 func (m *Memory) RunsFree() int { return m.records.buddy.free }
 
-// RecordsShort is MemoryStats.RecordsShort, for who asks often.
+// RecordsShort is MemoryStats.RecordsShort, for a caller that asks often.
 func (m *Memory) RecordsShort() uint64 { return m.records.short }
 
 // Stats of the memory.
@@ -89,8 +92,8 @@ func (p *pool[T]) init(n, unit int) {
 	p.buddy.init(units)
 }
 
-// take is a run of n items, a power of two and at least unit, for a Conn that has one already: the last quarter is not for
-// it. nil when there is none. at names the run.
+// take is a run of n items, a power of two and at least unit, for a Conn that has one already: the
+// last quarter is not for it. nil when there is none. at names the run.
 func (p *pool[T]) take(n int) (run []T, at uint32) {
 	order := p.order(n)
 	if p.buddy.free-1<<order < p.buddy.units/4 {
@@ -115,7 +118,8 @@ func (p *pool[T]) first() (run []T, at uint32) {
 	return p.items[from : from+p.unit : from+p.unit], at
 }
 
-// grow is a run in the place of one of n items, at most limit: as large as can be had, nil when none is larger.
+// grow is a run in the place of one of n items, at most limit: as large as can be had, nil when
+// none is larger.
 func (p *pool[T]) grow(n, limit int) (run []T, at uint32) {
 	for want := min(growth*n, limit); want > n; want /= 2 {
 		if run, at = p.take(want); run != nil {
@@ -137,10 +141,11 @@ func (p *pool[T]) order(n int) int {
 	return bits.TrailingZeros(uint(n)) - bits.TrailingZeros(uint(p.unit))
 }
 
-// buddy is the binary buddy system (K. C. Knowlton, "A fast storage allocator", 1965; D. E. Knuth, TAOCP 2.5) over
-// numbered units: a run of 2^order units begins at a multiple of its length, and merges with its other half when both are
-// free. Merging is put off for a few runs of each order (T. P. Lee, R. E. Barkley, "A watermark-based lazy buddy
-// system", 1989): what was given last is taken first, without splitting, and is still in the cache.
+// buddy is the binary buddy system (K. C. Knowlton, "A fast storage allocator", 1965; D. E. Knuth,
+// TAOCP 2.5) over numbered units: a run of 2^order units begins at a multiple of its length, and
+// merges with its other half when both are free. Merging is put off for a few runs of each order
+// (T. P. Lee, R. E. Barkley, "A watermark-based lazy buddy system", 1989): what was given last is
+// taken first, without splitting, and is still in the cache.
 type buddy struct {
 	units, free int
 	state       []uint8 // by unit: order+1 of a free run that begins there, else 0

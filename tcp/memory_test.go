@@ -151,15 +151,16 @@ func TestRingGrows(t *testing.T) {
 	wantAllFree(t, m)
 }
 
-// Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the first.
-func TestStarvedConnGoesOnWhenMemoryIsFreed(t *testing.T) {
+// Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the
+// first.
+func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	cfg := sackOnly()
 	cfg.RecordsMax = 2 * recordsMin
 	m, ss := shared(t, cfg, 3)
 	ss[0].push(100)
 	ss[1].push(100)
 	s := ss[2]
-	if s.c.Room(s.now) != 0 || !s.c.Starved() || m.RunsFree() != 0 {
+	if s.c.Room(s.now) != 0 || !s.c.WaitsForMemory() || m.RunsFree() != 0 {
 		t.Fatal("room without memory")
 	}
 	s.wantState(Established)
@@ -170,7 +171,7 @@ func TestStarvedConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 		t.Fatal("freed before Release")
 	}
 	ss[0].release()
-	if m.RunsFree() != 1 || s.c.Room(s.now) != 1000 || s.c.Starved() {
+	if m.RunsFree() != 1 || s.c.Room(s.now) != 1000 || s.c.WaitsForMemory() {
 		t.Fatal("no room with memory")
 	}
 	s.push(100)
@@ -190,8 +191,8 @@ func TestFINWaitsForMemory(t *testing.T) {
 	s := ss[2]
 	s.c.CloseSend(s.now)
 	s.expect()
-	if !s.c.Starved() || s.c.Room(s.now) != 0 {
-		t.Fatal("not starved")
+	if !s.c.WaitsForMemory() || s.c.Room(s.now) != 0 {
+		t.Fatal("it does not wait for memory")
 	}
 	s.wantState(Established)
 	s.in("F. 1:2 ack 1")
@@ -202,8 +203,8 @@ func TestFINWaitsForMemory(t *testing.T) {
 	ss[1].release()
 	s.expect("F. 1:2 ack 2")
 	s.wantState(LastAck)
-	if s.c.Starved() {
-		t.Error("still starved")
+	if s.c.WaitsForMemory() {
+		t.Error("it still waits for memory")
 	}
 	s.in(". 2 ack 2")
 	s.wantState(Closed)
@@ -266,7 +267,8 @@ func TestSpansCannotGrow(t *testing.T) {
 	s.wantArrival(800, 900)
 }
 
-// Two hosts share a Memory that is too small for both: everything still arrives, and all is given back.
+// Two hosts share a Memory that is too small for both: everything still arrives, and all is given
+// back.
 func TestSimulatedLinkWithScarceMemory(t *testing.T) {
 	short := uint64(0)
 	for seed := range uint64(*simSeeds) / 2 {

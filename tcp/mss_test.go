@@ -42,7 +42,8 @@ func TestAbsentMSSByFamily(t *testing.T) {
 	}
 }
 
-// SetMSS holds for one connection, bounds what it announces and sends, and never exceeds Config.MSS.
+// SetMSS holds for one connection, bounds what it announces and sends, and never exceeds
+// Config.MSS.
 // req: 9293-MUST-67, 8200-8.3-1
 func TestSetMSS(t *testing.T) {
 	c := NewConn(Config{MSS: 1460, NoTimestamps: true})

@@ -19,7 +19,7 @@ const timestampsLen = 12
 // windowShiftMax is the largest shift of RFC 7323 section 2.3.
 const windowShiftMax = 14
 
-// sackBlocksMax fit in 40 octets of options; one less beside timestamps (RFC 2018 section 3).
+// sackBlocksMax fit in 40 octets of options; one less with timestamps (RFC 2018 section 3).
 const sackBlocksMax = 4
 
 // SACKBlock is [Left, Right).

@@ -5,8 +5,9 @@ import "math"
 // Forever, for SetUserTimeout, is a connection that never gives up.
 const Forever = math.MaxInt64
 
-// SetUserTimeout sets R2 of RFC 9293 section 3.8.3 for this connection: how long a SYN, data or probes may stay
-// unacknowledged before the end. 0 is the Config's (UserTimeoutNs, and SynRetries for a SYN), Forever is never.
+// SetUserTimeout sets R2 of RFC 9293 section 3.8.3 for this connection: how long a SYN, data or
+// probes may stay unacknowledged before the end. 0 is the Config's (UserTimeoutNs, and SynRetries
+// for a SYN), Forever is never.
 func (c *Conn) SetUserTimeout(ns int64) { c.userTimeoutNs = max(ns, 0) }
 
 // giveUpAt is R2 as a time.
@@ -45,8 +46,9 @@ func (c *Conn) giveUpDataAt() int64 {
 	return max(at, t.rtoAt)
 }
 
-// suspect is R1 of RFC 9293 section 3.8.3: after so many retransmissions in a row the caller is told, once until there
-// is progress, so that the next hop can be looked at and the application learn of it.
+// suspect is R1 of RFC 9293 section 3.8.3: after so many retransmissions in a row the caller is
+// told, once until there is progress, so that the next hop can be looked at and the application
+// learn of it.
 func (c *Conn) suspect() {
 	t := &c.timers
 	if t.expiries < math.MaxUint8 {
@@ -57,10 +59,11 @@ func (c *Conn) suspect() {
 	}
 }
 
-// SetOrphaned says that nobody reads any more: a half-duplex close (RFC 9293 section 3.6.1, MAY-1). CloseSend is the
-// other half. From now on octets that arrive reset the connection, since nobody would ever know that they were lost
-// (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, since a peer that never closes would hold it for ever.
-// Only the caller knows of octets that were delivered and not read: where there are some, it aborts instead.
+// SetOrphaned says that nobody reads any more: a half-duplex close (RFC 9293 section 3.6.1, MAY-1).
+// CloseSend is the other half. From now on octets that arrive reset the connection, since nobody
+// would ever know that they were lost (SHLD-3); and FIN-WAIT-2 ends after Config.FinWait2Ns, since
+// a peer that never closes would hold it for ever. Only the caller knows of octets that were
+// delivered and not read: where there are some, it aborts instead.
 func (c *Conn) SetOrphaned(now int64) {
 	if c.state == Closed || c.orphaned {
 		return

@@ -37,7 +37,8 @@ func (c *Conn) nextLost(now int64, t *Transmit) bool {
 	return true
 }
 
-// resend sends record i again, with the boundaries it has; it is cut only where EMSS has shrunk below it.
+// resend sends record i again, with the boundaries it has; it is cut only where EMSS has shrunk
+// below it.
 func (c *Conn) resend(now int64, i uint32, t *Transmit) {
 	r := c.sent.rec(i)
 	if r.flags&recProbe != 0 {
@@ -98,9 +99,9 @@ func (c *Conn) nextNew(now int64, t *Transmit) bool {
 	return true
 }
 
-// squeeze deals with a record that does not fit into the usable window (RFC 9293 section 3.8.6.2.1): it waits, until the
-// persist timer overrides or the window is half of what the peer can have at most; then what fits is cut off, or the
-// window probed.
+// squeeze deals with a record that does not fit into the usable window (RFC 9293 section
+// 3.8.6.2.1): it waits, until the persist timer overrides or the window is half of what the peer
+// can have at most; then what fits is cut off, or the window probed.
 func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 	override := c.due&dueProbe != 0
 	c.due &^= dueProbe
@@ -125,8 +126,9 @@ func (c *Conn) squeeze(now int64, r *record, usable int, t *Transmit) bool {
 	return false
 }
 
-// probe is a zero-window probe: the first octet of r, which stays queued as it is. So when the window opens, r goes out
-// whole and an FPDU keeps its alignment, unless the peer takes the octet after all.
+// probe is a zero-window probe: the first octet of r, which stays queued as it is. So when the
+// window opens, r goes out whole and an FPDU keeps its alignment, unless the peer takes the octet
+// after all.
 func (c *Conn) probe(now int64, r *record, t *Transmit) {
 	c.header(now, t)
 	t.Seq = c.seqOf(r.at)

@@ -2,13 +2,14 @@ package tcp
 
 import "math"
 
-// Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times more, to find out
-// whether the path carries it (plpmtud.go); 0 when none may (no window, sent ring full, not established, or a segment is
-// queued that has not been sent yet). So at most one pushed segment waits for its first transmission, and what the upper
-// layer has not been asked for it can still choose.
+// Room is how many octets the next new segment may carry: EMSS when one may be queued now, at times
+// more, to find out whether the path carries it (plpmtud.go); 0 when none may (no window, sent ring
+// full, not established, or a segment is queued that has not been sent yet). So at most one pushed
+// segment waits for its first transmission, and what the upper layer has not been asked for it can
+// still choose.
 //
-// With nothing in flight it does not ask for the peer's window: a closed or small window then needs a segment to probe
-// with, which Next does.
+// With nothing in flight it does not ask for the peer's window: a closed or small window then needs
+// a segment to probe with, which Next does.
 func (c *Conn) Room(now int64) int {
 	if c.state != Established && c.state != CloseWait || c.finQueued {
 		return 0
@@ -30,16 +31,16 @@ func (c *Conn) Room(now int64) int {
 	return c.emss
 }
 
-// hasRecord says whether Push will find a free record. It does not take a first run, for Room is also asked by callers
-// with nothing to send: Push does.
+// hasRecord says whether Push will find a free record. It does not take a first run, for Room is
+// also asked by callers with nothing to send: Push does.
 func (c *Conn) hasRecord() bool {
 	if len(c.sent.recs) != 0 {
 		return c.provideRecord()
 	}
-	if c.starved = c.mem.RunsFree() == 0; c.starved {
+	if c.noMemory = c.mem.RunsFree() == 0; c.noMemory {
 		c.mem.records.short++
 	}
-	return !c.starved
+	return !c.noMemory
 }
 
 // probeWantsNew says that a loss probe is due for which a new segment would do, whatever cwnd says.
@@ -47,8 +48,8 @@ func (c *Conn) probeWantsNew() bool {
 	return c.due&dueLossProbe != 0 && c.recovery.phase == phaseOpen && c.pto() >= c.cfg.PeerAckDelayNs
 }
 
-// cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for peers without SACK
-// only: with SACK, what duplicate ACKs report has left the pipe.
+// cwndAdmits says whether n more octets may be in the network (RFC 6675 section 5). RFC 3042 is for
+// peers without SACK only: with SACK, what duplicate ACKs report has left the pipe.
 func (c *Conn) cwndAdmits(n int) bool {
 	if c.recovery.hold == holdAll {
 		return false
@@ -93,7 +94,8 @@ func (c *Conn) Push(now int64, h Handle, n int, psh bool) {
 	}
 }
 
-// SetNoDelay turns Nagle's algorithm off or on for this connection, for good until the Conn is started anew.
+// SetNoDelay turns Nagle's algorithm off or on for this connection, for good until the Conn is
+// started anew.
 func (c *Conn) SetNoDelay(on bool) { c.noDelay = on }
 
 // noteOutstanding starts the user timeout when the first record is queued.
@@ -103,8 +105,9 @@ func (c *Conn) noteOutstanding(now int64) {
 	}
 }
 
-// Next gives the next segment to send: RST, SYN, retransmission, queued data, FIN, probe, or a due ACK; false when there
-// is none. The caller calls it until then, after Commit, Push, CloseSend, Abort and Expire, once per burst where it can.
+// Next gives the next segment to send: RST, SYN, retransmission, queued data, FIN, probe, or a due
+// ACK; false when there is none. The caller calls it until then, after Commit, Push, CloseSend,
+// Abort and Expire, once per burst where it can.
 func (c *Conn) Next(now int64, t *Transmit) bool {
 	if c.due != 0 && c.nextDue(now, t) {
 		return true
@@ -244,9 +247,10 @@ func (c *Conn) stamp(now int64, t *Transmit) {
 	}
 }
 
-// ackFrom is where a segment without octets stands: at SND.NXT, or at the right edge where the window has shrunk below what
-// was sent, or a FIN probes it. Beyond it the peer would drop the segment, and what it acknowledges (RFC 9293 section
-// 3.10.7.4; Linux: tcp_acceptable_seq). A rounding of the scale is no shrinking: what stands there was received.
+// ackFrom is where a segment without octets stands: at SND.NXT, or at the right edge where the
+// window has shrunk below what was sent, or a FIN probes it. Beyond it the peer would drop the
+// segment, and what it acknowledges (RFC 9293 section 3.10.7.4; Linux: tcp_acceptable_seq). A
+// rounding of the scale is no shrinking: what stands there was received.
 func (c *Conn) ackFrom() uint64 {
 	if over := c.flight() - c.sndWnd; over >= 1<<c.sndShift {
 		return c.sndNxt - uint64(over)
@@ -279,8 +283,9 @@ func (c *Conn) ackSent() {
 	c.ack.urgent = false
 }
 
-// piggyback makes a segment that carries octets serve as the ACK that is owed. Not when that ACK is a duplicate one, or
-// has SACK blocks to tell that do not fit beside the octets: it then follows on its own.
+// piggyback makes a segment that carries octets serve as the ACK that is owed. Not when that ACK is
+// a duplicate one, or has SACK blocks to tell that do not fit next to the octets: it then follows
+// on its own.
 func (c *Conn) piggyback(t *Transmit) {
 	if len(c.held.spans) == 0 && !c.ack.hasDup {
 		c.ackSent()

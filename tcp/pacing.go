@@ -1,11 +1,12 @@
 package tcp
 
-// Pacing spreads a window over its round trip instead of sending it in bursts. The rate is cwnd / SRTT, times 2 in slow
-// start, so that pacing does not slow its growth, and times 1.25 after it, so that cwnd and not the pacer decides (RFC
-// 9002 section 7.7; Linux, whose 2 and 1.2 these follow, takes ssthresh / 2 as the end of slow start). It is off by
-// default: a paced sender needs a turn of its Poller per burst.
+// Pacing spreads a window over its round trip instead of sending it in bursts. The rate is cwnd /
+// SRTT, times 2 in slow start, so that pacing does not slow its growth, and times 1.25 after it, so
+// that cwnd and not the pacer decides (RFC 9002 section 7.7; Linux, whose 2 and 1.2 these follow,
+// takes ssthresh / 2 as the end of slow start). It is off by default: a paced sender needs a turn
+// of its Poller per burst.
 type pacer struct {
-	nextAt  int64 // behind this the next segment may go; it lags behind now by up to a burst
+	nextAt  int64 // after this the next segment may go; it may be up to a burst before now
 	burstNs int64 // of the last segment sent: how long a burst takes at the rate
 }
 

@@ -1,13 +1,14 @@
 package tcp
 
-// paws is what RFC 7323 section 5 compares timestamps with. While nothing is missing it is TS.Recent. While something is,
-// it is TS.Recent of before: what is sent again to fill the gap carries a later timestamp than segments to the right of it
-// that are still under way, and to the letter of section 5.3 each of those that a link has delayed by a tick would be
-// dropped as old, be taken for lost, and be sent again in front of others. Such losses keep themselves going.
+// paws is what RFC 7323 section 5 compares timestamps with. While nothing is missing it is
+// TS.Recent. While something is, it is TS.Recent of before: what is sent again to fill the gap
+// carries a later timestamp than segments to the right of it that are still under way, and to the
+// letter of section 5.3 each of those that a link has delayed by a tick would be dropped as old, be
+// taken for lost, and be sent again in front of others. Such losses keep themselves going.
 //
-// It stays as safe: a segment of 2^32 octets ago that lies in the window (2^30 at most) was sent 3 * 2^30 octets before the
-// left edge, and what it is compared with is not further behind that than 2^30. Between the two the peer's clock ticks
-// (section 5.4).
+// It stays as safe: a segment of 2^32 octets ago that lies in the window (2^30 at most) was sent 3
+// * 2^30 octets before the left edge, and what it is compared with is not further before that than
+// 2^30. Between the two the peer's clock ticks (section 5.4).
 type paws struct {
 	guard     uint32
 	since     int64 // when guard was last known to be current
@@ -15,8 +16,8 @@ type paws struct {
 	markedOff uint64 // mark was TS.Recent when the left edge was here
 }
 
-// pawsMarkEvery is how many octets the left edge moves, always with a gap behind it, before the guard follows: to TS.Recent
-// as it was so many octets ago.
+// pawsMarkEvery is how many octets the left edge moves, always with a gap after it, before the
+// guard follows: to TS.Recent as it was so many octets ago.
 const pawsMarkEvery = 1 << 29
 
 func (p *paws) start(now int64, ts uint32) { *p = paws{guard: ts, since: now, mark: ts} }
@@ -36,7 +37,7 @@ func (c *Conn) takeTimestamp(now int64, ts uint32) {
 	c.paws.advance(now, ts, c.edge, len(c.held.spans) > 0)
 }
 
-// advance takes note that TS.Recent is ts, with the left edge at edge and a gap behind it or none.
+// advance takes note that TS.Recent is ts, with the left edge at edge and a gap after it or none.
 func (p *paws) advance(now int64, ts uint32, edge uint64, gap bool) {
 	switch {
 	case !gap:

@@ -1,7 +1,8 @@
 package tcp
 
-// plpmtud finds what the path carries without the help of routers: RFC 4821, in the terms of RFC 8899 section 5. Its sizes
-// are MSSs, so that IP's and TCP's fixed headers are no concern of its. What is known to pass is Conn.limitMSS.
+// plpmtud finds what the path carries without the help of routers: RFC 4821, in the terms of RFC
+// 8899 section 5. Its sizes are MSSs, so that IP's and TCP's fixed headers are no concern of its.
+// What is known to pass is Conn.limitMSS.
 //
 //	              one segment above the base timed out 3 times, and none as large arrived
 //	            ┌─────────────────────────────────────────────┐
@@ -10,8 +11,9 @@ package tcp
 //	            ▲                                       │ ▲       │
 //	            └──── ceiling close to limitMSS ────────┘ └───────┘
 //
-// A probe is a segment of the stream that is larger than EMSS: Room offers it, and only if the caller fills it beyond EMSS
-// is it one. Its loss says nothing about congestion (RFC 4821 section 7.6.1); what was in it is sent again in pieces.
+// A probe is a segment of the stream that is larger than EMSS: Room offers it, and only if the
+// caller fills it beyond EMSS is it one. Its loss says nothing about congestion (RFC 4821 section
+// 7.6.1); what was in it is sent again in pieces.
 type plpmtud struct {
 	raiseAt int64  // when to look for more (PMTU_RAISE_TIMER); 0: not decided
 	ceiling uint16 // the least that is known not to pass; 0: none
@@ -32,8 +34,8 @@ const (
 // mssMax is what link and peer would take.
 func (c *Conn) mssMax() int { return int(min(c.mss, c.peerMSS)) }
 
-// wantProbe is the MSS to probe with now, 0 for none. The largest comes first: a path that carries more again is mostly the
-// old one, back as it was.
+// wantProbe is the MSS to probe with now, 0 for none. The largest comes first: a path that carries
+// more again is mostly the old one, back as it was.
 func (c *Conn) wantProbe(now int64) int {
 	p := &c.mtu
 	most := c.mssMax()
@@ -64,9 +66,10 @@ func (p *plpmtud) next(floor, most int) int {
 	return (floor + ceiling) / 2
 }
 
-// probeRoom is how many octets a probe may carry now, 0 for none. It goes only while all is well and windows have room:
-// its loss must be told from congestion, and must be found by what is sent around it. A sender that always fills its
-// windows would never have that room: wait says that a round trip without new segments will make it.
+// probeRoom is how many octets a probe may carry now, 0 for none. It goes only while all is well
+// and windows have room: its loss must be told from congestion, and must be found by what is sent
+// around it. A sender that always fills its windows would never have that room: wait says that a
+// round trip without new segments will make it.
 func (c *Conn) probeRoom(now int64) (n int, wait bool) {
 	if int(c.limitMSS) >= c.mssMax() || !c.useSACK || c.recovery.phase != phaseOpen || c.sent.lost > 0 || c.due&dueLossProbe != 0 {
 		return 0, false
@@ -84,8 +87,8 @@ func (c *Conn) probeRoom(now int64) (n int, wait bool) {
 // probePushed takes note of a segment beyond EMSS.
 func (c *Conn) probePushed(n int) { c.mtu.size = uint16(n + c.optionsLen()) }
 
-// probeArrived: the path carries r (RFC 8899 section 5.3), which tells so once, also should the peer renege on it. cwnd
-// stays what it is in octets.
+// probeArrived: the path carries r (RFC 8899 section 5.3), which tells so once, also should the
+// peer renege on it. cwnd stays what it is in octets.
 func (c *Conn) probeArrived(r *record) {
 	r.flags &^= recProbe
 	c.limitMSS = c.mtu.size
@@ -94,8 +97,8 @@ func (c *Conn) probeArrived(r *record) {
 	c.events |= EvRoom
 }
 
-// probeFailed takes r, which is to be sent again, for a probe that did not arrive. One loss may be the network's; probesMax
-// of them are the size's.
+// probeFailed takes r, which is to be sent again, for a probe that did not arrive. One loss may be
+// the network's; probesMax of them are the size's.
 func (c *Conn) probeFailed(r *record) {
 	p := &c.mtu
 	if p.losses++; p.losses >= probesMax {
@@ -112,8 +115,8 @@ func (c *Conn) probeWithdrawn(r *record) {
 	}
 }
 
-// restartSearch begins anew: what is known of the path has changed, and a probe that is queued or in flight becomes a segment as
-// any other. Its arrival would tell of the path there was.
+// restartSearch begins anew: what is known of the path has changed, and a probe that is queued or
+// in flight becomes a segment as any other. Its arrival would tell of the path there was.
 func (c *Conn) restartSearch(ceiling int) {
 	for i := c.sent.una; i != c.sent.end && c.mtu.size != 0; i++ {
 		c.probeWithdrawn(c.sent.rec(i))
@@ -121,8 +124,9 @@ func (c *Conn) restartSearch(ceiling int) {
 	c.mtu = plpmtud{ceiling: uint16(ceiling)}
 }
 
-// blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows large segments without a word
-// (RFC 8899 section 4.3): EMSS falls to the base, and is searched for from there.
+// blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows
+// large segments without a word (RFC 8899 section 4.3): EMSS falls to the base, and is searched for
+// from there.
 //
 // Not if a segment as large, of those sent after it, has arrived: then it is this one segment that
 // does not pass, and it alone is cut. Should the path have become smaller just then, the next

@@ -30,7 +30,8 @@ func swallowed(t *testing.T) *script {
 	return s
 }
 
-// A path that carries small segments and swallows large ones: three timeouts, then the base, and all arrives.
+// A path that carries small segments and swallows large ones: three timeouts, then the base, and
+// all arrives.
 //
 // req: 8899-4.3-1
 func TestBlackHole(t *testing.T) {
@@ -76,7 +77,8 @@ func recovered(t *testing.T) *script {
 	return s
 }
 
-// probe pushes a segment of all that Room gives, which must be want octets, and three small ones behind it.
+// probe pushes a segment of all that Room gives, which must be want octets, and three small ones
+// after it.
 func (s *script) probe(want int) (at int) {
 	s.t.Helper()
 	if n := s.c.Room(s.now); n != want {
@@ -97,8 +99,8 @@ func (s *script) probe(want int) (at int) {
 	return at
 }
 
-// From the base up: the old size first, then between what passes and what does not. A lost probe is repaired in pieces,
-// and neither cwnd nor ssthresh say that anything happened.
+// From the base up: the old size first, then between what passes and what does not. A lost probe is
+// repaired in pieces, and neither cwnd nor ssthresh say that anything happened.
 //
 // req: 8899-3-2, 8899-3-3, 8899-3-1
 func TestProbing(t *testing.T) {
@@ -192,8 +194,8 @@ func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
 	}
 }
 
-// Links that swallow what is larger than they like, of which nobody tells: everything arrives, and at the end EMSS is
-// close below what fits.
+// Links that swallow what is larger than they like, of which nobody tells: everything arrives, and
+// at the end EMSS is close below what fits.
 func TestBlackHoleLinks(t *testing.T) {
 	for seed := range uint64(60) {
 		link := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000, mss: 1200 + int(seed)*130}
@@ -220,8 +222,8 @@ func TestBlackHoleLinks(t *testing.T) {
 	}
 }
 
-// A report, a new route or a black hole while a probe is queued or in flight: it is a segment as any other from then on, cut
-// where it is too large, and its arrival tells nothing.
+// A report, a new route or a black hole while a probe is queued or in flight: it is a segment as
+// any other from then on, cut where it is too large, and its arrival tells nothing.
 func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 	for _, limit := range []int{1200, 3000} {
 		s := recovered(t)
@@ -243,7 +245,8 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 	}
 }
 
-// The window shrinks below a probe that is queued: what goes is no probe, and does not prove its size.
+// The window shrinks below a probe that is queued: what goes is no probe, and does not prove its
+// size.
 func TestProbeCutByTheWindow(t *testing.T) {
 	s := recovered(t)
 	s.c.Push(s.now, 99, s.c.Room(s.now), false)
@@ -278,7 +281,8 @@ func TestProbeRenegedOn(t *testing.T) {
 	}
 }
 
-// A probe that is the last of a flight is lost: the tail loss probe repairs it, and that was no congestion either.
+// A probe that is the last of a flight is lost: the tail loss probe repairs it, and that was no
+// congestion either.
 //
 // req: 8899-3-2
 func TestProbeLostAtTheTail(t *testing.T) {
@@ -367,7 +371,7 @@ func TestWhatDisprovesNoBlackHole(t *testing.T) {
 	}
 }
 
-// The path became smaller behind what arrived: that excuses one segment, and the next to stall
+// The path became smaller after what arrived: that excuses one segment, and the next to stall
 // tells.
 //
 // req: 8899-4.3-1

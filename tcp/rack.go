@@ -1,8 +1,8 @@
 package tcp
 
-// RACK (RFC 8985): a segment is lost when one that was sent after it has arrived, and what reordering may take has passed
-// since. Time decides, not a count of segments, so it finds lost retransmissions and lost ends of a burst the same way.
-// The variables are the RFC's.
+// RACK (RFC 8985): a segment is lost when one that was sent after it has arrived, and what
+// reordering may take has passed since. Time decides, not a count of segments, so it finds lost
+// retransmissions and lost ends of a burst the same way. The variables are the RFC's.
 
 // rack is the state of section 5.3. What it says of segments stands in their records.
 type rack struct {
@@ -33,8 +33,9 @@ func sentAfter(t1 int64, seq1 uint64, t2 int64, seq2 uint64) bool {
 	return t1 > t2 || t1 == t2 && seq1 > seq2
 }
 
-// delivered takes note that record i, which was not SACKed, has arrived (steps 2 and 3). original says that it surely was
-// a first transmission that did: it never was sent again, or the peer's timestamp echo tells (beyond the letter of step 3).
+// delivered takes note that record i, which was not SACKed, has arrived (steps 2 and 3). original
+// says that it surely was a first transmission that did: it never was sent again, or the peer's
+// timestamp echo tells (beyond the letter of step 3).
 func (c *Conn) delivered(now int64, i uint32, original bool, a *acked) {
 	r := c.sent.rec(i)
 	end := r.endAt()
@@ -73,8 +74,8 @@ func (c *Conn) rackUpdate(now int64, a *acked) {
 	}
 }
 
-// adapt is step 4's adaptation: wider with every round trip that brings a D-SACK, back to the beginning after 16 loss
-// recoveries without.
+// adapt is step 4's adaptation: wider with every round trip that brings a D-SACK, back to the
+// beginning after 16 loss recoveries without.
 func (c *Conn) adapt(dsack, exiting bool) {
 	k := &c.recovery.rack
 	if k.hasDsackRound && c.sndUna >= k.dsackRound {
@@ -103,9 +104,9 @@ func (c *Conn) reoWnd() int64 {
 	return min(int64(c.reo.mult)*c.rtt.minRTT()/4, c.rtt.srtt)
 }
 
-// detectLost is step 5: RACK_detect_loss. It marks what is lost, sets when to look again, and says what it found.
-// Only records sent before RACK.segment are looked at, oldest first, until one has time left: so each record is visited
-// once, but for the one at which a call stops.
+// detectLost is step 5: RACK_detect_loss. It marks what is lost, sets when to look again, and says
+// what it found. Only records sent before RACK.segment are looked at, oldest first, until one has
+// time left: so each record is visited once, except for the one at which a call stops.
 func (c *Conn) detectLost(now int64) (lost, again bool) {
 	k := &c.recovery.rack
 	k.reoAt = never
@@ -155,7 +156,8 @@ func (c *Conn) detectLost(now int64) (lost, again bool) {
 	return lost, again
 }
 
-// loseAtTimeout is RACK_mark_losses_on_RTO (section 6.3): the first segment, and of the others those whose time is up.
+// loseAtTimeout is RACK_mark_losses_on_RTO (section 6.3): the first segment, and of the others
+// those whose time is up.
 func (c *Conn) loseAtTimeout(now int64) {
 	k := &c.recovery.rack
 	k.reoAt = never

@@ -79,7 +79,8 @@ func TestReorderingWindowNarrowsAgain(t *testing.T) {
 	s.c.sndUna = 0
 }
 
-// Transmission times are kept to the nanosecond of the caller's clock: two bursts a microsecond apart are told apart.
+// Transmission times are kept to the nanosecond of the caller's clock: two bursts a microsecond
+// apart are told apart.
 //
 // req: 8985-4-2
 func TestTransmissionTimesAreFine(t *testing.T) {
@@ -99,7 +100,8 @@ func TestTransmissionTimesAreFine(t *testing.T) {
 	s.expect(". 1:1001 ack 1 rtx")
 }
 
-// Of the timers for reordering, probe, retransmission and zero window at most one runs: there is one deadline, with a kind.
+// Of the timers for reordering, probe, retransmission and zero window at most one runs: there is
+// one deadline, with a kind.
 //
 // req: 8985-8-1
 func TestOneLossTimer(t *testing.T) {

@@ -1,7 +1,8 @@
 package tcp
 
-// ranges are the runs of octets that were committed beyond the left edge. Sorted, disjoint, never touching, all beyond
-// the edge; at most cap(spans), so that a peer cannot make us remember without bound.
+// ranges are the runs of octets that were committed beyond the left edge. Sorted, disjoint, never
+// touching, all beyond the edge; at most cap(spans), so that a peer cannot make us remember without
+// bound.
 type ranges struct {
 	spans []span // of Memory; none while nothing is held
 	run   uint32 // where they lie in Memory
@@ -57,7 +58,7 @@ func (r *ranges) giveBack(m *Memory) {
 	}
 }
 
-// end is behind the last octet that is held, edge when none is.
+// end is after the last octet that is held, edge when none is.
 func (r *ranges) end(edge uint64) uint64 {
 	if n := len(r.spans); n > 0 {
 		return r.spans[n-1].right
@@ -73,7 +74,7 @@ func (r *ranges) octets() (n int) {
 	return n
 }
 
-// above is the index of the first span that ends behind at.
+// above is the index of the first span that ends after at.
 func (r *ranges) above(at uint64) int {
 	i := len(r.spans)
 	for i > 0 && r.spans[i-1].right > at { // from the end: new data usually lies there
@@ -137,7 +138,7 @@ func (r *ranges) add(lo, hi uint64) {
 	}
 }
 
-// advance drops the span that begins at edge, if there is one, and returns the edge behind it.
+// advance drops the span that begins at edge, if there is one, and returns the edge after it.
 func (r *ranges) advance(edge uint64) uint64 {
 	if len(r.spans) > 0 && r.spans[0].left == edge {
 		edge = r.spans[0].right

@@ -37,8 +37,8 @@ func TestEverySecondFullSegmentIsAckedAtOnce(t *testing.T) {
 	}
 }
 
-// When the path comes to carry less, every second of the smaller segments is acknowledged at once, from the second on. What
-// ends with PSH is short because there was no more to send.
+// When the path comes to carry less, every second of the smaller segments is acknowledged at once,
+// from the second on. What ends with PSH is short because there was no more to send.
 //
 // req: 9293-SHLD-19
 func TestEverySecondSegmentOfASmallerPathIsAckedAtOnce(t *testing.T) {
@@ -217,7 +217,8 @@ func TestRefusedOctetsAreNotAcknowledged(t *testing.T) {
 	}
 }
 
-// A sender without SACK counts the answers to what came out of order and was refused: it learns of the gap.
+// A sender without SACK counts the answers to what came out of order and was refused: it learns of
+// the gap.
 func TestRefusedOutOfOrderIsAnswered(t *testing.T) {
 	s := accepted(t, plain(), "")
 	for _, seg := range []string{"1001:2001", "2001:3001", "3001:4001"} {
@@ -349,8 +350,8 @@ func TestScaledWindowRoundsWithoutTakingBack(t *testing.T) {
 	s.wantArrival(2999, 3999)
 }
 
-// An ACK that was sent before, or beside, octets that we have taken and not yet acknowledged counts. One that is older than
-// our latest ACK does not, and is answered.
+// An ACK that was sent before, or beside, octets that we have taken and not yet acknowledged
+// counts. One that is older than our latest ACK does not, and is answered.
 func TestAckBesideAProbeCounts(t *testing.T) {
 	s := accepted(t, plain(), "")
 	s.push(1000)
@@ -366,8 +367,8 @@ func TestAckBesideAProbeCounts(t *testing.T) {
 	s.expect(". 1001 ack 2")
 }
 
-// Nobody reads, and the peer sends segments shorter than a unit of the scale: the window closes where it was to close,
-// and what rounding has added to it is taken all the same.
+// Nobody reads, and the peer sends segments shorter than a unit of the scale: the window closes
+// where it was to close, and what rounding has added to it is taken all the same.
 //
 // req: 7323-2.4-1
 func TestScaledWindowClosesToSmallSegments(t *testing.T) {

@@ -2,13 +2,14 @@ package tcp
 
 import "github.com/rnicd/rnicd/tcp/cc"
 
-// Loss recovery: what an ACK means for segments that are missing, and for cwnd. With SACK, RACK (rack.go) finds what is
-// lost, a probe (tlp.go) draws the ACK that is overdue, PRR (prr.go) meters fast recovery, and what proves needless is
-// taken back (undo.go, frto.go). Without SACK it is RFC 6582. In both, a record is "lost" when it is to be sent again,
-// and Next sends lost records, in order, before new ones as cwnd admits.
+// Loss recovery: what an ACK means for segments that are missing, and for cwnd. With SACK, RACK
+// (rack.go) finds what is lost, a probe (tlp.go) draws the ACK that is overdue, PRR (prr.go) meters
+// fast recovery, and what proves needless is taken back (undo.go, frto.go). Without SACK it is RFC
+// 6582. In both, a record is "lost" when it is to be sent again, and Next sends lost records, in
+// order, before new ones as cwnd admits.
 
-// recovery is what is known of the loss episode, as far as it is of no use once all is acknowledged. What outlives that
-// stands in the Conn: point, undo, tlp, reo.
+// recovery is what is known of the loss episode, as far as it is of no use once all is
+// acknowledged. What outlives that stands in the Conn: point, undo, tlp, reo.
 type recovery struct {
 	phase   phase
 	hold    hold
@@ -36,9 +37,10 @@ const (
 	phaseLoss           // after a timeout: slow start over what was lost
 )
 
-// burst is what was outstanding before a burst of ACKs. A Poller takes in several at one time before it sends again, and
-// together they are to mean what one ACK for all would: FlightSize (RFC 5681 equation 4) and RecoverFS (RFC 9937 section
-// 6.1) are what stood before the burst, not what it has left over.
+// burst is what was outstanding before a burst of ACKs. A Poller takes in several at one time
+// before it sends again, and together they are to mean what one ACK for all would: FlightSize (RFC
+// 5681 equation 4) and RecoverFS (RFC 9937 section 6.1) are what stood before the burst, not what
+// it has left over.
 type burst struct {
 	at        int64 // -1: none
 	flight    int
@@ -46,7 +48,8 @@ type burst struct {
 	delivered int // by those of its ACKs that have been dealt with
 }
 
-// before is the burst that now belongs to; with nothing in flight it is empty, and shared by all such Conns.
+// before is the burst that now belongs to; with nothing in flight it is empty, and shared by all
+// such Conns.
 func (c *Conn) before(now int64) *burst {
 	b := &c.recovery.burst
 	if b.at != now && c.inFlight != &c.mem.none {
@@ -86,8 +89,9 @@ func (c *Conn) repair(now int64, a *acked) {
 		c.repairNewReno(now, a)
 	}
 	rv.burst.delivered += a.delivered
-	// Where segments overtake each other the left edge moves in leaps, and a leap counts as one ACK does. Then it is arrival
-	// in whatever order that lets cwnd grow (as in Linux, tcp_may_raise_cwnd); each octet counts once either way.
+	// Where segments overtake each other the left edge moves in leaps, and a leap counts as one ACK
+	// does. Then it is arrival in whatever order that lets cwnd grow (as in Linux,
+	// tcp_may_raise_cwnd); each octet counts once either way.
 	octets := a.octets
 	if c.reo.seen {
 		octets = a.delivered
@@ -168,21 +172,22 @@ func (c *Conn) enterRecovery(now int64) {
 	c.undo.start()
 	c.stats.fastRetransmits.one()
 	rv.reducedAt = now
-	// FlightSize counts what is SACKed as well: where one recovery follows on another it is several times cwnd, and half of it
-	// would be no reduction. RFC 5681 equation 4 is an upper bound.
+	// FlightSize counts what is SACKed as well: where one recovery follows on another it is several
+	// times cwnd, and half of it would be no reduction. RFC 5681 equation 4 is an upper bound.
 	c.reduce(now, min(c.before(now).flight-rv.limited, c.cong.Cwnd))
 	rv.limited = 0
 	c.due |= dueRepair // the first retransmission does not wait for cwnd (RFC 6675 section 5, step 4.3)
 }
 
-// reduce answers congestion with flight octets outstanding: ssthresh falls, and the peer is told by CWR.
+// reduce answers congestion with flight octets outstanding: ssthresh falls, and the peer is told by
+// CWR.
 func (c *Conn) reduce(now int64, flight int) {
 	c.control.Reduce(&c.cong, cc.Loss, now, flight, c.emss)
 	c.ecn.reduced(c.sndNxt)
 }
 
-// reduceAgain answers the loss of a retransmission: a second signal of congestion (RFC 5681 section 4.3), counted once for
-// all that were sent since the last reduction.
+// reduceAgain answers the loss of a retransmission: a second signal of congestion (RFC 5681 section
+// 4.3), counted once for all that were sent since the last reduction.
 func (c *Conn) reduceAgain(now int64, flight int) {
 	rv := &c.recovery
 	c.undo.possible = false
@@ -231,8 +236,9 @@ func (c *Conn) loseOldest() {
 	}
 }
 
-// loseOversize marks what was sent in segments that the path no longer carries, once per decrease. Nothing of it was
-// lost to congestion: cwnd stays, one segment goes, and the rest waits for its ACK (RFC 1191 section 6.4).
+// loseOversize marks what was sent in segments that the path no longer carries, once per decrease.
+// Nothing of it was lost to congestion: cwnd stays, one segment goes, and the rest waits for its
+// ACK (RFC 1191 section 6.4).
 func (c *Conn) loseOversize() {
 	found := false
 	for i := c.sent.una; i != c.sent.nxt; i++ {
@@ -286,8 +292,8 @@ func (c *Conn) repairNewReno(now int64, a *acked) {
 	}
 }
 
-// timedOut is RFC 6298 section 5.4 to 5.7 and RFC 5681 section 3.1: the oldest segment is sent again at once, what else is
-// lost in slow start.
+// timedOut is RFC 6298 section 5.4 to 5.7 and RFC 5681 section 3.1: the oldest segment is sent
+// again at once, what else is lost in slow start.
 func (c *Conn) timedOut(now int64) {
 	rv := &c.recovery
 	c.stats.timeouts.one()

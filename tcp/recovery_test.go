@@ -2,7 +2,8 @@ package tcp
 
 import "testing"
 
-// ten is a connection with a round trip of 10 ms and ten segments of 1000 octets in flight, 1:10001, sent 10 ms ago.
+// ten is a connection with a round trip of 10 ms and ten segments of 1000 octets in flight,
+// 1:10001, sent 10 ms ago.
 func ten(t *testing.T, cfg Config) *script {
 	t.Helper()
 	options := ""
@@ -237,8 +238,8 @@ func TestSampleIsOfWhatArrivedNow(t *testing.T) {
 	}
 }
 
-// A Poller takes in a burst of ACKs before it sends again: FlightSize is what stood before it, and what all of it delivered
-// may be sent again in proportion.
+// A Poller takes in a burst of ACKs before it sends again: FlightSize is what stood before it, and
+// what all of it delivered may be sent again in proportion.
 //
 // req: 5681-3.2-5, 6937-3-2, 9937-6.1-1
 func TestBurstOfAcksCountsAsOne(t *testing.T) {
@@ -256,7 +257,8 @@ func TestBurstOfAcksCountsAsOne(t *testing.T) {
 	}
 }
 
-// In a long recovery FlightSize grows beyond cwnd by what is SACKed; the next reduction is one of cwnd.
+// In a long recovery FlightSize grows beyond cwnd by what is SACKed; the next reduction is one of
+// cwnd.
 //
 // req: 5681-3.2-5
 func TestReductionOfCwndNotOfWhatIsSACKed(t *testing.T) {
@@ -280,8 +282,8 @@ func TestReductionOfCwndNotOfWhatIsSACKed(t *testing.T) {
 	}
 }
 
-// Where segments are seen to overtake each other, cwnd grows by what arrives and not in the leaps of the left edge, and each
-// octet counts once.
+// Where segments are seen to overtake each other, cwnd grows by what arrives and not in the leaps
+// of the left edge, and each octet counts once.
 func TestGrowthWithReordering(t *testing.T) {
 	s := ten(t, sackOnly())
 	s.c.reo.seen = true

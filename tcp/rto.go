@@ -13,17 +13,19 @@ type rtoEstimator struct {
 	lowest       minimum
 }
 
-// rttGranularityNs is G of RFC 6298 section 2: a turn of a busy Poller and a tick of the timestamp clock.
+// rttGranularityNs is G of RFC 6298 section 2: a turn of a busy Poller and a tick of the timestamp
+// clock.
 const rttGranularityNs = 1_000_000
 
 func (e *rtoEstimator) reset(cfg *Config) {
 	*e = rtoEstimator{base: cfg.RTOInitialNs, cfg: cfg}
 }
 
-// sample takes a round-trip time R that Karn's rule allows (RFC 6298 sections 2.2 and 2.3; RTTVAR before SRTT). expected
-// is how many samples a round trip gives, were all ACKs like this one: with more than one, alpha and beta are divided by
-// it, so that the history stays as long as with one (RFC 7323 section 4.2; appendix G supposes two segments per ACK, but a
-// polling receiver acknowledges a burst). The divisor is a power of two: this stands on every ACK.
+// sample takes a round-trip time R that Karn's rule allows (RFC 6298 sections 2.2 and 2.3; RTTVAR
+// before SRTT). expected is how many samples a round trip gives, were all ACKs like this one: with
+// more than one, alpha and beta are divided by it, so that the history stays as long as with one
+// (RFC 7323 section 4.2; appendix G supposes two segments per ACK, but a polling receiver
+// acknowledges a burst). The divisor is a power of two: this stands on every ACK.
 func (e *rtoEstimator) sample(r int64, expected int) {
 	r = max(r, 0)
 	e.fresh = true
@@ -69,9 +71,10 @@ func (e *rtoEstimator) backOff() {
 	}
 }
 
-// minimum is a windowed minimum (RFC 8985 section 6.2, step 1): the smallest of this period and of the one before. So it
-// remembers for one period at least and two at most, and a path that has become longer is believed after that. Two
-// values instead of the three of Kathleen Nichols' filter (Linux's lib/win_minmax.c): here only "recent" matters.
+// minimum is a windowed minimum (RFC 8985 section 6.2, step 1): the smallest of this period and of
+// the one before. So it remembers for one period at least and two at most, and a path that has
+// become longer is believed after that. Two values instead of the three of Kathleen Nichols' filter
+// (Linux's lib/win_minmax.c): here only "recent" matters.
 type minimum struct {
 	this, last int64
 	from       int64 // begin of this period

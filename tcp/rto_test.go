@@ -142,8 +142,8 @@ func TestSamplePerRoundTrip(t *testing.T) {
 	}
 }
 
-// With many samples per round trip the estimator remembers as long as RFC 6298 does with one: a spike of one sample moves
-// it by a share, and a lasting change is learned in as many round trips.
+// With many samples per round trip the estimator remembers as long as RFC 6298 does with one: a
+// spike of one sample moves it by a share, and a lasting change is learned in as many round trips.
 //
 // req: 7323-4.2-1
 func TestManySamplesPerRoundTrip(t *testing.T) {

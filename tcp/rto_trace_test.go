@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// The RTO of a connection against RFC 6298 written down in floating point, over round trips of any length, one in five of
-// them ambiguous: the ACK of what was sent twice says nothing (Karn), but the backed-off RTO stays until one that does.
+// The RTO of a connection against RFC 6298 written down in floating point, over round trips of any
+// length, one in five of them ambiguous: the ACK of what was sent twice says nothing (Karn), but
+// the backed-off RTO stays until one that does.
 //
 // req: 9293-MUST-18
 func TestRTOTrace(t *testing.T) {

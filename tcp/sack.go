@@ -1,13 +1,14 @@
 package tcp
 
-// The sender's scoreboard (RFC 6675 section 3) is the flags of the sent ring; here SACK options move them. The other
-// half, making SACK options, stands at the end.
+// The sender's scoreboard (RFC 6675 section 3) is the flags of the sent ring; here SACK options
+// move them. The other half, making SACK options, stands at the end.
 
 // octets is [left, right) in stream offsets.
 type octets struct{ left, right uint64 }
 
-// applySACK marks what the peer says it holds. A block that is malformed, empty, or beyond what was sent is ignored, and
-// so is a D-SACK, which is told by comparing with the ACK field of the same segment (RFC 2883 section 5).
+// applySACK marks what the peer says it holds. A block that is malformed, empty, or beyond what was
+// sent is ignored, and so is a D-SACK, which is told by comparing with the ACK field of the same
+// segment (RFC 2883 section 5).
 func (c *Conn) applySACK(now int64, s *Segment, a *acked) {
 	o := &s.Options
 	base := c.seqOf(c.sndUna)
@@ -27,7 +28,8 @@ func (c *Conn) applySACK(now int64, s *Segment, a *acked) {
 	}
 }
 
-// isDSACK says whether the first block reports a duplicate: it lies below the ACK, or within the second block.
+// isDSACK says whether the first block reports a duplicate: it lies below the ACK, or within the
+// second block.
 func isDSACK(s *Segment) bool {
 	b := s.Options.SACK[0]
 	if b.Right.LessEq(s.Ack) {
@@ -40,8 +42,9 @@ func isDSACK(s *Segment) bool {
 	return w.Left.LessEq(b.Left) && b.Right.LessEq(w.Right)
 }
 
-// markBlock marks the records that lie wholly within block. What an earlier ACK has said is passed over in one step: a peer
-// that says the same again and again, in whatever blocks, costs next to nothing.
+// markBlock marks the records that lie wholly within block. What an earlier ACK has said is passed
+// over in one step: a peer that says the same again and again, in whatever blocks, costs next to
+// nothing.
 func (c *Conn) markBlock(now int64, block octets, a *acked) {
 	first, steps := uint32(0), uint64(0) // first: of the run of SACKed records that the walk is in, when inRun
 	inRun := false
@@ -93,8 +96,9 @@ func (c *Conn) forgetSACK() {
 	c.recovery.sackedTo = c.sndUna
 }
 
-// putSACK writes up to blocks into o: a duplicate first (RFC 2883 section 4), then what was received out of order, the
-// latest first (RFC 2018 section 4). It takes note that the duplicate has been told.
+// putSACK writes up to blocks into o: a duplicate first (RFC 2883 section 4), then what was
+// received out of order, the latest first (RFC 2018 section 4). It takes note that the duplicate
+// has been told.
 func (c *Conn) putSACK(o *Options, blocks int) {
 	n := 0
 	first := span{}

@@ -13,8 +13,9 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// A scenario is a script in a file, testdata/NAME.tcp, much as packetdrill writes them. A line is one step; # begins a
-// comment. Whatever the Conn sends must be asked for by the > lines that follow at once.
+// A scenario is a script in a file, testdata/NAME.tcp, much as packetdrill writes them. A line is
+// one step; # begins a comment. Whatever the Conn sends must be asked for by the > lines that
+// follow at once.
 //
 //	config FLAGS        sack ts nagle pacing ecn=active ecn=passive exact rto=5ms iw=20 tos=N: before all others
 //	accept SEGMENT      the peer's SYN opens the connection

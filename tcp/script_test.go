@@ -10,14 +10,16 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// A script is a Conn and a peer that does as the test says. Segments are written much as tcpdump does,
+// A script is a Conn and a peer that does as the test says. Segments are written much as tcpdump
+// does,
 //
 //	"S. 0:1 ack 1 win 65535 mss 1000 sackOK wscale 7 ts 5,9"   "P. 1:1001 ack 1"   ". 1 ack 1001 sack 2001:3001"
 //
-// flags, first and end sequence number (end omitted: empty), then fields in any order. Sequence numbers are relative to
-// the initial ones of their side, so 0 is the SYN and 1 the first octet; SYN and FIN are counted in the end. Of what
-// the Conn sends, flags, sequence numbers and the fields that are written are compared; "rtx" asks for a retransmission,
-// "fresh" for a first transmission, "no X" for the absence of an option.
+// flags, first and end sequence number (end omitted: empty), then fields in any order. Sequence
+// numbers are relative to the initial ones of their side, so 0 is the SYN and 1 the first octet;
+// SYN and FIN are counted in the end. Of what the Conn sends, flags, sequence numbers and the
+// fields that are written are compared; "rtx" asks for a retransmission, "fresh" for a first
+// transmission, "no X" for the absence of an option.
 type script struct {
 	t    *testing.T
 	c    *Conn
@@ -224,7 +226,8 @@ func opened(t *testing.T, cfg Config, options string, rtt int64) *script {
 	return s
 }
 
-// expectAt wants the same segment to have been sent again and again, and nothing else: so many units after start each.
+// expectAt wants the same segment to have been sent again and again, and nothing else: so many
+// units after start each.
 func (s *script) expectAt(want string, start, unit int64, times ...int64) {
 	s.t.Helper()
 	var at []int64

@@ -16,7 +16,8 @@ const (
 	CWR
 )
 
-// HeaderLenMin is the length of a header without options; HeaderLenMax with as many as the data offset can say.
+// HeaderLenMin is the length of a header without options; HeaderLenMax with as many as the data
+// offset can say.
 const (
 	HeaderLenMin = 20
 	HeaderLenMax = 60
@@ -32,7 +33,7 @@ type Segment struct {
 	TOS              uint8 // of the IP header, for its ECN bits: set by the caller, not by Parse
 	HdrLen           int   // where the payload begins
 	Len              int   // payload octets
-	Part             int   // of several segments taken as one (Conn.Joinable), the octets of each but the last; 0: it is one
+	Part             int   // of several segments taken as one (Conn.Coalescible), the octets of each but the last; 0: it is one
 	Options          Options
 }
 
@@ -41,9 +42,10 @@ func (s *Segment) SeqLen() int {
 	return s.Len + int(s.Flags&FIN) + int(s.Flags&SYN>>1)
 }
 
-// Parse decodes the header in b (the TCP part of a packet) into s without allocating. The checksum is not looked at:
-// the Poller knows whether hardware did. Reserved bits are ignored (RFC 9293 section 3.1); options that are unknown, or
-// of the wrong length for their kind, are skipped; a length that leads out of the header drops the segment.
+// Parse decodes the header in b (the TCP part of a packet) into s without allocating. The checksum
+// is not looked at: the Poller knows whether hardware did. Reserved bits are ignored (RFC 9293
+// section 3.1); options that are unknown, or of the wrong length for their kind, are skipped; a
+// length that leads out of the header drops the segment.
 func Parse(b []byte, s *Segment) Drop {
 	if len(b) < HeaderLenMin {
 		return DropShort

@@ -213,8 +213,8 @@ func TestClosedWindowOverFinIsProbedWithTheFin(t *testing.T) {
 	s.wantState(FinWait2)
 }
 
-// Our ACKs must lie in the peer's window to be taken: not behind a FIN that it has no room for, nor behind octets from
-// which it has taken its window back.
+// Our ACKs must lie in the peer's window to be taken: not behind a FIN that it has no room for, nor
+// behind octets from which it has taken its window back.
 //
 // req: 9293-3.4-2
 func TestAcksStayWithinAShrunkenWindow(t *testing.T) {
@@ -294,7 +294,8 @@ func TestEMSSShrinkBeforeFirstTransmission(t *testing.T) {
 	s.expect("P. 1:601 ack 1", "P. 601:1001 ack 1")
 }
 
-// With the ring full there is no slot to cut with: the oldest goes out piece by piece as its front is acknowledged.
+// With the ring full there is no slot to cut with: the oldest goes out piece by piece as its front
+// is acknowledged.
 func TestEMSSShrinkWithFullRing(t *testing.T) {
 	cfg := plain()
 	cfg.SentMax = 16

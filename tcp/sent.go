@@ -7,13 +7,14 @@ package tcp
 //	│  free  │ acked, not │ sent, not    │ never     │ free
 //	│        │ released   │ acknowledged │ sent      │
 //
-// The four are free-running counts; a record's place is its count masked. Invariants: rel <= una <= nxt <= end <=
-// rel+len(recs); records from una on are contiguous in the stream and not empty; sacked and lost are the octets of
-// records in [una, nxt) with that flag, sackedRecs and resent the number of records with recSacked and recResent; no
-// record is both sacked and lost.
+// The four are free-running counts; a record's place is its count masked. Invariants: rel <= una <=
+// nxt <= end <= rel+len(recs); records from una on are contiguous in the stream and not empty;
+// sacked and lost are the octets of records in [una, nxt) with that flag, sackedRecs and resent the
+// number of records with recSacked and recResent; no record is both sacked and lost.
 //
-// In flight is what is neither sacked nor lost. RACK wants it by the time it was sent: first transmissions are so by
-// their place, those that were sent again are a list through the records, in the order of their latest transmission.
+// In flight is what is neither sacked nor lost. RACK wants it by the time it was sent: first
+// transmissions are so by their place, those that were sent again are a list through the records,
+// in the order of their latest transmission.
 type sentRing struct {
 	recs               []record // a power of two; none while the ring is empty
 	run                uint32   // where recs lie in Memory
@@ -66,8 +67,8 @@ func (r *record) seqLen() int {
 
 func (r *record) endAt() uint64 { return r.at + uint64(r.seqLen()) }
 
-// begin makes s an empty ring over recs. It sets field by field: every request and answer comes this way, and a composite
-// literal would be made on the stack first.
+// begin makes s an empty ring over recs. It sets field by field: every request and answer comes
+// this way, and a composite literal would be made on the stack first.
 func (s *sentRing) begin(recs []record, run uint32) {
 	s.recs, s.run, s.mask = recs, run, uint32(len(recs)-1)
 	s.rel, s.una, s.nxt, s.end, s.unjudged = 0, 0, 0, 0, 0
@@ -78,7 +79,7 @@ func (s *sentRing) rec(i uint32) *record { return &s.recs[i&s.mask] }
 
 func (s *sentRing) free() int { return len(s.recs) - int(s.end-s.rel) }
 
-// splittable says that a slot is there to cut a record with, beside the one that the FIN may need.
+// splittable says that a slot is there to cut a record with, besides the one that the FIN may need.
 func (s *sentRing) splittable() bool { return s.free() > 1 }
 
 // unsent says that a record waits for its first transmission.
@@ -90,7 +91,7 @@ func (s *sentRing) append(at uint64, h Handle, n int, flags recordFlags) {
 	s.end++
 }
 
-// find is the first record in [una, nxt) that ends behind offset at, or nxt.
+// find is the first record in [una, nxt) that ends after offset at, or nxt.
 func (s *sentRing) find(at uint64) uint32 {
 	lo, n := s.una, s.nxt-s.una
 	for n > 0 {
@@ -105,8 +106,9 @@ func (s *sentRing) find(at uint64) uint32 {
 	return lo
 }
 
-// split cuts record i behind its first n octets. It needs a free slot, and moves the records behind i up by one: that
-// costs, but a record is cut only when the path or the peer's window has become smaller than a segment.
+// split cuts record i after its first n octets. It needs a free slot, and moves the records behind
+// i up by one: that costs, but a record is cut only when the path or the peer's window has become
+// smaller than a segment.
 func (s *sentRing) split(i uint32, n int) {
 	for j := s.end; j != i+1; j-- {
 		*s.rec(j) = *s.rec(j - 1)
@@ -133,7 +135,8 @@ func (s *sentRing) split(i uint32, n int) {
 	}
 }
 
-// markSacked, markLost and markResent move record i of [una, nxt) between the states that the counts are kept of.
+// markSacked, markLost and markResent move record i of [una, nxt) between the states that the
+// counts are kept of.
 func (s *sentRing) markSacked(i uint32) {
 	s.unmark(i)
 	r := s.rec(i)
@@ -143,11 +146,12 @@ func (s *sentRing) markSacked(i uint32) {
 	s.sackedRecs++
 }
 
-// passRun is the place behind the SACKed records that begin at i and are known to belong together. The record at first, with
-// which their run begins (it may be i), remembers that place; and i remembers how far the run behind its own reaches. So
-// paths are compressed as in a union-find (R. E. Tarjan, "Efficiency of a good but not linear set union algorithm", 1975),
-// and a walk over what is SACKed costs O(log n) amortized. A length never says too much: SACKed records lose their flag all
-// at once, and split only adds one.
+// passRun is the place after the SACKed records that begin at i and are known to belong together.
+// The record at first, with which their run begins (it may be i), remembers that place; and i
+// remembers how far the run after its own reaches. So paths are compressed as in a union-find (R.
+// E. Tarjan, "Efficiency of a good but not linear set union algorithm", 1975), and a walk over what
+// is SACKed costs O(log n) amortized. A length never says too much: SACKed records lose their flag
+// all at once, and split only adds one.
 func (s *sentRing) passRun(first, i uint32) uint32 {
 	r := s.rec(i)
 	if behind := i + r.next; behind-s.una < s.nxt-s.una && s.rec(behind).flags&recSacked != 0 {
@@ -204,7 +208,7 @@ func (s *sentRing) unmark(i uint32) {
 	r.flags &^= recSacked | recLost | recResent
 }
 
-// linkBehind puts record i behind record at in the list, or makes it the only one.
+// linkBehind puts record i after record at in the list, or makes it the only one.
 func (s *sentRing) linkBehind(at, i uint32) {
 	r := s.rec(i)
 	s.resent++
@@ -264,8 +268,8 @@ func (s *sentRing) relink(from, to uint32) {
 	}
 }
 
-// oldestUnjudged is the first transmission sent longest ago that is in flight, or nxt. Whoever takes it out of flight
-// calls again: each record is passed once.
+// oldestUnjudged is the first transmission sent longest ago that is in flight, or nxt. Whoever
+// takes it out of flight calls again: each record is passed once.
 func (s *sentRing) oldestUnjudged() uint32 {
 	if int32(s.una-s.unjudged) > 0 {
 		s.unjudged = s.una

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The list of what was sent again, against a slice: in the order of sending, whatever is marked, cut or acknowledged.
+// The list of what was sent again, against a slice: in the order of sending, whatever is marked,
+// cut or acknowledged.
 func TestSentRingAgainstASlice(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -15,8 +15,9 @@ var (
 	simSeed  = flag.Int64("tcp.seed", -1, "run this seed only")
 )
 
-// A simulation joins two Conns by a link that loses, reorders and duplicates packets, in virtual time and from one seed.
-// Octets are known by their stream offset; headers really go through Put and Parse.
+// A simulation joins two Conns by a link that loses, reorders and duplicates packets, in virtual
+// time and from one seed. Octets are known by their stream offset; headers really go through Put
+// and Parse.
 
 type simPacket struct {
 	at      int64
@@ -423,8 +424,9 @@ func simOf(seed uint64) *sim {
 	return s
 }
 
-// A link that loses nothing, between ends that move their windows and that hear of all kinds of paths: nothing waits for a
-// timeout, and nothing is sent twice but for what the path is said not to carry.
+// A link that loses nothing, between ends that move their windows and that hear of all kinds of
+// paths: nothing waits for a timeout, and nothing is sent twice but for what the path is said not
+// to carry.
 func TestCleanLink(t *testing.T) {
 	for seed := range uint64(*simSeeds) {
 		s := simOf(seed)

@@ -1,6 +1,7 @@
 package tcp
 
-// State of RFC 9293 section 3.3.2. There is no LISTEN: a listener is a port of the Poller, not a Conn.
+// State of RFC 9293 section 3.3.2. There is no LISTEN: a listener is a port of the Poller, not a
+// Conn.
 //
 //	          Connect                         Accept (a SYN)
 //	Closed ──────────► SynSent ──────────┐  ┌──────────────── Closed

@@ -67,7 +67,8 @@ type Counts struct {
 	UrgentIn         uint64 // acceptable segments with URG: the octets stay in line (RFC 9293 section 3.8.5)
 }
 
-// tally counts events of which hardly a connection sees 2^32; should one, the tally stays at its maximum.
+// tally counts events of which hardly a connection sees 2^32; should one, the tally stays at its
+// maximum.
 type tally uint32
 
 func (t *tally) one() {
@@ -76,7 +77,8 @@ func (t *tally) one() {
 	}
 }
 
-// traffic and counts are Counts as a Conn keeps them, and small: with 100,000 Conns each octet is there as often.
+// traffic and counts are Counts as a Conn keeps them, and small: with 100,000 Conns each octet is
+// there as often.
 type traffic struct{ segsIn, segsOut, bytesIn, bytesOut uint64 }
 
 type counts struct {

@@ -2,9 +2,9 @@ package tcp
 
 import "testing"
 
-// The answer to a SYN that has come again echoes its timestamp and not the first one's, by which the
-// peer would measure how long it waited for the SYN,ACK that was lost. What is older, or no SYN of this
-// connection, changes nothing.
+// The answer to a SYN that has come again echoes its timestamp and not the first one's, by which
+// the peer would measure how long it waited for the SYN,ACK that was lost. What is older, or no SYN
+// of this connection, changes nothing.
 //
 // req: 7323-4.3-1
 func TestSynAgainIsEchoed(t *testing.T) {
@@ -22,15 +22,15 @@ func TestSynAgainIsEchoed(t *testing.T) {
 		s := newScript(t, Config{MSS: 1000})
 		syn := s.parse("S 0:1 win 60000 mss 1000 ts 77,0")
 		h := NewHalf(s.iss, 0, &syn)
-		mould := NewConn(Config{MSS: 1000})
+		template := NewConn(Config{MSS: 1000})
 		var out Transmit
-		h.SynAck(s.now, simID(true), mould, true, &out)
+		h.SynAck(s.now, simID(true), template, true, &out)
 		again := s.parse(tt.again)
 		again.Options.HasTimestamps = !tt.bare
-		if got := h.Judge(mould.cfg, &again); got != HalfAgain {
+		if got := h.Judge(template.cfg, &again); got != HalfAgain {
 			t.Errorf("%s: judged %v", tt.again, got)
 		}
-		h.SynAck(s.now, simID(true), mould, false, &out)
+		h.SynAck(s.now, simID(true), template, false, &out)
 		if out.Options.TSecr != tt.echo {
 			t.Errorf("%s: a Half echoes %d, want %d", tt.again, out.Options.TSecr, tt.echo)
 		}

@@ -1,22 +1,26 @@
-// Package tcp is a TCP without I/O, clock, goroutine or lock, and without payload: the caller keeps the octets, the
-// Conn keeps the arithmetic. Time is an argument (int64 nanoseconds of any monotonic clock).
+// Package tcp is a TCP without I/O, clock, goroutine or lock, and without payload: the caller keeps
+// the octets, the Conn keeps the arithmetic. Time is an argument (int64 nanoseconds of any
+// monotonic clock).
 //
-// It stands between inet (the packet has been found to be ours and intact) and what lives above a connection. A
-// packet's way in and out:
+// It stands between inet (the packet has been found to be ours and intact) and what lives above a
+// connection. A packet's way in and out:
 //
 //	Parse ─► Conn.Input ─► Arrival ─► (the caller keeps or refuses the octets) ─► Conn.Commit ─► Conn.Next ─► Transmit.Put
 //	                                                          Conn.Room ─► Conn.Push ─► Conn.Next ─┘
 //
-// Two properties make it fit for MPA (RFC 5044). There is no receive buffer: every new octet is handed up when it
-// comes, in whatever order, and is acknowledged only when the caller has said in Commit that it keeps it. And one Push
-// is one segment: retransmission sends the same boundaries, so that an FPDU stays aligned with its segment for as long
-// as the peer's window and the path allow it.
+// Two properties make it fit for MPA (RFC 5044). There is no receive buffer: every new octet is
+// handed up when it comes, in whatever order, and is acknowledged only when the caller has said in
+// Commit that it keeps it. And one Push is one segment: retransmission sends the same boundaries,
+// so that an FPDU stays aligned with its segment for as long as the peer's window and the path
+// allow it.
 //
-// A listener's half-open connections are Halfs, or cookies; a Conn begins with Resume (or Connect, or Accept).
+// A listener's half-open connections are Halfs, or cookies; a Conn begins with Resume (or Connect,
+// or Accept).
 //
-// Limits of a Conn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets received out of order. It
-// takes room for them from the Memory it shares with others, while it has any, and there is an end to that too. Nothing
-// is allocated after NewMemory. A Conn belongs to one goroutine.
+// Limits of a Conn: SentMax segments that wait for an acknowledgment, RangesMax runs of octets
+// received out of order. It takes room for them from the Memory it shares with others, while it has
+// any, and there is an end to that too. Nothing is allocated after NewMemory. A Conn belongs to one
+// goroutine.
 package tcp
 
 import "github.com/rnicd/rnicd/inet"
@@ -49,12 +53,13 @@ const (
 	EvRoom               // the peer's window opened without snd.una moving: Room may have grown
 )
 
-// Arrival is what Input found new: octets [Skip, Skip+Len) of the payload stand at stream offset Offset.
-// The first octet after the peer's SYN is offset 0. Len 0: nothing to hand up.
+// Arrival is what Input found new: octets [Skip, Skip+Len) of the payload stand at stream offset
+// Offset. The first octet after the peer's SYN is offset 0. Len 0: nothing to hand up.
 //
-// It is one contiguous piece, the first octets of the segment that are not yet held and lie in the window. Should a
-// segment bridge a run that is already held, what is new beyond that run is left to retransmission: such segments come
-// only from a peer that cuts its stream anew, and one piece keeps the caller's path simple.
+// It is one contiguous piece, the first octets of the segment that are not yet held and lie in the
+// window. Should a segment bridge a run that is already held, what is new beyond that run is left
+// to retransmission: such segments come only from a peer that cuts its stream anew, and one piece
+// keeps the caller's path simple.
 type Arrival struct {
 	Offset  uint64
 	Skip    int
@@ -65,5 +70,5 @@ type Arrival struct {
 
 	hasFin bool   // a FIN stands in the segment, at finAt, next to the piece or not
 	full   bool   // counts as a full-sized segment for the delayed ACK
-	finAt  uint64 // offset behind the peer's last octet
+	finAt  uint64 // offset after the peer's last octet
 }

@@ -1,7 +1,7 @@
 package tcp
 
-// timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry in the caller's timer
-// wheel serves them all: Deadline says when to look again.
+// timers of a connection. Each is a time, or never; nothing is ever cancelled elsewhere. One entry
+// in the caller's timer wheel serves them all: Deadline says when to look again.
 type timers struct {
 	rtxAt      int64 // of the kind that runs: at most one of the four does (RFC 8985 section 8)
 	rtoAt      int64 // while something is in flight: when the retransmission timer would fire
@@ -107,7 +107,8 @@ func (c *Conn) retransmissionDue(now int64) {
 			return
 		}
 		if c.sndWnd == 0 {
-			// The window closed over what is in flight: this probes, and says nothing about congestion.
+			// The window closed over what is in flight: this probes, and says nothing about
+			// congestion.
 			c.rtt.backOff()
 			c.due |= dueTailProbe
 		} else {
@@ -119,8 +120,9 @@ func (c *Conn) retransmissionDue(now int64) {
 	}
 }
 
-// armRetransmit restarts the timers: while something is in flight it is the retransmission timer (RFC 6298 section 5.3),
-// else the persist timer if a record waits for the peer's window, else none.
+// armRetransmit restarts the timers: while something is in flight it is the retransmission timer
+// (RFC 6298 section 5.3), else the persist timer if a record waits for the peer's window, else
+// none.
 func (c *Conn) armRetransmit(now int64) {
 	t := &c.timers
 	t.kind = timerRetransmit
@@ -137,8 +139,9 @@ func (c *Conn) armRetransmit(now int64) {
 	}
 }
 
-// armLoss chooses the timer while something is in flight: what RACK waits for, or the time for a probe, and at the latest
-// the retransmission timer, which it does not restart (RFC 8985 sections 7.2 and 8).
+// armLoss chooses the timer while something is in flight: what RACK waits for, or the time for a
+// probe, and at the latest the retransmission timer, which it does not restart (RFC 8985 sections
+// 7.2 and 8).
 func (c *Conn) armLoss(now int64) {
 	t := &c.timers
 	if c.sent.una == c.sent.nxt {
@@ -157,8 +160,9 @@ func (c *Conn) armLoss(now int64) {
 	}
 }
 
-// persistInterval is the time to the next zero-window probe: the RTO, doubled each time (RFC 9293 section 3.8.6.1); or,
-// where the window is open but too small, to the override of silly window avoidance (section 3.8.6.2.1).
+// persistInterval is the time to the next zero-window probe: the RTO, doubled each time (RFC 9293
+// section 3.8.6.1); or, where the window is open but too small, to the override of silly window
+// avoidance (section 3.8.6.2.1).
 func (c *Conn) persistInterval() int64 {
 	if c.sndWnd > 0 {
 		return overrideNs

@@ -19,7 +19,8 @@ func TestTimestampsEcho(t *testing.T) {
 	s.expect(". 1:11 ack 1 ts 1000005,1000000")
 }
 
-// The examples of RFC 7323 section 4.3: delayed ACKs echo the first segment, gaps the last in order, gap fill the filler.
+// The examples of RFC 7323 section 4.3: delayed ACKs echo the first segment, gaps the last in
+// order, gap fill the filler.
 //
 // req: 7323-4.3-1
 func TestEchoOfDelayedAckGapAndFill(t *testing.T) {
@@ -204,7 +205,7 @@ func TestUnacceptableAckOfASynAckDoesNotMoveTSRecent(t *testing.T) {
 	s.expect(". 1:11 ack 1 ecr 101")
 }
 
-// SEG.TSval >= TS.Recent: behind a gap PAWS lets older segments in, which must not turn TS.Recent
+// SEG.TSval >= TS.Recent: after a gap PAWS lets older segments in, which must not turn TS.Recent
 // back.
 //
 // req: 7323-4.3-1

@@ -1,13 +1,13 @@
 package tcp
 
-// Tail loss probes (RFC 8985 section 7): when the ACKs of the end of a flight are overdue, one segment is sent for the
-// ACK that it draws; RACK judges by that. Without it only the retransmission timer would find that a burst's last
-// segments, or its only ACK, were lost.
+// Tail loss probes (RFC 8985 section 7): when the ACKs of the end of a flight are overdue, one
+// segment is sent for the ACK that it draws; RACK judges by that. Without it only the
+// retransmission timer would find that a burst's last segments, or its only ACK, were lost.
 //
-// Section 7.2 arms the probe timer in no recovery, because there other ACKs are under way. A peer that polls sends one ACK
-// per burst, and when the one that a repair draws is lost, nothing is. So a recovery is probed too, with its oldest
-// segment, as QUIC does (RFC 9002 section 6.2), under the same conditions: one probe at a time, and a sample of the round
-// trip between two.
+// Section 7.2 arms the probe timer in no recovery, because there other ACKs are under way. A peer
+// that polls sends one ACK per burst, and when the one that a repair draws is lost, nothing is. So
+// a recovery is probed too, with its oldest segment, as QUIC does (RFC 9002 section 6.2), under the
+// same conditions: one probe at a time, and a sample of the round trip between two.
 
 // tlp is the state of section 7.1.
 type tlp struct {
@@ -20,13 +20,13 @@ type tlp struct {
 	again     bool  // and had been sent again there before
 }
 
-// pto is TLP_calc_PTO without the bound by the RTO. max_ack_delay is allowed for not only where one segment is in flight
-// but wherever the peer may hold its ACK: less than two full ones (RFC 9293 section 3.8.6.3). What fills a gap is
-// acknowledged at once.
+// pto is TLP_calc_PTO without the bound by the RTO. max_ack_delay is allowed for not only where one
+// segment is in flight but wherever the peer may hold its ACK: less than two full ones (RFC 9293
+// section 3.8.6.3). What fills a gap is acknowledged at once.
 //
-// Config.PTOMinNs bounds it from below: on paths of microseconds a Poller's turn, and the peer's, is longer than the round
-// trip. A kernel at the other end may be kept from its ACK for longer still; its own bound is two ticks of 1 to 4 ms
-// (Linux, TCP_TIMEOUT_MIN).
+// Config.PTOMinNs bounds it from below: on paths of microseconds a Poller's turn, and the peer's,
+// is longer than the round trip. A kernel at the other end may be kept from its ACK for longer
+// still; its own bound is two ticks of 1 to 4 ms (Linux, TCP_TIMEOUT_MIN).
 func (c *Conn) pto() int64 {
 	if !c.rtt.sampled {
 		return 1_000_000_000
@@ -38,8 +38,8 @@ func (c *Conn) pto() int64 {
 	return max(d, c.cfg.PTOMinNs)
 }
 
-// mayProbe says whether the timer may be the probe's (sections 7.2 and 7.3). A probe that is cumulatively acknowledged
-// is not in flight any more, though D-SACK may yet tell how it fared.
+// mayProbe says whether the timer may be the probe's (sections 7.2 and 7.3). A probe that is
+// cumulatively acknowledged is not in flight any more, though D-SACK may yet tell how it fared.
 func (c *Conn) mayProbe() bool {
 	rv := &c.recovery
 	if !c.useSACK || !c.rtt.fresh || c.tlp.active && c.sndUna < c.tlp.endSeq || c.sndWnd == 0 {
@@ -64,8 +64,8 @@ func (c *Conn) probeDue(now int64) {
 	c.timers.kind, c.timers.rtxAt = timerRetransmit, c.timers.rtoAt
 }
 
-// nextLossProbe is TLP_send_probe: a segment that was never sent if there is one and the peer's window admits it, else
-// the last one again. It does not ask cwnd.
+// nextLossProbe is TLP_send_probe: a segment that was never sent if there is one and the peer's
+// window admits it, else the last one again. It does not ask cwnd.
 func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	c.due &^= dueLossProbe
 	if c.sent.una == c.sent.nxt || !c.mayProbe() {
@@ -94,8 +94,9 @@ func (c *Conn) nextLossProbe(now int64, t *Transmit) bool {
 	return true
 }
 
-// probeFits says whether a segment that was never sent may be the probe. Where round trips are shorter than the time for
-// which the peer may hold the ACK of a lone segment, it may not: a duplicate is acknowledged at once.
+// probeFits says whether a segment that was never sent may be the probe. Where round trips are
+// shorter than the time for which the peer may hold the ACK of a lone segment, it may not: a
+// duplicate is acknowledged at once.
 func (c *Conn) probeFits(r *record) bool {
 	return c.pto() >= c.cfg.PeerAckDelayNs && int(r.len) <= c.emss && r.seqLen() <= c.sndWnd-c.flight()
 }
@@ -124,7 +125,8 @@ func (c *Conn) probeAcked(now int64, a *acked) {
 	}
 }
 
-// probeRepaired handles a single loss that the probe has repaired: congestion control must know of it.
+// probeRepaired handles a single loss that the probe has repaired: congestion control must know of
+// it.
 func (c *Conn) probeRepaired(now int64) {
 	c.tlp.active = false
 	c.stats.probesRepaired.one()

@@ -3,7 +3,8 @@ package tcp
 import "encoding/binary"
 
 // Transmit is one segment to send. The caller writes the header with Put before the payload
-// (Handle's octets [Off, Off+Len)) and computes the checksum. Window is as it stands on the wire, scaled.
+// (Handle's octets [Off, Off+Len)) and computes the checksum. Window is as it stands on the wire,
+// scaled.
 type Transmit struct {
 	ID         ID
 	Seq, Ack   Seq
@@ -19,7 +20,8 @@ type Transmit struct {
 // HeaderLen is the length of header and options, a multiple of 4, at most HeaderLenMax.
 func (t *Transmit) HeaderLen() int { return HeaderLenMin + t.Options.wireLen() }
 
-// Put writes HeaderLen octets to b; the checksum field is zero. URG is never set (RFC 9293 section 3.8.5, SHLD-13).
+// Put writes HeaderLen octets to b; the checksum field is zero. URG is never set (RFC 9293 section
+// 3.8.5, SHLD-13).
 func (t *Transmit) Put(b []byte) {
 	n := t.HeaderLen()
 	b = b[:n]

@@ -2,13 +2,14 @@ package tcp
 
 import "math"
 
-// A reduction that answered no congestion is taken back: the segments were late, not lost. Two things tell.
+// A reduction that answered no congestion is taken back: the segments were late, not lost. Two
+// things tell.
 //
 //   - Eifel (RFC 3522): the ACK of what was sent again echoes a timestamp from before it was. Fast recovery and timeouts.
 //   - D-SACK (RFC 3708): the peer reports every retransmission of the episode as a duplicate.
 //
-// F-RTO (frto.go) tells it of timeouts where there are no timestamps. The answer is RFC 4015's: the window is as it was,
-// and sending goes on behind what was sent.
+// F-RTO (frto.go) tells it of timeouts where there are no timestamps. The answer is RFC 4015's: the
+// window is as it was, and sending goes on after what was sent.
 
 // undo is what must be known of an episode for that.
 type undo struct {
@@ -54,8 +55,8 @@ func (c *Conn) echoTells(now int64, a *acked) {
 	}
 }
 
-// needless takes note of a D-SACK that ends at end: if it is of one of our retransmissions and not of a copy that the
-// network made (RFC 3708 section 3), that one was not needed.
+// needless takes note of a D-SACK that ends at end: if it is of one of our retransmissions and not
+// of a copy that the network made (RFC 3708 section 3), that one was not needed.
 func (c *Conn) needless(now int64, end uint64) {
 	u := &c.undo
 	if !u.possible || u.left == 0 || end <= u.from || end > u.to {

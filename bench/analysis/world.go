@@ -326,7 +326,7 @@ func (w *world) turnFrom(i int32) {
 			w.send(i)
 		}
 		room := c.from.Room(w.now)
-		if c.from.Starved() {
+		if c.from.WaitsForMemory() {
 			panic("analysis: no memory for what is sent")
 		}
 		n := w.cut(c, min(room, c.from.EMSS()))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,18 +14,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// lockedBuffer is written by timers, too.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// take is what was written since the last time.
+func (l *lockedBuffer) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}
+
 // Ten thousand connections of a stranger cost as many lines as are printed at once, one more for each second, and one that counts the
 // others; refusals are told of meanwhile. The end loses nothing.
 func TestFailuresAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
+		var b lockedBuffer
 		out := newOutput(&b)
 		peer := netip.MustParseAddrPort("10.9.0.2:1000")
 		text := func() (lines []string) {
 			synctest.Wait()
-			lines = strings.Split(strings.TrimSpace(b.String()), "\n")
-			b.Reset()
-			return lines
+			return strings.Split(strings.TrimSpace(b.take()), "\n")
 		}
 		for i := range 10_000 {
 			out.failed(peer, fmt.Errorf("no. %d", i))

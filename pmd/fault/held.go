@@ -2,7 +2,7 @@ package fault
 
 import "github.com/rnicd/rnicd/mem"
 
-// held is a frame on its way through a lane.
+// held is a frame on its way through a direction.
 type held struct {
 	buf     mem.Buf
 	reorder bool   // delayed: to be overtaken once its delay is over

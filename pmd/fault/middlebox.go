@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	runOctetsMax  = 1 << 16 // payload that is joined
+	runOctetsMax  = 1 << 16 // payload that is coalesced
 	runFramesMax  = burstMax
 	headerMax     = 14 + 8 + 60 + 60
 	cutsMax       = 4  // cuts of one run, besides those that the link's MTU asks for
@@ -58,16 +58,16 @@ func (m *middlebox) input(b mem.Buf) {
 	spec := &m.path.spec
 	frame := m.path.pool.Data(b)
 	f, ok := findTCP(frame)
-	if spec.Join == 0 && spec.Split == 0 || !ok || !cuttable(frame, &f) {
+	if spec.Coalesce == 0 && spec.Split == 0 || !ok || !cuttable(frame, &f) {
 		m.flush()
 		m.path.give(b)
 		return
 	}
-	if len(m.bufs) == 0 || !m.continues(frame, &f) || !m.chance(spec.Join) {
+	if len(m.bufs) == 0 || !m.continues(frame, &f) || !m.chance(spec.Coalesce) {
 		m.flush()
 		m.first, m.size = f, 0
 	} else {
-		m.path.did.Joined++
+		m.path.did.Coalesced++
 	}
 	m.bufs = append(m.bufs, b)
 	m.size += f.end - f.data
@@ -93,7 +93,7 @@ func pseudoSum(frame []byte, f *tcpParts, n int) uint64 {
 	return inet.PseudoSum(inet.AddrFrom4([4]byte(ip[12:])), inet.AddrFrom4([4]byte(ip[16:])), protoTCP, n)
 }
 
-// continues says whether the frame's octets follow the run's and may be joined to them: headers must be the same but for
+// continues says whether the frame's octets follow the run's and may be coalesced with them: headers must be the same but for
 // lengths, numbers, window, PSH and, at the end, FIN, and timestamps.
 func (m *middlebox) continues(frame []byte, f *tcpParts) bool {
 	last := m.path.pool.Data(m.bufs[len(m.bufs)-1])

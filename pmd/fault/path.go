@@ -12,23 +12,23 @@ import (
 // PathSpec says what a Path does. The zero value, but for LinkMTU, does nothing.
 type PathSpec struct {
 	Seed    uint64
-	LinkMTU int // largest IP packet of the device: what is joined is cut at that; Bufs of the pool hold it
+	LinkMTU int // largest IP packet of the device: what is coalesced is cut at that; Bufs of the pool hold it
 
 	MTU    int  // largest IP packet that goes on behind the first hop; 0: any
 	Silent bool // a larger one is lost without a report: a black hole
 
-	Join  float64 // probability that a TCP segment is joined to the one before it, where it continues it
-	Split float64 // probability that what was joined, or one segment, is cut at random octets
+	Coalesce float64 // probability that a TCP segment is coalesced with the one before it, where it continues it
+	Split    float64 // probability that what was coalesced, or one segment, is cut at random octets
 }
 
 // PathCounters tell what a Path did.
 type PathCounters struct {
-	TooBig   uint64 // packets lost for their size
-	Reported uint64 // of them, those the sender was told of
-	Joined   uint64 // segments that were joined to the one before them
-	Split    uint64 // segments, or joined ones, that were cut at random octets
-	Pieces   uint64 // segments that joining and cutting made
-	Full     uint64 // frames lost because too many waited, or the pool was empty
+	TooBig    uint64 // packets lost for their size
+	Reported  uint64 // of them, those the sender was told of
+	Coalesced uint64 // segments that were coalesced with the one before them
+	Split     uint64 // segments, or coalesced ones, that were cut at random octets
+	Pieces    uint64 // segments that coalescing and cutting made
+	Full      uint64 // frames lost because too many waited, or the pool was empty
 }
 
 // pathHeldMax bounds the frames that wait for the next Rx.
@@ -37,10 +37,10 @@ const pathHeldMax = 1024
 // Path is a stretch of network in front of a device, a pmd.Queue:
 //
 //	host --Tx--> a router: longer than MTU? lost, and reported unless Silent ---> device
-//	host <--Rx-- reports <-- a middlebox that cuts and joins TCP segments <------ device
+//	host <--Rx-- reports <-- a middlebox that cuts and coalesces TCP segments <------ device
 //
 // The middlebox is what proxies, and the segmentation offloads of hosts, look like to a receiver: octets and their order
-// stay, boundaries do not; an option stays as it was, but the timestamps of joined segments become the oldest value and the
+// stay, boundaries do not; an option stays as it was, but the timestamps of coalesced segments become the oldest value and the
 // newest echo. It holds nothing from one Rx to the next but what Rx's caller had no room for. All methods belong to the
 // goroutine of the queue.
 type Path struct {
@@ -69,8 +69,8 @@ func WrapPath(q pmd.Queue, pool *mem.Pool, spec PathSpec) (*Path, error) {
 func (s *PathSpec) check(pool *mem.Pool) error {
 	room := pool.Stride() - pool.Headroom() - pmd.FrameOverhead
 	switch {
-	case !isProbability(s.Join) || !isProbability(s.Split):
-		return fmt.Errorf("fault: path: join is %v and split is %v; a probability is 0 to 1", s.Join, s.Split)
+	case !isProbability(s.Coalesce) || !isProbability(s.Split):
+		return fmt.Errorf("fault: path: Coalesce is %v and Split is %v; a probability is 0 to 1", s.Coalesce, s.Split)
 	case s.LinkMTU < mtuMin || s.LinkMTU > room:
 		return fmt.Errorf("fault: path: LinkMTU is %d; must be %d to %d, which the pool's Bufs hold", s.LinkMTU, mtuMin, room)
 	case s.MTU != 0 && s.MTU < mtuMin:

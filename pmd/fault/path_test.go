@@ -131,11 +131,11 @@ func timestamps(val, echo uint32) []layers.TCPOption {
 	}
 }
 
-// Whatever is cut and joined, the stream is the same stream, every checksum is right, and no Buf is lost.
+// Whatever is cut and coalesced, the stream is the same stream, every checksum is right, and no Buf is lost.
 func TestMiddleboxKeepsTheStream(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		r := newPathRig(t, PathSpec{Seed: seed, Join: []float64{0, 0.5, 1}[seed%3], Split: []float64{1, 0.5, 0}[seed/3%3]})
+		r := newPathRig(t, PathSpec{Seed: seed, Coalesce: []float64{0, 0.5, 1}[seed%3], Split: []float64{1, 0.5, 0}[seed/3%3]})
 		f := flow{t: t, v6: seed%2 == 1, vlan: seed%5 == 1, seq: math.MaxUint32 - 5000, options: timestamps(1, 2)}
 		first := f.seq
 		var sent, got []byte
@@ -164,15 +164,15 @@ func TestMiddleboxKeepsTheStream(t *testing.T) {
 		require.Equal(t, r.pool.Size(), r.pool.Available())
 		did := r.path.Did()
 		require.Zero(t, did.Full)
-		require.Equal(t, r.path.Spec().Join > 0, did.Joined > 0, "seed %d", seed)
+		require.Equal(t, r.path.Spec().Coalesce > 0, did.Coalesced > 0, "seed %d", seed)
 		require.Equal(t, r.path.Spec().Split > 0, did.Split > 0, "seed %d", seed)
 	}
 }
 
-// Joined segments have the first one's number, the last one's ACK, window and echo, and the oldest timestamp; PSH and FIN
+// Coalesced segments have the first one's number, the last one's ACK, window and echo, and the oldest timestamp; PSH and FIN
 // stand at the end.
 func TestJoinedHeader(t *testing.T) {
-	r := newPathRig(t, PathSpec{Join: 1})
+	r := newPathRig(t, PathSpec{Coalesce: 1})
 	f := flow{t: t, seq: 100, ack: 50, window: 7, options: timestamps(10, 20)}
 	a := f.segment([]byte("abc"), func(h *layers.TCP) { h.CWR = true })
 	f.options = timestamps(11, 21)
@@ -220,7 +220,7 @@ func TestNotJoined(t *testing.T) {
 		"bad checksum": {frame: flip(6)},
 		"fragment":     {frame: func(b []byte) { b[20] |= 0x20 }},
 	} {
-		r := newPathRig(t, PathSpec{Join: 1})
+		r := newPathRig(t, PathSpec{Coalesce: 1})
 		f := flow{t: t, seq: 9}
 		a := f.segment([]byte("abcdef"))
 		var b []byte
@@ -233,7 +233,7 @@ func TestNotJoined(t *testing.T) {
 		put(r.peer, r.peerPool, a, b)
 		require.Equal(t, [][]byte{a, b}, get(r.path, r.pool), name)
 	}
-	r := newPathRig(t, PathSpec{Join: 1, Split: 1})
+	r := newPathRig(t, PathSpec{Coalesce: 1, Split: 1})
 	f := flow{t: t}
 	arp, ack, one := make([]byte, 42), f.segment(nil), f.segment([]byte{1})
 	put(r.peer, r.peerPool, arp, ack, one)
@@ -314,7 +314,7 @@ func TestPathMTUNotReported(t *testing.T) {
 func TestPathSpecChecked(t *testing.T) {
 	pool := newPool(t, 4)
 	for want, spec := range map[string]PathSpec{
-		"fault: path: join is 2 and split is 0; a probability is 0 to 1":            {Join: 2, LinkMTU: 1500},
+		"fault: path: Coalesce is 2 and Split is 0; a probability is 0 to 1":        {Coalesce: 2, LinkMTU: 1500},
 		"fault: path: LinkMTU is 0; must be 68 to 1898, which the pool's Bufs hold": {},
 		"fault: path: MTU is 20; must be 0 (any) or at least 68":                    {LinkMTU: 1500, MTU: 20},
 	} {

@@ -13,8 +13,8 @@ type Queue struct {
 	inner pmd.Queue
 	pool  *mem.Pool
 	clock func() int64
-	rx    *lane
-	tx    *lane
+	rx    *direction
+	tx    *direction
 
 	rxSink collector
 	txSink sender
@@ -41,7 +41,7 @@ func (c *collector) send(b mem.Buf) bool {
 	return true
 }
 
-// sender hands frames that the lane owns to the device.
+// sender hands frames that the direction owns to the device.
 type sender struct {
 	inner pmd.Queue
 	pool  *mem.Pool
@@ -76,8 +76,8 @@ func wrap(q pmd.Queue, pool *mem.Pool, spec Spec, clock func() int64, index int)
 		inner:  q,
 		pool:   pool,
 		clock:  clock,
-		rx:     newLane(spec.Rx, spec.HeldMax, pool, spec.Seed, 2*uint64(index)),
-		tx:     newLane(spec.Tx, spec.HeldMax, pool, spec.Seed, 2*uint64(index)+1),
+		rx:     newDirection(spec.Rx, spec.HeldMax, pool, spec.Seed, 2*uint64(index)),
+		tx:     newDirection(spec.Tx, spec.HeldMax, pool, spec.Seed, 2*uint64(index)+1),
 		txSink: sender{inner: q, pool: pool},
 	}
 	return w, nil

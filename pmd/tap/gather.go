@@ -11,7 +11,7 @@ import (
 // piecesMax bounds the frames that one system call carries, either way: 64 KiB in segments of 512 octets.
 const piecesMax = 128
 
-// gather joins consecutive frames of one TCP flow for one writev:
+// gather coalesces consecutive frames of one TCP flow for one writev:
 //
 //	iov[0]  virtio_net_hdr and the first frame's headers, lengths and last flags mended
 //	iov[1]  the first frame's payload, where it lies
@@ -25,7 +25,7 @@ type gather struct {
 	head [vnetLen + headersMax]byte
 	iov  [1 + piecesMax]unix.Iovec
 
-	frames int // how many are joined
+	frames int // how many are coalesced
 	pieces int // of iov
 }
 
@@ -44,8 +44,8 @@ func (g *gather) single(frame []byte, d *mem.Desc) {
 	g.piece(frame)
 }
 
-// join prepares the first of bufs and as many after it as go with it.
-func (g *gather) join(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
+// coalesce prepares the first of bufs and as many after it as go with it.
+func (g *gather) coalesce(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 	d, frame := pool.Desc(bufs[0]), pool.Data(bufs[0])
 	g.single(frame, d)
 	if len(bufs) == 1 || d.Flags&(mem.TxChecksum|mem.TxSegment) != mem.TxChecksum {
@@ -104,7 +104,7 @@ func (h *headers) repeats(first, f []byte, k int) bool {
 		b[t+13]&^(flagFIN|flagPSH) == flagACK && string(a[t+14:]) == string(b[t+14:])
 }
 
-// follows says whether f is what the kernel would make of the k-th segment behind first, so that joining them loses
+// follows says whether f is what the kernel would make of the k-th segment behind first, so that coalescing them loses
 // nothing. Its checksums must be those of its fields, for they are not sent.
 func (h *headers) follows(first, f []byte, k int) bool {
 	t := h.l4 // of TCP; octet 13 has the flags, 16 the checksum

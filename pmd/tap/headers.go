@@ -32,7 +32,7 @@ const (
 	flagCWR = 0x80
 )
 
-// headers says where the headers of a frame lie that is to be cut, or is one of several to be joined: Ethernet with up
+// headers says where the headers of a frame lie that is to be cut, or is one of several to be coalesced: Ethernet with up
 // to two tags, IPv4 or IPv6, TCP or UDP.
 type headers struct {
 	l3, l4 int // offsets of the IP and the TCP or UDP header

@@ -233,7 +233,7 @@ func wantSegments(t require.TestingT, q *Queue, pool *mem.Pool, bufs []mem.Buf, 
 // says that nothing is to be waited for, and is no record mark (RFC 9293 section 3.9.1.2).
 func TestGatherIsUndoneBySegmentation(t *testing.T) {
 	ours, kernel := pipe(t)
-	joined := 0
+	coalesced := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		q, pool := newQueue(t, ours, 200, 1500)
 		var bufs []mem.Buf
@@ -276,7 +276,7 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 			for _, m := range drain(rt, kernel) {
 				parts := unjoin(rt, m)
 				if len(parts) > 1 {
-					joined++
+					coalesced++
 					require.LessOrEqual(rt, len(all)+len(parts), len(want))
 					pushOnLast(want[len(all):][:len(parts)], int(binary.NativeEndian.Uint16(m[6:])))
 				}
@@ -291,10 +291,10 @@ func TestGatherIsUndoneBySegmentation(t *testing.T) {
 		require.Empty(rt, want)
 		require.EqualValues(rt, len(bufs), q.Counters().TxFrames)
 	})
-	require.NotZero(t, joined)
+	require.NotZero(t, coalesced)
 }
 
-// pushOnLast makes frames, whose TCP headers begin at l4, what is expected of them once joined.
+// pushOnLast makes frames, whose TCP headers begin at l4, what is expected of them once coalesced.
 func pushOnLast(frames [][]byte, l4 int) {
 	psh := byte(0)
 	for _, f := range frames {
@@ -304,7 +304,7 @@ func pushOnLast(frames [][]byte, l4 int) {
 	frames[len(frames)-1][l4+13] |= psh
 }
 
-// oddOne changes what must keep a frame from being joined as if nothing were.
+// oddOne changes what must keep a frame from being coalesced as if nothing were.
 func oddOne(t *rapid.T, s spec) spec {
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0:
@@ -363,7 +363,7 @@ func unjoin(t require.TestingT, m []byte) [][]byte {
 	}
 	if !s.v6 {
 		s.ipOpt, s.id, s.df = l4-l3-ipv4Len, uint16(get(f, l3+4)), f[l3+6] == 0x40
-		require.EqualValues(t, 0xffff, sum16(f[l3:l4], 0), "IPv4 checksum of what was joined")
+		require.EqualValues(t, 0xffff, sum16(f[l3:l4], 0), "IPv4 checksum of what was coalesced")
 		require.EqualValues(t, vnetGSOTCPv4, h[1]&^vnetGSOECN)
 	} else {
 		require.EqualValues(t, vnetGSOTCPv6, h[1]&^vnetGSOECN)

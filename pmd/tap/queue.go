@@ -111,13 +111,13 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 	return len(bufs)
 }
 
-// write sends frame, the first of bufs, and with it those that can be joined to it; it returns how many.
+// write sends frame, the first of bufs, and with it those that can be coalesced with it; it returns how many.
 func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 	if !q.vnet {
 		return 1, writeFrame(q.fd, frame)
 	}
 	g := &q.gather
-	g.join(q.pool, bufs, q.txMax)
+	g.coalesce(q.pool, bufs, q.txMax)
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(q.fd), uintptr(unsafe.Pointer(&g.iov)), uintptr(g.pieces))
 	return g.frames, errno
 }

@@ -89,7 +89,7 @@ func gsoType(frame []byte, tcp int) byte {
 	return t
 }
 
-// segmented writes into b the header of several frames joined, of size octets of payload each, whose common headers h
+// segmented writes into b the header of several coalesced frames, of size octets of payload each, whose common headers h
 // stand in frame.
 func segmented(b *[vnetLen]byte, frame []byte, h *headers, size int) {
 	request(b, frame, &mem.Desc{

@@ -1,0 +1,193 @@
+package stack
+
+import (
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// takeConn returns a slot for a new connection, or nil when all are in use. home has counted the
+// connection. When no slot is free, the connection that has been in TIME-WAIT longest gives way,
+// and is counted: RFC 9293 asks for the wait, but a listener without slots serves nobody.
+func (p *Poller) takeConn(id *tcp.ID, nextHop inet.Addr, home *groupAddr) *Conn {
+	s := &p.slab
+	if s.n == 0 && s.lingering.first != noConn {
+		p.n.TimeWaitCut++
+		p.cutTimeWait(&s.conns[s.lingering.first])
+	}
+	if s.n == 0 {
+		home.leave()
+		return nil
+	}
+	c := &s.conns[s.free[s.head]]
+	if s.head++; s.head == len(s.free) {
+		s.head = 0
+	}
+	s.n--
+	c.id, c.nextHop, c.home = *id, nextHop, home
+	c.upper, c.ahead, c.listener, c.err, c.advice = nil, nil, nil, nil, nil
+	c.edge, c.acked, c.timerAt, c.advised = 0, 0, 0, false
+	c.owed = PeerClock{}
+	c.life++
+	c.phase = phaseOpening
+	c.iss = p.initialSeq(id)
+	p.beginPath(c)
+	p.table.insert(c.index)
+	p.n.Opened++
+	return c
+}
+
+// slotFree says whether takeConn would find one.
+func (p *Poller) slotFree() bool { return p.slab.n > 0 || p.slab.lingering.first != noConn }
+
+// events acts on what TCP reports. c may be free when it returns.
+func (p *Poller) events(c *Conn, ev tcp.Events) {
+	if ev&tcp.EvEstablished != 0 {
+		p.established(c)
+	}
+	if ev&tcp.EvFinAcked != 0 && c.marks&markAbort == 0 {
+		if f, ok := c.upper.(Finisher); ok {
+			f.FinAcked(c)
+		}
+	}
+	if ev&tcp.EvPeerClosed != 0 && c.upper != nil && c.marks&markAbort == 0 {
+		c.upper.PeerClosed(c)
+	}
+	if ev&tcp.EvRefused != 0 {
+		c.fail(ErrRefused)
+	}
+	if ev&tcp.EvReset != 0 {
+		c.fail(ErrReset)
+	}
+	if ev&tcp.EvSuspect != 0 {
+		p.stalled(c)
+	}
+	if ev&tcp.EvTimeout != 0 {
+		if c.advice != nil && c.advice != ErrStalled {
+			c.fail(c.advice)
+		}
+		c.fail(ErrTimeout)
+	}
+	if ev&tcp.EvClosed != 0 {
+		p.finish(c)
+	} else if c.phase == phaseOpen && c.tcp.State() == tcp.TimeWait {
+		p.linger(c)
+	}
+}
+
+// established gives c its Upper.
+func (p *Poller) established(c *Conn) {
+	if c.phase != phaseOpening {
+		return
+	}
+	c.phase = phaseOpen
+	if l := c.listener; l != nil {
+		c.listener = nil
+		c.upper = l.accept(c)
+		p.n.Accepted++
+	} else {
+		p.n.Connected++
+	}
+	if c.upper == nil {
+		p.abort(c, ErrAborted)
+		return
+	}
+	c.ahead, _ = c.upper.(Ahead)
+	if c.marks&markAbort == 0 {
+		c.upper.Established(c)
+	}
+	if c.marks&(markWoken|markAbort) == markWoken {
+		c.upper.Woken(c)
+	}
+}
+
+// stalled is tcp's EvSuspect, negative advice about the next hop (RFC 9293 section 3.8.3): it is
+// asked whether it is still there, and one that does not answer is replaced where there is another.
+func (p *Poller) stalled(c *Conn) {
+	p.n.Stalled++
+	p.advise(c, ErrStalled)
+	p.neighbours.Suspect(p.now, c.nextHop)
+}
+
+// advise keeps a soft error and tells the Upper.
+func (p *Poller) advise(c *Conn, err error) {
+	c.advised, c.advice = true, err
+	if a, ok := c.upper.(Adviser); ok && c.marks&markAbort == 0 {
+		a.Advice(c, err)
+	}
+}
+
+// linger ends the Upper's part while TIME-WAIT goes on. Both FINs are acknowledged, so the Upper
+// has nothing left to do.
+func (p *Poller) linger(c *Conn) {
+	p.release(c)
+	p.stopWaiting(c)
+	p.leaveSilent(c)
+	p.peers.remove(c)
+	c.leaveAddr()
+	c.phase = phaseLingering
+	c.timerAt = 0
+	p.slab.lingering.pushBack(p.slab.conns, c.index)
+	p.sayClosed(c)
+}
+
+// cutTimeWait ends TIME-WAIT now. Nothing is sent and no Upper is told: there is none any more (RFC
+// 9293 section 3.10.5, ABORT in TIME-WAIT).
+func (p *Poller) cutTimeWait(c *Conn) {
+	c.tcp.Abort(p.now)
+	c.tcp.TakeEvents()
+	p.finish(c)
+}
+
+// finish recycles c after its Upper has been told.
+func (p *Poller) finish(c *Conn) {
+	p.release(c)
+	p.table.remove(c.index)
+	p.timers.remove(c.index)
+	if c.phase == phaseLingering {
+		p.slab.lingering.remove(p.slab.conns, c.index)
+	}
+	c.listener = nil
+	p.stopWaiting(c)
+	p.leaveSilent(c)
+	p.peers.remove(c)
+	c.leaveAddr()
+	c.phase = phaseFree
+	p.sayClosed(c)
+	p.n.Closed++
+	p.slab.put(c)
+}
+
+// release frees what the peer has acknowledged (all, once the connection is closed) and tells the
+// Upper. It returns how many Bufs that were.
+func (p *Poller) release(c *Conn) (n int) {
+	for {
+		h, ok := c.tcp.Release()
+		if !ok {
+			break
+		}
+		c.path.arrived(int(p.tx.meta[h].length))
+		p.dropOwner(mem.Buf(h))
+		n++
+	}
+	if a := c.tcp.AckedOffset(); a != c.acked {
+		c.acked = a
+		if c.advised {
+			c.advised, c.advice = false, nil
+		}
+		p.progressed(c)
+		c.owed.Advance(a, c.tcp.PushedOffset(), p.now)
+		if c.upper != nil {
+			c.upper.Acked(c, a)
+		}
+	}
+	return n
+}
+
+func (p *Poller) sayClosed(c *Conn) {
+	u := c.upper
+	c.upper, c.ahead = nil, nil
+	if u != nil {
+		u.Closed(c, c.err)
+	}
+}

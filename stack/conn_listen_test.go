@@ -1,0 +1,174 @@
+package stack
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+func TestListenSaysWhatIsWrong(t *testing.T) {
+	l := newLab(t, nil)
+	yes := func(*Conn) Upper { return newPeer(t, 2) }
+	require.NoError(t, l.b.Listen(7, 1, yes))
+	require.ErrorIs(t, l.b.Listen(7, 1, yes), ErrPortUsed)
+	require.Error(t, l.b.Listen(0, 1, yes))
+	require.Error(t, l.b.Listen(8, 0, yes))
+	require.Error(t, l.b.Listen(8, 1, nil))
+	l.b.Unlisten(7)
+	l.b.Unlisten(7)
+	require.NoError(t, l.b.Listen(7, 1, yes))
+}
+
+func TestAcceptMayRefuse(t *testing.T) {
+	l := newLab(t, nil)
+	calls := 0
+	require.NoError(t, l.b.Listen(7, 4, func(c *Conn) Upper {
+		calls++
+		require.Equal(t, l.a.addr, c.Remote().Addr())
+		return nil
+	}))
+	u := l.dial(l.a, l.b, 7)
+	l.until("reset", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrReset)
+	require.Equal(t, 1, calls)
+	require.Zero(t, l.b.counters().Conns)
+	l.stop()
+}
+
+// The callback comes with the last ACK of the handshake, not with the SYN.
+func TestAcceptWaitsForTheHandshake(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	lost := 0
+	l.a.nic.lose = func(f []byte) bool { // a's ACKs do not come through
+		s, _, ok := segmentOf(f)
+		if ok && s.Flags&tcp.SYN == 0 && lost < 1 {
+			lost++
+			return true
+		}
+		return false
+	}
+	u := l.dial(l.a, l.b, 7)
+	l.until("a is open", func() bool { return u.opened })
+	l.turns()
+	require.Empty(t, l.accepted)
+	require.Equal(t, 1, l.b.listeners[7].halfOpen)
+	l.until("b is open", func() bool { return len(l.accepted) == 1 })
+	require.Zero(t, l.b.listeners[7].halfOpen)
+	l.stop()
+}
+
+// req: 9293-MUST-42
+func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 3)
+	block := true
+	l.b.nic.lose = func(f []byte) bool { _, _, ok := segmentOf(f); return ok && block }
+	var us []*peer
+	for range 8 {
+		us = append(us, l.dial(l.a, l.b, 7))
+	}
+	l.turns()
+	l.turns()
+	require.Equal(t, 3, l.b.listeners[7].halfOpen)
+	require.Equal(t, uint64(5), l.b.counters().Own[DropBacklogFull])
+	block = false
+	l.until("all get in", func() bool { return len(l.accepted) == 8 })
+	require.Zero(t, l.b.listeners[7].halfOpen)
+	for _, u := range us {
+		require.Zero(t, u.closed)
+	}
+	l.stop()
+}
+
+// Peers that never answer cannot keep a port closed: the one that has been half-open longest gives
+// way, at once, and those who got in are let alone.
+func TestOldestHalfOpenGivesWay(t *testing.T) {
+	const backlog = 3
+	l := newLab(t, func(i int, cfg *Config) { cfg.NoSynCookies = true })
+	l.listen(l.b, 7, backlog)
+	first := l.dial(l.a, l.b, 7)
+	l.until("open", func() bool { return len(l.accepted) == 1 })
+	syn := func(port uint16) []byte {
+		tr := unknownPeer
+		tr.ID.LocalPort, tr.ID.RemotePort, tr.Flags = port, 7, tcp.SYN
+		return segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.0.0.77"), l.b.addr, tr, nil)
+	}
+	for i := range 20 {
+		l.answers(l.a, l.b, syn(uint16(1000+i)))
+		require.LessOrEqual(t, l.b.listeners[7].halfOpen, backlog)
+	}
+	require.Equal(t, uint64(20-backlog), l.b.counters().Own[DropBacklogFull])
+	for i := range 20 {
+		id := tcp.ID{
+			Local: inet.AddrFrom(l.b.addr), Remote: inet.AddrFrom(netip.MustParseAddr("10.0.0.77")),
+			LocalPort: 7, RemotePort: uint16(1000 + i),
+		}
+		require.Equal(t, i >= 20-backlog, l.b.findSyn(&id) != noConn, "half-open %d", i)
+	}
+	start := l.now
+	u := l.dial(l.a, l.b, 7, 1000)
+	l.until("an honest peer gets in", func() bool { return len(l.accepted) == 2 && l.accepted[1].edge == 1000 })
+	require.Less(t, l.now-start, second, "it had to repeat its SYN")
+	require.Zero(t, u.closed+first.closed)
+	l.stop()
+}
+
+// req: 9293-MUST-41
+func TestUnlistenEndsHalfOpenOnly(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	block := true
+	l.a.nic.lose = func(f []byte) bool {
+		s, _, ok := segmentOf(f)
+		return ok && block && s.Flags == tcp.ACK
+	}
+	w := l.dial(l.a, l.b, 7)
+	l.until("w believes it is open", func() bool { return w.opened })
+	require.Equal(t, 1, l.b.counters().Conns)
+	require.Equal(t, 1, l.b.counters().HalfOpen)
+	l.b.Unlisten(7)
+	require.Zero(t, l.b.counters().HalfOpen)
+	block = false
+	l.until("w is reset", func() bool { return w.closed == 1 })
+	require.ErrorIs(t, w.err, ErrReset)
+	u.send(1000)
+	l.until("u goes on", func() bool { return v.edge == 1000 })
+	x := l.dial(l.a, l.b, 7)
+	l.until("nobody listens", func() bool { return x.closed == 1 })
+	require.ErrorIs(t, x.err, ErrRefused)
+	l.stop()
+}
+
+// Data that came with the last ACK of the handshake is offered after accept and Established.
+func TestDataWithTheHandshakesEnd(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	lost := 0
+	l.a.nic.lose = func(f []byte) bool { // lose the pure ACK, so that the first data segment completes it
+		s, payload, ok := segmentOf(f)
+		if ok && s.Flags&tcp.SYN == 0 && len(payload) == 0 && lost == 0 {
+			lost++
+			return true
+		}
+		return false
+	}
+	u := l.dial(l.a, l.b, 7, 3000)
+	l.until("it arrives", func() bool { return len(l.accepted) == 1 && l.accepted[0].edge == 3000 })
+	require.Zero(t, u.conn.Stats().Retransmits)
+	l.stop()
+}
+
+func TestSYNFromWhereNoRouteLeads(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	tr := unknownPeer
+	tr.ID.RemotePort, tr.Flags = 7, tcp.SYN
+	frame := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("192.0.2.9"), l.b.addr, tr, nil)
+	require.Empty(t, l.answers(l.a, l.b, frame))
+	require.Equal(t, uint64(1), l.b.counters().Own[DropNoRoute])
+	require.Zero(t, l.b.listeners[7].halfOpen)
+}

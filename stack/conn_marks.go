@@ -1,0 +1,26 @@
+package stack
+
+// abort marks c; the first reason given stands.
+func (p *Poller) abort(c *Conn, why error) {
+	if c.phase == phaseFree || c.marks&markAbort != 0 {
+		return
+	}
+	c.fail(why)
+	c.marks |= markAbort
+	p.touch(c)
+}
+
+// fail keeps the first error.
+func (c *Conn) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// touch puts c on the list that output serves, once.
+func (p *Poller) touch(c *Conn) {
+	if c.marks&markActive == 0 && c.phase != phaseFree {
+		c.marks |= markActive
+		p.active = append(p.active, c.index)
+	}
+}

@@ -1,0 +1,122 @@
+package stack
+
+import (
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// pathState is what a connection knows of the sizes its path carries, in octets of IP packet (RFC
+// 5927 section 7.2: its nsegrto, maxsizeacked and maxsizesent, kept per connection).
+type pathState struct {
+	confirms int64  // when the neighbour table was last told
+	mtu      uint16 // what we send at most
+	sent     uint16 // largest packet sent
+	acked    uint16 // largest that was acknowledged
+	pending  uint16 // a path MTU below acked that waits for a timeout; 0: none
+	fixed    uint8  // IP and TCP headers without options
+	header   uint8  // of the last segment with octets, options included
+	stalled  bool   // a timeout, and nothing acknowledged since
+	timeouts uint32 // seen by timedOut
+	seen     uint32 // of hostState.pathsChanged
+}
+
+// beginPath sets the sizes of a connection that is about to be started: the MSS is that of the link
+// (RFC 9293 MUST-67, RFC 8200 section 8.3), what is sent that of the path.
+func (p *Poller) beginPath(c *Conn) {
+	fixed := ipLen(&c.id.Remote) + tcpHeaderLen
+	c.path = pathState{mtu: uint16(p.mtuTo(c.id.Remote)), fixed: uint8(fixed), header: uint8(fixed), seen: p.host.pathsChanged}
+	c.tcp.SetMSS(p.linkMSS(&c.id.Remote))
+}
+
+// limitPath applies what is known of the path to a connection that was just started.
+func (p *Poller) limitPath(c *Conn) {
+	if mtu := int(c.path.mtu); mtu < p.linkMTU(&c.id.Remote) {
+		c.tcp.SetEMSSLimit(mtu - int(c.path.fixed))
+	}
+}
+
+// packetTooBig takes a report about a segment of c that is in flight (RFC 1191 section 3, RFC 8201
+// section 4). One that is not below what was sent tells nothing. One below what has been
+// acknowledged contradicts the path's own evidence and waits until the segment has timed out (RFC
+// 5927 section 7.2): on a connection that flows it does nothing.
+func (p *Poller) packetTooBig(c *Conn, e *inet.ICMPError, seq tcp.Seq) {
+	mtu := e.Believed()
+	p.followPath(c)
+	s := &c.path
+	switch {
+	case mtu == 0, mtu >= int(s.mtu), mtu >= int(s.sent):
+		p.n.ICMPIgnored++
+	case mtu < int(s.acked) && !s.stalled:
+		p.n.ICMPIgnored++
+		s.pending = uint16(mtu)
+	default:
+		p.lowerPath(c, mtu)
+	}
+}
+
+// timedOut is called when a timer of c was served: a report that waited for a retransmission
+// timeout may have got it.
+func (p *Poller) timedOut(c *Conn) {
+	n := c.tcp.Timeouts()
+	if n == c.path.timeouts {
+		return
+	}
+	c.path.timeouts, c.path.stalled = n, true
+	if c.path.pending != 0 {
+		p.lowerPath(c, int(c.path.pending))
+	}
+}
+
+// progressed is called when new octets of c were acknowledged: the path carries what was sent, and
+// the next hop is alive (RFC 4861 section 7.3.1), which the neighbour table is told once a second
+// at most.
+func (p *Poller) progressed(c *Conn) {
+	c.path.stalled, c.path.pending = false, 0
+	if p.now-c.path.confirms >= second64 {
+		c.path.confirms = p.now
+		p.neighbours.Confirm(p.now, c.nextHop)
+	}
+}
+
+// lowerPath takes a path MTU for all connections to c's destination. The others learn of it when
+// they are next served: a report costs the same however many there are, as anybody may send some
+// about a connection of his own.
+func (p *Poller) lowerPath(c *Conn, mtu int) {
+	c.path.pending = 0
+	p.n.PathMTU++
+	p.host.paths.Lower(p.now, c.id.Remote, mtu, p.linkMTU(&c.id.Remote))
+	p.host.pathsChanged++
+	p.followPath(c)
+	p.touch(c)
+	p.schedule()
+}
+
+// followPath gives c the MTU of its path, if the MTU of any path has changed since c last looked.
+// So a change costs the same however many connections there are.
+func (p *Poller) followPath(c *Conn) {
+	if c.path.seen == p.host.pathsChanged {
+		return
+	}
+	c.path.seen = p.host.pathsChanged
+	if mtu := p.mtuTo(c.id.Remote); mtu != int(c.path.mtu) {
+		c.setPath(mtu)
+	}
+}
+
+func (c *Conn) setPath(mtu int) {
+	s, n := &c.path, uint16(mtu)
+	s.mtu, s.acked, s.sent = n, min(s.acked, n), min(s.sent, n)
+	c.tcp.SetEMSSLimit(mtu - int(s.fixed))
+}
+
+// left takes note of a segment with octets that was sent.
+func (s *pathState) left(t *tcp.Transmit) {
+	s.header = s.fixed - tcpHeaderLen + uint8(t.HeaderLen())
+	s.sent = max(s.sent, uint16(int(s.header)+t.Len))
+}
+
+// arrived takes note that a segment with n octets was acknowledged.
+func (s *pathState) arrived(n int) { s.acked = max(s.acked, uint16(min(n+int(s.header), int(s.mtu)))) }
+
+// linkMSS is what is announced to dst.
+func (p *Poller) linkMSS(dst *inet.Addr) int { return p.linkMTU(dst) - ipLen(dst) - tcpHeaderLen }

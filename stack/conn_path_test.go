@@ -1,0 +1,271 @@
+package stack
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// narrow is a router between a and b with a link of mtu, which drops what is larger and, with
+// report, says so.
+type narrow struct {
+	l       *lab
+	mtu     int
+	report  bool
+	says    uint16 // instead of mtu, when not 0xffff
+	dropped [][]byte
+}
+
+func newNarrow(l *lab, mtu int, report bool) *narrow {
+	n := &narrow{l: l, mtu: mtu, report: report, says: 0xffff}
+	l.a.nic.lose = func(f []byte) bool {
+		if len(f)-inet.EthernetLen <= n.mtu {
+			return false
+		}
+		n.dropped = append(n.dropped, append([]byte(nil), f...))
+		if n.report {
+			n.send(f)
+		}
+		return true
+	}
+	return n
+}
+
+// send reports on frame.
+func (n *narrow) send(frame []byte) {
+	mtu := uint16(n.mtu)
+	if n.says != 0xffff {
+		mtu = n.says
+	}
+	if frame[12] == 8 {
+		n.l.b.nic.inject(icmpErrorFrame(netip.MustParseAddr("10.0.0.99"), n.l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, mtu, frame))
+		return
+	}
+	m := append(make([]byte, inet.ICMPLen), frame[inet.EthernetLen:min(len(frame), 1200)]...)
+	m[0] = inet.ICMP6TooBig
+	binary.BigEndian.PutUint16(m[6:], mtu)
+	n.l.b.nic.inject(icmp6(n.l.b.mac, n.l.a.mac, addr6(8), addr6(0), 64, m))
+}
+
+// A report lowers what is sent at once, of all connections to that destination and those to come;
+// an older router says 0 and the next plateau is taken; ten minutes later the link's size is tried
+// again.
+// req: 1191-3-1, 1191-3-3, 1191-3-4, 8899-3-1, 1191-2-1
+func TestPathMTUOfADestination(t *testing.T) {
+	for _, c := range []struct {
+		mtu, want int
+		says      uint16
+	}{{1400, 1400, 0xffff}, {1400, 1006, 0}, {300, 552, 0xffff}} {
+		l := newLab(t, nil)
+		u, v := l.open()
+		other := l.dial(l.a, l.b, 7)
+		l.until("two", func() bool { return other.opened })
+		n := newNarrow(l, max(c.mtu, 552), true)
+		n.says = c.says
+		if c.says == 0xffff {
+			n.says = uint16(c.mtu)
+		}
+		u.send(50_000)
+		l.until("there", func() bool { return v.edge == 50_000 })
+		require.Equal(t, c.want-52, other.conn.EMSS(), "the other one, which sent nothing")
+		reports := l.a.counters().PathMTU
+		if c.says == 0 {
+			require.Equal(t, uint64(2), reports, "1492 was still too much")
+		} else {
+			require.Equal(t, uint64(1), reports)
+		}
+		third := l.dial(l.a, l.b, 7)
+		l.until("three", func() bool { return third.opened })
+		require.Equal(t, c.want-52, third.conn.EMSS())
+		l.pass(9 * 60 * second)
+		require.Equal(t, c.want-52, u.conn.EMSS())
+		l.pass(2 * 60 * second)
+		for _, x := range []*peer{u, other, third} {
+			require.Equal(t, 1448, x.conn.EMSS(), "it is tried again")
+		}
+		n.mtu = 1500
+		u.send(50_000)
+		l.until("there", func() bool { return v.edge == 100_000 })
+		require.Equal(t, reports, l.a.counters().PathMTU)
+		l.stop()
+	}
+}
+
+// Over IPv6 as well; below 1280 nobody is believed.
+// req: 4443-2.4-2, 8200-5-1
+func TestPathMTU6(t *testing.T) {
+	l := newLab(t, sixes)
+	u, v := l.open6()
+	n := newNarrow(l, 1300, true)
+	n.says = 1279
+	u.send(50_000)
+	l.turns()
+	require.Equal(t, 1428, u.conn.EMSS())
+	require.Zero(t, l.a.counters().PathMTU)
+	n.says = 1300
+	l.until("there", func() bool { return v.edge == 50_000 })
+	require.Equal(t, 1300-72, u.conn.EMSS())
+	require.Equal(t, uint64(1), l.a.counters().PathMTU)
+	l.stop()
+}
+
+// What does not come from a router that saw a segment in flight, or cannot be about it, is ignored:
+// forged sequence numbers, an MTU above what was sent, and, while octets of that size are
+// acknowledged, one below it.
+// req: 8899-3-1, 5927-7.2-1, 1191-3-2, C02-10.1-1, D01-8.1-1
+func TestForgedPathMTU(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.send(20_000)
+	l.until("there", func() bool { return v.edge == 20_000 })
+	quote := func(seq uint32) []byte {
+		tr := tcp.Transmit{ID: u.conn.id, Seq: tcp.Seq(seq), Flags: tcp.ACK, Handle: tcp.NoHandle}
+		return segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
+	}
+	u.send(20_000)
+	l.a.Turn() // octets are in flight while b does not turn
+	next := uint32(u.conn.iss) + 1 + 20_000
+	for name, c := range map[string]struct {
+		seq uint32
+		mtu uint16
+	}{
+		"acknowledged":        {next - 1, 1000},
+		"not sent yet":        {next + 30_000, 1000},
+		"above what was sent": {next, 1500},
+		"far above":           {next, 9000},
+		"below what was acknowledged, on a connection that flows": {next, 1000},
+	} {
+		ignored := l.a.counters().ICMPIgnored
+		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, c.mtu, quote(c.seq)))
+		l.a.Turn()
+		require.Equal(t, ignored+1, l.a.counters().ICMPIgnored, name)
+		require.Equal(t, 1448, u.conn.EMSS(), name)
+	}
+	// Acknowledged meanwhile: what was pending is forgotten, and a later timeout does not bring it
+	// back.
+	l.until("there", func() bool { return v.edge == 40_000 })
+	l.turns()
+	lose := l.a.nic.lose
+	l.a.nic.lose = func([]byte) bool { return true }
+	u.send(1000)
+	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
+	l.a.nic.lose = lose
+	l.until("there", func() bool { return v.edge == 41_000 })
+	require.Zero(t, l.a.counters().PathMTU)
+	require.Equal(t, 1448, u.conn.EMSS())
+	l.stop()
+}
+
+// The path shrinks under a connection that had larger packets acknowledged: the report counts when
+// a timeout bears it out, and at once when there has been one.
+// req: 5927-7.2-1
+func TestPathShrinksUnderAConnection(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		l := newLab(t, nil)
+		u, v := l.open()
+		u.send(20_000)
+		l.until("there", func() bool { return v.edge == 20_000 })
+		n := newNarrow(l, 1000, early)
+		u.send(20_000)
+		l.turns()
+		require.NotEmpty(t, n.dropped)
+		require.Equal(t, 1448, u.conn.EMSS(), "no timeout yet")
+		if !early {
+			l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
+			require.Equal(t, 1448, u.conn.EMSS(), "nobody has reported")
+			n.send(n.dropped[len(n.dropped)-1])
+			l.turns()
+			require.Equal(t, 1000-52, u.conn.EMSS(), "it is stalled: at once")
+		}
+		l.until("there", func() bool { return v.edge == 40_000 })
+		require.Equal(t, 1000-52, u.conn.EMSS())
+		require.Equal(t, uint64(1), l.a.counters().PathMTU)
+		l.stop()
+	}
+}
+
+// A burst of reports on one decrease leads to one retransmission of what was dropped, in parts of
+// the new size, and nothing is sent anew because of the rest.
+// req: 1191-6.4-1
+func TestBurstOfReports(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	n := newNarrow(l, 1000, false)
+	u.send(3 * 1448)
+	l.turns()
+	require.Len(t, n.dropped, 3)
+	before := u.conn.Stats()
+	octets := 0
+	l.a.nic.onSend = func(f []byte) {
+		s, _, ok := segmentOf(f)
+		if ok {
+			octets += s.Len
+		}
+	}
+	for range 10 {
+		for _, f := range n.dropped {
+			n.send(f)
+		}
+	}
+	l.turns()
+	require.Equal(t, uint64(1), l.a.counters().PathMTU)
+	require.Equal(t, uint64(29), l.a.counters().ICMPIgnored)
+	require.GreaterOrEqual(t, u.conn.Stats().Cwnd, before.Cwnd, "cwnd stays")
+	l.until("there", func() bool { return v.edge == 3*1448 })
+	require.Equal(t, 3*1448, octets, "each octet once more")
+	l.stop()
+}
+
+// A report counts when it is about an octet in flight, the last one even, and less than what was
+// sent, if only by one.
+// req: 5927-7.2-1
+func TestReportsAtTheBounds(t *testing.T) {
+	const size = 1000 + 52 // of the only packet
+	for name, c := range map[string]struct {
+		at, mtu int
+		counts  bool
+	}{
+		"the last octet":                    {1000 - 1, size - 1, true},
+		"the next octet, that was not sent": {1000, size - 1, false},
+		"what was sent":                     {0, size, false},
+	} {
+		l := newLab(t, nil)
+		u, _ := l.open()
+		u.send(1000)
+		l.a.Turn()
+		tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + tcp.Seq(c.at), Flags: tcp.ACK, Handle: tcp.NoHandle}
+		quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1000))
+		l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, uint16(c.mtu), quote))
+		l.a.Turn()
+		want := map[bool]uint64{true: 1}[c.counts]
+		require.Equal(t, want, l.a.counters().PathMTU, name)
+		require.Equal(t, 1-want, l.a.counters().ICMPIgnored, name)
+	}
+}
+
+// A timeout makes a report count at once only until the connection flows again.
+// req: 5927-7.2-1
+func TestForgedPathMTUBehindATimeout(t *testing.T) {
+	l := newLab(t, nil)
+	u, v := l.open()
+	u.send(20_000)
+	l.until("there", func() bool { return v.edge == 20_000 })
+	l.a.nic.lose = func([]byte) bool { return true }
+	u.send(1448)
+	l.until("a timeout", func() bool { return u.conn.Stats().Timeouts > 0 })
+	l.a.nic.lose = nil
+	l.until("there", func() bool { return u.acked == 20_000+1448 })
+	tr := tcp.Transmit{ID: u.conn.id, Seq: u.conn.iss + 1 + 20_000 + 1448, Flags: tcp.ACK, Handle: tcp.NoHandle}
+	u.send(20_000)
+	l.a.Turn()
+	quote := segmentFrame(l.a.mac, l.b.mac, l.a.addr, l.b.addr, tr, make([]byte, 1448))
+	l.b.nic.inject(icmpErrorFrame(l.b.addr, l.a, inet.ICMPUnreachable, inet.ICMPFragNeeded, 1000, quote))
+	l.a.Turn()
+	require.Equal(t, uint64(1), l.a.counters().ICMPIgnored)
+	require.Equal(t, 1448, u.conn.EMSS())
+	l.stop()
+}

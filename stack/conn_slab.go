@@ -1,0 +1,74 @@
+package stack
+
+import (
+	"math"
+
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// slab holds all connections; free slots are reused oldest first, so that a late Wake seldom meets
+// a new connection.
+type slab struct {
+	conns     []Conn
+	free      []connIndex // ring
+	head, n   int
+	lingering list
+}
+
+func newSlab(p *Poller, connsMax int, m *tcp.Memory) slab {
+	s := slab{conns: make([]Conn, connsMax), free: make([]connIndex, connsMax), n: connsMax, lingering: emptyList}
+	onLargePages(s.conns)
+	for i := range s.conns {
+		s.conns[i].p, s.conns[i].index = p, connIndex(i)
+		s.conns[i].tcp.Init(m)
+		s.free[i] = connIndex(i)
+	}
+	return s
+}
+
+// put gives a slot back. The active mark survives: the slot may still stand in the list.
+func (s *slab) put(c *Conn) {
+	c.err, c.marks = nil, c.marks&markActive
+	at := s.head + s.n
+	if at >= len(s.free) {
+		at -= len(s.free)
+	}
+	s.free[at] = c.index
+	s.n++
+}
+
+// list is a doubly linked list of connections by index.
+type list struct {
+	first, last connIndex
+	n           int
+}
+
+const noConn = connIndex(math.MaxUint32)
+
+var emptyList = list{first: noConn, last: noConn}
+
+func (l *list) pushBack(conns []Conn, i connIndex) {
+	l.n++
+	conns[i].prev, conns[i].next = l.last, noConn
+	if l.last == noConn {
+		l.first = i
+	} else {
+		conns[l.last].next = i
+	}
+	l.last = i
+}
+
+func (l *list) remove(conns []Conn, i connIndex) {
+	l.n--
+	prev, next := conns[i].prev, conns[i].next
+	if prev == noConn {
+		l.first = next
+	} else {
+		conns[prev].next = next
+	}
+	if next == noConn {
+		l.last = prev
+	} else {
+		conns[next].prev = prev
+	}
+}

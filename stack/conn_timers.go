@@ -1,0 +1,51 @@
+package stack
+
+// expireTimers serves the timers of connections, but not while the device has frames that have not
+// been read: an ACK among them is not overdue, it has come. That is the rule after this core did
+// something else for a while; without this, each connection would then probe for a loss.
+func (p *Poller) expireTimers() int {
+	if p.behind && p.waited < timersWaitMax {
+		p.waited++
+		return 0
+	}
+	p.waited = 0
+	return p.expire() + p.expireSyns()
+}
+
+// expire serves due timers and returns how many there were.
+func (p *Poller) expire() int {
+	p.timers.advance(p.now)
+	work := 0
+	for range timersPerTurnMax {
+		i := p.timers.soonest(p.now)
+		if i == noConn {
+			break
+		}
+		if p.timers.early(i) {
+			continue
+		}
+		c := &p.slab.conns[i]
+		p.timers.remove(i)
+		if at := c.due(); at > p.now {
+			p.timers.arm(i, at)
+			continue
+		}
+		work++
+		p.n.Timers++
+		p.touch(c) // output sends what is due and arms again
+		if c.tcp.Deadline() <= p.now {
+			c.tcp.Expire(p.now)
+			p.timedOut(c)
+		}
+		if c.timerAt != 0 && c.timerAt <= p.now {
+			c.timerAt = 0
+			if c.upper != nil && c.marks&markAbort == 0 {
+				c.upper.Timer(c, p.now)
+			}
+		}
+		if ev := c.tcp.TakeEvents(); ev != 0 {
+			p.events(c, ev)
+		}
+	}
+	return work
+}

@@ -1,0 +1,452 @@
+package stack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/pmd/wire"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// addr6 is the IPv6 address of host i in labs with sixes.
+func addr6(i int) netip.Addr { return netip.AddrFrom16([16]byte{0xfd, 15: byte(i + 1)}) }
+
+// sixes gives hosts a and b the addresses fd00::1/64 and fd00::2/64 besides IPv4's.
+func sixes(i int, cfg *Config) {
+	cfg.Addrs = []netip.Prefix{netip.PrefixFrom(addr6(i), 64)}
+}
+
+// open6 gives an established connection over IPv6.
+func (l *lab) open6() (u, v *peer) {
+	l.t.Helper()
+	l.listen(l.b, 7, 16)
+	u = newPeer(l.t, 1)
+	c, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 7), u)
+	require.NoError(l.t, err)
+	u.conn = c
+	l.until("established", func() bool { return u.opened && len(l.accepted) == 1 })
+	return u, l.accepted[0]
+}
+
+// packet6 builds Ethernet and IPv6 around octets.
+func packet6(src, dst inet.MAC, from, to netip.Addr, next, hopLimit uint8, octets []byte) []byte {
+	f := make([]byte, inet.EthernetLen+inet.IPv6Len+len(octets))
+	eth := inet.Ethernet{Dst: dst, Src: src, Type: inet.EtherTypeIPv6}
+	eth.Put(f)
+	ip := inet.IPv6{PayloadLen: len(octets), NextHeader: next, HopLimit: hopLimit, Src: inet.AddrFrom(from), Dst: inet.AddrFrom(to)}
+	ip.Put(f[inet.EthernetLen:])
+	copy(f[inet.EthernetLen+inet.IPv6Len:], octets)
+	return f
+}
+
+// icmp6 makes the checksum of an ICMPv6 message fit and builds its frame.
+func icmp6(src, dst inet.MAC, from, to netip.Addr, hopLimit uint8, message []byte) []byte {
+	m := append([]byte(nil), message...)
+	m[2], m[3] = 0, 0
+	binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoICMPv6, len(m))))
+	return packet6(src, dst, from, to, inet.ProtoICMPv6, hopLimit, m)
+}
+
+// split6 takes an IPv6 frame apart.
+func split6(t *testing.T, f []byte) (eth inet.Ethernet, ip inet.IPv6, payload []byte) {
+	t.Helper()
+	eth, b, d := inet.ParseEthernet(f)
+	require.Equal(t, inet.DropNone, d)
+	require.Equal(t, uint16(inet.EtherTypeIPv6), eth.Type)
+	ip, payload, d = inet.ParseIPv6(b)
+	require.Equal(t, inet.DropNone, d)
+	return eth, ip, payload
+}
+
+func isIPv6(f []byte, next uint8) bool { return f[12] == 0x86 && f[13] == 0xdd && f[20] == next }
+
+// A connection over IPv6, with and without offload, over a link that loses: octets, checksums, hop
+// limit, MSS.
+// req: 8200-8.1-1, 8200-8.3-1, 9293-MUST-67, 9293-MUST-49, 1122-3.3.3-1
+func TestTCPOverIPv6(t *testing.T) {
+	for _, offload := range []bool{false, true} {
+		labOffload = offload
+		l := newLab(t, func(i int, cfg *Config) { sixes(i, cfg); cfg.TTL = 77 })
+		labOffload = false
+		var syns int
+		n := 0
+		l.a.nic.onSend = func(f []byte) {
+			if !isIPv6(f, inet.ProtoTCP) {
+				return
+			}
+			_, ip, b := split6(t, f)
+			require.Equal(t, uint8(77), ip.HopLimit)
+			require.LessOrEqual(t, inet.IPv6Len+len(b), 1500)
+			var s tcp.Segment
+			require.Equal(t, tcp.DropNone, tcp.Parse(b, &s))
+			if s.Flags&tcp.SYN != 0 {
+				syns++
+				require.Equal(t, uint16(1440), s.Options.MSS)
+			}
+			if !offload {
+				require.Zero(t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))))
+			}
+		}
+		u, v := l.open6()
+		require.Equal(t, 1440-12, u.conn.EMSS())
+		l.b.nic.lose = func([]byte) bool { n++; return n%40 == 0 }
+		u.send(300_000)
+		v.send(300_000)
+		l.until("there", func() bool { return u.edge == 300_000 && v.edge == 300_000 })
+		require.NotZero(t, syns)
+		u.closeSend()
+		v.closeSend()
+		l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+		l.stop()
+	}
+}
+
+// The TTL is configurable, the default 64.
+// req: 9293-MUST-49
+func TestTTL(t *testing.T) {
+	for ttl, want := range map[uint8]byte{0: 64, 9: 9} {
+		l := newLab(t, func(i int, cfg *Config) { cfg.TTL = ttl })
+		n := 0
+		l.a.nic.onSend = func(f []byte) {
+			if !isARP(f) {
+				n++
+				require.Equal(t, want, f[22])
+			}
+		}
+		l.open()
+		require.NotZero(t, n)
+		l.stop()
+	}
+}
+
+func TestIPv6TurnDoesNotAllocate(t *testing.T) {
+	l := newLab(t, sixes)
+	src, dst := &mover{sending: true}, &mover{}
+	require.NoError(t, l.b.Listen(7, 4, func(*Conn) Upper { return dst }))
+	_, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 7), src)
+	require.NoError(t, err)
+	step := func() {
+		l.a.Turn()
+		l.b.Turn()
+		l.now += 10_000
+	}
+	for dst.edge.Load() < 10<<20 {
+		step()
+	}
+	before := dst.edge.Load()
+	require.Zero(t, testing.AllocsPerRun(2000, step))
+	require.Greater(t, dst.edge.Load()-before, uint64(1<<20))
+}
+
+// Who dials may say from where; else the way decides: family, scope, prefix.
+// req: 9293-MUST-43, 9293-MUST-44
+func TestLocalAddressOfADial(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.Gateway = netip.MustParseAddr("10.0.0.9")
+		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix("10.5.0.7/16"), netip.MustParsePrefix("fd05::7/32"))
+		cfg.Routes = []inet.Route{
+			{Prefix: netip.MustParsePrefix("192.168.0.0/16"), Gateway: netip.MustParseAddr("10.5.0.9")},
+			{Prefix: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fd05::9")},
+		}
+	})
+	dial := func(local, remote string) (string, error) {
+		var from netip.Addr
+		if local != "" {
+			from = netip.MustParseAddr(local)
+		}
+		c, err := l.a.DialFrom(netip.AddrPortFrom(from, 0), netip.AddrPortFrom(netip.MustParseAddr(remote), 7), newPeer(t, 1))
+		if err != nil {
+			return "", err
+		}
+		return c.Local().Addr().String(), nil
+	}
+	for _, c := range [][3]string{
+		{"", "10.0.0.2", "10.0.0.1"}, {"", "10.5.1.2", "10.5.0.7"}, {"", "192.168.1.1", "10.5.0.7"}, {"", "8.8.8.8", "10.0.0.1"},
+		{"10.5.0.7", "10.0.0.2", "10.5.0.7"}, {"10.0.0.1", "192.168.1.1", "10.0.0.1"},
+		{"", "fd00::2", "fd00::1"}, {"", "fd05:0:1::2", "fd05::7"}, {"", "2001:db8::1", "fd05::7"}, {"", "fe80::99", "fe80::ff:fe00:1"},
+		{"fd00::1", "2001:db8::1", "fd00::1"},
+	} {
+		got, err := dial(c[0], c[1])
+		require.NoError(t, err)
+		require.Equal(t, c[2], got, "%v", c)
+	}
+	for _, c := range [][2]string{{"10.0.0.2", "10.0.0.3"}, {"fd00::1", "10.0.0.2"}, {"10.0.0.1", "fd00::2"}} {
+		_, err := dial(c[0], c[1])
+		require.ErrorIs(t, err, ErrNotLocal, "%v", c)
+	}
+	_, err := dial("", "10.5.0.7")
+	require.ErrorIs(t, err, ErrNoRoute, "own")
+	_, err = dial("", "ff02::1")
+	require.ErrorContains(t, err, "not a host's")
+	l.stop()
+}
+
+// Every address of ours is served, and only they.
+// req: 1122-3.2.1.3-1, 826-2, 9293-MUST-63
+func TestSeveralAddresses(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.Addrs = append(cfg.Addrs, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 5, 0, byte(i + 1)}), 16))
+	})
+	l.listen(l.b, 7, 16)
+	for i, to := range []netip.Addr{l.b.addr, netip.MustParseAddr("10.5.0.2"), addr6(1), inet.LinkLocal(l.b.mac).Netip()} {
+		u := newPeer(t, 1)
+		_, err := l.a.Dial(netip.AddrPortFrom(to, 7), u)
+		require.NoError(t, err)
+		l.until("established", func() bool { return len(l.accepted) == i+1 && u.opened })
+		require.Equal(t, to, l.accepted[i].conn.Local().Addr())
+	}
+	for _, to := range []string{"fd00::3", "ff02::1", "fe80::1"} {
+		f := packet6(l.a.mac, l.b.mac, addr6(0), netip.MustParseAddr(to), inet.ProtoTCP, 64, make([]byte, 20))
+		require.Empty(t, l.answers(l.a, l.b, f), to)
+	}
+	// The broadcast address of the second prefix is no host's, either.
+	tr := unknownPeer
+	tr.Flags = tcp.ACK
+	f := segmentFrame(l.a.mac, l.b.mac, netip.MustParseAddr("10.5.255.255"), l.b.addr, tr, nil)
+	require.Empty(t, l.answers(l.a, l.b, f))
+	require.Equal(t, uint64(1), l.b.counters().Inet[inet.DropSource])
+	// Nor is one of ours, over IPv6 as over IPv4.
+	require.Empty(t, l.answers(l.a, l.b, packet6(l.a.mac, l.b.mac, addr6(1), addr6(1), inet.ProtoUDP, 64, make([]byte, 20))))
+	require.Equal(t, uint64(2), l.b.counters().Inet[inet.DropSource])
+	l.stop()
+}
+
+// tagged puts an 802.1Q tag into a frame.
+func tagged(f []byte, tci uint16) []byte {
+	g := append(append([]byte(nil), f[:12]...), 0x81, 0, byte(tci>>8), byte(tci))
+	return append(g, f[12:]...)
+}
+
+// Our VLAN's frames are taken, and without one, untagged and priority-tagged ones; others are
+// counted. What we send has our tag.
+func TestVLANTags(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.VLAN = uint16(10 * i) }) // a untagged, b on VLAN 10
+	for _, c := range []struct {
+		to    *host
+		frame func(f []byte) []byte
+		reply int // octets of tag; -1: none
+	}{
+		{l.b, func(f []byte) []byte { return tagged(f, 10) }, 4},
+		{l.b, func(f []byte) []byte { return tagged(f, 7<<13|10) }, 4},
+		{l.b, func(f []byte) []byte { return tagged(f, 5<<13) }, -1},
+		{l.b, func(f []byte) []byte { return tagged(f, 11) }, -1},
+		{l.b, func(f []byte) []byte { return f }, -1},
+		{l.a, func(f []byte) []byte { return f }, 0},
+		{l.a, func(f []byte) []byte { return tagged(f, 3<<13) }, 0},
+		{l.a, func(f []byte) []byte { return tagged(f, 10) }, -1},
+	} {
+		from := l.a
+		if c.to == l.a {
+			from = l.b
+		}
+		drops := c.to.counters().Inet[inet.DropVLAN]
+		m := make([]byte, 40)
+		m[0] = inet.ICMPEcho
+		binary.BigEndian.PutUint16(m[2:], inet.Checksum(m, 0))
+		tr := unknownPeer
+		tr.Flags = tcp.ACK
+		for _, f := range [][]byte{
+			packet(from.mac, c.to.mac, from.addr, c.to.addr, inet.ProtoICMP, m), between(from, c.to, tr, nil),
+			unhex(t, fmt.Sprintf("ffffffffffff 020000000009 0806 0001 0800 06 04 0001 020000000009 0a000009 000000000000 %x", c.to.addr.As4())),
+		} {
+			got := l.answers(from, c.to, c.frame(f))
+			if c.reply < 0 {
+				require.Empty(t, got)
+				continue
+			}
+			require.Len(t, got, 1)
+			if c.reply > 0 {
+				require.Equal(t, []byte{0x81, 0, 0, 10}, got[0][12:16])
+				got[0] = append(got[0][:12:12], got[0][16:]...)
+			}
+			require.Equal(t, f[12:14], got[0][12:14])
+			require.Equal(t, f[6:12], got[0][:6])
+		}
+		if c.reply < 0 {
+			require.Equal(t, drops+3, c.to.counters().Inet[inet.DropVLAN])
+		}
+	}
+	l.whole()
+}
+
+// Segments that come in fragments are taken: both families, out of order; an atomic fragment stands
+// alone.
+// req: 1122-3.3.2-1, 8200-4.5-1, 8200-5-1, 791-3.2-1, C02-13.1.1-2, D01-11.2-2
+func TestFragmentedSegments(t *testing.T) {
+	l := newLab(t, sixes)
+	l.listen(l.b, 2000, 4)
+	for _, six := range []bool{false, true} {
+		tr := unknownPeer
+		tr.Flags = tcp.SYN
+		tr.Options.WindowScale = -1
+		from, to := l.a.addr, l.b.addr
+		if six {
+			from, to = addr6(0), addr6(1)
+		}
+		b := make([]byte, 20+1400)
+		tr.Put(b)
+		binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(inet.AddrFrom(from), inet.AddrFrom(to), inet.ProtoTCP, len(b))))
+		piece := func(off, end int) []byte {
+			if six {
+				head := make([]byte, inet.Fragment6Len)
+				f := inet.Fragment6{NextHeader: inet.ProtoTCP, Off: off, More: end < len(b), ID: 99}
+				f.Put(head)
+				return packet6(l.a.mac, l.b.mac, from, to, inet.ProtoFragment6, 64, append(head, b[off:end]...))
+			}
+			f := packet(l.a.mac, l.b.mac, from, to, inet.ProtoTCP, b[off:end])
+			ip, _, _ := inet.ParseIPv4(f[14:], false)
+			ip.ID, ip.MF, ip.FragOff = 99, end < len(b), off
+			ip.Put(f[14:])
+			return f
+		}
+		syns := 0
+		l.b.nic.onSend = func(f []byte) {
+			if f[12] == 8 && f[13] == 0 || isIPv6(f, inet.ProtoTCP) {
+				syns++
+			}
+		}
+		before := l.b.counters()
+		l.a.nic.inject(piece(800, len(b)))
+		if six { // atomic, under the same identification: taken alone
+			head := make([]byte, inet.Fragment6Len)
+			(&inet.Fragment6{NextHeader: inet.ProtoUDP, ID: 99}).Put(head)
+			l.a.nic.inject(packet6(l.a.mac, l.b.mac, from, to, inet.ProtoFragment6, 64, append(head, make([]byte, 8)...)))
+		}
+		l.a.nic.inject(piece(0, 400))
+		l.b.Turn()
+		require.Equal(t, before.HalfOpened, l.b.counters().HalfOpened)
+		l.a.nic.inject(piece(400, 800))
+		l.turns()
+		n := l.b.counters()
+		require.Equal(t, before.HalfOpened+1, n.HalfOpened, "v6 %v", six)
+		require.Equal(t, before.Reassembled+1, n.Reassembled)
+		require.NotZero(t, syns)
+		if six {
+			require.Equal(t, uint64(1), n.ICMPSent, "the atomic one was UDP, which nobody wants")
+		}
+	}
+	l.stop()
+}
+
+// A datagram that stays in pieces is given up after a minute; its sender hears of it if fragment
+// zero came.
+// req: 1122-3.3.2-2, 8200-4.5-1, C02-13.1.1.1-2, D01-11.2.1-2
+func TestReassemblyTimeExceeded(t *testing.T) {
+	for _, zero := range []bool{true, false} {
+		l := newLab(t, sixes)
+		frag := func(off int) []byte {
+			head := make([]byte, inet.Fragment6Len)
+			(&inet.Fragment6{NextHeader: inet.ProtoTCP, Off: off, More: true, ID: 99}).Put(head)
+			return packet6(l.a.mac, l.b.mac, addr6(0), addr6(1), inet.ProtoFragment6, 64, append(head, make([]byte, 80)...))
+		}
+		f := packet(l.a.mac, l.b.mac, l.a.addr, l.b.addr, inet.ProtoTCP, make([]byte, 80))
+		ip, _, _ := inet.ParseIPv4(f[14:], false)
+		ip.MF, ip.FragOff = true, 160
+		if zero {
+			ip.FragOff = 0
+		}
+		ip.Put(f[14:])
+		var got [][]byte
+		l.b.nic.onSend = func(g []byte) {
+			if !isARP(g) && !(isIPv6(g, inet.ProtoICMPv6) && g[54] >= 128) {
+				got = append(got, append([]byte(nil), g...))
+			}
+		}
+		l.a.nic.inject(f)
+		l.a.nic.inject(frag(ip.FragOff))
+		l.pass(59 * second)
+		require.Empty(t, got)
+		l.pass(2 * second)
+		require.Equal(t, uint64(2), l.b.counters().Inet[inet.DropReassemblyTimeout])
+		if !zero {
+			require.Empty(t, got)
+			l.stop()
+			continue
+		}
+		require.Len(t, got, 2)
+		for _, g := range got {
+			if g[12] == 8 {
+				require.Equal(t, []byte{inet.ICMPTimeExceeded, 1}, g[34:36])
+				require.Equal(t, f[14:], g[42:])
+			} else {
+				require.Equal(t, []byte{inet.ICMP6TimeExceeded, 1}, g[54:56])
+				require.Equal(t, frag(0)[14:], g[62:])
+			}
+		}
+		l.stop()
+	}
+}
+
+// gateways gives host a two default gateways, b (10.0.0.2) and 10.0.0.3, which is c, a third host.
+func gateways(t *testing.T) (*lab, *host) {
+	l := &lab{t: t, now: 1000 * second}
+	link, err := wire.New(wire.Config{Ports: 3})
+	require.NoError(t, err)
+	far := netip.MustParsePrefix("192.168.0.1/32")
+	for i := range 3 {
+		l.hosts = append(l.hosts, l.host(link.Port(i), i, func(i int, cfg *Config) {
+			if i == 0 {
+				cfg.Gateway = netip.MustParseAddr("10.0.0.2")
+				cfg.Routes = []inet.Route{{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.0.0.3")}}
+				return
+			}
+			cfg.Addrs = []netip.Prefix{far} // both stand for the host after them
+		}))
+	}
+	l.a, l.b = l.hosts[0], l.hosts[1]
+	return l, l.hosts[2]
+}
+
+// A gateway falls silent: TCP advises, the neighbour table asks in vain, and traffic goes through
+// the other.
+// req: 1122-3.3.1.4-1, 1122-3.3.1-1
+func TestDeadGateway(t *testing.T) {
+	t.Run("of a connection", func(t *testing.T) {
+		l, c := gateways(t)
+		l.listen(l.b, 7, 4)
+		u := newPeer(t, 1)
+		conn, err := l.a.Dial(netip.MustParseAddrPort("192.168.0.1:7"), u)
+		require.NoError(t, err)
+		l.until("established", func() bool { return u.opened })
+		require.Equal(t, inet.AddrFrom(l.b.addr), conn.nextHop)
+		l.b.nic.lose = func([]byte) bool { return true }
+		u.send(1000)
+		l.a.Turn()
+		l.a.neighbours.Suspect(l.now, conn.nextHop)
+		sent := 0
+		c.nic.onSend = func(f []byte) {
+			if s, _, ok := segmentOf(f); ok && s.Flags&tcp.RST != 0 {
+				sent++
+			}
+		}
+		l.until("the other gateway was used", func() bool { return sent > 0 }) // its host does not know the connection
+		require.Equal(t, inet.AddrFrom(c.addr), conn.nextHop)
+		require.Equal(t, uint64(1), l.a.counters().Rerouted)
+	})
+	t.Run("of a dial", func(t *testing.T) {
+		l, c := gateways(t)
+		l.listen(c, 7, 4)
+		l.b.nic.lose = func([]byte) bool { return true }
+		u := newPeer(t, 1)
+		_, err := l.a.Dial(netip.MustParseAddrPort("192.168.0.1:7"), u)
+		require.NoError(t, err)
+		l.until("established by the other", func() bool { return u.opened })
+		require.Equal(t, uint64(0), uint64(u.closed))
+	})
+	t.Run("both", func(t *testing.T) {
+		l, c := gateways(t)
+		l.b.nic.lose = func([]byte) bool { return true }
+		c.nic.lose = l.b.nic.lose
+		u := newPeer(t, 1)
+		_, err := l.a.Dial(netip.MustParseAddrPort("192.168.0.1:7"), u)
+		require.NoError(t, err)
+		l.until("given up", func() bool { return u.closed == 1 })
+		require.ErrorIs(t, u.err, ErrNoRoute)
+	})
+}

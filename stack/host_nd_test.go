@@ -1,0 +1,301 @@
+package stack
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// nsFrame is a solicitation for target by host a, from an address, to its solicited-node group.
+func nsFrame(t *testing.T, l *lab, from, target netip.Addr, hopLimit uint8) []byte {
+	to := inet.AddrFrom(target).SolicitedNode()
+	text := fmt.Sprintf("87 00 0000 00000000 %x", target.As16())
+	if !from.IsUnspecified() {
+		text += fmt.Sprintf("01 01 %x", [6]byte(l.a.mac))
+	}
+	return icmp6(l.a.mac, to.GroupMAC(), from, to.Netip(), hopLimit, unhex(t, text))
+}
+
+// Solicitations are answered by RFC 4861 section 7.2.4, and only those that are valid and for us.
+// req: 4861-7.2-3, 4861-7.1-1, 4861-7.2-1
+func TestSolicitationsAreAnswered(t *testing.T) {
+	l := newLab(t, sixes)
+	us := addr6(1)
+	got := l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255))
+	require.Len(t, got, 1)
+	eth, ip, m := split6(t, got[0])
+	require.Equal(t, inet.Ethernet{Dst: l.a.mac, Src: l.b.mac, Type: inet.EtherTypeIPv6}, eth)
+	require.Equal(t, []any{inet.AddrFrom(us), inet.AddrFrom(addr6(0)), uint8(255)}, []any{ip.Src, ip.Dst, ip.HopLimit})
+	require.Equal(t, unhex(t, fmt.Sprintf("60000000 %x 0201 %x", us.As16(), [6]byte(l.b.mac))), m[4:])
+
+	got = l.answers(l.a, l.b, nsFrame(t, l, netip.IPv6Unspecified(), us, 255))
+	require.Len(t, got, 1)
+	eth, ip, m = split6(t, got[0])
+	require.Equal(t, inet.AllNodes.GroupMAC(), eth.Dst)
+	require.Equal(t, inet.AllNodes, ip.Dst)
+	require.Equal(t, byte(0x20), m[4], "not solicited")
+
+	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 64)), "hop limit")
+	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), netip.MustParseAddr("fd00::5:0:2"), 255)), "of our group, not our address")
+	require.Empty(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), addr6(5), 255)))
+	bad := nsFrame(t, l, addr6(0), us, 255)
+	bad[60] ^= 1
+	require.Empty(t, l.answers(l.a, l.b, bad), "checksum")
+	cut := nsFrame(t, l, addr6(0), us, 255)
+	require.Empty(t, l.answers(l.a, l.b, append(append([]byte(nil), cut[:len(cut)-8]...), make([]byte, 4)...)))
+	n := l.b.counters()
+	require.Equal(t, uint64(2), n.NDReplies)
+	require.Equal(t, uint64(1), n.Inet[inet.DropBadND])
+
+	// It was learned from the solicitation: a SYN leaves without a question.
+	u := newPeer(t, 1)
+	_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), u)
+	require.NoError(t, err)
+	l.b.Turn()
+	require.Equal(t, uint64(0), l.b.counters().NDRequests)
+	l.stop()
+}
+
+// The first packet waits and leaves after the answer; the question goes to the solicited-node
+// group.
+// req: 4861-7.2-1, 4861-7.2-2
+func TestFirstPacketWaitsForTheNeighbour(t *testing.T) {
+	l := newLab(t, sixes)
+	var sent [][]byte
+	l.a.nic.onSend = func(f []byte) { sent = append(sent, append([]byte(nil), f...)) }
+	_, err := l.a.Dial(netip.AddrPortFrom(addr6(1), 7), newPeer(t, 1))
+	require.NoError(t, err)
+	l.a.Turn()
+	require.Len(t, sent, 1)
+	eth, ip, m := split6(t, sent[0])
+	require.Equal(t, inet.MAC{0x33, 0x33, 0xff, 0, 0, 2}, eth.Dst)
+	require.Equal(t, "ff02::1:ff00:2", ip.Dst.String())
+	require.Equal(t, unhex(t, fmt.Sprintf("00000000 %x 0101 %x", addr6(1).As16(), [6]byte(l.a.mac))), m[4:])
+	l.turns()
+	require.Equal(t, uint8(inet.ProtoTCP), sent[1][20], "the SYN, at once")
+
+	// Nobody there: three questions a second apart, then the dial ends.
+	sent = nil
+	begin := l.now
+	u := newPeer(t, 1)
+	_, err = l.a.Dial(netip.AddrPortFrom(addr6(9), 7), u)
+	require.NoError(t, err)
+	l.until("given up", func() bool { return u.closed == 1 })
+	require.ErrorIs(t, u.err, ErrNoRoute)
+	require.Len(t, sent, 3)
+	require.Equal(t, 3*second, l.now-begin)
+	l.stop()
+}
+
+// TCP's progress keeps the neighbour confirmed: no question in ten minutes; without it there are.
+// req: 4861-7.3-1
+func TestProgressConfirmsTheNeighbour(t *testing.T) {
+	l := newLab(t, sixes)
+	u, v := l.open6()
+	before := l.a.counters().NDRequests
+	for i := range uint64(60) {
+		u.send(1000)
+		l.until("there", func() bool { return v.edge == 1000*(i+1) })
+		l.pass(10 * second)
+	}
+	require.Equal(t, before, l.a.counters().NDRequests)
+	require.NotZero(t, l.b.counters().NDRequests, "b only acknowledged: nothing told it that a hears")
+
+	l.b.nic.lose = func(f []byte) bool { return isIPv6(f, inet.ProtoTCP) }
+	l.pass(60 * second)
+	u.send(1000)
+	l.pass(20 * second)
+	require.NotEqual(t, before, l.a.counters().NDRequests)
+	l.b.nic.lose = nil
+	l.until("there in the end", func() bool { return v.edge == 61_000 })
+	l.stop()
+}
+
+// An address is used when a second has passed without anybody's claim; it is asked for from ::.
+// req: 4862-5.4-1, 4862-5.4.2-1, 4862-5.4.3-1, 4862-5.4.4-1
+func TestDuplicateAddressDetection(t *testing.T) {
+	for _, claim := range []string{"", "advertisement", "solicitation"} {
+		l := newLab(t, func(i int, cfg *Config) {
+			sixes(i, cfg)
+			if cfg.NoDAD = i == 0; i == 1 {
+				cfg.Addr, cfg.Addrs = cfg.Addrs[0], nil // IPv4's has a check of its own
+			}
+		})
+		us := addr6(1)
+		var asked int64
+		l.b.nic.onSend = func(f []byte) {
+			_, ip, m := split6(t, f)
+			if ip.Dst == inet.AddrFrom(us).SolicitedNode() {
+				require.True(t, ip.Src.IsUnspecified())
+				require.Len(t, m, inet.NDSolicitLen)
+				asked = l.now
+			}
+		}
+		_, err := l.b.Dial(netip.AddrPortFrom(addr6(0), 7), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrTentative, "not yet")
+		require.Equal(t, 2, l.b.counters().AddrTentative, "the link-local one is checked too")
+		require.Empty(t, l.answersQuietly(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), "nor answered for")
+		begin := l.now
+		l.until("asked", func() bool { return asked != 0 })
+		require.LessOrEqual(t, asked-begin, second)
+		switch claim {
+		case "advertisement":
+			m := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", us.As16(), [6]byte(l.a.mac)))
+			l.a.nic.inject(icmp6(l.a.mac, inet.AllNodes.GroupMAC(), us, inet.AllNodes.Netip(), 255, m))
+		case "solicitation":
+			l.a.nic.inject(nsFrame(t, l, netip.IPv6Unspecified(), us, 255))
+		}
+		l.b.nic.onSend = nil
+		l.pass(3 * second)
+		require.Zero(t, l.b.counters().AddrTentative)
+		local := inet.AddrFrom(us)
+		require.Equal(t, claim == "", l.b.isLocal(&local), claim)
+		require.Len(t, l.answers(l.a, l.b, nsFrame(t, l, addr6(0), us, 255)), map[bool]int{true: 1, false: 0}[claim == ""])
+		require.Equal(t, claim != "", l.b.counters().AddrDuplicate == 1)
+		l.stop()
+	}
+}
+
+// answersQuietly is answers that leaves onSend as it is.
+func (l *lab) answersQuietly(from, h *host, frame []byte) [][]byte {
+	was := h.nic.onSend
+	got := l.answers(from, h, frame)
+	h.nic.onSend = was
+	return got
+}
+
+// raFrame is a router's advertisement: lifetime s, hop limit 49, MTU 1400, fd55::/64 on the link.
+func raFrame(t *testing.T, router inet.MAC, lifetime uint16) []byte {
+	m := unhex(t, fmt.Sprintf(`86 00 0000 31 00 %04x 00000000 00000000 01 01 %x 05 01 0000 00000578
+		03 04 40 80 00000064 00000064 00000000 fd550000000000000000000000000000`, lifetime, [6]byte(router)))
+	return icmp6(router, inet.AllNodes.GroupMAC(), inet.LinkLocal(router).Netip(), inet.AllNodes.Netip(), 255, m)
+}
+
+// Three solicitations four seconds apart, after up to one second; what an advertisement says is
+// applied, and ends.
+// req: 4861-6.3-1
+func TestRouterDiscovery(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.Discover = i == 1
+	})
+	begin := l.now
+	var at []int64
+	l.b.nic.onSend = func(f []byte) {
+		eth, ip, m := split6(t, f)
+		require.Equal(t, byte(inet.NDRouterSolicitation), m[0])
+		require.Equal(t, inet.AllRouters, ip.Dst)
+		require.Equal(t, inet.LinkLocal(l.b.mac), ip.Src)
+		require.Equal(t, inet.AllRouters.GroupMAC(), eth.Dst)
+		at = append(at, l.now-begin)
+	}
+	l.pass(60 * second)
+	require.Len(t, at, 3)
+	require.LessOrEqual(t, at[0], second)
+	require.Equal(t, []int64{4 * second, 4 * second}, []int64{at[1] - at[0], at[2] - at[1]})
+	l.b.nic.onSend = nil
+
+	far := netip.MustParseAddrPort("[2001:db8::1]:7")
+	_, err := l.b.Dial(far, newPeer(t, 1))
+	require.ErrorIs(t, err, ErrNetUnreachable)
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	var syn []byte
+	l.b.nic.onSend = func(f []byte) { syn = append([]byte(nil), f...) }
+	l.a.nic.inject(raFrame(t, router, 1800))
+	l.turns()
+	c, err := l.b.Dial(far, newPeer(t, 1))
+	require.NoError(t, err)
+	l.b.Turn()
+	require.Equal(t, router[:], syn[:6], "to the router, whose MAC it told")
+	_, ip, m := split6(t, syn)
+	require.Equal(t, uint8(49), ip.HopLimit)
+	var s tcp.Segment
+	require.Equal(t, tcp.DropNone, tcp.Parse(m, &s))
+	require.Equal(t, uint16(1400-60), s.Options.MSS)
+	_, err = l.b.Dial(netip.MustParseAddrPort("[fd55::1]:7"), newPeer(t, 1))
+	require.NoError(t, err)
+	hop, ok := l.b.route(inet.AddrFrom(netip.MustParseAddr("fd55::1")))
+	require.True(t, ok)
+	require.Equal(t, "fd55::1", hop.String(), "on the link")
+	c.Abort()
+
+	l.pass(101 * second)
+	hop, _ = l.b.route(inet.AddrFrom(netip.MustParseAddr("fd55::1")))
+	require.Equal(t, inet.LinkLocal(router), hop, "the prefix's time is over")
+	l.a.nic.inject(raFrame(t, router, 0))
+	l.turns()
+	_, err = l.b.Dial(far, newPeer(t, 1))
+	require.ErrorIs(t, err, ErrNetUnreachable, "it is no default router any more")
+	require.Equal(t, uint64(2), l.b.counters().RouterAdverts)
+
+	// Whoever does not discover is not told.
+	l.b.nic.onSend = nil
+	l.b.nic.inject(raFrame(t, router, 1800))
+	l.turns()
+	_, err = l.a.Dial(far, newPeer(t, 1))
+	require.ErrorIs(t, err, ErrNetUnreachable)
+	l.stop()
+}
+
+// A router that says it is none any more is left at once.
+// req: 4861-7.2-4
+func TestRouterBecomesAHost(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) {
+		sixes(i, cfg)
+		cfg.Discover = true
+	})
+	router := inet.MAC{2, 0, 0, 0, 0, 0x99}
+	from := inet.LinkLocal(router).Netip()
+	l.a.nic.inject(raFrame(t, router, 1800))
+	l.turns()
+	_, ok := l.b.route(inet.AddrFrom(netip.MustParseAddr("2001:db8::1")))
+	require.True(t, ok)
+	m := unhex(t, fmt.Sprintf("88 00 0000 20000000 %x 0201 %x", from.As16(), [6]byte(router)))
+	l.a.nic.inject(icmp6(router, inet.AllNodes.GroupMAC(), from, inet.AllNodes.Netip(), 255, m))
+	l.turns()
+	_, ok = l.b.route(inet.AddrFrom(netip.MustParseAddr("2001:db8::1")))
+	require.False(t, ok)
+	l.stop()
+}
+
+// FuzzIPv6Frames is FuzzFrames for IPv6: with fix, addresses and checksums are made right.
+func FuzzIPv6Frames(f *testing.F) {
+	f.Add([]byte{inet.ProtoTCP, 0, 7, 0, 8}, true)
+	f.Add([]byte{inet.ProtoUDP, 0, 7, 0, 8}, true)
+	f.Add([]byte{inet.ProtoFragment6, 6, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0}, true)
+	f.Add(append([]byte{inet.ProtoICMPv6}, raFrameBody()...), true)
+	f.Fuzz(func(t *testing.T, b []byte, fix bool) {
+		if len(b) < 1 || len(b) > 1400 {
+			return
+		}
+		l := newLab(t, func(i int, cfg *Config) {
+			sixes(i, cfg)
+			cfg.Discover = true
+		})
+		l.listen(l.b, 2000, 4)
+		from, body := addr6(0), append([]byte(nil), b[1:]...)
+		if len(body) > 0 && body[0] == inet.NDRouterAdvertisement {
+			from = inet.LinkLocal(l.a.mac).Netip()
+		}
+		frame := packet6(l.a.mac, l.b.mac, from, addr6(1), b[0], 255, body)
+		if fix && b[0] == inet.ProtoICMPv6 && len(body) >= 4 {
+			frame = icmp6(l.a.mac, l.b.mac, from, addr6(1), 255, body)
+		}
+		for range 2 {
+			l.answers(l.a, l.b, frame)
+			l.pass(50 * ms)
+		}
+		l.pass(70 * second)
+		l.stop()
+		require.Equal(t, mem.NoBuf, l.b.tx.spare)
+	})
+}
+
+func raFrameBody() []byte {
+	return []byte{inet.NDRouterAdvertisement, 0, 0, 0, 17, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0}
+}

@@ -1,0 +1,235 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSubmitRunsInOrderAndIsBounded(t *testing.T) {
+	l := newLab(t, nil)
+	var got []int
+	for i := range controlRingEntries {
+		require.NoError(t, l.a.Submit(func() { got = append(got, i) }))
+	}
+	require.ErrorIs(t, l.a.Submit(func() {}), ErrBusy)
+	require.Positive(t, l.a.Turn())
+	require.Len(t, got, controlRingEntries)
+	for i := range got {
+		require.Equal(t, i, got[i])
+	}
+	require.NoError(t, l.a.Submit(func() {}))
+}
+
+func TestSubmitThatSubmitsDoesNotHoldTheTurn(t *testing.T) {
+	l := newLab(t, nil)
+	n := 0
+	var again func()
+	again = func() {
+		n++
+		require.NoError(t, l.a.Submit(again))
+	}
+	require.NoError(t, l.a.Submit(again))
+	l.a.Turn()
+	require.LessOrEqual(t, n, controlRingEntries)
+}
+
+// What Submit took is run, always, and once: also what comes while the Poller ends.
+func TestSubmitRunsWhatItTook(t *testing.T) {
+	const rounds, callers = 20, 3
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	for round := range rounds {
+		l := newLab(t, func(i int, cfg *Config) { cfg.Clock = nil })
+		var taken, run atomic.Int64
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					err := l.a.Submit(func() { run.Add(1) })
+					if errors.Is(err, ErrStopped) {
+						return
+					}
+					if err == nil {
+						taken.Add(1)
+					}
+				}
+			})
+		}
+		all.Go(func() { _ = l.a.Run(ctx) })
+		for taken.Load() < int64(round*10) && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		l.a.Stop()
+		all.Wait()
+		<-l.a.Done()
+		require.NoError(t, ctx.Err())
+		require.Equal(t, taken.Load(), run.Load(), "round %d", round)
+	}
+}
+
+// A Submit that looked before Stop, and pushes after the Poller's last look, runs the function
+// itself.
+func TestSubmitBehindTheLastLook(t *testing.T) {
+	l := newLab(t, nil)
+	l.stop()
+	<-l.a.Done()
+	l.a.stopping.Store(false) // as it was when this Submit looked
+	ran := 0
+	require.NoError(t, l.a.Submit(func() {
+		ran++
+		_, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), newPeer(t, 1))
+		require.ErrorIs(t, err, ErrStopped)
+	}))
+	require.Equal(t, 1, ran)
+}
+
+func TestWakeIsCoalesced(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	for range 10_000 {
+		u.conn.Wake()
+	}
+	l.turns()
+	require.Equal(t, 1, u.woken)
+	u.conn.Wake()
+	l.turns()
+	require.Equal(t, 2, u.woken)
+}
+
+// What is posted while Woken is at work, after what it has looked at, rings again.
+func TestWakeDuringWoken(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	u.onWoken = func() {
+		if u.woken == 1 {
+			u.conn.Wake()
+		}
+	}
+	u.conn.Wake()
+	l.turns()
+	require.Equal(t, 2, u.woken)
+}
+
+func TestWakeWhileDialingComesAfterEstablished(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 4)
+	u := l.dial(l.a, l.b, 7)
+	u.conn.Wake() // Woken fails the test when it comes first
+	l.until("woken", func() bool { return u.woken == 1 })
+	require.True(t, u.opened)
+}
+
+func TestWakeOfAClosedConnIsHarmless(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1 })
+	u, v := l.open()
+	u.conn.Abort()
+	l.until("closed", func() bool { return u.closed == 1 && v.closed == 1 })
+	u.conn.Wake()
+	l.turns()
+	require.Zero(t, u.woken)
+	w := l.dial(l.a, l.b, 7) // the same slot
+	require.Same(t, u.conn, w.conn)
+	u.conn.Wake()
+	l.until("open", func() bool { return w.opened })
+	l.turns()
+	require.Equal(t, 1, w.woken, "a Woken too many at most")
+	l.stop()
+}
+
+// sink takes octets, counts them, and answers what it is asked to: an Upper for real goroutines,
+// with no test state.
+type sink struct {
+	peer
+	want   uint64
+	done   chan struct{}
+	posted atomic.Uint64 // octets the other goroutine wants sent
+}
+
+func (s *sink) Woken(c *Conn) {
+	s.woken++
+	s.toSend = s.posted.Load()
+	c.Send()
+}
+
+func (s *sink) Edge(c *Conn, edge uint64) {
+	s.peer.Edge(c, edge)
+	if edge == s.want {
+		close(s.done)
+	}
+}
+
+// Two Pollers run on their own goroutines; a third posts and rings, a fourth reads counters. For
+// -race.
+func TestTwoGoroutinesAndAnApplication(t *testing.T) {
+	const messages, size = 200, 1000
+	l := newLab(t, func(i int, cfg *Config) { cfg.Clock = nil })
+	v := &sink{peer: *newPeer(t, 2), want: messages * size, done: make(chan struct{})}
+	u := &sink{peer: *newPeer(t, 1), want: 1 << 60}
+	require.NoError(t, l.b.Listen(7, 4, func(c *Conn) Upper { return v }))
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	var pollers sync.WaitGroup
+	for _, h := range l.hosts {
+		pollers.Go(func() { require.NoError(t, h.Run(ctx)) })
+	}
+	dialed := make(chan *Conn, 1)
+	require.NoError(t, l.a.Submit(func() {
+		c, err := l.a.Dial(netip.AddrPortFrom(l.b.addr, 7), u)
+		require.NoError(t, err)
+		dialed <- c
+	}))
+	c := <-dialed
+	for i := range messages {
+		u.posted.Store(uint64(i+1) * size)
+		c.Wake()
+		if i%50 == 0 {
+			n, err := l.a.Counters(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 1, n.Conns)
+		}
+	}
+	select {
+	case <-v.done:
+	case <-ctx.Done():
+		t.Fatal("not all arrived")
+	}
+	n, err := l.b.Counters(ctx)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), n.Accepted)
+	l.a.Stop()
+	<-l.a.Done() // before b goes, else b's RST could come first
+	cancel()
+	pollers.Wait()
+	require.ErrorIs(t, u.err, ErrStopped)
+	require.Equal(t, uint64(messages*size), v.gotCount)
+	<-l.b.Done()
+	l.drain()
+	l.whole()
+}
+
+func TestRunSaysWhyItCannotStart(t *testing.T) {
+	l := newLab(t, func(i int, cfg *Config) { cfg.Core = 999 })
+	err := l.a.Run(context.Background())
+	require.ErrorContains(t, err, `stack: poller "host0": core 999 is not available; allowed CPUs: `)
+	l.a.cfg.Core = -1
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NoError(t, l.a.Run(ctx))
+	require.ErrorContains(t, l.a.Run(ctx), "Run was called before")
+}
+
+func TestCountersWaitNoLongerThanAsked(t *testing.T) {
+	l := newLab(t, nil) // nobody turns
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := l.a.Counters(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+}

@@ -1,0 +1,108 @@
+package stack
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Idle says what a Poller does when a turn found no work.
+type Idle uint8
+
+const (
+	IdleAdaptive Idle = iota // spin, then yield if that costs little, then sleep up to 50 us: for machines shared with others
+	IdleSpin                 // never give up the core
+)
+
+// Spinning alone is short: a few microseconds, about what a thread switch costs. Yields go to the
+// kernel too, for the other end's Poller may share our core, and what we wait for is then that it
+// runs. Where nobody else wants the core a yield is a system call of some 100 ns and polling goes
+// on.
+//
+// Where others compute on our core a yield gives it to all of them in turn: with 30 of them Linux
+// 6.18 (EEVDF) came back after 200 ms, 950 ms at most, and 2000 yields took minutes, in which every
+// frame waited as long. A sleep of 1 us lasted 2 ms there: a thread that has slept comes first. So
+// a yield that took long is not repeated soon.
+const (
+	spinTurns     = 256  // empty turns before the first yield
+	yieldTurns    = 2000 // yields before the first sleep: a millisecond or less on an idle machine
+	yieldLongNs   = 1e6  // a yield that takes longer has given the core to a thread that computes
+	yieldShare    = 100  // such yields take at most one part in so many of the time
+	goYieldEvery  = 16   // every so many yields Go's own scheduler may use the P
+	sleepMinNs    = 1_000
+	sleepMaxNs    = 50_000
+	busyTurnsMax  = 1024 // adaptive: a busy Poller lets other goroutines run this often
+	timerSlackMin = 1    // ns; the kernel's default of 50 us would double the longest sleep
+)
+
+// waiter carries out an Idle policy.
+type waiter struct {
+	idle  Idle
+	empty int // turns in a row without work
+	full  int // turns with work since the last yield
+	step  int64
+
+	yielded   bool  // what was done last was a yield
+	yieldedAt int64 // when
+	yieldFrom int64 // no yield before
+}
+
+// prepare is called once on the thread that will wait.
+func (w *waiter) prepare() {
+	if w.idle == IdleAdaptive {
+		// Best effort: without it sleeps are longer, nothing else.
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, timerSlackMin, 0, 0, 0)
+	}
+}
+
+// busy is called after a Turn, of time now, that had work.
+func (w *waiter) busy(now int64) {
+	w.back(now)
+	w.empty = 0
+	if w.full++; w.full >= busyTurnsMax && w.idle == IdleAdaptive {
+		w.full = 0
+		runtime.Gosched()
+	}
+}
+
+// back takes note of how long a yield took, if there was one.
+func (w *waiter) back(now int64) {
+	if took := now - w.yieldedAt; w.yielded && took > yieldLongNs {
+		w.yieldFrom = now + yieldShare*took
+	}
+	w.yielded = false
+}
+
+// wait is called after a Turn, of time now, without work, unless the policy is IdleSpin. It returns
+// before deadline, and says whether it slept.
+func (w *waiter) wait(now, deadline int64) (slept bool) {
+	d := w.next(now, deadline)
+	if d > 0 {
+		ts := unix.NsecToTimespec(d)
+		_ = unix.Nanosleep(&ts, nil) // a signal cuts it short, which is harmless
+	} else if d == 0 {
+		if w.empty%goYieldEvery == 0 {
+			runtime.Gosched()
+		}
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+	return d > 0
+}
+
+// next decides what follows one more empty turn: -1 spin, 0 yield, else sleep so many ns, not past
+// deadline.
+func (w *waiter) next(now, deadline int64) int64 {
+	w.back(now)
+	w.empty++
+	switch {
+	case w.empty <= spinTurns:
+		w.step = sleepMinNs
+		return -1
+	case w.empty <= spinTurns+yieldTurns && now >= w.yieldFrom:
+		w.yielded, w.yieldedAt = true, now
+		return 0
+	}
+	d := min(w.step, deadline-now)
+	w.step = min(2*w.step, sleepMaxNs)
+	return max(d, 0)
+}

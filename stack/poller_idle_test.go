@@ -1,0 +1,60 @@
+package stack
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAdaptiveSpinsYieldsSleeps(t *testing.T) {
+	w := waiter{idle: IdleAdaptive}
+	for range spinTurns {
+		require.Equal(t, int64(-1), w.next(0, math.MaxInt64))
+	}
+	for range yieldTurns {
+		require.Equal(t, int64(0), w.next(0, math.MaxInt64))
+	}
+	last := int64(0)
+	for range 20 {
+		d := w.next(0, math.MaxInt64)
+		require.Greater(t, d, int64(0))
+		require.GreaterOrEqual(t, d, last)
+		require.LessOrEqual(t, d, int64(sleepMaxNs))
+		last = d
+	}
+	require.Equal(t, int64(sleepMaxNs), last)
+	require.Equal(t, int64(700), w.next(1000, 1700), "never past the deadline")
+	require.Equal(t, int64(0), w.next(1000, 900), "a deadline that has passed is no reason to sleep")
+	w.busy(2000)
+	require.Equal(t, int64(-1), w.next(0, math.MaxInt64), "work begins it anew")
+}
+
+// A yield from which the core came back late is the last for a hundred times as long, whether it
+// ended with work or without: until then the Poller sleeps, and comes back soon.
+func TestAdaptiveDoesNotYieldToThoseWhoCompute(t *testing.T) {
+	for name, resume := range map[string]func(w *waiter, now int64){
+		"with work":    (*waiter).busy,
+		"without work": func(w *waiter, now int64) { w.next(now, math.MaxInt64) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := waiter{idle: IdleAdaptive}
+			first := func(now int64) (d int64) { // what follows the spins
+				for range spinTurns {
+					require.Equal(t, int64(-1), w.next(now, math.MaxInt64))
+				}
+				return w.next(now, math.MaxInt64)
+			}
+			require.Zero(t, first(0))
+			w.busy(yieldLongNs)
+			require.Zero(t, first(yieldLongNs), "others may take a little")
+			now := int64(200 * yieldLongNs)
+			resume(&w, now)
+			w.busy(now)
+			until := now + yieldShare*(now-yieldLongNs)
+			require.Equal(t, int64(sleepMinNs), first(until-1))
+			w.busy(until)
+			require.Zero(t, first(until))
+		})
+	}
+}

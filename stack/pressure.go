@@ -1,0 +1,142 @@
+package stack
+
+import "github.com/rnicd/rnicd/tcp"
+
+// The policy for packet buffers (Bufs) that run short. It is one policy for all connections of a
+// Poller, whatever Upper is above them.
+//
+// A peer can make us keep Bufs in two ways. What we send is kept until the peer acknowledges it; a
+// peer that takes its time, or shuts its window for ever (RFC 6429 calls it a persist stall,
+// attackers sockstress), keeps those. What the peer sends is kept by the Upper (Kept) while octets
+// are missing that only the peer can send. TCP itself never ends either: RFC 9293 section 3.8.6.1
+// has a connection stay open as long as its peer answers probes. RFC 6429 section 3 leaves it to
+// the system to end such connections when it needs what they hold. Here that is done in steps:
+//
+//   - Each use of the pool has a share (Budget). Nothing takes the last Bufs: ACKs must come in.
+//   - A connection that gives a Buf back may take one: a connection that flows cannot be driven out
+//     of the memory it works with.
+//   - An eighth of the pool is for connections whose peer has ever acknowledged anything. The
+//     cheapest attack, a handshake and then nothing, does not get there.
+//   - Nobody gets all: a connection may pull only while it holds no more than Config.BufShare of what
+//     is still free (the dynamic threshold of A. K. Choudhury, E. L. Hahne, "Dynamic queue length
+//     thresholds for shared-memory packet switches", 1998). One alone has two thirds. However many
+//     want more, something is left for the next. No connection takes a second Buf while others wait
+//     for their first.
+//   - Connections that find no Buf, and have nothing in flight whose acknowledgment would bring them
+//     back, wait in a list (pressure_waiting.go).
+//   - While another connection does not get the Bufs or records it could use, or its Upper had to
+//     refuse octets (Conn.WantBufs), connections whose peer is late are reset with ErrHoarding: those
+//     that hold most first, at most four a millisecond. Late is a peer that for Config.StallNs has
+//     neither acknowledged what was in flight nor sent the octets that others wait for.
+//
+// A peer is late until it has done all that it owed when its clock was set (PeerClock): an octet
+// now and then does not set the clock again.
+
+// Shares of the pool. What is left is for what waits to be acknowledged, and for the device.
+const (
+	reserveBursts   = 4 // receive bursts that sending leaves free,
+	reserveShare    = 4 // and at most one Buf in so many
+	provenShare     = 8 // one Buf in so many is for peers that have acknowledged something
+	unreadShare     = 2 // one Buf in so many may wait for readers, or for octets before it
+	windowShare     = 4 // the receive window of one stream: one Buf in so many
+	growShare       = 4 // windows grow no more when one Buf in so many waits for readers
+	incompleteShare = 4 // one Buf in so many is left free by octets that wait for the rest of a frame
+)
+
+// Budget is how a Poller shares its pool of Bufs among those that keep some. All but Reserve and
+// Proven are for Uppers, which see to them themselves.
+type Budget struct {
+	Reserve int // sending leaves so many free, so that ACKs can come in
+	Proven  int // and, beyond that, so many for peers that have ever acknowledged anything
+
+	// Of byte streams, all together. More octets in order are copied to other memory; others are
+	// refused.
+	Unread     int // wait for a reader, or for octets before them
+	OutOfOrder int // so many at most when one more waits for octets before it; less than Unread, so that what fills gaps comes in
+	Squeeze    int // windows shrink to a few segments when more than so many wait
+	Grow       int // and grow no more when more than so many do
+	Window     int // the largest window of one stream
+
+	// Of frames that are cut across segments (MPA's FPDUs), all connections together.
+	Spare        int // octets that wait for the rest of their frame leave so many free,
+	SpareInOrder int // those in order only so many,
+	PartialMax   int // as long as no more than so many hold such
+}
+
+func newBudget(size, burstMax int) Budget {
+	reserve := min(reserveBursts*burstMax, size/reserveShare)
+	unread := size / unreadShare
+	spare := size / incompleteShare
+	return Budget{
+		Reserve: reserve, Proven: max(size/provenShare-reserve, 0),
+		Unread: unread, OutOfOrder: unread - unread/4, Squeeze: unread / 4 * 3,
+		Grow: size / growShare, Window: size / windowShare,
+		Spare: spare, SpareInOrder: min(reserve/2, spare), PartialMax: spare / 2,
+	}
+}
+
+// Budget is the same for the life of the Poller. Any goroutine.
+func (p *Poller) Budget() Budget { return p.budget }
+
+// WantBufs says that the Upper had to refuse octets of c because Bufs are short: connections of
+// late peers may be ended (ErrHoarding), but not c as long as it alone is refused. Poller's
+// goroutine.
+func (c *Conn) WantBufs() { c.p.pressure.want(c.index) }
+
+const (
+	bufShareMax   = 100_000
+	stallLookNs   = 250_000 // between two looks
+	stallLooksMax = 64      // connections looked at each time
+)
+
+// reclaim ends the worst of some connections, if memory was wanted since it last looked and one of
+// them is bad enough.
+func (p *Poller) reclaim() {
+	s := &p.pressure
+	if short := p.memory.RecordsShort(); short != s.short {
+		s.short = short
+		s.wantRecords()
+	}
+	if !s.wanted || s.lookAt > p.now {
+		return
+	}
+	bufs := s.bufs
+	s.wanted, s.bufs, s.lookAt = false, false, p.now+stallLookNs
+	conns := p.slab.conns
+	var worst *Conn
+	most := 0
+	for range min(stallLooksMax, len(conns)) {
+		if s.hand++; s.hand >= len(conns) {
+			s.hand = 0
+		}
+		c := &conns[s.hand]
+		if c.phase != phaseOpen || connIndex(s.hand) == s.by { // its own want is no one else's
+			continue
+		}
+		if n := c.hoards(bufs); n > most {
+			worst, most = c, n
+		}
+	}
+	if worst != nil {
+		p.n.Reclaimed++
+		p.abort(worst, ErrHoarding)
+	}
+}
+
+// hoards is how many segments the peer of c makes us keep although it had its time; bufs: those
+// that the Upper keeps count, too. They hold no record of a sent segment.
+func (c *Conn) hoards(bufs bool) (n int) {
+	if c.marks&markAbort != 0 || c.tcp.State() == tcp.Closed {
+		return 0
+	}
+	late := c.p.now - c.p.cfg.StallNs
+	if since, owes := c.owed.Owes(c.acked); owes && since <= late {
+		n = c.tcp.Held()
+	}
+	if h, ok := c.upper.(Holder); ok && bufs {
+		if k, since := h.Held(c); since <= late {
+			n += k
+		}
+	}
+	return n
+}

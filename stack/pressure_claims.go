@@ -1,0 +1,59 @@
+package stack
+
+// pressureState says whether memory is wanted, and where reclaim looks next.
+type pressureState struct {
+	hand   int   // the next connection to look at
+	lookAt int64 // when
+	short  uint64
+	wanted bool      // somebody did not get what there would be without connections of late peers:
+	by     connIndex // this one alone; noConn: several, or those that hold nothing
+	bufs   bool      // Bufs were wanted, not only records
+}
+
+// want notes that connection i wants Bufs; noConn: several do.
+func (s *pressureState) want(i connIndex) {
+	s.note(i)
+	s.bufs = true
+}
+
+// wantRecords notes that there were no records of sent segments for some connection.
+func (s *pressureState) wantRecords() { s.note(noConn) }
+
+func (s *pressureState) note(i connIndex) {
+	if s.wanted && s.by != i {
+		i = noConn
+	}
+	s.wanted, s.by = true, i
+}
+
+// floor is how many Bufs beyond the reserve c leaves to others.
+func (p *Poller) floor(c *Conn) int {
+	if c.acked == 0 {
+		return p.budget.Proven
+	}
+	return 0
+}
+
+// claimed says that others, which hold nothing, wait for one of the free Bufs.
+func (p *Poller) claimed(free int) bool {
+	return p.waiting.n > 0 || p.unproven.n > 0 && free >= p.budget.Proven
+}
+
+// PeerClock times a peer that owes us something: acknowledgments, or octets that are missing. It is
+// set to a stream offset and runs until the peer has got there, so an octet now and then does not
+// stop it. The zero value is a clock of a peer that owes nothing.
+type PeerClock struct {
+	to uint64 // the peer owes what is before
+	at int64  // since
+}
+
+// Advance is called when the peer has got as far as reached, or owes more. A peer that has done all
+// that its clock was set for is timed anew, for what is before owed.
+func (k *PeerClock) Advance(reached, owed uint64, now int64) {
+	if reached >= k.to {
+		k.to, k.at = owed, now
+	}
+}
+
+// Owes says whether a peer that has got as far as reached owes something, and since when.
+func (k *PeerClock) Owes(reached uint64) (since int64, owes bool) { return k.at, reached < k.to }

@@ -1,0 +1,149 @@
+package stack
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// A connection whose peer takes its time is not ended because it wants more Bufs itself, when the
+// pool is short for another reason. It is when another connection wants some.
+func TestOwnWantEndsNobody(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		l := newLab(t, nil)
+		u, _ := l.open()
+		u.send(20_000)
+		l.until("acknowledged", func() bool { return u.acked == 20_000 })
+		w := l.dial(l.a, l.b, 7)
+		l.until("second", func() bool { return w.opened })
+		w.send(100)
+		l.until("acknowledged", func() bool { return w.acked == 100 })
+
+		l.a.nic.lose = func([]byte) bool { return true }
+		sent := l.now
+		u.send(1 << 20)
+		l.turns()
+		require.Positive(t, u.conn.tcp.Held())
+		var out []mem.Buf
+		for l.a.pool.Available() > l.a.Reserve()-1 {
+			out = append(out, l.a.pool.Alloc())
+		}
+		begin := l.now
+		l.until("some seconds", func() bool {
+			u.conn.Send()
+			if other {
+				w.send(1)
+			}
+			return u.closed > 0 || l.now-begin > 20*second
+		})
+		require.Equal(t, other, u.closed > 0)
+		if other {
+			require.ErrorIs(t, u.err, ErrHoarding)
+			require.GreaterOrEqual(t, l.now-sent, l.a.cfg.StallNs)
+		}
+		l.a.pool.FreeN(out)
+	}
+}
+
+func TestWhoWants(t *testing.T) {
+	var s pressureState
+	for _, x := range []struct{ who, by connIndex }{{1, 1}, {1, 1}, {2, noConn}, {1, noConn}} {
+		s.want(x.who)
+		require.True(t, s.wanted)
+		require.Equal(t, x.by, s.by)
+	}
+	s.wanted = false
+	s.want(noConn)
+	s.want(3)
+	require.Equal(t, noConn, s.by)
+}
+
+// holder is an Upper that keeps Bufs of octets that others, which its peer has not sent, must come
+// before.
+type holder struct {
+	*peer
+	bufs  int
+	since int64
+}
+
+func (h *holder) Held(*Conn) (int, int64) { return h.bufs, h.since }
+
+// An Upper that refuses octets for want of Bufs has connections ended whose peer is late with what
+// their Uppers' Bufs wait for: the one that keeps most, not while it alone is refused, and not
+// where records of sent segments, of which they hold none, are all that is wanted.
+func TestUpperWantsBufs(t *testing.T) {
+	for name, x := range map[string]struct {
+		want  func(l *lab, few, most *holder)
+		late  int64
+		ended bool
+	}{
+		"another is refused":  {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 0, true},
+		"both are":            {func(l *lab, few, most *holder) { most.conn.WantBufs(); few.conn.WantBufs() }, 0, true},
+		"it alone is refused": {func(l *lab, _, most *holder) { most.conn.WantBufs() }, 0, false},
+		"nobody is refused":   {func(*lab, *holder, *holder) {}, 0, false},
+		"records are wanted":  {func(l *lab, _, _ *holder) { l.a.pressure.wantRecords() }, 0, false},
+		"its peer has time":   {func(l *lab, few, _ *holder) { few.conn.WantBufs() }, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, nil)
+			u, _ := l.open()
+			w := l.dial(l.a, l.b, 7)
+			l.until("second", func() bool { return w.opened })
+			l.pass(10 * second)
+			few := &holder{peer: w, bufs: 2, since: 0}
+			most := &holder{peer: u, bufs: 3, since: l.now - l.a.cfg.StallNs + x.late}
+			if x.late > 0 {
+				few.bufs = 0
+			}
+			w.conn.SetUpper(few)
+			u.conn.SetUpper(most)
+			x.want(l, few, most)
+			l.a.Turn()
+			l.a.Turn()
+			require.Equal(t, x.ended, u.closed > 0)
+			if x.ended {
+				require.ErrorIs(t, u.err, ErrHoarding)
+				require.EqualValues(t, 1, l.a.counters().Reclaimed)
+			}
+			if name == "it alone is refused" { // another that keeps some is not spared
+				require.ErrorIs(t, w.err, ErrHoarding)
+			} else {
+				require.Zero(t, w.closed)
+			}
+		})
+	}
+}
+
+// A peer that does some of what it owes is no less late; one that does all is timed anew.
+func TestPeerClock(t *testing.T) {
+	var k PeerClock
+	_, owes := k.Owes(0)
+	require.False(t, owes)
+	k.Advance(10, 20, 1)
+	for _, x := range []struct {
+		reached, owed uint64
+		now, since    int64
+		owes          bool
+	}{{15, 30, 2, 1, true}, {19, 40, 3, 1, true}, {20, 40, 4, 4, true}, {40, 40, 5, 5, false}} {
+		k.Advance(x.reached, x.owed, x.now)
+		since, owes := k.Owes(x.reached)
+		require.Equal(t, x.since, since, "%+v", x)
+		require.Equal(t, x.owes, owes, "%+v", x)
+	}
+}
+
+// The shares of a pool leave room for reception and for each other, whatever its size.
+func TestBudget(t *testing.T) {
+	require.Equal(t, Budget{
+		Reserve: 128, Proven: 896, Unread: 4096, OutOfOrder: 3072, Squeeze: 3072, Grow: 2048, Window: 2048,
+		Spare: 2048, SpareInOrder: 64, PartialMax: 1024,
+	}, newBudget(8192, 32))
+	for size := 1; size < 3000; size++ {
+		b := newBudget(size, 32)
+		require.LessOrEqual(t, b.Reserve+b.Proven+b.Unread, size)
+		require.LessOrEqual(t, b.OutOfOrder, b.Unread)
+		require.LessOrEqual(t, b.SpareInOrder, b.Spare)
+	}
+}

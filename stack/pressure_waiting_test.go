@@ -1,0 +1,88 @@
+package stack
+
+import (
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+// Many connections that wait for Bufs cost a Turn nothing, and go on when there are some; one that
+// ends meanwhile, by TIME-WAIT or at once, leaves no trace in the list.
+func TestWaitingForBufs(t *testing.T) {
+	l := newLab(t, nil)
+	l.listen(l.b, 7, 16)
+	var us []*peer
+	for range 6 {
+		us = append(us, l.dial(l.a, l.b, 7))
+	}
+	l.until("open", func() bool { return len(l.accepted) == 6 })
+	var kept []mem.Buf
+	for l.a.pool.Available() >= l.a.budget.Reserve {
+		kept = append(kept, l.a.pool.Alloc())
+	}
+	for _, u := range us {
+		u.send(1000)
+	}
+	l.a.Turn()
+	before := l.a.counters().NoBufWaits
+	require.NotZero(t, before)
+	l.a.Turn()
+	require.Zero(t, l.a.Turn())
+	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked again and again")
+
+	free := func(n int) {
+		for ; l.a.pool.Available() < n; kept = kept[1:] {
+			l.a.pool.Free(kept[0])
+		}
+		l.a.Turn()
+	}
+	enough := l.a.budget.Reserve + l.a.budget.Proven // for peers that have never acknowledged anything
+	free(enough - 1)
+	require.Equal(t, before, l.a.counters().NoBufWaits, "they are asked for nothing")
+	sent := l.a.counters().Segments
+	free(enough)
+	require.Equal(t, sent+1, l.a.counters().Segments, "one of them has the Buf")
+
+	ended := us[1]
+	ended.toSend = 0
+	ended.closeSend()
+	l.until("FIN", func() bool { return l.accepted[1].peerFin })
+	l.accepted[1].closeSend()
+	l.until("TIME-WAIT", func() bool { return ended.closed == 1 })
+	us[2].conn.Abort()
+	l.until("gone", func() bool { return us[2].closed == 1 })
+	require.Equal(t, 5, l.a.counters().Conns)
+
+	l.a.pool.FreeN(kept)
+	require.Equal(t, l.now+retryNs, l.a.Deadline(), "they are not asked soon")
+	l.until("the others", func() bool {
+		for _, i := range []int{0, 3, 4, 5} {
+			if l.accepted[i].edge != 1000 {
+				return false
+			}
+		}
+		return true
+	})
+	require.Equal(t, noConn, l.a.waiting.first)
+	require.Equal(t, noConn, l.a.waiting.last)
+	l.pass(100 * second) // TIME-WAIT ends where it should: in its own list
+	require.Equal(t, noConn, l.a.slab.lingering.first)
+	require.Equal(t, 4, l.a.counters().Conns)
+	l.stop()
+}
+
+// One that still stands in a list when its peer has acknowledged something waits with those from
+// then on.
+func TestUnprovenNoMore(t *testing.T) {
+	l := newLab(t, nil)
+	u, _ := l.open()
+	p, c := l.a, u.conn
+	p.awaitBufs(c)
+	require.Equal(t, [2]int{0, 1}, [2]int{p.waiting.n, p.unproven.n})
+	c.acked = 1
+	p.awaitBufs(c)
+	require.Equal(t, [2]int{1, 0}, [2]int{p.waiting.n, p.unproven.n})
+	p.stopWaiting(c)
+	require.Equal(t, [2]int{0, 0}, [2]int{p.waiting.n, p.unproven.n})
+}

@@ -1,0 +1,84 @@
+package stack
+
+import (
+	"encoding/binary"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/tcp"
+)
+
+// Octets of a TCP header that coalesce looks at.
+const (
+	tcpFlagsAt  = 13
+	tcpWindowAt = 14
+	tcpUrgentAt = 18
+)
+
+// coalesce looks for frames of this burst that continue s, which is in b, and leaves them in
+// p.coalesced; s then stands for all of them. It is generic receive offload (as tcp_gro_receive,
+// net/ipv4/tcp_offload.c) without merging: each frame stays in its Buf and is offered at its own
+// boundaries. The headers, the connection and TCP's acceptance are looked at once for all.
+//
+// The frames differ in nothing that TCP would act upon. They have the same headers except for
+// lengths, identification, sequence number, checksums and PSH, and the same payload length except
+// for the last, which may be shorter. The device must have found all checksums good (the caller has
+// checked b's), and there are no options or extensions of IP. octets is the TCP part of b.
+func (p *Poller) coalesce(c *Conn, b mem.Buf, octets []byte) bool {
+	s := &p.seg
+	head := p.pool.Data(b)
+	l4 := p.l4Plain(&c.id.Remote)
+	if cap(head)-cap(octets) != l4 || len(head) != l4+len(octets) || c.phase != phaseOpen || c.marks&markAbort != 0 {
+		return false
+	}
+	room := c.tcp.Coalescible(s)
+	end := l4 + s.HdrLen
+	part, total := s.Len, s.Len
+	n := 0
+	for _, next := range p.rx[p.rxAt+1 : p.rxEnd] {
+		if p.pool.Desc(next).Flags&mem.RxChecksumGood == 0 {
+			break
+		}
+		frame := p.pool.Data(next)
+		k := len(frame) - end
+		if k <= 0 || k > part || k > room-total || !p.follows(head, frame, l4, end, uint32(s.Seq)+uint32(total)) {
+			break
+		}
+		total += k
+		n++
+		if k < part {
+			break
+		}
+	}
+	if n == 0 {
+		return false
+	}
+	p.coalesced = p.rx[p.rxAt+1:][:n]
+	s.Part, s.Len = part, total
+	return true
+}
+
+// follows says whether the headers of f are those of head, with sequence number seq, except for
+// what coalesce says may differ. They end at end; the TCP header begins at l4.
+func (p *Poller) follows(head, f []byte, l4, end int, seq uint32) bool {
+	head, h := head[:end], f[:end]
+	be := binary.BigEndian
+	l3 := p.host.l2
+	if head[l3]>>4 == 4 {
+		if string(h[:l3+2]) != string(head[:l3+2]) || int(be.Uint16(h[l3+2:])) != len(f)-l3 ||
+			be.Uint32(h[l3+6:]) != be.Uint32(head[l3+6:]) {
+			return false
+		}
+	} else if string(h[:l3+4]) != string(head[:l3+4]) || int(be.Uint16(h[l3+4:])) != len(f)-l4 ||
+		string(h[l3+6:l4-8]) != string(head[l3+6:l4-8]) {
+		return false
+	}
+	// The last eight octets of either IP header are addresses or their end, and then come the
+	// ports.
+	if be.Uint64(h[l4-8:]) != be.Uint64(head[l4-8:]) || be.Uint32(h[l4:]) != be.Uint32(head[l4:]) {
+		return false
+	}
+	t, u := (*[tcp.HeaderLenMin]byte)(h[l4:]), (*[tcp.HeaderLenMin]byte)(head[l4:])
+	return be.Uint32(t[4:]) == seq && be.Uint32(t[8:]) == be.Uint32(u[8:]) && t[12] == u[12] &&
+		(t[tcpFlagsAt]^u[tcpFlagsAt])&^byte(tcp.PSH) == 0 &&
+		be.Uint16(t[tcpWindowAt:]) == be.Uint16(u[tcpWindowAt:]) && string(h[l4+tcpUrgentAt:]) == string(head[l4+tcpUrgentAt:])
+}

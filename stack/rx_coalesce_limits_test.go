@@ -1,0 +1,81 @@
+package stack
+
+import (
+	"testing"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/pmd"
+	"github.com/rnicd/rnicd/tcp"
+	"github.com/stretchr/testify/require"
+)
+
+// Only the last of those coalesced may be shorter than the first, and none longer: what they stand
+// for is then n of a size.
+func TestJoinedAreOfOneSize(t *testing.T) {
+	for _, x := range []struct {
+		sizes     []int
+		coalesced uint64
+	}{
+		{[]int{500, 500, 500}, 2}, {[]int{1000, 500, 500}, 1}, {[]int{500, 1000}, 0}, {[]int{500, 500, 1000, 1000, 10, 10}, 3},
+	} {
+		l := offloaded(t, nil)
+		u, v := l.open()
+		total := 0
+		for _, n := range x.sizes {
+			u.chunk = n
+			u.send(n)
+			l.a.Turn()
+			total += n
+		}
+		l.b.Turn()
+		require.EqualValues(t, total, v.edge)
+		require.Equal(t, x.coalesced, l.b.counters().Coalesced, "%v", x.sizes)
+		l.stop()
+	}
+}
+
+// doubting is a queue whose device says nothing of one frame's checksums.
+type doubting struct {
+	pmd.Queue
+	pool *mem.Pool
+	at   int // in the next burst; -1: in none
+}
+
+func (q *doubting) Rx(bufs []mem.Buf) int {
+	n := q.Queue.Rx(bufs)
+	if q.at >= 0 && q.at < n {
+		q.pool.Desc(bufs[q.at]).Flags = 0
+		q.at = -1
+	}
+	return n
+}
+
+// A frame of which the device does not say that it is good is not taken on the word of the one
+// before it.
+func TestJoinedAreAllVerified(t *testing.T) {
+	l := offloaded(t, nil)
+	u, v := l.open()
+	l.b.nic.Queue = &doubting{l.b.nic.Queue, l.b.pool, 2}
+	u.send(6 * 1448)
+	l.a.Turn()
+	l.b.Turn()
+	require.EqualValues(t, 1, l.b.counters().TCP[tcp.DropChecksum], "what left no host has none")
+	require.EqualValues(t, 2*1448, v.edge)
+	l.until("sent again", func() bool { return v.edge == 6*1448 })
+	l.stop()
+}
+
+// Headers are copied within a Turn only: what else they say may change between Turns.
+func TestTemplateIsOfOneTurn(t *testing.T) {
+	l := offloaded(t, nil)
+	u, _ := l.open()
+	var ttl []byte
+	l.a.nic.onSend = func(f []byte) { ttl = append(ttl, f[14+8]) }
+	u.send(2 * 1448)
+	l.a.Turn()
+	l.a.cfg.TTL = 9
+	u.send(2 * 1448)
+	l.a.Turn()
+	require.Equal(t, []byte{64, 64, 9, 9}, ttl)
+	l.stop()
+}

@@ -1,0 +1,41 @@
+package stack
+
+import (
+	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
+)
+
+// ipv4 handles a datagram, which begins l3 octets into the frame.
+func (p *Poller) ipv4(b mem.Buf, src inet.MAC, datagram []byte, l3 int) bool {
+	flags := p.pool.Desc(b).Flags
+	if flags&mem.RxChecksumBad != 0 {
+		p.n.Inet[inet.DropChecksum]++
+		return true
+	}
+	good := flags&mem.RxChecksumGood != 0
+	ip, payload, drop := inet.ParseIPv4(datagram, good)
+	fragment := drop == inet.DropFragment
+	switch {
+	case drop != inet.DropNone && !fragment:
+	case !p.isLocal(&ip.Dst):
+		drop = inet.DropNotOurs
+	case p.isLocal(&ip.Src) || !p.possible(&ip.Src):
+		drop = inet.DropSource // RFC 9293 MUST-63
+	case fragment:
+		p.fragment4(src, &ip, payload, datagram)
+		return true
+	case ip.Proto == inet.ProtoTCP:
+		return p.tcp(b, src, &ip.Src, &ip.Dst, ip.TOS, payload, good)
+	case ip.Proto == inet.ProtoICMP:
+		return p.icmp(b, src, &ip, payload, l3)
+	default:
+		drop = inet.DropProto
+		code := uint8(inet.ICMPProtoUnreachable)
+		if ip.Proto == inet.ProtoUDP { // it is spoken of, but nobody listens
+			code = inet.ICMPPortUnreachable
+		}
+		p.report4(&src, &ip.Dst, &ip.Src, inet.ICMPUnreachable, code, 0, datagram[:ip.TotalLen])
+	}
+	p.n.Inet[drop]++
+	return true
+}

@@ -1,0 +1,123 @@
+package stack
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The oracle is a plain array. Time goes on in steps of all sizes, and
+// what is due must come up, in order, and nothing else.
+func TestTimersAgainstArray(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 2))
+	const n = 50
+	now := time.Now().UnixNano()
+	h := newTimers(n, now)
+	oracle := make([]int64, n)
+	for i := range oracle {
+		oracle[i] = math.MaxInt64
+	}
+	span := func() int64 { return r.Int64N(1 << (r.IntN(56) + 1)) }
+	for step := range 8000 {
+		switch c := r.IntN(n); r.IntN(5) {
+		case 0:
+			h.remove(connIndex(c))
+			oracle[c] = math.MaxInt64
+		case 1, 2:
+			at := now + span() - 1000
+			if r.IntN(8) == 0 {
+				at = math.MaxInt64
+			}
+			h.arm(connIndex(c), at)
+			oracle[c] = at
+		default:
+			if now > math.MaxInt64/4 {
+				break
+			}
+			now += min(span(), span())
+			if at := h.first(); r.IntN(2) == 0 && at != math.MaxInt64 {
+				now = max(now, at)
+			}
+		}
+		h.advance(now)
+		last := int64(math.MinInt64)
+		for c := h.soonest(now); c != noConn; c = h.soonest(now) {
+			if h.early(c) {
+				continue
+			}
+			require.LessOrEqual(t, oracle[c], now, "seed %d step %d: too soon", seed, step)
+			require.GreaterOrEqual(t, oracle[c], last, "seed %d step %d: out of order", seed, step)
+			last = oracle[c]
+			oracle[c] = math.MaxInt64
+			h.remove(c)
+		}
+		first := int64(math.MaxInt64)
+		for c, at := range oracle {
+			require.Greater(t, at, now, "seed %d step %d: %d did not come up", seed, step, c)
+			first = min(first, at)
+		}
+		require.LessOrEqual(t, h.first(), first, "seed %d step %d", seed, step)
+		require.Greater(t, h.first(), now, "seed %d step %d: a time that has passed is none to wait for", seed, step)
+		for c, at := range oracle {
+			require.False(t, at != math.MaxInt64 && h.armed[c].place == placeNone, "seed %d step %d: %d is nowhere", seed, step, c)
+		}
+	}
+}
+
+// Whoever waits for first, again and again, gets to a deadline at whatever distance in a few steps.
+func TestTimersFirstLeadsThere(t *testing.T) {
+	for _, d := range []int64{1, 1 << 20, 40 * ms, 200 * ms, 7200 * second, 25 * 86400 * second} {
+		now := 1000 * second
+		h := newTimers(1, now)
+		h.arm(0, now+d)
+		at := now + d
+		for range wheelLevels + 1 {
+			now = h.first()
+			h.advance(now)
+			if h.soonest(now) == 0 {
+				break
+			}
+		}
+		require.Equal(t, at, now)
+	}
+}
+
+func TestTimersNever(t *testing.T) {
+	h := newTimers(1, 0)
+	h.arm(0, math.MaxInt64)
+	require.Equal(t, int64(math.MaxInt64), h.first())
+}
+
+// To arm one of 100,000 timers, with deadlines as retransmission and delayed ACKs have them, and to
+// serve those due.
+func BenchmarkTimers(b *testing.B) {
+	for _, n := range []int{1, 1000, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			now := 1000 * second
+			h := newTimers(n, now)
+			r := rand.New(rand.NewPCG(1, 1))
+			order := make([]connIndex, 1<<16)
+			for i := range order {
+				order[i] = connIndex(r.IntN(n))
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				c := order[i%len(order)]
+				now += 200
+				h.arm(c, now+200*ms)
+				if i%2 == 0 {
+					h.arm(c, now+40*ms)
+				}
+				h.advance(now)
+				for c := h.soonest(now); c != noConn; c = h.soonest(now) {
+					h.remove(c)
+				}
+			}
+		})
+	}
+}
