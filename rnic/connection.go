@@ -81,17 +81,19 @@ type connection struct {
 	repliedAt   int64 // Responder: when the Reply was made
 	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: no matter
 
-	claim      atomic.Uint32  // who has the Request: the ULP, or the end of the connection if that comes first
-	in         []byte         // start-up octets received and not yet a frame
-	out        []byte         // start-up octets not yet pulled
-	earlyData  *earlyData     // delayed start-up: octets that came before MPA did
-	rxNext     uint64         // stream offset of the next start-up octet
-	rxBase     uint64         // stream offset of MPA's first octet
-	shut       bool           // our half is to be closed when all was pulled
-	closed     bool           // closeSend was called
-	seen       uint64         // car.progress when the linger timer was set
-	err        error          // the first reason
-	self, peer netip.AddrPort // once established
+	claim      atomic.Uint32   // who has the Request: the ULP, or the end of the connection if that comes first
+	in         []byte          // start-up octets received and not yet a frame
+	out        []byte          // start-up octets not yet pulled
+	earlyData  *earlyData      // delayed start-up: octets that came before MPA did
+	rxNext     uint64          // stream offset of the next start-up octet
+	rxBase     uint64          // stream offset of MPA's first octet
+	keptTo     uint64          // end of what MPA ever kept, in its stream
+	owed       stack.PeerClock // for what would make that whole
+	shut       bool            // our half is to be closed when all was pulled
+	closed     bool            // closeSend was called
+	seen       uint64          // car.progress when the linger timer was set
+	err        error           // the first reason
+	self, peer netip.AddrPort  // once established
 	gone       chan struct{}
 	returned   net.Conn // before gone: the stream that the connection is again
 }
@@ -123,12 +125,22 @@ func newKernelConnection(a *Adapter, nc *net.TCPConn, at *place) (*connection, *
 	return l, s, nil
 }
 
-// unfinished implements upper.
-func (l *connection) unfinished(now int64) uint64 {
-	if l.phase != phaseFull || now-l.qp.movedAt() < int64(hoardTimeout) {
-		return 0
+// held implements upper.
+func (l *connection) held() (bufs int, since int64) {
+	if l.phase != phaseFull {
+		return 0, 0
 	}
-	return l.qp.heldBufs()
+	since, owes := l.owed.Owes(l.qp.passed())
+	if !owes {
+		return 0, since
+	}
+	return l.qp.heldBufs(), since
+}
+
+// keeps notes that MPA keeps octets that end at to.
+func (l *connection) keeps(to uint64) {
+	l.keptTo = max(l.keptTo, to)
+	l.owed.Advance(l.qp.passed(), l.keptTo, l.transport.now())
 }
 
 // streamBase implements upper.
@@ -191,6 +203,9 @@ func (l *connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 			}
 		}
 		v := l.qp.arrive(off-l.rxBase, b, data)
+		if v == stack.Kept {
+			l.keeps(off - l.rxBase + uint64(len(data)))
+		}
 		l.heed()
 		return v
 	}
@@ -208,7 +223,10 @@ func (l *connection) edge(edge uint64) {
 		l.giveEarly(edge)
 	}
 	if l.phase == phaseFull && !l.awaitsRtr && edge > l.rxBase {
-		l.qp.leftEdge(edge-l.rxBase, l.transport.now())
+		l.qp.leftEdge(edge - l.rxBase)
+		if passed := l.qp.passed(); passed < l.keptTo {
+			l.owed.Advance(passed, l.keptTo, l.transport.now())
+		}
 		l.heed()
 	}
 }

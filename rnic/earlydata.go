@@ -86,7 +86,9 @@ func (l *connection) giveEarly(edge uint64) {
 		case l.phase == phaseDecide:
 			return
 		case l.phase == phaseFull:
-			kept = l.qp.arriveLate(p.off-l.rxBase, p.buf, data)
+			if kept = l.qp.arriveLate(p.off-l.rxBase, p.buf, data); kept {
+				l.keeps(p.off - l.rxBase + uint64(len(data)))
+			}
 			l.heed()
 		}
 		if !kept {

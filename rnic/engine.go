@@ -107,7 +107,6 @@ type startOptions struct {
 	terms     *mpa.Terms
 	responder bool
 	opened    bool // it may send at once: an Initiator, or either end of culley-02
-	now       int64
 	emss      int
 
 	reader  *mem.Reader
@@ -194,11 +193,11 @@ func (q *engine) pushed() bool { return q.send.pushed() }
 // mulpdu is the largest ULPDU of a segment of emss octets.
 func (q *engine) mulpdu(emss int) int { return q.send.tx.MULPDU(emss) }
 
-// movedAt is when the peer's frames last made progress: the left edge passed one.
-func (q *engine) movedAt() int64 { return q.recv.movedAt }
+// passed is where the last frame ends that the left edge has passed.
+func (q *engine) passed() uint64 { return q.recv.passed }
 
 // heldBufs is how many packet buffers it holds for frames that are not whole.
-func (q *engine) heldBufs() uint64 { return q.recv.rx.Stats().HeldBufs }
+func (q *engine) heldBufs() int { return int(q.recv.rx.Stats().HeldBufs) }
 
 // stats of an engine in service.
 func (q *engine) stats() Stats {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // Errors, for errors.Is. Those of posting calls first: nothing of the request in question was posted.
@@ -47,8 +48,9 @@ var (
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.
 	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
-	// ErrHoarding: the peer left frames unfinished while packet buffers were short, and others needed them.
-	ErrHoarding = errors.New("rnic: frames were left unfinished for too long while packet buffers ran short")
+	// ErrHoarding: the peer left frames unfinished, or what it was sent unacknowledged, while packet buffers were short and
+	// others needed them. It is stack.ErrHoarding.
+	ErrHoarding = stack.ErrHoarding
 	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
 	// stream it was.
 	ErrUnread = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")

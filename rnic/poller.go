@@ -16,10 +16,6 @@ import (
 // of what the largest FPDU takes.
 const earlyMax = 256
 
-// spareShare is the part of a Poller's pool, one in so many Bufs, that all connections together leave free of octets that
-// wait for the rest of their frame.
-const spareShare = 4
-
 // pollerTransport is a connection over our TCP: the stack's Upper above it, the transport of what stands above itself.
 type pollerTransport struct {
 	up          upper
@@ -52,7 +48,6 @@ func (u *pollerTransport) enter(c *stack.Conn) {
 	u.conn = c
 	u.waker.Store(c)
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
-	u.pollerState.enter(u)
 }
 
 // dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of it is told above.
@@ -112,7 +107,6 @@ func (u *pollerTransport) Woken(c *stack.Conn) {
 func (u *pollerTransport) Timer(*stack.Conn, int64) { u.up.timer() }
 func (u *pollerTransport) Closed(_ *stack.Conn, err error) {
 	u.up.over(err)
-	u.pollerState.leave(u)
 	u.waker.Store(nil)
 	u.conn = nil
 }
@@ -122,6 +116,13 @@ func (u *pollerTransport) More(*stack.Conn) bool { return u.up.more() }
 
 // Pushed implements stack.Ahead: the end of a message.
 func (u *pollerTransport) Pushed(*stack.Conn) bool { return u.up.pushed() }
+
+// Held implements stack.Holder: Bufs of frames that are not whole.
+func (u *pollerTransport) Held(*stack.Conn) (bufs int, since int64) { return u.up.held() }
+
+var _ stack.Upper = (*pollerTransport)(nil)
+var _ stack.Ahead = (*pollerTransport)(nil)
+var _ stack.Holder = (*pollerTransport)(nil)
 
 // The transport. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
 
@@ -196,9 +197,10 @@ func (u *pollerTransport) memory() memory {
 	}
 }
 
+// short: where Bufs are short the Poller may end connections of late peers (stack/pressure.go).
 func (u *pollerTransport) short() {
-	if u.poller.Pool().Available() < u.pollerState.reserve.Spare {
-		u.pollerState.reclaim(u.poller.Now(), u)
+	if u.conn != nil && u.poller.Pool().Available() < u.pollerState.reserve.Spare {
+		u.conn.WantBufs()
 	}
 }
 
@@ -260,7 +262,6 @@ func (u *pollerTransport) becomeStream() {
 		return
 	}
 	u.up.handBack(nc)
-	u.pollerState.leave(u)
 	u.waker.Store(nil)
 	u.conn = nil
 }

@@ -29,7 +29,6 @@ type recvHalf struct {
 	edge      uint64
 	passed    uint64 // all frames that end at or before it were passed
 	delivered uint64 // Delivery has been told of this edge
-	movedAt   int64  // when that last grew
 	partial   bool   // the left edge stands inside a frame
 	deliv     ddp.Delivered
 
@@ -68,7 +67,6 @@ func (r *recvHalf) start(q *engine, o *startOptions) {
 	t, responder := o.terms, o.responder
 	ag := &t.Agreement
 	r.version, r.shared = ag.Version, q.srq != nil
-	r.movedAt = o.now
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: o.pool, BufsMax: o.bufsMax, Reserve: o.reserve,
 		DropBadCRC: o.dropBadCRC, ULPDUMin: ddp.TaggedLen,
@@ -173,7 +171,7 @@ func (q *engine) open() {
 }
 
 // leftEdge delivers what is complete below edge.
-func (q *engine) leftEdge(edge uint64, now int64) {
+func (q *engine) leftEdge(edge uint64) {
 	r := &q.recv
 	if r.dead {
 		return
@@ -187,9 +185,7 @@ func (q *engine) leftEdge(edge uint64, now int64) {
 		q.publishRecvs()
 	}
 	r.edge = edge
-	if passed > r.passed {
-		r.passed, r.movedAt = passed, now
-	}
+	r.passed = max(r.passed, passed)
 	if q.watch.armed.Load() {
 		q.look()
 	}

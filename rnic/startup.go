@@ -127,7 +127,7 @@ func (l *connection) start(t *mpa.Terms) {
 		l.transport.nagle()
 	}
 	l.qp.start(&startOptions{
-		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, now: l.transport.now(), emss: l.transport.emss(),
+		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, emss: l.transport.emss(),
 		reader: l.reader, pool: l.pool, bufsMax: l.bufsMax, reserve: l.reserve,
 		dropBadCRC: l.dropBadCRC, packFull: l.packFull,
 	})

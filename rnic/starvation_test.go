@@ -42,14 +42,17 @@ func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged, *rawInitiator) 
 	return q, region, c, p
 }
 
+// spare is how many Bufs octets that have to wait leave free.
+func (h *hostile) spare() int { return h.adapter.pollers[0].reserve.Spare }
+
 // Peers that never finish their frames do not make the Poller deaf: new connections come about, and the data of peers
 // that keep their frames whole are placed, in order and beyond a gap that closes.
 func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	const bufs, peers = 2048, 8 // each may hold more than an eighth of them
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
 	qps, _ := h.hoarders(peers)
-	require.GreaterOrEqual(t, h.pool.Available(), bufs/spareShare-1)
-	require.Less(t, h.pool.Available(), bufs/spareShare+10, "they did not take what there was")
+	require.GreaterOrEqual(t, h.pool.Available(), h.spare()-1)
+	require.Less(t, h.pool.Available(), h.spare()+10, "they did not take what there was")
 	refused := uint64(0)
 	for _, q := range qps {
 		require.Equal(t, RTS, q.State())
@@ -161,7 +164,7 @@ func TestHoarderAlone(t *testing.T) {
 	h.adapter.pollers[0].reserve.Partial = 0
 	qps, peers := h.hoarders(1)
 	var out []mem.Buf
-	for h.pool.Available() > bufs/spareShare-1 {
+	for h.pool.Available() > h.spare()-1 {
 		out = append(out, h.pool.Alloc())
 	}
 	q, c := qps[0], peers[0]
@@ -252,3 +255,42 @@ func TestConsumptionOfEachPeer(t *testing.T) {
 		require.Len(t, r.await(s1, 7), 7, "the quiet one's buffers")
 	})
 }
+
+// A peer that finishes a frame now and then, and not those that it had begun before, is no less late.
+func TestHoarderThatDribbles(t *testing.T) {
+	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	q, region, c, p := h.orderly()
+	frame := func(to int) (lo, hi int) {
+		lo = len(c.stream)
+		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(to)), make([]byte, 8))...)
+		return lo, len(c.stream)
+	}
+	lo, hi := frame(0)
+	for range 8 {
+		_, _ = frame(0)
+	}
+	begun, _ := frame(0)
+	h.octets(c, begun, begun+10, 0) // no marker locates it
+	h.turn(time.Microsecond)
+	since := h.time
+	for range 8 {
+		h.turn(time.Second)
+		h.octets(c, lo, hi, 0)
+		h.turn(time.Microsecond)
+		lo, hi = hi, hi+hi-lo
+	}
+	bufs, at := held(q)
+	require.Equal(t, 1, bufs)
+	require.LessOrEqual(t, at, since)
+	h.octets(c, lo, begun, 0)
+	h.turn(time.Microsecond)
+	bufs, at = held(q)
+	require.Equal(t, 1, bufs, "its rest is owed since then, in order or not")
+	require.LessOrEqual(t, at, since)
+	h.octets(c, begun+10, len(c.stream), 0)
+	h.turn(time.Microsecond)
+	bufs, _ = held(q)
+	require.Zero(t, bufs)
+}
+
+func held(q *QueuePair) (bufs int, since int64) { return q.connection.Load().held() }

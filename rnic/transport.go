@@ -60,13 +60,15 @@ type upper interface {
 	more() bool          // the next pull would have octets
 	pushed() bool        // a message has ended in what was pulled since this was last asked
 	timer()
-	peerClosed()                        // the peer's FIN is in order
-	fail(err error)                     // this end resets the connection
-	lost(err error)                     // the transport failed, and over will come
-	over(err error)                     // the last call; err is the transport's
-	streamBase() uint64                 // after giveBack: where the stream's octets begin
-	handBack(net.Conn)                  // the last call after giveBack: the stream
-	unfinished(now int64) (bufs uint64) // Bufs held for frames that have made no progress for hoardTimeout
+	peerClosed()        // the peer's FIN is in order
+	fail(err error)     // this end resets the connection
+	lost(err error)     // the transport failed, and over will come
+	over(err error)     // the last call; err is the transport's
+	streamBase() uint64 // after giveBack: where the stream's octets begin
+	handBack(net.Conn)  // the last call after giveBack: the stream
+	// held is how many Bufs are kept only because the peer has not sent the rest of a frame, or octets before it,
+	// and since when it owes those.
+	held() (bufs int, since int64)
 }
 
 // Keep-alives of a connection with a UserTimeout: the first after half of it, four in all, and after them the end.
