@@ -21,7 +21,7 @@ import (
 // where this one's stood.
 const fpdus = 64
 
-// half is MPA and DDP of one direction, without TCP and without RDMAP: a round of FPDUs that carry Writes into a region.
+// half is MPA, DDP and what RDMAP checks of one direction, without TCP: a round of FPDUs that carry Writes into a region.
 type half struct {
 	mode   mpa.Mode
 	mulpdu int
@@ -169,10 +169,13 @@ func (h *half) receive() {
 	h.reader.Exit()
 }
 
-// place puts a ULPDU where it belongs.
+// place judges a ULPDU as RDMAP does and puts it where it belongs.
 func (h *half) place(u *mpa.ULPDU) {
 	header, err := h.stream.Begin(u.Start, u.End, u.Len, u.Pieces)
 	if header != nil {
+		if op, _, ok := rdmap.Check(header, 1); !ok || op != rdmap.OpWrite {
+			panic("bench: not a Write")
+		}
 		err = h.stream.Place(u.Start, u.End, u.Len, u.Pieces, mem.RemoteWrite)
 	}
 	if err != nil {
