@@ -11,6 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -50,7 +51,7 @@ type Adapter struct {
 	start   time.Time
 	rings   ringStore
 
-	places *places // of connections over kernel sockets
+	places *transport.Places // of connections over kernel sockets
 
 	startup startupCounters
 	events  eventQueue
@@ -95,7 +96,7 @@ func Open(cfg Config) (*Adapter, error) {
 		a.table.DrawFrom(cfg.DrawSTag)
 	}
 	a.events.size = cfg.EventsMax
-	a.places = newPlaces(cfg.ConnsMax, cfg.PeerMax)
+	a.places = transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax)
 	a.connections, a.listeners = map[*connection]struct{}{}, map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
 	for _, p := range cfg.Pollers {
@@ -153,7 +154,7 @@ func (a *Adapter) Close(ctx context.Context) error {
 		l.end(ctx)
 	}
 	for _, l := range connections {
-		_ = orderUntil(ctx, a, l.transport.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it already
+		_ = orderUntil(ctx, a, l.transport.Submit, func() { l.Fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
 	for _, l := range connections {
 		if err := a.wait(ctx, l.gone); err != nil {

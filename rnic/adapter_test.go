@@ -65,7 +65,7 @@ func TestAdapterClose(t *testing.T) {
 		r.untilDone(late.qp)
 		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
-		require.Zero(t, r.server.places.count())
+		require.Zero(t, r.server.places.Count())
 	})
 }
 

@@ -67,7 +67,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	arrive := func(off uint64, octets []byte) {
 		b := pool.Alloc()
 		data := pool.Slot(b)[mem.Headroom:]
-		require.Equal(t, stack.Taken, l.arrive(off, b, data[:copy(data, octets)]))
+		require.Equal(t, stack.Taken, l.Arrive(off, b, data[:copy(data, octets)]))
 		pool.Free(b)
 	}
 	arrive(at+uint64(len(late)), early)
@@ -76,7 +76,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	c.poll()
 	require.Empty(t, c.done)
 	arrive(at, late)
-	l.edge(at + uint64(len(late)+len(early)))
+	l.Edge(at + uint64(len(late)+len(early)))
 	for i, got := range r.await(c, ord) {
 		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: atomicLen, Original: 1000 + uint64(i)}, got)
 	}

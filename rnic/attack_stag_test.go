@@ -149,7 +149,7 @@ func (a *assault) windowed() (*prey, *Window, *MemoryRegion) {
 func TestAttackSTags(t *testing.T) {
 	for _, at := range stagAttacks {
 		t.Run(at.name, func(t *testing.T) {
-			for _, kind := range []transport{turned, sockets} {
+			for _, kind := range []kind{turned, sockets} {
 				a := newRig(t, kind, rigConfig{}).assault(opts{ConnParam: ConnParam{IRD: 4}})
 				for i, op := range []string{"Write", "Read", "atomic"} {
 					if i > 0 {

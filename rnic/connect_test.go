@@ -169,7 +169,7 @@ func TestConnectNowhere(t *testing.T) {
 			require.Equal(t, Flushed, r.await(c, 1)[0].Status)
 		}
 		require.Zero(t, r.client.connectionCount())
-		require.Zero(t, r.client.places.count())
+		require.Zero(t, r.client.places.Count())
 	})
 }
 
@@ -243,13 +243,13 @@ func TestAbortDuringHandshake(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		result := make(chan error, 1)
 		go func() { result <- c.qp.Connect(r.ctx, addr, c.conn) }()
-		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.places.count() == 1 })
+		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.places.Count() == 1 })
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
 		var ce *ConnectError
 		require.ErrorAs(t, <-result, &ce)
 		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
 		r.untilDone(c.qp)
-		require.Zero(t, r.client.places.count())
+		require.Zero(t, r.client.places.Count())
 	}
 }
 

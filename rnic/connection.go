@@ -11,6 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -57,8 +58,9 @@ const (
 // connection is one from its first octet: MPA start-up, then octets for a QueuePair.
 type connection struct {
 	adapter   *Adapter
-	transport transportConn
-	memory
+	transport transport.Conn
+	transport.Memory
+	reserve   *mpa.Reserve // that it shares with other connections; nil: its memory is its own
 	phase     phase
 	initiator bool
 	listener  *Listener
@@ -103,30 +105,33 @@ func newConnection(a *Adapter) *connection {
 }
 
 // newPollerConnection makes a connection over our TCP.
-func newPollerConnection(a *Adapter, ln *pollerState) (*connection, *pollerTransport) {
+func newPollerConnection(a *Adapter, ln *pollerState) (*connection, *transport.PollerConn) {
 	l := newConnection(a)
-	u := newPollerTransport(ln, l)
-	l.transport, l.memory = u, u.memory()
+	u := transport.NewPollerConn(ln.poller, ln.reader, l)
+	l.transport, l.Memory, l.reserve = u, u.Memory(), &ln.reserve
 	return l, u
 }
 
 // newKernelConnection makes a connection over nc, at a place that it gives back at its end. With an error that is the caller's to do.
-func newKernelConnection(a *Adapter, nc *net.TCPConn, at *place) (*connection, *kernelTransport, error) {
+func newKernelConnection(a *Adapter, nc *net.TCPConn, at *transport.Place) (*connection, *transport.KernelConn, error) {
 	l := newConnection(a)
-	s, err := newKernelTransport(l, nc, at, a.table.NewReader(), a.start)
+	s, err := transport.NewKernelConn(l, nc, at, a.table.NewReader(), a.start)
 	if err != nil {
 		return nil, nil, err
 	}
-	l.transport, l.memory = s, s.memory()
+	l.transport, l.Memory = s, s.Memory()
 	if !a.addConnection(l) {
-		l.reader.Close()
+		l.Reader.Close()
 		return nil, nil, ErrClosed
 	}
 	return l, s, nil
 }
 
-// held implements upper.
-func (l *connection) held() (bufs int, since int64) {
+// bufsMax is how many Bufs MPA may keep.
+func (l *connection) bufsMax() int { return mpa.BufsMin(l.Stride) + l.Ahead }
+
+// Held implements upper.
+func (l *connection) Held() (bufs int, since int64) {
 	if l.phase != phaseFull {
 		return 0, 0
 	}
@@ -140,17 +145,17 @@ func (l *connection) held() (bufs int, since int64) {
 // keeps notes that MPA keeps octets that end at to.
 func (l *connection) keeps(to uint64) {
 	l.keptTo = max(l.keptTo, to)
-	l.owed.Advance(l.qp.passed(), l.keptTo, l.transport.now())
+	l.owed.Advance(l.qp.passed(), l.keptTo, l.transport.Now())
 }
 
-// streamBase implements upper.
-func (l *connection) streamBase() uint64 { return l.rxBase }
+// StreamBase implements upper.
+func (l *connection) StreamBase() uint64 { return l.rxBase }
 
-// pushed implements upper.
-func (l *connection) pushed() bool { return l.qp != nil && l.qp.pushed() }
+// Pushed implements upper.
+func (l *connection) Pushed() bool { return l.qp != nil && l.qp.pushed() }
 
-// arrive implements upper.
-func (l *connection) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
+// Arrive implements upper.
+func (l *connection) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	if l.earlyData != nil {
 		return l.arriveEarly(off, b, data)
 	}
@@ -198,7 +203,7 @@ func (l *connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 			return stack.Taken
 		}
 		if l.dropBadCRC {
-			if stamp, ok := l.transport.stamp(); ok {
+			if stamp, ok := l.transport.Stamp(); ok {
 				l.qp.sent(stamp)
 			}
 		}
@@ -217,35 +222,35 @@ func (l *connection) startingUp() bool {
 	return l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseFull && l.awaitsRtr
 }
 
-// edge announces the left edge of the stream.
-func (l *connection) edge(edge uint64) {
+// Edge announces the left edge of the stream.
+func (l *connection) Edge(edge uint64) {
 	if l.earlyData != nil {
 		l.giveEarly(edge)
 	}
 	if l.phase == phaseFull && !l.awaitsRtr && edge > l.rxBase {
 		l.qp.leftEdge(edge - l.rxBase)
 		if passed := l.qp.passed(); passed < l.keptTo {
-			l.owed.Advance(passed, l.keptTo, l.transport.now())
+			l.owed.Advance(passed, l.keptTo, l.transport.Now())
 		}
 		l.heed()
 	}
 }
 
-// pull fills the next segment. Start-up frames travel in segments of their own.
-func (l *connection) pull(dst []byte) int {
+// Pull fills the next segment. Start-up frames travel in segments of their own.
+func (l *connection) Pull(dst []byte) int {
 	n := 0
 	if len(l.out) > 0 {
 		n = copy(dst, l.out)
 		if l.out = l.out[n:]; len(l.out) == 0 && l.phase == phaseLeaving {
-			l.transport.giveBack()
+			l.transport.GiveBack()
 		}
 	} else if l.phase == phaseFull {
-		n = l.qp.pull(dst, l.packFull && !l.shut && l.transport.unacked())
+		n = l.qp.pull(dst, l.packFull && !l.shut && l.transport.Unacked())
 		l.heed()
 	}
 	if l.shut && !l.closed && l.drained() {
 		l.closed = true
-		l.transport.closeSend()
+		l.transport.CloseSend()
 	}
 	return n
 }
@@ -254,8 +259,8 @@ func (l *connection) drained() bool {
 	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.idle())
 }
 
-// more says whether the next pull would have octets.
-func (l *connection) more() bool {
+// More says whether the next pull would have octets.
+func (l *connection) More() bool {
 	return len(l.out) > 0 || l.phase == phaseFull && l.qp.more()
 }
 
@@ -276,17 +281,17 @@ func (l *connection) heedEffects() {
 	}
 	switch {
 	case fx&effectFail != 0:
-		l.fail(err)
+		l.Fail(err)
 	case fx&effectLeave != 0:
 		l.qp.tell(EventTerminated, 0, err)
 		l.note(err)
 		l.closing()
 	}
 	if fx&effectSend != 0 {
-		l.transport.send()
+		l.transport.Send()
 	}
 	if fx&effectShort != 0 {
-		l.transport.short()
+		l.transport.Short()
 	}
 }
 
@@ -294,9 +299,9 @@ func (l *connection) heedEffects() {
 func (l *connection) opened() {
 	l.sendFirstAt, l.awaitsReady = 0, false
 	if !l.shut {
-		l.transport.setTimer(0)
+		l.transport.SetTimer(0)
 	}
-	l.transport.send()
+	l.transport.Send()
 }
 
 // open lets the Responder send.
@@ -314,24 +319,24 @@ func (l *connection) closing() {
 	l.linger()
 	if l.drained() && !l.closed {
 		l.closed = true
-		l.transport.closeSend()
+		l.transport.CloseSend()
 		return
 	}
-	l.transport.send()
+	l.transport.Send()
 }
 
 // linger bounds how long a peer that does nothing can keep a closing connection.
 func (l *connection) linger() {
-	l.seen = l.transport.progress()
+	l.seen = l.transport.Progress()
 	wait := lingerTimeout
 	if l.phase == phaseFull && l.err == nil {
 		wait = cmp.Or(l.end.conn.UserTimeout, closeTimeout)
 	}
-	at := l.transport.now() + int64(wait)
+	at := l.transport.Now() + int64(wait)
 	if l.sendFirstAt != 0 {
 		at = min(at, l.sendFirstAt)
 	}
-	l.transport.setTimer(at)
+	l.transport.SetTimer(at)
 }
 
 // shutdown is the application's orderly close.
@@ -343,20 +348,20 @@ func (l *connection) shutdown() {
 			l.closing()
 		}
 	default:
-		l.fail(ErrClosed)
+		l.Fail(ErrClosed)
 	}
 }
 
-// peerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still owes one of start-up's, or
+// PeerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still owes one of start-up's, or
 // its RTR message (DECISIONS 29).
-func (l *connection) peerClosed() {
+func (l *connection) PeerClosed() {
 	switch {
 	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
-		l.fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
+		l.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
 	case l.phase == phaseFull && (l.qp.cut() || len(l.in) > 0):
-		l.fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
+		l.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
 	case l.phase == phaseFull && l.qp.peerEnds():
-		l.fail(&connectionError{ErrUnanswered})
+		l.Fail(&connectionError{ErrUnanswered})
 	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {
@@ -379,36 +384,36 @@ func (l *connection) note(err error) {
 	}
 }
 
-// lost notes that the transport failed. An Initiator may end what was rejected as it likes.
-func (l *connection) lost(err error) {
+// Lost notes that the transport failed. An Initiator may end what was rejected as it likes.
+func (l *connection) Lost(err error) {
 	if l.phase != phaseRejecting {
 		l.note(&connectionError{err})
 	}
 }
 
-// fail aborts the connection for err.
-func (l *connection) fail(err error) {
+// Fail aborts the connection for err.
+func (l *connection) Fail(err error) {
 	l.note(err)
 	if l.phase == phaseFull {
 		l.qp.leave(Error)
 	}
 	if l.phase != phaseOver {
-		l.transport.abort()
+		l.transport.Abort()
 	}
 }
 
-func (l *connection) timer() {
+func (l *connection) Timer() {
 	switch l.phase {
 	case phaseRequest, phaseReply:
-		l.fail(ErrStartupTimeout)
+		l.Fail(ErrStartupTimeout)
 	case phaseDecide:
-		l.fail(errUndecided)
+		l.Fail(errUndecided)
 	default:
 		if l.phase == phaseRejecting && !l.shut {
 			l.closing()
 			return
 		}
-		if l.sendFirstAt != 0 && l.transport.now() >= l.sendFirstAt {
+		if l.sendFirstAt != 0 && l.transport.Now() >= l.sendFirstAt {
 			l.pauseOver()
 			return
 		}
@@ -417,23 +422,23 @@ func (l *connection) timer() {
 			return
 		}
 		if l.phase == phaseFull && l.awaitsReady && !l.shut {
-			l.fail(ErrStartupTimeout)
+			l.Fail(ErrStartupTimeout)
 			return
 		}
-		if l.phase == phaseFull && l.err == nil && l.transport.progress() != l.seen {
+		if l.phase == phaseFull && l.err == nil && l.transport.Progress() != l.seen {
 			l.linger() // what was posted, or the peer's own rest, still moves
 			return
 		}
 		if l.phase == phaseRejecting {
-			l.transport.abort()
+			l.transport.Abort()
 			return
 		}
-		l.fail(ErrLinger)
+		l.Fail(ErrLinger)
 	}
 }
 
-// over is the last event. err is the transport's reason.
-func (l *connection) over(err error) {
+// Over is the last event. err is the transport's reason.
+func (l *connection) Over(err error) {
 	if l.phase == phaseOver {
 		return
 	}
@@ -443,7 +448,7 @@ func (l *connection) over(err error) {
 	case l.err != nil && errors.Is(err, stack.ErrTentative): // what ended the wait for an address says less
 		l.err = fmt.Errorf("%w: %w", l.err, err)
 	default:
-		l.lost(err)
+		l.Lost(err)
 	}
 	err = l.err
 	l.adapter.dropConnection(l)

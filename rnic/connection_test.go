@@ -9,6 +9,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -40,11 +41,11 @@ func (r *rig) fire(a *Adapter) {
 	}
 	a.mu.Unlock()
 	require.Len(r.t, connections, 1)
-	s := connections[0].transport.(*kernelTransport)
-	s.mu.Lock()
-	require.NotNil(r.t, s.timer, "no timer runs")
-	s.mu.Unlock()
-	require.NoError(r.t, s.submit(connections[0].timer))
+	s := connections[0].transport.(*transport.KernelConn)
+	require.NoError(r.t, s.Submit(func() {
+		require.True(r.t, s.Timed(), "no timer runs")
+		connections[0].Timer()
+	}))
 }
 
 // A peer that connects and says nothing, or too little, is closed.
@@ -281,7 +282,7 @@ func TestStartupFrameLeavesWhole(t *testing.T) {
 	var got []byte
 	for range 2 {
 		dst := make([]byte, 20)
-		got = append(got, dst[:l.pull(dst)]...)
+		got = append(got, dst[:l.Pull(dst)]...)
 	}
 	require.Equal(t, frame, got)
 }

@@ -72,7 +72,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
 		}()
 		l := c.qp.connection.Load()
-		l.fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
+		l.Fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
 		r.untilDone(c.qp)
 		require.NoError(t, <-late)
 		for i, cm := range r.await(c, before+1) {

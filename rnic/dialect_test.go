@@ -303,11 +303,11 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	l := s.qp.connection.Load()
 	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
 	arrive := func(octets []byte) stack.Verdict {
-		b := l.pool.Alloc()
-		data := l.pool.Slot(b)[l.pool.Headroom():][:copy(l.pool.Slot(b)[l.pool.Headroom():], octets)]
-		v := l.arrive(0, b, data)
+		b := l.Pool.Alloc()
+		data := l.Pool.Slot(b)[l.Pool.Headroom():][:copy(l.Pool.Slot(b)[l.Pool.Headroom():], octets)]
+		v := l.Arrive(0, b, data)
 		if v != stack.Kept {
-			l.pool.Free(b)
+			l.Pool.Free(b)
 		}
 		return v
 	}

@@ -32,13 +32,13 @@ type piece struct {
 	n   uint32
 }
 
-// takeOver puts MPA above a connection that was a stream. Poller's goroutine.
-func (l *connection) takeOver(h stream.Handover) {
+// TakeOver puts MPA above a connection that was a stream. Poller's goroutine.
+func (l *connection) TakeOver(h stream.Handover) {
 	l.rxNext = h.Read
 	if h.Edge > h.Read || h.Early > 0 {
 		l.earlyData = &earlyData{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
 	}
-	l.established()
+	l.Established()
 }
 
 // arriveEarly takes octets that are handed over, and then, while some of those wait, octets from TCP.
@@ -59,11 +59,11 @@ func (l *connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	}
 	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
 	// octets that wait for the rest of their frame.
-	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.bufsMax || l.pool.Available() < l.spare) {
-		l.fail(errPipelined)
+	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.bufsMax() || l.Pool.Available() < l.Spare) {
+		l.Fail(errPipelined)
 		return stack.Taken
 	}
-	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.pool.Slot(b))))
+	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.Pool.Slot(b))))
 	h.pieces = append(h.pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
 	return stack.Kept
 }
@@ -74,7 +74,7 @@ func (l *connection) giveEarly(edge uint64) {
 	h.edge = edge
 	for len(h.pieces) > 0 && h.pieces[0].off < edge {
 		p := &h.pieces[0]
-		data := l.pool.Slot(p.buf)[p.pos : p.pos+p.n]
+		data := l.Pool.Slot(p.buf)[p.pos : p.pos+p.n]
 		kept := false
 		switch {
 		case l.startingUp():
@@ -92,7 +92,7 @@ func (l *connection) giveEarly(edge uint64) {
 			l.heed()
 		}
 		if !kept {
-			l.pool.Free(p.buf)
+			l.Pool.Free(p.buf)
 		}
 		h.pieces = h.pieces[1:]
 	}
@@ -107,7 +107,7 @@ func (l *connection) dropEarly() {
 		return
 	}
 	for _, p := range l.earlyData.pieces {
-		l.pool.Free(p.buf)
+		l.Pool.Free(p.buf)
 	}
 	l.earlyData = nil
 }

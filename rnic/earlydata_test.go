@@ -266,7 +266,7 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
 		l.out = append([]byte(nil), helloAck...) // as if no segment had had room yet
 		b := r.hosts[0].pool.Alloc()
-		l.arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
+		l.Arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
 		require.NoError(t, s.qp.beginConnecting(s.conn))
 		require.NoError(t, l.accept(&s.qp.endpoint, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))

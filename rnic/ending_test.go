@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -211,7 +212,7 @@ func TestAcceptLoopBacksOff(t *testing.T) {
 	require.NoError(t, err)
 	tl := nl.(*net.TCPListener)
 	l := &Listener{
-		adapter: r.server, addr: addrPort(tl.Addr()), requests: make(chan *ConnRequest, 1), failures: make(chan ConnFailure, 1000),
+		adapter: r.server, addr: transport.AddrPort(tl.Addr()), requests: make(chan *ConnRequest, 1), failures: make(chan ConnFailure, 1000),
 		done: make(chan struct{}), stop: func(context.Context) { _ = tl.Close() },
 	}
 	require.NoError(t, l.serve(ListenOptions{}))

@@ -55,7 +55,7 @@ func (e *endpoint) join(l *connection) error {
 // abort is QueuePair.Abort. Any goroutine.
 func (e *endpoint) abort() {
 	if l := e.connectionOrUnwanted(); l != nil {
-		_ = order(l.transport.submit, func() { l.fail(ErrClosed) })
+		_ = order(l.transport.Submit, func() { l.Fail(ErrClosed) })
 	} else if e.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
 		e.conclude(ErrClosed)
 	}
@@ -73,6 +73,6 @@ func (e *endpoint) snapshot(l *connection) Stats {
 		return e.final
 	}
 	s := e.engine.stats()
-	s.TCP = l.transport.stats()
+	s.TCP = TransportStats(l.transport.Stats())
 	return s
 }

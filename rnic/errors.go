@@ -7,6 +7,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -63,6 +64,9 @@ var (
 	ErrRevoked = mem.ErrRevoked
 	// ErrWindowFreed is Window.Bind's answer after Free.
 	ErrWindowFreed = errors.New("the window was freed")
+	// ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as Config.PeerMax says. A Poller
+	// does not answer further ones and counts them (stack.DropPeerMax).
+	ErrPeerMax = transport.ErrPeerMax
 	// ErrBacklog: a listener had no room for a further connection request.
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )

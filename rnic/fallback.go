@@ -86,10 +86,10 @@ func (d *pollerDial) try(tries []Dialect, order func(func()) error) error {
 	}
 	err := order(func() {
 		if l.err != nil { // Abort or Adapter.Close was quicker
-			l.over(l.err)
+			l.Over(l.err)
 			return
 		}
-		u.dial(d.dial)
+		u.Dial(d.dial)
 	})
 	if err != nil {
 		d.end.adapter.dropConnection(l)

@@ -176,7 +176,7 @@ func TestFallbackCannotDial(t *testing.T) {
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
 	require.ErrorIs(t, <-c.qp.connected, ErrClosed)
-	require.Zero(t, r.client.places.count())
+	require.Zero(t, r.client.places.Count())
 }
 
 // Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read depths are then the ULPs' affair.

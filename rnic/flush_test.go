@@ -288,7 +288,7 @@ func TestEveryEndFlushesInOrder(t *testing.T) {
 			for _, opt := range []opts{{}, {ConnParam: ConnParam{AllowHalfClosed: true}}, {ConnParam: ConnParam{Packing: PackFull}}} {
 				kinds := both
 				if strings.HasPrefix(name, silence) {
-					kinds = []transport{turned} // where time is virtual
+					kinds = []kind{turned} // where time is virtual
 				}
 				over(t, kinds, rigConfig{}, func(t *testing.T, r *rig) {
 					f := newFlushing(t, r, opt)

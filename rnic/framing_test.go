@@ -212,7 +212,7 @@ func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
 		t.Run(fmt.Sprintf("MSS %d", mss), func(t *testing.T) {
 			r, log := logged(t, rigConfig{tcp: tcp.Config{MSS: mss, NoTimestamps: true}})
 			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
-			require.Equal(t, mss, c.qp.connection.Load().transport.emss())
+			require.Equal(t, mss, c.qp.connection.Load().transport.EMSS())
 			r.sendAndWrite(s, c, 4000)
 			r.close(s, c)
 			bounds := fpduBounds(t, log.stream(), startupLen, false)
@@ -286,16 +286,4 @@ func TestTerminateBadMarker(t *testing.T) {
 	var me *mpa.Error
 	require.ErrorAs(t, s.qp.Err(), &me)
 	require.Equal(t, mpa.ErrMarker, me.Code)
-}
-
-// A kernel that does not tell its segment size: the path's MTU less headers, or else Ethernet's 1460.
-//
-// req: D01-3.1.1-7, C02-5.1.1-7, 5044-5.1-1
-func TestLikelyEMSS(t *testing.T) {
-	for _, tc := range []struct{ maxSeg, mtu, headers, want int }{
-		{1448, 9000, headersIPv4, 1448}, {0, 1500, headersIPv4, 1448}, {0, 9000, headersIPv4, 8948}, {0, 1500, headersIPv6, 1428},
-		{0, 0, headersIPv4, 1460}, {-1, 30, headersIPv4, 1460}, {1 << 20, 0, headersIPv4, socketWriteMax},
-	} {
-		require.Equal(t, tc.want, likelyEMSS(tc.maxSeg, tc.mtu, tc.headers), "%+v", tc)
-	}
 }

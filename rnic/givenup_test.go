@@ -96,7 +96,7 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 // The same for who was rejected and wants the connection: neither a rejection that is there nor one that comes while it is
 // given up is passed over.
 func TestRejectedAsItsContextEnds(t *testing.T) {
-	over(t, []transport{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		addr, next := r.rawAccepts()
 		for i := range 20 {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})

@@ -2,10 +2,8 @@ package rnic
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
-	"os"
 	"reflect"
 	"runtime"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -45,7 +44,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	_ = r.dialRaw() // says nothing, and is still there when the Adapter closes
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
-		r.until("all places", func() bool { return a.places.count() == 0 })
+		r.until("all places", func() bool { return a.places.Count() == 0 })
 		require.Zero(t, a.connectionCount())
 		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}
@@ -64,7 +63,7 @@ func TestSocketPartialWrites(t *testing.T) {
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	require.NoError(t, s.qp.connection.Load().transport.(*kernelTransport).nc.SetWriteBuffer(16<<10))
+	require.NoError(t, s.qp.connection.Load().transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
 	p.write(p.fpdu(writeTo(0, 0), nil))
 	for i := range 4 {
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})))
@@ -90,23 +89,23 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	}
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	o := s.qp.connection.Load().transport.(*kernelTransport)
-	o.mu.Lock() // the reader comes as far as its first octets
-	for i := range messages {
-		p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
-	}
-	p.reset()
-	r.until("the kernel knows of the reset", func() bool {
-		var state uint8
-		require.NoError(t, o.raw.Control(func(fd uintptr) {
-			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			require.NoError(t, err)
-			state = info.State
-		}))
-		return state == tcpClose
-	})
-	o.sendFailed(syscall.EPIPE)
-	o.mu.Unlock()
+	o := s.qp.connection.Load().transport.(*transport.KernelConn)
+	require.NoError(t, o.Submit(func() { // the reader comes as far as its first octets
+		for i := range messages {
+			p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
+		}
+		p.reset()
+		r.until("the kernel knows of the reset", func() bool {
+			var state uint8
+			require.NoError(t, o.Control(func(fd uintptr) {
+				info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+				require.NoError(t, err)
+				state = info.State
+			}))
+			return state == tcpClose
+		})
+		o.SendFailed(syscall.EPIPE)
+	}))
 	for i, c := range r.await(s, messages) {
 		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv}, c)
 	}
@@ -116,27 +115,6 @@ func TestSocketResetBehindMessages(t *testing.T) {
 
 // tcpClose is TCP_CLOSE of the kernel's net/tcp_states.h.
 const tcpClose = 7
-
-// What the kernel says it took tells msgVec how far it is.
-func TestMsgVecAdvance(t *testing.T) {
-	v := newMsgVec(3)
-	out := make([]byte, 60)
-	for i, at := range [][2]int{{0, 10}, {10, 30}, {30, 60}} {
-		v.iov[i].Base = &out[at[0]]
-		v.iov[i].SetLen(at[1] - at[0])
-	}
-	for _, step := range []struct{ done, n, last, want int }{
-		{0, 1, 4, 0},  // a part of the first
-		{0, 2, 15, 1}, // its rest, and a part of the second
-		{1, 2, 30, 3}, // the rest
-	} {
-		v.hdr[step.done+step.n-1].len = uint32(step.last)
-		require.Equal(t, step.want, v.advance(step.done, step.n))
-	}
-	require.Same(t, &out[4], v.iov[0].Base)
-	require.Same(t, &out[25], v.iov[1].Base)
-	require.Equal(t, uint64(5), v.iov[1].Len)
-}
 
 // A writer that the peer does not read from is ended by abort, and so is one whose peer is gone.
 func TestSocketBlockedWriter(t *testing.T) {
@@ -194,17 +172,6 @@ func (p *rawBlocked) reset() {
 	_ = p.nc.Close() // a reset, for there is unread data
 }
 
-func TestSocketError(t *testing.T) {
-	other := errors.New("other")
-	for _, tc := range []struct{ from, to error }{
-		{syscall.ECONNREFUSED, stack.ErrRefused}, {syscall.ECONNRESET, stack.ErrReset}, {syscall.EPIPE, stack.ErrReset},
-		{syscall.ETIMEDOUT, stack.ErrTimeout}, {os.ErrDeadlineExceeded, stack.ErrTimeout},
-		{syscall.EHOSTUNREACH, stack.ErrNoRoute}, {syscall.ENETUNREACH, stack.ErrNetUnreachable}, {other, other},
-	} {
-		require.ErrorIs(t, socketError(&net.OpError{Op: "read", Err: tc.from}), tc.to)
-	}
-}
-
 // A run of FPDUs begins where a segment of the kernel's begins.
 //
 // req: D01-3.1.1-6, 5044-5.1-2
@@ -213,15 +180,13 @@ func TestSocketSegments(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	transport := c.qp.connection.Load().transport.(*kernelTransport)
-	transport.mu.Lock()
-	defer transport.mu.Unlock()
-	require.Greater(t, transport.queryEMSS(), 500)
-	require.Positive(t, transport.progress())
-	raw, err := transport.nc.SyscallConn()
-	require.NoError(t, err)
-	noDelay := 0
-	require.NoError(t, raw.Control(func(fd uintptr) {
+	transport := c.qp.connection.Load().transport.(*transport.KernelConn)
+	require.NoError(t, transport.Submit(func() {
+		require.Greater(t, transport.EMSS(), 500)
+		require.Positive(t, transport.Progress())
+	}))
+	noDelay, err := 0, error(nil)
+	require.NoError(t, transport.Control(func(fd uintptr) {
 		noDelay, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_NODELAY)
 	}))
 	require.NoError(t, err)
@@ -234,25 +199,25 @@ func TestSocketTimer(t *testing.T) {
 	quiet, p := r.dialRaw(), r.dialRaw()
 	r.until("both links", func() bool { return r.server.connectionCount() == 2 })
 	r.server.mu.Lock()
-	var cars []*kernelTransport
+	var cars []*transport.KernelConn
 	for l := range r.server.connections {
-		cars = append(cars, l.transport.(*kernelTransport))
+		cars = append(cars, l.transport.(*transport.KernelConn))
 	}
 	r.server.mu.Unlock()
-	if cars[0].remote() != addrPort(p.(*rawSocket).nc.LocalAddr()) {
+	if cars[0].Remote() != transport.AddrPort(p.(*rawSocket).nc.LocalAddr()) {
 		cars[0], cars[1] = cars[1], cars[0]
 	}
-	require.NoError(t, cars[1].submit(func() {
-		cars[1].setTimer(cars[1].now() + int64(time.Microsecond))
-		cars[1].setTimer(0)
+	require.NoError(t, cars[1].Submit(func() {
+		cars[1].SetTimer(cars[1].Now() + int64(time.Microsecond))
+		cars[1].SetTimer(0)
 	}))
-	require.NoError(t, cars[0].submit(func() {
-		cars[0].setTimer(cars[0].now() + int64(time.Hour))
-		cars[0].setTimer(cars[0].now() + int64(time.Millisecond))
+	require.NoError(t, cars[0].Submit(func() {
+		cars[0].SetTimer(cars[0].Now() + int64(time.Hour))
+		cars[0].SetTimer(cars[0].Now() + int64(time.Millisecond))
 	}))
 	f := r.failure()
 	require.ErrorIs(t, f.Err, ErrStartupTimeout)
-	require.Equal(t, cars[0].remote(), f.Remote)
+	require.Equal(t, cars[0].Remote(), f.Remote)
 	require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 	require.NoError(t, quiet.ended())
 }
@@ -283,7 +248,7 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, s.conn))
-	require.NotNil(t, s.qp.connection.Load().pool)
+	require.NotNil(t, s.qp.connection.Load().Pool)
 }
 
 // Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
@@ -294,7 +259,7 @@ func TestSocketOctetsBehindTheRequest(t *testing.T) {
 	said := request(mpa.Frame{Rev: 1, CRC: true})
 	i := &rawInitiator{rawPeer: p, r: r}
 	i.tx.Init(mpa.Mode{CRC: true})
-	for at := 0; at < 3*startupReadMax; at += 1000 {
+	for at := 0; at < 6<<10; at += 1000 {
 		said = append(said, i.fpdu(writeTo(s.region.STag(), uint64(at)), s.source.Bytes()[at:at+1000])...)
 	}
 	p.write(said)
@@ -310,14 +275,14 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
 	l := c.qp.connection.Load()
-	require.NoError(t, l.transport.submit(func() {
-		l.transport.setTimer(1) // long ago
+	require.NoError(t, l.transport.Submit(func() {
+		l.transport.SetTimer(1) // long ago
 		<-time.After(2 * time.Millisecond)
-		l.transport.setTimer(0)
+		l.transport.SetTimer(0)
 	}))
 	for range 100 { // turns at the lock, of which the timer's function has one
 		var seen uint64
-		require.NoError(t, l.transport.submit(func() { seen = l.seen }))
+		require.NoError(t, l.transport.Submit(func() { seen = l.seen }))
 		require.Zero(t, seen, "the connection's timer ran")
 		runtime.Gosched()
 	}

@@ -275,7 +275,7 @@ func (l *Listener) offer(ln *connection, f mpa.Frame) error {
 	f.PrivateData = append([]byte(nil), f.PrivateData...)
 	e, private, _ := f.Enhanced() // which was looked at already
 	select {
-	case l.requests <- &ConnRequest{connection: ln, frame: f, enhanced: e, private: private, remote: ln.transport.remote()}:
+	case l.requests <- &ConnRequest{connection: ln, frame: f, enhanced: e, private: private, remote: ln.transport.Remote()}:
 		return nil
 	default:
 		return ErrBacklog
@@ -288,6 +288,15 @@ func (l *Listener) report(ln *connection, was phase, err error) {
 	}
 	offered := !ln.claim.CompareAndSwap(unclaimed, claimedByEnd)
 	l.fail(ConnFailure{Remote: ln.peer, Started: was == phaseFull, Offered: offered, Err: err})
+}
+
+// fail hands a failure to OnFailure's goroutine; when that is slow the failure is counted and forgotten.
+func (l *Listener) fail(f ConnFailure) {
+	select {
+	case l.failures <- f:
+	default:
+		l.Dropped.Add(1)
+	}
 }
 
 // ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.
@@ -380,7 +389,7 @@ func (r *ConnRequest) Done() <-chan struct{} { return r.connection.gone }
 func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)
 	var taken atomic.Bool // by who comes first: the driving goroutine or the one that gave up
-	err := orderUntil(ctx, r.connection.adapter, r.connection.transport.submit, func() {
+	err := orderUntil(ctx, r.connection.adapter, r.connection.transport.Submit, func() {
 		if taken.CompareAndSwap(false, true) {
 			res <- fn()
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestListenErrors(t *testing.T) {
-	over(t, []transport{turned}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, []kind{turned}, rigConfig{}, func(t *testing.T, r *rig) {
 		for addr, want := range map[string]string{
 			"7174":          "missing port",
 			":http":         "not a number from 1",
@@ -53,7 +53,7 @@ func TestListenErrors(t *testing.T) {
 		require.Len(t, ports, 3)
 		require.NotContains(t, ports, uint16(0))
 	})
-	over(t, []transport{sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, []kind{sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		_, err := r.server.Listen(r.ctx, r.addr(), ListenOptions{})
 		require.ErrorContains(t, err, "address already in use")
 		_, err = r.server.Listen(r.ctx, "nonsense", ListenOptions{})
@@ -63,7 +63,7 @@ func TestListenErrors(t *testing.T) {
 
 // A backlog is memory: what nobody has, or nobody wants, is an error.
 func TestListenBacklog(t *testing.T) {
-	over(t, []transport{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, n := range []int{-1, BacklogMax + 1, 1 << 30} {
 			_, err := r.server.Listen(r.ctx, "127.0.0.1:0", ListenOptions{Backlog: n})
 			require.EqualError(t, err, fmt.Sprintf("rnic: ListenOptions.Backlog %d, 1 to 65536 possible, or 0 for 128", n))
@@ -205,7 +205,7 @@ func TestConnsMax(t *testing.T) {
 	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), out.conn), stack.ErrConnMax)
 
 	r.close(s1, c1)
-	r.until("the place given back", func() bool { return r.server.places.count() == 1 })
+	r.until("the place given back", func() bool { return r.server.places.Count() == 1 })
 	s3, c3 := r.connect(opts{}, opts{})
 	r.exchange(s2, c2)
 	r.exchange(s3, c3)

@@ -36,7 +36,7 @@ func TestEndsAreToldApart(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			kinds := both
 			if tc.want == stack.ErrTimeout {
-				kinds = []transport{turned} // the kernel's takes 100 s
+				kinds = []kind{turned} // the kernel's takes 100 s
 			}
 			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})

@@ -162,7 +162,7 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
 			log.tooBig(mtu)
-			r.until("EMSS follows", func() bool { return c.qp.connection.Load().transport.emss() == emss })
+			r.until("EMSS follows", func() bool { return c.qp.connection.Load().transport.EMSS() == emss })
 			r.await(c, 1)
 			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))

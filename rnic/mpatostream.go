@@ -16,27 +16,27 @@ import (
 // leave gives the connection back.
 func (l *connection) leave() {
 	l.phase = phaseLeaving
-	l.transport.setTimer(l.transport.now() + int64(lingerTimeout))
+	l.transport.SetTimer(l.transport.Now() + int64(lingerTimeout))
 	if len(l.out) == 0 {
-		l.transport.giveBack()
+		l.transport.GiveBack()
 		return
 	}
-	l.transport.send()
+	l.transport.Send()
 }
 
-// handBack ends the connection for nc.
-func (l *connection) handBack(nc net.Conn) {
+// HandBack ends the connection for nc.
+func (l *connection) HandBack(nc net.Conn) {
 	l.returned = nc
 	if re, ok := l.err.(*RejectedError); ok {
 		re.Conn = nc
 	}
-	l.over(nil)
+	l.Over(nil)
 }
 
 // discard ends the connection for who does not want it any more, and be it a stream by now.
 func (l *connection) discard() {
 	if l.returned == nil {
-		l.fail(ErrClosed)
+		l.Fail(ErrClosed)
 		return
 	}
 	go func() { _ = l.returned.Close() }() // not for the goroutine that turns the Poller
@@ -59,7 +59,7 @@ func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Con
 	}
 	a := r.connection.adapter
 	if err := a.wait(ctx, r.connection.gone); err != nil {
-		_ = orderUntil(context.WithoutCancel(ctx), a, r.connection.transport.submit, r.connection.discard) // a stopped Poller has ended it already
+		_ = orderUntil(context.WithoutCancel(ctx), a, r.connection.transport.Submit, r.connection.discard) // a stopped Poller has ended it already
 		return nil, err
 	}
 	if r.connection.returned == nil {

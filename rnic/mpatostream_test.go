@@ -103,7 +103,7 @@ func TestRejectedDialIsAStream(t *testing.T) {
 // req: D01-6.1-23
 func TestStreamRightBehindTheReply(t *testing.T) {
 	over(t, all[:1], rigConfig{}, testStreamBehindReply)
-	over(t, []transport{sockets}, rigConfig{}, testStreamBehindReply)
+	over(t, []kind{sockets}, rigConfig{}, testStreamBehindReply)
 }
 
 func testStreamBehindReply(t *testing.T, r *rig) {

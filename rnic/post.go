@@ -123,7 +123,7 @@ func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
 		q.flush()
 	} else if l := q.connection.Load(); l != nil {
-		l.transport.wake()
+		l.transport.Wake()
 	}
 }
 

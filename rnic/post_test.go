@@ -4,25 +4,26 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/stretchr/testify/require"
 )
 
 // wakes counts how often the doorbell is rung.
 type wakes struct {
-	transportConn
+	transport.Conn
 	n int
 }
 
-func (w *wakes) wake() {
+func (w *wakes) Wake() {
 	w.n++
-	w.transportConn.wake()
+	w.Conn.Wake()
 }
 
 // Several requests of all kinds go out in their order, for one ring of the doorbell.
 func TestPost(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(serving(4), asking(4))
-		rung := &wakes{transportConn: c.qp.connection.Load().transport}
+		rung := &wakes{Conn: c.qp.connection.Load().transport}
 		if r.kind == turned { // nobody else looks at car meanwhile
 			c.qp.connection.Load().transport = rung
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -171,25 +172,25 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 	l := newConnection(r.client)
 	l.transport, l.initiator, l.phase, l.qp, l.end = &stillTransport{}, true, phaseFull, &c.qp.engine, &c.qp.endpoint
-	l.pool, l.bufsMax, l.reader, l.inOrder = r.hosts[1].pool, mpa.BufsMin(r.hosts[1].pool.Stride()), r.client.table.NewReader(), true
+	l.Pool, l.Stride, l.Reader, l.InOrder = r.hosts[1].pool, r.hosts[1].pool.Stride(), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
 	require.NoError(t, c.qp.beginConnecting(c.conn))
 	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)
-	require.Equal(t, 20, l.pull(segment))
-	require.Greater(t, l.pull(segment), 20)
-	l.reader.Close()
+	require.Equal(t, 20, l.Pull(segment))
+	require.Greater(t, l.Pull(segment), 20)
+	l.Reader.Close()
 }
 
 // stillCarrier carries nothing.
-type stillTransport struct{ transportConn }
+type stillTransport struct{ transport.Conn }
 
-func (*stillTransport) emss() int      { return 1460 }
-func (*stillTransport) now() int64     { return 1 }
-func (*stillTransport) setTimer(int64) {}
-func (*stillTransport) send()          {}
-func (*stillTransport) wake()          {}
+func (*stillTransport) EMSS() int      { return 1460 }
+func (*stillTransport) Now() int64     { return 1 }
+func (*stillTransport) SetTimer(int64) {}
+func (*stillTransport) Send()          {}
+func (*stillTransport) Wake()          {}
 
 // Peers that want markers from us and send none themselves, and the other way round: each direction is its receiver's choice.
 //

@@ -151,7 +151,7 @@ func (q *QueuePair) Close(ctx context.Context) error {
 // Disconnect begins what Close does, and does not wait: Done tells when it is over.
 func (q *QueuePair) Disconnect() {
 	if l := q.connectionOrUnwanted(); l != nil {
-		_ = order(l.transport.submit, l.shutdown) // a stopped Poller has ended it already
+		_ = order(l.transport.Submit, l.shutdown) // a stopped Poller has ended it already
 	}
 }
 
@@ -223,7 +223,7 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	default:
 	}
 	ch := make(chan Stats, 1)
-	if err := order(l.transport.submit, func() { ch <- q.snapshot(l) }); err != nil {
+	if err := order(l.transport.Submit, func() { ch <- q.snapshot(l) }); err != nil {
 		return Stats{}, err
 	}
 	q.adapter.turn()
@@ -245,7 +245,7 @@ func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(l.transport.submit, func() { ch <- q.mulpdu(l.transport.emss()) - ddp.TaggedLen }); err != nil {
+	if err := order(l.transport.Submit, func() { ch <- q.mulpdu(l.transport.EMSS()) - ddp.TaggedLen }); err != nil {
 		return 0, err
 	}
 	q.adapter.turn()

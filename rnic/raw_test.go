@@ -20,6 +20,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -224,7 +225,7 @@ func (p *rawSocket) read() {
 		p.in = append(p.in, b[:n]...)
 		if err != nil {
 			if p.end = err; !errors.Is(err, io.EOF) {
-				p.end = socketError(err)
+				p.end = transport.SocketError(err)
 			}
 			p.mu.Unlock()
 			return

@@ -414,7 +414,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		arrive := func(off uint64, octets []byte) {
 			b := pool.Alloc()
 			data := pool.Slot(b)[mem.Headroom:]
-			require.Equal(t, stack.Taken, l.arrive(off, b, data[:copy(data, octets)]))
+			require.Equal(t, stack.Taken, l.Arrive(off, b, data[:copy(data, octets)]))
 			pool.Free(b)
 		}
 		arrive(at+uint64(len(first)), second)
@@ -422,10 +422,10 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		require.Zero(t, s.qp.respond.answers.count)
 		before := bytes.Clone(m.Bytes())
 		arrive(at, first)
-		l.edge(at + uint64(len(first)))
+		l.Edge(at + uint64(len(first)))
 		require.NotEqual(t, before, m.Bytes())
 		require.Equal(t, value, m.Bytes()[:460], "the Write alone")
-		l.edge(at + uint64(len(first)+len(second)))
+		l.Edge(at + uint64(len(first)+len(second)))
 		const nines = 0x0909090909090909
 		if atomic {
 			require.EqualValues(t, nines, p.atomicResponse(1).Original)

@@ -24,16 +24,16 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// transport is what carries the connections of a rig.
-type transport int
+// kind is what carries the connections of a rig.
+type kind int
 
 const (
-	turned  transport = iota // Pollers over pmd/wire, turned on the test's goroutine in virtual time
-	running                  // Pollers over pmd/wire, each on a goroutine of its own
-	sockets                  // the kernel's, on loopback
+	turned  kind = iota // Pollers over pmd/wire, turned on the test's goroutine in virtual time
+	running             // Pollers over pmd/wire, each on a goroutine of its own
+	sockets             // the kernel's, on loopback
 )
 
-func (k transport) String() string {
+func (k kind) String() string {
 	return [...]string{"poller", "running poller", "sockets"}[k]
 }
 
@@ -54,7 +54,7 @@ const (
 // rig is two Adapters and a way between them.
 type rig struct {
 	t              *testing.T
-	kind           transport
+	kind           kind
 	server, client *Adapter
 	hosts          [2]*rigHost // server, client; none over sockets
 	time           int64       // virtual
@@ -83,7 +83,7 @@ type rigConfig struct {
 }
 
 // over runs f on a rig of each of the given kinds.
-func over(t *testing.T, kinds []transport, cfg rigConfig, f func(t *testing.T, r *rig)) {
+func over(t *testing.T, kinds []kind, cfg rigConfig, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	for _, k := range kinds {
 		t.Run(k.String(), func(t *testing.T) { f(t, newRig(t, k, cfg)) })
@@ -92,24 +92,24 @@ func over(t *testing.T, kinds []transport, cfg rigConfig, f func(t *testing.T, r
 
 // both are the two transports, blocking are the rigs on which blocking calls may be made.
 var (
-	both     = []transport{turned, sockets}
-	blocking = []transport{running, sockets}
-	all      = []transport{turned, running, sockets}
+	both     = []kind{turned, sockets}
+	blocking = []kind{running, sockets}
+	all      = []kind{turned, running, sockets}
 )
 
-func newRig(t *testing.T, kind transport, cfg rigConfig) *rig {
+func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	r := &rig{t: t, kind: kind, time: int64(time.Second), ctx: ctx}
+	r := &rig{t: t, kind: of, time: int64(time.Second), ctx: ctx}
 	client := Config{}
 	cfg.server.ConnsMax = cmp.Or(cfg.connsMax, cfg.server.ConnsMax)
 	cfg.server.PeerMax = cmp.Or(cfg.peerMax, cfg.server.PeerMax)
-	if kind != sockets {
+	if of != sockets {
 		r.wireUp(cfg)
 		cfg.server.Pollers = []*stack.Poller{r.hosts[0].poller}
 		client.Pollers = []*stack.Poller{r.hosts[1].poller}
-		if kind == turned {
+		if of == turned {
 			cfg.server.Manual, client.Manual = r.step, r.step
 		}
 	}
@@ -118,11 +118,11 @@ func newRig(t *testing.T, kind transport, cfg rigConfig) *rig {
 	require.NoError(t, err)
 	r.client, err = Open(client)
 	require.NoError(t, err)
-	if kind == running {
+	if of == running {
 		testhost.Run(t, r.hosts[0].poller, r.hosts[1].poller)
 	}
 	addr := fmt.Sprintf(":%d", rigPort)
-	if kind == sockets {
+	if of == sockets {
 		addr = "127.0.0.1:0"
 	}
 	r.listener, err = r.server.Listen(ctx, addr, cfg.listen)

@@ -199,7 +199,7 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 	c := h.dialForged(q)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
 	l := q.connection.Load()
-	require.Equal(t, stack.Taken, l.arrive(0, mem.NoBuf, c.stream))
+	require.Equal(t, stack.Taken, l.Arrive(0, mem.NoBuf, c.stream))
 	require.Equal(t, RTS, q.State(), "%v", q.Err())
 	l.shutdown()
 	h.turns(2, time.Microsecond)
@@ -483,12 +483,12 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			l := s.qp.connection.Load()
 			at := l.rxBase
 			arrive := func(off uint64, octets []byte) {
-				buf := l.pool.Alloc()
-				slot := l.pool.Slot(buf)[l.pool.Headroom():]
-				v := l.arrive(off, buf, slot[:copy(slot, octets)])
+				buf := l.Pool.Alloc()
+				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
+				v := l.Arrive(off, buf, slot[:copy(slot, octets)])
 				require.NotEqual(t, stack.Refused, v)
 				if v != stack.Kept {
-					l.pool.Free(buf)
+					l.Pool.Free(buf)
 				}
 			}
 			end := at + uint64(len(segments[0]))
@@ -498,7 +498,7 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			}
 			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
 			arrive(at, segments[0])
-			l.edge(end)
+			l.Edge(end)
 			for k, done := range r.await(s, sends) {
 				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
 				require.Equal(t, bytes.Repeat([]byte{byte(k)}, 600), s.inbox.Bytes()[700*k:700*k+600])
@@ -618,16 +618,16 @@ func TestRTRMessageInPieces(t *testing.T) {
 		require.Len(t, b, length)
 		l := s.qp.connection.Load()
 		arrive := func(off uint64, octets []byte) stack.Verdict {
-			buf := l.pool.Alloc()
-			slot := l.pool.Slot(buf)[l.pool.Headroom():]
-			v := l.arrive(off, buf, slot[:copy(slot, octets)])
+			buf := l.Pool.Alloc()
+			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
+			v := l.Arrive(off, buf, slot[:copy(slot, octets)])
 			if v != stack.Kept {
-				l.pool.Free(buf)
+				l.Pool.Free(buf)
 			}
 			return v
 		}
 		require.Equal(t, stack.Kept, arrive(l.rxBase, b[:cut]), cut)
-		l.edge(l.rxBase + uint64(cut))
+		l.Edge(l.rxBase + uint64(cut))
 		require.Equal(t, stack.Taken, arrive(l.rxBase+uint64(cut), b[cut:]), cut)
 		require.True(t, s.qp.send.enabled, cut)
 		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)

@@ -33,7 +33,7 @@ func (e *endpoint) letSend(how uint32) error {
 	for had := e.early.Load(); had < how && !e.early.CompareAndSwap(had, how); had = e.early.Load() {
 	}
 	if l := e.connection.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
-		_ = order(l.transport.submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
+		_ = order(l.transport.Submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
 		e.adapter.turn()
 	}
 	return nil
@@ -46,9 +46,9 @@ func (e *endpoint) sendFirst(l *connection) {
 	if how == sendsLast || !l.maySendFirst() {
 		return
 	}
-	if at := l.repliedAt + int64(SendFirstPause); how == sendsFirst && l.transport.now() < at {
+	if at := l.repliedAt + int64(SendFirstPause); how == sendsFirst && l.transport.Now() < at {
 		l.sendFirstAt = at
-		l.transport.setTimer(at)
+		l.transport.SetTimer(at)
 		return
 	}
 	l.open()
@@ -65,8 +65,8 @@ func (l *connection) pauseOver() {
 	l.sendFirstAt = 0
 	switch {
 	case !l.maySendFirst():
-	case l.transport.unacked():
-		l.repliedAt = l.transport.now()
+	case l.transport.Unacked():
+		l.repliedAt = l.transport.Now()
 		l.end.sendFirst(l)
 	default:
 		l.open()

@@ -4,21 +4,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
 // refusing is a transport whose kernel refuses ConnParam.UserTimeout: a local error for which RFC
 // 6581 has no code.
-type refusing struct{ transportConn }
+type refusing struct{ transport.Conn }
 
-func (refusing) giveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
+func (refusing) GiveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
 
 // refuseTimeout makes l's kernel refuse.
 func (r *rig) refuseTimeout(l *connection) {
 	r.t.Helper()
 	changed := make(chan struct{})
-	require.NoError(r.t, l.transport.submit(func() { l.transport = refusing{l.transport}; close(changed) }))
+	require.NoError(r.t, l.transport.Submit(func() { l.transport = refusing{l.transport}; close(changed) }))
 	r.until("the carrier's change", func() bool {
 		select {
 		case <-changed:

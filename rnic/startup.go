@@ -19,13 +19,13 @@ import (
 //
 // culley-02 has none of this: both ends are in full operation when the connection stands.
 
-// established: the TCP connection stands.
-func (l *connection) established() {
-	l.self, l.peer = l.transport.local(), l.transport.remote()
+// Established: the TCP connection stands.
+func (l *connection) Established() {
+	l.self, l.peer = l.transport.Local(), l.transport.Remote()
 	switch {
 	case l.initiator && l.dialect == Culley02:
 		if err := l.bound(l.end); err != nil {
-			l.fail(err)
+			l.Fail(err)
 			return
 		}
 		l.immediate()
@@ -35,8 +35,8 @@ func (l *connection) established() {
 		l.requestedImmediate()
 	default:
 		l.phase = phaseRequest
-		l.transport.silent()
-		l.transport.setTimer(l.transport.now() + int64(requestTimeout))
+		l.transport.Silent()
+		l.transport.SetTimer(l.transport.Now() + int64(requestTimeout))
 	}
 }
 
@@ -46,8 +46,8 @@ func (l *connection) ask() {
 	p := l.end.party(l, setOf(l.dialect))
 	l.own = p.Request(mpa.Dialect(l.dialect), l.end.conn.PrivateData)
 	l.out = l.own.Append(nil)
-	l.transport.setTimer(l.transport.now() + int64(replyTimeout))
-	l.transport.send()
+	l.transport.SetTimer(l.transport.Now() + int64(replyTimeout))
+	l.transport.Send()
 }
 
 // immediate begins full operation without frames, and therefore without a first FPDU to wait for.
@@ -59,7 +59,7 @@ func (l *connection) immediate() {
 	if l.initiator {
 		l.end.connected <- nil
 	}
-	l.transport.send()
+	l.transport.Send()
 }
 
 // beginsWithMarker says whether octets can be the front of culley-02: FPDUPTR zero, its low two bits ignored. Of fewer than
@@ -76,7 +76,7 @@ func (l *connection) opensCulley02(data []byte) bool {
 	case beginsWithMarker(data):
 		l.firstMarker = false
 	case mpa.BeginsFrame(data):
-		l.fail(ErrFirstMarker)
+		l.Fail(ErrFirstMarker)
 		return false
 	case !l.dropBadCRC:
 		l.firstMarker = false
@@ -94,7 +94,7 @@ func (l *connection) bound(e *endpoint) error {
 		return nil
 	}
 	d = max(d, time.Millisecond) // a part of less would be none, which has another meaning
-	if err := l.transport.giveUpAfter(d); err != nil {
+	if err := l.transport.GiveUpAfter(d); err != nil {
 		return &setupError{fmt.Errorf("rnic: ConnParam.UserTimeout %v: %w", d, err)}
 	}
 	return nil
@@ -103,9 +103,9 @@ func (l *connection) bound(e *endpoint) error {
 // enter puts the QueuePair into service.
 func (l *connection) enter(t *mpa.Terms) {
 	l.phase = phaseFull
-	l.transport.enterFull()
-	l.memory = l.transport.memory()
-	l.transport.setTimer(0)
+	l.transport.EnterFull(l.bufsMax())
+	l.Memory = l.transport.Memory()
+	l.transport.SetTimer(0)
 	if t.UnaskedS {
 		l.adapter.startup.unaskedS.Add(1)
 	}
@@ -122,18 +122,18 @@ func (l *connection) enter(t *mpa.Terms) {
 // start puts the engine into service with what start-up agreed.
 func (l *connection) start(t *mpa.Terms) {
 	conn := &l.end.conn
-	l.dropBadCRC, l.packFull = conn.DropBadCRC && !l.inOrder, conn.Packing == PackFull
+	l.dropBadCRC, l.packFull = conn.DropBadCRC && !l.InOrder, conn.Packing == PackFull
 	if l.packFull {
-		l.transport.nagle()
+		l.transport.Nagle()
 	}
 	l.qp.start(&startOptions{
-		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, emss: l.transport.emss(),
-		reader: l.reader, pool: l.pool, bufsMax: l.bufsMax, reserve: l.reserve,
+		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, emss: l.transport.EMSS(),
+		reader: l.Reader, pool: l.Pool, bufsMax: l.bufsMax(), reserve: l.reserve,
 		dropBadCRC: l.dropBadCRC, packFull: l.packFull,
 	})
 }
 
-func (l *connection) wantMarkers(e *endpoint) bool { return !l.inOrder && !e.conn.NoMarkers }
+func (l *connection) wantMarkers(e *endpoint) bool { return !l.InOrder && !e.conn.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
 // the frame.
@@ -147,7 +147,7 @@ func (l *connection) startup(data []byte) (used int) {
 	l.in = append(l.in, data[:take]...)
 	f, n, err := mpa.ParseFrame(l.in, l.expected(), l.privateMax)
 	if err != nil {
-		l.fail(err)
+		l.Fail(err)
 		return len(data)
 	}
 	if n == 0 {
@@ -159,7 +159,7 @@ func (l *connection) startup(data []byte) (used int) {
 	l.rxBase = l.rxNext
 	l.in = nil
 	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
-		l.transport.setTimer(0)
+		l.transport.SetTimer(0)
 	}
 	switch f.Kind {
 	case mpa.Reply:
@@ -188,8 +188,8 @@ func (l *connection) expected() mpa.FrameKind {
 
 // requested hands a Request to the ULP (rule 2 of RFC 5044 section 7.1.2).
 func (l *connection) requested(f mpa.Frame) {
-	if !l.transport.spoke() {
-		l.fail(stack.ErrGaveWay)
+	if !l.transport.Spoke() {
+		l.Fail(stack.ErrGaveWay)
 		return
 	}
 	if _, ok := l.listener.dialects.Serve(&f); !ok {
@@ -199,11 +199,11 @@ func (l *connection) requested(f mpa.Frame) {
 			l.refuse(rep)
 			return
 		}
-		l.fail(l.err)
+		l.Fail(l.err)
 		return
 	}
 	if _, _, err := f.Enhanced(); err != nil {
-		l.fail(err)
+		l.Fail(err)
 		return
 	}
 	l.decide(f)
@@ -211,8 +211,8 @@ func (l *connection) requested(f mpa.Frame) {
 
 // requestedImmediate offers a connection that needs no Request.
 func (l *connection) requestedImmediate() {
-	if !l.transport.spoke() {
-		l.fail(stack.ErrGaveWay)
+	if !l.transport.Spoke() {
+		l.Fail(stack.ErrGaveWay)
 		return
 	}
 	l.rxBase = l.rxNext
@@ -221,9 +221,9 @@ func (l *connection) requestedImmediate() {
 
 func (l *connection) decide(f mpa.Frame) {
 	l.phase = phaseDecide
-	l.transport.setTimer(l.transport.now() + int64(requestTimeout))
+	l.transport.SetTimer(l.transport.Now() + int64(requestTimeout))
 	if err := l.listener.offer(l, f); err != nil {
-		l.fail(err)
+		l.Fail(err)
 	}
 }
 
@@ -233,7 +233,7 @@ func (l *connection) replied(f mpa.Frame) {
 	if !p.Accepts(&l.own, &f) {
 		re := &RevisionError{Revision: int(f.Rev), Asked: l.dialect, Served: []Dialect{l.dialect}, Reply: true, Lower: f.Rev < l.own.Rev}
 		if l.fallsBack(l.phase, re) {
-			l.fail(re) // the next connection does not wait for this one's orderly end
+			l.Fail(re) // the next connection does not wait for this one's orderly end
 			return
 		}
 		l.note(re)
@@ -248,7 +248,7 @@ func (l *connection) replied(f mpa.Frame) {
 	t, err := p.Conclude(&l.own, &f)
 	var e *mpa.Error
 	if errors.As(err, &e) && e.Code == mpa.ErrStartup {
-		l.fail(err)
+		l.Fail(err)
 		return
 	}
 	l.end.private = append([]byte(nil), t.PrivateData...)
@@ -267,14 +267,14 @@ func (l *connection) replied(f mpa.Frame) {
 		return
 	}
 	l.end.connected <- nil
-	l.transport.send()
+	l.transport.Send()
 }
 
 // rejected: the peer's ULP does not want the connection.
 func (l *connection) rejected(f mpa.Frame) {
 	e, private, err := f.Enhanced()
 	if err != nil {
-		l.fail(err)
+		l.Fail(err)
 		return
 	}
 	re := &RejectedError{PrivateData: append([]byte(nil), private...), Asked: l.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
@@ -283,7 +283,7 @@ func (l *connection) rejected(f mpa.Frame) {
 		l.leave()
 		return
 	}
-	l.fail(re)
+	l.Fail(re)
 }
 
 // accept answers the Request and puts e into service.
@@ -310,17 +310,17 @@ func (l *connection) accept(e *endpoint, req mpa.Frame) error {
 	l.qp, l.end = e.engine, e
 	l.enter(&t)
 	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
-		l.transport.setTimer(l.transport.now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
+		l.transport.SetTimer(l.transport.Now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
 	}
-	l.repliedAt = l.transport.now()
-	l.transport.send()
+	l.repliedAt = l.transport.Now()
+	l.transport.Send()
 	l.joinAccepted(e)
 	return nil
 }
 
 func (l *connection) acceptImmediate(e *endpoint) error {
 	if err := l.bound(e); err != nil {
-		l.fail(err)
+		l.Fail(err)
 		return err
 	}
 	l.qp, l.end = e.engine, e
@@ -331,11 +331,11 @@ func (l *connection) acceptImmediate(e *endpoint) error {
 
 func (l *connection) joinAccepted(e *endpoint) {
 	if err := e.join(l); err != nil {
-		l.fail(err)
+		l.Fail(err)
 		return
 	}
 	if l.earlyData != nil {
-		l.edge(l.earlyData.edge)
+		l.Edge(l.earlyData.edge)
 	}
 	e.sendFirst(l)
 }
@@ -343,7 +343,7 @@ func (l *connection) joinAccepted(e *endpoint) {
 // ready: the Initiator's Rtr frame is there, and stands for the first FPDU (DECISIONS 5).
 func (l *connection) ready(f mpa.Frame) {
 	if f.Rev != l.own.Rev {
-		l.fail(mpa.ErrReadyRev)
+		l.Fail(mpa.ErrReadyRev)
 		return
 	}
 	l.awaitsRtr = false
@@ -356,12 +356,12 @@ func (l *connection) reject(req mpa.Frame, private []byte, keep bool) error {
 		return l.overError()
 	}
 	if req.Kind == 0 { // no frames, nothing to say
-		l.fail(ErrClosed)
+		l.Fail(ErrClosed)
 		return nil
 	}
 	if keep {
 		if l.earlyData != nil && len(l.earlyData.pieces) > 0 {
-			l.fail(errPipelined)
+			l.Fail(errPipelined)
 			return errPipelined
 		}
 		f := rejection(req, private)
@@ -394,8 +394,8 @@ const rejectedTimeout = 250 * time.Millisecond
 func (l *connection) refuse(f mpa.Frame) {
 	l.out = f.Append(l.out)
 	l.phase = phaseRejecting
-	l.transport.setTimer(l.transport.now() + int64(rejectedTimeout))
-	l.transport.send()
+	l.transport.SetTimer(l.transport.Now() + int64(rejectedTimeout))
+	l.transport.Send()
 }
 
 func (l *connection) overError() error {

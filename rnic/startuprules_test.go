@@ -211,7 +211,7 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 func TestStartupBufferComesAndGoes(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
 		in := func(l *connection) (n int) {
-			require.NoError(t, order(l.transport.submit, func() { n = cap(l.in) }))
+			require.NoError(t, order(l.transport.Submit, func() { n = cap(l.in) }))
 			if r.kind == turned {
 				r.step()
 			}

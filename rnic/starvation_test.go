@@ -293,4 +293,4 @@ func TestHoarderThatDribbles(t *testing.T) {
 	require.Zero(t, bufs)
 }
 
-func held(q *QueuePair) (bufs int, since int64) { return q.connection.Load().held() }
+func held(q *QueuePair) (bufs int, since int64) { return q.connection.Load().Held() }

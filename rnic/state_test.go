@@ -61,9 +61,9 @@ func TestErrorState(t *testing.T) {
 				s, c := r.connect(opts{}, opts{})
 				l := c.qp.connection.Load()
 				seen := make(chan State, 1)
-				require.NoError(t, order(l.transport.submit, func() {
+				require.NoError(t, order(l.transport.Submit, func() {
 					c.qp.leave(tc.before)
-					l.fail(ErrHoarding)
+					l.Fail(ErrHoarding)
 					seen <- c.qp.State()
 				}))
 				r.untilDone(c.qp)

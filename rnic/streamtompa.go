@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -134,7 +135,7 @@ func (l *connection) nextRequest(ctx context.Context) (*ConnRequest, error) {
 		case <-l.gone:
 			return nil, l.overError()
 		case <-ctx.Done():
-			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.transport.submit, func() { l.fail(ErrClosed) }) // a stopped Poller has ended it
+			_ = orderUntil(context.WithoutCancel(ctx), l.adapter, l.transport.Submit, func() { l.Fail(ErrClosed) }) // a stopped Poller has ended it
 			return nil, ctx.Err()
 		}
 	}
@@ -153,7 +154,7 @@ func (l *connection) undecided() bool {
 // carries says whether the Adapter can run MPA over conn.
 func (a *Adapter) carries(conn net.Conn) error {
 	switch c := conn.(type) {
-	case *net.TCPConn, *bufferedConn:
+	case *net.TCPConn, *transport.BufferedConn:
 		return nil
 	case *stream.Conn:
 		if a.pollerOf(c.Poller()) != nil {
@@ -179,11 +180,11 @@ func (a *Adapter) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role 
 	switch c := conn.(type) {
 	case *stream.Conn:
 		return a.fromStream(ctx, c, quiet, role)
-	case *bufferedConn:
-		front := c.takeRest()
+	case *transport.BufferedConn:
+		front := c.TakeRest()
 		l, err := a.fromSocket(ctx, c.TCPConn, front, quiet, role)
 		if err != nil {
-			c.putBack(front)
+			c.PutBack(front)
 		}
 		return l, err
 	}
@@ -197,7 +198,7 @@ func (a *Adapter) fromStream(ctx context.Context, c *stream.Conn, quiet bool, ro
 		if refused = l.mayTake(h, quiet, role); refused != nil {
 			return nil
 		}
-		u.takeOver(h)
+		u.TakeOver(h)
 		return u
 	})
 	if err != nil {
@@ -232,7 +233,7 @@ func (l *connection) mayTake(h stream.Handover, quiet bool, role func(*connectio
 // fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA. front was read from it
 // already.
 func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, quiet bool, role func(*connection) error) (*connection, error) {
-	unread, err := unreadOctets(nc)
+	unread, err := transport.UnreadOctets(nc)
 	switch {
 	case err != nil:
 		return nil, err
@@ -241,28 +242,28 @@ func (a *Adapter) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte,
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	at, err := a.places.take()
+	at, err := a.places.Take()
 	if err != nil {
 		return nil, err
 	}
 	l, s, err := a.adoptSocket(nc, at)
 	if err != nil {
-		at.leave()
+		at.Leave()
 		return nil, err
 	}
-	s.front = front
+	s.Front = front
 	_ = nc.Close()        // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
-	_ = s.submit(func() { // the QueuePair knows the connection from here on: Abort may come
+	_ = s.Submit(func() { // the QueuePair knows the connection from here on: Abort may come
 		if err := role(l); err != nil {
-			l.fail(err) // run then finds a connection that is over, and tells the QueuePair
+			l.Fail(err) // run then finds a connection that is over, and tells the QueuePair
 		}
 	})
-	s.run()
+	s.Run()
 	return l, nil
 }
 
 // adoptSocket makes a connection over a second descriptor of nc's connection.
-func (a *Adapter) adoptSocket(nc *net.TCPConn, at *place) (*connection, *kernelTransport, error) {
+func (a *Adapter) adoptSocket(nc *net.TCPConn, at *transport.Place) (*connection, *transport.KernelConn, error) {
 	f, err := nc.File()
 	if err != nil {
 		return nil, nil, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -60,7 +61,7 @@ func (r *rig) untilUnread(c, from net.Conn, n int) {
 	r.t.Helper()
 	if k, ok := c.(*net.TCPConn); ok {
 		r.until("octets at the socket", func() bool {
-			have, err := unreadOctets(k)
+			have, err := transport.UnreadOctets(k)
 			require.NoError(r.t, err)
 			return have == n
 		})
@@ -200,7 +201,7 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		again := r.newEnd(r.client, opts{})
 		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, again.conn), net.ErrClosed)
 		require.Zero(t, r.server.connectionCount()+r.client.connectionCount())
-		require.Zero(t, r.server.places.count()+r.client.places.count())
+		require.Zero(t, r.server.places.Count()+r.client.places.Count())
 	})
 }
 
@@ -317,7 +318,7 @@ func TestAbortMeetsConnectStream(t *testing.T) {
 // Octets that cannot be sent hold a Detach up: the context ends it, the stream stays, and a QueuePair that is aborted
 // meanwhile is told so.
 func TestDetachHeldUp(t *testing.T) {
-	over(t, []transport{running}, rigConfig{}, func(t *testing.T, r *rig) {
+	over(t, []kind{running}, rigConfig{}, func(t *testing.T, r *rig) {
 		_, cc := r.streams()
 		require.NoError(t, cc.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 		for {

@@ -12,7 +12,7 @@ import (
 
 // A connection waits until our address is found to be free. StartConnect does not.
 func TestConnectWaitsForOurAddress(t *testing.T) {
-	over(t, []transport{turned, running}, rigConfig{tentative: true}, func(t *testing.T, r *rig) {
+	over(t, []kind{turned, running}, rigConfig{tentative: true}, func(t *testing.T, r *rig) {
 		begin := r.time
 		s, c := r.connect(opts{}, opts{})
 		if r.kind == turned {

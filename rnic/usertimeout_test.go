@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -69,15 +70,15 @@ func TestNoUserTimeout(t *testing.T) {
 func TestUserTimeoutOfSockets(t *testing.T) {
 	const most = 32767
 	for after, want := range map[time.Duration][4]int{
-		1:                       {1, 1, 1, keepAliveCount},
-		10 * time.Microsecond:   {1, 1, 1, keepAliveCount},
-		2500 * time.Millisecond: {2500, 2, 1, keepAliveCount},
-		50 * 24 * time.Hour:     {math.MaxInt32, most, most, keepAliveCount},
+		1:                       {1, 1, 1, 4},
+		10 * time.Microsecond:   {1, 1, 1, 4},
+		2500 * time.Millisecond: {2500, 2, 1, 4},
+		50 * 24 * time.Hour:     {math.MaxInt32, most, most, 4},
 	} {
 		r := newRig(t, sockets, rigConfig{})
 		s, _ := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}}, opts{})
 		var got [4]int
-		require.NoError(t, s.qp.connection.Load().transport.(*kernelTransport).raw.Control(func(fd uintptr) {
+		require.NoError(t, s.qp.connection.Load().transport.(*transport.KernelConn).Control(func(fd uintptr) {
 			for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
 				v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, opt)
 				require.NoError(t, err)

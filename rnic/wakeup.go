@@ -8,7 +8,7 @@ package rnic
 // planWakeUp sets the timer at the Initiator's entry into full operation.
 func (l *connection) planWakeUp() {
 	if l.wakeUpPlanned = l.end.conn.Quirks.WakeUp > 0 && l.dialect != Culley02; l.wakeUpPlanned {
-		l.transport.setTimer(l.transport.now() + int64(l.end.conn.Quirks.WakeUp))
+		l.transport.SetTimer(l.transport.Now() + int64(l.end.conn.Quirks.WakeUp))
 	}
 }
 
@@ -17,6 +17,6 @@ func (l *connection) wakeUp() {
 	l.wakeUpPlanned = false
 	if l.qp.oweWakeUp() {
 		l.adapter.startup.wakeUps.Add(1)
-		l.transport.send()
+		l.transport.Send()
 	}
 }

@@ -41,7 +41,8 @@ var allowed = map[string][]string{
 	"stream": {"stack", "tcp", "tcp/cc", "mem"},
 	"rdmap":  {"ddp"},
 
-	"rnic": {"stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages"},
+	"rnic":                    {"rnic/internal/transport", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},

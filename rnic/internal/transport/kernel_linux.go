@@ -1,4 +1,4 @@
-package rnic
+package transport
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 )
 
 // queryEMSS asks the kernel for the effective segment size (TCP_MAXSEG), or else for what it may be guessed from.
-func (s *kernelTransport) queryEMSS() int {
+func (s *KernelConn) queryEMSS() int {
 	maxSeg, mtu, headers := 0, 0, headersIPv4
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves both at 0
 		if maxSeg, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); maxSeg > 0 {
@@ -48,8 +48,8 @@ func likelyEMSS(maxSeg, mtu, headers int) int {
 	return min(n, socketWriteMax)
 }
 
-// unreadOctets is how many octets the kernel has in order that nobody has read.
-func unreadOctets(nc *net.TCPConn) (n int, err error) {
+// UnreadOctets is how many octets the kernel has in order that nobody has read.
+func UnreadOctets(nc *net.TCPConn) (n int, err error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -59,7 +59,7 @@ func unreadOctets(nc *net.TCPConn) (n int, err error) {
 }
 
 // setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many milliseconds as it can count.
-func (s *kernelTransport) setUserTimeout(d time.Duration) (err error) {
+func (s *KernelConn) setUserTimeout(d time.Duration) (err error) {
 	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
 	closed := s.raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms)
@@ -67,8 +67,8 @@ func (s *kernelTransport) setUserTimeout(d time.Duration) (err error) {
 	return cmp.Or(closed, err)
 }
 
-func (s *kernelTransport) kernelStats() TransportStats {
-	t := TransportStats{Kernel: true, EMSS: s.segment}
+func (s *KernelConn) kernelStats() Stats {
+	t := Stats{Kernel: true, EMSS: s.segment}
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket has no counters any more
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			t.SegmentsIn, t.SegmentsOut = uint64(info.Segs_in), uint64(info.Segs_out)
@@ -79,8 +79,8 @@ func (s *kernelTransport) kernelStats() TransportStats {
 	return t
 }
 
-// progress counts octets that came in or were acknowledged by the peer's TCP.
-func (s *kernelTransport) progress() (n uint64) {
+// Progress counts octets that came in or were acknowledged by the peer's TCP.
+func (s *KernelConn) Progress() (n uint64) {
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket makes no progress
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			n = info.Bytes_acked + info.Bytes_received

@@ -1,8 +1,7 @@
-package rnic
+package transport
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -28,20 +26,17 @@ const (
 	emssUnknown    = 1460              // RFC 5044 section 5.1 and DECISIONS 23
 )
 
-// socketBufsMax is how many Bufs it may keep for reassembly.
-var socketBufsMax = mpa.BufsMin(socketStride)
-
 // kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL).
 const kernelKeepAliveMax = 32767 * time.Second
 
-// kernelTransport is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
+// KernelConn is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
 //
 // Two goroutines share what is above it under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
 // The Bufs and buffers that FPDUs need, some 700 KiB, come with full operation: a stranger who says nothing shall not cost them.
-type kernelTransport struct {
-	up    upper
+type KernelConn struct {
+	up    Upper
 	nc    *net.TCPConn
-	place *place
+	place *Place
 	raw   syscall.RawConn
 	start time.Time
 	woken chan struct{}
@@ -60,33 +55,40 @@ type kernelTransport struct {
 	wroteEnd bool
 	sendErr  error // sending failed while the reader may still find something
 	segment  int   // EMSS
-	seen     TransportStats
+	seen     Stats
 	ends     [2]netip.AddrPort
 
-	front  []byte // octets that were read before MPA had the socket, no more than one startupReadMax
+	Front  []byte // octets that were read before MPA had the socket, no more than one startupReadMax
 	giving bool   // the socket is to be the ULP's again
 	rest   []byte // octets that were read and are the ULP's
 }
 
 var noDeadline time.Time
 
-// newKernelTransport stands on nc, at a place that it gives back at its end. With an error that is the caller's to do.
-func newKernelTransport(up upper, nc *net.TCPConn, at *place, reader *mem.Reader, start time.Time) (*kernelTransport, error) {
+// NewKernelConn stands on nc, at a place that it gives back at its end. With an error that is the caller's to do.
+func NewKernelConn(up Upper, nc *net.TCPConn, at *Place, reader *mem.Reader, start time.Time) (*KernelConn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		reader.Close()
 		return nil, err
 	}
-	s := &kernelTransport{up: up, nc: nc, place: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
+	s := &KernelConn{up: up, nc: nc, place: at, raw: raw, reader: reader, start: start, woken: make(chan struct{}, 1)}
 	s.changed = sync.NewCond(&s.mu)
-	s.ends = [2]netip.AddrPort{addrPort(nc.LocalAddr()), addrPort(nc.RemoteAddr())}
+	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
 	_ = s.setUserTimeout(userTimeout) // without it the kernel gives up later
 	s.segment = s.queryEMSS()
 	return s, nil
 }
 
-func addrPort(a net.Addr) netip.AddrPort {
+// Socket is what it stands on.
+func (s *KernelConn) Socket() *net.TCPConn { return s.nc }
+
+// Control calls f with the socket's descriptor; not when the socket is closed.
+func (s *KernelConn) Control(f func(fd uintptr)) error { return s.raw.Control(f) }
+
+// AddrPort is a's address and port, if it is TCP's.
+func AddrPort(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		ap := t.AddrPort()
 		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
@@ -94,17 +96,17 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// run starts the connection's goroutines.
-func (s *kernelTransport) run() {
+// Run starts the connection's goroutines.
+func (s *KernelConn) Run() {
 	s.mu.Lock()
-	s.up.established()
+	s.up.Established()
 	s.mu.Unlock()
 	go s.read()
 	go s.write()
 }
 
 // read takes octets in until the peer ends or the connection fails.
-func (s *kernelTransport) read() {
+func (s *KernelConn) read() {
 	var off uint64
 	var cause error
 	b, slot := mem.NoBuf, make([]byte, startupReadMax)
@@ -119,7 +121,7 @@ func (s *kernelTransport) read() {
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				cause = socketError(err)
+				cause = SocketError(err)
 			}
 			break
 		}
@@ -132,21 +134,21 @@ func (s *kernelTransport) read() {
 	if s.giving && !s.aborted && s.sendErr == nil {
 		// What ended the reading is the stream's to find.
 	} else if cause == nil && !s.aborted {
-		s.up.peerClosed()
+		s.up.PeerClosed()
 	} else if !s.aborted {
-		s.up.lost(cause)
-		s.abort()
+		s.up.Lost(cause)
+		s.Abort()
 	}
 	s.end()
 	s.mu.Unlock()
-	s.wake()
+	s.Wake()
 }
 
 // receive is the next octets of the connection.
-func (s *kernelTransport) receive(b []byte) (int, error) {
-	if len(s.front) > 0 {
-		n := copy(b, s.front)
-		s.front = s.front[n:]
+func (s *KernelConn) receive(b []byte) (int, error) {
+	if len(s.Front) > 0 {
+		n := copy(b, s.Front)
+		s.Front = s.Front[n:]
 		return n, nil
 	}
 	return s.nc.Read(b)
@@ -154,7 +156,7 @@ func (s *kernelTransport) receive(b []byte) (int, error) {
 
 // take offers octets until they are taken, and returns a Buf for the next read: none before full operation. more is false when
 // nothing more is wanted.
-func (s *kernelTransport) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
+func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.aborted {
@@ -163,12 +165,12 @@ func (s *kernelTransport) take(off uint64, b mem.Buf, data []byte) (next mem.Buf
 			slot := s.pool.Slot(b)[mem.Headroom:]
 			data = slot[:copy(slot, data)]
 		}
-		v := s.up.arrive(off, b, data)
+		v := s.up.Arrive(off, b, data)
 		switch {
 		case v == stack.Refused && b == mem.NoBuf && s.pool != nil:
 			continue // start-up's last frame was in front: what is behind it needs a Buf
 		case v == stack.Refused && s.giving:
-			s.rest = append(s.rest, data[max(off, s.up.streamBase())-off:]...)
+			s.rest = append(s.rest, data[max(off, s.up.StreamBase())-off:]...)
 			return mem.NoBuf, false
 		case v == stack.Refused && s.sendErr != nil:
 			return mem.NoBuf, false
@@ -180,7 +182,7 @@ func (s *kernelTransport) take(off uint64, b mem.Buf, data []byte) (next mem.Buf
 				panic("rnic: reassembly kept more than its budget")
 			}
 		}
-		s.up.edge(off + uint64(len(data)))
+		s.up.Edge(off + uint64(len(data)))
 		return b, !s.giving
 	}
 	return mem.NoBuf, false
@@ -194,11 +196,11 @@ type segments struct {
 }
 
 // room makes place for what may be said now: one segment for start-up, many in full operation.
-func (w *segments) room(s *kernelTransport) {
+func (w *segments) room(s *KernelConn) {
 	switch {
 	case s.pool != nil && cap(w.ends) < socketEndsMax:
 		w.make(socketWriteMax, socketEndsMax)
-	case len(w.out) < s.segment && s.up.more():
+	case len(w.out) < s.segment && s.up.More():
 		w.make(s.segment, 1)
 	}
 }
@@ -208,14 +210,14 @@ func (w *segments) make(octets, ends int) {
 }
 
 // write pulls FPDUs and sends them until our half is closed.
-func (s *kernelTransport) write() {
+func (s *KernelConn) write() {
 	var w segments
 	for {
 		n, fin, over := s.fill(&w)
 		if n > 0 {
 			if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
 				s.mu.Lock()
-				s.sendFailed(err)
+				s.SendFailed(err)
 				s.mu.Unlock()
 				fin = true
 			}
@@ -236,16 +238,16 @@ func (s *kernelTransport) write() {
 	}
 }
 
-// sendFailed leaves the end of the connection to the reader: what the peer said before it reset the connection still lies there, and the
+// SendFailed leaves the end of the connection to the reader: what the peer said before it reset the connection still lies there, and the
 // kernel hands it out before the end that it is told of here. mu is held.
-func (s *kernelTransport) sendFailed(err error) {
+func (s *KernelConn) SendFailed(err error) {
 	if s.aborted || s.sendErr != nil {
 		return
 	}
-	s.sendErr = socketError(err)
+	s.sendErr = SocketError(err)
 	if s.readEnd {
-		s.up.lost(s.sendErr)
-		s.abort()
+		s.up.Lost(s.sendErr)
+		s.Abort()
 		return
 	}
 	_ = s.nc.CloseRead() // a connection that is gone already needs no telling
@@ -255,7 +257,7 @@ func (s *kernelTransport) sendFailed(err error) {
 // fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment: behind one that is not full, so
 // that the next FPDU begins a segment of its own. A run of full ones stays together: the kernel cuts it at EMSS, which
 // is where FPDUs begin. fin: our half is to be closed behind them.
-func (s *kernelTransport) fill(w *segments) (n int, fin, over bool) {
+func (s *KernelConn) fill(w *segments) (n int, fin, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aborted {
@@ -267,7 +269,7 @@ func (s *kernelTransport) fill(w *segments) (n int, fin, over bool) {
 	w.room(s)
 	full := false
 	for w.ends = w.ends[:0]; len(w.out)-n >= s.segment && len(w.ends) < cap(w.ends); {
-		k := s.up.pull(w.out[n : n+s.segment])
+		k := s.up.Pull(w.out[n : n+s.segment])
 		if k == 0 {
 			break
 		}
@@ -283,29 +285,29 @@ func (s *kernelTransport) fill(w *segments) (n int, fin, over bool) {
 }
 
 // end closes the socket when both directions are over, and tells the connection. mu is held.
-func (s *kernelTransport) end() {
+func (s *KernelConn) end() {
 	if s.finished || !s.readEnd || !s.wroteEnd {
 		return
 	}
 	s.finished = true
 	s.seen = s.kernelStats()
 	if s.giving && !s.aborted {
-		s.setTimer(0)
-		s.place.leave()
+		s.SetTimer(0)
+		s.place.Leave()
 		s.returnSocket()
 		s.reader.Close()
 		return
 	}
 	_ = s.nc.Close() // both directions have ended already
-	s.setTimer(0)
+	s.SetTimer(0)
 	s.reader.Close() // nothing is placed any more
-	s.place.leave()  // before whoever waits for the end dials again
-	s.up.over(nil)
+	s.place.Leave()  // before whoever waits for the end dials again
+	s.up.Over(nil)
 }
 
-// enterFull makes the Bufs for reassembly.
-func (s *kernelTransport) enterFull() {
-	bufs := socketBufsMax + 2 // the one being read into, and one that the Receiver looks at
+// EnterFull makes the Bufs for reassembly.
+func (s *KernelConn) EnterFull(kept int) {
+	bufs := kept + 2 // the one being read into, and one that the upper looks at
 	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
 	if err != nil {
 		panic(err) // the sizes are ours
@@ -313,23 +315,23 @@ func (s *kernelTransport) enterFull() {
 	s.pool = pool
 }
 
-func (s *kernelTransport) memory() memory {
-	return memory{reader: s.reader, pool: s.pool, bufsMax: socketBufsMax, inOrder: true}
+func (s *KernelConn) Memory() Memory {
+	return Memory{Reader: s.reader, Pool: s.pool, Stride: socketStride, InOrder: true}
 }
 
-// short: the Bufs are this connection's own.
-func (s *kernelTransport) short() {}
+// Short: the Bufs are this connection's own.
+func (s *KernelConn) Short() {}
 
 // The transport. All but wake and submit are called with mu held.
 
-func (s *kernelTransport) wake() {
+func (s *KernelConn) Wake() {
 	select {
 	case s.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (s *kernelTransport) submit(fn func()) error {
+func (s *KernelConn) Submit(fn func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fn()
@@ -337,36 +339,36 @@ func (s *kernelTransport) submit(fn func()) error {
 	return nil
 }
 
-func (s *kernelTransport) send() { s.wake() }
+func (s *KernelConn) Send() { s.Wake() }
 
-func (s *kernelTransport) silent()     { s.place.setSilent(s) }
-func (s *kernelTransport) spoke() bool { return s.place.spoke() }
+func (s *KernelConn) Silent()     { s.place.setSilent(s) }
+func (s *KernelConn) Spoke() bool { return s.place.spoke() }
 
-// giveWay ends the connection, whose place another one has.
-func (s *kernelTransport) giveWay() {
+// GiveWay ends the connection, whose place another one has.
+func (s *KernelConn) GiveWay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.up.fail(stack.ErrGaveWay)
+	s.up.Fail(stack.ErrGaveWay)
 }
 
-// unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
-func (s *kernelTransport) unacked() bool { return false }
+// Unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
+func (s *KernelConn) Unacked() bool { return false }
 
-// giveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose keep-alives are not answered.
-func (s *kernelTransport) giveUpAfter(d time.Duration) error {
+// GiveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose keep-alives are not answered.
+func (s *KernelConn) GiveUpAfter(d time.Duration) error {
 	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
 	}))
 }
 
-func (s *kernelTransport) nagle() { _ = s.nc.SetNoDelay(false) }
+func (s *KernelConn) Nagle() { _ = s.nc.SetNoDelay(false) }
 
-func (s *kernelTransport) closeSend() {
+func (s *KernelConn) CloseSend() {
 	s.finOut = true
-	s.wake()
+	s.Wake()
 }
 
-func (s *kernelTransport) abort() {
+func (s *KernelConn) Abort() {
 	if s.aborted {
 		return
 	}
@@ -375,10 +377,10 @@ func (s *kernelTransport) abort() {
 	_ = s.nc.SetLinger(0) // RST, not FIN
 	_ = s.nc.Close()      // ends a blocked read and write
 	s.changed.Broadcast()
-	s.wake()
+	s.Wake()
 }
 
-func (s *kernelTransport) setTimer(at int64) {
+func (s *KernelConn) SetTimer(at int64) {
 	s.timerSeq++
 	if s.timer != nil {
 		s.timer.Stop()
@@ -387,55 +389,58 @@ func (s *kernelTransport) setTimer(at int64) {
 		return
 	}
 	seq := s.timerSeq
-	s.timer = time.AfterFunc(time.Duration(at-s.now()), func() {
+	s.timer = time.AfterFunc(time.Duration(at-s.Now()), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if seq == s.timerSeq && !s.finished {
-			s.up.timer()
+			s.up.Timer()
 		}
 	})
 }
 
-func (s *kernelTransport) now() int64 { return int64(time.Since(s.start)) }
+// Timed says whether the timer was ever set.
+func (s *KernelConn) Timed() bool { return s.timer != nil }
 
-// stamp: a kernel does not tell.
-func (s *kernelTransport) stamp() (uint32, bool)  { return 0, false }
-func (s *kernelTransport) emss() int              { return s.segment }
-func (s *kernelTransport) local() netip.AddrPort  { return s.ends[0] }
-func (s *kernelTransport) remote() netip.AddrPort { return s.ends[1] }
+func (s *KernelConn) Now() int64 { return int64(time.Since(s.start)) }
 
-func (s *kernelTransport) stats() TransportStats {
+// Stamp: a kernel does not tell.
+func (s *KernelConn) Stamp() (uint32, bool)  { return 0, false }
+func (s *KernelConn) EMSS() int              { return s.segment }
+func (s *KernelConn) Local() netip.AddrPort  { return s.ends[0] }
+func (s *KernelConn) Remote() netip.AddrPort { return s.ends[1] }
+
+func (s *KernelConn) Stats() Stats {
 	if s.aborted || s.finished {
 		return s.seen
 	}
 	return s.kernelStats()
 }
 
-// giveBack makes the goroutines end and leave the socket open.
-func (s *kernelTransport) giveBack() {
+// GiveBack makes the goroutines end and leave the socket open.
+func (s *KernelConn) GiveBack() {
 	s.giving = true
 	_ = s.nc.SetReadDeadline(s.start) // long ago: ends a blocked read
 	s.changed.Broadcast()
-	s.wake()
+	s.Wake()
 }
 
 // returnSocket is the last thing of the connection's: both goroutines have ended. mu is held.
-func (s *kernelTransport) returnSocket() {
+func (s *KernelConn) returnSocket() {
 	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
 		s.giving = false // it is broken: nothing to give back
 		_ = s.nc.Close()
-		s.up.over(socketError(err))
+		s.up.Over(SocketError(err))
 		return
 	}
 	if len(s.rest) == 0 {
-		s.up.handBack(s.nc)
+		s.up.HandBack(s.nc)
 		return
 	}
-	s.up.handBack(&bufferedConn{TCPConn: s.nc, rest: s.rest})
+	s.up.HandBack(&BufferedConn{TCPConn: s.nc, rest: s.rest})
 }
 
-// socketError says in the stack's words what the kernel reported, so that both transports fail alike.
-func socketError(err error) error {
+// SocketError says in the stack's words what the kernel reported, so that both transports fail alike.
+func SocketError(err error) error {
 	var op net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -450,115 +455,4 @@ func socketError(err error) error {
 		return stack.ErrNetUnreachable
 	}
 	return err
-}
-
-func (e *endpoint) dialKernel(ctx context.Context, addr string) error {
-	return e.dialSocket(ctx, addr, e.conn.dialects())
-}
-
-// dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
-func (e *endpoint) dialSocket(ctx context.Context, addr string, tries []Dialect) error {
-	a := e.adapter
-	at, err := a.places.take()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	e.stopDial.Store(&cancel)
-	if e.unwanted.Load() {
-		cancel()
-	}
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		at.leave()
-		if e.unwanted.Load() {
-			return ErrClosed
-		}
-		return socketError(err)
-	}
-	l, s, err := newKernelConnection(a, nc.(*net.TCPConn), at)
-	if err != nil {
-		at.leave()
-		_ = nc.Close() // the error at hand says more
-		return err
-	}
-	_ = s.submit(func() { // Abort and Adapter.Close know the connection
-		l.initiate(e, tries)
-		l.again = func() { go e.redialKernel(addr, tries[1:]) }
-		if err := e.join(l); err != nil {
-			l.fail(err) // run then finds a connection that is over, and tells the QueuePair
-		}
-	})
-	s.run()
-	return nil
-}
-
-func (l *Listener) listenKernel(ctx context.Context, addr string) error {
-	var lc net.ListenConfig
-	nl, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	tl := nl.(*net.TCPListener)
-	l.addr = addrPort(tl.Addr())
-	l.stop = func(context.Context) { _ = tl.Close() } // ends the accept loop
-	go l.acceptLoop(tl)
-	return nil
-}
-
-// acceptLoop accepts until the listener is closed. When the system has no more descriptors, or the like, it waits a
-// little longer each time instead of asking again at once.
-func (l *Listener) acceptLoop(tl *net.TCPListener) {
-	const firstPause, longestPause = 5 * time.Millisecond, time.Second
-	pause := firstPause
-	for {
-		nc, err := tl.AcceptTCP()
-		switch {
-		case err == nil:
-			pause = firstPause
-			l.acceptKernel(nc)
-			continue
-		case errors.Is(err, net.ErrClosed):
-			return
-		}
-		l.fail(ConnFailure{Err: err})
-		select {
-		case <-time.After(pause):
-			pause = min(2*pause, longestPause)
-		case <-l.done:
-			return
-		}
-	}
-}
-
-// fail hands a failure to OnFailure's goroutine; when that is slow the failure is counted and forgotten.
-func (l *Listener) fail(f ConnFailure) {
-	select {
-	case l.failures <- f:
-	default:
-		l.Dropped.Add(1)
-	}
-}
-
-func (l *Listener) acceptKernel(nc *net.TCPConn) {
-	peer := addrPort(nc.RemoteAddr())
-	at, gaveWay, err := l.adapter.places.takeFor(peer.Addr())
-	if gaveWay != nil {
-		gaveWay.giveWay()
-	}
-	if err == nil {
-		var over *connection
-		var s *kernelTransport
-		if over, s, err = newKernelConnection(l.adapter, nc, at); err == nil {
-			_ = s.submit(func() { over.respondFor(l) }) // Adapter.Close knows the connection
-			s.run()
-			return
-		}
-		at.leave()
-	}
-	_ = nc.SetLinger(0)
-	_ = nc.Close() // refused: there is no more to say to this peer
-	l.fail(ConnFailure{Remote: peer, Err: err})
 }

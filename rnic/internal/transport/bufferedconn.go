@@ -1,4 +1,4 @@
-package rnic
+package transport
 
 import (
 	"io"
@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// bufferedConn is a socket some octets of which were read before it became the ULP's: they come first, whichever way the ULP
+// BufferedConn is a socket some octets of which were read before it became the ULP's: they come first, whichever way the ULP
 // reads. io.Copy takes WriteTo, which the *net.TCPConn would answer with what is left in the kernel.
-type bufferedConn struct {
+type BufferedConn struct {
 	*net.TCPConn
 
 	mu   sync.Mutex // several goroutines may read
 	rest []byte
 }
 
-func (c *bufferedConn) Read(p []byte) (int, error) {
+func (c *BufferedConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]
@@ -27,12 +27,12 @@ func (c *bufferedConn) Read(p []byte) (int, error) {
 }
 
 // WriteTo implements io.WriterTo.
-func (c *bufferedConn) WriteTo(w io.Writer) (int64, error) {
-	front := c.takeRest()
+func (c *BufferedConn) WriteTo(w io.Writer) (int64, error) {
+	front := c.TakeRest()
 	if len(front) > 0 {
 		n, err := w.Write(front)
 		if n < len(front) {
-			c.putBack(front[n:])
+			c.PutBack(front[n:])
 			if err == nil {
 				err = io.ErrShortWrite
 			}
@@ -45,8 +45,8 @@ func (c *bufferedConn) WriteTo(w io.Writer) (int64, error) {
 	return int64(len(front)) + n, err
 }
 
-// takeRest takes what is still to be read of the first octets.
-func (c *bufferedConn) takeRest() []byte {
+// TakeRest takes what is still to be read of the first octets.
+func (c *BufferedConn) TakeRest() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	rest := c.rest
@@ -54,8 +54,8 @@ func (c *bufferedConn) takeRest() []byte {
 	return rest
 }
 
-// putBack undoes takeRest, for octets that could not be used.
-func (c *bufferedConn) putBack(rest []byte) {
+// PutBack undoes takeRest, for octets that could not be used.
+func (c *BufferedConn) PutBack(rest []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rest = append(rest, c.rest...)

@@ -1,4 +1,4 @@
-package rnic
+package transport
 
 import (
 	"container/list"
@@ -9,13 +9,13 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// places bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of
+// Places bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of
 // those that one address has opened to us. A connection whose peer has not sent its start-up frame
 // is silent. Where there is no place for one that comes in, the oldest silent one gives way, as on
 // a Poller (stack.Conn.SetSilent).
 //
-// Who holds an kernelTransport's lock may call; nobody is called.
-type places struct {
+// It may be called with a connection's lock held; it calls nobody.
+type Places struct {
 	max, peerMax int
 
 	mu     sync.Mutex
@@ -28,40 +28,47 @@ type places struct {
 // further ones and counts them (stack.DropPeerMax).
 var ErrPeerMax = fmt.Errorf("%w from one address", stack.ErrConnMax)
 
-// place is one connection's.
-type place struct {
-	of     *places
+// Place is one connection's.
+type Place struct {
+	of     *Places
 	peer   netip.Addr // that opened it to us; invalid: we opened it
 	silent *list.Element
-	socket *kernelTransport // while it is silent
-	lost   bool             // another connection has it
+	socket *KernelConn // while it is silent
+	lost   bool        // another connection has it
 }
 
-func newPlaces(max, peerMax int) *places {
-	return &places{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
+func NewPlaces(max, peerMax int) *Places {
+	return &Places{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
 }
 
-// count is how many are taken.
-func (p *places) count() int {
+// Count is how many are taken.
+func (p *Places) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken
 }
 
-// take takes a place for a connection that we open.
-func (p *places) take() (*place, error) {
+// Empty says whether nothing is taken and nothing left over.
+func (p *Places) Empty() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken == 0 && len(p.peers) == 0 && p.silent.Len() == 0
+}
+
+// Take takes a place for a connection that we open.
+func (p *Places) Take() (*Place, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.max {
 		return nil, fmt.Errorf("%w (ConnsMax is %d)", stack.ErrConnMax, p.max)
 	}
 	p.taken++
-	return &place{of: p}, nil
+	return &Place{of: p}, nil
 }
 
-// takeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its
+// TakeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its
 // own for that: the caller ends it.
-func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *kernelTransport, err error) {
+func (p *Places) TakeFor(peer netip.Addr) (pl *Place, gaveWay *KernelConn, err error) {
 	peer = addressOf(peer)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,20 +84,20 @@ func (p *places) takeFor(peer netip.Addr) (pl *place, gaveWay *kernelTransport, 
 		}
 	}
 	if e != nil {
-		old := e.Value.(*place)
+		old := e.Value.(*Place)
 		gaveWay = old.socket
 		old.give()
 		old.lost = true
 	}
 	p.taken++
 	p.peers[peer]++
-	return &place{of: p, peer: peer}, gaveWay, nil
+	return &Place{of: p, peer: peer}, gaveWay, nil
 }
 
 // silentOf is the oldest silent connection that peer has opened.
-func (p *places) silentOf(peer netip.Addr) *list.Element {
+func (p *Places) silentOf(peer netip.Addr) *list.Element {
 	e := p.silent.Front()
-	for e != nil && e.Value.(*place).peer != peer {
+	for e != nil && e.Value.(*Place).peer != peer {
 		e = e.Next()
 	}
 	return e
@@ -108,7 +115,7 @@ func addressOf(a netip.Addr) netip.Addr {
 
 // setSilent says that the peer of s, whose place this is, has yet to speak. One that we opened
 // never gives way.
-func (pl *place) setSilent(s *kernelTransport) {
+func (pl *Place) setSilent(s *KernelConn) {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()
 	if pl.peer.IsValid() && pl.silent == nil && !pl.lost {
@@ -118,15 +125,15 @@ func (pl *place) setSilent(s *kernelTransport) {
 }
 
 // spoke says that the peer has spoken; false: too late, the place is another's.
-func (pl *place) spoke() bool {
+func (pl *Place) spoke() bool {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()
 	pl.unlist()
 	return !pl.lost
 }
 
-// leave gives the place back.
-func (pl *place) leave() {
+// Leave gives the place back.
+func (pl *Place) Leave() {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()
 	if !pl.lost {
@@ -135,7 +142,7 @@ func (pl *place) leave() {
 	}
 }
 
-func (pl *place) give() {
+func (pl *Place) give() {
 	p := pl.of
 	pl.unlist()
 	p.taken--
@@ -147,7 +154,7 @@ func (pl *place) give() {
 	}
 }
 
-func (pl *place) unlist() {
+func (pl *Place) unlist() {
 	if pl.silent != nil {
 		pl.of.silent.Remove(pl.silent)
 		pl.silent, pl.socket = nil, nil

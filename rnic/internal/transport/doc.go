@@ -1,0 +1,12 @@
+// Package transport carries the octets of one connection of MPA: over our own TCP on a stack.Poller, or over a socket of the
+// kernel. Both know what stands above them as an Upper, and are known to it as a Conn; neither knows MPA.
+//
+// Its files, in reading order:
+//
+//	transport.go     Conn and Upper: what each side may ask of the other
+//	poller.go        PollerConn: our TCP, placement out of order, the Poller's packet buffers
+//	places.go        Places: how many connections over sockets there may be, and of which peers
+//	bufferedconn.go  BufferedConn: a socket some octets of which were read before it became the application's
+//	kernel.go        KernelConn: a socket, in order only, with buffers of its own
+//	kernel_linux.go  what Linux is asked and told about a socket
+package transport

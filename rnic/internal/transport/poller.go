@@ -1,0 +1,266 @@
+package transport
+
+import (
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/stack"
+	"github.com/rnicd/rnicd/stream"
+)
+
+// aheadMax is how many Bufs one connection may keep of octets that came ahead of a gap and are no whole frames, on top
+// of what the largest FPDU takes.
+const aheadMax = 256
+
+// PollerConn is a connection over our TCP: the stack's Upper above it, the transport of what stands above itself.
+type PollerConn struct {
+	up     Upper
+	reader *mem.Reader // of placements on the Poller's goroutine
+	conn   *stack.Conn // nil before Established and after Closed; Poller's goroutine
+	waker  atomic.Pointer[stack.Conn]
+	poller *stack.Poller
+	acked  uint64
+	edge   uint64
+	giving bool // the connection is to be a stream again
+	fin    bool // the peer's
+
+	tentative bool // our address is being checked: there will be a connection
+	given     bool // up while that was so
+}
+
+// NewPollerConn makes a connection that is still to be dialled, to be accepted, or to take a stream's over. reader is of
+// all placements on p's goroutine.
+func NewPollerConn(p *stack.Poller, reader *mem.Reader, up Upper) *PollerConn {
+	return &PollerConn{up: up, reader: reader, poller: p}
+}
+
+// The Upper.
+
+func (u *PollerConn) Established(c *stack.Conn) {
+	u.enter(c)
+	u.up.Established()
+}
+
+// enter puts MPA above c.
+func (u *PollerConn) enter(c *stack.Conn) {
+	u.conn = c
+	u.waker.Store(c)
+	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
+}
+
+// Dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of it is told above.
+func (u *PollerConn) Dial(dial func(stack.Upper) (*stack.Conn, error)) {
+	err := u.poller.UntilChecked(func() (again bool) {
+		if u.given {
+			return false
+		}
+		c, err := dial(u)
+		if u.tentative = errors.Is(err, stack.ErrTentative); u.tentative {
+			return true
+		}
+		if err != nil {
+			u.up.Over(err)
+			return false
+		}
+		u.conn = c
+		return false
+	})
+	if err != nil {
+		u.tentative = false
+		u.up.Over(err)
+	}
+}
+
+// TakeOver puts MPA above a connection that was a stream. Poller's goroutine.
+func (u *PollerConn) TakeOver(h stream.Handover) {
+	u.enter(h.Conn)
+	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
+	u.edge = h.Edge
+	u.up.TakeOver(h)
+	h.Conn.SetSilent(false) // it was a stream, which has said enough to become this
+}
+
+func (u *PollerConn) Arrive(_ *stack.Conn, off uint64, b mem.Buf, data []byte) stack.Verdict {
+	return u.up.Arrive(off, b, data)
+}
+
+func (u *PollerConn) Edge(_ *stack.Conn, edge uint64) {
+	u.edge = edge
+	u.up.Edge(edge)
+}
+func (u *PollerConn) Pull(_ *stack.Conn, dst []byte) int { return u.up.Pull(dst) }
+func (u *PollerConn) Acked(_ *stack.Conn, edge uint64)   { u.acked = edge }
+func (u *PollerConn) PeerClosed(*stack.Conn) {
+	u.fin = true
+	u.up.PeerClosed()
+}
+
+func (u *PollerConn) Woken(c *stack.Conn) {
+	if u.giving {
+		u.becomeStream()
+		return
+	}
+	c.Send()
+}
+func (u *PollerConn) Timer(*stack.Conn, int64) { u.up.Timer() }
+func (u *PollerConn) Closed(_ *stack.Conn, err error) {
+	u.up.Over(err)
+	u.waker.Store(nil)
+	u.conn = nil
+}
+
+// More implements stack.Ahead.
+func (u *PollerConn) More(*stack.Conn) bool { return u.up.More() }
+
+// Pushed implements stack.Ahead: the end of a message.
+func (u *PollerConn) Pushed(*stack.Conn) bool { return u.up.Pushed() }
+
+// Held implements stack.Holder: Bufs of frames that are not whole.
+func (u *PollerConn) Held(*stack.Conn) (bufs int, since int64) { return u.up.Held() }
+
+var _ stack.Upper = (*PollerConn)(nil)
+var _ stack.Ahead = (*PollerConn)(nil)
+var _ stack.Holder = (*PollerConn)(nil)
+
+// The transport. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
+
+func (u *PollerConn) Wake() {
+	if c := u.waker.Load(); c != nil { // harmless on a recycled Conn, by the stack's contract
+		c.Wake()
+	}
+}
+
+func (u *PollerConn) Submit(fn func()) error { return u.poller.Submit(fn) }
+
+func (u *PollerConn) Send() {
+	if u.conn != nil {
+		u.conn.Send()
+	}
+}
+
+func (u *PollerConn) CloseSend() {
+	if u.conn != nil {
+		u.conn.CloseSend()
+	}
+}
+
+func (u *PollerConn) Abort() {
+	switch {
+	case u.conn != nil:
+		u.conn.Abort()
+	case u.tentative: // nobody else will say that it is over
+		u.tentative, u.given = false, true
+		u.up.Over(stack.ErrTentative)
+	}
+}
+
+func (u *PollerConn) Silent() {
+	if u.conn != nil {
+		u.conn.SetSilent(true)
+	}
+}
+
+// Spoke: a connection that had to give way is over, and hears nothing.
+func (u *PollerConn) Spoke() bool {
+	if u.conn != nil {
+		u.conn.SetSilent(false)
+	}
+	return true
+}
+
+func (u *PollerConn) SetTimer(at int64) {
+	if u.conn != nil {
+		u.conn.SetTimer(at)
+	}
+}
+
+func (u *PollerConn) Now() int64 { return u.poller.Now() }
+
+func (u *PollerConn) EMSS() int {
+	if u.conn == nil {
+		return 0
+	}
+	return u.conn.EMSS()
+}
+
+func (u *PollerConn) Unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
+
+// EnterFull: the Poller has a pool.
+func (u *PollerConn) EnterFull(int) {}
+
+func (u *PollerConn) Memory() Memory {
+	pool := u.poller.Pool()
+	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: aheadMax, Spare: u.poller.Budget().Spare}
+}
+
+// Short: where Bufs are short the Poller may end connections of late peers (stack/pressure.go).
+func (u *PollerConn) Short() {
+	if u.conn != nil && u.poller.Pool().Available() < u.poller.Budget().Spare {
+		u.conn.WantBufs()
+	}
+}
+
+func (u *PollerConn) GiveUpAfter(d time.Duration) error {
+	if u.conn != nil {
+		u.conn.SetUserTimeout(int64(d))
+		u.conn.SetKeepAlive(int64(d/keepAliveIdle), int64(d/keepAliveInterval), keepAliveCount)
+	}
+	return nil
+}
+
+// Nagle: nothing to do, unacked tells more than Nagle's algorithm knows.
+func (u *PollerConn) Nagle() {}
+
+func (u *PollerConn) Stats() Stats {
+	if u.conn == nil {
+		return Stats{}
+	}
+	s := u.conn.Stats()
+	return Stats{
+		SegmentsIn: s.SegsIn, SegmentsOut: s.SegsOut, Retransmits: s.Retransmits, OutOfOrder: s.OOOSegs, BlackHoles: s.BlackHoles,
+		EMSS: u.conn.EMSS(),
+	}
+}
+
+func (u *PollerConn) Stamp() (ts uint32, ok bool) { return u.conn.Stamp() }
+
+func (u *PollerConn) Progress() uint64 { return u.acked + u.edge }
+
+func (u *PollerConn) Local() netip.AddrPort {
+	if u.conn == nil {
+		return netip.AddrPort{}
+	}
+	return u.conn.Local()
+}
+
+func (u *PollerConn) Remote() netip.AddrPort {
+	if u.conn == nil {
+		return netip.AddrPort{}
+	}
+	return u.conn.Remote()
+}
+
+// GiveBack: Woken comes in a moment, in which nothing else of the connection's runs.
+func (u *PollerConn) GiveBack() {
+	u.giving = true
+	if u.conn != nil {
+		u.conn.Wake()
+	}
+}
+
+// becomeStream is Woken's answer.
+func (u *PollerConn) becomeStream() {
+	u.giving = false
+	c := u.conn
+	nc, err := stream.Attach(u.poller, c, u.up.StreamBase(), u.acked, u.fin, stream.Options{})
+	if err != nil {
+		u.up.Fail(err)
+		return
+	}
+	u.up.HandBack(nc)
+	u.waker.Store(nil)
+	u.conn = nil
+}
