@@ -121,9 +121,6 @@ func (a *Adapter) Valid(s STag) bool {
 // another: two STags that lead to one buffer let the one change what the other wrote (RFC 5042 section 6.3.6).
 func (a *Adapter) Writers(b []byte) []STag { return a.table.Writers(b) }
 
-// CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this Adapter. Any other is an error.
-func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) { return a.newCQ(depth) }
-
 // AllocPD makes a ProtectionDomain. It holds nothing and needs no end: its regions and windows do.
 func (a *Adapter) AllocPD() *ProtectionDomain {
 	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}

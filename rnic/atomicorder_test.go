@@ -62,7 +62,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		}
 	}
 	require.Less(t, len(late), mpa.MarkerSpacing)
-	l, pool := c.qp.connection.Load(), r.hosts[1].pool
+	l, pool := c.qp.end.connection.Load(), r.hosts[1].pool
 	at := l.rxBase
 	arrive := func(off uint64, octets []byte) {
 		b := pool.Alloc()
@@ -71,8 +71,8 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		pool.Free(b)
 	}
 	arrive(at+uint64(len(late)), early)
-	require.Nil(t, c.qp.recv.ddp.Err())
-	require.EqualValues(t, ord-ahead, c.qp.recv.rx.Stats().FPDUs, "placed ahead of the gap")
+	require.False(t, c.qp.engine.reported())
+	require.EqualValues(t, ord-ahead, c.qp.engine.stats().Receive.FPDUs, "placed ahead of the gap")
 	c.poll()
 	require.Empty(t, c.done)
 	arrive(at, late)

@@ -271,8 +271,8 @@ func TestAttackUnreadResponses(t *testing.T) {
 				u.round()
 			}
 			require.Greater(t, least, bufs/4)
-			require.EqualValues(t, ird, q.respond.answers.count+uint32(q.respond.served))
-			require.LessOrEqual(t, q.respond.served, uint64(1))
+			require.EqualValues(t, ird, uint64(q.engine.stats().ReadsWaiting)+q.engine.stats().ReadsServed)
+			require.LessOrEqual(t, q.engine.stats().ReadsServed, uint64(1))
 			for range 1000 {
 				stay()
 			}

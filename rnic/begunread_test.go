@@ -19,15 +19,15 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 		p := r.rawResponder(c)
 		// Nothing is acknowledged.
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
-		const writes = 10                                         // an initial window
-		size := int(c.qp.connection.Load().transport.EMSS()) - 40 // leaves no room for a Read
+		const writes = 10                                             // an initial window
+		size := int(c.qp.end.connection.Load().transport.EMSS()) - 40 // leaves no room for a Read
 		for i := range writes {
 			require.NoError(t, errOf(c.qp.PostSend(c.write(c, uint64(i), 0, size))))
 		}
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, writes, 0, 8))))
 		require.NoError(t, errOf(c.qp.PostSend(c.write(c, writes+1, 0, 8))))
-		r.until("the Read begun", func() bool { return c.qp.send.seg.Active() })
-		require.Equal(t, OpRead, c.qp.send.wr.op)
+		r.until("the Read begun", func() bool { return c.qp.engine.sending() != 0 })
+		require.Equal(t, OpRead, c.qp.engine.sending())
 		p.closeSend()
 		r.until("the FIN", func() bool { return c.qp.State() == Closing })
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))

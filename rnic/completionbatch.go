@@ -1,8 +1,6 @@
 package rnic
 
 import (
-	"slices"
-
 	"github.com/rnicd/rnicd/ddp"
 )
 
@@ -18,7 +16,7 @@ type batch struct {
 }
 
 // add publishes what is there first if there is no room.
-func (b *batch) add(cq *CompletionQueue) *Completion {
+func (b *batch) add(cq *cq) *Completion {
 	if b.n == batchLen {
 		b.publish(cq)
 	}
@@ -27,7 +25,7 @@ func (b *batch) add(cq *CompletionQueue) *Completion {
 }
 
 // publish makes all of it the application's.
-func (b *batch) publish(cq *CompletionQueue) {
+func (b *batch) publish(cq *cq) {
 	if b.quiet > 0 {
 		cq.unreserve(b.quiet)
 		b.quiet = 0
@@ -79,15 +77,5 @@ func (q *engine) publishRecvs() {
 	if b.n > 0 {
 		q.posted.Add(-int32(b.n)) // first: who polled these may post the next
 		b.publish(q.recvCQ)
-	}
-}
-
-// pushAll publishes completions whose entries were reserved. Packet path.
-func (q *CompletionQueue) pushAll(cs []Completion) {
-	if !q.ring.PushAll(cs) {
-		panic("rnic: completion without a reservation")
-	}
-	if q.waitedFor() {
-		q.notify(slices.ContainsFunc(cs, func(c Completion) bool { return urgent(&c) }))
 	}
 }

@@ -29,7 +29,7 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) er
 	if err := q.StartConnect(ctx, addr, conn); err != nil {
 		return err
 	}
-	return q.inService(ctx, addr)
+	return q.end.inService(ctx, addr)
 }
 
 // inService waits for the end of start-up. What has come of it goes before ctx's end: it may be a connection that is given back.
@@ -75,19 +75,19 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 	if err := conn.checkConnect(); err != nil {
 		return err
 	}
-	if err := q.beginConnecting(conn); err != nil {
+	if err := q.end.beginConnecting(conn); err != nil {
 		return connectClosed(addr, err)
 	}
 	var err error
-	if q.adapter.isClosed() {
+	if q.end.adapter.isClosed() {
 		err = ErrClosed // before a peer hears of it
-	} else if len(q.adapter.pollers) == 0 {
-		err = q.dialKernel(ctx, addr)
+	} else if len(q.end.adapter.pollers) == 0 {
+		err = q.end.dialKernel(ctx, addr)
 	} else {
-		err = q.dialPoller(ctx, addr)
+		err = q.end.dialPoller(ctx, addr)
 	}
 	if err != nil {
-		q.conclude(err)
+		q.end.conclude(err)
 		return connectError(addr, err)
 	}
 	return nil

@@ -22,36 +22,6 @@ func aside(f, g func()) {
 	wg.Wait()
 }
 
-// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that found none would end its
-// stream.
-func TestRefusedReservationsTakeNothing(t *testing.T) {
-	const tries = 1_000_000
-	a, err := Open(Config{})
-	require.NoError(t, err)
-	cq, err := a.CreateCQ(16)
-	require.NoError(t, err)
-	require.True(t, cq.reserve(8))
-	q := &QueuePair{opt: QPOptions{RecvDepth: 16}}
-	require.True(t, q.postable(8))
-	refused := 0
-	aside(func() { cq.reserve(runMax); q.postable(runMax) }, func() {
-		for range tries {
-			if cq.reserve(1) {
-				cq.unreserve(1)
-			} else {
-				refused++
-			}
-			if q.postable(1) {
-				q.posted.Add(-1)
-			} else {
-				refused++
-			}
-		}
-	})
-	require.Zero(t, refused)
-	require.Equal(t, int64(8), cq.reserved.Load())
-}
-
 // What is posted the moment that a QueuePair ends is flushed behind what was posted before.
 func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	const before = 1 << 12
@@ -61,9 +31,9 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq}, ConnParam: ConnParam{IRD: 1, ORD: 1}}
 		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
-		require.True(t, cq.reserve(before))
+		require.True(t, cq.q.reserve(before))
 		for i := range before { // as if they had been sent behind a Read that is not answered
-			c.qp.requester.sent.push(sentRequest{id: uint64(i), op: OpWrite, signaled: true, flushStatus: Flushed})
+			c.qp.engine.pretendSent(uint64(i))
 		}
 		late := make(chan error, 1)
 		go func() {
@@ -71,7 +41,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 			}
 			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
 		}()
-		l := c.qp.connection.Load()
+		l := c.qp.end.connection.Load()
 		l.Fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
 		r.untilDone(c.qp)
 		require.NoError(t, <-late)
@@ -113,11 +83,11 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 		}
 	}, func() {
 		for i := uint64(0); i < rounds; {
-			if !s.claim(1) {
+			if !s.q.claim(1) {
 				yield()
 				continue
 			}
-			if s.pop().id != i {
+			if s.q.pop().id != i {
 				wrong++
 			}
 			i++
@@ -133,9 +103,8 @@ func TestPolledBufferHasItsPlace(t *testing.T) {
 	q, err := cq.adapter.CreateQP(QPOptions{PD: cq.adapter.AllocPD(), SendCQ: cq, RecvCQ: cq, RecvDepth: 1})
 	require.NoError(t, err)
 	aside(func() { // the driver
-		if w, ok := q.rq.Pop(); ok {
-			q.completeRecv(Completion{ID: w.id, Op: OpRecv})
-			q.publishRecvs()
+		if w, ok := q.engine.rq.Pop(); ok {
+			q.engine.fill(w.id)
 		} else {
 			yield()
 		}

@@ -3,7 +3,6 @@ package rnic
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,7 +66,7 @@ func TestCQReservation(t *testing.T) {
 		}
 		c.poll()
 		require.Empty(t, c.done)
-		require.Zero(t, cq.reserved.Load())
+		require.Zero(t, cq.q.promised())
 	})
 }
 
@@ -81,7 +80,7 @@ func TestCQUnsignaled(t *testing.T) {
 			wr := c.write(s, 1, 0, 100)
 			wr.Signaled = false
 			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
-			r.until("the entry given back", func() bool { return cq.reserved.Load() == 0 })
+			r.until("the entry given back", func() bool { return cq.q.promised() == 0 })
 		}
 		c.poll()
 		require.Empty(t, c.done)
@@ -118,8 +117,8 @@ func TestCQWait(t *testing.T) {
 	require.ErrorIs(t, q.Wait(ended), context.Canceled)
 
 	push := func(id uint64) {
-		require.True(t, q.reserve(1))
-		q.push(Completion{ID: id})
+		require.True(t, q.q.reserve(1))
+		q.q.push(Completion{ID: id})
 	}
 	push(1)
 	require.NoError(t, q.Wait(ended), "there is something: the context does not matter")
@@ -148,11 +147,11 @@ func TestCQWaitHammer(t *testing.T) {
 	for p := range producers {
 		wg.Go(func() {
 			for i := 0; i < rounds && ctx.Err() == nil; {
-				if !q.reserve(1) {
+				if !q.q.reserve(1) {
 					yield()
 					continue
 				}
-				q.push(Completion{QP: uint32(p), ID: uint64(i)})
+				q.q.push(Completion{QP: uint32(p), ID: uint64(i)})
 				i++
 			}
 		})
@@ -170,7 +169,7 @@ func TestCQWaitHammer(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Zero(t, q.reserved.Load())
+	require.Zero(t, q.q.promised())
 }
 
 // One completion at a time, each answered before the next, pushed a little earlier or later each time: some fall
@@ -196,8 +195,8 @@ func TestCQWaitPingPong(t *testing.T) {
 			for range i % delays {
 				turn.Load()
 			}
-			q.reserve(1)
-			q.push(Completion{ID: uint64(i)})
+			q.q.reserve(1)
+			q.q.push(Completion{ID: uint64(i)})
 		}
 	})
 	var c [1]Completion
@@ -213,50 +212,6 @@ func TestCQWaitPingPong(t *testing.T) {
 		}
 		require.Equal(t, uint64(i), c[0].ID)
 	}
-}
-
-// Against a counter: reserve never promises more than there is, and gives back what it cannot promise.
-func TestCQReserveOracle(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	const depth = 7
-	q := newTestCQ(t, depth)
-	promised, waiting := 0, 0
-	var c [depth]Completion
-	for range 20000 {
-		switch rng.IntN(4) {
-		case 0, 1:
-			ok := q.reserve(1)
-			require.Equal(t, promised+waiting < depth, ok)
-			if ok {
-				promised++
-			}
-		case 2:
-			if promised > 0 {
-				promised--
-				if rng.IntN(2) == 0 {
-					q.unreserve(1)
-				} else {
-					q.push(Completion{})
-					waiting++
-				}
-			}
-		case 3:
-			n := q.Poll(c[:rng.IntN(depth)+1])
-			require.LessOrEqual(t, n, waiting)
-			waiting -= n
-		}
-		require.Equal(t, int64(promised+waiting), q.reserved.Load())
-	}
-}
-
-// A completion without a promised entry is this package's mistake, not to be lost in silence.
-func TestCQPushWithoutReservation(t *testing.T) {
-	q := newTestCQ(t, 2)
-	q.push(Completion{})
-	q.push(Completion{})
-	require.Panics(t, func() { q.push(Completion{}) })
 }
 
 // A completion says of every request before it that its octets are the application's again: what is written over them does not

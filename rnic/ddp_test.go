@@ -81,7 +81,7 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 		seen := len(log.segs)
 		r.until("a segment that is too large", func() bool { return len(log.segs) > seen && log.lose(log.segs[len(log.segs)-1]) })
 		log.tooBig(mtu)
-		r.until("EMSS follows", func() bool { return c.qp.connection.Load().transport.EMSS() == mtu-headers })
+		r.until("EMSS follows", func() bool { return c.qp.end.connection.Load().transport.EMSS() == mtu-headers })
 		now := mulpdu()
 		require.Less(t, now, mtu)
 		require.Less(t, now, before)

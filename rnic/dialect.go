@@ -101,7 +101,7 @@ type Framing struct {
 
 // Framing is what start-up settled about FPDUs, once the QueuePair is in service.
 func (q *QueuePair) Framing() Framing {
-	if t := q.terms.Load(); t != nil {
+	if t := q.end.terms.Load(); t != nil {
 		return Framing{CRC: t.Send.CRC, MarkersSent: t.Send.Markers, MarkersReceived: t.Receive.Markers}
 	}
 	return Framing{}
@@ -109,7 +109,7 @@ func (q *QueuePair) Framing() Framing {
 
 // Startup is what start-up settled, once the QueuePair is in service.
 func (q *QueuePair) Startup() Startup {
-	if t := q.terms.Load(); t != nil {
+	if t := q.end.terms.Load(); t != nil {
 		return Startup{
 			Dialect: Dialect(t.Dialect), Version: int(t.Version), PeerToPeer: t.PeerToPeer, Enhanced: t.Enhanced,
 			IRD: int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),

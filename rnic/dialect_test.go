@@ -300,7 +300,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
 	p := r.dialRaw()
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	l := s.qp.connection.Load()
+	l := s.qp.end.connection.Load()
 	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
 	arrive := func(octets []byte) stack.Verdict {
 		b := l.Pool.Alloc()
@@ -480,7 +480,7 @@ func TestEstablishmentErrors(t *testing.T) {
 				p.closeSend()
 				r.untilDone(c.qp)
 				require.ErrorIs(t, c.qp.Err(), tc.want)
-				require.ErrorIs(t, <-c.qp.connected, tc.want)
+				require.ErrorIs(t, <-c.qp.end.connected, tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				q := &rawInitiator{rawPeer: r.dialRaw(), r: r}

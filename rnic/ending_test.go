@@ -120,7 +120,7 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	var seen *connection
 	r.client.cfg.Manual = func() {
-		seen = c.qp.connection.Load()
+		seen = c.qp.end.connection.Load()
 		cancel()
 	}
 	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)

@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mpa"
@@ -72,7 +73,20 @@ func (e *endpoint) snapshot(l *connection) Stats {
 	if e.engine.State() == Closed {
 		return e.final
 	}
-	s := e.engine.stats()
-	s.TCP = TransportStats(l.transport.Stats())
-	return s
+	return statsOf(e.engine.stats(), l.transport.Stats())
+}
+
+// tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
+func (e *endpoint) tellEnd(err error) {
+	if err == nil || e.engine.reported() || errors.Is(err, ErrClosed) {
+		return
+	}
+	e.engine.tell(EventFailed, 0, err)
+}
+
+// tellPeerClosed posts that the peer closed its half, unless this end has begun to close already.
+func (e *endpoint) tellPeerClosed(shut bool) {
+	if !shut {
+		e.engine.tell(EventPeerClosed, 0, nil)
+	}
 }

@@ -42,8 +42,8 @@ type engineConfig struct {
 	domain         mem.ProtectionDomain
 	stream         mem.StreamID
 	num            uint32 // QueuePair.Number
-	sendCQ, recvCQ *CompletionQueue
-	srq            *SharedReceiveQueue
+	sendCQ, recvCQ *cq
+	srq            *srq
 
 	sendDepth, recvDepth         int
 	sgeMax, inlineMax, recvRange int // ranges and inline octets of a work request; ranges of a receive buffer
@@ -129,16 +129,16 @@ func (q *engine) start(o *startOptions) {
 }
 
 // complete publishes a completion whose place was reserved by the posting call.
-func (q *engine) complete(cq *CompletionQueue, wr *wqe, n uint32, st Status) {
+func (q *engine) complete(to *cq, wr *wqe, n uint32, st Status) {
 	if st == Success && !wr.signaled() && wr.op != OpRecv {
-		cq.unreserve(1)
+		to.unreserve(1)
 		return
 	}
 	c := Completion{ID: wr.id, QP: q.num, Len: n, Op: wr.op, Status: st}
 	if wr.op == OpRecv {
 		q.posted.Add(-1) // first: who polled this may post the next
 	}
-	cq.push(c)
+	to.push(c)
 }
 
 // finish is the last call of the connection's driver. Nothing waits in the batches: each pull and each arrival ends with publishing.
@@ -199,10 +199,31 @@ func (q *engine) passed() uint64 { return q.recv.passed }
 // heldBufs is how many packet buffers it holds for frames that are not whole.
 func (q *engine) heldBufs() int { return int(q.recv.rx.Stats().HeldBufs) }
 
-// stats of an engine in service.
-func (q *engine) stats() Stats {
-	return Stats{
-		Receive:       receiveStats(q.recv.rx.Stats()),
+// engineStats count what an engine has done; Reads are atomics too.
+type engineStats struct {
+	Receive       mpa.ReceiverStats
+	Placed        Placed
+	FPDUsSent     uint64
+	PayloadSent   uint64
+	MessagesSent  uint64
+	MessagesRecvd uint64
+	WritesRecvd   uint64
+	ReadsServed   uint64
+	SharedTaken   uint64
+	SharedHeld    int
+	SlowPath      uint64
+
+	RefusedPending uint64
+
+	ReadsWaiting int // Requests of the peer's that are not answered yet
+	RecvBegun    int // receive buffers that hold octets and are not delivered
+	Staged       int // octets that wait for more to share their segment with
+}
+
+// stats of an engine in service. Driver's goroutine.
+func (q *engine) stats() engineStats {
+	return engineStats{
+		Receive:       q.recv.rx.Stats(),
 		Placed:        q.recv.placed,
 		FPDUsSent:     q.send.fpdus,
 		PayloadSent:   q.send.payload,
@@ -215,5 +236,9 @@ func (q *engine) stats() Stats {
 		SlowPath:      q.recv.slowPath(),
 
 		RefusedPending: q.recv.refused,
+
+		ReadsWaiting: int(q.respond.answers.count),
+		RecvBegun:    q.recv.sendQ.Begun(),
+		Staged:       len(q.send.staged),
 	}
 }

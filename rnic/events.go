@@ -3,6 +3,7 @@ package rnic
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 )
 
@@ -88,26 +89,37 @@ func (a *Adapter) EventCount(k EventKind) uint64 {
 // EventsLost is how many events found the channel of Events full. Any goroutine.
 func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 
+// Arm asks for one event of the kind (Adapter.Events), and replaces what was asked for that kind before and has not come; 0 asks for
+// nothing. Any goroutine, in any state.
+//
+//	EventReceiveLow   fewer than limit receive buffers are posted and not completed; at once if that is so. Not with an SRQ,
+//	                  which has SharedReceiveQueue.Arm: ErrShared
+//	EventReceiveHigh  more than limit receive buffers hold octets and are not delivered, for the peer leaves gaps
+//	EventSlowPath     Stats.SlowPath is more than limit. It counts on from the beginning: arm again with Event.Count and some more
+//
+// They are looked at when octets arrive and have been placed and delivered. All are countermeasures of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take
+// is bounded anyway, and it is the ULP that knows how much is unfair, and may Abort.
+func (q *QueuePair) Arm(k EventKind, limit int) error {
+	if limit < 0 || limit > math.MaxInt32 && k != EventSlowPath {
+		return fmt.Errorf("rnic: threshold %d of event %v", limit, k)
+	}
+	switch k {
+	case EventReceiveLow, EventReceiveHigh, EventSlowPath:
+	default:
+		return errors.New("rnic: no threshold belongs to event " + k.String())
+	}
+	if k == EventReceiveLow && q.opt.SRQ != nil {
+		return ErrShared
+	}
+	q.engine.arm(k, int64(limit))
+	return nil
+}
+
 // tellEvent posts an event of the engine or the connection.
 func (q *QueuePair) tellEvent(k EventKind, n uint64, err error) {
 	e := Event{Kind: k, QP: q, Count: n, Err: err}
 	if k == EventCQOverflow {
 		e.CQ = q.opt.RecvCQ
 	}
-	q.adapter.events.post(e)
-}
-
-// tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
-func (e *endpoint) tellEnd(err error) {
-	if err == nil || e.engine.reported() || errors.Is(err, ErrClosed) {
-		return
-	}
-	e.engine.tell(EventFailed, 0, err)
-}
-
-// tellPeerClosed posts that the peer closed its half, unless this end has begun to close already.
-func (e *endpoint) tellPeerClosed(shut bool) {
-	if !shut {
-		e.engine.tell(EventPeerClosed, 0, nil)
-	}
+	q.end.adapter.events.post(e)
 }

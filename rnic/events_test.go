@@ -87,7 +87,7 @@ func TestEventsOfTheEnd(t *testing.T) {
 						require.Same(t, side.qp, e.QP)
 						require.Equal(t, side.want != EventPeerClosed, e.Err != nil)
 						require.True(t, errors.Is(side.qp.Err(), e.Err), "%v, %v", side.qp.Err(), e.Err)
-						require.EqualValues(t, 1, side.qp.adapter.EventCount(side.want))
+						require.EqualValues(t, 1, side.qp.end.adapter.EventCount(side.want))
 					}
 					noEvent(t, side.from)
 				}
@@ -225,7 +225,7 @@ func TestReceiveHighWater(t *testing.T) {
 			}
 			requireEvent(t, Event{Kind: EventReceiveHigh, QP: q, Count: 4}, event(t, events))
 			noEvent(t, events)
-			require.Equal(t, 8, q.recv.sendQ.Begun())
+			require.Equal(t, 8, q.engine.stats().RecvBegun)
 		})
 	}
 }

@@ -60,12 +60,12 @@ func TestFallsBackOnce(t *testing.T) {
 					q.closeSend()
 					r.untilDone(c.qp)
 					require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
-					require.ErrorIs(t, <-c.qp.connected, ErrPeerClosed)
+					require.ErrorIs(t, <-c.qp.end.connected, ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
 				r.inService(c)
-				require.NoError(t, <-c.qp.connected)
+				require.NoError(t, <-c.qp.end.connected)
 				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
 				require.Equal(t, addr, c.qp.RemoteAddr().String())
 			})
@@ -152,7 +152,7 @@ func TestAbortMeetsFallback(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		p := r.startConnect(c)
 		waitFrame(r, p, mpa.Request)
-		c.qp.connectionOrUnwanted() // Abort's first half
+		c.qp.end.connectionOrUnwanted() // Abort's first half
 		p.closeSend()
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
@@ -175,7 +175,7 @@ func TestFallbackCannotDial(t *testing.T) {
 	p.closeSend()
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
-	require.ErrorIs(t, <-c.qp.connected, ErrClosed)
+	require.ErrorIs(t, <-c.qp.end.connected, ErrClosed)
 	require.Zero(t, r.client.places.Count())
 }
 
@@ -213,7 +213,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
 		waitFrame(r, p, mpa.Request)
-		l, full := c.qp.connection.Load(), false
+		l, full := c.qp.end.connection.Load(), false
 		again := l.again
 		l.again = func() { // on this goroutine, which turns the Poller
 			fillControl(t, r.hosts[1].poller)
@@ -223,7 +223,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		p.closeSend()
 		r.until("a full ring", func() bool { return full })
 		if abort {
-			c.qp.unwanted.Store(true) // as Abort does first
+			c.qp.end.unwanted.Store(true) // as Abort does first
 			select {
 			case <-c.qp.Done(): // while nobody turns
 			case <-r.ctx.Done():

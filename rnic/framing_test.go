@@ -118,12 +118,12 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 				h.turn(time.Millisecond)
 			}
 			require.Equal(t, want[1000:], memory[1000:], "placed behind the gap")
-			require.EqualValues(t, len(want)-1000, q.recv.placed.OutOfOrder)
-			require.Zero(t, q.recv.writes, "delivered")
+			require.EqualValues(t, len(want)-1000, q.engine.stats().Placed.OutOfOrder)
+			require.Zero(t, q.engine.stats().WritesRecvd, "delivered")
 			h.octets(c, ends[0], ends[1], 0)
 			h.turns(2, time.Millisecond)
 			require.Equal(t, want, memory)
-			require.EqualValues(t, len(ends)-1, q.recv.writes)
+			require.EqualValues(t, len(ends)-1, q.engine.stats().WritesRecvd)
 			require.Equal(t, len(c.stream), c.place(), "acknowledged")
 		})
 	}
@@ -212,7 +212,7 @@ func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
 		t.Run(fmt.Sprintf("MSS %d", mss), func(t *testing.T) {
 			r, log := logged(t, rigConfig{tcp: tcp.Config{MSS: mss, NoTimestamps: true}})
 			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
-			require.Equal(t, mss, c.qp.connection.Load().transport.EMSS())
+			require.Equal(t, mss, c.qp.end.connection.Load().transport.EMSS())
 			r.sendAndWrite(s, c, 4000)
 			r.close(s, c)
 			bounds := fpduBounds(t, log.stream(), startupLen, false)

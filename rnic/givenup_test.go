@@ -109,7 +109,7 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 				r.untilDone(c.qp)
 				ctx = ended()
 			}
-			err := c.qp.inService(ctx, "peer")
+			err := c.qp.end.inService(ctx, "peer")
 			var no *RejectedError
 			require.ErrorAs(t, err, &no)
 			require.NotNil(t, no.Conn)

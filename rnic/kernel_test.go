@@ -63,7 +63,7 @@ func TestSocketPartialWrites(t *testing.T) {
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	require.NoError(t, s.qp.connection.Load().transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
+	require.NoError(t, s.qp.end.connection.Load().transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
 	p.write(p.fpdu(writeTo(0, 0), nil))
 	for i := range 4 {
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})))
@@ -89,7 +89,7 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	}
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	o := s.qp.connection.Load().transport.(*transport.KernelConn)
+	o := s.qp.end.connection.Load().transport.(*transport.KernelConn)
 	require.NoError(t, o.Submit(func() { // the reader comes as far as its first octets
 		for i := range messages {
 			p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
@@ -180,7 +180,7 @@ func TestSocketSegments(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	transport := c.qp.connection.Load().transport.(*transport.KernelConn)
+	transport := c.qp.end.connection.Load().transport.(*transport.KernelConn)
 	require.NoError(t, transport.Submit(func() {
 		require.Greater(t, transport.EMSS(), 500)
 		require.Positive(t, transport.Progress())
@@ -248,7 +248,7 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, s.conn))
-	require.NotNil(t, s.qp.connection.Load().Pool)
+	require.NotNil(t, s.qp.end.connection.Load().Pool)
 }
 
 // Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
@@ -274,7 +274,7 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	l := c.qp.connection.Load()
+	l := c.qp.end.connection.Load()
 	require.NoError(t, l.transport.Submit(func() {
 		l.transport.SetTimer(1) // long ago
 		<-time.After(2 * time.Millisecond)

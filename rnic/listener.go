@@ -349,22 +349,22 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
 	}
-	if q.adapter != r.connection.adapter {
+	if q.end.adapter != r.connection.adapter {
 		return fmt.Errorf("rnic: accept %v: the queue pair belongs to another adapter", r.remote)
 	}
 	if err := conn.checkAccept(r.Dialect()); err != nil {
 		return err
 	}
-	if err := q.beginConnecting(conn); err != nil {
+	if err := q.end.beginConnecting(conn); err != nil {
 		return err
 	}
 	if conn.Quirks.SendFirst {
 		_ = q.SendFirst() // ErrState: the request's connection will say why
 	}
-	err := r.ask(ctx, func() error { return r.connection.accept(&q.endpoint, r.frame) })
+	err := r.ask(ctx, func() error { return r.connection.accept(&q.end, r.frame) })
 	if err != nil {
-		if q.connection.Load() == nil {
-			q.conclude(err)
+		if q.end.connection.Load() == nil {
+			q.end.conclude(err)
 		}
 		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
 	}

@@ -63,7 +63,7 @@ func TestSendAcrossLocalInvalidate(t *testing.T) {
 			{ID: 1, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpSend, Status: LocalProtection}, {ID: 4, QP: n, Op: OpSend, Status: Flushed},
 		}, r.await(c, 3))
 		r.untilDone(s.qp)
-		require.Zero(t, c.cq.reserved.Load())
+		require.Zero(t, c.cq.q.promised())
 	})
 }
 
@@ -156,7 +156,7 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			m.Revoke()
 			return m.STag()
 		}},
-		{"the queue pair's own", func(_ *rig, c *end) mem.STag { return c.qp.ctrl.STag() }},
+		{"the queue pair's own", func(_ *rig, c *end) mem.STag { return c.qp.engine.control() }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

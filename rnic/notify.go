@@ -6,15 +6,14 @@ import "context"
 type Notification uint32
 
 const (
-	disarmed Notification = iota
 	// NextSolicited: those that the peer asked an event for (Completion.Solicited), and those that are no success.
-	NextSolicited
+	NextSolicited Notification = Notification(armedSolicited)
 	// NextCompletion: any.
-	NextCompletion
+	NextCompletion Notification = Notification(armedAny)
 )
 
 // Arm asks for one value in Ready when the next completion comes that n is about. When there is something to poll already, it is there
-// at once, whatever that is: so who polls until nothing is left, arms and then waits for Ready misses nothing.
+// at once, whatever that is: so a caller that polls until nothing is left, arms and then waits for Ready misses nothing.
 //
 //	for {
 //		for n := cq.Poll(cs[:]); n > 0; n = cq.Poll(cs[:]) { ... }
@@ -27,44 +26,17 @@ const (
 //
 // It may be called again before the value came: NextCompletion includes the other, and what was asked stays asked. Same goroutine as
 // Poll; it does not block.
-func (q *CompletionQueue) Arm(n Notification) {
-	for was := q.armed.Load(); was < uint32(n); was = q.armed.Load() {
-		if q.armed.CompareAndSwap(was, uint32(n)) {
-			break
-		}
-	}
-	if q.ring.Len() != 0 {
-		q.notify(true)
-	}
-}
+func (q *CompletionQueue) Arm(n Notification) { q.q.arm(uint32(n)) }
 
-// Ready has a value behind Arm. Now and then there is one without a cause: poll, and arm again. Any goroutine, but Wait takes values
+// Ready has a value after Arm. Now and then there is one without a cause: poll, and arm again. Any goroutine, but Wait takes values
 // from it, too.
-func (q *CompletionQueue) Ready() <-chan struct{} { return q.wake }
-
-// notify wakes the consumer if it waits for a completion that was published, urgent or not. Either its caller, or the look of Arm
-// behind arming, sees both.
-func (q *CompletionQueue) notify(urgent bool) {
-	for {
-		armed := q.armed.Load()
-		if armed == uint32(disarmed) || armed == uint32(NextSolicited) && !urgent {
-			return
-		}
-		if q.armed.CompareAndSwap(armed, uint32(disarmed)) {
-			break
-		}
-	}
-	select {
-	case q.wake <- struct{}{}:
-	default: // it has not taken the last one
-	}
-}
+func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.ready() }
 
 // Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion that arrives
 // between a fruitless Poll and Wait is not missed: the queue is looked at again after it was armed. The error is ctx.Err(); that a
 // QueuePair has ended is no error here, its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
-	for q.ring.Len() == 0 {
+	for q.q.waiting() == 0 {
 		if err := q.sleep(ctx, NextCompletion); err != nil {
 			return err
 		}
@@ -76,7 +48,7 @@ func (q *CompletionQueue) Wait(ctx context.Context) error {
 // NextSolicited is about, or ctx ends. Like Wait otherwise. Whoever sets WorkRequest.Solicited on the last of several Sends wakes
 // its peer once. RecvCQ must have room for what gathers.
 func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
-	for q.ring.Len() == 0 {
+	for q.q.waiting() == 0 {
 		if err := q.sleep(ctx, NextSolicited); err != nil {
 			return err
 		}
@@ -88,10 +60,10 @@ func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
 func (q *CompletionQueue) sleep(ctx context.Context, n Notification) error {
 	q.Arm(n)
 	select {
-	case <-q.wake:
+	case <-q.q.ready():
 		return nil
 	case <-ctx.Done():
-		q.armed.Store(uint32(disarmed))
+		q.q.disarm()
 		return ctx.Err()
 	}
 }

@@ -54,7 +54,7 @@ func (q *QueuePair) PostRecv(wrs ...WorkRequest) (n int, err error) {
 		}
 	}
 	if n > 0 && q.State() == Closed {
-		q.flush()
+		q.engine.flush()
 	}
 	return n, err
 }
@@ -64,15 +64,8 @@ func (q *QueuePair) enqueue(wr *WorkRequest) error {
 	if err := q.mayPost(wr); err != nil {
 		return err
 	}
-	if !q.opt.SendCQ.reserve(1) {
-		return ErrCQFull
-	}
 	w := wqeOf(wr.Op, wr)
-	if !pushWork(q.sq, &w, wr.List, wr.Inline) {
-		q.opt.SendCQ.unreserve(1)
-		return ErrSendQueueFull
-	}
-	return nil
+	return q.engine.postSend(&w, wr.List, wr.Inline)
 }
 
 // mayPost refuses what the request, the connection or its state cannot have.
@@ -80,14 +73,14 @@ func (q *QueuePair) mayPost(wr *WorkRequest) error {
 	if err := checkSend(wr, q.opt.SGEMax, q.opt.InlineMax); err != nil {
 		return err
 	}
-	if err := q.mayAsk(wr.Op); err != nil {
+	if err := q.engine.mayAsk(wr.Op); err != nil {
 		return err
 	}
 	switch q.State() {
 	case Idle, Connecting:
 		return ErrState
 	}
-	if q.unwanted.Load() {
+	if q.end.unwanted.Load() {
 		return ErrClosed
 	}
 	return nil
@@ -99,18 +92,11 @@ func (q *QueuePair) mayPost(wr *WorkRequest) error {
 func (q *QueuePair) enqueueRun(wrs []WorkRequest) int {
 	var run [runMax]wqe
 	n := 0
-	for n < min(len(wrs), runMax, q.sq.Cap()) && plain(&wrs[n]) {
+	for n < min(len(wrs), runMax) && plain(&wrs[n]) {
 		run[n] = wqeOf(wrs[n].Op, &wrs[n])
 		n++
 	}
-	if n < 2 || !q.opt.SendCQ.reserve(int64(n)) {
-		return 0
-	}
-	if !q.sq.PushAll(run[:n]) {
-		q.opt.SendCQ.unreserve(int64(n))
-		return 0
-	}
-	return n
+	return q.engine.postSends(run[:n])
 }
 
 // plain says whether a request is possible as it is, whatever the connection has settled, and is one entry.
@@ -121,8 +107,8 @@ func plain(wr *WorkRequest) bool {
 // doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does any more.
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
-		q.flush()
-	} else if l := q.connection.Load(); l != nil {
+		q.engine.flush()
+	} else if l := q.end.connection.Load(); l != nil {
 		l.transport.Wake()
 	}
 }
@@ -135,16 +121,8 @@ func (q *QueuePair) enqueueRecv(wr *WorkRequest) error {
 	if err := checkRecv(wr, q.opt.SGEMax); err != nil {
 		return err
 	}
-	if !q.opt.RecvCQ.reserve(1) {
-		return ErrCQFull
-	}
-	if !q.postable(1) {
-		q.opt.RecvCQ.unreserve(1)
-		return ErrRecvQueueFull
-	}
 	w := wqeOf(OpRecv, wr)
-	pushWork(q.rq, &w, wr.List, nil) // has room for RecvDepth
-	return nil
+	return q.engine.postRecv(&w, wr.List)
 }
 
 // enqueueRecvRun is enqueueRun of receive buffers.
@@ -155,26 +133,5 @@ func (q *QueuePair) enqueueRecvRun(wrs []WorkRequest) int {
 		run[n] = wqeOf(OpRecv, &wrs[n])
 		n++
 	}
-	if n < 2 || !q.opt.RecvCQ.reserve(int64(n)) {
-		return 0
-	}
-	if !q.postable(int32(n)) {
-		q.opt.RecvCQ.unreserve(int64(n))
-		return 0
-	}
-	q.rq.PushAll(run[:n]) // has room for RecvDepth
-	return n
-}
-
-// postable counts n receive buffers as posted, if RecvDepth allows so many more.
-func (q *QueuePair) postable(n int32) bool {
-	for {
-		had := q.posted.Load()
-		if had+n > int32(q.opt.RecvDepth) {
-			return false
-		}
-		if q.posted.CompareAndSwap(had, had+n) {
-			return true
-		}
-	}
+	return q.engine.postRecvs(run[:n])
 }

@@ -171,10 +171,10 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 	l := newConnection(r.client)
-	l.transport, l.initiator, l.phase, l.qp, l.end = &stillTransport{}, true, phaseFull, &c.qp.engine, &c.qp.endpoint
+	l.transport, l.initiator, l.phase, l.qp, l.end = &stillTransport{}, true, phaseFull, &c.qp.engine, &c.qp.end
 	l.Pool, l.Stride, l.Reader, l.InOrder = r.hosts[1].pool, r.hosts[1].pool.Stride(), r.client.table.NewReader(), true
 	l.out = unhex(t, hexRtr+"4001 0000")
-	require.NoError(t, c.qp.beginConnecting(c.conn))
+	require.NoError(t, c.qp.end.beginConnecting(c.conn))
 	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)

@@ -11,13 +11,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
-)
-
-const (
-	// pendingMin bounds messages that were placed but wait for earlier octets; large segments raise it.
-	pendingMin = 1024
-	// terminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied headers.
-	terminateLenMax = 64
+	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
 // QPOptions of CreateQP: what a queue pair is, as ibv_qp_init_attr says it. How it connects is ConnParam's.
@@ -38,9 +32,9 @@ type QPOptions struct {
 
 // QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
 type QueuePair struct {
-	opt QPOptions
-	engine
-	endpoint
+	opt    QPOptions
+	engine engine
+	end    endpoint
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, which the text names,
@@ -65,14 +59,17 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	q := &QueuePair{
 		opt: opt,
 	}
-	q.endpoint.init(a, &q.engine)
-	q.engineConfig = engineConfig{
-		table: a.table, domain: opt.PD.id, stream: mem.StreamID(n), num: uint32(n), sendCQ: opt.SendCQ, recvCQ: opt.RecvCQ, srq: opt.SRQ,
+	q.end.init(a, &q.engine)
+	q.engine.engineConfig = engineConfig{
+		table: a.table, domain: opt.PD.id, stream: mem.StreamID(n), num: uint32(n), sendCQ: &opt.SendCQ.q, recvCQ: &opt.RecvCQ.q,
 		sendDepth: opt.SendDepth, recvDepth: opt.RecvDepth, sgeMax: opt.SGEMax, inlineMax: opt.InlineMax, recvRange: opt.receiveRanges(),
 		tell: q.tellEvent,
 	}
-	q.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
-	q.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
+	if opt.SRQ != nil {
+		q.engine.srq = &opt.SRQ.q
+	}
+	q.engine.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
+	q.engine.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
 	return q, nil
 }
 
@@ -94,14 +91,14 @@ func (o *QPOptions) checkObjects(a *Adapter) error {
 }
 
 // Number identifies the QueuePair in Completions.
-func (q *QueuePair) Number() uint32 { return q.num }
+func (q *QueuePair) Number() uint32 { return q.engine.num }
 
 // State is a snapshot.
 func (q *QueuePair) State() State { return q.engine.State() }
 
 // LocalAddr is this end's address, once in service.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
-	if l := q.connection.Load(); l != nil && q.State() != Connecting {
+	if l := q.end.connection.Load(); l != nil && q.State() != Connecting {
 		return l.self
 	}
 	return netip.AddrPort{}
@@ -109,23 +106,23 @@ func (q *QueuePair) LocalAddr() netip.AddrPort {
 
 // RemoteAddr is the peer's address, once in service.
 func (q *QueuePair) RemoteAddr() netip.AddrPort {
-	if l := q.connection.Load(); l != nil && q.State() != Connecting {
+	if l := q.end.connection.Load(); l != nil && q.State() != Connecting {
 		return l.peer
 	}
 	return netip.AddrPort{}
 }
 
 // PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's to keep.
-func (q *QueuePair) PeerPrivateData() []byte { return q.private }
+func (q *QueuePair) PeerPrivateData() []byte { return q.end.private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or flushed.
-func (q *QueuePair) Done() <-chan struct{} { return q.done }
+func (q *QueuePair) Done() <-chan struct{} { return q.end.done }
 
 // Err says, after Done, why the connection ended; nil after an orderly close.
 func (q *QueuePair) Err() error {
 	select {
-	case <-q.done:
-		return q.err
+	case <-q.end.done:
+		return q.end.err
 	default:
 		return nil
 	}
@@ -135,28 +132,28 @@ func (q *QueuePair) Err() error {
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
 // still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
-	q.unwanted.Store(true)
-	if q.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
-		q.conclude(nil)
+	q.end.unwanted.Store(true)
+	if q.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+		q.end.conclude(nil)
 		return nil
 	}
 	q.Disconnect()
-	if err := q.adapter.wait(ctx, q.done); err != nil {
+	if err := q.end.adapter.wait(ctx, q.end.done); err != nil {
 		q.Abort()
 		return err
 	}
-	return q.err
+	return q.end.err
 }
 
 // Disconnect begins what Close does, and does not wait: Done tells when it is over.
 func (q *QueuePair) Disconnect() {
-	if l := q.connectionOrUnwanted(); l != nil {
+	if l := q.end.connectionOrUnwanted(); l != nil {
 		_ = order(l.transport.Submit, l.shutdown) // a stopped Poller has ended it already
 	}
 }
 
 // Abort resets the connection. Done is closed soon after.
-func (q *QueuePair) Abort() { q.abort() }
+func (q *QueuePair) Abort() { q.end.abort() }
 
 // Stats of one QueuePair.
 type Stats struct {
@@ -203,6 +200,16 @@ func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 	}
 }
 
+// statsOf is what the engine and the transport have counted.
+func statsOf(s engineStats, t transport.Stats) Stats {
+	return Stats{
+		Receive: receiveStats(s.Receive), Placed: Placed(s.Placed), FPDUsSent: s.FPDUsSent, PayloadSent: s.PayloadSent,
+		MessagesSent: s.MessagesSent, MessagesRecvd: s.MessagesRecvd, WritesRecvd: s.WritesRecvd,
+		SharedTaken: s.SharedTaken, SharedHeld: s.SharedHeld, SlowPath: s.SlowPath, ReadsServed: s.ReadsServed,
+		RefusedPending: s.RefusedPending, TCP: TransportStats(t),
+	}
+}
+
 // TransportStats come from our TCP or from the kernel's TCP_INFO.
 type TransportStats struct {
 	SegmentsIn, SegmentsOut, Retransmits, OutOfOrder uint64
@@ -213,25 +220,25 @@ type TransportStats struct {
 
 // Stats returns counters; after Done those at the end. It asks the driving goroutine and may block until ctx ends.
 func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
-	l := q.connection.Load()
+	l := q.end.connection.Load()
 	if l == nil {
 		return Stats{}, nil
 	}
 	select {
-	case <-q.done: // and the Poller perhaps stopped
-		return q.final, nil
+	case <-q.end.done: // and the Poller perhaps stopped
+		return q.end.final, nil
 	default:
 	}
 	ch := make(chan Stats, 1)
-	if err := order(l.transport.Submit, func() { ch <- q.snapshot(l) }); err != nil {
+	if err := order(l.transport.Submit, func() { ch <- q.end.snapshot(l) }); err != nil {
 		return Stats{}, err
 	}
-	q.adapter.turn()
+	q.end.adapter.turn()
 	select {
 	case s := <-ch:
 		return s, nil
-	case <-q.done:
-		return q.final, nil
+	case <-q.end.done:
+		return q.end.final, nil
 	case <-ctx.Done():
 		return Stats{}, ctx.Err()
 	}
@@ -240,19 +247,19 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
 // unless the QueuePair is in service: start-up settles whether there are markers.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
-	l := q.connection.Load()
+	l := q.end.connection.Load()
 	if s := q.State(); l == nil || s == Idle || s == Connecting || s == Closed {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(l.transport.Submit, func() { ch <- q.mulpdu(l.transport.EMSS()) - ddp.TaggedLen }); err != nil {
+	if err := order(l.transport.Submit, func() { ch <- q.engine.mulpdu(l.transport.EMSS()) - ddp.TaggedLen }); err != nil {
 		return 0, err
 	}
-	q.adapter.turn()
+	q.end.adapter.turn()
 	select {
 	case n := <-ch:
 		return n, nil
-	case <-q.done:
+	case <-q.end.done:
 		return 0, ErrState
 	case <-ctx.Done():
 		return 0, ctx.Err()

@@ -18,8 +18,6 @@ import (
 
 // Ring entries are fixed and free of pointers, so that they may lie in shared memory.
 func TestRingEntries(t *testing.T) {
-	require.Equal(t, uintptr(64), unsafe.Sizeof(wqe{}))
-	require.Equal(t, uintptr(64), unsafe.Sizeof(rangesEntry{}))
 	require.Equal(t, uintptr(64), unsafe.Sizeof(Completion{}))
 }
 
@@ -117,7 +115,7 @@ func TestPostAfterClosed(t *testing.T) {
 			}, c.done)
 			c.done = nil
 		}
-		require.Zero(t, c.cq.reserved.Load())
+		require.Zero(t, c.cq.q.promised())
 	})
 }
 
@@ -148,7 +146,7 @@ func TestQueuesFull(t *testing.T) {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
 		}
 		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
-		require.Equal(t, int64(8), s.cq.reserved.Load())
+		require.Equal(t, int64(8), s.cq.q.promised())
 
 		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range 4 {
@@ -156,7 +154,7 @@ func TestQueuesFull(t *testing.T) {
 		}
 		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
 		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
-		require.Equal(t, int64(12), s.cq.reserved.Load())
+		require.Equal(t, int64(12), s.cq.q.promised())
 
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		for i, cm := range r.await(s, 4) {
@@ -233,7 +231,7 @@ func TestFlushAtEnd(t *testing.T) {
 				if tc.want == nil {
 					require.Zero(t, flushed, "an orderly end carries out what was posted")
 				}
-				require.Zero(t, c.cq.reserved.Load())
+				require.Zero(t, c.cq.q.promised())
 			})
 		})
 	}
@@ -363,7 +361,7 @@ func TestPostWhileEnding(t *testing.T) {
 			for g := range taken {
 				require.Equal(t, taken[g].Load(), got[g], "goroutine %d", g)
 			}
-			require.Zero(t, c.cq.reserved.Load())
+			require.Zero(t, c.cq.q.promised())
 		}
 	})
 }

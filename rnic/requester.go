@@ -49,20 +49,6 @@ type sentRequest struct {
 
 var errBadResponse = errors.New("rnic: a Response matches no Read")
 
-// mayAsk refuses what this connection's dialect or its read depth does not have. One that is not in service yet is mayPost's to
-// refuse.
-func (q *engine) mayAsk(op Opcode) error {
-	if op.extended() && q.unextended.Load() {
-		return ErrExtension
-	}
-	if op.isRequest() {
-		if s := q.State(); s != Idle && s != Connecting && q.requester.ord == 0 {
-			return ErrReadDepth
-		}
-	}
-	return nil
-}
-
 // The control region, behind the Requests: Atomic Responses.
 const responseSlot = 16 // octets; an Atomic Response has 12
 

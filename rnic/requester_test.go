@@ -99,7 +99,7 @@ func TestCompletionsInOrder(t *testing.T) {
 		}
 		require.Equal(t, want, ids(t, r.await(c, len(want))))
 		r.close(s, c)
-		require.Zero(t, c.cq.reserved.Load())
+		require.Zero(t, c.cq.q.promised())
 	})
 }
 
@@ -290,7 +290,7 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 			return tries == 200
 		})
 		require.Greater(t, posted, 2)
-		require.Zero(t, c.cq.ring.Len())
+		require.Zero(t, c.cq.q.waiting())
 		p.write(p.answer(outstanding, 0, "12345678", true))
 		for i, id := range ids(t, r.await(c, posted)) {
 			require.EqualValues(t, i, id)
@@ -330,21 +330,10 @@ func TestRemoteStatuses(t *testing.T) {
 				require.Equal(t, [2]Status{tc.want, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 				var pe *PeerError
 				require.ErrorAs(t, c.qp.Err(), &pe)
-				require.Zero(t, c.cq.reserved.Load())
+				require.Zero(t, c.cq.q.promised())
 			})
 		})
 	}
-	// A peer that copies no headers, as Linux siw: only a Read can have been the reason.
-	a := &requester{ord: 2}
-	a.outstanding.init(2)
-	a.sent.init(2)
-	a.sent.push(sentRequest{flushStatus: Flushed})
-	a.outstanding.push(outstanding{msn: 1})
-	a.findCause(&rdmap.Terminate{Cause: rdmap.CauseBounds})
-	require.Equal(t, RemoteAccess, a.sent.at(0).flushStatus)
-	a.sent.at(0).flushStatus = Flushed
-	a.findCause(&rdmap.Terminate{Cause: 0x1100})
-	require.Equal(t, Flushed, a.sent.at(0).flushStatus, "may be about a Write")
 }
 
 // The sink is this end's own affair: it must be writable when the Read is begun, and stay so.
@@ -510,7 +499,7 @@ func TestWhatCannotBePosted(t *testing.T) {
 		require.Equal(t, []uint64{1}, ids(t, r.await(c, 1)))
 		require.ErrorIs(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 64))), ErrReadDepth)
 		r.close(s, c)
-		require.Zero(t, c.cq.reserved.Load())
+		require.Zero(t, c.cq.q.promised())
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"sync"
 	"testing"
 	"time"
 
@@ -418,8 +417,8 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			pool.Free(b)
 		}
 		arrive(at+uint64(len(first)), second)
-		require.EqualValues(t, 1, s.qp.recv.rx.Stats().FPDUs, "the Request was placed")
-		require.Zero(t, s.qp.respond.answers.count)
+		require.EqualValues(t, 1, s.qp.engine.stats().Receive.FPDUs, "the Request was placed")
+		require.Zero(t, s.qp.engine.stats().ReadsWaiting)
 		before := bytes.Clone(m.Bytes())
 		arrive(at, first)
 		l.Edge(at + uint64(len(first)))
@@ -504,23 +503,4 @@ func TestResponsesAndSendsTakeTurns(t *testing.T) {
 		}
 	}
 	require.Contains(t, []string{"RSRSRSSS", "SRSRSRSS"}, order)
-}
-
-// Many streams add to one word at the same time, on several goroutines: nothing is lost.
-//
-// req: 7306-5-1
-func TestConcurrentAtomics(t *testing.T) {
-	const streams, each = 8, 20000
-	var word uint64
-	var wg sync.WaitGroup
-	for range streams {
-		wg.Go(func() {
-			add := rdmap.AtomicRequest{Code: rdmap.FetchAdd, Data: 1, Mask: 1 << 63}
-			for range each {
-				apply(&word, &add)
-			}
-		})
-	}
-	wg.Wait()
-	require.EqualValues(t, streams*each, word)
 }

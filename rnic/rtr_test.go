@@ -155,7 +155,7 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 					want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed})
 				}
 				require.Equal(t, want, s.done)
-				require.Zero(t, s.cq.reserved.Load())
+				require.Zero(t, s.cq.q.promised())
 			})
 		})
 	}
@@ -198,7 +198,7 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 	c := h.dialForged(q)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
-	l := q.connection.Load()
+	l := q.end.connection.Load()
 	require.Equal(t, stack.Taken, l.Arrive(0, mem.NoBuf, c.stream))
 	require.Equal(t, RTS, q.State(), "%v", q.Err())
 	l.shutdown()
@@ -480,7 +480,7 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			for k := range sends {
 				segments = append(segments, p.fpdu(sendOf(msn+uint32(k)), bytes.Repeat([]byte{byte(k)}, 600)))
 			}
-			l := s.qp.connection.Load()
+			l := s.qp.end.connection.Load()
 			at := l.rxBase
 			arrive := func(off uint64, octets []byte) {
 				buf := l.Pool.Alloc()
@@ -607,7 +607,7 @@ func TestReadyFrameOfAnotherRevision(t *testing.T) {
 //
 // req: D01-7-9, C02-9-7
 func TestRTRMessageInPieces(t *testing.T) {
-	const length = fpduLenMin // of an RTR Write, without markers
+	const length = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen // of an RTR Write, without markers
 	for cut := 1; cut < length; cut++ {
 		r := newRig(t, turned, rigConfig{})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
@@ -616,7 +616,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		h.Last, h.Version, h.STag = true, 1, rtrSTag
 		b := p.fpdu(h, nil)
 		require.Len(t, b, length)
-		l := s.qp.connection.Load()
+		l := s.qp.end.connection.Load()
 		arrive := func(off uint64, octets []byte) stack.Verdict {
 			buf := l.Pool.Alloc()
 			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
@@ -629,7 +629,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		require.Equal(t, stack.Kept, arrive(l.rxBase, b[:cut]), cut)
 		l.Edge(l.rxBase + uint64(cut))
 		require.Equal(t, stack.Taken, arrive(l.rxBase+uint64(cut), b[cut:]), cut)
-		require.True(t, s.qp.send.enabled, cut)
+		require.True(t, !s.qp.engine.unopened(), cut)
 		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}
 }

@@ -20,11 +20,11 @@ const (
 // It may be called at any time, from any goroutine: before Accept, too, and it holds as soon as the
 // QueuePair is in service. Quirks.SendFirst, at Accept, is the same. The error is ErrState when the QueuePair is Closed. It changes nothing at
 // an Initiator, or where an RTR message is still awaited (the next FPDU will come by itself).
-func (q *QueuePair) SendFirst() error { return q.letSend(sendsFirst) }
+func (q *QueuePair) SendFirst() error { return q.end.letSend(sendsFirst) }
 
 // PeerReady is SendFirst without the pause: the Initiator is known to be in full operation, for it
 // has said so by other means, such as another connection.
-func (q *QueuePair) PeerReady() error { return q.letSend(peerIsReady) }
+func (q *QueuePair) PeerReady() error { return q.end.letSend(peerIsReady) }
 
 func (e *endpoint) letSend(how uint32) error {
 	if e.engine.State() == Closed {

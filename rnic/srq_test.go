@@ -223,7 +223,7 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			for i, c := range cs[:tc.taken] {
 				require.Equal(t, Completion{ID: uint64(i), QP: q.Number(), Op: OpRecv, Status: Flushed}, c)
 			}
-			require.Zero(t, q.opt.RecvCQ.reserved.Load())
+			require.Zero(t, q.opt.RecvCQ.q.promised())
 		})
 	}
 }
@@ -296,7 +296,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		r.until("both completions", func() bool { got += small.Poll(cs[got:]); return got == 2 })
 		require.Equal(t, uint64(0), cs[0].ID)
 		require.Equal(t, Completion{ID: 90, QP: ownS.qp.Number(), Len: 4, Op: OpRecv}, cs[1])
-		require.Zero(t, small.reserved.Load())
+		require.Zero(t, small.q.promised())
 	})
 }
 
@@ -414,7 +414,7 @@ func TestCQMinSize(t *testing.T) {
 		for range shared {
 			r.tell(c2, "x")
 		}
-		r.until("all that can be", func() bool { return cq.ring.Len() == cq.Depth() })
+		r.until("all that can be", func() bool { return cq.q.waiting() == cq.Depth() })
 		r.pass(10 * time.Millisecond)
 		require.NoError(t, failed)
 		require.Equal(t, spare == 1, sharer.qp.State() != RTS, "one place too few, and only then")

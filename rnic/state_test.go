@@ -59,10 +59,10 @@ func TestErrorState(t *testing.T) {
 		t.Run(tc.before.String(), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
-				l := c.qp.connection.Load()
+				l := c.qp.end.connection.Load()
 				seen := make(chan State, 1)
 				require.NoError(t, order(l.transport.Submit, func() {
-					c.qp.leave(tc.before)
+					c.qp.engine.leave(tc.before)
 					l.Fail(ErrHoarding)
 					seen <- c.qp.State()
 				}))

@@ -33,37 +33,37 @@ func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnPara
 	if err := q.StartConnectStream(ctx, c, conn); err != nil {
 		return err
 	}
-	return q.inService(ctx, c.RemoteAddr().String())
+	return q.end.inService(ctx, c.RemoteAddr().String())
 }
 
 // StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or Closed. It blocks until
 // what was written to c is in segments.
 func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
-	if err := cmp.Or(conn.checkConnect(), q.adapter.carries(c)); err != nil {
+	if err := cmp.Or(conn.checkConnect(), q.end.adapter.carries(c)); err != nil {
 		return err
 	}
-	if err := q.beginConnecting(conn); err != nil {
+	if err := q.end.beginConnecting(conn); err != nil {
 		return connectClosed(c.RemoteAddr().String(), err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q.stopDial.Store(&cancel)
-	if q.unwanted.Load() {
+	q.end.stopDial.Store(&cancel)
+	if q.end.unwanted.Load() {
 		cancel()
 	}
-	tries := q.conn.dialects()[:1] // there is but this connection
-	quiet := tries[0] != Culley02  // whose Responder need not wait for us
-	_, err := q.adapter.enterMPA(ctx, c, quiet, func(l *connection) error {
-		l.initiate(&q.endpoint, tries)
-		return q.join(l)
+	tries := q.end.conn.dialects()[:1] // there is but this connection
+	quiet := tries[0] != Culley02      // whose Responder need not wait for us
+	_, err := q.end.adapter.enterMPA(ctx, c, quiet, func(l *connection) error {
+		l.initiate(&q.end, tries)
+		return q.end.join(l)
 	})
 	if err == nil {
 		return nil
 	}
-	if q.unwanted.Load() {
+	if q.end.unwanted.Load() {
 		err = ErrClosed
 	}
-	q.conclude(err)
+	q.end.conclude(err)
 	return connectError(c.RemoteAddr().String(), err)
 }
 

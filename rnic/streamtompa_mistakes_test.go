@@ -307,7 +307,7 @@ func TestAbortMeetsConnectStream(t *testing.T) {
 	require.ErrorIs(t, c.qp.StartConnectStream(r.ctx, cc, c.conn), ErrClosed)
 	require.True(t, isDone(c.qp))
 	select {
-	case <-c.qp.connection.Load().gone:
+	case <-c.qp.end.connection.Load().gone:
 	default:
 		t.Fatal("Close would wait for ever")
 	}
@@ -335,7 +335,7 @@ func TestDetachHeldUp(t *testing.T) {
 		c = r.newEnd(r.client, opts{})
 		failed := make(chan error, 1)
 		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-		r.until("it is under way", func() bool { return c.qp.stopDial.Load() != nil })
+		r.until("it is under way", func() bool { return c.qp.end.stopDial.Load() != nil })
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
 		require.Zero(t, r.client.connectionCount())

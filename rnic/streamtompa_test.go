@@ -116,7 +116,7 @@ var helloAck = []byte("as you wish: MPA from here on")
 // delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with the last streaming message.
 func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private []byte) {
 	r.t.Helper()
-	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck)
+	l, err := responder.qp.end.adapter.respond(r.ctx, rconn, helloAck)
 	require.NoError(r.t, err)
 	r.hear(iconn, helloAck)
 	r.finishDelayed(responder, initiator, l, iconn, private)

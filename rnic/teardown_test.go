@@ -152,7 +152,7 @@ func TestPostBehindOwnClose(t *testing.T) {
 		refused()
 		require.NoError(t, s.qp.Err())
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: n}}, r.await(s, 1))
-		require.Zero(t, s.cq.reserved.Load())
+		require.Zero(t, s.cq.q.promised())
 	})
 }
 
@@ -309,7 +309,7 @@ func TestOctetsBehindAFIN(t *testing.T) {
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))
 			require.NoError(t, q.Err())
-			require.Equal(t, uint64(1), q.final.WritesRecvd)
+			require.Equal(t, uint64(1), q.end.final.WritesRecvd)
 		})
 	}
 }

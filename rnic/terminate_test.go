@@ -350,36 +350,6 @@ func TestNothingBehindATerminate(t *testing.T) {
 	}
 }
 
-// A Terminate whose FPDU is larger than a segment goes out in two. One that does not fit behind other FPDUs waits for
-// the next segment.
-func TestTerminateLargerThanASegment(t *testing.T) {
-	body := terminateBody(nil)
-	write := func() *sendHalf {
-		s := &sendHalf{}
-		s.start(&engine{engineConfig: engineConfig{sgeMax: 1}}, &startOptions{
-			terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}}, opened: true,
-		})
-		s.terminate(body)
-		return s
-	}
-	var room [256]byte
-	n := write().putTerminate(room[:], len(room))
-	require.Equal(t, crc32c(room[:n-4]), binary.LittleEndian.Uint32(room[n-4:]), "CRC")
-	for _, emss := range []int{n, n + 1, 1460} { // exactly the room that is left
-		s, rest := write(), make([]byte, n)
-		require.Equal(t, n, s.putTerminate(rest, emss))
-		require.Equal(t, room[:n], rest)
-		require.Equal(t, s.carryEnd, s.carryOff, "nothing is left to send")
-	}
-	for emss := 1; emss < n; emss++ {
-		s := write()
-		require.Zero(t, s.putTerminate(make([]byte, emss), 2*emss), "behind others")
-		front := make([]byte, emss)
-		require.Equal(t, emss, s.putTerminate(front, emss))
-		require.Equal(t, room[:n], append(front, s.carry[s.carryOff:s.carryEnd]...))
-	}
-}
-
 // With the smallest segments a peer can ask for, a Terminate arrives.
 func TestTerminateInTinySegments(t *testing.T) {
 	const mss = 1
@@ -402,9 +372,4 @@ func TestTerminateInTinySegments(t *testing.T) {
 	term, ok := rdmap.ParseTerminate(c.in[2+n : size-4])
 	require.True(t, ok)
 	require.Equal(t, rdmap.Cause(0x1100), term.Cause, "invalid STag")
-}
-
-// What an error becomes on the wire when it is none of the protocols'.
-func TestTerminateForOther(t *testing.T) {
-	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, terminateFor(io.ErrUnexpectedEOF))
 }

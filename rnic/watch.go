@@ -1,9 +1,6 @@
 package rnic
 
 import (
-	"errors"
-	"fmt"
-	"math"
 	"sync/atomic"
 )
 
@@ -15,38 +12,20 @@ type watch struct {
 	slow  atomic.Int64
 }
 
-// Arm asks for one event of the kind (Adapter.Events), and replaces what was asked for that kind before and has not come; 0 asks for
-// nothing. Any goroutine, in any state.
-//
-//	EventReceiveLow   fewer than limit receive buffers are posted and not completed; at once if that is so. Not with an SRQ,
-//	                  which has SharedReceiveQueue.Arm: ErrShared
-//	EventReceiveHigh  more than limit receive buffers hold octets and are not delivered, for the peer leaves gaps
-//	EventSlowPath     Stats.SlowPath is more than limit. It counts on from the beginning: arm again with Event.Count and some more
-//
-// They are looked at when octets arrive and have been placed and delivered. All are countermeasures of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take
-// is bounded anyway, and it is the ULP that knows how much is unfair, and may Abort.
-func (q *QueuePair) Arm(k EventKind, limit int) error {
-	if limit < 0 || limit > math.MaxInt32 && k != EventSlowPath {
-		return fmt.Errorf("rnic: threshold %d of event %v", limit, k)
-	}
+// arm sets the threshold of an event; 0: none.
+func (q *engine) arm(k EventKind, limit int64) {
 	switch k {
 	case EventReceiveLow:
-		if q.opt.SRQ != nil {
-			return ErrShared
-		}
-		q.watch.low.Store(int64(limit))
-		q.watch.armed.Store(true)
-		q.lookLow()
+		q.watch.low.Store(limit)
 	case EventReceiveHigh:
-		q.watch.high.Store(int64(limit))
-		q.watch.armed.Store(true)
+		q.watch.high.Store(limit)
 	case EventSlowPath:
-		q.watch.slow.Store(int64(limit))
-		q.watch.armed.Store(true)
-	default:
-		return errors.New("rnic: no threshold belongs to event " + k.String())
+		q.watch.slow.Store(limit)
 	}
-	return nil
+	q.watch.armed.Store(true)
+	if k == EventReceiveLow {
+		q.lookLow()
+	}
 }
 
 // lookLow posts the low-water event when fewer buffers are posted than the threshold.

@@ -1,0 +1,133 @@
+package rnic
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// cq is a bounded lock-free queue of completions, which any number of engines fill and one goroutine polls.
+//
+// Posting reserves the entry that its completion will need, so that it cannot overflow; except for shared receive buffers, whose
+// entries are reserved when an engine takes them.
+type cq struct {
+	ring     *mem.MPSC[Completion]
+	depth    int64
+	reserved atomic.Int64  // entries promised to posted work, or waiting to be polled
+	armed    atomic.Uint32 // what the consumer waits for
+	wake     chan struct{}
+}
+
+// init readies a queue of depth entries, for which ring has room.
+func (q *cq) init(ring *mem.MPSC[Completion], depth int) {
+	q.ring, q.depth, q.wake = ring, int64(depth), make(chan struct{}, 1)
+}
+
+// reserve promises n entries. A caller that is refused has held none meanwhile: what there is room for is never refused for somebody
+// else's sake, which to a shared receive buffer would be an overflow. Any goroutine.
+func (q *cq) reserve(n int64) bool {
+	for {
+		had := q.reserved.Load()
+		if had+n > q.depth {
+			return false
+		}
+		if q.reserved.CompareAndSwap(had, had+n) {
+			return true
+		}
+	}
+}
+
+// unreserve gives n entries back. Any goroutine.
+func (q *cq) unreserve(n int64) { q.reserved.Add(-n) }
+
+// promised is how many entries are reserved, those that wait to be polled included.
+func (q *cq) promised() int64 { return q.reserved.Load() }
+
+// push publishes a completion whose entry was reserved. Packet path.
+func (q *cq) push(c Completion) {
+	if !q.ring.Push(c) {
+		panic("rnic: completion without a reservation")
+	}
+	if q.waitedFor() {
+		q.notify(urgent(&c))
+	}
+}
+
+// pushAll publishes completions whose entries were reserved. Packet path.
+func (q *cq) pushAll(cs []Completion) {
+	if !q.ring.PushAll(cs) {
+		panic("rnic: completion without a reservation")
+	}
+	if q.waitedFor() {
+		q.notify(slices.ContainsFunc(cs, func(c Completion) bool { return urgent(&c) }))
+	}
+}
+
+// waitedFor: only a consumer that waits costs more than this load.
+func (q *cq) waitedFor() bool { return q.armed.Load() != disarmed }
+
+// urgent says whether c is one that armedSolicited waits for.
+func urgent(c *Completion) bool { return c.Solicited || c.Status != Success }
+
+// poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
+func (q *cq) poll(dst []Completion) int {
+	n := q.ring.PopN(dst)
+	if n > 0 {
+		q.reserved.Add(-int64(n))
+	}
+	return n
+}
+
+// size is the number of entries.
+func (q *cq) size() int { return int(q.depth) }
+
+// waiting is how many completions there are to poll.
+func (q *cq) waiting() int { return q.ring.Len() }
+
+// What a consumer waits for: nothing, a completion that is urgent, any.
+const (
+	disarmed uint32 = iota
+	armedSolicited
+	armedAny
+)
+
+// arm asks for one value in ready when the next completion comes of those that how is about; at once if there is something to poll
+// already. It does not take back what was asked before. Same goroutine as poll.
+func (q *cq) arm(how uint32) {
+	for was := q.armed.Load(); was < how; was = q.armed.Load() {
+		if q.armed.CompareAndSwap(was, how) {
+			break
+		}
+	}
+	if q.ring.Len() != 0 {
+		q.notify(true)
+	}
+}
+
+// disarm asks for nothing any more.
+func (q *cq) disarm() { q.armed.Store(disarmed) }
+
+// isArmed says whether the consumer waits for what how says.
+func (q *cq) isArmed(how uint32) bool { return q.armed.Load() == how }
+
+// ready has a value after arm. Now and then there is one without a cause.
+func (q *cq) ready() <-chan struct{} { return q.wake }
+
+// notify wakes the consumer if it waits for a completion that was published, urgent or not. Either its caller, or the look of arm
+// after arming, sees both.
+func (q *cq) notify(urgent bool) {
+	for {
+		armed := q.armed.Load()
+		if armed == disarmed || armed == armedSolicited && !urgent {
+			return
+		}
+		if q.armed.CompareAndSwap(armed, disarmed) {
+			break
+		}
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default: // it has not taken the last one
+	}
+}

@@ -1,0 +1,87 @@
+package rnic
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/stretchr/testify/require"
+)
+
+func newCQ(depth int) *cq {
+	q := new(cq)
+	q.init(mem.NewMPSC(make([]mem.MPSCSlot[Completion], ringSize(depth))), depth)
+	return q
+}
+
+// Against a counter: reserve never promises more than there is, and gives back what it cannot promise.
+func TestCQReserveOracle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	const depth = 7
+	q := newCQ(depth)
+	promised, waiting := 0, 0
+	var c [depth]Completion
+	for range 20000 {
+		switch rng.IntN(4) {
+		case 0, 1:
+			ok := q.reserve(1)
+			require.Equal(t, promised+waiting < depth, ok)
+			if ok {
+				promised++
+			}
+		case 2:
+			if promised > 0 {
+				promised--
+				if rng.IntN(2) == 0 {
+					q.unreserve(1)
+				} else {
+					q.push(Completion{})
+					waiting++
+				}
+			}
+		case 3:
+			n := q.poll(c[:rng.IntN(depth)+1])
+			require.LessOrEqual(t, n, waiting)
+			waiting -= n
+		}
+		require.Equal(t, int64(promised+waiting), q.promised())
+	}
+}
+
+// A completion without a promised entry is this package's mistake, not to be lost in silence.
+func TestCQPushWithoutReservation(t *testing.T) {
+	q := newCQ(2)
+	q.push(Completion{})
+	q.push(Completion{})
+	require.Panics(t, func() { q.push(Completion{}) })
+}
+
+// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that found none would end its
+// stream.
+func TestRefusedReservationsTakeNothing(t *testing.T) {
+	const tries = 1_000_000
+	cq := newCQ(16)
+	require.True(t, cq.reserve(8))
+	q := &engine{engineConfig: engineConfig{recvDepth: 16}}
+	require.True(t, q.postable(8))
+	refused := 0
+	aside(func() { cq.reserve(16); q.postable(16) }, func() {
+		for range tries {
+			if cq.reserve(1) {
+				cq.unreserve(1)
+			} else {
+				refused++
+			}
+			if q.postable(1) {
+				q.posted.Add(-1)
+			} else {
+				refused++
+			}
+		}
+	})
+	require.Zero(t, refused)
+	require.Equal(t, int64(8), cq.promised())
+}
