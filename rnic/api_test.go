@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // No exported name of this package is made of a type that belongs to the layers below: whoever imports rnic needs neither mpa, ddp nor
@@ -142,9 +144,12 @@ func TestReceiveStats(t *testing.T) {
 
 // What the peer's Terminate said comes out as numbers, too.
 func TestPeerErrorNumbers(t *testing.T) {
-	e := terminateCause([]byte{0x12, 0x03, 0, 0})
+	said := &qp.PeerError{Terminate: rdmap.Terminate{Cause: rdmap.NewCause(1, 2, 3)}}
+	err := publicError(&qp.TerminateError{Remote: true, Cause: said})
+	var e *PeerError
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, []uint8{1, 2, 3}, []uint8{e.Layer, e.Type, e.Code})
-	require.Equal(t, e.terminate.String(), e.Error())
+	require.Equal(t, said.Terminate.String(), e.Error())
 }
 
 // Names of the values that are numbers here and elsewhere.

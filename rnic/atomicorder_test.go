@@ -9,6 +9,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -71,14 +72,14 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 		pool.Free(b)
 	}
 	arrive(at+uint64(len(late)), early)
-	require.False(t, c.qp.engine.reported())
-	require.EqualValues(t, ord-ahead, c.qp.engine.stats().Receive.FPDUs, "placed ahead of the gap")
+	require.False(t, c.qp.engine.Reported())
+	require.EqualValues(t, ord-ahead, c.qp.engine.Stats().Receive.FPDUs, "placed ahead of the gap")
 	c.poll()
 	require.Empty(t, c.done)
 	arrive(at, late)
 	l.Edge(at + uint64(len(late)+len(early)))
 	for i, got := range r.await(c, ord) {
-		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: atomicLen, Original: 1000 + uint64(i)}, got)
+		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: qp.AtomicLen, Original: 1000 + uint64(i)}, got)
 	}
 	c.qp.Abort()
 	r.untilDone(c.qp)

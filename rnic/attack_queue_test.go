@@ -10,6 +10,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -176,7 +177,7 @@ func TestAttackTerminates(t *testing.T) {
 			h.Last, h.Version = true, 1
 			var burst []byte
 			for h.MSN = 1; h.MSN < 4; h.MSN++ {
-				body := make([]byte, rng.IntN(terminateLenMax+1))
+				body := make([]byte, rng.IntN(qp.TerminateLenMax+1))
 				for i := range body {
 					body[i] = byte(rng.Uint32())
 				}
@@ -271,8 +272,8 @@ func TestAttackUnreadResponses(t *testing.T) {
 				u.round()
 			}
 			require.Greater(t, least, bufs/4)
-			require.EqualValues(t, ird, uint64(q.engine.stats().ReadsWaiting)+q.engine.stats().ReadsServed)
-			require.LessOrEqual(t, q.engine.stats().ReadsServed, uint64(1))
+			require.EqualValues(t, ird, uint64(q.engine.Stats().ReadsWaiting)+q.engine.Stats().ReadsServed)
+			require.LessOrEqual(t, q.engine.Stats().ReadsServed, uint64(1))
 			for range 1000 {
 				stay()
 			}

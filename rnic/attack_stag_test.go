@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 const (
@@ -76,7 +77,7 @@ var stagAttacks = []stagAttack{
 	}},
 	{"one octet beyond", ddp.CodeBounds, rdmap.CauseBounds, func(a *assault) *prey {
 		p, _ := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
-		p.to += preyLen - atomicLen + 1
+		p.to += preyLen - qp.AtomicLen + 1
 		return p
 	}},
 	{"one octet before", ddp.CodeBounds, rdmap.CauseBounds, func(a *assault) *prey {
@@ -172,9 +173,9 @@ func (a *assault) use(op string, p *prey, at *stagAttack) {
 	switch op {
 	case "Write":
 		cause = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, at.code)
-		a.p.write(a.p.fpdu(writeTo(p.stag, p.to), make([]byte, atomicLen)))
+		a.p.write(a.p.fpdu(writeTo(p.stag, p.to), make([]byte, qp.AtomicLen)))
 	case "Read":
-		h, rr := readOf(1, p.stag, p.to, atomicLen)
+		h, rr := readOf(1, p.stag, p.to, qp.AtomicLen)
 		a.p.write(a.p.read(h, rr))
 	case "atomic":
 		a.p.write(a.p.atomic(1, rdmap.AtomicRequest{Code: rdmap.FetchAdd, STag: p.stag, TO: p.to, Data: 1}))
@@ -199,7 +200,7 @@ func TestAttackRights(t *testing.T) {
 		{RemoteWrite, "atomic", 0, stagAttack{cause: rdmap.CauseAccess}},
 		{RemoteRead, "atomic", 0, stagAttack{cause: rdmap.CauseAccess}},
 	}
-	for off := uint64(1); off < atomicLen; off++ {
+	for off := uint64(1); off < qp.AtomicLen; off++ {
 		uses = append(uses, use{remoteBoth, "atomic", off, stagAttack{cause: rdmap.CauseStream}})
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // A Read that was begun when the peer closed its half, and had found no room in the last segment
@@ -26,8 +27,8 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 		}
 		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, writes, 0, 8))))
 		require.NoError(t, errOf(c.qp.PostSend(c.write(c, writes+1, 0, 8))))
-		r.until("the Read begun", func() bool { return c.qp.engine.sending() != 0 })
-		require.Equal(t, OpRead, c.qp.engine.sending())
+		r.until("the Read begun", func() bool { return c.qp.engine.Sending() != 0 })
+		require.Equal(t, qp.OpRead, c.qp.engine.Sending())
 		p.closeSend()
 		r.until("the FIN", func() bool { return c.qp.State() == Closing })
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -64,7 +65,7 @@ type connection struct {
 	phase     phase
 	initiator bool
 	listener  *Listener
-	qp        *engine // it and end: nil at a Responder before the Request is accepted
+	qp        *qp.Engine // it and end: nil at a Responder before the Request is accepted
 	end       *endpoint
 	own       mpa.Frame // the frame we sent or are going to send
 
@@ -135,24 +136,24 @@ func (l *connection) Held() (bufs int, since int64) {
 	if l.phase != phaseFull {
 		return 0, 0
 	}
-	since, owes := l.owed.Owes(l.qp.passed())
+	since, owes := l.owed.Owes(l.qp.Passed())
 	if !owes {
 		return 0, since
 	}
-	return l.qp.heldBufs(), since
+	return l.qp.HeldBufs(), since
 }
 
 // keeps notes that MPA keeps octets that end at to.
 func (l *connection) keeps(to uint64) {
 	l.keptTo = max(l.keptTo, to)
-	l.owed.Advance(l.qp.passed(), l.keptTo, l.transport.Now())
+	l.owed.Advance(l.qp.Passed(), l.keptTo, l.transport.Now())
 }
 
 // StreamBase implements upper.
 func (l *connection) StreamBase() uint64 { return l.rxBase }
 
 // Pushed implements upper.
-func (l *connection) Pushed() bool { return l.qp != nil && l.qp.pushed() }
+func (l *connection) Pushed() bool { return l.qp != nil && l.qp.Pushed() }
 
 // Arrive implements upper.
 func (l *connection) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
@@ -204,10 +205,10 @@ func (l *connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 		}
 		if l.dropBadCRC {
 			if stamp, ok := l.transport.Stamp(); ok {
-				l.qp.sent(stamp)
+				l.qp.Sent(stamp)
 			}
 		}
-		v := l.qp.arrive(off-l.rxBase, b, data)
+		v := stack.Verdict(l.qp.Arrive(off-l.rxBase, b, data))
 		if v == stack.Kept {
 			l.keeps(off - l.rxBase + uint64(len(data)))
 		}
@@ -228,8 +229,8 @@ func (l *connection) Edge(edge uint64) {
 		l.giveEarly(edge)
 	}
 	if l.phase == phaseFull && !l.awaitsRtr && edge > l.rxBase {
-		l.qp.leftEdge(edge - l.rxBase)
-		if passed := l.qp.passed(); passed < l.keptTo {
+		l.qp.LeftEdge(edge - l.rxBase)
+		if passed := l.qp.Passed(); passed < l.keptTo {
 			l.owed.Advance(passed, l.keptTo, l.transport.Now())
 		}
 		l.heed()
@@ -245,7 +246,7 @@ func (l *connection) Pull(dst []byte) int {
 			l.transport.GiveBack()
 		}
 	} else if l.phase == phaseFull {
-		n = l.qp.pull(dst, l.packFull && !l.shut && l.transport.Unacked())
+		n = l.qp.Pull(dst, l.packFull && !l.shut && l.transport.Unacked())
 		l.heed()
 	}
 	if l.shut && !l.closed && l.drained() {
@@ -256,44 +257,48 @@ func (l *connection) Pull(dst []byte) int {
 }
 
 func (l *connection) drained() bool {
-	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.idle())
+	return len(l.out) == 0 && (l.phase != phaseFull || l.qp.Idle())
 }
 
 // More says whether the next pull would have octets.
 func (l *connection) More() bool {
-	return len(l.out) > 0 || l.phase == phaseFull && l.qp.more()
+	return len(l.out) > 0 || l.phase == phaseFull && l.qp.More()
 }
 
 // heed does what the engine's last call means for the connection.
 func (l *connection) heed() {
-	if l.qp.effects != 0 {
+	if l.qp.Effects != 0 {
 		l.heedEffects()
 	}
 }
 
 func (l *connection) heedEffects() {
-	fx, err := l.qp.takeEffects()
-	if fx&effectOpened != 0 {
+	fx, err := l.qp.TakeEffects()
+	err = publicError(err)
+	if fx&qp.EffectOpened != 0 {
 		l.opened()
 	}
-	if fx&effectCloseHalf != 0 && !l.shut {
+	if fx&qp.EffectCloseHalf != 0 && !l.shut {
 		l.closing()
 	}
 	switch {
-	case fx&effectFail != 0:
+	case fx&qp.EffectFail != 0:
 		l.Fail(err)
-	case fx&effectLeave != 0:
-		l.qp.tell(EventTerminated, 0, err)
+	case fx&qp.EffectLeave != 0:
+		l.qp.Tell(qp.EventTerminated, 0, err)
 		l.note(err)
 		l.closing()
 	}
-	if fx&effectSend != 0 {
+	if fx&qp.EffectSend != 0 {
 		l.transport.Send()
 	}
-	if fx&effectShort != 0 {
+	if fx&qp.EffectShort != 0 {
 		l.transport.Short()
 	}
 }
+
+// MPA's Verdicts are the stack's.
+var _ = [1]struct{}{}[stack.Verdict(mpa.Done)-stack.Taken+stack.Verdict(mpa.Kept)-stack.Kept+stack.Verdict(mpa.Refused)-stack.Refused]
 
 // opened: the Responder's half may send.
 func (l *connection) opened() {
@@ -306,7 +311,7 @@ func (l *connection) opened() {
 
 // open lets the Responder send.
 func (l *connection) open() {
-	l.qp.open()
+	l.qp.Open()
 	l.heed()
 }
 
@@ -343,7 +348,7 @@ func (l *connection) linger() {
 func (l *connection) shutdown() {
 	switch l.phase {
 	case phaseFull:
-		l.qp.leave(Closing)
+		l.qp.Leave(qp.Closing)
 		if !l.shut {
 			l.closing()
 		}
@@ -358,16 +363,16 @@ func (l *connection) PeerClosed() {
 	switch {
 	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
 		l.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
-	case l.phase == phaseFull && (l.qp.cut() || len(l.in) > 0):
+	case l.phase == phaseFull && (l.qp.Cut() || len(l.in) > 0):
 		l.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
-	case l.phase == phaseFull && l.qp.peerEnds():
+	case l.phase == phaseFull && l.qp.PeerEnds():
 		l.Fail(&connectionError{ErrUnanswered})
 	case l.phase == phaseLeaving: // the stream will say so
 	default:
 		if l.phase == phaseFull {
-			l.qp.leave(Closing)
+			l.qp.Leave(qp.Closing)
 			l.end.tellPeerClosed(l.shut)
-			if l.qp.stopUnopened() {
+			if l.qp.StopUnopened() {
 				// The FPDU that would have let us send will not come.
 			} else if l.end.conn.AllowHalfClosed && !l.shut {
 				return
@@ -395,7 +400,7 @@ func (l *connection) Lost(err error) {
 func (l *connection) Fail(err error) {
 	l.note(err)
 	if l.phase == phaseFull {
-		l.qp.leave(Error)
+		l.qp.Leave(qp.Error)
 	}
 	if l.phase != phaseOver {
 		l.transport.Abort()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // ConnParam of Connect, Dial, ConnectStream and Accept: how a queue pair connects, as rdma_conn_param says it, and what the
@@ -190,17 +191,17 @@ func (c *ConnParam) dialects() []Dialect {
 // beginConnecting takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
 // error leaves it Idle, except for ErrClosed, when Abort or Close has come: then it is Closed.
 func (e *endpoint) beginConnecting(conn ConnParam) error {
-	if !e.engine.state.CompareAndSwap(uint32(Idle), uint32(Connecting)) {
+	if !e.engine.Move(qp.Idle, qp.Connecting) {
 		return ErrState
 	}
 	conn.PrivateData = slices.Clone(conn.PrivateData)
-	err := e.engine.prepare(readDepths{conn.IRD, conn.ORD})
+	err := e.engine.Prepare(conn.IRD, conn.ORD)
 	if err == nil {
 		e.conn = conn
 		return nil
 	}
-	e.engine.state.Store(uint32(Idle))
-	if e.unwanted.Load() && e.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) { // whichever of the two looks second sees the other
+	e.engine.Move(qp.Connecting, qp.Idle)
+	if e.unwanted.Load() && e.engine.Move(qp.Idle, qp.Closed) { // whichever of the two looks second sees the other
 		e.conclude(ErrClosed)
 		return ErrClosed
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,9 +32,9 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq}, ConnParam: ConnParam{IRD: 1, ORD: 1}}
 		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
-		require.True(t, cq.q.reserve(before))
+		require.True(t, cq.q.Reserve(before))
 		for i := range before { // as if they had been sent behind a Read that is not answered
-			c.qp.engine.pretendSent(uint64(i))
+			c.qp.engine.PretendSent(uint64(i))
 		}
 		late := make(chan error, 1)
 		go func() {
@@ -63,7 +64,7 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 			r.tell(c, "x")
 		}
 		r.untilDone(s.qp)
-		require.Equal(t, causeNoBuffer, terminateFor(s.qp.Err()).Cause)
+		require.Equal(t, causeNoBuffer, qp.TerminateFor(s.qp.Err()).Cause)
 		require.Zero(t, r.server.EventCount(EventCQOverflow))
 	})
 }
@@ -83,11 +84,11 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 		}
 	}, func() {
 		for i := uint64(0); i < rounds; {
-			if !s.q.claim(1) {
+			if !s.q.Claim(1) {
 				yield()
 				continue
 			}
-			if s.q.pop().id != i {
+			if s.q.Pop().ID != i {
 				wrong++
 			}
 			i++
@@ -103,8 +104,8 @@ func TestPolledBufferHasItsPlace(t *testing.T) {
 	q, err := cq.adapter.CreateQP(QPOptions{PD: cq.adapter.AllocPD(), SendCQ: cq, RecvCQ: cq, RecvDepth: 1})
 	require.NoError(t, err)
 	aside(func() { // the driver
-		if w, ok := q.engine.rq.Pop(); ok {
-			q.engine.fill(w.id)
+		if w, ok := q.engine.RQ.Pop(); ok {
+			q.engine.Fill(w.ID)
 		} else {
 			yield()
 		}

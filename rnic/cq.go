@@ -1,6 +1,10 @@
 package rnic
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+)
 
 // CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill and one goroutine polls.
 //
@@ -9,7 +13,7 @@ import "fmt"
 // any more its memory is collected, or goes back to Config.Arena. Until then it may be polled, after Adapter.Close too.
 type CompletionQueue struct {
 	adapter *Adapter
-	q       cq
+	q       qp.CQ
 }
 
 // CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this Adapter. Any other is an error.
@@ -18,12 +22,12 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
 	}
 	q := &CompletionQueue{adapter: a}
-	q.q.init(takeRing[Completion](&a.rings, q, ringSize(depth)), depth)
+	q.q.Init(takeRing[qp.CQE](&a.rings, q, qp.RingSize(depth)), depth)
 	return q, nil
 }
 
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
-func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.poll(dst) }
+func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(cqes(dst)) }
 
 // Depth is the number of entries.
-func (q *CompletionQueue) Depth() int { return q.q.size() }
+func (q *CompletionQueue) Depth() int { return q.q.Size() }

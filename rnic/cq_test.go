@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -66,7 +67,7 @@ func TestCQReservation(t *testing.T) {
 		}
 		c.poll()
 		require.Empty(t, c.done)
-		require.Zero(t, cq.q.promised())
+		require.Zero(t, cq.q.Promised())
 	})
 }
 
@@ -80,7 +81,7 @@ func TestCQUnsignaled(t *testing.T) {
 			wr := c.write(s, 1, 0, 100)
 			wr.Signaled = false
 			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
-			r.until("the entry given back", func() bool { return cq.q.promised() == 0 })
+			r.until("the entry given back", func() bool { return cq.q.Promised() == 0 })
 		}
 		c.poll()
 		require.Empty(t, c.done)
@@ -117,8 +118,8 @@ func TestCQWait(t *testing.T) {
 	require.ErrorIs(t, q.Wait(ended), context.Canceled)
 
 	push := func(id uint64) {
-		require.True(t, q.q.reserve(1))
-		q.q.push(Completion{ID: id})
+		require.True(t, q.q.Reserve(1))
+		q.q.Push(qp.CQE{ID: id})
 	}
 	push(1)
 	require.NoError(t, q.Wait(ended), "there is something: the context does not matter")
@@ -147,11 +148,11 @@ func TestCQWaitHammer(t *testing.T) {
 	for p := range producers {
 		wg.Go(func() {
 			for i := 0; i < rounds && ctx.Err() == nil; {
-				if !q.q.reserve(1) {
+				if !q.q.Reserve(1) {
 					yield()
 					continue
 				}
-				q.q.push(Completion{QP: uint32(p), ID: uint64(i)})
+				q.q.Push(qp.CQE{QP: uint32(p), ID: uint64(i)})
 				i++
 			}
 		})
@@ -169,7 +170,7 @@ func TestCQWaitHammer(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	require.Zero(t, q.q.promised())
+	require.Zero(t, q.q.Promised())
 }
 
 // One completion at a time, each answered before the next, pushed a little earlier or later each time: some fall
@@ -195,8 +196,8 @@ func TestCQWaitPingPong(t *testing.T) {
 			for range i % delays {
 				turn.Load()
 			}
-			q.q.reserve(1)
-			q.q.push(Completion{ID: uint64(i)})
+			q.q.Reserve(1)
+			q.q.Push(qp.CQE{ID: uint64(i)})
 		}
 	})
 	var c [1]Completion

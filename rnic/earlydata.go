@@ -86,7 +86,7 @@ func (l *connection) giveEarly(edge uint64) {
 		case l.phase == phaseDecide:
 			return
 		case l.phase == phaseFull:
-			if kept = l.qp.arriveLate(p.off-l.rxBase, p.buf, data); kept {
+			if kept = l.qp.ArriveLate(p.off-l.rxBase, p.buf, data); kept {
 				l.keeps(p.off - l.rxBase + uint64(len(data)))
 			}
 			l.heed()

@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // endpoint is a queue pair as its connection sees it: what it wants of one, and what came of it. One connection after another
 // may try for it (fallback.go), one is its.
 type endpoint struct {
 	adapter *Adapter
-	engine  *engine
+	engine  *qp.Engine
 	conn    ConnParam // from Connecting on
 
 	connection atomic.Pointer[connection]
@@ -29,7 +30,7 @@ type endpoint struct {
 	final Stats
 }
 
-func (e *endpoint) init(a *Adapter, q *engine) {
+func (e *endpoint) init(a *Adapter, q *qp.Engine) {
 	e.adapter, e.engine = a, q
 	e.connected, e.done = make(chan error, 1), make(chan struct{})
 }
@@ -57,7 +58,7 @@ func (e *endpoint) join(l *connection) error {
 func (e *endpoint) abort() {
 	if l := e.connectionOrUnwanted(); l != nil {
 		_ = order(l.transport.Submit, func() { l.Fail(ErrClosed) })
-	} else if e.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+	} else if e.engine.Move(qp.Idle, qp.Closed) {
 		e.conclude(ErrClosed)
 	}
 }
@@ -65,28 +66,28 @@ func (e *endpoint) abort() {
 // conclude is the last thing the connection's driver does to a QueuePair.
 func (e *endpoint) conclude(err error) {
 	e.err = err
-	e.engine.finish()
+	e.engine.Finish()
 	close(e.done)
 }
 
 func (e *endpoint) snapshot(l *connection) Stats {
-	if e.engine.State() == Closed {
+	if e.engine.State() == qp.Closed {
 		return e.final
 	}
-	return statsOf(e.engine.stats(), l.transport.Stats())
+	return statsOf(e.engine.Stats(), l.transport.Stats())
 }
 
 // tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
 func (e *endpoint) tellEnd(err error) {
-	if err == nil || e.engine.reported() || errors.Is(err, ErrClosed) {
+	if err == nil || e.engine.Reported() || errors.Is(err, ErrClosed) {
 		return
 	}
-	e.engine.tell(EventFailed, 0, err)
+	e.engine.Tell(qp.EventFailed, 0, err)
 }
 
 // tellPeerClosed posts that the peer closed its half, unless this end has begun to close already.
 func (e *endpoint) tellPeerClosed(shut bool) {
 	if !shut {
-		e.engine.tell(EventPeerClosed, 0, nil)
+		e.engine.Tell(qp.EventPeerClosed, 0, nil)
 	}
 }

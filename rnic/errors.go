@@ -7,6 +7,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -16,11 +17,11 @@ var (
 	// ErrClosed: this end has closed or aborted, or the Adapter or Listener is closed.
 	ErrClosed = errors.New("rnic: closed")
 	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
-	ErrSendQueueFull = errors.New("rnic: send queue is full")
-	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
+	ErrSendQueueFull = qp.ErrSendQueueFull
+	ErrRecvQueueFull = qp.ErrRecvQueueFull
 	// ErrCQFull: posting would need more completions than the CompletionQueue can hold. Entries are given back by Poll, and, of work
 	// that is not signaled and succeeds, when it is carried out: then there is nothing to poll, and posting is tried again.
-	ErrCQFull = errors.New("rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or create it deeper")
+	ErrCQFull = qp.ErrCQFull
 	// ErrListTooLong: more ranges than QPOptions.SGEMax.
 	ErrListTooLong = errors.New("rnic: work request has more ranges than QPOptions.SGEMax allows")
 	// ErrInlineTooLong: more octets than QPOptions.InlineMax.
@@ -30,9 +31,9 @@ var (
 	// ErrShape: a List, Inline or Local that a request of its kind cannot have.
 	ErrShape = errors.New("rnic: not possible in a work request of this kind")
 	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves none.
-	ErrReadDepth = errors.New("rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
+	ErrReadDepth = qp.ErrReadDepth
 	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
-	ErrExtension = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
+	ErrExtension = qp.ErrExtension
 	// ErrShared: the QueuePair takes its receive buffers from a SharedReceiveQueue, so that it has none of its own.
 	ErrShared = errors.New("rnic: the queue pair has a shared receive queue: post there")
 
@@ -59,7 +60,7 @@ var (
 	// it had been sent were not answered.
 	ErrUnanswered = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
 	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of a shared receive buffer.
-	ErrCQOverflow = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
+	ErrCQOverflow = qp.ErrCQOverflow
 	// ErrRevoked is Window.Bind's answer for a region that is not valid.
 	ErrRevoked = mem.ErrRevoked
 	// ErrWindowFreed is Window.Bind's answer after Free.
@@ -118,23 +119,39 @@ func (e *TerminateError) Error() string {
 	if e.Remote {
 		return "rnic: peer terminated the stream: " + e.Cause.Error()
 	}
-	return "rnic: stream terminated: " + faultText(e.Cause)
+	return "rnic: stream terminated: " + qp.FaultText(e.Cause)
 }
 
 func (e *TerminateError) Unwrap() error { return e.Cause }
+
+// PeerError is what the peer's Terminate said (RFC 5040 section 4.8). Error words it, with the segment that it is about.
+type PeerError struct {
+	Layer uint8 // 0 RDMAP, 1 DDP, 2 MPA
+	Type  uint8 // of the layer's errors
+	Code  uint8 // of the type's
+
+	said qp.PeerError
+}
+
+func (e *PeerError) Error() string { return e.said.Error() }
+
+// publicError is err of the engine as the application has it.
+func publicError(err error) error {
+	switch e := err.(type) {
+	case *qp.TerminateError:
+		return &TerminateError{Remote: e.Remote, Cause: publicError(e.Cause)}
+	case *qp.PeerError:
+		c := e.Terminate.Cause
+		return &PeerError{Layer: c.Layer(), Type: c.Type(), Code: c.Code(), said: *e}
+	}
+	return err
+}
 
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
 	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
 	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 )
-
-// setupError is why this end could not put a connection into service as ConnParam asks. The peer is
-// told of a local catastrophic error (RFC 6581 section 9.3).
-type setupError struct{ cause error }
-
-func (e *setupError) Error() string { return e.cause.Error() }
-func (e *setupError) Unwrap() error { return e.cause }
 
 // RevisionError is a start-up frame of an MPA revision, or a dialect, that is not served here.
 type RevisionError struct {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // EventKind says what an asynchronous event is about.
@@ -21,6 +23,9 @@ const (
 	EventSlowPath                         // QP's Stats.SlowPath is Count, more than Arm asked for
 	eventKinds
 )
+
+// They are the engine's.
+var _ = [1]struct{}{}[EventSlowPath-EventKind(qp.EventSlowPath)]
 
 func (k EventKind) String() string {
 	names := [...]string{
@@ -111,7 +116,7 @@ func (q *QueuePair) Arm(k EventKind, limit int) error {
 	if k == EventReceiveLow && q.opt.SRQ != nil {
 		return ErrShared
 	}
-	q.engine.arm(k, int64(limit))
+	q.engine.Arm(qp.Event(k), int64(limit))
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -225,7 +226,7 @@ func TestReceiveHighWater(t *testing.T) {
 			}
 			requireEvent(t, Event{Kind: EventReceiveHigh, QP: q, Count: 4}, event(t, events))
 			noEvent(t, events)
-			require.Equal(t, 8, q.engine.stats().RecvBegun)
+			require.Equal(t, 8, q.engine.Stats().RecvBegun)
 		})
 	}
 }
@@ -264,7 +265,7 @@ func TestReceiveLowWaterBehindAGap(t *testing.T) {
 func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	q, region, c, raw := h.orderly()
-	const messages, each = 2 * pendingMin, 40 // so many in a segment
+	const messages, each = 2 * qp.PendingMin, 40 // so many in a segment
 	begin := len(c.stream)
 	var ends []int
 	for range messages {
@@ -301,7 +302,7 @@ func TestSlowPathExcess(t *testing.T) {
 	for _, q := range []*QueuePair{good, q} {
 		require.NoError(t, q.Arm(EventSlowPath, limit))
 	}
-	zero := writeTo(rtrSTag, 0)
+	zero := writeTo(qp.RTRSTag, 0)
 	for i := range 2 * limit {
 		lo := len(c.stream)
 		c.stream = append(c.stream, p.fpdu(zero, nil)...)

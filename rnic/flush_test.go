@@ -71,7 +71,7 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 			require.EqualValues(t, i+1, cm.ID)
 			require.Equal(t, i > 0, cm.Status == Flushed, "%+v", cm)
 		}
-		require.Zero(t, c.cq.q.promised())
+		require.Zero(t, c.cq.q.Promised())
 	})
 }
 
@@ -232,7 +232,7 @@ func (f *flushing) judge(t *testing.T) {
 	}
 	require.True(t, slices.IsSorted(sends))
 	require.Equal(t, f.received, receives)
-	require.Zero(t, f.c.cq.q.promised())
+	require.Zero(t, f.c.cq.q.Promised())
 }
 
 // waysToEnd are steps that lead to the end of f's connection, by name.

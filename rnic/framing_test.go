@@ -118,12 +118,12 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 				h.turn(time.Millisecond)
 			}
 			require.Equal(t, want[1000:], memory[1000:], "placed behind the gap")
-			require.EqualValues(t, len(want)-1000, q.engine.stats().Placed.OutOfOrder)
-			require.Zero(t, q.engine.stats().WritesRecvd, "delivered")
+			require.EqualValues(t, len(want)-1000, q.engine.Stats().Placed.OutOfOrder)
+			require.Zero(t, q.engine.Stats().WritesRecvd, "delivered")
 			h.octets(c, ends[0], ends[1], 0)
 			h.turns(2, time.Millisecond)
 			require.Equal(t, want, memory)
-			require.EqualValues(t, len(ends)-1, q.engine.stats().WritesRecvd)
+			require.EqualValues(t, len(ends)-1, q.engine.Stats().WritesRecvd)
 			require.Equal(t, len(c.stream), c.place(), "acknowledged")
 		})
 	}

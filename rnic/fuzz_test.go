@@ -93,7 +93,7 @@ func FuzzStream(f *testing.F) {
 				t.Fatal("octets behind the receive buffers were written")
 			}
 		}
-		require.Zero(t, s.cq.q.promised())
+		require.Zero(t, s.cq.q.Promised())
 		r.until("all Bufs", func() bool { h := r.hosts[0]; return h.pool.Available() >= h.pool.Size()-1 })
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // nowhere is a range of no octets that names nothing.
@@ -136,7 +137,7 @@ func TestListProtection(t *testing.T) {
 				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 				r.untilDone(c.qp)
 				r.untilDone(s.qp)
-				require.ErrorIs(t, c.qp.Err(), errLocalRange)
+				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
 				require.Equal(t, []Completion{{ID: 5, QP: c.qp.Number(), Op: OpWrite, Status: LocalProtection}}, r.await(c, 1))
 				require.Equal(t, make([]byte, 20000), s.region.Bytes()[:20000])
 			})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // tied registers memory of e that its peer alone may reach.
@@ -42,7 +43,7 @@ func TestLocalInvalidate(t *testing.T) {
 		require.False(t, w.Valid())
 		require.False(t, m.Valid())
 		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), errLocalInvalidate)
+		require.ErrorIs(t, c.qp.Err(), qp.ErrLocalInvalidate)
 	})
 }
 
@@ -63,7 +64,7 @@ func TestSendAcrossLocalInvalidate(t *testing.T) {
 			{ID: 1, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpSend, Status: LocalProtection}, {ID: 4, QP: n, Op: OpSend, Status: Flushed},
 		}, r.await(c, 3))
 		r.untilDone(s.qp)
-		require.Zero(t, c.cq.q.promised())
+		require.Zero(t, c.cq.q.Promised())
 	})
 }
 
@@ -156,7 +157,7 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			m.Revoke()
 			return m.STag()
 		}},
-		{"the queue pair's own", func(_ *rig, c *end) mem.STag { return c.qp.engine.control() }},
+		{"the queue pair's own", func(_ *rig, c *end) mem.STag { return c.qp.engine.Control() }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -168,7 +169,7 @@ func TestLocalInvalidateRefused(t *testing.T) {
 				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})))
 				r.untilDone(c.qp)
 				r.untilDone(s.qp)
-				require.ErrorIs(t, c.qp.Err(), errLocalInvalidate)
+				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalInvalidate)
 				n := c.qp.Number()
 				require.Equal(t, []Completion{
 					{ID: 1, QP: n, Op: OpSend}, {ID: 2, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},

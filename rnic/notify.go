@@ -1,15 +1,19 @@
 package rnic
 
-import "context"
+import (
+	"context"
+
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+)
 
 // Notification says which completions Arm and Ready are about.
 type Notification uint32
 
 const (
 	// NextSolicited: those that the peer asked an event for (Completion.Solicited), and those that are no success.
-	NextSolicited Notification = Notification(armedSolicited)
+	NextSolicited Notification = Notification(qp.ArmedSolicited)
 	// NextCompletion: any.
-	NextCompletion Notification = Notification(armedAny)
+	NextCompletion Notification = Notification(qp.ArmedAny)
 )
 
 // Arm asks for one value in Ready when the next completion comes that n is about. When there is something to poll already, it is there
@@ -26,17 +30,17 @@ const (
 //
 // It may be called again before the value came: NextCompletion includes the other, and what was asked stays asked. Same goroutine as
 // Poll; it does not block.
-func (q *CompletionQueue) Arm(n Notification) { q.q.arm(uint32(n)) }
+func (q *CompletionQueue) Arm(n Notification) { q.q.Arm(uint32(n)) }
 
 // Ready has a value after Arm. Now and then there is one without a cause: poll, and arm again. Any goroutine, but Wait takes values
 // from it, too.
-func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.ready() }
+func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.Ready() }
 
 // Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion that arrives
 // between a fruitless Poll and Wait is not missed: the queue is looked at again after it was armed. The error is ctx.Err(); that a
 // QueuePair has ended is no error here, its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
-	for q.q.waiting() == 0 {
+	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextCompletion); err != nil {
 			return err
 		}
@@ -48,7 +52,7 @@ func (q *CompletionQueue) Wait(ctx context.Context) error {
 // NextSolicited is about, or ctx ends. Like Wait otherwise. Whoever sets WorkRequest.Solicited on the last of several Sends wakes
 // its peer once. RecvCQ must have room for what gathers.
 func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
-	for q.q.waiting() == 0 {
+	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextSolicited); err != nil {
 			return err
 		}
@@ -60,10 +64,10 @@ func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
 func (q *CompletionQueue) sleep(ctx context.Context, n Notification) error {
 	q.Arm(n)
 	select {
-	case <-q.q.ready():
+	case <-q.q.Ready():
 		return nil
 	case <-ctx.Done():
-		q.q.disarm()
+		q.q.Disarm()
 		return ctx.Err()
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 func (q *CompletionQueue) put(t testing.TB, c Completion) {
-	require.True(t, q.q.reserve(1))
-	q.q.push(c)
+	require.True(t, q.q.Reserve(1))
+	q.q.Push(cqes([]Completion{c})[0])
 }
 
 func isReady(q *CompletionQueue) bool {
@@ -72,7 +73,7 @@ func TestWaitSolicited(t *testing.T) {
 	var solicited atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for !q.q.isArmed(uint32(NextSolicited)) {
+		for !q.q.IsArmed(uint32(NextSolicited)) {
 			yield()
 		}
 		q.put(t, Completion{ID: 1})
@@ -103,7 +104,7 @@ func TestSolicitedEvents(t *testing.T) {
 		}
 		s.cq.Arm(NextSolicited)
 		send(false)
-		r.until("the first", func() bool { return s.cq.q.waiting() == 1 })
+		r.until("the first", func() bool { return s.cq.q.Waiting() == 1 })
 		require.False(t, isReady(s.cq))
 		send(true)
 		r.until("the event", func() bool { return isReady(s.cq) })
@@ -136,7 +137,7 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 		}
 		h.octets(c, c.place(), len(c.stream), 0)
 		h.turn(time.Microsecond)
-		require.Equal(t, 3, q.opt.RecvCQ.q.waiting())
+		require.Equal(t, 3, q.opt.RecvCQ.q.Waiting())
 		require.True(t, isReady(q.opt.RecvCQ), "message %d of 3", urgent+1)
 	}
 }
@@ -156,8 +157,8 @@ func TestArmHammer(t *testing.T) {
 				sent := int64(0)
 				for round := range rounds {
 					for more := (round + p) % roundMax; more >= 0; more-- {
-						q.q.reserve(1)
-						q.q.push(Completion{QP: uint32(p), Solicited: more == 0})
+						q.q.Reserve(1)
+						q.q.Push(qp.CQE{QP: uint32(p), Solicited: more == 0})
 						sent++
 					}
 					for polled[p].Load() != sent && ctx.Err() == nil {
@@ -183,6 +184,6 @@ func TestArmHammer(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		require.Zero(t, q.q.promised())
+		require.Zero(t, q.q.Promised())
 	}
 }

@@ -96,7 +96,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 	require.Equal(t, mpa.ErrCRC, me.Code)
 	var pe *PeerError
 	require.ErrorAs(t, c.qp.Err(), &pe)
-	require.Equal(t, rdmap.LLPCause(rdmap.LLPCRC), pe.terminate.Cause)
+	require.Equal(t, rdmap.LLPCause(rdmap.LLPCRC), pe.said.Terminate.Cause)
 	require.True(t, bytes.Equal(before, s.region.Bytes()))
 }
 

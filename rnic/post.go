@@ -1,5 +1,7 @@
 package rnic
 
+import "github.com/rnicd/rnicd/rnic/internal/qp"
+
 // runMax is how many requests go on a ring together.
 const runMax = 16
 
@@ -54,7 +56,7 @@ func (q *QueuePair) PostRecv(wrs ...WorkRequest) (n int, err error) {
 		}
 	}
 	if n > 0 && q.State() == Closed {
-		q.engine.flush()
+		q.engine.Flush()
 	}
 	return n, err
 }
@@ -65,7 +67,7 @@ func (q *QueuePair) enqueue(wr *WorkRequest) error {
 		return err
 	}
 	w := wqeOf(wr.Op, wr)
-	return q.engine.postSend(&w, wr.List, wr.Inline)
+	return q.engine.PostSend(&w, sges(wr.List), wr.Inline)
 }
 
 // mayPost refuses what the request, the connection or its state cannot have.
@@ -73,7 +75,7 @@ func (q *QueuePair) mayPost(wr *WorkRequest) error {
 	if err := checkSend(wr, q.opt.SGEMax, q.opt.InlineMax); err != nil {
 		return err
 	}
-	if err := q.engine.mayAsk(wr.Op); err != nil {
+	if err := q.engine.MayAsk(qp.Opcode(wr.Op)); err != nil {
 		return err
 	}
 	switch q.State() {
@@ -90,13 +92,13 @@ func (q *QueuePair) mayPost(wr *WorkRequest) error {
 // reservation and one barrier. All of them or none; it says how many. With none, posting them one
 // by one tells why. The connection's state was looked at for the request before.
 func (q *QueuePair) enqueueRun(wrs []WorkRequest) int {
-	var run [runMax]wqe
+	var run [runMax]qp.WQE
 	n := 0
 	for n < min(len(wrs), runMax) && plain(&wrs[n]) {
 		run[n] = wqeOf(wrs[n].Op, &wrs[n])
 		n++
 	}
-	return q.engine.postSends(run[:n])
+	return q.engine.PostSends(run[:n])
 }
 
 // plain says whether a request is possible as it is, whatever the connection has settled, and is one entry.
@@ -107,7 +109,7 @@ func plain(wr *WorkRequest) bool {
 // doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does any more.
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
-		q.engine.flush()
+		q.engine.Flush()
 	} else if l := q.end.connection.Load(); l != nil {
 		l.transport.Wake()
 	}
@@ -122,16 +124,16 @@ func (q *QueuePair) enqueueRecv(wr *WorkRequest) error {
 		return err
 	}
 	w := wqeOf(OpRecv, wr)
-	return q.engine.postRecv(&w, wr.List)
+	return q.engine.PostRecv(&w, sges(wr.List))
 }
 
 // enqueueRecvRun is enqueueRun of receive buffers.
 func (q *QueuePair) enqueueRecvRun(wrs []WorkRequest) int {
-	var run [runMax]wqe
+	var run [runMax]qp.WQE
 	n := 0
 	for n < min(len(wrs), runMax) && len(wrs[n].List) == 0 && checkRecv(&wrs[n], q.opt.SGEMax) == nil {
 		run[n] = wqeOf(OpRecv, &wrs[n])
 		n++
 	}
-	return q.engine.postRecvs(run[:n])
+	return q.engine.PostRecvs(run[:n])
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
@@ -33,7 +34,7 @@ type QPOptions struct {
 // QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
 type QueuePair struct {
 	opt    QPOptions
-	engine engine
+	engine qp.Engine
 	end    endpoint
 }
 
@@ -60,16 +61,16 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 		opt: opt,
 	}
 	q.end.init(a, &q.engine)
-	q.engine.engineConfig = engineConfig{
-		table: a.table, domain: opt.PD.id, stream: mem.StreamID(n), num: uint32(n), sendCQ: &opt.SendCQ.q, recvCQ: &opt.RecvCQ.q,
-		sendDepth: opt.SendDepth, recvDepth: opt.RecvDepth, sgeMax: opt.SGEMax, inlineMax: opt.InlineMax, recvRange: opt.receiveRanges(),
-		tell: q.tellEvent,
+	q.engine.Config = qp.Config{
+		Table: a.table, Domain: opt.PD.id, Stream: mem.StreamID(n), Number: uint32(n), SendCQ: &opt.SendCQ.q, RecvCQ: &opt.RecvCQ.q,
+		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGEMax: opt.SGEMax, InlineMax: opt.InlineMax, RecvRanges: opt.receiveRanges(),
+		Tell: func(k qp.Event, n uint64, err error) { q.tellEvent(EventKind(k), n, err) },
 	}
 	if opt.SRQ != nil {
-		q.engine.srq = &opt.SRQ.q
+		q.engine.SRQ = &opt.SRQ.q
 	}
-	q.engine.sq = takeRing[wqe](&a.rings, q, entriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
-	q.engine.rq = takeRing[wqe](&a.rings, q, opt.receiveRing())
+	q.engine.SQ = takeRing[qp.WQE](&a.rings, q, qp.EntriesFor(opt.SendDepth, opt.SGEMax, opt.InlineMax))
+	q.engine.RQ = takeRing[qp.WQE](&a.rings, q, opt.receiveRing())
 	return q, nil
 }
 
@@ -91,10 +92,10 @@ func (o *QPOptions) checkObjects(a *Adapter) error {
 }
 
 // Number identifies the QueuePair in Completions.
-func (q *QueuePair) Number() uint32 { return q.engine.num }
+func (q *QueuePair) Number() uint32 { return q.engine.Number }
 
 // State is a snapshot.
-func (q *QueuePair) State() State { return q.engine.State() }
+func (q *QueuePair) State() State { return State(q.engine.State()) }
 
 // LocalAddr is this end's address, once in service.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
@@ -133,7 +134,7 @@ func (q *QueuePair) Err() error {
 // still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.end.unwanted.Store(true)
-	if q.engine.state.CompareAndSwap(uint32(Idle), uint32(Closed)) {
+	if q.engine.Move(qp.Idle, qp.Closed) {
 		q.end.conclude(nil)
 		return nil
 	}
@@ -176,6 +177,13 @@ type Stats struct {
 	TCP            TransportStats
 }
 
+// Placed counts payload octets by the way they took.
+type Placed struct {
+	Direct      uint64 // from the one segment that held their whole frame
+	Reassembled uint64 // of frames that had to wait for another segment
+	OutOfOrder  uint64 // of either kind, placed before an earlier gap was filled
+}
+
 // ReceiveStats count what MPA has found in the peer's octets.
 type ReceiveStats struct {
 	FPDUs, Direct, Reassembled, OutOfOrder         uint64 // FPDUs: all; in one segment; in several; beyond a gap
@@ -201,7 +209,7 @@ func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 }
 
 // statsOf is what the engine and the transport have counted.
-func statsOf(s engineStats, t transport.Stats) Stats {
+func statsOf(s qp.Stats, t transport.Stats) Stats {
 	return Stats{
 		Receive: receiveStats(s.Receive), Placed: Placed(s.Placed), FPDUsSent: s.FPDUsSent, PayloadSent: s.PayloadSent,
 		MessagesSent: s.MessagesSent, MessagesRecvd: s.MessagesRecvd, WritesRecvd: s.WritesRecvd,
@@ -252,7 +260,7 @@ func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := order(l.transport.Submit, func() { ch <- q.engine.mulpdu(l.transport.EMSS()) - ddp.TaggedLen }); err != nil {
+	if err := order(l.transport.Submit, func() { ch <- q.engine.MULPDU(l.transport.EMSS()) - ddp.TaggedLen }); err != nil {
 		return 0, err
 	}
 	q.end.adapter.turn()

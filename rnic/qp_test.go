@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -115,7 +116,7 @@ func TestPostAfterClosed(t *testing.T) {
 			}, c.done)
 			c.done = nil
 		}
-		require.Zero(t, c.cq.q.promised())
+		require.Zero(t, c.cq.q.Promised())
 	})
 }
 
@@ -146,7 +147,7 @@ func TestQueuesFull(t *testing.T) {
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
 		}
 		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
-		require.Equal(t, int64(8), s.cq.q.promised())
+		require.Equal(t, int64(8), s.cq.q.Promised())
 
 		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range 4 {
@@ -154,7 +155,7 @@ func TestQueuesFull(t *testing.T) {
 		}
 		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
 		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
-		require.Equal(t, int64(12), s.cq.q.promised())
+		require.Equal(t, int64(12), s.cq.q.Promised())
 
 		p.write(p.fpdu(writeTo(0, 0), nil))
 		for i, cm := range r.await(s, 4) {
@@ -231,7 +232,7 @@ func TestFlushAtEnd(t *testing.T) {
 				if tc.want == nil {
 					require.Zero(t, flushed, "an orderly end carries out what was posted")
 				}
-				require.Zero(t, c.cq.q.promised())
+				require.Zero(t, c.cq.q.Promised())
 			})
 		})
 	}
@@ -361,7 +362,7 @@ func TestPostWhileEnding(t *testing.T) {
 			for g := range taken {
 				require.Equal(t, taken[g].Load(), got[g], "goroutine %d", g)
 			}
-			require.Zero(t, c.cq.q.promised())
+			require.Zero(t, c.cq.q.Promised())
 		}
 	})
 }
@@ -395,7 +396,7 @@ func TestLocalProtection(t *testing.T) {
 				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
 				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 8})))
 				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), errLocalRange)
+				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
 				require.Equal(t, []Completion{
 					{ID: 7, QP: c.qp.Number(), Op: OpWrite, Status: LocalProtection}, {ID: 8, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
 				}, r.await(c, 2))

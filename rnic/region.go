@@ -85,7 +85,7 @@ func (pd *ProtectionDomain) streamOf(q *QueuePair) (mem.StreamID, error) {
 	case q.opt.PD.adapter != pd.adapter || q.opt.PD.id != pd.id:
 		return 0, errForeignQP
 	}
-	return q.engine.stream, nil
+	return q.engine.Stream, nil
 }
 
 // MemoryRegion is registered memory. The calls that take its STag away wait for placements that are under way, and must not be

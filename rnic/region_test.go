@@ -70,7 +70,7 @@ func TestDeregisterUnderWrites(t *testing.T) {
 			r.untilDone(s.qp)
 			var pe *PeerError
 			require.ErrorAs(t, c.qp.Err(), &pe)
-			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.terminate.Cause.String())
+			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.said.Terminate.Cause.String())
 			require.True(t, bytes.Equal(bytes.Repeat([]byte{0x5a}, regionBytes), s.region.Bytes()))
 			s.unharmed(t)
 			c.poll()

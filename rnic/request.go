@@ -6,47 +6,48 @@ import (
 	"math"
 
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // wqeOf is the head of wr's entries; wr was checked.
-func wqeOf(op Opcode, wr *WorkRequest) wqe {
-	w := wqe{
-		id: wr.ID, local: wr.Local, remoteOffset: wr.RemoteOffset, remoteSTag: wr.RemoteSTag, op: op, more: uint8(len(wr.List)),
+func wqeOf(op Opcode, wr *WorkRequest) qp.WQE {
+	w := qp.WQE{
+		ID: wr.ID, Local: qp.SGE(wr.Local), RemoteOffset: wr.RemoteOffset, RemoteSTag: wr.RemoteSTag, Op: qp.Opcode(op), More: uint8(len(wr.List)),
 	}
 	if op >= OpFetchAdd {
 		setOperands(&w, wr)
 	}
 	if wr.Signaled {
-		w.flags |= flagSignaled
+		w.Flags |= qp.FlagSignaled
 	}
 	if wr.Solicited {
-		w.flags |= flagSolicited
+		w.Flags |= qp.FlagSolicited
 	}
 	if wr.Fence {
-		w.flags |= flagFence
+		w.Flags |= qp.FlagFence
 	}
 	if n := len(wr.Inline); n > 0 {
-		w.flags |= flagInline
-		w.local.Length = uint32(n)
+		w.Flags |= qp.FlagInline
+		w.Local.Length = uint32(n)
 	}
 	return w
 }
 
 // setOperands is for requests that have operands in place of a range.
-func setOperands(w *wqe, wr *WorkRequest) {
-	switch w.op {
+func setOperands(w *qp.WQE, wr *WorkRequest) {
+	switch wr.Op {
 	case OpFetchAdd:
-		w.local = SGE{Length: atomicLen}
-		w.operands = [3]uint64{wr.Add, wr.Boundary}
+		w.Local = qp.SGE{Length: qp.AtomicLen}
+		w.Operands = [3]uint64{wr.Add, wr.Boundary}
 	case OpCompareSwap:
 		c := &wr.CompareSwap
-		w.local = SGE{Length: atomicLen, Offset: c.Compare}
-		w.operands = [3]uint64{c.CompareMask, c.Swap, c.SwapMask}
+		w.Local = qp.SGE{Length: qp.AtomicLen, Offset: c.Compare}
+		w.Operands = [3]uint64{c.CompareMask, c.Swap, c.SwapMask}
 	case OpImmediate:
-		w.local = SGE{Length: rdmap.ImmediateLen}
-		w.operands[0] = binary.BigEndian.Uint64(wr.Immediate[:])
+		w.Local = qp.SGE{Length: rdmap.ImmediateLen}
+		w.Operands[0] = binary.BigEndian.Uint64(wr.Immediate[:])
 	case OpLocalInvalidate:
-		w.local = SGE{STag: wr.LocalSTag}
+		w.Local = qp.SGE{STag: wr.LocalSTag}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // asking are the options of an end that asks, and of one that serves.
@@ -99,7 +100,7 @@ func TestCompletionsInOrder(t *testing.T) {
 		}
 		require.Equal(t, want, ids(t, r.await(c, len(want))))
 		r.close(s, c)
-		require.Zero(t, c.cq.q.promised())
+		require.Zero(t, c.cq.q.Promised())
 	})
 }
 
@@ -290,7 +291,7 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 			return tries == 200
 		})
 		require.Greater(t, posted, 2)
-		require.Zero(t, c.cq.q.waiting())
+		require.Zero(t, c.cq.q.Waiting())
 		p.write(p.answer(outstanding, 0, "12345678", true))
 		for i, id := range ids(t, r.await(c, posted)) {
 			require.EqualValues(t, i, id)
@@ -330,7 +331,7 @@ func TestRemoteStatuses(t *testing.T) {
 				require.Equal(t, [2]Status{tc.want, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 				var pe *PeerError
 				require.ErrorAs(t, c.qp.Err(), &pe)
-				require.Zero(t, c.cq.q.promised())
+				require.Zero(t, c.cq.q.Promised())
 			})
 		})
 	}
@@ -348,7 +349,7 @@ func TestSinks(t *testing.T) {
 		require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
 		require.Equal(t, LocalProtection, r.await(c, 1)[0].Status)
 		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), errLocalRange)
+		require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
 
 		d := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(d)
@@ -499,7 +500,7 @@ func TestWhatCannotBePosted(t *testing.T) {
 		require.Equal(t, []uint64{1}, ids(t, r.await(c, 1)))
 		require.ErrorIs(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 64))), ErrReadDepth)
 		r.close(s, c)
-		require.Zero(t, c.cq.q.promised())
+		require.Zero(t, c.cq.q.Promised())
 	})
 }
 

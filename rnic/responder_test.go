@@ -417,8 +417,8 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			pool.Free(b)
 		}
 		arrive(at+uint64(len(first)), second)
-		require.EqualValues(t, 1, s.qp.engine.stats().Receive.FPDUs, "the Request was placed")
-		require.Zero(t, s.qp.engine.stats().ReadsWaiting)
+		require.EqualValues(t, 1, s.qp.engine.Stats().Receive.FPDUs, "the Request was placed")
+		require.Zero(t, s.qp.engine.Stats().ReadsWaiting)
 		before := bytes.Clone(m.Bytes())
 		arrive(at, first)
 		l.Edge(at + uint64(len(first)))

@@ -98,7 +98,7 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 	s.unharmed(t)
 	var pe *PeerError
 	require.ErrorAs(t, c.qp.Err(), &pe)
-	require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.terminate.Cause.String())
+	require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.said.Terminate.Cause.String())
 	c.poll()
 	require.Len(t, c.done, posted)
 	for _, x := range []*end{s, c} {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // Queues lie in the Adapter's arena while there is room, then on the heap, and work alike.
@@ -37,8 +38,8 @@ func TestRingMemoryComesBack(t *testing.T) {
 	for range 200 { // far more than the arena holds at once
 		q, err := a.CreateCQ(64)
 		require.NoError(t, err)
-		require.True(t, q.q.reserve(1))
-		q.q.push(Completion{ID: 1})
+		require.True(t, q.q.Reserve(1))
+		q.q.Push(qp.CQE{ID: 1})
 	}
 	returned := func() (n int) {
 		a.rings.mu.Lock()
@@ -60,11 +61,11 @@ func TestRingMemoryComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, q.Poll(make([]Completion, 4)), "a used piece makes an empty queue")
 	before := bytes.Clone(arena.Bytes())
-	require.True(t, q.q.reserve(1))
-	q.q.push(Completion{ID: 5})
+	require.True(t, q.q.Reserve(1))
+	q.q.Push(qp.CQE{ID: 5})
 	require.NotEqual(t, before, arena.Bytes(), "the queue does not lie in the arena")
-	require.True(t, held.q.reserve(1))
-	held.q.push(Completion{ID: 9})
+	require.True(t, held.q.Reserve(1))
+	held.q.Push(qp.CQE{ID: 9})
 	var c [1]Completion
 	require.Equal(t, 1, held.Poll(c[:]))
 	require.Equal(t, uint64(9), c[0].ID)

@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
 )
@@ -99,7 +100,7 @@ func TestFirstSendHasAnotherNumber(t *testing.T) {
 func TestReadResponseOfAnotherRead(t *testing.T) {
 	with := func(change func(h *ddp.Header)) ddp.Header {
 		h := rdmap.OpReadResponse.Header(1)
-		h.Last, h.Version, h.STag = true, 1, rtrSTag
+		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
 		change(&h)
 		return h
 	}
@@ -155,7 +156,7 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 					want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed})
 				}
 				require.Equal(t, want, s.done)
-				require.Zero(t, s.cq.q.promised())
+				require.Zero(t, s.cq.q.Promised())
 			})
 		})
 	}
@@ -472,7 +473,7 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			}
 			p := r.acceptRTR(s, c.offered)
 			p.tx.Init(mpa.Mode{Markers: !c.noMarkers, CRC: true})
-			h, msn := writeTo(rtrSTag, 0), uint32(1)
+			h, msn := writeTo(qp.RTRSTag, 0), uint32(1)
 			if c.kind == mpa.RTRSend {
 				h, msn = sendOf(1), 2
 			}
@@ -549,7 +550,7 @@ func TestReadsBesideTheRTR(t *testing.T) {
 		return h, b
 	}
 	response := rdmap.OpReadResponse.Header(1)
-	response.Last, response.Version, response.STag = true, 1, rtrSTag
+	response.Last, response.Version, response.STag = true, 1, qp.RTRSTag
 	for _, tc := range []struct {
 		name string
 		say  func(p *rawInitiator)
@@ -613,7 +614,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
 		p := r.acceptRTR(s, mpa.RTRWrite)
 		h := rdmap.OpWrite.Header(1)
-		h.Last, h.Version, h.STag = true, 1, rtrSTag
+		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
 		b := p.fpdu(h, nil)
 		require.Len(t, b, length)
 		l := s.qp.end.connection.Load()
@@ -629,7 +630,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		require.Equal(t, stack.Kept, arrive(l.rxBase, b[:cut]), cut)
 		l.Edge(l.rxBase + uint64(cut))
 		require.Equal(t, stack.Taken, arrive(l.rxBase+uint64(cut), b[cut:]), cut)
-		require.True(t, !s.qp.engine.unopened(), cut)
+		require.True(t, !s.qp.engine.Unopened(), cut)
 		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}
 }

@@ -46,7 +46,7 @@ func TestPostRecvOfSeveral(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
 		require.Equal(t, Flushed, r.await(s, 3)[2].Status)
-		require.Zero(t, s.qp.opt.RecvCQ.q.promised(), "of a run that did not fit, too")
+		require.Zero(t, s.qp.opt.RecvCQ.q.Promised(), "of a run that did not fit, too")
 	})
 }
 
@@ -71,7 +71,7 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 		}
 		r.await(s, 20)
 		require.Equal(t, c.source.Bytes()[:20], s.inbox.Bytes()[:20])
-		require.Zero(t, cq.q.promised())
+		require.Zero(t, cq.q.Promised())
 	})
 }
 
@@ -79,7 +79,7 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 func TestPostMoreThanTheRing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendDepth: 4}})
-		require.Less(t, c.qp.engine.sq.Cap(), runMax)
+		require.Less(t, c.qp.engine.SQ.Cap(), runMax)
 		var wrs []WorkRequest
 		for i := range 40 {
 			w := c.write(s, uint64(i), i, 1)
@@ -96,6 +96,6 @@ func TestPostMoreThanTheRing(t *testing.T) {
 			}
 			wrs = wrs[n:]
 		}
-		require.Zero(t, c.qp.opt.SendCQ.q.promised(), "of a run that did not fit, too")
+		require.Zero(t, c.qp.opt.SendCQ.q.Promised(), "of a run that did not fit, too")
 	})
 }

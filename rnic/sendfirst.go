@@ -1,5 +1,7 @@
 package rnic
 
+import "github.com/rnicd/rnicd/rnic/internal/qp"
+
 // A Responder that sends first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
 // FPDU: an Initiator that does not know yet that it is in full operation could take an FPDU for a
 // part of the Reply. Linux siw, for one, gives up a connection on which octets lie behind the Reply
@@ -27,7 +29,7 @@ func (q *QueuePair) SendFirst() error { return q.end.letSend(sendsFirst) }
 func (q *QueuePair) PeerReady() error { return q.end.letSend(peerIsReady) }
 
 func (e *endpoint) letSend(how uint32) error {
-	if e.engine.State() == Closed {
+	if e.engine.State() == qp.Closed {
 		return ErrState
 	}
 	for had := e.early.Load(); had < how && !e.early.CompareAndSwap(had, how); had = e.early.Load() {
@@ -56,7 +58,7 @@ func (e *endpoint) sendFirst(l *connection) {
 
 // maySendFirst: nothing but rule 4 is in the way.
 func (l *connection) maySendFirst() bool {
-	return l.phase == phaseFull && l.qp.unopened() && !l.awaitsReady && !l.awaitsRtr
+	return l.phase == phaseFull && l.qp.Unopened() && !l.awaitsReady && !l.awaitsRtr
 }
 
 // pauseOver is the timer of sendFirst. Octets that are not acknowledged are the Reply, which may

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // SRQOptions of CreateSRQ.
@@ -24,7 +25,7 @@ type SRQOptions struct {
 type SharedReceiveQueue struct {
 	adapter *Adapter
 	pd      *ProtectionDomain
-	q       srq
+	q       qp.SRQ
 }
 
 // CreateSRQ makes an empty SharedReceiveQueue. The error says which option cannot be. Any goroutine.
@@ -41,7 +42,7 @@ func (a *Adapter) CreateSRQ(opt SRQOptions) (*SharedReceiveQueue, error) {
 		return nil, fmt.Errorf("rnic: shared receive queue depth %d wanted, 1 to %d possible", opt.Depth, SRQDepthMax)
 	}
 	s := &SharedReceiveQueue{adapter: a, pd: opt.PD}
-	s.q.init(mem.NewMPMC(takeSlots[mem.MPMCSlot[sharedBuffer]](&a.rings, s, ringSize(opt.Depth))), opt.Depth, s.tellLimit)
+	s.q.Init(mem.NewMPMC(takeSlots[mem.MPMCSlot[qp.SharedBuffer]](&a.rings, s, qp.RingSize(opt.Depth))), opt.Depth, s.tellLimit)
 	return s, nil
 }
 
@@ -53,9 +54,9 @@ func (s *SharedReceiveQueue) tellLimit(left int64) {
 // receiveRing is how many entries the QueuePair's own receive queue has.
 func (o *QPOptions) receiveRing() int {
 	if o.SRQ != nil {
-		return ringSize(1) // of which none is used
+		return qp.RingSize(1) // of which none is used
 	}
-	return entriesFor(o.RecvDepth, o.SGEMax, 0)
+	return qp.EntriesFor(o.RecvDepth, o.SGEMax, 0)
 }
 
 // receiveRanges is how many ranges a receive buffer may have.
@@ -89,7 +90,7 @@ func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
 	if err := checkRecv(wr, SharedSGEMax); err != nil {
 		return err
 	}
-	if !s.q.post(wr.ID, wr.Local, wr.List) {
+	if !s.q.Post(wr.ID, qp.SGE(wr.Local), sges(wr.List)) {
 		return ErrRecvQueueFull
 	}
 	return nil
@@ -101,15 +102,15 @@ func (s *SharedReceiveQueue) Arm(limit int) error {
 	if limit < 0 || limit > s.Depth() {
 		return fmt.Errorf("rnic: shared receive queue limit %d wanted, 0 to %d possible", limit, s.Depth())
 	}
-	s.q.arm(int64(limit))
+	s.q.Arm(int64(limit))
 	return nil
 }
 
 // Left is the number of buffers that no QueuePair has taken, a snapshot. Any goroutine.
-func (s *SharedReceiveQueue) Left() int { return int(s.q.remaining()) }
+func (s *SharedReceiveQueue) Left() int { return int(s.q.Remaining()) }
 
 // Depth is how many buffers it holds.
-func (s *SharedReceiveQueue) Depth() int { return int(s.q.size()) }
+func (s *SharedReceiveQueue) Depth() int { return int(s.q.Size()) }
 
 // CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these depths, so that it never holds up
 // or overflows (RFC 5042 section 6.4.3.2): their sum. Name SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose

@@ -114,7 +114,7 @@ func (c *crowd) play() {
 		require.NoError(c.t, <-failed)
 	}
 	require.Equal(c.t, c.shared.Depth(), c.shared.Left())
-	require.Zero(c.t, c.cq.q.promised())
+	require.Zero(c.t, c.cq.q.Promised())
 }
 
 // speak sends a client's messages, each with its number.

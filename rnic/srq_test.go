@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 var causeNoBuffer = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer)
@@ -174,7 +175,7 @@ func TestSharedReceiveQueueEmpty(t *testing.T) {
 		r.await(ss[0], 1)
 		r.tell(cs[0], "second")
 		r.untilDone(ss[0].qp)
-		require.Equal(t, causeNoBuffer, terminateFor(ss[0].qp.Err()).Cause, "%v", ss[0].qp.Err())
+		require.Equal(t, causeNoBuffer, qp.TerminateFor(ss[0].qp.Err()).Cause, "%v", ss[0].qp.Err())
 		require.NoError(t, p.post(3))
 		r.tell(cs[1], "other")
 		require.Equal(t, uint64(3), r.await(ss[1], 1)[0].ID)
@@ -216,14 +217,14 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			q.Abort()
 			h.turns(3, time.Microsecond)
 			if tc.terminate {
-				require.Equal(t, causeNoBuffer, terminateFor(q.Err()).Cause)
+				require.Equal(t, causeNoBuffer, qp.TerminateFor(q.Err()).Cause)
 			}
 			var cs [8]Completion
 			require.Equal(t, tc.taken, q.opt.RecvCQ.Poll(cs[:]), "what was taken comes back")
 			for i, c := range cs[:tc.taken] {
 				require.Equal(t, Completion{ID: uint64(i), QP: q.Number(), Op: OpRecv, Status: Flushed}, c)
 			}
-			require.Zero(t, q.opt.RecvCQ.q.promised())
+			require.Zero(t, q.opt.RecvCQ.q.Promised())
 		})
 	}
 }
@@ -282,7 +283,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		require.ErrorIs(t, s.qp.Err(), ErrCQOverflow)
 		var pe *PeerError
 		require.ErrorAs(t, c.qp.Err(), &pe)
-		require.Equal(t, rdmap.CauseLocal, pe.terminate.Cause)
+		require.Equal(t, rdmap.CauseLocal, pe.said.Terminate.Cause)
 		requireEvent(t, Event{Kind: EventCQOverflow, QP: s.qp, CQ: small}, event(t, events))
 		require.Equal(t, EventTerminated, event(t, events).Kind)
 		require.EqualValues(t, 1, r.server.EventCount(EventCQOverflow))
@@ -296,7 +297,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		r.until("both completions", func() bool { got += small.Poll(cs[got:]); return got == 2 })
 		require.Equal(t, uint64(0), cs[0].ID)
 		require.Equal(t, Completion{ID: 90, QP: ownS.qp.Number(), Len: 4, Op: OpRecv}, cs[1])
-		require.Zero(t, small.q.promised())
+		require.Zero(t, small.q.Promised())
 	})
 }
 
@@ -414,7 +415,7 @@ func TestCQMinSize(t *testing.T) {
 		for range shared {
 			r.tell(c2, "x")
 		}
-		r.until("all that can be", func() bool { return cq.q.waiting() == cq.Depth() })
+		r.until("all that can be", func() bool { return cq.q.Waiting() == cq.Depth() })
 		r.pass(10 * time.Millisecond)
 		require.NoError(t, failed)
 		require.Equal(t, spare == 1, sharer.qp.State() != RTS, "one place too few, and only then")

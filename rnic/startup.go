@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -80,7 +81,7 @@ func (l *connection) opensCulley02(data []byte) bool {
 		return false
 	case !l.dropBadCRC:
 		l.firstMarker = false
-		l.qp.rejectStream(ErrFirstMarker)
+		l.qp.RejectStream(ErrFirstMarker)
 		l.heed()
 		return false
 	}
@@ -95,7 +96,7 @@ func (l *connection) bound(e *endpoint) error {
 	}
 	d = max(d, time.Millisecond) // a part of less would be none, which has another meaning
 	if err := l.transport.GiveUpAfter(d); err != nil {
-		return &setupError{fmt.Errorf("rnic: ConnParam.UserTimeout %v: %w", d, err)}
+		return &qp.SetupError{Cause: fmt.Errorf("rnic: ConnParam.UserTimeout %v: %w", d, err)}
 	}
 	return nil
 }
@@ -126,10 +127,10 @@ func (l *connection) start(t *mpa.Terms) {
 	if l.packFull {
 		l.transport.Nagle()
 	}
-	l.qp.start(&startOptions{
-		terms: t, responder: !l.initiator, opened: l.initiator || t.Dialect == mpa.Culley02, emss: l.transport.EMSS(),
-		reader: l.Reader, pool: l.Pool, bufsMax: l.bufsMax(), reserve: l.reserve,
-		dropBadCRC: l.dropBadCRC, packFull: l.packFull,
+	l.qp.Start(&qp.StartOptions{
+		Terms: t, Responder: !l.initiator, Opened: l.initiator || t.Dialect == mpa.Culley02, EMSS: l.transport.EMSS(),
+		Reader: l.Reader, Pool: l.Pool, BufsMax: l.bufsMax(), Reserve: l.reserve,
+		DropBadCRC: l.dropBadCRC, PackFull: l.packFull,
 	})
 }
 
@@ -261,7 +262,7 @@ func (l *connection) replied(f mpa.Frame) {
 	}
 	l.enter(&t)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
-		l.qp.receiveError(err)
+		l.qp.ReceiveError(err)
 		l.heed()
 		l.end.connected <- l.err
 		return

@@ -161,7 +161,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		} else {
 			n := -1
 			l := s.qp.end.connection.Load()
-			require.NoError(t, l.transport.Submit(func() { n = s.qp.engine.pull(make([]byte, 1460), false) }))
+			require.NoError(t, l.transport.Submit(func() { n = s.qp.engine.Pull(make([]byte, 1460), false) }))
 			require.Zero(t, n, "octets pulled")
 		}
 		require.Len(t, p.octets(), p.at, "octets behind the Reply")

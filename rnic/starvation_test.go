@@ -56,7 +56,7 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	refused := uint64(0)
 	for _, q := range qps {
 		require.Equal(t, RTS, q.State())
-		refused += q.engine.stats().Receive.RefusedSpare
+		refused += q.engine.Stats().Receive.RefusedSpare
 	}
 	require.Positive(t, refused)
 
@@ -93,7 +93,7 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 40), []byte("held"))...)
 	h.octets(c, hi, hi+10, 0)
 	h.turn(time.Microsecond)
-	require.EqualValues(t, 1, q.engine.stats().Receive.HeldBufs, "with Bufs to spare it may hold some again")
+	require.EqualValues(t, 1, q.engine.Stats().Receive.HeldBufs, "with Bufs to spare it may hold some again")
 	h.octets(c, hi+10, len(c.stream), 0)
 	h.turn(time.Microsecond)
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
@@ -117,7 +117,7 @@ func TestCutFramesInAShortPool(t *testing.T) {
 		h.turn(time.Microsecond)
 		require.Equal(t, text, string(region.Bytes()[8*i:][:len(text)]))
 	}
-	require.Zero(t, q.engine.stats().Receive.RefusedSpare)
+	require.Zero(t, q.engine.Stats().Receive.RefusedSpare)
 	h.pool.FreeN(out)
 }
 
@@ -139,7 +139,7 @@ func TestHoardersGiveWay(t *testing.T) {
 		h.turn(time.Microsecond)
 	}
 	send()
-	require.Positive(t, q.engine.stats().Receive.RefusedSpare, "there is no room yet")
+	require.Positive(t, q.engine.Stats().Receive.RefusedSpare, "there is no room yet")
 	for range 20 { // as TCP does, with growing pauses
 		h.turn(500 * time.Millisecond)
 		send()
@@ -171,7 +171,7 @@ func TestHoarderAlone(t *testing.T) {
 	at := len(c.stream) + 1
 	c.stream = append(c.stream, make([]byte, 101)...)
 	more := func(others func()) {
-		refused := q.engine.stats().Receive.RefusedSpare
+		refused := q.engine.Stats().Receive.RefusedSpare
 		for range 20 {
 			h.turn(500 * time.Millisecond)
 			h.octets(c, at, at+100, 0)
@@ -179,7 +179,7 @@ func TestHoarderAlone(t *testing.T) {
 			others()
 			h.turn(0)
 		}
-		require.True(t, isDone(q) || q.engine.stats().Receive.RefusedSpare > refused+10)
+		require.True(t, isDone(q) || q.engine.Stats().Receive.RefusedSpare > refused+10)
 	}
 	more(func() {})
 	require.False(t, isDone(q))

@@ -1,6 +1,10 @@
 package rnic
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+)
 
 // State of a QueuePair, as the verbs have them. What a state lets one do, and what becomes of what was posted, is the same in both
 // ways to the end:
@@ -40,6 +44,9 @@ const (
 	Error
 	Closed
 )
+
+// They are the engine's.
+var _ = [1]struct{}{}[Closed-State(qp.Closed)]
 
 func (s State) String() string {
 	names := [...]string{"idle", "connecting", "rts", "closing", "terminating", "error", "closed"}

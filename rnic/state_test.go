@@ -3,6 +3,7 @@ package rnic
 import (
 	"testing"
 
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,7 +63,7 @@ func TestErrorState(t *testing.T) {
 				l := c.qp.end.connection.Load()
 				seen := make(chan State, 1)
 				require.NoError(t, order(l.transport.Submit, func() {
-					c.qp.engine.leave(tc.before)
+					c.qp.engine.Leave(qp.State(tc.before))
 					l.Fail(ErrHoarding)
 					seen <- c.qp.State()
 				}))

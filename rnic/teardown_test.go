@@ -152,7 +152,7 @@ func TestPostBehindOwnClose(t *testing.T) {
 		refused()
 		require.NoError(t, s.qp.Err())
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: n}}, r.await(s, 1))
-		require.Zero(t, s.cq.q.promised())
+		require.Zero(t, s.cq.q.Promised())
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // offence is what a client does wrong, and what the server must call it.
@@ -118,16 +119,16 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	var te *TerminateError
 	require.ErrorAs(t, s.qp.Err(), &te)
 	require.False(t, te.Remote)
-	require.Equal(t, o.cause, terminateFor(te.Cause).Cause, "%v", te)
+	require.Equal(t, o.cause, qp.TerminateFor(te.Cause).Cause, "%v", te)
 	what, ours := strings.CutPrefix(te.Error(), "rnic: stream terminated: ")
 	require.True(t, ours, "%v", te)
 	require.ErrorAs(t, c.qp.Err(), &te)
 	require.True(t, te.Remote)
 	var pe *PeerError
 	require.ErrorAs(t, te, &pe)
-	require.Equal(t, o.cause, pe.terminate.Cause, "%v", pe)
-	require.True(t, pe.terminate.HasDDP)
-	require.True(t, pe.terminate.HasSegmentLen)
+	require.Equal(t, o.cause, pe.said.Terminate.Cause, "%v", pe)
+	require.True(t, pe.said.Terminate.HasDDP)
+	require.True(t, pe.said.Terminate.HasSegmentLen)
 	require.Contains(t, what, o.cause.String())
 	require.EqualError(t, te, "rnic: peer terminated the stream: "+what, "both ends have the same words for it")
 
@@ -214,7 +215,7 @@ func TestTerminateOnWire(t *testing.T) {
 				p.closeSend()
 				r.untilDone(s.qp)
 				require.ErrorContains(t, s.qp.Err(), "rnic: stream terminated: ")
-				require.Equal(t, tc.cause, terminateFor(errors.Unwrap(s.qp.Err())).Cause)
+				require.Equal(t, tc.cause, qp.TerminateFor(errors.Unwrap(s.qp.Err())).Cause)
 				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
 				s.unharmed(t)
 			})
@@ -302,7 +303,7 @@ func TestPeerTerminates(t *testing.T) {
 	}{
 		{"whole", []byte{0x11, 0x01, 0, 0}, 0x1101},
 		{"announces a header that is not there", []byte{0x02, 0x06, 0xc0, 0}, 0x0206},
-		{"longest", make([]byte, terminateLenMax), 0},
+		{"longest", make([]byte, qp.TerminateLenMax), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -317,7 +318,7 @@ func TestPeerTerminates(t *testing.T) {
 				r.untilDone(s.qp)
 				var pe *PeerError
 				require.ErrorAs(t, s.qp.Err(), &pe)
-				require.Equal(t, tc.want, pe.terminate.Cause)
+				require.Equal(t, tc.want, pe.said.Terminate.Cause)
 				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
 			})
 		})

@@ -232,7 +232,7 @@ func TestManyOutstanding(t *testing.T) {
 		})
 		require.Equal(t, signaled, completed)
 		r.close(s, c)
-		require.Equal(t, int64(0), c.cq.q.promised(), "promised entries of the client's queue")
+		require.Equal(t, int64(0), c.cq.q.Promised(), "promised entries of the client's queue")
 	})
 }
 

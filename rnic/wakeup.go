@@ -15,7 +15,7 @@ func (l *connection) planWakeUp() {
 // wakeUp: the time has come. What is sent from now on needs none.
 func (l *connection) wakeUp() {
 	l.wakeUpPlanned = false
-	if l.qp.oweWakeUp() {
+	if l.qp.OweWakeUp() {
 		l.adapter.startup.wakeUps.Add(1)
 		l.transport.Send()
 	}

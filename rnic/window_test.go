@@ -205,8 +205,8 @@ func TestSendInvalidateRefused(t *testing.T) {
 				r.untilDone(s.qp)
 				var pe *PeerError
 				require.ErrorAs(t, c.qp.Err(), &pe)
-				require.Equal(t, "RDMAP remote protection error: STag cannot be invalidated (layer 0, type 1, code 0x09)", pe.terminate.Cause.String())
-				require.EqualValues(t, target, pe.terminate.DDP.ULP32)
+				require.Equal(t, "RDMAP remote protection error: STag cannot be invalidated (layer 0, type 1, code 0x09)", pe.said.Terminate.Cause.String())
+				require.EqualValues(t, target, pe.said.Terminate.DDP.ULP32)
 				require.Equal(t, []Completion{
 					{ID: 5, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, {ID: 6, QP: s.qp.Number(), Op: OpRecv, Status: Flushed},
 				}, r.await(s, 2))

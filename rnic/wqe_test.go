@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +39,7 @@ func TestRequestShapes(t *testing.T) {
 			require.ErrorContains(t, err, tc.text)
 		}
 		require.NoError(t, checkLong(OpSend, &WorkRequest{Local: huge, List: []SGE{{Length: math.MaxUint32 - huge.Length}}}, 2, 0), "the longest")
-		require.Zero(t, c.cq.q.promised())
+		require.Zero(t, c.cq.q.Promised())
 		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 0))))
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Inline: []byte{}, Signaled: true})), "no octets are no inline data")
 		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Op: OpSend}}, r.await(c, 1))
@@ -75,7 +76,7 @@ func TestRequestLimits(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, [2]int{tc.sends, tc.recvs}, [2]int{q.engine.sq.Cap(), q.engine.rq.Cap()})
+		require.Equal(t, [2]int{tc.sends, tc.recvs}, [2]int{q.engine.SQ.Cap(), q.engine.RQ.Cap()})
 		q.Abort()
 	}
 }
@@ -98,7 +99,7 @@ func TestLongestRequestsFit(t *testing.T) {
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)})))
 		}
 		for errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 200, Local: list[0], List: list})) == nil {
-			require.Less(t, s.qp.engine.sq.Len(), 2*depth*(1+entriesMoreMax), "a ring without an end")
+			require.Less(t, s.qp.engine.SQ.Len(), 2*depth*(1+qp.EntriesMoreMax), "a ring without an end")
 		}
 		p.reset()
 		r.untilDone(s.qp)
@@ -112,7 +113,7 @@ func TestLongestRequestsFit(t *testing.T) {
 			require.Equal(t, 1, ids[i])
 			require.Equal(t, 1, ids[100+i])
 		}
-		require.Zero(t, s.cq.q.promised())
-		require.Zero(t, s.qp.engine.sq.Len()+s.qp.engine.rq.Len())
+		require.Zero(t, s.cq.q.Promised())
+		require.Zero(t, s.qp.engine.SQ.Len()+s.qp.engine.RQ.Len())
 	})
 }

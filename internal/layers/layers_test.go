@@ -42,7 +42,8 @@ var allowed = map[string][]string{
 	"rdmap":  {"ddp"},
 
 	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages"},
-	"rnic":                    {"rnic/internal/transport", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},
+	"rnic":                    {"rnic/internal/transport", "rnic/internal/qp", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},

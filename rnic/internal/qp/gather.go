@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
@@ -31,20 +31,20 @@ func (g *gatherRoom) init(inlineMax, sgeMax int) {
 }
 
 // popRequest makes the next work request s.wr; false when there is none.
-func (q *engine) popRequest() bool {
+func (q *Engine) popRequest() bool {
 	s := &q.send
 	w := &s.wr
-	if !q.sq.Take(w) {
+	if !q.SQ.Take(w) {
 		return false
 	}
-	s.size = w.local.Length
+	s.size = w.Local.Length
 	if w.inline() {
-		popBehind(q.sq, w, nil, s.inline[:w.local.Length])
+		popBehind(q.SQ, w, nil, s.inline[:w.Local.Length])
 		return true
 	}
-	if w.more > 0 {
-		list := s.list[:w.more]
-		popBehind(q.sq, w, list, nil)
+	if w.More > 0 {
+		list := s.list[:w.More]
+		popBehind(q.SQ, w, list, nil)
 		for i := range list {
 			s.size += list[i].Length // posting has seen to it that it does not wrap
 		}
@@ -57,13 +57,13 @@ func (s *sendHalf) findSource() {
 	f, w := &s.from, &s.wr
 	f.own = nil
 	if w.inline() {
-		f.own = s.inline[:w.local.Length]
+		f.own = s.inline[:w.Local.Length]
 	}
-	f.first, f.list, f.stream, f.need = w.local, s.list[:w.more], mem.AnyStream, mem.LocalRead
+	f.first, f.list, f.stream, f.need = w.Local, s.list[:w.More], mem.AnyStream, mem.LocalRead
 }
 
 // checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets are not looked at.
-func (q *engine) checkSource() mem.CheckResult {
+func (q *Engine) checkSource() mem.CheckResult {
 	f := &q.send.from
 	if f.own != nil {
 		return mem.CheckOK
@@ -80,17 +80,17 @@ func (q *engine) checkSource() mem.CheckResult {
 }
 
 // lookUp finds n octets of a range, from off; of none it asks nothing.
-func (q *engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
+func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 	if n == 0 {
 		return nil, mem.CheckOK
 	}
 	f := &q.send.from
-	return q.table.Check(q.domain, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
+	return q.Table.Check(q.Domain, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
 }
 
 // octets makes n octets of the message, from off, the parts behind the header. They are looked up for each segment, so that
 // Revoke holds in the middle of a message.
-func (q *engine) octets(off uint32, n int) mem.CheckResult {
+func (q *Engine) octets(off uint32, n int) mem.CheckResult {
 	s := &q.send
 	s.parts = s.parts[:1]
 	switch f := &s.from; {
@@ -102,14 +102,14 @@ func (q *engine) octets(off uint32, n int) mem.CheckResult {
 	case len(f.list) > 0:
 		return q.gather(off, uint32(n))
 	default:
-		b, res := q.table.Check(q.domain, f.stream, f.first.STag, f.first.Offset+uint64(off), n, f.need)
+		b, res := q.Table.Check(q.Domain, f.stream, f.first.STag, f.first.Offset+uint64(off), n, f.need)
 		s.parts = append(s.parts, b)
 		return res
 	}
 }
 
 // gather is octets of a message of several ranges. A segment may have some of each.
-func (q *engine) gather(off, n uint32) mem.CheckResult {
+func (q *Engine) gather(off, n uint32) mem.CheckResult {
 	s := &q.send
 	sge, rest := s.from.first, s.from.list
 	for {

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"encoding/binary"
@@ -17,8 +17,8 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	body := terminateBody(nil)
 	write := func() *sendHalf {
 		s := &sendHalf{}
-		s.start(&engine{engineConfig: engineConfig{sgeMax: 1}}, &startOptions{
-			terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}}, opened: true,
+		s.start(&Engine{Config: Config{SGEMax: 1}}, &StartOptions{
+			Terms: &mpa.Terms{Agreement: mpa.Agreement{Version: 1, Send: mpa.Mode{CRC: true}}}, Opened: true,
 		})
 		s.terminate(body)
 		return s
@@ -43,5 +43,5 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 
 // What an error becomes on the wire when it is none of the protocols'.
 func TestTerminateForOther(t *testing.T) {
-	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, terminateFor(io.ErrUnexpectedEOF))
+	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, TerminateFor(io.ErrUnexpectedEOF))
 }

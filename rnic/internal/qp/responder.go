@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"sync/atomic"
@@ -44,7 +44,7 @@ func readDepth(n int) int {
 
 // The control region: the peer's Terminate, then Requests; what comes behind is in requester.go.
 const (
-	requestsAt  = terminateLenMax
+	requestsAt  = TerminateLenMax
 	requestSlot = 64 // octets; the longest Request has 52
 )
 
@@ -64,7 +64,7 @@ func (s *responder) start(ctrl mem.STag, ird int) {
 }
 
 // deliverRequest takes a Read or Atomic Request that is next in the stream. Its buffer is the answer's until that was sent.
-func (q *engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
+func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 	if q.recv.fault != nil {
 		return // the stream is at its end, and no answer would leave
 	}
@@ -82,16 +82,16 @@ func (q *engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		return
 	}
 	q.respond.answers.push(a)
-	q.effects |= effectSend
+	q.Effects |= EffectSend
 }
 
 // judgeRead validates a Read Request's source for the whole of its range, and not at all when that is empty (RFC 5040 sections
 // 5.2.1 and 7.2). 0: it is good.
-func (q *engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
+func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 	if r.Size == 0 {
 		return 0
 	}
-	_, verdict := q.table.Check(q.domain, q.stream, r.SrcSTag, r.SrcTO, int(r.Size), mem.RemoteRead)
+	_, verdict := q.Table.Check(q.Domain, q.Stream, r.SrcSTag, r.SrcTO, int(r.Size), mem.RemoteRead)
 	return rdmap.ReadCause(verdict)
 }
 
@@ -99,7 +99,7 @@ func (q *engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 //
 // It is atomic towards all that this process does to the octets by sync/atomic, so towards atomics of all streams (RFC 7306
 // section 5.3). Values are in the host's order there.
-func (q *engine) carryOut(a *answer, body []byte) rdmap.Cause {
+func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	req, ok := rdmap.ParseAtomicRequest(body)
 	if !ok {
 		return rdmap.CauseOperation
@@ -107,20 +107,20 @@ func (q *engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	if !req.Code.Valid() {
 		return rdmap.CauseOpcode
 	}
-	b, verdict := q.table.Check(q.domain, q.stream, req.STag, req.TO, atomicLen, mem.RemoteRead|mem.RemoteWrite)
+	b, verdict := q.Table.Check(q.Domain, q.Stream, req.STag, req.TO, AtomicLen, mem.RemoteRead|mem.RemoteWrite)
 	if verdict != mem.CheckOK {
 		return rdmap.ReadCause(verdict)
 	}
 	p := unsafe.Pointer(unsafe.SliceData(b))
-	if uintptr(p)%atomicLen != 0 {
+	if uintptr(p)%AtomicLen != 0 {
 		return rdmap.CauseStream // RFC 7306 section 8.2
 	}
 	a.response = rdmap.AtomicResponse{ID: req.ID, Original: apply((*uint64)(p), &req)}
 	return 0
 }
 
-// atomicLen is the length, and the alignment, of what an atomic operation is about.
-const atomicLen = 8
+// AtomicLen is the length, and the alignment, of what an atomic operation is about.
+const AtomicLen = 8
 
 func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 	for {
@@ -133,7 +133,7 @@ func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 
 // refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a Read's (RFC 5040 section 7.1), of no
 // other (RFC 7306 section 8.1).
-func (q *engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
+func (q *Engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	if q.recv.fault == nil { // the first error is the one to report
 		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen}
 		if isRead {
@@ -146,7 +146,7 @@ func (q *engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 }
 
 // beginAnswer starts the next Response; false when there is none.
-func (q *engine) beginAnswer() bool {
+func (q *Engine) beginAnswer() bool {
 	if q.respond.answers.count == 0 {
 		return false
 	}
@@ -160,7 +160,7 @@ func (q *engine) beginAnswer() bool {
 		m = ddp.Message{Header: rdmap.OpReadResponse.Header(s.version), Len: a.read.Size}
 		m.Header.STag, m.Header.TO = a.read.SinkSTag, a.read.SinkTO
 		s.from = source{
-			first: SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.stream, need: mem.RemoteRead,
+			first: SGE{STag: a.read.SrcSTag, Length: a.read.Size, Offset: a.read.SrcTO}, stream: q.Stream, need: mem.RemoteRead,
 		}
 	}
 	s.seg.Start(m)
@@ -169,7 +169,7 @@ func (q *engine) beginAnswer() bool {
 }
 
 // answered: the Response at the front has been cut whole.
-func (q *engine) answered() {
+func (q *Engine) answered() {
 	r := &q.respond
 	r.requestQ.Post(r.answers.at(0).buffer)
 	r.answers.pop()
@@ -179,7 +179,7 @@ func (q *engine) answered() {
 
 // sourceGone: what is to be read was revoked while the Response was on its way. The Terminate says how far it came (RFC 5040
 // section 4.8).
-func (q *engine) sourceGone(off uint32, verdict mem.CheckResult) {
+func (q *Engine) sourceGone(off uint32, verdict mem.CheckResult) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)
 	q.refuse(a, rdmap.ReadCause(verdict), true)

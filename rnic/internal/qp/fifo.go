@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import "math/bits"
 
@@ -33,8 +33,8 @@ func (f *fifo[T]) pop() {
 	f.count--
 }
 
-// ringSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
-func ringSize(n int) int { return max(2, ceilPow2(n)) }
+// RingSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
+func RingSize(n int) int { return max(2, ceilPow2(n)) }
 
 func ceilPow2(n int) int {
 	if n <= 1 {

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 // Ring entries are fixed and free of pointers, so that they may lie in shared memory.
 func TestRingEntries64(t *testing.T) {
-	require.Equal(t, uintptr(64), unsafe.Sizeof(wqe{}))
+	require.Equal(t, uintptr(64), unsafe.Sizeof(WQE{}))
 	require.Equal(t, uintptr(64), unsafe.Sizeof(rangesEntry{}))
 	require.Equal(t, uintptr(64), unsafe.Sizeof(octetsEntry{}))
 }

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/stack"
 )
 
 // recvHalf takes stream octets to registered memory, and finished messages to the CompletionQueue.
@@ -43,7 +42,7 @@ type recvHalf struct {
 	list   []SGE       // of the buffer that postBuffer is at
 	ranges []ddp.Range // and all of its ranges
 
-	entry wqe   // of rq, in hand
+	entry WQE   // of rq, in hand
 	batch batch // of completions
 
 	messages, writes uint64
@@ -63,20 +62,20 @@ const (
 	roomSpare  = 64 // frames that were held, partly, and that a segment makes whole
 )
 
-func (r *recvHalf) start(q *engine, o *startOptions) {
-	t, responder := o.terms, o.responder
+func (r *recvHalf) start(q *Engine, o *StartOptions) {
+	t, responder := o.Terms, o.Responder
 	ag := &t.Agreement
-	r.version, r.shared = ag.Version, q.srq != nil
+	r.version, r.shared = ag.Version, q.SRQ != nil
 	r.rx.Init(mpa.ReceiverConfig{
-		Mode: ag.Receive, Pool: o.pool, BufsMax: o.bufsMax, Reserve: o.reserve,
-		DropBadCRC: o.dropBadCRC, ULPDUMin: ddp.TaggedLen,
+		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax, Reserve: o.Reserve,
+		DropBadCRC: o.DropBadCRC, ULPDUMin: ddp.TaggedLen,
 		InOrder: responder && asksWhoseBuffer(t),
 	})
-	r.sendQ.InitLists(ceilPow2(q.recvDepth), q.recvRange)
-	r.list = make([]SGE, q.sgeMax-1)
-	r.ranges = make([]ddp.Range, q.sgeMax)
+	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
+	r.list = make([]SGE, q.SGEMax-1)
+	r.ranges = make([]ddp.Range, q.SGEMax)
 	r.termQ.Init(1)
-	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
+	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: TerminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
 	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message has said that it serves one.
 	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
@@ -96,23 +95,23 @@ func (r *recvHalf) start(q *engine, o *startOptions) {
 		r.queues[rdmap.QNAtomic] = &q.requester.atomicQ
 	}
 	r.ddp.Init(ddp.StreamConfig{
-		Table: q.table, Domain: q.domain, Stream: q.stream, Version: ag.Version,
-		Queues: known, PendingMax: max(pendingMin, 2*(o.emss/fpduLenMin+roomSpare)),
+		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
+		Queues: known, PendingMax: max(PendingMin, 2*(o.EMSS/fpduLenMin+roomSpare)),
 	})
 }
 
-// sent tells the timestamp of the segment that arrive is given next (mpa.Receiver.Sent).
-func (q *engine) sent(stamp uint32) { q.recv.rx.Sent(stamp) }
+// Sent tells the timestamp of the segment that arrive is given next (mpa.Receiver.Sent).
+func (q *Engine) Sent(stamp uint32) { q.recv.rx.Sent(stamp) }
 
-// arrive offers octets at an offset of the MPA stream.
-func (q *engine) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
+// Arrive offers octets at an offset of the MPA stream.
+func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	r := &q.recv
 	if r.dead {
-		return stack.Taken
+		return mpa.Done
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
 		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
-		return stack.Refused
+		return mpa.Refused
 	}
 	q.postBuffers()
 	q.reader.Enter()
@@ -123,18 +122,14 @@ func (q *engine) arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	v := r.rx.Verdict()
 	q.reader.Exit()
 	q.arrived()
-	switch v {
-	case mpa.Kept:
-		return stack.Kept
-	case mpa.Refused:
-		q.effects |= effectShort
-		return stack.Refused
+	if v == mpa.Refused {
+		q.Effects |= EffectShort
 	}
-	return stack.Taken
+	return v
 }
 
-// arriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it cannot refuse them.
-func (q *engine) arriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
+// ArriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it cannot refuse them.
+func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	r := &q.recv
 	if r.dead {
 		return false
@@ -152,26 +147,26 @@ func (q *engine) arriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 }
 
 // arrived acts on what octets brought.
-func (q *engine) arrived() {
+func (q *Engine) arrived() {
 	q.publishRecvs()
 	if q.watch.armed.Load() {
 		q.look()
 	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
-		q.open() // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
+		q.Open() // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
 	}
 	q.lookForErrors()
 }
 
-// open lets the Responder send.
-func (q *engine) open() {
+// Open lets the Responder send.
+func (q *Engine) Open() {
 	q.send.enabled = true
 	q.recv.rx.PassAhead()
-	q.effects |= effectOpened
+	q.Effects |= EffectOpened
 }
 
-// leftEdge delivers what is complete below edge.
-func (q *engine) leftEdge(edge uint64) {
+// LeftEdge delivers what is complete below edge.
+func (q *Engine) LeftEdge(edge uint64) {
 	r := &q.recv
 	if r.dead {
 		return
@@ -194,21 +189,21 @@ func (q *engine) leftEdge(edge uint64) {
 }
 
 // postBuffers moves newly posted receive buffers to where Placement looks for them.
-func (q *engine) postBuffers() {
+func (q *Engine) postBuffers() {
 	if q.recv.greet.awaited {
 		return
 	}
-	for q.rq.Take(&q.recv.entry) {
+	for q.RQ.Take(&q.recv.entry) {
 		q.postBuffer(&q.recv.entry)
 	}
-	q.rq.Release()
+	q.RQ.Release()
 }
 
 // place takes a ULPDU to memory.
 //
 // It never stops the Receiver: behind an error of DDP's or RDMAP's, octets still move the left edge, and messages that
 // were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
-func (q *engine) place(u *mpa.ULPDU) {
+func (q *Engine) place(u *mpa.ULPDU) {
 	r := &q.recv
 	r.payload = 0
 	h, err := r.ddp.Begin(u.Start, u.End, u.Len, u.Pieces)
@@ -244,7 +239,7 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 }
 
 // judge is RDMAP's part before Placement (RFC 5040 section 7.2). A false ok: the segment is not to be placed, and the stream is over.
-func (q *engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
+func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
 	if r.greet.awaited {
 		q.first(h, h.Len()+payload)
@@ -276,7 +271,7 @@ func (q *engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 }
 
 // deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
-func (q *engine) deliverTo(edge uint64) {
+func (q *Engine) deliverTo(edge uint64) {
 	r := &q.recv
 	r.delivered = edge
 	for r.ddp.Deliver(edge, &r.deliv) {
@@ -284,7 +279,7 @@ func (q *engine) deliverTo(edge uint64) {
 	}
 }
 
-func (q *engine) deliver(d *ddp.Delivered) {
+func (q *Engine) deliver(d *ddp.Delivered) {
 	r := &q.recv
 	_, op := rdmap.ParseControl(d.Header.ULP)
 	switch {
@@ -325,49 +320,49 @@ func (e *opcodeError) Error() string { return e.cause.String() }
 func (e *opcodeError) Unwrap() error { return e.what }
 
 // lookForErrors acts on what a burst of octets brought to light: once.
-func (q *engine) lookForErrors() {
+func (q *Engine) lookForErrors() {
 	r := &q.recv
 	switch {
 	case r.reported:
 	case r.terminated:
 		r.reported = true
 		q.send.stopped = true
-		completeSend := terminateCause(q.ctrl.Bytes()[:r.terminate])
-		q.requester.findCause(&completeSend.terminate)
-		q.leaveService(&TerminateError{Remote: true, Cause: completeSend})
+		said := peerError(q.ctrl.Bytes()[:r.terminate])
+		q.requester.findCause(&said.Terminate)
+		q.leaveService(&TerminateError{Remote: true, Cause: said})
 	case r.rx.Err() != nil:
 		r.dead = true
-		q.receiveError(r.rx.Err())
+		q.ReceiveError(r.rx.Err())
 	case r.fault != nil:
-		q.receiveError(r.fault)
+		q.ReceiveError(r.fault)
 	case r.ddp.Err() != nil:
-		q.receiveError(r.ddp.Err())
+		q.ReceiveError(r.ddp.Err())
 	}
 }
 
-// receiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our half is closed.
-func (q *engine) receiveError(err error) {
+// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our half is closed.
+func (q *Engine) ReceiveError(err error) {
 	q.recv.reported = true
 	q.send.terminate(terminateBody(err))
 	q.leaveService(&TerminateError{Cause: err})
 }
 
-func (q *engine) leaveService(err error) {
-	q.leave(Terminating)
-	q.affect(effectLeave, err)
+func (q *Engine) leaveService(err error) {
+	q.Leave(Terminating)
+	q.affect(EffectLeave, err)
 }
 
-// rejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
-func (q *engine) rejectStream(err error) {
+// RejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
+func (q *Engine) RejectStream(err error) {
 	q.recv.dead = true
-	q.receiveError(err)
+	q.ReceiveError(err)
 }
 
-// cut says whether the stream, ended here, ends inside a frame.
-func (q *engine) cut() bool { return q.recv.partial && !q.recv.reported }
+// Cut says whether the stream, ended here, ends inside a frame.
+func (q *Engine) Cut() bool { return q.recv.partial && !q.recv.reported }
 
 // abandon flushes the buffers that wait for messages, and what the Receiver holds.
-func (r *recvHalf) abandon(q *engine) {
+func (r *recvHalf) abandon(q *Engine) {
 	if r.queues[0] == nil { // never in service
 		return
 	}
@@ -383,7 +378,7 @@ func (r *recvHalf) abandon(q *engine) {
 			return
 		}
 		msn++
-		q.complete(q.recvCQ, &wqe{id: b.ID, op: OpRecv}, 0, r.flushStatus(msn))
+		q.complete(q.RecvCQ, &WQE{ID: b.ID, Op: OpRecv}, 0, r.flushStatus(msn))
 	}
 }
 
@@ -401,5 +396,3 @@ func (r *recvHalf) flushStatus(msn uint32) Status {
 	}
 	return Flushed
 }
-
-var errLocalRange = errors.New("rnic: a posted local range is not registered for this, or was revoked")

@@ -1,7 +1,9 @@
-package rnic
+package qp
 
 import (
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,9 +11,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newCQ(depth int) *cq {
-	q := new(cq)
-	q.init(mem.NewMPSC(make([]mem.MPSCSlot[Completion], ringSize(depth))), depth)
+// aside calls f on a goroutine of its own, again and again, while g runs.
+func aside(f, g func()) {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			f()
+		}
+	})
+	g()
+	stop.Store(true)
+	wg.Wait()
+}
+
+func newCQ(depth int) *CQ {
+	q := new(CQ)
+	q.Init(mem.NewMPSC(make([]mem.MPSCSlot[CQE], RingSize(depth))), depth)
 	return q
 }
 
@@ -23,11 +39,11 @@ func TestCQReserveOracle(t *testing.T) {
 	const depth = 7
 	q := newCQ(depth)
 	promised, waiting := 0, 0
-	var c [depth]Completion
+	var c [depth]CQE
 	for range 20000 {
 		switch rng.IntN(4) {
 		case 0, 1:
-			ok := q.reserve(1)
+			ok := q.Reserve(1)
 			require.Equal(t, promised+waiting < depth, ok)
 			if ok {
 				promised++
@@ -38,25 +54,25 @@ func TestCQReserveOracle(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					q.unreserve(1)
 				} else {
-					q.push(Completion{})
+					q.Push(CQE{})
 					waiting++
 				}
 			}
 		case 3:
-			n := q.poll(c[:rng.IntN(depth)+1])
+			n := q.Poll(c[:rng.IntN(depth)+1])
 			require.LessOrEqual(t, n, waiting)
 			waiting -= n
 		}
-		require.Equal(t, int64(promised+waiting), q.promised())
+		require.Equal(t, int64(promised+waiting), q.Promised())
 	}
 }
 
 // A completion without a promised entry is this package's mistake, not to be lost in silence.
 func TestCQPushWithoutReservation(t *testing.T) {
 	q := newCQ(2)
-	q.push(Completion{})
-	q.push(Completion{})
-	require.Panics(t, func() { q.push(Completion{}) })
+	q.Push(CQE{})
+	q.Push(CQE{})
+	require.Panics(t, func() { q.Push(CQE{}) })
 }
 
 // A run that does not fit takes no room from others, not for a moment: a shared receive buffer that found none would end its
@@ -64,13 +80,13 @@ func TestCQPushWithoutReservation(t *testing.T) {
 func TestRefusedReservationsTakeNothing(t *testing.T) {
 	const tries = 1_000_000
 	cq := newCQ(16)
-	require.True(t, cq.reserve(8))
-	q := &engine{engineConfig: engineConfig{recvDepth: 16}}
+	require.True(t, cq.Reserve(8))
+	q := &Engine{Config: Config{RecvDepth: 16}}
 	require.True(t, q.postable(8))
 	refused := 0
-	aside(func() { cq.reserve(16); q.postable(16) }, func() {
+	aside(func() { cq.Reserve(16); q.postable(16) }, func() {
 		for range tries {
-			if cq.reserve(1) {
+			if cq.Reserve(1) {
 				cq.unreserve(1)
 			} else {
 				refused++
@@ -83,5 +99,5 @@ func TestRefusedReservationsTakeNothing(t *testing.T) {
 		}
 	})
 	require.Zero(t, refused)
-	require.Equal(t, int64(8), cq.promised())
+	require.Equal(t, int64(8), cq.Promised())
 }

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"encoding/binary"
@@ -19,7 +19,7 @@ type sendHalf struct {
 
 	enabled bool // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
 	stopped bool // nothing but the Terminate any more
-	wr      wqe
+	wr      WQE
 	size    uint32 // octets of wr
 	held    bool   // wr waits for Reads before it
 	noMore  bool   // wr asks a peer that answers nothing any more: it and all after it are flushed at the end
@@ -52,24 +52,24 @@ type sendHalf struct {
 	fpdus, payload, messages uint64
 }
 
-func (s *sendHalf) start(q *engine, o *startOptions) {
-	ag := &o.terms.Agreement
-	s.gatherRoom.init(q.inlineMax, q.sgeMax)
+func (s *sendHalf) start(q *Engine, o *StartOptions) {
+	ag := &o.Terms.Agreement
+	s.gatherRoom.init(q.InlineMax, q.SGEMax)
 	s.tx.Init(ag.Send)
 	s.seg.Init(ag.Version)
 	s.version = ag.Version
-	s.enabled = o.opened
-	if o.packFull {
+	s.enabled = o.Opened
+	if o.PackFull {
 		s.packFull = true
-		s.staged = make([]byte, 0, o.emss)
+		s.staged = make([]byte, 0, o.EMSS)
 	}
 }
 
-// unopened says whether the half that sends waits for the Initiator's first FPDU.
-func (q *engine) unopened() bool { return !q.send.enabled && !q.send.stopped }
+// Unopened says whether the half that sends waits for the Initiator's first FPDU.
+func (q *Engine) Unopened() bool { return !q.send.enabled && !q.send.stopped }
 
-// stopUnopened gives up what waits for the Initiator's first FPDU. False: nothing does.
-func (q *engine) stopUnopened() bool {
+// StopUnopened gives up what waits for the Initiator's first FPDU. False: nothing does.
+func (q *Engine) StopUnopened() bool {
 	if !q.send.enabled {
 		q.send.stopped = true
 	}
@@ -77,14 +77,14 @@ func (q *engine) stopUnopened() bool {
 }
 
 // idle: everything that was posted or asked for has been pulled, and our Reads were answered.
-func (s *sendHalf) idle(q *engine) bool {
+func (s *sendHalf) idle(q *Engine) bool {
 	return !s.pending(q) && (s.stopped || !s.held && q.requester.sent.count == 0)
 }
 
 // pending: there are octets to pull now.
-func (s *sendHalf) pending(q *engine) bool {
+func (s *sendHalf) pending(q *Engine) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
-		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sq.Len() > 0)
+		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.SQ.Len() > 0)
 }
 
 // pushed says whether a message has ended in what was pulled since it was last asked. One whose end
@@ -98,9 +98,9 @@ func (s *sendHalf) pushed() bool {
 	return push
 }
 
-// pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. mayWait: a segment that is not full
+// Pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. mayWait: a segment that is not full
 // may wait for more, because octets are unacknowledged; when they have been acknowledged pull is called again (PackFull).
-func (q *engine) pull(dst []byte, mayWait bool) int {
+func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	s := &q.send
 	if s.carryOff < s.carryEnd {
 		n := copy(dst, s.carry[s.carryOff:s.carryEnd])
@@ -120,7 +120,7 @@ func (q *engine) pull(dst []byte, mayWait bool) int {
 		n += k
 	}
 	q.reader.Exit()
-	q.sq.Release()
+	q.SQ.Release()
 	q.publishSends()
 	if q.recv.fault != nil {
 		q.lookForErrors() // what the peer is reading was revoked
@@ -161,7 +161,7 @@ func (s *sendHalf) mulpdu(room, emss int) int {
 }
 
 // putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is the whole segment.
-func (q *engine) putNext(dst []byte, emss int) int {
+func (q *Engine) putNext(dst []byte, emss int) int {
 	s := &q.send
 	if s.term != nil {
 		return s.putTerminate(dst, emss)
@@ -189,7 +189,7 @@ func (q *engine) putNext(dst []byte, emss int) int {
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
-			q.localError(LocalProtection, errLocalRange)
+			q.localError(LocalProtection, ErrLocalRange)
 		}
 		return 0
 	}
@@ -205,7 +205,7 @@ func (q *engine) putNext(dst []byte, emss int) int {
 }
 
 // ended: the message that was being cut is cut whole.
-func (q *engine) ended(msn uint32) {
+func (q *Engine) ended(msn uint32) {
 	s := &q.send
 	s.messages++
 	s.push = true
@@ -213,17 +213,17 @@ func (q *engine) ended(msn uint32) {
 		q.answered()
 		return
 	}
-	if s.wr.op.isRequest() {
+	if s.wr.Op.IsRequest() {
 		q.requested(msn)
 	} else {
 		q.completeSend(&s.wr, s.size)
 	}
-	s.wr = wqe{}
+	s.wr = WQE{}
 }
 
 // nextMessage starts the next message. Responses and work requests take turns, so that neither waits for more than one message of
 // the other.
-func (q *engine) nextMessage() bool {
+func (q *Engine) nextMessage() bool {
 	s := &q.send
 	if s.requests {
 		s.requests = false
@@ -246,9 +246,9 @@ const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 
 // nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
 // in begin, if it may have to be cut.
-func (q *engine) nextRequest() bool {
+func (q *Engine) nextRequest() bool {
 	for q.takeRequest() {
-		if q.send.wr.op != OpLocalInvalidate {
+		if q.send.wr.Op != OpLocalInvalidate {
 			return q.begin()
 		}
 		if !q.invalidateHere() {
@@ -259,29 +259,29 @@ func (q *engine) nextRequest() bool {
 }
 
 // begin starts the message of the request in hand.
-func (q *engine) begin() bool {
+func (q *Engine) begin() bool {
 	s := &q.send
 	wr := &s.wr
 	s.findSource()
-	if wr.op == OpRead { // placed in the stream's name
-		s.from.stream, s.from.need = q.stream, mem.LocalWrite
+	if wr.Op == OpRead { // placed in the stream's name
+		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
-	if wr.op.hasLocal() && (s.size > uncutMax || wr.op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
-		q.localError(LocalProtection, errLocalRange)
+	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
+		q.localError(LocalProtection, ErrLocalRange)
 		return false
 	}
-	switch wr.op {
+	switch wr.Op {
 	case OpWrite:
-		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.remoteSTag, wr.remoteOffset, s.size)
+		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.RemoteSTag, wr.RemoteOffset, s.size)
 	case OpSend:
 		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, solicit(rdmap.OpSend, rdmap.OpSendSE, wr.solicited())), 0, s.size)
 	case OpSendInvalidate:
 		op := solicit(rdmap.OpSendInv, rdmap.OpSendSEInv, wr.solicited())
-		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.remoteSTag), s.size)
+		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), uint32(wr.RemoteSTag), s.size)
 	case OpImmediate:
 		op := solicit(rdmap.OpImmediate, rdmap.OpImmediateSE, wr.solicited())
 		s.from = source{own: s.body[:]}
-		binary.BigEndian.PutUint64(s.body[:], wr.operands[0])
+		binary.BigEndian.PutUint64(s.body[:], wr.Operands[0])
 		s.seg.StartUntagged(rdmap.QNSend, rdmap.Control(s.version, op), 0, s.size)
 	default:
 		s.seg.Start(q.request())
@@ -292,7 +292,7 @@ func (q *engine) begin() bool {
 // takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic
 // that nobody will answer ends our half after what was sent before it: nothing after it may
 // complete with success, and so nothing after it is sent. Responses are.
-func (q *engine) takeRequest() bool {
+func (q *Engine) takeRequest() bool {
 	s := &q.send
 	if s.noMore || !s.held && !q.popRequest() {
 		return false
@@ -300,9 +300,9 @@ func (q *engine) takeRequest() bool {
 	if s.held = q.requester.mustWait(&s.wr); s.held {
 		return false
 	}
-	if q.requester.over && s.wr.op.isRequest() {
+	if q.requester.over && s.wr.Op.IsRequest() {
 		s.noMore = true
-		q.effects |= effectCloseHalf
+		q.Effects |= EffectCloseHalf
 		return false
 	}
 	return true
@@ -316,13 +316,13 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 }
 
 // localError ends the connection for a request that cannot be carried out: a message whose octets are gone cannot be finished.
-func (q *engine) localError(st Status, err error) {
+func (q *Engine) localError(st Status, err error) {
 	s := &q.send
 	q.failed(&s.wr, st)
-	s.wr = wqe{}
+	s.wr = WQE{}
 	s.stopped = true
-	q.leave(Error)
-	q.affect(effectFail, err)
+	q.Leave(Error)
+	q.affect(EffectFail, err)
 }
 
 // terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else stops.
@@ -365,9 +365,9 @@ func (s *sendHalf) carryFrom(dst []byte, k int) int {
 }
 
 // abandon flushes the request that was under way.
-func (s *sendHalf) abandon(q *engine) {
-	if s.wr.op != 0 {
-		q.complete(q.sendCQ, &s.wr, 0, Flushed)
-		s.wr = wqe{}
+func (s *sendHalf) abandon(q *Engine) {
+	if s.wr.Op != 0 {
+		q.complete(q.SendCQ, &s.wr, 0, Flushed)
+		s.wr = WQE{}
 	}
 }

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
@@ -8,9 +8,9 @@ import (
 
 // deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it took as any message does. One of
 // another length is none, and its buffer is flushed.
-func (q *engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
+func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
-	c := Completion{ID: d.Buffer.ID, QP: q.num, Op: OpRecv, Status: Flushed}
+	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
 	cause := rdmap.CauseOperation // DECISIONS 39
 	if d.Len == rdmap.ImmediateLen {
 		if q.readBuffer(d, c.Immediate[:]) {
@@ -32,11 +32,11 @@ func (q *engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 // deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a message whose STag is not
 // this stream's own is no message, and its buffer is flushed. What was written through the STag stands before the message
 // in the stream, and this is the goroutine that places: nothing can be under way.
-func (q *engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
+func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	stag := mem.STag(d.Header.ULP32)
-	c := Completion{ID: d.Buffer.ID, QP: q.num, Op: OpRecv, Status: Flushed}
-	if q.table.Invalidate(q.domain, q.stream, stag) == mem.CheckOK {
+	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
+	if q.Table.Invalidate(q.Domain, q.Stream, stag) == mem.CheckOK {
 		r.messages++
 		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, Success, stag, op.Solicited()
 	} else {

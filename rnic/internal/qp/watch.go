@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"sync/atomic"
@@ -12,8 +12,8 @@ type watch struct {
 	slow  atomic.Int64
 }
 
-// arm sets the threshold of an event; 0: none.
-func (q *engine) arm(k EventKind, limit int64) {
+// Arm sets the threshold of an event; 0: none.
+func (q *Engine) Arm(k Event, limit int64) {
 	switch k {
 	case EventReceiveLow:
 		q.watch.low.Store(limit)
@@ -29,25 +29,25 @@ func (q *engine) arm(k EventKind, limit int64) {
 }
 
 // lookLow posts the low-water event when fewer buffers are posted than the threshold.
-func (q *engine) lookLow() {
+func (q *Engine) lookLow() {
 	low := q.watch.low.Load()
 	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
-		q.tell(EventReceiveLow, uint64(posted), nil)
+		q.Tell(EventReceiveLow, uint64(posted), nil)
 	}
 }
 
 // look compares what arrivals changed with the thresholds.
-func (q *engine) look() {
+func (q *Engine) look() {
 	w := &q.watch
 	q.lookLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
-			q.tell(EventReceiveHigh, uint64(n), nil)
+			q.Tell(EventReceiveHigh, uint64(n), nil)
 		}
 	}
 	if slow := w.slow.Load(); slow > 0 {
 		if n := q.recv.slowPath(); n > uint64(slow) && w.slow.CompareAndSwap(slow, 0) {
-			q.tell(EventSlowPath, n, nil)
+			q.Tell(EventSlowPath, n, nil)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"slices"
@@ -7,26 +7,26 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// cq is a bounded lock-free queue of completions, which any number of engines fill and one goroutine polls.
+// CQ is a bounded lock-free queue of completions, which any number of engines fill and one goroutine polls.
 //
 // Posting reserves the entry that its completion will need, so that it cannot overflow; except for shared receive buffers, whose
 // entries are reserved when an engine takes them.
-type cq struct {
-	ring     *mem.MPSC[Completion]
+type CQ struct {
+	ring     *mem.MPSC[CQE]
 	depth    int64
 	reserved atomic.Int64  // entries promised to posted work, or waiting to be polled
 	armed    atomic.Uint32 // what the consumer waits for
 	wake     chan struct{}
 }
 
-// init readies a queue of depth entries, for which ring has room.
-func (q *cq) init(ring *mem.MPSC[Completion], depth int) {
+// Init readies a queue of depth entries, for which ring has room.
+func (q *CQ) Init(ring *mem.MPSC[CQE], depth int) {
 	q.ring, q.depth, q.wake = ring, int64(depth), make(chan struct{}, 1)
 }
 
-// reserve promises n entries. A caller that is refused has held none meanwhile: what there is room for is never refused for somebody
+// Reserve promises n entries. A caller that is refused has held none meanwhile: what there is room for is never refused for somebody
 // else's sake, which to a shared receive buffer would be an overflow. Any goroutine.
-func (q *cq) reserve(n int64) bool {
+func (q *CQ) Reserve(n int64) bool {
 	for {
 		had := q.reserved.Load()
 		if had+n > q.depth {
@@ -39,13 +39,13 @@ func (q *cq) reserve(n int64) bool {
 }
 
 // unreserve gives n entries back. Any goroutine.
-func (q *cq) unreserve(n int64) { q.reserved.Add(-n) }
+func (q *CQ) unreserve(n int64) { q.reserved.Add(-n) }
 
-// promised is how many entries are reserved, those that wait to be polled included.
-func (q *cq) promised() int64 { return q.reserved.Load() }
+// Promised is how many entries are reserved, those that wait to be polled included.
+func (q *CQ) Promised() int64 { return q.reserved.Load() }
 
-// push publishes a completion whose entry was reserved. Packet path.
-func (q *cq) push(c Completion) {
+// Push publishes a completion whose entry was reserved. Packet path.
+func (q *CQ) Push(c CQE) {
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
@@ -55,23 +55,23 @@ func (q *cq) push(c Completion) {
 }
 
 // pushAll publishes completions whose entries were reserved. Packet path.
-func (q *cq) pushAll(cs []Completion) {
+func (q *CQ) pushAll(cs []CQE) {
 	if !q.ring.PushAll(cs) {
 		panic("rnic: completion without a reservation")
 	}
 	if q.waitedFor() {
-		q.notify(slices.ContainsFunc(cs, func(c Completion) bool { return urgent(&c) }))
+		q.notify(slices.ContainsFunc(cs, func(c CQE) bool { return urgent(&c) }))
 	}
 }
 
 // waitedFor: only a consumer that waits costs more than this load.
-func (q *cq) waitedFor() bool { return q.armed.Load() != disarmed }
+func (q *CQ) waitedFor() bool { return q.armed.Load() != disarmed }
 
 // urgent says whether c is one that armedSolicited waits for.
-func urgent(c *Completion) bool { return c.Solicited || c.Status != Success }
+func urgent(c *CQE) bool { return c.Solicited || c.Status != Success }
 
-// poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
-func (q *cq) poll(dst []Completion) int {
+// Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
+func (q *CQ) Poll(dst []CQE) int {
 	n := q.ring.PopN(dst)
 	if n > 0 {
 		q.reserved.Add(-int64(n))
@@ -79,22 +79,22 @@ func (q *cq) poll(dst []Completion) int {
 	return n
 }
 
-// size is the number of entries.
-func (q *cq) size() int { return int(q.depth) }
+// Size is the number of entries.
+func (q *CQ) Size() int { return int(q.depth) }
 
-// waiting is how many completions there are to poll.
-func (q *cq) waiting() int { return q.ring.Len() }
+// Waiting is how many completions there are to poll.
+func (q *CQ) Waiting() int { return q.ring.Len() }
 
 // What a consumer waits for: nothing, a completion that is urgent, any.
 const (
 	disarmed uint32 = iota
-	armedSolicited
-	armedAny
+	ArmedSolicited
+	ArmedAny
 )
 
-// arm asks for one value in ready when the next completion comes of those that how is about; at once if there is something to poll
+// Arm asks for one value in ready when the next completion comes of those that how is about; at once if there is something to poll
 // already. It does not take back what was asked before. Same goroutine as poll.
-func (q *cq) arm(how uint32) {
+func (q *CQ) Arm(how uint32) {
 	for was := q.armed.Load(); was < how; was = q.armed.Load() {
 		if q.armed.CompareAndSwap(was, how) {
 			break
@@ -105,21 +105,21 @@ func (q *cq) arm(how uint32) {
 	}
 }
 
-// disarm asks for nothing any more.
-func (q *cq) disarm() { q.armed.Store(disarmed) }
+// Disarm asks for nothing any more.
+func (q *CQ) Disarm() { q.armed.Store(disarmed) }
 
-// isArmed says whether the consumer waits for what how says.
-func (q *cq) isArmed(how uint32) bool { return q.armed.Load() == how }
+// IsArmed says whether the consumer waits for what how says.
+func (q *CQ) IsArmed(how uint32) bool { return q.armed.Load() == how }
 
-// ready has a value after arm. Now and then there is one without a cause.
-func (q *cq) ready() <-chan struct{} { return q.wake }
+// Ready has a value after arm. Now and then there is one without a cause.
+func (q *CQ) Ready() <-chan struct{} { return q.wake }
 
 // notify wakes the consumer if it waits for a completion that was published, urgent or not. Either its caller, or the look of arm
 // after arming, sees both.
-func (q *cq) notify(urgent bool) {
+func (q *CQ) notify(urgent bool) {
 	for {
 		armed := q.armed.Load()
-		if armed == disarmed || armed == armedSolicited && !urgent {
+		if armed == disarmed || armed == ArmedSolicited && !urgent {
 			return
 		}
 		if q.armed.CompareAndSwap(armed, disarmed) {

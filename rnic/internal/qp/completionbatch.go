@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
@@ -12,11 +12,11 @@ const batchLen = 16
 type batch struct {
 	n     int
 	quiet int64 // requests that were carried out and asked for no completion: reservations to be given back
-	c     [batchLen]Completion
+	c     [batchLen]CQE
 }
 
 // add publishes what is there first if there is no room.
-func (b *batch) add(cq *cq) *Completion {
+func (b *batch) add(cq *CQ) *CQE {
 	if b.n == batchLen {
 		b.publish(cq)
 	}
@@ -25,7 +25,7 @@ func (b *batch) add(cq *cq) *Completion {
 }
 
 // publish makes all of it the application's.
-func (b *batch) publish(cq *cq) {
+func (b *batch) publish(cq *CQ) {
 	if b.quiet > 0 {
 		cq.unreserve(b.quiet)
 		b.quiet = 0
@@ -37,45 +37,45 @@ func (b *batch) publish(cq *cq) {
 }
 
 // batchSend completes a request of the send queue with success, when the pull in hand ends. Driver's goroutine.
-func (q *engine) batchSend(wr *wqe, n uint32) {
+func (q *Engine) batchSend(wr *WQE, n uint32) {
 	b := &q.send.batch
 	if !wr.signaled() {
 		b.quiet++
 		return
 	}
-	c := b.add(q.sendCQ)
-	*c = Completion{}
-	c.ID, c.QP, c.Len, c.Op = wr.id, q.num, n, wr.op
+	c := b.add(q.SendCQ)
+	*c = CQE{}
+	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
 }
 
 // publishSends: what the send queue has earned so far is the application's. Before anything else of it completes.
-func (q *engine) publishSends() { q.send.batch.publish(q.sendCQ) }
+func (q *Engine) publishSends() { q.send.batch.publish(q.SendCQ) }
 
 // completeRecv completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
-func (q *engine) completeRecv(c Completion) { *q.nextRecv() = c }
+func (q *Engine) completeRecv(c CQE) { *q.nextRecv() = c }
 
-func (q *engine) nextRecv() *Completion {
+func (q *Engine) nextRecv() *CQE {
 	b := &q.recv.batch
 	if b.n == batchLen {
 		q.publishRecvs()
 	}
-	return b.add(q.recvCQ)
+	return b.add(q.RecvCQ)
 }
 
 // filled is completeRecv of what most messages are: d, with success. What else is to be said of it is written to what it returns, at
 // once.
-func (q *engine) filled(d *ddp.Delivered) *Completion {
+func (q *Engine) filled(d *ddp.Delivered) *CQE {
 	c := q.nextRecv()
-	*c = Completion{} // and field by field: a literal is made elsewhere first, and then copied
-	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.num, d.Len, OpRecv
+	*c = CQE{} // and field by field: a literal is made elsewhere first, and then copied
+	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.Number, d.Len, OpRecv
 	return c
 }
 
 // publishRecvs publishes the receive buffers that were filled since the last time.
-func (q *engine) publishRecvs() {
+func (q *Engine) publishRecvs() {
 	b := &q.recv.batch
 	if b.n > 0 {
 		q.posted.Add(-int32(b.n)) // first: who polled these may post the next
-		b.publish(q.recvCQ)
+		b.publish(q.RecvCQ)
 	}
 }

@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
@@ -16,8 +16,8 @@ import (
 // out of order is held until then and not placed, so that no Send is placed before it is known whose the first receive
 // buffer is.
 
-// rtrSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse 0.
-const rtrSTag = 1
+// RTRSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse 0.
+const RTRSTag = 1
 
 const rtrSendLen = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
 
@@ -31,11 +31,11 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	switch kind {
 	case mpa.RTRWrite:
 		h := rdmap.OpWrite.Header(s.version)
-		h.STag = rtrSTag
+		h.STag = RTRSTag
 		s.owe(ddp.Message{Header: h}, nil)
 	case mpa.RTRRead:
 		body := make([]byte, rdmap.ReadRequestLen)
-		r := rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}
+		r := rdmap.ReadRequest{SinkSTag: RTRSTag, SrcSTag: RTRSTag}
 		r.Put(body)
 		s.owe(ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}, body)
 	case mpa.RTRSend:
@@ -43,8 +43,8 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	}
 }
 
-// oweWakeUp queues an RDMA Write of no octets, if anything was sent before it and may be now (wakeup.go).
-func (q *engine) oweWakeUp() bool {
+// OweWakeUp queues an RDMA Write of no octets, if anything was sent before it and may be now (wakeup.go).
+func (q *Engine) OweWakeUp() bool {
 	s := &q.send
 	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
 		return false
@@ -81,7 +81,7 @@ type greeting struct {
 	sends   uint32 // messages of queue 0 that were start-up's
 }
 
-func (q *engine) startGreeting(t *mpa.Terms, responder bool) {
+func (q *Engine) startGreeting(t *mpa.Terms, responder bool) {
 	g := &q.recv.greet
 	if !responder {
 		if t.RTR != 0 {
@@ -90,7 +90,7 @@ func (q *engine) startGreeting(t *mpa.Terms, responder bool) {
 		return
 	}
 	if g.awaited = asksWhoseBuffer(t); g.awaited {
-		q.recv.sendQ.InitLists(ceilPow2(q.recvDepth+1), q.recvRange) // the hidden buffer's place
+		q.recv.sendQ.InitLists(ceilPow2(q.RecvDepth+1), q.RecvRanges) // the hidden buffer's place
 	}
 }
 
@@ -100,7 +100,7 @@ func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 
 // first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as it comes: what counts is that it is
 // valid (RFC 5044 section 7.1.2 rule 4).
-func (q *engine) first(h *ddp.Header, n int) {
+func (q *Engine) first(h *ddp.Header, n int) {
 	g := &q.recv.greet
 	g.awaited = false
 	_, op := rdmap.ParseControl(h.ULP)

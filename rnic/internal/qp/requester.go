@@ -1,8 +1,6 @@
-package rnic
+package qp
 
 import (
-	"errors"
-
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
@@ -47,24 +45,22 @@ type sentRequest struct {
 	flushStatus Status // if it is not done when the connection ends
 }
 
-var errBadResponse = errors.New("rnic: a Response matches no Read")
-
 // The control region, behind the Requests: Atomic Responses.
 const responseSlot = 16 // octets; an Atomic Response has 12
 
 // start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD has the rest.
-func (a *requester) start(q *engine, ord int, rtr bool) {
+func (a *requester) start(q *Engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
 	}
 	a.outstanding.init(max(1, ord))
 	if rtr {
-		a.outstanding.push(outstanding{startup: true, sink: rtrSTag, msn: 1})
+		a.outstanding.push(outstanding{startup: true, sink: RTRSTag, msn: 1})
 	}
 	if a.ord = ord; ord == 0 {
 		return
 	}
-	a.sent.init(q.sendDepth)
+	a.sent.init(q.SendDepth)
 	a.atomicQ.Init(ceilPow2(ord))
 	at := q.depths.responsesAt()
 	for i := range ord {
@@ -74,39 +70,39 @@ func (a *requester) start(q *engine, ord int, rtr bool) {
 
 // mustWait says whether a work request has to wait for those before it: not for what is never
 // answered, start-up's own Read.
-func (a *requester) mustWait(wr *wqe) bool {
-	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.op.isRequest() && int(a.outstanding.count) >= a.ord)
+func (a *requester) mustWait(wr *WQE) bool {
+	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.IsRequest() && int(a.outstanding.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
-func (q *engine) request() ddp.Message {
+func (q *Engine) request() ddp.Message {
 	s, wr := &q.send, &q.send.wr
 	s.from = source{own: s.body[:]}
-	if wr.op == OpRead {
+	if wr.Op == OpRead {
 		r := rdmap.ReadRequest{
-			SinkSTag: wr.local.STag, SinkTO: wr.local.Offset, Size: wr.local.Length, SrcSTag: wr.remoteSTag, SrcTO: wr.remoteOffset,
+			SinkSTag: wr.Local.STag, SinkTO: wr.Local.Offset, Size: wr.Local.Length, SrcSTag: wr.RemoteSTag, SrcTO: wr.RemoteOffset,
 		}
 		r.Put(s.body[:])
 		return ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}
 	}
 	q.requester.lastID++
-	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.requester.lastID, STag: wr.remoteSTag, TO: wr.remoteOffset, Data: wr.operands[0], Mask: wr.operands[1]}
-	if wr.op == OpCompareSwap {
-		r.Code, r.Compare = rdmap.CompareSwap, wr.local.Offset
-		r.CompareMask, r.Data, r.Mask = wr.operands[0], wr.operands[1], wr.operands[2]
+	r := rdmap.AtomicRequest{Code: rdmap.FetchAdd, ID: q.requester.lastID, STag: wr.RemoteSTag, TO: wr.RemoteOffset, Data: wr.Operands[0], Mask: wr.Operands[1]}
+	if wr.Op == OpCompareSwap {
+		r.Code, r.Compare = rdmap.CompareSwap, wr.Local.Offset
+		r.CompareMask, r.Data, r.Mask = wr.Operands[0], wr.Operands[1], wr.Operands[2]
 	}
 	r.Put(s.body[:])
 	return ddp.Message{Header: rdmap.OpAtomicRequest.Header(s.version), Len: rdmap.AtomicRequestLen}
 }
 
 // requested: the Request of send.wr was cut.
-func (q *engine) requested(msn uint32) {
+func (q *Engine) requested(msn uint32) {
 	a, wr := &q.requester, &q.send.wr
 	a.outstanding.push(outstanding{
-		atomic: wr.op != OpRead, size: wr.local.Length, sink: wr.local.STag, sinkTO: wr.local.Offset,
+		atomic: wr.Op != OpRead, size: wr.Local.Length, sink: wr.Local.STag, sinkTO: wr.Local.Offset,
 		msn: msn, id: a.lastID, sent: a.sent.head + a.sent.count,
 	})
-	a.sent.push(sentRequest{id: wr.id, n: wr.local.Length, op: wr.op, signaled: wr.signaled(), flushStatus: Flushed})
+	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.signaled(), flushStatus: Flushed})
 }
 
 // expects judges a segment of a Read Response before it is placed: it must lie in the sink of a Read that is under way. With
@@ -133,7 +129,7 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 }
 
 // deliverResponse completes the Read whose Response is next in the stream. It must be the oldest Request's, and reach to its end.
-func (q *engine) deliverResponse(d *ddp.Delivered) {
+func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	a := &q.requester
 	if a.outstanding.count > 0 {
 		r, h := a.outstanding.at(0), &d.Header
@@ -146,7 +142,7 @@ func (q *engine) deliverResponse(d *ddp.Delivered) {
 }
 
 // deliverAtomicResponse completes the atomic operation that is the oldest Request.
-func (q *engine) deliverAtomicResponse(d *ddp.Delivered) {
+func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	a := &q.requester
 	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
 	if ok && a.outstanding.count > 0 {
@@ -159,7 +155,7 @@ func (q *engine) deliverAtomicResponse(d *ddp.Delivered) {
 	q.badResponse(d)
 }
 
-func (q *engine) badResponse(d *ddp.Delivered) {
+func (q *Engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
 		q.requester.setFlushStatus(0, BadResponse)
 		q.recv.fault = &opcodeError{cause: rdmap.CauseOperation, header: d.Header, segmentLen: d.SegmentLen(), what: errBadResponse}
@@ -168,7 +164,7 @@ func (q *engine) badResponse(d *ddp.Delivered) {
 }
 
 // answeredUs: the oldest Request has its Response. What waited for it may go on.
-func (q *engine) answeredUs(original uint64) {
+func (q *Engine) answeredUs(original uint64) {
 	a := &q.requester
 	if r := a.outstanding.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
@@ -180,48 +176,48 @@ func (q *engine) answeredUs(original uint64) {
 		a.sent.pop()
 	}
 	if q.send.held || q.State() != RTS {
-		q.effects |= effectSend
+		q.Effects |= EffectSend
 	}
 }
 
 // completeWaiting publishes the completion of a work request that had to wait for it.
-func (q *engine) completeWaiting(w *sentRequest, st Status) {
+func (q *Engine) completeWaiting(w *sentRequest, st Status) {
 	if st == Success && !w.signaled {
-		q.sendCQ.unreserve(1)
+		q.SendCQ.unreserve(1)
 		return
 	}
-	c := Completion{ID: w.id, QP: q.num, Op: w.op, Status: st}
+	c := CQE{ID: w.id, QP: q.Number, Op: w.op, Status: st}
 	if st == Success {
 		c.Len, c.Original = w.n, w.original
 	}
-	q.sendCQ.push(c)
+	q.SendCQ.Push(c)
 }
 
 // completeSend: a Send, Write or the like, of n octets, was cut whole.
-func (q *engine) completeSend(wr *wqe, n uint32) {
+func (q *Engine) completeSend(wr *WQE, n uint32) {
 	if a := &q.requester; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.id, n: n, op: wr.op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
+		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
 		return
 	}
 	q.batchSend(wr, n)
 }
 
 // failed: a work request could not be carried out. It completes behind those before it.
-func (q *engine) failed(wr *wqe, st Status) {
+func (q *Engine) failed(wr *WQE, st Status) {
 	if a := &q.requester; a.sent.count > 0 {
-		a.sent.push(sentRequest{id: wr.id, op: wr.op, flushStatus: st})
+		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
 		return
 	}
 	q.publishSends()
-	q.complete(q.sendCQ, wr, 0, st)
+	q.complete(q.SendCQ, wr, 0, st)
 }
 
-// peerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request
+// PeerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request
 // is left unanswered. One that was begun, and did not fit into the last segment, is as if it had
 // not been.
-func (q *engine) peerEnds() bool {
+func (q *Engine) PeerEnds() bool {
 	q.requester.over = true
-	if s := &q.send; s.seg.Active() && !s.answering && s.wr.op.isRequest() {
+	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.IsRequest() {
 		s.seg.Abort()
 		s.held = true // takeRequest looks at it again
 	}
@@ -279,7 +275,7 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 }
 
 // abandon flushes what has no Response, and all behind it.
-func (a *requester) abandon(q *engine) {
+func (a *requester) abandon(q *Engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)
 		q.completeWaiting(w, w.flushStatus)

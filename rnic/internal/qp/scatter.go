@@ -1,4 +1,4 @@
-package rnic
+package qp
 
 import (
 	"github.com/rnicd/rnicd/ddp"
@@ -7,26 +7,26 @@ import (
 
 // postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that stand behind it. There is
 // room: PostRecv has counted.
-func (q *engine) postBuffer(w *wqe) {
+func (q *Engine) postBuffer(w *WQE) {
 	r := &q.recv
-	if w.more == 0 {
-		r.sendQ.Post(ddp.RecvBuffer{ID: w.id, STag: w.local.STag, TO: w.local.Offset, Len: w.local.Length})
+	if w.More == 0 {
+		r.sendQ.Post(ddp.RecvBuffer{ID: w.ID, STag: w.Local.STag, TO: w.Local.Offset, Len: w.Local.Length})
 		return
 	}
-	list := r.list[:w.more]
-	popBehind(q.rq, w, list, nil)
-	ranges := append(r.ranges[:0], rangeOf(w.local))
+	list := r.list[:w.More]
+	popBehind(q.RQ, w, list, nil)
+	ranges := append(r.ranges[:0], rangeOf(w.Local))
 	for _, sge := range list {
 		ranges = append(ranges, rangeOf(sge))
 	}
-	r.sendQ.PostList(w.id, ranges)
+	r.sendQ.PostList(w.ID, ranges)
 }
 
 func rangeOf(s SGE) ddp.Range { return ddp.Range{STag: s.STag, Len: s.Length, TO: s.Offset} }
 
 // readBuffer copies the first octets of a message that was just delivered, wherever in its buffer they stand. False: the buffer is
 // not registered any more. Inside a burst of the Reader's.
-func (q *engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
+func (q *Engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
 	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
 	list := d.List
 	if list == nil {
@@ -37,7 +37,7 @@ func (q *engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
 		if n == 0 {
 			continue
 		}
-		b, verdict := q.table.Check(q.domain, q.stream, r.STag, r.TO, n, mem.LocalWrite)
+		b, verdict := q.Table.Check(q.Domain, q.Stream, r.STag, r.TO, n, mem.LocalWrite)
 		if verdict != mem.CheckOK {
 			return false
 		}

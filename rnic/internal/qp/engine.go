@@ -1,0 +1,247 @@
+package qp
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions out. It knows no
+// connection, no transport and no clock. It never calls up: what a call means for the connection is in effects.
+//
+//	posted --start--> in service --finish--> over; what is posted afterwards is flushed by who posts it
+//
+// Posting is for any goroutine. Everything else is for the goroutine (or the holder of the mutex) that drives the connection,
+// until finish has returned.
+type Engine struct {
+	Config
+	SQ, RQ      *mem.MPSC[WQE]
+	posted      atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
+	ctrl        *mem.MemoryRegion // receives the peer's Terminate and Requests; from prepare on
+	depths      readDepths        // of prepare
+	state       atomic.Uint32     // a State
+	unextended  atomic.Bool       // in service, and RDMAP's version has no extensions
+	flushMu     sync.Mutex        // who flushes what was posted: in finish, and later
+	watch       watch
+	Effects     Effects // of the calls since it was looked at
+	effectError error   // of effectFail or effectLeave
+
+	reader    *mem.Reader
+	send      sendHalf
+	recv      recvHalf
+	respond   responder
+	requester requester
+}
+
+// Config is what an engine has from the beginning.
+type Config struct {
+	Table          *mem.Table
+	Domain         mem.ProtectionDomain
+	Stream         mem.StreamID
+	Number         uint32 // QueuePair.Number
+	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ
+
+	SendDepth, RecvDepth          int
+	SGEMax, InlineMax, RecvRanges int // ranges and inline octets of a work request; ranges of a receive buffer
+
+	Tell func(k Event, n uint64, err error) // posts an event; never blocks
+}
+
+// Effects of a call on the connection. After each call into the engine the connection looks whether there are any.
+type Effects uint8
+
+const (
+	EffectSend      Effects = 1 << iota // there is something to pull
+	EffectOpened                        // a Responder may send from now on
+	EffectCloseHalf                     // nothing more will be sent: close our half, if it is not being closed
+	EffectShort                         // octets were refused, for want of packet buffers perhaps
+	EffectLeave                         // the stream is at its end for effectError: close our half behind its Terminate
+	EffectFail                          // reset the connection for effectError
+)
+
+// TakeEffects returns what the calls since the last time mean for the connection. err is EffectLeave's or EffectFail's.
+func (q *Engine) TakeEffects() (fx Effects, err error) {
+	fx, err = q.Effects, q.effectError
+	q.Effects, q.effectError = 0, nil
+	return fx, err
+}
+
+// affect notes an end of the stream. The first reason stays.
+func (q *Engine) affect(fx Effects, err error) {
+	q.Effects |= fx
+	if q.effectError == nil {
+		q.effectError = err
+	}
+}
+
+// readDepths are the depths to make room for: of the peer's Requests, and of our own.
+type readDepths struct{ ird, ord int }
+
+// State is a snapshot.
+func (q *Engine) State() State { return State(q.state.Load()) }
+
+// Move goes from one state to another; false: it is in a third.
+func (q *Engine) Move(from, to State) bool { return q.state.CompareAndSwap(uint32(from), uint32(to)) }
+
+// Leave goes from service towards the end. A state nearer to it stays.
+func (q *Engine) Leave(to State) {
+	if s := q.State(); s == RTS || s == Closing && to != Closing {
+		q.state.Store(uint32(to))
+	}
+}
+
+// Prepare makes the control region, for depths as they are wanted. Before Start.
+func (q *Engine) Prepare(ird, ord int) error {
+	want := readDepths{readDepth(ird), readDepth(ord)}
+	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream})
+	if err != nil {
+		return err
+	}
+	q.ctrl, q.depths = ctrl, want
+	return nil
+}
+
+// StartOptions are what an engine needs of its connection.
+type StartOptions struct {
+	Terms     *mpa.Terms
+	Responder bool
+	Opened    bool // it may send at once: an Initiator, or either end of culley-02
+	EMSS      int
+
+	Reader  *mem.Reader
+	Pool    *mem.Pool
+	BufsMax int // Bufs it may keep for reassembly
+	Reserve *mpa.Reserve
+
+	DropBadCRC bool
+	PackFull   bool
+}
+
+// Start puts the engine into service with what start-up agreed.
+func (q *Engine) Start(o *StartOptions) {
+	q.reader = o.Reader
+	q.send.start(q, o)
+	q.recv.start(q, o)
+	q.startGreeting(o.Terms, o.Responder)
+	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
+	q.state.Store(uint32(RTS))
+}
+
+// complete publishes a completion whose place was reserved by the posting call.
+func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
+	if st == Success && !wr.signaled() && wr.Op != OpRecv {
+		to.unreserve(1)
+		return
+	}
+	c := CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
+	if wr.Op == OpRecv {
+		q.posted.Add(-1) // first: who polled this may post the next
+	}
+	to.Push(c)
+}
+
+// Finish is the last call of the connection's driver. Nothing waits in the batches: each pull and each arrival ends with publishing.
+func (q *Engine) Finish() {
+	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed behind this
+	q.state.Store(uint32(Closed))
+	q.requester.abandon(q)
+	q.send.abandon(q)
+	q.recv.abandon(q)
+	q.flushMu.Unlock()
+	q.Flush()
+	if q.ctrl != nil {
+		q.ctrl.Deregister()
+	}
+}
+
+// Flush completes everything in the rings as Flushed. After Closed only: a posting call that loses the race with
+// finish flushes its own work.
+func (q *Engine) Flush() {
+	q.flushMu.Lock()
+	defer q.flushMu.Unlock()
+	for {
+		wr, ok := q.SQ.Pop()
+		if !ok {
+			break
+		}
+		dropBehind(q.SQ, &wr)
+		q.complete(q.SendCQ, &wr, 0, Flushed)
+	}
+	for {
+		wr, ok := q.RQ.Pop()
+		if !ok {
+			return
+		}
+		dropBehind(q.RQ, &wr)
+		q.complete(q.RecvCQ, &wr, 0, Flushed)
+	}
+}
+
+// Reported says whether an error ended the stream of which the peer was told, or told us.
+func (q *Engine) Reported() bool { return q.recv.reported }
+
+// Idle: everything that was posted or asked for has been pulled, and our Reads were answered.
+func (q *Engine) Idle() bool { return q.send.idle(q) }
+
+// More says whether the next pull would have octets.
+func (q *Engine) More() bool { return q.send.enabled && q.send.pending(q) }
+
+// Pushed says whether a message has ended in what was pulled since it was last asked.
+func (q *Engine) Pushed() bool { return q.send.pushed() }
+
+// MULPDU is the largest ULPDU of a segment of emss octets.
+func (q *Engine) MULPDU(emss int) int { return q.send.tx.MULPDU(emss) }
+
+// Passed is where the last frame ends that the left edge has passed.
+func (q *Engine) Passed() uint64 { return q.recv.passed }
+
+// HeldBufs is how many packet buffers it holds for frames that are not whole.
+func (q *Engine) HeldBufs() int { return int(q.recv.rx.Stats().HeldBufs) }
+
+// Stats count what an engine has done; Reads are atomics too.
+type Stats struct {
+	Receive       mpa.ReceiverStats
+	Placed        Placed
+	FPDUsSent     uint64
+	PayloadSent   uint64
+	MessagesSent  uint64
+	MessagesRecvd uint64
+	WritesRecvd   uint64
+	ReadsServed   uint64
+	SharedTaken   uint64
+	SharedHeld    int
+	SlowPath      uint64
+
+	RefusedPending uint64
+
+	ReadsWaiting int // Requests of the peer's that are not answered yet
+	RecvBegun    int // receive buffers that hold octets and are not delivered
+	Staged       int // octets that wait for more to share their segment with
+}
+
+// Stats of an engine in service. Driver's goroutine.
+func (q *Engine) Stats() Stats {
+	return Stats{
+		Receive:       q.recv.rx.Stats(),
+		Placed:        q.recv.placed,
+		FPDUsSent:     q.send.fpdus,
+		PayloadSent:   q.send.payload,
+		MessagesSent:  q.send.messages,
+		MessagesRecvd: q.recv.messages,
+		WritesRecvd:   q.recv.writes,
+		ReadsServed:   q.respond.served,
+		SharedTaken:   q.recv.taken,
+		SharedHeld:    q.sharedHeld(),
+		SlowPath:      q.recv.slowPath(),
+
+		RefusedPending: q.recv.refused,
+
+		ReadsWaiting: int(q.respond.answers.count),
+		RecvBegun:    q.recv.sendQ.Begun(),
+		Staged:       len(q.send.staged),
+	}
+}

@@ -1,0 +1,38 @@
+package qp
+
+import (
+	"errors"
+)
+
+// Errors of posting. rnic says when each comes.
+var (
+	ErrSendQueueFull = errors.New("rnic: send queue is full")
+	ErrRecvQueueFull = errors.New("rnic: receive queue is full")
+	ErrCQFull        = errors.New("rnic: completion queue is fully reserved; poll it, let work that is not signaled go out, or create it deeper")
+	ErrReadDepth     = errors.New("rnic: this queue pair's ORD is 0: it asked for none (ConnParam.ORD), or the peer's IRD is 0")
+	ErrExtension     = errors.New("rnic: the connection's dialect has no atomics and no immediate data")
+)
+
+// Reasons why an engine leaves service.
+var (
+	ErrCQOverflow      = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
+	ErrLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
+	ErrLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
+	errBadResponse     = errors.New("rnic: a Response matches no Read")
+)
+
+// TerminateError is the end of a stream by an RDMAP Terminate.
+type TerminateError struct {
+	Remote bool // the peer found the error and told us: Cause is a *PeerError
+	Cause  error
+}
+
+func (e *TerminateError) Error() string { return e.Cause.Error() }
+func (e *TerminateError) Unwrap() error { return e.Cause }
+
+// SetupError is why this end could not put a connection into service as it was asked to. The peer is told of a local catastrophic
+// error (RFC 6581 section 9.3).
+type SetupError struct{ Cause error }
+
+func (e *SetupError) Error() string { return e.Cause.Error() }
+func (e *SetupError) Unwrap() error { return e.Cause }

@@ -1,0 +1,17 @@
+package qp
+
+// Limits, as rnic's of the same names.
+const (
+	SGEMaxLimit      = 32
+	InlineMaxLimit   = 1024
+	SharedSGEMax     = 4
+	ReadDepthULP     = 1<<14 - 1
+	ReadDepthDefault = 32
+)
+
+const (
+	// PendingMin bounds messages that were placed but wait for earlier octets; large segments raise it.
+	PendingMin = 1024
+	// TerminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied headers.
+	TerminateLenMax = 64
+)

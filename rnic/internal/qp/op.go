@@ -1,0 +1,65 @@
+package qp
+
+import "github.com/rnicd/rnicd/mem"
+
+// Opcode of a work request and its completion. rnic has the same ones, and says what each does.
+type Opcode uint8
+
+const (
+	OpSend Opcode = iota + 1
+	OpWrite
+	OpRecv
+	OpSendInvalidate
+	OpRead
+	OpFetchAdd
+	OpCompareSwap
+	OpImmediate
+	OpLocalInvalidate
+)
+
+// extended says whether it is RFC 7306's.
+func (o Opcode) extended() bool { return o == OpFetchAdd || o == OpCompareSwap || o == OpImmediate }
+
+// IsRequest says whether the peer has to answer.
+func (o Opcode) IsRequest() bool { return o >= OpRead && o <= OpCompareSwap }
+
+// hasLocal says whether a request of the send queue is about a range of local memory.
+func (o Opcode) hasLocal() bool { return o <= OpRead }
+
+// Status of a completion, as rnic.Status.
+type Status uint8
+
+const (
+	Success Status = iota
+	LocalProtection
+	LocalLength
+	Flushed
+	RemoteAccess
+	RemoteInvalidRequest
+	RemoteOperation
+	BadResponse
+	LocalOperation
+)
+
+// SGE is a range of registered local memory.
+type SGE struct {
+	STag   mem.STag
+	Length uint32
+	Offset uint64 // tagged offset (TO)
+}
+
+// CQE is a completion as the ring of a CQ has it: 64 octets, fixed, pointer-free. rnic.Completion is laid out alike, and says what
+// the fields are.
+type CQE struct {
+	ID            uint64
+	QP            uint32
+	Len           uint32
+	Op            Opcode
+	Status        Status
+	Solicited     bool
+	WithImmediate bool
+	Invalidated   mem.STag
+	Original      uint64
+	Immediate     [8]byte
+	_             [24]byte
+}
