@@ -11,6 +11,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -43,23 +44,17 @@ type Config struct {
 
 // Adapter is a software RNIC.
 type Adapter struct {
-	table   *mem.Table
-	pollers []*pollerState // one per Poller
-	next    atomic.Uint32
-	nums    atomic.Uint64 // QueuePair numbers and stream ids
-	cfg     Config
-	start   time.Time
-	rings   ringStore
+	table *mem.Table
+	host  connect.Host
+	nums  atomic.Uint64 // QueuePair numbers and stream ids
+	cfg   Config
+	rings ringStore
 
-	places *transport.Places // of connections over kernel sockets
+	events eventQueue
 
-	startup startupCounters
-	events  eventQueue
-
-	mu          sync.Mutex
-	connections map[*connection]struct{} // every live connection, for Close
-	listeners   map[*Listener]struct{}
-	closed      bool
+	mu        sync.Mutex
+	listeners map[*Listener]struct{}
+	closed    bool
 }
 
 // Open makes an Adapter. The error says which field of cfg cannot be.
@@ -91,17 +86,21 @@ func Open(cfg Config) (*Adapter, error) {
 			return nil, fmt.Errorf("rnic: Config.Pollers[%d], %q, is named twice", i, p.Name())
 		}
 	}
-	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg, start: time.Now()}
+	a := &Adapter{table: mem.NewTable(cfg.RegionsMax), cfg: cfg}
 	if cfg.DrawSTag != nil {
 		a.table.DrawFrom(cfg.DrawSTag)
 	}
 	a.events.size = cfg.EventsMax
-	a.places = transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax)
-	a.connections, a.listeners = map[*connection]struct{}{}, map[*Listener]struct{}{}
+	a.listeners = map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
+	var pollers []*connect.Poller
 	for _, p := range cfg.Pollers {
-		a.pollers = append(a.pollers, newPollerState(p, a.table.NewReader()))
+		pollers = append(pollers, connect.NewPoller(p, a.table.NewReader()))
 	}
+	a.host.Init(connect.HostConfig{
+		Pollers: pollers, Places: transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
+		Manual: cfg.Manual, Public: publicError,
+	})
 	return a, nil
 }
 
@@ -145,70 +144,21 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn Con
 func (a *Adapter) Close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closed = true
-	connections, listeners := slices.Collect(maps.Keys(a.connections)), slices.Collect(maps.Keys(a.listeners))
+	listeners := slices.Collect(maps.Keys(a.listeners))
 	a.mu.Unlock()
 	for _, l := range listeners {
 		l.end(ctx)
 	}
+	connections := a.host.Close(ctx)
 	for _, l := range connections {
-		_ = orderUntil(ctx, a, l.transport.Submit, func() { l.Fail(ErrClosed) }) // a stopped Poller has ended it already
-	}
-	for _, l := range connections {
-		if err := a.wait(ctx, l.gone); err != nil {
+		if err := a.host.Wait(ctx, l.Gone); err != nil {
 			return fmt.Errorf("rnic: %d connections to end: %w", len(connections), err)
 		}
 	}
-	for _, ln := range a.pollers {
-		ln.reader.Close()
+	for _, ln := range a.host.Pollers {
+		ln.Reader.Close()
 	}
 	return nil
-}
-
-// turn lets a simulation carry out what was just ordered.
-func (a *Adapter) turn() {
-	if a.cfg.Manual != nil {
-		a.cfg.Manual()
-	}
-}
-
-// wait returns when ch is closed or ctx has ended; nil if both. A simulation turns meanwhile.
-func (a *Adapter) wait(ctx context.Context, ch <-chan struct{}) error {
-	for a.cfg.Manual != nil {
-		select {
-		case <-ch:
-			return nil
-		case <-ctx.Done():
-			return unlessClosed(ch, ctx)
-		default:
-			a.cfg.Manual()
-		}
-	}
-	select {
-	case <-ch:
-		return nil
-	case <-ctx.Done():
-		return unlessClosed(ch, ctx)
-	}
-}
-
-// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is there has to reach its caller.
-func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
-	select {
-	case <-ch:
-		return nil
-	default:
-		return ctx.Err()
-	}
-}
-
-func (a *Adapter) addConnection(l *connection) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return false
-	}
-	a.connections[l] = struct{}{}
-	return true
 }
 
 // addListener is false once Close was called.
@@ -225,17 +175,5 @@ func (a *Adapter) addListener(l *Listener) bool {
 func (a *Adapter) dropListener(l *Listener) {
 	a.mu.Lock()
 	delete(a.listeners, l)
-	a.mu.Unlock()
-}
-
-func (a *Adapter) isClosed() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.closed
-}
-
-func (a *Adapter) dropConnection(l *connection) {
-	a.mu.Lock()
-	delete(a.connections, l)
 	a.mu.Unlock()
 }

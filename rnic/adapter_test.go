@@ -40,11 +40,11 @@ func TestAdapterClose(t *testing.T) {
 		req := r.dial(waiting, nil) // not decided
 		if r.kind != running {
 			r.dialRaw() // no Request
-			r.until("four ends at the server", func() bool { return r.server.connectionCount() == 3 })
+			r.until("four ends at the server", func() bool { return len(r.server.host.Live()) == 3 })
 		}
 		out, spare := r.newEnd(r.server, opts{}), r.newEnd(r.server, opts{})
 		require.NoError(t, r.server.Close(r.ctx))
-		require.Zero(t, r.server.connectionCount())
+		require.Empty(t, r.server.host.Live())
 		require.True(t, isDone(s.qp))
 		require.ErrorIs(t, s.qp.Err(), ErrClosed)
 		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
@@ -65,7 +65,7 @@ func TestAdapterClose(t *testing.T) {
 		r.untilDone(late.qp)
 		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
-		require.Zero(t, r.server.places.Count())
+		require.Zero(t, r.server.host.Places.Count())
 	})
 }
 
@@ -137,11 +137,11 @@ func TestAdapterCloseInOnFailure(t *testing.T) {
 func TestAdapterCloseContext(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, _ := r.connect(opts{}, opts{})
-	r.server.cfg.Manual = nil // the Poller stands still
+	r.server.host.Manual = nil // the Poller stands still
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	require.ErrorIs(t, r.server.Close(ctx), context.Canceled)
-	r.server.cfg.Manual = r.step
+	r.server.host.Manual = r.step
 	r.untilDone(s.qp)
 }
 

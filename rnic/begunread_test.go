@@ -21,7 +21,7 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 		// Nothing is acknowledged.
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
 		const writes = 10                                             // an initial window
-		size := int(c.qp.end.connection.Load().transport.EMSS()) - 40 // leaves no room for a Read
+		size := int(c.qp.end.Connection.Load().Transport.EMSS()) - 40 // leaves no room for a Read
 		for i := range writes {
 			require.NoError(t, errOf(c.qp.PostSend(c.write(c, uint64(i), 0, size))))
 		}

@@ -3,16 +3,7 @@ package rnic
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/netip"
-	"time"
-
-	"github.com/rnicd/rnicd/stack"
 )
-
-// abortTimeout bounds how long Connect waits, when its context has ended, for the connection's end.
-const abortTimeout = time.Second
 
 // Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator, and returns when it is in service. The private
 // data of the peer's Reply is PeerPrivateData.
@@ -29,44 +20,7 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) er
 	if err := q.StartConnect(ctx, addr, conn); err != nil {
 		return err
 	}
-	return q.end.inService(ctx, addr)
-}
-
-// inService waits for the end of start-up. What has come of it goes before ctx's end: it may be a connection that is given back.
-func (e *endpoint) inService(ctx context.Context, addr string) error {
-	var err error
-	select {
-	case err = <-e.connected:
-	default:
-		select {
-		case err = <-e.connected:
-		case <-ctx.Done():
-			return connectError(addr, e.giveUp(ctx))
-		}
-	}
-	if err != nil {
-		<-e.done
-	}
-	return connectError(addr, err)
-}
-
-// giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came first and has a connection to
-// be closed.
-func (e *endpoint) giveUp(ctx context.Context) error {
-	e.abort()
-	select {
-	case <-e.done:
-	case <-time.After(abortTimeout): // nobody turns the Poller
-		return ctx.Err()
-	}
-	var no *RejectedError
-	if errors.As(e.err, &no) && no.Conn != nil {
-		return no
-	}
-	if errors.Is(e.err, stack.ErrTentative) {
-		return fmt.Errorf("%w: %w", stack.ErrTentative, ctx.Err())
-	}
-	return ctx.Err()
+	return connectError(addr, q.inService(ctx))
 }
 
 // StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a
@@ -75,23 +29,18 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 	if err := conn.checkConnect(); err != nil {
 		return err
 	}
-	if err := q.end.beginConnecting(conn); err != nil {
+	if err := q.end.BeginConnecting(conn.param()); err != nil {
 		return connectClosed(addr, err)
 	}
-	var err error
-	if q.end.adapter.isClosed() {
-		err = ErrClosed // before a peer hears of it
-	} else if len(q.end.adapter.pollers) == 0 {
-		err = q.end.dialKernel(ctx, addr)
-	} else {
-		err = q.end.dialPoller(ctx, addr)
-	}
-	if err != nil {
-		q.end.conclude(err)
+	if err := q.end.Dial(ctx, addr); err != nil {
+		q.end.Conclude(err)
 		return connectError(addr, err)
 	}
 	return nil
 }
+
+// inService waits for the end of start-up.
+func (q *QueuePair) inService(ctx context.Context) error { return publicError(q.end.InService(ctx)) }
 
 func connectError(addr string, err error) error {
 	if err == nil {
@@ -106,27 +55,4 @@ func connectClosed(addr string, err error) error {
 		return connectError(addr, err)
 	}
 	return err
-}
-
-// resolve looks a name up with the system's resolver; a literal address needs none.
-func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
-	if ap, err := netip.ParseAddrPort(addr); err == nil {
-		return ap, nil
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("address %q is not host:port: %w", addr, err)
-	}
-	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	if len(ips) == 0 {
-		return netip.AddrPort{}, errors.New("no address found")
-	}
-	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -92,18 +93,11 @@ func TestReject(t *testing.T) {
 				require.True(t, bytes.Equal(private, re.PrivateData))
 				require.Equal(t, Closed, c.qp.State())
 				require.Equal(t, Flushed, r.await(c, 1)[0].Status)
-				r.until("no connection at the server", func() bool { return r.server.connectionCount() == 0 })
+				r.until("no connection at the server", func() bool { return len(r.server.host.Live()) == 0 })
 				require.Empty(t, r.listener.failures)
 			})
 		})
 	}
-}
-
-// connectionCount is the number of live connections.
-func (a *Adapter) connectionCount() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.connections)
 }
 
 // Connect and Dial return the RejectedError inside a ConnectError.
@@ -168,8 +162,8 @@ func TestConnectNowhere(t *testing.T) {
 			require.Error(t, c.qp.Err())
 			require.Equal(t, Flushed, r.await(c, 1)[0].Status)
 		}
-		require.Zero(t, r.client.connectionCount())
-		require.Zero(t, r.client.places.Count())
+		require.Empty(t, r.client.host.Live())
+		require.Zero(t, r.client.host.Places.Count())
 	})
 }
 
@@ -180,7 +174,7 @@ func TestConnectContext(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		wait := r.accepted(func(req *ConnRequest) error { // neither accepts nor rejects in time
 			cancel()
-			<-req.connection.gone
+			<-req.connection.Gone
 			return nil
 		})
 		err := c.qp.Connect(ctx, r.addr(), c.conn)
@@ -215,7 +209,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 					require.Equal(t, Closed, c.qp.State())
 					require.Equal(t, Flushed, r.await(c, 1)[0].Status)
 				}
-				r.until("no links", func() bool { return r.client.connectionCount() == 0 && r.server.connectionCount() == 0 })
+				r.until("no links", func() bool { return len(r.client.host.Live()) == 0 && len(r.server.host.Live()) == 0 })
 			})
 		})
 	}
@@ -243,13 +237,13 @@ func TestAbortDuringHandshake(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		result := make(chan error, 1)
 		go func() { result <- c.qp.Connect(r.ctx, addr, c.conn) }()
-		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.places.Count() == 1 })
+		r.until("the dial", func() bool { return c.qp.State() == Connecting && r.client.host.Places.Count() == 1 })
 		_ = end(c.qp) // Close tells why the connection ended, as Connect does
 		var ce *ConnectError
 		require.ErrorAs(t, <-result, &ce)
 		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
 		r.untilDone(c.qp)
-		require.Zero(t, r.client.places.Count())
+		require.Zero(t, r.client.host.Places.Count())
 	}
 }
 
@@ -265,15 +259,15 @@ func TestErrorsSpeak(t *testing.T) {
 func TestResolve(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	ap, err := resolve(ctx, "10.9.0.1:80")
+	ap, err := connect.Resolve(ctx, "10.9.0.1:80")
 	require.NoError(t, err)
 	require.Equal(t, "10.9.0.1:80", ap.String())
-	ap, err = resolve(ctx, "localhost:http")
+	ap, err = connect.Resolve(ctx, "localhost:http")
 	require.NoError(t, err)
 	require.True(t, ap.Addr().IsLoopback())
 	require.Equal(t, uint16(80), ap.Port())
 	for _, bad := range []string{"", "host", "10.9.0.1:no-such-service"} {
-		_, err := resolve(ctx, bad)
+		_, err := connect.Resolve(ctx, bad)
 		require.Error(t, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -31,17 +32,12 @@ func (r *rig) failure() (f ConnFailure) {
 func (r *rig) fire(a *Adapter) {
 	r.t.Helper()
 	if r.kind == turned {
-		r.pass(requestTimeout + time.Second)
+		r.pass(connect.RequestTimeout + time.Second)
 		return
 	}
-	a.mu.Lock()
-	connections := make([]*connection, 0, len(a.connections))
-	for l := range a.connections {
-		connections = append(connections, l)
-	}
-	a.mu.Unlock()
+	connections := a.host.Live()
 	require.Len(r.t, connections, 1)
-	s := connections[0].transport.(*transport.KernelConn)
+	s := connections[0].Transport.(*transport.KernelConn)
 	require.NoError(r.t, s.Submit(func() {
 		require.True(r.t, s.Timed(), "no timer runs")
 		connections[0].Timer()
@@ -60,12 +56,10 @@ func TestRequestTimeout(t *testing.T) {
 					p.write(b)
 				}
 				r.until("the connection at the server", func() bool {
-					r.server.mu.Lock()
-					defer r.server.mu.Unlock()
-					return len(r.server.connections) == 1
+					return len(r.server.host.Live()) == 1
 				})
 				if r.kind == turned {
-					r.pass(requestTimeout - time.Second)
+					r.pass(connect.RequestTimeout - time.Second)
 					require.NoError(t, p.ended(), "closed too early")
 				}
 				r.fire(r.server)
@@ -98,13 +92,13 @@ func TestAcceptTimeout(t *testing.T) {
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		r.fire(r.server)
-		require.ErrorIs(t, r.failure().Err, errUndecided)
+		require.ErrorIs(t, r.failure().Err, connect.ErrUndecided)
 		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
 		require.Empty(t, p.octets())
 		s := r.newEnd(r.server, opts{})
-		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), errUndecided)
+		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), connect.ErrUndecided)
 		require.Equal(t, Closed, s.qp.State())
-		require.ErrorIs(t, req.Reject(r.ctx, nil), errUndecided)
+		require.ErrorIs(t, req.Reject(r.ctx, nil), connect.ErrUndecided)
 	})
 }
 
@@ -112,7 +106,7 @@ func TestAcceptTimeout(t *testing.T) {
 // for the UserTimeout.
 func TestPeerThatDoesNotClose(t *testing.T) {
 	const short = 20 * time.Second
-	for user, want := range map[time.Duration]time.Duration{0: closeTimeout, short: short} {
+	for user, want := range map[time.Duration]time.Duration{0: connect.CloseTimeout, short: short} {
 		r := newRig(t, turned, rigConfig{})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: user}})
 		p, _ := r.startRaw(s, false)
@@ -137,7 +131,7 @@ func TestLingerTimer(t *testing.T) {
 		require.Equal(t, Closing, s.qp.State())
 		for range 2 { // over sockets the FIN's acknowledgement was progress
 			if r.kind == turned {
-				r.pass(closeTimeout)
+				r.pass(connect.CloseTimeout)
 			} else if !isDone(s.qp) {
 				r.fire(r.server)
 			}
@@ -157,7 +151,7 @@ func TestLingerWaitsForMovingPeer(t *testing.T) {
 	s.qp.Disconnect()
 	require.Equal(t, io.EOF, p.untilEnded())
 	for i := range 10 {
-		r.pass(closeTimeout * 2 / 3)
+		r.pass(connect.CloseTimeout * 2 / 3)
 		p.write(p.fpdu(writeTo(s.region.STag(), uint64(i)), []byte{byte(i + 1)}))
 	}
 	p.closeSend()
@@ -278,7 +272,7 @@ func TestOutageWhileClosing(t *testing.T) {
 // A start-up frame that is cut leaves to its last octet before anything else does.
 func TestStartupFrameLeavesWhole(t *testing.T) {
 	frame := randomBytes(3, 21)
-	l := &connection{phase: phaseFull, out: frame} // without a QueuePair that could be asked for more
+	l := &connect.Connection{Phase: connect.PhaseFull, Out: frame} // without a QueuePair that could be asked for more
 	var got []byte
 	for range 2 {
 		dst := make([]byte, 20)

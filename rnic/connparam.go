@@ -1,12 +1,12 @@
 package rnic
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 
 // ConnParam of Connect, Dial, ConnectStream and Accept: how a queue pair connects, as rdma_conn_param says it, and what the
@@ -188,22 +188,16 @@ func (c *ConnParam) dialects() []Dialect {
 	return []Dialect{RFC5044}
 }
 
-// beginConnecting takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
-// error leaves it Idle, except for ErrClosed, when Abort or Close has come: then it is Closed.
-func (e *endpoint) beginConnecting(conn ConnParam) error {
-	if !e.engine.Move(qp.Idle, qp.Connecting) {
-		return ErrState
+// param is c as a connection has it.
+func (c *ConnParam) param() connect.Param {
+	p := connect.Param{
+		Named: c.Dialect != 0, PrivateData: c.PrivateData, PrivateDataMax: cmp.Or(c.PrivateDataMax, mpa.PrivateDataMax),
+		PeerToPeer: c.PeerToPeer, RTR: mpa.RTRKinds(c.RTR), IRD: c.IRD, ORD: c.ORD, ORDMin: c.ORDMin, KeepRejected: c.KeepRejected,
+		UserTimeout: c.UserTimeout, NoMarkers: c.NoMarkers, NoCRC: c.NoCRC, DropBadCRC: c.DropBadCRC, PackFull: c.Packing == PackFull,
+		AllowHalfClosed: c.AllowHalfClosed, WakeUp: c.Quirks.WakeUp,
 	}
-	conn.PrivateData = slices.Clone(conn.PrivateData)
-	err := e.engine.Prepare(conn.IRD, conn.ORD)
-	if err == nil {
-		e.conn = conn
-		return nil
+	for _, d := range c.dialects() {
+		p.Tries = append(p.Tries, mpa.Dialect(d))
 	}
-	e.engine.Move(qp.Connecting, qp.Idle)
-	if e.unwanted.Load() && e.engine.Move(qp.Idle, qp.Closed) { // whichever of the two looks second sees the other
-		e.conclude(ErrClosed)
-		return ErrClosed
-	}
-	return fmt.Errorf("rnic: queue pair's control region: %w", err)
+	return p
 }

@@ -209,7 +209,7 @@ func TestPrivateDataIsCopied(t *testing.T) {
 		clear(grant)
 		r.until("service", func() bool { return c.qp.State() == RTS })
 		require.Equal(t, "grant", string(c.qp.PeerPrivateData()))
-		require.Nil(t, c.qp.end.conn.PrivateData, "nothing keeps it when it has been sent")
-		require.Nil(t, s.qp.end.conn.PrivateData)
+		require.Nil(t, c.qp.end.Param.PrivateData, "nothing keeps it when it has been sent")
+		require.Nil(t, s.qp.end.Param.PrivateData)
 	})
 }

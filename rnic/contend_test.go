@@ -42,7 +42,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 			}
 			late <- errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: before}))
 		}()
-		l := c.qp.end.connection.Load()
+		l := c.qp.end.Connection.Load()
 		l.Fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
 		r.untilDone(c.qp)
 		require.NoError(t, <-late)

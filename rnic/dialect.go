@@ -62,23 +62,6 @@ const (
 
 func (k RTRKinds) String() string { return mpa.RTRKinds(k).String() }
 
-// party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
-// strict, any other takes Rev 0 for an answer.
-func (e *endpoint) party(l *connection, served mpa.Dialects) mpa.Party {
-	o := &e.conn
-	p := mpa.Party{
-		Dialects: served, Markers: l.wantMarkers(e), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: mpa.RTRKinds(o.RTR),
-		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
-	}
-	if p.RTR == 0 {
-		p.RTR = mpa.AllRTR
-	}
-	if l.initiator && o.Dialect == 0 {
-		p.Dialects = setOf(RDDP01, RFC5044)
-	}
-	return p
-}
-
 // Startup is what start-up settled.
 type Startup struct {
 	Dialect    Dialect
@@ -101,7 +84,7 @@ type Framing struct {
 
 // Framing is what start-up settled about FPDUs, once the QueuePair is in service.
 func (q *QueuePair) Framing() Framing {
-	if t := q.end.terms.Load(); t != nil {
+	if t := q.end.Terms.Load(); t != nil {
 		return Framing{CRC: t.Send.CRC, MarkersSent: t.Send.Markers, MarkersReceived: t.Receive.Markers}
 	}
 	return Framing{}
@@ -109,7 +92,7 @@ func (q *QueuePair) Framing() Framing {
 
 // Startup is what start-up settled, once the QueuePair is in service.
 func (q *QueuePair) Startup() Startup {
-	if t := q.end.terms.Load(); t != nil {
+	if t := q.end.Terms.Load(); t != nil {
 		return Startup{
 			Dialect: Dialect(t.Dialect), Version: int(t.Version), PeerToPeer: t.PeerToPeer, Enhanced: t.Enhanced,
 			IRD: int(t.IRD), ORD: int(t.ORD), PeerIRD: int(t.Peer.IRD), PeerORD: int(t.Peer.ORD),

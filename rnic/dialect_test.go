@@ -300,7 +300,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
 	p := r.dialRaw()
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	l := s.qp.end.connection.Load()
+	l := s.qp.end.Connection.Load()
 	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
 	arrive := func(octets []byte) stack.Verdict {
 		b := l.Pool.Alloc()
@@ -316,7 +316,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 		bad[2], bad[7] = bad[7], bad[2]
 		bad[3], bad[6] = bad[6], bad[3]
 		require.Equal(t, stack.Refused, arrive(bad[:n]))
-		require.NoError(t, l.err)
+		require.NoError(t, l.Err)
 	}
 	const cut = 25 // not less than the shortest FPDU has, which no damage could explain
 	// Cut short it may be what is left of a longer one, until the peer sends it again: at another
@@ -480,7 +480,7 @@ func TestEstablishmentErrors(t *testing.T) {
 				p.closeSend()
 				r.untilDone(c.qp)
 				require.ErrorIs(t, c.qp.Err(), tc.want)
-				require.ErrorIs(t, <-c.qp.end.connected, tc.want)
+				require.ErrorIs(t, <-c.qp.end.Connected, tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				q := &rawInitiator{rawPeer: r.dialRaw(), r: r}

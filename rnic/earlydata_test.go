@@ -12,6 +12,7 @@ import (
 
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -93,15 +94,15 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		l, err := r.server.respond(r.ctx, p.conn, nil)
 		require.NoError(t, err, "octet %d", k)
 		held := 0
-		if l.earlyData != nil {
-			held = len(l.earlyData.pieces)
+		if l.EarlyData != nil {
+			held = len(l.EarlyData.Pieces)
 		}
 		if k < len(frame)+len(fpdu)-1 {
 			require.Positive(t, held, "octet %d: Bufs that wait", k)
 		}
 		r.step()
 		if k < len(frame) {
-			require.Empty(t, l.listener.requests)
+			require.Empty(t, l.requests)
 			p.log.lose = nil
 		}
 		req, err := l.nextRequest(r.ctx)
@@ -112,7 +113,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.reply(mpa.Reply)
 		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00hasty\x00", string(s.region.Bytes()[2:9]))
-		require.Nil(t, l.earlyData, "octet %d: it is over", k)
+		require.Nil(t, l.EarlyData, "octet %d: it is over", k)
 		p.write(p.fpdu(writeTo(s.region.STag(), 20), []byte("later")))
 		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
 		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
@@ -180,8 +181,8 @@ func TestHandedOverBounds(t *testing.T) {
 		want  error
 	}{
 		{"within", 200, false, nil},
-		{"too many", 600, false, errPipelined},
-		{"few, of a pool that is short", 30, true, errPipelined},
+		{"too many", 600, false, connect.ErrPipelined},
+		{"few, of a pool that is short", 30, true, connect.ErrPipelined},
 		{"the Request alone, of a pool that is short", 0, true, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -201,7 +202,7 @@ func TestHandedOverBounds(t *testing.T) {
 			}
 			r.pass(2 * time.Second)
 			var taken []mem.Buf
-			for tc.short && pool.Available() >= r.server.pollers[0].reserve.Spare-64 {
+			for tc.short && pool.Available() >= r.server.host.Pollers[0].Reserve.Spare-64 {
 				taken = append(taken, pool.Alloc())
 			}
 			l, err := r.server.respond(r.ctx, p.conn, nil)
@@ -216,7 +217,7 @@ func TestHandedOverBounds(t *testing.T) {
 				s.qp.Abort()
 				r.untilDone(s.qp)
 			} else {
-				r.until("its end", func() bool { return r.server.connectionCount() == 0 })
+				r.until("its end", func() bool { return len(r.server.host.Live()) == 0 })
 				_, err = l.nextRequest(r.ctx)
 				require.ErrorIs(t, err, tc.want)
 				require.ErrorIs(t, p.untilEnded(), stack.ErrReset)
@@ -264,14 +265,14 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	l, err := r.server.respond(r.ctx, p.conn, helloAck)
 	require.NoError(t, err)
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
-		l.out = append([]byte(nil), helloAck...) // as if no segment had had room yet
+		l.Out = append([]byte(nil), helloAck...) // as if no segment had had room yet
 		b := r.hosts[0].pool.Alloc()
-		l.Arrive(l.rxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
+		l.Arrive(l.RxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
-		require.NoError(t, s.qp.end.beginConnecting(s.conn))
-		require.NoError(t, l.accept(&s.qp.end, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))
-		require.Equal(t, helloAck, l.out[:len(helloAck)])
-		f, n, err := mpa.ParseFrame(l.out[len(helloAck):], mpa.Reply, 0)
+		require.NoError(t, s.qp.end.BeginConnecting(s.conn.param()))
+		require.NoError(t, l.Accept(&s.qp.end, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))
+		require.Equal(t, helloAck, l.Out[:len(helloAck)])
+		f, n, err := mpa.ParseFrame(l.Out[len(helloAck):], mpa.Reply, 0)
 		require.NoError(t, err)
 		require.Equal(t, startupLen, n)
 		require.False(t, f.Reject)
@@ -297,7 +298,7 @@ func TestUnreadBehindAGap(t *testing.T) {
 	_, err = r.server.respond(r.ctx, p.conn, helloAck)
 	require.NoError(t, err)
 	p.reset()
-	r.until("the end", func() bool { return r.server.connectionCount() == 0 })
+	r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 	r.noBufLost()
 }
 
@@ -310,7 +311,7 @@ func TestHandedOverInVain(t *testing.T) {
 	}{
 		"peer resets": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			p.reset()
-			p.r.until("the reset", func() bool { return p.r.server.connectionCount() == 0 })
+			p.r.until("the reset", func() bool { return len(p.r.server.host.Live()) == 0 })
 			require.ErrorIs(t, req.Accept(p.r.ctx, p.r.newEnd(p.r.server, opts{}).qp, ConnParam{}), stack.ErrReset)
 		}, nil},
 		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
@@ -319,8 +320,8 @@ func TestHandedOverInVain(t *testing.T) {
 			p.closeSend()
 		}, nil},
 		"not decided": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
-			p.r.pass(requestTimeout + time.Second)
-			require.ErrorIs(t, req.Reject(p.r.ctx, nil), errUndecided)
+			p.r.pass(connect.RequestTimeout + time.Second)
+			require.ErrorIs(t, req.Reject(p.r.ctx, nil), connect.ErrUndecided)
 		}, nil},
 		"revision": {9, nil, &RevisionError{Revision: 9, Served: listOf(mpa.FramedDialects)}},
 	} {
@@ -338,10 +339,10 @@ func TestHandedOverInVain(t *testing.T) {
 				p.closeSend()
 			} else {
 				require.NoError(t, err)
-				require.NotEmpty(t, l.earlyData.pieces)
+				require.NotEmpty(t, l.EarlyData.Pieces)
 				tc.end(t, p, req)
 			}
-			r.until("the end", func() bool { return r.server.connectionCount() == 0 })
+			r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 			r.noBufLost()
 		})
 	}

@@ -9,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
 // between runs f once, when the client's (or server's) call next has to wait for its Poller.
 func (r *rig) between(a *Adapter, f func()) {
-	a.cfg.Manual = func() {
-		a.cfg.Manual = r.step
+	a.host.Manual = func() {
+		a.host.Manual = r.step
 		f()
 		r.step()
 	}
@@ -56,7 +57,7 @@ func TestAbortMeetsAccept(t *testing.T) {
 			r.untilDone(s.qp)
 			require.ErrorIs(t, s.qp.Err(), ErrClosed)
 			r.untilDone(c.qp)
-			require.Zero(t, r.server.connectionCount())
+			require.Empty(t, r.server.host.Live())
 		})
 	}
 }
@@ -74,7 +75,7 @@ func TestAdapterCloseMeetsDial(t *testing.T) {
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
 	require.NoError(t, r.client.Close(r.ctx))
-	require.Zero(t, r.server.connectionCount(), "it dialled nevertheless")
+	require.Empty(t, r.server.host.Live(), "it dialled nevertheless")
 }
 
 // A full control ring makes a call wait, not fail.
@@ -102,14 +103,14 @@ func TestDialThatFindsNoRoom(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
-	r.client.cfg.Manual = nil // the Poller stands still
+	r.client.host.Manual = nil // the Poller stands still
 	require.ErrorIs(t, c.qp.StartConnect(ended(), r.addr(), c.conn), context.Canceled)
 	require.True(t, isDone(c.qp))
-	require.Zero(t, r.client.connectionCount())
+	require.Empty(t, r.client.host.Live())
 	require.NoError(t, r.client.Close(r.ctx))
-	r.client.cfg.Manual = r.step
+	r.client.host.Manual = r.step
 	r.pass(time.Second)
-	require.Zero(t, r.server.connectionCount())
+	require.Empty(t, r.server.host.Live())
 }
 
 // The same with an Adapter's Close that has seen the connection meanwhile, and waits for its end.
@@ -118,15 +119,15 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 	c := r.newEnd(r.client, opts{})
 	fillControl(t, r.hosts[1].poller)
 	ctx, cancel := context.WithCancel(r.ctx)
-	var seen *connection
-	r.client.cfg.Manual = func() {
-		seen = c.qp.end.connection.Load()
+	var seen *connect.Connection
+	r.client.host.Manual = func() {
+		seen = c.qp.end.Connection.Load()
 		cancel()
 	}
 	require.ErrorIs(t, c.qp.StartConnect(ctx, r.addr(), c.conn), context.Canceled)
-	r.client.cfg.Manual = r.step
+	r.client.host.Manual = r.step
 	select {
-	case <-seen.gone:
+	case <-seen.Gone:
 	default:
 		t.Fatal("Close would wait for ever")
 	}
@@ -136,7 +137,7 @@ func TestDialThatFindsNoRoomEndsItsLink(t *testing.T) {
 func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{})
-	r.client.cfg.Manual = nil
+	r.client.host.Manual = nil
 	ctx, cancel := context.WithCancel(r.ctx)
 	result := make(chan error, 1)
 	go func() { result <- c.qp.Connect(ctx, r.addr(), c.conn) }()
@@ -148,7 +149,7 @@ func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 	case <-r.ctx.Done():
 		t.Fatal("Connect waits for ever")
 	}
-	r.client.cfg.Manual = r.step
+	r.client.host.Manual = r.step
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
 }
@@ -160,7 +161,7 @@ func TestAcceptOfALostConnection(t *testing.T) {
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		p.reset()
-		r.until("the reset", func() bool { return r.server.connectionCount() == 0 })
+		r.until("the reset", func() bool { return len(r.server.host.Live()) == 0 })
 		s := r.newEnd(r.server, opts{})
 		err := req.Accept(r.ctx, s.qp, s.conn)
 		require.ErrorIs(t, err, stack.ErrReset)
@@ -180,8 +181,8 @@ func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 		p.closeSend()
 		r.untilDone(s.qp)
 		require.NoError(t, s.qp.Err())
-		require.Less(t, r.time-begin, int64(lingerTimeout))
-		require.Less(t, time.Since(wall), lingerTimeout)
+		require.Less(t, r.time-begin, int64(connect.LingerTimeout))
+		require.Less(t, time.Since(wall), connect.LingerTimeout)
 		require.Equal(t, Flushed, r.await(s, 1)[0].Status)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
@@ -15,7 +15,7 @@ import (
 // Errors, for errors.Is. Those of posting calls first: nothing of the request in question was posted.
 var (
 	// ErrClosed: this end has closed or aborted, or the Adapter or Listener is closed.
-	ErrClosed = errors.New("rnic: closed")
+	ErrClosed = connect.ErrClosed
 	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = qp.ErrSendQueueFull
 	ErrRecvQueueFull = qp.ErrRecvQueueFull
@@ -38,27 +38,27 @@ var (
 	ErrShared = errors.New("rnic: the queue pair has a shared receive queue: post there")
 
 	// ErrState: the call does not fit the QueuePair's state.
-	ErrState = errors.New("rnic: not possible in the queue pair's state")
+	ErrState = connect.ErrState
 	// ErrStartupTimeout: the peer did not send its MPA start-up frame in time.
-	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
+	ErrStartupTimeout = connect.ErrStartupTimeout
 	// ErrPeerClosed: the peer closed the connection in the middle of a frame or during start-up.
-	ErrPeerClosed = errors.New("rnic: peer closed the connection")
+	ErrPeerClosed = connect.ErrPeerClosed
 	// ErrLinger: our half was to be closed, or was, and nothing moved for ConnParam.UserTimeout or
 	// 100 s (after a Terminate, 3 s), so the connection was reset. What was posted last may be
 	// lost.
-	ErrLinger = errors.New("rnic: peer did not close its half of the connection in time")
+	ErrLinger = connect.ErrLinger
 	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
 	// dialect.
-	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
+	ErrFirstMarker error = connect.ErrFirstMarker
 	// ErrHoarding: the peer left frames unfinished, or what it was sent unacknowledged, while packet buffers were short and
 	// others needed them. It is stack.ErrHoarding.
 	ErrHoarding = stack.ErrHoarding
 	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
 	// stream it was.
-	ErrUnread = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")
+	ErrUnread = connect.ErrUnread
 	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
 	// it had been sent were not answered.
-	ErrUnanswered = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
+	ErrUnanswered = connect.ErrUnanswered
 	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of a shared receive buffer.
 	ErrCQOverflow = qp.ErrCQOverflow
 	// ErrRevoked is Window.Bind's answer for a region that is not valid.
@@ -99,15 +99,6 @@ func (e *RejectedError) MaybeDialect() bool {
 	return e.Asked.Valid() && !e.Enhanced && (len(e.PrivateData) == 0 || e.Rev != e.Asked.Rev())
 }
 
-// connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
-// peer where that is no graceful end. errors.Is finds the cause, errors.As an *mpa.Error with code 1.
-type connectionError struct{ cause error }
-
-func (e *connectionError) Error() string   { return e.cause.Error() }
-func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnection} }
-
-var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
-
 // TerminateError is the end of a stream by an RDMAP Terminate. Both ends word what DDP and RDMAP find alike; where MPA found it,
 // the end that did says more than the Terminate can.
 type TerminateError struct {
@@ -135,23 +126,23 @@ type PeerError struct {
 
 func (e *PeerError) Error() string { return e.said.Error() }
 
-// publicError is err of the engine as the application has it.
+// publicError is err of an engine or a connection as the application has it.
 func publicError(err error) error {
 	switch e := err.(type) {
 	case *qp.TerminateError:
 		return &TerminateError{Remote: e.Remote, Cause: publicError(e.Cause)}
+	case *connect.Rejection:
+		return &RejectedError{
+			PrivateData: e.PrivateData, Asked: Dialect(e.Asked), Rev: e.Rev, Enhanced: e.Enhanced, IRD: e.IRD, ORD: e.ORD, Conn: e.Conn,
+		}
+	case *connect.Revision:
+		return &RevisionError{Revision: e.Revision, Asked: Dialect(e.Asked), Served: listOf(e.Served), Reply: e.Reply, Lower: e.Lower}
 	case *qp.PeerError:
 		c := e.Terminate.Cause
 		return &PeerError{Layer: c.Layer(), Type: c.Type(), Code: c.Code(), said: *e}
 	}
 	return err
 }
-
-var (
-	errClosedEarly = errors.New("rnic: connection closed")
-	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
-	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
-)
 
 // RevisionError is a start-up frame of an MPA revision, or a dialect, that is not served here.
 type RevisionError struct {

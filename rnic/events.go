@@ -126,5 +126,5 @@ func (q *QueuePair) tellEvent(k EventKind, n uint64, err error) {
 	if k == EventCQOverflow {
 		e.CQ = q.opt.RecvCQ
 	}
-	q.end.adapter.events.post(e)
+	q.adapter.events.post(e)
 }

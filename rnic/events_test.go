@@ -88,7 +88,7 @@ func TestEventsOfTheEnd(t *testing.T) {
 						require.Same(t, side.qp, e.QP)
 						require.Equal(t, side.want != EventPeerClosed, e.Err != nil)
 						require.True(t, errors.Is(side.qp.Err(), e.Err), "%v, %v", side.qp.Err(), e.Err)
-						require.EqualValues(t, 1, side.qp.end.adapter.EventCount(side.want))
+						require.EqualValues(t, 1, side.qp.adapter.EventCount(side.want))
 					}
 					noEvent(t, side.from)
 				}

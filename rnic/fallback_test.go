@@ -60,12 +60,12 @@ func TestFallsBackOnce(t *testing.T) {
 					q.closeSend()
 					r.untilDone(c.qp)
 					require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
-					require.ErrorIs(t, <-c.qp.end.connected, ErrPeerClosed)
+					require.ErrorIs(t, <-c.qp.end.Connected, ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
 				r.inService(c)
-				require.NoError(t, <-c.qp.end.connected)
+				require.NoError(t, <-c.qp.end.Connected)
 				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
 				require.Equal(t, addr, c.qp.RemoteAddr().String())
 			})
@@ -101,7 +101,7 @@ func TestDoesNotFallBack(t *testing.T) {
 					require.ErrorIs(t, c.qp.Err(), tc.want)
 				}
 				require.Zero(t, r.client.StartupCounters())
-				require.Zero(t, r.client.connectionCount())
+				require.Empty(t, r.client.host.Live())
 			})
 		})
 	}
@@ -140,7 +140,7 @@ func TestAbortDuringFallback(t *testing.T) {
 				r.untilDone(c.qp)
 				require.ErrorIs(t, c.qp.Err(), ErrClosed)
 				require.Error(t, untilEnded(r, q))
-				require.Zero(t, r.client.connectionCount())
+				require.Empty(t, r.client.host.Live())
 			})
 		})
 	}
@@ -152,12 +152,12 @@ func TestAbortMeetsFallback(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		p := r.startConnect(c)
 		waitFrame(r, p, mpa.Request)
-		c.qp.end.connectionOrUnwanted() // Abort's first half
+		c.qp.end.ConnectionOrUnwanted() // Abort's first half
 		p.closeSend()
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
 		require.Zero(t, r.client.StartupCounters())
-		require.Zero(t, r.client.connectionCount())
+		require.Empty(t, r.client.host.Live())
 	})
 }
 
@@ -169,14 +169,12 @@ func TestFallbackCannotDial(t *testing.T) {
 	require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 	p := next()
 	waitFrame(r, p, mpa.Request)
-	r.client.mu.Lock()
-	r.client.closed = true // as far as new connections are concerned
-	r.client.mu.Unlock()
+	r.client.host.Shut()
 	p.closeSend()
 	r.untilDone(c.qp)
 	require.ErrorIs(t, c.qp.Err(), ErrClosed)
-	require.ErrorIs(t, <-c.qp.end.connected, ErrClosed)
-	require.Zero(t, r.client.places.Count())
+	require.ErrorIs(t, <-c.qp.end.Connected, ErrClosed)
+	require.Zero(t, r.client.host.Places.Count())
 }
 
 // Our own listener, when it does not serve RFC 6581, makes our own Initiator fall back; read depths are then the ULPs' affair.
@@ -213,9 +211,9 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
 		waitFrame(r, p, mpa.Request)
-		l, full := c.qp.end.connection.Load(), false
-		again := l.again
-		l.again = func() { // on this goroutine, which turns the Poller
+		l, full := c.qp.end.Connection.Load(), false
+		again := l.Again
+		l.Again = func() { // on this goroutine, which turns the Poller
 			fillControl(t, r.hosts[1].poller)
 			full = true
 			again()
@@ -223,14 +221,14 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		p.closeSend()
 		r.until("a full ring", func() bool { return full })
 		if abort {
-			c.qp.end.unwanted.Store(true) // as Abort does first
+			c.qp.end.Unwanted.Store(true) // as Abort does first
 			select {
 			case <-c.qp.Done(): // while nobody turns
 			case <-r.ctx.Done():
 				t.Fatal("it waits for ever")
 			}
 			require.ErrorIs(t, c.qp.Err(), ErrClosed)
-			require.Zero(t, r.client.connectionCount())
+			require.Empty(t, r.client.host.Live())
 			continue
 		}
 		q := next()

@@ -212,7 +212,7 @@ func TestAlignmentNeedsAnEMSSThatHoldsAnFPDU(t *testing.T) {
 		t.Run(fmt.Sprintf("MSS %d", mss), func(t *testing.T) {
 			r, log := logged(t, rigConfig{tcp: tcp.Config{MSS: mss, NoTimestamps: true}})
 			s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
-			require.Equal(t, mss, c.qp.end.connection.Load().transport.EMSS())
+			require.Equal(t, mss, c.qp.end.Connection.Load().Transport.EMSS())
 			r.sendAndWrite(s, c, 4000)
 			r.close(s, c)
 			bounds := fpduBounds(t, log.stream(), startupLen, false)

@@ -45,7 +45,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 			req := r.dial(c, nil)
 			returned := func() bool {
 				select {
-				case <-req.connection.gone:
+				case <-req.connection.Gone:
 					return true
 				default:
 					return false
@@ -74,7 +74,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 					return nil
 				})
 			}
-			r.until("the end", func() bool { return r.server.connectionCount() == 0 })
+			r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 		}
 	})
 }
@@ -87,9 +87,9 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 		a, err := Open(Config{Manual: manual})
 		require.NoError(t, err)
 		for range 50 {
-			require.NoError(t, a.wait(ended(), gone))
+			require.NoError(t, a.host.Wait(ended(), gone))
 		}
-		require.ErrorIs(t, a.wait(ended(), nil), context.Canceled)
+		require.ErrorIs(t, a.host.Wait(ended(), nil), context.Canceled)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 				r.untilDone(c.qp)
 				ctx = ended()
 			}
-			err := c.qp.end.inService(ctx, "peer")
+			err := c.qp.inService(ctx)
 			var no *RejectedError
 			require.ErrorAs(t, err, &no)
 			require.NotNil(t, no.Conn)

@@ -44,8 +44,8 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	_ = r.dialRaw() // says nothing, and is still there when the Adapter closes
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
-		r.until("all places", func() bool { return a.places.Count() == 0 })
-		require.Zero(t, a.connectionCount())
+		r.until("all places", func() bool { return a.host.Places.Count() == 0 })
+		require.Empty(t, a.host.Live())
 		require.Zero(t, reflect.ValueOf(a.table).Elem().FieldByName("readers").Len(), "epoch words that Deregister still waits for")
 	}
 	r.listener.Close()
@@ -63,7 +63,7 @@ func TestSocketPartialWrites(t *testing.T) {
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	require.NoError(t, s.qp.end.connection.Load().transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
+	require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
 	p.write(p.fpdu(writeTo(0, 0), nil))
 	for i := range 4 {
 		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})))
@@ -89,7 +89,7 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	}
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
-	o := s.qp.end.connection.Load().transport.(*transport.KernelConn)
+	o := s.qp.end.Connection.Load().Transport.(*transport.KernelConn)
 	require.NoError(t, o.Submit(func() { // the reader comes as far as its first octets
 		for i := range messages {
 			p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
@@ -180,7 +180,7 @@ func TestSocketSegments(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	transport := c.qp.end.connection.Load().transport.(*transport.KernelConn)
+	transport := c.qp.end.Connection.Load().Transport.(*transport.KernelConn)
 	require.NoError(t, transport.Submit(func() {
 		require.Greater(t, transport.EMSS(), 500)
 		require.Positive(t, transport.Progress())
@@ -197,13 +197,11 @@ func TestSocketSegments(t *testing.T) {
 func TestSocketTimer(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	quiet, p := r.dialRaw(), r.dialRaw()
-	r.until("both links", func() bool { return r.server.connectionCount() == 2 })
-	r.server.mu.Lock()
+	r.until("both links", func() bool { return len(r.server.host.Live()) == 2 })
 	var cars []*transport.KernelConn
-	for l := range r.server.connections {
-		cars = append(cars, l.transport.(*transport.KernelConn))
+	for _, l := range r.server.host.Live() {
+		cars = append(cars, l.Transport.(*transport.KernelConn))
 	}
-	r.server.mu.Unlock()
 	if cars[0].Remote() != transport.AddrPort(p.(*rawSocket).nc.LocalAddr()) {
 		cars[0], cars[1] = cars[1], cars[0]
 	}
@@ -243,12 +241,12 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	r.until("all connections", func() bool { return r.server.connectionCount() == n && len(r.listener.requests) == n/2 })
+	r.until("all connections", func() bool { return len(r.server.host.Live()) == n && len(r.listener.requests) == n/2 })
 	require.Less(t, heap(), before+n*each)
 
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, r.listener.Poll().Accept(r.ctx, s.qp, s.conn))
-	require.NotNil(t, s.qp.end.connection.Load().Pool)
+	require.NotNil(t, s.qp.end.Connection.Load().Pool)
 }
 
 // Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
@@ -274,15 +272,15 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	l := c.qp.end.connection.Load()
-	require.NoError(t, l.transport.Submit(func() {
-		l.transport.SetTimer(1) // long ago
+	l := c.qp.end.Connection.Load()
+	require.NoError(t, l.Transport.Submit(func() {
+		l.Transport.SetTimer(1) // long ago
 		<-time.After(2 * time.Millisecond)
-		l.transport.SetTimer(0)
+		l.Transport.SetTimer(0)
 	}))
 	for range 100 { // turns at the lock, of which the timer's function has one
 		var seen uint64
-		require.NoError(t, l.transport.Submit(func() { seen = l.seen }))
+		require.NoError(t, l.Transport.Submit(func() { seen = l.Seen }))
 		require.Zero(t, seen, "the connection's timer ran")
 		runtime.Gosched()
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 
 // Limits, and the defaults of what is 0; docs/operations.md says where each is met.
@@ -35,3 +36,5 @@ const (
 
 // They are mpa's.
 var _ = [1]struct{}{}[mpa.DepthMax-ReadDepthMax+mpa.DepthULP-ReadDepthULP]
+
+var _ = [1]struct{}{}[SendFirstPause-connect.SendFirstPause]

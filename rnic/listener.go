@@ -1,18 +1,19 @@
 package rnic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -51,16 +52,14 @@ type Listener struct {
 	once     sync.Once
 	stop     func(context.Context)
 	reporter sync.WaitGroup
-
-	dialects   mpa.Dialects
-	privateMax int
+	role     connect.Responder
 }
 
 // Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address). Port 0 picks a
 // free one, which Listener.Addr tells. It returns when all Pollers listen, or with an error when ctx ends: errors are ErrClosed
 // behind Adapter.Close, stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
-	if a.isClosed() {
+	if a.host.IsClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
 	}
 	if opt.Backlog < 0 || opt.Backlog > BacklogMax {
@@ -72,11 +71,12 @@ func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*
 	l := &Listener{
 		adapter: a, requests: make(chan *ConnRequest, opt.Backlog), failures: make(chan ConnFailure, 64), done: make(chan struct{}),
 	}
+	l.role.Report = l.report
 	err := l.serve(opt)
 	if err != nil {
 		return nil, err
 	}
-	if len(a.pollers) == 0 {
+	if len(a.host.Pollers) == 0 {
 		err = l.listenKernel(ctx, addr)
 	} else {
 		err = l.listenPollers(ctx, addr, opt.Backlog)
@@ -109,7 +109,8 @@ func (l *Listener) tell(onFailure func(ConnFailure)) {
 
 // serve takes over what is served.
 func (l *Listener) serve(opt ListenOptions) error {
-	l.dialects, l.privateMax = mpa.FramedDialects, privateMaxOr(opt.PrivateDataMax)
+	l.role.Offer = l.offer
+	l.role.Dialects, l.role.PrivateMax = mpa.FramedDialects, cmp.Or(opt.PrivateDataMax, mpa.PrivateDataMax)
 	if opt.PrivateDataMax < 0 || opt.PrivateDataMax > privateDataCap {
 		return fmt.Errorf("rnic: ListenOptions.PrivateDataMax %d, 0 to %d possible", opt.PrivateDataMax, privateDataCap)
 	}
@@ -121,18 +122,8 @@ func (l *Listener) serve(opt ListenOptions) error {
 			return fmt.Errorf("rnic: ListenOptions.Dialects: %v is unknown", d)
 		}
 	}
-	l.dialects = setOf(opt.Dialects...)
+	l.role.Dialects = setOf(opt.Dialects...)
 	return nil
-}
-
-// respondFor makes ln a Responder's connection.
-func (ln *connection) respondFor(l *Listener) { ln.listener, ln.privateMax = l, l.privateMax }
-
-func privateMaxOr(n int) int {
-	if n == 0 {
-		return mpa.PrivateDataMax
-	}
-	return n
 }
 
 func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) error {
@@ -145,9 +136,9 @@ func (l *Listener) listenPollers(ctx context.Context, addr string, backlog int) 
 		return fmt.Errorf("port %q is not a number from 1 to 65535, or 0 for a free one", portText)
 	}
 	a := l.adapter
-	for _, ln := range a.pollers {
-		if host != "" && host != ln.poller.Addr().String() {
-			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.poller.Addr())
+	for _, ln := range a.host.Pollers {
+		if host != "" && host != ln.Poller.Addr().String() {
+			return fmt.Errorf("address %s is not the poller's (%s)", host, ln.Poller.Addr())
 		}
 	}
 	if port > 0 {
@@ -170,20 +161,15 @@ const (
 // listenOn listens on every Poller or on none.
 func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error {
 	a := l.adapter
-	for i, ln := range a.pollers {
+	for i, ln := range a.host.Pollers {
 		res := make(chan error, 1)
-		err := orderUntil(ctx, a, ln.poller.Submit, func() {
-			res <- ln.poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
-				over, u := newPollerConnection(a, ln)
-				over.respondFor(l)
-				if !a.addConnection(over) {
-					return nil
-				}
-				return u
+		err := connect.OrderUntil(ctx, &a.host, ln.Poller.Submit, func() {
+			res <- ln.Poller.Listen(port, backlog, func(*stack.Conn) stack.Upper {
+				return a.host.Incoming(ln, &l.role)
 			})
 		})
 		if err == nil {
-			a.turn()
+			a.host.Turn()
 			select {
 			case err = <-res:
 			case <-ctx.Done(): // nobody turns the Poller; should it listen later, Unlisten comes right behind
@@ -191,19 +177,19 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 			}
 		}
 		if err != nil {
-			l.unlisten(context.WithoutCancel(ctx), a.pollers[:i], port)
+			l.unlisten(context.WithoutCancel(ctx), a.host.Pollers[:i], port)
 			return err
 		}
 	}
-	l.addr = netip.AddrPortFrom(a.pollers[0].poller.Addr(), port)
-	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.pollers, port) }
+	l.addr = netip.AddrPortFrom(a.host.Pollers[0].Poller.Addr(), port)
+	l.stop = func(ctx context.Context) { l.unlisten(ctx, a.host.Pollers, port) }
 	return nil
 }
 
 // unlisten gives up, when ctx ends, on a Poller that does not turn.
-func (l *Listener) unlisten(ctx context.Context, pollers []*pollerState, port uint16) {
+func (l *Listener) unlisten(ctx context.Context, pollers []*connect.Poller, port uint16) {
 	for _, ln := range pollers {
-		_ = orderUntil(ctx, l.adapter, ln.poller.Submit, func() { ln.poller.Unlisten(port) }) // a stopped one listens no more
+		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() { ln.Poller.Unlisten(port) }) // a stopped one listens no more
 	}
 }
 
@@ -219,7 +205,7 @@ func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 		}
 		select {
 		case r := <-l.requests:
-			if r.connection.claim.CompareAndSwap(unclaimed, claimedByULP) {
+			if r.connection.Claimed() {
 				return r, nil
 			} // else its connection is over, and OnFailure was told
 		case <-l.done:
@@ -244,7 +230,7 @@ func (l *Listener) Poll() *ConnRequest {
 	for !isClosed(l.done) {
 		select {
 		case r := <-l.requests:
-			if r.connection.claim.CompareAndSwap(unclaimed, claimedByULP) {
+			if r.connection.Claimed() {
 				return r
 			}
 		default:
@@ -271,23 +257,15 @@ func (l *Listener) end(ctx context.Context) {
 }
 
 // offer queues a connection request. Driver's goroutine; never blocks.
-func (l *Listener) offer(ln *connection, f mpa.Frame) error {
+func (l *Listener) offer(ln *connect.Connection, f mpa.Frame) error {
 	f.PrivateData = append([]byte(nil), f.PrivateData...)
 	e, private, _ := f.Enhanced() // which was looked at already
 	select {
-	case l.requests <- &ConnRequest{connection: ln, frame: f, enhanced: e, private: private, remote: ln.transport.Remote()}:
+	case l.requests <- &ConnRequest{adapter: l.adapter, connection: ln, frame: f, enhanced: e, private: private, remote: ln.Transport.Remote()}:
 		return nil
 	default:
 		return ErrBacklog
 	}
-}
-
-func (l *Listener) report(ln *connection, was phase, err error) {
-	if errors.Is(err, ErrClosed) {
-		return
-	}
-	offered := !ln.claim.CompareAndSwap(unclaimed, claimedByEnd)
-	l.fail(ConnFailure{Remote: ln.peer, Started: was == phaseFull, Offered: offered, Err: err})
 }
 
 // fail hands a failure to OnFailure's goroutine; when that is slow the failure is counted and forgotten.
@@ -299,9 +277,15 @@ func (l *Listener) fail(f ConnFailure) {
 	}
 }
 
+// report tells of a connection that did not end well.
+func (l *Listener) report(ln *connect.Connection, started, offered bool, err error) {
+	l.fail(ConnFailure{Remote: ln.Peer, Started: started, Offered: offered, Err: err})
+}
+
 // ConnRequest is a peer's MPA Request that waits for Accept or Reject. It times out after 10 s.
 type ConnRequest struct {
-	connection *connection
+	adapter    *Adapter
+	connection *connect.Connection
 	frame      mpa.Frame // Kind 0: culley-02, there was none
 	enhanced   mpa.Enhanced
 	private    []byte // the ULP's part
@@ -316,7 +300,7 @@ func (r *ConnRequest) Dialect() Dialect {
 	if r.frame.Kind == 0 {
 		return Culley02
 	}
-	d, _ := r.connection.listener.dialects.Serve(&r.frame)
+	d, _ := r.connection.Responder.Dialects.Serve(&r.frame)
 	return Dialect(d)
 }
 
@@ -327,7 +311,7 @@ func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
 
 // PeerToPeer says whether the Initiator offers to let this end send first.
 func (r *ConnRequest) PeerToPeer() bool {
-	return r.enhanced.PeerToPeer || r.connection.listener.dialects.AsksReady(&r.frame)
+	return r.enhanced.PeerToPeer || r.connection.Responder.Dialects.AsksReady(&r.frame)
 }
 
 // Remote is the peer's address.
@@ -349,22 +333,22 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
 	}
-	if q.end.adapter != r.connection.adapter {
+	if q.adapter != r.adapter {
 		return fmt.Errorf("rnic: accept %v: the queue pair belongs to another adapter", r.remote)
 	}
 	if err := conn.checkAccept(r.Dialect()); err != nil {
 		return err
 	}
-	if err := q.end.beginConnecting(conn); err != nil {
+	if err := q.end.BeginConnecting(conn.param()); err != nil {
 		return err
 	}
 	if conn.Quirks.SendFirst {
 		_ = q.SendFirst() // ErrState: the request's connection will say why
 	}
-	err := r.ask(ctx, func() error { return r.connection.accept(&q.end, r.frame) })
+	err := r.connection.Ask(ctx, func() error { return r.connection.Accept(&q.end, r.frame) })
 	if err != nil {
-		if q.end.connection.Load() == nil {
-			q.end.conclude(err)
+		if q.end.Connection.Load() == nil {
+			q.end.Conclude(err)
 		}
 		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
 	}
@@ -378,62 +362,9 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 		return fmt.Errorf("rnic: reject %v: %w", r.remote, err)
 	}
 	private = append([]byte(nil), private...)
-	return r.ask(ctx, func() error { return r.connection.reject(r.frame, private, false) })
+	return r.connection.Ask(ctx, func() error { return r.connection.Reject(r.frame, private, false) })
 }
 
 // Done is closed when the connection of the request is over: behind Reject, when the peer has closed it, too, or a bound for that has passed.
 // Adapter.Close before then may reset it, and the peer not hear of the Reject.
-func (r *ConnRequest) Done() <-chan struct{} { return r.connection.gone }
-
-// ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.
-func (r *ConnRequest) ask(ctx context.Context, fn func() error) error {
-	res := make(chan error, 1)
-	var taken atomic.Bool // by who comes first: the driving goroutine or the one that gave up
-	err := orderUntil(ctx, r.connection.adapter, r.connection.transport.Submit, func() {
-		if taken.CompareAndSwap(false, true) {
-			res <- fn()
-		}
-	})
-	if err != nil {
-		return err
-	}
-	r.connection.adapter.turn()
-	select {
-	case err = <-res:
-		return err
-	case <-r.connection.gone:
-		err = r.connection.overError()
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if !taken.CompareAndSwap(false, true) {
-		return <-res
-	}
-	return err
-}
-
-// orderUntil is order for a call that has a context, and for simulations, in which waiting means turning.
-func orderUntil(ctx context.Context, a *Adapter, submit func(func()) error, fn func()) error {
-	for {
-		err := submit(fn)
-		if !errors.Is(err, stack.ErrBusy) {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		a.turn()
-		runtime.Gosched()
-	}
-}
-
-// order submits fn, waiting for room in the control ring. Application goroutines only; the Poller must be turning.
-func order(submit func(func()) error, fn func()) error {
-	for {
-		err := submit(fn)
-		if !errors.Is(err, stack.ErrBusy) {
-			return err
-		}
-		runtime.Gosched()
-	}
-}
+func (r *ConnRequest) Done() <-chan struct{} { return r.connection.Gone }

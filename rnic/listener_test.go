@@ -171,12 +171,12 @@ func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 	req := r.dial(c, nil)
-	r.server.cfg.Manual = nil // the Poller does not turn while Accept waits
+	r.server.host.Manual = nil // the Poller does not turn while Accept waits
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	require.ErrorIs(t, req.Accept(ctx, s.qp, s.conn), context.Canceled)
 	require.True(t, isDone(s.qp))
-	r.server.cfg.Manual = r.step
+	r.server.host.Manual = r.step
 	r.pass(time.Second)
 	require.Equal(t, Connecting, c.qp.State())
 	other := r.newEnd(r.server, opts{})
@@ -205,7 +205,7 @@ func TestConnsMax(t *testing.T) {
 	require.ErrorIs(t, out.qp.Connect(r.ctx, r.addr(), out.conn), stack.ErrConnMax)
 
 	r.close(s1, c1)
-	r.until("the place given back", func() bool { return r.server.places.Count() == 1 })
+	r.until("the place given back", func() bool { return r.server.host.Places.Count() == 1 })
 	s3, c3 := r.connect(opts{}, opts{})
 	r.exchange(s2, c2)
 	r.exchange(s3, c3)

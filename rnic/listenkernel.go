@@ -48,22 +48,7 @@ func (l *Listener) acceptLoop(tl *net.TCPListener) {
 }
 
 func (l *Listener) acceptKernel(nc *net.TCPConn) {
-	peer := transport.AddrPort(nc.RemoteAddr())
-	at, gaveWay, err := l.adapter.places.TakeFor(peer.Addr())
-	if gaveWay != nil {
-		gaveWay.GiveWay()
+	if err := l.adapter.host.IncomingSocket(nc, &l.role); err != nil {
+		l.fail(ConnFailure{Remote: transport.AddrPort(nc.RemoteAddr()), Err: err})
 	}
-	if err == nil {
-		var over *connection
-		var s *transport.KernelConn
-		if over, s, err = newKernelConnection(l.adapter, nc, at); err == nil {
-			_ = s.Submit(func() { over.respondFor(l) }) // Adapter.Close knows the connection
-			s.Run()
-			return
-		}
-		at.Leave()
-	}
-	_ = nc.SetLinger(0)
-	_ = nc.Close() // refused: there is no more to say to this peer
-	l.fail(ConnFailure{Remote: peer, Err: err})
 }

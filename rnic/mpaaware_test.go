@@ -162,7 +162,7 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
 			log.tooBig(mtu)
-			r.until("EMSS follows", func() bool { return c.qp.end.connection.Load().transport.EMSS() == emss })
+			r.until("EMSS follows", func() bool { return c.qp.end.Connection.Load().Transport.EMSS() == emss })
 			r.await(c, 1)
 			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
 			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
@@ -259,7 +259,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 100))))
 	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})))
-	stats := func() Stats { return s.qp.end.snapshot(s.qp.end.connection.Load()) }
+	stats := func() Stats { return statsOf(s.qp.end.Snapshot(s.qp.end.Connection.Load())) }
 	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
 	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })
 	r.pass(5 * time.Millisecond)

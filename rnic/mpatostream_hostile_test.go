@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -30,13 +31,13 @@ func TestFINWithTheRejection(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
 	q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
 	c := h.dialForged(q)
-	require.Equal(t, 1, h.adapter.connectionCount())
+	require.Len(t, h.adapter.host.Live(), 1)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
 	h.octets(c, 0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	require.True(t, isDone(q))
-	require.Zero(t, h.adapter.connectionCount())
+	require.Empty(t, h.adapter.host.Live())
 	var re *RejectedError
 	require.ErrorAs(t, q.Err(), &re)
 	require.NotNil(t, re.Conn)
@@ -61,16 +62,16 @@ func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 	begin := h.time
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	h.adapter.cfg.Manual = func() {
-		if h.turn(10 * time.Millisecond); h.time-begin > int64(3*lingerTimeout) {
+	h.adapter.host.Manual = func() {
+		if h.turn(10 * time.Millisecond); h.time-begin > int64(3*connect.LingerTimeout) {
 			cancel()
 		}
 	}
 	_, err := req.RejectStream(ctx, make([]byte, longPrivate))
 	require.ErrorIs(t, err, ErrLinger)
-	require.InDelta(t, lingerTimeout, h.time-begin, float64(time.Second))
+	require.InDelta(t, connect.LingerTimeout, h.time-begin, float64(time.Second))
 	require.True(t, c.reset)
-	require.Zero(t, h.adapter.connectionCount())
+	require.Empty(t, h.adapter.host.Live())
 }
 
 // longPrivate octets of private data take several segments of the peer that requestAtAClosedWindow makes.

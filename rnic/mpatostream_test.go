@@ -55,7 +55,7 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 				require.NoError(t, err)
 				cc = r.rejectedConn(c)
 				r.deadline(sc, cc)
-				require.Zero(t, r.client.connectionCount()+r.server.connectionCount())
+				require.Zero(t, len(r.client.host.Live())+len(r.server.host.Live()))
 				r.chat(sc, cc, 6)
 				r.chat(cc, sc, 7)
 
@@ -144,7 +144,7 @@ func TestRejectStreamRefuses(t *testing.T) {
 		_, err := req.RejectStream(r.ctx, make([]byte, 513))
 		require.ErrorContains(t, err, "513 octets")
 		p.reset()
-		r.until("the reset", func() bool { return r.server.connectionCount() == 0 })
+		r.until("the reset", func() bool { return len(r.server.host.Live()) == 0 })
 		_, err = req.RejectStream(r.ctx, nil)
 		require.ErrorIs(t, err, stack.ErrReset)
 	})

@@ -82,7 +82,7 @@ func (q *QueuePair) mayPost(wr *WorkRequest) error {
 	case Idle, Connecting:
 		return ErrState
 	}
-	if q.end.unwanted.Load() {
+	if q.end.Unwanted.Load() {
 		return ErrClosed
 	}
 	return nil
@@ -110,8 +110,8 @@ func plain(wr *WorkRequest) bool {
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
 		q.engine.Flush()
-	} else if l := q.end.connection.Load(); l != nil {
-		l.transport.Wake()
+	} else {
+		q.end.Wake()
 	}
 }
 

@@ -23,9 +23,9 @@ func (w *wakes) Wake() {
 func TestPost(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(serving(4), asking(4))
-		rung := &wakes{Conn: c.qp.end.connection.Load().transport}
+		rung := &wakes{Conn: c.qp.end.Connection.Load().Transport}
 		if r.kind == turned { // nobody else looks at car meanwhile
-			c.qp.end.connection.Load().transport = rung
+			c.qp.end.Connection.Load().Transport = rung
 		}
 		m := r.readable(s, 100, RemoteRead)
 		own := r.tied(c, make([]byte, 8), RemoteRead)

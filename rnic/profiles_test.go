@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -170,12 +171,12 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	// The Rtr frame is a segment of its own, too, and what was posted is the next.
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
-	l := newConnection(r.client)
-	l.transport, l.initiator, l.phase, l.qp, l.end = &stillTransport{}, true, phaseFull, &c.qp.engine, &c.qp.end
+	l := connect.NewConnection(&r.client.host)
+	l.Transport, l.Initiator, l.Phase, l.Engine, l.Endpoint = &stillTransport{}, true, connect.PhaseFull, &c.qp.engine, &c.qp.end
 	l.Pool, l.Stride, l.Reader, l.InOrder = r.hosts[1].pool, r.hosts[1].pool.Stride(), r.client.table.NewReader(), true
-	l.out = unhex(t, hexRtr+"4001 0000")
-	require.NoError(t, c.qp.end.beginConnecting(c.conn))
-	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+	l.Out = unhex(t, hexRtr+"4001 0000")
+	require.NoError(t, c.qp.end.BeginConnecting(c.conn.param()))
+	l.Start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
 	segment := make([]byte, 1460)
 	require.Equal(t, 20, l.Pull(segment))

@@ -11,8 +11,8 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
-	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
 // QPOptions of CreateQP: what a queue pair is, as ibv_qp_init_attr says it. How it connects is ConnParam's.
@@ -33,9 +33,10 @@ type QPOptions struct {
 
 // QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
 type QueuePair struct {
-	opt    QPOptions
-	engine qp.Engine
-	end    endpoint
+	opt     QPOptions
+	adapter *Adapter
+	engine  qp.Engine
+	end     connect.Endpoint
 }
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, which the text names,
@@ -50,17 +51,15 @@ func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if err := cmp.Or(opt.checkObjects(a), opt.checkRequests()); err != nil {
 		return nil, err
 	}
-	if a.isClosed() {
+	if a.host.IsClosed() {
 		return nil, ErrClosed
 	}
 	n := a.nums.Add(1)
 	if n > math.MaxUint32 { // stream 0 would be everybody's, and the next one perhaps another's
 		return nil, errors.New("rnic: the adapter has numbered as many queue pairs as there are numbers; open another")
 	}
-	q := &QueuePair{
-		opt: opt,
-	}
-	q.end.init(a, &q.engine)
+	q := &QueuePair{opt: opt, adapter: a}
+	q.end.Init(&a.host, &q.engine)
 	q.engine.Config = qp.Config{
 		Table: a.table, Domain: opt.PD.id, Stream: mem.StreamID(n), Number: uint32(n), SendCQ: &opt.SendCQ.q, RecvCQ: &opt.RecvCQ.q,
 		SendDepth: opt.SendDepth, RecvDepth: opt.RecvDepth, SGEMax: opt.SGEMax, InlineMax: opt.InlineMax, RecvRanges: opt.receiveRanges(),
@@ -99,31 +98,27 @@ func (q *QueuePair) State() State { return State(q.engine.State()) }
 
 // LocalAddr is this end's address, once in service.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
-	if l := q.end.connection.Load(); l != nil && q.State() != Connecting {
-		return l.self
-	}
-	return netip.AddrPort{}
+	self, _ := q.end.Addresses()
+	return self
 }
 
 // RemoteAddr is the peer's address, once in service.
 func (q *QueuePair) RemoteAddr() netip.AddrPort {
-	if l := q.end.connection.Load(); l != nil && q.State() != Connecting {
-		return l.peer
-	}
-	return netip.AddrPort{}
+	_, peer := q.end.Addresses()
+	return peer
 }
 
 // PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's to keep.
-func (q *QueuePair) PeerPrivateData() []byte { return q.end.private }
+func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or flushed.
-func (q *QueuePair) Done() <-chan struct{} { return q.end.done }
+func (q *QueuePair) Done() <-chan struct{} { return q.end.Done }
 
 // Err says, after Done, why the connection ended; nil after an orderly close.
 func (q *QueuePair) Err() error {
 	select {
-	case <-q.end.done:
-		return q.end.err
+	case <-q.end.Done:
+		return q.end.Err
 	default:
 		return nil
 	}
@@ -133,28 +128,24 @@ func (q *QueuePair) Err() error {
 // peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
 // still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
-	q.end.unwanted.Store(true)
+	q.end.Unwanted.Store(true)
 	if q.engine.Move(qp.Idle, qp.Closed) {
-		q.end.conclude(nil)
+		q.end.Conclude(nil)
 		return nil
 	}
 	q.Disconnect()
-	if err := q.end.adapter.wait(ctx, q.end.done); err != nil {
+	if err := q.adapter.host.Wait(ctx, q.end.Done); err != nil {
 		q.Abort()
 		return err
 	}
-	return q.end.err
+	return q.end.Err
 }
 
 // Disconnect begins what Close does, and does not wait: Done tells when it is over.
-func (q *QueuePair) Disconnect() {
-	if l := q.end.connectionOrUnwanted(); l != nil {
-		_ = order(l.transport.Submit, l.shutdown) // a stopped Poller has ended it already
-	}
-}
+func (q *QueuePair) Disconnect() { q.end.Disconnect() }
 
 // Abort resets the connection. Done is closed soon after.
-func (q *QueuePair) Abort() { q.end.abort() }
+func (q *QueuePair) Abort() { q.end.Abort() }
 
 // Stats of one QueuePair.
 type Stats struct {
@@ -208,13 +199,14 @@ func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 	}
 }
 
-// statsOf is what the engine and the transport have counted.
-func statsOf(s qp.Stats, t transport.Stats) Stats {
+// statsOf is c as the application has it.
+func statsOf(c connect.Counters) Stats {
+	s := c.Engine
 	return Stats{
 		Receive: receiveStats(s.Receive), Placed: Placed(s.Placed), FPDUsSent: s.FPDUsSent, PayloadSent: s.PayloadSent,
 		MessagesSent: s.MessagesSent, MessagesRecvd: s.MessagesRecvd, WritesRecvd: s.WritesRecvd,
 		SharedTaken: s.SharedTaken, SharedHeld: s.SharedHeld, SlowPath: s.SlowPath, ReadsServed: s.ReadsServed,
-		RefusedPending: s.RefusedPending, TCP: TransportStats(t),
+		RefusedPending: s.RefusedPending, TCP: TransportStats(c.Transport),
 	}
 }
 
@@ -228,48 +220,16 @@ type TransportStats struct {
 
 // Stats returns counters; after Done those at the end. It asks the driving goroutine and may block until ctx ends.
 func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
-	l := q.end.connection.Load()
-	if l == nil {
-		return Stats{}, nil
-	}
-	select {
-	case <-q.end.done: // and the Poller perhaps stopped
-		return q.end.final, nil
-	default:
-	}
-	ch := make(chan Stats, 1)
-	if err := order(l.transport.Submit, func() { ch <- q.end.snapshot(l) }); err != nil {
-		return Stats{}, err
-	}
-	q.end.adapter.turn()
-	select {
-	case s := <-ch:
-		return s, nil
-	case <-q.end.done:
-		return q.end.final, nil
-	case <-ctx.Done():
-		return Stats{}, ctx.Err()
-	}
+	c, err := q.end.Stats(ctx)
+	return statsOf(c), err
 }
 
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
 // unless the QueuePair is in service: start-up settles whether there are markers.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
-	l := q.end.connection.Load()
-	if s := q.State(); l == nil || s == Idle || s == Connecting || s == Closed {
-		return 0, ErrState
-	}
-	ch := make(chan int, 1)
-	if err := order(l.transport.Submit, func() { ch <- q.engine.MULPDU(l.transport.EMSS()) - ddp.TaggedLen }); err != nil {
+	n, err := q.end.MULPDU(ctx)
+	if err != nil {
 		return 0, err
 	}
-	q.end.adapter.turn()
-	select {
-	case n := <-ch:
-		return n, nil
-	case <-q.end.done:
-		return 0, ErrState
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	return n - ddp.TaggedLen, nil
 }

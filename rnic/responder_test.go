@@ -409,7 +409,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			second = p.atomic(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1})
 		}
 		pool, l := r.hosts[0].pool, req.connection
-		at := l.rxBase
+		at := l.RxBase
 		arrive := func(off uint64, octets []byte) {
 			b := pool.Alloc()
 			data := pool.Slot(b)[mem.Headroom:]

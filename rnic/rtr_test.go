@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -177,7 +178,7 @@ func TestCloseWhileRTRIsOwed(t *testing.T) {
 		if late {
 			p.write(unhex(t, hexRtr+"4001 0000"))
 		}
-		r.pass(3 * closeTimeout)
+		r.pass(3 * connect.CloseTimeout)
 		require.True(t, isDone(s.qp), "late: %v", late)
 		require.ErrorIs(t, s.qp.Err(), ErrLinger)
 	}
@@ -199,10 +200,10 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 	c := h.dialForged(q)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
-	l := q.end.connection.Load()
+	l := q.end.Connection.Load()
 	require.Equal(t, stack.Taken, l.Arrive(0, mem.NoBuf, c.stream))
 	require.Equal(t, RTS, q.State(), "%v", q.Err())
-	l.shutdown()
+	l.Shutdown()
 	h.turns(2, time.Microsecond)
 	require.Equal(t, unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")), heard(t, c, mpa.Request))
 	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN behind it")
@@ -481,8 +482,8 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			for k := range sends {
 				segments = append(segments, p.fpdu(sendOf(msn+uint32(k)), bytes.Repeat([]byte{byte(k)}, 600)))
 			}
-			l := s.qp.end.connection.Load()
-			at := l.rxBase
+			l := s.qp.end.Connection.Load()
+			at := l.RxBase
 			arrive := func(off uint64, octets []byte) {
 				buf := l.Pool.Alloc()
 				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
@@ -617,7 +618,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
 		b := p.fpdu(h, nil)
 		require.Len(t, b, length)
-		l := s.qp.end.connection.Load()
+		l := s.qp.end.Connection.Load()
 		arrive := func(off uint64, octets []byte) stack.Verdict {
 			buf := l.Pool.Alloc()
 			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
@@ -627,9 +628,9 @@ func TestRTRMessageInPieces(t *testing.T) {
 			}
 			return v
 		}
-		require.Equal(t, stack.Kept, arrive(l.rxBase, b[:cut]), cut)
-		l.Edge(l.rxBase + uint64(cut))
-		require.Equal(t, stack.Taken, arrive(l.rxBase+uint64(cut), b[cut:]), cut)
+		require.Equal(t, stack.Kept, arrive(l.RxBase, b[:cut]), cut)
+		l.Edge(l.RxBase + uint64(cut))
+		require.Equal(t, stack.Taken, arrive(l.RxBase+uint64(cut), b[cut:]), cut)
 		require.True(t, !s.qp.engine.Unopened(), cut)
 		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -16,10 +17,10 @@ type refusing struct{ transport.Conn }
 func (refusing) GiveUpAfter(time.Duration) error { return unix.ENOPROTOOPT }
 
 // refuseTimeout makes l's kernel refuse.
-func (r *rig) refuseTimeout(l *connection) {
+func (r *rig) refuseTimeout(l *connect.Connection) {
 	r.t.Helper()
 	changed := make(chan struct{})
-	require.NoError(r.t, l.transport.Submit(func() { l.transport = refusing{l.transport}; close(changed) }))
+	require.NoError(r.t, l.Transport.Submit(func() { l.Transport = refusing{l.Transport}; close(changed) }))
 	r.until("the carrier's change", func() bool {
 		select {
 		case <-changed:
@@ -38,14 +39,14 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute}})
 		p := r.startConnect(c)
-		r.refuseTimeout(c.qp.end.connection.Load())
+		r.refuseTimeout(c.qp.end.Connection.Load())
 		r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
 			"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20050000"))
 		require.ErrorContains(t, untilEnded(r, p), "EOF")
 		p.closeSend()
 		r.untilDone(c.qp)
 		require.ErrorIs(t, c.qp.Err(), unix.ENOPROTOOPT)
-		require.ErrorIs(t, <-c.qp.end.connected, unix.ENOPROTOOPT)
+		require.ErrorIs(t, <-c.qp.end.Connected, unix.ENOPROTOOPT)
 		require.ErrorContains(t, c.qp.Err(), "ConnParam.UserTimeout 1m0s")
 	})
 }

@@ -119,7 +119,7 @@ func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	}
 	r.startupsEndWith(1, stack.ErrConnMax)
 	require.NoError(t, raw.ended())
-	require.False(t, isClosed(l.gone))
+	require.False(t, isClosed(l.Gone))
 }
 
 // PeerMax is no more than ConnsMax.
@@ -163,6 +163,6 @@ func TestGiveWayHammer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	r.until("all places", func() bool { return r.server.places.Count() == 0 })
-	require.True(t, r.server.places.Empty())
+	r.until("all places", func() bool { return r.server.host.Places.Count() == 0 })
+	require.True(t, r.server.host.Places.Empty())
 }

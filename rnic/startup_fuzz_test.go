@@ -67,7 +67,7 @@ type startupPlay struct {
 
 func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 	p := &startupPlay{hostile: newHostile(t, hostileConfig{bufs: 128, connsMax: 4})}
-	p.adapter.cfg.Manual = func() { p.turn(time.Millisecond) } // so that no wait is without end
+	p.adapter.host.Manual = func() { p.turn(time.Millisecond) } // so that no wait is without end
 	if len(script) > 0 {
 		p.setup, p.script = script[0], script[1:]
 	}
@@ -76,7 +76,7 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 		p.c = p.dialForged(q)
 	} else {
 		if p.has(setupOthers) {
-			p.listener.dialects |= mpa.DialectsOf(mpa.Culley02)
+			p.listener.role.Dialects |= mpa.DialectsOf(mpa.Culley02)
 		}
 		mss := uint16(1460)
 		if p.has(setupSmall) {
@@ -261,7 +261,7 @@ func (p *startupPlay) end() {
 		require.True(p.t, isDone(q), "%v", q.State())
 		require.Zero(p.t, q.opt.SendCQ.q.Promised())
 	}
-	require.Zero(p.t, p.adapter.connectionCount())
+	require.Empty(p.t, p.adapter.host.Live())
 	require.Zero(p.t, p.adapter.Regions(), "regions")
 	p.poller.Stop()
 	p.turns(5, time.Microsecond)

@@ -160,8 +160,8 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			r.pass(5 * time.Second)
 		} else {
 			n := -1
-			l := s.qp.end.connection.Load()
-			require.NoError(t, l.transport.Submit(func() { n = s.qp.engine.Pull(make([]byte, 1460), false) }))
+			l := s.qp.end.Connection.Load()
+			require.NoError(t, l.Transport.Submit(func() { n = s.qp.engine.Pull(make([]byte, 1460), false) }))
 			require.Zero(t, n, "octets pulled")
 		}
 		require.Len(t, p.octets(), p.at, "octets behind the Reply")

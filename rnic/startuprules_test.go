@@ -10,6 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stream"
 )
 
@@ -136,8 +137,8 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
 	_, err = req.RejectStream(r.ctx, nil)
-	require.ErrorIs(t, err, errPipelined)
-	r.until("the end", func() bool { return r.server.connectionCount() == 0 })
+	require.ErrorIs(t, err, connect.ErrPipelined)
+	r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 	r.noBufLost()
 }
 
@@ -210,20 +211,16 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 // However long a frame may be, a connection that says nothing has no buffer for it, and one in service has none any more.
 func TestStartupBufferComesAndGoes(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
-		in := func(l *connection) (n int) {
-			require.NoError(t, order(l.transport.Submit, func() { n = cap(l.in) }))
+		in := func(l *connect.Connection) (n int) {
+			require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In) }))
 			if r.kind == turned {
 				r.step()
 			}
 			return n
 		}
 		p := r.dialRaw()
-		r.until("the connection", func() bool { return r.server.connectionCount() == 1 })
-		r.server.mu.Lock()
-		var l *connection
-		for l = range r.server.connections {
-		}
-		r.server.mu.Unlock()
+		r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
+		l := r.server.host.Live()[0]
 		require.Zero(t, in(l), "octets for a silent peer")
 		p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("hi")}))
 		s := r.newEnd(r.server, opts{})

@@ -43,7 +43,7 @@ func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged, *rawInitiator) 
 }
 
 // spare is how many Bufs octets that have to wait leave free.
-func (h *hostile) spare() int { return h.adapter.pollers[0].reserve.Spare }
+func (h *hostile) spare() int { return h.adapter.host.Pollers[0].Reserve.Spare }
 
 // Peers that never finish their frames do not make the Poller deaf: new connections come about, and the data of peers
 // that keep their frames whole are placed, in order and beyond a gap that closes.
@@ -106,7 +106,7 @@ func TestCutFramesInAShortPool(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	q, region, c, p := h.orderly()
 	var out []mem.Buf
-	for h.pool.Available() > h.adapter.pollers[0].poller.Reserve() {
+	for h.pool.Available() > h.adapter.host.Pollers[0].Poller.Reserve() {
 		out = append(out, h.pool.Alloc())
 	}
 	for i, text := range []string{"in ", "two ", "segments"} {
@@ -127,7 +127,7 @@ func TestCutFramesInAShortPool(t *testing.T) {
 func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
-	h.adapter.pollers[0].reserve.Partial = 0
+	h.adapter.host.Pollers[0].Reserve.Partial = 0
 	qps, _ := h.hoarders(peers)
 	q, region, c, p := h.orderly()
 	lo := len(c.stream)
@@ -161,7 +161,7 @@ func TestHoardersGiveWay(t *testing.T) {
 func TestHoarderAlone(t *testing.T) {
 	const bufs = 1024
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
-	h.adapter.pollers[0].reserve.Partial = 0
+	h.adapter.host.Pollers[0].Reserve.Partial = 0
 	qps, peers := h.hoarders(1)
 	var out []mem.Buf
 	for h.pool.Available() > h.spare()-1 {
@@ -293,4 +293,4 @@ func TestHoarderThatDribbles(t *testing.T) {
 	require.Zero(t, bufs)
 }
 
-func held(q *QueuePair) (bufs int, since int64) { return q.end.connection.Load().Held() }
+func held(q *QueuePair) (bufs int, since int64) { return q.end.Connection.Load().Held() }

@@ -3,6 +3,7 @@ package rnic
 import (
 	"testing"
 
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/stretchr/testify/require"
 )
@@ -60,9 +61,9 @@ func TestErrorState(t *testing.T) {
 		t.Run(tc.before.String(), func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
-				l := c.qp.end.connection.Load()
+				l := c.qp.end.Connection.Load()
 				seen := make(chan State, 1)
-				require.NoError(t, order(l.transport.Submit, func() {
+				require.NoError(t, connect.Order(l.Transport.Submit, func() {
 					c.qp.engine.Leave(qp.State(tc.before))
 					l.Fail(ErrHoarding)
 					seen <- c.qp.State()

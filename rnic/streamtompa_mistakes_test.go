@@ -17,6 +17,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
@@ -44,7 +45,7 @@ func TestUnreadStreamingOctets(t *testing.T) {
 		_, err = r.server.AcceptStream(r.ctx, sc, helloAck)
 		require.ErrorIs(t, err, ErrUnread)
 		require.ErrorContains(t, err, "rnic: accept on the connection with "+sc.RemoteAddr().String()+": rnic: octets")
-		require.Zero(t, r.server.connectionCount()+r.client.connectionCount())
+		require.Zero(t, len(r.server.host.Live())+len(r.client.host.Live()))
 
 		r.hear(cc, []byte("one thing more"))
 		r.hear(sc, []byte("one thing more"))
@@ -125,7 +126,7 @@ func TestBothRespond(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.nextRequest(r.ctx)
 	require.ErrorIs(t, err, ErrStartupTimeout)
-	require.GreaterOrEqual(t, r.time-begin, int64(requestTimeout))
+	require.GreaterOrEqual(t, r.time-begin, int64(connect.RequestTimeout))
 	_, err = c.nextRequest(r.ctx)
 	require.Error(t, err)
 	r.noBufLost()
@@ -149,7 +150,7 @@ func TestStreamingOctetsAreNoRequest(t *testing.T) {
 			}
 			return nil
 		})
-		r.until("the end", func() bool { return r.server.connectionCount() == 0 })
+		r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 	})
 }
 
@@ -200,8 +201,8 @@ func TestDelayedStartupMistakes(t *testing.T) {
 		require.ErrorIs(t, err, net.ErrClosed)
 		again := r.newEnd(r.client, opts{})
 		require.ErrorIs(t, again.qp.ConnectStream(r.ctx, cc, again.conn), net.ErrClosed)
-		require.Zero(t, r.server.connectionCount()+r.client.connectionCount())
-		require.Zero(t, r.server.places.Count()+r.client.places.Count())
+		require.Zero(t, len(r.server.host.Live())+len(r.client.host.Live()))
+		require.Zero(t, r.server.host.Places.Count()+r.client.host.Places.Count())
 	})
 }
 
@@ -221,7 +222,7 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		for _, early := range []bool{true, false} {
 			sc, cc := r.streams()
-			var l *connection
+			var l awaited
 			var err error
 			enter := func() {
 				l, err = r.server.respond(r.ctx, sc, nil)
@@ -264,10 +265,10 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			_, err := r.server.AcceptStream(ctx, sc, nil)
 			accepted <- err
 		}()
-		r.until("the connection", func() bool { return r.server.connectionCount() == 1 }) // before, it would stay a stream
+		r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 }) // before, it would stay a stream
 		cancel()
 		require.ErrorIs(t, <-accepted, context.Canceled)
-		require.NoError(t, cc.SetReadDeadline(time.Now().Add(requestTimeout/2)))
+		require.NoError(t, cc.SetReadDeadline(time.Now().Add(connect.RequestTimeout/2)))
 		_, err := cc.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 
@@ -283,7 +284,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			c, late := r.newEnd(r.client, opts{}), r.newEnd(r.client, opts{})
 			failed := make(chan error, 1)
 			go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-			r.until("the connection of "+name, func() bool { return r.client.connectionCount() == 1 })
+			r.until("the connection of "+name, func() bool { return len(r.client.host.Live()) == 1 })
 			end(c.qp)
 			require.ErrorIs(t, <-failed, ErrClosed, name)
 			r.untilDone(c.qp)
@@ -307,11 +308,11 @@ func TestAbortMeetsConnectStream(t *testing.T) {
 	require.ErrorIs(t, c.qp.StartConnectStream(r.ctx, cc, c.conn), ErrClosed)
 	require.True(t, isDone(c.qp))
 	select {
-	case <-c.qp.end.connection.Load().gone:
+	case <-c.qp.end.Connection.Load().Gone:
 	default:
 		t.Fatal("Close would wait for ever")
 	}
-	require.Zero(t, r.client.connectionCount())
+	require.Empty(t, r.client.host.Live())
 	r.chat(sc, cc, 5)
 }
 
@@ -335,10 +336,10 @@ func TestDetachHeldUp(t *testing.T) {
 		c = r.newEnd(r.client, opts{})
 		failed := make(chan error, 1)
 		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-		r.until("it is under way", func() bool { return c.qp.end.stopDial.Load() != nil })
+		r.until("it is under way", func() bool { return c.qp.end.StopDial.Load() != nil })
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
-		require.Zero(t, r.client.connectionCount())
+		require.Empty(t, r.client.host.Live())
 		require.NoError(t, cc.SetDeadline(time.Now().Add(patience)), "it is a stream")
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 )
@@ -116,13 +117,13 @@ var helloAck = []byte("as you wish: MPA from here on")
 // delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with the last streaming message.
 func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private []byte) {
 	r.t.Helper()
-	l, err := responder.qp.end.adapter.respond(r.ctx, rconn, helloAck)
+	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck)
 	require.NoError(r.t, err)
 	r.hear(iconn, helloAck)
 	r.finishDelayed(responder, initiator, l, iconn, private)
 }
 
-func (r *rig) finishDelayed(responder, initiator *end, l *connection, iconn net.Conn, private []byte) {
+func (r *rig) finishDelayed(responder, initiator *end, l awaited, iconn net.Conn, private []byte) {
 	r.t.Helper()
 	require.NoError(r.t, initiator.qp.StartConnectStream(r.ctx, iconn, initiator.with(private)))
 	req, err := l.nextRequest(r.ctx)
@@ -189,7 +190,7 @@ func TestDelayedStartup(t *testing.T) {
 					require.Error(t, err, "a stream that was given up")
 				}
 				r.close(s, c)
-				require.Zero(t, r.client.connectionCount()+r.server.connectionCount())
+				require.Zero(t, len(r.client.host.Live())+len(r.server.host.Live()))
 				r.noBufLost()
 			})
 		})
@@ -381,9 +382,8 @@ func TestNextRequestThatIsThere(t *testing.T) {
 		turns := 0
 		a, err := Open(Config{Manual: func() { turns++ }})
 		require.NoError(t, err)
-		l := newConnection(a)
-		l.listener = &Listener{adapter: a, requests: make(chan *ConnRequest, 1)}
-		l.listener.requests <- &ConnRequest{connection: l}
+		l := awaited{connect.NewConnection(&a.host), make(chan *ConnRequest, 1)}
+		l.requests <- &ConnRequest{connection: l.Connection}
 		_, err = l.nextRequest(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, turns)

@@ -12,6 +12,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -43,7 +44,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true})))
 			p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
 			if r.kind == turned {
-				r.pass(3 * closeTimeout)
+				r.pass(3 * connect.CloseTimeout)
 			}
 		}
 		require.False(t, isDone(s.qp))
@@ -55,7 +56,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 		require.Equal(t, io.EOF, p.untilEnded())
 		r.untilDone(s.qp)
 		require.NoError(t, s.qp.Err())
-		require.Zero(t, r.server.connectionCount())
+		require.Empty(t, r.server.host.Live())
 	})
 }
 
@@ -194,7 +195,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		require.Len(t, p.octets(), p.at, "octets behind the Terminate")
 		p.closeSend()
 		r.untilDone(s.qp)
-		require.Zero(t, r.server.connectionCount())
+		require.Empty(t, r.server.host.Live())
 
 		want := requests
 		if late {
@@ -309,7 +310,7 @@ func TestOctetsBehindAFIN(t *testing.T) {
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))
 			require.NoError(t, q.Err())
-			require.Equal(t, uint64(1), q.end.final.WritesRecvd)
+			require.Equal(t, uint64(1), q.end.Final.Engine.WritesRecvd)
 		})
 	}
 }
@@ -336,14 +337,14 @@ func TestEndOfStreamIsEndOfConnection(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
 				r.exchange(s, c)
-				require.Equal(t, 1, r.server.connectionCount())
+				require.Len(t, r.server.host.Live(), 1)
 				tc.end(t, s, c)
 				for _, q := range []*QueuePair{s.qp, c.qp} {
 					r.untilDone(q)
 					require.Equal(t, Closed, q.State())
 					require.Equal(t, tc.graceful, q.Err() == nil, "%v", q.Err())
 				}
-				r.until("both connections gone", func() bool { return r.server.connectionCount()+r.client.connectionCount() == 0 })
+				r.until("both connections gone", func() bool { return len(r.server.host.Live())+len(r.client.host.Live()) == 0 })
 			})
 		})
 	}

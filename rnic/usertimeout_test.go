@@ -78,7 +78,7 @@ func TestUserTimeoutOfSockets(t *testing.T) {
 		r := newRig(t, sockets, rigConfig{})
 		s, _ := r.connect(opts{ConnParam: ConnParam{UserTimeout: after}}, opts{})
 		var got [4]int
-		require.NoError(t, s.qp.end.connection.Load().transport.(*transport.KernelConn).Control(func(fd uintptr) {
+		require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Control(func(fd uintptr) {
 			for i, opt := range []int{unix.TCP_USER_TIMEOUT, unix.TCP_KEEPIDLE, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
 				v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, opt)
 				require.NoError(t, err)

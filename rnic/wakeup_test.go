@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/stretchr/testify/require"
 )
 
@@ -96,7 +97,7 @@ func TestRejectedPeerMayCloseFirst(t *testing.T) {
 		}
 		p := reject()
 		if r.kind == turned {
-			r.pass(rejectedTimeout / 2)
+			r.pass(connect.RejectedTimeout / 2)
 			require.NoError(t, p.ended())
 		}
 		p.closeSend()
@@ -106,9 +107,9 @@ func TestRejectedPeerMayCloseFirst(t *testing.T) {
 		p = reject()
 		require.ErrorIs(t, untilEnded(r, p), io.EOF, "it does not wait for ever")
 		if r.kind == turned {
-			require.InDelta(t, rejectedTimeout, r.time-at, float64(rejectedTimeout)/5)
+			require.InDelta(t, connect.RejectedTimeout, r.time-at, float64(connect.RejectedTimeout)/5)
 		}
 		p.closeSend()
-		r.until("no connection", func() bool { return r.server.connectionCount() == 0 })
+		r.until("no connection", func() bool { return len(r.server.host.Live()) == 0 })
 	})
 }

@@ -187,7 +187,7 @@ func TestSendInvalidateRefused(t *testing.T) {
 			return m.STag()
 		},
 		"another domain's": func(t *testing.T, s, _ *end) mem.STag {
-			m, err := s.qp.end.adapter.AllocPD().Register(make([]byte, 10), RemoteWrite)
+			m, err := s.qp.adapter.AllocPD().Register(make([]byte, 10), RemoteWrite)
 			require.NoError(t, err)
 			return m.STag()
 		},

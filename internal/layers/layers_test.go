@@ -43,7 +43,8 @@ var allowed = map[string][]string{
 
 	"rnic/internal/transport": {"stream", "stack", "mem", "hugepages"},
 	"rnic/internal/qp":        {"mpa", "ddp", "rdmap", "mem"},
-	"rnic":                    {"rnic/internal/transport", "rnic/internal/qp", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
+	"rnic/internal/connect":   {"rnic/internal/qp", "rnic/internal/transport", "mpa", "stream", "stack", "mem"},
+	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},

@@ -79,3 +79,16 @@ func (q *Engine) publishRecvs() {
 		b.publish(q.RecvCQ)
 	}
 }
+
+// complete publishes a completion whose place was reserved by the posting call.
+func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
+	if st == Success && !wr.signaled() && wr.Op != OpRecv {
+		to.unreserve(1)
+		return
+	}
+	c := CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
+	if wr.Op == OpRecv {
+		q.posted.Add(-1) // first: who polled this may post the next
+	}
+	to.Push(c)
+}

@@ -10,24 +10,24 @@ import (
 )
 
 // Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions out. It knows no
-// connection, no transport and no clock. It never calls up: what a call means for the connection is in effects.
+// connection, no transport and no clock. It never calls up: what a call means for the connection is in Effects.
 //
-//	posted --start--> in service --finish--> over; what is posted afterwards is flushed by who posts it
+//	posted --Start--> in service --Finish--> over; what is posted afterwards is flushed by the caller that posts it
 //
 // Posting is for any goroutine. Everything else is for the goroutine (or the holder of the mutex) that drives the connection,
-// until finish has returned.
+// until Finish has returned.
 type Engine struct {
 	Config
 	SQ, RQ      *mem.MPSC[WQE]
 	posted      atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
-	ctrl        *mem.MemoryRegion // receives the peer's Terminate and Requests; from prepare on
-	depths      readDepths        // of prepare
+	ctrl        *mem.MemoryRegion // receives the peer's Terminate and Requests; from Prepare on
+	depths      readDepths        // of Prepare
 	state       atomic.Uint32     // a State
 	unextended  atomic.Bool       // in service, and RDMAP's version has no extensions
-	flushMu     sync.Mutex        // who flushes what was posted: in finish, and later
+	flushMu     sync.Mutex        // who flushes what was posted: in Finish, and later
 	watch       watch
-	Effects     Effects // of the calls since it was looked at
-	effectError error   // of effectFail or effectLeave
+	Effects     Effects // of the calls since TakeEffects
+	effectError error   // of EffectFail or EffectLeave
 
 	reader    *mem.Reader
 	send      sendHalf
@@ -51,48 +51,8 @@ type Config struct {
 	Tell func(k Event, n uint64, err error) // posts an event; never blocks
 }
 
-// Effects of a call on the connection. After each call into the engine the connection looks whether there are any.
-type Effects uint8
-
-const (
-	EffectSend      Effects = 1 << iota // there is something to pull
-	EffectOpened                        // a Responder may send from now on
-	EffectCloseHalf                     // nothing more will be sent: close our half, if it is not being closed
-	EffectShort                         // octets were refused, for want of packet buffers perhaps
-	EffectLeave                         // the stream is at its end for effectError: close our half behind its Terminate
-	EffectFail                          // reset the connection for effectError
-)
-
-// TakeEffects returns what the calls since the last time mean for the connection. err is EffectLeave's or EffectFail's.
-func (q *Engine) TakeEffects() (fx Effects, err error) {
-	fx, err = q.Effects, q.effectError
-	q.Effects, q.effectError = 0, nil
-	return fx, err
-}
-
-// affect notes an end of the stream. The first reason stays.
-func (q *Engine) affect(fx Effects, err error) {
-	q.Effects |= fx
-	if q.effectError == nil {
-		q.effectError = err
-	}
-}
-
 // readDepths are the depths to make room for: of the peer's Requests, and of our own.
 type readDepths struct{ ird, ord int }
-
-// State is a snapshot.
-func (q *Engine) State() State { return State(q.state.Load()) }
-
-// Move goes from one state to another; false: it is in a third.
-func (q *Engine) Move(from, to State) bool { return q.state.CompareAndSwap(uint32(from), uint32(to)) }
-
-// Leave goes from service towards the end. A state nearer to it stays.
-func (q *Engine) Leave(to State) {
-	if s := q.State(); s == RTS || s == Closing && to != Closing {
-		q.state.Store(uint32(to))
-	}
-}
 
 // Prepare makes the control region, for depths as they are wanted. Before Start.
 func (q *Engine) Prepare(ird, ord int) error {
@@ -129,19 +89,6 @@ func (q *Engine) Start(o *StartOptions) {
 	q.startGreeting(o.Terms, o.Responder)
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
 	q.state.Store(uint32(RTS))
-}
-
-// complete publishes a completion whose place was reserved by the posting call.
-func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
-	if st == Success && !wr.signaled() && wr.Op != OpRecv {
-		to.unreserve(1)
-		return
-	}
-	c := CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
-	if wr.Op == OpRecv {
-		q.posted.Add(-1) // first: who polled this may post the next
-	}
-	to.Push(c)
 }
 
 // Finish is the last call of the connection's driver. Nothing waits in the batches: each pull and each arrival ends with publishing.

@@ -143,3 +143,10 @@ func (s *sendHalf) putWhole(dst, ulpdu []byte) int {
 	s.fpdus++
 	return s.tx.Put(dst, s.parts)
 }
+
+// carryFrom sends the front of the k octets in carry now; pull sends the rest.
+func (s *sendHalf) carryFrom(dst []byte, k int) int {
+	n := copy(dst, s.carry[:k])
+	s.carryOff, s.carryEnd = n, k
+	return n
+}

@@ -1,6 +1,9 @@
 package qp
 
-import "github.com/rnicd/rnicd/mem"
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+)
 
 // Opcode of a work request and its completion. rnic has the same ones, and says what each does.
 type Opcode uint8
@@ -63,3 +66,6 @@ type CQE struct {
 	Immediate     [8]byte
 	_             [24]byte
 }
+
+// rangeOf is s as DDP has it.
+func rangeOf(s SGE) ddp.Range { return ddp.Range{STag: s.STag, Len: s.Length, TO: s.Offset} }

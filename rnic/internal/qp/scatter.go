@@ -22,8 +22,6 @@ func (q *Engine) postBuffer(w *WQE) {
 	r.sendQ.PostList(w.ID, ranges)
 }
 
-func rangeOf(s SGE) ddp.Range { return ddp.Range{STag: s.STag, Len: s.Length, TO: s.Offset} }
-
 // readBuffer copies the first octets of a message that was just delivered, wherever in its buffer they stand. False: the buffer is
 // not registered any more. Inside a burst of the Reader's.
 func (q *Engine) readBuffer(d *ddp.Delivered, dst []byte) bool {

@@ -325,45 +325,6 @@ func (q *Engine) localError(st Status, err error) {
 	q.affect(EffectFail, err)
 }
 
-// terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else stops.
-func (s *sendHalf) terminate(body []byte) {
-	if s.stopped {
-		return
-	}
-	s.stopped = true
-	if s.termOut || !s.enabled {
-		return
-	}
-	h := ddp.Header{Last: true, Version: s.version, ULP: rdmap.Control(s.version, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
-	s.term = make([]byte, h.Len()+len(body))
-	h.Put(s.term)
-	copy(s.term[h.Len():], body)
-}
-
-func (s *sendHalf) putTerminate(dst []byte, emss int) int {
-	size := s.tx.Size(len(s.term))
-	if size > len(dst) && len(dst) != emss {
-		return 0 // it begins the next segment
-	}
-	out := dst
-	if size > len(dst) {
-		out = s.carry[:]
-	}
-	k := s.putWhole(out, s.term)
-	s.term, s.termOut = nil, true
-	if size > len(dst) {
-		return s.carryFrom(dst, k)
-	}
-	return k
-}
-
-// carryFrom sends the front of the k octets in carry now; pull sends the rest.
-func (s *sendHalf) carryFrom(dst []byte, k int) int {
-	n := copy(dst, s.carry[:k])
-	s.carryOff, s.carryEnd = n, k
-	return n
-}
-
 // abandon flushes the request that was under way.
 func (s *sendHalf) abandon(q *Engine) {
 	if s.wr.Op != 0 {

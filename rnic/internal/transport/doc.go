@@ -5,8 +5,9 @@
 //
 //	transport.go     Conn and Upper: what each side may ask of the other
 //	poller.go        PollerConn: our TCP, placement out of order, the Poller's packet buffers
-//	places.go        Places: how many connections over sockets there may be, and of which peers
-//	bufferedconn.go  BufferedConn: a socket some octets of which were read before it became the application's
 //	kernel.go        KernelConn: a socket, in order only, with buffers of its own
 //	kernel_linux.go  what Linux is asked and told about a socket
+//	bufferedconn.go  BufferedConn: a socket some octets of which were read before it became the application's
+//	places.go        Places: how many connections over sockets there may be, and of which peers
+//	keepalive.go     keep-alives
 package transport

@@ -23,7 +23,6 @@ const (
 	socketEndsMax  = socketWriteMax / 64
 	socketStride   = socketReadMax + mem.Headroom
 	userTimeout    = 100 * time.Second // as tcp.Config.UserTimeoutNs: unacknowledged for so long, the peer is gone
-	emssUnknown    = 1460              // RFC 5044 section 5.1 and DECISIONS 23
 )
 
 // kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL).

@@ -29,6 +29,9 @@ func (s *KernelConn) queryEMSS() int {
 	return likelyEMSS(maxSeg, mtu, headers)
 }
 
+// emssUnknown is the segment size where the kernel tells nothing (RFC 5044 section 5.1 and DECISIONS 23).
+const emssUnknown = 1460
+
 // Octets of a datagram in front of TCP's payload, with timestamps.
 const (
 	headersIPv4 = 20 + 20 + 12

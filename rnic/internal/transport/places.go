@@ -37,6 +37,7 @@ type Place struct {
 	lost   bool        // another connection has it
 }
 
+// NewPlaces makes max places, of which one address may have peerMax; 0: all.
 func NewPlaces(max, peerMax int) *Places {
 	return &Places{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
 }

@@ -1,4 +1,6 @@
-package rnic
+package connect
+
+import "github.com/rnicd/rnicd/mpa"
 
 // Waking a peer up. A Responder's Reply says that it may be sent to; but Linux siw sends it before it has its ear at the socket, and an
 // FPDU that comes in between lies there until more octets arrive. An Initiator that has sent something so early, and wants to
@@ -6,17 +8,17 @@ package rnic
 // ULP sees it. Any other peer has one header more to read.
 
 // planWakeUp sets the timer at the Initiator's entry into full operation.
-func (l *connection) planWakeUp() {
-	if l.wakeUpPlanned = l.end.conn.Quirks.WakeUp > 0 && l.dialect != Culley02; l.wakeUpPlanned {
-		l.transport.SetTimer(l.transport.Now() + int64(l.end.conn.Quirks.WakeUp))
+func (l *Connection) planWakeUp() {
+	if l.wakeUpPlanned = l.Endpoint.Param.WakeUp > 0 && l.dialect != mpa.Culley02; l.wakeUpPlanned {
+		l.Transport.SetTimer(l.Transport.Now() + int64(l.Endpoint.Param.WakeUp))
 	}
 }
 
 // wakeUp: the time has come. What is sent from now on needs none.
-func (l *connection) wakeUp() {
+func (l *Connection) wakeUp() {
 	l.wakeUpPlanned = false
-	if l.qp.OweWakeUp() {
-		l.adapter.startup.wakeUps.Add(1)
-		l.transport.Send()
+	if l.Engine.OweWakeUp() {
+		l.Host.Startup.WakeUps.Add(1)
+		l.Transport.Send()
 	}
 }

@@ -1,4 +1,4 @@
-package rnic
+package connect
 
 import (
 	"unsafe"
@@ -21,7 +21,7 @@ type earlyData struct {
 	upTo   uint64 // the left edge at the hand-over: octets before it are handed over and never come again
 	early  int    // Bufs beyond it that are still to be handed over
 	edge   uint64 // the left edge
-	pieces []piece
+	Pieces []piece
 }
 
 // piece is octets of a Buf; pieces are in stream order.
@@ -33,17 +33,17 @@ type piece struct {
 }
 
 // TakeOver puts MPA above a connection that was a stream. Poller's goroutine.
-func (l *connection) TakeOver(h stream.Handover) {
-	l.rxNext = h.Read
+func (l *Connection) TakeOver(h stream.Handover) {
+	l.RxNext = h.Read
 	if h.Edge > h.Read || h.Early > 0 {
-		l.earlyData = &earlyData{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
+		l.EarlyData = &earlyData{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
 	}
 	l.Established()
 }
 
 // arriveEarly takes octets that are handed over, and then, while some of those wait, octets from TCP.
-func (l *connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	h := l.earlyData
+func (l *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	h := l.EarlyData
 	switch {
 	case off < h.upTo:
 	case h.early > 0:
@@ -54,26 +54,26 @@ func (l *connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	if v := l.arriveNew(off, b, data); v != stack.Refused {
 		return v
 	}
-	if off < l.rxBase { // the Request's last octets
-		off, data = l.rxBase, data[l.rxBase-off:]
+	if off < l.RxBase { // the Request's last octets
+		off, data = l.RxBase, data[l.RxBase-off:]
 	}
 	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
 	// octets that wait for the rest of their frame.
-	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.bufsMax() || l.Pool.Available() < l.Spare) {
-		l.Fail(errPipelined)
+	if off >= h.from+uint64(l.frameMax()) && (len(h.Pieces) >= l.bufsMax() || l.Pool.Available() < l.Spare) {
+		l.Fail(ErrPipelined)
 		return stack.Taken
 	}
 	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.Pool.Slot(b))))
-	h.pieces = append(h.pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
+	h.Pieces = append(h.Pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
 	return stack.Kept
 }
 
 // giveEarly gives the octets before the left edge to whom they belong now.
-func (l *connection) giveEarly(edge uint64) {
-	h := l.earlyData
+func (l *Connection) giveEarly(edge uint64) {
+	h := l.EarlyData
 	h.edge = edge
-	for len(h.pieces) > 0 && h.pieces[0].off < edge {
-		p := &h.pieces[0]
+	for len(h.Pieces) > 0 && h.Pieces[0].off < edge {
+		p := &h.Pieces[0]
 		data := l.Pool.Slot(p.buf)[p.pos : p.pos+p.n]
 		kept := false
 		switch {
@@ -83,31 +83,31 @@ func (l *connection) giveEarly(edge uint64) {
 			if p.n > 0 {
 				continue
 			}
-		case l.phase == phaseDecide:
+		case l.Phase == phaseDecide:
 			return
-		case l.phase == phaseFull:
-			if kept = l.qp.ArriveLate(p.off-l.rxBase, p.buf, data); kept {
-				l.keeps(p.off - l.rxBase + uint64(len(data)))
+		case l.Phase == PhaseFull:
+			if kept = l.Engine.ArriveLate(p.off-l.RxBase, p.buf, data); kept {
+				l.keeps(p.off - l.RxBase + uint64(len(data)))
 			}
 			l.heed()
 		}
 		if !kept {
 			l.Pool.Free(p.buf)
 		}
-		h.pieces = h.pieces[1:]
+		h.Pieces = h.Pieces[1:]
 	}
-	if len(h.pieces) == 0 && edge >= h.upTo && h.early == 0 {
-		l.earlyData = nil
+	if len(h.Pieces) == 0 && edge >= h.upTo && h.early == 0 {
+		l.EarlyData = nil
 	}
 }
 
 // dropEarly frees what nobody will want any more.
-func (l *connection) dropEarly() {
-	if l.earlyData == nil {
+func (l *Connection) dropEarly() {
+	if l.EarlyData == nil {
 		return
 	}
-	for _, p := range l.earlyData.pieces {
+	for _, p := range l.EarlyData.Pieces {
 		l.Pool.Free(p.buf)
 	}
-	l.earlyData = nil
+	l.EarlyData = nil
 }

@@ -1,0 +1,61 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/rnicd/rnicd/mpa"
+)
+
+// Errors that rnic has too, and describes.
+var (
+	ErrClosed         = errors.New("rnic: closed")
+	ErrState          = errors.New("rnic: not possible in the queue pair's state")
+	ErrStartupTimeout = errors.New("rnic: no MPA start-up frame from the peer in time")
+	ErrPeerClosed     = errors.New("rnic: peer closed the connection")
+	ErrLinger         = errors.New("rnic: peer did not close its half of the connection in time")
+	ErrUnread         = errors.New("rnic: octets of the peer's are unread: streaming mode must be read to its end, and not beyond, before MPA starts")
+	ErrUnanswered     = errors.New("rnic: peer closed its half of the connection with Reads unanswered")
+
+	ErrFirstMarker error = &mpa.Error{Code: mpa.ErrMarker, What: "the first octets are no marker of culley-02"}
+)
+
+// Rejection is a Reply with the R bit, as rnic.RejectedError says.
+type Rejection struct {
+	PrivateData []byte
+	Asked       mpa.Dialect
+	Rev         int
+	Enhanced    bool
+	IRD, ORD    int
+	Conn        net.Conn
+}
+
+func (e *Rejection) Error() string { return "rnic: connection rejected by the peer" }
+
+// Revision is a start-up frame of a revision or a dialect that is not served, as rnic.RevisionError says.
+type Revision struct {
+	Revision     int
+	Asked        mpa.Dialect
+	Served       mpa.Dialects
+	Reply, Lower bool
+}
+
+func (e *Revision) Error() string {
+	return fmt.Sprintf("rnic: MPA revision %d is not served", e.Revision)
+}
+
+// connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
+// peer where that is no graceful end. errors.Is finds the cause, errors.As an *mpa.Error with code 1.
+type connectionError struct{ cause error }
+
+func (e *connectionError) Error() string   { return e.cause.Error() }
+func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnection} }
+
+var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
+
+var (
+	errClosedEarly = errors.New("rnic: connection closed")
+	ErrUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
+	ErrPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
+)
