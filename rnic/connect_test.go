@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mpa"
-	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -253,23 +252,6 @@ func TestErrorsSpeak(t *testing.T) {
 	require.ErrorContains(t, &TerminateError{Cause: errors.New("x")}, "rnic: stream terminated: x")
 	require.ErrorContains(t, &ConnectError{Addr: "a:1", Err: stack.ErrRefused}, "rnic: connect to a:1: stack: connection refused")
 	require.ErrorContains(t, &RevisionError{Revision: 2}, "MPA revision 2")
-}
-
-// Names are looked up, also over a Poller.
-func TestResolve(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	ap, err := connect.Resolve(ctx, "10.9.0.1:80")
-	require.NoError(t, err)
-	require.Equal(t, "10.9.0.1:80", ap.String())
-	ap, err = connect.Resolve(ctx, "localhost:http")
-	require.NoError(t, err)
-	require.True(t, ap.Addr().IsLoopback())
-	require.Equal(t, uint16(80), ap.Port())
-	for _, bad := range []string{"", "host", "10.9.0.1:no-such-service"} {
-		_, err := connect.Resolve(ctx, bad)
-		require.Error(t, err)
-	}
 }
 
 // Before start-up has settled markers there is no answer.

@@ -69,34 +69,6 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 	})
 }
 
-// A shared buffer that may be claimed is there: what left counts was pushed before.
-func TestClaimedBuffersAreThere(t *testing.T) {
-	const rounds = 300_000
-	a := newTestCQ(t, 1).adapter
-	s, err := a.CreateSRQ(SRQOptions{PD: a.AllocPD(), Depth: 4})
-	require.NoError(t, err)
-	id, wrong := uint64(0), 0
-	aside(func() {
-		if errOf(s.PostRecv(WorkRequest{ID: id})) == nil {
-			id++
-		} else {
-			yield()
-		}
-	}, func() {
-		for i := uint64(0); i < rounds; {
-			if !s.q.Claim(1) {
-				yield()
-				continue
-			}
-			if s.q.Pop().ID != i {
-				wrong++
-			}
-			i++
-		}
-	})
-	require.Zero(t, wrong)
-}
-
 // Who has polled the completion of a receive buffer may post the next, at once: its place in the queue is free by then.
 func TestPolledBufferHasItsPlace(t *testing.T) {
 	const rounds = 50_000

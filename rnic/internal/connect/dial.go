@@ -66,8 +66,8 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	return nil
 }
 
-// Resolve looks a name up with the system's resolver; a literal address needs none.
-func Resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
+// resolve looks a name up with the system's resolver; a literal address needs none.
+func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 	if ap, err := netip.ParseAddrPort(addr); err == nil {
 		return ap, nil
 	}

@@ -43,7 +43,7 @@ func (e *Endpoint) failDial(err error) {
 
 // dialPoller dials from one of the Adapter's Pollers.
 func (e *Endpoint) dialPoller(ctx context.Context, addr string) error {
-	remote, err := Resolve(ctx, addr)
+	remote, err := resolve(ctx, addr)
 	if err != nil {
 		return err
 	}

@@ -23,14 +23,14 @@ func (q *Engine) takeShared(msn uint32) bool {
 		q.Tell(EventCQOverflow, 0, nil)
 		return false
 	}
-	if !s.Claim(n) {
+	if !s.claim(n) {
 		q.RecvCQ.unreserve(n)
 		return true
 	}
 	q.posted.Add(int32(n))
 	r.taken += uint64(n)
 	for range n {
-		b := s.Pop()
+		b := s.pop()
 		r.sendQ.PostList(b.ID, b.ranges[:b.count]) // has room for RecvDepth
 	}
 	return true

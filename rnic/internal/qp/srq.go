@@ -71,9 +71,9 @@ func (s *SRQ) look(left int64) {
 	}
 }
 
-// Claim takes n off the count: then pop has so many for the caller. All or none, so that who cannot be helped takes nothing from
+// claim takes n off the count: then pop has so many for the caller. All or none, so that who cannot be helped takes nothing from
 // the others.
-func (s *SRQ) Claim(n int64) bool {
+func (s *SRQ) claim(n int64) bool {
 	for {
 		left := s.left.Load()
 		if left < n {
@@ -86,8 +86,8 @@ func (s *SRQ) Claim(n int64) bool {
 	}
 }
 
-// Pop is a buffer that was claimed.
-func (s *SRQ) Pop() SharedBuffer {
+// pop is a buffer that was claimed.
+func (s *SRQ) pop() SharedBuffer {
 	b, ok := s.ring.Pop()
 	if !ok {
 		panic("rnic: a shared receive buffer was claimed and is not there")
