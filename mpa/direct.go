@@ -43,10 +43,10 @@ func (r *Receiver) nextDirect() *ULPDU {
 	return u
 }
 
-// directDone goes on with the first island, if the passed stream has reached it.
+// directDone goes on with the first run, if the passed stream has reached it.
 func (r *Receiver) directDone() {
 	r.stage = stageDone
-	if len(r.islands) > 0 && r.islands[0].lo == r.next {
+	if len(r.runs) > 0 && r.runs[0].lo == r.next {
 		r.reach()
 	}
 }

@@ -11,9 +11,9 @@
 // Nothing is placed before its CRC has been verified. Only FPDUs that are not yet whole, or whose start is not yet
 // known, are held; they are held in the Bufs they came in and handed up as pieces, not reassembled.
 //
-// Limits: a ULPDU has at most MULPDUMax octets; a Receiver holds at most ReceiverConfig.BufsMax Bufs and IslandsMax
-// islands of octets beyond a gap. An octet beyond a limit is refused, counted, and comes again by TCP's retransmission;
-// in-order octets are never refused for want of room (see hold.go).
+// Limits: a ULPDU has at most MULPDUMax octets; a Receiver holds at most ReceiverConfig.BufsMax Bufs and RunsMax
+// runs of octets beyond a gap. An octet beyond a limit is refused, counted, and comes again by TCP's retransmission;
+// in-order octets are never refused for want of room (see held.go).
 package mpa
 
 const (

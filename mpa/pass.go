@@ -75,7 +75,7 @@ func (r *Receiver) pass(f *frame, direct bool) bool {
 // takeHeld is take for an FPDU whose octets are held.
 func (r *Receiver) takeHeld(f *frame, verified bool) bool {
 	i := r.find(f.begin)
-	h := &r.holds[i]
+	h := &r.heldBufs[i]
 	if f.end <= h.end() {
 		return r.take(f, r.held(h, f.begin, f.end), verified, r.cur.is(h))
 	}
@@ -94,19 +94,19 @@ func (r *Receiver) takeHeld(f *frame, verified bool) bool {
 // goodHeld verifies the CRC of the held FPDU f.
 func (r *Receiver) goodHeld(f *frame) bool {
 	i := r.find(f.begin)
-	h := &r.holds[i]
+	h := &r.heldBufs[i]
 	if f.end <= h.end() {
 		return crcGood(r.held(h, f.begin, f.end))
 	}
 	return r.crcGoodHeld(f, i)
 }
 
-// crcGoodHeld is crcGood over several holds, the first of which is i.
+// crcGoodHeld is crcGood over several held Bufs, the first of which is i.
 func (r *Receiver) crcGoodHeld(f *frame, i int) bool {
 	crc := uint32(0)
 	last := f.end - CRCLen
 	for at := f.begin; at < last; i++ {
-		h := &r.holds[i]
+		h := &r.heldBufs[i]
 		to := min(h.end(), last)
 		crc = crcAdd(crc, r.held(h, at, to))
 		at = to
@@ -114,7 +114,7 @@ func (r *Receiver) crcGoodHeld(f *frame, i int) bool {
 	return crc == binary.LittleEndian.Uint32(r.field(last, CRCLen))
 }
 
-// markersAgreeHeld is markersAgree over several holds.
+// markersAgreeHeld is markersAgree over several held Bufs.
 func (r *Receiver) markersAgreeHeld(f *frame) bool {
 	if f.head != f.begin && pointer(r.field(f.begin, MarkerLen)) != 0 {
 		return false
@@ -127,7 +127,7 @@ func (r *Receiver) markersAgreeHeld(f *frame) bool {
 	return true
 }
 
-// cutHeld makes pieces of the ULPDU of f, which lies in several holds, the first of which is i.
+// cutHeld makes pieces of the ULPDU of f, which lies in several held Bufs, the first of which is i.
 func (r *Receiver) cutHeld(f *frame, i int) {
 	r.pieces = r.pieces[:0]
 	at := f.head + HeaderLen
@@ -136,14 +136,14 @@ func (r *Receiver) cutHeld(f *frame, i int) {
 		if r.mode.Markers && at%MarkerSpacing == 0 {
 			at += MarkerLen
 		}
-		for r.holds[i].end() <= at {
+		for r.heldBufs[i].end() <= at {
 			i++
 		}
-		to := min(at+uint64(n), r.holds[i].end())
+		to := min(at+uint64(n), r.heldBufs[i].end())
 		if r.mode.Markers {
 			to = min(to, nextMarker(at))
 		}
-		r.pieces = append(r.pieces, r.held(&r.holds[i], at, to))
+		r.pieces = append(r.pieces, r.held(&r.heldBufs[i], at, to))
 		n -= int(to - at)
 		at = to
 	}

@@ -71,7 +71,7 @@ func randomSegments(rnd *rand.Rand, s *stream) []segment {
 func disorder(rnd *rand.Rand, segs []segment) {
 	switch rnd.IntN(4) {
 	case 0: // in order
-	case 1: // wild, but within IslandsMax
+	case 1: // wild, but within RunsMax
 		for at := 0; at < len(segs); at += 50 {
 			part := segs[at:min(at+50, len(segs))]
 			rnd.Shuffle(len(part), func(i, j int) { part[i], part[j] = part[j], part[i] })
@@ -183,7 +183,7 @@ func checkAll(t *testing.T, r *rig) {
 	require.EqualValues(t, ahead, st.OutOfOrder)
 	require.Equal(t, octets, st.BytesDirect+st.BytesReassembled)
 	r.held(0)
-	require.Empty(t, r.recv.islands)
+	require.Empty(t, r.recv.runs)
 }
 
 // seeded runs f from so many seeds, fewer of them under -short. salt tells one test's dice from another's.
@@ -217,7 +217,7 @@ func TestReceiverAgainstOracle(t *testing.T) {
 		disorder(rnd, segs)
 		deliver(t, r, segs)
 		checkAll(t, r)
-		require.LessOrEqual(t, r.recv.Stats().HeldBufsPeak, uint64(cap(r.recv.holds)-1))
+		require.LessOrEqual(t, r.recv.Stats().HeldBufsPeak, uint64(cap(r.recv.heldBufs)-1))
 	})
 }
 

@@ -6,10 +6,10 @@ import "github.com/rnicd/rnicd/mem"
 //
 //  1. It begins where the first FPDU not yet passed begins (the fast path): its whole FPDUs are verified and passed
 //     straight from the segment (direct.go); what remains is the front of an FPDU.
-//  2. Anything else is put into the list of held octets and the island it belongs to is looked at (island.go): where
+//  2. Anything else is put into the list of held octets and the run it belongs to is looked at (run.go): where
 //     an FPDU begins is known from the end of one that was passed, or located by a marker, or not known yet.
 //  3. Every FPDU that is whole now is verified and passed (pass.go). Bufs nobody needs any more are freed; if the
-//     segment's own Buf is one of them the Verdict is Done, else Kept (hold.go).
+//     segment's own Buf is one of them the Verdict is Done, else Kept (held.go).
 //
 // All that could make it refuse the segment is decided before the first FPDU is passed.
 
@@ -67,7 +67,7 @@ type ReceiverStats struct {
 	FPDUs, Direct, Reassembled, OutOfOrder            uint64 // FPDUs
 	BytesDirect, BytesReassembled, BytesOutOfOrder    uint64 // ULPDU octets
 	HeldBufs, HeldBufsPeak, RefusedBudget, RefusedCRC uint64
-	RefusedIslands                                    uint64 // segments beyond IslandsMax
+	RefusedRuns                                       uint64 // segments beyond RunsMax
 	RefusedUnverified                                 uint64 // DropBadCRC: segments with octets that could not be verified
 	RefusedSpare                                      uint64 // segments refused for ReceiverConfig.Reserve
 	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
@@ -99,10 +99,10 @@ type Receiver struct {
 	stamp, cutStamp uint32
 	stamped         bool
 
-	next    uint64   // where the first FPDU that has not been passed begins
-	islands []island // received octets at or beyond next
-	holds   []hold   // Bufs with octets of islands that have not been passed
-	cur     offered  // the octets insert is working on
+	next     uint64    // where the first FPDU that has not been passed begins
+	runs     []run     // received octets at or beyond next
+	heldBufs []heldBuf // Bufs with octets of runs that have not been passed
+	cur      offered   // the octets insert is working on
 
 	// Of Input, until Verdict.
 	stage     stage
@@ -149,9 +149,9 @@ func (r *Receiver) Init(cfg ReceiverConfig) {
 
 		ulpduMin: cfg.ULPDUMin,
 
-		islands: make([]island, 0, IslandsMax+1), // one more for in-order octets
-		holds:   make([]hold, 0, cfg.BufsMax+1),  // one more while a segment is looked at
-		pieces:  pieces[:0],
+		runs:     make([]run, 0, RunsMax+1),         // one more for in-order octets
+		heldBufs: make([]heldBuf, 0, cfg.BufsMax+1), // one more while a segment is looked at
+		pieces:   pieces[:0],
 	}
 }
 
@@ -228,7 +228,7 @@ func (r *Receiver) Next() *ULPDU {
 
 // Verdict is what becomes of the Buf that Input was given. Call it when Next has returned nil.
 func (r *Receiver) Verdict() Verdict {
-	if len(r.holds)|r.partial != 0 {
+	if len(r.heldBufs)|r.partial != 0 {
 		r.account()
 	}
 	if r.dropAgain {
@@ -261,16 +261,16 @@ func (r *Receiver) Sent(stamp uint32) { r.stamp, r.stamped = stamp, true }
 // held in front of it and behind it, makes whole every frame that it has octets of.
 func (r *Receiver) wouldHold(off uint64, data []byte) bool {
 	end := off + uint64(len(data))
-	i := 0 // the island behind
+	i := 0 // the run after
 	if off != r.next {
-		if len(r.islands) == 0 || r.islands[0].lo != r.next || r.islands[0].hi != off {
+		if len(r.runs) == 0 || r.runs[0].lo != r.next || r.runs[0].hi != off {
 			return true
 		}
 		i = 1
 	}
 	g := gap{hi: end}
-	if i < len(r.islands) && r.islands[i].lo == end {
-		g.meet(&r.islands[i])
+	if i < len(r.runs) && r.runs[i].lo == end {
+		g.meet(&r.runs[i])
 	}
 	for at := r.next; at < end; {
 		head := r.mode.headOf(at)
@@ -315,14 +315,14 @@ func (r *Receiver) Err() error { return r.err }
 func (r *Receiver) Stats() ReceiverStats {
 	s := r.stats
 	s.FPDUs = s.Direct + s.Reassembled
-	s.HeldBufs = uint64(len(r.holds))
+	s.HeldBufs = uint64(len(r.heldBufs))
 	return s
 }
 
 // Close frees all held Bufs. What comes later is swallowed. It may be called twice.
 func (r *Receiver) Close() {
 	r.stopped = true
-	r.freeHolds()
+	r.freeHeld()
 	r.account()
 }
 

@@ -239,12 +239,12 @@ func TestLocateNeverGuesses(t *testing.T) {
 		marker int
 		ptr    int
 		passes []int // of [lo, end), none of it in order
-		lo     int   // where the island begins
+		lo     int   // where the run begins
 	}{
 		{"in front of the stream", 512, 516, []int{2}, 420},
 		{"on a marker", 512, 512, []int{2}, 420},
 		{"into the FPDU in front, which ends before the marker", 512, 92, []int{2}, 416},
-		{"behind a marker of an FPDU that begins before the island", 1024, 516, []int{2}, 504},
+		{"behind a marker of an FPDU that begins before the run", 1024, 516, []int{2}, 504},
 		{"its FPDU is longer than any", 512, 64, []int{2}, 420},
 	} {
 		t.Run(c.name, func(t *testing.T) {

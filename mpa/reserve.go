@@ -34,12 +34,12 @@ func (r *Receiver) continues(off uint64) bool {
 	if off == r.next {
 		return true
 	}
-	return len(r.islands) > 0 && r.islands[0].lo == r.next && r.islands[0].hi == off
+	return len(r.runs) > 0 && r.runs[0].lo == r.next && r.runs[0].hi == off
 }
 
 // account brings the Reserve up to date with what the Receiver holds.
 func (r *Receiver) account() {
-	n := len(r.holds) - r.holdsOutOfOrder()
+	n := len(r.heldBufs) - r.heldOutOfOrder()
 	if r.reserve != nil {
 		r.reserve.partial += n - r.partial
 	}

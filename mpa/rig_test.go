@@ -122,7 +122,7 @@ func (r *rig) input(off uint64, octets []byte) Verdict {
 	} else {
 		v = input(&r.recv, r.base+off, b, data, r)
 	}
-	if inOrder := len(r.recv.holds) - r.recv.holdsOutOfOrder(); r.recv.partial != inOrder {
+	if inOrder := len(r.recv.heldBufs) - r.recv.heldOutOfOrder(); r.recv.partial != inOrder {
 		r.t.Fatalf("%d Bufs count as held in order, %d are", r.recv.partial, inOrder)
 	}
 	if v != Kept {

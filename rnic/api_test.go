@@ -135,7 +135,7 @@ func TestReceiveStats(t *testing.T) {
 		got[v.Field(i).Uint()] = v.Type().Field(i).Name
 	}
 	for n, name := range want {
-		if name == "RefusedIslands" {
+		if name == "RefusedRuns" {
 			want[n] = "RefusedOutOfOrderRuns"
 		}
 	}

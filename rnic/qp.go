@@ -194,7 +194,7 @@ func receiveStats(s mpa.ReceiverStats) ReceiveStats {
 		BytesDirect: s.BytesDirect, BytesReassembled: s.BytesReassembled, BytesOutOfOrder: s.BytesOutOfOrder,
 		HeldBufs: s.HeldBufs, HeldBufsPeak: s.HeldBufsPeak,
 		RefusedBudget: s.RefusedBudget, RefusedCRC: s.RefusedCRC, RefusedUnverified: s.RefusedUnverified,
-		RefusedOutOfOrderRuns: s.RefusedIslands, RefusedSpare: s.RefusedSpare,
+		RefusedOutOfOrderRuns: s.RefusedRuns, RefusedSpare: s.RefusedSpare,
 		Coalesced: s.Coalesced, BytesCoalesced: s.BytesCoalesced,
 	}
 }

@@ -147,7 +147,7 @@ func newWorld(s Setup, ns int64) *world {
 // connect makes the connections, handshakes done.
 func (w *world) connect(segments int) {
 	cfg := tcp.Config{MSS: w.EMSS + tcpOpts, ReceiveWindow: 2 * w.WindowBytes, NoDelay: true, NoIdleRestart: true,
-		Congestion: w.Congestion, SentMax: 16, RangesMax: mpa.IslandsMax, SpansMax: w.Conns * 128,
+		Congestion: w.Congestion, SentMax: 16, RangesMax: mpa.RunsMax, SpansMax: w.Conns * 128,
 		RTOMinNs: timeoutMin, PTOMinNs: timeoutMin}
 	if w.Congestion == nil {
 		cfg.Congestion = steady{w.WindowBytes}
@@ -438,7 +438,7 @@ func (w *world) result(end int64) Result {
 		r.Delivered += w.conns[i].to.Edge()
 		if p, ok := w.conns[i].recv.(*placing); ok {
 			s := p.recv.Stats()
-			if s.RefusedBudget+s.RefusedIslands > 0 {
+			if s.RefusedBudget+s.RefusedRuns > 0 {
 				panic("analysis: MPA's limits decide")
 			}
 		}

@@ -55,5 +55,5 @@ func (q *Engine) look() {
 // slowPath is how often octets took a way that costs more than a frame that comes whole in one segment, and that ends no stream.
 func (r *recvHalf) slowPath() uint64 {
 	s := r.rx.Stats()
-	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedIslands + s.RefusedUnverified + s.RefusedSpare + r.refused
+	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused
 }

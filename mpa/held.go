@@ -11,7 +11,7 @@ import (
 // stream are never refused for want of room. That BufsMin is enough for them:
 //
 //   - What is held in order belongs to one FPDU that is not whole, so it is less than fpduMax octets.
-//   - Two neighbouring holds whose octets fit into one slot are made one (coalesce), so any two neighbours have more
+//   - Two neighbouring held Bufs whose octets fit into one slot are made one (coalesce), so any two neighbours have more
 //     than stride octets together, but for the first, whose front may have been passed.
 //
 // Hence at most 2*ceil(fpduMax/stride) Bufs, even if the peer sends one octet at a time.
@@ -19,18 +19,18 @@ import (
 // BufsMin is the least BufsMax for Bufs of stride octets.
 func BufsMin(stride int) int { return 2*((fpduMax+stride-1)/stride) + 1 }
 
-// hold is a run of stream octets in a Buf that the Receiver keeps. Some in its middle may have been passed already.
-// Holds are sorted by off and do not overlap.
-type hold struct {
+// heldBuf is a run of stream octets in a Buf that the Receiver keeps. Some in its middle may have been passed already.
+// Held Bufs are sorted by off and do not overlap.
+type heldBuf struct {
 	off uint64 // stream offset of the first octet
 	pos uint32 // where it stands in the slot
 	n   uint32
 	buf mem.Buf
 }
 
-func (h *hold) end() uint64 { return h.off + uint64(h.n) }
+func (h *heldBuf) end() uint64 { return h.off + uint64(h.n) }
 
-// offered is the segment that Input works on. It stands in the list of holds for that time, although the Buf is not
+// offered is the segment that Input works on. It stands in the list of held Bufs for that time, although the Buf is not
 // ours before the Verdict.
 type offered struct {
 	lo, hi uint64
@@ -39,7 +39,7 @@ type offered struct {
 	listed bool // it stands in the list
 }
 
-func (c *offered) is(h *hold) bool { return c.active && h.buf == c.buf }
+func (c *offered) is(h *heldBuf) bool { return c.active && h.buf == c.buf }
 
 // within says whether f lies in the offered octets and none of it was taken before.
 func (c *offered) within(f *frame) bool { return c.active && f.begin >= c.lo && f.end <= c.hi }
@@ -51,16 +51,16 @@ func (r *Receiver) offer(off uint64, b mem.Buf, data []byte) {
 	if pos > uintptr(len(slot)) || len(data) > len(slot)-int(pos) {
 		panic("mpa: octets do not lie in the Buf's slot")
 	}
-	if len(r.holds) == cap(r.holds) {
+	if len(r.heldBufs) == cap(r.heldBufs) {
 		panic("mpa: more Bufs held than BufsMax")
 	}
-	i := len(r.holds)
-	for i > 0 && r.holds[i-1].off > off {
+	i := len(r.heldBufs)
+	for i > 0 && r.heldBufs[i-1].off > off {
 		i--
 	}
-	r.holds = r.holds[:len(r.holds)+1]
-	copy(r.holds[i+1:], r.holds[i:])
-	r.holds[i] = hold{off: off, pos: uint32(pos), n: uint32(len(data)), buf: b}
+	r.heldBufs = r.heldBufs[:len(r.heldBufs)+1]
+	copy(r.heldBufs[i+1:], r.heldBufs[i:])
+	r.heldBufs[i] = heldBuf{off: off, pos: uint32(pos), n: uint32(len(data)), buf: b}
 	r.cur = offered{lo: off, hi: off + uint64(len(data)), buf: b, active: true, listed: true}
 }
 
@@ -70,8 +70,8 @@ func (r *Receiver) withdraw() {
 	r.cur = offered{}
 }
 
-// settleOffer gives the Verdict on the offered Buf once everything whole has been passed.
-func (r *Receiver) settleOffer() Verdict {
+// commitOffer gives the Verdict on the offered Buf once everything whole has been passed.
+func (r *Receiver) commitOffer() Verdict {
 	listed, buf, last := r.cur.listed, r.cur.buf, r.cur.hi-1
 	r.cur = offered{}
 	if !listed {
@@ -85,23 +85,23 @@ func (r *Receiver) settleOffer() Verdict {
 			v = Done
 		}
 	}
-	if i+1 < len(r.holds) && r.mergeable(i) && !r.merge(i, buf) {
+	if i+1 < len(r.heldBufs) && r.mergeable(i) && !r.merge(i, buf) {
 		v = Done
 	}
-	r.stats.HeldBufsPeak = max(r.stats.HeldBufsPeak, uint64(len(r.holds)))
+	r.stats.HeldBufsPeak = max(r.stats.HeldBufsPeak, uint64(len(r.heldBufs)))
 	return v
 }
 
-// mergeable says whether holds i and i+1 are neighbours in the stream that fit into one slot.
+// mergeable says whether held Bufs i and i+1 are neighbours in the stream that fit into one slot.
 func (r *Receiver) mergeable(i int) bool {
-	a, b := &r.holds[i], &r.holds[i+1]
+	a, b := &r.heldBufs[i], &r.heldBufs[i+1]
 	return a.end() == b.off && int(a.n)+int(b.n) <= r.stride
 }
 
-// merge copies the smaller of holds i and i+1 into the other's slot, so that they are one hold i, and frees its Buf
+// merge copies the smaller of held Bufs i and i+1 into the other's slot, so that they are one, i, and frees its Buf
 // unless it is the caller's. false: the Buf of the caller, mine, is not held any more.
 func (r *Receiver) merge(i int, mine mem.Buf) bool {
-	a, b := &r.holds[i], &r.holds[i+1]
+	a, b := &r.heldBufs[i], &r.heldBufs[i+1]
 	sa, sb := r.pool.Slot(a.buf), r.pool.Slot(b.buf)
 	oa, ob := sa[a.pos:a.pos+a.n], sb[b.pos:b.pos+b.n]
 	free := b.buf
@@ -122,7 +122,7 @@ func (r *Receiver) merge(i int, mine mem.Buf) bool {
 		}
 		b.pos -= a.n
 		copy(sb[b.pos:], oa)
-		*a = hold{off: a.off, pos: b.pos, n: a.n + b.n, buf: b.buf}
+		*a = heldBuf{off: a.off, pos: b.pos, n: a.n + b.n, buf: b.buf}
 	}
 	r.remove(i + 1)
 	if free == mine {
@@ -136,12 +136,12 @@ func (r *Receiver) merge(i int, mine mem.Buf) bool {
 // freed.
 func (r *Receiver) release(lo, hi uint64) {
 	i := 0
-	for i < len(r.holds) && r.holds[i].end() <= lo {
+	for i < len(r.heldBufs) && r.heldBufs[i].end() <= lo {
 		i++
 	}
 	to := i
-	for ; i < len(r.holds) && r.holds[i].off < hi; i++ {
-		h := r.holds[i]
+	for ; i < len(r.heldBufs) && r.heldBufs[i].off < hi; i++ {
+		h := r.heldBufs[i]
 		switch {
 		case h.off >= lo && h.end() <= hi:
 			if r.cur.is(&h) {
@@ -156,38 +156,38 @@ func (r *Receiver) release(lo, hi uint64) {
 		case h.end() <= hi:
 			h.n = uint32(lo - h.off)
 		}
-		r.holds[to] = h
+		r.heldBufs[to] = h
 		to++
 	}
 	if to < i {
-		n := copy(r.holds[to:], r.holds[i:])
-		r.holds = r.holds[:to+n]
+		n := copy(r.heldBufs[to:], r.heldBufs[i:])
+		r.heldBufs = r.heldBufs[:to+n]
 	}
 }
 
 // remove takes hold i off the list.
 func (r *Receiver) remove(i int) {
-	copy(r.holds[i:], r.holds[i+1:])
-	r.holds = r.holds[:len(r.holds)-1]
+	copy(r.heldBufs[i:], r.heldBufs[i+1:])
+	r.heldBufs = r.heldBufs[:len(r.heldBufs)-1]
 }
 
-// freeHolds frees all Bufs but the one that is only offered.
-func (r *Receiver) freeHolds() {
-	for i := range r.holds {
-		if h := &r.holds[i]; !r.cur.is(h) {
+// freeHeld frees all Bufs but the one that is only offered.
+func (r *Receiver) freeHeld() {
+	for i := range r.heldBufs {
+		if h := &r.heldBufs[i]; !r.cur.is(h) {
 			r.pool.Free(h.buf)
 		}
 	}
-	r.holds = r.holds[:0]
-	r.islands = r.islands[:0]
+	r.heldBufs = r.heldBufs[:0]
+	r.runs = r.runs[:0]
 }
 
 // find is the index of the last hold that begins at or before off.
 func (r *Receiver) find(off uint64) int {
-	lo, hi := 0, len(r.holds)
+	lo, hi := 0, len(r.heldBufs)
 	for lo < hi {
 		m := int(uint(lo+hi) / 2)
-		if r.holds[m].off <= off {
+		if r.heldBufs[m].off <= off {
 			lo = m + 1
 		} else {
 			hi = m
@@ -197,7 +197,7 @@ func (r *Receiver) find(off uint64) int {
 }
 
 // held is the octets [lo, hi) of h.
-func (r *Receiver) held(h *hold, lo, hi uint64) []byte {
+func (r *Receiver) held(h *heldBuf, lo, hi uint64) []byte {
 	at := uint64(h.pos) + lo - h.off
 	return r.pool.Slot(h.buf)[at : at+hi-lo]
 }
@@ -205,15 +205,15 @@ func (r *Receiver) held(h *hold, lo, hi uint64) []byte {
 // field is the n held octets at off, at most MarkerLen. It is valid until the next call.
 func (r *Receiver) field(off uint64, n int) []byte {
 	i := r.find(off)
-	if h := &r.holds[i]; off+uint64(n) <= h.end() {
+	if h := &r.heldBufs[i]; off+uint64(n) <= h.end() {
 		return r.held(h, off, off+uint64(n))
 	}
 	for k := range n {
 		at := off + uint64(k)
-		for r.holds[i].end() <= at {
+		for r.heldBufs[i].end() <= at {
 			i++
 		}
-		r.word[k] = r.held(&r.holds[i], at, at+1)[0]
+		r.word[k] = r.held(&r.heldBufs[i], at, at+1)[0]
 	}
 	return r.word[:n]
 }

@@ -6,40 +6,40 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// IslandsMax bounds the islands of a Receiver, as tcp.Config.RangesMax bounds TCP's ranges; a segment that would open
+// RunsMax bounds the out-of-order runs of a Receiver, as tcp.Config.RangesMax bounds TCP's ranges; a segment that would open
 // one more is refused and counted.
-const IslandsMax = 64
+const RunsMax = 64
 
-// An island is a run of received octets with a gap, or the passed stream, in front of it:
+// A run is octets that were received, without a gap among them; before them is a gap, or the passed stream:
 //
 //	lo          passLo              passHi      hi
 //	|  not       |  FPDUs that have  |  front of |
 //	|  located   |  been passed      |  an FPDU  |
 //
-// Behind an FPDU that was passed the next one's start is known, so an island has at most one passed part; passLo ==
-// passHi: it has none. The island whose lo is Receiver.next is in order; it has no passed part and holds the front of
-// one FPDU. Islands are sorted and do not touch.
-type island struct {
+// Behind an FPDU that was passed the next one's start is known, so a run has at most one passed part; passLo ==
+// passHi: it has none. The run whose lo is Receiver.next is in order; it has no passed part and holds the front of
+// one FPDU. Runs are sorted and do not touch.
+type run struct {
 	lo, hi         uint64
 	passLo, passHi uint64
 }
 
-func (s *island) passed() bool { return s.passLo < s.passHi }
+func (s *run) passed() bool { return s.passLo < s.passHi }
 
-// gap is a run of received octets that have not been passed, between passed parts of one island.
+// gap is a run of received octets that have not been passed, between passed parts of one run.
 type gap struct {
 	lo, hi        uint64
 	known         bool // an FPDU begins at lo, or where a marker says
 	located       bool // a marker says it
 	land          bool // an FPDU that has been passed begins at hi
 	inOrder       bool
-	before, after island // the islands that meet here, as they were
+	before, after run // the runs that meet here, as they were
 }
 
 // filling is a gap whose FPDUs Next passes as far as they are whole.
 type filling struct {
 	gap
-	i        int    // its island
+	i        int    // its run
 	from, at uint64 // the first FPDU of it that is known, and the next
 	verified uint64 // FPDUs that end there or before have a good CRC
 	offered  bool   // the segment in hand is part of it, so that there is a Verdict to find
@@ -50,18 +50,18 @@ type filling struct {
 func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	r.stage = stageDone
 	end := off + uint64(len(data))
-	i := len(r.islands)
-	for i > 0 && r.islands[i-1].lo >= off {
+	i := len(r.runs)
+	for i > 0 && r.runs[i-1].lo >= off {
 		i--
 	}
-	if off < r.next || i > 0 && r.islands[i-1].hi > off || i < len(r.islands) && r.islands[i].lo < end {
+	if off < r.next || i > 0 && r.runs[i-1].hi > off || i < len(r.runs) && r.runs[i].lo < end {
 		panic("mpa: octets offered twice")
 	}
-	joinsBefore := i > 0 && r.islands[i-1].hi == off
-	joinsAfter := i < len(r.islands) && r.islands[i].lo == end
+	joinsBefore := i > 0 && r.runs[i-1].hi == off
+	joinsAfter := i < len(r.runs) && r.runs[i].lo == end
 	g := gap{lo: off, hi: end, inOrder: off == r.next}
 	if joinsBefore {
-		g.before = r.islands[i-1]
+		g.before = r.runs[i-1]
 		g.lo = g.before.lo
 		g.inOrder = g.lo == r.next
 		if g.before.passed() {
@@ -70,15 +70,15 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 		}
 	}
 	if joinsAfter {
-		g.meet(&r.islands[i])
+		g.meet(&r.runs[i])
 	}
-	if !joinsBefore && !joinsAfter && !g.inOrder && len(r.islands) >= IslandsMax {
-		r.stats.RefusedIslands++
+	if !joinsBefore && !joinsAfter && !g.inOrder && len(r.runs) >= RunsMax {
+		r.stats.RefusedRuns++
 		r.verdict = Refused
 		return
 	}
 
-	ooo := r.holdsOutOfOrder()
+	ooo := r.heldOutOfOrder()
 	r.offer(off, b, data)
 	from := g.lo
 	g.known = g.known || g.inOrder
@@ -86,19 +86,19 @@ func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 		from, g.located = r.locate(g.lo, g.hi)
 		g.known = g.located
 	}
-	verified, refused := r.survey(&g, from, ooo)
+	verified, refused := r.scanGap(&g, from, ooo)
 	if refused {
 		r.withdraw()
 		r.verdict = Refused
 		return
 	}
-	i = r.join(i, off, end, joinsBefore, joinsAfter)
+	i = r.addToRuns(i, off, end, joinsBefore, joinsAfter)
 	r.fill = filling{gap: g, i: i, from: from, at: from, verified: verified, offered: true}
 	r.stage = stageFill
 }
 
-// meet says that the island s begins where the gap ends.
-func (g *gap) meet(s *island) {
+// meet says that the run s begins where the gap ends.
+func (g *gap) meet(s *run) {
 	g.after = *s
 	g.hi = s.hi
 	if s.passed() {
@@ -107,31 +107,31 @@ func (g *gap) meet(s *island) {
 	}
 }
 
-// join makes the octets [off, end) part of the islands; i is the first island behind them. It returns the index of
+// addToRuns makes the octets [off, end) part of the runs; i is the first run after them. It returns the index of
 // theirs.
-func (r *Receiver) join(i int, off, end uint64, before, after bool) int {
+func (r *Receiver) addToRuns(i int, off, end uint64, before, after bool) int {
 	switch {
 	case before && after:
-		r.islands[i-1].hi = r.islands[i].hi
-		r.islands = append(r.islands[:i], r.islands[i+1:]...)
+		r.runs[i-1].hi = r.runs[i].hi
+		r.runs = append(r.runs[:i], r.runs[i+1:]...)
 		return i - 1
 	case before:
-		r.islands[i-1].hi = end
+		r.runs[i-1].hi = end
 		return i - 1
 	case after:
-		r.islands[i].lo = off
+		r.runs[i].lo = off
 		return i
 	}
-	r.islands = r.islands[:len(r.islands)+1]
-	copy(r.islands[i+1:], r.islands[i:])
-	r.islands[i] = island{lo: off, hi: end}
+	r.runs = r.runs[:len(r.runs)+1]
+	copy(r.runs[i+1:], r.runs[i:])
+	r.runs[i] = run{lo: off, hi: end}
 	return i
 }
 
-// reach is called when the passed stream has reached the first island.
+// reach is called when the passed stream has reached the first run.
 func (r *Receiver) reach() {
 	g := gap{lo: r.next, known: true, inOrder: true}
-	g.meet(&r.islands[0])
+	g.meet(&r.runs[0])
 	r.fill = filling{gap: g, from: g.lo, at: g.lo}
 	r.stage = stageFill
 }
@@ -157,9 +157,9 @@ func (r *Receiver) locate(lo, hi uint64) (begin uint64, ok bool) {
 	return lo, false
 }
 
-// survey decides, before anything is passed, whether the offered octets are refused: for the bad CRC of an FPDU that
+// scanGap decides, before anything is passed, whether the offered octets are refused: for the bad CRC of an FPDU that
 // lies wholly in them, or for want of a Buf. verified: FPDUs that end there or before have a good CRC.
-func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refused bool) {
+func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refused bool) {
 	if g.inOrder && !r.drop {
 		return 0, false
 	}
@@ -196,7 +196,7 @@ func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refuse
 	if ooo < r.oooMax {
 		return verified, false
 	}
-	if i := r.find(r.cur.lo); at == from && (i > 0 && r.mergeable(i-1) || i+1 < len(r.holds) && r.mergeable(i)) {
+	if i := r.find(r.cur.lo); at == from && (i > 0 && r.mergeable(i-1) || i+1 < len(r.heldBufs) && r.mergeable(i)) {
 		return verified, false // it costs no Buf
 	}
 	r.stats.RefusedBudget++
@@ -204,17 +204,19 @@ func (r *Receiver) survey(g *gap, from uint64, ooo int) (verified uint64, refuse
 }
 
 // offeredFrom is the offered octets from at on.
-func (r *Receiver) offeredFrom(at uint64) []byte { return r.held(&r.holds[r.find(at)], at, r.cur.hi) }
-
-// holdsOutOfOrder counts the holds that are not in the in-order island.
-func (r *Receiver) holdsOutOfOrder() int {
-	if len(r.islands) == 0 || r.islands[0].lo != r.next {
-		return len(r.holds)
-	}
-	return len(r.holds) - 1 - r.find(r.islands[0].hi-1)
+func (r *Receiver) offeredFrom(at uint64) []byte {
+	return r.held(&r.heldBufs[r.find(at)], at, r.cur.hi)
 }
 
-// nextHeld passes the next FPDU of the gap that is whole. When there is none any more it brings the island up to date.
+// heldOutOfOrder counts the held Bufs that are not in the in-order run.
+func (r *Receiver) heldOutOfOrder() int {
+	if len(r.runs) == 0 || r.runs[0].lo != r.next {
+		return len(r.heldBufs)
+	}
+	return len(r.heldBufs) - 1 - r.find(r.runs[0].hi-1)
+}
+
+// nextHeld passes the next FPDU of the gap that is whole. When there is none any more it brings the run up to date.
 func (r *Receiver) nextHeld() *ULPDU {
 	g := &r.fill
 	for g.known && g.at < g.hi {
@@ -245,18 +247,18 @@ func (r *Receiver) nextHeld() *ULPDU {
 	case r.stopped:
 		r.cur = offered{}
 	case g.offered:
-		r.verdict = r.settleOffer()
+		r.verdict = r.commitOffer()
 	}
 	return nil
 }
 
-// filled brings island i up to date, whose gap g has been passed from the FPDU at from up to at.
+// filled brings run i up to date, whose gap g has been passed from the FPDU at from up to at.
 func (r *Receiver) filled(i int, g *gap, from, at uint64) {
 	if g.inOrder {
 		r.fillInOrder(i, g, at)
 		return
 	}
-	s := &r.islands[i]
+	s := &r.runs[i]
 	s.passLo, s.passHi = g.before.passLo, g.before.passHi
 	if at > from {
 		if !s.passed() {
@@ -278,25 +280,25 @@ func (r *Receiver) filled(i int, g *gap, from, at uint64) {
 	}
 }
 
-// fillInOrder brings island i up to date, which was in order and whose FPDUs up to at, now next, have been passed.
+// fillInOrder brings run i up to date, which was in order and whose FPDUs up to at, now next, have been passed.
 func (r *Receiver) fillInOrder(i int, g *gap, at uint64) {
 	if g.land && at == g.hi {
 		r.next = g.after.passHi
 	}
-	s := &r.islands[i]
+	s := &r.runs[i]
 	if _, st := r.scanHeld(r.next, s.hi); st == oversize {
 		r.fail(ErrMarker, r.next, whatLength) // DECISIONS 19
 		return
 	}
 	r.release(0, r.next)
 	if r.next == s.hi {
-		r.islands = append(r.islands[:i], r.islands[i+1:]...)
+		r.runs = append(r.runs[:i], r.runs[i+1:]...)
 		return
 	}
-	*s = island{lo: r.next, hi: s.hi}
+	*s = run{lo: r.next, hi: s.hi}
 }
 
-// scanHeld looks at the held FPDU that begins at begin in an island's octets up to hi.
+// scanHeld looks at the held FPDU that begins at begin in a run's octets up to hi.
 func (r *Receiver) scanHeld(begin, hi uint64) (f frame, st scanned) {
 	head := r.mode.headOf(begin)
 	if head+HeaderLen > hi {

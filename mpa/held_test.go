@@ -136,7 +136,7 @@ func TestFullBudgetWithPartsOnBothSides(t *testing.T) {
 	f := s.frames
 	mid := int(f[1].end) - 20
 	r.send(mid, int(f[2].end)-10).is(Kept).want().held(1) // no marker of FPDU 2 in the part behind
-	require.False(t, r.recv.islands[0].passed())
+	require.False(t, r.recv.runs[0].passed())
 	r.send(int(f[1].start)-30, mid).is(Refused).want().held(1)
 	require.EqualValues(t, 1, r.recv.Stats().RefusedBudget)
 	r.send(0, int(f[1].start)-30).is(Kept).held(2)
@@ -155,16 +155,16 @@ func TestCoalesceFillsTheSlot(t *testing.T) {
 	}
 }
 
-func TestIslandsMax(t *testing.T) {
+func TestRunsMax(t *testing.T) {
 	s := streamOf(withMarker, 40000, 100)
 	r := newRig(t, rigConfig{Mode: withMarker}, s)
 	at := 1000
-	for range IslandsMax {
+	for range RunsMax {
 		r.send(at, at+2).is(Kept)
 		at += 100
 	}
 	r.send(at, at+2).is(Refused)
-	require.EqualValues(t, 1, r.recv.Stats().RefusedIslands)
+	require.EqualValues(t, 1, r.recv.Stats().RefusedRuns)
 	r.send(at-98, at).is(Kept) // joins one
 	r.send(0, 4).is(Kept)      // in order
 	r.send(at+2, at+4).is(Refused)
@@ -173,22 +173,22 @@ func TestIslandsMax(t *testing.T) {
 		for hi < len(s.octets) && hi%50 != 0 {
 			hi++
 		}
-		for _, i := range r.recv.islands {
+		for _, i := range r.recv.runs {
 			if int(i.lo) > lo && int(i.lo) < hi {
 				hi = int(i.lo)
 			}
 		}
 		r.send(lo, hi)
 		require.NotEqual(t, Refused, r.verdict)
-		lo = max(hi, int(r.recv.islands0()))
+		lo = max(hi, int(r.recv.runs0()))
 	}
 	r.want(0, 1).held(0)
 }
 
-// islands0 is the end of the in-order octets.
-func (r *Receiver) islands0() uint64 {
-	if len(r.islands) > 0 && r.islands[0].lo == r.next {
-		return r.islands[0].hi
+// runs0 is the end of the in-order octets.
+func (r *Receiver) runs0() uint64 {
+	if len(r.runs) > 0 && r.runs[0].lo == r.next {
+		return r.runs[0].hi
 	}
 	return r.next
 }
@@ -258,33 +258,33 @@ func (r *rig) invariants(seed uint64) {
 	v := &r.recv
 	covered := func(off uint64) bool {
 		i := v.find(off)
-		return i >= 0 && off < v.holds[i].end()
+		return i >= 0 && off < v.heldBufs[i].end()
 	}
 	last := uint64(0)
-	for k, s := range v.islands {
-		require.True(r.t, s.lo < s.hi && s.lo >= v.next && (k == 0 || s.lo > last), "seed %d: islands %+v", seed, v.islands)
-		require.True(r.t, !s.passed() || s.lo <= s.passLo && s.passHi <= s.hi && s.lo != v.next, "seed %d: island %+v", seed, s)
+	for k, s := range v.runs {
+		require.True(r.t, s.lo < s.hi && s.lo >= v.next && (k == 0 || s.lo > last), "seed %d: runs %+v", seed, v.runs)
+		require.True(r.t, !s.passed() || s.lo <= s.passLo && s.passHi <= s.hi && s.lo != v.next, "seed %d: run %+v", seed, s)
 		for off := s.lo; off < s.hi; off++ {
 			if s.passed() && off >= s.passLo && off < s.passHi {
 				continue
 			}
 			if !covered(off) {
-				r.t.Fatalf("seed %d: octet %d of island %+v is not held", seed, off, s)
+				r.t.Fatalf("seed %d: octet %d of run %+v is not held", seed, off, s)
 			}
 		}
 		last = s.hi
 	}
-	for k := range v.holds {
-		h := &v.holds[k]
-		for _, s := range v.islands {
+	for k := range v.heldBufs {
+		h := &v.heldBufs[k]
+		for _, s := range v.runs {
 			outside := h.end() <= s.passLo || h.off >= s.passHi || h.off < s.passLo && h.end() > s.passHi
 			require.True(r.t, !s.passed() || outside, "seed %d: hold %+v keeps octets that were passed: %+v", seed, *h, s)
 		}
 		require.True(r.t, h.n > 0 && h.pos+h.n <= uint32(v.stride), "seed %d: hold %+v", seed, *h)
-		require.True(r.t, k == 0 || v.holds[k-1].end() <= h.off, "seed %d: holds overlap", seed)
+		require.True(r.t, k == 0 || v.heldBufs[k-1].end() <= h.off, "seed %d: holds overlap", seed)
 		require.Equal(r.t, r.s.octets[h.off:h.end()], v.held(h, h.off, h.end()), "seed %d: octets of hold at %d", seed, h.off)
 	}
-	require.Equal(r.t, r.poolSize-len(v.holds), r.pool.Available(), "seed %d", seed)
+	require.Equal(r.t, r.poolSize-len(v.heldBufs), r.pool.Available(), "seed %d", seed)
 }
 
 // Every tenth segment of an aligned stream comes late: with markers nothing is kept meanwhile, without them all that came since.
