@@ -34,8 +34,8 @@ const (
 	CodeUntaggedVersion uint8 = 0x06
 )
 
-// Error is a DDP error of section 9.2 with the header it was found in. A Stream owns the only Error it ever
-// reports; it stays valid and unchanged until the next Init.
+// Error is a DDP error of section 9.2 with the header it was found in. A Stream owns the only Error
+// it ever reports; it stays valid and unchanged until the next Init.
 type Error struct {
 	Type, Code uint8
 	Header     Header // zero when Truncated
@@ -85,7 +85,8 @@ func nameIn(names []string, code uint8) string {
 	return "unknown code"
 }
 
-// Error says what the peer (or, for type 0, this host) did wrong and in which segment. Not for the packet path.
+// Error says what the peer (or, for type 0, this host) did wrong and in which segment. Not for the
+// packet path.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("ddp: %s (type %d, code 0x%02x), segment of %d octets", e.Text(), e.Type, e.Code, e.SegmentLen)
 	h := &e.Header

@@ -25,8 +25,8 @@ type (
 	Verdict = mem.CheckResult
 )
 
-// Header of a DDP segment, both models. STag and TO are the Tagged model's; ULP32, QN, MSN and MO the
-// Untagged model's; the fields of the other model are zero after Parse and ignored by Put.
+// Header of a DDP segment, both models. STag and TO are the Tagged model's; ULP32, QN, MSN and MO
+// the Untagged model's; the fields of the other model are zero after Parse and ignored by Put.
 type Header struct {
 	Tagged, Last bool
 	Version      uint8  // DV
@@ -45,7 +45,8 @@ func (h *Header) Len() int {
 	return UntaggedLen
 }
 
-// Put encodes the header into the first Len octets of b, which must be there. The reserved bits are sent zero.
+// Put encodes the header into the first Len octets of b, which must be there. The reserved bits are
+// sent zero.
 func (h *Header) Put(b []byte) {
 	control := h.Version & controlVersion
 	if h.Last {
@@ -68,9 +69,9 @@ func (h *Header) Put(b []byte) {
 	binary.BigEndian.PutUint32(p[14:18], h.MO)
 }
 
-// Parse decodes the header at the front of b and says how many octets it took. false: b is too short for the
-// header that its first octet announces. The reserved bits are not checked (section 6.1); neither is the
-// version, which Stream.Place holds against the stream's.
+// Parse decodes the header at the front of b and says how many octets it took. false: b is too
+// short for the header that its first octet announces. The reserved bits are not checked (section
+// 6.1); neither is the version, which Stream.Place holds against the stream's.
 func Parse(b []byte) (h Header, n int, ok bool) {
 	n, ok = h.parse(b)
 	return h, n, ok

@@ -13,15 +13,17 @@ import "github.com/rnicd/rnicd/mem"
 //	       7. one copy
 //	       8. L flag: the message waits for Delivery
 
-// Begin reads the header of one segment. start and end are its place in the stream (its FPDU's first octet and the one after its
-// CRC): the order. n is the ULPDU's length, pieces are its octets in order, cut anywhere; they stay the caller's. The caller has
-// made sure of Room.
+// Begin reads the header of one segment. start and end are its place in the stream (its FPDU's
+// first octet and the one after its CRC): the order. n is the ULPDU's length, pieces are its octets
+// in order, cut anywhere; they stay the caller's. The caller has made sure of Room.
 //
-// The header, which is the Stream's own until the next call, is of the stream's version and, when Untagged, of a QN below
-// len(StreamConfig.Queues). The caller looks at it, may Post buffers and change Queues, and then either calls Place with the same
-// arguments or does not want the segment and calls Disable. A nil header: there is nothing to place. Then the segment was
-// dropped, or Error is the stream's first and fatal one. After that segments are dropped silently, without one (section 9.1); the
-// caller goes on calling Begin for what arrives as long as it moves the edge, for that is how Deliver knows what is missing.
+// The header, which is the Stream's own until the next call, is of the stream's version and, when
+// Untagged, of a QN below len(StreamConfig.Queues). The caller looks at it, may Post buffers and
+// change Queues, and then either calls Place with the same arguments or does not want the segment
+// and calls Disable. A nil header: there is nothing to place. Then the segment was dropped, or
+// Error is the stream's first and fatal one. After that segments are dropped silently, without one
+// (section 9.1); the caller goes on calling Begin for what arrives as long as it moves the edge,
+// for that is how Deliver knows what is missing.
 //
 // It panics when Room was not heeded.
 func (s *Stream) Begin(start, end uint64, n int, pieces [][]byte) (*Header, *Error) {
@@ -59,9 +61,10 @@ func (s *Stream) Begin(start, end uint64, n int, pieces [][]byte) (*Header, *Err
 	return h, nil
 }
 
-// Place validates (sections 9.1, 9.2) the segment that Begin has just returned the header of, and copies it into its buffer. need
-// are the rights that the range of a Tagged one must have. The caller brackets bursts with the Table's Reader. An Error is the
-// stream's first and fatal one, and nothing of the segment was written. It panics when the pieces are not n octets.
+// Place validates (sections 9.1, 9.2) the segment that Begin has just returned the header of, and
+// copies it into its buffer. need are the rights that the range of a Tagged one must have. The
+// caller brackets bursts with the Table's Reader. An Error is the stream's first and fatal one, and
+// nothing of the segment was written. It panics when the pieces are not n octets.
 func (s *Stream) Place(start, end uint64, n int, pieces [][]byte, need mem.Access) *Error {
 	if s.header.Tagged {
 		return s.placeTagged(start, end, n, pieces, need)
@@ -84,10 +87,11 @@ func (s *Stream) readHeader(pieces [][]byte) (n int, ok bool) {
 	return s.header.parse(s.scratch[:filled])
 }
 
-// Starved says whether Place would fail the stream for nothing but a buffer that the ULP has not posted yet
-// (2/02, within the queue's capacity). RFC 5041 section 7.1 lets DDP recover from that by means of the LLP: a
-// caller who wants to asks first, refuses the segment, and has the peer send it again. It costs the decoding of
-// the header once more; a caller who does not ask gets the error.
+// Starved says whether Place would fail the stream for nothing but a buffer that the ULP has not
+// posted yet (2/02, within the queue's capacity). RFC 5041 section 7.1 lets DDP recover from that
+// by means of the LLP: a caller that wants to asks first, refuses the segment, and has the peer
+// send it again. It costs the decoding of the header once more; a caller that does not ask gets the
+// error.
 func (s *Stream) Starved(pieces [][]byte) bool {
 	if s.closed {
 		return false
@@ -159,8 +163,8 @@ func (s *Stream) queue(qn uint32) *Queue {
 	return s.queues[qn]
 }
 
-// localRange resolves octets of a posted buffer. That they lie within the buffer was checked; false means that
-// what was posted is no writable range of the domain: this host's fault, not the peer's.
+// localRange resolves octets of a posted buffer. That they lie within the buffer was checked; false
+// means that what was posted is no writable range of the domain: this host's fault, not the peer's.
 func (s *Stream) localRange(b *RecvBuffer, mo uint32, n int) ([]byte, bool) {
 	to := b.TO + uint64(mo)
 	if to < b.TO {
@@ -170,7 +174,8 @@ func (s *Stream) localRange(b *RecvBuffer, mo uint32, n int) ([]byte, bool) {
 	return dst, verdict == mem.CheckOK
 }
 
-// placed counts the segment in hand and, if it is a message's last, lets the message wait for Delivery.
+// placed counts the segment in hand and, if it is a message's last, lets the message wait for
+// Delivery.
 func (s *Stream) placed(end uint64, payload int, messageLen uint32) {
 	s.stats.Segments++
 	s.stats.Octets += uint64(payload)
@@ -189,7 +194,7 @@ func (s *Stream) whole(end uint64, messageLen uint32) {
 	m.header, m.len = s.header, messageLen
 }
 
-// copyPieces fills dst with the octets of pieces behind the first skip, exactly.
+// copyPieces fills dst with the octets of pieces after the first skip, exactly.
 func copyPieces(dst []byte, skip int, pieces [][]byte) {
 	for _, p := range pieces {
 		if skip >= len(p) {

@@ -14,14 +14,14 @@ type RecvBuffer struct {
 // ends at stream position zero, so zero says "none" in both positions.
 type recvSlot struct {
 	buffer    RecvBuffer
-	lastEnd   uint64 // stream position behind the segment with the L flag
+	lastEnd   uint64 // stream position after the segment with the L flag
 	placedEnd uint64 // highest stream position of any segment placed
 	moMax     uint32 // highest MO placed
 	ranges    uint16 // of a list, which stands in Queue.lists; 0: the buffer is one range
 }
 
-// Queue is the receive side of one QN of one stream: a ring of posted buffers by MSN. Buffers are used in the
-// order posted, the first for MSN 1 (section 7.1.2).
+// Queue is the receive side of one QN of one stream: a ring of posted buffers by MSN. Buffers are
+// used in the order posted, the first for MSN 1 (section 7.1.2).
 //
 //	          first                first+posted
 //	 delivered │ posted, may be placed │ no buffer
@@ -38,8 +38,8 @@ type Queue struct {
 	begun     uint32 // of these, how many hold a segment
 }
 
-// Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets the first
-// MSN to 1.
+// Init allocates room for buffersMax posted buffers, a power of two (it panics otherwise), and sets
+// the first MSN to 1.
 func (q *Queue) Init(buffersMax int) {
 	if buffersMax <= 0 || buffersMax&(buffersMax-1) != 0 || int64(buffersMax) > 1<<30 {
 		panic("ddp: Queue.Init wants a power of two up to 2^30")
@@ -47,9 +47,10 @@ func (q *Queue) Init(buffersMax int) {
 	*q = Queue{slots: make([]recvSlot, buffersMax), first: 1}
 }
 
-// Post adds a buffer for the next message that has none; false when buffersMax are posted. The range belongs
-// to the stream until the buffer comes back in a Delivered or from Flush. Its STag is resolved when a segment
-// is placed: a range that does not exist then fails the stream as a local catastrophic error.
+// Post adds a buffer for the next message that has none; false when buffersMax are posted. The
+// range belongs to the stream until the buffer comes back in a Delivered or from Flush. Its STag is
+// resolved when a segment is placed: a range that does not exist then fails the stream as a local
+// catastrophic error.
 func (q *Queue) Post(b RecvBuffer) bool {
 	if int(q.posted) == len(q.slots) {
 		return false
@@ -62,8 +63,8 @@ func (q *Queue) Post(b RecvBuffer) bool {
 // Posted is the number of buffers posted and not yet delivered; those being filled count.
 func (q *Queue) Posted() int { return int(q.posted) }
 
-// Wants is how many buffers have to be posted so that the message of msn has one: 0 when it has one, or had. Whoever posts on
-// demand bounds it: a peer may name any MSN.
+// Wants is how many buffers have to be posted so that the message of msn has one: 0 when it has
+// one, or had. Whoever posts on demand bounds it: a peer may name any MSN.
 func (q *Queue) Wants(msn uint32) uint32 {
 	age := q.age(msn)
 	if age < int32(q.posted) {
@@ -75,8 +76,9 @@ func (q *Queue) Wants(msn uint32) uint32 {
 // Begun is the number of buffers posted and not yet delivered that a segment was placed for.
 func (q *Queue) Begun() int { return int(q.begun) }
 
-// Flush removes and returns the oldest posted buffer that was not delivered; false when none is left. For a
-// stream that is going down: a segment for a flushed buffer is refused as one for a completed message.
+// Flush removes and returns the oldest posted buffer that was not delivered; false when none is
+// left. For a stream that is going down: a segment for a flushed buffer is refused as one for a
+// completed message.
 func (q *Queue) Flush() (RecvBuffer, bool) {
 	if q.posted == 0 {
 		return RecvBuffer{}, false
@@ -117,15 +119,17 @@ func (q *Queue) lacks(msn uint32) bool {
 	return age >= int32(q.posted) && int(age) < len(q.slots)
 }
 
-// check holds a segment against the buffer and against the segments of its message that were placed before, in
-// whatever order. 0 is no error; again says that the very last segment was placed already.
+// check holds a segment against the buffer and against the segments of its message that were placed
+// before, in whatever order. 0 is no error; again says that the very last segment was placed
+// already.
 //
-// The drafts do not ask the sink to verify that a message is whole (section 7.2), but they do say that L is on
-// one segment only, the last in the stream and the one with the highest MO (section 6.1). Holding the sender to
-// it keeps the reported message length true and a message from being delivered twice.
+// The drafts do not ask the sink to verify that a message is whole (section 7.2), but they do say
+// that L is on one segment only, the last in the stream and the one with the highest MO (section
+// 6.1). Holding the sender to it keeps the reported message length true and a message from being
+// delivered twice.
 func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, again bool) {
-	// Section 9.1 items 3 and 4. A segment without payload may stand right at the end, but not beyond: MO is
-	// the message length when it is the last.
+	// Section 9.1 items 3 and 4. A segment without payload may stand right at the end, but not
+	// beyond: MO is the message length when it is the last.
 	if h.MO > r.buffer.Len || h.MO == r.buffer.Len && payload > 0 {
 		return CodeInvalidMO, false
 	}
@@ -136,7 +140,7 @@ func (r *recvSlot) check(h *Header, end uint64, payload uint32) (code uint8, aga
 	case r.lastEnd != 0 && end == r.lastEnd:
 		return 0, true
 	case r.lastEnd != 0 && end > r.lastEnd, h.Last && end < r.placedEnd:
-		return CodeMSNRange, false // octets behind the last, or a second last
+		return CodeMSNRange, false // octets after the last, or a second last
 	case r.lastEnd != 0 && h.MO > r.moMax, h.Last && h.MO < r.moMax:
 		return CodeInvalidMO, false
 	}

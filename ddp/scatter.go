@@ -9,11 +9,12 @@ type Range struct {
 	TO   uint64
 }
 
-// A receive buffer may be a list of ranges: a message fills them one behind the other, and a segment may fall into several.
-// Lists stand in the Queue's storage, rangesMax for each slot, so that none is allocated while segments come.
+// A receive buffer may be a list of ranges: a message fills them one after the other, and a segment
+// may fall into several. Lists stand in the Queue's storage, rangesMax for each slot, so that none
+// is allocated while segments come.
 
-// InitLists is Init of a Queue whose buffers may be lists of up to rangesMax ranges. Before Stream.Init, which makes room
-// for the longest.
+// InitLists is Init of a Queue whose buffers may be lists of up to rangesMax ranges. Before
+// Stream.Init, which makes room for the longest.
 func (q *Queue) InitLists(buffersMax, rangesMax int) {
 	if rangesMax < 1 || rangesMax > 1<<15 {
 		panic("ddp: Queue.InitLists wants lists of 1 to 2^15 ranges")
@@ -24,8 +25,8 @@ func (q *Queue) InitLists(buffersMax, rangesMax int) {
 	}
 }
 
-// PostList is Post of a list of ranges, which is copied: 1 up to InitLists' rangesMax of them, of 2^32-1 octets together at
-// most (it panics otherwise). Ranges of no octets are not looked at.
+// PostList is Post of a list of ranges, which is copied: 1 up to InitLists' rangesMax of them, of
+// 2^32-1 octets together at most (it panics otherwise). Ranges of no octets are not looked at.
 func (q *Queue) PostList(id uint64, list []Range) bool {
 	b := RecvBuffer{ID: id, STag: list[0].STag, TO: list[0].TO, Len: list[0].Len}
 	if len(list) == 1 {
@@ -70,8 +71,9 @@ func (s *Stream) initScatter() {
 	}
 }
 
-// scatter copies a segment of n octets at mo of a message into its buffer's list. That it lies within the buffer was checked;
-// false means, as in localRange, that what was posted is no writable memory: then nothing was written.
+// scatter copies a segment of n octets at mo of a message into its buffer's list. That it lies
+// within the buffer was checked; false means, as in localRange, that what was posted is no writable
+// memory: then nothing was written.
 func (s *Stream) scatter(list []Range, mo, n uint32, pieces [][]byte) bool {
 	s.targets = s.targets[:0]
 	for _, r := range list {
@@ -96,7 +98,7 @@ func (s *Stream) scatter(list []Range, mo, n uint32, pieces [][]byte) bool {
 	return true
 }
 
-// copyScattered fills the targets with the octets of pieces behind the first skip, exactly.
+// copyScattered fills the targets with the octets of pieces after the first skip, exactly.
 func copyScattered(targets [][]byte, skip int, pieces [][]byte) {
 	at := 0
 	for _, p := range pieces {

@@ -1,20 +1,22 @@
 package ddp
 
-// QueuesMax is how many queue numbers a Segmenter counts MSNs for: RDMAP uses 0 to 2, its atomics 3.
+// QueuesMax is how many queue numbers a Segmenter counts MSNs for: RDMAP uses 0 to 2, its atomics
+// 3.
 const QueuesMax = 4
 
 // ulpduMax is the longest ULPDU that MPA carries (draft-ietf-rddp-mpa-01 section 3.2).
 const ulpduMax = 64768
 
-// Message is one ULP message to send. Exactly one of tagged or untagged by Header.Tagged; Segmenter fills Last,
-// TO and MO, MSN, and Version.
+// Message is one ULP message to send. Exactly one of tagged or untagged by Header.Tagged; Segmenter
+// fills Last, TO and MO, MSN, and Version.
 type Message struct {
 	Header Header // template: STag and first TO, or QN; ULP, ULP32
 	Len    uint32
 }
 
-// Segmenter cuts one message after another into segments (section 7.2); MSNs are counted per queue. It is
-// pulled: each Next is given the MULPDU of that moment, so a change concerns only segments not yet cut.
+// Segmenter cuts one message after another into segments (section 7.2); MSNs are counted per queue.
+// It is pulled: each Next is given the MULPDU of that moment, so a change concerns only segments
+// not yet cut.
 //
 //	Start ──► Active ──Next, Next, … Last──► idle ──► Start
 //	            └─────────Abort─────────────► idle
@@ -38,8 +40,8 @@ func (s *Segmenter) Init(version uint8) {
 	}
 }
 
-// Start begins a message; an untagged one takes the next MSN of its queue. It panics while a message is Active
-// and on a queue number of QueuesMax or more.
+// Start begins a message; an untagged one takes the next MSN of its queue. It panics while a
+// message is Active and on a queue number of QueuesMax or more.
 func (s *Segmenter) Start(m Message) {
 	if s.active {
 		panic("ddp: Segmenter.Start before the last segment of the previous message")
@@ -57,8 +59,8 @@ func (s *Segmenter) Start(m Message) {
 	s.msn[m.Header.QN]++ // modulo 2^32, section 6.3
 }
 
-// StartUntagged is Start of an untagged message of n octets, in place: for small messages the copy of a Message, which waits for
-// the stores that made it, is a good part of what sending one costs.
+// StartUntagged is Start of an untagged message of n octets, in place: for small messages the copy
+// of a Message, which waits for the stores that made it, is a good part of what sending one costs.
 func (s *Segmenter) StartUntagged(qn uint32, ulp uint8, ulp32, n uint32) {
 	if s.active {
 		panic("ddp: Segmenter.StartUntagged before the last segment of the previous message")
@@ -89,18 +91,21 @@ func (s *Segmenter) StartTagged(ulp uint8, stag STag, to uint64, n uint32) {
 // Active says whether segments of the started message remain to be cut.
 func (s *Segmenter) Active() bool { return s.active }
 
-// Abort abandons the active message: its last segment is never sent, and the peer never Delivers it. Only for a
-// stream that goes down: RDMAP's Terminate follows at once instead of behind the rest of a long message.
+// Abort abandons the active message: its last segment is never sent, and the peer never Delivers
+// it. Only for a stream that goes down: RDMAP's Terminate follows at once instead of after the rest
+// of a long message.
 func (s *Segmenter) Abort() { s.active = false }
 
-// NextLen is the ULPDU length (header included) the next segment will have under mulpdu: the whole rest of the
-// message if it fits, else mulpdu. It panics when no message is Active or mulpdu leaves no room for payload.
+// NextLen is the ULPDU length (header included) the next segment will have under mulpdu: the whole
+// rest of the message if it fits, else mulpdu. It panics when no message is Active or mulpdu leaves
+// no room for payload.
 func (s *Segmenter) NextLen(mulpdu int) int {
 	return s.header.Len() + s.payloadLen(mulpdu)
 }
 
-// Next cuts the next segment: its header, and the place of its payload in the message, octets [off, off+n). The message
-// ends when h.Last. The header is the Segmenter's own, to be read before its next call. It panics as NextLen does.
+// Next cuts the next segment: its header, and the place of its payload in the message, octets [off,
+// off+n). The message ends when h.Last. The header is the Segmenter's own, to be read before its
+// next call. It panics as NextLen does.
 func (s *Segmenter) Next(mulpdu int) (h *Header, off uint32, n int) {
 	n = s.payloadLen(mulpdu)
 	h, off = &s.header, s.off

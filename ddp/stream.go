@@ -21,7 +21,7 @@ type Stats struct {
 	Segments   uint64 // placed, those without payload included
 	Octets     uint64 // payload placed
 	Duplicates uint64 // dropped: a segment below the left edge, or a message's last segment seen before
-	AfterError uint64 // dropped silently behind an error, section 9.1, or after Disable
+	AfterError uint64 // dropped silently after an error, section 9.1, or after Disable
 	Starved    uint64 // times Starved said yes
 }
 
@@ -30,8 +30,8 @@ type Stats struct {
 //	open ──error in Begin, Place or Deliver──► failed: Err set, later segments dropped, no Delivery past the gap
 //	  └──────────────Disable───────────────► disabled: the same without Err, and nothing more is Delivered
 //
-// DDP never tears the stream down by itself (section 8.2): the ULP does, after it has sent its Terminate.
-// Every method is for the goroutine that owns the connection.
+// DDP never tears the stream down by itself (section 8.2): the ULP does, after it has sent its
+// Terminate. Every method is for the goroutine that owns the connection.
 type Stream struct {
 	table   *mem.Table
 	domain  mem.ProtectionDomain
@@ -48,14 +48,14 @@ type Stream struct {
 	pendingMax int
 	edge       uint64   // highest edge Delivered up to
 	targets    [][]byte // of the segment in hand, in a buffer that is a list
-	cut        uint64   // nothing ends behind it that is delivered: the first octet that was not placed for an error
+	cut        uint64   // nothing ends after it that is delivered: the first octet that was not placed for an error
 
 	err   Error
 	stats Stats
 }
 
-// Init readies the Stream; it allocates all that the Stream will ever need. It panics on a config without
-// Table or PendingMax.
+// Init readies the Stream; it allocates all that the Stream will ever need. It panics on a config
+// without Table or PendingMax.
 func (s *Stream) Init(cfg StreamConfig) {
 	if cfg.Table == nil || cfg.PendingMax < 1 || int64(cfg.PendingMax) > 1<<30 {
 		panic("ddp: Stream.Init wants a Table and a PendingMax of 1 to 2^30")
@@ -73,7 +73,8 @@ func (s *Stream) Init(cfg StreamConfig) {
 	s.initScatter()
 }
 
-// Err is the first error of the stream, nil while there is none (RFC 5040 section 7.1: the first is reported).
+// Err is the first error of the stream, nil while there is none (RFC 5040 section 7.1: the first is
+// reported).
 func (s *Stream) Err() *Error {
 	if !s.failed {
 		return nil
@@ -81,16 +82,16 @@ func (s *Stream) Err() *Error {
 	return &s.err
 }
 
-// Disable ends reception for an error that is not DDP's own: RDMAP found one, or a Terminate came. Later segments
-// are dropped silently and nothing more is Delivered (RFC 5040 section 7: the stream carries no further data). Err
-// stays as it is.
+// Disable ends reception for an error that is not DDP's own: RDMAP found one, or a Terminate came.
+// Later segments are dropped silently and nothing more is Delivered (RFC 5040 section 7: the stream
+// carries no further data). Err stays as it is.
 func (s *Stream) Disable() { s.closed, s.cut = true, 0 }
 
 // Stats returns the counters.
 func (s *Stream) Stats() Stats { return s.stats }
 
-// fail records the stream's first error. start is where the segment that is not placed begins. h nil: the
-// segment had no whole header.
+// fail records the stream's first error. start is where the segment that is not placed begins. h
+// nil: the segment had no whole header.
 func (s *Stream) fail(start uint64, errType, code uint8, h *Header, segmentLen int) *Error {
 	s.failed, s.closed = true, true
 	s.cut = min(s.cut, start)

@@ -7,8 +7,8 @@ type Preferences struct {
 	Rev     uint8
 }
 
-// Frame is the start-up frame that states p. At Rev 0 it asks for markers and CRC whatever p says: an RDMA Consortium
-// peer knows nothing else (RFC 5044 section C.1, DECISIONS 7).
+// Frame is the start-up frame that states p. At Rev 0 it asks for markers and CRC whatever p says:
+// an RDMA Consortium peer knows nothing else (RFC 5044 section C.1, DECISIONS 7).
 func (p Preferences) Frame(kind FrameKind, privateData []byte) Frame {
 	return Frame{
 		Kind:        kind,
@@ -26,11 +26,13 @@ type Agreement struct {
 	Version       uint8 // of DDP and RDMAP: 0 for Rev 0, else 1 (DECISIONS 6)
 }
 
-// Agree computes one end's modes from both frames (local is what we sent or will send). It takes both Revs as served:
-// an end that does not serve the other's closes instead (RFC 5044 section 7.1.1).
+// Agree computes one end's modes from both frames (local is what we sent or will send). It takes
+// both Revs as served: an end that does not serve the other's closes instead (RFC 5044 section
+// 7.1.1).
 //
-// The lower Rev governs. CRC is used in both directions if either frame asks for it; the M bit we receive governs what
-// we send, the one we send governs what we receive (RFC 5044 section 7.1.1, DECISIONS 12).
+// The lower Rev governs. CRC is used in both directions if either frame asks for it; the M bit we
+// receive governs what we send, the one we send governs what we receive (RFC 5044 section 7.1.1,
+// DECISIONS 12).
 func Agree(local, remote Frame) Agreement {
 	crc := local.CRC || remote.CRC
 	a := Agreement{
@@ -42,8 +44,8 @@ func Agree(local, remote Frame) Agreement {
 	if a.Rev == 0 {
 		a.Version = 0
 	}
-	// RFC 5044 section C.2.5: a Rev 0 Reply with M set to our Request of a later Rev comes from an RDMA Consortium
-	// RNIC, which sends markers whatever our Request said.
+	// RFC 5044 section C.2.5: a Rev 0 Reply with M set to our Request of a later Rev comes from an
+	// RDMA Consortium RNIC, which sends markers whatever our Request said.
 	if remote.Rev == 0 && local.Rev > 0 && remote.Markers {
 		a.Receive.Markers = true
 	}

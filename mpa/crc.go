@@ -6,11 +6,13 @@ import (
 	"github.com/rnicd/rnicd/crc32c"
 )
 
-// The CRC of an FPDU is CRC32C in the manner of the iSCSI digests (RFC 5044 section 4.4): it covers every stream octet
-// of the FPDU in front of the CRC field, a leading marker, inner markers and one between PAD and CRC included
-// (DECISIONS 17), and stands on the wire with its least significant octet first.
+// The CRC of an FPDU is CRC32C in the manner of the iSCSI digests (RFC 5044 section 4.4): it covers
+// every stream octet of the FPDU in front of the CRC field, a leading marker, inner markers and one
+// between PAD and CRC included (DECISIONS 17), and stands on the wire with its least significant
+// octet first.
 
-// crcAdd extends crc, which covers some octets, by the octets p that follow them. The start value is 0.
+// crcAdd extends crc, which covers some octets, by the octets p that follow them. The start value
+// is 0.
 func crcAdd(crc uint32, p []byte) uint32 { return crc32c.Update(crc, p) }
 
 // crcGood says whether the last four octets of a whole FPDU are the CRC of all octets before them.

@@ -10,7 +10,7 @@ import (
 //	culley-02  no frames: MPA begins at an agreed octet, markers and CRC always
 //	rddp-01    Request and Reply, Rev 0: as rfc5044, but DDP and RDMAP say version 0
 //	rfc5044    Request and Reply, Rev 1
-//	rtr        rfc5044 with the S bit and a Ready-to-Receive frame behind the Reply (peer-to-peer proposal)
+//	rtr        rfc5044 with the S bit and a Ready-to-Receive frame after the Reply (peer-to-peer proposal)
 //	rfc6581    Rev 2: IRD, ORD and the RTR message in front of the private data
 type Dialect uint8
 
@@ -55,7 +55,8 @@ func (d Dialect) Rev() uint8 {
 	return 0
 }
 
-// PrivateDataMax is how many octets of private data the ULP may send in a frame of the dialect (DECISIONS 9).
+// PrivateDataMax is how many octets of private data the ULP may send in a frame of the dialect
+// (DECISIONS 9).
 func (d Dialect) PrivateDataMax() int {
 	switch d {
 	case Culley02:
@@ -95,10 +96,11 @@ func (s Dialects) String() string {
 	return strings.Join(names, ",")
 }
 
-// Serve is the dialect in which a Request is answered; false: none of the set serves it, and Refusal is what to say.
+// Serve is the dialect in which a Request is answered; false: none of the set serves it, and
+// Refusal is what to say.
 //
-// The S bit means the Ready-to-Receive frame below Rev 2, where that is enabled, and is reserved otherwise; from Rev 2 on it
-// means the data of RFC 6581 (DECISIONS 2).
+// The S bit means the Ready-to-Receive frame below Rev 2, where that is enabled, and is reserved
+// otherwise; from Rev 2 on it means the data of RFC 6581 (DECISIONS 2).
 func (s Dialects) Serve(req *Frame) (Dialect, bool) {
 	switch {
 	case req.Rev == 0 && s.Has(RDDP01):
@@ -113,14 +115,16 @@ func (s Dialects) Serve(req *Frame) (Dialect, bool) {
 	return 0, false
 }
 
-// AsksReady says whether a Request has an Rtr frame follow its Reply: S below Rev 2, where rtr is served (DECISIONS 2).
+// AsksReady says whether a Request has an Rtr frame follow its Reply: S below Rev 2, where rtr is
+// served (DECISIONS 2).
 func (s Dialects) AsksReady(req *Frame) bool {
 	d, ok := s.Serve(req)
 	return ok && (d == RTR || d == RDDP01 && req.S && s.Has(RTR))
 }
 
-// Refusal is the Reply to a Request that no dialect of the set serves: it says with its Rev what could be, the nearest below
-// the Request's, and is followed by the connection's end (DECISIONS 8, RFC 5044 section C.2.1). false: the set has no frames.
+// Refusal is the Reply to a Request that no dialect of the set serves: it says with its Rev what
+// could be, the nearest below the Request's, and is followed by the connection's end (DECISIONS 8,
+// RFC 5044 section C.2.1). false: the set has no frames.
 func (s Dialects) Refusal(req *Frame) (Frame, bool) {
 	rev, found := uint8(0), false
 	for d := RFC6581; d > Culley02; d-- {

@@ -2,9 +2,11 @@ package mpa
 
 import "encoding/binary"
 
-// nextDirect passes the FPDU at the front of rest, if it is whole. Otherwise the stage is another one.
+// nextDirect passes the FPDU at the front of rest, if it is whole. Otherwise the stage is another
+// one.
 //
-// It is take and pass (pass.go) of what most FPDUs are, in one piece: calls and a frame in memory cost half as much again.
+// It is take and pass (pass.go) of what most FPDUs are, in one piece: calls and a frame in memory
+// cost half as much again.
 func (r *Receiver) nextDirect() *ULPDU {
 	data := r.rest
 	if len(data) == 0 {
@@ -111,8 +113,9 @@ func (r *Receiver) doubt(at uint64, n int) bool {
 	return !same && r.doubts <= doubtsMax
 }
 
-// cleared takes note that f was whole and verified. When a segment was refused for ending inside f, and its length is what
-// stood there, that segment was sound: frames do not stay whole, although this one did when it came again.
+// cleared takes note that f was whole and verified. When a segment was refused for ending inside f,
+// and its length is what stood there, that segment was sound: frames do not stay whole, although
+// this one did when it came again.
 func (r *Receiver) cleared(f frame) {
 	if r.cutAt == f.begin+1 {
 		r.cutAt = 0

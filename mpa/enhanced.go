@@ -8,7 +8,8 @@ import (
 // EnhancedLen is the length of RFC 6581's data in front of the ULP's private data (section 9).
 const EnhancedLen = 4
 
-// Read depths are 14 bits wide. DepthULP says that the ULPs settle IRD or ORD themselves (RFC 6581 section 9.1).
+// Read depths are 14 bits wide. DepthULP says that the ULPs settle IRD or ORD themselves (RFC 6581
+// section 9.1).
 const (
 	DepthMax = DepthULP - 1
 	DepthULP = 0x3FFF
@@ -42,7 +43,8 @@ func (k RTRKinds) String() string {
 	return strings.Join(names, ",")
 }
 
-// choose takes one of a set. A Write first: it needs nothing of the peer, and adapters are known that serve no Send.
+// choose takes one of a set. A Write first: it needs nothing of the peer, and adapters are known
+// that serve no Send.
 func (k RTRKinds) choose() RTRKinds {
 	for _, kind := range []RTRKinds{RTRWrite, RTRRead, RTRSend} {
 		if k&kind != 0 {
@@ -65,8 +67,8 @@ type Enhanced struct {
 	IRD, ORD   uint16   // 14 bits
 }
 
-// Append writes the data behind b. A depth above 14 bits is the caller's fault and panics. Without A the other flags are
-// zero.
+// Append writes the data after b. A depth above 14 bits is the caller's fault and panics. Without A
+// the other flags are zero.
 func (e Enhanced) Append(b []byte) []byte {
 	if e.IRD > DepthULP || e.ORD > DepthULP {
 		panic("mpa: IRD or ORD has more than 14 bits")
@@ -113,7 +115,8 @@ var ErrEnhanced = &Error{Code: ErrStartup, What: "S bit without the 4 octets of 
 // IsEnhanced says whether the frame carries RFC 6581's data.
 func (f *Frame) IsEnhanced() bool { return f.S && f.Rev >= 2 }
 
-// Enhanced splits the private data of an enhanced frame into RFC 6581's and the ULP's; any other frame's is all the ULP's.
+// Enhanced splits the private data of an enhanced frame into RFC 6581's and the ULP's; any other
+// frame's is all the ULP's.
 func (f *Frame) Enhanced() (e Enhanced, private []byte, err error) {
 	if !f.IsEnhanced() {
 		return Enhanced{}, f.PrivateData, nil

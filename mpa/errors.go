@@ -2,7 +2,8 @@ package mpa
 
 import "strconv"
 
-// ErrorCode is a code of RFC 5044 section 8 or RFC 6581 section 8; a Terminate carries it as layer 2, type 0 (RFC 6580 section 3.3).
+// ErrorCode is a code of RFC 5044 section 8 or RFC 6581 section 8; a Terminate carries it as layer
+// 2, type 0 (RFC 6580 section 3.3).
 type ErrorCode uint8
 
 const (
@@ -24,7 +25,8 @@ const (
 	whatLength   = "ULPDU_Length above 64768"
 )
 
-// Error is an MPA error as the ULP sees it: always the peer's fault or the connection's, never ours.
+// Error is an MPA error as the ULP sees it: always the peer's fault or the connection's, never
+// ours.
 type Error struct {
 	Code   ErrorCode
 	Offset uint64 // octet of MPA's half-connection where the FPDU in question begins; in a start-up frame, octet of the frame
@@ -35,7 +37,8 @@ func (e *Error) Error() string {
 	return "mpa: " + e.What + " (code " + strconv.Itoa(int(e.Code)) + ", offset " + strconv.FormatUint(e.Offset, 10) + ")"
 }
 
-// Is makes errors.Is compare Code and What, so that the start-up errors below match wherever they were found.
+// Is makes errors.Is compare Code and What, so that the start-up errors below match wherever they
+// were found.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && t.What == e.What

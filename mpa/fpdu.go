@@ -4,10 +4,12 @@ package mpa
 //
 //	[marker] ULPDU_Length(2) ULPDU PAD(0-3) CRC(4)
 //
-// with one more marker wherever the stream offset is a multiple of 512. ULPDU_Length, ULPDU, PAD and CRC are the
-// FPDU's content; it is a multiple of four octets, as are markers, so every FPDU begins at a multiple of four.
+// with one more marker wherever the stream offset is a multiple of 512. ULPDU_Length, ULPDU, PAD
+// and CRC are the FPDU's content; it is a multiple of four octets, as are markers, so every FPDU
+// begins at a multiple of four.
 
-// contentMax is the content of the largest FPDU, fpduMax the stream octets it takes at the worst position.
+// contentMax is the content of the largest FPDU, fpduMax the stream octets it takes at the worst
+// position.
 const (
 	contentMax = (HeaderLen+MULPDUMax+3)&^3 + CRCLen
 	fpduMax    = contentMax + MarkerLen*(1+(contentMax+markerGap-1)/markerGap)
@@ -17,14 +19,14 @@ const (
 type frame struct {
 	begin uint64 // first octet: that of the leading marker if there is one
 	head  uint64 // ULPDU_Length
-	end   uint64 // the octet behind the CRC
+	end   uint64 // the octet after the CRC
 	n     int    // ULPDU_Length's value
 }
 
 // content is the number of octets of an FPDU without markers.
 func content(n int) int { return (HeaderLen+n+3)&^3 + CRCLen }
 
-// pad is the number of PAD octets behind an n-octet ULPDU.
+// pad is the number of PAD octets after an n-octet ULPDU.
 func pad(n int) int { return -(HeaderLen + n) & 3 }
 
 // headOf is the offset of ULPDU_Length in an FPDU that begins at begin.

@@ -6,21 +6,22 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// The budget. A Receiver holds at most BufsMax Bufs, and a TCP that waits for octets which its receiver refuses for
-// ever is dead. So octets beyond a gap may hold only BufsMax-BufsMin Bufs, and octets that continue the in-order
-// stream are never refused for want of room. That BufsMin is enough for them:
+// The budget. A Receiver holds at most BufsMax Bufs, and a TCP that waits for octets which its
+// receiver refuses for ever is dead. So octets beyond a gap may hold only BufsMax-BufsMin Bufs, and
+// octets that continue the in-order stream are never refused for want of room. That BufsMin is
+// enough for them:
 //
 //   - What is held in order belongs to one FPDU that is not whole, so it is less than fpduMax octets.
 //   - Two neighbouring held Bufs whose octets fit into one slot are made one (coalesce), so any two neighbours have more
-//     than stride octets together, but for the first, whose front may have been passed.
+//     than stride octets together, except for the first, whose front may have been passed.
 //
 // Hence at most 2*ceil(fpduMax/stride) Bufs, even if the peer sends one octet at a time.
 
 // BufsMin is the least BufsMax for Bufs of stride octets.
 func BufsMin(stride int) int { return 2*((fpduMax+stride-1)/stride) + 1 }
 
-// heldBuf is a run of stream octets in a Buf that the Receiver keeps. Some in its middle may have been passed already.
-// Held Bufs are sorted by off and do not overlap.
+// heldBuf is a run of stream octets in a Buf that the Receiver keeps. Some in its middle may have
+// been passed already. Held Bufs are sorted by off and do not overlap.
 type heldBuf struct {
 	off uint64 // stream offset of the first octet
 	pos uint32 // where it stands in the slot
@@ -30,8 +31,8 @@ type heldBuf struct {
 
 func (h *heldBuf) end() uint64 { return h.off + uint64(h.n) }
 
-// offered is the segment that Input works on. It stands in the list of held Bufs for that time, although the Buf is not
-// ours before the Verdict.
+// offered is the segment that Input works on. It stands in the list of held Bufs for that time,
+// although the Buf is not ours before the Verdict.
 type offered struct {
 	lo, hi uint64
 	buf    mem.Buf
@@ -98,8 +99,9 @@ func (r *Receiver) mergeable(i int) bool {
 	return a.end() == b.off && int(a.n)+int(b.n) <= r.stride
 }
 
-// merge copies the smaller of held Bufs i and i+1 into the other's slot, so that they are one, i, and frees its Buf
-// unless it is the caller's. false: the Buf of the caller, mine, is not held any more.
+// merge copies the smaller of held Bufs i and i+1 into the other's slot, so that they are one, i,
+// and frees its Buf unless it is the caller's. false: the Buf of the caller, mine, is not held any
+// more.
 func (r *Receiver) merge(i int, mine mem.Buf) bool {
 	a, b := &r.heldBufs[i], &r.heldBufs[i+1]
 	sa, sb := r.pool.Slot(a.buf), r.pool.Slot(b.buf)
@@ -132,8 +134,8 @@ func (r *Receiver) merge(i int, mine mem.Buf) bool {
 	return true
 }
 
-// release lets go of the octets [lo, hi), which have been passed: holds shrink, and Bufs that hold nothing else are
-// freed.
+// release lets go of the octets [lo, hi), which have been passed: holds shrink, and Bufs that hold
+// nothing else are freed.
 func (r *Receiver) release(lo, hi uint64) {
 	i := 0
 	for i < len(r.heldBufs) && r.heldBufs[i].end() <= lo {

@@ -2,17 +2,18 @@ package mpa
 
 import "encoding/binary"
 
-// A marker is 16 reserved bits and FPDUPTR: the distance from the ULPDU_Length field of the FPDU that contains the
-// marker to the marker's first octet (RFC 5044 section 4.2, DECISIONS 16). The reserved bits and the two low bits of
-// FPDUPTR are sent zero and not looked at on receipt.
+// A marker is 16 reserved bits and FPDUPTR: the distance from the ULPDU_Length field of the FPDU
+// that contains the marker to the marker's first octet (RFC 5044 section 4.2, DECISIONS 16). The
+// reserved bits and the two low bits of FPDUPTR are sent zero and not looked at on receipt.
 
 // markerGap is the number of content octets between two markers.
 const markerGap = MarkerSpacing - MarkerLen
 
-// innerMarkers counts the markers behind ULPDU_Length at head that fall into size content octets, of which there are
-// some. A marker right behind the last octet belongs to the next FPDU and is not counted.
+// innerMarkers counts the markers after ULPDU_Length at head that fall into size content octets, of
+// which there are some. A marker right after the last octet belongs to the next FPDU and is not
+// counted.
 func innerMarkers(head, size uint64) uint64 {
-	since := head%MarkerSpacing - MarkerLen // content since the last marker: head stands behind it, not on it
+	since := head%MarkerSpacing - MarkerLen // content since the last marker: head stands after it, not on it
 	return (since + size - 1) / markerGap
 }
 
@@ -27,7 +28,8 @@ func putMarker(b []byte, ptr int) {
 	binary.BigEndian.PutUint32(b[:MarkerLen], uint32(ptr))
 }
 
-// located is where the FPDU that contains the marker at m begins if the marker says ptr. false: nowhere.
+// located is where the FPDU that contains the marker at m begins if the marker says ptr. false:
+// nowhere.
 func located(m, ptr uint64) (begin uint64, ok bool) {
 	if ptr == 0 {
 		return m, true // the marker stands in front of ULPDU_Length and is the FPDU's first octet

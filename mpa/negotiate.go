@@ -1,7 +1,7 @@
 package mpa
 
-// Party is what one end brings to start-up: the local half of the negotiation. With it the outcome is a function of the two
-// frames alone (Agree does markers and CRC).
+// Party is what one end brings to start-up: the local half of the negotiation. With it the outcome
+// is a function of the two frames alone (Agree does markers and CRC).
 //
 //	Initiator                                 Responder
 //	Party.Request  ------- Request ------->   Party.Answer
@@ -25,13 +25,13 @@ type Terms struct {
 	Dialect    Dialect
 	PeerToPeer bool // the Responder may send once it was told that the Initiator is ready
 
-	// How it is told: by a Ready-to-Receive frame, or by an RTR message. For an Initiator RTR is the one to send, for a
-	// Responder those of which one will come.
+	// How it is told: by a Ready-to-Receive frame, or by an RTR message. For an Initiator RTR is
+	// the one to send, for a Responder those of which one will come.
 	RtrFrame bool
 	RTR      RTRKinds
 
-	// Read depths of this end, settled between the two of an enhanced dialect; otherwise what the Party wished, for the
-	// ULPs to settle.
+	// Read depths of this end, settled between the two of an enhanced dialect; otherwise what the
+	// Party wished, for the ULPs to settle.
 	IRD, ORD uint16
 	Enhanced bool
 	Peer     Enhanced // what the peer's frame said
@@ -40,8 +40,8 @@ type Terms struct {
 	UnaskedS    bool   // a Reply had the S bit where the Request had not: treated as zero (DECISIONS 3)
 }
 
-// Errors of establishment. The Initiator tells the peer of the first three with a Terminate of layer 2, type 0 and their code
-// (RFC 6581 sections 8 to 9.3, DECISIONS 14).
+// Errors of establishment. The Initiator tells the peer of the first three with a Terminate of
+// layer 2, type 0 and their code (RFC 6581 sections 8 to 9.3, DECISIONS 14).
 var (
 	ErrIRD      = &Error{Code: ErrInsufficientIRD, What: "the peer's ORD is more than this end can serve"}
 	ErrRTR      = &Error{Code: ErrNoMatchingRTR, What: "no RTR message that both ends support"}
@@ -50,7 +50,8 @@ var (
 	ErrORDShort = &Error{Code: ErrInsufficientIRD, What: "the Initiator's IRD is less than the ORD this end needs"}
 )
 
-// Request is the Initiator's frame in dialect d. private is the ULP's; more than d.PrivateDataMax panics.
+// Request is the Initiator's frame in dialect d. private is the ULP's; more than d.PrivateDataMax
+// panics.
 func (p *Party) Request(d Dialect, private []byte) Frame {
 	f := Preferences{Markers: p.Markers, CRC: p.CRC, Rev: d.Rev()}.Frame(Request, private)
 	switch d {
@@ -67,8 +68,9 @@ func (p *Party) Request(d Dialect, private []byte) Frame {
 	return f
 }
 
-// Answer is the Responder's accepting Reply to a Request whose dialect it serves, and what follows from both. With
-// ErrORDShort the Reply rejects instead, and says which ORD was needed. private is the ULP's.
+// Answer is the Responder's accepting Reply to a Request whose dialect it serves, and what follows
+// from both. With ErrORDShort the Reply rejects instead, and says which ORD was needed. private is
+// the ULP's.
 func (p *Party) Answer(req *Frame, private []byte) (rep Frame, t Terms, err error) {
 	offered, theirs, err := req.Enhanced()
 	if err != nil {
@@ -96,7 +98,8 @@ func (p *Party) Answer(req *Frame, private []byte) (rep Frame, t Terms, err erro
 	return rep, t, nil
 }
 
-// unless is what an end goes on with when it says said: its own value where it leaves the matter to the ULPs.
+// unless is what an end goes on with when it says said: its own value where it leaves the matter to
+// the ULPs.
 func unless(said, own uint16) uint16 {
 	if said == DepthULP {
 		return own
@@ -124,14 +127,14 @@ func (p *Party) settle(offered Enhanced) Enhanced {
 	return mine
 }
 
-// Accepts says whether the Initiator goes on with a Reply of this Rev: its own, and Rev 0 to Rev 1 where that is among its
-// Dialects (a permissive end in the words of RFC 5044 section C.1).
+// Accepts says whether the Initiator goes on with a Reply of this Rev: its own, and Rev 0 to Rev 1
+// where that is among its Dialects (a permissive end in the words of RFC 5044 section C.1).
 func (p *Party) Accepts(req, rep *Frame) bool {
 	return rep.Rev == req.Rev || rep.Rev == 0 && req.Rev == 1 && p.Dialects.Has(RDDP01)
 }
 
-// Conclude is the Initiator's reading of an accepting Reply to req. An error of code 4 closes the connection at once; any other
-// of RFC 6581's is told in a Terminate, under the Terms.
+// Conclude is the Initiator's reading of an accepting Reply to req. An error of code 4 closes the
+// connection at once; any other of RFC 6581's is told in a Terminate, under the Terms.
 func (p *Party) Conclude(req, rep *Frame) (t Terms, err error) {
 	t = Terms{Agreement: Agree(*req, *rep), Dialect: RFC5044, IRD: p.IRD, ORD: p.ORD}
 	switch {
@@ -177,8 +180,8 @@ func (p *Party) adopt(t *Terms) error {
 	}
 	kinds := p.RTR & t.Peer.RTR
 	if t.Peer.IRD == 0 {
-		// A Read is one more than the Responder serves: "the initiator MUST set [...] its ORD at most
-		// to the responder IRD" (section 9.1). One that means it raises its IRD to 1.
+		// A Read is one more than the Responder serves: "the initiator MUST set [...] its ORD at
+		// most to the responder IRD" (section 9.1). One that means it raises its IRD to 1.
 		kinds &^= RTRRead
 	}
 	if t.RTR = kinds.choose(); t.RTR == 0 {
@@ -187,8 +190,8 @@ func (p *Party) adopt(t *Terms) error {
 	return nil
 }
 
-// RtrFrame is the Initiator's Ready-to-Receive frame: C as the Reply says, no private data (peer-to-peer proposal, items 2
-// and 3).
+// RtrFrame is the Initiator's Ready-to-Receive frame: C as the Reply says, no private data
+// (peer-to-peer proposal, items 2 and 3).
 func RtrFrame(req, rep *Frame) Frame {
 	return Frame{Kind: Rtr, Markers: req.Markers, CRC: rep.CRC, Rev: rep.Rev}
 }

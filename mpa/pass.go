@@ -2,7 +2,8 @@ package mpa
 
 import "encoding/binary"
 
-// take verifies the whole FPDU f, whose octets are b, and passes it. false: the Receiver has stopped.
+// take verifies the whole FPDU f, whose octets are b, and passes it. false: the Receiver has
+// stopped.
 func (r *Receiver) take(f *frame, b []byte, verified, direct bool) bool {
 	if r.mode.CRC && !verified && !crcGood(b) {
 		r.fail(ErrCRC, f.begin, whatCRC)
@@ -20,8 +21,8 @@ func (r *Receiver) take(f *frame, b []byte, verified, direct bool) bool {
 	return r.pass(f, direct)
 }
 
-// cutMarked makes pieces of the ULPDU of f, whose octets are b, and leaves the markers out. false: one of them does not name f
-// as the FPDU that contains it, or a leading one is not zero.
+// cutMarked makes pieces of the ULPDU of f, whose octets are b, and leaves the markers out. false:
+// one of them does not name f as the FPDU that contains it, or a leading one is not zero.
 func (r *Receiver) cutMarked(f frame, b []byte) bool {
 	head := int(f.head - f.begin)
 	if head != 0 && pointer(b) != 0 {
@@ -46,7 +47,8 @@ func (r *Receiver) cutMarked(f frame, b []byte) bool {
 	return true
 }
 
-// pass makes u of the FPDU whose ULPDU is in pieces. True always: an FPDU that was verified is passed.
+// pass makes u of the FPDU whose ULPDU is in pieces. True always: an FPDU that was verified is
+// passed.
 func (r *Receiver) pass(f *frame, direct bool) bool {
 	inOrder := f.begin == r.next
 	s := &r.stats
@@ -61,8 +63,9 @@ func (r *Receiver) pass(f *frame, direct bool) bool {
 		s.OutOfOrder++
 		s.BytesOutOfOrder += uint64(f.n)
 	}
-	// Field by field: a literal is built elsewhere and then copied in larger words than it was written in, and such a load
-	// waits until the CPU is done with all before it, the CRC too. That is 20 to 30 ns a frame.
+	// Field by field: a literal is built elsewhere and then copied in larger words than it was
+	// written in, and such a load waits until the CPU is done with all before it, the CRC too. That
+	// is 20 to 30 ns a frame.
 	u := &r.u
 	u.Start, u.End, u.Len, u.Pieces = f.begin, f.end, f.n, r.pieces
 	u.Direct, u.InOrder = direct, inOrder

@@ -49,8 +49,8 @@ type ReceiverConfig struct {
 	// segment that was cut: no damage makes one shorter.
 	ULPDUMin int
 
-	// InOrder has nothing passed beyond a gap until PassAhead: octets there wait, as they do without
-	// markers, and within the same bounds.
+	// InOrder has nothing passed beyond a gap until PassAhead: octets there wait, as they do
+	// without markers, and within the same bounds.
 	InOrder bool
 
 	// Reserve is what Receivers of one Pool leave free for everybody else: with less left, a
@@ -58,7 +58,8 @@ type ReceiverConfig struct {
 	// frames cannot make the others' Poller deaf. Nil: nothing.
 	Reserve *Reserve
 
-	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may share it. Nil: own.
+	// Scratch backs ULPDU.Pieces: at least PiecesMax(BufsMax) long. Receivers of one goroutine may
+	// share it. Nil: own.
 	Scratch [][]byte
 }
 
@@ -73,8 +74,8 @@ type ReceiverStats struct {
 	Coalesced, BytesCoalesced                         uint64 // held runs of octets copied into a neighbour's Buf
 }
 
-// Receiver finds FPDUs in stream octets that may come in any order, each octet once. It belongs to one goroutine and
-// allocates nothing after Init.
+// Receiver finds FPDUs in stream octets that may come in any order, each octet once. It belongs to
+// one goroutine and allocates nothing after Init.
 type Receiver struct {
 	mode    Mode
 	drop    bool // a bad CRC refuses the segment
@@ -88,7 +89,8 @@ type Receiver struct {
 
 	ulpduMin int // ReceiverConfig.ULPDUMin
 
-	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused because it was not.
+	// DropBadCRC: the peer's segments have been whole so far, and the last one that was refused
+	// because it was not.
 	aligned bool
 	suspect uint64 // its offset + 1,
 	doubts  int    // and how many that begin there have been refused in a row
@@ -123,8 +125,8 @@ type Receiver struct {
 // PiecesMax is the largest number of pieces a ULPDU may come in.
 func PiecesMax(bufsMax int) int { return fpduMax/MarkerSpacing + 2 + bufsMax }
 
-// Init starts a half-connection at offset 0. All memory is made here. A BufsMax below BufsMin is the caller's fault
-// and panics.
+// Init starts a half-connection at offset 0. All memory is made here. A BufsMax below BufsMin is
+// the caller's fault and panics.
 func (r *Receiver) Init(cfg ReceiverConfig) {
 	stride := cfg.Pool.Stride()
 	if cfg.BufsMax < BufsMin(stride) {
@@ -164,9 +166,9 @@ const (
 	stageFill         // FPDUs that have become whole in a gap
 )
 
-// Input offers data (octets within Buf b's slot) at MPA stream offset off. Each octet of the stream is offered once
-// until it is taken; octets offered twice are the caller's fault and panic. After Input the caller takes the ULPDUs that have
-// become whole, and then the Verdict on b:
+// Input offers data (octets within Buf b's slot) at MPA stream offset off. Each octet of the stream
+// is offered once until it is taken; octets offered twice are the caller's fault and panic. After
+// Input the caller takes the ULPDUs that have become whole, and then the Verdict on b:
 //
 //	r.Input(off, b, data)
 //	for u := r.Next(); u != nil; u = r.Next() {
@@ -174,8 +176,8 @@ const (
 //	}
 //	v := r.Verdict()
 //
-// b belongs to the caller again unless the Verdict is Kept. Nothing blocks. After an error or Close everything is swallowed: Done,
-// and Err says why.
+// b belongs to the caller again unless the Verdict is Kept. Nothing blocks. After an error or Close
+// everything is swallowed: Done, and Err says why.
 func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 	r.stage, r.verdict = stageDone, Done
 	if r.stopped || len(data) == 0 {
@@ -189,9 +191,9 @@ func (r *Receiver) Input(off uint64, b mem.Buf, data []byte) {
 	r.begin(off, b, data)
 }
 
-// InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged already: it refuses
-// none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044 section 8 allows the drop where the
-// sending TCP will retry).
+// InputCommitted is Input of octets that continue the in-order stream and that TCP has acknowledged
+// already: it refuses none, and a bad CRC among them is an error whatever DropBadCRC says (RFC 5044
+// section 8 allows the drop where the sending TCP will retry).
 func (r *Receiver) InputCommitted(off uint64, b mem.Buf, data []byte) {
 	r.stage, r.verdict = stageDone, Done
 	if r.stopped || len(data) == 0 {
@@ -237,7 +239,8 @@ func (r *Receiver) Verdict() Verdict {
 	return r.verdict
 }
 
-// Stop ends the Receiver for an error of the layer above in the ULPDU that Next has just returned, which does not count as passed.
+// Stop ends the Receiver for an error of the layer above in the ULPDU that Next has just returned,
+// which does not count as passed.
 func (r *Receiver) Stop(err error) {
 	r.err = err
 	if r.u.InOrder && r.next == r.u.End {
@@ -248,8 +251,8 @@ func (r *Receiver) Stop(err error) {
 	r.Close()
 }
 
-// PassAhead ends ReceiverConfig.InOrder. What waits beyond a gap is passed in order, or when more comes
-// that continues it.
+// PassAhead ends ReceiverConfig.InOrder. What waits beyond a gap is passed in order, or when more
+// comes that continues it.
 func (r *Receiver) PassAhead() { r.inOrder = false }
 
 // Sent tells the timestamp (RFC 7323's TSval) of the segment that Input is given next. DropBadCRC
@@ -257,8 +260,8 @@ func (r *Receiver) PassAhead() { r.inOrder = false }
 // is taken for one that was sent again.
 func (r *Receiver) Sent(stamp uint32) { r.stamp, r.stamped = stamp, true }
 
-// wouldHold says whether data may end up held: all but a segment that continues the in-order stream and, with what is
-// held in front of it and behind it, makes whole every frame that it has octets of.
+// wouldHold says whether data may end up held: all but a segment that continues the in-order stream
+// and, with what is held before it and after it, makes whole every frame that it has octets of.
 func (r *Receiver) wouldHold(off uint64, data []byte) bool {
 	end := off + uint64(len(data))
 	i := 0 // the run after
@@ -303,10 +306,10 @@ func (r *Receiver) lengthAt(head, off uint64, data []byte) int {
 	return n
 }
 
-// Edge tells the stream's left edge: TCP has committed all octets before it. The result is the Delivery edge: every
-// FPDU that ends at or before it has been passed. It never moves back; after an error it stands still.
-// Call it after the Commit of what Input took. Input passes everything that has become whole, so nothing is left to
-// pass here.
+// Edge tells the stream's left edge: TCP has committed all octets before it. The result is the
+// Delivery edge: every FPDU that ends at or before it has been passed. It never moves back; after
+// an error it stands still. Call it after the Commit of what Input took. Input passes everything
+// that has become whole, so nothing is left to pass here.
 func (r *Receiver) Edge(left uint64) uint64 { return min(left, r.next) }
 
 // Err is the *Error, or Stop's, that stopped the Receiver, or nil.

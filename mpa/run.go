@@ -6,19 +6,20 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// RunsMax bounds the out-of-order runs of a Receiver, as tcp.Config.RangesMax bounds TCP's ranges; a segment that would open
-// one more is refused and counted.
+// RunsMax bounds the out-of-order runs of a Receiver, as tcp.Config.RangesMax bounds TCP's ranges;
+// a segment that would open one more is refused and counted.
 const RunsMax = 64
 
-// A run is octets that were received, without a gap among them; before them is a gap, or the passed stream:
+// A run is octets that were received, without a gap among them; before them is a gap, or the passed
+// stream:
 //
 //	lo          passLo              passHi      hi
 //	|  not       |  FPDUs that have  |  front of |
 //	|  located   |  been passed      |  an FPDU  |
 //
-// Behind an FPDU that was passed the next one's start is known, so a run has at most one passed part; passLo ==
-// passHi: it has none. The run whose lo is Receiver.next is in order; it has no passed part and holds the front of
-// one FPDU. Runs are sorted and do not touch.
+// After an FPDU that was passed the next one's start is known, so a run has at most one passed
+// part; passLo == passHi: it has none. The run whose lo is Receiver.next is in order; it has no
+// passed part and holds the front of one FPDU. Runs are sorted and do not touch.
 type run struct {
 	lo, hi         uint64
 	passLo, passHi uint64
@@ -45,8 +46,8 @@ type filling struct {
 	offered  bool   // the segment in hand is part of it, so that there is a Verdict to find
 }
 
-// insert takes octets that the fast path cannot: beyond a gap, or in order but part of an FPDU that is not whole in
-// them.
+// insert takes octets that the fast path cannot: beyond a gap, or in order but part of an FPDU that
+// is not whole in them.
 func (r *Receiver) insert(off uint64, b mem.Buf, data []byte) {
 	r.stage = stageDone
 	end := off + uint64(len(data))
@@ -107,8 +108,8 @@ func (g *gap) meet(s *run) {
 	}
 }
 
-// addToRuns makes the octets [off, end) part of the runs; i is the first run after them. It returns the index of
-// theirs.
+// addToRuns makes the octets [off, end) part of the runs; i is the first run after them. It returns
+// the index of theirs.
 func (r *Receiver) addToRuns(i int, off, end uint64, before, after bool) int {
 	switch {
 	case before && after:
@@ -136,17 +137,19 @@ func (r *Receiver) reach() {
 	r.stage = stageFill
 }
 
-// locate finds the first FPDU in [lo, hi) that a marker names (RFC 5044 section 6 rule 2). Without markers the
-// octets wait: nothing is guessed. So they do while the first FPDU is waited for (ReceiverConfig.InOrder).
+// locate finds the first FPDU in [lo, hi) that a marker names (RFC 5044 section 6 rule 2). Without
+// markers the octets wait: nothing is guessed. So they do while the first FPDU is waited for
+// (ReceiverConfig.InOrder).
 func (r *Receiver) locate(lo, hi uint64) (begin uint64, ok bool) {
 	if !r.mode.Markers || r.inOrder {
 		return lo, false
 	}
-	floor := lo // the FPDU begins at or behind it
+	floor := lo // the FPDU begins at or after it
 	for m := nextMarker(lo); m+MarkerLen <= hi; m += MarkerSpacing {
 		begin, ok := located(m, pointer(r.field(m, MarkerLen)))
 		if ok && begin >= floor {
-			// The marker is not validated before the FPDU's CRC is, so what cannot be is no error yet.
+			// The marker is not validated before the FPDU's CRC is, so what cannot be is no error
+			// yet.
 			f, st := r.scanHeld(begin, hi)
 			if st == whole && f.end > m || st == partial && (f.end == 0 || f.end > m) {
 				return begin, true
@@ -157,8 +160,9 @@ func (r *Receiver) locate(lo, hi uint64) (begin uint64, ok bool) {
 	return lo, false
 }
 
-// scanGap decides, before anything is passed, whether the offered octets are refused: for the bad CRC of an FPDU that
-// lies wholly in them, or for want of a Buf. verified: FPDUs that end there or before have a good CRC.
+// scanGap decides, before anything is passed, whether the offered octets are refused: for the bad
+// CRC of an FPDU that lies wholly in them, or for want of a Buf. verified: FPDUs that end there or
+// before have a good CRC.
 func (r *Receiver) scanGap(g *gap, from uint64, ooo int) (verified uint64, refused bool) {
 	if g.inOrder && !r.drop {
 		return 0, false
@@ -216,7 +220,8 @@ func (r *Receiver) heldOutOfOrder() int {
 	return len(r.heldBufs) - 1 - r.find(r.runs[0].hi-1)
 }
 
-// nextHeld passes the next FPDU of the gap that is whole. When there is none any more it brings the run up to date.
+// nextHeld passes the next FPDU of the gap that is whole. When there is none any more it brings the
+// run up to date.
 func (r *Receiver) nextHeld() *ULPDU {
 	g := &r.fill
 	for g.known && g.at < g.hi {
@@ -225,8 +230,8 @@ func (r *Receiver) nextHeld() *ULPDU {
 			break // an error, but not before it is in order
 		}
 		if st == partial {
-			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker named is not validated
-			// and is no error yet.
+			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker
+			// named is not validated and is no error yet.
 			if g.land && (g.at > g.from || !g.located) {
 				r.fail(ErrMarker, g.at, whatBoundary)
 				r.cur = offered{}
@@ -273,14 +278,16 @@ func (r *Receiver) filled(i int, g *gap, from, at uint64) {
 		case s.passHi == g.hi:
 			s.passHi = g.after.passHi
 		}
-		// Otherwise an oversize ULPDU_Length at passHi ends the stream, and what was passed behind it matters no more.
+		// Otherwise an oversize ULPDU_Length at passHi ends the stream, and what was passed after
+		// it matters no more.
 	}
 	if s.passed() {
 		r.release(s.passLo, s.passHi)
 	}
 }
 
-// fillInOrder brings run i up to date, which was in order and whose FPDUs up to at, now next, have been passed.
+// fillInOrder brings run i up to date, which was in order and whose FPDUs up to at, now next, have
+// been passed.
 func (r *Receiver) fillInOrder(i int, g *gap, at uint64) {
 	if g.land && at == g.hi {
 		r.next = g.after.passHi

@@ -2,13 +2,14 @@ package mpa
 
 import "encoding/binary"
 
-// Sender writes the FPDUs of one half-connection in stream order. It belongs to one goroutine and allocates nothing.
+// Sender writes the FPDUs of one half-connection in stream order. It belongs to one goroutine and
+// allocates nothing.
 type Sender struct {
 	mode Mode
 	off  uint64 // always a multiple of four
 }
 
-// Init starts a half-connection at offset 0, the first octet behind the start-up frames.
+// Init starts a half-connection at offset 0, the first octet after the start-up frames.
 func (s *Sender) Init(mode Mode) { *s = Sender{mode: mode} }
 
 // Offset is the MPA stream offset of the next octet (0 = first octet after start-up).
@@ -17,15 +18,16 @@ func (s *Sender) Offset() uint64 { return s.off }
 // MULPDU by RFC 5044 section 4.5, clamped to 128..64768.
 func (s *Sender) MULPDU(emss int) int { return s.mode.MULPDU(emss) }
 
-// Size is how many stream octets an FPDU with an n-octet ULPDU takes at the current position, markers included.
+// Size is how many stream octets an FPDU with an n-octet ULPDU takes at the current position,
+// markers included.
 func (s *Sender) Size(n int) int {
 	f := s.mode.frameOf(s.off, n)
 	return int(f.end - f.begin)
 }
 
-// Put writes the FPDU whose ULPDU is the concatenation of parts to dst (at least Size octets) and returns its size.
-// Copies payload once; allocates nothing; keeps neither dst nor parts. A ULPDU above MULPDUMax or a dst that is too
-// short is the caller's fault and panics.
+// Put writes the FPDU whose ULPDU is the concatenation of parts to dst (at least Size octets) and
+// returns its size. Copies payload once; allocates nothing; keeps neither dst nor parts. A ULPDU
+// above MULPDUMax or a dst that is too short is the caller's fault and panics.
 //
 // Without CRC the field is there and zero (RFC 5044 section 7.1.1).
 func (s *Sender) Put(dst []byte, parts [][]byte) int {
@@ -76,7 +78,8 @@ func (s *Sender) putMarked(fpdu []byte, n int, parts [][]byte) {
 			room -= k
 		}
 	}
-	// PAD fills a four-octet word that the ULPDU began, so no marker falls into it; one may stand behind it.
+	// PAD fills a four-octet word that the ULPDU began, so no marker falls into it; one may stand
+	// after it.
 	k := pad(n)
 	clear(fpdu[at : at+k])
 	at += k

@@ -16,7 +16,8 @@ const (
 	PrivateDataMax = 512 // Rev 1 and up (RFC 5044 section 7.1.1); at Rev 0 PD_Length's 65535
 )
 
-// Where the fields stand and what the flag octet holds (RFC 5044 section 7.1.1; S: RFC 6581 section 6).
+// Where the fields stand and what the flag octet holds (RFC 5044 section 7.1.1; S: RFC 6581 section
+// 6).
 const (
 	keyLen     = 16
 	keyRequest = "MPA ID Req Frame"
@@ -32,8 +33,8 @@ const (
 	privateDataMaxRev0 = 65535
 )
 
-// Errors of ParseFrame; compare with errors.Is. RFC 5044 section 7.1.2 rules 2, 3, 5, 8 and 9: each closes the TCP
-// connection at once and is reported to the ULP.
+// Errors of ParseFrame; compare with errors.Is. RFC 5044 section 7.1.2 rules 2, 3, 5, 8 and 9: each
+// closes the TCP connection at once and is reported to the ULP.
 var (
 	ErrKey          = &Error{Code: ErrStartup, What: "start-up frame has the wrong Key"}
 	ErrBothInitiate = &Error{Code: ErrStartup, What: "a Request came where a Reply is due: both ends are Initiators"}
@@ -46,8 +47,8 @@ var (
 // it MUST close the connection").
 var ErrReadyRev = &Error{Code: ErrStartup, Offset: keyLen + 1, What: "Rev of the Ready-to-Receive frame is not the Reply's"}
 
-// Frame is a start-up frame. Every Rev is decoded alike; whether a Rev is served, and what S and the front of the
-// private data mean at that Rev, is for the caller to say.
+// Frame is a start-up frame. Every Rev is decoded alike; whether a Rev is served, and what S and
+// the front of the private data mean at that Rev, is for the caller to say.
 type Frame struct {
 	Kind                    FrameKind
 	Markers, CRC, Reject, S bool // Reject: in a Reply only, elsewhere not looked at; S: not in an Rtr frame
@@ -67,12 +68,12 @@ func (k FrameKind) key() string {
 	panic("mpa: neither Request, Reply nor Rtr")
 }
 
-// ParseFrame decodes a frame of the wanted kind at the front of b. n is its length; n == 0 with a nil error: more octets
-// are needed. A wrong Key is reported as soon as it shows, a PD_Length above the limit with the 20th octet.
-// PrivateData aliases b. Octets behind the frame are not looked at.
+// ParseFrame decodes a frame of the wanted kind at the front of b. n is its length; n == 0 with a
+// nil error: more octets are needed. A wrong Key is reported as soon as it shows, a PD_Length above
+// the limit with the 20th octet. PrivateData aliases b. Octets after the frame are not looked at.
 //
-// privateDataMax is the size of the application's buffer for a frame of Rev 0; at Rev 1 and up 512 is the limit, whatever it
-// says (DECISIONS 9). Errors are *Error with code 4.
+// privateDataMax is the size of the application's buffer for a frame of Rev 0; at Rev 1 and up 512
+// is the limit, whatever it says (DECISIONS 9). Errors are *Error with code 4.
 func ParseFrame(b []byte, want FrameKind, privateDataMax int) (f Frame, n int, err error) {
 	if err := checkKey(b, want); err != nil {
 		return Frame{}, 0, err
@@ -140,8 +141,8 @@ func mismatch(b []byte, key string) int {
 	return -1
 }
 
-// Append writes the frame behind b. Reserved bits are zero. Private data above the Rev's limit is the caller's fault
-// and panics.
+// Append writes the frame after b. Reserved bits are zero. Private data above the Rev's limit is
+// the caller's fault and panics.
 func (f *Frame) Append(b []byte) []byte {
 	limit := PrivateDataMax
 	if f.Rev == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// Lengths of RFC 7306's messages, which are headers without payload. Of the Response section 4 says 32, but Figure 6 shows 12
-// (DECISIONS 39).
+// Lengths of RFC 7306's messages, which are headers without payload. Of the Response section 4 says
+// 32, but Figure 6 shows 12 (DECISIONS 39).
 const (
 	AtomicRequestLen  = 52
 	AtomicResponseLen = 12
@@ -39,8 +39,8 @@ type AtomicRequest struct {
 	CompareMask uint64 // CompareSwap alone
 }
 
-// Put encodes into the first AtomicRequestLen octets of b, which must be there. What FetchAdd does not use is sent as
-// section 5.2.1 has it, whatever the fields hold.
+// Put encodes into the first AtomicRequestLen octets of b, which must be there. What FetchAdd does
+// not use is sent as section 5.2.1 has it, whatever the fields hold.
 func (r *AtomicRequest) Put(b []byte) {
 	p := (*[AtomicRequestLen]byte)(b)
 	compare, mask := r.Compare, r.CompareMask
@@ -57,8 +57,8 @@ func (r *AtomicRequest) Put(b []byte) {
 	binary.BigEndian.PutUint64(p[44:52], mask)
 }
 
-// ParseAtomicRequest decodes a message; the reserved bits are ignored, and so is whether the code is valid. false: it is not
-// AtomicRequestLen octets long.
+// ParseAtomicRequest decodes a message; the reserved bits are ignored, and so is whether the code
+// is valid. false: it is not AtomicRequestLen octets long.
 func ParseAtomicRequest(b []byte) (r AtomicRequest, ok bool) {
 	if len(b) != AtomicRequestLen {
 		return AtomicRequest{}, false
@@ -76,7 +76,8 @@ func ParseAtomicRequest(b []byte) (r AtomicRequest, ok bool) {
 	}, true
 }
 
-// Apply is what the operation makes of the value that is there (sections 5.1.1 and 5.1.2). The code must be valid.
+// Apply is what the operation makes of the value that is there (sections 5.1.1 and 5.1.2). The code
+// must be valid.
 func (r *AtomicRequest) Apply(original uint64) uint64 {
 	if r.Code == FetchAdd {
 		return addFields(original, r.Data, r.Mask)
@@ -87,8 +88,9 @@ func (r *AtomicRequest) Apply(original uint64) uint64 {
 	return original&^r.Mask | r.Data&r.Mask
 }
 
-// addFields adds field by field: a bit of tops is the highest of its field, and what carries out of it is dropped. The fields
-// are added without their highest bits, which then cannot carry, and these are put right by exclusive or.
+// addFields adds field by field: a bit of tops is the highest of its field, and what carries out of
+// it is dropped. The fields are added without their highest bits, which then cannot carry, and
+// these are put right by exclusive or.
 func addFields(a, b, tops uint64) uint64 {
 	return (a&^tops + b&^tops) ^ (a^b)&tops
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// Cause is why a stream is terminated, as the first 16 bits of Terminate Control say it (RFC 5040 section 4.8):
-// layer (4 bits), error type (4), error code (8).
+// Cause is why a stream is terminated, as the first 16 bits of Terminate Control say it (RFC 5040
+// section 4.8): layer (4 bits), error type (4), error code (8).
 type Cause uint16
 
 // Layers.
@@ -72,8 +72,8 @@ func DDPCause(e *ddp.Error) Cause { return NewCause(LayerDDP, e.Type, e.Code) }
 // LLPCause is the cause of an error that MPA found, by MPA's code.
 func LLPCause(code uint8) Cause { return NewCause(LayerLLP, 0, code) }
 
-// readCauses is the table from the memory check of a Read Request's source, by mem's verdict. A Read is checked
-// by RDMAP, so its errors are RDMAP's, and unlike DDP's they do know access rights.
+// readCauses is the table from the memory check of a Read Request's source, by mem's verdict. A
+// Read is checked by RDMAP, so its errors are RDMAP's, and unlike DDP's they do know access rights.
 var readCauses = [...]Cause{
 	0: CauseLocal, // accepted: no cause
 	1: CauseInvalidSTag,
@@ -104,7 +104,8 @@ func (c Cause) Text() string {
 	return "unknown layer"
 }
 
-// String is for people: "DDP tagged buffer error: base or bounds violation (layer 1, type 1, code 0x01)".
+// String is for people: "DDP tagged buffer error: base or bounds violation (layer 1, type 1, code
+// 0x01)".
 func (c Cause) String() string {
 	return fmt.Sprintf("%s (layer %d, type %d, code 0x%02x)", c.Text(), c.Layer(), c.Type(), c.Code())
 }

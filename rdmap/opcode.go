@@ -32,8 +32,8 @@ const (
 // Extensions is the version that has RFC 7306's opcodes: there is none of the RDMA Consortium's.
 const Extensions = 1
 
-// The control octet: RV in two bits, two reserved bits, the opcode in four. RV is 1 for RFC 5040 and 0 for the
-// RDMA Consortium's specification; which one, MPA's revision decides.
+// The control octet: RV in two bits, two reserved bits, the opcode in four. RV is 1 for RFC 5040
+// and 0 for the RDMA Consortium's specification; which one, MPA's revision decides.
 const (
 	versionShift = 6
 	opcodeMask   = 0x0f
@@ -104,15 +104,16 @@ func ParseControl(b uint8) (version uint8, op Opcode) {
 	return b >> versionShift, Opcode(b & opcodeMask)
 }
 
-// Header is the template of a message with this opcode: model, queue and control octet. STag and TO, or the
-// Invalidate STag of an opcode that has one, are for the caller to fill.
+// Header is the template of a message with this opcode: model, queue and control octet. STag and
+// TO, or the Invalidate STag of an opcode that has one, are for the caller to fill.
 func (op Opcode) Header(version uint8) ddp.Header {
 	return ddp.Header{Tagged: op.Tagged(), QN: op.QN(), ULP: Control(version, op)}
 }
 
-// Check validates what RFC 5040 section 7.2 demands of every incoming message: the version is the stream's, the
-// opcode is valid, and it fits the T flag and the queue. When ok is false, cause is what to terminate with:
-// 0/2/05 or 0/2/06. The Invalidate STag of an opcode without one is not looked at (section 4.1).
+// Check validates what RFC 5040 section 7.2 demands of every incoming message: the version is the
+// stream's, the opcode is valid, and it fits the T flag and the queue. When ok is false, cause is
+// what to terminate with: 0/2/05 or 0/2/06. The Invalidate STag of an opcode without one is not
+// looked at (section 4.1).
 func Check(h *ddp.Header, version uint8) (op Opcode, cause Cause, ok bool) {
 	rv, op := ParseControl(h.ULP)
 	if rv != version {

@@ -6,11 +6,12 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// ReadRequestLen is the length of the Read Request header and of the whole message, for it has no payload.
+// ReadRequestLen is the length of the Read Request header and of the whole message, for it has no
+// payload.
 const ReadRequestLen = 28
 
-// ReadRequest is the RDMA Read Request header, RFC 5040 section 4.4. SinkSTag and SinkTO go uninterpreted into
-// the Read Response.
+// ReadRequest is the RDMA Read Request header, RFC 5040 section 4.4. SinkSTag and SinkTO go
+// uninterpreted into the Read Response.
 type ReadRequest struct {
 	SinkSTag ddp.STag
 	SinkTO   uint64
@@ -29,8 +30,8 @@ func (r *ReadRequest) Put(b []byte) {
 	binary.BigEndian.PutUint64(p[20:28], r.SrcTO)
 }
 
-// ParseReadRequest decodes a message. false: it is not ReadRequestLen octets long, for which RFC 5040 has no
-// code of its own: terminate with CauseOperation.
+// ParseReadRequest decodes a message. false: it is not ReadRequestLen octets long, for which RFC
+// 5040 has no code of its own: terminate with CauseOperation.
 func ParseReadRequest(b []byte) (r ReadRequest, ok bool) {
 	if len(b) != ReadRequestLen {
 		return ReadRequest{}, false
@@ -45,8 +46,8 @@ func ParseReadRequest(b []byte) (r ReadRequest, ok bool) {
 	}, true
 }
 
-// Advance moves the request past n octets that were sent already, at most Size: a Terminate carries the current
-// location of the Read, not the original one (section 4.8).
+// Advance moves the request past n octets that were sent already, at most Size: a Terminate carries
+// the current location of the Read, not the original one (section 4.8).
 func (r *ReadRequest) Advance(n uint32) {
 	if n > r.Size {
 		panic("rdmap: ReadRequest.Advance beyond its size")

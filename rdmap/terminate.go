@@ -8,7 +8,8 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// TerminateMax is the longest Terminate: control, segment length, untagged DDP header, Read Request header.
+// TerminateMax is the longest Terminate: control, segment length, untagged DDP header, Read Request
+// header.
 const TerminateMax = terminateControlLen + segmentLengthLen + ddp.UntaggedLen + ReadRequestLen
 
 const (
@@ -21,8 +22,8 @@ const (
 	hdrCtR = 0x20
 )
 
-// Terminate is the Terminate header, RFC 5040 section 4.8: the cause and, as far as known, the segment that
-// brought it.
+// Terminate is the Terminate header, RFC 5040 section 4.8: the cause and, as far as known, the
+// segment that brought it.
 //
 //	Layer EType Code M D R reserved │ DDP Segment Length, if M or D │ DDP header, if D │ Read Request, if R
 type Terminate struct {
@@ -35,8 +36,8 @@ type Terminate struct {
 	Read          ReadRequest
 }
 
-// TerminateDDP answers an error that DDP found: with segment length and DDP header, but for a local catastrophic
-// error (Figure 10).
+// TerminateDDP answers an error that DDP found: with segment length and DDP header, except for a
+// local catastrophic error (Figure 10).
 func TerminateDDP(e *ddp.Error) Terminate {
 	if e.Type == ddp.TypeLocalCatastrophic {
 		return Terminate{Cause: DDPCause(e)}
@@ -49,9 +50,10 @@ func TerminateDDP(e *ddp.Error) Terminate {
 // TerminateLLP answers an error that MPA found, by its code, and no header (Figure 10).
 func TerminateLLP(code uint8) Terminate { return Terminate{Cause: LLPCause(code)} }
 
-// TerminateRDMAP answers an error of RDMAP's own. h is the DDP header of the delivered message and segmentLen the
-// length of its last segment; nil when no incoming message is to blame. read is its Read Request, nil for any
-// other opcode: only Read Requests are copied. A local catastrophic error carries none of it (Figure 10).
+// TerminateRDMAP answers an error of RDMAP's own. h is the DDP header of the delivered message and
+// segmentLen the length of its last segment; nil when no incoming message is to blame. read is its
+// Read Request, nil for any other opcode: only Read Requests are copied. A local catastrophic error
+// carries none of it (Figure 10).
 func TerminateRDMAP(cause Cause, h *ddp.Header, segmentLen int, read *ReadRequest) Terminate {
 	t := Terminate{Cause: cause}
 	if cause.Type() == TypeLocalCatastrophic {
@@ -115,9 +117,9 @@ func (t *Terminate) Put(b []byte) {
 	}
 }
 
-// ParseTerminate decodes a Terminate message. Octets behind what HdrCt announces are ignored. false: it is
-// shorter than it announces; the Cause is still good when b has the control word, so look at it, for the stream
-// is over either way.
+// ParseTerminate decodes a Terminate message. Octets after what HdrCt announces are ignored. false:
+// it is shorter than it announces; the Cause is still good when b has the control word, so look at
+// it, for the stream is over either way.
 func ParseTerminate(b []byte) (t Terminate, ok bool) {
 	if len(b) < terminateControlLen {
 		return Terminate{}, false

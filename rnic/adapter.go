@@ -18,27 +18,32 @@ import (
 
 // Config of an Adapter.
 type Config struct {
-	// Pollers carry the connections. None: the kernel's sockets do. The embedder runs them (stack.Poller.Run) and
-	// stops them after Close.
+	// Pollers carry the connections. None: the kernel's sockets do. The embedder runs them
+	// (stack.Poller.Run) and stops them after Close.
 	Pollers []*stack.Poller
-	// RegionsMax bounds the STag table: regions, windows and one entry of each connection's own (default 4096, at most 2^20).
+	// RegionsMax bounds the STag table: regions, windows and one entry of each connection's own
+	// (default 4096, at most 2^20).
 	RegionsMax int
-	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of its own.
+	// ConnsMax bounds the connections over kernel sockets (default 1024); a Poller has a bound of
+	// its own.
 	ConnsMax int
-	// PeerMax is how many connections over kernel sockets one address (of IPv6, one /64) may open to us; 0: no limit but
-	// ConnsMax. A Poller has its own, stack.Config.PeerMax. Where one that comes in has no place for either limit, the oldest
-	// that has not sent its start-up frame is reset, of its own address where that is at PeerMax.
+	// PeerMax is how many connections over kernel sockets one address (of IPv6, one /64) may open
+	// to us; 0: no limit but ConnsMax. A Poller has its own, stack.Config.PeerMax. Where one that
+	// comes in has no place for either limit, the oldest that has not sent its start-up frame is
+	// reset, of its own address where that is at PeerMax.
 	PeerMax int
-	// Arena, if set, is where queues take their rings from; what it cannot hold comes from the heap. It must stay mapped as
-	// long as any QueuePair or CompletionQueue of the Adapter is used, after Close too, and nobody else may carve from it.
+	// Arena, if set, is where queues take their rings from; what it cannot hold comes from the
+	// heap. It must stay mapped as long as any QueuePair or CompletionQueue of the Adapter is used,
+	// after Close too, and nobody else may carve from it.
 	Arena *hugepages.Arena
-	// EventsMax bounds the asynchronous events that wait to be read from Events (default EventsDefault).
+	// EventsMax bounds the asynchronous events that wait to be read from Events (default
+	// EventsDefault).
 	EventsMax int
-	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it can return: for
-	// simulations that turn them on the calling goroutine instead of running them.
+	// Manual, if set, is called whenever a call of this package needs the Pollers to turn before it
+	// can return: for simulations that turn them on the calling goroutine instead of running them.
 	Manual func()
-	// DrawSTag, if set, is where STags are drawn from, by any goroutine, instead of at random: for simulations that are to be
-	// repeated. Peers that can guess it can guess STags.
+	// DrawSTag, if set, is where STags are drawn from, by any goroutine, instead of at random: for
+	// simulations that are to be repeated. Peers that can guess it can guess STags.
 	DrawSTag func() uint32
 }
 
@@ -104,7 +109,8 @@ func Open(cfg Config) (*Adapter, error) {
 	return a, nil
 }
 
-// Regions is how many of Config.RegionsMax are taken: by regions, windows and connections. Any goroutine.
+// Regions is how many of Config.RegionsMax are taken: by regions, windows and connections. Any
+// goroutine.
 func (a *Adapter) Regions() int { return a.table.Len() }
 
 // Valid says whether s names a region or a window of this Adapter that is valid. Any goroutine.
@@ -113,11 +119,12 @@ func (a *Adapter) Valid(s STag) bool {
 	return verdict != mem.CheckInvalidSTag
 }
 
-// Writers returns the STags, of regions and windows, through which a peer may write an octet of b at this moment. Any
-// goroutine; it looks at the whole STag table and allocates.
+// Writers returns the STags, of regions and windows, through which a peer may write an octet of b
+// at this moment. Any goroutine; it looks at the whole STag table and allocates.
 //
-// A server whose clients do not trust each other asks before it grants one of them memory that it may have granted
-// another: two STags that lead to one buffer let the one change what the other wrote (RFC 5042 section 6.3.6).
+// A server whose clients do not trust each other asks before it grants one of them memory that it
+// may have granted another: two STags that lead to one buffer let the one change what the other
+// wrote (RFC 5042 section 6.3.6).
 func (a *Adapter) Writers(b []byte) []STag { return a.table.Writers(b) }
 
 // AllocPD makes a ProtectionDomain. It holds nothing and needs no end: its regions and windows do.
@@ -125,8 +132,8 @@ func (a *Adapter) AllocPD() *ProtectionDomain {
 	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}
 }
 
-// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was refused, or ctx ends. Errors are
-// CreateQP's and Connect's.
+// Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was
+// refused, or ctx ends. Errors are CreateQP's and Connect's.
 func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn ConnParam) (*QueuePair, error) {
 	qp, err := a.CreateQP(opt)
 	if err != nil {
@@ -138,9 +145,10 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn Con
 	return qp, nil
 }
 
-// Close closes every Listener, aborts every connection and waits, until ctx ends, for their end. From then on Listen, Dial,
-// CreateQP and Accept are ErrClosed. Regions stay registered. An error is ctx's: not all connections have ended, and Close may
-// be called again. An OnFailure that is being called is not waited for; Listener.Close does.
+// Close closes every Listener, aborts every connection and waits, until ctx ends, for their end.
+// From then on Listen, Dial, CreateQP and Accept are ErrClosed. Regions stay registered. An error
+// is ctx's: not all connections have ended, and Close may be called again. An OnFailure that is
+// being called is not waited for; Listener.Close does.
 func (a *Adapter) Close(ctx context.Context) error {
 	a.mu.Lock()
 	a.closed = true

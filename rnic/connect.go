@@ -5,12 +5,13 @@ import (
 	"errors"
 )
 
-// Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator, and returns when it is in service. The private
-// data of the peer's Reply is PeerPrivateData.
+// Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator, and returns when
+// it is in service. The private data of the peer's Reply is PeerPrivateData.
 //
-// Some errors change nothing, and the QueuePair may be connected again: ErrState when it is not idle, what cannot be in conn, and
-// *mem.TableFullError, for a connection takes one of Config.RegionsMax entries until it has ended. After any other the QueuePair is
-// Closed and cannot be used again. It is a *ConnectError around the reason:
+// Some errors change nothing, and the QueuePair may be connected again: ErrState when it is not
+// idle, what cannot be in conn, and *mem.TableFullError, for a connection takes one of
+// Config.RegionsMax entries until it has ended. After any other the QueuePair is Closed and cannot
+// be used again. It is a *ConnectError around the reason:
 //   - ctx.Err(), and stack.ErrTentative too when that ended the wait for our address, which was still being checked;
 //     ErrClosed when this end closed or aborted meanwhile, or the Adapter is closed;
 //   - of TCP, over either transport: stack.ErrRefused, ErrReset, ErrTimeout, ErrNoRoute, ErrNetUnreachable, ErrConnMax, ErrStopped,
@@ -23,8 +24,8 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) er
 	return connectError(addr, q.inService(ctx))
 }
 
-// StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not block, so that a
-// simulation can turn the Poller itself.
+// StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not
+// block, so that a simulation can turn the Poller itself.
 func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnParam) error {
 	if err := conn.checkConnect(); err != nil {
 		return err

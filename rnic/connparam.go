@@ -9,34 +9,40 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 
-// ConnParam of Connect, Dial, ConnectStream and Accept: how a queue pair connects, as rdma_conn_param says it, and what the
-// connection is like from then on. What does not apply to an end is ignored there; the zero value is a connection without Reads
-// and atomics. What cannot be is an error that names the field; it is returned before anything is sent and changes nothing.
+// ConnParam of Connect, Dial, ConnectStream and Accept: how a queue pair connects, as
+// rdma_conn_param says it, and what the connection is like from then on. What does not apply to an
+// end is ignored there; the zero value is a connection without Reads and atomics. What cannot be is
+// an error that names the field; it is returned before anything is sent and changes nothing.
 type ConnParam struct {
-	// PrivateData goes with the MPA Request or Reply: Dialect.PrivateDataMax octets at most. It is copied.
+	// PrivateData goes with the MPA Request or Reply: Dialect.PrivateDataMax octets at most. It is
+	// copied.
 	PrivateData []byte
-	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to 65535). Accept ignores it:
-	// ListenOptions has the Request's.
+	// PrivateDataMax is the longest private data taken with a Reply of Rev 0 (default 512, up to
+	// 65535). Accept ignores it: ListenOptions has the Request's.
 	PrivateDataMax int
 
-	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD or ORD ask for what only
-	// rfc6581 can settle, that first, and if the peer closes or answers with a lower Rev, rtr (PeerToPeer) or rfc5044 on a
-	// second connection. A dialect that is named is the only one asked in, and a Reply of another Rev an error. A peer that
-	// answers rtr without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial succeeds whatever the
-	// peer speaks. Accept ignores it: it answers in the Request's dialect.
+	// Dialect to connect in. 0: rfc5044, whose Reply may also be of Rev 0; but when PeerToPeer, IRD
+	// or ORD ask for what only rfc6581 can settle, that first, and if the peer closes or answers
+	// with a lower Rev, rtr (PeerToPeer) or rfc5044 on a second connection. A dialect that is named
+	// is the only one asked in, and a Reply of another Rev an error. A peer that answers rtr
+	// without the S bit makes it rfc5044, which is no error. culley-02 has no answer: that dial
+	// succeeds whatever the peer speaks. Accept ignores it: it answers in the Request's dialect.
 	Dialect Dialect
-	// PeerToPeer: let the Responder be the first to send. It cannot where Startup().PeerToPeer is false. Accept ignores it: the
-	// Request says it.
+	// PeerToPeer: let the Responder be the first to send. It cannot where Startup().PeerToPeer is
+	// false. Accept ignores it: the Request says it.
 	PeerToPeer bool
 	// RTR messages this end can send and take (rfc6581; default all).
 	RTR RTRKinds
-	// IRD and ORD are the Reads and atomics that this end can serve, and wants to have under way, at a time: at most ReadDepthMax, and
-	// none by default. ReadDepthULP leaves it to the ULPs, and makes room for ReadDepthDefault. Startup has what came of them.
-	// (rdma_conn_param: responder_resources and initiator_depth.)
+	// IRD and ORD are the Reads and atomics that this end can serve, and wants to have under way,
+	// at a time: at most ReadDepthMax, and none by default. ReadDepthULP leaves it to the ULPs, and
+	// makes room for ReadDepthDefault. Startup has what came of them. (rdma_conn_param:
+	// responder_resources and initiator_depth.)
 	IRD, ORD int
-	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD. Connect ignores it.
+	// ORDMin, at most ORD: Accept rejects a Request of rfc6581 that allows a smaller ORD. Connect
+	// ignores it.
 	ORDMin int
-	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in RejectedError.Conn. Accept ignores it.
+	// KeepRejected: a connection that the peer's ULP rejects is given back as a stream, in
+	// RejectedError.Conn. Accept ignores it.
 	KeepRejected bool
 
 	// UserTimeout ends a connection in service, with stack.ErrTimeout, when the peer has
@@ -49,14 +55,15 @@ type ConnParam struct {
 	// awaited. A kernel that refuses it fails the start-up.
 	UserTimeout time.Duration
 
-	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for, because octets
-	// arrive in order there.
+	// NoMarkers: do not ask the peer for markers. Over kernel sockets they are never asked for,
+	// because octets arrive in order there.
 	NoMarkers bool
-	// NoCRC declares that this end does without CRC32C; it is off only when the peer says so too. An
-	// administrator's choice for paths with an integrity check of their own (RFC 5044 section 4.4).
+	// NoCRC declares that this end does without CRC32C; it is off only when the peer says so too.
+	// An administrator's choice for paths with an integrity check of their own (RFC 5044 section
+	// 4.4).
 	NoCRC bool
-	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer sends it again,
-	// instead of ending the stream. Effective only over a Poller.
+	// DropBadCRC: a segment with a bad CRC is dropped before it is committed, so that the peer
+	// sends it again, instead of ending the stream. Effective only over a Poller.
 	DropBadCRC bool
 	// Packing says what small FPDUs wait for: latency or wire efficiency.
 	Packing Packing
@@ -72,23 +79,24 @@ type ConnParam struct {
 
 // Quirks are what particular peers need, and others do without.
 type Quirks struct {
-	// WakeUp, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent before. Linux siw may leave
-	// lying what it is sent right after its Reply, until more comes; WakeUpDefault is for it. 0: never. Accept ignores it.
+	// WakeUp, as Initiator: so long after start-up an RDMA Write of no octets follows what was sent
+	// before. Linux siw may leave lying what it is sent right after its Reply, until more comes;
+	// WakeUpDefault is for it. 0: never. Accept ignores it.
 	WakeUp time.Duration
 	// SendFirst, as Responder: as if QueuePair.SendFirst were called at once. Connect ignores it.
 	SendFirst bool
 }
 
-// Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a segment holds whole FPDUs,
-// as many as fit of what has been posted.
+// Packing of FPDUs into segments (RFC 5044 section 5.1; the drafts' section 5.3.1). Either way a
+// segment holds whole FPDUs, as many as fit of what has been posted.
 type Packing uint8
 
 const (
 	// PackNow sends what has been posted at once: Nagle's algorithm is off.
 	PackNow Packing = iota
-	// PackFull lets a segment that is not full wait while octets are unacknowledged, as Nagle's algorithm does, and cuts
-	// messages so that segments are filled. Over a kernel socket it turns Nagle's algorithm on, which fills segments too but
-	// does not know where FPDUs begin.
+	// PackFull lets a segment that is not full wait while octets are unacknowledged, as Nagle's
+	// algorithm does, and cuts messages so that segments are filled. Over a kernel socket it turns
+	// Nagle's algorithm on, which fills segments too but does not know where FPDUs begin.
 	PackFull
 )
 
@@ -174,8 +182,9 @@ func privateDataError(private []byte, d Dialect) error {
 // enhanced says whether the ULP wants what only RFC 6581 can settle.
 func (c *ConnParam) enhanced() bool { return c.PeerToPeer || c.IRD > 0 || c.ORD > 0 }
 
-// dialects are those a connecting QueuePair tries, one after another, each on a connection of its own. The enhanced format is
-// used only where something enhanced is wanted (RFC 6581 section 10). Never more than two.
+// dialects are those a connecting QueuePair tries, one after another, each on a connection of its
+// own. The enhanced format is used only where something enhanced is wanted (RFC 6581 section 10).
+// Never more than two.
 func (c *ConnParam) dialects() []Dialect {
 	switch {
 	case c.Dialect != 0:

@@ -6,17 +6,21 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill and one goroutine polls.
+// CompletionQueue is a bounded lock-free queue that any number of QueuePairs of its Adapter fill
+// and one goroutine polls.
 //
-// Posting reserves the entry that its completion will need, so that it cannot overflow; except for shared receive buffers, whose
-// completions are known when a QueuePair takes them. That one then leaves service, and nobody else. It has no end of its own: when nobody refers to it
-// any more its memory is collected, or goes back to Config.Arena. Until then it may be polled, after Adapter.Close too.
+// Posting reserves the entry that its completion will need, so that it cannot overflow; except for
+// shared receive buffers, whose completions are known when a QueuePair takes them. That one then
+// leaves service, and nobody else. It has no end of its own: when nobody refers to it any more its
+// memory is collected, or goes back to Config.Arena. Until then it may be polled, after
+// Adapter.Close too.
 type CompletionQueue struct {
 	adapter *Adapter
 	q       qp.CQ
 }
 
-// CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this Adapter. Any other is an error.
+// CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this
+// Adapter. Any other is an error.
 func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
@@ -26,7 +30,8 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 	return q, nil
 }
 
-// Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
+// Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
+// a time.
 func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(cqes(dst)) }
 
 // Depth is the number of entries.

@@ -69,8 +69,9 @@ type Startup struct {
 	PeerToPeer bool // the Responder may have sent first
 	Enhanced   bool // read depths were negotiated
 
-	// IRD and ORD of this end: Read Requests of the peer's that it serves, and of its own that it may have under way, at a time.
-	// Where depths were not negotiated, or one is ReadDepthULP, they are as ConnParam said.
+	// IRD and ORD of this end: Read Requests of the peer's that it serves, and of its own that it
+	// may have under way, at a time. Where depths were not negotiated, or one is ReadDepthULP, they
+	// are as ConnParam said.
 	IRD, ORD int
 	// PeerIRD and PeerORD are what the peer's frame said.
 	PeerIRD, PeerORD int

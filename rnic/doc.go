@@ -1,8 +1,9 @@
 // Package rnic is what an embedder imports: the software RNIC with the vocabulary of the verbs.
 //
-// An Adapter owns the STag table and speaks iWARP either over one or more Pollers (our own TCP, the point of the
-// project) or over the kernel's sockets (the drafts' "MPA over an unmodified TCP"). Above it stand ProtectionDomains,
-// MemoryRegions, CompletionQueues and QueuePairs, which are the same for both. The Initiator:
+// An Adapter owns the STag table and speaks iWARP either over one or more Pollers (our own TCP, the
+// point of the project) or over the kernel's sockets (the drafts' "MPA over an unmodified TCP").
+// Above it stand ProtectionDomains, MemoryRegions, CompletionQueues and QueuePairs, which are the
+// same for both. The Initiator:
 //
 //	dev, err := rnic.Open(rnic.Config{})
 //	pd := dev.AllocPD()
@@ -12,7 +13,8 @@
 //	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 //	done := cq.Poll(completions[:])
 //
-// The Responder, which tells it in the Reply's private data, in whatever form the two agree on, where it may write:
+// The Responder, which tells it in the Reply's private data, in whatever form the two agree on,
+// where it may write:
 //
 //	l, err := dev.Listen(ctx, ":7174", rnic.ListenOptions{})
 //	req, err := l.Accept(ctx)
@@ -20,12 +22,15 @@
 //	_, err = qp.PostRecv(rnic.WorkRequest{ID: 1, Local: mr.Slice(0, 64)})
 //	err = req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant})
 //
-// QPOptions is what a QueuePair is, ConnParam how it connects. Reads and atomics need depths: ConnParam.ORD of them may be
-// under way from this end at a time, and IRD of the peer's are served; with 0 there are none.
+// QPOptions is what a QueuePair is, ConnParam how it connects. Reads and atomics need depths:
+// ConnParam.ORD of them may be under way from this end at a time, and IRD of the peer's are served;
+// with 0 there are none.
 //
-// Every exported method may be called from any goroutine unless it says otherwise. Posting does not block and does not
-// allocate. A posted range belongs to the QueuePair until its Completion has been polled.
+// Every exported method may be called from any goroutine unless it says otherwise. Posting does not
+// block and does not allocate. A posted range belongs to the QueuePair until its Completion has
+// been polled.
 //
-// docs/verbs.md sets the names of libibverbs and librdmacm beside these, and has the rules at length: goroutines, buffers,
-// errors, the end of a connection, limits. docs/memory.md is about registered memory, docs/dialects.md about start-up.
+// docs/verbs.md sets the names of libibverbs and librdmacm beside these, and has the rules at
+// length: goroutines, buffers, errors, the end of a connection, limits. docs/memory.md is about
+// registered memory, docs/dialects.md about start-up.
 package rnic

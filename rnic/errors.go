@@ -12,15 +12,17 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Errors, for errors.Is. Those of posting calls first: nothing of the request in question was posted.
+// Errors, for errors.Is. Those of posting calls first: nothing of the request in question was
+// posted.
 var (
 	// ErrClosed: this end has closed or aborted, or the Adapter or Listener is closed.
 	ErrClosed = connect.ErrClosed
 	// ErrSendQueueFull and ErrRecvQueueFull: as many work requests are posted as the queue is deep.
 	ErrSendQueueFull = qp.ErrSendQueueFull
 	ErrRecvQueueFull = qp.ErrRecvQueueFull
-	// ErrCQFull: posting would need more completions than the CompletionQueue can hold. Entries are given back by Poll, and, of work
-	// that is not signaled and succeeds, when it is carried out: then there is nothing to poll, and posting is tried again.
+	// ErrCQFull: posting would need more completions than the CompletionQueue can hold. Entries are
+	// given back by Poll, and, of work that is not signaled and succeeds, when it is carried out:
+	// then there is nothing to poll, and posting is tried again.
 	ErrCQFull = qp.ErrCQFull
 	// ErrListTooLong: more ranges than QPOptions.SGEMax.
 	ErrListTooLong = errors.New("rnic: work request has more ranges than QPOptions.SGEMax allows")
@@ -30,11 +32,14 @@ var (
 	ErrTooLong = errors.New("rnic: the ranges of a work request together have 2^32 octets or more")
 	// ErrShape: a List, Inline or Local that a request of its kind cannot have.
 	ErrShape = errors.New("rnic: not possible in a work request of this kind")
-	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves none.
+	// ErrReadDepth: no Read can be under way, for ORD is 0: ConnParam.ORD is, or the peer serves
+	// none.
 	ErrReadDepth = qp.ErrReadDepth
-	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection is of version 0.
+	// ErrExtension: atomics and immediate data exist in RDMAP version 1 only, and this connection
+	// is of version 0.
 	ErrExtension = qp.ErrExtension
-	// ErrShared: the QueuePair takes its receive buffers from a SharedReceiveQueue, so that it has none of its own.
+	// ErrShared: the QueuePair takes its receive buffers from a SharedReceiveQueue, so that it has
+	// none of its own.
 	ErrShared = errors.New("rnic: the queue pair has a shared receive queue: post there")
 
 	// ErrState: the call does not fit the QueuePair's state.
@@ -47,33 +52,36 @@ var (
 	// 100 s (after a Terminate, 3 s), so the connection was reset. What was posted last may be
 	// lost.
 	ErrLinger = connect.ErrLinger
-	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as culley-02 has it: it speaks another
-	// dialect.
+	// ErrFirstMarker: the peer does not begin with a marker that points at what follows, as
+	// culley-02 has it: it speaks another dialect.
 	ErrFirstMarker error = connect.ErrFirstMarker
-	// ErrHoarding: the peer left frames unfinished, or what it was sent unacknowledged, while packet buffers were short and
-	// others needed them. It is stack.ErrHoarding.
+	// ErrHoarding: the peer left frames unfinished, or what it was sent unacknowledged, while
+	// packet buffers were short and others needed them. It is stack.ErrHoarding.
 	ErrHoarding = stack.ErrHoarding
-	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The connection still is the
-	// stream it was.
+	// ErrUnread: the peer had said more in streaming mode than was read when MPA was to start. The
+	// connection still is the stream it was.
 	ErrUnread = connect.ErrUnread
 	// ErrUnanswered: the peer closed its half of the connection, and Reads or atomics of ours that
 	// it had been sent were not answered.
 	ErrUnanswered = connect.ErrUnanswered
-	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of a shared receive buffer.
+	// ErrCQOverflow is why a QueuePair left service whose RecvCQ had no place for the completion of
+	// a shared receive buffer.
 	ErrCQOverflow = qp.ErrCQOverflow
 	// ErrRevoked is Window.Bind's answer for a region that is not valid.
 	ErrRevoked = mem.ErrRevoked
 	// ErrWindowFreed is Window.Bind's answer after Free.
 	ErrWindowFreed = errors.New("the window was freed")
-	// ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as Config.PeerMax says. A Poller
-	// does not answer further ones and counts them (stack.DropPeerMax).
+	// ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as
+	// Config.PeerMax says. A Poller does not answer further ones and counts them
+	// (stack.DropPeerMax).
 	ErrPeerMax = transport.ErrPeerMax
 	// ErrBacklog: a listener had no room for a further connection request.
 	ErrBacklog = errors.New("rnic: too many connection requests wait to be accepted")
 )
 
-// RejectedError is a Dial that the peer's ULP rejected. A Responder that does not serve the dialect answers in the same way, with
-// no private data and, where it can, another Rev (RFC 5044 section C.2.1): Error says so when that may be it.
+// RejectedError is a Dial that the peer's ULP rejected. A Responder that does not serve the dialect
+// answers in the same way, with no private data and, where it can, another Rev (RFC 5044 section
+// C.2.1): Error says so when that may be it.
 type RejectedError struct {
 	PrivateData []byte
 	Asked       Dialect // of the Request
@@ -94,13 +102,14 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("%s: its ULP said no, or it does not serve %v", text, e.Asked)
 }
 
-// MaybeDialect says whether the peer's MPA may have rejected, for want of the dialect, and not its ULP.
+// MaybeDialect says whether the peer's MPA may have rejected, for want of the dialect, and not its
+// ULP.
 func (e *RejectedError) MaybeDialect() bool {
 	return e.Asked.Valid() && !e.Enhanced && (len(e.PrivateData) == 0 || e.Rev != e.Asked.Rev())
 }
 
-// TerminateError is the end of a stream by an RDMAP Terminate. Both ends word what DDP and RDMAP find alike; where MPA found it,
-// the end that did says more than the Terminate can.
+// TerminateError is the end of a stream by an RDMAP Terminate. Both ends word what DDP and RDMAP
+// find alike; where MPA found it, the end that did says more than the Terminate can.
 type TerminateError struct {
 	Remote bool // the peer found the error and told us
 	Cause  error
@@ -115,7 +124,8 @@ func (e *TerminateError) Error() string {
 
 func (e *TerminateError) Unwrap() error { return e.Cause }
 
-// PeerError is what the peer's Terminate said (RFC 5040 section 4.8). Error words it, with the segment that it is about.
+// PeerError is what the peer's Terminate said (RFC 5040 section 4.8). Error words it, with the
+// segment that it is about.
 type PeerError struct {
 	Layer uint8 // 0 RDMAP, 1 DDP, 2 MPA
 	Type  uint8 // of the layer's errors

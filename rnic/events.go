@@ -37,8 +37,8 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint8(k))
 }
 
-// Event is something that happened to an object of the Adapter without a work request to complete for it (RFC 5042 section
-// 2.2.7). What does not belong to its kind is zero.
+// Event is something that happened to an object of the Adapter without a work request to complete
+// for it (RFC 5042 section 2.2.7). What does not belong to its kind is zero.
 type Event struct {
 	Kind  EventKind
 	QP    *QueuePair
@@ -48,7 +48,8 @@ type Event struct {
 	Err   error
 }
 
-// eventQueue takes events from the packet path without waiting for anybody: what has no room is counted and lost.
+// eventQueue takes events from the packet path without waiting for anybody: what has no room is
+// counted and lost.
 type eventQueue struct {
 	size   int
 	out    atomic.Pointer[chan Event]
@@ -70,11 +71,13 @@ func (q *eventQueue) post(e Event) {
 	}
 }
 
-// Events is where asynchronous events come out, always the same channel, Config.EventsMax deep; it is never closed. Those before the
-// first call are counted and not kept. When it is full further ones are lost, which EventsLost tells: nothing waits for its reader.
-// What lies in it keeps its QueuePairs from being collected. Any goroutine.
+// Events is where asynchronous events come out, always the same channel, Config.EventsMax deep; it
+// is never closed. Those before the first call are counted and not kept. When it is full further
+// ones are lost, which EventsLost tells: nothing waits for its reader. What lies in it keeps its
+// QueuePairs from being collected. Any goroutine.
 //
-// An event that QP left service may come before QueuePair.Done. QueuePair.Abort ends one whose peer takes too much.
+// An event that QP left service may come before QueuePair.Done. QueuePair.Abort ends one whose peer
+// takes too much.
 func (a *Adapter) Events() <-chan Event {
 	if a.events.out.Load() == nil {
 		out := make(chan Event, a.events.size)
@@ -94,16 +97,17 @@ func (a *Adapter) EventCount(k EventKind) uint64 {
 // EventsLost is how many events found the channel of Events full. Any goroutine.
 func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 
-// Arm asks for one event of the kind (Adapter.Events), and replaces what was asked for that kind before and has not come; 0 asks for
-// nothing. Any goroutine, in any state.
+// Arm asks for one event of the kind (Adapter.Events), and replaces what was asked for that kind
+// before and has not come; 0 asks for nothing. Any goroutine, in any state.
 //
 //	EventReceiveLow   fewer than limit receive buffers are posted and not completed; at once if that is so. Not with an SRQ,
 //	                  which has SharedReceiveQueue.Arm: ErrShared
 //	EventReceiveHigh  more than limit receive buffers hold octets and are not delivered, for the peer leaves gaps
 //	EventSlowPath     Stats.SlowPath is more than limit. It counts on from the beginning: arm again with Event.Count and some more
 //
-// They are looked at when octets arrive and have been placed and delivered. All are countermeasures of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take
-// is bounded anyway, and it is the ULP that knows how much is unfair, and may Abort.
+// They are looked at when octets arrive and have been placed and delivered. All are countermeasures
+// of RFC 5042 (sections 6.4.3.1 and 6.4.4): what a peer may take is bounded anyway, and it is the
+// ULP that knows how much is unfair, and may Abort.
 func (q *QueuePair) Arm(k EventKind, limit int) error {
 	if limit < 0 || limit > math.MaxInt32 && k != EventSlowPath {
 		return fmt.Errorf("rnic: threshold %d of event %v", limit, k)

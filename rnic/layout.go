@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// What the application fills in and reads is laid out as the rings have it, so that nothing is copied twice.
+// What the application fills in and reads is laid out as the rings have it, so that nothing is
+// copied twice.
 
 // sges are ranges as the engine has them.
 func sges(list []SGE) []qp.SGE {

@@ -20,16 +20,17 @@ import (
 // ListenOptions of Adapter.Listen.
 type ListenOptions struct {
 	Backlog int // connection requests that wait for Accept: default 128, at most BacklogMax
-	// Dialects that are served; each Request is answered in its own. Default: all that begin with a Request, Rev 0 among
-	// them (what RFC 5044 section C.1 calls permissive). With Culley02 alone, connections are offered as soon as they stand;
-	// with Culley02 among others, the peer's first octet tells.
+	// Dialects that are served; each Request is answered in its own. Default: all that begin with a
+	// Request, Rev 0 among them (what RFC 5044 section C.1 calls permissive). With Culley02 alone,
+	// connections are offered as soon as they stand; with Culley02 among others, the peer's first
+	// octet tells.
 	Dialects []Dialect
-	// PrivateDataMax is the longest private data taken with a Request of Rev 0 (default 512, up to 65535); from Rev 1 on
-	// 512 is the limit in any case.
+	// PrivateDataMax is the longest private data taken with a Request of Rev 0 (default 512, up to
+	// 65535); from Rev 1 on 512 is the limit in any case.
 	PrivateDataMax int
-	// OnFailure, if set, is told of every connection to this listener that ended in an error: before it was
-	// accepted (a wrong key, a time-out) or later. It runs on a goroutine of the listener; when it is slow, reports
-	// are dropped and counted.
+	// OnFailure, if set, is told of every connection to this listener that ended in an error:
+	// before it was accepted (a wrong key, a time-out) or later. It runs on a goroutine of the
+	// listener; when it is slow, reports are dropped and counted.
 	OnFailure func(ConnFailure)
 }
 
@@ -55,9 +56,10 @@ type Listener struct {
 	role     connect.Responder
 }
 
-// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the Poller's address). Port 0 picks a
-// free one, which Listener.Addr tells. It returns when all Pollers listen, or with an error when ctx ends: errors are ErrClosed
-// behind Adapter.Close, stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
+// Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the
+// Poller's address). Port 0 picks a free one, which Listener.Addr tells. It returns when all
+// Pollers listen, or with an error when ctx ends: errors are ErrClosed behind Adapter.Close,
+// stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
 	if a.host.IsClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
@@ -172,7 +174,7 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 			a.host.Turn()
 			select {
 			case err = <-res:
-			case <-ctx.Done(): // nobody turns the Poller; should it listen later, Unlisten comes right behind
+			case <-ctx.Done(): // nobody turns the Poller; should it listen later, Unlisten comes right after
 				i, err = i+1, ctx.Err()
 			}
 		}
@@ -196,8 +198,8 @@ func (l *Listener) unlisten(ctx context.Context, pollers []*connect.Poller, port
 // Addr is where the Listener listens.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Accept returns the next connection request, or an error when ctx ends (ctx.Err()) or the Listener or its Adapter is closed
-// (ErrClosed).
+// Accept returns the next connection request, or an error when ctx ends (ctx.Err()) or the Listener
+// or its Adapter is closed (ErrClosed).
 func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 	for {
 		if isClosed(l.done) { // whatever still waits
@@ -240,8 +242,8 @@ func (l *Listener) Poll() *ConnRequest {
 	return nil
 }
 
-// Close stops listening, and returns when OnFailure is not being called any more: OnFailure must not call it. Accepted
-// connections go on; requests not yet accepted time out.
+// Close stops listening, and returns when OnFailure is not being called any more: OnFailure must
+// not call it. Accepted connections go on; requests not yet accepted time out.
 func (l *Listener) Close() {
 	l.end(context.Background())
 	l.reporter.Wait()
@@ -268,7 +270,8 @@ func (l *Listener) offer(ln *connect.Connection, f mpa.Frame) error {
 	}
 }
 
-// fail hands a failure to OnFailure's goroutine; when that is slow the failure is counted and forgotten.
+// fail hands a failure to OnFailure's goroutine; when that is slow the failure is counted and
+// forgotten.
 func (l *Listener) fail(f ConnFailure) {
 	select {
 	case l.failures <- f:
@@ -304,7 +307,8 @@ func (r *ConnRequest) Dialect() Dialect {
 	return Dialect(d)
 }
 
-// ReadDepths are the Initiator's IRD and ORD; false: the Request has none. ReadDepthULP: the ULPs are to settle it.
+// ReadDepths are the Initiator's IRD and ORD; false: the Request has none. ReadDepthULP: the ULPs
+// are to settle it.
 func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
 	return int(r.enhanced.IRD), int(r.enhanced.ORD), r.frame.IsEnhanced()
 }
@@ -320,15 +324,17 @@ func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 // Revision is the MPA revision of the Request.
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
-// Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service on the
-// connection, and sends conn.PrivateData with the MPA Reply. The QueuePair may post at once; MPA
-// holds its FPDUs back until the Initiator's first one has come, or what stands for it. When the QueuePair needs a larger ORD
-// than the Initiator allows (ConnParam.ORDMin), the Reply rejects and the error is mpa.ErrORDShort. Others are ErrState when the
-// QueuePair is not idle or the request was decided already, ctx.Err(), and how the connection ended before.
+// Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service
+// on the connection, and sends conn.PrivateData with the MPA Reply. The QueuePair may post at once;
+// MPA holds its FPDUs back until the Initiator's first one has come, or what stands for it. When
+// the QueuePair needs a larger ORD than the Initiator allows (ConnParam.ORDMin), the Reply rejects
+// and the error is mpa.ErrORDShort. Others are ErrState when the QueuePair is not idle or the
+// request was decided already, ctx.Err(), and how the connection ended before.
 //
-// Some errors change nothing, so that the request may still be accepted, by this QueuePair or another, or rejected: a QueuePair
-// that is not idle, or of another Adapter, what cannot be in conn, and *mem.TableFullError, for a connection takes one of
-// Config.RegionsMax entries. After any other error the QueuePair is Closed.
+// Some errors change nothing, so that the request may still be accepted, by this QueuePair or
+// another, or rejected: a QueuePair that is not idle, or of another Adapter, what cannot be in
+// conn, and *mem.TableFullError, for a connection takes one of Config.RegionsMax entries. After any
+// other error the QueuePair is Closed.
 func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) error {
 	if q == nil {
 		return fmt.Errorf("rnic: accept %v: no queue pair given", r.remote)
@@ -355,8 +361,9 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	return nil
 }
 
-// Reject answers the Request with the R bit and private (Dialect.PrivateDataMax octets at most), then closes the connection.
-// culley-02 has no answer: the connection is reset. RejectStream keeps the connection.
+// Reject answers the Request with the R bit and private (Dialect.PrivateDataMax octets at most),
+// then closes the connection. culley-02 has no answer: the connection is reset. RejectStream keeps
+// the connection.
 func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 	if err := privateDataError(private, r.Dialect()); err != nil {
 		return fmt.Errorf("rnic: reject %v: %w", r.remote, err)
@@ -365,6 +372,7 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 	return r.connection.Ask(ctx, func() error { return r.connection.Reject(r.frame, private, false) })
 }
 
-// Done is closed when the connection of the request is over: behind Reject, when the peer has closed it, too, or a bound for that has passed.
-// Adapter.Close before then may reset it, and the peer not hear of the Reject.
+// Done is closed when the connection of the request is over: after Reject, when the peer has closed
+// it, too, or a bound for that has passed. Adapter.Close before then may reset it, and the peer not
+// hear of the Reject.
 func (r *ConnRequest) Done() <-chan struct{} { return r.connection.Gone }

@@ -22,8 +22,8 @@ func (l *Listener) listenKernel(ctx context.Context, addr string) error {
 	return nil
 }
 
-// acceptLoop accepts until the listener is closed. When the system has no more descriptors, or the like, it waits a
-// little longer each time instead of asking again at once.
+// acceptLoop accepts until the listener is closed. When the system has no more descriptors, or the
+// like, it waits a little longer each time instead of asking again at once.
 func (l *Listener) acceptLoop(tl *net.TCPListener) {
 	const firstPause, longestPause = 5 * time.Millisecond, time.Second
 	pause := firstPause

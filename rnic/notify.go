@@ -10,14 +10,16 @@ import (
 type Notification uint32
 
 const (
-	// NextSolicited: those that the peer asked an event for (Completion.Solicited), and those that are no success.
+	// NextSolicited: those that the peer asked an event for (Completion.Solicited), and those that
+	// are no success.
 	NextSolicited Notification = Notification(qp.ArmedSolicited)
 	// NextCompletion: any.
 	NextCompletion Notification = Notification(qp.ArmedAny)
 )
 
-// Arm asks for one value in Ready when the next completion comes that n is about. When there is something to poll already, it is there
-// at once, whatever that is: so a caller that polls until nothing is left, arms and then waits for Ready misses nothing.
+// Arm asks for one value in Ready when the next completion comes that n is about. When there is
+// something to poll already, it is there at once, whatever that is: so a caller that polls until
+// nothing is left, arms and then waits for Ready misses nothing.
 //
 //	for {
 //		for n := cq.Poll(cs[:]); n > 0; n = cq.Poll(cs[:]) { ... }
@@ -28,17 +30,18 @@ const (
 //		}
 //	}
 //
-// It may be called again before the value came: NextCompletion includes the other, and what was asked stays asked. Same goroutine as
-// Poll; it does not block.
+// It may be called again before the value came: NextCompletion includes the other, and what was
+// asked stays asked. Same goroutine as Poll; it does not block.
 func (q *CompletionQueue) Arm(n Notification) { q.q.Arm(uint32(n)) }
 
-// Ready has a value after Arm. Now and then there is one without a cause: poll, and arm again. Any goroutine, but Wait takes values
-// from it, too.
+// Ready has a value after Arm. Now and then there is one without a cause: poll, and arm again. Any
+// goroutine, but Wait takes values from it, too.
 func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.Ready() }
 
-// Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion that arrives
-// between a fruitless Poll and Wait is not missed: the queue is looked at again after it was armed. The error is ctx.Err(); that a
-// QueuePair has ended is no error here, its work completes as Flushed.
+// Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion
+// that arrives between a fruitless Poll and Wait is not missed: the queue is looked at again after
+// it was armed. The error is ctx.Err(); that a QueuePair has ended is no error here, its work
+// completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
 	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextCompletion); err != nil {
@@ -48,9 +51,10 @@ func (q *CompletionQueue) Wait(ctx context.Context) error {
 	return nil
 }
 
-// WaitSolicited returns when there is something to poll already; otherwise it lets completions gather until one comes that
-// NextSolicited is about, or ctx ends. Like Wait otherwise. Whoever sets WorkRequest.Solicited on the last of several Sends wakes
-// its peer once. RecvCQ must have room for what gathers.
+// WaitSolicited returns when there is something to poll already; otherwise it lets completions
+// gather until one comes that NextSolicited is about, or ctx ends. Like Wait otherwise. Whoever
+// sets WorkRequest.Solicited on the last of several Sends wakes its peer once. RecvCQ must have
+// room for what gathers.
 func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
 	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextSolicited); err != nil {

@@ -8,10 +8,11 @@ const runMax = 16
 // PostSend queues requests of the send queue in their order, as ibv_post_send does with a chain,
 // and rings the doorbell once: together they cost less than one by one, and small messages share
 // segments. Op of each says what it is; WorkRequest says which operands that takes. Other
-// goroutines' requests may come in between. Any goroutine, from the RTS state on; it does not block.
+// goroutines' requests may come in between. Any goroutine, from the RTS state on; it does not
+// block.
 //
 // The first n were posted and are carried out whatever becomes of the rest; err is about wrs[n],
-// which left nothing behind, and nil when all were posted:
+// which left nothing, and nil when all were posted:
 //   - ErrSendQueueFull, ErrCQFull: not now;
 //   - ErrState before RTS; ErrClosed once this end has called Disconnect, Close or Abort (RFC 5041
 //     section 8.2.1). When the connection ended otherwise the request completes as Flushed;
@@ -101,12 +102,14 @@ func (q *QueuePair) enqueueRun(wrs []WorkRequest) int {
 	return q.engine.PostSends(run[:n])
 }
 
-// plain says whether a request is possible as it is, whatever the connection has settled, and is one entry.
+// plain says whether a request is possible as it is, whatever the connection has settled, and is
+// one entry.
 func plain(wr *WorkRequest) bool {
 	return (wr.Op == OpSend || wr.Op == OpWrite) && len(wr.List) == 0 && len(wr.Inline) == 0
 }
 
-// doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does any more.
+// doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does
+// any more.
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {
 		q.engine.Flush()

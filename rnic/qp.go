@@ -15,7 +15,8 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// QPOptions of CreateQP: what a queue pair is, as ibv_qp_init_attr says it. How it connects is ConnParam's.
+// QPOptions of CreateQP: what a queue pair is, as ibv_qp_init_attr says it. How it connects is
+// ConnParam's.
 type QPOptions struct {
 	PD             *ProtectionDomain
 	SendCQ, RecvCQ *CompletionQueue
@@ -24,14 +25,17 @@ type QPOptions struct {
 	SendDepth int // work requests posted and not yet sent: so many at least (default 128)
 	RecvDepth int // receive buffers posted (with SRQ: taken) and not completed (default 128)
 
-	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is SGEMaxDefault.
+	// SGEMax is how many ranges one work request may have, Local included: 1 to SGEMaxLimit, 0 is
+	// SGEMaxDefault.
 	SGEMax int
-	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is InlineMaxDefault, NoInline none. The
-	// rings hold SendDepth and RecvDepth of the longest: 72 octets, and as many for every 4 ranges more or 64 octets of data.
+	// InlineMax is how many octets of inline data one may have: 1 to InlineMaxLimit, 0 is
+	// InlineMaxDefault, NoInline none. The rings hold SendDepth and RecvDepth of the longest: 72
+	// octets, and as many for every 4 ranges more or 64 octets of data.
 	InlineMax int
 }
 
-// QueuePair is one end of a connection. It is in service once; make a new one for the next connection.
+// QueuePair is one end of a connection. It is in service once; make a new one for the next
+// connection.
 type QueuePair struct {
 	opt     QPOptions
 	adapter *Adapter
@@ -39,8 +43,9 @@ type QueuePair struct {
 	end     connect.Endpoint
 }
 
-// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that cannot be, which the text names,
-// and ErrClosed after Adapter.Close. One that will not be connected is to be closed where buffers were posted, which completes them.
+// CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that
+// cannot be, which the text names, and ErrClosed after Adapter.Close. One that will not be
+// connected is to be closed where buffers were posted, which completes them.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -108,10 +113,12 @@ func (q *QueuePair) RemoteAddr() netip.AddrPort {
 	return peer
 }
 
-// PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's to keep.
+// PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's
+// to keep.
 func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 
-// Done is closed when the QueuePair has left service and all its work has been completed or flushed.
+// Done is closed when the QueuePair has left service and all its work has been completed or
+// flushed.
 func (q *QueuePair) Done() <-chan struct{} { return q.end.Done }
 
 // Err says, after Done, why the connection ended; nil after an orderly close.
@@ -124,9 +131,10 @@ func (q *QueuePair) Err() error {
 	}
 }
 
-// Close ends the connection in order: what was posted is sent, then our half is closed, and Close returns when the
-// peer has closed its half too. When ctx ends first the connection is aborted, which Done tells the end of. One that is
-// still coming about is given up. The error is ctx's, or how the connection ended (Err); nil after an orderly end.
+// Close ends the connection in order: what was posted is sent, then our half is closed, and Close
+// returns when the peer has closed its half too. When ctx ends first the connection is aborted,
+// which Done tells the end of. One that is still coming about is given up. The error is ctx's, or
+// how the connection ended (Err); nil after an orderly end.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.end.Unwanted.Store(true)
 	if q.engine.Move(qp.Idle, qp.Closed) {
@@ -158,12 +166,13 @@ type Stats struct {
 	WritesRecvd   uint64
 	SharedTaken   uint64 // buffers taken from the SRQ: what this peer consumes of it
 	SharedHeld    int    // of these, not yet completed
-	// SlowPath counts frames that were reassembled, segments that were left to be sent again and octets that were moved together: what
-	// costs more than frames that come whole in one segment. Arm(EventSlowPath).
+	// SlowPath counts frames that were reassembled, segments that were left to be sent again and
+	// octets that were moved together: what costs more than frames that come whole in one segment.
+	// Arm(EventSlowPath).
 	SlowPath    uint64
 	ReadsServed uint64 // Reads and atomics of the peer's that were answered
-	// RefusedPending counts segments that were left to be sent again because enough messages had been placed ahead of a
-	// gap.
+	// RefusedPending counts segments that were left to be sent again because enough messages had
+	// been placed ahead of a gap.
 	RefusedPending uint64
 	TCP            TransportStats
 }
@@ -218,14 +227,16 @@ type TransportStats struct {
 	Kernel                                           bool
 }
 
-// Stats returns counters; after Done those at the end. It asks the driving goroutine and may block until ctx ends.
+// Stats returns counters; after Done those at the end. It asks the driving goroutine and may block
+// until ctx ends.
 func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	c, err := q.end.Stats(ctx)
 	return statsOf(c), err
 }
 
-// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it keep segments full. ErrState
-// unless the QueuePair is in service: start-up settles whether there are markers.
+// PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it
+// keep segments full. ErrState unless the QueuePair is in service: start-up settles whether there
+// are markers.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	n, err := q.end.MULPDU(ctx)
 	if err != nil {

@@ -37,27 +37,29 @@ type ProtectionDomain struct {
 type RegisterOptions struct {
 	// Access of peers and of receive buffers; what this host sends may always be read.
 	Access Access
-	// Windows are remote rights that windows onto the region may have beyond Access. With no remote right in Access the
-	// region's own STag is of no use to peers: they get windows only.
+	// Windows are remote rights that windows onto the region may have beyond Access. With no remote
+	// right in Access the region's own STag is of no use to peers: they get windows only.
 	Windows Access
 	// Base is the tagged offset of the first octet; 0 makes the region zero-based.
 	Base uint64
-	// ByAddr makes the region address-based, as most verbs programs have it: the tagged offset of an octet is its address
-	// in this process. Base must be 0 then.
+	// ByAddr makes the region address-based, as most verbs programs have it: the tagged offset of
+	// an octet is its address in this process. Base must be 0 then.
 	ByAddr bool
 	// Zero clears the octets before a peer may read them.
 	Zero bool
-	// For binds the region to one QueuePair of the domain: no other stream may touch it. nil: all of the domain may, which
-	// is for peers that trust each other (RFC 5042 section 6.4.5).
+	// For binds the region to one QueuePair of the domain: no other stream may touch it. nil: all
+	// of the domain may, which is for peers that trust each other (RFC 5042 section 6.4.5).
 	For *QueuePair
 }
 
-// Register makes b addressable, zero-based, for all QueuePairs of the domain. b must stay mapped and unmoved until the
-// region has been revoked: arena memory, a mapped file, or ordinary Go memory (the region keeps it reachable).
+// Register makes b addressable, zero-based, for all QueuePairs of the domain. b must stay mapped
+// and unmoved until the region has been revoked: arena memory, a mapped file, or ordinary Go memory
+// (the region keeps it reachable).
 //
-// Any goroutine, not on the packet path: it locks, allocates and asks the kernel to make the pages present. The octets
-// stay the caller's. Errors, for errors.As: *mem.AccessError when this process may not itself read or write b as asked,
-// *mem.RegionError, *mem.TableFullError (Config.RegionsMax).
+// Any goroutine, not on the packet path: it locks, allocates and asks the kernel to make the pages
+// present. The octets stay the caller's. Errors, for errors.As: *mem.AccessError when this process
+// may not itself read or write b as asked, *mem.RegionError, *mem.TableFullError
+// (Config.RegionsMax).
 func (pd *ProtectionDomain) Register(b []byte, access Access) (*MemoryRegion, error) {
 	return pd.RegisterWith(b, RegisterOptions{Access: access})
 }
@@ -88,8 +90,8 @@ func (pd *ProtectionDomain) streamOf(q *QueuePair) (mem.StreamID, error) {
 	return q.engine.Stream, nil
 }
 
-// MemoryRegion is registered memory. The calls that take its STag away wait for placements that are under way, and must not be
-// made from the goroutine that turns a Poller.
+// MemoryRegion is registered memory. The calls that take its STag away wait for placements that are
+// under way, and must not be made from the goroutine that turns a Poller.
 type MemoryRegion struct {
 	region  *mem.MemoryRegion
 	adapter *Adapter
@@ -113,24 +115,29 @@ func (m *MemoryRegion) Access() Access { return Access(m.region.Access() &^ mem.
 // Exclusive says whether the region is for one QueuePair alone (RegisterOptions.For).
 func (m *MemoryRegion) Exclusive() bool { return m.region.Stream() != mem.AnyStream }
 
-// Valid says whether the STag reaches the region: neither revoked nor invalidated, by the peer or by Local Invalidate.
+// Valid says whether the STag reaches the region: neither revoked nor invalidated, by the peer or
+// by Local Invalidate.
 func (m *MemoryRegion) Valid() bool { return m.region.Valid() }
 
-// Revoke takes the STag's validity away, and that of all windows onto the region: no octet is placed or read through any
-// of them after Revoke has returned. It waits for the bursts that are under way, microseconds as a rule, and is what a
-// server calls before it looks at remotely written data (RFC 5042 appendix A). The entry is kept, for Revalidate. On a
-// region that is not valid it only waits.
+// Revoke takes the STag's validity away, and that of all windows onto the region: no octet is
+// placed or read through any of them after Revoke has returned. It waits for the bursts that are
+// under way, microseconds as a rule, and is what a server calls before it looks at remotely written
+// data (RFC 5042 appendix A). The entry is kept, for Revalidate. On a region that is not valid it
+// only waits.
 func (m *MemoryRegion) Revoke() { m.region.Revoke() }
 
-// Revalidate makes a revoked region valid again under a new key and returns its STag; the old STag stays invalid
-// until the 8-bit key has come round, and windows that were bound until they are bound again. A valid region is revoked
-// first, which waits; a revoked one does not wait. It panics after Deregister.
+// Revalidate makes a revoked region valid again under a new key and returns its STag; the old STag
+// stays invalid until the 8-bit key has come round, and windows that were bound until they are
+// bound again. A valid region is revoked first, which waits; a revoked one does not wait. It panics
+// after Deregister.
 func (m *MemoryRegion) Revalidate() STag { return m.region.Revalidate() }
 
-// Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only waits.
+// Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only
+// waits.
 func (m *MemoryRegion) Deregister() { m.region.Deregister() }
 
-// Slice names octets [off, off+n) of the region, for a work request. Out of range is the programmer's error.
+// Slice names octets [off, off+n) of the region, for a work request. Out of range is the
+// programmer's error.
 func (m *MemoryRegion) Slice(off, n int) SGE {
 	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
 		panic(fmt.Sprintf("rnic: slice [%d, %d+%d) of a region of %d octets", off, off, n, m.Len()))
@@ -138,11 +145,13 @@ func (m *MemoryRegion) Slice(off, n int) SGE {
 	return SGE{STag: m.STag(), Length: uint32(n), Offset: m.Base() + uint64(off)}
 }
 
-// Window is a second STag for a part of a region: exactly the octets, rights and stream that one peer needs, for as long
-// as it needs them. It is valid from Bind until Unbind or Free, until its QueuePair's peer invalidates it, or until the region is
-// revoked, invalidated or deregistered, whose Revalidate does not bring it back.
+// Window is a second STag for a part of a region: exactly the octets, rights and stream that one
+// peer needs, for as long as it needs them. It is valid from Bind until Unbind or Free, until its
+// QueuePair's peer invalidates it, or until the region is revoked, invalidated or deregistered,
+// whose Revalidate does not bring it back.
 //
-// Any goroutine, under the same rule as MemoryRegion's methods. It belongs to its domain and is to be freed.
+// Any goroutine, under the same rule as MemoryRegion's methods. It belongs to its domain and is to
+// be freed.
 type Window struct {
 	window *mem.Window
 	pd     *ProtectionDomain
@@ -156,8 +165,9 @@ type WindowOptions struct {
 	Off, Len int    // octets of the region, from its first
 	Base     uint64 // tagged offset of the window's first octet; 0 makes it zero-based
 	Access   Access // RemoteRead, RemoteWrite or both: no more than the region's Access and Windows
-	// For binds the window to one QueuePair of the domain, whose peer may then invalidate it (OpSendInvalidate). nil: all
-	// of the domain may use it. It must be the region's own For, if that has one.
+	// For binds the window to one QueuePair of the domain, whose peer may then invalidate it
+	// (OpSendInvalidate). nil: all of the domain may use it. It must be the region's own For, if
+	// that has one.
 	For *QueuePair
 }
 
@@ -170,9 +180,10 @@ func (pd *ProtectionDomain) NewWindow() (*Window, error) {
 	return &Window{window: w, pd: pd}, nil
 }
 
-// Bind lays the window over a part of m, a region of the same domain, and returns the STag to advertise, which is new
-// each time. A window that is bound is unbound first, which waits; no other call does. ErrRevoked if m is not valid,
-// *mem.RegionError if the window would show more than m has, ErrWindowFreed behind Free.
+// Bind lays the window over a part of m, a region of the same domain, and returns the STag to
+// advertise, which is new each time. A window that is bound is unbound first, which waits; no other
+// call does. ErrRevoked if m is not valid, *mem.RegionError if the window would show more than m
+// has, ErrWindowFreed after Free.
 func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	if m == nil || m.region == nil {
 		return 0, errors.New("rnic: bind a window: no region given")
@@ -202,11 +213,13 @@ func (w *Window) STag() STag { return w.window.STag() }
 // Valid says whether the STag reaches the region.
 func (w *Window) Valid() bool { return w.window.Valid() }
 
-// Unbind takes the window's validity away and waits as MemoryRegion.Revoke does: no octet is placed or read through its
-// STag afterwards. The region and other windows onto it stay as they are. On a window that is not bound it only waits.
+// Unbind takes the window's validity away and waits as MemoryRegion.Revoke does: no octet is placed
+// or read through its STag afterwards. The region and other windows onto it stay as they are. On a
+// window that is not bound it only waits.
 func (w *Window) Unbind() { w.window.Unbind() }
 
-// Free unbinds the window, waits as Unbind does, and gives its entry back: it cannot be bound again.
+// Free unbinds the window, waits as Unbind does, and gives its entry back: it cannot be bound
+// again.
 func (w *Window) Free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

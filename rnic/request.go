@@ -51,7 +51,8 @@ func setOperands(w *qp.WQE, wr *WorkRequest) {
 	}
 }
 
-// checkRequests validates the options that are about the size of work requests, and fills in defaults.
+// checkRequests validates the options that are about the size of work requests, and fills in
+// defaults.
 func (o *QPOptions) checkRequests() error {
 	if o.SGEMax == 0 {
 		o.SGEMax = SGEMaxDefault
@@ -119,6 +120,7 @@ func checkLong(op Opcode, wr *WorkRequest, sgeMax, inlineMax int) error {
 	return nil
 }
 
-// hasList says whether a request may have several ranges, hasInline whether its octets may come with it.
+// hasList says whether a request may have several ranges, hasInline whether its octets may come
+// with it.
 func (o Opcode) hasList() bool   { return o == OpRecv || o.hasInline() }
 func (o Opcode) hasInline() bool { return o == OpSend || o == OpSendInvalidate || o == OpWrite }

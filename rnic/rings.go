@@ -10,9 +10,10 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// ringStore gives queues their memory: from the Adapter's arena when there is one, so that rings lie on hugepages (and
-// can be shared with another process), else from the heap. Pieces are powers of two and are used again for the next
-// queue of their size, but only once nobody can hold the old queue any more: a posting call may come late.
+// ringStore gives queues their memory: from the Adapter's arena when there is one, so that rings
+// lie on hugepages (and can be shared with another process), else from the heap. Pieces are powers
+// of two and are used again for the next queue of their size, but only once nobody can hold the old
+// queue any more: a posting call may come late.
 type ringStore struct {
 	mu    sync.Mutex
 	arena *hugepages.Arena
@@ -37,7 +38,8 @@ func takeSlots[S any, O any](s *ringStore, owner *O, n int) []S {
 	return mem.View[S](b, n)
 }
 
-// take returns size octets, or nil when the arena is used up or absent: the heap then serves as well.
+// take returns size octets, or nil when the arena is used up or absent: the heap then serves as
+// well.
 func (s *ringStore) take(size int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

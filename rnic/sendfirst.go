@@ -8,8 +8,9 @@ import "github.com/rnicd/rnicd/rnic/internal/connect"
 // start-up, as ucmatose does: by default both ends of these wait for ever.
 //
 // It may be called at any time, from any goroutine: before Accept, too, and it holds as soon as the
-// QueuePair is in service. Quirks.SendFirst, at Accept, is the same. The error is ErrState when the QueuePair is Closed. It changes nothing at
-// an Initiator, or where an RTR message is still awaited (the next FPDU will come by itself).
+// QueuePair is in service. Quirks.SendFirst, at Accept, is the same. The error is ErrState when the
+// QueuePair is Closed. It changes nothing at an Initiator, or where an RTR message is still awaited
+// (the next FPDU will come by itself).
 func (q *QueuePair) SendFirst() error { return q.end.LetSend(connect.SendsFirst) }
 
 // PeerReady is SendFirst without the pause: the Initiator is known to be in full operation, for it

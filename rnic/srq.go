@@ -14,21 +14,24 @@ type SRQOptions struct {
 	Depth int // buffers posted and not taken (default 128, up to SRQDepthMax)
 }
 
-// SharedReceiveQueue is a queue of receive buffers for any number of QueuePairs of its ProtectionDomain (QPOptions.SRQ), whichever
-// Pollers or sockets carry them. docs/adr/0014-shared-receive-queue.md says what happens at its edges.
+// SharedReceiveQueue is a queue of receive buffers for any number of QueuePairs of its
+// ProtectionDomain (QPOptions.SRQ), whichever Pollers or sockets carry them.
+// docs/adr/0014-shared-receive-queue.md says what happens at its edges.
 //
 //	PostRecv --> ring --a message that has no buffer yet--> QueuePair, in the order of its messages --> Completion
 //
-// A QueuePair takes buffers when a segment of a message arrives, as many as the messages up to that one need, and holds RecvDepth
-// at most; each then completes on that QueuePair's RecvCQ. It has no end of its own: behind the end of its QueuePairs nobody takes
-// what is left in it, and the buffers are the application's again.
+// A QueuePair takes buffers when a segment of a message arrives, as many as the messages up to that
+// one need, and holds RecvDepth at most; each then completes on that QueuePair's RecvCQ. It has no
+// end of its own: after the end of its QueuePairs nobody takes what is left in it, and the buffers
+// are the application's again.
 type SharedReceiveQueue struct {
 	adapter *Adapter
 	pd      *ProtectionDomain
 	q       qp.SRQ
 }
 
-// CreateSRQ makes an empty SharedReceiveQueue. The error says which option cannot be. Any goroutine.
+// CreateSRQ makes an empty SharedReceiveQueue. The error says which option cannot be. Any
+// goroutine.
 func (a *Adapter) CreateSRQ(opt SRQOptions) (*SharedReceiveQueue, error) {
 	if opt.Depth == 0 {
 		opt.Depth = QueueDepthDefault
@@ -96,8 +99,9 @@ func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
 	return nil
 }
 
-// Arm asks for one EventSRQLimit (Adapter.Events) when fewer than limit buffers are left, at once if that is so already. It replaces
-// what was asked before and has not come; 0 asks for nothing. Any goroutine.
+// Arm asks for one EventSRQLimit (Adapter.Events) when fewer than limit buffers are left, at once
+// if that is so already. It replaces what was asked before and has not come; 0 asks for nothing.
+// Any goroutine.
 func (s *SharedReceiveQueue) Arm(limit int) error {
 	if limit < 0 || limit > s.Depth() {
 		return fmt.Errorf("rnic: shared receive queue limit %d wanted, 0 to %d possible", limit, s.Depth())
@@ -112,11 +116,13 @@ func (s *SharedReceiveQueue) Left() int { return int(s.q.Remaining()) }
 // Depth is how many buffers it holds.
 func (s *SharedReceiveQueue) Depth() int { return int(s.q.Size()) }
 
-// CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these depths, so that it never holds up
-// or overflows (RFC 5042 section 6.4.3.2): their sum. Name SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose
-// RecvCQ it is and that has no SRQ, and for each SharedReceiveQueue of such the number of buffers that there are for it, Depth at
-// most. 0 is the default depth. It holds if of no QueuePair more than SendDepth requests are posted and not completed, for its ring may
-// take more, and if a receive buffer is posted again only when its completion was polled.
+// CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these
+// depths, so that it never holds up or overflows (RFC 5042 section 6.4.3.2): their sum. Name
+// SendDepth of each QueuePair whose SendCQ it is, RecvDepth of each whose RecvCQ it is and that has
+// no SRQ, and for each SharedReceiveQueue of such the number of buffers that there are for it,
+// Depth at most. 0 is the default depth. It holds if of no QueuePair more than SendDepth requests
+// are posted and not completed, for its ring may take more, and if a receive buffer is posted again
+// only when its completion was polled.
 func CQMinSize(depths ...int) int {
 	sum := 0
 	for _, d := range depths {

@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// State of a QueuePair, as the verbs have them. What a state lets one do, and what becomes of what was posted, is the same in both
-// ways to the end:
+// State of a QueuePair, as the verbs have them. What a state lets one do, and what becomes of what
+// was posted, is the same in both ways to the end:
 //
 //	         Connect,              start-up
 //	Idle ─── Accept ──► Connecting ─ frames ──► RTS ── Close, Disconnect, peer's FIN ──► Closing ────┐
@@ -23,7 +23,7 @@ import (
 //	Idle         receive buffers may be posted                                          (verbs: idle)
 //	Connecting   the same; MPA start-up is under way
 //	RTS          in service                                                             (rts)
-//	Closing      our half is, or will be, closed behind what was posted; or the peer's is closed and ours may
+//	Closing      our half is, or will be, closed after what was posted; or the peer's is closed and ours may
 //	             go on (ConnParam.AllowHalfClosed)                                      (closing)
 //	Terminating  a Terminate was sent or received: nothing else is sent any more, and the connection is being wound up
 //	                                                                                    (terminate)
@@ -31,8 +31,9 @@ import (
 //	             time-out. The peer sees it reset                                       (error)
 //	Closed       over. All that was posted has been completed or flushed; Err tells why
 //
-// Closing may become Terminating or Error, for the peer still speaks. Error passes quickly; it is where work is being flushed. A
-// transport that is lost has nothing to wind up: that leads to Closed at once.
+// Closing may become Terminating or Error, for the peer still speaks. Error passes quickly; it is
+// where work is being flushed. A transport that is lost has nothing to wind up: that leads to
+// Closed at once.
 type State uint32
 
 const (

@@ -10,11 +10,13 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 
-// ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was used in streaming mode
-// until now, and returns when the Responder has accepted, as Connect does. c is a *stream.Conn of one of the
-// Adapter's Pollers, a *net.TCPConn, or what a rejection gave back. Everything the Responder wrote must have been read: else the error is ErrUnread and
-// c stays as it was, as it does when it cannot be given up, and after an error that changes nothing. Otherwise c is of no use any
-// more, whatever comes of MPA. There is but this connection: the first of the dialects that Connect would try is the only one.
+// ConnectStream brings an idle QueuePair into service as MPA Initiator on a connection that was
+// used in streaming mode until now, and returns when the Responder has accepted, as Connect does. c
+// is a *stream.Conn of one of the Adapter's Pollers, a *net.TCPConn, or what a rejection gave back.
+// Everything the Responder wrote must have been read: else the error is ErrUnread and c stays as it
+// was, as it does when it cannot be given up, and after an error that changes nothing. Otherwise c
+// is of no use any more, whatever comes of MPA. There is but this connection: the first of the
+// dialects that Connect would try is the only one.
 func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
 	if err := q.StartConnectStream(ctx, c, conn); err != nil {
 		return err
@@ -22,8 +24,8 @@ func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnPara
 	return connectError(c.RemoteAddr().String(), q.inService(ctx))
 }
 
-// StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or Closed. It blocks until
-// what was written to c is in segments.
+// StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or
+// Closed. It blocks until what was written to c is in segments.
 func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
 	if err := cmp.Or(conn.checkConnect(), q.adapter.host.Carries(c)); err != nil {
 		return err
@@ -38,20 +40,23 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 	return nil
 }
 
-// AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in streaming mode until now:
-// 10 s at most, or until ctx ends, and then the connection is reset; when ctx ends before MPA has taken the connection over, it
-// stays a stream. The request is to be answered as a Listener's.
+// AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in
+// streaming mode until now: 10 s at most, or until ctx ends, and then the connection is reset; when
+// ctx ends before MPA has taken the connection over, it stays a stream. The request is to be
+// answered as a Listener's.
 //
-// last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent once MPA waits for the
-// Request, so that octets which are unread then are a mistake, ErrUnread, and leave conn as it was (RFC 5044 section 7.1.5). A
-// ULP that has written that message itself gives none; octets that are unread are taken for the Request then.
+// last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent
+// once MPA waits for the Request, so that octets which are unread then are a mistake, ErrUnread,
+// and leave conn as it was (RFC 5044 section 7.1.5). A ULP that has written that message itself
+// gives none; octets that are unread are taken for the Request then.
 //
 // conn is what ConnectStream takes.
 func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) (*ConnRequest, error) {
 	return a.AcceptStreamWith(ctx, conn, last, ListenOptions{})
 }
 
-// AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure do not count.
+// AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure
+// do not count.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return nil, err // of what there perhaps is no address
@@ -82,7 +87,8 @@ func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte) (awai
 	return a.respondWith(ctx, conn, last, ListenOptions{})
 }
 
-// respondWith is respond with a say in what is served. The Request will come through a Listener of the connection's own.
+// respondWith is respond with a say in what is served. The Request will come through a Listener of
+// the connection's own.
 func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (awaited, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return awaited{}, err
@@ -96,7 +102,8 @@ func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, o
 	return awaited{l, own.requests}, err
 }
 
-// nextRequest waits for the Request, or why it will not come. A simulation turns until there is one of the two.
+// nextRequest waits for the Request, or why it will not come. A simulation turns until there is one
+// of the two.
 func (l awaited) nextRequest(ctx context.Context) (*ConnRequest, error) {
 	for {
 		for l.Host.Manual != nil && ctx.Err() == nil && !isClosed(l.Gone) && len(l.requests) == 0 {
@@ -116,10 +123,11 @@ func (l awaited) nextRequest(ctx context.Context) (*ConnRequest, error) {
 	}
 }
 
-// RejectStream answers the Request as Reject does and returns the connection in streaming mode, for the ULP to use or to close:
-// the peer's ULP, if it keeps it too, reads on at the octet behind the Reply. It blocks until the Reply is on its way. What a
-// hasty peer has sent behind its Request is the stream's; but the connection is reset when that came before AcceptStream took a
-// stream over. culley-02 has no Reply, and fails.
+// RejectStream answers the Request as Reject does and returns the connection in streaming mode, for
+// the ULP to use or to close: the peer's ULP, if it keeps it too, reads on at the octet after the
+// Reply. It blocks until the Reply is on its way. What a hasty peer has sent after its Request is
+// the stream's; but the connection is reset when that came before AcceptStream took a stream over.
+// culley-02 has no Reply, and fails.
 func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Conn, error) {
 	if r.frame.Kind == 0 {
 		return nil, ErrState

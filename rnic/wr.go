@@ -8,46 +8,48 @@ import (
 type Opcode uint8
 
 const (
-	// OpSend sends Local and List, or Inline, into the peer's next receive buffer; Solicited asks for
-	// an event there.
+	// OpSend sends Local and List, or Inline, into the peer's next receive buffer; Solicited asks
+	// for an event there.
 	OpSend Opcode = iota + 1
-	// OpWrite writes Local and List, or Inline, to RemoteSTag at RemoteOffset: one run of octets there.
+	// OpWrite writes Local and List, or Inline, to RemoteSTag at RemoteOffset: one run of octets
+	// there.
 	OpWrite
 	// OpRecv is a receive buffer, Local and List, that was filled.
 	OpRecv
 	// OpSendInvalidate is OpSend that also gives the peer's STag RemoteSTag back: when the peer has
-	// received it nothing can be placed or read through that any more, and the peer's Completion says
-	// so. The peer must have granted it to this QueuePair alone; otherwise its Terminate ends the
-	// connection. A Read or an atomic through the STag that was posted before is not waited for, and
-	// ends the connection if it is too late: set Fence.
+	// received it nothing can be placed or read through that any more, and the peer's Completion
+	// says so. The peer must have granted it to this QueuePair alone; otherwise its Terminate ends
+	// the connection. A Read or an atomic through the STag that was posted before is not waited
+	// for, and ends the connection if it is too late: set Fence.
 	OpSendInvalidate
 	// OpRead reads Local.Length octets from RemoteSTag at RemoteOffset into Local, which needs
-	// LocalWrite and no remote right; it has one sink, and no List. No more than ORD Reads and atomics
-	// are under way at a time; the others, and what was posted after them, wait. The octets are there,
-	// and stay, when the Completion was polled; before that and after a failure they are
+	// LocalWrite and no remote right; it has one sink, and no List. No more than ORD Reads and
+	// atomics are under way at a time; the others, and what was posted after them, wait. The octets
+	// are there, and stay, when the Completion was polled; before that and after a failure they are
 	// indeterminate.
 	OpRead
 	// OpFetchAdd adds Add to the 64-bit word at RemoteOffset of RemoteSTag, which must be aligned
-	// there; the peer must have granted RemoteRead and RemoteWrite. The word's value before comes in
-	// Completion.Original; Local is not used. ORD counts it as it does Reads.
+	// there; the peer must have granted RemoteRead and RemoteWrite. The word's value before comes
+	// in Completion.Original; Local is not used. ORD counts it as it does Reads.
 	OpFetchAdd
-	// OpCompareSwap is OpFetchAdd for the operands in CompareSwap; Original tells whether the word was
-	// swapped.
+	// OpCompareSwap is OpFetchAdd for the operands in CompareSwap; Original tells whether the word
+	// was swapped.
 	OpCompareSwap
-	// OpImmediate sends the 8 octets of Immediate, which the peer finds in its Completion as well as
-	// in the receive buffer that it takes there. Local is not used.
+	// OpImmediate sends the 8 octets of Immediate, which the peer finds in its Completion as well
+	// as in the receive buffer that it takes there. Local is not used.
 	OpImmediate
-	// OpLocalInvalidate takes LocalSTag, a region or a bound window of this end, away from the peer;
-	// nothing is sent. When all that was posted before has been sent, and before anything posted
-	// after it is, the peer cannot reach anything through the STag any more. It may name what a peer's
-	// Send with Invalidate may (RFC 5040 section 8.1.1): an STag with remote rights that was made For
-	// this QueuePair. Those of several QueuePairs are ended by MemoryRegion.Revoke and Window.Unbind.
+	// OpLocalInvalidate takes LocalSTag, a region or a bound window of this end, away from the
+	// peer; nothing is sent. When all that was posted before has been sent, and before anything
+	// posted after it is, the peer cannot reach anything through the STag any more. It may name
+	// what a peer's Send with Invalidate may (RFC 5040 section 8.1.1): an STag with remote rights
+	// that was made For this QueuePair. Those of several QueuePairs are ended by
+	// MemoryRegion.Revoke and Window.Unbind.
 	//
 	// Sends and Writes posted before from the STag are not harmed: their octets have been copied by
-	// then. A Read into it that is under way is, unless the request has Fence: its Response finds no
-	// sink and ends the connection. So does anything that still needs the STag: a Read of the peer's, a
-	// receive buffer, a later request that sends from it. A region stays registered, for Revalidate
-	// or Deregister; windows onto it end with it; a window can be bound again.
+	// then. A Read into it that is under way is, unless the request has Fence: its Response finds
+	// no sink and ends the connection. So does anything that still needs the STag: a Read of the
+	// peer's, a receive buffer, a later request that sends from it. A region stays registered, for
+	// Revalidate or Deregister; windows onto it end with it; a window can be bound again.
 	//
 	// It completes with Success, or with LocalOperation for an STag that it may not name or that is
 	// not valid (any more): like other local errors that ends the connection.
@@ -78,24 +80,29 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %d", uint8(o))
 }
 
-// Status of a Completion; in brackets what the verbs call it. All but Success are the end of the connection, and Err tells more.
+// Status of a Completion; in brackets what the verbs call it. All but Success are the end of the
+// connection, and Err tells more.
 //
-// The verbs' other ones cannot occur: TCP retransmits (retry exceeded), a Completion's place is reserved when its request is
-// posted (no overflow), and what the peer refuses of a Send or Write, a missing receive buffer too (receiver not ready), it says
-// by its Terminate when that request has completed already: Err has it, and no Completion.
+// The verbs' other ones cannot occur: TCP retransmits (retry exceeded), a Completion's place is
+// reserved when its request is posted (no overflow), and what the peer refuses of a Send or Write,
+// a missing receive buffer too (receiver not ready), it says by its Terminate when that request has
+// completed already: Err has it, and no Completion.
 type Status uint8
 
 const (
 	Success Status = iota // (success)
-	// LocalProtection: a range was not registered, was revoked, or lacks the right (local protection error).
+	// LocalProtection: a range was not registered, was revoked, or lacks the right (local
+	// protection error).
 	LocalProtection
 	LocalLength // receive: the message was longer than the buffer (local length error)
-	// Flushed: the QueuePair left service before the request was carried out, or before that could be told (flushed).
+	// Flushed: the QueuePair left service before the request was carried out, or before that could
+	// be told (flushed).
 	Flushed
 
 	RemoteAccess         // Read or atomic: the peer did not grant it (remote access error)
 	RemoteInvalidRequest // Read or atomic: the peer does not serve it, or not so many (remote invalid request error)
-	// RemoteOperation: of a Read or atomic: the peer could not carry it out, as when the word is not aligned (remote operation error).
+	// RemoteOperation: of a Read or atomic: the peer could not carry it out, as when the word is
+	// not aligned (remote operation error).
 	RemoteOperation
 	BadResponse    // Read or atomic: what came back is no Response to it (bad response error)
 	LocalOperation // Local Invalidate: the STag is not one that this queue pair may invalidate (local queue pair operation error)
@@ -132,18 +139,20 @@ type SGE struct {
 	Offset uint64 // tagged offset (TO): Base of the region counts
 }
 
-// WorkRequest says what is to be sent, read or received into. The posting call copies it, List and Inline too: both are the
-// caller's again when it returns, and may be on the stack. The registered octets that Local and List name are the
-// QueuePair's until the request has completed.
+// WorkRequest says what is to be sent, read or received into. The posting call copies it, List and
+// Inline too: both are the caller's again when it returns, and may be on the stack. The registered
+// octets that Local and List name are the QueuePair's until the request has completed.
 type WorkRequest struct {
 	ID    uint64 // returned in the Completion
 	Local SGE    // what to send, or the buffer to receive or read into
-	// List are ranges that follow Local: what to send is gathered from them, a message that is received is scattered over them,
-	// in their order. QPOptions.SGEMax counts Local too. Ranges of no octets may stand anywhere; none of their STags is looked
-	// at. A Read has one sink, and no List.
+	// List are ranges that follow Local: what to send is gathered from them, a message that is
+	// received is scattered over them, in their order. QPOptions.SGEMax counts Local too. Ranges of
+	// no octets may stand anywhere; none of their STags is looked at. A Read has one sink, and no
+	// List.
 	List []SGE
-	// Inline is what to send, instead of Local and List: octets of any memory, at most QPOptions.InlineMax of them, which need
-	// no registration. Send, Send with Invalidate, Write. Of no octets it is as if it were not there.
+	// Inline is what to send, instead of Local and List: octets of any memory, at most
+	// QPOptions.InlineMax of them, which need no registration. Send, Send with Invalidate, Write.
+	// Of no octets it is as if it were not there.
 	Inline       []byte
 	RemoteOffset uint64 // Write, Read, atomic: tagged offset at the peer
 	RemoteSTag   STag   // Write, Read, atomic: where to or from; Send with Invalidate: what to invalidate
@@ -151,13 +160,14 @@ type WorkRequest struct {
 	Op           Opcode // what PostSend is to do; PostRecv needs none
 	Signaled     bool   // success yields a Completion; failures always do
 	Solicited    bool   // Send, Send with Invalidate, immediate data: with Solicited Event
-	// Fence: begin only when every Read and atomic posted before has been answered. Without, a Write or an atomic that follows a
-	// Read may change at the peer what is still to be read there (RFC 5040 section 5.5, rule 12), and a Send with Invalidate of the STag
-	// that is read through ends the connection where it is carried out first (rule 18).
+	// Fence: begin only when every Read and atomic posted before has been answered. Without, a
+	// Write or an atomic that follows a Read may change at the peer what is still to be read there
+	// (RFC 5040 section 5.5, rule 12), and a Send with Invalidate of the STag that is read through
+	// ends the connection where it is carried out first (rule 18).
 	Fence bool
 
-	// Fetch and Add adds Add. Each bit of Boundary is the highest of a field, out of which nothing is
-	// carried (RFC 7306 section 5.1.1); 0 is one field of 64 bits.
+	// Fetch and Add adds Add. Each bit of Boundary is the highest of a field, out of which nothing
+	// is carried (RFC 7306 section 5.1.1); 0 is one field of 64 bits.
 	Add, Boundary uint64
 	CompareSwap   CompareSwap
 	Immediate     [8]byte // immediate data
@@ -178,8 +188,9 @@ type Completion struct {
 	Solicited bool
 	// WithImmediate: the message was immediate data, which Immediate has.
 	WithImmediate bool
-	// Invalidated is the STag of ours that the peer's message invalidated, or 0. It is so already, and no octet is placed
-	// through it any more: no Revoke is needed before the memory is looked at.
+	// Invalidated is the STag of ours that the peer's message invalidated, or 0. It is so already,
+	// and no octet is placed through it any more: no Revoke is needed before the memory is looked
+	// at.
 	Invalidated STag
 	Original    uint64 // atomic: the value of the peer's word before
 	Immediate   [8]byte

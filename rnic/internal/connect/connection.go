@@ -40,7 +40,7 @@ type Connection struct {
 	repliedAt   int64 // Responder: when the Reply was made
 	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: no matter
 
-	claim      atomic.Uint32   // who has the Request: the ULP, or the end of the connection if that comes first
+	claim      atomic.Uint32   // which has the Request: the ULP, or the end of the connection if that comes first
 	In         []byte          // start-up octets received and not yet a frame
 	Out        []byte          // start-up octets not yet pulled
 	EarlyData  *earlyData      // delayed start-up: octets that came before MPA did
@@ -70,7 +70,8 @@ func newPollerConnection(h *Host, ln *Poller) (*Connection, *transport.PollerCon
 	return l, u
 }
 
-// newKernelConnection makes a connection over nc, at a place that it gives back at its end. With an error that is the caller's to do.
+// newKernelConnection makes a connection over nc, at a place that it gives back at its end. With an
+// error that is the caller's to do.
 func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Place) (*Connection, *transport.KernelConn, error) {
 	l := NewConnection(h)
 	s, err := transport.NewKernelConn(l, nc, at, h.NewReader(), h.Start)
@@ -120,7 +121,8 @@ func (l *Connection) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	return l.arriveNew(off, b, data)
 }
 
-// arriveNew takes octets at a stream offset. During start-up only octets in order are taken; TCP sends the others again.
+// arriveNew takes octets at a stream offset. During start-up only octets in order are taken; TCP
+// sends the others again.
 func (l *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	if l.startingUp() {
 		if off < l.RxNext { // of a segment whose rest was refused
@@ -141,7 +143,8 @@ func (l *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 	case phaseLeaving: // the stream's, when it is one again
 		return stack.Refused
 	case phaseDecide:
-		// The peer spoke before we answered. Nothing behind the Request is taken until the ULP has decided.
+		// The peer spoke before we answered. Nothing after the Request is taken until the ULP has
+		// decided.
 		if off+uint64(len(data)) <= l.RxBase {
 			return stack.Taken
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 )
 
-// Dial begins a connection to host:port; what comes of it is told by connected and done. Over kernel sockets it blocks until the
-// peer has answered.
+// Dial begins a connection to host:port; what comes of it is told by connected and done. Over
+// kernel sockets it blocks until the peer has answered.
 func (e *Endpoint) Dial(ctx context.Context, addr string) error {
 	switch {
 	case e.host.IsClosed():
@@ -27,7 +27,8 @@ func (e *Endpoint) dialKernel(ctx context.Context, addr string) error {
 	return e.dialSocket(ctx, addr, e.Param.Tries)
 }
 
-// dialSocket begins a connection in the first of the dialects; the others are for when it ends early.
+// dialSocket begins a connection in the first of the dialects; the others are for when it ends
+// early.
 func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dialect) error {
 	h := e.host
 	at, err := h.Places.Take()

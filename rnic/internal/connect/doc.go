@@ -1,6 +1,7 @@
-// Package connect is a connection from its first octet to its last: MPA start-up in every dialect, full operation for a queue
-// pair's engine, its end, and the ways from and to streaming mode. Below it stand an engine (package qp), which it drives, and a
-// transport (package transport), which drives it.
+// Package connect is a connection from its first octet to its last: MPA start-up in every dialect,
+// full operation for a queue pair's engine, its end, and the ways from and to streaming mode. Below
+// it stand an engine (package qp), which it drives, and a transport (package transport), which
+// drives it.
 //
 // Its files, in reading order:
 //

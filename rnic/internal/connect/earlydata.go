@@ -8,14 +8,16 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// earlyData keeps octets that came while the connection was a stream and that start-up cannot take: those behind a gap, and
-// those behind the Request. They are acknowledged, so none may be refused (RFC 5044 section 7.1.5: TCP must recover even
-// while stacks are switched). They wait in their Bufs until the left edge has passed them and somebody wants them.
+// earlyData keeps octets that came while the connection was a stream and that start-up cannot take:
+// those after a gap, and those after the Request. They are acknowledged, so none may be refused
+// (RFC 5044 section 7.1.5: TCP must recover even while stacks are switched). They wait in their
+// Bufs until the left edge has passed them and somebody wants them.
 //
 //	Read            Edge                    [pieces]
 //	 |  in order     |   gap   |  early  |   gap   |  early  |
 //
-// A peer that keeps to section 7.1.2 has sent no octet behind its Request, so few Bufs ever stand here.
+// A peer that keeps to section 7.1.2 has sent no octet after its Request, so few Bufs ever stand
+// here.
 type earlyData struct {
 	from   uint64 // stream offset of the first octet that was not the stream's
 	upTo   uint64 // the left edge at the hand-over: octets before it are handed over and never come again
@@ -41,7 +43,8 @@ func (l *Connection) TakeOver(h stream.Handover) {
 	l.Established()
 }
 
-// arriveEarly takes octets that are handed over, and then, while some of those wait, octets from TCP.
+// arriveEarly takes octets that are handed over, and then, while some of those wait, octets from
+// TCP.
 func (l *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdict {
 	h := l.EarlyData
 	switch {
@@ -57,8 +60,8 @@ func (l *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	if off < l.RxBase { // the Request's last octets
 		off, data = l.RxBase, data[l.RxBase-off:]
 	}
-	// What may be start-up is always kept, and is little. The rest, which nobody has a right to send yet, has the bounds of
-	// octets that wait for the rest of their frame.
+	// What may be start-up is always kept, and is little. The rest, which nobody has a right to
+	// send yet, has the bounds of octets that wait for the rest of their frame.
 	if off >= h.from+uint64(l.frameMax()) && (len(h.Pieces) >= l.bufsMax() || l.Pool.Available() < l.Spare) {
 		l.Fail(ErrPipelined)
 		return stack.Taken

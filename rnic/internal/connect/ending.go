@@ -60,7 +60,7 @@ func (l *Connection) open() {
 	l.heed()
 }
 
-// closing ends our half behind what is still to be pulled, and bounds the wait for the peer's.
+// closing ends our half after what is still to be pulled, and bounds the wait for the peer's.
 func (l *Connection) closing() {
 	if l.Phase == phaseOver {
 		return
@@ -102,8 +102,8 @@ func (l *Connection) Shutdown() {
 	}
 }
 
-// PeerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still owes one of start-up's, or
-// its RTR message (DECISIONS 29).
+// PeerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still
+// owes one of start-up's, or its RTR message (DECISIONS 29).
 func (l *Connection) PeerClosed() {
 	switch {
 	case l.Phase == phaseRequest || l.Phase == phaseReply || l.Phase == phaseDecide || l.Phase == PhaseFull && l.awaitsReady && !l.shut:
@@ -247,7 +247,8 @@ func (l *Connection) report(was phase, err error) {
 	}
 }
 
-// Claimed says whether the ULP has the Request; otherwise its connection is over. Any goroutine, once.
+// Claimed says whether the ULP has the Request; otherwise its connection is over. Any goroutine,
+// once.
 func (l *Connection) Claimed() bool { return l.claim.CompareAndSwap(unclaimed, claimedByULP) }
 
 // OrClosed is err, or that the connection was closed.

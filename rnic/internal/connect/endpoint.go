@@ -15,8 +15,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Endpoint is a queue pair as its connection sees it: what it wants of one, and what came of it. One connection after another
-// may try for it (fallback.go), one is its.
+// Endpoint is a queue pair as its connection sees it: what it wants of one, and what came of it.
+// One connection after another may try for it (fallback.go), one is its.
 type Endpoint struct {
 	host   *Host
 	engine *qp.Engine
@@ -42,7 +42,8 @@ func (e *Endpoint) Init(h *Host, q *qp.Engine) {
 	e.Connected, e.Done = make(chan error, 1), make(chan struct{})
 }
 
-// ConnectionOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked as not wanted any more.
+// ConnectionOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked
+// as not wanted any more.
 func (e *Endpoint) ConnectionOrUnwanted() *Connection {
 	e.Unwanted.Store(true)
 	if stop := e.StopDial.Load(); stop != nil {
@@ -51,8 +52,8 @@ func (e *Endpoint) ConnectionOrUnwanted() *Connection {
 	return e.Connection.Load()
 }
 
-// join makes l the QueuePair's connection, unless Abort or Close came before. Whichever of the two looks second sees the
-// other.
+// join makes l the QueuePair's connection, unless Abort or Close came before. Whichever of the two
+// looks second sees the other.
 func (e *Endpoint) join(l *Connection) error {
 	e.Connection.Store(l)
 	if e.Unwanted.Load() {
@@ -91,7 +92,8 @@ func (e *Endpoint) Snapshot(l *Connection) Counters {
 	return Counters{e.engine.Stats(), l.Transport.Stats()}
 }
 
-// Stats returns counters; after done those at the end. It asks the driving goroutine and may block until ctx ends.
+// Stats returns counters; after done those at the end. It asks the driving goroutine and may block
+// until ctx ends.
 func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 	l := e.Connection.Load()
 	if l == nil {
@@ -160,7 +162,8 @@ func (e *Endpoint) Addresses() (self, peer netip.AddrPort) {
 	return netip.AddrPort{}, netip.AddrPort{}
 }
 
-// tellEnd posts that a connection in service has ended, unless its Terminate was told already or this end wanted it.
+// tellEnd posts that a connection in service has ended, unless its Terminate was told already or
+// this end wanted it.
 func (e *Endpoint) tellEnd(err error) {
 	if err == nil || e.engine.Reported() || errors.Is(err, ErrClosed) {
 		return
@@ -175,8 +178,9 @@ func (e *Endpoint) tellPeerClosed(shut bool) {
 	}
 }
 
-// BeginConnecting takes an idle QueuePair for a connection, with conn, which is valid, and room for the Requests that it may bring. An
-// error leaves it Idle, except for ErrClosed, when Abort or Close has come: then it is Closed.
+// BeginConnecting takes an idle QueuePair for a connection, with conn, which is valid, and room for
+// the Requests that it may bring. An error leaves it Idle, except for ErrClosed, when Abort or
+// Close has come: then it is Closed.
 func (e *Endpoint) BeginConnecting(conn Param) error {
 	if !e.engine.Move(qp.Idle, qp.Connecting) {
 		return ErrState
@@ -195,7 +199,8 @@ func (e *Endpoint) BeginConnecting(conn Param) error {
 	return fmt.Errorf("rnic: queue pair's control region: %w", err)
 }
 
-// InService waits for the end of start-up. What has come of it goes before ctx's end: it may be a connection that is given back.
+// InService waits for the end of start-up. What has come of it goes before ctx's end: it may be a
+// connection that is given back.
 func (e *Endpoint) InService(ctx context.Context) error {
 	var err error
 	select {
@@ -213,8 +218,8 @@ func (e *Endpoint) InService(ctx context.Context) error {
 	return err
 }
 
-// giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came first and has a connection to
-// be closed.
+// giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came
+// first and has a connection to be closed.
 func (e *Endpoint) giveUp(ctx context.Context) error {
 	e.Abort()
 	select {

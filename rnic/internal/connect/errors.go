@@ -33,7 +33,8 @@ type Rejection struct {
 
 func (e *Rejection) Error() string { return "rnic: connection rejected by the peer" }
 
-// Revision is a start-up frame of a revision or a dialect that is not served, as rnic.RevisionError says.
+// Revision is a start-up frame of a revision or a dialect that is not served, as rnic.RevisionError
+// says.
 type Revision struct {
 	Revision     int
 	Asked        mpa.Dialect
@@ -45,8 +46,9 @@ func (e *Revision) Error() string {
 	return fmt.Sprintf("rnic: MPA revision %d is not served", e.Revision)
 }
 
-// connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset, timed out, or closed by the
-// peer where that is no graceful end. errors.Is finds the cause, errors.As an *mpa.Error with code 1.
+// connectionError is MPA's error 1 (RFC 5044 section 8), which the transport caused: it was reset,
+// timed out, or closed by the peer where that is no graceful end. errors.Is finds the cause,
+// errors.As an *mpa.Error with code 1.
 type connectionError struct{ cause error }
 
 func (e *connectionError) Error() string   { return e.cause.Error() }

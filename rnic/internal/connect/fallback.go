@@ -9,9 +9,9 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// A peer that does not know a dialect closes the connection, or answers with a lower Rev. The next dialect is then tried on a
-// new connection (RFC 6581 section 10, DECISIONS 15): ConnParam.dialects says which, two in all at the most. A dialect that
-// the application named is the only one.
+// A peer that does not know a dialect closes the connection, or answers with a lower Rev. The next
+// dialect is then tried on a new connection (RFC 6581 section 10, DECISIONS 15): ConnParam.dialects
+// says which, two in all at the most. A dialect that the application named is the only one.
 
 // startupCounters are an Adapter's.
 type startupCounters struct{ Fallbacks, UnaskedS, WakeUps atomic.Uint64 }
@@ -85,7 +85,8 @@ func (d *pollerDial) try(tries []mpa.Dialect, order func(func()) error) error {
 	return err
 }
 
-// retry is the next try. When the control ring is full a goroutine waits for room, for the Poller's cannot.
+// retry is the next try. When the control ring is full a goroutine waits for room, for the Poller's
+// cannot.
 func (d *pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
 	err := d.try(tries, submit)
 	switch {

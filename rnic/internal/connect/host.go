@@ -79,7 +79,8 @@ func (h *Host) Live() []*Connection {
 	return slices.Collect(maps.Keys(h.connections))
 }
 
-// Close has no more connections come about and resets those that are left, which end soon after. ctx bounds the wait for Pollers.
+// Close has no more connections come about and resets those that are left, which end soon after.
+// ctx bounds the wait for Pollers.
 func (h *Host) Close(ctx context.Context) []*Connection {
 	h.Shut()
 	connections := h.Live()
@@ -125,7 +126,8 @@ func (h *Host) Wait(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is there has to reach its caller.
+// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is
+// there has to reach its caller.
 func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
 	select {
 	case <-ch:
@@ -135,7 +137,8 @@ func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
 	}
 }
 
-// OrderUntil is order for a call that has a context, and for simulations, in which waiting means turning.
+// OrderUntil is order for a call that has a context, and for simulations, in which waiting means
+// turning.
 func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)
@@ -150,7 +153,8 @@ func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func
 	}
 }
 
-// Order submits fn, waiting for room in the control ring. Application goroutines only; the Poller must be turning.
+// Order submits fn, waiting for room in the control ring. Application goroutines only; the Poller
+// must be turning.
 func Order(submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)

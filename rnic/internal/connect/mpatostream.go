@@ -4,9 +4,10 @@ import (
 	"net"
 )
 
-// A rejected start-up leaves MPA with the TCP connection open, and the ULP may use it otherwise (RFC 5044 section 7.1.2 rules 2
-// and 3, DECISIONS 10): ConnRequest.RejectStream and ConnParam.KeepRejected give it back as a stream, at the octet behind the
-// Reply in either direction.
+// A rejected start-up leaves MPA with the TCP connection open, and the ULP may use it otherwise
+// (RFC 5044 section 7.1.2 rules 2 and 3, DECISIONS 10): ConnRequest.RejectStream and
+// ConnParam.KeepRejected give it back as a stream, at the octet after the Reply in either
+// direction.
 //
 //	reject or rejected --leave--> what is left of start-up goes out --giveBack--> a net.Conn; the connection is over
 
@@ -30,7 +31,7 @@ func (l *Connection) HandBack(nc net.Conn) {
 	l.Over(nil)
 }
 
-// Discard ends the connection for who does not want it any more, and be it a stream by now.
+// Discard ends the connection that is not wanted any more, and may be a stream by now.
 func (l *Connection) Discard() {
 	if l.Returned == nil {
 		l.Fail(ErrClosed)

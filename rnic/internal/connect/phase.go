@@ -27,8 +27,8 @@ const (
 //	Initiator:  connecting -> reply ------------> full -> over
 //	                             +-------------> rejecting -> over
 //
-// culley-02 goes from connecting to full, and at the Responder through decide. A Responder that awaits a Ready-to-Receive frame
-// is in full operation but for what it receives.
+// culley-02 goes from connecting to full, and at the Responder through decide. A Responder that
+// awaits a Ready-to-Receive frame is in full operation except for what it receives.
 type phase uint8
 
 const (

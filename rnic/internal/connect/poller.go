@@ -6,15 +6,17 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Poller is what the connections of one Poller share: the epoch word their placements announce themselves with, and the
-// packet buffers. All but the first two fields belong to the Poller's goroutine.
+// Poller is what the connections of one Poller share: the epoch word their placements announce
+// themselves with, and the packet buffers. All but the first two fields belong to the Poller's
+// goroutine.
 type Poller struct {
 	Poller  *stack.Poller
 	Reader  *mem.Reader
 	Reserve mpa.Reserve
 }
 
-// NewPoller is what connections over p will have in common. r is of all placements on its goroutine.
+// NewPoller is what connections over p will have in common. r is of all placements on its
+// goroutine.
 func NewPoller(p *stack.Poller, r *mem.Reader) *Poller {
 	b := p.Budget()
 	return &Poller{Poller: p, Reader: r, Reserve: mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}}

@@ -14,9 +14,11 @@ import (
 type Responder struct {
 	Dialects   mpa.Dialects
 	PrivateMax int // the longest private data taken with a Request of Rev 0
-	// Offer queues a connection whose Request, Kind 0 for none, waits for the ULP's decision. It never blocks.
+	// Offer queues a connection whose Request, Kind 0 for none, waits for the ULP's decision. It
+	// never blocks.
 	Offer func(l *Connection, f mpa.Frame) error
-	// Report, if set, tells why a connection has ended: after full operation, or before; the ULP has claimed it, or will not hear of it.
+	// Report, if set, tells why a connection has ended: after full operation, or before; the ULP
+	// has claimed it, or will not hear of it.
 	Report func(l *Connection, started, offered bool, err error)
 }
 
@@ -30,7 +32,8 @@ func (h *Host) Incoming(ln *Poller, r *Responder) stack.Upper {
 	return u
 }
 
-// IncomingSocket takes a connection to one of the kernel's sockets. With an error it is closed already.
+// IncomingSocket takes a connection to one of the kernel's sockets. With an error it is closed
+// already.
 func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
 	at, gaveWay, err := h.Places.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
 	if gaveWay != nil {
@@ -54,10 +57,11 @@ func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
 // respondFor makes l a Responder's connection.
 func (l *Connection) respondFor(r *Responder) { l.Responder, l.privateMax = r, r.PrivateMax }
 
-// Ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn will not run any more.
+// Ask runs fn on the driving goroutine and waits for its answer. When it returns without one, fn
+// will not run any more.
 func (l *Connection) Ask(ctx context.Context, fn func() error) error {
 	res := make(chan error, 1)
-	var taken atomic.Bool // by who comes first: the driving goroutine or the one that gave up
+	var taken atomic.Bool // by the first of two: the driving goroutine or the one that gave up
 	err := OrderUntil(ctx, l.Host, l.Transport.Submit, func() {
 		if taken.CompareAndSwap(false, true) {
 			res <- fn()

@@ -8,10 +8,11 @@ import (
 
 // A Responder that sends first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
 // FPDU: an Initiator that does not know yet that it is in full operation could take an FPDU for a
-// part of the Reply. Linux siw, for one, gives up a connection on which octets lie behind the Reply
+// part of the Reply. Linux siw, for one, gives up a connection on which octets lie after the Reply
 // when it reads that.
 
-// SendFirstPause is how long after its Reply a Responder sends first that knows nothing more of the Initiator.
+// SendFirstPause is how long after its Reply a Responder sends first that knows nothing more of the
+// Initiator.
 const SendFirstPause = 300 * time.Millisecond
 
 // Values of QueuePair.early.

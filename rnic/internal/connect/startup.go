@@ -10,7 +10,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Start-up of a connection: frames in, frames out. mpa.Party decides; what follows for the connection is here.
+// Start-up of a connection: frames in, frames out. mpa.Party decides; what follows for the
+// connection is here.
 //
 //	Initiator                                   Responder
 //	established: Request            ---------->  requested: to the ULP
@@ -63,8 +64,8 @@ func (l *Connection) immediate() {
 	l.Transport.Send()
 }
 
-// beginsWithMarker says whether octets can be the front of culley-02: FPDUPTR zero, its low two bits ignored. Of fewer than
-// four the FPDU's CRC will tell.
+// beginsWithMarker says whether octets can be the front of culley-02: FPDUPTR zero, its low two
+// bits ignored. Of fewer than four the FPDU's CRC will tell.
 func beginsWithMarker(data []byte) bool { return len(data) < 4 || data[2] == 0 && data[3]&^3 == 0 }
 
 // opensCulley02 looks at the first octets of the peer's half. false: the connection ends for them.
@@ -136,8 +137,8 @@ func (l *Connection) Start(t *mpa.Terms) {
 
 func (l *Connection) wantMarkers(e *Endpoint) bool { return !l.InOrder && !e.Param.NoMarkers }
 
-// startup collects and answers the peer's start-up frame. data is next in order; used are the octets of it that belong to
-// the frame.
+// startup collects and answers the peer's start-up frame. data is next in order; used are the
+// octets of it that belong to the frame.
 func (l *Connection) startup(data []byte) (used int) {
 	if l.Phase == phaseRequest && len(l.In) == 0 && data[0] == 0 && l.Responder.Dialects.Has(mpa.Culley02) {
 		l.requestedImmediate() // a marker, where a Request would have its M
@@ -311,7 +312,7 @@ func (l *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	l.Engine, l.Endpoint = e.engine, e
 	l.enter(&t)
 	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
-		l.Transport.SetTimer(l.Transport.Now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, who may take its time
+		l.Transport.SetTimer(l.Transport.Now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, which may take its time
 	}
 	l.repliedAt = l.Transport.Now()
 	l.Transport.Send()
@@ -351,7 +352,8 @@ func (l *Connection) ready(f mpa.Frame) {
 	l.open()
 }
 
-// Reject answers with R set. Behind it the connection is closed or, to keep, a stream again: the ULP's choice (DECISIONS 10).
+// Reject answers with R set. After it the connection is closed or, to keep, a stream again: the
+// ULP's choice (DECISIONS 10).
 func (l *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 	if l.Phase != phaseDecide {
 		return l.OverError()
@@ -374,8 +376,8 @@ func (l *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 	return nil
 }
 
-// rejection is the ULP's No to a Request. An enhanced one gets the enhanced format: depths and model as they were asked for,
-// since no end lacks anything.
+// rejection is the ULP's No to a Request. An enhanced one gets the enhanced format: depths and
+// model as they were asked for, since no end lacks anything.
 func rejection(req mpa.Frame, private []byte) mpa.Frame {
 	f := mpa.Preferences{CRC: true, Rev: req.Rev}.Frame(mpa.Reply, private)
 	f.Reject = true
@@ -387,8 +389,8 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 	return f
 }
 
-// RejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses what the Reply says when our FIN comes
-// with it.
+// RejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses what
+// the Reply says when our FIN comes with it.
 const RejectedTimeout = 250 * time.Millisecond
 
 // refuse sends a rejecting Reply, and closes when the peer does or has had the time to.
@@ -410,8 +412,8 @@ func (l *Connection) OverError() error {
 // rtrTimeout bounds the wait for the message that a peer-to-peer Initiator owes.
 const rtrTimeout = 10 * time.Second
 
-// party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator that named its own is
-// strict, any other takes Rev 0 for an answer.
+// party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator
+// that named its own is strict, any other takes Rev 0 for an answer.
 func (e *Endpoint) party(l *Connection, served mpa.Dialects) mpa.Party {
 	o := &e.Param
 	p := mpa.Party{

@@ -11,8 +11,9 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// Delayed start-up (RFC 5044 sections 7.1.2 and 7.1.3, figure 9): two ULPs talk in streaming mode, agree on MPA, and begin it on
-// the same connection, each half at the octet behind its last streaming message.
+// Delayed start-up (RFC 5044 sections 7.1.2 and 7.1.3, figure 9): two ULPs talk in streaming mode,
+// agree on MPA, and begin it on the same connection, each half at the octet after its last
+// streaming message.
 //
 //	Initiator                            Responder
 //	<Hello>                ------------> AcceptStream with <Hello Ack>, its last streaming message:
@@ -20,9 +21,9 @@ import (
 //	ConnectStream: Request ------------> a ConnRequest
 //	in service             <------------ Accept: Reply
 //
-// The roles have nothing to do with who dialled. Whoever enters MPA gives the connection up: a *stream.Conn is detached, a
-// *net.TCPConn closed in favour of a descriptor of ours. Nobody may be reading from it at that moment, and a bufio.Reader
-// above it may have read too far.
+// The roles do not depend on which end dialled. A ULP that enters MPA gives the connection up: a
+// *stream.Conn is detached, a *net.TCPConn closed in favour of a descriptor of ours. Nobody may be
+// reading from it at that moment, and a bufio.Reader above it may have read too far.
 
 // Carries says whether the Adapter can run MPA over conn.
 func (h *Host) Carries(conn net.Conn) error {
@@ -38,8 +39,8 @@ func (h *Host) Carries(conn net.Conn) error {
 	return fmt.Errorf("rnic: MPA starts on a *stream.Conn or a *net.TCPConn itself, not on a %T", conn)
 }
 
-// enterMPA puts a connection above conn. quiet: the peer has nothing to say before we do. role says what the connection is for, or that
-// it is not wanted any more.
+// enterMPA puts a connection above conn. quiet: the peer has nothing to say before we do. role says
+// what the connection is for, or that it is not wanted any more.
 func (h *Host) enterMPA(ctx context.Context, conn net.Conn, quiet bool, role func(*Connection) error) (*Connection, error) {
 	switch c := conn.(type) {
 	case *stream.Conn:
@@ -94,8 +95,8 @@ func (l *Connection) mayTake(h stream.Handover, quiet bool, role func(*Connectio
 	return err
 }
 
-// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach MPA. front was read from it
-// already.
+// fromSocket takes the connection away from nc, whose deadlines and whose Close shall not reach
+// MPA. front was read from it already.
 func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, quiet bool, role func(*Connection) error) (*Connection, error) {
 	unread, err := transport.UnreadOctets(nc)
 	switch {
@@ -116,7 +117,7 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, qu
 		return nil, err
 	}
 	s.Front = front
-	_ = nc.Close()        // ends the blocked calls of who still uses it, and nothing else: the descriptor has a twin
+	_ = nc.Close()        // ends blocked calls on it, and nothing else: the descriptor has a twin
 	_ = s.Submit(func() { // the QueuePair knows the connection from here on: Abort may come
 		if err := role(l); err != nil {
 			l.Fail(err) // run then finds a connection that is over, and tells the QueuePair
@@ -144,8 +145,8 @@ func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Place) (*Connection, *
 	return l, s, err
 }
 
-// ConnectStream makes e the Initiator on a connection that was used in streaming mode until now. An error of the first kind leaves
-// that as it was.
+// ConnectStream makes e the Initiator on a connection that was used in streaming mode until now. An
+// error of the first kind leaves that as it was.
 func (e *Endpoint) ConnectStream(ctx context.Context, c net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,7 +166,8 @@ func (e *Endpoint) ConnectStream(ctx context.Context, c net.Conn) error {
 	return err
 }
 
-// RespondOn makes r the Responder on a connection that was used in streaming mode until now, after its last message there.
+// RespondOn makes r the Responder on a connection that was used in streaming mode until now, after
+// its last message there.
 func (h *Host) RespondOn(ctx context.Context, conn net.Conn, last []byte, r *Responder) (*Connection, error) {
 	return h.enterMPA(ctx, conn, len(last) > 0, func(l *Connection) error {
 		l.respondFor(r)

@@ -4,11 +4,13 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// batchLen is how many completions are published together at most. About as many small messages as one segment of MTU 1500 has.
+// batchLen is how many completions are published together at most. About as many small messages as
+// one segment of MTU 1500 has.
 const batchLen = 16
 
-// batch is completions of one half of a QueuePair that were earned and are published together when its driver has done with a
-// segment: one barrier, and one look at whether somebody waits, for all. Their order is that of publish.
+// batch is completions of one half of a QueuePair that were earned and are published together when
+// its driver has done with a segment: one barrier, and one look at whether somebody waits, for all.
+// Their order is that of publish.
 type batch struct {
 	n     int
 	quiet int64 // requests that were carried out and asked for no completion: reservations to be given back
@@ -36,7 +38,8 @@ func (b *batch) publish(cq *CQ) {
 	}
 }
 
-// batchSend completes a request of the send queue with success, when the pull in hand ends. Driver's goroutine.
+// batchSend completes a request of the send queue with success, when the pull in hand ends.
+// Driver's goroutine.
 func (q *Engine) batchSend(wr *WQE, n uint32) {
 	b := &q.send.batch
 	if !wr.signaled() {
@@ -48,7 +51,8 @@ func (q *Engine) batchSend(wr *WQE, n uint32) {
 	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
 }
 
-// publishSends: what the send queue has earned so far is the application's. Before anything else of it completes.
+// publishSends: what the send queue has earned so far is the application's. Before anything else of
+// it completes.
 func (q *Engine) publishSends() { q.send.batch.publish(q.SendCQ) }
 
 // completeRecv completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
@@ -62,8 +66,8 @@ func (q *Engine) nextRecv() *CQE {
 	return b.add(q.RecvCQ)
 }
 
-// filled is completeRecv of what most messages are: d, with success. What else is to be said of it is written to what it returns, at
-// once.
+// filled is completeRecv of what most messages are: d, with success. What else is to be said of it
+// is written to what it returns, at once.
 func (q *Engine) filled(d *ddp.Delivered) *CQE {
 	c := q.nextRecv()
 	*c = CQE{} // and field by field: a literal is made elsewhere first, and then copied
@@ -75,7 +79,7 @@ func (q *Engine) filled(d *ddp.Delivered) *CQE {
 func (q *Engine) publishRecvs() {
 	b := &q.recv.batch
 	if b.n > 0 {
-		q.posted.Add(-int32(b.n)) // first: who polled these may post the next
+		q.posted.Add(-int32(b.n)) // first: a caller that has polled these may post the next
 		b.publish(q.RecvCQ)
 	}
 }
@@ -88,7 +92,7 @@ func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
 	}
 	c := CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
 	if wr.Op == OpRecv {
-		q.posted.Add(-1) // first: who polled this may post the next
+		q.posted.Add(-1) // first: a caller that has polled this may post the next
 	}
 	to.Push(c)
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// CQ is a bounded lock-free queue of completions, which any number of engines fill and one goroutine polls.
+// CQ is a bounded lock-free queue of completions, which any number of engines fill and one
+// goroutine polls.
 //
-// Posting reserves the entry that its completion will need, so that it cannot overflow; except for shared receive buffers, whose
-// entries are reserved when an engine takes them.
+// Posting reserves the entry that its completion will need, so that it cannot overflow; except for
+// shared receive buffers, whose entries are reserved when an engine takes them.
 type CQ struct {
 	ring     *mem.MPSC[CQE]
 	depth    int64
@@ -24,8 +25,9 @@ func (q *CQ) Init(ring *mem.MPSC[CQE], depth int) {
 	q.ring, q.depth, q.wake = ring, int64(depth), make(chan struct{}, 1)
 }
 
-// Reserve promises n entries. A caller that is refused has held none meanwhile: what there is room for is never refused for somebody
-// else's sake, which to a shared receive buffer would be an overflow. Any goroutine.
+// Reserve promises n entries. A caller that is refused has held none meanwhile: what there is room
+// for is never refused for somebody else's sake, which to a shared receive buffer would be an
+// overflow. Any goroutine.
 func (q *CQ) Reserve(n int64) bool {
 	for {
 		had := q.reserved.Load()
@@ -70,7 +72,8 @@ func (q *CQ) waitedFor() bool { return q.armed.Load() != disarmed }
 // urgent says whether c is one that armedSolicited waits for.
 func urgent(c *CQE) bool { return c.Solicited || c.Status != Success }
 
-// Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at a time.
+// Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
+// a time.
 func (q *CQ) Poll(dst []CQE) int {
 	n := q.ring.PopN(dst)
 	if n > 0 {
@@ -92,8 +95,9 @@ const (
 	ArmedAny
 )
 
-// Arm asks for one value in ready when the next completion comes of those that how is about; at once if there is something to poll
-// already. It does not take back what was asked before. Same goroutine as poll.
+// Arm asks for one value in ready when the next completion comes of those that how is about; at
+// once if there is something to poll already. It does not take back what was asked before. Same
+// goroutine as poll.
 func (q *CQ) Arm(how uint32) {
 	for was := q.armed.Load(); was < how; was = q.armed.Load() {
 		if q.armed.CompareAndSwap(was, how) {
@@ -114,8 +118,8 @@ func (q *CQ) IsArmed(how uint32) bool { return q.armed.Load() == how }
 // Ready has a value after arm. Now and then there is one without a cause.
 func (q *CQ) Ready() <-chan struct{} { return q.wake }
 
-// notify wakes the consumer if it waits for a completion that was published, urgent or not. Either its caller, or the look of arm
-// after arming, sees both.
+// notify wakes the consumer if it waits for a completion that was published, urgent or not. Either
+// its caller, or the look of arm after arming, sees both.
 func (q *CQ) notify(urgent bool) {
 	for {
 		armed := q.armed.Load()

@@ -1,5 +1,6 @@
-// Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in, completions out. It knows no connection,
-// no transport and no clock. It never calls up: Engine.Effects says what a call means for the connection.
+// Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in,
+// completions out. It knows no connection, no transport and no clock. It never calls up:
+// Engine.Effects says what a call means for the connection.
 //
 // Its files, in reading order:
 //

@@ -1,6 +1,7 @@
 package qp
 
-// Effects of a call on the connection. After each call into the engine the connection looks whether there are any.
+// Effects of a call on the connection. After each call into the engine the connection looks whether
+// there are any.
 type Effects uint8
 
 const (
@@ -8,11 +9,12 @@ const (
 	EffectOpened                        // a Responder may send from now on
 	EffectCloseHalf                     // nothing more will be sent: close our half, if it is not being closed
 	EffectShort                         // octets were refused, for want of packet buffers perhaps
-	EffectLeave                         // the stream is at its end for effectError: close our half behind its Terminate
+	EffectLeave                         // the stream is at its end for effectError: close our half after its Terminate
 	EffectFail                          // reset the connection for effectError
 )
 
-// TakeEffects returns what the calls since the last time mean for the connection. err is EffectLeave's or EffectFail's.
+// TakeEffects returns what the calls since the last time mean for the connection. err is
+// EffectLeave's or EffectFail's.
 func (q *Engine) TakeEffects() (fx Effects, err error) {
 	fx, err = q.Effects, q.effectError
 	q.Effects, q.effectError = 0, nil

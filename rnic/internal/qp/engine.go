@@ -9,13 +9,14 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions out. It knows no
-// connection, no transport and no clock. It never calls up: what a call means for the connection is in Effects.
+// Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions
+// out. It knows no connection, no transport and no clock. It never calls up: what a call means for
+// the connection is in Effects.
 //
 //	posted --Start--> in service --Finish--> over; what is posted afterwards is flushed by the caller that posts it
 //
-// Posting is for any goroutine. Everything else is for the goroutine (or the holder of the mutex) that drives the connection,
-// until Finish has returned.
+// Posting is for any goroutine. Everything else is for the goroutine (or the holder of the mutex)
+// that drives the connection, until Finish has returned.
 type Engine struct {
 	Config
 	SQ, RQ      *mem.MPSC[WQE]
@@ -24,7 +25,7 @@ type Engine struct {
 	depths      readDepths        // of Prepare
 	state       atomic.Uint32     // a State
 	unextended  atomic.Bool       // in service, and RDMAP's version has no extensions
-	flushMu     sync.Mutex        // who flushes what was posted: in Finish, and later
+	flushMu     sync.Mutex        // held while what was posted is flushed: in Finish, and later
 	watch       watch
 	Effects     Effects // of the calls since TakeEffects
 	effectError error   // of EffectFail or EffectLeave
@@ -91,9 +92,10 @@ func (q *Engine) Start(o *StartOptions) {
 	q.state.Store(uint32(RTS))
 }
 
-// Finish is the last call of the connection's driver. Nothing waits in the batches: each pull and each arrival ends with publishing.
+// Finish is the last call of the connection's driver. Nothing waits in the batches: each pull and
+// each arrival ends with publishing.
 func (q *Engine) Finish() {
-	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed behind this
+	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed after this
 	q.state.Store(uint32(Closed))
 	q.requester.abandon(q)
 	q.send.abandon(q)
@@ -105,8 +107,8 @@ func (q *Engine) Finish() {
 	}
 }
 
-// Flush completes everything in the rings as Flushed. After Closed only: a posting call that loses the race with
-// finish flushes its own work.
+// Flush completes everything in the rings as Flushed. After Closed only: a posting call that loses
+// the race with finish flushes its own work.
 func (q *Engine) Flush() {
 	q.flushMu.Lock()
 	defer q.flushMu.Unlock()

@@ -30,8 +30,8 @@ type TerminateError struct {
 func (e *TerminateError) Error() string { return e.Cause.Error() }
 func (e *TerminateError) Unwrap() error { return e.Cause }
 
-// SetupError is why this end could not put a connection into service as it was asked to. The peer is told of a local catastrophic
-// error (RFC 6581 section 9.3).
+// SetupError is why this end could not put a connection into service as it was asked to. The peer
+// is told of a local catastrophic error (RFC 6581 section 9.3).
 type SetupError struct{ Cause error }
 
 func (e *SetupError) Error() string { return e.Cause.Error() }

@@ -2,8 +2,8 @@ package qp
 
 import "math/bits"
 
-// fifo is a bounded queue of one goroutine, whose elements are looked at and changed where they are. Head and count are
-// free-running and masked; init before use.
+// fifo is a bounded queue of one goroutine, whose elements are looked at and changed where they
+// are. Head and count are free-running and masked; init before use.
 type fifo[T any] struct {
 	slots []T
 	head  uint32
@@ -18,10 +18,10 @@ func (f *fifo[T]) full() bool { return int(f.count) == len(f.slots) }
 // at is element i, the oldest is 0. It must be there.
 func (f *fifo[T]) at(i uint32) *T { return &f.slots[(f.head+i)&uint32(len(f.slots)-1)] }
 
-// push adds v behind the others; the queue must not be full.
+// push adds v after the others; the queue must not be full.
 func (f *fifo[T]) push(v T) {
 	if f.full() {
-		panic("rnic: fifo overflows") // who pushes has a credit
+		panic("rnic: fifo overflows") // a caller that pushes has a credit
 	}
 	f.count++
 	*f.at(f.count - 1) = v

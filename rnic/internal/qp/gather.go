@@ -6,8 +6,9 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// source says where the octets of the message are that is being cut: at hand, or in a range of registered memory, or in several,
-// which a message takes one behind the other. The ranges must have the rights in need.
+// source says where the octets of the message are that is being cut: at hand, or in a range of
+// registered memory, or in several, which a message takes one after the other. The ranges must have
+// the rights in need.
 type source struct {
 	own    []byte // octets at hand; nil: in memory
 	first  SGE
@@ -16,7 +17,8 @@ type source struct {
 	need   mem.Access
 }
 
-// gatherRoom is what a sendHalf keeps of the request in hand beside its wqe. Its memory is the QueuePair's, made once.
+// gatherRoom is what a sendHalf keeps of the request in hand beside its wqe. Its memory is the
+// QueuePair's, made once.
 type gatherRoom struct {
 	body   [rdmap.AtomicRequestLen]byte // a message of our own making
 	inline []byte                       // of the request in hand
@@ -62,7 +64,8 @@ func (s *sendHalf) findSource() {
 	f.first, f.list, f.stream, f.need = w.Local, s.list[:w.More], mem.AnyStream, mem.LocalRead
 }
 
-// checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets are not looked at.
+// checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets
+// are not looked at.
 func (q *Engine) checkSource() mem.CheckResult {
 	f := &q.send.from
 	if f.own != nil {
@@ -88,8 +91,8 @@ func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 	return q.Table.Check(q.Domain, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
 }
 
-// octets makes n octets of the message, from off, the parts behind the header. They are looked up for each segment, so that
-// Revoke holds in the middle of a message.
+// octets makes n octets of the message, from off, the parts after the header. They are looked up
+// for each segment, so that Revoke holds in the middle of a message.
 func (q *Engine) octets(off uint32, n int) mem.CheckResult {
 	s := &q.send
 	s.parts = s.parts[:1]

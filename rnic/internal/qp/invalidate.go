@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it took as any message does. One of
-// another length is none, and its buffer is flushed.
+// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it
+// took as any message does. One of another length is none, and its buffer is flushed.
 func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
@@ -29,9 +29,10 @@ func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	q.completeRecv(c)
 }
 
-// deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a message whose STag is not
-// this stream's own is no message, and its buffer is flushed. What was written through the STag stands before the message
-// in the stream, and this is the goroutine that places: nothing can be under way.
+// deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a
+// message whose STag is not this stream's own is no message, and its buffer is flushed. What was
+// written through the STag stands before the message in the stream, and this is the goroutine that
+// places: nothing can be under way.
 func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	stag := mem.STag(d.Header.ULP32)

@@ -10,8 +10,10 @@ const (
 )
 
 const (
-	// PendingMin bounds messages that were placed but wait for earlier octets; large segments raise it.
+	// PendingMin bounds messages that were placed but wait for earlier octets; large segments raise
+	// it.
 	PendingMin = 1024
-	// TerminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied headers.
+	// TerminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied
+	// headers.
 	TerminateLenMax = 64
 )

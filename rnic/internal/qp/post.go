@@ -1,10 +1,10 @@
 package qp
 
-// Posting: for any goroutine, before, in and after service. What is posted after the end is flushed by flush, which the caller
-// calls when it finds the engine Closed.
+// Posting: for any goroutine, before, in and after service. What is posted after the end is flushed
+// by flush, which the caller calls when it finds the engine Closed.
 
-// MayAsk refuses what this connection's dialect or its read depth does not have. One that is not in service yet is for the caller to
-// refuse.
+// MayAsk refuses what this connection's dialect or its read depth does not have. One that is not in
+// service yet is for the caller to refuse.
 func (q *Engine) MayAsk(op Opcode) error {
 	if op.extended() && q.unextended.Load() {
 		return ErrExtension
@@ -17,7 +17,8 @@ func (q *Engine) MayAsk(op Opcode) error {
 	return nil
 }
 
-// PostSend queues a request of the send queue with its list or its inline octets, its completion reserved.
+// PostSend queues a request of the send queue with its list or its inline octets, its completion
+// reserved.
 func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 	if !q.SendCQ.Reserve(1) {
 		return ErrCQFull
@@ -29,7 +30,8 @@ func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 	return nil
 }
 
-// PostSends queues requests that have neither, two or more, together. All of them or none; it returns how many.
+// PostSends queues requests that have neither, two or more, together. All of them or none; it
+// returns how many.
 func (q *Engine) PostSends(run []WQE) int {
 	n := min(len(run), q.SQ.Cap())
 	if n < 2 || !q.SendCQ.Reserve(int64(n)) {

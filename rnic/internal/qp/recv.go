@@ -77,7 +77,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: TerminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
-	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message has said that it serves one.
+	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message
+	// has said that it serves one.
 	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
@@ -128,7 +129,8 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	return v
 }
 
-// ArriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it cannot refuse them.
+// ArriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it
+// cannot refuse them.
 func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	r := &q.recv
 	if r.dead {
@@ -201,8 +203,9 @@ func (q *Engine) postBuffers() {
 
 // place takes a ULPDU to memory.
 //
-// It never stops the Receiver: behind an error of DDP's or RDMAP's, octets still move the left edge, and messages that
-// were whole before it are still delivered (DDP section 7.4); the Stream drops the rest.
+// It never stops the Receiver: after an error of DDP's or RDMAP's, octets still move the left edge,
+// and messages that were whole before it are still delivered (DDP section 7.4); the Stream drops
+// the rest.
 func (q *Engine) place(u *mpa.ULPDU) {
 	r := &q.recv
 	r.payload = 0
@@ -238,7 +241,8 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// judge is RDMAP's part before Placement (RFC 5040 section 7.2). A false ok: the segment is not to be placed, and the stream is over.
+// judge is RDMAP's part before Placement (RFC 5040 section 7.2). A false ok: the segment is not to
+// be placed, and the stream is over.
 func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
 	if r.greet.awaited {
@@ -340,7 +344,8 @@ func (q *Engine) lookForErrors() {
 	}
 }
 
-// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our half is closed.
+// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our
+// half is closed.
 func (q *Engine) ReceiveError(err error) {
 	q.recv.reported = true
 	q.send.terminate(terminateBody(err))

@@ -7,7 +7,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// requester knows what this end has asked of the peer and keeps completions in the order of posting (RFC 5040 section 5.5, rule 15).
+// requester knows what this end has asked of the peer and keeps completions in the order of posting
+// (RFC 5040 section 5.5, rule 15).
 //
 //	Read, atomic --Request cut--> outstanding, sent --Response Delivered--> done --┐
 //	Send, Write  --cut whole----> sent, done ------------------------------- ┴--head of sent--> Completion
@@ -45,10 +46,11 @@ type sentRequest struct {
 	flushStatus Status // if it is not done when the connection ends
 }
 
-// The control region, behind the Requests: Atomic Responses.
+// The control region, after the Requests: Atomic Responses.
 const responseSlot = 16 // octets; an Atomic Response has 12
 
-// start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD has the rest.
+// start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD
+// has the rest.
 func (a *requester) start(q *Engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
@@ -105,8 +107,9 @@ func (q *Engine) requested(msn uint32) {
 	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.signaled(), flushStatus: Flushed})
 }
 
-// expects judges a segment of a Read Response before it is placed: it must lie in the sink of a Read that is under way. With
-// responses in flight and segments out of order that need not be the oldest.
+// expects judges a segment of a Read Response before it is placed: it must lie in the sink of a
+// Read that is under way. With responses in flight and segments out of order that need not be the
+// oldest.
 func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 	cause := rdmap.CauseOpcode // nobody asked
 	for i := range a.outstanding.count {
@@ -128,7 +131,8 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 	return cause, false
 }
 
-// deliverResponse completes the Read whose Response is next in the stream. It must be the oldest Request's, and reach to its end.
+// deliverResponse completes the Read whose Response is next in the stream. It must be the oldest
+// Request's, and reach to its end.
 func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	a := &q.requester
 	if a.outstanding.count > 0 {
@@ -202,7 +206,7 @@ func (q *Engine) completeSend(wr *WQE, n uint32) {
 	q.batchSend(wr, n)
 }
 
-// failed: a work request could not be carried out. It completes behind those before it.
+// failed: a work request could not be carried out. It completes after those before it.
 func (q *Engine) failed(wr *WQE, st Status) {
 	if a := &q.requester; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
@@ -231,8 +235,8 @@ func (a *requester) setFlushStatus(i uint32, st Status) {
 	}
 }
 
-// findCause finds the Request that the peer's Terminate is about: by the copies of its headers or, where a peer copies none, by what
-// only a Read can have done wrong; that is the oldest then.
+// findCause finds the Request that the peer's Terminate is about: by the copies of its headers or,
+// where a peer copies none, by what only a Read can have done wrong; that is the oldest then.
 func (a *requester) findCause(t *rdmap.Terminate) {
 	st := remoteStatus(t.Cause)
 	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead
@@ -260,7 +264,8 @@ func remoteStatus(c rdmap.Cause) Status {
 	return RemoteOperation
 }
 
-// sinkFailed: octets of a Response could not be placed, for the sink is not what it was when the Read was posted.
+// sinkFailed: octets of a Response could not be placed, for the sink is not what it was when the
+// Read was posted.
 func (a *requester) sinkFailed(e *ddp.Error) {
 	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged || op != rdmap.OpReadResponse {
 		return
@@ -274,7 +279,7 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 	}
 }
 
-// abandon flushes what has no Response, and all behind it.
+// abandon flushes what has no Response, and all after it.
 func (a *requester) abandon(q *Engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)

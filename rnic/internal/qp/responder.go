@@ -14,8 +14,8 @@ import (
 //	Request --Delivery--> judged whole; an atomic carried out --> answers --sendHalf, in turn with the SQ--> Response
 //	   ^ one of IRD buffers of queue 1                               buffer posted again when the Response was cut
 //
-// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. A peer that has more than IRD Requests under
-// way finds no buffer on queue 1, and DDP ends the stream.
+// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. A peer that
+// has more than IRD Requests under way finds no buffer on queue 1, and DDP ends the stream.
 type responder struct {
 	requestQ ddp.Queue
 	answers  fifo[answer]
@@ -42,7 +42,7 @@ func readDepth(n int) int {
 	return n
 }
 
-// The control region: the peer's Terminate, then Requests; what comes behind is in requester.go.
+// The control region: the peer's Terminate, then Requests; what comes after is in requester.go.
 const (
 	requestsAt  = TerminateLenMax
 	requestSlot = 64 // octets; the longest Request has 52
@@ -63,7 +63,8 @@ func (s *responder) start(ctrl mem.STag, ird int) {
 	}
 }
 
-// deliverRequest takes a Read or Atomic Request that is next in the stream. Its buffer is the answer's until that was sent.
+// deliverRequest takes a Read or Atomic Request that is next in the stream. Its buffer is the
+// answer's until that was sent.
 func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 	if q.recv.fault != nil {
 		return // the stream is at its end, and no answer would leave
@@ -85,8 +86,8 @@ func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 	q.Effects |= EffectSend
 }
 
-// judgeRead validates a Read Request's source for the whole of its range, and not at all when that is empty (RFC 5040 sections
-// 5.2.1 and 7.2). 0: it is good.
+// judgeRead validates a Read Request's source for the whole of its range, and not at all when that
+// is empty (RFC 5040 sections 5.2.1 and 7.2). 0: it is good.
 func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 	if r.Size == 0 {
 		return 0
@@ -97,8 +98,8 @@ func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 
 // carryOut does what an Atomic Request asks for. 0: it was done; otherwise memory is as it was.
 //
-// It is atomic towards all that this process does to the octets by sync/atomic, so towards atomics of all streams (RFC 7306
-// section 5.3). Values are in the host's order there.
+// It is atomic towards all that this process does to the octets by sync/atomic, so towards atomics
+// of all streams (RFC 7306 section 5.3). Values are in the host's order there.
 func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	req, ok := rdmap.ParseAtomicRequest(body)
 	if !ok {
@@ -131,8 +132,8 @@ func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 	}
 }
 
-// refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a Read's (RFC 5040 section 7.1), of no
-// other (RFC 7306 section 8.1).
+// refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a
+// Read's (RFC 5040 section 7.1), of no other (RFC 7306 section 8.1).
 func (q *Engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	if q.recv.fault == nil { // the first error is the one to report
 		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen}
@@ -177,8 +178,8 @@ func (q *Engine) answered() {
 	q.send.answering = false
 }
 
-// sourceGone: what is to be read was revoked while the Response was on its way. The Terminate says how far it came (RFC 5040
-// section 4.8).
+// sourceGone: what is to be read was revoked while the Response was on its way. The Terminate says
+// how far it came (RFC 5040 section 4.8).
 func (q *Engine) sourceGone(off uint32, verdict mem.CheckResult) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)

@@ -6,17 +6,19 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// The RTR message of RFC 6581: the Initiator's first FPDU, before anything that was posted, which no ULP sees.
+// The RTR message of RFC 6581: the Initiator's first FPDU, before anything that was posted, which
+// no ULP sees.
 //
 //	Write  zero-length RDMA Write: STag and TO are not looked at (RFC 5041 section 7.2)
 //	Read   zero-length RDMA Read Request, answered with a zero-length Read Response: an ordinary one
 //	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer of start-up's own
 //
-// A Responder that has named several kinds learns from the first FPDU which it is. Where a Send is among them, what comes
-// out of order is held until then and not placed, so that no Send is placed before it is known whose the first receive
-// buffer is.
+// A Responder that has named several kinds learns from the first FPDU which it is. Where a Send is
+// among them, what comes out of order is held until then and not placed, so that no Send is placed
+// before it is known whose the first receive buffer is.
 
-// RTRSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse 0.
+// RTRSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse
+// 0.
 const RTRSTag = 1
 
 const rtrSendLen = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
@@ -43,7 +45,8 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	}
 }
 
-// OweWakeUp queues an RDMA Write of no octets, if anything was sent before it and may be now (wakeup.go).
+// OweWakeUp queues an RDMA Write of no octets, if anything was sent before it and may be now
+// (wakeup.go).
 func (q *Engine) OweWakeUp() bool {
 	s := &q.send
 	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
@@ -98,8 +101,8 @@ func (q *Engine) startGreeting(t *mpa.Terms, responder bool) {
 // receive buffer is the ULP's.
 func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 
-// first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as it comes: what counts is that it is
-// valid (RFC 5044 section 7.1.2 rule 4).
+// first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as
+// it comes: what counts is that it is valid (RFC 5044 section 7.1.2 rule 4).
 func (q *Engine) first(h *ddp.Header, n int) {
 	g := &q.recv.greet
 	g.awaited = false

@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that stand behind it. There is
-// room: PostRecv has counted.
+// postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that
+// stand after it. There is room: PostRecv has counted.
 func (q *Engine) postBuffer(w *WQE) {
 	r := &q.recv
 	if w.More == 0 {
@@ -22,8 +22,8 @@ func (q *Engine) postBuffer(w *WQE) {
 	r.sendQ.PostList(w.ID, ranges)
 }
 
-// readBuffer copies the first octets of a message that was just delivered, wherever in its buffer they stand. False: the buffer is
-// not registered any more. Inside a burst of the Reader's.
+// readBuffer copies the first octets of a message that was just delivered, wherever in its buffer
+// they stand. False: the buffer is not registered any more. Inside a burst of the Reader's.
 func (q *Engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
 	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
 	list := d.List

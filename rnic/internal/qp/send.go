@@ -38,7 +38,8 @@ type sendHalf struct {
 	term    []byte // ULPDU of a Terminate to send, header included; nil: none
 	termOut bool
 
-	// carry holds an FPDU that is larger than a segment: EMSS under 140, where MULPDU stays 128 (RFC 5044 section 4.5).
+	// carry holds an FPDU that is larger than a segment: EMSS under 140, where MULPDU stays 128
+	// (RFC 5044 section 4.5).
 	carry    [2 * mpa.MULPDUMin]byte
 	carryOff int
 	carryEnd int
@@ -98,8 +99,9 @@ func (s *sendHalf) pushed() bool {
 	return push
 }
 
-// Pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted. mayWait: a segment that is not full
-// may wait for more, because octets are unacknowledged; when they have been acknowledged pull is called again (PackFull).
+// Pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted.
+// mayWait: a segment that is not full may wait for more, because octets are unacknowledged; when
+// they have been acknowledged pull is called again (PackFull).
 func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	s := &q.send
 	if s.carryOff < s.carryEnd {
@@ -132,15 +134,16 @@ func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	return n
 }
 
-// roomFor says whether a segment whose free octets are rest had better wait for more: not when what comes next is known
-// and did not fit.
+// roomFor says whether a segment whose free octets are rest had better wait for more: not when what
+// comes next is known and did not fit.
 func (s *sendHalf) roomFor(rest []byte) bool {
 	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd && !s.seg.Active() &&
 		len(rest) >= s.tx.Size(ddp.TaggedLen)
 }
 
-// stage keeps FPDUs that were built for the segment to come; unstage puts them at its front. After EMSS has shrunk they may
-// not fit: the rest then goes on in the next segment, unaligned (the drafts' section 5.3: the MTU has become too small).
+// stage keeps FPDUs that were built for the segment to come; unstage puts them at its front. After
+// EMSS has shrunk they may not fit: the rest then goes on in the next segment, unaligned (the
+// drafts' section 5.3: the MTU has become too small).
 func (s *sendHalf) stage(fpdus []byte) { s.staged = append(s.staged[:0], fpdus...) }
 
 func (s *sendHalf) unstage(dst []byte) int {
@@ -149,8 +152,8 @@ func (s *sendHalf) unstage(dst []byte) int {
 	return n
 }
 
-// mulpdu is the largest ULPDU for the rest of a segment of emss octets of which room are free. To fill segments it shrinks
-// to the room there is, not below 128 (the drafts' section 5.3.2).
+// mulpdu is the largest ULPDU for the rest of a segment of emss octets of which room are free. To
+// fill segments it shrinks to the room there is, not below 128 (the drafts' section 5.3.2).
 func (s *sendHalf) mulpdu(room, emss int) int {
 	if s.packFull && room < emss {
 		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
@@ -160,7 +163,8 @@ func (s *sendHalf) mulpdu(room, emss int) int {
 	return s.tx.MULPDU(emss)
 }
 
-// putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is the whole segment.
+// putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is
+// the whole segment.
 func (q *Engine) putNext(dst []byte, emss int) int {
 	s := &q.send
 	if s.term != nil {
@@ -221,8 +225,8 @@ func (q *Engine) ended(msn uint32) {
 	s.wr = WQE{}
 }
 
-// nextMessage starts the next message. Responses and work requests take turns, so that neither waits for more than one message of
-// the other.
+// nextMessage starts the next message. Responses and work requests take turns, so that neither
+// waits for more than one message of the other.
 func (q *Engine) nextMessage() bool {
 	s := &q.send
 	if s.requests {
@@ -241,11 +245,12 @@ func (q *Engine) nextMessage() bool {
 	return q.nextRequest()
 }
 
-// uncutMax is the longest message that is never cut, whatever the MULPDU: its ranges are checked when its only segment is made.
+// uncutMax is the longest message that is never cut, whatever the MULPDU: its ranges are checked
+// when its only segment is made.
 const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 
-// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked before any of it is on the wire:
-// in begin, if it may have to be cut.
+// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked
+// before any of it is on the wire: in begin, if it may have to be cut.
 func (q *Engine) nextRequest() bool {
 	for q.takeRequest() {
 		if q.send.wr.Op != OpLocalInvalidate {
@@ -315,7 +320,8 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 	return plain
 }
 
-// localError ends the connection for a request that cannot be carried out: a message whose octets are gone cannot be finished.
+// localError ends the connection for a request that cannot be carried out: a message whose octets
+// are gone cannot be finished.
 func (q *Engine) localError(st Status, err error) {
 	s := &q.send
 	q.failed(&s.wr, st)

@@ -1,8 +1,9 @@
 package qp
 
-// takeShared has the SharedReceiveQueue fill the receive queue up to message msn, each buffer with its place in the CompletionQueue.
-// Where there are not enough, or msn is farther ahead than RecvDepth allows, it takes none, and DDP finds none. False is an overflow of
-// the CompletionQueue, which is the end of this stream. Driver's goroutine.
+// takeShared has the SharedReceiveQueue fill the receive queue up to message msn, each buffer with
+// its place in the CompletionQueue. Where there are not enough, or msn is farther ahead than
+// RecvDepth allows, it takes none, and DDP finds none. False is an overflow of the CompletionQueue,
+// which is the end of this stream. Driver's goroutine.
 func (q *Engine) takeShared(msn uint32) bool {
 	r, s := &q.recv, q.SRQ
 	n := int64(r.sendQ.Wants(msn))

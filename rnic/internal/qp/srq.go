@@ -13,7 +13,7 @@ import (
 //
 //	post --> ring --a message that has no buffer yet--> engine, in the order of its messages --> Completion
 type SRQ struct {
-	sync.Mutex // of who posts, so that what left counts can be popped (mem.MPMC)
+	sync.Mutex // of posting, so that what left counts can be popped (mem.MPMC)
 
 	depth int64
 	ring  *mem.MPMC[SharedBuffer]
@@ -29,13 +29,14 @@ type SharedBuffer struct {
 	ranges [SharedSGEMax]ddp.Range
 }
 
-// Init readies a queue of depth buffers, for which ring has room. tell is called, by any goroutine, when fewer are left than arm
-// was told; it does not block.
+// Init readies a queue of depth buffers, for which ring has room. tell is called, by any goroutine,
+// when fewer are left than arm was told; it does not block.
 func (s *SRQ) Init(ring *mem.MPMC[SharedBuffer], depth int, tell func(left int64)) {
 	s.ring, s.depth, s.tell = ring, int64(depth), tell
 }
 
-// Post adds a buffer of first and list, SharedSGEMax ranges at most; false when depth are there. The lock is held.
+// Post adds a buffer of first and list, SharedSGEMax ranges at most; false when depth are there.
+// The lock is held.
 func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 	if s.left.Load() >= s.depth {
 		return false
@@ -52,7 +53,8 @@ func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 	return true
 }
 
-// Arm asks to be told once when fewer than limit buffers are left, at once if that is so already. 0 asks for nothing. Any goroutine.
+// Arm asks to be told once when fewer than limit buffers are left, at once if that is so already. 0
+// asks for nothing. Any goroutine.
 func (s *SRQ) Arm(limit int64) {
 	s.limit.Store(limit)
 	s.look(s.left.Load())
@@ -64,15 +66,16 @@ func (s *SRQ) Remaining() int64 { return s.left.Load() }
 // Size is how many buffers it holds.
 func (s *SRQ) Size() int64 { return s.depth }
 
-// look tells when left is below the limit. Either its caller or arm, whoever comes second, sees both.
+// look tells when left is below the limit. Either its caller or arm, whoever comes second, sees
+// both.
 func (s *SRQ) look(left int64) {
 	if limit := s.limit.Load(); left < limit && s.limit.CompareAndSwap(limit, 0) {
 		s.tell(left)
 	}
 }
 
-// claim takes n off the count: then pop has so many for the caller. All or none, so that who cannot be helped takes nothing from
-// the others.
+// claim takes n off the count: then pop has so many for the caller. All or none, so that a caller
+// that cannot be helped takes nothing from the others.
 func (s *SRQ) claim(n int64) bool {
 	for {
 		left := s.left.Load()

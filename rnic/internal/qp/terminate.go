@@ -8,8 +8,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// TerminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040 section 4.8): the one
-// place where errors of MPA, DDP and RDMAP become layer, type and code.
+// TerminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040
+// section 4.8): the one place where errors of MPA, DDP and RDMAP become layer, type and code.
 func TerminateFor(err error) rdmap.Terminate {
 	var (
 		inDDP   *ddp.Error
@@ -39,8 +39,8 @@ func terminateBody(err error) []byte {
 	return b
 }
 
-// FaultText words an error as the peer words the Terminate that tells of it, if that names the segment in question. Others
-// speak for themselves.
+// FaultText words an error as the peer words the Terminate that tells of it, if that names the
+// segment in question. Others speak for themselves.
 func FaultText(err error) string {
 	if t := TerminateFor(err); t.HasDDP {
 		return t.String()
@@ -59,7 +59,8 @@ func peerError(body []byte) *PeerError {
 	return &PeerError{t}
 }
 
-// terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else stops.
+// terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else
+// stops.
 func (s *sendHalf) terminate(body []byte) {
 	if s.stopped {
 		return

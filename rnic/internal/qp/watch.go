@@ -4,7 +4,8 @@ import (
 	"sync/atomic"
 )
 
-// watch holds the thresholds of a QueuePair. Each is 0 when it is not armed; whoever swaps it for 0 posts the event.
+// watch holds the thresholds of a QueuePair. Each is 0 when it is not armed; whoever swaps it for 0
+// posts the event.
 type watch struct {
 	armed atomic.Bool // one of these ever was: arrivals look
 	low   atomic.Int64
@@ -52,7 +53,8 @@ func (q *Engine) look() {
 	}
 }
 
-// slowPath is how often octets took a way that costs more than a frame that comes whole in one segment, and that ends no stream.
+// slowPath is how often octets took a way that costs more than a frame that comes whole in one
+// segment, and that ends no stream.
 func (r *recvHalf) slowPath() uint64 {
 	s := r.rx.Stats()
 	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused

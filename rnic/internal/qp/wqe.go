@@ -6,8 +6,9 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// WQE is a work request as the rings have it: 64 octets, fixed, pointer-free, so that a ring may lie on hugepages and be
-// shared. What does not fit stands in entries right behind it, which the consumer sees together with it (mem.MPSC.PushAll):
+// WQE is a work request as the rings have it: 64 octets, fixed, pointer-free, so that a ring may
+// lie on hugepages and be shared. What does not fit stands in entries right after it, which the
+// consumer sees together with it (mem.MPSC.PushAll):
 //
 //	wqe | ranges: 4 an entry ...      WorkRequest.List
 //	wqe | octets: 64 an entry ...     WorkRequest.Inline
@@ -20,7 +21,7 @@ type WQE struct {
 	RemoteSTag   mem.STag
 	Op           Opcode
 	Flags        wqeFlags
-	More         uint8 // ranges behind local
+	More         uint8 // ranges after local
 	_            uint8
 	Operands     [3]uint64 // of atomics, and immediate data
 }
@@ -42,11 +43,11 @@ func (w *WQE) inline() bool    { return w.Flags&FlagInline != 0 }
 const (
 	wqeLen         = 64
 	rangesPerEntry = wqeLen / int(unsafe.Sizeof(SGE{}))
-	// EntriesMoreMax is what the longest list, or inline data, takes behind its wqe.
+	// EntriesMoreMax is what the longest list, or inline data, takes after its wqe.
 	EntriesMoreMax = max((SGEMaxLimit-1+rangesPerEntry-1)/rangesPerEntry, InlineMaxLimit/wqeLen)
 )
 
-// An entry behind a wqe is one too, for the ring.
+// An entry after a wqe is one too, for the ring.
 type (
 	rangesEntry [rangesPerEntry]SGE
 	octetsEntry [wqeLen]byte
@@ -70,7 +71,7 @@ func EntriesFor(depth, sgeMax, inlineMax int) int {
 	return RingSize(depth * (1 + max(longest.behind(), octets.behind())))
 }
 
-// pushWork queues w and what stands behind it; false when the ring has no room for all.
+// pushWork queues w and what stands after it; false when the ring has no room for all.
 func pushWork(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) bool {
 	if len(list) == 0 && len(inline) == 0 {
 		return ring.Push(*w)
@@ -87,7 +88,8 @@ func pushWork(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) bool {
 	return ring.PushAll(run[:n])
 }
 
-// popBehind takes the entries behind w, which was just popped, to list or inline as long as w says. Consumer.
+// popBehind takes the entries after w, which was just popped, to list or inline as long as w says.
+// Consumer.
 func popBehind(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
 	for range w.behind() {
 		e, ok := ring.Pop()
@@ -99,5 +101,5 @@ func popBehind(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
 	}
 }
 
-// dropBehind forgets the entries behind w.
+// dropBehind forgets the entries after w.
 func dropBehind(ring *mem.MPSC[WQE], w *WQE) { popBehind(ring, w, nil, nil) }

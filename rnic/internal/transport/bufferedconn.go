@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// BufferedConn is a socket some octets of which were read before it became the ULP's: they come first, whichever way the ULP
-// reads. io.Copy takes WriteTo, which the *net.TCPConn would answer with what is left in the kernel.
+// BufferedConn is a socket some octets of which were read before it became the ULP's: they come
+// first, whichever way the ULP reads. io.Copy takes WriteTo, which the *net.TCPConn would answer
+// with what is left in the kernel.
 type BufferedConn struct {
 	*net.TCPConn
 

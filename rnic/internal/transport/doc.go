@@ -1,5 +1,6 @@
-// Package transport carries the octets of one connection of MPA: over our own TCP on a stack.Poller, or over a socket of the
-// kernel. Both know what stands above them as an Upper, and are known to it as a Conn; neither knows MPA.
+// Package transport carries the octets of one connection of MPA: over our own TCP on a
+// stack.Poller, or over a socket of the kernel. Both know what stands above them as an Upper, and
+// are known to it as a Conn; neither knows MPA.
 //
 // Its files, in reading order:
 //

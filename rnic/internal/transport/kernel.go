@@ -25,13 +25,16 @@ const (
 	userTimeout    = 100 * time.Second // as tcp.Config.UserTimeoutNs: unacknowledged for so long, the peer is gone
 )
 
-// kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL).
+// kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and
+// MAX_TCP_KEEPINTVL).
 const kernelKeepAliveMax = 32767 * time.Second
 
-// KernelConn is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in order only.
+// KernelConn is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in
+// order only.
 //
-// Two goroutines share what is above it under mu: read (octets in) and write (pull and send). Neither holds mu in a system call.
-// The Bufs and buffers that FPDUs need, some 700 KiB, come with full operation: a stranger who says nothing shall not cost them.
+// Two goroutines share what is above it under mu: read (octets in) and write (pull and send).
+// Neither holds mu in a system call. The Bufs and buffers that FPDUs need, some 700 KiB, come with
+// full operation: a peer that says nothing shall not cost them.
 type KernelConn struct {
 	up    Upper
 	nc    *net.TCPConn
@@ -64,7 +67,8 @@ type KernelConn struct {
 
 var noDeadline time.Time
 
-// NewKernelConn stands on nc, at a place that it gives back at its end. With an error that is the caller's to do.
+// NewKernelConn stands on nc, at a place that it gives back at its end. With an error that is the
+// caller's to do.
 func NewKernelConn(up Upper, nc *net.TCPConn, at *Place, reader *mem.Reader, start time.Time) (*KernelConn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
@@ -153,8 +157,8 @@ func (s *KernelConn) receive(b []byte) (int, error) {
 	return s.nc.Read(b)
 }
 
-// take offers octets until they are taken, and returns a Buf for the next read: none before full operation. more is false when
-// nothing more is wanted.
+// take offers octets until they are taken, and returns a Buf for the next read: none before full
+// operation. more is false when nothing more is wanted.
 func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +171,7 @@ func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, mor
 		v := s.up.Arrive(off, b, data)
 		switch {
 		case v == stack.Refused && b == mem.NoBuf && s.pool != nil:
-			continue // start-up's last frame was in front: what is behind it needs a Buf
+			continue // start-up's last frame came first: what is after it needs a Buf
 		case v == stack.Refused && s.giving:
 			s.rest = append(s.rest, data[max(off, s.up.StreamBase())-off:]...)
 			return mem.NoBuf, false
@@ -237,8 +241,9 @@ func (s *KernelConn) write() {
 	}
 }
 
-// SendFailed leaves the end of the connection to the reader: what the peer said before it reset the connection still lies there, and the
-// kernel hands it out before the end that it is told of here. mu is held.
+// SendFailed leaves the end of the connection to the reader: what the peer said before it reset the
+// connection still lies there, and the kernel hands it out before the end that it is told of here.
+// mu is held.
 func (s *KernelConn) SendFailed(err error) {
 	if s.aborted || s.sendErr != nil {
 		return
@@ -253,9 +258,10 @@ func (s *KernelConn) SendFailed(err error) {
 	s.changed.Broadcast()
 }
 
-// fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment: behind one that is not full, so
-// that the next FPDU begins a segment of its own. A run of full ones stays together: the kernel cuts it at EMSS, which
-// is where FPDUs begin. fin: our half is to be closed behind them.
+// fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment:
+// after one that is not full, so that the next FPDU begins a segment of its own. A run of full ones
+// stays together: the kernel cuts it at EMSS, which is where FPDUs begin. fin: our half is to be
+// closed after them.
 func (s *KernelConn) fill(w *segments) (n int, fin, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +359,8 @@ func (s *KernelConn) GiveWay() {
 // Unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
 func (s *KernelConn) Unacked() bool { return false }
 
-// GiveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose keep-alives are not answered.
+// GiveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose
+// keep-alives are not answered.
 func (s *KernelConn) GiveUpAfter(d time.Duration) error {
 	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
@@ -438,7 +445,8 @@ func (s *KernelConn) returnSocket() {
 	s.up.HandBack(&BufferedConn{TCPConn: s.nc, rest: s.rest})
 }
 
-// SocketError says in the stack's words what the kernel reported, so that both transports fail alike.
+// SocketError says in the stack's words what the kernel reported, so that both transports fail
+// alike.
 func SocketError(err error) error {
 	var op net.Error
 	switch {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queryEMSS asks the kernel for the effective segment size (TCP_MAXSEG), or else for what it may be guessed from.
+// queryEMSS asks the kernel for the effective segment size (TCP_MAXSEG), or else for what it may be
+// guessed from.
 func (s *KernelConn) queryEMSS() int {
 	maxSeg, mtu, headers := 0, 0, headersIPv4
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves both at 0
@@ -29,7 +30,8 @@ func (s *KernelConn) queryEMSS() int {
 	return likelyEMSS(maxSeg, mtu, headers)
 }
 
-// emssUnknown is the segment size where the kernel tells nothing (RFC 5044 section 5.1 and DECISIONS 23).
+// emssUnknown is the segment size where the kernel tells nothing (RFC 5044 section 5.1 and
+// DECISIONS 23).
 const emssUnknown = 1460
 
 // Octets of a datagram in front of TCP's payload, with timestamps.
@@ -38,8 +40,9 @@ const (
 	headersIPv6 = 40 + 20 + 12
 )
 
-// likelyEMSS is the segment size that the kernel tells; if it does not, what the path's MTU leaves beside the headers that are
-// to be expected; if that is unknown as well, Ethernet's (RFC 5044 section 5.1, DECISIONS 23).
+// likelyEMSS is the segment size that the kernel tells; if it does not, what the path's MTU leaves
+// beside the headers that are to be expected; if that is unknown as well, Ethernet's (RFC 5044
+// section 5.1, DECISIONS 23).
 func likelyEMSS(maxSeg, mtu, headers int) int {
 	n := emssUnknown
 	switch {
@@ -61,7 +64,8 @@ func UnreadOctets(nc *net.TCPConn) (n int, err error) {
 	return n, errors.Join(cerr, err)
 }
 
-// setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many milliseconds as it can count.
+// setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many
+// milliseconds as it can count.
 func (s *KernelConn) setUserTimeout(d time.Duration) (err error) {
 	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
 	closed := s.raw.Control(func(fd uintptr) {
@@ -92,8 +96,8 @@ func (s *KernelConn) Progress() (n uint64) {
 	return n
 }
 
-// msgVec sends several segments with one system call and asks the kernel to begin a new TCP segment behind each
-// (MSG_EOR): the drafts' section 3.1.1 "best effort" to start segments with FPDUs.
+// msgVec sends several segments with one system call and asks the kernel to begin a new TCP segment
+// after each (MSG_EOR): the drafts' section 3.1.1 "best effort" to start segments with FPDUs.
 type msgVec struct {
 	iov []unix.Iovec
 	hdr []mmsghdr
@@ -109,7 +113,8 @@ func newMsgVec(n int) *msgVec {
 	return &msgVec{iov: make([]unix.Iovec, n), hdr: make([]mmsghdr, n)}
 }
 
-// send writes all of out, whose segments end at ends. Blocks in the runtime's poller, not in the system call.
+// send writes all of out, whose segments end at ends. Blocks in the runtime's poller, not in the
+// system call.
 func (v *msgVec) send(raw syscall.RawConn, out []byte, ends []int) error {
 	from := 0
 	for i, end := range ends {

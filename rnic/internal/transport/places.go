@@ -24,8 +24,8 @@ type Places struct {
 	silent list.List // of *place, oldest first
 }
 
-// ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as Config.PeerMax says. A Poller does not answer
-// further ones and counts them (stack.DropPeerMax).
+// ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as
+// Config.PeerMax says. A Poller does not answer further ones and counts them (stack.DropPeerMax).
 var ErrPeerMax = fmt.Errorf("%w from one address", stack.ErrConnMax)
 
 // Place is one connection's.

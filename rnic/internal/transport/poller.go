@@ -11,11 +11,12 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// aheadMax is how many Bufs one connection may keep of octets that came ahead of a gap and are no whole frames, on top
-// of what the largest FPDU takes.
+// aheadMax is how many Bufs one connection may keep of octets that came ahead of a gap and are no
+// whole frames, on top of what the largest FPDU takes.
 const aheadMax = 256
 
-// PollerConn is a connection over our TCP: the stack's Upper above it, the transport of what stands above itself.
+// PollerConn is a connection over our TCP: the stack's Upper above it, the transport of what stands
+// above itself.
 type PollerConn struct {
 	up     Upper
 	reader *mem.Reader // of placements on the Poller's goroutine
@@ -31,8 +32,8 @@ type PollerConn struct {
 	given     bool // up while that was so
 }
 
-// NewPollerConn makes a connection that is still to be dialled, to be accepted, or to take a stream's over. reader is of
-// all placements on p's goroutine.
+// NewPollerConn makes a connection that is still to be dialled, to be accepted, or to take a
+// stream's over. reader is of all placements on p's goroutine.
 func NewPollerConn(p *stack.Poller, reader *mem.Reader, up Upper) *PollerConn {
 	return &PollerConn{up: up, reader: reader, poller: p}
 }
@@ -51,7 +52,8 @@ func (u *PollerConn) enter(c *stack.Conn) {
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
 }
 
-// Dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of it is told above.
+// Dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of
+// it is told above.
 func (u *PollerConn) Dial(dial func(stack.Upper) (*stack.Conn, error)) {
 	err := u.poller.UntilChecked(func() (again bool) {
 		if u.given {
@@ -125,7 +127,8 @@ var _ stack.Upper = (*PollerConn)(nil)
 var _ stack.Ahead = (*PollerConn)(nil)
 var _ stack.Holder = (*PollerConn)(nil)
 
-// The transport. After Closed the stack recycles the Conn, so every way down looks whether it is still ours.
+// The transport. After Closed the stack recycles the Conn, so every way down looks whether it is
+// still ours.
 
 func (u *PollerConn) Wake() {
 	if c := u.waker.Load(); c != nil { // harmless on a recycled Conn, by the stack's contract

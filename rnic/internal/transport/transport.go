@@ -10,13 +10,13 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// Conn is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake and submit are
-// for the goroutine (kernel socket: the lock) that drives the connection.
+// Conn is a transport connection under MPA: our TCP on a Poller, or a kernel socket. All but wake
+// and submit are for the goroutine (kernel socket: the lock) that drives the connection.
 type Conn interface {
 	Wake()               // any goroutine: work was posted
 	Submit(func()) error // any goroutine: run on the driving goroutine
 	Send()               // there is something to pull
-	CloseSend()          // end our half behind what was pulled
+	CloseSend()          // end our half after what was pulled
 	Abort()
 	Silent()           // the peer's start-up frame is awaited: a connection that comes in may have this one's place
 	Spoke() bool       // it has come; false: too late, the place is another's
@@ -57,8 +57,8 @@ type Stats struct {
 	Kernel                                           bool
 }
 
-// Upper is what stands above a transport connection: MPA, from its start-up on. The goroutine (kernel socket: the lock) that drives the
-// connection calls it.
+// Upper is what stands above a transport connection: MPA, from its start-up on. The goroutine
+// (kernel socket: the lock) that drives the connection calls it.
 type Upper interface {
 	Established()             // the connection stands
 	TakeOver(stream.Handover) // likewise, and it was a stream until now
@@ -74,7 +74,7 @@ type Upper interface {
 	Over(err error)     // the last call; err is the transport's
 	StreamBase() uint64 // after giveBack: where the stream's octets begin
 	HandBack(net.Conn)  // the last call after giveBack: the stream
-	// Held is how many Bufs are kept only because the peer has not sent the rest of a frame, or octets before it,
-	// and since when it owes those.
+	// Held is how many Bufs are kept only because the peer has not sent the rest of a frame, or
+	// octets before it, and since when it owes those.
 	Held() (bufs int, since int64)
 }
