@@ -64,7 +64,7 @@ func (q *Queue) Post(b RecvBuffer) bool {
 func (q *Queue) Posted() int { return int(q.posted) }
 
 // Wants is how many buffers have to be posted so that the message of msn has one: 0 when it has
-// one, or had. Whoever posts on demand bounds it: a peer may name any MSN.
+// one, or had. A caller that posts on demand bounds it: a peer may name any MSN.
 func (q *Queue) Wants(msn uint32) uint32 {
 	age := q.age(msn)
 	if age < int32(q.posted) {

@@ -58,7 +58,7 @@ type Listener struct {
 
 // Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the
 // Poller's address). Port 0 picks a free one, which Listener.Addr tells. It returns when all
-// Pollers listen, or with an error when ctx ends: errors are ErrClosed behind Adapter.Close,
+// Pollers listen, or with an error when ctx ends: errors are ErrClosed after Adapter.Close,
 // stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
 	if a.host.IsClosed() {

@@ -307,7 +307,7 @@ func (l *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 		return err
 	}
 	l.own = rep
-	l.Out = rep.Append(l.Out) // behind the last streaming message, should a hasty peer not have waited for it
+	l.Out = rep.Append(l.Out) // after the last streaming message, should a hasty peer not have waited for it
 	l.own.PrivateData = nil
 	l.Engine, l.Endpoint = e.engine, e
 	l.enter(&t)

@@ -105,7 +105,7 @@ func (p *Places) silentOf(peer netip.Addr) *list.Element {
 }
 
 // addressOf is what counts as one address: of IPv6 the first 64 bits, as a host has all addresses
-// behind them.
+// with that prefix.
 func addressOf(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
