@@ -224,27 +224,23 @@ func (r *Receiver) heldOutOfOrder() int {
 // run up to date.
 func (r *Receiver) nextHeld() *ULPDU {
 	g := &r.fill
-	for g.known && g.at < g.hi {
-		f, st := r.scanHeld(g.at, g.hi)
-		if st == oversize {
-			break // an error, but not before it is in order
-		}
-		if st == partial {
-			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker
-			// named is not validated and is no error yet.
-			if g.land && (g.at > g.from || !g.located) {
-				r.fail(ErrMarker, g.at, whatBoundary)
+	if g.known && g.at < g.hi {
+		switch f, st := r.scanHeld(g.at, g.hi); {
+		case st == oversize: // an error, but not before it is in order
+		case st == whole:
+			if !r.takeHeld(&f, f.end <= g.verified) {
 				r.cur = offered{}
 				return nil
 			}
-			break
-		}
-		if !r.takeHeld(&f, f.end <= g.verified) {
+			g.at = f.end
+			return &r.u
+		case g.land && (g.at > g.from || !g.located):
+			// RFC 5044 section 8: checked when a gap is closed. A first FPDU that only a marker
+			// named is not validated and is no error yet.
+			r.fail(ErrMarker, g.at, whatBoundary)
 			r.cur = offered{}
 			return nil
 		}
-		g.at = f.end
-		return &r.u
 	}
 	r.stage = stageDone
 	r.filled(g.i, &g.gap, g.from, g.at)
