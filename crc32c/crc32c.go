@@ -1,5 +1,5 @@
 // Package crc32c computes CRC32C (Castagnoli), the CRC of MPA and iSCSI, with the best kernel that the processor has. It is
-// hash/crc32 again, for what an FPDU is: some tens to some thousands of octets. docs/adr/0011 says why that is worth a
+// hash/crc32 again, for what an FPDU is: some tens to some thousands of octets. docs/adr/0011-own-crc32c.md says why that is worth a
 // package.
 //
 // A kernel is chosen once, at start-up. All of them read the octets they are given and no others, write and allocate nothing,

@@ -19,7 +19,7 @@ import (
 const countersTimeout = time.Second
 
 // tally is what a daemon counted, all Pollers together, in the order of the structs it comes from. Names are those of
-// docs/operations.md: fields of stack.Counters, drops as layer/reason.
+// docs/reference/limits.md: fields of stack.Counters, drops as layer/reason.
 type tally struct {
 	names []string
 	count map[string]uint64

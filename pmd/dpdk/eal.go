@@ -104,15 +104,15 @@ func runEAL(args []string) error {
 func ealAdvice(e Errno) string {
 	switch syscall.Errno(e) {
 	case syscall.EACCES, syscall.EPERM:
-		return "run as root, or give access to /dev/hugepages, /dev/vfio and CAP_IPC_LOCK; see docs/dpdk.md"
+		return "run as root, or give access to /dev/hugepages, /dev/vfio and CAP_IPC_LOCK; see docs/guides/dpdk.md"
 	case syscall.EINVAL:
-		return "check the EAL arguments; see docs/dpdk.md"
+		return "check the EAL arguments; see docs/guides/dpdk.md"
 	case syscall.ENOMEM:
 		return "reserve hugepages: hugepages/setup.sh 512"
 	case syscall.ENODEV:
-		return "bind the NIC to vfio-pci: dpdk-devbind.py --bind=vfio-pci <address>; see docs/dpdk.md"
+		return "bind the NIC to vfio-pci: dpdk-devbind.py --bind=vfio-pci <address>; see docs/guides/dpdk.md"
 	}
-	return "see docs/dpdk.md"
+	return "see docs/guides/dpdk.md"
 }
 
 func thisHost() (host, error) {

@@ -111,7 +111,7 @@ func (m *arenaMemory) onePiece(b []byte) bool {
 func (m *arenaMemory) known() bool { return C.rnic_memory_known(m.c) != 0 }
 
 // Map implements pmd.Mapper: b becomes external memory of the EAL and is mapped for the device (rte_extmem_register,
-// rte_dev_dma_map), once for each Port. Memory of Config.Arena needs no Map. docs/memory.md says which memory a NIC can
+// rte_dev_dma_map), once for each Port. Memory of Config.Arena needs no Map. docs/reference/memory.md says which memory a NIC can
 // reach.
 func (p *Port) Map(b []byte, page int) error {
 	environment.Lock()

@@ -121,7 +121,7 @@ var openPorts = map[string]bool{}
 
 func probeAdvice(bus string, e Errno) string {
 	if bus == "pci" {
-		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/dpdk.md"
+		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/guides/dpdk.md"
 	}
 	switch syscall.Errno(e) {
 	case syscall.EFAULT: // what rte_devargs_parse says of a name no driver owns

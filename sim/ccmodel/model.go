@@ -5,7 +5,7 @@
 // Closed forms are off where it matters: random losses, unlike the periodic ones of the response functions, change the
 // constant; a window of few segments is a whole number; a queue bends the sawtooth; the way to the steady state may last
 // minutes. So the window process itself is simulated, segment by segment, over independent losses: a Monte-Carlo of the
-// RFCs' arithmetic with an ideal loss recovery. docs/congestion.md says what that leaves out.
+// RFCs' arithmetic with an ideal loss recovery. docs/results/congestion.md says what that leaves out.
 package ccmodel
 
 import (

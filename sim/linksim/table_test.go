@@ -178,7 +178,7 @@ func (c cell) path() ccmodel.Path {
 
 func (c cell) modelled() float64 { return ccmodel.Goodput(c.name, c.path(), c.seconds) / 1e6 }
 
-const header = `# Goodput over simulated links of 10 Gbit/s, Mbit/s; docs/congestion.md explains it. Written by make links ARGS=-links.update.
+const header = `# Goodput over simulated links of 10 Gbit/s, Mbit/s; docs/results/congestion.md explains it. Written by make links ARGS=-links.update.
 # name  RTT loss late SMSS    s measured modelled ratio |    sent  lost overfl resent  fast  RTO undone
 `
 
@@ -303,7 +303,7 @@ func TestGolden(t *testing.T) {
 }
 
 // exceptions are the cells that are further than a tenth from the model, with what part of it they may have. Their reasons
-// stand in docs/congestion.md. A cell that agrees after all fails the test: it does not belong here then.
+// stand in docs/results/congestion.md. A cell that agrees after all fails the test: it does not belong here then.
 var exceptions = map[cell][2]float64{
 	{"reno", 100, 0, true, 1448, 20, ""}: {0.75, 0.9},
 
@@ -371,14 +371,14 @@ func TestModelOfTheTable(t *testing.T) {
 	}
 }
 
-// documented is c as docs/congestion.md says it: Mbit/s, and what part of the model's that is.
+// documented is c as docs/results/congestion.md says it: Mbit/s, and what part of the model's that is.
 func (p parsed) documented() string {
 	return fmt.Sprintf("%.4g, %.2f", p.measured, p.measured/p.modelled)
 }
 
-// The tables of docs/congestion.md are what the golden file says. Failing, it prints them.
+// The tables of docs/results/congestion.md are what the golden file says. Failing, it prints them.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/congestion.md")
+	text, err := os.ReadFile("../../docs/results/congestion.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,12 +400,12 @@ func TestDocument(t *testing.T) {
 			}
 		}
 		if !strings.Contains(string(text), table.String()) {
-			t.Errorf("docs/congestion.md must have:\n%s", table.String())
+			t.Errorf("docs/results/congestion.md must have:\n%s", table.String())
 		}
 	}
 	for what, list := range map[string][]cell{"runs": runCells(), "rate": policedCells()} {
 		if table := besides(list, rows); !strings.Contains(string(text), table) {
-			t.Errorf("docs/congestion.md must have, for %s:\n%s", what, table)
+			t.Errorf("docs/results/congestion.md must have, for %s:\n%s", what, table)
 		}
 	}
 }
