@@ -113,6 +113,36 @@ func TestLinkMistakes(t *testing.T) {
 	}
 }
 
+// Every document below docs/ is in the index.
+func TestIndex(t *testing.T) {
+	documents, index := files(t, ".md"), map[string]bool{"docs/README.md": true}
+	for _, m := range link.FindAllStringSubmatch(documents["docs/README.md"], -1) {
+		index[path.Join("docs", m[1])] = true
+	}
+	for name := range documents {
+		if strings.HasPrefix(name, "docs/") && !index[name] {
+			t.Errorf("docs/README.md has no link to %s", name)
+		}
+	}
+}
+
+// source is a file of ours in a code span.
+var source = regexp.MustCompile("`([a-z][\\w-]*(?:/[\\w-]+)+\\.(?:go|c|h|s|sh|tsv|golden))`")
+
+// Every source file that a document names with its folder exists.
+func TestSourcesInDocuments(t *testing.T) {
+	paths := 0
+	for name, text := range files(t, ".md") {
+		for _, m := range source.FindAllStringSubmatch(text, -1) {
+			paths++
+			if !exists(m[1]) && !exists(path.Join(path.Dir(name), m[1])) {
+				t.Errorf("%s names %s, which does not exist", name, m[1])
+			}
+		}
+	}
+	require.Greater(t, paths, 30)
+}
+
 // named are paths of documents in code: docs/, and what belongs to a name.
 var named = regexp.MustCompile(`(^|[^\w/.-]|\.\./)(docs/[\w/.-]*\w)`)
 
