@@ -4,7 +4,7 @@
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end; PMD is our driver of a TAP, or DPDK's
 #   FILE, ARGS                                       the file to send (without: 64 MiB made for it), flags of bin/rnicd serve
 #   make test                                        everything, after installing what it needs
-#   make lint / race / bench                         see README.md
+#   make lint / race / bench                         see CONTRIBUTING.md
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
