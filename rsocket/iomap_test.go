@@ -93,6 +93,9 @@ func TestMapEntries(t *testing.T) {
 		require.ErrorIs(t, err, ErrMapped, "%d", off)
 		require.Zero(t, n)
 	}
+	for off, want := range map[int64]int{1095: 5, 1099: 1, 1100: 0, -1: 0} {
+		require.Equal(t, want, c[1].Mapped(off), "%d", off)
+	}
 	n, err := c[1].WriteAt(make([]byte, 10), 1095)
 	require.ErrorIs(t, err, ErrMapped)
 	require.Equal(t, 5, n, "what there is memory for")

@@ -54,7 +54,6 @@ func interopLink(t testing.TB, device string, mtu, family int, control string) *
 	l.theirs = l.ours
 	l.end = netlab.Device{Name: "rnic0", MTU: mtu}
 	l.args = []string{"--mtu", strconv.Itoa(mtu), "--addr", interopOurs[family].String(), "--no-dad"}
-	l.ours.Sysctl(t, "net.ipv6.conf.default.accept_dad", "0")
 	if l.tap {
 		l.args = append(l.args, "--host-addr", interopTheirs[family].String())
 		if device == devicePlain {

@@ -50,7 +50,7 @@ func (l *interopLab) dial(t testing.TB, family int) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// listen has the kernel's end listen, on any address: one of IPv6 cannot be bound to before the kernel has got round to it.
+// listen has the kernel's end listen.
 func (l *interopLab) listen(t testing.TB) *net.TCPListener {
 	t.Helper()
 	var ln net.Listener

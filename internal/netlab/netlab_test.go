@@ -160,6 +160,20 @@ func congestionOf(t *testing.T, c net.Conn) (name string) {
 	return name
 }
 
+// An address is in use when AwaitAddrs returns, here after the kernel's check for duplicates, which takes a second and more.
+func TestAwaitAddrs(t *testing.T) {
+	a, b := New(t), New(t)
+	Veth(t, a, Device{Name: "wire0"}, b, Device{Name: "wire1"})
+	addr := netip.MustParsePrefix("fd66::1/64")
+	a.Run(t, "ip", "addr", "add", addr.String(), "dev", "wire0")
+	a.Do(func() {
+		AwaitAddrs(t, addr, netip.MustParsePrefix("10.66.0.1/24")) // IPv4's are not waited for
+		l, err := net.Listen("tcp", net.JoinHostPort(addr.Addr().String(), "0"))
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	})
+}
+
 func TestSysctlIsTheNamespacesOwn(t *testing.T) {
 	a, b := New(t), New(t)
 	a.Sysctl(t, "net.ipv4.tcp_sack", "0")

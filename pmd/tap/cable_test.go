@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -46,21 +45,6 @@ func inNetns(t testing.TB, f func() error) {
 	require.NoError(t, err)
 }
 
-// noDAD has the next devices of this namespace use their IPv6 addresses at once.
-func noDAD() error {
-	return errors.Join(os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0),
-		os.WriteFile("/proc/sys/net/ipv6/conf/all/accept_dad", []byte("0"), 0))
-}
-
-// soon tries again while the kernel is still about to make an IPv6 address usable, which it does on a thread of its own.
-func soon(f func() error) error {
-	err := f()
-	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.EADDRNOTAVAIL) && time.Now().Before(end); runtime.Gosched() {
-		err = f()
-	}
-	return err
-}
-
 func newCable(t testing.TB, offload, v6 bool) *cable {
 	enterNetns(t)
 	addrs := [2]string{"10.78.0.1", "10.78.0.2"}
@@ -70,7 +54,6 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	}
 	at := func(i int) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(addrs[i]), bits) }
 	addr := net.JoinHostPort(addrs[1], "4791")
-	require.NoError(t, noDAD())
 	c := &cable{done: make(chan struct{})}
 	cfg := mem.PoolConfig{Bufs: 256, Stride: 2048}
 	var err error
@@ -80,12 +63,9 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	ports := &c.ports
 	var listener net.Listener
 	inNetns(t, func() (err error) {
-		if err := noDAD(); err != nil {
-			return err
-		}
 		ports[1], err = New(Config{Name: "rserver", Addr: at(1), NoOffload: !offload})
 		if err == nil {
-			err = soon(func() (err error) { listener, err = net.Listen("tcp", addr); return err })
+			listener, err = net.Listen("tcp", addr)
 		}
 		return err
 	})
@@ -105,7 +85,7 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	})
 
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	err = soon(func() (err error) { c.client, err = dialer.Dial("tcp", addr); return err })
+	c.client, err = dialer.Dial("tcp", addr)
 	require.NoError(t, err)
 	c.server, err = listener.Accept()
 	require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -222,7 +221,7 @@ func hasAddr(ifi *net.Interface, want netip.Prefix) bool {
 
 func setAddr(sock int, ifi *net.Interface, addr netip.Prefix) error {
 	if !addr.Addr().Is4() {
-		return setAddr6(ifi, addr)
+		return setAddr6(ifi.Index, addr)
 	}
 	for _, step := range []struct {
 		req uint
@@ -241,25 +240,6 @@ func setAddr(sock int, ifi *net.Interface, addr netip.Prefix) error {
 		if err := unix.IoctlIfreq(sock, step.req, ifr); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// setAddr6: SIOCSIFADDR of an IPv6 socket takes a struct in6_ifreq (linux/ipv6.h).
-func setAddr6(ifi *net.Interface, addr netip.Prefix) error {
-	sock, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(sock)
-	req := struct {
-		addr    [16]byte
-		bits    uint32
-		ifIndex int32
-	}{addr.Addr().As16(), uint32(addr.Bits()), int32(ifi.Index)}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(sock), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&req)))
-	if errno != 0 && errno != unix.EEXIST {
-		return errno
 	}
 	return nil
 }

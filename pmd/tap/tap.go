@@ -61,7 +61,8 @@ type Config struct {
 	// Seed is what else tells this device from others of its name, of this host's other network namespaces: our IP
 	// addresses, say. Two devices on one link must not have one MAC.
 	Seed string
-	// Addr is the kernel side's address with its prefix length; the zero value leaves that to the operator.
+	// Addr is the kernel side's address with its prefix length, which the kernel uses when New returns; the zero value leaves
+	// that to the operator. The kernel does not look for another station that has it: we are the only other one on the link.
 	Addr netip.Prefix
 	// NoOffload leaves the virtio_net_hdr out: one frame of the MTU per system call, checksums complete.
 	NoOffload bool

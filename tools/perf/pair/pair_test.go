@@ -80,13 +80,14 @@ func (r *rig) result() Served {
 func TestAll(t *testing.T) {
 	for name, transport := range map[string]func(testing.TB) [2]*rnic.Adapter{"sockets": testnic.Sockets, "wire": testnic.Wired} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, transport(t), ServerConfig{})
+			devs := transport(t)
 			for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send, perf.Atomic} {
 				for _, latency := range []bool{false, true} {
 					for _, size := range []int{1, 8, 10_001} {
 						if op == perf.Atomic && size != perf.AtomicSize {
 							continue
 						}
+						r := newRig(t, devs, ServerConfig{}) // with patience for each test: where cores are few, a latency's takes seconds
 						test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 10, TxDepth: 50, RxDepth: 20}
 						res, err := r.run(test)
 						require.NoError(t, err, "%+v", test)
