@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -32,7 +33,7 @@ func TestSeeds(t *testing.T) {
 	require.Positive(t, *seeds, "SEEDS: want 1 or more")
 	require.Positive(t, *failuresMax, "-failures: want 1 or more")
 	s := series{
-		first: *first, count: uint64(*seeds), failuresMax: *failuresMax, progressEvery: progressEvery,
+		first: *first, count: uint64(sample.Count(min(200, *seeds), *seeds)), failuresMax: *failuresMax, progressEvery: progressEvery,
 		play: play, log: t.Logf, fail: t.Errorf,
 	}
 	s.run()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -121,7 +122,7 @@ func TestRunScript(t *testing.T) {
 func TestRunScriptErrors(t *testing.T) {
 	needIP(t)
 	dir := checkout(t)
-	for _, c := range []struct {
+	for _, c := range sample.Of(t, 3, []struct {
 		name   string
 		args   []string
 		status int
@@ -133,7 +134,7 @@ func TestRunScriptErrors(t *testing.T) {
 		{"server's flag", []string{"tap", "", "--banana"}, 1, "^rnicd: unknown flag: --banana; see rnicd serve --help$"},
 		{"region", []string{"tap", "", "--region", "1000GiB"}, 1, "^rnicd: hugepages: .*ask for less or add memory( \\(or .* are free\\))?$"},
 		{"refused", []string{"tap", "", "--region", "1MiB"}, 1, "^rnicd: put to 10.9.0.1:7174: xfer: the server refused: 67108864 octets offered"},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, c.args...)
 			require.Equal(t, c.status, p.Wait(t), "%s", p)
@@ -151,7 +152,7 @@ func TestRunScriptInterrupted(t *testing.T) {
 	defer signal.Stop(hangup)
 	dir := checkout(t)
 	file := zeros(t, 192<<20)
-	for _, c := range []struct {
+	for _, c := range sample.Of(t, 2, []struct {
 		name   string
 		at     string // the line it comes after
 		sig    syscall.Signal
@@ -164,7 +165,7 @@ func TestRunScriptInterrupted(t *testing.T) {
 		{"TERM to the script in the transfer", `^sent +\d+ %`, syscall.SIGTERM, false, 143},
 		{"TERM to the script as the server starts", "^server ", syscall.SIGTERM, false, 143},
 		{"the terminal goes", `^client `, syscall.SIGHUP, true, 129},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, "tap", file, "--fault", slow)
 			p.Expect(t, 1, c.at)

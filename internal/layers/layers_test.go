@@ -62,6 +62,7 @@ var allowed = map[string][]string{
 	"bench/peers/compare": {"bench/peers/measure"},
 	"internal/layers":     {},
 	"internal/netlab":     {"internal/skip"},                                  // imported by tests only
+	"internal/sample":     {},                                                 // imported by tests only
 	"internal/skip":       {},                                                 // imported by tests only
 	"internal/testnic":    {"rnic", "internal/testhost", "stack", "pmd/wire"}, // imported by tests only
 	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"},       // imported by tests only

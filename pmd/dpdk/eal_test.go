@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
@@ -37,12 +38,12 @@ func child(t *testing.T, test string, env ...string) string {
 // The ring tests again, each way a machine may give memory to the EAL and addresses to devices.
 func TestEnvironments(t *testing.T) {
 	const tests = "TestRing.*|TestNull.*|TestMemif.*"
-	for _, c := range []struct{ args, normal, want string }{
+	for _, c := range sample.Of(t, 1, []struct{ args, normal, want string }{
 		{"--iova-mode=pa", "", "physical addresses: true"},
 		{"--iova-mode=pa", "1", "physical addresses: true"},
 		{"--iova-mode=va", "1", "physical addresses: false"},
 		{"--no-huge --no-shconf -m256", "1", "physical addresses: false"},
-	} {
+	}) {
 		t.Run(strings.ReplaceAll(c.args, " ", "")+"/normal="+c.normal, func(t *testing.T) {
 			if strings.Contains(c.args, "pa") && os.Geteuid() != 0 {
 				skip.Missing(t, "physical addresses are for root")

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/sim/ccmodel"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/rnicd/rnicd/tcp/cc"
@@ -286,6 +287,9 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d cells", len(chosen), len(list))
+	if !*all {
+		chosen = sample.Of(t, 12, chosen)
+	}
 	if *before != "" {
 		compare(t, rows)
 	}
@@ -314,9 +318,22 @@ var exceptions = map[cell][2]float64{
 	{"dctcp", 100, 0, false, 8948, 20, ""}: {0.9, 1.1},
 }
 
+// dctcpExceptions are those of exceptions that are DCTCP's.
+func dctcpExceptions(yield func(cell) bool) {
+	for c := range exceptions {
+		if c.name == "dctcp" && !yield(c) {
+			return
+		}
+	}
+}
+
 // Every cell is within a tenth of the model of its algorithm, or stands in exceptions.
 func TestTableAgreesWithModel(t *testing.T) {
 	rows := readTable(t, golden)
+	started := map[cell]bool{} // whose exception is computed: tens of transfers of the model each
+	for _, c := range sample.Of(t, 1, slices.Collect(dctcpExceptions)) {
+		started[c] = true
+	}
 	for _, c := range cells() {
 		if c.more == "rate" {
 			continue // the model knows no policer: its part is of a queue as long as the bucket
@@ -331,6 +348,9 @@ func TestTableAgreesWithModel(t *testing.T) {
 		}
 		low, high := p.modelled, p.modelled
 		if excepted && c.name == "dctcp" {
+			if !started[c] {
+				continue
+			}
 			low, high = startsOfSlowStart(c)
 		}
 		if p.measured < part[0]*low || p.measured > part[1]*high {
@@ -356,18 +376,16 @@ func startsOfSlowStart(c cell) (low, high float64) {
 // The table's model is the model's.
 func TestModelOfTheTable(t *testing.T) {
 	rows := readTable(t, golden)
-	n := 0
-	for _, c := range cells() {
-		if c.late || rows[c.String()].sent > cheapMax && c.loss != 0 || c.rttMs == 100 && c.loss == 0 {
-			continue
-		}
-		n++
+	list := slices.DeleteFunc(cells(), func(c cell) bool {
+		return c.late || rows[c.String()].sent > cheapMax && c.loss != 0 || c.rttMs == 100 && c.loss == 0
+	})
+	if len(list) < 20 {
+		t.Errorf("%d cells", len(list))
+	}
+	for _, c := range sample.Of(t, 10, list) {
 		if r := c.modelled() / rows[c.String()].modelled; r < 0.95 || r > 1.05 {
 			t.Errorf("%v: the model now says %.3f of what stands there", c, r)
 		}
-	}
-	if n < 20 {
-		t.Errorf("%d cells", n)
 	}
 }
 

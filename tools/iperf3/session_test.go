@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // Our client against our server: both count the same, in every direction, to the last octet.
@@ -61,6 +63,7 @@ func (c counted) Write(b []byte) (int, error) {
 // The first second is not counted, neither its time nor its octets. How busy the machine is does not matter: all times are
 // measured here as well.
 func TestOmit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{})
 	var written atomic.Uint64
 	dial := func(ctx context.Context) (net.Conn, error) {
@@ -86,6 +89,7 @@ func TestOmit(t *testing.T) {
 
 // A limit is counted from the end of the omitted time on.
 func TestOmitThenLimit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{})
 	rep, err := r.run(Params{Bytes: 1e6, Omit: time.Second, Streams: 1, Length: 1000, Rate: 8e6})
 	require.NoError(t, err)
@@ -180,6 +184,7 @@ func TestClientGolden(t *testing.T) {
 
 // Whatever a peer does ends in one error that says what it was; the next test is served.
 func TestHostileClients(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{message: time.Second, idle: time.Second, drain: 200 * time.Millisecond})
 	started := func() (c, d *script) {
 		c = r.peer(goldenCookie)
@@ -197,7 +202,7 @@ func TestHostileClients(t *testing.T) {
 		c.expect("\x0d")
 		return c
 	}
-	for _, row := range []struct {
+	for _, row := range sample.Of(t, 6, []struct {
 		name  string
 		act   func() *script
 		rest  string // what the peer still gets
@@ -245,7 +250,7 @@ func TestHostileClients(t *testing.T) {
 			c.send(strings.Replace(goldenSenderResults, `"id":1`, `"id":7`, 1))
 			return c
 		}, "\xfe\x00\x00\x00\xd0\x00\x00\x00\x00", "results of stream 7"},
-	} {
+	}) {
 		t.Run(row.name, func(t *testing.T) {
 			c := row.act()
 			require.Equal(t, row.rest, c.rest())
@@ -258,6 +263,7 @@ func TestHostileClients(t *testing.T) {
 
 // A client that claims to have sent more than comes is not waited for without end.
 func TestClaimedButNeverSent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{drain: time.Second})
 	c := r.peer(goldenCookie + goldenParams)
 	c.expect("\x09\x0a")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -20,7 +21,7 @@ func TestKinds(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {
 			for _, latency := range []bool{false, true} {
-				for _, size := range []int{1, 8, 5000, areaMax} {
+				for _, size := range sample.Of(t, 2, []int{1, 8, 5000, areaMax}) {
 					if op == Atomic && size != AtomicSize {
 						continue
 					}
