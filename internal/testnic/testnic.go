@@ -71,6 +71,27 @@ func Dialable(a netip.AddrPort) string {
 	return a.String()
 }
 
+// Serve has handle take the requests that come to a Listener of dev's, each with a context that is Waiting, and returns where a
+// client finds it. With the test, or when ctx ends, it ends; the test waits for what is being handled.
+func Serve(
+	ctx context.Context, t testing.TB, dev *rnic.Adapter, waits chan<- struct{}, handle func(context.Context, *rnic.ConnRequest),
+) (addr string) {
+	t.Helper()
+	l, err := dev.Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		served <- l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) { handle(Waiting(ctx, waits), req) })
+	}()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-served)
+		l.Close()
+	})
+	return Dialable(l.Addr())
+}
+
 // Waiting is ctx, and tells when somebody first waits for its end, as who waits for anything else does too.
 func Waiting(ctx context.Context, waits chan<- struct{}) context.Context {
 	return &waiting{ctx, sync.OnceFunc(func() { waits <- struct{}{} })}

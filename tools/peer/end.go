@@ -9,6 +9,17 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
+// Next waits for the next completion of a queue, successful or not, and returns it. Or ctx's error.
+func Next(ctx context.Context, cq *rnic.CompletionQueue) (rnic.Completion, error) {
+	var c [1]rnic.Completion
+	for cq.Poll(c[:]) == 0 {
+		if err := cq.Wait(ctx); err != nil {
+			return c[0], err
+		}
+	}
+	return c[0], nil
+}
+
 // Over waits for the end of a connection that is about to come, and returns the reason that it has; ended where it was closed in order.
 // Or ctx's error.
 func Over(ctx context.Context, qp *rnic.QueuePair, ended error) error {

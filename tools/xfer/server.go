@@ -259,20 +259,18 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	silent := fmt.Errorf("xfer: nothing was %s by the client for %v", what, t.s.cfg.IdleTimeout)
 	ctx, stop := peer.Watch(ctx, t.s.cfg.IdleTimeout, silent, t.moved)
 	defer stop()
-	var c [1]rnic.Completion
-	for t.cq.Poll(c[:]) == 0 {
-		if err := t.cq.Wait(ctx); err != nil {
-			return c[0], cmp.Or(context.Cause(ctx), err)
-		}
+	c, err := peer.Next(ctx, t.cq)
+	if err != nil {
+		return c, cmp.Or(context.Cause(ctx), err)
 	}
-	if c[0].Status != rnic.Success {
+	if c.Status != rnic.Success {
 		early := errors.New("xfer: the client closed the connection before its closing message")
 		if m, err := t.moved(ctx); err == nil && t.want.op == OpGet && m.reads == 0 {
 			early = errors.New("xfer: the client closed the connection without reading anything: it may have no room for the file, or be told a --size-max")
 		}
-		return c[0], peer.Over(ctx, t.qp, early)
+		return c, peer.Over(ctx, t.qp, early)
 	}
-	return c[0], nil
+	return c, nil
 }
 
 // verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more. Who wrote as many

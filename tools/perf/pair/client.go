@@ -76,13 +76,11 @@ func (e end) last(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var c [1]rnic.Completion
-	for e.RecvCQ.Poll(c[:]) == 0 {
-		if err := e.RecvCQ.Wait(ctx); err != nil {
-			return fmt.Errorf("perf: waiting for the server's last message: %w", err)
-		}
-	}
-	if c[0].Status == rnic.Success {
+	c, err := peer.Next(ctx, e.RecvCQ)
+	switch {
+	case err != nil:
+		return fmt.Errorf("perf: waiting for the server's last message: %w", err)
+	case c.Status == rnic.Success:
 		return nil
 	}
 	return peer.Over(ctx, e.QP, perf.ErrEnded)

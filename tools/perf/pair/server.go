@@ -127,16 +127,13 @@ func helps(t *perf.Test) bool { return t.Op == perf.Send || t.Op == perf.Write &
 
 // await waits for the client's last message, the only one.
 func (e end) await(ctx context.Context) error {
-	var c [1]rnic.Completion
-	for e.RecvCQ.Poll(c[:]) == 0 {
-		if err := e.RecvCQ.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	if c[0].Status != rnic.Success {
+	c, err := peer.Next(ctx, e.RecvCQ)
+	switch {
+	case err != nil:
+		return err
+	case c.Status != rnic.Success:
 		return peer.Over(ctx, e.QP, perf.ErrEnded)
-	}
-	if !c[0].Solicited {
+	case !c.Solicited:
 		return errors.New("perf: the client sent a message that belongs to no test")
 	}
 	return nil
