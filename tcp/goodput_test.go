@@ -29,7 +29,7 @@ func goodput(t testing.TB, seed uint64, link simLink, cfg Config, n uint64) (mbi
 func TestGoodput(t *testing.T) {
 	base := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000}
 	with := func(f func(l *simLink)) simLink { l := base; f(&l); return l }
-	for _, tt := range sample.Of(t, 3, []struct {
+	for _, tt := range sample.Of(t, 2, []struct {
 		name  string
 		link  simLink
 		cfg   Config

@@ -127,7 +127,7 @@ func (c cell) complete() cell {
 // req: 9293-MUST-2, 9293-MUST-14, 9293-MAY-18, 8200-8.1-1
 func TestInterop(t *testing.T) {
 	netlab.NeedTshark(t)
-	cells, full := sample.Of(t, 4, quickCells()), *interopTable != ""
+	cells, full := sample.Of(t, 3, quickCells()), *interopTable != ""
 	if full {
 		cells = allCells()
 	}

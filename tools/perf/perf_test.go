@@ -21,7 +21,7 @@ func TestKinds(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {
 			for _, latency := range []bool{false, true} {
-				for _, size := range sample.Of(t, 2, []int{1, 8, 5000, areaMax}) {
+				for _, size := range sample.Of(t, 1, []int{1, 8, 5000, areaMax}) {
 					if op == Atomic && size != AtomicSize {
 						continue
 					}
