@@ -37,7 +37,7 @@ func TestLost(t *testing.T) {
 			require.Equal(t, io.EOF, err)
 		}
 		c.mu.Lock()
-		c.carriedOut(&rnic.Completion{ID: 1<<idShift | 2, Op: rnic.OpSend, Status: rnic.Flushed})
+		c.completeSend(&rnic.Completion{ID: 1<<idShift | 2, Op: rnic.OpSend, Status: rnic.Flushed})
 		c.fail(broken)
 		c.mu.Unlock()
 		if err := c.Close(); gone {

@@ -44,7 +44,7 @@ func (c *Conn) progress() {
 			if wc := &c.polled[i]; wc.Op == rnic.OpRecv {
 				c.arrived(wc)
 			} else {
-				c.carriedOut(wc)
+				c.completeSend(wc)
 			}
 		}
 	}

@@ -120,8 +120,8 @@ const (
 	idSlots = 1<<idShift - 1
 )
 
-// carriedOut takes a completion of the send queue.
-func (c *Conn) carriedOut(wc *rnic.Completion) {
+// completeSend takes a completion of the send queue.
+func (c *Conn) completeSend(wc *rnic.Completion) {
 	if wc.Status != rnic.Success {
 		c.out.lost = c.out.lost || wc.ID>>idShift > 0
 		return

@@ -114,9 +114,9 @@ func (d drawer) cable(wl *Workload) {
 	case 0:
 		wl.Split = pick(d, 0.02, 0.3, 1)
 	case 1:
-		wl.Join = pick(d, 0.3, 1)
+		wl.Coalesce = pick(d, 0.3, 1)
 	case 2:
-		wl.Split, wl.Join = pick(d, 0.3, 1), pick(d, 0.5, 1)
+		wl.Split, wl.Coalesce = pick(d, 0.3, 1), pick(d, 0.5, 1)
 	}
 }
 

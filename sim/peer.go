@@ -46,21 +46,21 @@ type message struct {
 // Writes of one stream that overlap may be placed in any order (RFC 5040 section 5.5), so none do: they fill the remote
 // region from its front. A Send that was delivered says that all Writes before it were placed.
 type peer struct {
-	name    string
-	wl      *Workload
-	host    *Host
-	end     *End
-	qp      *rnic.QueuePair
-	pd      *rnic.ProtectionDomain
-	asks    asks
-	shapes  shapes
-	numbers uint64 // work requests of the send side
-	rng     *rand.Rand
-	guarded []byte // region with canaries around it
-	region  *rnic.MemoryRegion
-	source  *rnic.MemoryRegion // random octets that Writes and Sends come from
-	inbox   *scattered
-	private []byte // of the start-up frame: STag, and random octets
+	name     string
+	wl       *Workload
+	host     *Host
+	end      *End
+	qp       *rnic.QueuePair
+	pd       *rnic.ProtectionDomain
+	requests requests
+	shapes   shapes
+	numbers  uint64 // work requests of the send side
+	rng      *rand.Rand
+	guarded  []byte // region with canaries around it
+	region   *rnic.MemoryRegion
+	source   *rnic.MemoryRegion // random octets that Writes and Sends come from
+	inbox    *scattered
+	private  []byte // of the start-up frame: STag, and random octets
 
 	pool      *recvPool // where receive buffers come from; nil: the QueuePair has its own
 	lastTaken uint64    // the last of them, by the order of posting

@@ -137,7 +137,7 @@ func (p *peer) takeBack() error {
 	if err != nil {
 		return err
 	}
-	p.asks.windows = append(p.asks.windows, w)
+	p.requests.windows = append(p.requests.windows, w)
 	stag, err := w.Bind(s.grant, rnic.WindowOptions{Len: 64, Access: rnic.RemoteRead, For: p.qp})
 	if err != nil {
 		return err

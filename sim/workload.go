@@ -94,7 +94,7 @@ func (wl *Workload) survives(c *Conn, host int) bool {
 	case wl.Faults.Duplicate > 0 && wl.TCP.NoTimestamps:
 		return false
 	}
-	return c.Ends[host].DropBadCRC && wl.Join == 0 && wl.Split == 0 && len(wl.Paths) == 0
+	return c.Ends[host].DropBadCRC && wl.Coalesce == 0 && wl.Split == 0 && len(wl.Paths) == 0
 }
 
 // String is the configuration, for who has to find out what a seed did.
@@ -106,7 +106,7 @@ func (wl Workload) String() string {
 	}
 	fmt.Fprintf(&b, "seed %d: %s, MTU %d, %d messages an end, Writes to %d, Sends to %d, ending %v by host %d at %.2f",
 		wl.Seed, family, wl.MTU, wl.Messages, wl.WriteMax, wl.SendMax, wl.Ending.Kind, wl.Ending.Host, wl.Ending.At)
-	fmt.Fprintf(&b, "\n  cable: %s join=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Join, wl.Split)
+	fmt.Fprintf(&b, "\n  cable: %s coalesce=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Coalesce, wl.Split)
 	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v, shared receive queues %v",
 		wl.TCP.ReceiveWindow, wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.SharedCQ, wl.SharedRecv)
 	for _, p := range wl.Paths {

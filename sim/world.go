@@ -29,13 +29,14 @@ import (
 
 // Config of a World of two hosts.
 type Config struct {
-	Seed        uint64
-	MTU         int // default 1500
-	V6          bool
-	Faults      fault.Faults // of each direction of the cable
-	Join, Split float64      // of the middlebox in each direction: fault.PathSpec
-	TCP         tcp.Config
-	Bufs        int // per host, default 1024
+	Seed     uint64
+	MTU      int // default 1500
+	V6       bool
+	Faults   fault.Faults // of each direction of the cable
+	Coalesce float64      `json:"Join"` // of the middlebox in each direction: fault.PathSpec; Join in recorded workloads
+	Split    float64
+	TCP      tcp.Config
+	Bufs     int // per host, default 1024
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -133,7 +134,7 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 		return err
 	}
 	seed := cfg.Seed*2 + uint64(i)
-	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Join, Split: cfg.Split})
+	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Coalesce, Split: cfg.Split})
 	if err != nil {
 		return err
 	}

@@ -24,17 +24,17 @@ type Counters struct {
 	NoBuf      uint64 // pool empty: a frame that had to be copied was dropped, or not duplicated
 }
 
-// fate is what befalls one frame: a set.
-type fate uint8
+// effects are what befalls one frame: a set.
+type effects uint8
 
 const (
-	fateDrop fate = 1 << iota
-	fateDuplicate
-	fateReorder
-	fateCorrupt
-	fateSwap
-	fateTruncate
-	fateDelay
+	effectDrop effects = 1 << iota
+	effectDuplicate
+	effectReorder
+	effectCorrupt
+	effectSwap
+	effectTruncate
+	effectDelay
 )
 
 // sink takes frames that leave a direction. send takes over b when it returns true; false: no room now.
@@ -70,30 +70,30 @@ func newDirection(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *d
 
 func (l *direction) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }
 
-// roll decides on one frame. A frame with no fate passes untouched.
-func (l *direction) roll() fate {
+// roll decides on one frame. A frame with no effects passes untouched.
+func (l *direction) roll() effects {
 	f := &l.faults
 	if l.chance(f.Drop) {
-		return fateDrop
+		return effectDrop
 	}
-	var x fate
+	var x effects
 	if l.chance(f.Duplicate) {
-		x |= fateDuplicate
+		x |= effectDuplicate
 	}
 	if l.chance(f.Reorder) {
-		x |= fateReorder
+		x |= effectReorder
 	}
 	if l.chance(f.Corrupt) {
-		x |= fateCorrupt
+		x |= effectCorrupt
 	}
 	if l.chance(f.Swap) {
-		x |= fateSwap
+		x |= effectSwap
 	}
 	if l.chance(f.Truncate) {
-		x |= fateTruncate
+		x |= effectTruncate
 	}
 	if f.Delay > 0 || f.Jitter > 0 {
-		x |= fateDelay
+		x |= effectDelay
 	}
 	return x
 }
@@ -111,25 +111,25 @@ func (l *direction) clone(b mem.Buf) mem.Buf {
 	return c
 }
 
-// admit carries out fate f, not fateDrop, on b, which becomes the direction's.
-func (l *direction) admit(b mem.Buf, f fate, now int64, s sink) {
+// admit has the effects f, not effectDrop, on b, which becomes the direction's.
+func (l *direction) admit(b mem.Buf, f effects, now int64, s sink) {
 	l.damage(b, f)
 	twin := mem.NoBuf
-	if f&fateDuplicate != 0 {
+	if f&effectDuplicate != 0 {
 		if twin = l.clone(b); twin != mem.NoBuf {
 			l.counters.Duplicated++
 		}
 	}
 	l.place(b, f, now, s)
 	if twin != mem.NoBuf {
-		l.place(twin, f&^fateReorder, now, s)
+		l.place(twin, f&^effectReorder, now, s)
 	}
 }
 
 // damage changes b's octets as f says.
-func (l *direction) damage(b mem.Buf, f fate) {
+func (l *direction) damage(b mem.Buf, f effects) {
 	var swapped [2]int
-	if f&fateSwap != 0 {
+	if f&effectSwap != 0 {
 		var ok bool
 		if swapped, ok = swapWords(l.pool.Data(b), l.rng); ok {
 			l.counters.Swapped++
@@ -140,10 +140,10 @@ func (l *direction) damage(b mem.Buf, f fate) {
 	if l.watch != nil {
 		l.watch(l.pool.Data(b), swapped)
 	}
-	if f&fateCorrupt != 0 {
+	if f&effectCorrupt != 0 {
 		l.corrupt(b)
 	}
-	if f&fateTruncate != 0 {
+	if f&effectTruncate != 0 {
 		d := l.pool.Desc(b)
 		d.Len = truncated(d.Len, l.rng)
 		l.counters.Truncated++
@@ -163,14 +163,14 @@ func (l *direction) corrupt(b mem.Buf) {
 }
 
 // place puts b where it is to wait, or out.
-func (l *direction) place(b mem.Buf, f fate, now int64, s sink) {
-	if f&fateDelay != 0 {
+func (l *direction) place(b mem.Buf, f effects, now int64, s sink) {
+	if f&effectDelay != 0 {
 		l.lastDue = max(l.lastDue, now+l.faults.Delay+l.jitter())
 		l.counters.Delayed++
-		l.hold(held{buf: b, due: l.lastDue, reorder: f&fateReorder != 0})
+		l.hold(held{buf: b, due: l.lastDue, reorder: f&effectReorder != 0})
 		return
 	}
-	if f&fateReorder != 0 && l.setBack(b, now) {
+	if f&effectReorder != 0 && l.setBack(b, now) {
 		return
 	}
 	if !s.send(b) {

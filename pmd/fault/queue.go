@@ -119,7 +119,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 func (q *Queue) receive(b mem.Buf, now int64) {
 	q.rx.counters.Frames++
 	f := q.rx.roll()
-	if f == fateDrop {
+	if f == effectDrop {
 		q.rx.counters.Dropped++
 		q.pool.Free(b)
 		return
@@ -132,7 +132,7 @@ func (q *Queue) receive(b mem.Buf, now int64) {
 	q.rx.admit(b, f, now, &q.rxSink)
 }
 
-// Tx sends through the faults. Frames without a fate go to the device as they are, in runs; every other one is
+// Tx sends through the faults. Frames without effects go to the device as they are, in runs; every other one is
 // taken as a copy, for the caller may send its Buf again.
 func (q *Queue) Tx(bufs []mem.Buf) int {
 	now := q.clock()
@@ -142,7 +142,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 		if q.pool.Desc(b).Flags&(mem.TxChecksum|mem.TxSegment) != 0 {
 			panic("fault: frame asks for an offload that the port's Caps do not claim")
 		}
-		f := fate(0)
+		f := effects(0)
 		if !q.passNext {
 			f = q.tx.roll()
 		}
@@ -187,9 +187,9 @@ func (q *Queue) pass(run []mem.Buf) int {
 	return n
 }
 
-func (q *Queue) transmit(b mem.Buf, f fate, now int64) {
+func (q *Queue) transmit(b mem.Buf, f effects, now int64) {
 	q.tx.counters.Frames++
-	if f == fateDrop {
+	if f == effectDrop {
 		q.tx.counters.Dropped++
 		return
 	}
