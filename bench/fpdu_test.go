@@ -17,7 +17,7 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// fpdus is how many FPDUs a round has. One more of the right size goes behind them, so that the next round's markers stand
+// fpdus is how many FPDUs a round has. One more of the right size goes after them, so that the next round's markers stand
 // where this one's stood.
 const fpdus = 64
 

@@ -13,7 +13,7 @@ import (
 //	next(crc, octets) = (crc x^(8 len(octets)) + octets x^32) mod P
 //
 // (The CRC's inversion before and after is left out here.) A part of the message times x^(8d) mod P is what that part would be
-// with d zero octets behind it. So parts can be moved to where the message ends, each by its own distance, and added up there:
+// with d zero octets after it. So parts can be moved to where the message ends, each by its own distance, and added up there:
 // that is all that the kernels do. The carry-less product of two registers of 64 bits has 127 bits and stands in 128 from bit 0
 // on; read as above, it is the product times x.
 
@@ -47,7 +47,7 @@ func (w *powers) lane(d int) lane { return lane{uint64(w[d+8]) << 32, uint64(w[d
 // block is what moves the lanes of a ZMM register, each by its own distance.
 type block [4]lane
 
-// block moves all lanes to one place, d octets behind the end of the last one.
+// block moves all lanes to one place, d octets after the end of the last one.
 func (w *powers) block(d int) (b block) {
 	for i := range b {
 		b[i] = w.lane(d + 16*(len(b)-1-i))
@@ -58,7 +58,7 @@ func (w *powers) block(d int) (b block) {
 // foldConstants are what updateAVX512 uses.
 type foldConstants struct {
 	by  [4]lane             // 1, 2, 3 and 4 blocks further, lane by lane
-	end [blockLen + 1]block // to one lane, where 0 to 64 octets behind the block end
+	end [blockLen + 1]block // to one lane, where 0 to 64 octets after the block end
 }
 
 // newFolds returns constants that begin at a line of the cache, so that each block of them has one line for itself.

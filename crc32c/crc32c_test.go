@@ -39,7 +39,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// Every length to 4096, which is every remainder behind blocks and chains, wherever in a line of the cache it begins; and some
+// Every length to 4096, which is every remainder after blocks and chains, wherever in a line of the cache it begins; and some
 // beyond the longest chains.
 func TestLengths(t *testing.T) {
 	room := noise(20000)

@@ -18,7 +18,7 @@
 // allocates; only the String methods do. A table belongs to one Poller and is for its goroutine alone.
 //
 // Limits: Ethernet II framing with at most one 802.1Q tag. IPv4 options and IPv6 extension headers are stepped over, not
-// obeyed, and none but the Fragment header are sent. Redirects are never followed (RFC 1122, 3.2.2.2, lets a host ignore them).
+// applied, and none but the Fragment header are sent. Redirects are never followed (RFC 1122, 3.2.2.2, lets a host ignore them).
 package inet
 
 // IP protocol numbers.

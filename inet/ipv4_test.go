@@ -178,7 +178,7 @@ func TestIPv4PaddingIsCut(t *testing.T) {
 	require.Equal(t, "data", string(payload))
 }
 
-// Options are stepped over by IHL, legal or not: the payload stands behind the header whatever its length.
+// Options are stepped over by IHL, legal or not: the payload stands after the header whatever its length.
 // req: 791-3.1-1
 func TestIPv4OptionsSkipped(t *testing.T) {
 	for ihl := 5; ihl <= 15; ihl++ {

@@ -43,8 +43,8 @@ func (c *Chain) UnknownProto() {
 
 // WalkIPv6 steps along the extension headers of payload, the first being of type next, in the order in which they stand.
 // at is where payload begins in the packet: IPv6Len. Hop-by-hop options stand only first (RFC 8200, 4.3); elsewhere they
-// are an unknown header, as AH and ESP are everywhere. A Fragment header ends the walk; behind an atomic fragment, and
-// over a reassembled payload, it is called again with again set, so that a second Fragment header is not obeyed; the first
+// are an unknown header, as AH and ESP are everywhere. A Fragment header ends the walk; after an atomic fragment, and
+// over a reassembled payload, it is called again with again set, so that a second Fragment header is not applied; the first
 // one then named Proto.
 func WalkIPv6(payload []byte, next uint8, at int, again bool) (c Chain, d Drop) {
 	c.Proto, c.named = next, at-IPv6Len+6

@@ -302,7 +302,7 @@ func (n *Neighbours[T]) remove(i int32) {
 	n.table.remove(i)
 }
 
-// enqueue puts frame behind those that wait for e; false: the caller keeps it.
+// enqueue puts frame after those that wait for e; false: the caller keeps it.
 func (n *Neighbours[T]) enqueue(e *neighbour, frame T) bool {
 	if !n.frames.push(&e.waiting, frame) {
 		n.stats.FramesFull++

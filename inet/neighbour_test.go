@@ -380,7 +380,7 @@ func TestNeighbourAllocs(t *testing.T) {
 	require.NotZero(t, n.Stats().Evicted+n.Stats().Unreachable)
 }
 
-// With Doubt, who claims a known station's address is believed only when that does not answer; what it says meanwhile, and
+// With Doubt, a host that claims a known station's address is believed only when that does not answer; what it says meanwhile, and
 // however often, brings one question a second.
 func TestNeighbourDoubt(t *testing.T) {
 	n := runNeighbours(t, NeighbourConfig{Doubt: true}, `

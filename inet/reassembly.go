@@ -66,7 +66,7 @@ type Fragment struct {
 // fragment's buffer is done with when Add returns. It belongs to one goroutine and allocates only when made.
 //
 // Overlap, which RFC 791 would let pass, condemns the datagram and all that is still to come of it (RFC 8200, 4.5; RFC
-// 5722), but for octets that are there already and are the same: a network may duplicate. When slots or blocks run
+// 5722), except for octets that are there already and are the same: a network may duplicate. When slots or blocks run
 // out, the oldest datagram gives way: fragments that never become whole cannot close the door.
 type Reassembly struct {
 	cfg     ReassemblyConfig

@@ -64,7 +64,7 @@ func TestMPMCIndexWrap(t *testing.T) {
 	}
 }
 
-// A producer that is suspended with a position in hand hides what is behind it; a consumer that is hides nothing, but its slot is not free.
+// A producer that is suspended with a position in hand hides what comes after it; a consumer that is hides nothing, but its slot is not free.
 func TestMPMCSuspended(t *testing.T) {
 	r := NewMPMC(make([]MPMCSlot[int], 2))
 	pos := r.tail.Load()
@@ -148,7 +148,7 @@ func TestMPMCGoroutines(t *testing.T) {
 	require.Zero(t, r.Len())
 }
 
-// Serialized producers and a counter behind their Push: who has taken one off the counter finds an element, whatever the other
+// Serialized producers and a counter after their Push: a consumer that has taken one off the counter finds an element, whatever the other
 // consumers are at.
 func TestMPMCWithCounter(t *testing.T) {
 	const producers, consumers, each = 3, 3, 10_000

@@ -58,7 +58,7 @@ func (r *MPSC[T]) Push(v T) bool {
 	return true
 }
 
-// PushAll appends all of vs, one behind the other with no other producer's between them, or returns false when there is
+// PushAll appends all of vs, one after the other with no other producer's between them, or returns false when there is
 // no room for all. Consumer: whoever Pops the first of them can Pop the others at once. Any goroutine; it panics when
 // vs has more elements than the ring has slots.
 func (r *MPSC[T]) PushAll(vs []T) bool {
@@ -77,7 +77,7 @@ func (r *MPSC[T]) PushAll(vs []T) bool {
 }
 
 // reserve takes k positions, the first of which is pos. The words only grow, and head is never beyond tail: a pos that is
-// behind head was taken by another producer, and the compare-and-swap says so. head is the consumer's to write, so it is
+// after head was taken by another producer, and the compare-and-swap says so. head is the consumer's to write, so it is
 // looked at only where the ring would be full by what was seen of it last.
 func (r *MPSC[T]) reserve(k uint64) (pos uint64, ok bool) {
 	for {
@@ -96,7 +96,7 @@ func (r *MPSC[T]) reserve(k uint64) (pos uint64, ok bool) {
 }
 
 // publish fills positions that were taken, the first last: the consumer sees none of vs before it can see all. The others
-// need no barrier of their own, for the consumer looks at them behind the first; that one's makes all of them seen when
+// need no barrier of their own, for the consumer looks at them after the first; that one's makes all of them seen when
 // publish returns, which is what a doorbell relies upon.
 func (r *MPSC[T]) publish(pos uint64, vs []T) {
 	for i := len(vs) - 1; i > 0; i-- {

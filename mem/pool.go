@@ -103,7 +103,7 @@ func (p *Pool) refill() {
 	}
 }
 
-// Alloc returns a Buf with the owner's hold, its Desc zero but for Off = Headroom; NoBuf when there is
+// Alloc returns a Buf with the owner's hold, its Desc zero except for Off = Headroom; NoBuf when there is
 // none, which Exhausted counts. The octets are what the last owner left.
 func (p *Pool) Alloc() Buf {
 	n := len(p.free) - 1
@@ -247,7 +247,7 @@ func (p *Pool) Reserve(n int) (first Buf, err error) {
 }
 
 // Adopt gives the owner's hold on a reserved Buf that the device filled. The Desc is the device's to write,
-// before or after; it is zero but for Off = Headroom when the device gets the Buf.
+// before or after; it is zero except for Off = Headroom when the device gets the Buf.
 func (p *Pool) Adopt(b Buf) {
 	if b < p.reservedFrom || p.holds[b] != 0 {
 		p.misuse("Adopt of a Buf that the device does not have", b)

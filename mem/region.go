@@ -52,7 +52,7 @@ func (e *RegionError) value() string {
 const windowField = "window's "
 
 // AccessError says that this process itself may not do with the octets what a region over them would let a peer do:
-// they are not mapped, or not writable, or lie behind the end of a mapped file. Err is the kernel's word.
+// they are not mapped, or not writable, or lie beyond the end of a mapped file. Err is the kernel's word.
 type AccessError struct {
 	Octets int
 	Write  bool
@@ -104,7 +104,7 @@ type MemoryRegion struct {
 // never touched this takes the time to clear them. A mapped file must not be cut shorter afterwards: SIGBUS would end
 // the process.
 //
-// The octets remain the caller's, who shares them with the peer as far as opt says. Register only what is meant: bounds
+// The octets remain the caller's, which shares them with the peer as far as opt says. Register only what is meant: bounds
 // are exact to the octet. An empty b, one above RegionBytesMax, a Base + length of 2^64 or more, an unknown right or
 // domain 0 is a *RegionError; no room is a *TableFullError.
 func (t *Table) Register(pd ProtectionDomain, b []byte, opt RegionOptions) (*MemoryRegion, error) {

@@ -266,7 +266,7 @@ func TestNoOctetIsPlacedAfterRevoke(t *testing.T) {
 			r.Enter()
 			b, res := table.Check(1, 1, STag(current.Load()), 0, octets, RemoteWrite)
 			if res == CheckOK {
-				for range 8 { // long enough to be caught by one who does not wait
+				for range 8 { // long enough to be caught by one that does not wait
 					copy(b, payload)
 				}
 				placed.Add(1)

@@ -54,7 +54,7 @@ const (
 	CheckBounds                    // outside the region: DDP 1/01
 	CheckNotAssociated             // other domain or stream: DDP 1/02
 	CheckWrap                      // TO + length wraps: DDP 1/03
-	CheckAccess                    // right not granted: DDP 1/00 by DECISIONS 33
+	CheckAccess                    // right not granted: DDP 1/00
 )
 
 func (c CheckResult) String() string {

@@ -20,7 +20,7 @@ const RegionBytesMax = 1 << 42
 // Table maps STags to memory. Register and Revoke are for any goroutine; Check is lock-free.
 //
 // An STag's index is drawn at random from all 24 bits until its low bits name a free slot; at most half of the
-// slots are ever used. So one masked load finds the entry, without probing and without a hash, and who knows
+// slots are ever used. So one masked load finds the entry, without probing and without a hash, and a peer that knows
 // some STags learns of the next one only that it is none of those (RFC 5042 section 6.1.1: hard to predict;
 // RFC 5040 section 8.1.1: sparse over the full range).
 //
@@ -108,8 +108,8 @@ func (t *Table) Len() int {
 // on a region tied to a stream. All rights in need must be granted, and at least one must be asked for.
 //
 // What is judged first: STag, association (RFC 5041 section 8.2), rights, wrap, bounds. A peer that has no business
-// with a region learns nothing of its size. n is not negative. With n = 0 the same rules hold, TO may be the octet behind the
-// region, and the slice is empty; DDP does not ask for zero-length Tagged messages (DECISIONS 32). TO + n = 2^64 wraps.
+// with a region learns nothing of its size. n is not negative. With n = 0 the same rules hold, TO may be the octet after the
+// region, and the slice is empty; DDP does not ask for zero-length Tagged messages. TO + n = 2^64 wraps.
 func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int, need Access) ([]byte, CheckResult) {
 	e := t.slots[stag.Index()&t.mask].Load()
 	if e == nil || e.stag != stag || e.of != nil && !t.stands(e.of) {

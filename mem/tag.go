@@ -68,7 +68,7 @@ func (g *tag) lockInvalid() {
 	}
 }
 
-// release revokes and, the first time, gives the slot back. Only behind the wait: until then a burst may hold the entry,
+// release revokes and, the first time, gives the slot back. Only after the wait: until then a burst may hold the entry,
 // and the slot's next owner must not be taken for this one.
 func (g *tag) release() {
 	t := g.table

@@ -97,7 +97,7 @@ type Timed interface {
 	Deadline() int64
 }
 
-// Deadline is q's when it is Timed, else math.MaxInt64: for who waits in virtual time, or sleeps, between polls.
+// Deadline is q's when it is Timed, else math.MaxInt64: for callers that wait in virtual time, or sleep, between polls.
 func Deadline(q Queue) int64 {
 	if t, ok := q.(Timed); ok {
 		return t.Deadline()

@@ -135,7 +135,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close says goodbye behind what was written and closes the connection. It returns when the peer has closed it, too, or when the connection
+// Close says goodbye after what was written and closes the connection. It returns when the peer has closed it, too, or when the connection
 // was reset: by the peer, which is no error of Close, or because it did not close in time (Options.Linger). What had come and was not read
 // is lost. An error means that what was written may be.
 func (c *Conn) Close() error {

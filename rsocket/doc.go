@@ -21,7 +21,7 @@
 // Each Send has 4 octets, and takes one of the receive buffers that the other end has for them; how many octets' messages may be under
 // way is granted like memory. That is the form of rsockets for iWARP, where an RDMA Write carries no immediate data. The source of
 // all this is rdma-core's librdmacm/docs/rsocket, and what its rsocket.c does where that is silent: the host's byte order in Sends and
-// entries, and who waits for what.
+// entries, and which side waits for what.
 //
 // Either end may map memory, into which the other writes directly: Conn.Map and Conn.WriteAt, librdmacm's riomap and riowrite.
 //

@@ -48,7 +48,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Goodbyes: of one direction, of both, and what calls return behind them.
+// Goodbyes: of one direction, of both, and what calls return after them.
 func TestGoodbyes(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{})

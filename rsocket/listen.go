@@ -36,7 +36,7 @@ type Listener struct {
 	l      *rnic.Listener
 	cancel context.CancelFunc
 	ended  chan struct{} // what has come and was not accepted is closed, too
-	err    error         // behind ended: why, when it was not Close
+	err    error         // after ended: why, when it was not Close
 	conns  chan *Conn
 	places chan struct{}
 	close  sync.Once

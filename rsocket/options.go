@@ -8,7 +8,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Defaults: librdmacm's, but for Linger, which has none there.
+// Defaults: librdmacm's, except for Linger, which has none there.
 const (
 	BufferDefault  = 128 << 10
 	CreditsDefault = 384
@@ -35,7 +35,7 @@ type Options struct {
 	// Maps is how many ranges of its memory the peer may map at a time, for WriteAt: 0 to MapsMax.
 	Maps int
 	// LateGrants gives the peer no room before it has used up what it has, so that it always waits for a round trip then. It is for peers
-	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
+	// whose octets are lost when they close and a grant comes after that: programs over Linux siw (docs/interop.md).
 	LateGrants bool
 	// Linger is how long Close waits in all, for what was written to go out and for the peer to close, too, before it resets the connection.
 	// Conn.UserTimeout, or else 100 s, in which nothing moves do the same (rnic.ErrLinger).

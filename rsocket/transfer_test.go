@@ -88,7 +88,7 @@ func read(c *Conn, most int) (got []byte, err error) {
 	}
 }
 
-// Writes of several goroutines come one behind the other, each in one piece.
+// Writes of several goroutines come one after the other, each in one piece.
 func TestWritesAreWhole(t *testing.T) {
 	const size, each = 5000, 50
 	c := pair(t, testnic.Wired(t), Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin})

@@ -223,7 +223,7 @@ func (p *peer) post() error {
 		return p.postSend(wr)
 	}
 	if n == 0 {
-		p.empty[1]++ // neither STag nor offset is looked at (DECISIONS 32): any will do
+		p.empty[1]++ // neither STag nor offset is looked at: any will do
 		return p.postSend(wr)
 	}
 	wr.RemoteSTag, wr.RemoteOffset = p.remoteSTag, p.remote.end.Base+uint64(p.next)

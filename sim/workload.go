@@ -84,7 +84,7 @@ func (c *Conn) withCRC() bool { return !c.Ends[0].NoCRC || !c.Ends[1].NoCRC }
 
 // survives says whether damage that TCP's checksum does not show cannot end what the host receives
 // on c, unless the other TCP cuts its segments: every octet is verified before it is acknowledged
-// (DECISIONS 30). So bad segments are dropped, and segments hold whole frames. Where the network
+// So bad segments are dropped, and segments hold whole frames. Where the network
 // copies segments, a timestamp must tell one whose ULPDU_Length was damaged from what the peer
 // sends again.
 func (wl *Workload) survives(c *Conn, host int) bool {
@@ -97,7 +97,7 @@ func (wl *Workload) survives(c *Conn, host int) bool {
 	return c.Ends[host].DropBadCRC && wl.Coalesce == 0 && wl.Split == 0 && len(wl.Paths) == 0
 }
 
-// String is the configuration, for who has to find out what a seed did.
+// String is the configuration, for whoever has to find out what a seed did.
 func (wl Workload) String() string {
 	var b strings.Builder
 	family := "IPv4"

@@ -166,7 +166,7 @@ func (w *World) Cut() error {
 	return w.SetFaults(fault.Faults{Drop: 1})
 }
 
-// SetPath changes what the path from host i carries; silent: without reports to who sends more. 0 is the link's MTU.
+// SetPath changes what the path from host i carries; silent: without reports to a sender of more. 0 is the link's MTU.
 func (w *World) SetPath(i, mtu int, silent bool) error {
 	p := w.Hosts[i].path
 	spec := p.Spec()

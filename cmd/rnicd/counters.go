@@ -54,7 +54,7 @@ func (t *tally) addPoller(k *stack.Counters, s stream.Counters) {
 	t.addFields("stream.Counters.", reflect.ValueOf(s))
 }
 
-// collect asks everybody who counts.
+// collect gathers the counters of all that have some.
 func collect(pollers []*stack.Poller, dev *rnic.Adapter) (*tally, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), countersTimeout)
 	defer cancel()

@@ -120,7 +120,7 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return err
 		}
-		if !errors.Is(err, stack.ErrRefused) { // somebody is there, who notes each try
+		if !errors.Is(err, stack.ErrRefused) { // something is there, which notes each try
 			pause = min(2*pause, redialMost)
 		}
 		select {

@@ -162,7 +162,7 @@ func TestDemoErrors(t *testing.T) {
 	}
 }
 
-// A word that is no command is an error, also behind one that has others; the help is not.
+// A word that is no command is an error, also after one that has others; the help is not.
 func TestUnknownCommands(t *testing.T) {
 	for _, c := range []struct {
 		args   string

@@ -348,7 +348,7 @@ func storm(t testing.TB, r *rand.Rand) {
 		noise = append(frame, noise...)
 	case 2: // a start-up frame cut short
 		noise = frame[:r.IntN(len(frame))]
-	case 3: // noise right behind a good start-up frame, before the reply
+	case 3: // noise right after a good start-up frame, before the reply
 		noise = append(frame, noise...)
 	default:
 		if _, err := c.conn.Write(frame); err != nil {

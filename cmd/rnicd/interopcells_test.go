@@ -170,7 +170,7 @@ type interopResults struct {
 	cells map[string]*[len(ways)]string
 }
 
-// add enters the goodput in Gbit/s, and behind it how many segments were sent again, if any were.
+// add enters the goodput in Gbit/s, and after it how many segments were sent again, if any were.
 func (r *interopResults) add(c cell, o *outcome) {
 	row := c.row()
 	if r.cells[row] == nil {

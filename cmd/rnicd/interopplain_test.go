@@ -85,7 +85,7 @@ func exchange(t testing.TB, c *net.TCPConn, octets []byte) {
 
 const plainOctets = 3_000_017
 
-// The kernel's end closes its half first, and all that was sent comes back behind that.
+// The kernel's end closes its half first, and all that was sent comes back after that.
 func TestInteropKernelHalfCloses(t *testing.T) {
 	for _, end := range sample.Of(t, 2, interopEnds(t)) {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")

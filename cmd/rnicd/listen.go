@@ -25,7 +25,7 @@ type listenOptions struct {
 
 	region   size           // that is served; 0: none
 	dialects []rnic.Dialect // none: all
-	offers   string         // behind the line that says that the server is ready
+	offers   string         // after the line that says that the server is ready
 }
 
 // peerMaxDefault leaves a quarter of a Poller's connections to others, and to one address as many as any tool makes.

@@ -80,7 +80,7 @@ type nicOptions struct {
 	set *pflag.FlagSet // of which checkDevice asks what was given
 }
 
-// deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
+// deviceFlags are of no use without a device of ours. --congestion is one too, except for a client, whose peer hears of it.
 var deviceFlags = []string{
 	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",

@@ -81,7 +81,7 @@ func (o *plainOptions) check() error {
 	return o.streamOptions.check()
 }
 
-// checkRole refuses what is of no use to who dials, or to who listens.
+// checkRole refuses what is of no use to the end that dials, or to the one that listens.
 func (o *plainOptions) checkRole(dials bool) error {
 	if useless := o.nic.given("wait", "local-port"); !dials && len(useless) > 0 {
 		return fmt.Errorf("%s: of no use without HOST: leave that away", strings.Join(useless, ", "))

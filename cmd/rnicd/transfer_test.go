@@ -80,7 +80,7 @@ func TestPutsAtOnce(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// A bad network costs time, never octets. What stands behind a gap is placed before the gap is filled.
+// A bad network costs time, never octets. What stands after a gap is placed before the gap is filled.
 func TestPutThroughFaults(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--region", "16MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
@@ -94,7 +94,7 @@ func TestPutThroughFaults(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// Without markers a segment behind a gap cannot be told apart into frames: nothing is placed ahead. To go without CRC is the
+// Without markers a segment after a gap cannot be told apart into frames: nothing is placed ahead. To go without CRC is the
 // administrator's wish at both ends, who is told what that means.
 //
 // req: 5044-4.4-2, D01-5.2-5, D01-1.2-8

@@ -21,7 +21,7 @@ func versionText() string {
 	return fmt.Sprintf("%s (%s, %s/%s, drivers: %s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, drivers)
 }
 
-// newVersion is for who types it without dashes.
+// newVersion is the command, for users that type it without dashes.
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -214,7 +214,7 @@ type Count struct {
 	Open            []string // neither
 }
 
-// Counts sums up by document, RFCs by number and the others behind them, and level.
+// Counts sums up by document, RFCs by number and the others after them, and level.
 func (r *Register) Counts() []Count {
 	var all []Count
 	for _, row := range r.Rows {

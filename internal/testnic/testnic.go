@@ -92,7 +92,7 @@ func Serve(
 	return Dialable(l.Addr())
 }
 
-// Waiting is ctx, and tells when somebody first waits for its end, as who waits for anything else does too.
+// Waiting is ctx, and tells when its end is first waited for, as it is beside anything else.
 func Waiting(ctx context.Context, waits chan<- struct{}) context.Context {
 	return &waiting{ctx, sync.OnceFunc(func() { waits <- struct{}{} })}
 }

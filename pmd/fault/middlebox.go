@@ -36,7 +36,7 @@ type middlebox struct {
 
 	bufs  []mem.Buf // the run, in order; its Bufs are ours
 	first tcpParts  // where the parts of its first frame are
-	next  uint32    // sequence number behind it
+	next  uint32    // sequence number after it
 	size  int       // of its payload
 
 	head []byte // headers of what goes out
@@ -93,7 +93,7 @@ func pseudoSum(frame []byte, f *tcpParts, n int) uint64 {
 	return inet.PseudoSum(inet.AddrFrom4([4]byte(ip[12:])), inet.AddrFrom4([4]byte(ip[16:])), protoTCP, n)
 }
 
-// continues says whether the frame's octets follow the run's and may be coalesced with them: headers must be the same but for
+// continues says whether the frame's octets follow the run's and may be coalesced with them: headers must be the same except for
 // lengths, numbers, window, PSH and, at the end, FIN, and timestamps.
 func (m *middlebox) continues(frame []byte, f *tcpParts) bool {
 	last := m.path.pool.Data(m.bufs[len(m.bufs)-1])
@@ -115,7 +115,7 @@ func (m *middlebox) continues(frame []byte, f *tcpParts) bool {
 	return sameOptions(a[20:f.data-f.tcp], b[20:f.data-f.tcp])
 }
 
-// sameIP compares headers but for length, identification and checksum.
+// sameIP compares headers except for length, identification and checksum.
 func sameIP(a, b []byte, v6 bool) bool {
 	if v6 {
 		return bytes.Equal(a[:4], b[:4]) && bytes.Equal(a[6:40], b[6:40])

@@ -9,12 +9,12 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// PathSpec says what a Path does. The zero value, but for LinkMTU, does nothing.
+// PathSpec says what a Path does. The zero value, except for LinkMTU, does nothing.
 type PathSpec struct {
 	Seed    uint64
 	LinkMTU int // largest IP packet of the device: what is coalesced is cut at that; Bufs of the pool hold it
 
-	MTU    int  // largest IP packet that goes on behind the first hop; 0: any
+	MTU    int  // largest IP packet that goes on after the first hop; 0: any
 	Silent bool // a larger one is lost without a report: a black hole
 
 	Coalesce float64 // probability that a TCP segment is coalesced with the one before it, where it continues it

@@ -20,7 +20,7 @@ const (
 // Faults of one direction. Probabilities are 0 to 1, per frame; times are nanoseconds.
 type Faults struct {
 	Drop      float64
-	Duplicate float64 // the copy goes right behind the frame
+	Duplicate float64 // the copy goes right after the frame
 	Reorder   float64 // the frame is held until ReorderBy later ones have gone by, or ReorderFor is over
 	Corrupt   float64 // one to three bits anywhere in the frame are flipped; of ARP nothing is left
 	Swap      float64 // two different 16-bit words of the TCP payload change places: the TCP checksum still matches

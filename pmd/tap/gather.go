@@ -17,7 +17,7 @@ const piecesMax = 128
 //	iov[1]  the first frame's payload, where it lies
 //	iov[n]  the n-th frame's payload
 //
-// The Bufs are read only: they are their owner's, who may send them again. The kernel's TCP takes
+// The Bufs are read only: they are their owner's, which may send them again. The kernel's TCP takes
 // the whole as one skb that remembers gso_size, so it sees, as does anybody to whom the kernel
 // forwards it, the segments there were; except that of several PSHs the last stands for all, on the
 // last segment: what follows at once waits for nothing.
@@ -94,7 +94,7 @@ func (h *headers) whole(f []byte) bool {
 	return f[h.l3+9] == unix.IPPROTO_TCP && get(f, h.l3+6)&0x3fff == 0 && int(get(f, h.l3+2)) == len(f)-h.l3
 }
 
-// repeats is a short cut: f has the length of first and the same octets in its headers but for the sequence number, FIN and
+// repeats is a short cut: f has the length of first and the same octets in its headers except for the sequence number, FIN and
 // PSH, which is as follows would have it. DF, because the identification is the same.
 func (h *headers) repeats(first, f []byte, k int) bool {
 	t := h.l4
@@ -104,7 +104,7 @@ func (h *headers) repeats(first, f []byte, k int) bool {
 		b[t+13]&^(flagFIN|flagPSH) == flagACK && string(a[t+14:]) == string(b[t+14:])
 }
 
-// follows says whether f is what the kernel would make of the k-th segment behind first, so that coalescing them loses
+// follows says whether f is what the kernel would make of the k-th segment after first, so that coalescing them loses
 // nothing. Its checksums must be those of its fields, for they are not sent.
 func (h *headers) follows(first, f []byte, k int) bool {
 	t := h.l4 // of TCP; octet 13 has the flags, 16 the checksum

@@ -148,7 +148,7 @@ func (s *scatter) next(l layout, h, k int) {
 	}
 }
 
-// octets is what was read at offset x of the stream and lies in one piece behind it.
+// octets is what was read at offset x of the stream and lies in one piece after it.
 func (s *scatter) octets(x int) []byte {
 	i := 0
 	if x >= s.lay.first {

@@ -15,7 +15,7 @@
 // Several queues (Config.Queues, IFF_MULTI_QUEUE): the kernel steers by a symmetric hash of the flow whose key it does not
 // tell. A flow of which a queue sent something within the last 3 s comes to that queue, any other by hash (tun_automq_select_queue,
 // drivers/net/tun.c). So the answers to a connection that a queue opened come to that queue, while a first SYN, an ARP
-// reply or an ICMP message comes to any: who has one address on several queues must pass those on. A queue that nobody
+// reply or an ICMP message comes to any: a user with one address on several queues must pass those on. A queue that nobody
 // opened swallows what comes to it.
 //
 // What was weighed and left out, with figures: docs/adr/0005-tap-batching.md.

@@ -23,7 +23,7 @@ type Port struct {
 	out    []egress
 }
 
-// egress is one way out of a port: the ring that only this port fills, and who empties it.
+// egress is one way out of a port: the ring that only this port fills, and the port that empties it.
 type egress struct {
 	ring    *ring
 	to      *Port

@@ -25,7 +25,7 @@ type Queue struct {
 	counters pmd.Counters
 	drops    Drops
 
-	macHi []uint32 // address behind each egress, as two words: forwarding compares no octets
+	macHi []uint32 // address at the other end of each egress, as two words: forwarding compares no octets
 	macLo []uint16
 }
 

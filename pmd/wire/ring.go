@@ -7,7 +7,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// cell is a frame on its way: this, and right behind it the frame's octets. seq says whose it is, so that who waits for a frame
+// cell is a frame on its way: this, and right after it the frame's octets. seq says whose it is, so that a receiver that waits for a frame
 // looks at the very cache line that the frame's front comes in: what it costs to pass between two cores is how many lines do so one
 // after the other, and a separate index would be one more.
 type cell struct {
@@ -28,12 +28,12 @@ type ring struct {
 
 	_    [lineBytes]byte
 	sent uint64 // producer: frames published
-	to   uint32 // producer: the cell behind them, in data
+	to   uint32 // producer: the cell after them, in data
 	seen uint64 // producer: what it last saw of head
 
 	_    [lineBytes]byte
 	got  uint64 // consumer: frames released
-	from uint32 // consumer: the cell behind them, in data
+	from uint32 // consumer: the cell after them, in data
 
 	_    [lineBytes]byte
 	head atomic.Uint64 // got, for the producer, which looks when the ring may be full
@@ -67,7 +67,7 @@ func (r *ring) frame(at, n uint32) []byte {
 	return r.data[at+cellLen:][:n:n]
 }
 
-// after is where the cell stands that is n behind the one at at; n is at most the number of cells.
+// after is where the cell stands that is n after the one at at; n is at most the number of cells.
 func (r *ring) after(at uint32, n int) uint32 {
 	at += uint32(n) * r.stride
 	if size := uint32(len(r.data)); at >= size {
@@ -76,7 +76,7 @@ func (r *ring) after(at uint32, n int) uint32 {
 	return at
 }
 
-// put copies the frame of d into the i-th cell behind those that are published. False: the ring is full.
+// put copies the frame of d into the i-th cell after those that are published. False: the ring is full.
 func (r *ring) put(i int, frame []byte, d *mem.Desc) bool {
 	if r.sent+uint64(i)-r.seen >= r.cells {
 		if r.seen = r.head.Load(); r.sent+uint64(i)-r.seen >= r.cells {

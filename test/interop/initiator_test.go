@@ -36,7 +36,7 @@ type siwInitiator struct {
 	name   string
 	module string // how siw is loaded
 	opt    rnic.ConnParam
-	want   rnic.Startup // but for the read depths, which are the program's
+	want   rnic.Startup // except for the read depths, which are the program's
 }
 
 const ourDepth = 4

@@ -75,7 +75,7 @@ func TestSiwRstreamServer(t *testing.T) {
 		job, addr := r.serve("exec rstream " + strings.Replace(run.flags(0), "-p 0", "-p $port", 1))
 		opt := run.opt
 		opt.Conn.Quirks.WakeUp = rnic.WakeUpDefault
-		opt.LateGrants = true // it closes behind the last octets
+		opt.LateGrants = true // it closes after the last octets
 		c, err := rsocket.Dial(r.ctx, r.adapter, addr, opt)
 		require.NoError(r.t, err, "%s", job)
 		run.measure(r, c, rstream.End{Client: true, Verify: true})

@@ -31,7 +31,7 @@ func newCookie() cookie {
 	return c
 }
 
-// readCookie reads a cookie, which any client of iperf3 sends first; anything else is somebody who dialled wrongly.
+// readCookie reads a cookie, which any client of iperf3 sends first; anything else comes from a client of something else.
 func readCookie(r io.Reader) (c cookie, err error) {
 	if n, err := io.ReadFull(r, c[:]); err != nil {
 		return c, &ProtocolError{Code: CodeParams, Reason: "no cookie: " + plural(n, "octet") + " of 37", Err: err}

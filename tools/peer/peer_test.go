@@ -57,7 +57,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Nobody is given up who moves, whose movement cannot be told, or after stop.
+// A peer is not given up while it moves, while its movement cannot be told, or after stop.
 func TestWatchEnds(t *testing.T) {
 	const limit = time.Second
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ var magicRefuse = []byte("RNCX")
 // textMax leaves room in the private data of a Reply.
 const textMax = 400
 
-// Later is the end of what a client hears who was refused for the others that are being served, and for nothing of its own.
+// Later ends the text for a client that was refused because others are being served, and for nothing of its own.
 const Later = "; try again later"
 
 // IsLater says whether an error is such a refusal.
@@ -33,7 +33,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return e.What + ": the server refused: " + e.Text }
 
 // Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the way if the peer did not hear it. It
-// returns when the connection is over: who ends the server then takes nothing from the peer.
+// returns when the connection is over: ending the server then takes nothing from the peer.
 func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(remote netip.AddrPort, why string)) {
 	text := why[:min(len(why), textMax)]
 	if err := req.Reject(ctx, append(bytes.Clone(magicRefuse), text...)); err != nil {

@@ -9,7 +9,7 @@ import (
 
 const (
 	creditLen   = 4
-	creditWords = 2 * creditLen // the peer's word, and behind it our own to send from
+	creditWords = 2 * creditLen // the peer's word, and after it our own to send from
 )
 
 // credits is one end's part of the flow control of Sends.

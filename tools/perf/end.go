@@ -37,7 +37,7 @@ type End struct {
 }
 
 // Open makes an End for a Test, with an idle QueuePair, queues and memory of its own, prepared: what is sent is at the front of Local, what
-// comes is behind area octets, and the word of a Credit behind twice as many. The peer has no right that the Test does not need.
+// comes is after area octets, and the word of a Credit after twice as many. The peer has no right that the Test does not need.
 // There is room for one message more each way than the Test has. With a pd the memory is that one's, and of any connection in it;
 // nil makes one for this connection alone.
 func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, server bool) (e *End, err error) {
@@ -84,7 +84,7 @@ func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, serve
 // creditRoom is for the words of a Credit.
 const creditRoom = creditWords
 
-// rights of the peer's are those that the test needs, and no others. Credits are written to the sender, who is the client.
+// rights of the peer's are those that the test needs, and no others. Credits are written to the sender, which is the client.
 func rights(t *Test, server bool) rnic.Access {
 	const local = rnic.LocalWrite
 	switch {

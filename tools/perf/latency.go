@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rounds counts the rounds of a latency test and times those behind the warm-up.
+// rounds counts the rounds of a latency test and times those after the warm-up.
 type rounds struct {
 	r      *run
 	done   uint64

@@ -3,7 +3,7 @@
 // what it learned, and calls Prepare, then Run at the end that measures and Serve at the other.
 //
 //	bandwidth        Run posts, up to TxDepth at a time, and completes all; Serve takes Sends and gives buffers back
-//	latency, Write   each end writes the number of the round into the last octet at the peer, who polls for it
+//	latency, Write   each end writes the number of the round into the last octet at the peer, which polls for it
 //	latency, Send    each end sends when the other's message has come
 //	latency, others  Run posts one and waits for its Completion; the other end's program has nothing to do
 //
@@ -13,7 +13,7 @@
 //
 // The latency of Writes is measured without a message, as perftest does: an end looks at one octet of its memory until the peer
 // has changed it. In general that tells nothing (package rnic: what a peer writes may be placed in any order, and is indeterminate
-// until a Send behind it was received). Here it suffices: only one Write is under way in each direction, only its last octet is
+// until a Send after it was received). Here it suffices: only one Write is under way in each direction, only its last octet is
 // looked at, and nobody asks for the others. When a Write is one segment that octet is placed with all the others of it; of a
 // longer one it may come first where a segment was lost, and the figure is a little too good.
 //
@@ -66,7 +66,7 @@ const (
 	PeakMax = 20000
 )
 
-// Test says what is measured. Both ends must have the same, but for Duration and Warmup, which are Run's: the other end serves
+// Test says what is measured. Both ends must have the same, except for Duration and Warmup, which are Run's: the other end serves
 // until the peer is done when its Iterations are 0.
 type Test struct {
 	Op      Op
@@ -92,7 +92,7 @@ type Test struct {
 	Alone bool
 }
 
-// Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: who receives writes how many
+// Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: the receiver writes how many
 // messages it has taken, a word of 32 bits in its host's order, into the sender's memory, and the sender is never further
 // ahead than RxDepth.
 type Credit struct {

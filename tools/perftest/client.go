@@ -22,7 +22,7 @@ type ClientConfig struct {
 	Test perf.Test
 	Shape
 	Conn rnic.ConnParam // Dialect, NoMarkers, NoCRC, Packing, Quirks; the rest is Run's
-	// ServerFirst is how long the server has to close each connection itself behind the test, as perftest's do. One that we close as soon
+	// ServerFirst is how long the server has to close each connection itself after the test, as perftest's do. One that we close as soon
 	// as we have the last message can be in error at the server before it knows that this message was sent (seen with siw, on either).
 	// Our own server leaves it to the client.
 	ServerFirst time.Duration
@@ -216,7 +216,7 @@ func reportOf(res *perf.Result) Report {
 	}
 }
 
-// flush closes behind the Writes and returns when the peer has closed, too, which it does when it has read all of them. Nothing else
+// flush closes after the Writes and returns when the peer has closed, too, which it does when it has read all of them. Nothing else
 // tells: the server's program answers on the other connection whether they have come or not, and then drops what has not.
 func (es ends) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)

@@ -196,7 +196,7 @@ func TestRefusedTests(t *testing.T) {
 	}
 }
 
-// A client that comes right behind another one finds its place, though the server is not through with that one.
+// A client that comes right after another one finds its place, though the server is not through with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) { <-through }})

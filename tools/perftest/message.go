@@ -26,7 +26,7 @@ const Version = "6.06"
 // errMalformed: a message that no perftest sends.
 var errMalformed = errors.New("perftest: malformed message")
 
-// Hello is a version. Before its first NUL it is text; what is behind is kept as it came.
+// Hello is a version. Before its first NUL it is text; what is after is kept as it came.
 type Hello [versionLen]byte
 
 func hello(text string) (h Hello) {

@@ -23,7 +23,7 @@ type rig struct {
 	gone chan Served
 
 	control *control // of firstGreeted
-	// waits: a request waits, for its place or what is behind that; not that of a second connection.
+	// waits: a request waits, for its place or what is after that; not that of a second connection.
 	waits chan struct{}
 }
 

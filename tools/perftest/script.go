@@ -40,7 +40,7 @@ func (p Program) rounds() []bool {
 	return []bool{true, true, false}
 }
 
-// figures: the client tells its figures behind the last test.
+// figures: the client tells its figures after the last test.
 func (p Program) figures(both bool) bool { return !p.Latency && p.Op != perf.Send && !both }
 
 // closes: they wait for each other once more at the end.
@@ -130,7 +130,7 @@ func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []
 	return theirs, nil
 }
 
-// tests is the hand-shake around the tests of a plan, and behind them. run makes one and returns its figures, told is given those of
+// tests is the hand-shake around the tests of a plan, and after them. run makes one and returns its figures, told is given those of
 // both ends where they are exchanged.
 //
 //	                     -b: before each    -b: after each           at the end

@@ -110,7 +110,7 @@ func TestSecondConnectionIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A server that ends its connections with a reset behind the last message has lost nothing, and a client tells its user nothing.
+// A server that ends its connections with a reset after the last message has lost nothing, and a client tells its user nothing.
 func TestResetBehindTheLastMessage(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r)

@@ -72,7 +72,7 @@ type Server struct {
 	places peer.Places
 
 	mu      sync.Mutex
-	waiting map[netip.Addr]*seconds // whose second connection is to come, and those behind it
+	waiting map[netip.Addr]*seconds // whose second connection is to come, and those after it
 }
 
 // seconds are the connections of a client that are to be measured.
@@ -349,7 +349,7 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 }
 
 // checkDirections finds out whether both ends were told the same of -b: nothing in the hand-shake would be different. The client's first
-// message behind the Places comes before the first octet of a test in both directions, and behind the last of any other.
+// message after the Places comes before the first octet of a test in both directions, and after the last of any other.
 func (x *session) checkDirections(ctx context.Context) error {
 	if x.s.plan.Shape.Both {
 		if n, err := x.es.came(ctx); n > 0 || err != nil {

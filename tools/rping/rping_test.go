@@ -308,7 +308,7 @@ func TestNoRoomForThePong(t *testing.T) {
 	require.EqualError(t, r.result().Err, "rping: 100 octets to write back, the client has room for 99")
 }
 
-// A client that comes right behind another one finds its place, though the server is not through with that one.
+// A client that comes right after another one finds its place, though the server is not through with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})

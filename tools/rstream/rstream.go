@@ -224,7 +224,7 @@ func (e *SilenceError) Error() string {
 	return fmt.Sprintf("rstream: nothing moved for %v; both ends must be told the same sizes and counts", e.Idle)
 }
 
-// ended says what the error of a connection means for a test. Who tells of it has the addresses.
+// ended says what the error of a connection means for a test. The caller that prints it has the addresses.
 func (e *End) ended(err error) error {
 	var op *net.OpError
 	switch {

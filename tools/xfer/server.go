@@ -273,7 +273,7 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	return c, nil
 }
 
-// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more. Who wrote as many
+// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more. A client that wrote as many
 // octets as it asked for may have written some of them twice and others never, so the answer to put has a SHA-256 only where
 // it is the client's own.
 func (t *transfer) verify(c rnic.Completion) (answer, error) {

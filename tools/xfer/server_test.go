@@ -73,7 +73,7 @@ func TestServerNoRoom(t *testing.T) {
 	require.Equal(t, large, r.region)
 }
 
-// The room is free when the client hears of its end: who has heard may come again at once with as much, though the server is not done.
+// The room is free when the client hears of its end: a client that has heard may come again at once with as much, though the server is not done.
 func TestServerRoomBehindTheAnswer(t *testing.T) {
 	r := newRig(t, 50_000, ServerConfig{})
 	data := content(1, 50_000)

@@ -81,7 +81,7 @@ func TestLinkReceives(t *testing.T) {
 	}
 }
 
-// A packet goes out as one frame behind a virtio_net_hdr that asks for what its GSO options say.
+// A packet goes out as one frame after a virtio_net_hdr that asks for what its GSO options say.
 func TestLinkSends(t *testing.T) {
 	gso := stack.GSO{Type: stack.GSOTCPv4, NeedsCsum: true, CsumOffset: 16, L3HdrLen: 20, MSS: 1448, MaxSize: 65535}
 	headers := header.EthernetMinimumSize + 40

@@ -26,7 +26,7 @@ import (
 // revision is part of an image's name: a change of how images are made makes a new one.
 const revision = "1"
 
-// guestFiles go into the image as they are, but for probe.c, which is compiled.
+// guestFiles go into the image as they are, except for probe.c, which is compiled.
 //
 //go:embed guest
 var guestFiles embed.FS

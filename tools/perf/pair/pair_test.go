@@ -161,7 +161,7 @@ func TestRefuses(t *testing.T) {
 	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at a time; try again later")
 }
 
-// A client that comes again right behind its last test, as perf --all does for each size, finds its own place again, though the server
+// A client that comes again right after its last test, as perf --all does for each size, finds its own place again, though the server
 // is not through with that test.
 func TestOnePlaceForManyTests(t *testing.T) {
 	through := make(chan struct{})

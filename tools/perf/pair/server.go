@@ -102,7 +102,7 @@ func (s *Server) run(ctx context.Context, e end, r *request) error {
 	switch {
 	case err == nil && !helps(&r.test):
 		err = e.await(ctx)
-	case err == nil && e.QP.State() == rnic.Closed: // who has said the last message waits for ours
+	case err == nil && e.QP.State() == rnic.Closed: // a client that has sent its last message waits for ours
 		err = perf.ErrEnded
 	}
 	if err == nil {
