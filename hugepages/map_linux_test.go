@@ -33,8 +33,8 @@ func arenaOf(t *testing.T, cfg Config) *Arena {
 	return a
 }
 
-// forEachKind runs f over pages of 4 KiB and 2 MiB, with and without memfd and guard pages, and once over 1 GiB
-// if asked to.
+// forEachKind runs f over pages of 4 KiB and 2 MiB, with and without memfd and guard pages, and
+// once over 1 GiB if asked to.
 func forEachKind(t *testing.T, oneGiB bool, f func(t *testing.T, cfg Config)) {
 	pages := []PageSize{Normal, Page2MiB, Page1GiB}
 	if testing.Short() {
@@ -305,9 +305,10 @@ func Test1GiBFallsBackStepwise(t *testing.T) {
 	require.Contains(t, []PageSize{Page2MiB, Normal}, a.PageSize())
 }
 
-// The kernel promises pages per system but binds them per node, and limits them per control group: a
-// mapping may succeed whose pages are not there. Both ways to populate must answer, not raise SIGBUS.
-// A mapping without reservation, one page larger than the pool, is the same case on any machine.
+// The kernel promises pages per system but binds them per node, and limits them per control group:
+// a mapping may succeed whose pages are not there. Both ways to populate must answer, not raise
+// SIGBUS. A mapping without reservation, one page larger than the pool, is the same case on any
+// machine.
 func TestPopulateAnswersInsteadOfSIGBUS(t *testing.T) {
 	s, err := SystemStatus()
 	require.NoError(t, err)

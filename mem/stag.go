@@ -2,15 +2,15 @@ package mem
 
 import "strings"
 
-// STag is a Steering Tag: a 24-bit index, unpredictable, and an 8-bit key in the low octet. STag 0 is never
-// given out.
+// STag is a Steering Tag: a 24-bit index, unpredictable, and an 8-bit key in the low octet. STag 0
+// is never given out.
 type STag uint32
 
 func (s STag) Index() uint32 { return uint32(s) >> 8 }
 func (s STag) Key() uint8    { return uint8(s) }
 
-// Access is a set of rights. Ask for the least, for the shortest time: a buffer that a peer shall only write
-// gets no RemoteRead (RFC 5042 sections 6.3.3 and 6.3.5).
+// Access is a set of rights. Ask for the least, for the shortest time: a buffer that a peer shall
+// only write gets no RemoteRead (RFC 5042 sections 6.3.3 and 6.3.5).
 type Access uint8
 
 const (

@@ -197,8 +197,9 @@ func TestCheckUnknownSTag(t *testing.T) {
 	require.Equal(t, CheckOK, verdict(table, pd, 1, m.STag(), 0, 8))
 }
 
-// Indices are drawn from all 24 bits: 4096 of them, in 16 parts of the range, with no part beyond six standard
-// deviations, none twice, no two tables alike, and the order tells nothing of the size.
+// Indices are drawn from all 24 bits: 4096 of them, in 16 parts of the range, with no part beyond
+// six standard deviations, none twice, no two tables alike, and the order tells nothing of the
+// size.
 // req: 5040-8.1.1-3
 func TestSTagsAreSpread(t *testing.T) {
 	const entries = 4096

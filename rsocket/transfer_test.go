@@ -14,8 +14,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers of any size: rings wrap, grants are waited
-// for, of memory and of messages, whose counters begin anew on the way.
+// Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers of
+// any size: rings wrap, grants are waited for, of memory and of messages, whose counters begin anew
+// on the way.
 func TestTransfer(t *testing.T) {
 	small := Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin}
 	odd := Options{SendBuffer: 5001, ReceiveBuffer: 7003, Credits: 17, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}

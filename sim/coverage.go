@@ -10,7 +10,8 @@ import (
 // Dimension is something that a run had or that happened in it.
 type Dimension string
 
-// Dimensions are what a large number of seeds must have covered, in the order in which Coverage prints them.
+// Dimensions are what a large number of seeds must have covered, in the order in which Coverage
+// prints them.
 var Dimensions = []Dimension{
 	"IPv4", "IPv6", "jumbo frames", "576 octet MTU", "several connections", "both roles on a host", "shared completion queue",
 	"shared receive queue", "receive queue shared by several",

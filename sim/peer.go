@@ -41,10 +41,12 @@ type message struct {
 	invalidates          rnic.STag
 }
 
-// peer is one end of a connection and the application above it, with the model of what the other end's memory must become.
+// peer is one end of a connection and the application above it, with the model of what the other
+// end's memory must become.
 //
-// Writes of one stream that overlap may be placed in any order (RFC 5040 section 5.5), so none do: they fill the remote
-// region from its front. A Send that was delivered says that all Writes before it were placed.
+// Writes of one stream that overlap may be placed in any order (RFC 5040 section 5.5), so none do:
+// they fill the remote region from its front. A Send that was delivered says that all Writes before
+// it were placed.
 type peer struct {
 	name     string
 	wl       *Workload
@@ -283,7 +285,8 @@ func (p *peer) complete(c *rnic.Completion) error {
 	return fmt.Errorf("%s: completion %d of what was not posted, or twice", p.name, c.ID-recvIDs)
 }
 
-// receive compares one message with the next that the remote sent, and the Writes before it with the region.
+// receive compares one message with the next that the remote sent, and the Writes before it with
+// the region.
 func (p *peer) receive(c *rnic.Completion) error {
 	if err := p.due(c); err != nil {
 		return err

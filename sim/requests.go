@@ -10,11 +10,13 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// requests is what a peer posts between its Writes and Sends when its connection has read depths: Reads, atomics, immediate data and
-// Sends with Invalidate. Its randomness is its own, so that what else a seed draws is the same with and without.
+// requests is what a peer posts between its Writes and Sends when its connection has read depths:
+// Reads, atomics, immediate data and Sends with Invalidate. Its randomness is its own, so that what
+// else a seed draws is the same with and without.
 //
-// Each Read fetches octets of a library that never changes into a slot of its own. Atomics are about one word that only this
-// stream touches; the model carries them out when they are posted, because they are carried out in that order.
+// Each Read fetches octets of a library that never changes into a slot of its own. Atomics are
+// about one word that only this stream touches; the model carries them out when they are posted,
+// because they are carried out in that order.
 type requests struct {
 	rng     *rand.Rand
 	depth   int                // Reads and atomics that this peer may have under way; 0: it asks for nothing
@@ -171,7 +173,8 @@ func (p *peer) aside(m *message, c *rnic.Completion) error {
 	return nil
 }
 
-// checkAsks: the word that the remote's atomics were about has one of the values that they made; the last one, if whole.
+// checkAsks: the word that the remote's atomics were about has one of the values that they made;
+// the last one, if whole.
 func (p *peer) checkAsks(whole bool) error {
 	if p.requests.word == nil {
 		return nil

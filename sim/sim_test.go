@@ -25,8 +25,8 @@ const (
 	progressEvery = 50_000 // seeds
 )
 
-// Whatever the network, the peer and the application do, memory is byte-equal, completions come once and in order, nothing
-// leaks.
+// Whatever the network, the peer and the application do, memory is byte-equal, completions come
+// once and in order, nothing leaks.
 //
 // req: DDP-7.3-6, DDP-7.3-7, DDP-7.4-2
 func TestSeeds(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Workload is random exchanges over some connections between two hosts, both ways at once, with what befalls them.
+// Workload is random exchanges over some connections between two hosts, both ways at once, with
+// what befalls them.
 type Workload struct {
 	Config
 	Conns      []Conn
@@ -20,11 +21,11 @@ type Workload struct {
 	SharedRecv [2]bool // host: its connections share receive buffers
 	Paths      []PathChange
 	Ending     Ending // of the first connection; the others end in order
-	// Limit is how long, in virtual time, a stage may go on without a segment that arrives: default 20
-	// min. A stage may take longer. A peer without SACK and timestamps sends again with an RTO that is a
-	// minute once it was doubled often enough: the maximum must be "at least 60 seconds" (RFC 6298
-	// section 2.5), and a new measurement "can only happen when new data has been sent and acknowledged"
-	// (section 5). So each loss may cost a minute.
+	// Limit is how long, in virtual time, a stage may go on without a segment that arrives: default
+	// 20 min. A stage may take longer. A peer without SACK and timestamps sends again with an RTO
+	// that is a minute once it was doubled often enough: the maximum must be "at least 60 seconds"
+	// (RFC 6298 section 2.5), and a new measurement "can only happen when new data has been sent
+	// and acknowledged" (section 5). So each loss may cost a minute.
 	Limit time.Duration
 }
 

@@ -23,8 +23,8 @@ func TestCapture(t *testing.T) {
 		tagged int // segments at least, of a MiB
 	}{
 		{"no markers", []string{"--no-markers"}, 1 << 20 / 1460},
-		// tshark 4.0 counts one marker too many in a segment that ends where the next one is due (number_of_markers in
-		// packet-iwarp-mpa.c), and gives the connection up there.
+		// tshark 4.0 counts one marker too many in a segment that ends where the next one is due
+		// (number_of_markers in packet-iwarp-mpa.c), and gives the connection up there.
 		{"markers", nil, 10},
 	}) {
 		t.Run(c.name, func(t *testing.T) {

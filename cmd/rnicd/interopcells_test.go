@@ -15,7 +15,8 @@ import (
 
 var interopTable = flag.String("interop", "", "run all cells of the interoperation matrix, and write a table of them to this file")
 
-// Sizes of a cell's transfer, and how often one may be spoilt by a machine that is busy with something else.
+// Sizes of a cell's transfer, and how often one may be spoilt by a machine that is busy with
+// something else.
 const (
 	interopOctets     = 32 << 20
 	interopOctetsFew  = 2 << 20
@@ -80,7 +81,8 @@ func allCells() (all []cell) {
 	return append(all, optionCells()...)
 }
 
-// optionCells have TCP options of the kernel switched off one by one, and ECN and our congestion controls on.
+// optionCells have TCP options of the kernel switched off one by one, and ECN and our congestion
+// controls on.
 func optionCells() (all []cell) {
 	for _, sysctl := range []string{
 		"tcp_sack=0", "tcp_timestamps=0", "tcp_window_scaling=0", "tcp_dsack=0", "tcp_ecn=1",
@@ -121,8 +123,8 @@ func (c cell) complete() cell {
 	return c
 }
 
-// Our TCP and the Linux kernel's, each in both roles, measured by iperf3: all octets arrive, on a clean link next to nothing
-// is sent twice, and every frame is right.
+// Our TCP and the Linux kernel's, each in both roles, measured by iperf3: all octets arrive, on a
+// clean link next to nothing is sent twice, and every frame is right.
 //
 // req: 9293-MUST-2, 9293-MUST-14, 9293-MAY-18, 8200-8.1-1
 func TestInterop(t *testing.T) {

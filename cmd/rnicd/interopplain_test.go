@@ -51,7 +51,8 @@ func (l *interopLab) dial(t testing.TB, family int) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// listen has the kernel's end listen, on any address: one of IPv6 cannot be bound to before the kernel has got round to it.
+// listen has the kernel's end listen, on any address: one of IPv6 cannot be bound to before the
+// kernel has got round to it.
 func (l *interopLab) listen(t testing.TB) *net.TCPListener {
 	t.Helper()
 	var ln net.Listener
@@ -142,7 +143,8 @@ func TestInteropResets(t *testing.T) {
 	}
 }
 
-// checked is an interopLab in which our end looks for its IPv6 addresses on the link before it uses them.
+// checked is an interopLab in which our end looks for its IPv6 addresses on the link before it uses
+// them.
 func checked(t testing.TB, device string) *interopLab {
 	l := interopLink(t, device, 1500, 6, "cubic")
 	l.args = slices.DeleteFunc(l.args, func(arg string) bool { return arg == "--no-dad" })
@@ -160,7 +162,8 @@ func TestInteropAddressCheck(t *testing.T) {
 	require.Equal(t, 0, source.Wait(t), "%s", source)
 }
 
-// One that the kernel's end has is not used. It must have it before we ask: the end of a TAP comes up when we do.
+// One that the kernel's end has is not used. It must have it before we ask: the end of a TAP comes
+// up when we do.
 func TestInteropAddressTaken(t *testing.T) {
 	if !hasDevice(t, deviceVeth) {
 		return
@@ -171,7 +174,8 @@ func TestInteropAddressTaken(t *testing.T) {
 	sink.Expect(t, 1, "^rnicd: --addr .*: another host on the link has this address, the one with MAC .*; choose another, or take it from that host$")
 }
 
-// flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each millisecond.
+// flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each
+// millisecond.
 func flood(t testing.TB, l *interopLab, stop <-chan struct{}) (sent int) {
 	var fd int
 	var err error
@@ -217,7 +221,8 @@ func synPacket(from, to inet.Addr, port uint16, seq uint32) []byte {
 	return p
 }
 
-// While SYNs from nobody fill the backlog, a transfer that is under way goes on, and connections are accepted.
+// While SYNs from nobody fill the backlog, a transfer that is under way goes on, and connections
+// are accepted.
 func TestInteropSynFlood(t *testing.T) {
 	netlab.NeedTshark(t)
 	l := interopLink(t, devicePlain, 1500, 4, "cubic")

@@ -44,8 +44,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// onlyCommands is what a command that only has others does: without a word it shows its help. A wrong one is an error;
-// cobra would show the help and call it success.
+// onlyCommands is what a command that only has others does: without a word it shows its help. A
+// wrong one is an error; cobra would show the help and call it success.
 func onlyCommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()

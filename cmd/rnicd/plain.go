@@ -20,7 +20,8 @@ import (
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
-// plainMax bounds the connections that a listening sink, source or echo has at once; further ones wait to be accepted.
+// plainMax bounds the connections that a listening sink, source or echo has at once; further ones
+// wait to be accepted.
 const plainMax = 64
 
 type plainOptions struct {
@@ -295,8 +296,8 @@ func (p *plain) echo() error {
 	}
 }
 
-// source writes one random block again and again, while it reads what comes back. The time ends when the peer has closed,
-// so that it covers the way of the last octet.
+// source writes one random block again and again, while it reads what comes back. The time ends
+// when the peer has closed, so that it covers the way of the last octet.
 func (p *plain) source() error {
 	block := make([]byte, p.length)
 	_, _ = rand.Read(block) // never fails

@@ -19,7 +19,8 @@ import (
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// checkout is a directory with what `make run` uses when the program is built: its scripts and the program.
+// checkout is a directory with what `make run` uses when the program is built: its scripts and the
+// program.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rnicd-test-run-") // not t.TempDir: other users must get in
@@ -50,8 +51,8 @@ func runScript(t *testing.T, dir string, args ...string) *process {
 	return p
 }
 
-// requireNothingLeft looks for the namespace of a script that has ended (a TAP goes with it) and for programs of its
-// checkout that still run.
+// requireNothingLeft looks for the namespace of a script that has ended (a TAP goes with it) and
+// for programs of its checkout that still run.
 func requireNothingLeft(t *testing.T, dir string, p *process) {
 	t.Helper()
 	_, err := os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()))
@@ -144,7 +145,8 @@ func TestRunScriptErrors(t *testing.T) {
 	}
 }
 
-// Interrupted at any moment it leaves nothing. Ctrl-C signals the whole group, kill the script alone.
+// Interrupted at any moment it leaves nothing. Ctrl-C signals the whole group, kill the script
+// alone.
 func TestRunScriptInterrupted(t *testing.T) {
 	needIP(t)
 	hangup := make(chan os.Signal, 1)

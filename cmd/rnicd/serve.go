@@ -97,7 +97,8 @@ func parseDialects(names []string) (ds []rnic.Dialect, err error) {
 	return ds, nil
 }
 
-// parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames is of no use to it.
+// parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames
+// is of no use to it.
 func parseDialect(name string) (rnic.Dialect, error) {
 	d, err := rnic.ParseDialect(name)
 	if err != nil || d.PrivateDataMax() == 0 {

@@ -70,7 +70,8 @@ func (ns *namespace) ends(t testing.TB, server *process) {
 	require.Equal(t, 0, server.Wait(t), "%s", server)
 }
 
-// Every measurement, over kernel sockets: a table with a line for each size, and the server says what it was.
+// Every measurement, over kernel sockets: a table with a line for each size, and the server says
+// what it was.
 func TestPerfOverKernelSockets(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1")
@@ -127,7 +128,8 @@ func TestPerfJSON(t *testing.T) {
 	ns.ends(t, server)
 }
 
-// Our TCP at both ends, on two TAPs of a bridge, through a bad network: measurements, pings and files come through it all.
+// Our TCP at both ends, on two TAPs of a bridge, through a bad network: measurements, pings and
+// files come through it all.
 func TestToolsOverOurTCP(t *testing.T) {
 	ns := newNamespace(t)
 	ns.bridged(t)
@@ -193,7 +195,8 @@ func TestToolsOverOurTCP(t *testing.T) {
 
 func rstreamLine(begin string) string { return "^" + begin + ` +\d+\.\d\ds +\d+\.\d\d +\d+\.\d\d$` }
 
-// rstream by the kernel's TCP: one client after the other, as text and as JSON; ends that were told different things say so.
+// rstream by the kernel's TCP: one client after the other, as text and as JSON; ends that were told
+// different things say so.
 func TestRstream(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.listening(t, "rstream server --pmd kernel --addr 127.0.0.1 -S 1000 -C 50 -V --idle-timeout 1s")
@@ -246,8 +249,8 @@ func TestRstream(t *testing.T) {
 	require.Equal(t, 1, server.Wait(t), "%s", server)
 }
 
-// A server that goes without a word, as behind a cable that was cut, is noticed within --user-timeout, over either transport, by who sends
-// and by who only waits.
+// A server that goes without a word, as behind a cable that was cut, is noticed within
+// --user-timeout, over either transport, by who sends and by who only waits.
 func TestUserTimeout(t *testing.T) {
 	ns := newNamespace(t)
 	ns.bridged(t)
@@ -426,7 +429,8 @@ func TestToolErrors(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted says so and ends with status 130; a server goes on when its client is killed, and tells when it is.
+// Whoever is interrupted says so and ends with status 130; a server goes on when its client is
+// killed, and tells when it is.
 func TestToolsInterrupted(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1")

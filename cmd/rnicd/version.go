@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
-// version is what the Makefile's linker flag says: git describe of the source. A build without it is nobody's release.
+// version is what the Makefile's linker flag says: git describe of the source. A build without it
+// is nobody's release.
 var version = "unknown"
 
 // versionText is the answer to --version: what a report of a bug should begin with.

@@ -15,7 +15,8 @@ import (
 
 const module = "github.com/rnicd/rnicd/"
 
-// allowed says which of our packages a package may import. A package that is not here fails the test: decide first.
+// allowed says which of our packages a package may import. A package that is not here fails the
+// test: decide first.
 var allowed = map[string][]string{
 	"hugepages":   {},
 	"inet":        {},

@@ -1,4 +1,5 @@
-// Package testnic makes pairs of Adapters for tests of what stands above package rnic, over either transport.
+// Package testnic makes pairs of Adapters for tests of what stands above package rnic, over either
+// transport.
 package testnic
 
 import (
@@ -50,7 +51,8 @@ func Wired(t testing.TB) (devs [2]*rnic.Adapter) {
 	return devs
 }
 
-// Open makes an Adapter that is closed with the test, which has taken all registered memory back by then.
+// Open makes an Adapter that is closed with the test, which has taken all registered memory back by
+// then.
 func Open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
 	dev, err := rnic.Open(cfg)
 	require.NoError(t, err)
@@ -71,8 +73,9 @@ func Dialable(a netip.AddrPort) string {
 	return a.String()
 }
 
-// Serve has handle take the requests that come to a Listener of dev's, each with a context that is Waiting, and returns where a
-// client finds it. With the test, or when ctx ends, it ends; the test waits for what is being handled.
+// Serve has handle take the requests that come to a Listener of dev's, each with a context that is
+// Waiting, and returns where a client finds it. With the test, or when ctx ends, it ends; the test
+// waits for what is being handled.
 func Serve(
 	ctx context.Context, t testing.TB, dev *rnic.Adapter, waits chan<- struct{}, handle func(context.Context, *rnic.ConnRequest),
 ) (addr string) {

@@ -19,7 +19,8 @@ import (
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// childVar names what a test process does instead of running as a whole: the EAL starts once per process.
+// childVar names what a test process does instead of running as a whole: the EAL starts once per
+// process.
 const childVar = "RNICD_DPDK_TEST_CHILD"
 
 // child runs one test of this program in a process of its own.

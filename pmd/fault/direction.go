@@ -37,15 +37,17 @@ const (
 	effectDelay
 )
 
-// sink takes frames that leave a direction. send takes over b when it returns true; false: no room now.
+// sink takes frames that leave a direction. send takes over b when it returns true; false: no room
+// now.
 type sink interface{ send(b mem.Buf) bool }
 
 // direction is the way of frames to the device, or from it:
 //
 //	frame -> roll -> damage -> [ delayed ] -> [ overtaken ] -> sink
 //
-// Every frame in it is a Buf that the direction owns. Delay is a constant line with ordered jitter, so delayed is a FIFO;
-// overtaken frames leave by count of frames that passed, or by time, both the same for all, so it is one too.
+// Every frame in it is a Buf that the direction owns. Delay is a constant line with ordered jitter,
+// so delayed is a FIFO; overtaken frames leave by count of frames that passed, or by time, both the
+// same for all, so it is one too.
 type direction struct {
 	faults    Faults
 	rng       *rand.Rand
@@ -98,7 +100,8 @@ func (l *direction) roll() effects {
 	return x
 }
 
-// clone copies b, which need not be ours, into a Buf of the direction's; NoBuf, counted, when the pool is empty.
+// clone copies b, which need not be ours, into a Buf of the direction's; NoBuf, counted, when the
+// pool is empty.
 func (l *direction) clone(b mem.Buf) mem.Buf {
 	c := l.pool.Alloc()
 	if c == mem.NoBuf {
@@ -150,9 +153,9 @@ func (l *direction) damage(b mem.Buf, f effects) {
 	}
 }
 
-// corrupt flips bits of b, as a router does that has checked the link's frame check sequence and makes a
-// new one. ARP crosses no router, and has no checksum of its own because the link's is enough (RFC 826):
-// it finds the damage, and nothing of the packet is left.
+// corrupt flips bits of b, as a router does that has checked the link's frame check sequence and
+// makes a new one. ARP crosses no router, and has no checksum of its own because the link's is
+// enough (RFC 826): it finds the damage, and nothing of the packet is left.
 func (l *direction) corrupt(b mem.Buf) {
 	l.counters.Corrupted++
 	if frame := l.pool.Data(b); !isARP(frame) {
@@ -249,7 +252,8 @@ func (l *direction) releaseOvertaken(now int64, s sink) bool {
 	}
 }
 
-// untilOvertaken is how many frames may pass before an overtaken one is due; MaxUint64 when there is none.
+// untilOvertaken is how many frames may pass before an overtaken one is due; MaxUint64 when there
+// is none.
 func (l *direction) untilOvertaken() uint64 {
 	h := l.overtaken.first()
 	if h == nil {

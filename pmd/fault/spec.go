@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// HeldMaxDefault bounds what a direction holds back of late frames, and again of overtaken ones.
+	// HeldMaxDefault bounds what a direction holds back of late frames, and again of overtaken
+	// ones.
 	HeldMaxDefault    = 1024
 	reorderByDefault  = 3
 	reorderForDefault = int64(time.Millisecond)
@@ -79,9 +80,10 @@ func keys() string {
 	return b.String() + "held, seed"
 }
 
-// Parse reads a Spec as an operator writes it: drop=1%,reorder=0.01,delay=1ms,jitter=200us,seed=7. A key holds for
-// both directions, or for one with rx. or tx. before it; of two that meet, the later one counts; the same one twice is an error. Keys are drop,
-// dup, reorder, reorder-by (frames), reorder-for, corrupt, swap, truncate, delay, jitter, seed, and held (frames).
+// Parse reads a Spec as an operator writes it: drop=1%,reorder=0.01,delay=1ms,jitter=200us,seed=7.
+// A key holds for both directions, or for one with rx. or tx. before it; of two that meet, the
+// later one counts; the same one twice is an error. Keys are drop, dup, reorder, reorder-by
+// (frames), reorder-for, corrupt, swap, truncate, delay, jitter, seed, and held (frames).
 func Parse(s string) (Spec, error) {
 	var spec Spec
 	given := map[string]bool{}

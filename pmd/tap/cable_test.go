@@ -23,7 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
+// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on
+// every frame:
 //
 //	client's TCP - tap - [ Rx, Tx ] - tap - server's TCP
 type cable struct {
@@ -39,7 +40,8 @@ type cable struct {
 	done     chan struct{}
 }
 
-// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f opens.
+// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f
+// opens.
 func inNetns(t testing.TB, f func() error) {
 	var err error
 	netlab.New(t).Do(func() { err = f() })
@@ -52,7 +54,8 @@ func noDAD() error {
 		os.WriteFile("/proc/sys/net/ipv6/conf/all/accept_dad", []byte("0"), 0))
 }
 
-// soon tries again while the kernel is still about to make an IPv6 address usable, which it does on a thread of its own.
+// soon tries again while the kernel is still about to make an IPv6 address usable, which it does on
+// a thread of its own.
 func soon(f func() error) error {
 	err := f()
 	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.EADDRNOTAVAIL) && time.Now().Before(end); runtime.Gosched() {
@@ -173,7 +176,8 @@ var cables = []struct {
 	offload, v6 bool
 }{{"plain", false, false}, {"offload", true, false}, {"offload, IPv6", true, true}}
 
-// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are really in use.
+// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are
+// really in use.
 func TestCableCarriesTCP(t *testing.T) {
 	for _, k := range cables {
 		t.Run(k.name, func(t *testing.T) {
@@ -207,9 +211,10 @@ func TestCableCarriesTCP(t *testing.T) {
 	}
 }
 
-// One op is one octet from the client's kernel through Rx and Tx into the server's: with two processors for both
-// kernels, both sockets and the cable, well below what one core of ours could do. The octets
-// are compared as they are read, which takes a few percent of what the server's kernel takes.
+// One op is one octet from the client's kernel through Rx and Tx into the server's: with two
+// processors for both kernels, both sockets and the cable, well below what one core of ours could
+// do. The octets are compared as they are read, which takes a few percent of what the server's
+// kernel takes.
 func BenchmarkCable(b *testing.B) {
 	for _, k := range cables {
 		b.Run(k.name, func(b *testing.B) {

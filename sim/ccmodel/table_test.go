@@ -10,12 +10,13 @@ import (
 	"github.com/rnicd/rnicd/internal/sample"
 )
 
-// documentSeconds is how long the transfers of the table in docs/congestion.md last, by round-trip time in milliseconds:
-// with losses, and without.
+// documentSeconds is how long the transfers of the table in docs/congestion.md last, by round-trip
+// time in milliseconds: with losses, and without.
 var documentSeconds = map[string][2]float64{"0.1": {1, 0.5}, "10": {20, 5}, "100": {200, 20}}
 
-// The table of docs/congestion.md is what the model says. Five percent: on another platform products and sums may be fused,
-// and a window process goes another way from the first bit that differs.
+// The table of docs/congestion.md is what the model says. Five percent: on another platform
+// products and sums may be fused, and a window process goes another way from the first bit that
+// differs.
 func TestDocument(t *testing.T) {
 	f, err := os.Open("../../docs/congestion.md")
 	if err != nil {

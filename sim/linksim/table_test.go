@@ -36,7 +36,8 @@ const (
 	runLength     = 8       // segments that are lost in a row, in the mean, where losses come in runs
 )
 
-// seconds of a transfer by round-trip time, for losses of 0, 0.01, 0.1 and 1 %: several hundred losses each.
+// seconds of a transfer by round-trip time, for losses of 0, 0.01, 0.1 and 1 %: several hundred
+// losses each.
 var (
 	losses   = [4]float64{0, 0.01, 0.1, 1}
 	duration = []struct {
@@ -121,8 +122,9 @@ func policedCells() (all []cell) {
 	return all
 }
 
-// link has a queue of one bandwidth-delay product, 1 ms at least; DCTCP's marks from 65 segments or a sixth of that product
-// on (M. Alizadeh et al., Data Center TCP, 2010, section 3.4, wants more than 0.17 of it).
+// link has a queue of one bandwidth-delay product, 1 ms at least; DCTCP's marks from 65 segments or
+// a sixth of that product on (M. Alizadeh et al., Data Center TCP, 2010, section 3.4, wants more
+// than 0.17 of it).
 func (c cell) link() Link {
 	rttNs := int64(c.rttMs * 1e6)
 	product := int(rttNs * (bitsPerSecond / 8_000_000) / 1000)
@@ -266,7 +268,8 @@ func updateGolden(t *testing.T, list []cell) {
 	}
 }
 
-// What is committed is what is measured, to the last digit: the cheap cells in every run, all with -links.all.
+// What is committed is what is measured, to the last digit: the cheap cells in every run, all with
+// -links.all.
 func TestGolden(t *testing.T) {
 	list := cells()
 	if *update {
@@ -306,8 +309,9 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// exceptions are the cells that are further than a tenth from the model, with what part of it they may have. Their reasons
-// stand in docs/congestion.md. A cell that agrees after all fails the test: it does not belong here then.
+// exceptions are the cells that are further than a tenth from the model, with what part of it they
+// may have. Their reasons stand in docs/congestion.md. A cell that agrees after all fails the test:
+// it does not belong here then.
 var exceptions = map[cell][2]float64{
 	{"reno", 100, 0, true, 1448, 20, ""}: {0.75, 0.9},
 
@@ -359,7 +363,8 @@ func TestTableAgreesWithModel(t *testing.T) {
 	}
 }
 
-// startsOfSlowStart is the least and the most that the model gives for initial windows from one of c's to twice that.
+// startsOfSlowStart is the least and the most that the model gives for initial windows from one of
+// c's to twice that.
 func startsOfSlowStart(c cell) (low, high float64) {
 	for iw := 10; iw <= 20; iw++ {
 		p := c.path()

@@ -124,7 +124,8 @@ var riostreamRuns = []rstreamRun{
 	{"riostream, long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true}}},
 }
 
-// riostream in the guest as client of our server, and as our server: what it writes into our memory, and we into its, is compared.
+// riostream in the guest as client of our server, and as our server: what it writes into our
+// memory, and we into its, is compared.
 func TestSiwRiostream(t *testing.T) {
 	for _, run := range riostreamRuns {
 		t.Run(run.name, func(t *testing.T) {

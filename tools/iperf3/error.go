@@ -46,7 +46,8 @@ var codeText = map[Code]string{
 	CodeStreamID:    "stream has an invalid ID",
 }
 
-// ProtocolError is the peer's fault: what it sent, or did not send. Code is what a server answers with.
+// ProtocolError is the peer's fault: what it sent, or did not send. Code is what a server answers
+// with.
 type ProtocolError struct {
 	Code   Code
 	Reason string

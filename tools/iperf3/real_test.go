@@ -221,7 +221,8 @@ func (r *rig) forget() {
 	}
 }
 
-// A client that is killed in the middle, in either direction, ends its test at once and nothing else.
+// A client that is killed in the middle, in either direction, ends its test at once and nothing
+// else.
 func TestRealClientKilled(t *testing.T) {
 	r := newRig(t, timeouts{})
 	for _, args := range [][]string{{"-t", "60", "-P", "2"}, {"-t", "60", "-P", "2", "-R"}, {"-t", "60", "--bidir"}} {

@@ -17,7 +17,8 @@ type session struct {
 	conns  chan dataConn // under server.mu: nil while no data connection is expected
 }
 
-// dataConn is a data connection; seq is its place in the order of acceptance, which is what gives streams their numbers.
+// dataConn is a data connection; seq is its place in the order of acceptance, which is what gives
+// streams their numbers.
 type dataConn struct {
 	conn net.Conn
 	seq  int
@@ -200,8 +201,9 @@ func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) e
 	}
 }
 
-// results exchanges what both sides counted, the client first. Our receivers read on until they have what it says it sent;
-// with an omitted time the two ends began to count at different octets, so what is under way is left.
+// results exchanges what both sides counted, the client first. Our receivers read on until they
+// have what it says it sent; with an omitted time the two ends began to count at different octets,
+// so what is under way is left.
 func (ses *session) results(t *transfer, cpu *cpuMeter) (*Report, error) {
 	used := cpu.read()
 	t.closeSenders()

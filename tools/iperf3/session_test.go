@@ -60,8 +60,8 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// The first second is not counted, neither its time nor its octets. How busy the machine is does not matter: all times are
-// measured here as well.
+// The first second is not counted, neither its time nor its octets. How busy the machine is does
+// not matter: all times are measured here as well.
 func TestOmit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, timeouts{})
@@ -97,7 +97,8 @@ func TestOmitThenLimit(t *testing.T) {
 	await(t, r.done, "the server's report")
 }
 
-// A whole exchange with what iperf 3.12 sends, octet for octet; the server's results differ only in its CPU time.
+// A whole exchange with what iperf 3.12 sends, octet for octet; the server's results differ only in
+// its CPU time.
 func TestServerGolden(t *testing.T) {
 	r := newRig(t, timeouts{})
 	c := r.peer(goldenCookie)
@@ -281,7 +282,8 @@ func TestClaimedButNeverSent(t *testing.T) {
 	require.Equal(t, uint64(5), await(t, r.done, "the report").Sum(false).ReceivedOctets)
 }
 
-// While a test gathers its connections or runs, strangers and even data connections too many are told that it is busy.
+// While a test gathers its connections or runs, strangers and even data connections too many are
+// told that it is busy.
 func TestBusy(t *testing.T) {
 	r := newRig(t, timeouts{})
 	c := r.peer(goldenCookie + goldenParams)
@@ -333,8 +335,8 @@ func TestStreamOrder(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "and not on the first")
 }
 
-// nextPrepared lets the late cookie come once the early one has been taken, and returns the address of the connection that
-// stands second.
+// nextPrepared lets the late cookie come once the early one has been taken, and returns the address
+// of the connection that stands second.
 func (s *script) nextPrepared(r *rig, late *script) string {
 	late.send(goldenCookie)
 	require.Equal(s.t, late.conn.LocalAddr().String(), await(s.t, r.prepared, "a data connection").RemoteAddr().String())
@@ -379,7 +381,8 @@ func TestClientRefusesBadParams(t *testing.T) {
 	}
 }
 
-// A server that sends closes its data connections before it asks for results: a client that reads to their end has all.
+// A server that sends closes its data connections before it asks for results: a client that reads
+// to their end has all.
 func TestSenderEndsBeforeResults(t *testing.T) {
 	r := newRig(t, timeouts{})
 	body := strings.Replace(goldenParams[4:], `"num":0`, `"num":5000,"reverse":true`, 1)
@@ -396,7 +399,8 @@ func TestSenderEndsBeforeResults(t *testing.T) {
 	c.expect("\x0e")
 }
 
-// A server that was told to end begins no test with what had been a data connection of the last one.
+// A server that was told to end begins no test with what had been a data connection of the last
+// one.
 func TestNoTestBehindTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{}

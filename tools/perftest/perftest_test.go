@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/tools/perf"
 )
 
-// Every program, between our own two ends: both make all the messages, and see the connection's orderly end.
+// Every program, between our own two ends: both make all the messages, and see the connection's
+// orderly end.
 func TestPrograms(t *testing.T) {
 	for _, p := range Programs {
 		for _, size := range sample.Of(t, 1, []int{2, 5000, 65536}) {
@@ -34,8 +35,9 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A client that was told another length and number than the server goes through with it, where nobody waits for the last octet, and the
-// server says what came. Figures that cannot be are no reason to say anything else than it was told.
+// A client that was told another length and number than the server goes through with it, where
+// nobody waits for the last octet, and the server says what came. Figures that cannot be are no
+// reason to say anything else than it was told.
 func TestOtherNumbers(t *testing.T) {
 	for _, p := range []Program{{perf.Write, false}, {perf.Read, false}, {perf.Read, true}} {
 		t.Run(p.String(), func(t *testing.T) {
@@ -76,8 +78,8 @@ func checkServed(t *testing.T, s Served, res perf.Result) {
 	}
 }
 
-// -a, -b and -q of every program that has them, one by one and together: all that is due comes, in the directions in which it is due, and a
-// line for each length is told.
+// -a, -b and -q of every program that has them, one by one and together: all that is due comes, in
+// the directions in which it is due, and a line for each length is told.
 func TestShapes(t *testing.T) {
 	for _, p := range Programs {
 		for _, s := range sample.Of(t, 2, []Shape{
@@ -121,7 +123,8 @@ func sizesOf(p *plan) (all []int) {
 	return all
 }
 
-// A duration is the client's own where its server has nothing to do, and told to both ends otherwise.
+// A duration is the client's own where its server has nothing to do, and told to both ends
+// otherwise.
 func TestDurations(t *testing.T) {
 	for _, p := range Programs {
 		for _, s := range sample.Of(t, 1, []Shape{{}, {Both: true}, {QPs: 2}}) {
@@ -150,7 +153,8 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// One end was told -b and the other was not: nothing in the hand-shake differs, and both would end well with half of the test.
+// One end was told -b and the other was not: nothing in the hand-shake differs, and both would end
+// well with half of the test.
 func TestOneDirectionIsHalfATest(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
@@ -173,8 +177,9 @@ func TestOneDirectionIsHalfATest(t *testing.T) {
 	all.Wait()
 }
 
-// Ends that run different programs, or were told different things: a client that ends with an error says what it may come of, and has told of no
-// figures before, of which nobody would know that they are of no test.
+// Ends that run different programs, or were told different things: a client that ends with an error
+// says what it may come of, and has told of no figures before, of which nobody would know that they
+// are of no test.
 func TestMismatchHasNoFigures(t *testing.T) {
 	t.Parallel()
 	test := func(p Program, n int) perf.Test {
@@ -201,7 +206,8 @@ func TestMismatchHasNoFigures(t *testing.T) {
 	all.Wait()
 }
 
-// A server that goes through with the hand-shake of a test in both directions, and sends nothing, has not made it.
+// A server that goes through with the hand-shake of a test in both directions, and sends nothing,
+// has not made it.
 func TestServerSendsNothingBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain})
@@ -210,8 +216,8 @@ func TestServerSendsNothingBack(t *testing.T) {
 	require.ErrorContains(t, es.checkBoth(r.ctx, es[0].plan), "0 octets came of the other end, where 1280 were due")
 }
 
-// What a client writes beyond the memory that the server has given is what both ends say, although the client then leaves on the
-// connection of the hand-shake, too.
+// What a client writes beyond the memory that the server has given is what both ends say, although
+// the client then leaves on the connection of the hand-shake, too.
 func TestWritesBeyond(t *testing.T) {
 	told := perf.Test{Op: perf.Write, Size: 64, Iterations: 20, TxDepth: 4}
 	overBoth(t, ServerConfig{Test: told}, func(r *rig) {

@@ -8,9 +8,10 @@
 //	  | <========================= RDMA Write of it ---- |
 //	  | <- Send, "it was written" ---------------------- |  the client compares the two
 //
-// Each Send has 16 octets, in network order: a tagged offset of 64 bits, an STag and a length of 32 each; of the server's nobody looks
-// at the content. There is no private data. The client leaves in order when it has had enough. Its Reads need read depths, 1 at
-// least, which MPA settles in its revision 2 only (RFC 6581).
+// Each Send has 16 octets, in network order: a tagged offset of 64 bits, an STag and a length of 32
+// each; of the server's nobody looks at the content. There is no private data. The client leaves in
+// order when it has had enough. Its Reads need read depths, 1 at least, which MPA settles in its
+// revision 2 only (RFC 6581).
 package rping
 
 import (

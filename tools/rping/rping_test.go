@@ -61,7 +61,8 @@ func (r *rig) result() Served {
 	}
 }
 
-// Pings of every size come back as they were, over both transports, and the server saw what the client had.
+// Pings of every size come back as they were, over both transports, and the server saw what the
+// client had.
 func TestPings(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		r := newRig(t, devs, ServerConfig{})
@@ -104,7 +105,8 @@ func TestData(t *testing.T) {
 	require.Equal(t, "rdma-ping-2147483647: ", string(b[:22]))
 }
 
-// Several clients at once; one that is interrupted leaves; one that asks for too much is told, and the others never notice.
+// Several clients at once; one that is interrupted leaves; one that asks for too much is told, and
+// the others never notice.
 func TestClientsAtOnce(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{SizeMax: 1000})
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -189,8 +191,8 @@ func TestClientsOneByOne(t *testing.T) {
 	}
 }
 
-// played is a server that reads as rping's does, has its say about what it read, and writes room octets of that, at most, beyond octets
-// away from where it is to.
+// played is a server that reads as rping's does, has its say about what it read, and writes room
+// octets of that, at most, beyond octets away from where it is to.
 func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, beyond uint64) (addr string, ended chan error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -248,7 +250,8 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 	return testnic.Dialable(l.Addr()), ended
 }
 
-// Data that does not come back as it was, or not whole, is an error where Verify was asked for, which says where.
+// Data that does not come back as it was, or not whole, is an error where Verify was asked for,
+// which says where.
 func TestMismatch(t *testing.T) {
 	for _, tc := range []struct {
 		say  func([]byte)
@@ -308,7 +311,8 @@ func TestNoRoomForThePong(t *testing.T) {
 	require.EqualError(t, r.result().Err, "rping: 100 octets to write back, the client has room for 99")
 }
 
-// A client that comes right after another one finds its place, though the server is not through with that one.
+// A client that comes right after another one finds its place, though the server is not through
+// with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
@@ -328,8 +332,8 @@ func TestOnePlace(t *testing.T) {
 	require.NoError(t, <-again)
 }
 
-// A client for which the server has no memory left is told so at once, whatever it is for: the messages, the data, or the
-// connection.
+// A client for which the server has no memory left is told so at once, whatever it is for: the
+// messages, the data, or the connection.
 func TestServerIsFull(t *testing.T) {
 	for regions := 1; regions <= 2; regions++ {
 		serverIsFull(t, regions)

@@ -17,7 +17,8 @@ const (
 	idClosing  = 1 << 33
 )
 
-// client is the connection of a Put or a Get, with a buffer: chunks of the file, the closing message, and the server's answer.
+// client is the connection of a Put or a Get, with a buffer: chunks of the file, the closing
+// message, and the server's answer.
 type client struct {
 	qp      *rnic.QueuePair
 	cq      *rnic.CompletionQueue

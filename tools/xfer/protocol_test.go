@@ -79,7 +79,8 @@ func TestMessagesGolden(t *testing.T) {
 	}
 }
 
-// Neither a part of a message nor one with octets after it is taken for it, nor one of another kind.
+// Neither a part of a message nor one with octets after it is taken for it, nor one of another
+// kind.
 func TestMessagesMalformed(t *testing.T) {
 	for _, m := range messages {
 		whole := unhex(t, m.bytes)

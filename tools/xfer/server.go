@@ -26,7 +26,8 @@ type ServerConfig struct {
 	NoMarkers   bool
 	NoCRC       bool
 	DropBadCRC  bool
-	// Done, if set, is told of every transfer that was granted, when it is over. Called from several goroutines.
+	// Done, if set, is told of every transfer that was granted, when it is over. Called from
+	// several goroutines.
 	Done func(Result)
 	// Refused, if set, is told of every request that was rejected.
 	Refused func(remote netip.AddrPort, why string)
@@ -58,7 +59,8 @@ func (r *Result) Goodput() float64 {
 	return float64(r.Length) * 8 / r.Wire.Seconds()
 }
 
-// Server lets clients write files into its region, several at a time as far as there is room, and read its File.
+// Server lets clients write files into its region, several at a time as far as there is room, and
+// read its File.
 type Server struct {
 	cfg    ServerConfig
 	pd     *rnic.ProtectionDomain
@@ -186,8 +188,8 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 	return res
 }
 
-// grant registers the range for this QueuePair alone and accepts. A client that cannot be served for want of something
-// here is told so.
+// grant registers the range for this QueuePair alone and accepts. A client that cannot be served
+// for want of something here is told so.
 func (t *transfer) grant(ctx context.Context) (err error) {
 	defer func() {
 		if err == nil {
@@ -236,8 +238,8 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	})
 }
 
-// wipeStep is how much is cleared at a time: the runtime cannot interrupt a clear, and may have to stop the Pollers until
-// it is over.
+// wipeStep is how much is cleared at a time: the runtime cannot interrupt a clear, and may have to
+// stop the Pollers until it is over.
 const wipeStep = 1 << 20
 
 // wipe clears b. It takes time in proportion to its length, and ends early with ctx.
@@ -273,9 +275,9 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	return c, nil
 }
 
-// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more. A client that wrote as many
-// octets as it asked for may have written some of them twice and others never, so the answer to put has a SHA-256 only where
-// it is the client's own.
+// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any
+// more. A client that wrote as many octets as it asked for may have written some of them twice and
+// others never, so the answer to put has a SHA-256 only where it is the client's own.
 func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	f, err := parseFinish(t.control.Bytes()[:c.Len])
 	if err != nil {
@@ -359,7 +361,8 @@ func (t *transfer) revoke() {
 	}
 }
 
-// vacate gives the room in the region back. Whoever comes next may write there: nobody looks at it for this transfer any more.
+// vacate gives the room in the region back. Whoever comes next may write there: nobody looks at it
+// for this transfer any more.
 func (t *transfer) vacate() {
 	if t.room == nil {
 		return

@@ -25,7 +25,8 @@ func (r *received) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber, pkt *
 	}
 }
 
-// linked is a link on one end of a pair of sockets that keep message boundaries, as a TAP does; the other end is returned.
+// linked is a link on one end of a pair of sockets that keep message boundaries, as a TAP does; the
+// other end is returned.
 func linked(t *testing.T, o *options) (*vnetLink, int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -54,7 +55,8 @@ func frame(n int) []byte {
 	return b
 }
 
-// Frames of every size around the buffers' edges come up whole, in order, and one by one, on whichever goroutine.
+// Frames of every size around the buffers' edges come up whole, in order, and one by one, on
+// whichever goroutine.
 func TestLinkReceives(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		o := &options{inline: inline, first: 2048, rest: 16384}

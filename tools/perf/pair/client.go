@@ -23,7 +23,8 @@ type ClientConfig struct {
 // closeTimeout bounds the orderly end.
 const closeTimeout = 5 * time.Second
 
-// Run connects to a Server, measures, and closes. Errors are QueuePair.Connect's, what the server said when it refused, and perf.End.Run's.
+// Run connects to a Server, measures, and closes. Errors are QueuePair.Connect's, what the server
+// said when it refused, and perf.End.Run's.
 func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	t := cfg.Test
 	t.TxDepth, t.RxDepth = max(t.TxDepth, 1), max(t.RxDepth, 1)

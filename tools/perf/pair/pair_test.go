@@ -89,7 +89,8 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// A client for which the server has no room is told so: there is an entry for its memory, and none for the connection.
+// A client for which the server has no room is told so: there is an entry for its memory, and none
+// for the connection.
 func TestServerIsFull(t *testing.T) {
 	devs := testnic.Sockets(t)
 	devs[1] = testnic.Open(t, rnic.Config{RegionsMax: 1})
@@ -102,7 +103,8 @@ func TestServerIsFull(t *testing.T) {
 	require.Empty(t, r.served, "it was refused, and not served")
 }
 
-// A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a duration.
+// A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a
+// duration.
 func TestDuration(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{})
 	for _, test := range []perf.Test{
@@ -161,8 +163,8 @@ func TestRefuses(t *testing.T) {
 	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at a time; try again later")
 }
 
-// A client that comes again right after its last test, as perf --all does for each size, finds its own place again, though the server
-// is not through with that test.
+// A client that comes again right after its last test, as perf --all does for each size, finds its
+// own place again, though the server is not through with that test.
 func TestOnePlaceForManyTests(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})

@@ -15,14 +15,16 @@ import (
 // ServerConfig of a Server.
 type ServerConfig struct {
 	Adapter *rnic.Adapter
-	// SizeMax is the longest message served, at most SizeLimit, which is the default. A client takes up to twice as much memory.
+	// SizeMax is the longest message served, at most SizeLimit, which is the default. A client
+	// takes up to twice as much memory.
 	SizeMax int
 	// ClientsMax is how many are served at a time (default 8). The next one is refused.
 	ClientsMax int
 	// IdleTimeout ends a connection on which nothing moves for so long (default 30 s).
 	IdleTimeout time.Duration
 	Conn        rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
-	// Done, if set, is told of each test that was accepted, when it is over, and Refused of the others. Called from several goroutines.
+	// Done, if set, is told of each test that was accepted, when it is over, and Refused of the
+	// others. Called from several goroutines.
 	Done    func(Served)
 	Refused func(remote netip.AddrPort, why string)
 }
@@ -55,7 +57,8 @@ func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax)}
 }
 
-// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
+// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error
+// is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 	return l.Serve(ctx, s.Handle)
 }
