@@ -78,7 +78,8 @@ func current(t *testing.T) Values {
 	return v
 }
 
-// What is committed is what is measured, to the last digit: the quick cells in every run, all with -analysis.all.
+// What is committed is what is measured, to the last digit: the quick cells in every run, all with
+// -analysis.all.
 func TestGolden(t *testing.T) {
 	cells := Cells()
 	if *update {

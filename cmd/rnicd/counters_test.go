@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// SIGUSR1 shows a daemon's counters while it serves, --counters at its end, under the names that docs/reference/limits.md uses.
+// SIGUSR1 shows a daemon's counters while it serves, --counters at its end, under the names that
+// docs/reference/limits.md uses.
 func TestCounters(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--counters", "--queues", "2")

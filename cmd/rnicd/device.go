@@ -40,8 +40,9 @@ func (o *nicOptions) checkDevice() error {
 	return o.checkHostAddr()
 }
 
-// useless are the flags given that would change nothing: whoever gave one believes that it does. Over the kernel's TCP octets
-// come in order and are acknowledged before we see them, so that there is no use for markers, and no segment to drop.
+// useless are the flags given that would change nothing: whoever gave one believes that it does.
+// Over the kernel's TCP octets come in order and are acknowledged before we see them, so that there
+// is no use for markers, and no segment to drop.
 func (o *nicOptions) useless() []string {
 	switch {
 	case o.pmd == "kernel" && o.congestionOurs:
@@ -54,7 +55,8 @@ func (o *nicOptions) useless() []string {
 	return nil
 }
 
-// describe says where we are: the device under the name that the kernel knows it by, and name, the driver's, where that differs.
+// describe says where we are: the device under the name that the kernel knows it by, and name, the
+// driver's, where that differs.
 func (o *nicOptions) describe(name string) string {
 	if o.pmd == "dpdk" && o.pci == "" && !strings.HasPrefix(o.dev, "net_") {
 		name = fmt.Sprintf("%s (%s)", o.dev, name)
@@ -66,7 +68,8 @@ func (o *nicOptions) describe(name string) string {
 	return fmt.Sprintf("%s, MTU %d, %sour address %s", name, o.mtu, vlan, strings.Join(o.addrs, ", "))
 }
 
-// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.
+// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is
+// not nil.
 func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	if o.pmd == "dpdk" {
 		return o.openDPDK(arena)
@@ -98,7 +101,8 @@ func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
 		cfg.Vdev = o.dev
 	default:
 		cfg.Vdev = "net_tap0,iface=" + o.dev + o.tapMAC()
-		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver says it clearly.
+		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver
+		// says it clearly.
 		probe, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu})
 		if err != nil {
 			return nil, err

@@ -63,7 +63,8 @@ func TestPutErrors(t *testing.T) {
 	}
 }
 
-// A get whose words are in put's order says which comes first. A name that is merely unknown is nobody's fault but the resolver's.
+// A get whose words are in put's order says which comes first. A name that is merely unknown is
+// nobody's fault but the resolver's.
 func TestGetSwapped(t *testing.T) {
 	ns := newNamespace(t)
 	const hint = `; the server comes first: rnicd get HOST\[:PORT\] FILE$`
@@ -162,7 +163,7 @@ func TestDemoErrors(t *testing.T) {
 	}
 }
 
-// A word that is no command is an error, also behind one that has others; the help is not.
+// A word that is no command is an error, also after one that has others; the help is not.
 func TestUnknownCommands(t *testing.T) {
 	for _, c := range []struct {
 		args   string

@@ -80,7 +80,8 @@ type nicOptions struct {
 	set *pflag.FlagSet // of which checkDevice asks what was given
 }
 
-// deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
+// deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
+// whose peer hears of it.
 var deviceFlags = []string{
 	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
@@ -180,7 +181,8 @@ func (o *nicOptions) check() error {
 	return nil
 }
 
-// mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so themselves.
+// mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so
+// themselves.
 func (o *nicOptions) mtuMax() int {
 	switch o.pmd {
 	case "tap":
@@ -191,8 +193,8 @@ func (o *nicOptions) mtuMax() int {
 	return math.MaxUint16
 }
 
-// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more. Where there is no such
-// flag zero is the default.
+// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any
+// more. Where there is no such flag zero is the default.
 func (o *nicOptions) checkTimer(flag string, d, most time.Duration) error {
 	if (d != 0 || len(o.given(flag)) > 0) && (d < timerMin || d > most) {
 		return fmt.Errorf("--%s %v: want %v to %v", flag, d, timerMin, most)
@@ -212,8 +214,8 @@ func (o *nicOptions) control() (cc.Algorithm, error) {
 	return a, nil
 }
 
-// openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller. port opens the
-// device once there is memory.
+// openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller.
+// port opens the device once there is memory.
 func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepages.Arena) (pmd.Port, error)) (*nic, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -320,7 +322,8 @@ func (o *nicOptions) config() (stack.Config, error) {
 	return cfg, err
 }
 
-// wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees what the stack sees.
+// wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees
+// what the stack sees.
 func (n *nic) wrap(o *nicOptions) error {
 	if o.fault != "" {
 		spec, err := fault.Parse(o.fault)
@@ -389,8 +392,8 @@ func (n *nic) start() error {
 // lostPeriod is how often the device is looked for.
 const lostPeriod = time.Second
 
-// whileThere returns a context that ends when ctx does, or the device is gone, or our last address another's; lost then says that.
-// Meanwhile it tells of conflicts. For after start.
+// whileThere returns a context that ends when ctx does, or the device is gone, or our last address
+// another's; lost then says that. Meanwhile it tells of conflicts. For after start.
 func (n *nic) whileThere(ctx context.Context, out *output) (while context.Context, lost func() error) {
 	gone := func() error { return nil }
 	if device, ok := n.device.(interface{ Lost() error }); ok {
@@ -430,8 +433,8 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 // isLost is true of the reasons that whileThere has.
 func isLost(err error) bool { return errors.Is(err, tap.ErrGone) || errors.Is(err, errAddrTaken) }
 
-// ending joins what a command ended with and what closing says. A device that has gone is the reason, the context that ended
-// for it is not.
+// ending joins what a command ended with and what closing says. A device that has gone is the
+// reason, the context that ended for it is not.
 func ending(err, closing error) error {
 	if isLost(closing) && errors.Is(err, context.Canceled) {
 		return closing

@@ -284,8 +284,8 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// A listening stream command gives one address as many connections as --peer-max says: a further one
-// is not answered, one of another address is, and so is the next when one has gone.
+// A listening stream command gives one address as many connections as --peer-max says: a further
+// one is not answered, one of another address is, and so is the next when one has gone.
 func TestStreamPeerMax(t *testing.T) {
 	for _, command := range []string{"server", "sink"} {
 		t.Run(command, func(t *testing.T) {
@@ -320,7 +320,8 @@ func TestStreamPeerMax(t *testing.T) {
 	}
 }
 
-// A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has not.
+// A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has
+// not.
 func TestStreamKernelHint(t *testing.T) {
 	ns := newNamespace(t)
 	for words, hint := range map[string]int{

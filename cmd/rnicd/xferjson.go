@@ -36,7 +36,7 @@ func (r *reporter) transferred(path, addr string, res xfer.Result) {
 	r.do(func(w io.Writer) {
 		switch {
 		case r.json:
-			_ = json.NewEncoder(w).Encode(xferRecordOf(path, addr, &res)) // cannot fail but for w
+			_ = json.NewEncoder(w).Encode(xferRecordOf(path, addr, &res)) // cannot fail except for w
 		case res.Op == xfer.OpGet:
 			fmt.Fprintf(w, "got         %s from %s\n", path, addr)
 			printGot(w, res)

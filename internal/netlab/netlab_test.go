@@ -124,7 +124,8 @@ func TestAnalyseSeesLoss(t *testing.T) {
 	require.Zero(t, got.BadChecksums)
 }
 
-// Each namespace's connections have its congestion control, whichever end dials, over IPv4 and IPv6.
+// Each namespace's connections have its congestion control, whichever end dials, over IPv4 and
+// IPv6.
 func TestCongestion(t *testing.T) {
 	a, b := pair(t, 1500)
 	for _, names := range [][2]string{{"reno", "cubic"}, {"cubic", "reno"}} {

@@ -23,8 +23,9 @@ type Device struct {
 	Addrs []netip.Prefix // IPv4 and IPv6
 }
 
-// Veth joins two namespaces, or one with itself, by a veth pair and brings both ends up. All of its offloads are off, so
-// that what one end sends is what a wire would carry: frames of the MTU at most, with all checksums.
+// Veth joins two namespaces, or one with itself, by a veth pair and brings both ends up. All of its
+// offloads are off, so that what one end sends is what a wire would carry: frames of the MTU at
+// most, with all checksums.
 func Veth(t testing.TB, a *Namespace, da Device, b *Namespace, db Device) {
 	t.Helper()
 	a.Run(t, "ip", "link", "add", da.Name, "type", "veth", "peer", "name", db.Name)
@@ -107,9 +108,10 @@ func (ns *Namespace) Sysctl(t testing.TB, key, value string) {
 	require.NoError(t, err, "%s = %s", key, value)
 }
 
-// Congestion sets the congestion control of the namespace's new connections: reno, cubic, bbr. One that the kernel lacks
-// fails the test. Call it when all devices have their addresses: the kernel lets a namespace choose its default only among
-// net.ipv4.tcp_allowed_congestion_control of the machine, but takes any for a route (ip-route(8), congctl).
+// Congestion sets the congestion control of the namespace's new connections: reno, cubic, bbr. One
+// that the kernel lacks fails the test. Call it when all devices have their addresses: the kernel
+// lets a namespace choose its default only among net.ipv4.tcp_allowed_congestion_control of the
+// machine, but takes any for a route (ip-route(8), congctl).
 func (ns *Namespace) Congestion(t testing.TB, name string) {
 	t.Helper()
 	var err error
@@ -126,7 +128,8 @@ func (ns *Namespace) Congestion(t testing.TB, name string) {
 	}
 }
 
-// writeFile writes to a file that is there; /proc/sys shows the namespace of the thread that opens it.
+// writeFile writes to a file that is there; /proc/sys shows the namespace of the thread that opens
+// it.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

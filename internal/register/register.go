@@ -1,5 +1,6 @@
-// Package register reads the register of requirements (docs/requirements/*.tsv), the citations of it in tests, and the
-// answers in docs/requirements/deviations.md, and says what is open. `make trace` prints it; a test holds it to the tree.
+// Package register reads the register of requirements (docs/requirements/*.tsv), the citations of
+// it in tests, and the answers in docs/requirements/deviations.md, and says what is open. `make trace` prints
+// it; a test holds it to the tree.
 package register
 
 import (
@@ -48,7 +49,8 @@ type Register struct {
 	byID     map[string]int
 }
 
-// Load reads the register, all tests and the answers below root. An error names the file and line to mend.
+// Load reads the register, all tests and the answers below root. An error names the file and line
+// to mend.
 func Load(root string) (*Register, error) {
 	r := &Register{Cited: map[string][]Place{}, Answered: map[string]bool{}, byID: map[string]int{}}
 	for _, name := range Files {
@@ -214,7 +216,7 @@ type Count struct {
 	Open            []string // neither
 }
 
-// Counts sums up by document, RFCs by number and the others behind them, and level.
+// Counts sums up by document, RFCs by number and the others after them, and level.
 func (r *Register) Counts() []Count {
 	var all []Count
 	for _, row := range r.Rows {

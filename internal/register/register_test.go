@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every requirement that a test cites, or docs/requirements/deviations.md answers, exists; none is both, or answered twice; what the register
-// says of itself is right.
+// Every requirement that a test cites, or docs/requirements/deviations.md answers, exists; none is both, or
+// answered twice; what the register says of itself is right.
 func TestTree(t *testing.T) {
 	r, err := Load("../..")
 	require.NoError(t, err)

@@ -22,7 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
+// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on
+// every frame:
 //
 //	client's TCP - tap - [ Rx, Tx ] - tap - server's TCP
 type cable struct {
@@ -38,7 +39,8 @@ type cable struct {
 	done     chan struct{}
 }
 
-// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f opens.
+// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f
+// opens.
 func inNetns(t testing.TB, f func() error) {
 	var err error
 	netlab.New(t).Do(func() { err = f() })
@@ -153,7 +155,8 @@ var cables = []struct {
 	offload, v6 bool
 }{{"plain", false, false}, {"offload", true, false}, {"offload, IPv6", true, true}}
 
-// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are really in use.
+// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are
+// really in use.
 func TestCableCarriesTCP(t *testing.T) {
 	for _, k := range cables {
 		t.Run(k.name, func(t *testing.T) {
@@ -187,9 +190,10 @@ func TestCableCarriesTCP(t *testing.T) {
 	}
 }
 
-// One op is one octet from the client's kernel through Rx and Tx into the server's: with two processors for both
-// kernels, both sockets and the cable, well below what one core of ours could do. The octets
-// are compared as they are read, which takes a few percent of what the server's kernel takes.
+// One op is one octet from the client's kernel through Rx and Tx into the server's: with two
+// processors for both kernels, both sockets and the cable, well below what one core of ours could
+// do. The octets are compared as they are read, which takes a few percent of what the server's
+// kernel takes.
 func BenchmarkCable(b *testing.B) {
 	for _, k := range cables {
 		b.Run(k.name, func(b *testing.B) {

@@ -15,9 +15,9 @@ const (
 	mendPermission = "run as root or with CAP_NET_ADMIN"
 )
 
-// attach opens the clone device once per queue and names it: a new device, or one that is there and free. With vnet it
-// asks for a virtio_net_hdr and offloads; where this kernel has none it goes on without, and vnet comes back false. The
-// name returned has its %d filled in.
+// attach opens the clone device once per queue and names it: a new device, or one that is there and
+// free. With vnet it asks for a virtio_net_hdr and offloads; where this kernel has none it goes on
+// without, and vnet comes back false. The name returned has its %d filled in.
 func attach(name string, queues int, vnet bool) (fds []int, actual string, withVnet bool, err error) {
 	for {
 		fds, actual, err = attachQueues(name, queues, vnet)
@@ -25,7 +25,8 @@ func attach(name string, queues int, vnet bool) (fds []int, actual string, withV
 			return nil, "", false, err
 		}
 		if !vnet {
-			// A device that outlives its users may have been left with offloads, which would give us frames without checksum.
+			// A device that outlives its users may have been left with offloads, which would give
+			// us frames without checksum.
 			_ = unix.IoctlSetInt(fds[0], unix.TUNSETOFFLOAD, 0)
 			return fds, actual, false, nil
 		}
@@ -99,7 +100,8 @@ func setOffload(fd int) error {
 	return err
 }
 
-// features are the flags of TUNSETIFF that this kernel's driver knows; none when it cannot be asked.
+// features are the flags of TUNSETIFF that this kernel's driver knows; none when it cannot be
+// asked.
 func features() int {
 	fd, err := unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -143,8 +145,9 @@ func attachError(name string, queues int, err error) error {
 	return fmt.Errorf("tap: %s: create or attach: %w", name, err)
 }
 
-// configure gives the kernel's side its MTU and address, brings it up and returns its MAC. What is right
-// already is left alone, so that a device prepared by root serves a user without CAP_NET_ADMIN.
+// configure gives the kernel's side its MTU and address, brings it up and returns its MAC. What is
+// right already is left alone, so that a device prepared by root serves a user without
+// CAP_NET_ADMIN.
 func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {

@@ -271,7 +271,7 @@ func (d *direct) await(idle time.Duration, so func() bool) error {
 func (d *direct) placed() rnic.Placed {
 	st, err := d.c.QueuePair().Stats(context.Background())
 	if err != nil {
-		return rnic.Placed{} // of a connection that is over: who waits is told
+		return rnic.Placed{} // of a connection that is over: a caller that waits is told
 	}
 	return st.Placed
 }

@@ -1,6 +1,7 @@
-// Command trace prints, per document and level, how many requirements there are, how many a test cites, how many
-// docs/requirements/deviations.md answers, and which are open: `make trace`. With ids as arguments it prints their rows and where they
-// are cited: `make trace ARGS=5044-4.3-1`. It fails when a row is open.
+// Command trace prints, per document and level, how many requirements there are, how many a test
+// cites, how many docs/requirements/deviations.md answers, and which are open: `make trace`. With ids as
+// arguments it prints their rows and where they are cited: `make trace ARGS=5044-4.3-1`. It fails
+// when a row is open.
 package main
 
 import (

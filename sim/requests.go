@@ -10,12 +10,14 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// asks is what a peer posts between its Writes and Sends when its connection has read depths: Reads, atomics, immediate data and
-// Sends with Invalidate. Its randomness is its own, so that what else a seed draws is the same with and without.
+// requests is what a peer posts between its Writes and Sends when its connection has read depths:
+// Reads, atomics, immediate data and Sends with Invalidate. Its randomness is its own, so that what
+// else a seed draws is the same with and without.
 //
-// Each Read fetches octets of a library that never changes into a slot of its own. Atomics are about one word that only this
-// stream touches; the model carries them out when they are posted, because they are carried out in that order.
-type asks struct {
+// Each Read fetches octets of a library that never changes into a slot of its own. Atomics are
+// about one word that only this stream touches; the model carries them out when they are posted,
+// because they are carried out in that order.
+type requests struct {
 	rng     *rand.Rand
 	depth   int                // Reads and atomics that this peer may have under way; 0: it asks for nothing
 	library *rnic.MemoryRegion // what the remote may read
@@ -33,7 +35,7 @@ const (
 )
 
 func (p *peer) openAsks(pd *rnic.ProtectionDomain, c *Conn, host int) (err error) {
-	a := &p.asks
+	a := &p.requests
 	a.rng = rand.New(rand.NewPCG(p.wl.Seed<<1|uint64(host), uint64(p.qp.Number())))
 	a.depth, a.values, a.did = c.Depth[host], []uint64{0}, map[rnic.Opcode]int{}
 	if c.Depth == [2]int{} {
@@ -55,12 +57,12 @@ func (p *peer) openAsks(pd *rnic.ProtectionDomain, c *Conn, host int) (err error
 
 // ask posts one of the kinds, now and then.
 func (p *peer) ask() error {
-	a := &p.asks
+	a := &p.requests
 	if a.depth == 0 || a.rng.IntN(2) == 0 {
 		return nil
 	}
 	wr := rnic.WorkRequest{
-		ID: p.nextID(), Signaled: true, Fence: a.rng.IntN(6) == 0, RemoteSTag: p.remote.asks.word.STag(), RemoteOffset: p.remote.end.Base + 8,
+		ID: p.nextID(), Signaled: true, Fence: a.rng.IntN(6) == 0, RemoteSTag: p.remote.requests.word.STag(), RemoteOffset: p.remote.end.Base + 8,
 	}
 	extended := p.qp.Startup().Version == 1
 	last := a.values[len(a.values)-1]
@@ -89,10 +91,10 @@ func (p *peer) ask() error {
 
 // askAside posts a message that is no plain Send.
 func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
-	wr.RemoteOffset, wr.Solicited = 0, p.asks.rng.IntN(2) == 0
+	wr.RemoteOffset, wr.Solicited = 0, p.requests.rng.IntN(2) == 0
 	m := message{writes: p.next, solicited: wr.Solicited}
 	if immediate {
-		data := [8]byte(binary.BigEndian.AppendUint64(nil, p.asks.rng.Uint64()))
+		data := [8]byte(binary.BigEndian.AppendUint64(nil, p.requests.rng.Uint64()))
 		m.octets, m.immediate = data[:], true
 		p.sends = append(p.sends, m)
 		p.asked(work{id: wr.ID, op: rnic.OpImmediate, n: 8})
@@ -104,11 +106,11 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 	if err != nil {
 		return err
 	}
-	r.asks.windows = append(r.asks.windows, w)
-	if m.invalidates, err = w.Bind(r.asks.library, rnic.WindowOptions{Len: 100, Access: rnic.RemoteRead, For: r.qp}); err != nil {
+	r.requests.windows = append(r.requests.windows, w)
+	if m.invalidates, err = w.Bind(r.requests.library, rnic.WindowOptions{Len: 100, Access: rnic.RemoteRead, For: r.qp}); err != nil {
 		return err
 	}
-	wr.RemoteSTag, wr.Local = m.invalidates, p.source.Slice(0, p.asks.rng.IntN(50))
+	wr.RemoteSTag, wr.Local = m.invalidates, p.source.Slice(0, p.requests.rng.IntN(50))
 	m.octets = p.source.Bytes()[:wr.Local.Length]
 	p.sends = append(p.sends, m)
 	p.asked(work{id: wr.ID, op: rnic.OpSendInvalidate, n: int(wr.Local.Length)})
@@ -117,7 +119,7 @@ func (p *peer) askAside(wr rnic.WorkRequest, immediate bool) error {
 }
 
 func (p *peer) askRead(wr rnic.WorkRequest) error {
-	a := &p.asks
+	a := &p.requests
 	n := a.rng.IntN(readMax)
 	if a.rng.IntN(6) == 0 {
 		n = 0
@@ -125,7 +127,7 @@ func (p *peer) askRead(wr rnic.WorkRequest) error {
 	slot, off := a.number%readSlots*readMax, a.rng.IntN(a.library.Len()-n+1)
 	a.number++
 	paint(a.sink.Bytes()[slot:][:readMax])
-	wr.Local, wr.RemoteSTag, wr.RemoteOffset = a.sink.Slice(slot, n), p.remote.asks.library.STag(), p.remote.end.Base+uint64(off)
+	wr.Local, wr.RemoteSTag, wr.RemoteOffset = a.sink.Slice(slot, n), p.remote.requests.library.STag(), p.remote.end.Base+uint64(off)
 	p.asked(work{id: wr.ID, op: rnic.OpRead, n: n, slot: slot, from: off})
 	wr.Op = rnic.OpRead
 	return p.postSend(wr)
@@ -134,7 +136,7 @@ func (p *peer) askRead(wr rnic.WorkRequest) error {
 func (p *peer) asked(w work) {
 	w.signaled = true
 	p.silent = 0
-	p.asks.did[w.op]++
+	p.requests.did[w.op]++
 	p.pending = append(p.pending, w)
 }
 
@@ -148,8 +150,8 @@ func (p *peer) answered(w *work, c *rnic.Completion) error {
 	case rnic.OpLocalInvalidate:
 		return p.tookBack(w)
 	case rnic.OpRead:
-		slot := p.asks.sink.Bytes()[w.slot:][:readMax]
-		if want := p.remote.asks.library.Bytes()[w.from:][:w.n]; !bytes.Equal(slot[:w.n], want) {
+		slot := p.requests.sink.Bytes()[w.slot:][:readMax]
+		if want := p.remote.requests.library.Bytes()[w.from:][:w.n]; !bytes.Equal(slot[:w.n], want) {
 			return fmt.Errorf("%s: octet %d of a Read of %d differs", p.name, diffAt(slot[:w.n], want), w.n)
 		}
 		if k := firstNot(slot[w.n:], canary); k >= 0 {
@@ -171,26 +173,27 @@ func (p *peer) aside(m *message, c *rnic.Completion) error {
 	return nil
 }
 
-// checkAsks: the word that the remote's atomics were about has one of the values that they made; the last one, if whole.
+// checkAsks: the word that the remote's atomics were about has one of the values that they made;
+// the last one, if whole.
 func (p *peer) checkAsks(whole bool) error {
-	if p.asks.word == nil {
+	if p.requests.word == nil {
 		return nil
 	}
-	values := p.remote.asks.values
+	values := p.remote.requests.values
 	if whole {
 		values = values[len(values)-1:]
 	}
-	if b := p.asks.word.Bytes(); !slices.Contains(values, binary.NativeEndian.Uint64(b[8:])) || firstNot(b[:8], 0) >= 0 || firstNot(b[16:], 0) >= 0 {
+	if b := p.requests.word.Bytes(); !slices.Contains(values, binary.NativeEndian.Uint64(b[8:])) || firstNot(b[:8], 0) >= 0 || firstNot(b[16:], 0) >= 0 {
 		return fmt.Errorf("%s: the word and what is around it are %x, which no atomic made (whole: %v)", p.name, b, whole)
 	}
 	return nil
 }
 
 func (p *peer) closeAsks() {
-	for _, w := range p.asks.windows {
+	for _, w := range p.requests.windows {
 		w.Free()
 	}
-	for _, m := range []*rnic.MemoryRegion{p.asks.library, p.asks.word, p.asks.sink, p.shapes.grant} {
+	for _, m := range []*rnic.MemoryRegion{p.requests.library, p.requests.word, p.requests.sink, p.shapes.grant} {
 		if m != nil {
 			m.Deregister()
 		}
