@@ -297,29 +297,30 @@ func TestServerWritesBeyond(t *testing.T) {
 			l, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
 			require.NoError(t, err)
 			served := make(chan error, 1)
-			go func() {
+			serve := func() error {
 				req, err := l.Accept(ctx)
 				if err != nil {
-					served <- err
-					return
+					return err
 				}
 				ask, err := parseRequest(req.PrivateData())
 				if err != nil {
-					served <- err
-					return
+					return err
 				}
 				ask.test.TxDepth = 1
 				e, err := newEnd(devs[1], &ask.test, true)
-				if err == nil {
-					defer e.Release()
-					err = req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test))))
+				if err != nil {
+					return err
 				}
-				if err == nil { // it goes out when the client has spoken
-					_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
-					<-e.QP.Done()
+				defer e.Release()
+				if err := req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test)))); err != nil {
+					return err
 				}
-				served <- err
-			}()
+				// It goes out when the client has spoken.
+				_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
+				<-e.QP.Done()
+				return err
+			}
+			go func() { served <- serve() }()
 			_, err = Run(ctx, ClientConfig{Adapter: devs[0], Addr: testnic.Dialable(l.Addr()), Test: test})
 			require.ErrorContains(t, err, "base or bounds violation", "%+v", test)
 			require.NoError(t, <-served)
