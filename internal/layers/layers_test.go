@@ -30,6 +30,7 @@ var allowed = map[string][]string{
 	"pmd/wire":    {"pmd", "mem"},
 	"pmd/tap":     {"pmd", "mem"},
 	"pmd/dpdk":    {"pmd", "mem", "hugepages"},
+	"pmd/memif":   {"pmd", "mem", "hugepages"},
 	"pmd/fault":   {"pmd", "mem", "inet"},
 	"pmd/capture": {"pmd", "mem"},
 	"mpa":         {"mem", "crc32c"},
