@@ -14,18 +14,22 @@ import (
 func (o *nicOptions) checkDevice() error {
 	switch o.pmd {
 	case "tap", "kernel":
+	case "memif":
+		if err := o.memif.check(); err != nil {
+			return err
+		}
 	case "dpdk":
 		if !dpdk.Built {
 			return dpdk.Init(nil) // says what to do
 		}
 	default:
-		return fmt.Errorf("--pmd %q: want tap, dpdk or kernel", o.pmd)
+		return fmt.Errorf("--pmd %q: want tap, dpdk, memif or kernel", o.pmd)
 	}
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
 	}
-	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
-		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap only", o.queues, queuesMax)
+	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" && o.pmd != "memif" {
+		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap or memif only", o.queues, queuesMax)
 	}
 	if o.pmd == "kernel" {
 		_, err := o.kernelAddr()
@@ -50,7 +54,11 @@ func (o *nicOptions) useless() []string {
 	case o.pmd == "kernel":
 		return o.given(deviceFlags...)
 	case o.pmd == "tap":
-		return o.given("pci", "eal")
+		return o.given("pci", "eal", "socket", "id", "role", "secret")
+	case o.pmd == "dpdk":
+		return o.given("socket", "id", "role", "secret")
+	case o.pmd == "memif":
+		return o.given("dev", "pci", "eal", "host-addr", "no-offload")
 	}
 	return nil
 }
@@ -71,8 +79,11 @@ func (o *nicOptions) describe(name string) string {
 // openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is
 // not nil.
 func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
-	if o.pmd == "dpdk" {
+	switch o.pmd {
+	case "dpdk":
 		return o.openDPDK(arena)
+	case "memif":
+		return o.openMemif(arena)
 	}
 	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount(), Seed: o.macSeed()}
 	var err error

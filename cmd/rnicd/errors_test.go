@@ -87,7 +87,7 @@ func TestServeErrors(t *testing.T) {
 		{"--addr ::1/64", `--addr ::1/64: want the unicast address of a host`},
 		{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast address of a host`},
 		{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
-		{"--pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
+		{"--pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
 		{"--pmd kernel --fault drop=1%", `--pmd kernel has no use for --fault: leave that away`},
 		{"--pmd kernel --mtu 9000 --congestion reno", `--pmd kernel has no use for --congestion, --mtu: leave that away`},
 		{"--pmd kernel --no-markers --drop-bad-crc", `--pmd kernel has no use for --no-markers, --drop-bad-crc: leave that away`},

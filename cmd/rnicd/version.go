@@ -15,7 +15,7 @@ var version = "unknown"
 
 // versionText is the answer to --version: what a report of a bug should begin with.
 func versionText() string {
-	drivers := "tap"
+	drivers := "tap, memif"
 	if dpdk.Built {
 		drivers += ", dpdk"
 	}

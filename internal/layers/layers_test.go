@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"pmd/wire":    {"pmd", "mem"},
 	"pmd/tap":     {"pmd", "mem"},
 	"pmd/dpdk":    {"pmd", "mem", "hugepages"},
+	"pmd/memif":   {"pmd", "mem", "hugepages"},
 	"pmd/fault":   {"pmd", "mem", "inet"},
 	"pmd/capture": {"pmd", "mem"},
 	"mpa":         {"mem", "crc32c"},
@@ -46,7 +47,7 @@ var allowed = map[string][]string{
 
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":           {"tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/fault", "pmd/capture"},
+	"cmd/rnicd":           {"tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
 	"tools/peer":          {"rnic"},
 	"tools/xfer":          {"tools/peer", "rnic"},
 	"tools/iperf3":        {},
