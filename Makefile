@@ -3,15 +3,17 @@
 #   make build                                       bin/rnicd, after installing what it needs; with DPDK's driver where its headers are
 #   make run [FILE=path] [PMD=tap|dpdk] [ARGS=...]   a real transfer, end to end; PMD is our driver of a TAP, or DPDK's
 #   FILE, ARGS                                       the file to send (without: 64 MiB made for it), flags of bin/rnicd serve
-#   make test                                        everything, after installing what it needs
-#   make lint / race / bench                         see README.md
+#   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
+#                                                    and seeds a sample, drawn anew each time (go test -short)
+#   make test-all                                    the same without -short: every case
+#   make lint / race / bench                         see CONTRIBUTING.md
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
-#   make analysis                                    the drafts' analysis of buffers and segments: docs/analysis.md anew, a minute
+#   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis.md anew, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 #   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   all of the above but the benchmarks, at length; as root, some hours
 #   make help / clean                                these lines; what was built goes
@@ -35,7 +37,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help build run test test-all lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -59,14 +61,20 @@ deps-run:
 deps:
 	@scripts/deps.sh test
 
-test: deps
-	@$(MAKE) --no-print-directory test-now
+test test-all: deps
+	@$(MAKE) --no-print-directory $@-now
 
-.PHONY: test-now
+# One package more at a time than there are processors: tests wait for timers and for other processes as long as they compute.
+# cmd/rnicd's test builds the program that it tests. make lint vets, and make test-all does.
+.PHONY: test-now test-all-now
 test-now:
 	@scripts/hugepages.sh 256
+	$(GO) test $(TAGS) -short -vet=off -p $$(($$(nproc) + 1)) -timeout 10m ./...
+
+test-all-now:
+	@scripts/hugepages.sh 256
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
-	$(GO) test $(TAGS) -timeout 10m ./...
+	$(GO) test $(TAGS) -timeout 15m ./...
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }

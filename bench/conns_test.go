@@ -28,7 +28,8 @@ type pollers struct {
 	pools          [2]*mem.Pool
 }
 
-// delayedAckNs is short, lest the number of Bufs that wait for an ACK depend on how many connections share the traffic.
+// delayedAckNs is short, lest the number of Bufs that wait for an ACK depend on how many
+// connections share the traffic.
 const delayedAckNs = 1000
 
 const (
@@ -85,8 +86,8 @@ func (p *pollers) establish(n int, make func(server bool, i int) stack.Upper) {
 	require.Equal(p.tb, n, accepted)
 }
 
-// idleOctets opens n connections and returns what one end of an idle one takes: all of both Pollers, their packet
-// buffers alone excepted, of which it must hold none.
+// idleOctets opens n connections and returns what one end of an idle one takes: all of both
+// Pollers, their packet buffers alone excepted, of which it must hold none.
 func idleOctets(tb testing.TB, n int) float64 {
 	heap := func() int64 {
 		runtime.GC()
@@ -111,8 +112,8 @@ func idleOctets(tb testing.TB, n int) float64 {
 	return float64(octets) / float64(2*n)
 }
 
-// An idle connection takes at most 1.5 KiB, everything included: tcp, stack, lookup, timers, lists and doorbell, its part
-// of the shared records.
+// An idle connection takes at most 1.5 KiB, everything included: tcp, stack, lookup, timers, lists
+// and doorbell, its part of the shared records.
 func TestOctetsPerIdleConnection(t *testing.T) {
 	const limit = 1536
 	octets := idleOctets(t, manyConns)
@@ -167,15 +168,17 @@ func requireEchoes(b *testing.B, clients, servers []echo, n int) {
 	require.Equal(b, n*requestOctets, answered)
 }
 
-// cpuNs is the processor time this process has had: on a shared machine it says more than the clock on the wall.
+// cpuNs is the processor time this process has had: on a shared machine it says more than the clock
+// on the wall.
 func cpuNs(tb testing.TB) int64 {
 	var u unix.Rusage
 	require.NoError(tb, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkSegmentAtConnections is what one segment costs, both ends and the wire together, when each request and each
-// answer is for another connection of so many, picked at random. The mark: at 100,000 at most twice what it is at 1.
+// BenchmarkSegmentAtConnections is what one segment costs, both ends and the wire together, when
+// each request and each answer is for another connection of so many, picked at random. The mark: at
+// 100,000 at most twice what it is at 1.
 func BenchmarkSegmentAtConnections(b *testing.B) {
 	for _, n := range []int{1, 32, 1000, manyConns} { // from 32 on every segment of a burst is another connection's
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -249,8 +252,9 @@ func (u *shortLived) Closed(_ *stack.Conn, err error) {
 	}
 }
 
-// BenchmarkConnectionsPerSecond opens and closes connections, both ends on one core: handshake, a FIN each way, TIME-WAIT
-// at the server, whose slots run out and whose tuples come again. The mark: 100,000 a second.
+// BenchmarkConnectionsPerSecond opens and closes connections, both ends on one core: handshake, a
+// FIN each way, TIME-WAIT at the server, whose slots run out and whose tuples come again. The mark:
+// 100,000 a second.
 func BenchmarkConnectionsPerSecond(b *testing.B) {
 	p := newPollers(b, 4096)
 	server, client := &shortLived{server: true}, &shortLived{}

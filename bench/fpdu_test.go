@@ -17,11 +17,12 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// fpdus is how many FPDUs a round has. One more of the right size goes behind them, so that the next round's markers stand
-// where this one's stood.
+// fpdus is how many FPDUs a round has. One more of the right size goes after them, so that the next
+// round's markers stand where this one's stood.
 const fpdus = 64
 
-// half is MPA, DDP and what RDMAP checks of one direction, without TCP: a round of FPDUs that carry Writes into a region.
+// half is MPA, DDP and what RDMAP checks of one direction, without TCP: a round of FPDUs that carry
+// Writes into a region.
 type half struct {
 	mode   mpa.Mode
 	mulpdu int
@@ -103,7 +104,8 @@ func (h *half) filler() int {
 	}
 }
 
-// send makes one round of FPDUs as a QueuePair does: cut, local octets found, headers, payload, markers and CRC written.
+// send makes one round of FPDUs as a QueuePair does: cut, local octets found, headers, payload,
+// markers and CRC written.
 func (h *half) send() {
 	left := 0 // FPDUs of the message in hand
 	var base uint32
@@ -139,7 +141,8 @@ func (h *half) send() {
 	h.reader.Exit()
 }
 
-// sendFloor is a copy of each payload and the CRC of as many octets, by the function that MPA itself uses.
+// sendFloor is a copy of each payload and the CRC of as many octets, by the function that MPA
+// itself uses.
 func (h *half) sendFloor() {
 	src := h.local.Bytes()
 	for i, d := range h.data {
@@ -189,7 +192,8 @@ func (h *half) deliver(edge uint64) {
 	}
 }
 
-// receiveFloor verifies the CRC of each FPDU, by the function that MPA itself uses, and copies as many octets as its payload has.
+// receiveFloor verifies the CRC of each FPDU, by the function that MPA itself uses, and copies as
+// many octets as its payload has.
 func (h *half) receiveFloor() {
 	dst := h.remote.Bytes()
 	for i, d := range h.data {
@@ -257,7 +261,8 @@ func (h *half) verifyAll(t testing.TB, rounds int) {
 	requireSame(t, make([]byte, (fpdus-bad)*h.each), h.remote.Bytes()[bad*h.each:][:(fpdus-bad)*h.each])
 }
 
-// What the benchmark does is the whole work: octets arrive, messages are delivered, nothing is held, nothing is allocated.
+// What the benchmark does is the whole work: octets arrive, messages are delivered, nothing is
+// held, nothing is allocated.
 func TestFPDUCostIsOfWholeFPDUs(t *testing.T) {
 	for _, emss := range []int{1460, 8960} {
 		for _, markers := range []bool{false, true} {

@@ -20,11 +20,11 @@ const (
 	pingWarm = 2000 // exchanges that do not count
 )
 
-// pinger is one end of a ping-pong of 8-octet Writes, or Sends: it answers number n with number n, the asking end with n+1. A
-// Write is seen by looking at memory, a Send in the CompletionQueue.
+// pinger is one end of a ping-pong of 8-octet Writes, or Sends: it answers number n with number n,
+// the asking end with n+1. A Write is seen by looking at memory, a Send in the CompletionQueue.
 //
-// The region's first word is where the peer writes, the words behind it are what is sent; each is used again when as many
-// others have been answered.
+// The region's first word is where the peer writes, the words after it are what is sent; each is
+// used again when as many others have been answered.
 type pinger struct {
 	*end
 	peer    *rnic.MemoryRegion

@@ -31,9 +31,10 @@ var (
 	segmentMACs  = [2]inet.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}} // ours, theirs
 )
 
-// feeder is a device that costs next to nothing: it writes the headers of the next segments of one connection into Bufs,
-// whose payload is whatever is there, and looks at nothing that is sent but, before the first segment, our sequence number.
-// It has verified the checksums of what comes and would complete those of what goes, as a NIC does.
+// feeder is a device that costs next to nothing: it writes the headers of the next segments of one
+// connection into Bufs, whose payload is whatever is there, and looks at nothing that is sent but,
+// before the first segment, our sequence number. It has verified the checksums of what comes and
+// would complete those of what goes, as a NIC does.
 type feeder struct {
 	pool    *mem.Pool
 	scripts [][]byte // frames that come first, one a Turn
@@ -134,7 +135,8 @@ func fed(t testing.TB) (*stack.Poller, *feeder, *counter) {
 	require.NoError(t, err)
 	u := &counter{}
 	require.NoError(t, p.Listen(segmentPort, 1, func(*stack.Conn) stack.Upper { return u }))
-	// RFC 9293 section 3.1, RFC 7323, RFC 2018: MSS 1460, SACK permitted, timestamp 1, window scale 7.
+	// RFC 9293 section 3.1, RFC 7323, RFC 2018: MSS 1460, SACK permitted, timestamp 1, window scale
+	// 7.
 	syn := []byte{2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7}
 	const iss = 1000
 	f.scripts = [][]byte{f.arp(), f.headers(iss, 0, 0x02, syn, 0)}
@@ -156,7 +158,8 @@ func (f *feeder) feed(p *stack.Poller, n int) {
 	p.Turn()
 }
 
-// What is fed is received, acknowledged at least every second segment or once a Turn, and costs no allocation.
+// What is fed is received, acknowledged at least every second segment or once a Turn, and costs no
+// allocation.
 func TestSegmentCostIsOfWholeSegments(t *testing.T) {
 	for _, burst := range []int{1, 2, 32} {
 		p, f, u := fed(t)

@@ -29,8 +29,9 @@ const (
 	postBurst   = 64 // requests that an application posts, and completions that it takes, in one go
 )
 
-// smallSender sends n messages as fast as it may: not more than the receiver, which writes how far it is into our memory, has
-// buffers for. It runs to completion on its Poller (stack.Config.OnTurn), or in a loop of its own.
+// smallSender sends n messages as fast as it may: not more than the receiver, which writes how far
+// it is into our memory, has buffers for. It runs to completion on its Poller
+// (stack.Config.OnTurn), or in a loop of its own.
 type smallSender struct {
 	*end
 	n      uint64
@@ -205,7 +206,8 @@ type together struct {
 	stop, stopped  chan struct{}
 }
 
-// newTogether is two hosts on a wire. Until own, and from the end of the test on, a goroutine turns them.
+// newTogether is two hosts on a wire. Until own, and from the end of the test on, a goroutine turns
+// them.
 func newTogether(t testing.TB) *together {
 	link := newLink(t, 1500, true)
 	g := &together{server: quietHost(t, link.Port(0), "10.9.0.1/24", 1500), client: quietHost(t, link.Port(1), "10.9.0.2/24", 1500)}
@@ -258,8 +260,8 @@ func BenchmarkSend64(b *testing.B) {
 	b.Run("threads/"+smallWays[1].String(), func(b *testing.B) { refused(b); sendThreads(b, smallWays[1]) })
 }
 
-// stretch is how many messages are timed together; of the stretches the tenth percentile is told: what a message costs while
-// nobody else has the machine.
+// stretch is how many messages are timed together; of the stretches the tenth percentile is told:
+// what a message costs while nobody else has the machine.
 const stretch = 2048
 
 func sendOneCore(b *testing.B, w smallWay) {

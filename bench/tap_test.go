@@ -13,8 +13,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// BenchmarkTAP is RDMA Write of 1 MiB messages from MPA over the kernel's TCP, through a TAP at MTU 1500, into our stack;
-// CRC32C on. The first mark: 2 Gbit/s.
+// BenchmarkTAP is RDMA Write of 1 MiB messages from MPA over the kernel's TCP, through a TAP at MTU
+// 1500, into our stack; CRC32C on. The first mark: 2 Gbit/s.
 func BenchmarkTAP(b *testing.B) {
 	netlab.NeedRoot(b)
 	for _, markers := range []struct {

@@ -20,8 +20,8 @@ const (
 	writeRegion = slots*message + lastLen
 )
 
-// BenchmarkWrite is RDMA Write of 1 MiB messages between two Pollers on two cores over pmd/wire, CRC32C on.
-// The first marks: 10 Gbit/s at MTU 1500, 25 Gbit/s at MTU 9000.
+// BenchmarkWrite is RDMA Write of 1 MiB messages between two Pollers on two cores over pmd/wire,
+// CRC32C on. The first marks: 10 Gbit/s at MTU 1500, 25 Gbit/s at MTU 9000.
 func BenchmarkWrite(b *testing.B) {
 	for _, mtu := range []int{1500, 9000} {
 		for _, markers := range []bool{false, true} {

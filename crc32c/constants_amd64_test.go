@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the kernels multiply by is x^(8d-1) mod P, here by long division of numbers whose bit i is x^i.
+// What the kernels multiply by is x^(8d-1) mod P, here by long division of numbers whose bit i is
+// x^i.
 func TestPowers(t *testing.T) {
 	p := new(big.Int).SetUint64(0x11edc6f41) // RFC 3720 section 12.1
 	remainder := func(n int) uint32 {

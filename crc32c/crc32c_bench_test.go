@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// BenchmarkUpdate takes turns at each kernel, hash/crc32 ("library") among them, over the same octets, so that whatever else
-// the machine does counts for all alike. It reports the median of each over the turns, and how many times as fast as
-// hash/crc32 the best one is. Each CRC starts from the one before, as those of one FPDU's pieces do.
+// BenchmarkUpdate takes turns at each kernel, hash/crc32 ("library") among them, over the same
+// octets, so that whatever else the machine does counts for all alike. It reports the median of
+// each over the turns, and how many times as fast as hash/crc32 the best one is. Each CRC starts
+// from the one before, as those of one FPDU's pieces do.
 //
 //	go test ./crc32c -run '^$' -bench . -benchtime 300000x -count 5
 func BenchmarkUpdate(b *testing.B) {

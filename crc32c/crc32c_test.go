@@ -25,7 +25,8 @@ func forAll(t *testing.T, test func(t *testing.T, update func(uint32, []byte) ui
 	}
 }
 
-// same compares with hash/crc32. (Require formats its arguments each time: too slow for each of a million.)
+// same compares with hash/crc32. (Require formats its arguments each time: too slow for each of a
+// million.)
 func same(t *testing.T, update func(uint32, []byte) uint32, crc uint32, p []byte) {
 	t.Helper()
 	if want, got := crc32.Update(crc, castagnoli, p), update(crc, p); want != got {
@@ -39,8 +40,8 @@ func noise(n int) []byte {
 	return b
 }
 
-// Every length to 4096, which is every remainder behind blocks and chains, wherever in a line of the cache it begins; and some
-// beyond the longest chains.
+// Every length to 4096, which is every remainder after blocks and chains, wherever in a line of the
+// cache it begins; and some beyond the longest chains.
 func TestLengths(t *testing.T) {
 	room := noise(20000)
 	forAll(t, func(t *testing.T, update func(uint32, []byte) uint32) {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// No kernel reads in front of its octets or behind them: there the program would end.
+// No kernel reads in front of its octets or after them: there the program would end.
 func TestReadsNothingElse(t *testing.T) {
 	page := os.Getpagesize()
 	room, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

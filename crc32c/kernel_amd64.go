@@ -26,13 +26,14 @@ var kernels = []kernel{
 	{"library", true, updateLibrary},
 }
 
-// updateAVX512 folds blocks of 64 octets: AVX-512 F and BW, VPCLMULQDQ. What is not longer than a block goes to updateChains.
+// updateAVX512 folds blocks of 64 octets: AVX-512 F and BW, VPCLMULQDQ. What is not longer than a
+// block goes to updateChains.
 //
 //go:noescape
 func updateAVX512(crc uint32, p []byte) uint32
 
-// updateChains cuts p in three, goes through the parts with the CRC32 instruction side by side and joins their CRCs: SSE4.2,
-// PCLMULQDQ.
+// updateChains cuts p in three, goes through the parts with the CRC32 instruction side by side and
+// joins their CRCs: SSE4.2, PCLMULQDQ.
 //
 //go:noescape
 func updateChains(crc uint32, p []byte) uint32

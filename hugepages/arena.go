@@ -2,12 +2,13 @@
 // that applications register.
 //
 // An Arena is one mapping on pages of 2 MiB or 1 GiB, or on normal pages when there are too few of
-// those; the latter is reported by Fallback, never silent. Every page is present before New returns,
-// so that no later access faults, waits or raises SIGBUS. Carve hands out pieces at start-up and
-// nothing is given back singly: there is no allocator here, and none is wanted on a packet's way.
+// those; the latter is reported by Fallback, never silent. Every page is present before New
+// returns, so that no later access faults, waits or raises SIGBUS. Carve hands out pieces at
+// start-up and nothing is given back singly: there is no allocator here, and none is wanted on a
+// packet's way.
 //
-// Limits: Linux for the real thing; elsewhere New falls back to ordinary Go memory. An Arena holds no
-// Go pointers, because the garbage collector does not look into it.
+// Limits: Linux for the real thing; elsewhere New falls back to ordinary Go memory. An Arena holds
+// no Go pointers, because the garbage collector does not look into it.
 //
 // Packages mem, rnic and pmd/dpdk stand on this one; it imports none of the repository's.
 package hugepages
@@ -47,9 +48,10 @@ func Heap(n int) *Arena {
 	return &Arena{mem: raw[skip : skip+n : skip+n], page: Normal, fd: -1}
 }
 
-// Over returns an arena over octets that the caller mapped: a file, shared memory, a device's own memory. It changes
-// nothing of them, so that they are zero only if they were; Close leaves them mapped. page is the size of the pages they
-// lie on; another than Normal, Page2MiB or Page1GiB panics, as do octets that are not whole pages.
+// Over returns an arena over octets that the caller mapped: a file, shared memory, a device's own
+// memory. It changes nothing of them, so that they are zero only if they were; Close leaves them
+// mapped. page is the size of the pages they lie on; another than Normal, Page2MiB or Page1GiB
+// panics, as do octets that are not whole pages.
 func Over(b []byte, page PageSize) *Arena {
 	if page != Normal && page != Page2MiB && page != Page1GiB {
 		panic(fmt.Sprintf("hugepages: Over on pages of %v", page))
@@ -61,8 +63,8 @@ func Over(b []byte, page PageSize) *Arena {
 	return &Arena{mem: b[:len(b):len(b)], page: page, fd: -1}
 }
 
-// Bytes returns the whole arena, carved or not: for a device that maps or registers all of it. It is
-// nil after Close.
+// Bytes returns the whole arena, carved or not: for a device that maps or registers all of it. It
+// is nil after Close.
 func (a *Arena) Bytes() []byte { return a.mem }
 
 // PageSize returns the size of the pages the arena really lies on.
@@ -72,21 +74,21 @@ func (a *Arena) PageSize() PageSize { return a.page }
 // was wanted, what there was and what to run.
 func (a *Arena) Fallback() string { return a.fallback }
 
-// LockErr says why the arena could not be locked into memory and may be swapped out, or nil. Hugepages
-// are never swapped; for them it is always nil.
+// LockErr says why the arena could not be locked into memory and may be swapped out, or nil.
+// Hugepages are never swapped; for them it is always nil.
 func (a *Arena) LockErr() error { return a.lockErr }
 
-// FD returns the memfd behind the arena, or -1. It stays the arena's: Close closes it. A process that
-// receives it (SCM_RIGHTS) can neither shrink nor grow it, but it can write to every octet and punch
-// holes, so it must be trusted with all of the arena.
+// FD returns the memfd behind the arena, or -1. It stays the arena's: Close closes it. A process
+// that receives it (SCM_RIGHTS) can neither shrink nor grow it, but it can write to every octet and
+// punch holes, so it must be trusted with all of the arena.
 func (a *Arena) FD() int { return a.fd }
 
 // Remaining returns the octets not carved yet.
 func (a *Arena) Remaining() int { return len(a.mem) - a.carved }
 
-// Carve takes the next n octets; the first one's address is a multiple of align, a power of two. The
-// octets are zero unless something wrote to Bytes. Not goroutine-safe. A *CarveError when the arena has
-// too few left; an align that is no power of two, or a negative n, panics.
+// Carve takes the next n octets; the first one's address is a multiple of align, a power of two.
+// The octets are zero unless something wrote to Bytes. Not goroutine-safe. A *CarveError when the
+// arena has too few left; an align that is no power of two, or a negative n, panics.
 func (a *Arena) Carve(n, align int) ([]byte, error) {
 	if n < 0 || align <= 0 || bits.OnesCount(uint(align)) != 1 {
 		panic(fmt.Sprintf("hugepages: Carve of %d octets aligned to %d", n, align))
@@ -101,8 +103,8 @@ func (a *Arena) Carve(n, align int) ([]byte, error) {
 	return left[skip : skip+n : skip+n], nil
 }
 
-// Close unmaps the arena. Nobody may hold a piece of it any more: a later access is a fault that ends
-// the process. A second Close does nothing.
+// Close unmaps the arena. Nobody may hold a piece of it any more: a later access is a fault that
+// ends the process. A second Close does nothing.
 func (a *Arena) Close() error {
 	reserved, fd := a.reserved, a.fd
 	a.mem, a.reserved, a.carved, a.fd = nil, nil, 0, -1

@@ -88,7 +88,8 @@ func pages(n int64, p PageSize) int64 {
 	return count * (unit / int64(p))
 }
 
-// roundUp returns n rounded up to whole pages of size p, and false when no mapping can be that large.
+// roundUp returns n rounded up to whole pages of size p, and false when no mapping can be that
+// large.
 func roundUp(n int64, p PageSize) (int64, bool) {
 	count := pages(n, p)
 	// Room for the guard pages and their alignment must remain within the address arithmetic.

@@ -66,8 +66,9 @@ func newMemfd(page PageSize, size int64) (int, error) {
 	return fd, nil
 }
 
-// mapRange maps the pages, without touching them. With guards it first reserves a larger inaccessible
-// range and maps into the middle of it, so that nobody else's mapping can ever be the neighbour.
+// mapRange maps the pages, without touching them. With guards it first reserves a larger
+// inaccessible range and maps into the middle of it, so that nobody else's mapping can ever be the
+// neighbour.
 func (a *Arena) mapRange(guards bool, size int64) error {
 	flags := unix.MAP_PRIVATE | unix.MAP_ANONYMOUS
 	if a.fd >= 0 {
@@ -101,8 +102,8 @@ func (a *Arena) mapRange(guards bool, size int64) error {
 	return nil
 }
 
-// mapError names the call. For hugepages ENOMEM is the pool's answer (the mapping reserves its pages),
-// ENOENT, EINVAL, ENODEV and EOPNOTSUPP that of a kernel without pages of this size.
+// mapError names the call. For hugepages ENOMEM is the pool's answer (the mapping reserves its
+// pages), ENOENT, EINVAL, ENODEV and EOPNOTSUPP that of a kernel without pages of this size.
 func mapError(call string, page PageSize, size int64, err error) error {
 	err = fmt.Errorf("hugepages: %s for %d octets on pages of %v: %w", call, size, page, err)
 	if page == Normal {
@@ -117,8 +118,8 @@ func mapError(call string, page PageSize, size int64, err error) error {
 }
 
 // bindNode sets the NUMA policy before the first page is touched. Hugepages are bound, since a
-// shortage there is a clean error; normal pages only prefer the node, since a shortage of those on one
-// node would call the OOM killer while other nodes have memory.
+// shortage there is a clean error; normal pages only prefer the node, since a shortage of those on
+// one node would call the OOM killer while other nodes have memory.
 func bindNode(mem []byte, page PageSize, node int) error {
 	if node == AnyNode {
 		return nil

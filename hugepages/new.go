@@ -9,10 +9,10 @@ import (
 
 // New maps an arena: every page present, zero, on the wanted node, locked where the system lets us.
 //
-// Page sizes are tried from the wanted one downwards (1 GiB, 2 MiB, normal). Taking smaller pages than
-// wanted is not an error unless NoFallback is set: Fallback says why. A shortage comes back as
-// *ShortageError, *MemoryError or *NodeError, for errors.As; it never comes later as SIGBUS.
-// New may block for as long as the kernel takes to clear the pages, about 0.3 s per GiB.
+// Page sizes are tried from the wanted one downwards (1 GiB, 2 MiB, normal). Taking smaller pages
+// than wanted is not an error unless NoFallback is set: Fallback says why. A shortage comes back as
+// *ShortageError, *MemoryError or *NodeError, for errors.As; it never comes later as SIGBUS. New
+// may block for as long as the kernel takes to clear the pages, about 0.3 s per GiB.
 func New(cfg Config) (*Arena, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -40,8 +40,9 @@ func fallbackLine(short []error, got PageSize) string {
 	return fmt.Sprintf("%v (using pages of %v)", short[0], got)
 }
 
-// joinLine makes one line of several errors and keeps all of them for errors.As. What there is not enough memory for at all comes
-// first, and what hugepages it would have taken is an aside: to reserve them is seldom the help then.
+// joinLine makes one line of several errors and keeps all of them for errors.As. What there is not
+// enough memory for at all comes first, and what hugepages it would have taken is an aside: to
+// reserve them is seldom the help then.
 func joinLine(errs []error) error {
 	var short *MemoryError
 	if len(errs) > 1 && errors.As(errs[len(errs)-1], &short) {
@@ -127,8 +128,8 @@ func checkNode(node int) error {
 	return nil
 }
 
-// checkMemory refuses an arena on normal pages that would call the OOM killer: populating it commits
-// every page at once, and the kernel kills somebody rather than answer ENOMEM.
+// checkMemory refuses an arena on normal pages that would call the OOM killer: populating it
+// commits every page at once, and the kernel kills somebody rather than answer ENOMEM.
 func checkMemory(size int64) error {
 	s, err := readMemory(sysRoot)
 	if err != nil {

@@ -25,15 +25,16 @@ func (m MAC) String() string {
 	return string(s[:])
 }
 
-// IsGroup is true of a multicast or broadcast address, which no station may have as its own (IEEE 802.3, 3.2.3).
+// IsGroup is true of a multicast or broadcast address, which no station may have as its own (IEEE
+// 802.3, 3.2.3).
 func (m MAC) IsGroup() bool { return m[0]&1 != 0 }
 
 // IsZero is true of 00:00:00:00:00:00, which nobody has.
 func (m MAC) IsZero() bool { return m == MAC{} }
 
-// Addr is an IP address without pointers: 16 octets, IPv4 in its v4-mapped form (RFC 4291, 2.5.5.2).
-// It may be compared with ==, be a key, and stand in memory the garbage collector does not know.
-// The zero Addr is IPv6's unspecified address and means "none".
+// Addr is an IP address without pointers: 16 octets, IPv4 in its v4-mapped form (RFC 4291,
+// 2.5.5.2). It may be compared with ==, be a key, and stand in memory the garbage collector does
+// not know. The zero Addr is IPv6's unspecified address and means "none".
 type Addr [16]byte
 
 // AddrFrom takes a over; a zone is lost, the invalid netip.Addr becomes the zero Addr.
@@ -42,7 +43,8 @@ func AddrFrom(a netip.Addr) Addr { return a.As16() }
 // AddrFrom4 maps an IPv4 address.
 func AddrFrom4(b [4]byte) Addr { return addrFromV4(binary.BigEndian.Uint32(b[:])) }
 
-// addrFromV4 takes the address as a number: one store per half, where octet by octet the compiler makes sixteen.
+// addrFromV4 takes the address as a number: one store per half, where octet by octet the compiler
+// makes sixteen.
 func addrFromV4(v uint32) (a Addr) {
 	binary.BigEndian.PutUint64(a[8:], v4Prefix<<32|uint64(v))
 	return a
@@ -81,10 +83,12 @@ func (a Addr) IsMulticast() bool {
 	return a[0] == 0xff
 }
 
-// IsBroadcast is true of the limited broadcast 255.255.255.255. A subnet's own takes its prefix to know.
+// IsBroadcast is true of the limited broadcast 255.255.255.255. A subnet's own takes its prefix to
+// know.
 func (a Addr) IsBroadcast() bool { return a.high() == 0 && a.low() == v4Prefix<<32|0xffffffff }
 
-// IsLoopback is true of 127.0.0.0/8 and ::1, which must not appear on a wire (RFC 1122, 3.2.1.3(g)).
+// IsLoopback is true of 127.0.0.0/8 and ::1, which must not appear on a wire (RFC 1122,
+// 3.2.1.3(g)).
 func (a Addr) IsLoopback() bool {
 	if a.Is4() {
 		return a[12] == 127
@@ -92,7 +96,8 @@ func (a Addr) IsLoopback() bool {
 	return a.high() == 0 && a.low() == 1
 }
 
-// IsStation is true when a may be one host's address as the source or next hop of a packet on a wire (RFC 1122, 3.2.1.3).
+// IsStation is true when a may be one host's address as the source or next hop of a packet on a
+// wire (RFC 1122, 3.2.1.3).
 func (a Addr) IsStation() bool {
 	if a.Is4() {
 		return isStationV4(uint32(a.low()))

@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// The Internet checksum (RFC 1071). A running sum is a uint64 that stands for its value modulo 65535; it is 0 only
-// when all that went into it was 0. What makes Sum fast, by RFC 1071, 2:
+// The Internet checksum (RFC 1071). A running sum is a uint64 that stands for its value modulo
+// 65535; it is 0 only when all that went into it was 0. What makes Sum fast, by RFC 1071, 2:
 //
 //	(A) 64-bit words may be added in place of 16-bit ones, as 65535 divides 2^64-1: the carry comes back in at the
 //	    bottom ("end-around") and nothing is lost before Fold.
 //	(B) Words loaded with their octets swapped give the swapped sum: one swap at the end in place of one per load.
 
-// Sum adds b, as big-endian 16-bit words, to a ones-complement sum; Fold makes 16 bits of it. The odd last octet is
-// padded with zero, so only the last part of what is summed may be odd.
+// Sum adds b, as big-endian 16-bit words, to a ones-complement sum; Fold makes 16 bits of it. The
+// odd last octet is padded with zero, so only the last part of what is summed may be odd.
 func Sum(b []byte, s uint64) uint64 {
 	var sum, carry uint64
 	le := binary.LittleEndian
@@ -60,8 +60,8 @@ func tail(b []byte) (v uint64) {
 	return v
 }
 
-// Fold brings a sum to 16 bits: folded, not complemented. 0 stays 0, any other multiple of 65535 becomes 0xffff.
-// Over data that holds its own checksum the result is 0xffff when that is right.
+// Fold brings a sum to 16 bits: folded, not complemented. 0 stays 0, any other multiple of 65535
+// becomes 0xffff. Over data that holds its own checksum the result is 0xffff when that is right.
 func Fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff // at most 2^33-2
 	s = s>>16 + s&0xffff     // at most 0x2fffe
@@ -69,9 +69,10 @@ func Fold(s uint64) uint16 {
 	return uint16(s>>16 + s)
 }
 
-// PseudoSum is the sum of the pseudo header that TCP puts before its own (RFC 9293, 3.1; RFC 8200, 8.1). length is that of
-// the transport header and data. Src and dst are of one family. The prefix of a v4-mapped address is 0xffff, which
-// counts for nothing modulo 65535, so one way of summing serves both families without a branch.
+// PseudoSum is the sum of the pseudo header that TCP puts before its own (RFC 9293, 3.1; RFC 8200,
+// 8.1). length is that of the transport header and data. Src and dst are of one family. The prefix
+// of a v4-mapped address is 0xffff, which counts for nothing modulo 65535, so one way of summing
+// serves both families without a branch.
 func PseudoSum(src, dst Addr, proto uint8, length int) uint64 {
 	sum, carry := bits.Add64(src.high(), src.low(), 0)
 	sum, carry = bits.Add64(sum, dst.high(), carry)
@@ -80,12 +81,13 @@ func PseudoSum(src, dst Addr, proto uint8, length int) uint64 {
 	return sum + carry // no overflow, as in Sum
 }
 
-// Checksum is ^Fold(Sum(b, s)): what a header's checksum field is to hold, and 0 over data that holds it.
+// Checksum is ^Fold(Sum(b, s)): what a header's checksum field is to hold, and 0 over data that
+// holds it.
 func Checksum(b []byte, s uint64) uint16 { return ^Fold(Sum(b, s)) }
 
-// UpdateChecksum is the checksum after one aligned 16-bit word of the data went from old to new (RFC 1624, equation 3).
-// When the data is all zero afterwards it gives 0 where the sum over it would give 0xffff (RFC 1624, 5); a header with
-// any field that is never 0 is safe from that.
+// UpdateChecksum is the checksum after one aligned 16-bit word of the data went from old to new
+// (RFC 1624, equation 3). When the data is all zero afterwards it gives 0 where the sum over it
+// would give 0xffff (RFC 1624, 5); a header with any field that is never 0 is safe from that.
 func UpdateChecksum(checksum, old, new uint16) uint16 {
 	return ^Fold(uint64(^checksum) + uint64(^old) + uint64(new))
 }

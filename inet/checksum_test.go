@@ -44,8 +44,8 @@ func TestSumRFC1071(t *testing.T) {
 	require.Equal(t, uint16(0xddf2), Fold(Sum([]byte{0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7}, 0)))
 }
 
-// Against the definition: all lengths to 600 and around 1500, 9000 and 65535, at all alignments, over octets that are
-// random, all ones (most carries), all zero, and sparse.
+// Against the definition: all lengths to 600 and around 1500, 9000 and 65535, at all alignments,
+// over octets that are random, all ones (most carries), all zero, and sparse.
 func TestSumOracle(t *testing.T) {
 	r := dice(t)
 	mem := make([]byte, 65535+8)
@@ -159,8 +159,8 @@ func TestPseudoSum(t *testing.T) {
 	}
 }
 
-// A TCP segment of the capture with its pseudo header. veth leaves the checksum to hardware it has not got, so the field
-// holds the folded pseudo sum alone: what Linux computed for it.
+// A TCP segment of the capture with its pseudo header. veth leaves the checksum to hardware it has
+// not got, so the field holds the folded pseudo sum alone: what Linux computed for it.
 func TestPseudoSumLinux(t *testing.T) {
 	h, segment := goldenIPv4(t, "tcp-syn")
 	require.Equal(t, binary.BigEndian.Uint16(segment[16:]), Fold(PseudoSum(h.Src, h.Dst, h.Proto, len(segment))))

@@ -1,7 +1,7 @@
 package inet
 
-// Drop says why a packet was not accepted. Every package of the receive path has such a list; the Poller counts
-// by it and /metrics names it.
+// Drop says why a packet was not accepted. Every package of the receive path has such a list; the
+// Poller counts by it and /metrics names it.
 type Drop uint8
 
 const (

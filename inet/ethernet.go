@@ -2,7 +2,8 @@ package inet
 
 import "encoding/binary"
 
-// etherTypeMin is the least EtherType; below it the field is an IEEE 802.3 length (RFC 894; IEEE 802.3, 3.2.6).
+// etherTypeMin is the least EtherType; below it the field is an IEEE 802.3 length (RFC 894; IEEE
+// 802.3, 3.2.6).
 const etherTypeMin = 0x0600
 
 // Ethernet is a parsed Ethernet II header.
@@ -11,9 +12,10 @@ type Ethernet struct {
 	Type     uint16
 }
 
-// ParseEthernet splits a frame without FCS. payload aliases b and keeps the Ethernet padding, which only the layer above
-// can tell from data. Whether Dst is ours is the caller's to say; Dst.IsGroup is the link broadcast sign that RFC 1122,
-// 2.4 wants handed up. An 802.3 length in place of the type is DropEtherType, a group address as source DropSource.
+// ParseEthernet splits a frame without FCS. payload aliases b and keeps the Ethernet padding, which
+// only the layer above can tell from data. Whether Dst is ours is the caller's to say; Dst.IsGroup
+// is the link broadcast sign that RFC 1122, 2.4 wants handed up. An 802.3 length in place of the
+// type is DropEtherType, a group address as source DropSource.
 func ParseEthernet(b []byte) (h Ethernet, payload []byte, d Drop) {
 	if len(b) < EthernetLen {
 		return h, nil, DropShort
@@ -39,8 +41,9 @@ func (h *Ethernet) Put(b []byte) {
 	binary.BigEndian.PutUint16(p[12:14], h.Type)
 }
 
-// ParseVLAN reads the 802.1Q tag that follows a header of type EtherTypeVLAN: b is the frame's payload. vid 0 is a priority
-// tag, which says nothing of a VLAN (IEEE 802.1Q, 9.6). The priority and the drop eligible bit are not kept.
+// ParseVLAN reads the 802.1Q tag that follows a header of type EtherTypeVLAN: b is the frame's
+// payload. vid 0 is a priority tag, which says nothing of a VLAN (IEEE 802.1Q, 9.6). The priority
+// and the drop eligible bit are not kept.
 func ParseVLAN(b []byte) (vid, typ uint16, payload []byte, d Drop) {
 	if len(b) < VLANLen {
 		return 0, 0, nil, DropShort

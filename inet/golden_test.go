@@ -54,5 +54,6 @@ func mac(t testing.TB, s string) MAC {
 
 func ip4(a, b, c, d byte) Addr { return AddrFrom4([4]byte{a, b, c, d}) }
 
-// clipped copies b into memory that ends with it, so that reading past its end is a fault the runtime sees.
+// clipped copies b into memory that ends with it, so that reading past its end is a fault the
+// runtime sees.
 func clipped(b []byte) []byte { return append(make([]byte, 0, len(b)), b...)[:len(b):len(b)] }

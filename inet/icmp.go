@@ -17,9 +17,10 @@ const ICMPFragNeeded = 4
 // quotedMin is how much of its payload a quoted packet must have (RFC 792: "the first 64 bits").
 const quotedMin = 8
 
-// EchoReply turns an ICMPv4 echo request (the ICMP part, b, ending where the IP packet ends) into its reply in place:
-// identifier, sequence number and data stay. False: not a valid echo request, b is unchanged, to be dropped as
-// DropBadICMP. The caller swaps the addresses and must not answer a request to a broadcast or multicast address.
+// EchoReply turns an ICMPv4 echo request (the ICMP part, b, ending where the IP packet ends) into
+// its reply in place: identifier, sequence number and data stay. False: not a valid echo request, b
+// is unchanged, to be dropped as DropBadICMP. The caller swaps the addresses and must not answer a
+// request to a broadcast or multicast address.
 func EchoReply(b []byte, checksumGood bool) bool {
 	if len(b) < ICMPLen || b[0] != ICMPEcho || b[1] != 0 {
 		return false
@@ -29,7 +30,8 @@ func EchoReply(b []byte, checksumGood bool) bool {
 	}
 	sum := UpdateChecksum(binary.BigEndian.Uint16(b[2:4]), ICMPEcho<<8, ICMPEchoReply<<8)
 	if sum == 0 {
-		// The two zeros of ones-complement: with all else zero only 0xffff verifies, otherwise both do.
+		// The two zeros of ones-complement: with all else zero only 0xffff verifies, otherwise both
+		// do.
 		sum = 0xffff
 	}
 	b[0] = ICMPEchoReply
@@ -47,12 +49,14 @@ type ICMPError struct {
 	Quoted     []byte // the quoted transport octets, at least 8; aliases the input
 }
 
-// ParseICMPError reads Destination Unreachable, Time Exceeded and Parameter Problem (RFC 792), b being the ICMP part.
-// It checks the checksum and finds the quoted transport by the quoted header's own length. False, and DropBadICMP, for
-// any other type (Source Quench is dead, RFC 6633), a bad checksum, or a quoted packet that is not the beginning of an
-// IPv4 packet. The quoted header's checksum is not looked at: routers change it on the way.
+// ParseICMPError reads Destination Unreachable, Time Exceeded and Parameter Problem (RFC 792), b
+// being the ICMP part. It checks the checksum and finds the quoted transport by the quoted header's
+// own length. False, and DropBadICMP, for any other type (Source Quench is dead, RFC 6633), a bad
+// checksum, or a quoted packet that is not the beginning of an IPv4 packet. The quoted header's
+// checksum is not looked at: routers change it on the way.
 //
-// Nothing of this proves who sent it. A transport must find Src its own and match ports and sequence number (RFC 5927, 4).
+// Nothing of this proves who sent it. A transport must find Src its own and match ports and
+// sequence number (RFC 5927, 4).
 func ParseICMPError(b []byte) (ICMPError, bool) {
 	if len(b) < ICMPLen+IPv4Len+quotedMin {
 		return ICMPError{}, false

@@ -25,8 +25,8 @@ const (
 	ICMPReassemblyExceeded = 1 // of both Time Exceeded
 )
 
-// icmpQuoteMax keeps an ICMPv4 error within the 576 octets every host takes (RFC 1812, 4.3.2.3); icmp6QuoteMax an
-// ICMPv6 error within 1280 (RFC 4443, 2.4(c)).
+// icmpQuoteMax keeps an ICMPv4 error within the 576 octets every host takes (RFC 1812, 4.3.2.3);
+// icmp6QuoteMax an ICMPv6 error within 1280 (RFC 4443, 2.4(c)).
 const (
 	icmpQuoteMax  = 576 - IPv4Len - ICMPLen
 	icmp6QuoteMax = IPv6MTUMin - IPv6Len - ICMPLen
@@ -40,16 +40,18 @@ func EchoReply6(b []byte, src, dst Addr) bool {
 	if len(b) < ICMPLen || b[0] != ICMP6Echo || b[1] != 0 || Checksum(b, PseudoSum(src, dst, ProtoICMPv6, len(b))) != 0 {
 		return false
 	}
-	// The reply's pseudo header has the addresses swapped, which sums the same. It is never all zero.
+	// The reply's pseudo header has the addresses swapped, which sums the same. It is never all
+	// zero.
 	sum := UpdateChecksum(binary.BigEndian.Uint16(b[2:4]), ICMP6Echo<<8, ICMP6EchoReply<<8)
 	b[0] = ICMP6EchoReply
 	binary.BigEndian.PutUint16(b[2:4], sum)
 	return true
 }
 
-// ParseICMP6Error reads an ICMPv6 error, b being the ICMPv6 part of a packet from src to dst, of any type below 128: an
-// unknown one goes up, too (RFC 4443, 2.4(a)). It checks the checksum and walks the quoted packet to its transport.
-// False, and DropBadICMP, for informational types, a bad checksum or a quote that does not reach 8 octets of transport.
+// ParseICMP6Error reads an ICMPv6 error, b being the ICMPv6 part of a packet from src to dst, of
+// any type below 128: an unknown one goes up, too (RFC 4443, 2.4(a)). It checks the checksum and
+// walks the quoted packet to its transport. False, and DropBadICMP, for informational types, a bad
+// checksum or a quote that does not reach 8 octets of transport.
 func ParseICMP6Error(b []byte, src, dst Addr) (ICMPError, bool) {
 	if len(b) < ICMPLen+IPv6Len+quotedMin || b[0] >= icmp6Informational {
 		return ICMPError{}, false
@@ -81,9 +83,9 @@ func ParseICMP6Error(b []byte, src, dst Addr) (ICMPError, bool) {
 	return e, true
 }
 
-// MayReport says whether an ICMPv4 error may be sent about packet, which begins with a sound IPv4 header and came to one of
-// our unicast addresses from a station (RFC 1122, 3.2.2): not about a later fragment, nor about ICMP other than
-// queries.
+// MayReport says whether an ICMPv4 error may be sent about packet, which begins with a sound IPv4
+// header and came to one of our unicast addresses from a station (RFC 1122, 3.2.2): not about a
+// later fragment, nor about ICMP other than queries.
 func MayReport(packet []byte) bool {
 	p := (*[IPv4Len]byte)(packet)
 	if binary.BigEndian.Uint16(p[6:8])&ipv4OffMask != 0 {
@@ -103,9 +105,10 @@ func MayReport(packet []byte) bool {
 	return false
 }
 
-// MayReport6 says whether an ICMPv6 error may be sent about packet, which begins with a sound IPv6 header and has a source
-// that is one station's (RFC 4443, 2.4(e)): not about an ICMPv6 error or Redirect. A chain that cannot be walked hides
-// no error of ours: such packets are only reported from where the walk ended.
+// MayReport6 says whether an ICMPv6 error may be sent about packet, which begins with a sound IPv6
+// header and has a source that is one station's (RFC 4443, 2.4(e)): not about an ICMPv6 error or
+// Redirect. A chain that cannot be walked hides no error of ours: such packets are only reported
+// from where the walk ended.
 func MayReport6(packet []byte) bool {
 	p := (*[IPv6Len]byte)(packet)
 	payload := packet[IPv6Len:]
@@ -123,8 +126,9 @@ func MayReport6(packet []byte) bool {
 	return len(payload) > c.Off && payload[c.Off] >= icmp6Informational && payload[c.Off] != ndRedirect
 }
 
-// PutICMPError writes an ICMPv4 error that quotes packet into b, which has room for ICMPErrorMax octets, and returns its
-// length. word is the second word of the message: unused, or a pointer in its first octet (RFC 792).
+// PutICMPError writes an ICMPv4 error that quotes packet into b, which has room for ICMPErrorMax
+// octets, and returns its length. word is the second word of the message: unused, or a pointer in
+// its first octet (RFC 792).
 func PutICMPError(b []byte, typ, code uint8, word uint32, packet []byte) int {
 	n := ICMPLen + copy(b[ICMPLen:], packet[:min(len(packet), icmpQuoteMax)])
 	putICMP(b[:n], typ, code, word, 0)

@@ -144,7 +144,7 @@ func icmpError(kind, code byte, hdrLen, n int) []byte {
 	return resum(b)
 }
 
-// Types 3, 11 and 12, by the quoted header's own length, with as little as eight octets behind it.
+// Types 3, 11 and 12, by the quoted header's own length, with as little as eight octets after it.
 // req: 792-1
 func TestICMPErrorQuotedHeader(t *testing.T) {
 	for _, kind := range []byte{3, 11, 12} {

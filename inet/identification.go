@@ -8,10 +8,11 @@ import (
 // identBuckets is how many destinations' identifications run on their own; beyond, some share.
 const identBuckets = 256
 
-// Identification gives datagrams that may be fragmented their number (RFC 791, 2.3; RFC 8200, 4.5): not repeated for a source,
-// destination and protocol while one counter runs round, and not to be guessed from those that another destination sees.
-// It is the keyed hash plus counters of RFC 7739, 5.3, each counter going on by a random step, so that how fast it runs
-// tells little. One goroutine; no allocation.
+// Identification gives datagrams that may be fragmented their number (RFC 791, 2.3; RFC 8200, 4.5):
+// not repeated for a source, destination and protocol while one counter runs round, and not to be
+// guessed from those that another destination sees. It is the keyed hash plus counters of RFC 7739,
+// 5.3, each counter going on by a random step, so that how fast it runs tells little. One
+// goroutine; no allocation.
 type Identification struct {
 	key      [2]uint64
 	counters [identBuckets]uint32

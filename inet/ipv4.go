@@ -25,12 +25,14 @@ const (
 	ipv4OffMask = 0x1fff // in units of 8 octets
 )
 
-// ParseIPv4 checks version, lengths, the source address and, unless checksumGood, the header checksum. payload aliases b
-// and ends at TotalLen, so Ethernet padding is cut. The order of the checks is RFC 1122, 3.2.1.1 to 3.2.1.3; a packet
-// that fails one is to be discarded in silence. Options are stepped over by length, whatever they say.
+// ParseIPv4 checks version, lengths, the source address and, unless checksumGood, the header
+// checksum. payload aliases b and ends at TotalLen, so Ethernet padding is cut. The order of the
+// checks is RFC 1122, 3.2.1.1 to 3.2.1.3; a packet that fails one is to be discarded in silence.
+// Options are stepped over by length, whatever they say.
 //
-// DropFragment comes last and with h and payload filled: the fragment is otherwise sound, for a reassembler or a counter.
-// TTL is not looked at, as a host must not discard by it (RFC 1122, 3.2.1.7). Whether Dst is ours is the caller's to say.
+// DropFragment comes last and with h and payload filled: the fragment is otherwise sound, for a
+// reassembler or a counter. TTL is not looked at, as a host must not discard by it (RFC 1122,
+// 3.2.1.7). Whether Dst is ours is the caller's to say.
 func ParseIPv4(b []byte, checksumGood bool) (h IPv4, payload []byte, d Drop) {
 	if len(b) < IPv4Len {
 		return h, nil, DropShort
@@ -67,8 +69,8 @@ func headerSumGood(b []byte, p *[IPv4Len]byte, hdrLen int) bool {
 	return Fold(Sum(b[:hdrLen], 0)) == 0xffff
 }
 
-// headerSum is the folded sum of a header without options, octets of each word swapped. Five 32-bit words cannot
-// overflow 64 bits. 0 and 0xffff stay themselves when swapped.
+// headerSum is the folded sum of a header without options, octets of each word swapped. Five 32-bit
+// words cannot overflow 64 bits. 0 and 0xffff stay themselves when swapped.
 func headerSum(p *[IPv4Len]byte) uint16 {
 	le := binary.LittleEndian
 	return Fold(uint64(le.Uint32(p[0:4])) + uint64(le.Uint32(p[4:8])) + uint64(le.Uint32(p[8:12])) +
@@ -91,8 +93,9 @@ func (h *IPv4) parse(p *[IPv4Len]byte, hdrLen, totalLen int) {
 	h.TotalLen = totalLen
 }
 
-// Put writes a 20-octet header (no options) with its checksum at the start of b; TotalLen, header included, must be set.
-// HdrLen is not looked at. A length, offset or address that has no place in the header is the caller's error: panic.
+// Put writes a 20-octet header (no options) with its checksum at the start of b; TotalLen, header
+// included, must be set. HdrLen is not looked at. A length, offset or address that has no place in
+// the header is the caller's error: panic.
 func (h *IPv4) Put(b []byte) {
 	if h.TotalLen < IPv4Len || h.TotalLen > 0xffff {
 		panic("inet: IPv4.Put: TotalLen must be 20 to 65535")

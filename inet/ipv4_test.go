@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// ipv4Packet is a good 20-octet header and four octets of payload, for a test to spoil; fix makes the checksum fit again.
+// ipv4Packet is a good 20-octet header and four octets of payload, for a test to spoil; fix makes
+// the checksum fit again.
 func ipv4Packet() []byte {
 	b := make([]byte, 24)
 	h := IPv4{TTL: 1, Proto: ProtoTCP, Src: ip4(10, 9, 1, 10), Dst: ip4(10, 9, 1, 1), TotalLen: 24}
@@ -42,7 +43,8 @@ func TestIPv4Golden(t *testing.T) {
 	require.Equal(t, frame[14:34], b[:])
 }
 
-// Every frame of the capture without options comes back octet for octet, and every header's checksum is right.
+// Every frame of the capture without options comes back octet for octet, and every header's
+// checksum is right.
 func TestIPv4GoldenRoundTrip(t *testing.T) {
 	n := 0
 	for name, frame := range goldens(t) {
@@ -178,7 +180,8 @@ func TestIPv4PaddingIsCut(t *testing.T) {
 	require.Equal(t, "data", string(payload))
 }
 
-// Options are stepped over by IHL, legal or not: the payload stands behind the header whatever its length.
+// Options are stepped over by IHL, legal or not: the payload stands after the header whatever its
+// length.
 // req: 791-3.1-1
 func TestIPv4OptionsSkipped(t *testing.T) {
 	for ihl := 5; ihl <= 15; ihl++ {

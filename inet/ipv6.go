@@ -15,10 +15,11 @@ type IPv6 struct {
 	Src, Dst     Addr
 }
 
-// ParseIPv6 checks version, length and addresses. payload aliases b and ends at PayloadLen, so Ethernet padding is cut. The
-// source :: passes, as duplicate address detection needs it: whoever takes the packet further must look. An IPv4 address in
-// mapped form (::ffff:0:0/96) must not appear on a wire and would here be taken for the IPv4 host: DropSource as source,
-// DropNotOurs as destination. Hop limit is not looked at. Whether Dst is ours is the caller's to say.
+// ParseIPv6 checks version, length and addresses. payload aliases b and ends at PayloadLen, so
+// Ethernet padding is cut. The source :: passes, as duplicate address detection needs it: whoever
+// takes the packet further must look. An IPv4 address in mapped form (::ffff:0:0/96) must not
+// appear on a wire and would here be taken for the IPv4 host: DropSource as source, DropNotOurs as
+// destination. Hop limit is not looked at. Whether Dst is ours is the caller's to say.
 func ParseIPv6(b []byte) (h IPv6, payload []byte, d Drop) {
 	if len(b) < IPv6Len {
 		return h, nil, DropShort
@@ -44,8 +45,8 @@ func ParseIPv6(b []byte) (h IPv6, payload []byte, d Drop) {
 	return h, b[IPv6Len : IPv6Len+h.PayloadLen], DropNone
 }
 
-// Put writes the IPv6Len octets of the header at the start of b. A length or address that has no place in it is the
-// caller's error: panic.
+// Put writes the IPv6Len octets of the header at the start of b. A length or address that has no
+// place in it is the caller's error: panic.
 func (h *IPv6) Put(b []byte) {
 	if uint(h.PayloadLen) > 0xffff || h.Src.Is4() || h.Dst.Is4() {
 		panic("inet: IPv6.Put: PayloadLen must be 0 to 65535 and the addresses IPv6")
@@ -73,8 +74,8 @@ type Fragment6 struct {
 	ID         uint32
 }
 
-// Atomic is true of the one fragment that is a whole packet (RFC 8200, 4.5; RFC 6946): it is taken alone, whatever waits
-// under its identification.
+// Atomic is true of the one fragment that is a whole packet (RFC 8200, 4.5; RFC 6946): it is taken
+// alone, whatever waits under its identification.
 func (f *Fragment6) Atomic() bool { return f.Off == 0 && !f.More }
 
 func parseFragment6(p *[Fragment6Len]byte) Fragment6 {

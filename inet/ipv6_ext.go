@@ -19,15 +19,17 @@ const (
 	ProblemOption     = 2
 )
 
-// Chain is where a walk along extension headers ended. With DropNone: at Proto, whose octets begin at Off of the walked
-// payload, or at a Fragment header (HasFragment), whose fragment begins at Off.
+// Chain is where a walk along extension headers ended. With DropNone: at Proto, whose octets begin
+// at Off of the walked payload, or at a Fragment header (HasFragment), whose fragment begins at
+// Off.
 type Chain struct {
 	Proto       uint8
 	Off         int
 	Fragment    Fragment6
 	HasFragment bool
 
-	// With DropExtension and Report: the Parameter Problem that is owed. Pointer counts from the start of the IPv6 header.
+	// With DropExtension and Report: the Parameter Problem that is owed. Pointer counts from the
+	// start of the IPv6 header.
 	Report    bool
 	Multicast bool // owed even when the packet came by multicast (RFC 8200, 4.2: options 10......)
 	Code      uint8
@@ -41,11 +43,12 @@ func (c *Chain) UnknownProto() {
 	c.Report, c.Multicast, c.Code, c.Pointer = true, false, ProblemNextHeader, c.named
 }
 
-// WalkIPv6 steps along the extension headers of payload, the first being of type next, in the order in which they stand.
-// at is where payload begins in the packet: IPv6Len. Hop-by-hop options stand only first (RFC 8200, 4.3); elsewhere they
-// are an unknown header, as AH and ESP are everywhere. A Fragment header ends the walk; behind an atomic fragment, and
-// over a reassembled payload, it is called again with again set, so that a second Fragment header is not obeyed; the first
-// one then named Proto.
+// WalkIPv6 steps along the extension headers of payload, the first being of type next, in the order
+// in which they stand. at is where payload begins in the packet: IPv6Len. Hop-by-hop options stand
+// only first (RFC 8200, 4.3); elsewhere they are an unknown header, as AH and ESP are everywhere. A
+// Fragment header ends the walk; after an atomic fragment, and over a reassembled payload, it is
+// called again with again set, so that a second Fragment header is not applied; the first one then
+// named Proto.
 func WalkIPv6(payload []byte, next uint8, at int, again bool) (c Chain, d Drop) {
 	c.Proto, c.named = next, at-IPv6Len+6
 	if again {

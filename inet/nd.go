@@ -32,7 +32,8 @@ const ndHopLimit = 255
 // NDPrefixesMax are kept of one advertisement; further ones are passed over.
 const NDPrefixesMax = 8
 
-// NDPrefix is a Prefix Information option (RFC 4861, 4.6.2). Lifetimes are in seconds; all ones is for ever.
+// NDPrefix is a Prefix Information option (RFC 4861, 4.6.2). Lifetimes are in seconds; all ones is
+// for ever.
 type NDPrefix struct {
 	Prefix           Addr
 	Bits             int
@@ -58,9 +59,10 @@ type ND struct {
 	PrefixesCount int
 }
 
-// ParseND reads and validates a message, b being the ICMPv6 part of a packet from src to dst that came with hopLimit
-// (RFC 4861, 6.1.1, 6.1.2, 7.1.1 and 7.1.2, in their order). DropBadND: to be discarded in silence. Redirects are, too:
-// a host may ignore them (RFC 4861, 8.3 binds only those who take them).
+// ParseND reads and validates a message, b being the ICMPv6 part of a packet from src to dst that
+// came with hopLimit (RFC 4861, 6.1.1, 6.1.2, 7.1.1 and 7.1.2, in their order). DropBadND: to be
+// discarded in silence. Redirects are, too: a host may ignore them (RFC 4861, 8.3 binds only those
+// who take them).
 func ParseND(b []byte, src, dst Addr, hopLimit uint8, nd *ND) Drop {
 	*nd = ND{}
 	if hopLimit != ndHopLimit || len(b) < ICMPLen || b[1] != 0 {
@@ -113,8 +115,8 @@ func (nd *ND) fixed(b []byte, src, dst Addr) bool {
 	return !src.IsUnspecified() && (!nd.Solicited || !dst.IsMulticast())
 }
 
-// options reads those that are known and steps over the rest; false when one has length zero or leads beyond the end.
-// want is the link-layer address option that belongs to the type.
+// options reads those that are known and steps over the rest; false when one has length zero or
+// leads beyond the end. want is the link-layer address option that belongs to the type.
 func (nd *ND) options(b []byte, want uint8) bool {
 	for len(b) > 0 {
 		if len(b) < 8 || b[1] == 0 || int(b[1])*8 > len(b) {
@@ -142,9 +144,10 @@ func (nd *ND) options(b []byte, want uint8) bool {
 	return true
 }
 
-// PutNeighbourSolicitation asks from src at mac for target and returns the length: NDNeighLen, or, for duplicate address
-// detection from ::, NDSolicitLen, as there the option must not stand (RFC 4861, 4.3). dst is the IPv6 destination:
-// the target's solicited-node group, or the target itself to see whether it is still there.
+// PutNeighbourSolicitation asks from src at mac for target and returns the length: NDNeighLen, or,
+// for duplicate address detection from ::, NDSolicitLen, as there the option must not stand (RFC
+// 4861, 4.3). dst is the IPv6 destination: the target's solicited-node group, or the target itself
+// to see whether it is still there.
 func PutNeighbourSolicitation(b []byte, mac MAC, src, dst, target Addr) int {
 	n := NDNeighLen
 	if src.IsUnspecified() {
@@ -155,8 +158,8 @@ func PutNeighbourSolicitation(b []byte, mac MAC, src, dst, target Addr) int {
 	return n
 }
 
-// PutNeighbourAdvertisement answers for our address target at mac, with Override set (RFC 4861, 7.2.4); solicited unless
-// dst is all-nodes, to whom a solicitation from :: is answered.
+// PutNeighbourAdvertisement answers for our address target at mac, with Override set (RFC 4861,
+// 7.2.4); solicited unless dst is all-nodes, to whom a solicitation from :: is answered.
 func PutNeighbourAdvertisement(b []byte, mac MAC, src, dst, target Addr) int {
 	word := uint32(0x20) << 24
 	if !dst.IsMulticast() {
@@ -177,7 +180,8 @@ func putNeighbour(b []byte, word uint32, target Addr, option uint8, mac MAC) {
 	}
 }
 
-// PutRouterSolicitation asks from src at mac, to AllRouters, for advertisements and returns the length.
+// PutRouterSolicitation asks from src at mac, to AllRouters, for advertisements and returns the
+// length.
 func PutRouterSolicitation(b []byte, mac MAC, src Addr) int {
 	b = b[:NDRouterLen]
 	b[8], b[9] = ndSourceMAC, 1

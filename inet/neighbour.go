@@ -14,8 +14,9 @@ type NeighbourConfig struct {
 	RetryNs     int64  // default 1 s between requests
 	Doubt       bool   // IPv4: a reachable station is asked before another takes its address (neighbour_arp.go)
 	Seed        uint64 // of the random lengths of confirmations; default: drawn
-	// RetriesMax is how often an unanswered request is repeated; then the neighbour is unreachable: queued frames are dropped,
-	// the entry is removed. Default 3, for IPv6 2 (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT); RFC 7048 allows more.
+	// RetriesMax is how often an unanswered request is repeated; then the neighbour is unreachable:
+	// queued frames are dropped, the entry is removed. Default 3, for IPv6 2
+	// (MAX_MULTICAST_SOLICIT, MAX_UNICAST_SOLICIT); RFC 7048 allows more.
 	RetriesMax int
 }
 
@@ -67,8 +68,8 @@ type NeighbourStats struct {
 	FramesFull      uint64 // a frame was refused as FramesMax are held
 }
 
-// neighbourState of an entry. "Used" means that Lookup found it since it was last confirmed. Learn leads to Reachable
-// from everywhere; from nothing only with create.
+// neighbourState of an entry. "Used" means that Lookup found it since it was last confirmed. Learn
+// leads to Reachable from everywhere; from nothing only with create.
 //
 //	           Lookup: ask all               Learn: frames to Take
 //	(nothing) ----------------> Incomplete -------------------------> Reachable <---------+
@@ -83,9 +84,10 @@ type NeighbourStats struct {
 //
 // Requests are RetryNs apart. From Stale and Probing, Lookup gives the MAC as from Reachable.
 //
-// IPv6 differs as RFC 4861, 7.3 says: old entries become Stale, used or not; Lookup leads from Stale to Delay, and only
-// after that to Probing; three requests are sent and no fourth. Confirm leads to Reachable, Suspect to Probing, from all that
-// have a MAC, of either family (neighbour_nd.go).
+// IPv6 differs as RFC 4861, 7.3 says: old entries become Stale, used or not; Lookup leads from
+// Stale to Delay, and only after that to Probing; three requests are sent and no fourth. Confirm
+// leads to Reachable, Suspect to Probing, from all that have a MAC, of either family
+// (neighbour_nd.go).
 type neighbourState uint8
 
 const (
@@ -99,16 +101,18 @@ const (
 // neverUsed stands in neighbour.usedNs of an entry that no Lookup has found.
 const neverUsed = math.MinInt64
 
-// Neighbours is the cache of ARP and neighbour discovery with its resolution queue. T is the caller's frame handle (mem.Buf).
-// It never does I/O: Lookup queues, Tick says what to ask, Learn gives back what waited. Frames given to it are its
-// own until Take or TakeDropped hands them back, exactly once each. It allocates only when made and belongs to one
-// goroutine. now is in nanoseconds of any clock that does not go back.
+// Neighbours is the cache of ARP and neighbour discovery with its resolution queue. T is the
+// caller's frame handle (mem.Buf). It never does I/O: Lookup queues, Tick says what to ask, Learn
+// gives back what waited. Frames given to it are its own until Take or TakeDropped hands them back,
+// exactly once each. It allocates only when made and belongs to one goroutine. now is in
+// nanoseconds of any clock that does not go back.
 //
-// A full table makes room only by giving up the idle: of up to evictScanMax entries after the last victim it takes the
-// first that no Lookup ever found, else the Stale one longest without a Lookup. Entries that are unresolved or being
-// asked for stay until answered or given up. Without a victim the newcomer is refused and counted. A flood of requests
-// from invented senders therefore wears out its own entries and never those that carry traffic; at worst, when it also
-// makes us send to them, it keeps newcomers out until its entries are stale or given up.
+// A full table makes room only by giving up the idle: of up to evictScanMax entries after the last
+// victim it takes the first that no Lookup ever found, else the Stale one longest without a Lookup.
+// Entries that are unresolved or being asked for stay until answered or given up. Without a victim
+// the newcomer is refused and counted. A flood of requests from invented senders therefore wears
+// out its own entries and never those that carry traffic; at worst, when it also makes us send to
+// them, it keeps newcomers out until its entries are stale or given up.
 type Neighbours[T any] struct {
 	cfg    NeighbourConfig
 	table  neighbourTable
@@ -120,7 +124,8 @@ type Neighbours[T any] struct {
 	reachable6Ns, retry6Ns int64
 }
 
-// NewNeighbours makes a table with all the memory it will ever have. A limit without sense is the programmer's: panic.
+// NewNeighbours makes a table with all the memory it will ever have. A limit without sense is the
+// programmer's: panic.
 func NewNeighbours[T any](cfg NeighbourConfig) *Neighbours[T] {
 	cfg = cfg.withDefaults()
 	n := &Neighbours[T]{
@@ -131,10 +136,11 @@ func NewNeighbours[T any](cfg NeighbourConfig) *Neighbours[T] {
 	return n
 }
 
-// Lookup returns the MAC when known; frame then stays the caller's. Else frame is queued (queued = true), or, when the
-// table is full or holds FramesMax frames, not, and the caller drops it. A full queue of one entry takes the new frame
-// and hands its oldest to TakeDropped, as the latest is the one to keep (RFC 1122, 2.3.2.2).
-// ask is true when a broadcast request should be sent now; later ones, and unicast ones, are Tick's.
+// Lookup returns the MAC when known; frame then stays the caller's. Else frame is queued (queued =
+// true), or, when the table is full or holds FramesMax frames, not, and the caller drops it. A full
+// queue of one entry takes the new frame and hands its oldest to TakeDropped, as the latest is the
+// one to keep (RFC 1122, 2.3.2.2). ask is true when a broadcast request should be sent now; later
+// ones, and unicast ones, are Tick's.
 func (n *Neighbours[T]) Lookup(now int64, ip Addr, frame T) (mac MAC, known, queued, ask bool) {
 	i := n.table.find(&ip)
 	if i >= 0 {
@@ -172,9 +178,10 @@ func (n *Neighbours[T]) lookupSlow(now int64, ip Addr, i int32, frame T) (mac MA
 	return MAC{}, false, n.enqueue(e, frame), false
 }
 
-// Learn records ip at mac. An existing entry is always updated, whatever told us (RFC 826: the merge); a new one is made
-// only with create, which is for the sender of a request to us. Frames that waited become ready for Take, in order.
-// A mac or ip that cannot be one station's is passed over.
+// Learn records ip at mac. An existing entry is always updated, whatever told us (RFC 826: the
+// merge); a new one is made only with create, which is for the sender of a request to us. Frames
+// that waited become ready for Take, in order. A mac or ip that cannot be one station's is passed
+// over.
 func (n *Neighbours[T]) Learn(now int64, ip Addr, mac MAC, create bool) {
 	if mac.IsGroup() || mac.IsZero() || !ip.IsStation() {
 		return
@@ -210,8 +217,8 @@ func (n *Neighbours[T]) Learn(now int64, ip Addr, mac MAC, create bool) {
 // Take returns the next frame whose neighbour has become known (ok) with its MAC.
 func (n *Neighbours[T]) Take() (frame T, mac MAC, ok bool) { return n.frames.take(&n.frames.ready) }
 
-// TakeDropped returns the next frame whose neighbour was given up, or that a later one displaced. Until it is called
-// such frames count against FramesMax, so drain it whenever Tick was due.
+// TakeDropped returns the next frame whose neighbour was given up, or that a later one displaced.
+// Until it is called such frames count against FramesMax, so drain it whenever Tick was due.
 func (n *Neighbours[T]) TakeDropped() (frame T, ok bool) {
 	frame, _, ok = n.frames.take(&n.frames.dropped)
 	return frame, ok
@@ -220,8 +227,9 @@ func (n *Neighbours[T]) TakeDropped() (frame T, ok bool) {
 // Deadline is when Tick is next due (math.MaxInt64: never).
 func (n *Neighbours[T]) Deadline() int64 { return n.table.deadline() }
 
-// Tick expires entries; each call returns one address to ask for (unicast to mac unless it is Broadcast), until ok is
-// false. However late it comes, an address is asked for once, not once per interval missed.
+// Tick expires entries; each call returns one address to ask for (unicast to mac unless it is
+// Broadcast), until ok is false. However late it comes, an address is asked for once, not once per
+// interval missed.
 func (n *Neighbours[T]) Tick(now int64) (ip Addr, mac MAC, ok bool) {
 	for n.table.deadline() <= now {
 		i := n.table.timers[0].entry
@@ -263,7 +271,8 @@ func (n *Neighbours[T]) Tick(now int64) (ip Addr, mac MAC, ok bool) {
 	return Addr{}, MAC{}, false
 }
 
-// Clear forgets every neighbour, as when the link went down; frames still waiting go to TakeDropped.
+// Clear forgets every neighbour, as when the link went down; frames still waiting go to
+// TakeDropped.
 func (n *Neighbours[T]) Clear() {
 	for len(n.table.timers) > 0 {
 		n.remove(n.table.timers[0].entry)
@@ -302,7 +311,7 @@ func (n *Neighbours[T]) remove(i int32) {
 	n.table.remove(i)
 }
 
-// enqueue puts frame behind those that wait for e; false: the caller keeps it.
+// enqueue puts frame after those that wait for e; false: the caller keeps it.
 func (n *Neighbours[T]) enqueue(e *neighbour, frame T) bool {
 	if !n.frames.push(&e.waiting, frame) {
 		n.stats.FramesFull++

@@ -1,8 +1,8 @@
 package inet
 
-// frameStore keeps the frames inside a Neighbours: a fixed number of nodes, each in exactly one list (free, ready,
-// dropped, or the waiting list of an entry). Lists are first in, first out. Node numbers are index + 1, so that the zero
-// frameList is empty.
+// frameStore keeps the frames inside a Neighbours: a fixed number of nodes, each in exactly one
+// list (free, ready, dropped, or the waiting list of an entry). Lists are first in, first out. Node
+// numbers are index + 1, so that the zero frameList is empty.
 type frameStore[T any] struct {
 	nodes          []frameNode[T]
 	free           frameList

@@ -1,6 +1,7 @@
 package inet
 
-// delayNs is DELAY_FIRST_PROBE_TIME, solicitMax MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT (RFC 4861, 10).
+// delayNs is DELAY_FIRST_PROBE_TIME, solicitMax MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT (RFC
+// 4861, 10).
 const (
 	delayNs    = 5_000_000_000
 	solicitMax = 3
@@ -8,9 +9,9 @@ const (
 	arpRequestsMax = 4 // ours: RFC 1122 section 2.3.2.1 bounds their rate, not their number
 )
 
-// Solicit takes the source of a sound message that says its link-layer address but not that we reach it: a Neighbour or
-// Router Solicitation, or a Router Advertisement (RFC 4861, 7.2.3, 6.3.4). A new address makes the entry Stale and lets go
-// what waited; a known one changes nothing.
+// Solicit takes the source of a sound message that says its link-layer address but not that we
+// reach it: a Neighbour or Router Solicitation, or a Router Advertisement (RFC 4861, 7.2.3, 6.3.4).
+// A new address makes the entry Stale and lets go what waited; a known one changes nothing.
 func (n *Neighbours[T]) Solicit(now int64, ip Addr, mac MAC) {
 	if mac.IsGroup() || mac.IsZero() || !ip.IsStation() {
 		return
@@ -28,8 +29,9 @@ func (n *Neighbours[T]) Solicit(now int64, ip Addr, mac MAC) {
 	n.stale(now, i, mac)
 }
 
-// Advertise applies a Neighbour Advertisement by RFC 4861, 7.2.5: no entry is made; S confirms, O lets another address take
-// over, and without O another address only makes what was Reachable Stale.
+// Advertise applies a Neighbour Advertisement by RFC 4861, 7.2.5: no entry is made; S confirms, O
+// lets another address take over, and without O another address only makes what was Reachable
+// Stale.
 func (n *Neighbours[T]) Advertise(now int64, nd *ND) {
 	i := n.table.find(&nd.Target)
 	if i < 0 {
@@ -79,8 +81,9 @@ func (n *Neighbours[T]) stale(now int64, i int32, mac MAC) {
 	}
 }
 
-// Confirm takes the transport's word that ip was heard from a moment ago because of what we sent (RFC 4861, 7.3.1): the
-// entry is Reachable, and nothing is asked. It does not wake one whose address is unknown.
+// Confirm takes the transport's word that ip was heard from a moment ago because of what we sent
+// (RFC 4861, 7.3.1): the entry is Reachable, and nothing is asked. It does not wake one whose
+// address is unknown.
 func (n *Neighbours[T]) Confirm(now int64, ip Addr) {
 	i := n.table.find(&ip)
 	if i < 0 {
@@ -94,8 +97,8 @@ func (n *Neighbours[T]) Confirm(now int64, ip Addr) {
 	n.table.setTimer(i, now+n.reachable(&ip))
 }
 
-// Suspect takes the transport's word that ip may be gone (RFC 1122, 3.3.1.4; RFC 9293, 3.8.3, R1): it is asked at once. What
-// is being asked for or unknown stays as it is.
+// Suspect takes the transport's word that ip may be gone (RFC 1122, 3.3.1.4; RFC 9293, 3.8.3, R1):
+// it is asked at once. What is being asked for or unknown stays as it is.
 func (n *Neighbours[T]) Suspect(now int64, ip Addr) {
 	i := n.table.find(&ip)
 	if i < 0 {
@@ -118,8 +121,9 @@ func (n *Neighbours[T]) TakeLost() (ip Addr, ok bool) {
 	return ip, true
 }
 
-// SetTimes takes ReachableTime and RetransTimer for IPv6 from a router; 0 leaves one as it is (RFC 4861, 6.3.4). What a
-// router may say is bounded: an hour (its own maximum) and a tenth of a second to ten.
+// SetTimes takes ReachableTime and RetransTimer for IPv6 from a router; 0 leaves one as it is (RFC
+// 4861, 6.3.4). What a router may say is bounded: an hour (its own maximum) and a tenth of a second
+// to ten.
 func (n *Neighbours[T]) SetTimes(reachableNs, retryNs int64) {
 	const second = 1_000_000_000
 	if reachableNs > 0 && reachableNs <= 3600*second {
@@ -133,7 +137,8 @@ func (n *Neighbours[T]) SetTimes(reachableNs, retryNs int64) {
 // RetransNs is RetransTimer of IPv6, by default or as a router says.
 func (n *Neighbours[T]) RetransNs() int64 { return n.retry6Ns }
 
-// reachable is how long a confirmation lasts: of IPv6 half to one and a half of ReachableTime at random (RFC 4861, 6.3.2).
+// reachable is how long a confirmation lasts: of IPv6 half to one and a half of ReachableTime at
+// random (RFC 4861, 6.3.2).
 func (n *Neighbours[T]) reachable(ip *Addr) int64 {
 	if ip.Is4() {
 		return n.cfg.ReachableNs

@@ -153,7 +153,8 @@ func TestUnreachabilityDetection(t *testing.T) {
 	}
 }
 
-// The transport's progress keeps an entry Reachable without a question; what tells nothing of reachability does not.
+// The transport's progress keeps an entry Reachable without a question; what tells nothing of
+// reachability does not.
 // req: 4861-7.3-1
 func TestConfirm(t *testing.T) {
 	const s = scriptSecond
@@ -230,8 +231,8 @@ func TestNeighbourSeed(t *testing.T) {
 	require.NotEqual(t, lengths(0), lengths(0))
 }
 
-// RetriesMax counts for both families; without it an ARP request is sent four times, and a solicitation
-// three.
+// RetriesMax counts for both families; without it an ARP request is sent four times, and a
+// solicitation three.
 //
 // req: 4861-7.2-2
 func TestRetriesMax(t *testing.T) {

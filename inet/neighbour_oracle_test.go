@@ -161,8 +161,8 @@ func TestNeighbourOracle(t *testing.T) {
 	require.Zero(t, s.Refused+s.Evicted+s.FramesFull)
 }
 
-// In a table far too small, under random load: an entry used lately and confirmed is never lost, no destination is
-// asked for twice within RetryNs, and every frame that went in comes out once.
+// In a table far too small, under random load: an entry used lately and confirmed is never lost, no
+// destination is asked for twice within RetryNs, and every frame that went in comes out once.
 func TestNeighbourPressure(t *testing.T) {
 	r := dice(t)
 	cfg := NeighbourConfig{EntriesMax: 16, QueueMax: 2, FramesMax: 10, ReachableNs: 300, RetryNs: 50, RetriesMax: 2}

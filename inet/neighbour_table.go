@@ -19,13 +19,16 @@ type neighbour struct {
 	timer       int32 // place in neighbourTable.timers, -1 none
 }
 
-// evictScanMax bounds the search for a victim, so that a flood into a full table costs a bounded walk per packet.
+// evictScanMax bounds the search for a victim, so that a flood into a full table costs a bounded
+// walk per packet.
 const evictScanMax = 64
 
-// neighbourTable finds entries by address and by time. Entries do not move: slots is an open-addressing index of them
-// with linear probing, at most half full; timers is a binary heap of all of them.
+// neighbourTable finds entries by address and by time. Entries do not move: slots is an
+// open-addressing index of them with linear probing, at most half full; timers is a binary heap of
+// all of them.
 //
-// Invariant between calls of Neighbours: every entry in slots has exactly one timer; the others are in free.
+// Invariant between calls of Neighbours: every entry in slots has exactly one timer; the others are
+// in free.
 type neighbourTable struct {
 	entries []neighbour
 	slots   []uint32 // entry + 1; 0 empty
@@ -86,7 +89,8 @@ func (t *neighbourTable) insert(ip Addr) int32 {
 	return i
 }
 
-// remove takes entry i out. It closes the gap in slots by moving back what may stand there (Knuth, TAOCP 3, 6.4, algorithm R): no tombstones.
+// remove takes entry i out. It closes the gap in slots by moving back what may stand there (Knuth,
+// TAOCP 3, 6.4, algorithm R): no tombstones.
 func (t *neighbourTable) remove(i int32) {
 	t.stopTimer(i)
 	gap := t.entries[i].hash & t.mask
@@ -105,8 +109,9 @@ func (t *neighbourTable) remove(i int32) {
 	t.free = append(t.free, i)
 }
 
-// victim is the entry to give up in a full table, or -1; Neighbours documents the policy. It is never one that is being
-// asked for, as Lookup has found those and they are not Stale: made again at once, it would be asked for too soon.
+// victim is the entry to give up in a full table, or -1; Neighbours documents the policy. It is
+// never one that is being asked for, as Lookup has found those and they are not Stale: made again
+// at once, it would be asked for too soon.
 func (t *neighbourTable) victim() int32 {
 	best := int32(-1)
 	for range min(evictScanMax, len(t.entries)) {

@@ -27,8 +27,8 @@ func checkTable(t testing.TB, table *neighbourTable) {
 	}
 }
 
-// Insert, remove, find and timers against a map, once with the hash that is used and once with one so bad that
-// everything collides and probes wrap around the end.
+// Insert, remove, find and timers against a map, once with the hash that is used and once with one
+// so bad that everything collides and probes wrap around the end.
 func TestNeighbourTableOracle(t *testing.T) {
 	r := dice(t)
 	for _, colliding := range []bool{false, true} {

@@ -40,7 +40,8 @@ func TestNeighbourQueueKeepsLatest(t *testing.T) {
 	require.Zero(t, n.Stats().Frames)
 }
 
-// One request per second and destination whatever is sent; then the host is given up with its frames.
+// One request per second and destination whatever is sent; then the host is given up with its
+// frames.
 // req: 1122-2.3.2.1-2
 func TestNeighbourAbsentHost(t *testing.T) {
 	n := runNeighbours(t, NeighbourConfig{}, `
@@ -118,7 +119,8 @@ func TestNeighbourRefresh(t *testing.T) {
 	`)
 }
 
-// The peer changed its MAC and told nobody: asked at the old one in vain, then afresh by broadcast, with traffic on.
+// The peer changed its MAC and told nobody: asked at the old one in vain, then afresh by broadcast,
+// with traffic on.
 // req: 1122-2.3.2.1-1
 func TestNeighbourPeerChangedMAC(t *testing.T) {
 	runNeighbours(t, NeighbourConfig{}, `
@@ -152,7 +154,8 @@ func TestNeighbourConfigured(t *testing.T) {
 	`)
 }
 
-// What a sender says of itself updates its entry, be it a reply, a request to us or to another, or of an operation unknown.
+// What a sender says of itself updates its entry, be it a reply, a request to us or to another, or
+// of an operation unknown.
 // req: 826-1
 func TestNeighbourMerge(t *testing.T) {
 	n := runNeighbours(t, NeighbourConfig{}, `
@@ -380,8 +383,8 @@ func TestNeighbourAllocs(t *testing.T) {
 	require.NotZero(t, n.Stats().Evicted+n.Stats().Unreachable)
 }
 
-// With Doubt, who claims a known station's address is believed only when that does not answer; what it says meanwhile, and
-// however often, brings one question a second.
+// With Doubt, a host that claims a known station's address is believed only when that does not
+// answer; what it says meanwhile, and however often, brings one question a second.
 func TestNeighbourDoubt(t *testing.T) {
 	n := runNeighbours(t, NeighbourConfig{Doubt: true}, `
 		@0    create A m1

@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// IPv4PathMTUMin is the least path MTU a router is believed for IPv4. RFC 1191 would allow 68, which only an attacker
-// says (RFC 5927, 7); a link of 552 carries any datagram a host may count on.
+// IPv4PathMTUMin is the least path MTU a router is believed for IPv4. RFC 1191 would allow 68,
+// which only an attacker says (RFC 5927, 7); a link of 552 carries any datagram a host may count
+// on.
 const IPv4PathMTUMin = 552
 
 // PathMTUConfig bounds a PathMTU. Zero fields take the default.
@@ -32,9 +33,9 @@ func (c PathMTUConfig) withDefaults() PathMTUConfig {
 
 const pathWays = 4
 
-// PathMTU remembers, per destination, a path MTU below the link's (RFC 1191, 6.2; RFC 8201, 5.2). Nothing ever raises an
-// entry; it ages out, and the size of the link is tried again. A full set of four gives up its oldest. It belongs to one
-// goroutine and allocates only when made.
+// PathMTU remembers, per destination, a path MTU below the link's (RFC 1191, 6.2; RFC 8201, 5.2).
+// Nothing ever raises an entry; it ages out, and the size of the link is tried again. A full set of
+// four gives up its oldest. It belongs to one goroutine and allocates only when made.
 type PathMTU struct {
 	cfg     PathMTUConfig
 	entries []pathEntry
@@ -77,8 +78,9 @@ func (c *PathMTU) Get(dst Addr, link int) int {
 	return link
 }
 
-// Lower takes the MTU that a router said, of a report the transport has found to be about a packet of its own (RFC 8899,
-// 3). What makes sense of it is Believed's. It changes nothing when that is not below what is known; lowered says.
+// Lower takes the MTU that a router said, of a report the transport has found to be about a packet
+// of its own (RFC 8899, 3). What makes sense of it is Believed's. It changes nothing when that is
+// not below what is known; lowered says.
 func (c *PathMTU) Lower(now int64, dst Addr, mtu, link int) (lowered bool) {
 	if mtu >= c.Get(dst, link) {
 		return false
@@ -130,9 +132,10 @@ func (c *PathMTU) Expire(now int64) (dst Addr, ok bool) {
 // plateaus are the MTUs in common use, greatest first (RFC 1191, 7.1; below 552 we do not go).
 var plateaus = [...]int{32000, 17914, 8166, 4352, 2002, 1492, 1006, IPv4PathMTUMin}
 
-// Believed is the path MTU that a Fragmentation Needed or Packet Too Big e leads to; 0: it is to be discarded. A router older
-// than RFC 1191 says 0: then the next plateau below the packet's length (RFC 1191, 5; its 7.1 warns of BSD hosts that add the
-// header's length to it, which the plateaus absorb). An IPv6 router that says less than 1280 is not believed (RFC 8201, 4).
+// Believed is the path MTU that a Fragmentation Needed or Packet Too Big e leads to; 0: it is to be
+// discarded. A router older than RFC 1191 says 0: then the next plateau below the packet's length
+// (RFC 1191, 5; its 7.1 warns of BSD hosts that add the header's length to it, which the plateaus
+// absorb). An IPv6 router that says less than 1280 is not believed (RFC 8201, 4).
 func (e *ICMPError) Believed() int {
 	if !e.Src.Is4() {
 		if e.Type != ICMP6TooBig || e.MTU < IPv6MTUMin || e.MTU > math.MaxUint16 {

@@ -9,7 +9,8 @@ import (
 
 const minute = 60 * scriptSecond
 
-// What a report leads to: the plateaus for routers that say 0, a floor, and nothing for what IPv6 forbids.
+// What a report leads to: the plateaus for routers that say 0, a floor, and nothing for what IPv6
+// forbids.
 // req: 1191-3-3, 1191-3-2
 func TestBelieved(t *testing.T) {
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// The arena is cut into blocks; a datagram has those its octets fall into. A block's map has one bit per 8 octets, the unit
-// of fragment offsets in both families.
+// The arena is cut into blocks; a datagram has those its octets fall into. A block's map has one
+// bit per 8 octets, the unit of fragment offsets in both families.
 const (
 	blockLen       = 1024
 	blockUnits     = blockLen / 8
@@ -43,7 +43,8 @@ func (c ReassemblyConfig) withDefaults() ReassemblyConfig {
 	return c
 }
 
-// Datagram is what fragments have in common. Of IPv6, Proto is 0 (RFC 8200, 4.5: it does not count).
+// Datagram is what fragments have in common. Of IPv6, Proto is 0 (RFC 8200, 4.5: it does not
+// count).
 type Datagram struct {
 	Src, Dst Addr
 	ID       uint32
@@ -62,12 +63,14 @@ type Fragment struct {
 	Packet  []byte // the fragment from its IP header on, for an error to quote; copied
 }
 
-// Reassembly puts fragments of both families together (RFC 791, 3.2; RFC 8200, 4.5) within a fixed arena. Copying: a
-// fragment's buffer is done with when Add returns. It belongs to one goroutine and allocates only when made.
+// Reassembly puts fragments of both families together (RFC 791, 3.2; RFC 8200, 4.5) within a fixed
+// arena. Copying: a fragment's buffer is done with when Add returns. It belongs to one goroutine
+// and allocates only when made.
 //
-// Overlap, which RFC 791 would let pass, condemns the datagram and all that is still to come of it (RFC 8200, 4.5; RFC
-// 5722), but for octets that are there already and are the same: a network may duplicate. When slots or blocks run
-// out, the oldest datagram gives way: fragments that never become whole cannot close the door.
+// Overlap, which RFC 791 would let pass, condemns the datagram and all that is still to come of it
+// (RFC 8200, 4.5; RFC 5722), except for octets that are there already and are the same: a network
+// may duplicate. When slots or blocks run out, the oldest datagram gives way: fragments that never
+// become whole cannot close the door.
 type Reassembly struct {
 	cfg     ReassemblyConfig
 	slots   []partial
@@ -80,7 +83,8 @@ type Reassembly struct {
 	evicted uint64
 }
 
-// partial is a datagram that is not whole yet. Invariant: a block of blocks is taken iff its number is not noBlock.
+// partial is a datagram that is not whole yet. Invariant: a block of blocks is taken iff its number
+// is not noBlock.
 type partial struct {
 	key       Datagram
 	expires   int64 // 0: slot is free
@@ -99,7 +103,8 @@ type partial struct {
 
 const noBlock = math.MaxUint16
 
-// NewReassembly makes one with all memory it will use. A limit without sense is the programmer's: panic.
+// NewReassembly makes one with all memory it will use. A limit without sense is the programmer's:
+// panic.
 func NewReassembly(cfg ReassemblyConfig) *Reassembly {
 	cfg = cfg.withDefaults()
 	blocks := cfg.OctetsMax / blockLen
@@ -113,10 +118,11 @@ func NewReassembly(cfg ReassemblyConfig) *Reassembly {
 	return r
 }
 
-// Add takes a fragment. When it makes its datagram whole, payload is that, valid until the next Add, and next says what
-// it is. DropFragment: a fragment that cannot be (RFC 791, 3.2; RFC 8200, 4.5: ends beyond 65535, or has more to
-// follow and is no multiple of 8 octets long, or contradicts where the datagram ends); with the last its datagram is
-// condemned. DropOverlap: it, and its datagram.
+// Add takes a fragment. When it makes its datagram whole, payload is that, valid until the next
+// Add, and next says what it is. DropFragment: a fragment that cannot be (RFC 791, 3.2; RFC 8200,
+// 4.5: ends beyond 65535, or has more to follow and is no multiple of 8 octets long, or contradicts
+// where the datagram ends); with the last its datagram is condemned. DropOverlap: it, and its
+// datagram.
 func (r *Reassembly) Add(now int64, f *Fragment) (payload []byte, next uint8, d Drop) {
 	end := f.Off + len(f.Payload)
 	if len(f.Payload) == 0 || f.More && len(f.Payload)&7 != 0 || f.Off&7 != 0 || end+f.Head > datagramMax {
@@ -166,8 +172,8 @@ func (r *Reassembly) Add(now int64, f *Fragment) (payload []byte, next uint8, d 
 	return r.collect(s), s.next, DropNone
 }
 
-// The ECN field of RFC 3168 section 5. A mark on any fragment marks the datagram; a marked fragment beside one that could
-// not be marked drops it (section 5.3).
+// The ECN field of RFC 3168 section 5. A mark on any fragment marks the datagram; a marked fragment
+// beside one that could not be marked drops it (section 5.3).
 const (
 	ecnMask = 3
 	ecnNot  = 0
@@ -257,7 +263,8 @@ func unitMask(first, n int) (m [2]uint64) {
 	return m
 }
 
-// reserve sees to the blocks of [off, end); others give way for them. False: even that does not suffice.
+// reserve sees to the blocks of [off, end); others give way for them. False: even that does not
+// suffice.
 func (r *Reassembly) reserve(s *partial, off, end int) bool {
 	for i := off / blockLen; i <= (end-1)/blockLen; i++ {
 		if s.blocks[i] != noBlock {
@@ -347,9 +354,10 @@ func (r *Reassembly) Deadline() int64 {
 	return at
 }
 
-// Expire gives up one datagram whose time is over; ok is false when there is none. quote, valid until the next Add, is
-// the packet of its fragment zero, about which Time Exceeded is owed; nil: that never came, and nothing is sent (RFC
-// 1122, 3.3.2; RFC 8200, 4.5). condemned ones end in silence.
+// Expire gives up one datagram whose time is over; ok is false when there is none. quote, valid
+// until the next Add, is the packet of its fragment zero, about which Time Exceeded is owed; nil:
+// that never came, and nothing is sent (RFC 1122, 3.3.2; RFC 8200, 4.5). condemned ones end in
+// silence.
 func (r *Reassembly) Expire(now int64) (quote []byte, condemned, ok bool) {
 	if r.n == 0 {
 		return nil, false, false

@@ -110,7 +110,8 @@ func TestReassemblyRejects(t *testing.T) {
 	require.True(t, bytes.Equal(data, got))
 }
 
-// Sixty seconds from the first fragment, whatever comes later; Time Exceeded is owed only if fragment zero came.
+// Sixty seconds from the first fragment, whatever comes later; Time Exceeded is owed only if
+// fragment zero came.
 // req: 1122-3.3.2-2, 8200-4.5-1
 func TestReassemblyTimeout(t *testing.T) {
 	data := noise(4000)
@@ -133,7 +134,8 @@ func TestReassemblyTimeout(t *testing.T) {
 	require.Panics(t, func() { NewReassembly(ReassemblyConfig{TimeoutNs: 59 * scriptSecond}) })
 }
 
-// Slots and octets are bounded: the oldest gives way, and a good datagram still gets through a flood.
+// Slots and octets are bounded: the oldest gives way, and a good datagram still gets through a
+// flood.
 //
 // req: C02-13.1.1.1-1, D01-11.2.1-1
 func TestReassemblyBounded(t *testing.T) {
@@ -211,7 +213,8 @@ func (o *oracleDatagram) add(f *Fragment) (whole []byte, d Drop) {
 	return whole, DropNone
 }
 
-// Any fragments of a few datagrams, in any order, with any overlap: what the arena says is what the oracle says.
+// Any fragments of a few datagrams, in any order, with any overlap: what the arena says is what the
+// oracle says.
 func TestReassemblyOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReassembly(ReassemblyConfig{})
@@ -283,7 +286,8 @@ func FuzzReassembly(f *testing.F) {
 	})
 }
 
-// A congestion mark on any fragment survives; one beside a fragment that could not be marked drops the datagram.
+// A congestion mark on any fragment survives; one beside a fragment that could not be marked drops
+// the datagram.
 //
 // req: 3168-5.3-1
 func TestReassemblyKeepsTheMark(t *testing.T) {

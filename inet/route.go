@@ -11,18 +11,21 @@ const RoutesMax = 64
 // gatewayRestNs is how long a gateway that did not answer is passed over while another does.
 const gatewayRestNs = 60_000_000_000
 
-// v4Bits is how many bits of the 128-bit form are the same in all IPv4 addresses: a shorter prefix is one of IPv6.
+// v4Bits is how many bits of the 128-bit form are the same in all IPv4 addresses: a shorter prefix
+// is one of IPv6.
 const v4Bits = 96
 
-// Route is a way to the destinations of Prefix: through Gateway, or, when that is the zero netip.Addr, on the link.
+// Route is a way to the destinations of Prefix: through Gateway, or, when that is the zero
+// netip.Addr, on the link.
 type Route struct {
 	Prefix  netip.Prefix
 	Gateway netip.Addr
 }
 
-// Routes names the next hop: the longest prefix first, among equals a gateway that is not known to be dead, then the order in
-// which they were added. Dead gateways are found by what the neighbour table learns and the transport advises (RFC
-// 1122, 3.3.1.4), never by pinging. Several routes with the same prefix are several default gateways. One goroutine.
+// Routes names the next hop: the longest prefix first, among equals a gateway that is not known to
+// be dead, then the order in which they were added. Dead gateways are found by what the neighbour
+// table learns and the transport advises (RFC 1122, 3.3.1.4), never by pinging. Several routes with
+// the same prefix are several default gateways. One goroutine.
 type Routes struct {
 	routes []routeEntry
 }
@@ -54,7 +57,8 @@ func (r *Routes) Add(route Route) bool {
 	return r.add(AddrFrom(route.Prefix.Addr()), bits, gateway, math.MaxInt64)
 }
 
-// Remove takes a route out that leads to a's first bits, in the 128-bit form, on the link: one, of several that do.
+// Remove takes a route out that leads to a's first bits, in the 128-bit form, on the link: one, of
+// several that do.
 func (r *Routes) Remove(a Addr, bits int) {
 	for i := range r.routes {
 		if e := &r.routes[i]; e.bits == bits && e.gateway == (Addr{}) && e.prefix.InPrefix(a, bits) {
@@ -64,8 +68,9 @@ func (r *Routes) Remove(a Addr, bits int) {
 	}
 }
 
-// Learn puts in, or renews, what a router advertised, until expires; one in the past ends it (RFC 4861, 6.3.4). A
-// configured route stays as it is. bits counts from an IPv6 address's start. False: the table is full.
+// Learn puts in, or renews, what a router advertised, until expires; one in the past ends it (RFC
+// 4861, 6.3.4). A configured route stays as it is. bits counts from an IPv6 address's start. False:
+// the table is full.
 func (r *Routes) Learn(now int64, prefix Addr, bits int, gateway Addr, expires int64) bool {
 	for i := range r.routes {
 		e := &r.routes[i]
@@ -93,7 +98,8 @@ func (r *Routes) add(prefix Addr, bits int, gateway Addr, expires int64) bool {
 
 func (r *Routes) remove(i int) { r.routes = append(r.routes[:i], r.routes[i+1:]...) }
 
-// Lookup is the next hop towards dst: dst itself on the link. ok is false without a route (RFC 1122, 3.3.1.1, 3.3.1.2).
+// Lookup is the next hop towards dst: dst itself on the link. ok is false without a route (RFC
+// 1122, 3.3.1.1, 3.3.1.2).
 func (r *Routes) Lookup(now int64, dst Addr) (hop Addr, ok bool) {
 	best := -1
 	for i := range r.routes {
@@ -141,7 +147,8 @@ func (r *Routes) IsDead(now int64, hop Addr) bool {
 	return false
 }
 
-// Forget drops what was learned of a router that said it is none any more (RFC 4861, 7.2.5). True: there was something.
+// Forget drops what was learned of a router that said it is none any more (RFC 4861, 7.2.5). True:
+// there was something.
 func (r *Routes) Forget(router Addr) (was bool) {
 	for i := len(r.routes) - 1; i >= 0; i-- {
 		if e := &r.routes[i]; e.gateway == router && router != (Addr{}) && e.expires != math.MaxInt64 {

@@ -98,7 +98,8 @@ func TestLearnedRoutes(t *testing.T) {
 	require.Equal(t, "fd77::9", hop(t, r, 100, "fd77::9"))
 }
 
-// Identifications of one destination do not repeat within half a revolution, nor tell those of another.
+// Identifications of one destination do not repeat within half a revolution, nor tell those of
+// another.
 // req: 791-3.2-3
 func TestIdentification(t *testing.T) {
 	x := NewIdentification()

@@ -43,7 +43,8 @@ func BenchmarkRevoke(b *testing.B) {
 	}
 }
 
-// Revoke under a Reader that places bursts of 32 segments without a pause: it waits for the end of one.
+// Revoke under a Reader that places bursts of 32 segments without a pause: it waits for the end of
+// one.
 func BenchmarkRevokeUnderWrites(b *testing.B) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		skip.Missing(b, "wants two cores")

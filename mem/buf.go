@@ -16,8 +16,8 @@ const (
 	TxSegment                            // transmit: device cuts the frame by GSOSize
 )
 
-// Desc describes the frame in a Buf. It is pointer-free and belongs to the Buf's owner, who may assign to
-// the whole of it: who holds the Buf is written down elsewhere.
+// Desc describes the frame in a Buf. It is pointer-free and belongs to the Buf's owner, who may
+// assign to the whole of it: who holds the Buf is written down elsewhere.
 type Desc struct {
 	Off, Len              uint32 // the frame's first octet within the slot, and its length
 	Flags                 DescFlags
@@ -26,8 +26,8 @@ type Desc struct {
 	_                     [12]byte // 32 octets: two to a cache line, none across two
 }
 
-// hold says who has a Buf. Two bits and no count: a sent Buf that waits for both its ACK and the device is
-// the only one that is ever held twice (DESIGN, Central types).
+// hold says who has a Buf. Two bits and no count: a sent Buf that waits for both its ACK and the
+// device is the only one that is ever held twice (DESIGN, Central types).
 type hold uint8
 
 const (

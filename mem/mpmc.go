@@ -6,14 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// MPMC is a bounded multi-producer multi-consumer ring (D. Vyukov, "Bounded MPMC queue"): an MPSC whose consumers take positions
-// by compare-and-swap, too.
+// MPMC is a bounded multi-producer multi-consumer ring (D. Vyukov, "Bounded MPMC queue"): an MPSC
+// whose consumers take positions by compare-and-swap, too.
 //
-// A slot's sequence number says whose turn it is: index i for the producer that takes position i, i+1 for the consumer that does
-// once the value is there, i+len for the producer of the next lap. Who is suspended between taking a position and finishing with
-// it blocks nobody, but Push may call a ring full, and Pop one empty, whose next slot such a one has in hand. So a producer that
-// was told of room, or a consumer of an element, by other means than this ring (a counter) needs to know that those before it have
-// finished: serialize the producers, and each element is there for whoever learns of it behind its Push.
+// A slot's sequence number says whose turn it is: index i for the producer that takes position i,
+// i+1 for the consumer that does once the value is there, i+len for the producer of the next lap. A
+// producer or consumer that is suspended between taking a position and finishing with it blocks
+// nobody, but Push may call a ring full, and Pop one empty, whose next slot such a one has in hand.
+// So a producer that was told of room, or a consumer of an element, by other means than this ring
+// (a counter) needs to know that those before it have finished: serialize the producers, and each
+// element is there for whoever learns of it after its Push.
 type MPMC[T any] struct {
 	slots []MPMCSlot[T]
 	mask  uint64
@@ -32,8 +34,9 @@ type MPMCSlot[T any] struct {
 	val T
 }
 
-// NewMPMC makes a ring of len(backing) elements; it panics unless that is a power of two above 1. What the slots hold is
-// overwritten. The backing is the ring's until nobody uses it, and must not hold Go pointers when it lies in an arena (View).
+// NewMPMC makes a ring of len(backing) elements; it panics unless that is a power of two above 1.
+// What the slots hold is overwritten. The backing is the ring's until nobody uses it, and must not
+// hold Go pointers when it lies in an arena (View).
 func NewMPMC[T any](backing []MPMCSlot[T]) *MPMC[T] {
 	n := len(backing)
 	if n < 2 || n&(n-1) != 0 {
@@ -81,7 +84,8 @@ func (r *MPMC[T]) Pop() (v T, ok bool) {
 	}
 }
 
-// take empties the slot of position pos, which is the caller's, and gives it to the next lap's producer.
+// take empties the slot of position pos, which is the caller's, and gives it to the next lap's
+// producer.
 func (r *MPMC[T]) take(slot *MPMCSlot[T], pos uint64) T {
 	v := slot.val
 	if r.scrub {
@@ -92,7 +96,8 @@ func (r *MPMC[T]) take(slot *MPMCSlot[T], pos uint64) T {
 	return v
 }
 
-// Len returns the number of positions that producers have taken and consumers have not, a snapshot. Any goroutine.
+// Len returns the number of positions that producers have taken and consumers have not, a snapshot.
+// Any goroutine.
 func (r *MPMC[T]) Len() int {
 	head := r.head.Load()
 	return int(min(r.tail.Load()-head, uint64(len(r.slots))))

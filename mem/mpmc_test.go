@@ -64,7 +64,8 @@ func TestMPMCIndexWrap(t *testing.T) {
 	}
 }
 
-// A producer that is suspended with a position in hand hides what is behind it; a consumer that is hides nothing, but its slot is not free.
+// A producer that is suspended with a position in hand hides what comes after it; a consumer that
+// is hides nothing, but its slot is not free.
 func TestMPMCSuspended(t *testing.T) {
 	r := NewMPMC(make([]MPMCSlot[int], 2))
 	pos := r.tail.Load()
@@ -100,7 +101,8 @@ func TestMPMCForgetsPointers(t *testing.T) {
 	}
 }
 
-// Goroutines on both sides: every element comes out once, and those of one producer in its order at any one consumer.
+// Goroutines on both sides: every element comes out once, and those of one producer in its order at
+// any one consumer.
 func TestMPMCGoroutines(t *testing.T) {
 	const producers, consumers, each = 3, 3, 20_000
 	r := NewMPMC(make([]MPMCSlot[uint64], 8))
@@ -148,8 +150,8 @@ func TestMPMCGoroutines(t *testing.T) {
 	require.Zero(t, r.Len())
 }
 
-// Serialized producers and a counter behind their Push: who has taken one off the counter finds an element, whatever the other
-// consumers are at.
+// Serialized producers and a counter after their Push: a consumer that has taken one off the
+// counter finds an element, whatever the other consumers are at.
 func TestMPMCWithCounter(t *testing.T) {
 	const producers, consumers, each = 3, 3, 10_000
 	r := NewMPMC(make([]MPMCSlot[int], 4))

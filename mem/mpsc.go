@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// MPSC is a bounded multi-producer single-consumer ring (per-slot sequence numbers, after D. Vyukov,
-// "Bounded MPMC queue", with the consumer's index in place of its half of those numbers).
+// MPSC is a bounded multi-producer single-consumer ring (per-slot sequence numbers, after D.
+// Vyukov, "Bounded MPMC queue", with the consumer's index in place of its half of those numbers).
 //
-// A slot's sequence number says that the value is there: position+1, which the producer stores when it has written it.
-// Producers take positions by compare-and-swap of tail; one that is suspended between taking its position and publishing it
-// hides later elements from the consumer until it goes on, but blocks neither the consumer nor another producer. The
-// consumer gives slots back by moving head, once for all that it takes at a time: it writes to no slot.
+// A slot's sequence number says that the value is there: position+1, which the producer stores when
+// it has written it. Producers take positions by compare-and-swap of tail; one that is suspended
+// between taking its position and publishing it hides later elements from the consumer until it
+// goes on, but blocks neither the consumer nor another producer. The consumer gives slots back by
+// moving head, once for all that it takes at a time: it writes to no slot.
 type MPSC[T any] struct {
 	slots []MPSCSlot[T]
 	mask  uint64
@@ -33,8 +34,9 @@ type MPSCSlot[T any] struct {
 	val T
 }
 
-// NewMPSC makes a ring of len(backing) elements; it panics unless that is a power of two above 1 (with one
-// slot "full" and "free again" would be the same number). What the slots hold is overwritten.
+// NewMPSC makes a ring of len(backing) elements; it panics unless that is a power of two above 1
+// (with one slot "full" and "free again" would be the same number). What the slots hold is
+// overwritten.
 func NewMPSC[T any](backing []MPSCSlot[T]) *MPSC[T] {
 	n := len(backing)
 	if n < 2 || n&(n-1) != 0 {
@@ -58,9 +60,9 @@ func (r *MPSC[T]) Push(v T) bool {
 	return true
 }
 
-// PushAll appends all of vs, one behind the other with no other producer's between them, or returns false when there is
-// no room for all. Consumer: whoever Pops the first of them can Pop the others at once. Any goroutine; it panics when
-// vs has more elements than the ring has slots.
+// PushAll appends all of vs, one after the other with no other producer's between them, or returns
+// false when there is no room for all. Consumer: whoever Pops the first of them can Pop the others
+// at once. Any goroutine; it panics when vs has more elements than the ring has slots.
 func (r *MPSC[T]) PushAll(vs []T) bool {
 	k := uint64(len(vs))
 	switch {
@@ -76,9 +78,10 @@ func (r *MPSC[T]) PushAll(vs []T) bool {
 	return ok
 }
 
-// reserve takes k positions, the first of which is pos. The words only grow, and head is never beyond tail: a pos that is
-// behind head was taken by another producer, and the compare-and-swap says so. head is the consumer's to write, so it is
-// looked at only where the ring would be full by what was seen of it last.
+// reserve takes k positions, the first of which is pos. The words only grow, and head is never
+// beyond tail: a pos that is after head was taken by another producer, and the compare-and-swap
+// says so. head is the consumer's to write, so it is looked at only where the ring would be full by
+// what was seen of it last.
 func (r *MPSC[T]) reserve(k uint64) (pos uint64, ok bool) {
 	for {
 		pos = r.tail.Load()
@@ -95,9 +98,10 @@ func (r *MPSC[T]) reserve(k uint64) (pos uint64, ok bool) {
 	}
 }
 
-// publish fills positions that were taken, the first last: the consumer sees none of vs before it can see all. The others
-// need no barrier of their own, for the consumer looks at them behind the first; that one's makes all of them seen when
-// publish returns, which is what a doorbell relies upon.
+// publish fills positions that were taken, the first last: the consumer sees none of vs before it
+// can see all. The others need no barrier of their own, for the consumer looks at them after the
+// first; that one's makes all of them seen when publish returns, which is what a doorbell relies
+// upon.
 func (r *MPSC[T]) publish(pos uint64, vs []T) {
 	for i := len(vs) - 1; i > 0; i-- {
 		slot := &r.slots[(pos+uint64(i))&r.mask]
@@ -109,8 +113,9 @@ func (r *MPSC[T]) publish(pos uint64, vs []T) {
 	slot.seq.Store(pos + 1)
 }
 
-// Take moves the oldest element to *v, or returns false, and leaves it alone, when there is none. Its slot stays taken, and
-// counts in Len, until Release: a consumer that takes several pays for one barrier. Consumer only.
+// Take moves the oldest element to *v, or returns false, and leaves it alone, when there is none.
+// Its slot stays taken, and counts in Len, until Release: a consumer that takes several pays for
+// one barrier. Consumer only.
 func (r *MPSC[T]) Take(v *T) bool {
 	slot := &r.slots[r.next&r.mask]
 	if slot.seq.Load() != r.next+1 {
@@ -149,7 +154,8 @@ func (r *MPSC[T]) PopN(dst []T) int {
 	return n
 }
 
-// Len returns the number of positions that producers took and the consumer has not given back, a snapshot. Any goroutine.
+// Len returns the number of positions that producers took and the consumer has not given back, a
+// snapshot. Any goroutine.
 func (r *MPSC[T]) Len() int {
 	head := r.head.Load()
 	return int(min(r.tail.Load()-head, uint64(len(r.slots))))

@@ -299,8 +299,8 @@ func FuzzCheckBounds(f *testing.F) {
 	})
 }
 
-// Headers made up by a peer, and every octet they may write is written: guard pages stand around the arena, and
-// what lies in it beside the region keeps its value.
+// Headers made up by a peer, and every octet they may write is written: guard pages stand around
+// the arena, and what lies in it beside the region keeps its value.
 // req: DDP-10.1-1, 5041-8.3.1-3, 5042-6.2.1-1
 func TestForgedHeadersStayInside(t *testing.T) {
 	a, err := hugepages.New(hugepages.Config{Bytes: 4096, Page: hugepages.Normal, Node: hugepages.AnyNode, GuardPages: true})

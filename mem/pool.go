@@ -23,8 +23,8 @@ const strideUnit = 64
 // poolAlign makes Memory mappable by a device.
 const poolAlign = 4096
 
-// Bytes returns what the Pool takes from an arena, if the arena's next octet is page-aligned; allow 4096
-// more if it may not be.
+// Bytes returns what the Pool takes from an arena, if the arena's next octet is page-aligned; allow
+// 4096 more if it may not be.
 func (c PoolConfig) Bytes() int { return c.Bufs * c.Stride }
 
 // PoolConfigError says which number of a PoolConfig cannot be served.
@@ -53,11 +53,12 @@ func (c PoolConfig) check() error {
 // Pool is a set of fixed-stride buffers inside one arena. It belongs to one goroutine (a Poller).
 //
 // Ownership: Alloc gives the caller the owner's hold. A device that keeps a Buf beyond Tx adds the
-// device's hold (HoldDevice) and drops it when it is done (DeviceDone). Free drops the owner's hold. The Buf is
-// free again when neither is left.
+// device's hold (HoldDevice) and drops it when it is done (DeviceDone). Free drops the owner's
+// hold. The Buf is free again when neither is left.
 //
-// Invariants: a Buf is in free or returned exactly when it has no hold and is not with the device that
-// reserved it; Bufs below reservedFrom circulate here, the others through Adopt and TakeReturned.
+// Invariants: a Buf is in free or returned exactly when it has no hold and is not with the device
+// that reserved it; Bufs below reservedFrom circulate here, the others through Adopt and
+// TakeReturned.
 type Pool struct {
 	mem          []byte
 	descs        []Desc // on the Go heap: pointer-free, so the collector skips it
@@ -70,7 +71,8 @@ type Pool struct {
 	exhausted    uint64
 }
 
-// NewPool carves a Pool out of an arena. A *PoolConfigError or *hugepages.CarveError when that is impossible.
+// NewPool carves a Pool out of an arena. A *PoolConfigError or *hugepages.CarveError when that is
+// impossible.
 func NewPool(a *hugepages.Arena, cfg PoolConfig) (*Pool, error) {
 	if cfg.Headroom == 0 {
 		cfg.Headroom = Headroom
@@ -103,8 +105,8 @@ func (p *Pool) refill() {
 	}
 }
 
-// Alloc returns a Buf with the owner's hold, its Desc zero but for Off = Headroom; NoBuf when there is
-// none, which Exhausted counts. The octets are what the last owner left.
+// Alloc returns a Buf with the owner's hold, its Desc zero except for Off = Headroom; NoBuf when
+// there is none, which Exhausted counts. The octets are what the last owner left.
 func (p *Pool) Alloc() Buf {
 	n := len(p.free) - 1
 	if n < 0 {
@@ -137,7 +139,8 @@ func (p *Pool) AllocN(dst []Buf) int {
 	return n
 }
 
-// Free drops the owner's hold. It panics when there is none: a second Free would hand one Buf to two owners.
+// Free drops the owner's hold. It panics when there is none: a second Free would hand one Buf to
+// two owners.
 func (p *Pool) Free(b Buf) {
 	h := p.holds[b]
 	if h&holdOwner == 0 {
@@ -200,8 +203,8 @@ func (p *Pool) Memory() []byte { return p.mem }
 // Exhausted returns how often Alloc found nothing, or AllocN too little.
 func (p *Pool) Exhausted() uint64 { return p.exhausted }
 
-// HoldDevice adds the device's hold: for a device that goes on reading a Buf after Tx took it. The owner
-// must hold it, and no device may.
+// HoldDevice adds the device's hold: for a device that goes on reading a Buf after Tx took it. The
+// owner must hold it, and no device may.
 func (p *Pool) HoldDevice(b Buf) {
 	if p.holds[b] != holdOwner {
 		p.misuse("HoldDevice", b)
@@ -222,14 +225,14 @@ func (p *Pool) DeviceDone(b Buf) {
 	}
 }
 
-// InDevice reports whether a device still reads the Buf. Its octets must not change, and a retransmission
-// of it must wait, while true.
+// InDevice reports whether a device still reads the Buf. Its octets must not change, and a
+// retransmission of it must wait, while true.
 func (p *Pool) InDevice(b Buf) bool { return p.holds[b]&holdDevice != 0 }
 
-// Reserve takes n neighbouring Bufs, first to first+n-1, out of circulation for a device that fills them
-// itself (DPDK's receive mempool). Such a Buf enters the stack through Adopt and, once freed, is handed back by
-// TakeReturned. Once per Pool, and only while all Bufs are free: otherwise it panics. An error when the Pool
-// has not more than n Bufs.
+// Reserve takes n neighbouring Bufs, first to first+n-1, out of circulation for a device that fills
+// them itself (DPDK's receive mempool). Such a Buf enters the stack through Adopt and, once freed,
+// is handed back by TakeReturned. Once per Pool, and only while all Bufs are free: otherwise it
+// panics. An error when the Pool has not more than n Bufs.
 func (p *Pool) Reserve(n int) (first Buf, err error) {
 	if int(p.reservedFrom) != len(p.descs) || len(p.free) != len(p.descs) || n < 1 {
 		panic(fmt.Sprintf("mem: Reserve of %d: second Reserve, Pool in use, or nothing asked for", n))
@@ -246,8 +249,8 @@ func (p *Pool) Reserve(n int) (first Buf, err error) {
 	return p.reservedFrom, nil
 }
 
-// Adopt gives the owner's hold on a reserved Buf that the device filled. The Desc is the device's to write,
-// before or after; it is zero but for Off = Headroom when the device gets the Buf.
+// Adopt gives the owner's hold on a reserved Buf that the device filled. The Desc is the device's
+// to write, before or after; it is zero except for Off = Headroom when the device gets the Buf.
 func (p *Pool) Adopt(b Buf) {
 	if b < p.reservedFrom || p.holds[b] != 0 {
 		p.misuse("Adopt of a Buf that the device does not have", b)
@@ -255,7 +258,8 @@ func (p *Pool) Adopt(b Buf) {
 	p.holds[b] = holdOwner
 }
 
-// TakeReturned fills dst with reserved Bufs that were freed and returns how many: they are the device's again.
+// TakeReturned fills dst with reserved Bufs that were freed and returns how many: they are the
+// device's again.
 func (p *Pool) TakeReturned(dst []Buf) int {
 	rest := max(len(p.returned)-len(dst), 0)
 	n := copy(dst, p.returned[rest:])

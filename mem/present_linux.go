@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakePresent makes every page of b present, and writable if write is set, or says in an *AccessError that this process
-// may not. Any goroutine; it takes the time to clear pages that were never touched.
+// MakePresent makes every page of b present, and writable if write is set, or says in an
+// *AccessError that this process may not. Any goroutine; it takes the time to clear pages that were
+// never touched.
 //
-// The kernel does both in one walk over the page table (madvise(2), MADV_POPULATE_WRITE), writes nothing, and answers
-// where a store would raise a signal. Before Linux 5.14 it cannot, and b is taken as it is.
+// The kernel does both in one walk over the page table (madvise(2), MADV_POPULATE_WRITE), writes
+// nothing, and answers where a store would raise a signal. Before Linux 5.14 it cannot, and b is
+// taken as it is.
 func MakePresent(b []byte, write bool) error {
 	if !canPopulate() {
 		return nil

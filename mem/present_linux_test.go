@@ -29,8 +29,8 @@ func mapped(t *testing.T, octets, length, prot, flags int) []byte {
 	return b
 }
 
-// Memory that this process cannot reach itself is not given to peers: what it may not do, they would do for it, and the
-// first octet placed would end the process.
+// Memory that this process cannot reach itself is not given to peers: what it may not do, they
+// would do for it, and the first octet placed would end the process.
 // req: DDP-10.3-5, 5041-8.3.2-3, 5042-7.3-1
 func TestRegisterWantsTheRightItself(t *testing.T) {
 	if !canPopulate() {

@@ -23,8 +23,8 @@ func TestMPSCRunIsPublishedWhole(t *testing.T) {
 	require.PanicsWithValue(t, "mem: MPSC.PushAll of 9 elements into 8 slots", func() { r.PushAll(make([]int, 9)) })
 }
 
-// Several producers push runs of several lengths among single elements: each run comes whole, and what was seen of one is
-// seen to its end without waiting.
+// Several producers push runs of several lengths among single elements: each run comes whole, and
+// what was seen of one is seen to its end without waiting.
 func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 	type item struct {
 		producer, number, at, of int
@@ -74,7 +74,8 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 	require.Zero(t, r.Len())
 }
 
-// What the consumer has given back is the producers' at once, whoever last looked where the consumer stands.
+// What the consumer has given back is the producers' at once, whoever last looked where the
+// consumer stands.
 func TestMPSCFullByWhatTheConsumerHasTaken(t *testing.T) {
 	r := NewMPSC(make([]MPSCSlot[int], 4))
 	for lap := range 10 {

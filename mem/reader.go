@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// Reader is one goroutine's word in the question whether memory may still be touched through an old entry.
+// Reader is one goroutine's word in the question whether memory may still be touched through an old
+// entry.
 //
-// The word is odd between Enter and Exit. Revoke first takes the entry away and then looks at each word:
-// even, and that goroutine will not find the entry any more; odd, and it waits until the word changes. Both
-// sides store before they load, and sync/atomic is sequentially consistent, so one of the two sees the
-// other (the epoch scheme of K. Fraser, "Practical lock-freedom", section 5.2.3, with a count per reader).
+// The word is odd between Enter and Exit. Revoke first takes the entry away and then looks at each
+// word: even, and that goroutine will not find the entry any more; odd, and it waits until the word
+// changes. Both sides store before they load, and sync/atomic is sequentially consistent, so one of
+// the two sees the other (the epoch scheme of K. Fraser, "Practical lock-freedom", section 5.2.3,
+// with a count per reader).
 type Reader struct {
 	_     [lineBytes]byte
 	word  atomic.Uint64 // written by its goroutine only
@@ -19,7 +21,8 @@ type Reader struct {
 	table *Table
 }
 
-// NewReader gives a goroutine that calls Check its own epoch word. Enter/Exit bracket a burst of Check + copy.
+// NewReader gives a goroutine that calls Check its own epoch word. Enter/Exit bracket a burst of
+// Check + copy.
 func (t *Table) NewReader() *Reader {
 	r := &Reader{table: t}
 	t.mu.Lock()
@@ -28,8 +31,8 @@ func (t *Table) NewReader() *Reader {
 	return r
 }
 
-// Enter begins a burst. Only the Reader's goroutine; it panics inside a burst. Between Enter and Exit the
-// goroutine must not block, nor call Revoke or Deregister: those would wait for it.
+// Enter begins a burst. Only the Reader's goroutine; it panics inside a burst. Between Enter and
+// Exit the goroutine must not block, nor call Revoke or Deregister: those would wait for it.
 func (r *Reader) Enter() {
 	w := r.word.Load()
 	if w&1 != 0 {
@@ -58,8 +61,9 @@ func (r *Reader) Close() {
 	t.readers = slices.DeleteFunc(t.readers, func(other *Reader) bool { return other == r })
 }
 
-// quiesce returns when every Reader that was inside a burst has left it. A Reader made meanwhile finds the
-// entries as they are now and is not waited for. Not under t.mu: a Poller may need that to leave.
+// quiesce returns when every Reader that was inside a burst has left it. A Reader made meanwhile
+// finds the entries as they are now and is not waited for. Not under t.mu: a Poller may need that
+// to leave.
 func (t *Table) quiesce() {
 	t.mu.Lock()
 	readers := slices.Clone(t.readers)
@@ -74,6 +78,7 @@ func (t *Table) quiesce() {
 	}
 }
 
-// quiesceSpins is how often quiesce looks at a word before it lets other goroutines run: about one burst long. To
-// yield at once would cost up to a scheduler's time slice for a burst of a few microseconds.
+// quiesceSpins is how often quiesce looks at a word before it lets other goroutines run: about one
+// burst long. To yield at once would cost up to a scheduler's time slice for a burst of a few
+// microseconds.
 const quiesceSpins = 4096

@@ -51,8 +51,9 @@ func (e *RegionError) value() string {
 // windowField is how a Field of WindowOptions begins.
 const windowField = "window's "
 
-// AccessError says that this process itself may not do with the octets what a region over them would let a peer do:
-// they are not mapped, or not writable, or lie behind the end of a mapped file. Err is the kernel's word.
+// AccessError says that this process itself may not do with the octets what a region over them
+// would let a peer do: they are not mapped, or not writable, or lie beyond the end of a mapped
+// file. Err is the kernel's word.
 type AccessError struct {
 	Octets int
 	Write  bool
@@ -85,7 +86,8 @@ var ErrRevoked = errors.New("mem: the region is not valid")
 //	               ^                                    │
 //	               └───────────Revalidate (new key)─────┘
 //
-// Its methods are for any goroutine, but one inside its own Reader's Enter must not call those that wait.
+// Its methods are for any goroutine, but one inside its own Reader's Enter must not call those that
+// wait.
 type MemoryRegion struct {
 	tag     tag
 	mem     []byte
@@ -98,15 +100,16 @@ type MemoryRegion struct {
 
 // Register makes b addressable. b must stay mapped and unmoved until the region is revoked.
 //
-// Any goroutine; it locks and allocates. b is the caller's own memory of any kind: of an arena, of the Go heap, or a
-// file's that is mapped. Its pages are made present, as writable as opt asks, so that Placement meets no page fault;
-// what this process may not read, or write, is an *AccessError (RFC 5041 section 8.3.2). For b of many pages that were
-// never touched this takes the time to clear them. A mapped file must not be cut shorter afterwards: SIGBUS would end
-// the process.
+// Any goroutine; it locks and allocates. b is the caller's own memory of any kind: of an arena, of
+// the Go heap, or a file's that is mapped. Its pages are made present, as writable as opt asks, so
+// that Placement meets no page fault; what this process may not read, or write, is an *AccessError
+// (RFC 5041 section 8.3.2). For b of many pages that were never touched this takes the time to
+// clear them. A mapped file must not be cut shorter afterwards: SIGBUS would end the process.
 //
-// The octets remain the caller's, who shares them with the peer as far as opt says. Register only what is meant: bounds
-// are exact to the octet. An empty b, one above RegionBytesMax, a Base + length of 2^64 or more, an unknown right or
-// domain 0 is a *RegionError; no room is a *TableFullError.
+// The octets remain the caller's, which shares them with the peer as far as opt says. Register only
+// what is meant: bounds are exact to the octet. An empty b, one above RegionBytesMax, a Base +
+// length of 2^64 or more, an unknown right or domain 0 is a *RegionError; no room is a
+// *TableFullError.
 func (t *Table) Register(pd ProtectionDomain, b []byte, opt RegionOptions) (*MemoryRegion, error) {
 	if err := checkRegion(pd, b, &opt); err != nil {
 		return nil, err
@@ -180,15 +183,17 @@ func (m *MemoryRegion) Access() Access           { return m.access }
 // Valid reports whether the STag reaches the region: neither revoked nor invalidated by the peer.
 func (m *MemoryRegion) Valid() bool { return m.tag.lockedValid() }
 
-// Revoke takes the STag's validity away, and that of all windows onto the region: no octet is placed or read through any
-// of them after Revoke returned. It waits for the bursts that are under way, microseconds as a rule, and is what a
-// server calls before it looks at remotely written data (RFC 5042 appendix A). The entry is kept, for Revalidate. On a
-// region that is not valid it only waits.
+// Revoke takes the STag's validity away, and that of all windows onto the region: no octet is
+// placed or read through any of them after Revoke returned. It waits for the bursts that are under
+// way, microseconds as a rule, and is what a server calls before it looks at remotely written data
+// (RFC 5042 appendix A). The entry is kept, for Revalidate. On a region that is not valid it only
+// waits.
 func (m *MemoryRegion) Revoke() { m.tag.revoke() }
 
-// Revalidate makes a revoked region valid again under a new key and returns its STag; the old STag stays invalid
-// until the 8-bit key has come round, and windows that were bound until they are bound again. A valid region is revoked
-// first, which waits; a revoked one does not wait. It panics after Deregister.
+// Revalidate makes a revoked region valid again under a new key and returns its STag; the old STag
+// stays invalid until the 8-bit key has come round, and windows that were bound until they are
+// bound again. A valid region is revoked first, which waits; a revoked one does not wait. It panics
+// after Deregister.
 func (m *MemoryRegion) Revalidate() STag {
 	m.tag.lockInvalid()
 	defer m.tag.table.mu.Unlock()
@@ -199,5 +204,6 @@ func (m *MemoryRegion) Revalidate() STag {
 	return m.STag()
 }
 
-// Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only waits.
+// Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only
+// waits.
 func (m *MemoryRegion) Deregister() { m.tag.release() }

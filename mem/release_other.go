@@ -4,5 +4,5 @@ package mem
 
 import "sync/atomic"
 
-// StoreRelease stores v behind all stores before it, for another goroutine that loads it.
+// StoreRelease stores v after all stores before it, for another goroutine that loads it.
 func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }

@@ -6,16 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// lineBytes is the size of a cache line. A struct's start may lie anywhere in one, so words of different
-// goroutines are kept a whole line apart.
+// lineBytes is the size of a cache line. A struct's start may lie anywhere in one, so words of
+// different goroutines are kept a whole line apart.
 const lineBytes = 64
 
 // SPSC is a bounded single-producer single-consumer ring over a power-of-two backing slice.
 //
-// The indices run freely and are masked on use; tail-head is the number of elements, full is not empty.
-// Each side owns one word and keeps a copy of the other's, which it reads again only when the copy says
-// full (or empty): while both sides keep up, a batch costs one store the other side must fetch.
-// Elements are written before tail is stored and read after it is loaded; sync/atomic orders both.
+// The indices run freely and are masked on use; tail-head is the number of elements, full is not
+// empty. Each side owns one word and keeps a copy of the other's, which it reads again only when
+// the copy says full (or empty): while both sides keep up, a batch costs one store the other side
+// must fetch. Elements are written before tail is stored and read after it is loaded; sync/atomic
+// orders both.
 type SPSC[T any] struct {
 	buf   []T
 	mask  uint64
@@ -31,8 +32,9 @@ type SPSC[T any] struct {
 	_        [lineBytes]byte
 }
 
-// NewSPSC makes a ring of len(backing) elements; it panics unless that is a power of two. The backing is the
-// ring's until neither side uses it, and must not hold Go pointers when it lies in an arena (View).
+// NewSPSC makes a ring of len(backing) elements; it panics unless that is a power of two. The
+// backing is the ring's until neither side uses it, and must not hold Go pointers when it lies in
+// an arena (View).
 func NewSPSC[T any](backing []T) *SPSC[T] {
 	n := len(backing)
 	if n == 0 || n&(n-1) != 0 {
@@ -41,8 +43,8 @@ func NewSPSC[T any](backing []T) *SPSC[T] {
 	return &SPSC[T]{buf: backing, mask: uint64(n - 1), scrub: hasPointers(reflect.TypeFor[T]())}
 }
 
-// space returns how many slots the producer may write, asking the consumer's side only if fewer than want
-// are known of.
+// space returns how many slots the producer may write, asking the consumer's side only if fewer
+// than want are known of.
 func (r *SPSC[T]) space(tail, want uint64) uint64 {
 	size := uint64(len(r.buf))
 	n := size - (tail - r.headSeen)
@@ -53,8 +55,8 @@ func (r *SPSC[T]) space(tail, want uint64) uint64 {
 	return n
 }
 
-// filled returns how many elements the consumer may read, asking the producer's side only if fewer than
-// want are known of.
+// filled returns how many elements the consumer may read, asking the producer's side only if fewer
+// than want are known of.
 func (r *SPSC[T]) filled(head, want uint64) uint64 {
 	n := r.tailSeen - head
 	if n < want {
@@ -75,8 +77,8 @@ func (r *SPSC[T]) Push(v T) bool {
 	return true
 }
 
-// PushN appends as many of v as there is room for, from the front, and returns how many. The consumer sees
-// them all at once. Producer only.
+// PushN appends as many of v as there is room for, from the front, and returns how many. The
+// consumer sees them all at once. Producer only.
 func (r *SPSC[T]) PushN(v []T) int {
 	tail := r.tail.Load()
 	n := min(uint64(len(v)), r.space(tail, uint64(len(v))))
@@ -129,8 +131,8 @@ func (r *SPSC[T]) drop(head, n uint64) {
 	r.head.Store(head + n)
 }
 
-// Len returns the number of elements: exact for either side's own purpose (never too many to pop, never too
-// few to refuse a push), a snapshot for anybody else. Any goroutine.
+// Len returns the number of elements: exact for either side's own purpose (never too many to pop,
+// never too few to refuse a push), a snapshot for anybody else. Any goroutine.
 func (r *SPSC[T]) Len() int {
 	head := r.head.Load()
 	return int(min(r.tail.Load()-head, uint64(len(r.buf))))
@@ -139,8 +141,8 @@ func (r *SPSC[T]) Len() int {
 // Cap returns the number of slots.
 func (r *SPSC[T]) Cap() int { return len(r.buf) }
 
-// Reserve returns the i-th next free slot, to be written in place, nil when the ring has none. It holds what was
-// there a lap ago. Producer only; Publish makes it visible.
+// Reserve returns the i-th next free slot, to be written in place, nil when the ring has none. It
+// holds what was there a lap ago. Producer only; Publish makes it visible.
 func (r *SPSC[T]) Reserve(i int) *T {
 	tail := r.tail.Load()
 	if uint64(i) >= r.space(tail, uint64(i)+1) {
@@ -149,8 +151,8 @@ func (r *SPSC[T]) Reserve(i int) *T {
 	return &r.buf[(tail+uint64(i))&r.mask]
 }
 
-// Publish makes the n next slots, which Reserve gave out, visible to the consumer. Producer only; it panics when
-// there are no n free slots.
+// Publish makes the n next slots, which Reserve gave out, visible to the consumer. Producer only;
+// it panics when there are no n free slots.
 func (r *SPSC[T]) Publish(n int) {
 	tail := r.tail.Load()
 	if n < 0 || uint64(n) > r.space(tail, uint64(n)) {
@@ -159,8 +161,8 @@ func (r *SPSC[T]) Publish(n int) {
 	r.tail.Store(tail + uint64(n))
 }
 
-// Peek returns the i-th oldest element in place, nil when there are not so many. It is valid until Release
-// gives it back. Consumer only.
+// Peek returns the i-th oldest element in place, nil when there are not so many. It is valid until
+// Release gives it back. Consumer only.
 func (r *SPSC[T]) Peek(i int) *T {
 	head := r.head.Load()
 	if uint64(i) >= r.filled(head, uint64(i)+1) {

@@ -2,15 +2,15 @@ package mem
 
 import "strings"
 
-// STag is a Steering Tag: a 24-bit index, unpredictable, and an 8-bit key in the low octet. STag 0 is never
-// given out.
+// STag is a Steering Tag: a 24-bit index, unpredictable, and an 8-bit key in the low octet. STag 0
+// is never given out.
 type STag uint32
 
 func (s STag) Index() uint32 { return uint32(s) >> 8 }
 func (s STag) Key() uint8    { return uint8(s) }
 
-// Access is a set of rights. Ask for the least, for the shortest time: a buffer that a peer shall only write
-// gets no RemoteRead (RFC 5042 sections 6.3.3 and 6.3.5).
+// Access is a set of rights. Ask for the least, for the shortest time: a buffer that a peer shall
+// only write gets no RemoteRead (RFC 5042 sections 6.3.3 and 6.3.5).
 type Access uint8
 
 const (
@@ -54,7 +54,7 @@ const (
 	CheckBounds                    // outside the region: DDP 1/01
 	CheckNotAssociated             // other domain or stream: DDP 1/02
 	CheckWrap                      // TO + length wraps: DDP 1/03
-	CheckAccess                    // right not granted: DDP 1/00 by DECISIONS 33
+	CheckAccess                    // right not granted: DDP 1/00
 )
 
 func (c CheckResult) String() string {

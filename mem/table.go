@@ -11,7 +11,8 @@ import (
 	"unsafe"
 )
 
-// EntriesMax bounds the regions and windows of one Table, so that every slot has at least 8 of the 2^24 indices to draw from.
+// EntriesMax bounds the regions and windows of one Table, so that every slot has at least 8 of the
+// 2^24 indices to draw from.
 const EntriesMax = 1 << 20
 
 // RegionBytesMax bounds one region: 4 TiB.
@@ -19,14 +20,15 @@ const RegionBytesMax = 1 << 42
 
 // Table maps STags to memory. Register and Revoke are for any goroutine; Check is lock-free.
 //
-// An STag's index is drawn at random from all 24 bits until its low bits name a free slot; at most half of the
-// slots are ever used. So one masked load finds the entry, without probing and without a hash, and who knows
-// some STags learns of the next one only that it is none of those (RFC 5042 section 6.1.1: hard to predict;
-// RFC 5040 section 8.1.1: sparse over the full range).
+// An STag's index is drawn at random from all 24 bits until its low bits name a free slot; at most
+// half of the slots are ever used. So one masked load finds the entry, without probing and without
+// a hash, and a peer that knows some STags learns of the next one only that it is none of those
+// (RFC 5042 section 6.1.1: hard to predict; RFC 5040 section 8.1.1: sparse over the full range).
 //
-// Entries are immutable. A slot's pointer is the entry's validity: Register, Revalidate and Bind store one, Revoke
-// and Unbind store nil and then wait until every Reader that might have loaded the old one has left (reader.go). A
-// window's entry names its region's: when that one leaves its slot, the window is invalid with it.
+// Entries are immutable. A slot's pointer is the entry's validity: Register, Revalidate and Bind
+// store one, Revoke and Unbind store nil and then wait until every Reader that might have loaded
+// the old one has left (reader.go). A window's entry names its region's: when that one leaves its
+// slot, the window is invalid with it.
 type Table struct {
 	slots   []atomic.Pointer[entry]
 	mask    uint32
@@ -52,8 +54,8 @@ type entry struct {
 	access Access
 }
 
-// NewTable makes a Table for up to entriesMax regions and windows, 16 to 40 octets of memory for each; it panics
-// unless that is 1 to EntriesMax.
+// NewTable makes a Table for up to entriesMax regions and windows, 16 to 40 octets of memory for
+// each; it panics unless that is 1 to EntriesMax.
 func NewTable(entriesMax int) *Table {
 	if entriesMax < 1 || entriesMax > EntriesMax {
 		panic(fmt.Sprintf("mem: Table of %d entries, must be 1 to %d", entriesMax, EntriesMax))
@@ -79,8 +81,8 @@ func random32() uint32 {
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// AllocDomain returns a ProtectionDomain that no other call on this Table returned. Any goroutine. It panics
-// after 2^32-1 of them.
+// AllocDomain returns a ProtectionDomain that no other call on this Table returned. Any goroutine.
+// It panics after 2^32-1 of them.
 func (t *Table) AllocDomain() ProtectionDomain {
 	for {
 		last := t.domains.Load()
@@ -93,7 +95,8 @@ func (t *Table) AllocDomain() ProtectionDomain {
 	}
 }
 
-// Len returns the number of regions and windows that there are, invalid ones included. Any goroutine.
+// Len returns the number of regions and windows that there are, invalid ones included. Any
+// goroutine.
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,14 +105,16 @@ func (t *Table) Len() int {
 
 // Check is the only way from a wire address to memory. The slice is valid until the Reader's Exit.
 //
-// Any goroutine; one that races with Revoke brackets Check and its use of the slice with a Reader's Enter and Exit.
-// stream is the stream on whose behalf memory is reached: a region tied to another one is CheckNotAssociated, for
-// local rights too. Only local access that belongs to no stream passes AnyStream; that never grants a remote right
-// on a region tied to a stream. All rights in need must be granted, and at least one must be asked for.
+// Any goroutine; one that races with Revoke brackets Check and its use of the slice with a Reader's
+// Enter and Exit. stream is the stream on whose behalf memory is reached: a region tied to another
+// one is CheckNotAssociated, for local rights too. Only local access that belongs to no stream
+// passes AnyStream; that never grants a remote right on a region tied to a stream. All rights in
+// need must be granted, and at least one must be asked for.
 //
-// What is judged first: STag, association (RFC 5041 section 8.2), rights, wrap, bounds. A peer that has no business
-// with a region learns nothing of its size. n is not negative. With n = 0 the same rules hold, TO may be the octet behind the
-// region, and the slice is empty; DDP does not ask for zero-length Tagged messages (DECISIONS 32). TO + n = 2^64 wraps.
+// What is judged first: STag, association (RFC 5041 section 8.2), rights, wrap, bounds. A peer that
+// has no business with a region learns nothing of its size. n is not negative. With n = 0 the same
+// rules hold, TO may be the octet after the region, and the slice is empty; DDP does not ask for
+// zero-length Tagged messages. TO + n = 2^64 wraps.
 func (t *Table) Check(pd ProtectionDomain, stream StreamID, stag STag, to uint64, n int, need Access) ([]byte, CheckResult) {
 	e := t.slots[stag.Index()&t.mask].Load()
 	if e == nil || e.stag != stag || e.of != nil && !t.stands(e.of) {
@@ -144,13 +149,15 @@ func (e *entry) associated(pd ProtectionDomain, stream StreamID, need Access) bo
 	return e.stream == AnyStream || e.stream == stream || stream == AnyStream && need&remoteAccess == 0
 }
 
-// Invalidate is what a peer's Send with Invalidate asks for on Delivery: the STag is valid no more when it returns.
+// Invalidate is what a peer's Send with Invalidate asks for on Delivery: the STag is valid no more
+// when it returns.
 //
-// It is called by the goroutine that places for stream, inside or outside Enter and Exit; it neither locks nor waits,
-// and need not: only that stream could write through the STag, or through windows onto its region, so no other
-// goroutine is placing. For the same reason a region or window of AnyStream is CheckAccess, "cannot be invalidated"
-// (RFC 5040 section 8.1.1: a peer must not be able to invalidate an STag that several streams share), as is one
-// without remote rights. Otherwise CheckInvalidSTag, CheckNotAssociated or CheckOK. A region stays registered, for
+// It is called by the goroutine that places for stream, inside or outside Enter and Exit; it
+// neither locks nor waits, and need not: only that stream could write through the STag, or through
+// windows onto its region, so no other goroutine is placing. For the same reason a region or window
+// of AnyStream is CheckAccess, "cannot be invalidated" (RFC 5040 section 8.1.1: a peer must not be
+// able to invalidate an STag that several streams share), as is one without remote rights.
+// Otherwise CheckInvalidSTag, CheckNotAssociated or CheckOK. A region stays registered, for
 // Revalidate or Deregister, and its windows are invalid with it; a window can be bound again.
 func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) CheckResult {
 	slot := &t.slots[stag.Index()&t.mask]
@@ -168,11 +175,12 @@ func (t *Table) Invalidate(pd ProtectionDomain, stream StreamID, stag STag) Chec
 	return CheckOK
 }
 
-// Writers returns the STags, of regions and windows, through which a peer may write an octet of b at this moment. Any
-// goroutine; it looks at every slot of the Table and allocates.
+// Writers returns the STags, of regions and windows, through which a peer may write an octet of b
+// at this moment. Any goroutine; it looks at every slot of the Table and allocates.
 //
-// A server whose clients do not trust each other asks before it grants one of them memory that it may have granted
-// another: two STags that lead to one buffer let the one change what the other wrote (RFC 5042 section 6.3.6).
+// A server whose clients do not trust each other asks before it grants one of them memory that it
+// may have granted another: two STags that lead to one buffer let the one change what the other
+// wrote (RFC 5042 section 6.3.6).
 func (t *Table) Writers(b []byte) (stags []STag) {
 	for i := range t.slots {
 		e := t.slots[i].Load()
@@ -189,7 +197,8 @@ func overlap(a, b []byte) bool {
 	return x < y && y-x < uintptr(len(a)) && len(b) > 0 || y <= x && x-y < uintptr(len(b)) && len(a) > 0
 }
 
-// take gives a free slot to a new region or window and returns an STag that leads there. Under t.mu.
+// take gives a free slot to a new region or window and returns an STag that leads there. Under
+// t.mu.
 func (t *Table) take() (STag, bool) {
 	if t.entries == t.entriesMax {
 		return 0, false

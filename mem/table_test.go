@@ -77,7 +77,7 @@ func TestCheckBounds(t *testing.T) {
 		{1000, 101, CheckBounds}, {999, 1, CheckBounds}, {999, 2, CheckBounds}, {1099, 2, CheckBounds},
 		{1100, 1, CheckBounds}, {1050, 51, CheckBounds}, {0, 1, CheckBounds}, {0, 1100, CheckBounds},
 		{math.MaxUint64 - 1, 1, CheckBounds}, {math.MaxUint64 - 999, 999, CheckBounds}, {1000, math.MaxInt, CheckBounds},
-		// Zero length: inside or right behind, by the same rule.
+		// Zero length: inside or right after, by the same rule.
 		{1000, 0, CheckOK}, {1100, 0, CheckOK}, {999, 0, CheckBounds}, {1101, 0, CheckBounds}, {math.MaxUint64, 0, CheckBounds},
 	} {
 		b, res := table.Check(pd, 1, m.STag(), c.to, c.n, RemoteWrite)
@@ -197,8 +197,9 @@ func TestCheckUnknownSTag(t *testing.T) {
 	require.Equal(t, CheckOK, verdict(table, pd, 1, m.STag(), 0, 8))
 }
 
-// Indices are drawn from all 24 bits: 4096 of them, in 16 parts of the range, with no part beyond six standard
-// deviations, none twice, no two tables alike, and the order tells nothing of the size.
+// Indices are drawn from all 24 bits: 4096 of them, in 16 parts of the range, with no part beyond
+// six standard deviations, none twice, no two tables alike, and the order tells nothing of the
+// size.
 // req: 5040-8.1.1-3
 func TestSTagsAreSpread(t *testing.T) {
 	const entries = 4096

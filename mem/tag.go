@@ -19,7 +19,8 @@ func (g *tag) slot() *atomic.Pointer[entry] {
 // last is the STag that is valid, or was the last that was.
 func (g *tag) last() STag { return STag(g.stag.Load()) }
 
-// next is last with the next key: what was advertised before reaches nothing until the 8 bits have come round.
+// next is last with the next key: what was advertised before reaches nothing until the 8 bits have
+// come round.
 func (g *tag) next() STag {
 	stag := g.last()
 	return stag&^0xFF | STag(stag.Key()+1)
@@ -32,7 +33,8 @@ func (g *tag) publish(e *entry) {
 	g.slot().Store(e)
 }
 
-// valid reports whether the STag reaches anything. Under table.mu, but a peer may invalidate at any time.
+// valid reports whether the STag reaches anything. Under table.mu, but a peer may invalidate at any
+// time.
 func (g *tag) valid() bool {
 	return g.entry != nil && g.slot().Load() == g.entry && (g.entry.of == nil || g.table.stands(g.entry.of))
 }
@@ -58,7 +60,8 @@ func (g *tag) revoke() {
 	g.table.quiesce()
 }
 
-// lockInvalid returns with table.mu held and the tag invalid. A valid one is revoked first, which waits.
+// lockInvalid returns with table.mu held and the tag invalid. A valid one is revoked first, which
+// waits.
 func (g *tag) lockInvalid() {
 	g.table.mu.Lock()
 	for g.valid() {
@@ -68,8 +71,8 @@ func (g *tag) lockInvalid() {
 	}
 }
 
-// release revokes and, the first time, gives the slot back. Only behind the wait: until then a burst may hold the entry,
-// and the slot's next owner must not be taken for this one.
+// release revokes and, the first time, gives the slot back. Only after the wait: until then a burst
+// may hold the entry, and the slot's next owner must not be taken for this one.
 func (g *tag) release() {
 	t := g.table
 	t.mu.Lock()

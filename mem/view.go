@@ -6,9 +6,10 @@ import (
 	"unsafe"
 )
 
-// View lays a []T of n elements over arena octets. T must hold no pointers, because the garbage collector does
-// not look into an arena; b must be aligned for T and large enough. It panics otherwise: all three are fixed
-// when the program is written. The view is valid as long as the arena is mapped.
+// View lays a []T of n elements over arena octets. T must hold no pointers, because the garbage
+// collector does not look into an arena; b must be aligned for T and large enough. It panics
+// otherwise: all three are fixed when the program is written. The view is valid as long as the
+// arena is mapped.
 func View[T any](b []byte, n int) []T {
 	t := reflect.TypeFor[T]()
 	size := int(t.Size())

@@ -5,16 +5,17 @@ import (
 	"math"
 )
 
-// Window is a second STag, with a key of its own, for a part of a region: narrower bounds, fewer rights, or one stream
-// where the region has many. It serves peers only; work of this host names the region.
+// Window is a second STag, with a key of its own, for a part of a region: narrower bounds, fewer
+// rights, or one stream where the region has many. It serves peers only; work of this host names
+// the region.
 //
 //	NewWindow ──> unbound ──Bind (new key)──> bound ──Free──> gone
 //	                 ^                          │
 //	                 └── Unbind, peer's Invalidate, end of the region's validity
 //
-// Binding costs no more than a lock and an allocation, so that a server may grant each request a window of exactly its
-// octets onto one region that is registered for good. Its methods are for any goroutine, but one inside its own
-// Reader's Enter must not call those that wait.
+// Binding costs no more than a lock and an allocation, so that a server may grant each request a
+// window of exactly its octets onto one region that is registered for good. Its methods are for any
+// goroutine, but one inside its own Reader's Enter must not call those that wait.
 type Window struct{ tag tag }
 
 // WindowOptions say what a Window shows of its region.
@@ -25,7 +26,8 @@ type WindowOptions struct {
 	Stream   StreamID // AnyStream or the one stream that may use it; the region's, if that is tied to one
 }
 
-// NewWindow takes an entry of the Table for a window that is not bound. Any goroutine. No room is a *TableFullError.
+// NewWindow takes an entry of the Table for a window that is not bound. Any goroutine. No room is a
+// *TableFullError.
 func (t *Table) NewWindow() (*Window, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,13 +40,14 @@ func (t *Table) NewWindow() (*Window, error) {
 	return w, nil
 }
 
-// Bind lays the window over a part of m, in m's domain, and returns the STag to advertise: a new key, so that what was
-// advertised before reaches nothing. A window that is bound is unbound first, which waits.
+// Bind lays the window over a part of m, in m's domain, and returns the STag to advertise: a new
+// key, so that what was advertised before reaches nothing. A window that is bound is unbound first,
+// which waits.
 //
-// The window is valid until Unbind or Free, until its stream's peer invalidates it, or until m is revoked, invalidated
-// or deregistered: m's Revalidate does not bring it back. Octets, rights or a stream that m does not have are a
-// *RegionError, an m that is not valid is ErrRevoked. An error leaves the window unbound. Bind panics after Free, and on
-// a region of another Table.
+// The window is valid until Unbind or Free, until its stream's peer invalidates it, or until m is
+// revoked, invalidated or deregistered: m's Revalidate does not bring it back. Octets, rights or a
+// stream that m does not have are a *RegionError, an m that is not valid is ErrRevoked. An error
+// leaves the window unbound. Bind panics after Free, and on a region of another Table.
 func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	t := w.tag.table
 	if m.tag.table != t {
@@ -81,20 +84,23 @@ func (m *MemoryRegion) checkWindow(opt *WindowOptions) error {
 	case opt.Access == 0 || opt.Access&^m.windows != 0:
 		return &RegionError{windowField + "Access", uint64(opt.Access), fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
 	case m.stream != AnyStream && opt.Stream != m.stream:
-		// A peer that invalidates the region must be the only one who writes through its windows (Table.Invalidate).
+		// A peer that invalidates the region must be the only one who writes through its windows
+		// (Table.Invalidate).
 		return &RegionError{windowField + "Stream", uint64(opt.Stream), fmt.Sprintf("%d, the region's", m.stream)}
 	}
 	return nil
 }
 
-// STag returns the window's STag, of a window that is not bound the last one, which reaches nothing.
+// STag returns the window's STag, of a window that is not bound the last one, which reaches
+// nothing.
 func (w *Window) STag() STag { return w.tag.last() }
 
 // Valid reports whether the STag reaches the region.
 func (w *Window) Valid() bool { return w.tag.lockedValid() }
 
-// Unbind takes the window's validity away and waits as MemoryRegion.Revoke does: no octet is placed or read through its
-// STag afterwards. The region and other windows onto it stay as they are. On a window that is not bound it only waits.
+// Unbind takes the window's validity away and waits as MemoryRegion.Revoke does: no octet is placed
+// or read through its STag afterwards. The region and other windows onto it stay as they are. On a
+// window that is not bound it only waits.
 func (w *Window) Unbind() { w.tag.revoke() }
 
 // Free unbinds the window, waits as Unbind does, and gives its entry back. A second one only waits.

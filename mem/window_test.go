@@ -19,8 +19,8 @@ func newWindow(t require.TestingT, table *Table) *Window {
 	return w
 }
 
-// A window reaches its octets, with its rights, on its stream, and nothing else of the region; the region's own STag is
-// what it was.
+// A window reaches its octets, with its rights, on its stream, and nothing else of the region; the
+// region's own STag is what it was.
 // req: DDP-10.3-2, DDP-10.3-4, 5041-8.3.1-5, 5042-6.3.4-1
 func TestWindowShowsItsPart(t *testing.T) {
 	table := NewTable(4)
@@ -83,7 +83,8 @@ func TestUnbindLeavesTheRest(t *testing.T) {
 	require.Zero(t, table.Len())
 }
 
-// Each binding has a new key: what was advertised before reaches nothing, wherever the window lies now.
+// Each binding has a new key: what was advertised before reaches nothing, wherever the window lies
+// now.
 // req: 5042-6.1.1-4
 func TestWindowKeyRotates(t *testing.T) {
 	table := NewTable(2)
@@ -105,7 +106,8 @@ func TestWindowKeyRotates(t *testing.T) {
 	}
 }
 
-// However the region's validity ends, that of its windows ends with it, and does not come back with it.
+// However the region's validity ends, that of its windows ends with it, and does not come back with
+// it.
 func TestWindowEndsWithItsRegion(t *testing.T) {
 	for name, end := range map[string]func(*Table, *MemoryRegion){
 		"Revoke":     func(_ *Table, m *MemoryRegion) { m.Revoke() },

@@ -33,7 +33,7 @@ func TestCompleteChecksumVerifies(t *testing.T) {
 	}
 }
 
-// A sum that comes out as 0 is sent as 0 but for UDP, where 0 would say that there is none.
+// A sum that comes out as 0 is sent as 0 except for UDP, where 0 would say that there is none.
 func TestCompleteChecksumZero(t *testing.T) {
 	for offset, want := range map[uint16][]byte{2: {0, 0}, 6: {0xff, 0xff}, 16: {0, 0}} {
 		frame := make([]byte, 20)

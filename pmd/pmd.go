@@ -1,8 +1,9 @@
 // Package pmd is the seam between the Poller and a device: ports and queues, one call per burst.
 //
-// A frame comes in through Queue.Rx and leaves through Queue.Tx; everything between is the Poller's. Devices
-// are wire (memory), tap (the kernel) and dpdk (hardware); fault and capture are middleware, a Port around a
-// Port, and stack in any order. Limits: Ethernet only, one frame per Buf, no multicast filter.
+// A frame comes in through Queue.Rx and leaves through Queue.Tx; everything between is the
+// Poller's. Devices are wire (memory), tap (the kernel) and dpdk (hardware); fault and capture are
+// middleware, a Port around a Port, and stack in any order. Limits: Ethernet only, one frame per
+// Buf, no multicast filter.
 package pmd
 
 import (
@@ -12,8 +13,8 @@ import (
 )
 
 const (
-	// EthernetLen is a header without tags, and the shortest frame a device takes: padding to 60 octets and
-	// the FCS are the device's affair.
+	// EthernetLen is a header without tags, and the shortest frame a device takes: padding to 60
+	// octets and the FCS are the device's affair.
 	EthernetLen = 14
 	// FrameOverhead is what a frame may have above the MTU: an Ethernet header and two VLAN tags.
 	FrameOverhead = EthernetLen + 2*4
@@ -32,8 +33,8 @@ type Caps struct {
 // Counters of one queue, by reason. Read on the queue's own goroutine only.
 type Counters struct {
 	RxFrames, RxOctets, TxFrames, TxOctets uint64
-	// RxNoBuf counts an empty pool: frames lost for it, where the device must drop them, else bursts cut
-	// short, where they can wait in the device (wire, tap).
+	// RxNoBuf counts an empty pool: frames lost for it, where the device must drop them, else
+	// bursts cut short, where they can wait in the device (wire, tap).
 	RxNoBuf   uint64
 	RxTooLong uint64 // dropped: longer than a Buf
 	RxErrors  uint64 // device or system call errors on receive
@@ -43,14 +44,14 @@ type Counters struct {
 
 // Queue is one receive/transmit queue pair. All calls come from one goroutine.
 type Queue interface {
-	// Rx fills bufs with received frames, which the caller then owns, and returns how many. It does not
-	// block. A frame whose checksum was left incomplete by a sender that shares our memory is flagged
-	// mem.RxChecksumGood and has its CsumStart and CsumOffset set (CsumOffset is never 0 then); who lets it
-	// out of that memory, or damages it, completes it first: CompleteChecksum.
+	// Rx fills bufs with received frames, which the caller then owns, and returns how many. It does
+	// not block. A frame whose checksum was left incomplete by a sender that shares our memory is
+	// flagged mem.RxChecksumGood and has its CsumStart and CsumOffset set (CsumOffset is never 0
+	// then); who lets it out of that memory, or damages it, completes it first: CompleteChecksum.
 	Rx(bufs []mem.Buf) int
-	// Tx sends a prefix of bufs and returns its length. The caller keeps its own hold on every Buf, taken or
-	// not: it frees those it needs no more (mem.Pool.Free); a device that still reads one holds it too. A
-	// frame that cannot be sent at all counts as taken, and in Counters.TxErrors.
+	// Tx sends a prefix of bufs and returns its length. The caller keeps its own hold on every Buf,
+	// taken or not: it frees those it needs no more (mem.Pool.Free); a device that still reads one
+	// holds it too. A frame that cannot be sent at all counts as taken, and in Counters.TxErrors.
 	Tx(bufs []mem.Buf) int
 	Counters() Counters
 }
@@ -60,36 +61,42 @@ type Port interface {
 	Name() string
 	MAC() [6]byte
 	Caps() Caps
-	// Open sets up queue i (0 <= i < Caps().Queues) with the pool its frames come from. Once per queue.
+	// Open sets up queue i (0 <= i < Caps().Queues) with the pool its frames come from. Once per
+	// queue.
 	Open(i int, pool *mem.Pool) (Queue, error)
-	// Close ends the port. Its queues are not to be used any more: first stop the goroutines that do.
+	// Close ends the port. Its queues are not to be used any more: first stop the goroutines that
+	// do.
 	Close() error
 }
 
-// Mapper is a Port whose device reaches memory by itself, and only what it was told of. The arena of its Pools it knows;
-// Map adds other memory, as an application registers it (dpdk.Port). For set-up, any goroutine.
+// Mapper is a Port whose device reaches memory by itself, and only what it was told of. The arena
+// of its Pools it knows; Map adds other memory, as an application registers it (dpdk.Port). For
+// set-up, any goroutine.
 type Mapper interface {
 	Port
-	// Map lets the device reach b, whole pages of the given size in octets, writable, which must stay mapped until Unmap or
-	// Close. Whoever drives the device can then read and write all of these pages.
+	// Map lets the device reach b, whole pages of the given size in octets, writable, which must
+	// stay mapped until Unmap or Close. Whoever drives the device can then read and write all of
+	// these pages.
 	Map(b []byte, page int) error
 	// Unmap ends what Map of the same b began. No frame of b may be under way.
 	Unmap(b []byte) error
-	// IOVA is the address at which the device sees b, somewhere in mapped memory; false when it does not, or not in one
-	// piece.
+	// IOVA is the address at which the device sees b, somewhere in mapped memory; false when it
+	// does not, or not in one piece.
 	IOVA(b []byte) (addr uint64, ok bool)
 }
 
 // LinkWatcher is a Port that tells when it has been connected.
 type LinkWatcher interface {
 	Port
-	// WatchLink has up called, on a goroutine of the Port's, each time frames can get somewhere that could not before: there is
-	// a carrier again, the device has become part of a bridge, or its port of the bridge forwards. Not for the state at the
-	// time of the call. Once; it ends with Close, which up must not wait for.
+	// WatchLink has up called, on a goroutine of the Port's, each time frames can get somewhere
+	// that could not before: there is a carrier again, the device has become part of a bridge, or
+	// its port of the bridge forwards. Not for the state at the time of the call. Once; it ends
+	// with Close, which up must not wait for.
 	WatchLink(up func()) error
 }
 
-// Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a Queue.
+// Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a
+// Queue.
 type Timed interface {
 	Queue
 	// Deadline is when to call Rx again for what is held, in the nanoseconds of the Queue's clock;
@@ -97,7 +104,8 @@ type Timed interface {
 	Deadline() int64
 }
 
-// Deadline is q's when it is Timed, else math.MaxInt64: for who waits in virtual time, or sleeps, between polls.
+// Deadline is q's when it is Timed, else math.MaxInt64: for callers that wait in virtual time, or
+// sleep, between polls.
 func Deadline(q Queue) int64 {
 	if t, ok := q.(Timed); ok {
 		return t.Deadline()

@@ -7,7 +7,7 @@ import (
 )
 
 // The attacks of RFC 5042 that a peer who was let in can try: attack_stag_test.go has those on memory, attack_queue_test.go those on
-// queues and time. docs/security.md lists them beside what bounds each. In every one two things are looked at: what becomes of the
+// queues and time. docs/reference/attacks.md lists them beside what bounds each. In every one two things are looked at: what becomes of the
 // attacker's stream, and that a connection of the same Adapter beside it is as it was.
 
 // assault is a connection whose peer attacks, and an innocent one beside it.

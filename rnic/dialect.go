@@ -4,7 +4,7 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// Dialect is a way to start MPA; docs/dialects.md has what each sends.
+// Dialect is a way to start MPA; docs/reference/dialects.md has what each sends.
 type Dialect uint8
 
 // The dialects, oldest first.

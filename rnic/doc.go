@@ -30,7 +30,7 @@
 // block and does not allocate. A posted range belongs to the QueuePair until its Completion has
 // been polled.
 //
-// docs/verbs.md sets the names of libibverbs and librdmacm beside these, and has the rules at
-// length: goroutines, buffers, errors, the end of a connection, limits. docs/memory.md is about
-// registered memory, docs/dialects.md about start-up.
+// docs/reference/verbs.md sets the names of libibverbs and librdmacm beside these, and has the rules at
+// length: goroutines, buffers, errors, the end of a connection, limits. docs/reference/memory.md is about
+// registered memory, docs/reference/dialects.md about start-up.
 package rnic

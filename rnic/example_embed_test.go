@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -49,8 +48,8 @@ func Example_embed() {
 }
 
 // granted reads a grant: an STag and an offset.
-func granted(b []byte) (mem.STag, uint64) {
-	return mem.STag(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint64(b[4:])
+func granted(b []byte) (rnic.STag, uint64) {
+	return rnic.STag(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint64(b[4:])
 }
 
 // grantor grants its first client memory, and says what is there when the client has left.

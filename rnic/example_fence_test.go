@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -21,7 +20,7 @@ func Example_readInvalidate() {
 		check(err) // before the peer can send
 		return binary.BigEndian.AppendUint32(nil, uint32(granted.STag()))
 	})
-	stag := mem.STag(binary.BigEndian.Uint32(reader.qp.PeerPrivateData()))
+	stag := rnic.STag(binary.BigEndian.Uint32(reader.qp.PeerPrivateData()))
 	sink := reader.register(make([]byte, 12), rnic.LocalWrite)
 	_, err := reader.qp.PostSend(
 		rnic.WorkRequest{Op: rnic.OpRead, Local: sink.Slice(0, 12), RemoteSTag: stag, Signaled: true},

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"github.com/rnicd/rnicd/hugepages"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -120,7 +119,7 @@ func ExampleQueuePair_PostSend_write() {
 		check(err) // for a message of no octets
 		return binary.BigEndian.AppendUint32(nil, uint32(target.STag()))
 	})
-	stag := mem.STag(binary.BigEndian.Uint32(from.qp.PeerPrivateData()))
+	stag := rnic.STag(binary.BigEndian.Uint32(from.qp.PeerPrivateData()))
 	m := from.register([]byte("one two three"), 0)
 	_, err := from.qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite,
 		Local: m.Slice(8, 5), List: []rnic.SGE{m.Slice(3, 4), m.Slice(3, 1), m.Slice(0, 3)},
@@ -145,7 +144,7 @@ func ExampleQueuePair_PostSend_read() {
 		source := s.register([]byte("what the peer granted"), rnic.RemoteRead)
 		return binary.BigEndian.AppendUint32(nil, uint32(source.STag()))
 	})
-	stag := mem.STag(binary.BigEndian.Uint32(reader.qp.PeerPrivateData()))
+	stag := rnic.STag(binary.BigEndian.Uint32(reader.qp.PeerPrivateData()))
 	sink := reader.register(make([]byte, 16), rnic.LocalWrite)
 	_, err := reader.qp.PostSend(rnic.WorkRequest{Op: rnic.OpRead, ID: 1, Local: sink.Slice(0, 7), RemoteSTag: stag, RemoteOffset: 14, Signaled: true})
 	check(err)
@@ -175,7 +174,7 @@ func ExampleQueuePair_PostSend_atomics() {
 		m := s.register(octetsOf(words), rnic.RemoteRead|rnic.RemoteWrite)
 		return binary.BigEndian.AppendUint32(nil, uint32(m.STag()))
 	})
-	stag := mem.STag(binary.BigEndian.Uint32(one.qp.PeerPrivateData()))
+	stag := rnic.STag(binary.BigEndian.Uint32(one.qp.PeerPrivateData()))
 	_, err := one.qp.PostSend(rnic.WorkRequest{Op: rnic.OpFetchAdd, Add: 1, RemoteSTag: stag, Signaled: true})
 	check(err)
 	lock := rnic.CompareSwap{Compare: 0, CompareMask: ^uint64(0), Swap: 7, SwapMask: ^uint64(0)}
@@ -294,7 +293,7 @@ func Example_write() {
 		check(err)
 		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{PrivateData: []byte("hello")})
 		check(err)
-		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
+		stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 7, Local: mr.Slice(0, n), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 		check(err)
 		check(cq.Wait(ctx))

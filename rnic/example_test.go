@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rnic"
 )
 
@@ -41,7 +40,7 @@ func Example() {
 	check(err)
 	qp, err := client.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 	check(err)
-	stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
+	stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 
 	// A Write, and behind it a Send that tells the server of it.
 	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag, RemoteOffset: 100, Signaled: true})
@@ -178,7 +177,7 @@ func ExampleWindow() {
 		check(err)
 		qp, err := dev.Dial(ctx, l.Addr().String(), rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq}, rnic.ConnParam{})
 		check(err)
-		stag := mem.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
+		stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: source.Slice(0, 2), RemoteSTag: stag})
 		check(err)
 		_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSendInvalidate, Local: source.Slice(3, 6), RemoteSTag: stag})

@@ -7,7 +7,7 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 )
 
-// Limits, and the defaults of what is 0; docs/operations.md says where each is met.
+// Limits, and the defaults of what is 0; docs/reference/limits.md says where each is met.
 const (
 	RegionsMaxDefault = 4096 // Config
 	ConnsMaxDefault   = 1024

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -59,7 +60,7 @@ func TestNothingIsPlacedAfterTakingBack(t *testing.T) {
 	for _, way := range takeBacks {
 		t.Run(way.name, func(t *testing.T) {
 			over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
-				enough := time.Now().Add(700 * time.Millisecond)
+				enough := time.Now().Add(time.Duration(sample.Count(100, 700)) * time.Millisecond)
 				for round := 0; round < 3 || round < 40 && time.Now().Before(enough); round++ {
 					way.hammer(t, r, round)
 				}

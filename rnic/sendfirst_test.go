@@ -50,13 +50,20 @@ func TestSendFirstAtAnyTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
-				for range 10 {
+				const conns = 10 // all pause at the same time
+				var ends [conns]*end
+				var peers [conns]*rawInitiator
+				for i := range conns {
 					s := r.newEnd(r.server, opts{})
 					p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
 					p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 					req := r.request()
 					at(r, s, func() { require.NoError(t, req.Accept(r.ctx, s.qp, s.conn)) })
 					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
+					ends[i], peers[i] = s, p
+				}
+				for i, s := range ends {
+					p := peers[i]
 					f := p.reply(mpa.Reply)
 					p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
 					require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])

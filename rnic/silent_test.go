@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -133,7 +134,8 @@ func TestPeerMaxBounds(t *testing.T) {
 // Peers that speak in the moment in which they are to give way are either served or reset, and no
 // place is lost or had twice.
 func TestGiveWayHammer(t *testing.T) {
-	const clients, rounds, places = 8, 25, 3
+	const clients, places = 8, 3
+	rounds := sample.Count(8, 25)
 	r := newRig(t, sockets, rigConfig{connsMax: places})
 	go func() {
 		_ = r.listener.Serve(r.ctx, func(_ context.Context, req *ConnRequest) { _ = req.Reject(r.ctx, nil) })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
@@ -94,7 +95,7 @@ func TestInitiatorDislikesTheReply(t *testing.T) {
 func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 	for d := Culley02; d <= RFC6581; d++ {
 		t.Run(d.String(), func(t *testing.T) {
-			for seed := range uint64(2) {
+			for seed := range uint64(sample.Count(1, 2)) {
 				r := newRig(t, turned, rigConfig{faults: true})
 				s := r.newEnd(r.server, opts{})
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, PeerToPeer: d >= RTR}})

@@ -14,8 +14,9 @@ import (
 	"github.com/rnicd/rnicd/internal/testnic"
 )
 
-// Octets in one direction, by our TCP back to back in memory, CRC32C and markers on. Four goroutines poll or wait, on whatever cores there
-// are. The reader looks at samples of what it reads.
+// Octets in one direction, by our TCP back to back in memory, CRC32C and markers on. Four
+// goroutines poll or wait, on whatever cores there are. The reader looks at samples of what it
+// reads.
 func BenchmarkStream(b *testing.B) {
 	for _, late := range []bool{false, true} {
 		for _, size := range []int{64, 64 << 10, 1 << 20} {

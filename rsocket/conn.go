@@ -13,15 +13,16 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// ErrVanished is what Read returns when the connection was closed in order, but without the protocol's goodbye, as when the peer's
-// program was ended: nobody knows whether that was all.
+// ErrVanished is what Read returns when the connection was closed in order, but without the
+// protocol's goodbye, as when the peer's program was ended: nobody knows whether that was all.
 var ErrVanished = errors.New("rsocket: the peer closed the connection without a goodbye")
 
-// Conn is a connection with the semantics of net.TCPConn. All methods may be called from any goroutine but a Poller's. Octets are copied:
-// a buffer is the caller's again when the call returns. A Write is not interleaved with others.
+// Conn is a connection with the semantics of net.TCPConn. All methods may be called from any
+// goroutine but a Poller's. Octets are copied: a buffer is the caller's again when the call
+// returns. A Write is not interleaved with others.
 //
-// Memory of SendBuffer + ReceiveBuffer octets and a little is registered for as long as the Conn lives, and one goroutine waits for what
-// comes.
+// Memory of SendBuffer + ReceiveBuffer octets and a little is registered for as long as the Conn
+// lives, and one goroutine waits for what comes.
 type Conn struct {
 	opt           Options
 	qp            *rnic.QueuePair
@@ -54,7 +55,8 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// Read implements net.Conn. It blocks until there is at least one octet. io.EOF: the peer has said that nothing follows.
+// Read implements net.Conn. It blocks until there is at least one octet. io.EOF: the peer has said
+// that nothing follows.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +81,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write implements net.Conn. It returns when all octets are in the send buffer, and have been posted.
+// Write implements net.Conn. It returns when all octets are in the send buffer, and have been
+// posted.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -135,9 +138,10 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close says goodbye behind what was written and closes the connection. It returns when the peer has closed it, too, or when the connection
-// was reset: by the peer, which is no error of Close, or because it did not close in time (Options.Linger). What had come and was not read
-// is lost. An error means that what was written may be.
+// Close says goodbye after what was written and closes the connection. It returns when the peer has
+// closed it, too, or when the connection was reset: by the peer, which is no error of Close, or
+// because it did not close in time (Options.Linger). What had come and was not read is lost. An
+// error means that what was written may be.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed {

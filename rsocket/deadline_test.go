@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A deadline that was moved passes when the last one has it, and not at all when there is none any more; one that is moved while its
-// timer is at work already has not passed.
+// A deadline that was moved passes when the last one has it, and not at all when there is none any
+// more; one that is moved while its timer is at work already has not passed.
 func TestDeadlineMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Conn{}

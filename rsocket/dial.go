@@ -52,7 +52,8 @@ func (c *Conn) drop() {
 
 func hostBigEndian() bool { return binary.NativeEndian.Uint16([]byte{0, 1}) == 1 }
 
-// connParam is how the connection is made. Its private data is what the peer has to know of this end.
+// connParam is how the connection is made. Its private data is what the peer has to know of this
+// end.
 func (c *Conn) connParam() rnic.ConnParam {
 	d := connData{
 		bigEndian: c.order == binary.BigEndian, credits: uint16(c.opt.Credits), maps: byte(c.opt.Maps),
@@ -80,8 +81,9 @@ func (c *Conn) begin() {
 	go c.run()
 }
 
-// Dial connects to a Listener, or to an rsockets program that listens, at host:port, through dev. It returns when the connection
-// stands. Errors are those of QueuePair.Connect, Options that cannot be, and a peer that is none of rsockets.
+// Dial connects to a Listener, or to an rsockets program that listens, at host:port, through dev.
+// It returns when the connection stands. Errors are those of QueuePair.Connect, Options that cannot
+// be, and a peer that is none of rsockets.
 func Dial(ctx context.Context, dev *rnic.Adapter, addr string, opt Options) (*Conn, error) {
 	c, err := newConn(dev, opt)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/rsocket"
 )
 
-// net/http over RDMA, here over the kernel's TCP at both ends. The other end of either might be a C program above rsockets.
+// net/http over RDMA, here over the kernel's TCP at both ends. The other end of either might be a C
+// program above rsockets.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

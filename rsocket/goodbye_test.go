@@ -14,7 +14,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Within Linger Close does not wait for a peer that does nothing at all: the QueuePair gives it up, and Close says so.
+// Within Linger Close does not wait for a peer that does nothing at all: the QueuePair gives it up,
+// and Close says so.
 func TestPeerDoesNotClose(t *testing.T) {
 	t.Parallel() // it waits for a real second
 	devs := testnic.Sockets(t)
@@ -24,7 +25,8 @@ func TestPeerDoesNotClose(t *testing.T) {
 	require.ErrorIs(t, c.QueuePair().Err(), rnic.ErrLinger)
 }
 
-// Octets that did not go out are Close's error, unless the peer has said that it receives nothing any more.
+// Octets that did not go out are Close's error, unless the peer has said that it receives nothing
+// any more.
 func TestLost(t *testing.T) {
 	devs := testnic.Sockets(t)
 	for _, gone := range []bool{false, true} {
@@ -37,7 +39,7 @@ func TestLost(t *testing.T) {
 			require.Equal(t, io.EOF, err)
 		}
 		c.mu.Lock()
-		c.carriedOut(&rnic.Completion{ID: 1<<idShift | 2, Op: rnic.OpSend, Status: rnic.Flushed})
+		c.completeSend(&rnic.Completion{ID: 1<<idShift | 2, Op: rnic.OpSend, Status: rnic.Flushed})
 		c.fail(broken)
 		c.mu.Unlock()
 		if err := c.Close(); gone {
@@ -48,7 +50,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Goodbyes: of one direction, of both, and what calls return behind them.
+// Goodbyes: of one direction, of both, and what calls return after them.
 func TestGoodbyes(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{})
@@ -90,8 +92,8 @@ func TestGoodbyes(t *testing.T) {
 	})
 }
 
-// What is said at the end: that nothing follows, and where the peer has said so, too, or when the Conn is closed, that nothing is received
-// any more; each once.
+// What is said at the end: that nothing follows, and where the peer has said so, too, or when the
+// Conn is closed, that nothing is received any more; each once.
 func TestWhatIsSaid(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for name, tc := range map[string]struct {
@@ -147,8 +149,8 @@ func messagesSent(t *testing.T, c *Conn) uint64 {
 	return st.MessagesSent
 }
 
-// What comes before a connection ends is read to its last octet, and the end is the connection's, although nothing can be granted any more
-// when our half is closed already.
+// What comes before a connection ends is read to its last octet, and the end is the connection's,
+// although nothing can be granted any more when our half is closed already.
 func TestReadBehindTheEnd(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})

@@ -46,8 +46,9 @@ func (p *raw) entry(i int) entry {
 	return e
 }
 
-// Memory is granted as soon as half of it was read, messages likewise; late ones as soon as the peer has used up what it has, but for the
-// credits that a sender forgoes, and not before. Each half has one entry, one behind the other in the peer's list, however long that is.
+// Memory is granted as soon as half of it was read, messages likewise; late ones as soon as the
+// peer has used up what it has, except for the credits that a sender forgoes, and not before. Each
+// half has one entry, one after the other in the peer's list, however long that is.
 func TestGrants(t *testing.T) {
 	devs := testnic.Wired(t)
 	connect := func(t *testing.T, late bool) (p *raw, c *Conn) {
@@ -135,7 +136,8 @@ func transfers(c *Conn, size int) (total int) {
 	return total
 }
 
-// A sender forgoes four of the peer's credits, of few a quarter, and goes on as far as it is granted others, whatever has become of its counters.
+// A sender forgoes four of the peer's credits, of few a quarter, and goes on as far as it is
+// granted others, whatever has become of its counters.
 func TestCredits(t *testing.T) {
 	devs := testnic.Wired(t)
 	for credits, want := range map[uint16]int{1: 1, 3: 3, 4: 3, 8: 6, 15: 12, 16: 12, 40: 36} {
@@ -152,7 +154,7 @@ func TestCredits(t *testing.T) {
 	}
 }
 
-// An entry is looked at when the message behind it says that it must be there, not before, and once.
+// An entry is looked at when the message after it says that it must be there, not before, and once.
 func TestEntries(t *testing.T) {
 	devs := testnic.Wired(t)
 	p := newRaw(t, devs[0], rnic.ConnParam{})

@@ -119,7 +119,8 @@ func TestNoRsockets(t *testing.T) {
 	}
 }
 
-// A peer of the other byte order: as Responder we speak its order, as Initiator we say that it cannot be.
+// A peer of the other byte order: as Responder we speak its order, as Initiator we say that it
+// cannot be.
 func TestByteOrder(t *testing.T) {
 	devs := testnic.Wired(t)
 	p := newRaw(t, devs[0], rnic.ConnParam{})
@@ -167,7 +168,8 @@ func TestByteOrder(t *testing.T) {
 	require.ErrorContains(t, err, "byte order")
 }
 
-// A peer that grants nothing holds a Write up, no longer than its deadline; one that does not close holds Close up, no longer than Linger.
+// A peer that grants nothing holds a Write up, no longer than its deadline; one that does not close
+// holds Close up, no longer than Linger.
 func TestSilentPeer(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})

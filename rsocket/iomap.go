@@ -183,6 +183,19 @@ func (m *maps) find(offset uint64) (where entry, ok bool) {
 	return entry{}, false
 }
 
+// Mapped is how many octets from off on are in one of the peer's mappings (Map, riomap); 0: none
+// has that offset. A mapping of which the peer tells before it writes octets is counted when they
+// have been read.
+func (c *Conn) Mapped(off int64) int {
+	if off < 0 {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	where, _ := c.maps.find(uint64(off))
+	return int(where.length)
+}
+
 // WriteAt writes p by RDMA into memory that the peer has mapped (Map, riomap), from offset off on,
 // and returns when p is the caller's again. It is io.WriterAt. The peer's program is told nothing;
 // what is written by Write afterwards, it reads when these octets are there. The error is ErrMapped

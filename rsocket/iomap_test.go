@@ -38,7 +38,7 @@ func offHeap(t *testing.T, n int) []byte {
 }
 
 // What is written at an offset is in the memory that the peer has mapped there, when the peer hears
-// a word that was written behind it; in either direction, of any length, whatever else is written.
+// a word that was written after it; in either direction, of any length, whatever else is written.
 func TestMap(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{Maps: 2, SendBuffer: 5000})
@@ -93,6 +93,9 @@ func TestMapEntries(t *testing.T) {
 		require.ErrorIs(t, err, ErrMapped, "%d", off)
 		require.Zero(t, n)
 	}
+	for off, want := range map[int64]int{1095: 5, 1099: 1, 1100: 0, -1: 0} {
+		require.Equal(t, want, c[1].Mapped(off), "%d", off)
+	}
 	n, err := c[1].WriteAt(make([]byte, 10), 1095)
 	require.ErrorIs(t, err, ErrMapped)
 	require.Equal(t, 5, n, "what there is memory for")
@@ -109,8 +112,8 @@ func TestMapEntries(t *testing.T) {
 	require.ErrorContains(t, err, "129 mappings, 0 to 128 possible")
 }
 
-// Memory that was taken back is not written any more; who writes there all the same loses its
-// connection.
+// Memory that was taken back is not written any more; a peer that writes there all the same loses
+// its connection.
 func TestMapClosed(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		c := pair(t, devs, Options{Maps: 1})
@@ -162,7 +165,7 @@ func TestWriteAtEnds(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EPIPE)
 }
 
-// On the wire: the count in start-up's octet, an entry of 24 octets behind the list, in the order
+// On the wire: the count in start-up's octet, an entry of 24 octets after the list, in the order
 // of the messages, and its number in a message; rsockets' rs_iomap.
 func TestMapOnTheWire(t *testing.T) {
 	devs := testnic.Wired(t)

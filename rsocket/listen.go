@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// ErrBusy: as many connections as ListenOptions.Backlog says wait already. The Request was rejected for that alone.
+// ErrBusy: as many connections as ListenOptions.Backlog says wait already. The Request was rejected
+// for that alone.
 var ErrBusy = errors.New("connections wait to be accepted")
 
 // BacklogDefault is how many connections may wait for Accept.
@@ -22,10 +23,11 @@ const BacklogDefault = 16
 // ListenOptions of Listen.
 type ListenOptions struct {
 	Options // of each Conn
-	// Backlog is how many connections may be starting or wait for Accept; more are rejected. Default BacklogDefault.
+	// Backlog is how many connections may be starting or wait for Accept; more are rejected.
+	// Default BacklogDefault.
 	Backlog int
-	// Rejected, if set, is told of each Request that was rejected, and of start-ups that failed. It is called from several goroutines, and
-	// must not call Close.
+	// Rejected, if set, is told of each Request that was rejected, and of start-ups that failed. It
+	// is called from several goroutines, and must not call Close.
 	Rejected func(remote netip.AddrPort, err error)
 }
 
@@ -36,7 +38,7 @@ type Listener struct {
 	l      *rnic.Listener
 	cancel context.CancelFunc
 	ended  chan struct{} // what has come and was not accepted is closed, too
-	err    error         // behind ended: why, when it was not Close
+	err    error         // after ended: why, when it was not Close
 	conns  chan *Conn
 	places chan struct{}
 	close  sync.Once
@@ -163,7 +165,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Connections that were not accepted are closed, too, which takes their Linger at most.
+// Close implements net.Listener. Connections that were not accepted are closed, too, which takes
+// their Linger at most.
 func (l *Listener) Close() error {
 	err := error(&net.OpError{Op: "close", Net: network, Addr: l.Addr(), Err: net.ErrClosed})
 	l.close.Do(func() {

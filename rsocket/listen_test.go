@@ -69,7 +69,8 @@ func TestListener(t *testing.T) {
 	require.NoError(t, third.Close())
 }
 
-// What of ConnParam would not do for a Conn is not taken: one that stays half-closed would leave a Read waiting for ever.
+// What of ConnParam would not do for a Conn is not taken: one that stays half-closed would leave a
+// Read waiting for ever.
 func TestForeignOptions(t *testing.T) {
 	own := rnic.ConnParam{Dialect: rnic.RFC6581, PeerToPeer: true, RTR: 1, Quirks: rnic.Quirks{WakeUp: 2}, NoMarkers: true, NoCRC: true, DropBadCRC: true, Packing: rnic.PackFull, UserTimeout: 3}
 	require.Equal(t, own, (&Options{Conn: own}).connParam())
@@ -85,7 +86,8 @@ func TestForeignOptions(t *testing.T) {
 	})
 }
 
-// A Listener closes what waits in it all at once: a peer that does not close holds the others up no longer than itself.
+// A Listener closes what waits in it all at once: a peer that does not close holds the others up no
+// longer than itself.
 func TestListenerClosesTogether(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -135,8 +137,8 @@ func TestOptions(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Where there is no room for what a connection needs, the last of which is the connection itself, Dial says so, and a Listener,
-// which rejects.
+// Where there is no room for what a connection needs, the last of which is the connection itself,
+// Dial says so, and a Listener, which rejects.
 func TestNoRoom(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -15,7 +15,8 @@ type memory struct {
 	regions []*rnic.MemoryRegion
 }
 
-// inboxMore is how many receive buffers there are beside those for messages of data: grants and goodbyes are not counted by anybody.
+// inboxMore is how many receive buffers there are beside those for messages of data: grants and
+// goodbyes are not counted by anybody.
 const inboxMore = 64
 
 func (m *memory) register(pd *rnic.ProtectionDomain, qp *rnic.QueuePair, opt *Options) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Defaults: librdmacm's, but for Linger, which has none there.
+// Defaults: librdmacm's, except for Linger, which has none there.
 const (
 	BufferDefault  = 128 << 10
 	CreditsDefault = 384
@@ -25,20 +25,24 @@ const (
 
 // Options of a Conn. The zero value has the defaults.
 type Options struct {
-	// Conn says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Quirks.WakeUp, NoMarkers, NoCRC, DropBadCRC,
-	// Packing, UserTimeout. The rest is this package's, and not looked at. For peers that are Linux siw, see docs/interop.md.
+	// Conn says how the connection starts and is framed: Dialect, PeerToPeer, RTR, Quirks.WakeUp,
+	// NoMarkers, NoCRC, DropBadCRC, Packing, UserTimeout. The rest is this package's, and not
+	// looked at. For peers that are Linux siw, see docs/guides/interop.md.
 	Conn rnic.ConnParam
-	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the peer writes. Octets.
+	// SendBuffer holds what was written and is not TCP's yet; ReceiveBuffer is the ring that the
+	// peer writes. Octets.
 	SendBuffer, ReceiveBuffer int
 	// Credits is how many messages of the peer may wait to be read, whatever their length.
 	Credits int
 	// Maps is how many ranges of its memory the peer may map at a time, for WriteAt: 0 to MapsMax.
 	Maps int
-	// LateGrants gives the peer no room before it has used up what it has, so that it always waits for a round trip then. It is for peers
-	// whose octets are lost when they close and a grant comes behind that: programs over Linux siw (docs/interop.md).
+	// LateGrants gives the peer no room before it has used up what it has, so that it always waits
+	// for a round trip then. It is for peers whose octets are lost when they close and a grant
+	// comes after that: programs over Linux siw (docs/guides/interop.md).
 	LateGrants bool
-	// Linger is how long Close waits in all, for what was written to go out and for the peer to close, too, before it resets the connection.
-	// Conn.UserTimeout, or else 100 s, in which nothing moves do the same (rnic.ErrLinger).
+	// Linger is how long Close waits in all, for what was written to go out and for the peer to
+	// close, too, before it resets the connection. Conn.UserTimeout, or else 100 s, in which
+	// nothing moves do the same (rnic.ErrLinger).
 	Linger time.Duration
 }
 

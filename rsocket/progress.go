@@ -44,7 +44,7 @@ func (c *Conn) progress() {
 			if wc := &c.polled[i]; wc.Op == rnic.OpRecv {
 				c.arrived(wc)
 			} else {
-				c.carriedOut(wc)
+				c.completeSend(wc)
 			}
 		}
 	}
@@ -54,7 +54,8 @@ func (c *Conn) progress() {
 	}
 }
 
-// post posts requests for which there are slots. False: the connection is at its end, which tells why.
+// post posts requests for which there are slots. False: the connection is at its end, which tells
+// why.
 func (c *Conn) post(wrs []rnic.WorkRequest) bool {
 	n, err := c.qp.PostSend(wrs...)
 	c.out.slots -= n

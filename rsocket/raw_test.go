@@ -20,7 +20,7 @@ type raw struct {
 	cq     *rnic.CompletionQueue
 	m      *rnic.MemoryRegion // what the other end writes, its messages first
 	order  binary.ByteOrder
-	gives  connData // but for where
+	gives  connData // except for where
 	theirs connData
 }
 
@@ -51,7 +51,7 @@ func newRaw(t *testing.T, dev *rnic.Adapter, conn rnic.ConnParam) *raw {
 	return p
 }
 
-// data is private data that is right: the list is behind the messages, and the ring behind the list.
+// data is private data that is right: the list is after the messages, and the ring after the list.
 func (p *raw) data() connData {
 	d := p.gives
 	d.bigEndian = p.order == binary.BigEndian

@@ -139,7 +139,8 @@ func (c *Conn) grant() {
 	}
 }
 
-// grantOnce is one message, with an entry if there is half a ring for it: the peer concludes from what it says was read whether there is one.
+// grantOnce is one message, with an entry if there is half a ring for it: the peer concludes from
+// what it says was read whether there is one.
 func (c *Conn) grantOnce() {
 	r := &c.in
 	var wrs [2]rnic.WorkRequest
@@ -161,8 +162,8 @@ func (c *Conn) grantOnce() {
 	c.post(wrs[:n+1])
 }
 
-// due says whether a grant is worth its message: half of the memory, or of the messages, is free. Late ones wait until the peer can have
-// nothing left to send before it has them.
+// due says whether a grant is worth its message: half of the memory, or of the messages, is free.
+// Late ones wait until the peer can have nothing left to send before it has them.
 func (r *receiver) due(late bool) bool {
 	credits := len(r.lengths.at)
 	memory, messages := r.freed >= r.half, r.done != r.told && int(r.done-r.told+r.maps) >= (credits+1)/2

@@ -30,7 +30,8 @@ const (
 	// A transfer leaves room for a grant, and a grant for goodbyes.
 	slotsForGrant    = 2 + 2
 	slotsForTransfer = 2 + slotsForGrant
-	// transferMax bounds one transfer, so that the peer has something to do while the next is copied.
+	// transferMax bounds one transfer, so that the peer has something to do while the next is
+	// copied.
 	transferMax = 32 << 10
 )
 
@@ -46,12 +47,13 @@ func (s *sender) begin(d *connData) {
 	s.expected, s.due = 1, 1
 }
 
-// reserved is how many messages of data a sender forgoes, of those that are granted: the peer may have no more receive buffers than
-// that, and grants take some of them, too.
+// reserved is how many messages of data a sender forgoes, of those that are granted: the peer may
+// have no more receive buffers than that, and grants take some of them, too.
 func reserved(credits uint16) int { return min(int(credits)/4, 4) }
 
-// take takes a grant. The peer has written an entry before when half a ring was free, and then only it may be looked at, for the next one
-// may just be coming. Which of our messages were read the grant tells, and no message is in two halves: so that is known.
+// take takes a grant. The peer has written an entry before when half a ring was free, and then only
+// it may be looked at, for the next one may just be coming. Which of our messages were read the
+// grant tells, and no message is in two halves: so that is known.
 func (s *sender) take(credit uint16, list []byte, order binary.ByteOrder) {
 	s.credit = credit
 	if s.filled > 0 && int16(credit-s.total-s.fills[0]) >= 0 {
@@ -79,7 +81,8 @@ func (s *sender) creditLeft(m *maps) int {
 	return int(int16(s.credit-s.reserve-s.sent)) - len(m.flight)
 }
 
-// transfer copies the beginning of p, has it written, and tells the peer. It returns how many octets; 0: not now.
+// transfer copies the beginning of p, has it written, and tells the peer. It returns how many
+// octets; 0: not now.
 func (c *Conn) transfer(p []byte) int {
 	s := &c.out
 	if s.slots < slotsForTransfer || s.granted == 0 || s.creditLeft(&c.maps) <= 0 {
@@ -120,8 +123,8 @@ const (
 	idSlots = 1<<idShift - 1
 )
 
-// carriedOut takes a completion of the send queue.
-func (c *Conn) carriedOut(wc *rnic.Completion) {
+// completeSend takes a completion of the send queue.
+func (c *Conn) completeSend(wc *rnic.Completion) {
 	if wc.Status != rnic.Success {
 		c.out.lost = c.out.lost || wc.ID>>idShift > 0
 		return

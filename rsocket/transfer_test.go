@@ -14,8 +14,9 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers of any size: rings wrap, grants are waited
-// for, of memory and of messages, whose counters begin anew on the way.
+// Octets come as they were, both ways at once, in Writes and Reads of any size, through buffers of
+// any size: rings wrap, grants are waited for, of memory and of messages, whose counters begin anew
+// on the way.
 func TestTransfer(t *testing.T) {
 	small := Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin}
 	odd := Options{SendBuffer: 5001, ReceiveBuffer: 7003, Credits: 17, Conn: rnic.ConnParam{NoMarkers: true, NoCRC: true}}
@@ -88,7 +89,7 @@ func read(c *Conn, most int) (got []byte, err error) {
 	}
 }
 
-// Writes of several goroutines come one behind the other, each in one piece.
+// Writes of several goroutines come one after the other, each in one piece.
 func TestWritesAreWhole(t *testing.T) {
 	const size, each = 5000, 50
 	c := pair(t, testnic.Wired(t), Options{SendBuffer: BufferMin, ReceiveBuffer: BufferMin, Credits: CreditsMin})

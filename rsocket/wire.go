@@ -44,7 +44,7 @@ func parseEntry(b []byte, order binary.ByteOrder) entry {
 type connData struct {
 	bigEndian bool
 	credits   uint16 // messages of data that may be under way to this end
-	maps      byte   // entries behind the list, for memory that is mapped (scaled)
+	maps      byte   // entries after the list, for memory that is mapped (scaled)
 	list      entry  // where this end wants to be told of memory; length counts entries
 	ring      entry  // the first half of its ring
 }

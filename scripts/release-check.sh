@@ -27,7 +27,7 @@ step() {
 echo "release-check: $(git describe --tags --always --dirty 2>/dev/null || echo unknown), $seeds seeds from $first"
 export RNICD_NO_SKIP=1
 step lint 15m make lint
-step test 40m make test
+step test 40m make test-all
 step race 3h env RNICD_NO_SKIP=0 make race # DPDK is not built in there
 step links 1h make links
 step sim 3h make sim SEEDS="$seeds" FIRST="$first"

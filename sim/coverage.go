@@ -10,7 +10,8 @@ import (
 // Dimension is something that a run had or that happened in it.
 type Dimension string
 
-// Dimensions are what a large number of seeds must have covered, in the order in which Coverage prints them.
+// Dimensions are what a large number of seeds must have covered, in the order in which Coverage
+// prints them.
 var Dimensions = []Dimension{
 	"IPv4", "IPv6", "jumbo frames", "576 octet MTU", "several connections", "both roles on a host", "shared completion queue",
 	"shared receive queue", "receive queue shared by several",
@@ -18,7 +19,7 @@ var Dimensions = []Dimension{
 	"bad CRC dropped", "bad CRC reported", "policies differ", "packed full", "base offset", "region tied to a stream",
 	"no SACK", "no timestamps", "small window",
 	"loss", "reordering", "duplicates", "bit errors", "cut frames", "damage TCP does not see",
-	"segments cut", "segments joined",
+	"segments cut", "segments coalesced",
 	"path MTU changed", "path MTU reported", "path MTU from one host", "black hole",
 	"CRC refused a segment", "CRC ended a connection", "CRC damage survived",
 	"peer to peer", "placed ahead of a gap", "reassembled", "retransmissions", "empty Send", "empty Write",
@@ -72,7 +73,7 @@ func (r *run) hadCable(h map[Dimension]bool) {
 		mark("damage TCP does not see", f.Swapped)
 		p := host.path.Did()
 		mark("segments cut", p.Split)
-		mark("segments joined", p.Coalesced)
+		mark("segments coalesced", p.Coalesced)
 		mark("path MTU reported", p.Reported)
 		for _, c := range r.wl.Paths[:r.path] {
 			h["path MTU changed"] = true
@@ -116,7 +117,7 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 		mark("empty Send", p.empty[0] > 0)
 		mark("empty Write", p.empty[1] > 0)
 		mark("local protection error", p.denied)
-		did := p.asks.did
+		did := p.requests.did
 		mark("Reads", did[rnic.OpRead] > 0)
 		mark("atomics", did[rnic.OpFetchAdd] > 0 && did[rnic.OpCompareSwap] > 0)
 		mark("immediate data", did[rnic.OpImmediate] > 0)
@@ -126,7 +127,7 @@ func (s *session) hadEvents(h map[Dimension]bool, wl *Workload) {
 			mark(d, n > 0)
 		}
 	}
-	mark("Reads both ways", s.peers[0].asks.did[rnic.OpRead] > 0 && s.peers[1].asks.did[rnic.OpRead] > 0)
+	mark("Reads both ways", s.peers[0].requests.did[rnic.OpRead] > 0 && s.peers[1].requests.did[rnic.OpRead] > 0)
 	mark("CRC refused a segment", refused)
 	mark("CRC ended a connection", s.damaged())
 	mark("CRC damage survived", refused && s.whole() == nil)

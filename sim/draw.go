@@ -87,7 +87,8 @@ func (d drawer) conns(wl *Workload) {
 	}
 }
 
-// cable draws what happens to frames. Damage that TCP's checksum does not show needs CRCs everywhere.
+// cable draws what happens to frames. Damage that TCP's checksum does not show needs CRCs
+// everywhere.
 func (d drawer) cable(wl *Workload) {
 	f := &wl.Faults
 	scale := pick(d, 0, 0.3, 1, 1, 1, 3) / 100
@@ -114,9 +115,9 @@ func (d drawer) cable(wl *Workload) {
 	case 0:
 		wl.Split = pick(d, 0.02, 0.3, 1)
 	case 1:
-		wl.Join = pick(d, 0.3, 1)
+		wl.Coalesce = pick(d, 0.3, 1)
 	case 2:
-		wl.Split, wl.Join = pick(d, 0.3, 1), pick(d, 0.5, 1)
+		wl.Split, wl.Coalesce = pick(d, 0.3, 1), pick(d, 0.5, 1)
 	}
 }
 
@@ -128,8 +129,8 @@ func (d drawer) ending(wl *Workload) {
 	}
 }
 
-// paths draws changes of what the path carries. A black hole is found from a base of 1200 octets (RFC 8899), so it carries
-// these; it takes some time-outs.
+// paths draws changes of what the path carries. A black hole is found from a base of 1200 octets
+// (RFC 8899), so it carries these; it takes some time-outs.
 func (d drawer) paths(wl *Workload) {
 	if wl.MTU <= 1280 || d.chance(65) {
 		return
@@ -152,17 +153,18 @@ func (d drawer) paths(wl *Workload) {
 	}
 }
 
-// duringStartUp are the faults while connections are made: start-up frames have no CRC, so damage that
-// TCP's checksum does not show would go unseen there, and ARP has no checksum at all; a peer waits 10 s
-// for a frame, of which octets are taken in order only, so that what is late is as good as lost.
+// duringStartUp are the faults while connections are made: start-up frames have no CRC, so damage
+// that TCP's checksum does not show would go unseen there, and ARP has no checksum at all; a peer
+// waits 10 s for a frame, of which octets are taken in order only, so that what is late is as good
+// as lost.
 func (wl *Workload) duringStartUp() fault.Faults {
 	f := wl.untilOpen()
 	f.Corrupt, f.Swap = 0, 0
 	return f
 }
 
-// untilOpen are the faults until each Responder has heard its Initiator: for a Ready-to-Receive frame or
-// RTR message it waits as long as for a start-up frame.
+// untilOpen are the faults until each Responder has heard its Initiator: for a Ready-to-Receive
+// frame or RTR message it waits as long as for a start-up frame.
 func (wl *Workload) untilOpen() fault.Faults {
 	f := wl.Faults
 	f.Drop, f.Reorder = min(f.Drop, 0.01), min(f.Reorder, 0.01)

@@ -37,7 +37,8 @@ func (s *session) excused() bool {
 // revoked is what the peer of an end that has revoked its region is told.
 var revoked = rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, ddp.CodeInvalidSTag)
 
-// told says whether a host's connection ended by the Terminate of a peer that has revoked its region.
+// told says whether a host's connection ended by the Terminate of a peer that has revoked its
+// region.
 func (s *session) told(host int) bool {
 	var t *rnic.TerminateError
 	var e *rnic.PeerError
@@ -60,8 +61,8 @@ func (s *session) unanswered(doer, other int) bool {
 
 // gone says whether a host's connection ended as it may when the other end is no more, without an
 // orderly end. It is reset by a RST that reached it. A RST is sent once: where it was lost, the TCP
-// gives up, a Responder waits for its Initiator's RTR message in vain, or the end does not know, and
-// is aborted.
+// gives up, a Responder waits for its Initiator's RTR message in vain, or the end does not know,
+// and is aborted.
 func (s *session) gone(host int) bool {
 	p := s.peers[host]
 	switch err := p.qp.Err(); {
@@ -76,10 +77,10 @@ func (s *session) gone(host int) bool {
 	}
 }
 
-// uninformed says whether a host cannot know that the other end is no more. No RST that reached it had
-// to end its connection; and the other host has answered whatever reached it since its first RST: "An
-// incoming segment not containing a RST causes a RST to be sent in response" (RFC 9293 section
-// 3.10.7.1). So the network lost the word.
+// uninformed says whether a host cannot know that the other end is no more. No RST that reached it
+// had to end its connection; and the other host has answered whatever reached it since its first
+// RST: "An incoming segment not containing a RST causes a RST to be sent in response" (RFC 9293
+// section 3.10.7.1). So the network lost the word.
 func (s *session) uninformed(host int) bool {
 	mine, other := s.peers[host].leg(), s.peers[1-host].leg()
 	for i := range mine.resets {
@@ -93,8 +94,8 @@ func (s *session) uninformed(host int) bool {
 	return other.strays < other.sent
 }
 
-// readied says whether a Responder was told that it may send. Where segments may be cut, and bad ones
-// are dropped, it need not take what reached it (mpa.ReceiverConfig.DropBadCRC).
+// readied says whether a Responder was told that it may send. Where segments may be cut, and bad
+// ones are dropped, it need not take what reached it (mpa.ReceiverConfig.DropBadCRC).
 func (s *session) readied(host int) bool {
 	mine, other := s.peers[host].leg(), s.peers[1-host].leg()
 	taken := mine.next

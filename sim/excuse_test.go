@@ -83,7 +83,8 @@ func TestRefusableReset(t *testing.T) {
 	}
 }
 
-// A segment reached the host when no octet that a checksum, or the host's address, covers was damaged.
+// A segment reached the host when no octet that a checksum, or the host's address, covers was
+// damaged.
 func TestTapTakesWholeSegments(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		w, err := New(Config{V6: v6})

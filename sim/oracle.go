@@ -28,7 +28,8 @@ func (s *session) check() error {
 	return whole
 }
 
-// whole says what was not as it is when a connection lives until everybody has said everything, or nil.
+// whole says what was not as it is when a connection lives until everybody has said everything, or
+// nil.
 func (s *session) whole() error {
 	for _, p := range s.peers {
 		switch err := p.qp.Err(); {
@@ -57,8 +58,8 @@ func (p *peer) arrived() error {
 	return nil
 }
 
-// check holds for every peer whatever became of its connection: its region holds what was written or nothing, nothing
-// around it was touched, and each work request was completed once.
+// check holds for every peer whatever became of its connection: its region holds what was written
+// or nothing, nothing around it was touched, and each work request was completed once.
 func (p *peer) check() error {
 	want := p.remote.want
 	for i, b := range p.region.Bytes() {
@@ -130,8 +131,8 @@ func isStartup(err error) bool {
 	return errors.As(err, &e) && e.Code == mpa.ErrStartup
 }
 
-// fpduReach is how far after the front of an FPDU something may stand that makes it invalid: no FPDU
-// is longer, and no marker can name one further back.
+// fpduReach is how far after the front of an FPDU something may stand that makes it invalid: no
+// FPDU is longer, and no marker can name one further back.
 const fpduReach = 1 << 17
 
 // rtrReach is how far the ULPDU_Length of an RTR message, or the marker before it, may stand from

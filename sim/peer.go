@@ -41,26 +41,28 @@ type message struct {
 	invalidates          rnic.STag
 }
 
-// peer is one end of a connection and the application above it, with the model of what the other end's memory must become.
+// peer is one end of a connection and the application above it, with the model of what the other
+// end's memory must become.
 //
-// Writes of one stream that overlap may be placed in any order (RFC 5040 section 5.5), so none do: they fill the remote
-// region from its front. A Send that was delivered says that all Writes before it were placed.
+// Writes of one stream that overlap may be placed in any order (RFC 5040 section 5.5), so none do:
+// they fill the remote region from its front. A Send that was delivered says that all Writes before
+// it were placed.
 type peer struct {
-	name    string
-	wl      *Workload
-	host    *Host
-	end     *End
-	qp      *rnic.QueuePair
-	pd      *rnic.ProtectionDomain
-	asks    asks
-	shapes  shapes
-	numbers uint64 // work requests of the send side
-	rng     *rand.Rand
-	guarded []byte // region with canaries around it
-	region  *rnic.MemoryRegion
-	source  *rnic.MemoryRegion // random octets that Writes and Sends come from
-	inbox   *scattered
-	private []byte // of the start-up frame: STag, and random octets
+	name     string
+	wl       *Workload
+	host     *Host
+	end      *End
+	qp       *rnic.QueuePair
+	pd       *rnic.ProtectionDomain
+	requests requests
+	shapes   shapes
+	numbers  uint64 // work requests of the send side
+	rng      *rand.Rand
+	guarded  []byte // region with canaries around it
+	region   *rnic.MemoryRegion
+	source   *rnic.MemoryRegion // random octets that Writes and Sends come from
+	inbox    *scattered
+	private  []byte // of the start-up frame: STag, and random octets
 
 	pool      *recvPool // where receive buffers come from; nil: the QueuePair has its own
 	lastTaken uint64    // the last of them, by the order of posting
@@ -223,7 +225,7 @@ func (p *peer) post() error {
 		return p.postSend(wr)
 	}
 	if n == 0 {
-		p.empty[1]++ // neither STag nor offset is looked at (DECISIONS 32): any will do
+		p.empty[1]++ // neither STag nor offset is looked at: any will do
 		return p.postSend(wr)
 	}
 	wr.RemoteSTag, wr.RemoteOffset = p.remoteSTag, p.remote.end.Base+uint64(p.next)
@@ -283,7 +285,8 @@ func (p *peer) complete(c *rnic.Completion) error {
 	return fmt.Errorf("%s: completion %d of what was not posted, or twice", p.name, c.ID-recvIDs)
 }
 
-// receive compares one message with the next that the remote sent, and the Writes before it with the region.
+// receive compares one message with the next that the remote sent, and the Writes before it with
+// the region.
 func (p *peer) receive(c *rnic.Completion) error {
 	if err := p.due(c); err != nil {
 		return err

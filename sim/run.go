@@ -36,7 +36,8 @@ type run struct {
 	isOpen   bool
 }
 
-// Run plays the Workload in a World of its own and checks the outcome. The error says what the oracle found.
+// Run plays the Workload in a World of its own and checks the outcome. The error says what the
+// oracle found.
 func (wl Workload) Run() (Outcome, error) {
 	r, err := wl.start()
 	if err != nil {
@@ -179,8 +180,8 @@ func (a *app) poll() error {
 // limitsMax is how many Limits a stage may take in all: a day, by default.
 const limitsMax = 72
 
-// play steps the World, and both applications with it, until done says so. It fails when no segment has
-// arrived for the Workload's Limit, and after limitsMax of them.
+// play steps the World, and both applications with it, until done says so. It fails when no segment
+// has arrived for the Workload's Limit, and after limitsMax of them.
 func (r *run) play(done func() bool) error {
 	before := uint64(0)
 	for n := 1; ; n++ {
@@ -295,7 +296,8 @@ func (r *run) check() error {
 	return err
 }
 
-// leaks waits until the cable is empty, TIME-WAIT is over and every Buf is back, and looks for what is left.
+// leaks waits until the cable is empty, TIME-WAIT is over and every Buf is back, and looks for what
+// is left.
 func (r *run) leaks() error {
 	if err := r.SetFaults(fault.Faults{}); err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// A stage that is slow goes on as long as something happens within the Limit; one that is stuck fails.
+// A stage that is slow goes on as long as something happens within the Limit; one that is stuck
+// fails.
 func TestLimit(t *testing.T) {
 	wl := Workload{
 		Config:   Config{Seed: 1, Faults: fault.Faults{Delay: int64(500 * time.Millisecond)}},

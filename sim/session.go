@@ -12,8 +12,8 @@ import (
 const (
 	listenPort    = "7174"
 	framelessPort = "7175" // for the dialect without start-up frames
-	// patience is how long one end may be left alone by an end that aborted or vanished before it is aborted, too: an idle
-	// peer cannot know, and a RST may be lost.
+	// patience is how long one end may be left alone by an end that aborted or vanished before it
+	// is aborted, too: an idle peer cannot know, and a RST may be lost.
 	patience = int64(5 * time.Minute)
 )
 
@@ -112,9 +112,10 @@ func (s *session) turn(w *World) error {
 	return nil
 }
 
-// look finds sessions that need not be waited for: broken ones, and those that damage has brought to a halt. A ULPDU_Length
-// that is damaged upwards makes the receiver wait for the rest of the frame, and where the sender has no more to say it
-// waits until the end of the stream tells (MPA's error 1).
+// look finds sessions that need not be waited for: broken ones, and those that damage has brought
+// to a halt. A ULPDU_Length that is damaged upwards makes the receiver wait for the rest of the
+// frame, and where the sender has no more to say it waits until the end of the stream tells (MPA's
+// error 1).
 func (s *session) look(w *World) {
 	if moved := s.count(); moved != s.moved || s.movedAt == 0 {
 		s.moved, s.movedAt = moved, w.Now()
@@ -158,8 +159,9 @@ func (s *session) heard() bool {
 	return s.segments != before
 }
 
-// arrivals is how many segments have arrived. A TCP that sends again once a minute, because its RTO has
-// come to that (RFC 6298 section 2.5), may complete no message for long, and is at work all the same.
+// arrivals is how many segments have arrived. A TCP that sends again once a minute, because its RTO
+// has come to that (RFC 6298 section 2.5), may complete no message for long, and is at work all the
+// same.
 func (s *session) arrivals() (n uint64) {
 	for _, p := range s.peers {
 		stats, _ := p.qp.Stats(context.Background()) // of one that has ended, what it was at the end

@@ -7,8 +7,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// shapes is how a peer's work requests look: as one range, as a list of some, or with inline data; and what it takes back of its
-// own, by Local Invalidate. Its randomness is its own.
+// shapes is how a peer's work requests look: as one range, as a list of some, or with inline data;
+// and what it takes back of its own, by Local Invalidate. Its randomness is its own.
 type shapes struct {
 	rng   *rand.Rand
 	grant *rnic.MemoryRegion // what windows are made of, to be invalidated
@@ -78,7 +78,8 @@ func spoil(wr *rnic.WorkRequest) {
 	}
 }
 
-// cut makes up to most ranges of n octets together, some of them empty; at says which k octets from off of the n are.
+// cut makes up to most ranges of n octets together, some of them empty; at says which k octets from
+// off of the n are.
 func cut(rng *rand.Rand, n, most int, at func(off, k int) rnic.SGE) []rnic.SGE {
 	var list []rnic.SGE
 	off := 0
@@ -137,7 +138,7 @@ func (p *peer) takeBack() error {
 	if err != nil {
 		return err
 	}
-	p.asks.windows = append(p.asks.windows, w)
+	p.requests.windows = append(p.requests.windows, w)
 	stag, err := w.Bind(s.grant, rnic.WindowOptions{Len: 64, Access: rnic.RemoteRead, For: p.qp})
 	if err != nil {
 		return err

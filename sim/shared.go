@@ -7,8 +7,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// recvPool is the receive buffers that all connections of a host share, recvDepth for each of them: no connection has more Sends
-// under way, so that nobody may ever lack one.
+// recvPool is the receive buffers that all connections of a host share, recvDepth for each of them:
+// no connection has more Sends under way, so that nobody may ever lack one.
 type recvPool struct {
 	pd     *rnic.ProtectionDomain
 	srq    *rnic.SharedReceiveQueue
@@ -44,7 +44,8 @@ func (p *recvPool) post(i int) error {
 	return err
 }
 
-// completed: a stream has used buffer i, or lets go of it. Each takes them in the order of posting; last is the stream's last.
+// completed: a stream has used buffer i, or lets go of it. Each takes them in the order of posting;
+// last is the stream's last.
 func (p *recvPool) completed(i uint64, last *uint64) error {
 	if i >= uint64(len(p.order)) || p.order[i] == 0 {
 		return fmt.Errorf("shared buffer %d completed and is not posted", i)
@@ -70,8 +71,8 @@ func (p *recvPool) check() error {
 	return nil
 }
 
-// shared draws whether each host's connections share receive buffers, from a generator of its own: what else a seed draws is the same
-// with and without.
+// shared draws whether each host's connections share receive buffers, from a generator of its own:
+// what else a seed draws is the same with and without.
 func (wl *Workload) shared() {
 	d := drawer{rand.New(rand.NewPCG(wl.Seed, 0x5a4ed))}
 	for i := range wl.SharedRecv {

@@ -8,9 +8,9 @@ import (
 )
 
 // tap stands between a host and all that befalls its frames. It sees each segment that the host
-// sends, and each that reaches it as it was sent. So the oracle knows what an end of a connection can
-// know of the other end: an end that waits in vain is excused where the word that it waits for was
-// lost, and not where it arrived.
+// sends, and each that reaches it as it was sent. So the oracle knows what an end of a connection
+// can know of the other end: an end that waits in vain is excused where the word that it waits for
+// was lost, and not where it arrived.
 type tap struct {
 	inner pmd.Timed
 	pool  *mem.Pool
@@ -166,11 +166,11 @@ func (l *leg) received(s *tcp.Segment) {
 	}
 }
 
-// refusable says whether the host's TCP need not have ended the connection for r: "If the RST bit is
-// set and the sequence number exactly matches the next expected sequence number (RCV.NXT), then TCP
-// endpoints MUST reset the connection" (RFC 9293 section 3.10.7.4). Anywhere else in the window it
-// "MUST send an acknowledgment (challenge ACK)"; outside of it, it is dropped silently. RCV.NXT is
-// what the host acknowledges next; where it sends nothing more, what it has acknowledged last.
+// refusable says whether the host's TCP need not have ended the connection for r: "If the RST bit
+// is set and the sequence number exactly matches the next expected sequence number (RCV.NXT), then
+// TCP endpoints MUST reset the connection" (RFC 9293 section 3.10.7.4). Anywhere else in the window
+// it "MUST send an acknowledgment (challenge ACK)"; outside of it, it is dropped silently. RCV.NXT
+// is what the host acknowledges next; where it sends nothing more, what it has acknowledged last.
 func (r *reset) refusable() bool {
 	lo, hi := r.before, r.before
 	if r.answered {

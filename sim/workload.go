@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Workload is random exchanges over some connections between two hosts, both ways at once, with what befalls them.
+// Workload is random exchanges over some connections between two hosts, both ways at once, with
+// what befalls them.
 type Workload struct {
 	Config
 	Conns      []Conn
@@ -20,11 +21,11 @@ type Workload struct {
 	SharedRecv [2]bool // host: its connections share receive buffers
 	Paths      []PathChange
 	Ending     Ending // of the first connection; the others end in order
-	// Limit is how long, in virtual time, a stage may go on without a segment that arrives: default 20
-	// min. A stage may take longer. A peer without SACK and timestamps sends again with an RTO that is a
-	// minute once it was doubled often enough: the maximum must be "at least 60 seconds" (RFC 6298
-	// section 2.5), and a new measurement "can only happen when new data has been sent and acknowledged"
-	// (section 5). So each loss may cost a minute.
+	// Limit is how long, in virtual time, a stage may go on without a segment that arrives: default
+	// 20 min. A stage may take longer. A peer without SACK and timestamps sends again with an RTO
+	// that is a minute once it was doubled often enough: the maximum must be "at least 60 seconds"
+	// (RFC 6298 section 2.5), and a new measurement "can only happen when new data has been sent
+	// and acknowledged" (section 5). So each loss may cost a minute.
 	Limit time.Duration
 }
 
@@ -84,7 +85,7 @@ func (c *Conn) withCRC() bool { return !c.Ends[0].NoCRC || !c.Ends[1].NoCRC }
 
 // survives says whether damage that TCP's checksum does not show cannot end what the host receives
 // on c, unless the other TCP cuts its segments: every octet is verified before it is acknowledged
-// (DECISIONS 30). So bad segments are dropped, and segments hold whole frames. Where the network
+// So bad segments are dropped, and segments hold whole frames. Where the network
 // copies segments, a timestamp must tell one whose ULPDU_Length was damaged from what the peer
 // sends again.
 func (wl *Workload) survives(c *Conn, host int) bool {
@@ -94,10 +95,10 @@ func (wl *Workload) survives(c *Conn, host int) bool {
 	case wl.Faults.Duplicate > 0 && wl.TCP.NoTimestamps:
 		return false
 	}
-	return c.Ends[host].DropBadCRC && wl.Join == 0 && wl.Split == 0 && len(wl.Paths) == 0
+	return c.Ends[host].DropBadCRC && wl.Coalesce == 0 && wl.Split == 0 && len(wl.Paths) == 0
 }
 
-// String is the configuration, for who has to find out what a seed did.
+// String is the configuration, for whoever has to find out what a seed did.
 func (wl Workload) String() string {
 	var b strings.Builder
 	family := "IPv4"
@@ -106,7 +107,7 @@ func (wl Workload) String() string {
 	}
 	fmt.Fprintf(&b, "seed %d: %s, MTU %d, %d messages an end, Writes to %d, Sends to %d, ending %v by host %d at %.2f",
 		wl.Seed, family, wl.MTU, wl.Messages, wl.WriteMax, wl.SendMax, wl.Ending.Kind, wl.Ending.Host, wl.Ending.At)
-	fmt.Fprintf(&b, "\n  cable: %s join=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Join, wl.Split)
+	fmt.Fprintf(&b, "\n  cable: %s coalesce=%.2f split=%.2f", fault.Spec{Rx: wl.Faults, Tx: wl.Faults}, wl.Coalesce, wl.Split)
 	fmt.Fprintf(&b, "\n  TCP: window %d, no SACK %v, no timestamps %v; one completion queue %v, shared receive queues %v",
 		wl.TCP.ReceiveWindow, wl.TCP.NoSACK, wl.TCP.NoTimestamps, wl.SharedCQ, wl.SharedRecv)
 	for _, p := range wl.Paths {

@@ -1,12 +1,13 @@
-// Package sim runs whole hosts in virtual time from one seed: Poller, TCP, MPA, DDP, RDMAP and verbs are the real ones,
-// and only the cable, what stands in it and the clock are made up. A run that failed is the same run again with the same
-// seed.
+// Package sim runs whole hosts in virtual time from one seed: Poller, TCP, MPA, DDP, RDMAP and
+// verbs are the real ones, and only the cable, what stands in it and the clock are made up. A run
+// that failed is the same run again with the same seed.
 //
 //	Draw(seed) -> Workload -> Run: a World of two hosts, connections between their peers, events on the way -> Outcome
 //
-// A World belongs to one goroutine, and everything in it happens there; Worlds share nothing. The oracle (peer.go, oracle.go)
-// is that memory is byte-equal, completions come once and in order, nothing leaks and nothing is written outside a region;
-// where a connection had to end early, that what did arrive was right, and that the end was for the right reason.
+// A World belongs to one goroutine, and everything in it happens there; Worlds share nothing. The
+// oracle (peer.go, oracle.go) is that memory is byte-equal, completions come once and in order,
+// nothing leaks and nothing is written outside a region; where a connection had to end early, that
+// what did arrive was right, and that the end was for the right reason.
 package sim
 
 import (
@@ -29,13 +30,14 @@ import (
 
 // Config of a World of two hosts.
 type Config struct {
-	Seed        uint64
-	MTU         int // default 1500
-	V6          bool
-	Faults      fault.Faults // of each direction of the cable
-	Join, Split float64      // of the middlebox in each direction: fault.PathSpec
-	TCP         tcp.Config
-	Bufs        int // per host, default 1024
+	Seed     uint64
+	MTU      int // default 1500
+	V6       bool
+	Faults   fault.Faults // of each direction of the cable
+	Coalesce float64      `json:"Join"` // of the middlebox in each direction: fault.PathSpec; Join in recorded workloads
+	Split    float64
+	TCP      tcp.Config
+	Bufs     int // per host, default 1024
 }
 
 // stepNs is what one turn of both hosts costs when there was work.
@@ -66,10 +68,10 @@ type Host struct {
 	wounds  wounds
 }
 
-// neighbourRetries is how often a host asks for its neighbour. After MAX_MULTICAST_SOLICIT (3) a dial
-// ends, as it must: "If no Neighbor Advertisement is received after MAX_MULTICAST_SOLICIT
-// solicitations, address resolution has failed" (RFC 4861 section 7.2.2). Of a million Workloads a few
-// lose three in a row, which would show nothing.
+// neighbourRetries is how often a host asks for its neighbour. After MAX_MULTICAST_SOLICIT (3) a
+// dial ends, as it must: "If no Neighbor Advertisement is received after MAX_MULTICAST_SOLICIT
+// solicitations, address resolution has failed" (RFC 4861 section 7.2.2). Of a million Workloads a
+// few lose three in a row, which would show nothing.
 const neighbourRetries = 10
 
 // New makes a World at time 0.
@@ -124,7 +126,8 @@ func (w *World) newHost(i int, cfg Config, port *wire.Port) (*Host, error) {
 	return h, err
 }
 
-// openCable puts what stands in the cable in front of the host, whose receive side is one direction of it:
+// openCable puts what stands in the cable in front of the host, whose receive side is one direction
+// of it:
 //
 //	host <- tap <- faults <- path <- cable
 func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64) error {
@@ -133,7 +136,7 @@ func (h *Host) openCable(i int, cfg Config, port *wire.Port, clock func() int64)
 		return err
 	}
 	seed := cfg.Seed*2 + uint64(i)
-	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Join, Split: cfg.Split})
+	h.path, err = fault.WrapPath(queue, h.Pool, fault.PathSpec{Seed: seed, LinkMTU: cfg.MTU, Coalesce: cfg.Coalesce, Split: cfg.Split})
 	if err != nil {
 		return err
 	}
@@ -165,7 +168,8 @@ func (w *World) Cut() error {
 	return w.SetFaults(fault.Faults{Drop: 1})
 }
 
-// SetPath changes what the path from host i carries; silent: without reports to who sends more. 0 is the link's MTU.
+// SetPath changes what the path from host i carries; silent: without reports to a sender of more. 0
+// is the link's MTU.
 func (w *World) SetPath(i, mtu int, silent bool) error {
 	p := w.Hosts[i].path
 	spec := p.Spec()
@@ -197,7 +201,8 @@ func (w *World) Step() {
 	w.now = max(w.now+stepNs, min(next, w.now+int64(time.Hour)))
 }
 
-// settle lets what an application ordered be carried out: each host drains its control ring in one turn.
+// settle lets what an application ordered be carried out: each host drains its control ring in one
+// turn.
 func (w *World) settle() {
 	for _, h := range w.Hosts {
 		h.Poller.Turn()
@@ -221,5 +226,6 @@ func (w *World) Run(limit time.Duration, done func() bool) error {
 // spareBufs is what an idle Poller keeps at hand for the next segment.
 const spareBufs = 1
 
-// Leaked is how many of a host's Bufs are somewhere, once all its connections are closed and the cable is empty.
+// Leaked is how many of a host's Bufs are somewhere, once all its connections are closed and the
+// cable is empty.
 func (h *Host) Leaked() int { return max(0, h.Pool.Size()-h.Pool.Available()-spareBufs) }

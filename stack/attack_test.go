@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The catalogue of attacks, as docs/security.md lists them. Each is mounted on host b while a
+// The catalogue of attacks, as docs/reference/attacks.md lists them. Each is mounted on host b while a
 // healthy connection between a and b carries octets both ways, in virtual time, through one device
 // queue: a hostile frame takes the place of an honest one. What must hold: the healthy connection
 // keeps its goodput, octet for octet right; memory is what the Config says; a counter names what

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/tcp"
 	"github.com/stretchr/testify/require"
@@ -376,10 +377,7 @@ func TestCookieLife(t *testing.T) {
 //
 // req: 4987-3.5-1, 4987-4-2, 9293-MUST-42
 func TestSynFlood(t *testing.T) {
-	syns := floodSYNs
-	if testing.Short() {
-		syns = min(syns, 50_000)
-	}
+	syns := min(floodSYNs, sample.Count(50_000, floodSYNs))
 	const backlog = 64
 	l := newLab(t, func(i int, cfg *Config) { cfg.ConnsMax = 1024 })
 	l.listen(l.b, 7, backlog)

@@ -10,16 +10,15 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/internal/netlab"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 var (
@@ -40,8 +39,15 @@ func sh(t *testing.T, format string, args ...any) string {
 func dual(t *testing.T) func(cfg *Config, dev string) {
 	return func(cfg *Config, dev string) {
 		cfg.Addrs, cfg.NoDAD = []netip.Prefix{ourAddr6}, true
-		sh(t, "ip addr add %v dev %s nodad", kernelAddr6, dev)
+		addKernelAddr(t, kernelAddr6, dev)
 	}
+}
+
+// addKernelAddr gives the kernel's side an IPv6 address that it uses at once.
+func addKernelAddr(t *testing.T, a netip.Prefix, dev string) {
+	t.Helper()
+	sh(t, "ip addr add %v dev %s nodad", a, dev)
+	netlab.AwaitAddrs(t, a)
 }
 
 // Pings of both families, whole and in fragments: those of 8000 octets come in six and are answered
@@ -165,8 +171,8 @@ func TestKernelDuplicateAddress(t *testing.T) {
 	k := tunedKernelLab(t, func(cfg *Config, dev string) {
 		cfg.Addrs = []netip.Prefix{ourAddr6, netip.MustParsePrefix("fd77::9/64")}
 		cfg.NoDAD = false
-		sh(t, "ip addr add fd77::9/64 dev %s nodad", dev)
-		sh(t, "ip addr add %v dev %s nodad", kernelAddr6, dev)
+		addKernelAddr(t, netip.MustParsePrefix("fd77::9/64"), dev)
+		addKernelAddr(t, kernelAddr6, dev)
 	})
 	end := time.Now().Add(10 * time.Second)
 	states := map[AddrState]int{}
@@ -192,23 +198,19 @@ func TestKernelDuplicateAddress(t *testing.T) {
 
 // distant is a namespace after the kernel, which forwards to it over a link of MTU 1280.
 type distant struct {
-	t    *testing.T
-	name string
+	t *testing.T
+	*netlab.Namespace
 }
 
 func newDistant(t *testing.T) *distant {
-	d := &distant{t: t, name: fmt.Sprintf("stack-%d", os.Getpid())}
-	sh(t, "ip netns add %s", d.name)
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", d.name).Run() })
-	sh(t, "ip link add near mtu 1280 type veth peer name far netns %s mtu 1500", d.name)
+	d := &distant{t, netlab.New(t)}
+	sh(t, "ip link add near mtu 1280 type veth peer name far netns %d mtu 1500", d.Hold(t).PID())
 	sh(t, "ip addr add 10.99.0.1/24 dev near")
-	sh(t, "ip addr add fd99::1/64 dev near nodad")
 	sh(t, "ip link set near up")
-	sh(t, "ip -n %s addr add 10.99.0.2/24 dev far", d.name)
-	sh(t, "ip -n %s addr add fd99::2/64 dev far nodad", d.name)
-	sh(t, "ip -n %s link set far up", d.name)
-	sh(t, "ip -n %s route add default via 10.99.0.1", d.name)
-	sh(t, "ip -n %s route add default via fd99::1", d.name)
+	addKernelAddr(t, netip.MustParsePrefix("fd99::1/64"), "near")
+	d.Configure(t, netlab.Device{Name: "far", Addrs: []netip.Prefix{netip.MustParsePrefix("10.99.0.2/24"), netip.MustParsePrefix("fd99::2/64")}})
+	d.Run(t, "ip", "route", "add", "default", "via", "10.99.0.1")
+	d.Run(t, "ip", "route", "add", "default", "via", "fd99::1")
 	for _, path := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
 		require.NoError(t, os.WriteFile("/proc/sys/net/"+path, []byte("1"), 0o644))
 	}
@@ -216,31 +218,13 @@ func newDistant(t *testing.T) *distant {
 }
 
 // listen opens a kernel socket there.
-func (d *distant) listen(addr netip.Addr) *net.TCPListener {
-	type result struct {
-		l   *net.TCPListener
-		err error
-	}
-	ready := make(chan result, 1)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		ns, err := os.Open("/run/netns/" + d.name)
-		if err == nil {
-			defer ns.Close()
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		}
-		if err != nil {
-			ready <- result{nil, err}
-			return
-		}
-		l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
-		ready <- result{l, err}
-	}()
-	r := <-ready
-	require.NoError(d.t, r.err)
-	d.t.Cleanup(func() { _ = r.l.Close() })
-	require.NoError(d.t, r.l.SetDeadline(time.Now().Add(30*time.Second)))
-	return r.l
+func (d *distant) listen(addr netip.Addr) (l *net.TCPListener) {
+	var err error
+	d.Do(func() { l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0))) })
+	require.NoError(d.t, err)
+	d.t.Cleanup(func() { _ = l.Close() })
+	require.NoError(d.t, l.SetDeadline(time.Now().Add(30*time.Second)))
+	return l
 }
 
 // A router on the way has a link of 1280: its ICMP lowers what we send, of both families, and the

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // A storm of everything that may happen, from one seed: connections come and go, octets flow under
@@ -16,7 +18,7 @@ import (
 // right, calls in order), every connection ends with one Closed, and every Buf comes back.
 func TestStorm(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
-	for i := range uint64(12) {
+	for i := range uint64(sample.Count(4, 12)) {
 		seed := base + i
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { storm(t, seed) })
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/stack"
 )
@@ -81,10 +82,7 @@ func meddle(ctx context.Context, c *Conn, rng *rand.Rand, buf []byte) {
 func TestChaos(t *testing.T) {
 	before := runtime.NumGoroutine()
 	l := newLab(t, labConfig{})
-	rounds := 20
-	if testing.Short() {
-		rounds = 5
-	}
+	rounds := sample.Count(5, 20)
 	ln := l.listen(Options{})
 	target := ln.Addr().(*net.TCPAddr).AddrPort()
 	for round := range rounds {

@@ -20,6 +20,7 @@ import (
 
 // req: 9293-MUST-46
 func TestDialErrors(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, labConfig{faults: &fault.Spec{}})
 	d := &Dialer{Pollers: l.hosts[0].mine}
 	for address, want := range map[string]error{

@@ -31,7 +31,7 @@
 // peer acknowledges nothing of it for Options.FlushTimeout it is reset, and when the peer does not
 // close its half for tcp.Config.FinWait2Ns it is forgotten.
 //
-// Options and settings of a connection are those of sockets: docs/stream.md has them side by side.
+// Options and settings of a connection are those of sockets: docs/reference/sockets.md has them side by side.
 // Calls that do not block (TryRead, TryWrite, Ready) and a hook (SetNotify) let one goroutine serve
 // many connections.
 //

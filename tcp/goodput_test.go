@@ -1,6 +1,10 @@
 package tcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rnicd/rnicd/internal/sample"
+)
 
 // goodput is what a bulk transfer of n octets gets through link, in Mbit/s of virtual time.
 func goodput(t testing.TB, seed uint64, link simLink, cfg Config, n uint64) (mbit float64, sender Stats) {
@@ -25,7 +29,7 @@ func goodput(t testing.TB, seed uint64, link simLink, cfg Config, n uint64) (mbi
 func TestGoodput(t *testing.T) {
 	base := simLink{delay: 500_000, perOctet: 8, queueMax: 2_000_000}
 	with := func(f func(l *simLink)) simLink { l := base; f(&l); return l }
-	for _, tt := range []struct {
+	for _, tt := range sample.Of(t, 2, []struct {
 		name  string
 		link  simLink
 		cfg   Config
@@ -37,7 +41,7 @@ func TestGoodput(t *testing.T) {
 		{"loss 1%, reorder 10%", with(func(l *simLink) { l.loss, l.reorder, l.jitter = 0.01, 0.1, 200_000 }), Config{NoDelay: true}, 40},
 		{"loss 1%, no SACK", with(func(l *simLink) { l.loss = 0.01 }), Config{NoDelay: true, NoSACK: true}, 20},
 		{"loss 0.1%", with(func(l *simLink) { l.loss = 0.001 }), Config{NoDelay: true}, 200},
-	} {
+	}) {
 		t.Run(tt.name, func(t *testing.T) {
 			sum := 0.0
 			const seeds = 5
@@ -60,10 +64,10 @@ func TestGoodput(t *testing.T) {
 
 // A cable almost without delay, whose peer acknowledges a burst at once: where the ACK of a whole
 // burst is lost, a probe must find out, and not a timeout of 200 ms. A reference with a timeout per
-// lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput (docs/operations.md
+// lost ACK gets 70 Mbit/s here. How soon the probe may go decides the goodput (docs/guides/operations.md
 // has the figures).
 func TestGoodputOfACable(t *testing.T) {
-	for _, tt := range []struct {
+	for _, tt := range sample.Of(t, 2, []struct {
 		delay, ptoMin int64
 		floor         float64
 	}{
@@ -73,7 +77,7 @@ func TestGoodputOfACable(t *testing.T) {
 		{10 * us, 100 * us, 5500},
 		{50 * us, 0, 1000},
 		{50 * us, 100 * us, 1000},
-	} {
+	}) {
 		sum := 0.0
 		timeouts, probes := uint64(0), uint64(0)
 		const seeds = 4

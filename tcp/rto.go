@@ -46,7 +46,7 @@ func (e *rtoEstimator) sample(r int64, expected int) {
 	}
 	// The floor bounds the variance term, as Linux has it, and not the sum: at 100 ms and more,
 	// RTTVAR of a steady path tends to nothing, and jitter would be taken for loss.
-	// docs/congestion.md says how often.
+	// docs/results/congestion.md says how often.
 	e.base = min(e.srtt+max(rttGranularityNs, 4*e.rttvar, e.cfg.RTOMinNs), e.cfg.RTOMaxNs)
 	e.backoff = 0
 }

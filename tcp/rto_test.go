@@ -171,7 +171,7 @@ func TestManySamplesPerRoundTrip(t *testing.T) {
 	}
 }
 
-// RFC 6928 instead of RFC 5681's table (docs/requirements.md).
+// RFC 6928 instead of RFC 5681's table (docs/requirements/deviations.md).
 func TestInitialWindowBySegmentSize(t *testing.T) {
 	for _, tt := range []struct{ mss, config, want int }{
 		{536, 0, 5360}, {1460, 0, 14600}, {2000, 0, 14600}, {8960, 0, 17920}, {1000, 3, 3000},

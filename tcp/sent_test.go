@@ -3,12 +3,14 @@ package tcp
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // The list of what was sent again, against a slice: in the order of sending, whatever is marked,
 // cut or acknowledged.
 func TestSentRingAgainstASlice(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(sample.Count(60, 300)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s := sentRing{recs: make([]record, 64), mask: 63}
 		s.rel, s.una, s.nxt, s.end, s.unjudged = ^uint32(9), ^uint32(9), ^uint32(9), ^uint32(9), ^uint32(9) // the counts wrap

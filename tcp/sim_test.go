@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
@@ -428,7 +429,7 @@ func simOf(seed uint64) *sim {
 // paths: nothing waits for a timeout, and nothing is sent twice but for what the path is said not
 // to carry.
 func TestCleanLink(t *testing.T) {
-	for seed := range uint64(*simSeeds) {
+	for seed := range uint64(min(*simSeeds, sample.Count(100, *simSeeds))) {
 		s := simOf(seed)
 		s.link.loss, s.link.dup, s.link.reorder, s.shrinkAt = 0, 0, 0, 0
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -465,9 +466,7 @@ func TestSimulatedLink(t *testing.T) {
 	if *simSeed >= 0 {
 		first, last = uint64(*simSeed), uint64(*simSeed)+1
 	}
-	if testing.Short() {
-		last = min(last, first+50)
-	}
+	last = min(last, first+uint64(sample.Count(50, *simSeeds)))
 	var total Stats
 	for seed := first; seed < last; seed++ {
 		s := simOf(seed)

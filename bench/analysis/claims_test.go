@@ -10,9 +10,10 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// An aligned sender: nothing is held, however many connections there are and whatever is lost; every FPDU is passed straight
-// from its segment. The buffers are those that come while the host looks elsewhere. Without markers that is so while nothing
-// is lost. The draft says some hundreds of kB.
+// An aligned sender: nothing is held, however many connections there are and whatever is lost;
+// every FPDU is passed straight from its segment. The buffers are those that come while the host
+// looks elsewhere. Without markers that is so while nothing is lost. The draft says some hundreds
+// of kB.
 //
 // req: D01-11.1.2-4, D01-11.1.2.1-2, 5044-B-1
 func TestAlignedNeedsNoReassembly(t *testing.T) {
@@ -35,8 +36,8 @@ func TestAlignedNeedsNoReassembly(t *testing.T) {
 	}
 }
 
-// A sender that cuts its segments anywhere: each connection holds the front of one FPDU, in a buffer of a segment's size. For
-// 10,000 of them and an EMSS of 1500 that is 15 MB.
+// A sender that cuts its segments anywhere: each connection holds the front of one FPDU, in a
+// buffer of a segment's size. For 10,000 of them and an EMSS of 1500 that is 15 MB.
 //
 // req: D01-11.1.2-2, D01-11.1.2-3, 5044-B-1
 func TestUnalignedHoldsAnEMSSPerConnection(t *testing.T) {
@@ -50,8 +51,9 @@ func TestUnalignedHoldsAnEMSSPerConnection(t *testing.T) {
 	require.InDelta(t, 15_000_000, v[connKey(10_000, 0, "unaligned")][mBufs]*exampleEMSS, 50_000)
 }
 
-// A TCP that keeps what lies beyond a gap: bandwidth times delay after one loss, K a little below 1; the aligned receiver of
-// the same octets keeps nothing, and what it has in hand goes with the time it takes to look, not with the delay.
+// A TCP that keeps what lies beyond a gap: bandwidth times delay after one loss, K a little below
+// 1; the aligned receiver of the same octets keeps nothing, and what it has in hand goes with the
+// time it takes to look, not with the delay.
 //
 // req: D01-11.1.2-1
 func TestPlainTCPHoldsBandwidthTimesDelay(t *testing.T) {
@@ -66,8 +68,9 @@ func TestPlainTCPHoldsBandwidthTimesDelay(t *testing.T) {
 	}
 }
 
-// Buffers are needed where segments are not aligned, and where some are missing and there are no markers. With markers what is
-// held of an unaligned stream goes with the number of gaps; without, with all that is in flight.
+// Buffers are needed where segments are not aligned, and where some are missing and there are no
+// markers. With markers what is held of an unaligned stream goes with the number of gaps; without,
+// with all that is in flight.
 //
 // req: D01-11.2-1, C02-13.1.1-1
 func TestMarkersReduceWhatIsHeld(t *testing.T) {
@@ -88,8 +91,9 @@ func TestMarkersReduceWhatIsHeld(t *testing.T) {
 	require.Greater(t, v[lossKey(5, "unaligned")][mMean], window/2)
 }
 
-// FPDUs of EMSS/2+1 or a little more, posted in a crowd, take twice the segments of a TCP that cuts anywhere, never more; and
-// no more ACKs than segments. Such segments are half full. Large messages, and small ones that are packed, cost nothing.
+// FPDUs of EMSS/2+1 or a little more, posted in a crowd, take twice the segments of a TCP that cuts
+// anywhere, never more; and no more ACKs than segments. Such segments are half full. Large
+// messages, and small ones that are packed, cost nothing.
 //
 // req: D01-11.1.2.2-1, D01-11.1.2.2-2, 5044-B-1
 func TestSegmentsAtMostTwice(t *testing.T) {
@@ -137,9 +141,9 @@ func TestAlignmentNeedsAnFPDUWithinEMSS(t *testing.T) {
 	require.Positive(t, r.Held)
 }
 
-// A middlebox makes two segments of each; where one of the two is lost, the sender sends the FPDU again as it was, although
-// half of it has been acknowledged. That costs an octet for each that was lost, one in a hundred where one in a hundred is
-// lost.
+// A middlebox makes two segments of each; where one of the two is lost, the sender sends the FPDU
+// again as it was, although half of it has been acknowledged. That costs an octet for each that was
+// lost, one in a hundred where one in a hundred is lost.
 //
 // req: D01-11.1.2.2-3
 func TestWholeFPDUsSentAgainCostLittle(t *testing.T) {
@@ -151,7 +155,8 @@ func TestWholeFPDUsSentAgainCostLittle(t *testing.T) {
 	require.Less(t, float64(r.Resent-r.LostOctets)/float64(r.Delivered), 0.015, "of what was delivered")
 }
 
-// windows is cwnd after each round trip, of a sender whose FPDUs have so many octets. In the sixth one segment is lost.
+// windows is cwnd after each round trip, of a sender whose FPDUs have so many octets. In the sixth
+// one segment is lost.
 func windows(fpdu, rounds int) (cwnd []int) {
 	s := segmentSetup()
 	s.ULPDU = fpdu - mpa.HeaderLen - mpa.CRCLen
@@ -173,8 +178,8 @@ func windows(fpdu, rounds int) (cwnd []int) {
 	return cwnd
 }
 
-// Slow start doubles the window each round trip, a loss halves it, and congestion avoidance adds one segment per round trip,
-// whether segments are full or half full.
+// Slow start doubles the window each round trip, a loss halves it, and congestion avoidance adds
+// one segment per round trip, whether segments are full or half full.
 //
 // req: D01-11.1.2.2-4
 func TestWindowGrowsAsInAnyTCP(t *testing.T) {
@@ -189,8 +194,9 @@ func TestWindowGrowsAsInAnyTCP(t *testing.T) {
 	}
 }
 
-// The path's MTU shrinks under FPDUs that were posted for a larger one: they go out in pieces, and a receiver that can hold
-// pieces finishes. One that cannot never does. Nor does a sender that is not told and does not cut.
+// The path's MTU shrinks under FPDUs that were posted for a larger one: they go out in pieces, and
+// a receiver that can hold pieces finishes. One that cannot never does. Nor does a sender that is
+// not told and does not cut.
 //
 // req: D01-11.2.2-4, C02-13.1.1.2-4, D01-11.2.1-4, C02-13.1.1.1-4
 func TestShrinkingPathNeedsABuffer(t *testing.T) {
@@ -228,7 +234,8 @@ func TestShrinkingPathNeedsABuffer(t *testing.T) {
 	require.False(t, done || moved, "not told")
 }
 
-// give offers octets [lo, hi) of the stream to the first connection's receiver, as a segment of their own.
+// give offers octets [lo, hi) of the stream to the first connection's receiver, as a segment of
+// their own.
 func give(w *world, lo, hi uint64) (kept bool) {
 	b := w.pool.Alloc()
 	data := w.pool.Slot(b)[mem.Headroom:]
@@ -242,8 +249,9 @@ func give(w *world, lo, hi uint64) (kept bool) {
 	return kept
 }
 
-// For each segment the receiver finds out anew whether it is aligned. One that is leaves nothing behind; one that ends inside
-// an FPDU leaves its front, in a buffer of the connection's, until the rest has come in one or two more.
+// For each segment the receiver finds out anew whether it is aligned. One that is leaves nothing
+// behind; one that ends inside an FPDU leaves its front, in a buffer of the connection's, until the
+// rest has come in one or two more.
 //
 // req: D01-11.1.2.1-3, D01-11.1.2.1-1, D01-11.2.2-1, C02-13.1.1.2-1
 func TestAlignmentIsDetectedPerSegment(t *testing.T) {
@@ -258,7 +266,8 @@ func TestAlignmentIsDetectedPerSegment(t *testing.T) {
 			require.False(t, give(w, a, b), "aligned")
 			require.Equal(t, idle, used())
 			require.EqualValues(t, i/3+1, w.direct)
-			// An FPDU of the link's MTU in two segments, the next in three; these begin with the end of another.
+			// An FPDU of the link's MTU in two segments, the next in three; these begin with the
+			// end of another.
 			require.True(t, give(w, b, b+700))
 			require.Equal(t, 700, w.held)
 			require.Equal(t, idle+1, used())
@@ -275,8 +284,8 @@ func TestAlignmentIsDetectedPerSegment(t *testing.T) {
 	}
 }
 
-// 128 octets of ULPDU, 2 of pad, 2 of length, 4 of CRC and a marker: the largest FPDU that a sender makes whatever the MTU is
-// 140 octets, and a receiver can always hold it, also at an MTU of 100.
+// 128 octets of ULPDU, 2 of pad, 2 of length, 4 of CRC and a marker: the largest FPDU that a sender
+// makes whatever the MTU is 140 octets, and a receiver can always hold it, also at an MTU of 100.
 //
 // req: D01-11.2.2-2, D01-11.2.2-3, C02-13.1.1.2-2, C02-13.1.1.2-3, 5044-A.5-2
 func TestSmallestReassemblyBuffer(t *testing.T) {

@@ -69,7 +69,8 @@ func (h *hosts) turn() (work int) {
 	return work
 }
 
-// until turns the hosts until done says so; when they have nothing to do the clock goes to their next deadline.
+// until turns the hosts until done says so; when they have nothing to do the clock goes to their
+// next deadline.
 func (h *hosts) until(done func() bool) error {
 	for range turnsMax {
 		if done() {

@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Messages is a crowd of RDMA Writes of one length from one QueuePair to another, whole hosts in virtual time.
+// Messages is a crowd of RDMA Writes of one length from one QueuePair to another, whole hosts in
+// virtual time.
 type Messages struct {
 	Octets  int // of each
 	Count   int
@@ -50,7 +51,8 @@ type pair struct {
 	stag rnic.STag
 }
 
-// Run sends the messages and counts segments. An error says that the connection failed: it must not.
+// Run sends the messages and counts segments. An error says that the connection failed: it must
+// not.
 func (m Messages) Run() (Segments, error) {
 	h, err := newHosts()
 	if err != nil {

@@ -14,8 +14,8 @@ type plot struct {
 	series []series
 }
 
-// axis from the first to the last of its ticks. A value below a logarithmic axis is drawn on its end: the first tick may be
-// called 0.
+// axis from the first to the last of its ticks. A value below a logarithmic axis is drawn on its
+// end: the first tick may be called 0.
 type axis struct {
 	label string
 	log   bool
@@ -40,7 +40,8 @@ const (
 	plotTop, plotBottom   = 50, 60
 )
 
-// colours are told apart by people who see red and green alike (M. Okabe, K. Ito, 2002), and the lines by their marks.
+// colours are told apart by people who see red and green alike (M. Okabe, K. Ito, 2002), and the
+// lines by their marks.
 var colours = []string{"#0072b2", "#56b4e9", "#d55e00", "#e69f00", "#009e73", "#cc79a7", "#000000"}
 
 // place is where v stands between lo and hi.

@@ -5,8 +5,9 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// receiver is what stands above TCP. take is given new octets in a Buf, whichever come first, and says whether it keeps the
-// Buf, or refuses the octets; edge says how far they have come without a gap.
+// receiver is what stands above TCP. take is given new octets in a Buf, whichever come first, and
+// says whether it keeps the Buf, or refuses the octets; edge says how far they have come without a
+// gap.
 type receiver interface {
 	take(off uint64, b mem.Buf, data []byte) (kept, refused bool)
 	edge(left uint64)
@@ -53,8 +54,8 @@ func (p *placing) place(u *mpa.ULPDU) {
 	}
 }
 
-// buffered is the receive buffer of a TCP without MPA, at its best: the application takes what is in order at once, so only
-// what lies beyond a gap has to be kept.
+// buffered is the receive buffer of a TCP without MPA, at its best: the application takes what is
+// in order at once, so only what lies beyond a gap has to be kept.
 type buffered struct {
 	w    *world
 	left uint64

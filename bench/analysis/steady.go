@@ -2,8 +2,8 @@ package analysis
 
 import "github.com/rnicd/rnicd/tcp/cc"
 
-// steady holds cwnd where it is, whatever is lost: what is compared is how much memory receivers need for the same octets in
-// flight, not what congestion control makes of a loss.
+// steady holds cwnd where it is, whatever is lost: what is compared is how much memory receivers
+// need for the same octets in flight, not what congestion control makes of a loss.
 type steady struct{ octets int }
 
 func (steady) Name() string { return "steady" }

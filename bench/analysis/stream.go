@@ -2,7 +2,8 @@ package analysis
 
 import "github.com/rnicd/rnicd/mpa"
 
-// stream is what every connection of a world sends: one FPDU behind the other, each with a ULPDU of the same length.
+// stream is what every connection of a world sends: one FPDU after the other, each with a ULPDU of
+// the same length.
 type stream struct {
 	mode   mpa.Mode
 	octets []byte

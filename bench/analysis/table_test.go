@@ -19,9 +19,9 @@ var (
 
 const (
 	golden   = "testdata/analysis.golden"
-	document = "../../docs/analysis.md"
-	figures  = "../../docs/analysis"
-	title    = "# What docs/analysis.md and its figures are made of (tables.go says which number is what). Written by make analysis.\n"
+	document = "../../docs/results/analysis.md"
+	figures  = "../../docs/results/analysis"
+	title    = "# What docs/results/analysis.md and its figures are made of (tables.go says which number is what). Written by make analysis.\n"
 )
 
 // committed is the golden file.
@@ -78,7 +78,8 @@ func current(t *testing.T) Values {
 	return v
 }
 
-// What is committed is what is measured, to the last digit: the quick cells in every run, all with -analysis.all.
+// What is committed is what is measured, to the last digit: the quick cells in every run, all with
+// -analysis.all.
 func TestGolden(t *testing.T) {
 	cells := Cells()
 	if *update {
@@ -130,13 +131,13 @@ func TestDocument(t *testing.T) {
 	require.NoError(t, err)
 	for name, table := range Tables(v) {
 		if !strings.Contains(string(text), "<!-- table "+name+" -->\n"+table+"<!-- end -->") {
-			t.Errorf("docs/analysis.md must have as table %s:\n%s", name, table)
+			t.Errorf("docs/results/analysis.md must have as table %s:\n%s", name, table)
 		}
 	}
 	for name, svg := range Figures(v) {
 		file, err := os.ReadFile(filepath.Join(figures, name))
 		require.NoError(t, err)
-		require.Equal(t, svg, string(file), "docs/analysis/%s", name)
+		require.Equal(t, svg, string(file), "docs/results/analysis/%s", name)
 		require.Contains(t, string(text), "(analysis/"+name+")")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// The link of the drafts' example: 1 Gbit/s, an EMSS of 1500. The rest is ours: a round trip of 10 ms, and a receiving host
-// that looks at its queue every 50 microseconds.
+// The link of the drafts' example: 1 Gbit/s, an EMSS of 1500. The rest is ours: a round trip of 10
+// ms, and a receiving host that looks at its queue every 50 microseconds.
 const (
 	exampleBits = 1_000_000_000
 	exampleRTT  = 10_000_000
@@ -48,8 +48,8 @@ type path struct {
 
 func (p path) product() int { return int(float64(p.mbit) * p.rttMs * 125) }
 
-// example is the setup of conns connections, each with its share of two bandwidth-delay products in flight, but at least four
-// segments: with fewer, losses are found by timeouts only.
+// example is the setup of conns connections, each with its share of two bandwidth-delay products in
+// flight, but at least four segments: with fewer, losses are found by timeouts only.
 func example(conns int, lossPercent float64, kind string) Setup {
 	window := 2 * exampleBits / 8_000 * (exampleRTT / 1_000_000) / conns
 	window = max(window/exampleEMSS, 4) * exampleEMSS

@@ -11,7 +11,8 @@ import (
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
-// Setup of a world: Conns senders behind one link, each with as much to send as it may, to one receiving host.
+// Setup of a world: Conns senders behind one link, each with as much to send as it may, to one
+// receiving host.
 //
 //	senders ─► queue ─► BitsPerSecond ─► loss ─► RTTNs/2 ─► receiving host, which looks every PollNs
 //	   ◄──────────────────────────────────────── RTTNs/2 ◄──┘
@@ -63,8 +64,8 @@ const (
 	never    = math.MaxInt64
 	tcpOpts  = 12 // of every segment: timestamps
 
-	// Above the longest queue, that of 10,000 windows. The handshake did not see it, so that a shorter timeout would find
-	// lost what only waits.
+	// Above the longest queue, that of 10,000 windows. The handshake did not see it, so that a
+	// shorter timeout would find lost what only waits.
 	timeoutMin = 1_000_000_000
 )
 
@@ -112,7 +113,8 @@ type world struct {
 	res            Result
 }
 
-// Run runs s for ns of virtual time. It panics when a limit of tcp or mpa was what decided: the numbers would mean nothing.
+// Run runs s for ns of virtual time. It panics when a limit of tcp or mpa was what decided: the
+// numbers would mean nothing.
 func Run(s Setup, ns int64) Result {
 	w := newWorld(s, ns)
 	end := w.now + ns
@@ -248,7 +250,8 @@ func (w *world) step(end int64) bool {
 	return true
 }
 
-// poll is a turn of the receiving host: it takes all that has come into its hands, and then looks at one by one.
+// poll is a turn of the receiving host: it takes all that has come into its hands, and then looks
+// at one by one.
 func (w *world) poll() {
 	w.heldNs += float64(w.held) * float64(w.now-w.sampled)
 	w.sampled = w.now
@@ -338,7 +341,8 @@ func (w *world) turnFrom(i int32) {
 	w.schedule(i, 0)
 }
 
-// cut is how long the next segment is that has room for so many octets: one FPDU; or, unaligned, what fits.
+// cut is how long the next segment is that has room for so many octets: one FPDU; or, unaligned,
+// what fits.
 func (w *world) cut(c *conn, room int) int {
 	at := c.from.PushedOffset()
 	if at == w.st.end() {

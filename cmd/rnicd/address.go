@@ -50,7 +50,8 @@ func parseAddr(flag, text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// kernelAddr is where --pmd kernel listens, or dials from; the zero address stands for all of this host's.
+// kernelAddr is where --pmd kernel listens, or dials from; the zero address stands for all of this
+// host's.
 func (o *nicOptions) kernelAddr() (netip.Addr, error) {
 	if len(o.given("addr")) == 0 {
 		return netip.Addr{}, nil
@@ -95,7 +96,8 @@ func (o *nicOptions) checkHostAddr() error {
 	return o.checkOtherRoutes(host, ours)
 }
 
-// checkOtherRoutes refuses a network that the kernel reaches through another device: it would send what is for us there.
+// checkOtherRoutes refuses a network that the kernel reaches through another device: it would send
+// what is for us there.
 func (o *nicOptions) checkOtherRoutes(host netip.Prefix, ours []netip.Prefix) error {
 	devices, err := net.Interfaces()
 	if err != nil {
@@ -138,7 +140,8 @@ func (o *nicOptions) routes() ([]inet.Route, error) {
 
 const counterPeriod = 5 * time.Millisecond
 
-// await looks at each Poller's counters until they are as wanted; false: they were not in time, or it has stopped.
+// await looks at each Poller's counters until they are as wanted; false: they were not in time, or
+// it has stopped.
 func (n *nic) await(ctx context.Context, timeout time.Duration, wanted func(*stack.Counters) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An address that another host on the link has is refused before anybody is told that the daemon is ready. The other host is
-// the kernel, at the other end of a TAP that was there before.
+// An address that another host on the link has is refused before anybody is told that the daemon is
+// ready. The other host is the kernel, at the other end of a TAP that was there before.
 func TestAddressTaken(t *testing.T) {
 	ns := newNamespace(t)
 	ns.Run(t, "ip", "tuntap", "add", "dev", "rnic0", "mode", "tap", "vnet_hdr")
@@ -31,7 +31,8 @@ func TestAddressTaken(t *testing.T) {
 	p.Expect(t, 1, "^ready ")
 }
 
-// A second TAP cannot have the kernel's side in the network of the first: the kernel would go on sending to the first.
+// A second TAP cannot have the kernel's side in the network of the first: the kernel would go on
+// sending to the first.
 func TestHostAddrTwice(t *testing.T) {
 	ns := newNamespace(t)
 	ns.serving(t)

@@ -17,8 +17,9 @@ import (
 	"github.com/rnicd/rnicd/tools/xfer"
 )
 
-// Not one octet of what hostile peers write lands anywhere in registered memory or beside it; of a proper transfer
-// every octet does, and none beside it. What was granted is cleared before, and is 0 from then on.
+// Not one octet of what hostile peers write lands anywhere in registered memory or beside it; of a
+// proper transfer every octet does, and none beside it. What was granted is cleared before, and is
+// 0 from then on.
 func TestCanaries(t *testing.T) {
 	const (
 		memory = 1 << 20
@@ -74,7 +75,8 @@ func TestCanaries(t *testing.T) {
 	l.Close()
 	require.NoError(t, <-served)
 	require.NoError(t, closeAdapter(dev))
-	// The transfer lies somewhere in the region: where there was room beside connections not yet over.
+	// The transfer lies somewhere in the region: where there was room beside connections not yet
+	// over.
 	at := bytes.Index(n.region, data)
 	require.GreaterOrEqual(t, at, before)
 	require.LessOrEqual(t, at+len(data), before+region)

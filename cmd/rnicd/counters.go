@@ -18,8 +18,8 @@ import (
 // countersTimeout bounds the question to a Poller.
 const countersTimeout = time.Second
 
-// tally is what a daemon counted, all Pollers together, in the order of the structs it comes from. Names are those of
-// docs/operations.md: fields of stack.Counters, drops as layer/reason.
+// tally is what a daemon counted, all Pollers together, in the order of the structs it comes from.
+// Names are those of docs/reference/limits.md: fields of stack.Counters, drops as layer/reason.
 type tally struct {
 	names []string
 	count map[string]uint64
@@ -32,7 +32,8 @@ func (t *tally) add(name string, n uint64) {
 	t.count[name] += n
 }
 
-// addFields adds every number in a struct, with the names of the fields that lead to it. Arrays have no names of their own.
+// addFields adds every number in a struct, with the names of the fields that lead to it. Arrays
+// have no names of their own.
 func (t *tally) addFields(prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		name, f := prefix+v.Type().Field(i).Name, v.Field(i)
@@ -54,7 +55,7 @@ func (t *tally) addPoller(k *stack.Counters, s stream.Counters) {
 	t.addFields("stream.Counters.", reflect.ValueOf(s))
 }
 
-// collect asks everybody who counts.
+// collect gathers the counters of all that have some.
 func collect(pollers []*stack.Poller, dev *rnic.Adapter) (*tally, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), countersTimeout)
 	defer cancel()
@@ -82,8 +83,8 @@ func (t *tally) print(w io.Writer) {
 	}
 }
 
-// tellCounters prints the counters at each SIGUSR1, and with atEnd (--counters) when the function it returns is called, which is
-// before the Pollers end.
+// tellCounters prints the counters at each SIGUSR1, and with atEnd (--counters) when the function
+// it returns is called, which is before the Pollers end.
 func tellCounters(out *output, pollers []*stack.Poller, dev *rnic.Adapter, atEnd bool) (end func()) {
 	show := func() {
 		t, err := collect(pollers, dev)

@@ -13,7 +13,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// SIGUSR1 shows a daemon's counters while it serves, --counters at its end, under the names that docs/operations.md uses.
+// SIGUSR1 shows a daemon's counters while it serves, --counters at its end, under the names that
+// docs/reference/limits.md uses.
 func TestCounters(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--counters", "--queues", "2")
@@ -62,8 +63,8 @@ func TestCounterNames(t *testing.T) {
 	require.Equal(t, "counters    those that are not 0\n            RxFrames 1\n            stream.Counters.Spilled 3\n", out.String())
 
 	drop := regexp.MustCompile("`((?:inet|tcp|stack)/[a-z_ ]+)`")
-	for _, doc := range []string{"operations.md", "security.md"} {
-		text, err := os.ReadFile("../../docs/" + doc)
+	for _, doc := range []string{"limits.md", "attacks.md"} {
+		text, err := os.ReadFile("../../docs/reference/" + doc)
 		require.NoError(t, err)
 		found := drop.FindAllSubmatch(text, -1)
 		require.NotEmpty(t, found)

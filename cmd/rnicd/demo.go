@@ -48,7 +48,8 @@ func newDemo() *cobra.Command {
 	return c
 }
 
-// demo moves one file. Without regionGiven the region is made as large as the file if the usual size does not suffice.
+// demo moves one file. Without regionGiven the region is made as large as the file if the usual
+// size does not suffice.
 func demo(ctx context.Context, o *demoOptions, path string, regionGiven bool, w io.Writer) (err error) {
 	if o.region <= 0 {
 		return fmt.Errorf("--region %v: must be at least one octet", &o.region)

@@ -15,8 +15,9 @@ import (
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// machine is a make-believe machine for scripts/deps.sh: it has the tools that every system has, and stubs of Debian's
-// package tools and of Go. What a stub knows is in files of the directory state.
+// machine is a make-believe machine for scripts/deps.sh: it has the tools that every system has,
+// and stubs of Debian's package tools and of Go. What a stub knows is in files of the directory
+// state.
 type machine struct {
 	dir, bin, state string
 	hide            bool // the real Go, which the script would find

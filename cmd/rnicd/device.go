@@ -14,18 +14,22 @@ import (
 func (o *nicOptions) checkDevice() error {
 	switch o.pmd {
 	case "tap", "kernel":
+	case "memif":
+		if err := o.memif.check(); err != nil {
+			return err
+		}
 	case "dpdk":
 		if !dpdk.Built {
 			return dpdk.Init(nil) // says what to do
 		}
 	default:
-		return fmt.Errorf("--pmd %q: want tap, dpdk or kernel", o.pmd)
+		return fmt.Errorf("--pmd %q: want tap, dpdk, memif or kernel", o.pmd)
 	}
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
 	}
-	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" {
-		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap only", o.queues, queuesMax)
+	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" && o.pmd != "memif" {
+		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap or memif only", o.queues, queuesMax)
 	}
 	if o.pmd == "kernel" {
 		_, err := o.kernelAddr()
@@ -40,8 +44,9 @@ func (o *nicOptions) checkDevice() error {
 	return o.checkHostAddr()
 }
 
-// useless are the flags given that would change nothing: whoever gave one believes that it does. Over the kernel's TCP octets
-// come in order and are acknowledged before we see them, so that there is no use for markers, and no segment to drop.
+// useless are the flags given that would change nothing: whoever gave one believes that it does.
+// Over the kernel's TCP octets come in order and are acknowledged before we see them, so that there
+// is no use for markers, and no segment to drop.
 func (o *nicOptions) useless() []string {
 	switch {
 	case o.pmd == "kernel" && o.congestionOurs:
@@ -49,12 +54,17 @@ func (o *nicOptions) useless() []string {
 	case o.pmd == "kernel":
 		return o.given(deviceFlags...)
 	case o.pmd == "tap":
-		return o.given("pci", "eal")
+		return o.given("pci", "eal", "socket", "id", "role", "secret")
+	case o.pmd == "dpdk":
+		return o.given("socket", "id", "role", "secret")
+	case o.pmd == "memif":
+		return o.given("dev", "pci", "eal", "host-addr", "no-offload")
 	}
 	return nil
 }
 
-// describe says where we are: the device under the name that the kernel knows it by, and name, the driver's, where that differs.
+// describe says where we are: the device under the name that the kernel knows it by, and name, the
+// driver's, where that differs.
 func (o *nicOptions) describe(name string) string {
 	if o.pmd == "dpdk" && o.pci == "" && !strings.HasPrefix(o.dev, "net_") {
 		name = fmt.Sprintf("%s (%s)", o.dev, name)
@@ -66,10 +76,14 @@ func (o *nicOptions) describe(name string) string {
 	return fmt.Sprintf("%s, MTU %d, %sour address %s", name, o.mtu, vlan, strings.Join(o.addrs, ", "))
 }
 
-// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is not nil.
+// openPort opens the device that the flags name. A nil *tap.Port must not become a pmd.Port that is
+// not nil.
 func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
-	if o.pmd == "dpdk" {
+	switch o.pmd {
+	case "dpdk":
 		return o.openDPDK(arena)
+	case "memif":
+		return o.openMemif(arena)
 	}
 	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount(), Seed: o.macSeed()}
 	var err error
@@ -98,7 +112,8 @@ func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
 		cfg.Vdev = o.dev
 	default:
 		cfg.Vdev = "net_tap0,iface=" + o.dev + o.tapMAC()
-		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver says it clearly.
+		// What keeps net_tap from making its device is buried in the log of DPDK; our own driver
+		// says it clearly.
 		probe, err := tap.New(tap.Config{Name: o.dev, MTU: o.mtu})
 		if err != nil {
 			return nil, err

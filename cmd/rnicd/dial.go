@@ -33,8 +33,9 @@ func (o *dialOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noCRC, "no-crc", false, "offer to go without CRC32C")
 }
 
-// A server that goes without a word is noticed after silenceDefault, as TCP's user timeout has it (tcp.Config.UserTimeoutNs); no sooner than
-// silenceMin: keep-alives of a kernel's sockets count in seconds.
+// A server that goes without a word is noticed after silenceDefault, as TCP's user timeout has it
+// (tcp.Config.UserTimeoutNs); no sooner than silenceMin: keep-alives of a kernel's sockets count in
+// seconds.
 const (
 	silenceDefault = 100 * time.Second
 	silenceMin     = time.Second
@@ -120,7 +121,7 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 		if err == nil || !errors.As(err, &dial) || !time.Now().Before(until) || ctx.Err() != nil {
 			return err
 		}
-		if !errors.Is(err, stack.ErrRefused) { // somebody is there, who notes each try
+		if !errors.Is(err, stack.ErrRefused) { // something is there, which notes each try
 			pause = min(2*pause, redialMost)
 		}
 		select {
@@ -134,10 +135,12 @@ func (o *dialOptions) connecting(ctx context.Context, try func() error) error {
 	}
 }
 
-// redialMost is the longest pause between two tries of --wait, where what listens resets or rejects each.
+// redialMost is the longest pause between two tries of --wait, where what listens resets or rejects
+// each.
 const redialMost = 2 * time.Second
 
-// explain says where it went wrong, and what stands against a server that is not there. what is the command's own words.
+// explain says where it went wrong, and what stands against a server that is not there. what is the
+// command's own words.
 func (o *dialOptions) explain(ctx context.Context, err error, what, addr string) error {
 	var dial *rnic.ConnectError // has the address
 	var rejected *rnic.RejectedError
@@ -180,8 +183,8 @@ func (o *dialOptions) explain(ctx context.Context, err error, what, addr string)
 // nobodyAnswers is what a SYN without an answer may mean.
 const nobodyAnswers = "nothing answers there: no host, a filter, or a server of our TCP that is full (--peer-max)"
 
-// noRDMA says whether a start-up ended as with a server of another protocol: it waits for more, closes what it does not
-// understand, or speaks first.
+// noRDMA says whether a start-up ended as with a server of another protocol: it waits for more,
+// closes what it does not understand, or speaks first.
 func noRDMA(err error) bool {
 	for _, way := range []error{rnic.ErrStartupTimeout, rnic.ErrPeerClosed} {
 		if errors.Is(err, way) {

@@ -39,7 +39,8 @@ func TestExplainDial(t *testing.T) {
 	require.EqualError(t, err, "put to h:1: "+closed.Error())
 }
 
-// What a client's own time has ended, and what was explained before: said once, with the server's address.
+// What a client's own time has ended, and what was explained before: said once, with the server's
+// address.
 func TestExplainOnce(t *testing.T) {
 	o := dialOptions{timeout: time.Second}
 	over, cancel := context.WithTimeout(context.Background(), 0)
@@ -58,7 +59,8 @@ func TestExplainOnce(t *testing.T) {
 	}
 }
 
-// --wait tries again soon where nobody listens, and less and less often where somebody takes connections and ends them.
+// --wait tries again soon where nobody listens, and less and less often where somebody takes
+// connections and ends them.
 func TestWaitPauses(t *testing.T) {
 	for _, c := range []struct {
 		err   error

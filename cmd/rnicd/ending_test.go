@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // Both signals end the daemon in order: status 0, no TAP, also in the middle of a transfer.
@@ -36,7 +37,7 @@ func TestServeEndsOnSignals(t *testing.T) {
 // A daemon whose device was deleted could serve nobody any more: it ends, and says why.
 func TestDeviceDeleted(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault", "dup=1%"}, {"stream", "server"}, {"stream", "sink"}} {
+	for _, args := range sample.Of(t, 2, [][]string{{"serve", "--region", "1MiB"}, {"serve", "--region", "1MiB", "--once", "--fault", "dup=1%"}, {"stream", "server"}, {"stream", "sink"}}) {
 		ns := newNamespace(t)
 		p := ns.rnicd(t, args...)
 		p.Expect(t, 1, "^ready ")

@@ -31,7 +31,8 @@ func (o *nicOptions) clientFlags(f *pflag.FlagSet) {
 	f.Lookup("addr").Usage = "addresses of our stack, IPv4 and IPv6"
 }
 
-// checkClient is checkDevice for a command that dials. The kernel chooses where its sockets dial from.
+// checkClient is checkDevice for a command that dials. The kernel chooses where its sockets dial
+// from.
 func (o *nicOptions) checkClient() error {
 	if useless := o.given("addr", "page", "node", "counters"); o.pmd == "kernel" && len(useless) > 0 {
 		return fmt.Errorf("--pmd kernel has no use for %s in a client: leave that away", strings.Join(useless, ", "))
@@ -49,8 +50,8 @@ type endpoint struct {
 	stop    func() error    // gives everything back, and says whether the device had gone
 }
 
-// openEndpoint opens the device that was asked for, with a region of memory, and tells of it on w; what happens later on out. The
-// context it returns ends with that device.
+// openEndpoint opens the device that was asked for, with a region of memory, and tells of it on w;
+// what happens later on out. The context it returns ends with that device.
 func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, out *output) (context.Context, *endpoint, error) {
 	if o.pmd == "kernel" {
 		s, err := openKernel(o, region, w)
@@ -77,7 +78,8 @@ func openEndpoint(ctx context.Context, o *nicOptions, region size, w io.Writer, 
 	}}, nil
 }
 
-// settle is for a client before stop: what it has closed acknowledges the peer's FIN first, or flushTimeout passes.
+// settle is for a client before stop: what it has closed acknowledges the peer's FIN first, or
+// flushTimeout passes.
 func (s *endpoint) settle() {
 	if s.nic != nil {
 		s.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })

@@ -63,7 +63,8 @@ func TestPutErrors(t *testing.T) {
 	}
 }
 
-// A get whose words are in put's order says which comes first. A name that is merely unknown is nobody's fault but the resolver's.
+// A get whose words are in put's order says which comes first. A name that is merely unknown is
+// nobody's fault but the resolver's.
 func TestGetSwapped(t *testing.T) {
 	ns := newNamespace(t)
 	const hint = `; the server comes first: rnicd get HOST\[:PORT\] FILE$`
@@ -86,7 +87,7 @@ func TestServeErrors(t *testing.T) {
 		{"--addr ::1/64", `--addr ::1/64: want the unicast address of a host`},
 		{"--addr 224.0.0.1/24", `--addr 224\.0\.0\.1/24: want the unicast address of a host`},
 		{"--host-addr banana", `--host-addr "banana": want an address with its prefix length`},
-		{"--pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
+		{"--pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
 		{"--pmd kernel --fault drop=1%", `--pmd kernel has no use for --fault: leave that away`},
 		{"--pmd kernel --mtu 9000 --congestion reno", `--pmd kernel has no use for --congestion, --mtu: leave that away`},
 		{"--pmd kernel --no-markers --drop-bad-crc", `--pmd kernel has no use for --no-markers, --drop-bad-crc: leave that away`},
@@ -162,7 +163,7 @@ func TestDemoErrors(t *testing.T) {
 	}
 }
 
-// A word that is no command is an error, also behind one that has others; the help is not.
+// A word that is no command is an error, also after one that has others; the help is not.
 func TestUnknownCommands(t *testing.T) {
 	for _, c := range []struct {
 		args   string

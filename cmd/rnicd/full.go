@@ -9,7 +9,8 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// fullness tells of connections that our stack did not answer, for --peer-max: who dials hears nothing at all.
+// fullness tells of connections that our stack did not answer, for --peer-max: a client that dials
+// hears nothing at all.
 type fullness struct {
 	count uint64 // that was told of
 	at    time.Time

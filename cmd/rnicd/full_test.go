@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client whose address has as many connections as --peer-max allows hears that this may be it, over either transport, and the server says
-// so in words of the flag.
+// A client whose address has as many connections as --peer-max allows hears that this may be it,
+// over either transport, and the server says so in words of the flag.
 func TestPeerMaxIsToldOf(t *testing.T) {
 	for name, tc := range map[string]struct{ server, from, to, client, heard, told string }{
 		"kernel": {
@@ -40,7 +40,8 @@ func TestPeerMaxIsToldOf(t *testing.T) {
 	}
 }
 
-// What was not answered is told of at once, and then each 10 s at most, with how much it was meanwhile.
+// What was not answered is told of at once, and then each 10 s at most, with how much it was
+// meanwhile.
 func TestFullPeriod(t *testing.T) {
 	var b bytes.Buffer
 	out, f, at := newOutput(&b), fullness{}, time.Now()

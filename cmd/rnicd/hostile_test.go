@@ -45,7 +45,8 @@ func (g *gate) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// bystander is a put that runs while others misbehave: the rest of it is sent when finish is called.
+// bystander is a put that runs while others misbehave: the rest of it is sent when finish is
+// called.
 type bystander struct {
 	gate   *gate
 	result chan error
@@ -113,7 +114,8 @@ type attack struct {
 	want string // a pattern: the server's line about it
 }
 
-// run does it on a connection of its own, made on this thread, and returns the peer's address when all is over.
+// run does it on a connection of its own, made on this thread, and returns the peer's address when
+// all is over.
 func (a attack) run(t *testing.T) (peer string) {
 	c := dialRaw(t)
 	defer c.close()
@@ -235,7 +237,8 @@ var attacks = []attack{
 	}, `failed .*reset`},
 }
 
-// The hand-made octets are right: a transfer made of them succeeds. Without this the others would prove little.
+// The hand-made octets are right: a transfer made of them succeeds. Without this the others would
+// prove little.
 func TestRawClientIsRight(t *testing.T) {
 	for _, args := range [][]string{nil, {"--no-markers"}} {
 		ns := newNamespace(t)
@@ -259,7 +262,8 @@ func TestRawClientIsRight(t *testing.T) {
 	}
 }
 
-// Whatever one peer does wrong: exactly one clear line, nobody else is touched, and the daemon lives on.
+// Whatever one peer does wrong: exactly one clear line, nobody else is touched, and the daemon
+// lives on.
 func TestHostilePeers(t *testing.T) {
 	for _, mode := range []struct {
 		name string
@@ -294,7 +298,8 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
-// Many peers that write garbage, at every stage of a connection and all at once, harm nobody. The seed is printed.
+// Many peers that write garbage, at every stage of a connection and all at once, harm nobody. The
+// seed is printed.
 func TestGarbageStorm(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("RNICD_STORM_SEED"); s != "" {
@@ -348,7 +353,7 @@ func storm(t testing.TB, r *rand.Rand) {
 		noise = append(frame, noise...)
 	case 2: // a start-up frame cut short
 		noise = frame[:r.IntN(len(frame))]
-	case 3: // noise right behind a good start-up frame, before the reply
+	case 3: // noise right after a good start-up frame, before the reply
 		noise = append(frame, noise...)
 	default:
 		if _, err := c.conn.Write(frame); err != nil {

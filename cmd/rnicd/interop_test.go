@@ -35,10 +35,12 @@ func hasDevice(t testing.TB, device string) bool {
 	return device != deviceVeth || program.dpdk
 }
 
-// interopQueue is so long that a window of every stream fits into the link: what is lost is then somebody's fault.
+// interopQueue is so long that a window of every stream fits into the link: what is lost is then
+// somebody's fault.
 const interopQueue = 16384
 
-// interopLab is a link with our stack, a process of its own, at one end and the Linux kernel at the other.
+// interopLab is a link with our stack, a process of its own, at one end and the Linux kernel at the
+// other.
 type interopLab struct {
 	ours, theirs *namespace // the same one with a TAP
 	end          netlab.Device
@@ -54,7 +56,6 @@ func interopLink(t testing.TB, device string, mtu, family int, control string) *
 	l.theirs = l.ours
 	l.end = netlab.Device{Name: "rnic0", MTU: mtu}
 	l.args = []string{"--mtu", strconv.Itoa(mtu), "--addr", interopOurs[family].String(), "--no-dad"}
-	l.ours.Sysctl(t, "net.ipv6.conf.default.accept_dad", "0")
 	if l.tap {
 		l.args = append(l.args, "--host-addr", interopTheirs[family].String())
 		if device == devicePlain {
@@ -162,12 +163,13 @@ type outcome struct {
 	netlab.Analysis
 }
 
-// resent is how many segments tshark saw twice. SYNs are another matter: a TAP that has just come up loses the kernel's
-// answer to our first ARP, and is asked again when the SYN is due again too.
+// resent is how many segments tshark saw twice. SYNs are another matter: a TAP that has just come
+// up loses the kernel's answer to our first ARP, and is asked again when the SYN is due again too.
 func (o *outcome) resent() int { return o.Retransmissions - o.SYNsAgain }
 
-// clean says that nothing happened that a link without loss gives no cause for. A machine that keeps one end from running
-// for milliseconds does: a segment whose ACK is late is sent again, one each time.
+// clean says that nothing happened that a link without loss gives no cause for. A machine that
+// keeps one end from running for milliseconds does: a segment whose ACK is late is sent again, one
+// each time.
 func (o *outcome) clean() bool {
 	few := resentFew + o.segments/1000
 	return max(o.retransmits, o.resent(), o.OutOfOrder, o.DuplicateACKs) <= few && o.LostSegments == 0
@@ -244,7 +246,8 @@ func iperfReport(t testing.TB, p *process) (r iperfEnd) {
 	return r
 }
 
-// check compares the two reports, and looks at the capture for what no noise of the machine excuses.
+// check compares the two reports, and looks at the capture for what no noise of the machine
+// excuses.
 func (c *cell) check(t testing.TB, o *outcome, n uint64, us, them iperfEnd) {
 	t.Helper()
 	in, out := us.End.SumReceived, us.End.SumSent

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rnicd/rnicd/inet"
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/tcp"
 )
 
@@ -50,7 +51,7 @@ func (l *interopLab) dial(t testing.TB, family int) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// listen has the kernel's end listen, on any address: one of IPv6 cannot be bound to before the kernel has got round to it.
+// listen has the kernel's end listen.
 func (l *interopLab) listen(t testing.TB) *net.TCPListener {
 	t.Helper()
 	var ln net.Listener
@@ -84,9 +85,9 @@ func exchange(t testing.TB, c *net.TCPConn, octets []byte) {
 
 const plainOctets = 3_000_017
 
-// The kernel's end closes its half first, and all that was sent comes back behind that.
+// The kernel's end closes its half first, and all that was sent comes back after that.
 func TestInteropKernelHalfCloses(t *testing.T) {
-	for _, end := range interopEnds(t) {
+	for _, end := range sample.Of(t, 2, interopEnds(t)) {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
 		echo := l.stream(t, "echo", "--once", "--json")
 		echo.Expect(t, 1, "^ready ")
@@ -99,7 +100,7 @@ func TestInteropKernelHalfCloses(t *testing.T) {
 
 // We close our half first; only then does the kernel's end send everything back.
 func TestInteropWeHalfClose(t *testing.T) {
-	for _, end := range interopEnds(t) {
+	for _, end := range sample.Of(t, 2, interopEnds(t)) {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
 		source := l.stream(t, "source", "-n", strconv.Itoa(plainOctets), "--wait", "30s", "--json", at(interopTheirs[end.family]))
 		c, err := l.listen(t).AcceptTCP()
@@ -119,7 +120,7 @@ func TestInteropWeHalfClose(t *testing.T) {
 
 // A RST in the middle of a transfer ends that connection at the other end, and nothing else.
 func TestInteropResets(t *testing.T) {
-	for _, end := range interopEnds(t)[:2] {
+	for _, end := range sample.Of(t, 1, interopEnds(t)[:2]) {
 		l := interopLink(t, end.device, end.mtu, end.family, "cubic")
 		l.theirs.Sysctl(t, "net.ipv4.tcp_rmem", "4096 65536 65536") // less than we have to send in the end
 		source := l.stream(t, "source", "-t", "60s")
@@ -141,7 +142,8 @@ func TestInteropResets(t *testing.T) {
 	}
 }
 
-// checked is an interopLab in which our end looks for its IPv6 addresses on the link before it uses them.
+// checked is an interopLab in which our end looks for its IPv6 addresses on the link before it uses
+// them.
 func checked(t testing.TB, device string) *interopLab {
 	l := interopLink(t, device, 1500, 6, "cubic")
 	l.args = slices.DeleteFunc(l.args, func(arg string) bool { return arg == "--no-dad" })
@@ -159,7 +161,8 @@ func TestInteropAddressCheck(t *testing.T) {
 	require.Equal(t, 0, source.Wait(t), "%s", source)
 }
 
-// One that the kernel's end has is not used. It must have it before we ask: the end of a TAP comes up when we do.
+// One that the kernel's end has is not used. It must have it before we ask: the end of a TAP comes
+// up when we do.
 func TestInteropAddressTaken(t *testing.T) {
 	if !hasDevice(t, deviceVeth) {
 		return
@@ -170,7 +173,8 @@ func TestInteropAddressTaken(t *testing.T) {
 	sink.Expect(t, 1, "^rnicd: --addr .*: another host on the link has this address, the one with MAC .*; choose another, or take it from that host$")
 }
 
-// flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each millisecond.
+// flood sends SYNs from addresses that answer nothing until stop is closed, floodAtOnce each
+// millisecond.
 func flood(t testing.TB, l *interopLab, stop <-chan struct{}) (sent int) {
 	var fd int
 	var err error
@@ -216,7 +220,8 @@ func synPacket(from, to inet.Addr, port uint16, seq uint32) []byte {
 	return p
 }
 
-// While SYNs from nobody fill the backlog, a transfer that is under way goes on, and connections are accepted.
+// While SYNs from nobody fill the backlog, a transfer that is under way goes on, and connections
+// are accepted.
 func TestInteropSynFlood(t *testing.T) {
 	netlab.NeedTshark(t)
 	l := interopLink(t, devicePlain, 1500, 4, "cubic")

@@ -34,8 +34,9 @@ func (l *lockedBuffer) take() string {
 	return l.b.String()
 }
 
-// Ten thousand connections of a stranger cost as many lines as are printed at once, one more for each second, and one that counts the
-// others; refusals are told of meanwhile. The end loses nothing.
+// Ten thousand connections of an unproven peer cost as many lines as are printed at once, one more
+// for each second, and one that counts the others; refusals are told of meanwhile. The end loses
+// nothing.
 func TestFailuresAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b lockedBuffer

@@ -25,10 +25,11 @@ type listenOptions struct {
 
 	region   size           // that is served; 0: none
 	dialects []rnic.Dialect // none: all
-	offers   string         // behind the line that says that the server is ready
+	offers   string         // after the line that says that the server is ready
 }
 
-// peerMaxDefault leaves a quarter of a Poller's connections to others, and to one address as many as any tool makes.
+// peerMaxDefault leaves a quarter of a Poller's connections to others, and to one address as many
+// as any tool makes.
 const peerMaxDefault = 3 * connsMax / 4
 
 // peerMaxFlag is for servers. full says what befalls a connection beyond the limit.
@@ -63,7 +64,8 @@ func (o *listenOptions) explain(err error) error {
 	return err
 }
 
-// service is what serves on a Listener at an endpoint until ctx ends. done is to be called with each client's result.
+// service is what serves on a Listener at an endpoint until ctx ends. done is to be called with
+// each client's result.
 type service func(ctx context.Context, s *endpoint, l *rnic.Listener, out *output, done func(error)) error
 
 // listen opens the device and runs a service on it.

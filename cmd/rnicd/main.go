@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // who asks twice does not want to wait for an orderly end
+	context.AfterFunc(ctx, stop) // a user that asks twice does not want to wait for an orderly end
 	if err := newRoot().ExecuteContext(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			fmt.Fprintln(os.Stderr, "rnicd: interrupted")
@@ -44,8 +44,8 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// onlyCommands is what a command that only has others does: without a word it shows its help. A wrong one is an error;
-// cobra would show the help and call it success.
+// onlyCommands is what a command that only has others does: without a word it shows its help. A
+// wrong one is an error; cobra would show the help and call it success.
 func onlyCommands(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()

@@ -19,6 +19,7 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
 	"github.com/rnicd/rnicd/pmd/fault"
+	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
 	"github.com/rnicd/rnicd/pmd/wire"
 	"github.com/rnicd/rnicd/rnic"
@@ -66,6 +67,8 @@ type nicOptions struct {
 	capture  string
 	counters bool
 
+	memif memifOptions
+
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
 	rtoMin         time.Duration
@@ -80,9 +83,10 @@ type nicOptions struct {
 	set *pflag.FlagSet // of which checkDevice asks what was given
 }
 
-// deviceFlags are of no use without a device of ours. --congestion is one too, but for a client, whose peer hears of it.
+// deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
+// whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
 }
 
@@ -99,16 +103,17 @@ func (o *nicOptions) given(names ...string) []string {
 
 func (o *nicOptions) flags(f *pflag.FlagSet) {
 	o.set = f
-	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, or kernel (no driver: the kernel's TCP)")
+	f.StringVar(&o.pmd, "pmd", "tap", "poll-mode driver: tap, dpdk, memif (shared memory to another process), or kernel (no driver: the kernel's TCP)")
 	f.StringVar(&o.dev, "dev", "rnic0", "tap: device name; dpdk: name of the TAP that net_tap makes, or a whole vdev such as net_af_packet0,iface=eth1")
 	f.StringVar(&o.pci, "pci", "", "dpdk: PCI address of a NIC, as after -a")
 	f.StringVar(&o.eal, "eal", "", "dpdk: further EAL arguments, separated by spaces")
+	o.memif.flags(f)
 	f.StringSliceVar(&o.addrs, "addr", []string{"10.9.0.1/24"}, "addresses of our stack, IPv4 and IPv6; kernel: one of this host's, as 127.0.0.1 (default all)")
 	f.StringVar(&o.hostAddr, "host-addr", "", "tap: address of the kernel's side, as 10.9.0.254/24; empty leaves it alone")
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
 	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.IntVar(&o.queues, "queues", 1, "tap: queues of the device, each with a poll-mode core of its own: --core and those behind it")
+	f.IntVar(&o.queues, "queues", 1, "tap, memif: queues of the device, each with a poll-mode core of its own: --core and those behind it")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
@@ -125,15 +130,16 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.ecn, "ecn", false, "ask for ECN, and accept it (RFC 3168)")
 	f.StringVar(&o.dad, "dad", dadAuto, "how to look whether another host has our addresses: quick, a third of a second; full, the 4 to 7 s of RFC 5227 and 1 to 2 s of RFC 4862; auto: quick on a TAP, full on a NIC")
 	f.BoolVar(&o.noDAD, "no-dad", false, "use addresses at once, without looking whether another host has them")
-	f.StringVar(&o.mac, "mac", "", "MAC of our side of a TAP (default: made of the host, the network namespace's name, the device's name and --addr, the same from start to start)")
+	f.StringVar(&o.mac, "mac", "", "MAC of our side of a TAP or memif (default: made of the host, the network namespace's name, the device's name and --addr, the same from start to start)")
 	f.BoolVar(&o.noOffload, "no-offload", false, "cut and checksum everything ourselves, frame by frame")
 }
 
 // nic is an open port with its memory and the Poller on it.
 type nic struct {
 	arena   *hugepages.Arena
-	device  pmd.Port // as opened
-	port    pmd.Port // with what the flags put in front of it
+	packets *hugepages.Arena // where packet buffers lie: arena, or one that is shared with another process
+	device  pmd.Port         // as opened
+	port    pmd.Port         // with what the flags put in front of it
 	capture *capture.Capture
 	pollers []*stack.Poller // one for each queue
 	region  []byte
@@ -180,19 +186,22 @@ func (o *nicOptions) check() error {
 	return nil
 }
 
-// mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so themselves.
+// mtuMax is what the driver takes. NICs under DPDK take less than IPv4 allows, and say so
+// themselves.
 func (o *nicOptions) mtuMax() int {
 	switch o.pmd {
 	case "tap":
 		return tap.MTUMax
+	case "memif":
+		return memif.MTUMax
 	case "":
 		return wire.MTUMax // demo's cable
 	}
 	return math.MaxUint16
 }
 
-// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any more. Where there is no such
-// flag zero is the default.
+// checkTimer refuses a time shorter than a turn of the Poller takes, or one that is no bound any
+// more. Where there is no such flag zero is the default.
 func (o *nicOptions) checkTimer(flag string, d, most time.Duration) error {
 	if (d != 0 || len(o.given(flag)) > 0) && (d < timerMin || d > most) {
 		return fmt.Errorf("--%s %v: want %v to %v", flag, d, timerMin, most)
@@ -212,8 +221,8 @@ func (o *nicOptions) control() (cc.Algorithm, error) {
 	return a, nil
 }
 
-// openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller. port opens the
-// device once there is memory.
+// openNIC maps memory for packets and a region of regionBytes, opens the device and makes a Poller.
+// port opens the device once there is memory.
 func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepages.Arena) (pmd.Port, error)) (*nic, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -231,12 +240,24 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	if regionBytes > math.MaxInt64-packets-arenaExtra {
 		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
 	}
+	inArena := packets
+	if o.lendsPackets() {
+		inArena = 0
+	}
 	n := &nic{}
-	n.arena, err = hugepages.New(hugepages.Config{Bytes: packets + regionBytes + arenaExtra, Page: page, Node: o.node})
+	n.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + regionBytes + arenaExtra, Page: page, Node: o.node})
 	if err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(log, "memory      %s on %s pages%s\n", octets(uint64(len(n.arena.Bytes()))), pageName(n.arena.PageSize()), fallbackNote(n.arena))
+	n.packets = n.arena
+	if o.lendsPackets() {
+		// What is registered is nobody else's to see.
+		n.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: page, Node: o.node, Memfd: true})
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+	}
 	if err := n.open(o, stride, port); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -247,7 +268,7 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 }
 
 func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
-	device, err := port(n.arena)
+	device, err := port(n.packets)
 	if err != nil {
 		return err
 	}
@@ -271,7 +292,7 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 
 // addPoller makes queue i of the device, with packet memory of its own, and a Poller on it.
 func (n *nic) addPoller(o *nicOptions, stride, i int, group *stack.Group) error {
-	pool, err := mem.NewPool(n.arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
+	pool, err := mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
 	if err != nil {
 		return err
 	}
@@ -320,7 +341,8 @@ func (o *nicOptions) config() (stack.Config, error) {
 	return cfg, err
 }
 
-// wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees what the stack sees.
+// wrap puts what the flags ask for in front of the device: faults, then the capture, which so sees
+// what the stack sees.
 func (n *nic) wrap(o *nicOptions) error {
 	if o.fault != "" {
 		spec, err := fault.Parse(o.fault)
@@ -389,8 +411,8 @@ func (n *nic) start() error {
 // lostPeriod is how often the device is looked for.
 const lostPeriod = time.Second
 
-// whileThere returns a context that ends when ctx does, or the device is gone, or our last address another's; lost then says that.
-// Meanwhile it tells of conflicts. For after start.
+// whileThere returns a context that ends when ctx does, or the device is gone, or our last address
+// another's; lost then says that. Meanwhile it tells of conflicts. For after start.
 func (n *nic) whileThere(ctx context.Context, out *output) (while context.Context, lost func() error) {
 	gone := func() error { return nil }
 	if device, ok := n.device.(interface{ Lost() error }); ok {
@@ -430,8 +452,8 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 // isLost is true of the reasons that whileThere has.
 func isLost(err error) bool { return errors.Is(err, tap.ErrGone) || errors.Is(err, errAddrTaken) }
 
-// ending joins what a command ended with and what closing says. A device that has gone is the reason, the context that ended
-// for it is not.
+// ending joins what a command ended with and what closing says. A device that has gone is the
+// reason, the context that ended for it is not.
 func ending(err, closing error) error {
 	if isLost(closing) && errors.Is(err, context.Canceled) {
 		return closing
@@ -453,6 +475,9 @@ func (n *nic) Close() error {
 	}
 	if n.capture != nil {
 		err = errors.Join(err, n.capture.Close())
+	}
+	if n.packets != nil && n.packets != n.arena {
+		err = errors.Join(err, n.packets.Close())
 	}
 	return errors.Join(err, n.arena.Close())
 }

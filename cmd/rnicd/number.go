@@ -64,8 +64,8 @@ func flagError(err error, c *cobra.Command) error {
 	return err
 }
 
-// nearFlag is the flag whose name is the least far from one that there is not, two letters at most; empty: none. A single letter is near to
-// all of them.
+// nearFlag is the flag whose name is the least far from one that there is not, two letters at most;
+// empty: none. A single letter is near to all of them.
 func nearFlag(f *pflag.FlagSet, name string) (near string) {
 	if len(name) < 2 {
 		return ""

@@ -79,7 +79,7 @@ func (o *nicOptions) tapMAC() string {
 }
 
 // quickDAD says how the addresses are checked. At the other end of a TAP is the kernel of this
-// host, which answers at once; who begins a server there does not wait for 4 to 7 s. A NIC takes
+// host, which answers at once; a server there need not wait for 4 to 7 s. A NIC takes
 // the RFCs' times.
 func (o *nicOptions) quickDAD() bool {
 	if o.dad == dadQuick || o.dad == dadFull {

@@ -63,8 +63,8 @@ func (o *output) failure(remote, why string) {
 	o.limited(&o.failures, fmt.Sprintf("failed      %s: %s", remote, why))
 }
 
-// lines of one kind, which a stranger can bring about: linesMax are printed at once, and one more each linesEvery. Others are counted, and
-// told of together, morePeriod after the first of them.
+// lines of one kind, which any peer can bring about: linesMax are printed at once, and one more
+// each linesEvery. Others are counted, and told of together, morePeriod after the first of them.
 type lines struct {
 	spare int       // that may be printed, as of since
 	since time.Time // zero: none was printed yet

@@ -16,8 +16,9 @@ import (
 // compatPerftest is the value of --compat.
 const compatPerftest = "perftest"
 
-// perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may leave the first octets lying
-// (docs/interop.md). Neither costs another peer more than one empty FPDU.
+// perftest's programs ask in the enhanced frame, and siw, below them, knows no markers and may
+// leave the first octets lying (docs/guides/interop.md). Neither costs another peer more than one empty
+// FPDU.
 func perftestParam(conn rnic.ConnParam) rnic.ConnParam {
 	conn.NoMarkers, conn.Quirks.WakeUp = true, rnic.WakeUpDefault
 	return conn

@@ -24,7 +24,7 @@ func perfHeader(w io.Writer, latency bool) {
 func printPerf(w io.Writer, r *perf.Result, asJSON bool) {
 	switch {
 	case asJSON:
-		_ = json.NewEncoder(w).Encode(perfRecordOf(r)) // numbers and a string: cannot fail but for w
+		_ = json.NewEncoder(w).Encode(perfRecordOf(r)) // numbers and a string: cannot fail except for w
 	case r.Latency:
 		t := &r.Times
 		fmt.Fprintf(w, " %-10d %-12d %-12.2f %-12.2f %-16.2f %-12.2f %-14.2f %-21.2f %-.2f\n", r.Size, r.Iterations,
@@ -40,7 +40,7 @@ func printPerf(w io.Writer, r *perf.Result, asJSON bool) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// perfRecord is a line of --json. docs/tools.md has the fields.
+// perfRecord is a line of --json. docs/guides/tools.md has the fields.
 type perfRecord struct {
 	Test           string         `json:"test"` // as write_bw
 	SizeOctets     int            `json:"size_octets"`

@@ -20,7 +20,8 @@ import (
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
-// plainMax bounds the connections that a listening sink, source or echo has at once; further ones wait to be accepted.
+// plainMax bounds the connections that a listening sink, source or echo has at once; further ones
+// wait to be accepted.
 const plainMax = 64
 
 type plainOptions struct {
@@ -81,7 +82,7 @@ func (o *plainOptions) check() error {
 	return o.streamOptions.check()
 }
 
-// checkRole refuses what is of no use to who dials, or to who listens.
+// checkRole refuses what is of no use to the end that dials, or to the one that listens.
 func (o *plainOptions) checkRole(dials bool) error {
 	if useless := o.nic.given("wait", "local-port"); !dials && len(useless) > 0 {
 		return fmt.Errorf("%s: of no use without HOST: leave that away", strings.Join(useless, ", "))
@@ -295,8 +296,8 @@ func (p *plain) echo() error {
 	}
 }
 
-// source writes one random block again and again, while it reads what comes back. The time ends when the peer has closed,
-// so that it covers the way of the last octet.
+// source writes one random block again and again, while it reads what comes back. The time ends
+// when the peer has closed, so that it covers the way of the last octet.
 func (p *plain) source() error {
 	block := make([]byte, p.length)
 	_, _ = rand.Read(block) // never fails

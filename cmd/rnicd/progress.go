@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// progress shows how far a transfer is: a bar on a terminal; elsewhere a plain line per tenth, but none while less than
-// lineEvery has passed since the last, so that a short transfer has none at all.
+// progress shows how far a transfer is: a bar on a terminal; elsewhere a plain line per tenth, but
+// none while less than lineEvery has passed since the last, so that a short transfer has none at
+// all.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -113,7 +113,8 @@ func dialAddr(text string, defaultPort int) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// swapped says of a name that no server was found by, and of one that is no file's, whether they may have changed places.
+// swapped says of a name that no server was found by, and of one that is no file's, whether they
+// may have changed places.
 func swapped(host, path string) bool {
 	if _, err := os.Stat(host); err == nil || strings.Contains(host, "/") {
 		return true

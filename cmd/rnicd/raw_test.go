@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raw is a client that writes octets of its own making: start-up frames and FPDUs are put together here by hand from
-// RFC 5044 and 5041, not by the packages under test.
+// raw is a client that writes octets of its own making: start-up frames and FPDUs are put together
+// here by hand from RFC 5044 and 5041, not by the packages under test.
 type raw struct {
 	t    testing.TB
 	conn *net.TCPConn
@@ -36,7 +36,8 @@ func (c *raw) close() { _ = c.conn.Close() }
 
 func (c *raw) local() string { return c.conn.LocalAddr().String() }
 
-// send writes; a server that has seen enough may close in the middle of it, so errors show in what is read afterwards.
+// send writes; a server that has seen enough may close in the middle of it, so errors show in what
+// is read afterwards.
 func (c *raw) send(b []byte) { _, _ = c.conn.Write(b) }
 
 const (
@@ -86,8 +87,8 @@ func (c *raw) start(n int) {
 	c.stag, c.to = binary.BigEndian.Uint32(grant[8:]), binary.BigEndian.Uint64(grant[12:])
 }
 
-// fpdu puts a ULPDU into an FPDU. Only the first two of a connection, small ones: they end before the second marker at
-// octet 512 of the stream.
+// fpdu puts a ULPDU into an FPDU. Only the first two of a connection, small ones: they end before
+// the second marker at octet 512 of the stream.
 func (c *raw) fpdu(ulpdu []byte) []byte {
 	var b []byte
 	if c.markers && !c.begun { // RFC 5044 section 4.3: the first stands at the very beginning, with FPDUPTR 0

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programPath builds rnicd where every user can run it, with DPDK's driver when the headers are there, under the race
-// detector when this test is.
+// programPath builds rnicd where every user can run it, with DPDK's driver when the headers are
+// there, under the race detector when this test is.
 func programPath(t testing.TB) string {
 	t.Helper()
 	program.Do(func() {

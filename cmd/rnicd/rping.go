@@ -36,7 +36,7 @@ ping the server reads this end's data by an RDMA Read, and writes it back by an 
 interrupted, or for --count pings.
 
 Markers are not asked for without --markers: Linux siw has none. The first message is followed by an RDMA Write of no
-octets a little later, if nothing else was sent: siw may leave it lying otherwise (docs/interop.md).`,
+octets a little later, if nothing else was sent: siw may leave it lying otherwise (docs/guides/interop.md).`,
 		Args: argsWanted(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return rpingClient(c.Context(), o, args[0], newReporter(c, o.json))
@@ -129,7 +129,7 @@ func (s *roundTrips) add(d time.Duration) {
 
 func (s *roundTrips) stdev() float64 { return math.Sqrt(s.squaresFromIt / float64(s.n)) }
 
-// rpingRecord is a line of --json. docs/tools.md has the fields.
+// rpingRecord is a line of --json. docs/guides/tools.md has the fields.
 type rpingRecord struct {
 	Pings      int   `json:"pings"`
 	SizeOctets int   `json:"size_octets"`

@@ -15,10 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/internal/netlab"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// checkout is a directory with what `make run` uses when the program is built: its scripts and the program.
+// checkout is a directory with what `make run` uses when the program is built: its scripts and the
+// program.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rnicd-test-run-") // not t.TempDir: other users must get in
@@ -49,8 +51,8 @@ func runScript(t *testing.T, dir string, args ...string) *process {
 	return p
 }
 
-// requireNothingLeft looks for the namespace of a script that has ended (a TAP goes with it) and for programs of its
-// checkout that still run.
+// requireNothingLeft looks for the namespace of a script that has ended (a TAP goes with it) and
+// for programs of its checkout that still run.
 func requireNothingLeft(t *testing.T, dir string, p *process) {
 	t.Helper()
 	_, err := os.Stat(fmt.Sprintf("/run/netns/rnicd-run-%d", p.PID()))
@@ -121,7 +123,7 @@ func TestRunScript(t *testing.T) {
 func TestRunScriptErrors(t *testing.T) {
 	needIP(t)
 	dir := checkout(t)
-	for _, c := range []struct {
+	for _, c := range sample.Of(t, 3, []struct {
 		name   string
 		args   []string
 		status int
@@ -133,7 +135,7 @@ func TestRunScriptErrors(t *testing.T) {
 		{"server's flag", []string{"tap", "", "--banana"}, 1, "^rnicd: unknown flag: --banana; see rnicd serve --help$"},
 		{"region", []string{"tap", "", "--region", "1000GiB"}, 1, "^rnicd: hugepages: .*ask for less or add memory( \\(or .* are free\\))?$"},
 		{"refused", []string{"tap", "", "--region", "1MiB"}, 1, "^rnicd: put to 10.9.0.1:7174: xfer: the server refused: 67108864 octets offered"},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, c.args...)
 			require.Equal(t, c.status, p.Wait(t), "%s", p)
@@ -143,7 +145,8 @@ func TestRunScriptErrors(t *testing.T) {
 	}
 }
 
-// Interrupted at any moment it leaves nothing. Ctrl-C signals the whole group, kill the script alone.
+// Interrupted at any moment it leaves nothing. Ctrl-C signals the whole group, kill the script
+// alone.
 func TestRunScriptInterrupted(t *testing.T) {
 	needIP(t)
 	hangup := make(chan os.Signal, 1)
@@ -151,7 +154,7 @@ func TestRunScriptInterrupted(t *testing.T) {
 	defer signal.Stop(hangup)
 	dir := checkout(t)
 	file := zeros(t, 192<<20)
-	for _, c := range []struct {
+	for _, c := range sample.Of(t, 2, []struct {
 		name   string
 		at     string // the line it comes after
 		sig    syscall.Signal
@@ -164,7 +167,7 @@ func TestRunScriptInterrupted(t *testing.T) {
 		{"TERM to the script in the transfer", `^sent +\d+ %`, syscall.SIGTERM, false, 143},
 		{"TERM to the script as the server starts", "^server ", syscall.SIGTERM, false, 143},
 		{"the terminal goes", `^client `, syscall.SIGHUP, true, 129},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := runScript(t, dir, "tap", file, "--fault", slow)
 			p.Expect(t, 1, c.at)

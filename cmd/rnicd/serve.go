@@ -66,7 +66,7 @@ func serve(ctx context.Context, o *serveOptions, w io.Writer) (err error) {
 	})
 }
 
-// warnNoCRC says what --no-crc gives up (RFC 5044 section 4.4, DECISIONS 18).
+// warnNoCRC says what --no-crc gives up (RFC 5044 section 4.4).
 func warnNoCRC(w io.Writer, noCRC bool) {
 	if noCRC {
 		fmt.Fprintln(w, "warning     --no-crc: if the other end agrees, only TCP's checksum guards octets; for paths with an integrity check of their own")
@@ -97,7 +97,8 @@ func parseDialects(names []string) (ds []rnic.Dialect, err error) {
 	return ds, nil
 }
 
-// parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames is of no use to it.
+// parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames
+// is of no use to it.
 func parseDialect(name string) (rnic.Dialect, error) {
 	d, err := rnic.ParseDialect(name)
 	if err != nil || d.PrivateDataMax() == 0 {

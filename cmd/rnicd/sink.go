@@ -166,8 +166,8 @@ func (s *sink) commit() error {
 	return nil
 }
 
-// syncDir has a directory's names outlast a crash, where the file system can do that and we may look
-// into it.
+// syncDir has a directory's names outlast a crash, where the file system can do that and we may
+// look into it.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -183,8 +183,8 @@ func syncDir(dir string) error {
 // linkTries is how many names are tried of which each is taken once in 2^32 times.
 const linkTries = 16
 
-// link gives the file its name; or, if there is a file of that name, one beside it, which rename can
-// then put into its place.
+// link gives the file its name; or, if there is a file of that name, one beside it, which rename
+// can then put into its place.
 func (s *sink) link() (name string, err error) {
 	name = s.target
 	for range linkTries {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // names are those in a directory.
@@ -235,7 +237,7 @@ func TestSinkClaims(t *testing.T) {
 // Nothing is left of a get that is ended in the middle, whichever way.
 func TestGetEnded(t *testing.T) {
 	t.Parallel()
-	for _, how := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL} {
+	for _, how := range sample.Of(t, 2, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}) {
 		ns := newNamespace(t)
 		server := ns.serving(t, "--fault", slow, "--file", zeros(t, 64<<20))
 		dir := t.TempDir()

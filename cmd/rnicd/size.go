@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// size is a flag value in octets: 4096, 64KiB, 256MiB, 1.5GiB, 1TiB (K, M, G and T are the same binary units).
+// size is a flag value in octets: 4096, 64KiB, 256MiB, 1.5GiB, 1TiB (K, M, G and T are the same
+// binary units).
 type size int64
 
 func (s *size) Type() string { return "size" }
@@ -52,7 +53,8 @@ find:
 	return nil
 }
 
-// multiply is num, decimal digits with at most one point in them, times unit, rounded down to octets; false where it is too much.
+// multiply is num, decimal digits with at most one point in them, times unit, rounded down to
+// octets; false where it is too much.
 func multiply(num string, unit int64) (int64, bool) {
 	whole, part, point := strings.Cut(num, ".")
 	v, err := strconv.ParseUint(whole, 10, 63)
@@ -71,7 +73,8 @@ func multiply(num string, unit int64) (int64, bool) {
 	return octets + rest, true
 }
 
-// timeSpan is a flag value as iperf3 and perftest have it, in seconds: 2, 0.5; or as everywhere here, 500ms.
+// timeSpan is a flag value as iperf3 and perftest have it, in seconds: 2, 0.5; or as everywhere
+// here, 500ms.
 type timeSpan time.Duration
 
 func (d *timeSpan) Type() string { return "seconds" }

@@ -223,11 +223,11 @@ func TestStreamErrors(t *testing.T) {
 		{"server --pmd tap --congestion bbr", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"client --pmd tap --congestion bbr 10.9.0.254", `--congestion: congestion control "bbr" is not known; choose one of .*cubic.*`},
 		{"server --pmd tap --addr fd09::1/64 --mtu 1000", `stack: poller "rnic0": MTU 1000: IPv6 wants at least 1280`},
-		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap only`},
+		{"server --pmd tap --queues 65", `--queues 65: want 1 to 64, and more than one with --pmd tap or memif only`},
 		{"sink --peer-max 9", `--pmd kernel has no use for --peer-max here: the kernel accepts what comes; leave that away`},
 		{"server --queues 2", `--pmd kernel has no use for --queues: leave that away`},
 		{"client --spin 127.0.0.1", `--pmd kernel has no use for --spin: leave that away`},
-		{"server --pmd banana", `--pmd "banana": want tap, dpdk or kernel`},
+		{"server --pmd banana", `--pmd "banana": want tap, dpdk, memif or kernel`},
 		{"server x", `1 argument given; want: rnicd stream server`},
 		{"client", `0 arguments given; want: rnicd stream client HOST\[:PORT\]`},
 		{"client 127.0.0.1", `dial tcp 127\.0\.0\.1:5201: connect: connection refused; is a server running there\? --wait 5s waits for one`},
@@ -284,8 +284,8 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// A listening stream command gives one address as many connections as --peer-max says: a further one
-// is not answered, one of another address is, and so is the next when one has gone.
+// A listening stream command gives one address as many connections as --peer-max says: a further
+// one is not answered, one of another address is, and so is the next when one has gone.
 func TestStreamPeerMax(t *testing.T) {
 	for _, command := range []string{"server", "sink"} {
 		t.Run(command, func(t *testing.T) {
@@ -320,7 +320,8 @@ func TestStreamPeerMax(t *testing.T) {
 	}
 }
 
-// A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has not.
+// A stream command that dials without --pmd, and cannot, says that it has our TCP, and what has
+// not.
 func TestStreamKernelHint(t *testing.T) {
 	ns := newNamespace(t)
 	for words, hint := range map[string]int{

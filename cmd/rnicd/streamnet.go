@@ -18,7 +18,8 @@ import (
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
-// streamNet is where the connections of a stream command come from: our stack on a device, or the kernel's sockets.
+// streamNet is where the connections of a stream command come from: our stack on a device, or the
+// kernel's sockets.
 type streamNet struct {
 	transport iperf3.Transport
 	nic       *nic         // nil: the kernel's
@@ -29,7 +30,8 @@ type streamNet struct {
 	localPort uint16 // of what we dial; 0: chosen
 }
 
-// openStreamNet opens what --pmd names. The context it returns ends with that device; Close then says so.
+// openStreamNet opens what --pmd names. The context it returns ends with that device; Close then
+// says so.
 func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
 		from, err := o.kernelAddr()
@@ -99,9 +101,10 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// kernelHint adds to the error of a command that dials, and was not told with which TCP, that there is another one: the clients of serve, perf,
-// rping and rstream have the kernel's without being told. Both errors are of a TAP that nobody has set up: there is no right to make it, or
-// nothing behind it.
+// kernelHint adds to the error of a command that dials, and was not told with which TCP, that there
+// is another one: the clients of serve, perf, rping and rstream have the kernel's without being
+// told. Both errors are of a TAP that nobody has set up: there is no right to make it, or nothing
+// behind it.
 func kernelHint(o *nicOptions, err error) error {
 	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EHOSTUNREACH) ||
 		errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ETIMEDOUT)
@@ -130,8 +133,9 @@ func (n *streamNet) dialWaiting(ctx context.Context, addr string, wait time.Dura
 	}
 }
 
-// Close gives the device back, once connections that were closed have told their peers, or flushTimeout later. Those in
-// TIME-WAIT are not waited for: if the peer's FIN comes again, nobody answers it.
+// Close gives the device back, once connections that were closed have told their peers, or
+// flushTimeout later. Those in TIME-WAIT are not waited for: if the peer's FIN comes again, nobody
+// answers it.
 func (n *streamNet) Close() error {
 	if n.nic == nil {
 		return nil

@@ -80,7 +80,8 @@ func TestPutsAtOnce(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// A bad network costs time, never octets. What stands behind a gap is placed before the gap is filled.
+// A bad network costs time, never octets. What stands after a gap is placed before the gap is
+// filled.
 func TestPutThroughFaults(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.serving(t, "--region", "16MiB", "--fault", "drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,seed=7")
@@ -94,8 +95,8 @@ func TestPutThroughFaults(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// Without markers a segment behind a gap cannot be told apart into frames: nothing is placed ahead. To go without CRC is the
-// administrator's wish at both ends, who is told what that means.
+// Without markers a segment after a gap cannot be told apart into frames: nothing is placed ahead.
+// To go without CRC is the administrator's wish at both ends, who is told what that means.
 //
 // req: 5044-4.4-2, D01-5.2-5, D01-1.2-8
 func TestPutWithoutMarkersAndCRC(t *testing.T) {
@@ -232,7 +233,8 @@ func TestDemo(t *testing.T) {
 	require.Contains(t, p.String(), "received    257.0 MiB")
 }
 
-// withEALMemory tries again when what is left of the hugepages was too little for the EAL: other tests use them too.
+// withEALMemory tries again when what is left of the hugepages was too little for the EAL: other
+// tests use them too.
 func withEALMemory(t *testing.T, try func() *process) {
 	t.Helper()
 	const outOfMemory = "the EAL's own memory ran out"
@@ -269,8 +271,9 @@ func TestPutThroughDPDK(t *testing.T) {
 	ns.stop(t, server)
 }
 
-// --once ends with a client that was refused, who hears why, and has that as the status. What never asks for an RDMA connection ends
-// nothing, nor does a client that asks in a dialect that is not served: it may come again in another.
+// --once ends with a client that was refused, who hears why, and has that as the status. What never
+// asks for an RDMA connection ends nothing, nor does a client that asks in a dialect that is not
+// served: it may come again in another.
 func TestServersEndOnce(t *testing.T) {
 	for server, tc := range map[string]struct{ client, refused, heard, then string }{
 		"serve --region 1MiB": {
@@ -310,7 +313,8 @@ func TestServersEndOnce(t *testing.T) {
 	}
 }
 
-// A client that is told to try again later, for another one that is being served, does not end --once, nor that one.
+// A client that is told to try again later, for another one that is being served, does not end
+// --once, nor that one.
 func TestBusyDoesNotEndOnce(t *testing.T) {
 	ns := newNamespace(t)
 	server := ns.listening(t, "perf server --pmd kernel --addr 127.0.0.1 --clients 1 --once")

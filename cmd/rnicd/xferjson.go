@@ -9,7 +9,7 @@ import (
 	"github.com/rnicd/rnicd/tools/xfer"
 )
 
-// xferRecord is the line of put's and get's --json. docs/tools.md has the fields.
+// xferRecord is the line of put's and get's --json. docs/guides/tools.md has the fields.
 type xferRecord struct {
 	Operation   string     `json:"operation"`
 	File        string     `json:"file"`
@@ -36,7 +36,7 @@ func (r *reporter) transferred(path, addr string, res xfer.Result) {
 	r.do(func(w io.Writer) {
 		switch {
 		case r.json:
-			_ = json.NewEncoder(w).Encode(xferRecordOf(path, addr, &res)) // cannot fail but for w
+			_ = json.NewEncoder(w).Encode(xferRecordOf(path, addr, &res)) // cannot fail except for w
 		case res.Op == xfer.OpGet:
 			fmt.Fprintf(w, "got         %s from %s\n", path, addr)
 			printGot(w, res)

@@ -29,11 +29,13 @@ type Capture struct {
 	dump   *Process
 }
 
-// markerType is the EtherType of the frame that ends a capture: local experimental (IEEE 802, 88-B5).
+// markerType is the EtherType of the frame that ends a capture: local experimental (IEEE 802,
+// 88-B5).
 const markerType = 0x88B5
 
-// Capture starts one and returns when it sees the device's frames. Device "any" are all of the namespace; a TAP whose
-// process may end first needs that, because a device without a carrier takes no frame to end the capture.
+// Capture starts one and returns when it sees the device's frames. Device "any" are all of the
+// namespace; a TAP whose process may end first needs that, because a device without a carrier takes
+// no frame to end the capture.
 func (ns *Namespace) Capture(t testing.TB, device string) *Capture {
 	t.Helper()
 	c := &Capture{ns: ns, device: device, path: filepath.Join(t.TempDir(), device+".pcap")}
@@ -43,8 +45,9 @@ func (ns *Namespace) Capture(t testing.TB, device string) *Capture {
 	return c
 }
 
-// Stop ends the capture and returns its file. It sends a frame of its own and waits to find it there, so that everything
-// that went before is there too. The other end of the device sees that frame.
+// Stop ends the capture and returns its file. It sends a frame of its own and waits to find it
+// there, so that everything that went before is there too. The other end of the device sees that
+// frame.
 func (c *Capture) Stop(t testing.TB) (path string) {
 	t.Helper()
 	mark := make([]byte, 64)
@@ -118,7 +121,8 @@ func NeedTshark(t testing.TB) {
 // Analyse has tshark follow the TCP connections of a capture and verify all checksums.
 func Analyse(t testing.TB, path string) (a Analysis) {
 	t.Helper()
-	// Payload is data: by its port or its look tshark would take it for something else, and find that malformed.
+	// Payload is data: by its port or its look tshark would take it for something else, and find
+	// that malformed.
 	args := []string{"-r", path, "-n", "-T", "fields", "-E", "separator=,", "-E", "occurrence=f", "-Y", "ip || ipv6",
 		"-d", "tcp.port==1-65535,data"}
 	for _, proto := range []string{"ip", "tcp", "udp"} {
@@ -143,8 +147,9 @@ func Count(t testing.TB, path, filter string) int {
 	return strings.Count(tshark(t, []string{"-r", path, "-n", "-T", "fields", "-e", "frame.number", "-Y", filter}), "\n")
 }
 
-// MPA has tshark look for MPA, DDP and RDMAP in a capture. For each frame with a whole FPDU that it reads, in order, the result
-// has the fields asked for; text is everything it says of the start-up frames and FPDUs, their CRCs with it.
+// MPA has tshark look for MPA, DDP and RDMAP in a capture. For each frame with a whole FPDU that it
+// reads, in order, the result has the fields asked for; text is everything it says of the start-up
+// frames and FPDUs, their CRCs with it.
 func MPA(t testing.TB, path string, fields ...string) (rows [][]string, text string) {
 	t.Helper()
 	args := []string{"-r", path, "-n", "--enable-heuristic", "iwarp_mpa_tcp",

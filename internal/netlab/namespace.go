@@ -1,7 +1,8 @@
-// Package netlab is where tests get their networks from: network namespaces with veth pairs or TAP devices in them, children
-// that run inside, and captures that tshark looks through. Everything needs root, is bounded by Patience, and is gone when
-// the test is over, whatever becomes of it: a namespace has no name and goes with its last thread, process and socket;
-// children die with the test.
+// Package netlab is where tests get their networks from: network namespaces with veth pairs or TAP
+// devices in them, children that run inside, and captures that tshark looks through. Everything
+// needs root, is bounded by Patience, and is gone when the test is over, whatever becomes of it: a
+// namespace has no name and goes with its last thread, process and socket; children die with the
+// test.
 //
 // It is imported by tests only, of any layer, and so imports nothing of ours except internal/skip.
 package netlab
@@ -35,8 +36,9 @@ func NeedRoot(t testing.TB) {
 	}
 }
 
-// Enter puts the test itself into a namespace of its own, with its loopback down. The test's goroutine stays on its
-// thread, which ends with it: sockets must be made, and devices be opened, on that goroutine.
+// Enter puts the test itself into a namespace of its own, with its loopback down. The test's
+// goroutine stays on its thread, which ends with it: sockets must be made, and devices be opened,
+// on that goroutine.
 func Enter(t testing.TB) {
 	t.Helper()
 	NeedRoot(t)
@@ -81,7 +83,8 @@ func New(t testing.TB) *Namespace {
 	return ns
 }
 
-// Do calls fn on a thread inside the namespace. What fn opens stays there; goroutines that it starts do not run there.
+// Do calls fn on a thread inside the namespace. What fn opens stays there; goroutines that it
+// starts do not run there.
 func (ns *Namespace) Do(fn func()) {
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +120,8 @@ func (ns *Namespace) Run(t testing.TB, name string, args ...string) string {
 	return p.String()
 }
 
-// Hold starts a process that does nothing in the namespace until the test is over: something that can be named by its PID.
+// Hold starts a process that does nothing in the namespace until the test is over: something that
+// can be named by its PID.
 func (ns *Namespace) Hold(t testing.TB) *Process {
 	t.Helper()
 	return ns.Start(t, exec.Command("sleep", "infinity"))

@@ -124,7 +124,8 @@ func TestAnalyseSeesLoss(t *testing.T) {
 	require.Zero(t, got.BadChecksums)
 }
 
-// Each namespace's connections have its congestion control, whichever end dials, over IPv4 and IPv6.
+// Each namespace's connections have its congestion control, whichever end dials, over IPv4 and
+// IPv6.
 func TestCongestion(t *testing.T) {
 	a, b := pair(t, 1500)
 	for _, names := range [][2]string{{"reno", "cubic"}, {"cubic", "reno"}} {
@@ -158,6 +159,20 @@ func congestionOf(t *testing.T, c net.Conn) (name string) {
 	}))
 	require.NoError(t, err)
 	return name
+}
+
+// An address is in use when AwaitAddrs returns, here after the kernel's check for duplicates, which takes a second and more.
+func TestAwaitAddrs(t *testing.T) {
+	a, b := New(t), New(t)
+	Veth(t, a, Device{Name: "wire0"}, b, Device{Name: "wire1"})
+	addr := netip.MustParsePrefix("fd66::1/64")
+	a.Run(t, "ip", "addr", "add", addr.String(), "dev", "wire0")
+	a.Do(func() {
+		AwaitAddrs(t, addr, netip.MustParsePrefix("10.66.0.1/24")) // IPv4's are not waited for
+		l, err := net.Listen("tcp", net.JoinHostPort(addr.Addr().String(), "0"))
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+	})
 }
 
 func TestSysctlIsTheNamespacesOwn(t *testing.T) {

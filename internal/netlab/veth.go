@@ -1,12 +1,15 @@
 package netlab
 
 import (
+	"encoding/hex"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -20,8 +23,9 @@ type Device struct {
 	Addrs []netip.Prefix // IPv4 and IPv6
 }
 
-// Veth joins two namespaces, or one with itself, by a veth pair and brings both ends up. All of its offloads are off, so
-// that what one end sends is what a wire would carry: frames of the MTU at most, with all checksums.
+// Veth joins two namespaces, or one with itself, by a veth pair and brings both ends up. All of its
+// offloads are off, so that what one end sends is what a wire would carry: frames of the MTU at
+// most, with all checksums.
 func Veth(t testing.TB, a *Namespace, da Device, b *Namespace, db Device) {
 	t.Helper()
 	a.Run(t, "ip", "link", "add", da.Name, "type", "veth", "peer", "name", db.Name)
@@ -39,8 +43,8 @@ func Veth(t testing.TB, a *Namespace, da Device, b *Namespace, db Device) {
 	}
 }
 
-// Configure gives a device of the namespace, a TAP say, its MTU and addresses and brings it up. IPv6 addresses can be used
-// at once: nothing looks for duplicates.
+// Configure gives a device of the namespace, a TAP say, its MTU and addresses and brings it up. The addresses are in use
+// when it returns; nothing looks for duplicates.
 func (ns *Namespace) Configure(t testing.TB, d Device) {
 	t.Helper()
 	if d.MTU != 0 {
@@ -54,6 +58,45 @@ func (ns *Namespace) Configure(t testing.TB, d Device) {
 		ns.Run(t, "ip", args...)
 	}
 	ns.Run(t, "ip", "link", "set", d.Name, "up")
+	ns.Do(func() { AwaitAddrs(t, d.Addrs...) })
+}
+
+// AwaitAddrs waits until the kernel uses addresses that its devices have been given, in the namespace of the calling thread.
+// IPv4's are used at once. One of IPv6 is left to a worker of the kernel's, with or without a check for duplicates
+// (addrconf_dad_work, net/ipv6/addrconf.c), and on a busy machine that comes round later than the next command. Until then
+// there is no local route: what arrives for the address is dropped (Ip6InAddrErrors), and so are answers to Neighbour
+// Solicitations. One that is tentative as well is no source of a connection either, so that another is taken, ::1 for one.
+func AwaitAddrs(t testing.TB, addrs ...netip.Prefix) {
+	t.Helper()
+	for until := time.Now().Add(Patience); ; {
+		routes, err := os.ReadFile("/proc/thread-self/net/ipv6_route")
+		require.NoError(t, err)
+		missing := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool {
+			return a.Addr().Is4() || hasLocalRoute(string(routes), a.Addr())
+		})
+		if len(missing) == 0 {
+			return
+		}
+		require.True(t, time.Now().Before(until), "the kernel does not use %v", missing)
+		<-time.After(time.Millisecond)
+	}
+}
+
+// hasLocalRoute looks for an address of this host in /proc/net/ipv6_route: destination, its length, source, its length,
+// next hop, metric, references, uses, flags, device.
+func hasLocalRoute(routes string, a netip.Addr) bool {
+	const flagLocal = 0x80000000 // RTF_LOCAL, linux/ipv6_route.h
+	want := a.As16()
+	for line := range strings.Lines(routes) {
+		col := strings.Fields(line)
+		if len(col) != 10 || col[0] != hex.EncodeToString(want[:]) || col[1] != "80" {
+			continue
+		}
+		if flags, err := strconv.ParseUint(col[8], 16, 32); err == nil && flags&flagLocal != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Sysctl sets a parameter of the namespace's network, as net.ipv4.tcp_sack.
@@ -65,9 +108,10 @@ func (ns *Namespace) Sysctl(t testing.TB, key, value string) {
 	require.NoError(t, err, "%s = %s", key, value)
 }
 
-// Congestion sets the congestion control of the namespace's new connections: reno, cubic, bbr. One that the kernel lacks
-// fails the test. Call it when all devices have their addresses: the kernel lets a namespace choose its default only among
-// net.ipv4.tcp_allowed_congestion_control of the machine, but takes any for a route (ip-route(8), congctl).
+// Congestion sets the congestion control of the namespace's new connections: reno, cubic, bbr. One
+// that the kernel lacks fails the test. Call it when all devices have their addresses: the kernel
+// lets a namespace choose its default only among net.ipv4.tcp_allowed_congestion_control of the
+// machine, but takes any for a route (ip-route(8), congctl).
 func (ns *Namespace) Congestion(t testing.TB, name string) {
 	t.Helper()
 	var err error
@@ -84,7 +128,8 @@ func (ns *Namespace) Congestion(t testing.TB, name string) {
 	}
 }
 
-// writeFile writes to a file that is there; /proc/sys shows the namespace of the thread that opens it.
+// writeFile writes to a file that is there; /proc/sys shows the namespace of the thread that opens
+// it.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

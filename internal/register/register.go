@@ -1,5 +1,6 @@
-// Package register reads the register of requirements (docs/requirements/*.tsv), the citations of it in tests, and the
-// answers in docs/requirements.md, and says what is open. `make trace` prints it; a test holds it to the tree.
+// Package register reads the register of requirements (docs/requirements/*.tsv), the citations of
+// it in tests, and the answers in docs/requirements/deviations.md, and says what is open. `make trace` prints
+// it; a test holds it to the tree.
 package register
 
 import (
@@ -19,7 +20,7 @@ import (
 var Files = []string{"docs/requirements/iwarp.tsv", "docs/requirements/tcp.tsv"}
 
 // answersFile says why a row has no test.
-const answersFile = "docs/requirements.md"
+const answersFile = "docs/requirements/deviations.md"
 
 // Row is one requirement.
 type Row struct {
@@ -48,7 +49,8 @@ type Register struct {
 	byID     map[string]int
 }
 
-// Load reads the register, all tests and the answers below root. An error names the file and line to mend.
+// Load reads the register, all tests and the answers below root. An error names the file and line
+// to mend.
 func Load(root string) (*Register, error) {
 	r := &Register{Cited: map[string][]Place{}, Answered: map[string]bool{}, byID: map[string]int{}}
 	for _, name := range Files {
@@ -195,7 +197,7 @@ func (r *Register) readAnswers(root string) error {
 	return nil
 }
 
-// Open are the rows that no test cites and docs/requirements.md does not answer. There may be none.
+// Open are the rows that no test cites and docs/requirements/deviations.md does not answer. There may be none.
 func (r *Register) Open() (open []Row) {
 	for _, row := range r.Rows {
 		if len(r.Cited[row.ID]) == 0 && !r.Answered[row.ID] {
@@ -210,11 +212,11 @@ type Count struct {
 	Document, Level string
 	Rows            int
 	Cited           int      // by a test
-	Answered        int      // in docs/requirements.md
+	Answered        int      // in docs/requirements/deviations.md
 	Open            []string // neither
 }
 
-// Counts sums up by document, RFCs by number and the others behind them, and level.
+// Counts sums up by document, RFCs by number and the others after them, and level.
 func (r *Register) Counts() []Count {
 	var all []Count
 	for _, row := range r.Rows {

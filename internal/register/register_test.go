@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every requirement that a test cites, or docs/requirements.md answers, exists; none is both, or answered twice; what the register
-// says of itself is right.
+// Every requirement that a test cites, or docs/requirements/deviations.md answers, exists; none is both, or
+// answered twice; what the register says of itself is right.
 func TestTree(t *testing.T) {
 	r, err := Load("../..")
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestNothingIsOpen(t *testing.T) {
 	r, err := Load("../..")
 	require.NoError(t, err)
 	for _, row := range r.Open() {
-		t.Errorf("%s %s: no test cites it, and docs/requirements.md does not answer it: %s", row.ID, row.Level, row.Text)
+		t.Errorf("%s %s: no test cites it, and docs/requirements/deviations.md does not answer it: %s", row.ID, row.Level, row.Text)
 	}
 }
 
@@ -88,9 +88,9 @@ func TestMistakes(t *testing.T) {
 		{rows: two, test: "// req: A1-1-1\nfunc helper() {\n", want: "a/a_test.go:1: no test follows this citation"},
 		{rows: two, test: "// req: A1-1-1\n", want: "a/a_test.go:1: no test follows this citation"},
 		{rows: two, test: "// req: A1-1-1 and more\n", want: `a/a_test.go:1: "and" is no id; a citation is a list of ids, separated by commas`},
-		{rows: two, answers: "| A1-7-7 | no |\n", want: "docs/requirements.md:1 answers A1-7-7, which is in no register"},
-		{rows: two, answers: "| A1-1-1, A1-1-2 | no |\n\n| A1-1-2 | never |\n", want: "docs/requirements.md:3 answers A1-1-2 again"},
-		{rows: two, test: "// req: A1-1-1\nfunc TestA(t *testing.T) {\n", answers: "| A1-1-1 | no |\n", want: "docs/requirements.md:1 answers A1-1-1, which a/a_test.go:1 proves"},
+		{rows: two, answers: "| A1-7-7 | no |\n", want: "docs/requirements/deviations.md:1 answers A1-7-7, which is in no register"},
+		{rows: two, answers: "| A1-1-1, A1-1-2 | no |\n\n| A1-1-2 | never |\n", want: "docs/requirements/deviations.md:3 answers A1-1-2 again"},
+		{rows: two, test: "// req: A1-1-1\nfunc TestA(t *testing.T) {\n", answers: "| A1-1-1 | no |\n", want: "docs/requirements/deviations.md:1 answers A1-1-1, which a/a_test.go:1 proves"},
 	} {
 		_, err := Load(tree(t, c.rows, c.test, c.answers))
 		require.EqualError(t, err, c.want)

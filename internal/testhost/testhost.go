@@ -1,5 +1,6 @@
-// Package testhost makes the Pollers on which tests and benchmarks of what stands above package stack run. What they differ
-// in is said in a stack.Config; the rest, which all of them would say alike, is here.
+// Package testhost makes the Pollers on which tests and benchmarks of what stands above package
+// stack run. What they differ in is said in a stack.Config; the rest, which all of them would say
+// alike, is here.
 package testhost
 
 import (
@@ -30,9 +31,9 @@ func NewPool(t testing.TB, bufs, mtu int) *mem.Pool {
 	return pool
 }
 
-// NewPoller makes a Poller on port with the Bufs of cfg.Pool, not pinned to a core. Capabilities and MAC are the port's;
-// where cfg does not say them, so is the name, and the queue is the port's first, opened here. Addresses are used at once,
-// unless cfg.QuickDAD.
+// NewPoller makes a Poller on port with the Bufs of cfg.Pool, not pinned to a core. Capabilities
+// and MAC are the port's; where cfg does not say them, so is the name, and the queue is the port's
+// first, opened here. Addresses are used at once, unless cfg.QuickDAD.
 func NewPoller(t testing.TB, port pmd.Port, cfg stack.Config) *stack.Poller {
 	t.Helper()
 	if cfg.Name == "" {

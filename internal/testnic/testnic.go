@@ -1,4 +1,5 @@
-// Package testnic makes pairs of Adapters for tests of what stands above package rnic, over either transport.
+// Package testnic makes pairs of Adapters for tests of what stands above package rnic, over either
+// transport.
 package testnic
 
 import (
@@ -50,7 +51,8 @@ func Wired(t testing.TB) (devs [2]*rnic.Adapter) {
 	return devs
 }
 
-// Open makes an Adapter that is closed with the test, which has taken all registered memory back by then.
+// Open makes an Adapter that is closed with the test, which has taken all registered memory back by
+// then.
 func Open(t testing.TB, cfg rnic.Config) *rnic.Adapter {
 	dev, err := rnic.Open(cfg)
 	require.NoError(t, err)
@@ -71,7 +73,29 @@ func Dialable(a netip.AddrPort) string {
 	return a.String()
 }
 
-// Waiting is ctx, and tells when somebody first waits for its end, as who waits for anything else does too.
+// Serve has handle take the requests that come to a Listener of dev's, each with a context that is
+// Waiting, and returns where a client finds it. With the test, or when ctx ends, it ends; the test
+// waits for what is being handled.
+func Serve(
+	ctx context.Context, t testing.TB, dev *rnic.Adapter, waits chan<- struct{}, handle func(context.Context, *rnic.ConnRequest),
+) (addr string) {
+	t.Helper()
+	l, err := dev.Listen(ctx, ":0", rnic.ListenOptions{})
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		served <- l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) { handle(Waiting(ctx, waits), req) })
+	}()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-served)
+		l.Close()
+	})
+	return Dialable(l.Addr())
+}
+
+// Waiting is ctx, and tells when its end is first waited for, as it is beside anything else.
 func Waiting(ctx context.Context, waits chan<- struct{}) context.Context {
 	return &waiting{ctx, sync.OnceFunc(func() { waits <- struct{}{} })}
 }

@@ -1,13 +1,15 @@
-// Package capture writes what a port sends and receives to a pcapng file: middleware around a pmd.Port.
+// Package capture writes what a port sends and receives to a pcapng file: middleware around a
+// pmd.Port.
 //
-// The Poller copies each frame into a bounded ring, and a goroutine of the Capture writes the rings out. Disk and
-// formatting are never in the Poller's way: when the writer falls behind, frames are missing from the file, not
-// from the network, and the file says how many (Interface Statistics Block). Around fault it shows what the Poller
-// sees, inside it what is on the cable.
+// The Poller copies each frame into a bounded ring, and a goroutine of the Capture writes the rings
+// out. Disk and formatting are never in the Poller's way: when the writer falls behind, frames are
+// missing from the file, not from the network, and the file says how many (Interface Statistics
+// Block). Around fault it shows what the Poller sees, inside it what is on the cable.
 //
-// Limits: pcapng here has no direction flag; the MAC addresses tell it. Frames of one port are in the order of
-// its goroutine, those of different ports in the order in which the writer found them: the timestamps tell. A
-// checksum that was left to a device or to shared memory is completed in the file.
+// Limits: pcapng here has no direction flag; the MAC addresses tell it. Frames of one port are in
+// the order of its goroutine, those of different ports in the order in which the writer found them:
+// the timestamps tell. A checksum that was left to a device or to shared memory is completed in the
+// file.
 package capture
 
 import (
@@ -31,8 +33,9 @@ const (
 	SlotsDefault = 4096
 	slotsMax     = 1 << 20
 
-	// pollEvery is how often the writer looks for frames: several times while a ring fills, rarely enough to cost
-	// nothing when idle. The Poller cannot wake it; that would be a system call on the packet path.
+	// pollEvery is how often the writer looks for frames: several times while a ring fills, rarely
+	// enough to cost nothing when idle. The Poller cannot wake it; that would be a system call on
+	// the packet path.
 	pollEvery = 2 * time.Millisecond
 	// batchMax is what the writer takes from one ring before it looks at the next.
 	batchMax = 256
@@ -42,8 +45,8 @@ const (
 type Config struct {
 	SnapLen int // octets kept of a frame; 0: whole frames, but of those an offload left uncut what the MTU allows
 	Slots   int // frames per queue between the Poller and the writer; a power of two, SlotsDefault when 0
-	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by default. A simulation
-	// gives its own.
+	// Clock is nanoseconds since 1970, read once per burst that has frames; the system's by
+	// default. A simulation gives its own.
 	Clock func() int64
 }
 
@@ -54,7 +57,8 @@ type Counters struct {
 	Failed  uint64 // frames that came after the file could no longer be written
 }
 
-// Capture is one pcapng file with an interface per port. Its methods may be called from any goroutine.
+// Capture is one pcapng file with an interface per port. Its methods may be called from any
+// goroutine.
 type Capture struct {
 	cfg  Config
 	out  io.Writer
@@ -93,7 +97,8 @@ func New(out io.Writer, cfg Config) (*Capture, error) {
 	return c, nil
 }
 
-// Create captures to a file of that name, readable by its owner only, for it holds what users say to each other.
+// Create captures to a file of that name, readable by its owner only, for it holds what users say
+// to each other.
 func Create(path string, cfg Config) (*Capture, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -107,8 +112,8 @@ func Create(path string, cfg Config) (*Capture, error) {
 	return c, nil
 }
 
-// Port puts the capture around p: an interface of p's name in the file. Error: the file cannot be written, or the
-// Capture is closed.
+// Port puts the capture around p: an interface of p's name in the file. Error: the file cannot be
+// written, or the Capture is closed.
 func (c *Capture) Port(p pmd.Port) (*Port, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +164,8 @@ func (c *Capture) run() {
 	}
 }
 
-// drain writes out what is in the rings, at most one ring's worth of each, so that it ends however fast frames
-// come. Whoever holds mu may.
+// drain writes out what is in the rings, at most one ring's worth of each, so that it ends however
+// fast frames come. Whoever holds mu may.
 func (c *Capture) drain() {
 	more := true
 	for turns := c.cfg.Slots/batchMax + 1; more && turns > 0; turns-- {
@@ -235,9 +240,9 @@ func (c *Capture) Counters() Counters {
 	return n
 }
 
-// Close writes out the rest and each interface's statistics, and ends the writer. Frames that ports still move
-// later are counted as dropped once their ring is full. The error is the first one of the whole capture. Close
-// again does nothing.
+// Close writes out the rest and each interface's statistics, and ends the writer. Frames that ports
+// still move later are counted as dropped once their ring is full. The error is the first one of
+// the whole capture. Close again does nothing.
 func (c *Capture) Close() error {
 	c.mu.Lock()
 	if c.closed {

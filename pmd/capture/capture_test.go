@@ -420,8 +420,8 @@ func TestNoAllocation(t *testing.T) {
 	require.NotZero(t, c.Counters().Dropped)
 }
 
-// One op is one frame of 1514 octets sent through the capture and received by the peer; the ring has room, for it
-// is written out while the clock stands.
+// One op is one frame of 1514 octets sent through the capture and received by the peer; the ring
+// has room, for it is written out while the clock stands.
 func BenchmarkKeep(b *testing.B) {
 	const slots = 1 << 12
 	c, err := New(io.Discard, Config{Slots: slots})

@@ -26,8 +26,8 @@ type Queue struct {
 var _ pmd.Port = (*Port)(nil)
 var _ pmd.Timed = (*Queue)(nil)
 
-// slot describes one captured frame. It and its octets are the Poller's until published and the writer's until
-// released. start is fixed.
+// slot describes one captured frame. It and its octets are the Poller's until published and the
+// writer's until released. start is fixed.
 type slot struct {
 	at                    int64 // nanoseconds since 1970
 	start                 uint32

@@ -17,7 +17,7 @@ func TestAFPacketOnVeth(t *testing.T) {
 	for _, i := range []string{"rnic0", "rnic1"} {
 		command(t, "ip", "link", "set", i, "up")
 	}
-	// The driver's frames of 2048 octets do not fit behind the headroom of a Buf of 2048.
+	// The driver's frames of 2048 octets do not fit after the headroom of a Buf of 2048.
 	s := openSide(t, Config{Vdev: "net_af_packet0,iface=rnic0"}, 1024, 2304)
 	fd := rawSocket(t, "rnic1")
 	r := newRand(t)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// noHugeMiB is what the EAL takes from normal pages for its mempools and rings when there are no hugepages.
-// Packet buffers are not in it: they lie in the Arena.
+// noHugeMiB is what the EAL takes from normal pages for its mempools and rings when there are no
+// hugepages. Packet buffers are not in it: they lie in the Arena.
 const noHugeMiB = 256
 
 // host is what the defaults depend on.
@@ -17,8 +17,8 @@ type host struct {
 	pid           int
 }
 
-// completeArgs returns EAL arguments: those of the user, then a default for every matter they leave open.
-// pci, if not "", is a NIC the EAL must not overlook.
+// completeArgs returns EAL arguments: those of the user, then a default for every matter they leave
+// open. pci, if not "", is a NIC the EAL must not overlook.
 func completeArgs(user []string, pci string, h host) []string {
 	args := append([]string{}, user...)
 	add := func(arg string, unless ...string) {
@@ -26,8 +26,8 @@ func completeArgs(user []string, pci string, h host) []string {
 			args = append(args, arg)
 		}
 	}
-	// The EAL wants at least one core for its main thread, which ends after the start. The whole set: the
-	// EAL's own helper threads inherit it.
+	// The EAL wants at least one core for its main thread, which ends after the start. The whole
+	// set: the EAL's own helper threads inherit it.
 	add("--lcores=0@("+cpuList(h.cpus)+")", "-l", "-c", "--lcores", "-s", "-S")
 	add(fmt.Sprintf("--file-prefix=rnicd-%d", h.pid), "--file-prefix")
 	add("--no-telemetry", "--telemetry", "--no-telemetry")
@@ -55,7 +55,8 @@ func completeArgs(user []string, pci string, h host) []string {
 	return args
 }
 
-// hasOption says whether args have one of the options: "-l 0", "-l0", "--lcores 0" and "--lcores=0" alike.
+// hasOption says whether args have one of the options: "-l 0", "-l0", "--lcores 0" and "--lcores=0"
+// alike.
 func hasOption(args []string, options ...string) bool {
 	for _, a := range args {
 		for _, o := range options {

@@ -8,7 +8,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// benchBurst is a Poller's usual burst. Figures are per frame; a burst costs one call into C each way.
+// benchBurst is a Poller's usual burst. Figures are per frame; a burst costs one call into C each
+// way.
 const benchBurst = 32
 
 func perFrame(b *testing.B, frames uint64) {
@@ -53,7 +54,8 @@ func BenchmarkNullTx(b *testing.B) {
 	perFrame(b, uint64(frames))
 }
 
-// There and into the peer's Buf, on one thread: Tx, Rx with a copy of the frame, and Rx that takes the sent back.
+// There and into the peer's Buf, on one thread: Tx, Rx with a copy of the frame, and Rx that takes
+// the sent back.
 func BenchmarkRingPair64(b *testing.B)   { benchRing(b, 64) }
 func BenchmarkRingPair1500(b *testing.B) { benchRing(b, 1514) }
 

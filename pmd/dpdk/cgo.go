@@ -2,8 +2,9 @@
 
 package dpdk
 
-// The EAL's drivers are plugins it loads from its own directory; only net_ring is called by name. A distribution's
-// libdpdk.pc says -march=corei7 or newer, -include rte_config.h and -Wl,--as-needed, all of which cgo accepts.
+// The EAL's drivers are plugins it loads from its own directory; only net_ring is called by name. A
+// distribution's libdpdk.pc says -march=corei7 or newer, -include rte_config.h and -Wl,--as-needed,
+// all of which cgo accepts.
 
 /*
 #cgo pkg-config: libdpdk

@@ -18,17 +18,18 @@ const (
 
 // Config says which device a Port is and how it is set up. Exactly one of Vdev and PCI is given.
 type Config struct {
-	// EALArgs go to rte_eal_init before the defaults of Init, if no earlier Open or Init has started the EAL.
+	// EALArgs go to rte_eal_init before the defaults of Init, if no earlier Open or Init has
+	// started the EAL.
 	EALArgs []string
-	// Vdev is a virtual device with its arguments, as after --vdev=: "net_tap0,iface=rnic0". One that EALArgs
-	// or RingPair made is found by its name.
+	// Vdev is a virtual device with its arguments, as after --vdev=: "net_tap0,iface=rnic0". One
+	// that EALArgs or RingPair made is found by its name.
 	Vdev string
 	// PCI is a NIC's address with device arguments, as after -a: "0000:01:00.0".
 	PCI string
 	// Arena is where the Pools of all queues lie. It must outlive the Port.
 	Arena *hugepages.Arena
-	// RxBufs is how many Bufs of its Pool a queue reserves to receive into; 0: four times RxDesc, but at
-	// most half of the Pool.
+	// RxBufs is how many Bufs of its Pool a queue reserves to receive into; 0: four times RxDesc,
+	// but at most half of the Pool.
 	RxBufs int
 	// RxDesc and TxDesc are descriptors per queue; 0: what the driver prefers, else 1024.
 	RxDesc, TxDesc int

@@ -33,13 +33,14 @@ var environment struct {
 
 const ealLogMax = 2048 // octets of the EAL's log in an error
 
-// Init starts the EAL with the given arguments (as on a DPDK program's command line, without the program's name),
-// completed by: one lcore that may run on all of this process's CPUs, --in-memory, or --no-huge when no hugepage
-// is free, a --file-prefix with the process id, no telemetry, errors only in the log, and no PCI scan unless the
-// arguments name a NIC. It pins no thread of the caller's.
+// Init starts the EAL with the given arguments (as on a DPDK program's command line, without the
+// program's name), completed by: one lcore that may run on all of this process's CPUs, --in-memory,
+// or --no-huge when no hugepage is free, a --file-prefix with the process id, no telemetry, errors
+// only in the log, and no PCI scan unless the arguments name a NIC. It pins no thread of the
+// caller's.
 //
-// The EAL starts once per process. A second Init with the same arguments, or none, does nothing; after a failure
-// it returns that failure. Open calls Init itself.
+// The EAL starts once per process. A second Init with the same arguments, or none, does nothing;
+// after a failure it returns that failure. Open calls Init itself.
 func Init(args []string) error {
 	environment.Lock()
 	defer environment.Unlock()
@@ -104,15 +105,15 @@ func runEAL(args []string) error {
 func ealAdvice(e Errno) string {
 	switch syscall.Errno(e) {
 	case syscall.EACCES, syscall.EPERM:
-		return "run as root, or give access to /dev/hugepages, /dev/vfio and CAP_IPC_LOCK; see docs/dpdk.md"
+		return "run as root, or give access to /dev/hugepages, /dev/vfio and CAP_IPC_LOCK; see docs/guides/dpdk.md"
 	case syscall.EINVAL:
-		return "check the EAL arguments; see docs/dpdk.md"
+		return "check the EAL arguments; see docs/guides/dpdk.md"
 	case syscall.ENOMEM:
 		return "reserve hugepages: hugepages/setup.sh 512"
 	case syscall.ENODEV:
-		return "bind the NIC to vfio-pci: dpdk-devbind.py --bind=vfio-pci <address>; see docs/dpdk.md"
+		return "bind the NIC to vfio-pci: dpdk-devbind.py --bind=vfio-pci <address>; see docs/guides/dpdk.md"
 	}
-	return "see docs/dpdk.md"
+	return "see docs/guides/dpdk.md"
 }
 
 func thisHost() (host, error) {

@@ -15,10 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/skip"
 )
 
-// childVar names what a test process does instead of running as a whole: the EAL starts once per process.
+// childVar names what a test process does instead of running as a whole: the EAL starts once per
+// process.
 const childVar = "RNICD_DPDK_TEST_CHILD"
 
 // child runs one test of this program in a process of its own.
@@ -37,12 +39,12 @@ func child(t *testing.T, test string, env ...string) string {
 // The ring tests again, each way a machine may give memory to the EAL and addresses to devices.
 func TestEnvironments(t *testing.T) {
 	const tests = "TestRing.*|TestNull.*|TestMemif.*"
-	for _, c := range []struct{ args, normal, want string }{
+	for _, c := range sample.Of(t, 1, []struct{ args, normal, want string }{
 		{"--iova-mode=pa", "", "physical addresses: true"},
 		{"--iova-mode=pa", "1", "physical addresses: true"},
 		{"--iova-mode=va", "1", "physical addresses: false"},
 		{"--no-huge --no-shconf -m256", "1", "physical addresses: false"},
-	} {
+	}) {
 		t.Run(strings.ReplaceAll(c.args, " ", "")+"/normal="+c.normal, func(t *testing.T) {
 			if strings.Contains(c.args, "pa") && os.Geteuid() != 0 {
 				skip.Missing(t, "physical addresses are for root")

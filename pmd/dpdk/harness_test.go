@@ -24,7 +24,8 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// ealArgsVar passes EAL arguments to a test process of another environment: the EAL starts once per process.
+// ealArgsVar passes EAL arguments to a test process of another environment: the EAL starts once per
+// process.
 const ealArgsVar = "RNICD_DPDK_TEST_EAL_ARGS"
 
 // pageVar makes the arenas of such a process lie on normal pages.
@@ -120,7 +121,8 @@ func (s *side) send(t testing.TB, frames ...[]byte) {
 	}
 }
 
-// receive polls until it has want frames that pass keep (nil: all), frees them and returns their octets.
+// receive polls until it has want frames that pass keep (nil: all), frees them and returns their
+// octets.
 func (s *side) receive(t testing.TB, want int, keep func([]byte, mem.Desc) bool) (frames [][]byte) {
 	t.Helper()
 	bufs := make([]mem.Buf, 32)

@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// memifSides joins two memif ports of one process: shared memory rings, agreed on over a Unix socket.
+// memifSides joins two memif ports of one process: shared memory rings, agreed on over a Unix
+// socket.
 func memifSides(t *testing.T) (srv, cli *side) {
 	t.Helper()
 	sock := filepath.Join(t.TempDir(), "memif.sock")
@@ -32,7 +33,8 @@ func TestMemifPair(t *testing.T) {
 	require.Zero(t, cli.queue.Stats().Copied)
 }
 
-// One end's Close makes the driver take the other end down on a thread of its own, while we close that too.
+// One end's Close makes the driver take the other end down on a thread of its own, while we close
+// that too.
 func TestMemifClosesInEitherOrder(t *testing.T) {
 	r := newRand(t)
 	for i := range 10 {

@@ -17,7 +17,8 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// arenaMemory is memory that the EAL knows, shared by all ports over it: an Arena, or what Map was given.
+// arenaMemory is memory that the EAL knows, shared by all ports over it: an Arena, or what Map was
+// given.
 type arenaMemory struct {
 	c     *C.struct_rnic_memory
 	bytes []byte
@@ -29,8 +30,8 @@ type arenaMemory struct {
 // arenas are those in use, by first octet. Under environment's lock.
 var arenas = map[*byte]*arenaMemory{}
 
-// registerArena makes a known to the EAL, once for all ports. Whole pages only; a Pool never lies in the last, broken one
-// of an arena on the Go heap.
+// registerArena makes a known to the EAL, once for all ports. Whole pages only; a Pool never lies
+// in the last, broken one of an arena on the Go heap.
 func registerArena(a *hugepages.Arena) (*arenaMemory, error) {
 	b := a.Bytes()
 	page := uintptr(a.PageSize())
@@ -110,9 +111,9 @@ func (m *arenaMemory) onePiece(b []byte) bool {
 // known asks the EAL.
 func (m *arenaMemory) known() bool { return C.rnic_memory_known(m.c) != 0 }
 
-// Map implements pmd.Mapper: b becomes external memory of the EAL and is mapped for the device (rte_extmem_register,
-// rte_dev_dma_map), once for each Port. Memory of Config.Arena needs no Map. docs/memory.md says which memory a NIC can
-// reach.
+// Map implements pmd.Mapper: b becomes external memory of the EAL and is mapped for the device
+// (rte_extmem_register, rte_dev_dma_map), once for each Port. Memory of Config.Arena needs no Map.
+// docs/reference/memory.md says which memory a NIC can reach.
 func (p *Port) Map(b []byte, page int) error {
 	environment.Lock()
 	defer environment.Unlock()

@@ -47,10 +47,12 @@ func regionMemory(t *testing.T) map[string]*hugepages.Arena {
 	return kinds
 }
 
-// Memory of any kind becomes external memory of the EAL, and the Port tells at which addresses a device sees it; a region
-// may lie anywhere in it. It ends with Unmap or Close, and can be mapped again.
+// Memory of any kind becomes external memory of the EAL, and the Port tells at which addresses a
+// device sees it; a region may lie anywhere in it. It ends with Unmap or Close, and can be mapped
+// again.
 //
-// (Named so that TestEnvironments runs it by virtual and physical addresses, with and without hugepages.)
+// (Named so that TestEnvironments runs it by virtual and physical addresses, with and without
+// hugepages.)
 func TestRingMapsRegions(t *testing.T) {
 	a, b := ringSides(t, "map", 64, 256, 2048)
 	table := mem.NewTable(1)

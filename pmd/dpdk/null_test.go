@@ -47,7 +47,8 @@ func TestNullReceiveWithoutFreeEnds(t *testing.T) {
 	s.receive(t, 1000, nil)
 }
 
-// A queue whose goroutine wanders over more threads than the EAL has lcore ids loses no receive Buf to their caches.
+// A queue whose goroutine wanders over more threads than the EAL has lcore ids loses no receive Buf
+// to their caches.
 func TestNullQueueWandersOverThreads(t *testing.T) {
 	s := openSide(t, Config{Vdev: "net_null0", RxBufs: 512, RxDesc: 64}, 2048, 2048)
 	for range 200 {

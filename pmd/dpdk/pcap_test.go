@@ -42,7 +42,8 @@ func readPcap(t *testing.T, path string) (frames [][]byte) {
 	}
 }
 
-// net_pcap reads frames from one file and writes to another; one that does not fit an mbuf arrives as a chain.
+// net_pcap reads frames from one file and writes to another; one that does not fit an mbuf arrives
+// as a chain.
 func TestPcapFiles(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.pcap"), filepath.Join(dir, "out.pcap")

@@ -44,8 +44,9 @@ type Port struct {
 	link    *linkWatch
 }
 
-// rssKey is Toeplitz key material for the longest key of any driver. The first 40 octets are the key of the
-// Microsoft RSS specification ("Verifying the RSS Hash Calculation"), which every driver takes.
+// rssKey is Toeplitz key material for the longest key of any driver. The first 40 octets are the
+// key of the Microsoft RSS specification ("Verifying the RSS Hash Calculation"), which every driver
+// takes.
 var rssKey = [64]byte{
 	0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
 	0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c,
@@ -53,10 +54,12 @@ var rssKey = [64]byte{
 	0xe3, 0x09, 0x58, 0xc6, 0x71, 0xaf, 0x12, 0xd4, 0x8b, 0x60, 0x3e, 0x95, 0xf7, 0x2c, 0x4a, 0xb8,
 }
 
-// keyDefault is the length of a Toeplitz key that covers an IPv6 4-tuple: 36 octets of input and 4 more.
+// keyDefault is the length of a Toeplitz key that covers an IPv6 4-tuple: 36 octets of input and 4
+// more.
 const keyDefault = 40
 
-// Open opens the device and configures it; frames flow once every queue is open. It starts the EAL if nobody has.
+// Open opens the device and configures it; frames flow once every queue is open. It starts the EAL
+// if nobody has.
 func Open(cfg Config) (pmd.Port, error) {
 	p, err := open(cfg)
 	if err != nil {
@@ -121,7 +124,7 @@ var openPorts = map[string]bool{}
 
 func probeAdvice(bus string, e Errno) string {
 	if bus == "pci" {
-		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/dpdk.md"
+		return "is it bound to vfio-pci, and does dpdk-devbind.py --status show it? see docs/guides/dpdk.md"
 	}
 	switch syscall.Errno(e) {
 	case syscall.EFAULT: // what rte_devargs_parse says of a name no driver owns
@@ -180,8 +183,8 @@ func (p *Port) configure() error {
 	return nil
 }
 
-// spreads says whether the device puts a flow on the queue its Toeplitz hash names. net_tap claims RSS, but what
-// spreads there is the kernel, by a hash of its own.
+// spreads says whether the device puts a flow on the queue its Toeplitz hash names. net_tap claims
+// RSS, but what spreads there is the kernel, by a hash of its own.
 func (p *Port) spreads() bool {
 	return p.info.rss != 0 && p.driver() != "net_tap"
 }
@@ -199,8 +202,8 @@ func (p *Port) MAC() (mac [6]byte) {
 	return mac
 }
 
-// Caps says what was configured. With several queues entry i of the device's redirection table is queue i modulo
-// Queues; RSSKey is final once every queue is open.
+// Caps says what was configured. With several queues entry i of the device's redirection table is
+// queue i modulo Queues; RSSKey is final once every queue is open.
 func (p *Port) Caps() pmd.Caps {
 	c := pmd.Caps{
 		MTU:        p.cfg.MTU,
@@ -217,8 +220,9 @@ func (p *Port) Caps() pmd.Caps {
 	return c
 }
 
-// Open sets up queue i over pool, which must lie in Config.Arena, serve no other DPDK queue and not have been used
-// yet: the queue reserves Config.RxBufs of it. The device starts with its last queue.
+// Open sets up queue i over pool, which must lie in Config.Arena, serve no other DPDK queue and not
+// have been used yet: the queue reserves Config.RxBufs of it. The device starts with its last
+// queue.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	environment.Lock()
 	defer environment.Unlock()
@@ -274,9 +278,10 @@ func (p *Port) stats() PortStats {
 // drainMax is how long Close waits for a peer that holds our frames.
 const drainMax = time.Second
 
-// Close stops the device and gives it up. Frames sent but not finished are lost. Bufs the device held are given
-// back to their Pools; received ones that their owners still have stay valid. The Arena must stay mapped if Close
-// returns an error that says so: somebody else still reads frames of ours.
+// Close stops the device and gives it up. Frames sent but not finished are lost. Bufs the device
+// held are given back to their Pools; received ones that their owners still have stay valid. The
+// Arena must stay mapped if Close returns an error that says so: somebody else still reads frames
+// of ours.
 func (p *Port) Close() error {
 	p.link.stop()
 	p.link = nil
@@ -330,7 +335,8 @@ func (p *Port) unplug() error {
 		p.rings.leave(p.name)
 	}
 	if held > 0 {
-		// The peer's callbacks still need the queue's tables and the arena: both are left as they are.
+		// The peer's callbacks still need the queue's tables and the arena: both are left as they
+		// are.
 		return errors.Join(append(errs, fmt.Errorf("dpdk: %s: %d sent frames are still held by a peer: keep the arena mapped", p.name, held))...)
 	}
 	if p.memory != nil {

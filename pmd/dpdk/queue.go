@@ -31,11 +31,12 @@ type Queue struct {
 	last     C.struct_rnic_io // counters, kept when the queue has ended
 }
 
-// poolsInUse are the Pools with a queue: TakeReturned does not say for whom a Buf was reserved. Under
-// environment's lock.
+// poolsInUse are the Pools with a queue: TakeReturned does not say for whom a Buf was reserved.
+// Under environment's lock.
 var poolsInUse = map[*mem.Pool]bool{}
 
-// overhead is room in a Buf that drivers want beside the MTU: Ethernet header, two VLAN tags, and the FCS.
+// overhead is room in a Buf that drivers want beside the MTU: Ethernet header, two VLAN tags, and
+// the FCS.
 const overhead = pmd.FrameOverhead + 4
 
 func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
@@ -57,8 +58,8 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 		tx_checksum: p.conf.tx_checksum, tx_segment: p.conf.tx_segment,
 	}
 	if p.conf.tx_segment != 0 && p.driver() == "net_tap" {
-		// librte_gso marks its segments' header mbufs as external buffers if the frame is one, and then crashes
-		// when it frees them (seen with 22.11).
+		// librte_gso marks its segments' header mbufs as external buffers if the frame is one, and
+		// then crashes when it frees them (seen with 22.11).
 		conf.copy_segment = 1
 	}
 	rxBufs, err := p.size(&conf, pool)
@@ -95,7 +96,8 @@ func queueAdvice(step string, e Errno) string {
 	return ""
 }
 
-// size settles descriptors and receive Bufs: what the configuration says, else what driver and Pool allow.
+// size settles descriptors and receive Bufs: what the configuration says, else what driver and Pool
+// allow.
 func (p *Port) size(conf *C.struct_rnic_queue_conf, pool *mem.Pool) (rxBufs int, err error) {
 	rx, tx := p.cfg.RxDesc, p.cfg.TxDesc
 	if tx == 0 {
@@ -129,9 +131,9 @@ func (p *Port) size(conf *C.struct_rnic_queue_conf, pool *mem.Pool) (rxBufs int,
 	return rxBufs, nil
 }
 
-// Rx fills bufs with received frames, at most 128, which the caller then owns. One call into C; it also returns
-// freed Bufs to the device and takes back sent ones, so it is to be called even when nothing is expected. Drivers
-// with vector code receive nothing for fewer than 4 bufs.
+// Rx fills bufs with received frames, at most 128, which the caller then owns. One call into C; it
+// also returns freed Bufs to the device and takes back sent ones, so it is to be called even when
+// nothing is expected. Drivers with vector code receive nothing for fewer than 4 bufs.
 func (q *Queue) Rx(bufs []mem.Buf) int {
 	want := min(len(bufs), burstMax)
 	if want == 0 || q.c == nil {
@@ -155,9 +157,10 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 	return n
 }
 
-// Tx sends a prefix of bufs and returns its length. One call into C per 128. Each Buf taken is held for the
-// device until a later Rx or Tx finds it finished with; it must not be in the device already. A frame that asks
-// for an offload the port does not have, or whose headers do not fit it, is taken, dropped and counted.
+// Tx sends a prefix of bufs and returns its length. One call into C per 128. Each Buf taken is held
+// for the device until a later Rx or Tx finds it finished with; it must not be in the device
+// already. A frame that asks for an offload the port does not have, or whose headers do not fit it,
+// is taken, dropped and counted.
 func (q *Queue) Tx(bufs []mem.Buf) int {
 	sent := 0
 	for sent < len(bufs) && q.c != nil {
@@ -199,9 +202,9 @@ func (q *Queue) settle() {
 	}
 }
 
-// Counters returns what this queue counted; on queue 0 also what the device dropped by itself, for all queues: it has
-// to ask the device, so not for every turn. The device's transmit errors are in Port.Stats only, because some drivers
-// count there what they did not take.
+// Counters returns what this queue counted; on queue 0 also what the device dropped by itself, for
+// all queues: it has to ask the device, so not for every turn. The device's transmit errors are in
+// Port.Stats only, because some drivers count there what they did not take.
 func (q *Queue) Counters() pmd.Counters { return q.Stats().Counters }
 
 // Stats returns Counters and the copies made.
@@ -227,8 +230,8 @@ func (q *Queue) Stats() QueueStats {
 	return s
 }
 
-// end takes back what the stopped device held and frees the queue. It returns how many frames somebody else still
-// holds; then nothing is freed.
+// end takes back what the stopped device held and frees the queue. It returns how many frames
+// somebody else still holds; then nothing is freed.
 func (q *Queue) end() int {
 	await(drainMax, func() bool {
 		C.rnic_queue_collect(q.c)

@@ -23,9 +23,9 @@ type ringPair struct {
 // ringPairs are those in use, by either port's name. Under environment's lock.
 var ringPairs = map[string]*ringPair{}
 
-// RingPair makes two ports joined back to back by DPDK rings, a and b, to be opened as Config.Vdev: a network of
-// two inside one process that needs no device and no privilege. entries, a power of two, bounds the frames on their
-// way, each way. The EAL must run (Init).
+// RingPair makes two ports joined back to back by DPDK rings, a and b, to be opened as Config.Vdev:
+// a network of two inside one process that needs no device and no privilege. entries, a power of
+// two, bounds the frames on their way, each way. The EAL must run (Init).
 func RingPair(name string, entries int) (a, b string, err error) {
 	environment.Lock()
 	defer environment.Unlock()

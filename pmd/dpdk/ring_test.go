@@ -158,7 +158,8 @@ func TestRingTwoThreads(t *testing.T) {
 	b.settled(t)
 }
 
-// A slot across two pages is one piece for the device only if the pages are neighbours in physical memory.
+// A slot across two pages is one piece for the device only if the pages are neighbours in physical
+// memory.
 func TestRingSlotsAcrossPages(t *testing.T) {
 	a, b := ringSides(t, "across", 1024, 4096, 2304)
 	r := newRand(t)

@@ -24,7 +24,8 @@ var (
 	tapKernel = net.IPv4(10, 99, 0, 1).To4()
 )
 
-// tapSide opens net_tap in a namespace of its own; the kernel has 10.99.0.1 there and is told where we are.
+// tapSide opens net_tap in a namespace of its own; the kernel has 10.99.0.1 there and is told where
+// we are.
 func tapSide(t *testing.T, name string, cfg Config) *side {
 	t.Helper()
 	start(t)
@@ -124,7 +125,8 @@ func TestTapWatchLink(t *testing.T) {
 	require.True(t, eventually(func() bool { return len(up) == 1 }))
 }
 
-// The device completes a UDP checksum that the kernel then verifies; without it, the kernel drops the datagram.
+// The device completes a UDP checksum that the kernel then verifies; without it, the kernel drops
+// the datagram.
 func TestTapTxChecksum(t *testing.T) {
 	s := tapSide(t, "rnictap1", Config{})
 	require.True(t, s.port.Caps().TxChecksum)
@@ -250,8 +252,8 @@ func TestTapMTU(t *testing.T) {
 	require.NotEqual(t, [6]byte{}, mac)
 }
 
-// The driver looks for a real-time signal that nobody handles, to be woken by. Its handler would run on goroutine
-// stacks; the Go runtime handles all the signals it considers, so it does without.
+// The driver looks for a real-time signal that nobody handles, to be woken by. Its handler would
+// run on goroutine stacks; the Go runtime handles all the signals it considers, so it does without.
 func TestTapTakesNoSignal(t *testing.T) {
 	before := signalHandlers()
 	tapSide(t, "rnictap5", Config{})

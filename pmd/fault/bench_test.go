@@ -7,7 +7,8 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// One op is one frame sent through the faults and received by a sound port; the cable alone is the floor.
+// One op is one frame sent through the faults and received by a sound port; the cable alone is the
+// floor.
 func BenchmarkTx(b *testing.B) {
 	for name, spec := range map[string]Spec{
 		"none":  {},

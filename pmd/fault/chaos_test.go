@@ -60,7 +60,8 @@ func TestConservation(t *testing.T) {
 		require.Equal(t, r.peer.Counters().TxFrames, rx.Frames, "seed %d", seed)
 		in := rx.Frames + rx.Duplicated + tx.Frames + tx.Duplicated
 		lost := rx.Dropped + tx.Dropped
-		// HoldFull of a reordered frame is no loss, so the sum is a bound when something was held in vain.
+		// HoldFull of a reordered frame is no loss, so the sum is a bound when something was held
+		// in vain.
 		require.LessOrEqual(t, uint64(len(log)), in-lost, "seed %d", seed)
 		require.GreaterOrEqual(t, uint64(len(log))+rx.HoldFull+tx.HoldFull, in-lost, "seed %d", seed)
 		require.NotZero(t, rx.Reordered*tx.Reordered*rx.Corrupted*tx.Truncated, "seed %d", seed)

@@ -43,7 +43,7 @@ func swapWords(frame []byte, rng *rand.Rand) (at [2]int, ok bool) {
 	if n < 2 {
 		return at, false
 	}
-	// From a random word, look for the nearest one behind it, in a circle, that is different.
+	// From a random word, look for the nearest one after it, in a circle, that is different.
 	start := rng.IntN(n)
 	skip := 1 + rng.IntN(n-1)
 	a := words[2*start:]

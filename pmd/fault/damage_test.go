@@ -51,7 +51,8 @@ func tcpFrame(t testing.TB, vlans int, v6 bool, options int, payload []byte) []b
 	return buf.Bytes()
 }
 
-// segmentSum is the ones-complement sum of a frame's TCP segment, which the order of its words does not change.
+// segmentSum is the ones-complement sum of a frame's TCP segment, which the order of its words does
+// not change.
 func segmentSum(frame []byte, headers int) uint16 {
 	seg := append([]byte{0, 0}, frame[headers:]...)
 	pmd.CompleteChecksum(seg, 0, 0)

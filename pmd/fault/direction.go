@@ -24,28 +24,30 @@ type Counters struct {
 	NoBuf      uint64 // pool empty: a frame that had to be copied was dropped, or not duplicated
 }
 
-// fate is what befalls one frame: a set.
-type fate uint8
+// effects are what befalls one frame: a set.
+type effects uint8
 
 const (
-	fateDrop fate = 1 << iota
-	fateDuplicate
-	fateReorder
-	fateCorrupt
-	fateSwap
-	fateTruncate
-	fateDelay
+	effectDrop effects = 1 << iota
+	effectDuplicate
+	effectReorder
+	effectCorrupt
+	effectSwap
+	effectTruncate
+	effectDelay
 )
 
-// sink takes frames that leave a direction. send takes over b when it returns true; false: no room now.
+// sink takes frames that leave a direction. send takes over b when it returns true; false: no room
+// now.
 type sink interface{ send(b mem.Buf) bool }
 
 // direction is the way of frames to the device, or from it:
 //
 //	frame -> roll -> damage -> [ delayed ] -> [ overtaken ] -> sink
 //
-// Every frame in it is a Buf that the direction owns. Delay is a constant line with ordered jitter, so delayed is a FIFO;
-// overtaken frames leave by count of frames that passed, or by time, both the same for all, so it is one too.
+// Every frame in it is a Buf that the direction owns. Delay is a constant line with ordered jitter,
+// so delayed is a FIFO; overtaken frames leave by count of frames that passed, or by time, both the
+// same for all, so it is one too.
 type direction struct {
 	faults    Faults
 	rng       *rand.Rand
@@ -70,35 +72,36 @@ func newDirection(f Faults, heldMax int, pool *mem.Pool, seed, stream uint64) *d
 
 func (l *direction) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }
 
-// roll decides on one frame. A frame with no fate passes untouched.
-func (l *direction) roll() fate {
+// roll decides on one frame. A frame with no effects passes untouched.
+func (l *direction) roll() effects {
 	f := &l.faults
 	if l.chance(f.Drop) {
-		return fateDrop
+		return effectDrop
 	}
-	var x fate
+	var x effects
 	if l.chance(f.Duplicate) {
-		x |= fateDuplicate
+		x |= effectDuplicate
 	}
 	if l.chance(f.Reorder) {
-		x |= fateReorder
+		x |= effectReorder
 	}
 	if l.chance(f.Corrupt) {
-		x |= fateCorrupt
+		x |= effectCorrupt
 	}
 	if l.chance(f.Swap) {
-		x |= fateSwap
+		x |= effectSwap
 	}
 	if l.chance(f.Truncate) {
-		x |= fateTruncate
+		x |= effectTruncate
 	}
 	if f.Delay > 0 || f.Jitter > 0 {
-		x |= fateDelay
+		x |= effectDelay
 	}
 	return x
 }
 
-// clone copies b, which need not be ours, into a Buf of the direction's; NoBuf, counted, when the pool is empty.
+// clone copies b, which need not be ours, into a Buf of the direction's; NoBuf, counted, when the
+// pool is empty.
 func (l *direction) clone(b mem.Buf) mem.Buf {
 	c := l.pool.Alloc()
 	if c == mem.NoBuf {
@@ -111,25 +114,25 @@ func (l *direction) clone(b mem.Buf) mem.Buf {
 	return c
 }
 
-// admit carries out fate f, not fateDrop, on b, which becomes the direction's.
-func (l *direction) admit(b mem.Buf, f fate, now int64, s sink) {
+// admit has the effects f, not effectDrop, on b, which becomes the direction's.
+func (l *direction) admit(b mem.Buf, f effects, now int64, s sink) {
 	l.damage(b, f)
 	twin := mem.NoBuf
-	if f&fateDuplicate != 0 {
+	if f&effectDuplicate != 0 {
 		if twin = l.clone(b); twin != mem.NoBuf {
 			l.counters.Duplicated++
 		}
 	}
 	l.place(b, f, now, s)
 	if twin != mem.NoBuf {
-		l.place(twin, f&^fateReorder, now, s)
+		l.place(twin, f&^effectReorder, now, s)
 	}
 }
 
 // damage changes b's octets as f says.
-func (l *direction) damage(b mem.Buf, f fate) {
+func (l *direction) damage(b mem.Buf, f effects) {
 	var swapped [2]int
-	if f&fateSwap != 0 {
+	if f&effectSwap != 0 {
 		var ok bool
 		if swapped, ok = swapWords(l.pool.Data(b), l.rng); ok {
 			l.counters.Swapped++
@@ -140,19 +143,19 @@ func (l *direction) damage(b mem.Buf, f fate) {
 	if l.watch != nil {
 		l.watch(l.pool.Data(b), swapped)
 	}
-	if f&fateCorrupt != 0 {
+	if f&effectCorrupt != 0 {
 		l.corrupt(b)
 	}
-	if f&fateTruncate != 0 {
+	if f&effectTruncate != 0 {
 		d := l.pool.Desc(b)
 		d.Len = truncated(d.Len, l.rng)
 		l.counters.Truncated++
 	}
 }
 
-// corrupt flips bits of b, as a router does that has checked the link's frame check sequence and makes a
-// new one. ARP crosses no router, and has no checksum of its own because the link's is enough (RFC 826):
-// it finds the damage, and nothing of the packet is left.
+// corrupt flips bits of b, as a router does that has checked the link's frame check sequence and
+// makes a new one. ARP crosses no router, and has no checksum of its own because the link's is
+// enough (RFC 826): it finds the damage, and nothing of the packet is left.
 func (l *direction) corrupt(b mem.Buf) {
 	l.counters.Corrupted++
 	if frame := l.pool.Data(b); !isARP(frame) {
@@ -163,14 +166,14 @@ func (l *direction) corrupt(b mem.Buf) {
 }
 
 // place puts b where it is to wait, or out.
-func (l *direction) place(b mem.Buf, f fate, now int64, s sink) {
-	if f&fateDelay != 0 {
+func (l *direction) place(b mem.Buf, f effects, now int64, s sink) {
+	if f&effectDelay != 0 {
 		l.lastDue = max(l.lastDue, now+l.faults.Delay+l.jitter())
 		l.counters.Delayed++
-		l.hold(held{buf: b, due: l.lastDue, reorder: f&fateReorder != 0})
+		l.hold(held{buf: b, due: l.lastDue, reorder: f&effectReorder != 0})
 		return
 	}
-	if f&fateReorder != 0 && l.setBack(b, now) {
+	if f&effectReorder != 0 && l.setBack(b, now) {
 		return
 	}
 	if !s.send(b) {
@@ -249,7 +252,8 @@ func (l *direction) releaseOvertaken(now int64, s sink) bool {
 	}
 }
 
-// untilOvertaken is how many frames may pass before an overtaken one is due; MaxUint64 when there is none.
+// untilOvertaken is how many frames may pass before an overtaken one is due; MaxUint64 when there
+// is none.
 func (l *direction) untilOvertaken() uint64 {
 	h := l.overtaken.first()
 	if h == nil {

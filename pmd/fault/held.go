@@ -10,8 +10,8 @@ type held struct {
 	after   uint64 // overtaken: goes when this many frames have passed
 }
 
-// fifo is a bounded queue of held frames. Both reasons to hold a frame keep order among those they hold, so that
-// the first is always the next to go.
+// fifo is a bounded queue of held frames. Both reasons to hold a frame keep order among those they
+// hold, so that the first is always the next to go.
 type fifo struct {
 	items []held
 	head  int

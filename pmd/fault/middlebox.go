@@ -29,14 +29,15 @@ const (
 	flagCWR = 0x80
 )
 
-// middlebox gathers a run of segments that continue each other and lets it go with other boundaries.
+// middlebox gathers a run of segments that continue each other and lets it go with other
+// boundaries.
 type middlebox struct {
 	path *Path
 	rng  *rand.Rand
 
 	bufs  []mem.Buf // the run, in order; its Bufs are ours
 	first tcpParts  // where the parts of its first frame are
-	next  uint32    // sequence number behind it
+	next  uint32    // sequence number after it
 	size  int       // of its payload
 
 	head []byte // headers of what goes out
@@ -74,7 +75,8 @@ func (m *middlebox) input(b mem.Buf) {
 	m.next = binary.BigEndian.Uint32(frame[f.tcp+4:]) + uint32(f.end-f.data)
 }
 
-// cuttable says whether the segment may be changed: it has octets, nothing but them, and its checksum is right.
+// cuttable says whether the segment may be changed: it has octets, nothing but them, and its
+// checksum is right.
 func cuttable(frame []byte, f *tcpParts) bool {
 	if f.end == f.data || f.data > headerMax || frame[f.tcp+13]&(flagSYN|flagRST|flagURG) != 0 {
 		return false
@@ -93,8 +95,9 @@ func pseudoSum(frame []byte, f *tcpParts, n int) uint64 {
 	return inet.PseudoSum(inet.AddrFrom4([4]byte(ip[12:])), inet.AddrFrom4([4]byte(ip[16:])), protoTCP, n)
 }
 
-// continues says whether the frame's octets follow the run's and may be coalesced with them: headers must be the same but for
-// lengths, numbers, window, PSH and, at the end, FIN, and timestamps.
+// continues says whether the frame's octets follow the run's and may be coalesced with them:
+// headers must be the same except for lengths, numbers, window, PSH and, at the end, FIN, and
+// timestamps.
 func (m *middlebox) continues(frame []byte, f *tcpParts) bool {
 	last := m.path.pool.Data(m.bufs[len(m.bufs)-1])
 	a, b := last[m.first.tcp:], frame[f.tcp:]
@@ -115,7 +118,7 @@ func (m *middlebox) continues(frame []byte, f *tcpParts) bool {
 	return sameOptions(a[20:f.data-f.tcp], b[20:f.data-f.tcp])
 }
 
-// sameIP compares headers but for length, identification and checksum.
+// sameIP compares headers except for length, identification and checksum.
 func sameIP(a, b []byte, v6 bool) bool {
 	if v6 {
 		return bytes.Equal(a[:4], b[:4]) && bytes.Equal(a[6:40], b[6:40])
@@ -144,7 +147,8 @@ func (m *middlebox) flush() {
 		return
 	}
 	m.plan(split)
-	// Everything is copied before the first piece is made: the pool may need the run's own Bufs for the pieces.
+	// Everything is copied before the first piece is made: the pool may need the run's own Bufs for
+	// the pieces.
 	f := &m.first
 	copy(m.head, pool.Data(m.bufs[0])[:f.data])
 	m.data = m.data[:0]
@@ -194,7 +198,8 @@ func (m *middlebox) plan(split bool) {
 	m.cuts = append(m.cuts, m.size)
 }
 
-// takeLast takes over from the run's last frame what its first cannot know: the newest ACK, window and timestamp echo.
+// takeLast takes over from the run's last frame what its first cannot know: the newest ACK, window
+// and timestamp echo.
 func (m *middlebox) takeLast(last []byte) {
 	f := &m.first
 	to, from := m.head[f.tcp:f.data], last[f.tcp:f.data]

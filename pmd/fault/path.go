@@ -9,12 +9,12 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// PathSpec says what a Path does. The zero value, but for LinkMTU, does nothing.
+// PathSpec says what a Path does. The zero value, except for LinkMTU, does nothing.
 type PathSpec struct {
 	Seed    uint64
 	LinkMTU int // largest IP packet of the device: what is coalesced is cut at that; Bufs of the pool hold it
 
-	MTU    int  // largest IP packet that goes on behind the first hop; 0: any
+	MTU    int  // largest IP packet that goes on after the first hop; 0: any
 	Silent bool // a larger one is lost without a report: a black hole
 
 	Coalesce float64 // probability that a TCP segment is coalesced with the one before it, where it continues it
@@ -39,10 +39,10 @@ const pathHeldMax = 1024
 //	host --Tx--> a router: longer than MTU? lost, and reported unless Silent ---> device
 //	host <--Rx-- reports <-- a middlebox that cuts and coalesces TCP segments <------ device
 //
-// The middlebox is what proxies, and the segmentation offloads of hosts, look like to a receiver: octets and their order
-// stay, boundaries do not; an option stays as it was, but the timestamps of coalesced segments become the oldest value and the
-// newest echo. It holds nothing from one Rx to the next but what Rx's caller had no room for. All methods belong to the
-// goroutine of the queue.
+// The middlebox is what proxies, and the segmentation offloads of hosts, look like to a receiver:
+// octets and their order stay, boundaries do not; an option stays as it was, but the timestamps of
+// coalesced segments become the oldest value and the newest echo. It holds nothing from one Rx to
+// the next but what Rx's caller had no room for. All methods belong to the goroutine of the queue.
 type Path struct {
 	inner pmd.Queue
 	pool  *mem.Pool
@@ -55,8 +55,8 @@ type Path struct {
 
 var _ pmd.Timed = (*Path)(nil)
 
-// WrapPath puts a Path in front of q, whose port must claim no offloads. pool is the one q was opened with. Error: a
-// probability or a size that is none.
+// WrapPath puts a Path in front of q, whose port must claim no offloads. pool is the one q was
+// opened with. Error: a probability or a size that is none.
 func WrapPath(q pmd.Queue, pool *mem.Pool, spec PathSpec) (*Path, error) {
 	if err := spec.check(pool); err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ func (p *Path) Tx(bufs []mem.Buf) int {
 	return run + p.inner.Tx(bufs[run:])
 }
 
-// tooBig says whether frame carries an IP packet that the path does not carry, and where it begins. One of IPv4 that may be
-// fragmented goes on, as if it had been fragmented and put together again.
+// tooBig says whether frame carries an IP packet that the path does not carry, and where it begins.
+// One of IPv4 that may be fragmented goes on, as if it had been fragmented and put together again.
 func (p *Path) tooBig(frame []byte) (ip int, yes bool) {
 	if p.spec.MTU == 0 || len(frame) <= p.spec.MTU {
 		return 0, false
@@ -176,8 +176,9 @@ func (p *Path) tooBig(frame []byte) (ip int, yes bool) {
 	return ip, len(frame) >= ip+inet.IPv4Len && int(binary.BigEndian.Uint16(frame[ip+2:])) > p.spec.MTU && frame[ip+6]&0x40 != 0
 }
 
-// report sends the host an ICMP error about frame, whose IP packet begins at ip: RFC 1191 section 4, RFC 4443 section 3.2. It
-// comes from the packet's destination, as it does from the far end of a tunnel.
+// report sends the host an ICMP error about frame, whose IP packet begins at ip: RFC 1191 section
+// 4, RFC 4443 section 3.2. It comes from the packet's destination, as it does from the far end of a
+// tunnel.
 func (p *Path) report(frame []byte, ip int) {
 	packet := frame[ip:]
 	v6 := packet[0]>>4 == 6

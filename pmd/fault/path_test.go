@@ -107,7 +107,8 @@ func (f *flow) segment(payload []byte, change ...func(*layers.TCP)) []byte {
 	return buf.Bytes()
 }
 
-// readSegment checks lengths and checksums with other code than the middlebox's and returns the TCP header and payload.
+// readSegment checks lengths and checksums with other code than the middlebox's and returns the TCP
+// header and payload.
 func readSegment(t testing.TB, frame []byte) *layers.TCP {
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
 	require.Nil(t, p.ErrorLayer())
@@ -131,7 +132,8 @@ func timestamps(val, echo uint32) []layers.TCPOption {
 	}
 }
 
-// Whatever is cut and coalesced, the stream is the same stream, every checksum is right, and no Buf is lost.
+// Whatever is cut and coalesced, the stream is the same stream, every checksum is right, and no Buf
+// is lost.
 func TestMiddleboxKeepsTheStream(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -169,8 +171,8 @@ func TestMiddleboxKeepsTheStream(t *testing.T) {
 	}
 }
 
-// Coalesced segments have the first one's number, the last one's ACK, window and echo, and the oldest timestamp; PSH and FIN
-// stand at the end.
+// Coalesced segments have the first one's number, the last one's ACK, window and echo, and the
+// oldest timestamp; PSH and FIN stand at the end.
 func TestJoinedHeader(t *testing.T) {
 	r := newPathRig(t, PathSpec{Coalesce: 1})
 	f := flow{t: t, seq: 100, ack: 50, window: 7, options: timestamps(10, 20)}
@@ -240,7 +242,8 @@ func TestNotJoined(t *testing.T) {
 	require.Equal(t, [][]byte{arp, ack, one}, get(r.path, r.pool))
 }
 
-// A packet above the path's MTU is lost, and reported in a way that our own ICMP code understands; one at it passes.
+// A packet above the path's MTU is lost, and reported in a way that our own ICMP code understands;
+// one at it passes.
 func TestPathMTU(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, vlan := range []bool{false, true} {

@@ -1,13 +1,13 @@
-// Package fault is a bad network: middleware around a port or a queue that drops, duplicates, reorders, damages,
-// cuts and delays frames of both directions, each with a probability of its own.
+// Package fault is a bad network: middleware around a port or a queue that drops, duplicates,
+// reorders, damages, cuts and delays frames of both directions, each with a probability of its own.
 //
-// Everything follows from the seed, the calls and the clock that is passed in: the same run is the same run again.
-// What is held back is held in Bufs of the port's pool and is bounded; every fault is counted. Its place is
-// between the Poller and the device; capture goes around it to see what the Poller sees, inside it to see the
-// cable.
+// Everything follows from the seed, the calls and the clock that is passed in: the same run is the
+// same run again. What is held back is held in Bufs of the port's pool and is bounded; every fault
+// is counted. Its place is between the Poller and the device; capture goes around it to see what
+// the Poller sees, inside it to see the cable.
 //
-// Limits: a damaged frame must be seen by whoever verifies checksums, so a faulty port has no offloads. Frames are
-// per direction independent: no bursts of loss, other than with Queue.Set.
+// Limits: a damaged frame must be seen by whoever verifies checksums, so a faulty port has no
+// offloads. Frames are per direction independent: no bursts of loss, other than with Queue.Set.
 package fault
 
 import (
@@ -25,8 +25,8 @@ type Port struct {
 
 var _ pmd.Port = (*Port)(nil)
 
-// NewPort puts the faults of spec around every queue of p. clock: see Wrap; it is called on every queue's
-// goroutine. Error: a Spec out of its bounds.
+// NewPort puts the faults of spec around every queue of p. clock: see Wrap; it is called on every
+// queue's goroutine. Error: a Spec out of its bounds.
 func NewPort(p pmd.Port, spec Spec, clock func() int64) (*Port, error) {
 	if err := spec.check(); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@ import (
 
 const burstMax = 64
 
-// Queue is a pmd.Queue with faults in both directions. All of its methods belong to the goroutine of the queue
-// it wraps.
+// Queue is a pmd.Queue with faults in both directions. All of its methods belong to the goroutine
+// of the queue it wraps.
 type Queue struct {
 	inner pmd.Queue
 	pool  *mem.Pool
@@ -19,8 +19,8 @@ type Queue struct {
 	rxSink collector
 	txSink sender
 	burst  [burstMax]mem.Buf
-	// passNext: the first frame of the next Tx was rolled to pass in the last one, but the device was full. It
-	// is not rolled again, or waiting for the device would look like loss.
+	// passNext: the first frame of the next Tx was rolled to pass in the last one, but the device
+	// was full. It is not rolled again, or waiting for the device would look like loss.
 	passNext bool
 }
 
@@ -57,9 +57,9 @@ func (s *sender) send(b mem.Buf) bool {
 	return true
 }
 
-// Wrap puts faults around q. pool is the one q was opened with: copies of frames to be sent and everything held
-// come from it, up to four times Spec.HeldMax Bufs at worst. clock is nanoseconds, never backwards; it is read
-// once per call. Error: a Spec out of its bounds.
+// Wrap puts faults around q. pool is the one q was opened with: copies of frames to be sent and
+// everything held come from it, up to four times Spec.HeldMax Bufs at worst. clock is nanoseconds,
+// never backwards; it is read once per call. Error: a Spec out of its bounds.
 func Wrap(q pmd.Queue, pool *mem.Pool, spec Spec, clock func() int64) (*Queue, error) {
 	return wrap(q, pool, spec, clock, 0)
 }
@@ -83,8 +83,8 @@ func wrap(q pmd.Queue, pool *mem.Pool, spec Spec, clock func() int64, index int)
 	return w, nil
 }
 
-// Set changes the faults from the next frame on: a partition that heals. Seed and HeldMax stay as they are; what
-// is held goes when it was to go.
+// Set changes the faults from the next frame on: a partition that heals. Seed and HeldMax stay as
+// they are; what is held goes when it was to go.
 func (q *Queue) Set(rx, tx Faults) error {
 	if err := (Spec{Rx: rx, Tx: tx}).check(); err != nil {
 		return err
@@ -98,8 +98,9 @@ func (q *Queue) Set(rx, tx Faults) error {
 // It is called on the queue's goroutine; the frame is lent for the call.
 func (q *Queue) Watch(fn func(frame []byte, swapped [2]int)) { q.rx.watch = fn }
 
-// Rx receives through the faults; it also lets go what Tx holds and is due, so that a Poller which only receives
-// still sends. Flags of a frame say nothing any more: its checksums are complete and to be verified.
+// Rx receives through the faults; it also lets go what Tx holds and is due, so that a Poller which
+// only receives still sends. Flags of a frame say nothing any more: its checksums are complete and
+// to be verified.
 func (q *Queue) Rx(bufs []mem.Buf) int {
 	now := q.clock()
 	q.tx.release(now, &q.txSink)
@@ -119,7 +120,7 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 func (q *Queue) receive(b mem.Buf, now int64) {
 	q.rx.counters.Frames++
 	f := q.rx.roll()
-	if f == fateDrop {
+	if f == effectDrop {
 		q.rx.counters.Dropped++
 		q.pool.Free(b)
 		return
@@ -132,8 +133,8 @@ func (q *Queue) receive(b mem.Buf, now int64) {
 	q.rx.admit(b, f, now, &q.rxSink)
 }
 
-// Tx sends through the faults. Frames without a fate go to the device as they are, in runs; every other one is
-// taken as a copy, for the caller may send its Buf again.
+// Tx sends through the faults. Frames without effects go to the device as they are, in runs; every
+// other one is taken as a copy, for the caller may send its Buf again.
 func (q *Queue) Tx(bufs []mem.Buf) int {
 	now := q.clock()
 	q.tx.release(now, &q.txSink)
@@ -142,7 +143,7 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 		if q.pool.Desc(b).Flags&(mem.TxChecksum|mem.TxSegment) != 0 {
 			panic("fault: frame asks for an offload that the port's Caps do not claim")
 		}
-		f := fate(0)
+		f := effects(0)
 		if !q.passNext {
 			f = q.tx.roll()
 		}
@@ -187,9 +188,9 @@ func (q *Queue) pass(run []mem.Buf) int {
 	return n
 }
 
-func (q *Queue) transmit(b mem.Buf, f fate, now int64) {
+func (q *Queue) transmit(b mem.Buf, f effects, now int64) {
 	q.tx.counters.Frames++
-	if f == fateDrop {
+	if f == effectDrop {
 		q.tx.counters.Dropped++
 		return
 	}
@@ -198,14 +199,16 @@ func (q *Queue) transmit(b mem.Buf, f fate, now int64) {
 	}
 }
 
-// Counters are the device's: frames that faults took on receive are in it, those they took on transmit are not.
+// Counters are the device's: frames that faults took on receive are in it, those they took on
+// transmit are not.
 func (q *Queue) Counters() pmd.Counters { return q.inner.Counters() }
 
 // Faults tells what was done to frames of either direction.
 func (q *Queue) Faults() (rx, tx Counters) { return q.rx.counters, q.tx.counters }
 
-// Deadline is when a held frame, here or in the device, is next due, in the clock's nanoseconds: call Rx then. math.MaxInt64:
-// none is held. A time that is past means that the device, or the slice given to Rx, was full.
+// Deadline is when a held frame, here or in the device, is next due, in the clock's nanoseconds:
+// call Rx then. math.MaxInt64: none is held. A time that is past means that the device, or the
+// slice given to Rx, was full.
 func (q *Queue) Deadline() int64 {
 	return min(q.rx.deadline(), q.tx.deadline(), pmd.Deadline(q.inner))
 }

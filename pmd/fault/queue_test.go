@@ -97,7 +97,8 @@ func drain(q pmd.Queue, pool *mem.Pool) (numbers []int) {
 	return numbers
 }
 
-// eachWay runs a test for both directions: in puts n frames in, out tells which came out, faults sets them.
+// eachWay runs a test for both directions: in puts n frames in, out tells which came out, faults
+// sets them.
 func eachWay(t *testing.T, test func(t *testing.T, r *rig, in func(n int), out func() []int, set func(Faults), counters func() Counters)) {
 	t.Run("tx", func(t *testing.T) {
 		r := newRig(t, Spec{Seed: 1}, wire.Config{})
@@ -433,8 +434,8 @@ func TestNoAllocation(t *testing.T) {
 	}))
 }
 
-// Of ARP, which has no checksum but that of its link, damage leaves nothing, with tags or without; of
-// other frames it leaves what was flipped.
+// Of ARP, which has no checksum but that of its link, damage leaves nothing, with tags or without;
+// of other frames it leaves what was flipped.
 func TestDamagedARPDoesNotArrive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		front []byte // from the EtherType on

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// HeldMaxDefault bounds what a direction holds back of late frames, and again of overtaken ones.
+	// HeldMaxDefault bounds what a direction holds back of late frames, and again of overtaken
+	// ones.
 	HeldMaxDefault    = 1024
 	reorderByDefault  = 3
 	reorderForDefault = int64(time.Millisecond)
@@ -20,7 +21,7 @@ const (
 // Faults of one direction. Probabilities are 0 to 1, per frame; times are nanoseconds.
 type Faults struct {
 	Drop      float64
-	Duplicate float64 // the copy goes right behind the frame
+	Duplicate float64 // the copy goes right after the frame
 	Reorder   float64 // the frame is held until ReorderBy later ones have gone by, or ReorderFor is over
 	Corrupt   float64 // one to three bits anywhere in the frame are flipped; of ARP nothing is left
 	Swap      float64 // two different 16-bit words of the TCP payload change places: the TCP checksum still matches
@@ -79,9 +80,10 @@ func keys() string {
 	return b.String() + "held, seed"
 }
 
-// Parse reads a Spec as an operator writes it: drop=1%,reorder=0.01,delay=1ms,jitter=200us,seed=7. A key holds for
-// both directions, or for one with rx. or tx. before it; of two that meet, the later one counts; the same one twice is an error. Keys are drop,
-// dup, reorder, reorder-by (frames), reorder-for, corrupt, swap, truncate, delay, jitter, seed, and held (frames).
+// Parse reads a Spec as an operator writes it: drop=1%,reorder=0.01,delay=1ms,jitter=200us,seed=7.
+// A key holds for both directions, or for one with rx. or tx. before it; of two that meet, the
+// later one counts; the same one twice is an error. Keys are drop, dup, reorder, reorder-by
+// (frames), reorder-for, corrupt, swap, truncate, delay, jitter, seed, and held (frames).
 func Parse(s string) (Spec, error) {
 	var spec Spec
 	given := map[string]bool{}

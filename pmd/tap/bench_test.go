@@ -42,8 +42,8 @@ func (u *untimed) report(b *testing.B, size int) {
 	b.ReportMetric(float64(b.N)/s, "frames/s")
 }
 
-// kernelSender has a kernel socket send UDP datagrams of one MTU each through the device, many per system call
-// (UDP_SEGMENT), from a goroutine of its own until the benchmark ends.
+// kernelSender has a kernel socket send UDP datagrams of one MTU each through the device, many per
+// system call (UDP_SEGMENT), from a goroutine of its own until the benchmark ends.
 func kernelSender(b *testing.B, pool *mem.Pool, q *Queue, mac [6]byte) {
 	sock, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(b, err)
@@ -82,7 +82,8 @@ func modes(b *testing.B, f func(b *testing.B, cfg Config)) {
 	}
 }
 
-// One op is one frame of 1514 octets from a kernel socket into a Buf; the sender has the other core.
+// One op is one frame of 1514 octets from a kernel socket into a Buf; the sender has the other
+// core.
 func BenchmarkRxFromKernel(b *testing.B) { modes(b, benchRxFromKernel) }
 
 func benchRxFromKernel(b *testing.B, cfg Config) {
@@ -117,8 +118,8 @@ func benchRxFromKernel(b *testing.B, cfg Config) {
 	b.ReportMetric(float64(idle)/float64(b.N), "idle-polls/frame")
 }
 
-// What Rx alone costs: frames already wait in the device when it is polled, and nobody else runs. One op is one
-// frame; rx-ns/frame leaves out the kernel's work of sending it.
+// What Rx alone costs: frames already wait in the device when it is polled, and nobody else runs.
+// One op is one frame; rx-ns/frame leaves out the kernel's work of sending it.
 func BenchmarkRxDrain(b *testing.B) {
 	for _, size := range []int{64, 1514} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
@@ -165,8 +166,9 @@ func benchRxDrain(b *testing.B, cfg Config, size int) {
 	b.ReportMetric(float64((spent-checks.spent).Nanoseconds())/float64(got), "rx-ns/frame")
 }
 
-// One op is one segment of a TCP flow into the kernel, in bursts of 32; it is for nobody there. What the kernel was given
-// is looked at afterwards: a socket that sees the frames would take the kernel as long as the rest.
+// One op is one segment of a TCP flow into the kernel, in bursts of 32; it is for nobody there.
+// What the kernel was given is looked at afterwards: a socket that sees the frames would take the
+// kernel as long as the rest.
 func BenchmarkTxToKernel(b *testing.B) {
 	for _, size := range []int{10, 1448} {
 		b.Run(strconv.Itoa(54+size), func(b *testing.B) {

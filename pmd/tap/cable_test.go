@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -23,7 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on every frame:
+// cable joins two kernels, each in its network namespace, by two TAP devices of which it passes on
+// every frame:
 //
 //	client's TCP - tap - [ Rx, Tx ] - tap - server's TCP
 type cable struct {
@@ -39,26 +39,12 @@ type cable struct {
 	done     chan struct{}
 }
 
-// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f opens.
+// inNetns runs f on a thread in a network namespace of its own, which lasts as long as what f
+// opens.
 func inNetns(t testing.TB, f func() error) {
 	var err error
 	netlab.New(t).Do(func() { err = f() })
 	require.NoError(t, err)
-}
-
-// noDAD has the next devices of this namespace use their IPv6 addresses at once.
-func noDAD() error {
-	return errors.Join(os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0),
-		os.WriteFile("/proc/sys/net/ipv6/conf/all/accept_dad", []byte("0"), 0))
-}
-
-// soon tries again while the kernel is still about to make an IPv6 address usable, which it does on a thread of its own.
-func soon(f func() error) error {
-	err := f()
-	for end := time.Now().Add(5 * time.Second); errors.Is(err, unix.EADDRNOTAVAIL) && time.Now().Before(end); runtime.Gosched() {
-		err = f()
-	}
-	return err
 }
 
 func newCable(t testing.TB, offload, v6 bool) *cable {
@@ -70,7 +56,6 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	}
 	at := func(i int) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(addrs[i]), bits) }
 	addr := net.JoinHostPort(addrs[1], "4791")
-	require.NoError(t, noDAD())
 	c := &cable{done: make(chan struct{})}
 	cfg := mem.PoolConfig{Bufs: 256, Stride: 2048}
 	var err error
@@ -80,12 +65,9 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	ports := &c.ports
 	var listener net.Listener
 	inNetns(t, func() (err error) {
-		if err := noDAD(); err != nil {
-			return err
-		}
 		ports[1], err = New(Config{Name: "rserver", Addr: at(1), NoOffload: !offload})
 		if err == nil {
-			err = soon(func() (err error) { listener, err = net.Listen("tcp", addr); return err })
+			listener, err = net.Listen("tcp", addr)
 		}
 		return err
 	})
@@ -105,7 +87,7 @@ func newCable(t testing.TB, offload, v6 bool) *cable {
 	})
 
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	err = soon(func() (err error) { c.client, err = dialer.Dial("tcp", addr); return err })
+	c.client, err = dialer.Dial("tcp", addr)
 	require.NoError(t, err)
 	c.server, err = listener.Accept()
 	require.NoError(t, err)
@@ -173,7 +155,8 @@ var cables = []struct {
 	offload, v6 bool
 }{{"plain", false, false}, {"offload", true, false}, {"offload, IPv6", true, true}}
 
-// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are really in use.
+// Two kernels talk TCP through Rx and Tx; what arrives is what was sent, and the offloads are
+// really in use.
 func TestCableCarriesTCP(t *testing.T) {
 	for _, k := range cables {
 		t.Run(k.name, func(t *testing.T) {
@@ -207,9 +190,10 @@ func TestCableCarriesTCP(t *testing.T) {
 	}
 }
 
-// One op is one octet from the client's kernel through Rx and Tx into the server's: with two processors for both
-// kernels, both sockets and the cable, well below what one core of ours could do. The octets
-// are compared as they are read, which takes a few percent of what the server's kernel takes.
+// One op is one octet from the client's kernel through Rx and Tx into the server's: with two
+// processors for both kernels, both sockets and the cable, well below what one core of ours could
+// do. The octets are compared as they are read, which takes a few percent of what the server's
+// kernel takes.
 func BenchmarkCable(b *testing.B) {
 	for _, k := range cables {
 		b.Run(k.name, func(b *testing.B) {

@@ -2,9 +2,10 @@ package tap
 
 import "github.com/rnicd/rnicd/mem"
 
-// cut makes segments of a large frame, one per take, as the kernel would have (tcp_gso_segment and inet_gso_segment,
-// net/ipv4/tcp_offload.c and af_inet.c): lengths and checksums of their own, the sequence number and IPv4's
-// identification counted up, CWR on the first alone, FIN and PSH on the last. It is empty when next == count.
+// cut makes segments of a large frame, one per take, as the kernel would have (tcp_gso_segment and
+// inet_gso_segment, net/ipv4/tcp_offload.c and af_inet.c): lengths and checksums of their own, the
+// sequence number and IPv4's identification counted up, CWR on the first alone, FIN and PSH on the
+// last. It is empty when next == count.
 type cut struct {
 	headers
 	head  [headersMax]byte // of the large frame, with the length of a full segment; the rest is per segment
@@ -19,8 +20,8 @@ type cut struct {
 	seq   uint32
 }
 
-// begin looks at a large frame of total octets whose first ones, headersMax at most, are in c.head. False: it is not
-// what the kernel says it is.
+// begin looks at a large frame of total octets whose first ones, headersMax at most, are in c.head.
+// False: it is not what the kernel says it is.
 func (c *cut) begin(v *vnetHeader, total int) bool {
 	h, ok := parseHeaders(c.head[:min(total, headersMax)], int(v.csumStart), int(v.csumOffset))
 	gsoType := byte(vnetGSOTCPv4)

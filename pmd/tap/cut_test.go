@@ -91,8 +91,9 @@ func TestEmptyPoolHoldsSegments(t *testing.T) {
 	require.EqualValues(t, len(want), q.Counters().RxFrames)
 }
 
-// What an earlier burst had no room for comes first in the next, before what came later, and a burst that is not full
-// leaves nothing behind: a Poller that goes on while they are full never sleeps over frames.
+// What an earlier burst had no room for comes first in the next, before what came later, and a
+// burst that is not full leaves nothing behind: a Poller that goes on while they are full never
+// sleeps over frames.
 func TestHeldSegmentsComeFirst(t *testing.T) {
 	ours, kernel := pipe(t)
 	q, pool := newQueue(t, ours, 256, 1500)
@@ -137,7 +138,8 @@ func TestIdleQueueKeepsNoBufs(t *testing.T) {
 	require.Equal(t, 256, pool.Available())
 }
 
-// The octets of a frame laid out as the last one was are not touched again: only headers are written.
+// The octets of a frame laid out as the last one was are not touched again: only headers are
+// written.
 func TestExpectedFrameIsNotMoved(t *testing.T) {
 	ours, kernel := pipe(t)
 	q, pool := newQueue(t, ours, 256, 1500)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,9 +15,9 @@ const (
 	mendPermission = "run as root or with CAP_NET_ADMIN"
 )
 
-// attach opens the clone device once per queue and names it: a new device, or one that is there and free. With vnet it
-// asks for a virtio_net_hdr and offloads; where this kernel has none it goes on without, and vnet comes back false. The
-// name returned has its %d filled in.
+// attach opens the clone device once per queue and names it: a new device, or one that is there and
+// free. With vnet it asks for a virtio_net_hdr and offloads; where this kernel has none it goes on
+// without, and vnet comes back false. The name returned has its %d filled in.
 func attach(name string, queues int, vnet bool) (fds []int, actual string, withVnet bool, err error) {
 	for {
 		fds, actual, err = attachQueues(name, queues, vnet)
@@ -26,7 +25,8 @@ func attach(name string, queues int, vnet bool) (fds []int, actual string, withV
 			return nil, "", false, err
 		}
 		if !vnet {
-			// A device that outlives its users may have been left with offloads, which would give us frames without checksum.
+			// A device that outlives its users may have been left with offloads, which would give
+			// us frames without checksum.
 			_ = unix.IoctlSetInt(fds[0], unix.TUNSETOFFLOAD, 0)
 			return fds, actual, false, nil
 		}
@@ -100,7 +100,8 @@ func setOffload(fd int) error {
 	return err
 }
 
-// features are the flags of TUNSETIFF that this kernel's driver knows; none when it cannot be asked.
+// features are the flags of TUNSETIFF that this kernel's driver knows; none when it cannot be
+// asked.
 func features() int {
 	fd, err := unix.Open(clonePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -144,8 +145,9 @@ func attachError(name string, queues int, err error) error {
 	return fmt.Errorf("tap: %s: create or attach: %w", name, err)
 }
 
-// configure gives the kernel's side its MTU and address, brings it up and returns its MAC. What is right
-// already is left alone, so that a device prepared by root serves a user without CAP_NET_ADMIN.
+// configure gives the kernel's side its MTU and address, brings it up and returns its MAC. What is
+// right already is left alone, so that a device prepared by root serves a user without
+// CAP_NET_ADMIN.
 func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
@@ -222,7 +224,7 @@ func hasAddr(ifi *net.Interface, want netip.Prefix) bool {
 
 func setAddr(sock int, ifi *net.Interface, addr netip.Prefix) error {
 	if !addr.Addr().Is4() {
-		return setAddr6(ifi, addr)
+		return setAddr6(ifi.Index, addr)
 	}
 	for _, step := range []struct {
 		req uint
@@ -241,25 +243,6 @@ func setAddr(sock int, ifi *net.Interface, addr netip.Prefix) error {
 		if err := unix.IoctlIfreq(sock, step.req, ifr); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// setAddr6: SIOCSIFADDR of an IPv6 socket takes a struct in6_ifreq (linux/ipv6.h).
-func setAddr6(ifi *net.Interface, addr netip.Prefix) error {
-	sock, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(sock)
-	req := struct {
-		addr    [16]byte
-		bits    uint32
-		ifIndex int32
-	}{addr.Addr().As16(), uint32(addr.Bits()), int32(ifi.Index)}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(sock), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&req)))
-	if errno != 0 && errno != unix.EEXIST {
-		return errno
 	}
 	return nil
 }

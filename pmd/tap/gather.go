@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// piecesMax bounds the frames that one system call carries, either way: 64 KiB in segments of 512 octets.
+// piecesMax bounds the frames that one system call carries, either way: 64 KiB in segments of 512
+// octets.
 const piecesMax = 128
 
 // gather coalesces consecutive frames of one TCP flow for one writev:
@@ -17,7 +18,7 @@ const piecesMax = 128
 //	iov[1]  the first frame's payload, where it lies
 //	iov[n]  the n-th frame's payload
 //
-// The Bufs are read only: they are their owner's, who may send them again. The kernel's TCP takes
+// The Bufs are read only: they are their owner's, which may send them again. The kernel's TCP takes
 // the whole as one skb that remembers gso_size, so it sees, as does anybody to whom the kernel
 // forwards it, the segments there were; except that of several PSHs the last stands for all, on the
 // last segment: what follows at once waits for nothing.
@@ -80,13 +81,15 @@ func (g *gather) coalesce(pool *mem.Pool, bufs []mem.Buf, frameMax int) {
 	}
 }
 
-// leads says whether frame may be the first of several: a data segment that is whole in its datagram, and nothing in
-// it that would be repeated on the others or belongs on the last. CWR is for the first only, as the kernel has it too.
+// leads says whether frame may be the first of several: a data segment that is whole in its
+// datagram, and nothing in it that would be repeated on the others or belongs on the last. CWR is
+// for the first only, as the kernel has it too.
 func (h *headers) leads(f []byte) bool {
 	return !h.udp && len(f) > h.len && f[h.l4+13]&^(flagCWR|flagPSH) == flagACK && h.whole(f)
 }
 
-// whole says whether f is one datagram, neither a fragment nor padded, with only what is said of it between IP and TCP.
+// whole says whether f is one datagram, neither a fragment nor padded, with only what is said of it
+// between IP and TCP.
 func (h *headers) whole(f []byte) bool {
 	if h.v6 {
 		return h.l3+ipv6Len == h.l4 && f[h.l3+6] == unix.IPPROTO_TCP && int(get(f, h.l3+4)) == len(f)-h.l4
@@ -94,8 +97,9 @@ func (h *headers) whole(f []byte) bool {
 	return f[h.l3+9] == unix.IPPROTO_TCP && get(f, h.l3+6)&0x3fff == 0 && int(get(f, h.l3+2)) == len(f)-h.l3
 }
 
-// repeats is a short cut: f has the length of first and the same octets in its headers but for the sequence number, FIN and
-// PSH, which is as follows would have it. DF, because the identification is the same.
+// repeats is a short cut: f has the length of first and the same octets in its headers except for
+// the sequence number, FIN and PSH, which is as follows would have it. DF, because the
+// identification is the same.
 func (h *headers) repeats(first, f []byte, k int) bool {
 	t := h.l4
 	a, b := first[:h.len], f[:h.len]
@@ -104,8 +108,8 @@ func (h *headers) repeats(first, f []byte, k int) bool {
 		b[t+13]&^(flagFIN|flagPSH) == flagACK && string(a[t+14:]) == string(b[t+14:])
 }
 
-// follows says whether f is what the kernel would make of the k-th segment behind first, so that coalescing them loses
-// nothing. Its checksums must be those of its fields, for they are not sent.
+// follows says whether f is what the kernel would make of the k-th segment after first, so that
+// coalescing them loses nothing. Its checksums must be those of its fields, for they are not sent.
 func (h *headers) follows(first, f []byte, k int) bool {
 	t := h.l4 // of TCP; octet 13 has the flags, 16 the checksum
 	if !bytes.Equal(first[:h.l3], f[:h.l3]) || !h.whole(f) ||
@@ -125,8 +129,8 @@ func (h *headers) follows(first, f []byte, k int) bool {
 	return h.follows4(first, f, uint32(k), shorter)
 }
 
-// follows4: the IPv4 header. The kernel counts the identification up over the segments; where DF is set it means
-// nothing (RFC 6864 section 4.1) and may as well stay.
+// follows4: the IPv4 header. The kernel counts the identification up over the segments; where DF is
+// set it means nothing (RFC 6864 section 4.1) and may as well stay.
 func (h *headers) follows4(first, f []byte, k, shorter uint32) bool {
 	a, b := first[h.l3:h.l4], f[h.l3:h.l4]
 	id := (get(b, 4) - get(a, 4)) & 0xffff

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The short cut never coalesces what the long way would not: whichever octet of the headers is another one, and with two of
-// them, too.
+// The short cut never coalesces what the long way would not: whichever octet of the headers is
+// another one, and with two of them, too.
 func TestRepeatsIsNoWiderThanFollows(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, v6 := range []bool{false, true} {

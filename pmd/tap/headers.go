@@ -18,7 +18,8 @@ const (
 	tcpCsumOffset = 16
 	udpCsumOffset = 6
 
-	// headersMax: Ethernet, two tags, IPv4 and TCP with all their options; IPv6 without extension headers is shorter.
+	// headersMax: Ethernet, two tags, IPv4 and TCP with all their options; IPv6 without extension
+	// headers is shorter.
 	headersMax = 14 + tagsMax*tagLen + 60 + 60
 
 	ipLenMax = 65535 // of an IPv4 datagram, and of an IPv6 one's payload without its header
@@ -32,8 +33,8 @@ const (
 	flagCWR = 0x80
 )
 
-// headers says where the headers of a frame lie that is to be cut, or is one of several to be coalesced: Ethernet with up
-// to two tags, IPv4 or IPv6, TCP or UDP.
+// headers says where the headers of a frame lie that is to be cut, or is one of several to be
+// coalesced: Ethernet with up to two tags, IPv4 or IPv6, TCP or UDP.
 type headers struct {
 	l3, l4 int // offsets of the IP and the TCP or UDP header
 	len    int // of all together: the payload's offset
@@ -41,8 +42,8 @@ type headers struct {
 	udp    bool
 }
 
-// parseHeaders reads them; l4 is where the checksum is said to start, whose field in the transport header tells TCP
-// from UDP. False: they are not such headers, or do not end within frame.
+// parseHeaders reads them; l4 is where the checksum is said to start, whose field in the transport
+// header tells TCP from UDP. False: they are not such headers, or do not end within frame.
 func parseHeaders(frame []byte, l4, csumOffset int) (h headers, ok bool) {
 	at := ethertypeAt
 	for at < ethertypeAt+tagsMax*tagLen && at+2 <= len(frame) && isTag(frame[at:]) {
@@ -84,8 +85,8 @@ func isTag(b []byte) bool {
 	return t == unix.ETH_P_8021Q || t == unix.ETH_P_8021AD
 }
 
-// The fields that differ between a large frame and its parts. All sums are in ones-complement arithmetic (RFC 1071,
-// RFC 1624), and are folded once, by fold.
+// The fields that differ between a large frame and its parts. All sums are in ones-complement
+// arithmetic (RFC 1071, RFC 1624), and are folded once, by fold.
 
 func get(b []byte, at int) uint32       { return uint32(binary.BigEndian.Uint16(b[at:])) }
 func put(b []byte, at int, v uint32)    { binary.BigEndian.PutUint16(b[at:], uint16(v)) }
@@ -97,8 +98,9 @@ func fold(s uint32) uint32 {
 	return (s + s>>16) & 0xffff
 }
 
-// setLength gives the headers in b, those of frame of old octets, the lengths of one of n octets: of IPv4 with its
-// checksum, of IPv6, of UDP, and in the pseudo-header's sum that stands in the transport checksum's field.
+// setLength gives the headers in b, those of frame of old octets, the lengths of one of n octets:
+// of IPv4 with its checksum, of IPv6, of UDP, and in the pseudo-header's sum that stands in the
+// transport checksum's field.
 func (h *headers) setLength(b []byte, n int) {
 	field := h.l4 + tcpCsumOffset
 	old := int(get(b, h.l3+4)) + h.l3 + ipv6Len
@@ -118,7 +120,8 @@ func (h *headers) setLength(b []byte, n int) {
 	h.setIPv4(b, h.l3+2, uint32(n-h.l3))
 }
 
-// setIPv4 puts v at the 16-bit field at of the IPv4 header and mends its checksum (RFC 1624 equation 3).
+// setIPv4 puts v at the 16-bit field at of the IPv4 header and mends its checksum (RFC 1624
+// equation 3).
 func (h *headers) setIPv4(b []byte, at int, v uint32) {
 	sum := h.l3 + 10
 	put(b, sum, ^fold(^get(b, sum)&0xffff+^get(b, at)&0xffff+v&0xffff))

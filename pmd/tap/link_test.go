@@ -15,7 +15,7 @@ import (
 )
 
 // links is a device whose link is watched without a goroutine: what a command changes the kernel
-// has told, but for carriers, when it ends.
+// has told, except for carriers, when it ends.
 type links struct {
 	t  *testing.T
 	fd int

@@ -113,7 +113,8 @@ func (s spec) segments(size int) []spec {
 	return out
 }
 
-// pipe stands for the device: a message is what one system call carries, and is cut if there is no room.
+// pipe stands for the device: a message is what one system call carries, and is cut if there is no
+// room.
 func pipe(t testing.TB) (ours, kernel int) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -177,7 +178,8 @@ func drawSpec(t *rapid.T) spec {
 	return s
 }
 
-// Whatever comes after whatever, in whatever pool: the frames are those of the model, and none is lost.
+// Whatever comes after whatever, in whatever pool: the frames are those of the model, and none is
+// lost.
 func TestScatterIsSegmentation(t *testing.T) {
 	ours, kernel := pipe(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -383,7 +385,8 @@ func unjoin(t require.TestingT, m []byte) [][]byte {
 	return out
 }
 
-// sameButID compares frames; the identification means nothing where DF is set (RFC 6864 section 4.1).
+// sameButID compares frames; the identification means nothing where DF is set (RFC 6864 section
+// 4.1).
 func sameButID(t require.TestingT, want, got []byte) {
 	require.Len(t, got, len(want))
 	l3 := ethertypeAt + 2

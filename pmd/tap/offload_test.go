@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetVnet is PACKET_VNET_HDR, linux/if_packet.h: a packet socket's frames are led by a virtio_net_hdr.
+// packetVnet is PACKET_VNET_HDR, linux/if_packet.h: a packet socket's frames are led by a
+// virtio_net_hdr.
 const packetVnet = 15
 
-// vnetSocket sends frames out of the device that are still to be cut, and sees those that come from us.
+// vnetSocket sends frames out of the device that are still to be cut, and sees those that come from
+// us.
 func vnetSocket(t testing.TB, name string) int {
 	ifi, err := net.InterfaceByName(name)
 	require.NoError(t, err)
@@ -68,7 +70,8 @@ var flows = map[string]struct {
 	"UDP, IPv6":        {spec{udp: true, v6: true}, 1200},
 }
 
-// The oracle is the kernel: what it cuts for a device without offload is what we cut of the same frame.
+// The oracle is the kernel: what it cuts for a device without offload is what we cut of the same
+// frame.
 func TestCutIsTheKernels(t *testing.T) {
 	enterNetns(t)
 	ours, pool, q := open(t, Config{Name: "rours"})
@@ -94,8 +97,8 @@ func TestCutIsTheKernels(t *testing.T) {
 	}
 }
 
-// A packet socket sees one frame of ours where there were many segments, with the size they had; and who cuts it again
-// has them as they were.
+// A packet socket sees one frame of ours where there were many segments, with the size they had;
+// and who cuts it again has them as they were.
 func TestJoinedFramesReachTheKernelWhole(t *testing.T) {
 	enterNetns(t)
 	p, pool, q := open(t, Config{Name: "rjoin"})
@@ -164,8 +167,8 @@ func TestJoinedFramesFitIP(t *testing.T) {
 	}
 }
 
-// refuse has the kernel answer EINVAL to one ioctl of this thread, which ends with the test, when argument has a bit of
-// mask: seccomp(2), as a container's policy would.
+// refuse has the kernel answer EINVAL to one ioctl of this thread, which ends with the test, when
+// argument has a bit of mask: seccomp(2), as a container's policy would.
 func refuse(t testing.TB, request, mask uint32) {
 	const nr, arg1, arg2 = 0, 24, 32 // offsets in struct seccomp_data
 	load := func(at uint32) unix.SockFilter {

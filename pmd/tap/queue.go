@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Queue moves frames through one descriptor of the device. All of its methods belong to one goroutine.
+// Queue moves frames through one descriptor of the device. All of its methods belong to one
+// goroutine.
 type Queue struct {
 	fd       int
 	pool     *mem.Pool
@@ -25,12 +26,13 @@ type Queue struct {
 
 func (q *Queue) Counters() pmd.Counters { return q.counters }
 
-// Rx reads waiting frames. With an empty pool they go on waiting in the kernel, which drops and counts
-// (tx_dropped of the device) once its queue is full.
+// Rx reads waiting frames. With an empty pool they go on waiting in the kernel, which drops and
+// counts (tx_dropped of the device) once its queue is full.
 //
-// With offload the rest of a large frame may be held over to the next Rx. It comes first there, and there is one only
-// when this Rx filled bufs or the pool was empty: who goes on while bursts come full, as a Poller does, never leaves
-// frames behind. So pmd.Deadline does not speak of them.
+// With offload the rest of a large frame may be held over to the next Rx. It comes first there, and
+// there is one only when this Rx filled bufs or the pool was empty: a caller that goes on while
+// bursts come full, as a Poller does, never leaves frames behind. So pmd.Deadline does not speak of
+// them.
 func (q *Queue) Rx(bufs []mem.Buf) int {
 	if q.vnet {
 		return q.receive(bufs)
@@ -67,8 +69,8 @@ func (q *Queue) Rx(bufs []mem.Buf) int {
 	return n
 }
 
-// refuse counts a frame of n octets that is no frame of this device: longer than its MTU allows, as when
-// somebody raised the kernel side's, or no whole Ethernet header.
+// refuse counts a frame of n octets that is no frame of this device: longer than its MTU allows, as
+// when somebody raised the kernel side's, or no whole Ethernet header.
 func (q *Queue) refuse(n int) {
 	if n > q.rxMax {
 		q.counters.RxTooLong++
@@ -77,9 +79,10 @@ func (q *Queue) refuse(n int) {
 	}
 }
 
-// Tx writes frames into the kernel, which has them when it returns: no Buf is held. With offload, consecutive segments
-// of a TCP flow leave in one system call, see gather. A frame that asks for an offload that the Caps do not claim is the
-// caller's bug, and so is TxSegment without TxChecksum: panic.
+// Tx writes frames into the kernel, which has them when it returns: no Buf is held. With offload,
+// consecutive segments of a TCP flow leave in one system call, see gather. A frame that asks for an
+// offload that the Caps do not claim is the caller's bug, and so is TxSegment without TxChecksum:
+// panic.
 func (q *Queue) Tx(bufs []mem.Buf) int {
 	for n := 0; n < len(bufs); {
 		d := q.pool.Desc(bufs[n])
@@ -111,7 +114,8 @@ func (q *Queue) Tx(bufs []mem.Buf) int {
 	return len(bufs)
 }
 
-// write sends frame, the first of bufs, and with it those that can be coalesced with it; it returns how many.
+// write sends frame, the first of bufs, and with it those that can be coalesced with it; it returns
+// how many.
 func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 	if !q.vnet {
 		return 1, writeFrame(q.fd, frame)
@@ -122,8 +126,8 @@ func (q *Queue) write(bufs []mem.Buf, frame []byte) (int, unix.Errno) {
 	return g.frames, errno
 }
 
-// readFrame and writeFrame are raw, as all our system calls per frame: one through the scheduler would tell it twice that
-// this thread may block, which on a non-blocking descriptor it cannot.
+// readFrame and writeFrame are raw, as all our system calls per frame: one through the scheduler
+// would tell it twice that this thread may block, which on a non-blocking descriptor it cannot.
 func readFrame(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	return int(n), errno

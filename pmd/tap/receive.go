@@ -5,8 +5,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receive is Rx with a virtio_net_hdr: first what is left of a large frame, then what waits in the kernel. It returns
-// less than it was given room for only when neither has more, or the pool is empty.
+// receive is Rx with a virtio_net_hdr: first what is left of a large frame, then what waits in the
+// kernel. It returns less than it was given room for only when neither has more, or the pool is
+// empty.
 func (q *Queue) receive(bufs []mem.Buf) int {
 	s, c := &q.scatter, &q.cut
 	n := 0

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// payloadAt is where the payload of a cut frame lies in its Buf, if the pool's headroom is not larger: all
-	// headers fit in front, and the kernel's in front of them.
+	// payloadAt is where the payload of a cut frame lies in its Buf, if the pool's headroom is not
+	// larger: all headers fit in front, and the kernel's in front of them.
 	payloadAt = (vnetLen + headersMax + 31) / 32 * 32
 
 	gsoSizeMin = 64 // smaller segments are not prepared for
@@ -28,17 +28,19 @@ func (l layout) start(i int) int {
 	return l.first + (i-1)*l.rest
 }
 
-// scatter is where one readv puts what the kernel hands over: up to 64 KiB before they are cut into segments.
+// scatter is where one readv puts what the kernel hands over: up to 64 KiB before they are cut into
+// segments.
 //
 //	iov[0]      Buf 0: virtio_net_hdr, headers and the first segment's payload, as long as they were in the last
 //	            large frame
 //	iov[1..n-1] Bufs 1 to n-1: as much payload each
 //	iov[n]      spill, its second half: what goes beyond
 //
-// With the same headers and gso_size as last time every segment lies already in its Buf, with room for the headers in
-// front. Otherwise mend moves the octets; what the Bufs then do not hold goes to spill, in front of what is there, to be
-// handed out as Bufs are to be had. So neither a wrong guess nor a small pool loses a frame. While no large frames come
-// one Buf is prepared, and none is kept from the pool after an idle poll.
+// With the same headers and gso_size as last time every segment lies already in its Buf, with room
+// for the headers in front. Otherwise mend moves the octets; what the Bufs then do not hold goes to
+// spill, in front of what is there, to be handed out as Bufs are to be had. So neither a wrong
+// guess nor a small pool loses a frame. While no large frames come one Buf is prepared, and none is
+// kept from the pool after an idle poll.
 type scatter struct {
 	pool *mem.Pool
 	base int // payloadAt, or the headroom
@@ -55,7 +57,8 @@ type scatter struct {
 	from  int    // after mend: where in spill the octets are that the Bufs do not hold
 }
 
-// spillHalf has one octet more than a frame may: it tells a frame that just fits from one that was cut.
+// spillHalf has one octet more than a frame may: it tells a frame that just fits from one that was
+// cut.
 const spillHalf = segmentedMax + 1
 
 func newScatter(pool *mem.Pool, mtu int) scatter {
@@ -135,8 +138,9 @@ func (s *scatter) takeFirst() mem.Buf {
 	return b
 }
 
-// next prepares for another frame like the large one that lay as l with headers of h octets, whose first k Bufs were
-// handed out. A Buf holds what its room says it does: l.first is at most a frame, and l.rest that less h.
+// next prepares for another frame like the large one that lay as l with headers of h octets, whose
+// first k Bufs were handed out. A Buf holds what its room says it does: l.first is at most a frame,
+// and l.rest that less h.
 func (s *scatter) next(l layout, h, k int) {
 	s.n = copy(s.armed[:], s.armed[k:s.n])
 	s.wide = wideReads
@@ -148,7 +152,7 @@ func (s *scatter) next(l layout, h, k int) {
 	}
 }
 
-// octets is what was read at offset x of the stream and lies in one piece behind it.
+// octets is what was read at offset x of the stream and lies in one piece after it.
 func (s *scatter) octets(x int) []byte {
 	i := 0
 	if x >= s.lay.first {
@@ -176,10 +180,11 @@ func (s *scatter) gather(dst []byte, x, end int) {
 	}
 }
 
-// mend moves a stream of total octets from the layout it was read in to another. It moves in place, which is safe in
-// this order: first what the Bufs do not hold any more, into spill, where nothing is in the way; then the Bufs whose part
-// begins earlier than what they have, the last first, for they are filled from those before; then the others, filled from
-// those behind. The starts differ by a linear function of i, so the two kinds stand apart and do not disturb each other.
+// mend moves a stream of total octets from the layout it was read in to another. It moves in place,
+// which is safe in this order: first what the Bufs do not hold any more, into spill, where nothing
+// is in the way; then the Bufs whose part begins earlier than what they have, the last first, for
+// they are filled from those before; then the others, filled from those behind. The starts differ
+// by a linear function of i, so the two kinds stand apart and do not disturb each other.
 func (s *scatter) mend(to layout, total int) {
 	at, end := to.start(s.n), s.lay.start(s.n)
 	s.from = spillHalf + at - end
@@ -202,7 +207,8 @@ func (s *scatter) mend(to layout, total int) {
 	}
 }
 
-// refit fills Buf i with its part of the new layout: what it has of it first, as that is in the way of the rest.
+// refit fills Buf i with its part of the new layout: what it has of it first, as that is in the way
+// of the rest.
 func (s *scatter) refit(i int, to layout, total int) {
 	dst := s.room(i)
 	x, end := to.start(i), min(to.start(i+1), total)

@@ -1,27 +1,30 @@
-// Package tap is a port into the kernel of the same host: an Ethernet device of the kernel's whose cable ends in
-// this process. It is how rnicd reaches ordinary programs and, over a bridge, an ordinary network, without a NIC
-// of its own.
+// Package tap is a port into the kernel of the same host: an Ethernet device of the kernel's whose
+// cable ends in this process. It is how rnicd reaches ordinary programs and, over a bridge, an
+// ordinary network, without a NIC of its own.
 //
-// The kernel and we share memory, and with a virtio_net_hdr (IFF_VNET_HDR) in front of every frame we say so: checksums
-// are left out in both directions, and up to 64 KiB pass in one system call. Nobody above notices: a large frame of the
-// kernel's TCP or UDP is scattered over Bufs as segments of its gso_size (scatter.go, cut.go), and consecutive segments of
-// one of our flows are gathered from theirs (gather.go), so that each keeps its boundaries. The kernel's own TCP takes
-// them as one; whoever else gets them, gets them cut. Without (Config.NoOffload, or a kernel that cannot) one system call
-// carries one frame.
+// The kernel and we share memory, and with a virtio_net_hdr (IFF_VNET_HDR) in front of every frame
+// we say so: checksums are left out in both directions, and up to 64 KiB pass in one system call.
+// Nobody above notices: a large frame of the kernel's TCP or UDP is scattered over Bufs as segments
+// of its gso_size (scatter.go, cut.go), and consecutive segments of one of our flows are gathered
+// from theirs (gather.go), so that each keeps its boundaries. The kernel's own TCP takes them as
+// one; whoever else gets them, gets them cut. Without (Config.NoOffload, or a kernel that cannot)
+// one system call carries one frame.
 //
-// System calls are raw and non-blocking, so that neither the scheduler nor the netpoller is in the Poller's way. An idle
-// poll costs one read that finds nothing.
+// System calls are raw and non-blocking, so that neither the scheduler nor the netpoller is in the
+// Poller's way. An idle poll costs one read that finds nothing.
 //
-// Several queues (Config.Queues, IFF_MULTI_QUEUE): the kernel steers by a symmetric hash of the flow whose key it does not
-// tell. A flow of which a queue sent something within the last 3 s comes to that queue, any other by hash (tun_automq_select_queue,
-// drivers/net/tun.c). So the answers to a connection that a queue opened come to that queue, while a first SYN, an ARP
-// reply or an ICMP message comes to any: who has one address on several queues must pass those on. A queue that nobody
-// opened swallows what comes to it.
+// Several queues (Config.Queues, IFF_MULTI_QUEUE): the kernel steers by a symmetric hash of the
+// flow whose key it does not tell. A flow of which a queue sent something within the last 3 s comes
+// to that queue, any other by hash (tun_automq_select_queue, drivers/net/tun.c). So the answers to
+// a connection that a queue opened come to that queue, while a first SYN, an ARP reply or an ICMP
+// message comes to any: a user with one address on several queues must pass those on. A queue that
+// nobody opened swallows what comes to it.
 //
 // What was weighed and left out, with figures: docs/adr/0005-tap-batching.md.
 //
-// Limits: Linux. The device ends with the process unless an operator made it persistent (ip tuntap add; with multi_queue
-// for several queues), in which case it is attached to and left as it was found.
+// Limits: Linux. The device ends with the process unless an operator made it persistent (ip tuntap
+// add; with multi_queue for several queues), in which case it is attached to and left as it was
+// found.
 package tap
 
 import (
@@ -41,8 +44,8 @@ import (
 const (
 	// NameMax is IFNAMSIZ less its terminating zero.
 	NameMax = unix.IFNAMSIZ - 1
-	// MTUMin and MTUMax are what the kernel's driver takes (drivers/net/tun.c: ETH_MIN_MTU, and 65535 less an
-	// Ethernet header).
+	// MTUMin and MTUMax are what the kernel's driver takes (drivers/net/tun.c: ETH_MIN_MTU, and
+	// 65535 less an Ethernet header).
 	MTUMin = 68
 	MTUMax = 65535 - pmd.EthernetLen
 
@@ -54,16 +57,19 @@ const (
 type Config struct {
 	Name string // up to NameMax octets; a %d in it lets the kernel number it; tap%d by default
 	MTU  int    // of both sides, 1500 by default
-	// MAC is our side's address. By default it is made of the host (machine id and name), the name of the network namespace
-	// if it has one (ip netns), the device's name and Seed, and so is the same from start to start: stations that know it need not find out. A host without identity gets one
-	// made from the kernel side's, which is random for each new device.
+	// MAC is our side's address. By default it is made of the host (machine id and name), the name
+	// of the network namespace if it has one (ip netns), the device's name and Seed, and so is the
+	// same from start to start: stations that know it need not find out. A host without identity
+	// gets one made from the kernel side's, which is random for each new device.
 	MAC [6]byte
-	// Seed is what else tells this device from others of its name, of this host's other network namespaces: our IP
-	// addresses, say. Two devices on one link must not have one MAC.
+	// Seed is what else tells this device from others of its name, of this host's other network
+	// namespaces: our IP addresses, say. Two devices on one link must not have one MAC.
 	Seed string
-	// Addr is the kernel side's address with its prefix length; the zero value leaves that to the operator.
+	// Addr is the kernel side's address with its prefix length, which the kernel uses when New returns; the zero value leaves
+	// that to the operator. The kernel does not look for another station that has it: we are the only other one on the link.
 	Addr netip.Prefix
-	// NoOffload leaves the virtio_net_hdr out: one frame of the MTU per system call, checksums complete.
+	// NoOffload leaves the virtio_net_hdr out: one frame of the MTU per system call, checksums
+	// complete.
 	NoOffload bool
 	Queues    int // 1 by default, up to what the kernel has (256)
 }
@@ -109,8 +115,9 @@ type Port struct {
 var _ pmd.LinkWatcher = (*Port)(nil)
 var _ pmd.Queue = (*Queue)(nil)
 
-// New creates the device, or attaches to it when it is there, in the network namespace of the calling thread,
-// and brings it up. It needs CAP_NET_ADMIN, or a persistent device that belongs to the user and is set up.
+// New creates the device, or attaches to it when it is there, in the network namespace of the
+// calling thread, and brings it up. It needs CAP_NET_ADMIN, or a persistent device that belongs to
+// the user and is set up.
 func New(cfg Config) (*Port, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -148,8 +155,8 @@ func closeAfter(p *Port, err error) error {
 	return err
 }
 
-// otherEnd makes a locally administered unicast address (IEEE 802, the 0x02 bit) that differs from the other
-// side's and is as unlikely to be met elsewhere.
+// otherEnd makes a locally administered unicast address (IEEE 802, the 0x02 bit) that differs from
+// the other side's and is as unlikely to be met elsewhere.
 func otherEnd(mac [6]byte) [6]byte {
 	mac[0] = mac[0]&^1 | 2
 	mac[5] ^= 1
@@ -159,14 +166,15 @@ func otherEnd(mac [6]byte) [6]byte {
 func (p *Port) Name() string { return p.name }
 func (p *Port) MAC() [6]byte { return p.mac }
 
-// Caps: without offload there is neither checksum nor segmentation. RxChecksum is of frames from this host's memory;
-// others come without a verdict.
+// Caps: without offload there is neither checksum nor segmentation. RxChecksum is of frames from
+// this host's memory; others come without a verdict.
 func (p *Port) Caps() pmd.Caps {
 	return pmd.Caps{MTU: p.mtu, Queues: len(p.queues), RxChecksum: p.vnet, TxChecksum: p.vnet, TxSegment: p.vnet}
 }
 
-// Open gives queue i. With offload it takes up to a quarter of the pool, 128 Bufs at most, in advance while large frames
-// come. Errors: no such queue, opened before, Bufs too small for the MTU, or with offload too little headroom.
+// Open gives queue i. With offload it takes up to a quarter of the pool, 128 Bufs at most, in
+// advance while large frames come. Errors: no such queue, opened before, Bufs too small for the
+// MTU, or with offload too little headroom.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if i < 0 || i >= len(p.fds) {
 		return nil, fmt.Errorf("tap: %s: no queue %d; the device has %d", p.name, i, len(p.fds))
@@ -196,8 +204,9 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 // ErrGone is what Lost finds.
 var ErrGone = errors.New("the device is gone: somebody deleted it, or its network namespace ended; nothing can be received or sent any more")
 
-// Lost asks the kernel whether the device is still there, and returns ErrGone with its name if it is not. A queue cannot
-// say so: it only counts errors. From any goroutine, not during or after Close; one system call.
+// Lost asks the kernel whether the device is still there, and returns ErrGone with its name if it
+// is not. A queue cannot say so: it only counts errors. From any goroutine, not during or after
+// Close; one system call.
 func (p *Port) Lost() error {
 	ifr, err := unix.NewIfreq(p.name)
 	if err == nil {
@@ -209,8 +218,9 @@ func (p *Port) Lost() error {
 	return nil
 }
 
-// Close gives the device up; one that is not persistent is gone from the system when it returns. Bufs that the queues
-// took in advance go back to their pools, so the goroutines of those must have ended.
+// Close gives the device up; one that is not persistent is gone from the system when it returns.
+// Bufs that the queues took in advance go back to their pools, so the goroutines of those must have
+// ended.
 func (p *Port) Close() error {
 	for _, q := range p.queues {
 		if q != nil {

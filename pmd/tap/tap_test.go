@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -186,15 +187,24 @@ func TestLost(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+// The kernel uses the address at once: sockets can have it, and what we send to it has a route.
 func TestIPv6Address(t *testing.T) {
 	enterNetns(t)
 	want := netip.MustParsePrefix("fd77::1/64")
-	_, _, _ = open(t, Config{Name: "rsix", Addr: want})
+	p, err := New(Config{Name: "rsix", Addr: want})
+	require.NoError(t, err)
+	routes, err := os.ReadFile("/proc/thread-self/net/ipv6_route")
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "[fd77::1]:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.Regexp(t, "(?m)^fd770000000000000000000000000001 80 ", string(routes))
 	ifi, err := net.InterfaceByName("rsix")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	require.True(t, hasAddr(ifi, want))
+	require.NoError(t, setAddr6(ifi.Index, want), "once more")
+	require.ErrorIs(t, setAddr6(1<<30, want), unix.ENODEV)
+	require.NoError(t, p.Close())
 }
 
 func TestKernelNumbersTheDevice(t *testing.T) {

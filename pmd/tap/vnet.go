@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// virtio_net_hdr, linux/virtio_net.h; the legacy header of the Virtio specification 1.2 section 5.1.6, which TUN
-// uses in the host's byte order:
+// virtio_net_hdr, linux/virtio_net.h; the legacy header of the Virtio specification 1.2 section
+// 5.1.6, which TUN uses in the host's byte order:
 //
 //	0 flags  1 gso_type  2 hdr_len  4 gso_size  6 csum_start  8 csum_offset
 const (
@@ -27,8 +27,8 @@ const (
 // segmentedMax is the longest frame before it is cut: IP's length field, and the headers in front.
 const segmentedMax = 65535 + pmd.FrameOverhead
 
-// vnetHeader is what the kernel says of a received frame. Its hdr_len is left out: it tells what of an skb is in one
-// piece, which may be more or less than the headers.
+// vnetHeader is what the kernel says of a received frame. Its hdr_len is left out: it tells what of
+// an skb is in one piece, which may be more or less than the headers.
 type vnetHeader struct {
 	needsCsum             bool
 	gsoType               byte // without ECN: CWR is for the first segment alone with it, and the kernel does not offer the rest
@@ -43,9 +43,10 @@ func parseVnet(b *[vnetLen]byte) vnetHeader {
 	}
 }
 
-// describe says in d, of a frame of d.Len octets, what the kernel's header said of it. A frame that still needs its
-// checksum never left this host's memory, so it is good. What the kernel calls valid (VIRTIO_NET_HDR_F_DATA_VALID) is so
-// of TCP alone, not of the IPv4 header, and we say both or nothing. False: the checksum's place is not in the frame.
+// describe says in d, of a frame of d.Len octets, what the kernel's header said of it. A frame that
+// still needs its checksum never left this host's memory, so it is good. What the kernel calls
+// valid (VIRTIO_NET_HDR_F_DATA_VALID) is so of TCP alone, not of the IPv4 header, and we say both
+// or nothing. False: the checksum's place is not in the frame.
 func (v *vnetHeader) describe(d *mem.Desc) bool {
 	if !v.needsCsum {
 		return true
@@ -72,8 +73,8 @@ func request(h *[vnetLen]byte, frame []byte, d *mem.Desc) {
 	binary.NativeEndian.PutUint16(h[4:], d.GSOSize)
 }
 
-// gsoType of a frame whose TCP header begins at tcp. CWR belongs on the first segment only (RFC 3168 section
-// 6.1.2); without the ECN bit the kernel would repeat it on all.
+// gsoType of a frame whose TCP header begins at tcp. CWR belongs on the first segment only (RFC
+// 3168 section 6.1.2); without the ECN bit the kernel would repeat it on all.
 func gsoType(frame []byte, tcp int) byte {
 	at := 12
 	for at < 12+2*4 && at+2 <= len(frame) && isTag(frame[at:]) {
@@ -89,8 +90,8 @@ func gsoType(frame []byte, tcp int) byte {
 	return t
 }
 
-// segmented writes into b the header of several coalesced frames, of size octets of payload each, whose common headers h
-// stand in frame.
+// segmented writes into b the header of several coalesced frames, of size octets of payload each,
+// whose common headers h stand in frame.
 func segmented(b *[vnetLen]byte, frame []byte, h *headers, size int) {
 	request(b, frame, &mem.Desc{
 		Flags: mem.TxChecksum | mem.TxSegment, CsumStart: uint16(h.l4), CsumOffset: tcpCsumOffset,

@@ -16,14 +16,16 @@ type Port struct {
 	mac   [6]byte
 	caps  pmd.Caps
 
-	// up: the port has a receiver. Its rings are what the two cores share; this word is read once per burst.
+	// up: the port has a receiver. Its rings are what the two cores share; this word is read once
+	// per burst.
 	up     atomic.Bool
 	opened bool
 	in     []*ring
 	out    []egress
 }
 
-// egress is one way out of a port: the ring that only this port fills, and who empties it.
+// egress is one way out of a port: the ring that only this port fills, and the port that empties
+// it.
 type egress struct {
 	ring    *ring
 	to      *Port
@@ -51,8 +53,8 @@ func (p *Port) Name() string   { return p.name }
 func (p *Port) MAC() [6]byte   { return p.mac }
 func (p *Port) Caps() pmd.Caps { return p.caps }
 
-// Open brings the port up: from now on it is sent frames. Errors: not queue 0, opened before, Bufs too small
-// for the MTU.
+// Open brings the port up: from now on it is sent frames. Errors: not queue 0, opened before, Bufs
+// too small for the MTU.
 func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if i != 0 {
 		return nil, fmt.Errorf("wire: %s: no queue %d; a wire port has queue 0 only", p.name, i)
@@ -74,8 +76,8 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	return q, nil
 }
 
-// Close takes the port down: what is sent to it is lost, and counted by the sender. Any goroutine may call it;
-// frames still in the rings stay there.
+// Close takes the port down: what is sent to it is lost, and counted by the sender. Any goroutine
+// may call it; frames still in the rings stay there.
 func (p *Port) Close() error {
 	p.up.Store(false)
 	return nil

@@ -8,8 +8,9 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 )
 
-// Drops tells why copies of frames were lost: a frame that a switch floods has one copy per receiver, and counts
-// in pmd.Counters.TxErrors only when none of them got through. Read on the queue's own goroutine.
+// Drops tells why copies of frames were lost: a frame that a switch floods has one copy per
+// receiver, and counts in pmd.Counters.TxErrors only when none of them got through. Read on the
+// queue's own goroutine.
 type Drops struct {
 	Length uint64 // shorter than an Ethernet header or longer than MTU + pmd.FrameOverhead
 	Down   uint64 // the receiving port is not open
@@ -25,7 +26,7 @@ type Queue struct {
 	counters pmd.Counters
 	drops    Drops
 
-	macHi []uint32 // address behind each egress, as two words: forwarding compares no octets
+	macHi []uint32 // address at the other end of each egress, as two words: forwarding compares no octets
 	macLo []uint16
 }
 
@@ -34,8 +35,8 @@ func (q *Queue) Counters() pmd.Counters { return q.counters }
 // Drops of the frames this queue sent.
 func (q *Queue) Drops() Drops { return q.drops }
 
-// Rx copies waiting frames into fresh Bufs. With an empty pool they go on waiting in their slots, as in the
-// descriptors of a NIC, until the sender finds the ring full.
+// Rx copies waiting frames into fresh Bufs. With an empty pool they go on waiting in their slots,
+// as in the descriptors of a NIC, until the sender finds the ring full.
 func (q *Queue) Rx(bufs []mem.Buf) int {
 	n := 0
 	for range q.port.in {
@@ -75,9 +76,10 @@ func (q *Queue) drain(r *ring, bufs []mem.Buf) int {
 	return n
 }
 
-// Tx copies frames into the rings of those they are for. On a pair of ports a full ring ends the burst
-// (TxFull); on a switch it costs the one receiver its copy (Drops.Switch), for a port that sleeps must not stop
-// those that do not. A frame that asks for an offload the Link was not made with is the caller's bug: panic.
+// Tx copies frames into the rings of those they are for. On a pair of ports a full ring ends the
+// burst (TxFull); on a switch it costs the one receiver its copy (Drops.Switch), for a port that
+// sleeps must not stop those that do not. A frame that asks for an offload the Link was not made
+// with is the caller's bug: panic.
 func (q *Queue) Tx(bufs []mem.Buf) int {
 	out := q.port.out
 	for i := range out {
@@ -139,8 +141,8 @@ func (q *Queue) forward(frame []byte, d *mem.Desc) bool {
 	return true
 }
 
-// route is the set of egresses for a frame: the port with its destination address, or all of them for a group
-// address and for one that no port has.
+// route is the set of egresses for a frame: the port with its destination address, or all of them
+// for a group address and for one that no port has.
 func (q *Queue) route(frame []byte) uint32 {
 	all := uint32(1)<<len(q.port.out) - 1
 	if all == 1 || frame[0]&1 != 0 {

@@ -7,9 +7,10 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// cell is a frame on its way: this, and right behind it the frame's octets. seq says whose it is, so that who waits for a frame
-// looks at the very cache line that the frame's front comes in: what it costs to pass between two cores is how many lines do so one
-// after the other, and a separate index would be one more.
+// cell is a frame on its way: this, and right after it the frame's octets. seq says whose it is, so
+// that a receiver that waits for a frame looks at the very cache line that the frame's front comes
+// in: what it costs to pass between two cores is how many lines do so one after the other, and a
+// separate index would be one more.
 type cell struct {
 	seq                   atomic.Uint64 // the frame's number, from 1, once it is there
 	len                   uint32
@@ -19,8 +20,9 @@ type cell struct {
 
 const cellLen = uint32(unsafe.Sizeof(cell{}))
 
-// ring is one direction between two ports: cells of a fixed size, one producer, one consumer. Invariant: a cell is the producer's
-// until seq is its frame's number, and then the consumer's until head has passed it.
+// ring is one direction between two ports: cells of a fixed size, one producer, one consumer.
+// Invariant: a cell is the producer's until seq is its frame's number, and then the consumer's
+// until head has passed it.
 type ring struct {
 	data   []byte
 	stride uint32 // of a cell with the longest frame
@@ -28,26 +30,27 @@ type ring struct {
 
 	_    [lineBytes]byte
 	sent uint64 // producer: frames published
-	to   uint32 // producer: the cell behind them, in data
+	to   uint32 // producer: the cell after them, in data
 	seen uint64 // producer: what it last saw of head
 
 	_    [lineBytes]byte
 	got  uint64 // consumer: frames released
-	from uint32 // consumer: the cell behind them, in data
+	from uint32 // consumer: the cell after them, in data
 
 	_    [lineBytes]byte
 	head atomic.Uint64 // got, for the producer, which looks when the ring may be full
 	_    [lineBytes]byte
 }
 
-// cellStride keeps cells off each other's cache lines. An odd number of lines spreads neighbouring frames over
-// all sets of a cache; a power of two would heap their headers up in a few.
+// cellStride keeps cells off each other's cache lines. An odd number of lines spreads neighbouring
+// frames over all sets of a cache; a power of two would heap their headers up in a few.
 func cellStride(frameMax int) int {
 	lines := (int(cellLen) + frameMax + lineBytes - 1) / lineBytes
 	return (lines | 1) * lineBytes
 }
 
-// ringBytes is what newRing needs: a multiple of a cache line, so that rings carved one after another share none.
+// ringBytes is what newRing needs: a multiple of a cache line, so that rings carved one after
+// another share none.
 func ringBytes(slots, frameMax int) int { return slots * cellStride(frameMax) }
 
 // ringBytesMax: places in a ring are 32 bits, and after adds two of them.
@@ -67,7 +70,7 @@ func (r *ring) frame(at, n uint32) []byte {
 	return r.data[at+cellLen:][:n:n]
 }
 
-// after is where the cell stands that is n behind the one at at; n is at most the number of cells.
+// after is where the cell stands that is n after the one at at; n is at most the number of cells.
 func (r *ring) after(at uint32, n int) uint32 {
 	at += uint32(n) * r.stride
 	if size := uint32(len(r.data)); at >= size {
@@ -76,7 +79,8 @@ func (r *ring) after(at uint32, n int) uint32 {
 	return at
 }
 
-// put copies the frame of d into the i-th cell behind those that are published. False: the ring is full.
+// put copies the frame of d into the i-th cell after those that are published. False: the ring is
+// full.
 func (r *ring) put(i int, frame []byte, d *mem.Desc) bool {
 	if r.sent+uint64(i)-r.seen >= r.cells {
 		if r.seen = r.head.Load(); r.sent+uint64(i)-r.seen >= r.cells {
@@ -96,8 +100,9 @@ func (r *ring) put(i int, frame []byte, d *mem.Desc) bool {
 
 // publish makes the n frames that were put the consumer's, the first last: a burst is seen as one.
 //
-// The second line of the next cell is the consumer's cache's, which read it a lap ago. It is asked back now, so that the next
-// publish need not wait for it. The first is what the consumer looks at, and would take again.
+// The second line of the next cell is the consumer's cache's, which read it a lap ago. It is asked
+// back now, so that the next publish need not wait for it. The first is what the consumer looks at,
+// and would take again.
 func (r *ring) publish(n int) {
 	for i := n - 1; i > 0; i-- {
 		mem.StoreRelease(&r.cell(r.after(r.to, i)).seq, r.sent+uint64(i)+1)
@@ -108,8 +113,8 @@ func (r *ring) publish(n int) {
 	prefetchW(unsafe.Pointer(&r.data[r.to+lineBytes]))
 }
 
-// ready is how many frames there are for the consumer, limit at most. Of a full ring it ends where it began: that cell has no later
-// frame before it was released.
+// ready is how many frames there are for the consumer, limit at most. Of a full ring it ends where
+// it began: that cell has no later frame before it was released.
 func (r *ring) ready(limit int) int {
 	n := 0
 	for n < limit && r.cell(r.after(r.from, n)).seq.Load() == r.got+uint64(n)+1 {

@@ -1,14 +1,15 @@
-// Package wire is an Ethernet in memory: two ports back to back, or a few on a switch that forwards by
-// destination address.
+// Package wire is an Ethernet in memory: two ports back to back, or a few on a switch that forwards
+// by destination address.
 //
-// A frame is copied out of the sender's Buf into a slot of a ring and out of the slot into a Buf of the
-// receiver, as a NIC's DMA would, so the pools of both ends stay apart. Between any two ports stands one
-// single-producer single-consumer ring per direction: no locks, and each port may live on its own core.
-// Nothing here reads a clock or starts a goroutine; used from one goroutine it is deterministic.
+// A frame is copied out of the sender's Buf into a slot of a ring and out of the slot into a Buf of
+// the receiver, as a NIC's DMA would, so the pools of both ends stay apart. Between any two ports
+// stands one single-producer single-consumer ring per direction: no locks, and each port may live
+// on its own core. Nothing here reads a clock or starts a goroutine; used from one goroutine it is
+// deterministic.
 //
 // Limits: 16 ports, one queue each, no VLAN awareness, no loss on a pair of ports (a full ring is
-// back-pressure); a switch drops at a full egress ring and counts it. Every frame sent to a port is received,
-// whatever its destination address: promiscuous.
+// back-pressure); a switch drops at a full egress ring and counts it. Every frame sent to a port is
+// received, whatever its destination address: promiscuous.
 package wire
 
 import (
@@ -38,14 +39,14 @@ type Config struct {
 	Ports int // 2 by default, at most PortsMax
 	MTU   int // octets of IP packet; 1500 by default
 	Slots int // frames per direction between two ports; a power of two, 512 by default
-	// ChecksumOffload lets the ports claim checksum offload. A frame cannot be damaged on its way through
-	// memory, so one sent with mem.TxChecksum is not summed at all but handed over as mem.RxChecksumGood, as
-	// virtio does; see pmd.Queue.Rx for what that asks of middleware.
+	// ChecksumOffload lets the ports claim checksum offload. A frame cannot be damaged on its way
+	// through memory, so one sent with mem.TxChecksum is not summed at all but handed over as
+	// mem.RxChecksumGood, as virtio does; see pmd.Queue.Rx for what that asks of middleware.
 	ChecksumOffload bool
 	MACs            [][6]byte // one per port; 02:00:00:00:00:01 and on by default
 	Names           []string  // one per port; wire0 and on by default
-	// Memory holds the frames on their way: at least Config.MemoryBytes octets, aligned to 64 (carved from an
-	// arena). Nil takes it from the heap, where the race detector can see it.
+	// Memory holds the frames on their way: at least Config.MemoryBytes octets, aligned to 64
+	// (carved from an arena). Nil takes it from the heap, where the race detector can see it.
 	Memory []byte
 }
 

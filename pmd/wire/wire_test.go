@@ -364,7 +364,8 @@ func TestMemoryIsAsLargeAsSaid(t *testing.T) {
 	require.Zero(t, large.MemoryBytes())
 	_, err := New(large)
 	require.ErrorContains(t, err, "a ring has")
-	// So many cells of 31 cache lines are the most: of 32 the ring would be as long as it may be, but a cell has an odd number.
+	// So many cells of 31 cache lines are the most: of 32 the ring would be as long as it may be,
+	// but a cell has an odd number.
 	large.MTU = 31*lineBytes - int(cellLen) - pmd.FrameOverhead
 	require.NotZero(t, large.MemoryBytes())
 	large.MTU++
@@ -433,8 +434,8 @@ func TestPoolThatJustFits(t *testing.T) {
 	}
 }
 
-// exchange sends and receives frames of random length on one side until it has received want, checking that they
-// come whole, once and in order.
+// exchange sends and receives frames of random length on one side until it has received want,
+// checking that they come whole, once and in order.
 func (h *host) exchange(peer [6]byte, want int, seed uint64, deadline time.Time) (bad string) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	bufs := make([]mem.Buf, 32)

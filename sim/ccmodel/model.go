@@ -1,11 +1,13 @@
-// Package ccmodel predicts what a bulk transfer gets through a path, from the specifications of the congestion controls
-// alone: nothing of package cc or tcp is used, windows are floating-point numbers of segments, and no segment has
-// octets. It is for tests and for choosing an algorithm; the packet's way does not pass here.
+// Package ccmodel predicts what a bulk transfer gets through a path, from the specifications of the
+// congestion controls alone: nothing of package cc or tcp is used, windows are floating-point
+// numbers of segments, and no segment has octets. It is for tests and for choosing an algorithm;
+// the packet's way does not pass here.
 //
-// Closed forms are off where it matters: random losses, unlike the periodic ones of the response functions, change the
-// constant; a window of few segments is a whole number; a queue bends the sawtooth; the way to the steady state may last
-// minutes. So the window process itself is simulated, segment by segment, over independent losses: a Monte-Carlo of the
-// RFCs' arithmetic with an ideal loss recovery. docs/congestion.md says what that leaves out.
+// Closed forms are off where it matters: random losses, unlike the periodic ones of the response
+// functions, change the constant; a window of few segments is a whole number; a queue bends the
+// sawtooth; the way to the steady state may last minutes. So the window process itself is
+// simulated, segment by segment, over independent losses: a Monte-Carlo of the RFCs' arithmetic
+// with an ideal loss recovery. docs/results/congestion.md says what that leaves out.
 package ccmodel
 
 import (
@@ -39,9 +41,9 @@ type Result struct {
 // seeds of which Goodput is the mean, where chance has a part.
 const seeds = 8
 
-// Goodput is the payload, in bits a second, of a transfer through p that lasts seconds, its slow start included, under the
-// algorithm of that name: "reno", "cubic" or "dctcp". With Loss it is the mean of eight fixed seeds. It panics on a name
-// it does not know.
+// Goodput is the payload, in bits a second, of a transfer through p that lasts seconds, its slow
+// start included, under the algorithm of that name: "reno", "cubic" or "dctcp". With Loss it is the
+// mean of eight fixed seeds. It panics on a name it does not know.
 func Goodput(name string, p Path, seconds float64) float64 {
 	if p.Loss == 0 {
 		return Transfer(name, p, seconds, 0).Goodput
@@ -226,8 +228,8 @@ func (t *transfer) deliver(s segment) {
 	})
 }
 
-// lose is a loss found out: what was sent behind the segment has arrived. When nothing behind it will, a probe (RFC 8985
-// section 7) finds out instead, and when that is lost too, a timeout.
+// lose is a loss found out: what was sent behind the segment has arrived. When nothing behind it
+// will, a probe (RFC 8985 section 7) finds out instead, and when that is lost too, a timeout.
 func (t *transfer) lose(s segment) {
 	t.result.Lost++
 	t.owed.push(s.octets)

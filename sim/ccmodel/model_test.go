@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/tcp/cc"
 )
 
@@ -25,23 +26,24 @@ func within(t *testing.T, what string, got, want, part float64) {
 	}
 }
 
-// Reno over independent losses has 1.31/sqrt(p) where periodic ones give sqrt(3/2)/sqrt(p) (T. Ott, J. Kemperman, M.
-// Mathis, The Stationary Behavior of Ideal TCP Congestion Avoidance, 1996). At 1 % a window is a dozen whole segments, and
-// every reduction costs it a round trip without growth: 1.16.
+// Reno over independent losses has 1.31/sqrt(p) where periodic ones give sqrt(3/2)/sqrt(p) (T. Ott,
+// J. Kemperman, M. Mathis, The Stationary Behavior of Ideal TCP Congestion Avoidance, 1996). At 1 %
+// a window is a dozen whole segments, and every reduction costs it a round trip without growth:
+// 1.16.
 func TestRandomLossesReno(t *testing.T) {
-	for _, tt := range []struct{ p, constant, part float64 }{{1e-4, 1.31, 0.04}, {1e-3, 1.29, 0.04}, {1e-2, 1.16, 0.04}} {
+	for _, tt := range sample.Of(t, 1, []struct{ p, constant, part float64 }{{1e-4, 1.31, 0.04}, {1e-3, 1.29, 0.04}, {1e-2, 1.16, 0.04}}) {
 		window := Goodput("reno", wide(0.1, tt.p), max(500, 0.2/tt.p)) / 8000 * 0.1
 		within(t, fmt.Sprintf("p = %g", tt.p), window*math.Sqrt(tt.p), tt.constant, tt.part)
 	}
 }
 
-// CUBIC lies above its response function (RFC 9438 section 5.1: the larger of AIMD and cubic) by the same randomness, and
-// most where the two meet, at 0.1 s and 1e-3.
+// CUBIC lies above its response function (RFC 9438 section 5.1: the larger of AIMD and cubic) by
+// the same randomness, and most where the two meet, at 0.1 s and 1e-3.
 func TestRandomLossesCubic(t *testing.T) {
-	for _, tt := range []struct{ p, rtt, least, most float64 }{
+	for _, tt := range sample.Of(t, 2, []struct{ p, rtt, least, most float64 }{
 		{1e-2, 0.1, 0.95, 1.15}, {1e-3, 0.1, 1.10, 1.30}, {1e-4, 0.1, 1.05, 1.25},
 		{1e-2, 0.001, 0.95, 1.15}, {1e-3, 0.001, 1.05, 1.25},
-	} {
+	}) {
 		window := Goodput("cubic", wide(tt.rtt, tt.p), max(6000, 2/tt.p)*tt.rtt) / 8000 * tt.rtt
 		response := max(math.Sqrt(1.5/tt.p), 1.054*math.Pow(tt.rtt/tt.p, 0.75))
 		if r := window / response; r < tt.least || r > tt.most {
@@ -50,7 +52,8 @@ func TestRandomLossesCubic(t *testing.T) {
 	}
 }
 
-// Without losses, and with a queue of a bandwidth-delay product, the rate is the limit, less headers.
+// Without losses, and with a queue of a bandwidth-delay product, the rate is the limit, less
+// headers.
 func TestRateIsTheLimit(t *testing.T) {
 	for _, rtt := range []float64{1e-4, 1e-2} {
 		for _, name := range []string{"reno", "cubic"} {
@@ -81,7 +84,7 @@ func TestWindowIsTheLimit(t *testing.T) {
 }
 
 func TestMoreLossIsLess(t *testing.T) {
-	for _, name := range []string{"reno", "cubic", "dctcp"} {
+	for _, name := range sample.Of(t, 1, []string{"reno", "cubic", "dctcp"}) {
 		last := math.Inf(1)
 		for _, loss := range []float64{1e-4, 1e-3, 1e-2, 1e-1, 0.4} {
 			g := Goodput(name, tenGigabit(1e-2, loss, 1448), 20)
@@ -96,8 +99,9 @@ func TestMoreLossIsLess(t *testing.T) {
 	}
 }
 
-// HyStart++ sees a queue only when it lasts from one round to the next, and then grows the window by a quarter per round for
-// five more: a queue of one bandwidth-delay product still overflows, by much less (RFC 9406). A deep one does not.
+// HyStart++ sees a queue only when it lasts from one round to the next, and then grows the window
+// by a quarter per round for five more: a queue of one bandwidth-delay product still overflows, by
+// much less (RFC 9406). A deep one does not.
 func TestSlowStartEndsByDelay(t *testing.T) {
 	p := tenGigabit(0.1, 0, 8948)
 	p.InitialWindow, p.RTOMin = 10, 0.2
@@ -151,8 +155,8 @@ func (l *integers) timeout(now, flight float64) {
 	l.alg.Timeout(&l.w, ns(now), int(flight*float64(l.smss)), l.smss, true)
 }
 
-// Package cc and the model were written from the RFCs apart from each other, in integers of octets and in floating-point
-// segments: through the same path they must come to the same goodput.
+// Package cc and the model were written from the RFCs apart from each other, in integers of octets
+// and in floating-point segments: through the same path they must come to the same goodput.
 // req: 8312-4-1, 8312-4.2-1, 8312-4.5-1
 func TestAgreesWithPackageCC(t *testing.T) {
 	for _, name := range cc.Names() {
@@ -160,7 +164,7 @@ func TestAgreesWithPackageCC(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, rtt := range []float64{1e-4, 1e-2, 1e-1} {
+		for _, rtt := range sample.Of(t, 1, []float64{1e-4, 1e-2, 1e-1}) {
 			for _, loss := range []float64{0, 1e-4, 1e-3, 1e-2} {
 				p := tenGigabit(rtt, loss, 1448)
 				p.InitialWindow, p.RTOMin = 10, 0.2

@@ -69,7 +69,7 @@ func jittery(jitter func(*rand.Rand) int64, rttNs int64, inOrder bool, seed uint
 
 // Jitter is not taken for loss, whatever its distribution, by more than now and then: the
 // reordering timer of a quarter of the round trip, the probe's of two and the RTO are late enough.
-// docs/congestion.md has the numbers, and what they would be with the timers that Linux adds to.
+// docs/results/congestion.md has the numbers, and what they would be with the timers that Linux adds to.
 //
 // req: 8985-6.2-5, 8985-6.2-8, 8985-7.2-1, 6298-2-4
 func TestJitterIsNotLoss(t *testing.T) {

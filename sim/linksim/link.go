@@ -1,9 +1,10 @@
-// Package linksim carries one bulk transfer from one tcp.Conn to another over one simulated link, in virtual time and from
-// one seed. It is for tests: what the whole of tcp gets out of a path, beside what package model says that its congestion
-// control could. The packet's way does not pass here.
+// Package linksim carries one bulk transfer from one tcp.Conn to another over one simulated link,
+// in virtual time and from one seed. It is for tests: what the whole of tcp gets out of a path,
+// beside what package model says that its congestion control could. The packet's way does not pass
+// here.
 //
-// Segments go from Conn to Conn as structures, no octet is moved, and nothing is allocated for a segment: a second of a full
-// 10 Gbit/s takes less than a second.
+// Segments go from Conn to Conn as structures, no octet is moved, and nothing is allocated for a
+// segment: a second of a full 10 Gbit/s takes less than a second.
 package linksim
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// Link is a bottleneck in front of a constant delay; back there is the delay only. Its octets count Overhead.
+// Link is a bottleneck in front of a constant delay; back there is the delay only. Its octets count
+// Overhead.
 //
 //	sender ─► queue ─► BitsPerSecond ─► loss ─► RTTNs/2, some later ─► receiver
 //	   ◄────────────────────────────────────── RTTNs/2 ◄──────────────────┘
@@ -64,7 +66,8 @@ type packet struct {
 	seg tcp.Segment
 }
 
-// transfer is the state of one. Each direction is a ring in the order of arrival; late segments wait apart.
+// transfer is the state of one. Each direction is a ring in the order of arrival; late segments
+// wait apart.
 type transfer struct {
 	Link
 	rng      *rand.Rand
@@ -86,9 +89,9 @@ type transfer struct {
 	counts   Counts
 }
 
-// Transfer is a bulk transfer through l that lasts ns from the end of the handshake, the same for the same seed. The
-// configurations are those of the two ends. It panics when the connection does not come about or does not last: over such
-// a link it must.
+// Transfer is a bulk transfer through l that lasts ns from the end of the handshake, the same for
+// the same seed. The configurations are those of the two ends. It panics when the connection does
+// not come about or does not last: over such a link it must.
 func Transfer(l Link, from, to tcp.Config, ns int64) Result {
 	t := newTransfer(l, from, to)
 	end := t.now + ns

@@ -49,8 +49,9 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// Both ends look at the link once per round trip: a whole window arrives at once, is acknowledged at once, and its
-// acknowledgments are taken in before anything is sent. Reductions must not be of what such a burst leaves in flight.
+// Both ends look at the link once per round trip: a whole window arrives at once, is acknowledged
+// at once, and its acknowledgments are taken in before anything is sent. Reductions must not be of
+// what such a burst leaves in flight.
 //
 // req: 5681-3.2-5
 func TestWholeWindowsAtOnce(t *testing.T) {
@@ -66,8 +67,8 @@ func TestWholeWindowsAtOnce(t *testing.T) {
 	}
 }
 
-// A receiver that acknowledges what has come in 50 microseconds with one ACK does not slow slow start down. (A
-// paced sender is about a round trip later, bursts or not.)
+// A receiver that acknowledges what has come in 50 microseconds with one ACK does not slow slow
+// start down. (A paced sender is about a round trip later, bursts or not.)
 func TestSlowStartInBursts(t *testing.T) {
 	l := Link{BitsPerSecond: 1e10, RTTNs: 100 * ms, Overhead: 90, QueueMax: 125_000_000, Seed: 1, TurnNs: 50_000}
 	const ns = 1800 * ms
@@ -85,7 +86,8 @@ func TestSlowStartInBursts(t *testing.T) {
 	}
 }
 
-// A window lets through what it holds in each round trip: the default 1 MiB, and any other that is wanted.
+// A window lets through what it holds in each round trip: the default 1 MiB, and any other that is
+// wanted.
 //
 // req: DDP-13.1-2
 func TestGoodputFollowsTheWindow(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // meanWindow is the mean window, in segments over time, when one segment of every 1/p is lost: segments are acknowledged
@@ -44,7 +46,7 @@ func TestRenoResponse(t *testing.T) {
 // and 1.054 (RTT/p)^0.75, equation 7.
 // req: 8312-4-1, 8312-4.2-1, 8312-4.5-1
 func TestCubicResponse(t *testing.T) {
-	for _, tt := range []struct {
+	for _, tt := range sample.Of(t, 3, []struct {
 		p      float64
 		rtt    int64
 		window float64
@@ -52,7 +54,7 @@ func TestCubicResponse(t *testing.T) {
 	}{
 		{1e-2, 100 * ms, 12, 300}, {1e-4, 100 * ms, 187, 120}, {1e-5, 100 * ms, 1054, 60}, {1e-6, 100 * ms, 5926, 15},
 		{1e-2, 10 * ms, 12, 300}, {1e-3, 10 * ms, 38, 300}, {1e-4, 10 * ms, 120, 120}, {1e-5, 10 * ms, 379, 60}, {1e-6, 10 * ms, 1200, 15},
-	} {
+	}) {
 		got := meanWindow(Cubic{}, tt.p, tt.rtt, tt.epochs)
 		near(t, fmt.Sprintf("p = %g, RTT %d ms: %.0f segments of %.0f", tt.p, tt.rtt/ms, got, tt.window), got/tt.window, 1, 0.1)
 	}

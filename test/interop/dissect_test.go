@@ -14,14 +14,15 @@ import (
 // dissectTimeout bounds tshark over all that the tests have said, some hundred MB.
 const dissectTimeout = 5 * time.Minute
 
-// dissect has tshark read the capture of a run: it must find nothing malformed in what our TCP said as iWARP. What it gets wrong is left
-// out:
+// dissect has tshark read the capture of a run: it must find nothing malformed in what our TCP said
+// as iWARP. What it gets wrong is left out:
 //   - what siw and the kernel's TCP said: a segment of theirs may begin within an FPDU, and tshark takes octets of payload for a header;
 //   - RPC over RDMA: its dissector guesses that short Sends are RPCs and then finds them malformed;
 //   - ports: what one end of a connection happens to have may be another protocol's, so iWARP is looked for first;
-//   - the Ready-to-Receive frame (dialect rtr), which it takes for an FPDU, and so all that comes behind it.
+//   - the Ready-to-Receive frame (dialect rtr), which it takes for an FPDU, and so all that comes after it.
 //
-// Of several FPDUs in a segment tshark reads the first, and what it does not take for iWARP it does not judge.
+// Of several FPDUs in a segment tshark reads the first, and what it does not take for iWARP it does
+// not judge.
 func dissect(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dissectTimeout)
 	defer cancel()
@@ -43,7 +44,7 @@ func dissect(path string) error {
 
 // malformed leaves out the lines of streams that have a Ready-to-Receive frame.
 func malformed(lines string) string {
-	const rtr = "4d504120494420527452" // "MPA ID Rt", and r or R: both are spoken (DECISIONS 1)
+	const rtr = "4d504120494420527452" // "MPA ID Rt", and r or R: both are spoken
 	known := map[string]bool{}
 	for line := range strings.Lines(lines) {
 		col := strings.Split(line, "\t")

@@ -36,7 +36,7 @@ type siwInitiator struct {
 	name   string
 	module string // how siw is loaded
 	opt    rnic.ConnParam
-	want   rnic.Startup // but for the read depths, which are the program's
+	want   rnic.Startup // except for the read depths, which are the program's
 }
 
 const ourDepth = 4
@@ -69,7 +69,8 @@ func overSiw(t *testing.T, f func(r *rig, s siwInitiator)) {
 	}
 }
 
-// accepted is our end of a connection of a program in the guest that asks for these read depths, both alike, and has no private data.
+// accepted is our end of a connection of a program in the guest that asks for these read depths,
+// both alike, and has no private data.
 func (r *rig) accepted(l *rnic.Listener, s siwInitiator, depth int) *end {
 	r.t.Helper()
 	req := r.accept(l)
@@ -89,8 +90,9 @@ func (r *rig) accepted(l *rnic.Listener, s siwInitiator, depth int) *end {
 	return e
 }
 
-// rping as client, five pings: Sends both ways, our RDMA Read of its memory, and our RDMA Write into it, which it compares with
-// what it had there. Rev 1 settles no read depths, and siw serves no Read then: what it would have told is known.
+// rping as client, five pings: Sends both ways, our RDMA Read of its memory, and our RDMA Write
+// into it, which it compares with what it had there. Rev 1 settles no read depths, and siw serves
+// no Read then: what it would have told is known.
 func TestSiwInitiatorRping(t *testing.T) {
 	overSiw(t, func(r *rig, s siwInitiator) {
 		const pings, size = 5, 2000
@@ -148,8 +150,8 @@ func TestSiwInitiatorRdmaClient(t *testing.T) {
 	})
 }
 
-// privateSizes are lengths of private data that librdmacm and siw take: with the four octets of the read depths, siw counts in
-// one octet.
+// privateSizes are lengths of private data that librdmacm and siw take: with the four octets of the
+// read depths, siw counts in one octet.
 var privateSizes = []int{0, 1, 20, 128, 251}
 
 func private(n int) []byte {
@@ -160,7 +162,8 @@ func private(n int) []byte {
 	return b
 }
 
-// probe's private data, and the answer's, octet for octet; read depths of a frame that are not all 1.
+// probe's private data, and the answer's, octet for octet; read depths of a frame that are not all
+// 1.
 func TestSiwInitiatorPrivateData(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
@@ -217,8 +220,8 @@ func TestSiwInitiatorRejected(t *testing.T) {
 // probeUnexpected is probe's status when another event came than a connection's.
 const probeUnexpected = 4
 
-// With default options our Reply asks for markers, over our TCP (kernel sockets never do). Siw refuses that, and our end sees the
-// connection closed.
+// With default options our Reply asks for markers, over our TCP (kernel sockets never do). Siw
+// refuses that, and our end sees the connection closed.
 func TestSiwInitiatorMarkers(t *testing.T) {
 	overThese(t, []string{overOurTCP}, func(r *rig) {
 		r.siw("std")

@@ -28,8 +28,8 @@ var (
 	capture   = flag.String("capture", "", "write all that passes the guest's device to this pcap file")
 )
 
-// The network of the tests: a bridge with two TAPs, our stack behind one and the guest behind the other. The kernel's sockets
-// have the bridge's address.
+// The network of the tests: a bridge with two TAPs, our stack behind one and the guest behind the
+// other. The kernel's sockets have the bridge's address.
 const (
 	bridge   = "br0"
 	guestTAP = "vm0"
@@ -45,7 +45,8 @@ var (
 // vm is the guest that all tests talk to, one after another.
 var vm *guest.Guest
 
-// inside is set for the process that runs the tests, to where our command is: the first one starts it in a network namespace of its own.
+// inside is set for the process that runs the tests, to where our command is: the first one starts
+// it in a network namespace of its own.
 const inside = "RNICD_INTEROP_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -59,7 +60,8 @@ func TestMain(m *testing.M) {
 	os.Exit(within(m))
 }
 
-// enclose runs this program again in a network namespace without a way out, which ends with it and all that it has started.
+// enclose runs this program again in a network namespace without a way out, which ends with it and
+// all that it has started.
 func enclose() int {
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "interop: needs root: it makes a network namespace, a bridge and TAP devices")
@@ -115,7 +117,8 @@ func makeImage() error {
 	return err
 }
 
-// makeCommand builds our command, here because the modules it is made of may have to be downloaded, too.
+// makeCommand builds our command, here because the modules it is made of may have to be downloaded,
+// too.
 func makeCommand(path string) error {
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/rnicd/rnicd/cmd/rnicd").CombinedOutput()
 	if err != nil {

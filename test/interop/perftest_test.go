@@ -33,7 +33,8 @@ var perftestWays = []perftestWay{
 	{"CRC", "std", rnic.ConnParam{NoMarkers: true}},
 }
 
-// overPerftest runs a test over both transports, each way and each program, of a short and a long message.
+// overPerftest runs a test over both transports, each way and each program, of a short and a long
+// message.
 func overPerftest(t *testing.T, f func(r *rig, w perftestWay, test perf.Test)) {
 	for _, p := range perftest.Programs {
 		t.Run(p.String(), func(t *testing.T) {
@@ -66,7 +67,8 @@ func perftestFlags(test perf.Test, port int) string {
 	return s
 }
 
-// A perftest's program in the guest measures our server: it prints its table and succeeds, and all its messages have come.
+// A perftest's program in the guest measures our server: it prints its table and succeeds, and all
+// its messages have come.
 func TestSiwPerftestClient(t *testing.T) {
 	overPerftest(t, func(r *rig, w perftestWay, test perf.Test) {
 		gone := make(chan perftest.Served, 1)

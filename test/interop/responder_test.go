@@ -56,8 +56,8 @@ func overResponders(t *testing.T, f func(r *rig, s siwResponder)) {
 	}
 }
 
-// connect is our end of a connection to a server of the guest's. Siw may leave lying what it is sent right behind its Reply
-// (TestSiwAcceptRace), unless it is woken up.
+// connect is our end of a connection to a server of the guest's. Siw may leave lying what it is
+// sent right behind its Reply (TestSiwAcceptRace), unless it is woken up.
 func (r *rig) connect(addr string, opt rnic.ConnParam) *end {
 	r.t.Helper()
 	opt.Quirks.WakeUp = rnic.WakeUpDefault
@@ -129,8 +129,8 @@ func TestSiwResponderRdmaServer(t *testing.T) {
 	})
 }
 
-// rping's server, five pings: it reads what we had in our region, and writes it elsewhere into it. Without read depths, in Rev 1, it
-// cannot even ask, and closes in order.
+// rping's server, five pings: it reads what we had in our region, and writes it elsewhere into it.
+// Without read depths, in Rev 1, it cannot even ask, and closes in order.
 func TestSiwResponderRping(t *testing.T) {
 	overResponders(t, func(r *rig, s siwResponder) {
 		const pings, size = 5, 2000
@@ -153,7 +153,8 @@ func TestSiwResponderRping(t *testing.T) {
 	})
 }
 
-// What siw refuses is an error that says so: markers, and with them Rev 0, which always asks for them. Its listener serves on.
+// What siw refuses is an error that says so: markers, and with them Rev 0, which always asks for
+// them. Its listener serves on.
 func TestSiwResponderRefuses(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
@@ -215,8 +216,9 @@ func TestSiwResponderPrivateData(t *testing.T) {
 	})
 }
 
-// Siw answers with the flags of the Request, so that in dialect rtr each end takes the other for one that knows it; our Ready-to-
-// Receive frame then is no FPDU to siw, which ends the stream. RFC 6581, which siw knows, is what a dial tries first.
+// Siw answers with the flags of the Request, so that in dialect rtr each end takes the other for
+// one that knows it; our Ready-to- Receive frame then is no FPDU to siw, which ends the stream. RFC
+// 6581, which siw knows, is what a dial tries first.
 func TestSiwResponderRtrFrame(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")
@@ -229,8 +231,8 @@ func TestSiwResponderRtrFrame(t *testing.T) {
 	})
 }
 
-// Without a wake-up siw leaves lying, in some of the tries, what comes right behind its Reply; octets more wake it. With one, all
-// tries work.
+// Without a wake-up siw leaves lying, in some of the tries, what comes right behind its Reply;
+// octets more wake it. With one, all tries work.
 func TestSiwAcceptRace(t *testing.T) {
 	over(t, func(r *rig) {
 		r.siw("std")

@@ -282,7 +282,8 @@ func (r *rig) expect(j *guest.Job, pattern string) []string {
 // loaded is how siw was loaded last.
 var loaded string
 
-// siw loads the guest's driver as Debian compiles it, "std", or with switches, "opt peer_to_peer=1".
+// siw loads the guest's driver as Debian compiles it, "std", or with switches, "opt
+// peer_to_peer=1".
 func (r *rig) siw(how string) {
 	r.t.Helper()
 	if how == loaded {

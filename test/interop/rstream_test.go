@@ -75,7 +75,7 @@ func TestSiwRstreamServer(t *testing.T) {
 		job, addr := r.serve("exec rstream " + strings.Replace(run.flags(0), "-p 0", "-p $port", 1))
 		opt := run.opt
 		opt.Conn.Quirks.WakeUp = rnic.WakeUpDefault
-		opt.LateGrants = true // it closes behind the last octets
+		opt.LateGrants = true // it closes after the last octets
 		c, err := rsocket.Dial(r.ctx, r.adapter, addr, opt)
 		require.NoError(r.t, err, "%s", job)
 		run.measure(r, c, rstream.End{Client: true, Verify: true})
@@ -124,7 +124,8 @@ var riostreamRuns = []rstreamRun{
 	{"riostream, long transfers, CRC", rstream.Custom(300000, 3, 3), "block", rsocket.Options{Maps: 1, Conn: rnic.ConnParam{NoMarkers: true}}},
 }
 
-// riostream in the guest as client of our server, and as our server: what it writes into our memory, and we into its, is compared.
+// riostream in the guest as client of our server, and as our server: what it writes into our
+// memory, and we into its, is compared.
 func TestSiwRiostream(t *testing.T) {
 	for _, run := range riostreamRuns {
 		t.Run(run.name, func(t *testing.T) {

@@ -16,8 +16,8 @@ const (
 )
 
 // ucmatose as our client waits for the server's messages before it says anything. RFC 5044 has the
-// Responder wait for it: nobody would send but for Quirks.SendFirst, which holds as soon as the request
-// is accepted.
+// Responder wait for it: without Quirks.SendFirst nobody would send, which holds as soon as the
+// request is accepted.
 func TestSiwUcmatoseClient(t *testing.T) {
 	for _, noCRC := range []bool{false, true} {
 		t.Run(fmt.Sprintf("without CRC %v", noCRC), func(t *testing.T) {

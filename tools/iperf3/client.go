@@ -153,7 +153,8 @@ func (c *client) watch(ctx context.Context, t *transfer, next <-chan event) erro
 	}
 }
 
-// whyFailed prefers what the server says on the control connection to what befell a data connection.
+// whyFailed prefers what the server says on the control connection to what befell a data
+// connection.
 func (c *client) whyFailed(cause error, next <-chan event) error {
 	select {
 	case ev := <-next:
@@ -163,8 +164,8 @@ func (c *client) whyFailed(cause error, next <-chan event) error {
 	}
 }
 
-// settle waits until all that was written has arrived, as far as that is known: iperf3's server counts nothing that it has
-// not read when TEST_END comes.
+// settle waits until all that was written has arrived, as far as that is known: iperf3's server
+// counts nothing that it has not read when TEST_END comes.
 func (c *client) settle(ctx context.Context, t *transfer) {
 	if c.cfg.Transport == nil || !t.sends(true) {
 		return

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Code is a number of iperf3's error list, which a server sends behind SERVER_ERROR.
+// Code is a number of iperf3's error list, which a server sends after SERVER_ERROR.
 type Code int32
 
 // The codes that our server sends.
@@ -46,7 +46,8 @@ var codeText = map[Code]string{
 	CodeStreamID:    "stream has an invalid ID",
 }
 
-// ProtocolError is the peer's fault: what it sent, or did not send. Code is what a server answers with.
+// ProtocolError is the peer's fault: what it sent, or did not send. Code is what a server answers
+// with.
 type ProtocolError struct {
 	Code   Code
 	Reason string
@@ -66,7 +67,7 @@ func refusal(code Code, format string, args ...any) *ProtocolError {
 	return &ProtocolError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// RemoteError is what a server sent behind SERVER_ERROR.
+// RemoteError is what a server sent after SERVER_ERROR.
 type RemoteError struct {
 	Code  Code
 	Errno syscall.Errno // 0: none

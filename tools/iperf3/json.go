@@ -6,7 +6,8 @@ import (
 	"net"
 )
 
-// The report as JSON has the keys of `iperf3 -J`, as far as we know their values: what reads the one reads the other.
+// The report as JSON has the keys of `iperf3 -J`, as far as we know their values: what reads the
+// one reads the other.
 
 type jsonFlow struct {
 	Seconds     float64 `json:"seconds"`

@@ -31,7 +31,8 @@ func newCookie() cookie {
 	return c
 }
 
-// readCookie reads a cookie, which any client of iperf3 sends first; anything else is somebody who dialled wrongly.
+// readCookie reads a cookie, which any client of iperf3 sends first; anything else comes from a
+// client of something else.
 func readCookie(r io.Reader) (c cookie, err error) {
 	if n, err := io.ReadFull(r, c[:]); err != nil {
 		return c, &ProtocolError{Code: CodeParams, Reason: "no cookie: " + plural(n, "octet") + " of 37", Err: err}
@@ -83,8 +84,8 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// control is a control connection. Each message has until timeout, going out or coming in; when ctx is done nothing is
-// waited for any more, but what is left to say can still be sent.
+// control is a control connection. Each message has until timeout, going out or coming in; when ctx
+// is done nothing is waited for any more, but what is left to say can still be sent.
 type control struct {
 	ctx     context.Context
 	conn    net.Conn
@@ -96,8 +97,8 @@ func (c *control) interruptible() (stop func() bool) {
 	return context.AfterFunc(c.ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 }
 
-// allow gives what is read next its time; zero: as long as it takes. The order matters: either ctx is seen to be done here,
-// or the deadline of interruptible comes after this one.
+// allow gives what is read next its time; zero: as long as it takes. The order matters: either ctx
+// is seen to be done here, or the deadline of interruptible comes after this one.
 func (c *control) allow(d time.Duration) error {
 	var until time.Time
 	if d > 0 {
@@ -185,8 +186,8 @@ type event struct {
 	err   error
 }
 
-// next reads one state in the background, without a timeout of its own: closing the connection, or a read deadline, ends
-// it. Nothing else may read from the connection until the event has come.
+// next reads one state in the background, without a timeout of its own: closing the connection, or
+// a read deadline, ends it. Nothing else may read from the connection until the event has come.
 func (c *control) next() <-chan event {
 	ch := make(chan event, 1)
 	if err := c.allow(0); err != nil {
@@ -200,7 +201,8 @@ func (c *control) next() <-chan event {
 	return ch
 }
 
-// number is a JSON number as cJSON prints it: a count may have an exponent, and -1 comes as 18446744073709551615.
+// number is a JSON number as cJSON prints it: a count may have an exponent, and -1 comes as
+// 18446744073709551615.
 type number float64
 
 func (n number) valid() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
@@ -211,7 +213,8 @@ func (n number) count(limit float64) (int64, bool) {
 	return int64(f), f >= 0 && f <= limit && f == math.Trunc(f)
 }
 
-// flag is true unless it is absent, false, null or 0: iperf3 only looks whether the key is there, and writes true or 1.
+// flag is true unless it is absent, false, null or 0: iperf3 only looks whether the key is there,
+// and writes true or 1.
 type flag bool
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -188,7 +188,8 @@ func TestFlag(t *testing.T) {
 	}
 }
 
-// Whatever is sent, decoding ends, refuses with an error of ours or of the connection, and accepts only what is in bounds.
+// Whatever is sent, decoding ends, refuses with an error of ours or of the connection, and accepts
+// only what is in bounds.
 func FuzzControl(f *testing.F) {
 	for _, s := range []string{goldenCookie + goldenParams, goldenCookie + goldenManyParams, goldenCookie + goldenBidirParams,
 		goldenCookie + goldenUDPParams, goldenCookie + goldenSenderResults, goldenCookie + goldenReceiverResults,

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // Both ends report the same octets, in each direction: Debian's iperf3 as client, ours as server.
 func TestRealClient(t *testing.T) {
 	r := newRig(t, timeouts{})
 	const all = 8 << 20
-	for _, row := range []struct {
+	for _, row := range sample.Of(t, 4, []struct {
 		name  string
 		args  []string
 		exact uint64 // octets that must have arrived each way, 0: as many as it happens
@@ -32,7 +34,7 @@ func TestRealClient(t *testing.T) {
 		{"both ways", []string{"-t", "1", "--bidir", "-P", "2"}, 0, false},
 		{"omit", []string{"-t", "1", "-O", "1", "-b", "80M"}, 0, false},
 		{"small blocks without delay", []string{"-n", "100K", "-l", "100", "-N"}, 102400, true},
-	} {
+	}) {
 		t.Run(row.name, func(t *testing.T) {
 			begin := time.Now()
 			out, err := r.client(append(row.args, "-J")...).wait(t)
@@ -71,7 +73,7 @@ func TestRealClient(t *testing.T) {
 // Ours as client, Debian's iperf3 as server. iperf3's server prints only what it counted itself.
 func TestRealServer(t *testing.T) {
 	const all = 8 << 20
-	for _, row := range []struct {
+	for _, row := range sample.Of(t, 3, []struct {
 		name  string
 		p     Params
 		whole bool // all that was sent has arrived: a server of iperf3 does not count what it has not read by TEST_END
@@ -85,7 +87,7 @@ func TestRealServer(t *testing.T) {
 		{"time back", Params{Time: time.Second, Streams: 2, Reverse: true, Rate: 400e6}, true},
 		{"both ways", Params{Bytes: all, Streams: 2, Bidir: true}, false},
 		{"omit", Params{Time: time.Second, Omit: time.Second, Streams: 1, Reverse: true, Rate: 80e6}, false},
-	} {
+	}) {
 		t.Run(row.name, func(t *testing.T) {
 			if row.p.Length == 0 {
 				row.p.Length = LengthDefault
@@ -219,7 +221,8 @@ func (r *rig) forget() {
 	}
 }
 
-// A client that is killed in the middle, in either direction, ends its test at once and nothing else.
+// A client that is killed in the middle, in either direction, ends its test at once and nothing
+// else.
 func TestRealClientKilled(t *testing.T) {
 	r := newRig(t, timeouts{})
 	for _, args := range [][]string{{"-t", "60", "-P", "2"}, {"-t", "60", "-P", "2", "-R"}, {"-t", "60", "--bidir"}} {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server may send its text to clients that did not ask, as iperf3 3.12 does once one has: it is not shown.
+// A server may send its text to clients that did not ask, as iperf3 3.12 does once one has: it is
+// not shown.
 func TestServerOutputNotAskedFor(t *testing.T) {
 	ctl, peer := net.Pipe()
 	defer ctl.Close()

@@ -37,7 +37,7 @@ type rig struct {
 	t        *testing.T
 	addr     string
 	began    chan Params
-	prepared chan net.Conn // a data connection that joined
+	prepared chan net.Conn // a data connection that came
 	done     chan *Report
 	failed   chan error
 	stop     func() // ends Serve and waits for it

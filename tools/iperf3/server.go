@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// pendingMax bounds connections that have not sent their cookie yet. While there are so many, none is accepted.
+// pendingMax bounds connections that have not sent their cookie yet. While there are so many, none
+// is accepted.
 const pendingMax = 64
 
 // ServerConfig says how a Server serves.
@@ -20,8 +21,8 @@ type ServerConfig struct {
 	Failed    func(remote net.Addr, cause error) // a connection or a test failed; may be nil
 }
 
-// Server takes tests of iperf3's clients, one at a time; to others it says that it is busy. Its callbacks are called from
-// several goroutines.
+// Server takes tests of iperf3's clients, one at a time; to others it says that it is busy. Its
+// callbacks are called from several goroutines.
 type Server struct {
 	cfg  ServerConfig
 	wait timeouts
@@ -30,7 +31,8 @@ type Server struct {
 	cur *session // nil: free
 }
 
-// StrayError is of a connection that never was a test's: it sent no cookie, or came while another test was running.
+// StrayError is of a connection that never was a test's: it sent no cookie, or came while another
+// test was running.
 type StrayError struct{ Err error }
 
 func (e *StrayError) Error() string { return e.Err.Error() }
@@ -41,8 +43,9 @@ func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, wait: timeouts{idle: cfg.Idle}.orDefault()}
 }
 
-// Serve serves until ctx is done, which is no error, or the listener fails. It closes the listener. Nothing of it runs any
-// more when it returns. Whatever a peer does goes to Failed and to no one else.
+// Serve serves until ctx is done, which is no error, or the listener fails. It closes the listener.
+// Nothing of it runs any more when it returns. Whatever a peer does goes to Failed and to no one
+// else.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -71,7 +74,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// admit reads a connection's cookie and so learns what it is. A test runs on the goroutine of its control connection.
+// admit reads a connection's cookie and so learns what it is. A test runs on the goroutine of its
+// control connection.
 func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()) {
 	_ = conn.SetDeadline(time.Now().Add(s.wait.message))
 	hurry := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -99,8 +103,9 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 	}
 }
 
-// seat begins a test with a connection or gives it to the one that is gathering. Behind the end of ctx it begins none: a data
-// connection whose test has just ended by it, and made room, is not the first of another.
+// seat begins a test with a connection or gives it to the one that is gathering. Behind the end of
+// ctx it begins none: a data connection whose test has just ended by it, and made room, is not the
+// first of another.
 func (s *Server) seat(ctx context.Context, c cookie, conn net.Conn, seq int) (started *session, taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

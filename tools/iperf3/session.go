@@ -14,11 +14,12 @@ type session struct {
 	server *Server
 	cookie cookie
 	ctl    control
-	joined chan joined // under server.mu: nil while no data connection is expected
+	conns  chan dataConn // under server.mu: nil while no data connection is expected
 }
 
-// joined is a data connection; seq is its place in the order of acceptance, which is what gives streams their numbers.
-type joined struct {
+// dataConn is a data connection; seq is its place in the order of acceptance, which is what gives
+// streams their numbers.
+type dataConn struct {
 	conn net.Conn
 	seq  int
 }
@@ -29,7 +30,7 @@ func (ses *session) offer(c cookie, conn net.Conn, seq int) bool {
 		return false
 	}
 	select {
-	case ses.joined <- joined{conn, seq}: // never for nil
+	case ses.conns <- dataConn{conn, seq}: // never for nil
 		return true
 	default:
 		return false
@@ -38,12 +39,12 @@ func (ses *session) offer(c cookie, conn net.Conn, seq int) bool {
 
 // closeJoined closes what came and was never used. Called under server.mu.
 func (ses *session) closeJoined() {
-	for ses.joined != nil {
+	for ses.conns != nil {
 		select {
-		case j := <-ses.joined:
+		case j := <-ses.conns:
 			_ = j.conn.Close()
 		default:
-			ses.joined = nil
+			ses.conns = nil
 		}
 	}
 }
@@ -60,7 +61,7 @@ func (ses *session) run(ctx context.Context) (*Report, error) {
 		ses.server.cfg.Began(ses.ctl.conn.RemoteAddr(), p)
 	}
 	ses.server.mu.Lock()
-	ses.joined = make(chan joined, len(p.layout(true)))
+	ses.conns = make(chan dataConn, len(p.layout(true)))
 	ses.server.mu.Unlock()
 	if err := ses.ctl.send(CreateStreams); err != nil {
 		return nil, err
@@ -119,9 +120,9 @@ func (ses *session) params() (Params, error) {
 
 // gather waits for n data connections and returns them in the order in which they were accepted.
 func (ses *session) gather(ctx context.Context, n int, next <-chan event) ([]net.Conn, error) {
-	var all []joined
+	var all []dataConn
 	conns := func() []net.Conn {
-		slices.SortFunc(all, func(a, b joined) int { return cmp.Compare(a.seq, b.seq) })
+		slices.SortFunc(all, func(a, b dataConn) int { return cmp.Compare(a.seq, b.seq) })
 		c := make([]net.Conn, len(all))
 		for i, j := range all {
 			c[i] = j.conn
@@ -133,7 +134,7 @@ func (ses *session) gather(ctx context.Context, n int, next <-chan event) ([]net
 	defer timer.Stop()
 	for len(all) < n {
 		select {
-		case j := <-ses.joined:
+		case j := <-ses.conns:
 			all = append(all, j)
 			timer.Reset(ses.server.wait.message)
 		case ev := <-next:
@@ -200,8 +201,9 @@ func (ses *session) watch(ctx context.Context, t *transfer, next <-chan event) e
 	}
 }
 
-// results exchanges what both sides counted, the client first. Our receivers read on until they have what it says it sent;
-// with an omitted time the two ends began to count at different octets, so what is under way is left.
+// results exchanges what both sides counted, the client first. Our receivers read on until they
+// have what it says it sent; with an omitted time the two ends began to count at different octets,
+// so what is under way is left.
 func (ses *session) results(t *transfer, cpu *cpuMeter) (*Report, error) {
 	used := cpu.read()
 	t.closeSenders()

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/sample"
 )
 
 // Our client against our server: both count the same, in every direction, to the last octet.
@@ -58,9 +60,10 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// The first second is not counted, neither its time nor its octets. How busy the machine is does not matter: all times are
-// measured here as well.
+// The first second is not counted, neither its time nor its octets. How busy the machine is does
+// not matter: all times are measured here as well.
 func TestOmit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{})
 	var written atomic.Uint64
 	dial := func(ctx context.Context) (net.Conn, error) {
@@ -86,6 +89,7 @@ func TestOmit(t *testing.T) {
 
 // A limit is counted from the end of the omitted time on.
 func TestOmitThenLimit(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{})
 	rep, err := r.run(Params{Bytes: 1e6, Omit: time.Second, Streams: 1, Length: 1000, Rate: 8e6})
 	require.NoError(t, err)
@@ -93,7 +97,8 @@ func TestOmitThenLimit(t *testing.T) {
 	await(t, r.done, "the server's report")
 }
 
-// A whole exchange with what iperf 3.12 sends, octet for octet; the server's results differ only in its CPU time.
+// A whole exchange with what iperf 3.12 sends, octet for octet; the server's results differ only in
+// its CPU time.
 func TestServerGolden(t *testing.T) {
 	r := newRig(t, timeouts{})
 	c := r.peer(goldenCookie)
@@ -180,6 +185,7 @@ func TestClientGolden(t *testing.T) {
 
 // Whatever a peer does ends in one error that says what it was; the next test is served.
 func TestHostileClients(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{message: time.Second, idle: time.Second, drain: 200 * time.Millisecond})
 	started := func() (c, d *script) {
 		c = r.peer(goldenCookie)
@@ -197,7 +203,7 @@ func TestHostileClients(t *testing.T) {
 		c.expect("\x0d")
 		return c
 	}
-	for _, row := range []struct {
+	for _, row := range sample.Of(t, 6, []struct {
 		name  string
 		act   func() *script
 		rest  string // what the peer still gets
@@ -245,7 +251,7 @@ func TestHostileClients(t *testing.T) {
 			c.send(strings.Replace(goldenSenderResults, `"id":1`, `"id":7`, 1))
 			return c
 		}, "\xfe\x00\x00\x00\xd0\x00\x00\x00\x00", "results of stream 7"},
-	} {
+	}) {
 		t.Run(row.name, func(t *testing.T) {
 			c := row.act()
 			require.Equal(t, row.rest, c.rest())
@@ -258,6 +264,7 @@ func TestHostileClients(t *testing.T) {
 
 // A client that claims to have sent more than comes is not waited for without end.
 func TestClaimedButNeverSent(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, timeouts{drain: time.Second})
 	c := r.peer(goldenCookie + goldenParams)
 	c.expect("\x09\x0a")
@@ -275,7 +282,8 @@ func TestClaimedButNeverSent(t *testing.T) {
 	require.Equal(t, uint64(5), await(t, r.done, "the report").Sum(false).ReceivedOctets)
 }
 
-// While a test gathers its connections or runs, strangers and even data connections too many are told that it is busy.
+// While a test gathers its connections or runs, strangers and even data connections too many are
+// told that it is busy.
 func TestBusy(t *testing.T) {
 	r := newRig(t, timeouts{})
 	c := r.peer(goldenCookie + goldenParams)
@@ -327,8 +335,8 @@ func TestStreamOrder(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "and not on the first")
 }
 
-// nextPrepared lets the late cookie come once the early one has been taken, and returns the address of the connection that
-// stands second.
+// nextPrepared lets the late cookie come once the early one has been taken, and returns the address
+// of the connection that stands second.
 func (s *script) nextPrepared(r *rig, late *script) string {
 	late.send(goldenCookie)
 	require.Equal(s.t, late.conn.LocalAddr().String(), await(s.t, r.prepared, "a data connection").RemoteAddr().String())
@@ -373,7 +381,8 @@ func TestClientRefusesBadParams(t *testing.T) {
 	}
 }
 
-// A server that sends closes its data connections before it asks for results: a client that reads to their end has all.
+// A server that sends closes its data connections before it asks for results: a client that reads
+// to their end has all.
 func TestSenderEndsBeforeResults(t *testing.T) {
 	r := newRig(t, timeouts{})
 	body := strings.Replace(goldenParams[4:], `"num":0`, `"num":5000,"reverse":true`, 1)
@@ -390,7 +399,8 @@ func TestSenderEndsBeforeResults(t *testing.T) {
 	c.expect("\x0e")
 }
 
-// A server that was told to end begins no test with what had been a data connection of the last one.
+// A server that was told to end begins no test with what had been a data connection of the last
+// one.
 func TestNoTestBehindTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{}

@@ -1,6 +1,7 @@
-// Package iperf3 speaks the protocol of iperf3 (esnet/iperf, src/iperf_api.h; checked against 3.12) over any net.Conn, as
-// server and as client, so that the stock program measures our TCP. TCP only. One test is one control connection and a
-// bounded number of data connections, all to the same port; whoever opened them is told apart by a cookie:
+// Package iperf3 speaks the protocol of iperf3 (esnet/iperf, src/iperf_api.h; checked against 3.12)
+// over any net.Conn, as server and as client, so that the stock program measures our TCP. TCP only.
+// One test is one control connection and a bounded number of data connections, all to the same
+// port; whoever opened them is told apart by a cookie:
 //
 //	client                              server
 //	cookie            ->                            control connection
@@ -17,11 +18,12 @@
 //	                  <- DISPLAY_RESULTS
 //	IPERF_DONE        ->
 //
-// Octets are counted to the last one: a receiver goes on reading after TEST_END until it has what the sender says it sent
-// (iperf3 itself leaves the rest in the socket), so that both ends report the same number unless -O is used.
+// Octets are counted to the last one: a receiver goes on reading after TEST_END until it has what
+// the sender says it sent (iperf3 itself leaves the rest in the socket), so that both ends report
+// the same number unless -O is used.
 //
-// Bounds: StreamsMax data connections in a direction, LengthMax octets a block, jsonMax octets a message, one test at a
-// time, and a timeout on every wait.
+// Bounds: StreamsMax data connections in a direction, LengthMax octets a block, jsonMax octets a
+// message, one test at a time, and a timeout on every wait.
 package iperf3
 
 import "strconv"

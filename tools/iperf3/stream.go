@@ -129,7 +129,8 @@ func (t *transfer) write(s *stream) error {
 	}
 }
 
-// take is how long the next block is: what is left of the limit, which is counted from the end of the omitted time.
+// take is how long the next block is: what is left of the limit, which is counted from the end of
+// the omitted time.
 func (t *transfer) take() int {
 	n := int64(len(t.block))
 	if t.limit == 0 || t.omitting.Load() {
@@ -223,15 +224,16 @@ func (t *transfer) over() {
 	}
 }
 
-// drain lets receivers read on until they have what the sender sent (sent says of a stream how much; nil: until its
-// end), for at most limit. They are done when it returns.
+// drain lets receivers read on until they have what the sender sent (sent says of a stream how
+// much; nil: until its end), for at most limit. They are done when it returns.
 func (t *transfer) drain(sent func(s *stream) uint64, limit time.Duration) {
 	until := time.Now().Add(limit)
 	for _, s := range t.streams {
 		if s.sends {
 			continue
 		}
-		// Reader and drainer each write one of target and moved and then read the other: one of them sees that it is enough.
+		// Reader and drainer each write one of target and moved and then read the other: one of
+		// them sees that it is enough.
 		if sent != nil {
 			s.target.Store(sent(s))
 		}
@@ -284,7 +286,8 @@ func (t *transfer) close() {
 	})
 }
 
-// seconds is how long the stream took, without the omitted time: to the end of the test or to the octet that came after.
+// seconds is how long the stream took, without the omitted time: to the end of the test or to the
+// octet that came after.
 func (t *transfer) seconds(s *stream) float64 {
 	return float64(max(t.endNs-t.countedNs.Load(), s.lastNs.Load()-t.countedNs.Load(), 0)) / 1e9
 }

@@ -1,5 +1,6 @@
-// Package peer is what the protocols of rnicd's tools have in common about the other end of a connection: how it ended, that it
-// refused, how many clients are served at a time, and which of them are silent for too long.
+// Package peer is what the protocols of rnicd's tools have in common about the other end of a
+// connection: how it ended, that it refused, how many clients are served at a time, and which of
+// them are silent for too long.
 package peer
 
 import (
@@ -9,8 +10,19 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// Over waits for the end of a connection that is about to come, and returns the reason that it has; ended where it was closed in order.
-// Or ctx's error.
+// Next waits for the next completion of a queue, successful or not, and returns it. Or ctx's error.
+func Next(ctx context.Context, cq *rnic.CompletionQueue) (rnic.Completion, error) {
+	var c [1]rnic.Completion
+	for cq.Poll(c[:]) == 0 {
+		if err := cq.Wait(ctx); err != nil {
+			return c[0], err
+		}
+	}
+	return c[0], nil
+}
+
+// Over waits for the end of a connection that is about to come, and returns the reason that it has;
+// ended where it was closed in order. Or ctx's error.
 func Over(ctx context.Context, qp *rnic.QueuePair, ended error) error {
 	select {
 	case <-qp.Done():
@@ -23,8 +35,9 @@ func Over(ctx context.Context, qp *rnic.QueuePair, ended error) error {
 	return ended
 }
 
-// Reason prefers the reason of a connection that has ended, or is being ended for an error, over what its end did to a request.
-// That we closed it ourselves is none. It waits for an end that is on its way: 3 s at most.
+// Reason prefers the reason of a connection that has ended, or is being ended for an error, over
+// what its end did to a request. That we closed it ourselves is none. It waits for an end that is
+// on its way: 3 s at most.
 func Reason(qp *rnic.QueuePair, err error) error {
 	switch qp.State() {
 	case rnic.Terminating, rnic.Error, rnic.Closed:

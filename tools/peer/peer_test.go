@@ -15,7 +15,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// A place is waited for, and had as soon as another one leaves; not for ever, and not longer than the context lasts.
+// A place is waited for, and had as soon as another one leaves; not for ever, and not longer than
+// the context lasts.
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlaces(2)
@@ -36,8 +37,8 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
-// A peer is given up when it has been silent for the limit, never before, and an eighth of it later at the most; wherever in between
-// it had moved last.
+// A peer is given up when it has been silent for the limit, never before, and an eighth of it later
+// at the most; wherever in between it had moved last.
 func TestWatch(t *testing.T) {
 	const limit = 1600 * time.Millisecond
 	silent := errors.New("silent")
@@ -57,7 +58,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// Nobody is given up who moves, whose movement cannot be told, or after stop.
+// A peer is not given up while it moves, while its movement cannot be told, or after stop.
 func TestWatchEnds(t *testing.T) {
 	const limit = time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +80,8 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// A refusal is read as it was said, cut where it is longer than a Reply has room for; what is none stays what it was.
+// A refusal is read as it was said, cut where it is longer than a Reply has room for; what is none
+// stays what it was.
 func TestRefusal(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		l, err := devs[1].Listen(t.Context(), ":0", rnic.ListenOptions{})

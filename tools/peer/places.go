@@ -13,11 +13,13 @@ type Places struct{ taken chan struct{} }
 // NewPlaces makes n of them.
 func NewPlaces(n int) Places { return Places{make(chan struct{}, n)} }
 
-// placeWait is how long a client waits for another one's place. One that comes again as soon as it has closed its connection, as a test
-// of all sizes does, finds the server not done with that one yet: its own place is still taken.
+// placeWait is how long a client waits for another one's place. One that comes again as soon as it
+// has closed its connection, as a test of all sizes does, finds the server not done with that one
+// yet: its own place is still taken.
 const placeWait = time.Second
 
-// Take takes a place, and waits a moment for one. The error says to the client that there is none; or it is ctx's.
+// Take takes a place, and waits a moment for one. The error says to the client that there is none;
+// or it is ctx's.
 func (p Places) Take(ctx context.Context) error {
 	late := time.NewTimer(placeWait)
 	defer late.Stop()

@@ -11,14 +11,15 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// A server of ours that does not serve a request rejects it in the MPA Reply with these octets and a text: whoever asks the wrong
-// server can read why.
+// A server of ours that does not serve a request rejects it in the MPA Reply with these octets and
+// a text: whoever asks the wrong server can read why.
 var magicRefuse = []byte("RNCX")
 
 // textMax leaves room in the private data of a Reply.
 const textMax = 400
 
-// Later is the end of what a client hears who was refused for the others that are being served, and for nothing of its own.
+// Later ends the text for a client that was refused because others are being served, and for
+// nothing of its own.
 const Later = "; try again later"
 
 // IsLater says whether an error is such a refusal.
@@ -32,8 +33,9 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.What + ": the server refused: " + e.Text }
 
-// Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the way if the peer did not hear it. It
-// returns when the connection is over: who ends the server then takes nothing from the peer.
+// Refuse rejects a request with a text, and tells of it, unless told is nil, with what stood in the
+// way if the peer did not hear it. It returns when the connection is over: ending the server then
+// takes nothing from the peer.
 func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(remote netip.AddrPort, why string)) {
 	text := why[:min(len(why), textMax)]
 	if err := req.Reject(ctx, append(bytes.Clone(magicRefuse), text...)); err != nil {
@@ -48,7 +50,8 @@ func Refuse(ctx context.Context, req *rnic.ConnRequest, why string, told func(re
 	}
 }
 
-// Accept is ConnRequest.Accept. Where there is no room here for another connection it refuses the request, as Refuse does.
+// Accept is ConnRequest.Accept. Where there is no room here for another connection it refuses the
+// request, as Refuse does.
 func Accept(
 	ctx context.Context, req *rnic.ConnRequest, qp *rnic.QueuePair, conn rnic.ConnParam, told func(remote netip.AddrPort, why string),
 ) (refused bool, err error) {

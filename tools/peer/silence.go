@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// looks is how often a peer is looked at within the time that it may be silent. Its last movement is found one of them late, and the end may
-// be another one late.
+// looks is how often a peer is looked at within the time that it may be silent. Its last movement
+// is found one of them late, and the end may be another one late.
 const looks = 16
 
-// Watch returns a context that ends when a peer has been silent for the time limit, with the cause silent: when moved, which counts what
-// the peer does, has told the same for so long, and an eighth of it longer at the most. An error of moved ends the watch and not the
-// context. stop waits until nothing is looked at any more.
+// Watch returns a context that ends when a peer has been silent for the time limit, with the cause
+// silent: when moved, which counts what the peer does, has told the same for so long, and an eighth
+// of it longer at the most. An error of moved ends the watch and not the context. stop waits until
+// nothing is looked at any more.
 func Watch[M comparable](ctx context.Context, limit time.Duration, silent error, moved func(context.Context) (M, error)) (watched context.Context, stop func()) {
 	watched, end := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

@@ -107,8 +107,8 @@ func (r *run) postMany(count int, until int64, t *times) (moved bool, err error)
 	return moved, nil
 }
 
-// drained: nothing is to be posted, to complete or to come any more. Who waits for credit that does
-// not come, because the other end's time is over, finds out here that its own is.
+// drained: nothing is to be posted, to complete or to come any more. A sender that waits for credit
+// that does not come, because the other end's time is over, finds out here that its own is.
 func (r *run) drained(count int, until int64, come int) bool {
 	if r.sent-r.base != r.posted || r.recvd < uint64(come) || r.credits.busy {
 		return false

@@ -9,7 +9,7 @@ import (
 
 const (
 	creditLen   = 4
-	creditWords = 2 * creditLen // the peer's word, and behind it our own to send from
+	creditWords = 2 * creditLen // the peer's word, and after it our own to send from
 )
 
 // credits is one end's part of the flow control of Sends.
@@ -25,15 +25,17 @@ func (r *run) mayPost() bool {
 	if r.Credit == nil || r.Op != Send {
 		return true
 	}
-	// Of 32 bits, which may wrap, the difference counts. What the peer wrote means nothing more than a number: a wrong one ends
-	// in a message without a buffer, and that is an error of the connection.
+	// Of 32 bits, which may wrap, the difference counts. What the peer wrote means nothing more
+	// than a number: a wrong one ends in a message without a buffer, and that is an error of the
+	// connection.
 	if uint32(r.credits.sent)-r.credits.known >= uint32(r.RxDepth) {
 		r.credits.known = atomic.LoadUint32(r.word(r.Credit.Local))
 	}
 	return uint32(r.credits.sent)-r.credits.known < uint32(r.RxDepth)
 }
 
-// grant tells the sender of the messages taken, when it is worth a Write and the last one has been carried out.
+// grant tells the sender of the messages taken, when it is worth a Write and the last one has been
+// carried out.
 func (r *run) grant() error {
 	least := max(uint64(r.RxDepth)/4, 1)
 	if r.Credit == nil || r.credits.busy || r.recvd-r.credits.told < least || r.needsNoMore() {
@@ -56,8 +58,8 @@ func (r *run) grant() error {
 	return nil
 }
 
-// needsNoMore: the sender knows of enough buffers for all that is still to come. What it is not told cannot reach it late, when it is in
-// the middle of its next Test.
+// needsNoMore: the sender knows of enough buffers for all that is still to come. What it is not
+// told cannot reach it late, when it is in the middle of its next Test.
 func (r *run) needsNoMore() bool {
 	return r.Iterations > 0 && r.credits.told+uint64(r.RxDepth) > uint64(r.Iterations+r.Warmup)
 }

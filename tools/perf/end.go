@@ -11,35 +11,39 @@ import (
 	"github.com/rnicd/rnicd/tools/peer"
 )
 
-// End is one end of a connection that is to be measured. All of it stays the caller's, and must stay as it is until Run or
-// Serve has returned. While they run nobody else polls its queues.
+// End is one end of a connection that is to be measured. All of it stays the caller's, and must
+// stay as it is until Run or Serve has returned. While they run nobody else polls its queues.
 type End struct {
 	QP             *rnic.QueuePair
 	SendCQ, RecvCQ *rnic.CompletionQueue // may be the same
-	// Local is the memory of this end, not on the Go heap, aligned to 8 octets, with the rights that the Op needs. Its octets are written
-	// by both ends and mean nothing.
+	// Local is the memory of this end, not on the Go heap, aligned to 8 octets, with the rights
+	// that the Op needs. Its octets are written by both ends and mean nothing.
 	Local *rnic.MemoryRegion
-	// SendAt and RecvAt are where in Local the octets to be sent are, and where those of the peer's, or of a Read, come to; Size
-	// octets each, apart from each other. In a latency test of Writes the last one at RecvAt must be 0 before the peer can begin.
+	// SendAt and RecvAt are where in Local the octets to be sent are, and where those of the
+	// peer's, or of a Read, come to; Size octets each, apart from each other. In a latency test of
+	// Writes the last one at RecvAt must be 0 before the peer can begin.
 	SendAt, RecvAt int
-	// RecvMax is the length of a receive buffer where Tests of several Sizes follow each other: that of the longest.
+	// RecvMax is the length of a receive buffer where Tests of several Sizes follow each other:
+	// that of the longest.
 	RecvMax int
-	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what is read, or the aligned word of an atomic.
+	// RemoteSTag and RemoteOffset are the peer's memory: where its RecvAt is for a Write, or what
+	// is read, or the aligned word of an atomic.
 	RemoteSTag   rnic.STag
 	RemoteOffset uint64
 	// Credit is the flow control of a bandwidth test of Sends, nil for none.
 	Credit *Credit
-	// Flush, if set, is called by Run when all of a bandwidth test has completed, and returns when the peer has all of it: the test
-	// ends then. It may poll the queues.
+	// Flush, if set, is called by Run when all of a bandwidth test has completed, and returns when
+	// the peer has all of it: the test ends then. It may poll the queues.
 	Flush func(context.Context) error
 
 	arena *hugepages.Arena // of Open
 }
 
-// Open makes an End for a Test, with an idle QueuePair, queues and memory of its own, prepared: what is sent is at the front of Local, what
-// comes is behind area octets, and the word of a Credit behind twice as many. The peer has no right that the Test does not need.
-// There is room for one message more each way than the Test has. With a pd the memory is that one's, and of any connection in it;
-// nil makes one for this connection alone.
+// Open makes an End for a Test, with an idle QueuePair, queues and memory of its own, prepared:
+// what is sent is at the front of Local, what comes is after area octets, and the word of a Credit
+// after twice as many. The peer has no right that the Test does not need. There is room for one
+// message more each way than the Test has. With a pd the memory is that one's, and of any
+// connection in it; nil makes one for this connection alone.
 func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, server bool) (e *End, err error) {
 	e = &End{RecvAt: area}
 	defer func() {
@@ -84,7 +88,8 @@ func Open(dev *rnic.Adapter, t *Test, area int, pd *rnic.ProtectionDomain, serve
 // creditRoom is for the words of a Credit.
 const creditRoom = creditWords
 
-// rights of the peer's are those that the test needs, and no others. Credits are written to the sender, who is the client.
+// rights of the peer's are those that the test needs, and no others. Credits are written to the
+// sender, which is the client.
 func rights(t *Test, server bool) rnic.Access {
 	const local = rnic.LocalWrite
 	switch {
@@ -120,7 +125,8 @@ func MovedOver(ctx context.Context, qp *rnic.QueuePair) (Moved, error) {
 	return Moved{st.Placed, st.ReadsServed, st.FPDUsSent, st.MessagesRecvd}, err
 }
 
-// check refuses memory that is not there. The programmer's error, but a hand-shake may have computed it from a peer's words.
+// check refuses memory that is not there. The programmer's error, but a hand-shake may have
+// computed it from a peer's words.
 func (e *End) check(t *Test) error {
 	if e.QP == nil || e.SendCQ == nil || e.RecvCQ == nil || e.Local == nil {
 		return errors.New("perf: an End needs QP, SendCQ, RecvCQ and Local")

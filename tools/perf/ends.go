@@ -126,7 +126,7 @@ func (m *team) poll(receives bool) (moved bool, err error) {
 	return moved, nil
 }
 
-// rest is called behind each poll of all connections.
+// rest is called after each poll of all connections.
 func (m *team) rest(moved bool) error {
 	if moved {
 		for _, r := range m.runs {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rounds counts the rounds of a latency test and times those behind the warm-up.
+// rounds counts the rounds of a latency test and times those after the warm-up.
 type rounds struct {
 	r      *run
 	done   uint64
@@ -71,7 +71,8 @@ func (r *run) pingPong() (Result, error) {
 	return s.result(2), nil
 }
 
-// endsAt lets the wait for the peer's message end with the Duration, of ends that keep their own time.
+// endsAt lets the wait for the peer's message end with the Duration, of ends that keep their own
+// time.
 func (r *run) endsAt(s *rounds) {
 	if r.Alone && r.Duration > 0 && s.done == s.warmup()+1 {
 		told, end := r.over, s.first+int64(r.Duration)

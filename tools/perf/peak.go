@@ -30,11 +30,12 @@ func (t *times) complete(r *run, n int) {
 	}
 }
 
-// best is the shortest time per message, in ns, over all runs of messages: from the posting of the first to the completion of the
-// last. That is perftest's peak. 0 when there was none.
+// best is the shortest time per message, in ns, over all runs of messages: from the posting of the
+// first to the completion of the last. That is perftest's peak. 0 when there was none.
 //
-// Where perftest tries all pairs, this asks of a ratio whether some run beats it, which takes one pass: a run i..j does when
-// completed[j] - ratio*(j+1) < posted[i] - ratio*i. The best such run has the next ratio, until none is better (Dinkelbach).
+// Where perftest tries all pairs, this asks of a ratio whether some run beats it, which takes one
+// pass: a run i..j does when completed[j] - ratio*(j+1) < posted[i] - ratio*i. The best such run
+// has the next ratio, until none is better (Dinkelbach).
 func (t *times) best() float64 {
 	n := min(len(t.posted), len(t.completed))
 	if n == 0 {

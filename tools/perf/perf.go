@@ -1,9 +1,10 @@
-// Package perf measures a connection: bandwidth and latency of RDMA Writes, RDMA Reads, Sends and atomics between two QueuePairs in
-// service, by perftest's rules. How the two ends came to agree on a Test is not its business: a hand-shake makes an End of
-// what it learned, and calls Prepare, then Run at the end that measures and Serve at the other.
+// Package perf measures a connection: bandwidth and latency of RDMA Writes, RDMA Reads, Sends and
+// atomics between two QueuePairs in service, by perftest's rules. How the two ends came to agree on
+// a Test is not its business: a hand-shake makes an End of what it learned, and calls Prepare, then
+// Run at the end that measures and Serve at the other.
 //
 //	bandwidth        Run posts, up to TxDepth at a time, and completes all; Serve takes Sends and gives buffers back
-//	latency, Write   each end writes the number of the round into the last octet at the peer, who polls for it
+//	latency, Write   each end writes the number of the round into the last octet at the peer, which polls for it
 //	latency, Send    each end sends when the other's message has come
 //	latency, others  Run posts one and waits for its Completion; the other end's program has nothing to do
 //
@@ -11,15 +12,17 @@
 //
 // # Looking into memory
 //
-// The latency of Writes is measured without a message, as perftest does: an end looks at one octet of its memory until the peer
-// has changed it. In general that tells nothing (package rnic: what a peer writes may be placed in any order, and is indeterminate
-// until a Send behind it was received). Here it suffices: only one Write is under way in each direction, only its last octet is
-// looked at, and nobody asks for the others. When a Write is one segment that octet is placed with all the others of it; of a
-// longer one it may come first where a segment was lost, and the figure is a little too good.
+// The latency of Writes is measured without a message, as perftest does: an end looks at one octet
+// of its memory until the peer has changed it. In general that tells nothing (package rnic: what a
+// peer writes may be placed in any order, and is indeterminate until a Send after it was received).
+// Here it suffices: only one Write is under way in each direction, only its last octet is looked
+// at, and nobody asks for the others. When a Write is one segment that octet is placed with all the
+// others of it; of a longer one it may come first where a segment was lost, and the figure is a
+// little too good.
 //
-// So that the look is defined in Go, too, it is an atomic load of the word that holds the octet, and the memory must be
-// outside of the Go heap (package hugepages): the race detector would otherwise report Placement, which copies octets
-// with ordinary stores.
+// So that the look is defined in Go, too, it is an atomic load of the word that holds the octet,
+// and the memory must be outside of the Go heap (package hugepages): the race detector would
+// otherwise report Placement, which copies octets with ordinary stores.
 package perf
 
 import (
@@ -66,35 +69,40 @@ const (
 	PeakMax = 20000
 )
 
-// Test says what is measured. Both ends must have the same, but for Duration and Warmup, which are Run's: the other end serves
-// until the peer is done when its Iterations are 0.
+// Test says what is measured. Both ends must have the same, except for Duration and Warmup, which
+// are Run's: the other end serves until the peer is done when its Iterations are 0.
 type Test struct {
 	Op      Op
 	Latency bool // or else bandwidth
 	Size    int  // octets of a message, 1 to SizeMax
-	// Iterations to measure; with a Duration they are not counted, and Serve goes on until it is told, with 0.
+	// Iterations to measure; with a Duration they are not counted, and Serve goes on until it is
+	// told, with 0.
 	Iterations int
 	// Warmup messages or rounds go before those that are measured.
 	Warmup int
-	// TxDepth is how many requests Run has posted and not completed at a time (bandwidth; the SendDepth of the QueuePair and
-	// the SendCQ must hold them and one more).
+	// TxDepth is how many requests Run has posted and not completed at a time (bandwidth; the
+	// SendDepth of the QueuePair and the SendCQ must hold them and one more).
 	TxDepth int
-	// RxDepth is how many receive buffers Prepare posts (Op Send; RecvDepth and RecvCQ must hold them).
+	// RxDepth is how many receive buffers Prepare posts (Op Send; RecvDepth and RecvCQ must hold
+	// them).
 	RxDepth int
-	// Duration, if not 0: measure for so long instead of a number of Iterations. No peak is found then.
+	// Duration, if not 0: measure for so long instead of a number of Iterations. No peak is found
+	// then.
 	Duration time.Duration
-	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat. Otherwise it is Run's. A Responder says
-	// nothing before the Initiator has (RFC 5044 section 7.1), so that a hand-shake has to have had a message of the Initiator's.
+	// ServerFirst: the first message of a ping-pong is Serve's, as in perftest's write_lat.
+	// Otherwise it is Run's. A Responder says nothing before the Initiator has (RFC 5044 section
+	// 7.1), so that a hand-shake has to have had a message of the Initiator's.
 	ServerFirst bool
 	// Both: both ends Run, at the same time, of a bandwidth test.
 	Both bool
-	// Alone: with a Duration each end stops when that is over by its own clock, as perftest's do, whatever it waits for.
+	// Alone: with a Duration each end stops when that is over by its own clock, as perftest's do,
+	// whatever it waits for.
 	Alone bool
 }
 
-// Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: who receives writes how many
-// messages it has taken, a word of 32 bits in its host's order, into the sender's memory, and the sender is never further
-// ahead than RxDepth.
+// Credit is flow control of Sends, as perftest has it where no RNIC waits for a receive buffer: the
+// receiver writes how many messages it has taken, a word of 32 bits in its host's order, into the
+// sender's memory, and the sender is never further ahead than RxDepth.
 type Credit struct {
 	Local        int       // where two words are in End.Local: the peer's, and our own to send from; aligned to 4
 	RemoteSTag   rnic.STag // receiver: where the sender's is
@@ -125,8 +133,9 @@ func (t *Test) check() error {
 	return nil
 }
 
-// Prepare posts the receive buffers that a Test needs: before the peer can begin. The QueuePair may be idle still. For both
-// ends; server says which. A receive buffer has Size octets, or RecvMax, at RecvAt, one memory for all of them.
+// Prepare posts the receive buffers that a Test needs: before the peer can begin. The QueuePair may
+// be idle still. For both ends; server says which. A receive buffer has Size octets, or RecvMax, at
+// RecvAt, one memory for all of them.
 func (e *End) Prepare(t Test, server bool) error {
 	if err := errors.Join(t.check(), e.check(&t)); err != nil {
 		return err
@@ -143,15 +152,17 @@ func (e *End) Prepare(t Test, server bool) error {
 	return nil
 }
 
-// Run measures. It returns when the Test is over, with what was found; or with the connection's error, ErrEnded, or that of ctx. One
-// goroutine, which polls: it takes a core, and gives it up only where nothing has moved for some time.
+// Run measures. It returns when the Test is over, with what was found; or with the connection's
+// error, ErrEnded, or that of ctx. One goroutine, which polls: it takes a core, and gives it up
+// only where nothing has moved for some time.
 func (e *End) Run(ctx context.Context, t Test) (Result, error) {
 	return Ends{All: []*End{e}}.Run(ctx, t)
 }
 
-// Serve is the other end. It returns nil when Iterations (and Warmup) are done, when the peer has sent a Send with Solicited
-// Event, of any content, for which a buffer must be there, or when Iterations is 0 and the peer has closed in order; at once where the peer needs
-// nobody's help. Errors are Run's.
+// Serve is the other end. It returns nil when Iterations (and Warmup) are done, when the peer has
+// sent a Send with Solicited Event, of any content, for which a buffer must be there, or when
+// Iterations is 0 and the peer has closed in order; at once where the peer needs nobody's help.
+// Errors are Run's.
 func (e *End) Serve(ctx context.Context, t Test) error {
 	return Ends{All: []*End{e}}.Serve(ctx, t)
 }

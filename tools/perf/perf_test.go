@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 )
@@ -20,7 +21,7 @@ func TestKinds(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send, Atomic} {
 			for _, latency := range []bool{false, true} {
-				for _, size := range []int{1, 8, 5000, areaMax} {
+				for _, size := range sample.Of(t, 1, []int{1, 8, 5000, areaMax}) {
 					if op == Atomic && size != AtomicSize {
 						continue
 					}
@@ -82,7 +83,8 @@ func TestAtomicsCount(t *testing.T) {
 	require.Equal(t, byte(520%256), p.ends[1].Local.Bytes()[0])
 }
 
-// With credit a sender waits for a slow receiver's buffers; without, the connection ends for want of one.
+// With credit a sender waits for a slow receiver's buffers; without, the connection ends for want
+// of one.
 func TestCredit(t *testing.T) {
 	test := Test{Op: Send, Size: 64, Iterations: 2000, TxDepth: 32, RxDepth: 4}
 	p := connect(t, testnic.Wired(t), test).withCredit()
@@ -106,7 +108,8 @@ func TestCredit(t *testing.T) {
 	require.ErrorContains(t, err, "no buffer")
 }
 
-// A test with a duration takes that long, and the server learns from a Send with Solicited Event that it is over.
+// A test with a duration takes that long, and the server learns from a Send with Solicited Event
+// that it is over.
 func TestDuration(t *testing.T) {
 	for _, test := range []Test{
 		{Op: Send, Size: 100, TxDepth: 16, RxDepth: 32},
@@ -191,8 +194,8 @@ func TestServeUntilClosed(t *testing.T) {
 	require.ErrorIs(t, served(), ErrEnded)
 }
 
-// Both ends send and receive at once, whatever the operation, and each has all of the other's; and again with another length on the same
-// connection.
+// Both ends send and receive at once, whatever the operation, and each has all of the other's; and
+// again with another length on the same connection.
 func TestBoth(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		for _, op := range []Op{Write, Read, Send} {
@@ -310,7 +313,8 @@ func TestAlone(t *testing.T) {
 	})
 }
 
-// An end that has no credit left when the other's time is over ends with its own, wherever it stands then.
+// An end that has no credit left when the other's time is over ends with its own, wherever it
+// stands then.
 func TestOutOfCreditAndTime(t *testing.T) {
 	test := Test{Op: Send, Size: 64, TxDepth: 8, RxDepth: 16, Duration: 30 * time.Millisecond, Both: true, Alone: true}
 	p := connect(t, testnic.Wired(t), test).withCredit()

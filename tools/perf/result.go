@@ -15,9 +15,10 @@ type Result struct {
 	Bytes      uint64        // Size times Iterations, one way
 	Elapsed    time.Duration // from the first posting to the last completion, or to the end of End.Flush
 
-	// Of a bandwidth test. Peak is over the best run of messages, from posting to completion, and 0 when it was not looked for
-	// (PeakMax, Duration). A completion says that TCP has the octets in custody, not that the peer has them: a peak over few messages may
-	// be as fast as they can be copied.
+	// Of a bandwidth test. Peak is over the best run of messages, from posting to completion, and 0
+	// when it was not looked for (PeakMax, Duration). A completion says that TCP has the octets in
+	// custody, not that the peer has them: a peak over few messages may be as fast as they can be
+	// copied.
 	Bandwidth   float64 // octets/s on average
 	Peak        float64 // octets/s
 	MessageRate float64 // messages/s
@@ -25,7 +26,8 @@ type Result struct {
 	Times Latencies // of a latency test
 }
 
-// Latencies of one way (Write, Send: half of a round trip) or of a round trip (Read, Atomic). Quantiles are exact to a part in a thousand.
+// Latencies of one way (Write, Send: half of a round trip) or of a round trip (Read, Atomic).
+// Quantiles are exact to a part in a thousand.
 type Latencies struct {
 	Min, Median, Average, Stdev, P99, P999, Max time.Duration
 }
@@ -53,8 +55,8 @@ func resultOf(t *Test, n uint64, elapsed time.Duration) Result {
 	return Result{Op: t.Op, Latency: t.Latency, Size: t.Size, Iterations: n, Bytes: n * uint64(t.Size), Elapsed: elapsed}
 }
 
-// histogram of durations in ns, of bounded size whatever comes. Its cells are a thousandth wide; the ends and the sum are kept as they came,
-// so that of few values none is outside the others.
+// histogram of durations in ns, of bounded size whatever comes. Its cells are a thousandth wide;
+// the ends and the sum are kept as they came, so that of few values none is outside the others.
 type histogram struct {
 	h                *hdrhistogram.Histogram
 	least, most, sum int64

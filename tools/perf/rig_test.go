@@ -16,7 +16,8 @@ import (
 
 const patience = 30 * time.Second
 
-// pair is two Ends of one connection, each with memory of 2*areaMax octets and a word behind, all known to the peer.
+// pair is two Ends of one connection, each with memory of 2*areaMax octets and a word after, all
+// known to the peer.
 type pair struct {
 	t    *testing.T
 	ctx  context.Context

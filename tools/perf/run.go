@@ -34,7 +34,8 @@ type run struct {
 	got     [64]rnic.Completion
 }
 
-// Work request ids of the send queue. What a hand-shake has posted itself and is completed meanwhile has any other.
+// Work request ids of the send queue. What a hand-shake has posted itself and is completed
+// meanwhile has any other.
 const (
 	idMessage = 1<<40 + iota
 	idCredit
@@ -123,9 +124,10 @@ func (r *run) broken(c *rnic.Completion) error {
 // ended is how the connection ended, which it is about to.
 func (r *run) ended() error { return peer.Over(r.ctx, r.QP, ErrEnded) }
 
-// How a fruitless poll is repeated: without a pause at first, for who sleeps measures its own waking up; other goroutines are let in
-// now and then. When nothing has moved for some time, somebody else needs the core for something to move: over kernel sockets soon,
-// because it is goroutines of this process that read them; beside a Poller, which has a core of its own, late.
+// How a fruitless poll is repeated: without a pause at first, because an end that sleeps measures
+// its own waking up; other goroutines are let in now and then. When nothing has moved for some
+// time, somebody else needs the core for something to move: over kernel sockets soon, because it is
+// goroutines of this process that read them; beside a Poller, which has a core of its own, late.
 const (
 	yieldEvery  = 16
 	lookEvery   = 64

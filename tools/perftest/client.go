@@ -17,18 +17,21 @@ import (
 type ClientConfig struct {
 	Adapter *rnic.Adapter
 	Addr    string // host:port
-	// Test, of which the server's program must have been told Size, Iterations and RxDepth, too. No Warmup; of Sends, of latencies and
-	// of both directions perftest's server must have been told a Duration.
+	// Test, of which the server's program must have been told Size, Iterations and RxDepth, too. No
+	// Warmup; of Sends, of latencies and of both directions perftest's server must have been told a
+	// Duration.
 	Test perf.Test
 	Shape
 	Conn rnic.ConnParam // Dialect, NoMarkers, NoCRC, Packing, Quirks; the rest is Run's
-	// ServerFirst is how long the server has to close each connection itself behind the test, as perftest's do. One that we close as soon
-	// as we have the last message can be in error at the server before it knows that this message was sent (seen with siw, on either).
-	// Our own server leaves it to the client.
+	// ServerFirst is how long the server has to close each connection itself after the test, as
+	// perftest's do. One that we close as soon as we have the last message can be in error at the
+	// server before it knows that this message was sent (seen with siw, on either). Our own server
+	// leaves it to the client.
 	ServerFirst time.Duration
-	// Connected, if set, is called when the test is about to begin, with the first QueuePair that is measured, and Measured with the
-	// figures of each length, when what follows has shown that both ends made that test. In a test in both directions they are those of both,
-	// as perftest prints them.
+	// Connected, if set, is called when the test is about to begin, with the first QueuePair that
+	// is measured, and Measured with the figures of each length, when what follows has shown that
+	// both ends made that test. In a test in both directions they are those of both, as perftest
+	// prints them.
 	Connected func(*rnic.QueuePair)
 	Measured  func(perf.Result)
 }
@@ -36,8 +39,9 @@ type ClientConfig struct {
 // closeTimeout bounds the orderly end.
 const closeTimeout = 10 * time.Second
 
-// Run connects to a server of perftest's, measures, and closes. It returns the figures of the last length. Errors are
-// QueuePair.Connect's, perf.End.Run's, and what the server said that no perftest says.
+// Run connects to a server of perftest's, measures, and closes. It returns the figures of the last
+// length. Errors are QueuePair.Connect's, perf.End.Run's, and what the server said that no perftest
+// says.
 func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	p, err := newPlan(cfg.Test, cfg.Shape)
 	if err != nil {
@@ -70,8 +74,8 @@ func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	return m.last, asked(ctx, err)
 }
 
-// asked adds the question to an error of a test that does not have it yet. How a test ends that the ends were told differently of depends on
-// which of them notices first, and in what.
+// asked adds the question to an error of a test that does not have it yet. How a test ends that the
+// ends were told differently of depends on which of them notices first, and in what.
 func asked(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || strings.HasSuffix(err.Error(), sameAtBothEnds) {
 		return err
@@ -79,14 +83,15 @@ func asked(ctx context.Context, err error) error {
 	return fmt.Errorf("%w%s", err, sameAtBothEnds)
 }
 
-// A server of perftest's stops listening when the first connection is there, and begins again for the second: a moment late, and
-// its own clients, too, try for some time.
+// A server of perftest's stops listening when the first connection is there, and begins again for
+// the second: a moment late, and its own clients, too, try for some time.
 const (
 	secondPatience = 10 * time.Second
 	secondPause    = 20 * time.Millisecond
 )
 
-// second makes the connections that are measured, one after the other: the server numbers them as they come.
+// second makes the connections that are measured, one after the other: the server numbers them as
+// they come.
 func second(ctx context.Context, cfg *ClientConfig, p *plan, g terms, c *control) (es ends, err error) {
 	var pd *rnic.ProtectionDomain
 	if p.QPs > 1 {
@@ -216,8 +221,9 @@ func reportOf(res *perf.Result) Report {
 	}
 }
 
-// flush closes behind the Writes and returns when the peer has closed, too, which it does when it has read all of them. Nothing else
-// tells: the server's program answers on the other connection whether they have come or not, and then drops what has not.
+// flush closes after the Writes and returns when the peer has closed, too, which it does when it
+// has read all of them. Nothing else tells: the server's program answers on the other connection
+// whether they have come or not, and then drops what has not.
 func (es ends) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
@@ -235,8 +241,9 @@ func (es ends) flush(ctx context.Context) error {
 // ServerFirstDefault is ClientConfig.ServerFirst where it is 0.
 const ServerFirstDefault = time.Second
 
-// closeBoth closes first what was measured, as perftest does. All has been said by now, so that a server that resets a connection
-// instead of closing it, as siw does for a program that ends, has lost nothing.
+// closeBoth closes first what was measured, as perftest does. All has been said by now, so that a
+// server that resets a connection instead of closing it, as siw does for a program that ends, has
+// lost nothing.
 func (cfg *ClientConfig) closeBoth(ctx context.Context, c *control, es ends) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()

@@ -26,7 +26,8 @@ type control struct {
 	sent   bool // the last one was taken
 	failed *rnic.Completion
 
-	// before, if set, is called by the server when the client's next message is there, and before it is answered.
+	// before, if set, is called by the server when the client's next message is there, and before
+	// it is answered.
 	before func(context.Context) error
 }
 
@@ -71,7 +72,8 @@ func (c *control) post(i int) error {
 // release ends the connection if it has not ended, and gives the memory back.
 func (c *control) release() { peer.Release(c.qp, c.memory) }
 
-// swap says one message and hears one of the same length; the client speaks first. what is for errors.
+// swap says one message and hears one of the same length; the client speaks first. what is for
+// errors.
 func (c *control) swap(ctx context.Context, what string, b []byte) (theirs []byte, err error) {
 	c.said++
 	if !c.server {
@@ -155,14 +157,16 @@ func (c *control) look() bool {
 	return true
 }
 
-// heard says, without waiting, whether the peer has said something that was not looked at yet, or has gone.
+// heard says, without waiting, whether the peer has said something that was not looked at yet, or
+// has gone.
 func (c *control) heard() bool {
 	for c.failed == nil && c.look() {
 	}
 	return c.failed != nil || len(c.ready) > 0
 }
 
-// over prefers the connection's own reason, which is about to be known, over what it did to a request.
+// over prefers the connection's own reason, which is about to be known, over what it did to a
+// request.
 func (c *control) over(ctx context.Context, err error) error { return over(ctx, c.qp, err) }
 
 func over(ctx context.Context, qp *rnic.QueuePair, err error) error {

@@ -1,9 +1,10 @@
-// Package perftest speaks the hand-shake of linux-rdma's perftest, as its programs have it with -R (their connections made by the
-// connection manager): ib_write_bw, ib_read_bw, ib_send_bw, ib_write_lat, ib_read_lat and ib_send_lat, of version 4.5 as Debian 12 has
-// it. What is measured, and by which rules, is package perf's.
+// Package perftest speaks the hand-shake of linux-rdma's perftest, as its programs have it with -R
+// (their connections made by the connection manager): ib_write_bw, ib_read_bw, ib_send_bw,
+// ib_write_lat, ib_read_lat and ib_send_lat, of version 4.5 as Debian 12 has it. What is measured,
+// and by which rules, is package perf's.
 //
-// There are two connections to one port, the second within the first's hand-shake. On the first go Sends, one each way at a time, the
-// client's first; on the second goes what is measured:
+// There are two connections to one port, the second within the first's hand-shake. On the first go
+// Sends, one each way at a time, the client's first; on the second goes what is measured:
 //
 //	client                                                    server
 //	  | == connection 1, without private data ================> |
@@ -22,9 +23,9 @@
 //	  | <- Place, the same again -----------------------------> |  ib_write_bw, ib_read_bw
 //	  | -- FIN on connection 2, FIN on connection 1 -----------> |
 //
-// So neither end learns from the other which program it is, how long messages are and how many come: both are told, as the users
-// of perftest tell both.
+// So neither end learns from the other which program it is, how long messages are and how many
+// come: both are told, as the users of perftest tell both.
 //
-// Where this comes from: Order, layout and numbers were read off captures of two Linux hosts (testdata), and the meaning of the fields
-// was looked up in perftest's source.
+// Where this comes from: Order, layout and numbers were read off captures of two Linux hosts
+// (testdata), and the meaning of the fields was looked up in perftest's source.
 package perftest

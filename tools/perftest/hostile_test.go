@@ -83,8 +83,8 @@ func TestStrangeClients(t *testing.T) {
 	}
 }
 
-// A client that is silent is given up: before its second connection, in a time of its own, whatever a test may take, and its address is
-// free again; and in the middle of a test.
+// A client that is silent is given up: before its second connection, in a time of its own, whatever
+// a test may take, and its address is free again; and in the middle of a test.
 func TestSilentClients(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain, GreetTimeout: 100 * time.Millisecond, IdleTimeout: time.Hour}, func(r *rig) {
 		r.first()
@@ -133,8 +133,8 @@ func TestTooManyClients(t *testing.T) {
 	})
 }
 
-// A client for which the server has no room is rejected: there is an entry for each memory, and none for the first connection, or for
-// the second.
+// A client for which the server has no room is rejected: there is an entry for each memory, and
+// none for the first connection, or for the second.
 func TestServerIsFull(t *testing.T) {
 	for regions := 1; regions <= 3; regions++ {
 		devs := testnic.Sockets(t)
@@ -196,7 +196,8 @@ func TestRefusedTests(t *testing.T) {
 	}
 }
 
-// A client that comes right behind another one finds its place, though the server is not through with that one.
+// A client that comes right after another one finds its place, though the server is not through
+// with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain, ClientsMax: 1, Done: func(Served) { <-through }})

@@ -26,7 +26,7 @@ const Version = "6.06"
 // errMalformed: a message that no perftest sends.
 var errMalformed = errors.New("perftest: malformed message")
 
-// Hello is a version. Before its first NUL it is text; what is behind is kept as it came.
+// Hello is a version. Before its first NUL it is text; what is after is kept as it came.
 type Hello [versionLen]byte
 
 func hello(text string) (h Hello) {
@@ -39,8 +39,8 @@ func (h Hello) String() string {
 	return fmt.Sprintf("%q", text)
 }
 
-// check refuses versions whose hand-shake has another order. What perftest itself compares is more lenient, but the places of the
-// messages have changed over the versions.
+// check refuses versions whose hand-shake has another order. What perftest itself compares is more
+// lenient, but the places of the messages have changed over the versions.
 func (h Hello) check() error {
 	if h != hello(Version) {
 		return fmt.Errorf("perftest: the peer's hand-shake is of version %v, this is %s (perftest 4.5)", h, Version)
@@ -48,7 +48,8 @@ func (h Hello) check() error {
 	return nil
 }
 
-// mtu is a path MTU as InfiniBand counts: '1' for 256 octets up to '5' for 4096. Over TCP it means nothing.
+// mtu is a path MTU as InfiniBand counts: '1' for 256 octets up to '5' for 4096. Over TCP it means
+// nothing.
 type mtu byte
 
 const mtu1024 mtu = '3' // what siw names
@@ -62,8 +63,8 @@ func parseMTU(b []byte) (mtu, error) {
 	return mtu(b[0]), nil
 }
 
-// Place is what an end tells of its QueuePair and memory. All but STag, Offset and Reads is of no use over TCP, and is shown to the
-// user only.
+// Place is what an end tells of its QueuePair and memory. All but STag, Offset and Reads is of no
+// use over TCP, and is shown to the user only.
 type Place struct {
 	LID      uint32
 	Reads    uint32 // outstanding at a time

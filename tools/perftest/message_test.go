@@ -19,7 +19,8 @@ type line struct {
 	octets []byte
 }
 
-// transcript is what two Linux hosts said on the first connection of a program of perftest 4.5's (iterations 10), read off a capture.
+// transcript is what two Linux hosts said on the first connection of a program of perftest 4.5's
+// (iterations 10), read off a capture.
 func transcript(t testing.TB, p Program) (all []line) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", p.String()+".txt"))
@@ -34,8 +35,8 @@ func transcript(t testing.TB, p Program) (all []line) {
 	return all
 }
 
-// Every message that perftest's programs send is what our codec makes of what it reads, octet for octet, and comes at the place
-// where our script has it.
+// Every message that perftest's programs send is what our codec makes of what it reads, octet for
+// octet, and comes at the place where our script has it.
 func TestTranscripts(t *testing.T) {
 	for _, p := range Programs {
 		said := transcript(t, p)

@@ -7,15 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/perf"
 )
 
-// Every program, between our own two ends: both make all the messages, and see the connection's orderly end.
+// Every program, between our own two ends: both make all the messages, and see the connection's
+// orderly end.
 func TestPrograms(t *testing.T) {
 	for _, p := range Programs {
-		for _, size := range []int{2, 5000, 65536} {
+		for _, size := range sample.Of(t, 1, []int{2, 5000, 65536}) {
 			t.Run(p.String(), func(t *testing.T) {
 				test := perf.Test{Op: p.Op, Latency: p.Latency, Size: size, Iterations: 300, TxDepth: 128, RxDepth: 100}
 				overBoth(t, ServerConfig{Test: test}, func(r *rig) {
@@ -33,8 +35,9 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A client that was told another length and number than the server goes through with it, where nobody waits for the last octet, and the
-// server says what came. Figures that cannot be are no reason to say anything else than it was told.
+// A client that was told another length and number than the server goes through with it, where
+// nobody waits for the last octet, and the server says what came. Figures that cannot be are no
+// reason to say anything else than it was told.
 func TestOtherNumbers(t *testing.T) {
 	for _, p := range []Program{{perf.Write, false}, {perf.Read, false}, {perf.Read, true}} {
 		t.Run(p.String(), func(t *testing.T) {
@@ -75,13 +78,13 @@ func checkServed(t *testing.T, s Served, res perf.Result) {
 	}
 }
 
-// -a, -b and -q of every program that has them, one by one and together: all that is due comes, in the directions in which it is due, and a
-// line for each length is told.
+// -a, -b and -q of every program that has them, one by one and together: all that is due comes, in
+// the directions in which it is due, and a line for each length is told.
 func TestShapes(t *testing.T) {
 	for _, p := range Programs {
-		for _, s := range []Shape{
+		for _, s := range sample.Of(t, 2, []Shape{
 			{All: true}, {Both: true}, {QPs: 3}, {All: true, Both: true}, {All: true, QPs: 2}, {Both: true, QPs: 2}, {All: true, Both: true, QPs: 2},
-		} {
+		}) {
 			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 5000, Iterations: 3, TxDepth: 128, RxDepth: 100}
 			if _, err := newPlan(test, s); err != nil {
 				continue // of latencies
@@ -120,10 +123,11 @@ func sizesOf(p *plan) (all []int) {
 	return all
 }
 
-// A duration is the client's own where its server has nothing to do, and told to both ends otherwise.
+// A duration is the client's own where its server has nothing to do, and told to both ends
+// otherwise.
 func TestDurations(t *testing.T) {
 	for _, p := range Programs {
-		for _, s := range []Shape{{}, {Both: true}, {QPs: 2}} {
+		for _, s := range sample.Of(t, 1, []Shape{{}, {Both: true}, {QPs: 2}}) {
 			test := perf.Test{Op: p.Op, Latency: p.Latency, Size: 64, Duration: 50 * time.Millisecond, TxDepth: 16, RxDepth: 100}
 			if _, err := newPlan(test, s); err != nil {
 				continue
@@ -149,8 +153,10 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// One end was told -b and the other was not: nothing in the hand-shake differs, and both would end well with half of the test.
+// One end was told -b and the other was not: nothing in the hand-shake differs, and both would end
+// well with half of the test.
 func TestOneDirectionIsHalfATest(t *testing.T) {
+	t.Parallel()
 	var all sync.WaitGroup
 	for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send} {
 		for _, weAreTold := range []bool{false, true} {
@@ -171,9 +177,11 @@ func TestOneDirectionIsHalfATest(t *testing.T) {
 	all.Wait()
 }
 
-// Ends that run different programs, or were told different things: a client that ends with an error says what it may come of, and has told of no
-// figures before, of which nobody would know that they are of no test.
+// Ends that run different programs, or were told different things: a client that ends with an error
+// says what it may come of, and has told of no figures before, of which nobody would know that they
+// are of no test.
 func TestMismatchHasNoFigures(t *testing.T) {
+	t.Parallel()
 	test := func(p Program, n int) perf.Test {
 		return perf.Test{Op: p.Op, Latency: p.Latency, Size: 64, Iterations: n, TxDepth: 8, RxDepth: 100}
 	}
@@ -198,16 +206,18 @@ func TestMismatchHasNoFigures(t *testing.T) {
 	all.Wait()
 }
 
-// A server that goes through with the hand-shake of a test in both directions, and sends nothing, has not made it.
+// A server that goes through with the hand-shake of a test in both directions, and sends nothing,
+// has not made it.
 func TestServerSendsNothingBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, testnic.Sockets(t), ServerConfig{Test: plain})
 	es := r.second(r.firstGreeted())
 	es[0].plan = planOf(t, plain, Shape{Both: true})
 	require.ErrorContains(t, es.checkBoth(r.ctx, es[0].plan), "0 octets came of the other end, where 1280 were due")
 }
 
-// What a client writes beyond the memory that the server has given is what both ends say, although the client then leaves on the
-// connection of the hand-shake, too.
+// What a client writes beyond the memory that the server has given is what both ends say, although
+// the client then leaves on the connection of the hand-shake, too.
 func TestWritesBeyond(t *testing.T) {
 	told := perf.Test{Op: perf.Write, Size: 64, Iterations: 20, TxDepth: 4}
 	overBoth(t, ServerConfig{Test: told}, func(r *rig) {
@@ -242,6 +252,7 @@ func TestServerWritesBeyond(t *testing.T) {
 
 // Connections that do not all come are an error that says how many there were.
 func TestTooFewConnections(t *testing.T) {
+	t.Parallel()
 	overBoth(t, ServerConfig{Test: plain, Shape: Shape{QPs: 3}, GreetTimeout: 3 * time.Second}, func(r *rig) {
 		_, err := r.run(plain, rnic.ConnParam{})
 		require.Error(t, err)

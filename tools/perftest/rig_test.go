@@ -23,7 +23,7 @@ type rig struct {
 	gone chan Served
 
 	control *control // of firstGreeted
-	// waits: a request waits, for its place or what is behind that; not that of a second connection.
+	// waits: a request waits, for its place or what is after that; not that of a second connection.
 	waits chan struct{}
 }
 
@@ -47,19 +47,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	}
 	s, err := NewServer(cfg)
 	require.NoError(t, err)
-	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
-	require.NoError(t, err)
-	r.addr = testnic.Dialable(l.Addr())
-	served := make(chan error, 1)
-	ctx, stop := context.WithCancel(r.ctx)
-	go func() {
-		served <- l.Serve(ctx, func(ctx context.Context, req *rnic.ConnRequest) { s.handle(testnic.Waiting(ctx, r.waits), req) })
-	}()
-	t.Cleanup(func() {
-		stop()
-		require.NoError(t, <-served)
-		l.Close()
-	})
+	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, s.handle)
 	return r
 }
 

@@ -26,8 +26,8 @@ func (p Program) String() string {
 	return fmt.Sprintf("ib_%v_bw", p.Op)
 }
 
-// rounds says in how many rounds the ends exchange their Places before the first test; true: of all connections, false: of the first
-// one, to wait for each other.
+// rounds says in how many rounds the ends exchange their Places before the first test; true: of all
+// connections, false: of the first one, to wait for each other.
 func (p Program) rounds() []bool {
 	switch {
 	case p.Latency && p.Op == perf.Send: // of latencies there is one connection
@@ -40,7 +40,7 @@ func (p Program) rounds() []bool {
 	return []bool{true, true, false}
 }
 
-// figures: the client tells its figures behind the last test.
+// figures: the client tells its figures after the last test.
 func (p Program) figures(both bool) bool { return !p.Latency && p.Op != perf.Send && !both }
 
 // closes: they wait for each other once more at the end.
@@ -106,8 +106,8 @@ func (c *control) place(ctx context.Context, mine *Place) (Place, error) {
 	return parsePlace(b), nil
 }
 
-// begin is the hand-shake from the last of the connections that are measured on until the first test. The Places that count are those that
-// both ends have filled in first.
+// begin is the hand-shake from the last of the connections that are measured on until the first
+// test. The Places that count are those that both ends have filled in first.
 func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []Place, err error) {
 	if _, err := c.place(ctx, &Place{}); err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (c *control) begin(ctx context.Context, p Program, mine []Place) (theirs []
 	return theirs, nil
 }
 
-// tests is the hand-shake around the tests of a plan, and behind them. run makes one and returns its figures, told is given those of
-// both ends where they are exchanged.
+// tests is the hand-shake around the tests of a plan, and after them. run makes one and returns its
+// figures, told is given those of both ends where they are exchanged.
 //
 //	                     -b: before each    -b: after each           at the end
 //	ib_write_bw, _read_  Place              -a: Place; figures       without -b: Place, figures; Place

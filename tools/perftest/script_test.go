@@ -12,7 +12,8 @@ import (
 	"github.com/rnicd/rnicd/tools/perf"
 )
 
-// controls are the two ends of a first connection, client and server, without anybody who plays either.
+// controls are the two ends of a first connection, client and server, without anybody who plays
+// either.
 func controls(r *rig) (c, s *control) {
 	r.t.Helper()
 	l, err := r.devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
@@ -35,8 +36,8 @@ func controls(r *rig) (c, s *control) {
 	return c, s
 }
 
-// Each end's script says as many messages as perftest's programs, of the same lengths and in the same order: the other end is one of
-// theirs, that says what it said then.
+// Each end's script says as many messages as perftest's programs, of the same lengths and in the
+// same order: the other end is one of theirs, that says what it said then.
 func TestScriptsFollowTranscripts(t *testing.T) {
 	for _, p := range Programs {
 		for _, weServe := range []bool{false, true} {
@@ -110,7 +111,8 @@ func TestSecondConnectionIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A server that ends its connections with a reset behind the last message has lost nothing, and a client tells its user nothing.
+// A server that ends its connections with a reset after the last message has lost nothing, and a
+// client tells its user nothing.
 func TestResetBehindTheLastMessage(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r)
@@ -120,7 +122,8 @@ func TestResetBehindTheLastMessage(t *testing.T) {
 	})
 }
 
-// The server closes the first connection itself when the test is over: clients of perftest's may wait for it.
+// The server closes the first connection itself when the test is over: clients of perftest's may
+// wait for it.
 func TestServerClosesTheFirstConnection(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c := r.first()
@@ -139,7 +142,8 @@ func TestServerClosesTheFirstConnection(t *testing.T) {
 	})
 }
 
-// What the peer may do with the memory of a test is what its program does, on this connection only, or, of several, on those of the test.
+// What the peer may do with the memory of a test is what its program does, on this connection only,
+// or, of several, on those of the test.
 func TestRights(t *testing.T) {
 	const local = rnic.LocalWrite
 	for _, tc := range []struct {

@@ -20,16 +20,17 @@ const DefaultPort = 18515
 // ServerConfig of a Server.
 type ServerConfig struct {
 	Adapter *rnic.Adapter
-	// Test is the one that all clients make: Op and Latency say which program they are, Size and Iterations what they were told
-	// (-s and -n), RxDepth how many receive buffers a test of Sends has (-r). Where they were told a Duration (-D) it needs one, too.
+	// Test is the one that all clients make: Op and Latency say which program they are, Size and
+	// Iterations what they were told (-s and -n), RxDepth how many receive buffers a test of Sends
+	// has (-r). Where they were told a Duration (-D) it needs one, too.
 	Test perf.Test
 	Shape
 	// ClientsMax is how many are served at a time (default 8), each from an address of its own.
 	ClientsMax int
 	// IdleTimeout ends a test in which nothing moves for so long (default 30 s).
 	IdleTimeout time.Duration
-	// GreetTimeout is how long a client has from its first connection to its second (default 10 s). Until then whatever its address connects
-	// is taken for that one.
+	// GreetTimeout is how long a client has from its first connection to its second (default 10 s).
+	// Until then whatever its address connects is taken for that one.
 	GreetTimeout time.Duration
 	Conn         rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
 	// Done, if set, is told of each client when it has gone; called from several goroutines.
@@ -50,8 +51,9 @@ type Served struct {
 	Err      error
 }
 
-// came finds out what was made of a Test, where a client that was told something else goes through with it all the same. Its figures
-// say how many Writes there were, and nobody how many octets each had but the memory that has them.
+// came finds out what was made of a Test, where a client that was told something else goes through
+// with it all the same. Its figures say how many Writes there were, and nobody how many octets each
+// had but the memory that has them.
 func (s *Served) came() {
 	if s.Shape.All || s.Shape.Both {
 		return
@@ -72,7 +74,7 @@ type Server struct {
 	places peer.Places
 
 	mu      sync.Mutex
-	waiting map[netip.Addr]*seconds // whose second connection is to come, and those behind it
+	waiting map[netip.Addr]*seconds // whose second connection is to come, and those after it
 }
 
 // seconds are the connections of a client that are to be measured.
@@ -100,7 +102,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return &Server{cfg: cfg, plan: p, places: peer.NewPlaces(cfg.ClientsMax), waiting: map[netip.Addr]*seconds{}}, nil
 }
 
-// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
+// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error
+// is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 	return l.Serve(ctx, s.handle)
 }
@@ -122,7 +125,8 @@ func (s *Server) second(req *rnic.ConnRequest) bool {
 
 var errSameAddress = errors.New("perftest: another client at this address is in the middle of its hand-shake" + peer.Later)
 
-// await registers a client for the connections that are to be measured. cancel, which may come late, gives requests back that nobody took.
+// await registers a client for the connections that are to be measured. cancel, which may come
+// late, gives requests back that nobody took.
 func (s *Server) await(a netip.Addr) (ch chan *rnic.ConnRequest, cancel func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,8 +352,9 @@ func (x *session) serve(ctx context.Context, t perf.Test) (Report, error) {
 	return Report{Size: uint64(t.Size)}, nil
 }
 
-// checkDirections finds out whether both ends were told the same of -b: nothing in the hand-shake would be different. The client's first
-// message behind the Places comes before the first octet of a test in both directions, and behind the last of any other.
+// checkDirections finds out whether both ends were told the same of -b: nothing in the hand-shake
+// would be different. The client's first message after the Places comes before the first octet of a
+// test in both directions, and after the last of any other.
 func (x *session) checkDirections(ctx context.Context) error {
 	if x.s.plan.Shape.Both {
 		if n, err := x.es.came(ctx); n > 0 || err != nil {

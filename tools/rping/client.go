@@ -26,8 +26,9 @@ type ClientConfig struct {
 
 const closeTimeout = 5 * time.Second
 
-// Run connects to a server, pings it, and closes. It returns how many pings were whole; that ctx has ended is an error unless Count is 0.
-// Other errors are QueuePair.Connect's, the connection's end, ErrVanished, and *MismatchError.
+// Run connects to a server, pings it, and closes. It returns how many pings were whole; that ctx
+// has ended is an error unless Count is 0. Other errors are QueuePair.Connect's, the connection's
+// end, ErrVanished, and *MismatchError.
 func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 	if cfg.Size < SizeMin || cfg.Size > SizeMax || cfg.Count < 0 {
 		return 0, fmt.Errorf("rping: %d pings of %d octets: want 0 or more, of %d to %d", cfg.Count, cfg.Size, SizeMin, SizeMax)
@@ -68,7 +69,8 @@ func Run(ctx context.Context, cfg ClientConfig) (int, error) {
 	return n, e.qp.Close(closing)
 }
 
-// lasting is ctx, or, for a client that goes on until it is interrupted, one that leaves it the time to end its ping.
+// lasting is ctx, or, for a client that goes on until it is interrupted, one that leaves it the
+// time to end its ping.
 func lasting(ctx context.Context, endless bool) (context.Context, context.CancelFunc) {
 	if !endless {
 		return context.WithCancel(ctx)

@@ -8,9 +8,10 @@
 //	  | <========================= RDMA Write of it ---- |
 //	  | <- Send, "it was written" ---------------------- |  the client compares the two
 //
-// Each Send has 16 octets, in network order: a tagged offset of 64 bits, an STag and a length of 32 each; of the server's nobody looks
-// at the content. There is no private data. The client leaves in order when it has had enough. Its Reads need read depths, 1 at
-// least, which MPA settles in its revision 2 only (RFC 6581).
+// Each Send has 16 octets, in network order: a tagged offset of 64 bits, an STag and a length of 32
+// each; of the server's nobody looks at the content. There is no private data. The client leaves in
+// order when it has had enough. Its Reads need read depths, 1 at least, which MPA settles in its
+// revision 2 only (RFC 6581).
 package rping
 
 import (
@@ -183,20 +184,17 @@ func (e *end) receive(ctx context.Context) (place, error) {
 
 // next takes the next completion.
 func (e *end) next(ctx context.Context) (rnic.Completion, error) {
-	var c [1]rnic.Completion
-	for e.cq.Poll(c[:]) == 0 {
-		if err := e.cq.Wait(ctx); err != nil {
-			return c[0], err
-		}
-	}
+	c, err := peer.Next(ctx, e.cq)
 	switch {
-	case c[0].Status != rnic.Success:
-		return c[0], e.over(ctx, fmt.Errorf("rping: %v: %v", c[0].Op, c[0].Status))
-	case c[0].Op == rnic.OpRecv:
-		e.got[c[0].ID] = c[0].Len
+	case err != nil:
+		return c, err
+	case c.Status != rnic.Success:
+		return c, e.over(ctx, fmt.Errorf("rping: %v: %v", c.Op, c.Status))
+	case c.Op == rnic.OpRecv:
+		e.got[c.ID] = c.Len
 		e.arrived++
 	}
-	return c[0], nil
+	return c, nil
 }
 
 // over says how the connection ended, which is about to, if err came of that.

@@ -34,9 +34,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	r := &rig{t: t, client: devs[0], served: make(chan Served, 64), refused: make(chan string, 64), pings: make(chan string, 1024), waits: make(chan struct{}, 64)}
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
-	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
-	require.NoError(t, err)
-	r.addr = testnic.Dialable(l.Addr())
+	t.Cleanup(cancel)
 	cfg.Adapter = devs[1]
 	done := cfg.Done
 	cfg.Done = func(s Served) {
@@ -47,16 +45,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	}
 	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
 	cfg.OnPing = func(_ netip.AddrPort, p Ping) { r.pings <- string(p.Data[:min(len(p.Data), 20)]) }
-	var serving sync.WaitGroup
-	s := NewServer(cfg)
-	serving.Go(func() {
-		_ = l.Serve(r.ctx, func(ctx context.Context, req *rnic.ConnRequest) { s.Handle(testnic.Waiting(ctx, r.waits), req) })
-	})
-	t.Cleanup(func() {
-		cancel()
-		serving.Wait()
-		l.Close()
-	})
+	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, NewServer(cfg).Handle)
 	return r
 }
 
@@ -72,32 +61,31 @@ func (r *rig) result() Served {
 	}
 }
 
-// Pings of every size come back as they were, over both transports, and the server saw what the client had.
+// Pings of every size come back as they were, over both transports, and the server saw what the
+// client had.
 func TestPings(t *testing.T) {
-	for name, transport := range map[string]func(testing.TB) [2]*rnic.Adapter{"sockets": testnic.Sockets, "wire": testnic.Wired} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, transport(t), ServerConfig{})
-			for _, size := range []int{SizeMin, SizeDefault, 2000, SizeMax} {
-				var took []time.Duration
-				n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 70, Size: size, Verify: true, OnPing: func(p Ping) {
-					require.Equal(t, len(took), p.Number)
-					took = append(took, p.Took)
-				}})
-				require.NoError(t, err)
-				require.Equal(t, 70, n)
-				require.Len(t, took, 70)
-				s := r.result()
-				require.NoError(t, s.Err)
-				require.Equal(t, 70, s.Pings)
-				require.Equal(t, rnic.RFC6581, s.Startup.Dialect)
-				for i := range 70 {
-					want := make([]byte, size)
-					Data(want, i)
-					require.Equal(t, string(want[:20]), <-r.pings)
-				}
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		r := newRig(t, devs, ServerConfig{})
+		for _, size := range []int{SizeMin, SizeDefault, 2000, SizeMax} {
+			var took []time.Duration
+			n, err := Run(r.ctx, ClientConfig{Adapter: r.client, Addr: r.addr, Count: 70, Size: size, Verify: true, OnPing: func(p Ping) {
+				require.Equal(t, len(took), p.Number)
+				took = append(took, p.Took)
+			}})
+			require.NoError(t, err)
+			require.Equal(t, 70, n)
+			require.Len(t, took, 70)
+			s := r.result()
+			require.NoError(t, s.Err)
+			require.Equal(t, 70, s.Pings)
+			require.Equal(t, rnic.RFC6581, s.Startup.Dialect)
+			for i := range 70 {
+				want := make([]byte, size)
+				Data(want, i)
+				require.Equal(t, string(want[:20]), <-r.pings)
 			}
-		})
-	}
+		}
+	})
 }
 
 // The data is rping's: a number, letters that begin with another one each time, and an octet 0.
@@ -117,7 +105,8 @@ func TestData(t *testing.T) {
 	require.Equal(t, "rdma-ping-2147483647: ", string(b[:22]))
 }
 
-// Several clients at once; one that is interrupted leaves; one that asks for too much is told, and the others never notice.
+// Several clients at once; one that is interrupted leaves; one that asks for too much is told, and
+// the others never notice.
 func TestClientsAtOnce(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{SizeMax: 1000})
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -202,8 +191,8 @@ func TestClientsOneByOne(t *testing.T) {
 	}
 }
 
-// played is a server that reads as rping's does, has its say about what it read, and writes room octets of that, at most, beyond octets
-// away from where it is to.
+// played is a server that reads as rping's does, has its say about what it read, and writes room
+// octets of that, at most, beyond octets away from where it is to.
 func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, beyond uint64) (addr string, ended chan error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -261,7 +250,8 @@ func played(t *testing.T, devs [2]*rnic.Adapter, say func([]byte), room uint32, 
 	return testnic.Dialable(l.Addr()), ended
 }
 
-// Data that does not come back as it was, or not whole, is an error where Verify was asked for, which says where.
+// Data that does not come back as it was, or not whole, is an error where Verify was asked for,
+// which says where.
 func TestMismatch(t *testing.T) {
 	for _, tc := range []struct {
 		say  func([]byte)
@@ -321,7 +311,8 @@ func TestNoRoomForThePong(t *testing.T) {
 	require.EqualError(t, r.result().Err, "rping: 100 octets to write back, the client has room for 99")
 }
 
-// A client that comes right behind another one finds its place, though the server is not through with that one.
+// A client that comes right after another one finds its place, though the server is not through
+// with that one.
 func TestOnePlace(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
@@ -341,8 +332,8 @@ func TestOnePlace(t *testing.T) {
 	require.NoError(t, <-again)
 }
 
-// A client for which the server has no memory left is told so at once, whatever it is for: the messages, the data, or the
-// connection.
+// A client for which the server has no memory left is told so at once, whatever it is for: the
+// messages, the data, or the connection.
 func TestServerIsFull(t *testing.T) {
 	for regions := 1; regions <= 2; regions++ {
 		serverIsFull(t, regions)

@@ -18,8 +18,8 @@ type ServerConfig struct {
 	ClientsMax  int            // at a time (default 64)
 	IdleTimeout time.Duration  // ends a connection on which nothing comes for so long (default 30 s)
 	Conn        rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
-	// OnPing, Done and Refused, if set, are told of each ping, of each client that is gone, and of those that were rejected. Called from
-	// several goroutines.
+	// OnPing, Done and Refused, if set, are told of each ping, of each client that is gone, and of
+	// those that were rejected. Called from several goroutines.
 	OnPing  func(netip.AddrPort, Ping)
 	Done    func(Served)
 	Refused func(remote netip.AddrPort, why string)
@@ -53,7 +53,8 @@ func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax)}
 }
 
-// Serve accepts from l until ctx ends, then waits for the clients under way to be cut off. Its error is the Listener's.
+// Serve accepts from l until ctx ends, then waits for the clients under way to be cut off. Its
+// error is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 	return l.Serve(ctx, s.Handle)
 }

@@ -34,10 +34,19 @@ type mapper interface {
 	net.Conn
 	io.WriterAt
 	Map(b []byte, offset uint64) (*rsocket.Mapping, error)
+	Mapped(off int64) int
 	QueuePair() *rnic.QueuePair
 }
 
 var errNoMapper = errors.New("rstream: memory can be mapped by connections of package rsocket only")
+
+// SizeError: the peer has mapped another length than a transfer of ours has. Without it an end with
+// the shorter one could believe that the first octets of a longer transfer were all.
+type SizeError struct{ Ours, Theirs int }
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("rstream: the peer has memory for transfers of %d octets, and ours have %d; both ends must be told the same sizes", e.Theirs, e.Ours)
+}
 
 // notYet is the last octet before anything has come. No transfer ends in it before the 256th.
 const notYet = 0xff
@@ -63,6 +72,13 @@ func (e *End) direct(conn net.Conn, t Test) (Result, error) {
 	defer m.Close()
 	if err := d.meet(); err != nil {
 		return Result{}, err
+	}
+	switch n := c.Mapped(0); n {
+	case t.Size:
+	case 0:
+		return Result{}, rsocket.ErrMapped
+	default:
+		return Result{}, &SizeError{Ours: t.Size, Theirs: n}
 	}
 	begin := time.Now()
 	for range t.Iterations {
@@ -255,7 +271,7 @@ func (d *direct) await(idle time.Duration, so func() bool) error {
 func (d *direct) placed() rnic.Placed {
 	st, err := d.c.QueuePair().Stats(context.Background())
 	if err != nil {
-		return rnic.Placed{} // of a connection that is over: who waits is told
+		return rnic.Placed{} // of a connection that is over: a caller that waits is told
 	}
 	return st.Placed
 }

@@ -1,4 +1,5 @@
-// Package rstream is the test that rdma-core's rstream makes of a stream socket, at either end of it:
+// Package rstream is the test that rdma-core's rstream makes of a stream socket, at either end of
+// it:
 //
 //	client                                          server
 //	  | -- 16 octets --------------------------------> |
@@ -6,9 +7,10 @@
 //	  | -- so many transfers ------------------------> |  so many iterations of these two
 //	  | <------------------------- as many transfers - |
 //
-// Neither what is measured nor how much of it is exchanged: both ends have to be told the same. Without being told anything rstream
-// measures latency (one transfer an iteration) of some sizes on one connection, closes it, and measures bandwidth (one iteration) on another.
-// riostream's test is the same by RDMA into the other end's memory (direct.go).
+// Neither what is measured nor how much of it is exchanged: both ends have to be told the same.
+// Without being told anything rstream measures latency (one transfer an iteration) of some sizes on
+// one connection, closes it, and measures bandwidth (one iteration) on another. riostream's test is
+// the same by RDMA into the other end's memory (direct.go).
 package rstream
 
 import (
@@ -134,11 +136,14 @@ func decimal(n int) string {
 // End is one end of tests, on one connection or several after another.
 type End struct {
 	Client bool
-	// Verify lays octets out that count up and looks at those that come, over all connections. Both ends, or neither.
+	// Verify lays octets out that count up and looks at those that come, over all connections. Both
+	// ends, or neither.
 	Verify bool
-	// Direct makes riostream's tests instead of rstream's: transfers are written into the other end's memory.
+	// Direct makes riostream's tests instead of rstream's: transfers are written into the other
+	// end's memory.
 	Direct bool
-	// Idle ends a test in which nothing moves for so long, and an eighth of it longer at the most. 0: never.
+	// Idle ends a test in which nothing moves for so long, and an eighth of it longer at the most.
+	// 0: never.
 	Idle time.Duration
 
 	buf       []byte
@@ -224,7 +229,8 @@ func (e *SilenceError) Error() string {
 	return fmt.Sprintf("rstream: nothing moved for %v; both ends must be told the same sizes and counts", e.Idle)
 }
 
-// ended says what the error of a connection means for a test. Who tells of it has the addresses.
+// ended says what the error of a connection means for a test. The caller that prints it has the
+// addresses.
 func (e *End) ended(err error) error {
 	var op *net.OpError
 	switch {

@@ -173,7 +173,8 @@ func TestLastWord(t *testing.T) {
 	require.NoError(t, r.result().Err)
 }
 
-// A client that says nothing, or does not come again, is given up; one from elsewhere is sent away meanwhile.
+// A client that says nothing, or does not come again, is given up; one from elsewhere is sent away
+// meanwhile.
 func TestClients(t *testing.T) {
 	r := newRig(t, Server{Plan: Plan{Size: 100}, Idle: 50 * time.Millisecond})
 	c, err := r.dialFrom("127.0.0.1")(r.ctx)
@@ -203,8 +204,8 @@ func TestClients(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// A transfer may take as long as it likes while something of it moves, in either direction; when nothing does the end comes, no sooner than
-// it was told and an eighth later at the most.
+// A transfer may take as long as it likes while something of it moves, in either direction; when
+// nothing does the end comes, no sooner than it was told and an eighth later at the most.
 func TestIdle(t *testing.T) {
 	const idle, pieces = 16 * time.Second, 12
 	for name, reading := range map[string]bool{"reading": true, "writing": false} {
@@ -244,7 +245,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// What ends a connection is said without the addresses, which stand before it already; a peer that is gone is one in either direction.
+// What ends a connection is said without the addresses, which stand before it already; a peer that
+// is gone is one in either direction.
 func TestEnded(t *testing.T) {
 	e := End{Idle: time.Second}
 	op := func(err error) error { return &net.OpError{Op: "write", Err: err} }

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Plan is what both ends have been told. The zero value is what rstream measures without being told anything.
+// Plan is what both ends have been told. The zero value is what rstream measures without being told
+// anything.
 type Plan struct {
 	Size, Transfers, Iterations int // of one Test; with all of them 0 the Standard ones
 	All                         bool
@@ -61,7 +62,8 @@ func (e *End) Tests(ctx context.Context, c net.Conn, tests []Test, result func(R
 // lastWordMax is how long a server lets the client close first.
 const lastWordMax = time.Second
 
-// lastWord is the client's: one of rstream's that polls (-T async) takes a goodbye for an error while it has octets to read.
+// lastWord is the client's: one of rstream's that polls (-T async) takes a goodbye for an error
+// while it has octets to read.
 func (e *End) lastWord(c net.Conn) error {
 	if e.Client {
 		return nil
@@ -104,8 +106,9 @@ type Server struct {
 	Verify bool
 	Direct bool          // riostream's tests
 	Idle   time.Duration // ends a client that keeps us waiting for so long, on a connection or for the next one
-	// Done and Refused, if set, are told of each client that is gone, and of connections that were closed because they came from
-	// elsewhere than the client's. Called from the goroutine of Serve.
+	// Done and Refused, if set, are told of each client that is gone, and of connections that were
+	// closed because they came from elsewhere than the client's. Called from the goroutine of
+	// Serve.
 	Done    func(Served)
 	Refused func(remote netip.AddrPort, why string)
 }

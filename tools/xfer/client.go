@@ -17,7 +17,8 @@ const (
 	idClosing  = 1 << 33
 )
 
-// client is the connection of a Put or a Get, with a buffer: chunks of the file, the closing message, and the server's answer.
+// client is the connection of a Put or a Get, with a buffer: chunks of the file, the closing
+// message, and the server's answer.
 type client struct {
 	qp      *rnic.QueuePair
 	cq      *rnic.CompletionQueue
@@ -66,16 +67,14 @@ func (c *client) answer(n uint32) (answer, error) {
 
 // next waits for the next completion, which is to be a successful one.
 func (c *client) next(ctx context.Context) (rnic.Completion, error) {
-	var got [1]rnic.Completion
-	for c.cq.Poll(got[:]) == 0 {
-		if err := c.cq.Wait(ctx); err != nil {
-			return got[0], fmt.Errorf("xfer: waiting for the server: %w", err)
-		}
+	got, err := peer.Next(ctx, c.cq)
+	switch {
+	case err != nil:
+		return got, fmt.Errorf("xfer: waiting for the server: %w", err)
+	case got.Status != rnic.Success:
+		return got, peer.Over(ctx, c.qp, fmt.Errorf("xfer: %v %v: the server closed the connection", got.Op, got.Status))
 	}
-	if got[0].Status != rnic.Success {
-		return got[0], peer.Over(ctx, c.qp, fmt.Errorf("xfer: %v %v: the server closed the connection", got[0].Op, got[0].Status))
-	}
-	return got[0], nil
+	return got, nil
 }
 
 // fail ends the connection, and prefers its own reason for that.

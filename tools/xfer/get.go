@@ -12,8 +12,8 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// The client's pipeline: so many Reads of so many octets are under way, or being hashed and written. No more than the ORD that
-// start-up settled are asked of the server at a time.
+// The client's pipeline: so many Reads of so many octets are under way, or being hashed and
+// written. No more than the ORD that start-up settled are asked of the server at a time.
 const (
 	readsMax = readDepth
 	readMax  = 256 << 10
@@ -23,7 +23,8 @@ const (
 type GetConfig struct {
 	Adapter *rnic.Adapter
 	Addr    string // host:port
-	// Begin says where the file goes, when its length is known and before an octet of it is asked for. Its error ends the transfer.
+	// Begin says where the file goes, when its length is known and before an octet of it is asked
+	// for. Its error ends the transfer.
 	Begin    func(length uint64) (io.Writer, error)
 	Progress func(done, length uint64) // may be nil
 	Conn     rnic.ConnParam            // as PutConfig's
@@ -31,8 +32,8 @@ type GetConfig struct {
 	Timeout time.Duration
 }
 
-// Get reads the server's file, by RDMA Reads, and returns what both sides counted. A SHA-256 other than the server's is an
-// error; whatever was written then is worth nothing.
+// Get reads the server's file, by RDMA Reads, and returns what both sides counted. A SHA-256 other
+// than the server's is an error; whatever was written then is worth nothing.
 func Get(ctx context.Context, cfg GetConfig) (Result, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 60 * time.Second

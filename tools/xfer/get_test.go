@@ -27,7 +27,8 @@ func (r *rig) get(change func(*GetConfig)) ([]byte, Result, error) {
 	return got.Bytes(), res, err
 }
 
-// Files of every awkward size come whole, with the same hash at both ends, in as many Reads as start-up allows.
+// Files of every awkward size come whole, with the same hash at both ends, in as many Reads as
+// start-up allows.
 func TestGet(t *testing.T) {
 	for _, n := range []int{0, 1, 1459, readMax, readsMax*readMax + 12345} {
 		want := content(uint64(n), n)
@@ -85,8 +86,8 @@ type fails struct{ err error }
 
 func (f fails) Write([]byte) (int, error) { return 0, f.err }
 
-// A client that was granted a file may read it, and nothing else: not write it, not read beyond it, and no more when it has said that it
-// has it.
+// A client that was granted a file may read it, and nothing else: not write it, not read beyond it,
+// and no more when it has said that it has it.
 //
 // req: 5042-6.3.4-1
 func TestGetRights(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package xfer is the file transfer of `rnicd serve`, `rnicd put` and `rnicd get`, an ordinary ULP over package rnic.
+// Package xfer is the file transfer of `rnicd serve`, `rnicd put` and `rnicd get`, an ordinary ULP
+// over package rnic.
 //
 //	client                                        server
 //	  | -- MPA Request {put, length} ------------> |  finds room in its region, clears it, registers just that
@@ -17,7 +18,8 @@
 //	| <- Send {status, SHA-256, counters} ------- |
 //	| -- FIN ----------------------------------> |
 //
-// The answer to a put that failed has no SHA-256: it says nothing of memory that the client may not have written.
+// The answer to a put that failed has no SHA-256: it says nothing of memory that the client may not
+// have written.
 //
 // A request that cannot be served is rejected in the MPA Reply with a text that says why.
 package xfer
@@ -207,7 +209,8 @@ func parseAnswer(b []byte) (answer, error) {
 	}, nil
 }
 
-// check says what in a server's answer stands against a transfer of length octets, whose SHA-256 this end found to be digest.
+// check says what in a server's answer stands against a transfer of length octets, whose SHA-256
+// this end found to be digest.
 func (a *answer) check(length uint64, digest [digestLen]byte) error {
 	switch {
 	case !a.match && a.digest == [digestLen]byte{}:

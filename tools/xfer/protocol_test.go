@@ -64,7 +64,7 @@ func marshal(v any) []byte {
 	panic("unknown message")
 }
 
-// dirty is a buffer that was used before, with room behind.
+// dirty is a buffer that was used before, with room after.
 func dirty(n int) []byte { return []byte(strings.Repeat("\xee", n+3)) }
 
 func TestMessagesGolden(t *testing.T) {
@@ -79,7 +79,8 @@ func TestMessagesGolden(t *testing.T) {
 	}
 }
 
-// Neither a part of a message nor one with octets behind it is taken for it, nor one of another kind.
+// Neither a part of a message nor one with octets after it is taken for it, nor one of another
+// kind.
 func TestMessagesMalformed(t *testing.T) {
 	for _, m := range messages {
 		whole := unhex(t, m.bytes)

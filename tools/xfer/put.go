@@ -30,8 +30,8 @@ type PutConfig struct {
 	AnswerTimeout time.Duration
 }
 
-// Put sends Length octets of Source into the server's memory and returns what both sides counted. Any difference
-// between the hashes, or in what the server says of the transfer, is an error.
+// Put sends Length octets of Source into the server's memory and returns what both sides counted.
+// Any difference between the hashes, or in what the server says of the transfer, is an error.
 func Put(ctx context.Context, cfg PutConfig) (Result, error) {
 	if cfg.AnswerTimeout == 0 {
 		cfg.AnswerTimeout = 60 * time.Second

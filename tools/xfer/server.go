@@ -26,7 +26,8 @@ type ServerConfig struct {
 	NoMarkers   bool
 	NoCRC       bool
 	DropBadCRC  bool
-	// Done, if set, is told of every transfer that was granted, when it is over. Called from several goroutines.
+	// Done, if set, is told of every transfer that was granted, when it is over. Called from
+	// several goroutines.
 	Done func(Result)
 	// Refused, if set, is told of every request that was rejected.
 	Refused func(remote netip.AddrPort, why string)
@@ -58,7 +59,8 @@ func (r *Result) Goodput() float64 {
 	return float64(r.Length) * 8 / r.Wire.Seconds()
 }
 
-// Server lets clients write files into its region, several at a time as far as there is room, and read its File.
+// Server lets clients write files into its region, several at a time as far as there is room, and
+// read its File.
 type Server struct {
 	cfg    ServerConfig
 	pd     *rnic.ProtectionDomain
@@ -186,8 +188,8 @@ func (t *transfer) run(ctx context.Context) (res Result) {
 	return res
 }
 
-// grant registers the range for this QueuePair alone and accepts. A client that cannot be served for want of something
-// here is told so.
+// grant registers the range for this QueuePair alone and accepts. A client that cannot be served
+// for want of something here is told so.
 func (t *transfer) grant(ctx context.Context) (err error) {
 	defer func() {
 		if err == nil {
@@ -236,8 +238,8 @@ func (t *transfer) grant(ctx context.Context) (err error) {
 	})
 }
 
-// wipeStep is how much is cleared at a time: the runtime cannot interrupt a clear, and may have to stop the Pollers until
-// it is over.
+// wipeStep is how much is cleared at a time: the runtime cannot interrupt a clear, and may have to
+// stop the Pollers until it is over.
 const wipeStep = 1 << 20
 
 // wipe clears b. It takes time in proportion to its length, and ends early with ctx.
@@ -259,25 +261,23 @@ func (t *transfer) await(ctx context.Context) (rnic.Completion, error) {
 	silent := fmt.Errorf("xfer: nothing was %s by the client for %v", what, t.s.cfg.IdleTimeout)
 	ctx, stop := peer.Watch(ctx, t.s.cfg.IdleTimeout, silent, t.moved)
 	defer stop()
-	var c [1]rnic.Completion
-	for t.cq.Poll(c[:]) == 0 {
-		if err := t.cq.Wait(ctx); err != nil {
-			return c[0], cmp.Or(context.Cause(ctx), err)
-		}
+	c, err := peer.Next(ctx, t.cq)
+	if err != nil {
+		return c, cmp.Or(context.Cause(ctx), err)
 	}
-	if c[0].Status != rnic.Success {
+	if c.Status != rnic.Success {
 		early := errors.New("xfer: the client closed the connection before its closing message")
 		if m, err := t.moved(ctx); err == nil && t.want.op == OpGet && m.reads == 0 {
 			early = errors.New("xfer: the client closed the connection without reading anything: it may have no room for the file, or be told a --size-max")
 		}
-		return c[0], peer.Over(ctx, t.qp, early)
+		return c, peer.Over(ctx, t.qp, early)
 	}
-	return c[0], nil
+	return c, nil
 }
 
-// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any more. Who wrote as many
-// octets as it asked for may have written some of them twice and others never, so the answer to put has a SHA-256 only where
-// it is the client's own.
+// verify hashes the memory in place. The STag is revoked first: what is hashed cannot change any
+// more. A client that wrote as many octets as it asked for may have written some of them twice and
+// others never, so the answer to put has a SHA-256 only where it is the client's own.
 func (t *transfer) verify(c rnic.Completion) (answer, error) {
 	f, err := parseFinish(t.control.Bytes()[:c.Len])
 	if err != nil {
@@ -361,7 +361,8 @@ func (t *transfer) revoke() {
 	}
 }
 
-// vacate gives the room in the region back. Whoever comes next may write there: nobody looks at it for this transfer any more.
+// vacate gives the room in the region back. Whoever comes next may write there: nobody looks at it
+// for this transfer any more.
 func (t *transfer) vacate() {
 	if t.room == nil {
 		return

@@ -73,7 +73,8 @@ func TestServerNoRoom(t *testing.T) {
 	require.Equal(t, large, r.region)
 }
 
-// The room is free when the client hears of its end: who has heard may come again at once with as much, though the server is not done.
+// The room is free when the client hears of its end: a client that has heard may come again at once
+// with as much, though the server is not done.
 func TestServerRoomBehindTheAnswer(t *testing.T) {
 	r := newRig(t, 50_000, ServerConfig{})
 	data := content(1, 50_000)
@@ -92,7 +93,8 @@ func TestServerRoomBehindTheAnswer(t *testing.T) {
 	require.NoError(t, r.result().Err)
 }
 
-// The digest that the client sends is held against the memory. The answer does not say what is there.
+// The digest that the client sends is held against the memory. The answer does not say what is
+// there.
 func TestServerMismatch(t *testing.T) {
 	data := content(1, 5000)
 	r := newRig(t, 10_000, ServerConfig{})
@@ -110,7 +112,8 @@ func TestServerMismatch(t *testing.T) {
 	require.Zero(t, r.server.Served.Load())
 }
 
-// A client that closes with another length, or has not written what it asked for, has no match and costs no hashing.
+// A client that closes with another length, or has not written what it asked for, has no match and
+// costs no hashing.
 func TestServerClosedTooEarly(t *testing.T) {
 	data := content(1, 5000)
 	for _, tc := range []struct {
@@ -138,8 +141,9 @@ func TestServerClosedTooEarly(t *testing.T) {
 	}
 }
 
-// What one client wrote is gone before the next may write there, and no answer lets a client find it out: not a client that
-// leaves octets as they are, and writes others twice so that the count is right.
+// What one client wrote is gone before the next may write there, and no answer lets a client find
+// it out: not a client that leaves octets as they are, and writes others twice so that the count is
+// right.
 func TestServerForgets(t *testing.T) {
 	const n = 2*wipeStep + 5000
 	secret := content(1, n)

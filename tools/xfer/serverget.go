@@ -17,8 +17,8 @@ func (t *transfer) depth() int {
 	return 0
 }
 
-// progress is what shows that a client is at work. Not segments: a peer that only keeps TCP alive must not keep its part of the
-// memory.
+// progress is what shows that a client is at work. Not segments: a peer that only keeps TCP alive
+// must not keep its part of the memory.
 type progress struct {
 	placed rnic.Placed
 	reads  uint64
@@ -30,7 +30,8 @@ func (t *transfer) moved(ctx context.Context) (progress, error) {
 	return progress{st.Placed, st.ReadsServed, st.PayloadSent}, err
 }
 
-// sender is what the server counted of a file that was read. A connection that is ending has its last figures.
+// sender is what the server counted of a file that was read. A connection that is ending has its
+// last figures.
 func (t *transfer) sender(ctx context.Context) SenderCounters {
 	st, err := t.qp.Stats(ctx)
 	if err != nil {

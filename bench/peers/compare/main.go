@@ -1,7 +1,8 @@
-// Command compare measures the goodput of one TCP stream between the Linux kernel and a stack on a TAP device, in both
-// directions: our stack, gVisor's netstack, and for context the kernel with itself over a veth pair. All run in turn, round
-// by round, on the same machine in one run, because figures of different runs do not compare. scripts/bench-peers.sh builds
-// what it needs and starts it.
+// Command compare measures the goodput of one TCP stream between the Linux kernel and a stack on a
+// TAP device, in both directions: our stack, gVisor's netstack, and for context the kernel with
+// itself over a veth pair. All run in turn, round by round, on the same machine in one run, because
+// figures of different runs do not compare. scripts/bench-peers.sh builds what it needs and starts
+// it.
 //
 // It needs root: each transfer gets a network namespace of its own, which goes with it.
 package main

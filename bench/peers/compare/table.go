@@ -41,7 +41,8 @@ func goodput(s sample) float64   { return s.gbps }
 func stackCPU(s sample) float64  { return s.stackCPU }
 func kernelCPU(s sample) float64 { return s.kernelCPU }
 
-// print writes the table: one row per cell, the first peer's goodput over each one's in the last column but two.
+// print writes the table: one row per cell, the first peer's goodput over each one's in the last
+// column but two.
 func (t *table) print(w io.Writer, p *plan) {
 	first := p.peers[0].name
 	fmt.Fprintf(w, "| MTU | way | stack | Gbit/s | %s is | CPU s/GiB | other end's |\n|---|---|---|---|---|---|---|\n", first)

@@ -78,7 +78,7 @@ func measureOnce(ctx context.Context, p *plan, c cell, e peer) (sample, error) {
 	if err := server.ready(); err != nil {
 		return sample{}, err
 	}
-	if err := n.join(ctx); err != nil {
+	if err := n.attach(ctx); err != nil {
 		return sample{}, err
 	}
 	client, err := start(ctx, n.client, filepath.Join(p.bin, "kernel"), "--role="+string(other), length,
@@ -145,8 +145,8 @@ func newNet(ctx context.Context, e peer, mtu int) (*network, error) {
 	return n, ip(ctx, fmt.Sprintf("-n %s link set %s up", n.server, device))
 }
 
-// join brings the kernel's side up; the stack has made its device.
-func (n *network) join(ctx context.Context) error {
+// attach brings the kernel's side up; the stack has made its device.
+func (n *network) attach(ctx context.Context) error {
 	if err := ip(ctx, fmt.Sprintf("-n %s link set %s mtu %d txqueuelen %s up", n.client, device, n.mtu, queueLen)); err != nil {
 		return err
 	}

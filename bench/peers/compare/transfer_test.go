@@ -39,8 +39,8 @@ func namespaces(t *testing.T) []string {
 	return mine
 }
 
-// A stream passes both ways between the kernel and our stack, and between two kernels, every octet of it is counted at
-// both ends, and no namespace stays.
+// A stream passes both ways between the kernel and our stack, and between two kernels, every octet
+// of it is counted at both ends, and no namespace stays.
 func TestTransfer(t *testing.T) {
 	bin := ends(t)
 	p := &plan{bin: bin, length: 200 * time.Millisecond}
@@ -58,7 +58,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// An end that fails is an error that names it, an end that hangs is ended, and neither leaves anything behind.
+// An end that fails is an error that names it, an end that hangs is ended, and neither leaves
+// anything behind.
 func TestTransferFails(t *testing.T) {
 	bin := ends(t)
 	p := &plan{bin: bin, length: 200 * time.Millisecond}

@@ -19,8 +19,8 @@ import (
 // vnetLen is the size of a virtio_net_hdr (linux/virtio_net.h).
 const vnetLen = 10
 
-// openTAP makes a TAP device, with or without a virtio_net_hdr before each frame. With one, the kernel is told that we
-// take frames without checksum and uncut ones.
+// openTAP makes a TAP device, with or without a virtio_net_hdr before each frame. With one, the
+// kernel is told that we take frames without checksum and uncut ones.
 func openTAP(name string, vnet bool) (int, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -47,10 +47,11 @@ func openTAP(name string, vnet bool) (int, error) {
 	return fd, nil
 }
 
-// vnetLink is a link endpoint on a TAP with virtio_net_hdr. gVisor's own fdbased endpoint does segmentation offload on
-// sockets only (fdbased/endpoint.go, New: isSocket), so over a TAP it would send and receive a frame of the MTU with each
-// system call. This one is fdbased's readv path with that header in front, and without the hand-over to a second goroutine
-// unless inline is off (fdbased/packet_dispatchers.go, processors.go).
+// vnetLink is a link endpoint on a TAP with virtio_net_hdr. gVisor's own fdbased endpoint does
+// segmentation offload on sockets only (fdbased/endpoint.go, New: isSocket), so over a TAP it would
+// send and receive a frame of the MTU with each system call. This one is fdbased's readv path with
+// that header in front, and without the hand-over to a second goroutine unless inline is off
+// (fdbased/packet_dispatchers.go, processors.go).
 type vnetLink struct {
 	fd     int
 	stop   stopfd.StopFD
@@ -84,8 +85,9 @@ func (l *vnetLink) Close()                                  {}
 func (l *vnetLink) SetOnCloseAction(func())                 {}
 func (l *vnetLink) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
 
-// Capabilities: without CapabilityTXChecksumOffload, as fdbased in runsc: a segment that may be cut has its checksum left to
-// the kernel anyway, and one that is not (a SYN, a RST) would go out with none.
+// Capabilities: without CapabilityTXChecksumOffload, as fdbased in runsc: a segment that may be cut
+// has its checksum left to the kernel anyway, and one that is not (a SYN, a RST) would go out with
+// none.
 func (l *vnetLink) Capabilities() stack.LinkEndpointCapabilities {
 	return stack.CapabilityRXChecksumOffload | stack.CapabilityResolutionRequired
 }
@@ -150,8 +152,9 @@ func (l *vnetLink) ParseHeader(pkt *stack.PacketBuffer) bool {
 	return ok
 }
 
-// bufferSizes are a small one, for small frames and the front of large ones, and as many of the rest as the largest frame
-// needs. gVisor clears a buffer when it is taken from its pool (buffer/chunk.go), so many small ones save clearing.
+// bufferSizes are a small one, for small frames and the front of large ones, and as many of the
+// rest as the largest frame needs. gVisor clears a buffer when it is taken from its pool
+// (buffer/chunk.go), so many small ones save clearing.
 func bufferSizes(o *options) []int {
 	sizes := []int{o.first}
 	for n := o.first; n < 65536+header.EthernetMinimumSize; n += o.rest {
@@ -160,8 +163,8 @@ func bufferSizes(o *options) []int {
 	return sizes
 }
 
-// receive reads frames into pooled buffers, of which only those that were used are replaced. Packets go up on this
-// goroutine, or to another over a channel, GRO on either.
+// receive reads frames into pooled buffers, of which only those that were used are replaced.
+// Packets go up on this goroutine, or to another over a channel, GRO on either.
 func (l *vnetLink) receive(d stack.NetworkDispatcher) {
 	up := func(pkt *stack.PacketBuffer) { d.DeliverNetworkPacket(pkt.NetworkProtocolNumber, pkt) }
 	var g gro.GRO

@@ -25,7 +25,8 @@ func (r *received) DeliverNetworkPacket(proto tcpip.NetworkProtocolNumber, pkt *
 	}
 }
 
-// linked is a link on one end of a pair of sockets that keep message boundaries, as a TAP does; the other end is returned.
+// linked is a link on one end of a pair of sockets that keep message boundaries, as a TAP does; the
+// other end is returned.
 func linked(t *testing.T, o *options) (*vnetLink, int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -54,7 +55,8 @@ func frame(n int) []byte {
 	return b
 }
 
-// Frames of every size around the buffers' edges come up whole, in order, and one by one, on whichever goroutine.
+// Frames of every size around the buffers' edges come up whole, in order, and one by one, on
+// whichever goroutine.
 func TestLinkReceives(t *testing.T) {
 	for _, inline := range []bool{true, false} {
 		o := &options{inline: inline, first: 2048, rest: 16384}
@@ -81,7 +83,7 @@ func TestLinkReceives(t *testing.T) {
 	}
 }
 
-// A packet goes out as one frame behind a virtio_net_hdr that asks for what its GSO options say.
+// A packet goes out as one frame after a virtio_net_hdr that asks for what its GSO options say.
 func TestLinkSends(t *testing.T) {
 	gso := stack.GSO{Type: stack.GSOTCPv4, NeedsCsum: true, CsumOffset: 16, L3HdrLen: 20, MSS: 1448, MaxSize: 65535}
 	headers := header.EthernetMinimumSize + 40

@@ -1,5 +1,6 @@
-// Command gvisor is the end of a goodput comparison that is gVisor's netstack on a TAP device, with gonet's sockets. It is a
-// module of its own, so that rnicd does not depend on gVisor. What it prints and when it ends: bench/peers/measure.
+// Command gvisor is the end of a goodput comparison that is gVisor's netstack on a TAP device, with
+// gonet's sockets. It is a module of its own, so that rnicd does not depend on gVisor. What it
+// prints and when it ends: bench/peers/measure.
 //
 // It is meant to be as fast as netstack can be made over a TAP; ../README.md says what was tried.
 package main

@@ -51,7 +51,8 @@ func listen(o *options, addr netip.Prefix) (net.Listener, error) {
 	return gonet.ListenTCP(s, tcpip.FullAddress{NIC: nic, Addr: ours.Address, Port: measure.Port}, ipv4.ProtocolNumber)
 }
 
-// newLink is the link endpoint that was asked for. The device's MTU and the kernel side's address are set from outside.
+// newLink is the link endpoint that was asked for. The device's MTU and the kernel side's address
+// are set from outside.
 func newLink(o *options) (stack.LinkEndpoint, error) {
 	if o.link != "vnet" && o.link != "fdbased" {
 		return nil, fmt.Errorf("--link %q: want vnet or fdbased", o.link)

@@ -1,5 +1,5 @@
-// Command kernel is the end of a goodput comparison that is the Linux kernel's TCP with an ordinary program on it: what
-// every stack is measured against, and, twice over a veth pair, the floor.
+// Command kernel is the end of a goodput comparison that is the Linux kernel's TCP with an ordinary
+// program on it: what every stack is measured against, and, twice over a veth pair, the floor.
 package main
 
 import (
@@ -69,9 +69,10 @@ func open(connect, listen, congestion string) (net.Conn, error) {
 	return nil, fmt.Errorf("want one of --connect and --listen")
 }
 
-// chooser is a Control of net.Dialer and net.ListenConfig that takes the host's own choice of congestion control out of the
-// figures: BBR, for one, paces by what it takes for the path's rate, and then it is that which is measured, whoever is at
-// the other end. It comes before the handshake, for a socket that was BBR's once goes on being paced.
+// chooser is a Control of net.Dialer and net.ListenConfig that takes the host's own choice of
+// congestion control out of the figures: BBR, for one, paces by what it takes for the path's rate,
+// and then it is that which is measured, whoever is at the other end. It comes before the
+// handshake, for a socket that was BBR's once goes on being paced.
 func chooser(name string) func(string, string, syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) error {
 		var set error

@@ -1,7 +1,9 @@
-// Package measure is what the ends of a goodput comparison have in common: the lines that they print, what they count, and
-// when they end. The end that is gVisor's is in a module of its own (bench/peers/gvisor) and imports this one.
+// Package measure is what the ends of a goodput comparison have in common: the lines that they
+// print, what they count, and when they end. The end that is gVisor's is in a module of its own
+// (bench/peers/gvisor) and imports this one.
 //
-// An end is a process. It prints "ready" when it can be connected to, moves one stream in one direction, prints one line
+// An end is a process. It prints "ready" when it can be connected to, moves one stream in one
+// direction, prints one line
 //
 //	result {"octets":N,"seconds":S,"cpu":C}
 //
@@ -96,7 +98,8 @@ func CPU() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// Profile writes a CPU profile to a file until stop is called, which may be twice; with no path it does nothing.
+// Profile writes a CPU profile to a file until stop is called, which may be twice; with no path it
+// does nothing.
 func Profile(path string) (stop func(), err error) {
 	if path == "" {
 		return func() {}, nil

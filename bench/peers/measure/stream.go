@@ -24,8 +24,8 @@ func (d Direction) Check() error {
 	return nil
 }
 
-// Move moves one stream over c: a Source writes for the given time, half-closes and waits until the peer has closed too; a
-// Sink reads to the end and closes.
+// Move moves one stream over c: a Source writes for the given time, half-closes and waits until the
+// peer has closed too; a Sink reads to the end and closes.
 func Move(c net.Conn, d Direction, length time.Duration) (Result, error) {
 	defer c.Close()
 	// Whoever hangs is an error, not a wait without end.

@@ -1,5 +1,5 @@
-// Command ours is the end of a goodput comparison that is our stack: a Poller on a TAP device, and above the connection
-// what copies octets to or from an application's memory.
+// Command ours is the end of a goodput comparison that is our stack: a Poller on a TAP device, and
+// above the connection what copies octets to or from an application's memory.
 package main
 
 import (

@@ -14,8 +14,8 @@ type outcome struct {
 	err    error
 }
 
-// end is an Upper that does for each octet what an application needs done and no more: one copy between the packet and
-// the application's memory, a window on which the stream wraps around.
+// end is an Upper that does for each octet what an application needs done and no more: one copy
+// between the packet and the application's memory, a window on which the stream wraps around.
 type end struct {
 	memory    []byte
 	length    time.Duration // a source sends for so long; 0: a sink
@@ -67,7 +67,8 @@ func (e *end) Timer(c *stack.Conn, _ int64) {
 	c.CloseSend()
 }
 
-// PeerClosed is the end of what a sink gets; a source's kernel closes when it has read the source's FIN.
+// PeerClosed is the end of what a sink gets; a source's kernel closes when it has read the source's
+// FIN.
 func (e *end) PeerClosed(c *stack.Conn) {
 	e.peerEnded = true
 	e.result = e.clock.Stop(e.octets)

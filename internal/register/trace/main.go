@@ -1,6 +1,7 @@
-// Command trace prints, per document and level, how many requirements there are, how many a test cites, how many
-// docs/requirements.md answers, and which are open: `make trace`. With ids as arguments it prints their rows and where they
-// are cited: `make trace ARGS=5044-4.3-1`. It fails when a row is open.
+// Command trace prints, per document and level, how many requirements there are, how many a test
+// cites, how many docs/requirements/deviations.md answers, and which are open: `make trace`. With ids as
+// arguments it prints their rows and where they are cited: `make trace ARGS=5044-4.3-1`. It fails
+// when a row is open.
 package main
 
 import (
@@ -29,7 +30,7 @@ func run(w io.Writer, root string, ids []string) error {
 	if len(ids) == 0 {
 		table(w, r)
 		if n := len(r.Open()); n > 0 {
-			return fmt.Errorf("rows that are open: %d; cite them in a test, or answer them in docs/requirements.md", n)
+			return fmt.Errorf("rows that are open: %d; cite them in a test, or answer them in docs/requirements/deviations.md", n)
 		}
 		return nil
 	}
@@ -56,7 +57,7 @@ func table(w io.Writer, r *register.Register) {
 
 // legend says what the table's words mean, and which documents have no number.
 func legend(w io.Writer, r *register.Register) {
-	fmt.Fprintln(w, "A row is one rule of a document. It is cited when a test names it, answered when docs/requirements.md says why none does,")
+	fmt.Fprintln(w, "A row is one rule of a document. It is cited when a test names it, answered when docs/requirements/deviations.md says why none does,")
 	fmt.Fprintln(w, "and open otherwise. `make trace ARGS=ID` prints a row and the tests that cite it. Documents are RFCs, but for these:")
 	told := map[string]bool{}
 	for _, row := range r.Rows {
@@ -79,7 +80,7 @@ func explain(w io.Writer, r *register.Register, id string) error {
 		fmt.Fprintf(w, "    %v\n", at)
 	}
 	if r.Answered[id] {
-		fmt.Fprintln(w, "    docs/requirements.md")
+		fmt.Fprintln(w, "    docs/requirements/deviations.md")
 	}
 	return nil
 }

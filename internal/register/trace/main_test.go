@@ -18,7 +18,7 @@ func tree(t *testing.T) string {
 	for name, text := range map[string]string{
 		register.Files[0]: head + "D01-1-1\tMUST\ta-draft\t1\tmpa\tone\tp\tn\nD01-1-2\tMUST\ta-draft\t1\tmpa\ttwo\tp\tn\n",
 		register.Files[1]: head + "7323-1-1\tMUST\tRFC 7323\t1\ttcp\tthree\tp\tn\n791-1-1\tMAY\tRFC 791\t1\ttcp\tfour\tp\tn\n",
-		"a/a_test.go":     "// req: 7323-1-1\nfunc TestA(t *testing.T) {\n", "docs/requirements.md": "| row | why |\n|---|---|\n| 791-1-1 | no |\n",
+		"a/a_test.go":     "// req: 7323-1-1\nfunc TestA(t *testing.T) {\n", "docs/requirements/deviations.md": "| row | why |\n|---|---|\n| 791-1-1 | no |\n",
 	} {
 		path := filepath.Join(root, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -31,7 +31,7 @@ func tree(t *testing.T) string {
 // counts in columns of counts. Rows that are open are a failure.
 func TestTable(t *testing.T) {
 	var w strings.Builder
-	require.EqualError(t, run(&w, tree(t), nil), "rows that are open: 2; cite them in a test, or answer them in docs/requirements.md")
+	require.EqualError(t, run(&w, tree(t), nil), "rows that are open: 2; cite them in a test, or answer them in docs/requirements/deviations.md")
 	legend, table, ok := strings.Cut(w.String(), "\n\n")
 	require.True(t, ok)
 	require.Contains(t, legend, "cited when a test names it")
@@ -53,7 +53,7 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, `7323-1-1 MUST, RFC 7323 section 1: three
     a/a_test.go:1
 791-1-1 MAY, RFC 791 section 1: four
-    docs/requirements.md
+    docs/requirements/deviations.md
 `, w.String())
 	require.EqualError(t, run(&w, tree(t), []string{"NO-1"}), "NO-1 is in no register")
 }

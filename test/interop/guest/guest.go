@@ -1,5 +1,6 @@
-// Package guest boots the virtual machine of package image under qemu's software emulation and runs commands in it. It is for
-// tests, and for one guest at a time: everything is bounded in time, and the machine dies with the process that started it.
+// Package guest boots the virtual machine of package image under qemu's software emulation and runs
+// commands in it. It is for tests, and for one guest at a time: everything is bounded in time, and
+// the machine dies with the process that started it.
 package guest
 
 import (
@@ -46,7 +47,8 @@ type Guest struct {
 	ready   chan struct{}
 }
 
-// Boot starts a guest and returns when it takes orders. It starts in the network namespace of the process.
+// Boot starts a guest and returns when it takes orders. It starts in the network namespace of the
+// process.
 func Boot(ctx context.Context, cfg Config) (*Guest, error) {
 	g := &Guest{exited: make(chan struct{}), jobs: map[string]*Job{}, ready: make(chan struct{})}
 	var err error
@@ -110,7 +112,8 @@ func nameless() (*os.File, error) {
 // consoleFD is where qemu finds the first of its ExtraFiles.
 const consoleFD = "/proc/self/fd/3"
 
-// arguments are qemu's. What the guest's card sends is what a wire would carry: all of its offloads are off.
+// arguments are qemu's. What the guest's card sends is what a wire would carry: all of its offloads
+// are off.
 func arguments(cfg Config) []string {
 	a := cfg.Addr.Addr().As4()
 	mac := fmt.Sprintf("52:54:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3])

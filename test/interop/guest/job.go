@@ -81,7 +81,8 @@ func (j *Job) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-// Expect returns the first line that matches, with what its groups matched, as soon as there is one.
+// Expect returns the first line that matches, with what its groups matched, as soon as there is
+// one.
 func (j *Job) Expect(ctx context.Context, pattern string) ([]string, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

@@ -113,7 +113,8 @@ func (b *builder) download(ctx context.Context) error {
 	return nil
 }
 
-// unpack takes apart the packages: the kernel's, its headers, its source of siw, and what the guest runs.
+// unpack takes apart the packages: the kernel's, its headers, its source of siw, and what the guest
+// runs.
 func (b *builder) unpack(ctx context.Context) error {
 	kernel := b.rel.packages()
 	for i, d := range b.debs {

@@ -1,10 +1,12 @@
-// Package image makes the virtual machine that the interoperation tests talk to: a Debian kernel, and an initramfs with Linux's
-// software iWARP driver (siw), the programs of rdma-core and perftest, and a small program of our own (guest/probe.c).
+// Package image makes the virtual machine that the interoperation tests talk to: a Debian kernel,
+// and an initramfs with Linux's software iWARP driver (siw), the programs of rdma-core and
+// perftest, and a small program of our own (guest/probe.c).
 //
-// Debian's kernels leave siw out, so the module is compiled here from Debian's linux-source, unmodified, against the headers of
-// the same kernel; a second build of it has siw's compile-time switches as module parameters. Everything comes from Debian
-// packages that are downloaded and unpacked into a cache, and nothing is installed. An image is named by what went into it,
-// so that a new kernel, a new package or a change of these files makes a new one.
+// Debian's kernels leave siw out, so the module is compiled here from Debian's linux-source,
+// unmodified, against the headers of the same kernel; a second build of it has siw's compile-time
+// switches as module parameters. Everything comes from Debian packages that are downloaded and
+// unpacked into a cache, and nothing is installed. An image is named by what went into it, so that
+// a new kernel, a new package or a change of these files makes a new one.
 package image
 
 import (
@@ -26,7 +28,7 @@ import (
 // revision is part of an image's name: a change of how images are made makes a new one.
 const revision = "1"
 
-// guestFiles go into the image as they are, but for probe.c, which is compiled.
+// guestFiles go into the image as they are, except for probe.c, which is compiled.
 //
 //go:embed guest
 var guestFiles embed.FS
@@ -56,8 +58,8 @@ func Dir() (string, error) {
 	return filepath.Join(cache, "rnicd", "siw"), nil
 }
 
-// Get returns the image in dir, made anew if what goes into it has changed. It says on log what takes long. One process at a
-// time makes images; others wait for it.
+// Get returns the image in dir, made anew if what goes into it has changed. It says on log what
+// takes long. One process at a time makes images; others wait for it.
 func Get(ctx context.Context, dir string, log io.Writer) (Image, error) {
 	if err := checkTools(); err != nil {
 		return Image{}, err
@@ -172,7 +174,8 @@ func load(dir string) (Image, error) {
 	return img, err
 }
 
-// replaceImages puts a new image in the place of all others. A guest that runs has read its own already.
+// replaceImages puts a new image in the place of all others. A guest that runs has read its own
+// already.
 func replaceImages(made, at string) error {
 	if err := os.RemoveAll(filepath.Dir(at)); err != nil {
 		return fmt.Errorf("image: %w", err)

@@ -29,7 +29,8 @@ func TestCpio(t *testing.T) {
 	require.Equal(t, want, out.String())
 }
 
-// The compressed kernel is where the header says, whatever is behind it; anything else is an error.
+// The compressed kernel is where the header says, whatever comes after it; anything else is an
+// error.
 func TestKernelPayload(t *testing.T) {
 	payload := []byte("\xfd7zXZ\x00 and so on")
 	image := func() []byte {

@@ -15,7 +15,8 @@ import (
 	"strings"
 )
 
-// kernel unpacks the kernel: qemu starts an ELF file by its PVH entry, and nothing is decompressed under emulation.
+// kernel unpacks the kernel: qemu starts an ELF file by its PVH entry, and nothing is decompressed
+// under emulation.
 func (b *builder) kernel(ctx context.Context) error {
 	packed, err := os.ReadFile(b.dir("kernel", "boot", "vmlinuz-"+b.rel.name))
 	if err != nil {
@@ -73,7 +74,8 @@ func unxz(ctx context.Context, b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// loaded are the modules that the guest loads, those that they depend on left out. crc32c is asked for by name only, at run time.
+// loaded are the modules that the guest loads, those that they depend on left out. crc32c is asked
+// for by name only, at run time.
 var loaded = strings.Fields("crc32c_generic crc32c-intel virtio_pci virtio_net rdma_ucm")
 
 // needed by siw itself.

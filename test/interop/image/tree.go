@@ -41,7 +41,8 @@ func (t *tree) dir(name string) {
 	delete(t.files, name+"/x")
 }
 
-// write makes a cpio archive of the tree, in the format that the kernel takes ("newc", Documentation/driver-api/early-userspace).
+// write makes a cpio archive of the tree, in the format that the kernel takes ("newc",
+// Documentation/driver-api/early-userspace).
 func (t *tree) write(path string) error {
 	f, err := os.Create(path)
 	if err != nil {

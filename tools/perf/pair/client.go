@@ -23,7 +23,8 @@ type ClientConfig struct {
 // closeTimeout bounds the orderly end.
 const closeTimeout = 5 * time.Second
 
-// Run connects to a Server, measures, and closes. Errors are QueuePair.Connect's, what the server said when it refused, and perf.End.Run's.
+// Run connects to a Server, measures, and closes. Errors are QueuePair.Connect's, what the server
+// said when it refused, and perf.End.Run's.
 func Run(ctx context.Context, cfg ClientConfig) (perf.Result, error) {
 	t := cfg.Test
 	t.TxDepth, t.RxDepth = max(t.TxDepth, 1), max(t.RxDepth, 1)
@@ -76,13 +77,11 @@ func (e end) last(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var c [1]rnic.Completion
-	for e.RecvCQ.Poll(c[:]) == 0 {
-		if err := e.RecvCQ.Wait(ctx); err != nil {
-			return fmt.Errorf("perf: waiting for the server's last message: %w", err)
-		}
-	}
-	if c[0].Status == rnic.Success {
+	c, err := peer.Next(ctx, e.RecvCQ)
+	switch {
+	case err != nil:
+		return fmt.Errorf("perf: waiting for the server's last message: %w", err)
+	case c.Status == rnic.Success:
 		return nil
 	}
 	return peer.Over(ctx, e.QP, perf.ErrEnded)

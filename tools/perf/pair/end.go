@@ -15,7 +15,8 @@ const wordLen = 8
 // end is one end of a test.
 type end struct{ *perf.End }
 
-// newEnd makes one, and posts a receive buffer for the other end's last message besides those of the test.
+// newEnd makes one, and posts a receive buffer for the other end's last message besides those of
+// the test.
 func newEnd(dev *rnic.Adapter, t *perf.Test, server bool) (end, error) {
 	area := (t.Size + wordLen - 1) &^ (wordLen - 1)
 	e, err := perf.Open(dev, t, area, nil, server)
@@ -35,7 +36,8 @@ func connParam(conn rnic.ConnParam, private []byte) rnic.ConnParam {
 	return conn
 }
 
-// place is what the peer is told of this end's memory: an atomic's word is the first of it, the others are where it receives.
+// place is what the peer is told of this end's memory: an atomic's word is the first of it, the
+// others are where it receives.
 func (e end) place(t *perf.Test) place {
 	p := place{stag: e.Local.STag(), to: e.Local.Base() + uint64(e.RecvAt)}
 	if t.Op == perf.Atomic {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rnicd/rnicd/internal/sample"
 	"github.com/rnicd/rnicd/internal/testnic"
 	"github.com/rnicd/rnicd/rnic"
 	"github.com/rnicd/rnicd/tools/peer"
@@ -34,9 +35,7 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 	r := &rig{t: t, client: devs[0], dev: devs[1], served: make(chan Served, 64), refused: make(chan string, 64), waits: make(chan struct{}, 64)}
 	var cancel context.CancelFunc
 	r.ctx, cancel = context.WithTimeout(context.Background(), patience)
-	l, err := devs[1].Listen(r.ctx, ":0", rnic.ListenOptions{})
-	require.NoError(t, err)
-	r.addr = testnic.Dialable(l.Addr())
+	t.Cleanup(cancel)
 	cfg.Adapter = devs[1]
 	done := cfg.Done
 	cfg.Done = func(s Served) {
@@ -46,17 +45,8 @@ func newRig(t *testing.T, devs [2]*rnic.Adapter, cfg ServerConfig) *rig {
 		}
 	}
 	cfg.Refused = func(_ netip.AddrPort, why string) { r.refused <- why }
-	var serving sync.WaitGroup
-	s := NewServer(cfg)
-	serving.Go(func() {
-		_ = l.Serve(r.ctx, func(ctx context.Context, req *rnic.ConnRequest) { s.Handle(testnic.Waiting(ctx, r.waits), req) })
-	})
-	t.Cleanup(func() {
-		cancel()
-		serving.Wait()
-		l.Close()
-		require.Zero(t, r.dev.Regions(), "the server's regions")
-	})
+	t.Cleanup(func() { require.Zero(t, r.dev.Regions(), "the server's regions") })
+	r.addr = testnic.Serve(r.ctx, t, devs[1], r.waits, NewServer(cfg).Handle)
 	return r
 }
 
@@ -78,30 +68,30 @@ func (r *rig) result() Served {
 
 // Every test there is, over both transports; the server hears that each is over.
 func TestAll(t *testing.T) {
-	for name, transport := range map[string]func(testing.TB) [2]*rnic.Adapter{"sockets": testnic.Sockets, "wire": testnic.Wired} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, transport(t), ServerConfig{})
-			for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send, perf.Atomic} {
-				for _, latency := range []bool{false, true} {
-					for _, size := range []int{1, 8, 10_001} {
-						if op == perf.Atomic && size != perf.AtomicSize {
-							continue
-						}
-						test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 10, TxDepth: 50, RxDepth: 20}
-						res, err := r.run(test)
-						require.NoError(t, err, "%+v", test)
-						require.EqualValues(t, 300, res.Iterations)
-						s := r.result()
-						require.NoError(t, s.Err, "%+v", test)
-						require.Equal(t, []any{op, latency, size}, []any{s.Test.Op, s.Test.Latency, s.Test.Size})
+	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
+		for _, op := range []perf.Op{perf.Write, perf.Read, perf.Send, perf.Atomic} {
+			for _, latency := range []bool{false, true} {
+				for _, size := range sample.Of(t, 1, []int{1, 8, 10_001}) {
+					if op == perf.Atomic && size != perf.AtomicSize {
+						continue
 					}
+					// A rig for each test, with patience of its own: where cores are few, one of latency takes seconds.
+					r := newRig(t, devs, ServerConfig{})
+					test := perf.Test{Op: op, Latency: latency, Size: size, Iterations: 300, Warmup: 10, TxDepth: 50, RxDepth: 20}
+					res, err := r.run(test)
+					require.NoError(t, err, "%+v", test)
+					require.EqualValues(t, 300, res.Iterations)
+					s := r.result()
+					require.NoError(t, s.Err, "%+v", test)
+					require.Equal(t, []any{op, latency, size}, []any{s.Test.Op, s.Test.Latency, s.Test.Size})
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
-// A client for which the server has no room is told so: there is an entry for its memory, and none for the connection.
+// A client for which the server has no room is told so: there is an entry for its memory, and none
+// for the connection.
 func TestServerIsFull(t *testing.T) {
 	devs := testnic.Sockets(t)
 	devs[1] = testnic.Open(t, rnic.Config{RegionsMax: 1})
@@ -114,7 +104,8 @@ func TestServerIsFull(t *testing.T) {
 	require.Empty(t, r.served, "it was refused, and not served")
 }
 
-// A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a duration.
+// A bandwidth counts what has arrived: its time ends with the server's answer, and so does one of a
+// duration.
 func TestDuration(t *testing.T) {
 	r := newRig(t, testnic.Wired(t), ServerConfig{})
 	for _, test := range []perf.Test{
@@ -173,8 +164,8 @@ func TestRefuses(t *testing.T) {
 	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at a time; try again later")
 }
 
-// A client that comes again right behind its last test, as perf --all does for each size, finds its own place again, though the server
-// is not through with that test.
+// A client that comes again right after its last test, as perf --all does for each size, finds its
+// own place again, though the server is not through with that test.
 func TestOnePlaceForManyTests(t *testing.T) {
 	through := make(chan struct{})
 	r := newRig(t, testnic.Sockets(t), ServerConfig{ClientsMax: 1, Done: func(Served) { <-through }})
@@ -306,29 +297,30 @@ func TestServerWritesBeyond(t *testing.T) {
 			l, err := devs[1].Listen(ctx, ":0", rnic.ListenOptions{})
 			require.NoError(t, err)
 			served := make(chan error, 1)
-			go func() {
+			serve := func() error {
 				req, err := l.Accept(ctx)
 				if err != nil {
-					served <- err
-					return
+					return err
 				}
 				ask, err := parseRequest(req.PrivateData())
 				if err != nil {
-					served <- err
-					return
+					return err
 				}
 				ask.test.TxDepth = 1
 				e, err := newEnd(devs[1], &ask.test, true)
-				if err == nil {
-					defer e.Release()
-					err = req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test))))
+				if err != nil {
+					return err
 				}
-				if err == nil { // it goes out when the client has spoken
-					_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
-					<-e.QP.Done()
+				defer e.Release()
+				if err := req.Accept(ctx, e.QP, connParam(rnic.ConnParam{}, marshalReply(e.place(&ask.test)))); err != nil {
+					return err
 				}
-				served <- err
-			}()
+				// It goes out when the client has spoken.
+				_, err = e.QP.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, Local: e.Local.Slice(0, 8), RemoteSTag: ask.place.stag, RemoteOffset: ask.place.to + 2*4096})
+				<-e.QP.Done()
+				return err
+			}
+			go func() { served <- serve() }()
 			_, err = Run(ctx, ClientConfig{Adapter: devs[0], Addr: testnic.Dialable(l.Addr()), Test: test})
 			require.ErrorContains(t, err, "base or bounds violation", "%+v", test)
 			require.NoError(t, <-served)

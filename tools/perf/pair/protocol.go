@@ -8,8 +8,8 @@
 //	  | <- Send, 1 octet -------------------------------- |  (a bandwidth is taken up to here)
 //	  | -- FIN -----------------------------------------> |
 //
-// Numbers are in network order. A request that is not served is rejected in the MPA Reply, with a text that says why. The read
-// depths are start-up's to settle.
+// Numbers are in network order. A request that is not served is rejected in the MPA Reply, with a
+// text that says why. The read depths are start-up's to settle.
 package pair
 
 import (

@@ -15,14 +15,16 @@ import (
 // ServerConfig of a Server.
 type ServerConfig struct {
 	Adapter *rnic.Adapter
-	// SizeMax is the longest message served, at most SizeLimit, which is the default. A client takes up to twice as much memory.
+	// SizeMax is the longest message served, at most SizeLimit, which is the default. A client
+	// takes up to twice as much memory.
 	SizeMax int
 	// ClientsMax is how many are served at a time (default 8). The next one is refused.
 	ClientsMax int
 	// IdleTimeout ends a connection on which nothing moves for so long (default 30 s).
 	IdleTimeout time.Duration
 	Conn        rnic.ConnParam // NoMarkers, NoCRC; the rest is the Server's
-	// Done, if set, is told of each test that was accepted, when it is over, and Refused of the others. Called from several goroutines.
+	// Done, if set, is told of each test that was accepted, when it is over, and Refused of the
+	// others. Called from several goroutines.
 	Done    func(Served)
 	Refused func(remote netip.AddrPort, why string)
 }
@@ -55,7 +57,8 @@ func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg, places: peer.NewPlaces(cfg.ClientsMax)}
 }
 
-// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error is the Listener's.
+// Serve accepts from l until ctx ends, then waits for the tests under way to be aborted. Its error
+// is the Listener's.
 func (s *Server) Serve(ctx context.Context, l *rnic.Listener) error {
 	return l.Serve(ctx, s.Handle)
 }
@@ -102,7 +105,7 @@ func (s *Server) run(ctx context.Context, e end, r *request) error {
 	switch {
 	case err == nil && !helps(&r.test):
 		err = e.await(ctx)
-	case err == nil && e.QP.State() == rnic.Closed: // who has said the last message waits for ours
+	case err == nil && e.QP.State() == rnic.Closed: // a client that has sent its last message waits for ours
 		err = perf.ErrEnded
 	}
 	if err == nil {
@@ -127,16 +130,13 @@ func helps(t *perf.Test) bool { return t.Op == perf.Send || t.Op == perf.Write &
 
 // await waits for the client's last message, the only one.
 func (e end) await(ctx context.Context) error {
-	var c [1]rnic.Completion
-	for e.RecvCQ.Poll(c[:]) == 0 {
-		if err := e.RecvCQ.Wait(ctx); err != nil {
-			return err
-		}
-	}
-	if c[0].Status != rnic.Success {
+	c, err := peer.Next(ctx, e.RecvCQ)
+	switch {
+	case err != nil:
+		return err
+	case c.Status != rnic.Success:
 		return peer.Over(ctx, e.QP, perf.ErrEnded)
-	}
-	if !c[0].Solicited {
+	case !c.Solicited:
 		return errors.New("perf: the client sent a message that belongs to no test")
 	}
 	return nil

@@ -1,0 +1,197 @@
+package memif
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	handshakeMax = 5 * time.Second // from the first octet to CONNECTED
+	goodbyeMax   = time.Second     // for a last message, and for the peer to leave our memory
+	fdsMax       = 4               // that one message may bring; one is meant
+)
+
+// control is the socket of a connection. One goroutine reads it; any may interrupt that one.
+type control struct {
+	conn *net.UnixConn
+	oob  [64]byte
+
+	lock sync.Mutex
+	why  string // it was interrupted
+}
+
+// errOurs is an end that we chose: the peer is told why.
+type errOurs struct{ why string }
+
+func (e *errOurs) Error() string { return e.why }
+
+func ours(format string, args ...any) error { return &errOurs{fmt.Sprintf(format, args...)} }
+
+// peerError is an end that the peer chose.
+type peerError struct{ reason string }
+
+func (e *peerError) Error() string {
+	if e.reason == "" {
+		return "the peer has disconnected"
+	}
+	return "the peer has disconnected: " + e.reason
+}
+
+// address is what the net package calls a socket: a path, or a name in the abstract namespace after an @.
+func address(socket string) (*net.UnixAddr, error) {
+	const pathMax = 107 // sockaddr_un, less a zero
+	switch {
+	case socket == "" || socket == "@":
+		return nil, errors.New("memif: no socket given: want a path, or @ and a name in the abstract namespace")
+	case len(socket) > pathMax || strings.ContainsRune(socket, 0):
+		return nil, fmt.Errorf("memif: socket %q: want up to %d octets without zeros", socket, pathMax)
+	}
+	return &net.UnixAddr{Name: socket, Net: "unixpacket"}, nil
+}
+
+// deadline bounds what follows; zero: nothing does.
+func (c *control) deadline(d time.Duration) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.why != "" {
+		return
+	}
+	at := time.Time{}
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	_ = c.conn.SetDeadline(at)
+}
+
+// interrupt has recv end, now or later, with an error that says why.
+func (c *control) interrupt(why string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if c.why == "" {
+		c.why = why
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (c *control) interrupted() string {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.why
+}
+
+// send sends a message, and with it a copy of fd unless that is -1.
+func (c *control) send(m *message, fd int) error {
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	n, _, err := c.conn.WriteMsgUnix(m[:], rights, nil)
+	if err == nil && n != msgLen {
+		err = fmt.Errorf("%d of %d octets sent", n, msgLen)
+	}
+	if err != nil {
+		return fmt.Errorf("sending %v: %w", m.typ(), err)
+	}
+	return nil
+}
+
+// recv waits for a message. fd is what came with it, the caller's to close, or -1.
+func (c *control) recv(m *message) (fd int, err error) {
+	n, oobn, flags, _, err := c.conn.ReadMsgUnix(m[:], c.oob[:])
+	fds := received(c.oob[:max(oobn, 0)])
+	defer func() {
+		for _, extra := range fds {
+			unix.Close(extra)
+		}
+	}()
+	if err != nil {
+		if why := c.interrupted(); why != "" && errors.Is(err, os.ErrDeadlineExceeded) {
+			return -1, &errOurs{why}
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return -1, ours("Timeout")
+		}
+		return -1, err
+	}
+	switch {
+	case n != msgLen || flags&unix.MSG_TRUNC != 0:
+		return -1, ours("Invalid message size")
+	case len(fds) > 1 || flags&unix.MSG_CTRUNC != 0:
+		return -1, ours("Too many file descriptors")
+	case len(fds) == 1:
+		fd, fds = fds[0], nil
+		return fd, nil
+	}
+	return -1, nil
+}
+
+// received are the descriptors that control messages brought.
+func received(oob []byte) (fds []int) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range messages {
+		if rights, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			fds = append(fds, rights...)
+		}
+	}
+	return fds
+}
+
+// attend is for an established connection; it returns why that ended. What the queues find wrong with the peer ends it, too.
+func (c *control) attend(s *session) error {
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case why := <-s.failed:
+			c.interrupt(why)
+		case <-over:
+		}
+	}()
+	c.deadline(0)
+	m := new(message)
+	fd, err := c.recv(m)
+	if err != nil {
+		return err
+	}
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	if m.typ() == msgDisconnect {
+		return &peerError{m.reason()}
+	}
+	return ours("Unexpected message")
+}
+
+// tell sends the reason of an end that was ours.
+func (c *control) tell(err error) {
+	var mine *errOurs
+	if errors.As(err, &mine) {
+		_ = c.conn.SetWriteDeadline(time.Now().Add(goodbyeMax))
+		_ = c.send(disconnectMessage(mine.why), -1)
+	}
+}
+
+// awaitEnd returns when the peer has closed its socket, and so has left memory of ours, or does not do so in time.
+func (c *control) awaitEnd() {
+	_ = c.conn.CloseWrite()
+	_ = c.conn.SetReadDeadline(time.Now().Add(goodbyeMax))
+	for m := new(message); ; {
+		n, oobn, _, _, err := c.conn.ReadMsgUnix(m[:], c.oob[:])
+		for _, fd := range received(c.oob[:max(oobn, 0)]) {
+			unix.Close(fd)
+		}
+		if err != nil || n == 0 {
+			return
+		}
+	}
+}

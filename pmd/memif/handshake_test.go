@@ -1,0 +1,485 @@
+package memif
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/hugepages"
+)
+
+// rawClient speaks the protocol message by message.
+type rawClient struct {
+	*control
+	t testing.TB
+}
+
+func rawDial(t testing.TB, socket string) *rawClient {
+	t.Helper()
+	addr, err := address(socket)
+	require.NoError(t, err)
+	conn, err := net.DialUnix(addr.Net, nil, addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	c := &rawClient{&control{conn: conn}, t}
+	c.deadline(patience)
+	require.Equal(t, msgHello, c.next().typ())
+	return c
+}
+
+func (c *rawClient) next() *message {
+	c.t.Helper()
+	m := new(message)
+	fd, err := c.recv(m)
+	require.NoError(c.t, err)
+	require.Equal(c.t, -1, fd)
+	return m
+}
+
+func (c *rawClient) tells(m *message, fd int) { require.NoError(c.t, c.send(m, fd)) }
+
+// does sends a message and wants it acknowledged.
+func (c *rawClient) does(m *message, fd int) {
+	c.t.Helper()
+	c.tells(m, fd)
+	require.Equal(c.t, msgACK, c.next().typ())
+}
+
+// refused wants the end of the connection, with a reason.
+func (c *rawClient) refused(reason string) {
+	c.t.Helper()
+	m := c.next()
+	require.Equal(c.t, msgDisconnect, m.typ())
+	require.Contains(c.t, m.reason(), reason)
+	_, err := c.recv(m)
+	require.True(c.t, errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET), "%v", err)
+}
+
+func (c *rawClient) init() { c.does(goodInit().message(), -1) }
+
+func goodInit() *initiate { return &initiate{version: version, id: 0} }
+
+// region is a memfd with a ring at its front, sealed or not.
+func rawRegion(t testing.TB, size int64, seals int) (fd int, memory []byte) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(t, unix.Ftruncate(fd, size))
+	if seals != 0 {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+		require.NoError(t, err)
+	}
+	memory, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(memory)) })
+	clearRing(memory, 0, 4)
+	clearRing(memory, 1024, 4)
+	return fd, memory
+}
+
+func rawEventfd(t testing.TB) int {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+const rawBytes = 1 << 16
+
+// attached goes as far as regions and rings, of which change may make others.
+func (c *rawClient) attached(change func(in, out *addRing)) (memory []byte, region int) {
+	c.t.Helper()
+	c.init()
+	region, memory = rawRegion(c.t, rawBytes, unix.F_SEAL_SHRINK)
+	c.does((&addRegion{0, rawBytes}).message(), region)
+	in, out := addRing{c2s: true, log2: 4}, addRing{offset: 1024, log2: 4}
+	if change != nil {
+		change(&in, &out)
+	}
+	c.does(in.message(), rawEventfd(c.t))
+	c.does(out.message(), rawEventfd(c.t))
+	return memory, region
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
+
+// mappings are those of shared memory, of either end.
+func mappings(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return strings.Count(string(all), "/memfd:") + strings.Count(string(all), "hugepage")
+}
+
+// settled waits until no more than so many descriptors and mappings are left: a connection that has ended gives back its own
+// on a goroutine that nobody waits for.
+func settled(t testing.TB, files, maps int) {
+	t.Helper()
+	for ctx := within(t); openFiles(t) > files || mappings(t) > maps; yield() {
+		require.NoError(t, ctx.Err(), "descriptors: %d of %d, mappings: %d of %d", openFiles(t), files, mappings(t), maps)
+	}
+}
+
+// A client that does not keep to the protocol is told so, loses its connection, and takes nothing with it.
+func TestMalformedHandshakes(t *testing.T) {
+	connect := interfaceMessage(msgConnect, "x")
+	wrongVersion, wrongMode, wrongID, wrongSecret := goodInit(), goodInit(), goodInit(), goodInit()
+	wrongVersion.version, wrongMode.mode, wrongID.id, wrongSecret.id = 1<<8, 1, 99, 1
+	badSecret := &initiate{version: version, id: 1, secret: secretOf("wrong")}
+	pipe := func(t testing.TB) int {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { r.Close(); w.Close() })
+		return int(w.Fd())
+	}
+	for name, c := range map[string]struct {
+		reason string
+		f      func(t *testing.T, c *rawClient)
+	}{
+		"short message": {"Invalid message size", func(t *testing.T, c *rawClient) {
+			_, err := c.conn.Write(make([]byte, 127))
+			require.NoError(t, err)
+		}},
+		"long message": {"Invalid message size", func(t *testing.T, c *rawClient) {
+			_, err := c.conn.Write(make([]byte, 129))
+			require.NoError(t, err)
+		}},
+		"unknown type": {"Unexpected", func(t *testing.T, c *rawClient) { c.tells(newMessage(77), -1) }},
+		"unknown type later": {"Unknown message", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells(newMessage(77), -1)
+		}},
+		"region first":    {"Unexpected", func(t *testing.T, c *rawClient) { c.tells((&addRegion{0, 4096}).message(), rawEventfd(t)) }},
+		"connect first":   {"Unexpected", func(t *testing.T, c *rawClient) { c.tells(connect, -1) }},
+		"wrong version":   {"Incompatible version", func(t *testing.T, c *rawClient) { c.tells(wrongVersion.message(), -1) }},
+		"wrong mode":      {"Ethernet", func(t *testing.T, c *rawClient) { c.tells(wrongMode.message(), -1) }},
+		"wrong interface": {"ID not found", func(t *testing.T, c *rawClient) { c.tells(wrongID.message(), -1) }},
+		"no secret":       {"Secret required", func(t *testing.T, c *rawClient) { c.tells(wrongSecret.message(), -1) }},
+		"wrong secret":    {"Incorrect secret", func(t *testing.T, c *rawClient) { c.tells(badSecret.message(), -1) }},
+		"init with a descriptor": {"file descriptor", func(t *testing.T, c *rawClient) {
+			c.tells(goodInit().message(), rawEventfd(t))
+		}},
+		"two descriptors": {"Too many", func(t *testing.T, c *rawClient) {
+			fd := rawEventfd(t)
+			_, _, err := c.conn.WriteMsgUnix(goodInit().message()[:], unix.UnixRights(fd, fd), nil)
+			require.NoError(t, err)
+		}},
+		"twenty descriptors": {"Too many", func(t *testing.T, c *rawClient) {
+			fds := make([]int, 20)
+			fds[0] = rawEventfd(t)
+			for i := range fds {
+				fds[i] = fds[0]
+			}
+			_, _, err := c.conn.WriteMsgUnix(goodInit().message()[:], unix.UnixRights(fds...), nil)
+			require.NoError(t, err)
+		}},
+		"init twice": {"Unexpected", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells(goodInit().message(), -1)
+		}},
+		"region without memory": {"file descriptor", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells((&addRegion{0, 4096}).message(), -1)
+		}},
+		"region out of order": {"Invalid region index", func(t *testing.T, c *rawClient) {
+			c.init()
+			fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
+			c.tells((&addRegion{1, 4096}).message(), fd)
+		}},
+		"region unsealed": {"not sealed", func(t *testing.T, c *rawClient) {
+			c.init()
+			fd, _ := rawRegion(t, 4096, 0)
+			c.tells((&addRegion{0, 4096}).message(), fd)
+		}},
+		"region of an ordinary file": {"not a memfd", func(t *testing.T, c *rawClient) {
+			c.init()
+			f, err := os.CreateTemp("/var/tmp", "memif")
+			require.NoError(t, err)
+			t.Cleanup(func() { f.Close(); os.Remove(f.Name()) })
+			require.NoError(t, f.Truncate(4096))
+			c.tells((&addRegion{0, 4096}).message(), int(f.Fd()))
+		}},
+		"region of a pipe": {"octets in a file of", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells((&addRegion{0, 4096}).message(), pipe(t))
+		}},
+		"region longer than its file": {"4097 octets in a file of 4096", func(t *testing.T, c *rawClient) {
+			c.init()
+			fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
+			c.tells((&addRegion{0, 4097}).message(), fd)
+		}},
+		"region of nothing": {"0 octets", func(t *testing.T, c *rawClient) {
+			c.init()
+			fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
+			c.tells((&addRegion{0, 0}).message(), fd)
+		}},
+		"regions beyond the limit": {"Regions of more than", func(t *testing.T, c *rawClient) {
+			c.init()
+			fd, _ := rawRegion(t, 3<<20, unix.F_SEAL_SHRINK)
+			for i := range 2 {
+				c.does((&addRegion{i, 3 << 20}).message(), fd)
+			}
+			c.tells((&addRegion{2, 3 << 20}).message(), fd)
+		}},
+		"region as long as can be": {"Regions of more than", func(t *testing.T, c *rawClient) {
+			c.init()
+			fd, _ := rawRegion(t, 4096, unix.F_SEAL_SHRINK)
+			c.does((&addRegion{0, 4096}).message(), fd)
+			c.tells((&addRegion{1, ^uint64(0)}).message(), fd)
+		}},
+		"ring without eventfd": {"file descriptor", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells((&addRing{c2s: true, log2: 4}).message(), -1)
+		}},
+		"ring with a pipe": {"eventfd", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells((&addRing{log2: 4}).message(), pipe(t))
+		}},
+		"ring out of order": {"Invalid ring index", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells((&addRing{index: 1, log2: 4}).message(), rawEventfd(t))
+		}},
+		"too many rings": {"Invalid ring index", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.does((&addRing{log2: 4}).message(), rawEventfd(t))
+			c.tells((&addRing{index: 1, log2: 4}).message(), rawEventfd(t))
+		}},
+		"ring too long": {"2^15", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells((&addRing{log2: 15}).message(), rawEventfd(t))
+		}},
+		"no rings": {"0 rings", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.tells(connect, -1)
+		}},
+		"one ring": {"1 rings one way and 0", func(t *testing.T, c *rawClient) {
+			c.init()
+			c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
+			c.tells(connect, -1)
+		}},
+		"ring in no region": {"no region", func(t *testing.T, c *rawClient) {
+			c.attached(func(in, _ *addRing) { in.region = 1 })
+			c.tells(connect, -1)
+		}},
+		"ring outside of its region": {"ring of 384 octets at offset 65472", func(t *testing.T, c *rawClient) {
+			c.attached(func(_, out *addRing) { out.offset = rawBytes - 64 })
+			c.tells(connect, -1)
+		}},
+		"ring far outside": {"of a region of", func(t *testing.T, c *rawClient) {
+			c.attached(func(_, out *addRing) { out.offset = 1<<32 - 64 })
+			c.tells(connect, -1)
+		}},
+		"ring longer than its region": {"of a region of", func(t *testing.T, c *rawClient) {
+			c.attached(func(in, _ *addRing) { in.log2 = 14 })
+			c.tells(connect, -1)
+		}},
+		"ring between words": {"multiple of 8", func(t *testing.T, c *rawClient) {
+			c.attached(func(in, _ *addRing) { in.offset = 4 })
+			c.tells(connect, -1)
+		}},
+		"wrong cookie": {"cookie", func(t *testing.T, c *rawClient) {
+			c.attached(func(in, _ *addRing) { in.offset = 2048 })
+			c.tells(connect, -1)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server, l := newPair(t, pairConfig{
+				client: Config{ID: 5}, bind: BindConfig{ID: 5}, listen: ListenConfig{RegionBytesMax: 8 << 20},
+			})
+			bound, err := l.Bind(BindConfig{})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, bound.Close()) })
+			locked, err := l.Bind(BindConfig{ID: 1, Secret: "right"})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, locked.Close()) })
+			raw := rawDial(t, l.cfg.Socket)
+			c.f(t, raw)
+			raw.refused(c.reason)
+			bothWays(t, newRand(t), client, server, 2)
+			rawDial(t, l.cfg.Socket).init() // the interface is free again
+			require.False(t, bound.LinkUp())
+		})
+	}
+}
+
+// Whatever a client does, when all is closed no descriptor and no mapping is left.
+func TestNothingIsLeft(t *testing.T) {
+	files, maps := openFiles(t), mappings(t)
+	l, err := Listen(ListenConfig{Socket: socketPath(t), RegionBytesMax: 8 << 20})
+	require.NoError(t, err)
+	bound, err := l.Bind(BindConfig{})
+	require.NoError(t, err)
+	t.Run("clients", func(t *testing.T) {
+		for range 5 {
+			raw := rawDial(t, l.cfg.Socket)
+			raw.attached(nil)
+			raw.tells(interfaceMessage(msgConnect, "x"), -1)
+			require.Equal(t, msgConnected, raw.next().typ())
+			require.NoError(t, raw.conn.Close())
+			raw = rawDial(t, l.cfg.Socket)
+			raw.attached(nil) // and no further
+			require.NoError(t, raw.conn.Close())
+		}
+	})
+	require.NoError(t, bound.Close())
+	require.NoError(t, l.Close())
+	settled(t, files+3, maps) // of the runtime: epoll and its like
+}
+
+// What a message says is what was put into it, at the offsets of the protocol.
+func TestMessages(t *testing.T) {
+	h := hello{"DPDK 22.11", version, version, 255, 7, 6, 14}
+	require.Equal(t, h, h.message().hello())
+	i := initiate{version, 0x01020304, 2, secretOf("twenty-four octets here!"), "name"}
+	require.Equal(t, i, i.message().initiate())
+	r := addRegion{3, 1 << 40}
+	require.Equal(t, r, r.message().addRegion())
+	g := addRing{true, 3, 2, 0x01020304, 10}
+	require.Equal(t, g, g.message().addRing())
+	require.Equal(t, "if", interfaceMessage(msgConnect, "if").interfaceName())
+	require.Equal(t, strings.Repeat("x", reasonLen-1), disconnectMessage(strings.Repeat("x", 200)).reason())
+
+	var golden message
+	copy(golden[:], []byte{5, 0, 1, 0, 3, 0, 2, 0, 4, 3, 2, 1, 10})
+	require.Equal(t, golden, *g.message())
+	golden = message{}
+	copy(golden[:], []byte{3, 0, 0, 2, 4, 3, 2, 1, 2})
+	copy(golden[9:], "twenty-four octets here!name")
+	require.Equal(t, golden, *i.message())
+	golden = message{}
+	copy(golden[:], []byte{4, 0, 3, 0, 0, 0, 0, 0, 0, 1, 0, 0})
+	require.Equal(t, golden, *r.message())
+	golden = message{}
+	copy(golden[:], "\x02\x00DPDK 22.11")
+	copy(golden[34:], []byte{0, 2, 0, 2, 255, 0, 7, 0, 6, 0, 14})
+	require.Equal(t, golden, *h.message())
+}
+
+// A server that does not keep to the protocol, or cannot do what is wanted, is told so, and the client goes on trying.
+func TestMalformedServers(t *testing.T) {
+	good := hello{"test", version, version, 1, 0, 0, 14}
+	old, few, small, one := good, good, good, good
+	old.maxVersion, old.minVersion = 1<<8, 1<<8
+	few.maxC2S = 0
+	small.maxLog2 = 0
+	one.maxRegion = 0
+	for name, c := range map[string]struct {
+		first  *message
+		then   *message // instead of the first ACK
+		reason string
+		cfg    Config
+		zero   bool
+	}{
+		"no hello":      {first: newMessage(msgACK), reason: "ACK where HELLO is due"},
+		"old version":   {first: old.message(), reason: "version"},
+		"few queues":    {first: few.message(), reason: "2 queues are wanted, the server takes 1", cfg: Config{Queues: 2}},
+		"small rings":   {first: small.message(), reason: "too small", cfg: Config{BufferBytes: 128}},
+		"one region":    {first: one.message(), reason: "Two regions", zero: true},
+		"no ACK":        {first: good.message(), then: newMessage(msgConnected), reason: "CONNECTED where ACK is due"},
+		"disconnect":    {first: good.message(), then: disconnectMessage("go away"), reason: "go away"},
+		"unknown":       {first: good.message(), then: newMessage(99), reason: "message 99"},
+		"hello and bye": {first: disconnectMessage("full"), reason: "full"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.Socket = socketPath(t)
+			addr, err := address(c.cfg.Socket)
+			require.NoError(t, err)
+			l, err := listen(addr, 0o600)
+			require.NoError(t, err)
+			defer l.Close()
+			if c.zero {
+				c.cfg.Arena = memfdArena(t, 1<<16)
+			}
+			p, err := Dial(c.cfg)
+			require.NoError(t, err)
+			defer p.Close()
+			for range 2 {
+				conn, err := l.AcceptUnix()
+				require.NoError(t, err)
+				s := &rawClient{&control{conn: conn}, t}
+				s.deadline(patience)
+				s.tells(c.first, -1)
+				if c.then != nil {
+					require.Equal(t, msgInit, s.next().typ())
+					s.tells(c.then, -1)
+				}
+				if !strings.Contains(name, "bye") && name != "disconnect" {
+					s.refused(c.reason)
+				}
+				require.NoError(t, conn.Close())
+			}
+			require.False(t, p.LinkUp())
+			require.ErrorContains(t, p.Err(), c.reason)
+		})
+	}
+}
+
+// Config's, Open's and Bind's refusals name what is wrong.
+func TestRefusedConfigs(t *testing.T) {
+	heap := hugepages.Heap(4096)
+	for want, cfg := range map[string]Config{
+		"no socket":             {},
+		"without zeros":         {Socket: "a\x00b"},
+		"up to 107":             {Socket: strings.Repeat("x", 108)},
+		"secret of 25":          {Socket: "x", Secret: strings.Repeat("x", 25)},
+		"rings of 2^15":         {Socket: "x", RingLog2: 15},
+		"buffers of 100":        {Socket: "x", BufferBytes: 100},
+		"do not hold a frame":   {Socket: "x", BufferBytes: 64, RingLog2: 4},
+		"MTU 67":                {Socket: "x", MTU: 67},
+		"65 queues":             {Socket: "x", Queues: 65},
+		"group address":         {Socket: "x", MAC: [6]byte{1}},
+		"up to 31 octets":       {Socket: "x", Name: strings.Repeat("x", 32)},
+		"and a memfd":           {Socket: "x", Arena: heap},
+		"choose smaller rings":  {Socket: "x", RingLog2: 14, Queues: 64, MTU: 9000},
+		"buffers of -64 octets": {Socket: "x", BufferBytes: -64},
+	} {
+		_, err := Dial(cfg)
+		require.ErrorContains(t, err, want)
+	}
+	l, err := Listen(ListenConfig{Socket: socketPath(t)})
+	require.NoError(t, err)
+	defer l.Close()
+	p, err := l.Bind(BindConfig{})
+	require.NoError(t, err)
+	_, err = l.Bind(BindConfig{})
+	require.ErrorContains(t, err, "in use")
+	_, err = l.Bind(BindConfig{ID: 1, Secret: strings.Repeat("x", 25)})
+	require.ErrorContains(t, err, "secret of 25")
+	_, err = Listen(ListenConfig{Socket: l.cfg.Socket})
+	require.ErrorContains(t, err, "another server's")
+	require.NoError(t, p.Close())
+	again, err := l.Bind(BindConfig{})
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	_, err = again.Open(0, nil)
+	require.ErrorIs(t, err, ErrClosed)
+
+	info, err := os.Stat(l.cfg.Socket)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+	require.NoError(t, l.Close())
+	_, err = os.Stat(l.cfg.Socket)
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
+	_, err = Listen(ListenConfig{Socket: file})
+	require.Error(t, err)
+	left, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "precious", string(left))
+}

@@ -1,0 +1,294 @@
+package memif
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// Accept hands out one port for each client, as wide as that is; who the client is, is the kernel's word, and the caller's to
+// decide on.
+func TestAccept(t *testing.T) {
+	seen := make(chan Peer, 4)
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 2, Queues: 4, Admit: func(p Peer) error {
+		seen <- p
+		if p.Secret == "bad" {
+			return errors.New("Not you")
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer l.Close()
+	refused, err := Dial(Config{Socket: l.cfg.Socket, ID: 9, Secret: "bad"})
+	require.NoError(t, err)
+	p := <-seen
+	<-seen // it comes again
+	require.ErrorContains(t, refused.Err(), "Not you")
+	require.NoError(t, refused.Close())
+	require.Equal(t, Peer{
+		ID: 9, Name: "rnicd", PID: int32(os.Getpid()), UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Secret: "bad",
+	}, p)
+	for len(seen) > 0 {
+		<-seen
+	}
+	for range 3 {
+		var clients, servers []*side
+		for id, queues := range []int{1, 4} {
+			c := dialSide(t, Config{Socket: l.cfg.Socket, ID: uint32(id), Queues: queues, Name: "eth"}, false, 256)
+			port, err := l.Accept(within(t))
+			require.NoError(t, err)
+			require.Equal(t, queues, port.Caps().Queues)
+			s := openSide(t, port, nil, 256)
+			joined(t, c, s)
+			who, ok := port.Peer()
+			require.True(t, ok)
+			require.Equal(t, "eth", who.Interface)
+			clients, servers = append(clients, c), append(servers, s)
+			<-seen
+		}
+		for i := range clients {
+			bothWays(t, newRand(t), clients[i], servers[i], 3)
+		}
+		for i := range clients {
+			clients[i].closed(t)
+			<-servers[i].port.Gone()
+			require.False(t, servers[i].port.LinkUp())
+			servers[i].closed(t)
+		}
+	}
+}
+
+// Clients for whom there is no interface, no room, or no second place are refused.
+func TestRefusedClients(t *testing.T) {
+	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3})
+	require.NoError(t, err)
+	defer l.Close()
+	connected := func(id uint32) *rawClient {
+		c := rawDial(t, l.cfg.Socket)
+		i := goodInit()
+		i.id = id
+		c.does(i.message(), -1)
+		fd, _ := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
+		c.does((&addRegion{0, rawBytes}).message(), fd)
+		c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
+		c.does((&addRing{offset: 1024, log2: 4}).message(), rawEventfd(t))
+		c.tells(interfaceMessage(msgConnect, "x"), -1)
+		return c
+	}
+	first := connected(1)
+	require.Equal(t, msgConnected, first.next().typ())
+	connected(2).refused("Nobody accepts")
+	second := rawDial(t, l.cfg.Socket)
+	i := goodInit()
+	i.id = 1
+	second.tells(i.message(), -1)
+	second.refused("Already connected")
+	rawDial(t, l.cfg.Socket)
+	rawDial(t, l.cfg.Socket)
+	addr, err := address(l.cfg.Socket)
+	require.NoError(t, err)
+	conn, err := net.DialUnix(addr.Net, nil, addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = (&control{conn: conn}).recv(new(message))
+	require.ErrorIs(t, err, io.EOF, "there are three clients")
+	ctx, cancel := context.WithCancel(within(t))
+	cancel()
+	_, err = l.Accept(within(t))
+	require.NoError(t, err)
+	_, err = l.Accept(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, l.Close())
+	_, err = l.Accept(within(t))
+	require.ErrorIs(t, err, ErrClosed)
+	first.refused("Server closed")
+}
+
+// The link goes down when the peer goes, frames are lost meanwhile, and it comes up again; who watches is told.
+func TestReconnect(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			client, server, l := newPair(t, pairConfig{zero: k.zero})
+			ups := make(chan struct{}, 16)
+			require.NoError(t, client.port.WatchLink(func() { ups <- struct{}{} }))
+			require.Error(t, client.port.WatchLink(func() {}))
+			r := newRand(t)
+			for range 3 {
+				server.closed(t)
+				require.NoError(t, client.port.AwaitLink(within(t), false))
+				require.ErrorContains(t, client.port.Err(), "Interface closed")
+				b := client.buf(t, 0, frame(r, 60))
+				require.Equal(t, 1, client.queues[0].Tx([]mem.Buf{b}))
+				client.pools[0].Free(b)
+				require.NotZero(t, client.queues[0].Drops().Down)
+				client.left(t)
+				require.Equal(t, bufsOfSide, client.pools[0].Available(), "nothing lies in rings")
+				p, err := l.Bind(BindConfig{})
+				require.NoError(t, err)
+				server = openSide(t, p, nil, bufsOfSide)
+				<-ups
+				joined(t, client, server)
+				bothWays(t, r, client, server, 3)
+			}
+		})
+	}
+}
+
+// What was sent before the end arrives after it, in either direction.
+func TestLastFrames(t *testing.T) {
+	for _, k := range kinds {
+		for _, way := range []string{"up", "down"} {
+			t.Run(k.name+"/"+way, func(t *testing.T) {
+				from, to, _ := newPair(t, pairConfig{zero: k.zero})
+				if way == "down" {
+					from, to = to, from
+				}
+				r := newRand(t)
+				var want [][]byte
+				for range 100 {
+					want = append(want, frame(r, frameOctets(r)))
+				}
+				from.send(t, 0, want...)
+				closed := make(chan error)
+				go func() {
+					err := from.port.Close()
+					clear(from.pools[0].Memory()) // the other end has no business there any more
+					closed <- err
+				}()
+				require.NoError(t, to.port.AwaitLink(within(t), false))
+				require.Equal(t, want, to.receive(t, 0, 100))
+				to.left(t)
+				require.NoError(t, <-closed)
+				require.Equal(t, bufsOfSide, to.pools[0].Available())
+			})
+		}
+	}
+}
+
+// A client that goes on sending after the end does not keep the server in its memory.
+func TestEndlessLastFrames(t *testing.T) {
+	h := newHostileClient(t)
+	h.server.poll()
+	require.NoError(t, h.conn.Close())
+	require.NoError(t, h.server.port.AwaitLink(within(t), false))
+	got := 0
+	for range 40 {
+		h.put(newDesc(0, 0, 60, 4096))
+		got += len(h.server.take(0))
+	}
+	require.Equal(t, 16, got)
+	require.Nil(t, h.server.queues[0].session)
+}
+
+// A peer that asks for interrupts has its eventfd written to, once for a burst; one that masks them has not.
+func TestInterrupts(t *testing.T) {
+	h := newHostileClient(t)
+	h.server.closed(t)
+	p, err := h.l.Bind(BindConfig{})
+	require.NoError(t, err)
+	s := openSide(t, p, nil, 64)
+	c := rawDial(t, h.l.cfg.Socket)
+	c.init()
+	fd, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
+	c.does((&addRegion{0, rawBytes}).message(), fd)
+	in, out := rawEventfd(t), rawEventfd(t)
+	c.does((&addRing{c2s: true, log2: 4}).message(), in)
+	c.does((&addRing{offset: 1024, log2: 4}).message(), out)
+	c.connect()
+	tx, rx := ringAt(memory, 0, 4), ringAt(memory, 1024, 4)
+	require.False(t, tx.wanted(), "the server polls, and says so")
+	tx.advance(1)
+	require.False(t, tx.wanted(), "head stands in the same word")
+	tx.advance(1<<16 - 1)
+	for i := range uint16(16) {
+		rx.store(i, newDesc(0, 0, 2048, 4096+uint32(i)*2048))
+	}
+	rx.advance(16)
+	s.poll()
+	r := newRand(t)
+	bufs := []mem.Buf{s.buf(t, 0, frame(r, 60)), s.buf(t, 0, frame(r, 60))}
+	count := func() uint64 {
+		poll := []unix.PollFd{{Fd: int32(out), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll, int(patience.Milliseconds()))
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "no interrupt")
+		var b [8]byte
+		_, err = unix.Read(out, b[:])
+		require.NoError(t, err)
+		return native.Uint64(b[:])
+	}
+	require.Equal(t, 2, s.queues[0].Tx(bufs))
+	require.EqualValues(t, 1, count())
+	rx.maskInterrupts()
+	require.Equal(t, 2, s.queues[0].Tx(bufs))
+	rings := s.port.current.Load().rings
+	require.False(t, rings[0].tx.wanted())
+	require.False(t, s.port.current.Load().bells.pending[0].Load(), "nobody is to be woken")
+	s.pools[0].FreeN(bufs)
+	s.closed(t)
+	var b [8]byte
+	_, err = unix.Read(out, b[:])
+	require.ErrorIs(t, err, unix.EAGAIN)
+}
+
+// An eventfd that cannot be written to holds up nobody.
+func TestStuckInterrupts(t *testing.T) {
+	h := newHostileClient(t)
+	h.server.closed(t)
+	p, err := h.l.Bind(BindConfig{})
+	require.NoError(t, err)
+	s := openSide(t, p, nil, 64)
+	c := rawDial(t, h.l.cfg.Socket)
+	c.init()
+	fd, memory := rawRegion(t, rawBytes, unix.F_SEAL_SHRINK)
+	c.does((&addRegion{0, rawBytes}).message(), fd)
+	out, err := unix.Eventfd(0, unix.EFD_CLOEXEC) // blocking, and as full as can be
+	require.NoError(t, err)
+	full := []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	_, err = unix.Write(out, full)
+	require.NoError(t, err)
+	c.does((&addRing{c2s: true, log2: 4}).message(), rawEventfd(t))
+	c.does((&addRing{offset: 1024, log2: 4}).message(), out)
+	c.connect()
+	rx := ringAt(memory, 1024, 4)
+	for i := range uint16(16) {
+		rx.store(i, newDesc(0, 0, 2048, 4096+uint32(i)*2048))
+	}
+	rx.advance(16)
+	f := frame(newRand(t), 60)
+	for range 16 {
+		s.send(t, 0, f)
+	}
+	require.EqualValues(t, 16, rx.tail())
+	s.closed(t)
+	var b [8]byte
+	_, err = unix.Read(out, b[:]) // lets the writer go
+	require.NoError(t, err)
+	unix.Close(out)
+}
+
+// A socket in the abstract namespace, and a path left behind by a server that is no more.
+func TestSockets(t *testing.T) {
+	name := "@rnicd-test-" + t.TempDir()
+	for range 2 {
+		l, err := Listen(ListenConfig{Socket: name})
+		require.NoError(t, err)
+		p, err := l.Bind(BindConfig{})
+		require.NoError(t, err)
+		server := openSide(t, p, nil, 256)
+		client := dialSide(t, Config{Socket: name}, false, 256)
+		joined(t, client, server)
+		bothWays(t, newRand(t), client, server, 1)
+		client.closed(t)
+		server.closed(t)
+		require.NoError(t, l.Close())
+	}
+}

@@ -1,0 +1,370 @@
+package memif
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ListenConfig says who may attach on a socket, and with how much.
+type ListenConfig struct {
+	Socket string      // a path, or @ and a name in the abstract namespace
+	Mode   os.FileMode // of a path: who may connect; 0600 by default. A name in the abstract namespace is open to all of the host
+	Name   string      // that clients are told, up to 31 octets
+
+	// Admit decides on each client, when it has said which interface it wants and with which secret; an error, of which the
+	// client is told up to 95 octets, refuses it. By default the secrets decide. Several goroutines at once; it may block,
+	// and then the client waits.
+	Admit func(Peer) error
+
+	// Of connections that Accept takes, those to interfaces that no Bind has:
+	Backlog int    // that wait for Accept; 0: there are none, and such clients are refused
+	Secret  string // that they must know, up to 24 octets
+	MTU     int    // 1500 by default
+	Queues  int    // at most; 1 by default
+
+	ClientsMax     int   // connections at a time, 64 by default
+	RingLog2Max    int   // 14 by default
+	RegionBytesMax int64 // of memory that one client may have us map, 1 GiB by default
+
+	// Unsealed takes regions that are no memfd, or may shrink: those of DPDK's zero-copy clients. If one does shrink, its
+	// connection ends; but a client with a file system of its own can then hold up a queue.
+	Unsealed bool
+}
+
+const (
+	clientsDefault     = 64
+	regionBytesDefault = 1 << 30
+	modeDefault        = 0o600
+	idWait             = time.Second // for a connection to be noticed as gone, whose interface another wants
+	acceptPause        = 10 * time.Millisecond
+)
+
+func (c ListenConfig) withDefaults() (ListenConfig, error) {
+	c.Name = cmp.Or(c.Name, "rnicd")
+	c.Mode = cmp.Or(c.Mode, modeDefault)
+	c.MTU = cmp.Or(c.MTU, mtuDefault)
+	c.Queues = cmp.Or(c.Queues, 1)
+	c.ClientsMax = cmp.Or(c.ClientsMax, clientsDefault)
+	c.RingLog2Max = cmp.Or(c.RingLog2Max, ringLog2Max)
+	c.RegionBytesMax = cmp.Or(c.RegionBytesMax, regionBytesDefault)
+	switch {
+	case c.Queues < 1 || c.Queues > queuesMax:
+		return c, fmt.Errorf("memif: %d queues; want 1 to %d", c.Queues, queuesMax)
+	case c.MTU < MTUMin || c.MTU > MTUMax:
+		return c, fmt.Errorf("memif: MTU %d; want %d to %d", c.MTU, MTUMin, MTUMax)
+	case c.ClientsMax < 1 || c.Backlog < 0:
+		return c, fmt.Errorf("memif: %d clients, %d of them waiting; want at least 1, and 0", c.ClientsMax, c.Backlog)
+	case c.RingLog2Max < 1 || c.RingLog2Max > ringLog2Max:
+		return c, fmt.Errorf("memif: rings of 2^%d descriptors; want 2^1 to 2^%d", c.RingLog2Max, ringLog2Max)
+	case c.RegionBytesMax < 1:
+		return c, fmt.Errorf("memif: regions of %d octets; want at least 1", c.RegionBytesMax)
+	case len(c.Secret) > secretLen:
+		return c, fmt.Errorf("memif: a secret of %d octets; want up to %d", len(c.Secret), secretLen)
+	}
+	return c, nil
+}
+
+// Listener is a socket on which clients attach to interfaces, each to one of its own: those that Bind has, which outlive their
+// clients, and any others, which Accept hands out one connection at a time.
+//
+// Clients are not trusted. What they say and what stands in their memory is bounded and checked, in a copy; a client that
+// breaks the rules, ends, or is killed, loses its connection, and nobody else notices.
+type Listener struct {
+	cfg    ListenConfig
+	socket *net.UnixListener
+
+	lock    sync.Mutex
+	closed  bool
+	bound   map[uint32]*binding
+	using   map[uint32]chan struct{} // interfaces with a client; closed when it has gone
+	clients map[*control]struct{}
+
+	accepted chan *Port
+	done     chan struct{}
+	running  sync.WaitGroup
+}
+
+// binding is an interface of Bind's.
+type binding struct {
+	port   *Port
+	secret string
+}
+
+// Listen opens the socket. A path that a server left behind which is no more is taken over.
+func Listen(cfg ListenConfig) (*Listener, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	addr, err := address(cfg.Socket)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := listen(addr, cfg.Mode)
+	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && abandoned(addr) {
+		_ = os.Remove(cfg.Socket)
+		socket, err = listen(addr, cfg.Mode)
+	}
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("memif: %s is another server's: choose another, or end that one", cfg.Socket)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memif: %w", err)
+	}
+	l := &Listener{
+		cfg: cfg, socket: socket, bound: map[uint32]*binding{}, using: map[uint32]chan struct{}{},
+		clients: map[*control]struct{}{}, accepted: make(chan *Port, cfg.Backlog), done: make(chan struct{}),
+	}
+	l.running.Go(l.run)
+	return l, nil
+}
+
+// listen makes the socket with its mode from the first moment on.
+func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
+	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		if ctl := raw.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); ctl != nil {
+			return ctl
+		}
+		return err
+	}}
+	l, err := cfg.Listen(context.Background(), addr.Net, addr.Name)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}
+
+// abandoned: nobody listens at a path any more.
+func abandoned(addr *net.UnixAddr) bool {
+	if info, err := os.Lstat(addr.Name); err != nil || info.Mode().Type() != os.ModeSocket {
+		return false
+	}
+	conn, err := net.DialUnix(addr.Net, nil, addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, unix.ECONNREFUSED)
+}
+
+// run accepts connections until Close.
+func (l *Listener) run() {
+	for {
+		conn, err := l.socket.AcceptUnix()
+		if err == nil {
+			l.running.Go(func() { l.serve(conn) })
+			continue
+		}
+		select {
+		case <-l.done:
+			return
+		case <-after(acceptPause): // as when there are no descriptors left
+		}
+	}
+}
+
+// BindConfig is one interface of a Listener.
+type BindConfig struct {
+	ID     uint32
+	Secret string  // that clients must know, up to 24 octets; empty: they need not
+	Name   string  // up to 31 octets; memif and the ID by default
+	MTU    int     // 1500 by default
+	Queues int     // pairs of rings that a client brings, 1 by default
+	MAC    [6]byte // by default one made at random
+}
+
+// Bind makes a port of an interface, for one client after the other. Its Close gives the interface up. A client that Accept has
+// handed out keeps it for as long as it is there.
+func (l *Listener) Bind(cfg BindConfig) (*Port, error) {
+	cfg.Name = cmp.Or(cfg.Name, fmt.Sprintf("memif%d", cfg.ID))
+	if len(cfg.Secret) > secretLen {
+		return nil, fmt.Errorf("memif: a secret of %d octets; want up to %d", len(cfg.Secret), secretLen)
+	}
+	p, err := newPort(cfg.Name, cfg.MAC, cmp.Or(cfg.MTU, mtuDefault), cmp.Or(cfg.Queues, 1))
+	if err != nil {
+		return nil, err
+	}
+	p.release = func() {
+		l.lock.Lock()
+		defer l.lock.Unlock()
+		delete(l.bound, cfg.ID)
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	switch {
+	case l.closed:
+		return nil, ErrClosed
+	case l.bound[cfg.ID] != nil:
+		return nil, fmt.Errorf("memif: interface %d of %s is in use: choose another ID", cfg.ID, l.cfg.Socket)
+	}
+	l.bound[cfg.ID] = &binding{p, cfg.Secret}
+	return p, nil
+}
+
+// Accept waits for a client of an interface that no Bind has, and returns its port; its link goes down for good when the client
+// goes (Port.Gone), and the port is closed then as any other. Any goroutine.
+func (l *Listener) Accept(ctx context.Context) (*Port, error) {
+	select {
+	case p := <-l.accepted:
+		return p, nil
+	case <-l.done:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Close ends the socket and all connections; ports stay, without a link, until they are closed.
+func (l *Listener) Close() error {
+	l.lock.Lock()
+	if l.closed {
+		l.lock.Unlock()
+		return nil
+	}
+	l.closed = true
+	close(l.done)
+	for c := range l.clients {
+		c.interrupt("Server closed")
+	}
+	l.lock.Unlock()
+	err := l.socket.Close()
+	l.running.Wait()
+	for {
+		select {
+		case p := <-l.accepted:
+			_ = p.Close()
+		default:
+			return err
+		}
+	}
+}
+
+// add counts a connection; false: there are too many, or none are wanted any more.
+func (l *Listener) add(c *control) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.closed || len(l.clients) >= l.cfg.ClientsMax {
+		return false
+	}
+	l.clients[c] = struct{}{}
+	return true
+}
+
+func (l *Listener) remove(c *control) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	delete(l.clients, c)
+}
+
+// limits are those that HELLO tells of, of any interface: which one it is comes later.
+func (l *Listener) limits() limits {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	queues := 1
+	if l.cfg.Backlog > 0 {
+		queues = l.cfg.Queues
+	}
+	for _, b := range l.bound {
+		queues = max(queues, len(b.port.queues))
+	}
+	return limits{queues: queues, log2: l.cfg.RingLog2Max, regionBytes: uint64(l.cfg.RegionBytesMax), unsealed: l.cfg.Unsealed}
+}
+
+// admit decides on a client and reserves its interface. The port is nil for one that Accept will take.
+func (l *Listener) admit(peer Peer, h *serverSide) (*Port, error) {
+	b, err := l.reserve(peer)
+	if err != nil {
+		return nil, err
+	}
+	if l.cfg.Admit != nil {
+		if err := l.cfg.Admit(peer); err != nil {
+			l.free(peer.ID)
+			return nil, ours("%v", err)
+		}
+	}
+	if b == nil {
+		h.limits.queues = l.cfg.Queues
+		return nil, nil
+	}
+	h.limits.queues, h.limits.exactly = len(b.port.queues), true
+	return b.port, nil
+}
+
+// reserve takes the interface for this client. One whose last client has just gone is waited for.
+func (l *Listener) reserve(peer Peer) (*binding, error) {
+	timeout := after(idWait)
+	for {
+		l.lock.Lock()
+		b, gone := l.bound[peer.ID], l.using[peer.ID]
+		secret := l.cfg.Secret
+		if b != nil {
+			secret = b.secret
+		}
+		err := checkSecret(secret, peer.Secret)
+		if b == nil && l.cfg.Backlog == 0 {
+			err = ours("ID not found")
+		}
+		if err == nil && gone == nil {
+			l.using[peer.ID] = make(chan struct{})
+		}
+		l.lock.Unlock()
+		if err != nil || gone == nil {
+			return b, err
+		}
+		select {
+		case <-gone:
+		case <-timeout:
+			return nil, ours("Already connected")
+		case <-l.done:
+			return nil, ours("Server closed")
+		}
+	}
+}
+
+func (l *Listener) free(id uint32) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	close(l.using[id])
+	delete(l.using, id)
+}
+
+// offer hands a port to Accept; false: nobody takes it.
+func (l *Listener) offer(p *Port) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.closed {
+		return false
+	}
+	select {
+	case l.accepted <- p:
+		return true
+	default:
+		return false
+	}
+}
+
+func after(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// withFaults runs f, which touches memory of a client. Where that has gone it returns an error.
+func withFaults(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if reason := recover(); reason != nil {
+			if _, ok := reason.(interface{ Addr() uintptr }); !ok {
+				panic(reason)
+			}
+			err = ours("Memory of a region has gone")
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,325 @@
+package memif
+
+import (
+	"cmp"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// serverSide is a server's part of the handshake: one message in, one out. What a client says is bounded here, before any
+// memory is mapped for it.
+//
+//	INIT ──► named ──CONNECT──► all agreed
+//	           ▲ │
+//	           └─┘ ADD_REGION, ADD_RING
+type serverSide struct {
+	limits limits
+	peer   Peer
+	// admit decides on INIT, and says which interface of ours it is.
+	admit func(Peer) (name string, err error)
+
+	name     string // of our interface; empty before INIT
+	regions  []region
+	octets   uint64
+	c2s, s2c []givenRing
+	complete bool
+}
+
+// limits are what a listener, or one of its interfaces, takes.
+type limits struct {
+	queues      int // pairs of rings, at most
+	exactly     bool
+	log2        int
+	regionBytes uint64
+	unsealed    bool
+}
+
+// givenRing is a ring that a client has added; fd wakes its consumer.
+type givenRing struct {
+	addRing
+	fd int
+}
+
+func (h *serverSide) hello(name string) *message {
+	hi := hello{
+		name: name, minVersion: version, maxVersion: version, maxRegion: regionsMax - 1,
+		maxS2C: h.limits.queues - 1, maxC2S: h.limits.queues - 1, maxLog2: uint8(h.limits.log2),
+	}
+	return hi.message()
+}
+
+// input takes a message and the descriptor that came with it, or -1; the descriptor is its own to close. The answer is to be
+// sent; with an error the connection ends.
+func (h *serverSide) input(m *message, fd int) (answer *message, err error) {
+	keep := false
+	defer func() {
+		if fd >= 0 && !keep {
+			unix.Close(fd)
+		}
+	}()
+	t := m.typ()
+	if t == msgDisconnect {
+		return nil, &peerError{m.reason()}
+	}
+	if named := h.name != ""; named == (t == msgInit) || h.complete {
+		return nil, ours("Unexpected message")
+	}
+	if wants := t == msgAddRegion || t == msgAddRing; wants != (fd >= 0) {
+		return nil, ours("%v with or without a file descriptor", t)
+	}
+	switch t {
+	case msgInit:
+		err = h.initiate(m.initiate())
+	case msgAddRegion:
+		err = h.addRegion(m.addRegion(), fd)
+	case msgAddRing:
+		keep, err = h.addRing(m.addRing(), fd)
+	case msgConnect:
+		if err = h.connect(m.interfaceName()); err == nil {
+			return interfaceMessage(msgConnected, h.name), nil
+		}
+	default:
+		err = ours("Unknown message type")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newMessage(msgACK), nil
+}
+
+func (h *serverSide) initiate(i initiate) error {
+	switch {
+	case i.version != version:
+		return ours("Incompatible version")
+	case i.mode != modeEthernet:
+		return ours("Ethernet mode only")
+	}
+	h.peer.ID, h.peer.Name = i.id, i.name
+	h.peer.Secret = strings.TrimRight(string(i.secret[:]), "\x00")
+	name, err := h.admit(h.peer)
+	if err != nil {
+		return err
+	}
+	h.name = cmp.Or(name, "memif")
+	return nil
+}
+
+// checkSecret: whoever wants none takes any.
+func checkSecret(want, given string) error {
+	w, g := secretOf(want), secretOf(given)
+	switch {
+	case want == "" || subtle.ConstantTimeCompare(w[:], g[:]) == 1:
+		return nil
+	case given == "":
+		return ours("Secret required")
+	}
+	return ours("Incorrect secret")
+}
+
+func (h *serverSide) addRegion(a addRegion, fd int) error {
+	switch {
+	case a.index != len(h.regions) || a.index >= regionsMax:
+		return ours("Invalid region index")
+	case a.size > h.limits.regionBytes || h.octets > h.limits.regionBytes-a.size:
+		return ours("Regions of more than %d octets", h.limits.regionBytes)
+	}
+	r, err := mapRegion(fd, a.size, !h.limits.unsealed)
+	if err != nil {
+		return err
+	}
+	h.octets += a.size
+	h.regions = append(h.regions, r)
+	return nil
+}
+
+// addRing keeps fd only where we are the one who writes to it.
+func (h *serverSide) addRing(a addRing, fd int) (keep bool, err error) {
+	rings := &h.s2c
+	if a.c2s {
+		rings = &h.c2s
+	}
+	switch {
+	case a.index != len(*rings) || a.index >= h.limits.queues:
+		return false, ours("Invalid ring index")
+	case int(a.log2) > h.limits.log2:
+		return false, ours("Ring of 2^%d descriptors, 2^%d at most", a.log2, h.limits.log2)
+	}
+	g := givenRing{a, -1}
+	if !a.c2s {
+		if !isEventfd(fd) {
+			return false, ours("Ring without an eventfd")
+		}
+		g.fd, keep = fd, true
+	}
+	*rings = append(*rings, g)
+	return keep, nil
+}
+
+// connect checks what regions and rings make together.
+func (h *serverSide) connect(remote string) error {
+	switch n := len(h.c2s); {
+	case n == 0 || n != len(h.s2c):
+		return ours("%d rings one way and %d the other", n, len(h.s2c))
+	case h.limits.exactly && n != h.limits.queues:
+		return ours("%d queues, %d are wanted", n, h.limits.queues)
+	}
+	for _, rings := range [][]givenRing{h.c2s, h.s2c} {
+		for _, g := range rings {
+			if g.region >= len(h.regions) {
+				return ours("Ring in no region")
+			}
+			memory := h.regions[g.region].octets
+			if err := checkRing(memory, g.offset, g.log2); err != nil {
+				return ours("%v", err)
+			}
+			if cookieAt(memory, g.offset) != ringCookie {
+				return ours("Wrong cookie")
+			}
+		}
+	}
+	h.peer.Interface, h.complete = remote, true
+	return nil
+}
+
+// session is what was agreed on. Regions and descriptors are the session's from now on.
+func (h *serverSide) session() (s *session, regions []region) {
+	octets := make([][]byte, len(h.regions))
+	for i, r := range h.regions {
+		octets[i] = r.octets
+	}
+	rings, fds := make([]pair, len(h.c2s)), make([]int, len(h.c2s))
+	for i := range rings {
+		in, out := h.c2s[i], h.s2c[i]
+		rings[i].rx = ringAt(octets[in.region], in.offset, in.log2)
+		rings[i].tx = ringAt(octets[out.region], out.offset, out.log2)
+		rings[i].rx.setTail(0)
+		rings[i].tx.setTail(0)
+		fds[i], h.s2c[i].fd = out.fd, -1
+	}
+	s = newSession(octets, rings, nil)
+	s.bells = newBells(fds)
+	regions, h.regions = h.regions, nil
+	return s, regions
+}
+
+func (h *serverSide) close() {
+	unmapAll(h.regions)
+	for _, g := range h.s2c {
+		if g.fd >= 0 {
+			unix.Close(g.fd)
+		}
+	}
+	h.regions, h.s2c = nil, nil
+}
+
+// serve is one connection of a listener, from the first octet to the last.
+func (l *Listener) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	c := &control{conn: conn}
+	if !l.add(c) {
+		return
+	}
+	defer l.remove(c)
+	var p *Port
+	h := &serverSide{limits: l.limits()}
+	h.peer.credentials(conn)
+	h.admit = func(peer Peer) (string, error) {
+		port, err := l.admit(peer, h)
+		if err != nil {
+			return "", err
+		}
+		p = port
+		return l.nameOf(p, peer), nil
+	}
+	defer h.close()
+	c.deadline(handshakeMax)
+	err := c.send(h.hello(l.cfg.Name), -1)
+	for m := new(message); err == nil && !h.complete; {
+		var fd int
+		var answer *message
+		if fd, err = c.recv(m); err != nil {
+			break
+		}
+		if answer, err = guarded(h, m, fd); err == nil && !h.complete {
+			err = c.send(answer, -1)
+		}
+	}
+	id, inUse := h.peer.ID, h.name != ""
+	if inUse {
+		defer l.free(id)
+	}
+	if err == nil {
+		err = l.established(c, h, p)
+	}
+	c.tell(err)
+}
+
+// guarded is h.input, which reads the cookies in memory of the client.
+func guarded(h *serverSide, m *message, fd int) (answer *message, err error) {
+	err = withFaults(func() error {
+		answer, err = h.input(m, fd)
+		return err
+	})
+	return answer, err
+}
+
+// established is a connection that both ends agree on, until it ends.
+func (l *Listener) established(c *control, h *serverSide, p *Port) error {
+	accepted := p == nil
+	if accepted {
+		var err error
+		if p, err = newPort(l.nameOf(nil, h.peer), [6]byte{}, l.cfg.MTU, len(h.c2s)); err != nil {
+			return ours("%v", err)
+		}
+	}
+	p.setKick(c.interrupt)
+	defer p.setKick(nil)
+	var s *session
+	var regions []region
+	if err := withFaults(func() error { s, regions = h.session(); return nil }); err != nil {
+		return err
+	}
+	down := func(err error) {
+		p.linkDown(s, err, func() { unmapAll(regions) })
+		if accepted {
+			p.gone()
+		}
+	}
+	if !p.linkUp(s, h.peer) {
+		s.bells.stop()
+		unmapAll(regions)
+		return ours("Interface closed")
+	}
+	if accepted && !l.offer(p) {
+		err := ours("Nobody accepts connections at the moment")
+		down(err)
+		return err
+	}
+	err := c.send(interfaceMessage(msgConnected, h.name), -1)
+	if err == nil {
+		err = c.attend(s)
+	}
+	down(err)
+	var mine *errOurs
+	var bye *peerError
+	if errors.As(err, &mine) || errors.As(err, &bye) {
+		// A client uses its memory again when our socket is closed, so our queues leave first, if they are at work.
+		select {
+		case <-s.unused:
+		case <-after(goodbyeMax):
+		}
+	}
+	return err
+}
+
+func (l *Listener) nameOf(p *Port, peer Peer) string {
+	if p != nil {
+		return p.name
+	}
+	return fmt.Sprintf("memif%d", peer.ID)
+}

@@ -1,0 +1,164 @@
+package memif
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/rnicd/rnicd/internal/skip"
+	"github.com/rnicd/rnicd/mem"
+)
+
+// lines is what a program has printed.
+type lines struct {
+	lock sync.Mutex
+	b    bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.b.String()
+}
+
+// testpmd runs DPDK's, with net_memif, as a peer that sends back what it receives, on the same queue.
+func testpmd(t testing.TB, role, socket string, queues int, more string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("dpdk-testpmd")
+	if err != nil {
+		skip.Missing(t, "no dpdk-testpmd: install Debian's dpdk-dev")
+	}
+	cmd := exec.Command(path, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
+		"--file-prefix", filepath.Base(t.TempDir())+filepath.Base(filepath.Dir(socket)), "-l", "0,1",
+		"--vdev", fmt.Sprintf("net_memif0,role=%s,id=7,socket-abstract=no,secret=psst,socket=%s%s", role, socket, more), "--",
+		"--forward-mode=io", "--port-topology=loop", "--auto-start", "--no-flush-rx", "--total-num-mbufs=8192", "--no-mlockall",
+		fmt.Sprintf("--rxq=%d", queues), fmt.Sprintf("--txq=%d", queues))
+	out := &lines{}
+	cmd.Stdout, cmd.Stderr = out, out
+	stdin, err := cmd.StdinPipe() // it goes on until somebody presses Enter
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(out.String())
+		}
+	})
+	return cmd
+}
+
+// ourSide is ours for a peer of DPDK's in the given role.
+func ourSide(t testing.TB, role, socket string, queues int, k kind) *side {
+	t.Helper()
+	if role == "server" {
+		return dialSide(t, Config{Socket: socket, ID: 7, Secret: "psst", Queues: queues}, k.zero, 512)
+	}
+	l, err := Listen(ListenConfig{Socket: socket})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	p, err := l.Bind(BindConfig{ID: 7, Secret: "psst", Queues: queues})
+	require.NoError(t, err)
+	return openSide(t, p, nil, 512)
+}
+
+// reflected sends bursts on all queues and wants each to come back on its queue as it was.
+func reflected(t testing.TB, s *side, rounds, longest int) {
+	t.Helper()
+	r := newRand(t)
+	for range rounds {
+		sent := make([][][]byte, len(s.queues))
+		for q := range s.queues {
+			for range 1 + r.IntN(30) {
+				sent[q] = append(sent[q], frame(r, 60+r.IntN(longest-59)))
+			}
+			for _, f := range sent[q] {
+				b := s.buf(t, q, f)
+				for ctx := within(t); s.queues[q].Tx([]mem.Buf{b}) == 0; yield() { // it may not have posted buffers yet
+					require.NoError(t, ctx.Err())
+				}
+				s.pools[q].Free(b)
+			}
+		}
+		for q := range s.queues {
+			require.Equal(t, sent[q], s.receive(t, q, len(sent[q])))
+		}
+	}
+}
+
+// Every octet of frames to and from DPDK's driver, in both roles, with one queue and with several; the longest are the
+// driver's own longest. When it ends, or is killed, the link goes down.
+func TestTestpmd(t *testing.T) {
+	for _, role := range []string{"client", "server"} {
+		for _, queues := range []int{1, 3} {
+			for _, k := range kinds {
+				if k.zero && role == "client" {
+					continue // the client's choice, and it is not ours
+				}
+				t.Run(fmt.Sprintf("%s/%d/%s", role, queues, k.name), func(t *testing.T) {
+					socket := socketPath(t)
+					s := ourSide(t, role, socket, queues, k)
+					cmd := testpmd(t, role, socket, queues, "")
+					joined(t, s)
+					peer, ok := s.port.Peer()
+					require.True(t, ok)
+					require.Contains(t, peer.Name, "DPDK")
+					require.Equal(t, "net_memif0", peer.Interface)
+					require.EqualValues(t, cmd.Process.Pid, peer.PID)
+					reflected(t, s, 200, 1514)
+					for q := range s.queues {
+						require.Zero(t, s.queues[q].Drops())
+					}
+					signal := unix.SIGINT
+					if queues > 1 {
+						signal = unix.SIGKILL
+					}
+					require.NoError(t, cmd.Process.Signal(signal))
+					require.NoError(t, s.port.AwaitLink(within(t), false))
+					s.closed(t)
+				})
+			}
+		}
+	}
+}
+
+// Frames in several buffers of the other end's: DPDK's server fills small buffers of ours, its client brings small ones.
+func TestTestpmdChains(t *testing.T) {
+	t.Run("server", func(t *testing.T) {
+		socket := socketPath(t)
+		p, err := Dial(Config{Socket: socket, ID: 7, Secret: "psst", BufferBytes: 256, RingLog2: 10})
+		require.NoError(t, err)
+		s := openSide(t, p, nil, 512)
+		testpmd(t, "server", socket, 1, "")
+		joined(t, s)
+		reflected(t, s, 200, 1514)
+		require.Zero(t, s.queues[0].Drops())
+		s.closed(t)
+	})
+	t.Run("client", func(t *testing.T) {
+		socket := socketPath(t)
+		s := ourSide(t, "client", socket, 1, kinds[0])
+		testpmd(t, "client", socket, 1, ",bsize=512,rsize=12")
+		joined(t, s)
+		// One lap of its ring: in the next, its driver (22.11) leaves the flag of chains in descriptors of frames that are not.
+		reflected(t, s, 40, 1514)
+		require.Zero(t, s.queues[0].Drops())
+		s.closed(t)
+	})
+}
+
+var _ io.Writer = (*lines)(nil)
