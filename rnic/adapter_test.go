@@ -35,7 +35,7 @@ func TestOpen(t *testing.T) {
 func TestAdapterClose(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 1))))
+		s.postRecv(s.recvAt(1, 0, 1))
 		waiting := r.newEnd(r.client, opts{})
 		req := r.dial(waiting, nil) // not decided
 		if r.kind != running {
@@ -47,10 +47,9 @@ func TestAdapterClose(t *testing.T) {
 		require.Empty(t, r.server.host.Live())
 		require.True(t, isDone(s.qp))
 		require.ErrorIs(t, s.qp.Err(), ErrClosed)
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 		for _, e := range []*end{c, waiting} {
-			r.untilDone(e.qp)
-			require.ErrorIs(t, e.qp.Err(), stack.ErrReset)
+			e.expectClosedBy(stack.ErrReset)
 		}
 		require.Error(t, req.Accept(r.ctx, spare.qp, spare.conn))
 
@@ -62,8 +61,7 @@ func TestAdapterClose(t *testing.T) {
 		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, out.conn), ErrClosed)
 		late := r.newEnd(r.client, opts{})
 		_ = late.qp.StartConnect(r.ctx, r.addr(), late.conn) // the kernel may be told of the reset at once
-		r.untilDone(late.qp)
-		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
+		late.expectClosedBy(stack.ErrRefused)
 		require.NoError(t, r.server.Close(r.ctx), "twice")
 		require.Zero(t, r.server.host.Places.Count())
 	})
@@ -109,8 +107,7 @@ func TestAdapterCloseEndsListeners(t *testing.T) {
 		}
 		late := r.newEnd(r.client, opts{})
 		require.NoError(t, late.qp.StartConnect(r.ctx, r.addr(), late.conn))
-		r.untilDone(late.qp)
-		require.ErrorIs(t, late.qp.Err(), stack.ErrRefused)
+		late.expectClosedBy(stack.ErrRefused)
 	})
 }
 
@@ -142,7 +139,7 @@ func TestAdapterCloseContext(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, r.server.Close(ctx), context.Canceled)
 	r.server.host.Manual = r.step
-	r.untilDone(s.qp)
+	s.awaitClosed()
 }
 
 // When all connections are gone, only the regions that the application registered are in the table.
@@ -153,7 +150,7 @@ func TestNoRegionsLeftBehind(t *testing.T) {
 			s, c := r.connect(opts{}, opts{})
 			if i%2 == 0 {
 				c.qp.Abort()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 			} else {
 				r.close(s, c)
 			}
@@ -170,20 +167,18 @@ func TestPollerStops(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
 	s, c := r.connect(opts{}, opts{})
 	r.exchange(s, c)
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 1))))
+	s.postRecv(s.recvAt(1, 0, 1))
 	r.hosts[0].poller.Stop()
 	<-r.hosts[0].poller.Done()
-	r.untilDone(s.qp)
-	require.ErrorIs(t, s.qp.Err(), stack.ErrStopped)
-	require.Equal(t, Flushed, r.await(s, 1)[0].Status)
-	require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2})))
-	require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+	s.expectClosedBy(stack.ErrStopped)
+	require.Equal(t, Flushed, s.await(1)[0].Status)
+	s.post(WorkRequest{Op: OpSend, ID: 2})
+	require.Equal(t, Flushed, s.await(1)[0].Status)
 	require.Equal(t, uint64(6000), r.stats(s.qp).PayloadSent)
 	s.qp.Abort()
 	s.qp.Disconnect()
 	require.ErrorIs(t, s.qp.Close(r.ctx), stack.ErrStopped)
-	r.untilDone(c.qp)
-	require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
+	c.expectClosedBy(stack.ErrReset)
 	out := r.newEnd(r.server, opts{})
 	require.ErrorIs(t, out.qp.Connect(r.ctx, "10.9.0.2:1", out.conn), stack.ErrStopped)
 	_, err := r.server.Listen(r.ctx, ":99", ListenOptions{})

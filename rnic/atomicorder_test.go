@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
@@ -15,24 +14,24 @@ import (
 
 // markedResponder is a script against an Initiator of ours that wants markers: only they let
 // Responses be placed ahead of a gap.
-func (r *rig) markedResponder(c *end) *rawInitiator {
+func (r *rig) markedResponder(c *end) *peer {
 	r.t.Helper()
-	p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
-	require.True(r.t, p.reply(mpa.Request).Markers)
-	p.tx.Init(mpa.Mode{Markers: true, CRC: true})
+	p := r.startConnect(c)
+	require.True(r.t, p.expectFrame(mpa.Request).Markers)
+	p.start(mpa.Mode{Markers: true, CRC: true})
 	p.write(unhex(r.t, hexRep+"4001 0000"))
 	r.inService(c)
 	return p
 }
 
 // atomicAnswer is the Response of message msn to the Request of this id.
-func (p *rawInitiator) atomicAnswer(msn, id uint32, original uint64) []byte {
+func (p *peer) atomicAnswer(msn, id uint32, original uint64) []byte {
 	h := rdmap.OpAtomicResponse.Header(1)
 	h.Version, h.Last, h.MSN = 1, true, msn
 	body := make([]byte, rdmap.AtomicResponseLen)
 	resp := rdmap.AtomicResponse{ID: id, Original: original}
 	resp.Put(body)
-	return p.fpdu(h, body)
+	return p.frame(fpdu{h, body})
 }
 
 // ORD atomics may be under way, and there is a buffer for each Response: those that arrive ahead of
@@ -49,11 +48,11 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC5044, ORD: ord}})
 	p := r.markedResponder(c)
 	for i := range uint64(ord) {
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: i, RemoteSTag: 0x100, Signaled: true})))
+		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: i, RemoteSTag: 0x100, Signaled: true})
 	}
 	var early, late []byte
 	for msn := range uint32(ord) {
-		outstanding, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
+		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
 		require.True(t, ok)
 		answer := p.atomicAnswer(msn+1, outstanding.ID, 1000+uint64(msn))
 		if msn < ahead {
@@ -78,9 +77,9 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	require.Empty(t, c.done)
 	arrive(at, late)
 	l.Edge(at + uint64(len(late)+len(early)))
-	for i, got := range r.await(c, ord) {
+	for i, got := range c.await(ord) {
 		require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpFetchAdd, Len: qp.AtomicLen, Original: 1000 + uint64(i)}, got)
 	}
 	c.qp.Abort()
-	r.untilDone(c.qp)
+	c.awaitClosed()
 }

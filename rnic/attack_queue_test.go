@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/tcp"
@@ -22,8 +21,8 @@ func TestAttackReadFlood(t *testing.T) {
 		const ird = 4
 		a := r.assault(opts{ConnParam: ConnParam{IRD: ird}})
 		m := r.readable(a.s, 64, RemoteRead)
-		burst, _ := a.p.reads(m, 20*ird, 64)
-		a.p.write(burst)
+		burst, _ := reads(m, 20*ird, 64)
+		a.p.inject(burst...)
 		a.repelled(causeNoBuffer)
 		require.LessOrEqual(t, r.stats(a.s.qp).ReadsServed, uint64(ird))
 	})
@@ -35,15 +34,15 @@ func TestAttackSendFlood(t *testing.T) {
 		const buffers = 3
 		a := r.assault(opts{})
 		for i := range buffers {
-			require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8))))
+			a.s.postRecv(a.s.recvAt(uint64(i), 0, 8))
 		}
-		var burst []byte
+		var burst []fpdu
 		for msn := range uint32(200) {
-			burst = append(burst, a.p.fpdu(sendOf(msn+1), []byte("flood"))...)
+			burst = append(burst, sendFPDU(msn+1, "flood"))
 		}
-		a.p.write(burst)
+		a.p.inject(burst...)
 		a.repelled(causeNoBuffer)
-		for i, c := range r.await(a.s, buffers) {
+		for i, c := range a.s.await(buffers) {
 			require.Equal(t, Completion{ID: uint64(i), QP: a.s.qp.Number(), Len: 5, Op: OpRecv}, c)
 		}
 	})
@@ -67,12 +66,12 @@ func TestAttackMSN(t *testing.T) {
 				a.again(opt)
 			}
 			for range 4 {
-				require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(0, 0, 8))))
+				a.s.postRecv(a.s.recvAt(0, 0, 8))
 			}
 			op := map[uint32]rdmap.Opcode{rdmap.QNSend: rdmap.OpSend, rdmap.QNRead: rdmap.OpReadRequest, rdmap.QNTerminate: rdmap.OpTerminate}[tc.qn]
 			h := op.Header(1)
 			h.Last, h.Version, h.MSN = true, 1, tc.msn
-			a.p.write(a.p.fpdu(h, nil))
+			a.p.inject(fpdu{h, nil})
 			a.repelled(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, tc.code))
 		}
 	})
@@ -87,16 +86,16 @@ func TestAttackPartialMessages(t *testing.T) {
 		events := r.server.Events()
 		require.NoError(t, a.s.qp.Arm(EventReceiveHigh, buffers/2))
 		for i := range buffers {
-			require.NoError(t, errOf(a.s.qp.PostRecv(a.s.recvAt(uint64(i), 0, 8))))
+			a.s.postRecv(a.s.recvAt(uint64(i), 0, 8))
 		}
 		for msn := range uint32(buffers + 1) {
 			h := sendOf(msn + 1)
 			h.Last = false
-			a.p.write(a.p.fpdu(h, []byte("part")))
+			a.p.inject(fpdu{h, []byte("part")})
 		}
 		a.repelled(causeNoBuffer)
 		require.Equal(t, EventReceiveHigh, event(t, events).Kind)
-		for i, c := range r.await(a.s, buffers) {
+		for i, c := range a.s.await(buffers) {
 			require.Equal(t, Completion{ID: uint64(i), QP: a.s.qp.Number(), Op: OpRecv, Status: Flushed}, c)
 		}
 	})
@@ -118,19 +117,19 @@ func TestAttackSharedBuffers(t *testing.T) {
 		fairGoesOn := func() {
 			for range 3 * depth {
 				r.tell(client, "fair")
-				require.NoError(t, p.post(r.await(fair, 1)[0].ID))
+				require.NoError(t, p.post(fair.await(1)[0].ID))
 			}
 		}
 		a.again(opt)
 		h := sendOf(each)
 		h.Last = false
-		a.p.write(a.p.fpdu(h, []byte("part")))
+		a.p.inject(fpdu{h, []byte("part")})
 		r.until("the buffers taken", func() bool { return p.Left() == depth-each })
 		fairGoesOn()
 		require.Equal(t, each, r.stats(a.s.qp).SharedHeld)
 		a.p.reset()
-		r.untilDone(a.s.qp)
-		for _, c := range r.await(a.s, each) {
+		a.s.awaitClosed()
+		for _, c := range a.s.await(each) {
 			require.NoError(t, p.post(c.ID))
 		}
 
@@ -138,7 +137,7 @@ func TestAttackSharedBuffers(t *testing.T) {
 		a.again(opt)
 		require.NoError(t, p.Arm(limit))
 		for msn := uint32(1); len(events) == 0; msn++ {
-			a.p.write(a.p.fpdu(sendOf(msn), []byte("greed")))
+			a.p.inject(sendFPDU(msn, "greed"))
 			r.until("it was taken", func() bool { return p.Left() == depth-int(msn) })
 			require.Less(t, msn, uint32(depth), "the event is late")
 		}
@@ -148,12 +147,12 @@ func TestAttackSharedBuffers(t *testing.T) {
 		require.Zero(t, taken[fair.qp])
 		require.EqualValues(t, depth-limit+1, taken[a.s.qp])
 		a.s.qp.Abort()
-		r.untilDone(a.s.qp)
-		for _, c := range r.await(a.s, depth-limit+1) {
+		a.s.awaitClosed()
+		for _, c := range a.s.await(depth - limit + 1) {
 			require.NoError(t, p.post(c.ID))
 		}
 		fairGoesOn()
-		a.goesOn()
+		a.bystander.goesOn()
 	})
 }
 
@@ -175,23 +174,23 @@ func TestAttackTerminates(t *testing.T) {
 			p, _ := r.startRaw(&end{qp: q}, false)
 			h := rdmap.OpTerminate.Header(1)
 			h.Last, h.Version = true, 1
-			var burst []byte
+			var burst []fpdu
 			for h.MSN = 1; h.MSN < 4; h.MSN++ {
 				body := make([]byte, rng.IntN(qp.TerminateLenMax+1))
 				for i := range body {
 					body[i] = byte(rng.Uint32())
 				}
-				burst = append(burst, p.fpdu(h, body)...)
+				burst = append(burst, fpdu{h, body})
 			}
-			p.write(burst)
+			p.inject(burst...)
 			p.closeSend()
 			r.untilDone(q)
-			require.Len(t, p.octets(), p.at, "answered")
+			p.expectNothing() // no answer
 		}
 		require.EqualValues(t, storm, r.server.EventCount(EventTerminated))
 		require.Len(t, events, 8)
 		require.EqualValues(t, storm-8, r.server.EventsLost())
-		a.goesOn()
+		a.bystander.goesOn()
 	})
 }
 
@@ -203,17 +202,17 @@ func TestAttackNothing(t *testing.T) {
 		a := r.assault(opts{ConnParam: ConnParam{IRD: reads}})
 		msn := uint32(0)
 		for range rounds {
-			var burst []byte
+			var burst []fpdu
 			var outstanding []rdmap.ReadRequest
 			for range writes {
-				burst = append(burst, a.p.fpdu(writeTo(0xdead, 1<<63), nil)...)
+				burst = append(burst, writeFPDU(0xdead, 1<<63, ""))
 			}
 			for range reads {
 				msn++
 				h, rr := readOf(msn, 0xdead, 1<<63, 0)
-				burst, outstanding = append(burst, a.p.read(h, rr)...), append(outstanding, rr)
+				burst, outstanding = append(burst, readFPDU(h, rr)), append(outstanding, rr)
 			}
-			a.p.write(burst)
+			a.p.inject(burst...)
 			for _, rr := range outstanding {
 				require.Empty(t, a.p.response(rr))
 			}
@@ -225,7 +224,7 @@ func TestAttackNothing(t *testing.T) {
 		require.Empty(t, a.s.done)
 		require.Zero(t, st.Receive.HeldBufs)
 		require.Equal(t, RTS, a.s.qp.State())
-		a.goesOn()
+		a.bystander.goesOn()
 		if r.kind == turned {
 			require.GreaterOrEqual(t, r.hosts[0].pool.Available(), r.hosts[0].pool.Size()-r.hosts[0].pool.Size()/4)
 		}
@@ -245,14 +244,14 @@ func TestAttackUnreadResponses(t *testing.T) {
 			m, err := pd.Register(make([]byte, size), RemoteRead)
 			require.NoError(t, err)
 			q := h.newQP(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird}})
-			c, p := h.startUp(3000, 1460, q)
+			c := h.startUp(3000, 1460, q)
 			if shut {
 				h.send(c, c.seq(len(c.stream)), c.next, tcp.ACK, 0, c.options(), nil)
 			}
 			lo := len(c.stream)
 			for msn := range uint32(ird) {
 				head, rr := readOf(msn+1, m.STag(), 0, size)
-				c.stream = append(c.stream, p.read(head, rr)...)
+				c.say(readFPDU(head, rr))
 			}
 			stay := func() { // the one that never acknowledges says nothing more
 				if shut {
@@ -293,7 +292,6 @@ type reader struct {
 	q      *QueuePair
 	region *MemoryRegion
 	c      *forged
-	p      *rawInitiator
 	msn    uint32
 }
 
@@ -305,7 +303,7 @@ func (h *hostile) besideUnread(ird int) *reader {
 	u.region, err = pd.Register(make([]byte, 64), remoteBoth)
 	require.NoError(h.t, err)
 	u.q = h.newQP(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird, NoMarkers: true}})
-	u.c, u.p = h.startUp(9, 1460, u.q)
+	u.c = h.startUp(9, 1460, u.q)
 	return u
 }
 
@@ -313,15 +311,9 @@ func (u *reader) round() {
 	u.h.t.Helper()
 	u.msn++
 	text := []byte{byte(u.msn), byte(u.msn >> 8), 3}
-	lo := len(u.c.stream)
-	u.c.stream = append(u.c.stream, u.p.fpdu(writeTo(u.region.STag(), 0), text)...)
 	head, rr := readOf(u.msn, u.region.STag(), 0, len(text))
-	u.c.stream = append(u.c.stream, u.p.read(head, rr)...)
-	u.c.in = u.c.in[:0]
-	u.h.octets(u.c, lo, len(u.c.stream), 0)
-	u.h.turns(3, time.Microsecond)
-	n := u.p.tx.Size(ddp.TaggedLen + len(text))
-	require.Len(u.h.t, u.c.in, n, "no answer in round %d", u.msn)
-	require.Equal(u.h.t, text, u.c.in[mpa.HeaderLen+ddp.TaggedLen:][:len(text)])
-	u.h.octets(u.c, len(u.c.stream), len(u.c.stream), 0) // acknowledges it
+	u.c.inject(writeFPDU(u.region.STag(), 0, text), readFPDU(head, rr))
+	u.c.expectFPDU(answerFPDU(rr, 0, string(text), true))
+	u.c.expectNothing()
+	u.c.sendOctets(len(u.c.stream), len(u.c.stream), 0) // acknowledges it
 }

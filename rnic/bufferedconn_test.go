@@ -15,12 +15,12 @@ import (
 const greetingText = "220 at your service"
 
 // keptSocket is a connection that a raw Responder rejected, with octets of its ULP's in the Reply's segment.
-func keptSocket(t *testing.T) (r *rig, p rawPeer, c net.Conn) {
+func keptSocket(t *testing.T) (r *rig, p *peer, c net.Conn) {
 	t.Helper()
 	r = newRig(t, sockets, rigConfig{})
 	q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 	p = r.startConnect(q)
-	waitFrame(r, p, mpa.Request)
+	p.expectFrame(mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText...))
 	c = r.rejectedConn(q)
 	r.deadline(c)
@@ -113,7 +113,7 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		r.hear(c, []byte(greetingText)) // it still is the stream it was
 		q = r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, q.conn))
-		r.play(p, "< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
+		p.play("< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
 		p.write(unhex(t, hexRep+"4001 0000"))
 		r.inService(q)
 	})
@@ -121,7 +121,7 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		r := newRig(t, sockets, rigConfig{})
 		q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 		p := r.startConnect(q)
-		waitFrame(r, p, mpa.Request)
+		p.expectFrame(mpa.Request)
 		p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
 		c := r.rejectedConn(q)
 		r.deadline(c)
@@ -132,6 +132,6 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		require.NoError(t, err)
 		s := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.play(p, "< "+hexReq+"4001 0000", "< "+hexRep+"4001 0000")
+		p.play("< "+hexReq+"4001 0000", "< "+hexRep+"4001 0000")
 	})
 }

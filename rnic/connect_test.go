@@ -84,14 +84,14 @@ func TestReject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, opts{})
-				require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
+				c.postRecv(c.recvAt(1, 0, 1))
 				require.NoError(t, r.dial(c, nil).Reject(r.ctx, private))
-				r.untilDone(c.qp)
+				c.awaitClosed()
 				var re *RejectedError
 				require.ErrorAs(t, c.qp.Err(), &re)
 				require.True(t, bytes.Equal(private, re.PrivateData))
 				require.Equal(t, Closed, c.qp.State())
-				require.Equal(t, Flushed, r.await(c, 1)[0].Status)
+				require.Equal(t, Flushed, c.await(1)[0].Status)
 				r.until("no connection at the server", func() bool { return len(r.server.host.Live()) == 0 })
 				require.Empty(t, r.listener.failures)
 			})
@@ -127,10 +127,10 @@ func TestRejectedByPeerThatStays(t *testing.T) {
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
 		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true, PrivateData: []byte("x")}).Append(nil))
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		var re *RejectedError
 		require.ErrorAs(t, c.qp.Err(), &re)
-		require.Error(t, untilEnded(r, p))
+		p.untilEnded()
 	})
 }
 
@@ -149,7 +149,7 @@ func TestConnectNowhere(t *testing.T) {
 			want error
 		}{{refused, stack.ErrRefused}, {"nonsense", nil}, {"127.0.0.1:port", nil}, {"[::1", nil}} {
 			c := r.newEnd(r.client, opts{})
-			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
+			c.postRecv(c.recvAt(1, 0, 1))
 			err := c.qp.Connect(r.ctx, tc.addr, c.conn)
 			var ce *ConnectError
 			require.ErrorAs(t, err, &ce)
@@ -159,7 +159,7 @@ func TestConnectNowhere(t *testing.T) {
 			}
 			require.Equal(t, Closed, c.qp.State())
 			require.Error(t, c.qp.Err())
-			require.Equal(t, Flushed, r.await(c, 1)[0].Status)
+			require.Equal(t, Flushed, c.await(1)[0].Status)
 		}
 		require.Empty(t, r.client.host.Live())
 		require.Zero(t, r.client.host.Places.Count())
@@ -178,8 +178,7 @@ func TestConnectContext(t *testing.T) {
 		})
 		err := c.qp.Connect(ctx, r.addr(), c.conn)
 		require.ErrorIs(t, err, context.Canceled)
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), ErrClosed)
+		c.expectClosedBy(ErrClosed)
 		wait()
 		err = r.newEnd(r.client, opts{}).qp.Connect(ctx, r.addr(), ConnParam{})
 		require.ErrorIs(t, err, context.Canceled, "it had ended before")
@@ -193,7 +192,7 @@ func TestAbortWhileConnecting(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				for i := range 20 {
 					c := r.newEnd(r.client, opts{})
-					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 1))))
+					c.postRecv(c.recvAt(1, 0, 1))
 					require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 					for range i % 8 {
 						if r.kind == turned {
@@ -203,10 +202,9 @@ func TestAbortWhileConnecting(t *testing.T) {
 						}
 					}
 					end(c.qp)
-					r.untilDone(c.qp)
-					require.ErrorIs(t, c.qp.Err(), ErrClosed)
+					c.expectClosedBy(ErrClosed)
 					require.Equal(t, Closed, c.qp.State())
-					require.Equal(t, Flushed, r.await(c, 1)[0].Status)
+					require.Equal(t, Flushed, c.await(1)[0].Status)
 				}
 				r.until("no links", func() bool { return len(r.client.host.Live()) == 0 && len(r.server.host.Live()) == 0 })
 			})
@@ -241,7 +239,7 @@ func TestAbortDuringHandshake(t *testing.T) {
 		var ce *ConnectError
 		require.ErrorAs(t, <-result, &ce)
 		require.NoError(t, r.ctx.Err(), "it waited for the kernel")
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		require.Zero(t, r.client.host.Places.Count())
 	}
 }

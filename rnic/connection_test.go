@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"io"
 	"testing"
 	"time"
 
@@ -64,7 +63,7 @@ func TestRequestTimeout(t *testing.T) {
 				}
 				r.fire(r.server)
 				require.ErrorIs(t, r.failure().Err, ErrStartupTimeout)
-				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+				p.expectReset()
 			})
 		})
 	}
@@ -77,11 +76,10 @@ func TestReplyTimeout(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
-		waitFrame(r, p, mpa.Request)
+		p.expectFrame(mpa.Request)
 		r.fire(r.client)
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), ErrStartupTimeout)
-		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		c.expectClosedBy(ErrStartupTimeout)
+		p.expectReset()
 	})
 }
 
@@ -93,7 +91,7 @@ func TestAcceptTimeout(t *testing.T) {
 		req := r.request()
 		r.fire(r.server)
 		require.ErrorIs(t, r.failure().Err, connect.ErrUndecided)
-		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		p.expectReset()
 		require.Empty(t, p.octets())
 		s := r.newEnd(r.server, opts{})
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), connect.ErrUndecided)
@@ -111,10 +109,9 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: user}})
 		p, _ := r.startRaw(s, false)
 		s.qp.Disconnect()
-		require.Equal(t, io.EOF, p.untilEnded())
+		p.expectFIN()
 		begin := r.time
-		r.untilDone(s.qp)
-		require.ErrorIs(t, s.qp.Err(), ErrLinger)
+		s.expectClosedBy(ErrLinger)
 		took := time.Duration(r.time - begin)
 		require.GreaterOrEqual(t, took, want)
 		require.LessOrEqual(t, took, 2*want+time.Second, "looked at once in that time")
@@ -127,7 +124,7 @@ func TestLingerTimer(t *testing.T) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		s.qp.Disconnect()
-		require.Equal(t, io.EOF, p.untilEnded())
+		p.expectFIN()
 		require.Equal(t, Closing, s.qp.State())
 		for range 2 { // over sockets the FIN's acknowledgement was progress
 			if r.kind == turned {
@@ -136,8 +133,7 @@ func TestLingerTimer(t *testing.T) {
 				r.fire(r.server)
 			}
 		}
-		r.untilDone(s.qp)
-		require.ErrorIs(t, s.qp.Err(), ErrLinger)
+		s.expectClosedBy(ErrLinger)
 	})
 }
 
@@ -149,14 +145,13 @@ func TestLingerWaitsForMovingPeer(t *testing.T) {
 	s := r.newEnd(r.server, opts{})
 	p, _ := r.startRaw(s, false)
 	s.qp.Disconnect()
-	require.Equal(t, io.EOF, p.untilEnded())
+	p.expectFIN()
 	for i := range 10 {
 		r.pass(connect.CloseTimeout * 2 / 3)
-		p.write(p.fpdu(writeTo(s.region.STag(), uint64(i)), []byte{byte(i + 1)}))
+		p.inject(writeFPDU(s.region.STag(), uint64(i), []byte{byte(i + 1)}))
 	}
 	p.closeSend()
-	r.untilDone(s.qp)
-	require.NoError(t, s.qp.Err())
+	s.expectClosed()
 	require.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, s.region.Bytes()[:10])
 }
 
@@ -167,22 +162,22 @@ func TestPeerCloses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		cut  int // octets of the second frame that are sent
-		end  func(p *rawInitiator)
+		end  func(p *peer)
 		want error
 	}{
-		{"between frames", 0, func(p *rawInitiator) { p.closeSend() }, nil},
-		{"after one octet of a frame", 1, func(p *rawInitiator) { p.closeSend() }, ErrPeerClosed},
-		{"one octet before a frame's end", 23, func(p *rawInitiator) { p.closeSend() }, ErrPeerClosed},
-		{"reset between frames", 0, func(p *rawInitiator) { p.reset() }, stack.ErrReset},
-		{"reset in a frame", 10, func(p *rawInitiator) { p.reset() }, stack.ErrReset},
+		{"between frames", 0, func(p *peer) { p.closeSend() }, nil},
+		{"after one octet of a frame", 1, func(p *peer) { p.closeSend() }, ErrPeerClosed},
+		{"one octet before a frame's end", 23, func(p *peer) { p.closeSend() }, ErrPeerClosed},
+		{"reset between frames", 0, func(p *peer) { p.reset() }, stack.ErrReset},
+		{"reset in a frame", 10, func(p *peer) { p.reset() }, stack.ErrReset},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
+				s.postRecv(s.recvAt(1, 0, 10))
 				p, _ := r.startRaw(s, false)
-				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("whole")))
-				if b := p.fpdu(writeTo(s.region.STag(), 8), []byte("cut")); tc.cut > 0 {
+				p.inject(writeFPDU(s.region.STag(), 0, "whole"))
+				if b := p.frame(writeFPDU(s.region.STag(), 8, "cut")); tc.cut > 0 {
 					require.Len(t, b, 24)
 					p.write(b[:tc.cut])
 				}
@@ -191,10 +186,10 @@ func TestPeerCloses(t *testing.T) {
 					r.pass(time.Millisecond)
 				}
 				tc.end(p)
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				require.Equal(t, "whole\x00", string(s.region.Bytes()[:6]))
 				require.Equal(t, make([]byte, 3), s.region.Bytes()[8:11])
-				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 				if tc.want == nil {
 					require.NoError(t, s.qp.Err())
 					return
@@ -216,10 +211,9 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 			c := r.newEnd(r.client, opts{})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := accept()
-			waitFrame(r, p, mpa.Request)
+			p.expectFrame(mpa.Request)
 			p.closeSend()
-			r.untilDone(c.qp)
-			require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+			c.expectClosedBy(ErrPeerClosed)
 		})
 	})
 	for name, b := range map[string][]byte{"responder": nil, "responder decides": request(mpa.Frame{Rev: 1})} {
@@ -255,13 +249,13 @@ func TestOutageWhileClosing(t *testing.T) {
 				from, to, rx, tx = s, c, tx, rx
 			}
 			require.NoError(t, r.hosts[0].faulty.Set(rx, tx))
-			require.NoError(t, errOf(from.qp.PostSend(from.write(to, 1, 0, 100))))
+			from.post(from.write(to, 1, 0, 100))
 			s.qp.Disconnect()
 			r.pass(45 * time.Second)
 			require.False(t, isDone(s.qp))
 			require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-			r.untilDone(s.qp)
-			r.untilDone(c.qp)
+			s.awaitClosed()
+			c.awaitClosed()
 			require.NoError(t, s.qp.Err())
 			require.NoError(t, c.qp.Err())
 			require.Equal(t, from.source.Bytes()[:100], to.region.Bytes()[:100])

@@ -172,23 +172,25 @@ func TestConnParamOfTheOtherEnd(t *testing.T) {
 	for _, conn := range []ConnParam{plain, connects} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: conn})
-			p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+			p := r.dialRaw()
 			p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			_, n := waitFrame(r, p, mpa.Reply)
+			p.expectFrame(mpa.Reply)
+			n := p.at
 			replies[string(p.octets()[:n])] = true
 			s.qp.Abort()
-			r.untilDone(s.qp)
+			s.awaitClosed()
 		})
 	}
 	for _, conn := range []ConnParam{plain, accepts} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: conn})
 			p := r.startConnect(c)
-			_, n := waitFrame(r, p, mpa.Request)
+			p.expectFrame(mpa.Request)
+			n := p.at
 			requests[string(p.octets()[:n])] = true
 			c.qp.Abort()
-			r.untilDone(c.qp)
+			c.awaitClosed()
 		})
 	}
 	require.Len(t, replies, 1)

@@ -44,9 +44,9 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 		}()
 		l := c.qp.end.Connection.Load()
 		l.Fail(ErrLinger) // an end that the ULP has not asked for: posting is no error
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		require.NoError(t, <-late)
-		for i, cm := range r.await(c, before+1) {
+		for i, cm := range c.await(before + 1) {
 			require.Equal(t, uint64(i), cm.ID)
 		}
 	}
@@ -63,7 +63,7 @@ func TestSharedReceiveQueueEmptyAndCQFull(t *testing.T) {
 		for range 3 {
 			r.tell(c, "x")
 		}
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		require.Equal(t, causeNoBuffer, qp.TerminateFor(s.qp.Err()).Cause)
 		require.Zero(t, r.server.EventCount(EventCQOverflow))
 	})

@@ -46,23 +46,23 @@ func TestCQReservation(t *testing.T) {
 		cq, err := r.client.CreateCQ(depth)
 		require.NoError(t, err)
 		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, 0, 1))))
+		s.postRecv(s.recvAt(0, 0, 1))
 		for i := range 3 {
-			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(uint64(i), 0, 10))))
+			c.postRecv(c.recvAt(uint64(i), 0, 10))
 		}
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 10, 0, 10))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 11, Signaled: true, Local: c.source.Slice(0, 1)})))
+		c.post(c.write(s, 10, 0, 10))
+		c.post(WorkRequest{Op: OpSend, ID: 11, Signaled: true, Local: c.source.Slice(0, 1)})
 		require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))), ErrCQFull)
 		require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 12, 0, 10))), ErrCQFull)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrCQFull)
 
-		require.Equal(t, uint64(10), r.await(c, 2)[0].ID) // polled: their places are free again
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))))
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 10))))
+		require.Equal(t, uint64(10), c.await(2)[0].ID) // polled: their places are free again
+		c.postRecv(c.recvAt(3, 0, 10))
+		c.postRecv(c.recvAt(4, 0, 10))
 		require.ErrorIs(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))), ErrCQFull)
 		c.qp.Abort()
-		r.untilDone(c.qp)
-		for i, cm := range r.await(c, 5) {
+		c.awaitClosed()
+		for i, cm := range c.await(5) {
 			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, cm)
 		}
 		c.poll()
@@ -80,13 +80,13 @@ func TestCQUnsignaled(t *testing.T) {
 		for range 20 {
 			wr := c.write(s, 1, 0, 100)
 			wr.Signaled = false
-			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+			c.post(as(OpWrite, wr))
 			r.until("the entry given back", func() bool { return cq.q.Promised() == 0 })
 		}
 		c.poll()
 		require.Empty(t, c.done)
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 100))))
-		require.Len(t, r.await(c, 1), 1)
+		c.post(c.write(s, 2, 0, 100))
+		require.Len(t, c.await(1), 1)
 	})
 }
 
@@ -100,11 +100,11 @@ func TestCQFullHurtsNobodyElse(t *testing.T) {
 		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
 		otherS, otherC := r.connect(opts{}, opts{})
 		for i := range 2 {
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 0, 10))))
+			c.post(c.write(s, uint64(i), 0, 10))
 		}
 		require.ErrorIs(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 10))), ErrCQFull)
 		r.exchange(otherS, otherC)
-		require.Len(t, r.await(c, 2), 2)
+		require.Len(t, c.await(2), 2)
 	})
 }
 
@@ -224,9 +224,9 @@ func TestUnsignaledOctetsAreFree(t *testing.T) {
 		for i := range 10 {
 			wr := c.write(s, uint64(i), i*2000, 2000)
 			wr.Signaled = i == 9
-			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+			c.post(as(OpWrite, wr))
 		}
-		require.Equal(t, uint64(9), r.await(c, 1)[0].ID)
+		require.Equal(t, uint64(9), c.await(1)[0].ID)
 		clear(c.source.Bytes()[:20000])
 		r.close(s, c)
 		require.Equal(t, want, s.region.Bytes()[:20000])

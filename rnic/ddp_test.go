@@ -36,14 +36,13 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 		var stream, region []byte
 		var bodies [][]byte
 		for i := range messages {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), room*i, room))))
+			s.postRecv(s.recvAt(uint64(i), room*i, room))
 			body := randomBytes(rng.Uint64(), rng.IntN(room))
 			cut := rng.IntN(len(body) + 1)
 			first, rest := sendOf(uint32(i+1)), sendOf(uint32(i+1))
 			first.Last, rest.MO = false, uint32(cut)
-			stream = append(stream, p.fpdu(first, body[:cut])...)
-			stream = append(stream, p.fpdu(writeTo(s.region.STag(), uint64(len(region))), body)...) // one between two of another
-			stream = append(stream, p.fpdu(rest, body[cut:])...)
+			between := writeFPDU(s.region.STag(), uint64(len(region)), body)
+			stream = append(stream, p.frame(fpdu{first, body[:cut]}, between, fpdu{rest, body[cut:]})...)
 			bodies, region = append(bodies, body), append(region, body...)
 		}
 		for len(stream) > 0 {
@@ -51,7 +50,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 			p.write(stream[:n])
 			stream = stream[n:]
 		}
-		for i, c := range r.await(s, messages) {
+		for i, c := range s.await(messages) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: uint32(len(bodies[i]))}, c)
 			require.True(t, bytes.Equal(bodies[i], s.inbox.Bytes()[room*i:room*i+len(bodies[i])]), "message %d", i)
 		}
@@ -74,7 +73,7 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
+	c.post(c.write(s, 1, 0, n))
 	before := mulpdu()
 	for _, mtu := range []int{4000, 1500} {
 		log.lose = func(g loggedSegment) bool { return len(g.data) > mtu-headers }
@@ -89,9 +88,9 @@ func TestMULPDUChangesUnderPostedSegments(t *testing.T) {
 		seen = len(log.segs)
 		r.until("new segments", func() bool { return len(log.segs) > seen+20 })
 	}
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 0, 0))))
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3})))
-	r.await(s, 1)
+	s.postRecv(s.recvAt(2, 0, 0))
+	c.post(WorkRequest{Op: OpSend, ID: 3})
+	s.await(1)
 	require.True(t, bytes.Equal(c.source.Bytes()[:n], s.region.Bytes()[:n]))
 
 	stream, at, cuts := log.stream(), startupLen, [3]int{}
@@ -123,10 +122,10 @@ func TestFrameOnTheWire(t *testing.T) {
 	r, log := logged(t, rigConfig{})
 	opt := opts{ConnParam: ConnParam{NoMarkers: true}}
 	s, c := r.connect(opt, opt)
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite,
+	c.post(WorkRequest{Op: OpWrite,
 		Local: c.source.Slice(0, 3), RemoteSTag: s.region.STag(), RemoteOffset: s.region.Base() + 0x0102, Signaled: true,
-	})))
-	r.await(c, 1)
+	})
+	c.await(1)
 	var frame []byte
 	r.until("the frame", func() bool {
 		frame = log.segs[len(log.segs)-1].frame
@@ -163,15 +162,15 @@ func TestCompleteOnceTCPHasIt(t *testing.T) {
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: rate}, fault.Faults{}))
 	}
 	drop(1)
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 1000))))
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 0, n))))
-	require.Equal(t, uint64(1), r.await(c, 1)[0].ID)
+	c.post(c.write(s, 1, 0, 1000))
+	c.post(c.write(s, 2, 0, n))
+	require.Equal(t, uint64(1), c.await(1)[0].ID)
 	require.Equal(t, make([]byte, 1000), s.region.Bytes()[:1000], "complete, and not there")
 	r.pass(time.Second)
 	c.poll()
 	require.Empty(t, c.done, "complete, and TCP does not have all of it")
 	drop(0)
-	require.Equal(t, uint64(2), r.await(c, 1)[0].ID)
+	require.Equal(t, uint64(2), c.await(1)[0].ID)
 	r.until("the octets", func() bool { return bytes.Equal(c.source.Bytes(), s.region.Bytes()) })
 }
 
@@ -189,7 +188,7 @@ func TestOrderOnTheWire(t *testing.T) {
 			if i%3 == 1 {
 				op = OpSend
 			}
-			require.NoError(t, errOf(s.qp.PostSend(as(op, wr))))
+			s.post(as(op, wr))
 		}
 		p.open()
 		sends := uint32(0)
@@ -201,16 +200,14 @@ func TestOrderOnTheWire(t *testing.T) {
 			}
 			var got []byte
 			for want.Last = false; !want.Last; {
-				u := p.next()
-				h, n, ok := ddp.Parse(u)
-				require.True(t, ok)
-				want.Last = h.Last
-				require.Equal(t, want, h, "message %d", i)
-				got = append(got, u[n:]...)
-				if h.Tagged {
-					want.TO += uint64(len(u) - n)
+				f := p.nextFPDU()
+				want.Last = f.Last
+				require.Equal(t, want, f.Header, "message %d", i)
+				got = append(got, f.payload...)
+				if f.Tagged {
+					want.TO += uint64(len(f.payload))
 				} else {
-					want.MO += uint32(len(u) - n)
+					want.MO += uint32(len(f.payload))
 				}
 			}
 			require.True(t, bytes.Equal(s.source.Bytes()[i:i+150*i], got), "message %d", i)
@@ -254,26 +251,26 @@ func TestLongestMessages(t *testing.T) {
 		region, err := s.pd.Register(b, RemoteWrite|LocalWrite)
 		require.NoError(t, err)
 		require.Panics(t, func() { region.Slice(0, longest+1) })
-		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)})))
+		s.postRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)})
 		p, _ := r.startRaw(s, false)
 		first, last := sendOf(1), sendOf(1)
 		first.Last, last.MO = false, longest-4
-		p.write(p.fpdu(first, []byte("begins")))
-		p.write(p.fpdu(last, []byte("ends")))
-		p.write(p.fpdu(writeTo(region.STag(), beyond-6), []byte("beyond")))
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: longest}}, r.await(s, 1))
+		p.inject(fpdu{first, []byte("begins")})
+		p.inject(fpdu{last, []byte("ends")})
+		p.inject(writeFPDU(region.STag(), beyond-6, "beyond"))
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: longest})
 		require.Equal(t, "\x00begins\x00", string(b[4:12]))
 		require.Equal(t, "\x00ends\x00", string(b[longest:longest+6]))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00beyond", string(b[beyond-7:]))
 
-		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 2, Local: region.Slice(0, longest)})))
+		s.postRecv(WorkRequest{ID: 2, Local: region.Slice(0, longest)})
 		over := sendOf(2)
 		over.MO = longest - 4
-		p.write(p.fpdu(over, []byte("ends?")))
-		require.Equal(t, rdmap.Cause(0x1205), p.terminate().Cause, "MO plus length is 2^32")
+		p.inject(fpdu{over, []byte("ends?")})
+		p.expectTerminateFor(rdmap.Cause(0x1205)) // MO plus length is 2^32
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 	})
 }
 
@@ -284,9 +281,9 @@ func TestLongestMessages(t *testing.T) {
 func TestULPDecidesBeforeDDPBegins(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
-		p.tx.Init(mpa.Mode{CRC: true})
-		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.fpdu(writeTo(s.region.STag(), 0), []byte("early"))...))
+		p := r.dialRaw()
+		p.start(mpa.Mode{CRC: true})
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
 		req := r.request()
 		require.Equal(t, "who", string(req.PrivateData()))
 		want := "10.9.0.2"
@@ -295,7 +292,7 @@ func TestULPDecidesBeforeDDPBegins(t *testing.T) {
 		}
 		require.Equal(t, want, req.Remote().Addr().String())
 		require.NoError(t, req.Reject(r.ctx, nil))
-		require.True(t, p.reply(mpa.Reply).Reject)
+		require.True(t, p.expectFrame(mpa.Reply).Reject)
 		p.closeSend()
 		r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
 		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5])

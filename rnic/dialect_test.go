@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -26,34 +25,6 @@ func unhex(t testing.TB, s string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
 	require.NoError(t, err)
 	return b
-}
-
-// play runs one connection's transcript from a raw peer's side: "> octets" it writes, "< octets" it must be sent. Nothing more
-// has come when the peer writes, nor behind the last line, if that is not what brings it.
-func (r *rig) play(p rawPeer, lines ...string) {
-	r.t.Helper()
-	seen := 0
-	for i, line := range lines {
-		octets := unhex(r.t, line[2:])
-		if line[0] == '>' {
-			require.Len(r.t, p.octets(), seen, "octets before line %d: %x", i, p.octets()[min(seen, len(p.octets())):])
-			p.write(octets)
-			continue
-		}
-		r.until(fmt.Sprintf("line %d, %s", i, line), func() bool {
-			end := p.ended()
-			if len(p.octets()) >= seen+len(octets) {
-				return true
-			}
-			require.NoError(r.t, end, "line %d, %s: have %x", i, line, p.octets()[seen:])
-			return false
-		})
-		require.Equal(r.t, line[2:], spaced(p.octets()[seen:seen+len(octets)], line[2:]), "line %d", i)
-		seen += len(octets)
-	}
-	if lines[len(lines)-1][0] == '<' {
-		require.Len(r.t, p.octets(), seen, "octets behind the last line: %x", p.octets()[seen:])
-	}
 }
 
 // spaced writes octets in hex with the blanks where like has them.
@@ -78,7 +49,7 @@ func withCRC(t testing.TB, s string) string {
 }
 
 // startConnect begins a connection of c's to a raw listener.
-func (r *rig) startConnect(c *end) rawPeer {
+func (r *rig) startConnect(c *end) *peer {
 	r.t.Helper()
 	addr, accept := r.listenRaw()
 	require.NoError(r.t, c.qp.StartConnect(r.ctx, addr, c.conn))
@@ -158,18 +129,15 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	switch {
 	case outstanding == Culley02: // its first FPDU is no Request
 		r.inService(c)
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 8))))
+		c.post(c.write(s, 1, 0, 8))
 		require.ErrorIs(t, r.failure().Err, mpa.ErrKey)
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
+		c.expectClosedBy(stack.ErrReset)
 	case served == Culley02: // a Request is no FPDU
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), stack.ErrReset)
-		r.untilDone(s.qp)
-		require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
+		c.expectClosedBy(stack.ErrReset)
+		s.expectClosedBy(ErrFirstMarker)
 	default:
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		f := r.failure()
 		require.ErrorAs(t, f.Err, &re)
 		require.Equal(t, outstanding.Rev(), re.Revision)
@@ -208,8 +176,8 @@ func TestImmediateStart(t *testing.T) {
 			require.Error(t, req.Accept(r.ctx, s.qp, s.with([]byte("x"))), "there is no frame for private data")
 			s = r.newEnd(r.server, opts{})
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
-			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
+			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
+			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
 			p.write(unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 			require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
@@ -220,8 +188,8 @@ func TestImmediateStart(t *testing.T) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 			p := r.startConnect(c)
 			r.inService(c)
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
-			r.play(p, "< "+withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
+			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("among others", func(t *testing.T) {
@@ -230,11 +198,11 @@ func TestImmediateStart(t *testing.T) {
 			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
 			r.inService(c)
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 8)))) // its first octet tells
+			c.post(c.write(s, 1, 0, 8)) // its first octet tells
 			req := r.request()
 			require.Equal(t, Culley02, req.Dialect())
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			r.await(c, 1)
+			c.await(1)
 			r.converse(c, s)
 			r.close(s, c)
 			s, c = r.connect(opts{}, opts{})
@@ -246,7 +214,7 @@ func TestImmediateStart(t *testing.T) {
 		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 			p := r.dialRaw()
 			require.NoError(t, r.request().Reject(r.ctx, nil))
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			p.expectReset()
 			require.Empty(t, p.octets())
 		})
 	})
@@ -272,20 +240,18 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 			p := r.dialRaw()
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.write(request(mpa.Frame{Rev: 1}))
-			r.untilDone(s.qp)
-			require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			s.expectClosedBy(ErrFirstMarker)
+			p.expectReset()
 			require.Empty(t, p.octets())
 		}
 		s := r.newEnd(r.server, opts{})
 		p := r.dialRaw()
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
-		require.ErrorIs(t, untilEnded(r, p), io.EOF)
+		p.skipToFIN()
 		require.NotEmpty(t, p.octets(), "a Terminate")
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.ErrorIs(t, s.qp.Err(), ErrFirstMarker)
+		s.expectClosedBy(ErrFirstMarker)
 		var told *TerminateError
 		require.ErrorAs(t, s.qp.Err(), &told)
 	})
@@ -345,10 +311,10 @@ func TestImmediateStartAfterStream(t *testing.T) {
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err)
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		require.NoError(t, errOf(s.qp.PostSend(s.write(c, 9, 0, 100)))) // before the other has begun
+		s.post(s.write(c, 9, 0, 100)) // before the other has begun
 		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
 		r.inService(c)
-		r.await(s, 1)
+		s.await(1)
 		r.converse(s, c)
 		r.works(s, c)
 		r.close(s, c)
@@ -386,7 +352,7 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RDDP01}})
 		require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.with(make([]byte, 513))))
 		require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
-		r.untilDone(c.qp)
+		c.awaitClosed()
 	})
 }
 
@@ -406,12 +372,12 @@ func TestStrictInitiator(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
 			p := r.startConnect(c)
-			r.play(p, tc.sent)
+			p.play(tc.sent)
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))
-			require.Error(t, untilEnded(r, p))
+			p.untilEnded()
 			require.ErrorContains(t, p.ended(), "EOF")
 			p.closeSend()
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			var re *RevisionError
 			require.ErrorAs(t, c.qp.Err(), &re)
 			require.Equal(t, tc.rev, re.Revision)
@@ -425,8 +391,8 @@ func TestStrictInitiator(t *testing.T) {
 func TestRevisionZeroRequest(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()
-		r.play(p, "> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
-		require.ErrorContains(t, untilEnded(r, p), "EOF")
+		p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
+		p.expectFIN()
 		p.closeSend()
 		var re *RevisionError
 		require.ErrorAs(t, r.failure().Err, &re)
@@ -434,12 +400,12 @@ func TestRevisionZeroRequest(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		r.play(p, "> "+hexReq+"c000 0002 6869")
+		p.play("> " + hexReq + "c000 0002 6869")
 		req := r.request()
 		require.Equal(t, "hi", string(req.PrivateData()))
 		require.Equal(t, 0, req.Revision())
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("ho"))))
-		r.play(p, "< "+hexRep+"c000 0002 686f")
+		p.play("< " + hexRep + "c000 0002 686f")
 		require.Equal(t, Startup{Dialect: RDDP01}, s.qp.Startup())
 	})
 }
@@ -451,7 +417,7 @@ func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.startConnect(c)
-		r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
+		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
 		r.inService(c)
 		require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
 	})
@@ -474,21 +440,20 @@ func TestEstablishmentErrors(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}})
 				p := r.startConnect(c)
-				r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
+				p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
 					"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000"))
-				require.ErrorContains(t, untilEnded(r, p), "EOF")
+				p.expectFIN()
 				p.closeSend()
-				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), tc.want)
+				c.expectClosedBy(tc.want)
 				require.ErrorIs(t, <-c.qp.end.Connected, tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				q := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+				q := r.dialRaw()
 				q.write(unhex(t, hexReq+"5002 0004 8002 8001"))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				q.write(unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
 				q.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				var te *TerminateError
 				require.ErrorAs(t, s.qp.Err(), &te)
 				require.True(t, te.Remote)
@@ -504,18 +469,17 @@ func TestEstablishmentErrors(t *testing.T) {
 func TestImproperEnhancedFrames(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.dialRaw()
-		r.play(p, "> "+hexReq+"5002 0003 800180")
+		p.play("> " + hexReq + "5002 0003 800180")
 		require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
-		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		p.expectReset()
 	})
 	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced, "4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
 			p := r.startConnect(c)
 			p.write(unhex(t, hexRep+reply))
-			r.untilDone(c.qp)
-			require.ErrorIs(t, c.qp.Err(), want)
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			c.expectClosedBy(want)
+			p.expectReset()
 			require.Zero(t, r.client.StartupCounters().Fallbacks)
 		})
 	}
@@ -535,7 +499,7 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		require.False(t, req.PeerToPeer())
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), mpa.ErrORDShort)
 		require.Equal(t, Closed, s.qp.State())
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		var no *RejectedError
 		require.ErrorAs(t, c.qp.Err(), &no)
 		require.Equal(t, RejectedError{Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 9, ORD: 5}, *no)
@@ -543,7 +507,7 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 
 		c = r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, IRD: 4, ORD: 12}})
 		require.NoError(t, r.dial(c, nil).Reject(r.ctx, []byte("no")))
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		require.ErrorAs(t, c.qp.Err(), &no)
 		require.Equal(t, RejectedError{PrivateData: []byte("no"), Asked: RFC6581, Rev: 2, Enhanced: true, IRD: 12, ORD: 4}, *no)
 
@@ -580,8 +544,8 @@ func TestWhatIsAskedEnhanced(t *testing.T) {
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{IRD: 1}})
-		p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
-		f := p.reply(mpa.Request)
+		p := r.startConnect(c)
+		f := p.expectFrame(mpa.Request)
 		require.EqualValues(t, 2, f.Rev)
 		e, _, err := f.Enhanced()
 		require.NoError(t, err)

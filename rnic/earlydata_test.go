@@ -19,7 +19,8 @@ import (
 
 // hasty is a raw Initiator that does not wait for anything, on a turned rig, and the connection's other end, a stream.
 type hasty struct {
-	*rawInitiator
+	*peer
+	r    *rig
 	conn net.Conn
 	log  *segmentLog // of what the Initiator sends
 	at   int         // of the log's stream: where MPA begins
@@ -31,10 +32,10 @@ var hello = []byte("let us speak MPA")
 func newHasty(t *testing.T, cfg rigConfig, opts stream.Options) *hasty {
 	r, log := logged(t, cfg)
 	log.port = streamPort
-	p := &hasty{log: log, at: len(hello)}
+	p := &hasty{r: r, log: log, at: len(hello)}
 	raw := r.newRawUpper(r.hosts[1])
-	p.rawInitiator = &rawInitiator{rawPeer: raw, r: r}
-	p.tx.Init(mpa.Mode{CRC: true})
+	p.peer = r.newPeer(raw)
+	p.start(mpa.Mode{CRC: true})
 	r.blocking(func() error {
 		l, err := stream.Listen([]*stack.Poller{r.hosts[0].poller}, streamPort, opts)
 		if err != nil {
@@ -86,7 +87,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p := newHasty(t, rigConfig{}, stream.Options{})
 		r := p.r
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: k%2 == 0}})
-		fpdu := p.fpdu(writeTo(s.region.STag(), 3), []byte("hasty"))
+		fpdu := p.frame(writeFPDU(s.region.STag(), 3, "hasty"))
 		require.GreaterOrEqual(t, len(fpdu), 24)
 		p.lose(k)
 		p.dribble(append(frame[:len(frame):len(frame)], fpdu...), octetByOctet)
@@ -110,16 +111,15 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		require.Equal(t, private, req.PrivateData())
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		p.log.lose = nil
-		p.reply(mpa.Reply)
+		p.expectFrame(mpa.Reply)
 		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00hasty\x00", string(s.region.Bytes()[2:9]))
 		require.Nil(t, l.EarlyData, "octet %d: it is over", k)
-		p.write(p.fpdu(writeTo(s.region.STag(), 20), []byte("later")))
+		p.inject(writeFPDU(s.region.STag(), 20, "later"))
 		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
 		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 		r.noBufLost()
 	}
 }
@@ -141,9 +141,8 @@ func TestHandedOverAtRandom(t *testing.T) {
 			at := 0
 			for i := range n {
 				size := 1 + rng.IntN(regionBytes/60-1)
-				b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(at)), want[at:at+size])...)
-				b = append(b, p.fpdu(sendOf(uint32(i+1)), want[i:i+1])...)
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
+				b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(at), want[at:at+size]), sendFPDU(uint32(i+1), want[i:i+1]))...)
+				s.postRecv(s.recvAt(uint64(i), i, 1))
 				at += size
 			}
 			loss := rng.Float64() / 5
@@ -157,15 +156,14 @@ func TestHandedOverAtRandom(t *testing.T) {
 			require.NoError(t, err)
 			r.pass(time.Duration(rng.IntN(100)) * time.Millisecond)
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			for i, c := range r.await(s, n) {
+			for i, c := range s.await(n) {
 				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, c)
 			}
 			require.Equal(t, want[:at], s.region.Bytes()[:at])
 			require.Equal(t, want[:n], s.inbox.Bytes()[:n])
 			p.log.lose = nil
 			p.closeSend()
-			r.untilDone(s.qp)
-			require.NoError(t, s.qp.Err())
+			s.expectClosed()
 			r.noBufLost()
 		})
 	}
@@ -192,7 +190,7 @@ func TestHandedOverBounds(t *testing.T) {
 			b := request(mpa.Frame{Rev: 1, CRC: true})
 			data := randomBytes(1, tc.fpdus*payload)
 			for i := range tc.fpdus {
-				b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(i*payload)), data[i*payload:][:payload])...)
+				b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(i*payload), data[i*payload:][:payload]))...)
 			}
 			if tc.fpdus == 0 {
 				p.lose(0)
@@ -215,12 +213,12 @@ func TestHandedOverBounds(t *testing.T) {
 				r.until("all octets", func() bool { return r.stats(s.qp).WritesRecvd == uint64(tc.fpdus) })
 				require.Equal(t, data, s.region.Bytes()[:len(data)])
 				s.qp.Abort()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 			} else {
 				r.until("its end", func() bool { return len(r.server.host.Live()) == 0 })
 				_, err = l.nextRequest(r.ctx)
 				require.ErrorIs(t, err, tc.want)
-				require.ErrorIs(t, p.untilEnded(), stack.ErrReset)
+				p.expectReset()
 			}
 			for _, b := range taken {
 				pool.Free(b)
@@ -238,7 +236,7 @@ func TestHandedOverWindow(t *testing.T) {
 	want := randomBytes(1, 40_000)
 	b := request(mpa.Frame{Rev: 1, CRC: true})
 	for at := 0; at < len(want); at += 1000 {
-		b = append(b, p.fpdu(writeTo(s.region.STag(), uint64(at)), want[at:][:1000])...)
+		b = append(b, p.frame(writeFPDU(s.region.STag(), uint64(at), want[at:][:1000]))...)
 	}
 	p.write(b)
 	r.pass(2 * time.Second)
@@ -252,7 +250,7 @@ func TestHandedOverWindow(t *testing.T) {
 	require.Less(t, r.time-begin, int64(time.Second))
 	require.Equal(t, want, s.region.Bytes()[:len(want)])
 	wnd := 0
-	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.rawPeer.(*rawUpper).conn.Stats().SndWnd }))
+	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.peerStream.(*rawUpper).conn.Stats().SndWnd }))
 	r.step()
 	require.Greater(t, wnd, 1<<18, "octets the peer may send")
 }
@@ -279,7 +277,7 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	}))
 	r.step()
 	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand
-	r.untilDone(s.qp)
+	s.awaitClosed()
 }
 
 // Streaming octets behind a gap are unread, too.
@@ -316,7 +314,7 @@ func TestHandedOverInVain(t *testing.T) {
 		}, nil},
 		"rejected": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
 			require.NoError(t, req.Reject(p.r.ctx, nil))
-			require.True(t, p.reply(mpa.Reply).Reject)
+			require.True(t, p.expectFrame(mpa.Reply).Reject)
 			p.closeSend()
 		}, nil},
 		"not decided": {1, func(t *testing.T, p *hasty, req *ConnRequest) {
@@ -328,14 +326,14 @@ func TestHandedOverInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newHasty(t, rigConfig{}, stream.Options{})
 			r := p.r
-			p.write(append(request(mpa.Frame{Rev: tc.rev, CRC: true}), p.fpdu(writeTo(1, 0), make([]byte, 5000))...))
+			p.write(append(request(mpa.Frame{Rev: tc.rev, CRC: true}), p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
 			r.pass(time.Second)
 			l, err := r.server.respond(r.ctx, p.conn, nil)
 			require.NoError(t, err)
 			req, err := l.nextRequest(r.ctx)
 			if tc.want != nil {
 				require.ErrorContains(t, err, tc.want.Error())
-				require.Equal(t, uint8(2), p.reply(mpa.Reply).Rev)
+				require.Equal(t, uint8(2), p.expectFrame(mpa.Reply).Rev)
 				p.closeSend()
 			} else {
 				require.NoError(t, err)
@@ -355,7 +353,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
-	b := p.fpdu(writeTo(s.region.STag(), 0), []byte("bad"))
+	b := p.frame(writeFPDU(s.region.STag(), 0, "bad"))
 	b[len(b)-1] ^= 1
 	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
 	r.pass(time.Second)
@@ -366,7 +364,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	r.until("the error", func() bool { return s.qp.State() == Terminating })
 	p.closeSend()
-	r.untilDone(s.qp)
+	s.awaitClosed()
 	var me *mpa.Error
 	require.ErrorAs(t, s.qp.Err(), &me)
 	require.Equal(t, mpa.ErrCRC, me.Code)

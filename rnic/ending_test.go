@@ -54,9 +54,8 @@ func TestAbortMeetsAccept(t *testing.T) {
 			req := r.dial(c, nil)
 			r.between(r.server, func() { end(s.qp) })
 			_ = req.Accept(r.ctx, s.qp, s.conn) // it may have been quicker
-			r.untilDone(s.qp)
-			require.ErrorIs(t, s.qp.Err(), ErrClosed)
-			r.untilDone(c.qp)
+			s.expectClosedBy(ErrClosed)
+			c.awaitClosed()
 			require.Empty(t, r.server.host.Live())
 		})
 	}
@@ -72,8 +71,7 @@ func TestAdapterCloseMeetsDial(t *testing.T) {
 		require.ErrorIs(t, r.client.Close(ended()), context.Canceled)
 	})
 	require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
-	r.untilDone(c.qp)
-	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+	c.expectClosedBy(ErrClosed)
 	require.NoError(t, r.client.Close(r.ctx))
 	require.Empty(t, r.server.host.Live(), "it dialled nevertheless")
 }
@@ -95,7 +93,7 @@ func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 	r.exchange(s, c)
 	fillControl(t, r.hosts[0].poller)
 	require.NoError(t, r.server.Close(r.ctx))
-	r.untilDone(c.qp)
+	c.awaitClosed()
 }
 
 // It waits no longer than its context, and what was not ordered leaves nothing behind.
@@ -150,8 +148,7 @@ func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 		t.Fatal("Connect waits for ever")
 	}
 	r.client.host.Manual = r.step
-	r.untilDone(c.qp)
-	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+	c.expectClosedBy(ErrClosed)
 }
 
 // Accept of a connection that is gone says why it is gone.
@@ -176,14 +173,13 @@ func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})))
+		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
 		begin, wall := r.time, time.Now()
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 		require.Less(t, r.time-begin, int64(connect.LingerTimeout))
 		require.Less(t, time.Since(wall), connect.LingerTimeout)
-		require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+		require.Equal(t, Flushed, s.await(1)[0].Status)
 	})
 }
 
@@ -251,5 +247,5 @@ func TestAcceptLoopBacksOff(t *testing.T) {
 	case <-r.ctx.Done():
 		t.Fatal("it does not end")
 	}
-	r.untilDone(c.qp)
+	c.awaitClosed()
 }

@@ -58,7 +58,7 @@ func TestEventsOfTheEnd(t *testing.T) {
 		{"closed by the peer", func(r *rig, s, c *end) { c.qp.Disconnect() }, EventPeerClosed, 0},
 		{"bad local range", func(r *rig, s, c *end) {
 			c.source.Deregister()
-			require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: SGE{STag: 1, Length: 1}})))
+			c.post(WorkRequest{Op: OpSend, Local: SGE{STag: 1, Length: 1}})
 		}, EventFailed, EventFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestEventsOfTheEnd(t *testing.T) {
 				s, c := r.connect(opts{}, opts{})
 				noEvent(t, atServer)
 				tc.do(r, s, c)
-				r.untilDone(s.qp)
-				r.untilDone(c.qp)
+				s.awaitClosed()
+				c.awaitClosed()
 				for _, side := range []struct {
 					from <-chan Event
 					qp   *QueuePair
@@ -135,12 +135,12 @@ func TestReceiveLowWater(t *testing.T) {
 		events := r.server.Events()
 		s, c := r.connect(opts{}, opts{})
 		for i := range 5 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 8))))
+			s.postRecv(s.recvAt(uint64(i), 0, 8))
 		}
 		take := func() {
 			t.Helper()
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})))
-			r.await(s, 1)
+			c.post(WorkRequest{Op: OpSend})
+			s.await(1)
 		}
 		require.NoError(t, s.qp.Arm(EventReceiveLow, 4))
 		noEvent(t, events)
@@ -156,7 +156,7 @@ func TestReceiveLowWater(t *testing.T) {
 		require.Equal(t, want, event(t, events), "at once")
 		require.NoError(t, s.qp.Arm(EventReceiveLow, 2))
 		s.qp.Abort()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		noEvent(t, events)
 	})
 }
@@ -201,24 +201,24 @@ func TestReceiveHighWater(t *testing.T) {
 				}
 			}
 			require.NoError(t, q.Arm(EventReceiveHigh, 3))
-			c, raw := h.startUp(3000, 1460, q)
+			c := h.startUp(3000, 1460, q)
 			say := func(msn uint32, whole bool) (lo, hi int) {
 				seg := sendOf(msn)
 				seg.Last = whole
 				lo = len(c.stream)
-				c.stream = append(c.stream, raw.fpdu(seg, make([]byte, 600))...)
+				c.say(fpdu{seg, make([]byte, 600)})
 				return lo, len(c.stream)
 			}
 			for msn := range uint32(8) { // whole ones
 				lo, hi := say(msn+1, true)
-				h.octets(c, lo, hi, 0)
+				c.sendOctets(lo, hi, 0)
 				h.turn(time.Microsecond)
 			}
 			noEvent(t, events)
 			say(9, true) // lost
 			for msn := range uint32(8) {
 				lo, hi := say(msn+10, msn%2 == 0) // behind the gap: even a whole one is not Delivered
-				h.octets(c, lo, hi, 0)
+				c.sendOctets(lo, hi, 0)
 				h.turn(time.Microsecond)
 				if msn < 3 {
 					noEvent(t, events)
@@ -243,19 +243,19 @@ func TestReceiveLowWaterBehindAGap(t *testing.T) {
 		require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
 	}
 	require.NoError(t, q.Arm(EventReceiveLow, 5))
-	c, raw := h.startUp(3000, 1460, q)
+	c := h.startUp(3000, 1460, q)
 	var ends [7]int
 	ends[0] = len(c.stream)
 	for i := range ends[1:] {
-		c.stream = append(c.stream, raw.fpdu(sendOf(uint32(i+1)), make([]byte, 600))...) // a marker in each
+		c.say(sendFPDU(uint32(i+1), make([]byte, 600))) // a marker in each
 		ends[i+1] = len(c.stream)
 	}
 	for i := 1; i < len(ends)-1; i++ { // all but the first
-		h.octets(c, ends[i], ends[i+1], 0)
+		c.sendOctets(ends[i], ends[i+1], 0)
 	}
 	h.turn(time.Microsecond)
 	noEvent(t, events)
-	h.octets(c, ends[0], ends[1], 0)
+	c.sendOctets(ends[0], ends[1], 0)
 	h.turn(time.Microsecond)
 	requireEvent(t, Event{Kind: EventReceiveLow, QP: q, Count: 2}, event(t, events))
 }
@@ -264,16 +264,16 @@ func TestReceiveLowWaterBehindAGap(t *testing.T) {
 // segments beyond are left to be sent again, which is counted, and counts as the slow path.
 func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
-	q, region, c, raw := h.orderly()
+	q, region, c := h.orderly()
 	const messages, each = 2 * qp.PendingMin, 40 // so many in a segment
 	begin := len(c.stream)
 	var ends []int
 	for range messages {
-		c.stream = append(c.stream, raw.fpdu(writeTo(region.STag(), 0), []byte{1})...)
+		c.say(writeFPDU(region.STag(), 0, []byte{1}))
 		ends = append(ends, len(c.stream))
 	}
 	for i := each; i+each <= messages; i += each { // all but the first segment
-		h.octets(c, ends[i-1], ends[i+each-1], 0)
+		c.sendOctets(ends[i-1], ends[i+each-1], 0)
 		h.turn(time.Microsecond)
 	}
 	st, err := q.Stats(t.Context())
@@ -281,7 +281,7 @@ func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 	require.NotZero(t, st.RefusedPending)
 	require.Equal(t, st.RefusedPending+st.Receive.Reassembled+st.Receive.Coalesced, st.SlowPath)
 	require.Zero(t, st.WritesRecvd)
-	h.octets(c, begin, ends[each-1], 0)
+	c.sendOctets(begin, ends[each-1], 0)
 	h.turn(time.Microsecond)
 	st, err = q.Stats(t.Context())
 	require.NoError(t, err)
@@ -295,9 +295,9 @@ func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 func TestSlowPathExcess(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	events := h.adapter.Events()
-	good, region, gc, gp := h.orderly()
+	good, region, gc := h.orderly()
 	q := h.newQP(opts{})
-	c, p := h.startUp(3000, 1460, q)
+	c := h.startUp(3000, 1460, q)
 	const limit = 50
 	for _, q := range []*QueuePair{good, q} {
 		require.NoError(t, q.Arm(EventSlowPath, limit))
@@ -305,12 +305,12 @@ func TestSlowPathExcess(t *testing.T) {
 	zero := writeTo(qp.RTRSTag, 0)
 	for i := range 2 * limit {
 		lo := len(c.stream)
-		c.stream = append(c.stream, p.fpdu(zero, nil)...)
-		h.octets(c, lo, lo+9, 0)
-		h.octets(c, lo+9, len(c.stream), 0)
+		c.say(fpdu{zero, nil})
+		c.sendOctets(lo, lo+9, 0)
+		c.sendOctets(lo+9, len(c.stream), 0)
 		lo = len(gc.stream)
-		gc.stream = append(gc.stream, gp.fpdu(writeTo(region.STag(), 0), []byte{byte(i)})...)
-		h.octets(gc, lo, len(gc.stream), 0)
+		gc.say(writeFPDU(region.STag(), 0, []byte{byte(i)}))
+		gc.sendOctets(lo, len(gc.stream), 0)
 		h.turn(time.Microsecond)
 	}
 	e := event(t, events)
@@ -325,19 +325,19 @@ func TestSlowPathExcess(t *testing.T) {
 
 	require.NoError(t, q.Arm(EventSlowPath, int(e.Count)+limit-1)) // and some more: passed already
 	lo := len(c.stream)
-	c.stream = append(c.stream, p.fpdu(zero, nil)...)
-	h.octets(c, lo, len(c.stream), 0)
+	c.say(fpdu{zero, nil})
+	c.sendOctets(lo, len(c.stream), 0)
 	h.turn(time.Microsecond)
 	require.EqualValues(t, 0, len(events), "100 is not more than 100")
 	require.NoError(t, q.Arm(EventSlowPath, limit))
-	c.stream = append(c.stream, p.fpdu(zero, nil)...)
-	h.octets(c, c.place(), len(c.stream), 0)
+	c.say(fpdu{zero, nil})
+	c.sendOctets(c.place(), len(c.stream), 0)
 	h.turn(time.Microsecond)
 	e = event(t, events)
 	e.QP.Abort()
 	h.turns(2, time.Microsecond)
 	require.True(t, isDone(q))
-	require.True(t, c.reset)
+	require.True(t, c.peerReset)
 	require.Equal(t, RTS, good.State())
 	noEvent(t, events) // it was our own wish
 }

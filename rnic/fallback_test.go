@@ -11,11 +11,11 @@ import (
 )
 
 // rawAccepts makes a raw listener whose connections are told apart.
-func (r *rig) rawAccepts() (addr string, next func() rawPeer) {
+func (r *rig) rawAccepts() (addr string, next func() *peer) {
 	r.t.Helper()
 	addr, accept := r.listenRaw()
-	var last rawPeer
-	return addr, func() (p rawPeer) {
+	var last *peer
+	return addr, func() (p *peer) {
 		r.t.Helper()
 		r.until("another raw connection", func() bool {
 			p = accept()
@@ -31,13 +31,13 @@ func (r *rig) rawAccepts() (addr string, next func() rawPeer) {
 //
 // req: 6581-10-3, 6581-10-4, P2P-3
 func TestFallsBackOnce(t *testing.T) {
-	refusals := map[string]func(p rawPeer){
-		"closes":            func(p rawPeer) { p.closeSend() },
-		"resets":            func(p rawPeer) { p.reset() },
-		"says Rev 1":        func(p rawPeer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true}).Append(nil)) },
-		"rejects in Rev 1":  func(p rawPeer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, Reject: true}).Append(nil)) },
-		"says Rev 0":        func(p rawPeer) { p.write((&mpa.Frame{Kind: mpa.Reply, CRC: true, Markers: true}).Append(nil)) },
-		"closes in a Reply": func(p rawPeer) { p.write([]byte("MPA ID Rep")); p.closeSend() },
+	refusals := map[string]func(p *peer){
+		"closes":            func(p *peer) { p.closeSend() },
+		"resets":            func(p *peer) { p.reset() },
+		"says Rev 1":        func(p *peer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true}).Append(nil)) },
+		"rejects in Rev 1":  func(p *peer) { p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 1, Reject: true}).Append(nil)) },
+		"says Rev 0":        func(p *peer) { p.write((&mpa.Frame{Kind: mpa.Reply, CRC: true, Markers: true}).Append(nil)) },
+		"closes in a Reply": func(p *peer) { p.write([]byte("MPA ID Rep")); p.closeSend() },
 	}
 	for name, refuse := range refusals {
 		for _, p2p := range []bool{false, true} {
@@ -50,16 +50,15 @@ func TestFallsBackOnce(t *testing.T) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 2, NoMarkers: true}})
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hi"))))
 				p := next()
-				r.play(p, "< "+first)
+				p.play("< " + first)
 				refuse(p)
 				q := next()
-				r.play(q, "< "+second)
+				q.play("< " + second)
 				require.Equal(t, Connecting, c.qp.State())
 				require.Equal(t, StartupCounters{Fallbacks: 1}, r.client.StartupCounters())
 				if name == "closes" { // and it stays at that
 					q.closeSend()
-					r.untilDone(c.qp)
-					require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+					c.expectClosedBy(ErrPeerClosed)
 					require.ErrorIs(t, <-c.qp.end.Connected, ErrPeerClosed)
 					return
 				}
@@ -78,25 +77,25 @@ func TestDoesNotFallBack(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		opt  opts
-		act  func(r *rig, c *end, p rawPeer)
+		act  func(r *rig, c *end, p *peer)
 		want error
 	}{
-		{"a dialect was named", opts{ConnParam: ConnParam{Dialect: RFC6581}}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
-		{"nothing enhanced was wanted", opts{}, func(_ *rig, _ *end, p rawPeer) { p.closeSend() }, ErrPeerClosed},
-		{"rejected by the ULP", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, p rawPeer) {
+		{"a dialect was named", opts{ConnParam: ConnParam{Dialect: RFC6581}}, func(_ *rig, _ *end, p *peer) { p.closeSend() }, ErrPeerClosed},
+		{"nothing enhanced was wanted", opts{}, func(_ *rig, _ *end, p *peer) { p.closeSend() }, ErrPeerClosed},
+		{"rejected by the ULP", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, p *peer) {
 			p.write(unhex(r.t, hexRep+"7002 0004 00000000"))
 		}, nil},
-		{"no frame at all", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, _ *end, p rawPeer) { p.write([]byte("HTTP/1.1 400")) }, mpa.ErrKey},
-		{"silence", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, _ rawPeer) { r.fire(r.client) }, ErrStartupTimeout},
-		{"aborted", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, c *end, _ rawPeer) { c.qp.Abort() }, ErrClosed},
+		{"no frame at all", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, _ *end, p *peer) { p.write([]byte("HTTP/1.1 400")) }, mpa.ErrKey},
+		{"silence", opts{ConnParam: ConnParam{ORD: 1}}, func(r *rig, _ *end, _ *peer) { r.fire(r.client) }, ErrStartupTimeout},
+		{"aborted", opts{ConnParam: ConnParam{ORD: 1}}, func(_ *rig, c *end, _ *peer) { c.qp.Abort() }, ErrClosed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, tc.opt)
 				p := r.startConnect(c)
-				waitFrame(r, p, mpa.Request)
+				p.expectFrame(mpa.Request)
 				tc.act(r, c, p)
-				r.untilDone(c.qp)
+				c.awaitClosed()
 				if tc.want != nil {
 					require.ErrorIs(t, c.qp.Err(), tc.want)
 				}
@@ -114,8 +113,7 @@ func TestDoesNotFallBack(t *testing.T) {
 		if err := c.qp.StartConnect(r.ctx, addr, c.conn); err != nil {
 			require.ErrorIs(t, err, stack.ErrRefused)
 		}
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), stack.ErrRefused)
+		c.expectClosedBy(stack.ErrRefused)
 		require.Zero(t, r.client.StartupCounters())
 	})
 }
@@ -132,14 +130,13 @@ func TestAbortDuringFallback(t *testing.T) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := next()
-				waitFrame(r, p, mpa.Request)
+				p.expectFrame(mpa.Request)
 				p.closeSend()
 				q := next()
-				waitFrame(r, q, mpa.Request)
+				q.expectFrame(mpa.Request)
 				stop(r, c)
-				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), ErrClosed)
-				require.Error(t, untilEnded(r, q))
+				c.expectClosedBy(ErrClosed)
+				q.untilEnded()
 				require.Empty(t, r.client.host.Live())
 			})
 		})
@@ -151,11 +148,10 @@ func TestAbortMeetsFallback(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		p := r.startConnect(c)
-		waitFrame(r, p, mpa.Request)
+		p.expectFrame(mpa.Request)
 		c.qp.end.ConnectionOrUnwanted() // Abort's first half
 		p.closeSend()
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), ErrPeerClosed)
+		c.expectClosedBy(ErrPeerClosed)
 		require.Zero(t, r.client.StartupCounters())
 		require.Empty(t, r.client.host.Live())
 	})
@@ -168,11 +164,10 @@ func TestFallbackCannotDial(t *testing.T) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 	require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 	p := next()
-	waitFrame(r, p, mpa.Request)
+	p.expectFrame(mpa.Request)
 	r.client.host.Shut()
 	p.closeSend()
-	r.untilDone(c.qp)
-	require.ErrorIs(t, c.qp.Err(), ErrClosed)
+	c.expectClosedBy(ErrClosed)
 	require.ErrorIs(t, <-c.qp.end.Connected, ErrClosed)
 	require.Zero(t, r.client.host.Places.Count())
 }
@@ -210,7 +205,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()
-		waitFrame(r, p, mpa.Request)
+		p.expectFrame(mpa.Request)
 		l, full := c.qp.end.Connection.Load(), false
 		again := l.Again
 		l.Again = func() { // on this goroutine, which turns the Poller
@@ -232,7 +227,7 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 			continue
 		}
 		q := next()
-		waitFrame(r, q, mpa.Request)
+		q.expectFrame(mpa.Request)
 		q.write(unhex(t, hexRep+"4001 0000"))
 		r.inService(c)
 	}

@@ -1,14 +1,12 @@
 package rnic
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -20,20 +18,20 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
 			p := r.rawResponder(c)
 			if early {
-				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
-				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 2, 0, 8))))
+				c.post(c.readFrom(c.region, 1, 0, 8))
+				c.post(c.readFrom(c.region, 2, 0, 8))
 				p.request()
 			}
 			p.closeSend()
 			if !early {
 				r.until("the FIN", func() bool { return c.qp.State() == Closing })
-				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
-				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 2, 0, 8))))
+				c.post(c.readFrom(c.region, 1, 0, 8))
+				c.post(c.readFrom(c.region, 2, 0, 8))
 			}
-			cs := r.await(c, 2)
+			cs := c.await(2)
 			require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 			c.qp.Disconnect()
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			if early {
 				require.ErrorIs(t, c.qp.Err(), ErrUnanswered)
 			} else {
@@ -61,13 +59,11 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 		n, err := c.qp.PostSend(before, read, after, silent, again, WorkRequest{ID: 6, Op: OpLocalInvalidate, Signaled: true})
 		require.NoError(t, err)
 		require.Equal(t, 6, n)
-		require.Equal(t, before.RemoteSTag, header(t, p.next()).STag)
-		require.Equal(t, io.EOF, p.untilEnded())
-		require.Len(t, p.octets(), p.at, "more than what was posted before the Read")
-		r.untilDone(c.qp)
-		require.NoError(t, c.qp.Err())
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, ID: 7})))
-		for i, cm := range r.await(c, 7) {
+		require.Equal(t, before.RemoteSTag, p.nextFPDU().STag)
+		p.expectFIN() // nothing but what was posted before the Read
+		c.expectClosed()
+		c.post(WorkRequest{Op: OpWrite, ID: 7})
+		for i, cm := range c.await(7) {
 			require.EqualValues(t, i+1, cm.ID)
 			require.Equal(t, i > 0, cm.Status == Flushed, "%+v", cm)
 		}
@@ -81,19 +77,17 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
 	m := r.readable(s, regionBytes, RemoteRead)
 	p, _ := r.startRaw(s, false)
-	require.NoError(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 8)))) // waits for the peer's first FPDU, as a Responder's work does
-	require.NoError(t, errOf(s.qp.PostSend(s.write(s, 2, 0, 8))))
-	burst, outstanding := p.reads(m, 8, 100, regionBytes)
-	p.write(burst)
+	s.post(s.readFrom(m, 1, 0, 8)) // waits for the peer's first FPDU, as a Responder's work does
+	s.post(s.write(s, 2, 0, 8))
+	burst, outstanding := reads(m, 8, 100, regionBytes)
+	p.inject(burst...)
 	p.closeSend()
 	for _, rr := range outstanding {
 		require.Equal(t, m.Bytes()[:rr.Size], p.response(rr))
 	}
-	require.Equal(t, io.EOF, p.untilEnded())
-	require.Len(t, p.octets(), p.at)
-	r.untilDone(s.qp)
-	require.NoError(t, s.qp.Err())
-	cs := r.await(s, 2)
+	p.expectFIN()
+	s.expectClosed()
+	cs := s.await(2)
 	require.Equal(t, [2]uint64{1, 2}, [2]uint64{cs[0].ID, cs[1].ID})
 	require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 }
@@ -103,38 +97,30 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 func TestUnansweredRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1, NoMarkers: true}})
-		p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
-		p.reply(mpa.Request)
+		p := r.startConnect(c)
+		p.expectFrame(mpa.Request)
 		p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
-		p.tx.Init(mpa.Mode{CRC: true})
-		p.next()
+		p.start(mpa.Mode{CRC: true})
+		p.nextFPDU()
 		r.inService(c)
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
-		require.NoError(t, errOf(c.qp.PostSend(c.write(c, 2, 0, 8))))
+		c.post(c.readFrom(c.region, 1, 0, 8))
+		c.post(c.write(c, 2, 0, 8))
 		if r.kind == turned {
 			r.pass(1e9)
 		}
 		p.closeSend()
-		r.untilDone(c.qp)
-		require.NoError(t, c.qp.Err(), "it waited for an answer")
-		cs := r.await(c, 2)
+		c.expectClosed() // without waiting for an answer
+		cs := c.await(2)
 		require.Equal(t, [2]uint64{1, 2}, [2]uint64{cs[0].ID, cs[1].ID})
 		require.Equal(t, [2]Status{Flushed, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 	})
-}
-
-func header(t *testing.T, ulpdu []byte) ddp.Header {
-	t.Helper()
-	h, _, ok := ddp.Parse(ulpdu)
-	require.True(t, ok)
-	return h
 }
 
 // flushing is work of every kind under way, and posted, at c, whose peer is p.
 type flushing struct {
 	r *rig
 	c *end
-	p *rawInitiator
+	p *peer
 
 	outstanding rdmap.ReadRequest // the Read that is under way
 	posted      []uint64          // send side, in order
@@ -150,7 +136,7 @@ func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	c := r.newEnd(r.client, noMarkers(opt))
 	f := &flushing{r: r, c: c, p: r.rawResponder(c), silent: map[uint64]bool{}}
 	for id := uint64(100); id < 104; id++ {
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(id, 4096, 64))))
+		c.postRecv(c.recvAt(id, 4096, 64))
 		f.received = append(f.received, id)
 	}
 	f.post(OpWrite, true)
@@ -161,10 +147,10 @@ func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	f.post(OpRead, false)
 	f.post(OpWrite, true)
 	f.post(OpWrite, false)
-	f.p.next()
-	f.p.next()
+	f.p.nextFPDU()
+	f.p.nextFPDU()
 	f.outstanding = f.p.request()
-	f.p.write(f.p.fpdu(sendOf(1), []byte("into 100")))
+	f.p.inject(sendFPDU(1, "into 100"))
 	require.Equal(t, []uint64{100}, ids(t, f.only(OpRecv, 1)))
 	return f
 }
@@ -239,16 +225,15 @@ func (f *flushing) judge(t *testing.T) {
 func waysToEnd() map[string][]func(f *flushing) {
 	all := func(steps ...func(f *flushing)) []func(f *flushing) { return steps }
 	terminate := func(f *flushing) {
-		h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
-		f.p.write(f.p.fpdu(h, []byte{0x11, 0x01, 0, 0}))
+		f.p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0}))
 	}
 	badCRC := func(f *flushing) {
-		b := f.p.fpdu(writeTo(0, 0), nil)
+		b := f.p.frame(writeFPDU(0, 0, ""))
 		b[len(b)-1] ^= 1
 		f.p.write(b)
 	}
 	closing := func(f *flushing) { f.c.qp.Disconnect() }
-	response := func(f *flushing) { f.p.write(f.p.answer(f.outstanding, 0, "12345678", true)) }
+	response := func(f *flushing) { f.p.inject(answerFPDU(f.outstanding, 0, "12345678", true)) }
 	fin := func(f *flushing) { f.p.closeSend() }
 	return map[string][]func(f *flushing){
 		"Terminate":                       all(terminate, fin),
@@ -259,13 +244,13 @@ func waysToEnd() map[string][]func(f *flushing) {
 		"FIN":                             all(fin),
 		"FIN while closing":               all(closing, fin),
 		"FIN after the Response":          all(response, fin),
-		"FIN in the middle of a frame":    all(func(f *flushing) { f.p.write(f.p.fpdu(writeTo(0, 0), nil)[:9]) }, fin),
+		"FIN in the middle of a frame":    all(func(f *flushing) { f.p.write(f.p.frame(writeFPDU(0, 0, ""))[:9]) }, fin),
 		"bad CRC":                         all(badCRC, fin),
 		"bad CRC while closing":           all(closing, badCRC, fin),
 		"bad CRC after the Response":      all(response, badCRC, fin),
-		"Write to nowhere":                all(func(f *flushing) { f.p.write(f.p.fpdu(writeTo(0x1234, 0), []byte("x"))) }, fin),
+		"Write to nowhere":                all(func(f *flushing) { f.p.inject(writeFPDU(0x1234, 0, "x")) }, fin),
 		"Response to nowhere":             all(func(f *flushing) { f.outstanding.SinkSTag++ }, response, fin),
-		"Response that ends early":        all(func(f *flushing) { f.p.write(f.p.answer(f.outstanding, 0, "1234", true)) }, fin),
+		"Response that ends early":        all(func(f *flushing) { f.p.inject(answerFPDU(f.outstanding, 0, "1234", true)) }, fin),
 		"local error with a Read pending": all(func(f *flushing) { f.c.source.Revoke() }, response),
 		"Abort":                           all(func(f *flushing) { f.c.qp.Abort() }),
 		"Abort while closing":             all(closing, func(f *flushing) { f.c.qp.Abort() }),

@@ -3,7 +3,6 @@ package rnic
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -72,12 +71,12 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	r.time += later
 	s, c := r.connect(opts{}, opts{})
 	for i := range 8 {
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 100*i, 1+i*i*37))))
+		c.post(c.write(s, uint64(i), 100*i, 1+i*i*37))
 	}
-	r.await(c, 8)
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
-	r.await(s, 1)
+	c.await(8)
+	s.postRecv(s.recvAt(98, 0, 10))
+	c.post(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})
+	s.await(1)
 	require.Equal(t, c.source.Bytes()[700:700+1+49*37], s.region.Bytes()[700:700+1+49*37])
 	r.close(s, c)
 	return log, log.irs + 1 + startupLen
@@ -97,13 +96,13 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 			memory := make([]byte, 8000)
 			region, err := q.opt.PD.Register(memory, RemoteWrite)
 			require.NoError(t, err)
-			c, p := h.startUp(4000, 1460, q)
+			c := h.startUp(4000, 1460, q)
 			require.Equal(t, start, c.seq(len(c.stream)), "where MPA begins")
 			var ends []int
 			want := randomBytes(7, len(memory))
 			for at := 0; at < len(want); at += 1000 { // each FPDU has a marker in it
 				ends = append(ends, len(c.stream))
-				c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), region.Base()+uint64(at)), want[at:at+1000])...)
+				c.say(writeFPDU(region.STag(), region.Base()+uint64(at), want[at:at+1000]))
 			}
 			ends = append(ends, len(c.stream))
 			if start == 11 {
@@ -114,13 +113,13 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 			}
 			order := rand.New(rand.NewPCG(uint64(i), 3)).Perm(len(ends) - 2)
 			for _, k := range order {
-				h.octets(c, ends[k+1], ends[k+2], 0)
+				c.sendOctets(ends[k+1], ends[k+2], 0)
 				h.turn(time.Millisecond)
 			}
 			require.Equal(t, want[1000:], memory[1000:], "placed behind the gap")
 			require.EqualValues(t, len(want)-1000, q.engine.Stats().Placed.OutOfOrder)
 			require.Zero(t, q.engine.Stats().WritesRecvd, "delivered")
-			h.octets(c, ends[0], ends[1], 0)
+			c.sendOctets(ends[0], ends[1], 0)
 			h.turns(2, time.Millisecond)
 			require.Equal(t, want, memory)
 			require.EqualValues(t, len(ends)-1, q.engine.Stats().WritesRecvd)
@@ -141,13 +140,13 @@ func TestOneULPDUPerFPDU(t *testing.T) {
 			require.NoError(t, err)
 			var want []int
 			for i, n := range []int{1, 2, 3, 0, 400, full, full + 1, 3 * full, 7} {
-				require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 0, n))))
+				c.post(c.write(s, uint64(i), 0, n))
 				for ; n > full; n -= full {
 					want = append(want, ddp.TaggedLen+full)
 				}
 				want = append(want, ddp.TaggedLen+n)
 			}
-			r.await(c, 9)
+			c.await(9)
 			r.close(s, c)
 			stream := log.stream()
 			bounds := fpduBounds(t, stream, startupLen, !opt.NoMarkers)
@@ -188,10 +187,10 @@ func TestFramingIsInvisibleToTheULP(t *testing.T) {
 		text += fmt.Sprintf("%v %v %q\n", c.qp.State(), s.qp.State(), c.qp.PeerPrivateData())
 		for i := range 20 {
 			n := 1 + i*997%5000
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 6000))))
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(100+i), i, n))))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(200 + i), Local: c.source.Slice(0, n), Signaled: true})))
-			text += fmt.Sprintln(r.await(c, 2), r.await(s, 1), crc32c(s.region.Bytes()), crc32c(s.inbox.Bytes()))
+			s.postRecv(s.recvAt(uint64(i), 0, 6000))
+			c.post(c.write(s, uint64(100+i), i, n))
+			c.post(WorkRequest{Op: OpSend, ID: uint64(200 + i), Local: c.source.Slice(0, n), Signaled: true})
+			text += fmt.Sprintln(c.await(2), s.await(1), crc32c(s.region.Bytes()), crc32c(s.inbox.Bytes()))
 		}
 		r.close(s, c)
 		transcripts[name] = text
@@ -261,28 +260,27 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 func TestTerminateBadMarker(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{})
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+	s.postRecv(s.recvAt(1, 0, 100))
 	p, f := r.startRaw(s, false)
 	require.True(t, f.Markers)
 	stag := s.region.STag()
-	p.write(p.fpdu(writeTo(stag, 0), []byte("good")))
-	b := p.fpdu(writeTo(stag, 1000), randomBytes(1, 600)) // over the marker at 512
+	p.inject(writeFPDU(stag, 0, "good"))
+	b := p.frame(writeFPDU(stag, 1000, randomBytes(1, 600))) // over the marker at 512
 	b[512-28+3] ^= 4
 	require.Len(t, b, 2+ddp.TaggedLen+600+0+mpa.CRCLen+mpa.MarkerLen)
 	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32c(b[:len(b)-4]))
 	p.write(b)
-	p.write(p.fpdu(writeTo(stag, 8), []byte("withheld")))
-	p.write(p.fpdu(sendOf(1), []byte("withheld")))
-	require.Equal(t, rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPMarker)}, p.terminate())
-	require.Equal(t, io.EOF, p.untilEnded(), "our half is closed, the connection is not reset")
-	require.Len(t, p.octets(), p.at, "one message, and no more")
-	p.write(p.fpdu(writeTo(stag, 8), []byte("late")))
+	p.inject(writeFPDU(stag, 8, "withheld"))
+	p.inject(sendFPDU(1, "withheld"))
+	p.expectTerminate(rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPMarker)})
+	p.expectFIN() // one message, and no more
+	p.inject(writeFPDU(stag, 8, "late"))
 	p.closeSend()
-	r.untilDone(s.qp)
+	s.awaitClosed()
 	want := make([]byte, regionBytes)
 	copy(want, "good")
 	require.Equal(t, want, s.region.Bytes())
-	require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+	s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 	var me *mpa.Error
 	require.ErrorAs(t, s.qp.Err(), &me)
 	require.Equal(t, mpa.ErrMarker, me.Code)

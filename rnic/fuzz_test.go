@@ -50,7 +50,7 @@ func FuzzStream(f *testing.F) {
 		shared, err := s.pd.Register(guarded[64:128], RemoteRead|RemoteWrite)
 		require.NoError(t, err)
 		for i := range 4 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 16*i, 16))))
+			s.postRecv(s.recvAt(uint64(i), 16*i, 16))
 		}
 		p, _ := r.startRaw(s, false)
 		for len(script) >= 2 {
@@ -74,7 +74,7 @@ func FuzzStream(f *testing.F) {
 			p.write(b)
 		}
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		s.unharmed(t)
 		outside := append(bytes.Clone(guarded[:64]), guarded[128:]...)
 		require.Equal(t, bytes.Repeat([]byte{canary}, 128), outside)
@@ -82,7 +82,7 @@ func FuzzStream(f *testing.F) {
 			require.Equal(t, canary, int(s.guarded[i]))
 		}
 		count := map[uint64]int{}
-		for _, c := range r.await(s, 4) {
+		for _, c := range s.await(4) {
 			require.Equal(t, OpRecv, c.Op)
 			require.LessOrEqual(t, c.Len, uint32(16))
 			count[c.ID]++

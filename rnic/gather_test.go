@@ -47,7 +47,7 @@ func TestScatterGather(t *testing.T) {
 				}
 				room := n + rng.IntN(200)
 				buffer := pieces(rng, s.inbox, 4096, room, limit)
-				require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]})))
+				s.postRecv(WorkRequest{ID: uint64(round), Local: buffer[0], List: buffer[1:]})
 				clear(s.inbox.Bytes())
 				clear(s.region.Bytes())
 
@@ -58,15 +58,16 @@ func TestScatterGather(t *testing.T) {
 					want = append(want, c.source.Bytes()[sge.Offset&0xffff:][:sge.Length]...)
 				}
 				wr := WorkRequest{ID: 1, Local: local[0], List: local[1:], RemoteSTag: s.region.STag(), RemoteOffset: 77, Signaled: true}
-				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+				c.post(as(OpWrite, wr))
 				wr.ID = 2
-				require.NoError(t, errOf(c.qp.PostSend(as(OpSend, wr))))
+				c.post(as(OpSend, wr))
 				clear(local) // the list was the call's
 				number, length := c.qp.Number(), uint32(n)
-				require.Equal(t, []Completion{
-					{ID: 1, QP: number, Op: OpWrite, Len: length}, {ID: 2, QP: number, Op: OpSend, Len: length},
-				}, r.await(c, 2))
-				require.Equal(t, []Completion{{ID: uint64(round), QP: s.qp.Number(), Op: OpRecv, Len: length}}, r.await(s, 1))
+				c.expectCompletions(
+					Completion{ID: 1, QP: number, Op: OpWrite, Len: length},
+					Completion{ID: 2, QP: number, Op: OpSend, Len: length},
+				)
+				s.expectCompletions(Completion{ID: uint64(round), Op: OpRecv, Len: length})
 				require.True(t, bytes.Equal(want, s.inbox.Bytes()[4096:][:n]), "round %d: sent", round)
 				require.True(t, bytes.Equal(want, s.region.Bytes()[77:][:n]), "round %d: written", round)
 				require.Equal(t, -1, bytes.IndexFunc(s.inbox.Bytes()[4096+n:], func(c rune) bool { return c != 0 }))
@@ -88,26 +89,26 @@ func TestInline(t *testing.T) {
 		word := r.readable(s, 64, RemoteRead|RemoteWrite)
 		for n := range 201 {
 			octets := bytes.Repeat([]byte{byte(n + 1)}, n)
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 300))))
+			s.postRecv(s.recvAt(7, 0, 300))
 			fetch := WorkRequest{ID: 1, RemoteSTag: word.STag(), RemoteOffset: word.Base(), Signaled: true}
-			require.NoError(t, errOf(c.qp.PostSend(fetchAdd(fetch, 1))))
+			c.post(fetchAdd(fetch, 1))
 			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 5}
-			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+			c.post(as(OpWrite, wr))
 			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
 			behind := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
 			behind.RemoteSTag, behind.RemoteOffset = s.region.STag(), 500
-			require.NoError(t, errOf(c.qp.PostSend(fetchAdd(fetch, 1))))
-			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, behind))))
-			require.NoError(t, errOf(c.qp.PostSend(as(OpSend, wr)))) // when it has come, all before it has been placed
+			c.post(fetchAdd(fetch, 1))
+			c.post(as(OpWrite, behind))
+			c.post(as(OpSend, wr)) // when it has come, all before it has been placed
 			clear(octets)
 			clear(list)
 			back := r.readable(c, 64, RemoteRead|RemoteWrite)
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true})))
-			for i, done := range r.await(c, 5) {
+			s.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 3, RemoteSTag: back.STag(), RemoteOffset: back.Base(), Signaled: true})
+			for i, done := range c.await(5) {
 				require.Equal(t, Success, done.Status)
 				require.Equal(t, []uint32{8, uint32(n), 8, 4, uint32(n)}[i], done.Len)
 			}
-			for _, done := range r.await(s, 2) {
+			for _, done := range s.await(2) {
 				require.Equal(t, Success, done.Status)
 			}
 			want := bytes.Repeat([]byte{byte(n + 1)}, n)
@@ -134,11 +135,11 @@ func TestListProtection(t *testing.T) {
 				}
 				list[i] = SGE{STag: c.source.STag() ^ 0x100, Length: 5000}
 				wr := WorkRequest{ID: 5, Local: list[0], List: list[1:], RemoteSTag: s.region.STag()}
-				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
-				r.untilDone(c.qp)
-				r.untilDone(s.qp)
+				c.post(as(OpWrite, wr))
+				c.awaitClosed()
+				s.awaitClosed()
 				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
-				require.Equal(t, []Completion{{ID: 5, QP: c.qp.Number(), Op: OpWrite, Status: LocalProtection}}, r.await(c, 1))
+				c.expectCompletions(Completion{ID: 5, Op: OpWrite, Status: LocalProtection})
 				require.Equal(t, make([]byte, 20000), s.region.Bytes()[:20000])
 			})
 		})
@@ -150,11 +151,11 @@ func TestReceiveListProtection(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		bad := s.source.Slice(0, 10) // without LocalWrite
-		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 30)})))
-		r.untilDone(s.qp)
-		r.untilDone(c.qp)
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: LocalProtection}}, r.await(s, 1))
+		s.postRecv(WorkRequest{ID: 1, Local: s.inbox.Slice(0, 10), List: []SGE{bad, s.inbox.Slice(20, 10)}})
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 30)})
+		s.awaitClosed()
+		c.awaitClosed()
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: LocalProtection})
 		require.Equal(t, make([]byte, 30), s.inbox.Bytes()[:30])
 	})
 }
@@ -165,16 +166,17 @@ func TestReceiveListLength(t *testing.T) {
 		s, c := r.connect(opts{}, opts{})
 		list := []SGE{nowhere, s.inbox.Slice(20, 10)}
 		for id := range uint64(2) {
-			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list})))
+			s.postRecv(WorkRequest{ID: id, Local: s.inbox.Slice(0, 10), List: list})
 		}
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 20)})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 21)})))
-		r.untilDone(s.qp)
-		r.untilDone(c.qp)
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 20)})
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 21)})
+		s.awaitClosed()
+		c.awaitClosed()
 		n := s.qp.Number()
-		require.Equal(t, []Completion{
-			{ID: 0, QP: n, Op: OpRecv, Len: 20}, {ID: 1, QP: n, Op: OpRecv, Status: LocalLength},
-		}, r.await(s, 2))
+		s.expectCompletions(
+			Completion{ID: 0, QP: n, Op: OpRecv, Len: 20},
+			Completion{ID: 1, QP: n, Op: OpRecv, Status: LocalLength},
+		)
 	})
 }
 
@@ -186,11 +188,9 @@ func TestImmediateIntoList(t *testing.T) {
 		for i, list := range [][]SGE{
 			{s.inbox.Slice(0, 3), nowhere, s.inbox.Slice(10, 20)}, {nowhere, s.inbox.Slice(0, 8)}, {s.inbox.Slice(0, 9), nowhere},
 		} {
-			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data})))
-			require.Equal(t, Completion{
-				ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data,
-			}, r.await(s, 1)[0])
+			s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list[1:]})
+			c.post(WorkRequest{Op: OpImmediate, Immediate: data})
+			s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 8, WithImmediate: true, Immediate: data})
 		}
 	})
 }

@@ -62,7 +62,7 @@ func TestRejectStreamAsItsContextEnds(t *testing.T) {
 			} else {
 				require.NoError(t, sc.Close())
 			}
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			var no *RejectedError
 			if require.Error(t, c.qp.Err()); late {
 				require.ErrorAs(t, c.qp.Err(), &no)
@@ -102,11 +102,11 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := next()
-			waitFrame(r, p, mpa.Request)
+			p.expectFrame(mpa.Request)
 			p.write(unhex(t, hexRep+"6001 0000"))
 			ctx := context.Context(&givenBack{r.ctx, r, c.qp})
 			if i%2 == 0 {
-				r.untilDone(c.qp)
+				c.awaitClosed()
 				ctx = ended()
 			}
 			err := c.qp.inService(ctx)
@@ -114,7 +114,7 @@ func TestRejectedAsItsContextEnds(t *testing.T) {
 			require.ErrorAs(t, err, &no)
 			require.NotNil(t, no.Conn)
 			require.NoError(t, no.Conn.Close())
-			require.ErrorIs(t, untilEnded(r, p), io.EOF)
+			p.expectFIN()
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 		case 1:
 			c.qp.Abort()
 		case 2:
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 1})))
+			c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 1})
 		case 3:
 			s.qp.Abort()
 		case 4:
@@ -40,7 +40,7 @@ func TestSocketsLeaveNothing(t *testing.T) {
 	}
 	p := r.dialRaw()
 	p.write([]byte("nonsense"))
-	require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+	p.expectReset()
 	_ = r.dialRaw() // says nothing, and is still there when the Adapter closes
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
@@ -57,20 +57,20 @@ func TestSocketPartialWrites(t *testing.T) {
 	const n = 1 << 20
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEndOf(r.server, opts{}, n)
-	raw := r.dialRaw().(*rawSocket)
-	p := &rawInitiator{rawPeer: raw, r: r}
+	p := r.dialRaw()
+	raw := p.peerStream.(*rawSocket)
 	require.NoError(t, raw.nc.SetReadBuffer(64<<10))
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
+	p.start(mpa.Mode{CRC: true, Markers: p.expectFrame(mpa.Reply).Markers})
 	require.NoError(t, s.qp.end.Connection.Load().Transport.(*transport.KernelConn).Socket().SetWriteBuffer(16<<10))
-	p.write(p.fpdu(writeTo(0, 0), nil))
+	p.inject(writeFPDU(0, 0, ""))
 	for i := range 4 {
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(i*n/4, n/4)})
 	}
 	var got []byte
 	for len(got) < n {
-		got = append(got, p.next()[18:]...)
+		got = append(got, p.nextFPDU().payload...)
 	}
 	require.True(t, bytes.Equal(s.source.Bytes(), got))
 }
@@ -81,18 +81,17 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	const n, messages = 30000, 4
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEndOf(r.server, opts{}, n*messages)
-	raw := r.dialRaw().(*rawSocket)
-	p := &rawInitiator{rawPeer: raw, r: r}
+	p := r.dialRaw()
 	p.write(request(mpa.Frame{Rev: 1}))
 	for i := range messages {
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i*n, n))))
+		s.postRecv(s.recvAt(uint64(i), i*n, n))
 	}
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	p.tx.Init(mpa.Mode{CRC: true, Markers: p.reply(mpa.Reply).Markers})
+	p.start(mpa.Mode{CRC: true, Markers: p.expectFrame(mpa.Reply).Markers})
 	o := s.qp.end.Connection.Load().Transport.(*transport.KernelConn)
 	require.NoError(t, o.Submit(func() { // the reader comes as far as its first octets
 		for i := range messages {
-			p.write(p.fpdu(sendOf(uint32(i+1)), make([]byte, n)))
+			p.inject(sendFPDU(uint32(i+1), make([]byte, n)))
 		}
 		p.reset()
 		r.until("the kernel knows of the reset", func() bool {
@@ -106,11 +105,10 @@ func TestSocketResetBehindMessages(t *testing.T) {
 		})
 		o.SendFailed(syscall.EPIPE)
 	}))
-	for i, c := range r.await(s, messages) {
+	for i, c := range s.await(messages) {
 		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Len: n, Op: OpRecv}, c)
 	}
-	r.untilDone(s.qp)
-	require.ErrorIs(t, s.qp.Err(), stack.ErrReset)
+	s.expectClosedBy(stack.ErrReset)
 }
 
 // tcpClose is TCP_CLOSE of the kernel's net/tcp_states.h.
@@ -127,8 +125,8 @@ func TestSocketBlockedWriter(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
 			s := r.newEndOf(r.server, opts{}, n)
 			p := r.dialBlocked(s)
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, n), Signaled: true})))
+			s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
+			s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, n), Signaled: true})
 			var last uint64
 			r.until("a writer that stands still", func() bool {
 				now := r.stats(s.qp).PayloadSent
@@ -137,10 +135,11 @@ func TestSocketBlockedWriter(t *testing.T) {
 				return stands
 			})
 			end(s, p)
-			r.untilDone(s.qp)
-			require.Equal(t, []Completion{
-				{ID: 1, QP: s.qp.Number(), Op: OpSend, Status: Flushed}, {ID: 2, QP: s.qp.Number(), Op: OpSend, Status: Flushed},
-			}, r.await(s, 2))
+			s.awaitClosed()
+			s.expectCompletions(
+				Completion{ID: 1, Op: OpSend, Status: Flushed},
+				Completion{ID: 2, Op: OpSend, Status: Flushed},
+			)
 		})
 	}
 }
@@ -160,9 +159,9 @@ func (r *rig) dialBlocked(s *end) *rawBlocked {
 	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
 	_, err = io.ReadFull(nc, make([]byte, mpa.FrameLen))
 	require.NoError(r.t, err)
-	p := &rawInitiator{}
-	p.tx.Init(mpa.Mode{CRC: true})
-	_, err = nc.Write(p.fpdu(writeTo(0, 0), nil))
+	p := &peer{}
+	p.start(mpa.Mode{CRC: true})
+	_, err = nc.Write(p.frame(writeFPDU(0, 0, "")))
 	require.NoError(r.t, err)
 	return &rawBlocked{nc}
 }
@@ -202,7 +201,7 @@ func TestSocketTimer(t *testing.T) {
 	for _, l := range r.server.host.Live() {
 		cars = append(cars, l.Transport.(*transport.KernelConn))
 	}
-	if cars[0].Remote() != transport.AddrPort(p.(*rawSocket).nc.LocalAddr()) {
+	if cars[0].Remote() != transport.AddrPort(p.peerStream.(*rawSocket).nc.LocalAddr()) {
 		cars[0], cars[1] = cars[1], cars[0]
 	}
 	require.NoError(t, cars[1].Submit(func() {
@@ -216,7 +215,7 @@ func TestSocketTimer(t *testing.T) {
 	f := r.failure()
 	require.ErrorIs(t, f.Err, ErrStartupTimeout)
 	require.Equal(t, cars[0].Remote(), f.Remote)
-	require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+	p.expectReset()
 	require.NoError(t, quiet.ended())
 }
 
@@ -255,10 +254,10 @@ func TestSocketOctetsBehindTheRequest(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p := r.dialRaw()
 	said := request(mpa.Frame{Rev: 1, CRC: true})
-	i := &rawInitiator{rawPeer: p, r: r}
-	i.tx.Init(mpa.Mode{CRC: true})
+	i := p
+	i.start(mpa.Mode{CRC: true})
 	for at := 0; at < 6<<10; at += 1000 {
-		said = append(said, i.fpdu(writeTo(s.region.STag(), uint64(at)), s.source.Bytes()[at:at+1000])...)
+		said = append(said, i.frame(writeFPDU(s.region.STag(), uint64(at), s.source.Bytes()[at:at+1000]))...)
 	}
 	p.write(said)
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))

@@ -74,7 +74,7 @@ func TestListenBacklog(t *testing.T) {
 // A request beyond the backlog is refused by a reset, and reported; those that wait can be accepted.
 func TestBacklogFull(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Backlog: 2}}, func(t *testing.T, r *rig) {
-		var peers []rawPeer
+		var peers []*peer
 		for i := range 2 {
 			p := r.dialRaw()
 			p.write(request(mpa.Frame{Rev: 1, CRC: true}))
@@ -84,11 +84,11 @@ func TestBacklogFull(t *testing.T) {
 		p := r.dialRaw()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		require.ErrorIs(t, r.failure().Err, ErrBacklog)
-		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		p.expectReset()
 		for _, p := range peers {
 			s := r.newEnd(r.server, opts{})
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			waitFrame(r, p, mpa.Reply)
+			p.expectFrame(mpa.Reply)
 		}
 		require.Nil(t, r.listener.Poll())
 	})
@@ -156,7 +156,7 @@ func TestAcceptContextEnds(t *testing.T) {
 				require.True(t, isDone(s.qp))
 				require.ErrorIs(t, s.qp.Err(), context.Canceled)
 				require.NoError(t, req.Reject(r.ctx, nil), "the request was not touched")
-				r.untilDone(c.qp)
+				c.awaitClosed()
 				continue
 			}
 			r.until("service", func() bool { return c.qp.State() == RTS })
@@ -195,7 +195,7 @@ func TestConnsMax(t *testing.T) {
 
 	nc, err := net.Dial("tcp", r.addr())
 	if err == nil { // the reset may be faster
-		require.ErrorIs(t, untilEnded(r, newRawSocket(r, nc.(*net.TCPConn))), stack.ErrReset)
+		r.newPeer(newRawSocket(r, nc.(*net.TCPConn))).expectReset()
 	}
 	f := r.failure()
 	require.ErrorIs(t, f.Err, stack.ErrConnMax)
@@ -235,7 +235,7 @@ func TestFailureReportsDropped(t *testing.T) {
 	for range n {
 		p := r.dialRaw()
 		p.write([]byte("nonsense"))
-		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		p.expectReset()
 	}
 	r.until("dropped reports", func() bool { return r.listener.Dropped.Load() == n-65 })
 	s, c := r.connect(opts{}, opts{})

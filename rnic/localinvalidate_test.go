@@ -30,20 +30,21 @@ func TestLocalInvalidate(t *testing.T) {
 		stag, err := w.Bind(m, WindowOptions{Len: 10, Access: RemoteRead, For: c.qp})
 		require.NoError(t, err)
 
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 40000))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 1, LocalSTag: stag, Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: m.Slice(0, 40000), Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: m.STag(), Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 4, LocalSTag: 0xbad})))
+		s.postRecv(s.recvAt(1, 0, 40000))
+		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 1, LocalSTag: stag, Signaled: true})
+		c.post(WorkRequest{Op: OpSend, ID: 2, Local: m.Slice(0, 40000), Signaled: true})
+		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: m.STag(), Signaled: true})
+		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 4, LocalSTag: 0xbad})
 		n := c.qp.Number()
-		require.Equal(t, []Completion{
-			{ID: 1, QP: n, Op: OpLocalInvalidate}, {ID: 2, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpLocalInvalidate},
-			{ID: 4, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
-		}, r.await(c, 4))
+		c.expectCompletions(
+			Completion{ID: 1, QP: n, Op: OpLocalInvalidate},
+			Completion{ID: 2, QP: n, Op: OpSend, Len: 40000},
+			Completion{ID: 3, QP: n, Op: OpLocalInvalidate},
+			Completion{ID: 4, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
+		)
 		require.False(t, w.Valid())
 		require.False(t, m.Valid())
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), qp.ErrLocalInvalidate)
+		c.expectClosedBy(qp.ErrLocalInvalidate)
 	})
 }
 
@@ -52,18 +53,20 @@ func TestSendAcrossLocalInvalidate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		m := r.tied(c, randomBytes(1, 40000), RemoteRead)
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 40000))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: m.Slice(0, 40000), Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag()}))) // unsignaled
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 40000}}, r.await(s, 1))
+		s.postRecv(s.recvAt(1, 0, 40000))
+		c.post(WorkRequest{Op: OpSend, ID: 1, Local: m.Slice(0, 40000), Signaled: true})
+		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag()}) // unsignaled
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 40000})
 		require.Equal(t, m.Bytes(), s.inbox.Bytes()[:40000])
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: m.Slice(0, 1)})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 1)})))
+		c.post(WorkRequest{Op: OpSend, ID: 3, Local: m.Slice(0, 1)})
+		c.post(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 1)})
 		n := c.qp.Number()
-		require.Equal(t, []Completion{
-			{ID: 1, QP: n, Op: OpSend, Len: 40000}, {ID: 3, QP: n, Op: OpSend, Status: LocalProtection}, {ID: 4, QP: n, Op: OpSend, Status: Flushed},
-		}, r.await(c, 3))
-		r.untilDone(s.qp)
+		c.expectCompletions(
+			Completion{ID: 1, QP: n, Op: OpSend, Len: 40000},
+			Completion{ID: 3, QP: n, Op: OpSend, Status: LocalProtection},
+			Completion{ID: 4, QP: n, Op: OpSend, Status: Flushed},
+		)
+		s.awaitClosed()
 		require.Zero(t, c.cq.q.Promised())
 	})
 }
@@ -77,19 +80,19 @@ func TestPeerBehindLocalInvalidate(t *testing.T) {
 		m := r.tied(c, make([]byte, 200), RemoteWrite)
 		r.exchange(s, c)
 		wr := WorkRequest{Local: s.source.Slice(0, 100), RemoteSTag: m.STag()}
-		require.NoError(t, errOf(s.qp.PostSend(as(OpWrite, wr))))
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 0))))
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend})))
-		r.await(c, 1)
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag(), Signaled: true})))
-		require.Equal(t, Success, r.await(c, 1)[0].Status)
+		s.post(as(OpWrite, wr))
+		c.postRecv(c.recvAt(1, 0, 0))
+		s.post(WorkRequest{Op: OpSend})
+		c.await(1)
+		c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: m.STag(), Signaled: true})
+		require.Equal(t, Success, c.await(1)[0].Status)
 		require.False(t, m.Valid())
 		want := append(append([]byte{}, s.source.Bytes()[:100]...), make([]byte, 100)...)
 		require.Equal(t, want, m.Bytes())
 		wr.RemoteOffset = 100
-		require.NoError(t, errOf(s.qp.PostSend(as(OpWrite, wr))))
-		r.untilDone(s.qp)
-		r.untilDone(c.qp)
+		s.post(as(OpWrite, wr))
+		s.awaitClosed()
+		c.awaitClosed()
 		require.ErrorContains(t, s.qp.Err(), "invalid STag")
 		require.Equal(t, want, m.Bytes())
 	})
@@ -103,27 +106,27 @@ func TestLocalInvalidateBehindRead(t *testing.T) {
 			sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
 			p := r.rawResponder(c)
 			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
-			require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence})))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("behind"), Signaled: true})))
+			c.post(as(OpRead, wr))
+			c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence})
+			c.post(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("behind"), Signaled: true})
 			rr := p.request()
 			if !fence {
-				require.Equal(t, "behind", string(p.next()[18:]))
+				require.Equal(t, "behind", string(p.nextFPDU().payload))
 				require.False(t, sink.Valid())
 			}
 			c.poll()
 			require.Empty(t, c.done)
-			p.write(p.answer(rr, 0, "12345678", true))
+			p.inject(answerFPDU(rr, 0, "12345678", true))
 			if fence {
-				require.Equal(t, []uint64{1, 2, 3}, ids(t, r.await(c, 3)))
+				require.Equal(t, []uint64{1, 2, 3}, ids(t, c.await(3)))
 				require.Equal(t, "12345678", string(sink.Bytes()[:8]))
 				require.False(t, sink.Valid())
 				return
 			}
-			require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
+			p.expectTerminateFor(rdmap.Cause(0x1100))
 			p.closeSend()
-			r.untilDone(c.qp)
-			cs := r.await(c, 3)
+			c.awaitClosed()
+			cs := c.await(3)
 			require.Equal(t, [3]Status{LocalProtection, Flushed, Flushed}, [3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
 			require.Equal(t, make([]byte, 100), sink.Bytes())
 		})
@@ -163,18 +166,19 @@ func TestLocalInvalidateRefused(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
 				stag := tc.stag(r, c)
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 0))))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Signaled: true})))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag})))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})))
-				r.untilDone(c.qp)
-				r.untilDone(s.qp)
+				s.postRecv(s.recvAt(1, 0, 0))
+				c.post(WorkRequest{Op: OpSend, ID: 1, Signaled: true})
+				c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: stag})
+				c.post(WorkRequest{Op: OpLocalInvalidate, ID: 3, LocalSTag: stag})
+				c.awaitClosed()
+				s.awaitClosed()
 				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalInvalidate)
 				n := c.qp.Number()
-				require.Equal(t, []Completion{
-					{ID: 1, QP: n, Op: OpSend}, {ID: 2, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
-					{ID: 3, QP: n, Op: OpLocalInvalidate, Status: Flushed},
-				}, r.await(c, 3))
+				c.expectCompletions(
+					Completion{ID: 1, QP: n, Op: OpSend},
+					Completion{ID: 2, QP: n, Op: OpLocalInvalidate, Status: LocalOperation},
+					Completion{ID: 3, QP: n, Op: OpLocalInvalidate, Status: Flushed},
+				)
 				require.True(t, c.region.Valid())
 			})
 		})

@@ -19,17 +19,17 @@ import (
 func TestEndsAreToldApart(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		end  func(r *rig, p *rawInitiator)
+		end  func(r *rig, p *peer)
 		want error
 		code mpa.ErrorCode // 0: an end in order
 	}{
-		{"FIN", func(_ *rig, p *rawInitiator) { p.closeSend() }, nil, 0},
-		{"FIN within a frame", func(_ *rig, p *rawInitiator) {
+		{"FIN", func(_ *rig, p *peer) { p.closeSend() }, nil, 0},
+		{"FIN within a frame", func(_ *rig, p *peer) {
 			p.write([]byte{0})
 			p.closeSend()
 		}, ErrPeerClosed, mpa.ErrConnection},
-		{"RST", func(_ *rig, p *rawInitiator) { p.reset() }, stack.ErrReset, mpa.ErrConnection},
-		{"silence", func(r *rig, p *rawInitiator) {
+		{"RST", func(_ *rig, p *peer) { p.reset() }, stack.ErrReset, mpa.ErrConnection},
+		{"silence", func(r *rig, p *peer) {
 			require.NoError(r.t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{Drop: 1}))
 		}, stack.ErrTimeout, mpa.ErrConnection},
 	} {
@@ -40,17 +40,17 @@ func TestEndsAreToldApart(t *testing.T) {
 			}
 			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
+				s.postRecv(s.recvAt(1, 0, 10))
 				p, _ := r.startRaw(s, false)
-				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("x")))
+				p.inject(writeFPDU(s.region.STag(), 0, "x"))
 				r.until("a frame", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 				tc.end(r, p)
 				if tc.want == stack.ErrTimeout {
-					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})))
+					s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 10)})
 				}
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				require.Equal(t, Closed, s.qp.State())
-				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 				if tc.want == nil {
 					require.NoError(t, s.qp.Err())
 					require.Empty(t, r.listener.failures)
@@ -73,15 +73,15 @@ func TestEndsAreToldApart(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			addr, accept := r.listenRaw()
 			c := r.newEnd(r.client, opts{})
-			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 10))))
+			c.postRecv(c.recvAt(1, 0, 10))
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			accept().write([]byte("no Reply"))
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			var me *mpa.Error
 			require.ErrorAs(t, c.qp.Err(), &me)
 			require.Equal(t, mpa.ErrStartup, me.Code)
 			require.Equal(t, Closed, c.qp.State())
-			require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(c, 1))
+			c.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 		})
 	})
 }

@@ -48,12 +48,12 @@ func TestSegmentsHoldWholeFPDUs(t *testing.T) {
 			s, c := r.connect(opt, opt)
 			for i := range 60 {
 				n := 1 + i*i*17%9000
-				require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(i), 10*i, n))))
+				c.post(c.write(s, uint64(i), 10*i, n))
 			}
-			r.await(c, 60)
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
-			r.await(s, 1)
+			c.await(60)
+			c.post(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})
+			s.postRecv(s.recvAt(98, 0, 10))
+			s.await(1)
 			bounds := fpduBounds(t, log.stream(), startupLen, !opt.NoMarkers)
 			again := map[int]int{}
 			resent, packed := 0, 0
@@ -93,13 +93,13 @@ func TestPacking(t *testing.T) {
 		r, log := logged(t, rigConfig{})
 		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: messages}}, opts{QPOptions: QPOptions{SendDepth: messages}, ConnParam: ConnParam{Packing: p}})
 		for i := range messages {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100))))
+			s.postRecv(s.recvAt(uint64(i), 100*i, 100))
 		}
 		for i := range messages {
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i, 64), Signaled: true})))
+			c.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: c.source.Slice(i, 64), Signaled: true})
 			r.step()
 		}
-		got := r.await(s, messages)
+		got := s.await(messages)
 		for i, g := range got {
 			require.Equal(t, uint64(i), g.ID)
 			require.Equal(t, c.source.Bytes()[i:i+64], s.inbox.Bytes()[100*i:100*i+64])
@@ -126,10 +126,10 @@ func TestPackFullFillsSegments(t *testing.T) {
 	opt := opts{ConnParam: ConnParam{Packing: PackFull, NoMarkers: true}}
 	s, c := r.connect(opt, opt)
 	for i := range 40 { // a small one and a long one, over and over
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(2*i), 0, 100+i*25))))
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, uint64(2*i+1), 5000, 4000))))
+		c.post(c.write(s, uint64(2*i), 0, 100+i*25))
+		c.post(c.write(s, uint64(2*i+1), 5000, 4000))
 	}
-	r.await(c, 80)
+	c.await(80)
 	r.close(s, c)
 	emss, short := 1448, 0
 	stream := log.stream()
@@ -159,24 +159,24 @@ func TestPathMTUShrinksUnderPostedFPDUs(t *testing.T) {
 			s, c := r.connect(opt, opt)
 			const n, mtu, emss = 60_000, 1500, 1500 - 40 - 12
 			log.lose = func(g loggedSegment) bool { return len(g.data) > emss } // the connection that is too small
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
+			c.post(c.write(s, 1, 0, n))
 			r.until("something was sent", func() bool { return len(log.segs) >= 3 })
 			log.tooBig(mtu)
 			r.until("EMSS follows", func() bool { return c.qp.end.Connection.Load().Transport.EMSS() == emss })
-			r.await(c, 1)
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
-			r.await(s, 1)
+			c.await(1)
+			c.post(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})
+			s.postRecv(s.recvAt(98, 0, 10))
+			s.await(1)
 			require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
 			full, err := c.qp.PayloadMax(r.ctx)
 			require.NoError(t, err)
 			require.Less(t, full, emss)
 
 			before := len(log.segs)
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 3, 0, n))))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 10), Signaled: true})))
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
-			r.await(s, 1)
+			c.post(c.write(s, 3, 0, n))
+			c.post(WorkRequest{Op: OpSend, ID: 4, Local: c.source.Slice(0, 10), Signaled: true})
+			s.postRecv(s.recvAt(98, 0, 10))
+			s.await(1)
 			stream := log.stream()
 			bounds := fpduBounds(t, stream, startupLen, !opt.NoMarkers)
 			unaligned := 0
@@ -204,10 +204,10 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 	r, log := logged(t, rigConfig{tcp: tcp.Config{ReceiveWindow: 1000}})
 	s, c := r.connect(opts{}, opts{})
 	const n = 20_000
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})))
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(98, 0, 10))))
-	r.await(s, 1)
+	c.post(c.write(s, 1, 0, n))
+	c.post(WorkRequest{Op: OpSend, ID: 99, Local: c.source.Slice(0, 10), Signaled: true})
+	s.postRecv(s.recvAt(98, 0, 10))
+	s.await(1)
 	require.Equal(t, c.source.Bytes()[:n], s.region.Bytes()[:n])
 	fpduBounds(t, log.stream(), startupLen, true)
 	for _, g := range log.segs {
@@ -229,8 +229,8 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	require.Equal(t, private, req.PrivateData())
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 	r.until("in service", func() bool { return c.qp.State() != Connecting })
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 5000))))
-	r.await(c, 1)
+	c.post(c.write(s, 1, 0, 5000))
+	c.await(1)
 	r.close(s, c)
 	bounds := fpduBounds(t, log.stream(), startupLen+len(private), true)
 	for _, g := range log.segs[1:] {
@@ -256,9 +256,9 @@ func TestSegmentsBehindAGap(t *testing.T) {
 		}
 		return g.off == gap && gap != 0
 	}
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 100))))
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})))
+	s.postRecv(s.recvAt(9, 0, 100))
+	c.post(c.write(s, 1, 0, n))
+	c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})
 	stats := func() Stats { return statsOf(s.qp.end.Snapshot(s.qp.end.Connection.Load())) }
 	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
 	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })
@@ -283,7 +283,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	require.Equal(t, placed, stats().Placed, "a duplicate was handed up")
 
 	log.lose = nil
-	r.await(s, 1)
+	s.await(1)
 	require.Equal(t, want, got)
 	r.close(s, c)
 }

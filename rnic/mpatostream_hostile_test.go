@@ -34,7 +34,7 @@ func TestFINWithTheRejection(t *testing.T) {
 	require.Len(t, h.adapter.host.Live(), 1)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
-	h.octets(c, 0, len(c.stream), tcp.FIN)
+	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	require.True(t, isDone(q))
 	require.Empty(t, h.adapter.host.Live())
@@ -70,7 +70,7 @@ func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 	_, err := req.RejectStream(ctx, make([]byte, longPrivate))
 	require.ErrorIs(t, err, ErrLinger)
 	require.InDelta(t, connect.LingerTimeout, h.time-begin, float64(time.Second))
-	require.True(t, c.reset)
+	require.True(t, c.peerReset)
 	require.Empty(t, h.adapter.host.Live())
 }
 

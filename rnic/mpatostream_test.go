@@ -27,7 +27,7 @@ func (r *rig) deadline(conns ...net.Conn) {
 // rejectedConn waits for the Initiator's rejection and returns its connection.
 func (r *rig) rejectedConn(c *end) net.Conn {
 	r.t.Helper()
-	r.untilDone(c.qp)
+	c.awaitClosed()
 	var no *RejectedError
 	require.ErrorAs(r.t, c.qp.Err(), &no)
 	require.Equal(r.t, "not now", string(no.PrivateData))
@@ -109,7 +109,7 @@ func TestStreamRightBehindTheReply(t *testing.T) {
 func testStreamBehindReply(t *testing.T, r *rig) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true, NoMarkers: true}})
 	p := r.startConnect(c)
-	waitFrame(r, p, mpa.Request)
+	p.expectFrame(mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now220 at your service"...))
 	cc := r.rejectedConn(c)
 	r.deadline(cc)
@@ -118,7 +118,7 @@ func testStreamBehindReply(t *testing.T, r *rig) {
 		_, err := cc.Write([]byte("EHLO"))
 		return err
 	})
-	r.play(p, "< "+hexReq+"4001 0000", "< 45484c4f")
+	p.play("< "+hexReq+"4001 0000", "< 45484c4f")
 	p.closeSend()
 	r.blocking(func() error {
 		if _, err := cc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -155,13 +155,13 @@ func TestRejectedIsClosedByDefault(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{})
 		p := r.startConnect(c)
-		waitFrame(r, p, mpa.Request)
+		p.expectFrame(mpa.Request)
 		p.write(unhex(t, hexRep+"6001 0000"))
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		var no *RejectedError
 		require.ErrorAs(t, c.qp.Err(), &no)
 		require.Nil(t, no.Conn)
-		require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+		p.expectReset()
 	})
 }
 
@@ -201,12 +201,12 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 				h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
 				c, returned := enter(h)
 				require.True(t, c.synced)
-				h.octets(c, 0, len(c.stream), 0)
+				c.sendOctets(0, len(c.stream), 0)
 				h.turns(4, time.Microsecond)
 				nc := returned()
 				h.turns(3, time.Microsecond)
 				require.Zero(t, c.place(), "the segment was refused")
-				h.octets(c, 0, 10, 0)
+				c.sendOctets(0, 10, 0)
 				h.turns(2, time.Microsecond)
 				require.NoError(t, nc.SetDeadline(time.Now().Add(patience)))
 				if reset {
@@ -217,7 +217,7 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 					require.NotErrorIs(t, err, io.EOF)
 					return
 				}
-				h.octets(c, 10, len(c.stream), tcp.FIN)
+				c.sendOctets(10, len(c.stream), tcp.FIN)
 				h.turns(2, time.Microsecond)
 				got, err := io.ReadAll(nc)
 				require.NoError(t, err)
@@ -236,7 +236,7 @@ func TestReturnedStreamThatPeerClosed(t *testing.T) {
 	h.turns(6, time.Microsecond)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
-	h.octets(c, 0, len(c.stream), tcp.FIN)
+	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	var no *RejectedError
 	require.ErrorAs(t, q.Err(), &no)

@@ -97,10 +97,10 @@ func TestSolicitedEvents(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		for i := range 4 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 0, 8))))
+			s.postRecv(s.recvAt(uint64(i), 0, 8))
 		}
 		send := func(solicited bool) {
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Solicited: solicited})))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1), Solicited: solicited})
 		}
 		s.cq.Arm(NextSolicited)
 		send(false)
@@ -108,7 +108,7 @@ func TestSolicitedEvents(t *testing.T) {
 		require.False(t, isReady(s.cq))
 		send(true)
 		r.until("the event", func() bool { return isReady(s.cq) })
-		require.Equal(t, []bool{false, true}, []bool{r.await(s, 1)[0].Solicited, r.await(s, 1)[0].Solicited})
+		require.Equal(t, []bool{false, true}, []bool{s.await(1)[0].Solicited, s.await(1)[0].Solicited})
 		s.cq.Arm(NextSolicited)
 		require.False(t, isReady(s.cq))
 		c.qp.Abort()
@@ -126,16 +126,16 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 		for i := range 3 {
 			require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
 		}
-		c, raw := h.startUp(3000, 1460, q)
+		c := h.startUp(3000, 1460, q)
 		q.opt.RecvCQ.Arm(NextSolicited)
 		for i := range 3 {
 			seg := sendOf(uint32(i + 1))
 			if i == urgent {
 				seg.ULP = rdmap.Control(1, rdmap.OpSendSE)
 			}
-			c.stream = append(c.stream, raw.fpdu(seg, []byte{1})...)
+			c.say(fpdu{seg, []byte{1}})
 		}
-		h.octets(c, c.place(), len(c.stream), 0)
+		c.sendOctets(c.place(), len(c.stream), 0)
 		h.turn(time.Microsecond)
 		require.Equal(t, 3, q.opt.RecvCQ.q.Waiting())
 		require.True(t, isReady(q.opt.RecvCQ), "message %d of 3", urgent+1)

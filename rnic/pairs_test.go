@@ -94,7 +94,7 @@ func TestPairs(t *testing.T) {
 				for i, op := range []Opcode{first, second} {
 					if tells(op) {
 						messages++
-						require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 100*i, 100))))
+						s.postRecv(s.recvAt(uint64(i), 100*i, 100))
 					}
 				}
 				p.before, p.fresh = p.now(), uint64(round+1)<<40|uint64(first)<<16|uint64(second)<<8
@@ -102,16 +102,16 @@ func TestPairs(t *testing.T) {
 				require.NoError(t, p.do(first, 0, false))
 				require.NoError(t, p.do(second, 1, fence))
 				if second == OpSend && first == OpWrite || second == OpImmediate && first == OpWrite {
-					r.await(s, 1)
+					s.await(1)
 					messages--
 					require.Equal(t, p.fresh, p.now(), name)
 				}
-				got := r.await(s, messages)
+				got := s.await(messages)
 				for i := range got { // in the order in which they were sent
 					require.Equal(t, Success, got[i].Status)
 					require.True(t, i == 0 || got[i-1].ID < got[i].ID, name)
 				}
-				cs := r.await(c, 2)
+				cs := c.await(2)
 				require.Equal(t, []uint64{0, 1}, ids(t, cs), name)
 				want := p.before
 				for i, op := range []Opcode{first, second} {
@@ -136,6 +136,6 @@ func TestPairs(t *testing.T) {
 func (p *pair) settle() {
 	p.r.t.Helper()
 	wr := WorkRequest{ID: 9, Signaled: true, RemoteSTag: p.word.STag(), RemoteOffset: p.word.Base()}
-	require.NoError(p.r.t, errOf(p.c.qp.PostSend(fetchAdd(wr, 0))))
-	require.Equal(p.r.t, []uint64{9}, ids(p.r.t, p.r.await(p.c, 1)))
+	p.c.post(fetchAdd(wr, 0))
+	require.Equal(p.r.t, []uint64{9}, ids(p.r.t, p.c.await(1)))
 }

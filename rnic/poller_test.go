@@ -67,10 +67,10 @@ func TestDropBadCRC(t *testing.T) {
 	s, c := r.connectEnds(r.newEndOf(r.server, opt, 1<<20), r.newEndOf(r.client, opt, 1<<20))
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 0.02}, fault.Faults{}))
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, 1<<20))))
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 0, 1))))
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})))
-	require.Equal(t, Success, r.await(s, 1)[0].Status, "%v", s.qp.Err())
+	c.post(c.write(s, 1, 0, 1<<20))
+	s.postRecv(s.recvAt(2, 0, 1))
+	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})
+	require.Equal(t, Success, s.await(1)[0].Status, "%v", s.qp.Err())
 	require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
 	require.Positive(t, r.stats(s.qp).Receive.RefusedCRC)
 	rx, _ := r.hosts[0].faulty.Faults()
@@ -86,11 +86,11 @@ func TestBadCRCEndsStream(t *testing.T) {
 	r.exchange(s, c)
 	before := bytes.Clone(s.region.Bytes())
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 1}, fault.Faults{}))
-	require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 3000, 1400))))
+	c.post(c.write(s, 1, 3000, 1400))
 	r.until("the server's error", func() bool { return s.qp.State() == Terminating })
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-	r.untilDone(c.qp)
-	r.untilDone(s.qp)
+	c.awaitClosed()
+	s.awaitClosed()
 	var me *mpa.Error
 	require.ErrorAs(t, s.qp.Err(), &me)
 	require.Equal(t, mpa.ErrCRC, me.Code)
@@ -110,12 +110,12 @@ func TestOutOfOrder(t *testing.T) {
 	r.exchange(s, c)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.1}, fault.Faults{}))
 	for i := range 64 {
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, i<<14, 1<<14))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})))
+		s.postRecv(s.recvAt(uint64(i), i, 1))
+		c.post(c.write(s, 1, i<<14, 1<<14))
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})
 	}
 	for i := range 64 {
-		require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, r.await(s, 1)[0])
+		s.expectCompletions(Completion{ID: uint64(i), Op: OpRecv, Len: 1})
 		require.Truef(t, bytes.Equal(c.source.Bytes()[:(i+1)<<14], s.region.Bytes()[:(i+1)<<14]),
 			"a Send was delivered before the Write in front of it")
 	}
@@ -162,7 +162,7 @@ func TestNoBufsLeak(t *testing.T) {
 			if i%3 == 0 { // frames are held when the end comes
 				require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.3}, fault.Faults{}))
 			}
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, regionBytes))))
+			c.post(c.write(s, 1, 0, regionBytes))
 			for range i {
 				r.step()
 			}
@@ -172,12 +172,12 @@ func TestNoBufsLeak(t *testing.T) {
 			case 1:
 				s.qp.Abort()
 			case 2:
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 1})))
+				c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 1})
 			case 3:
 				c.qp.Disconnect()
 			}
-			r.untilDone(c.qp)
-			r.untilDone(s.qp)
+			c.awaitClosed()
+			s.awaitClosed()
 			require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 		}
 		for i, h := range r.hosts {

@@ -31,7 +31,7 @@ func TestPost(t *testing.T) {
 		own := r.tied(c, make([]byte, 8), RemoteRead)
 		theirs := r.tied(s, make([]byte, 8), RemoteRead)
 		for i := range 2 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
+			s.postRecv(s.recvAt(uint64(i), 10*i, 10))
 		}
 		read := c.readFrom(m, 3, 0, 100)
 		read.Op = OpRead
@@ -43,8 +43,8 @@ func TestPost(t *testing.T) {
 			WorkRequest{ID: 5, Op: OpSendInvalidate, RemoteSTag: theirs.STag(), Signaled: true})
 		require.NoError(t, err)
 		require.Equal(t, 5, n)
-		require.Equal(t, []uint64{1, 2, 3, 4, 5}, ids(t, r.await(c, 5)))
-		require.Equal(t, []uint64{0, 1}, ids(t, r.await(s, 2)))
+		require.Equal(t, []uint64{1, 2, 3, 4, 5}, ids(t, c.await(5)))
+		require.Equal(t, []uint64{0, 1}, ids(t, s.await(2)))
 		require.Equal(t, "octets", string(s.inbox.Bytes()[:6]))
 		require.Equal(t, c.source.Bytes()[:100], s.region.Bytes()[:100])
 		require.False(t, own.Valid())
@@ -77,13 +77,13 @@ func TestPostInPart(t *testing.T) {
 			batch := []WorkRequest{one, one, one, one}
 			tc.bad(&batch[2])
 			for range 2 {
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, 0, 10))))
+				s.postRecv(s.recvAt(0, 0, 10))
 			}
 			n, err := c.qp.PostSend(batch...)
 			require.ErrorIs(t, err, tc.want)
 			require.Equal(t, 2, n)
-			r.await(s, 2)
-			require.Len(t, r.await(c, 2), 2)
+			s.await(2)
+			require.Len(t, c.await(2), 2)
 			c.poll()
 			require.Empty(t, c.done)
 		}

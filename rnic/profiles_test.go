@@ -10,7 +10,6 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
-	"github.com/rnicd/rnicd/stack"
 )
 
 // What real peers do at start-up, each as a transcript: Linux siw's from captures (mpa/testdata/captures), those of adapters as they
@@ -26,11 +25,11 @@ func TestProfileSiw(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1}})
 			p := r.dialRaw()
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
-			r.play(p, "> "+hexReq+"1002 0004 0001 0001")
+			s.postRecv(s.recvAt(1, 0, 100))
+			p.play("> " + hexReq + "1002 0004 0001 0001")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			r.play(p, "< "+hexRep+"1002 0004 0001 0001", "> "+firstSend+"00000000")
-			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 16}}, r.await(s, 1))
+			p.play("< "+hexRep+"1002 0004 0001 0001", "> "+firstSend+"00000000")
+			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 16})
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, s.qp.Startup())
 		})
 	})
@@ -38,28 +37,28 @@ func TestProfileSiw(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1}})
 			p := r.dialRaw()
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
-			r.play(p, "> "+hexReq+"5002 0004 8001 c001")
+			s.postRecv(s.recvAt(1, 0, 100))
+			p.play("> " + hexReq + "5002 0004 8001 c001")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			r.play(p, "< "+hexRep+"5002 0004 8001 8001", "> 000ec1400000000100000000 00000000ebd34c5f",
+			p.play("< "+hexRep+"5002 0004 8001 8001", "> 000ec1400000000100000000 00000000ebd34c5f",
 				"> 0022414300000000000000000000000100000000000055f0dd255ca065d2a40000000bb8b9a36c36")
-			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 16}}, r.await(s, 1))
+			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 16})
 		})
 	})
 	t.Run("initiator of Rev 1", func(t *testing.T) { // neg_srvstd_cliv1.pcap
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true}})
 			p := r.dialRaw()
-			r.play(p, "> "+hexReq+"0001 0000")
+			p.play("> " + hexReq + "0001 0000")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			r.play(p, "< "+hexRep+"0001 0000")
+			p.play("< " + hexRep + "0001 0000")
 		})
 	})
 	t.Run("responder, peer-to-peer", func(t *testing.T) { // the same capture from the other side: our octets are siw's
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1, NoMarkers: true}})
 			p := r.startConnect(c)
-			r.play(p, "< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001", "< 000ec140000000010000000000000000ebd34c5f")
+			p.play("< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001", "< 000ec140000000010000000000000000ebd34c5f")
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, c.qp.Startup())
 		})
 	})
@@ -68,13 +67,13 @@ func TestProfileSiw(t *testing.T) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
 			p := r.startConnect(c)
 			if r.kind == turned {
-				r.play(p, "< "+hexReq+"c001 0000", "> "+hexRep+"6001 0000")
-				r.untilDone(c.qp)
+				p.play("< "+hexReq+"c001 0000", "> "+hexRep+"6001 0000")
+				c.awaitClosed()
 				var no *RejectedError
 				require.ErrorAs(t, c.qp.Err(), &no)
 				return
 			}
-			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000") // over kernel sockets none are asked for
+			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000") // over kernel sockets none are asked for
 			r.inService(c)
 		})
 	})
@@ -84,8 +83,8 @@ func TestProfileSiw(t *testing.T) {
 //
 // req: 6581-10-4
 func TestProfileRefusesClientServer(t *testing.T) {
-	adapter := func(r *rig, p rawPeer) (accepted bool) {
-		f, _ := waitFrame(r, p, mpa.Request)
+	adapter := func(r *rig, p *peer) (accepted bool) {
+		f := p.expectFrame(mpa.Request)
 		e, _, err := f.Enhanced()
 		require.NoError(r.t, err)
 		switch {
@@ -125,7 +124,8 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
 			p := r.startConnect(c)
-			_, n := waitFrame(r, p, mpa.Request)
+			p.expectFrame(mpa.Request)
+			n := p.at
 			p.write(unhex(t, hexRep+"5002 0004 8001 c000"))
 			r.until("the RTR", func() bool { return len(p.octets()) >= n+tc.at+4 })
 			require.NotEqual(t, []byte{0, 0, 0, 0}, p.octets()[n+tc.at:n+tc.at+4])
@@ -147,7 +147,8 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opt)
 			p := r.startConnect(c)
-			f, n := waitFrame(r, p, mpa.Request)
+			f := p.expectFrame(mpa.Request)
+			n := p.at
 			require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})), ErrState)
 			wait(r)
 			require.Len(t, p.octets(), n)
@@ -162,8 +163,9 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 			frame := party.Request(mpa.Dialect(d), nil)
 			p.write(frame.Append(nil))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.with([]byte("private"))))
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
-			_, n := waitFrame(r, p, mpa.Reply)
+			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
+			p.expectFrame(mpa.Reply)
+			n := p.at
 			wait(r)
 			require.Len(t, p.octets(), n)
 		})
@@ -177,7 +179,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	l.Out = unhex(t, hexRtr+"4001 0000")
 	require.NoError(t, c.qp.end.BeginConnecting(c.conn.param()))
 	l.Start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})))
+	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})
 	segment := make([]byte, 1460)
 	require.Equal(t, 20, l.Pull(segment))
 	require.Greater(t, l.Pull(segment), 20)
@@ -200,22 +202,22 @@ func TestProfileMarkersOneWay(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Responder
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 		p := r.startConnect(c)
-		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
+		p.play("< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
 		r.inService(c)
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(3, 0, 10))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
-		r.play(p, "< "+hexReq+"5002 0004 8000 8000", "< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),
+		c.postRecv(c.recvAt(3, 0, 10))
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
+		p.play("< "+hexReq+"5002 0004 8000 8000", "< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),
 			"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"),
 			"> "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-		require.Equal(t, OpRecv, r.await(c, 1)[0].Op)
+		require.Equal(t, OpRecv, c.await(1)[0].Op)
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Initiator
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.dialRaw()
-		r.play(p, "> "+hexReq+"d002 0004 8000 8000")
+		p.play("> " + hexReq + "d002 0004 8000 8000")
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
-		r.play(p, "< "+hexRep+"5002 0004 8000 8000", "> "+withCRC(t, "000e c1 40 00000001 0000000000000000"),
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
+		p.play("< "+hexRep+"5002 0004 8000 8000", "> "+withCRC(t, "000e c1 40 00000001 0000000000000000"),
 			"< "+withCRC(t, "00000000 0012 41 43 00000000 00000000 00000001 00000000"))
 	})
 }
@@ -232,22 +234,22 @@ func TestProfileNoCRC(t *testing.T) {
 			if off {
 				flags, crc = "10", "0012 41 43 00000000 00000000 00000001 00000000 00000000"
 			}
-			r.play(p, "> "+hexReq+"1002 0004 8000 8000")
+			p.play("> " + hexReq + "1002 0004 8000 8000")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
-			r.play(p, "< "+hexRep+flags+"02 0004 8000 8000")
+			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
+			p.play("< " + hexRep + flags + "02 0004 8000 8000")
 			rtr := "> 000e c1 40 00000001 0000000000000000 deadbeef" // no CRC at all
 			if !off {
 				p.write(unhex(t, rtr[2:]))
 				r.until("the end of the stream", func() bool { return p.ended() != nil })
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				var me *mpa.Error
 				require.ErrorAs(t, s.qp.Err(), &me)
 				require.Equal(t, mpa.ErrCRC, me.Code)
 				return
 			}
-			r.play(p, "< "+hexRep+flags+"02 0004 8000 8000", rtr, "< "+crc)
+			p.play("< "+hexRep+flags+"02 0004 8000 8000", rtr, "< "+crc)
 		})
 	}
 }
@@ -267,21 +269,20 @@ func TestTwoOfOneRole(t *testing.T) {
 					require.ErrorIs(t, err, ErrUnread)
 					_ = cc.Close()
 				} else {
-					r.untilDone(b.qp)
+					b.awaitClosed()
 				}
-				r.untilDone(a.qp)
+				a.awaitClosed()
 				require.Error(t, a.qp.Err())
 				p := r.dialRaw()
 				frame := (&mpa.Frame{Kind: mpa.Reply, Rev: uint8(d.Rev())}).Append(nil)
 				p.write(frame)
 				require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
-				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+				p.expectReset()
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
 				q := r.startConnect(c)
-				own, _ := waitFrame(r, q, mpa.Request)
+				own := q.expectFrame(mpa.Request)
 				q.write(own.Append(nil))
-				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), mpa.ErrBothInitiate)
+				c.expectClosedBy(mpa.ErrBothInitiate)
 			})
 		})
 	}

@@ -80,11 +80,11 @@ func TestPostByState(t *testing.T) {
 		c := r.newEnd(r.client, opts{})
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite})), ErrState)
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 10))))
+		c.postRecv(c.recvAt(1, 0, 10))
 		req := r.dial(c, nil)
 		require.Equal(t, Connecting, c.qp.State())
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend})), ErrState)
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(2, 0, 10))))
+		c.postRecv(c.recvAt(2, 0, 10))
 		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "connected twice")
 		s := r.newEnd(r.server, opts{})
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
@@ -93,9 +93,10 @@ func TestPostByState(t *testing.T) {
 		r.close(s, c)
 		require.Equal(t, Closed, c.qp.State())
 		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "in service once only")
-		require.Equal(t, []Completion{
-			{ID: 1, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, {ID: 2, QP: c.qp.Number(), Op: OpRecv, Status: Flushed},
-		}, r.await(c, 2))
+		c.expectCompletions(
+			Completion{ID: 1, Op: OpRecv, Status: Flushed},
+			Completion{ID: 2, Op: OpRecv, Status: Flushed},
+		)
 	})
 }
 
@@ -105,9 +106,9 @@ func TestPostAfterClosed(t *testing.T) {
 		s, c := r.connect(opts{}, opts{})
 		r.close(c, s) // from the server's side
 		for range 3 {
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1})))
-			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(2, 0, 10))))
-			require.NoError(t, errOf(c.qp.PostSend(c.write(s, 3, 0, 10)))) // unsignalled or not: a failure is told
+			c.post(WorkRequest{Op: OpSend, ID: 1})
+			c.postRecv(c.recvAt(2, 0, 10))
+			c.post(c.write(s, 3, 0, 10)) // unsignalled or not: a failure is told
 			c.poll()
 			require.Equal(t, []Completion{
 				{ID: 1, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
@@ -126,13 +127,13 @@ func TestReceiveDepth(t *testing.T) {
 		s, c := r.connect(opts{QPOptions: QPOptions{RecvDepth: 3}}, opts{ConnParam: ConnParam{Packing: PackFull}})
 		for round := range 3 {
 			for i := range 3 {
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
+				s.postRecv(s.recvAt(uint64(i), 10*i, 10))
 			}
 			require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 10))), ErrRecvQueueFull, "round %d", round)
 			for i := range 3 {
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 5)})))
+				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 5)})
 			}
-			for i, done := range r.await(s, 3) {
+			for i, done := range s.await(3) {
 				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 5}, done)
 			}
 		}
@@ -144,30 +145,30 @@ func TestQueuesFull(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SendDepth: 4, RecvDepth: 8, SGEMax: 1, InlineMax: NoInline}}) // one entry a request
 		for i := range 8 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), 10*i, 10))))
+			s.postRecv(s.recvAt(uint64(i), 10*i, 10))
 		}
 		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
 		require.Equal(t, int64(8), s.cq.q.Promised())
 
 		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range 4 {
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true})))
+			s.post(WorkRequest{Op: OpSend, ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true})
 		}
 		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 104})), ErrSendQueueFull)
 		require.ErrorIs(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, ID: 105})), ErrSendQueueFull)
 		require.Equal(t, int64(12), s.cq.q.Promised())
 
-		p.write(p.fpdu(writeTo(0, 0), nil))
-		for i, cm := range r.await(s, 4) {
+		p.inject(writeFPDU(0, 0, ""))
+		for i, cm := range s.await(4) {
 			require.Equal(t, Completion{ID: uint64(100 + i), QP: s.qp.Number(), Op: OpSend, Len: 1}, cm)
-			require.Equal(t, s.source.Bytes()[i], p.next()[18])
+			require.Equal(t, s.source.Bytes()[i], p.nextFPDU().payload[0])
 		}
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 106, Signaled: true})))
-		require.Len(t, r.await(s, 1), 1)
+		s.post(WorkRequest{Op: OpSend, ID: 106, Signaled: true})
+		require.Len(t, s.await(1), 1)
 		for i := range 8 {
-			p.write(p.fpdu(sendOf(uint32(i+1)), []byte{byte(i)}))
+			p.inject(sendFPDU(uint32(i+1), []byte{byte(i)}))
 		}
-		for i, cm := range r.await(s, 8) {
+		for i, cm := range s.await(8) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
 			require.Equal(t, byte(i), s.inbox.Bytes()[10*i])
 		}
@@ -194,16 +195,15 @@ func TestFlushAtEnd(t *testing.T) {
 				r.exchange(s, c)
 				const recvs, sends = 20, 40
 				for i := range recvs {
-					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(uint64(i), 0, 10))))
+					c.postRecv(c.recvAt(uint64(i), 0, 10))
 				}
 				for i := range sends {
 					wr := c.write(s, uint64(1000+i), 0, 20000)
 					wr.Signaled = i%2 == 0
-					require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+					c.post(as(OpWrite, wr))
 				}
 				tc.end(r, s, c)
-				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), tc.want)
+				c.expectClosedBy(tc.want)
 				c.poll()
 				next := uint64(1000)
 				flushed, count := 0, map[uint64]int{}
@@ -245,11 +245,10 @@ func TestCloseSendsWhatWasPosted(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
 		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, n), r.newEndOf(r.client, opts{}, n))
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 1, 0, n))))
+		c.post(c.write(s, 1, 0, n))
 		require.NoError(t, c.qp.Close(r.ctx))
 		require.Equal(t, Closed, c.qp.State())
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 		require.True(t, bytes.Equal(c.source.Bytes(), s.region.Bytes()))
 		require.NoError(t, c.qp.Close(r.ctx), "twice")
 	})
@@ -263,17 +262,16 @@ func TestSendAfterPeersFIN(t *testing.T) {
 		const n = 1 << 20
 		s := r.newEndOf(r.server, opts{}, n)
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
-		p.write(p.fpdu(writeTo(0, 0), nil))
+		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
+		p.inject(writeFPDU(0, 0, ""))
 		p.closeSend()
 		var got []byte
 		for len(got) < n {
-			got = append(got, p.next()[18:]...)
+			got = append(got, p.nextFPDU().payload...)
 		}
 		require.True(t, bytes.Equal(s.source.Bytes(), got))
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: n}}, r.await(s, 1))
+		s.expectClosed()
+		s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
 	})
 }
 
@@ -285,10 +283,10 @@ func TestCloseContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
-	r.untilDone(s.qp)
+	s.awaitClosed()
 	require.Equal(t, Closed, s.qp.State())
 	require.ErrorIs(t, s.qp.Err(), ErrClosed)
-	require.Error(t, untilEnded(r, p))
+	p.untilEnded()
 }
 
 // A QueuePair that was never connected closes at once.
@@ -300,12 +298,12 @@ func TestCloseIdle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, sockets, rigConfig{})
 			c := r.newEnd(r.client, opts{})
-			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 1))))
+			c.postRecv(c.recvAt(4, 0, 1))
 			c.qp.Disconnect() // nothing to disconnect
 			require.NoError(t, end(c.qp))
 			require.True(t, isDone(c.qp))
 			require.Equal(t, Closed, c.qp.State())
-			require.Equal(t, []Completion{{ID: 4, QP: c.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(c, 1))
+			c.expectCompletions(Completion{ID: 4, Op: OpRecv, Status: Flushed})
 			require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState)
 		})
 	}
@@ -393,15 +391,14 @@ func TestLocalProtection(t *testing.T) {
 				s, c := r.connect(opts{}, opts{})
 				wr := c.write(s, 7, 0, 10)
 				wr.Local, wr.Signaled = tc.sge(r, c), false
-				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 8})))
-				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
-				require.Equal(t, []Completion{
-					{ID: 7, QP: c.qp.Number(), Op: OpWrite, Status: LocalProtection}, {ID: 8, QP: c.qp.Number(), Op: OpSend, Status: Flushed},
-				}, r.await(c, 2))
-				r.untilDone(s.qp)
-				require.ErrorIs(t, s.qp.Err(), stack.ErrReset)
+				c.post(as(OpWrite, wr))
+				c.post(WorkRequest{Op: OpSend, ID: 8})
+				c.expectClosedBy(qp.ErrLocalRange)
+				c.expectCompletions(
+					Completion{ID: 7, Op: OpWrite, Status: LocalProtection},
+					Completion{ID: 8, Op: OpSend, Status: Flushed},
+				)
+				s.expectClosedBy(stack.ErrReset)
 				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
 			})
 		})
@@ -413,14 +410,15 @@ func TestRevokedWhilePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})))
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})))
+		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})
+		s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})
 		s.source.Deregister()
-		p.write(p.fpdu(writeTo(0, 0), nil)) // now it may send
-		r.untilDone(s.qp)
-		require.Equal(t, []Completion{
-			{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: 5}, {ID: 2, QP: s.qp.Number(), Op: OpSend, Status: LocalProtection},
-		}, r.await(s, 2))
+		p.inject(writeFPDU(0, 0, "")) // now it may send
+		s.awaitClosed()
+		s.expectCompletions(
+			Completion{ID: 1, Op: OpSend, Len: 5},
+			Completion{ID: 2, Op: OpSend, Status: LocalProtection},
+		)
 	})
 }
 
@@ -437,19 +435,20 @@ func TestReceiveIntoNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s, c := r.connect(opts{}, opts{})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
-				require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 2, Local: sge(s)})))
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(3, 0, 100))))
+				s.postRecv(s.recvAt(1, 0, 100))
+				s.postRecv(WorkRequest{ID: 2, Local: sge(s)})
+				s.postRecv(s.recvAt(3, 0, 100))
 				for range 2 {
-					require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})))
+					c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})
 				}
-				r.untilDone(s.qp)
-				r.untilDone(c.qp)
+				s.awaitClosed()
+				c.awaitClosed()
 				n := s.qp.Number()
-				require.Equal(t, []Completion{
-					{ID: 1, QP: n, Op: OpRecv, Len: 50}, {ID: 2, QP: n, Op: OpRecv, Status: LocalProtection},
-					{ID: 3, QP: n, Op: OpRecv, Status: Flushed},
-				}, r.await(s, 3))
+				s.expectCompletions(
+					Completion{ID: 1, QP: n, Op: OpRecv, Len: 50},
+					Completion{ID: 2, QP: n, Op: OpRecv, Status: LocalProtection},
+					Completion{ID: 3, QP: n, Op: OpRecv, Status: Flushed},
+				)
 				var pe *PeerError
 				require.ErrorAs(t, c.qp.Err(), &pe)
 				require.Equal(t, "DDP local catastrophic error (layer 1, type 0, code 0x00)", pe.Error())

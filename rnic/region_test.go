@@ -66,8 +66,8 @@ func TestDeregisterUnderWrites(t *testing.T) {
 				s.region.Bytes()[i] = 0x5a
 			}
 			post() // if all that was under way had arrived
-			r.untilDone(c.qp)
-			r.untilDone(s.qp)
+			c.awaitClosed()
+			s.awaitClosed()
 			var pe *PeerError
 			require.ErrorAs(t, c.qp.Err(), &pe)
 			require.Equal(t, "DDP tagged buffer error: invalid STag (layer 1, type 1, code 0x00)", pe.said.Terminate.Cause.String())
@@ -88,11 +88,11 @@ func TestRevalidate(t *testing.T) {
 		old := c.write(s, 1, 0, 10)
 		s.region.Revoke()
 		s.region.Revalidate()
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 100, 10))))
-		require.Equal(t, Success, r.await(c, 1)[0].Status)
-		require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, old))))
-		r.untilDone(c.qp)
-		r.untilDone(s.qp)
+		c.post(c.write(s, 2, 100, 10))
+		require.Equal(t, Success, c.await(1)[0].Status)
+		c.post(as(OpWrite, old))
+		c.awaitClosed()
+		s.awaitClosed()
 		require.Equal(t, c.source.Bytes()[100:110], s.region.Bytes()[100:110])
 		require.Equal(t, make([]byte, 100), s.region.Bytes()[:100])
 	})
@@ -109,9 +109,9 @@ func TestBoundRegionIsLocalToAll(t *testing.T) {
 		for _, owner := range []*QueuePair{c.qp, other} {
 			m, err := c.pd.RegisterWith([]byte("bound"), RegisterOptions{For: owner})
 			require.NoError(t, err)
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 5))))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: m.Slice(0, 5)})))
-			require.Equal(t, Success, r.await(s, 1)[0].Status, "%v", c.qp.Err())
+			s.postRecv(s.recvAt(1, 0, 5))
+			c.post(WorkRequest{Op: OpSend, Local: m.Slice(0, 5)})
+			require.Equal(t, Success, s.await(1)[0].Status, "%v", c.qp.Err())
 			require.Equal(t, "bound", string(s.inbox.Bytes()[:5]))
 			clear(s.inbox.Bytes()[:5])
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
@@ -31,7 +30,7 @@ func (e *end) wordOf(m *MemoryRegion, id uint64, off int) WorkRequest {
 }
 
 // ids are the completions' IDs; all must have succeeded.
-func ids(t *testing.T, cs []Completion) (got []uint64) {
+func ids(t testing.TB, cs []Completion) (got []uint64) {
 	t.Helper()
 	for _, c := range cs {
 		require.Equal(t, Success, c.Status, "%+v", c)
@@ -53,10 +52,10 @@ func TestReads(t *testing.T) {
 				m := r.readable(peer, regionBytes, RemoteRead)
 				off := 0
 				for i, n := range sizes {
-					require.NoError(t, errOf(e.qp.PostSend(e.readFrom(m, uint64(i), off, n))))
+					e.post(e.readFrom(m, uint64(i), off, n))
 					off += n
 				}
-				for i, cm := range r.await(e, len(sizes)) {
+				for i, cm := range e.await(len(sizes)) {
 					require.Equal(t, Completion{ID: uint64(i), QP: e.qp.Number(), Op: OpRead, Len: uint32(sizes[i])}, cm)
 				}
 				require.True(t, bytes.Equal(m.Bytes()[:off], e.inbox.Bytes()[:off]))
@@ -83,53 +82,53 @@ func TestCompletionsInOrder(t *testing.T) {
 			case 0:
 				wr.Local = c.inbox.Slice(0, 30000)
 				wr.RemoteOffset = m.Base()
-				require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
+				c.post(as(OpRead, wr))
 			case 1:
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(i, 0, 100))))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: i, Local: c.source.Slice(0, 100), Signaled: true})))
+				s.postRecv(s.recvAt(i, 0, 100))
+				c.post(WorkRequest{Op: OpSend, ID: i, Local: c.source.Slice(0, 100), Signaled: true})
 			case 2:
-				require.NoError(t, errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, i, 60000), 1))))
+				c.post(fetchAdd(c.wordOf(m, i, 60000), 1))
 			case 3:
-				require.NoError(t, errOf(c.qp.PostSend(c.write(s, i, 0, 100))))
+				c.post(c.write(s, i, 0, 100))
 			case 4:
 				wr.Signaled = false
-				require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
+				c.post(as(OpRead, wr))
 				continue
 			}
 			want = append(want, i)
 		}
-		require.Equal(t, want, ids(t, r.await(c, len(want))))
+		require.Equal(t, want, ids(t, c.await(len(want))))
 		r.close(s, c)
 		require.Zero(t, c.cq.q.Promised())
 	})
 }
 
 // rawResponder is a script against an Initiator of ours, RFC 5044 without markers.
-func (r *rig) rawResponder(c *end) *rawInitiator {
+func (r *rig) rawResponder(c *end) *peer {
 	r.t.Helper()
-	p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
-	p.reply(mpa.Request)
-	p.tx.Init(mpa.Mode{CRC: true})
+	p := r.startConnect(c)
+	p.expectFrame(mpa.Request)
+	p.start(mpa.Mode{CRC: true})
 	p.write(unhex(r.t, hexRep+"4001 0000"))
 	r.inService(c)
 	return p
 }
 
 // request reads the next Read Request.
-func (p *rawInitiator) request() rdmap.ReadRequest {
-	p.r.t.Helper()
-	u := p.next()
-	require.Equal(p.r.t, []byte{0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1}, u[:10])
-	rr, ok := rdmap.ParseReadRequest(u[ddp.UntaggedLen:])
-	require.True(p.r.t, ok)
+func (p *peer) request() rdmap.ReadRequest {
+	p.d.t.Helper()
+	f := p.nextFPDU()
+	require.Equal(p.d.t, messageFPDU(rdmap.OpReadRequest, f.MSN, "").Header, f.Header, "%v", f)
+	rr, ok := rdmap.ParseReadRequest(f.payload)
+	require.True(p.d.t, ok, "%v", f)
 	return rr
 }
 
-// answer is one segment of a Response, from off of the Read on.
-func (p *rawInitiator) answer(rr rdmap.ReadRequest, off int, payload string, last bool) []byte {
+// answerFPDU is one segment of a Response, from off of the Read on.
+func answerFPDU(rr rdmap.ReadRequest, off int, payload string, last bool) fpdu {
 	h := rdmap.OpReadResponse.Header(1)
 	h.Version, h.Last, h.STag, h.TO = 1, last, rr.SinkSTag, rr.SinkTO+uint64(off)
-	return p.fpdu(h, []byte(payload))
+	return fpdu{h, []byte(payload)}
 }
 
 func noMarkers(o opts) opts {
@@ -147,29 +146,29 @@ func TestORD(t *testing.T) {
 		p := r.rawResponder(c)
 		m := r.readable(c, 100, RemoteRead) // any STag will do
 		for i := range 10 {
-			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 8*i, 8))))
+			c.post(c.readFrom(m, uint64(i), 8*i, 8))
 		}
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 10, Local: c.source.Slice(0, 4), Signaled: true})))
+		c.post(WorkRequest{Op: OpSend, ID: 10, Local: c.source.Slice(0, 4), Signaled: true})
 		outstanding := []rdmap.ReadRequest{p.request(), p.request()}
 		for i := range 10 {
 			if r.kind == turned {
 				r.pass(1e9)
 			}
-			require.Len(t, p.octets(), p.at, "no more than two")
-			p.write(p.answer(outstanding[i], 0, "1234", false))
+			p.expectNothing() // no more than two
+			p.inject(answerFPDU(outstanding[i], 0, "1234", false))
 			c.poll()
 			require.Len(t, c.done, 0)
-			p.write(p.answer(outstanding[i], 4, "5678", true))
-			require.Equal(t, []uint64{uint64(i)}, ids(t, r.await(c, 1)))
+			p.inject(answerFPDU(outstanding[i], 4, "5678", true))
+			require.Equal(t, []uint64{uint64(i)}, ids(t, c.await(1)))
 			require.Equal(t, "12345678", string(c.inbox.Bytes()[8*i:][:8]))
 			if len(outstanding) < 10 {
 				outstanding = append(outstanding, p.request())
 				if len(outstanding) == 10 {
-					require.Equal(t, uint8(0x43), p.next()[1], "the Send")
+					require.Equal(t, uint8(0x43), p.nextFPDU().ULP, "the Send")
 				}
 			}
 		}
-		require.Equal(t, []uint64{10}, ids(t, r.await(c, 1)))
+		require.Equal(t, []uint64{10}, ids(t, c.await(1)))
 	})
 }
 
@@ -181,22 +180,22 @@ func TestFence(t *testing.T) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 4}}))
 		p := r.rawResponder(c)
 		m := r.readable(c, 100, RemoteRead)
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 4))))
+		c.post(c.readFrom(m, 1, 0, 4))
 		send := WorkRequest{ID: 2, Local: c.source.Slice(0, 4), Signaled: true}
-		require.NoError(t, errOf(c.qp.PostSend(as(OpSend, send))))
+		c.post(as(OpSend, send))
 		send.ID, send.Fence, send.Solicited = 3, true, true
-		require.NoError(t, errOf(c.qp.PostSend(as(OpSend, send))))
+		c.post(as(OpSend, send))
 		rr := p.request()
-		require.Equal(t, uint8(0x43), p.next()[1])
+		require.Equal(t, uint8(0x43), p.nextFPDU().ULP)
 		if r.kind == turned {
 			r.pass(1e9)
 		}
-		require.Len(t, p.octets(), p.at)
+		p.expectNothing()
 		c.poll()
 		require.Empty(t, c.done, "the Send that went ahead does not complete ahead")
-		p.write(p.answer(rr, 0, "abcd", true))
-		require.Equal(t, uint8(0x45), p.next()[1])
-		require.Equal(t, []uint64{1, 2, 3}, ids(t, r.await(c, 3)))
+		p.inject(answerFPDU(rr, 0, "abcd", true))
+		require.Equal(t, uint8(0x45), p.nextFPDU().ULP)
+		require.Equal(t, []uint64{1, 2, 3}, ids(t, c.await(3)))
 	})
 }
 
@@ -205,27 +204,25 @@ func TestFence(t *testing.T) {
 //
 // req: 5040-5.2.2-5, 7306-8.2-1, 7306-5.2.2-1, 5040-7.1-3
 func TestBadResponses(t *testing.T) {
-	atomic := func(id uint32, n int) func(p *rawInitiator, _ []rdmap.ReadRequest) []byte {
-		return func(p *rawInitiator, _ []rdmap.ReadRequest) []byte {
-			h := rdmap.OpAtomicResponse.Header(1)
-			h.Version, h.Last, h.MSN = 1, true, 1
-			return p.fpdu(h, binary.BigEndian.AppendUint32(nil, id)[:n])
+	atomic := func(id uint32, n int) func(_ []rdmap.ReadRequest) fpdu {
+		return func(_ []rdmap.ReadRequest) fpdu {
+			return messageFPDU(rdmap.OpAtomicResponse, 1, binary.BigEndian.AppendUint32(nil, id)[:n])
 		}
 	}
 	for _, tc := range []struct {
 		name  string
 		cause rdmap.Cause
-		say   func(p *rawInitiator, outstanding []rdmap.ReadRequest) []byte
+		say   func(outstanding []rdmap.ReadRequest) fpdu
 	}{
-		{"another STag", 0x1100, func(p *rawInitiator, a []rdmap.ReadRequest) []byte {
+		{"another STag", 0x1100, func(a []rdmap.ReadRequest) fpdu {
 			a[0].SinkSTag++
-			return p.answer(a[0], 0, "12345678", true)
+			return answerFPDU(a[0], 0, "12345678", true)
 		}},
-		{"before the sink", 0x1101, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[0], -1, "1", false) }},
-		{"behind the sink", 0x1101, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[1], 1, "12345678", true) }},
-		{"nothing, far away", 0x1101, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[0], 1<<30, "", true) }},
-		{"too short", 0x02ff, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[0], 0, "1234567", true) }},
-		{"the second's", 0x02ff, func(p *rawInitiator, a []rdmap.ReadRequest) []byte { return p.answer(a[1], 0, "12345678", true) }},
+		{"before the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], -1, "1", false) }},
+		{"behind the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 1, "12345678", true) }},
+		{"nothing, far away", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], 1<<30, "", true) }},
+		{"too short", 0x02ff, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], 0, "1234567", true) }},
+		{"the second's", 0x02ff, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 0, "12345678", true) }},
 		{"an atomic's", 0x02ff, atomic(1, 4)},
 		{"an empty atomic's", 0x02ff, atomic(1, 0)},
 	} {
@@ -234,14 +231,14 @@ func TestBadResponses(t *testing.T) {
 				c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 				p := r.rawResponder(c)
 				m := r.readable(c, 100, RemoteRead)
-				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 8))))
-				require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 2, 8, 8))))
+				c.post(c.readFrom(m, 1, 0, 8))
+				c.post(c.readFrom(m, 2, 8, 8))
 				outstanding := []rdmap.ReadRequest{p.request(), p.request()}
-				p.write(tc.say(p, outstanding))
-				require.Equal(t, tc.cause, p.terminate().Cause)
+				p.inject(tc.say(outstanding))
+				p.expectTerminateFor(tc.cause)
 				p.closeSend()
-				r.untilDone(c.qp)
-				cs := r.await(c, 2)
+				c.awaitClosed()
+				cs := c.await(2)
 				require.Equal(t, [2]Status{BadResponse, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 				require.Equal(t, make([]byte, 100), c.inbox.Bytes()[16:116], "behind the sinks")
 			})
@@ -254,18 +251,18 @@ func TestResponseOfAnotherAtomic(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
 		p := r.rawResponder(c)
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})))
-		outstanding, ok := rdmap.ParseAtomicRequest(p.next()[ddp.UntaggedLen:])
+		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})
+		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
 		require.True(t, ok)
 		h := rdmap.OpAtomicResponse.Header(1)
 		h.Version, h.Last, h.MSN = 1, true, 1
 		body := make([]byte, rdmap.AtomicResponseLen)
 		(&rdmap.AtomicResponse{ID: outstanding.ID + 1, Original: 7}).Put(body)
-		p.write(p.fpdu(h, body))
-		require.Equal(t, rdmap.CauseOperation, p.terminate().Cause)
+		p.inject(fpdu{h, body})
+		p.expectTerminateFor(rdmap.CauseOperation)
 		p.closeSend()
-		r.untilDone(c.qp)
-		got := r.await(c, 1)[0]
+		c.awaitClosed()
+		got := c.await(1)[0]
 		require.Equal(t, BadResponse, got.Status)
 		require.Zero(t, got.Original)
 	})
@@ -277,7 +274,7 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
 		p := r.rawResponder(c)
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 0, 0, 8))))
+		c.post(c.readFrom(c.region, 0, 0, 8))
 		outstanding := p.request()
 		posted, tries := 1, 0
 		r.until("no more go out", func() bool {
@@ -292,8 +289,8 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 		})
 		require.Greater(t, posted, 2)
 		require.Zero(t, c.cq.q.Waiting())
-		p.write(p.answer(outstanding, 0, "12345678", true))
-		for i, id := range ids(t, r.await(c, posted)) {
+		p.inject(answerFPDU(outstanding, 0, "12345678", true))
+		for i, id := range ids(t, c.await(posted)) {
 			require.EqualValues(t, i, id)
 		}
 	})
@@ -324,9 +321,9 @@ func TestRemoteStatuses(t *testing.T) {
 				s, c := r.connect(serving(tc.ird), asking(4))
 				m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 				require.NoError(t, tc.post(s, c, m))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 0)})))
-				r.untilDone(c.qp)
-				cs := r.await(c, 2)
+				c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 0)})
+				c.awaitClosed()
+				cs := c.await(2)
 				require.Equal(t, [2]uint64{2, 3}, [2]uint64{cs[0].ID, cs[1].ID})
 				require.Equal(t, [2]Status{tc.want, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 				var pe *PeerError
@@ -346,25 +343,24 @@ func TestSinks(t *testing.T) {
 		m := r.readable(s, 100, RemoteRead)
 		wr := c.readFrom(m, 1, 0, 8)
 		wr.Local = c.source.Slice(0, 8) // cannot be written
-		require.NoError(t, errOf(c.qp.PostSend(as(OpRead, wr))))
-		require.Equal(t, LocalProtection, r.await(c, 1)[0].Status)
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), qp.ErrLocalRange)
+		c.post(as(OpRead, wr))
+		require.Equal(t, LocalProtection, c.await(1)[0].Status)
+		c.expectClosedBy(qp.ErrLocalRange)
 
 		d := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(d)
 		for i := range 2 {
-			require.NoError(t, errOf(d.qp.PostSend(d.readFrom(m, uint64(i), 40-20*i, 8))))
+			d.post(d.readFrom(m, uint64(i), 40-20*i, 8))
 		}
 		rr := p.request()
 		p.request()
 		require.NotZero(t, rr.SinkTO)
 		d.inbox.Revoke()
-		p.write(p.answer(rr, 0, "12345678", true))
-		require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
+		p.inject(answerFPDU(rr, 0, "12345678", true))
+		p.expectTerminateFor(rdmap.Cause(0x1100))
 		p.closeSend()
-		r.untilDone(d.qp)
-		cs := r.await(d, 2)
+		d.awaitClosed()
+		cs := d.await(2)
 		require.Equal(t, [2]Status{LocalProtection, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
 		require.Equal(t, make([]byte, 64), d.inbox.Bytes()[:64])
 	})
@@ -377,13 +373,13 @@ func TestLocalErrorBehindReads(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(c)
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
+		c.post(c.readFrom(c.region, 1, 0, 8))
 		p.request()
 		c.source.Revoke()
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 8)})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 8)})))
-		r.untilDone(c.qp)
-		cs := r.await(c, 3)
+		c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 8)})
+		c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(0, 8)})
+		c.awaitClosed()
+		cs := c.await(3)
 		require.Equal(t, [3]uint64{1, 2, 3}, [3]uint64{cs[0].ID, cs[1].ID, cs[2].ID})
 		require.Equal(t, [3]Status{Flushed, LocalProtection, Flushed}, [3]Status{cs[0].Status, cs[1].Status, cs[2].Status})
 	})
@@ -394,12 +390,12 @@ func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.rawResponder(c)
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(c.region, 1, 0, 8))))
+		c.post(c.readFrom(c.region, 1, 0, 8))
 		rr := p.request()
-		p.write(p.fpdu(writeTo(mem.STag(rr.SinkSTag), rr.SinkTO), []byte("mischief")))
-		require.Equal(t, rdmap.Cause(0x1100), p.terminate().Cause)
+		p.inject(writeFPDU(mem.STag(rr.SinkSTag), rr.SinkTO, "mischief"))
+		p.expectTerminateFor(rdmap.Cause(0x1100))
 		p.closeSend()
-		r.untilDone(c.qp)
+		c.awaitClosed()
 		require.Equal(t, make([]byte, 8), c.inbox.Bytes()[:8])
 	})
 }
@@ -411,14 +407,14 @@ func TestAtomics(t *testing.T) {
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
 		clear(m.Bytes())
 		all := uint64(math.MaxUint64)
-		require.NoError(t, errOf(c.qp.PostSend(fetchAdd(c.wordOf(m, 1, 8), 7))))
-		require.NoError(t, errOf(c.qp.PostSend(fetchAddFields(c.wordOf(m, 2, 8), 0xffff, 0x8080))))
-		require.NoError(t, errOf(c.qp.PostSend(compareSwap(c.wordOf(m, 3, 8), CompareSwap{0xff06, all, 9, all}))))
-		require.NoError(t, errOf(c.qp.PostSend(compareSwap(c.wordOf(m, 4, 8), CompareSwap{0x11, 0xff, 0x12345678, 0xffff}))))
-		require.NoError(t, errOf(c.qp.PostSend(compareSwap(c.wordOf(m, 5, 8), CompareSwap{0x09, 0xff, 0x12345678, 0xffff}))))
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 6, 8, 8))))
+		c.post(fetchAdd(c.wordOf(m, 1, 8), 7))
+		c.post(fetchAddFields(c.wordOf(m, 2, 8), 0xffff, 0x8080))
+		c.post(compareSwap(c.wordOf(m, 3, 8), CompareSwap{0xff06, all, 9, all}))
+		c.post(compareSwap(c.wordOf(m, 4, 8), CompareSwap{0x11, 0xff, 0x12345678, 0xffff}))
+		c.post(compareSwap(c.wordOf(m, 5, 8), CompareSwap{0x09, 0xff, 0x12345678, 0xffff}))
+		c.post(c.readFrom(m, 6, 8, 8))
 		var originals []uint64
-		for i, cm := range r.await(c, 6) {
+		for i, cm := range c.await(6) {
 			require.Equal(t, Success, cm.Status, "%d", i)
 			require.EqualValues(t, 8, cm.Len)
 			originals = append(originals, cm.Original)
@@ -437,32 +433,32 @@ func TestImmediateData(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		for i := range 5 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(10+i), 20*i, 20))))
+			s.postRecv(s.recvAt(uint64(10+i), 20*i, 20))
 		}
 		data := [8]byte{1, 2, 3, 4, 5, 6, 7, 8}
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5), Solicited: true})))
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, 2, 0, 5000))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})))
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5), Solicited: true})
+		c.post(c.write(s, 2, 0, 5000))
+		c.post(WorkRequest{Op: OpImmediate, Immediate: data, ID: 3, Signaled: true})
+		c.post(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}, ID: 4, Signaled: true, Solicited: true})
+		c.post(WorkRequest{Op: OpSend, ID: 5, Local: c.source.Slice(0, 6), Signaled: true})
 		recv := Completion{QP: s.qp.Number(), Op: OpRecv}
 		want := []Completion{recv, recv, recv, recv}
 		want[0].ID, want[0].Len, want[0].Solicited = 10, 5, true
 		want[1].ID, want[1].Len, want[1].WithImmediate, want[1].Immediate = 11, 8, true, data
 		want[2].ID, want[2].Len, want[2].WithImmediate, want[2].Solicited = 12, 8, true, true
 		want[3].ID, want[3].Len = 13, 6
-		require.Equal(t, want[:2], r.await(s, 2))
+		require.Equal(t, want[:2], s.await(2))
 		require.True(t, bytes.Equal(c.source.Bytes()[:5000], s.region.Bytes()[:5000]), "the Write before it")
-		require.Equal(t, want[2:], r.await(s, 2))
+		require.Equal(t, want[2:], s.await(2))
 		require.Equal(t, data[:], s.inbox.Bytes()[20:28])
-		cs := r.await(c, 4)
+		cs := c.await(4)
 		require.Equal(t, []uint64{2, 3, 4, 5}, ids(t, cs))
 		require.Equal(t, Completion{ID: 3, QP: c.qp.Number(), Op: OpImmediate, Len: 8}, cs[1])
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data})))
-		r.await(s, 1)
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 7))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: data})))
-		require.Equal(t, LocalLength, r.await(s, 1)[0].Status, "a buffer of 7 octets")
+		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
+		s.await(1)
+		s.postRecv(s.recvAt(1, 0, 7))
+		c.post(WorkRequest{Op: OpImmediate, Immediate: data})
+		require.Equal(t, LocalLength, s.await(1)[0].Status, "a buffer of 7 octets")
 	})
 }
 
@@ -473,15 +469,15 @@ func TestImmediateDataOfTheWrongLength(t *testing.T) {
 	for _, n := range []int{0, 7, 9} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{})
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 20))))
+			s.postRecv(s.recvAt(1, 0, 20))
 			p, _ := r.startRaw(s, false)
 			h := rdmap.OpImmediate.Header(1)
 			h.Last, h.Version, h.MSN = true, 1, 1
-			p.write(p.fpdu(h, make([]byte, n)))
-			require.Equal(t, rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h}, p.terminate())
+			p.inject(fpdu{h, make([]byte, n)})
+			p.expectTerminate(rdmap.Terminate{Cause: 0x02ff, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h})
 			p.closeSend()
-			r.untilDone(s.qp)
-			require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+			s.awaitClosed()
+			s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 		})
 	}
 }
@@ -496,8 +492,8 @@ func TestWhatCannotBePosted(t *testing.T) {
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpImmediate, Immediate: [8]byte{}})), ErrExtension)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpFetchAdd, Add: 1})), ErrExtension)
 		require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpCompareSwap, CompareSwap: CompareSwap{}})), ErrExtension)
-		require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, 1, 0, 64))))
-		require.Equal(t, []uint64{1}, ids(t, r.await(c, 1)))
+		c.post(c.readFrom(m, 1, 0, 64))
+		require.Equal(t, []uint64{1}, ids(t, c.await(1)))
 		require.ErrorIs(t, errOf(s.qp.PostSend(s.readFrom(m, 1, 0, 64))), ErrReadDepth)
 		r.close(s, c)
 		require.Zero(t, c.cq.q.Promised())
@@ -510,10 +506,10 @@ func TestCloseWaitsForReads(t *testing.T) {
 		s, c := r.connect(serving(2), asking(2))
 		m := r.readable(s, regionBytes, RemoteRead)
 		for i := range 6 {
-			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 10000*i, 10000))))
+			c.post(c.readFrom(m, uint64(i), 10000*i, 10000))
 		}
 		r.close(s, c)
-		require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, ids(t, r.await(c, 6)))
+		require.Equal(t, []uint64{0, 1, 2, 3, 4, 5}, ids(t, c.await(6)))
 		require.True(t, bytes.Equal(m.Bytes()[:60000], c.inbox.Bytes()[:60000]))
 	})
 }
@@ -531,9 +527,9 @@ func TestReadsOverABadNetwork(t *testing.T) {
 	for round := range 10 {
 		clear(c.inbox.Bytes())
 		for i := range 8 {
-			require.NoError(t, errOf(c.qp.PostSend(c.readFrom(m, uint64(i), 8000*i, 8000))))
+			c.post(c.readFrom(m, uint64(i), 8000*i, 8000))
 		}
-		require.Len(t, ids(t, r.await(c, 8)), 8, "round %d", round)
+		require.Len(t, ids(t, c.await(8)), 8, "round %d", round)
 		require.True(t, bytes.Equal(m.Bytes()[:64000], c.inbox.Bytes()[:64000]))
 	}
 	require.NotZero(t, r.stats(c.qp).Placed.OutOfOrder)

@@ -32,46 +32,40 @@ func readOf(msn uint32, stag mem.STag, to uint64, n int) (ddp.Header, rdmap.Read
 	return h, rdmap.ReadRequest{SinkSTag: 0xfeed0000 + ddp.STag(msn), SinkTO: 1<<40 + uint64(msn), Size: uint32(n), SrcSTag: stag, SrcTO: to}
 }
 
-func (p *rawInitiator) read(h ddp.Header, rr rdmap.ReadRequest) []byte {
+func readFPDU(h ddp.Header, rr rdmap.ReadRequest) fpdu {
 	b := make([]byte, rdmap.ReadRequestLen)
 	rr.Put(b)
-	return p.fpdu(h, b)
+	return fpdu{h, b}
 }
 
-func (p *rawInitiator) atomic(msn uint32, req rdmap.AtomicRequest) []byte {
-	h := rdmap.OpAtomicRequest.Header(1)
-	h.Last, h.Version, h.MSN = true, 1, msn
+func atomicFPDU(msn uint32, req rdmap.AtomicRequest) fpdu {
 	b := make([]byte, rdmap.AtomicRequestLen)
 	req.Put(b)
-	return p.fpdu(h, b)
+	return messageFPDU(rdmap.OpAtomicRequest, msn, b)
 }
 
 // response reads one whole Read Response, of any number of segments, and returns its octets.
-func (p *rawInitiator) response(rr rdmap.ReadRequest) []byte {
-	p.r.t.Helper()
+func (p *peer) response(rr rdmap.ReadRequest) []byte {
+	p.d.t.Helper()
 	var got []byte
 	for {
-		u := p.next()
-		h, n, ok := ddp.Parse(u)
-		require.True(p.r.t, ok)
-		require.Equal(p.r.t, ddp.Header{
-			Tagged: true, Last: h.Last, Version: 1, ULP: rdmap.Control(1, rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got)),
-		}, h)
-		if got = append(got, u[n:]...); h.Last {
+		f := p.nextFPDU()
+		require.Equal(p.d.t, ddp.Header{
+			Tagged: true, Last: f.Last, Version: 1, ULP: rdmap.Control(1, rdmap.OpReadResponse), STag: rr.SinkSTag, TO: rr.SinkTO + uint64(len(got)),
+		}, f.Header, "%v", f)
+		if got = append(got, f.payload...); f.Last {
 			return got
 		}
 	}
 }
 
 // atomicResponse reads the msn-th Atomic Response.
-func (p *rawInitiator) atomicResponse(msn uint32) rdmap.AtomicResponse {
-	p.r.t.Helper()
-	u := p.next()
-	h, n, ok := ddp.Parse(u)
-	require.True(p.r.t, ok)
-	require.Equal(p.r.t, ddp.Header{Last: true, Version: 1, ULP: 0x4b, QN: 3, MSN: msn}, h)
-	a, ok := rdmap.ParseAtomicResponse(u[n:])
-	require.True(p.r.t, ok)
+func (p *peer) atomicResponse(msn uint32) rdmap.AtomicResponse {
+	p.d.t.Helper()
+	f := p.nextFPDU()
+	require.Equal(p.d.t, ddp.Header{Last: true, Version: 1, ULP: 0x4b, QN: 3, MSN: msn}, f.Header, "%v", f)
+	a, ok := rdmap.ParseAtomicResponse(f.payload)
+	require.True(p.d.t, ok, "%v", f)
 	return a
 }
 
@@ -87,7 +81,7 @@ func TestReadsServed(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		msn := uint32(0)
 		for range 3 { // buffers are used again
-			var burst []byte
+			var burst []fpdu
 			var outstanding []rdmap.ReadRequest
 			for _, place := range [][2]int{{0, 1}, {7, 0}, {3, 5}, {0, 1446}, {1, 1447}, {5, 20000}, {regionBytes - 1, 1}, {0, regionBytes}} {
 				msn++
@@ -95,9 +89,9 @@ func TestReadsServed(t *testing.T) {
 				if rr.Size == 0 {
 					rr.SrcSTag, rr.SrcTO = 0xdead, math.MaxUint64
 				}
-				burst, outstanding = append(burst, p.read(h, rr)...), append(outstanding, rr)
+				burst, outstanding = append(burst, readFPDU(h, rr)), append(outstanding, rr)
 			}
-			p.write(burst)
+			p.inject(burst...)
 			for _, rr := range outstanding {
 				want := []byte{}
 				if rr.Size > 0 {
@@ -111,8 +105,7 @@ func TestReadsServed(t *testing.T) {
 		require.Empty(t, s.done)
 		require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 	})
 }
 
@@ -125,14 +118,13 @@ func TestReadsRightBeforeTheFIN(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		full, err := s.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)
-		burst, outstanding := p.reads(m, 8, full, regionBytes)
-		p.write(burst)
+		burst, outstanding := reads(m, 8, full, regionBytes)
+		p.inject(burst...)
 		p.closeSend()
 		for _, rr := range outstanding {
 			require.True(t, bytes.Equal(m.Bytes()[:rr.Size], p.response(rr)))
 		}
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 	})
 }
 
@@ -142,20 +134,20 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 64}})
 		m := r.readable(s, regionBytes, RemoteRead)
 		p, _ := r.startRaw(s, false)
-		burst, _ := p.reads(m, 64, regionBytes)
-		p.write(burst)
+		burst, _ := reads(m, 64, regionBytes)
+		p.inject(burst...)
 		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.qp.Close(ctx), context.DeadlineExceeded)
-		r.untilDone(s.qp)
+		s.awaitClosed()
 	})
 }
 
 // reads are the first n Requests, for so many octets from the region's first, the sizes by turns; the last is of the first size.
-func (p *rawInitiator) reads(m *MemoryRegion, n int, sizes ...int) (burst []byte, outstanding []rdmap.ReadRequest) {
+func reads(m *MemoryRegion, n int, sizes ...int) (burst []fpdu, outstanding []rdmap.ReadRequest) {
 	for i := range n {
 		h, rr := readOf(uint32(i+1), m.STag(), m.Base(), sizes[(n-1-i)%len(sizes)])
-		burst, outstanding = append(burst, p.read(h, rr)...), append(outstanding, rr)
+		burst, outstanding = append(burst, readFPDU(h, rr)), append(outstanding, rr)
 	}
 	return burst, outstanding
 }
@@ -211,12 +203,12 @@ func TestReadErrors(t *testing.T) {
 				stag, to, n := tc.place(t, r, s)
 				p, _ := r.startRaw(s, false)
 				h, rr := readOf(1, stag, to, n)
-				p.write(p.read(h, rr))
-				require.Equal(t, rdmap.Terminate{
+				p.inject(readFPDU(h, rr))
+				p.expectTerminate(rdmap.Terminate{
 					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, HasRead: true, SegmentLen: 46, DDP: h, Read: rr,
-				}, p.terminate())
+				})
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				require.ErrorContains(t, s.qp.Err(), tc.cause.String())
 			})
 		})
@@ -232,12 +224,12 @@ func TestRequestsOfTheWrongLength(t *testing.T) {
 				p, _ := r.startRaw(s, false)
 				h := op.Header(1)
 				h.Last, h.Version, h.MSN = true, 1, 1
-				p.write(p.fpdu(h, make([]byte, n)))
-				require.Equal(t, rdmap.Terminate{
+				p.inject(fpdu{h, make([]byte, n)})
+				p.expectTerminate(rdmap.Terminate{
 					Cause: rdmap.CauseOperation, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(18 + n), DDP: h,
-				}, p.terminate())
+				})
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 			})
 		}
 	}
@@ -254,34 +246,32 @@ func TestMoreThanIRD(t *testing.T) {
 		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
 		p, _ := r.startRaw(s, false)
 		q, _ := r.startRaw(other, false)
-		burst := func(p *rawInitiator, n int) (b []byte, last rdmap.ReadRequest) {
+		burst := func(n int) (b []fpdu, last rdmap.ReadRequest) {
 			for msn := range uint32(n) {
 				if msn == 1 {
-					b = append(b, p.atomic(msn+1, rdmap.AtomicRequest{ID: 5, STag: m.STag(), TO: m.Base()})...)
+					b = append(b, atomicFPDU(msn+1, rdmap.AtomicRequest{ID: 5, STag: m.STag(), TO: m.Base()}))
 					continue
 				}
 				h, rr := readOf(msn+1, m.STag(), m.Base(), 10)
-				b, last = append(b, p.read(h, rr)...), rr
+				b, last = append(b, readFPDU(h, rr)), rr
 			}
 			return b, last
 		}
-		b, _ := burst(p, 4)
-		p.write(b)
-		term := p.terminate()
-		require.Equal(t, rdmap.Cause(0x1202), term.Cause)
+		b, _ := burst(4)
+		p.inject(b...)
+		term := p.expectTerminateFor(0x1202)
 		require.Equal(t, [2]uint32{1, 4}, [2]uint32{term.DDP.QN, term.DDP.MSN})
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 
-		b, last := burst(q, 3)
-		q.write(b)
+		b, last := burst(3)
+		q.inject(b...)
 		_, first := readOf(1, 0, 0, 10)
 		q.response(first)
 		require.EqualValues(t, 5, q.atomicResponse(1).ID)
 		q.response(last)
 		q.closeSend()
-		r.untilDone(other.qp)
-		require.NoError(t, other.qp.Err())
+		other.expectClosed()
 	})
 }
 
@@ -302,17 +292,17 @@ func TestAtomicsServed(t *testing.T) {
 			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 0x0102030405060708, Mask: math.MaxUint64},
 			{Code: rdmap.CompareSwap, Compare: 4, CompareMask: math.MaxUint64, Data: 9, Mask: math.MaxUint64},
 		}
-		var burst []byte
+		var burst []fpdu
 		for i, op := range ops {
 			op.ID, op.STag, op.TO = uint32(100+i), m.STag(), at
-			burst = append(burst, p.atomic(uint32(i+1), op)...)
+			burst = append(burst, atomicFPDU(uint32(i+1), op))
 		}
 		h, rr := readOf(5, m.STag(), at, 8)
-		p.write(burst)
+		p.inject(burst...)
 		for i, want := range []uint64{0, 5, 4, 0x0102030405060708} {
 			require.Equal(t, rdmap.AtomicResponse{ID: uint32(100 + i), Original: want}, p.atomicResponse(uint32(i+1)))
 		}
-		p.write(p.read(h, rr))
+		p.inject(readFPDU(h, rr))
 		require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
 		require.Equal(t, make([]byte, 8), m.Bytes()[:8])
 		require.Equal(t, make([]byte, 48), m.Bytes()[16:])
@@ -356,13 +346,12 @@ func TestAtomicErrors(t *testing.T) {
 				p, _ := r.startRaw(s, false)
 				a := rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1, Mask: 1, CompareMask: 0}
 				tc.change(m, &a)
-				p.write(p.atomic(1, a))
-				term := p.terminate()
-				require.Equal(t, rdmap.Terminate{
+				p.inject(atomicFPDU(1, a))
+				p.expectTerminate(rdmap.Terminate{
 					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: 70, DDP: ddp.Header{Last: true, Version: 1, ULP: 0x4a, QN: 1, MSN: 1},
-				}, term)
+				})
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				require.Equal(t, before, m.Bytes())
 			})
 		})
@@ -376,10 +365,10 @@ func TestNothingServedWithoutIRD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		p.write(p.atomic(1, rdmap.AtomicRequest{}))
-		require.Equal(t, rdmap.CauseOpcode, p.terminate().Cause)
+		p.inject(atomicFPDU(1, rdmap.AtomicRequest{}))
+		p.expectTerminateFor(rdmap.CauseOpcode)
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 	})
 }
 
@@ -392,21 +381,21 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 		m := r.readable(s, 4096, RemoteRead|RemoteWrite)
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p := r.dialRaw()
 		p.write(unhex(t, hexReq+"4001 0000"))
 		req := r.request()
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		f := p.reply(mpa.Reply)
+		f := p.expectFrame(mpa.Reply)
 		require.True(t, f.Markers)
-		p.tx.Init(mpa.Mode{Markers: true, CRC: true})
+		p.start(mpa.Mode{Markers: true, CRC: true})
 		value := bytes.Repeat([]byte{9}, 460)
-		first := p.fpdu(writeTo(m.STag(), m.Base()), value)
+		first := p.frame(writeFPDU(m.STag(), m.Base(), value))
 		h, rr := readOf(1, m.STag(), m.Base(), 8)
-		second := p.read(h, rr) // has the marker at 512, which locates it
+		second := p.frame(readFPDU(h, rr)) // has the marker at 512, which locates it
 		if atomic {
-			p.tx.Init(mpa.Mode{Markers: true, CRC: true})
-			first = p.fpdu(writeTo(m.STag(), m.Base()), value)
-			second = p.atomic(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1})
+			p.start(mpa.Mode{Markers: true, CRC: true})
+			first = p.frame(writeFPDU(m.STag(), m.Base(), value))
+			second = p.frame(atomicFPDU(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1}))
 		}
 		pool, l := r.hosts[0].pool, req.connection
 		at := l.RxBase
@@ -433,7 +422,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			require.Equal(t, value[:8], p.response(rr))
 		}
 		s.qp.Abort()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 	}
 }
 
@@ -449,17 +438,15 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 	want := bytes.Clone(m.Bytes())
 	p, _ := r.startRaw(s, false)
 	h, rr := readOf(1, m.STag(), m.Base(), n)
-	p.write(p.read(h, rr))
+	p.inject(readFPDU(h, rr))
 	r.until("some of it", func() bool { return len(p.octets()) > 5000 })
 	m.Revoke()
 	clear(m.Bytes())
 	var got []byte
 	for {
-		u := p.next()
-		head, k, ok := ddp.Parse(u)
-		require.True(t, ok)
-		if !head.Tagged {
-			term, ok := rdmap.ParseTerminate(u[k:])
+		f := p.nextFPDU()
+		if !f.Tagged {
+			term, ok := rdmap.ParseTerminate(f.payload)
 			require.True(t, ok)
 			rr.Advance(uint32(len(got)))
 			require.Equal(t, rdmap.Terminate{
@@ -467,13 +454,13 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 			}, term)
 			break
 		}
-		got = append(got, u[k:]...)
+		got = append(got, f.payload...)
 	}
 	require.Greater(t, len(got), 1400)
 	require.Less(t, len(got), n)
 	require.True(t, bytes.Equal(want[:len(got)], got))
 	p.closeSend()
-	r.untilDone(s.qp)
+	s.awaitClosed()
 	require.ErrorContains(t, s.qp.Err(), rdmap.CauseInvalidSTag.String())
 }
 
@@ -485,21 +472,19 @@ func TestResponsesAndSendsTakeTurns(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 	m := r.readable(s, regionBytes, RemoteRead)
 	p, _ := r.startRaw(s, false)
-	var burst []byte
+	var burst []fpdu
 	for msn := range uint32(3) {
 		h, rr := readOf(msn+1, m.STag(), m.Base(), 4000)
-		burst = append(burst, p.read(h, rr)...)
+		burst = append(burst, readFPDU(h, rr))
 	}
-	p.write(burst)
+	p.inject(burst...)
 	for range 5 {
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
 	}
 	order := ""
 	for len(order) < 8 {
-		h, _, ok := ddp.Parse(p.next())
-		require.True(t, ok)
-		if h.Last {
-			order += map[bool]string{true: "R", false: "S"}[h.Tagged]
+		if f := p.nextFPDU(); f.Last {
+			order += map[bool]string{true: "R", false: "S"}[f.Tagged]
 		}
 	}
 	require.Contains(t, []string{"RSRSRSSS", "SRSRSRSS"}, order)

@@ -93,8 +93,8 @@ func (way *takeBack) hammer(t *testing.T, r *rig, round int) {
 		memory[i] = stamp
 	}
 	post()
-	r.untilDone(c.qp)
-	r.untilDone(s.qp)
+	c.awaitClosed()
+	s.awaitClosed()
 	require.True(t, bytes.Equal(bytes.Repeat([]byte{stamp}, regionBytes), memory), "an octet was placed after %s returned", way.name)
 	s.unharmed(t)
 	var pe *PeerError
@@ -137,14 +137,14 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 			c := ends[i][1]
 			wr := c.write(ends[i][0], uint64(octet), octet, share-octet)
 			wr.RemoteSTag, wr.RemoteOffset = stags[i], uint64(octet)
-			require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+			c.post(as(OpWrite, wr))
 		}
 		expect := func(i int) {
 			c := ends[i][1]
-			require.Equal(t, Success, r.await(c, 1)[0].Status, "%v", c.qp.Err())
-			require.NoError(t, errOf(ends[i][0].qp.PostRecv(ends[i][0].recvAt(9, 0, 1))))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})))
-			require.Equal(t, Success, r.await(ends[i][0], 1)[0].Status) // behind the Write: that one is placed
+			require.Equal(t, Success, c.await(1)[0].Status, "%v", c.qp.Err())
+			ends[i][0].postRecv(ends[i][0].recvAt(9, 0, 1))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})
+			require.Equal(t, Success, ends[i][0].await(1)[0].Status) // behind the Write: that one is placed
 		}
 		for i := range ends {
 			write(i, 0)
@@ -153,7 +153,7 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 		windows[1].Unbind()
 		clear(memory[share : 2*share])
 		write(1, 5)
-		r.untilDone(ends[1][1].qp)
+		ends[1][1].awaitClosed()
 		for _, i := range []int{0, 2} {
 			write(i, 0)
 			expect(i)
@@ -169,7 +169,7 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 		clear(memory)
 		for _, i := range []int{0, 2} {
 			write(i, 7)
-			r.untilDone(ends[i][1].qp)
+			ends[i][1].awaitClosed()
 		}
 		require.True(t, bytes.Equal(make([]byte, regionBytes), memory))
 	})

@@ -53,13 +53,11 @@ const (
 
 // rig is two Adapters and a way between them.
 type rig struct {
-	t              *testing.T
+	driver
 	kind           kind
 	server, client *Adapter
 	hosts          [2]*rigHost // server, client; none over sockets
-	time           int64       // virtual
 	listener       *Listener
-	ctx            context.Context
 }
 
 type rigHost struct {
@@ -101,7 +99,7 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	r := &rig{t: t, kind: of, time: int64(time.Second), ctx: ctx}
+	r := &rig{driver: driver{t: t, ctx: ctx, time: int64(time.Second)}, kind: of}
 	client := Config{}
 	cfg.server.ConnsMax = cmp.Or(cfg.connsMax, cfg.server.ConnsMax)
 	cfg.server.PeerMax = cmp.Or(cfg.peerMax, cfg.server.PeerMax)
@@ -110,6 +108,7 @@ func newRig(t *testing.T, of kind, cfg rigConfig) *rig {
 		cfg.server.Pollers = []*stack.Poller{r.hosts[0].poller}
 		client.Pollers = []*stack.Poller{r.hosts[1].poller}
 		if of == turned {
+			r.move = r.step
 			cfg.server.Manual, client.Manual = r.step, r.step
 		}
 	}
@@ -208,36 +207,10 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
-// until drives the rig until cond holds.
-func (r *rig) until(what string, cond func() bool) {
-	r.t.Helper()
-	if r.kind == turned {
-		for range stepsMax {
-			if cond() {
-				return
-			}
-			r.step()
-		}
-		r.t.Fatalf("%s: not within %d steps", what, stepsMax)
-	}
-	tick := time.NewTicker(50 * time.Microsecond)
-	defer tick.Stop()
-	for spins := 0; !cond(); spins++ {
-		if spins < 100 {
-			runtime.Gosched()
-			continue
-		}
-		select {
-		case <-tick.C:
-		case <-r.ctx.Done():
-			r.t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
-func (r *rig) untilDone(q *QueuePair) {
-	r.t.Helper()
-	r.until(fmt.Sprintf("end of queue pair %d", q.Number()), func() bool { return isDone(q) })
+// untilDone waits for the end of a QueuePair's connection.
+func (d *driver) untilDone(q *QueuePair) {
+	d.t.Helper()
+	d.until(fmt.Sprintf("end of queue pair %d", q.Number()), func() bool { return isDone(q) })
 }
 
 func isDone(q *QueuePair) bool {
@@ -260,6 +233,7 @@ type opts struct {
 
 // end is one end of a connection: a QueuePair and its memory.
 type end struct {
+	d       *driver
 	pd      *ProtectionDomain
 	cq      *CompletionQueue
 	qp      *QueuePair
@@ -279,7 +253,7 @@ func (r *rig) newEnd(a *Adapter, opt opts) *end {
 
 func (r *rig) newEndOf(a *Adapter, opt opts, n int) *end {
 	r.t.Helper()
-	e := &end{conn: opt.ConnParam}
+	e := &end{d: &r.driver, conn: opt.ConnParam}
 	var err error
 	if opt.PD == nil {
 		opt.PD = a.AllocPD()
@@ -319,30 +293,6 @@ func randomBytes(seed uint64, n int) []byte {
 		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
 	}
 	return b[:n]
-}
-
-// poll collects completions.
-func (e *end) poll() {
-	var cs [32]Completion
-	for {
-		n := e.cq.Poll(cs[:])
-		if n == 0 {
-			return
-		}
-		e.done = append(e.done, cs[:n]...)
-	}
-}
-
-// await returns the next n completions.
-func (r *rig) await(e *end, n int) []Completion {
-	r.t.Helper()
-	r.until(fmt.Sprintf("%d completions", n), func() bool {
-		e.poll()
-		return len(e.done) >= n
-	})
-	cs := e.done[:n:n]
-	e.done = e.done[n:]
-	return cs
 }
 
 // dial starts a connection of c to the rig's Listener and returns the request that arrives there.
@@ -397,21 +347,43 @@ func (r *rig) exchange(s, c *end) {
 	const n = 3000
 	for _, x := range [][2]*end{{c, s}, {s, c}} { // a Responder may not speak first
 		from, to := x[0], x[1]
-		require.NoError(r.t, errOf(to.qp.PostRecv(to.recvAt(77, 0, n))))
-		require.NoError(r.t, errOf(from.qp.PostSend(from.write(to, 1, 100, n))))
-		require.NoError(r.t, errOf(from.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: from.source.Slice(200, n), Signaled: true})))
-		require.Equal(r.t, []Completion{
-			{ID: 1, QP: from.qp.Number(), Len: n, Op: OpWrite}, {ID: 2, QP: from.qp.Number(), Len: n, Op: OpSend},
-		}, r.await(from, 2))
-		require.Equal(r.t, []Completion{{ID: 77, QP: to.qp.Number(), Len: n, Op: OpRecv}}, r.await(to, 1))
+		to.postRecv(to.recvAt(77, 0, n))
+		from.post(from.write(to, 1, 100, n))
+		from.post(WorkRequest{Op: OpSend, ID: 2, Local: from.source.Slice(200, n), Signaled: true})
+		from.expectCompletions(
+			Completion{ID: 1, Len: n, Op: OpWrite},
+			Completion{ID: 2, Len: n, Op: OpSend},
+		)
+		to.expectCompletions(Completion{ID: 77, Len: n, Op: OpRecv})
 		require.True(r.t, bytes.Equal(from.source.Bytes()[100:100+n], to.region.Bytes()[100:100+n]), "written octets")
 		require.True(r.t, bytes.Equal(from.source.Bytes()[200:200+n], to.inbox.Bytes()[:n]), "sent octets")
 		to.unharmed(r.t)
 	}
 }
 
+// bystander is a connection of the rig's Adapters that shall not notice what happens beside it.
+type bystander struct {
+	r    *rig
+	s, c *end
+}
+
+// newBystander connects one. opt is the server's end's.
+func (r *rig) newBystander(opt opts) *bystander {
+	r.t.Helper()
+	b := &bystander{r: r}
+	b.s, b.c = r.connect(opt, opts{})
+	b.goesOn()
+	return b
+}
+
+// goesOn: the connection works both ways.
+func (b *bystander) goesOn() {
+	b.r.t.Helper()
+	b.r.exchange(b.s, b.c)
+}
+
 // unharmed: nothing was written outside the region.
-func (e *end) unharmed(t *testing.T) {
+func (e *end) unharmed(t testing.TB) {
 	t.Helper()
 	for i, b := range e.guarded {
 		if (i < canaryBytes || i >= len(e.guarded)-canaryBytes) && b != canary {
@@ -424,8 +396,8 @@ func (e *end) unharmed(t *testing.T) {
 func (r *rig) close(s, c *end) {
 	r.t.Helper()
 	c.qp.Disconnect()
-	r.untilDone(c.qp)
-	r.untilDone(s.qp)
+	c.awaitClosed()
+	s.awaitClosed()
 	require.NoError(r.t, c.qp.Err())
 	require.NoError(r.t, s.qp.Err())
 }

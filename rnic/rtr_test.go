@@ -19,15 +19,15 @@ import (
 )
 
 // acceptRTR has s accept a raw peer-to-peer Initiator, which offers those RTR messages, wants CRC and no markers.
-func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *rawInitiator {
+func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	r.t.Helper()
-	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+	p := r.dialRaw()
 	party := mpa.Party{CRC: true, PeerToPeer: true, RTR: kinds}
 	f := party.Request(mpa.RFC6581, nil)
 	p.write(f.Append(nil))
 	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
-	p.reply(mpa.Reply)
-	p.tx.Init(mpa.Mode{CRC: true})
+	p.expectFrame(mpa.Reply)
+	p.start(mpa.Mode{CRC: true})
 	return p
 }
 
@@ -39,15 +39,15 @@ func TestSendsRightBehindTheRTRSend(t *testing.T) {
 			for i := range depth {
 				wr := s.recvAt(uint64(i+1), 16*i, 4)
 				wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
-				require.NoError(t, errOf(s.qp.PostRecv(wr)))
+				s.postRecv(wr)
 			}
 			p := r.acceptRTR(s, mpa.RTRSend)
-			b := p.fpdu(sendOf(1), nil)
+			burst := []fpdu{sendFPDU(1, "")}
 			for i := range depth {
-				b = append(b, p.fpdu(sendOf(uint32(i+2)), []byte("message"))...)
+				burst = append(burst, sendFPDU(uint32(i+2), "message"))
 			}
-			p.write(b)
-			for i, c := range r.await(s, depth) {
+			p.inject(burst...)
+			for i, c := range s.await(depth) {
 				require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
 				require.Equal(t, "mess\x00\x00\x00\x00age\x00", string(s.inbox.Bytes()[16*i:][:12]))
 			}
@@ -63,21 +63,21 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 	part.Last = false
 	for _, tc := range []struct {
 		name string
-		say  func(p *rawInitiator) []byte
+		say  []fpdu
 		want Completion
 	}{
-		{"octets", func(p *rawInitiator) []byte { return p.fpdu(long, []byte("hello")) }, Completion{Len: 5}},
-		{"event", func(p *rawInitiator) []byte { return p.fpdu(event, nil) }, Completion{Solicited: true}},
-		{"more to come", func(p *rawInitiator) []byte { return append(p.fpdu(part, nil), p.fpdu(rest, []byte("hello"))...) }, Completion{Len: 5}},
+		{"octets", []fpdu{{long, []byte("hello")}}, Completion{Len: 5}},
+		{"event", []fpdu{{event, nil}}, Completion{Solicited: true}},
+		{"more to come", []fpdu{{part, nil}, {rest, []byte("hello")}}, Completion{Len: 5}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 16))))
+				s.postRecv(s.recvAt(7, 0, 16))
 				p := r.acceptRTR(s, mpa.AllRTR)
-				p.write(tc.say(p))
+				p.inject(tc.say...)
 				tc.want.ID, tc.want.QP, tc.want.Op = 7, s.qp.Number(), OpRecv
-				require.Equal(t, []Completion{tc.want}, r.await(s, 1), "%v", s.qp.Err())
+				s.expectCompletions(tc.want)
 				require.EqualValues(t, 1, r.stats(s.qp).MessagesRecvd)
 			})
 		})
@@ -88,12 +88,12 @@ func TestFirstSendIsNoRTR(t *testing.T) {
 func TestFirstSendHasAnotherNumber(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(7, 0, 16))))
+		s.postRecv(s.recvAt(7, 0, 16))
 		p := r.acceptRTR(s, mpa.AllRTR)
-		p.write(p.fpdu(sendOf(2), nil))
-		require.Equal(t, rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer), p.terminate().Cause)
+		p.inject(sendFPDU(2, ""))
+		p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer))
 		p.closeSend()
-		require.Equal(t, []Completion{{ID: 7, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+		s.expectCompletions(Completion{ID: 7, Op: OpRecv, Status: Flushed})
 	})
 }
 
@@ -118,15 +118,15 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true}})
-				p := &rawInitiator{rawPeer: r.startConnect(c), r: r}
-				p.reply(mpa.Request)
+				p := r.startConnect(c)
+				p.expectFrame(mpa.Request)
 				p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
-				p.tx.Init(mpa.Mode{CRC: true})
-				require.Equal(t, byte(rdmap.OpReadRequest), p.next()[1]&0x0f)
-				p.write(p.fpdu(tc.h, tc.body))
-				require.Equal(t, rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, tc.code), p.terminate().Cause)
+				p.start(mpa.Mode{CRC: true})
+				require.Equal(t, byte(rdmap.OpReadRequest), p.nextFPDU().ULP&0x0f)
+				p.inject(fpdu{tc.h, tc.body})
+				p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeTagged, tc.code))
 				p.closeSend()
-				r.untilDone(c.qp)
+				c.awaitClosed()
 			})
 		})
 	}
@@ -143,13 +143,13 @@ func TestHiddenBufferAtTheEnd(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				for i := range 3 {
-					require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(7+i), 16*i, 16))))
+					s.postRecv(s.recvAt(uint64(7+i), 16*i, 16))
 				}
 				p := r.acceptRTR(s, mpa.RTRSend)
-				p.write(p.fpdu(h, nil))
-				require.Error(t, p.untilEnded())
+				p.inject(fpdu{h, nil})
+				p.untilEnded()
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				require.Error(t, s.qp.Err())
 				s.poll()
 				var want []Completion
@@ -172,9 +172,9 @@ func TestCloseWhileRTRIsOwed(t *testing.T) {
 		p := r.dialRaw()
 		p.write(unhex(t, hexReq+"5001 0000"))
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		waitFrame(r, p, mpa.Reply)
+		p.expectFrame(mpa.Reply)
 		s.qp.Disconnect()
-		require.Error(t, untilEnded(r, p))
+		p.untilEnded()
 		if late {
 			p.write(unhex(t, hexRtr+"4001 0000"))
 		}
@@ -207,7 +207,7 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 	h.turns(2, time.Microsecond)
 	require.Equal(t, unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")), heard(t, c, mpa.Request))
 	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN behind it")
-	h.octets(c, 0, len(c.stream), tcp.FIN)
+	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	require.True(t, isDone(q))
 	require.NoError(t, q.Err())
@@ -223,7 +223,7 @@ func TestReplyIsPushed(t *testing.T) {
 	h.turns(2, time.Microsecond)
 	require.Empty(t, c.in)
 	for range 10 {
-		h.octets(c, len(c.stream), len(c.stream), 0)
+		c.sendOctets(len(c.stream), len(c.stream), 0)
 		h.turn(time.Microsecond)
 	}
 	require.Empty(t, heard(t, c, mpa.Reply))
@@ -243,25 +243,25 @@ func TestReadyToReceive(t *testing.T) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
 			markers := r.kind == turned
 			p := r.dialRaw()
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
-			r.play(p, "> "+hexReq+"5001 0000")
+			s.postRecv(s.recvAt(1, 0, 10))
+			p.play("> " + hexReq + "5001 0000")
 			req := r.request()
 			require.Equal(t, RTR, req.Dialect())
 			require.True(t, req.PeerToPeer())
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
+			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
 			reply, mark := "< "+hexRep+"5001 0000", ""
 			if markers {
 				reply, mark = "< "+hexRep+"d001 0000", "00000000 "
 			}
-			r.play(p, reply)
+			p.play(reply)
 			if r.kind == turned {
 				r.pass(time.Second)
 				require.Len(t, p.octets(), 20, "the Responder waits")
 			}
 			write := withCRC(t, mark+fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
 			p.write(unhex(t, hexRtr+"4001 0003 aabbcc"+write))
-			r.play(p, reply, "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			p.play(reply, "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 			s.poll()
 			require.Empty(t, s.done, "no completion of start-up's")
@@ -272,48 +272,47 @@ func TestReadyToReceive(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true, NoCRC: true}})
 			p := r.startConnect(c)
-			r.play(p, "< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
+			p.play("< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
 			r.inService(c)
 			require.True(t, c.qp.Startup().PeerToPeer)
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
-			r.play(p, "< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
+			p.play("< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
 			p := r.startConnect(c)
-			r.play(p, "< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
+			p.play("< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
 			r.inService(c)
 			require.Equal(t, Startup{Dialect: RFC5044, Version: 1}, c.qp.Startup())
 			if r.kind == turned {
 				r.pass(time.Second)
 			}
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
-			r.play(p, "< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
+			p.play("< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.startConnect(c)
-			r.play(p, "< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
+			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
 			r.inService(c)
 			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
-			r.play(p, "< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
+			p.play("< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 		})
 	})
 	t.Run("another frame", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.dialRaw()
-			r.play(p, "> "+hexReq+"5001 0000")
+			p.play("> " + hexReq + "5001 0000")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			r.play(p, "< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
-			r.untilDone(s.qp)
-			require.ErrorIs(t, s.qp.Err(), mpa.ErrKey)
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			p.play("< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
+			s.expectClosedBy(mpa.ErrKey)
+			p.expectReset()
 		})
 	})
 }
@@ -330,8 +329,7 @@ func TestRTRTimeout(t *testing.T) {
 				p.write(unhex(t, frame))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				r.fire(r.server)
-				r.untilDone(s.qp)
-				require.ErrorIs(t, s.qp.Err(), ErrStartupTimeout)
+				s.expectClosedBy(ErrStartupTimeout)
 			})
 		})
 	}
@@ -387,12 +385,12 @@ func TestRTRMessages(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
 					c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
 					p := r.startConnect(c)
-					r.play(p, "< "+request, "> "+reply)
+					p.play("< "+request, "> "+reply)
 					r.inService(c)
-					require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(5, 0, 10))))
-					require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 6, Local: c.source.Slice(0, 0), Signaled: true})))
-					r.play(p, "< "+request, "< "+tc.rtr, "< "+tc.first, "> "+tc.resp, "> "+send(1))
-					got := r.await(c, 2)
+					c.postRecv(c.recvAt(5, 0, 10))
+					c.post(WorkRequest{Op: OpSend, ID: 6, Local: c.source.Slice(0, 0), Signaled: true})
+					p.play("< "+request, "< "+tc.rtr, "< "+tc.first, "> "+tc.resp, "> "+send(1))
+					got := c.await(2)
 					require.ElementsMatch(t, []Completion{
 						{ID: 6, QP: c.qp.Number(), Op: OpSend}, {ID: 5, QP: c.qp.Number(), Op: OpRecv},
 					}, got, "the ULP's own and no other")
@@ -402,19 +400,19 @@ func TestRTRMessages(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
 					s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: tc.kind}})
 					p := r.dialRaw()
-					require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(5, 0, 10))))
-					r.play(p, "> "+request)
+					s.postRecv(s.recvAt(5, 0, 10))
+					p.play("> " + request)
 					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 6, Local: s.source.Slice(0, 0), Signaled: true})))
-					r.play(p, "< "+reply)
+					s.post(WorkRequest{Op: OpSend, ID: 6, Local: s.source.Slice(0, 0), Signaled: true})
+					p.play("< " + reply)
 					if r.kind == turned {
 						r.pass(time.Second)
 						require.Len(t, p.octets(), 24, "the Responder waits")
 					}
-					r.play(p, "< "+reply, "> "+tc.rtr, "< "+tc.resp, "< "+send(1))
-					require.Equal(t, []Completion{{ID: 6, QP: s.qp.Number(), Op: OpSend}}, r.await(s, 1))
+					p.play("< "+reply, "> "+tc.rtr, "< "+tc.resp, "< "+send(1))
+					s.expectCompletions(Completion{ID: 6, Op: OpSend})
 					p.write(unhex(t, tc.first))
-					require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
+					s.expectCompletions(Completion{ID: 5, Op: OpRecv})
 					require.Zero(t, len(s.done))
 				})
 			})
@@ -429,20 +427,20 @@ func TestRTROvertaken(t *testing.T) {
 		r := newRig(t, turned, rigConfig{faults: true})
 		s := r.newEnd(r.server, opts{})
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind}})
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
+		s.postRecv(s.recvAt(1, 0, 100))
+		s.postRecv(s.recvAt(2, 100, 100))
 		req := r.dial(c, nil)
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		lost := false
 		r.until("the RTR's segment lost", func() bool {
 			if !lost && c.qp.State() == RTS {
 				lost = true
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(50, 60)})))
+				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})
+				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(50, 60)})
 			}
 			return lost
 		})
-		got := r.await(s, 2)
+		got := s.await(2)
 		require.Equal(t, []Completion{
 			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 50}, {ID: 2, QP: s.qp.Number(), Op: OpRecv, Len: 60},
 		}, got, "%v", kind)
@@ -470,17 +468,17 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
 			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: 32}, ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
 			for k := range sends {
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(k), 700*k, 700))))
+				s.postRecv(s.recvAt(uint64(k), 700*k, 700))
 			}
 			p := r.acceptRTR(s, c.offered)
-			p.tx.Init(mpa.Mode{Markers: !c.noMarkers, CRC: true})
+			p.start(mpa.Mode{Markers: !c.noMarkers, CRC: true})
 			h, msn := writeTo(qp.RTRSTag, 0), uint32(1)
 			if c.kind == mpa.RTRSend {
 				h, msn = sendOf(1), 2
 			}
-			segments := [][]byte{p.fpdu(h, nil)}
+			segments := [][]byte{p.frame(fpdu{h, nil})}
 			for k := range sends {
-				segments = append(segments, p.fpdu(sendOf(msn+uint32(k)), bytes.Repeat([]byte{byte(k)}, 600)))
+				segments = append(segments, p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
 			}
 			l := s.qp.end.Connection.Load()
 			at := l.RxBase
@@ -501,12 +499,12 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
 			arrive(at, segments[0])
 			l.Edge(end)
-			for k, done := range r.await(s, sends) {
+			for k, done := range s.await(sends) {
 				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
 				require.Equal(t, bytes.Repeat([]byte{byte(k)}, 600), s.inbox.Bytes()[700*k:700*k+600])
 			}
 			s.qp.Abort()
-			r.untilDone(s.qp)
+			s.awaitClosed()
 		})
 	}
 }
@@ -527,58 +525,54 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // a Write that carries something
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p := r.dialRaw()
 		p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		p.tx.Init(mpa.Mode{CRC: true})
-		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("hello")))
+		p.start(mpa.Mode{CRC: true})
+		p.inject(writeFPDU(s.region.STag(), 0, "hello"))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 10))))
-		p.write(p.fpdu(sendOf(1), nil)) // no RTR any more
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv}}, r.await(s, 1))
+		s.postRecv(s.recvAt(1, 0, 10))
+		p.inject(sendFPDU(1, "")) // no RTR any more
+		s.expectCompletions(Completion{ID: 1, Op: OpRecv})
 	})
 }
 
 // A Responder that offers a Read as RTR message has said that it serves one Read at a time, so it does: one that may not be read is
 // refused for that, and an empty one is answered whenever it comes. A Read Response is taken only when it was asked for.
 func TestReadsBesideTheRTR(t *testing.T) {
-	read := func(msn uint32, size uint32) (ddp.Header, []byte) {
-		h := rdmap.OpReadRequest.Header(1)
-		h.Last, h.Version, h.MSN = true, 1, msn
-		b := make([]byte, rdmap.ReadRequestLen)
+	read := func(msn uint32, size uint32) fpdu {
 		rr := rdmap.ReadRequest{SinkSTag: 7, SrcSTag: 7, Size: size}
-		rr.Put(b)
-		return h, b
+		return readFPDU(messageFPDU(rdmap.OpReadRequest, msn, "").Header, rr)
 	}
 	response := rdmap.OpReadResponse.Header(1)
 	response.Last, response.Version, response.STag = true, 1, qp.RTRSTag
 	for _, tc := range []struct {
 		name string
-		say  func(p *rawInitiator)
+		say  func(p *peer)
 		want rdmap.Cause
 	}{
-		{"octets", func(p *rawInitiator) { p.write(p.fpdu(read(1, 8))) }, rdmap.CauseInvalidSTag},
-		{"short", func(p *rawInitiator) { h, b := read(1, 0); p.write(p.fpdu(h, b[:20])) }, rdmap.CauseOperation},
-		{"later", func(p *rawInitiator) {
-			p.write(p.fpdu(writeTo(0, 0), nil))
-			p.write(p.fpdu(read(1, 0)))
-			require.Equal(p.r.t, uint8(0x42), p.next()[1])
-			p.write(p.fpdu(read(2, 1)))
+		{"octets", func(p *peer) { p.inject(read(1, 8)) }, rdmap.CauseInvalidSTag},
+		{"short", func(p *peer) { f := read(1, 0); p.inject(fpdu{f.Header, f.payload[:20]}) }, rdmap.CauseOperation},
+		{"later", func(p *peer) {
+			p.inject(writeFPDU(0, 0, ""))
+			p.inject(read(1, 0))
+			require.Equal(p.d.t, uint8(0x42), p.nextFPDU().ULP)
+			p.inject(read(2, 1))
 		}, rdmap.CauseInvalidSTag},
-		{"a response", func(p *rawInitiator) { p.write(p.fpdu(response, nil)) }, rdmap.CauseOpcode},
+		{"a response", func(p *peer) { p.inject(fpdu{response, nil}) }, rdmap.CauseOpcode},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+				p := r.dialRaw()
 				p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				p.reply(mpa.Reply)
-				p.tx.Init(mpa.Mode{CRC: true})
+				p.expectFrame(mpa.Reply)
+				p.start(mpa.Mode{CRC: true})
 				tc.say(p)
-				require.Equal(t, tc.want, p.terminate().Cause)
+				p.expectTerminateFor(tc.want)
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 			})
 		})
 	}
@@ -595,11 +589,10 @@ func TestReadyFrameOfAnotherRevision(t *testing.T) {
 			p := r.dialRaw()
 			p.write(unhex(t, hexReq+"5001 0000"))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			waitFrame(r, p, mpa.Reply)
+			p.expectFrame(mpa.Reply)
 			p.write(unhex(t, fmt.Sprintf("%s40%02x 0000", hexRtr, rev)))
-			r.untilDone(s.qp)
-			require.ErrorIs(t, s.qp.Err(), mpa.ErrReadyRev)
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			s.expectClosedBy(mpa.ErrReadyRev)
+			p.expectReset()
 		})
 	}
 }
@@ -616,7 +609,7 @@ func TestRTRMessageInPieces(t *testing.T) {
 		p := r.acceptRTR(s, mpa.RTRWrite)
 		h := rdmap.OpWrite.Header(1)
 		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
-		b := p.fpdu(h, nil)
+		b := p.frame(fpdu{h, nil})
 		require.Len(t, b, length)
 		l := s.qp.end.Connection.Load()
 		arrive := func(off uint64, octets []byte) stack.Verdict {

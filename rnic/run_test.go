@@ -27,9 +27,9 @@ func TestPostRecvOfSeveral(t *testing.T) {
 		require.Zero(t, n)
 
 		for i := range depth {
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i, 1)})
 		}
-		for i, cm := range r.await(s, depth) {
+		for i, cm := range s.await(depth) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 1}, cm)
 		}
 		require.Equal(t, c.source.Bytes()[:depth], s.inbox.Bytes()[:depth])
@@ -38,14 +38,14 @@ func TestPostRecvOfSeveral(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 20, n)
 		s.qp.Abort()
-		r.untilDone(s.qp)
-		for i, cm := range r.await(s, 20) {
+		s.awaitClosed()
+		for i, cm := range s.await(20) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, cm)
 		}
 		n, err = s.qp.PostRecv(wrs[:3]...)
 		require.NoError(t, err)
 		require.Equal(t, 3, n)
-		require.Equal(t, Flushed, r.await(s, 3)[2].Status)
+		require.Equal(t, Flushed, s.await(3)[2].Status)
 		require.Zero(t, s.qp.opt.RecvCQ.q.Promised(), "of a run that did not fit, too")
 	})
 }
@@ -57,7 +57,7 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 		require.NoError(t, err)
 		s, c := r.connect(opts{}, opts{QPOptions: QPOptions{SendCQ: cq, RecvCQ: cq}})
 		for i := range 20 {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(uint64(i), i, 1))))
+			s.postRecv(s.recvAt(uint64(i), i, 1))
 		}
 		var wrs []WorkRequest
 		for i := range 30 {
@@ -66,10 +66,10 @@ func TestPostRunStopsWhereItIsFull(t *testing.T) {
 		n, err := c.qp.PostSend(wrs...)
 		require.ErrorIs(t, err, ErrCQFull)
 		require.Equal(t, 20, n)
-		for i, cm := range r.await(c, 20) {
+		for i, cm := range c.await(20) {
 			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpSend, Len: 1}, cm)
 		}
-		r.await(s, 20)
+		s.await(20)
 		require.Equal(t, c.source.Bytes()[:20], s.inbox.Bytes()[:20])
 		require.Zero(t, cq.q.Promised())
 	})
@@ -91,7 +91,7 @@ func TestPostMoreThanTheRing(t *testing.T) {
 			if n < len(wrs) {
 				require.ErrorIs(t, err, ErrSendQueueFull)
 			}
-			for i, cm := range r.await(c, n) {
+			for i, cm := range c.await(n) {
 				require.Equal(t, wrs[i].ID, cm.ID)
 			}
 			wrs = wrs[n:]

@@ -169,9 +169,9 @@ func TestPushAtTheEndOfEachMessage(t *testing.T) {
 	s, c := r.connect(opts{ConnParam: ConnParam{NoMarkers: true}}, opts{ConnParam: ConnParam{NoMarkers: true}})
 	before := len(log.segs)
 	for i := range uint64(3) {
-		require.NoError(t, errOf(c.qp.PostSend(c.write(s, i, 0, 4000))))
+		c.post(c.write(s, i, 0, 4000))
 	}
-	r.await(c, 3)
+	c.await(3)
 	var flags []bool
 	for _, g := range log.segs[before:] {
 		flags = append(flags, g.frame[inet.EthernetLen+inet.IPv4Len+13]&byte(tcp.PSH) != 0)

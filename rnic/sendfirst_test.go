@@ -1,14 +1,12 @@
 package rnic
 
 import (
-	"io"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/pmd/fault"
 )
@@ -19,13 +17,12 @@ func TestSendFirst(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
+		s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
 		require.NoError(t, s.qp.SendFirst())
-		u := p.next()
-		require.Equal(t, s.source.Bytes()[:10], u[ddp.UntaggedLen:])
-		require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Len: 10, Op: OpSend}}, r.await(s, 1))
+		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
+		s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
 		require.NoError(t, s.qp.SendFirst(), "once more changes nothing")
-		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("late")))
+		p.inject(writeFPDU(s.region.STag(), 0, "late"))
 		r.until("the Initiator's octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 	})
 }
@@ -52,24 +49,24 @@ func TestSendFirstAtAnyTime(t *testing.T) {
 			over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 				const conns = 10 // all pause at the same time
 				var ends [conns]*end
-				var peers [conns]*rawInitiator
+				var peers [conns]*peer
 				for i := range conns {
 					s := r.newEnd(r.server, opts{})
-					p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+					p := r.dialRaw()
 					p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 					req := r.request()
 					at(r, s, func() { require.NoError(t, req.Accept(r.ctx, s.qp, s.conn)) })
-					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
+					s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
 					ends[i], peers[i] = s, p
 				}
 				for i, s := range ends {
 					p := peers[i]
-					f := p.reply(mpa.Reply)
-					p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
-					require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
-					require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Len: 10, Op: OpSend}}, r.await(s, 1))
+					f := p.expectFrame(mpa.Reply)
+					p.start(mpa.Mode{Markers: f.Markers, CRC: true})
+					require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
+					s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
 					s.qp.Abort()
-					r.untilDone(s.qp)
+					s.awaitClosed()
 					require.ErrorIs(t, s.qp.SendFirst(), ErrState)
 				}
 			})
@@ -83,10 +80,10 @@ func TestSpokenToFirst(t *testing.T) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		require.NoError(t, s.qp.SendFirst())
 		require.NoError(t, c.qp.SendFirst(), "nothing changes at an Initiator")
-		require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(1, 0, 100))))
+		c.postRecv(c.recvAt(1, 0, 100))
 		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.conn))
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)})))
-		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Len: 100, Op: OpRecv}}, r.await(c, 1))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)})
+		c.expectCompletions(Completion{ID: 1, Len: 100, Op: OpRecv})
 		require.Equal(t, s.source.Bytes()[:100], c.inbox.Bytes()[:100])
 		r.exchange(s, c)
 	})
@@ -98,37 +95,37 @@ func TestSpokenToFirst(t *testing.T) {
 func TestSendFirstPauses(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	for name, tc := range map[string]struct {
-		speak func(s *end, p *rawInitiator)
+		speak func(s *end, p *peer)
 		least time.Duration
 	}{
-		"SendFirst": {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.SendFirst()) }, SendFirstPause},
-		"PeerReady": {func(s *end, _ *rawInitiator) { require.NoError(t, s.qp.PeerReady()) }, 0},
-		"PeerReady in the pause": {func(s *end, _ *rawInitiator) {
+		"SendFirst": {func(s *end, _ *peer) { require.NoError(t, s.qp.SendFirst()) }, SendFirstPause},
+		"PeerReady": {func(s *end, _ *peer) { require.NoError(t, s.qp.PeerReady()) }, 0},
+		"PeerReady in the pause": {func(s *end, _ *peer) {
 			require.NoError(t, s.qp.SendFirst())
 			require.NoError(t, s.qp.PeerReady())
 			require.NoError(t, s.qp.SendFirst(), "takes nothing back")
 		}, 0},
-		"spoken to in the pause": {func(s *end, p *rawInitiator) {
+		"spoken to in the pause": {func(s *end, p *peer) {
 			require.NoError(t, s.qp.SendFirst())
-			p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("first")))
+			p.inject(writeFPDU(s.region.STag(), 0, "first"))
 		}, 0},
-		"late": {func(s *end, _ *rawInitiator) {
+		"late": {func(s *end, _ *peer) {
 			r.pass(2 * SendFirstPause)
 			require.NoError(t, s.qp.SendFirst())
 		}, 2 * SendFirstPause},
 	} {
 		s := r.newEnd(r.server, opts{})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p := r.dialRaw()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		begin := r.time
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
-		f := p.reply(mpa.Reply)
-		p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
+		f := p.expectFrame(mpa.Reply)
+		p.start(mpa.Mode{Markers: f.Markers, CRC: true})
 		tc.speak(s, p)
 		due := max(r.time, begin+int64(tc.least))
-		require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:], name)
+		require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload, name)
 		require.GreaterOrEqual(t, r.time, due, name)
 		require.Less(t, r.time, due+int64(100*time.Millisecond), name)
 	}
@@ -140,13 +137,12 @@ func TestSendFirstAndClose(t *testing.T) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		require.NoError(t, s.qp.SendFirst())
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
 		s.qp.Disconnect()
-		require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
-		require.Equal(t, io.EOF, p.untilEnded())
+		require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
+		p.expectFIN()
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 	})
 }
 
@@ -154,20 +150,20 @@ func TestSendFirstAndClose(t *testing.T) {
 func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
 	s := r.newEnd(r.server, opts{})
-	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+	p := r.dialRaw()
 	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 	req := r.request()
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{Drop: 1}))
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
+	s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
 	require.NoError(t, s.qp.SendFirst())
 	r.pass(2 * SendFirstPause)
 	require.Zero(t, r.stats(s.qp).FPDUsSent)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
-	f := p.reply(mpa.Reply)
+	f := p.expectFrame(mpa.Reply)
 	came := r.time
-	p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
-	require.Equal(t, s.source.Bytes()[:10], p.next()[ddp.UntaggedLen:])
+	p.start(mpa.Mode{Markers: f.Markers, CRC: true})
+	require.Equal(t, s.source.Bytes()[:10], p.nextFPDU().payload)
 	require.GreaterOrEqual(t, time.Duration(r.time-came), SendFirstPause/10)
 }
 
@@ -176,11 +172,10 @@ func TestSendFirstAwaitsRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.acceptRTR(s, mpa.AllRTR)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
 		require.NoError(t, s.qp.SendFirst())
 		require.Zero(t, r.stats(s.qp).FPDUsSent)
-		p.write(p.fpdu(writeTo(0, 0), nil))
-		u := p.next()
-		require.Equal(t, s.source.Bytes()[:10], u[ddp.UntaggedLen:])
+		p.inject(writeFPDU(0, 0, ""))
+		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
 	})
 }

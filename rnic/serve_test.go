@@ -38,7 +38,7 @@ func TestListenerServe(t *testing.T) {
 		}
 		close(leave)
 		for _, c := range ends {
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			var rejected *RejectedError
 			require.ErrorAs(t, c.qp.Err(), &rejected)
 			require.Equal(t, "handled", string(rejected.PrivateData))

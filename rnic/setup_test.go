@@ -40,12 +40,11 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute}})
 		p := r.startConnect(c)
 		r.refuseTimeout(c.qp.end.Connection.Load())
-		r.play(p, "< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
+		p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
 			"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20050000"))
-		require.ErrorContains(t, untilEnded(r, p), "EOF")
+		p.expectFIN()
 		p.closeSend()
-		r.untilDone(c.qp)
-		require.ErrorIs(t, c.qp.Err(), unix.ENOPROTOOPT)
+		c.expectClosedBy(unix.ENOPROTOOPT)
 		require.ErrorIs(t, <-c.qp.end.Connected, unix.ENOPROTOOPT)
 		require.ErrorContains(t, c.qp.Err(), "ConnParam.UserTimeout 1m0s")
 	})
@@ -61,10 +60,10 @@ func TestSetupErrorOfTheResponder(t *testing.T) {
 		req := r.request()
 		r.refuseTimeout(req.connection)
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
-		r.play(p, "< "+hexRep+"7002 0004 0001 0002")
+		p.play("< " + hexRep + "7002 0004 0001 0002")
 		require.Equal(t, Closed, s.qp.State())
 		p.closeSend()
-		require.ErrorContains(t, untilEnded(r, p), "EOF")
+		p.expectFIN()
 	})
 }
 
@@ -76,7 +75,7 @@ func TestSetupErrorWithoutFrames(t *testing.T) {
 		req := r.request()
 		r.refuseTimeout(req.connection)
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), unix.ENOPROTOOPT)
-		require.Error(t, untilEnded(r, p))
+		p.untilEnded()
 		require.Empty(t, p.octets())
 		require.Equal(t, Closed, s.qp.State())
 	})

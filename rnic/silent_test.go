@@ -48,7 +48,7 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 		outstanding := r.dialRaw()
 		outstanding.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		waiting := r.request()
-		var silent []rawPeer
+		var silent []*peer
 		for range 3 {
 			silent = append(silent, r.dialRaw())
 		}
@@ -61,7 +61,7 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 		}
 		r.startupsEndWith(2, stack.ErrGaveWay)
 		for _, p := range silent[:2] {
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			p.expectReset()
 		}
 		require.NoError(t, silent[2].ended())
 		require.NoError(t, outstanding.ended())
@@ -76,13 +76,13 @@ func TestSilentStartupsGiveWay(t *testing.T) {
 // gets no more.
 func TestSilentStartupsOfOneAddress(t *testing.T) {
 	over(t, all, rigConfig{connsMax: 32, peerMax: 3}, func(t *testing.T, r *rig) {
-		var silent []rawPeer
+		var silent []*peer
 		for range 10 {
 			silent = append(silent, r.dialRaw())
 		}
 		r.startupsEndWith(7, stack.ErrGaveWay)
 		for _, p := range silent[:7] {
-			require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+			p.expectReset()
 		}
 		var pairs [][2]*end
 		for range 3 {
@@ -101,7 +101,7 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 			r.until("a drop", func() bool { return r.serverCounters().Own[stack.DropPeerMax] > 0 })
 		}
 		late.qp.Abort()
-		r.untilDone(late.qp)
+		late.awaitClosed()
 		r.exchange(pairs[0][0], pairs[0][1])
 	})
 }

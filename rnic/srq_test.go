@@ -63,8 +63,8 @@ func (r *rig) sharing(n, depth, posted int, opt opts) (*pool, []*end, []*end) {
 func (r *rig) tell(e *end, text string) {
 	r.t.Helper()
 	copy(e.source.Bytes(), text)
-	require.NoError(r.t, errOf(e.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: e.source.Slice(0, len(text)), Signaled: true})))
-	require.Equal(r.t, Completion{ID: 1, QP: e.qp.Number(), Len: uint32(len(text)), Op: OpSend}, r.await(e, 1)[0])
+	e.post(WorkRequest{Op: OpSend, ID: 1, Local: e.source.Slice(0, len(text)), Signaled: true})
+	e.expectCompletions(Completion{ID: 1, Len: uint32(len(text)), Op: OpSend})
 }
 
 func TestCreateSRQ(t *testing.T) {
@@ -114,7 +114,7 @@ func TestSharedReceiveQueue(t *testing.T) {
 		for i, k := range []int{2, 0, 0, 1, 2} {
 			text := fmt.Sprintf("message %d", i)
 			r.tell(cs[k], text)
-			got := r.await(ss[k], 1)[0]
+			got := ss[k].await(1)[0]
 			require.Equal(t, Completion{ID: uint64(i), QP: ss[k].qp.Number(), Len: uint32(len(text)), Op: OpRecv}, got)
 			require.Equal(t, text, string(p.octets(got)))
 			require.Equal(t, 7-i, p.Left())
@@ -137,12 +137,12 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
 	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
-	c, p := h.startUp(3000, 1460, q)
+	c := h.startUp(3000, 1460, q)
 	at := len(c.stream)
 	for msn := range uint32(7) {
-		c.stream = append(c.stream, p.fpdu(sendOf(1+msn), []byte("whole"))...)
+		c.say(sendFPDU(1+msn, "whole"))
 	}
-	h.octets(c, at, len(c.stream), 0)
+	c.sendOctets(at, len(c.stream), 0)
 	h.turns(3, time.Microsecond)
 	require.Equal(t, RTS, q.State(), "%v", q.Err())
 	require.Equal(t, 1, shared.Left())
@@ -160,7 +160,7 @@ func TestSharedReceiveQueueScatters(t *testing.T) {
 		require.NoError(t, errOf(p.PostRecv(WorkRequest{ID: 5, Local: list[0], List: list[1:]})))
 		clear(list)
 		r.tell(cs[0], "thisisscattered")
-		got := r.await(ss[0], 1)[0]
+		got := ss[0].await(1)[0]
 		require.Equal(t, Completion{ID: 5, QP: ss[0].qp.Number(), Len: 15, Op: OpRecv}, got)
 		b := p.inbox.Bytes()
 		require.Equal(t, []string{"thi", "siss", "cattered\x00"}, []string{string(b[300:303]), string(b[100:104]), string(b[200:209])})
@@ -172,13 +172,13 @@ func TestSharedReceiveQueueEmpty(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p, ss, cs := r.sharing(2, 4, 1, opts{})
 		r.tell(cs[0], "first")
-		r.await(ss[0], 1)
+		ss[0].await(1)
 		r.tell(cs[0], "second")
-		r.untilDone(ss[0].qp)
+		ss[0].awaitClosed()
 		require.Equal(t, causeNoBuffer, qp.TerminateFor(ss[0].qp.Err()).Cause, "%v", ss[0].qp.Err())
 		require.NoError(t, p.post(3))
 		r.tell(cs[1], "other")
-		require.Equal(t, uint64(3), r.await(ss[1], 1)[0].ID)
+		require.Equal(t, uint64(3), ss[1].await(1)[0].ID)
 	})
 }
 
@@ -205,12 +205,12 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			pd := h.adapter.AllocPD()
 			shared := newPool(t, pd, 8, tc.posted)
 			q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4}, ConnParam: ConnParam{NoMarkers: true}})
-			c, p := h.startUp(3000, 1460, q)
+			c := h.startUp(3000, 1460, q)
 			seg := sendOf(tc.msn)
 			seg.Last = false
 			at := len(c.stream)
-			c.stream = append(c.stream, p.fpdu(seg, []byte("part"))...)
-			h.octets(c, at, len(c.stream), 0)
+			c.say(fpdu{seg, []byte("part")})
+			c.sendOctets(at, len(c.stream), 0)
 			h.turns(3, time.Microsecond)
 			require.Equal(t, tc.posted-tc.taken, shared.Left())
 			require.Equal(t, tc.terminate, q.State() == Terminating, "%v", q.Err())
@@ -235,17 +235,17 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
 	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
-	c, p := h.startUp(3000, 1460, q)
+	c := h.startUp(3000, 1460, q)
 	var at []int
 	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found behind a gap
 	for i := range 3 {
 		at = append(at, len(c.stream))
-		c.stream = append(c.stream, p.fpdu(sendOf(uint32(i+1)), []byte(text(i)))...)
+		c.say(sendFPDU(uint32(i+1), text(i)))
 	}
 	at = append(at, len(c.stream))
 	var cs [8]Completion
 	for _, step := range []struct{ seg, left, done int }{{2, 5, 0}, {0, 5, 1}, {1, 5, 2}} {
-		h.octets(c, at[step.seg], at[step.seg+1], 0)
+		c.sendOctets(at[step.seg], at[step.seg+1], 0)
 		h.turns(2, time.Microsecond)
 		require.Equal(t, step.left, shared.Left(), "behind segment %d", step.seg)
 		n := q.opt.RecvCQ.Poll(cs[:])
@@ -274,13 +274,12 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: p.SharedReceiveQueue, SendCQ: send, RecvCQ: small}}, opts{})
 		otherS, otherC := r.connect(opt, opts{})
 		ownS, ownC := r.connect(opts{QPOptions: QPOptions{PD: pd, SendCQ: send, RecvCQ: small}}, opts{})
-		require.NoError(t, errOf(ownS.qp.PostRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}))) // has its place
+		ownS.postRecv(WorkRequest{ID: 90, Local: ownS.inbox.Slice(0, 64)}) // has its place
 
 		r.tell(c, "one")
 		r.tell(c, "two")
-		r.untilDone(c.qp)
-		r.untilDone(s.qp)
-		require.ErrorIs(t, s.qp.Err(), ErrCQOverflow)
+		c.awaitClosed()
+		s.expectClosedBy(ErrCQOverflow)
 		var pe *PeerError
 		require.ErrorAs(t, c.qp.Err(), &pe)
 		require.Equal(t, rdmap.CauseLocal, pe.said.Terminate.Cause)
@@ -290,7 +289,7 @@ func TestSharedReceiveQueueOverflowsCQ(t *testing.T) {
 		require.Equal(t, 7, p.Left(), "the buffer that found no place is still everybody's")
 
 		r.tell(otherC, "three")
-		require.Equal(t, uint64(1), r.await(otherS, 1)[0].ID)
+		require.Equal(t, uint64(1), otherS.await(1)[0].ID)
 		r.tell(ownC, "four")
 		var cs [4]Completion
 		got := 0
@@ -308,7 +307,7 @@ func TestSharedReceiveQueueLimit(t *testing.T) {
 		p, ss, cs := r.sharing(1, 8, 4, opts{})
 		take := func() {
 			r.tell(cs[0], "x")
-			r.await(ss[0], 1)
+			ss[0].await(1)
 		}
 		none := func() {
 			t.Helper()
@@ -338,12 +337,12 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 		shared := newPool(t, pd, 4, 2)
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
 		p := r.acceptRTR(s, mpa.RTRSend)
-		b := p.fpdu(sendOf(1), nil)
+		burst := []fpdu{sendFPDU(1, "")}
 		for i := range uint32(2) {
-			b = append(b, p.fpdu(sendOf(i+2), []byte("message"))...)
+			burst = append(burst, sendFPDU(i+2, "message"))
 		}
-		p.write(b)
-		for i, c := range r.await(s, 2) {
+		p.inject(burst...)
+		for i, c := range s.await(2) {
 			require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
 		}
 		require.Zero(t, shared.Left())
@@ -351,8 +350,8 @@ func TestSharedReceiveQueueAndRTR(t *testing.T) {
 		require.NoError(t, shared.post(3))
 		s = r.newEnd(r.server, opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}, ConnParam: ConnParam{NoMarkers: true}})
 		p = r.acceptRTR(s, mpa.AllRTR)
-		p.write(p.fpdu(sendOf(1), []byte("hello")))
-		require.Equal(t, Completion{ID: 3, QP: s.qp.Number(), Op: OpRecv, Len: 5}, r.await(s, 1)[0])
+		p.inject(sendFPDU(1, "hello"))
+		s.expectCompletions(Completion{ID: 3, Op: OpRecv, Len: 5})
 	})
 }
 

@@ -132,8 +132,8 @@ func (p *startupPlay) left() int { return min(max(0, p.c.place()), len(p.c.strea
 // say sends octets of the peer's, if it has them.
 func (p *startupPlay) say(lo, hi int) {
 	lo = max(0, lo)
-	if hi = min(hi, lo+1400, len(p.c.stream)); lo < hi && !p.c.reset {
-		p.octets(p.c, lo, hi, 0)
+	if hi = min(hi, lo+1400, len(p.c.stream)); lo < hi && !p.c.peerReset {
+		p.c.sendOctets(lo, hi, 0)
 	}
 	p.turns(2, time.Microsecond)
 }
@@ -233,7 +233,7 @@ func (p *startupPlay) readSome() {
 
 // end says what is left to be said, ends the connection and counts.
 func (p *startupPlay) end() {
-	for left := -1; p.left() > left && !p.c.reset; {
+	for left := -1; p.left() > left && !p.c.peerReset; {
 		left = p.left()
 		p.say(left, left+1400)
 		p.turn(50 * time.Millisecond) // a delayed ACK
@@ -241,7 +241,7 @@ func (p *startupPlay) end() {
 		p.answer()
 	}
 	p.missed()
-	all := p.left() == len(p.c.stream) && !p.c.reset
+	all := p.left() == len(p.c.stream) && !p.c.peerReset
 	flags := tcp.FIN
 	if p.has(setupResets) {
 		flags, all = tcp.RST, false

@@ -2,7 +2,6 @@ package rnic
 
 import (
 	"bytes"
-	"io"
 	"testing"
 	"time"
 
@@ -37,7 +36,7 @@ func TestResponderRefusesBadRequest(t *testing.T) {
 				require.ErrorIs(t, f.Err, tc.want)
 				require.False(t, f.Started)
 				require.True(t, f.Remote.IsValid())
-				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+				p.expectReset()
 				require.Empty(t, p.octets())
 				require.Nil(t, r.listener.Poll())
 			})
@@ -65,10 +64,9 @@ func TestInitiatorRefusesBadReply(t *testing.T) {
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := accept()
 				p.write(tc.bytes)
-				r.untilDone(c.qp)
-				require.ErrorIs(t, c.qp.Err(), tc.want)
+				c.expectClosedBy(tc.want)
 				require.Equal(t, Closed, c.qp.State())
-				require.ErrorIs(t, untilEnded(r, p), stack.ErrReset)
+				p.expectReset()
 			})
 		})
 	}
@@ -91,7 +89,8 @@ func TestRequestFrame(t *testing.T) {
 			c := r.newEnd(r.client, tc.opt)
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hello"))))
 			p := accept()
-			f, n := waitFrame(r, p, mpa.Request)
+			f := p.expectFrame(mpa.Request)
+			n := p.at
 			require.Len(t, p.octets(), n, "nothing behind the Request")
 			require.Equal(t, mpa.Frame{
 				Kind: mpa.Request, Rev: 1, CRC: tc.cr, Markers: tc.markers && r.kind != sockets, PrivateData: []byte("hello"),
@@ -106,7 +105,7 @@ func TestRequestFrame(t *testing.T) {
 func TestStartupOctetByOctet(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p := r.dialRaw()
 		for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
 			p.write([]byte{b})
 		}
@@ -114,8 +113,8 @@ func TestStartupOctetByOctet(t *testing.T) {
 		require.Equal(t, []byte("a few octets"), req.PrivateData())
 		require.Equal(t, 1, req.Revision())
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		p.tx.Init(mpa.Mode{Markers: p.reply(mpa.Reply).Markers, CRC: true})
-		for _, b := range p.fpdu(writeTo(s.region.STag(), 5), []byte("payload")) {
+		p.start(mpa.Mode{Markers: p.expectFrame(mpa.Reply).Markers, CRC: true})
+		for _, b := range p.frame(writeFPDU(s.region.STag(), 5, "payload")) {
 			p.write([]byte{b})
 		}
 		r.until("the payload in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
@@ -137,9 +136,9 @@ func (r *rig) stats(q *QueuePair) Stats {
 func TestOctetsBehindRequestWait(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
-		p.tx.Init(mpa.Mode{CRC: true})
-		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.fpdu(writeTo(s.region.STag(), 0), []byte("early"))...))
+		p := r.dialRaw()
+		p.start(mpa.Mode{CRC: true})
+		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
 		req := r.request()
 		require.Equal(t, make([]byte, 5), s.region.Bytes()[:5], "placed before the ULP decided")
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
@@ -155,7 +154,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})))
+		s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
 		if r.kind == turned {
 			r.pass(5 * time.Second)
 		} else {
@@ -164,14 +163,13 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			require.NoError(t, l.Transport.Submit(func() { n = s.qp.engine.Pull(make([]byte, 1460), false) }))
 			require.Zero(t, n, "octets pulled")
 		}
-		require.Len(t, p.octets(), p.at, "octets behind the Reply")
+		p.expectNothing() // after the Reply
 		s.poll()
 		require.Empty(t, s.done)
 		// A frame whose CRC is wrong would not do, a valid one without any payload does.
-		p.write(p.fpdu(writeTo(0, 0), nil))
-		u := p.next()
-		require.Equal(t, s.source.Bytes()[:10], u[ddp.UntaggedLen:])
-		require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Len: 10, Op: OpSend}}, r.await(s, 1))
+		p.inject(writeFPDU(0, 0, ""))
+		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
+		s.expectCompletions(Completion{ID: 5, Len: 10, Op: OpSend})
 	})
 }
 
@@ -182,13 +180,12 @@ func TestInvalidFirstFPDUOpensNothing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		b := p.fpdu(writeTo(s.region.STag(), 0), []byte("bad"))
+		b := p.frame(writeFPDU(s.region.STag(), 0, "bad"))
 		b[len(b)-1] ^= 1
 		p.write(b)
-		require.Equal(t, io.EOF, p.untilEnded(), "a FIN")
-		require.Len(t, p.octets(), p.at)
+		p.expectFIN()
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		var te *TerminateError
 		require.ErrorAs(t, s.qp.Err(), &te)
 		require.False(t, te.Remote)
@@ -204,9 +201,9 @@ func TestGarbageAfterConnect(t *testing.T) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
 		p.write(append([]byte{0xff, 0xff}, randomBytes(9, 8000)...)) // a ULPDU_Length above the maximum
-		require.Equal(t, io.EOF, p.untilEnded())
+		p.expectFIN()
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		var me *mpa.Error
 		require.ErrorAs(t, s.qp.Err(), &me)
 		require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
@@ -225,11 +222,11 @@ func TestMarkersByDirection(t *testing.T) {
 				p, f := r.startRaw(s, theirs)
 				require.Equal(t, ours && r.kind != sockets, f.Markers, "M of the Reply")
 				payload := randomBytes(3, 1200)
-				p.write(p.fpdu(writeTo(s.region.STag(), 0), payload)) // with markers as the Reply asks
+				p.inject(writeFPDU(s.region.STag(), 0, payload)) // with markers as the Reply asks
 				r.until("the Write in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 				require.Equal(t, payload, s.region.Bytes()[:1200])
 
-				require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 20)})))
+				s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 20)})
 				want := 2 + ddp.UntaggedLen + 20 + 4
 				if theirs {
 					want += mpa.MarkerLen
@@ -258,12 +255,12 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoCRC: !tc.ours, NoMarkers: true}})
-				p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+				p := r.dialRaw()
 				p.write(request(mpa.Frame{Rev: 1, CRC: tc.theirs}))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				require.Equal(t, tc.ours || tc.theirs, p.reply(mpa.Reply).CRC, "C of the Reply")
-				p.tx.Init(mpa.Mode{CRC: true})
-				b := p.fpdu(writeTo(s.region.STag(), 0), []byte("CRC is wrong"))
+				require.Equal(t, tc.ours || tc.theirs, p.expectFrame(mpa.Reply).CRC, "C of the Reply")
+				p.start(mpa.Mode{CRC: true})
+				b := p.frame(writeFPDU(s.region.STag(), 0, "CRC is wrong"))
 				b[len(b)-1] ^= 1
 				p.write(b)
 				if !tc.ours && !tc.theirs {
@@ -271,9 +268,9 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 					require.Equal(t, "CRC is wrong", string(s.region.Bytes()[:12]))
 					return
 				}
-				require.Equal(t, io.EOF, p.untilEnded())
+				p.expectFIN()
 				p.reset()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				var me *mpa.Error
 				require.ErrorAs(t, s.qp.Err(), &me)
 				require.Equal(t, mpa.ErrCRC, me.Code)
@@ -289,19 +286,19 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 func TestRevisionZero(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true}})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p := r.dialRaw()
 		p.write(request(mpa.Frame{Rev: 0, CRC: true, Markers: true}))
 		req := r.request()
 		require.Equal(t, 0, req.Revision())
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		require.Equal(t, mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}, p.reply(mpa.Reply))
-		p.tx.Init(mpa.Mode{CRC: true, Markers: true})
+		require.Equal(t, mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}, p.expectFrame(mpa.Reply))
+		p.start(mpa.Mode{CRC: true, Markers: true})
 		h := writeTo(s.region.STag(), 0)
 		h.Version, h.ULP = 0, 0
-		p.write(p.fpdu(h, []byte("version 0")))
+		p.inject(fpdu{h, []byte("version 0")})
 		r.until("the Write in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "version 0", string(s.region.Bytes()[:9]))
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 4)})))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 4)})
 		r.until("the Send", func() bool { return len(p.octets()) >= p.at+4+2+18+4+4 })
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[p.at:p.at+8], "marker, length, DDP and RDMAP control")
 	})
@@ -316,17 +313,17 @@ func TestInitiatorMeetsRevisionZero(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
-		_, n := waitFrame(r, p, mpa.Request)
+		p.expectFrame(mpa.Request)
+		n := p.at
 		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}).Append(nil))
 		r.until("service", func() bool { return c.qp.State() == RTS })
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 4)})))
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 4)})
 		r.until("the Send", func() bool { return len(p.octets()) >= n+4+2+18+4+4 })
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[n:n+8])
-		raw := rawInitiator{}
-		raw.tx.Init(mpa.Mode{CRC: true, Markers: true})
+		p.start(mpa.Mode{CRC: true, Markers: true})
 		h := writeTo(c.region.STag(), 0)
 		h.Version, h.ULP = 0, 0
-		p.write(raw.fpdu(h, []byte("with markers")))
+		p.inject(fpdu{h, []byte("with markers")})
 		r.until("the Write in memory", func() bool { return r.stats(c.qp).WritesRecvd == 1 })
 	})
 }
@@ -337,12 +334,12 @@ func TestInitiatorMeetsRevisionZero(t *testing.T) {
 func TestRevisionNotServed(t *testing.T) {
 	t.Run("responder", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+			p := r.dialRaw()
 			p.write(request(mpa.Frame{Rev: 9, CRC: true}))
-			f := p.reply(mpa.Reply)
+			f := p.expectFrame(mpa.Reply)
 			require.Equal(t, uint8(2), f.Rev)
 			require.True(t, f.Reject)
-			require.Equal(t, io.EOF, p.untilEnded())
+			p.expectFIN()
 			p.closeSend()
 			var re *RevisionError
 			require.ErrorAs(t, r.failure().Err, &re)
@@ -357,7 +354,7 @@ func TestRevisionNotServed(t *testing.T) {
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := accept()
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 2, CRC: true}).Append(nil))
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			var re *RevisionError
 			require.ErrorAs(t, c.qp.Err(), &re)
 		})
@@ -371,12 +368,12 @@ func TestReservedBitsOfRequest(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{RDDP01, RFC5044}} // rtr takes one of the bits
 	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+		p := r.dialRaw()
 		b := request(mpa.Frame{Rev: 1, CRC: true})
 		b[16] |= 0x3f
 		p.write(b)
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		f := p.reply(mpa.Reply)
+		f := p.expectFrame(mpa.Reply)
 		require.False(t, f.Reject)
 		require.Zero(t, p.octets()[16]&0x3f)
 	})
@@ -385,13 +382,13 @@ func TestReservedBitsOfRequest(t *testing.T) {
 // A segment that was refused for what stands behind the start-up frame may come again, cut otherwise.
 func TestStartupFrameComesAgain(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
-	p.tx.Init(mpa.Mode{CRC: true})
+	p := r.dialRaw()
+	p.start(mpa.Mode{CRC: true})
 	frame := request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("abc")})
 	p.write(frame)
 	req := r.request()
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	fpdu := p.fpdu(writeTo(s.region.STag(), 0), []byte("once"))
+	fpdu := p.frame(writeFPDU(s.region.STag(), 0, "once"))
 	l, b := req.connection, r.hosts[0].pool.Alloc()
 	require.Equal(t, stack.Refused, l.Arrive(0, b, append(bytes.Clone(frame), fpdu...)), "before the decision")
 	require.Equal(t, stack.Taken, l.Arrive(0, b, frame), "the frame alone")
@@ -401,13 +398,13 @@ func TestStartupFrameComesAgain(t *testing.T) {
 	require.Equal(t, "once", string(s.region.Bytes()[:4]))
 	r.hosts[0].pool.Free(b)
 	s.qp.Abort() // this connection's TCP knows nothing of what was offered by hand
-	r.untilDone(s.qp)
+	s.awaitClosed()
 }
 
 // Start-up takes octets in order only; what overtakes is refused and comes again.
 func TestStartupReordered(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	p := &rawInitiator{rawPeer: r.dialRaw(), r: r}
+	p := r.dialRaw()
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.3}, fault.Faults{}))
 	for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
 		p.write([]byte{b})
@@ -417,5 +414,5 @@ func TestStartupReordered(t *testing.T) {
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 	s := r.newEnd(r.server, opts{})
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	require.True(t, p.reply(mpa.Reply).CRC)
+	require.True(t, p.expectFrame(mpa.Reply).CRC)
 }

@@ -25,12 +25,12 @@ func TestImmediateStartupTranscript(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 			p := r.dialRaw()
-			r.play(p, "> "+request)
+			p.play("> " + request)
 			req := r.request()
 			require.Equal(t, "abc", string(req.PrivateData()))
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.with([]byte("xy"))))
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
-			r.play(p, "< "+reply, "> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"),
+			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
+			p.play("< "+reply, "> "+withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"),
 				"< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		})
@@ -41,14 +41,14 @@ func TestImmediateStartupTranscript(t *testing.T) {
 			addr, accept := r.listenRaw()
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("abc"))))
 			p := accept()
-			r.play(p, "< "+request, "> "+reply)
+			p.play("< "+request, "> "+reply)
 			r.inService(c)
 			require.Equal(t, "xy", string(c.qp.PeerPrivateData()))
-			require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(4, 0, 1))))
-			require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})))
+			c.postRecv(c.recvAt(4, 0, 1))
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
 			send := withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
-			r.play(p, "< "+request, "< "+send, "> "+send)
-			require.Equal(t, []Completion{{ID: 4, QP: c.qp.Number(), Op: OpRecv}}, r.await(c, 1))
+			p.play("< "+request, "< "+send, "> "+send)
+			c.expectCompletions(Completion{ID: 4, Op: OpRecv})
 		})
 	})
 }
@@ -158,8 +158,8 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})))
-		r.play(p, "< "+hexRep+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
+		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
+		p.play("< "+hexRep+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
 	})
 	for _, cut := range []func() int{octetByOctet, func() int { return 1400 }} {
 		p := newHasty(t, rigConfig{}, stream.Options{})
@@ -176,7 +176,7 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 		p.reset()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		r.noBufLost()
 	}
 }
@@ -204,7 +204,7 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 			} else {
 				require.ErrorIs(t, r.failure().Err, mpa.ErrPrivateData)
 			}
-			r.untilDone(c.qp)
+			c.awaitClosed()
 		}
 	})
 }
@@ -248,15 +248,15 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 					p.write(f.Append(nil))
 					s := r.newEnd(r.server, opts{})
 					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-					waitFrame(r, p, mpa.Reply)
-					require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})))
+					p.expectFrame(mpa.Reply)
+					s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 5)})
 					if closing {
 						s.qp.Disconnect()
 					}
 					p.write(unhex(t, tc.said))
 					p.closeSend()
-					r.untilDone(s.qp)
-					require.Equal(t, Flushed, r.await(s, 1)[0].Status)
+					s.awaitClosed()
+					require.Equal(t, Flushed, s.await(1)[0].Status)
 					if closing && tc.said == "" {
 						require.NoError(t, s.qp.Err())
 						return

@@ -16,11 +16,11 @@ func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 	const size, segments = 1448, 300
 	for i := range n {
 		q := h.newQP(opts{})
-		c, _ := h.startUp(uint16(3000+i), 1460, q)
+		c := h.startUp(uint16(3000+i), 1460, q)
 		gap := len(c.stream)
 		c.stream = append(c.stream, bytes.Repeat([]byte{0xff}, segments*size)...)
 		for at := gap + 1; at+size <= len(c.stream); at += size {
-			h.octets(c, at, at+size, 0)
+			c.sendOctets(at, at+size, 0)
 			if (at-gap)/size%16 == 0 {
 				h.turn(time.Microsecond)
 			}
@@ -32,14 +32,14 @@ func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 }
 
 // orderly is a connection beside the hoarders' whose peer may write to 64 octets of ours.
-func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged, *rawInitiator) {
+func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged) {
 	h.t.Helper()
 	pd := h.adapter.AllocPD()
 	region, err := pd.Register(make([]byte, 64), RemoteWrite)
 	require.NoError(h.t, err)
 	q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
-	c, p := h.startUp(9, 1460, q)
-	return q, region, c, p
+	c := h.startUp(9, 1460, q)
+	return q, region, c
 }
 
 // spare is how many Bufs octets that have to wait leave free.
@@ -60,23 +60,23 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	}
 	require.Positive(t, refused)
 
-	q, region, c, p := h.orderly()
+	q, region, c := h.orderly()
 	write := func(to int, text string) (lo, hi int) {
 		lo = len(c.stream)
-		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(to)), []byte(text))...)
+		c.say(writeFPDU(region.STag(), uint64(to), text))
 		return lo, len(c.stream)
 	}
 	for i, text := range []string{"this ", "way ", "in "} {
 		lo, hi := write(5*i, text)
-		h.octets(c, lo, hi, 0)
+		c.sendOctets(lo, hi, 0)
 		h.turn(time.Microsecond)
 	}
 	require.Equal(t, "this way \x00in ", string(region.Bytes()[:13]))
 	lo, mid := write(20, "first")
 	_, hi := write(30, "second")
 	for range 2 { // refused, as a sender sees a loss, and sent again
-		h.octets(c, mid, hi, 0)
-		h.octets(c, lo, mid, 0)
+		c.sendOctets(mid, hi, 0)
+		c.sendOctets(lo, mid, 0)
 		h.turn(time.Microsecond)
 	}
 	require.Equal(t, "first", string(region.Bytes()[20:25]))
@@ -90,11 +90,11 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 		require.True(t, isDone(q))
 	}
 	require.GreaterOrEqual(t, h.pool.Available(), bufs-1, "the Poller keeps one at hand")
-	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 40), []byte("held"))...)
-	h.octets(c, hi, hi+10, 0)
+	c.say(writeFPDU(region.STag(), 40, "held"))
+	c.sendOctets(hi, hi+10, 0)
 	h.turn(time.Microsecond)
 	require.EqualValues(t, 1, q.engine.Stats().Receive.HeldBufs, "with Bufs to spare it may hold some again")
-	h.octets(c, hi+10, len(c.stream), 0)
+	c.sendOctets(hi+10, len(c.stream), 0)
 	h.turn(time.Microsecond)
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
 }
@@ -104,16 +104,16 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 // out.
 func TestCutFramesInAShortPool(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q, region, c, p := h.orderly()
+	q, region, c := h.orderly()
 	var out []mem.Buf
 	for h.pool.Available() > h.adapter.host.Pollers[0].Poller.Reserve() {
 		out = append(out, h.pool.Alloc())
 	}
 	for i, text := range []string{"in ", "two ", "segments"} {
 		lo := len(c.stream)
-		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(8*i)), []byte(text))...)
-		h.octets(c, lo, lo+10, 0)
-		h.octets(c, lo+10, len(c.stream), 0)
+		c.say(writeFPDU(region.STag(), uint64(8*i), text))
+		c.sendOctets(lo, lo+10, 0)
+		c.sendOctets(lo+10, len(c.stream), 0)
 		h.turn(time.Microsecond)
 		require.Equal(t, text, string(region.Bytes()[8*i:][:len(text)]))
 	}
@@ -129,13 +129,13 @@ func TestHoardersGiveWay(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
 	h.adapter.host.Pollers[0].Reserve.Partial = 0
 	qps, _ := h.hoarders(peers)
-	q, region, c, p := h.orderly()
+	q, region, c := h.orderly()
 	lo := len(c.stream)
-	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("in two segments"))...)
+	c.say(writeFPDU(region.STag(), 0, "in two segments"))
 	hi := len(c.stream)
 	send := func() {
-		h.octets(c, lo, lo+10, 0)
-		h.octets(c, lo+10, hi, 0)
+		c.sendOctets(lo, lo+10, 0)
+		c.sendOctets(lo+10, hi, 0)
 		h.turn(time.Microsecond)
 	}
 	send()
@@ -174,7 +174,7 @@ func TestHoarderAlone(t *testing.T) {
 		refused := q.engine.Stats().Receive.RefusedSpare
 		for range 20 {
 			h.turn(500 * time.Millisecond)
-			h.octets(c, at, at+100, 0)
+			c.sendOctets(at, at+100, 0)
 			h.turn(0) // it is refused before the others
 			others()
 			h.turn(0)
@@ -184,10 +184,10 @@ func TestHoarderAlone(t *testing.T) {
 	more(func() {})
 	require.False(t, isDone(q))
 
-	other, region, d, p := h.orderly()
+	other, region, d := h.orderly()
 	lo := len(d.stream)
-	d.stream = append(d.stream, p.fpdu(writeTo(region.STag(), 0), []byte("in two segments"))...)
-	more(func() { h.octets(d, lo, lo+10, 0) })
+	d.say(writeFPDU(region.STag(), 0, "in two segments"))
+	more(func() { d.sendOctets(lo, lo+10, 0) })
 	require.ErrorIs(t, q.Err(), ErrHoarding)
 	require.Equal(t, RTS, other.State())
 	h.pool.FreeN(out)
@@ -198,10 +198,10 @@ func TestAbortWithoutABuf(t *testing.T) {
 	const peers = 3
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	qps, _ := h.hoarders(peers)
-	talker, region, c, p := h.orderly()
+	talker, region, c := h.orderly()
 	at := len(c.stream)
-	c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("speak"))...)
-	h.octets(c, at, len(c.stream), 0)
+	c.say(writeFPDU(region.STag(), 0, "speak"))
+	c.sendOctets(at, len(c.stream), 0)
 	h.turns(2, time.Microsecond)
 
 	var others []mem.Buf
@@ -237,14 +237,14 @@ func TestConsumptionOfEachPeer(t *testing.T) {
 			n    int
 		}{{s1, c1, 9}, {s2, c2, 2}} {
 			for i := range 9 {
-				require.NoError(t, errOf(x.s.qp.PostRecv(x.s.recvAt(uint64(i), 8*i, 8))))
+				x.s.postRecv(x.s.recvAt(uint64(i), 8*i, 8))
 			}
 			for range x.n {
-				require.NoError(t, errOf(x.c.qp.PostSend(WorkRequest{Op: OpSend, Local: x.c.source.Slice(0, 8)})))
+				x.c.post(WorkRequest{Op: OpSend, Local: x.c.source.Slice(0, 8)})
 			}
 		}
 		taken := map[uint32]int{}
-		for _, c := range r.await(s1, 11) {
+		for _, c := range s1.await(11) {
 			taken[c.QP]++
 		}
 		require.Equal(t, map[uint32]int{s1.qp.Number(): 9, s2.qp.Number(): 2}, taken)
@@ -252,17 +252,17 @@ func TestConsumptionOfEachPeer(t *testing.T) {
 		require.EqualValues(t, 2, r.stats(s2.qp).MessagesRecvd)
 		r.close(s1, c1)
 		r.close(s2, c2)
-		require.Len(t, r.await(s1, 7), 7, "the quiet one's buffers")
+		require.Len(t, s1.await(7), 7, "the quiet one's buffers")
 	})
 }
 
 // A peer that finishes a frame now and then, and not those that it had begun before, is no less late.
 func TestHoarderThatDribbles(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q, region, c, p := h.orderly()
+	q, region, c := h.orderly()
 	frame := func(to int) (lo, hi int) {
 		lo = len(c.stream)
-		c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), uint64(to)), make([]byte, 8))...)
+		c.say(writeFPDU(region.STag(), uint64(to), make([]byte, 8)))
 		return lo, len(c.stream)
 	}
 	lo, hi := frame(0)
@@ -270,24 +270,24 @@ func TestHoarderThatDribbles(t *testing.T) {
 		_, _ = frame(0)
 	}
 	begun, _ := frame(0)
-	h.octets(c, begun, begun+10, 0) // no marker locates it
+	c.sendOctets(begun, begun+10, 0) // no marker locates it
 	h.turn(time.Microsecond)
 	since := h.time
 	for range 8 {
 		h.turn(time.Second)
-		h.octets(c, lo, hi, 0)
+		c.sendOctets(lo, hi, 0)
 		h.turn(time.Microsecond)
 		lo, hi = hi, hi+hi-lo
 	}
 	bufs, at := held(q)
 	require.Equal(t, 1, bufs)
 	require.LessOrEqual(t, at, since)
-	h.octets(c, lo, begun, 0)
+	c.sendOctets(lo, begun, 0)
 	h.turn(time.Microsecond)
 	bufs, at = held(q)
 	require.Equal(t, 1, bufs, "its rest is owed since then, in order or not")
 	require.LessOrEqual(t, at, since)
-	h.octets(c, begun+10, len(c.stream), 0)
+	c.sendOctets(begun+10, len(c.stream), 0)
 	h.turn(time.Microsecond)
 	bufs, _ = held(q)
 	require.Zero(t, bufs)

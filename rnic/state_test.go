@@ -31,10 +31,10 @@ func TestStates(t *testing.T) {
 	}{
 		{"own close", func(_ *rig, _, c *end) { c.qp.Disconnect() }, []State{RTS, Closing, Closed}, []State{RTS, Closing, Closed}},
 		{"error of ours that the peer finds", func(r *rig, _, c *end) {
-			require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})))
+			c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
 		}, []State{RTS, Terminating, Closed}, []State{RTS, Terminating, Closed}},
 		{"local error", func(r *rig, _, c *end) {
-			require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: SGE{STag: 0xbad, Length: 1}})))
+			c.post(WorkRequest{Op: OpSend, Local: SGE{STag: 0xbad, Length: 1}})
 		}, []State{RTS, Error, Closed}, []State{RTS, Closed}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestStates(t *testing.T) {
 				} else {
 					require.Equal(t, tc.s, r.states(s.qp))
 				}
-				r.untilDone(c.qp)
-				r.untilDone(s.qp)
+				c.awaitClosed()
+				s.awaitClosed()
 				require.Equal(t, [2]State{Closed, Closed}, [2]State{c.qp.State(), s.qp.State()})
 			}
 		})
@@ -68,8 +68,8 @@ func TestErrorState(t *testing.T) {
 					l.Fail(ErrHoarding)
 					seen <- c.qp.State()
 				}))
-				r.untilDone(c.qp)
-				r.untilDone(s.qp)
+				c.awaitClosed()
+				s.awaitClosed()
 				require.Equal(t, tc.after, <-seen)
 				require.Equal(t, Closed, c.qp.State())
 				require.ErrorIs(t, c.qp.Err(), ErrHoarding)
@@ -85,7 +85,7 @@ func TestTerminatingFromClosing(t *testing.T) {
 	r.exchange(s, c)
 	s.qp.Disconnect()
 	r.until("the half-closed state", func() bool { return c.qp.State() == Closing })
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})))
+	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
 	r.until("the error", func() bool { return s.qp.State() == Terminating })
 	s.qp.Disconnect()
 	require.Equal(t, []State{Terminating, Closed}, r.states(s.qp))

@@ -106,7 +106,7 @@ func TestBothInitiateFromStreaming(t *testing.T) {
 	require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
 	set(fault.Faults{Delay: int64(10 * time.Millisecond)})
 	for _, e := range []*end{s, c} {
-		r.untilDone(e.qp)
+		e.awaitClosed()
 		require.Error(t, e.qp.Err())
 	}
 	both := errors.Join(s.qp.Err(), c.qp.Err())
@@ -287,7 +287,7 @@ func TestDelayedStartupGivenUp(t *testing.T) {
 			r.until("the connection of "+name, func() bool { return len(r.client.host.Live()) == 1 })
 			end(c.qp)
 			require.ErrorIs(t, <-failed, ErrClosed, name)
-			r.untilDone(c.qp)
+			c.awaitClosed()
 			if name == "adapter" {
 				_, cc := r.streams()
 				require.ErrorIs(t, late.qp.ConnectStream(r.ctx, cc, late.conn), ErrClosed)

@@ -2,31 +2,23 @@ package rnic
 
 import (
 	"bytes"
-	"encoding/binary"
-	"io"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/tcp"
 )
 
 // open lets p's first FPDU arrive, an empty Write, so that the Responder may speak.
-func (p *rawInitiator) open() { p.write(p.fpdu(writeTo(0, 0), nil)) }
+func (p *peer) open() { p.inject(writeFPDU(0, 0, "")) }
 
 // wantSend waits for the server's next FPDU, a Send with this MSN that is all of want.
-func (p *rawInitiator) wantSend(msn uint32, want []byte) {
-	p.r.t.Helper()
-	u := p.next()
-	h, n, ok := ddp.Parse(u)
-	require.True(p.r.t, ok)
-	require.Equal(p.r.t, sendOf(msn), h)
-	require.Equal(p.r.t, want, u[n:])
+func (p *peer) wantSend(msn uint32, want []byte) {
+	p.d.t.Helper()
+	p.expectFPDU(sendFPDU(msn, want))
 }
 
 // A peer that has closed its half still hears what is posted afterwards, when that was chosen, until our end closes too: the
@@ -41,7 +33,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 		p.closeSend()
 		r.until("the half-closed state", func() bool { return s.qp.State() == Closing })
 		for i := range 3 {
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true})))
+			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true})
 			p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
 			if r.kind == turned {
 				r.pass(3 * connect.CloseTimeout)
@@ -49,13 +41,12 @@ func TestHalfClosedByPeer(t *testing.T) {
 		}
 		require.False(t, isDone(s.qp))
 		require.NoError(t, p.ended())
-		require.Len(t, r.await(s, 3), 3)
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 9, Local: s.source.Slice(0, 100)})))
+		require.Len(t, s.await(3), 3)
+		s.post(WorkRequest{Op: OpSend, ID: 9, Local: s.source.Slice(0, 100)})
 		s.qp.Disconnect()
 		p.wantSend(4, s.source.Bytes()[:100])
-		require.Equal(t, io.EOF, p.untilEnded())
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		p.expectFIN()
+		s.expectClosed()
 		require.Empty(t, r.server.host.Live())
 	})
 }
@@ -66,8 +57,7 @@ func TestHalfClosedWithoutAVoice(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
 		p, _ := r.startRaw(s, false)
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 	})
 }
 
@@ -100,25 +90,24 @@ func TestHalfClosedThenReset(t *testing.T) {
 func TestReceiveBehindOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+		s.postRecv(s.recvAt(1, 0, 100))
 		p, _ := r.startRaw(s, false)
 		p.open()
 		s.qp.Disconnect()
-		require.Equal(t, io.EOF, p.untilEnded())
+		p.expectFIN()
 		require.Equal(t, Closing, s.qp.State())
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
-		p.write(p.fpdu(writeTo(s.region.STag(), 5), []byte("written")))
-		p.write(p.fpdu(sendOf(1), []byte("before")))
-		p.write(p.fpdu(sendOf(2), []byte("behind")))
+		s.postRecv(s.recvAt(2, 100, 100))
+		p.inject(writeFPDU(s.region.STag(), 5, "written"))
+		p.inject(sendFPDU(1, "before"))
+		p.inject(sendFPDU(2, "behind"))
 		n := s.qp.Number()
-		require.Equal(t, []Completion{{ID: 1, QP: n, Op: OpRecv, Len: 6}, {ID: 2, QP: n, Op: OpRecv, Len: 6}}, r.await(s, 2))
+		s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 6}, Completion{ID: 2, QP: n, Op: OpRecv, Len: 6})
 		require.Equal(t, "written", string(s.region.Bytes()[5:12]))
 		require.Equal(t, "before", string(s.inbox.Bytes()[:6]))
 		require.Equal(t, "behind", string(s.inbox.Bytes()[100:106]))
 		require.False(t, isDone(s.qp), "closed before the peer was")
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.NoError(t, s.qp.Err())
+		s.expectClosed()
 	})
 }
 
@@ -132,7 +121,7 @@ func TestPostBehindOwnClose(t *testing.T) {
 		s := r.newEndOf(r.server, opts{}, n)
 		p, _ := r.startRaw(s, false)
 		p.open()
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})))
+		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
 		s.qp.Disconnect()
 		refused := func() {
 			t.Helper()
@@ -142,17 +131,16 @@ func TestPostBehindOwnClose(t *testing.T) {
 		refused()
 		var got []byte
 		for len(got) < n {
-			got = append(got, p.next()[ddp.UntaggedLen:]...)
+			got = append(got, p.nextFPDU().payload...)
 		}
 		require.True(t, bytes.Equal(s.source.Bytes(), got))
-		require.Equal(t, io.EOF, p.untilEnded())
-		require.Len(t, p.octets(), p.at, "octets of what was posted too late")
+		p.expectFIN() // nothing of what was posted too late
 		refused()
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		refused()
 		require.NoError(t, s.qp.Err())
-		require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpSend, Len: n}}, r.await(s, 1))
+		s.expectCompletions(Completion{ID: 1, Op: OpSend, Len: n})
 		require.Zero(t, s.cq.q.Promised())
 	})
 }
@@ -169,39 +157,36 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.open()
 		for i := range requests {
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})))
+			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})
 		}
-		p.next() // the first message has begun
-		p.write(p.fpdu(writeTo(0xdead, 0), []byte("wrong")))
+		p.nextFPDU() // the first message has begun
+		p.inject(writeFPDU(0xdead, 0, "wrong"))
 		r.until("the mark", func() bool { return s.qp.State() == Terminating })
 		late := errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: requests, Local: s.source.Slice(0, size)})) == nil // it may be too late for this, too
 
 		sent := 0
 		for {
-			u := p.next()
-			h, n, ok := ddp.Parse(u)
-			require.True(t, ok)
-			if h.QN == rdmap.QNTerminate {
-				term, ok := rdmap.ParseTerminate(u[n:])
+			f := p.nextFPDU()
+			if f.QN == rdmap.QNTerminate {
+				term, ok := rdmap.ParseTerminate(f.payload)
 				require.True(t, ok)
 				require.Equal(t, rdmap.Cause(0x1100), term.Cause)
 				break
 			}
-			if h.Last {
+			if f.Last {
 				sent++
 			}
 		}
-		require.Equal(t, io.EOF, p.untilEnded())
-		require.Len(t, p.octets(), p.at, "octets behind the Terminate")
+		p.expectFIN() // nothing after the Terminate
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		require.Empty(t, r.server.host.Live())
 
 		want := requests
 		if late {
 			want++
 		}
-		for i, c := range r.await(s, want) {
+		for i, c := range s.await(want) {
 			require.Equal(t, uint64(i), c.ID)
 			require.Equal(t, i >= sent, c.Status == Flushed, "request %d of which %d were sent", i, sent)
 		}
@@ -219,16 +204,15 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.open()
 		for i := range requests {
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})))
+			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})
 		}
-		p.next()
-		h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
-		p.write(p.fpdu(h, []byte{0x11, 0x01, 0, 0}))
-		require.Equal(t, io.EOF, p.untilEnded())
+		p.nextFPDU()
+		p.inject(terminateFPDU([]byte{0x11, 0x01, 0, 0}))
+		p.skipToFIN()
 		require.Less(t, len(p.octets()), requests*size, "it sent everything nevertheless")
 		p.closeSend()
-		r.untilDone(s.qp)
-		cs := r.await(s, requests)
+		s.awaitClosed()
+		cs := s.await(requests)
 		require.Equal(t, Flushed, cs[requests-1].Status)
 		for i, c := range cs {
 			require.Equal(t, uint64(i), c.ID)
@@ -243,37 +227,29 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	q := h.newQP(opts{})
-	c, p := h.startUp(4000, 1460, q)
+	c := h.startUp(4000, 1460, q)
 	replied := c.next
-	lo := len(c.stream)
-	c.stream = append(c.stream, p.fpdu(writeTo(0x1234, 0), []byte("x"))...)
+	from, to := c.say(writeFPDU(0x1234, 0, "x"))
 	say := func(window uint16, lo, hi int) {
 		h.send(c, c.seq(lo), replied, tcp.ACK, window, c.options(), c.stream[lo:hi])
 		h.turn(10 * time.Millisecond)
 	}
-	say(0, lo, len(c.stream))
+	say(0, from, to)
 	require.Equal(t, Terminating, q.State())
 	for range 100 {
 		say(0, len(c.stream), len(c.stream))
 	}
-	require.False(t, c.reset)
+	require.False(t, c.peerReset)
 	require.False(t, isDone(q))
-	require.LessOrEqual(t, len(c.in), 1, "a probe of the window at the most")
+	require.LessOrEqual(t, len(c.in)-c.at, 1, "a probe of the window at the most")
 	replied = c.next
 	for range 10 {
 		say(65535, len(c.stream), len(c.stream))
 		replied = c.next
 	}
-	head, n, ok := ddp.Parse(c.in[2:])
-	require.True(t, ok)
-	require.Equal(t, uint32(rdmap.QNTerminate), head.QN)
-	size := (2+int(binary.BigEndian.Uint16(c.in))+3)&^3 + 4
-	require.Len(t, c.in, size)
-	term, ok := rdmap.ParseTerminate(c.in[2+n : size-mpa.CRCLen])
-	require.True(t, ok)
-	require.Equal(t, rdmap.Cause(0x1100), term.Cause)
-	require.Equal(t, mpa.FrameLen+size+1, c.next.Sub(c.irs+1), "a FIN behind it")
-	require.False(t, c.reset)
+	c.expectTerminateFor(0x1100)
+	c.expectFIN()
+	require.Equal(t, c.at+1, c.next.Sub(c.irs+1), "octets of the stream, and the FIN after them")
 }
 
 // Behind the peer's FIN there is nothing: octets that carry sequence numbers beyond it are no part of the stream, however
@@ -284,16 +260,16 @@ func TestOctetsBehindAFIN(t *testing.T) {
 	for name, ahead := range map[string]bool{"later": false, "taken before the FIN": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-			q, region, c, p := h.orderly()
+			q, region, c := h.orderly()
 			lo := len(c.stream)
-			c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 0), []byte("first"))...)
+			c.say(writeFPDU(region.STag(), 0, "first"))
 			mid := len(c.stream)
-			c.stream = append(c.stream, p.fpdu(writeTo(region.STag(), 8), []byte("behind"))...)
+			c.say(writeFPDU(region.STag(), 8, "behind"))
 			if ahead {
-				h.octets(c, mid, len(c.stream), 0)
+				c.sendOctets(mid, len(c.stream), 0)
 				h.turn(time.Millisecond)
 			}
-			h.octets(c, lo, mid, tcp.FIN)
+			c.sendOctets(lo, mid, tcp.FIN)
 			h.turn(time.Millisecond)
 			for _, shift := range []tcp.Seq{0, 1} { // in the FIN's place, and behind it
 				h.send(c, c.seq(mid)+shift, c.next, tcp.ACK, 65535, c.options(), c.stream[mid:])
@@ -305,7 +281,7 @@ func TestOctetsBehindAFIN(t *testing.T) {
 				return
 			}
 			require.Equal(t, make([]byte, 6), region.Bytes()[8:14])
-			h.octets(c, mid, mid, 0) // acknowledges nothing new; our FIN is out
+			c.sendOctets(mid, mid, 0) // acknowledges nothing new; our FIN is out
 			h.send(c, c.seq(mid)+1, c.next, tcp.ACK, 65535, c.options(), nil)
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))

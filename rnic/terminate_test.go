@@ -2,9 +2,7 @@ package rnic
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"io"
 	"math"
 	"strings"
 	"testing"
@@ -74,7 +72,7 @@ var offences = []offence{
 		return errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, offenceLen)}))
 	}, LocalLength},
 	{"no receive buffer", 0x1202, func(t *testing.T, r *rig, s, c *end) error {
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5)}))) // takes the one there is
+		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 5)}) // takes the one there is
 		return errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, offenceLen)}))
 	}, Success},
 }
@@ -104,17 +102,16 @@ func TestOffences(t *testing.T) {
 
 func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	s, c := r.connect(opts{}, opts{})
-	bystanderS, bystanderC := r.connect(opts{QPOptions: QPOptions{PD: s.pd}}, opts{})
-	r.exchange(bystanderS, bystanderC)
+	beside := r.newBystander(opts{QPOptions: QPOptions{PD: s.pd}})
 	if !first {
 		r.exchange(s, c)
 	}
 	before := bytes.Clone(s.region.Bytes())
-	require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(50, 0, 100))))
+	s.postRecv(s.recvAt(50, 0, 100))
 	require.NoError(t, o.post(t, r, s, c))
-	require.NoError(t, errOf(c.qp.PostRecv(c.recvAt(60, 0, 100))))
-	r.untilDone(c.qp)
-	r.untilDone(s.qp)
+	c.postRecv(c.recvAt(60, 0, 100))
+	c.awaitClosed()
+	s.awaitClosed()
 
 	var te *TerminateError
 	require.ErrorAs(t, s.qp.Err(), &te)
@@ -136,14 +133,14 @@ func (o *offence) commit(t *testing.T, r *rig, first bool) {
 	if o.name == "TO at the region's end" || o.cause != 0x1101 {
 		require.True(t, bytes.Equal(before, s.region.Bytes()), "the region was written")
 	}
-	require.Equal(t, []Completion{recvCompletion(s, o.recv)}, r.await(s, 1))
+	s.expectCompletions(recvCompletion(s, o.recv))
 	c.poll()
 	require.Contains(t, c.done, Completion{ID: 60, QP: c.qp.Number(), Op: OpRecv, Status: Flushed})
 	for _, cm := range c.done {
 		require.Contains(t, []Status{Success, Flushed}, cm.Status)
 	}
-	r.exchange(bystanderS, bystanderC)
-	r.close(bystanderS, bystanderC)
+	beside.goesOn()
+	r.close(beside.s, beside.c)
 }
 
 func recvCompletion(s *end, st Status) Completion {
@@ -202,18 +199,17 @@ func TestTerminateOnWire(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(50, 0, 100))))
+				s.postRecv(s.recvAt(50, 0, 100))
 				p, _ := r.startRaw(s, false)
 				h := tc.header(s)
-				p.write(p.fpdu(h, []byte("payload")))
-				p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("behind"))) // dropped silently
-				require.Equal(t, rdmap.Terminate{
+				p.inject(fpdu{h, []byte("payload")})
+				p.inject(writeFPDU(s.region.STag(), 0, "behind")) // dropped silently
+				p.expectTerminate(rdmap.Terminate{
 					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(h.Len() + 7), DDP: h,
-				}, p.terminate())
-				require.Equal(t, io.EOF, p.untilEnded())
-				require.Len(t, p.octets(), p.at, "octets behind the Terminate")
+				})
+				p.expectFIN() // nothing after the Terminate
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				require.ErrorContains(t, s.qp.Err(), "rnic: stream terminated: ")
 				require.Equal(t, tc.cause, qp.TerminateFor(errors.Unwrap(s.qp.Err())).Cause)
 				require.Equal(t, make([]byte, regionBytes), s.region.Bytes())
@@ -231,12 +227,10 @@ func TestShortULPDU(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{})
 			p, _ := r.startRaw(s, false)
-			b := make([]byte, p.tx.Size(n))
-			p.tx.Put(b, [][]byte{make([]byte, n)})
-			p.write(b)
-			require.Equal(t, rdmap.Terminate{Cause: want}, p.terminate())
+			p.write(p.frameULPDU(make([]byte, n)))
+			p.expectTerminate(rdmap.Terminate{Cause: want})
 			p.closeSend()
-			r.untilDone(s.qp)
+			s.awaitClosed()
 		})
 	}
 }
@@ -248,15 +242,15 @@ func TestTerminateBadCRC(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		p.write(p.fpdu(writeTo(s.region.STag(), 0), []byte("good")))
-		b := p.fpdu(writeTo(s.region.STag(), 4), []byte("bad"))
+		p.inject(writeFPDU(s.region.STag(), 0, "good"))
+		b := p.frame(writeFPDU(s.region.STag(), 4, "bad"))
 		b[20] ^= 0x10
 		p.write(b)
-		p.write(p.fpdu(writeTo(s.region.STag(), 8), []byte("withheld")))
-		require.Equal(t, rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPCRC)}, p.terminate())
-		require.Equal(t, io.EOF, p.untilEnded())
+		p.inject(writeFPDU(s.region.STag(), 8, "withheld"))
+		p.expectTerminate(rdmap.Terminate{Cause: rdmap.LLPCause(rdmap.LLPCRC)})
+		p.expectFIN()
 		p.closeSend()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		require.Equal(t, append([]byte("good"), make([]byte, 12)...), s.region.Bytes()[:16])
 		var me *mpa.Error
 		require.ErrorAs(t, s.qp.Err(), &me)
@@ -270,23 +264,18 @@ func TestTerminateBadCRC(t *testing.T) {
 func TestDeliveredBeforeError(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(2, 100, 100))))
+		s.postRecv(s.recvAt(1, 0, 100))
+		s.postRecv(s.recvAt(2, 100, 100))
 		p, _ := r.startRaw(s, false)
-		burst := p.fpdu(sendOf(1), []byte("first"))
-		burst = append(burst, p.fpdu(writeTo(0xdead, 0), []byte("wrong"))...)
-		burst = append(burst, p.fpdu(writeTo(0xdead, 1<<63), []byte("worse"))...)
-		burst = append(burst, p.fpdu(sendOf(2), []byte("second"))...)
-		p.write(burst)
-		term := p.terminate()
-		require.Equal(t, rdmap.Cause(0x1100), term.Cause)
+		p.inject(sendFPDU(1, "first"), writeFPDU(0xdead, 0, "wrong"), writeFPDU(0xdead, 1<<63, "worse"), sendFPDU(2, "second"))
+		term := p.expectTerminateFor(0x1100)
 		require.Zero(t, term.DDP.TO, "the first error is reported")
 		p.closeSend()
-		r.untilDone(s.qp)
-		require.Equal(t, []Completion{
-			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 5},
-			{ID: 2, QP: s.qp.Number(), Op: OpRecv, Status: Flushed},
-		}, r.await(s, 2))
+		s.awaitClosed()
+		s.expectCompletions(
+			Completion{ID: 1, Op: OpRecv, Len: 5},
+			Completion{ID: 2, Op: OpRecv, Status: Flushed},
+		)
 		require.Equal(t, "first", string(s.inbox.Bytes()[:5]))
 		require.Equal(t, make([]byte, 6), s.inbox.Bytes()[100:106])
 	})
@@ -308,18 +297,16 @@ func TestPeerTerminates(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+				s.postRecv(s.recvAt(1, 0, 100))
 				p, _ := r.startRaw(s, false)
-				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
-				p.write(p.fpdu(h, tc.body))
-				require.Equal(t, io.EOF, p.untilEnded())
-				require.Len(t, p.octets(), p.at, "a Terminate is not answered")
+				p.inject(terminateFPDU(tc.body))
+				p.expectFIN() // a Terminate is not answered
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				var pe *PeerError
 				require.ErrorAs(t, s.qp.Err(), &pe)
 				require.Equal(t, tc.want, pe.said.Terminate.Cause)
-				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 			})
 		})
 	}
@@ -331,21 +318,20 @@ func TestNothingBehindATerminate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 100))))
+				s.postRecv(s.recvAt(1, 0, 100))
 				p, _ := r.startRaw(s, false)
-				h := ddp.Header{Last: true, Version: 1, ULP: rdmap.Control(1, rdmap.OpTerminate), QN: rdmap.QNTerminate, MSN: 1}
-				p.write(p.fpdu(h, body))
+				p.inject(terminateFPDU(body))
 				r.until("the end of service", func() bool { return s.qp.State() == Terminating })
-				p.write(p.fpdu(writeTo(s.region.STag(), s.region.Base()), []byte("written")))
-				p.write(p.fpdu(sendOf(1), []byte("sent")))
+				p.inject(writeFPDU(s.region.STag(), s.region.Base(), "written"))
+				p.inject(sendFPDU(1, "sent"))
 				p.closeSend()
-				r.untilDone(s.qp)
+				s.awaitClosed()
 				var te *TerminateError
 				require.ErrorAs(t, s.qp.Err(), &te)
 				require.True(t, te.Remote)
 				require.Equal(t, make([]byte, 7), s.region.Bytes()[:7])
 				require.Equal(t, make([]byte, 4), s.inbox.Bytes()[:4])
-				require.Equal(t, []Completion{{ID: 1, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}}, r.await(s, 1))
+				s.expectCompletions(Completion{ID: 1, Op: OpRecv, Status: Flushed})
 			})
 		})
 	}
@@ -356,21 +342,12 @@ func TestTerminateInTinySegments(t *testing.T) {
 	const mss = 1
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	q := h.newQP(opts{})
-	c, p := h.startUp(4000, mss, q)
-	lo := len(c.stream)
-	c.stream = append(c.stream, p.fpdu(writeTo(0x1234, 0), []byte("x"))...)
-	h.octets(c, lo, len(c.stream), 0)
+	c := h.startUp(4000, mss, q)
+	c.inject(writeFPDU(0x1234, 0, "x"))
 	for range 10 {
 		h.turn(10 * time.Millisecond)
-		h.octets(c, len(c.stream), len(c.stream), 0)
+		c.sendOctets(len(c.stream), len(c.stream), 0)
 	}
-	head, n, ok := ddp.Parse(c.in[2:])
-	require.True(t, ok)
-	require.Equal(t, uint32(rdmap.QNTerminate), head.QN)
-	size := (2+int(binary.BigEndian.Uint16(c.in))+3)&^3 + 4
-	require.Len(t, c.in, size)
-	require.Equal(t, crc32c(c.in[:size-4]), binary.LittleEndian.Uint32(c.in[size-4:]), "CRC")
-	term, ok := rdmap.ParseTerminate(c.in[2+n : size-4])
-	require.True(t, ok)
-	require.Equal(t, rdmap.Cause(0x1100), term.Cause, "invalid STag")
+	c.expectTerminateFor(0x1100) // invalid STag
+	c.expectNothing()
 }

@@ -69,15 +69,16 @@ func (r *rig) sendAndWrite(s, c *end, n int) {
 	r.t.Helper()
 	clear(s.region.Bytes())
 	clear(s.inbox.Bytes())
-	require.NoError(r.t, errOf(s.qp.PostRecv(WorkRequest{ID: 9, Local: s.inbox.Slice(64, s.inbox.Len()-64)})))
+	s.postRecv(WorkRequest{ID: 9, Local: s.inbox.Slice(64, s.inbox.Len()-64)})
 	wr := c.write(s, 1, 0, n)
 	wr.RemoteOffset = 7
-	require.NoError(r.t, errOf(c.qp.PostSend(as(OpWrite, wr))))
-	require.NoError(r.t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, n), Signaled: true})))
-	require.Equal(r.t, []Completion{{ID: 9, QP: s.qp.Number(), Op: OpRecv, Len: uint32(n)}}, r.await(s, 1))
-	require.Equal(r.t, []Completion{
-		{ID: 1, QP: c.qp.Number(), Op: OpWrite, Len: uint32(n)}, {ID: 2, QP: c.qp.Number(), Op: OpSend, Len: uint32(n)},
-	}, r.await(c, 2))
+	c.post(as(OpWrite, wr))
+	c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, n), Signaled: true})
+	s.expectCompletions(Completion{ID: 9, Op: OpRecv, Len: uint32(n)})
+	c.expectCompletions(
+		Completion{ID: 1, Op: OpWrite, Len: uint32(n)},
+		Completion{ID: 2, Op: OpSend, Len: uint32(n)},
+	)
 	for _, x := range []struct {
 		got []byte
 		at  int
@@ -95,12 +96,12 @@ func TestLargeMessages(t *testing.T) {
 		const n = 4 << 20
 		s, c := r.connectEnds(r.newEndOf(r.server, opts{}, n), r.newEndOf(r.client, opts{}, n))
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
-			require.NoError(t, errOf(x[1].qp.PostRecv(x[1].recvAt(3, 0, n))))
-			require.NoError(t, errOf(x[0].qp.PostSend(x[0].write(x[1], 1, 0, n))))
-			require.NoError(t, errOf(x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(0, n), Signaled: true})))
+			x[1].postRecv(x[1].recvAt(3, 0, n))
+			x[0].post(x[0].write(x[1], 1, 0, n))
+			x[0].post(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(0, n), Signaled: true})
 		}
 		for _, x := range [][2]*end{{c, s}, {s, c}} {
-			cs := r.await(x[1], 3)
+			cs := x[1].await(3)
 			require.Contains(t, cs, Completion{ID: 3, QP: x[1].qp.Number(), Op: OpRecv, Len: n})
 			require.True(t, bytes.Equal(x[0].source.Bytes(), x[1].region.Bytes()), "written octets")
 			require.True(t, bytes.Equal(x[0].source.Bytes(), x[1].inbox.Bytes()), "sent octets")
@@ -116,17 +117,20 @@ func TestLargeMessages(t *testing.T) {
 func TestZeroLength(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
-		require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: 8}))) // room for nothing
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(9, 0, 10))))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Signaled: true})))
-		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(5, 0), Signaled: true})))
-		require.Equal(t, []Completion{
-			{ID: 1, QP: c.qp.Number(), Op: OpWrite}, {ID: 2, QP: c.qp.Number(), Op: OpSend}, {ID: 3, QP: c.qp.Number(), Op: OpSend},
-		}, r.await(c, 3))
-		require.Equal(t, []Completion{
-			{ID: 8, QP: s.qp.Number(), Op: OpRecv}, {ID: 9, QP: s.qp.Number(), Op: OpRecv},
-		}, r.await(s, 2))
+		s.postRecv(WorkRequest{ID: 8}) // room for nothing
+		s.postRecv(s.recvAt(9, 0, 10))
+		c.post(WorkRequest{Op: OpWrite, ID: 1, RemoteSTag: 0xdeadbeef, RemoteOffset: 1 << 63, Signaled: true})
+		c.post(WorkRequest{Op: OpSend, ID: 2, Signaled: true})
+		c.post(WorkRequest{Op: OpSend, ID: 3, Local: c.source.Slice(5, 0), Signaled: true})
+		c.expectCompletions(
+			Completion{ID: 1, Op: OpWrite},
+			Completion{ID: 2, Op: OpSend},
+			Completion{ID: 3, Op: OpSend},
+		)
+		s.expectCompletions(
+			Completion{ID: 8, Op: OpRecv},
+			Completion{ID: 9, Op: OpRecv},
+		)
 		require.Equal(t, uint64(1), r.stats(s.qp).WritesRecvd)
 		r.close(s, c)
 	})
@@ -144,11 +148,11 @@ func TestRegionWithBase(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, SGE{STag: m.STag(), Offset: base + 3, Length: 5}, m.Slice(3, 5))
 			for off := 0; off < 100; off += 50 {
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite,
+				c.post(WorkRequest{Op: OpWrite,
 					Local: c.source.Slice(off, 50), RemoteSTag: m.STag(), RemoteOffset: base + uint64(off), Signaled: true,
-				})))
+				})
 			}
-			r.await(c, 2)
+			c.await(2)
 			r.exchange(s, c) // the Writes are there when the Send behind them is
 			require.Equal(t, c.source.Bytes()[:100], b)
 			m.Deregister()
@@ -189,7 +193,7 @@ func TestManyOutstanding(t *testing.T) {
 		}
 		buffers, sends, received, completed := 0, 0, 0, []uint64{}
 		postRecv := func() {
-			require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(0, buffers%depth*1000, 1000))))
+			s.postRecv(s.recvAt(0, buffers%depth*1000, 1000))
 			buffers++
 		}
 		for range depth {
@@ -264,7 +268,7 @@ func TestPostConcurrently(t *testing.T) {
 				}
 			})
 		}
-		cs := r.await(c, posters*each)
+		cs := c.await(posters * each)
 		wg.Wait()
 		next := [posters]uint64{}
 		for _, cm := range cs {
@@ -285,23 +289,22 @@ func TestPayloadMax(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		p.write(p.fpdu(writeTo(0, 0), nil))
+		p.inject(writeFPDU(0, 0, ""))
 		n, err := s.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)
 		m := s.source
 		total := min(2*n+100, m.Len())
-		require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpWrite, Local: m.Slice(0, total), RemoteSTag: 7, RemoteOffset: 1000})))
+		s.post(WorkRequest{Op: OpWrite, Local: m.Slice(0, total), RemoteSTag: 7, RemoteOffset: 1000})
 		var got []int
 		for at := 0; at < total; {
-			u := p.next()
-			h, k, ok := ddp.Parse(u)
-			require.True(t, ok)
+			f := p.nextFPDU()
+			k := len(f.payload)
 			require.Equal(t, ddp.Header{
-				Tagged: true, Last: at+len(u)-k == total, Version: 1, ULP: 0x40, STag: 7, TO: 1000 + uint64(at),
-			}, h)
-			require.True(t, bytes.Equal(m.Bytes()[at:at+len(u)-k], u[k:]))
-			got = append(got, len(u)-k)
-			at += len(u) - k
+				Tagged: true, Last: at+k == total, Version: 1, ULP: 0x40, STag: 7, TO: 1000 + uint64(at),
+			}, f.Header)
+			require.True(t, bytes.Equal(m.Bytes()[at:at+k], f.payload))
+			got = append(got, k)
+			at += k
 		}
 		for _, k := range got[:len(got)-1] {
 			require.Equal(t, n, k)
@@ -316,16 +319,12 @@ func TestSendsOnWire(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		p, _ := r.startRaw(s, false)
-		p.write(p.fpdu(writeTo(0, 0), nil))
+		p.inject(writeFPDU(0, 0, ""))
 		for i := range 3 {
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(10*i, 10)})))
+			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(10*i, 10)})
 		}
 		for i := range 3 {
-			u := p.next()
-			h, n, ok := ddp.Parse(u)
-			require.True(t, ok)
-			require.Equal(t, sendOf(uint32(i+1)), h)
-			require.Equal(t, s.source.Bytes()[10*i:10*i+10], u[n:])
+			p.expectFPDU(sendFPDU(uint32(i+1), s.source.Bytes()[10*i:10*i+10]))
 		}
 	})
 }
@@ -376,11 +375,11 @@ func TestSharedCompletionQueue(t *testing.T) {
 		}
 		for i := range 12 {
 			c := cs[i%3]
-			require.NoError(t, errOf(c.qp.PostSend(c.write(ss[i%3], uint64(i), 0, 1000))))
+			c.post(c.write(ss[i%3], uint64(i), 0, 1000))
 		}
 		next := map[uint32]uint64{cs[0].qp.Number(): 0, cs[1].qp.Number(): 1, cs[2].qp.Number(): 2}
 		require.Len(t, next, 3)
-		for _, cm := range r.await(cs[0], 12) {
+		for _, cm := range cs[0].await(12) {
 			require.Equal(t, next[cm.QP], cm.ID)
 			next[cm.QP] += 3
 		}

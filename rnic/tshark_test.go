@@ -66,17 +66,17 @@ func TestTsharkReadsWhatWeSend(t *testing.T) {
 	s, c := r.connect(opt, opt)
 	for i, n := range []int{0, 1, 2, 3, 4, 5, 100, 1000, 1428, 1429, 5000} {
 		for _, x := range [2][2]*end{{c, s}, {s, c}} {
-			require.NoError(t, errOf(x[1].qp.PostRecv(x[1].recvAt(uint64(i), 0, 6000))))
-			require.NoError(t, errOf(x[0].qp.PostSend(x[0].write(x[1], 1, 10*i, n))))
-			r.await(x[0], 1) // so that nothing shares a segment
-			require.NoError(t, errOf(x[0].qp.PostSend(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(i, n), Signaled: true})))
-			r.await(x[0], 1)
-			r.await(x[1], 1)
+			x[1].postRecv(x[1].recvAt(uint64(i), 0, 6000))
+			x[0].post(x[0].write(x[1], 1, 10*i, n))
+			x[0].await(1) // so that nothing shares a segment
+			x[0].post(WorkRequest{Op: OpSend, ID: 2, Local: x[0].source.Slice(i, n), Signaled: true})
+			x[0].await(1)
+			x[1].await(1)
 		}
 	}
-	require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 9), RemoteSTag: 1}))) // a Terminate answers it
-	r.untilDone(c.qp)
-	r.untilDone(s.qp)
+	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 9), RemoteSTag: 1}) // a Terminate answers it
+	c.awaitClosed()
+	s.awaitClosed()
 
 	want := describeFPDUs(t, frames)
 	fields := []string{

@@ -29,12 +29,11 @@ func TestUserTimeout(t *testing.T) {
 			begin := r.time
 			for _, x := range [][2]*end{{s, c}, {c, s}} {
 				if inFlight {
-					require.NoError(t, errOf(x[0].qp.PostSend(x[0].write(x[1], 1, 0, 100))))
+					x[0].post(x[0].write(x[1], 1, 0, 100))
 				}
 			}
 			for _, e := range []*end{s, c} {
-				r.untilDone(e.qp)
-				require.ErrorIs(t, e.qp.Err(), stack.ErrTimeout)
+				e.expectClosedBy(stack.ErrTimeout)
 			}
 			require.LessOrEqual(t, time.Duration(r.time-begin), after+time.Millisecond)
 			require.Greater(t, time.Duration(r.time-begin), after/2)

@@ -35,10 +35,10 @@ func TestWriteThroughAWindow(t *testing.T) {
 				require.NoError(t, err)
 				wr := cl.write(s, 1, 0, c.n)
 				wr.RemoteSTag, wr.RemoteOffset = stag, c.to
-				require.NoError(t, errOf(cl.qp.PostSend(as(OpWrite, wr))))
+				cl.post(as(OpWrite, wr))
 				cl.qp.Disconnect()
-				r.untilDone(cl.qp)
-				r.untilDone(s.qp)
+				cl.awaitClosed()
+				s.awaitClosed()
 				want := make([]byte, regionBytes)
 				if c.want == "" {
 					require.NoError(t, cl.qp.Err())
@@ -121,7 +121,7 @@ func TestRegionByAddress(t *testing.T) {
 		require.NoError(t, err)
 		wr := c.write(s, 1, 0, 2000)
 		wr.RemoteSTag, wr.RemoteOffset = m.STag(), uint64(uintptr(unsafe.Pointer(&b[700])))
-		require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+		c.post(as(OpWrite, wr))
 		r.close(s, c)
 		require.Equal(t, c.source.Bytes()[:2000], b[700:2700])
 		require.Equal(t, make([]byte, 700), b[:700])
@@ -148,18 +148,18 @@ func TestSendInvalidate(t *testing.T) {
 				}
 				wr := c.write(s, 1, 0, 1000)
 				wr.RemoteSTag, wr.RemoteOffset = stag, 0
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(5, 0, 100))))
-				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
+				s.postRecv(s.recvAt(5, 0, 100))
+				c.post(as(OpWrite, wr))
 				done := WorkRequest{ID: 2, Local: c.source.Slice(0, 100), RemoteSTag: stag, Signaled: true}
-				require.NoError(t, errOf(c.qp.PostSend(as(OpSendInvalidate, done))))
-				require.Equal(t, []Completion{{ID: 5, QP: s.qp.Number(), Op: OpRecv, Len: 100, Invalidated: stag}}, r.await(s, 1))
-				require.Equal(t, Completion{ID: 2, QP: c.qp.Number(), Op: OpSendInvalidate, Len: 100}, r.await(c, 2)[1])
+				c.post(as(OpSendInvalidate, done))
+				s.expectCompletions(Completion{ID: 5, Op: OpRecv, Len: 100, Invalidated: stag})
+				require.Equal(t, Completion{ID: 2, QP: c.qp.Number(), Op: OpSendInvalidate, Len: 100}, c.await(2)[1])
 				require.Equal(t, kind == "window", m.Valid(), "a window's end leaves the region")
 				require.False(t, w.Valid())
 				require.Equal(t, c.source.Bytes()[:1000], m.Bytes())
 				clear(m.Bytes()) // ours alone: -race would see a late octet
-				require.NoError(t, errOf(c.qp.PostSend(as(OpWrite, wr))))
-				r.untilDone(c.qp)
+				c.post(as(OpWrite, wr))
+				c.awaitClosed()
 				require.ErrorContains(t, c.qp.Err(), "invalid STag")
 				require.Equal(t, make([]byte, 1000), m.Bytes())
 			})
@@ -197,19 +197,20 @@ func TestSendInvalidateRefused(t *testing.T) {
 				s, c := r.connect(opts{}, opts{})
 				otherS, otherC := r.connect(opts{QPOptions: QPOptions{PD: s.pd}}, opts{})
 				target := stag(t, s, otherS)
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(5, 0, 100))))
-				require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(6, 0, 100))))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSendInvalidate, Local: c.source.Slice(0, 100), RemoteSTag: target})))
-				require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 100)})))
-				r.untilDone(c.qp)
-				r.untilDone(s.qp)
+				s.postRecv(s.recvAt(5, 0, 100))
+				s.postRecv(s.recvAt(6, 0, 100))
+				c.post(WorkRequest{Op: OpSendInvalidate, Local: c.source.Slice(0, 100), RemoteSTag: target})
+				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 100)})
+				c.awaitClosed()
+				s.awaitClosed()
 				var pe *PeerError
 				require.ErrorAs(t, c.qp.Err(), &pe)
 				require.Equal(t, "RDMAP remote protection error: STag cannot be invalidated (layer 0, type 1, code 0x09)", pe.said.Terminate.Cause.String())
 				require.EqualValues(t, target, pe.said.Terminate.DDP.ULP32)
-				require.Equal(t, []Completion{
-					{ID: 5, QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, {ID: 6, QP: s.qp.Number(), Op: OpRecv, Status: Flushed},
-				}, r.await(s, 2))
+				s.expectCompletions(
+					Completion{ID: 5, Op: OpRecv, Status: Flushed},
+					Completion{ID: 6, Op: OpRecv, Status: Flushed},
+				)
 				require.True(t, s.region.Valid())
 				r.exchange(otherS, otherC)
 			})

@@ -40,9 +40,9 @@ func TestRequestShapes(t *testing.T) {
 		}
 		require.NoError(t, checkLong(OpSend, &WorkRequest{Local: huge, List: []SGE{{Length: math.MaxUint32 - huge.Length}}}, 2, 0), "the longest")
 		require.Zero(t, c.cq.q.Promised())
-		require.NoError(t, errOf(s.qp.PostRecv(s.recvAt(1, 0, 0))))
+		s.postRecv(s.recvAt(1, 0, 0))
 		require.NoError(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, ID: 1, Inline: []byte{}, Signaled: true})), "no octets are no inline data")
-		require.Equal(t, []Completion{{ID: 1, QP: c.qp.Number(), Op: OpSend}}, r.await(c, 1))
+		c.expectCompletions(Completion{ID: 1, Op: OpSend})
 	})
 }
 
@@ -91,18 +91,18 @@ func TestLongestRequestsFit(t *testing.T) {
 			list[i] = s.inbox.Slice(i, 1)
 		}
 		for i := range depth {
-			require.NoError(t, errOf(s.qp.PostRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list})))
+			s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list})
 		}
 		require.ErrorIs(t, errOf(s.qp.PostRecv(WorkRequest{Local: list[0], List: list})), ErrRecvQueueFull)
 		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range depth {
-			require.NoError(t, errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)})))
+			s.post(WorkRequest{Op: OpSend, ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)})
 		}
 		for errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: 200, Local: list[0], List: list})) == nil {
 			require.Less(t, s.qp.engine.SQ.Len(), 2*depth*(1+qp.EntriesMoreMax), "a ring without an end")
 		}
 		p.reset()
-		r.untilDone(s.qp)
+		s.awaitClosed()
 		s.poll()
 		ids := map[uint64]int{}
 		for _, c := range s.done {

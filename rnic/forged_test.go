@@ -2,6 +2,7 @@ package rnic
 
 import (
 	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -19,18 +20,23 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// hostile is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits but the test, which makes
-// every segment itself and need not obey anything. What the Adapter sends must be sound: frame checks that.
+// forgedTurns is how many turns of a microsecond an expectation may take: with segments that the test
+// makes, it is the test that makes time pass.
+const forgedTurns = 3
+
+// hostile is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits but the
+// test, which makes every segment itself and need not obey anything. What the Adapter sends must be
+// sound: frame checks that.
 //
 //	h := newHostile(t, hostileConfig{})
-//	c := h.open(3000, 1460)                 // a handshake from port 3000
-//	c.stream = request(mpa.Frame{...})
-//	h.octets(c, 0, len(c.stream), 0)        // any part of the stream, with any flags, at any time
+//	c := h.startUp(3000, 1460, q)          // from port 3000; open: the handshake alone
+//	c.inject(sendFPDU(1, "hello"))         // in order, as any peer
+//	lo, hi := c.say(sendFPDU(2, "hello"))  // in its stream, and not sent
+//	c.sendOctets(lo, hi, 0)                // any part of the stream, with any flags, at any time
 //	h.turn(time.Microsecond)
 type hostile struct {
-	t        testing.TB
+	driver
 	rng      *rand.Rand
-	time     int64
 	pool     *mem.Pool // the Adapter's
 	poller   *stack.Poller
 	adapter  *Adapter
@@ -50,8 +56,10 @@ type hostileConfig struct {
 	tcp      tcp.Config
 }
 
-// forged is the peer's end of a connection, as far as a peer has to remember it.
+// forged is a peer whose segments the test makes too: what it has to remember of its connection.
 type forged struct {
+	*peer
+	h                *hostile
 	port, serverPort uint16
 	iss, irs         tcp.Seq
 	synced           bool    // the Adapter's SYN was seen
@@ -63,7 +71,8 @@ type forged struct {
 	lag              int       // octets that it is late in acknowledging, at most
 	in               []byte    // what the Adapter said, in order
 	flags            tcp.Flags // with its last octets
-	reset            bool      // by the Adapter
+	fin              bool      // by the Adapter
+	peerReset        bool      // by the Adapter
 }
 
 var (
@@ -75,7 +84,8 @@ var (
 func newHostile(t testing.TB, cfg hostileConfig) *hostile {
 	t.Helper()
 	const mtu = 1500
-	h := &hostile{t: t, rng: rand.New(rand.NewPCG(cfg.seed, 99)), time: int64(time.Second), conns: map[uint16]*forged{}}
+	h := &hostile{driver: driver{t: t, time: int64(time.Second), left: forgedTurns + 1}, rng: rand.New(rand.NewPCG(cfg.seed, 99)), conns: map[uint16]*forged{}}
+	h.move = func() { h.turn(time.Microsecond) }
 	h.pool, h.own = testhost.NewPool(t, cfg.bufs, mtu), testhost.NewPool(t, 1024, mtu)
 	connection, err := wire.New(wire.Config{MTU: mtu})
 	require.NoError(t, err)
@@ -148,7 +158,7 @@ func (h *hostile) segment(c *forged, s *tcp.Segment, text []byte) {
 		h.send(c, c.iss, c.next, tcp.SYN|tcp.ACK, 65535, h.synOptions(c, 1460), nil)
 		return
 	case s.Flags&tcp.RST != 0:
-		c.reset = true
+		c.peerReset = true
 		return
 	}
 	if s.Options.HasTimestamps {
@@ -169,6 +179,7 @@ func (h *hostile) segment(c *forged, s *tcp.Segment, text []byte) {
 	}
 	if c.next += tcp.Seq(len(text)); s.Flags&tcp.FIN != 0 {
 		c.next++
+		c.fin = true
 	}
 }
 
@@ -233,7 +244,8 @@ func (c *forged) options() tcp.Options {
 
 // answerer is a connection that the Adapter will dial to our port.
 func (h *hostile) answerer(port uint16) *forged {
-	c := &forged{port: port, iss: tcp.Seq(h.rng.Uint32()), ts: 1000}
+	c := &forged{h: h, port: port, iss: tcp.Seq(h.rng.Uint32()), ts: 1000}
+	c.peer = &peer{peerStream: (*forgedStream)(c), d: &h.driver}
 	if h.iss != nil {
 		c.iss = *h.iss
 	}
@@ -254,8 +266,16 @@ func (h *hostile) open(port, mss uint16) *forged {
 	return c
 }
 
-// octets sends the octets [lo, hi) of c's stream in one segment, and flags.
-func (h *hostile) octets(c *forged, lo, hi int, flags tcp.Flags) {
+// say appends FPDUs to what c has to say, [lo, hi) of its stream. Nothing is sent yet.
+func (c *forged) say(fpdus ...fpdu) (lo, hi int) {
+	lo = len(c.stream)
+	c.stream = append(c.stream, c.frame(fpdus...)...)
+	return lo, len(c.stream)
+}
+
+// sendOctets sends the octets [lo, hi) of c's stream in one segment, and flags.
+func (c *forged) sendOctets(lo, hi int, flags tcp.Flags) {
+	h := c.h
 	h.t.Helper()
 	h.send(c, c.seq(lo), c.next, tcp.ACK|flags, 65535, c.options(), c.stream[lo:hi])
 }
@@ -265,25 +285,52 @@ func (c *forged) seq(at int) tcp.Seq { return c.iss + 1 + tcp.Seq(at) }
 // place is how many octets of the stream the Adapter has acknowledged.
 func (c *forged) place() int { return c.acked.Sub(c.iss + 1) }
 
-// startUp opens a connection and has it accepted by q. What comes next in its stream is FPDUs, which the result writes.
-func (h *hostile) startUp(port, mss uint16, q *QueuePair) (*forged, *rawInitiator) {
+// forgedStream is a forged peer as a stream: what it writes is sent in order, once.
+type forgedStream forged
+
+const forgedSegment = 1400
+
+func (s *forgedStream) write(b []byte) {
+	c := (*forged)(s)
+	lo := len(c.stream)
+	for c.stream = append(c.stream, b...); lo < len(c.stream); lo += forgedSegment {
+		c.sendOctets(lo, min(lo+forgedSegment, len(c.stream)), 0)
+	}
+}
+
+func (s *forgedStream) octets() []byte { return s.in }
+
+func (s *forgedStream) ended() error {
+	switch {
+	case s.peerReset:
+		return stack.ErrReset
+	case s.fin:
+		return io.EOF
+	}
+	return nil
+}
+
+func (s *forgedStream) closeSend() { (*forged)(s).sendOctets(len(s.stream), len(s.stream), tcp.FIN) }
+
+func (s *forgedStream) reset() {
+	c := (*forged)(s)
+	c.h.send(c, c.seq(len(c.stream)), c.next, tcp.RST|tcp.ACK, 0, c.options(), nil)
+}
+
+// startUp opens a connection and has it accepted by q. What comes next in its stream is FPDUs.
+func (h *hostile) startUp(port, mss uint16, q *QueuePair) *forged {
 	h.t.Helper()
 	c := h.open(port, mss)
 	require.True(h.t, c.synced, "no answer to our SYN")
 	c.stream = request(mpa.Frame{Rev: 1, CRC: true})
-	h.octets(c, 0, len(c.stream), 0)
+	c.sendOctets(0, len(c.stream), 0)
 	h.turn(time.Microsecond)
 	req := h.listener.Poll()
 	require.NotNil(h.t, req)
 	require.NoError(h.t, req.Accept(h.t.Context(), q, h.params[q]))
 	h.turns(2, time.Microsecond)
-	f, n, err := mpa.ParseFrame(c.in, mpa.Reply, mpa.PrivateDataMax)
-	require.NoError(h.t, err)
-	require.Positive(h.t, n, "no Reply")
-	c.in = c.in[n:]
-	p := &rawInitiator{}
-	p.tx.Init(mpa.Mode{Markers: f.Markers, CRC: true})
-	return c, p
+	c.start(mpa.Mode{Markers: c.expectFrame(mpa.Reply).Markers, CRC: true})
+	return c
 }
 
 // newQP is an idle QueuePair with queues of its own.

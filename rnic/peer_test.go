@@ -1,0 +1,482 @@
+package rnic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rnicd/rnicd/internal/testhost"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// peerStream is a TCP connection on which a test writes and reads octets of its own making.
+type peerStream interface {
+	write(b []byte) // a segment of its own over a Poller
+	octets() []byte // all that came so far
+	ended() error   // io.EOF after a FIN, stack.ErrReset after a RST, nil while the other side is open
+	closeSend()
+	reset()
+}
+
+// peer is a connection's other end when the test writes what it says, which need not obey any rule.
+type peer struct {
+	peerStream
+	d  *driver
+	tx mpa.Sender // of what it injects
+	at int        // octets of the stream it was sent that were expected, and came
+}
+
+// start has what p injects framed so.
+func (p *peer) start(mode mpa.Mode) { p.tx.Init(mode) }
+
+// frame is FPDUs as they come next in p's stream. Who calls it must send them.
+func (p *peer) frame(fpdus ...fpdu) []byte {
+	var stream []byte
+	for _, f := range fpdus {
+		stream = append(stream, p.frameULPDU(f.ulpdu())...)
+	}
+	return stream
+}
+
+func (p *peer) frameULPDU(ulpdu []byte) []byte {
+	b := make([]byte, p.tx.Size(len(ulpdu)))
+	p.tx.Put(b, [][]byte{ulpdu})
+	return b
+}
+
+// inject sends FPDUs, all at once: in one segment, if that holds them.
+func (p *peer) inject(fpdus ...fpdu) { p.write(p.frame(fpdus...)) }
+
+// expectFrame waits for a start-up frame.
+func (p *peer) expectFrame(kind mpa.FrameKind) mpa.Frame {
+	p.d.t.Helper()
+	var f mpa.Frame
+	n := 0
+	p.expect(fmt.Sprintf("a start-up frame of kind %v", kind), func() (bool, error) {
+		var err error
+		f, n, err = mpa.ParseFrame(p.octets()[p.at:], kind, mpa.PrivateDataMax)
+		return n > 0, err
+	})
+	p.at += n
+	return f
+}
+
+// nextFPDU waits for what comes next, which is an FPDU with CRC and without markers.
+func (p *peer) nextFPDU() fpdu {
+	p.d.t.Helper()
+	return p.awaitFPDU("an FPDU")
+}
+
+func (p *peer) awaitFPDU(what string) fpdu {
+	p.d.t.Helper()
+	var ulpdu []byte
+	size := 0
+	p.expect(what, func() (bool, error) {
+		var err error
+		ulpdu, size, err = cutFPDU(p.octets()[p.at:])
+		return size > 0, err
+	})
+	f, ok := parseFPDU(ulpdu)
+	if !ok {
+		p.d.t.Fatalf("want %s; an FPDU too short for DDP came: %x", what, ulpdu)
+	}
+	p.at += size
+	return f
+}
+
+// expectFPDU waits for what comes next, which is this FPDU.
+func (p *peer) expectFPDU(want fpdu) {
+	p.d.t.Helper()
+	if got := p.awaitFPDU(want.String()); !got.equal(want) {
+		p.d.t.Fatalf("want\n\t%v\nhave\n\t%v", want, got)
+	}
+}
+
+// expectTerminate waits for what comes next, which is this Terminate.
+func (p *peer) expectTerminate(want rdmap.Terminate) {
+	p.d.t.Helper()
+	if got := p.awaitTerminate(want.String()); got != want {
+		p.d.t.Fatalf("want a Terminate,\n\t%v\n\t%+v\nhave\n\t%v\n\t%+v", &want, want, &got, got)
+	}
+}
+
+// expectTerminateFor waits for what comes next, which is a Terminate of this cause. It returns it.
+func (p *peer) expectTerminateFor(cause rdmap.Cause) rdmap.Terminate {
+	p.d.t.Helper()
+	got := p.awaitTerminate(cause.String())
+	if got.Cause != cause {
+		p.d.t.Fatalf("want a Terminate for\n\t%v\nhave\n\t%v", cause, &got)
+	}
+	return got
+}
+
+func (p *peer) awaitTerminate(what string) rdmap.Terminate {
+	p.d.t.Helper()
+	f := p.awaitFPDU("a Terminate for " + what)
+	term, ok := rdmap.ParseTerminate(f.payload)
+	if !ok || f.Header != terminateFPDU("").Header {
+		p.d.t.Fatalf("want a Terminate for %s, have\n\t%v", what, f)
+	}
+	return term
+}
+
+// expectNothing looks whether octets have come that no expectation was about.
+func (p *peer) expectNothing() {
+	p.d.t.Helper()
+	if len(p.octets()) > p.at {
+		p.d.t.Fatalf("want no octets: %s", p.state())
+	}
+}
+
+// expectFIN waits for a FIN, before which no octets come that no expectation was about.
+func (p *peer) expectFIN() {
+	p.d.t.Helper()
+	p.expectEnd(io.EOF, "a FIN")
+	p.expectNothing()
+}
+
+// skipToFIN waits for a FIN, and takes all octets before it as expected.
+func (p *peer) skipToFIN() {
+	p.d.t.Helper()
+	p.expectEnd(io.EOF, "a FIN")
+	p.at = len(p.octets())
+}
+
+// expectReset waits for a RST. What came before it does not matter.
+func (p *peer) expectReset() {
+	p.d.t.Helper()
+	p.expectEnd(stack.ErrReset, "a RST")
+}
+
+func (p *peer) expectEnd(want error, what string) {
+	p.d.t.Helper()
+	if err := p.awaitEnd(what); !errors.Is(err, want) {
+		p.d.t.Fatalf("want %s, have %v; %s", what, err, p.state())
+	}
+}
+
+// untilEnded waits for a FIN or a RST.
+func (p *peer) untilEnded() error {
+	p.d.t.Helper()
+	return p.awaitEnd("a FIN or a RST")
+}
+
+func (p *peer) awaitEnd(what string) error {
+	p.d.t.Helper()
+	p.d.expect(what, func() bool { return p.ended() != nil }, p.state)
+	return p.ended()
+}
+
+// expect waits for octets in which came finds what it looks for. It fails as soon as they cannot
+// come any more.
+func (p *peer) expect(what string, came func() (bool, error)) {
+	p.d.t.Helper()
+	p.d.expect(what, func() bool {
+		end := p.ended() // before the octets, which may all be there then
+		ok, err := came()
+		if err == nil && !ok {
+			err = end
+		}
+		if err != nil {
+			p.d.t.Fatalf("want %s: %v; %s", what, err, p.state())
+		}
+		return ok
+	}, p.state)
+}
+
+// state is what a test is told of p when something did not come.
+func (p *peer) state() string {
+	text := "no octets came"
+	if rest := p.octets()[p.at:]; len(rest) > 0 {
+		text = "what came:\n\t" + showStream(rest)
+	}
+	if end := p.ended(); end != nil {
+		text += fmt.Sprintf("\n\tthen the end: %v", end)
+	}
+	return text
+}
+
+// play runs a transcript from p's side, in hex: "> octets" it writes, "< octets" it is sent, from the
+// connection's first octet. Nothing more has come when it writes, nor after the last line, if that
+// is not what brings it.
+func (p *peer) play(lines ...string) {
+	p.d.t.Helper()
+	p.at = 0
+	for i, line := range lines {
+		octets := unhex(p.d.t, line[2:])
+		if line[0] == '>' {
+			if len(p.octets()) > p.at {
+				p.d.t.Fatalf("line %d, %s: octets before it; %s", i, line, p.state())
+			}
+			p.write(octets)
+			continue
+		}
+		p.expect(fmt.Sprintf("line %d, %s", i, line), func() (bool, error) {
+			return len(p.octets()) >= p.at+len(octets), nil
+		})
+		require.Equal(p.d.t, line[2:], spaced(p.octets()[p.at:p.at+len(octets)], line[2:]), "line %d", i)
+		p.at += len(octets)
+	}
+	if lines[len(lines)-1][0] == '<' {
+		p.expectNothing()
+	}
+}
+
+// dialRaw connects to the rig's Listener from the client's host.
+func (r *rig) dialRaw() *peer {
+	r.t.Helper()
+	if r.kind == sockets {
+		nc, err := net.Dial("tcp", r.addr())
+		require.NoError(r.t, err)
+		return r.newPeer(newRawSocket(r, nc.(*net.TCPConn)))
+	}
+	p := r.newRawUpper(r.hosts[1])
+	require.NoError(r.t, p.poller.Submit(func() {
+		_, err := p.poller.Dial(netip.MustParseAddrPort(r.addr()), p)
+		p.fail(err)
+	}))
+	r.until("a raw connection", p.connected)
+	return r.newPeer(p)
+}
+
+// listenRaw makes a TCP listener on the server's host that knows nothing of MPA. accept waits for a connection.
+func (r *rig) listenRaw() (addr string, accept func() *peer) {
+	r.t.Helper()
+	if r.kind == sockets {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(r.t, err)
+		r.t.Cleanup(func() { require.NoError(r.t, l.Close()) })
+		return l.Addr().String(), func() *peer {
+			require.NoError(r.t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
+			nc, err := l.Accept()
+			require.NoError(r.t, err)
+			return r.newPeer(newRawSocket(r, nc.(*net.TCPConn)))
+		}
+	}
+	var got atomic.Pointer[peer]
+	require.NoError(r.t, r.hosts[0].poller.Submit(func() {
+		require.NoError(r.t, r.hosts[0].poller.Listen(9000, 8, func(*stack.Conn) stack.Upper {
+			p := r.newRawUpper(r.hosts[0])
+			got.Store(r.newPeer(p))
+			return p
+		}))
+	}))
+	r.step()
+	return "10.9.0.1:9000", func() *peer {
+		r.until("a raw connection", func() bool {
+			p := got.Load()
+			return p != nil && p.peerStream.(*rawUpper).connected()
+		})
+		return got.Load()
+	}
+}
+
+func (r *rig) newPeer(s peerStream) *peer { return &peer{peerStream: s, d: &r.driver} }
+
+// startRaw connects a peer to s and brings it through start-up as Initiator. It asks for CRC; markers as said. The
+// Responder's Reply is returned.
+func (r *rig) startRaw(s *end, markers bool) (*peer, mpa.Frame) {
+	r.t.Helper()
+	p := r.dialRaw()
+	p.write(request(mpa.Frame{Rev: 1, CRC: true, Markers: markers}))
+	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
+	f := p.expectFrame(mpa.Reply)
+	p.start(mpa.Mode{Markers: f.Markers, CRC: true})
+	return p, f
+}
+
+func request(f mpa.Frame) []byte {
+	f.Kind = mpa.Request
+	return f.Append(nil)
+}
+
+// rawUpper is a peerStream on a Poller.
+type rawUpper struct {
+	testhost.Upper
+	poller *stack.Poller
+	turned bool // on the test's goroutine, so that what it does takes effect at once
+
+	mu   sync.Mutex
+	conn *stack.Conn
+	out  [][]byte
+	in   []byte
+	end  error
+	fin  bool // after out
+}
+
+func (r *rig) newRawUpper(h *rigHost) *rawUpper {
+	return &rawUpper{poller: h.poller, turned: r.kind == turned}
+}
+
+func (p *rawUpper) connected() bool { return p.connection() != nil }
+
+func (p *rawUpper) connection() *stack.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conn
+}
+
+func (p *rawUpper) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end = err
+}
+
+// do calls f with the connection, if there still is one, where the Poller's goroutine is.
+func (p *rawUpper) do(f func(*stack.Conn)) {
+	do := func() {
+		if c := p.connection(); c != nil {
+			f(c)
+		}
+	}
+	if p.turned {
+		do()
+	} else {
+		_ = p.poller.Submit(do) // of a stopped Poller's connection there is nothing to be had
+	}
+}
+
+func (p *rawUpper) Established(c *stack.Conn) {
+	p.mu.Lock()
+	p.conn = c
+	p.mu.Unlock()
+	c.SetNoDelay(true)
+}
+
+func (p *rawUpper) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) stack.Verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if off != uint64(len(p.in)) {
+		return stack.Refused
+	}
+	p.in = append(p.in, data...)
+	return stack.Taken
+}
+
+func (p *rawUpper) Pull(c *stack.Conn, dst []byte) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.out) == 0 {
+		if p.fin {
+			c.CloseSend()
+		}
+		return 0
+	}
+	n := copy(dst, p.out[0])
+	if p.out[0] = p.out[0][n:]; len(p.out[0]) == 0 {
+		p.out = p.out[1:]
+	}
+	return n
+}
+
+func (p *rawUpper) PeerClosed(*stack.Conn) { p.fail(io.EOF) }
+func (p *rawUpper) Closed(_ *stack.Conn, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn = nil; err != nil {
+		p.end = err
+	}
+}
+
+func (p *rawUpper) write(b []byte) {
+	p.mu.Lock()
+	p.out = append(p.out, bytes.Clone(b))
+	p.mu.Unlock()
+	p.do((*stack.Conn).Send)
+}
+
+func (p *rawUpper) octets() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.in
+}
+
+func (p *rawUpper) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end
+}
+
+func (p *rawUpper) closeSend() {
+	p.mu.Lock()
+	p.fin = true
+	p.mu.Unlock()
+	p.do((*stack.Conn).Send)
+}
+
+func (p *rawUpper) reset() { p.do(func(c *stack.Conn) { c.Abort() }) }
+
+// rawSocket is a peerStream over the kernel's TCP.
+type rawSocket struct {
+	t  testing.TB
+	nc *net.TCPConn
+
+	mu  sync.Mutex
+	in  []byte
+	end error
+}
+
+func newRawSocket(r *rig, nc *net.TCPConn) *rawSocket {
+	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
+	p := &rawSocket{t: r.t, nc: nc}
+	var wg sync.WaitGroup
+	wg.Go(p.read)
+	r.t.Cleanup(func() {
+		_ = nc.Close() // the test may have closed it
+		wg.Wait()
+	})
+	return p
+}
+
+func (p *rawSocket) read() {
+	b := make([]byte, 4096)
+	for {
+		n, err := p.nc.Read(b)
+		p.mu.Lock()
+		p.in = append(p.in, b[:n]...)
+		if err != nil {
+			if p.end = err; !errors.Is(err, io.EOF) {
+				p.end = transport.SocketError(err)
+			}
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *rawSocket) write(b []byte) {
+	_, _ = p.nc.Write(b) // the other side may be gone: the test looks at what it says
+}
+
+func (p *rawSocket) octets() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.in[:len(p.in):len(p.in)] // what is there does not change any more
+}
+
+func (p *rawSocket) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end
+}
+
+func (p *rawSocket) closeSend() { require.NoError(p.t, p.nc.CloseWrite()) }
+
+func (p *rawSocket) reset() {
+	require.NoError(p.t, p.nc.SetLinger(0))
+	require.NoError(p.t, p.nc.Close())
+}

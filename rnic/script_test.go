@@ -1,0 +1,214 @@
+package rnic
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A test of this package is a script: a conversation that reads from top to bottom. Who speaks is
+// of one of two kinds.
+//
+// An end (rig_test.go) is a QueuePair of ours and its memory:
+//
+//	s.postRecv(s.recvAt(1, 0, 100))                           // and post, for the send queue
+//	s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 5}) // the next ones, in order
+//	s.expectClosed()                                          // and expectClosedBy(err)
+//
+// A peer (peer_test.go) is the test itself: it writes octets of its own making, and need not obey
+// any rule.
+//
+//	p, _ := r.startRaw(s, false)                  // through start-up; dialRaw, startConnect: before it
+//	p.inject(sendFPDU(1, "hello"), sendFPDU(2, "you")) // in one segment; write: any octets
+//	p.expectFPDU(sendFPDU(1, "hello yourself"))
+//	p.expectTerminate(rdmap.Terminate{Cause: 0x1100})
+//	p.closeSend()
+//	p.expectFIN()
+//
+// Its octets travel over a Poller's TCP, over the kernel's, or in segments that the test makes too
+// (forged_test.go). Start-up is written in octets, by play.
+//
+// Every expectation ends: in virtual time after a number of steps, otherwise after patience. Where
+// it is not met, the test fails with what came instead, decoded.
+
+// driver makes time pass until what a test waits for has happened.
+type driver struct {
+	t    testing.TB
+	ctx  context.Context
+	time int64  // virtual
+	move func() // one step of virtual time; nil: time is real
+	left int    // steps that one expectation may take; 0: stepsMax
+}
+
+// until waits for cond.
+func (d *driver) until(what string, cond func() bool) {
+	d.t.Helper()
+	d.expect(what, cond, nil)
+}
+
+// expect waits for cond, and fails with what came instead.
+func (d *driver) expect(what string, cond func() bool, instead func() string) {
+	d.t.Helper()
+	fail := func(limit any) {
+		d.t.Helper()
+		text := fmt.Sprintf("want %s: not within %v", what, limit)
+		if instead != nil {
+			text += "; " + instead()
+		}
+		d.t.Fatal(text)
+	}
+	if d.move != nil {
+		steps := stepsMax
+		if d.left > 0 {
+			steps = d.left
+		}
+		for range steps {
+			if cond() {
+				return
+			}
+			d.move()
+		}
+		fail(fmt.Sprintf("%d steps", steps))
+	}
+	tick := time.NewTicker(50 * time.Microsecond)
+	defer tick.Stop()
+	for spins := 0; !cond(); spins++ {
+		if spins < 100 {
+			runtime.Gosched()
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-d.ctx.Done():
+			fail(patience)
+		}
+	}
+}
+
+// post posts requests to e's send queue, and all are taken.
+func (e *end) post(wrs ...WorkRequest) {
+	e.d.t.Helper()
+	n, err := e.qp.PostSend(wrs...)
+	require.NoError(e.d.t, err)
+	require.Equal(e.d.t, len(wrs), n, "requests that were posted")
+}
+
+// postRecv posts receive buffers at e, and all are taken.
+func (e *end) postRecv(wrs ...WorkRequest) {
+	e.d.t.Helper()
+	n, err := e.qp.PostRecv(wrs...)
+	require.NoError(e.d.t, err)
+	require.Equal(e.d.t, len(wrs), n, "buffers that were posted")
+}
+
+// poll collects completions.
+func (e *end) poll() {
+	var cs [32]Completion
+	for {
+		n := e.cq.Poll(cs[:])
+		if n == 0 {
+			return
+		}
+		e.done = append(e.done, cs[:n]...)
+	}
+}
+
+// await returns e's next n completions.
+func (e *end) await(n int) []Completion {
+	e.d.t.Helper()
+	e.d.expect(fmt.Sprintf("%d completions", n), func() bool {
+		e.poll()
+		return len(e.done) >= n
+	}, e.state)
+	cs := e.done[:n:n]
+	e.done = e.done[n:]
+	return cs
+}
+
+// expectCompletions waits for e's next completions, which are these. They are of its own QueuePair,
+// unless they name another.
+func (e *end) expectCompletions(want ...Completion) {
+	e.d.t.Helper()
+	want = slices.Clone(want)
+	for i := range want {
+		if want[i].QP == 0 {
+			want[i].QP = e.qp.Number()
+		}
+	}
+	enough := func() bool {
+		e.poll()
+		return len(e.done) >= len(want) || e.differs(want) >= 0
+	}
+	e.d.expect("completions:\n\t"+showCompletions(want), enough, e.state)
+	if i := e.differs(want); i >= 0 {
+		e.d.t.Fatalf("completion %d: want\n\t%v\n%+v\n%s", i, want[i], want[i], e.state())
+	}
+	e.done = e.done[len(want):]
+}
+
+// differs is the first completion that is there and not what is wanted; -1: none.
+func (e *end) differs(want []Completion) int {
+	for i := range min(len(want), len(e.done)) {
+		if want[i] != e.done[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// expectNoCompletion looks whether e has one already.
+func (e *end) expectNoCompletion() {
+	e.d.t.Helper()
+	if e.poll(); len(e.done) > 0 {
+		e.d.t.Fatal("want no completion; " + e.state())
+	}
+}
+
+// awaitClosed waits for the end of e's connection.
+func (e *end) awaitClosed() {
+	e.d.t.Helper()
+	e.d.expect(fmt.Sprintf("the end of queue pair %d", e.qp.Number()), func() bool { return isDone(e.qp) }, e.state)
+}
+
+// expectClosed waits for the end of e's connection, which is in order.
+func (e *end) expectClosed() {
+	e.d.t.Helper()
+	e.awaitClosed()
+	if err := e.qp.Err(); err != nil {
+		e.d.t.Fatalf("want an end in order, have %v", err)
+	}
+}
+
+// expectClosedBy waits for the end of e's connection, for which cause is the reason.
+func (e *end) expectClosedBy(cause error) {
+	e.d.t.Helper()
+	e.awaitClosed()
+	require.ErrorIs(e.d.t, e.qp.Err(), cause)
+}
+
+// state is what a test is told of e when something did not come.
+func (e *end) state() string {
+	e.poll()
+	text := fmt.Sprintf("queue pair %d is %v", e.qp.Number(), e.qp.State())
+	if err := e.qp.Err(); err != nil {
+		text += fmt.Sprintf(", %v", err)
+	}
+	if len(e.done) == 0 {
+		return text + "; no completions"
+	}
+	return text + "; completions:\n\t" + showCompletions(e.done)
+}
+
+func showCompletions(cs []Completion) string {
+	var lines []string
+	for _, c := range cs {
+		lines = append(lines, c.String())
+	}
+	return strings.Join(lines, "\n\t")
+}
