@@ -205,9 +205,7 @@ func TestReceiveHighWater(t *testing.T) {
 			say := func(msn uint32, whole bool) (lo, hi int) {
 				seg := sendOf(msn)
 				seg.Last = whole
-				lo = len(c.stream)
-				c.say(fpdu{seg, make([]byte, 600)})
-				return lo, len(c.stream)
+				return c.say(fpdu{seg, make([]byte, 600)})
 			}
 			for msn := range uint32(8) { // whole ones
 				lo, hi := say(msn+1, true)
@@ -304,13 +302,10 @@ func TestSlowPathExcess(t *testing.T) {
 	}
 	zero := writeTo(qp.RTRSTag, 0)
 	for i := range 2 * limit {
-		lo := len(c.stream)
-		c.say(fpdu{zero, nil})
+		lo, hi := c.say(fpdu{zero, nil})
 		c.sendOctets(lo, lo+9, 0)
-		c.sendOctets(lo+9, len(c.stream), 0)
-		lo = len(gc.stream)
-		gc.say(writeFPDU(region.STag(), 0, []byte{byte(i)}))
-		gc.sendOctets(lo, len(gc.stream), 0)
+		c.sendOctets(lo+9, hi, 0)
+		gc.inject(writeFPDU(region.STag(), 0, []byte{byte(i)}))
 		h.turn(time.Microsecond)
 	}
 	e := event(t, events)
@@ -324,14 +319,11 @@ func TestSlowPathExcess(t *testing.T) {
 	require.EqualValues(t, 2*limit, st.SlowPath)
 
 	require.NoError(t, q.Arm(EventSlowPath, int(e.Count)+limit-1)) // and some more: passed already
-	lo := len(c.stream)
-	c.say(fpdu{zero, nil})
-	c.sendOctets(lo, len(c.stream), 0)
+	c.inject(fpdu{zero, nil})
 	h.turn(time.Microsecond)
 	require.EqualValues(t, 0, len(events), "100 is not more than 100")
 	require.NoError(t, q.Arm(EventSlowPath, limit))
-	c.say(fpdu{zero, nil})
-	c.sendOctets(c.place(), len(c.stream), 0)
+	c.inject(fpdu{zero, nil})
 	h.turn(time.Microsecond)
 	e = event(t, events)
 	e.QP.Abort()

@@ -128,14 +128,12 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 		}
 		c := h.startUp(3000, 1460, q)
 		q.opt.RecvCQ.Arm(NextSolicited)
+		var sends []fpdu
 		for i := range 3 {
-			seg := sendOf(uint32(i + 1))
-			if i == urgent {
-				seg.ULP = rdmap.Control(1, rdmap.OpSendSE)
-			}
-			c.say(fpdu{seg, []byte{1}})
+			sends = append(sends, sendFPDU(uint32(i+1), []byte{1}))
 		}
-		c.sendOctets(c.place(), len(c.stream), 0)
+		sends[urgent].ULP = rdmap.Control(1, rdmap.OpSendSE)
+		c.inject(sends...)
 		h.turn(time.Microsecond)
 		require.Equal(t, 3, q.opt.RecvCQ.q.Waiting())
 		require.True(t, isReady(q.opt.RecvCQ), "message %d of 3", urgent+1)

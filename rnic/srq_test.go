@@ -138,11 +138,11 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	shared := newPool(t, pd, 8, 8)
 	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
 	c := h.startUp(3000, 1460, q)
-	at := len(c.stream)
+	var sends []fpdu
 	for msn := range uint32(7) {
-		c.say(sendFPDU(1+msn, "whole"))
+		sends = append(sends, sendFPDU(1+msn, "whole"))
 	}
-	c.sendOctets(at, len(c.stream), 0)
+	c.inject(sends...)
 	h.turns(3, time.Microsecond)
 	require.Equal(t, RTS, q.State(), "%v", q.Err())
 	require.Equal(t, 1, shared.Left())
@@ -208,9 +208,7 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 			c := h.startUp(3000, 1460, q)
 			seg := sendOf(tc.msn)
 			seg.Last = false
-			at := len(c.stream)
-			c.say(fpdu{seg, []byte("part")})
-			c.sendOctets(at, len(c.stream), 0)
+			c.inject(fpdu{seg, []byte("part")})
 			h.turns(3, time.Microsecond)
 			require.Equal(t, tc.posted-tc.taken, shared.Left())
 			require.Equal(t, tc.terminate, q.State() == Terminating, "%v", q.Err())

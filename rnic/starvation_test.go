@@ -62,9 +62,7 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 
 	q, region, c := h.orderly()
 	write := func(to int, text string) (lo, hi int) {
-		lo = len(c.stream)
-		c.say(writeFPDU(region.STag(), uint64(to), text))
-		return lo, len(c.stream)
+		return c.say(writeFPDU(region.STag(), uint64(to), text))
 	}
 	for i, text := range []string{"this ", "way ", "in "} {
 		lo, hi := write(5*i, text)
@@ -90,11 +88,11 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 		require.True(t, isDone(q))
 	}
 	require.GreaterOrEqual(t, h.pool.Available(), bufs-1, "the Poller keeps one at hand")
-	c.say(writeFPDU(region.STag(), 40, "held"))
-	c.sendOctets(hi, hi+10, 0)
+	lo, hi = c.say(writeFPDU(region.STag(), 40, "held"))
+	c.sendOctets(lo, lo+10, 0)
 	h.turn(time.Microsecond)
 	require.EqualValues(t, 1, q.engine.Stats().Receive.HeldBufs, "with Bufs to spare it may hold some again")
-	c.sendOctets(hi+10, len(c.stream), 0)
+	c.sendOctets(lo+10, hi, 0)
 	h.turn(time.Microsecond)
 	require.Equal(t, "held", string(region.Bytes()[40:44]))
 }
@@ -110,10 +108,9 @@ func TestCutFramesInAShortPool(t *testing.T) {
 		out = append(out, h.pool.Alloc())
 	}
 	for i, text := range []string{"in ", "two ", "segments"} {
-		lo := len(c.stream)
-		c.say(writeFPDU(region.STag(), uint64(8*i), text))
+		lo, hi := c.say(writeFPDU(region.STag(), uint64(8*i), text))
 		c.sendOctets(lo, lo+10, 0)
-		c.sendOctets(lo+10, len(c.stream), 0)
+		c.sendOctets(lo+10, hi, 0)
 		h.turn(time.Microsecond)
 		require.Equal(t, text, string(region.Bytes()[8*i:][:len(text)]))
 	}
@@ -130,9 +127,7 @@ func TestHoardersGiveWay(t *testing.T) {
 	h.adapter.host.Pollers[0].Reserve.Partial = 0
 	qps, _ := h.hoarders(peers)
 	q, region, c := h.orderly()
-	lo := len(c.stream)
-	c.say(writeFPDU(region.STag(), 0, "in two segments"))
-	hi := len(c.stream)
+	lo, hi := c.say(writeFPDU(region.STag(), 0, "in two segments"))
 	send := func() {
 		c.sendOctets(lo, lo+10, 0)
 		c.sendOctets(lo+10, hi, 0)
@@ -185,8 +180,7 @@ func TestHoarderAlone(t *testing.T) {
 	require.False(t, isDone(q))
 
 	other, region, d := h.orderly()
-	lo := len(d.stream)
-	d.say(writeFPDU(region.STag(), 0, "in two segments"))
+	lo, _ := d.say(writeFPDU(region.STag(), 0, "in two segments"))
 	more(func() { d.sendOctets(lo, lo+10, 0) })
 	require.ErrorIs(t, q.Err(), ErrHoarding)
 	require.Equal(t, RTS, other.State())
@@ -199,9 +193,7 @@ func TestAbortWithoutABuf(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	qps, _ := h.hoarders(peers)
 	talker, region, c := h.orderly()
-	at := len(c.stream)
-	c.say(writeFPDU(region.STag(), 0, "speak"))
-	c.sendOctets(at, len(c.stream), 0)
+	c.inject(writeFPDU(region.STag(), 0, "speak"))
 	h.turns(2, time.Microsecond)
 
 	var others []mem.Buf
@@ -261,9 +253,7 @@ func TestHoarderThatDribbles(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 	q, region, c := h.orderly()
 	frame := func(to int) (lo, hi int) {
-		lo = len(c.stream)
-		c.say(writeFPDU(region.STag(), uint64(to), make([]byte, 8)))
-		return lo, len(c.stream)
+		return c.say(writeFPDU(region.STag(), uint64(to), make([]byte, 8)))
 	}
 	lo, hi := frame(0)
 	for range 8 {

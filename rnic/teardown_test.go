@@ -261,12 +261,10 @@ func TestOctetsBehindAFIN(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
 			q, region, c := h.orderly()
-			lo := len(c.stream)
-			c.say(writeFPDU(region.STag(), 0, "first"))
-			mid := len(c.stream)
-			c.say(writeFPDU(region.STag(), 8, "behind"))
+			lo, mid := c.say(writeFPDU(region.STag(), 0, "first"))
+			_, hi := c.say(writeFPDU(region.STag(), 8, "behind"))
 			if ahead {
-				c.sendOctets(mid, len(c.stream), 0)
+				c.sendOctets(mid, hi, 0)
 				h.turn(time.Millisecond)
 			}
 			c.sendOctets(lo, mid, tcp.FIN)
