@@ -20,7 +20,7 @@ func (r *rig) markedResponder(c *end) *peer {
 	require.True(r.t, p.expectFrame(mpa.Request).Markers)
 	p.start(mpa.Mode{Markers: true, CRC: true})
 	p.write(unhex(r.t, hexRep+"4001 0000"))
-	r.inService(c)
+	c.expectInService()
 	return p
 }
 
@@ -73,8 +73,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	arrive(at+uint64(len(late)), early)
 	require.False(t, c.qp.engine.Reported())
 	require.EqualValues(t, ord-ahead, c.qp.engine.Stats().Receive.FPDUs, "placed ahead of the gap")
-	c.poll()
-	require.Empty(t, c.done)
+	c.expectNoCompletion()
 	arrive(at, late)
 	l.Edge(at + uint64(len(late)+len(early)))
 	for i, got := range c.await(ord) {

@@ -29,7 +29,7 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 		r.until("the Read begun", func() bool { return c.qp.engine.Sending() != 0 })
 		require.Equal(t, qp.OpRead, c.qp.engine.Sending())
 		p.closeSend()
-		r.until("the FIN", func() bool { return c.qp.State() == Closing })
+		c.expectState(Closing)
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 		p.skipToFIN()
 		c.expectClosed()

@@ -115,7 +115,7 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 		require.NoError(t, q.qp.StartConnectStream(r.ctx, c, q.conn))
 		p.play("< "+hexReq+"4001 0000", "< "+hexReq+"4001 0000")
 		p.write(unhex(t, hexRep+"4001 0000"))
-		r.inService(q)
+		q.expectInService()
 	})
 	t.Run("responder", func(t *testing.T) {
 		r := newRig(t, sockets, rigConfig{})

@@ -72,7 +72,7 @@ func TestPrivateDataTooLong(t *testing.T) {
 		require.ErrorContains(t, req.Accept(r.ctx, s.qp, s.with(long)), "513 octets of private data")
 		require.ErrorContains(t, req.Reject(r.ctx, long), "513 octets of private data")
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn), "the request is still there")
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 	})
 }
 
@@ -262,7 +262,7 @@ func TestPayloadMaxWhileConnecting(t *testing.T) {
 		_, err = c.qp.PayloadMax(r.ctx)
 		require.ErrorIs(t, err, ErrState)
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.inService(c)
+		c.expectInService()
 		n, err := c.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)
 		require.Positive(t, n)

@@ -62,7 +62,7 @@ func TestConnParamThatCannotBe(t *testing.T) {
 			}
 		}
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 		r.exchange(s, c)
 	})
 }
@@ -109,7 +109,7 @@ func TestNoEntryForAConnection(t *testing.T) {
 		require.Equal(t, Idle, s.qp.State())
 		taken[0].Free()
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 		r.exchange(s, c)
 		r.close(s, c)
 		_, err = s.pd.NewWindow()
@@ -209,7 +209,7 @@ func TestPrivateDataIsCopied(t *testing.T) {
 		grant := []byte("grant")
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(grant)))
 		clear(grant)
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 		require.Equal(t, "grant", string(c.qp.PeerPrivateData()))
 		require.Nil(t, c.qp.end.Param.PrivateData, "nothing keeps it when it has been sent")
 		require.Nil(t, s.qp.end.Param.PrivateData)

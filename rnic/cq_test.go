@@ -65,8 +65,7 @@ func TestCQReservation(t *testing.T) {
 		for i, cm := range c.await(5) {
 			require.Equal(t, Completion{ID: uint64(i), QP: c.qp.Number(), Op: OpRecv, Status: Flushed}, cm)
 		}
-		c.poll()
-		require.Empty(t, c.done)
+		c.expectNoCompletion()
 		require.Zero(t, cq.q.Promised())
 	})
 }
@@ -83,8 +82,7 @@ func TestCQUnsignaled(t *testing.T) {
 			c.post(as(OpWrite, wr))
 			r.until("the entry given back", func() bool { return cq.q.Promised() == 0 })
 		}
-		c.poll()
-		require.Empty(t, c.done)
+		c.expectNoCompletion()
 		c.post(c.write(s, 2, 0, 100))
 		require.Len(t, c.await(1), 1)
 	})

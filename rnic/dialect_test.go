@@ -56,12 +56,6 @@ func (r *rig) startConnect(c *end) *peer {
 	return accept()
 }
 
-func (r *rig) inService(e *end) {
-	r.t.Helper()
-	r.until("a queue pair in service", func() bool { return e.qp.State() != Connecting })
-	require.Equal(r.t, RTS, e.qp.State(), "%v", e.qp.Err())
-}
-
 // converse sends and writes both ways, first by whom the model lets.
 func (r *rig) converse(first, second *end) {
 	r.t.Helper()
@@ -102,7 +96,7 @@ func (r *rig) pair(outstanding, served Dialect) {
 	req := r.request()
 	require.Equal(t, spoken, req.Dialect())
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	r.inService(c)
+	c.expectInService()
 	version := 1
 	if spoken == Culley02 || spoken == RDDP01 {
 		version = 0
@@ -128,7 +122,7 @@ func (r *rig) pairFails(outstanding, served Dialect, s, c *end) {
 	var re *RevisionError
 	switch {
 	case outstanding == Culley02: // its first FPDU is no Request
-		r.inService(c)
+		c.expectInService()
 		c.post(c.write(s, 1, 0, 8))
 		require.ErrorIs(t, r.failure().Err, mpa.ErrKey)
 		c.expectClosedBy(stack.ErrReset)
@@ -187,7 +181,7 @@ func TestImmediateStart(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 			p := r.startConnect(c)
-			r.inService(c)
+			c.expectInService()
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
 			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
 		})
@@ -197,7 +191,7 @@ func TestImmediateStart(t *testing.T) {
 		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 			s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn))
-			r.inService(c)
+			c.expectInService()
 			c.post(c.write(s, 1, 0, 8)) // its first octet tells
 			req := r.request()
 			require.Equal(t, Culley02, req.Dialect())
@@ -313,7 +307,7 @@ func TestImmediateStartAfterStream(t *testing.T) {
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
 		s.post(s.write(c, 9, 0, 100)) // before the other has begun
 		require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
-		r.inService(c)
+		c.expectInService()
 		s.await(1)
 		r.converse(s, c)
 		r.works(s, c)
@@ -343,7 +337,7 @@ func TestLongPrivateDataAtRev0(t *testing.T) {
 		req := r.dial(c, there)
 		require.True(t, bytes.Equal(there, req.PrivateData()))
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
-		r.inService(c)
+		c.expectInService()
 		require.True(t, bytes.Equal(back, c.qp.PeerPrivateData()))
 		r.converse(c, s)
 		r.close(s, c)
@@ -418,7 +412,7 @@ func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.startConnect(c)
 		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
-		r.inService(c)
+		c.expectInService()
 		require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
 	})
 }
@@ -516,7 +510,7 @@ func TestReadDepthsReachTheULP(t *testing.T) {
 		req = r.dial(c, nil)
 		require.Error(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{PrivateData: make([]byte, 509)}))
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.with(private)))
-		r.inService(c)
+		c.expectInService()
 		require.Equal(t, private, c.qp.PeerPrivateData())
 		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: ReadDepthULP, ORD: 9, PeerIRD: 9, PeerORD: ReadDepthULP}, c.qp.Startup())
 		require.Equal(t, Startup{Dialect: RFC6581, Version: 1, Enhanced: true, IRD: 9, ORD: 8, PeerIRD: ReadDepthULP, PeerORD: 12}, s.qp.Startup())

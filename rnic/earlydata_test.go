@@ -362,7 +362,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	r.until("the error", func() bool { return s.qp.State() == Terminating })
+	s.expectState(Terminating)
 	p.closeSend()
 	s.awaitClosed()
 	var me *mpa.Error

@@ -85,7 +85,7 @@ func TestCallsWaitForRoomInTheControlRing(t *testing.T) {
 	req := r.request()
 	fillControl(t, r.hosts[0].poller)
 	require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-	r.until("service", func() bool { return c.qp.State() == RTS })
+	c.expectState(RTS)
 	fillControl(t, r.hosts[0].poller)
 	l, err := r.server.Listen(r.ctx, ":7175", ListenOptions{})
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	result := make(chan error, 1)
 	go func() { result <- c.qp.Connect(ctx, r.addr(), c.conn) }()
-	r.until("the attempt", func() bool { return c.qp.State() == Connecting })
+	c.expectState(Connecting)
 	cancel()
 	select {
 	case err := <-result:

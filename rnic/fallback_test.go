@@ -63,7 +63,7 @@ func TestFallsBackOnce(t *testing.T) {
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
-				r.inService(c)
+				c.expectInService()
 				require.NoError(t, <-c.qp.end.Connected)
 				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
 				require.Equal(t, addr, c.qp.RemoteAddr().String())
@@ -183,7 +183,7 @@ func TestFallsBackWithOurs(t *testing.T) {
 			req := r.request()
 			require.Equal(t, "hello", string(req.PrivateData()))
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			r.inService(c)
+			c.expectInService()
 			st := c.qp.Startup()
 			require.Equal(t, slices.Contains(served, RTR), st.PeerToPeer)
 			require.Equal(t, [2]int{3, 4}, [2]int{st.IRD, st.ORD})
@@ -229,6 +229,6 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		q := next()
 		q.expectFrame(mpa.Request)
 		q.write(unhex(t, hexRep+"4001 0000"))
-		r.inService(c)
+		c.expectInService()
 	}
 }

@@ -24,7 +24,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 			}
 			p.closeSend()
 			if !early {
-				r.until("the FIN", func() bool { return c.qp.State() == Closing })
+				c.expectState(Closing)
 				c.post(c.readFrom(c.region, 1, 0, 8))
 				c.post(c.readFrom(c.region, 2, 0, 8))
 			}
@@ -49,7 +49,7 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
 		p := r.rawResponder(c)
 		p.closeSend()
-		r.until("the FIN", func() bool { return c.qp.State() == Closing })
+		c.expectState(Closing)
 		before, read, after := c.write(c, 1, 0, 8), c.readFrom(c.region, 2, 0, 8), c.write(c, 3, 0, 8)
 		before.Op, read.Op, after.Op = OpWrite, OpRead, OpWrite
 		silent := after
@@ -102,7 +102,7 @@ func TestUnansweredRTR(t *testing.T) {
 		p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
 		p.start(mpa.Mode{CRC: true})
 		p.nextFPDU()
-		r.inService(c)
+		c.expectInService()
 		c.post(c.readFrom(c.region, 1, 0, 8))
 		c.post(c.write(c, 2, 0, 8))
 		if r.kind == turned {

@@ -48,7 +48,7 @@ func TestListenErrors(t *testing.T) {
 			var req *ConnRequest
 			r.until("a request", func() bool { req = l.Poll(); return req != nil })
 			require.NoError(t, req.Accept(r.ctx, r.newEnd(r.server, opts{}).qp, ConnParam{}))
-			r.inService(c)
+			c.expectInService()
 		}
 		require.Len(t, ports, 3)
 		require.NotContains(t, ports, uint16(0))
@@ -126,7 +126,7 @@ func TestDecideTwice(t *testing.T) {
 		require.ErrorIs(t, req.Reject(r.ctx, nil), ErrState)
 		require.Equal(t, Closed, other.qp.State(), "a queue pair that failed to connect is spent")
 		require.ErrorIs(t, req.Accept(r.ctx, s.qp, s.conn), ErrState, "the queue pair is in service")
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 		r.exchange(s, c)
 	})
 }
@@ -159,7 +159,7 @@ func TestAcceptContextEnds(t *testing.T) {
 				c.awaitClosed()
 				continue
 			}
-			r.until("service", func() bool { return c.qp.State() == RTS })
+			c.expectState(RTS)
 			r.exchange(s, c)
 			r.close(s, c)
 		}
@@ -181,7 +181,7 @@ func TestAcceptGivenUpBeforeItsTurn(t *testing.T) {
 	require.Equal(t, Connecting, c.qp.State())
 	other := r.newEnd(r.server, opts{})
 	require.NoError(t, req.Accept(r.ctx, other.qp, other.conn))
-	r.until("service", func() bool { return c.qp.State() == RTS })
+	c.expectState(RTS)
 	r.exchange(other, c)
 }
 

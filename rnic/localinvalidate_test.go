@@ -114,8 +114,7 @@ func TestLocalInvalidateBehindRead(t *testing.T) {
 				require.Equal(t, "behind", string(p.nextFPDU().payload))
 				require.False(t, sink.Valid())
 			}
-			c.poll()
-			require.Empty(t, c.done)
+			c.expectNoCompletion()
 			p.inject(answerFPDU(rr, 0, "12345678", true))
 			if fence {
 				require.Equal(t, []uint64{1, 2, 3}, ids(t, c.await(3)))

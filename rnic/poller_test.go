@@ -87,7 +87,7 @@ func TestBadCRCEndsStream(t *testing.T) {
 	before := bytes.Clone(s.region.Bytes())
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Swap: 1}, fault.Faults{}))
 	c.post(c.write(s, 1, 3000, 1400))
-	r.until("the server's error", func() bool { return s.qp.State() == Terminating })
+	s.expectState(Terminating)
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{}))
 	c.awaitClosed()
 	s.awaitClosed()

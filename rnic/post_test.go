@@ -84,8 +84,7 @@ func TestPostInPart(t *testing.T) {
 			require.Equal(t, 2, n)
 			s.await(2)
 			require.Len(t, c.await(2), 2)
-			c.poll()
-			require.Empty(t, c.done)
+			c.expectNoCompletion()
 		}
 		r.close(s, c)
 		n, err := c.qp.PostSend(one)

@@ -74,7 +74,7 @@ func TestProfileSiw(t *testing.T) {
 				return
 			}
 			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000") // over kernel sockets none are asked for
-			r.inService(c)
+			c.expectInService()
 		})
 	})
 }
@@ -107,7 +107,7 @@ func TestProfileRefusesClientServer(t *testing.T) {
 			if !p2p {
 				require.True(t, adapter(r, next()))
 			}
-			r.inService(c)
+			c.expectInService()
 			require.Equal(t, p2p, c.qp.Startup().Enhanced)
 		})
 	}
@@ -203,7 +203,7 @@ func TestProfileMarkersOneWay(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 		p := r.startConnect(c)
 		p.play("< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
-		r.inService(c)
+		c.expectInService()
 		c.postRecv(c.recvAt(3, 0, 10))
 		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
 		p.play("< "+hexReq+"5002 0004 8000 8000", "< "+withCRC(t, "00000000 000e c1 40 00000001 0000000000000000"),

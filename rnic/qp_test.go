@@ -88,7 +88,7 @@ func TestPostByState(t *testing.T) {
 		require.ErrorIs(t, c.qp.StartConnect(r.ctx, r.addr(), c.conn), ErrState, "connected twice")
 		s := r.newEnd(r.server, opts{})
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 		require.ErrorIs(t, s.qp.StartConnect(r.ctx, r.addr(), s.conn), ErrState, "accepted, then connected")
 		r.close(s, c)
 		require.Equal(t, Closed, c.qp.State())

@@ -110,7 +110,7 @@ func (r *rig) rawResponder(c *end) *peer {
 	p.expectFrame(mpa.Request)
 	p.start(mpa.Mode{CRC: true})
 	p.write(unhex(r.t, hexRep+"4001 0000"))
-	r.inService(c)
+	c.expectInService()
 	return p
 }
 
@@ -156,8 +156,7 @@ func TestORD(t *testing.T) {
 			}
 			p.expectNothing() // no more than two
 			p.inject(answerFPDU(outstanding[i], 0, "1234", false))
-			c.poll()
-			require.Len(t, c.done, 0)
+			c.expectNoCompletion()
 			p.inject(answerFPDU(outstanding[i], 4, "5678", true))
 			require.Equal(t, []uint64{uint64(i)}, ids(t, c.await(1)))
 			require.Equal(t, "12345678", string(c.inbox.Bytes()[8*i:][:8]))
@@ -191,8 +190,7 @@ func TestFence(t *testing.T) {
 			r.pass(1e9)
 		}
 		p.expectNothing()
-		c.poll()
-		require.Empty(t, c.done, "the Send that went ahead does not complete ahead")
+		c.expectNoCompletion() // the Send that went ahead does not complete ahead
 		p.inject(answerFPDU(rr, 0, "abcd", true))
 		require.Equal(t, uint8(0x45), p.nextFPDU().ULP)
 		require.Equal(t, []uint64{1, 2, 3}, ids(t, c.await(3)))

@@ -101,8 +101,7 @@ func TestReadsServed(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, msn, r.stats(s.qp).ReadsServed)
-		s.poll()
-		require.Empty(t, s.done)
+		s.expectNoCompletion()
 		require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
 		p.closeSend()
 		s.expectClosed()
@@ -306,8 +305,7 @@ func TestAtomicsServed(t *testing.T) {
 		require.EqualValues(t, 0x0102030405060708, binary.NativeEndian.Uint64(p.response(rr)))
 		require.Equal(t, make([]byte, 8), m.Bytes()[:8])
 		require.Equal(t, make([]byte, 48), m.Bytes()[16:])
-		s.poll()
-		require.Empty(t, s.done)
+		s.expectNoCompletion()
 	})
 }
 

@@ -322,8 +322,7 @@ func (r *rig) connectEnds(s, c *end) (*end, *end) {
 	r.t.Helper()
 	req := r.dial(c, nil)
 	require.NoError(r.t, req.Accept(r.ctx, s.qp, s.conn))
-	r.until("the client's queue pair in service", func() bool { return c.qp.State() != Connecting })
-	require.Equal(r.t, RTS, c.qp.State(), "%v", c.qp.Err())
+	c.expectInService()
 	require.Equal(r.t, RTS, s.qp.State())
 	return s, c
 }

@@ -170,6 +170,24 @@ func (e *end) expectNoCompletion() {
 	}
 }
 
+// expectState waits for e's QueuePair to be so.
+func (e *end) expectState(want State) {
+	e.d.t.Helper()
+	e.d.expect(fmt.Sprintf("state %v", want), func() bool { return e.qp.State() == want || isDone(e.qp) }, e.state)
+	if e.qp.State() != want {
+		e.d.t.Fatalf("want state %v; %s", want, e.state())
+	}
+}
+
+// expectInService waits for the end of e's start-up, and that it worked.
+func (e *end) expectInService() {
+	e.d.t.Helper()
+	e.d.expect("the end of start-up", func() bool { return e.qp.State() != Connecting }, e.state)
+	if e.qp.State() != RTS {
+		e.d.t.Fatalf("want a queue pair in service; %s", e.state())
+	}
+}
+
 // awaitClosed waits for the end of e's connection.
 func (e *end) awaitClosed() {
 	e.d.t.Helper()

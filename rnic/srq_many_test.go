@@ -83,7 +83,7 @@ func (c *crowd) join(r *rig, l *Listener, addr string) {
 	q, err := c.cq.adapter.CreateQP(QPOptions{PD: c.shared.pd, SendCQ: send, RecvCQ: c.cq, SRQ: c.shared.SharedReceiveQueue, RecvDepth: crowdWindow})
 	require.NoError(r.t, err)
 	require.NoError(r.t, req.Accept(r.ctx, q, ConnParam{}))
-	r.until("the client in service", func() bool { return client.qp.State() == RTS })
+	client.expectState(RTS)
 	c.servers[q.Number()] = q
 	c.clients = append(c.clients, client)
 }

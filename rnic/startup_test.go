@@ -164,8 +164,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 			require.Zero(t, n, "octets pulled")
 		}
 		p.expectNothing() // after the Reply
-		s.poll()
-		require.Empty(t, s.done)
+		s.expectNoCompletion()
 		// A frame whose CRC is wrong would not do, a valid one without any payload does.
 		p.inject(writeFPDU(0, 0, ""))
 		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
@@ -316,7 +315,7 @@ func TestInitiatorMeetsRevisionZero(t *testing.T) {
 		p.expectFrame(mpa.Request)
 		n := p.at
 		p.write((&mpa.Frame{Kind: mpa.Reply, Rev: 0, CRC: true, Markers: true}).Append(nil))
-		r.until("service", func() bool { return c.qp.State() == RTS })
+		c.expectState(RTS)
 		c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 4)})
 		r.until("the Send", func() bool { return len(p.octets()) >= n+4+2+18+4+4 })
 		require.Equal(t, []byte{0, 0, 0, 0, 0, 22, 0x40, 0x03}, p.octets()[n:n+8])

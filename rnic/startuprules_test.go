@@ -42,7 +42,7 @@ func TestImmediateStartupTranscript(t *testing.T) {
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("abc"))))
 			p := accept()
 			p.play("< "+request, "> "+reply)
-			r.inService(c)
+			c.expectInService()
 			require.Equal(t, "xy", string(c.qp.PeerPrivateData()))
 			c.postRecv(c.recvAt(4, 0, 1))
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
@@ -69,7 +69,7 @@ func TestEndpointIsBoundByAccept(t *testing.T) {
 		require.Equal(t, Connecting, next.qp.State())
 		s := r.newEnd(r.server, opts{}) // made for this ticket
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		r.inService(next)
+		next.expectInService()
 		r.converse(next, s)
 		r.converse(c, used)
 	})
@@ -82,7 +82,7 @@ func TestInitiatorDislikesTheReply(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
 		require.NoError(t, r.dial(c, nil).Accept(r.ctx, s.qp, s.with([]byte("version 3"))))
-		r.inService(c)
+		c.expectInService()
 		require.Equal(t, "version 3", string(c.qp.PeerPrivateData()))
 		r.close(s, c)
 	})
@@ -112,7 +112,7 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)
 				require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-				r.inService(c)
+				c.expectInService()
 				if d >= RTR || d == Culley02 {
 					r.converse(s, c)
 				}
@@ -193,7 +193,7 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 			req := r.request()
 			require.Equal(t, there, req.PrivateData())
 			require.NoError(t, req.Accept(r.ctx, s.qp, s.with(back)))
-			r.inService(c)
+			c.expectInService()
 			require.Equal(t, back, c.qp.PeerPrivateData())
 		}
 		for n := 2; n <= 3; n++ { // what is too long for Rev 0 is still refused

@@ -84,9 +84,9 @@ func TestTerminatingFromClosing(t *testing.T) {
 	s, c := r.connect(opts{}, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
 	r.exchange(s, c)
 	s.qp.Disconnect()
-	r.until("the half-closed state", func() bool { return c.qp.State() == Closing })
+	c.expectState(Closing)
 	c.post(WorkRequest{Op: OpWrite, Local: c.source.Slice(0, 1), RemoteSTag: 0xbad})
-	r.until("the error", func() bool { return s.qp.State() == Terminating })
+	s.expectState(Terminating)
 	s.qp.Disconnect()
 	require.Equal(t, []State{Terminating, Closed}, r.states(s.qp))
 	var te *TerminateError

@@ -31,7 +31,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.open()
 		p.closeSend()
-		r.until("the half-closed state", func() bool { return s.qp.State() == Closing })
+		s.expectState(Closing)
 		for i := range 3 {
 			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(i, 100), Signaled: true})
 			p.wantSend(uint32(i+1), s.source.Bytes()[i:i+100])
@@ -68,7 +68,7 @@ func TestHalfClosedThenReset(t *testing.T) {
 		p, _ := r.startRaw(s, false)
 		p.open()
 		p.closeSend()
-		r.until("the half-closed state", func() bool { return s.qp.State() == Closing })
+		s.expectState(Closing)
 		p.reset()
 		for i := 0; !isDone(s.qp); i++ { // a kernel socket tells when it is written to
 			_, _ = s.qp.PostSend(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 100)}) // full, or over
@@ -161,7 +161,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 		}
 		p.nextFPDU() // the first message has begun
 		p.inject(writeFPDU(0xdead, 0, "wrong"))
-		r.until("the mark", func() bool { return s.qp.State() == Terminating })
+		s.expectState(Terminating)
 		late := errOf(s.qp.PostSend(WorkRequest{Op: OpSend, ID: requests, Local: s.source.Slice(0, size)})) == nil // it may be too late for this, too
 
 		sent := 0

@@ -321,7 +321,7 @@ func TestNothingBehindATerminate(t *testing.T) {
 				s.postRecv(s.recvAt(1, 0, 100))
 				p, _ := r.startRaw(s, false)
 				p.inject(terminateFPDU(body))
-				r.until("the end of service", func() bool { return s.qp.State() == Terminating })
+				s.expectState(Terminating)
 				p.inject(writeFPDU(s.region.STag(), s.region.Base(), "written"))
 				p.inject(sendFPDU(1, "sent"))
 				p.closeSend()

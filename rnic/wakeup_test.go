@@ -21,7 +21,7 @@ func TestWakeUp(t *testing.T) {
 		c := r.newEnd(r.client, opt)
 		p := r.startConnect(c)
 		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000")
-		r.inService(c)
+		c.expectInService()
 		return c, p
 	}
 	// rest: behind the Request come these octets and, in virtual time, no others.
