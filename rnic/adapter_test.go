@@ -39,7 +39,7 @@ func TestAdapterClose(t *testing.T) {
 		waiting := r.newEnd(r.client, opts{})
 		req := r.dial(waiting, nil) // not decided
 		if r.kind != running {
-			r.dialRaw() // no Request
+			r.peerDials() // no Request
 			r.until("four ends at the server", func() bool { return len(r.server.host.Live()) == 3 })
 		}
 		out, spare := r.newEnd(r.server, opts{}), r.newEnd(r.server, opts{})
@@ -56,7 +56,7 @@ func TestAdapterClose(t *testing.T) {
 		// Closed is closed: nothing new comes in or goes out.
 		addr := "10.9.0.2:1"
 		if r.kind == sockets {
-			addr, _ = r.listenRaw()
+			addr, _ = r.peerListens()
 		}
 		require.ErrorIs(t, out.qp.StartConnect(r.ctx, addr, out.conn), ErrClosed)
 		late := r.newEnd(r.client, opts{})
@@ -121,7 +121,7 @@ func TestAdapterCloseInOnFailure(t *testing.T) {
 		closed <- r.server.Close(r.ctx)
 	}}})
 	close(ready)
-	r.dialRaw().write([]byte("nonsense"))
+	r.peerDials().write([]byte("nonsense"))
 	select {
 	case err := <-closed:
 		require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestPollerStops(t *testing.T) {
 // What a peer sends during start-up is copied: a request may be looked at long after its Buf was used again.
 func TestRequestOutlivesItsBuf(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	p := r.dialRaw()
+	p := r.peerDials()
 	p.write(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("keep this")}))
 	req := r.request()
 	s, c := r.connect(opts{}, opts{})

@@ -16,7 +16,7 @@ import (
 // Responses be placed ahead of a gap.
 func (r *rig) markedResponder(c *end) *peer {
 	r.t.Helper()
-	p := r.startConnect(c)
+	p := r.peerAccepts(c)
 	require.True(r.t, p.expectFrame(mpa.Request).Markers)
 	p.start(mpa.Mode{Markers: true, CRC: true})
 	p.write(unhex(r.t, hexRep+"4001 0000"))

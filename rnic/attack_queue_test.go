@@ -171,7 +171,7 @@ func TestAttackTerminates(t *testing.T) {
 		for range storm {
 			q, err := r.server.CreateQP(opt)
 			require.NoError(t, err)
-			p, _ := r.startRaw(&end{qp: q}, false)
+			p, _ := r.peerConnects(&end{qp: q}, false)
 			h := rdmap.OpTerminate.Header(1)
 			h.Last, h.Version = true, 1
 			var burst []fpdu

@@ -40,7 +40,7 @@ func (r *rig) assault(opt opts) *assault {
 func (a *assault) again(opt opts) {
 	a.t.Helper()
 	a.s = a.newEnd(a.server, opt)
-	a.p, _ = a.startRaw(a.s, false)
+	a.p, _ = a.peerConnects(a.s, false)
 }
 
 // repelled: the attacker is told why, and its stream ends; nobody else's does.

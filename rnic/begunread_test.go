@@ -16,7 +16,7 @@ func TestReadBegunBeforeThePeersEnd(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{faults: true})
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: half}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		// Nothing is acknowledged.
 		require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Drop: 1}, fault.Faults{}))
 		const writes = 10                                             // an initial window

@@ -19,7 +19,7 @@ func keptSocket(t *testing.T) (r *rig, p *peer, c net.Conn) {
 	t.Helper()
 	r = newRig(t, sockets, rigConfig{})
 	q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
-	p = r.startConnect(q)
+	p = r.peerAccepts(q)
 	p.expectFrame(mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText...))
 	c = r.rejectedConn(q)
@@ -120,7 +120,7 @@ func TestReturnedSocketEntersMPAAgain(t *testing.T) {
 	t.Run("responder", func(t *testing.T) {
 		r := newRig(t, sockets, rigConfig{})
 		q := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
-		p := r.startConnect(q)
+		p := r.peerAccepts(q)
 		p.expectFrame(mpa.Request)
 		p.write(append(unhex(t, hexRep+"6001 0007"), "not now"+greetingText+string(request(mpa.Frame{Rev: 1, CRC: true}))...))
 		c := r.rejectedConn(q)

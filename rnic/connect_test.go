@@ -122,7 +122,7 @@ func TestDialRejected(t *testing.T) {
 // req: D01-6.1.3.2-2
 func TestRejectedByPeerThatStays(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		addr, accept := r.listenRaw()
+		addr, accept := r.peerListens()
 		c := r.newEnd(r.client, opts{})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()

@@ -50,7 +50,7 @@ func TestRequestTimeout(t *testing.T) {
 	for name, b := range map[string][]byte{"nothing": nil, "one octet short": request(mpa.Frame{Rev: 1})[:19]} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				p := r.dialRaw()
+				p := r.peerDials()
 				if b != nil {
 					p.write(b)
 				}
@@ -72,7 +72,7 @@ func TestRequestTimeout(t *testing.T) {
 // A Responder that never replies fails the Initiator's Connect.
 func TestReplyTimeout(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		addr, accept := r.listenRaw()
+		addr, accept := r.peerListens()
 		c := r.newEnd(r.client, opts{})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
@@ -86,7 +86,7 @@ func TestReplyTimeout(t *testing.T) {
 // A request that the ULP neither accepts nor rejects times out; to decide then is too late, and harmless.
 func TestAcceptTimeout(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		r.fire(r.server)
@@ -107,7 +107,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 	for user, want := range map[time.Duration]time.Duration{0: connect.CloseTimeout, short: short} {
 		r := newRig(t, turned, rigConfig{})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: user}})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.qp.Disconnect()
 		p.expectFIN()
 		begin := r.time
@@ -122,7 +122,7 @@ func TestPeerThatDoesNotClose(t *testing.T) {
 func TestLingerTimer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.qp.Disconnect()
 		p.expectFIN()
 		require.Equal(t, Closing, s.qp.State())
@@ -143,7 +143,7 @@ func TestLingerTimer(t *testing.T) {
 func TestLingerWaitsForMovingPeer(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{})
-	p, _ := r.startRaw(s, false)
+	p, _ := r.peerConnects(s, false)
 	s.qp.Disconnect()
 	p.expectFIN()
 	for i := range 10 {
@@ -175,7 +175,7 @@ func TestPeerCloses(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
 				s.postRecv(s.recvAt(1, 0, 10))
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				p.inject(writeFPDU(s.region.STag(), 0, "whole"))
 				if b := p.frame(writeFPDU(s.region.STag(), 8, "cut")); tc.cut > 0 {
 					require.Len(t, b, 24)
@@ -207,7 +207,7 @@ func TestPeerCloses(t *testing.T) {
 func TestPeerClosesDuringStartup(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			addr, accept := r.listenRaw()
+			addr, accept := r.peerListens()
 			c := r.newEnd(r.client, opts{})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := accept()
@@ -219,7 +219,7 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 	for name, b := range map[string][]byte{"responder": nil, "responder decides": request(mpa.Frame{Rev: 1})} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				p := r.dialRaw()
+				p := r.peerDials()
 				if b != nil {
 					p.write(b)
 					r.request()

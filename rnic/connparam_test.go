@@ -172,7 +172,7 @@ func TestConnParamOfTheOtherEnd(t *testing.T) {
 	for _, conn := range []ConnParam{plain, connects} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: conn})
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.expectFrame(mpa.Reply)
@@ -185,7 +185,7 @@ func TestConnParamOfTheOtherEnd(t *testing.T) {
 	for _, conn := range []ConnParam{plain, accepts} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: conn})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.expectFrame(mpa.Request)
 			n := p.at
 			requests[string(p.octets()[:n])] = true

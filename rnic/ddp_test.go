@@ -32,7 +32,7 @@ func TestBoundariesSurviveResegmentation(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const messages, room = 200, 300
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: messages}})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		var stream, region []byte
 		var bodies [][]byte
 		for i := range messages {
@@ -180,7 +180,7 @@ func TestOrderOnTheWire(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const messages = 60
 		s := r.newEnd(r.server, opts{QPOptions: QPOptions{SendDepth: messages}})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		for i := range messages {
 			wr := WorkRequest{Local: s.source.Slice(i, 150*i), RemoteSTag: mem.STag(1000 + i), RemoteOffset: uint64(i) << 32}
 			op := OpWrite
@@ -251,7 +251,7 @@ func TestLongestMessages(t *testing.T) {
 		require.NoError(t, err)
 		require.Panics(t, func() { region.Slice(0, longest+1) })
 		s.postRecv(WorkRequest{ID: 1, Local: region.Slice(5, longest)})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		first, last := sendOf(1), sendOf(1)
 		first.Last, last.MO = false, longest-4
 		p.inject(fpdu{first, []byte("begins")})
@@ -280,7 +280,7 @@ func TestLongestMessages(t *testing.T) {
 func TestULPDecidesBeforeDDPBegins(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.start(mpa.Mode{CRC: true})
 		p.write(append(request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("who")}), p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
 		req := r.request()

@@ -2,9 +2,7 @@ package rnic
 
 import (
 	"bytes"
-	"encoding/hex"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,48 +11,6 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/stack"
 )
-
-const (
-	hexReq = "4d504120494420526571204672616d65"
-	hexRep = "4d504120494420526570204672616d65"
-	hexRtr = "4d504120494420527472204672616d65"
-)
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	require.NoError(t, err)
-	return b
-}
-
-// spaced writes octets in hex with the blanks where like has them.
-func spaced(b []byte, like string) string {
-	digits := hex.EncodeToString(b)
-	var out strings.Builder
-	for _, c := range like {
-		if c == ' ' {
-			out.WriteByte(' ')
-			continue
-		}
-		out.WriteByte(digits[0])
-		digits = digits[1:]
-	}
-	return out.String()
-}
-
-// withCRC appends the CRC to an FPDU in hex.
-func withCRC(t testing.TB, s string) string {
-	c := crc32c(unhex(t, s))
-	return fmt.Sprintf("%s %02x%02x%02x%02x", s, byte(c), byte(c>>8), byte(c>>16), byte(c>>24))
-}
-
-// startConnect begins a connection of c's to a raw listener.
-func (r *rig) startConnect(c *end) *peer {
-	r.t.Helper()
-	addr, accept := r.listenRaw()
-	require.NoError(r.t, c.qp.StartConnect(r.ctx, addr, c.conn))
-	return accept()
-}
 
 // converse sends and writes both ways, first by whom the model lets.
 func (r *rig) converse(first, second *end) {
@@ -162,7 +118,7 @@ func TestImmediateStart(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{Culley02}}
 	t.Run("responder", func(t *testing.T) {
 		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			p := r.dialRaw()
+			p := r.peerDials()
 			req := r.request() // the connection alone is one
 			require.Equal(t, Culley02, req.Dialect())
 			require.Empty(t, req.PrivateData())
@@ -180,7 +136,7 @@ func TestImmediateStart(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			c.expectInService()
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
 			p.play("< " + withCRC(t, "00000000 0012 40 03 00000000 00000000 00000001 00000000"))
@@ -206,7 +162,7 @@ func TestImmediateStart(t *testing.T) {
 	})
 	t.Run("rejected", func(t *testing.T) {
 		over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
-			p := r.dialRaw()
+			p := r.peerDials()
 			require.NoError(t, r.request().Reject(r.ctx, nil))
 			p.expectReset()
 			require.Empty(t, p.octets())
@@ -231,7 +187,7 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 		for _, drop := range []bool{false, true} {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: drop}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.write(request(mpa.Frame{Rev: 1}))
 			s.expectClosedBy(ErrFirstMarker)
@@ -239,7 +195,7 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 			require.Empty(t, p.octets())
 		}
 		s := r.newEnd(r.server, opts{})
-		p := r.dialRaw()
+		p := r.peerDials()
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		p.write([]byte("GET / HTTP/1.0\r\n\r\n"))
 		p.skipToFIN()
@@ -258,7 +214,7 @@ func TestFirstOctetsAreNoMarker(t *testing.T) {
 func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	r := newRig(t, turned, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{DropBadCRC: true}})
-	p := r.dialRaw()
+	p := r.peerDials()
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	l := s.qp.end.Connection.Load()
 	write := unhex(t, withCRC(t, fmt.Sprintf("00000000 0010 c0 00 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000"))
@@ -365,7 +321,7 @@ func TestStrictInitiator(t *testing.T) {
 	} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: tc.outstanding, NoMarkers: tc.outstanding != RDDP01}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.play(tc.sent)
 			p.write((&mpa.Frame{Kind: mpa.Reply, Rev: uint8(tc.rev), Markers: true, CRC: true}).Append(nil))
 			p.untilEnded()
@@ -384,7 +340,7 @@ func TestStrictInitiator(t *testing.T) {
 // req: 5044-C.2-2, 5044-C.2-5, 5044-7.1.1-6, 5044-7.1.1-8, D01-6.1-19
 func TestRevisionZeroRequest(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{RFC5044, RFC6581}}}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.play("> "+hexReq+"c000 0000", "< "+hexRep+"6001 0000")
 		p.expectFIN()
 		p.closeSend()
@@ -392,7 +348,7 @@ func TestRevisionZeroRequest(t *testing.T) {
 		require.ErrorAs(t, r.failure().Err, &re)
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p.play("> " + hexReq + "c000 0002 6869")
 		req := r.request()
@@ -410,7 +366,7 @@ func TestRevisionZeroRequest(t *testing.T) {
 func TestDefaultIsUnenhancedAndPermissive(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"c000 0000")
 		c.expectInService()
 		require.Equal(t, Startup{Dialect: RDDP01}, c.qp.Startup())
@@ -433,7 +389,7 @@ func TestEstablishmentErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true}})
-				p := r.startConnect(c)
+				p := r.peerAccepts(c)
 				p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004"+tc.reply,
 					"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000"))
 				p.expectFIN()
@@ -442,7 +398,7 @@ func TestEstablishmentErrors(t *testing.T) {
 				require.ErrorIs(t, <-c.qp.end.Connected, tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				q := r.dialRaw()
+				q := r.peerDials()
 				q.write(unhex(t, hexReq+"5002 0004 8002 8001"))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				q.write(unhex(t, withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20"+tc.code+"0000")))
@@ -462,7 +418,7 @@ func TestEstablishmentErrors(t *testing.T) {
 // req: 6581-10-1, 6581-6-4
 func TestImproperEnhancedFrames(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.play("> " + hexReq + "5002 0003 800180")
 		require.ErrorIs(t, r.failure().Err, mpa.ErrEnhanced)
 		p.expectReset()
@@ -470,7 +426,7 @@ func TestImproperEnhancedFrames(t *testing.T) {
 	for reply, want := range map[string]error{"5002 0003 800180": mpa.ErrEnhanced, "4002 0000": mpa.ErrPlain, "7002 0001 80": mpa.ErrEnhanced} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.write(unhex(t, hexRep+reply))
 			c.expectClosedBy(want)
 			p.expectReset()
@@ -538,7 +494,7 @@ func TestWhatIsAskedEnhanced(t *testing.T) {
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{IRD: 1}})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		f := p.expectFrame(mpa.Request)
 		require.EqualValues(t, 2, f.Rev)
 		e, _, err := f.Enhanced()

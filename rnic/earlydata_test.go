@@ -33,7 +33,7 @@ func newHasty(t *testing.T, cfg rigConfig, opts stream.Options) *hasty {
 	r, log := logged(t, cfg)
 	log.port = streamPort
 	p := &hasty{r: r, log: log, at: len(hello)}
-	raw := r.newRawUpper(r.hosts[1])
+	raw := r.newPollerStream(r.hosts[1])
 	p.peer = r.newPeer(raw)
 	p.start(mpa.Mode{CRC: true})
 	r.blocking(func() error {
@@ -250,7 +250,7 @@ func TestHandedOverWindow(t *testing.T) {
 	require.Less(t, r.time-begin, int64(time.Second))
 	require.Equal(t, want, s.region.Bytes()[:len(want)])
 	wnd := 0
-	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.peerStream.(*rawUpper).conn.Stats().SndWnd }))
+	require.NoError(t, r.hosts[1].poller.Submit(func() { wnd = p.peerStream.(*pollerStream).conn.Stats().SndWnd }))
 	r.step()
 	require.Greater(t, wnd, 1<<18, "octets the peer may send")
 }

@@ -154,7 +154,7 @@ func TestConnectOverAPollerThatStandsStill(t *testing.T) {
 // Accept of a connection that is gone says why it is gone.
 func TestAcceptOfALostConnection(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		p.reset()
@@ -172,7 +172,7 @@ func TestAcceptOfALostConnection(t *testing.T) {
 func TestPeerClosesBeforeAnyFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, 100)})
 		begin, wall := r.time, time.Now()
 		p.closeSend()

@@ -10,14 +10,14 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// rawAccepts makes a raw listener whose connections are told apart.
-func (r *rig) rawAccepts() (addr string, next func() *peer) {
+// peerAcceptsSeveral makes a listening peer whose connections are told apart.
+func (r *rig) peerAcceptsSeveral() (addr string, next func() *peer) {
 	r.t.Helper()
-	addr, accept := r.listenRaw()
+	addr, accept := r.peerListens()
 	var last *peer
 	return addr, func() (p *peer) {
 		r.t.Helper()
-		r.until("another raw connection", func() bool {
+		r.until("another connection", func() bool {
 			p = accept()
 			return p != last
 		})
@@ -42,7 +42,7 @@ func TestFallsBackOnce(t *testing.T) {
 	for name, refuse := range refusals {
 		for _, p2p := range []bool{false, true} {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				addr, next := r.rawAccepts()
+				addr, next := r.peerAcceptsSeveral()
 				first, second := hexReq+"5002 0006 0001 0002 6869", hexReq+"4001 0002 6869"
 				if p2p {
 					first, second = hexReq+"5002 0006 c001 c002 6869", hexReq+"5001 0002 6869"
@@ -92,7 +92,7 @@ func TestDoesNotFallBack(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, tc.opt)
-				p := r.startConnect(c)
+				p := r.peerAccepts(c)
 				p.expectFrame(mpa.Request)
 				tc.act(r, c, p)
 				c.awaitClosed()
@@ -126,7 +126,7 @@ func TestAbortDuringFallback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				addr, next := r.rawAccepts()
+				addr, next := r.peerAcceptsSeveral()
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := next()
@@ -147,7 +147,7 @@ func TestAbortDuringFallback(t *testing.T) {
 func TestAbortMeetsFallback(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		p.expectFrame(mpa.Request)
 		c.qp.end.ConnectionOrUnwanted() // Abort's first half
 		p.closeSend()
@@ -160,7 +160,7 @@ func TestAbortMeetsFallback(t *testing.T) {
 // A second connection that cannot be begun ends the QueuePair with the reason.
 func TestFallbackCannotDial(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	addr, next := r.rawAccepts()
+	addr, next := r.peerAcceptsSeveral()
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 	require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 	p := next()
@@ -201,7 +201,7 @@ func TestFallsBackWithOurs(t *testing.T) {
 func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
-		addr, next := r.rawAccepts()
+		addr, next := r.peerAcceptsSeveral()
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := next()

@@ -16,7 +16,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 	for _, early := range []bool{true, false} { // the Reads were posted before the FIN, or after it
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
-			p := r.rawResponder(c)
+			p := r.peerResponds(c)
 			if early {
 				c.post(c.readFrom(c.region, 1, 0, 8))
 				c.post(c.readFrom(c.region, 2, 0, 8))
@@ -47,7 +47,7 @@ func TestPeerLeavesReadsUnanswered(t *testing.T) {
 func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1, AllowHalfClosed: true}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		p.closeSend()
 		c.expectState(Closing)
 		before, read, after := c.write(c, 1, 0, 8), c.readFrom(c.region, 2, 0, 8), c.write(c, 3, 0, 8)
@@ -76,7 +76,7 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
 	m := r.readable(s, regionBytes, RemoteRead)
-	p, _ := r.startRaw(s, false)
+	p, _ := r.peerConnects(s, false)
 	s.post(s.readFrom(m, 1, 0, 8)) // waits for the peer's first FPDU, as a Responder's work does
 	s.post(s.write(s, 2, 0, 8))
 	burst, outstanding := reads(m, 8, 100, regionBytes)
@@ -97,7 +97,7 @@ func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
 func TestUnansweredRTR(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, ORD: 1, NoMarkers: true}})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		p.expectFrame(mpa.Request)
 		p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
 		p.start(mpa.Mode{CRC: true})
@@ -134,7 +134,7 @@ func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	t.Helper()
 	opt.ORD = 1
 	c := r.newEnd(r.client, noMarkers(opt))
-	f := &flushing{r: r, c: c, p: r.rawResponder(c), silent: map[uint64]bool{}}
+	f := &flushing{r: r, c: c, p: r.peerResponds(c), silent: map[uint64]bool{}}
 	for id := uint64(100); id < 104; id++ {
 		c.postRecv(c.recvAt(id, 4096, 64))
 		f.received = append(f.received, id)

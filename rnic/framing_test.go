@@ -261,7 +261,7 @@ func TestTerminateBadMarker(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{})
 	s.postRecv(s.recvAt(1, 0, 100))
-	p, f := r.startRaw(s, false)
+	p, f := r.peerConnects(s, false)
 	require.True(t, f.Markers)
 	stag := s.region.STag()
 	p.inject(writeFPDU(stag, 0, "good"))

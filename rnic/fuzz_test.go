@@ -52,7 +52,7 @@ func FuzzStream(f *testing.F) {
 		for i := range 4 {
 			s.postRecv(s.recvAt(uint64(i), 16*i, 16))
 		}
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		for len(script) >= 2 {
 			n, flags := min(int(script[0]), len(script)-2), script[1]
 			u := append([]byte(nil), script[2:2+n]...)

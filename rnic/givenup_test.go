@@ -97,7 +97,7 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 // given up is passed over.
 func TestRejectedAsItsContextEnds(t *testing.T) {
 	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {
-		addr, next := r.rawAccepts()
+		addr, next := r.peerAcceptsSeveral()
 		for i := range 20 {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))

@@ -38,10 +38,10 @@ func TestSocketsLeaveNothing(t *testing.T) {
 			c.qp.Disconnect()
 		}
 	}
-	p := r.dialRaw()
+	p := r.peerDials()
 	p.write([]byte("nonsense"))
 	p.expectReset()
-	_ = r.dialRaw() // says nothing, and is still there when the Adapter closes
+	_ = r.peerDials() // says nothing, and is still there when the Adapter closes
 	for _, a := range []*Adapter{r.server, r.client} {
 		require.NoError(t, a.Close(r.ctx))
 		r.until("all places", func() bool { return a.host.Places.Count() == 0 })
@@ -57,8 +57,8 @@ func TestSocketPartialWrites(t *testing.T) {
 	const n = 1 << 20
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEndOf(r.server, opts{}, n)
-	p := r.dialRaw()
-	raw := p.peerStream.(*rawSocket)
+	p := r.peerDials()
+	raw := p.peerStream.(*socketStream)
 	require.NoError(t, raw.nc.SetReadBuffer(64<<10))
 	p.write(request(mpa.Frame{Rev: 1}))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
@@ -81,7 +81,7 @@ func TestSocketResetBehindMessages(t *testing.T) {
 	const n, messages = 30000, 4
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEndOf(r.server, opts{}, n*messages)
-	p := r.dialRaw()
+	p := r.peerDials()
 	p.write(request(mpa.Frame{Rev: 1}))
 	for i := range messages {
 		s.postRecv(s.recvAt(uint64(i), i*n, n))
@@ -195,13 +195,13 @@ func TestSocketSegments(t *testing.T) {
 // The one timer of a connection over a socket: set anew it forgets the old time, cleared it does not fire.
 func TestSocketTimer(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
-	quiet, p := r.dialRaw(), r.dialRaw()
+	quiet, p := r.peerDials(), r.peerDials()
 	r.until("both links", func() bool { return len(r.server.host.Live()) == 2 })
 	var cars []*transport.KernelConn
 	for _, l := range r.server.host.Live() {
 		cars = append(cars, l.Transport.(*transport.KernelConn))
 	}
-	if cars[0].Remote() != transport.AddrPort(p.peerStream.(*rawSocket).nc.LocalAddr()) {
+	if cars[0].Remote() != transport.AddrPort(p.peerStream.(*socketStream).nc.LocalAddr()) {
 		cars[0], cars[1] = cars[1], cars[0]
 	}
 	require.NoError(t, cars[1].Submit(func() {
@@ -252,7 +252,7 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 func TestSocketOctetsBehindTheRequest(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p := r.dialRaw()
+	p := r.peerDials()
 	said := request(mpa.Frame{Rev: 1, CRC: true})
 	i := p
 	i.start(mpa.Mode{CRC: true})

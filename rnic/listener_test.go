@@ -76,12 +76,12 @@ func TestBacklogFull(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Backlog: 2}}, func(t *testing.T, r *rig) {
 		var peers []*peer
 		for i := range 2 {
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 			peers = append(peers, p)
 			r.until("a request in the backlog", func() bool { return len(r.listener.requests) == i+1 })
 		}
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		require.ErrorIs(t, r.failure().Err, ErrBacklog)
 		p.expectReset()
@@ -195,7 +195,7 @@ func TestConnsMax(t *testing.T) {
 
 	nc, err := net.Dial("tcp", r.addr())
 	if err == nil { // the reset may be faster
-		r.newPeer(newRawSocket(r, nc.(*net.TCPConn))).expectReset()
+		r.newPeer(newSocketStream(r, nc.(*net.TCPConn))).expectReset()
 	}
 	f := r.failure()
 	require.ErrorIs(t, f.Err, stack.ErrConnMax)
@@ -215,7 +215,7 @@ func TestConnsMax(t *testing.T) {
 func TestOnFailure(t *testing.T) {
 	ch := make(chan ConnFailure, 1)
 	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(f ConnFailure) { ch <- f }}})
-	r.dialRaw().write([]byte("nonsense"))
+	r.peerDials().write([]byte("nonsense"))
 	select {
 	case f := <-ch:
 		require.ErrorIs(t, f.Err, mpa.ErrKey)
@@ -233,7 +233,7 @@ func TestFailureReportsDropped(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{listen: ListenOptions{OnFailure: func(ConnFailure) { <-release }}})
 	const n = 80 // one is being told, 64 wait
 	for range n {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write([]byte("nonsense"))
 		p.expectReset()
 	}

@@ -104,7 +104,7 @@ func TestLocalInvalidateBehindRead(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 			sink := r.tied(c, make([]byte, 100), LocalWrite|RemoteRead)
-			p := r.rawResponder(c)
+			p := r.peerResponds(c)
 			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
 			c.post(as(OpRead, wr))
 			c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence})

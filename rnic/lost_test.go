@@ -41,7 +41,7 @@ func TestEndsAreToldApart(t *testing.T) {
 			over(t, kinds, rigConfig{faults: true}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				s.postRecv(s.recvAt(1, 0, 10))
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				p.inject(writeFPDU(s.region.STag(), 0, "x"))
 				r.until("a frame", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 				tc.end(r, p)
@@ -71,7 +71,7 @@ func TestEndsAreToldApart(t *testing.T) {
 	}
 	t.Run("start-up frame", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			addr, accept := r.listenRaw()
+			addr, accept := r.peerListens()
 			c := r.newEnd(r.client, opts{})
 			c.postRecv(c.recvAt(1, 0, 10))
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))

@@ -108,7 +108,7 @@ func TestStreamRightBehindTheReply(t *testing.T) {
 
 func testStreamBehindReply(t *testing.T, r *rig) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true, NoMarkers: true}})
-	p := r.startConnect(c)
+	p := r.peerAccepts(c)
 	p.expectFrame(mpa.Request)
 	p.write(append(unhex(t, hexRep+"6001 0007"), "not now220 at your service"...))
 	cc := r.rejectedConn(c)
@@ -131,14 +131,14 @@ func testStreamBehindReply(t *testing.T, r *rig) {
 // There is no stream without a Reply, with too much to say in it, or when the connection is gone.
 func TestRejectStreamRefuses(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
-		r.dialRaw()
+		r.peerDials()
 		req := r.request()
 		_, err := req.RejectStream(r.ctx, nil)
 		require.ErrorIs(t, err, ErrState)
 		require.NoError(t, req.Reject(r.ctx, nil))
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		_, err := req.RejectStream(r.ctx, make([]byte, 513))
@@ -154,7 +154,7 @@ func TestRejectStreamRefuses(t *testing.T) {
 func TestRejectedIsClosedByDefault(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		p.expectFrame(mpa.Request)
 		p.write(unhex(t, hexRep+"6001 0000"))
 		c.awaitClosed()

@@ -1,24 +1,17 @@
 package rnic
 
 import (
-	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rnicd/rnicd/internal/testhost"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
@@ -235,248 +228,36 @@ func (p *peer) play(lines ...string) {
 	}
 }
 
-// dialRaw connects to the rig's Listener from the client's host.
-func (r *rig) dialRaw() *peer {
-	r.t.Helper()
-	if r.kind == sockets {
-		nc, err := net.Dial("tcp", r.addr())
-		require.NoError(r.t, err)
-		return r.newPeer(newRawSocket(r, nc.(*net.TCPConn)))
-	}
-	p := r.newRawUpper(r.hosts[1])
-	require.NoError(r.t, p.poller.Submit(func() {
-		_, err := p.poller.Dial(netip.MustParseAddrPort(r.addr()), p)
-		p.fail(err)
-	}))
-	r.until("a raw connection", p.connected)
-	return r.newPeer(p)
+const (
+	hexReq = "4d504120494420526571204672616d65"
+	hexRep = "4d504120494420526570204672616d65"
+	hexRtr = "4d504120494420527472204672616d65"
+)
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	require.NoError(t, err)
+	return b
 }
 
-// listenRaw makes a TCP listener on the server's host that knows nothing of MPA. accept waits for a connection.
-func (r *rig) listenRaw() (addr string, accept func() *peer) {
-	r.t.Helper()
-	if r.kind == sockets {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(r.t, err)
-		r.t.Cleanup(func() { require.NoError(r.t, l.Close()) })
-		return l.Addr().String(), func() *peer {
-			require.NoError(r.t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
-			nc, err := l.Accept()
-			require.NoError(r.t, err)
-			return r.newPeer(newRawSocket(r, nc.(*net.TCPConn)))
+// spaced writes octets in hex with the blanks where like has them.
+func spaced(b []byte, like string) string {
+	digits := hex.EncodeToString(b)
+	var out strings.Builder
+	for _, c := range like {
+		if c == ' ' {
+			out.WriteByte(' ')
+			continue
 		}
+		out.WriteByte(digits[0])
+		digits = digits[1:]
 	}
-	var got atomic.Pointer[peer]
-	require.NoError(r.t, r.hosts[0].poller.Submit(func() {
-		require.NoError(r.t, r.hosts[0].poller.Listen(9000, 8, func(*stack.Conn) stack.Upper {
-			p := r.newRawUpper(r.hosts[0])
-			got.Store(r.newPeer(p))
-			return p
-		}))
-	}))
-	r.step()
-	return "10.9.0.1:9000", func() *peer {
-		r.until("a raw connection", func() bool {
-			p := got.Load()
-			return p != nil && p.peerStream.(*rawUpper).connected()
-		})
-		return got.Load()
-	}
+	return out.String()
 }
 
-func (r *rig) newPeer(s peerStream) *peer { return &peer{peerStream: s, d: &r.driver} }
-
-// startRaw connects a peer to s and brings it through start-up as Initiator. It asks for CRC; markers as said. The
-// Responder's Reply is returned.
-func (r *rig) startRaw(s *end, markers bool) (*peer, mpa.Frame) {
-	r.t.Helper()
-	p := r.dialRaw()
-	p.write(request(mpa.Frame{Rev: 1, CRC: true, Markers: markers}))
-	require.NoError(r.t, r.request().Accept(r.ctx, s.qp, s.conn))
-	f := p.expectFrame(mpa.Reply)
-	p.start(mpa.Mode{Markers: f.Markers, CRC: true})
-	return p, f
-}
-
-func request(f mpa.Frame) []byte {
-	f.Kind = mpa.Request
-	return f.Append(nil)
-}
-
-// rawUpper is a peerStream on a Poller.
-type rawUpper struct {
-	testhost.Upper
-	poller *stack.Poller
-	turned bool // on the test's goroutine, so that what it does takes effect at once
-
-	mu   sync.Mutex
-	conn *stack.Conn
-	out  [][]byte
-	in   []byte
-	end  error
-	fin  bool // after out
-}
-
-func (r *rig) newRawUpper(h *rigHost) *rawUpper {
-	return &rawUpper{poller: h.poller, turned: r.kind == turned}
-}
-
-func (p *rawUpper) connected() bool { return p.connection() != nil }
-
-func (p *rawUpper) connection() *stack.Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.conn
-}
-
-func (p *rawUpper) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.end = err
-}
-
-// do calls f with the connection, if there still is one, where the Poller's goroutine is.
-func (p *rawUpper) do(f func(*stack.Conn)) {
-	do := func() {
-		if c := p.connection(); c != nil {
-			f(c)
-		}
-	}
-	if p.turned {
-		do()
-	} else {
-		_ = p.poller.Submit(do) // of a stopped Poller's connection there is nothing to be had
-	}
-}
-
-func (p *rawUpper) Established(c *stack.Conn) {
-	p.mu.Lock()
-	p.conn = c
-	p.mu.Unlock()
-	c.SetNoDelay(true)
-}
-
-func (p *rawUpper) Arrive(_ *stack.Conn, off uint64, _ mem.Buf, data []byte) stack.Verdict {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if off != uint64(len(p.in)) {
-		return stack.Refused
-	}
-	p.in = append(p.in, data...)
-	return stack.Taken
-}
-
-func (p *rawUpper) Pull(c *stack.Conn, dst []byte) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.out) == 0 {
-		if p.fin {
-			c.CloseSend()
-		}
-		return 0
-	}
-	n := copy(dst, p.out[0])
-	if p.out[0] = p.out[0][n:]; len(p.out[0]) == 0 {
-		p.out = p.out[1:]
-	}
-	return n
-}
-
-func (p *rawUpper) PeerClosed(*stack.Conn) { p.fail(io.EOF) }
-func (p *rawUpper) Closed(_ *stack.Conn, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn = nil; err != nil {
-		p.end = err
-	}
-}
-
-func (p *rawUpper) write(b []byte) {
-	p.mu.Lock()
-	p.out = append(p.out, bytes.Clone(b))
-	p.mu.Unlock()
-	p.do((*stack.Conn).Send)
-}
-
-func (p *rawUpper) octets() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.in
-}
-
-func (p *rawUpper) ended() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.end
-}
-
-func (p *rawUpper) closeSend() {
-	p.mu.Lock()
-	p.fin = true
-	p.mu.Unlock()
-	p.do((*stack.Conn).Send)
-}
-
-func (p *rawUpper) reset() { p.do(func(c *stack.Conn) { c.Abort() }) }
-
-// rawSocket is a peerStream over the kernel's TCP.
-type rawSocket struct {
-	t  testing.TB
-	nc *net.TCPConn
-
-	mu  sync.Mutex
-	in  []byte
-	end error
-}
-
-func newRawSocket(r *rig, nc *net.TCPConn) *rawSocket {
-	require.NoError(r.t, nc.SetDeadline(time.Now().Add(patience)))
-	p := &rawSocket{t: r.t, nc: nc}
-	var wg sync.WaitGroup
-	wg.Go(p.read)
-	r.t.Cleanup(func() {
-		_ = nc.Close() // the test may have closed it
-		wg.Wait()
-	})
-	return p
-}
-
-func (p *rawSocket) read() {
-	b := make([]byte, 4096)
-	for {
-		n, err := p.nc.Read(b)
-		p.mu.Lock()
-		p.in = append(p.in, b[:n]...)
-		if err != nil {
-			if p.end = err; !errors.Is(err, io.EOF) {
-				p.end = transport.SocketError(err)
-			}
-			p.mu.Unlock()
-			return
-		}
-		p.mu.Unlock()
-	}
-}
-
-func (p *rawSocket) write(b []byte) {
-	_, _ = p.nc.Write(b) // the other side may be gone: the test looks at what it says
-}
-
-func (p *rawSocket) octets() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.in[:len(p.in):len(p.in)] // what is there does not change any more
-}
-
-func (p *rawSocket) ended() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.end
-}
-
-func (p *rawSocket) closeSend() { require.NoError(p.t, p.nc.CloseWrite()) }
-
-func (p *rawSocket) reset() {
-	require.NoError(p.t, p.nc.SetLinger(0))
-	require.NoError(p.t, p.nc.Close())
+// withCRC appends the CRC to an FPDU in hex.
+func withCRC(t testing.TB, s string) string {
+	c := crc32c(unhex(t, s))
+	return fmt.Sprintf("%s %02x%02x%02x%02x", s, byte(c), byte(c>>8), byte(c>>16), byte(c>>24))
 }

@@ -24,7 +24,7 @@ func TestProfileSiw(t *testing.T) {
 	t.Run("initiator, client-server", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true, IRD: 1, ORD: 1}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			s.postRecv(s.recvAt(1, 0, 100))
 			p.play("> " + hexReq + "1002 0004 0001 0001")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
@@ -36,7 +36,7 @@ func TestProfileSiw(t *testing.T) {
 	t.Run("initiator, peer-to-peer with CRC", func(t *testing.T) { // rping_crc_p2p.pcap, frames 4 to 9
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: RTRWrite, IRD: 1, ORD: 1}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			s.postRecv(s.recvAt(1, 0, 100))
 			p.play("> " + hexReq + "5002 0004 8001 c001")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
@@ -48,7 +48,7 @@ func TestProfileSiw(t *testing.T) {
 	t.Run("initiator of Rev 1", func(t *testing.T) { // neg_srvstd_cliv1.pcap
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.play("> " + hexReq + "0001 0000")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.play("< " + hexRep + "0001 0000")
@@ -57,7 +57,7 @@ func TestProfileSiw(t *testing.T) {
 	t.Run("responder, peer-to-peer", func(t *testing.T) { // the same capture from the other side: our octets are siw's
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite | RTRRead, IRD: 1, ORD: 1, NoMarkers: true}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.play("< "+hexReq+"5002 0004 8001 c001", "> "+hexRep+"5002 0004 8001 8001", "< 000ec140000000010000000000000000ebd34c5f")
 			require.Equal(t, Startup{Dialect: RFC6581, Version: 1, PeerToPeer: true, Enhanced: true, IRD: 1, ORD: 1, PeerIRD: 1, PeerORD: 1}, c.qp.Startup())
 		})
@@ -65,7 +65,7 @@ func TestProfileSiw(t *testing.T) {
 	t.Run("responder that rejects markers", func(t *testing.T) { // M=1 is a No, whatever else the Request says
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			if r.kind == turned {
 				p.play("< "+hexReq+"c001 0000", "> "+hexRep+"6001 0000")
 				c.awaitClosed()
@@ -100,7 +100,7 @@ func TestProfileRefusesClientServer(t *testing.T) {
 	}
 	for _, p2p := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			addr, next := r.rawAccepts()
+			addr, next := r.peerAcceptsSeveral()
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: p2p, IRD: 1, ORD: 1, NoMarkers: true}})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			require.Equal(t, p2p, adapter(r, next()))
@@ -123,7 +123,7 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 	}{{RTRWrite, 4}, {RTRRead, 2 + 18}, {RTRRead, 2 + 18 + 16}} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.expectFrame(mpa.Request)
 			n := p.at
 			p.write(unhex(t, hexRep+"5002 0004 8001 c000"))
@@ -146,7 +146,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	for _, opt := range []opts{{}, {ConnParam: ConnParam{PeerToPeer: true}}, {ConnParam: ConnParam{Dialect: RTR}}, {ConnParam: ConnParam{Dialect: RDDP01}}} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opt)
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			f := p.expectFrame(mpa.Request)
 			n := p.at
 			require.ErrorIs(t, errOf(c.qp.PostSend(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})), ErrState)
@@ -157,7 +157,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{})
 			c := r.newEnd(r.client, opt)
-			p := r.dialRaw()
+			p := r.peerDials()
 			d := c.conn.dialects()[0]
 			party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: opt.PeerToPeer}
 			frame := party.Request(mpa.Dialect(d), nil)
@@ -201,7 +201,7 @@ func (*stillTransport) Wake()          {}
 func TestProfileMarkersOneWay(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Responder
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		p.play("< "+hexReq+"5002 0004 8000 8000", "> "+hexRep+"d002 0004 8000 8000")
 		c.expectInService()
 		c.postRecv(c.recvAt(3, 0, 10))
@@ -213,7 +213,7 @@ func TestProfileMarkersOneWay(t *testing.T) {
 	})
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // theirs, as Initiator
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.play("> " + hexReq + "d002 0004 8000 8000")
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
@@ -229,7 +229,7 @@ func TestProfileNoCRC(t *testing.T) {
 	for _, off := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: off}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			flags, crc := "50", withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000")
 			if off {
 				flags, crc = "10", "0012 41 43 00000000 00000000 00000001 00000000 00000000"
@@ -273,13 +273,13 @@ func TestTwoOfOneRole(t *testing.T) {
 				}
 				a.awaitClosed()
 				require.Error(t, a.qp.Err())
-				p := r.dialRaw()
+				p := r.peerDials()
 				frame := (&mpa.Frame{Kind: mpa.Reply, Rev: uint8(d.Rev())}).Append(nil)
 				p.write(frame)
 				require.ErrorIs(t, r.failure().Err, mpa.ErrBothRespond)
 				p.expectReset()
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d}})
-				q := r.startConnect(c)
+				q := r.peerAccepts(c)
 				own := q.expectFrame(mpa.Request)
 				q.write(own.Append(nil))
 				c.expectClosedBy(mpa.ErrBothInitiate)

@@ -150,7 +150,7 @@ func TestQueuesFull(t *testing.T) {
 		require.ErrorIs(t, errOf(s.qp.PostRecv(s.recvAt(8, 0, 10))), ErrRecvQueueFull)
 		require.Equal(t, int64(8), s.cq.q.Promised())
 
-		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
+		p, _ := r.peerConnects(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range 4 {
 			s.post(WorkRequest{Op: OpSend, ID: uint64(100 + i), Local: s.source.Slice(i, 1), Signaled: true})
 		}
@@ -261,7 +261,7 @@ func TestSendAfterPeersFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
 		s := r.newEndOf(r.server, opts{}, n)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
 		p.inject(writeFPDU(0, 0, ""))
 		p.closeSend()
@@ -279,7 +279,7 @@ func TestSendAfterPeersFIN(t *testing.T) {
 func TestCloseContext(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEnd(r.server, opts{})
-	p, _ := r.startRaw(s, false)
+	p, _ := r.peerConnects(s, false)
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	require.ErrorIs(t, s.qp.Close(ctx), context.Canceled)
@@ -409,7 +409,7 @@ func TestLocalProtection(t *testing.T) {
 func TestRevokedWhilePosted(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.inbox.Slice(0, 5), Signaled: true})
 		s.post(WorkRequest{Op: OpSend, ID: 2, Local: s.source.Slice(0, 5)})
 		s.source.Deregister()

@@ -103,10 +103,10 @@ func TestCompletionsInOrder(t *testing.T) {
 	})
 }
 
-// rawResponder is a script against an Initiator of ours, RFC 5044 without markers.
-func (r *rig) rawResponder(c *end) *peer {
+// peerResponds is a script against an Initiator of ours, RFC 5044 without markers.
+func (r *rig) peerResponds(c *end) *peer {
 	r.t.Helper()
-	p := r.startConnect(c)
+	p := r.peerAccepts(c)
 	p.expectFrame(mpa.Request)
 	p.start(mpa.Mode{CRC: true})
 	p.write(unhex(r.t, hexRep+"4001 0000"))
@@ -143,7 +143,7 @@ func noMarkers(o opts) opts {
 func TestORD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		m := r.readable(c, 100, RemoteRead) // any STag will do
 		for i := range 10 {
 			c.post(c.readFrom(m, uint64(i), 8*i, 8))
@@ -177,7 +177,7 @@ func TestORD(t *testing.T) {
 func TestFence(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 4}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		m := r.readable(c, 100, RemoteRead)
 		c.post(c.readFrom(m, 1, 0, 4))
 		send := WorkRequest{ID: 2, Local: c.source.Slice(0, 4), Signaled: true}
@@ -227,7 +227,7 @@ func TestBadResponses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
-				p := r.rawResponder(c)
+				p := r.peerResponds(c)
 				m := r.readable(c, 100, RemoteRead)
 				c.post(c.readFrom(m, 1, 0, 8))
 				c.post(c.readFrom(m, 2, 8, 8))
@@ -248,7 +248,7 @@ func TestBadResponses(t *testing.T) {
 func TestResponseOfAnotherAtomic(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 1}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		c.post(WorkRequest{Op: OpFetchAdd, Add: 1, ID: 1, RemoteSTag: 0x100, Signaled: true})
 		outstanding, ok := rdmap.ParseAtomicRequest(p.nextFPDU().payload)
 		require.True(t, ok)
@@ -271,7 +271,7 @@ func TestResponseOfAnotherAtomic(t *testing.T) {
 func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		c.post(c.readFrom(c.region, 0, 0, 8))
 		outstanding := p.request()
 		posted, tries := 1, 0
@@ -346,7 +346,7 @@ func TestSinks(t *testing.T) {
 		c.expectClosedBy(qp.ErrLocalRange)
 
 		d := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
-		p := r.rawResponder(d)
+		p := r.peerResponds(d)
 		for i := range 2 {
 			d.post(d.readFrom(m, uint64(i), 40-20*i, 8))
 		}
@@ -370,7 +370,7 @@ func TestSinks(t *testing.T) {
 func TestLocalErrorBehindReads(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		c.post(c.readFrom(c.region, 1, 0, 8))
 		p.request()
 		c.source.Revoke()
@@ -387,7 +387,7 @@ func TestLocalErrorBehindReads(t *testing.T) {
 func TestSinkIsNoTargetOfWrites(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
-		p := r.rawResponder(c)
+		p := r.peerResponds(c)
 		c.post(c.readFrom(c.region, 1, 0, 8))
 		rr := p.request()
 		p.inject(writeFPDU(mem.STag(rr.SinkSTag), rr.SinkTO, "mischief"))
@@ -468,7 +468,7 @@ func TestImmediateDataOfTheWrongLength(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{})
 			s.postRecv(s.recvAt(1, 0, 20))
-			p, _ := r.startRaw(s, false)
+			p, _ := r.peerConnects(s, false)
 			h := rdmap.OpImmediate.Header(1)
 			h.Last, h.Version, h.MSN = true, 1, 1
 			p.inject(fpdu{h, make([]byte, n)})

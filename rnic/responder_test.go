@@ -78,7 +78,7 @@ func TestReadsServed(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
 		m := r.readable(s, regionBytes, RemoteRead)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		msn := uint32(0)
 		for range 3 { // buffers are used again
 			var burst []fpdu
@@ -114,7 +114,7 @@ func TestReadsRightBeforeTheFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
 		m := r.readable(s, regionBytes, RemoteRead)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		full, err := s.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)
 		burst, outstanding := reads(m, 8, full, regionBytes)
@@ -132,7 +132,7 @@ func TestReadsThatNobodyTakes(t *testing.T) {
 	over(t, blocking, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 64}})
 		m := r.readable(s, regionBytes, RemoteRead)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		burst, _ := reads(m, 64, regionBytes)
 		p.inject(burst...)
 		ctx, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
@@ -200,7 +200,7 @@ func TestReadErrors(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 				stag, to, n := tc.place(t, r, s)
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				h, rr := readOf(1, stag, to, n)
 				p.inject(readFPDU(h, rr))
 				p.expectTerminate(rdmap.Terminate{
@@ -220,7 +220,7 @@ func TestRequestsOfTheWrongLength(t *testing.T) {
 		for _, n := range []int{0, n - 1, n + 1} {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 1}})
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				h := op.Header(1)
 				h.Last, h.Version, h.MSN = true, 1, 1
 				p.inject(fpdu{h, make([]byte, n)})
@@ -243,8 +243,8 @@ func TestMoreThanIRD(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 3}})
 		other := r.newEnd(r.server, opts{QPOptions: QPOptions{PD: s.pd, SendCQ: s.cq, RecvCQ: s.cq}, ConnParam: ConnParam{IRD: 3}})
 		m := r.readable(s, regionBytes, RemoteRead|RemoteWrite)
-		p, _ := r.startRaw(s, false)
-		q, _ := r.startRaw(other, false)
+		p, _ := r.peerConnects(s, false)
+		q, _ := r.peerConnects(other, false)
 		burst := func(n int) (b []fpdu, last rdmap.ReadRequest) {
 			for msn := range uint32(n) {
 				if msn == 1 {
@@ -283,7 +283,7 @@ func TestAtomicsServed(t *testing.T) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 		m := r.readable(s, 64, RemoteRead|RemoteWrite)
 		clear(m.Bytes())
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		at := m.Base() + 8
 		ops := []rdmap.AtomicRequest{
 			{Code: rdmap.FetchAdd, Data: 5},
@@ -341,7 +341,7 @@ func TestAtomicErrors(t *testing.T) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 				m := r.readable(s, 64, tc.access)
 				before := bytes.Clone(m.Bytes())
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				a := rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1, Mask: 1, CompareMask: 0}
 				tc.change(m, &a)
 				p.inject(atomicFPDU(1, a))
@@ -362,7 +362,7 @@ func TestAtomicErrors(t *testing.T) {
 func TestNothingServedWithoutIRD(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.inject(atomicFPDU(1, rdmap.AtomicRequest{}))
 		p.expectTerminateFor(rdmap.CauseOpcode)
 		p.closeSend()
@@ -379,7 +379,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		r := newRig(t, turned, rigConfig{})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 		m := r.readable(s, 4096, RemoteRead|RemoteWrite)
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(unhex(t, hexReq+"4001 0000"))
 		req := r.request()
 		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
@@ -434,7 +434,7 @@ func TestSourceRevokedMeanwhile(t *testing.T) {
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 	m := r.readable(s, n, RemoteRead)
 	want := bytes.Clone(m.Bytes())
-	p, _ := r.startRaw(s, false)
+	p, _ := r.peerConnects(s, false)
 	h, rr := readOf(1, m.STag(), m.Base(), n)
 	p.inject(readFPDU(h, rr))
 	r.until("some of it", func() bool { return len(p.octets()) > 5000 })
@@ -469,7 +469,7 @@ func TestResponsesAndSendsTakeTurns(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 4}})
 	m := r.readable(s, regionBytes, RemoteRead)
-	p, _ := r.startRaw(s, false)
+	p, _ := r.peerConnects(s, false)
 	var burst []fpdu
 	for msn := range uint32(3) {
 		h, rr := readOf(msn+1, m.STag(), m.Base(), 4000)

@@ -21,7 +21,7 @@ import (
 // acceptRTR has s accept a raw peer-to-peer Initiator, which offers those RTR messages, wants CRC and no markers.
 func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	r.t.Helper()
-	p := r.dialRaw()
+	p := r.peerDials()
 	party := mpa.Party{CRC: true, PeerToPeer: true, RTR: kinds}
 	f := party.Request(mpa.RFC6581, nil)
 	p.write(f.Append(nil))
@@ -118,7 +118,7 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRRead, NoMarkers: true}})
-				p := r.startConnect(c)
+				p := r.peerAccepts(c)
 				p.expectFrame(mpa.Request)
 				p.write(unhex(t, hexRep+"5002 0004 8001 4000"))
 				p.start(mpa.Mode{CRC: true})
@@ -169,7 +169,7 @@ func TestCloseWhileRTRIsOwed(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(unhex(t, hexReq+"5001 0000"))
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		p.expectFrame(mpa.Reply)
@@ -242,7 +242,7 @@ func TestReadyToReceive(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
 			markers := r.kind == turned
-			p := r.dialRaw()
+			p := r.peerDials()
 			s.postRecv(s.recvAt(1, 0, 10))
 			p.play("> " + hexReq + "5001 0000")
 			req := r.request()
@@ -270,7 +270,7 @@ func TestReadyToReceive(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true, NoCRC: true}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.play("< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
 			c.expectInService()
 			require.True(t, c.qp.Startup().PeerToPeer)
@@ -281,7 +281,7 @@ func TestReadyToReceive(t *testing.T) {
 	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.play("< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
 			c.expectInService()
 			require.Equal(t, Startup{Dialect: RFC5044, Version: 1}, c.qp.Startup())
@@ -295,7 +295,7 @@ func TestReadyToReceive(t *testing.T) {
 	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.startConnect(c)
+			p := r.peerAccepts(c)
 			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
 			c.expectInService()
 			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
@@ -306,7 +306,7 @@ func TestReadyToReceive(t *testing.T) {
 	t.Run("another frame", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.play("> " + hexReq + "5001 0000")
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.play("< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
@@ -324,7 +324,7 @@ func TestRTRTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
-				p := r.dialRaw()
+				p := r.peerDials()
 				p.write(unhex(t, frame))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				r.fire(r.server)
@@ -335,18 +335,18 @@ func TestRTRTimeout(t *testing.T) {
 	// One that owes nothing may take its time, and so may one that has paid.
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p := r.dialRaw()
+	p := r.peerDials()
 	p.write(unhex(t, hexReq+"5001 0000"))
 	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 	p.write(unhex(t, hexRtr+"4001 0000"))
 	r.pass(time.Minute)
 	require.Equal(t, RTS, s.qp.State())
 	s2 := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p2 := r.dialRaw()
+	p2 := r.peerDials()
 	p2.write(unhex(t, hexReq+"4001 0000"))
 	require.NoError(t, r.request().Accept(r.ctx, s2.qp, s2.conn))
 	s3 := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p3 := r.dialRaw()
+	p3 := r.peerDials()
 	p3.write(unhex(t, hexReq+"5002 0004 8001 c001"))
 	require.NoError(t, r.request().Accept(r.ctx, s3.qp, s3.conn))
 	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
@@ -383,7 +383,7 @@ func TestRTRMessages(t *testing.T) {
 				t.Run("initiator", func(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
 					c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: tc.kind, NoMarkers: true}})
-					p := r.startConnect(c)
+					p := r.peerAccepts(c)
 					p.play("< "+request, "> "+reply)
 					c.expectInService()
 					c.postRecv(c.recvAt(5, 0, 10))
@@ -398,7 +398,7 @@ func TestRTRMessages(t *testing.T) {
 				t.Run("responder", func(t *testing.T) {
 					r := newRig(t, r.kind, rigConfig{})
 					s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, RTR: tc.kind}})
-					p := r.dialRaw()
+					p := r.peerDials()
 					s.postRecv(s.recvAt(5, 0, 10))
 					p.play("> " + request)
 					require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
@@ -524,7 +524,7 @@ func TestResponderTakesAnyRTR(t *testing.T) {
 	}
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) { // a Write that carries something
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
 		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 		p.start(mpa.Mode{CRC: true})
@@ -563,7 +563,7 @@ func TestReadsBesideTheRTR(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				p := r.dialRaw()
+				p := r.peerDials()
 				p.write(unhex(t, hexReq+"5002 0004 c001 c001"))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				p.expectFrame(mpa.Reply)
@@ -585,7 +585,7 @@ func TestReadyFrameOfAnotherRevision(t *testing.T) {
 	for _, rev := range []int{0, 2, 0x40} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.write(unhex(t, hexReq+"5001 0000"))
 			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 			p.expectFrame(mpa.Reply)

@@ -117,7 +117,7 @@ func TestScriptSaysWhatCame(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, turned, rigConfig{})
 			s := r.newEnd(r.server, noMarkers)
-			p, _ := r.startRaw(s, false)
+			p, _ := r.peerConnects(s, false)
 			x := script{r, s, p}
 			if tc.before != nil {
 				tc.before(x)
@@ -134,7 +134,7 @@ func TestScriptSaysWhatCame(t *testing.T) {
 func TestScriptEndsOverSockets(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEnd(r.server, opts{})
-	p, _ := r.startRaw(s, false)
+	p, _ := r.peerConnects(s, false)
 	before := r.ctx
 	var stop func()
 	r.ctx, stop = context.WithTimeout(before, 10*time.Millisecond)

@@ -17,25 +17,27 @@ import (
 //
 // An end (rig_test.go) is a QueuePair of ours and its memory:
 //
-//	s.postRecv(s.recvAt(1, 0, 100))                           // and post, for the send queue
+//	s, c := r.connect(opts{}, opts{})
+//	s.postRecv(s.recvAt(1, 0, 100)) // and post, for the send queue
 //	s.expectCompletions(Completion{ID: 1, Op: OpRecv, Len: 5}) // the next ones, in order
-//	s.expectClosed()                                          // and expectClosedBy(err)
+//	s.expectState(Closing)
+//	s.expectClosed() // in order; expectClosedBy(err): not so
 //
 // A peer (peer_test.go) is the test itself: it writes octets of its own making, and need not obey
 // any rule.
 //
-//	p, _ := r.startRaw(s, false)                  // through start-up; dialRaw, startConnect: before it
+//	p, reply := r.peerConnects(s, false) // through start-up; peerDials, peerAccepts: before it
 //	p.inject(sendFPDU(1, "hello"), sendFPDU(2, "you")) // in one segment; write: any octets
 //	p.expectFPDU(sendFPDU(1, "hello yourself"))
-//	p.expectTerminate(rdmap.Terminate{Cause: 0x1100})
+//	p.expectTerminate(rdmap.Terminate{Cause: 0x1100}) // expectTerminateFor: only its cause
 //	p.closeSend()
-//	p.expectFIN()
+//	p.expectFIN() // and nothing before it that was not expected; expectReset
 //
-// Its octets travel over a Poller's TCP, over the kernel's, or in segments that the test makes too
-// (forged_test.go). Start-up is written in octets, by play.
+// Its octets travel over a Poller's TCP or the kernel's (peerstream_test.go), or in segments that
+// the test makes too (forged_test.go). Start-up is written in octets, by play.
 //
 // Every expectation ends: in virtual time after a number of steps, otherwise after patience. Where
-// it is not met, the test fails with what came instead, decoded.
+// it is not met, the test fails with what came instead, decoded. script_fails_test.go shows how.
 
 // driver makes time pass until what a test waits for has happened.
 type driver struct {

@@ -16,7 +16,7 @@ import (
 func TestSendFirst(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
 		require.NoError(t, s.qp.SendFirst())
 		p.expectFPDU(sendFPDU(1, s.source.Bytes()[:10]))
@@ -52,7 +52,7 @@ func TestSendFirstAtAnyTime(t *testing.T) {
 				var peers [conns]*peer
 				for i := range conns {
 					s := r.newEnd(r.server, opts{})
-					p := r.dialRaw()
+					p := r.peerDials()
 					p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 					req := r.request()
 					at(r, s, func() { require.NoError(t, req.Accept(r.ctx, s.qp, s.conn)) })
@@ -115,7 +115,7 @@ func TestSendFirstPauses(t *testing.T) {
 		}, 2 * SendFirstPause},
 	} {
 		s := r.newEnd(r.server, opts{})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		req := r.request()
 		begin := r.time
@@ -135,7 +135,7 @@ func TestSendFirstPauses(t *testing.T) {
 func TestSendFirstAndClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		require.NoError(t, s.qp.SendFirst())
 		s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 10)})
 		s.qp.Disconnect()
@@ -150,7 +150,7 @@ func TestSendFirstAndClose(t *testing.T) {
 func TestSendFirstAwaitsTheReplysAcknowledgment(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
 	s := r.newEnd(r.server, opts{})
-	p := r.dialRaw()
+	p := r.peerDials()
 	p.write(request(mpa.Frame{Rev: 1, CRC: true}))
 	req := r.request()
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{}, fault.Faults{Drop: 1}))

@@ -38,7 +38,7 @@ func (r *rig) refuseTimeout(l *connect.Connection) {
 func TestSetupErrorOfTheInitiator(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, IRD: 2, ORD: 1, NoMarkers: true, UserTimeout: time.Minute}})
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		r.refuseTimeout(c.qp.end.Connection.Load())
 		p.play("< "+hexReq+"5002 0004 8002 8001", "> "+hexRep+"5002 0004 8001 8001",
 			"< "+withCRC(t, "0016 41 47 00000000 00000002 00000001 00000000 20050000"))
@@ -54,7 +54,7 @@ func TestSetupErrorOfTheInitiator(t *testing.T) {
 // rejects, and Accept says why.
 func TestSetupErrorOfTheResponder(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, UserTimeout: time.Minute}})
 		p.write(unhex(t, hexReq+"5002 0004 0002 0001"))
 		req := r.request()
@@ -70,7 +70,7 @@ func TestSetupErrorOfTheResponder(t *testing.T) {
 // culley-02 has nothing to say it with: either end resets the connection.
 func TestSetupErrorWithoutFrames(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{Dialects: []Dialect{Culley02}}}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{UserTimeout: time.Minute}})
 		req := r.request()
 		r.refuseTimeout(req.connection)

@@ -45,12 +45,12 @@ func (r *rig) serverCounters() (n stack.Counters) {
 func TestSilentStartupsGiveWay(t *testing.T) {
 	over(t, all, rigConfig{connsMax: 5}, func(t *testing.T, r *rig) {
 		s1, c1 := r.connect(opts{}, opts{})
-		outstanding := r.dialRaw()
+		outstanding := r.peerDials()
 		outstanding.write(request(mpa.Frame{Rev: 1, CRC: true}))
 		waiting := r.request()
 		var silent []*peer
 		for range 3 {
-			silent = append(silent, r.dialRaw())
+			silent = append(silent, r.peerDials())
 		}
 		silent[1].write(request(mpa.Frame{Rev: 1, CRC: true})[:mpa.FrameLen-1])
 		begin := r.time
@@ -78,7 +78,7 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 	over(t, all, rigConfig{connsMax: 32, peerMax: 3}, func(t *testing.T, r *rig) {
 		var silent []*peer
 		for range 10 {
-			silent = append(silent, r.dialRaw())
+			silent = append(silent, r.peerDials())
 		}
 		r.startupsEndWith(7, stack.ErrGaveWay)
 		for _, p := range silent[:7] {
@@ -109,7 +109,7 @@ func TestSilentStartupsOfOneAddress(t *testing.T) {
 // A stream that becomes MPA's has spoken: it gives way to nobody.
 func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{connsMax: 1})
-	addr, accept := r.listenRaw()
+	addr, accept := r.peerListens()
 	nc, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	raw := accept()

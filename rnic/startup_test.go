@@ -30,7 +30,7 @@ func TestResponderRefusesBadRequest(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				p := r.dialRaw()
+				p := r.peerDials()
 				p.write(tc.bytes)
 				f := r.failure()
 				require.ErrorIs(t, f.Err, tc.want)
@@ -59,7 +59,7 @@ func TestInitiatorRefusesBadReply(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				addr, accept := r.listenRaw()
+				addr, accept := r.peerListens()
 				c := r.newEnd(r.client, opts{})
 				require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 				p := accept()
@@ -85,7 +85,7 @@ func TestRequestFrame(t *testing.T) {
 		{opts{ConnParam: ConnParam{NoCRC: true}}, true, false},
 	} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			addr, accept := r.listenRaw()
+			addr, accept := r.peerListens()
 			c := r.newEnd(r.client, tc.opt)
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("hello"))))
 			p := accept()
@@ -105,7 +105,7 @@ func TestRequestFrame(t *testing.T) {
 func TestStartupOctetByOctet(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p := r.dialRaw()
+		p := r.peerDials()
 		for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
 			p.write([]byte{b})
 		}
@@ -136,7 +136,7 @@ func (r *rig) stats(q *QueuePair) Stats {
 func TestOctetsBehindRequestWait(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.start(mpa.Mode{CRC: true})
 		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), p.frame(writeFPDU(s.region.STag(), 0, "early"))...))
 		req := r.request()
@@ -153,7 +153,7 @@ func TestOctetsBehindRequestWait(t *testing.T) {
 func TestResponderWaitsForFirstFPDU(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		s.post(WorkRequest{Op: OpSend, ID: 5, Local: s.source.Slice(0, 10), Signaled: true})
 		if r.kind == turned {
 			r.pass(5 * time.Second)
@@ -178,7 +178,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 func TestInvalidFirstFPDUOpensNothing(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		b := p.frame(writeFPDU(s.region.STag(), 0, "bad"))
 		b[len(b)-1] ^= 1
 		p.write(b)
@@ -198,7 +198,7 @@ func TestInvalidFirstFPDUOpensNothing(t *testing.T) {
 func TestGarbageAfterConnect(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.write(append([]byte{0xff, 0xff}, randomBytes(9, 8000)...)) // a ULPDU_Length above the maximum
 		p.expectFIN()
 		p.closeSend()
@@ -218,7 +218,7 @@ func TestMarkersByDirection(t *testing.T) {
 		for _, ours := range []bool{false, true} {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: !ours}})
-				p, f := r.startRaw(s, theirs)
+				p, f := r.peerConnects(s, theirs)
 				require.Equal(t, ours && r.kind != sockets, f.Markers, "M of the Reply")
 				payload := randomBytes(3, 1200)
 				p.inject(writeFPDU(s.region.STag(), 0, payload)) // with markers as the Reply asks
@@ -254,7 +254,7 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoCRC: !tc.ours, NoMarkers: true}})
-				p := r.dialRaw()
+				p := r.peerDials()
 				p.write(request(mpa.Frame{Rev: 1, CRC: tc.theirs}))
 				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
 				require.Equal(t, tc.ours || tc.theirs, p.expectFrame(mpa.Reply).CRC, "C of the Reply")
@@ -285,7 +285,7 @@ func TestCRCOffOnlyByBoth(t *testing.T) {
 func TestRevisionZero(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, NoCRC: true}})
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(request(mpa.Frame{Rev: 0, CRC: true, Markers: true}))
 		req := r.request()
 		require.Equal(t, 0, req.Revision())
@@ -308,7 +308,7 @@ func TestRevisionZero(t *testing.T) {
 // req: 5044-C.2-6, 5044-C.1-5
 func TestInitiatorMeetsRevisionZero(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		addr, accept := r.listenRaw()
+		addr, accept := r.peerListens()
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
 		require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 		p := accept()
@@ -333,7 +333,7 @@ func TestInitiatorMeetsRevisionZero(t *testing.T) {
 func TestRevisionNotServed(t *testing.T) {
 	t.Run("responder", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.write(request(mpa.Frame{Rev: 9, CRC: true}))
 			f := p.expectFrame(mpa.Reply)
 			require.Equal(t, uint8(2), f.Rev)
@@ -348,7 +348,7 @@ func TestRevisionNotServed(t *testing.T) {
 	})
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			addr, accept := r.listenRaw()
+			addr, accept := r.peerListens()
 			c := r.newEnd(r.client, opts{})
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.conn))
 			p := accept()
@@ -367,7 +367,7 @@ func TestReservedBitsOfRequest(t *testing.T) {
 	listen := ListenOptions{Dialects: []Dialect{RDDP01, RFC5044}} // rtr takes one of the bits
 	over(t, both, rigConfig{listen: listen}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p := r.dialRaw()
+		p := r.peerDials()
 		b := request(mpa.Frame{Rev: 1, CRC: true})
 		b[16] |= 0x3f
 		p.write(b)
@@ -381,7 +381,7 @@ func TestReservedBitsOfRequest(t *testing.T) {
 // A segment that was refused for what stands behind the start-up frame may come again, cut otherwise.
 func TestStartupFrameComesAgain(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
-	p := r.dialRaw()
+	p := r.peerDials()
 	p.start(mpa.Mode{CRC: true})
 	frame := request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("abc")})
 	p.write(frame)
@@ -403,7 +403,7 @@ func TestStartupFrameComesAgain(t *testing.T) {
 // Start-up takes octets in order only; what overtakes is refused and comes again.
 func TestStartupReordered(t *testing.T) {
 	r := newRig(t, turned, rigConfig{faults: true})
-	p := r.dialRaw()
+	p := r.peerDials()
 	require.NoError(t, r.hosts[0].faulty.Set(fault.Faults{Reorder: 0.3}, fault.Faults{}))
 	for _, b := range request(mpa.Frame{Rev: 1, CRC: true, PrivateData: []byte("a few octets")}) {
 		p.write([]byte{b})

@@ -24,7 +24,7 @@ func TestImmediateStartupTranscript(t *testing.T) {
 	t.Run("responder", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.play("> " + request)
 			req := r.request()
 			require.Equal(t, "abc", string(req.PrivateData()))
@@ -38,7 +38,7 @@ func TestImmediateStartupTranscript(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-			addr, accept := r.listenRaw()
+			addr, accept := r.peerListens()
 			require.NoError(t, c.qp.StartConnect(r.ctx, addr, c.with([]byte("abc"))))
 			p := accept()
 			p.play("< "+request, "> "+reply)
@@ -150,7 +150,7 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 func TestRtrOfAHastyPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.dialRaw()
+		p := r.peerDials()
 		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
 		p.write(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write))
 		req := r.request()
@@ -219,7 +219,7 @@ func TestStartupBufferComesAndGoes(t *testing.T) {
 			}
 			return n
 		}
-		p := r.dialRaw()
+		p := r.peerDials()
 		r.until("the connection", func() bool { return len(r.server.host.Live()) == 1 })
 		l := r.server.host.Live()[0]
 		require.Zero(t, in(l), "octets for a silent peer")
@@ -242,7 +242,7 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 		for _, closing := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v %q %v", tc.d, tc.said, closing), func(t *testing.T) {
 				over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-					p := r.dialRaw()
+					p := r.peerDials()
 					party := mpa.Party{RTR: mpa.AllRTR, PeerToPeer: true}
 					f := party.Request(mpa.Dialect(tc.d), nil)
 					p.write(f.Append(nil))
@@ -276,7 +276,7 @@ func TestClosedWithTheLastOfStartupOwed(t *testing.T) {
 func TestPeerToPeerOfRevZero(t *testing.T) {
 	for _, served := range [][]Dialect{{RDDP01}, {RDDP01, RTR}} {
 		over(t, both, rigConfig{listen: ListenOptions{Dialects: served}}, func(t *testing.T, r *rig) {
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.write(request(mpa.Frame{Rev: 0, S: true, CRC: true, Markers: true}))
 			req, s := r.request(), r.newEnd(r.server, opts{})
 			require.Equal(t, len(served) == 2, req.PeerToPeer())
@@ -289,7 +289,7 @@ func TestPeerToPeerOfRevZero(t *testing.T) {
 // What a peer sends behind its Request, without being asked, is the stream's when MPA was there from the beginning.
 func TestRejectStreamOfAHastyDialer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		p := r.dialRaw()
+		p := r.peerDials()
 		p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), "hasty"...))
 		nc, err := r.request().RejectStream(r.ctx, nil)
 		require.NoError(t, err)

@@ -28,7 +28,7 @@ func (p *peer) wantSend(msn uint32, want []byte) {
 func TestHalfClosedByPeer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.open()
 		p.closeSend()
 		s.expectState(Closing)
@@ -55,7 +55,7 @@ func TestHalfClosedByPeer(t *testing.T) {
 func TestHalfClosedWithoutAVoice(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.closeSend()
 		s.expectClosed()
 	})
@@ -65,7 +65,7 @@ func TestHalfClosedWithoutAVoice(t *testing.T) {
 func TestHalfClosedThenReset(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{AllowHalfClosed: true}})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.open()
 		p.closeSend()
 		s.expectState(Closing)
@@ -91,7 +91,7 @@ func TestReceiveBehindOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		s.postRecv(s.recvAt(1, 0, 100))
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.open()
 		s.qp.Disconnect()
 		p.expectFIN()
@@ -119,7 +119,7 @@ func TestPostBehindOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
 		s := r.newEndOf(r.server, opts{}, n)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.open()
 		s.post(WorkRequest{Op: OpSend, ID: 1, Local: s.source.Slice(0, n), Signaled: true})
 		s.qp.Disconnect()
@@ -154,7 +154,7 @@ func TestNothingPostedFollowsATerminate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const requests, size = 32, 1 << 20
 		s := r.newEndOf(r.server, opts{QPOptions: QPOptions{SendDepth: requests}}, size)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.open()
 		for i := range requests {
 			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})
@@ -201,7 +201,7 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const requests, size = 32, 1 << 20
 		s := r.newEndOf(r.server, opts{QPOptions: QPOptions{SendDepth: requests}}, size)
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.open()
 		for i := range requests {
 			s.post(WorkRequest{Op: OpSend, ID: uint64(i), Local: s.source.Slice(0, size), Signaled: true})

@@ -200,7 +200,7 @@ func TestTerminateOnWire(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
 				s.postRecv(s.recvAt(50, 0, 100))
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				h := tc.header(s)
 				p.inject(fpdu{h, []byte("payload")})
 				p.inject(writeFPDU(s.region.STag(), 0, "behind")) // dropped silently
@@ -226,7 +226,7 @@ func TestShortULPDU(t *testing.T) {
 	for n, want := range map[int]rdmap.Cause{0: 0x1000, 1: 0x1000, 13: 0x1000} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{})
-			p, _ := r.startRaw(s, false)
+			p, _ := r.peerConnects(s, false)
 			p.write(p.frameULPDU(make([]byte, n)))
 			p.expectTerminate(rdmap.Terminate{Cause: want})
 			p.closeSend()
@@ -241,7 +241,7 @@ func TestShortULPDU(t *testing.T) {
 func TestTerminateBadCRC(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.inject(writeFPDU(s.region.STag(), 0, "good"))
 		b := p.frame(writeFPDU(s.region.STag(), 4, "bad"))
 		b[20] ^= 0x10
@@ -266,7 +266,7 @@ func TestDeliveredBeforeError(t *testing.T) {
 		s := r.newEnd(r.server, opts{})
 		s.postRecv(s.recvAt(1, 0, 100))
 		s.postRecv(s.recvAt(2, 100, 100))
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.inject(sendFPDU(1, "first"), writeFPDU(0xdead, 0, "wrong"), writeFPDU(0xdead, 1<<63, "worse"), sendFPDU(2, "second"))
 		term := p.expectTerminateFor(0x1100)
 		require.Zero(t, term.DDP.TO, "the first error is reported")
@@ -298,7 +298,7 @@ func TestPeerTerminates(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
 				s.postRecv(s.recvAt(1, 0, 100))
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				p.inject(terminateFPDU(tc.body))
 				p.expectFIN() // a Terminate is not answered
 				p.closeSend()
@@ -319,7 +319,7 @@ func TestNothingBehindATerminate(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 				s := r.newEnd(r.server, opts{})
 				s.postRecv(s.recvAt(1, 0, 100))
-				p, _ := r.startRaw(s, false)
+				p, _ := r.peerConnects(s, false)
 				p.inject(terminateFPDU(body))
 				s.expectState(Terminating)
 				p.inject(writeFPDU(s.region.STag(), s.region.Base(), "written"))

@@ -288,7 +288,7 @@ func TestPostConcurrently(t *testing.T) {
 func TestPayloadMax(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.inject(writeFPDU(0, 0, ""))
 		n, err := s.qp.PayloadMax(r.ctx)
 		require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestPayloadMax(t *testing.T) {
 func TestSendsOnWire(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
-		p, _ := r.startRaw(s, false)
+		p, _ := r.peerConnects(s, false)
 		p.inject(writeFPDU(0, 0, ""))
 		for i := range 3 {
 			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(10*i, 10)})

@@ -19,7 +19,7 @@ func TestWakeUp(t *testing.T) {
 	startUp := func(t *testing.T, r *rig, opt opts) (*end, *peer) {
 		opt.NoMarkers = true
 		c := r.newEnd(r.client, opt)
-		p := r.startConnect(c)
+		p := r.peerAccepts(c)
 		p.play("< "+hexReq+"4001 0000", "> "+hexRep+"4001 0000")
 		c.expectInService()
 		return c, p
@@ -89,7 +89,7 @@ func TestWakeUpIsSeenByNobody(t *testing.T) {
 func TestRejectedPeerMayCloseFirst(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		reject := func() *peer {
-			p := r.dialRaw()
+			p := r.peerDials()
 			p.write(unhex(t, hexReq+"4001 0000"))
 			require.NoError(t, r.request().Reject(r.ctx, []byte("x")))
 			r.until("the Reply", func() bool { return len(p.octets()) == 21 })

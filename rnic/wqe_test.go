@@ -94,7 +94,7 @@ func TestLongestRequestsFit(t *testing.T) {
 			s.postRecv(WorkRequest{ID: uint64(i), Local: list[0], List: list})
 		}
 		require.ErrorIs(t, errOf(s.qp.PostRecv(WorkRequest{Local: list[0], List: list})), ErrRecvQueueFull)
-		p, _ := r.startRaw(s, false) // a Responder whose peer is silent: nothing leaves the ring
+		p, _ := r.peerConnects(s, false) // a Responder whose peer is silent: nothing leaves the ring
 		for i := range depth {
 			s.post(WorkRequest{Op: OpSend, ID: uint64(100 + i), Inline: randomBytes(uint64(i), InlineMaxLimit)})
 		}
