@@ -13,7 +13,7 @@
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
-#   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis.md anew, a minute
+#   make analysis                                    the drafts' analysis of buffers and segments: docs/results/analysis/ anew, a minute
 #   make bench-peers [ARGS=...]                      goodput beside gVisor's netstack, over a TAP; as root
 #   make release-check [SEEDS=100000] [FIRST=...] [FUZZTIME=2m]   all of the above but the benchmarks, at length; as root, some hours
 #   make help / clean                                these lines; what was built goes

@@ -59,7 +59,6 @@ type Adapter struct {
 
 	mu        sync.Mutex
 	listeners map[*Listener]struct{}
-	closed    bool
 }
 
 // Open makes an Adapter. The error says which field of cfg cannot be.
@@ -150,8 +149,8 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn Con
 // is ctx's: not all connections have ended, and Close may be called again. An OnFailure that is
 // being called is not waited for; Listener.Close does.
 func (a *Adapter) Close(ctx context.Context) error {
+	a.host.Shut() // before the Listeners end, which takes time: nothing begins meanwhile
 	a.mu.Lock()
-	a.closed = true
 	listeners := slices.Collect(maps.Keys(a.listeners))
 	a.mu.Unlock()
 	for _, l := range listeners {
@@ -173,7 +172,7 @@ func (a *Adapter) Close(ctx context.Context) error {
 func (a *Adapter) addListener(l *Listener) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	if a.host.IsClosed() {
 		return false
 	}
 	a.listeners[l] = struct{}{}

@@ -111,6 +111,28 @@ func TestAdapterCloseEndsListeners(t *testing.T) {
 	})
 }
 
+// While Close waits for a Listener to end, nothing new begins.
+func TestAdapterCloseShutsAtOnce(t *testing.T) {
+	a, err := Open(Config{})
+	require.NoError(t, err)
+	cq, err := a.CreateCQ(4)
+	require.NoError(t, err)
+	l, err := a.Listen(t.Context(), "127.0.0.1:0", ListenOptions{})
+	require.NoError(t, err)
+	waits, goOn := make(chan struct{}), make(chan struct{})
+	stop := l.stop
+	l.stop = func(ctx context.Context) { close(waits); <-goOn; stop(ctx) }
+	closed := make(chan error, 1)
+	go func() { closed <- a.Close(context.Background()) }()
+	<-waits
+	_, qpErr := a.CreateQP(QPOptions{PD: a.AllocPD(), SendCQ: cq, RecvCQ: cq})
+	_, listenErr := a.Listen(t.Context(), "127.0.0.1:0", ListenOptions{})
+	close(goOn)
+	require.NoError(t, <-closed)
+	require.ErrorIs(t, qpErr, ErrClosed)
+	require.ErrorIs(t, listenErr, ErrClosed)
+}
+
 // OnFailure may close the Adapter.
 func TestAdapterCloseInOnFailure(t *testing.T) {
 	var r *rig

@@ -2,12 +2,15 @@ package rnic
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 )
 
 // hoarders are connections that send octets beyond a gap, which no marker locates, until the Adapter takes no more.
@@ -126,6 +129,18 @@ func TestHoardersGiveWay(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
 	h.adapter.host.Pollers[0].Reserve.Partial = 0
 	qps, _ := h.hoarders(peers)
+	var states []State // in which a hoarder's error is told
+	public := h.adapter.host.Public
+	h.adapter.host.Public = func(err error) error {
+		if errors.Is(err, ErrHoarding) {
+			for _, q := range qps {
+				if s := q.State(); s != RTS && s != Closed {
+					states = append(states, s)
+				}
+			}
+		}
+		return public(err)
+	}
 	q, region, c := h.orderly()
 	lo, hi := c.say(writeFPDU(region.STag(), 0, "in two segments"))
 	send := func() {
@@ -145,9 +160,11 @@ func TestHoardersGiveWay(t *testing.T) {
 	for _, q := range qps {
 		if isDone(q) {
 			require.ErrorIs(t, q.Err(), ErrHoarding)
+			require.NotErrorAs(t, q.Err(), new(*mpa.Error), "this end gave up, the stream was not lost")
 			ended++
 		}
 	}
+	require.Equal(t, slices.Repeat([]State{Error}, ended), states)
 	require.Positive(t, ended)
 	require.Less(t, ended, peers, "no more than it takes")
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the figures of the first tables of docs/results/benchmarks.md, in its order: medians of several runs, with the spread, and the machine they
+# Prints the figures of docs/results/writes.tsv and parts.tsv: medians of several runs, with the spread, and the machine they
 # were run on. It should have nothing else to do.
 #   benchmarks.sh [count] [benchtime] > table
 set -euo pipefail

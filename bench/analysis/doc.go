@@ -1,6 +1,6 @@
 // Package analysis measures what draft-ietf-rddp-mpa-01 says in its appendix 11 about receive
-// buffers and segments: docs/results/analysis.md has the tables and what they mean, make analysis makes
-// them anew.
+// buffers and segments: docs/results/analysis has the tables and figures, analysis.md beside it what
+// they mean, make analysis makes them anew.
 //
 //	world.go     many connections over one link, in virtual time: tcp.Conn at both ends
 //	receiver.go  what stands above TCP at the receiving end: mpa.Receiver, or the buffer of a TCP without MPA

@@ -214,17 +214,15 @@ func Parse(text string) (Values, error) {
 	return all, nil
 }
 
-// Tables of the document, by their name there.
+// Tables of the document, tabs between cells, by the names of their files without the ending.
 func Tables(v Values) map[string]string {
 	return map[string]string{
 		"connections": connectionsTable(v), "loss": lossTable(v), "paths": pathsTable(v), "segments": segmentsTable(v),
 	}
 }
 
-// head is the first two lines of a table.
-func head(columns ...string) string {
-	return "| " + strings.Join(columns, " | ") + " |\n|" + strings.Repeat("---|", len(columns)) + "\n"
-}
+// head is the first line of a table.
+func head(columns ...string) string { return strings.Join(columns, "\t") + "\n" }
 
 func kindNames() (names []string) {
 	for _, k := range kinds {
@@ -238,9 +236,9 @@ func connectionsTable(v Values) string {
 	b.WriteString(head(append([]string{"connections", "in flight", "loss %"}, kindNames()...)...))
 	for _, n := range connCounts {
 		for _, loss := range connLosses {
-			fmt.Fprintf(&b, "| %d | %d | %g |", n, n*example(n, loss, "plain").WindowBytes/exampleEMSS, loss)
+			fmt.Fprintf(&b, "%d\t%d\t%g", n, n*example(n, loss, "plain").WindowBytes/exampleEMSS, loss)
 			for _, k := range kinds {
-				fmt.Fprintf(&b, " %d |", v[connKey(n, loss, k.key)][mBufs])
+				fmt.Fprintf(&b, "\t%d", v[connKey(n, loss, k.key)][mBufs])
 			}
 			b.WriteString("\n")
 		}
@@ -263,10 +261,10 @@ func lossTable(v Values) string {
 	var b strings.Builder
 	b.WriteString(head(append([]string{"loss %"}, kindNames()...)...))
 	for _, loss := range lossLosses {
-		fmt.Fprintf(&b, "| %g |", loss)
+		fmt.Fprintf(&b, "%g", loss)
 		for _, k := range kinds {
 			c := v[lossKey(loss, k.key)]
-			fmt.Fprintf(&b, " %s, %s |", kilo(c[mMean]), kilo(c[mHeld]))
+			fmt.Fprintf(&b, "\t%s, %s", kilo(c[mMean]), kilo(c[mHeld]))
 		}
 		b.WriteString("\n")
 	}
@@ -278,7 +276,7 @@ func pathsTable(v Values) string {
 	b.WriteString(head("Mbit/s", "round trip, ms", "bandwidth x delay, kB", "plain TCP holds, kB", "K", "aligned, markers: holds, kB", "buffers in hand"))
 	for _, p := range paths {
 		plain, placing := v[pathKey(p, "plain")], v[pathKey(p, "aligned+markers")]
-		fmt.Fprintf(&b, "| %d | %g | %s | %s | %.2f | %s | %d |\n", p.mbit, p.rttMs, kilo(p.product()), kilo(plain[mHeld]),
+		fmt.Fprintf(&b, "%d\t%g\t%s\t%s\t%.2f\t%s\t%d\n", p.mbit, p.rttMs, kilo(p.product()), kilo(plain[mHeld]),
 			float64(plain[mHeld])/float64(p.product()), kilo(placing[mHeld]), placing[mBufs])
 	}
 	return b.String()
@@ -286,11 +284,11 @@ func pathsTable(v Values) string {
 
 func segmentsTable(v Values) string {
 	var b strings.Builder
-	b.WriteString(head("messages of", "least", "packed", "of the least", "average / EMSS", "with markers, of the least", "`PackFull`, of the least", "one at a time, of the least"))
+	b.WriteString(head("messages of", "least", "packed", "of the least", "average / EMSS", "with markers, of the least", "PackFull, of the least", "one at a time, of the least"))
 	row := func(name, key string) {
 		c := v[key]
 		least := float64(c[sMinimum])
-		fmt.Fprintf(&b, "| %s | %d | %d | %.2f | %.2f | %.2f | %.2f | %.2f |\n", name, c[sMinimum], c[sNow], float64(c[sNow])/least,
+		fmt.Fprintf(&b, "%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\n", name, c[sMinimum], c[sNow], float64(c[sNow])/least,
 			least/float64(c[sNow]), float64(c[sMarkersNow])/float64(c[sMarkersMinimum]), float64(c[sFull])/least, float64(c[sAlone])/least)
 	}
 	for _, n := range fpduSizes {

@@ -198,6 +198,11 @@ func (l *Connection) Over(err error) {
 	case err == nil:
 	case l.Err != nil && errors.Is(err, stack.ErrTentative): // what ended the wait for an address says less
 		l.Err = fmt.Errorf("%w: %w", l.Err, err)
+	case errors.Is(err, stack.ErrHoarding): // the stack has given it up for what the peer holds: not lost
+		l.note(err)
+		if was == PhaseFull {
+			l.Engine.Leave(qp.Error)
+		}
 	default:
 		l.Lost(err)
 	}
