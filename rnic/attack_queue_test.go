@@ -127,20 +127,23 @@ func TestAttackSharedBuffers(t *testing.T) {
 		r.until("the buffers taken", func() bool { return p.Left() == depth-each })
 		fairGoesOn()
 		require.Equal(t, each, r.stats(a.s.qp).SharedHeld)
+		events := r.server.Events()
 		a.p.reset()
 		a.s.awaitClosed()
 		for _, c := range a.s.await(each) {
 			require.NoError(t, p.post(c.ID))
 		}
+		r.until("the event of the reset", func() bool { return len(events) > 0 }) // it may come after all of that
+		require.Equal(t, EventFailed, event(t, events).Kind)
 
-		events := r.server.Events()
 		a.again(opt)
 		require.NoError(t, p.Arm(limit))
-		for msn := uint32(1); len(events) == 0; msn++ {
+		for msn := uint32(1); msn <= depth-limit+1; msn++ {
+			require.Empty(t, events, "the event is early")
 			a.p.inject(sendFPDU(msn, "greed"))
 			r.until("it was taken", func() bool { return p.Left() == depth-int(msn) })
-			require.Less(t, msn, uint32(depth), "the event is late")
 		}
+		r.until("the event", func() bool { return len(events) > 0 })
 		e := event(t, events)
 		requireEvent(t, Event{Kind: EventSRQLimit, SRQ: p.SharedReceiveQueue, Count: limit - 1}, e)
 		taken := map[*QueuePair]uint64{fair.qp: r.stats(fair.qp).SharedTaken - 3*depth, a.s.qp: r.stats(a.s.qp).SharedTaken}
