@@ -24,9 +24,6 @@ const (
 	eventKinds
 )
 
-// They are the engine's.
-var _ = [1]struct{}{}[EventSlowPath-EventKind(qp.EventSlowPath)]
-
 func (k EventKind) String() string {
 	names := [...]string{
 		"no event", "terminated", "failed", "peer closed", "SRQ limit", "CQ overflow", "receive low-water", "receive high-water", "slow path",

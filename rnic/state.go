@@ -2,8 +2,6 @@ package rnic
 
 import (
 	"fmt"
-
-	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
 // State of a QueuePair, as the verbs have them. What a state lets one do, and what becomes of what
@@ -45,9 +43,6 @@ const (
 	Error
 	Closed
 )
-
-// They are the engine's.
-var _ = [1]struct{}{}[Closed-State(qp.Closed)]
 
 func (s State) String() string {
 	names := [...]string{"idle", "connecting", "rts", "closing", "terminating", "error", "closed"}
