@@ -103,6 +103,15 @@ func (c *copyIn) frame(q *Queue, b mem.Buf, at, ready uint16) (length int, piece
 			break
 		}
 	}
+	if q.takes(length, bad, long) {
+		d.Len = uint32(length)
+		return length, pieces
+	}
+	return 0, pieces
+}
+
+// takes says whether what came is a frame, and counts why not.
+func (q *Queue) takes(length int, bad, long bool) bool {
 	switch {
 	case bad:
 		q.drops.Descriptor++
@@ -113,10 +122,9 @@ func (c *copyIn) frame(q *Queue, b mem.Buf, at, ready uint16) (length int, piece
 		q.drops.Length++
 		q.counters.RxErrors++
 	default:
-		d.Len = uint32(length)
-		return length, pieces
+		return true
 	}
-	return 0, pieces
+	return false
 }
 
 // octets are those of one descriptor; nil: it is bad. A client knows where its buffers are.

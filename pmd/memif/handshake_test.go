@@ -478,7 +478,7 @@ func TestRefusedConfigs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, []byte("precious"), 0o600))
 	_, err = Listen(ListenConfig{Socket: file})
-	require.Error(t, err)
+	require.ErrorContains(t, err, "is no socket")
 	left, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(left))

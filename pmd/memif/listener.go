@@ -115,6 +115,9 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 		_ = os.Remove(cfg.Socket)
 		socket, err = listen(addr, cfg.Mode)
 	}
+	if errors.Is(err, unix.EADDRINUSE) && cfg.Socket[0] != '@' && !isSocket(cfg.Socket) {
+		return nil, fmt.Errorf("memif: %s is there, and is no socket: choose another path", cfg.Socket)
+	}
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("memif: %s is another server's: choose another, or end that one", cfg.Socket)
 	}
@@ -147,7 +150,7 @@ func listen(addr *net.UnixAddr, mode os.FileMode) (*net.UnixListener, error) {
 
 // abandoned: nobody listens at a path any more.
 func abandoned(addr *net.UnixAddr) bool {
-	if info, err := os.Lstat(addr.Name); err != nil || info.Mode().Type() != os.ModeSocket {
+	if !isSocket(addr.Name) {
 		return false
 	}
 	conn, err := net.DialUnix(addr.Net, nil, addr)
@@ -155,6 +158,11 @@ func abandoned(addr *net.UnixAddr) bool {
 		_ = conn.Close()
 	}
 	return errors.Is(err, unix.ECONNREFUSED)
+}
+
+func isSocket(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == os.ModeSocket
 }
 
 // run accepts connections until Close.

@@ -187,16 +187,7 @@ func (p *posted) odd(q *Queue, ready uint16, room int) (length int, pieces uint1
 			break
 		}
 	}
-	switch {
-	case bad:
-		q.drops.Descriptor++
-		q.counters.RxErrors++
-	case long:
-		q.counters.RxTooLong++
-	case length < pmd.EthernetLen:
-		q.drops.Length++
-		q.counters.RxErrors++
-	default:
+	if q.takes(length, bad, long) {
 		d.Len = uint32(length)
 		return length, pieces
 	}
