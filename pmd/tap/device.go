@@ -174,7 +174,11 @@ func configure(name string, mtu int, addr netip.Prefix) (mac [6]byte, err error)
 		}
 	}
 	if addr.IsValid() && !hasAddr(ifi, addr) {
-		if err := setAddr(sock, ifi, addr); err != nil {
+		err := setAddr(sock, ifi, addr)
+		if addr.Addr().Is6() && errors.Is(err, unix.EACCES) {
+			return mac, fmt.Errorf("tap: %s: set address %v: IPv6 is switched off here; switch it on: sysctl -w net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0: %w", name, addr, err)
+		}
+		if err != nil {
 			return mac, setError(name, "set address "+addr.String(), fmt.Sprintf("ip address add %s dev %s", addr, name), err)
 		}
 	}

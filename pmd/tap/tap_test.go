@@ -207,6 +207,15 @@ func TestIPv6Address(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
+// Where IPv6 is switched off the error says so: the command that gives an address by hand would fail, too.
+func TestIPv6SwitchedOff(t *testing.T) {
+	enterNetns(t)
+	require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
+	_, err := New(Config{Name: "roff", Addr: netip.MustParsePrefix("fd77::1/64")})
+	require.ErrorContains(t, err, "net.ipv6.conf.default.disable_ipv6=0")
+	require.NotContains(t, err.Error(), "by hand")
+}
+
 func TestKernelNumbersTheDevice(t *testing.T) {
 	enterNetns(t)
 	a, _, _ := open(t, Config{})
