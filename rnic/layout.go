@@ -37,39 +37,39 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(aCompletion.Original)-unsafe.Offsetof(aCQE.Original)]
 	_ = [1]struct{}{}[unsafe.Offsetof(aCompletion.Immediate)-unsafe.Offsetof(aCQE.Immediate)]
 	// A value that is another in the engine makes its term, and so the index, wrong.
-	_ = [1]struct{}{}[OpSend^Opcode(qp.OpSend)|
-		OpWrite^Opcode(qp.OpWrite)|
-		OpRecv^Opcode(qp.OpRecv)|
-		OpSendInvalidate^Opcode(qp.OpSendInvalidate)|
-		OpRead^Opcode(qp.OpRead)|
-		OpFetchAdd^Opcode(qp.OpFetchAdd)|
-		OpCompareSwap^Opcode(qp.OpCompareSwap)|
-		OpImmediate^Opcode(qp.OpImmediate)|
-		OpLocalInvalidate^Opcode(qp.OpLocalInvalidate)]
-	_ = [1]struct{}{}[Success^Status(qp.Success)|
-		LocalProtection^Status(qp.LocalProtection)|
-		LocalLength^Status(qp.LocalLength)|
-		Flushed^Status(qp.Flushed)|
-		RemoteAccess^Status(qp.RemoteAccess)|
-		RemoteInvalidRequest^Status(qp.RemoteInvalidRequest)|
-		RemoteOperation^Status(qp.RemoteOperation)|
-		BadResponse^Status(qp.BadResponse)|
-		LocalOperation^Status(qp.LocalOperation)]
-	_ = [1]struct{}{}[Idle^State(qp.Idle)|
-		Connecting^State(qp.Connecting)|
-		RTS^State(qp.RTS)|
-		Closing^State(qp.Closing)|
-		Terminating^State(qp.Terminating)|
-		Error^State(qp.Error)|
-		Closed^State(qp.Closed)]
-	_ = [1]struct{}{}[EventTerminated^EventKind(qp.EventTerminated)|
-		EventFailed^EventKind(qp.EventFailed)|
-		EventPeerClosed^EventKind(qp.EventPeerClosed)|
-		EventSRQLimit^EventKind(qp.EventSRQLimit)|
-		EventCQOverflow^EventKind(qp.EventCQOverflow)|
-		EventReceiveLow^EventKind(qp.EventReceiveLow)|
-		EventReceiveHigh^EventKind(qp.EventReceiveHigh)|
-		EventSlowPath^EventKind(qp.EventSlowPath)]
+	_ = [1]struct{}{}[(OpSend^Opcode(qp.OpSend))|
+		(OpWrite^Opcode(qp.OpWrite))|
+		(OpRecv^Opcode(qp.OpRecv))|
+		(OpSendInvalidate^Opcode(qp.OpSendInvalidate))|
+		(OpRead^Opcode(qp.OpRead))|
+		(OpFetchAdd^Opcode(qp.OpFetchAdd))|
+		(OpCompareSwap^Opcode(qp.OpCompareSwap))|
+		(OpImmediate^Opcode(qp.OpImmediate))|
+		(OpLocalInvalidate^Opcode(qp.OpLocalInvalidate))]
+	_ = [1]struct{}{}[(Success^Status(qp.Success))|
+		(LocalProtection^Status(qp.LocalProtection))|
+		(LocalLength^Status(qp.LocalLength))|
+		(Flushed^Status(qp.Flushed))|
+		(RemoteAccess^Status(qp.RemoteAccess))|
+		(RemoteInvalidRequest^Status(qp.RemoteInvalidRequest))|
+		(RemoteOperation^Status(qp.RemoteOperation))|
+		(BadResponse^Status(qp.BadResponse))|
+		(LocalOperation^Status(qp.LocalOperation))]
+	_ = [1]struct{}{}[(Idle^State(qp.Idle))|
+		(Connecting^State(qp.Connecting))|
+		(RTS^State(qp.RTS))|
+		(Closing^State(qp.Closing))|
+		(Terminating^State(qp.Terminating))|
+		(Error^State(qp.Error))|
+		(Closed^State(qp.Closed))]
+	_ = [1]struct{}{}[(EventTerminated^EventKind(qp.EventTerminated))|
+		(EventFailed^EventKind(qp.EventFailed))|
+		(EventPeerClosed^EventKind(qp.EventPeerClosed))|
+		(EventSRQLimit^EventKind(qp.EventSRQLimit))|
+		(EventCQOverflow^EventKind(qp.EventCQOverflow))|
+		(EventReceiveLow^EventKind(qp.EventReceiveLow))|
+		(EventReceiveHigh^EventKind(qp.EventReceiveHigh))|
+		(EventSlowPath^EventKind(qp.EventSlowPath))]
 	_ = [1]struct{}{}[SGEMaxLimit-qp.SGEMaxLimit+InlineMaxLimit-qp.InlineMaxLimit+SharedSGEMax-qp.SharedSGEMax]
 	_ = [1]struct{}{}[ReadDepthULP-qp.ReadDepthULP+ReadDepthDefault-qp.ReadDepthDefault]
 )
