@@ -52,6 +52,7 @@ type Connection struct {
 	closed     bool            // closeSend was called
 	Seen       uint64          // Transport.Progress when the linger timer was set
 	Err        error           // the first reason
+	told       bool            // EventTerminated was told
 	self, Peer netip.AddrPort  // once established
 	Gone       chan struct{}
 	Returned   net.Conn // before gone: the stream that the connection is again

@@ -17,8 +17,11 @@ func (l *Connection) heed() {
 	}
 }
 
+// heedEffects carries the effects out. EffectFail and EffectLeave may come together, with the error
+// of the first: the event that tells of the end is that error's.
 func (l *Connection) heedEffects() {
 	fx, err := l.Engine.TakeEffects()
+	_, terminated := err.(*qp.TerminateError)
 	err = l.Host.Public(err)
 	if fx&qp.EffectOpened != 0 {
 		l.opened()
@@ -26,11 +29,14 @@ func (l *Connection) heedEffects() {
 	if fx&qp.EffectCloseHalf != 0 && !l.shut {
 		l.closing()
 	}
+	if terminated {
+		l.told = true
+		l.Engine.Tell(qp.EventTerminated, 0, err)
+	}
 	switch {
 	case fx&qp.EffectFail != 0:
 		l.Fail(err)
 	case fx&qp.EffectLeave != 0:
-		l.Engine.Tell(qp.EventTerminated, 0, err)
 		l.note(err)
 		l.closing()
 	}
@@ -231,7 +237,7 @@ func (l *Connection) Over(err error) {
 		}
 		e.Conclude(err)
 		if was == PhaseFull {
-			e.tellEnd(err)
+			e.tellEnd(l.told, err)
 		}
 	}
 	l.Phase = phaseOver

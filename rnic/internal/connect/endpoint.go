@@ -162,10 +162,10 @@ func (e *Endpoint) Addresses() (self, peer netip.AddrPort) {
 	return netip.AddrPort{}, netip.AddrPort{}
 }
 
-// tellEnd posts that a connection in service has ended, unless its Terminate was told already or
-// this end wanted it.
-func (e *Endpoint) tellEnd(err error) {
-	if err == nil || e.engine.Reported() || errors.Is(err, ErrClosed) {
+// tellEnd posts that a connection in service has ended, unless that was told already, as its
+// Terminate, or this end wanted it.
+func (e *Endpoint) tellEnd(told bool, err error) {
+	if err == nil || told || errors.Is(err, ErrClosed) {
 		return
 	}
 	e.engine.Tell(qp.EventFailed, 0, err)
