@@ -116,7 +116,7 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, front []byte, qu
 		at.Leave()
 		return nil, err
 	}
-	s.Front = front
+	s.PutBack(front)
 	_ = nc.Close()        // ends blocked calls on it, and nothing else: the descriptor has a twin
 	_ = s.Submit(func() { // the QueuePair knows the connection from here on: Abort may come
 		if err := role(l); err != nil {
