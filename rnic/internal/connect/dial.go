@@ -24,7 +24,7 @@ func (e *Endpoint) Dial(ctx context.Context, addr string) error {
 }
 
 func (e *Endpoint) dialKernel(ctx context.Context, addr string) error {
-	return e.dialSocket(ctx, addr, e.Param.Tries)
+	return e.dialSocket(ctx, addr, e.param.Tries)
 }
 
 // dialSocket begins a connection in the first of the dialects; the others are for when it ends
@@ -37,7 +37,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.StopDial.Store(&cancel)
+	e.stopDial.Store(&cancel)
 	if e.Unwanted.Load() {
 		cancel()
 	}
@@ -58,7 +58,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	}
 	_ = s.Submit(func() { // Abort and Adapter.Close know the connection
 		l.initiate(e, tries)
-		l.Again = func() { go e.redialKernel(addr, tries[1:]) }
+		l.again = func() { go e.redialKernel(addr, tries[1:]) }
 		if err := e.join(l); err != nil {
 			l.Fail(err) // run then finds a connection that is over, and tells the QueuePair
 		}

@@ -22,4 +22,5 @@
 //	poller.go       Poller: what those of one Poller have in common
 //	param.go        Param: how to connect
 //	errors.go       why connections end
+//	fortest.go      what tests of package rnic ask of connections
 package connect

@@ -23,7 +23,7 @@ type earlyData struct {
 	upTo   uint64 // the left edge at the hand-over: octets before it are handed over and never come again
 	early  int    // Bufs beyond it that are still to be handed over
 	edge   uint64 // the left edge
-	Pieces []piece
+	pieces []piece
 }
 
 // piece is octets of a Buf; pieces are in stream order.
@@ -36,9 +36,9 @@ type piece struct {
 
 // TakeOver puts MPA above a connection that was a stream. Poller's goroutine.
 func (l *Connection) TakeOver(h stream.Handover) {
-	l.RxNext = h.Read
+	l.rxNext = h.Read
 	if h.Edge > h.Read || h.Early > 0 {
-		l.EarlyData = &earlyData{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
+		l.early = &earlyData{from: h.Read, upTo: h.Edge, early: h.Early, edge: h.Edge}
 	}
 	l.Established()
 }
@@ -46,7 +46,7 @@ func (l *Connection) TakeOver(h stream.Handover) {
 // arriveEarly takes octets that are handed over, and then, while some of those wait, octets from
 // TCP.
 func (l *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	h := l.EarlyData
+	h := l.early
 	switch {
 	case off < h.upTo:
 	case h.early > 0:
@@ -57,26 +57,26 @@ func (l *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 	if v := l.arriveNew(off, b, data); v != stack.Refused {
 		return v
 	}
-	if off < l.RxBase { // the Request's last octets
-		off, data = l.RxBase, data[l.RxBase-off:]
+	if off < l.rxBase { // the Request's last octets
+		off, data = l.rxBase, data[l.rxBase-off:]
 	}
 	// What may be start-up is always kept, and is little. The rest, which nobody has a right to
 	// send yet, has the bounds of octets that wait for the rest of their frame.
-	if off >= h.from+uint64(l.frameMax()) && (len(h.Pieces) >= l.bufsMax() || l.Pool.Available() < l.Spare) {
-		l.Fail(ErrPipelined)
+	if off >= h.from+uint64(l.frameMax()) && (len(h.pieces) >= l.bufsMax() || l.Pool.Available() < l.Spare) {
+		l.Fail(errPipelined)
 		return stack.Taken
 	}
 	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.Pool.Slot(b))))
-	h.Pieces = append(h.Pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
+	h.pieces = append(h.pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
 	return stack.Kept
 }
 
 // giveEarly gives the octets before the left edge to whom they belong now.
 func (l *Connection) giveEarly(edge uint64) {
-	h := l.EarlyData
+	h := l.early
 	h.edge = edge
-	for len(h.Pieces) > 0 && h.Pieces[0].off < edge {
-		p := &h.Pieces[0]
+	for len(h.pieces) > 0 && h.pieces[0].off < edge {
+		p := &h.pieces[0]
 		data := l.Pool.Slot(p.buf)[p.pos : p.pos+p.n]
 		kept := false
 		switch {
@@ -86,31 +86,31 @@ func (l *Connection) giveEarly(edge uint64) {
 			if p.n > 0 {
 				continue
 			}
-		case l.Phase == phaseDecide:
+		case l.phase == phaseDecide:
 			return
-		case l.Phase == PhaseFull:
-			if kept = l.Engine.ArriveLate(p.off-l.RxBase, p.buf, data); kept {
-				l.keeps(p.off - l.RxBase + uint64(len(data)))
+		case l.phase == phaseFull:
+			if kept = l.engine.ArriveLate(p.off-l.rxBase, p.buf, data); kept {
+				l.keeps(p.off - l.rxBase + uint64(len(data)))
 			}
 			l.heed()
 		}
 		if !kept {
 			l.Pool.Free(p.buf)
 		}
-		h.Pieces = h.Pieces[1:]
+		h.pieces = h.pieces[1:]
 	}
-	if len(h.Pieces) == 0 && edge >= h.upTo && h.early == 0 {
-		l.EarlyData = nil
+	if len(h.pieces) == 0 && edge >= h.upTo && h.early == 0 {
+		l.early = nil
 	}
 }
 
 // dropEarly frees what nobody will want any more.
 func (l *Connection) dropEarly() {
-	if l.EarlyData == nil {
+	if l.early == nil {
 		return
 	}
-	for _, p := range l.EarlyData.Pieces {
+	for _, p := range l.early.pieces {
 		l.Pool.Free(p.buf)
 	}
-	l.EarlyData = nil
+	l.early = nil
 }

@@ -46,12 +46,12 @@ func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
 	e.Init(host, q)
 	require.NoError(t, e.BeginConnecting(Param{}))
 	tr := &abortable{}
-	l := NewConnection(host)
-	l.Transport, l.Initiator, l.Phase, l.Engine, l.Endpoint = tr, true, PhaseFull, q, e
+	l := newConnection(host)
+	l.Transport, l.initiator, l.phase, l.engine, l.endpoint = tr, true, phaseFull, q, e
 	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
 	require.NoError(t, err)
 	l.Pool, l.Stride, l.Reader, l.InOrder = pool, pool.Stride(), table.NewReader(), true
-	l.Start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	return l, tr
 }
 
@@ -76,14 +76,14 @@ func TestOneEventOfTwoFaults(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var told []qp.Event
 			l, tr := inService(t, &told)
-			tc.call(l.Engine)
-			require.Equal(t, qp.EffectFail|qp.EffectLeave, l.Engine.Effects&(qp.EffectFail|qp.EffectLeave))
+			tc.call(l.engine)
+			require.Equal(t, qp.EffectFail|qp.EffectLeave, l.engine.Effects&(qp.EffectFail|qp.EffectLeave))
 			l.heed()
 			require.Equal(t, 1, tr.aborts)
 			l.Over(nil)
 			require.Equal(t, []qp.Event{tc.want}, told)
-			require.Equal(t, tc.want == qp.EventFailed, errors.Is(l.Endpoint.Err, qp.ErrLocalRange))
-			require.Equal(t, tc.want == qp.EventTerminated, errors.Is(l.Endpoint.Err, fault))
+			require.Equal(t, tc.want == qp.EventFailed, errors.Is(l.endpoint.Err, qp.ErrLocalRange))
+			require.Equal(t, tc.want == qp.EventTerminated, errors.Is(l.endpoint.Err, fault))
 		})
 	}
 }

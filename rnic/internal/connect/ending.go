@@ -12,7 +12,7 @@ import (
 
 // heed does what the engine's last call means for the connection.
 func (l *Connection) heed() {
-	if l.Engine.Effects != 0 {
+	if l.engine.Effects != 0 {
 		l.heedEffects()
 	}
 }
@@ -20,7 +20,7 @@ func (l *Connection) heed() {
 // heedEffects carries the effects out. EffectFail and EffectLeave may come together, with the error
 // of the first: the event that tells of the end is that error's.
 func (l *Connection) heedEffects() {
-	fx, err := l.Engine.TakeEffects()
+	fx, err := l.engine.TakeEffects()
 	_, terminated := err.(*qp.TerminateError)
 	err = l.Host.Public(err)
 	if fx&qp.EffectOpened != 0 {
@@ -31,7 +31,7 @@ func (l *Connection) heedEffects() {
 	}
 	if terminated {
 		l.told = true
-		l.Engine.Tell(qp.EventTerminated, 0, err)
+		l.engine.Tell(qp.EventTerminated, 0, err)
 	}
 	switch {
 	case fx&qp.EffectFail != 0:
@@ -62,13 +62,13 @@ func (l *Connection) opened() {
 
 // open lets the Responder send.
 func (l *Connection) open() {
-	l.Engine.Open()
+	l.engine.Open()
 	l.heed()
 }
 
 // closing ends our half after what is still to be pulled, and bounds the wait for the peer's.
 func (l *Connection) closing() {
-	if l.Phase == phaseOver {
+	if l.phase == phaseOver {
 		return
 	}
 	l.shut = true
@@ -83,10 +83,10 @@ func (l *Connection) closing() {
 
 // linger bounds how long a peer that does nothing can keep a closing connection.
 func (l *Connection) linger() {
-	l.Seen = l.Transport.Progress()
-	wait := LingerTimeout
-	if l.Phase == PhaseFull && l.Err == nil {
-		wait = cmp.Or(l.Endpoint.Param.UserTimeout, CloseTimeout)
+	l.progressSeen = l.Transport.Progress()
+	wait := lingerTimeout
+	if l.phase == phaseFull && l.Err == nil {
+		wait = cmp.Or(l.endpoint.param.UserTimeout, closeTimeout)
 	}
 	at := l.Transport.Now() + int64(wait)
 	if l.sendFirstAt != 0 {
@@ -96,10 +96,10 @@ func (l *Connection) linger() {
 }
 
 // Shutdown is the application's orderly close.
-func (l *Connection) Shutdown() {
-	switch l.Phase {
-	case PhaseFull:
-		l.Engine.Leave(qp.Closing)
+func (l *Connection) shutdown() {
+	switch l.phase {
+	case phaseFull:
+		l.engine.Leave(qp.Closing)
 		if !l.shut {
 			l.closing()
 		}
@@ -112,20 +112,20 @@ func (l *Connection) Shutdown() {
 // owes one of start-up's, or its RTR message (DECISIONS 29).
 func (l *Connection) PeerClosed() {
 	switch {
-	case l.Phase == phaseRequest || l.Phase == phaseReply || l.Phase == phaseDecide || l.Phase == PhaseFull && l.awaitsReady && !l.shut:
+	case l.phase == phaseRequest || l.phase == phaseReply || l.phase == phaseDecide || l.phase == phaseFull && l.awaitsReady && !l.shut:
 		l.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
-	case l.Phase == PhaseFull && (l.Engine.Cut() || len(l.In) > 0):
+	case l.phase == phaseFull && (l.engine.Cut() || len(l.in) > 0):
 		l.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
-	case l.Phase == PhaseFull && l.Engine.PeerEnds():
+	case l.phase == phaseFull && l.engine.PeerEnds():
 		l.Fail(&connectionError{ErrUnanswered})
-	case l.Phase == phaseLeaving: // the stream will say so
+	case l.phase == phaseLeaving: // the stream will say so
 	default:
-		if l.Phase == PhaseFull {
-			l.Engine.Leave(qp.Closing)
-			l.Endpoint.tellPeerClosed(l.shut)
-			if l.Engine.StopUnopened() {
+		if l.phase == phaseFull {
+			l.engine.Leave(qp.Closing)
+			l.endpoint.tellPeerClosed(l.shut)
+			if l.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
-			} else if l.Endpoint.Param.AllowHalfClosed && !l.shut {
+			} else if l.endpoint.param.AllowHalfClosed && !l.shut {
 				return
 			}
 		}
@@ -142,7 +142,7 @@ func (l *Connection) note(err error) {
 
 // Lost notes that the transport failed. An Initiator may end what was rejected as it likes.
 func (l *Connection) Lost(err error) {
-	if l.Phase != phaseRejecting {
+	if l.phase != phaseRejecting {
 		l.note(&connectionError{err})
 	}
 }
@@ -150,23 +150,23 @@ func (l *Connection) Lost(err error) {
 // Fail aborts the connection for err.
 func (l *Connection) Fail(err error) {
 	l.note(err)
-	if l.Phase == PhaseFull {
-		l.Engine.Leave(qp.Error)
+	if l.phase == phaseFull {
+		l.engine.Leave(qp.Error)
 	}
-	if l.Phase != phaseOver {
+	if l.phase != phaseOver {
 		l.Transport.Abort()
 	}
 }
 
 // Timer implements transport.Upper.
 func (l *Connection) Timer() {
-	switch l.Phase {
+	switch l.phase {
 	case phaseRequest, phaseReply:
 		l.Fail(ErrStartupTimeout)
 	case phaseDecide:
-		l.Fail(ErrUndecided)
+		l.Fail(errUndecided)
 	default:
-		if l.Phase == phaseRejecting && !l.shut {
+		if l.phase == phaseRejecting && !l.shut {
 			l.closing()
 			return
 		}
@@ -178,15 +178,15 @@ func (l *Connection) Timer() {
 			l.wakeUp()
 			return
 		}
-		if l.Phase == PhaseFull && l.awaitsReady && !l.shut {
+		if l.phase == phaseFull && l.awaitsReady && !l.shut {
 			l.Fail(ErrStartupTimeout)
 			return
 		}
-		if l.Phase == PhaseFull && l.Err == nil && l.Transport.Progress() != l.Seen {
+		if l.phase == phaseFull && l.Err == nil && l.Transport.Progress() != l.progressSeen {
 			l.linger() // what was posted, or the peer's own rest, still moves
 			return
 		}
-		if l.Phase == phaseRejecting {
+		if l.phase == phaseRejecting {
 			l.Transport.Abort()
 			return
 		}
@@ -196,18 +196,18 @@ func (l *Connection) Timer() {
 
 // Over is the last event. err is the transport's reason.
 func (l *Connection) Over(err error) {
-	if l.Phase == phaseOver {
+	if l.phase == phaseOver {
 		return
 	}
-	was := l.Phase
+	was := l.phase
 	switch {
 	case err == nil:
 	case l.Err != nil && errors.Is(err, stack.ErrTentative): // what ended the wait for an address says less
 		l.Err = fmt.Errorf("%w: %w", l.Err, err)
 	case errors.Is(err, stack.ErrHoarding): // the stack has given it up for what the peer holds: not lost
 		l.note(err)
-		if was == PhaseFull {
-			l.Engine.Leave(qp.Error)
+		if was == phaseFull {
+			l.engine.Leave(qp.Error)
 		}
 	default:
 		l.Lost(err)
@@ -216,31 +216,31 @@ func (l *Connection) Over(err error) {
 	l.Host.dropConnection(l)
 	l.dropEarly()
 	if l.fallsBack(was, err) {
-		l.Phase = phaseOver
+		l.phase = phaseOver
 		l.Host.Startup.Fallbacks.Add(1)
 		close(l.Gone)
-		l.Again()
+		l.again()
 		return
 	}
 	err = l.Host.Public(err)
 	l.Err = err
-	if e := l.Endpoint; e != nil {
-		if was == PhaseFull {
-			e.Final = e.Snapshot(l)
+	if e := l.endpoint; e != nil {
+		if was == phaseFull {
+			e.final = e.snapshot(l)
 		}
-		l.Phase = phaseOver
-		if was != PhaseFull {
+		l.phase = phaseOver
+		if was != phaseFull {
 			select {
-			case e.Connected <- OrClosed(err):
+			case e.connected <- OrClosed(err):
 			default:
 			}
 		}
 		e.Conclude(err)
-		if was == PhaseFull {
+		if was == phaseFull {
 			e.tellEnd(l.told, err)
 		}
 	}
-	l.Phase = phaseOver
+	l.phase = phaseOver
 	if l.Responder != nil && err != nil {
 		l.report(was, err)
 	}
@@ -254,7 +254,7 @@ func (l *Connection) report(was phase, err error) {
 	}
 	offered := !l.claim.CompareAndSwap(unclaimed, claimedByEnd)
 	if l.Responder.Report != nil {
-		l.Responder.Report(l, was == PhaseFull, offered, err)
+		l.Responder.Report(l, was == phaseFull, offered, err)
 	}
 }
 

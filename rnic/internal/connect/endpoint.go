@@ -20,33 +20,33 @@ import (
 type Endpoint struct {
 	host   *Host
 	engine *qp.Engine
-	Param  Param // from Connecting on
+	param  Param // from Connecting on
 
 	Connection atomic.Pointer[Connection]
 	Unwanted   atomic.Bool   // Abort, Disconnect or Close was called, perhaps before there was a connection
-	early      atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a connection
-	StopDial   atomic.Pointer[context.CancelFunc]
-	Connected  chan error    // Connect's result, once
+	sendsFirst atomic.Uint32 // SendFirst or PeerReady was called, perhaps before there was a connection
+	stopDial   atomic.Pointer[context.CancelFunc]
+	connected  chan error    // Connect's result, once
 	Done       chan struct{} // closed with the QueuePair
 	Private    []byte        // of the peer's Reply
 	Terms      atomic.Pointer[mpa.Terms]
 
 	// Of the goroutine (or the mutex) that drives the connection, until done is closed.
 	Err   error
-	Final Counters
+	final Counters
 }
 
 // Init readies e for q, whose connections will be h's.
 func (e *Endpoint) Init(h *Host, q *qp.Engine) {
 	e.host, e.engine = h, q
-	e.Connected, e.Done = make(chan error, 1), make(chan struct{})
+	e.connected, e.Done = make(chan error, 1), make(chan struct{})
 }
 
 // ConnectionOrUnwanted is the QueuePair's connection; when it is still coming about, it is marked
 // as not wanted any more.
-func (e *Endpoint) ConnectionOrUnwanted() *Connection {
+func (e *Endpoint) connectionOrUnwanted() *Connection {
 	e.Unwanted.Store(true)
-	if stop := e.StopDial.Load(); stop != nil {
+	if stop := e.stopDial.Load(); stop != nil {
 		(*stop)()
 	}
 	return e.Connection.Load()
@@ -64,8 +64,8 @@ func (e *Endpoint) join(l *Connection) error {
 
 // Abort is QueuePair.Abort. Any goroutine.
 func (e *Endpoint) Abort() {
-	if l := e.ConnectionOrUnwanted(); l != nil {
-		_ = Order(l.Transport.Submit, func() { l.Fail(ErrClosed) })
+	if l := e.connectionOrUnwanted(); l != nil {
+		_ = order(l.Transport.Submit, func() { l.Fail(ErrClosed) })
 	} else if e.engine.Move(qp.Idle, qp.Closed) {
 		e.Conclude(ErrClosed)
 	}
@@ -85,9 +85,9 @@ type Counters struct {
 }
 
 // Snapshot is for the connection's driver.
-func (e *Endpoint) Snapshot(l *Connection) Counters {
+func (e *Endpoint) snapshot(l *Connection) Counters {
 	if e.engine.State() == qp.Closed {
-		return e.Final
+		return e.final
 	}
 	return Counters{e.engine.Stats(), l.Transport.Stats()}
 }
@@ -101,11 +101,11 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 	}
 	select {
 	case <-e.Done: // and the Poller perhaps stopped
-		return e.Final, nil
+		return e.final, nil
 	default:
 	}
 	ch := make(chan Counters, 1)
-	if err := Order(l.Transport.Submit, func() { ch <- e.Snapshot(l) }); err != nil {
+	if err := order(l.Transport.Submit, func() { ch <- e.snapshot(l) }); err != nil {
 		return Counters{}, err
 	}
 	e.host.Turn()
@@ -113,7 +113,7 @@ func (e *Endpoint) Stats(ctx context.Context) (Counters, error) {
 	case s := <-ch:
 		return s, nil
 	case <-e.Done:
-		return e.Final, nil
+		return e.final, nil
 	case <-ctx.Done():
 		return Counters{}, ctx.Err()
 	}
@@ -126,7 +126,7 @@ func (e *Endpoint) MULPDU(ctx context.Context) (int, error) {
 		return 0, ErrState
 	}
 	ch := make(chan int, 1)
-	if err := Order(l.Transport.Submit, func() { ch <- e.engine.MULPDU(l.Transport.EMSS()) }); err != nil {
+	if err := order(l.Transport.Submit, func() { ch <- e.engine.MULPDU(l.Transport.EMSS()) }); err != nil {
 		return 0, err
 	}
 	e.host.Turn()
@@ -149,8 +149,8 @@ func (e *Endpoint) Wake() {
 
 // Disconnect begins an orderly end. Any goroutine.
 func (e *Endpoint) Disconnect() {
-	if l := e.ConnectionOrUnwanted(); l != nil {
-		_ = Order(l.Transport.Submit, l.Shutdown) // a stopped Poller has ended it already
+	if l := e.connectionOrUnwanted(); l != nil {
+		_ = order(l.Transport.Submit, l.shutdown) // a stopped Poller has ended it already
 	}
 }
 
@@ -188,7 +188,7 @@ func (e *Endpoint) BeginConnecting(conn Param) error {
 	conn.PrivateData = slices.Clone(conn.PrivateData)
 	err := e.engine.Prepare(conn.IRD, conn.ORD)
 	if err == nil {
-		e.Param = conn
+		e.param = conn
 		return nil
 	}
 	e.engine.Move(qp.Connecting, qp.Idle)
@@ -204,10 +204,10 @@ func (e *Endpoint) BeginConnecting(conn Param) error {
 func (e *Endpoint) InService(ctx context.Context) error {
 	var err error
 	select {
-	case err = <-e.Connected:
+	case err = <-e.connected:
 	default:
 		select {
-		case err = <-e.Connected:
+		case err = <-e.connected:
 		case <-ctx.Done():
 			return e.giveUp(ctx)
 		}

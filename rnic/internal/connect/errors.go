@@ -58,6 +58,6 @@ var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection cl
 
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
-	ErrUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
-	ErrPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
+	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
+	errPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
 )

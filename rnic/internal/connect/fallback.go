@@ -18,14 +18,14 @@ type startupCounters struct{ Fallbacks, UnaskedS, WakeUps atomic.Uint64 }
 
 // initiate makes l the Initiator's connection for the first of the dialects.
 func (l *Connection) initiate(e *Endpoint, tries []mpa.Dialect) {
-	l.Initiator, l.Engine, l.Endpoint = true, e.engine, e
+	l.initiator, l.engine, l.endpoint = true, e.engine, e
 	l.dialect, l.older = tries[0], tries[1:]
-	l.privateMax = e.Param.PrivateDataMax
+	l.privateMax = e.param.PrivateDataMax
 }
 
 // fallsBack says whether a connection that is over is a reason to try an older dialect.
 func (l *Connection) fallsBack(was phase, err error) bool {
-	if !l.Initiator || len(l.older) == 0 || l.Again == nil || l.Endpoint.Unwanted.Load() {
+	if !l.initiator || len(l.older) == 0 || l.again == nil || l.endpoint.Unwanted.Load() {
 		return false
 	}
 	var re *Revision
@@ -37,7 +37,7 @@ func (e *Endpoint) failDial(err error) {
 	if e.Unwanted.Load() {
 		err = ErrClosed
 	}
-	e.Connected <- err
+	e.connected <- err
 	e.Conclude(err)
 }
 
@@ -50,28 +50,28 @@ func (e *Endpoint) dialPoller(ctx context.Context, addr string) error {
 	h := e.host
 	d := &pollerDial{end: e, pollerState: h.Pollers[int(h.next.Add(1)-1)%len(h.Pollers)]}
 	d.dial = func(u stack.Upper) (*stack.Conn, error) { return d.pollerState.Poller.Dial(remote, u) }
-	return d.try(e.Param.Tries, func(fn func()) error { return OrderUntil(ctx, h, d.pollerState.Poller.Submit, fn) })
+	return d.try(e.param.Tries, func(fn func()) error { return OrderUntil(ctx, h, d.pollerState.Poller.Submit, fn) })
 }
 
 // pollerDial is a QueuePair's way to a peer, for as many tries as it has dialects.
 type pollerDial struct {
 	end         *Endpoint
-	pollerState *Poller
+	pollerState *PollerState
 	dial        func(stack.Upper) (*stack.Conn, error)
 }
 
 // try begins a connection. order gets the rest to the Poller's goroutine.
-func (d *pollerDial) try(tries []mpa.Dialect, order func(func()) error) error {
+func (d *pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
 	l, u := newPollerConnection(d.end.host, d.pollerState)
 	l.initiate(d.end, tries)
-	l.Again = func() { d.retry(l.older, d.pollerState.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+	l.again = func() { d.retry(l.older, d.pollerState.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
 	if err := d.end.join(l); err != nil {
 		return err
 	}
 	if !d.end.host.addConnection(l) {
 		return ErrClosed
 	}
-	err := order(func() {
+	err := submit(func() {
 		if l.Err != nil { // Abort or Adapter.Close was quicker
 			l.Over(l.Err)
 			return
@@ -91,7 +91,7 @@ func (d *pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
 	err := d.try(tries, submit)
 	switch {
 	case errors.Is(err, stack.ErrBusy):
-		go d.retry(tries, func(fn func()) error { return Order(d.unlessUnwanted, fn) })
+		go d.retry(tries, func(fn func()) error { return order(d.unlessUnwanted, fn) })
 	case err != nil:
 		d.end.failDial(err)
 	}

@@ -28,7 +28,7 @@ type Host struct {
 
 // HostConfig is what a host has from the beginning.
 type HostConfig struct {
-	Pollers   []*Poller // none: the kernel's sockets carry the connections
+	Pollers   []*PollerState // none: the kernel's sockets carry the connections
 	Places    *transport.Places
 	NewReader func() *mem.Reader // of placements on one more goroutine
 	Start     time.Time
@@ -73,7 +73,7 @@ func (h *Host) Shut() {
 }
 
 // Live are the connections that have not ended.
-func (h *Host) Live() []*Connection {
+func (h *Host) live() []*Connection {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.connections))
@@ -83,14 +83,14 @@ func (h *Host) Live() []*Connection {
 // ctx bounds the wait for Pollers.
 func (h *Host) Close(ctx context.Context) []*Connection {
 	h.Shut()
-	connections := h.Live()
+	connections := h.live()
 	for _, l := range connections {
 		_ = OrderUntil(ctx, h, l.Transport.Submit, func() { l.Fail(ErrClosed) }) // a stopped Poller has ended it already
 	}
 	return connections
 }
 
-func (h *Host) pollerOf(p *stack.Poller) *Poller {
+func (h *Host) pollerOf(p *stack.Poller) *PollerState {
 	for _, ln := range h.Pollers {
 		if ln.Poller == p {
 			return ln
@@ -155,7 +155,7 @@ func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func
 
 // Order submits fn, waiting for room in the control ring. Application goroutines only; the Poller
 // must be turning.
-func Order(submit func(func()) error, fn func()) error {
+func order(submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)
 		if !errors.Is(err, stack.ErrBusy) {

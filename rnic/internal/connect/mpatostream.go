@@ -13,9 +13,9 @@ import (
 
 // leave gives the connection back.
 func (l *Connection) leave() {
-	l.Phase = phaseLeaving
-	l.Transport.SetTimer(l.Transport.Now() + int64(LingerTimeout))
-	if len(l.Out) == 0 {
+	l.phase = phaseLeaving
+	l.Transport.SetTimer(l.Transport.Now() + int64(lingerTimeout))
+	if len(l.out) == 0 {
 		l.Transport.GiveBack()
 		return
 	}

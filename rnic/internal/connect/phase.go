@@ -11,13 +11,13 @@ const (
 
 // Time-outs of a connection.
 const (
-	RequestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
+	requestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
 	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
-	LingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
+	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
 	// CloseTimeout is how long an orderly end waits without progress, unless ConnParam.UserTimeout
 	// says otherwise: as long as TCP tries, here and at the peer. What either still sends again
 	// nobody else can see, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
-	CloseTimeout = 100 * time.Second
+	closeTimeout = 100 * time.Second
 )
 
 // phase of a connection.
@@ -36,7 +36,7 @@ const (
 	phaseRequest
 	phaseDecide
 	phaseReply
-	PhaseFull
+	phaseFull
 	phaseRejecting
 	phaseLeaving // MPA is left, and the connection goes back to streaming mode (mpatostream.go)
 	phaseOver

@@ -9,15 +9,15 @@ import (
 // Poller is what the connections of one Poller share: the epoch word their placements announce
 // themselves with, and the packet buffers. All but the first two fields belong to the Poller's
 // goroutine.
-type Poller struct {
+type PollerState struct {
 	Poller  *stack.Poller
 	Reader  *mem.Reader
-	Reserve mpa.Reserve
+	reserve mpa.Reserve
 }
 
 // NewPoller is what connections over p will have in common. r is of all placements on its
 // goroutine.
-func NewPoller(p *stack.Poller, r *mem.Reader) *Poller {
+func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
 	b := p.Budget()
-	return &Poller{Poller: p, Reader: r, Reserve: mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}}
+	return &PollerState{Poller: p, Reader: r, reserve: mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}}
 }

@@ -23,7 +23,7 @@ type Responder struct {
 }
 
 // Incoming is the Upper of a connection to one of the Pollers; nil when there are to be no more.
-func (h *Host) Incoming(ln *Poller, r *Responder) stack.Upper {
+func (h *Host) Incoming(ln *PollerState, r *Responder) stack.Upper {
 	l, u := newPollerConnection(h, ln)
 	l.respondFor(r)
 	if !h.addConnection(l) {

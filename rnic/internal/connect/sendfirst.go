@@ -27,10 +27,10 @@ func (e *Endpoint) LetSend(how uint32) error {
 	if e.engine.State() == qp.Closed {
 		return ErrState
 	}
-	for had := e.early.Load(); had < how && !e.early.CompareAndSwap(had, how); had = e.early.Load() {
+	for had := e.sendsFirst.Load(); had < how && !e.sendsFirst.CompareAndSwap(had, how); had = e.sendsFirst.Load() {
 	}
 	if l := e.Connection.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
-		_ = Order(l.Transport.Submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
+		_ = order(l.Transport.Submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
 		e.host.Turn()
 	}
 	return nil
@@ -39,7 +39,7 @@ func (e *Endpoint) LetSend(how uint32) error {
 // sendFirst opens the half that sends, or sets a timer for that, if it was asked for and nothing
 // that is owed is still to come. Driver's goroutine.
 func (e *Endpoint) sendFirst(l *Connection) {
-	how := e.early.Load()
+	how := e.sendsFirst.Load()
 	if how == sendsLast || !l.maySendFirst() {
 		return
 	}
@@ -53,7 +53,7 @@ func (e *Endpoint) sendFirst(l *Connection) {
 
 // maySendFirst: nothing but rule 4 is in the way.
 func (l *Connection) maySendFirst() bool {
-	return l.Phase == PhaseFull && l.Engine.Unopened() && !l.awaitsReady && !l.awaitsRtr
+	return l.phase == phaseFull && l.engine.Unopened() && !l.awaitsReady && !l.awaitsRtr
 }
 
 // pauseOver is the timer of sendFirst. Octets that are not acknowledged are the Reply, which may
@@ -64,7 +64,7 @@ func (l *Connection) pauseOver() {
 	case !l.maySendFirst():
 	case l.Transport.Unacked():
 		l.repliedAt = l.Transport.Now()
-		l.Endpoint.sendFirst(l)
+		l.endpoint.sendFirst(l)
 	default:
 		l.open()
 	}

@@ -25,29 +25,29 @@ import (
 func (l *Connection) Established() {
 	l.self, l.Peer = l.Transport.Local(), l.Transport.Remote()
 	switch {
-	case l.Initiator && l.dialect == mpa.Culley02:
-		if err := l.bound(l.Endpoint); err != nil {
+	case l.initiator && l.dialect == mpa.Culley02:
+		if err := l.bound(l.endpoint); err != nil {
 			l.Fail(err)
 			return
 		}
 		l.immediate()
-	case l.Initiator:
+	case l.initiator:
 		l.sendRequest()
 	case l.Responder.Dialects == mpa.DialectsOf(mpa.Culley02):
 		l.requestedImmediate()
 	default:
-		l.Phase = phaseRequest
+		l.phase = phaseRequest
 		l.Transport.Silent()
-		l.Transport.SetTimer(l.Transport.Now() + int64(RequestTimeout))
+		l.Transport.SetTimer(l.Transport.Now() + int64(requestTimeout))
 	}
 }
 
 // sendRequest begins the Initiator's start-up.
 func (l *Connection) sendRequest() {
-	l.Phase = phaseReply
-	p := l.Endpoint.party(l, mpa.DialectsOf(l.dialect))
-	l.own = p.Request(l.dialect, l.Endpoint.Param.PrivateData)
-	l.Out = l.own.Append(nil)
+	l.phase = phaseReply
+	p := l.endpoint.party(l, mpa.DialectsOf(l.dialect))
+	l.own = p.Request(l.dialect, l.endpoint.param.PrivateData)
+	l.out = l.own.Append(nil)
 	l.Transport.SetTimer(l.Transport.Now() + int64(replyTimeout))
 	l.Transport.Send()
 }
@@ -55,11 +55,11 @@ func (l *Connection) sendRequest() {
 // immediate begins full operation without frames, and therefore without a first FPDU to wait for.
 func (l *Connection) immediate() {
 	mode := mpa.Mode{Markers: true, CRC: true}
-	l.RxBase = l.RxNext
-	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.Endpoint.Param.IRD), ORD: uint16(l.Endpoint.Param.ORD)})
+	l.rxBase = l.rxNext
+	l.enter(&mpa.Terms{Dialect: mpa.Culley02, Agreement: mpa.Agreement{Send: mode, Receive: mode}, IRD: uint16(l.endpoint.param.IRD), ORD: uint16(l.endpoint.param.ORD)})
 	l.firstMarker = true
-	if l.Initiator {
-		l.Endpoint.Connected <- nil
+	if l.initiator {
+		l.endpoint.connected <- nil
 	}
 	l.Transport.Send()
 }
@@ -82,7 +82,7 @@ func (l *Connection) opensCulley02(data []byte) bool {
 		return false
 	case !l.dropBadCRC:
 		l.firstMarker = false
-		l.Engine.RejectStream(ErrFirstMarker)
+		l.engine.RejectStream(ErrFirstMarker)
 		l.heed()
 		return false
 	}
@@ -91,7 +91,7 @@ func (l *Connection) opensCulley02(data []byte) bool {
 
 // bound sets e's UserTimeout. It fails where the kernel refuses it.
 func (l *Connection) bound(e *Endpoint) error {
-	d := e.Param.UserTimeout
+	d := e.param.UserTimeout
 	if d == 0 {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (l *Connection) bound(e *Endpoint) error {
 
 // enter puts the QueuePair into service.
 func (l *Connection) enter(t *mpa.Terms) {
-	l.Phase = PhaseFull
+	l.phase = phaseFull
 	l.Transport.EnterFull(l.bufsMax())
 	l.Memory = l.Transport.Memory()
 	l.Transport.SetTimer(0)
@@ -113,53 +113,53 @@ func (l *Connection) enter(t *mpa.Terms) {
 	}
 	kept := *t
 	kept.PrivateData = nil
-	l.Endpoint.Terms.Store(&kept)
-	l.Endpoint.Param.PrivateData = nil // it is in a frame by now
-	l.Start(&kept)
-	if l.Initiator {
+	l.endpoint.Terms.Store(&kept)
+	l.endpoint.param.PrivateData = nil // it is in a frame by now
+	l.start(&kept)
+	if l.initiator {
 		l.planWakeUp()
 	}
 }
 
 // Start puts the engine into service with what start-up agreed.
-func (l *Connection) Start(t *mpa.Terms) {
-	conn := &l.Endpoint.Param
+func (l *Connection) start(t *mpa.Terms) {
+	conn := &l.endpoint.param
 	l.dropBadCRC, l.packFull = conn.DropBadCRC && !l.InOrder, conn.PackFull
 	if l.packFull {
 		l.Transport.Nagle()
 	}
-	l.Engine.Start(&qp.StartOptions{
-		Terms: t, Responder: !l.Initiator, Opened: l.Initiator || t.Dialect == mpa.Culley02, EMSS: l.Transport.EMSS(),
+	l.engine.Start(&qp.StartOptions{
+		Terms: t, Responder: !l.initiator, Opened: l.initiator || t.Dialect == mpa.Culley02, EMSS: l.Transport.EMSS(),
 		Reader: l.Reader, Pool: l.Pool, BufsMax: l.bufsMax(), Reserve: l.reserve,
 		DropBadCRC: l.dropBadCRC, PackFull: l.packFull,
 	})
 }
 
-func (l *Connection) wantMarkers(e *Endpoint) bool { return !l.InOrder && !e.Param.NoMarkers }
+func (l *Connection) wantMarkers(e *Endpoint) bool { return !l.InOrder && !e.param.NoMarkers }
 
 // startup collects and answers the peer's start-up frame. data is next in order; used are the
 // octets of it that belong to the frame.
 func (l *Connection) startup(data []byte) (used int) {
-	if l.Phase == phaseRequest && len(l.In) == 0 && data[0] == 0 && l.Responder.Dialects.Has(mpa.Culley02) {
+	if l.phase == phaseRequest && len(l.in) == 0 && data[0] == 0 && l.Responder.Dialects.Has(mpa.Culley02) {
 		l.requestedImmediate() // a marker, where a Request would have its M
 		return 0
 	}
-	had := len(l.In)
+	had := len(l.in)
 	take := min(len(data), l.frameMax()-had)
-	l.In = append(l.In, data[:take]...)
-	f, n, err := mpa.ParseFrame(l.In, l.expected(), l.privateMax)
+	l.in = append(l.in, data[:take]...)
+	f, n, err := mpa.ParseFrame(l.in, l.expected(), l.privateMax)
 	if err != nil {
 		l.Fail(err)
 		return len(data)
 	}
 	if n == 0 {
-		l.RxNext += uint64(take)
+		l.rxNext += uint64(take)
 		return take
 	}
 	used = n - had
-	l.RxNext += uint64(used)
-	l.RxBase = l.RxNext
-	l.In = nil
+	l.rxNext += uint64(used)
+	l.rxBase = l.rxNext
+	l.in = nil
 	if !l.shut { // a closing Responder's timer is the bound of its wait for the peer
 		l.Transport.SetTimer(0)
 	}
@@ -180,7 +180,7 @@ func (l *Connection) frameMax() int { return mpa.FrameLen + max(l.privateMax, mp
 // expected is the frame that must come next.
 func (l *Connection) expected() mpa.FrameKind {
 	switch {
-	case l.Initiator:
+	case l.initiator:
 		return mpa.Reply
 	case l.awaitsRtr:
 		return mpa.Rtr
@@ -217,13 +217,13 @@ func (l *Connection) requestedImmediate() {
 		l.Fail(stack.ErrGaveWay)
 		return
 	}
-	l.RxBase = l.RxNext
+	l.rxBase = l.rxNext
 	l.decide(mpa.Frame{})
 }
 
 func (l *Connection) decide(f mpa.Frame) {
-	l.Phase = phaseDecide
-	l.Transport.SetTimer(l.Transport.Now() + int64(RequestTimeout))
+	l.phase = phaseDecide
+	l.Transport.SetTimer(l.Transport.Now() + int64(requestTimeout))
 	if err := l.Responder.Offer(l, f); err != nil {
 		l.Fail(err)
 	}
@@ -231,15 +231,15 @@ func (l *Connection) decide(f mpa.Frame) {
 
 // replied enters full operation, or not (rule 3).
 func (l *Connection) replied(f mpa.Frame) {
-	p := l.Endpoint.party(l, mpa.DialectsOf(l.dialect))
+	p := l.endpoint.party(l, mpa.DialectsOf(l.dialect))
 	if !p.Accepts(&l.own, &f) {
 		re := &Revision{Revision: int(f.Rev), Asked: l.dialect, Served: mpa.DialectsOf(l.dialect), Reply: true, Lower: f.Rev < l.own.Rev}
-		if l.fallsBack(l.Phase, re) {
+		if l.fallsBack(l.phase, re) {
 			l.Fail(re) // the next connection does not wait for this one's orderly end
 			return
 		}
 		l.note(re)
-		l.Phase = phaseRejecting // RFC 5044 section C.2.2: gracefully
+		l.phase = phaseRejecting // RFC 5044 section C.2.2: gracefully
 		l.closing()
 		return
 	}
@@ -253,22 +253,22 @@ func (l *Connection) replied(f mpa.Frame) {
 		l.Fail(err)
 		return
 	}
-	l.Endpoint.Private = append([]byte(nil), t.PrivateData...)
+	l.endpoint.Private = append([]byte(nil), t.PrivateData...)
 	if err == nil {
-		err = l.bound(l.Endpoint)
+		err = l.bound(l.endpoint)
 	}
 	if err == nil && t.RtrFrame {
 		rtr := mpa.RtrFrame(&l.own, &f)
-		l.Out = rtr.Append(l.Out)
+		l.out = rtr.Append(l.out)
 	}
 	l.enter(&t)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
-		l.Engine.ReceiveError(err)
+		l.engine.ReceiveError(err)
 		l.heed()
-		l.Endpoint.Connected <- l.Err
+		l.endpoint.connected <- l.Err
 		return
 	}
-	l.Endpoint.Connected <- nil
+	l.endpoint.connected <- nil
 	l.Transport.Send()
 }
 
@@ -280,7 +280,7 @@ func (l *Connection) rejected(f mpa.Frame) {
 		return
 	}
 	re := &Rejection{PrivateData: append([]byte(nil), private...), Asked: l.dialect, Rev: int(f.Rev), Enhanced: f.IsEnhanced(), IRD: int(e.IRD), ORD: int(e.ORD)}
-	if l.Endpoint.Param.KeepRejected {
+	if l.endpoint.param.KeepRejected {
 		l.note(re)
 		l.leave()
 		return
@@ -290,14 +290,14 @@ func (l *Connection) rejected(f mpa.Frame) {
 
 // Accept answers the Request and puts e into service.
 func (l *Connection) Accept(e *Endpoint, req mpa.Frame) error {
-	if l.Phase != phaseDecide {
+	if l.phase != phaseDecide {
 		return l.OverError()
 	}
 	if req.Kind == 0 {
 		return l.acceptImmediate(e)
 	}
 	p := e.party(l, l.Responder.Dialects)
-	rep, t, err := p.Answer(&req, e.Param.PrivateData)
+	rep, t, err := p.Answer(&req, e.param.PrivateData)
 	if err != nil {
 		l.refuse(rep)
 		return err
@@ -307,9 +307,9 @@ func (l *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 		return err
 	}
 	l.own = rep
-	l.Out = rep.Append(l.Out) // after the last streaming message, should a hasty peer not have waited for it
+	l.out = rep.Append(l.out) // after the last streaming message, should a hasty peer not have waited for it
 	l.own.PrivateData = nil
-	l.Engine, l.Endpoint = e.engine, e
+	l.engine, l.endpoint = e.engine, e
 	l.enter(&t)
 	if l.awaitsRtr, l.awaitsReady = t.RtrFrame, t.PeerToPeer; t.PeerToPeer {
 		l.Transport.SetTimer(l.Transport.Now() + int64(rtrTimeout)) // otherwise the first FPDU is the ULP's, which may take its time
@@ -325,7 +325,7 @@ func (l *Connection) acceptImmediate(e *Endpoint) error {
 		l.Fail(err)
 		return err
 	}
-	l.Engine, l.Endpoint = e.engine, e
+	l.engine, l.endpoint = e.engine, e
 	l.immediate()
 	l.joinAccepted(e)
 	return nil
@@ -336,8 +336,8 @@ func (l *Connection) joinAccepted(e *Endpoint) {
 		l.Fail(err)
 		return
 	}
-	if l.EarlyData != nil {
-		l.Edge(l.EarlyData.edge)
+	if l.early != nil {
+		l.Edge(l.early.edge)
 	}
 	e.sendFirst(l)
 }
@@ -355,7 +355,7 @@ func (l *Connection) ready(f mpa.Frame) {
 // Reject answers with R set. After it the connection is closed or, to keep, a stream again: the
 // ULP's choice (DECISIONS 10).
 func (l *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
-	if l.Phase != phaseDecide {
+	if l.phase != phaseDecide {
 		return l.OverError()
 	}
 	if req.Kind == 0 { // no frames, nothing to say
@@ -363,12 +363,12 @@ func (l *Connection) Reject(req mpa.Frame, private []byte, keep bool) error {
 		return nil
 	}
 	if keep {
-		if l.EarlyData != nil && len(l.EarlyData.Pieces) > 0 {
-			l.Fail(ErrPipelined)
-			return ErrPipelined
+		if l.early != nil && len(l.early.pieces) > 0 {
+			l.Fail(errPipelined)
+			return errPipelined
 		}
 		f := rejection(req, private)
-		l.Out = f.Append(l.Out)
+		l.out = f.Append(l.out)
 		l.leave()
 		return nil
 	}
@@ -391,13 +391,13 @@ func rejection(req mpa.Frame, private []byte) mpa.Frame {
 
 // RejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses what
 // the Reply says when our FIN comes with it.
-const RejectedTimeout = 250 * time.Millisecond
+const rejectedTimeout = 250 * time.Millisecond
 
 // refuse sends a rejecting Reply, and closes when the peer does or has had the time to.
 func (l *Connection) refuse(f mpa.Frame) {
-	l.Out = f.Append(l.Out)
-	l.Phase = phaseRejecting
-	l.Transport.SetTimer(l.Transport.Now() + int64(RejectedTimeout))
+	l.out = f.Append(l.out)
+	l.phase = phaseRejecting
+	l.Transport.SetTimer(l.Transport.Now() + int64(rejectedTimeout))
 	l.Transport.Send()
 }
 
@@ -415,7 +415,7 @@ const rtrTimeout = 10 * time.Second
 // party is the QueuePair's part in the negotiation. served are a Responder's dialects; an Initiator
 // that named its own is strict, any other takes Rev 0 for an answer.
 func (e *Endpoint) party(l *Connection, served mpa.Dialects) mpa.Party {
-	o := &e.Param
+	o := &e.param
 	p := mpa.Party{
 		Dialects: served, Markers: l.wantMarkers(e), CRC: !o.NoCRC, PeerToPeer: o.PeerToPeer, RTR: o.RTR,
 		IRD: uint16(o.IRD), ORD: uint16(o.ORD), ORDMin: uint16(o.ORDMin),
@@ -423,7 +423,7 @@ func (e *Endpoint) party(l *Connection, served mpa.Dialects) mpa.Party {
 	if p.RTR == 0 {
 		p.RTR = mpa.AllRTR
 	}
-	if l.Initiator && !o.Named {
+	if l.initiator && !o.Named {
 		p.Dialects = mpa.DialectsOf(mpa.RDDP01, mpa.RFC5044)
 	}
 	return p

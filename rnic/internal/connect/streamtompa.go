@@ -150,11 +150,11 @@ func (h *Host) adoptSocket(nc *net.TCPConn, at *transport.Place) (*Connection, *
 func (e *Endpoint) ConnectStream(ctx context.Context, c net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.StopDial.Store(&cancel)
+	e.stopDial.Store(&cancel)
 	if e.Unwanted.Load() {
 		cancel()
 	}
-	tries := e.Param.Tries[:1]        // there is but this connection
+	tries := e.param.Tries[:1]        // there is but this connection
 	quiet := tries[0] != mpa.Culley02 // whose Responder need not wait for us
 	_, err := e.host.enterMPA(ctx, c, quiet, func(l *Connection) error {
 		l.initiate(e, tries)
@@ -171,7 +171,7 @@ func (e *Endpoint) ConnectStream(ctx context.Context, c net.Conn) error {
 func (h *Host) RespondOn(ctx context.Context, conn net.Conn, last []byte, r *Responder) (*Connection, error) {
 	return h.enterMPA(ctx, conn, len(last) > 0, func(l *Connection) error {
 		l.respondFor(r)
-		l.Out = last
+		l.out = last
 		return nil
 	})
 }

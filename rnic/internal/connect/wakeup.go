@@ -10,15 +10,15 @@ import "github.com/rnicd/rnicd/mpa"
 
 // planWakeUp sets the timer at the Initiator's entry into full operation.
 func (l *Connection) planWakeUp() {
-	if l.wakeUpPlanned = l.Endpoint.Param.WakeUp > 0 && l.dialect != mpa.Culley02; l.wakeUpPlanned {
-		l.Transport.SetTimer(l.Transport.Now() + int64(l.Endpoint.Param.WakeUp))
+	if l.wakeUpPlanned = l.endpoint.param.WakeUp > 0 && l.dialect != mpa.Culley02; l.wakeUpPlanned {
+		l.Transport.SetTimer(l.Transport.Now() + int64(l.endpoint.param.WakeUp))
 	}
 }
 
 // wakeUp: the time has come. What is sent from now on needs none.
 func (l *Connection) wakeUp() {
 	l.wakeUpPlanned = false
-	if l.Engine.OweWakeUp() {
+	if l.engine.OweWakeUp() {
 		l.Host.Startup.WakeUps.Add(1)
 		l.Transport.Send()
 	}
