@@ -46,44 +46,33 @@ func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
 	e.Init(host, q)
 	require.NoError(t, e.BeginConnecting(Param{}))
 	tr := &abortable{}
-	l := newConnection(host)
-	l.Transport, l.initiator, l.phase, l.engine, l.endpoint = tr, true, phaseFull, q, e
 	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
 	require.NoError(t, err)
-	l.Pool, l.Stride, l.Reader, l.InOrder = pool, pool.Stride(), table.NewReader(), true
-	l.start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
-	return l, tr
-}
-
-// pullOfNoRegion pulls a Send whose octets lie in no region.
-func pullOfNoRegion(t *testing.T, q *qp.Engine) {
-	require.NoError(t, q.PostSend(&qp.WQE{Op: qp.OpSend, Local: qp.SGE{STag: 1, Length: 10}}, nil, nil))
-	q.Pull(make([]byte, 1460), false)
+	memory := transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(), InOrder: true}
+	c := NewInitiator(host, e, tr, memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+	return c, tr
 }
 
 // An engine may have met the peer's fault and one of its own before its connection looks: one event
 // tells of the end, with the error that came first, and the connection is reset.
 func TestOneEventOfTwoFaults(t *testing.T) {
-	fault := errors.New("the peer's fault")
+	local := errors.New("our own fault")
 	for _, tc := range []struct {
-		name string
-		call func(q *qp.Engine)
-		want qp.Event
+		name  string
+		first error
+		want  qp.Event
 	}{
-		{"the peer's first", func(q *qp.Engine) { q.ReceiveError(fault); q.Effects |= qp.EffectFail }, qp.EventTerminated},
-		{"our own first", func(q *qp.Engine) { pullOfNoRegion(t, q); q.ReceiveError(fault) }, qp.EventFailed},
+		{"the peer's first", &qp.TerminateError{Cause: errors.New("the peer's fault")}, qp.EventTerminated},
+		{"our own first", local, qp.EventFailed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var told []qp.Event
-			l, tr := inService(t, &told)
-			tc.call(l.engine)
-			require.Equal(t, qp.EffectFail|qp.EffectLeave, l.engine.Effects&(qp.EffectFail|qp.EffectLeave))
-			l.heed()
+			c, tr := inService(t, &told)
+			c.carryOut(qp.EffectFail|qp.EffectLeave, tc.first)
 			require.Equal(t, 1, tr.aborts)
-			l.Over(nil)
+			c.Over(nil)
 			require.Equal(t, []qp.Event{tc.want}, told)
-			require.Equal(t, tc.want == qp.EventFailed, errors.Is(l.endpoint.Err, qp.ErrLocalRange))
-			require.Equal(t, tc.want == qp.EventTerminated, errors.Is(l.endpoint.Err, fault))
+			require.Equal(t, tc.first, c.endpoint.Err)
 		})
 	}
 }
