@@ -97,9 +97,9 @@ func Open(cfg Config) (*Adapter, error) {
 	a.events.size = cfg.EventsMax
 	a.listeners = map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
-	var pollers []*connect.Poller
+	var pollers []*connect.PollerState
 	for _, p := range cfg.Pollers {
-		pollers = append(pollers, connect.NewPoller(p, a.table.NewReader()))
+		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
 	a.host.Init(connect.HostConfig{
 		Pollers: pollers, Places: transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),

@@ -266,7 +266,7 @@ func TestOutageWhileClosing(t *testing.T) {
 // A start-up frame that is cut leaves to its last octet before anything else does.
 func TestStartupFrameLeavesWhole(t *testing.T) {
 	frame := randomBytes(3, 21)
-	l := &connect.Connection{Phase: connect.PhaseFull, Out: frame} // without a QueuePair that could be asked for more
+	l := connect.NewUnpulled(frame) // without a QueuePair that could be asked for more
 	var got []byte
 	for range 2 {
 		dst := make([]byte, 20)

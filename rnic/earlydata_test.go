@@ -94,10 +94,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		r.pass(300 * time.Millisecond)
 		l, err := r.server.respond(r.ctx, p.conn, nil)
 		require.NoError(t, err, "octet %d", k)
-		held := 0
-		if l.EarlyData != nil {
-			held = len(l.EarlyData.Pieces)
-		}
+		held, _ := l.EarlyData()
 		if k < len(frame)+len(fpdu)-1 {
 			require.Positive(t, held, "octet %d: Bufs that wait", k)
 		}
@@ -114,7 +111,8 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.expectFrame(mpa.Reply)
 		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00hasty\x00", string(s.region.Bytes()[2:9]))
-		require.Nil(t, l.EarlyData, "octet %d: it is over", k)
+		_, over := l.EarlyData()
+		require.True(t, over, "octet %d", k)
 		p.inject(writeFPDU(s.region.STag(), 20, "later"))
 		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
 		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
@@ -200,7 +198,7 @@ func TestHandedOverBounds(t *testing.T) {
 			}
 			r.pass(2 * time.Second)
 			var taken []mem.Buf
-			for tc.short && pool.Available() >= r.server.host.Pollers[0].Reserve.Spare-64 {
+			for tc.short && pool.Available() >= r.server.host.Pollers[0].Reserve().Spare-64 {
 				taken = append(taken, pool.Alloc())
 			}
 			l, err := r.server.respond(r.ctx, p.conn, nil)
@@ -263,14 +261,14 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	l, err := r.server.respond(r.ctx, p.conn, helloAck)
 	require.NoError(t, err)
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
-		l.Out = append([]byte(nil), helloAck...) // as if no segment had had room yet
+		l.SetOut(append([]byte(nil), helloAck...)) // as if no segment had had room yet
 		b := r.hosts[0].pool.Alloc()
-		l.Arrive(l.RxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
+		l.Arrive(l.RxNext(), b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
 		require.NoError(t, s.qp.end.BeginConnecting(s.conn.param()))
 		require.NoError(t, l.Accept(&s.qp.end, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))
-		require.Equal(t, helloAck, l.Out[:len(helloAck)])
-		f, n, err := mpa.ParseFrame(l.Out[len(helloAck):], mpa.Reply, 0)
+		require.Equal(t, helloAck, l.Out()[:len(helloAck)])
+		f, n, err := mpa.ParseFrame(l.Out()[len(helloAck):], mpa.Reply, 0)
 		require.NoError(t, err)
 		require.Equal(t, startupLen, n)
 		require.False(t, f.Reject)
@@ -337,7 +335,8 @@ func TestHandedOverInVain(t *testing.T) {
 				p.closeSend()
 			} else {
 				require.NoError(t, err)
-				require.NotEmpty(t, l.EarlyData.Pieces)
+				pieces, _ := l.EarlyData()
+				require.Positive(t, pieces)
 				tc.end(t, p, req)
 			}
 			r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })

@@ -279,7 +279,7 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 	}))
 	for range 100 { // turns at the lock, of which the timer's function has one
 		var seen uint64
-		require.NoError(t, l.Transport.Submit(func() { seen = l.Seen }))
+		require.NoError(t, l.Transport.Submit(func() { seen = l.ProgressSeen() }))
 		require.Zero(t, seen, "the connection's timer ran")
 		runtime.Gosched()
 	}

@@ -189,7 +189,7 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 }
 
 // unlisten gives up, when ctx ends, on a Poller that does not turn.
-func (l *Listener) unlisten(ctx context.Context, pollers []*connect.Poller, port uint16) {
+func (l *Listener) unlisten(ctx context.Context, pollers []*connect.PollerState, port uint16) {
 	for _, ln := range pollers {
 		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() { ln.Poller.Unlisten(port) }) // a stopped one listens no more
 	}

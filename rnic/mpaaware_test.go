@@ -259,7 +259,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	s.postRecv(s.recvAt(9, 0, 100))
 	c.post(c.write(s, 1, 0, n))
 	c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})
-	stats := func() Stats { return statsOf(s.qp.end.Snapshot(s.qp.end.Connection.Load())) }
+	stats := func() Stats { return statsOf(s.qp.end.Snapshot()) }
 	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
 	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })
 	r.pass(5 * time.Millisecond)

@@ -396,7 +396,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			second = p.frame(atomicFPDU(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1}))
 		}
 		pool, l := r.hosts[0].pool, req.connection
-		at := l.RxBase
+		at := l.StreamBase()
 		arrive := func(off uint64, octets []byte) {
 			b := pool.Alloc()
 			data := pool.Slot(b)[mem.Headroom:]

@@ -480,7 +480,7 @@ func TestWhatOvertakesTheRTR(t *testing.T) {
 				segments = append(segments, p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
 			}
 			l := s.qp.end.Connection.Load()
-			at := l.RxBase
+			at := l.StreamBase()
 			arrive := func(off uint64, octets []byte) {
 				buf := l.Pool.Alloc()
 				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
@@ -620,9 +620,9 @@ func TestRTRMessageInPieces(t *testing.T) {
 			}
 			return v
 		}
-		require.Equal(t, stack.Kept, arrive(l.RxBase, b[:cut]), cut)
-		l.Edge(l.RxBase + uint64(cut))
-		require.Equal(t, stack.Taken, arrive(l.RxBase+uint64(cut), b[cut:]), cut)
+		require.Equal(t, stack.Kept, arrive(l.StreamBase(), b[:cut]), cut)
+		l.Edge(l.StreamBase() + uint64(cut))
+		require.Equal(t, stack.Taken, arrive(l.StreamBase()+uint64(cut), b[cut:]), cut)
 		require.True(t, !s.qp.engine.Unopened(), cut)
 		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}

@@ -213,7 +213,7 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 func TestStartupBufferComesAndGoes(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
 		in := func(l *connect.Connection) (n int) {
-			require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In) }))
+			require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
 			if r.kind == turned {
 				r.step()
 			}

@@ -336,7 +336,7 @@ func TestDetachHeldUp(t *testing.T) {
 		c = r.newEnd(r.client, opts{})
 		failed := make(chan error, 1)
 		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-		r.until("it is under way", func() bool { return c.qp.end.StopDial.Load() != nil })
+		r.until("it is under way", func() bool { return c.qp.end.Dialling() })
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
 		require.Empty(t, r.client.host.Live())

@@ -284,7 +284,7 @@ func TestOctetsBehindAFIN(t *testing.T) {
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))
 			require.NoError(t, q.Err())
-			require.Equal(t, uint64(1), q.end.Final.Engine.WritesRecvd)
+			require.Equal(t, uint64(1), q.end.Final().Engine.WritesRecvd)
 		})
 	}
 }

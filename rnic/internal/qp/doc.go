@@ -1,6 +1,6 @@
 // Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in,
-// completions out. It knows no connection, no transport and no clock. It never calls up:
-// Engine.Effects says what a call means for the connection.
+// completions out. It knows no connection, no transport and no clock. Engine.Effects says what a
+// call means for the connection; the one call up is Config.Tell, which posts an event.
 //
 // Its files, in reading order:
 //

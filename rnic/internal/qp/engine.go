@@ -10,12 +10,13 @@ import (
 )
 
 // Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions
-// out. It knows no connection, no transport and no clock. It never calls up: what a call means for
-// the connection is in Effects.
+// out. It knows no connection, no transport and no clock. What a call means for the connection is in
+// Effects; the one call up is Config.Tell, which posts an event and must not block.
 //
 //	posted --Start--> in service --Finish--> over; what is posted afterwards is flushed by the caller that posts it
 //
-// Posting is for any goroutine. Everything else is for the goroutine (or the holder of the mutex)
+// Posting, MayAsk, Arm, State, Move and Flush are for any goroutine. Prepare is for the one that has
+// moved the engine to Connecting. Everything else is for the goroutine (or the holder of the mutex)
 // that drives the connection, until Finish has returned.
 type Engine struct {
 	Config
