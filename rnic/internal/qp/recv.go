@@ -173,20 +173,19 @@ func (q *Engine) LeftEdge(edge uint64) {
 	if r.dead {
 		return
 	}
-	q.postBuffers()
 	passed := r.rx.Edge(edge)
 	if passed != r.delivered { // else it was in order, and Place has delivered it
 		q.reader.Enter()
 		q.deliverTo(passed)
 		q.reader.Exit()
 		q.publishRecvs()
+		q.lookForErrors()
 	}
 	r.edge = edge
 	r.passed = max(r.passed, passed)
 	if q.watch.armed.Load() {
 		q.look()
 	}
-	q.lookForErrors()
 	r.partial = passed != edge
 }
 
