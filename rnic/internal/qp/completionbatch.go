@@ -17,14 +17,13 @@ type batch struct {
 	c     [batchLen]CQE
 }
 
-// add publishes what is there first if there is no room.
-func (b *batch) add(cq *CQ) *CQE {
-	if b.n == batchLen {
-		b.publish(cq)
-	}
+// next is the place of one more completion. The batch must not be full.
+func (b *batch) next() *CQE {
 	b.n++
 	return &b.c[b.n-1]
 }
+
+func (b *batch) full() bool { return b.n == batchLen }
 
 // publish makes all of it the application's.
 func (b *batch) publish(cq *CQ) {
@@ -46,7 +45,10 @@ func (q *Engine) batchSend(wr *WQE, n uint32) {
 		b.quiet++
 		return
 	}
-	c := b.add(q.SendCQ)
+	if b.full() {
+		q.publishSends()
+	}
+	c := b.next()
 	*c = CQE{}
 	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
 }
@@ -59,11 +61,10 @@ func (q *Engine) publishSends() { q.send.batch.publish(q.SendCQ) }
 func (q *Engine) completeRecv(c CQE) { *q.nextRecv() = c }
 
 func (q *Engine) nextRecv() *CQE {
-	b := &q.recv.batch
-	if b.n == batchLen {
+	if q.recv.batch.full() {
 		q.publishRecvs()
 	}
-	return b.add(q.RecvCQ)
+	return q.recv.batch.next()
 }
 
 // filled is completeRecv of what most messages are: d, with success. What else is to be said of it

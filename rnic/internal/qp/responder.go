@@ -146,11 +146,8 @@ func (q *Engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	q.recv.ddp.Disable()
 }
 
-// beginAnswer starts the next Response; false when there is none.
-func (q *Engine) beginAnswer() bool {
-	if q.respond.answers.count == 0 {
-		return false
-	}
+// beginAnswer starts the next Response. There is one to send.
+func (q *Engine) beginAnswer() {
 	s, a := &q.send, q.respond.answers.at(0)
 	var m ddp.Message
 	if a.atomic {
@@ -166,7 +163,6 @@ func (q *Engine) beginAnswer() bool {
 	}
 	s.seg.Start(m)
 	s.answering = true
-	return true
 }
 
 // answered: the Response at the front has been cut whole.

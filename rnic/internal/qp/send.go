@@ -152,10 +152,10 @@ func (s *sendHalf) unstage(dst []byte) int {
 	return n
 }
 
-// mulpdu is the largest ULPDU for the rest of a segment of emss octets of which room are free. To
-// fill segments it shrinks to the room there is, not below 128 (the drafts' section 5.3.2).
-func (s *sendHalf) mulpdu(room, emss int) int {
-	if s.packFull && room < emss {
+// fillMULPDU is the largest ULPDU for the rest of a segment of emss octets of which room are free.
+// To fill segments it shrinks to the room there is, not below 128 (the drafts' section 5.3.2).
+func (s *sendHalf) fillMULPDU(room, emss int) int {
+	if room < emss {
 		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
 			return m
 		}
@@ -179,7 +179,10 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 	if !s.seg.Active() && !q.nextMessage() {
 		return 0
 	}
-	mulpdu := s.mulpdu(len(dst), emss)
+	mulpdu := s.tx.MULPDU(emss)
+	if s.packFull {
+		mulpdu = s.fillMULPDU(len(dst), emss)
+	}
 	size := s.tx.Size(s.seg.NextLen(mulpdu))
 	out := dst
 	if size > len(dst) {
@@ -238,7 +241,8 @@ func (q *Engine) nextMessage() bool {
 	if s.stopped {
 		return false
 	}
-	if q.beginAnswer() {
+	if q.respond.answers.count > 0 {
+		q.beginAnswer()
 		s.requests = true
 		return true
 	}
