@@ -1,8 +1,6 @@
 package qp
 
-import (
-	"github.com/rnicd/rnicd/ddp"
-)
+import "github.com/rnicd/rnicd/ddp"
 
 // batchLen is how many completions are published together at most. About as many small messages as
 // one segment of MTU 1500 has.

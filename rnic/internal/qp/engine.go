@@ -52,20 +52,6 @@ type Config struct {
 	Tell func(k Event, n uint64, err error) // posts an event; never blocks
 }
 
-// readDepths are the depths to make room for: of the peer's Requests, and of our own.
-type readDepths struct{ ird, ord int }
-
-// Prepare makes the control region, for depths as they are wanted. Before Start.
-func (q *Engine) Prepare(ird, ord int) error {
-	want := readDepths{readDepth(ird), readDepth(ord)}
-	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream})
-	if err != nil {
-		return err
-	}
-	q.ctrl, q.depths = ctrl, want
-	return nil
-}
-
 // StartOptions are what an engine needs of its connection.
 type StartOptions struct {
 	Terms     *mpa.Terms
@@ -150,47 +136,3 @@ func (q *Engine) Passed() uint64 { return q.recv.passed }
 
 // HeldBufs is how many packet buffers it holds for frames that are not whole.
 func (q *Engine) HeldBufs() int { return int(q.recv.rx.Stats().HeldBufs) }
-
-// Stats count what an engine has done; Reads are atomics too.
-type Stats struct {
-	Receive       mpa.ReceiverStats
-	Placed        Placed
-	FPDUsSent     uint64
-	PayloadSent   uint64
-	MessagesSent  uint64
-	MessagesRecvd uint64
-	WritesRecvd   uint64
-	ReadsServed   uint64
-	SharedTaken   uint64
-	SharedHeld    int
-	SlowPath      uint64
-
-	RefusedPending uint64
-
-	ReadsWaiting int // Requests of the peer's that are not answered yet
-	RecvBegun    int // receive buffers that hold octets and are not delivered
-	Staged       int // octets that wait for more to share their segment with
-}
-
-// Stats of an engine in service. Driver's goroutine.
-func (q *Engine) Stats() Stats {
-	return Stats{
-		Receive:       q.recv.rx.Stats(),
-		Placed:        q.recv.placed,
-		FPDUsSent:     q.send.fpdus,
-		PayloadSent:   q.send.payload,
-		MessagesSent:  q.send.messages,
-		MessagesRecvd: q.recv.messages,
-		WritesRecvd:   q.recv.writes,
-		ReadsServed:   q.respond.served,
-		SharedTaken:   q.recv.taken,
-		SharedHeld:    q.sharedHeld(),
-		SlowPath:      q.recv.slowPath(),
-
-		RefusedPending: q.recv.refused,
-
-		ReadsWaiting: int(q.respond.answers.count),
-		RecvBegun:    q.recv.sendQ.Begun(),
-		Staged:       len(q.send.staged),
-	}
-}

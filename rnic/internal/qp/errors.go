@@ -2,6 +2,9 @@ package qp
 
 import (
 	"errors"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // Errors of posting. rnic says when each comes.
@@ -36,3 +39,20 @@ type SetupError struct{ Cause error }
 
 func (e *SetupError) Error() string { return e.Cause.Error() }
 func (e *SetupError) Unwrap() error { return e.Cause }
+
+// opcodeError is RDMAP's refusal of a segment or message.
+type opcodeError struct {
+	cause      rdmap.Cause
+	header     ddp.Header
+	segmentLen int
+	read       *rdmap.ReadRequest // it is about; nil for any other message
+	what       error              // more about it, or nil
+}
+
+func (e *opcodeError) Error() string { return e.cause.String() }
+func (e *opcodeError) Unwrap() error { return e.what }
+
+// PeerError is what the peer's Terminate said.
+type PeerError struct{ Terminate rdmap.Terminate }
+
+func (e *PeerError) Error() string { return e.Terminate.String() }

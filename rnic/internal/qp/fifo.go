@@ -1,7 +1,5 @@
 package qp
 
-import "math/bits"
-
 // fifo is a bounded queue of one goroutine, whose elements are looked at and changed where they
 // are. Head and count are free-running and masked; init before use.
 type fifo[T any] struct {
@@ -31,14 +29,4 @@ func (f *fifo[T]) push(v T) {
 func (f *fifo[T]) pop() {
 	f.head++
 	f.count--
-}
-
-// RingSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
-func RingSize(n int) int { return max(2, ceilPow2(n)) }
-
-func ceilPow2(n int) int {
-	if n <= 1 {
-		return 1
-	}
-	return 1 << bits.Len(uint(n-1))
 }

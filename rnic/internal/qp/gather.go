@@ -1,7 +1,6 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
@@ -30,28 +29,6 @@ func (g *gatherRoom) init(inlineMax, sgeMax int) {
 	g.inline = make([]byte, inlineMax)
 	g.list = make([]SGE, sgeMax-1)
 	g.parts = make([][]byte, 1, 1+sgeMax)
-}
-
-// popRequest makes the next work request s.wr; false when there is none.
-func (q *Engine) popRequest() bool {
-	s := &q.send
-	w := &s.wr
-	if !q.SQ.Take(w) {
-		return false
-	}
-	s.size = w.Local.Length
-	if w.inline() {
-		popBehind(q.SQ, w, nil, s.inline[:w.Local.Length])
-		return true
-	}
-	if w.More > 0 {
-		list := s.list[:w.More]
-		popBehind(q.SQ, w, list, nil)
-		for i := range list {
-			s.size += list[i].Length // posting has seen to it that it does not wrap
-		}
-	}
-	return true
 }
 
 // findSource says where the octets of the request in hand are.
@@ -130,26 +107,4 @@ func (q *Engine) gather(off, n uint32) mem.CheckResult {
 		off -= min(off, sge.Length)
 		sge, rest = rest[0], rest[1:]
 	}
-}
-
-// put writes an FPDU of h and the parts that octets has found.
-func (s *sendHalf) put(dst []byte, h *ddp.Header) int {
-	h.Put(s.hdr[:])
-	s.parts[0] = s.hdr[:h.Len()]
-	s.fpdus++
-	return s.tx.Put(dst, s.parts)
-}
-
-// putWhole writes an FPDU whose ULPDU is at hand.
-func (s *sendHalf) putWhole(dst, ulpdu []byte) int {
-	s.parts = append(s.parts[:0], ulpdu)
-	s.fpdus++
-	return s.tx.Put(dst, s.parts)
-}
-
-// carryFrom sends the front of the k octets in carry now; pull sends the rest.
-func (s *sendHalf) carryFrom(dst []byte, k int) int {
-	n := copy(dst, s.carry[:k])
-	s.carryOff, s.carryEnd = n, k
-	return n
 }

@@ -1,5 +1,7 @@
 package qp
 
+import "math/bits"
+
 // Limits, as rnic's of the same names.
 const (
 	SGEMaxLimit      = 32
@@ -17,3 +19,13 @@ const (
 	// headers.
 	TerminateLenMax = 64
 )
+
+// RingSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
+func RingSize(n int) int { return max(2, ceilPow2(n)) }
+
+func ceilPow2(n int) int {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len(uint(n-1))
+}

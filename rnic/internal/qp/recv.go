@@ -50,13 +50,6 @@ type recvHalf struct {
 	refused          uint64
 }
 
-// Placed counts payload octets by the way they took.
-type Placed struct {
-	Direct      uint64 // from the one segment that held their whole frame
-	Reassembled uint64 // of frames that had to wait for another segment
-	OutOfOrder  uint64 // of either kind, placed before an earlier gap was filled
-}
-
 const (
 	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
 	roomSpare  = 64 // frames that were held, partly, and that a segment makes whole
@@ -189,17 +182,6 @@ func (q *Engine) LeftEdge(edge uint64) {
 	r.partial = passed != edge
 }
 
-// postBuffers moves newly posted receive buffers to where Placement looks for them.
-func (q *Engine) postBuffers() {
-	if q.recv.greet.awaited {
-		return
-	}
-	for q.RQ.Take(&q.recv.entry) {
-		q.postBuffer(&q.recv.entry)
-	}
-	q.RQ.Release()
-}
-
 // place takes a ULPDU to memory.
 //
 // It never stops the Receiver: after an error of DDP's or RDMAP's, octets still move the left edge,
@@ -246,6 +228,7 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
 	if r.greet.awaited {
 		q.first(h, h.Len()+payload)
+		q.postBuffers()
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
 	if need = mem.RemoteWrite; ok {
@@ -271,95 +254,6 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 		return 0, q.takeShared(h.MSN)
 	}
 	return need, true
-}
-
-// deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
-func (q *Engine) deliverTo(edge uint64) {
-	r := &q.recv
-	r.delivered = edge
-	for r.ddp.Deliver(edge, &r.deliv) {
-		q.deliver(&r.deliv)
-	}
-}
-
-func (q *Engine) deliver(d *ddp.Delivered) {
-	r := &q.recv
-	_, op := rdmap.ParseControl(d.Header.ULP)
-	switch {
-	case op == rdmap.OpReadResponse:
-		q.deliverResponse(d)
-	case d.Header.Tagged:
-		r.writes++
-	case d.Header.QN == rdmap.QNRead:
-		q.deliverRequest(d, op)
-	case d.Header.QN == rdmap.QNAtomic:
-		q.deliverAtomicResponse(d)
-	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
-		r.greet.hidden = false
-		r.greet.sends++
-	case d.Header.QN == rdmap.QNSend && op.Invalidates():
-		q.deliverInvalidate(d, op)
-	case d.Header.QN == rdmap.QNSend && op.Immediate():
-		q.deliverImmediate(d, op)
-	case d.Header.QN == rdmap.QNSend:
-		r.messages++
-		q.filled(d).Solicited = op.Solicited()
-	case op == rdmap.OpTerminate:
-		r.terminated, r.terminate = true, int(d.Len)
-		r.ddp.Disable() // the peer's stream is over
-	}
-}
-
-// opcodeError is RDMAP's refusal of a segment or message.
-type opcodeError struct {
-	cause      rdmap.Cause
-	header     ddp.Header
-	segmentLen int
-	read       *rdmap.ReadRequest // it is about; nil for any other message
-	what       error              // more about it, or nil
-}
-
-func (e *opcodeError) Error() string { return e.cause.String() }
-func (e *opcodeError) Unwrap() error { return e.what }
-
-// lookForErrors acts on what a burst of octets brought to light: once.
-func (q *Engine) lookForErrors() {
-	r := &q.recv
-	switch {
-	case r.reported:
-	case r.terminated:
-		r.reported = true
-		q.send.stopped = true
-		said := peerError(q.ctrl.Bytes()[:r.terminate])
-		q.requester.findCause(&said.Terminate)
-		q.leaveService(&TerminateError{Remote: true, Cause: said})
-	case r.rx.Err() != nil:
-		r.dead = true
-		q.ReceiveError(r.rx.Err())
-	case r.fault != nil:
-		q.ReceiveError(r.fault)
-	case r.ddp.Err() != nil:
-		q.ReceiveError(r.ddp.Err())
-	}
-}
-
-// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our
-// half is closed.
-func (q *Engine) ReceiveError(err error) {
-	q.recv.reported = true
-	q.send.terminate(terminateBody(err))
-	q.leaveService(&TerminateError{Cause: err})
-}
-
-func (q *Engine) leaveService(err error) {
-	q.Leave(Terminating)
-	q.affect(EffectLeave, err)
-}
-
-// RejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
-func (q *Engine) RejectStream(err error) {
-	q.recv.dead = true
-	q.ReceiveError(err)
 }
 
 // Cut says whether the stream, ended here, ends inside a frame.

@@ -3,7 +3,6 @@ package qp
 import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
@@ -45,9 +44,6 @@ type sentRequest struct {
 	done        bool
 	flushStatus Status // if it is not done when the connection ends
 }
-
-// The control region, after the Requests: Atomic Responses.
-const responseSlot = 16 // octets; an Atomic Response has 12
 
 // start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD
 // has the rest.
@@ -286,6 +282,3 @@ func (a *requester) abandon(q *Engine) {
 		q.completeWaiting(w, w.flushStatus)
 	}
 }
-
-// readsAsRTR says whether the Initiator's RTR message is a Read.
-func readsAsRTR(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }

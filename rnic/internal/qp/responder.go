@@ -34,26 +34,6 @@ type answer struct {
 	buffer     ddp.RecvBuffer // that it came in
 }
 
-// readDepth is the depth to make room for.
-func readDepth(n int) int {
-	if n == ReadDepthULP {
-		return ReadDepthDefault
-	}
-	return n
-}
-
-// The control region: the peer's Terminate, then Requests; what comes after is in requester.go.
-const (
-	requestsAt  = TerminateLenMax
-	requestSlot = 64 // octets; the longest Request has 52
-)
-
-func (d readDepths) requestsMax() int { return max(1, d.ird) } // an RTR message may be one
-
-func (d readDepths) responsesAt() int { return requestsAt + requestSlot*d.requestsMax() }
-
-func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.ord }
-
 // start posts buffers for ird Requests, which is what was settled.
 func (s *responder) start(ctrl mem.STag, ird int) {
 	s.requestQ.Init(ceilPow2(ird))

@@ -101,6 +101,9 @@ func (q *Engine) startGreeting(t *mpa.Terms, responder bool) {
 // receive buffer is the ULP's.
 func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 
+// readsAsRTR says whether the Initiator's RTR message is a Read.
+func readsAsRTR(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }
+
 // first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as
 // it comes: what counts is that it is valid (RFC 5044 section 7.1.2 rule 4).
 func (q *Engine) first(h *ddp.Header, n int) {
@@ -111,5 +114,4 @@ func (q *Engine) first(h *ddp.Header, n int) {
 		q.recv.sendQ.Post(ddp.RecvBuffer{})
 		g.hidden = true
 	}
-	q.postBuffers()
 }

@@ -5,6 +5,17 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
+// postBuffers moves newly posted receive buffers to where Placement looks for them.
+func (q *Engine) postBuffers() {
+	if q.recv.greet.awaited {
+		return
+	}
+	for q.RQ.Take(&q.recv.entry) {
+		q.postBuffer(&q.recv.entry)
+	}
+	q.RQ.Release()
+}
+
 // postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that
 // stand after it. There is room: PostRecv has counted.
 func (q *Engine) postBuffer(w *WQE) {

@@ -134,35 +134,6 @@ func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	return n
 }
 
-// roomFor says whether a segment whose free octets are rest had better wait for more: not when what
-// comes next is known and did not fit.
-func (s *sendHalf) roomFor(rest []byte) bool {
-	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd && !s.seg.Active() &&
-		len(rest) >= s.tx.Size(ddp.TaggedLen)
-}
-
-// stage keeps FPDUs that were built for the segment to come; unstage puts them at its front. After
-// EMSS has shrunk they may not fit: the rest then goes on in the next segment, unaligned (the
-// drafts' section 5.3: the MTU has become too small).
-func (s *sendHalf) stage(fpdus []byte) { s.staged = append(s.staged[:0], fpdus...) }
-
-func (s *sendHalf) unstage(dst []byte) int {
-	n := copy(dst, s.staged)
-	s.staged = s.staged[:copy(s.staged, s.staged[n:])]
-	return n
-}
-
-// fillMULPDU is the largest ULPDU for the rest of a segment of emss octets of which room are free.
-// To fill segments it shrinks to the room there is, not below 128 (the drafts' section 5.3.2).
-func (s *sendHalf) fillMULPDU(room, emss int) int {
-	if room < emss {
-		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
-			return m
-		}
-	}
-	return s.tx.MULPDU(emss)
-}
-
 // putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is
 // the whole segment.
 func (q *Engine) putNext(dst []byte, emss int) int {
@@ -298,6 +269,19 @@ func (q *Engine) begin() bool {
 	return true
 }
 
+// invalidateHere carries out the Local Invalidate in hand. Driver's goroutine, which is the only
+// one that places for this stream: when it returns no octet is placed through the STag any more.
+func (q *Engine) invalidateHere() bool {
+	s := &q.send
+	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.stag()) != mem.CheckOK {
+		q.localError(LocalOperation, ErrLocalInvalidate)
+		return false
+	}
+	q.completeSend(&s.wr, 0)
+	s.wr = WQE{}
+	return true
+}
+
 // takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic
 // that nobody will answer ends our half after what was sent before it: nothing after it may
 // complete with success, and so nothing after it is sent. Responses are.
@@ -313,6 +297,28 @@ func (q *Engine) takeRequest() bool {
 		s.noMore = true
 		q.Effects |= EffectCloseHalf
 		return false
+	}
+	return true
+}
+
+// popRequest makes the next work request s.wr; false when there is none.
+func (q *Engine) popRequest() bool {
+	s := &q.send
+	w := &s.wr
+	if !q.SQ.Take(w) {
+		return false
+	}
+	s.size = w.Local.Length
+	if w.inline() {
+		popBehind(q.SQ, w, nil, s.inline[:w.Local.Length])
+		return true
+	}
+	if w.More > 0 {
+		list := s.list[:w.More]
+		popBehind(q.SQ, w, list, nil)
+		for i := range list {
+			s.size += list[i].Length // posting has seen to it that it does not wrap
+		}
 	}
 	return true
 }

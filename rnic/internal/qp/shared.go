@@ -39,11 +39,3 @@ func (q *Engine) takeShared(msn uint32) bool {
 
 // mayHold is how many buffers more the QueuePair may take.
 func (q *Engine) mayHold() int64 { return int64(q.RecvDepth) - int64(q.posted.Load()) }
-
-// sharedHeld is how many buffers of the SRQ this end holds.
-func (q *Engine) sharedHeld() int {
-	if q.SRQ == nil {
-		return 0
-	}
-	return int(q.posted.Load())
-}

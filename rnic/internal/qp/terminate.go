@@ -48,11 +48,6 @@ func FaultText(err error) string {
 	return err.Error()
 }
 
-// PeerError is what the peer's Terminate said.
-type PeerError struct{ Terminate rdmap.Terminate }
-
-func (e *PeerError) Error() string { return e.Terminate.String() }
-
 // peerError reads a Terminate of the peer's.
 func peerError(body []byte) *PeerError {
 	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
@@ -90,4 +85,44 @@ func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 		return s.carryFrom(dst, k)
 	}
 	return k
+}
+
+// lookForErrors acts on what a burst of octets brought to light: once.
+func (q *Engine) lookForErrors() {
+	r := &q.recv
+	switch {
+	case r.reported:
+	case r.terminated:
+		r.reported = true
+		q.send.stopped = true
+		said := peerError(q.ctrl.Bytes()[:r.terminate])
+		q.requester.findCause(&said.Terminate)
+		q.leaveService(&TerminateError{Remote: true, Cause: said})
+	case r.rx.Err() != nil:
+		r.dead = true
+		q.ReceiveError(r.rx.Err())
+	case r.fault != nil:
+		q.ReceiveError(r.fault)
+	case r.ddp.Err() != nil:
+		q.ReceiveError(r.ddp.Err())
+	}
+}
+
+// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our
+// half is closed.
+func (q *Engine) ReceiveError(err error) {
+	q.recv.reported = true
+	q.send.terminate(terminateBody(err))
+	q.leaveService(&TerminateError{Cause: err})
+}
+
+func (q *Engine) leaveService(err error) {
+	q.Leave(Terminating)
+	q.affect(EffectLeave, err)
+}
+
+// RejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
+func (q *Engine) RejectStream(err error) {
+	q.recv.dead = true
+	q.ReceiveError(err)
 }

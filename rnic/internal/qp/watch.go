@@ -1,8 +1,6 @@
 package qp
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // watch holds the thresholds of a QueuePair. Each is 0 when it is not armed; whoever swaps it for 0
 // posts the event.
@@ -51,11 +49,4 @@ func (q *Engine) look() {
 			q.Tell(EventSlowPath, n, nil)
 		}
 	}
-}
-
-// slowPath is how often octets took a way that costs more than a frame that comes whole in one
-// segment, and that ends no stream.
-func (r *recvHalf) slowPath() uint64 {
-	s := r.rx.Stats()
-	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused
 }

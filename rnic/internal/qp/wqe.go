@@ -40,6 +40,9 @@ func (w *WQE) solicited() bool { return w.Flags&FlagSolicited != 0 }
 func (w *WQE) fence() bool     { return w.Flags&FlagFence != 0 }
 func (w *WQE) inline() bool    { return w.Flags&FlagInline != 0 }
 
+// stag is what a Local Invalidate names.
+func (w *WQE) stag() mem.STag { return w.Local.STag }
+
 const (
 	wqeLen         = 64
 	rangesPerEntry = wqeLen / int(unsafe.Sizeof(SGE{}))

@@ -1,0 +1,87 @@
+package qp
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
+func (q *Engine) deliverTo(edge uint64) {
+	r := &q.recv
+	r.delivered = edge
+	for r.ddp.Deliver(edge, &r.deliv) {
+		q.deliver(&r.deliv)
+	}
+}
+
+func (q *Engine) deliver(d *ddp.Delivered) {
+	r := &q.recv
+	_, op := rdmap.ParseControl(d.Header.ULP)
+	switch {
+	case op == rdmap.OpReadResponse:
+		q.deliverResponse(d)
+	case d.Header.Tagged:
+		r.writes++
+	case d.Header.QN == rdmap.QNRead:
+		q.deliverRequest(d, op)
+	case d.Header.QN == rdmap.QNAtomic:
+		q.deliverAtomicResponse(d)
+	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
+		r.greet.hidden = false
+		r.greet.sends++
+	case d.Header.QN == rdmap.QNSend && op.Invalidates():
+		q.deliverInvalidate(d, op)
+	case d.Header.QN == rdmap.QNSend && op.Immediate():
+		q.deliverImmediate(d, op)
+	case d.Header.QN == rdmap.QNSend:
+		r.messages++
+		q.filled(d).Solicited = op.Solicited()
+	case op == rdmap.OpTerminate:
+		r.terminated, r.terminate = true, int(d.Len)
+		r.ddp.Disable() // the peer's stream is over
+	}
+}
+
+// deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a
+// message whose STag is not this stream's own is no message, and its buffer is flushed. What was
+// written through the STag stands before the message in the stream, and this is the goroutine that
+// places: nothing can be under way.
+func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
+	r := &q.recv
+	stag := mem.STag(d.Header.ULP32)
+	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
+	if q.Table.Invalidate(q.Domain, q.Stream, stag) == mem.CheckOK {
+		r.messages++
+		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, Success, stag, op.Solicited()
+	} else {
+		if r.fault == nil { // the first error is the one to report
+			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header, segmentLen: d.SegmentLen()}
+		}
+		r.ddp.Disable()
+	}
+	q.completeRecv(c)
+}
+
+// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it
+// took as any message does. One of another length is none, and its buffer is flushed.
+func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
+	r := &q.recv
+	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
+	cause := rdmap.CauseOperation // DECISIONS 39
+	if d.Len == rdmap.ImmediateLen {
+		if q.readBuffer(d, c.Immediate[:]) {
+			r.messages++
+			c.Len, c.Status, c.Solicited, c.WithImmediate = d.Len, Success, op.Solicited(), true
+		} else {
+			cause, c.Status = rdmap.CauseLocal, LocalProtection // the buffer was revoked since
+		}
+	}
+	if c.Status != Success {
+		if r.fault == nil {
+			r.fault = &opcodeError{cause: cause, header: d.Header, segmentLen: d.SegmentLen()}
+		}
+		r.ddp.Disable()
+	}
+	q.completeRecv(c)
+}
