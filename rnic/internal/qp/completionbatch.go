@@ -93,5 +93,5 @@ func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
 	if wr.Op == OpRecv {
 		q.posted.Add(-1) // first: a caller that has polled this may post the next
 	}
-	to.Push(c)
+	to.push(c)
 }

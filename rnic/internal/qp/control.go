@@ -26,7 +26,7 @@ func readDepth(n int) int {
 
 // The control region: the peer's Terminate, then Requests; what comes after is in requester.go.
 const (
-	requestsAt  = TerminateLenMax
+	requestsAt  = terminateLenMax
 	requestSlot = 64 // octets; the longest Request has 52
 )
 

@@ -28,7 +28,7 @@ func (q *CQ) Init(ring *mem.MPSC[CQE], depth int) {
 // Reserve promises n entries. A caller that is refused has held none meanwhile: what there is room
 // for is never refused for somebody else's sake, which to a shared receive buffer would be an
 // overflow. Any goroutine.
-func (q *CQ) Reserve(n int64) bool {
+func (q *CQ) reserve(n int64) bool {
 	for {
 		had := q.reserved.Load()
 		if had+n > q.depth {
@@ -43,11 +43,8 @@ func (q *CQ) Reserve(n int64) bool {
 // unreserve gives n entries back. Any goroutine.
 func (q *CQ) unreserve(n int64) { q.reserved.Add(-n) }
 
-// Promised is how many entries are reserved, those that wait to be polled included.
-func (q *CQ) Promised() int64 { return q.reserved.Load() }
-
 // Push publishes a completion whose entry was reserved. Packet path.
-func (q *CQ) Push(c CQE) {
+func (q *CQ) push(c CQE) {
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
@@ -111,9 +108,6 @@ func (q *CQ) Arm(how uint32) {
 
 // Disarm asks for nothing any more.
 func (q *CQ) Disarm() { q.armed.Store(disarmed) }
-
-// IsArmed says whether the consumer waits for what how says.
-func (q *CQ) IsArmed(how uint32) bool { return q.armed.Load() == how }
 
 // Ready has a value after arm. Now and then there is one without a cause.
 func (q *CQ) Ready() <-chan struct{} { return q.wake }

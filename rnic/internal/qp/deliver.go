@@ -27,9 +27,9 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 		q.deliverRequest(d, op)
 	case d.Header.QN == rdmap.QNAtomic:
 		q.deliverAtomicResponse(d)
-	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
-		r.greet.hidden = false
-		r.greet.sends++
+	case d.Header.QN == rdmap.QNSend && r.rtr.hidden:
+		r.rtr.hidden = false
+		r.rtr.sends++
 	case d.Header.QN == rdmap.QNSend && op.Invalidates():
 		q.deliverInvalidate(d, op)
 	case d.Header.QN == rdmap.QNSend && op.Immediate():

@@ -29,6 +29,6 @@
 //	wqe.go              a work request as the rings have it
 //	fifo.go             a bounded queue of one goroutine
 //	op.go               opcodes, statuses, completions, ranges
-//	errors.go           errors of posting, and why an engine leaves service
-//	limits.go           limits and sizes
+//	errors.go           errors, and the Terminate that each becomes
+//	limits.go           limits, sizes and constants
 package qp

@@ -73,7 +73,7 @@ func (q *Engine) Start(o *StartOptions) {
 	q.reader = o.Reader
 	q.send.start(q, o)
 	q.recv.start(q, o)
-	q.startGreeting(o.Terms, o.Responder)
+	q.startRTR(o.Terms, o.Responder)
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
 	q.state.Store(uint32(RTS))
 }
@@ -103,7 +103,7 @@ func (q *Engine) Flush() {
 		if !ok {
 			break
 		}
-		dropBehind(q.SQ, &wr)
+		dropFollowing(q.SQ, &wr)
 		q.complete(q.SendCQ, &wr, 0, Flushed)
 	}
 	for {
@@ -111,7 +111,7 @@ func (q *Engine) Flush() {
 		if !ok {
 			return
 		}
-		dropBehind(q.RQ, &wr)
+		dropFollowing(q.RQ, &wr)
 		q.complete(q.RecvCQ, &wr, 0, Flushed)
 	}
 }

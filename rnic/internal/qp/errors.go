@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
@@ -19,8 +20,8 @@ var (
 // Reasons why an engine leaves service.
 var (
 	ErrCQOverflow      = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
-	ErrLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
-	ErrLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
+	errLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
+	errLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
 	errBadResponse     = errors.New("rnic: a Response matches no Read")
 )
 
@@ -56,3 +57,49 @@ func (e *opcodeError) Unwrap() error { return e.what }
 type PeerError struct{ Terminate rdmap.Terminate }
 
 func (e *PeerError) Error() string { return e.Terminate.String() }
+
+// peerError reads a Terminate of the peer's.
+func peerError(body []byte) *PeerError {
+	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
+	return &PeerError{t}
+}
+
+// terminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040
+// section 4.8): the one place where errors of MPA, DDP and RDMAP become layer, type and code.
+func terminateFor(err error) rdmap.Terminate {
+	var (
+		inDDP   *ddp.Error
+		inMPA   *mpa.Error
+		inRDMAP *opcodeError
+		inSetup *SetupError
+	)
+	switch {
+	case errors.As(err, &inDDP):
+		return rdmap.TerminateDDP(inDDP)
+	case errors.As(err, &inMPA):
+		return rdmap.TerminateLLP(uint8(inMPA.Code))
+	case errors.As(err, &inRDMAP):
+		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
+	case errors.As(err, &inSetup):
+		return rdmap.TerminateLLP(uint8(mpa.ErrLocalCatastrophic))
+	case errors.Is(err, ErrCQOverflow):
+		return rdmap.Terminate{Cause: rdmap.CauseLocal}
+	}
+	return rdmap.Terminate{Cause: rdmap.CauseStream}
+}
+
+func terminateBody(err error) []byte {
+	t := terminateFor(err)
+	b := make([]byte, t.Len())
+	t.Put(b)
+	return b
+}
+
+// FaultText words an error as the peer words the Terminate that tells of it, if that names the
+// segment in question. Others speak for themselves.
+func FaultText(err error) string {
+	if t := terminateFor(err); t.HasDDP {
+		return t.String()
+	}
+	return err.Error()
+}

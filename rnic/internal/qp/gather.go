@@ -70,7 +70,7 @@ func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 
 // octets makes n octets of the message, from off, the parts after the header. They are looked up
 // for each segment, so that Revoke holds in the middle of a message.
-func (q *Engine) octets(off uint32, n int) mem.CheckResult {
+func (q *Engine) findOctets(off uint32, n int) mem.CheckResult {
 	s := &q.send
 	s.parts = s.parts[:1]
 	switch f := &s.from; {

@@ -12,12 +12,12 @@ const (
 )
 
 const (
-	// PendingMin bounds messages that were placed but wait for earlier octets; large segments raise
+	// pendingMin bounds messages that were placed but wait for earlier octets; large segments raise
 	// it.
-	PendingMin = 1024
-	// TerminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied
+	pendingMin = 1024
+	// terminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied
 	// headers.
-	TerminateLenMax = 64
+	terminateLenMax = 64
 )
 
 // RingSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
@@ -29,3 +29,7 @@ func ceilPow2(n int) int {
 	}
 	return 1 << bits.Len(uint(n-1))
 }
+
+// rtrSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse
+// 0.
+const rtrSTag = 1

@@ -9,7 +9,7 @@ func (q *Engine) MayAsk(op Opcode) error {
 	if op.extended() && q.unextended.Load() {
 		return ErrExtension
 	}
-	if op.IsRequest() {
+	if op.isRequest() {
 		if s := q.State(); s != Idle && s != Connecting && q.requester.ord == 0 {
 			return ErrReadDepth
 		}
@@ -20,7 +20,7 @@ func (q *Engine) MayAsk(op Opcode) error {
 // PostSend queues a request of the send queue with its list or its inline octets, its completion
 // reserved.
 func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
-	if !q.SendCQ.Reserve(1) {
+	if !q.SendCQ.reserve(1) {
 		return ErrCQFull
 	}
 	if !pushWork(q.SQ, w, list, inline) {
@@ -34,7 +34,7 @@ func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 // returns how many.
 func (q *Engine) PostSends(run []WQE) int {
 	n := min(len(run), q.SQ.Cap())
-	if n < 2 || !q.SendCQ.Reserve(int64(n)) {
+	if n < 2 || !q.SendCQ.reserve(int64(n)) {
 		return 0
 	}
 	if !q.SQ.PushAll(run[:n]) {
@@ -46,7 +46,7 @@ func (q *Engine) PostSends(run []WQE) int {
 
 // PostRecv queues a receive buffer.
 func (q *Engine) PostRecv(w *WQE, list []SGE) error {
-	if !q.RecvCQ.Reserve(1) {
+	if !q.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
 	if !q.postable(1) {
@@ -60,7 +60,7 @@ func (q *Engine) PostRecv(w *WQE, list []SGE) error {
 // PostRecvs is postSends of receive buffers.
 func (q *Engine) PostRecvs(run []WQE) int {
 	n := len(run)
-	if n < 2 || !q.RecvCQ.Reserve(int64(n)) {
+	if n < 2 || !q.RecvCQ.reserve(int64(n)) {
 		return 0
 	}
 	if !q.postable(int32(n)) {

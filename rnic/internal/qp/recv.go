@@ -22,7 +22,7 @@ type recvHalf struct {
 	version uint8
 	shared  bool // receive buffers come from QPOptions.SRQ
 
-	greet greeting // rtr.go
+	rtr rtrState // rtr.go
 
 	dead      bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
 	edge      uint64
@@ -62,13 +62,13 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax, Reserve: o.Reserve,
 		DropBadCRC: o.DropBadCRC, ULPDUMin: ddp.TaggedLen,
-		InOrder: responder && asksWhoseBuffer(t),
+		InOrder: responder && rtrMayBeSend(t),
 	})
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
 	r.list = make([]SGE, q.SGEMax-1)
 	r.ranges = make([]ddp.Range, q.SGEMax)
 	r.termQ.Init(1)
-	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: TerminateLenMax})
+	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
 	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message
 	// has said that it serves one.
@@ -80,7 +80,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 		q.respond.start(q.ctrl.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
-	q.requester.start(q, min(readDepth(int(t.ORD)), q.depths.ord), readsAsRTR(t, responder))
+	q.requester.start(q, min(readDepth(int(t.ORD)), q.depths.ord), rtrIsRead(t, responder))
 	known := r.queues[:rdmap.QNAtomic]
 	if ag.Version == rdmap.Extensions {
 		known = r.queues[:]
@@ -90,7 +90,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
-		Queues: known, PendingMax: max(PendingMin, 2*(o.EMSS/fpduLenMin+roomSpare)),
+		Queues: known, PendingMax: max(pendingMin, 2*(o.EMSS/fpduLenMin+roomSpare)),
 	})
 }
 
@@ -145,7 +145,7 @@ func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 func (q *Engine) arrived() {
 	q.publishRecvs()
 	if q.watch.armed.Load() {
-		q.look()
+		q.checkThresholds()
 	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
 		q.Open() // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
@@ -177,7 +177,7 @@ func (q *Engine) LeftEdge(edge uint64) {
 	r.edge = edge
 	r.passed = max(r.passed, passed)
 	if q.watch.armed.Load() {
-		q.look()
+		q.checkThresholds()
 	}
 	r.partial = passed != edge
 }
@@ -226,8 +226,8 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 // be placed, and the stream is over.
 func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
-	if r.greet.awaited {
-		q.first(h, h.Len()+payload)
+	if r.rtr.awaited {
+		q.firstFPDU(h, h.Len()+payload)
 		q.postBuffers()
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
@@ -265,8 +265,8 @@ func (r *recvHalf) abandon(q *Engine) {
 		return
 	}
 	r.rx.Close()
-	msn := uint32(r.messages) + r.greet.sends // of the last message that was delivered
-	if r.greet.hidden {
+	msn := uint32(r.messages) + r.rtr.sends // of the last message that was delivered
+	if r.rtr.hidden {
 		_, _ = r.sendQ.Flush() // start-up's own, of a stream that failed at once
 		msn++
 	}

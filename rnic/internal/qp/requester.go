@@ -53,7 +53,7 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	}
 	a.outstanding.init(max(1, ord))
 	if rtr {
-		a.outstanding.push(outstanding{startup: true, sink: RTRSTag, msn: 1})
+		a.outstanding.push(outstanding{startup: true, sink: rtrSTag, msn: 1})
 	}
 	if a.ord = ord; ord == 0 {
 		return
@@ -69,7 +69,7 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 // mustWait says whether a work request has to wait for those before it: not for what is never
 // answered, start-up's own Read.
 func (a *requester) mustWait(wr *WQE) bool {
-	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.IsRequest() && int(a.outstanding.count) >= a.ord)
+	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.isRequest() && int(a.outstanding.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
@@ -94,7 +94,7 @@ func (q *Engine) request() ddp.Message {
 }
 
 // requested: the Request of send.wr was cut.
-func (q *Engine) requested(msn uint32) {
+func (q *Engine) requestCut(msn uint32) {
 	a, wr := &q.requester, &q.send.wr
 	a.outstanding.push(outstanding{
 		atomic: wr.Op != OpRead, size: wr.Local.Length, sink: wr.Local.STag, sinkTO: wr.Local.Offset,
@@ -134,7 +134,7 @@ func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	if a.outstanding.count > 0 {
 		r, h := a.outstanding.at(0), &d.Header
 		if !r.atomic && r.sink == h.STag && h.TO+uint64(d.Len) == r.sinkTO+uint64(r.size) {
-			q.answeredUs(0)
+			q.responseArrived(0)
 			return
 		}
 	}
@@ -148,7 +148,7 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	if ok && a.outstanding.count > 0 {
 		if r := a.outstanding.at(0); r.atomic && r.id == resp.ID {
 			a.atomicQ.Post(d.Buffer)
-			q.answeredUs(resp.Original)
+			q.responseArrived(resp.Original)
 			return
 		}
 	}
@@ -164,7 +164,7 @@ func (q *Engine) badResponse(d *ddp.Delivered) {
 }
 
 // answeredUs: the oldest Request has its Response. What waited for it may go on.
-func (q *Engine) answeredUs(original uint64) {
+func (q *Engine) responseArrived(original uint64) {
 	a := &q.requester
 	if r := a.outstanding.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
@@ -172,7 +172,7 @@ func (q *Engine) answeredUs(original uint64) {
 	}
 	a.outstanding.pop()
 	for a.sent.count > 0 && a.sent.at(0).done {
-		q.completeWaiting(a.sent.at(0), Success)
+		q.completeSent(a.sent.at(0), Success)
 		a.sent.pop()
 	}
 	if q.send.held || q.State() != RTS {
@@ -180,8 +180,8 @@ func (q *Engine) answeredUs(original uint64) {
 	}
 }
 
-// completeWaiting publishes the completion of a work request that had to wait for it.
-func (q *Engine) completeWaiting(w *sentRequest, st Status) {
+// completeSent publishes the completion of a work request that had to wait for it.
+func (q *Engine) completeSent(w *sentRequest, st Status) {
 	if st == Success && !w.signaled {
 		q.SendCQ.unreserve(1)
 		return
@@ -190,7 +190,7 @@ func (q *Engine) completeWaiting(w *sentRequest, st Status) {
 	if st == Success {
 		c.Len, c.Original = w.n, w.original
 	}
-	q.SendCQ.Push(c)
+	q.SendCQ.push(c)
 }
 
 // completeSend: a Send, Write or the like, of n octets, was cut whole.
@@ -217,7 +217,7 @@ func (q *Engine) failed(wr *WQE, st Status) {
 // not been.
 func (q *Engine) PeerEnds() bool {
 	q.requester.over = true
-	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.IsRequest() {
+	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.isRequest() {
 		s.seg.Abort()
 		s.held = true // takeRequest looks at it again
 	}
@@ -279,6 +279,6 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 func (a *requester) abandon(q *Engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)
-		q.completeWaiting(w, w.flushStatus)
+		q.completeSent(w, w.flushStatus)
 	}
 }

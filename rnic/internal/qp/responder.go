@@ -146,7 +146,7 @@ func (q *Engine) beginAnswer() {
 }
 
 // answered: the Response at the front has been cut whole.
-func (q *Engine) answered() {
+func (q *Engine) responseCut() {
 	r := &q.respond
 	r.requestQ.Post(r.answers.at(0).buffer)
 	r.answers.pop()

@@ -17,10 +17,6 @@ import (
 // among them, what comes out of order is held until then and not placed, so that no Send is placed
 // before it is known whose the first receive buffer is.
 
-// RTRSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse
-// 0.
-const RTRSTag = 1
-
 const rtrSendLen = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
 
 // owe makes a message of start-up's own go out before what was posted.
@@ -33,11 +29,11 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	switch kind {
 	case mpa.RTRWrite:
 		h := rdmap.OpWrite.Header(s.version)
-		h.STag = RTRSTag
+		h.STag = rtrSTag
 		s.owe(ddp.Message{Header: h}, nil)
 	case mpa.RTRRead:
 		body := make([]byte, rdmap.ReadRequestLen)
-		r := rdmap.ReadRequest{SinkSTag: RTRSTag, SrcSTag: RTRSTag}
+		r := rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}
 		r.Put(body)
 		s.owe(ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}, body)
 	case mpa.RTRSend:
@@ -69,45 +65,45 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	s.seg.Start(*s.owed)
 	h, _, _ := s.seg.Next(mpa.MULPDUMin)
 	s.parts = append(s.parts[:1], s.owedBody)
-	k := s.put(out, h)
+	k := s.putFPDU(out, h)
 	s.owed, s.owedBody = nil, nil
 	if size > len(dst) {
-		return s.carryFrom(dst, k)
+		return s.putCarried(dst, k)
 	}
 	return k
 }
 
-// greeting is what the receiving half knows of an RTR message.
-type greeting struct {
+// rtrState is what the receiving half knows of an RTR message.
+type rtrState struct {
 	awaited bool   // Responder: the first FPDU says whose the first receive buffer is
 	hidden  bool   // Responder: the first receive buffer is start-up's
 	sends   uint32 // messages of queue 0 that were start-up's
 }
 
-func (q *Engine) startGreeting(t *mpa.Terms, responder bool) {
-	g := &q.recv.greet
+func (q *Engine) startRTR(t *mpa.Terms, responder bool) {
+	g := &q.recv.rtr
 	if !responder {
 		if t.RTR != 0 {
 			q.send.oweRTR(t.RTR)
 		}
 		return
 	}
-	if g.awaited = asksWhoseBuffer(t); g.awaited {
+	if g.awaited = rtrMayBeSend(t); g.awaited {
 		q.recv.sendQ.InitLists(ceilPow2(q.RecvDepth+1), q.RecvRanges) // the hidden buffer's place
 	}
 }
 
 // asksWhoseBuffer says whether a Responder cannot know, before the first FPDU, whether the first
 // receive buffer is the ULP's.
-func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
+func rtrMayBeSend(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 
 // readsAsRTR says whether the Initiator's RTR message is a Read.
-func readsAsRTR(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }
+func rtrIsRead(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }
 
 // first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as
 // it comes: what counts is that it is valid (RFC 5044 section 7.1.2 rule 4).
-func (q *Engine) first(h *ddp.Header, n int) {
-	g := &q.recv.greet
+func (q *Engine) firstFPDU(h *ddp.Header, n int) {
+	g := &q.recv.rtr
 	g.awaited = false
 	_, op := rdmap.ParseControl(h.ULP)
 	if !h.Tagged && op == rdmap.OpSend && h.Last && h.MSN == 1 && n == rtrSendLen {

@@ -7,7 +7,7 @@ import (
 
 // postBuffers moves newly posted receive buffers to where Placement looks for them.
 func (q *Engine) postBuffers() {
-	if q.recv.greet.awaited {
+	if q.recv.rtr.awaited {
 		return
 	}
 	for q.RQ.Take(&q.recv.entry) {
@@ -25,7 +25,7 @@ func (q *Engine) postBuffer(w *WQE) {
 		return
 	}
 	list := r.list[:w.More]
-	popBehind(q.RQ, w, list, nil)
+	popFollowing(q.RQ, w, list, nil)
 	ranges := append(r.ranges[:0], rangeOf(w.Local))
 	for _, sge := range list {
 		ranges = append(ranges, rangeOf(sge))

@@ -35,22 +35,22 @@ func (s *sendHalf) fillMULPDU(room, emss int) int {
 }
 
 // put writes an FPDU of h and the parts that octets has found.
-func (s *sendHalf) put(dst []byte, h *ddp.Header) int {
+func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 	h.Put(s.hdr[:])
 	s.parts[0] = s.hdr[:h.Len()]
 	s.fpdus++
 	return s.tx.Put(dst, s.parts)
 }
 
-// putWhole writes an FPDU whose ULPDU is at hand.
-func (s *sendHalf) putWhole(dst, ulpdu []byte) int {
+// putULPDU writes an FPDU whose ULPDU is at hand.
+func (s *sendHalf) putULPDU(dst, ulpdu []byte) int {
 	s.parts = append(s.parts[:0], ulpdu)
 	s.fpdus++
 	return s.tx.Put(dst, s.parts)
 }
 
-// carryFrom sends the front of the k octets in carry now; pull sends the rest.
-func (s *sendHalf) carryFrom(dst []byte, k int) int {
+// putCarried sends the front of the k octets in carry now; pull sends the rest.
+func (s *sendHalf) putCarried(dst []byte, k int) int {
 	n := copy(dst, s.carry[:k])
 	s.carryOff, s.carryEnd = n, k
 	return n

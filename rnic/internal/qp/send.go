@@ -163,36 +163,36 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		out = s.carry[:]
 	}
 	h, off, n := s.seg.Next(mulpdu)
-	if res := q.octets(off, n); res != mem.CheckOK {
+	if res := q.findOctets(off, n); res != mem.CheckOK {
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
-			q.localError(LocalProtection, ErrLocalRange)
+			q.localError(LocalProtection, errLocalRange)
 		}
 		return 0
 	}
-	k := s.put(out, h)
+	k := s.putFPDU(out, h)
 	s.payload += uint64(n)
 	if h.Last {
-		q.ended(h.MSN)
+		q.messageCut(h.MSN)
 	}
 	if size > len(dst) {
-		return s.carryFrom(dst, k)
+		return s.putCarried(dst, k)
 	}
 	return k
 }
 
 // ended: the message that was being cut is cut whole.
-func (q *Engine) ended(msn uint32) {
+func (q *Engine) messageCut(msn uint32) {
 	s := &q.send
 	s.messages++
 	s.push = true
 	if s.answering {
-		q.answered()
+		q.responseCut()
 		return
 	}
-	if s.wr.Op.IsRequest() {
-		q.requested(msn)
+	if s.wr.Op.isRequest() {
+		q.requestCut(msn)
 	} else {
 		q.completeSend(&s.wr, s.size)
 	}
@@ -247,7 +247,7 @@ func (q *Engine) begin() bool {
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
 	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
-		q.localError(LocalProtection, ErrLocalRange)
+		q.localError(LocalProtection, errLocalRange)
 		return false
 	}
 	switch wr.Op {
@@ -274,7 +274,7 @@ func (q *Engine) begin() bool {
 func (q *Engine) invalidateHere() bool {
 	s := &q.send
 	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.stag()) != mem.CheckOK {
-		q.localError(LocalOperation, ErrLocalInvalidate)
+		q.localError(LocalOperation, errLocalInvalidate)
 		return false
 	}
 	q.completeSend(&s.wr, 0)
@@ -293,7 +293,7 @@ func (q *Engine) takeRequest() bool {
 	if s.held = q.requester.mustWait(&s.wr); s.held {
 		return false
 	}
-	if q.requester.over && s.wr.Op.IsRequest() {
+	if q.requester.over && s.wr.Op.isRequest() {
 		s.noMore = true
 		q.Effects |= EffectCloseHalf
 		return false
@@ -310,12 +310,12 @@ func (q *Engine) popRequest() bool {
 	}
 	s.size = w.Local.Length
 	if w.inline() {
-		popBehind(q.SQ, w, nil, s.inline[:w.Local.Length])
+		popFollowing(q.SQ, w, nil, s.inline[:w.Local.Length])
 		return true
 	}
 	if w.More > 0 {
 		list := s.list[:w.More]
-		popBehind(q.SQ, w, list, nil)
+		popFollowing(q.SQ, w, list, nil)
 		for i := range list {
 			s.size += list[i].Length // posting has seen to it that it does not wrap
 		}

@@ -16,7 +16,7 @@ func (q *Engine) takeShared(msn uint32) bool {
 			return true
 		}
 	}
-	if !q.RecvCQ.Reserve(n) {
+	if !q.RecvCQ.reserve(n) {
 		if s.left.Load() < n {
 			return true
 		}
@@ -32,7 +32,7 @@ func (q *Engine) takeShared(msn uint32) bool {
 	r.taken += uint64(n)
 	for range n {
 		b := s.pop()
-		r.sendQ.PostList(b.ID, b.ranges[:b.count]) // has room for RecvDepth
+		r.sendQ.PostList(b.id, b.ranges[:b.count]) // has room for RecvDepth
 	}
 	return true
 }

@@ -24,7 +24,7 @@ type SRQ struct {
 
 // SharedBuffer is a fixed, pointer-free ring entry.
 type SharedBuffer struct {
-	ID     uint64
+	id     uint64
 	count  int
 	ranges [SharedSGEMax]ddp.Range
 }
@@ -41,7 +41,7 @@ func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 	if s.left.Load() >= s.depth {
 		return false
 	}
-	b := SharedBuffer{ID: id, count: 1 + len(list)}
+	b := SharedBuffer{id: id, count: 1 + len(list)}
 	b.ranges[0] = rangeOf(first)
 	for i := range list {
 		b.ranges[1+i] = rangeOf(list[i])
@@ -57,7 +57,7 @@ func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 // asks for nothing. Any goroutine.
 func (s *SRQ) Arm(limit int64) {
 	s.limit.Store(limit)
-	s.look(s.left.Load())
+	s.checkLimit(s.left.Load())
 }
 
 // Remaining is the number of buffers that no engine has taken, a snapshot. Any goroutine.
@@ -68,7 +68,7 @@ func (s *SRQ) Size() int64 { return s.depth }
 
 // look tells when left is below the limit. Either its caller or arm, whoever comes second, sees
 // both.
-func (s *SRQ) look(left int64) {
+func (s *SRQ) checkLimit(left int64) {
 	if limit := s.limit.Load(); left < limit && s.limit.CompareAndSwap(limit, 0) {
 		s.tell(left)
 	}
@@ -83,7 +83,7 @@ func (s *SRQ) claim(n int64) bool {
 			return false
 		}
 		if s.left.CompareAndSwap(left, left-n) {
-			s.look(left - n)
+			s.checkLimit(left - n)
 			return true
 		}
 	}

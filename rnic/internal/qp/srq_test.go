@@ -29,7 +29,7 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 				runtime.Gosched()
 				continue
 			}
-			if s.pop().ID != i {
+			if s.pop().id != i {
 				wrong++
 			}
 			i++

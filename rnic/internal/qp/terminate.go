@@ -1,58 +1,9 @@
 package qp
 
 import (
-	"errors"
-
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
-
-// TerminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040
-// section 4.8): the one place where errors of MPA, DDP and RDMAP become layer, type and code.
-func TerminateFor(err error) rdmap.Terminate {
-	var (
-		inDDP   *ddp.Error
-		inMPA   *mpa.Error
-		inRDMAP *opcodeError
-		inSetup *SetupError
-	)
-	switch {
-	case errors.As(err, &inDDP):
-		return rdmap.TerminateDDP(inDDP)
-	case errors.As(err, &inMPA):
-		return rdmap.TerminateLLP(uint8(inMPA.Code))
-	case errors.As(err, &inRDMAP):
-		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
-	case errors.As(err, &inSetup):
-		return rdmap.TerminateLLP(uint8(mpa.ErrLocalCatastrophic))
-	case errors.Is(err, ErrCQOverflow):
-		return rdmap.Terminate{Cause: rdmap.CauseLocal}
-	}
-	return rdmap.Terminate{Cause: rdmap.CauseStream}
-}
-
-func terminateBody(err error) []byte {
-	t := TerminateFor(err)
-	b := make([]byte, t.Len())
-	t.Put(b)
-	return b
-}
-
-// FaultText words an error as the peer words the Terminate that tells of it, if that names the
-// segment in question. Others speak for themselves.
-func FaultText(err error) string {
-	if t := TerminateFor(err); t.HasDDP {
-		return t.String()
-	}
-	return err.Error()
-}
-
-// peerError reads a Terminate of the peer's.
-func peerError(body []byte) *PeerError {
-	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
-	return &PeerError{t}
-}
 
 // terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else
 // stops.
@@ -79,10 +30,10 @@ func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 	if size > len(dst) {
 		out = s.carry[:]
 	}
-	k := s.putWhole(out, s.term)
+	k := s.putULPDU(out, s.term)
 	s.term, s.termOut = nil, true
 	if size > len(dst) {
-		return s.carryFrom(dst, k)
+		return s.putCarried(dst, k)
 	}
 	return k
 }
@@ -95,9 +46,9 @@ func (q *Engine) lookForErrors() {
 	case r.terminated:
 		r.reported = true
 		q.send.stopped = true
-		said := peerError(q.ctrl.Bytes()[:r.terminate])
-		q.requester.findCause(&said.Terminate)
-		q.leaveService(&TerminateError{Remote: true, Cause: said})
+		peer := peerError(q.ctrl.Bytes()[:r.terminate])
+		q.requester.findCause(&peer.Terminate)
+		q.leaveService(&TerminateError{Remote: true, Cause: peer})
 	case r.rx.Err() != nil:
 		r.dead = true
 		q.ReceiveError(r.rx.Err())

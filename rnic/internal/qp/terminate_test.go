@@ -43,5 +43,5 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 
 // What an error becomes on the wire when it is none of the protocols'.
 func TestTerminateForOther(t *testing.T) {
-	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, TerminateFor(io.ErrUnexpectedEOF))
+	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, terminateFor(io.ErrUnexpectedEOF))
 }

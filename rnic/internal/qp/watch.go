@@ -23,12 +23,12 @@ func (q *Engine) Arm(k Event, limit int64) {
 	}
 	q.watch.armed.Store(true)
 	if k == EventReceiveLow {
-		q.lookLow()
+		q.checkLow()
 	}
 }
 
-// lookLow posts the low-water event when fewer buffers are posted than the threshold.
-func (q *Engine) lookLow() {
+// checkLow posts the low-water event when fewer buffers are posted than the threshold.
+func (q *Engine) checkLow() {
 	low := q.watch.low.Load()
 	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
 		q.Tell(EventReceiveLow, uint64(posted), nil)
@@ -36,9 +36,9 @@ func (q *Engine) lookLow() {
 }
 
 // look compares what arrivals changed with the thresholds.
-func (q *Engine) look() {
+func (q *Engine) checkThresholds() {
 	w := &q.watch
-	q.lookLow()
+	q.checkLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
 			q.Tell(EventReceiveHigh, uint64(n), nil)

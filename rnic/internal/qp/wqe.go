@@ -46,8 +46,8 @@ func (w *WQE) stag() mem.STag { return w.Local.STag }
 const (
 	wqeLen         = 64
 	rangesPerEntry = wqeLen / int(unsafe.Sizeof(SGE{}))
-	// EntriesMoreMax is what the longest list, or inline data, takes after its wqe.
-	EntriesMoreMax = max((SGEMaxLimit-1+rangesPerEntry-1)/rangesPerEntry, InlineMaxLimit/wqeLen)
+	// entriesMoreMax is what the longest list, or inline data, takes after its wqe.
+	entriesMoreMax = max((SGEMaxLimit-1+rangesPerEntry-1)/rangesPerEntry, InlineMaxLimit/wqeLen)
 )
 
 // An entry after a wqe is one too, for the ring.
@@ -60,7 +60,7 @@ func (w *WQE) ranges() *rangesEntry { return (*rangesEntry)(unsafe.Pointer(w)) }
 func (w *WQE) octets() *octetsEntry { return (*octetsEntry)(unsafe.Pointer(w)) }
 
 // behind is how many entries follow w.
-func (w *WQE) behind() int {
+func (w *WQE) following() int {
 	if w.inline() {
 		return (int(w.Local.Length) + wqeLen - 1) / wqeLen
 	}
@@ -71,7 +71,7 @@ func (w *WQE) behind() int {
 func EntriesFor(depth, sgeMax, inlineMax int) int {
 	longest := WQE{More: uint8(sgeMax - 1)}
 	octets := WQE{Flags: FlagInline, Local: SGE{Length: uint32(inlineMax)}}
-	return RingSize(depth * (1 + max(longest.behind(), octets.behind())))
+	return RingSize(depth * (1 + max(longest.following(), octets.following())))
 }
 
 // pushWork queues w and what stands after it; false when the ring has no room for all.
@@ -79,7 +79,7 @@ func pushWork(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) bool {
 	if len(list) == 0 && len(inline) == 0 {
 		return ring.Push(*w)
 	}
-	var run [1 + EntriesMoreMax]WQE
+	var run [1 + entriesMoreMax]WQE
 	run[0] = *w
 	n := 1
 	for ; len(list) > 0; n++ {
@@ -91,10 +91,10 @@ func pushWork(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) bool {
 	return ring.PushAll(run[:n])
 }
 
-// popBehind takes the entries after w, which was just popped, to list or inline as long as w says.
+// popFollowing takes the entries after w, which was just popped, to list or inline as long as w says.
 // Consumer.
-func popBehind(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
-	for range w.behind() {
+func popFollowing(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
+	for range w.following() {
 		e, ok := ring.Pop()
 		if !ok {
 			panic("rnic: a work request came without its entries")
@@ -104,5 +104,5 @@ func popBehind(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
 	}
 }
 
-// dropBehind forgets the entries after w.
-func dropBehind(ring *mem.MPSC[WQE], w *WQE) { popBehind(ring, w, nil, nil) }
+// dropFollowing forgets the entries after w.
+func dropFollowing(ring *mem.MPSC[WQE], w *WQE) { popFollowing(ring, w, nil, nil) }
