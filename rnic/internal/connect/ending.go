@@ -12,7 +12,7 @@ import (
 
 // heed does what the engine's last call means for the connection.
 func (l *Connection) heed() {
-	if l.Engine.Effects != 0 {
+	if l.Engine.HasEffects() {
 		l.heedEffects()
 	}
 }

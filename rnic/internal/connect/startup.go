@@ -263,7 +263,7 @@ func (l *Connection) replied(f mpa.Frame) {
 	}
 	l.enter(&t)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
-		l.Engine.ReceiveError(err)
+		l.Engine.Terminate(err)
 		l.heed()
 		l.Endpoint.Connected <- l.Err
 		return

@@ -13,17 +13,20 @@ const (
 	EffectFail                          // reset the connection for effectError
 )
 
+// HasEffects says whether there is something for TakeEffects to return.
+func (q *Engine) HasEffects() bool { return q.effects != 0 }
+
 // TakeEffects returns what the calls since the last time mean for the connection. err is
 // EffectLeave's or EffectFail's.
 func (q *Engine) TakeEffects() (fx Effects, err error) {
-	fx, err = q.Effects, q.effectError
-	q.Effects, q.effectError = 0, nil
+	fx, err = q.effects, q.effectError
+	q.effects, q.effectError = 0, nil
 	return fx, err
 }
 
 // affect notes an end of the stream. The first reason stays.
 func (q *Engine) affect(fx Effects, err error) {
-	q.Effects |= fx
+	q.effects |= fx
 	if q.effectError == nil {
 		q.effectError = err
 	}

@@ -27,7 +27,7 @@ type Engine struct {
 	unextended  atomic.Bool       // in service, and RDMAP's version has no extensions
 	flushMu     sync.Mutex        // held while what was posted is flushed: in Finish, and later
 	watch       watch
-	Effects     Effects // of the calls since TakeEffects
+	effects     Effects // of the calls since TakeEffects
 	effectError error   // of EffectFail or EffectLeave
 
 	reader    *mem.Reader

@@ -56,5 +56,14 @@ func (q *Engine) Sending() Opcode {
 	return q.send.wr.Op
 }
 
+// ReadsWaiting is how many Requests of the peer are not answered yet.
+func (q *Engine) ReadsWaiting() int { return int(q.respond.answers.count) }
+
+// RecvBegun is how many receive buffers hold octets of messages that are not delivered.
+func (q *Engine) RecvBegun() int { return q.recv.sendQ.Begun() }
+
+// Staged is how many octets wait for more to share their segment with.
+func (q *Engine) Staged() int { return len(q.send.staged) }
+
 // Control names the control region.
 func (q *Engine) Control() mem.STag { return q.ctrl.STag() }

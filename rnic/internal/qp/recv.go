@@ -117,7 +117,7 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	q.reader.Exit()
 	q.arrived()
 	if v == mpa.Refused {
-		q.Effects |= EffectShort
+		q.effects |= EffectShort
 	}
 	return v
 }
@@ -157,7 +157,7 @@ func (q *Engine) arrived() {
 func (q *Engine) Open() {
 	q.send.enabled = true
 	q.recv.rx.PassAhead()
-	q.Effects |= EffectOpened
+	q.effects |= EffectOpened
 }
 
 // LeftEdge delivers what is complete below edge.

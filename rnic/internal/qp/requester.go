@@ -176,7 +176,7 @@ func (q *Engine) responseArrived(original uint64) {
 		a.sent.pop()
 	}
 	if q.send.held || q.State() != RTS {
-		q.Effects |= EffectSend
+		q.effects |= EffectSend
 	}
 }
 

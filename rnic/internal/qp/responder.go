@@ -63,7 +63,7 @@ func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		return
 	}
 	q.respond.answers.push(a)
-	q.Effects |= EffectSend
+	q.effects |= EffectSend
 }
 
 // judgeRead validates a Read Request's source for the whole of its range, and not at all when that

@@ -295,7 +295,7 @@ func (q *Engine) takeRequest() bool {
 	}
 	if q.requester.over && s.wr.Op.isRequest() {
 		s.noMore = true
-		q.Effects |= EffectCloseHalf
+		q.effects |= EffectCloseHalf
 		return false
 	}
 	return true

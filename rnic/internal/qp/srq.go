@@ -13,7 +13,7 @@ import (
 //
 //	post --> ring --a message that has no buffer yet--> engine, in the order of its messages --> Completion
 type SRQ struct {
-	sync.Mutex // of posting, so that what left counts can be popped (mem.MPMC)
+	Posting sync.Mutex // held by a caller of Post, so that what left counts can be popped (mem.MPMC)
 
 	depth int64
 	ring  *mem.MPMC[SharedBuffer]
@@ -36,7 +36,7 @@ func (s *SRQ) Init(ring *mem.MPMC[SharedBuffer], depth int, tell func(left int64
 }
 
 // Post adds a buffer of first and list, SharedSGEMax ranges at most; false when depth are there.
-// The lock is held.
+// The caller holds Posting.
 func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 	if s.left.Load() >= s.depth {
 		return false

@@ -17,10 +17,6 @@ type Stats struct {
 	SlowPath      uint64
 
 	RefusedPending uint64
-
-	ReadsWaiting int // Requests of the peer's that are not answered yet
-	RecvBegun    int // receive buffers that hold octets and are not delivered
-	Staged       int // octets that wait for more to share their segment with
 }
 
 // Stats of an engine in service. Driver's goroutine.
@@ -39,10 +35,6 @@ func (q *Engine) Stats() Stats {
 		SlowPath:      q.recv.slowPath(),
 
 		RefusedPending: q.recv.refused,
-
-		ReadsWaiting: int(q.respond.answers.count),
-		RecvBegun:    q.recv.sendQ.Begun(),
-		Staged:       len(q.send.staged),
 	}
 }
 

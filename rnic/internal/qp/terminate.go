@@ -51,17 +51,17 @@ func (q *Engine) lookForErrors() {
 		q.leaveService(&TerminateError{Remote: true, Cause: peer})
 	case r.rx.Err() != nil:
 		r.dead = true
-		q.ReceiveError(r.rx.Err())
+		q.Terminate(r.rx.Err())
 	case r.fault != nil:
-		q.ReceiveError(r.fault)
+		q.Terminate(r.fault)
 	case r.ddp.Err() != nil:
-		q.ReceiveError(r.ddp.Err())
+		q.Terminate(r.ddp.Err())
 	}
 }
 
-// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our
+// Terminate answers the peer's fault, or one of start-up: one Terminate goes out and then our
 // half is closed.
-func (q *Engine) ReceiveError(err error) {
+func (q *Engine) Terminate(err error) {
 	q.recv.reported = true
 	q.send.terminate(terminateBody(err))
 	q.leaveService(&TerminateError{Cause: err})
@@ -75,5 +75,5 @@ func (q *Engine) leaveService(err error) {
 // RejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
 func (q *Engine) RejectStream(err error) {
 	q.recv.dead = true
-	q.ReceiveError(err)
+	q.Terminate(err)
 }
