@@ -6,7 +6,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
+// deliverTo delivers the messages that end at or before edge, in order. Between Enter and Exit of the
+// Reader.
 func (q *Engine) deliverTo(edge uint64) {
 	r := &q.recv
 	r.delivered = edge
@@ -15,6 +16,7 @@ func (q *Engine) deliverTo(edge uint64) {
 	}
 }
 
+// deliver acts on one message, as its opcode and its queue say.
 func (q *Engine) deliver(d *ddp.Delivered) {
 	r := &q.recv
 	_, op := rdmap.ParseControl(d.Header.ULP)
@@ -43,10 +45,10 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 	}
 }
 
-// deliverInvalidate delivers a Send with Invalidate, or ends the stream (RFC 5040 section 5.3): a
-// message whose STag is not this stream's own is no message, and its buffer is flushed. What was
-// written through the STag stands before the message in the stream, and this is the goroutine that
-// places: nothing can be under way.
+// deliverInvalidate delivers a Send with Invalidate. If the STag cannot be invalidated by this stream
+// the stream ends, and the buffer completes as Flushed (RFC 5040 section 5.3). No placement through
+// the STag can be under way: what this stream writes through it comes before the message, and is
+// placed by this goroutine.
 func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	stag := mem.STag(d.Header.ULP32)
@@ -63,8 +65,9 @@ func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	q.completeRecv(c)
 }
 
-// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), which stands in the buffer it
-// took as any message does. One of another length is none, and its buffer is flushed.
+// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), whose octets are in a receive
+// buffer as any message's are. With another length it is an error: the stream ends, and the buffer
+// completes as Flushed.
 func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}

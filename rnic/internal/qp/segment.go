@@ -5,16 +5,16 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// roomFor says whether a segment whose free octets are rest had better wait for more: not when what
-// comes next is known and did not fit.
+// roomFor says whether a segment with the octets of rest free should wait for more FPDUs. It should
+// not when the next one is known: that one did not fit.
 func (s *sendHalf) roomFor(rest []byte) bool {
 	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd && !s.seg.Active() &&
 		len(rest) >= s.tx.Size(ddp.TaggedLen)
 }
 
-// stage keeps FPDUs that were built for the segment to come; unstage puts them at its front. After
-// EMSS has shrunk they may not fit: the rest then goes on in the next segment, unaligned (the
-// drafts' section 5.3: the MTU has become too small).
+// stage keeps FPDUs of a segment that waits for more; unstage puts them at the front of the next
+// segment. If EMSS has become smaller they may not fit. What is left then goes on in the segment
+// after it, unaligned (the drafts' section 5.3: the MTU has become too small).
 func (s *sendHalf) stage(fpdus []byte) { s.staged = append(s.staged[:0], fpdus...) }
 
 func (s *sendHalf) unstage(dst []byte) int {
@@ -23,8 +23,8 @@ func (s *sendHalf) unstage(dst []byte) int {
 	return n
 }
 
-// fillMULPDU is the largest ULPDU for the rest of a segment of emss octets of which room are free.
-// To fill segments it shrinks to the room there is, not below 128 (the drafts' section 5.3.2).
+// fillMULPDU is the MULPDU that fills the rest of a segment: emss octets, of which room are free. It
+// is not below 128 (the drafts' section 5.3.2).
 func (s *sendHalf) fillMULPDU(room, emss int) int {
 	if room < emss {
 		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
@@ -34,7 +34,7 @@ func (s *sendHalf) fillMULPDU(room, emss int) int {
 	return s.tx.MULPDU(emss)
 }
 
-// put writes an FPDU of h and the parts that octets has found.
+// putFPDU writes the FPDU of a DDP header and the parts that findOctets has found.
 func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 	h.Put(s.hdr[:])
 	s.parts[0] = s.hdr[:h.Len()]
@@ -42,14 +42,14 @@ func (s *sendHalf) putFPDU(dst []byte, h *ddp.Header) int {
 	return s.tx.Put(dst, s.parts)
 }
 
-// putULPDU writes an FPDU whose ULPDU is at hand.
+// putULPDU writes the FPDU of a ULPDU that is there in one piece.
 func (s *sendHalf) putULPDU(dst, ulpdu []byte) int {
 	s.parts = append(s.parts[:0], ulpdu)
 	s.fpdus++
 	return s.tx.Put(dst, s.parts)
 }
 
-// putCarried sends the front of the k octets in carry now; pull sends the rest.
+// putCarried fills dst with the front of the k octets in carry. Pull sends the rest in the next segment.
 func (s *sendHalf) putCarried(dst []byte, k int) int {
 	n := copy(dst, s.carry[:k])
 	s.carryOff, s.carryEnd = n, k
