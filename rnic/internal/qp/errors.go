@@ -34,20 +34,20 @@ type TerminateError struct {
 func (e *TerminateError) Error() string { return e.Cause.Error() }
 func (e *TerminateError) Unwrap() error { return e.Cause }
 
-// SetupError is why this end could not put a connection into service as it was asked to. The peer
-// is told of a local catastrophic error (RFC 6581 section 9.3).
+// SetupError is why this end could not put a connection into service as it was asked to. The
+// Terminate for it says "local catastrophic error" (RFC 6581 section 9.3).
 type SetupError struct{ Cause error }
 
 func (e *SetupError) Error() string { return e.Cause.Error() }
 func (e *SetupError) Unwrap() error { return e.Cause }
 
-// opcodeError is RDMAP's refusal of a segment or message.
+// opcodeError is an error that RDMAP finds in a segment or message.
 type opcodeError struct {
 	cause      rdmap.Cause
 	header     ddp.Header
 	segmentLen int
-	read       *rdmap.ReadRequest // it is about; nil for any other message
-	what       error              // more about it, or nil
+	read       *rdmap.ReadRequest // the message, if it is a Read Request
+	what       error              // a cause in words, or nil
 }
 
 func (e *opcodeError) Error() string { return e.cause.String() }
@@ -64,8 +64,8 @@ func peerError(body []byte) *PeerError {
 	return &PeerError{t}
 }
 
-// terminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040
-// section 4.8): the one place where errors of MPA, DDP and RDMAP become layer, type and code.
+// terminateFor is the Terminate that tells the peer of an error in what it sent (RFC 5040 section
+// 4.8). Only here do errors of MPA, DDP and RDMAP become layer, type and code.
 func terminateFor(err error) rdmap.Terminate {
 	var (
 		inDDP   *ddp.Error
@@ -88,6 +88,7 @@ func terminateFor(err error) rdmap.Terminate {
 	return rdmap.Terminate{Cause: rdmap.CauseStream}
 }
 
+// terminateBody is the message of that Terminate.
 func terminateBody(err error) []byte {
 	t := terminateFor(err)
 	b := make([]byte, t.Len())
@@ -95,8 +96,8 @@ func terminateBody(err error) []byte {
 	return b
 }
 
-// FaultText words an error as the peer words the Terminate that tells of it, if that names the
-// segment in question. Others speak for themselves.
+// FaultText is the text of an error: if its Terminate names the segment that was wrong, the text that
+// the peer has for that Terminate, otherwise the error's own.
 func FaultText(err error) string {
 	if t := terminateFor(err); t.HasDDP {
 		return t.String()

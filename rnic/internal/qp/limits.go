@@ -12,15 +12,15 @@ const (
 )
 
 const (
-	// pendingMin bounds messages that were placed but wait for earlier octets; large segments raise
-	// it.
+	// pendingMin bounds the messages that are placed and wait for earlier octets. With large segments
+	// the bound is higher.
 	pendingMin = 1024
-	// terminateLenMax holds any Terminate message: 4 octets control, 2 length, 18 + 28 copied
-	// headers.
+	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28 copied
+	// headers, rounded up.
 	terminateLenMax = 64
 )
 
-// RingSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
+// RingSize is how many slots a ring for n entries has: a power of two, at least 2 (mem.MPSC).
 func RingSize(n int) int { return max(2, ceilPow2(n)) }
 
 func ceilPow2(n int) int {
@@ -30,6 +30,6 @@ func ceilPow2(n int) int {
 	return 1 << bits.Len(uint(n-1))
 }
 
-// rtrSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse
-// 0.
+// rtrSTag is the STag of an RTR message that has one. It names nothing, but it is not 0, which some
+// adapters refuse.
 const rtrSTag = 1

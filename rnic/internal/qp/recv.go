@@ -9,10 +9,16 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// recvHalf takes stream octets to registered memory, and finished messages to the CompletionQueue.
+// recvHalf takes stream octets to registered memory, and finished messages to completions.
 //
-//	octets --mpa.Receiver--> ULPDU --rdmap check, ddp.Stream.Place--> memory
-//	left edge --mpa.Receiver.Edge--> ddp.Stream.Deliver --> Completion
+//	Arrive    octets --mpa.Receiver--> ULPDUs, each --ddp.Begin, judge, ddp.Place--> memory
+//	          a ULPDU in order: ddp.Deliver --> deliver --> completion batch
+//	          at the end: publishRecvs --> RecvCQ
+//	LeftEdge  only where frames beyond a gap are passed: ddp.Deliver --> deliver --> publishRecvs --> RecvCQ
+//
+// In order, so, a message is delivered in the call of Arrive that places its last octet, and published
+// when that call ends. Messages that were placed ahead of a gap are delivered when the left edge has
+// passed them.
 type recvHalf struct {
 	rx      mpa.Receiver
 	ddp     ddp.Stream
@@ -20,39 +26,39 @@ type recvHalf struct {
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
-	shared  bool // receive buffers come from QPOptions.SRQ
+	shared  bool // receive buffers come from Config.SRQ
 
 	rtr rtrState // rtr.go
 
-	dead      bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
-	edge      uint64
-	passed    uint64 // all frames that end at or before it were passed
-	delivered uint64 // Delivery has been told of this edge
-	partial   bool   // the left edge stands inside a frame
+	dead      bool   // octets are swallowed, because framing is lost or the stream was rejected
+	edge      uint64 // left edge
+	passed    uint64 // end of the last frame before it
+	delivered uint64 // edge to which messages were delivered
+	partial   bool   // the left edge is inside a frame
 	deliv     ddp.Delivered
 
-	fault    error // DDP's or RDMAP's error, once
-	reported bool  // the peer was told
-	payload  int   // octets of the segment in hand, once it was judged
+	fault    error // first error of DDP or RDMAP
+	reported bool  // an error was reported, by this end or by the peer
+	payload  int   // payload octets of the ULPDU in hand, once judge has accepted it
 	placed   Placed
 
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
 
-	list   []SGE       // of the buffer that postBuffer is at
-	ranges []ddp.Range // and all of its ranges
+	list   []SGE       // further ranges of the buffer in hand (postBuffer)
+	ranges []ddp.Range // all of its ranges
 
-	entry WQE   // of rq, in hand
-	batch batch // of completions
+	entry WQE   // of RQ, in hand
+	batch batch // completions of this call
 
 	messages, writes uint64
-	taken            uint64 // from the SRQ
-	refused          uint64
+	taken            uint64 // buffers from the SRQ
+	refused          uint64 // segments, because too many messages wait for Delivery
 }
 
 const (
 	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
-	roomSpare  = 64 // frames that were held, partly, and that a segment makes whole
+	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
 )
 
 func (r *recvHalf) start(q *Engine, o *StartOptions) {
@@ -70,8 +76,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
-	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message
-	// has said that it serves one.
+	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR message
+	// serves at least that one.
 	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
@@ -94,17 +100,18 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	})
 }
 
-// Sent tells the timestamp of the segment that arrive is given next (mpa.Receiver.Sent).
+// Sent tells the timestamp of the segment that Arrive is given next (mpa.Receiver.Sent).
 func (q *Engine) Sent(stamp uint32) { q.recv.rx.Sent(stamp) }
 
-// Arrive offers octets at an offset of the MPA stream.
+// Arrive offers octets at an offset of the MPA stream. b holds them; the Verdict says what becomes of
+// it.
 func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	r := &q.recv
 	if r.dead {
 		return mpa.Done
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
-		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
+		r.refused++ // enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
 		return mpa.Refused
 	}
 	q.postBuffers()
@@ -122,8 +129,8 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	return v
 }
 
-// ArriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it
-// cannot refuse them.
+// ArriveLate is Arrive for octets in order that TCP acknowledged before MPA took the connection over.
+// They cannot be refused. kept: b is MPA's now.
 func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	r := &q.recv
 	if r.dead {
@@ -141,33 +148,34 @@ func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	return v == mpa.Kept
 }
 
-// arrived acts on what octets brought.
+// arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.
 func (q *Engine) arrived() {
 	q.publishRecvs()
 	if q.watch.armed.Load() {
 		q.checkThresholds()
 	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
-		q.Open() // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
+		q.Open() // a valid FPDU has come: the Responder may send, even if only a Terminate about that FPDU
 	}
 	q.lookForErrors()
 }
 
-// Open lets the Responder send.
+// Open lets a Responder send.
 func (q *Engine) Open() {
 	q.send.enabled = true
 	q.recv.rx.PassAhead()
 	q.effects |= EffectOpened
 }
 
-// LeftEdge delivers what is complete below edge.
+// LeftEdge tells how far TCP has committed the stream, and delivers messages that were placed ahead
+// of a gap and end before that.
 func (q *Engine) LeftEdge(edge uint64) {
 	r := &q.recv
 	if r.dead {
 		return
 	}
 	passed := r.rx.Edge(edge)
-	if passed != r.delivered { // else it was in order, and Place has delivered it
+	if passed != r.delivered { // otherwise everything came in order, and place has delivered it
 		q.reader.Enter()
 		q.deliverTo(passed)
 		q.reader.Exit()
@@ -182,11 +190,10 @@ func (q *Engine) LeftEdge(edge uint64) {
 	r.partial = passed != edge
 }
 
-// place takes a ULPDU to memory.
+// place takes a ULPDU to memory and, if it came in order, delivers the message that it ends.
 //
-// It never stops the Receiver: after an error of DDP's or RDMAP's, octets still move the left edge,
-// and messages that were whole before it are still delivered (DDP section 7.4); the Stream drops
-// the rest.
+// An error of DDP or RDMAP does not stop the Receiver. Octets still move the left edge, so that
+// messages before the error are delivered (RFC 5041 section 5.4); the Stream drops the rest.
 func (q *Engine) place(u *mpa.ULPDU) {
 	r := &q.recv
 	r.payload = 0
@@ -204,12 +211,12 @@ func (q *Engine) place(u *mpa.ULPDU) {
 	} else if r.fault == nil {
 		r.count(u)
 	}
-	if u.InOrder { // what it completes is delivered before the next is placed, so that nothing piles up
+	if u.InOrder { // before the next is placed, so that few messages wait for Delivery
 		q.deliverTo(u.End)
 	}
 }
 
-// count tells placed payload by the way it came.
+// count adds the payload of u to the counters.
 func (r *recvHalf) count(u *mpa.ULPDU) {
 	n := uint64(r.payload)
 	if u.Direct {
@@ -222,8 +229,8 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// judge is RDMAP's part before Placement (RFC 5040 section 7.2). A false ok: the segment is not to
-// be placed, and the stream is over.
+// judge makes RDMAP's checks before Placement (RFC 5040 section 7.2). need is the right that a Tagged
+// range must have. Without ok the ULPDU must not be placed, and the stream has failed.
 func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
 	if r.rtr.awaited {
@@ -256,18 +263,19 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	return need, true
 }
 
-// Cut says whether the stream, ended here, ends inside a frame.
+// Cut says whether a stream that ends at the left edge ends inside a frame.
 func (q *Engine) Cut() bool { return q.recv.partial && !q.recv.reported }
 
-// abandon flushes the buffers that wait for messages, and what the Receiver holds.
+// abandon flushes the receive buffers that Placement has, and frees the packet buffers that the
+// Receiver holds.
 func (r *recvHalf) abandon(q *Engine) {
-	if r.queues[0] == nil { // never in service
+	if r.queues[0] == nil { // it never was in service
 		return
 	}
 	r.rx.Close()
 	msn := uint32(r.messages) + r.rtr.sends // of the last message that was delivered
 	if r.rtr.hidden {
-		_, _ = r.sendQ.Flush() // start-up's own, of a stream that failed at once
+		_, _ = r.sendQ.Flush() // the RTR message's buffer, which has no completion
 		msn++
 	}
 	for {
@@ -280,7 +288,8 @@ func (r *recvHalf) abandon(q *Engine) {
 	}
 }
 
-// flushStatus of the receive buffer of message msn that was not filled.
+// flushStatus is the status of the receive buffer of message msn, which was not delivered: what was
+// wrong with the buffer, if that ended the stream.
 func (r *recvHalf) flushStatus(msn uint32) Status {
 	var e *ddp.Error
 	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend || e.Header.MSN != msn {

@@ -6,38 +6,38 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// requester knows what this end has asked of the peer and keeps completions in the order of posting
+// requester knows the outstanding Requests of this end, and keeps completions in the order of posting
 // (RFC 5040 section 5.5, rule 15).
 //
-//	Read, atomic --Request cut--> outstanding, sent --Response Delivered--> done --┐
-//	Send, Write  --cut whole----> sent, done ------------------------------- ┴--head of sent--> Completion
+//	Read, atomic --Request cut--> outstanding, sent --Response delivered--> done --┐
+//	Send, Write --last segment cut--> sent, done ----------------------------------┴--head of sent--> completion
 //
-// While nothing is under way, a Send or Write completes when it was cut, and sent is not used.
+// While sent is empty a Send or Write completes when its last segment is cut, and does not enter it.
 type requester struct {
 	ord         int
 	outstanding fifo[outstanding] // in the order of the Requests, which is that of the Responses (rule 20)
 	sent        fifo[sentRequest]
 	atomicQ     ddp.Queue // queue 3
-	lastID      uint32    // of Atomic Requests
-	over        bool      // the peer has closed its half: no Response comes any more
+	lastID      uint32    // Request Identifier of the last Atomic Request
+	over        bool      // the peer has closed its half: no more Responses come
 }
 
-// outstanding is a Request that has no Response yet.
+// outstanding is a Request without a Response yet.
 type outstanding struct {
 	atomic  bool
-	startup bool // the RTR message, of which no ULP knows
+	startup bool // it is the RTR message, which has no work request
 	size    uint32
 	sink    mem.STag
 	sinkTO  uint64
 	msn     uint32 // of the Request
-	id      uint32 // of an atomic one
-	sent    uint32 // its place in sent, free-running
+	id      uint32 // Request Identifier, of an Atomic Request
+	sent    uint32 // its position in requester.sent, free-running
 }
 
-// sentRequest is a work request that was sent and not yet completed.
+// sentRequest is a work request that was sent and has not completed.
 type sentRequest struct {
 	id          uint64
-	original    uint64 // atomic
+	original    uint64 // of an atomic: what was in memory
 	n           uint32
 	op          Opcode
 	signaled    bool
@@ -45,8 +45,8 @@ type sentRequest struct {
 	flushStatus Status // if it is not done when the connection ends
 }
 
-// start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD
-// has the rest.
+// start makes room for ord Requests, and for an RTR message that is a Read. Without ORD nothing else
+// is needed.
 func (a *requester) start(q *Engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
@@ -66,8 +66,8 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	}
 }
 
-// mustWait says whether a work request has to wait for those before it: not for what is never
-// answered, start-up's own Read.
+// mustWait says whether a work request has to wait for Responses: because of its fence, because sent
+// is full, or because ORD Requests are outstanding. When the peer has closed its half nothing waits.
 func (a *requester) mustWait(wr *WQE) bool {
 	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.isRequest() && int(a.outstanding.count) >= a.ord)
 }
@@ -93,7 +93,7 @@ func (q *Engine) request() ddp.Message {
 	return ddp.Message{Header: rdmap.OpAtomicRequest.Header(s.version), Len: rdmap.AtomicRequestLen}
 }
 
-// requested: the Request of send.wr was cut.
+// requestCut enters the work request in hand, whose Request was just cut.
 func (q *Engine) requestCut(msn uint32) {
 	a, wr := &q.requester, &q.send.wr
 	a.outstanding.push(outstanding{
@@ -103,11 +103,10 @@ func (q *Engine) requestCut(msn uint32) {
 	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.signaled(), flushStatus: Flushed})
 }
 
-// expects judges a segment of a Read Response before it is placed: it must lie in the sink of a
-// Read that is under way. With responses in flight and segments out of order that need not be the
-// oldest.
+// expects judges a segment of a Read Response before it is placed: it must lie in the sink of an
+// outstanding Read. That need not be the oldest, because segments come in any order.
 func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
-	cause := rdmap.CauseOpcode // nobody asked
+	cause := rdmap.CauseOpcode // no Read is outstanding
 	for i := range a.outstanding.count {
 		r := a.outstanding.at(i)
 		if r.atomic {
@@ -127,8 +126,8 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 	return cause, false
 }
 
-// deliverResponse completes the Read whose Response is next in the stream. It must be the oldest
-// Request's, and reach to its end.
+// deliverResponse completes the Read whose Response is delivered. It must answer the oldest Request,
+// to its end.
 func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	a := &q.requester
 	if a.outstanding.count > 0 {
@@ -141,7 +140,8 @@ func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	q.badResponse(d)
 }
 
-// deliverAtomicResponse completes the atomic operation that is the oldest Request.
+// deliverAtomicResponse completes the atomic operation whose Response is delivered. It must answer the
+// oldest Request.
 func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	a := &q.requester
 	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
@@ -155,6 +155,7 @@ func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	q.badResponse(d)
 }
 
+// badResponse ends the stream for a Response that does not answer the oldest Request.
 func (q *Engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
 		q.requester.setFlushStatus(0, BadResponse)
@@ -163,7 +164,7 @@ func (q *Engine) badResponse(d *ddp.Delivered) {
 	q.recv.ddp.Disable()
 }
 
-// answeredUs: the oldest Request has its Response. What waited for it may go on.
+// responseArrived ends the oldest Request, and completes what waited for it.
 func (q *Engine) responseArrived(original uint64) {
 	a := &q.requester
 	if r := a.outstanding.at(0); !r.startup {
@@ -180,7 +181,7 @@ func (q *Engine) responseArrived(original uint64) {
 	}
 }
 
-// completeSent publishes the completion of a work request that had to wait for it.
+// completeSent publishes the completion of a work request that was in sent.
 func (q *Engine) completeSent(w *sentRequest, st Status) {
 	if st == Success && !w.signaled {
 		q.SendCQ.unreserve(1)
@@ -193,7 +194,8 @@ func (q *Engine) completeSent(w *sentRequest, st Status) {
 	q.SendCQ.push(c)
 }
 
-// completeSend: a Send, Write or the like, of n octets, was cut whole.
+// completeSend completes a work request that needs no Response, of n octets, whose last segment was
+// cut. If Requests before it are outstanding it waits for them in sent.
 func (q *Engine) completeSend(wr *WQE, n uint32) {
 	if a := &q.requester; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
@@ -202,7 +204,7 @@ func (q *Engine) completeSend(wr *WQE, n uint32) {
 	q.batchSend(wr, n)
 }
 
-// failed: a work request could not be carried out. It completes after those before it.
+// failed completes a work request that could not be carried out, after those before it.
 func (q *Engine) failed(wr *WQE, st Status) {
 	if a := &q.requester; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
@@ -212,27 +214,29 @@ func (q *Engine) failed(wr *WQE, st Status) {
 	q.complete(q.SendCQ, wr, 0, st)
 }
 
-// PeerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request
-// is left unanswered. One that was begun, and did not fit into the last segment, is as if it had
-// not been.
+// PeerEnds tells that the peer has closed its half, so that no more Responses come. The result says
+// whether one is missing. A Request that was begun, but did not fit into the last segment, is taken
+// back.
 func (q *Engine) PeerEnds() bool {
 	q.requester.over = true
 	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.isRequest() {
 		s.seg.Abort()
-		s.held = true // takeRequest looks at it again
+		s.held = true // takeRequest decides again
 	}
 	return q.requester.sent.count > 0 && !q.recv.reported && !q.send.stopped
 }
 
-// setFlushStatus says what has become of Request i, if the ULP knows of it.
+// setFlushStatus sets the status with which outstanding Request i completes when it is flushed. An RTR
+// message has none.
 func (a *requester) setFlushStatus(i uint32, st Status) {
 	if i < a.outstanding.count && !a.outstanding.at(i).startup {
 		a.sent.at(a.outstanding.at(i).sent - a.sent.head).flushStatus = st
 	}
 }
 
-// findCause finds the Request that the peer's Terminate is about: by the copies of its headers or,
-// where a peer copies none, by what only a Read can have done wrong; that is the oldest then.
+// findCause finds the Request that the peer's Terminate is about, and sets its flush status. The
+// Terminate has copies of the Request's headers. If a peer copies none, and the cause is one that only
+// a Request can have, it is the oldest.
 func (a *requester) findCause(t *rdmap.Terminate) {
 	st := remoteStatus(t.Cause)
 	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead
@@ -249,7 +253,7 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 	}
 }
 
-// remoteStatus is what a work request that the peer refused completes with.
+// remoteStatus is the status of a work request that the peer refused for cause c.
 func remoteStatus(c rdmap.Cause) Status {
 	switch {
 	case c.Layer() == rdmap.LayerRDMAP && c.Type() == rdmap.TypeRemoteProtection && c != rdmap.CauseCannotInvalidate:
@@ -260,8 +264,8 @@ func remoteStatus(c rdmap.Cause) Status {
 	return RemoteOperation
 }
 
-// sinkFailed: octets of a Response could not be placed, for the sink is not what it was when the
-// Read was posted.
+// sinkFailed sets the flush status of the Read whose Response could not be placed, because its sink
+// was changed or revoked after the Request was sent.
 func (a *requester) sinkFailed(e *ddp.Error) {
 	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged || op != rdmap.OpReadResponse {
 		return
@@ -275,7 +279,7 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 	}
 }
 
-// abandon flushes what has no Response, and all after it.
+// abandon completes everything in sent: what has no Response, and all after it.
 func (a *requester) abandon(q *Engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)

@@ -1,9 +1,9 @@
 package qp
 
-// takeShared has the SharedReceiveQueue fill the receive queue up to message msn, each buffer with
-// its place in the CompletionQueue. Where there are not enough, or msn is farther ahead than
-// RecvDepth allows, it takes none, and DDP finds none. False is an overflow of the CompletionQueue,
-// which is the end of this stream. Driver's goroutine.
+// takeShared takes buffers from the SRQ for the messages up to msn, and reserves their completions: all
+// or none. With too few buffers, or when msn is farther ahead than RecvDepth allows, it takes none, and
+// DDP ends the stream because the message has no buffer. False: RecvCQ has no room for the completions,
+// which ends the stream, too.
 func (q *Engine) takeShared(msn uint32) bool {
 	r, s := &q.recv, q.SRQ
 	n := int64(r.sendQ.Wants(msn))
@@ -11,7 +11,7 @@ func (q *Engine) takeShared(msn uint32) bool {
 		return true
 	}
 	if n > q.mayHold() {
-		q.publishRecvs() // those of this segment that are filled already do not count
+		q.publishRecvs() // buffers that this segment has filled do not count
 		if n > q.mayHold() {
 			return true
 		}
@@ -37,5 +37,5 @@ func (q *Engine) takeShared(msn uint32) bool {
 	return true
 }
 
-// mayHold is how many buffers more the QueuePair may take.
+// mayHold is how many more buffers the engine may take.
 func (q *Engine) mayHold() int64 { return int64(q.RecvDepth) - int64(q.posted.Load()) }

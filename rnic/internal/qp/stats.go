@@ -2,7 +2,7 @@ package qp
 
 import "github.com/rnicd/rnicd/mpa"
 
-// Stats count what an engine has done; Reads are atomics too.
+// Stats count what an engine has done.
 type Stats struct {
 	Receive       mpa.ReceiverStats
 	Placed        Placed
@@ -11,7 +11,7 @@ type Stats struct {
 	MessagesSent  uint64
 	MessagesRecvd uint64
 	WritesRecvd   uint64
-	ReadsServed   uint64
+	ReadsServed   uint64 // Reads and atomics
 	SharedTaken   uint64
 	SharedHeld    int
 	SlowPath      uint64
@@ -19,7 +19,7 @@ type Stats struct {
 	RefusedPending uint64
 }
 
-// Stats of an engine in service. Driver's goroutine.
+// Stats are those of an engine that is, or was, in service.
 func (q *Engine) Stats() Stats {
 	return Stats{
 		Receive:       q.recv.rx.Stats(),
@@ -38,14 +38,14 @@ func (q *Engine) Stats() Stats {
 	}
 }
 
-// Placed counts payload octets by the way they took.
+// Placed counts payload octets by the way they were placed.
 type Placed struct {
-	Direct      uint64 // from the one segment that held their whole frame
-	Reassembled uint64 // of frames that had to wait for another segment
-	OutOfOrder  uint64 // of either kind, placed before an earlier gap was filled
+	Direct      uint64 // from one segment, which held the whole frame
+	Reassembled uint64 // from frames that came in several segments
+	OutOfOrder  uint64 // either, ahead of a gap
 }
 
-// sharedHeld is how many buffers of the SRQ this end holds.
+// sharedHeld is how many buffers of the SRQ the engine holds.
 func (q *Engine) sharedHeld() int {
 	if q.SRQ == nil {
 		return 0
@@ -53,8 +53,8 @@ func (q *Engine) sharedHeld() int {
 	return int(q.posted.Load())
 }
 
-// slowPath is how often octets took a way that costs more than a frame that comes whole in one
-// segment, and that ends no stream.
+// slowPath is how often octets cost more than a frame that comes whole in one segment, without ending
+// the stream: they were reassembled, copied together, or refused.
 func (r *recvHalf) slowPath() uint64 {
 	s := r.rx.Stats()
 	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused

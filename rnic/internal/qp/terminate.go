@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else
-// stops.
+// terminate stops sending, except for one Terminate with this body (RFC 5040 section 4.8), which it
+// queues. A Responder that may not send yet, or an end that has sent one, sends none.
 func (s *sendHalf) terminate(body []byte) {
 	if s.stopped {
 		return
@@ -21,6 +21,7 @@ func (s *sendHalf) terminate(body []byte) {
 	copy(s.term[h.Len():], body)
 }
 
+// putTerminate writes the Terminate. It returns 0 when that does not fit.
 func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 	size := s.tx.Size(len(s.term))
 	if size > len(dst) && len(dst) != emss {
@@ -38,7 +39,7 @@ func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 	return k
 }
 
-// lookForErrors acts on what a burst of octets brought to light: once.
+// lookForErrors ends the stream, once, if the peer's Terminate or an error was found.
 func (q *Engine) lookForErrors() {
 	r := &q.recv
 	switch {
@@ -59,20 +60,22 @@ func (q *Engine) lookForErrors() {
 	}
 }
 
-// Terminate answers the peer's fault, or one of start-up: one Terminate goes out and then our
-// half is closed.
+// Terminate ends the stream for an error of the peer or of start-up: one Terminate is sent, and then
+// our half is closed.
 func (q *Engine) Terminate(err error) {
 	q.recv.reported = true
 	q.send.terminate(terminateBody(err))
 	q.leaveService(&TerminateError{Cause: err})
 }
 
+// leaveService has the connection close our half, for err.
 func (q *Engine) leaveService(err error) {
 	q.Leave(Terminating)
 	q.affect(EffectLeave, err)
 }
 
-// RejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
+// RejectStream is Terminate for a stream that does not begin as it must. Octets that arrive later are
+// swallowed.
 func (q *Engine) RejectStream(err error) {
 	q.recv.dead = true
 	q.Terminate(err)

@@ -2,16 +2,16 @@ package qp
 
 import "sync/atomic"
 
-// watch holds the thresholds of a QueuePair. Each is 0 when it is not armed; whoever swaps it for 0
-// posts the event.
+// watch holds the thresholds of an Engine. Each is 0 when it is not armed. The goroutine that swaps it
+// for 0 posts the event.
 type watch struct {
-	armed atomic.Bool // one of these ever was: arrivals look
+	armed atomic.Bool // one of these was armed at some time: arrivals check them
 	low   atomic.Int64
 	high  atomic.Int64
 	slow  atomic.Int64
 }
 
-// Arm sets the threshold of an event; 0: none.
+// Arm sets the threshold of an event; 0: none. Any goroutine.
 func (q *Engine) Arm(k Event, limit int64) {
 	switch k {
 	case EventReceiveLow:
@@ -35,7 +35,7 @@ func (q *Engine) checkLow() {
 	}
 }
 
-// look compares what arrivals changed with the thresholds.
+// checkThresholds posts the events whose thresholds an arrival has crossed.
 func (q *Engine) checkThresholds() {
 	w := &q.watch
 	q.checkLow()
