@@ -6,9 +6,9 @@ import "github.com/rnicd/rnicd/ddp"
 // MTU 1500 has small messages.
 const batchLen = 16
 
-// batch holds the completions of one half of an Engine until its driver has finished with a segment.
-// They are published together and in their order: one barrier, and one check whether the consumer
-// waits, for all of them.
+// batch holds the completions of one half of an Engine until its driver has finished with a
+// segment. They are published together and in their order: one barrier, and one check whether the
+// consumer waits, for all of them.
 type batch struct {
 	n     int
 	quiet int64 // reservations to give back: requests that succeeded and were not signaled
@@ -50,8 +50,8 @@ func (q *Engine) batchSend(wr *WQE, n uint32) {
 	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
 }
 
-// publishSends publishes the batch of the send queue. It comes before anything else of that queue is
-// published, so that completions stay in order.
+// publishSends publishes the batch of the send queue. It comes before anything else of that queue
+// is published, so that completions stay in order.
 func (q *Engine) publishSends() { q.send.batch.publish(q.SendCQ) }
 
 // completeRecv completes a receive buffer at the end of this Arrive or LeftEdge.

@@ -10,8 +10,8 @@ import (
 // CQ is a bounded lock-free queue of completions, which any number of engines fill and one
 // goroutine polls.
 //
-// Posting reserves the entry that its completion will need, so the queue cannot overflow. Entries for
-// shared receive buffers are reserved when an engine takes the buffers; there it can.
+// Posting reserves the entry that its completion will need, so the queue cannot overflow. Entries
+// for shared receive buffers are reserved when an engine takes the buffers; there it can.
 type CQ struct {
 	ring     *mem.MPSC[CQE]
 	depth    int64
@@ -92,9 +92,9 @@ const (
 	ArmedAny
 )
 
-// Arm requests one value on Ready for the next completion that how (ArmedSolicited, ArmedAny) names;
-// at once if there are completions to poll already. ArmedAny stays when ArmedSolicited follows it.
-// Same goroutine as Poll.
+// Arm requests one value on Ready for the next completion that how (ArmedSolicited, ArmedAny)
+// names; at once if there are completions to poll already. ArmedAny stays when ArmedSolicited
+// follows it. Same goroutine as Poll.
 func (q *CQ) Arm(how uint32) {
 	for was := q.armed.Load(); was < how; was = q.armed.Load() {
 		if q.armed.CompareAndSwap(was, how) {
@@ -112,9 +112,9 @@ func (q *CQ) Disarm() { q.armed.Store(disarmed) }
 // Ready has a value for each Arm. Now and then there is one without a new completion.
 func (q *CQ) Ready() <-chan struct{} { return q.wake }
 
-// notify wakes the consumer if it waits for what was just published; urgent: an urgent completion is
-// part of that. The producer publishes and then reads armed; Arm sets armed and then looks at the
-// ring. So one of the two sees both, and no wake-up is lost.
+// notify wakes the consumer if it waits for what was just published; urgent: an urgent completion
+// is part of that. The producer publishes and then reads armed; Arm sets armed and then looks at
+// the ring. So one of the two sees both, and no wake-up is lost.
 func (q *CQ) notify(urgent bool) {
 	for {
 		armed := q.armed.Load()

@@ -31,7 +31,8 @@ func newCQ(depth int) *CQ {
 	return q
 }
 
-// Against a counter: reserve never promises more than there is, and gives back what it cannot promise.
+// Against a counter: reserve never promises more than there is, and gives back what it cannot
+// promise.
 func TestCQReserveOracle(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -75,8 +76,8 @@ func TestCQPushWithoutReservation(t *testing.T) {
 	require.Panics(t, func() { q.push(CQE{}) })
 }
 
-// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that found none would end its
-// stream.
+// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that
+// found none would end its stream.
 func TestRefusedReservationsTakeNothing(t *testing.T) {
 	const tries = 1_000_000
 	cq := newCQ(16)

@@ -6,8 +6,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// deliverTo delivers the messages that end at or before edge, in order. Between Enter and Exit of the
-// Reader.
+// deliverTo delivers the messages that end at or before edge, in order. Between Enter and Exit of
+// the Reader.
 func (q *Engine) deliverTo(edge uint64) {
 	r := &q.recv
 	r.delivered = edge
@@ -45,10 +45,10 @@ func (q *Engine) deliver(d *ddp.Delivered) {
 	}
 }
 
-// deliverInvalidate delivers a Send with Invalidate. If the STag cannot be invalidated by this stream
-// the stream ends, and the buffer completes as Flushed (RFC 5040 section 5.3). No placement through
-// the STag can be under way: what this stream writes through it comes before the message, and is
-// placed by this goroutine.
+// deliverInvalidate delivers a Send with Invalidate. If the STag cannot be invalidated by this
+// stream the stream ends, and the buffer completes as Flushed (RFC 5040 section 5.3). No placement
+// through the STag can be under way: what this stream writes through it comes before the message,
+// and is placed by this goroutine.
 func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
 	r := &q.recv
 	stag := mem.STag(d.Header.ULP32)

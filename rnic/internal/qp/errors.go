@@ -96,8 +96,8 @@ func terminateBody(err error) []byte {
 	return b
 }
 
-// FaultText is the text of an error: if its Terminate names the segment that was wrong, the text that
-// the peer has for that Terminate, otherwise the error's own.
+// FaultText is the text of an error: if its Terminate names the segment that was wrong, the text
+// that the peer has for that Terminate, otherwise the error's own.
 func FaultText(err error) string {
 	if t := terminateFor(err); t.HasDDP {
 		return t.String()

@@ -5,8 +5,8 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// source says where the octets of the message in hand are: in own, or in ranges of registered memory,
-// first and then list, which must have the rights in need.
+// source says where the octets of the message in hand are: in own, or in ranges of registered
+// memory, first and then list, which must have the rights in need.
 type source struct {
 	own    []byte // the octets themselves; nil: they are in registered memory
 	first  SGE

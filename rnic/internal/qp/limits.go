@@ -12,11 +12,11 @@ const (
 )
 
 const (
-	// pendingMin bounds the messages that are placed and wait for earlier octets. With large segments
-	// the bound is higher.
+	// pendingMin bounds the messages that are placed and wait for earlier octets. With large
+	// segments the bound is higher.
 	pendingMin = 1024
-	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28 copied
-	// headers, rounded up.
+	// terminateLenMax is the length of the longest Terminate: 4 octets control, 2 length, 18 + 28
+	// copied headers, rounded up.
 	terminateLenMax = 64
 )
 

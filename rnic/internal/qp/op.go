@@ -51,8 +51,8 @@ type SGE struct {
 	Offset uint64 // tagged offset (TO)
 }
 
-// CQE is a completion as the ring of a CQ has it: 64 octets, fixed, free of pointers. rnic.Completion
-// has the same layout, and says what the fields are.
+// CQE is a completion as the ring of a CQ has it: 64 octets, fixed, free of pointers.
+// rnic.Completion has the same layout, and says what the fields are.
 type CQE struct {
 	ID            uint64
 	QP            uint32

@@ -3,8 +3,8 @@ package qp
 // Posting is for any goroutine, before, in and after service. A caller that finds the engine Closed
 // after it has posted calls Flush.
 
-// MayAsk refuses requests for which the connection's dialect has no messages, or its ORD no room. It
-// says nothing about the state: the caller refuses what is posted before service.
+// MayAsk refuses requests for which the connection's dialect has no messages, or its ORD no room.
+// It says nothing about the state: the caller refuses what is posted before service.
 func (q *Engine) MayAsk(op Opcode) error {
 	if op.extended() && q.unextended.Load() {
 		return ErrExtension
@@ -17,8 +17,8 @@ func (q *Engine) MayAsk(op Opcode) error {
 	return nil
 }
 
-// PostSend reserves a completion and queues a request of the send queue, with its list or its inline
-// octets.
+// PostSend reserves a completion and queues a request of the send queue, with its list or its
+// inline octets.
 func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 	if !q.SendCQ.reserve(1) {
 		return ErrCQFull
@@ -30,8 +30,8 @@ func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 	return nil
 }
 
-// PostSends queues two or more requests that have neither, together: all of them or none. It returns
-// how many. With none, PostSend says why.
+// PostSends queues two or more requests that have neither, together: all of them or none. It
+// returns how many. With none, PostSend says why.
 func (q *Engine) PostSends(run []WQE) int {
 	n := min(len(run), q.SQ.Cap())
 	if n < 2 || !q.SendCQ.reserve(int64(n)) {
@@ -71,8 +71,8 @@ func (q *Engine) PostRecvs(run []WQE) int {
 	return n
 }
 
-// postable counts n more receive buffers as posted, if RecvDepth allows them: all or none, and while
-// it refuses nothing is taken from others (as CQ.reserve).
+// postable counts n more receive buffers as posted, if RecvDepth allows them: all or none, and
+// while it refuses nothing is taken from others (as CQ.reserve).
 func (q *Engine) postable(n int32) bool {
 	for {
 		had := q.posted.Load()

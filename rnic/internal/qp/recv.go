@@ -14,11 +14,12 @@ import (
 //	Arrive    octets --mpa.Receiver--> ULPDUs, each --ddp.Begin, judge, ddp.Place--> memory
 //	          a ULPDU in order: ddp.Deliver --> deliver --> completion batch
 //	          at the end: publishRecvs --> RecvCQ
-//	LeftEdge  only where frames beyond a gap are passed: ddp.Deliver --> deliver --> publishRecvs --> RecvCQ
+//	LeftEdge  where frames were placed ahead of a gap:
+//	          ddp.Deliver --> deliver --> publishRecvs --> RecvCQ
 //
-// In order, so, a message is delivered in the call of Arrive that places its last octet, and published
-// when that call ends. Messages that were placed ahead of a gap are delivered when the left edge has
-// passed them.
+// In order, so, a message is delivered in the call of Arrive that places its last octet, and
+// published when that call ends. Messages that were placed ahead of a gap are delivered when the
+// left edge has passed them.
 type recvHalf struct {
 	rx      mpa.Receiver
 	ddp     ddp.Stream
@@ -76,8 +77,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.termQ.Init(1)
 	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
-	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR message
-	// serves at least that one.
+	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR
+	// message serves at least that one.
 	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
@@ -103,8 +104,8 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 // Sent tells the timestamp of the segment that Arrive is given next (mpa.Receiver.Sent).
 func (q *Engine) Sent(stamp uint32) { q.recv.rx.Sent(stamp) }
 
-// Arrive offers octets at an offset of the MPA stream. b holds them; the Verdict says what becomes of
-// it.
+// Arrive offers octets at an offset of the MPA stream. b holds them; the Verdict says what becomes
+// of it.
 func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	r := &q.recv
 	if r.dead {
@@ -129,8 +130,8 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	return v
 }
 
-// ArriveLate is Arrive for octets in order that TCP acknowledged before MPA took the connection over.
-// They cannot be refused. kept: b is MPA's now.
+// ArriveLate is Arrive for octets in order that TCP acknowledged before MPA took the connection
+// over. They cannot be refused. kept: b is MPA's now.
 func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	r := &q.recv
 	if r.dead {
@@ -229,8 +230,8 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// judge makes RDMAP's checks before Placement (RFC 5040 section 7.2). need is the right that a Tagged
-// range must have. Without ok the ULPDU must not be placed, and the stream has failed.
+// judge makes RDMAP's checks before Placement (RFC 5040 section 7.2). need is the right that a
+// Tagged range must have. Without ok the ULPDU must not be placed, and the stream has failed.
 func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
 	if r.rtr.awaited {

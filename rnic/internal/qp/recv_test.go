@@ -49,8 +49,8 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// sendLen is such a length that each FPDU has a marker, by which it is found beyond a gap: the first
-// ends 4 octets before the second marker.
+// sendLen is such a length that each FPDU has a marker, by which it is found beyond a gap: the
+// first ends 4 octets before the second marker.
 const sendLen = 480
 
 // untagged adds an FPDU with a whole message to the stream, and returns where it begins.

@@ -6,13 +6,14 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// requester knows the outstanding Requests of this end, and keeps completions in the order of posting
-// (RFC 5040 section 5.5, rule 15).
+// requester knows the outstanding Requests of this end, and keeps completions in the order of
+// posting (RFC 5040 section 5.5, rule 15).
 //
 //	Read, atomic --Request cut--> outstanding, sent --Response delivered--> done --┐
-//	Send, Write --last segment cut--> sent, done ----------------------------------┴--head of sent--> completion
+//	Send, Write --last segment cut--> sent, done ----------------------------------┴--> completion
 //
-// While sent is empty a Send or Write completes when its last segment is cut, and does not enter it.
+// While sent is empty a Send or Write completes when its last segment is cut, and does not enter
+// it.
 type requester struct {
 	ord         int
 	outstanding fifo[outstanding] // in the order of the Requests, which is that of the Responses (rule 20)
@@ -45,8 +46,8 @@ type sentRequest struct {
 	flushStatus Status // if it is not done when the connection ends
 }
 
-// start makes room for ord Requests, and for an RTR message that is a Read. Without ORD nothing else
-// is needed.
+// start makes room for ord Requests, and for an RTR message that is a Read. Without ORD nothing
+// else is needed.
 func (a *requester) start(q *Engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
@@ -66,8 +67,9 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	}
 }
 
-// mustWait says whether a work request has to wait for Responses: because of its fence, because sent
-// is full, or because ORD Requests are outstanding. When the peer has closed its half nothing waits.
+// mustWait says whether a work request has to wait for Responses: because of its fence, because
+// sent is full, or because ORD Requests are outstanding. When the peer has closed its half nothing
+// waits.
 func (a *requester) mustWait(wr *WQE) bool {
 	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.isRequest() && int(a.outstanding.count) >= a.ord)
 }
@@ -126,8 +128,8 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 	return cause, false
 }
 
-// deliverResponse completes the Read whose Response is delivered. It must answer the oldest Request,
-// to its end.
+// deliverResponse completes the Read whose Response is delivered. It must answer the oldest
+// Request, to its end.
 func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	a := &q.requester
 	if a.outstanding.count > 0 {
@@ -140,8 +142,8 @@ func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	q.badResponse(d)
 }
 
-// deliverAtomicResponse completes the atomic operation whose Response is delivered. It must answer the
-// oldest Request.
+// deliverAtomicResponse completes the atomic operation whose Response is delivered. It must answer
+// the oldest Request.
 func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	a := &q.requester
 	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
@@ -226,8 +228,8 @@ func (q *Engine) PeerEnds() bool {
 	return q.requester.sent.count > 0 && !q.recv.reported && !q.send.stopped
 }
 
-// setFlushStatus sets the status with which outstanding Request i completes when it is flushed. An RTR
-// message has none.
+// setFlushStatus sets the status with which outstanding Request i completes when it is flushed. An
+// RTR message has none.
 func (a *requester) setFlushStatus(i uint32, st Status) {
 	if i < a.outstanding.count && !a.outstanding.at(i).startup {
 		a.sent.at(a.outstanding.at(i).sent - a.sent.head).flushStatus = st
@@ -235,8 +237,8 @@ func (a *requester) setFlushStatus(i uint32, st Status) {
 }
 
 // findCause finds the Request that the peer's Terminate is about, and sets its flush status. The
-// Terminate has copies of the Request's headers. If a peer copies none, and the cause is one that only
-// a Request can have, it is the oldest.
+// Terminate has copies of the Request's headers. If a peer copies none, and the cause is one that
+// only a Request can have, it is the oldest.
 func (a *requester) findCause(t *rdmap.Terminate) {
 	st := remoteStatus(t.Cause)
 	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead

@@ -9,13 +9,14 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// responder answers the peer's Reads and atomics. They have no completions (RFC 5040 section 5.2.1).
+// responder answers the peer's Reads and atomics. They have no completions (RFC 5040 section
+// 5.2.1).
 //
-//	Request --Delivery--> checked in full; an atomic executed --> answers --sendHalf, in turn with the SQ--> Response
-//	   ^ one of IRD buffers of queue 1                               buffer posted again when the Response was cut
+//	Request --Delivery--> checked in full; an atomic executed --> answers --sendHalf--> Response
+//	   ^ one of IRD buffers of queue 1; posted again when the Response was cut
 //
-// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. If the peer has
-// more than IRD Requests outstanding there is no buffer on queue 1, and DDP ends the stream.
+// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. If the peer
+// has more than IRD Requests outstanding there is no buffer on queue 1, and DDP ends the stream.
 type responder struct {
 	requestQ ddp.Queue
 	answers  fifo[answer]
@@ -43,8 +44,8 @@ func (s *responder) start(ctrl mem.STag, ird int) {
 	}
 }
 
-// deliverRequest queues the answer to a Read or Atomic Request. The Request's buffer is posted again
-// when the Response was cut.
+// deliverRequest queues the answer to a Read or Atomic Request. The Request's buffer is posted
+// again when the Response was cut.
 func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 	if q.recv.fault != nil {
 		return // the stream is at its end, and no answer would be sent
@@ -78,8 +79,9 @@ func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 
 // carryOut executes an Atomic Request. 0: it was executed; otherwise memory is unchanged.
 //
-// It is atomic with respect to everything that this process does to the octets by sync/atomic, and so
-// to the atomics of all streams (RFC 7306 section 5.3). Values in memory are in the host's byte order.
+// It is atomic with respect to everything that this process does to the octets by sync/atomic, and
+// so to the atomics of all streams (RFC 7306 section 5.3). Values in memory are in the host's byte
+// order.
 func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	req, ok := rdmap.ParseAtomicRequest(body)
 	if !ok {
@@ -155,8 +157,8 @@ func (q *Engine) responseCut() {
 	q.send.answering = false
 }
 
-// sourceGone ends the stream because the source of the Response in hand was revoked. The Terminate says
-// at which octet (RFC 5040 section 4.8).
+// sourceGone ends the stream because the source of the Response in hand was revoked. The Terminate
+// says at which octet (RFC 5040 section 4.8).
 func (q *Engine) sourceGone(off uint32, verdict mem.CheckResult) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)

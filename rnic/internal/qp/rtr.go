@@ -6,16 +6,16 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// The RTR message of RFC 6581 is the Initiator's first FPDU. It goes before everything that was posted,
-// and no ULP sees it.
+// The RTR message of RFC 6581 is the Initiator's first FPDU. It goes before everything that was
+// posted, and no ULP sees it.
 //
 //	Write  zero-length RDMA Write: STag and TO are not checked (RFC 5041 section 5.2)
 //	Read   zero-length RDMA Read Request, which a zero-length Read Response answers
 //	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer that the engine posts
 //
-// A Responder that has offered several kinds learns from the first FPDU which it is. If one of them is
-// a Send, octets beyond a gap are held until then and not placed: until then it is open whether MSN 1
-// goes to the engine's buffer or to the first one of the ULP.
+// A Responder that has offered several kinds learns from the first FPDU which it is. If one of them
+// is a Send, octets beyond a gap are held until then and not placed: until then it is open whether
+// MSN 1 goes to the engine's buffer or to the first one of the ULP.
 
 const rtrSendLen = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
 
@@ -100,9 +100,9 @@ func rtrMayBeSend(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 // rtrIsRead says whether this end sends a Read as RTR message.
 func rtrIsRead(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }
 
-// firstFPDU posts the RTR message's receive buffer if the first FPDU is a Send that is one. n is the
-// length of its ULPDU. Any other valid FPDU does as well (RFC 5044 section 7.1.2 rule 4). The caller
-// then posts the ULP's buffers.
+// firstFPDU posts the RTR message's receive buffer if the first FPDU is a Send that is one. n is
+// the length of its ULPDU. Any other valid FPDU does as well (RFC 5044 section 7.1.2 rule 4). The
+// caller then posts the ULP's buffers.
 func (q *Engine) firstFPDU(h *ddp.Header, n int) {
 	g := &q.recv.rtr
 	g.awaited = false

@@ -17,8 +17,8 @@ func (q *Engine) postBuffers() {
 	q.RQ.Release()
 }
 
-// postBuffer gives Placement a receive buffer that was just taken from RQ, with the ranges that follow
-// it there. There is room: PostRecv has counted.
+// postBuffer gives Placement a receive buffer that was just taken from RQ, with the ranges that
+// follow it there. There is room: PostRecv has counted.
 func (q *Engine) postBuffer(w *WQE) {
 	r := &q.recv
 	if w.More == 0 {

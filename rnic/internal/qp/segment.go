@@ -23,8 +23,8 @@ func (s *sendHalf) unstage(dst []byte) int {
 	return n
 }
 
-// fillMULPDU is the MULPDU that fills the rest of a segment: emss octets, of which room are free. It
-// is not below 128 (the drafts' section 5.3.2).
+// fillMULPDU is the MULPDU that fills the rest of a segment: emss octets, of which room are free.
+// It is not below 128 (the drafts' section 5.3.2).
 func (s *sendHalf) fillMULPDU(room, emss int) int {
 	if room < emss {
 		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
@@ -49,7 +49,8 @@ func (s *sendHalf) putULPDU(dst, ulpdu []byte) int {
 	return s.tx.Put(dst, s.parts)
 }
 
-// putCarried fills dst with the front of the k octets in carry. Pull sends the rest in the next segment.
+// putCarried fills dst with the front of the k octets in carry. Pull sends the rest in the next
+// segment.
 func (s *sendHalf) putCarried(dst []byte, k int) int {
 	n := copy(dst, s.carry[:k])
 	s.carryOff, s.carryEnd = n, k

@@ -11,7 +11,8 @@ import (
 
 // sendHalf turns work requests into FPDUs when the transport pulls.
 //
-//	work request --ddp.Segmenter--> DDP header, place in the message --mem.Table.Check--> octets --mpa.Sender.Put--> segment
+//	work request --ddp.Segmenter--> DDP header, place in the message
+//	             --mem.Table.Check--> octets --mpa.Sender.Put--> segment
 type sendHalf struct {
 	tx      mpa.Sender
 	seg     ddp.Segmenter
@@ -38,8 +39,8 @@ type sendHalf struct {
 	term    []byte // ULPDU of a Terminate to send, with its header; nil: none
 	termOut bool   // the Terminate was sent
 
-	// carry[carryOff:carryEnd] is what is left to send of an FPDU that is larger than a segment. There
-	// is one when EMSS is below 140, because MULPDU is 128 at least (RFC 5044 section 4.5).
+	// carry[carryOff:carryEnd] is what is left to send of an FPDU that is larger than a segment.
+	// There is one when EMSS is below 140, because MULPDU is 128 at least (RFC 5044 section 4.5).
 	carry    [2 * mpa.MULPDUMin]byte
 	carryOff int
 	carryEnd int
@@ -99,8 +100,8 @@ func (s *sendHalf) pushed() bool {
 }
 
 // Pull fills dst, the payload of one segment, with whole FPDUs, as many as fit. With mayWait it may
-// keep a segment that is not full and return 0: octets are unacknowledged, and the caller calls Pull
-// again when they have been acknowledged (StartOptions.PackFull).
+// keep a segment that is not full and return 0: octets are unacknowledged, and the caller calls
+// Pull again when they have been acknowledged (StartOptions.PackFull).
 func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	s := &q.send
 	if s.carryOff < s.carryEnd {
@@ -219,8 +220,8 @@ func (q *Engine) nextMessage() bool {
 	return q.nextRequest()
 }
 
-// uncutMax is the longest message that fits into one segment with any MULPDU. Its ranges are checked
-// when that segment is made.
+// uncutMax is the longest message that fits into one segment with any MULPDU. Its ranges are
+// checked when that segment is made.
 const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 
 // nextRequest starts the message of the next work request, after the Local Invalidates before it.
@@ -237,8 +238,8 @@ func (q *Engine) nextRequest() bool {
 	return false
 }
 
-// begin starts the message of the request in hand. If the message may need several segments all of its
-// ranges are checked first, before any of it is on the wire.
+// begin starts the message of the request in hand. If the message may need several segments all of
+// its ranges are checked first, before any of it is on the wire.
 func (q *Engine) begin() bool {
 	s := &q.send
 	wr := &s.wr
@@ -269,8 +270,8 @@ func (q *Engine) begin() bool {
 	return true
 }
 
-// invalidateHere carries out the Local Invalidate in hand. When it returns no octet is placed through
-// the STag any more: this goroutine is the only one that places for the stream.
+// invalidateHere carries out the Local Invalidate in hand. When it returns no octet is placed
+// through the STag any more: this goroutine is the only one that places for the stream.
 func (q *Engine) invalidateHere() bool {
 	s := &q.send
 	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.stag()) != mem.CheckOK {
@@ -283,9 +284,9 @@ func (q *Engine) invalidateHere() bool {
 }
 
 // takeRequest makes the next work request the one in hand, and says whether it may begin. After the
-// peer has closed its half a Read or atomic has no Response any more. Then our half ends with what was
-// sent before it: nothing after it may complete with success, so none of that is sent. Responses to
-// the peer are.
+// peer has closed its half a Read or atomic has no Response any more. Then our half ends with what
+// was sent before it: nothing after it may complete with success, so none of that is sent.
+// Responses to the peer are.
 func (q *Engine) takeRequest() bool {
 	s := &q.send
 	if s.noMore || !s.held && !q.popRequest() {
@@ -332,8 +333,8 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 	return plain
 }
 
-// localError completes the request in hand with an error of this end's own and resets the connection:
-// a message that was begun cannot be finished without its octets.
+// localError completes the request in hand with an error of this end's own and resets the
+// connection: a message that was begun cannot be finished without its octets.
 func (q *Engine) localError(st Status, err error) {
 	s := &q.send
 	q.failed(&s.wr, st)

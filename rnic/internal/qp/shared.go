@@ -1,9 +1,9 @@
 package qp
 
-// takeShared takes buffers from the SRQ for the messages up to msn, and reserves their completions: all
-// or none. With too few buffers, or when msn is farther ahead than RecvDepth allows, it takes none, and
-// DDP ends the stream because the message has no buffer. False: RecvCQ has no room for the completions,
-// which ends the stream, too.
+// takeShared takes buffers from the SRQ for the messages up to msn, and reserves their completions:
+// all or none. With too few buffers, or when msn is farther ahead than RecvDepth allows, it takes
+// none, and DDP ends the stream because the message has no buffer. False: RecvCQ has no room for
+// the completions, which ends the stream, too.
 func (q *Engine) takeShared(msn uint32) bool {
 	r, s := &q.recv, q.SRQ
 	n := int64(r.sendQ.Wants(msn))

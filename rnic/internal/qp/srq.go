@@ -11,7 +11,7 @@ import (
 
 // SRQ is a queue of receive buffers for any number of engines.
 //
-//	Post --> ring --takeShared: a message has no buffer yet--> engine, in the order of its messages --> CQE
+//	Post --> ring --a message has no buffer yet--> engine, in the order of its messages --> CQE
 type SRQ struct {
 	// Posting is held by callers of Post: with one producer at a time no element hides a later one
 	// (mem.MPMC), so as many as left counts can be popped.
@@ -68,8 +68,8 @@ func (s *SRQ) Remaining() int64 { return s.left.Load() }
 // Size is how many buffers the queue can hold.
 func (s *SRQ) Size() int64 { return s.depth }
 
-// checkLimit calls tell, and disarms, when left is below the limit. claim lowers left and then reads
-// the limit; Arm sets the limit and then reads left. So one of the two sees both.
+// checkLimit calls tell, and disarms, when left is below the limit. claim lowers left and then
+// reads the limit; Arm sets the limit and then reads left. So one of the two sees both.
 func (s *SRQ) checkLimit(left int64) {
 	if limit := s.limit.Load(); left < limit && s.limit.CompareAndSwap(limit, 0) {
 		s.tell(left)

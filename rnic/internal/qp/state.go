@@ -27,8 +27,8 @@ func (q *Engine) Leave(to State) {
 	}
 }
 
-// Event is something that happened and has no completion. rnic has the same ones, and says what each
-// means.
+// Event is something that happened and has no completion. rnic has the same ones, and says what
+// each means.
 type Event uint8
 
 const (

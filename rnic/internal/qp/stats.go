@@ -53,8 +53,8 @@ func (q *Engine) sharedHeld() int {
 	return int(q.posted.Load())
 }
 
-// slowPath is how often octets cost more than a frame that comes whole in one segment, without ending
-// the stream: they were reassembled, copied together, or refused.
+// slowPath is how often octets cost more than a frame that comes whole in one segment, without
+// ending the stream: they were reassembled, copied together, or refused.
 func (r *recvHalf) slowPath() uint64 {
 	s := r.rx.Stats()
 	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused

@@ -60,8 +60,8 @@ func (q *Engine) lookForErrors() {
 	}
 }
 
-// Terminate ends the stream for an error of the peer or of start-up: one Terminate is sent, and then
-// our half is closed.
+// Terminate ends the stream for an error of the peer or of start-up: one Terminate is sent, and
+// then our half is closed.
 func (q *Engine) Terminate(err error) {
 	q.recv.reported = true
 	q.send.terminate(terminateBody(err))
@@ -74,8 +74,8 @@ func (q *Engine) leaveService(err error) {
 	q.affect(EffectLeave, err)
 }
 
-// RejectStream is Terminate for a stream that does not begin as it must. Octets that arrive later are
-// swallowed.
+// RejectStream is Terminate for a stream that does not begin as it must. Octets that arrive later
+// are swallowed.
 func (q *Engine) RejectStream(err error) {
 	q.recv.dead = true
 	q.Terminate(err)

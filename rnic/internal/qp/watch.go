@@ -2,8 +2,8 @@ package qp
 
 import "sync/atomic"
 
-// watch holds the thresholds of an Engine. Each is 0 when it is not armed. The goroutine that swaps it
-// for 0 posts the event.
+// watch holds the thresholds of an Engine. Each is 0 when it is not armed. The goroutine that swaps
+// it for 0 posts the event.
 type watch struct {
 	armed atomic.Bool // one of these was armed at some time: arrivals check them
 	low   atomic.Int64

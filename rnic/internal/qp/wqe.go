@@ -6,9 +6,9 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// WQE is a work request as the rings have it: 64 octets, fixed, free of pointers, so that a ring may
-// lie on hugepages and be shared. Ranges and inline octets that do not fit into it are in entries that
-// follow it. The consumer sees them together with it (mem.MPSC.PushAll):
+// WQE is a work request as the rings have it: 64 octets, fixed, free of pointers, so that a ring
+// may lie on hugepages and be shared. Ranges and inline octets that do not fit into it are in
+// entries that follow it. The consumer sees them together with it (mem.MPSC.PushAll):
 //
 //	WQE | ranges: 4 an entry ...      rnic.WorkRequest.List
 //	WQE | octets: 64 an entry ...     rnic.WorkRequest.Inline
