@@ -17,8 +17,8 @@ import (
 //	LeftEdge  where frames were placed ahead of a gap:
 //	          ddp.Deliver --> deliver --> publishRecvs --> RecvCQ
 //
-// In order, so, a message is delivered in the call of Arrive that places its last octet, and
-// published when that call ends. Messages that were placed ahead of a gap are delivered when the
+// So a message that comes in order is delivered in the call of Arrive that places its last octet,
+// and published when that call ends. Messages that were placed ahead of a gap are delivered when the
 // left edge has passed them.
 type recvHalf struct {
 	rx      mpa.Receiver
