@@ -273,7 +273,7 @@ func TestAttackUnreadResponses(t *testing.T) {
 				u.round()
 			}
 			require.Greater(t, least, bufs/4)
-			require.EqualValues(t, ird, uint64(q.engine.Stats().ReadsWaiting)+q.engine.Stats().ReadsServed)
+			require.EqualValues(t, ird, uint64(q.engine.ReadsWaiting())+q.engine.Stats().ReadsServed)
 			require.LessOrEqual(t, q.engine.Stats().ReadsServed, uint64(1))
 			for range 1000 {
 				stay()

@@ -224,7 +224,7 @@ func TestReceiveHighWater(t *testing.T) {
 			}
 			requireEvent(t, Event{Kind: EventReceiveHigh, QP: q, Count: 4}, event(t, events))
 			noEvent(t, events)
-			require.Equal(t, 8, q.engine.Stats().RecvBegun)
+			require.Equal(t, 8, q.engine.RecvBegun())
 		})
 	}
 }

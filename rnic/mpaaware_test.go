@@ -109,7 +109,7 @@ func TestPacking(t *testing.T) {
 			require.True(t, g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)])
 		}
 		r.close(s, c)
-		require.Zero(t, c.qp.engine.Stats().Staged)
+		require.Zero(t, c.qp.engine.Staged())
 		return len(log.segs)
 	}
 	now, full := run(t, PackNow), run(t, PackFull)

@@ -405,7 +405,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		}
 		arrive(at+uint64(len(first)), second)
 		require.EqualValues(t, 1, s.qp.engine.Stats().Receive.FPDUs, "the Request was placed")
-		require.Zero(t, s.qp.engine.Stats().ReadsWaiting)
+		require.Zero(t, s.qp.engine.ReadsWaiting())
 		before := bytes.Clone(m.Bytes())
 		arrive(at, first)
 		l.Edge(at + uint64(len(first)))

@@ -78,8 +78,8 @@ func (o *QPOptions) receiveRanges() int {
 // The first n were posted; err is about wrs[n]: ErrRecvQueueFull when Depth are there,
 // ErrListTooLong when it has more than SharedSGEMax ranges, ErrShape.
 func (s *SharedReceiveQueue) PostRecv(wrs ...WorkRequest) (n int, err error) {
-	s.q.Lock()
-	defer s.q.Unlock()
+	s.q.Posting.Lock()
+	defer s.q.Posting.Unlock()
 	for ; n < len(wrs); n++ {
 		if err = s.add(&wrs[n]); err != nil {
 			break

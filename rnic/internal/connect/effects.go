@@ -11,7 +11,7 @@ func (c *Connection) open() {
 // heed carries out what the calls into the engine since the last time mean for the connection. It
 // is called after each call that may have effects, and is inlined: mostly there are none.
 func (c *Connection) heed() {
-	if c.engine.Effects != 0 {
+	if c.engine.HasEffects() {
 		c.heedEffects()
 	}
 }

@@ -267,7 +267,7 @@ func (c *Connection) replied(f mpa.Frame) {
 	}
 	c.enter(&t)
 	if err != nil { // RFC 6581 sections 9.1 to 9.3: a Terminate first
-		c.engine.ReceiveError(err)
+		c.engine.Terminate(err)
 		c.heed()
 		c.endpoint.connected <- c.Err
 		return

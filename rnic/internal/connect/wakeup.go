@@ -5,7 +5,7 @@ import "github.com/rnicd/rnicd/mpa"
 // Waking a peer up. A Responder's Reply says that it may be sent to. But Linux siw sends its Reply
 // before it listens for data on the socket, and an FPDU that comes in between lies there until more
 // octets arrive. An Initiator that may have sent something so early sends an RDMA Write of no
-// octets a while later (Param.WakeUp). Its STag is not checked (RFC 5041 section 7.2), and no ULP
+// octets a while later (Param.WakeUp). Its STag is not checked (RFC 5041 section 5.2), and no ULP
 // sees it. To any other peer it is one header more to read.
 
 // planWakeUp sets the timer when an Initiator enters full operation.
