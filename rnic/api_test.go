@@ -121,6 +121,28 @@ func ofLayersBelow(n ast.Node) (found string) {
 	return found
 }
 
+// Each function that makes or uses an object of the Adapter says which goroutines may call it.
+func TestCallersAreNamed(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !fn.Name.IsExported() || fn.Recv == nil || strings.HasSuffix(receiver(fn), "Error") {
+				continue
+			}
+			if _, pointer := fn.Recv.List[0].Type.(*ast.StarExpr); pointer {
+				require.Regexp(t, "goroutine", fn.Doc.Text(), "%s of %s", fn.Name.Name, receiver(fn))
+			}
+		}
+	}
+}
+
 // Each of the Receiver's counts comes out, under one name, and no other does.
 func TestReceiveStats(t *testing.T) {
 	var in mpa.ReceiverStats

@@ -255,7 +255,7 @@ func TestImmediateStartAfterStream(t *testing.T) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 		sc, cc := r.streams()
 		r.chat(sc, cc, 3)
-		l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
+		l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
 		require.NoError(t, err)
 		r.hear(cc, helloAck)
 		req, err := l.nextRequest(r.ctx)

@@ -92,7 +92,7 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.lose(k)
 		p.dribble(append(frame[:len(frame):len(frame)], fpdu...), octetByOctet)
 		r.pass(300 * time.Millisecond)
-		l, err := r.server.respond(r.ctx, p.conn, nil)
+		l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 		require.NoError(t, err, "octet %d", k)
 		held := 0
 		if l.EarlyData != nil {
@@ -150,7 +150,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			limit := 1 + rng.IntN(1448)
 			p.dribble(b, func() int { return 1 + rng.IntN(limit) })
 			r.pass(time.Duration(rng.IntN(1000)) * time.Millisecond)
-			l, err := r.server.respond(r.ctx, p.conn, nil)
+			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
 			req, err := l.nextRequest(r.ctx)
 			require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestHandedOverBounds(t *testing.T) {
 			for tc.short && pool.Available() >= r.server.host.Pollers[0].Reserve.Spare-64 {
 				taken = append(taken, pool.Alloc())
 			}
-			l, err := r.server.respond(r.ctx, p.conn, nil)
+			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
 			p.log.lose = nil
 			if tc.want == nil {
@@ -240,7 +240,7 @@ func TestHandedOverWindow(t *testing.T) {
 	}
 	p.write(b)
 	r.pass(2 * time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil)
+	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
 	s := r.newEnd(r.server, opts{})
-	l, err := r.server.respond(r.ctx, p.conn, helloAck)
+	l, err := r.server.respond(r.ctx, p.conn, helloAck, ListenOptions{})
 	require.NoError(t, err)
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
 		l.Out = append([]byte(nil), helloAck...) // as if no segment had had room yet
@@ -293,7 +293,7 @@ func TestUnreadBehindAGap(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnread)
 	p.log.lose = nil
 	r.hear(p.conn, []byte("more"))
-	_, err = r.server.respond(r.ctx, p.conn, helloAck)
+	_, err = r.server.respond(r.ctx, p.conn, helloAck, ListenOptions{})
 	require.NoError(t, err)
 	p.reset()
 	r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
@@ -328,7 +328,7 @@ func TestHandedOverInVain(t *testing.T) {
 			r := p.r
 			p.write(append(request(mpa.Frame{Rev: tc.rev, CRC: true}), p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
 			r.pass(time.Second)
-			l, err := r.server.respond(r.ctx, p.conn, nil)
+			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
 			req, err := l.nextRequest(r.ctx)
 			if tc.want != nil {
@@ -357,7 +357,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	b[len(b)-1] ^= 1
 	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
 	r.pass(time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil)
+	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)

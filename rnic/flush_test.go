@@ -260,7 +260,7 @@ func waysToEnd() map[string][]func(f *flushing) {
 	}
 }
 
-const silence = "peer's silence" // for lingerTimeout
+const silence = "peer's silence" // for connect.LingerTimeout
 
 // However a connection ends, what was posted completes once and in the order of posting, and
 // nothing with success after what failed: with a Read under way, work behind it that was sent, and

@@ -45,7 +45,7 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, KeepRejected: true}})
 				sc, cc := r.streams()
 				r.chat(sc, cc, 5)
-				l, err := r.server.respond(r.ctx, sc, helloAck)
+				l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{})
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("please"))))

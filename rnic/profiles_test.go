@@ -186,7 +186,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	l.Reader.Close()
 }
 
-// stillCarrier carries nothing.
+// stillTransport transports nothing.
 type stillTransport struct{ transport.Conn }
 
 func (*stillTransport) EMSS() int      { return 1460 }

@@ -105,7 +105,7 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 					require.NoError(t, h.faulty.Set(lossy, lossy))
 				}
 				r.chat(sc, cc, seed)
-				l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
+				l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
@@ -133,7 +133,7 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r := p.r
 	p.write(append(unhex(t, hexReq+"4001 0000"), make([]byte, 3000)...))
 	r.pass(time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil)
+	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
 		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
 		r.pass(time.Second)
-		l, err := r.server.respond(r.ctx, p.conn, nil)
+		l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 		require.NoError(t, err)
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err)

@@ -117,7 +117,7 @@ var helloAck = []byte("as you wish: MPA from here on")
 // delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with the last streaming message.
 func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private []byte) {
 	r.t.Helper()
-	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck)
+	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck, ListenOptions{})
 	require.NoError(r.t, err)
 	r.hear(iconn, helloAck)
 	r.finishDelayed(responder, initiator, l, iconn, private)
@@ -203,7 +203,7 @@ func TestStreamingModeLeavesNothingBehind(t *testing.T) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		sc, cc := r.streams()
 		reading := make(chan error, 1)
-		l, err := r.server.respond(r.ctx, sc, nil)
+		l, err := r.server.respond(r.ctx, sc, nil, ListenOptions{})
 		require.NoError(t, err)
 		require.NoError(t, cc.SetDeadline(time.Now().Add(100*time.Millisecond)))
 		go func() {
@@ -325,7 +325,7 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 				r.say(sc, cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("hello"))))
 				r.pass(time.Duration(seed) * 100 * time.Microsecond)
-				l, err := r.server.respond(r.ctx, sc, nil)
+				l, err := r.server.respond(r.ctx, sc, nil, ListenOptions{})
 				require.NoError(t, err)
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)
