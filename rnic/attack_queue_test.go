@@ -233,7 +233,7 @@ func TestAttackNothing(t *testing.T) {
 	})
 }
 
-// A peer that asks for as much as IRD allows and then takes nothing, behind a shut window or by acknowledging nothing: what waits for it
+// A peer that asks for as much as IRD allows and then takes nothing, with its window shut or by acknowledging nothing: what waits for it
 // is Requests, and no more Bufs than a share. Another peer writes, reads and is answered all the while. Who never acknowledges ends by the
 // user timeout, the other when the ULP says so, and all comes back.
 func TestAttackUnreadResponses(t *testing.T) {

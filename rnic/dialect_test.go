@@ -12,7 +12,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// converse sends and writes both ways, first by whom the model lets.
+// converse sends and writes both ways, first from the end that the model lets.
 func (r *rig) converse(first, second *end) {
 	r.t.Helper()
 	r.exchange(second, first)
@@ -247,7 +247,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 }
 
-// culley-02 behind streaming data, at the octet both agree on; neither waits for the other.
+// culley-02 after streaming data, at the octet both agree on; neither waits for the other.
 //
 // req: C02-8.1-1, C02-8.1-5, C02-8.1-2
 func TestImmediateStartAfterStream(t *testing.T) {

@@ -76,7 +76,7 @@ func (p *hasty) lose(k int) {
 
 func octetByOctet() int { return 1 }
 
-// The Request, octet by octet, and an FPDU behind it are there before the Responder enters MPA, but for one octet: any of them.
+// The Request, octet by octet, and an FPDU after it are there before the Responder enters MPA, except one octet: any of them.
 // What is there was acknowledged, and is used when the gap is filled, before or after the ULP has decided.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3, D01-6.1-1, D01-6.1-13
@@ -169,7 +169,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 	}
 }
 
-// What a peer sends behind its Request is kept within bounds: some of it, or the connection ends.
+// What a peer sends after its Request is kept within bounds: some of it, or the connection ends.
 func TestHandedOverBounds(t *testing.T) {
 	const payload = 1400
 	for _, tc := range []struct {
@@ -255,7 +255,7 @@ func TestHandedOverWindow(t *testing.T) {
 	require.Greater(t, wnd, 1<<18, "octets the peer may send")
 }
 
-// A Request that is there before the last streaming message was sent: the Reply goes behind the message.
+// A Request that is there before the last streaming message was sent: the Reply goes after the message.
 func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
@@ -280,10 +280,10 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	s.awaitClosed()
 }
 
-// Streaming octets behind a gap are unread, too.
+// Streaming octets beyond a gap are unread, too.
 //
 // req: D01-6.1.4-1
-func TestUnreadBehindAGap(t *testing.T) {
+func TestUnreadBeyondAGap(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
 	p.lose(0)

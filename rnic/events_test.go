@@ -215,7 +215,7 @@ func TestReceiveHighWater(t *testing.T) {
 			noEvent(t, events)
 			say(9, true) // lost
 			for msn := range uint32(8) {
-				lo, hi := say(msn+10, msn%2 == 0) // behind the gap: even a whole one is not Delivered
+				lo, hi := say(msn+10, msn%2 == 0) // beyond the gap: even a whole one is not Delivered
 				c.sendOctets(lo, hi, 0)
 				h.turn(time.Microsecond)
 				if msn < 3 {
@@ -229,9 +229,9 @@ func TestReceiveHighWater(t *testing.T) {
 	}
 }
 
-// Messages that were placed behind a gap are Delivered when it is filled, and the low-water event comes with that: nothing that is still
-// to come has to bring it.
-func TestReceiveLowWaterBehindAGap(t *testing.T) {
+// Messages that were placed beyond a gap are Delivered when it is filled, and the low-water event comes with that: nothing that is still to
+// come has to bring it.
+func TestReceiveLowWaterBeyondAGap(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	events := h.adapter.Events()
 	pd := h.adapter.AllocPD()

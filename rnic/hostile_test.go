@@ -86,7 +86,7 @@ const (
 	ahead      segmenting = iota // up to two segments beyond the left edge
 	farAhead                     // anywhere in the window
 	overlaps                     // around the left edge
-	inOrder                      // mostly one behind the other
+	inOrder                      // mostly one after the other
 	markerwise                   // beginning at or near markers
 	styles
 )

@@ -75,9 +75,9 @@ func TestSocketPartialWrites(t *testing.T) {
 	require.True(t, bytes.Equal(s.source.Bytes(), got))
 }
 
-// What a peer said before it reset the connection is taken, whoever learns of the reset first: the kernel tells the writer at once, and
-// the reader behind the last octet.
-func TestSocketResetBehindMessages(t *testing.T) {
+// What a peer said before it reset the connection is taken, whichever goroutine learns of the reset first: the kernel tells the writer at
+// once, and the reader after the last octet.
+func TestSocketResetAfterMessages(t *testing.T) {
 	const n, messages = 30000, 4
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEndOf(r.server, opts{}, n*messages)
@@ -248,8 +248,8 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 	require.NotNil(t, s.qp.end.Connection.Load().Pool)
 }
 
-// Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
-func TestSocketOctetsBehindTheRequest(t *testing.T) {
+// Octets after a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
+func TestSocketOctetsAfterTheRequest(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p := r.peerDials()

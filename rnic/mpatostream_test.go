@@ -98,15 +98,15 @@ func TestRejectedDialIsAStream(t *testing.T) {
 	})
 }
 
-// Octets of streaming mode right behind the Reply, in its segment, are the ULP's.
+// Octets of streaming mode right after the Reply, in its segment, are the ULP's.
 //
 // req: D01-6.1-23
-func TestStreamRightBehindTheReply(t *testing.T) {
-	over(t, all[:1], rigConfig{}, testStreamBehindReply)
-	over(t, []kind{sockets}, rigConfig{}, testStreamBehindReply)
+func TestStreamRightAfterTheReply(t *testing.T) {
+	over(t, all[:1], rigConfig{}, testStreamAfterReply)
+	over(t, []kind{sockets}, rigConfig{}, testStreamAfterReply)
 }
 
-func testStreamBehindReply(t *testing.T, r *rig) {
+func testStreamAfterReply(t *testing.T, r *rig) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true, NoMarkers: true}})
 	p := r.peerAccepts(c)
 	p.expectFrame(mpa.Request)
@@ -165,14 +165,14 @@ func TestRejectedIsClosedByDefault(t *testing.T) {
 	})
 }
 
-// A start-up frame and octets of the ULP behind it, in one segment that was refused, may come again cut anywhere: by a
+// A start-up frame and octets of the ULP after it, in one segment that was refused, may come again cut anywhere: by a
 // middlebox, or a peer that wishes us ill. The stream begins where it begins, and what ends it then does no harm.
 func TestReturnedStreamCutAnew(t *testing.T) {
-	const behind = "EHLO"
+	const after = "EHLO"
 	roles := map[string]func(h *hostile) (c *forged, returned func() net.Conn){
 		"Responder": func(h *hostile) (*forged, func() net.Conn) {
 			c := h.open(3000, 1460)
-			c.stream = append(request(mpa.Frame{Rev: 1, CRC: true}), behind...)
+			c.stream = append(request(mpa.Frame{Rev: 1, CRC: true}), after...)
 			return c, func() net.Conn {
 				req := h.listener.Poll()
 				require.NotNil(h.t, req)
@@ -187,7 +187,7 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 			require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", h.params[q]))
 			h.turns(6, time.Microsecond)
 			f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
-			c.stream = append(f.Append(nil), behind...)
+			c.stream = append(f.Append(nil), after...)
 			return c, func() net.Conn {
 				var no *RejectedError
 				require.ErrorAs(h.t, q.Err(), &no)
@@ -221,7 +221,7 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 				h.turns(2, time.Microsecond)
 				got, err := io.ReadAll(nc)
 				require.NoError(t, err)
-				require.Equal(t, behind, string(got))
+				require.Equal(t, after, string(got))
 			})
 		}
 	}

@@ -32,7 +32,7 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 }
 
 // An RTR message that is a Send takes none of the receive buffers: as many Sends may follow in its segment as were posted.
-func TestSendsRightBehindTheRTRSend(t *testing.T) {
+func TestSendsRightAfterTheRTRSend(t *testing.T) {
 	for _, depth := range []int{1, 3, 4} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
@@ -184,7 +184,7 @@ func TestCloseWhileRTRIsOwed(t *testing.T) {
 	}
 }
 
-// heard is what the Adapter said behind its start-up frame.
+// heard is what the Adapter said after its start-up frame.
 func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 	t.Helper()
 	_, n, err := mpa.ParseFrame(c.in, kind, mpa.PrivateDataMax)
@@ -194,8 +194,8 @@ func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 }
 
 // A QueuePair that is closed between the Reply and the next segment, as another goroutine may do over a kernel socket, still owes its
-// RTR message: it goes out, and the FIN behind it.
-func TestCloseBehindAnOwedRTR(t *testing.T) {
+// RTR message: it goes out, and the FIN after it.
+func TestCloseAfterAnOwedRTR(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
 	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
 	c := h.dialForged(q)
@@ -206,14 +206,14 @@ func TestCloseBehindAnOwedRTR(t *testing.T) {
 	l.Shutdown()
 	h.turns(2, time.Microsecond)
 	require.Equal(t, unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")), heard(t, c, mpa.Request))
-	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN behind it")
+	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN after it")
 	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	require.True(t, isDone(q))
 	require.NoError(t, q.Err())
 }
 
-// A Responder that may not speak yet has nothing behind its Reply, whatever was posted: the Reply's last segment is pushed.
+// A Responder that may not speak yet has nothing after its Reply, whatever was posted: the Reply's last segment is pushed.
 func TestReplyIsPushed(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
 	q := h.newQP(opts{})
@@ -233,8 +233,8 @@ func TestReplyIsPushed(t *testing.T) {
 	require.True(t, isDone(q))
 }
 
-// The peer-to-peer proposal, octet for octet: the Responder speaks behind the Rtr frame, and not before; FPDUs and markers of the
-// Initiator's half are counted from behind it, even when they come with it.
+// The peer-to-peer proposal, octet for octet: the Responder speaks after the Rtr frame, and not before; FPDUs and markers of the
+// Initiator's half are counted from after it, even when they come with it.
 //
 // req: P2P-1, P2P-2, P2P-4, P2P-5, P2P-9, P2P-11, P2P-12, P2P-13, P2P-14
 func TestReadyToReceive(t *testing.T) {
@@ -420,7 +420,7 @@ func TestRTRMessages(t *testing.T) {
 }
 
 // A Responder that named all kinds learns from the first FPDU which it is, in whatever order octets come: here the RTR is lost at
-// first and what was posted behind it overtakes it.
+// first and what was posted after it overtakes it.
 func TestRTROvertaken(t *testing.T) {
 	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
 		r := newRig(t, turned, rigConfig{faults: true})

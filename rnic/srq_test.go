@@ -127,11 +127,11 @@ func TestSharedReceiveQueue(t *testing.T) {
 			require.Zero(t, st.SharedHeld)
 		}
 		r.close(ss[0], cs[0])
-		require.Equal(t, 4, p.Left(), "who ends takes nothing along")
+		require.Equal(t, 4, p.Left(), "a QueuePair that ends takes nothing along")
 	})
 }
 
-// Sends that share a segment count one behind the other: what is filled already is not held any more.
+// Sends that share a segment count one after the other: what is filled already is not held any more.
 func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h := newHostile(t, hostileConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
@@ -152,7 +152,7 @@ func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
 	h.turns(3, time.Microsecond)
 }
 
-// A shared buffer may be a list: the message fills its ranges one behind the other, on a QueuePair whose own lists have one range.
+// A shared buffer may be a list: the message fills its ranges one after the other, on a QueuePair whose own lists have one range.
 func TestSharedReceiveQueueScatters(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		p, ss, cs := r.sharing(1, 8, 0, opts{QPOptions: QPOptions{SGEMax: 1}})
@@ -182,8 +182,8 @@ func TestSharedReceiveQueueEmpty(t *testing.T) {
 	})
 }
 
-// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth is less, none: whoever names a
-// message far ahead drains nothing.
+// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth is less, none: a peer that
+// names a message far ahead drains nothing.
 func TestSharedReceiveQueueBound(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -235,7 +235,7 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
 	c := h.startUp(3000, 1460, q)
 	var at []int
-	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found behind a gap
+	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found beyond a gap
 	for i := range 3 {
 		at = append(at, len(c.stream))
 		c.say(sendFPDU(uint32(i+1), text(i)))
@@ -245,7 +245,7 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	for _, step := range []struct{ seg, left, done int }{{2, 5, 0}, {0, 5, 1}, {1, 5, 2}} {
 		c.sendOctets(at[step.seg], at[step.seg+1], 0)
 		h.turns(2, time.Microsecond)
-		require.Equal(t, step.left, shared.Left(), "behind segment %d", step.seg)
+		require.Equal(t, step.left, shared.Left(), "after segment %d", step.seg)
 		n := q.opt.RecvCQ.Poll(cs[:])
 		require.Equal(t, step.done, n)
 		for _, got := range cs[:n] {

@@ -17,7 +17,7 @@ import (
 
 // FuzzStartup gives an Adapter whatever octets, as a Request or as a Reply, cut, repeated and reordered in whatever way, while the
 // application answers as it likes and talks on the stream that a rejection leaves. Whatever comes: a request is what the octets
-// say, the stream has the octets behind the frame, once and in order, either way; the connection ends when it is told to; no Buf
+// say, the stream has the octets after the frame, once and in order, either way; the connection ends when it is told to; no Buf
 // is lost.
 //
 // The script's first octet is the set-up, each other one a step: startupPlay.step.

@@ -15,8 +15,7 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// Figure 9 of the draft (10 of RFC 5044): start-up right behind TCP's, private data both ways, the Initiator's FPDU, then the
-// Responder's.
+// Figure 9 of the draft (10 of RFC 5044): start-up right after TCP's, private data both ways, the Initiator's FPDU, then the Responder's.
 //
 // req: D01-6.1.3.2-1, P2P-19, D01-6.1-3, D01-6.1-24
 func TestImmediateStartupTranscript(t *testing.T) {
@@ -127,7 +126,7 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 	}
 }
 
-// Octets behind the Request that came while the connection was a stream cannot be made a stream's again: RejectStream refuses.
+// Octets after the Request that came while the connection was a stream cannot be made a stream's again: RejectStream refuses.
 func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
@@ -143,7 +142,7 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r.noBufLost()
 }
 
-// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is behind the Request is kept for when the ULP
+// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is after the Request is kept for when the ULP
 // has decided, and the Rtr frame is one still; also when it all came while the connection was a stream.
 //
 // req: P2P-14
@@ -286,7 +285,7 @@ func TestPeerToPeerOfRevZero(t *testing.T) {
 	}
 }
 
-// What a peer sends behind its Request, without being asked, is the stream's when MPA was there from the beginning.
+// What a peer sends after its Request, without being asked, is the stream's when MPA was there from the beginning.
 func TestRejectStreamOfAHastyDialer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()

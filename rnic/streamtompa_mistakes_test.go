@@ -30,7 +30,7 @@ import (
 func TestUnreadStreamingOctets(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		sc, cc := r.streams()
-		r.say(cc, sc, []byte("x")) // what is below is behind it
+		r.say(cc, sc, []byte("x")) // what is below is after it
 		for i, x := range []net.Conn{cc, sc} {
 			peer := []net.Conn{sc, cc}[i]
 			n, err := peer.Write([]byte("one thing more"))

@@ -177,7 +177,7 @@ func TestConflictWhileProbing(t *testing.T) {
 		"a question for it":       {inet.RequestARP(rivalMAC, other, theirs), false},
 		"a probe for another":     {inet.ProbeARP(rivalMAC, other), false},
 		"a reply about another":   {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: other, TargetMAC: inet.MAC{2, 5: 2}, TargetIP: nobodys}, false},
-		"a reply to who asked it": {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: nobodys, TargetIP: theirs}, false},
+		"a reply to its question": {inet.ARP{Op: inet.ARPReply, SenderMAC: rivalMAC, SenderIP: nobodys, TargetIP: theirs}, false},
 	} {
 		for probes := range 4 { // that were sent before
 			l := newLab(t, claiming)
@@ -212,9 +212,8 @@ func TestConflictWhileProbing(t *testing.T) {
 	}
 }
 
-// Of two stacks that begin with one address one at most has it: who hears of the other first has it
-// not. One that comes later hears of the first one's MAC, and the first answers and notices
-// nothing. So it is for both families.
+// Of two stacks that begin with one address one at most has it: the one that hears of the other first has it not. One that comes later
+// hears of the first one's MAC, and the first answers and notices nothing. So it is for both families.
 // req: 5227-2.5-1, 4862-5.4-1
 func TestTwoStacksWithOneAddress(t *testing.T) {
 	same := func(i int, cfg *Config) {
@@ -283,7 +282,7 @@ func TestTwoStacksWithOneMAC(t *testing.T) {
 	}
 }
 
-// Whoever claims an address in use is answered with one announcement in ten seconds and not
+// A station that claims an address in use is answered with one announcement in ten seconds and not
 // believed; connections go on.
 // req: 5227-2.4-1, 5227-2.4-2, 5227-2.4-3
 func TestDefence(t *testing.T) {
@@ -318,7 +317,7 @@ func TestDefence(t *testing.T) {
 	l.stop()
 }
 
-// What a router may have passed on, or we may have sent, tells nothing of who is on the link.
+// What a router may have passed on, or we may have sent, tells nothing of what is on the link.
 func TestNoImpostor(t *testing.T) {
 	l := newLab(t, sixes)
 	all := l.listenTo(l.b)
