@@ -89,14 +89,14 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 	for i, start := range starts {
 		t.Run(fmt.Sprintf("from %d", uint32(start)), func(t *testing.T) {
-			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+			h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 			iss := start - 1 - startupLen
 			h.iss = &iss
-			q := h.newQP(opts{})
+			s := h.newEnd(opts{})
 			memory := make([]byte, 8000)
-			region, err := q.opt.PD.Register(memory, RemoteWrite)
+			region, err := s.pd.Register(memory, RemoteWrite)
 			require.NoError(t, err)
-			c := h.startUp(4000, 1460, q)
+			c := h.startUp(4000, 1460, s)
 			require.Equal(t, start, c.seq(len(c.stream)), "where MPA begins")
 			var ends []int
 			want := randomBytes(7, len(memory))
@@ -117,12 +117,12 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 				h.turn(time.Millisecond)
 			}
 			require.Equal(t, want[1000:], memory[1000:], "placed beyond the gap")
-			require.EqualValues(t, len(want)-1000, q.engine.Stats().Placed.OutOfOrder)
-			require.Zero(t, q.engine.Stats().WritesRecvd, "delivered")
+			require.EqualValues(t, len(want)-1000, s.qp.engine.Stats().Placed.OutOfOrder)
+			require.Zero(t, s.qp.engine.Stats().WritesRecvd, "delivered")
 			c.sendOctets(ends[0], ends[1], 0)
 			h.turns(2, time.Millisecond)
 			require.Equal(t, want, memory)
-			require.EqualValues(t, len(ends)-1, q.engine.Stats().WritesRecvd)
+			require.EqualValues(t, len(ends)-1, s.qp.engine.Stats().WritesRecvd)
 			require.Equal(t, len(c.stream), c.place(), "acknowledged")
 		})
 	}

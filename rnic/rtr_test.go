@@ -196,30 +196,30 @@ func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 // A QueuePair that is closed between the Reply and the next segment, as another goroutine may do over a kernel socket, still owes its
 // RTR message: it goes out, and the FIN after it.
 func TestCloseAfterAnOwedRTR(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
-	c := h.dialForged(q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
+	c := h.dialForged(s)
 	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
-	l := q.end.Connection.Load()
+	l := s.qp.end.Connection.Load()
 	require.Equal(t, stack.Taken, l.Arrive(0, mem.NoBuf, c.stream))
-	require.Equal(t, RTS, q.State(), "%v", q.Err())
+	require.Equal(t, RTS, s.qp.State(), "%v", s.qp.Err())
 	l.Shutdown()
 	h.turns(2, time.Microsecond)
 	require.Equal(t, unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")), heard(t, c, mpa.Request))
 	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN after it")
 	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
-	require.True(t, isDone(q))
-	require.NoError(t, q.Err())
+	require.True(t, isDone(s.qp))
+	require.NoError(t, s.qp.Err())
 }
 
 // A Responder that may not speak yet has nothing after its Reply, whatever was posted: the Reply's last segment is pushed.
 func TestReplyIsPushed(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(opts{})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(opts{})
 	c, req := h.requestAtAClosedWindow()
-	require.NoError(t, req.Accept(t.Context(), q, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
-	require.NoError(t, errOf(q.PostSend(WorkRequest{Op: OpSend})))
+	require.NoError(t, req.Accept(t.Context(), s.qp, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
+	s.post(WorkRequest{Op: OpSend})
 	h.turns(2, time.Microsecond)
 	require.Empty(t, c.in)
 	for range 10 {
@@ -228,9 +228,9 @@ func TestReplyIsPushed(t *testing.T) {
 	}
 	require.Empty(t, heard(t, c, mpa.Reply))
 	require.NotZero(t, c.flags&tcp.PSH, "PSH on the Reply")
-	q.Abort()
+	s.qp.Abort()
 	h.turns(4, time.Microsecond)
-	require.True(t, isDone(q))
+	require.True(t, isDone(s.qp))
 }
 
 // The peer-to-peer proposal, octet for octet: the Responder speaks after the Rtr frame, and not before; FPDUs and markers of the

@@ -225,9 +225,9 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 //
 // req: DDP-8.2-1, DDP-8.2.2-6, 5040-6.2.1-3
 func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q := h.newQP(opts{})
-	c := h.startUp(4000, 1460, q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
+	s := h.newEnd(opts{})
+	c := h.startUp(4000, 1460, s)
 	replied := c.next
 	from, to := c.say(writeFPDU(0x1234, 0, "x"))
 	say := func(window uint16, lo, hi int) {
@@ -235,12 +235,12 @@ func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 		h.turn(10 * time.Millisecond)
 	}
 	say(0, from, to)
-	require.Equal(t, Terminating, q.State())
+	require.Equal(t, Terminating, s.qp.State())
 	for range 100 {
 		say(0, len(c.stream), len(c.stream))
 	}
 	require.False(t, c.peerReset)
-	require.False(t, isDone(q))
+	require.False(t, isDone(s.qp))
 	require.LessOrEqual(t, len(c.in)-c.at, 1, "a probe of the window at the most")
 	replied = c.next
 	for range 10 {
@@ -259,7 +259,7 @@ func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 func TestOctetsAfterAFIN(t *testing.T) {
 	for name, ahead := range map[string]bool{"later": false, "taken before the FIN": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+			h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 			q, region, c := h.orderly()
 			lo, mid := c.say(writeFPDU(region.STag(), 0, "first"))
 			_, hi := c.say(writeFPDU(region.STag(), 8, "beyond"))

@@ -340,9 +340,9 @@ func TestNothingAfterATerminate(t *testing.T) {
 // With the smallest segments a peer can ask for, a Terminate arrives.
 func TestTerminateInTinySegments(t *testing.T) {
 	const mss = 1
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q := h.newQP(opts{})
-	c := h.startUp(4000, mss, q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
+	s := h.newEnd(opts{})
+	c := h.startUp(4000, mss, s)
 	c.inject(writeFPDU(0x1234, 0, "x"))
 	for range 10 {
 		h.turn(10 * time.Millisecond)
