@@ -103,7 +103,7 @@ func TestAttackPartialMessages(t *testing.T) {
 
 // One of several that share receive buffers takes all it can, first by a number far ahead and messages without an end, then by more
 // messages than its share. The first is bounded by its RecvDepth. Of the second the limit event tells in time, and the counters
-// whom to end. The other stream never misses a buffer.
+// which to end. The other stream never misses a buffer.
 //
 // req: 5042-6.4.3.1-1, 5042-6.4.3.1-3, 5041-8.3.2-5
 func TestAttackSharedBuffers(t *testing.T) {
