@@ -233,7 +233,7 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 
 // A path that carries nothing for most of a minute, while our half is being closed, loses nothing:
 // not what was posted, nor what the peer has yet to say. TCP goes on trying at either end, at
-// longer and longer intervals, and whoever waits for an end that has nothing to acknowledge sees
+// longer and longer intervals, and an end whose peer has nothing to acknowledge sees
 // none of it.
 //
 // req: 9293-SHLD-11, DDP-8.2.1-1

@@ -197,7 +197,7 @@ func TestFallsBackWithOurs(t *testing.T) {
 	}
 }
 
-// A Poller whose control ring is full when the second try is due makes it wait, not fail; and who waits can be given up.
+// A Poller whose control ring is full when the second try is due makes it wait, not fail; and the one that waits can be given up.
 func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})

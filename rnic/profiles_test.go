@@ -133,11 +133,11 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 	}
 }
 
-// Adapters whose start-up reader fails on octets behind a frame: nothing of ours stands behind one before the other side has
-// spoken, however much was posted; and no frame shares its segment.
+// Adapters whose start-up reader fails on octets after a frame: nothing of ours stands after one before the other side has spoken, however
+// much was posted; and no frame shares its segment.
 //
 // req: 5044-7.1.2-1, D01-6.1-21, 6581-5-1
-func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
+func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
 	wait := func(r *rig) {
 		if r.kind == turned {
 			r.pass(2 * time.Second)
@@ -184,7 +184,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	l.Reader.Close()
 }
 
-// stillCarrier carries nothing.
+// stillTransport transports nothing.
 type stillTransport struct{ transport.Conn }
 
 func (*stillTransport) EMSS() int      { return 1460 }

@@ -108,8 +108,7 @@ func TestReadsServed(t *testing.T) {
 	})
 }
 
-// A peer may close its half right behind its Requests: our half is closed behind the last answer, also when an answer ends with its
-// segment.
+// A peer may close its half right after its Requests: our half is closed after the last answer, also when an answer ends with its segment.
 func TestReadsRightBeforeTheFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
@@ -370,8 +369,8 @@ func TestNothingServedWithoutIRD(t *testing.T) {
 	})
 }
 
-// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before the gap is filled: a Read behind a
-// Write returns what was written, an atomic adds to it.
+// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before the gap is filled: a Read after a Write
+// returns what was written, an atomic adds to it.
 //
 // req: 5040-5.5-5, 7306-5.4-2
 func TestNothingBeforeDelivery(t *testing.T) {

@@ -190,7 +190,7 @@ func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
 	if n := s.c.Room(s.now); n != 3000 {
 		t.Fatalf("room %d after ten minutes", n)
 	}
-	s.push(2000) // whoever does not fill it sends no probe
+	s.push(2000) // a segment that does not fill it carries no probe
 	s.push(500)
 	s.expect(". 2001:4001 ack 1", ". 4001:4501 ack 1")
 	if s.c.mtu.size != 0 {
@@ -240,7 +240,7 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 		s.drain()
 		s.in(". 1 ack " + itoa(int(1+s.c.PushedOffset())))
 		if n := s.c.EMSS(); n != limit {
-			t.Errorf("EMSS %d behind a probe in flight, want %d", n, limit)
+			t.Errorf("EMSS %d after a probe in flight, want %d", n, limit)
 		}
 	}
 	s := recovered(t)
@@ -249,7 +249,7 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 	s.expect(". 6001:7201 ack 1", ". 7201:8401 ack 1", ". 8401:9001 ack 1")
 	s.in(". 1 ack 9001")
 	if n := s.c.EMSS(); n != 1200 {
-		t.Errorf("EMSS %d behind a probe that was queued", n)
+		t.Errorf("EMSS %d after a probe that was queued", n)
 	}
 }
 
@@ -383,7 +383,7 @@ func TestWhatDisprovesNoBlackHole(t *testing.T) {
 // tells.
 //
 // req: 8899-4.3-1
-func TestBlackHoleBehindWhatArrived(t *testing.T) {
+func TestBlackHoleAfterWhatArrived(t *testing.T) {
 	s := stalled(t, "6001:9001")
 	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx", ". 2281:3001 ack 1 rtx")
 	s.in(". 1 ack 3001 sack 6001:9001")

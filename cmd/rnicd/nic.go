@@ -113,7 +113,7 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
 	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.IntVar(&o.queues, "queues", 1, "tap, memif: queues of the device, each with a poll-mode core of its own: --core and those behind it")
+	f.IntVar(&o.queues, "queues", 1, "tap, memif: queues of the device, each with a poll-mode core of its own: --core and those after it")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
