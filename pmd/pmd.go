@@ -22,12 +22,17 @@ const (
 
 // Caps says what a port can do.
 type Caps struct {
-	MTU        int    // largest IP packet, octets
-	Queues     int    // receive/transmit queue pairs
-	RxChecksum bool   // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with neither was not looked at
-	TxChecksum bool   // completes checksums asked for by mem.TxChecksum
-	TxSegment  bool   // cuts frames asked for by mem.TxSegment
-	RSSKey     []byte // Toeplitz key, nil when there is one queue
+	MTU        int  // largest IP packet, octets
+	Queues     int  // receive/transmit queue pairs
+	RxChecksum bool // verifies IPv4 and TCP checksums, sets mem.RxChecksumGood or Bad per frame; a frame with neither was not looked at
+	TxChecksum bool // completes checksums asked for by mem.TxChecksum
+	TxSegment  bool // cuts frames asked for by mem.TxSegment
+	// RSSKey and RSSTable say which queue the device puts a TCP segment on: entry h modulo
+	// len(RSSTable), a queue, of the table, h the Toeplitz hash under RSSKey of remote address,
+	// local address, remote port, local port. Both nil: one queue, or the device spreads flows by
+	// rules that it does not tell.
+	RSSKey   []byte
+	RSSTable []uint16
 }
 
 // Counters of one queue, by reason. Read on the queue's own goroutine only.
