@@ -14,6 +14,8 @@ const (
 	descMax     = 32768
 	queuesMax   = 64
 	ringMax     = 1 << 20
+
+	ringQueuesMax = 16 // RTE_PMD_RING_MAX_RX_RINGS
 )
 
 // Config says which device a Port is and how it is set up. Exactly one of Vdev and PCI is given.

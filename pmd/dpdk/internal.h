@@ -58,6 +58,7 @@ struct rnic_queue {
 
 	struct rte_mempool *rx_pool; // data rooms are our Bufs [rx_first, rx_first+rx_bufs)
 	uint32_t rx_first, rx_bufs, rx_usable;
+	struct rte_mempool *device_pool; // what the device receives into; rx_pool, or ordinary mbufs to be copied
 	struct rte_mbuf **rx_mbuf; // by Buf - rx_first: the mbuf of a Buf that is out of the mempool
 
 	struct rte_mempool *tx_pool; // headers only

@@ -109,12 +109,32 @@ rnic_port_adjust(uint16_t port, uint16_t *rx_desc, uint16_t *tx_desc)
 	return rte_eth_dev_adjust_nb_rx_tx_desc(port, rx_desc, tx_desc);
 }
 
-// spread lays the redirection table out as entry i -> queue i modulo queues, which is what a Poller that
-// chooses its local port by Caps.RSSKey assumes, and reads back the key in force.
+// read_table reads the redirection table back into conf->table.
+static int
+read_table(uint16_t port, struct rnic_port_conf *conf, uint16_t size)
+{
+	struct rte_eth_rss_reta_entry64 reta[RTE_DIM(conf->table) / RTE_ETH_RETA_GROUP_SIZE];
+	unsigned i;
+	int err;
+
+	memset(reta, 0, sizeof(reta));
+	for (i = 0; i < size; i++)
+		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= RTE_BIT64(i % RTE_ETH_RETA_GROUP_SIZE);
+	if ((err = rte_eth_dev_rss_reta_query(port, reta, size)) < 0)
+		return err == -ENOTSUP ? 0 : err;
+	for (i = 0; i < size; i++)
+		conf->table[i] = reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE];
+	conf->table_size = size;
+	return 0;
+}
+
+// spread gives each queue an equal run of the redirection table, and reads table and key back: what a Poller that
+// chooses its local port must know. Runs, and not every n-th entry: the symmetric key makes multiples of 3 of
+// neighbouring ports (of 24 in a row none came to the second of three queues).
 static int
 spread(uint16_t port, struct rnic_port_conf *conf)
 {
-	struct rte_eth_rss_reta_entry64 reta[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
+	struct rte_eth_rss_reta_entry64 reta[RTE_DIM(conf->table) / RTE_ETH_RETA_GROUP_SIZE];
 	struct rte_eth_rss_conf rc;
 	struct rte_eth_dev_info di;
 	uint8_t key[sizeof(conf->key)];
@@ -123,24 +143,33 @@ spread(uint16_t port, struct rnic_port_conf *conf)
 
 	if ((err = rte_eth_dev_info_get(port, &di)) < 0)
 		return err;
-	if (di.reta_size > RTE_ETH_RSS_RETA_SIZE_512)
+	if (di.reta_size > RTE_DIM(conf->table))
 		return -E2BIG;
+	if (di.reta_size == 0)
+		return 0;
 	memset(reta, 0, sizeof(reta));
 	for (i = 0; i < di.reta_size; i++) {
 		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= RTE_BIT64(i % RTE_ETH_RETA_GROUP_SIZE);
-		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i % conf->queues;
+		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = i * conf->queues / di.reta_size;
 	}
-	if (di.reta_size > 0 && (err = rte_eth_dev_rss_reta_update(port, reta, di.reta_size)) < 0)
+	if ((err = rte_eth_dev_rss_reta_update(port, reta, di.reta_size)) < 0)
+		return err == -ENOTSUP ? 0 : err;
+	// Some drivers take no notice of the key that rte_eth_dev_configure was given (net_null).
+	memset(&rc, 0, sizeof(rc));
+	rc.rss_key = conf->key;
+	rc.rss_key_len = conf->key_size;
+	rc.rss_hf = di.flow_type_rss_offloads & RSS_TYPES;
+	err = rte_eth_dev_rss_hash_update(port, &rc);
+	if (err < 0 && err != -ENOTSUP)
 		return err;
 	memset(&rc, 0, sizeof(rc));
 	rc.rss_key = key;
 	rc.rss_key_len = sizeof(key);
 	err = rte_eth_dev_rss_hash_conf_get(port, &rc);
-	if (err == -ENOTSUP)
-		return 0;
-	if (err == 0)
-		memcpy(conf->key, key, conf->key_size);
-	return err;
+	if (err < 0)
+		return err == -ENOTSUP ? 0 : err;
+	memcpy(conf->key, key, conf->key_size);
+	return read_table(port, conf, di.reta_size);
 }
 
 static int

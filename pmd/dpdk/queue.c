@@ -100,6 +100,18 @@ new_tx_pools(struct rnic_queue *q, const char *name, const char *bounce, uint32_
 	return q->bounce_pool == NULL ? -rte_errno : 0;
 }
 
+// new_device_pool makes ordinary mbufs for a driver that takes the mempool's own memory for the packets'
+// (net_af_xdp lets the kernel write there).
+static int
+new_device_pool(struct rnic_queue *q, const char *name, const struct rnic_queue_conf *conf)
+{
+	q->device_pool = q->rx_pool;
+	if (!conf->copy_receive)
+		return 0;
+	q->device_pool = rte_pktmbuf_pool_create(name, 4u * conf->rx_desc + 4 * RNIC_BURST, MEMPOOL_CACHE, 0, room(q), conf->socket);
+	return q->device_pool == NULL ? -rte_errno : 0;
+}
+
 static int
 new_tables(struct rnic_queue *q, const char *name, int socket)
 {
@@ -124,11 +136,12 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 {
 	static unsigned serial; // callers hold package dpdk's lock
 	struct rnic_queue *q;
-	char rx[RTE_MEMPOOL_NAMESIZE], tx[RTE_MEMPOOL_NAMESIZE], bounce[RTE_MEMPOOL_NAMESIZE];
+	char device[RTE_MEMPOOL_NAMESIZE], rx[RTE_MEMPOOL_NAMESIZE], tx[RTE_MEMPOOL_NAMESIZE], bounce[RTE_MEMPOOL_NAMESIZE];
 	char back[RTE_RING_NAMESIZE];
 	uint32_t headers = 2u * conf->tx_desc + 4 * RNIC_BURST;
 
 	serial++;
+	snprintf(device, sizeof(device), "rnic_device_%u", serial);
 	snprintf(rx, sizeof(rx), "rnic_rx_%u", serial);
 	snprintf(tx, sizeof(tx), "rnic_tx_%u", serial);
 	snprintf(bounce, sizeof(bounce), "rnic_bounce_%u", serial);
@@ -160,11 +173,13 @@ rnic_queue_new(const struct rnic_queue_conf *conf, int *err, const char **step)
 	*step = "receive mempool";
 	if ((*err = new_rx_pool(q, rx, conf->socket)) < 0)
 		goto fail;
+	if ((*err = new_device_pool(q, device, conf)) < 0)
+		goto fail;
 	*step = "transmit mempools";
 	if ((*err = new_tx_pools(q, tx, bounce, headers, conf->socket)) < 0)
 		goto fail;
 	*step = "rte_eth_rx_queue_setup";
-	if ((*err = rte_eth_rx_queue_setup(q->port, q->queue, conf->rx_desc, conf->socket, NULL, q->rx_pool)) < 0)
+	if ((*err = rte_eth_rx_queue_setup(q->port, q->queue, conf->rx_desc, conf->socket, NULL, q->device_pool)) < 0)
 		goto fail;
 	*step = "rte_eth_tx_queue_setup";
 	if ((*err = rte_eth_tx_queue_setup(q->port, q->queue, conf->tx_desc, conf->socket, NULL)) < 0)
@@ -222,6 +237,8 @@ rnic_queue_collect(struct rnic_queue *q)
 void
 rnic_queue_free(struct rnic_queue *q)
 {
+	if (q->device_pool != q->rx_pool)
+		rte_mempool_free(q->device_pool);
 	rte_mempool_free(q->rx_pool);
 	rte_mempool_free(q->tx_pool);
 	rte_mempool_free(q->bounce_pool);

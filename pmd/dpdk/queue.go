@@ -62,6 +62,9 @@ func newQueue(p *Port, i int, pool *mem.Pool) (*Queue, error) {
 		// then crashes when it frees them (seen with 22.11).
 		conf.copy_segment = 1
 	}
+	if p.driver() == "net_af_xdp" {
+		conf.copy_receive = 1
+	}
 	rxBufs, err := p.size(&conf, pool)
 	if err != nil {
 		return nil, err

@@ -57,6 +57,8 @@ struct rnic_port_conf {
 	uint8_t rss;
 	uint8_t key[64];
 	uint8_t key_size;
+	uint16_t table[512]; // out, of rnic_port_start: the queue of each entry of the redirection table
+	uint16_t table_size; // 0: the device has none that it tells of
 };
 
 struct rnic_port_stats {
@@ -75,9 +77,9 @@ int rnic_port_stop(uint16_t port);
 int rnic_port_close(uint16_t port, const char *vdev);
 
 // Two ports joined back to back (ring.c).
-int rnic_ring_pair(const char *a, const char *b, unsigned entries, void *rings[2]);
-void rnic_ring_drain(void *rings[2]);
-void rnic_ring_free(void *rings[2]);
+int rnic_ring_pair(const char *a, const char *b, unsigned entries, unsigned queues, void **rings); // 2*queues rings
+void rnic_ring_drain(void **rings, unsigned queues);
+void rnic_ring_free(void **rings, unsigned queues);
 
 // --- queues (queue.c, rx.c, tx.c)
 
@@ -114,6 +116,7 @@ struct rnic_queue_conf {
 	uint16_t rx_desc, tx_desc;
 	uint8_t tx_checksum, tx_segment; // what the port was configured to do
 	uint8_t copy_segment;            // the driver cannot cut external buffers
+	uint8_t copy_receive;            // the driver wants data rooms that are part of its mbufs
 };
 
 struct rnic_queue;
