@@ -108,7 +108,7 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 }
 
 func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, Queues: o.queueCount(), NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
+	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, Queues: o.queueCount(), VLAN: o.vlan, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
 	switch {
 	case o.pci != "":
 	case strings.HasPrefix(o.dev, "net_"):

@@ -68,6 +68,10 @@ rnic_port_info(uint16_t port, struct rnic_port_info *info)
 	info->rx_checksum = (di.rx_offload_capa & RX_CHECKSUM) == RX_CHECKSUM;
 	info->tx_checksum = (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_TCP_CKSUM) != 0;
 	info->tx_segment = (di.tx_offload_capa & TX_SEGMENT) == TX_SEGMENT;
+	info->chains = (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+	info->chain_max = RTE_MIN(di.tx_desc_lim.nb_seg_max != 0 ? di.tx_desc_lim.nb_seg_max : UINT16_MAX, UINT16_MAX);
+	info->vlan = (di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_STRIP) && (di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_VLAN_INSERT);
+	info->if_index = di.if_index;
 	info->rss = (di.flow_type_rss_offloads & RSS_TYPES) != 0;
 	return 0;
 }
@@ -90,6 +94,14 @@ rnic_port_configure(uint16_t port, struct rnic_port_conf *conf)
 			(di.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM);
 	if (conf->tx_segment)
 		ec.txmode.offloads |= TX_SEGMENT;
+	// Never RTE_ETH_RX_OFFLOAD_TCP_LRO: which segments there were, and when, is TCP's and MPA's to see.
+	ec.rxmode.offloads |= di.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+	if (conf->chains)
+		ec.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	if (conf->vlan_strip)
+		ec.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
+	if (conf->vlan_insert)
+		ec.txmode.offloads |= RTE_ETH_TX_OFFLOAD_VLAN_INSERT;
 	if (conf->rss) {
 		ec.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		ec.rx_adv_conf.rss_conf.rss_key = conf->key;

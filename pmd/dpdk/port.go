@@ -148,6 +148,17 @@ func (p *Port) configure() error {
 	p.conf.mtu = C.uint16_t(p.cfg.MTU)
 	if !p.cfg.NoOffload {
 		p.conf.rx_checksum, p.conf.tx_checksum, p.conf.tx_segment = p.info.rx_checksum, p.info.tx_checksum, p.info.tx_segment
+		if p.ownsVLAN() {
+			p.conf.vlan_strip, p.conf.vlan_insert = 1, 1
+		}
+		if p.info.tx_segment != 0 || p.ownsVLAN() && p.insertsInSoftware() {
+			p.conf.chains = p.info.chains
+		}
+	}
+	if p.driver() == "net_af_packet" {
+		// The kernel takes the tag off; not asked for that the driver would put it back, but not into
+		// buffers like ours.
+		p.conf.vlan_strip = 1
 	}
 	if p.cfg.Queues > 1 && p.spreads() {
 		p.conf.rss = 1
@@ -174,6 +185,20 @@ func (p *Port) configure() error {
 	}
 	p.mapped = true
 	return nil
+}
+
+// ownsVLAN says whether the device puts Config.VLAN into frames and takes it off. Some drivers put it
+// in by themselves, into the frame, for which its first octets must lie in an mbuf of their own.
+func (p *Port) ownsVLAN() bool {
+	return p.cfg.VLAN != 0 && !p.cfg.NoOffload && p.info.vlan != 0 && (!p.insertsInSoftware() || p.info.chains != 0)
+}
+
+func (p *Port) insertsInSoftware() bool {
+	switch p.driver() {
+	case "net_af_packet", "net_virtio", "net_virtio_user":
+		return true
+	}
+	return false
 }
 
 // spreads says whether the device puts a flow on the queue its Toeplitz hash names; the others have
@@ -205,6 +230,9 @@ func (p *Port) Caps() pmd.Caps {
 		RxChecksum: p.conf.rx_checksum != 0,
 		TxChecksum: p.conf.tx_checksum != 0,
 		TxSegment:  p.conf.tx_segment != 0,
+	}
+	if p.ownsVLAN() {
+		c.VLAN = p.cfg.VLAN
 	}
 	if p.conf.table_size > 0 {
 		for _, q := range p.conf.table[:p.conf.table_size] {
