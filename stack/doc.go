@@ -80,6 +80,7 @@
 // What all of this stands on:
 //
 //	group.go             Pollers that share an address; frames between them
+//	group_rss.go         which member the port's own hash puts a connection on
 //	group_addr.go        what the members of a Group decide together about an address
 //	host_addr.go         is this address ours; which one do we speak from
 //	conn_path.go         the path MTU of a connection

@@ -28,8 +28,11 @@ func (o *nicOptions) checkDevice() error {
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
 	}
-	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd != "tap" && o.pmd != "memif" {
-		return fmt.Errorf("--queues %d: want 1 to %d, and more than one with --pmd tap or memif only", o.queues, queuesMax)
+	if o.queues < 1 || o.queues > queuesMax || o.queues > 1 && o.pmd == "kernel" {
+		return fmt.Errorf("--queues %d: want 1 to %d, and one with --pmd kernel", o.queues, queuesMax)
+	}
+	if err := o.checkCores(); err != nil {
+		return err
 	}
 	if o.pmd == "kernel" {
 		_, err := o.kernelAddr()
@@ -105,7 +108,7 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 }
 
 func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
+	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, Queues: o.queueCount(), VLAN: o.vlan, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
 	switch {
 	case o.pci != "":
 	case strings.HasPrefix(o.dev, "net_"):

@@ -59,6 +59,7 @@ type nicOptions struct {
 	peerMax  uint16 // of servers
 	mtu      int
 	core     int
+	cores    string
 	queues   int
 	spin     bool
 	page     string
@@ -86,7 +87,7 @@ type nicOptions struct {
 // deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
 // whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "spin", "fault", "capture", "ecn",
+	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "cores", "spin", "fault", "capture", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
 }
 
@@ -113,8 +114,9 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.gateways, "gateway", nil, "routers for what is not on the link, of either family")
 	f.Var(&number{&o.vlan, 0, vlanMax}, "vlan", "802.1Q tag of all frames, 1 to 4094; 0: untagged")
 	f.IntVar(&o.mtu, "mtu", 1500, "largest IP packet, octets")
-	f.IntVar(&o.queues, "queues", 1, "tap, memif: queues of the device, each with a poll-mode core of its own: --core and those after it")
+	f.IntVar(&o.queues, "queues", 1, "queues of the device, each with a poll-mode core of its own: --core and those after it, or --cores")
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
+	f.StringVar(&o.cores, "cores", "", "CPUs to pin the poll-mode cores to, as 2-5 or 2,4,6; without --queues, a queue for each")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
@@ -282,32 +284,34 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 			return err
 		}
 	}
-	for i := range o.queueCount() {
-		if err := n.addPoller(o, stride, i, group); err != nil {
+	// All queues first: how the port spreads over them is known then.
+	queues, pools := make([]pmd.Queue, o.queueCount()), make([]*mem.Pool, o.queueCount())
+	for i := range queues {
+		if pools[i], err = mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
+			return err
+		}
+		if queues[i], err = n.port.Open(i, pools[i]); err != nil {
+			return err
+		}
+	}
+	for i := range queues {
+		if err := n.addPoller(o, i, queues[i], pools[i], group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addPoller makes queue i of the device, with packet memory of its own, and a Poller on it.
-func (n *nic) addPoller(o *nicOptions, stride, i int, group *stack.Group) error {
-	pool, err := mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
-	if err != nil {
-		return err
-	}
-	queue, err := n.port.Open(i, pool)
-	if err != nil {
-		return err
-	}
+// addPoller makes a Poller on queue i of the device, which has packet memory of its own.
+func (n *nic) addPoller(o *nicOptions, i int, queue pmd.Queue, pool *mem.Pool, group *stack.Group) error {
 	cfg, err := o.config()
 	if err != nil {
 		return err
 	}
 	cfg.Name, cfg.Queue, cfg.Pool, cfg.Caps, cfg.MAC = n.port.Name(), queue, pool, n.port.Caps(), inet.MAC(n.port.MAC())
 	cfg.Group, cfg.Member = group, i
-	if cfg.Core != coreNone {
-		cfg.Core += i
+	if cfg.Core, err = o.coreOf(i); err != nil {
+		return err
 	}
 	p, err := stack.New(cfg)
 	if err == nil {

@@ -14,6 +14,8 @@ const (
 	descMax     = 32768
 	queuesMax   = 64
 	ringMax     = 1 << 20
+
+	ringQueuesMax = 16 // RTE_PMD_RING_MAX_RX_RINGS
 )
 
 // Config says which device a Port is and how it is set up. Exactly one of Vdev and PCI is given.
@@ -37,15 +39,23 @@ type Config struct {
 	MTU int
 	// Queues is how many queue pairs; 0: 1.
 	Queues int
+	// VLAN, 1 to 4094, is the 802.1Q tag that the device puts into every frame sent and takes off those
+	// received; frames of others are dropped and counted. Whoever uses the port sees none. Not every
+	// device can: Caps.VLAN says. 0: frames pass as they are.
+	VLAN uint16
 	// Promiscuous asks for frames to other addresses too.
 	Promiscuous bool
-	// NoOffload leaves checksums and segmentation to software.
+	// NoOffload leaves checksums, segmentation and VLAN tags to software.
 	NoOffload bool
+
+	rxRoom int // octets of a Buf that the device may fill; tests have frames come in chains so
 }
 
 // QueueStats is pmd.Counters and what only this device counts.
 type QueueStats struct {
 	pmd.Counters
+	Runs    uint64 // sent frames for the device to cut that were made of several segments
+	TagsPut uint64 // received without the VLAN tag, which the device took off unasked; put back
 	Copied  uint64 // received in a foreign mbuf or in a chain, copied into a Buf
 	Bounced uint64 // copied before sending: the slot lies across pages that are no neighbours for the device, or the driver cuts frames in software
 }
@@ -82,6 +92,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"MTU", c.MTU, 68, 65535},
 		{"Queues", c.Queues, 1, queuesMax},
+		{"VLAN", int(c.VLAN), 0, 4094},
 		{"RxBufs", c.RxBufs, 0, 1 << 24},
 		{"RxDesc", c.RxDesc, 0, descMax},
 		{"TxDesc", c.TxDesc, 0, descMax},
