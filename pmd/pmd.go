@@ -106,6 +106,16 @@ type LinkWatcher interface {
 	WatchLink(up func()) error
 }
 
+// Interrupter is a Queue that can wake a goroutine that sleeps until a frame comes.
+type Interrupter interface {
+	Queue
+	// Interrupt is the file descriptor that is readable then; false: there is none.
+	Interrupt() (fd int, ok bool)
+	// Arm switches it on: what comes from now on makes the descriptor readable. Call Rx once more
+	// before sleeping, for what came before. Arm(false) switches it off.
+	Arm(on bool)
+}
+
 // Timed is a Queue that holds frames for a time of its own, as fault does, or one around such a
 // Queue.
 type Timed interface {

@@ -23,6 +23,8 @@
 //	poller_config.go     Config, defaults, limits
 //	poller_stop.go       the end of a Poller
 //	poller_idle.go       what a Poller does when there is no work
+//	poller_rouse.go      waking one that sleeps until its device interrupts
+//	pause_amd64.go       waiting without giving up the core
 //	poller_affinity.go   the core it runs on
 //	poller_addrs.go      adding, removing and awaiting addresses
 //	poller_control.go    functions given to Submit

@@ -35,6 +35,7 @@ const crossingSlots = 128
 type Group struct {
 	secret  [16]byte
 	inboxes [][]*crossing // by receiver, then by sender
+	rousers []*rouser     // of the members
 	rss     *rss          // how the port spreads; nil: by rules of its own
 
 	lock         sync.Mutex // of what New, AddAddr and RemoveAddr change
@@ -52,7 +53,7 @@ func NewGroup(n int) (*Group, error) {
 	if n < 1 || n > groupMax {
 		return nil, fmt.Errorf("stack: group of %d pollers: want 1 to %d", n, groupMax)
 	}
-	g := &Group{inboxes: make([][]*crossing, n)}
+	g := &Group{inboxes: make([][]*crossing, n), rousers: make([]*rouser, n)}
 	if _, err := rand.Read(g.secret[:]); err != nil {
 		return nil, fmt.Errorf("stack: group: secret: %w", err)
 	}
@@ -82,8 +83,9 @@ func (g *Group) check(cfg *Config) error {
 	return nil
 }
 
-// addMember makes the rings to a new member.
-func (g *Group) addMember(member, frameMax int) {
+// addMember makes the rings to a new member, and knows how to rouse it.
+func (g *Group) addMember(member, frameMax int, r *rouser) {
+	g.rousers[member] = r
 	inbox := make([]*crossing, len(g.inboxes))
 	for from := range inbox {
 		if from != member {
@@ -95,6 +97,15 @@ func (g *Group) addMember(member, frameMax int) {
 
 // frameMaxOf is the longest frame of a port with this MTU.
 func frameMaxOf(mtu int) int { return mtu + inet.EthernetLen + 2*inet.VLANLen }
+
+// rouseAll is for news that all members are to heed.
+func (g *Group) rouseAll() {
+	for _, r := range g.rousers {
+		if r != nil {
+			r.rouse()
+		}
+	}
+}
 
 // owner is the member that a connection belongs to.
 func (p *Poller) owner(id *tcp.ID) int {
@@ -127,6 +138,7 @@ func (p *Poller) cross(b mem.Buf, to int, overheard bool) {
 		return
 	}
 	p.n.Crossed++
+	p.cfg.Group.rousers[to].rouse()
 }
 
 // crossing carries frames from one Poller to another.

@@ -114,6 +114,18 @@ func complete(cfg *Config) error {
 	if cfg.Queue == nil || cfg.Pool == nil {
 		return bad("needs a Queue and the Pool it was opened with")
 	}
+	if cfg.Idle == IdleInterrupt {
+		q, can := cfg.Queue.(pmd.Interrupter)
+		if can {
+			_, can = q.Interrupt()
+		}
+		switch {
+		case !can:
+			return bad("IdleInterrupt, and its queue has no interrupts")
+		case cfg.OnTurn != nil:
+			return bad("IdleInterrupt, and what OnTurn looks at interrupts nobody")
+		}
+	}
 	if cfg.MAC == (inet.MAC{}) || cfg.MAC[0]&1 != 0 {
 		return bad("MAC %v is not a unicast address", cfg.MAC)
 	}

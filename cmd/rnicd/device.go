@@ -8,6 +8,7 @@ import (
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/tap"
+	"github.com/rnicd/rnicd/stack"
 )
 
 // checkDevice refuses a device that cannot be, before anything is made.
@@ -57,11 +58,11 @@ func (o *nicOptions) useless() []string {
 	case o.pmd == "kernel":
 		return o.given(deviceFlags...)
 	case o.pmd == "tap":
-		return o.given("pci", "eal", "socket", "id", "role", "secret")
+		return o.given("pci", "eal", "socket", "id", "role", "secret", "flow-control", "promiscuous")
 	case o.pmd == "dpdk":
 		return o.given("socket", "id", "role", "secret")
 	case o.pmd == "memif":
-		return o.given("dev", "pci", "eal", "host-addr", "no-offload")
+		return o.given("dev", "pci", "eal", "host-addr", "no-offload", "flow-control", "promiscuous")
 	}
 	return nil
 }
@@ -108,7 +109,18 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 }
 
 func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
-	cfg := dpdk.Config{Arena: arena, MTU: o.mtu, Queues: o.queueCount(), VLAN: o.vlan, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci}
+	mac, err := o.givenMAC()
+	if err != nil {
+		return nil, err
+	}
+	idle, err := o.idlePolicy()
+	if err != nil {
+		return nil, err
+	}
+	cfg := dpdk.Config{
+		FlowControl: o.flowControl, Promiscuous: o.promiscuous, Interrupts: idle == stack.IdleInterrupt, MAC: mac,
+		Arena: arena, MTU: o.mtu, Queues: o.queueCount(), VLAN: o.vlan, NoOffload: o.noOffload, EALArgs: strings.Fields(o.eal), PCI: o.pci,
+	}
 	switch {
 	case o.pci != "":
 	case strings.HasPrefix(o.dev, "net_"):

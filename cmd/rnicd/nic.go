@@ -18,6 +18,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/capture"
+	"github.com/rnicd/rnicd/pmd/dpdk"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
@@ -62,11 +63,15 @@ type nicOptions struct {
 	cores    string
 	queues   int
 	spin     bool
+	idle     string
 	page     string
 	node     int
 	fault    string
 	capture  string
 	counters bool
+
+	flowControl string
+	promiscuous bool
 
 	memif memifOptions
 
@@ -87,7 +92,7 @@ type nicOptions struct {
 // deviceFlags are of no use without a device of ours. --congestion is one too, except for a client,
 // whose peer hears of it.
 var deviceFlags = []string{
-	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "cores", "spin", "fault", "capture", "ecn",
+	"dev", "pci", "eal", "socket", "id", "role", "secret", "host-addr", "gateway", "vlan", "mtu", "queues", "core", "cores", "spin", "idle", "flow-control", "promiscuous", "fault", "capture", "ecn",
 	"no-dad", "dad", "mac", "no-offload", "rto-min", "pto-min", "pacing", "no-markers", "markers", "drop-bad-crc",
 }
 
@@ -118,6 +123,9 @@ func (o *nicOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.core, "core", coreNone, "CPU to pin the poll-mode core to; -1: the scheduler's choice")
 	f.StringVar(&o.cores, "cores", "", "CPUs to pin the poll-mode cores to, as 2-5 or 2,4,6; without --queues, a queue for each")
 	f.BoolVar(&o.spin, "spin", false, "never give up the core, even when idle")
+	f.StringVar(&o.idle, "idle", idleAdaptive, "what an idle poll-mode core does: "+strings.Join(idleNames, ", "))
+	f.StringVar(&o.flowControl, "flow-control", "", "dpdk: pause frames, none, rx (heed), tx (send) or full (default: as the device has it)")
+	f.BoolVar(&o.promiscuous, "promiscuous", false, "dpdk: take in frames to other addresses too")
 	f.StringVar(&o.page, "page", "auto", "page size of packet and region memory: auto, 2M, 1G or normal")
 	f.IntVar(&o.node, "node", hugepages.AnyNode, "NUMA node of the memory; -1: any")
 	f.StringVar(&o.fault, "fault", "", "a bad network, as drop=1%,reorder=1%,dup=0.5%,corrupt=0.1%,delay=1ms,seed=7")
@@ -172,6 +180,9 @@ func (o *nicOptions) check() error {
 		return fmt.Errorf("--mtu %d: want %d to %d octets", o.mtu, mtuMin, most)
 	}
 	if _, err := o.control(); err != nil {
+		return err
+	}
+	if _, err := o.idlePolicy(); err != nil {
 		return err
 	}
 	if err := o.checkTimer("rto-min", o.rtoMin, rtoMinMax); err != nil {
@@ -242,12 +253,13 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	if regionBytes > math.MaxInt64-packets-arenaExtra {
 		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
 	}
+	node := o.nodeOfDevice()
 	inArena := packets
 	if o.lendsPackets() {
 		inArena = 0
 	}
 	n := &nic{}
-	n.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + regionBytes + arenaExtra, Page: page, Node: o.node})
+	n.arena, err = hugepages.New(hugepages.Config{Bytes: inArena + regionBytes + arenaExtra, Page: page, Node: node})
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +267,7 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	n.packets = n.arena
 	if o.lendsPackets() {
 		// What is registered is nobody else's to see.
-		n.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: page, Node: o.node, Memfd: true})
+		n.packets, err = hugepages.New(hugepages.Config{Bytes: packets + arenaExtra, Page: page, Node: node, Memfd: true})
 		if err != nil {
 			return nil, errors.Join(err, n.Close())
 		}
@@ -334,8 +346,8 @@ func (o *nicOptions) config() (stack.Config, error) {
 		Addr: addrs[0], Addrs: addrs[1:], Routes: routes, VLAN: o.vlan, NoDAD: o.noDAD, QuickDAD: o.quickDAD(),
 		MTU: o.mtu, ConnsMax: connsMax, PeerMax: int(o.peerMax), Core: o.core, Idle: stack.IdleAdaptive,
 	}
-	if o.spin {
-		cfg.Idle = stack.IdleSpin
+	if cfg.Idle, err = o.idlePolicy(); err != nil {
+		return cfg, err
 	}
 	if o.ecn {
 		cfg.TCP.ECN = tcp.ECNActive
@@ -422,7 +434,7 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 	if device, ok := n.device.(interface{ Lost() error }); ok {
 		gone = device.Lost
 	}
-	c, full := conflicts{told: map[netip.Addr]told{}}, fullness{}
+	c, full, health := conflicts{told: map[netip.Addr]told{}}, fullness{}, newHealth(n.device)
 	while, cancel := context.WithCancelCause(ctx)
 	n.watch.Go(func() {
 		defer cancel(nil)
@@ -435,6 +447,7 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 				if err == nil {
 					err = c.look(while, n.pollers[0], out)
 					full.look(while, n.pollers, out)
+					health.look(time.Now(), out)
 				}
 				if err != nil {
 					cancel(err)
@@ -454,7 +467,9 @@ func (n *nic) whileThere(ctx context.Context, out *output) (while context.Contex
 }
 
 // isLost is true of the reasons that whileThere has.
-func isLost(err error) bool { return errors.Is(err, tap.ErrGone) || errors.Is(err, errAddrTaken) }
+func isLost(err error) bool {
+	return errors.Is(err, tap.ErrGone) || errors.Is(err, dpdk.ErrGone) || errors.Is(err, errAddrTaken)
+}
 
 // ending joins what a command ended with and what closing says. A device that has gone is the
 // reason, the context that ended for it is not.

@@ -102,6 +102,7 @@ rnic_port_configure(uint16_t port, struct rnic_port_conf *conf)
 		ec.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_VLAN_STRIP;
 	if (conf->vlan_insert)
 		ec.txmode.offloads |= RTE_ETH_TX_OFFLOAD_VLAN_INSERT;
+	ec.intr_conf.rxq = conf->interrupts;
 	if (conf->rss) {
 		ec.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		ec.rx_adv_conf.rss_conf.rss_key = conf->key;
@@ -211,14 +212,6 @@ rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous)
 	if (err < 0)
 		(void)rte_eth_dev_stop(port);
 	return err;
-}
-
-int
-rnic_port_link_up(uint16_t port)
-{
-	struct rte_eth_link link;
-
-	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
 int

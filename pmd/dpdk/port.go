@@ -42,6 +42,7 @@ type Port struct {
 	rings   *ringPair
 	last    PortStats // once closed
 	link    *linkWatch
+	stuck   map[int]time.Time // queues that refused all at the last look, since when
 }
 
 // rssKey is Toeplitz key material for the longest key of any driver: two octets again and again, so
@@ -170,6 +171,9 @@ func (p *Port) configure() error {
 			p.conf.key[i] = C.uint8_t(rssKey[i])
 		}
 	}
+	if p.cfg.Interrupts {
+		p.conf.interrupts = 1
+	}
 	if rc := C.rnic_port_configure(p.id, &p.conf); rc < 0 {
 		return failed(p.name, "rte_eth_dev_configure", rc)
 	}
@@ -213,8 +217,11 @@ func (p *Port) driver() string { return C.GoString(&p.info.driver[0]) }
 // Name returns the device's name as DPDK knows it.
 func (p *Port) Name() string { return p.name }
 
-// MAC returns the device's address.
+// MAC returns the device's address, or Config.MAC.
 func (p *Port) MAC() (mac [6]byte) {
+	if p.cfg.MAC != mac {
+		return p.cfg.MAC
+	}
 	for i := range mac {
 		mac[i] = byte(p.info.mac[i])
 	}
@@ -271,18 +278,20 @@ func (p *Port) Open(i int, pool *mem.Pool) (pmd.Queue, error) {
 	if p.cfg.Promiscuous {
 		promiscuous = 1
 	}
+	if err := p.setMAC(); err != nil {
+		return nil, err
+	}
 	if rc := C.rnic_port_start(p.id, &p.conf, promiscuous); rc < 0 {
 		return nil, failed(p.name, "rte_eth_dev_start", rc)
 	}
 	p.started = true
+	if err := p.setFlowControl(); err != nil {
+		return nil, err
+	}
+	if _, ok := q.Interrupt(); p.cfg.Interrupts && !ok {
+		return nil, fmt.Errorf("dpdk: %s (driver %s) has no receive interrupts: leave Interrupts off", p.name, p.driver())
+	}
 	return q, nil
-}
-
-// LinkUp says whether the device has a link; true for ever on most virtual ones. It does not wait.
-func (p *Port) LinkUp() bool {
-	environment.Lock()
-	defer environment.Unlock()
-	return !p.closed && C.rnic_port_link_up(p.id) != 0
 }
 
 // Stats asks the device. It may be slow; not for the packet path.

@@ -58,6 +58,7 @@ struct rnic_port_conf {
 	uint8_t rx_checksum, tx_checksum, tx_segment;
 	uint8_t chains; // send frames of several buffers
 	uint8_t vlan_strip, vlan_insert;
+	uint8_t interrupts;
 	uint8_t rss;
 	uint8_t key[64];
 	uint8_t key_size;
@@ -69,13 +70,33 @@ struct rnic_port_stats {
 	uint64_t missed, no_mbuf, rx_errors, tx_errors;
 };
 
+// --- what else a port is asked and told (device.c)
+
+struct rnic_port_link {
+	uint8_t up, full_duplex;
+	uint32_t mbps; // 0: unknown
+};
+
+struct rnic_xstat {
+	char name[64];
+	uint64_t value;
+};
+
+int rnic_port_link(uint16_t port, struct rnic_port_link *link);
+int rnic_port_xstats(uint16_t port, struct rnic_xstat *x, unsigned n);
+int rnic_port_set_mac(uint16_t port, const uint8_t mac[6]);
+int rnic_port_filter_mac(uint16_t port, const uint8_t mac[6], int add);
+int rnic_port_flow_control(uint16_t port, int mode);
+int rnic_port_flow_control_mode(uint16_t port);
+int rnic_port_removed(uint16_t port);
+int rnic_port_offloads(uint16_t port, char *text, size_t size);
+
 int rnic_port_find(const char *name, uint16_t *port);
 int rnic_port_probe(const char *bus, const char *name, const char *args);
 int rnic_port_info(uint16_t port, struct rnic_port_info *info);
 int rnic_port_configure(uint16_t port, struct rnic_port_conf *conf);
 int rnic_port_adjust(uint16_t port, uint16_t *rx_desc, uint16_t *tx_desc); // to what the device accepts
 int rnic_port_start(uint16_t port, struct rnic_port_conf *conf, int promiscuous);
-int rnic_port_link_up(uint16_t port);
 int rnic_port_stats(uint16_t port, struct rnic_port_stats *stats);
 int rnic_port_stop(uint16_t port);
 int rnic_port_close(uint16_t port, const char *vdev);
@@ -139,6 +160,9 @@ struct rnic_queue *rnic_queue_new(const struct rnic_queue_conf *conf, int *err, 
 struct rnic_io *rnic_queue_io(struct rnic_queue *q);
 uint32_t rnic_queue_rx_usable(const struct rnic_queue *q);
 uint32_t rnic_queue_gathers(const struct rnic_queue *q); // can runs be sent?
+uint32_t rnic_queue_refused(const struct rnic_queue *q);
+int rnic_queue_interrupt_fd(const struct rnic_queue *q);
+int rnic_queue_interrupt(const struct rnic_queue *q, int arm);
 uint32_t rnic_queue_outstanding(const struct rnic_queue *q);
 void rnic_queue_drain(struct rnic_queue *q); // before the device stops: throws away what was received
 void rnic_queue_collect(struct rnic_queue *q);

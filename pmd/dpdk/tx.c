@@ -327,6 +327,10 @@ rnic_tx(struct rnic_queue *q, uint32_t n)
 	io->tx_errors += taken - count(io, at, sent); // of the prefix, those that build or the device gave up
 out:
 	io->tx_full += n - taken;
+	if (unlikely(taken == 0))
+		__atomic_store_n(&q->refused, q->refused + 1, __ATOMIC_RELAXED);
+	else if (unlikely(q->refused != 0))
+		__atomic_store_n(&q->refused, 0, __ATOMIC_RELAXED);
 	queue_finish(q);
 	q->outstanding -= io->ndone;
 	queue_leave();
