@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
 	"github.com/rnicd/rnicd/tools/iperf3"
@@ -22,7 +23,7 @@ import (
 // kernel's sockets.
 type streamNet struct {
 	transport iperf3.Transport
-	nic       *nic         // nil: the kernel's
+	nic       *port.Port   // nil: the kernel's
 	from      netip.Addr   // of the kernel's; invalid: all
 	lost      func() error // of the device
 	counted   func()       // tells of what was counted
@@ -38,25 +39,25 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 		return ctx, &streamNet{transport: kernelSockets{}, from: from}, err
 	}
 	var log bytes.Buffer
-	dev, err := openNIC(o, streamRegion, &log, o.openPort)
+	dev, err := openNIC(o, streamRegion, &log)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.remark("%s", strings.TrimRight(log.String(), "\n"))
-	if err := dev.start(); err != nil {
+	if err := dev.Start(); err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	r.remark("device      %s", o.describe(dev.port.Name()))
+	r.remark("device      %s", o.describe(dev.Name()))
 	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	log.Reset()
-	err = dev.awaitAddrs(ctx, &log)
+	err = awaitAddrs(ctx, dev, &log)
 	if log.Len() > 0 {
 		r.remark("%s", strings.TrimRight(log.String(), "\n"))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, dev.Close())
 	}
-	while, lost := dev.whileThere(ctx, r.remarks)
+	while, lost := dev.Watch(ctx, conditions{r.remarks})
 	n.lost, n.counted = lost, tellCounters(r.remarks, dev, nil, o.counters)
 	return while, n, nil
 }
@@ -68,7 +69,7 @@ const (
 	streamRegion    = 4096 // nothing is registered
 )
 
-func (n *streamNet) pollers() []*stack.Poller { return n.nic.pollers }
+func (n *streamNet) pollers() []*stack.Poller { return n.nic.Pollers() }
 
 // host is --addr for the kernel, empty for all of its addresses.
 func (n *streamNet) host() string {
@@ -141,7 +142,7 @@ func (n *streamNet) Close() error {
 		return nil
 	}
 	lost := n.lost()
-	n.nic.await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
+	n.nic.Await(context.Background(), flushTimeout, func(k *stack.Counters) bool { return k.Conns == k.TimeWait })
 	n.counted()
 	return errors.Join(lost, n.nic.Close())
 }
