@@ -51,6 +51,7 @@ var allowed = map[string][]string{
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"daemon/port":         {"rnic", "stack", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
+	"daemon/config":       {"daemon/port", "rnic", "rsocket", "stack", "tcp/cc", "pmd/fault", "tools/iperf3", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping"},
 	"cmd/rnicd":           {"daemon/port", "hugepages", "inet", "mpa", "pmd/dpdk", "pmd/fault", "pmd/memif", "pmd/tap", "pmd/wire", "rnic", "rsocket", "stack", "stream", "tcp/cc", "tools/iperf3", "tools/peer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/xfer"},
 	"tools/peer":          {"rnic"},
 	"tools/xfer":          {"tools/peer", "rnic"},

@@ -22,10 +22,11 @@ var engine = []string{"crc32c", "ddp", "inet", "mem", "mpa", "rdmap", "tcp", "tc
 // needed are the imports of engine packages that tools and examples have all the same: importer,
 // imported, and why no public way does.
 var needed = map[[2]string]string{
-	{"daemon/port", "mem"}:    "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
-	{"daemon/port", "inet"}:   "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
-	{"daemon/port", "tcp"}:    "stack.Config.TCP is a tcp.Config",
-	{"daemon/port", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm",
+	{"daemon/port", "mem"}:      "stack.Config.Pool, the packet buffers of a Poller, is a mem.Pool",
+	{"daemon/port", "inet"}:     "stack.Config has an inet.MAC and inet.Routes, and AddrStatus a MAC",
+	{"daemon/port", "tcp"}:      "stack.Config.TCP is a tcp.Config",
+	{"daemon/port", "tcp/cc"}:   "tcp.Config.Congestion is a cc.Algorithm",
+	{"daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file has its name",
 
 	{"cmd/rnicd", "inet"}:   "stack.AddrStatus has an inet.MAC",
 	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
