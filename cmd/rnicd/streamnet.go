@@ -16,6 +16,7 @@ import (
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/stream"
+	"github.com/rnicd/rnicd/tools/bytestream"
 	"github.com/rnicd/rnicd/tools/iperf3"
 )
 
@@ -36,7 +37,7 @@ type streamNet struct {
 func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Context, *streamNet, error) {
 	if o.pmd == "kernel" {
 		from, err := o.kernelAddr()
-		return ctx, &streamNet{transport: kernelSockets{}, from: from}, err
+		return ctx, &streamNet{transport: bytestream.Kernel{}, from: from}, err
 	}
 	var log bytes.Buffer
 	dev, err := openNIC(o, streamRegion, &log)
@@ -48,7 +49,7 @@ func openStreamNet(ctx context.Context, o *nicOptions, r *reporter) (context.Con
 		return nil, nil, errors.Join(err, dev.Close())
 	}
 	r.remark("device      %s", o.describe(dev.Name()))
-	n := &streamNet{transport: ourStreams{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
+	n := &streamNet{transport: bytestream.Ours{}, nic: dev, options: stream.Options{ReceiveWindowMax: streamWindowMax, SendBuffer: streamBuffer}}
 	log.Reset()
 	err = awaitAddrs(ctx, dev, &log)
 	if log.Len() > 0 {
@@ -149,46 +150,3 @@ func (n *streamNet) Close() error {
 
 // flushTimeout bounds the wait for what closed connections still have to say.
 const flushTimeout = 2 * time.Second
-
-// ourStreams is what iperf3 wants of our stack beyond net.Conn.
-type ourStreams struct{}
-
-// infoTimeout bounds the question to a Poller.
-const infoTimeout = time.Second
-
-// windowMost bounds the buffers that a peer's -w makes us have for each stream.
-const windowMost = 16 << 20
-
-// Prepare implements iperf3.Transport.
-func (ourStreams) Prepare(c net.Conn, p iperf3.Params) error {
-	s, ok := c.(*stream.Conn)
-	if !ok {
-		return fmt.Errorf("%T is no stream of ours", c)
-	}
-	err := s.SetNoDelay(p.NoDelay)
-	if n := min(p.Window, windowMost); n > 0 {
-		err = errors.Join(err, s.SetReadBuffer(n), s.SetWriteBuffer(n))
-	}
-	if p.TOS != 0 {
-		err = errors.Join(err, s.SetTOS(uint8(p.TOS)))
-	}
-	if p.Congestion != "" {
-		err = errors.Join(err, s.SetCongestion(p.Congestion))
-	}
-	return err
-}
-
-// Info implements iperf3.Transport.
-func (ourStreams) Info(c net.Conn) iperf3.Info {
-	info := iperf3.Info{Retransmits: -1}
-	s, ok := c.(*stream.Conn)
-	if !ok {
-		return info
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), infoTimeout)
-	defer cancel()
-	if i, err := s.Info(ctx); err == nil {
-		info.Retransmits, info.Unacked, info.Congestion = int64(i.TCP.Retransmits), int(i.Unacked), i.Congestion
-	}
-	return info
-}
