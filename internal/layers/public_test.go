@@ -28,6 +28,8 @@ var needed = map[[2]string]string{
 	{"daemon/port", "tcp/cc"}:   "tcp.Config.Congestion is a cc.Algorithm",
 	{"daemon/config", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the file has its name",
 
+	{"daemon", "inet"}: "port.Reporter is told of an inet.MAC",
+
 	{"cmd/rnicd", "inet"}:   "stack.AddrStatus has an inet.MAC",
 	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
 	{"cmd/rnicd", "mpa"}:    "a start-up frame that is none ends as an *mpa.Error: rnic has no name for it",
