@@ -413,3 +413,24 @@ func TestLateArrivalDisprovesABlackHole(t *testing.T) {
 	s.push(3000)
 	s.expect(". 15001:18001 ack 1 fresh")
 }
+
+// Without SACK, what was sent before the last of what stalled may have arrived before the path
+// changed: an acknowledgment of both tells nothing, and the MSS stays at the base.
+func TestAckOfWhatArrivedBeforeTheBlackHole(t *testing.T) {
+	cfg := sackOnly()
+	cfg.MSS, cfg.InitialWindow = 3000, 20
+	s := opened(t, cfg, "mss 3000", 10*ms)
+	s.expect()
+	s.push(3000, 3000, 3000)
+	for s.c.Stats().BlackHoles == 0 {
+		s.sent()
+		s.advance(s.c.Deadline() - s.now)
+	}
+	s.sent()
+	s.in(". 1 ack 9001") // the first came in pieces now, the others long ago
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Fatalf("EMSS %d", n)
+	}
+	s.push(1000)
+	s.expect(". 9001:10001 ack 1 fresh")
+}
