@@ -1,4 +1,4 @@
-//go:build !purego
+//go:build !race && !purego
 
 package crc32c
 
