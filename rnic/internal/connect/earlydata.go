@@ -67,7 +67,12 @@ func (l *Connection) arriveEarly(off uint64, b mem.Buf, data []byte) stack.Verdi
 		return stack.Taken
 	}
 	pos := uintptr(unsafe.Pointer(unsafe.SliceData(data))) - uintptr(unsafe.Pointer(unsafe.SliceData(l.Pool.Slot(b))))
-	h.Pieces = append(h.Pieces, piece{off: off, buf: b, pos: uint32(pos), n: uint32(len(data))})
+	own := l.Pool.Own(b) // a FPDU that begins here will be held, and joined
+	if own == mem.NoBuf {
+		l.Fail(ErrPipelined)
+		return stack.Taken
+	}
+	h.Pieces = append(h.Pieces, piece{off: off, buf: own, pos: uint32(pos), n: uint32(len(data))})
 	return stack.Kept
 }
 
