@@ -23,7 +23,6 @@ import (
 type host struct {
 	dev    *rnic.Adapter
 	poller *stack.Poller
-	arena  *hugepages.Arena
 	app    func() int // runs to completion in each Turn; Poller's goroutine
 }
 
@@ -101,9 +100,18 @@ func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
 	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
-	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
-	pool, err := mem.NewPool(h.arena, bufs)
+	arena := newArena(b, int64(bufs.Bytes()))
+	pool, err := mem.NewPool(arena, bufs)
 	require.NoError(b, err)
+	return hostOn(b, port, addr, mtu, pool, nil, wrap)
+}
+
+// hostOn is hostBehind with a pool that is there, and with what turns all Pollers where nobody else
+// does (rnic.Config.Manual).
+func hostOn(b testing.TB, port pmd.Port, addr string, mtu int, pool *mem.Pool, manual func(),
+	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
+	b.Helper()
+	h := &host{}
 	queue, err := port.Open(0, pool)
 	require.NoError(b, err)
 	h.poller = testhost.NewPoller(b, port, stack.Config{
@@ -111,7 +119,7 @@ func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
 		ConnsMax: 8, TCP: tcp.Config{ReceiveWindow: 1 << 20},
 		OnTurn: h.turned,
 	})
-	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}})
+	h.dev, err = rnic.Open(rnic.Config{Pollers: []*stack.Poller{h.poller}, Manual: manual})
 	require.NoError(b, err)
 	return h
 }

@@ -204,6 +204,7 @@ func smallPair(t testing.TB, server, client *host, w smallWay, n uint64) (*small
 type together struct {
 	server, client *host
 	stop, stopped  chan struct{}
+	lent           bool
 }
 
 // newTogether is two hosts on a wire. Until own, and from the end of the test on, a goroutine turns
@@ -218,7 +219,12 @@ func newTogether(t testing.TB) *together {
 
 func (g *together) turn() int { return g.client.poller.Turn() + g.server.poller.Turn() }
 
+// lend has a goroutine turn the hosts, own ends that; both do nothing when it is so already.
 func (g *together) lend() {
+	if g.lent {
+		return
+	}
+	g.lent = true
 	g.stop, g.stopped = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(g.stopped)
@@ -236,6 +242,10 @@ func (g *together) lend() {
 }
 
 func (g *together) own() {
+	if !g.lent {
+		return
+	}
+	g.lent = false
 	close(g.stop)
 	<-g.stopped
 }

@@ -17,8 +17,8 @@ type Series struct {
 	Lost  int       // slices in which a thread lost its core
 }
 
-// quantile of values, of which there may be none.
-func quantile(values []float64, q float64) float64 {
+// Quantile is the value below which the part q of values lies; of none it is not a number.
+func Quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
@@ -32,8 +32,8 @@ func quantile(values []float64, q float64) float64 {
 }
 
 // Best is the best decile, Median the median.
-func (s *Series) Best() float64   { return quantile(s.Rates, 0.9) }
-func (s *Series) Median() float64 { return quantile(s.Rates, 0.5) }
+func (s *Series) Best() float64   { return Quantile(s.Rates, 0.9) }
+func (s *Series) Median() float64 { return Quantile(s.Rates, 0.5) }
 
 // Value is a figure with its spread.
 type Value struct {
@@ -44,7 +44,7 @@ type Value struct {
 
 // Rate is what s does times factor: a unit, or a part for a core.
 func Rate(s *Series, factor float64) Value {
-	return Value{s.Best() * factor, s.Median() * factor, quantile(s.Rates, 0.25) * factor, quantile(s.Rates, 0.75) * factor, len(s.Rates), s.Lost}
+	return Value{s.Best() * factor, s.Median() * factor, Quantile(s.Rates, 0.25) * factor, Quantile(s.Rates, 0.75) * factor, len(s.Rates), s.Lost}
 }
 
 // Cost is the time that one unit of work takes, times factor: the best is the least.
@@ -62,12 +62,12 @@ func Ratio(a, b *Series) Value {
 		}
 	}
 	return Value{
-		Best: a.Best() / b.Best(), Median: a.Median() / b.Median(), Low: quantile(pairs, 0.25), High: quantile(pairs, 0.75),
+		Best: a.Best() / b.Best(), Median: a.Median() / b.Median(), Low: Quantile(pairs, 0.25), High: Quantile(pairs, 0.75),
 		Slices: len(pairs), Lost: a.Lost + b.Lost,
 	}
 }
 
 // Samples is a Value of figures that are not rates: the best is the least.
 func Samples(values []float64) Value {
-	return Value{quantile(values, 0.1), quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75), len(values), 0}
+	return Value{Quantile(values, 0.1), Quantile(values, 0.5), Quantile(values, 0.25), Quantile(values, 0.75), len(values), 0}
 }

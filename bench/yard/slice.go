@@ -27,6 +27,7 @@ type Slice struct {
 	warm        time.Time // what is done before does not count: caches are another's
 	first, last time.Time
 	work        float64
+	busy        time.Duration
 	until       float64
 }
 
@@ -56,10 +57,23 @@ func (s *Slice) Did(work float64) {
 	}
 }
 
+// Spent is Did of work that took so much time, which is counted instead of what passed: for a side
+// that waits in between.
+func (s *Slice) Spent(work float64, busy time.Duration) {
+	if time.Now().Before(s.warm) {
+		return
+	}
+	s.work += work
+	s.busy += busy
+}
+
 // rate is work a second, 0 if there was none.
 func (s *Slice) rate() float64 {
 	if s.work == 0 {
 		return 0
+	}
+	if s.busy > 0 {
+		return s.work / s.busy.Seconds()
 	}
 	return s.work / s.last.Sub(s.first).Seconds()
 }

@@ -18,9 +18,9 @@ func TestQuantiles(t *testing.T) {
 	s := &Series{Rates: []float64{50, 10, 40, 20, 30}}
 	require.Equal(t, 30.0, s.Median())
 	require.Equal(t, 46.0, s.Best())
-	require.Equal(t, 10.0, quantile(s.Rates, 0))
-	require.Equal(t, 50.0, quantile(s.Rates, 1))
-	require.True(t, math.IsNaN(quantile(nil, 0.5)))
+	require.Equal(t, 10.0, Quantile(s.Rates, 0))
+	require.Equal(t, 50.0, Quantile(s.Rates, 1))
+	require.True(t, math.IsNaN(Quantile(nil, 0.5)))
 	require.Equal(t, []float64{50, 10, 40, 20, 30}, s.Rates, "the turns stay in order")
 }
 

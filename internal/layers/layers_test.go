@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 	"tools/perf":          {"tools/peer", "rnic", "hugepages"},
 	"tools/perftest":      {"tools/perf", "tools/peer", "rnic", "stack"},
 	"tools/perf/pair":     {"tools/perf", "tools/peer", "rnic"},
-	"bench":               {"rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
+	"bench":               {"bench/yard", "bench/floor", "rnic", "stream", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk"},
 	"bench/plot":          {},
 	"bench/yard":          {"bench/plot"},
 	"bench/floor":         {"bench/yard", "crc32c", "mem"},
