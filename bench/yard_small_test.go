@@ -23,7 +23,7 @@ func latencyPart(y *yardstick) {
 	ask, answer := pingPair(y, g.server, g.client, false, 8<<20)
 	park(y, g)
 	y.take(&yard.Contender{
-		Name: "Write of 8 octets there and back", Unit: "pairs/s",
+		Name: "Write of 8 octets there and back", Unit: "pairs/s", Resume: g.clock.resume, Pause: g.clock.pause,
 		Left: func(s *yard.Slice) {
 			g.client.app = ask.step
 			ask.resumed = true
@@ -79,7 +79,7 @@ func sending(y *yardstick, way smallWay) *yard.Contender {
 	send, recv := smallPair(y, g.server, g.client, way, 1<<62)
 	park(y, g)
 	return &yard.Contender{
-		Name: "Send of 64 octets, " + way.String(), Unit: "Sends/s",
+		Name: "Send of 64 octets, " + way.String(), Unit: "Sends/s", Resume: g.clock.resume, Pause: g.clock.pause,
 		Left: func(s *yard.Slice) {
 			g.client.app = send.step
 			for !s.Over() {
@@ -98,7 +98,6 @@ func sending(y *yardstick, way smallWay) *yard.Contender {
 		},
 		Check: func() error {
 			g.client.app, g.server.app = nil, nil
-			g.lend()
 			if recv.wrong > 0 || recv.got == 0 {
 				return fmt.Errorf("%d of %d Sends are not what was sent", recv.wrong, recv.got)
 			}

@@ -16,11 +16,15 @@ import (
 )
 
 var (
-	yardRun   = flag.String("yard", "", "full or quick: measure, print a table, write bench/results and, if full, docs/results")
-	yardOnly  = flag.String("yard.only", "", "parts to measure, with commas between; all if empty")
-	yardPeers = flag.String("yard.peers", "", "directory with the ends of bench/peers, for gVisor; none if empty")
-	yardRnicd = flag.String("yard.rnicd", "", "the program rnicd, for its demo; none if empty")
+	yardRun     = flag.String("yard", "", "full or quick: measure, print a table, write bench/results, and goals.svg in docs/results")
+	yardOnly    = flag.String("yard.only", "", "parts to measure, with commas between; all if empty")
+	yardPeers   = flag.String("yard.peers", "", "directory with the ends of bench/peers, for gVisor; none if empty")
+	yardProfile = flag.String("yard.profile", "", "measure the budget of an octet's way: write the CPU profile to this file, and the table to budget.tsv in docs/results")
+	yardRnicd   = flag.String("yard.rnicd", "", "the program rnicd, for its demo; none if empty")
 )
+
+// resultsDir is where tables and figures of the documents are.
+const resultsDir = "../docs/results"
 
 // yardstick is one run over all parts.
 type yardstick struct {
@@ -45,6 +49,7 @@ var parts = []part{
 	{"theft", theft}, {"write", writeParts}, {"markers", markersPart}, {"loss", lossPart}, {"latency", latencyPart}, {"sends", sendsPart},
 	{"connections", connectionsPart}, {"startups", startupsPart}, {"veth", vethPart}, {"tap", tapPart},
 	{"demo", demoPart}, {"ucx", ucxPart}, {"gvisor", gvisorPart},
+	{"budget", budgetPart},
 }
 
 // TestYardsticks measures with -yard=full or -yard=quick (make bench, make bench-quick). Without,
@@ -95,9 +100,7 @@ func (y *yardstick) save() {
 	name, err := y.report.Save("results")
 	require.NoError(y, err)
 	y.Log(name)
-	if y.full {
-		require.NoError(y, os.WriteFile("../docs/results/goals.svg", []byte(y.report.Figure().SVG()), 0o644))
-	}
+	require.NoError(y, os.WriteFile(resultsDir+"/goals.svg", []byte(y.report.Figure().SVG()), 0o644))
 }
 
 // take has contenders take turns.

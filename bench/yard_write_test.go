@@ -60,21 +60,20 @@ func cablePools(t testing.TB, c cable) (pools [2]*mem.Pool) {
 
 // onPorts makes the hosts of two ports.
 func onPorts(t testing.TB, c cable, ports [2]pmd.Port, pools [2]*mem.Pool) *together {
-	wrap := func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
+	g := &together{}
+	cfg := hostConfig{mtu: c.mtu, clock: g.clock.now, wrap: func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
 		if c.faults == nil {
 			return q
 		}
-		faulty, err := fault.Wrap(q, pool, fault.Spec{Seed: 1, HeldMax: 4096, Rx: *c.faults}, func() int64 { return time.Now().UnixNano() })
+		faulty, err := fault.Wrap(q, pool, fault.Spec{Seed: 1, HeldMax: 4096, Rx: *c.faults}, g.clock.now)
 		require.NoError(t, err)
 		return faulty
-	}
-	g := &together{}
-	var manual func()
+	}}
 	if c.manual {
-		manual = func() { g.turn() }
+		cfg.manual = func() { g.turn() }
 	}
-	g.server = hostOn(t, ports[0], "10.9.0.1/24", c.mtu, pools[0], manual, wrap)
-	g.client = hostOn(t, ports[1], "10.9.0.2/24", c.mtu, pools[1], manual, wrap)
+	g.server = hostOn(t, ports[0], "10.9.0.1/24", pools[0], cfg)
+	g.client = hostOn(t, ports[1], "10.9.0.2/24", pools[1], cfg)
 	if !c.manual {
 		t.Cleanup(g.own)
 		g.lend()
@@ -204,7 +203,7 @@ func writing(t testing.TB, name string, c cable, markers bool) *yard.Contender {
 func writingOn(t testing.TB, name string, g *together, markers bool) *yard.Contender {
 	w, s := newWriter(t, g, markers)
 	return &yard.Contender{
-		Name: name, Unit: "octets/s",
+		Name: name, Unit: "octets/s", Resume: g.clock.resume, Pause: g.clock.pause,
 		Left: func(slice *yard.Slice) {
 			w.slice, g.client.app = slice, w.step
 			for !slice.Over() {
@@ -217,9 +216,11 @@ func writingOn(t testing.TB, name string, g *together, markers bool) *yard.Conte
 			}
 		},
 		Check: func() error {
+			g.clock.resume()
 			err := w.settle(t, g.turn)
 			g.client.app = nil
 			g.lend()
+			defer g.own() // others have slices still
 			if err != nil {
 				return err
 			}
@@ -235,7 +236,7 @@ func writingBusy(t testing.TB, name string, c cable) *yard.Contender {
 	w, s := newWriter(t, g, false)
 	w.counts = true
 	return &yard.Contender{
-		Name: name, Unit: "octets/s of a busy core",
+		Name: name, Unit: "octets/s of a busy core", Resume: g.clock.resume, Pause: g.clock.pause,
 		Left: func(slice *yard.Slice) {
 			w.slice, w.busy, g.client.app = slice, 0, w.step
 			at := time.Now()
@@ -249,9 +250,11 @@ func writingBusy(t testing.TB, name string, c cable) *yard.Contender {
 			}
 		},
 		Check: func() error {
+			g.clock.resume()
 			err := w.settle(t, g.turn)
 			g.client.app = nil
 			g.lend()
+			defer g.own() // others have slices still
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"time"
 
@@ -109,7 +108,6 @@ func (f *Floor) Left(s *yard.Slice) {
 		f.takeBack()
 		n := min(f.cfg.Burst, len(f.free))
 		if n < f.cfg.Burst {
-			runtime.Gosched()
 			continue
 		}
 		for i := range n {
@@ -148,7 +146,6 @@ func (f *Floor) Right(s *yard.Slice) {
 	for !s.Over() {
 		n := f.ring.PopN(slots[:])
 		if n == 0 {
-			runtime.Gosched()
 			continue
 		}
 		for i, c := range slots[:n] {

@@ -266,7 +266,7 @@ func (r *Report) Save(dir string) (string, error) {
 
 // Figure is the rows that have a goal, each as a part of it: what is at most, the other way round.
 func (r *Report) Figure() *plot.Bars {
-	p := &plot.Bars{Title: "Best deciles, as parts of their goals (black: quartiles)"}
+	p := &plot.Bars{Title: fmt.Sprintf("Best deciles as parts of their goals (black: quartiles); %s, %s, quick: %v", r.Date, r.Commit, r.Quick)}
 	for _, row := range r.Rows {
 		state := row.State()
 		if row.Goal.Want == 0 || state == Missing {

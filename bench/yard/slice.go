@@ -1,8 +1,10 @@
 package yard
 
 import (
+	"context"
 	"fmt"
 	"runtime"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +18,9 @@ type Contender struct {
 	// Left and Right run on a core each until the Slice is Over, and then return: what they began
 	// may stay begun until the next one. Right may be nil. One of them calls Slice.Did.
 	Left, Right func(*Slice)
-	Sleeps      bool // it waits in the kernel: a slice in which it did is not one that lost the core
+	// Resume and Pause, if set, are called before each slice and after it, while neither side runs.
+	Resume, Pause func()
+	Sleeps        bool // it waits in the kernel: a slice in which it did is not one that lost the core
 	// Check says whether the work of all slices was done, and right. Called once, after the last.
 	Check func() error
 }
@@ -81,17 +85,21 @@ func (s *Slice) rate() float64 {
 // lostPart: a slice in which a thread had its core for less lost it to somebody.
 const lostPart = 0.02
 
+// SideLabel is the label of a CPU profile's samples that says whose they are: left or right.
+const SideLabel = "side"
+
 // worker is a thread on a core of its own. It sleeps while it has nothing to do.
 type worker struct {
 	jobs chan func()
 	lost chan bool
 }
 
-func newWorker(core int) (*worker, error) {
+func newWorker(core int, side string) (*worker, error) {
 	w := &worker{jobs: make(chan func()), lost: make(chan bool)}
 	pinned := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: it ends with the goroutine
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(SideLabel, side)))
 		var set unix.CPUSet
 		set.Set(core)
 		err := unix.SchedSetaffinity(0, &set)
@@ -133,10 +141,10 @@ func NewCrew() (*Crew, error) {
 		return nil, fmt.Errorf("yard: %d CPU may be used; two are needed, one for each end", len(cores))
 	}
 	c := &Crew{}
-	if c.left, err = newWorker(cores[0]); err != nil {
+	if c.left, err = newWorker(cores[0], "left"); err != nil {
 		return nil, err
 	}
-	if c.right, err = newWorker(cores[1]); err != nil {
+	if c.right, err = newWorker(cores[1], "right"); err != nil {
 		c.left.end()
 		return nil, err
 	}
@@ -168,6 +176,12 @@ func (c *Crew) Close() {
 // run gives c one slice of so long. lost: a thread lost its core in it.
 func (c *Crew) run(k *Contender, length time.Duration) (rate float64, lost bool) {
 	s := &Slice{warm: time.Now().Add(length / 10)}
+	if k.Resume != nil {
+		k.Resume()
+	}
+	if k.Pause != nil {
+		defer k.Pause()
+	}
 	timer := time.AfterFunc(length, s.End)
 	defer timer.Stop()
 	c.left.jobs <- func() { k.Left(s) }
