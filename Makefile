@@ -7,7 +7,11 @@
 #                                                    and seeds a sample, drawn anew each time (go test -short)
 #   make test-all                                    the same without -short: every case
 #   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
-#   make lint / race / bench                         see CONTRIBUTING.md
+#   make lint / race                                 see CONTRIBUTING.md
+#   make bench [ARGS=-yard.only=write,veth]          the yardsticks of speed: ratios of one run, with their goals; as root, half an hour
+#   make bench-quick                                 the same in less than three minutes
+#   make bench-go                                    every Go benchmark
+#   make profile                                     where the time of bulk Write goes: build/profile, and budget.tsv in docs/results
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
@@ -38,7 +42,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test test-all test-arm64 lint race bench bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -94,7 +98,16 @@ race:
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -vE '/(sim/(ccmodel|linksim)|bench/analysis)$$')
 
 bench:
+	@GO="$(GO)" scripts/bench.sh full $(ARGS)
+
+bench-quick:
+	@GO="$(GO)" scripts/bench.sh quick $(ARGS)
+
+bench-go:
 	$(GO) test $(TAGS) -run '^$$' -bench . -benchmem ./...
+
+profile:
+	@GO="$(GO)" scripts/profile.sh $(ARGS)
 
 bench-peers:
 	@GO="$(GO)" scripts/bench-peers.sh $(ARGS)

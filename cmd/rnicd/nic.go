@@ -69,6 +69,9 @@ type nicOptions struct {
 
 	memif memifOptions
 
+	zeroCopy bool      // of a demo's cable
+	pool     *mem.Pool // packet buffers that are there already; nil: made
+
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
 	rtoMin         time.Duration
@@ -231,12 +234,11 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	if err != nil {
 		return nil, err
 	}
-	room := o.mtu + frameExtra
-	if o.pmd == "dpdk" {
-		room = max(room, dpdkRoomMin)
-	}
-	stride := (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
+	stride := o.stride()
 	packets := int64(o.queueCount()) * int64(poolBufs*stride)
+	if o.pool != nil {
+		packets = 0
+	}
 	if regionBytes > math.MaxInt64-packets-arenaExtra {
 		return nil, fmt.Errorf("--region: %d octets are more than can be addressed", regionBytes)
 	}
@@ -267,6 +269,15 @@ func openNIC(o *nicOptions, regionBytes int64, log io.Writer, port func(*hugepag
 	return n, nil
 }
 
+// stride is that of the packet buffers.
+func (o *nicOptions) stride() int {
+	room := o.mtu + frameExtra
+	if o.pmd == "dpdk" {
+		room = max(room, dpdkRoomMin)
+	}
+	return (mem.Headroom + room + strideAlign - 1) &^ (strideAlign - 1)
+}
+
 func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.Port, error)) error {
 	device, err := port(n.packets)
 	if err != nil {
@@ -292,9 +303,12 @@ func (n *nic) open(o *nicOptions, stride int, port func(*hugepages.Arena) (pmd.P
 
 // addPoller makes queue i of the device, with packet memory of its own, and a Poller on it.
 func (n *nic) addPoller(o *nicOptions, stride, i int, group *stack.Group) error {
-	pool, err := mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
-	if err != nil {
-		return err
+	pool := o.pool
+	if pool == nil {
+		var err error
+		if pool, err = mem.NewPool(n.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
+			return err
+		}
 	}
 	queue, err := n.port.Open(i, pool)
 	if err != nil {
