@@ -15,13 +15,13 @@ package tcp
 // caller fills it beyond EMSS is it one. Its loss says nothing about congestion (RFC 4821 section
 // 7.6.1); what was in it is sent again in pieces.
 type plpmtud struct {
-	fellAt  int64  // when what a black hole was found with was last sent
 	raiseAt int64  // when to look for more (PMTU_RAISE_TIMER); 0: not decided
 	ceiling uint16 // the least that is known not to pass; 0: none
 	size    uint16 // of the probe in flight, 0: none
 	fellFor uint16 // the MSS that a black hole was found with, 0: none was
 	losses  uint8  // of probes of one size (PROBE_COUNT)
 	stalls  uint8  // timeouts in a row of a segment above the base
+	fellAt  uint32 // when what a black hole was found with was last sent, in ticks
 	excused bool   // such timeouts were not the path's, and nothing above the base has arrived since
 }
 
@@ -31,6 +31,9 @@ const (
 	raiseAfterNs = 600_000_000_000 // PMTU_RAISE_TIMER, and RFC 1191 section 6.3
 	searchStep   = 16              // a search closer than this is not worth its probes
 )
+
+// ticks is a time in milliseconds or so: it goes round after 52 days.
+func ticks(t int64) uint32 { return uint32(t >> 20) }
 
 // mssMax is what link and peer would take.
 func (c *Conn) mssMax() int { return int(min(c.mss, c.peerMSS)) }
@@ -153,7 +156,7 @@ func (c *Conn) blackHole() {
 	c.stats.blackHoles.one()
 	was := c.limitMSS
 	c.restartSearch(0)
-	p.fellFor, p.fellAt = was, r.sentAt
+	p.fellFor, p.fellAt = was, ticks(r.sentAt)
 	c.limitMSS = baseMSS
 	c.setEMSS()
 	c.loseOversize()
@@ -176,7 +179,7 @@ func (c *Conn) sackedAsLarge(n int32) bool {
 func (c *Conn) largeArrived(r *record) {
 	p := &c.mtu
 	p.excused = false
-	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS && (c.useSACK || r.sentAt > p.fellAt) {
+	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS && (c.useSACK || int32(ticks(r.sentAt)-p.fellAt) > 0) {
 		c.limitMSS = min(size, p.fellFor)
 		c.restartSearch(0)
 		c.setEMSS()
