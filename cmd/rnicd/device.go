@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rnicd/rnicd/daemon/driver"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/pmd"
 	"github.com/rnicd/rnicd/pmd/dpdk"
@@ -24,7 +25,9 @@ func (o *nicOptions) checkDevice() error {
 			return dpdk.Init(nil) // says what to do
 		}
 	default:
-		return fmt.Errorf("--pmd %q: want tap, dpdk, memif or kernel", o.pmd)
+		if _, ok := driver.ByName(o.pmd); !ok {
+			return fmt.Errorf("--pmd %q: want %s or kernel", o.pmd, strings.Join(append([]string{"tap", "dpdk", "memif"}, driver.Names()...), ", "))
+		}
 	}
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
@@ -61,10 +64,11 @@ func (o *nicOptions) useless() []string {
 		return o.given("pci", "eal", "socket", "id", "role", "secret", "flow-control", "promiscuous")
 	case o.pmd == "dpdk":
 		return o.given("socket", "id", "role", "secret")
-	case o.pmd == "memif":
+	case o.pmd != "memif": // one that was registered
+		return o.given("pci", "socket", "id", "role", "secret", "host-addr", "flow-control", "promiscuous")
+	default:
 		return o.given("dev", "pci", "eal", "host-addr", "no-offload", "flow-control", "promiscuous")
 	}
-	return nil
 }
 
 // describe says where we are: the device under the name that the kernel knows it by, and name, the
@@ -89,6 +93,9 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 	case "memif":
 		return o.openMemif(arena)
 	}
+	if d, ok := driver.ByName(o.pmd); ok {
+		return o.openRegistered(d, arena)
+	}
 	cfg := tap.Config{Name: o.dev, MTU: o.mtu, NoOffload: o.noOffload, Queues: o.queueCount(), Seed: o.macSeed()}
 	var err error
 	if cfg.MAC, err = o.givenMAC(); err != nil {
@@ -106,6 +113,17 @@ func (o *nicOptions) openPort(arena *hugepages.Arena) (pmd.Port, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// openRegistered opens a device of a driver that this program was given besides ours.
+func (o *nicOptions) openRegistered(d driver.Driver, arena *hugepages.Arena) (pmd.Port, error) {
+	mac, err := o.givenMAC()
+	if err != nil {
+		return nil, err
+	}
+	return d.Open(driver.Config{
+		Device: o.dev, Args: strings.Fields(o.eal), MTU: o.mtu, Queues: o.queueCount(), MAC: mac, NoOffload: o.noOffload, Arena: arena,
+	})
 }
 
 func (o *nicOptions) openDPDK(arena *hugepages.Arena) (pmd.Port, error) {
