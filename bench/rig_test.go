@@ -100,8 +100,15 @@ func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
 func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
 	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
+	return hostIn(b, newArena(b, int64(testhost.PoolConfig(4096, mtu).Bytes())), port, addr, mtu, wrap)
+}
+
+// hostIn is a host whose packets lie in arena.
+func hostIn(b testing.TB, arena *hugepages.Arena, port pmd.Port, addr string, mtu int,
+	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
+	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
-	h := &host{arena: newArena(b, int64(bufs.Bytes()))}
+	h := &host{arena: arena}
 	pool, err := mem.NewPool(h.arena, bufs)
 	require.NoError(b, err)
 	queue, err := port.Open(0, pool)

@@ -22,6 +22,7 @@
 // piece (IOVA as physical address, slot across pages) is copied.
 //
 // Limits: Linux; one EAL per process, started once; one queue per Pool; at most 128 frames in a
-// call; receive descriptors are never shared between queues; no link events, VLAN filters or flow rules. A Port's methods
+// call; receive descriptors are never shared between queues; no link
+// interrupts (the link is asked for), no flow rules. A Port's methods
 // are for set-up, from any goroutine; a Queue's for its Poller.
 package dpdk
