@@ -25,7 +25,6 @@ type drain struct {
 	n      pmd.Counters
 	conns  []drained
 	answer [][]byte // to be received
-	spare  [][]byte // frames to make answers in
 }
 
 // drained is what it knows of a connection, by the segment that began it.
