@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,10 +13,10 @@ import (
 	"github.com/rnicd/rnicd/pmd/wire"
 )
 
-// A driver that another program registers is one of --pmd: it hears what the flags say of its
-// device, and Pollers run on its port.
-func TestRegisteredDriver(t *testing.T) {
-	var heard driver.Config
+// heard is what the registered driver was told last.
+var heard driver.Config
+
+var registerCable = sync.OnceFunc(func() {
 	driver.Register(driver.Driver{Name: "cable", Open: func(c driver.Config) (pmd.Port, error) {
 		heard = c
 		link, err := wire.New(wire.Config{MTU: c.MTU})
@@ -24,6 +25,12 @@ func TestRegisteredDriver(t *testing.T) {
 		}
 		return link.Port(0), nil
 	}})
+})
+
+// A driver that another program registers is one of --pmd: it hears what the flags say of its
+// device, and Pollers run on its port.
+func TestRegisteredDriver(t *testing.T) {
+	registerCable()
 	o := linkFlags(t, strings.Fields("--pmd cable --dev dev7 --eal=a --mtu 1280 --no-offload --mac 02:00:00:00:00:07 --page normal --no-dad")...)
 	require.NoError(t, o.checkDevice())
 	n, err := openNIC(o, 1<<20, io.Discard, o.openPort)
