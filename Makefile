@@ -6,6 +6,7 @@
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
 #                                                    and seeds a sample, drawn anew each time (go test -short)
 #   make test-all                                    the same without -short: every case
+#   make test-arm64                                  everything built for arm64; its kernels tested under QEMU
 #   make lint / race / bench                         see CONTRIBUTING.md
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
@@ -38,7 +39,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test test-all lint race bench bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help build run test test-all test-arm64 lint race bench bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -76,6 +77,11 @@ test-all-now:
 	@scripts/hugepages.sh 256
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
 	$(GO) test $(TAGS) -timeout 15m ./...
+
+# QEMU's user-mode emulation runs what was built for arm64. cgo, and with it DPDK's driver, would want a compiler for it.
+test-arm64: deps
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -short -vet=off -timeout 5m -exec qemu-aarch64-static ./crc32c
 
 lint:
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }

@@ -28,8 +28,7 @@ type pollers struct {
 	pools          [2]*mem.Pool
 }
 
-// delayedAckNs is short, lest the number of Bufs that wait for an ACK depend on how many
-// connections share the traffic.
+// delayedAckNs is short, so that the number of Bufs that wait for an ACK does not depend on how many connections share the traffic.
 const delayedAckNs = 1000
 
 const (

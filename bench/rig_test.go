@@ -80,7 +80,7 @@ func newHost(b *testing.B, port pmd.Port, addr string, mtu int) *host {
 // faultyHost is a host whose queue can do harm: none at first.
 func faultyHost(b *testing.B, port pmd.Port, addr string, mtu int, faulty **fault.Queue) *host {
 	b.Helper()
-	h := hostBehind(b, port, addr, mtu, func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
+	h := hostWith(b, port, addr, mtu, func(q pmd.Queue, pool *mem.Pool) pmd.Queue {
 		var err error
 		*faulty, err = fault.Wrap(q, pool, fault.Spec{}, func() int64 { return time.Now().UnixNano() })
 		require.NoError(b, err)
@@ -93,11 +93,11 @@ func faultyHost(b *testing.B, port pmd.Port, addr string, mtu int, faulty **faul
 // quietHost is a host whose Poller nobody turns yet.
 func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
 	b.Helper()
-	return hostBehind(b, port, addr, mtu, func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })
+	return hostWith(b, port, addr, mtu, func(q pmd.Queue, _ *mem.Pool) pmd.Queue { return q })
 }
 
-// hostBehind is a quietHost with its queue wrapped.
-func hostBehind(b testing.TB, port pmd.Port, addr string, mtu int,
+// hostWith is a quietHost with its queue wrapped.
+func hostWith(b testing.TB, port pmd.Port, addr string, mtu int,
 	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
 	return hostIn(b, newArena(b, int64(testhost.PoolConfig(4096, mtu).Bytes())), port, addr, mtu, wrap)

@@ -268,7 +268,7 @@ func sendOneCore(b *testing.B, w smallWay) {
 	g := newTogether(b)
 	send, recv := smallPair(b, g.server, g.client, w, uint64(b.N))
 	g.own()
-	b.Cleanup(g.lend) // the ends are closed by somebody who waits
+	b.Cleanup(g.lend) // the ends are closed by something that waits
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	g.client.app, g.server.app = send.step, recv.step

@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// FuzzMessages plays a peer that knows every STag there ever was against an owner who registers, revokes, revalidates and
+// FuzzMessages plays a peer that knows every STag there ever was against an owner that registers, revokes, revalidates and
 // deregisters memory meanwhile, and posts and takes buffers. Each step is an octet that says what, and some that say how.
 // Segments are placed at once, later or again, so in any order. The model is naive: it looks everything up by walking all there
 // ever was, places octet by octet into a map, and says what each segment's error must be, which messages are delivered and
@@ -394,8 +394,8 @@ func (m *model) fill(r *modelRegion, off uint64, payload []byte) {
 // sameMessage holds s against the segments of its message that were accepted: L is on one only, the last of them in the stream
 // and in the message (section 6.1).
 func (m *model) sameMessage(s *modelSegment) (code uint8, again bool) {
-	var last, behind, above bool // there is a last one; s stands behind it, or above it
-	var overtaken, topped bool   // one stands behind s, or above it
+	var last, behind, above bool // there is a last one; s stands after it, or above it
+	var overtaken, topped bool   // one stands after s, or above it
 	for _, o := range m.sent {
 		if !o.placed || o.header.Tagged || o.header.MSN != s.header.MSN {
 			continue

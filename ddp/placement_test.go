@@ -170,8 +170,8 @@ func TestPlacedTwiceDeliveredOnce(t *testing.T) {
 	k.wantIDs(k.pos)
 }
 
-// The L flag stands on two segments of a message: the second is an error, and the message is delivered once. What
-// comes behind the last must not change the message any more, nor may another segment have a higher MO.
+// The L flag stands on two segments of a message: the second is an error, and the message is delivered once. What comes after the last must
+// not change the message any more, nor may another segment have a higher MO.
 // req: DDP-7.3-6
 func TestInconsistentMessage(t *testing.T) {
 	for _, c := range []struct {
@@ -180,7 +180,7 @@ func TestInconsistentMessage(t *testing.T) {
 		code   uint8
 	}{
 		{"two lasts", untagged(0, 1, 4, true), CodeMSNRange},
-		{"behind the last", untagged(0, 1, 0, false), CodeMSNRange},
+		{"after the last", untagged(0, 1, 0, false), CodeMSNRange},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newSink(t, 4)
@@ -202,8 +202,8 @@ func TestInconsistentMessage(t *testing.T) {
 	})
 }
 
-// The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is missing and behind it, and
-// what they came in is the caller's again.
+// The buffer is the reassembly buffer: octets stand in it when Place returns, in front of what is missing and after it, and what they came
+// in is the caller's again.
 // req: DDP-3.1-1, 5040-5.5-1
 func TestBufferIsTheReassemblyBuffer(t *testing.T) {
 	k := newSink(t, 4)
@@ -223,7 +223,7 @@ func TestBufferIsTheReassemblyBuffer(t *testing.T) {
 	for _, i := range []int{2, 0, 1} {
 		copy(want[4*i:], pieces[i].ulpdu[UntaggedLen:])
 		if i == 1 {
-			k.wantIDs(pieces[1].start) // placed in front and behind, delivered is nothing
+			k.wantIDs(pieces[1].start) // placed before and after, delivered is nothing
 		}
 		require.Nil(t, place(&k.stream, pieces[i].start, pieces[i].end, len(pieces[i].ulpdu), [][]byte{pieces[i].ulpdu}))
 		clear(pieces[i].ulpdu)
@@ -349,7 +349,7 @@ func TestPlacementMisuse(t *testing.T) {
 	require.Panics(t, func() { place(&k.stream, 0, 30, len(b)-1, [][]byte{b}) }, "pieces too long")
 	require.Panics(t, func() { place(&k.stream, 0, 30, len(b)+1, [][]byte{b}) }, "pieces too short")
 	err := place(&k.stream, 0, 30, TaggedLen-1, [][]byte{b})
-	require.True(t, err.Truncated, "the header is not looked for behind n")
+	require.True(t, err.Truncated, "the header is not looked for after n")
 }
 
 // req: 5041-7.1-2

@@ -98,7 +98,7 @@ func TestRecvSlotCheck(t *testing.T) {
 		{"too long from the start", []seg{{end: 10, len: 101, last: true, code: CodeTooLong}}},
 		{"two lasts", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 50, last: true, code: CodeMSNRange}}},
 		{"two lasts, second earlier", []seg{{end: 20, mo: 40, last: true}, {end: 10, last: true, code: CodeMSNRange}}},
-		{"behind the last", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 10, len: 1, code: CodeMSNRange}}},
+		{"after the last", []seg{{end: 20, mo: 40, last: true}, {end: 30, mo: 10, len: 1, code: CodeMSNRange}}},
 		{"last before others", []seg{{end: 30, mo: 10, len: 1}, {end: 20, mo: 40, last: true, code: CodeMSNRange}}},
 		{"last with a lower MO", []seg{{end: 10, mo: 50, len: 1}, {end: 20, mo: 40, last: true, code: CodeInvalidMO}}},
 		{"MO above the last's", []seg{{end: 20, mo: 40, last: true}, {end: 10, mo: 50, len: 1, code: CodeInvalidMO}}},
@@ -134,7 +134,7 @@ func TestQueueWants(t *testing.T) {
 		require.EqualValues(t, 1, q.Wants(first+2))
 		require.EqualValues(t, 1<<31-2, q.Wants(first+1<<31-1), "the farthest that is ahead")
 		require.Zero(t, q.Wants(first-1))
-		require.Zero(t, q.Wants(first+1<<31), "that far ahead is behind")
+		require.Zero(t, q.Wants(first+1<<31), "what is that far ahead counts as past")
 	}
 }
 

@@ -45,8 +45,8 @@ func gathered(regions []*mem.MemoryRegion) (all []byte) {
 	return all
 }
 
-// However a message is cut into segments, in whatever order they come and in whatever pieces, it fills the ranges one behind the
-// other, and no octet around them.
+// However a message is cut into segments, in whatever order they come and in whatever pieces, it fills the ranges one after the other, and
+// no octet around them.
 func TestScatter(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -78,7 +78,7 @@ func TestScatter(t *testing.T) {
 		}
 		got := gathered(regions)
 		require.Equal(t, message, append([]byte{}, got[:n]...), "seed %d", seed)
-		require.Equal(t, make([]byte, total-n), append([]byte{}, got[n:]...), "behind the message, seed %d", seed)
+		require.Equal(t, make([]byte, total-n), append([]byte{}, got[n:]...), "after the message, seed %d", seed)
 		for _, mr := range regions {
 			require.True(t, mr == nil || bytes.Equal(mr.Bytes()[:3], make([]byte, 3)), "in front of a range, seed %d", seed)
 		}

@@ -95,7 +95,7 @@ func ulpdu(h Header, payload []byte) []byte {
 	return b
 }
 
-// span takes the next piece of stream for a ULPDU of n octets: MPA's length in front, CRC behind.
+// span takes the next piece of stream for a ULPDU of n octets: MPA's length in front, CRC after.
 func (k *sink) span(n int) (start, end uint64) {
 	start = k.pos
 	k.pos += uint64(n) + 6

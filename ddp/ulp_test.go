@@ -78,7 +78,7 @@ func TestULPNamesTheRight(t *testing.T) {
 	}
 }
 
-// A segment that the ULP refuses is not placed, and nothing behind it is; the Stream has no error of its own to report.
+// A segment that the ULP refuses is not placed, and nothing after it is; the Stream has no error of its own to report.
 func TestULPRefuses(t *testing.T) {
 	for _, h := range []func(mr *mem.MemoryRegion) Header{
 		func(mr *mem.MemoryRegion) Header { return tagged(mr, 0, true) },
@@ -93,7 +93,7 @@ func TestULPRefuses(t *testing.T) {
 		j.refuse = false
 		require.Nil(t, k.place(tagged(mr, 0, true), []byte("no")))
 		require.Nil(t, k.stream.Err())
-		require.Len(t, j.asked, 1, "nothing is judged behind a refusal")
+		require.Len(t, j.asked, 1, "nothing is judged after a refusal")
 		require.Equal(t, make([]byte, 10), mr.Bytes())
 		require.Equal(t, make([]byte, 13), inbox.Bytes())
 		var d Delivered

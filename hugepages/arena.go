@@ -25,8 +25,8 @@ const heapAlign = int(Normal)
 
 // Arena is one mapping. Carve hands out pieces at start-up; nothing is ever given back singly.
 //
-// An Arena belongs to the goroutine that sets things up; the octets belong to whom they were carved
-// for. Invariant: mem[:carved] has been handed out, no octet of it twice.
+// An Arena belongs to the goroutine that sets things up; the octets belong to the one that they
+// were carved for. Invariant: mem[:carved] has been handed out, no octet of it twice.
 type Arena struct {
 	mem      []byte
 	carved   int

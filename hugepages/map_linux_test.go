@@ -257,7 +257,7 @@ func TestShortageFallsBackAndSaysSo(t *testing.T) {
 	if pool.Total > 2048 {
 		skip.Missing(t, "falling back from %d pages would take too much memory", pool.Total+1)
 	}
-	wanted := pool.Total + 1 // more than there are, whoever else uses some now
+	wanted := pool.Total + 1 // more than there are, whatever else uses some now
 	for _, memfd := range sample.Of(t, 1, []bool{false, true}) {
 		for _, page := range sample.Of(t, 1, []PageSize{Auto, Page2MiB}) {
 			cfg := Config{Bytes: wanted << 21, Page: page, Node: AnyNode, Memfd: memfd}

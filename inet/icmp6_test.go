@@ -66,7 +66,7 @@ func TestParseICMP6Error(t *testing.T) {
 	b := error6(1, 0, 0, packet6(60, hexed(t, "06 00 01 04 00000000 0007 0008 01020304")))
 	e, ok := ParseICMP6Error(b, six1, six2)
 	require.True(t, ok)
-	require.Equal(t, hexed(t, "0007 0008 01020304"), e.Quoted, "behind the extension headers")
+	require.Equal(t, hexed(t, "0007 0008 01020304"), e.Quoted, "after the extension headers")
 	for n := range len(b) {
 		c := clipped(b[:n])
 		if n >= 4 {

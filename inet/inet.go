@@ -50,7 +50,7 @@ const (
 	ICMPLen     = 8
 	ARPLen      = 28
 
-	// FrameMin is the shortest frame without its FCS. Whoever sends pads up to it (RFC 894; IEEE
+	// FrameMin is the shortest frame without its FCS. The sender pads up to it (RFC 894; IEEE
 	// 802.3, 4.4.2).
 	FrameMin = 60
 )

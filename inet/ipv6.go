@@ -16,8 +16,8 @@ type IPv6 struct {
 }
 
 // ParseIPv6 checks version, length and addresses. payload aliases b and ends at PayloadLen, so
-// Ethernet padding is cut. The source :: passes, as duplicate address detection needs it: whoever
-// takes the packet further must look. An IPv4 address in mapped form (::ffff:0:0/96) must not
+// Ethernet padding is cut. The source :: passes, as duplicate address detection needs it: a caller
+// that takes the packet further must look. An IPv4 address in mapped form (::ffff:0:0/96) must not
 // appear on a wire and would here be taken for the IPv4 host: DropSource as source, DropNotOurs as
 // destination. Hop limit is not looked at. Whether Dst is ours is the caller's to say.
 func ParseIPv6(b []byte) (h IPv6, payload []byte, d Drop) {

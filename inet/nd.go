@@ -62,7 +62,7 @@ type ND struct {
 // ParseND reads and validates a message, b being the ICMPv6 part of a packet from src to dst that
 // came with hopLimit (RFC 4861, 6.1.1, 6.1.2, 7.1.1 and 7.1.2, in their order). DropBadND: to be
 // discarded in silence. Redirects are, too: a host may ignore them (RFC 4861, 8.3 binds only those
-// who take them).
+// that take them).
 func ParseND(b []byte, src, dst Addr, hopLimit uint8, nd *ND) Drop {
 	*nd = ND{}
 	if hopLimit != ndHopLimit || len(b) < ICMPLen || b[1] != 0 {
@@ -159,7 +159,7 @@ func PutNeighbourSolicitation(b []byte, mac MAC, src, dst, target Addr) int {
 }
 
 // PutNeighbourAdvertisement answers for our address target at mac, with Override set (RFC 4861,
-// 7.2.4); solicited unless dst is all-nodes, to whom a solicitation from :: is answered.
+// 7.2.4); solicited unless dst is all-nodes, to which a solicitation from :: is answered.
 func PutNeighbourAdvertisement(b []byte, mac MAC, src, dst, target Addr) int {
 	word := uint32(0x20) << 24
 	if !dst.IsMulticast() {

@@ -23,7 +23,7 @@ func (n *Neighbours[T]) Input(now int64, a *ARP, ip Addr, mac MAC) (reply ARP, a
 }
 
 // doubt says whether entry i keeps its station although another claims the address. RFC 826
-// believes the last one that speaks, so whoever is on the link can have anybody's traffic for one
+// believes the last one that speaks, so any station on the link can have anybody's traffic for one
 // packet. Here the station we know is asked first, by unicast, and only when it has let one
 // question go unanswered is another believed; one that has just answered, not at all. A station
 // that really took over announces itself again, or is found by broadcast when the old one has been

@@ -11,7 +11,7 @@ import (
 )
 
 // The tests of Neighbours are written in a language of one event a line, with what is to come of it
-// behind "->":
+// after "->":
 //
 //	@0    lookup A f1      -> queued ask     the MAC when known; "queued" or "refused"; "ask" when a request is due
 //	@0.2  reply A m1       -> silence        ARP packets by way of Input: reply, request A m1 us, request A m1 B

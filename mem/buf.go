@@ -17,7 +17,7 @@ const (
 )
 
 // Desc describes the frame in a Buf. It is pointer-free and belongs to the Buf's owner, who may
-// assign to the whole of it: who holds the Buf is written down elsewhere.
+// assign to the whole of it: the holder of the Buf is written down elsewhere.
 type Desc struct {
 	Off, Len              uint32 // the frame's first octet within the slot, and its length
 	Flags                 DescFlags
@@ -31,6 +31,6 @@ type Desc struct {
 type hold uint8
 
 const (
-	holdOwner  hold = 1 << iota // the stack, or whom it gave the Buf
+	holdOwner  hold = 1 << iota // the stack, or what it gave the Buf to
 	holdDevice                  // a device still reads it
 )

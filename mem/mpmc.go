@@ -15,7 +15,7 @@ import (
 // nobody, but Push may call a ring full, and Pop one empty, whose next slot such a one has in hand.
 // So a producer that was told of room, or a consumer of an element, by other means than this ring
 // (a counter) needs to know that those before it have finished: serialize the producers, and each
-// element is there for whoever learns of it after its Push.
+// element is there for a consumer that learns of it after its Push.
 type MPMC[T any] struct {
 	slots []MPMCSlot[T]
 	mask  uint64

@@ -61,7 +61,7 @@ func (r *MPSC[T]) Push(v T) bool {
 }
 
 // PushAll appends all of vs, one after the other with no other producer's between them, or returns
-// false when there is no room for all. Consumer: whoever Pops the first of them can Pop the others
+// false when there is no room for all. A consumer that Pops the first can Pop the others
 // at once. Any goroutine; it panics when vs has more elements than the ring has slots.
 func (r *MPSC[T]) PushAll(vs []T) bool {
 	k := uint64(len(vs))

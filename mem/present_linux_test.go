@@ -62,13 +62,13 @@ func TestRegisterWantsTheRightItself(t *testing.T) {
 		"read-only, for readable windows":   {readOnly, RegionOptions{Windows: RemoteRead}, true},
 		"read-only, to be cleared":          {readOnly, RegionOptions{Access: RemoteRead, Zero: true}, false},
 		"private":                           {private, RegionOptions{Access: RemoteWrite}, true},
-		"behind the end of the file":        {tooLong, RegionOptions{Access: RemoteRead}, false},
+		"after the end of the file":         {tooLong, RegionOptions{Access: RemoteRead}, false},
 		"the last octets of the file":       {tooLong[testPage-1 : testPage], RegionOptions{Access: RemoteWrite}, true},
-		"one octet behind the end":          {tooLong[testPage-1 : testPage+1], RegionOptions{Access: RemoteWrite}, false},
+		"one octet after the end":           {tooLong[testPage-1 : testPage+1], RegionOptions{Access: RemoteWrite}, false},
 		"around a page that is read-only":   {hole[1:], RegionOptions{Access: RemoteWrite}, false},
 		"up to a page that is read-only":    {hole[1 : 2*testPage], RegionOptions{Access: RemoteWrite}, true},
 		"into a page that is read-only":     {hole[1 : 2*testPage+1], RegionOptions{Access: RemoteWrite}, false},
-		"behind a page that is read-only":   {hole[3*testPage:], RegionOptions{Access: RemoteWrite}, true},
+		"after a page that is read-only":    {hole[3*testPage:], RegionOptions{Access: RemoteWrite}, true},
 		"a page that is read-only, to read": {hole[1:], RegionOptions{Access: RemoteRead}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,8 +74,7 @@ func TestMPSCRunsOfManyGoroutines(t *testing.T) {
 	require.Zero(t, r.Len())
 }
 
-// What the consumer has given back is the producers' at once, whoever last looked where the
-// consumer stands.
+// What the consumer has given back is the producers' at once, whichever of them last looked where the consumer stands.
 func TestMPSCFullByWhatTheConsumerHasTaken(t *testing.T) {
 	r := NewMPSC(make([]MPSCSlot[int], 4))
 	for lap := range 10 {

@@ -34,7 +34,7 @@ func (e *RegionError) Error() string {
 	return fmt.Sprintf("mem: %s%s is %s, must be %s", whose, e.Field, e.value(), e.Want)
 }
 
-// value is Value as whoever gave it wrote it: rights by name, what was negative with its sign.
+// value is Value as the caller wrote it: rights by name, what was negative with its sign.
 func (e *RegionError) value() string {
 	switch strings.TrimPrefix(e.Field, windowField) {
 	case "Access", "Windows":

@@ -84,7 +84,7 @@ func (m *MemoryRegion) checkWindow(opt *WindowOptions) error {
 	case opt.Access == 0 || opt.Access&^m.windows != 0:
 		return &RegionError{windowField + "Access", uint64(opt.Access), fmt.Sprintf("some of what the region grants to windows (%v)", m.windows)}
 	case m.stream != AnyStream && opt.Stream != m.stream:
-		// A peer that invalidates the region must be the only one who writes through its windows
+		// A peer that invalidates the region must be the only one that writes through its windows
 		// (Table.Invalidate).
 		return &RegionError{windowField + "Stream", uint64(opt.Stream), fmt.Sprintf("%d, the region's", m.stream)}
 	}

@@ -36,7 +36,7 @@ func TestGarbageCRCWithoutCRC(t *testing.T) {
 	r.send(0, len(s.octets)).is(Done).want(0, 1)
 }
 
-// Every bit of an FPDU is protected, and nothing is passed behind it.
+// Every bit of an FPDU is protected, and nothing is passed after it.
 //
 // req: D01-5.2-17
 // req: D01-5.2-18
@@ -183,7 +183,7 @@ func TestDropLearnsThatThePathCutsSegments(t *testing.T) {
 	}
 }
 
-// Where a segment ends before ULPDU_Length, behind a good FPDU, no damage can have made it look so.
+// Where a segment ends before ULPDU_Length, after a good FPDU, no damage can have made it look so.
 func TestDropBelievesACutBeforeTheLength(t *testing.T) {
 	s := streamOf(withCRC, 600, 600)
 	r := newRig(t, rigConfig{Mode: withCRC, DropBadCRC: true}, s)
@@ -197,7 +197,7 @@ func TestDropBelievesACutBeforeTheLength(t *testing.T) {
 // req: D01-7-9, C02-9-7
 func TestDropBelievesACutWithinTheShortestFPDU(t *testing.T) {
 	for _, mode := range []Mode{withCRC, both} {
-		for _, front := range []int{0, 60} { // the FPDU's place: behind a marker or not
+		for _, front := range []int{0, 60} { // the FPDU's place: after a marker or not
 			sizes := []int{14, 60, 60}
 			if front > 0 {
 				sizes = append([]int{front}, sizes...)
@@ -227,7 +227,7 @@ func TestDropBelievesACutWithinTheShortestFPDU(t *testing.T) {
 	}
 }
 
-// A good FPDU that spans segments, and a bad one behind it that lies in the new segment alone: all of it is refused.
+// A good FPDU that spans segments, and a bad one after it that lies in the new segment alone: all of it is refused.
 func TestDropRefusesWhatClosesAnFPDUToo(t *testing.T) {
 	s := streamOf(both, 600, small)
 	s.octets[s.frames[1].end-1] ^= 1
@@ -324,7 +324,7 @@ func TestDropRefusesADamagedFront(t *testing.T) {
 }
 
 // So it is when the segment also makes an FPDU whole whose front came before.
-func TestDropRefusesADamagedFrontBehindAWholeFPDU(t *testing.T) {
+func TestDropRefusesADamagedFrontAfterAWholeFPDU(t *testing.T) {
 	s := streamOf(both, 600, 600)
 	r := newRig(t, rigConfig{Mode: both, DropBadCRC: true}, s)
 	second := int(s.frames[1].start)
@@ -334,6 +334,6 @@ func TestDropRefusesADamagedFrontBehindAWholeFPDU(t *testing.T) {
 	r.send(100, second+50).is(Refused).want().held(1)
 	s.octets[second] ^= 0xff
 	r.send(100, second+50).is(Kept).want(0)
-	s.octets[1026] ^= 4 // of the second's octets some have been taken: who is wrong is not known any more (DECISIONS 30)
+	s.octets[1026] ^= 4 // of the second's octets some have been taken: which is wrong is not known any more (DECISIONS 30)
 	r.send(second+50, len(s.octets)).is(Done).want().failed(ErrCRC)
 }

@@ -170,7 +170,7 @@ func decodeConnection(t *testing.T, a, b *half) []string {
 	return lines
 }
 
-// decodeHalf feeds what stands behind the start-up frame of n octets to a Receiver.
+// decodeHalf feeds what stands after the start-up frame of n octets to a Receiver.
 func decodeHalf(t *testing.T, h *half, n int, mode Mode) string {
 	r := newRig(t, rigConfig{Mode: mode}, nil)
 	sink := countSink{}

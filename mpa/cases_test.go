@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// spot is a place in a stream: so many octets behind the first of an FPDU.
+// spot is a place in a stream: so many octets after the first of an FPDU.
 type spot struct{ frame, octet int }
 
 func (p spot) in(s *stream) int {
@@ -37,14 +37,14 @@ var receiverCases = []receiverCase{
 	{"1: one aligned complete FPDU, in order", []arrival{
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}},
 	}},
-	{"1: one aligned complete FPDU, behind a gap", []arrival{
+	{"1: one aligned complete FPDU, beyond a gap", []arrival{
 		{from: spot{1, 0}, to: spot{2, 0}, passes: []int{1}, differs: true},
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}, plain: []int{0, 1}, differs: true},
 	}},
 	{"2: several aligned complete FPDUs, in order", []arrival{
 		{from: spot{0, 0}, to: spot{3, 0}, passes: []int{0, 1, 2}},
 	}},
-	{"2: several aligned complete FPDUs, behind a gap", []arrival{
+	{"2: several aligned complete FPDUs, beyond a gap", []arrival{
 		{from: spot{1, 0}, to: spot{4, 0}, passes: []int{1, 2, 3}, differs: true},
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}, plain: []int{0, 1, 2, 3}, differs: true},
 	}},
@@ -56,12 +56,12 @@ var receiverCases = []receiverCase{
 		{from: spot{0, 300}, to: spot{1, 0}},
 		{from: spot{0, 0}, to: spot{0, 300}, passes: []int{0}},
 	}},
-	{"3: an incomplete FPDU behind a gap, its rest comes later", []arrival{
+	{"3: an incomplete FPDU beyond a gap, its rest comes later", []arrival{
 		{from: spot{1, 0}, to: spot{1, 300}},
 		{from: spot{1, 300}, to: spot{2, 0}, passes: []int{1}, differs: true},
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}, plain: []int{0, 1}, differs: true},
 	}},
-	{"3: an incomplete FPDU behind a gap, its rest is there", []arrival{
+	{"3: an incomplete FPDU beyond a gap, its rest is there", []arrival{
 		{from: spot{1, 300}, to: spot{2, 0}},
 		{from: spot{1, 0}, to: spot{1, 300}, passes: []int{1}, differs: true},
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}, plain: []int{0, 1}, differs: true},
@@ -89,7 +89,7 @@ var receiverCases = []receiverCase{
 		{from: spot{0, 0}, to: spot{0, 4}},
 		{from: spot{0, 4}, to: spot{3, 0}, passes: []int{0, 1, 2}},
 	}},
-	{"5: whole and front, behind a gap", []arrival{
+	{"5: whole and front, beyond a gap", []arrival{
 		{from: spot{1, 0}, to: spot{2, 300}, passes: []int{1}, differs: true},
 		{from: spot{2, 300}, to: spot{4, 0}, passes: []int{2, 3}, differs: true},
 		{from: spot{0, 0}, to: spot{1, 0}, passes: []int{0}, plain: []int{0, 1, 2, 3}, differs: true},
@@ -102,7 +102,7 @@ var receiverCases = []receiverCase{
 	}},
 }
 
-// Every case of what a segment may hold, in order and behind a gap: what is complete and located is passed at once, no FPDU
+// Every case of what a segment may hold, in order and beyond a gap: what is complete and located is passed at once, no FPDU
 // before it is complete or before it is located, each once; Delivery waits for what is in front; nothing stays held.
 //
 // req: D01-5.4.1-3, D01-5.4.1-4, D01-5.4.1-5, D01-5.4.1-6, D01-5.4.1-7, D01-5.4-1, D01-5.4-3, D01-5.4-4, D01-5.4-6

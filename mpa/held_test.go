@@ -95,7 +95,7 @@ func TestInOrderAlwaysFindsRoom(t *testing.T) {
 	}
 }
 
-// A refused segment is taken when it comes again behind the gap's octets.
+// A refused segment is taken when it comes again after the gap's octets.
 func TestBudgetRefusalThenResend(t *testing.T) {
 	s := streamOf(withCRC, 900, 900, 900, 900)
 	r := newRig(t, rigConfig{Mode: withCRC, Stride: 1024, BufsMax: BufsMin(1024) + 1}, s)
@@ -110,7 +110,7 @@ func TestBudgetRefusalThenResend(t *testing.T) {
 	require.EqualValues(t, 1, r.recv.Stats().HeldBufsPeak)
 }
 
-// What costs no Buf is taken with the budget used up: whole FPDUs beyond the gap, and octets that fit behind held ones.
+// What costs no Buf is taken with the budget used up: whole FPDUs beyond the gap, and octets that fit after held ones.
 func TestFullBudgetStillPassesAndCoalesces(t *testing.T) {
 	s := streamOf(both, 100, 600, 600, 600, 600)
 	r := newRig(t, rigConfig{Mode: both, BufsMax: BufsMin(2048) + 1}, s)
@@ -135,7 +135,7 @@ func TestFullBudgetWithPartsOnBothSides(t *testing.T) {
 	r := newRig(t, rigConfig{Mode: both, BufsMax: BufsMin(2048) + 1}, s)
 	f := s.frames
 	mid := int(f[1].end) - 20
-	r.send(mid, int(f[2].end)-10).is(Kept).want().held(1) // no marker of FPDU 2 in the part behind
+	r.send(mid, int(f[2].end)-10).is(Kept).want().held(1) // no marker of FPDU 2 in the part after
 	require.False(t, r.recv.runs[0].passed())
 	r.send(int(f[1].start)-30, mid).is(Refused).want().held(1)
 	require.EqualValues(t, 1, r.recv.Stats().RefusedBudget)

@@ -8,7 +8,7 @@ import (
 )
 
 // Markers stand at every 512th octet from the start point and nowhere else; their reserved octets are zero; each says how far
-// behind the ULPDU_Length of the FPDU that it is in, or zero where that follows. Long FPDUs have several markers that point to
+// after the ULPDU_Length of the FPDU that it is in, or zero where that follows. Long FPDUs have several markers that point to
 // one place, short ones share an interval, and some end where a marker is due.
 //
 // req: D01-5.1-3, D01-5.1-4, D01-5.1-6, D01-5.1-7, D01-5.1-12, D01-5.1-13, D01-4.1-1, D01-4.1-2, D01-4.1-3, D01-5.1-8
@@ -85,8 +85,8 @@ func TestMarkerBetweenFPDUs(t *testing.T) {
 	r.send(0, len(s.octets)).want(0, 1)
 }
 
-// Behind a gap a marker locates: by zero the FPDU that follows, by a distance the one around it, whatever its two low bits say
-// and wherever that FPDU begins. Its own octets decide nothing before its CRC is right.
+// Beyond a gap a marker locates: by zero the FPDU that follows, by a distance the one around it, whatever its two low bits say and wherever
+// that FPDU begins. Its own octets decide nothing before its CRC is right.
 //
 // req: D01-5.1-6, D01-5.1-8, D01-5.4-4, C02-7.1-4, C02-7.1-6, C02-7.4-4, 5044-4.2-1
 func TestMarkerLocates(t *testing.T) {
@@ -118,8 +118,8 @@ func TestMarkerLocates(t *testing.T) {
 	}
 }
 
-// Behind an FPDU that a marker located, FPDUs are found by their lengths, over several segments and up to where passed ones
-// begin; and in front of it nothing is.
+// After an FPDU that a marker located, FPDUs are found by their lengths, over several segments and up to where passed ones begin; and in
+// front of it nothing is.
 //
 // req: D01-5.4-5, C02-7.4-5
 func TestLengthsChainFromMarker(t *testing.T) {

@@ -452,7 +452,7 @@ func TestSBitOfBothEnds(t *testing.T) {
 	require.EqualValues(t, 0, tr.Version)
 }
 
-// Figures 15 to 17 of RFC 5044 in the frames of both ends: who goes on with whom, and in which version.
+// Figures 15 to 17 of RFC 5044 in the frames of both ends: which end goes on with which, and in which version.
 //
 // req: 5044-C.1-1, 5044-C.2-1, 5044-C.2-4, 5044-C.3-1
 func TestFiguresOfAppendixC(t *testing.T) {

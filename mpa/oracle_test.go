@@ -82,7 +82,7 @@ var (
 	errOracleMarker = errors.New("marker")
 )
 
-// naiveDecode hands up the FPDUs of a whole stream in order. rest is what is left behind the last whole FPDU.
+// naiveDecode hands up the FPDUs of a whole stream in order. rest is what is left after the last whole FPDU.
 func naiveDecode(mode Mode, octets []byte) (frames []passed, rest int, err error) {
 	at := 0
 	for {

@@ -94,8 +94,7 @@ func disorder(rnd *rand.Rand, segs []segment) {
 	}
 }
 
-// deliver sends all segments; what is refused comes again behind the others, as TCP does it. It checks the Delivery
-// edge at every step.
+// deliver sends all segments; what is refused comes again after the others, as TCP does it. It checks the Delivery edge at every step.
 func deliver(t *testing.T, r *rig, segs []segment) {
 	have := make([]bool, len(r.s.octets)+1)
 	left, asked := 0, false

@@ -44,7 +44,7 @@ func TestSeveralInOneSegment(t *testing.T) {
 // req: D01-3.2-12
 // req: D01-2-2
 // req: D01-1.2-6
-func TestMarkerLocatesBehindGap(t *testing.T) {
+func TestMarkerLocatesBeyondGap(t *testing.T) {
 	s := streamOf(both, small, 500, 300, small)
 	r := newRig(t, rigConfig{Mode: both}, s)
 	f := s.frames
@@ -57,10 +57,10 @@ func TestMarkerLocatesBehindGap(t *testing.T) {
 	require.EqualValues(t, 500+300+small, st.BytesOutOfOrder)
 }
 
-// Behind an FPDU that was passed out of order the next is found by length, without a marker of its own.
+// After an FPDU that was passed out of order the next is found by length, without a marker of its own.
 //
 // req: D01-5.4-5
-func TestChainBehindPassedFPDU(t *testing.T) {
+func TestChainAfterPassedFPDU(t *testing.T) {
 	s := streamOf(both, small, 500, small, small, small)
 	r := newRig(t, rigConfig{Mode: both}, s)
 	f := s.frames
@@ -118,7 +118,7 @@ func TestFPDUOverThreeSegments(t *testing.T) {
 		e := int(s.frames[0].end)
 		r.send(0, 1300).is(Kept).held(1)
 		r.send(1300, 2600).is(Kept).held(2)
-		r.send(2600, e-1).is(Done).want().held(2) // 400 octets fit behind 1300
+		r.send(2600, e-1).is(Done).want().held(2) // 400 octets fit after 1300
 		r.send(e-1, e+10).is(Kept).want(0).held(1).edge(e+10, e)
 		r.send(e+10, len(s.octets)).is(Done).want(1).held(0)
 		require.EqualValues(t, 2, r.recv.Stats().HeldBufsPeak)
@@ -198,7 +198,7 @@ func TestOversize(t *testing.T) {
 	require.NoError(t, r.recv.Err())
 	r.send(0, int(f[0].end)).want(0).failed(ErrMarker).edge(len(s.octets), int(f[1].end))
 
-	// The other way round: what stands behind is passed first.
+	// The other way round: what stands after is passed first.
 	r = newRig(t, rigConfig{Mode: both}, s)
 	r.send(int(f[3].start), len(s.octets)).want(3, 4)
 	r.send(int(f[1].start), int(f[2].end)).want(1)
@@ -206,8 +206,8 @@ func TestOversize(t *testing.T) {
 	r.send(0, int(f[0].end)).want(0).failed(ErrMarker)
 }
 
-// An oversize length that comes piecemeal behind an FPDU passed out of order is found when the gap closes.
-func TestOversizeBehindPassedFPDU(t *testing.T) {
+// An oversize length that comes piecemeal after an FPDU passed out of order is found when the gap closes.
+func TestOversizeAfterPassedFPDU(t *testing.T) {
 	s := streamOf(both, 100, 600, 100)
 	f := s.frames
 	s.octets[f[2].start] = 0xFD
@@ -244,7 +244,7 @@ func TestLocateNeverGuesses(t *testing.T) {
 		{"in front of the stream", 512, 516, []int{2}, 420},
 		{"on a marker", 512, 512, []int{2}, 420},
 		{"into the FPDU in front, which ends before the marker", 512, 92, []int{2}, 416},
-		{"behind a marker of an FPDU that begins before the run", 1024, 516, []int{2}, 504},
+		{"after a marker of an FPDU that begins before the run", 1024, 516, []int{2}, 504},
 		{"its FPDU is longer than any", 512, 64, []int{2}, 420},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -265,10 +265,10 @@ func TestLocateNeverGuesses(t *testing.T) {
 	}
 }
 
-// An FPDU whose leading marker is wrong is not found by its second one either, which points behind the first.
+// An FPDU whose leading marker is wrong is not found by its second one either, which points after the first.
 //
 // req: 5044-4.2-1, 5044-4.3-5
-func TestSecondMarkerDoesNotLocateBehindAWrongFirst(t *testing.T) {
+func TestSecondMarkerDoesNotLocateAfterAWrongFirst(t *testing.T) {
 	s := streamOf(both, 502, 1000, 700)
 	f := s.frames
 	require.EqualValues(t, 512, f[1].start)
@@ -281,7 +281,7 @@ func TestSecondMarkerDoesNotLocateBehindAWrongFirst(t *testing.T) {
 	r.send(0, 512).want(0).failed(ErrMarker)
 }
 
-// A marker names an FPDU that would end behind one that was passed. It is not validated: no error before it is in order.
+// A marker names an FPDU that would end after one that was passed. It is not validated: no error before it is in order.
 func TestUnvalidatedFPDUOverPassedOne(t *testing.T) {
 	s := streamOf(both, 402, 1000, 1000)
 	f := s.frames

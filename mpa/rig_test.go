@@ -26,7 +26,7 @@ type rig struct {
 	inOrder  []bool
 	place    error // what Place answers
 	verdict  Verdict
-	pos      int    // where in the slot octets are put; -1: behind Headroom
+	pos      int    // where in the slot octets are put; -1: after Headroom
 	quiet    bool   // for benchmarks
 	late     bool   // octets are committed already
 	base     uint64 // where the stream begins, as MPA counts; all else here counts from there

@@ -64,7 +64,7 @@ func TestPutAtEveryPosition(t *testing.T) {
 				if string(want.octets[at:]) != string(dst[:k]) {
 					t.Fatalf("ULPDU of %d at %d, %+v:\nwant %x\ngot  %x", n, at, mode, want.octets[at:], dst[:k])
 				}
-				require.Equal(t, byte(0xEE), dst[k], "wrote behind the FPDU")
+				require.Equal(t, byte(0xEE), dst[k], "wrote after the FPDU")
 				require.EqualValues(t, len(want.octets), s.Offset())
 			}
 		}

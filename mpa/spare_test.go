@@ -12,7 +12,7 @@ import (
 
 const spareBufs = 8
 
-// shortage is a rig whose Receiver leaves spareBufs free, and others who have taken Bufs of its pool.
+// shortage is a rig whose Receiver leaves spareBufs free, and others that have taken Bufs of its pool.
 type shortage struct {
 	*rig
 	others []mem.Buf
@@ -103,14 +103,14 @@ func TestSpareTakesWhatFreesBufs(t *testing.T) {
 			"whole frames":                     {nil, [2]int{0, int(f[1].end)}, []int{0, 1}},
 			"the rest of a frame":              {[][2]int{{0, 100}}, [2]int{100, int(f[0].end)}, []int{0}},
 			"the rest of one, and more":        {[][2]int{{0, 100}}, [2]int{100, last}, []int{0, 1, 2, 3}},
-			"behind one octet of ULPDU_Length": {[][2]int{{0, int(f[0].end) + 1}}, [2]int{int(f[0].end) + 1, last}, []int{0, 1, 2, 3}},
+			"after one octet of ULPDU_Length":  {[][2]int{{0, int(f[0].end) + 1}}, [2]int{int(f[0].end) + 1, last}, []int{0, 1, 2, 3}},
 			"a gap":                            {[][2]int{{100, int(f[1].end)}}, [2]int{0, 100}, []int{0, 1}},
 			"a gap in one frame":               {[][2]int{{0, 100}, {200, int(f[0].end)}}, [2]int{100, 200}, []int{0}},
 			"a gap in front of a frame's rest": {[][2]int{{int(f[0].end) - 1, int(f[0].end)}}, [2]int{0, int(f[0].end) - 1}, []int{0}},
 			"a gap in front of a cut frame":    {[][2]int{{100, int(f[1].end) + 50}}, [2]int{0, 100}, []int{0, 1}},
 			"a gap that ends in ULPDU_Length":  {[][2]int{{int(f[1].start) + 1, int(f[1].end)}}, [2]int{0, int(f[1].start) + 1}, []int{0, 1}},
 		} {
-			if name == "a gap that ends in ULPDU_Length" || name == "behind one octet of ULPDU_Length" {
+			if name == "a gap that ends in ULPDU_Length" || name == "after one octet of ULPDU_Length" {
 				if head := mode.headOf(f[1].start); head != f[1].start {
 					continue // a marker is cut
 				}

@@ -57,7 +57,8 @@ type Queue interface {
 	// Rx fills bufs with received frames, which the caller then owns, and returns how many. It does
 	// not block. A frame whose checksum was left incomplete by a sender that shares our memory is
 	// flagged mem.RxChecksumGood and has its CsumStart and CsumOffset set (CsumOffset is never 0
-	// then); who lets it out of that memory, or damages it, completes it first: CompleteChecksum.
+	// then); a caller that lets it out of that memory, or damages it, completes it first:
+	// CompleteChecksum.
 	Rx(bufs []mem.Buf) int
 	// Tx sends a prefix of bufs and returns its length. The caller keeps its own hold on every Buf,
 	// taken or not: it frees those it needs no more (mem.Pool.Free); a device that still reads one
@@ -85,7 +86,7 @@ type Port interface {
 type Mapper interface {
 	Port
 	// Map lets the device reach b, whole pages of the given size in octets, writable, which must
-	// stay mapped until Unmap or Close. Whoever drives the device can then read and write all of
+	// stay mapped until Unmap or Close. What drives the device can then read and write all of
 	// these pages.
 	Map(b []byte, page int) error
 	// Unmap ends what Map of the same b began. No frame of b may be under way.

@@ -67,7 +67,7 @@ func TestTerminateGolden(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, c.term, got)
 
-			// Reserved bits and octets behind are ignored.
+			// Reserved bits and further octets are ignored.
 			noisy := append(append([]byte(nil), wire...), 1, 2, 3)
 			noisy[2] |= 0x1f
 			noisy[3] = 0xff

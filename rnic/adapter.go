@@ -61,7 +61,7 @@ type Adapter struct {
 	listeners map[*Listener]struct{}
 }
 
-// Open makes an Adapter. The error says which field of cfg cannot be.
+// Open makes an Adapter. The error says which field of cfg cannot be. Any goroutine.
 func Open(cfg Config) (*Adapter, error) {
 	if cfg.RegionsMax == 0 {
 		cfg.RegionsMax = RegionsMaxDefault
@@ -97,9 +97,9 @@ func Open(cfg Config) (*Adapter, error) {
 	a.events.size = cfg.EventsMax
 	a.listeners = map[*Listener]struct{}{}
 	a.rings = ringStore{arena: cfg.Arena, free: map[int][][]byte{}}
-	var pollers []*connect.Poller
+	var pollers []*connect.PollerState
 	for _, p := range cfg.Pollers {
-		pollers = append(pollers, connect.NewPoller(p, a.table.NewReader()))
+		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
 	a.host.Init(connect.HostConfig{
 		Pollers: pollers, Places: transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
@@ -127,12 +127,13 @@ func (a *Adapter) Valid(s STag) bool {
 func (a *Adapter) Writers(b []byte) []STag { return a.table.Writers(b) }
 
 // AllocPD makes a ProtectionDomain. It holds nothing and needs no end: its regions and windows do.
+// Any goroutine.
 func (a *Adapter) AllocPD() *ProtectionDomain {
 	return &ProtectionDomain{adapter: a, id: a.table.AllocDomain()}
 }
 
 // Dial makes a QueuePair, connects it to host:port and returns when it is in service (RTS), was
-// refused, or ctx ends. Errors are CreateQP's and Connect's.
+// refused, or ctx ends. Errors are CreateQP's and Connect's. Any application goroutine.
 func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn ConnParam) (*QueuePair, error) {
 	qp, err := a.CreateQP(opt)
 	if err != nil {
@@ -147,7 +148,7 @@ func (a *Adapter) Dial(ctx context.Context, addr string, opt QPOptions, conn Con
 // Close closes every Listener, aborts every connection and waits, until ctx ends, for their end.
 // From then on Listen, Dial, CreateQP and Accept are ErrClosed. Regions stay registered. An error
 // is ctx's: not all connections have ended, and Close may be called again. An OnFailure that is
-// being called is not waited for; Listener.Close does.
+// being called is not waited for; Listener.Close does. Any application goroutine.
 func (a *Adapter) Close(ctx context.Context) error {
 	a.host.Shut() // before the Listeners end, which takes time: nothing begins meanwhile
 	a.mu.Lock()

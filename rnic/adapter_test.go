@@ -67,7 +67,7 @@ func TestAdapterClose(t *testing.T) {
 	})
 }
 
-// Close closes the Listeners: who waits in Accept is told, the port is free, and nothing is made on a closed Adapter.
+// Close closes the Listeners: an Accept that waits is told, the port is free, and nothing is made on a closed Adapter.
 func TestAdapterCloseEndsListeners(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		var accepted chan error
@@ -184,7 +184,7 @@ func TestNoRegionsLeftBehind(t *testing.T) {
 	})
 }
 
-// A Poller that stops ends its connections: whoever waits is told, what was posted is flushed, counters stay.
+// A Poller that stops ends its connections: those that wait are told, what was posted is flushed, counters stay.
 func TestPollerStops(t *testing.T) {
 	r := newRig(t, running, rigConfig{})
 	s, c := r.connect(opts{}, opts{})

@@ -16,8 +16,8 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// No exported name of this package is made of a type that belongs to the layers below: whoever imports rnic needs neither mpa, ddp nor
-// rdmap, and of mem the Pools that Pollers take. STag is mem's under this package's name: it stands in ring entries, and is a number.
+// No exported name of this package is made of a type that belongs to the layers below: a program that imports rnic needs neither mpa, ddp
+// nor rdmap, and of mem the Pools that Pollers take. STag is mem's under this package's name: it stands in ring entries, and is a number.
 func TestNothingOfTheLayersBelowIsExported(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -119,6 +119,28 @@ func ofLayersBelow(n ast.Node) (found string) {
 		return true
 	})
 	return found
+}
+
+// Each function that makes or uses an object of the Adapter says which goroutines may call it.
+func TestCallersAreNamed(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		require.NoError(t, err)
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || !fn.Name.IsExported() || fn.Recv == nil || strings.HasSuffix(receiver(fn), "Error") {
+				continue
+			}
+			if _, pointer := fn.Recv.List[0].Type.(*ast.StarExpr); pointer {
+				require.Regexp(t, "goroutine", fn.Doc.Text(), "%s of %s", fn.Name.Name, receiver(fn))
+			}
+		}
+	}
 }
 
 // Each of the Receiver's counts comes out, under one name, and no other does.

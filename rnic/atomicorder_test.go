@@ -63,7 +63,7 @@ func TestAtomicResponsesAheadOfAGap(t *testing.T) {
 	}
 	require.Less(t, len(late), mpa.MarkerSpacing)
 	l, pool := c.qp.end.Connection.Load(), r.hosts[1].pool
-	at := l.RxBase
+	at := l.StreamBase()
 	arrive := func(off uint64, octets []byte) {
 		b := pool.Alloc()
 		data := pool.Slot(b)[mem.Headroom:]

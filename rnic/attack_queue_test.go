@@ -103,7 +103,7 @@ func TestAttackPartialMessages(t *testing.T) {
 
 // One of several that share receive buffers takes all it can, first by a number far ahead and messages without an end, then by more
 // messages than its share. The first is bounded by its RecvDepth. Of the second the limit event tells in time, and the counters
-// whom to end. The other stream never misses a buffer.
+// which to end. The other stream never misses a buffer.
 //
 // req: 5042-6.4.3.1-1, 5042-6.4.3.1-3, 5041-8.3.2-5
 func TestAttackSharedBuffers(t *testing.T) {
@@ -233,20 +233,20 @@ func TestAttackNothing(t *testing.T) {
 	})
 }
 
-// A peer that asks for as much as IRD allows and then takes nothing, behind a shut window or by acknowledging nothing: what waits for it
+// A peer that asks for as much as IRD allows and then takes nothing, with its window shut or by acknowledging nothing: what waits for it
 // is Requests, and no more Bufs than a share. Another peer writes, reads and is answered all the while. Who never acknowledges ends by the
 // user timeout, the other when the ULP says so, and all comes back.
 func TestAttackUnreadResponses(t *testing.T) {
 	for _, shut := range []bool{true, false} {
 		t.Run(map[bool]string{true: "window shut", false: "never acknowledges"}[shut], func(t *testing.T) {
 			const bufs, ird, size = 512, 16, 1 << 20
-			h := newHostile(t, hostileConfig{bufs: bufs})
+			h := newSegmentRig(t, segmentRigConfig{bufs: bufs})
 			u := h.besideUnread(ird)
 			pd := h.adapter.AllocPD()
 			m, err := pd.Register(make([]byte, size), RemoteRead)
 			require.NoError(t, err)
-			q := h.newQP(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird}})
-			c := h.startUp(3000, 1460, q)
+			s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird}})
+			c := h.startUp(3000, 1460, s)
 			if shut {
 				h.send(c, c.seq(len(c.stream)), c.next, tcp.ACK, 0, c.options(), nil)
 			}
@@ -273,15 +273,15 @@ func TestAttackUnreadResponses(t *testing.T) {
 				u.round()
 			}
 			require.Greater(t, least, bufs/4)
-			require.EqualValues(t, ird, uint64(q.engine.Stats().ReadsWaiting)+q.engine.Stats().ReadsServed)
-			require.LessOrEqual(t, q.engine.Stats().ReadsServed, uint64(1))
+			require.EqualValues(t, ird, uint64(s.qp.engine.ReadsWaiting())+s.qp.engine.Stats().ReadsServed)
+			require.LessOrEqual(t, s.qp.engine.Stats().ReadsServed, uint64(1))
 			for range 1000 {
 				stay()
 			}
-			require.Equal(t, !shut, isDone(q), "%v", q.Err())
-			q.Abort()
+			require.Equal(t, !shut, isDone(s.qp), "%v", s.qp.Err())
+			s.qp.Abort()
 			h.turns(3, time.Millisecond)
-			require.True(t, isDone(q))
+			require.True(t, isDone(s.qp))
 			u.round()
 			require.GreaterOrEqual(t, h.pool.Available(), bufs-4)
 		})
@@ -290,22 +290,22 @@ func TestAttackUnreadResponses(t *testing.T) {
 
 // reader is an innocent connection that writes, reads what it wrote, and acknowledges.
 type reader struct {
-	h      *hostile
-	q      *QueuePair
+	h      *segmentRig
+	end    *end
 	region *MemoryRegion
 	c      *forged
 	msn    uint32
 }
 
-func (h *hostile) besideUnread(ird int) *reader {
+func (h *segmentRig) besideUnread(ird int) *reader {
 	h.t.Helper()
 	u := &reader{h: h}
 	pd := h.adapter.AllocPD()
 	var err error
 	u.region, err = pd.Register(make([]byte, 64), remoteBoth)
 	require.NoError(h.t, err)
-	u.q = h.newQP(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird, NoMarkers: true}})
-	u.c = h.startUp(9, 1460, u.q)
+	u.end = h.newEnd(opts{QPOptions: QPOptions{PD: pd}, ConnParam: ConnParam{IRD: ird, NoMarkers: true}})
+	u.c = h.startUp(9, 1460, u.end)
 	return u
 }
 

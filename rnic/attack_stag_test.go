@@ -132,7 +132,7 @@ var stagAttacks = []stagAttack{
 		p.to = math.MaxUint64 - 2
 		return p
 	}},
-	{"behind Revoke", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
+	{"after Revoke", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
 		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
 		m.Revoke()
 		return p
@@ -143,12 +143,12 @@ var stagAttacks = []stagAttack{
 		require.NotEqual(a.t, p.stag, m.Revalidate())
 		return p
 	}},
-	{"behind Deregister", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
+	{"after Deregister", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
 		p, m := a.prey(a.s.pd, RegisterOptions{Access: remoteBoth})
 		m.Deregister()
 		return p
 	}},
-	{"behind a window's Unbind", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
+	{"after a window's Unbind", ddp.CodeInvalidSTag, rdmap.CauseInvalidSTag, func(a *assault) *prey {
 		p, w, _ := a.windowed()
 		w.Unbind()
 		return p
@@ -181,7 +181,8 @@ func (a *assault) windowed() (*prey, *Window, *MemoryRegion) {
 	return p, w, m
 }
 
-// Writes, Reads and atomics with an STag that does not grant them: none changes or shows an octet, and each is the end of who tried.
+// Writes, Reads and atomics with an STag that does not grant them: none changes or shows an octet, and each is the end of the peer that
+// tried.
 //
 // req: 5042-6.1.1-2, 5042-6.1.1-3, 5042-6.1.1-5, 5042-6.2.1-1, 5042-6.2.2-2, 5042-2.2.4-1, 5042-3-2, 5041-8.3.2-2
 func TestAttackSTags(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 )
 
 // Connect brings an idle QueuePair to a Responder at host:port as MPA Initiator, and returns when
-// it is in service. The private data of the peer's Reply is PeerPrivateData.
+// it is in service. The private data of the peer's Reply is PeerPrivateData. Any application
+// goroutine.
 //
 // Some errors change nothing, and the QueuePair may be connected again: ErrState when it is not
 // idle, what cannot be in conn, and *mem.TableFullError, for a connection takes one of
@@ -24,8 +25,8 @@ func (q *QueuePair) Connect(ctx context.Context, addr string, conn ConnParam) er
 	return connectError(addr, q.inService(ctx))
 }
 
-// StartConnect is Connect without the wait: State becomes RTS or Closed. With a Poller it does not
-// block, so that a simulation can turn the Poller itself.
+// StartConnect is Connect without the wait for the peer: State becomes RTS or Closed. Over kernel
+// sockets it blocks until TCP's handshake is over. Any application goroutine.
 func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnParam) error {
 	if err := conn.checkConnect(); err != nil {
 		return err
@@ -50,7 +51,7 @@ func connectError(addr string, err error) error {
 	return &ConnectError{Addr: addr, Err: err}
 }
 
-// connectClosed is beginConnecting's error: a *ConnectError where it means the QueuePair's end.
+// connectClosed is BeginConnecting's error: a *ConnectError where it means the QueuePair's end.
 func connectClosed(addr string, err error) error {
 	if errors.Is(err, ErrClosed) {
 		return connectError(addr, err)

@@ -233,7 +233,7 @@ func TestPeerClosesDuringStartup(t *testing.T) {
 
 // A path that carries nothing for most of a minute, while our half is being closed, loses nothing:
 // not what was posted, nor what the peer has yet to say. TCP goes on trying at either end, at
-// longer and longer intervals, and whoever waits for an end that has nothing to acknowledge sees
+// longer and longer intervals, and an end whose peer has nothing to acknowledge sees
 // none of it.
 //
 // req: 9293-SHLD-11, DDP-8.2.1-1
@@ -266,7 +266,7 @@ func TestOutageWhileClosing(t *testing.T) {
 // A start-up frame that is cut leaves to its last octet before anything else does.
 func TestStartupFrameLeavesWhole(t *testing.T) {
 	frame := randomBytes(3, 21)
-	l := &connect.Connection{Phase: connect.PhaseFull, Out: frame} // without a QueuePair that could be asked for more
+	l := connect.NewUnpulled(frame) // without a QueuePair that could be asked for more
 	var got []byte
 	for range 2 {
 		dst := make([]byte, 20)

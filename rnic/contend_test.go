@@ -23,7 +23,7 @@ func aside(f, g func()) {
 	wg.Wait()
 }
 
-// What is posted the moment that a QueuePair ends is flushed behind what was posted before.
+// What is posted the moment that a QueuePair ends is flushed after what was posted before.
 func TestFlushedInOrderAtTheEnd(t *testing.T) {
 	const before = 1 << 12
 	r := newRig(t, turned, rigConfig{})
@@ -33,7 +33,7 @@ func TestFlushedInOrderAtTheEnd(t *testing.T) {
 		depth := opts{QPOptions: QPOptions{SendDepth: before, SendCQ: cq, RecvCQ: cq}, ConnParam: ConnParam{IRD: 1, ORD: 1}}
 		_, c := r.connect(opts{ConnParam: ConnParam{IRD: 1, ORD: 1}}, depth)
 		require.True(t, cq.q.Reserve(before))
-		for i := range before { // as if they had been sent behind a Read that is not answered
+		for i := range before { // as if they had been sent after a Read that is not answered
 			c.qp.engine.PretendSent(uint64(i))
 		}
 		late := make(chan error, 1)

@@ -20,7 +20,7 @@ type CompletionQueue struct {
 }
 
 // CreateCQ makes a CompletionQueue of the given depth, 1 to CQDepthMax, for QueuePairs of this
-// Adapter. Any other is an error.
+// Adapter. Any other is an error. Any goroutine.
 func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 	if depth < 1 || depth > CQDepthMax {
 		return nil, fmt.Errorf("rnic: completion queue depth %d wanted, 1 to %d possible", depth, CQDepthMax)
@@ -34,5 +34,5 @@ func (a *Adapter) CreateCQ(depth int) (*CompletionQueue, error) {
 // a time.
 func (q *CompletionQueue) Poll(dst []Completion) int { return q.q.Poll(cqes(dst)) }
 
-// Depth is the number of entries.
+// Depth is the number of entries. Any goroutine.
 func (q *CompletionQueue) Depth() int { return q.q.Size() }

@@ -37,7 +37,7 @@ func TestCreateCQ(t *testing.T) {
 	}
 }
 
-// A CompletionQueue holds exactly as many promised entries as it is deep; who polls one may post one.
+// A CompletionQueue holds exactly as many promised entries as it is deep; polling one makes room for one.
 //
 // req: 5042-6.4.3.2-3, 5042-6.4.3.2-1, 5040-8.1.2-1
 func TestCQReservation(t *testing.T) {
@@ -88,7 +88,7 @@ func TestCQUnsignaled(t *testing.T) {
 	})
 }
 
-// A full CompletionQueue holds up only who uses it.
+// A full CompletionQueue holds up only its own users.
 //
 // req: 5040-8.1.1-5, 5042-6.4.6-1
 func TestCQFullHurtsNobodyElse(t *testing.T) {

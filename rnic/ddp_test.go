@@ -129,7 +129,7 @@ func TestFrameOnTheWire(t *testing.T) {
 	var frame []byte
 	r.until("the frame", func() bool {
 		frame = log.segs[len(log.segs)-1].frame
-		return len(log.segs) == 2 // behind the Request
+		return len(log.segs) == 2 // after the Request
 	})
 	_, packet, drop := inet.ParseEthernet(frame)
 	require.Equal(t, inet.DropNone, drop)

@@ -83,7 +83,7 @@ type Framing struct {
 	MarkersSent, MarkersReceived bool
 }
 
-// Framing is what start-up settled about FPDUs, once the QueuePair is in service.
+// Framing is what start-up settled about FPDUs, once the QueuePair is in service. Any goroutine.
 func (q *QueuePair) Framing() Framing {
 	if t := q.end.Terms.Load(); t != nil {
 		return Framing{CRC: t.Send.CRC, MarkersSent: t.Send.Markers, MarkersReceived: t.Receive.Markers}
@@ -91,7 +91,7 @@ func (q *QueuePair) Framing() Framing {
 	return Framing{}
 }
 
-// Startup is what start-up settled, once the QueuePair is in service.
+// Startup is what start-up settled, once the QueuePair is in service. Any goroutine.
 func (q *QueuePair) Startup() Startup {
 	if t := q.end.Terms.Load(); t != nil {
 		return Startup{

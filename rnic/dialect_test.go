@@ -12,7 +12,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// converse sends and writes both ways, first by whom the model lets.
+// converse sends and writes both ways, first from the end that the model lets.
 func (r *rig) converse(first, second *end) {
 	r.t.Helper()
 	r.exchange(second, first)
@@ -247,7 +247,7 @@ func TestDamagedFirstMarkerIsDropped(t *testing.T) {
 	require.Equal(t, []byte{0xab, 0xcd}, s.region.Bytes()[:2])
 }
 
-// culley-02 behind streaming data, at the octet both agree on; neither waits for the other.
+// culley-02 after streaming data, at the octet both agree on; neither waits for the other.
 //
 // req: C02-8.1-1, C02-8.1-5, C02-8.1-2
 func TestImmediateStartAfterStream(t *testing.T) {
@@ -255,7 +255,7 @@ func TestImmediateStartAfterStream(t *testing.T) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: Culley02}})
 		sc, cc := r.streams()
 		r.chat(sc, cc, 3)
-		l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
+		l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{Culley02}})
 		require.NoError(t, err)
 		r.hear(cc, helloAck)
 		req, err := l.nextRequest(r.ctx)
@@ -395,7 +395,7 @@ func TestEstablishmentErrors(t *testing.T) {
 				p.expectFIN()
 				p.closeSend()
 				c.expectClosedBy(tc.want)
-				require.ErrorIs(t, <-c.qp.end.Connected, tc.want)
+				require.ErrorIs(t, <-c.qp.end.Connected(), tc.want)
 				// The peer, if it is ours, learns it.
 				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 				q := r.peerDials()

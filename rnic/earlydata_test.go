@@ -76,7 +76,7 @@ func (p *hasty) lose(k int) {
 
 func octetByOctet() int { return 1 }
 
-// The Request, octet by octet, and an FPDU behind it are there before the Responder enters MPA, but for one octet: any of them.
+// The Request, octet by octet, and an FPDU after it are there before the Responder enters MPA, except one octet: any of them.
 // What is there was acknowledged, and is used when the gap is filled, before or after the ULP has decided.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3, D01-6.1-1, D01-6.1-13
@@ -92,12 +92,9 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.lose(k)
 		p.dribble(append(frame[:len(frame):len(frame)], fpdu...), octetByOctet)
 		r.pass(300 * time.Millisecond)
-		l, err := r.server.respond(r.ctx, p.conn, nil)
+		l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 		require.NoError(t, err, "octet %d", k)
-		held := 0
-		if l.EarlyData != nil {
-			held = len(l.EarlyData.Pieces)
-		}
+		held, _ := l.EarlyData()
 		if k < len(frame)+len(fpdu)-1 {
 			require.Positive(t, held, "octet %d: Bufs that wait", k)
 		}
@@ -114,7 +111,8 @@ func TestHandedOverAroundAGap(t *testing.T) {
 		p.expectFrame(mpa.Reply)
 		r.until("the hasty octets in memory", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
 		require.Equal(t, "\x00hasty\x00", string(s.region.Bytes()[2:9]))
-		require.Nil(t, l.EarlyData, "octet %d: it is over", k)
+		_, over := l.EarlyData()
+		require.True(t, over, "octet %d", k)
 		p.inject(writeFPDU(s.region.STag(), 20, "later"))
 		r.until("later octets", func() bool { return r.stats(s.qp).WritesRecvd == 2 })
 		require.Equal(t, "later", string(s.region.Bytes()[20:25]))
@@ -150,7 +148,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 			limit := 1 + rng.IntN(1448)
 			p.dribble(b, func() int { return 1 + rng.IntN(limit) })
 			r.pass(time.Duration(rng.IntN(1000)) * time.Millisecond)
-			l, err := r.server.respond(r.ctx, p.conn, nil)
+			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
 			req, err := l.nextRequest(r.ctx)
 			require.NoError(t, err)
@@ -169,7 +167,7 @@ func TestHandedOverAtRandom(t *testing.T) {
 	}
 }
 
-// What a peer sends behind its Request is kept within bounds: some of it, or the connection ends.
+// What a peer sends after its Request is kept within bounds: some of it, or the connection ends.
 func TestHandedOverBounds(t *testing.T) {
 	const payload = 1400
 	for _, tc := range []struct {
@@ -200,10 +198,10 @@ func TestHandedOverBounds(t *testing.T) {
 			}
 			r.pass(2 * time.Second)
 			var taken []mem.Buf
-			for tc.short && pool.Available() >= r.server.host.Pollers[0].Reserve.Spare-64 {
+			for tc.short && pool.Available() >= r.server.host.Pollers[0].Reserve().Spare-64 {
 				taken = append(taken, pool.Alloc())
 			}
-			l, err := r.server.respond(r.ctx, p.conn, nil)
+			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
 			p.log.lose = nil
 			if tc.want == nil {
@@ -240,7 +238,7 @@ func TestHandedOverWindow(t *testing.T) {
 	}
 	p.write(b)
 	r.pass(2 * time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil)
+	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
@@ -255,22 +253,22 @@ func TestHandedOverWindow(t *testing.T) {
 	require.Greater(t, wnd, 1<<18, "octets the peer may send")
 }
 
-// A Request that is there before the last streaming message was sent: the Reply goes behind the message.
+// A Request that is there before the last streaming message was sent: the Reply goes after the message.
 func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
 	s := r.newEnd(r.server, opts{})
-	l, err := r.server.respond(r.ctx, p.conn, helloAck)
+	l, err := r.server.respond(r.ctx, p.conn, helloAck, ListenOptions{})
 	require.NoError(t, err)
 	require.NoError(t, r.hosts[0].poller.Submit(func() {
-		l.Out = append([]byte(nil), helloAck...) // as if no segment had had room yet
+		l.SetOut(append([]byte(nil), helloAck...)) // as if no segment had had room yet
 		b := r.hosts[0].pool.Alloc()
-		l.Arrive(l.RxNext, b, request(mpa.Frame{Rev: 1, CRC: true}))
+		l.Arrive(l.RxNext(), b, request(mpa.Frame{Rev: 1, CRC: true}))
 		r.hosts[0].pool.Free(b)
 		require.NoError(t, s.qp.end.BeginConnecting(s.conn.param()))
 		require.NoError(t, l.Accept(&s.qp.end, mpa.Frame{Kind: mpa.Request, Rev: 1, CRC: true}))
-		require.Equal(t, helloAck, l.Out[:len(helloAck)])
-		f, n, err := mpa.ParseFrame(l.Out[len(helloAck):], mpa.Reply, 0)
+		require.Equal(t, helloAck, l.Out()[:len(helloAck)])
+		f, n, err := mpa.ParseFrame(l.Out()[len(helloAck):], mpa.Reply, 0)
 		require.NoError(t, err)
 		require.Equal(t, startupLen, n)
 		require.False(t, f.Reject)
@@ -280,10 +278,10 @@ func TestRequestBeforeTheLastStreamingMessage(t *testing.T) {
 	s.awaitClosed()
 }
 
-// Streaming octets behind a gap are unread, too.
+// Streaming octets beyond a gap are unread, too.
 //
 // req: D01-6.1.4-1
-func TestUnreadBehindAGap(t *testing.T) {
+func TestUnreadBeyondAGap(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
 	p.lose(0)
@@ -293,7 +291,7 @@ func TestUnreadBehindAGap(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnread)
 	p.log.lose = nil
 	r.hear(p.conn, []byte("more"))
-	_, err = r.server.respond(r.ctx, p.conn, helloAck)
+	_, err = r.server.respond(r.ctx, p.conn, helloAck, ListenOptions{})
 	require.NoError(t, err)
 	p.reset()
 	r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
@@ -328,7 +326,7 @@ func TestHandedOverInVain(t *testing.T) {
 			r := p.r
 			p.write(append(request(mpa.Frame{Rev: tc.rev, CRC: true}), p.frame(writeFPDU(1, 0, make([]byte, 5000)))...))
 			r.pass(time.Second)
-			l, err := r.server.respond(r.ctx, p.conn, nil)
+			l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 			require.NoError(t, err)
 			req, err := l.nextRequest(r.ctx)
 			if tc.want != nil {
@@ -337,7 +335,8 @@ func TestHandedOverInVain(t *testing.T) {
 				p.closeSend()
 			} else {
 				require.NoError(t, err)
-				require.NotEmpty(t, l.EarlyData.Pieces)
+				pieces, _ := l.EarlyData()
+				require.Positive(t, pieces)
 				tc.end(t, p, req)
 			}
 			r.until("the end", func() bool { return len(r.server.host.Live()) == 0 })
@@ -357,7 +356,7 @@ func TestBadCRCHandedOver(t *testing.T) {
 	b[len(b)-1] ^= 1
 	p.write(append(request(mpa.Frame{Rev: 1, CRC: true}), b...))
 	r.pass(time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil)
+	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)

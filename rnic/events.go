@@ -94,8 +94,8 @@ func (a *Adapter) EventCount(k EventKind) uint64 {
 // EventsLost is how many events found the channel of Events full. Any goroutine.
 func (a *Adapter) EventsLost() uint64 { return a.events.lost.Load() }
 
-// Arm asks for one event of the kind (Adapter.Events), and replaces what was asked for that kind
-// before and has not come; 0 asks for nothing. Any goroutine, in any state.
+// Arm requests one event of kind k (Adapter.Events), and replaces an earlier request for that kind
+// that has not been answered; 0 requests none. Any goroutine, in any state.
 //
 //	EventReceiveLow   fewer than limit receive buffers are posted and not completed; at once if that is so. Not with an SRQ,
 //	                  which has SharedReceiveQueue.Arm: ErrShared

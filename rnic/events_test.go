@@ -186,7 +186,7 @@ func TestArmRefuses(t *testing.T) {
 func TestReceiveHighWater(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared %v", shared), func(t *testing.T) {
-			h := newHostile(t, hostileConfig{bufs: 512})
+			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 			events := h.adapter.Events()
 			pd := h.adapter.AllocPD()
 			opt := opts{QPOptions: QPOptions{PD: pd}}
@@ -194,14 +194,14 @@ func TestReceiveHighWater(t *testing.T) {
 			if shared {
 				opt.SRQ = p.SharedReceiveQueue
 			}
-			q := h.newQP(opt)
+			s := h.newEnd(opt)
 			for i := range 32 {
 				if !shared {
-					require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
+					s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
 				}
 			}
-			require.NoError(t, q.Arm(EventReceiveHigh, 3))
-			c := h.startUp(3000, 1460, q)
+			require.NoError(t, s.qp.Arm(EventReceiveHigh, 3))
+			c := h.startUp(3000, 1460, s)
 			say := func(msn uint32, whole bool) (lo, hi int) {
 				seg := sendOf(msn)
 				seg.Last = whole
@@ -215,33 +215,33 @@ func TestReceiveHighWater(t *testing.T) {
 			noEvent(t, events)
 			say(9, true) // lost
 			for msn := range uint32(8) {
-				lo, hi := say(msn+10, msn%2 == 0) // behind the gap: even a whole one is not Delivered
+				lo, hi := say(msn+10, msn%2 == 0) // beyond the gap: even a whole one is not Delivered
 				c.sendOctets(lo, hi, 0)
 				h.turn(time.Microsecond)
 				if msn < 3 {
 					noEvent(t, events)
 				}
 			}
-			requireEvent(t, Event{Kind: EventReceiveHigh, QP: q, Count: 4}, event(t, events))
+			requireEvent(t, Event{Kind: EventReceiveHigh, QP: s.qp, Count: 4}, event(t, events))
 			noEvent(t, events)
-			require.Equal(t, 8, q.engine.Stats().RecvBegun)
+			require.Equal(t, 8, s.qp.engine.RecvBegun())
 		})
 	}
 }
 
-// Messages that were placed behind a gap are Delivered when it is filled, and the low-water event comes with that: nothing that is still
-// to come has to bring it.
-func TestReceiveLowWaterBehindAGap(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512})
+// Messages that were placed beyond a gap are Delivered when it is filled, and the low-water event comes with that: nothing that is still to
+// come has to bring it.
+func TestReceiveLowWaterBeyondAGap(t *testing.T) {
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	events := h.adapter.Events()
 	pd := h.adapter.AllocPD()
-	q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
+	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}})
 	p := newPool(t, pd, 8, 8)
 	for i := range 8 {
-		require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
+		s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
 	}
-	require.NoError(t, q.Arm(EventReceiveLow, 5))
-	c := h.startUp(3000, 1460, q)
+	require.NoError(t, s.qp.Arm(EventReceiveLow, 5))
+	c := h.startUp(3000, 1460, s)
 	var ends [7]int
 	ends[0] = len(c.stream)
 	for i := range ends[1:] {
@@ -255,13 +255,13 @@ func TestReceiveLowWaterBehindAGap(t *testing.T) {
 	noEvent(t, events)
 	c.sendOctets(ends[0], ends[1], 0)
 	h.turn(time.Microsecond)
-	requireEvent(t, Event{Kind: EventReceiveLow, QP: q, Count: 2}, event(t, events))
+	requireEvent(t, Event{Kind: EventReceiveLow, QP: s.qp, Count: 2}, event(t, events))
 }
 
 // Messages that were placed ahead of a gap are remembered until they are Delivered, and no more of them than there is room for:
 // segments beyond are left to be sent again, which is counted, and counts as the slow path.
 func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	q, region, c := h.orderly()
 	const messages, each = 2 * qp.PendingMin, 40 // so many in a segment
 	begin := len(c.stream)
@@ -291,13 +291,13 @@ func TestMessagesAheadOfAGapAreBounded(t *testing.T) {
 //
 // req: 5042-6.4.4-1
 func TestSlowPathExcess(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	events := h.adapter.Events()
 	good, region, gc := h.orderly()
-	q := h.newQP(opts{})
-	c := h.startUp(3000, 1460, q)
+	s := h.newEnd(opts{})
+	c := h.startUp(3000, 1460, s)
 	const limit = 50
-	for _, q := range []*QueuePair{good, q} {
+	for _, q := range []*QueuePair{good, s.qp} {
 		require.NoError(t, q.Arm(EventSlowPath, limit))
 	}
 	zero := writeTo(qp.RTRSTag, 0)
@@ -309,26 +309,26 @@ func TestSlowPathExcess(t *testing.T) {
 		h.turn(time.Microsecond)
 	}
 	e := event(t, events)
-	requireEvent(t, Event{Kind: EventSlowPath, QP: q, Count: limit + 1}, e)
+	requireEvent(t, Event{Kind: EventSlowPath, QP: s.qp, Count: limit + 1}, e)
 	noEvent(t, events)
 	st, err := good.Stats(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, st.SlowPath)
-	st, err = q.Stats(t.Context())
+	st, err = s.qp.Stats(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 2*limit, st.SlowPath)
 
-	require.NoError(t, q.Arm(EventSlowPath, int(e.Count)+limit-1)) // and some more: passed already
+	require.NoError(t, s.qp.Arm(EventSlowPath, int(e.Count)+limit-1)) // and some more: passed already
 	c.inject(fpdu{zero, nil})
 	h.turn(time.Microsecond)
 	require.EqualValues(t, 0, len(events), "100 is not more than 100")
-	require.NoError(t, q.Arm(EventSlowPath, limit))
+	require.NoError(t, s.qp.Arm(EventSlowPath, limit))
 	c.inject(fpdu{zero, nil})
 	h.turn(time.Microsecond)
 	e = event(t, events)
 	e.QP.Abort()
 	h.turns(2, time.Microsecond)
-	require.True(t, isDone(q))
+	require.True(t, isDone(s.qp))
 	require.True(t, c.peerReset)
 	require.Equal(t, RTS, good.State())
 	noEvent(t, events) // it was our own wish

@@ -14,7 +14,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// The lines that the README shows, beside a server that grants the client its memory.
+// The lines that the README and the package comment show, beside a server that grants the client its memory.
 func Example_embed() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -34,7 +34,8 @@ func Example_embed() {
 	stag, to := granted(qp.PeerPrivateData()) // where the peer lets us write
 	_, err = qp.PostSend(rnic.WorkRequest{ID: 7, Op: rnic.OpWrite, Local: mr.Slice(0, len(buf)), RemoteSTag: stag, RemoteOffset: to, Signaled: true})
 	check(err)
-	check(cq.Wait(ctx))
+	err = cq.Wait(ctx) // until there is a Completion
+	check(err)
 	done := cq.Poll(completions[:])
 
 	c := completions[0]
@@ -67,13 +68,14 @@ func grantor(ctx context.Context) (addr string, target <-chan string) {
 		pd := dev.AllocPD()
 		qp, err := dev.CreateQP(rnic.QPOptions{PD: pd, SendCQ: cq, RecvCQ: cq})
 		check(err)
-		mr, err := pd.RegisterWith(make([]byte, 30), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
+		mr, err := pd.RegisterWith(make([]byte, 4096), rnic.RegisterOptions{Access: rnic.RemoteWrite, For: qp})
 		check(err)
 		grant := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(mr.STag())), mr.Base())
-		check(req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant}))
+		err = req.Accept(ctx, qp, rnic.ConnParam{PrivateData: grant})
+		check(err)
 		<-qp.Done()
 		mr.Deregister() // from here on the memory is ours alone
-		left <- string(mr.Bytes())
+		left <- string(mr.Bytes()[:30])
 	}()
 	return l.Addr().String(), left
 }
@@ -89,4 +91,29 @@ func TestReadmeShowsTheExample(t *testing.T) {
 	example, err := os.ReadFile("example_embed_test.go")
 	require.NoError(t, err)
 	require.Contains(t, string(example), "\t"+strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n\t")+"\n")
+}
+
+// So is what the package comment shows, whose lines leave the checks of errors out: the Initiator's, then the Responder's.
+func TestPackageCommentShowsTheExample(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	require.NoError(t, err)
+	example, err := os.ReadFile("example_embed_test.go")
+	require.NoError(t, err)
+	initiator, responder, found := strings.Cut(string(example), "\nfunc grantor(")
+	require.True(t, found)
+	shown, left := 0, initiator
+	for line := range strings.Lines(string(doc)) {
+		code, isCode := strings.CutPrefix(line, "//\t")
+		if !isCode {
+			continue
+		}
+		if strings.Contains(code, ".Listen(") {
+			left = responder
+		}
+		_, after, found := strings.Cut(left, "\t"+code)
+		require.True(t, found, "not in the example, or not in this order: %s", code)
+		left = after
+		shown++
+	}
+	require.Equal(t, 15, shown)
 }

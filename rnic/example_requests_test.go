@@ -108,7 +108,7 @@ func ExampleQueuePair_PostSend() {
 	// message 1 of 10 octets: header says 6, body "gather"
 }
 
-// A Write is gathered, too; at the peer its octets stand one behind the other. The Send behind it tells the peer that they do.
+// A Write is gathered, too; at the peer its octets stand one after the other. The Send after it tells the peer that they do.
 func ExampleQueuePair_PostSend_write() {
 	ctx, cancel := deadline()
 	defer cancel()
@@ -195,7 +195,7 @@ func ExampleQueuePair_PostSend_atomics() {
 	// [42 7]
 }
 
-// A batch: the answer to a request, and behind it, in the same order, the end of what the client was granted for it.
+// A batch: the answer to a request, and after it, in the same order, the end of what the client was granted for it.
 func ExampleQueuePair_PostSend_chain() {
 	ctx, cancel := deadline()
 	defer cancel()

@@ -42,7 +42,7 @@ func Example() {
 	check(err)
 	stag := rnic.STag(binary.BigEndian.Uint32(qp.PeerPrivateData()))
 
-	// A Write, and behind it a Send that tells the server of it.
+	// A Write, and after it a Send that tells the server of it.
 	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpWrite, ID: 1, Local: source.Slice(0, source.Len()), RemoteSTag: stag, RemoteOffset: 100, Signaled: true})
 	check(err)
 	_, err = qp.PostSend(rnic.WorkRequest{Op: rnic.OpSend, ID: 2, Local: source.Slice(0, 7), Signaled: true})
@@ -253,7 +253,7 @@ func ExampleAdapter_AcceptStream() {
 		conn, err := l.Accept()
 		check(err)
 		hello := make([]byte, 6)
-		_, err = io.ReadFull(conn, hello) // exactly: what is behind it may be MPA's
+		_, err = io.ReadFull(conn, hello) // exactly: what is after it may be MPA's
 		check(err)
 		fmt.Printf("server reads %q\n", hello)
 		req, err := dev.AcceptStream(ctx, conn, []byte("go on\n"))

@@ -59,12 +59,12 @@ func TestFallsBackOnce(t *testing.T) {
 				if name == "closes" { // and it stays at that
 					q.closeSend()
 					c.expectClosedBy(ErrPeerClosed)
-					require.ErrorIs(t, <-c.qp.end.Connected, ErrPeerClosed)
+					require.ErrorIs(t, <-c.qp.end.Connected(), ErrPeerClosed)
 					return
 				}
 				q.write(unhex(t, hexRep+"4001 0000"))
 				c.expectInService()
-				require.NoError(t, <-c.qp.end.Connected)
+				require.NoError(t, <-c.qp.end.Connected())
 				require.Equal(t, Startup{Dialect: RFC5044, Version: 1, IRD: 1, ORD: 2}, c.qp.Startup())
 				require.Equal(t, addr, c.qp.RemoteAddr().String())
 			})
@@ -149,7 +149,7 @@ func TestAbortMeetsFallback(t *testing.T) {
 		c := r.newEnd(r.client, opts{ConnParam: ConnParam{ORD: 1}})
 		p := r.peerAccepts(c)
 		p.expectFrame(mpa.Request)
-		c.qp.end.ConnectionOrUnwanted() // Abort's first half
+		c.qp.end.BeginAbort()
 		p.closeSend()
 		c.expectClosedBy(ErrPeerClosed)
 		require.Zero(t, r.client.StartupCounters())
@@ -168,7 +168,7 @@ func TestFallbackCannotDial(t *testing.T) {
 	r.client.host.Shut()
 	p.closeSend()
 	c.expectClosedBy(ErrClosed)
-	require.ErrorIs(t, <-c.qp.end.Connected, ErrClosed)
+	require.ErrorIs(t, <-c.qp.end.Connected(), ErrClosed)
 	require.Zero(t, r.client.host.Places.Count())
 }
 
@@ -197,7 +197,7 @@ func TestFallsBackWithOurs(t *testing.T) {
 	}
 }
 
-// A Poller whose control ring is full when the second try is due makes it wait, not fail; and who waits can be given up.
+// A Poller whose control ring is full when the second try is due makes it wait, not fail; and the one that waits can be given up.
 func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		r := newRig(t, turned, rigConfig{})
@@ -207,12 +207,11 @@ func TestFallbackWaitsForRoomInTheControlRing(t *testing.T) {
 		p := next()
 		p.expectFrame(mpa.Request)
 		l, full := c.qp.end.Connection.Load(), false
-		again := l.Again
-		l.Again = func() { // on this goroutine, which turns the Poller
+		l.BeforeRedial(func(redial func()) { // on this goroutine, which turns the Poller
 			fillControl(t, r.hosts[1].poller)
 			full = true
-			again()
-		}
+			redial()
+		})
 		p.closeSend()
 		r.until("a full ring", func() bool { return full })
 		if abort {

@@ -72,7 +72,7 @@ func TestUnanswerableReadEndsOurHalf(t *testing.T) {
 }
 
 // Our Responses go out all the same: the peer asked before it closed its half.
-func TestResponsesBehindAnUnanswerableRead(t *testing.T) {
+func TestResponsesAfterAnUnanswerableRead(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8, ORD: 1}})
 	m := r.readable(s, regionBytes, RemoteRead)
@@ -128,7 +128,7 @@ type flushing struct {
 	received    []uint64          // receive buffers, in order
 }
 
-// newFlushing has a Read under way, and behind it work that is sent, work that waits for the Read,
+// newFlushing has a Read under way, and after it work that is sent, work that waits for the Read,
 // and work that waits for that.
 func newFlushing(t *testing.T, r *rig, opt opts) *flushing {
 	t.Helper()
@@ -260,10 +260,10 @@ func waysToEnd() map[string][]func(f *flushing) {
 	}
 }
 
-const silence = "peer's silence" // for lingerTimeout
+const silence = "peer's silence" // for connect.LingerTimeout
 
 // However a connection ends, what was posted completes once and in the order of posting, and
-// nothing with success after what failed: with a Read under way, work behind it that was sent, and
+// nothing with success after what failed: with a Read under way, work after it that was sent, and
 // work that waits for it; and with what is posted while it ends.
 //
 // req: 5040-5.5-9

@@ -24,17 +24,18 @@ import (
 // makes, it is the test that makes time pass.
 const forgedTurns = 3
 
-// hostile is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits but the
+// segmentRig is an Adapter on a Poller in virtual time, at whose cable's other end no stack sits but the
 // test, which makes every segment itself and need not obey anything. What the Adapter sends must be
 // sound: frame checks that.
 //
-//	h := newHostile(t, hostileConfig{})
-//	c := h.startUp(3000, 1460, q)          // from port 3000; open: the handshake alone
+//	h := newSegmentRig(t, segmentRigConfig{})
+//	s := h.newEnd(opts{})
+//	c := h.startUp(3000, 1460, s)          // from port 3000; open: the handshake alone
 //	c.inject(sendFPDU(1, "hello"))         // in order, as any peer
 //	lo, hi := c.say(sendFPDU(2, "hello"))  // in its stream, and not sent
 //	c.sendOctets(lo, hi, 0)                // any part of the stream, with any flags, at any time
 //	h.turn(time.Microsecond)
-type hostile struct {
+type segmentRig struct {
 	driver
 	rng      *rand.Rand
 	pool     *mem.Pool // the Adapter's
@@ -45,11 +46,10 @@ type hostile struct {
 	queue    pmd.Queue
 	mac      [2]inet.MAC // the Adapter's, ours
 	conns    map[uint16]*forged
-	params   map[*QueuePair]ConnParam // of newQP's
-	iss      *tcp.Seq                 // of connections that are opened; nil: any
+	iss      *tcp.Seq // of connections that are opened; nil: any
 }
 
-type hostileConfig struct {
+type segmentRigConfig struct {
 	seed     uint64
 	bufs     int // of the Adapter's pool
 	connsMax int
@@ -59,7 +59,7 @@ type hostileConfig struct {
 // forged is a peer whose segments the test makes too: what it has to remember of its connection.
 type forged struct {
 	*peer
-	h                *hostile
+	h                *segmentRig
 	port, serverPort uint16
 	iss, irs         tcp.Seq
 	synced           bool    // the Adapter's SYN was seen
@@ -76,15 +76,15 @@ type forged struct {
 }
 
 var (
-	hostileNet  = netip.MustParsePrefix("10.9.0.1/24")
-	serverInet  = inet.AddrFrom(netip.MustParseAddr("10.9.0.1"))
-	hostileInet = inet.AddrFrom(netip.MustParseAddr("10.9.0.2"))
+	forgedNet  = netip.MustParsePrefix("10.9.0.1/24")
+	serverInet = inet.AddrFrom(netip.MustParseAddr("10.9.0.1"))
+	forgedInet = inet.AddrFrom(netip.MustParseAddr("10.9.0.2"))
 )
 
-func newHostile(t testing.TB, cfg hostileConfig) *hostile {
+func newSegmentRig(t testing.TB, cfg segmentRigConfig) *segmentRig {
 	t.Helper()
 	const mtu = 1500
-	h := &hostile{driver: driver{t: t, time: int64(time.Second), left: forgedTurns + 1}, rng: rand.New(rand.NewPCG(cfg.seed, 99)), conns: map[uint16]*forged{}}
+	h := &segmentRig{driver: driver{t: t, time: int64(time.Second), left: forgedTurns + 1}, rng: rand.New(rand.NewPCG(cfg.seed, 99)), conns: map[uint16]*forged{}}
 	h.move = func() { h.turn(time.Microsecond) }
 	h.pool, h.own = testhost.NewPool(t, cfg.bufs, mtu), testhost.NewPool(t, 1024, mtu)
 	connection, err := wire.New(wire.Config{MTU: mtu})
@@ -94,7 +94,7 @@ func newHostile(t testing.TB, cfg hostileConfig) *hostile {
 	require.NoError(t, err)
 	h.mac = [2]inet.MAC{server.MAC(), peer.MAC()}
 	h.poller = testhost.NewPoller(t, server, stack.Config{
-		Name: "besieged", Pool: h.pool, MTU: mtu, Addr: hostileNet, ConnsMax: cfg.connsMax, TCP: cfg.tcp,
+		Name: "besieged", Pool: h.pool, MTU: mtu, Addr: forgedNet, ConnsMax: cfg.connsMax, TCP: cfg.tcp,
 		Secret: [16]byte{1}, Clock: func() int64 { return h.time },
 	})
 	h.adapter, err = Open(Config{Pollers: []*stack.Poller{h.poller}, Manual: func() { h.poller.Turn() }})
@@ -107,7 +107,7 @@ func newHostile(t testing.TB, cfg hostileConfig) *hostile {
 }
 
 // turn lets d pass, turns the Poller once and looks at all that it sent.
-func (h *hostile) turn(d time.Duration) {
+func (h *segmentRig) turn(d time.Duration) {
 	h.time += int64(d)
 	h.poller.Turn()
 	var bufs [64]mem.Buf
@@ -120,14 +120,14 @@ func (h *hostile) turn(d time.Duration) {
 	}
 }
 
-func (h *hostile) turns(n int, d time.Duration) {
+func (h *segmentRig) turns(n int, d time.Duration) {
 	for range n {
 		h.turn(d)
 	}
 }
 
 // frame checks a frame of the Adapter and remembers what a peer must.
-func (h *hostile) frame(f []byte) {
+func (h *segmentRig) frame(f []byte) {
 	eth, b, drop := inet.ParseEthernet(f)
 	require.Equal(h.t, inet.DropNone, drop)
 	if eth.Type == inet.EtherTypeARP {
@@ -147,7 +147,7 @@ func (h *hostile) frame(f []byte) {
 	}
 }
 
-func (h *hostile) segment(c *forged, s *tcp.Segment, text []byte) {
+func (h *segmentRig) segment(c *forged, s *tcp.Segment, text []byte) {
 	switch {
 	case s.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN: // the Adapter dials
 		if c.synced && c.serverPort != s.SrcPort {
@@ -184,15 +184,15 @@ func (h *hostile) segment(c *forged, s *tcp.Segment, text []byte) {
 }
 
 // announce makes our MAC known.
-func (h *hostile) announce() {
+func (h *segmentRig) announce() {
 	h.transmit(inet.EtherTypeARP, inet.ARPLen, func(b []byte) {
-		a := inet.RequestARP(h.mac[1], hostileInet, serverInet)
+		a := inet.RequestARP(h.mac[1], forgedInet, serverInet)
 		a.Put(b)
 	})
 }
 
 // transmit sends a frame whose n octets of payload fill writes.
-func (h *hostile) transmit(typ uint16, n int, fill func(b []byte)) {
+func (h *segmentRig) transmit(typ uint16, n int, fill func(b []byte)) {
 	h.t.Helper()
 	b := h.own.Alloc()
 	require.NotEqual(h.t, mem.NoBuf, b, "the test's own pool is empty")
@@ -207,7 +207,7 @@ func (h *hostile) transmit(typ uint16, n int, fill func(b []byte)) {
 }
 
 // send sends any segment on c.
-func (h *hostile) send(c *forged, seq, ack tcp.Seq, flags tcp.Flags, window uint16, o tcp.Options, text []byte) {
+func (h *segmentRig) send(c *forged, seq, ack tcp.Seq, flags tcp.Flags, window uint16, o tcp.Options, text []byte) {
 	h.t.Helper()
 	if c.serverPort == 0 {
 		c.serverPort = rigPort
@@ -218,19 +218,19 @@ func (h *hostile) send(c *forged, seq, ack tcp.Seq, flags tcp.Flags, window uint
 	n := tr.HeaderLen() + len(text)
 	h.transmit(inet.EtherTypeIPv4, 20+n, func(b []byte) {
 		ip := inet.IPv4{
-			DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: hostileInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n,
+			DF: true, TTL: 64, Proto: inet.ProtoTCP, Src: forgedInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n,
 		}
 		ip.Put(b)
 		b = b[20:]
 		tr.Put(b)
 		copy(b[n-len(text):], text)
-		binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(hostileInet, serverInet, inet.ProtoTCP, n)))
+		binary.BigEndian.PutUint16(b[16:], inet.Checksum(b, inet.PseudoSum(forgedInet, serverInet, inet.ProtoTCP, n)))
 	})
 }
 
 func noOptions() tcp.Options { return tcp.Options{WindowScale: -1} }
 
-func (h *hostile) synOptions(c *forged, mss uint16) tcp.Options {
+func (h *segmentRig) synOptions(c *forged, mss uint16) tcp.Options {
 	return tcp.Options{
 		MSS: mss, SACKPermitted: true, HasTimestamps: true, TSval: c.ts, TSecr: c.tsEcho, WindowScale: 7,
 	}
@@ -243,7 +243,7 @@ func (c *forged) options() tcp.Options {
 }
 
 // answerer is a connection that the Adapter will dial to our port.
-func (h *hostile) answerer(port uint16) *forged {
+func (h *segmentRig) answerer(port uint16) *forged {
 	c := &forged{h: h, port: port, iss: tcp.Seq(h.rng.Uint32()), ts: 1000}
 	c.peer = &peer{peerStream: (*forgedStream)(c), d: &h.driver}
 	if h.iss != nil {
@@ -254,7 +254,7 @@ func (h *hostile) answerer(port uint16) *forged {
 }
 
 // open does a handshake. synced is false when nobody answered.
-func (h *hostile) open(port, mss uint16) *forged {
+func (h *segmentRig) open(port, mss uint16) *forged {
 	h.t.Helper()
 	c := h.answerer(port)
 	h.send(c, c.iss, 0, tcp.SYN, 65535, h.synOptions(c, mss), nil)
@@ -317,8 +317,8 @@ func (s *forgedStream) reset() {
 	c.h.send(c, c.seq(len(c.stream)), c.next, tcp.RST|tcp.ACK, 0, c.options(), nil)
 }
 
-// startUp opens a connection and has it accepted by q. What comes next in its stream is FPDUs.
-func (h *hostile) startUp(port, mss uint16, q *QueuePair) *forged {
+// startUp opens a connection and has it accepted by e. What comes next in its stream is FPDUs.
+func (h *segmentRig) startUp(port, mss uint16, e *end) *forged {
 	h.t.Helper()
 	c := h.open(port, mss)
 	require.True(h.t, c.synced, "no answer to our SYN")
@@ -327,40 +327,28 @@ func (h *hostile) startUp(port, mss uint16, q *QueuePair) *forged {
 	h.turn(time.Microsecond)
 	req := h.listener.Poll()
 	require.NotNil(h.t, req)
-	require.NoError(h.t, req.Accept(h.t.Context(), q, h.params[q]))
+	require.NoError(h.t, req.Accept(h.t.Context(), e.qp, e.conn))
 	h.turns(2, time.Microsecond)
 	c.start(mpa.Mode{Markers: c.expectFrame(mpa.Reply).Markers, CRC: true})
 	return c
 }
 
-// newQP is an idle QueuePair with queues of its own.
-func (h *hostile) newQP(opt opts) *QueuePair {
+// newEnd is an end of the Adapter's, without memory.
+func (h *segmentRig) newEnd(opt opts) *end {
 	h.t.Helper()
-	cq, err := h.adapter.CreateCQ(1024)
-	require.NoError(h.t, err)
-	if opt.PD == nil {
-		opt.PD = h.adapter.AllocPD()
-	}
-	opt.SendCQ, opt.RecvCQ = cq, cq
-	q, err := h.adapter.CreateQP(opt.QPOptions)
-	require.NoError(h.t, err)
-	if h.params == nil {
-		h.params = map[*QueuePair]ConnParam{}
-	}
-	h.params[q] = opt.ConnParam
-	return q
+	return h.bareEnd(h.adapter, opt)
 }
 
 // tooBig is an ICMP message that says a segment at seq did not fit into mtu.
-func (h *hostile) tooBig(c *forged, mtu uint16, seq tcp.Seq) {
+func (h *segmentRig) tooBig(c *forged, mtu uint16, seq tcp.Seq) {
 	const n = 8 + 20 + 8 // ICMP, and the front of the datagram it is about
 	h.transmit(inet.EtherTypeIPv4, 20+n, func(b []byte) {
-		ip := inet.IPv4{TTL: 64, Proto: inet.ProtoICMP, Src: hostileInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n}
+		ip := inet.IPv4{TTL: 64, Proto: inet.ProtoICMP, Src: forgedInet, Dst: serverInet, HdrLen: 20, TotalLen: 20 + n}
 		ip.Put(b)
 		m := b[20:]
 		m[0], m[1] = 3, 4
 		binary.BigEndian.PutUint16(m[6:], mtu)
-		about := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: serverInet, Dst: hostileInet, HdrLen: 20, TotalLen: 1500}
+		about := inet.IPv4{TTL: 64, Proto: inet.ProtoTCP, Src: serverInet, Dst: forgedInet, HdrLen: 20, TotalLen: 1500}
 		about.Put(m[8:])
 		binary.BigEndian.PutUint16(m[28:], c.serverPort)
 		binary.BigEndian.PutUint16(m[30:], c.port)

@@ -16,7 +16,7 @@ import (
 )
 
 // starts are sequence numbers where MPA's stream begins: the drafts' example, then some from which 2^32 is soon reached: right
-// behind the first marker and within it, at a later marker and within one, between two; and one far from it.
+// after the first marker and within it, at a later marker and within one, between two; and one far from it.
 var starts = []tcp.Seq{11, 1<<32 - 4, 1<<32 - 2, 1<<32 - 1024, 1<<32 - 1022, 1<<32 - 700, 1 << 31}
 
 // markedAt is where a marker that begins at octet off of MPA's stream says its FPDU's ULPDU_Length is; bounds are of that
@@ -35,7 +35,7 @@ func markedAt(stream []byte, base, off int, bounds map[int]bool) (says, is int) 
 	return says, off - is
 }
 
-// What we send has markers where the sequence number, counted from the first octet behind the start-up frame, is a multiple of
+// What we send has markers where the sequence number, counted from the first octet after the start-up frame, is a multiple of
 // 512 in arithmetic modulo 2^32: 11, 523 and 1035 when that is 11. The first one, zero, is what the first FPDU begins with.
 //
 // req: D01-5.1-3, D01-5.1-9, D01-5.1-10, D01-5.1-11, C02-7.1-1, C02-7.1-7, C02-7.1-8, C02-7.1-9, 5044-4.3-4
@@ -64,7 +64,7 @@ func TestMarkersInSequenceSpace(t *testing.T) {
 }
 
 // sendFrom has a client send FPDUs, so much later than the rig's usual time, and returns its segments and the sequence number
-// of the first octet behind its start-up frame.
+// of the first octet after its start-up frame.
 func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 	t.Helper()
 	r, log := logged(t, rigConfig{})
@@ -89,14 +89,14 @@ func sendFrom(t *testing.T, later int64) (*segmentLog, tcp.Seq) {
 func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 	for i, start := range starts {
 		t.Run(fmt.Sprintf("from %d", uint32(start)), func(t *testing.T) {
-			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+			h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 			iss := start - 1 - startupLen
 			h.iss = &iss
-			q := h.newQP(opts{})
+			s := h.newEnd(opts{})
 			memory := make([]byte, 8000)
-			region, err := q.opt.PD.Register(memory, RemoteWrite)
+			region, err := s.pd.Register(memory, RemoteWrite)
 			require.NoError(t, err)
-			c := h.startUp(4000, 1460, q)
+			c := h.startUp(4000, 1460, s)
 			require.Equal(t, start, c.seq(len(c.stream)), "where MPA begins")
 			var ends []int
 			want := randomBytes(7, len(memory))
@@ -116,13 +116,13 @@ func TestMarkersLocateAcrossSequenceWrap(t *testing.T) {
 				c.sendOctets(ends[k+1], ends[k+2], 0)
 				h.turn(time.Millisecond)
 			}
-			require.Equal(t, want[1000:], memory[1000:], "placed behind the gap")
-			require.EqualValues(t, len(want)-1000, q.engine.Stats().Placed.OutOfOrder)
-			require.Zero(t, q.engine.Stats().WritesRecvd, "delivered")
+			require.Equal(t, want[1000:], memory[1000:], "placed beyond the gap")
+			require.EqualValues(t, len(want)-1000, s.qp.engine.Stats().Placed.OutOfOrder)
+			require.Zero(t, s.qp.engine.Stats().WritesRecvd, "delivered")
 			c.sendOctets(ends[0], ends[1], 0)
 			h.turns(2, time.Millisecond)
 			require.Equal(t, want, memory)
-			require.EqualValues(t, len(ends)-1, q.engine.Stats().WritesRecvd)
+			require.EqualValues(t, len(ends)-1, s.qp.engine.Stats().WritesRecvd)
 			require.Equal(t, len(c.stream), c.place(), "acknowledged")
 		})
 	}
@@ -254,7 +254,7 @@ func TestMULPDUFollowsTCPOptions(t *testing.T) {
 }
 
 // A marker that points elsewhere, in an FPDU whose CRC is right, is error 3: what was in front of it stays placed, nothing of it
-// or behind it is; we do not end the connection but say why, once, close our half, and wait for the peer's.
+// or after it is; we do not end the connection but say why, once, close our half, and wait for the peer's.
 //
 // req: D01-7-3, D01-7-4, D01-7-10, D01-7-11, D01-7-12, C02-9-3, C02-9-4, C02-9-8, C02-9-9, C02-9-10, 5044-8-1
 func TestTerminateBadMarker(t *testing.T) {

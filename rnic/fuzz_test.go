@@ -90,7 +90,7 @@ func FuzzStream(f *testing.F) {
 		require.Equal(t, map[uint64]int{0: 1, 1: 1, 2: 1, 3: 1}, count)
 		for _, b := range s.inbox.Bytes()[64:] {
 			if b != 0 {
-				t.Fatal("octets behind the receive buffers were written")
+				t.Fatal("octets after the receive buffers were written")
 			}
 		}
 		require.Zero(t, s.cq.q.Promised())

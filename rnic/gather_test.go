@@ -95,10 +95,10 @@ func TestInline(t *testing.T) {
 			wr := WorkRequest{ID: 2, Inline: octets, Signaled: true, Fence: true, RemoteSTag: s.region.STag(), RemoteOffset: 5}
 			c.post(as(OpWrite, wr))
 			list := []SGE{c.source.Slice(50, 2), nowhere, c.source.Slice(7, 1)}
-			behind := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
-			behind.RemoteSTag, behind.RemoteOffset = s.region.STag(), 500
+			after := WorkRequest{ID: 4, Local: c.source.Slice(9, 1), List: list, Signaled: true, Fence: true}
+			after.RemoteSTag, after.RemoteOffset = s.region.STag(), 500
 			c.post(fetchAdd(fetch, 1))
-			c.post(as(OpWrite, behind))
+			c.post(as(OpWrite, after))
 			c.post(as(OpSend, wr)) // when it has come, all before it has been placed
 			clear(octets)
 			clear(list)

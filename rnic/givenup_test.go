@@ -34,7 +34,7 @@ func (c *endsAt) Err() error {
 	return context.Canceled
 }
 
-// A context may end as the connection is given back. Whoever rejects then gets it, or it is closed: it is never nobody's.
+// A context may end as the connection is given back. The one that rejects then gets it, or it is closed: it is never nobody's.
 //
 // req: D01-6.1-23
 func TestRejectStreamAsItsContextEnds(t *testing.T) {
@@ -93,7 +93,7 @@ func TestRejectStreamPrefersTheStream(t *testing.T) {
 	}
 }
 
-// The same for who was rejected and wants the connection: neither a rejection that is there nor one that comes while it is
+// The same for an Initiator that was rejected and wants the connection: neither a rejection that is there nor one that comes while it is
 // given up is passed over.
 func TestRejectedAsItsContextEnds(t *testing.T) {
 	over(t, []kind{turned, sockets}, rigConfig{}, func(t *testing.T, r *rig) {

@@ -75,9 +75,9 @@ func TestSocketPartialWrites(t *testing.T) {
 	require.True(t, bytes.Equal(s.source.Bytes(), got))
 }
 
-// What a peer said before it reset the connection is taken, whoever learns of the reset first: the kernel tells the writer at once, and
-// the reader behind the last octet.
-func TestSocketResetBehindMessages(t *testing.T) {
+// What a peer said before it reset the connection is taken, whichever goroutine learns of the reset first: the kernel tells the writer at
+// once, and the reader after the last octet.
+func TestSocketResetAfterMessages(t *testing.T) {
 	const n, messages = 30000, 4
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEndOf(r.server, opts{}, n*messages)
@@ -196,32 +196,31 @@ func TestSocketSegments(t *testing.T) {
 func TestSocketTimer(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	quiet, p := r.peerDials(), r.peerDials()
-	r.until("both links", func() bool { return len(r.server.host.Live()) == 2 })
-	var cars []*transport.KernelConn
+	r.until("both connections", func() bool { return len(r.server.host.Live()) == 2 })
+	var conns []*transport.KernelConn
 	for _, l := range r.server.host.Live() {
-		cars = append(cars, l.Transport.(*transport.KernelConn))
+		conns = append(conns, l.Transport.(*transport.KernelConn))
 	}
-	if cars[0].Remote() != transport.AddrPort(p.peerStream.(*socketStream).nc.LocalAddr()) {
-		cars[0], cars[1] = cars[1], cars[0]
+	if conns[0].Remote() != transport.AddrPort(p.peerStream.(*socketStream).nc.LocalAddr()) {
+		conns[0], conns[1] = conns[1], conns[0]
 	}
-	require.NoError(t, cars[1].Submit(func() {
-		cars[1].SetTimer(cars[1].Now() + int64(time.Microsecond))
-		cars[1].SetTimer(0)
+	require.NoError(t, conns[1].Submit(func() {
+		conns[1].SetTimer(conns[1].Now() + int64(time.Microsecond))
+		conns[1].SetTimer(0)
 	}))
-	require.NoError(t, cars[0].Submit(func() {
-		cars[0].SetTimer(cars[0].Now() + int64(time.Hour))
-		cars[0].SetTimer(cars[0].Now() + int64(time.Millisecond))
+	require.NoError(t, conns[0].Submit(func() {
+		conns[0].SetTimer(conns[0].Now() + int64(time.Hour))
+		conns[0].SetTimer(conns[0].Now() + int64(time.Millisecond))
 	}))
 	f := r.failure()
 	require.ErrorIs(t, f.Err, ErrStartupTimeout)
-	require.Equal(t, cars[0].Remote(), f.Remote)
+	require.Equal(t, conns[0].Remote(), f.Remote)
 	p.expectReset()
 	require.NoError(t, quiet.ended())
 }
 
-// Who connects and says nothing, or waits for its Request to be decided, costs no Bufs: those come with full operation. ConnsMax
-// is as many connections.
-func TestStrangersOverSocketsAreCheap(t *testing.T) {
+// A peer that connects and says nothing, or waits for its Request to be decided, takes no Bufs: those come with full operation.
+func TestUnprovenPeersOverSocketsTakeNoBufs(t *testing.T) {
 	const n, each = 60, 16 << 10
 	heap := func() uint64 {
 		runtime.GC()
@@ -248,8 +247,8 @@ func TestStrangersOverSocketsAreCheap(t *testing.T) {
 	require.NotNil(t, s.qp.end.Connection.Load().Pool)
 }
 
-// Octets behind a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
-func TestSocketOctetsBehindTheRequest(t *testing.T) {
+// Octets after a start-up frame that were read with it are MPA's, whatever they were read into, and however long they are.
+func TestSocketOctetsAfterTheRequest(t *testing.T) {
 	r := newRig(t, sockets, rigConfig{})
 	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 	p := r.peerDials()
@@ -279,7 +278,7 @@ func TestSocketTimerClearedAsItFires(t *testing.T) {
 	}))
 	for range 100 { // turns at the lock, of which the timer's function has one
 		var seen uint64
-		require.NoError(t, l.Transport.Submit(func() { seen = l.Seen }))
+		require.NoError(t, l.Transport.Submit(func() { seen = l.ProgressSeen() }))
 		require.Zero(t, seen, "the connection's timer ran")
 		runtime.Gosched()
 	}

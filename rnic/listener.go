@@ -59,7 +59,8 @@ type Listener struct {
 // Listen waits for connections to addr ("host:port"; over Pollers the host must be empty or the
 // Poller's address). Port 0 picks a free one, which Listener.Addr tells. It returns when all
 // Pollers listen, or with an error when ctx ends: errors are ErrClosed after Adapter.Close,
-// stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be.
+// stack.ErrPortUsed or the kernel's, stack.ErrStopped, ctx.Err(), and options that cannot be. Any
+// application goroutine.
 func (a *Adapter) Listen(ctx context.Context, addr string, opt ListenOptions) (*Listener, error) {
 	if a.host.IsClosed() {
 		return nil, fmt.Errorf("rnic: listen on %q: %w", addr, ErrClosed)
@@ -189,17 +190,17 @@ func (l *Listener) listenOn(ctx context.Context, port uint16, backlog int) error
 }
 
 // unlisten gives up, when ctx ends, on a Poller that does not turn.
-func (l *Listener) unlisten(ctx context.Context, pollers []*connect.Poller, port uint16) {
+func (l *Listener) unlisten(ctx context.Context, pollers []*connect.PollerState, port uint16) {
 	for _, ln := range pollers {
 		_ = connect.OrderUntil(ctx, &l.adapter.host, ln.Poller.Submit, func() { ln.Poller.Unlisten(port) }) // a stopped one listens no more
 	}
 }
 
-// Addr is where the Listener listens.
+// Addr is where the Listener listens. Any goroutine.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // Accept returns the next connection request, or an error when ctx ends (ctx.Err()) or the Listener
-// or its Adapter is closed (ErrClosed).
+// or its Adapter is closed (ErrClosed). Any application goroutine.
 func (l *Listener) Accept(ctx context.Context) (*ConnRequest, error) {
 	for {
 		if isClosed(l.done) { // whatever still waits
@@ -227,7 +228,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// Poll is Accept without the wait; nil when there is no request.
+// Poll is Accept without the wait; nil when there is no request. Any goroutine.
 func (l *Listener) Poll() *ConnRequest {
 	for !isClosed(l.done) {
 		select {
@@ -243,7 +244,8 @@ func (l *Listener) Poll() *ConnRequest {
 }
 
 // Close stops listening, and returns when OnFailure is not being called any more: OnFailure must
-// not call it. Accepted connections go on; requests not yet accepted time out.
+// not call it. Accepted connections go on; requests not yet accepted time out. Any application
+// goroutine.
 func (l *Listener) Close() {
 	l.end(context.Background())
 	l.reporter.Wait()
@@ -295,10 +297,10 @@ type ConnRequest struct {
 	remote     netip.AddrPort
 }
 
-// PrivateData of the Request: a copy, the application's to keep.
+// PrivateData of the Request: a copy, the application's to keep. Any goroutine.
 func (r *ConnRequest) PrivateData() []byte { return r.private }
 
-// Dialect in which it will be answered.
+// Dialect in which it will be answered. Any goroutine.
 func (r *ConnRequest) Dialect() Dialect {
 	if r.frame.Kind == 0 {
 		return Culley02
@@ -308,20 +310,20 @@ func (r *ConnRequest) Dialect() Dialect {
 }
 
 // ReadDepths are the Initiator's IRD and ORD; false: the Request has none. ReadDepthULP: the ULPs
-// are to settle it.
+// are to settle it. Any goroutine.
 func (r *ConnRequest) ReadDepths() (ird, ord int, ok bool) {
 	return int(r.enhanced.IRD), int(r.enhanced.ORD), r.frame.IsEnhanced()
 }
 
-// PeerToPeer says whether the Initiator offers to let this end send first.
+// PeerToPeer says whether the Initiator offers to let this end send first. Any goroutine.
 func (r *ConnRequest) PeerToPeer() bool {
 	return r.enhanced.PeerToPeer || r.connection.Responder.Dialects.AsksReady(&r.frame)
 }
 
-// Remote is the peer's address.
+// Remote is the peer's address. Any goroutine.
 func (r *ConnRequest) Remote() netip.AddrPort { return r.remote }
 
-// Revision is the MPA revision of the Request.
+// Revision is the MPA revision of the Request. Any goroutine.
 func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 
 // Accept puts an idle QueuePair, whose first receive buffers should have been posted, into service
@@ -329,7 +331,8 @@ func (r *ConnRequest) Revision() int { return int(r.frame.Rev) }
 // MPA holds its FPDUs back until the Initiator's first one has come, or what stands for it. When
 // the QueuePair needs a larger ORD than the Initiator allows (ConnParam.ORDMin), the Reply rejects
 // and the error is mpa.ErrORDShort. Others are ErrState when the QueuePair is not idle or the
-// request was decided already, ctx.Err(), and how the connection ended before.
+// request was decided already, ctx.Err(), and how the connection ended before. Any application
+// goroutine.
 //
 // Some errors change nothing, so that the request may still be accepted, by this QueuePair or
 // another, or rejected: a QueuePair that is not idle, or of another Adapter, what cannot be in
@@ -363,7 +366,7 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 
 // Reject answers the Request with the R bit and private (Dialect.PrivateDataMax octets at most),
 // then closes the connection. culley-02 has no answer: the connection is reset. RejectStream keeps
-// the connection.
+// the connection. Any application goroutine.
 func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 	if err := privateDataError(private, r.Dialect()); err != nil {
 		return fmt.Errorf("rnic: reject %v: %w", r.remote, err)
@@ -374,5 +377,5 @@ func (r *ConnRequest) Reject(ctx context.Context, private []byte) error {
 
 // Done is closed when the connection of the request is over: after Reject, when the peer has closed
 // it, too, or a bound for that has passed. Adapter.Close before then may reset it, and the peer not
-// hear of the Reject.
+// hear of the Reject. Any goroutine.
 func (r *ConnRequest) Done() <-chan struct{} { return r.connection.Gone }

@@ -18,8 +18,8 @@ func (r *rig) tied(e *end, b []byte, access Access) *MemoryRegion {
 	return m
 }
 
-// A Local Invalidate takes place in its turn: what was posted before and sends from the region goes out whole, what is posted behind
-// finds it invalid. The same for a window, whose region stays as it is.
+// A Local Invalidate takes place in its turn: what was posted before and sends from the region goes out whole, what is posted after finds
+// it invalid. The same for a window, whose region stays as it is.
 func TestLocalInvalidate(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -48,7 +48,7 @@ func TestLocalInvalidate(t *testing.T) {
 	})
 }
 
-// What was sent from a region before it was invalidated arrives whole; a Send behind it does not go out.
+// What was sent from a region before it was invalidated arrives whole; a Send after it does not go out.
 func TestSendAcrossLocalInvalidate(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -74,7 +74,7 @@ func TestSendAcrossLocalInvalidate(t *testing.T) {
 // The peer writes through the STag until it is invalidated, and not an octet from then on.
 //
 // req: DDP-10.3-3
-func TestPeerBehindLocalInvalidate(t *testing.T) {
+func TestPeerAfterLocalInvalidate(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
 		m := r.tied(c, make([]byte, 200), RemoteWrite)
@@ -98,8 +98,8 @@ func TestPeerBehindLocalInvalidate(t *testing.T) {
 	})
 }
 
-// Behind a Read into the region it needs Fence, and completes behind the Read either way; without, the Response finds no sink.
-func TestLocalInvalidateBehindRead(t *testing.T) {
+// After a Read into the region it needs Fence, and completes after the Read either way; without, the Response finds no sink.
+func TestLocalInvalidateAfterRead(t *testing.T) {
 	for _, fence := range []bool{true, false} {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
@@ -108,10 +108,10 @@ func TestLocalInvalidateBehindRead(t *testing.T) {
 			wr := WorkRequest{ID: 1, Local: sink.Slice(0, 8), RemoteSTag: 5, Signaled: true}
 			c.post(as(OpRead, wr))
 			c.post(WorkRequest{Op: OpLocalInvalidate, ID: 2, LocalSTag: sink.STag(), Signaled: true, Fence: fence})
-			c.post(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("behind"), Signaled: true})
+			c.post(WorkRequest{Op: OpSend, ID: 3, Inline: []byte("beyond"), Signaled: true})
 			rr := p.request()
 			if !fence {
-				require.Equal(t, "behind", string(p.nextFPDU().payload))
+				require.Equal(t, "beyond", string(p.nextFPDU().payload))
 				require.False(t, sink.Valid())
 			}
 			c.expectNoCompletion()
@@ -133,7 +133,7 @@ func TestLocalInvalidateBehindRead(t *testing.T) {
 }
 
 // What a peer may not invalidate this end does not either, in the order of the queue: several streams' STags, another's, those without
-// remote rights, and what is invalid already. The connection is over then, and all behind is flushed.
+// remote rights, and what is invalid already. The connection is over then, and all after is flushed.
 func TestLocalInvalidateRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name string

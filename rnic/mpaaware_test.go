@@ -109,7 +109,7 @@ func TestPacking(t *testing.T) {
 			require.True(t, g.off < startupLen || bounds[g.off] && bounds[g.off+len(g.data)])
 		}
 		r.close(s, c)
-		require.Zero(t, c.qp.engine.Stats().Staged)
+		require.Zero(t, c.qp.engine.Staged())
 		return len(log.segs)
 	}
 	now, full := run(t, PackNow), run(t, PackFull)
@@ -217,11 +217,11 @@ func TestWindowSmallerThanAnFPDU(t *testing.T) {
 }
 
 // Before MPA is enabled a segment is a segment like any other TCP's, after it FPDUs decide: the change is at the octet
-// behind the start-up frame, in each half at its own.
+// after the start-up frame, in each half at its own.
 //
 // req: D01-3.1.1-4, D01-3.1.1-5, D01-3.1.2-12, C02-5.1.1-4
 // req: D01-1.2-1
-func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
+func TestRulesBeginAfterTheStartupFrame(t *testing.T) {
 	r, log := logged(t, rigConfig{})
 	s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 	private := randomBytes(9, 512)
@@ -238,13 +238,13 @@ func TestRulesBeginBehindTheStartupFrame(t *testing.T) {
 	}
 }
 
-// Segments behind a gap reach MPA at once and are placed; what they say is not delivered before the gap is filled; nothing
-// is handed up twice, and a later copy with other octets, however valid, changes nothing.
+// Segments beyond a gap reach MPA at once and are placed; what they say is not delivered before the gap is filled; nothing is handed up
+// twice, and a later copy with other octets, however valid, changes nothing.
 //
 // req: C02-5.1.2-1, C02-5.1.2-2, C02-5.1.2-3, C02-5.1.2-4, C02-5.1.2-5, C02-5.1.2-6, C02-5.1.2-7, C02-5.1.2-8, C02-5.1.2-12
 // req: D01-3.1.2-1, D01-3.1.2-2, D01-3.1.2-3, D01-3.1.2-4, D01-3.1.2-5, D01-3.1.2-6, D01-3.1.2-7, D01-3.1.2-8, 5044-A.3-1
 // req: C02-5.1.2-10, D01-3.1.2-10
-func TestSegmentsBehindAGap(t *testing.T) {
+func TestSegmentsBeyondAGap(t *testing.T) {
 	r, logs := bothLogged(t, rigConfig{})
 	log := logs[1]
 	s, c := r.connect(opts{ConnParam: ConnParam{NoCRC: true}}, opts{ConnParam: ConnParam{NoCRC: true}}) // so that only TCP can keep other octets out
@@ -259,7 +259,7 @@ func TestSegmentsBehindAGap(t *testing.T) {
 	s.postRecv(s.recvAt(9, 0, 100))
 	c.post(c.write(s, 1, 0, n))
 	c.post(WorkRequest{Op: OpSend, ID: 2, Local: c.source.Slice(0, 100), Signaled: true})
-	stats := func() Stats { return statsOf(s.qp.end.Snapshot(s.qp.end.Connection.Load())) }
+	stats := func() Stats { return statsOf(s.qp.end.Snapshot()) }
 	want, got := c.source.Bytes()[:n], s.region.Bytes()[:n]
 	r.until("the rest is placed", func() bool { return bytes.Equal(want[n-1000:], got[n-1000:]) })
 	r.pass(5 * time.Millisecond)

@@ -45,7 +45,7 @@ func TestRejectedConnectionIsAStream(t *testing.T) {
 				c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: d, KeepRejected: true}})
 				sc, cc := r.streams()
 				r.chat(sc, cc, 5)
-				l, err := r.server.respond(r.ctx, sc, helloAck)
+				l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{})
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("please"))))
@@ -98,15 +98,15 @@ func TestRejectedDialIsAStream(t *testing.T) {
 	})
 }
 
-// Octets of streaming mode right behind the Reply, in its segment, are the ULP's.
+// Octets of streaming mode right after the Reply, in its segment, are the ULP's.
 //
 // req: D01-6.1-23
-func TestStreamRightBehindTheReply(t *testing.T) {
-	over(t, all[:1], rigConfig{}, testStreamBehindReply)
-	over(t, []kind{sockets}, rigConfig{}, testStreamBehindReply)
+func TestStreamRightAfterTheReply(t *testing.T) {
+	over(t, all[:1], rigConfig{}, testStreamAfterReply)
+	over(t, []kind{sockets}, rigConfig{}, testStreamAfterReply)
 }
 
-func testStreamBehindReply(t *testing.T, r *rig) {
+func testStreamAfterReply(t *testing.T, r *rig) {
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{KeepRejected: true, NoMarkers: true}})
 	p := r.peerAccepts(c)
 	p.expectFrame(mpa.Request)
@@ -165,14 +165,14 @@ func TestRejectedIsClosedByDefault(t *testing.T) {
 	})
 }
 
-// A start-up frame and octets of the ULP behind it, in one segment that was refused, may come again cut anywhere: by a
+// A start-up frame and octets of the ULP after it, in one segment that was refused, may come again cut anywhere: by a
 // middlebox, or a peer that wishes us ill. The stream begins where it begins, and what ends it then does no harm.
 func TestReturnedStreamCutAnew(t *testing.T) {
-	const behind = "EHLO"
-	roles := map[string]func(h *hostile) (c *forged, returned func() net.Conn){
-		"Responder": func(h *hostile) (*forged, func() net.Conn) {
+	const after = "EHLO"
+	roles := map[string]func(h *segmentRig) (c *forged, returned func() net.Conn){
+		"Responder": func(h *segmentRig) (*forged, func() net.Conn) {
 			c := h.open(3000, 1460)
-			c.stream = append(request(mpa.Frame{Rev: 1, CRC: true}), behind...)
+			c.stream = append(request(mpa.Frame{Rev: 1, CRC: true}), after...)
 			return c, func() net.Conn {
 				req := h.listener.Poll()
 				require.NotNil(h.t, req)
@@ -181,16 +181,16 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 				return nc
 			}
 		},
-		"Initiator": func(h *hostile) (*forged, func() net.Conn) {
+		"Initiator": func(h *segmentRig) (*forged, func() net.Conn) {
 			c := h.answerer(3000)
-			q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
-			require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", h.params[q]))
+			s := h.newEnd(opts{ConnParam: ConnParam{KeepRejected: true}})
+			require.NoError(h.t, s.qp.StartConnect(h.t.Context(), "10.9.0.2:3000", s.conn))
 			h.turns(6, time.Microsecond)
 			f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
-			c.stream = append(f.Append(nil), behind...)
+			c.stream = append(f.Append(nil), after...)
 			return c, func() net.Conn {
 				var no *RejectedError
-				require.ErrorAs(h.t, q.Err(), &no)
+				require.ErrorAs(h.t, s.qp.Err(), &no)
 				return no.Conn
 			}
 		},
@@ -198,7 +198,7 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 	for role, enter := range roles {
 		for _, reset := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/reset=%v", role, reset), func(t *testing.T) {
-				h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
+				h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 				c, returned := enter(h)
 				require.True(t, c.synced)
 				c.sendOctets(0, len(c.stream), 0)
@@ -221,7 +221,7 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 				h.turns(2, time.Microsecond)
 				got, err := io.ReadAll(nc)
 				require.NoError(t, err)
-				require.Equal(t, behind, string(got))
+				require.Equal(t, after, string(got))
 			})
 		}
 	}
@@ -229,17 +229,17 @@ func TestReturnedStreamCutAnew(t *testing.T) {
 
 // The peer's FIN comes with the frame that ends start-up, before there is a stream again to tell of it.
 func TestReturnedStreamThatPeerClosed(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 	c := h.answerer(3000)
-	q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
-	require.NoError(t, q.StartConnect(t.Context(), "10.9.0.2:3000", h.params[q]))
+	s := h.newEnd(opts{ConnParam: ConnParam{KeepRejected: true}})
+	require.NoError(t, s.qp.StartConnect(t.Context(), "10.9.0.2:3000", s.conn))
 	h.turns(6, time.Microsecond)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
 	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
 	var no *RejectedError
-	require.ErrorAs(t, q.Err(), &no)
+	require.ErrorAs(t, s.qp.Err(), &no)
 	require.NoError(t, no.Conn.SetReadDeadline(time.Now().Add(patience)))
 	_, err := no.Conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)

@@ -17,8 +17,8 @@ const (
 	NextCompletion Notification = Notification(qp.ArmedAny)
 )
 
-// Arm asks for one value in Ready when the next completion comes that n is about. When there is
-// something to poll already, it is there at once, whatever that is: so a caller that polls until
+// Arm requests one value in Ready for the next completion that matches n. When there is something
+// to poll already, whatever that is, the value is there at once: so a caller that polls until
 // nothing is left, arms and then waits for Ready misses nothing.
 //
 //	for {
@@ -30,18 +30,18 @@ const (
 //		}
 //	}
 //
-// It may be called again before the value came: NextCompletion includes the other, and what was
-// asked stays asked. Same goroutine as Poll; it does not block.
+// It may be called again before the value came: NextCompletion includes the other, and a request
+// stays until it is answered. It does not block. The goroutine that polls, and no other.
 func (q *CompletionQueue) Arm(n Notification) { q.q.Arm(uint32(n)) }
 
 // Ready has a value after Arm. Now and then there is one without a cause: poll, and arm again. Any
-// goroutine, but Wait takes values from it, too.
+// goroutine; Wait takes values from it, too.
 func (q *CompletionQueue) Ready() <-chan struct{} { return q.q.Ready() }
 
-// Wait returns when there is something to poll or ctx ends. Same goroutine as Poll. A completion
-// that arrives between a fruitless Poll and Wait is not missed: the queue is looked at again after
-// it was armed. The error is ctx.Err(); that a QueuePair has ended is no error here, its work
-// completes as Flushed.
+// Wait returns when there is something to poll or ctx ends. The goroutine that polls, which must
+// not be a Poller's. A completion that arrives between a fruitless Poll and Wait is not missed: the
+// queue is looked at again after it was armed. The error is ctx.Err(); that a QueuePair has ended
+// is no error here, its work completes as Flushed.
 func (q *CompletionQueue) Wait(ctx context.Context) error {
 	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextCompletion); err != nil {
@@ -52,9 +52,9 @@ func (q *CompletionQueue) Wait(ctx context.Context) error {
 }
 
 // WaitSolicited returns when there is something to poll already; otherwise it lets completions
-// gather until one comes that NextSolicited is about, or ctx ends. Like Wait otherwise. Whoever
-// sets WorkRequest.Solicited on the last of several Sends wakes its peer once. RecvCQ must have
-// room for what gathers.
+// gather until one comes that matches NextSolicited, or ctx ends. A peer that sets
+// WorkRequest.Solicited on the last of several Sends wakes this end once. RecvCQ must have room for
+// what gathers. The same goroutine as Wait.
 func (q *CompletionQueue) WaitSolicited(ctx context.Context) error {
 	for q.q.Waiting() == 0 {
 		if err := q.sleep(ctx, NextSolicited); err != nil {

@@ -92,7 +92,7 @@ func TestWaitSolicited(t *testing.T) {
 	require.NoError(t, q.WaitSolicited(ended), "there is something")
 }
 
-// Over a connection: Sends without Solicited Event wake nobody who wants those with; an error does.
+// Over a connection: Sends without Solicited Event wake nobody that wants those with; an error does.
 func TestSolicitedEvents(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.connect(opts{}, opts{})
@@ -119,15 +119,15 @@ func TestSolicitedEvents(t *testing.T) {
 // Completions of one segment are published together: an urgent one among them wakes, wherever it stands.
 func TestSolicitedEventAmongOthers(t *testing.T) {
 	for urgent := range 3 {
-		h := newHostile(t, hostileConfig{bufs: 512})
+		h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 		pd := h.adapter.AllocPD()
-		q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
+		s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}})
 		p := newPool(t, pd, 3, 3)
 		for i := range 3 {
-			require.NoError(t, errOf(q.PostRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})))
+			s.postRecv(WorkRequest{ID: uint64(i), Local: p.inbox.Slice(i*poolSlot, poolSlot)})
 		}
-		c := h.startUp(3000, 1460, q)
-		q.opt.RecvCQ.Arm(NextSolicited)
+		c := h.startUp(3000, 1460, s)
+		s.cq.Arm(NextSolicited)
 		var sends []fpdu
 		for i := range 3 {
 			sends = append(sends, sendFPDU(uint32(i+1), []byte{1}))
@@ -135,8 +135,8 @@ func TestSolicitedEventAmongOthers(t *testing.T) {
 		sends[urgent].ULP = rdmap.Control(1, rdmap.OpSendSE)
 		c.inject(sends...)
 		h.turn(time.Microsecond)
-		require.Equal(t, 3, q.opt.RecvCQ.q.Waiting())
-		require.True(t, isReady(q.opt.RecvCQ), "message %d of 3", urgent+1)
+		require.Equal(t, 3, s.cq.q.Waiting())
+		require.True(t, isReady(s.cq), "message %d of 3", urgent+1)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestArmHammer(t *testing.T) {
 			select {
 			case <-q.Ready():
 			case <-ctx.Done():
-				t.Fatalf("a wake-up was lost behind %d completions", got)
+				t.Fatalf("a wake-up was lost after %d completions", got)
 			}
 		}
 		wg.Wait()

@@ -11,7 +11,7 @@ import (
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 )
 
-// pair is two operations one behind the other, both about one word of the server's that held before.
+// pair is two operations one after the other, both about one word of the server's that held before.
 type pair struct {
 	r      *rig
 	s, c   *end
@@ -74,7 +74,7 @@ func (p *pair) after(op Opcode, i int, v uint64) uint64 {
 func tells(op Opcode) bool { return op == OpSend || op == OpImmediate }
 
 // Every pair of operations, over a network that loses and reorders: what the tables of RFC 5040 (Figure 17) and RFC 7306 (section 7)
-// guarantee of the second. What changes the word behind a Read is fenced, and a Write behind an atomic: there is no guarantee
+// guarantee of the second. What changes the word after a Read is fenced, and a Write after an atomic: there is no guarantee
 // without. The other pairs go without.
 //
 // req: 5040-B-1, 7306-7-1, 5040-5.5-3, 5040-5.5-5, 5040-5.5-9, 7306-5.4-3, 5040-5.5-6
@@ -132,7 +132,7 @@ func TestPairs(t *testing.T) {
 	r.close(s, c)
 }
 
-// settle waits until the server has delivered all that was posted: an atomic that adds nothing is answered behind it.
+// settle waits until the server has delivered all that was posted: an atomic that adds nothing is answered after it.
 func (p *pair) settle() {
 	p.r.t.Helper()
 	wr := WorkRequest{ID: 9, Signaled: true, RemoteSTag: p.word.STag(), RemoteOffset: p.word.Base()}

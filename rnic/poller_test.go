@@ -213,7 +213,7 @@ func TestTinySegments(t *testing.T) {
 // More messages than may wait for Delivery, with gaps in front of them: what has no room is refused and comes again.
 //
 // req: DDP-7.3-6
-func TestManyMessagesBehindGaps(t *testing.T) {
+func TestManyMessagesBeyondGaps(t *testing.T) {
 	const messages = 30000
 	r := newRig(t, turned, rigConfig{faults: true})
 	s, c := r.connectEnds(r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{QPOptions: QPOptions{SendDepth: 4096}}))

@@ -108,7 +108,7 @@ func plain(wr *WorkRequest) bool {
 	return (wr.Op == OpSend || wr.Op == OpWrite) && len(wr.List) == 0 && len(wr.Inline) == 0
 }
 
-// doorbell has the send ring looked at: by whoever drives the connection, or by us when nobody does
+// doorbell has the send ring looked at: by the connection's driver, or by us when nobody drives it
 // any more.
 func (q *QueuePair) doorbell() {
 	if q.State() == Closed {

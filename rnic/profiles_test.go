@@ -133,11 +133,11 @@ func TestProfileRefusesSTagZero(t *testing.T) {
 	}
 }
 
-// Adapters whose start-up reader fails on octets behind a frame: nothing of ours stands behind one before the other side has
-// spoken, however much was posted; and no frame shares its segment.
+// Adapters whose start-up reader fails on octets after a frame: nothing of ours stands after one before the other side has spoken, however
+// much was posted; and no frame shares its segment.
 //
 // req: 5044-7.1.2-1, D01-6.1-21, 6581-5-1
-func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
+func TestProfileReaderFailsOnOctetsAfter(t *testing.T) {
 	wait := func(r *rig) {
 		if r.kind == turned {
 			r.pass(2 * time.Second)
@@ -173,12 +173,10 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	// The Rtr frame is a segment of its own, too, and what was posted is the next.
 	r := newRig(t, turned, rigConfig{})
 	c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
-	l := connect.NewConnection(&r.client.host)
-	l.Transport, l.Initiator, l.Phase, l.Engine, l.Endpoint = &stillTransport{}, true, connect.PhaseFull, &c.qp.engine, &c.qp.end
-	l.Pool, l.Stride, l.Reader, l.InOrder = r.hosts[1].pool, r.hosts[1].pool.Stride(), r.client.table.NewReader(), true
-	l.Out = unhex(t, hexRtr+"4001 0000")
 	require.NoError(t, c.qp.end.BeginConnecting(c.conn.param()))
-	l.Start(&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+	memory := transport.Memory{Pool: r.hosts[1].pool, Stride: r.hosts[1].pool.Stride(), Reader: r.client.table.NewReader(), InOrder: true}
+	l := connect.NewInitiator(&r.client.host, &c.qp.end, &stillTransport{}, memory, unhex(t, hexRtr+"4001 0000"),
+		&mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
 	c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 10)})
 	segment := make([]byte, 1460)
 	require.Equal(t, 20, l.Pull(segment))
@@ -186,7 +184,7 @@ func TestProfileReaderFailsOnOctetsBehind(t *testing.T) {
 	l.Reader.Close()
 }
 
-// stillCarrier carries nothing.
+// stillTransport transports nothing.
 type stillTransport struct{ transport.Conn }
 
 func (*stillTransport) EMSS() int      { return 1460 }

@@ -45,7 +45,7 @@ type QueuePair struct {
 
 // CreateQP makes an idle QueuePair. Receive buffers may be posted at once. Errors are options that
 // cannot be, which the text names, and ErrClosed after Adapter.Close. One that will not be
-// connected is to be closed where buffers were posted, which completes them.
+// connected is to be closed where buffers were posted, which completes them. Any goroutine.
 func (a *Adapter) CreateQP(opt QPOptions) (*QueuePair, error) {
 	if opt.SendDepth == 0 {
 		opt.SendDepth = QueueDepthDefault
@@ -95,33 +95,33 @@ func (o *QPOptions) checkObjects(a *Adapter) error {
 	return nil
 }
 
-// Number identifies the QueuePair in Completions.
+// Number identifies the QueuePair in Completions. Any goroutine.
 func (q *QueuePair) Number() uint32 { return q.engine.Number }
 
-// State is a snapshot.
+// State is a snapshot. Any goroutine.
 func (q *QueuePair) State() State { return State(q.engine.State()) }
 
-// LocalAddr is this end's address, once in service.
+// LocalAddr is this end's address, once in service. Any goroutine.
 func (q *QueuePair) LocalAddr() netip.AddrPort {
 	self, _ := q.end.Addresses()
 	return self
 }
 
-// RemoteAddr is the peer's address, once in service.
+// RemoteAddr is the peer's address, once in service. Any goroutine.
 func (q *QueuePair) RemoteAddr() netip.AddrPort {
 	_, peer := q.end.Addresses()
 	return peer
 }
 
-// PeerPrivateData is what came with the MPA Reply. After Connect. It is a copy, the application's
-// to keep.
+// PeerPrivateData is what came with the MPA Reply, once in service. It is a copy, the application's
+// to keep. Any goroutine.
 func (q *QueuePair) PeerPrivateData() []byte { return q.end.Private }
 
 // Done is closed when the QueuePair has left service and all its work has been completed or
-// flushed.
+// flushed. Any goroutine.
 func (q *QueuePair) Done() <-chan struct{} { return q.end.Done }
 
-// Err says, after Done, why the connection ended; nil after an orderly close.
+// Err says, after Done, why the connection ended; nil after an orderly close. Any goroutine.
 func (q *QueuePair) Err() error {
 	select {
 	case <-q.end.Done:
@@ -134,7 +134,7 @@ func (q *QueuePair) Err() error {
 // Close ends the connection in order: what was posted is sent, then our half is closed, and Close
 // returns when the peer has closed its half too. When ctx ends first the connection is aborted,
 // which Done tells the end of. One that is still coming about is given up. The error is ctx's, or
-// how the connection ended (Err); nil after an orderly end.
+// how the connection ended (Err); nil after an orderly end. Any application goroutine.
 func (q *QueuePair) Close(ctx context.Context) error {
 	q.end.Unwanted.Store(true)
 	if q.engine.Move(qp.Idle, qp.Closed) {
@@ -149,10 +149,12 @@ func (q *QueuePair) Close(ctx context.Context) error {
 	return q.end.Err
 }
 
-// Disconnect begins what Close does, and does not wait: Done tells when it is over.
+// Disconnect begins what Close does and returns; Done tells when it is over. Any application
+// goroutine: it waits only while its Poller has no room for the call.
 func (q *QueuePair) Disconnect() { q.end.Disconnect() }
 
-// Abort resets the connection. Done is closed soon after.
+// Abort resets the connection, and returns as Disconnect does. Done is closed soon after. Any
+// application goroutine.
 func (q *QueuePair) Abort() { q.end.Abort() }
 
 // Stats of one QueuePair.
@@ -227,8 +229,8 @@ type TransportStats struct {
 	Kernel                                           bool
 }
 
-// Stats returns counters; after Done those at the end. It asks the driving goroutine and may block
-// until ctx ends.
+// Stats returns counters; after Done those at the end. It asks the goroutine that drives the
+// connection and may block until ctx ends. Any application goroutine.
 func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 	c, err := q.end.Stats(ctx)
 	return statsOf(c), err
@@ -236,7 +238,7 @@ func (q *QueuePair) Stats(ctx context.Context) (Stats, error) {
 
 // PayloadMax is how many octets of a Write one full FPDU carries now. Writes of a multiple of it
 // keep segments full. ErrState unless the QueuePair is in service: start-up settles whether there
-// are markers.
+// are markers. It waits as Stats does. Any application goroutine.
 func (q *QueuePair) PayloadMax(ctx context.Context) (int, error) {
 	n, err := q.end.MULPDU(ctx)
 	if err != nil {

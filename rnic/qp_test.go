@@ -218,7 +218,7 @@ func TestFlushAtEnd(t *testing.T) {
 					if cm.Status == Flushed {
 						flushed++
 					} else {
-						require.Zero(t, flushed, "a success behind a flushed request")
+						require.Zero(t, flushed, "a success after a flushed request")
 					}
 				}
 				for i := range uint64(recvs) {

@@ -64,7 +64,7 @@ func (pd *ProtectionDomain) Register(b []byte, access Access) (*MemoryRegion, er
 	return pd.RegisterWith(b, RegisterOptions{Access: access})
 }
 
-// RegisterWith is Register with all options.
+// RegisterWith is Register with all options. Any goroutine.
 func (pd *ProtectionDomain) RegisterWith(b []byte, opt RegisterOptions) (*MemoryRegion, error) {
 	stream, err := pd.streamOf(opt.For)
 	if err == nil {
@@ -91,53 +91,54 @@ func (pd *ProtectionDomain) streamOf(q *QueuePair) (mem.StreamID, error) {
 }
 
 // MemoryRegion is registered memory. The calls that take its STag away wait for placements that are
-// under way, and must not be made from the goroutine that turns a Poller.
+// under way: they are for application goroutines only.
 type MemoryRegion struct {
 	region  *mem.MemoryRegion
 	adapter *Adapter
 }
 
-// STag is the region's; of a region that is not valid the last one.
+// STag is the region's; of a region that is not valid the last one. Any goroutine.
 func (m *MemoryRegion) STag() STag { return m.region.STag() }
 
-// Base is the tagged offset of the first octet.
+// Base is the tagged offset of the first octet. Any goroutine.
 func (m *MemoryRegion) Base() uint64 { return m.region.Base() }
 
-// Len is the number of octets.
+// Len is the number of octets. Any goroutine.
 func (m *MemoryRegion) Len() int { return m.region.Len() }
 
-// Bytes are the octets, which a peer may be changing unless the region is revoked.
+// Bytes are the octets, which a peer may be changing unless the region is revoked. Any goroutine.
 func (m *MemoryRegion) Bytes() []byte { return m.region.Bytes() }
 
-// Access is what RegisterOptions said.
+// Access is what RegisterOptions said. Any goroutine.
 func (m *MemoryRegion) Access() Access { return Access(m.region.Access() &^ mem.LocalRead) }
 
-// Exclusive says whether the region is for one QueuePair alone (RegisterOptions.For).
+// Exclusive says whether the region is for one QueuePair alone (RegisterOptions.For). Any
+// goroutine.
 func (m *MemoryRegion) Exclusive() bool { return m.region.Stream() != mem.AnyStream }
 
 // Valid says whether the STag reaches the region: neither revoked nor invalidated, by the peer or
-// by Local Invalidate.
+// by Local Invalidate. Any goroutine.
 func (m *MemoryRegion) Valid() bool { return m.region.Valid() }
 
 // Revoke takes the STag's validity away, and that of all windows onto the region: no octet is
 // placed or read through any of them after Revoke has returned. It waits for the bursts that are
 // under way, microseconds as a rule, and is what a server calls before it looks at remotely written
 // data (RFC 5042 appendix A). The entry is kept, for Revalidate. On a region that is not valid it
-// only waits.
+// only waits. Any application goroutine.
 func (m *MemoryRegion) Revoke() { m.region.Revoke() }
 
 // Revalidate makes a revoked region valid again under a new key and returns its STag; the old STag
 // stays invalid until the 8-bit key has come round, and windows that were bound until they are
 // bound again. A valid region is revoked first, which waits; a revoked one does not wait. It panics
-// after Deregister.
+// after Deregister. Any application goroutine.
 func (m *MemoryRegion) Revalidate() STag { return m.region.Revalidate() }
 
 // Deregister revokes the region, waits as Revoke does, and gives the entry back. A second one only
-// waits.
+// waits. Any application goroutine.
 func (m *MemoryRegion) Deregister() { m.region.Deregister() }
 
 // Slice names octets [off, off+n) of the region, for a work request. Out of range is the
-// programmer's error.
+// programmer's error. Any goroutine.
 func (m *MemoryRegion) Slice(off, n int) SGE {
 	if off < 0 || n < 0 || off > m.Len() || n > m.Len()-off || uint64(n) > 1<<32-1 {
 		panic(fmt.Sprintf("rnic: slice [%d, %d+%d) of a region of %d octets", off, off, n, m.Len()))
@@ -150,8 +151,7 @@ func (m *MemoryRegion) Slice(off, n int) SGE {
 // QueuePair's peer invalidates it, or until the region is revoked, invalidated or deregistered,
 // whose Revalidate does not bring it back.
 //
-// Any goroutine, under the same rule as MemoryRegion's methods. It belongs to its domain and is to
-// be freed.
+// It belongs to its domain and is to be freed.
 type Window struct {
 	window *mem.Window
 	pd     *ProtectionDomain
@@ -171,7 +171,7 @@ type WindowOptions struct {
 	For *QueuePair
 }
 
-// NewWindow makes a window that is not bound. It counts among Config.RegionsMax.
+// NewWindow makes a window that is not bound. It counts among Config.RegionsMax. Any goroutine.
 func (pd *ProtectionDomain) NewWindow() (*Window, error) {
 	w, err := pd.adapter.table.NewWindow()
 	if err != nil {
@@ -183,7 +183,7 @@ func (pd *ProtectionDomain) NewWindow() (*Window, error) {
 // Bind lays the window over a part of m, a region of the same domain, and returns the STag to
 // advertise, which is new each time. A window that is bound is unbound first, which waits; no other
 // call does. ErrRevoked if m is not valid, *mem.RegionError if the window would show more than m
-// has, ErrWindowFreed after Free.
+// has, ErrWindowFreed after Free. Any application goroutine.
 func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	if m == nil || m.region == nil {
 		return 0, errors.New("rnic: bind a window: no region given")
@@ -207,19 +207,20 @@ func (w *Window) Bind(m *MemoryRegion, opt WindowOptions) (STag, error) {
 	return 0, fmt.Errorf("rnic: bind a window to [%d, %d+%d) of %d octets: %w", opt.Off, opt.Off, opt.Len, m.Len(), err)
 }
 
-// STag is the window's; of a window that is not bound the last one, which reaches nothing.
+// STag is the window's; of a window that is not bound the last one, which reaches nothing. Any
+// goroutine.
 func (w *Window) STag() STag { return w.window.STag() }
 
-// Valid says whether the STag reaches the region.
+// Valid says whether the STag reaches the region. Any goroutine.
 func (w *Window) Valid() bool { return w.window.Valid() }
 
 // Unbind takes the window's validity away and waits as MemoryRegion.Revoke does: no octet is placed
 // or read through its STag afterwards. The region and other windows onto it stay as they are. On a
-// window that is not bound it only waits.
+// window that is not bound it only waits. Any application goroutine.
 func (w *Window) Unbind() { w.window.Unbind() }
 
 // Free unbinds the window, waits as Unbind does, and gives its entry back: it cannot be bound
-// again.
+// again. Any application goroutine.
 func (w *Window) Free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -59,7 +59,7 @@ func TestReads(t *testing.T) {
 					require.Equal(t, Completion{ID: uint64(i), QP: e.qp.Number(), Op: OpRead, Len: uint32(sizes[i])}, cm)
 				}
 				require.True(t, bytes.Equal(m.Bytes()[:off], e.inbox.Bytes()[:off]))
-				require.Equal(t, make([]byte, 100), e.inbox.Bytes()[off:off+100], "nothing behind")
+				require.Equal(t, make([]byte, 100), e.inbox.Bytes()[off:off+100], "nothing after")
 			}
 			require.EqualValues(t, len(sizes), r.stats(s.qp).ReadsServed)
 			r.exchange(s, c)
@@ -136,8 +136,8 @@ func noMarkers(o opts) opts {
 	return o
 }
 
-// No more than ORD Requests are under way; the next follows a Response, and what was posted behind waits too. A Read is complete when
-// its last segment is delivered, and not before.
+// No more than ORD Requests are under way; the next follows a Response, and what was posted after waits too. A Read is complete when its
+// last segment is delivered, and not before.
 //
 // req: 5040-6.1-3, 5040-5.5-12, 5040-5.2-1
 func TestORD(t *testing.T) {
@@ -198,7 +198,7 @@ func TestFence(t *testing.T) {
 }
 
 // What does not match a Read ends the connection before an octet of it is placed, or when its end is delivered; the oldest Request
-// completes as BadResponse, what is behind it as Flushed.
+// completes as BadResponse, what is after it as Flushed.
 //
 // req: 5040-5.2.2-5, 7306-8.2-1, 7306-5.2.2-1, 5040-7.1-3
 func TestBadResponses(t *testing.T) {
@@ -217,7 +217,7 @@ func TestBadResponses(t *testing.T) {
 			return answerFPDU(a[0], 0, "12345678", true)
 		}},
 		{"before the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], -1, "1", false) }},
-		{"behind the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 1, "12345678", true) }},
+		{"after the sink", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 1, "12345678", true) }},
 		{"nothing, far away", 0x1101, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], 1<<30, "", true) }},
 		{"too short", 0x02ff, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[0], 0, "1234567", true) }},
 		{"the second's", 0x02ff, func(a []rdmap.ReadRequest) fpdu { return answerFPDU(a[1], 0, "12345678", true) }},
@@ -238,7 +238,7 @@ func TestBadResponses(t *testing.T) {
 				c.awaitClosed()
 				cs := c.await(2)
 				require.Equal(t, [2]Status{BadResponse, Flushed}, [2]Status{cs[0].Status, cs[1].Status})
-				require.Equal(t, make([]byte, 100), c.inbox.Bytes()[16:116], "behind the sinks")
+				require.Equal(t, make([]byte, 100), c.inbox.Bytes()[16:116], "after the sinks")
 			})
 		})
 	}
@@ -266,9 +266,9 @@ func TestResponseOfAnotherAtomic(t *testing.T) {
 	})
 }
 
-// No more requests are remembered behind an unanswered Read than the QueuePair has room for: the others wait in the ring, however many
-// the application posts, and all complete in order when the Response has come.
-func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
+// No more requests are remembered after an unanswered Read than the QueuePair has room for: the others wait in the ring, however many the
+// application posts, and all complete in order when the Response has come.
+func TestManyRequestsAfterAnUnansweredRead(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{QPOptions: QPOptions{SendDepth: 2}, ConnParam: ConnParam{ORD: 1}}))
 		p := r.peerResponds(c)
@@ -294,7 +294,7 @@ func TestManyRequestsBehindAnUnansweredRead(t *testing.T) {
 	})
 }
 
-// What the peer refuses completes with its reason, what is before and behind it is flushed, in order.
+// What the peer refuses completes with its reason, what is before and after it is flushed, in order.
 func TestRemoteStatuses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -364,10 +364,10 @@ func TestSinks(t *testing.T) {
 	})
 }
 
-// A work request that fails locally completes behind the Reads before it, which are flushed.
+// A work request that fails locally completes after the Reads before it, which are flushed.
 //
 // req: 5040-5.5-9
-func TestLocalErrorBehindReads(t *testing.T) {
+func TestLocalErrorAfterReads(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		c := r.newEnd(r.client, noMarkers(opts{ConnParam: ConnParam{ORD: 2}}))
 		p := r.peerResponds(c)
@@ -423,8 +423,8 @@ func TestAtomics(t *testing.T) {
 	})
 }
 
-// Immediate data: 8 octets, in the Completion and in the buffer, in order with Sends and behind the Writes before it. Events that
-// the sender asks for are told.
+// Immediate data: 8 octets, in the Completion and in the buffer, in order with Sends and after the Writes before it. Events that the sender
+// asks for are told.
 //
 // req: 7306-6.3-1, 5040-5.3-4, 7306-4.1-2
 func TestImmediateData(t *testing.T) {

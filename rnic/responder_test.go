@@ -108,8 +108,7 @@ func TestReadsServed(t *testing.T) {
 	})
 }
 
-// A peer may close its half right behind its Requests: our half is closed behind the last answer, also when an answer ends with its
-// segment.
+// A peer may close its half right after its Requests: our half is closed after the last answer, also when an answer ends with its segment.
 func TestReadsRightBeforeTheFIN(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{IRD: 8}})
@@ -370,8 +369,8 @@ func TestNothingServedWithoutIRD(t *testing.T) {
 	})
 }
 
-// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before the gap is filled: a Read behind a
-// Write returns what was written, an atomic adds to it.
+// A Request that arrives ahead of a gap is placed, and neither looked at nor carried out before the gap is filled: a Read after a Write
+// returns what was written, an atomic adds to it.
 //
 // req: 5040-5.5-5, 7306-5.4-2
 func TestNothingBeforeDelivery(t *testing.T) {
@@ -396,7 +395,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 			second = p.frame(atomicFPDU(1, rdmap.AtomicRequest{STag: m.STag(), TO: m.Base(), Data: 1}))
 		}
 		pool, l := r.hosts[0].pool, req.connection
-		at := l.RxBase
+		at := l.StreamBase()
 		arrive := func(off uint64, octets []byte) {
 			b := pool.Alloc()
 			data := pool.Slot(b)[mem.Headroom:]
@@ -405,7 +404,7 @@ func TestNothingBeforeDelivery(t *testing.T) {
 		}
 		arrive(at+uint64(len(first)), second)
 		require.EqualValues(t, 1, s.qp.engine.Stats().Receive.FPDUs, "the Request was placed")
-		require.Zero(t, s.qp.engine.Stats().ReadsWaiting)
+		require.Zero(t, s.qp.engine.ReadsWaiting())
 		before := bytes.Clone(m.Bytes())
 		arrive(at, first)
 		l.Edge(at + uint64(len(first)))

@@ -144,7 +144,7 @@ func TestWindowsOfSeveralPeers(t *testing.T) {
 			require.Equal(t, Success, c.await(1)[0].Status, "%v", c.qp.Err())
 			ends[i][0].postRecv(ends[i][0].recvAt(9, 0, 1))
 			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 1)})
-			require.Equal(t, Success, ends[i][0].await(1)[0].Status) // behind the Write: that one is placed
+			require.Equal(t, Success, ends[i][0].await(1)[0].Status) // after the Write: that one is placed
 		}
 		for i := range ends {
 			write(i, 0)

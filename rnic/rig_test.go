@@ -251,21 +251,11 @@ func (r *rig) newEnd(a *Adapter, opt opts) *end {
 	return r.newEndOf(a, opt, regionBytes)
 }
 
+// newEndOf is newEnd with memory of n octets each.
 func (r *rig) newEndOf(a *Adapter, opt opts, n int) *end {
 	r.t.Helper()
-	e := &end{d: &r.driver, conn: opt.ConnParam}
+	e := r.bareEnd(a, opt)
 	var err error
-	if opt.PD == nil {
-		opt.PD = a.AllocPD()
-	}
-	if opt.SendCQ == nil {
-		opt.SendCQ, err = a.CreateCQ(1024)
-		require.NoError(r.t, err)
-		opt.RecvCQ = opt.SendCQ
-	}
-	e.pd, e.cq = opt.PD, opt.SendCQ
-	e.qp, err = a.CreateQP(opt.QPOptions)
-	require.NoError(r.t, err)
 	e.guarded = bytes.Repeat([]byte{canary}, n+2*canaryBytes)
 	clear(e.guarded[canaryBytes : canaryBytes+n])
 	e.region, err = e.pd.Register(e.guarded[canaryBytes:canaryBytes+n], RemoteWrite|LocalWrite)
@@ -274,6 +264,25 @@ func (r *rig) newEndOf(a *Adapter, opt opts, n int) *end {
 	require.NoError(r.t, err)
 	e.inbox, err = e.pd.Register(make([]byte, n), LocalWrite)
 	require.NoError(r.t, err)
+	return e
+}
+
+// bareEnd is an end without memory.
+func (d *driver) bareEnd(a *Adapter, opt opts) *end {
+	d.t.Helper()
+	e := &end{d: d, conn: opt.ConnParam}
+	var err error
+	if opt.PD == nil {
+		opt.PD = a.AllocPD()
+	}
+	if opt.SendCQ == nil {
+		opt.SendCQ, err = a.CreateCQ(1024)
+		require.NoError(d.t, err)
+		opt.RecvCQ = opt.SendCQ
+	}
+	e.pd, e.cq = opt.PD, opt.SendCQ
+	e.qp, err = a.CreateQP(opt.QPOptions)
+	require.NoError(d.t, err)
 	return e
 }
 

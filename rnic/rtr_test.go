@@ -1,7 +1,6 @@
 package rnic
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -9,13 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
-	"github.com/rnicd/rnicd/rnic/internal/connect"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
-	"github.com/rnicd/rnicd/stack"
-	"github.com/rnicd/rnicd/tcp"
 )
 
 // acceptRTR has s accept a raw peer-to-peer Initiator, which offers those RTR messages, wants CRC and no markers.
@@ -29,72 +24,6 @@ func (r *rig) acceptRTR(s *end, kinds mpa.RTRKinds) *peer {
 	p.expectFrame(mpa.Reply)
 	p.start(mpa.Mode{CRC: true})
 	return p
-}
-
-// An RTR message that is a Send takes none of the receive buffers: as many Sends may follow in its segment as were posted.
-func TestSendsRightBehindTheRTRSend(t *testing.T) {
-	for _, depth := range []int{1, 3, 4} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: depth}, ConnParam: ConnParam{NoMarkers: true}})
-			for i := range depth {
-				wr := s.recvAt(uint64(i+1), 16*i, 4)
-				wr.List = []SGE{s.inbox.Slice(16*i+8, 8)}
-				s.postRecv(wr)
-			}
-			p := r.acceptRTR(s, mpa.RTRSend)
-			burst := []fpdu{sendFPDU(1, "")}
-			for i := range depth {
-				burst = append(burst, sendFPDU(uint32(i+2), "message"))
-			}
-			p.inject(burst...)
-			for i, c := range s.await(depth) {
-				require.Equal(t, Completion{ID: uint64(i + 1), QP: s.qp.Number(), Op: OpRecv, Len: 7}, c, "%v", s.qp.Err())
-				require.Equal(t, "mess\x00\x00\x00\x00age\x00", string(s.inbox.Bytes()[16*i:][:12]))
-			}
-		})
-	}
-}
-
-// A Send that comes first and is no RTR message is the ULP's, into the ULP's first buffer: one with octets, one that is not whole,
-// one that does more than send.
-func TestFirstSendIsNoRTR(t *testing.T) {
-	long, event, part, rest := sendOf(1), sendOf(1), sendOf(1), sendOf(1)
-	event.ULP = rdmap.Control(1, rdmap.OpSendSE)
-	part.Last = false
-	for _, tc := range []struct {
-		name string
-		say  []fpdu
-		want Completion
-	}{
-		{"octets", []fpdu{{long, []byte("hello")}}, Completion{Len: 5}},
-		{"event", []fpdu{{event, nil}}, Completion{Solicited: true}},
-		{"more to come", []fpdu{{part, nil}, {rest, []byte("hello")}}, Completion{Len: 5}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				s.postRecv(s.recvAt(7, 0, 16))
-				p := r.acceptRTR(s, mpa.AllRTR)
-				p.inject(tc.say...)
-				tc.want.ID, tc.want.QP, tc.want.Op = 7, s.qp.Number(), OpRecv
-				s.expectCompletions(tc.want)
-				require.EqualValues(t, 1, r.stats(s.qp).MessagesRecvd)
-			})
-		})
-	}
-}
-
-// An empty Send with another number is no RTR message either: start-up's own buffer would take the place of the one that it lacks.
-func TestFirstSendHasAnotherNumber(t *testing.T) {
-	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		s.postRecv(s.recvAt(7, 0, 16))
-		p := r.acceptRTR(s, mpa.AllRTR)
-		p.inject(sendFPDU(2, ""))
-		p.expectTerminateFor(rdmap.NewCause(rdmap.LayerDDP, ddp.TypeUntagged, ddp.CodeNoBuffer))
-		p.closeSend()
-		s.expectCompletions(Completion{ID: 7, Op: OpRecv, Status: Flushed})
-	})
 }
 
 // A Read Response that is not the one an RTR Read asked for is refused, as any is: the Read has no octet to place.
@@ -132,230 +61,13 @@ func TestReadResponseOfAnotherRead(t *testing.T) {
 	}
 }
 
-// What looks like an RTR Send and cannot be placed ends the stream while start-up's own buffer is posted. That one has no
-// Completion; the ULP's were not touched by the error, and are flushed.
-func TestHiddenBufferAtTheEnd(t *testing.T) {
-	queue, offset := sendOf(1), sendOf(1)
-	queue.QN = 1
-	offset.MO = 4
-	for name, h := range map[string]ddp.Header{"another queue": queue, "an offset": offset} {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-				for i := range 3 {
-					s.postRecv(s.recvAt(uint64(7+i), 16*i, 16))
-				}
-				p := r.acceptRTR(s, mpa.RTRSend)
-				p.inject(fpdu{h, nil})
-				p.untilEnded()
-				p.closeSend()
-				s.awaitClosed()
-				require.Error(t, s.qp.Err())
-				s.poll()
-				var want []Completion
-				for i := range 3 {
-					want = append(want, Completion{ID: uint64(7 + i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed})
-				}
-				require.Equal(t, want, s.done)
-				require.Zero(t, s.cq.q.Promised())
-			})
-		})
-	}
-}
-
-// A Responder that closes before the Initiator's Rtr frame or RTR message has come waits for the peer's end as any that closes:
-// the frame that is owed neither shortens that, nor, when it comes after all, takes its bound away.
-func TestCloseWhileRTRIsOwed(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-		p := r.peerDials()
-		p.write(unhex(t, hexReq+"5001 0000"))
-		require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-		p.expectFrame(mpa.Reply)
-		s.qp.Disconnect()
-		p.untilEnded()
-		if late {
-			p.write(unhex(t, hexRtr+"4001 0000"))
-		}
-		r.pass(3 * connect.CloseTimeout)
-		require.True(t, isDone(s.qp), "late: %v", late)
-		require.ErrorIs(t, s.qp.Err(), ErrLinger)
-	}
-}
-
-// heard is what the Adapter said behind its start-up frame.
+// heard is what the Adapter said after its start-up frame.
 func heard(t *testing.T, c *forged, kind mpa.FrameKind) []byte {
 	t.Helper()
 	_, n, err := mpa.ParseFrame(c.in, kind, mpa.PrivateDataMax)
 	require.NoError(t, err)
 	require.Positive(t, n, "no start-up frame")
 	return c.in[n:]
-}
-
-// A QueuePair that is closed between the Reply and the next segment, as another goroutine may do over a kernel socket, still owes its
-// RTR message: it goes out, and the FIN behind it.
-func TestCloseBehindAnOwedRTR(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: RTRWrite, NoMarkers: true}})
-	c := h.dialForged(q)
-	c.stream = unhex(t, hexRep+"5002 0004 8000 8000")
-	l := q.end.Connection.Load()
-	require.Equal(t, stack.Taken, l.Arrive(0, mem.NoBuf, c.stream))
-	require.Equal(t, RTS, q.State(), "%v", q.Err())
-	l.Shutdown()
-	h.turns(2, time.Microsecond)
-	require.Equal(t, unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")), heard(t, c, mpa.Request))
-	require.Equal(t, c.irs+1+tcp.Seq(len(c.in))+1, c.next, "a FIN behind it")
-	c.sendOctets(0, len(c.stream), tcp.FIN)
-	h.turns(4, time.Microsecond)
-	require.True(t, isDone(q))
-	require.NoError(t, q.Err())
-}
-
-// A Responder that may not speak yet has nothing behind its Reply, whatever was posted: the Reply's last segment is pushed.
-func TestReplyIsPushed(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(opts{})
-	c, req := h.requestAtAClosedWindow()
-	require.NoError(t, req.Accept(t.Context(), q, ConnParam{NoMarkers: true, PrivateData: make([]byte, longPrivate)}))
-	require.NoError(t, errOf(q.PostSend(WorkRequest{Op: OpSend})))
-	h.turns(2, time.Microsecond)
-	require.Empty(t, c.in)
-	for range 10 {
-		c.sendOctets(len(c.stream), len(c.stream), 0)
-		h.turn(time.Microsecond)
-	}
-	require.Empty(t, heard(t, c, mpa.Reply))
-	require.NotZero(t, c.flags&tcp.PSH, "PSH on the Reply")
-	q.Abort()
-	h.turns(4, time.Microsecond)
-	require.True(t, isDone(q))
-}
-
-// The peer-to-peer proposal, octet for octet: the Responder speaks behind the Rtr frame, and not before; FPDUs and markers of the
-// Initiator's half are counted from behind it, even when they come with it.
-//
-// req: P2P-1, P2P-2, P2P-4, P2P-5, P2P-9, P2P-11, P2P-12, P2P-13, P2P-14
-func TestReadyToReceive(t *testing.T) {
-	t.Run("responder", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: r.kind != turned}})
-			markers := r.kind == turned
-			p := r.peerDials()
-			s.postRecv(s.recvAt(1, 0, 10))
-			p.play("> " + hexReq + "5001 0000")
-			req := r.request()
-			require.Equal(t, RTR, req.Dialect())
-			require.True(t, req.PeerToPeer())
-			require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-			s.post(WorkRequest{Op: OpSend, Local: s.source.Slice(0, 0)})
-			reply, mark := "< "+hexRep+"5001 0000", ""
-			if markers {
-				reply, mark = "< "+hexRep+"d001 0000", "00000000 "
-			}
-			p.play(reply)
-			if r.kind == turned {
-				r.pass(time.Second)
-				require.Len(t, p.octets(), 20, "the Responder waits")
-			}
-			write := withCRC(t, mark+fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
-			p.write(unhex(t, hexRtr+"4001 0003 aabbcc"+write))
-			p.play(reply, "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-			r.until("the Write", func() bool { return r.stats(s.qp).WritesRecvd == 1 })
-			s.expectNoCompletion() // of start-up's
-			require.EqualValues(t, 0, r.stats(s.qp).MessagesRecvd)
-		})
-	})
-	t.Run("initiator", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true, NoCRC: true}})
-			p := r.peerAccepts(c)
-			p.play("< "+hexReq+"1001 0000", "> "+hexRep+"5001 0000")
-			c.expectInService()
-			require.True(t, c.qp.Startup().PeerToPeer)
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< "+hexReq+"1001 0000", "< "+hexRtr+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-		})
-	})
-	t.Run("no S in the Reply", func(t *testing.T) { // the order of version 1
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RTR, NoMarkers: true}})
-			p := r.peerAccepts(c)
-			p.play("< "+hexReq+"5001 0000", "> "+hexRep+"4001 0000")
-			c.expectInService()
-			require.Equal(t, Startup{Dialect: RFC5044, Version: 1}, c.qp.Startup())
-			if r.kind == turned {
-				r.pass(time.Second)
-			}
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< "+hexReq+"5001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-		})
-	})
-	t.Run("S in the Reply alone", func(t *testing.T) { // DECISIONS 3
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			c := r.newEnd(r.client, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.peerAccepts(c)
-			p.play("< "+hexReq+"4001 0000", "> "+hexRep+"5001 0000")
-			c.expectInService()
-			require.Equal(t, StartupCounters{UnaskedS: 1}, r.client.StartupCounters())
-			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 0)})
-			p.play("< "+hexReq+"4001 0000", "< "+withCRC(t, "0012 41 43 00000000 00000000 00000001 00000000"))
-		})
-	})
-	t.Run("another frame", func(t *testing.T) {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.peerDials()
-			p.play("> " + hexReq + "5001 0000")
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			p.play("< "+hexRep+"5001 0000", "> "+hexReq+"5001 0000")
-			s.expectClosedBy(mpa.ErrKey)
-			p.expectReset()
-		})
-	})
-}
-
-// A peer-to-peer Initiator that owes its Rtr frame, or RTR message, is not waited for without end.
-//
-// req: D01-6.1-35
-func TestRTRTimeout(t *testing.T) {
-	for name, frame := range map[string]string{"rtr": hexReq + "5001 0000", "rfc6581": hexReq + "5002 0004 8001 c001"} {
-		t.Run(name, func(t *testing.T) {
-			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-				s := r.newEnd(r.server, opts{})
-				p := r.peerDials()
-				p.write(unhex(t, frame))
-				require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-				r.fire(r.server)
-				s.expectClosedBy(ErrStartupTimeout)
-			})
-		})
-	}
-	// One that owes nothing may take its time, and so may one that has paid.
-	r := newRig(t, turned, rigConfig{})
-	s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p := r.peerDials()
-	p.write(unhex(t, hexReq+"5001 0000"))
-	require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-	p.write(unhex(t, hexRtr+"4001 0000"))
-	r.pass(time.Minute)
-	require.Equal(t, RTS, s.qp.State())
-	s2 := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p2 := r.peerDials()
-	p2.write(unhex(t, hexReq+"4001 0000"))
-	require.NoError(t, r.request().Accept(r.ctx, s2.qp, s2.conn))
-	s3 := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-	p3 := r.peerDials()
-	p3.write(unhex(t, hexReq+"5002 0004 8001 c001"))
-	require.NoError(t, r.request().Accept(r.ctx, s3.qp, s3.conn))
-	p3.write(unhex(t, withCRC(t, "000e c1 40 00000001 0000000000000000")))
-	r.pass(time.Minute)
-	require.Equal(t, RTS, s2.qp.State())
-	require.Equal(t, RTS, s3.qp.State())
-	p.reset()
-	p2.reset()
-	p3.reset()
 }
 
 // Each RTR message, octet for octet as the Initiator sends it, before what was posted; the Read's is answered; the ULP of neither
@@ -415,95 +127,6 @@ func TestRTRMessages(t *testing.T) {
 					require.Zero(t, len(s.done))
 				})
 			})
-		})
-	}
-}
-
-// A Responder that named all kinds learns from the first FPDU which it is, in whatever order octets come: here the RTR is lost at
-// first and what was posted behind it overtakes it.
-func TestRTROvertaken(t *testing.T) {
-	for _, kind := range []RTRKinds{RTRSend, RTRWrite, RTRRead} {
-		r := newRig(t, turned, rigConfig{faults: true})
-		s := r.newEnd(r.server, opts{})
-		c := r.newEnd(r.client, opts{ConnParam: ConnParam{Dialect: RFC6581, PeerToPeer: true, RTR: kind}})
-		s.postRecv(s.recvAt(1, 0, 100))
-		s.postRecv(s.recvAt(2, 100, 100))
-		req := r.dial(c, nil)
-		require.NoError(t, req.Accept(r.ctx, s.qp, s.conn))
-		lost := false
-		r.until("the RTR's segment lost", func() bool {
-			if !lost && c.qp.State() == RTS {
-				lost = true
-				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(0, 50)})
-				c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(50, 60)})
-			}
-			return lost
-		})
-		got := s.await(2)
-		require.Equal(t, []Completion{
-			{ID: 1, QP: s.qp.Number(), Op: OpRecv, Len: 50}, {ID: 2, QP: s.qp.Number(), Op: OpRecv, Len: 60},
-		}, got, "%v", kind)
-		require.EqualValues(t, 2, r.stats(s.qp).MessagesRecvd)
-		r.close(s, c)
-	}
-}
-
-// What overtakes an RTR message that may be a Send is held, and not placed before it is known whose
-// the first receive buffer is: it need not come again. Where no Send may come as RTR message it is
-// placed at once, as far as markers locate it.
-func TestWhatOvertakesTheRTR(t *testing.T) {
-	const sends = 20
-	for _, c := range []struct {
-		name              string
-		offered, kind     mpa.RTRKinds
-		noMarkers, placed bool
-	}{
-		{"a Send, with markers", mpa.AllRTR, mpa.RTRSend, false, false},
-		{"a Send, without", mpa.AllRTR, mpa.RTRSend, true, false},
-		{"a Write in place of a Send", mpa.AllRTR, mpa.RTRWrite, false, false},
-		{"a Write, of which there can be no Send", mpa.RTRWrite | mpa.RTRRead, mpa.RTRWrite, false, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, turned, rigConfig{})
-			s := r.newEnd(r.server, opts{QPOptions: QPOptions{RecvDepth: 32}, ConnParam: ConnParam{NoMarkers: c.noMarkers, RTR: RTRKinds(c.offered)}})
-			for k := range sends {
-				s.postRecv(s.recvAt(uint64(k), 700*k, 700))
-			}
-			p := r.acceptRTR(s, c.offered)
-			p.start(mpa.Mode{Markers: !c.noMarkers, CRC: true})
-			h, msn := writeTo(qp.RTRSTag, 0), uint32(1)
-			if c.kind == mpa.RTRSend {
-				h, msn = sendOf(1), 2
-			}
-			segments := [][]byte{p.frame(fpdu{h, nil})}
-			for k := range sends {
-				segments = append(segments, p.frame(sendFPDU(msn+uint32(k), bytes.Repeat([]byte{byte(k)}, 600))))
-			}
-			l := s.qp.end.Connection.Load()
-			at := l.RxBase
-			arrive := func(off uint64, octets []byte) {
-				buf := l.Pool.Alloc()
-				slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
-				v := l.Arrive(off, buf, slot[:copy(slot, octets)])
-				require.NotEqual(t, stack.Refused, v)
-				if v != stack.Kept {
-					l.Pool.Free(buf)
-				}
-			}
-			end := at + uint64(len(segments[0]))
-			for _, b := range segments[1:] {
-				arrive(end, b)
-				end += uint64(len(b))
-			}
-			require.Equal(t, c.placed, r.stats(s.qp).Receive.OutOfOrder > 0)
-			arrive(at, segments[0])
-			l.Edge(end)
-			for k, done := range s.await(sends) {
-				require.Equal(t, Completion{ID: uint64(k), QP: s.qp.Number(), Op: OpRecv, Len: 600}, done)
-				require.Equal(t, bytes.Repeat([]byte{byte(k)}, 600), s.inbox.Bytes()[700*k:700*k+600])
-			}
-			s.qp.Abort()
-			s.awaitClosed()
 		})
 	}
 }
@@ -574,56 +197,5 @@ func TestReadsBesideTheRTR(t *testing.T) {
 				s.awaitClosed()
 			})
 		})
-	}
-}
-
-// A Ready-to-Receive frame of another revision than the Reply's ends the connection, as a wrong Key
-// does: it was not meant, and where FPDUs begin is not known.
-//
-// req: 5044-7.1.1-5, P2P-17
-func TestReadyFrameOfAnotherRevision(t *testing.T) {
-	for _, rev := range []int{0, 2, 0x40} {
-		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
-			s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
-			p := r.peerDials()
-			p.write(unhex(t, hexReq+"5001 0000"))
-			require.NoError(t, r.request().Accept(r.ctx, s.qp, s.conn))
-			p.expectFrame(mpa.Reply)
-			p.write(unhex(t, fmt.Sprintf("%s40%02x 0000", hexRtr, rev)))
-			s.expectClosedBy(mpa.ErrReadyRev)
-			p.expectReset()
-		})
-	}
-}
-
-// Under DropBadCRC an RTR message that the path has cut is not waited for longer than for its
-// octets: what is shorter than every FPDU must have been cut, and need not come again.
-//
-// req: D01-7-9, C02-9-7
-func TestRTRMessageInPieces(t *testing.T) {
-	const length = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen // of an RTR Write, without markers
-	for cut := 1; cut < length; cut++ {
-		r := newRig(t, turned, rigConfig{})
-		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true, DropBadCRC: true}})
-		p := r.acceptRTR(s, mpa.RTRWrite)
-		h := rdmap.OpWrite.Header(1)
-		h.Last, h.Version, h.STag = true, 1, qp.RTRSTag
-		b := p.frame(fpdu{h, nil})
-		require.Len(t, b, length)
-		l := s.qp.end.Connection.Load()
-		arrive := func(off uint64, octets []byte) stack.Verdict {
-			buf := l.Pool.Alloc()
-			slot := l.Pool.Slot(buf)[l.Pool.Headroom():]
-			v := l.Arrive(off, buf, slot[:copy(slot, octets)])
-			if v != stack.Kept {
-				l.Pool.Free(buf)
-			}
-			return v
-		}
-		require.Equal(t, stack.Kept, arrive(l.RxBase, b[:cut]), cut)
-		l.Edge(l.RxBase + uint64(cut))
-		require.Equal(t, stack.Taken, arrive(l.RxBase+uint64(cut), b[cut:]), cut)
-		require.True(t, !s.qp.engine.Unopened(), cut)
-		require.Zero(t, r.stats(s.qp).Receive.RefusedUnverified)
 	}
 }

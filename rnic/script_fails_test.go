@@ -146,21 +146,21 @@ func TestScriptEndsOverSockets(t *testing.T) {
 
 // A peer over segments of the test's own has the same words.
 func TestScriptOverForgedSegments(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(opts{ConnParam: ConnParam{NoMarkers: true}})
-	c := h.startUp(4000, 1460, q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(opts{ConnParam: ConnParam{NoMarkers: true}})
+	c := h.startUp(4000, 1460, s)
 	require.Contains(t, h.fails(t, func() { c.nextFPDU() }), "want an FPDU: not within 2000 steps; no octets came")
 	c.inject(writeFPDU(0xdead, 0, "x"))
 	require.Contains(t, h.fails(t, func() { c.expectFPDU(sendFPDU(1, "hello")) }), "RDMA Write to STag 0x0000dead, TO 0x0")
 	c.expectFIN()
 	c.sendOctets(len(c.stream), len(c.stream), tcp.FIN) // and acknowledges ours
-	h.untilDone(q)
+	s.awaitClosed()
 
-	again := h.newQP(opts{})
+	again := h.newEnd(opts{})
 	c = h.startUp(4001, 1460, again)
 	c.reset()
-	h.untilDone(again)
-	require.ErrorIs(t, again.Err(), stack.ErrReset)
+	again.awaitClosed()
+	require.ErrorIs(t, again.qp.Err(), stack.ErrReset)
 }
 
 // How FPDUs are shown.

@@ -26,7 +26,7 @@ type segmentLog struct {
 }
 
 type loggedSegment struct {
-	off   int // stream offset behind the SYN
+	off   int // stream offset after the SYN
 	data  []byte
 	sent  int    // how many segments had been logged before
 	frame []byte // all of it

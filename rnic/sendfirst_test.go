@@ -31,7 +31,7 @@ func TestSendFirst(t *testing.T) {
 func TestSendFirstAtAnyTime(t *testing.T) {
 	for name, at := range map[string]func(r *rig, s *end, accept func()){
 		"idle":   func(r *rig, s *end, accept func()) { require.NoError(r.t, s.qp.SendFirst()); accept() },
-		"behind": func(r *rig, s *end, accept func()) { accept(); require.NoError(r.t, s.qp.SendFirst()) },
+		"after":  func(r *rig, s *end, accept func()) { accept(); require.NoError(r.t, s.qp.SendFirst()) },
 		"option": func(r *rig, s *end, accept func()) { s.conn.Quirks.SendFirst = true; accept() },
 		"beside": func(r *rig, s *end, accept func()) {
 			if r.kind == turned {
@@ -74,7 +74,7 @@ func TestSendFirstAtAnyTime(t *testing.T) {
 	}
 }
 
-// An end of ours as Initiator takes what comes right behind the Reply, and answers it.
+// An end of ours as Initiator takes what comes right after the Reply, and answers it.
 func TestSpokenToFirst(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
@@ -89,9 +89,8 @@ func TestSpokenToFirst(t *testing.T) {
 	})
 }
 
-// Not sooner than a pause behind the Reply: an Initiator that reads both together, as Linux siw, would
-// end the connection. One that is known to be ready is spoken to at once, and so is one that has
-// spoken meanwhile.
+// Not sooner than a pause after the Reply: an Initiator that reads both together, as Linux siw, would end the connection. One that is known
+// to be ready is spoken to at once, and so is one that has spoken meanwhile.
 func TestSendFirstPauses(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	for name, tc := range map[string]struct {

@@ -113,7 +113,7 @@ func TestDelayedStartupDoesNotGiveWay(t *testing.T) {
 	nc, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	raw := accept()
-	l, err := r.server.respond(r.ctx, nc, []byte("begin"))
+	l, err := r.server.respond(r.ctx, nc, []byte("begin"), ListenOptions{})
 	require.NoError(t, err)
 	if late, err := net.Dial("tcp", r.addr()); err == nil { // else the reset was quicker
 		defer late.Close()

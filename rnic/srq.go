@@ -78,8 +78,8 @@ func (o *QPOptions) receiveRanges() int {
 // The first n were posted; err is about wrs[n]: ErrRecvQueueFull when Depth are there,
 // ErrListTooLong when it has more than SharedSGEMax ranges, ErrShape.
 func (s *SharedReceiveQueue) PostRecv(wrs ...WorkRequest) (n int, err error) {
-	s.q.Lock()
-	defer s.q.Unlock()
+	s.q.Posting.Lock()
+	defer s.q.Posting.Unlock()
 	for ; n < len(wrs); n++ {
 		if err = s.add(&wrs[n]); err != nil {
 			break
@@ -99,9 +99,9 @@ func (s *SharedReceiveQueue) add(wr *WorkRequest) error {
 	return nil
 }
 
-// Arm asks for one EventSRQLimit (Adapter.Events) when fewer than limit buffers are left, at once
-// if that is so already. It replaces what was asked before and has not come; 0 asks for nothing.
-// Any goroutine.
+// Arm requests one EventSRQLimit (Adapter.Events) for when fewer than limit buffers are left, at
+// once if that is so already. It replaces an earlier request that has not been answered; 0 requests
+// none. Any goroutine.
 func (s *SharedReceiveQueue) Arm(limit int) error {
 	if limit < 0 || limit > s.Depth() {
 		return fmt.Errorf("rnic: shared receive queue limit %d wanted, 0 to %d possible", limit, s.Depth())
@@ -113,7 +113,7 @@ func (s *SharedReceiveQueue) Arm(limit int) error {
 // Left is the number of buffers that no QueuePair has taken, a snapshot. Any goroutine.
 func (s *SharedReceiveQueue) Left() int { return int(s.q.Remaining()) }
 
-// Depth is how many buffers it holds.
+// Depth is how many buffers it holds. Any goroutine.
 func (s *SharedReceiveQueue) Depth() int { return int(s.q.Size()) }
 
 // CQMinSize is how deep a CompletionQueue must be that takes all completions of queues of these

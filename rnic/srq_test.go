@@ -127,32 +127,32 @@ func TestSharedReceiveQueue(t *testing.T) {
 			require.Zero(t, st.SharedHeld)
 		}
 		r.close(ss[0], cs[0])
-		require.Equal(t, 4, p.Left(), "who ends takes nothing along")
+		require.Equal(t, 4, p.Left(), "a QueuePair that ends takes nothing along")
 	})
 }
 
-// Sends that share a segment count one behind the other: what is filled already is not held any more.
+// Sends that share a segment count one after the other: what is filled already is not held any more.
 func TestSharedReceiveQueueBoundInOneSegment(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
-	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
-	c := h.startUp(3000, 1460, q)
+	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 2}, ConnParam: ConnParam{NoMarkers: true}})
+	c := h.startUp(3000, 1460, s)
 	var sends []fpdu
 	for msn := range uint32(7) {
 		sends = append(sends, sendFPDU(1+msn, "whole"))
 	}
 	c.inject(sends...)
 	h.turns(3, time.Microsecond)
-	require.Equal(t, RTS, q.State(), "%v", q.Err())
+	require.Equal(t, RTS, s.qp.State(), "%v", s.qp.Err())
 	require.Equal(t, 1, shared.Left())
 	var cs [8]Completion
-	require.Equal(t, 7, q.opt.RecvCQ.Poll(cs[:]))
-	q.Abort()
+	require.Equal(t, 7, s.cq.Poll(cs[:]))
+	s.qp.Abort()
 	h.turns(3, time.Microsecond)
 }
 
-// A shared buffer may be a list: the message fills its ranges one behind the other, on a QueuePair whose own lists have one range.
+// A shared buffer may be a list: the message fills its ranges one after the other, on a QueuePair whose own lists have one range.
 func TestSharedReceiveQueueScatters(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		p, ss, cs := r.sharing(1, 8, 0, opts{QPOptions: QPOptions{SGEMax: 1}})
@@ -182,8 +182,8 @@ func TestSharedReceiveQueueEmpty(t *testing.T) {
 	})
 }
 
-// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth is less, none: whoever names a
-// message far ahead drains nothing.
+// A segment takes all the buffers up to its message or, when there are not so many, or RecvDepth is less, none: a peer that
+// names a message far ahead drains nothing.
 func TestSharedReceiveQueueBound(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -201,41 +201,41 @@ func TestSharedReceiveQueueBound(t *testing.T) {
 		{"one more than there are", 3, 4, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := newHostile(t, hostileConfig{bufs: 512})
+			h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 			pd := h.adapter.AllocPD()
 			shared := newPool(t, pd, 8, tc.posted)
-			q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4}, ConnParam: ConnParam{NoMarkers: true}})
-			c := h.startUp(3000, 1460, q)
+			s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue, RecvDepth: 4}, ConnParam: ConnParam{NoMarkers: true}})
+			c := h.startUp(3000, 1460, s)
 			seg := sendOf(tc.msn)
 			seg.Last = false
 			c.inject(fpdu{seg, []byte("part")})
 			h.turns(3, time.Microsecond)
 			require.Equal(t, tc.posted-tc.taken, shared.Left())
-			require.Equal(t, tc.terminate, q.State() == Terminating, "%v", q.Err())
-			q.Abort()
+			require.Equal(t, tc.terminate, s.qp.State() == Terminating, "%v", s.qp.Err())
+			s.qp.Abort()
 			h.turns(3, time.Microsecond)
 			if tc.terminate {
-				require.Equal(t, causeNoBuffer, qp.TerminateFor(q.Err()).Cause)
+				require.Equal(t, causeNoBuffer, qp.TerminateFor(s.qp.Err()).Cause)
 			}
 			var cs [8]Completion
-			require.Equal(t, tc.taken, q.opt.RecvCQ.Poll(cs[:]), "what was taken comes back")
+			require.Equal(t, tc.taken, s.cq.Poll(cs[:]), "what was taken comes back")
 			for i, c := range cs[:tc.taken] {
-				require.Equal(t, Completion{ID: uint64(i), QP: q.Number(), Op: OpRecv, Status: Flushed}, c)
+				require.Equal(t, Completion{ID: uint64(i), QP: s.qp.Number(), Op: OpRecv, Status: Flushed}, c)
 			}
-			require.Zero(t, q.opt.RecvCQ.q.Promised())
+			require.Zero(t, s.cq.q.Promised())
 		})
 	}
 }
 
 // Segments that overtake each other: buffers go to the messages in their order, whichever came first.
 func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512})
 	pd := h.adapter.AllocPD()
 	shared := newPool(t, pd, 8, 8)
-	q := h.newQP(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
-	c := h.startUp(3000, 1460, q)
+	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd, SRQ: shared.SharedReceiveQueue}})
+	c := h.startUp(3000, 1460, s)
 	var at []int
-	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found behind a gap
+	text := func(i int) string { return fmt.Sprintf("%0600d", i) } // a marker in each, by which it is found beyond a gap
 	for i := range 3 {
 		at = append(at, len(c.stream))
 		c.say(sendFPDU(uint32(i+1), text(i)))
@@ -245,8 +245,8 @@ func TestSharedReceiveQueueOutOfOrder(t *testing.T) {
 	for _, step := range []struct{ seg, left, done int }{{2, 5, 0}, {0, 5, 1}, {1, 5, 2}} {
 		c.sendOctets(at[step.seg], at[step.seg+1], 0)
 		h.turns(2, time.Microsecond)
-		require.Equal(t, step.left, shared.Left(), "behind segment %d", step.seg)
-		n := q.opt.RecvCQ.Poll(cs[:])
+		require.Equal(t, step.left, shared.Left(), "after segment %d", step.seg)
+		n := s.cq.Poll(cs[:])
 		require.Equal(t, step.done, n)
 		for _, got := range cs[:n] {
 			require.Equal(t, text(int(got.ID)), string(shared.octets(got)))

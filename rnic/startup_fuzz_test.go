@@ -17,7 +17,7 @@ import (
 
 // FuzzStartup gives an Adapter whatever octets, as a Request or as a Reply, cut, repeated and reordered in whatever way, while the
 // application answers as it likes and talks on the stream that a rejection leaves. Whatever comes: a request is what the octets
-// say, the stream has the octets behind the frame, once and in order, either way; the connection ends when it is told to; no Buf
+// say, the stream has the octets after the frame, once and in order, either way; the connection ends when it is told to; no Buf
 // is lost.
 //
 // The script's first octet is the set-up, each other one a step: startupPlay.step.
@@ -49,7 +49,7 @@ const (
 
 // startupPlay is one run of FuzzStartup.
 type startupPlay struct {
-	*hostile
+	*segmentRig
 	c      *forged
 	setup  byte
 	script []byte
@@ -66,14 +66,13 @@ type startupPlay struct {
 }
 
 func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
-	p := &startupPlay{hostile: newHostile(t, hostileConfig{bufs: 128, connsMax: 4})}
+	p := &startupPlay{segmentRig: newSegmentRig(t, segmentRigConfig{bufs: 128, connsMax: 4})}
 	p.adapter.host.Manual = func() { p.turn(time.Millisecond) } // so that no wait is without end
 	if len(script) > 0 {
 		p.setup, p.script = script[0], script[1:]
 	}
 	if p.has(setupDials) {
-		q := p.qp(opts{ConnParam: ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)}})
-		p.c = p.dialForged(q)
+		p.c = p.dialForged(p.endOf(opts{ConnParam: ConnParam{KeepRejected: true, PeerToPeer: p.has(setupOthers)}}))
 	} else {
 		if p.has(setupOthers) {
 			p.listener.role.Dialects |= mpa.DialectsOf(mpa.Culley02)
@@ -91,10 +90,10 @@ func newStartupPlay(t *testing.T, octets, script []byte) *startupPlay {
 
 func (p *startupPlay) has(flag byte) bool { return p.setup&flag != 0 }
 
-func (p *startupPlay) qp(opt opts) *QueuePair {
-	q := p.newQP(opt)
-	p.qps = append(p.qps, q)
-	return q
+func (p *startupPlay) endOf(opt opts) *end {
+	s := p.newEnd(opt)
+	p.qps = append(p.qps, s.qp)
+	return s
 }
 
 // step does what one octet of the script says: the low three bits are the kind, the others how much.
@@ -180,7 +179,7 @@ func (p *startupPlay) answer() {
 	p.req = nil
 	switch p.setup % answers {
 	case answerAccept:
-		_ = req.Accept(p.t.Context(), p.qp(opts{}), ConnParam{})
+		_ = req.Accept(p.t.Context(), p.endOf(opts{}).qp, ConnParam{})
 	case answerReject:
 		_ = req.Reject(p.t.Context(), []byte("no"))
 	case answerRejectStream:

@@ -91,7 +91,7 @@ func TestRequestFrame(t *testing.T) {
 			p := accept()
 			f := p.expectFrame(mpa.Request)
 			n := p.at
-			require.Len(t, p.octets(), n, "nothing behind the Request")
+			require.Len(t, p.octets(), n, "nothing after the Request")
 			require.Equal(t, mpa.Frame{
 				Kind: mpa.Request, Rev: 1, CRC: tc.cr, Markers: tc.markers && r.kind != sockets, PrivateData: []byte("hello"),
 			}, f)
@@ -99,7 +99,7 @@ func TestRequestFrame(t *testing.T) {
 	}
 }
 
-// Start-up frames and the first FPDU may be cut anywhere, here behind every octet.
+// Start-up frames and the first FPDU may be cut anywhere, here after every octet.
 //
 // req: D01-6.1-20
 func TestStartupOctetByOctet(t *testing.T) {
@@ -122,7 +122,7 @@ func TestStartupOctetByOctet(t *testing.T) {
 	})
 }
 
-// stats asks for a QueuePair's counters: over sockets they are read under the lock of whoever places octets.
+// stats asks for a QueuePair's counters: over sockets they are read under the lock of the goroutine that places octets.
 func (r *rig) stats(q *QueuePair) Stats {
 	r.t.Helper()
 	st, err := q.Stats(r.ctx)
@@ -130,10 +130,10 @@ func (r *rig) stats(q *QueuePair) Stats {
 	return st
 }
 
-// Octets behind the Request, in the same segment, wait for the ULP's decision and are not lost.
+// Octets after the Request, in the same segment, wait for the ULP's decision and are not lost.
 //
 // req: D01-6.1-13
-func TestOctetsBehindRequestWait(t *testing.T) {
+func TestOctetsAfterRequestWait(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{ConnParam: ConnParam{NoMarkers: true}})
 		p := r.peerDials()
@@ -192,7 +192,7 @@ func TestInvalidFirstFPDUOpensNothing(t *testing.T) {
 	})
 }
 
-// Garbage behind start-up is an error of MPA's and touches no memory.
+// Garbage after start-up is an error of MPA's and touches no memory.
 //
 // req: D01-5.4-1, D01-5.2-17, D01-5.2-18
 func TestGarbageAfterConnect(t *testing.T) {
@@ -378,7 +378,7 @@ func TestReservedBitsOfRequest(t *testing.T) {
 	})
 }
 
-// A segment that was refused for what stands behind the start-up frame may come again, cut otherwise.
+// A segment that was refused for what stands after the start-up frame may come again, cut otherwise.
 func TestStartupFrameComesAgain(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	p := r.peerDials()

@@ -15,8 +15,7 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// Figure 9 of the draft (10 of RFC 5044): start-up right behind TCP's, private data both ways, the Initiator's FPDU, then the
-// Responder's.
+// Figure 9 of the draft (10 of RFC 5044): start-up right after TCP's, private data both ways, the Initiator's FPDU, then the Responder's.
 //
 // req: D01-6.1.3.2-1, P2P-19, D01-6.1-3, D01-6.1-24
 func TestImmediateStartupTranscript(t *testing.T) {
@@ -105,7 +104,7 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 					require.NoError(t, h.faulty.Set(lossy, lossy))
 				}
 				r.chat(sc, cc, seed)
-				l, err := r.server.respondWith(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
+				l, err := r.server.respond(r.ctx, sc, helloAck, ListenOptions{Dialects: []Dialect{d}})
 				require.NoError(t, err)
 				r.hear(cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.conn))
@@ -127,13 +126,13 @@ func TestDelayedStartupOfEachDialectUnderLoss(t *testing.T) {
 	}
 }
 
-// Octets behind the Request that came while the connection was a stream cannot be made a stream's again: RejectStream refuses.
+// Octets after the Request that came while the connection was a stream cannot be made a stream's again: RejectStream refuses.
 func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	p := newHasty(t, rigConfig{}, stream.Options{})
 	r := p.r
 	p.write(append(unhex(t, hexReq+"4001 0000"), make([]byte, 3000)...))
 	r.pass(time.Second)
-	l, err := r.server.respond(r.ctx, p.conn, nil)
+	l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 	require.NoError(t, err)
 	req, err := l.nextRequest(r.ctx)
 	require.NoError(t, err)
@@ -143,7 +142,7 @@ func TestRejectStreamOfAHastyPeer(t *testing.T) {
 	r.noBufLost()
 }
 
-// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is behind the Request is kept for when the ULP
+// A peer that waits for nothing: Request, Rtr frame and FPDU in one segment. What is after the Request is kept for when the ULP
 // has decided, and the Rtr frame is one still; also when it all came while the connection was a stream.
 //
 // req: P2P-14
@@ -168,7 +167,7 @@ func TestRtrOfAHastyPeer(t *testing.T) {
 		write := withCRC(t, fmt.Sprintf("0010 c1 40 %08x 0000000000000000 abcd", uint32(s.region.STag()))+"0000")
 		p.dribble(unhex(t, hexReq+"5001 0002 6869"+hexRtr+"4001 0000"+write), cut)
 		r.pass(time.Second)
-		l, err := r.server.respond(r.ctx, p.conn, nil)
+		l, err := r.server.respond(r.ctx, p.conn, nil, ListenOptions{})
 		require.NoError(t, err)
 		req, err := l.nextRequest(r.ctx)
 		require.NoError(t, err)
@@ -213,7 +212,7 @@ func TestPrivateDataMaxIsOfRevZero(t *testing.T) {
 func TestStartupBufferComesAndGoes(t *testing.T) {
 	over(t, both, rigConfig{listen: ListenOptions{PrivateDataMax: privateDataCap}}, func(t *testing.T, r *rig) {
 		in := func(l *connect.Connection) (n int) {
-			require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In) }))
+			require.NoError(t, connect.Order(l.Transport.Submit, func() { n = cap(l.In()) }))
 			if r.kind == turned {
 				r.step()
 			}
@@ -286,7 +285,7 @@ func TestPeerToPeerOfRevZero(t *testing.T) {
 	}
 }
 
-// What a peer sends behind its Request, without being asked, is the stream's when MPA was there from the beginning.
+// What a peer sends after its Request, without being asked, is the stream's when MPA was there from the beginning.
 func TestRejectStreamOfAHastyDialer(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		p := r.peerDials()

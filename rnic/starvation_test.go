@@ -14,12 +14,12 @@ import (
 )
 
 // hoarders are connections that send octets beyond a gap, which no marker locates, until the Adapter takes no more.
-func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
+func (h *segmentRig) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 	h.t.Helper()
 	const size, segments = 1448, 300
 	for i := range n {
-		q := h.newQP(opts{})
-		c := h.startUp(uint16(3000+i), 1460, q)
+		s := h.newEnd(opts{})
+		c := h.startUp(uint16(3000+i), 1460, s)
 		gap := len(c.stream)
 		c.stream = append(c.stream, bytes.Repeat([]byte{0xff}, segments*size)...)
 		for at := gap + 1; at+size <= len(c.stream); at += size {
@@ -29,30 +29,30 @@ func (h *hostile) hoarders(n int) (qps []*QueuePair, peers []*forged) {
 			}
 		}
 		h.turns(2, time.Microsecond)
-		qps, peers = append(qps, q), append(peers, c)
+		qps, peers = append(qps, s.qp), append(peers, c)
 	}
 	return qps, peers
 }
 
 // orderly is a connection beside the hoarders' whose peer may write to 64 octets of ours.
-func (h *hostile) orderly() (*QueuePair, *MemoryRegion, *forged) {
+func (h *segmentRig) orderly() (*QueuePair, *MemoryRegion, *forged) {
 	h.t.Helper()
 	pd := h.adapter.AllocPD()
 	region, err := pd.Register(make([]byte, 64), RemoteWrite)
 	require.NoError(h.t, err)
-	q := h.newQP(opts{QPOptions: QPOptions{PD: pd}})
-	c := h.startUp(9, 1460, q)
-	return q, region, c
+	s := h.newEnd(opts{QPOptions: QPOptions{PD: pd}})
+	c := h.startUp(9, 1460, s)
+	return s.qp, region, c
 }
 
 // spare is how many Bufs octets that have to wait leave free.
-func (h *hostile) spare() int { return h.adapter.host.Pollers[0].Reserve.Spare }
+func (h *segmentRig) spare() int { return h.adapter.host.Pollers[0].Reserve().Spare }
 
 // Peers that never finish their frames do not make the Poller deaf: new connections come about, and the data of peers
 // that keep their frames whole are placed, in order and beyond a gap that closes.
 func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 	const bufs, peers = 2048, 8 // each may hold more than an eighth of them
-	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
+	h := newSegmentRig(t, segmentRigConfig{bufs: bufs, connsMax: 32})
 	qps, _ := h.hoarders(peers)
 	require.GreaterOrEqual(t, h.pool.Available(), h.spare()-1)
 	require.Less(t, h.pool.Available(), h.spare()+10, "they did not take what there was")
@@ -104,7 +104,7 @@ func TestHeldFramesLeaveBufsForOthers(t *testing.T) {
 // than cut frames: others hold octets beyond a gap, or, as here, all but what sending leaves is
 // out.
 func TestCutFramesInAShortPool(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 	q, region, c := h.orderly()
 	var out []mem.Buf
 	for h.pool.Available() > h.adapter.host.Pollers[0].Poller.Reserve() {
@@ -126,8 +126,8 @@ func TestCutFramesInAShortPool(t *testing.T) {
 // until there is room.
 func TestHoardersGiveWay(t *testing.T) {
 	const bufs, peers = 2048, 8
-	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
-	h.adapter.host.Pollers[0].Reserve.Partial = 0
+	h := newSegmentRig(t, segmentRigConfig{bufs: bufs, connsMax: 32})
+	h.adapter.host.Pollers[0].Reserve().Partial = 0
 	qps, _ := h.hoarders(peers)
 	var states []State // in which a hoarder's error is told
 	public := h.adapter.host.Public
@@ -172,8 +172,8 @@ func TestHoardersGiveWay(t *testing.T) {
 // One that hoards and is refused more is left alone as long as nobody else is refused.
 func TestHoarderAlone(t *testing.T) {
 	const bufs = 1024
-	h := newHostile(t, hostileConfig{bufs: bufs, connsMax: 32})
-	h.adapter.host.Pollers[0].Reserve.Partial = 0
+	h := newSegmentRig(t, segmentRigConfig{bufs: bufs, connsMax: 32})
+	h.adapter.host.Pollers[0].Reserve().Partial = 0
 	qps, peers := h.hoarders(1)
 	var out []mem.Buf
 	for h.pool.Available() > h.spare()-1 {
@@ -207,7 +207,7 @@ func TestHoarderAlone(t *testing.T) {
 // Connections end, and give back what they hold, although not a single Buf is left.
 func TestAbortWithoutABuf(t *testing.T) {
 	const peers = 3
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 	qps, _ := h.hoarders(peers)
 	talker, region, c := h.orderly()
 	c.inject(writeFPDU(region.STag(), 0, "speak"))
@@ -267,7 +267,7 @@ func TestConsumptionOfEachPeer(t *testing.T) {
 
 // A peer that finishes a frame now and then, and not those that it had begun before, is no less late.
 func TestHoarderThatDribbles(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 	q, region, c := h.orderly()
 	frame := func(to int) (lo, hi int) {
 		return c.say(writeFPDU(region.STag(), uint64(to), make([]byte, 8)))

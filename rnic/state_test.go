@@ -21,7 +21,7 @@ func (r *rig) states(q *QueuePair) []State {
 	return seen
 }
 
-// Which states an end goes through says how the connection ended: Terminating with a Terminate, whoever found the error, Error when
+// Which states an end goes through says how the connection ended: Terminating with a Terminate, whichever end found the error, Error when
 // this end gave it up without one, neither when it ended in order or the transport was lost.
 func TestStates(t *testing.T) {
 	for _, tc := range []struct {

@@ -16,7 +16,7 @@ import (
 // Everything the Responder wrote must have been read: else the error is ErrUnread and c stays as it
 // was, as it does when it cannot be given up, and after an error that changes nothing. Otherwise c
 // is of no use any more, whatever comes of MPA. There is but this connection: the first of the
-// dialects that Connect would try is the only one.
+// dialects that Connect would try is the only one. Any application goroutine.
 func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
 	if err := q.StartConnectStream(ctx, c, conn); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (q *QueuePair) ConnectStream(ctx context.Context, c net.Conn, conn ConnPara
 }
 
 // StartConnectStream is ConnectStream without the wait for the Responder: State becomes RTS or
-// Closed. It blocks until what was written to c is in segments.
+// Closed. It blocks until what was written to c is in segments. Any application goroutine.
 func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn ConnParam) error {
 	if err := cmp.Or(conn.checkConnect(), q.adapter.host.Carries(c)); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (q *QueuePair) StartConnectStream(ctx context.Context, c net.Conn, conn Con
 // AcceptStream waits as MPA Responder for the Initiator's Request on a connection that was used in
 // streaming mode until now: 10 s at most, or until ctx ends, and then the connection is reset; when
 // ctx ends before MPA has taken the connection over, it stays a stream. The request is to be
-// answered as a Listener's.
+// answered as a Listener's. Any application goroutine.
 //
 // last, if not empty, is the last streaming message, which tells the Initiator to begin: it is sent
 // once MPA waits for the Request, so that octets which are unread then are a mistake, ErrUnread,
@@ -56,12 +56,12 @@ func (a *Adapter) AcceptStream(ctx context.Context, conn net.Conn, last []byte) 
 }
 
 // AcceptStreamWith is AcceptStream with a say in which dialects are served. Backlog and OnFailure
-// do not count.
+// do not count. Any application goroutine.
 func (a *Adapter) AcceptStreamWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (*ConnRequest, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return nil, err // of what there perhaps is no address
 	}
-	l, err := a.respondWith(ctx, conn, last, opt)
+	l, err := a.respond(ctx, conn, last, opt)
 	if err != nil {
 		return nil, acceptError(conn, err)
 	}
@@ -82,14 +82,8 @@ type awaited struct {
 	requests chan *ConnRequest
 }
 
-// respond enters Responder mode.
-func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte) (awaited, error) {
-	return a.respondWith(ctx, conn, last, ListenOptions{})
-}
-
-// respondWith is respond with a say in what is served. The Request will come through a Listener of
-// the connection's own.
-func (a *Adapter) respondWith(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (awaited, error) {
+// respond enters Responder mode. The Request will come through a Listener of the connection's own.
+func (a *Adapter) respond(ctx context.Context, conn net.Conn, last []byte, opt ListenOptions) (awaited, error) {
 	if err := a.host.Carries(conn); err != nil {
 		return awaited{}, err
 	}
@@ -127,7 +121,7 @@ func (l awaited) nextRequest(ctx context.Context) (*ConnRequest, error) {
 // the ULP to use or to close: the peer's ULP, if it keeps it too, reads on at the octet after the
 // Reply. It blocks until the Reply is on its way. What a hasty peer has sent after its Request is
 // the stream's; but the connection is reset when that came before AcceptStream took a stream over.
-// culley-02 has no Reply, and fails.
+// culley-02 has no Reply, and fails. Any application goroutine.
 func (r *ConnRequest) RejectStream(ctx context.Context, private []byte) (net.Conn, error) {
 	if r.frame.Kind == 0 {
 		return nil, ErrState

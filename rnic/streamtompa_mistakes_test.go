@@ -30,7 +30,7 @@ import (
 func TestUnreadStreamingOctets(t *testing.T) {
 	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
 		sc, cc := r.streams()
-		r.say(cc, sc, []byte("x")) // what is below is behind it
+		r.say(cc, sc, []byte("x")) // what is below is after it
 		for i, x := range []net.Conn{cc, sc} {
 			peer := []net.Conn{sc, cc}[i]
 			n, err := peer.Write([]byte("one thing more"))
@@ -120,9 +120,9 @@ func TestBothRespond(t *testing.T) {
 	r := newRig(t, turned, rigConfig{})
 	sc, cc := r.streams()
 	begin := r.time
-	s, err := r.server.respond(r.ctx, sc, nil)
+	s, err := r.server.respond(r.ctx, sc, nil, ListenOptions{})
 	require.NoError(t, err)
-	c, err := r.client.respond(r.ctx, cc, nil)
+	c, err := r.client.respond(r.ctx, cc, nil, ListenOptions{})
 	require.NoError(t, err)
 	_, err = s.nextRequest(r.ctx)
 	require.ErrorIs(t, err, ErrStartupTimeout)
@@ -140,7 +140,7 @@ func TestStreamingOctetsAreNoRequest(t *testing.T) {
 		sc, cc := r.streams()
 		_, err := cc.Write([]byte("one more thing, in streaming mode"))
 		require.NoError(t, err)
-		l, err := r.server.respond(r.ctx, sc, nil)
+		l, err := r.server.respond(r.ctx, sc, nil, ListenOptions{})
 		require.NoError(t, err)
 		_, err = l.nextRequest(r.ctx)
 		require.ErrorIs(t, err, mpa.ErrKey)
@@ -225,7 +225,7 @@ func TestPeerEndsStreamBeforeRequest(t *testing.T) {
 			var l awaited
 			var err error
 			enter := func() {
-				l, err = r.server.respond(r.ctx, sc, nil)
+				l, err = r.server.respond(r.ctx, sc, nil, ListenOptions{})
 				require.NoError(t, err)
 			}
 			if !early {
@@ -336,7 +336,7 @@ func TestDetachHeldUp(t *testing.T) {
 		c = r.newEnd(r.client, opts{})
 		failed := make(chan error, 1)
 		go func() { failed <- c.qp.ConnectStream(r.ctx, cc, c.conn) }()
-		r.until("it is under way", func() bool { return c.qp.end.StopDial.Load() != nil })
+		r.until("it is under way", func() bool { return c.qp.end.Dialling() })
 		c.qp.Abort()
 		require.ErrorIs(t, <-failed, ErrClosed)
 		require.Empty(t, r.client.host.Live())

@@ -117,7 +117,7 @@ var helloAck = []byte("as you wish: MPA from here on")
 // delayed starts MPA on a connection in streaming mode by the book: the Responder enters it with the last streaming message.
 func (r *rig) delayed(responder, initiator *end, rconn, iconn net.Conn, private []byte) {
 	r.t.Helper()
-	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck)
+	l, err := responder.qp.adapter.respond(r.ctx, rconn, helloAck, ListenOptions{})
 	require.NoError(r.t, err)
 	r.hear(iconn, helloAck)
 	r.finishDelayed(responder, initiator, l, iconn, private)
@@ -145,7 +145,7 @@ func (r *rig) works(responder, initiator *end) {
 	}
 }
 
-// noBufLost: what the Pollers' pools gave out came back, but for the one at hand.
+// noBufLost: what the Pollers' pools gave out came back, except the one at hand.
 func (r *rig) noBufLost() {
 	r.t.Helper()
 	for i, h := range r.hosts {
@@ -163,8 +163,7 @@ func (r *rig) noBufLost() {
 	}
 }
 
-// Streaming mode both ways, then MPA on the same connection, whoever dialled it; both halves change at once, each at its own
-// octet.
+// Streaming mode both ways, then MPA on the same connection, whichever end dialled it; both halves change at once, each at its own octet.
 //
 // req: D01-6.1-1, D01-6.1-2, D01-6.1-4, D01-6.1-8, D01-6.1-9, D01-6.1.2-1, D01-6.1.3-1, D01-6.1.4-2, P2P-16, P2P-19
 func TestDelayedStartup(t *testing.T) {
@@ -203,7 +202,7 @@ func TestStreamingModeLeavesNothingBehind(t *testing.T) {
 		s, c := r.newEnd(r.server, opts{}), r.newEnd(r.client, opts{})
 		sc, cc := r.streams()
 		reading := make(chan error, 1)
-		l, err := r.server.respond(r.ctx, sc, nil)
+		l, err := r.server.respond(r.ctx, sc, nil, ListenOptions{})
 		require.NoError(t, err)
 		require.NoError(t, cc.SetDeadline(time.Now().Add(100*time.Millisecond)))
 		go func() {
@@ -260,11 +259,11 @@ func TestConnectStreamBlocks(t *testing.T) {
 	})
 }
 
-// Nothing but start-up stands between streaming mode and FPDUs, markers count from behind the start-up frame, and from there
-// on every segment holds whole FPDUs; before, segments are what an ordinary TCP makes of a stream.
+// Nothing but start-up stands between streaming mode and FPDUs, markers count from after the start-up frame, and from there on every
+// segment holds whole FPDUs; before, segments are what an ordinary TCP makes of a stream.
 //
 // req: D01-6.1-1, D01-3.1.1-4, D01-3.1.1-5, C02-5.1.1-4, C02-5.1.1-5, D01-3.1.2-12, C02-5.1.2-12, D01-6.1-5
-func TestRulesBeginBehindStreamingMode(t *testing.T) {
+func TestRulesBeginAfterStreamingMode(t *testing.T) {
 	for name, opt := range framings {
 		t.Run(name, func(t *testing.T) {
 			r, log := logged(t, rigConfig{})
@@ -303,7 +302,7 @@ func TestRulesBeginBehindStreamingMode(t *testing.T) {
 	}
 }
 
-// Loss and reordering while stacks are switched are TCP's business, whoever is quicker.
+// Loss and reordering while stacks are switched are TCP's business, whichever end is quicker.
 //
 // req: 5044-7.1.5-1, D01-6.1.4-3, P2P-20, D01-3.1.2-11, C02-5.1.2-11
 func TestDelayedStartupOverABadNetwork(t *testing.T) {
@@ -325,7 +324,7 @@ func TestDelayedStartupOverABadNetwork(t *testing.T) {
 				r.say(sc, cc, helloAck)
 				require.NoError(t, c.qp.StartConnectStream(r.ctx, cc, c.with([]byte("hello"))))
 				r.pass(time.Duration(seed) * 100 * time.Microsecond)
-				l, err := r.server.respond(r.ctx, sc, nil)
+				l, err := r.server.respond(r.ctx, sc, nil, ListenOptions{})
 				require.NoError(t, err)
 				req, err := l.nextRequest(r.ctx)
 				require.NoError(t, err)

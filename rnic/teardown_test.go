@@ -22,7 +22,7 @@ func (p *peer) wantSend(msn uint32, want []byte) {
 }
 
 // A peer that has closed its half still hears what is posted afterwards, when that was chosen, until our end closes too: the
-// state tells, no timer runs, and the close is graceful behind what was posted.
+// state tells, no timer runs, and the close is graceful after what was posted.
 //
 // req: DDP-8.2.1-4, DDP-8.2.1-5, DDP-8.2-2, C02-8.2-2
 func TestHalfClosedByPeer(t *testing.T) {
@@ -84,10 +84,10 @@ func TestHalfClosedThenReset(t *testing.T) {
 	})
 }
 
-// Behind our own close the peer still speaks, and is heard: Writes and Sends, into buffers posted before and after.
+// After our own close the peer still speaks, and is heard: Writes and Sends, into buffers posted before and after.
 //
 // req: DDP-8.2.1-6, D01-6.2-1
-func TestReceiveBehindOwnClose(t *testing.T) {
+func TestReceiveAfterOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		s := r.newEnd(r.server, opts{})
 		s.postRecv(s.recvAt(1, 0, 100))
@@ -99,23 +99,23 @@ func TestReceiveBehindOwnClose(t *testing.T) {
 		s.postRecv(s.recvAt(2, 100, 100))
 		p.inject(writeFPDU(s.region.STag(), 5, "written"))
 		p.inject(sendFPDU(1, "before"))
-		p.inject(sendFPDU(2, "behind"))
+		p.inject(sendFPDU(2, "beyond"))
 		n := s.qp.Number()
 		s.expectCompletions(Completion{ID: 1, QP: n, Op: OpRecv, Len: 6}, Completion{ID: 2, QP: n, Op: OpRecv, Len: 6})
 		require.Equal(t, "written", string(s.region.Bytes()[5:12]))
 		require.Equal(t, "before", string(s.inbox.Bytes()[:6]))
-		require.Equal(t, "behind", string(s.inbox.Bytes()[100:106]))
+		require.Equal(t, "beyond", string(s.inbox.Bytes()[100:106]))
 		require.False(t, isDone(s.qp), "closed before the peer was")
 		p.closeSend()
 		s.expectClosed()
 	})
 }
 
-// What was posted before an orderly close is sent, to its last octet; what is posted behind it is an error of the call, while
-// the connection still closes and when it is gone, and nothing of it is sent.
+// What was posted before an orderly close is sent, to its last octet; what is posted after it is an error of the call, while the connection
+// still closes and when it is gone, and nothing of it is sent.
 //
 // req: DDP-8.2.1-1, DDP-8.2.1-2, DDP-4-1
-func TestPostBehindOwnClose(t *testing.T) {
+func TestPostAfterOwnClose(t *testing.T) {
 	over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 		const n = 1 << 20
 		s := r.newEndOf(r.server, opts{}, n)
@@ -146,7 +146,7 @@ func TestPostBehindOwnClose(t *testing.T) {
 }
 
 // An error in what the peer sends marks the connection, and what waits to be sent waits in vain: one message goes out, the
-// Terminate, then our FIN, and nothing else, however much was posted before and is posted behind it. The connection is gone
+// Terminate, then our FIN, and nothing else, however much was posted before and is posted after it. The connection is gone
 // when the peer has closed its half.
 //
 // req: DDP-5-9, DDP-5-10, DDP-5-13, DDP-8.2.2-5, DDP-9.1-14, 5040-5.4-5, 5041-3-1
@@ -225,9 +225,9 @@ func TestPeersTerminateStopsUs(t *testing.T) {
 //
 // req: DDP-8.2-1, DDP-8.2.2-6, 5040-6.2.1-3
 func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q := h.newQP(opts{})
-	c := h.startUp(4000, 1460, q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
+	s := h.newEnd(opts{})
+	c := h.startUp(4000, 1460, s)
 	replied := c.next
 	from, to := c.say(writeFPDU(0x1234, 0, "x"))
 	say := func(window uint16, lo, hi int) {
@@ -235,12 +235,12 @@ func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 		h.turn(10 * time.Millisecond)
 	}
 	say(0, from, to)
-	require.Equal(t, Terminating, q.State())
+	require.Equal(t, Terminating, s.qp.State())
 	for range 100 {
 		say(0, len(c.stream), len(c.stream))
 	}
 	require.False(t, c.peerReset)
-	require.False(t, isDone(q))
+	require.False(t, isDone(s.qp))
 	require.LessOrEqual(t, len(c.in)-c.at, 1, "a probe of the window at the most")
 	replied = c.next
 	for range 10 {
@@ -252,24 +252,24 @@ func TestStreamOutlivesItsErrorUntilTheTerminateIsOut(t *testing.T) {
 	require.Equal(t, c.at+1, c.next.Sub(c.irs+1), "octets of the stream, and the FIN after them")
 }
 
-// Behind the peer's FIN there is nothing: octets that carry sequence numbers beyond it are no part of the stream, however
+// After the peer's FIN there is nothing: octets that carry sequence numbers beyond it are no part of the stream, however
 // well framed, and the stream ends as the FIN says. A FIN in front of octets that were taken already is none.
 //
 // req: DDP-8.2.1-3
-func TestOctetsBehindAFIN(t *testing.T) {
+func TestOctetsAfterAFIN(t *testing.T) {
 	for name, ahead := range map[string]bool{"later": false, "taken before the FIN": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
+			h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
 			q, region, c := h.orderly()
 			lo, mid := c.say(writeFPDU(region.STag(), 0, "first"))
-			_, hi := c.say(writeFPDU(region.STag(), 8, "behind"))
+			_, hi := c.say(writeFPDU(region.STag(), 8, "beyond"))
 			if ahead {
 				c.sendOctets(mid, hi, 0)
 				h.turn(time.Millisecond)
 			}
 			c.sendOctets(lo, mid, tcp.FIN)
 			h.turn(time.Millisecond)
-			for _, shift := range []tcp.Seq{0, 1} { // in the FIN's place, and behind it
+			for _, shift := range []tcp.Seq{0, 1} { // in the FIN's place, and after it
 				h.send(c, c.seq(mid)+shift, c.next, tcp.ACK, 65535, c.options(), c.stream[mid:])
 				h.turn(time.Millisecond)
 			}
@@ -284,13 +284,13 @@ func TestOctetsBehindAFIN(t *testing.T) {
 			h.turns(3, time.Millisecond)
 			require.True(t, isDone(q))
 			require.NoError(t, q.Err())
-			require.Equal(t, uint64(1), q.end.Final.Engine.WritesRecvd)
+			require.Equal(t, uint64(1), q.end.Final().Engine.WritesRecvd)
 		})
 	}
 }
 
-// Whoever closes, and whether gracefully or for an error: both ends hear of the end of the stream, which over TCP is that of
-// the connection, the connection is gone, and only an error is told as one.
+// Whichever end closes, and whether gracefully or for an error: both ends hear of the end of the stream, which over TCP is that of the
+// connection, the connection is gone, and only an error is told as one.
 //
 // req: DDP-5-11, DDP-5-12, DDP-5-13, DDP-8.2-2, 5041-3-1, C02-8.2-1
 func TestEndOfStreamIsEndOfConnection(t *testing.T) {

@@ -34,7 +34,7 @@ func (r *rig) tentative() *end {
 	return c
 }
 
-// Whoever gives up meanwhile need not wait for the address, and the peer hears nothing.
+// A caller that gives up meanwhile need not wait for the address, and the peer hears nothing.
 func TestConnectGivesUpOnATentativeAddress(t *testing.T) {
 	r := newRig(t, turned, rigConfig{tentative: true})
 	c := r.tentative()

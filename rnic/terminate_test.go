@@ -203,7 +203,7 @@ func TestTerminateOnWire(t *testing.T) {
 				p, _ := r.peerConnects(s, false)
 				h := tc.header(s)
 				p.inject(fpdu{h, []byte("payload")})
-				p.inject(writeFPDU(s.region.STag(), 0, "behind")) // dropped silently
+				p.inject(writeFPDU(s.region.STag(), 0, "beyond")) // dropped silently
 				p.expectTerminate(rdmap.Terminate{
 					Cause: tc.cause, HasDDP: true, HasSegmentLen: true, SegmentLen: uint16(h.Len() + 7), DDP: h,
 				})
@@ -235,7 +235,7 @@ func TestShortULPDU(t *testing.T) {
 	}
 }
 
-// A bad CRC behind a good frame is answered by a Terminate of the lower layer, without headers.
+// A bad CRC after a good frame is answered by a Terminate of the lower layer, without headers.
 //
 // req: D01-7-2, D01-7-4, D01-7-10, D01-7-11, D01-7-12, 5040-7.1-2, DDP-9-1, DDP-8.2.2-2
 func TestTerminateBadCRC(t *testing.T) {
@@ -313,7 +313,7 @@ func TestPeerTerminates(t *testing.T) {
 }
 
 // The peer's Terminate is the last thing it says, even an empty one: what follows is neither placed nor delivered.
-func TestNothingBehindATerminate(t *testing.T) {
+func TestNothingAfterATerminate(t *testing.T) {
 	for name, body := range map[string][]byte{"whole": {0x11, 0x01, 0, 0}, "empty": nil} {
 		t.Run(name, func(t *testing.T) {
 			over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
@@ -340,9 +340,9 @@ func TestNothingBehindATerminate(t *testing.T) {
 // With the smallest segments a peer can ask for, a Terminate arrives.
 func TestTerminateInTinySegments(t *testing.T) {
 	const mss = 1
-	h := newHostile(t, hostileConfig{bufs: 1024, connsMax: 8})
-	q := h.newQP(opts{})
-	c := h.startUp(4000, mss, q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 1024, connsMax: 8})
+	s := h.newEnd(opts{})
+	c := h.startUp(4000, mss, s)
 	c.inject(writeFPDU(0x1234, 0, "x"))
 	for range 10 {
 		h.turn(10 * time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"github.com/rnicd/rnicd/ddp"
 )
 
-// A Write lands in the peer's memory and tells only the one who posted it; a Send fills a receive buffer. Both ways.
+// A Write lands in the peer's memory and tells only the end that posted it; a Send fills a receive buffer. Both ways.
 //
 // req: 5040-5.1-1, 5040-5.1-2, 5040-3.2-2, 5042-2.2.6-1, 5040-5.1-7, D01-3.1.2-13
 // req: C02-5.1.2-13
@@ -153,7 +153,7 @@ func TestRegionWithBase(t *testing.T) {
 				})
 			}
 			c.await(2)
-			r.exchange(s, c) // the Writes are there when the Send behind them is
+			r.exchange(s, c) // the Writes are there when the Send after them is
 			require.Equal(t, c.source.Bytes()[:100], b)
 			m.Deregister()
 		}

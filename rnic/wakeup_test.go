@@ -12,7 +12,7 @@ import (
 // wakeUpFPDU is a Write of no octets, with CRC.
 const wakeUpFPDU = "000e c140 00000001 00000000 00000000 ebd34c5f"
 
-// What is sent right behind the Reply is followed by one wake-up, once, at its time; what comes later, by none.
+// What is sent right after the Reply is followed by one wake-up, once, at its time; what comes later, by none.
 func TestWakeUp(t *testing.T) {
 	const after = 50 * time.Millisecond
 	const send = "0012 4143 00000000 00000000 00000001 00000000"
@@ -24,7 +24,7 @@ func TestWakeUp(t *testing.T) {
 		c.expectInService()
 		return c, p
 	}
-	// rest: behind the Request come these octets and, in virtual time, no others.
+	// rest: after the Request come these octets and, in virtual time, no others.
 	rest := func(t *testing.T, r *rig, p *peer, want ...string) {
 		var octets []byte
 		for _, w := range want {
@@ -36,7 +36,7 @@ func TestWakeUp(t *testing.T) {
 		}
 		require.Equal(t, octets, p.octets()[20:])
 	}
-	t.Run("behind what was sent", func(t *testing.T) {
+	t.Run("after what was sent", func(t *testing.T) {
 		over(t, both, rigConfig{}, func(t *testing.T, r *rig) {
 			c, p := startUp(t, r, opts{ConnParam: ConnParam{Quirks: Quirks{WakeUp: after}}})
 			at := r.time

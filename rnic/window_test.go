@@ -23,7 +23,7 @@ func TestWriteThroughAWindow(t *testing.T) {
 			"first octet":      {5000, 1, ""},
 			"last octet":       {7999, 1, ""},
 			"octet before":     {4999, 2, "base or bounds violation"},
-			"octet behind":     {7999, 2, "base or bounds violation"},
+			"octet after":      {7999, 2, "base or bounds violation"},
 			"the region's TOs": {1000, 1, "base or bounds violation"},
 		} {
 			t.Run(name, func(t *testing.T) {

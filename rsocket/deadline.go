@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// deadline of Reads or Writes. Behind Conn.mu.
+// deadline of Reads or Writes. Guarded by Conn.mu.
 type deadline struct {
 	timer  *time.Timer
 	passed bool
@@ -19,7 +19,7 @@ func (d *deadline) stop() {
 	}
 }
 
-// set moves the deadline; the zero time means none. Whoever waits is told when it has passed.
+// set moves the deadline; the zero time means none. Those that wait are told when it has passed.
 func (c *Conn) set(d *deadline, t time.Time) {
 	d.stop()
 	left := time.Until(t)

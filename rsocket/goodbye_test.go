@@ -104,8 +104,8 @@ func TestWhatIsSaid(t *testing.T) {
 			"Close":                           {nil, func(c *Conn) {}, []uint32{disconnect}},
 			"CloseWrite":                      {nil, func(c *Conn) { _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
 			"twice":                           {nil, func(c *Conn) { _ = c.CloseWrite(); _ = c.CloseWrite() }, []uint32{shutdown, disconnect}},
-			"CloseWrite behind the peer's":    {[]uint32{shutdown}, func(c *Conn) { _ = c.CloseWrite() }, []uint32{disconnect}},
-			"Close behind the peer's":         {[]uint32{shutdown}, func(c *Conn) {}, []uint32{disconnect}},
+			"CloseWrite after the peer's":     {[]uint32{shutdown}, func(c *Conn) { _ = c.CloseWrite() }, []uint32{disconnect}},
+			"Close after the peer's":          {[]uint32{shutdown}, func(c *Conn) {}, []uint32{disconnect}},
 			"where the peer receives nothing": {[]uint32{disconnect}, func(c *Conn) { _ = c.CloseWrite() }, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func messagesSent(t *testing.T, c *Conn) uint64 {
 
 // What comes before a connection ends is read to its last octet, and the end is the connection's,
 // although nothing can be granted any more when our half is closed already.
-func TestReadBehindTheEnd(t *testing.T) {
+func TestReadAfterTheEnd(t *testing.T) {
 	testnic.Over(t, func(t *testing.T, devs [2]*rnic.Adapter) {
 		p := newRaw(t, devs[0], rnic.ConnParam{AllowHalfClosed: true})
 		c := p.connect(devs[1], Options{ReceiveBuffer: 4096})

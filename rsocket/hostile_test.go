@@ -33,7 +33,7 @@ func TestHostilePeers(t *testing.T) {
 				p.say(kindData, 1)
 			}
 		}, "more than the 16 messages that were granted"},
-		{"octets behind a goodbye", func(p *raw) { p.say(kindControl, shutdown); p.say(kindData, 1) }, ""},
+		{"octets after a goodbye", func(p *raw) { p.say(kindControl, shutdown); p.say(kindData, 1) }, ""},
 		{"a message of no kind", func(p *raw) { p.say(5, 1) }, "a message of kind 5, which means nothing"},
 		{"a control message of no kind", func(p *raw) { p.say(kindControl, 3) }, "a control message 3, which means nothing"},
 		{"a Write beyond the ring", func(p *raw) { p.write(4090, []byte("beyond it")) }, "bound"},

@@ -50,7 +50,7 @@ func scaled(v byte) int {
 // ErrMapped is WriteAt's error where the peer has no memory mapped.
 var ErrMapped = errors.New("rsocket: the peer has mapped no memory there")
 
-// maps are the ranges that either end has mapped. Behind Conn.mu.
+// maps are the ranges that either end has mapped. Guarded by Conn.mu.
 type maps struct {
 	theirs []iomap    // by entry; length 0: none
 	ours   []*Mapping // by entry of the peer's

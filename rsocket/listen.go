@@ -105,7 +105,7 @@ func (l *Listener) offer(ctx context.Context, req *rnic.ConnRequest) {
 	c, err := l.start(ctx, req)
 	if err != nil {
 		select {
-		case <-req.Done(): // whoever ends this process when told takes nothing from the peer
+		case <-req.Done(): // a process that is ended when this is told takes nothing from the peer
 		case <-ctx.Done():
 		}
 		l.opt.Rejected(req.Remote(), err)

@@ -9,7 +9,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// receiver is what comes. Behind Conn.mu.
+// receiver is what comes. Guarded by Conn.mu.
 type receiver struct {
 	half int // octets of half the ring, which is granted at a time
 
@@ -105,7 +105,7 @@ func (c *Conn) data(n uint32) {
 	case r.lengths.full():
 		c.fail(fmt.Errorf("rsocket: the peer sent more than the %d messages that were granted", len(r.lengths.at)))
 	case c.readEnd != nil:
-		c.fail(fmt.Errorf("rsocket: the peer wrote %d octets behind its goodbye", n))
+		c.fail(fmt.Errorf("rsocket: the peer wrote %d octets after its goodbye", n))
 	default:
 		r.granted -= int(n)
 		r.waiting += int(n)

@@ -6,7 +6,7 @@ import (
 	"github.com/rnicd/rnicd/rnic"
 )
 
-// sender is what goes. Behind Conn.mu.
+// sender is what goes. Guarded by Conn.mu.
 type sender struct {
 	slots    int    // requests that may be posted
 	lost     bool   // octets were not sent

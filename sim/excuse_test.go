@@ -113,7 +113,7 @@ func TestTapTakesWholeSegments(t *testing.T) {
 			require.False(t, tp.whole(frame[:n]), n)
 		}
 		for i := range frame {
-			switch { // what no checksum covers, and whoever sent it
+			switch { // what no checksum covers
 			case i >= 6 && i < 12, v6 && i >= inet.EthernetLen && i < inet.EthernetLen+4, v6 && i == inet.EthernetLen+7:
 				continue
 			}

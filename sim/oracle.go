@@ -103,6 +103,9 @@ func (s *session) struck(host int) bool {
 	if errors.Is(err, rnic.ErrStartupTimeout) { // of a Responder that has seen no whole FPDU
 		return s.hurtFPDU(host, 0, rtrReach)
 	}
+	if s.stalled && errors.Is(err, rnic.ErrLinger) && s.mute(host) && s.hurtFPDU(host, 0, rtrReach) {
+		return true
+	}
 	if !s.hurtFPDU(host, 0, math.MaxUint32) {
 		return false
 	}
@@ -135,10 +138,18 @@ func isStartup(err error) bool {
 // FPDU is longer, and no marker can name one further back.
 const fpduReach = 1 << 17
 
-// rtrReach is how far the ULPDU_Length of an RTR message, or the marker before it, may stand from
-// the front of the stream of FPDUs. Where it says too much the Initiator's FPDUs are its payload;
-// the Initiator runs out of what it may say before the peer has answered, which "MUST receive and
-// validate at least one FPDU before sending any FPDUs" (RFC 5044 section 7.1.2 rule 4).
+// mute says whether a host is a Responder that may not send, because it has seen no whole FPDU. It
+// cannot close its half either: what was posted comes before that.
+func (s *session) mute(host int) bool {
+	stats, err := s.peers[host].qp.Stats(context.Background())
+	return err == nil && stats.Receive.FPDUs == 0 && host != s.c.Dialer && s.c.Dialect != rnic.Culley02
+}
+
+// rtrReach is how far the ULPDU_Length of the first FPDU (an RTR message's, say), or the marker
+// before it, may stand from the front of the stream of FPDUs. Where it says too much the
+// Initiator's other FPDUs are its payload; the Initiator runs out of what it may say before the
+// peer has answered, which "MUST receive and validate at least one FPDU before sending any FPDUs"
+// (RFC 5044 section 7.1.2 rule 4).
 const rtrReach = mpa.MarkerLen + mpa.HeaderLen
 
 // damageOf is what MPA found: a bad CRC, or an FPDU that does not begin where a marker or a length

@@ -298,7 +298,7 @@ func (p *peer) receive(c *rnic.Completion) error {
 	p.received++
 	r := p.remote
 	if len(r.sends) == 0 || p.flushed > 0 {
-		return fmt.Errorf("%s: a message that nobody sent, or behind the end", p.name)
+		return fmt.Errorf("%s: a message that nobody sent, or after the end", p.name)
 	}
 	m := r.sends[0]
 	r.sends = r.sends[1:]

@@ -51,7 +51,7 @@ func (p *recvPool) completed(i uint64, last *uint64) error {
 		return fmt.Errorf("shared buffer %d completed and is not posted", i)
 	}
 	if p.order[i] <= *last {
-		return fmt.Errorf("shared buffer %d, posted as number %d, behind number %d", i, p.order[i], *last)
+		return fmt.Errorf("shared buffer %d, posted as number %d, after number %d", i, p.order[i], *last)
 	}
 	*last, p.order[i] = p.order[i], 0
 	return nil

@@ -98,7 +98,7 @@ func (wl *Workload) survives(c *Conn, host int) bool {
 	return c.Ends[host].DropBadCRC && wl.Coalesce == 0 && wl.Split == 0 && len(wl.Paths) == 0
 }
 
-// String is the configuration, for whoever has to find out what a seed did.
+// String is the configuration, for those that have to find out what a seed did.
 func (wl Workload) String() string {
 	var b strings.Builder
 	family := "IPv4"

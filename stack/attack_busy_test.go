@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// busy is an attack by peers who are let in and then keep b at work: hostileRate segments per tick
+// busy is an attack by peers that are let in and then keep b at work: hostileRate segments per tick
 // among them.
 type busy struct {
 	name  string

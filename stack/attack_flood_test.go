@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flood is an attack by who needs no connection: hostileRate frames per tick.
+// flood is an attack that needs no connection: hostileRate frames per tick.
 type flood struct {
 	name  string
 	tune  func(cfg *Config)

@@ -98,7 +98,7 @@ func newLabOfGroup6(t *testing.T) *lab {
 	return l
 }
 
-// Neighbour discovery does not come in fragments, however they are cut (RFC 6980): who guards a
+// Neighbour discovery does not come in fragments, however they are cut (RFC 6980): what guards a
 // link looks at the first.
 // req: 4861-7.1-1
 func TestNeighbourDiscoveryInFragments(t *testing.T) {
@@ -269,7 +269,7 @@ func TestAdvertisementFloodReroutesSeldom(t *testing.T) {
 	l.stop()
 }
 
-// Estimates of path MTUs end without a walk over all connections each: who has connections from
+// Estimates of path MTUs end without a walk over all connections each: a peer with connections from
 // many addresses could have as many end at once.
 func TestPathsEndWithoutAWalk(t *testing.T) {
 	l := newLab(t, nil)

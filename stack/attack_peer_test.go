@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// crowd is peers of b who complete the handshake and then do as behave says: one TCP end each, as
+// crowd is peers of b that complete the handshake and then do as behave says: one TCP end each, as
 // small as it can be.
 type crowd struct {
 	s       *siege
@@ -88,7 +88,7 @@ func (u *spring) Closed(c *Conn, err error) { u.closed++; u.err = err }
 func (u *spring) Woken(*Conn)               {}
 func (u *spring) Timer(*Conn, int64)        {}
 
-// gather makes a crowd of n, who speak to port 9 of b, where springs flow.
+// gather makes a crowd of n, which speak to port 9 of b, where springs flow.
 func (s *siege) gather(n int, make func() *spring) (*crowd, *[]*spring) {
 	c := &crowd{s: s, members: map[netip.AddrPort]*member{}, port: 9, syn: tcp.Options{MSS: 1460, WindowScale: 0, SACKPermitted: true}}
 	springs := new([]*spring)

@@ -25,7 +25,7 @@ func silent() *spring { return &spring{} }
 // few is a table that a small crowd fills.
 func few(cfg *Config) { cfg.ConnsMax = 64 }
 
-// Connections that do nothing fill the table: those who are in it do not notice, who comes is
+// Connections that do nothing fill the table: those in it do not notice, a further one is
 // refused and counted, and gets in when one goes.
 func TestTableFull(t *testing.T) {
 	quiet := undisturbed(t, few, siegeTicks)
@@ -119,7 +119,7 @@ func TestPeerMaxAtTheHandshakesEnd(t *testing.T) {
 	l.stop()
 }
 
-// TIME-WAIT in every slot but the healthy one's: the oldest gives way, to whoever comes.
+// TIME-WAIT in every slot but the healthy one's: the oldest gives way to each that comes.
 func TestTimeWaitExhaustion(t *testing.T) {
 	quiet := undisturbed(t, few, siegeTicks)
 	s := newSiege(t, few)
@@ -148,10 +148,10 @@ func TestTimeWaitExhaustion(t *testing.T) {
 	s.end()
 }
 
-// Peers who never end their half, or never acknowledge the FIN, lose their slots: an orphan in
+// Peers that never end their half, or never acknowledge the FIN, lose their slots: an orphan in
 // FIN-WAIT-2 after FinWait2Ns, a FIN that nobody acknowledges after the user timeout, be the window
 // open or shut.
-func TestPeersWhoNeverClose(t *testing.T) {
+func TestPeersThatNeverClose(t *testing.T) {
 	for name, behave := range map[string]func(m *member, s *tcp.Segment){
 		"FIN-WAIT-2": obliging,
 		"FIN never acknowledged": func(m *member, s *tcp.Segment) {

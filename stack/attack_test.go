@@ -17,7 +17,7 @@ import (
 // keeps its goodput, octet for octet right; memory is what the Config says; a counter names what
 // happened.
 //
-// attack_flood_test.go has those that need no connection, attack_peer_test.go those by peers who
+// attack_flood_test.go has those that need no connection, attack_peer_test.go those by peers that
 // complete the handshake.
 
 // siege is a lab under attack.

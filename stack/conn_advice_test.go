@@ -54,7 +54,7 @@ func TestStalledConnectionAsksForItsNextHop(t *testing.T) {
 	l.turns()
 	require.Equal(t, []error{ErrStalled}, u.advice)
 	require.ErrorIs(t, u.conn.SoftError(), ErrStalled)
-	require.ErrorIs(t, w.conn.SoftError(), ErrStalled, "kept for who asks")
+	require.ErrorIs(t, w.conn.SoftError(), ErrStalled, "kept until it is asked for")
 	require.Equal(t, uint64(2), l.a.counters().Stalled)
 	require.Equal(t, 1, asked)
 	block = false

@@ -85,7 +85,7 @@ func TestBacklogBoundsHalfOpenConnections(t *testing.T) {
 }
 
 // Peers that never answer cannot keep a port closed: the one that has been half-open longest gives
-// way, at once, and those who got in are let alone.
+// way, at once, and those that got in are let alone.
 func TestOldestHalfOpenGivesWay(t *testing.T) {
 	const backlog = 3
 	l := newLab(t, func(i int, cfg *Config) { cfg.NoSynCookies = true })

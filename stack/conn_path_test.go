@@ -249,7 +249,7 @@ func TestReportsAtTheBounds(t *testing.T) {
 
 // A timeout makes a report count at once only until the connection flows again.
 // req: 5927-7.2-1
-func TestForgedPathMTUBehindATimeout(t *testing.T) {
+func TestForgedPathMTUAfterATimeout(t *testing.T) {
 	l := newLab(t, nil)
 	u, v := l.open()
 	u.send(20_000)

@@ -44,7 +44,7 @@ func (l *lab) openSilent(n int) (dialled, accepted []*peer) {
 	return dialled, l.accepted[had:]
 }
 
-// Connections whose peers say nothing fill the table: whoever comes gets in at once, and the oldest
+// Connections whose peers say nothing fill the table: a new one gets in at once, and the oldest
 // of them is reset. One that has spoken stays.
 //
 // req: 5042-6.4.1-1

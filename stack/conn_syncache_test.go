@@ -25,7 +25,7 @@ func newGhost(l *lab, port uint16) *ghost {
 	return &ghost{l: l, port: port, isn: tcp.Seq(port) << 16}
 }
 
-// send sends flags at offset at behind our SYN; options as given, WindowScale -1 is none.
+// send sends flags at offset at after our SYN; options as given, WindowScale -1 is none.
 func (g *ghost) send(flags tcp.Flags, at int, ack tcp.Seq, o tcp.Options, payload ...byte) []tcp.Segment {
 	t := tcp.Transmit{
 		ID:  tcp.ID{LocalPort: g.port, RemotePort: 7},
@@ -152,7 +152,7 @@ func TestHalfOpenInput(t *testing.T) {
 		name  string
 		flags tcp.Flags
 		at    int
-		ack   int // behind our ISS
+		ack   int // after our ISS
 		o     tcp.Options
 		want  int
 		left  int // half-open afterwards
@@ -373,7 +373,7 @@ func TestCookieLife(t *testing.T) {
 }
 
 // A million forged SYNs (fewer under the race detector), one a microsecond: what is open goes on,
-// who wants in gets in at once, and nothing grows.
+// a new connection gets in at once, and nothing grows.
 //
 // req: 4987-3.5-1, 4987-4-2, 9293-MUST-42
 func TestSynFlood(t *testing.T) {

@@ -14,7 +14,7 @@ func (l *lab) crowd() {
 	}
 }
 
-// An ACK that is in the device's queue, behind more frames than one Turn takes, has come: nothing
+// An ACK that is in the device's queue, after more frames than one Turn takes, has come: nothing
 // is sent again when the Poller was away for longer than the retransmission timer.
 func TestTimersWaitForUnreadFrames(t *testing.T) {
 	l := newLab(t, nil)

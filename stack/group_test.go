@@ -112,7 +112,7 @@ func groupLabTuned(t *testing.T, n int, tune func(cfg *Config)) *lab {
 }
 
 // Every frame comes to a queue by chance. Connections of both directions are opened, carry octets
-// both ways and close, and neighbours and path MTUs are learned by whom they concern.
+// both ways and close, and neighbours and path MTUs are learned by the Pollers that they concern.
 func TestGroupUnderRandomSteering(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		l := groupLab(t, n)

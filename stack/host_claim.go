@@ -93,7 +93,7 @@ type localAddr struct {
 	sent   int   // probes, or announcements, of this step
 	saidAt int64 // the last announcement
 
-	defend     bool  // an announcement is owed to whoever claims it
+	defend     bool  // an announcement is owed to a station that claims it
 	defendedAt int64 // the conflict that was last answered
 	conflicts  uint64
 	rival      inet.MAC // of the station that claimed it last
@@ -304,8 +304,8 @@ func (p *Poller) conflict(l *localAddr, mac inet.MAC) {
 	p.defend(l)
 }
 
-// defend answers whoever claims l with one announcement in DEFEND_INTERVAL: RFC 5227 section 2.4
-// (c), as our addresses are configured, and nobody would give us another.
+// defend answers a station that claims l with one announcement in DEFEND_INTERVAL: RFC 5227 section
+// 2.4 (c), as our addresses are configured, and nobody would give us another.
 func (p *Poller) defend(l *localAddr) {
 	if p.now-l.defendedAt < defendNs {
 		p.n.Own[DropDefenceLimited]++

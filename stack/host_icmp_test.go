@@ -30,7 +30,7 @@ func TestICMPErrorsOut(t *testing.T) {
 		{name: "protocol 99", frame: four(99), typ: 3, code: 2},
 		{name: "UDP6", frame: six(17, ""), typ: 1, code: 4},
 		{name: "next header 99", frame: six(99, ""), typ: 4, code: 1, word: 6},
-		{name: "next header 99 behind options", frame: six(60, "63 00 01 04 00000000"), typ: 4, code: 1, word: 40},
+		{name: "next header 99 after options", frame: six(60, "63 00 01 04 00000000"), typ: 4, code: 1, word: 40},
 		{name: "option", frame: six(60, "06 00 9e 04 00000000"), typ: 4, code: 2, word: 42},
 		{name: "next header 99 in an atomic fragment", frame: six(44, "63 00 0000 00000007"), typ: 4, code: 1, word: 40},
 		{name: "routing header", frame: six(43, "06 00 00 01 00000000"), typ: 4, code: 0, word: 42},

@@ -233,7 +233,7 @@ func TestRouterDiscovery(t *testing.T) {
 	require.ErrorIs(t, err, ErrNetUnreachable, "it is no default router any more")
 	require.Equal(t, uint64(2), l.b.counters().RouterAdverts)
 
-	// Whoever does not discover is not told.
+	// A device that does not discover is not told.
 	l.b.nic.onSend = nil
 	l.b.nic.inject(raFrame(t, router, 1800))
 	l.turns()

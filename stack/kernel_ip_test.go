@@ -150,7 +150,7 @@ func (a *accessPort) Rx(bufs []mem.Buf) int {
 }
 
 // All of it with tags: both families, fragments, both roles.
-func TestKernelBehindAVLAN(t *testing.T) {
+func TestKernelOnAVLAN(t *testing.T) {
 	var port *accessPort
 	k := tunedKernelLab(t, func(cfg *Config, dev string) {
 		dual(t)(cfg, dev)

@@ -88,7 +88,7 @@ func TestSynOptionsStandAsTheKernels(t *testing.T) {
 	require.Len(t, q.out[0], len(q.in[0]))
 }
 
-// The kernel connects while the backlog is full of those who never answer: its last ACK brings the
+// The kernel connects while the backlog is full of those that never answer: its last ACK brings the
 // cookie back.
 func TestKernelConnectsByCookie(t *testing.T) {
 	k := newKernelLab(t)

@@ -77,7 +77,7 @@ func TestSubmitRunsWhatItTook(t *testing.T) {
 
 // A Submit that looked before Stop, and pushes after the Poller's last look, runs the function
 // itself.
-func TestSubmitBehindTheLastLook(t *testing.T) {
+func TestSubmitAfterTheLastLook(t *testing.T) {
 	l := newLab(t, nil)
 	l.stop()
 	<-l.a.Done()

@@ -26,7 +26,7 @@ func TestBellsAreHeardInOrder(t *testing.T) {
 	require.Zero(t, b.takeAll(conns))
 }
 
-// Many ring at once, as Wake does, while one listens: whoever rang is heard, and as often as its
+// Many ring at once, as Wake does, while one listens: each ring is heard, and as often as its
 // doorbell was set.
 func TestBellsFromManyGoroutines(t *testing.T) {
 	const conns, ringers, rounds = 16, 4, 2000

@@ -51,7 +51,7 @@ func TestEachRunsBetweenReceptionAndTransmission(t *testing.T) {
 	l.stop()
 	calls = 0
 	l.a.Turn()
-	require.Zero(t, calls, "not behind the end")
+	require.Zero(t, calls, "not after the end")
 }
 
 // An Upper that has said that it has no more is not asked again in the same Turn.

@@ -7,7 +7,6 @@ package stack
 const (
 	floodSYNs  = 50_000
 	siegeTicks = 100
-	// siegeBuild is how long some hoarders are given more, of whom the longer attack is rid when it
-	// is over: up to 2 s.
+	// siegeBuild is how long some hoarders are given more, of which the longer attack is rid when it is over: up to 2 s.
 	siegeBuild = 45_000
 )

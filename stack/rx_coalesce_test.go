@@ -103,7 +103,7 @@ func TestAbortAmongJoined(t *testing.T) {
 }
 
 // Nothing that TCP acts upon may differ: whichever bit of the headers is another one, the segment
-// stands for itself, but for the lengths' and sequence number's right values, IPv4's
+// stands for itself, except for the lengths' and sequence number's right values, IPv4's
 // identification, the checksums and PSH.
 func TestFollowsLooksAtEveryBit(t *testing.T) {
 	v6 := func(i int, cfg *Config) { cfg.VLAN = 5 }

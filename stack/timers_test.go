@@ -69,7 +69,7 @@ func TestTimersAgainstArray(t *testing.T) {
 	}
 }
 
-// Whoever waits for first, again and again, gets to a deadline at whatever distance in a few steps.
+// Waiting for first, again and again, leads to a deadline at whatever distance in a few steps.
 func TestTimersFirstLeadsThere(t *testing.T) {
 	for _, d := range []int64{1, 1 << 20, 40 * ms, 200 * ms, 7200 * second, 25 * 86400 * second} {
 		now := 1000 * second

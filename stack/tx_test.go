@@ -27,7 +27,7 @@ func TestEverySegmentIsWellFormed(t *testing.T) {
 		require.Equal(t, inet.DropNone, d)
 		require.True(t, ip.DF)
 		require.Equal(t, uint8(33), ip.TTL)
-		require.Equal(t, len(f), inet.EthernetLen+ip.TotalLen, "no octet behind the packet")
+		require.Equal(t, len(f), inet.EthernetLen+ip.TotalLen, "no octet after the packet")
 		require.LessOrEqual(t, ip.TotalLen, 1500)
 		require.Zero(t, inet.Checksum(b, inet.PseudoSum(ip.Src, ip.Dst, inet.ProtoTCP, len(b))))
 		require.Zero(t, inet.Checksum(b, naivePseudo(ip.Src, ip.Dst, len(b))), "an independent sum")

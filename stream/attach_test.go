@@ -70,7 +70,7 @@ func (l *lab) attached(n int, opts Options) (a, b *Conn) {
 	return a, b
 }
 
-// What the old Upper took counts neither as read by the stream's reader, whom the window follows,
+// What the old Upper took counts neither as read by the stream's reader, which the window follows,
 // nor as a window that came.
 func TestWindowAfterAttach(t *testing.T) {
 	const n, size = 100_000, 20_000

@@ -111,7 +111,7 @@ func TestChaos(t *testing.T) {
 				cancel()
 			}
 		})
-		stuck := time.AfterFunc(2*time.Second, func() { // whoever waits for octets that nobody sends
+		stuck := time.AfterFunc(2*time.Second, func() { // for a reader of octets that nobody sends
 			for _, x := range []*Conn{c, s} {
 				_ = x.SetLinger(0)
 				_ = x.Close()

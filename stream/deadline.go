@@ -16,7 +16,7 @@ type deadline struct {
 
 func newDeadline() deadline { return deadline{cancel: make(chan struct{})} }
 
-// set moves the deadline; the zero time means none. Whoever waits already is told of the change.
+// set moves the deadline; the zero time means none. Those that wait already are told of the change.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -216,8 +216,8 @@ func TestDetachEndsWithItsContext(t *testing.T) {
 	wantOp(t, a.Detach(l.ctx, func(Handover) stack.Upper { return nil }), "detach", net.ErrClosed)
 }
 
-// A connection that is not taken is the stream it was, with what was unread, after a gap too; who
-// turns the Poller himself need not wait.
+// A connection that is not taken is the stream it was, with what was unread, beyond a gap too; a caller that turns the Poller itself need
+// not wait.
 func TestDetachNotTaken(t *testing.T) {
 	l := newLab(t, labConfig{faults: &fault.Spec{Seed: 3, Tx: fault.Faults{Drop: 0.05, Reorder: 0.1}}})
 	a, b := l.pair(Options{}, Options{})
@@ -227,7 +227,7 @@ func TestDetachNotTaken(t *testing.T) {
 	for range 20 {
 		d, err := a.StartDetach(func(h Handover) stack.Upper {
 			if h.Conn == nil || h.Read != 0 || h.Edge == 0 || h.Early != a.u.early.n {
-				t.Errorf("%+v, %d Bufs behind a gap", h, a.u.early.n)
+				t.Errorf("%+v, %d Bufs beyond a gap", h, a.u.early.n)
 			}
 			return nil
 		})

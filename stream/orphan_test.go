@@ -18,8 +18,8 @@ const finWait2 = 30 * time.Second
 func shortFinWait2(_ int, cfg *stack.Config) { cfg.TCP.FinWait2Ns = int64(finWait2) }
 
 // A peer that acknowledges our FIN but keeps its half open does not hold a closed connection for
-// ever: FIN-WAIT-2 ends after tcp.Config.FinWait2Ns, without a word, and who speaks later finds
-// nobody there, as with Linux.
+// ever: FIN-WAIT-2 ends after tcp.Config.FinWait2Ns, without a word, and a peer that speaks later
+// finds nobody there, as with Linux.
 //
 // req: 9293-MAY-1, 9293-SHLD-3
 func TestFinWait2EndsAfterClose(t *testing.T) {

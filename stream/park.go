@@ -3,7 +3,8 @@ package stream
 import "sync/atomic"
 
 // parker is where one goroutine waits: arm, look once more at what is waited for, then wait on ch.
-// Whoever makes it true calls wake after. Tokens may be stale: the waiter looks again, always.
+// The goroutine that makes it true calls wake after. Tokens may be stale: the waiter looks again,
+// always.
 type parker struct {
 	waiting atomic.Bool
 	ch      chan struct{} // capacity 1

@@ -84,7 +84,7 @@ func TestDialGivesUpOnATentativeAddress(t *testing.T) {
 	require.Zero(t, v.conns(0))
 }
 
-// Whoever waits is told what came of it: another host has the address; the Poller has ended; too
+// Those that wait are told what came of it: another host has the address; the Poller has ended; too
 // many wait.
 func TestDialWhoseAddressIsNotFree(t *testing.T) {
 	dial := func(v *virtual) func() error {

@@ -137,7 +137,7 @@ func TestACKDivision(t *testing.T) {
 
 // A window that was closed for ever keeps a connection for as long as somebody has it (RFC 9293
 // section 3.8.6.1), and not when nobody has any more: R2 counts then.
-func TestOrphanBehindAClosedWindow(t *testing.T) {
+func TestOrphanWithAClosedWindow(t *testing.T) {
 	for _, orphaned := range []bool{false, true} {
 		s := accepted(t, plain(), "")
 		s.push(1000)

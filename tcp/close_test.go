@@ -99,7 +99,7 @@ func TestBareFinOutOfOrder(t *testing.T) {
 	s.expect(". 1 ack 1002")
 }
 
-func TestNothingIsTakenBehindTheFin(t *testing.T) {
+func TestNothingIsTakenAfterTheFin(t *testing.T) {
 	s := accepted(t, sackOnly(), "sackOK")
 	s.in("F. 501:502 ack 1")
 	s.in(". 401:601 ack 1")
@@ -108,11 +108,11 @@ func TestNothingIsTakenBehindTheFin(t *testing.T) {
 	s.wantNothing()
 }
 
-// The FIN was lost, or came with text that was refused; now it comes behind text that is held
+// The FIN was lost, or came with text that was refused; now it comes after text that is held
 // already.
 //
 // req: 9293-3.10.7.4-4
-func TestFinBehindDuplicateText(t *testing.T) {
+func TestFinAfterDuplicateText(t *testing.T) {
 	for name, held := range map[string][]string{
 		"in order":     {". 1:101 ack 1"},
 		"beyond a gap": {". 51:101 ack 1", ". 1:51 ack 1"},
@@ -134,7 +134,7 @@ func TestFinBehindDuplicateText(t *testing.T) {
 }
 
 // The same with a gap still in front of the text.
-func TestFinBehindDuplicateTextOutOfOrder(t *testing.T) {
+func TestFinAfterDuplicateTextOutOfOrder(t *testing.T) {
 	s := accepted(t, sackOnly(), "sackOK")
 	s.in(". 51:101 ack 1")
 	s.in("F. 51:102 ack 1")
@@ -151,7 +151,7 @@ func TestFinInFrontOfTakenOctets(t *testing.T) {
 		"new text":       "F. 21:51 ack 1",
 		"no text":        "F. 50:51 ack 1",
 		"duplicate text": "F. 31:41 ack 1",
-		"behind us":      "F. -9:2 ack 1",
+		"before it":      "F. -9:2 ack 1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := accepted(t, sackOnly(), "sackOK")

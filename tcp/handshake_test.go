@@ -62,8 +62,7 @@ func TestNoMSSMeans536(t *testing.T) {
 	}
 }
 
-// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither, whoever
-// opened.
+// Windows are scaled where both SYNs said so, in both directions, and otherwise in neither, whichever end opened.
 //
 // req: 7323-2.2-1
 func TestScalingNeedsBothSyns(t *testing.T) {
@@ -157,7 +156,7 @@ func TestSegmentsKeepToTheSmallestMSS(t *testing.T) {
 	}
 }
 
-// The shift is 14 then, and who receives the SYN can count it.
+// The shift is 14 then, and the SYN's receiver can count it.
 //
 // req: 7323-2.3-3
 func TestShiftAbove14IsTaken14(t *testing.T) {

@@ -77,7 +77,7 @@ func (c *Conn) brokenRecords() error {
 		return fmt.Errorf("counts: sacked %d lost %d resent %d pipe %d, recomputed %+v", s.sacked, s.lost, s.resent, c.pipe(), n)
 	}
 	if n.runs > s.nxt-s.una {
-		return fmt.Errorf("a run of SACKed records ends %d behind una, SND.NXT stands at %d", n.runs, s.nxt-s.una)
+		return fmt.Errorf("a run of SACKed records ends %d after una, SND.NXT stands at %d", n.runs, s.nxt-s.una)
 	}
 	if n.sackedRecs != s.sackedRecs {
 		return fmt.Errorf("%d records SACKed, counted %d", n.sackedRecs, s.sackedRecs)
@@ -178,7 +178,7 @@ func (s *sentRing) brokenList() error {
 		}
 		next := s.rec(r.next)
 		if next.prev != i || next.sentAt < r.sentAt {
-			return fmt.Errorf("resent list: record %d sent %d, behind it %d sent %d, whose prev is %d", i, r.sentAt, r.next, next.sentAt, next.prev)
+			return fmt.Errorf("resent list: record %d sent %d, after it %d sent %d, whose prev is %d", i, r.sentAt, r.next, next.sentAt, next.prev)
 		}
 		i = r.next
 	}

@@ -151,8 +151,7 @@ func TestRingGrows(t *testing.T) {
 	wantAllFree(t, m)
 }
 
-// Who has nothing in flight gets nothing and says so; who has goes on; what is freed serves the
-// first.
+// A connection with nothing in flight gets nothing and says so; one with something goes on; what is freed serves the first.
 func TestWaitingConnGoesOnWhenMemoryIsFreed(t *testing.T) {
 	cfg := sackOnly()
 	cfg.RecordsMax = 2 * recordsMin

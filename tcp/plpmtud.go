@@ -15,6 +15,7 @@ package tcp
 // caller fills it beyond EMSS is it one. Its loss says nothing about congestion (RFC 4821 section
 // 7.6.1); what was in it is sent again in pieces.
 type plpmtud struct {
+	fellAt  int64  // when what a black hole was found with was last sent
 	raiseAt int64  // when to look for more (PMTU_RAISE_TIMER); 0: not decided
 	ceiling uint16 // the least that is known not to pass; 0: none
 	size    uint16 // of the probe in flight, 0: none
@@ -152,7 +153,7 @@ func (c *Conn) blackHole() {
 	c.stats.blackHoles.one()
 	was := c.limitMSS
 	c.restartSearch(0)
-	p.fellFor = was
+	p.fellFor, p.fellAt = was, r.sentAt
 	c.limitMSS = baseMSS
 	c.setEMSS()
 	c.loseOversize()
@@ -169,11 +170,13 @@ func (c *Conn) sackedAsLarge(n int32) bool {
 }
 
 // largeArrived takes note that r, which is above the base, has arrived, and was sent once. If a
-// black hole was found meanwhile, there is none: what stalled was sent before r.
+// black hole was found meanwhile, there is none: what stalled was first sent before r. Without SACK
+// r must have been sent after the last of what stalled: it may have arrived long ago, before the
+// path changed, and been acknowledged only when the octets before it came in smaller segments.
 func (c *Conn) largeArrived(r *record) {
 	p := &c.mtu
 	p.excused = false
-	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS {
+	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS && (c.useSACK || r.sentAt > p.fellAt) {
 		c.limitMSS = min(size, p.fellFor)
 		c.restartSearch(0)
 		c.setEMSS()

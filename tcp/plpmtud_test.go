@@ -190,7 +190,7 @@ func TestNothingLargerAfterAReportForTenMinutes(t *testing.T) {
 	if n := s.c.Room(s.now); n != 3000 {
 		t.Fatalf("room %d after ten minutes", n)
 	}
-	s.push(2000) // whoever does not fill it sends no probe
+	s.push(2000) // a segment that does not fill it carries no probe
 	s.push(500)
 	s.expect(". 2001:4001 ack 1", ". 4001:4501 ack 1")
 	if s.c.mtu.size != 0 {
@@ -240,7 +240,7 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 		s.drain()
 		s.in(". 1 ack " + itoa(int(1+s.c.PushedOffset())))
 		if n := s.c.EMSS(); n != limit {
-			t.Errorf("EMSS %d behind a probe in flight, want %d", n, limit)
+			t.Errorf("EMSS %d after a probe in flight, want %d", n, limit)
 		}
 	}
 	s := recovered(t)
@@ -249,7 +249,7 @@ func TestProbeOvertakenByNewsOfThePath(t *testing.T) {
 	s.expect(". 6001:7201 ack 1", ". 7201:8401 ack 1", ". 8401:9001 ack 1")
 	s.in(". 1 ack 9001")
 	if n := s.c.EMSS(); n != 1200 {
-		t.Errorf("EMSS %d behind a probe that was queued", n)
+		t.Errorf("EMSS %d after a probe that was queued", n)
 	}
 }
 
@@ -383,7 +383,7 @@ func TestWhatDisprovesNoBlackHole(t *testing.T) {
 // tells.
 //
 // req: 8899-4.3-1
-func TestBlackHoleBehindWhatArrived(t *testing.T) {
+func TestBlackHoleAfterWhatArrived(t *testing.T) {
 	s := stalled(t, "6001:9001")
 	s.expect(". 1:1141 ack 1 rtx", ". 1141:2281 ack 1 rtx", ". 2281:3001 ack 1 rtx")
 	s.in(". 1 ack 3001 sack 6001:9001")
@@ -412,4 +412,25 @@ func TestLateArrivalDisprovesABlackHole(t *testing.T) {
 	s.in(". 1 ack 15001")
 	s.push(3000)
 	s.expect(". 15001:18001 ack 1 fresh")
+}
+
+// Without SACK, what was sent before the last of what stalled may have arrived before the path
+// changed: an acknowledgment of both tells nothing, and the MSS stays at the base.
+func TestAckOfWhatArrivedBeforeTheBlackHole(t *testing.T) {
+	cfg := sackOnly()
+	cfg.MSS, cfg.InitialWindow = 3000, 20
+	s := opened(t, cfg, "mss 3000", 10*ms)
+	s.expect()
+	s.push(3000, 3000, 3000)
+	for s.c.Stats().BlackHoles == 0 {
+		s.sent()
+		s.advance(s.c.Deadline() - s.now)
+	}
+	s.sent()
+	s.in(". 1 ack 9001") // the first came in pieces now, the others long ago
+	if n := s.c.EMSS(); n != baseMSS {
+		t.Fatalf("EMSS %d", n)
+	}
+	s.push(1000)
+	s.expect(". 9001:10001 ack 1 fresh")
 }

@@ -95,7 +95,7 @@ func TestTruncatedHeaders(t *testing.T) {
 	}
 }
 
-// withOptions is a header with option octets o, padded with EOL, and payload octets behind.
+// withOptions is a header with option octets o, padded with EOL, and payload octets after.
 func withOptions(o []byte, payload int) []byte {
 	o = append(o, make([]byte, (4-len(o)%4)%4)...)
 	b := make([]byte, HeaderLenMin, HeaderLenMin+len(o)+payload)

@@ -213,8 +213,8 @@ func TestClosedWindowOverFinIsProbedWithTheFin(t *testing.T) {
 	s.wantState(FinWait2)
 }
 
-// Our ACKs must lie in the peer's window to be taken: not behind a FIN that it has no room for, nor
-// behind octets from which it has taken its window back.
+// Our ACKs must lie in the peer's window to be taken: not after a FIN that it has no room for, nor after octets from which it has taken its
+// window back.
 //
 // req: 9293-3.4-2
 func TestAcksStayWithinAShrunkenWindow(t *testing.T) {

@@ -106,7 +106,7 @@ func (s *sentRing) find(at uint64) uint32 {
 	return lo
 }
 
-// split cuts record i after its first n octets. It needs a free slot, and moves the records behind
+// split cuts record i after its first n octets. It needs a free slot, and moves the records after
 // i up by one: that costs, but a record is cut only when the path or the peer's window has become
 // smaller than a segment.
 func (s *sentRing) split(i uint32, n int) {
@@ -131,7 +131,7 @@ func (s *sentRing) split(i uint32, n int) {
 	case head.flags&recSacked != 0:
 		s.sackedRecs++
 	case head.flags&recResent != 0:
-		s.linkBehind(i, i+1)
+		s.linkAfter(i, i+1)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *sentRing) markLost(i uint32) {
 func (s *sentRing) markResent(i uint32) {
 	s.unmark(i)
 	s.rec(i).flags |= recResent | recEver
-	s.linkBehind(s.resentLast, i)
+	s.linkAfter(s.resentLast, i)
 }
 
 // markFound takes back that record i was lost: it is in flight since it was last sent.
@@ -186,7 +186,7 @@ func (s *sentRing) markFound(i uint32) {
 	at := s.resentLast
 	for n := s.resent; n > 0; n-- {
 		if s.rec(at).sentAt <= r.sentAt {
-			s.linkBehind(at, i)
+			s.linkAfter(at, i)
 			return
 		}
 		at = s.rec(at).prev
@@ -208,8 +208,8 @@ func (s *sentRing) unmark(i uint32) {
 	r.flags &^= recSacked | recLost | recResent
 }
 
-// linkBehind puts record i after record at in the list, or makes it the only one.
-func (s *sentRing) linkBehind(at, i uint32) {
+// linkAfter puts record i after record at in the list, or makes it the only one.
+func (s *sentRing) linkAfter(at, i uint32) {
 	r := s.rec(i)
 	s.resent++
 	switch {
@@ -229,7 +229,7 @@ func (s *sentRing) linkBehind(at, i uint32) {
 // linkFirst puts record i before all others of the list.
 func (s *sentRing) linkFirst(i uint32) {
 	if s.resent == 0 {
-		s.linkBehind(i, i)
+		s.linkAfter(i, i)
 		return
 	}
 	s.resent++
@@ -268,8 +268,8 @@ func (s *sentRing) relink(from, to uint32) {
 	}
 }
 
-// oldestUnjudged is the first transmission sent longest ago that is in flight, or nxt. Whoever
-// takes it out of flight calls again: each record is passed once.
+// oldestUnjudged is the first transmission sent longest ago that is in flight, or nxt. A
+// caller that takes it out of flight calls again: each record is passed once.
 func (s *sentRing) oldestUnjudged() uint32 {
 	if int32(s.una-s.unjudged) > 0 {
 		s.unjudged = s.una

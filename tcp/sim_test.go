@@ -426,7 +426,7 @@ func simOf(seed uint64) *sim {
 }
 
 // A link that loses nothing, between ends that move their windows and that hear of all kinds of
-// paths: nothing waits for a timeout, and nothing is sent twice but for what the path is said not
+// paths: nothing waits for a timeout, and nothing is sent twice except what the path is said not
 // to carry.
 func TestCleanLink(t *testing.T) {
 	for seed := range uint64(min(*simSeeds, sample.Count(100, *simSeeds))) {

@@ -133,7 +133,7 @@ func TestDuplicateAckGivesNoSample(t *testing.T) {
 }
 
 // req: 7323-4.3-1
-func TestPAWSBehindAGap(t *testing.T) { runScenario(t, "paws_behind_a_gap") }
+func TestPAWSBeyondAGap(t *testing.T) { runScenario(t, "paws_beyond_a_gap") }
 
 // In a gap that lasts, what timestamps are compared with is never more than 2^30 octets old.
 func TestPAWSGuardFollows(t *testing.T) {

@@ -51,9 +51,9 @@ func (o *nicOptions) checkDevice() error {
 	return o.checkHostAddr()
 }
 
-// useless are the flags given that would change nothing: whoever gave one believes that it does.
-// Over the kernel's TCP octets come in order and are acknowledged before we see them, so that there
-// is no use for markers, and no segment to drop.
+// useless are the flags given that would change nothing: the user that gave one believes that it
+// does. Over the kernel's TCP octets come in order and are acknowledged before we see them, so that
+// there is no use for markers, and no segment to drop.
 func (o *nicOptions) useless() []string {
 	switch {
 	case o.pmd == "kernel" && o.congestionOurs:

@@ -231,7 +231,7 @@ func (c *cell) run(t testing.TB, n uint64) (o outcome) {
 	require.Equal(t, 0, server.Wait(t), "%s%s", client, server)
 	path := dump.Stop(t)
 	o.Analysis = netlab.Analyse(t, path)
-	if c.ecn { // data of whoever sends is marked as what routers may mark instead of drop
+	if c.ecn { // the sender's data is marked as what routers may mark instead of drop
 		require.NotZero(t, netlab.Count(t, path, "ip.dsfield.ecn == 2 && tcp.len > 1000"))
 	}
 	c.check(t, &o, n, jsonLine[iperfEnd](t, us), iperfReport(t, them))
@@ -266,7 +266,7 @@ func (c *cell) check(t testing.TB, o *outcome, n uint64, us, them iperfEnd) {
 		require.LessOrEqual(t, kernelIn.Bytes, out.Bytes)
 	}
 	require.Zero(t, o.Malformed)
-	if c.device != deviceTap { // there, segments are cut and checksummed by whoever needs it
+	if c.device != deviceTap { // there, segments are cut and checksummed where that is needed
 		require.Zero(t, o.BadChecksums)
 		require.Equal(t, c.mtu, o.LargestIP)
 	}

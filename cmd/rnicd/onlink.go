@@ -16,7 +16,7 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// What a device has to do with who else is on its link: its MAC, how its addresses are checked, and
+// What a device has to do with others on its link: its MAC, how its addresses are checked, and
 // what is said of conflicts.
 
 const (

@@ -191,7 +191,7 @@ func rpingServe(ctx context.Context, o *rpingServerOptions, w io.Writer) error {
 			Refused: out.refusedAs(done),
 			Done: func(s rping.Served) {
 				if err := cutShort(s.Err); err != nil {
-					out.failed(s.Remote, fmt.Errorf("%w (behind %d pings)", err, s.Pings))
+					out.failed(s.Remote, fmt.Errorf("%w (after %d pings)", err, s.Pings))
 				} else {
 					out.do(func(w io.Writer) {
 						fmt.Fprintf(w, "pinged      %d times by %v (%v)\n", s.Pings, s.Remote, s.Startup.Dialect)

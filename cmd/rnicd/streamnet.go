@@ -104,7 +104,7 @@ func (n *streamNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 // kernelHint adds to the error of a command that dials, and was not told with which TCP, that there
 // is another one: the clients of serve, perf, rping and rstream have the kernel's without being
 // told. Both errors are of a TAP that nobody has set up: there is no right to make it, or nothing
-// behind it.
+// after it.
 func kernelHint(o *nicOptions, err error) error {
 	nobody := errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EHOSTUNREACH) ||
 		errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.ETIMEDOUT)

@@ -250,7 +250,7 @@ func TestRstream(t *testing.T) {
 }
 
 // A server that goes without a word, as behind a cable that was cut, is noticed within
-// --user-timeout, over either transport, by who sends and by who only waits.
+// --user-timeout, over either transport, by an end that sends and by one that only waits.
 func TestUserTimeout(t *testing.T) {
 	ns := newNamespace(t)
 	ns.bridged(t)
@@ -429,7 +429,7 @@ func TestToolErrors(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted says so and ends with status 130; a server goes on when its client is
+// A tool that is interrupted says so and ends with status 130; a server goes on when its client is
 // killed, and tells when it is.
 func TestToolsInterrupted(t *testing.T) {
 	ns := newNamespace(t)

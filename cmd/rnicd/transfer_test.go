@@ -97,7 +97,7 @@ func TestPutThroughFaults(t *testing.T) {
 }
 
 // Without markers a segment after a gap cannot be told apart into frames: nothing is placed ahead.
-// To go without CRC is the administrator's wish at both ends, who is told what that means.
+// To go without CRC is the administrator's wish at both ends, which are told what that means.
 //
 // req: 5044-4.4-2, D01-5.2-5, D01-1.2-8
 func TestPutWithoutMarkersAndCRC(t *testing.T) {
@@ -322,9 +322,8 @@ func putSix(t *testing.T, ns *namespace, server *process) {
 	ns.stop(t, server)
 }
 
-// --once ends with a client that was refused, who hears why, and has that as the status. What never
-// asks for an RDMA connection ends nothing, nor does a client that asks in a dialect that is not
-// served: it may come again in another.
+// --once ends with a client that was refused, which hears why, and has that as the status. What never asks for an RDMA connection ends
+// nothing, nor does a client that asks in a dialect that is not served: it may come again in another.
 func TestServersEndOnce(t *testing.T) {
 	for server, tc := range map[string]struct{ client, refused, heard, then string }{
 		"serve --region 1MiB": {

@@ -165,7 +165,7 @@ func (c *Capture) run() {
 }
 
 // drain writes out what is in the rings, at most one ring's worth of each, so that it ends however
-// fast frames come. Whoever holds mu may.
+// fast frames come. The holder of mu may.
 func (c *Capture) drain() {
 	more := true
 	for turns := c.cfg.Slots/batchMax + 1; more && turns > 0; turns-- {

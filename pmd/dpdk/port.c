@@ -247,7 +247,7 @@ end_in_alarm(void *arg)
 	sem_post(&e->done);
 }
 
-// in_turn runs op on the caller's thread, but for net_memif on the EAL's interrupt thread. That driver takes a
+// in_turn runs op on the caller's thread, except for net_memif, on the EAL's interrupt thread. That driver takes a
 // lost peer down there, without a lock against us: if both ends go at the same moment, its regions are freed
 // twice (seen with 22.11).
 static int

@@ -32,8 +32,8 @@ type Queue struct {
 	last     C.struct_rnic_io // counters, kept when the queue has ended
 }
 
-// poolsInUse are the Pools with a queue: TakeReturned does not say for whom a Buf was reserved.
-// Under environment's lock.
+// poolsInUse are the Pools with a queue: TakeReturned does not say for which queue a Buf was
+// reserved. Under environment's lock.
 var poolsInUse = map[*mem.Pool]bool{}
 
 // overhead is room in a Buf that drivers want beside the MTU: Ethernet header, two VLAN tags, and

@@ -68,7 +68,7 @@ out:
 	return own;
 }
 
-// is_ipv6 looks behind up to two VLAN tags: IPv6 has no header checksum, so the device says nothing of it.
+// is_ipv6 looks past up to two VLAN tags: IPv6 has no header checksum, so the device says nothing of it.
 static int
 is_ipv6(const struct rte_mbuf *m)
 {

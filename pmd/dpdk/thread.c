@@ -33,7 +33,7 @@ make_key(void)
 // It is registered until it ends. If the EAL has no id left, the queue works without caches.
 //
 // A goroutine that did not lock its thread may move. What its old thread's cache has of the receive mempool goes
-// back then, lest it be missing: nobody but this queue uses that mempool.
+// back then, so that it is not missing: only this queue uses that mempool.
 void
 rnic_thread_enter(struct rnic_queue *q)
 {

@@ -6,7 +6,7 @@
 // is counted. Its place is between the Poller and the device; capture goes around it to see what
 // the Poller sees, inside it to see the cable.
 //
-// Limits: a damaged frame must be seen by whoever verifies checksums, so a faulty port has no
+// Limits: a damaged frame must be seen by the one that verifies checksums, so a faulty port has no
 // offloads. Frames are per direction independent: no bursts of loss, other than with Queue.Set.
 package fault
 

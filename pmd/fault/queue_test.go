@@ -236,7 +236,7 @@ func TestJitterIsBoundedAndKeepsOrder(t *testing.T) {
 	})
 }
 
-func TestDelayedFramesAreReorderedBehindTheDelay(t *testing.T) {
+func TestDelayedFramesAreReorderedAfterTheDelay(t *testing.T) {
 	eachWay(t, func(t *testing.T, r *rig, in func(int), out func() []int, set func(Faults), counters func() Counters) {
 		set(Faults{Delay: 1000, Reorder: 1, ReorderBy: 1})
 		in(1)
@@ -391,7 +391,7 @@ func TestRxWithLittleRoom(t *testing.T) {
 	require.Zero(t, r.q.Held())
 }
 
-// A frame from shared memory has no checksum yet; damage must not be sealed by whoever trusts it.
+// A frame from shared memory has no checksum yet; damage must not be sealed by a device that trusts it.
 func TestIncompleteChecksumIsCompleted(t *testing.T) {
 	r := newRig(t, Spec{}, wire.Config{ChecksumOffload: true})
 	whole := tcpFrame(t, 0, false, 0, []byte("payload"))

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bells wake peers that wait for interrupts. The descriptor may be the peer's, who can make a write to it block for ever; so
+// bells wake peers that wait for interrupts. The descriptor may be the peer's, which can make a write to it block for ever; so
 // it is not the queue's goroutine that writes, but one of ours, and those that a peer keeps from ending are bounded.
 type bells struct {
 	wanted  chan int // rings; each is in it once at most

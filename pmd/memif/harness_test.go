@@ -207,7 +207,7 @@ func bytesOf(w []uint64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(w))), 8*len(w))
 }
 
-// yield leaves the core to whom we wait for: another goroutine, or another process.
+// yield leaves the core to what we wait for: another goroutine, or another process.
 func yield() {
 	runtime.Gosched()
 	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)

@@ -66,7 +66,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// Clients for whom there is no interface, no room, or no second place are refused.
+// Clients for which there is no interface, no room, or no second place are refused.
 func TestRefusedClients(t *testing.T) {
 	l, err := Listen(ListenConfig{Socket: socketPath(t), Backlog: 1, ClientsMax: 3})
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestRefusedClients(t *testing.T) {
 	first.refused("Server closed")
 }
 
-// The link goes down when the peer goes, frames are lost meanwhile, and it comes up again; who watches is told.
+// The link goes down when the peer goes, frames are lost meanwhile, and it comes up again; a watcher is told.
 func TestReconnect(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {

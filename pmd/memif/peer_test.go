@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// echo never returns but for an error.
+// echo returns only with an error.
 func echo(what []string) error {
 	cfg := mem.PoolConfig{Bufs: 512, Stride: stride}
 	a, err := hugepages.New(hugepages.Config{Bytes: int64(cfg.Bytes()), Page: hugepages.Normal, Node: hugepages.AnyNode, Memfd: true})

@@ -104,7 +104,7 @@ func (r *ring) wanted() bool { return atomic.LoadUint32(r.word)&flagMaskInt == 0
 // mask tells the producer not to wake us.
 func (r *ring) maskInterrupts() { atomic.OrUint32(r.word, flagMaskInt) }
 
-// load copies a descriptor: whoever checks it checks the copy.
+// load copies a descriptor, so that what is checked is what is used.
 func (r *ring) load(at uint16) desc {
 	d := &r.desc[at&r.mask]
 	return desc{atomic.LoadUint64(&d.first), atomic.LoadUint64(&d.second)}

@@ -109,7 +109,7 @@ func (h *serverSide) initiate(i initiate) error {
 	return nil
 }
 
-// checkSecret: whoever wants none takes any.
+// checkSecret: a server that wants none takes any.
 func checkSecret(want, given string) error {
 	w, g := secretOf(want), secretOf(given)
 	switch {
@@ -137,7 +137,7 @@ func (h *serverSide) addRegion(a addRegion, fd int) error {
 	return nil
 }
 
-// addRing keeps fd only where we are the one who writes to it.
+// addRing keeps fd only where we are the one that writes to it.
 func (h *serverSide) addRing(a addRing, fd int) (keep bool, err error) {
 	rings := &h.s2c
 	if a.c2s {

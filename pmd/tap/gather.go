@@ -19,9 +19,9 @@ const piecesMax = 128
 //	iov[n]  the n-th frame's payload
 //
 // The Bufs are read only: they are their owner's, which may send them again. The kernel's TCP takes
-// the whole as one skb that remembers gso_size, so it sees, as does anybody to whom the kernel
-// forwards it, the segments there were; except that of several PSHs the last stands for all, on the
-// last segment: what follows at once waits for nothing.
+// the whole as one skb that remembers gso_size, so it sees, as does any station that the kernel
+// forwards it to, the segments there were; except that of several PSHs the last stands for all, on
+// the last segment: what follows at once waits for nothing.
 type gather struct {
 	head [vnetLen + headersMax]byte
 	iov  [1 + piecesMax]unix.Iovec

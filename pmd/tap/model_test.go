@@ -405,7 +405,7 @@ func sameButID(t require.TestingT, want, got []byte) {
 	}
 }
 
-// What the kernel, or who stands for it, says is not believed.
+// What the kernel, or what stands for it, says is not believed.
 func FuzzReceive(f *testing.F) {
 	for _, s := range []spec{{payload: someOctets[:4000]}, {v6: true, tags: 1, payload: someOctets[:3000]}, {udp: true, payload: someOctets[:3000]}} {
 		s.flags = flagACK

@@ -98,7 +98,7 @@ func TestCutIsTheKernels(t *testing.T) {
 }
 
 // A packet socket sees one frame of ours where there were many segments, with the size they had;
-// and who cuts it again has them as they were.
+// and what cuts it again has them as they were.
 func TestJoinedFramesReachTheKernelWhole(t *testing.T) {
 	enterNetns(t)
 	p, pool, q := open(t, Config{Name: "rjoin"})
@@ -220,7 +220,7 @@ func TestOffloadFallsBack(t *testing.T) {
 	}
 }
 
-// A device that outlives us has no offload behind us, nor do we trust what another left.
+// A device that outlives us has no offload after us, nor do we trust what another left.
 func TestOffloadEndsWithThePort(t *testing.T) {
 	enterNetns(t)
 	fd, _, err := attachQueue("rstay", 1, true)

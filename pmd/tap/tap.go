@@ -7,7 +7,7 @@
 // Nobody above notices: a large frame of the kernel's TCP or UDP is scattered over Bufs as segments
 // of its gso_size (scatter.go, cut.go), and consecutive segments of one of our flows are gathered
 // from theirs (gather.go), so that each keeps its boundaries. The kernel's own TCP takes them as
-// one; whoever else gets them, gets them cut. Without (Config.NoOffload, or a kernel that cannot)
+// one; all others get them cut. Without (Config.NoOffload, or a kernel that cannot)
 // one system call carries one frame.
 //
 // System calls are raw and non-blocking, so that neither the scheduler nor the netpoller is in the

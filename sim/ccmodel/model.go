@@ -228,7 +228,7 @@ func (t *transfer) deliver(s segment) {
 	})
 }
 
-// lose is a loss found out: what was sent behind the segment has arrived. When nothing behind it
+// lose is a loss found out: what was sent after the segment has arrived. When nothing after it
 // will, a probe (RFC 8985 section 7) finds out instead, and when that is lost too, a timeout.
 func (t *transfer) lose(s segment) {
 	t.result.Lost++

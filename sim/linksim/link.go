@@ -22,9 +22,9 @@ import (
 type Link struct {
 	BitsPerSecond int64
 	RTTNs         int64
-	Loss          float64 // probability that a data segment is lost behind the queue, each by itself
+	Loss          float64 // probability that a data segment is lost after the queue, each by itself
 	LossRun       float64 // mean length of the runs that losses come in, geometric; a pause of RTTNs/2 ends one; 0: one each
-	PolicedBits   int64   // bits per second that a policer lets through behind the queue, 0: none; it drops what finds
+	PolicedBits   int64   // bits per second that a policer lets through after the queue, 0: none; it drops what finds
 	PolicedBurst  int     // fewer octets in its token bucket, which holds so many
 	Late          float64 // probability that a segment is late,
 	LateMaxNs     int64   // by up to so much, evenly distributed

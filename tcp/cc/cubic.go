@@ -57,7 +57,7 @@ func (Cubic) Acked(w *State, a Sample) {
 		c.epoch += idle
 	}
 	if w.Cwnd < w.Ssthresh {
-		c.wEst = 0 // another stage begins behind slow start
+		c.wEst = 0 // another stage begins after slow start
 	}
 	octets := slowStart(w, &a, true)
 	if w.Cwnd < w.Ssthresh || a.AfterTimeout {
@@ -87,8 +87,9 @@ func (Cubic) Acked(w *State, a Sample) {
 	w.Cwnd = min(w.Cwnd+min(max(more, 0), octets/2), CwndMax)
 }
 
-// begin is the first acknowledgment of a congestion avoidance stage (equation 2). Behind a timeout, and behind a slow start
-// that no congestion ended, W_max is cwnd and K is 0 (sections 4.8 and 4.10).
+// begin is the first acknowledgment of a congestion avoidance stage (equation 2). After a timeout,
+// and after a slow start that no congestion ended, W_max is cwnd and K is 0 (sections 4.8 and
+// 4.10).
 func (c *cubic) begin(cwnd int, now int64, smss int) {
 	c.epoch = now
 	c.wEst = int32(cwnd)
@@ -165,7 +166,7 @@ func (Cubic) Reduce(w *State, why Cause, _ int64, flight, smss int) {
 // reduce sets Ssthresh by beta_cubic and returns from what: from cwnd, which section 4.6 allows where cwnd does not grow
 // while less is in flight. A Poller takes in a burst of ACKs before it sends again, and FlightSize then lacks what the
 // burst acknowledged: over short paths most of the window. Only where tcp holds cwnd below ssthresh, in a recovery with
-// little left in flight or behind a timeout, the smaller of ssthresh and what is outstanding stands for it.
+// little left in flight or after a timeout, the smaller of ssthresh and what is outstanding stands for it.
 func (c *cubic) reduce(w *State, flight, least int) int {
 	from := min(max(w.Cwnd, min(flight, w.Ssthresh)), CwndMax)
 	c.cwndPrior = int32(from)

@@ -151,8 +151,8 @@ func TestCubicReductions(t *testing.T) {
 	check("second timeout", 70_000, 0)
 }
 
-// Behind a timeout slow start leads to ssthresh, and there W_max is cwnd and K is 0 (RFC 9438 section 4.8). References as
-// in TestCubicTrace; W_est rises from 500 by 9/17 a round trip until 714, the window of before.
+// After a timeout slow start leads to ssthresh, and there W_max is cwnd and K is 0 (RFC 9438 section 4.8). References as in TestCubicTrace;
+// W_est rises from 500 by 9/17 a round trip until 714, the window of before.
 // req: 8312-4.5-1
 func TestCubicAfterTimeout(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 900_000, Ssthresh: CwndMax}, rtt: 100 * ms}
@@ -224,7 +224,7 @@ func TestCubicLoweredWindowDoesNotJump(t *testing.T) {
 }
 
 // Slow start in between, here after an idle restart, begins another congestion avoidance stage: t counts from there.
-func TestCubicStageBeginsBehindSlowStart(t *testing.T) {
+func TestCubicStageBeginsAfterSlowStart(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 1000 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
 	c.loss()
 	for range 90 {
@@ -241,7 +241,7 @@ func TestCubicStageBeginsBehindSlowStart(t *testing.T) {
 	}
 }
 
-// One ACK of three windows counts as one: 1.5 cwnd is the bound of section 4.2, far behind K too.
+// One ACK of three windows counts as one: 1.5 cwnd is the bound of section 4.2, far after K too.
 func TestCubicBound(t *testing.T) {
 	c := &clock{alg: Cubic{}, w: State{Cwnd: 100 * testSMSS, Ssthresh: CwndMax}, rtt: 100 * ms}
 	c.loss()

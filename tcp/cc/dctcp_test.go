@@ -39,7 +39,7 @@ func TestDCTCPAlpha(t *testing.T) {
 }
 
 // RFC 8257 section 3.3, step 4.
-func TestDCTCPWindowEndsBehindWindowEnd(t *testing.T) {
+func TestDCTCPWindowEndsAfterWindowEnd(t *testing.T) {
 	var w State
 	DCTCP{}.Start(&w, 10*testSMSS)
 	DCTCP{}.Acked(&w, Sample{Acked: 1, RTT: -1, Una: 1, Nxt: 5000})

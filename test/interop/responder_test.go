@@ -57,7 +57,7 @@ func overResponders(t *testing.T, f func(r *rig, s siwResponder)) {
 }
 
 // connect is our end of a connection to a server of the guest's. Siw may leave lying what it is
-// sent right behind its Reply (TestSiwAcceptRace), unless it is woken up.
+// sent right after its Reply (TestSiwAcceptRace), unless it is woken up.
 func (r *rig) connect(addr string, opt rnic.ConnParam) *end {
 	r.t.Helper()
 	opt.Quirks.WakeUp = rnic.WakeUpDefault
@@ -231,7 +231,7 @@ func TestSiwResponderRtrFrame(t *testing.T) {
 	})
 }
 
-// Without a wake-up siw leaves lying, in some of the tries, what comes right behind its Reply;
+// Without a wake-up siw leaves lying, in some of the tries, what comes right after its Reply;
 // octets more wake it. With one, all tries work.
 func TestSiwAcceptRace(t *testing.T) {
 	over(t, func(r *rig) {

@@ -103,7 +103,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, seq int, known func()
 	}
 }
 
-// seat begins a test with a connection or gives it to the one that is gathering. Behind the end of
+// seat begins a test with a connection or gives it to the one that is gathering. After the end of
 // ctx it begins none: a data connection whose test has just ended by it, and made room, is not the
 // first of another.
 func (s *Server) seat(ctx context.Context, c cookie, conn net.Conn, seq int) (started *session, taken bool) {

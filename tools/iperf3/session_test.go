@@ -401,7 +401,7 @@ func TestSenderEndsBeforeResults(t *testing.T) {
 
 // A server that was told to end begins no test with what had been a data connection of the last
 // one.
-func TestNoTestBehindTheEnd(t *testing.T) {
+func TestNoTestAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{}
 	ours, theirs := net.Pipe()

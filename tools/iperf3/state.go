@@ -1,7 +1,7 @@
 // Package iperf3 speaks the protocol of iperf3 (esnet/iperf, src/iperf_api.h; checked against 3.12)
 // over any net.Conn, as server and as client, so that the stock program measures our TCP. TCP only.
 // One test is one control connection and a bounded number of data connections, all to the same
-// port; whoever opened them is told apart by a cookie:
+// port; a cookie tells which client opened them:
 //
 //	client                              server
 //	cookie            ->                            control connection

@@ -12,7 +12,7 @@ import (
 )
 
 // A server of ours that does not serve a request rejects it in the MPA Reply with these octets and
-// a text: whoever asks the wrong server can read why.
+// a text: a client of the wrong server can read why.
 var magicRefuse = []byte("RNCX")
 
 // textMax leaves room in the private data of a Reply.

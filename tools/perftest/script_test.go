@@ -12,7 +12,7 @@ import (
 	"github.com/rnicd/rnicd/tools/perf"
 )
 
-// controls are the two ends of a first connection, client and server, without anybody who plays
+// controls are the two ends of a first connection, client and server, without anybody that plays
 // either.
 func controls(r *rig) (c, s *control) {
 	r.t.Helper()
@@ -80,7 +80,7 @@ func TestScriptsFollowTranscripts(t *testing.T) {
 	}
 }
 
-// Of two numbers the larger one counts, whoever said it.
+// Of two numbers the larger one counts, whichever end said it.
 func TestLargerNumberCounts(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r)
@@ -113,7 +113,7 @@ func TestSecondConnectionIsWaitedFor(t *testing.T) {
 
 // A server that ends its connections with a reset after the last message has lost nothing, and a
 // client tells its user nothing.
-func TestResetBehindTheLastMessage(t *testing.T) {
+func TestResetAfterTheLastMessage(t *testing.T) {
 	overBoth(t, ServerConfig{Test: plain}, func(r *rig) {
 		c, s := controls(r)
 		s.qp.Abort()

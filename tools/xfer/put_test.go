@@ -194,86 +194,19 @@ func (s *rogue) grantAll(req *rnic.ConnRequest, n uint64) {
 	s.accept(req, grant{stag: s.buf.STag(), to: rogueData, length: n}.marshal())
 }
 
-// What a server says that is none of ours, or lies, is an error that says so.
-func TestPutRogueServer(t *testing.T) {
-	const n = 1000
-	data := content(1, n)
-	right := answer{match: true, digest: sha256.Sum256(data), length: n}
-	for _, tc := range []struct {
-		name string
-		play func(s *rogue, req *rnic.ConnRequest)
-		want string
-	}{
-		{"rejects without a text", func(s *rogue, req *rnic.ConnRequest) {
-			if err := req.Reject(s.r.ctx, []byte("no")); err != nil {
-				s.r.t.Error(err)
-			}
-		}, "rejected by the peer (2 octets of private data)"},
-		{"no grant", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, nil) }, "is not a grant; is it `rnicd serve`?"},
-		{"other private data", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, make([]byte, grantLen)) }, "is not a grant"},
-		{"grants too little", func(s *rogue, req *rnic.ConnRequest) { s.grantAll(req, n-1) }, "1000 octets to send, 999 granted"},
-		{"grants what is not there", func(s *rogue, req *rnic.ConnRequest) {
-			s.accept(req, grant{stag: 0xbad00, length: n}.marshal())
-		}, "invalid STag"},
-		{"no match", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			a := right
-			a.match = false
-			s.send(a.marshal(make([]byte, answerLen)))
-		}, "the transfer failed, though its SHA-256 is the same as here"},
-		{"no match, with another digest", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			a := right
-			a.match = false
-			a.digest[5] ^= 1
-			s.send(a.marshal(make([]byte, answerLen)))
-		}, "SHA-256 mismatch: here "},
-		{"no match, and no more", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			s.send(answer{}.marshal(make([]byte, answerLen)))
-		}, "not all octets have come to it, or not those that were sent"},
-		{"another length", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			a := right
-			a.length = 1 << 40
-			s.send(a.marshal(make([]byte, answerLen)))
-		}, "the server answers for 1099511627776 octets, the transfer had 1000"},
-		{"match, with another digest", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			a := right
-			a.digest[5] ^= 1
-			s.send(a.marshal(make([]byte, answerLen)))
-		}, "the server says that all is well, but its SHA-256 is "},
-		{"no answer", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			s.send([]byte("thank you"))
-		}, "where the server's answer was due"},
-		{"a long answer", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			s.send(make([]byte, answerLen+1))
-		}, "message too long"},
-		{"closes", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			s.qp.Disconnect()
-		}, "the server closed the connection"},
-		{"vanishes", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-			s.qp.Abort()
-		}, "connection reset by peer"},
-		{"says nothing", func(s *rogue, req *rnic.ConnRequest) {
-			s.grantAll(req, n)
-			s.receive()
-		}, "waiting for the server: context deadline exceeded"},
-	} {
+// roguePlay is what a server of the test's own does, and how Put's error says it.
+type roguePlay struct {
+	name string
+	play func(s *rogue, req *rnic.ConnRequest)
+	want string
+}
+
+const rogueOctets = 1000 // that Put has for the server
+
+// puts has Put meet each server. Its error is what the play says, in its own time, and it leaves nothing.
+func puts(t *testing.T, plays []roguePlay) {
+	data := content(1, rogueOctets)
+	for _, tc := range plays {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newRig(t, 10, ServerConfig{})
 			addr := r.rogueServer(tc.play)
@@ -282,7 +215,7 @@ func TestPutRogueServer(t *testing.T) {
 				timeout = 50 * time.Millisecond
 			}
 			res, err := Put(r.ctx, PutConfig{
-				Adapter: r.client, Addr: addr, Source: bytes.NewReader(data), Length: n, AnswerTimeout: timeout,
+				Adapter: r.client, Addr: addr, Source: bytes.NewReader(data), Length: rogueOctets, AnswerTimeout: timeout,
 			})
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, err, res.Err)
@@ -290,6 +223,54 @@ func TestPutRogueServer(t *testing.T) {
 			r.until(func() bool { return r.client.Regions() == 0 })
 		})
 	}
+}
+
+// A server that is none of ours, or grants what it has not, is an error that says so.
+func TestPutRogueGrant(t *testing.T) {
+	puts(t, []roguePlay{
+		{"rejects without a text", func(s *rogue, req *rnic.ConnRequest) {
+			if err := req.Reject(s.r.ctx, []byte("no")); err != nil {
+				s.r.t.Error(err)
+			}
+		}, "rejected by the peer (2 octets of private data)"},
+		{"no grant", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, nil) }, "is not a grant; is it `rnicd serve`?"},
+		{"other private data", func(s *rogue, req *rnic.ConnRequest) { s.accept(req, make([]byte, grantLen)) }, "is not a grant"},
+		{"grants too little", func(s *rogue, req *rnic.ConnRequest) { s.grantAll(req, rogueOctets-1) }, "1000 octets to send, 999 granted"},
+		{"grants what is not there", func(s *rogue, req *rnic.ConnRequest) {
+			s.accept(req, grant{stag: 0xbad00, length: rogueOctets}.marshal())
+		}, "invalid STag"},
+	})
+}
+
+// So is a server that has received everything and then answers wrongly, or not at all.
+func TestPutRogueAnswer(t *testing.T) {
+	then := func(end func(s *rogue)) func(*rogue, *rnic.ConnRequest) {
+		return func(s *rogue, req *rnic.ConnRequest) {
+			s.grantAll(req, rogueOctets)
+			s.receive()
+			end(s)
+		}
+	}
+	says := func(octets []byte) func(*rogue, *rnic.ConnRequest) {
+		return then(func(s *rogue) { s.send(octets) })
+	}
+	answers := func(change func(a *answer)) func(*rogue, *rnic.ConnRequest) {
+		a := answer{match: true, digest: sha256.Sum256(content(1, rogueOctets)), length: rogueOctets}
+		change(&a)
+		return says(a.marshal(make([]byte, answerLen)))
+	}
+	puts(t, []roguePlay{
+		{"no match", answers(func(a *answer) { a.match = false }), "the transfer failed, though its SHA-256 is the same as here"},
+		{"no match, with another digest", answers(func(a *answer) { a.match, a.digest[5] = false, ^a.digest[5] }), "SHA-256 mismatch: here "},
+		{"no match, and no more", answers(func(a *answer) { *a = answer{} }), "not all octets have come to it, or not those that were sent"},
+		{"another length", answers(func(a *answer) { a.length = 1 << 40 }), "the server answers for 1099511627776 octets, the transfer had 1000"},
+		{"match, with another digest", answers(func(a *answer) { a.digest[5] ^= 1 }), "the server says that all is well, but its SHA-256 is "},
+		{"no answer", says([]byte("thank you")), "where the server's answer was due"},
+		{"a long answer", says(make([]byte, answerLen+1)), "message too long"},
+		{"closes", then(func(s *rogue) { s.qp.Disconnect() }), "the server closed the connection"},
+		{"vanishes", then(func(s *rogue) { s.qp.Abort() }), "connection reset by peer"},
+		{"says nothing", then(func(*rogue) {}), "waiting for the server: context deadline exceeded"},
+	})
 }
 
 // An answer while there is still something to send is no answer.

@@ -361,7 +361,7 @@ func (t *transfer) revoke() {
 	}
 }
 
-// vacate gives the room in the region back. Whoever comes next may write there: nobody looks at it
+// vacate gives the room in the region back. The next client may write there: nobody looks at it
 // for this transfer any more.
 func (t *transfer) vacate() {
 	if t.room == nil {

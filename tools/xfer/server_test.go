@@ -57,7 +57,7 @@ func TestServerNoRoom(t *testing.T) {
 	_, err = r.put(small)
 	require.NoError(t, err)
 	require.NoError(t, r.result().Err)
-	require.Equal(t, small, r.region[61_440:91_440], "behind the holder's pages")
+	require.Equal(t, small, r.region[61_440:91_440], "after the holder's pages")
 
 	holder.qp.Abort()
 	require.ErrorIs(t, r.result().Err, stack.ErrReset)
@@ -75,7 +75,7 @@ func TestServerNoRoom(t *testing.T) {
 
 // The room is free when the client hears of its end: a client that has heard may come again at once
 // with as much, though the server is not done.
-func TestServerRoomBehindTheAnswer(t *testing.T) {
+func TestServerRoomAfterTheAnswer(t *testing.T) {
 	r := newRig(t, 50_000, ServerConfig{})
 	data := content(1, 50_000)
 	first, g := r.rogueClient(request{op: OpPut, length: 50_000}.marshal())

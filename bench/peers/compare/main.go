@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		for _, mtu := range p.mtus {
 			for _, w := range p.ways {
 				for i := range p.peers {
-					if round%2 == 1 { // whoever goes first one time goes last the next
+					if round%2 == 1 { // the one that goes first one time goes last the next
 						i = len(p.peers) - 1 - i
 					}
 					c := cell{mtu, w, p.peers[i].name}

@@ -71,7 +71,7 @@ func open(connect, listen, congestion string) (net.Conn, error) {
 
 // chooser is a Control of net.Dialer and net.ListenConfig that takes the host's own choice of
 // congestion control out of the figures: BBR, for one, paces by what it takes for the path's rate,
-// and then it is that which is measured, whoever is at the other end. It comes before the
+// and then that is what is measured, whatever is at the other end. It comes before the
 // handshake, for a socket that was BBR's once goes on being paced.
 func chooser(name string) func(string, string, syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) error {

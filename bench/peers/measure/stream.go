@@ -28,7 +28,7 @@ func (d Direction) Check() error {
 // peer has closed too; a Sink reads to the end and closes.
 func Move(c net.Conn, d Direction, length time.Duration) (Result, error) {
 	defer c.Close()
-	// Whoever hangs is an error, not a wait without end.
+	// An end that hangs is an error, not a wait without end.
 	if err := c.SetDeadline(time.Now().Add(length + 20*time.Second)); err != nil {
 		return Result{}, err
 	}

@@ -58,7 +58,7 @@ func table(w io.Writer, r *register.Register) {
 // legend says what the table's words mean, and which documents have no number.
 func legend(w io.Writer, r *register.Register) {
 	fmt.Fprintln(w, "A row is one rule of a document. It is cited when a test names it, answered when docs/requirements/deviations.md says why none does,")
-	fmt.Fprintln(w, "and open otherwise. `make trace ARGS=ID` prints a row and the tests that cite it. Documents are RFCs, but for these:")
+	fmt.Fprintln(w, "and open otherwise. `make trace ARGS=ID` prints a row and the tests that cite it. Documents are RFCs, except these:")
 	told := map[string]bool{}
 	for _, row := range r.Rows {
 		d := row.Document()

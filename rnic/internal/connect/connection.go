@@ -12,215 +12,263 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Connection is one from its first octet: MPA start-up, then octets for a QueuePair.
+// Connection is a connection of MPA from its first octet: start-up, then octets for a queue pair's
+// engine. It is the transport's Upper.
 type Connection struct {
 	Host      *Host
 	Transport transport.Conn
 	transport.Memory
 	reserve   *mpa.Reserve // that it shares with other connections; nil: its memory is its own
-	Phase     phase
-	Initiator bool
+	phase     phase
+	initiator bool
 	Responder *Responder // of a Responder
-	Engine    *qp.Engine // it and end: nil at a Responder before the Request is accepted
-	Endpoint  *Endpoint
-	own       mpa.Frame // the frame we sent or are going to send
+	engine    *qp.Engine // engine and endpoint: nil at a Responder before the Request is accepted
+	endpoint  *Endpoint
+	own       mpa.Frame // the start-up frame that this end has sent or is going to send
 
 	dialect     mpa.Dialect   // Initiator: of the Request
 	older       []mpa.Dialect // Initiator: to be tried next
-	Again       func()        // Initiator: tries them; nil: nobody can
-	privateMax  int           // the application's buffer for the peer's, of Rev 0
+	again       func()        // Initiator: tries them; nil: nothing can be tried
+	privateMax  int           // the longest private data taken in a frame of Rev 0
 	firstMarker bool          // culley-02: the peer's first octets are still to be looked at
 	awaitsRtr   bool          // Responder: a Ready-to-Receive frame comes before FPDUs
 	awaitsReady bool          // Responder: the Initiator owes that frame or an RTR message
-	dropBadCRC  bool          // ConnParam.DropBadCRC has an effect: a kernel socket has acknowledged everything
-	packFull    bool          // ConnParam.Packing
+	dropBadCRC  bool          // Param.DropBadCRC has an effect: a kernel socket has acknowledged everything
+	packFull    bool          // Param.PackFull
 
-	wakeUpPlanned bool // Initiator: the timer is that of wakeup.go
+	wakeUpPlanned bool // Initiator: the timer is wakeup.go's
 
 	repliedAt   int64 // Responder: when the Reply was made
-	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: no matter
+	sendFirstAt int64 // Responder: when it may send first (sendfirst.go), no later than the timer; 0: never by time
 
-	claim      atomic.Uint32   // which has the Request: the ULP, or the end of the connection if that comes first
-	In         []byte          // start-up octets received and not yet a frame
-	Out        []byte          // start-up octets not yet pulled
-	EarlyData  *earlyData      // delayed start-up: octets that came before MPA did
-	RxNext     uint64          // stream offset of the next start-up octet
-	RxBase     uint64          // stream offset of MPA's first octet
-	keptTo     uint64          // end of what MPA ever kept, in its stream
-	owed       stack.PeerClock // for what would make that whole
-	shut       bool            // our half is to be closed when all was pulled
-	closed     bool            // closeSend was called
-	Seen       uint64          // Transport.Progress when the linger timer was set
-	Err        error           // the first reason
-	self, Peer netip.AddrPort  // once established
-	Gone       chan struct{}
-	Returned   net.Conn // before gone: the stream that the connection is again
+	claim        atomic.Uint32   // what came first: the ULP took the Request, or the connection ended
+	in           []byte          // start-up octets received that are not yet a frame
+	out          []byte          // start-up octets not yet pulled
+	early        *earlyData      // delayed start-up: octets that came before MPA did
+	rxNext       uint64          // stream offset of the next start-up octet
+	rxBase       uint64          // stream offset of MPA's first octet
+	keptTo       uint64          // end of the octets that MPA ever kept, in its stream
+	owed         stack.PeerClock // since when the peer owes what would make those whole
+	shut         bool            // our half is to be closed when everything was pulled
+	closed       bool            // Transport.CloseSend was called
+	progressSeen uint64          // Transport.Progress when the linger timer was set
+	Err          error           // the first reason
+	told         bool            // EventTerminated was told
+	self, Peer   netip.AddrPort  // once established
+	Gone         chan struct{}   // closed when the connection is over
+	Returned     net.Conn        // before Gone: the stream that the connection is again
 }
 
-// NewConnection makes a connection that has no transport yet.
-func NewConnection(h *Host) *Connection {
+func newConnection(h *Host) *Connection {
 	return &Connection{Host: h, privateMax: mpa.PrivateDataMax, Gone: make(chan struct{})}
 }
 
 // newPollerConnection makes a connection over our TCP.
-func newPollerConnection(h *Host, ln *Poller) (*Connection, *transport.PollerConn) {
-	l := NewConnection(h)
-	u := transport.NewPollerConn(ln.Poller, ln.Reader, l)
-	l.Transport, l.Memory, l.reserve = u, u.Memory(), &ln.Reserve
-	return l, u
+func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.PollerConn) {
+	c := newConnection(h)
+	u := transport.NewPollerConn(p.Poller, p.Reader, c)
+	c.Transport, c.Memory, c.reserve = u, u.Memory(), &p.reserve
+	return c, u
 }
 
-// newKernelConnection makes a connection over nc, at a place that it gives back at its end. With an
-// error that is the caller's to do.
+// newKernelConnection makes a connection over nc, at a place that it gives back at its end. If it
+// returns an error, nc and the place are still the caller's.
 func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Place) (*Connection, *transport.KernelConn, error) {
-	l := NewConnection(h)
-	s, err := transport.NewKernelConn(l, nc, at, h.NewReader(), h.Start)
+	c := newConnection(h)
+	s, err := transport.NewKernelConn(c, nc, at, h.NewReader(), h.Start)
 	if err != nil {
 		return nil, nil, err
 	}
-	l.Transport, l.Memory = s, s.Memory()
-	if !h.addConnection(l) {
-		l.Reader.Close()
+	c.Transport, c.Memory = s, s.Memory()
+	if !h.addConnection(c) {
+		c.Reader.Close()
 		return nil, nil, ErrClosed
 	}
-	return l, s, nil
+	return c, s, nil
 }
 
-// bufsMax is how many Bufs MPA may keep.
-func (l *Connection) bufsMax() int { return mpa.BufsMin(l.Stride) + l.Ahead }
-
-// Held implements transport.Upper.
-func (l *Connection) Held() (bufs int, since int64) {
-	if l.Phase != PhaseFull {
-		return 0, 0
-	}
-	since, owes := l.owed.Owes(l.Engine.Passed())
-	if !owes {
-		return 0, since
-	}
-	return l.Engine.HeldBufs(), since
+// initiate makes c an Initiator's connection, for the first of the dialects.
+func (c *Connection) initiate(e *Endpoint, tries []mpa.Dialect) {
+	c.initiator, c.engine, c.endpoint = true, e.engine, e
+	c.dialect, c.older = tries[0], tries[1:]
+	c.privateMax = e.param.PrivateDataMax
 }
 
-// keeps notes that MPA keeps octets that end at to.
-func (l *Connection) keeps(to uint64) {
-	l.keptTo = max(l.keptTo, to)
-	l.owed.Advance(l.Engine.Passed(), l.keptTo, l.Transport.Now())
-}
-
-// StreamBase implements transport.Upper.
-func (l *Connection) StreamBase() uint64 { return l.RxBase }
-
-// Pushed implements transport.Upper.
-func (l *Connection) Pushed() bool { return l.Engine != nil && l.Engine.Pushed() }
+// respondFor makes c a Responder's connection.
+func (c *Connection) respondFor(r *Responder) { c.Responder, c.privateMax = r, r.PrivateMax }
 
 // Arrive implements transport.Upper.
-func (l *Connection) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if l.EarlyData != nil {
-		return l.arriveEarly(off, b, data)
+func (c *Connection) Arrive(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if c.early != nil {
+		return c.arriveEarly(off, b, data) // of earlydata.go, which comes before in a connection's life
 	}
-	return l.arriveNew(off, b, data)
+	return c.arriveNew(off, b, data)
 }
 
-// arriveNew takes octets at a stream offset. During start-up only octets in order are taken; TCP
-// sends the others again.
-func (l *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
-	if l.startingUp() {
-		if off < l.RxNext { // of a segment whose rest was refused
-			skip := min(l.RxNext-off, uint64(len(data)))
+// arriveNew takes octets at a stream offset. During start-up only octets in order are taken; the
+// peer's TCP sends the others again.
+func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict {
+	if c.startingUp() {
+		if off < c.rxNext { // of a segment whose rest was refused
+			skip := min(c.rxNext-off, uint64(len(data)))
 			if off, data = off+skip, data[skip:]; len(data) == 0 {
 				return stack.Taken
 			}
 		}
-		if off != l.RxNext {
+		if off != c.rxNext {
 			return stack.Refused
 		}
-		if used := l.startup(data); used < len(data) {
-			return l.arriveNew(off, b, data)
+		if used := c.startup(data); used < len(data) {
+			return c.arriveNew(off, b, data)
 		}
 		return stack.Taken
 	}
-	switch l.Phase {
-	case phaseLeaving: // the stream's, when it is one again
+	switch c.phase {
+	case phaseLeaving: // they are the stream's, when the connection is one again
 		return stack.Refused
 	case phaseDecide:
 		// The peer spoke before we answered. Nothing after the Request is taken until the ULP has
 		// decided.
-		if off+uint64(len(data)) <= l.RxBase {
+		if off+uint64(len(data)) <= c.rxBase {
 			return stack.Taken
 		}
 		return stack.Refused
-	case PhaseFull:
-		if off < l.RxBase { // a refused segment that began with the start-up frame comes again
-			skip := l.RxBase - off
+	case phaseFull:
+		if off < c.rxBase { // a refused segment that began with the start-up frame comes again
+			skip := c.rxBase - off
 			if skip >= uint64(len(data)) {
 				return stack.Taken
 			}
-			off, data = l.RxBase, data[skip:]
+			off, data = c.rxBase, data[skip:]
 		}
 		if b == mem.NoBuf {
-			return stack.Refused // come again in one
+			return stack.Refused // they will come again in a Buf
 		}
-		if l.firstMarker && off == l.RxBase && !l.opensCulley02(data) {
+		if c.firstMarker && off == c.rxBase && !c.opensCulley02(data) {
 			return stack.Taken
 		}
-		if l.dropBadCRC {
-			if stamp, ok := l.Transport.Stamp(); ok {
-				l.Engine.Sent(stamp)
+		if c.dropBadCRC {
+			if stamp, ok := c.Transport.Stamp(); ok {
+				c.engine.Sent(stamp)
 			}
 		}
-		v := stack.Verdict(l.Engine.Arrive(off-l.RxBase, b, data))
+		v := stack.Verdict(c.engine.Arrive(off-c.rxBase, b, data))
 		if v == stack.Kept {
-			l.keeps(off - l.RxBase + uint64(len(data)))
+			c.keeps(off - c.rxBase + uint64(len(data)))
 		}
-		l.heed()
+		c.heed()
 		return v
 	}
 	return stack.Taken // rejecting or over: swallowed
 }
 
+// Engine.Arrive returns MPA's verdicts, whose values are the stack's. An index other than 0 does
+// not compile.
+var (
+	_ = [1]struct{}{}[stack.Verdict(mpa.Done)-stack.Taken]
+	_ = [1]struct{}{}[stack.Verdict(mpa.Kept)-stack.Kept]
+	_ = [1]struct{}{}[stack.Verdict(mpa.Refused)-stack.Refused]
+)
+
 // startingUp says whether a frame of the peer's is due.
-func (l *Connection) startingUp() bool {
-	return l.Phase == phaseRequest || l.Phase == phaseReply || l.Phase == PhaseFull && l.awaitsRtr
+func (c *Connection) startingUp() bool {
+	return c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseFull && c.awaitsRtr
 }
 
-// Edge announces the left edge of the stream.
-func (l *Connection) Edge(edge uint64) {
-	if l.EarlyData != nil {
-		l.giveEarly(edge)
+// keeps notes that MPA keeps octets that end at to.
+func (c *Connection) keeps(to uint64) {
+	c.keptTo = max(c.keptTo, to)
+	c.owed.Advance(c.engine.Passed(), c.keptTo, c.Transport.Now())
+}
+
+// Edge implements transport.Upper.
+func (c *Connection) Edge(edge uint64) {
+	if c.early != nil {
+		c.giveEarly(edge) // of earlydata.go, as in Arrive
 	}
-	if l.Phase == PhaseFull && !l.awaitsRtr && edge > l.RxBase {
-		l.Engine.LeftEdge(edge - l.RxBase)
-		if passed := l.Engine.Passed(); passed < l.keptTo {
-			l.owed.Advance(passed, l.keptTo, l.Transport.Now())
+	if c.phase == phaseFull && !c.awaitsRtr && edge > c.rxBase {
+		c.engine.LeftEdge(edge - c.rxBase)
+		if passed := c.engine.Passed(); passed < c.keptTo {
+			c.owed.Advance(passed, c.keptTo, c.Transport.Now())
 		}
-		l.heed()
+		c.heed()
 	}
 }
 
-// Pull fills the next segment. Start-up frames travel in segments of their own.
-func (l *Connection) Pull(dst []byte) int {
+// Held implements transport.Upper.
+func (c *Connection) Held() (bufs int, since int64) {
+	if c.phase != phaseFull {
+		return 0, 0
+	}
+	since, owes := c.owed.Owes(c.engine.Passed())
+	if !owes {
+		return 0, since
+	}
+	return c.engine.HeldBufs(), since
+}
+
+// Pull implements transport.Upper. Start-up frames travel in segments of their own.
+func (c *Connection) Pull(dst []byte) int {
 	n := 0
-	if len(l.Out) > 0 {
-		n = copy(dst, l.Out)
-		if l.Out = l.Out[n:]; len(l.Out) == 0 && l.Phase == phaseLeaving {
-			l.Transport.GiveBack()
+	if len(c.out) > 0 {
+		n = copy(dst, c.out)
+		if c.out = c.out[n:]; len(c.out) == 0 && c.phase == phaseLeaving {
+			c.Transport.GiveBack()
 		}
-	} else if l.Phase == PhaseFull {
-		n = l.Engine.Pull(dst, l.packFull && !l.shut && l.Transport.Unacked())
-		l.heed()
+	} else if c.phase == phaseFull {
+		n = c.engine.Pull(dst, c.packFull && !c.shut && c.Transport.Unacked())
+		c.heed()
 	}
-	if l.shut && !l.closed && l.drained() {
-		l.closed = true
-		l.Transport.CloseSend()
+	if c.shut && !c.closed && c.drained() {
+		c.closed = true
+		c.Transport.CloseSend()
 	}
 	return n
 }
 
-func (l *Connection) drained() bool {
-	return len(l.Out) == 0 && (l.Phase != PhaseFull || l.Engine.Idle())
+// More implements transport.Upper.
+func (c *Connection) More() bool {
+	return len(c.out) > 0 || c.phase == phaseFull && c.engine.More()
 }
 
-// More says whether the next pull would have octets.
-func (l *Connection) More() bool {
-	return len(l.Out) > 0 || l.Phase == PhaseFull && l.Engine.More()
+// Pushed implements transport.Upper.
+func (c *Connection) Pushed() bool { return c.engine != nil && c.engine.Pushed() }
+
+// Timer implements transport.Upper. What the one timer was set for depends on the phase.
+func (c *Connection) Timer() {
+	switch c.phase {
+	case phaseRequest, phaseReply:
+		c.Fail(ErrStartupTimeout)
+	case phaseDecide:
+		c.Fail(errUndecided)
+	default:
+		if c.phase == phaseRejecting && !c.shut {
+			c.closing()
+			return
+		}
+		if c.sendFirstAt != 0 && c.Transport.Now() >= c.sendFirstAt {
+			c.pauseOver()
+			return
+		}
+		if c.wakeUpPlanned && !c.shut {
+			c.wakeUp()
+			return
+		}
+		if c.phase == phaseFull && c.awaitsReady && !c.shut {
+			c.Fail(ErrStartupTimeout)
+			return
+		}
+		if c.phase == phaseFull && c.Err == nil && c.Transport.Progress() != c.progressSeen {
+			c.linger() // what was posted, or the peer's own rest, still moves
+			return
+		}
+		if c.phase == phaseRejecting {
+			c.Transport.Abort()
+			return
+		}
+		c.Fail(ErrLinger)
+	}
 }
+
+// StreamBase implements transport.Upper.
+func (c *Connection) StreamBase() uint64 { return c.rxBase }

@@ -6,29 +6,57 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
+	"github.com/rnicd/rnicd/stack"
 )
 
-// Dial begins a connection to host:port; what comes of it is told by connected and done. Over
-// kernel sockets it blocks until the peer has answered.
+// An Initiator connects: BeginConnecting, Dial, InService, each on the goroutine of the application
+// that calls Connect.
+//
+// A peer that does not know a dialect closes the connection, or answers with a lower Rev. The next
+// of Param.Tries is then tried on a new connection (RFC 6581 section 10, DECISIONS 15), two in all
+// at most. A dialect that the application named is the only one.
+
+// BeginConnecting takes an idle queue pair for a connection, with p, which was checked, and room
+// for the Requests that the peer may send. Any goroutine. An error leaves the queue pair Idle,
+// except for ErrClosed, when Abort or Close has come: then it is Closed.
+func (e *Endpoint) BeginConnecting(p Param) error {
+	if !e.engine.Move(qp.Idle, qp.Connecting) {
+		return ErrState
+	}
+	p.PrivateData = slices.Clone(p.PrivateData)
+	err := e.engine.Prepare(p.IRD, p.ORD)
+	if err == nil {
+		e.param = p
+		return nil
+	}
+	e.engine.Move(qp.Connecting, qp.Idle)
+	if e.Unwanted.Load() && e.engine.Move(qp.Idle, qp.Closed) { // whichever of the two looks second sees the other
+		e.Conclude(ErrClosed)
+		return ErrClosed
+	}
+	return fmt.Errorf("rnic: queue pair's control region: %w", err)
+}
+
+// Dial begins a connection to host:port. InService returns what came of it. Over kernel sockets
+// Dial blocks until the peer's TCP has answered.
 func (e *Endpoint) Dial(ctx context.Context, addr string) error {
 	switch {
 	case e.host.IsClosed():
 		return ErrClosed // before a peer hears of it
 	case len(e.host.Pollers) == 0:
-		return e.dialKernel(ctx, addr)
+		return e.dialSocket(ctx, addr, e.param.Tries)
 	}
 	return e.dialPoller(ctx, addr)
 }
 
-func (e *Endpoint) dialKernel(ctx context.Context, addr string) error {
-	return e.dialSocket(ctx, addr, e.Param.Tries)
-}
-
-// dialSocket begins a connection in the first of the dialects; the others are for when it ends
-// early.
+// dialSocket begins a connection over a kernel socket, in the first of the dialects. The others are
+// for when it ends early.
 func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dialect) error {
 	h := e.host
 	at, err := h.Places.Take()
@@ -37,7 +65,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.StopDial.Store(&cancel)
+	e.stopDial.Store(&cancel)
 	if e.Unwanted.Load() {
 		cancel()
 	}
@@ -50,24 +78,54 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 		}
 		return transport.SocketError(err)
 	}
-	l, s, err := newKernelConnection(h, nc.(*net.TCPConn), at)
+	c, s, err := newKernelConnection(h, nc.(*net.TCPConn), at)
 	if err != nil {
 		at.Leave()
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
-	_ = s.Submit(func() { // Abort and Adapter.Close know the connection
-		l.initiate(e, tries)
-		l.Again = func() { go e.redialKernel(addr, tries[1:]) }
-		if err := e.join(l); err != nil {
-			l.Fail(err) // run then finds a connection that is over, and tells the QueuePair
+	_ = s.Submit(func() { // Host.Close knows the connection already
+		c.initiate(e, tries)
+		c.again = func() { go e.redialSocket(addr, tries[1:]) }
+		if err := e.join(c); err != nil {
+			c.Fail(err) // Run then finds a connection that is over, and concludes the queue pair
 		}
 	})
 	s.Run()
 	return nil
 }
 
-// resolve looks a name up with the system's resolver; a literal address needs none.
+// redialSocket is the next try over kernel sockets.
+func (e *Endpoint) redialSocket(addr string, tries []mpa.Dialect) {
+	ctx, cancel := context.WithTimeout(context.Background(), replyTimeout)
+	defer cancel()
+	if err := e.dialSocket(ctx, addr, tries); err != nil {
+		e.failDial(err)
+	}
+}
+
+// failDial ends a queue pair whose next connection could not be begun.
+func (e *Endpoint) failDial(err error) {
+	if e.Unwanted.Load() {
+		err = ErrClosed
+	}
+	e.connected <- err
+	e.Conclude(err)
+}
+
+// dialPoller dials from one of the Adapter's Pollers, each in turn.
+func (e *Endpoint) dialPoller(ctx context.Context, addr string) error {
+	remote, err := resolve(ctx, addr)
+	if err != nil {
+		return err
+	}
+	h := e.host
+	d := &pollerDial{endpoint: e, from: h.Pollers[int(h.next.Add(1)-1)%len(h.Pollers)]}
+	d.dial = func(u stack.Upper) (*stack.Conn, error) { return d.from.Poller.Dial(remote, u) }
+	return d.try(e.param.Tries, func(fn func()) error { return OrderUntil(ctx, h, d.from.Poller.Submit, fn) })
+}
+
+// resolve looks a name up with the system's resolver. A literal address needs none.
 func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 	if ap, err := netip.ParseAddrPort(addr); err == nil {
 		return ap, nil
@@ -88,4 +146,92 @@ func resolve(ctx context.Context, addr string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, errors.New("no address found")
 	}
 	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
+}
+
+// pollerDial is a queue pair's way to a peer from a Poller, for as many tries as it has dialects.
+type pollerDial struct {
+	endpoint *Endpoint
+	from     *PollerState
+	dial     func(stack.Upper) (*stack.Conn, error)
+}
+
+// try begins a connection. submit runs the rest on the Poller's goroutine.
+func (d *pollerDial) try(tries []mpa.Dialect, submit func(func()) error) error {
+	c, u := newPollerConnection(d.endpoint.host, d.from)
+	c.initiate(d.endpoint, tries)
+	c.again = func() { d.retry(c.older, d.from.Poller.Submit) } // on the Poller's goroutine, in the middle of a connection's end
+	if err := d.endpoint.join(c); err != nil {
+		return err
+	}
+	if !d.endpoint.host.addConnection(c) {
+		return ErrClosed
+	}
+	err := submit(func() {
+		if c.Err != nil { // Abort or Adapter.Close was quicker
+			c.Over(c.Err)
+			return
+		}
+		u.Dial(d.dial)
+	})
+	if err != nil {
+		d.endpoint.host.dropConnection(c)
+		close(c.Gone) // nobody will drive it
+	}
+	return err
+}
+
+// retry is the next try. The Poller's goroutine cannot wait for room in its control ring: when that
+// is full, another one waits.
+func (d *pollerDial) retry(tries []mpa.Dialect, submit func(func()) error) {
+	err := d.try(tries, submit)
+	switch {
+	case errors.Is(err, stack.ErrBusy):
+		go d.retry(tries, func(fn func()) error { return order(d.unlessUnwanted, fn) })
+	case err != nil:
+		d.endpoint.failDial(err)
+	}
+}
+
+func (d *pollerDial) unlessUnwanted(fn func()) error {
+	if d.endpoint.Unwanted.Load() {
+		return ErrClosed
+	}
+	return d.from.Poller.Submit(fn)
+}
+
+// InService waits for the end of start-up, or of ctx. If both have come it returns how start-up
+// ended: a rejection may have a connection that the caller has to close.
+func (e *Endpoint) InService(ctx context.Context) error {
+	var err error
+	select {
+	case err = <-e.connected:
+	default:
+		select {
+		case err = <-e.connected:
+		case <-ctx.Done():
+			return e.giveUp(ctx)
+		}
+	}
+	if err != nil {
+		<-e.Done
+	}
+	return err
+}
+
+// giveUp ends start-up because ctx has ended. It returns ctx's error, or the rejection that came
+// first and has a connection to be closed.
+func (e *Endpoint) giveUp(ctx context.Context) error {
+	e.Abort()
+	select {
+	case <-e.Done:
+	case <-time.After(abortTimeout): // nobody turns the Poller
+		return ctx.Err()
+	}
+	if c := e.Connection.Load(); c != nil && c.Returned != nil {
+		return e.Err // a rejection
+	}
+	if errors.Is(e.Err, stack.ErrTentative) {
+		return fmt.Errorf("%w: %w", stack.ErrTentative, ctx.Err())
+	}
+	return ctx.Err()
 }

@@ -2,259 +2,220 @@ package connect
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/qp"
 	"github.com/rnicd/rnicd/stack"
 )
 
-// heed does what the engine's last call means for the connection.
-func (l *Connection) heed() {
-	if l.Engine.Effects != 0 {
-		l.heedEffects()
+// How a connection ends. This end begins it with Host.Close, Abort, Disconnect or shutdown; the
+// peer with its FIN (PeerClosed) or a Terminate (effects.go); an error with Fail; the transport
+// with Lost. closing and linger wind it up. Over is the last call.
+
+// Close has no more connections come about and resets those that are left. It returns them: they
+// end soon after. ctx bounds the wait for Pollers. Any goroutine.
+func (h *Host) Close(ctx context.Context) []*Connection {
+	h.Shut()
+	connections := h.live()
+	for _, c := range connections {
+		_ = OrderUntil(ctx, h, c.Transport.Submit, func() { c.Fail(ErrClosed) }) // a stopped Poller has ended it already
+	}
+	return connections
+}
+
+// Abort resets the connection, or gives it up while it is still coming about. Any goroutine.
+func (e *Endpoint) Abort() {
+	if c := e.connectionOrUnwanted(); c != nil {
+		_ = order(c.Transport.Submit, func() { c.Fail(ErrClosed) })
+	} else if e.engine.Move(qp.Idle, qp.Closed) {
+		e.Conclude(ErrClosed)
 	}
 }
 
-func (l *Connection) heedEffects() {
-	fx, err := l.Engine.TakeEffects()
-	err = l.Host.Public(err)
-	if fx&qp.EffectOpened != 0 {
-		l.opened()
-	}
-	if fx&qp.EffectCloseHalf != 0 && !l.shut {
-		l.closing()
-	}
-	switch {
-	case fx&qp.EffectFail != 0:
-		l.Fail(err)
-	case fx&qp.EffectLeave != 0:
-		l.Engine.Tell(qp.EventTerminated, 0, err)
-		l.note(err)
-		l.closing()
-	}
-	if fx&qp.EffectSend != 0 {
-		l.Transport.Send()
-	}
-	if fx&qp.EffectShort != 0 {
-		l.Transport.Short()
+// Disconnect begins an orderly end, or gives the connection up while it is still coming about. Any
+// goroutine.
+func (e *Endpoint) Disconnect() {
+	if c := e.connectionOrUnwanted(); c != nil {
+		_ = order(c.Transport.Submit, c.shutdown) // a stopped Poller has ended it already
 	}
 }
 
-// MPA's Verdicts are the stack's.
-var _ = [1]struct{}{}[stack.Verdict(mpa.Done)-stack.Taken+stack.Verdict(mpa.Kept)-stack.Kept+stack.Verdict(mpa.Refused)-stack.Refused]
-
-// opened: the Responder's half may send.
-func (l *Connection) opened() {
-	l.sendFirstAt, l.awaitsReady = 0, false
-	if !l.shut {
-		l.Transport.SetTimer(0)
-	}
-	l.Transport.Send()
-}
-
-// open lets the Responder send.
-func (l *Connection) open() {
-	l.Engine.Open()
-	l.heed()
-}
-
-// closing ends our half after what is still to be pulled, and bounds the wait for the peer's.
-func (l *Connection) closing() {
-	if l.Phase == phaseOver {
+// closing ends our half after what is still to be pulled, and bounds the wait for the peer to end
+// its half.
+func (c *Connection) closing() {
+	if c.phase == phaseOver {
 		return
 	}
-	l.shut = true
-	l.linger()
-	if l.drained() && !l.closed {
-		l.closed = true
-		l.Transport.CloseSend()
+	c.shut = true
+	c.linger()
+	if c.drained() && !c.closed {
+		c.closed = true
+		c.Transport.CloseSend()
 		return
 	}
-	l.Transport.Send()
+	c.Transport.Send()
+}
+
+// drained says whether everything that is to be sent was pulled.
+func (c *Connection) drained() bool {
+	return len(c.out) == 0 && (c.phase != phaseFull || c.engine.Idle())
 }
 
 // linger bounds how long a peer that does nothing can keep a closing connection.
-func (l *Connection) linger() {
-	l.Seen = l.Transport.Progress()
-	wait := LingerTimeout
-	if l.Phase == PhaseFull && l.Err == nil {
-		wait = cmp.Or(l.Endpoint.Param.UserTimeout, CloseTimeout)
+func (c *Connection) linger() {
+	c.progressSeen = c.Transport.Progress()
+	wait := lingerTimeout
+	if c.phase == phaseFull && c.Err == nil {
+		wait = cmp.Or(c.endpoint.param.UserTimeout, closeTimeout)
 	}
-	at := l.Transport.Now() + int64(wait)
-	if l.sendFirstAt != 0 {
-		at = min(at, l.sendFirstAt)
+	at := c.Transport.Now() + int64(wait)
+	if c.sendFirstAt != 0 {
+		at = min(at, c.sendFirstAt)
 	}
-	l.Transport.SetTimer(at)
+	c.Transport.SetTimer(at)
 }
 
-// Shutdown is the application's orderly close.
-func (l *Connection) Shutdown() {
-	switch l.Phase {
-	case PhaseFull:
-		l.Engine.Leave(qp.Closing)
-		if !l.shut {
-			l.closing()
+// shutdown is the application's orderly close.
+func (c *Connection) shutdown() {
+	switch c.phase {
+	case phaseFull:
+		c.engine.Leave(qp.Closing)
+		if !c.shut {
+			c.closing()
 		}
 	default:
-		l.Fail(ErrClosed)
+		c.Fail(ErrClosed)
 	}
 }
 
-// PeerClosed: the peer's FIN is in order. A graceful event unless a frame is cut or the peer still
-// owes one of start-up's, or its RTR message (DECISIONS 29).
-func (l *Connection) PeerClosed() {
+// PeerClosed implements transport.Upper. It is a graceful event unless a frame is cut, or the peer
+// still owes a start-up frame or its RTR message (DECISIONS 29).
+func (c *Connection) PeerClosed() {
 	switch {
-	case l.Phase == phaseRequest || l.Phase == phaseReply || l.Phase == phaseDecide || l.Phase == PhaseFull && l.awaitsReady && !l.shut:
-		l.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
-	case l.Phase == PhaseFull && (l.Engine.Cut() || len(l.In) > 0):
-		l.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
-	case l.Phase == PhaseFull && l.Engine.PeerEnds():
-		l.Fail(&connectionError{ErrUnanswered})
-	case l.Phase == phaseLeaving: // the stream will say so
+	case c.phase == phaseRequest || c.phase == phaseReply || c.phase == phaseDecide || c.phase == phaseFull && c.awaitsReady && !c.shut:
+		c.Fail(&connectionError{fmt.Errorf("%w during MPA start-up", ErrPeerClosed)})
+	case c.phase == phaseFull && (c.engine.Cut() || len(c.in) > 0):
+		c.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
+	case c.phase == phaseFull && c.engine.PeerEnds():
+		c.Fail(&connectionError{ErrUnanswered})
+	case c.phase == phaseLeaving: // the stream will say so
 	default:
-		if l.Phase == PhaseFull {
-			l.Engine.Leave(qp.Closing)
-			l.Endpoint.tellPeerClosed(l.shut)
-			if l.Engine.StopUnopened() {
+		if c.phase == phaseFull {
+			c.engine.Leave(qp.Closing)
+			c.endpoint.tellPeerClosed(c.shut)
+			if c.engine.StopUnopened() {
 				// The FPDU that would have let us send will not come.
-			} else if l.Endpoint.Param.AllowHalfClosed && !l.shut {
+			} else if c.endpoint.param.AllowHalfClosed && !c.shut {
 				return
 			}
 		}
-		l.closing()
+		c.closing()
 	}
 }
 
 // note records the first reason.
-func (l *Connection) note(err error) {
-	if l.Err == nil {
-		l.Err = err
+func (c *Connection) note(err error) {
+	if c.Err == nil {
+		c.Err = err
 	}
 }
 
-// Lost notes that the transport failed. An Initiator may end what was rejected as it likes.
-func (l *Connection) Lost(err error) {
-	if l.Phase != phaseRejecting {
-		l.note(&connectionError{err})
+// Lost implements transport.Upper. A rejected Initiator may end the connection as it likes, so that
+// is no failure.
+func (c *Connection) Lost(err error) {
+	if c.phase != phaseRejecting {
+		c.note(&connectionError{err})
 	}
 }
 
-// Fail aborts the connection for err.
-func (l *Connection) Fail(err error) {
-	l.note(err)
-	if l.Phase == PhaseFull {
-		l.Engine.Leave(qp.Error)
+// Fail resets the connection for err. It implements transport.Upper.
+func (c *Connection) Fail(err error) {
+	c.note(err)
+	if c.phase == phaseFull {
+		c.engine.Leave(qp.Error)
 	}
-	if l.Phase != phaseOver {
-		l.Transport.Abort()
-	}
-}
-
-// Timer implements transport.Upper.
-func (l *Connection) Timer() {
-	switch l.Phase {
-	case phaseRequest, phaseReply:
-		l.Fail(ErrStartupTimeout)
-	case phaseDecide:
-		l.Fail(ErrUndecided)
-	default:
-		if l.Phase == phaseRejecting && !l.shut {
-			l.closing()
-			return
-		}
-		if l.sendFirstAt != 0 && l.Transport.Now() >= l.sendFirstAt {
-			l.pauseOver()
-			return
-		}
-		if l.wakeUpPlanned && !l.shut {
-			l.wakeUp()
-			return
-		}
-		if l.Phase == PhaseFull && l.awaitsReady && !l.shut {
-			l.Fail(ErrStartupTimeout)
-			return
-		}
-		if l.Phase == PhaseFull && l.Err == nil && l.Transport.Progress() != l.Seen {
-			l.linger() // what was posted, or the peer's own rest, still moves
-			return
-		}
-		if l.Phase == phaseRejecting {
-			l.Transport.Abort()
-			return
-		}
-		l.Fail(ErrLinger)
+	if c.phase != phaseOver {
+		c.Transport.Abort()
 	}
 }
 
-// Over is the last event. err is the transport's reason.
-func (l *Connection) Over(err error) {
-	if l.Phase == phaseOver {
+// Over implements transport.Upper.
+func (c *Connection) Over(err error) {
+	if c.phase == phaseOver {
 		return
 	}
-	was := l.Phase
+	was := c.phase
 	switch {
 	case err == nil:
-	case l.Err != nil && errors.Is(err, stack.ErrTentative): // what ended the wait for an address says less
-		l.Err = fmt.Errorf("%w: %w", l.Err, err)
-	case errors.Is(err, stack.ErrHoarding): // the stack has given it up for what the peer holds: not lost
-		l.note(err)
-		if was == PhaseFull {
-			l.Engine.Leave(qp.Error)
+	case c.Err != nil && errors.Is(err, stack.ErrTentative): // err says more: this end gave up while its address was being checked
+		c.Err = fmt.Errorf("%w: %w", c.Err, err)
+	case errors.Is(err, stack.ErrHoarding): // the stack has given it up for what the peer holds, so it is not lost
+		c.note(err)
+		if was == phaseFull {
+			c.engine.Leave(qp.Error)
 		}
 	default:
-		l.Lost(err)
+		c.Lost(err)
 	}
-	err = l.Err
-	l.Host.dropConnection(l)
-	l.dropEarly()
-	if l.fallsBack(was, err) {
-		l.Phase = phaseOver
-		l.Host.Startup.Fallbacks.Add(1)
-		close(l.Gone)
-		l.Again()
+	err = c.Err
+	c.Host.dropConnection(c)
+	c.dropEarly() // of earlydata.go, which comes before in a connection's life
+	if c.fallsBack(was, err) {
+		c.phase = phaseOver
+		c.Host.Startup.Fallbacks.Add(1)
+		close(c.Gone)
+		c.again()
 		return
 	}
-	err = l.Host.Public(err)
-	l.Err = err
-	if e := l.Endpoint; e != nil {
-		if was == PhaseFull {
-			e.Final = e.Snapshot(l)
+	err = c.Host.Public(err)
+	c.Err = err
+	if e := c.endpoint; e != nil {
+		if was == phaseFull {
+			e.final = e.snapshot(c)
 		}
-		l.Phase = phaseOver
-		if was != PhaseFull {
+		c.phase = phaseOver
+		if was != phaseFull {
 			select {
-			case e.Connected <- OrClosed(err):
+			case e.connected <- OrClosed(err):
 			default:
 			}
 		}
 		e.Conclude(err)
-		if was == PhaseFull {
-			e.tellEnd(err)
+		if was == phaseFull {
+			e.tellEnd(c.told, err)
 		}
 	}
-	l.Phase = phaseOver
-	if l.Responder != nil && err != nil {
-		l.report(was, err)
+	c.phase = phaseOver
+	if c.Responder != nil && err != nil {
+		c.report(was, err)
 	}
-	close(l.Gone)
+	close(c.Gone)
+}
+
+// fallsBack says whether a connection that is over is a reason to try an older dialect.
+func (c *Connection) fallsBack(was phase, err error) bool {
+	if !c.initiator || len(c.older) == 0 || c.again == nil || c.endpoint.Unwanted.Load() {
+		return false
+	}
+	var re *Revision
+	return was == phaseReply && (errors.Is(err, ErrPeerClosed) || errors.Is(err, stack.ErrReset) || errors.As(err, &re) && re.Lower)
 }
 
 // report tells the Responder of an end that this host did not want.
-func (l *Connection) report(was phase, err error) {
+func (c *Connection) report(was phase, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	offered := !l.claim.CompareAndSwap(unclaimed, claimedByEnd)
-	if l.Responder.Report != nil {
-		l.Responder.Report(l, was == PhaseFull, offered, err)
+	offered := !c.claim.CompareAndSwap(unclaimed, claimedByEnd)
+	if c.Responder.Report != nil {
+		c.Responder.Report(c, was == phaseFull, offered, err)
 	}
 }
 
-// Claimed says whether the ULP has the Request; otherwise its connection is over. Any goroutine,
-// once.
-func (l *Connection) Claimed() bool { return l.claim.CompareAndSwap(unclaimed, claimedByULP) }
+// Claimed takes the Request for the ULP. False: its connection is over. Any goroutine, once.
+func (c *Connection) Claimed() bool { return c.claim.CompareAndSwap(unclaimed, claimedByULP) }
 
 // OrClosed is err, or that the connection was closed.
 func OrClosed(err error) error {

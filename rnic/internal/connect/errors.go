@@ -56,8 +56,9 @@ func (e *connectionError) Unwrap() []error { return []error{e.cause, errConnecti
 
 var errConnection = &mpa.Error{Code: mpa.ErrConnection, What: "TCP connection closed, terminated or lost"}
 
+// Reasons that rnic has no name for.
 var (
 	errClosedEarly = errors.New("rnic: connection closed")
-	ErrUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
-	ErrPipelined   = errors.New("rnic: peer sent more behind its MPA Request, unanswered, than is kept for it")
+	errUndecided   = errors.New("rnic: the connection request was neither accepted nor rejected in time")
+	errPipelined   = errors.New("rnic: peer sent more after its MPA Request, unanswered, than is kept for it")
 )

@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rnic/internal/transport"
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Host is what all connections of an Adapter have in common.
+// Host is what all connections of an Adapter have in common. Its methods are for any goroutine
+// except the Pollers', where they do not say otherwise.
 type Host struct {
 	HostConfig
-	next    atomic.Uint32 // Poller to dial from
 	Startup startupCounters
+	next    atomic.Uint32 // Poller to dial from
 
 	mu          sync.Mutex
 	connections map[*Connection]struct{} // every live one
@@ -28,12 +30,30 @@ type Host struct {
 
 // HostConfig is what a host has from the beginning.
 type HostConfig struct {
-	Pollers   []*Poller // none: the kernel's sockets carry the connections
+	Pollers   []*PollerState // none: the kernel's sockets carry the connections
 	Places    *transport.Places
-	NewReader func() *mem.Reader // of placements on one more goroutine
+	NewReader func() *mem.Reader // for placements on one more goroutine
 	Start     time.Time
 	Manual    func()            // Config.Manual
 	Public    func(error) error // makes an error of this package what the application gets
+}
+
+// startupCounters are what rnic.StartupCounters says.
+type startupCounters struct{ Fallbacks, UnaskedS, WakeUps atomic.Uint64 }
+
+// PollerState is what the connections of one Poller have in common. reserve belongs to the Poller's
+// goroutine.
+type PollerState struct {
+	Poller  *stack.Poller
+	Reader  *mem.Reader // of all placements on the Poller's goroutine
+	reserve mpa.Reserve // packet buffers that MPA must leave to others
+}
+
+// NewPollerState makes what connections over p will have in common. r is of all placements on p's
+// goroutine.
+func NewPollerState(p *stack.Poller, r *mem.Reader) *PollerState {
+	b := p.Budget()
+	return &PollerState{Poller: p, Reader: r, reserve: mpa.Reserve{Spare: b.Spare, Low: b.SpareInOrder, Partial: b.PartialMax}}
 }
 
 // Init readies h.
@@ -42,61 +62,53 @@ func (h *Host) Init(cfg HostConfig) {
 	h.connections = map[*Connection]struct{}{}
 }
 
-func (h *Host) addConnection(l *Connection) bool {
+// stateOf is the PollerState of p; nil: p is none of the Adapter's.
+func (h *Host) stateOf(p *stack.Poller) *PollerState {
+	for _, s := range h.Pollers {
+		if s.Poller == p {
+			return s
+		}
+	}
+	return nil
+}
+
+// addConnection is false once the Host is closed. Any goroutine.
+func (h *Host) addConnection(c *Connection) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
-	h.connections[l] = struct{}{}
+	h.connections[c] = struct{}{}
 	return true
 }
 
-func (h *Host) dropConnection(l *Connection) {
+// dropConnection forgets a connection that has ended. Any goroutine.
+func (h *Host) dropConnection(c *Connection) {
 	h.mu.Lock()
-	delete(h.connections, l)
+	delete(h.connections, c)
 	h.mu.Unlock()
 }
 
-// IsClosed says whether no more connections may come about.
-func (h *Host) IsClosed() bool {
+// live are the connections that have not ended.
+func (h *Host) live() []*Connection {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.closed
+	return slices.Collect(maps.Keys(h.connections))
 }
 
-// Shut has no more connections come about.
+// Shut refuses connections from now on.
 func (h *Host) Shut() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
 }
 
-// Live are the connections that have not ended.
-func (h *Host) Live() []*Connection {
+// IsClosed says whether Shut or Close was called.
+func (h *Host) IsClosed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.connections))
-}
-
-// Close has no more connections come about and resets those that are left, which end soon after.
-// ctx bounds the wait for Pollers.
-func (h *Host) Close(ctx context.Context) []*Connection {
-	h.Shut()
-	connections := h.Live()
-	for _, l := range connections {
-		_ = OrderUntil(ctx, h, l.Transport.Submit, func() { l.Fail(ErrClosed) }) // a stopped Poller has ended it already
-	}
-	return connections
-}
-
-func (h *Host) pollerOf(p *stack.Poller) *Poller {
-	for _, ln := range h.Pollers {
-		if ln.Poller == p {
-			return ln
-		}
-	}
-	return nil
+	return h.closed
 }
 
 // Turn lets a simulation carry out what was just ordered.
@@ -106,7 +118,8 @@ func (h *Host) Turn() {
 	}
 }
 
-// Wait returns when ch is closed or ctx has ended; nil if both. A simulation turns meanwhile.
+// Wait returns nil when ch is closed, or ctx's error when that has ended and ch is not closed. A
+// simulation turns meanwhile.
 func (h *Host) Wait(ctx context.Context, ch <-chan struct{}) error {
 	for h.Manual != nil {
 		select {
@@ -126,8 +139,8 @@ func (h *Host) Wait(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// unlessClosed is ctx's end, unless what was waited for has come as well: a connection that is
-// there has to reach its caller.
+// unlessClosed is ctx's error, unless ch is closed as well: a connection that is there has to reach
+// its caller.
 func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
 	select {
 	case <-ch:
@@ -137,8 +150,8 @@ func unlessClosed(ch <-chan struct{}, ctx context.Context) error {
 	}
 }
 
-// OrderUntil is order for a call that has a context, and for simulations, in which waiting means
-// turning.
+// OrderUntil submits fn and waits until ctx ends while the control ring is full. A simulation turns
+// meanwhile. Its error is ctx's or submit's.
 func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)
@@ -153,9 +166,8 @@ func OrderUntil(ctx context.Context, h *Host, submit func(func()) error, fn func
 	}
 }
 
-// Order submits fn, waiting for room in the control ring. Application goroutines only; the Poller
-// must be turning.
-func Order(submit func(func()) error, fn func()) error {
+// order submits fn and waits while the control ring is full. The Poller must be turning.
+func order(submit func(func()) error, fn func()) error {
 	for {
 		err := submit(fn)
 		if !errors.Is(err, stack.ErrBusy) {

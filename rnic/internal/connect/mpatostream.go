@@ -5,37 +5,36 @@ import (
 )
 
 // A rejected start-up leaves MPA with the TCP connection open, and the ULP may use it otherwise
-// (RFC 5044 section 7.1.2 rules 2 and 3, DECISIONS 10): ConnRequest.RejectStream and
-// ConnParam.KeepRejected give it back as a stream, at the octet after the Reply in either
-// direction.
+// (RFC 5044 section 7.1.2 rules 2 and 3, DECISIONS 10). Reject with keep and Param.KeepRejected
+// give it back as a stream, at the octet after the Reply in either direction.
 //
-//	reject or rejected --leave--> what is left of start-up goes out --giveBack--> a net.Conn; the connection is over
+//	Reject or rejected --leave--> the Reply goes out --GiveBack, HandBack--> a net.Conn; the connection is over
 
-// leave gives the connection back.
-func (l *Connection) leave() {
-	l.Phase = phaseLeaving
-	l.Transport.SetTimer(l.Transport.Now() + int64(LingerTimeout))
-	if len(l.Out) == 0 {
-		l.Transport.GiveBack()
+// leave has the transport give the connection back as soon as the Reply is out.
+func (c *Connection) leave() {
+	c.phase = phaseLeaving
+	c.Transport.SetTimer(c.Transport.Now() + int64(lingerTimeout))
+	if len(c.out) == 0 {
+		c.Transport.GiveBack()
 		return
 	}
-	l.Transport.Send()
+	c.Transport.Send()
 }
 
-// HandBack ends the connection for nc.
-func (l *Connection) HandBack(nc net.Conn) {
-	l.Returned = nc
-	if re, ok := l.Err.(*Rejection); ok {
+// HandBack implements transport.Upper. The connection is over; nc is what it has become.
+func (c *Connection) HandBack(nc net.Conn) {
+	c.Returned = nc
+	if re, ok := c.Err.(*Rejection); ok {
 		re.Conn = nc
 	}
-	l.Over(nil)
+	c.Over(nil)
 }
 
-// Discard ends the connection that is not wanted any more, and may be a stream by now.
-func (l *Connection) Discard() {
-	if l.Returned == nil {
-		l.Fail(ErrClosed)
+// Discard ends a connection that is not wanted any more. It may be a stream by now.
+func (c *Connection) Discard() {
+	if c.Returned == nil {
+		c.Fail(ErrClosed)
 		return
 	}
-	go func() { _ = l.Returned.Close() }() // not for the goroutine that turns the Poller
+	go func() { _ = c.Returned.Close() }() // the goroutine that turns the Poller must not block
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/rnicd/rnicd/mpa"
 )
 
-// Param is how an endpoint connects, and what the connection is like from then on; it was checked.
-// rnic.ConnParam says what each field does.
+// Param is how an Endpoint connects, and what the connection is like from then on. Its values were
+// checked. rnic.ConnParam says what each field does.
 type Param struct {
 	Tries          []mpa.Dialect // an Initiator's, to be tried one after the other
-	Named          bool          // the application wants no other dialect than that
+	Named          bool          // the application named the dialect: no other will do
 	PrivateData    []byte
 	PrivateDataMax int
 	PeerToPeer     bool

@@ -2,6 +2,29 @@ package connect
 
 import "time"
 
+// phase of a connection.
+//
+//	Responder:  connecting -> request -> decide -> full -> over
+//	                             |          +----> rejecting -> over
+//	Initiator:  connecting -> reply ------------> full -> over
+//	                             +-------------> rejecting -> over
+//
+// culley-02 goes from connecting to full, and at the Responder through decide. A Responder that
+// awaits a Ready-to-Receive frame is in full operation except for what it receives. Where the ULP
+// keeps a rejected connection, leaving takes the place of rejecting.
+type phase uint8
+
+const (
+	phaseConnecting phase = iota
+	phaseRequest
+	phaseDecide
+	phaseReply
+	phaseFull
+	phaseRejecting
+	phaseLeaving // the connection goes back to streaming mode (mpatostream.go)
+	phaseOver
+)
+
 // Values of Connection.claim.
 const (
 	unclaimed uint32 = iota
@@ -11,33 +34,16 @@ const (
 
 // Time-outs of a connection.
 const (
-	RequestTimeout = 10 * time.Second // Responder waits for the Request, and for its ULP's decision
-	replyTimeout   = 10 * time.Second // Initiator waits for the Reply
-	LingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
-	// CloseTimeout is how long an orderly end waits without progress, unless ConnParam.UserTimeout
-	// says otherwise: as long as TCP tries, here and at the peer. What either still sends again
-	// nobody else can see, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
-	CloseTimeout = 100 * time.Second
-)
-
-// phase of a connection.
-//
-//	Responder:  connecting -> request -> decide -> full -> over
-//	                             |          +----> rejecting -> over
-//	Initiator:  connecting -> reply ------------> full -> over
-//	                             +-------------> rejecting -> over
-//
-// culley-02 goes from connecting to full, and at the Responder through decide. A Responder that
-// awaits a Ready-to-Receive frame is in full operation except for what it receives.
-type phase uint8
-
-const (
-	phaseConnecting phase = iota
-	phaseRequest
-	phaseDecide
-	phaseReply
-	PhaseFull
-	phaseRejecting
-	phaseLeaving // MPA is left, and the connection goes back to streaming mode (mpatostream.go)
-	phaseOver
+	requestTimeout = 10 * time.Second // a Responder waits for the Request, and for its ULP's decision
+	replyTimeout   = 10 * time.Second // an Initiator waits for the Reply
+	rtrTimeout     = 10 * time.Second // a Responder waits for the message that a peer-to-peer Initiator owes
+	lingerTimeout  = 3 * time.Second  // after a Terminate or a rejection, in all
+	abortTimeout   = time.Second      // Connect, when its context has ended, waits for the connection's end
+	// rejectedTimeout is how long a rejected peer has to close first. Linux siw, for one, loses
+	// what the Reply says when our FIN comes with it.
+	rejectedTimeout = 250 * time.Millisecond
+	// closeTimeout is how long an orderly end waits without progress, unless Param.UserTimeout says
+	// otherwise: as long as TCP tries, here and at the peer. What either TCP sends again is not
+	// seen here, and R2 is at least 100 s (RFC 9293 section 3.8.3, SHLD-11).
+	closeTimeout = 100 * time.Second
 )

@@ -8,67 +8,68 @@ import (
 
 // A Responder that sends first. RFC 5044 section 7.1.2 rule 4 has it wait for the Initiator's first
 // FPDU: an Initiator that does not know yet that it is in full operation could take an FPDU for a
-// part of the Reply. Linux siw, for one, gives up a connection on which octets lie after the Reply
-// when it reads that.
+// part of the Reply. Linux siw, for one, gives a connection up if octets have come after the Reply
+// by the time it reads that.
 
-// SendFirstPause is how long after its Reply a Responder sends first that knows nothing more of the
-// Initiator.
+// SendFirstPause is how long a Responder that knows nothing more of the Initiator waits after its
+// Reply before it sends first.
 const SendFirstPause = 300 * time.Millisecond
 
-// Values of QueuePair.early.
+// Values of Endpoint.sendsFirst.
 const (
 	sendsLast   uint32 = iota // as RFC 5044 has it
 	SendsFirst                // SendFirst was called
 	PeerIsReady               // PeerReady was called
 )
 
-// LetSend is SendFirst or PeerReady. Any goroutine.
+// LetSend has a Responder send first: how is SendsFirst or PeerIsReady. ErrState when the queue
+// pair is Closed. Any goroutine.
 func (e *Endpoint) LetSend(how uint32) error {
 	if e.engine.State() == qp.Closed {
 		return ErrState
 	}
-	for had := e.early.Load(); had < how && !e.early.CompareAndSwap(had, how); had = e.early.Load() {
+	for had := e.sendsFirst.Load(); had < how && !e.sendsFirst.CompareAndSwap(had, how); had = e.sendsFirst.Load() {
 	}
-	if l := e.Connection.Load(); l != nil { // else joinAccepted sees to it: whichever of the two looks second sees the other
-		_ = Order(l.Transport.Submit, func() { e.sendFirst(l) }) // a stopped Poller has ended the connection already
+	if c := e.Connection.Load(); c != nil { // else joinAccepted opens it: whichever of the two looks second sees the other
+		_ = order(c.Transport.Submit, func() { e.sendFirst(c) }) // a stopped Poller has ended the connection already
 		e.host.Turn()
 	}
 	return nil
 }
 
-// sendFirst opens the half that sends, or sets a timer for that, if it was asked for and nothing
-// that is owed is still to come. Driver's goroutine.
-func (e *Endpoint) sendFirst(l *Connection) {
-	how := e.early.Load()
-	if how == sendsLast || !l.maySendFirst() {
+// sendFirst opens the half that sends, or sets a timer for that, if LetSend was called and the peer
+// owes nothing of start-up.
+func (e *Endpoint) sendFirst(c *Connection) {
+	how := e.sendsFirst.Load()
+	if how == sendsLast || !c.maySendFirst() {
 		return
 	}
-	if at := l.repliedAt + int64(SendFirstPause); how == SendsFirst && l.Transport.Now() < at {
-		l.sendFirstAt = at
-		l.Transport.SetTimer(at)
+	if at := c.repliedAt + int64(SendFirstPause); how == SendsFirst && c.Transport.Now() < at {
+		c.sendFirstAt = at
+		c.Transport.SetTimer(at)
 		return
 	}
-	l.open()
+	c.open()
 }
 
-// maySendFirst: nothing but rule 4 is in the way.
-func (l *Connection) maySendFirst() bool {
-	return l.Phase == PhaseFull && l.Engine.Unopened() && !l.awaitsReady && !l.awaitsRtr
+// maySendFirst says whether only rule 4 is in the way.
+func (c *Connection) maySendFirst() bool {
+	return c.phase == phaseFull && c.engine.Unopened() && !c.awaitsReady && !c.awaitsRtr
 }
 
-// pauseOver is the timer of sendFirst. Octets that are not acknowledged are the Reply, which may
-// have to be sent again: the pause begins with that.
-func (l *Connection) pauseOver() {
-	l.sendFirstAt = 0
+// pauseOver is what sendFirst's timer does. Octets that are not acknowledged are the Reply, which
+// may have to be sent again: the pause then begins anew.
+func (c *Connection) pauseOver() {
+	c.sendFirstAt = 0
 	switch {
-	case !l.maySendFirst():
-	case l.Transport.Unacked():
-		l.repliedAt = l.Transport.Now()
-		l.Endpoint.sendFirst(l)
+	case !c.maySendFirst():
+	case c.Transport.Unacked():
+		c.repliedAt = c.Transport.Now()
+		c.endpoint.sendFirst(c)
 	default:
-		l.open()
+		c.open()
 	}
-	if l.shut { // what was posted goes out now, and then our half is closed
-		l.linger()
+	if c.shut { // what was posted goes out now, and then our half is closed
+		c.linger()
 	}
 }

@@ -2,24 +2,24 @@ package connect
 
 import "github.com/rnicd/rnicd/mpa"
 
-// Waking a peer up. A Responder's Reply says that it may be sent to; but Linux siw sends it before
-// it has its ear at the socket, and an FPDU that comes in between lies there until more octets
-// arrive. An Initiator that has sent something so early, and wants to be sure, sends an RDMA Write
-// of no octets a while later: of that the STag is not looked at (RFC 5041 section 7.2), and no ULP
-// sees it. Any other peer has one header more to read.
+// Waking a peer up. A Responder's Reply says that it may be sent to. But Linux siw sends its Reply
+// before it listens for data on the socket, and an FPDU that comes in between lies there until more
+// octets arrive. An Initiator that may have sent something so early sends an RDMA Write of no
+// octets a while later (Param.WakeUp). Its STag is not checked (RFC 5041 section 5.2), and no ULP
+// sees it. To any other peer it is one header more to read.
 
-// planWakeUp sets the timer at the Initiator's entry into full operation.
-func (l *Connection) planWakeUp() {
-	if l.wakeUpPlanned = l.Endpoint.Param.WakeUp > 0 && l.dialect != mpa.Culley02; l.wakeUpPlanned {
-		l.Transport.SetTimer(l.Transport.Now() + int64(l.Endpoint.Param.WakeUp))
+// planWakeUp sets the timer when an Initiator enters full operation.
+func (c *Connection) planWakeUp() {
+	if c.wakeUpPlanned = c.endpoint.param.WakeUp > 0 && c.dialect != mpa.Culley02; c.wakeUpPlanned {
+		c.Transport.SetTimer(c.Transport.Now() + int64(c.endpoint.param.WakeUp))
 	}
 }
 
-// wakeUp: the time has come. What is sent from now on needs none.
-func (l *Connection) wakeUp() {
-	l.wakeUpPlanned = false
-	if l.Engine.OweWakeUp() {
-		l.Host.Startup.WakeUps.Add(1)
-		l.Transport.Send()
+// wakeUp is what that timer does. What is sent from now on needs no wake-up.
+func (c *Connection) wakeUp() {
+	c.wakeUpPlanned = false
+	if c.engine.OweWakeUp() {
+		c.Host.Startup.WakeUps.Add(1)
+		c.Transport.Send()
 	}
 }

@@ -1,32 +1,29 @@
 package qp
 
-import (
-	"github.com/rnicd/rnicd/ddp"
-)
+import "github.com/rnicd/rnicd/ddp"
 
-// batchLen is how many completions are published together at most. About as many small messages as
-// one segment of MTU 1500 has.
+// batchLen is how many completions are published together at most: about as many as one segment of
+// MTU 1500 has small messages.
 const batchLen = 16
 
-// batch is completions of one half of a QueuePair that were earned and are published together when
-// its driver has done with a segment: one barrier, and one look at whether somebody waits, for all.
-// Their order is that of publish.
+// batch holds the completions of one half of an Engine until its driver has finished with a
+// segment. They are published together and in their order: one barrier, and one check whether the
+// consumer waits, for all of them.
 type batch struct {
 	n     int
-	quiet int64 // requests that were carried out and asked for no completion: reservations to be given back
+	quiet int64 // reservations to give back: requests that succeeded and were not signaled
 	c     [batchLen]CQE
 }
 
-// add publishes what is there first if there is no room.
-func (b *batch) add(cq *CQ) *CQE {
-	if b.n == batchLen {
-		b.publish(cq)
-	}
+// next is the place of one more completion. The batch must not be full.
+func (b *batch) next() *CQE {
 	b.n++
 	return &b.c[b.n-1]
 }
 
-// publish makes all of it the application's.
+func (b *batch) full() bool { return b.n == batchLen }
+
+// publish gives the batch to the application.
 func (b *batch) publish(cq *CQ) {
 	if b.quiet > 0 {
 		cq.unreserve(b.quiet)
@@ -38,53 +35,55 @@ func (b *batch) publish(cq *CQ) {
 	}
 }
 
-// batchSend completes a request of the send queue with success, when the pull in hand ends.
-// Driver's goroutine.
+// batchSend completes a request of the send queue with success at the end of this Pull.
 func (q *Engine) batchSend(wr *WQE, n uint32) {
 	b := &q.send.batch
 	if !wr.signaled() {
 		b.quiet++
 		return
 	}
-	c := b.add(q.SendCQ)
+	if b.full() {
+		q.publishSends()
+	}
+	c := b.next()
 	*c = CQE{}
 	c.ID, c.QP, c.Len, c.Op = wr.ID, q.Number, n, wr.Op
 }
 
-// publishSends: what the send queue has earned so far is the application's. Before anything else of
-// it completes.
+// publishSends publishes the batch of the send queue. It comes before anything else of that queue
+// is published, so that completions stay in order.
 func (q *Engine) publishSends() { q.send.batch.publish(q.SendCQ) }
 
-// completeRecv completes a receive buffer, when the segment in hand was taken. Driver's goroutine.
+// completeRecv completes a receive buffer at the end of this Arrive or LeftEdge.
 func (q *Engine) completeRecv(c CQE) { *q.nextRecv() = c }
 
+// nextRecv is the place of the next completion of a receive buffer.
 func (q *Engine) nextRecv() *CQE {
-	b := &q.recv.batch
-	if b.n == batchLen {
+	if q.recv.batch.full() {
 		q.publishRecvs()
 	}
-	return b.add(q.RecvCQ)
+	return q.recv.batch.next()
 }
 
-// filled is completeRecv of what most messages are: d, with success. What else is to be said of it
-// is written to what it returns, at once.
+// filled completes the receive buffer of d with success. A caller that has more to say writes it to
+// the result at once.
 func (q *Engine) filled(d *ddp.Delivered) *CQE {
 	c := q.nextRecv()
-	*c = CQE{} // and field by field: a literal is made elsewhere first, and then copied
+	*c = CQE{} // then field by field: a literal would be built elsewhere and copied
 	c.ID, c.QP, c.Len, c.Op = d.Buffer.ID, q.Number, d.Len, OpRecv
 	return c
 }
 
-// publishRecvs publishes the receive buffers that were filled since the last time.
+// publishRecvs publishes the batch of the receive queue.
 func (q *Engine) publishRecvs() {
 	b := &q.recv.batch
 	if b.n > 0 {
-		q.posted.Add(-int32(b.n)) // first: a caller that has polled these may post the next
+		q.posted.Add(-int32(b.n)) // first: an application that has polled these may post as many
 		b.publish(q.RecvCQ)
 	}
 }
 
-// complete publishes a completion whose place was reserved by the posting call.
+// complete publishes one completion at once. The posting call has reserved its entry.
 func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
 	if st == Success && !wr.signaled() && wr.Op != OpRecv {
 		to.unreserve(1)
@@ -92,7 +91,7 @@ func (q *Engine) complete(to *CQ, wr *WQE, n uint32, st Status) {
 	}
 	c := CQE{ID: wr.ID, QP: q.Number, Len: n, Op: wr.Op, Status: st}
 	if wr.Op == OpRecv {
-		q.posted.Add(-1) // first: a caller that has polled this may post the next
+		q.posted.Add(-1) // first: an application that has polled this may post another
 	}
-	to.Push(c)
+	to.push(c)
 }

@@ -10,25 +10,25 @@ import (
 // CQ is a bounded lock-free queue of completions, which any number of engines fill and one
 // goroutine polls.
 //
-// Posting reserves the entry that its completion will need, so that it cannot overflow; except for
-// shared receive buffers, whose entries are reserved when an engine takes them.
+// Posting reserves the entry that its completion will need, so the queue cannot overflow. Entries
+// for shared receive buffers are reserved when an engine takes the buffers; there it can.
 type CQ struct {
 	ring     *mem.MPSC[CQE]
 	depth    int64
 	reserved atomic.Int64  // entries promised to posted work, or waiting to be polled
-	armed    atomic.Uint32 // what the consumer waits for
+	armed    atomic.Uint32 // what the consumer waits for: disarmed, ArmedSolicited, ArmedAny
 	wake     chan struct{}
 }
 
-// Init readies a queue of depth entries, for which ring has room.
+// Init makes a queue of depth entries. ring has room for that many.
 func (q *CQ) Init(ring *mem.MPSC[CQE], depth int) {
 	q.ring, q.depth, q.wake = ring, int64(depth), make(chan struct{}, 1)
 }
 
-// Reserve promises n entries. A caller that is refused has held none meanwhile: what there is room
-// for is never refused for somebody else's sake, which to a shared receive buffer would be an
-// overflow. Any goroutine.
-func (q *CQ) Reserve(n int64) bool {
+// reserve promises n entries, all or none. A reservation that is refused takes no entry even for a
+// moment: otherwise a smaller one of another goroutine, for which there is room, could be refused
+// meanwhile, and for a shared receive buffer that ends the stream. Any goroutine.
+func (q *CQ) reserve(n int64) bool {
 	for {
 		had := q.reserved.Load()
 		if had+n > q.depth {
@@ -43,11 +43,8 @@ func (q *CQ) Reserve(n int64) bool {
 // unreserve gives n entries back. Any goroutine.
 func (q *CQ) unreserve(n int64) { q.reserved.Add(-n) }
 
-// Promised is how many entries are reserved, those that wait to be polled included.
-func (q *CQ) Promised() int64 { return q.reserved.Load() }
-
-// Push publishes a completion whose entry was reserved. Packet path.
-func (q *CQ) Push(c CQE) {
+// push publishes a completion whose entry was reserved. Packet path.
+func (q *CQ) push(c CQE) {
 	if !q.ring.Push(c) {
 		panic("rnic: completion without a reservation")
 	}
@@ -66,10 +63,10 @@ func (q *CQ) pushAll(cs []CQE) {
 	}
 }
 
-// waitedFor: only a consumer that waits costs more than this load.
+// waitedFor says whether the consumer waits. If not, publishing costs no more than this load.
 func (q *CQ) waitedFor() bool { return q.armed.Load() != disarmed }
 
-// urgent says whether c is one that armedSolicited waits for.
+// urgent says whether c is one that ArmedSolicited waits for.
 func urgent(c *CQE) bool { return c.Solicited || c.Status != Success }
 
 // Poll moves up to len(dst) completions out and returns how many. It never blocks. One goroutine at
@@ -88,16 +85,16 @@ func (q *CQ) Size() int { return int(q.depth) }
 // Waiting is how many completions there are to poll.
 func (q *CQ) Waiting() int { return q.ring.Len() }
 
-// What a consumer waits for: nothing, a completion that is urgent, any.
+// What the consumer waits for: nothing, an urgent completion, any completion.
 const (
 	disarmed uint32 = iota
 	ArmedSolicited
 	ArmedAny
 )
 
-// Arm asks for one value in ready when the next completion comes of those that how is about; at
-// once if there is something to poll already. It does not take back what was asked before. Same
-// goroutine as poll.
+// Arm requests one value on Ready for the next completion that how (ArmedSolicited, ArmedAny)
+// names; at once if there are completions to poll already. ArmedAny stays when ArmedSolicited
+// follows it. Same goroutine as Poll.
 func (q *CQ) Arm(how uint32) {
 	for was := q.armed.Load(); was < how; was = q.armed.Load() {
 		if q.armed.CompareAndSwap(was, how) {
@@ -109,17 +106,15 @@ func (q *CQ) Arm(how uint32) {
 	}
 }
 
-// Disarm asks for nothing any more.
+// Disarm withdraws what Arm requested.
 func (q *CQ) Disarm() { q.armed.Store(disarmed) }
 
-// IsArmed says whether the consumer waits for what how says.
-func (q *CQ) IsArmed(how uint32) bool { return q.armed.Load() == how }
-
-// Ready has a value after arm. Now and then there is one without a cause.
+// Ready has a value for each Arm. Now and then there is one without a new completion.
 func (q *CQ) Ready() <-chan struct{} { return q.wake }
 
-// notify wakes the consumer if it waits for a completion that was published, urgent or not. Either
-// its caller, or the look of arm after arming, sees both.
+// notify wakes the consumer if it waits for what was just published; urgent: an urgent completion
+// is part of that. The producer publishes and then reads armed; Arm sets armed and then looks at
+// the ring. So one of the two sees both, and no wake-up is lost.
 func (q *CQ) notify(urgent bool) {
 	for {
 		armed := q.armed.Load()
@@ -132,6 +127,6 @@ func (q *CQ) notify(urgent bool) {
 	}
 	select {
 	case q.wake <- struct{}{}:
-	default: // it has not taken the last one
+	default: // the consumer has not taken the last value
 	}
 }

@@ -31,7 +31,8 @@ func newCQ(depth int) *CQ {
 	return q
 }
 
-// Against a counter: reserve never promises more than there is, and gives back what it cannot promise.
+// Against a counter: reserve never promises more than there is, and gives back what it cannot
+// promise.
 func TestCQReserveOracle(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -43,7 +44,7 @@ func TestCQReserveOracle(t *testing.T) {
 	for range 20000 {
 		switch rng.IntN(4) {
 		case 0, 1:
-			ok := q.Reserve(1)
+			ok := q.reserve(1)
 			require.Equal(t, promised+waiting < depth, ok)
 			if ok {
 				promised++
@@ -54,7 +55,7 @@ func TestCQReserveOracle(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					q.unreserve(1)
 				} else {
-					q.Push(CQE{})
+					q.push(CQE{})
 					waiting++
 				}
 			}
@@ -70,23 +71,23 @@ func TestCQReserveOracle(t *testing.T) {
 // A completion without a promised entry is this package's mistake, not to be lost in silence.
 func TestCQPushWithoutReservation(t *testing.T) {
 	q := newCQ(2)
-	q.Push(CQE{})
-	q.Push(CQE{})
-	require.Panics(t, func() { q.Push(CQE{}) })
+	q.push(CQE{})
+	q.push(CQE{})
+	require.Panics(t, func() { q.push(CQE{}) })
 }
 
-// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that found none would end its
-// stream.
+// A run that does not fit takes no room from others, not for a moment: a shared receive buffer that
+// found none would end its stream.
 func TestRefusedReservationsTakeNothing(t *testing.T) {
 	const tries = 1_000_000
 	cq := newCQ(16)
-	require.True(t, cq.Reserve(8))
+	require.True(t, cq.reserve(8))
 	q := &Engine{Config: Config{RecvDepth: 16}}
 	require.True(t, q.postable(8))
 	refused := 0
-	aside(func() { cq.Reserve(16); q.postable(16) }, func() {
+	aside(func() { cq.reserve(16); q.postable(16) }, func() {
 		for range tries {
-			if cq.Reserve(1) {
+			if cq.reserve(1) {
 				cq.unreserve(1)
 			} else {
 				refused++

@@ -1,32 +1,34 @@
 // Package qp is the engine of a queue pair: octets of FPDUs in and out, work requests in,
-// completions out. It knows no connection, no transport and no clock. It never calls up:
-// Engine.Effects says what a call means for the connection.
+// completions out. It knows no connection, no transport and no clock. Engine.TakeEffects says what
+// calls mean for the connection; the one call up is Config.Tell, which posts an event.
 //
 // Its files, in reading order:
 //
 //	engine.go           Engine and its life
-//	post.go             work requests in
-//	send.go             work requests to FPDUs
-//	localinvalidate.go  a request that sends nothing
-//	recv.go             FPDUs to memory and completions
-//	rtr.go              messages of start-up's own
+//	post.go             work requests onto the rings
+//	send.go             work requests to messages, messages to FPDUs
+//	recv.go             octets to memory
+//	deliver.go          finished messages to completions
+//	scatter.go          receive buffers: from the ring to Placement, and their octets
 //	shared.go           receive buffers from an SRQ
-//	invalidate.go       messages that do more than fill a buffer
-//	requester.go        what this end has asked of the peer
-//	responder.go        what the peer has asked of this end
-//	terminate.go        errors on the wire
+//	terminate.go        errors: one Terminate, and the end of the stream
+//	requester.go        Reads and atomics of this end
+//	responder.go        Reads and atomics of the peer
+//	control.go          memory for the Requests and the Terminate of the peer
+//	rtr.go              the message of start-up that an Initiator owes
 //	gather.go           where the octets of a message are
-//	scatter.go          where they go
+//	segment.go          FPDUs written to a segment
 //	watch.go            thresholds
-//	fortest.go          what tests of other packages ask of an engine
+//	stats.go            counters
+//	fortest.go          what only tests of other packages use
 //	completionbatch.go  completions that are published together
-//	effects.go          Effects: what a call means for the connection
+//	effects.go          what calls mean for the connection
 //	state.go            states and events
 //	srq.go              SRQ: receive buffers for several engines
 //	cq.go               CQ: completions of several engines
 //	wqe.go              a work request as the rings have it
 //	fifo.go             a bounded queue of one goroutine
 //	op.go               opcodes, statuses, completions, ranges
-//	errors.go           errors of posting, and why an engine leaves service
-//	limits.go           limits
+//	errors.go           errors, and the Terminate that each becomes
+//	limits.go           limits, sizes and constants
 package qp

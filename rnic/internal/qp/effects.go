@@ -1,29 +1,31 @@
 package qp
 
-// Effects of a call on the connection. After each call into the engine the connection looks whether
-// there are any.
+// Effects are what calls into the engine mean for the connection, which takes them after each.
 type Effects uint8
 
 const (
-	EffectSend      Effects = 1 << iota // there is something to pull
-	EffectOpened                        // a Responder may send from now on
-	EffectCloseHalf                     // nothing more will be sent: close our half, if it is not being closed
-	EffectShort                         // octets were refused, for want of packet buffers perhaps
-	EffectLeave                         // the stream is at its end for effectError: close our half after its Terminate
-	EffectFail                          // reset the connection for effectError
+	EffectSend      Effects = 1 << iota // there are octets to pull
+	EffectOpened                        // a Responder may send now
+	EffectCloseHalf                     // nothing more will be sent: close our half
+	EffectShort                         // octets were refused, perhaps for want of packet buffers
+	EffectLeave                         // an error ended the stream: close our half when the Terminate has been pulled
+	EffectFail                          // reset the connection
 )
 
-// TakeEffects returns what the calls since the last time mean for the connection. err is
-// EffectLeave's or EffectFail's.
+// HasEffects says whether there is something for TakeEffects to return.
+func (q *Engine) HasEffects() bool { return q.effects != 0 }
+
+// TakeEffects returns, and clears, the effects of all calls since the last TakeEffects. err is the
+// reason for EffectLeave or EffectFail; with both, for the one that came first.
 func (q *Engine) TakeEffects() (fx Effects, err error) {
-	fx, err = q.Effects, q.effectError
-	q.Effects, q.effectError = 0, nil
+	fx, err = q.effects, q.effectError
+	q.effects, q.effectError = 0, nil
 	return fx, err
 }
 
-// affect notes an end of the stream. The first reason stays.
+// affect notes an end of the stream. The first reason is kept.
 func (q *Engine) affect(fx Effects, err error) {
-	q.Effects |= fx
+	q.effects |= fx
 	if q.effectError == nil {
 		q.effectError = err
 	}

@@ -10,25 +10,29 @@ import (
 )
 
 // Engine carries out a queue pair's work: octets of FPDUs in and out, work requests in, completions
-// out. It knows no connection, no transport and no clock. It never calls up: what a call means for
-// the connection is in Effects.
+// out. It knows no connection, no transport and no clock. What calls mean for the connection is told
+// by TakeEffects; the one call up is Config.Tell, which posts an event and must not block.
 //
-//	posted --Start--> in service --Finish--> over; what is posted afterwards is flushed by the caller that posts it
+//	not in service --Start--> in service --Finish--> over
 //
-// Posting is for any goroutine. Everything else is for the goroutine (or the holder of the mutex)
-// that drives the connection, until Finish has returned.
+// Work is posted in each of the three. Once the engine is over, the caller that posts flushes it
+// (Flush).
+//
+// Posting, MayAsk, Arm, State, Move and Flush are for any goroutine. Prepare is for the one that has
+// moved the engine to Connecting. Everything else is for the driver: the goroutine that drives the
+// connection, or the holder of its mutex, until Finish has returned.
 type Engine struct {
 	Config
 	SQ, RQ      *mem.MPSC[WQE]
 	posted      atomic.Int32      // receive buffers posted, or taken from the SRQ, and not completed
-	ctrl        *mem.MemoryRegion // receives the peer's Terminate and Requests; from Prepare on
-	depths      readDepths        // of Prepare
+	ctrl        *mem.MemoryRegion // control region (control.go), from Prepare on
+	depths      readDepths        // Prepare's
 	state       atomic.Uint32     // a State
-	unextended  atomic.Bool       // in service, and RDMAP's version has no extensions
-	flushMu     sync.Mutex        // held while what was posted is flushed: in Finish, and later
+	unextended  atomic.Bool       // in service, with a version of RDMAP that has no extensions
+	flushMu     sync.Mutex        // held while completions are flushed, in Finish and in Flush
 	watch       watch
-	Effects     Effects // of the calls since TakeEffects
-	effectError error   // of EffectFail or EffectLeave
+	effects     Effects // since TakeEffects
+	effectError error   // EffectFail's or EffectLeave's
 
 	reader    *mem.Reader
 	send      sendHalf
@@ -37,45 +41,31 @@ type Engine struct {
 	requester requester
 }
 
-// Config is what an engine has from the beginning.
+// Config is what an engine has before it is used.
 type Config struct {
 	Table          *mem.Table
 	Domain         mem.ProtectionDomain
 	Stream         mem.StreamID
-	Number         uint32 // QueuePair.Number
+	Number         uint32 // of the queue pair, in completions
 	SendCQ, RecvCQ *CQ
 	SRQ            *SRQ
 
 	SendDepth, RecvDepth          int
 	SGEMax, InlineMax, RecvRanges int // ranges and inline octets of a work request; ranges of a receive buffer
 
-	Tell func(k Event, n uint64, err error) // posts an event; never blocks
-}
-
-// readDepths are the depths to make room for: of the peer's Requests, and of our own.
-type readDepths struct{ ird, ord int }
-
-// Prepare makes the control region, for depths as they are wanted. Before Start.
-func (q *Engine) Prepare(ird, ord int) error {
-	want := readDepths{readDepth(ird), readDepth(ord)}
-	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream})
-	if err != nil {
-		return err
-	}
-	q.ctrl, q.depths = ctrl, want
-	return nil
+	Tell func(k Event, n uint64, err error) // posts an event; does not block
 }
 
 // StartOptions are what an engine needs of its connection.
 type StartOptions struct {
 	Terms     *mpa.Terms
 	Responder bool
-	Opened    bool // it may send at once: an Initiator, or either end of culley-02
+	Opened    bool // may send at once: an Initiator, or either end in the dialect culley-02
 	EMSS      int
 
 	Reader  *mem.Reader
 	Pool    *mem.Pool
-	BufsMax int // Bufs it may keep for reassembly
+	BufsMax int // Bufs that it may keep for reassembly
 	Reserve *mpa.Reserve
 
 	DropBadCRC bool
@@ -87,15 +77,16 @@ func (q *Engine) Start(o *StartOptions) {
 	q.reader = o.Reader
 	q.send.start(q, o)
 	q.recv.start(q, o)
-	q.startGreeting(o.Terms, o.Responder)
+	q.startRTR(o.Terms, o.Responder)
 	q.unextended.Store(o.Terms.Version != rdmap.Extensions)
 	q.state.Store(uint32(RTS))
 }
 
-// Finish is the last call of the connection's driver. Nothing waits in the batches: each pull and
-// each arrival ends with publishing.
+// Finish ends service, if there was any: what was posted completes as Flushed, or with what went
+// wrong with it. It is the driver's last call. The batches are empty then: each Pull, Arrive and
+// LeftEdge publishes its own.
 func (q *Engine) Finish() {
-	q.flushMu.Lock() // before Closed is seen: what is posted from then on is flushed after this
+	q.flushMu.Lock() // before others see Closed: what they post then is flushed after what is here
 	q.state.Store(uint32(Closed))
 	q.requester.abandon(q)
 	q.send.abandon(q)
@@ -107,8 +98,8 @@ func (q *Engine) Finish() {
 	}
 }
 
-// Flush completes everything in the rings as Flushed. After Closed only: a posting call that loses
-// the race with finish flushes its own work.
+// Flush completes everything in the rings as Flushed. Any goroutine, once the engine is Closed: a
+// posting call may come too late for Finish, and then flushes its own work.
 func (q *Engine) Flush() {
 	q.flushMu.Lock()
 	defer q.flushMu.Unlock()
@@ -117,7 +108,7 @@ func (q *Engine) Flush() {
 		if !ok {
 			break
 		}
-		dropBehind(q.SQ, &wr)
+		dropFollowing(q.SQ, &wr)
 		q.complete(q.SendCQ, &wr, 0, Flushed)
 	}
 	for {
@@ -125,72 +116,29 @@ func (q *Engine) Flush() {
 		if !ok {
 			return
 		}
-		dropBehind(q.RQ, &wr)
+		dropFollowing(q.RQ, &wr)
 		q.complete(q.RecvCQ, &wr, 0, Flushed)
 	}
 }
 
-// Reported says whether an error ended the stream of which the peer was told, or told us.
+// Reported says whether an error has ended the stream that one end has reported to the other.
 func (q *Engine) Reported() bool { return q.recv.reported }
 
-// Idle: everything that was posted or asked for has been pulled, and our Reads were answered.
+// Idle says whether everything that was posted or requested has been pulled, and every Read and
+// atomic of this end has its Response.
 func (q *Engine) Idle() bool { return q.send.idle(q) }
 
-// More says whether the next pull would have octets.
+// More says whether the next Pull would have octets.
 func (q *Engine) More() bool { return q.send.enabled && q.send.pending(q) }
 
-// Pushed says whether a message has ended in what was pulled since it was last asked.
+// Pushed says whether a message has ended in what was pulled since the last call of Pushed.
 func (q *Engine) Pushed() bool { return q.send.pushed() }
 
 // MULPDU is the largest ULPDU of a segment of emss octets.
 func (q *Engine) MULPDU(emss int) int { return q.send.tx.MULPDU(emss) }
 
-// Passed is where the last frame ends that the left edge has passed.
+// Passed is where the last frame ends that lies wholly before the left edge.
 func (q *Engine) Passed() uint64 { return q.recv.passed }
 
-// HeldBufs is how many packet buffers it holds for frames that are not whole.
+// HeldBufs is how many packet buffers are held for frames that are not whole.
 func (q *Engine) HeldBufs() int { return int(q.recv.rx.Stats().HeldBufs) }
-
-// Stats count what an engine has done; Reads are atomics too.
-type Stats struct {
-	Receive       mpa.ReceiverStats
-	Placed        Placed
-	FPDUsSent     uint64
-	PayloadSent   uint64
-	MessagesSent  uint64
-	MessagesRecvd uint64
-	WritesRecvd   uint64
-	ReadsServed   uint64
-	SharedTaken   uint64
-	SharedHeld    int
-	SlowPath      uint64
-
-	RefusedPending uint64
-
-	ReadsWaiting int // Requests of the peer's that are not answered yet
-	RecvBegun    int // receive buffers that hold octets and are not delivered
-	Staged       int // octets that wait for more to share their segment with
-}
-
-// Stats of an engine in service. Driver's goroutine.
-func (q *Engine) Stats() Stats {
-	return Stats{
-		Receive:       q.recv.rx.Stats(),
-		Placed:        q.recv.placed,
-		FPDUsSent:     q.send.fpdus,
-		PayloadSent:   q.send.payload,
-		MessagesSent:  q.send.messages,
-		MessagesRecvd: q.recv.messages,
-		WritesRecvd:   q.recv.writes,
-		ReadsServed:   q.respond.served,
-		SharedTaken:   q.recv.taken,
-		SharedHeld:    q.sharedHeld(),
-		SlowPath:      q.recv.slowPath(),
-
-		RefusedPending: q.recv.refused,
-
-		ReadsWaiting: int(q.respond.answers.count),
-		RecvBegun:    q.recv.sendQ.Begun(),
-		Staged:       len(q.send.staged),
-	}
-}

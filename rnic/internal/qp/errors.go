@@ -2,6 +2,10 @@ package qp
 
 import (
 	"errors"
+
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rdmap"
 )
 
 // Errors of posting. rnic says when each comes.
@@ -16,8 +20,8 @@ var (
 // Reasons why an engine leaves service.
 var (
 	ErrCQOverflow      = errors.New("rnic: completion queue overflow: no place for the completion of a shared receive buffer")
-	ErrLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
-	ErrLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
+	errLocalRange      = errors.New("rnic: a posted local range is not registered for this, or was revoked")
+	errLocalInvalidate = errors.New("rnic: Local Invalidate of an STag that is not valid, or that is not this queue pair's alone")
 	errBadResponse     = errors.New("rnic: a Response matches no Read")
 )
 
@@ -30,9 +34,73 @@ type TerminateError struct {
 func (e *TerminateError) Error() string { return e.Cause.Error() }
 func (e *TerminateError) Unwrap() error { return e.Cause }
 
-// SetupError is why this end could not put a connection into service as it was asked to. The peer
-// is told of a local catastrophic error (RFC 6581 section 9.3).
+// SetupError is why this end could not put a connection into service as it was asked to. The
+// Terminate for it says "local catastrophic error" (RFC 6581 section 9.3).
 type SetupError struct{ Cause error }
 
 func (e *SetupError) Error() string { return e.Cause.Error() }
 func (e *SetupError) Unwrap() error { return e.Cause }
+
+// opcodeError is an error that RDMAP finds in a segment or message.
+type opcodeError struct {
+	cause      rdmap.Cause
+	header     ddp.Header
+	segmentLen int
+	read       *rdmap.ReadRequest // the message, if it is a Read Request
+	what       error              // a cause in words, or nil
+}
+
+func (e *opcodeError) Error() string { return e.cause.String() }
+func (e *opcodeError) Unwrap() error { return e.what }
+
+// PeerError is what the peer's Terminate said.
+type PeerError struct{ Terminate rdmap.Terminate }
+
+func (e *PeerError) Error() string { return e.Terminate.String() }
+
+// peerError reads a Terminate of the peer's.
+func peerError(body []byte) *PeerError {
+	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
+	return &PeerError{t}
+}
+
+// terminateFor is the Terminate that tells the peer of an error in what it sent (RFC 5040 section
+// 4.8). Only here do errors of MPA, DDP and RDMAP become layer, type and code.
+func terminateFor(err error) rdmap.Terminate {
+	var (
+		inDDP   *ddp.Error
+		inMPA   *mpa.Error
+		inRDMAP *opcodeError
+		inSetup *SetupError
+	)
+	switch {
+	case errors.As(err, &inDDP):
+		return rdmap.TerminateDDP(inDDP)
+	case errors.As(err, &inMPA):
+		return rdmap.TerminateLLP(uint8(inMPA.Code))
+	case errors.As(err, &inRDMAP):
+		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
+	case errors.As(err, &inSetup):
+		return rdmap.TerminateLLP(uint8(mpa.ErrLocalCatastrophic))
+	case errors.Is(err, ErrCQOverflow):
+		return rdmap.Terminate{Cause: rdmap.CauseLocal}
+	}
+	return rdmap.Terminate{Cause: rdmap.CauseStream}
+}
+
+// terminateBody is the message of that Terminate.
+func terminateBody(err error) []byte {
+	t := terminateFor(err)
+	b := make([]byte, t.Len())
+	t.Put(b)
+	return b
+}
+
+// FaultText is the text of an error: if its Terminate names the segment that was wrong, the text
+// that the peer has for that Terminate, otherwise the error's own.
+func FaultText(err error) string {
+	if t := terminateFor(err); t.HasDDP {
+		return t.String()
+	}
+	return err.Error()
+}

@@ -1,9 +1,7 @@
 package qp
 
-import "math/bits"
-
-// fifo is a bounded queue of one goroutine, whose elements are looked at and changed where they
-// are. Head and count are free-running and masked; init before use.
+// fifo is a bounded queue of one goroutine. Its elements are read and changed in place. head is
+// free-running and masked. Call init before use.
 type fifo[T any] struct {
 	slots []T
 	head  uint32
@@ -15,7 +13,7 @@ func (f *fifo[T]) init(n int) { *f = fifo[T]{slots: make([]T, ceilPow2(n))} }
 
 func (f *fifo[T]) full() bool { return int(f.count) == len(f.slots) }
 
-// at is element i, the oldest is 0. It must be there.
+// at is element i, which must be there; the oldest is 0.
 func (f *fifo[T]) at(i uint32) *T { return &f.slots[(f.head+i)&uint32(len(f.slots)-1)] }
 
 // push adds v after the others; the queue must not be full.
@@ -31,14 +29,4 @@ func (f *fifo[T]) push(v T) {
 func (f *fifo[T]) pop() {
 	f.head++
 	f.count--
-}
-
-// RingSize is what a ring of n entries takes: a power of two, at least 2 (mem.MPSC).
-func RingSize(n int) int { return max(2, ceilPow2(n)) }
-
-func ceilPow2(n int) int {
-	if n <= 1 {
-		return 1
-	}
-	return 1 << bits.Len(uint(n-1))
 }

@@ -1,10 +1,43 @@
 package qp
 
-import "github.com/rnicd/rnicd/mem"
+import (
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
 
-// What tests of the packages above want of an engine, and nothing else.
+// What only tests of other packages use.
 
-// PretendSent lets a Write have been sent that waits for a Request before it.
+const (
+	PendingMin      = pendingMin
+	TerminateLenMax = terminateLenMax
+	RTRSTag         = rtrSTag
+	EntriesMoreMax  = entriesMoreMax
+)
+
+var (
+	ErrLocalRange      = errLocalRange
+	ErrLocalInvalidate = errLocalInvalidate
+)
+
+// TerminateFor is the Terminate that an error becomes.
+func TerminateFor(err error) rdmap.Terminate { return terminateFor(err) }
+
+// IsRequest says whether the peer has to answer.
+func (o Opcode) IsRequest() bool { return o.isRequest() }
+
+// Reserve promises n entries, as a posting call does.
+func (q *CQ) Reserve(n int64) bool { return q.reserve(n) }
+
+// Push publishes a completion whose entry was reserved, as an Engine does.
+func (q *CQ) Push(c CQE) { q.push(c) }
+
+// Promised is the number of entries that are reserved, including those that wait to be polled.
+func (q *CQ) Promised() int64 { return q.reserved.Load() }
+
+// IsArmed says whether the consumer waits for the completions that Arm(how) names.
+func (q *CQ) IsArmed(how uint32) bool { return q.armed.Load() == how }
+
+// PretendSent adds a Write that was sent and waits for a Request before it.
 func (q *Engine) PretendSent(id uint64) {
 	q.requester.sent.push(sentRequest{id: id, op: OpWrite, signaled: true, flushStatus: Flushed})
 }
@@ -15,13 +48,22 @@ func (q *Engine) Fill(id uint64) {
 	q.publishRecvs()
 }
 
-// Sending is the request whose message is being cut; 0: none is.
+// Sending is the opcode of the request whose message is being cut; 0: there is none.
 func (q *Engine) Sending() Opcode {
 	if !q.send.seg.Active() {
 		return 0
 	}
 	return q.send.wr.Op
 }
+
+// ReadsWaiting is how many Requests of the peer are not answered yet.
+func (q *Engine) ReadsWaiting() int { return int(q.respond.answers.count) }
+
+// RecvBegun is how many receive buffers hold octets of messages that are not delivered.
+func (q *Engine) RecvBegun() int { return q.recv.sendQ.Begun() }
+
+// Staged is how many octets wait for more to share their segment with.
+func (q *Engine) Staged() int { return len(q.send.staged) }
 
 // Control names the control region.
 func (q *Engine) Control() mem.STag { return q.ctrl.STag() }

@@ -1,26 +1,24 @@
 package qp
 
 import (
-	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// source says where the octets of the message are that is being cut: at hand, or in a range of
-// registered memory, or in several, which a message takes one after the other. The ranges must have
-// the rights in need.
+// source says where the octets of the message in hand are: in own, or in ranges of registered
+// memory, first and then list, which must have the rights in need.
 type source struct {
-	own    []byte // octets at hand; nil: in memory
+	own    []byte // the octets themselves; nil: they are in registered memory
 	first  SGE
 	list   []SGE // further ranges
 	stream mem.StreamID
 	need   mem.Access
 }
 
-// gatherRoom is what a sendHalf keeps of the request in hand beside its wqe. Its memory is the
-// QueuePair's, made once.
+// gatherRoom is what a sendHalf keeps of the request in hand beside its WQE, in memory that is made
+// once for the Engine.
 type gatherRoom struct {
-	body   [rdmap.AtomicRequestLen]byte // a message of our own making
+	body   [rdmap.AtomicRequestLen]byte // a message that the engine makes: a Request, an Atomic Response
 	inline []byte                       // of the request in hand
 	list   []SGE                        // of the request in hand
 	parts  [][]byte                     // of the ULPDU in hand: header, payload
@@ -30,28 +28,6 @@ func (g *gatherRoom) init(inlineMax, sgeMax int) {
 	g.inline = make([]byte, inlineMax)
 	g.list = make([]SGE, sgeMax-1)
 	g.parts = make([][]byte, 1, 1+sgeMax)
-}
-
-// popRequest makes the next work request s.wr; false when there is none.
-func (q *Engine) popRequest() bool {
-	s := &q.send
-	w := &s.wr
-	if !q.SQ.Take(w) {
-		return false
-	}
-	s.size = w.Local.Length
-	if w.inline() {
-		popBehind(q.SQ, w, nil, s.inline[:w.Local.Length])
-		return true
-	}
-	if w.More > 0 {
-		list := s.list[:w.More]
-		popBehind(q.SQ, w, list, nil)
-		for i := range list {
-			s.size += list[i].Length // posting has seen to it that it does not wrap
-		}
-	}
-	return true
 }
 
 // findSource says where the octets of the request in hand are.
@@ -64,8 +40,8 @@ func (s *sendHalf) findSource() {
 	f.first, f.list, f.stream, f.need = w.Local, s.list[:w.More], mem.AnyStream, mem.LocalRead
 }
 
-// checkSource looks at every range as a whole, before any of it is on the wire. Ranges of no octets
-// are not looked at.
+// checkSource checks every range in full, before any of it is on the wire. A range of no octets is
+// not checked.
 func (q *Engine) checkSource() mem.CheckResult {
 	f := &q.send.from
 	if f.own != nil {
@@ -82,7 +58,7 @@ func (q *Engine) checkSource() mem.CheckResult {
 	return mem.CheckOK
 }
 
-// lookUp finds n octets of a range, from off; of none it asks nothing.
+// lookUp finds n octets of a range, from off. For no octets it checks nothing.
 func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 	if n == 0 {
 		return nil, mem.CheckOK
@@ -91,9 +67,9 @@ func (q *Engine) lookUp(sge SGE, off, n uint32) ([]byte, mem.CheckResult) {
 	return q.Table.Check(q.Domain, f.stream, sge.STag, sge.Offset+uint64(off), int(n), f.need)
 }
 
-// octets makes n octets of the message, from off, the parts after the header. They are looked up
-// for each segment, so that Revoke holds in the middle of a message.
-func (q *Engine) octets(off uint32, n int) mem.CheckResult {
+// findOctets makes n octets of the message, from off, the parts of the ULPDU after its header. They
+// are looked up for each segment, so that Revoke takes effect in the middle of a message.
+func (q *Engine) findOctets(off uint32, n int) mem.CheckResult {
 	s := &q.send
 	s.parts = s.parts[:1]
 	switch f := &s.from; {
@@ -111,7 +87,7 @@ func (q *Engine) octets(off uint32, n int) mem.CheckResult {
 	}
 }
 
-// gather is octets of a message of several ranges. A segment may have some of each.
+// gather is findOctets for a message of several ranges. A segment may have octets of more than one.
 func (q *Engine) gather(off, n uint32) mem.CheckResult {
 	s := &q.send
 	sge, rest := s.from.first, s.from.list
@@ -130,26 +106,4 @@ func (q *Engine) gather(off, n uint32) mem.CheckResult {
 		off -= min(off, sge.Length)
 		sge, rest = rest[0], rest[1:]
 	}
-}
-
-// put writes an FPDU of h and the parts that octets has found.
-func (s *sendHalf) put(dst []byte, h *ddp.Header) int {
-	h.Put(s.hdr[:])
-	s.parts[0] = s.hdr[:h.Len()]
-	s.fpdus++
-	return s.tx.Put(dst, s.parts)
-}
-
-// putWhole writes an FPDU whose ULPDU is at hand.
-func (s *sendHalf) putWhole(dst, ulpdu []byte) int {
-	s.parts = append(s.parts[:0], ulpdu)
-	s.fpdus++
-	return s.tx.Put(dst, s.parts)
-}
-
-// carryFrom sends the front of the k octets in carry now; pull sends the rest.
-func (s *sendHalf) carryFrom(dst []byte, k int) int {
-	n := copy(dst, s.carry[:k])
-	s.carryOff, s.carryEnd = n, k
-	return n
 }

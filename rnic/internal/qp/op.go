@@ -20,13 +20,13 @@ const (
 	OpLocalInvalidate
 )
 
-// extended says whether it is RFC 7306's.
+// extended says whether RFC 7306 defines it.
 func (o Opcode) extended() bool { return o == OpFetchAdd || o == OpCompareSwap || o == OpImmediate }
 
-// IsRequest says whether the peer has to answer.
-func (o Opcode) IsRequest() bool { return o >= OpRead && o <= OpCompareSwap }
+// isRequest says whether the peer has to answer.
+func (o Opcode) isRequest() bool { return o >= OpRead && o <= OpCompareSwap }
 
-// hasLocal says whether a request of the send queue is about a range of local memory.
+// hasLocal says whether a request of the send queue names local memory.
 func (o Opcode) hasLocal() bool { return o <= OpRead }
 
 // Status of a completion, as rnic.Status.
@@ -51,8 +51,8 @@ type SGE struct {
 	Offset uint64 // tagged offset (TO)
 }
 
-// CQE is a completion as the ring of a CQ has it: 64 octets, fixed, pointer-free. rnic.Completion
-// is laid out alike, and says what the fields are.
+// CQE is a completion as the ring of a CQ has it: 64 octets, fixed, free of pointers.
+// rnic.Completion has the same layout, and says what the fields are.
 type CQE struct {
 	ID            uint64
 	QP            uint32

@@ -1,15 +1,15 @@
 package qp
 
-// Posting: for any goroutine, before, in and after service. What is posted after the end is flushed
-// by flush, which the caller calls when it finds the engine Closed.
+// Posting is for any goroutine, before, in and after service. A caller that finds the engine Closed
+// after it has posted calls Flush.
 
-// MayAsk refuses what this connection's dialect or its read depth does not have. One that is not in
-// service yet is for the caller to refuse.
+// MayAsk refuses requests for which the connection's dialect has no messages, or its ORD no room.
+// It says nothing about the state: the caller refuses what is posted before service.
 func (q *Engine) MayAsk(op Opcode) error {
 	if op.extended() && q.unextended.Load() {
 		return ErrExtension
 	}
-	if op.IsRequest() {
+	if op.isRequest() {
 		if s := q.State(); s != Idle && s != Connecting && q.requester.ord == 0 {
 			return ErrReadDepth
 		}
@@ -17,10 +17,10 @@ func (q *Engine) MayAsk(op Opcode) error {
 	return nil
 }
 
-// PostSend queues a request of the send queue with its list or its inline octets, its completion
-// reserved.
+// PostSend reserves a completion and queues a request of the send queue, with its list or its
+// inline octets.
 func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
-	if !q.SendCQ.Reserve(1) {
+	if !q.SendCQ.reserve(1) {
 		return ErrCQFull
 	}
 	if !pushWork(q.SQ, w, list, inline) {
@@ -30,11 +30,11 @@ func (q *Engine) PostSend(w *WQE, list []SGE, inline []byte) error {
 	return nil
 }
 
-// PostSends queues requests that have neither, two or more, together. All of them or none; it
-// returns how many.
+// PostSends queues two or more requests that have neither, together: all of them or none. It
+// returns how many. With none, PostSend says why.
 func (q *Engine) PostSends(run []WQE) int {
 	n := min(len(run), q.SQ.Cap())
-	if n < 2 || !q.SendCQ.Reserve(int64(n)) {
+	if n < 2 || !q.SendCQ.reserve(int64(n)) {
 		return 0
 	}
 	if !q.SQ.PushAll(run[:n]) {
@@ -46,32 +46,33 @@ func (q *Engine) PostSends(run []WQE) int {
 
 // PostRecv queues a receive buffer.
 func (q *Engine) PostRecv(w *WQE, list []SGE) error {
-	if !q.RecvCQ.Reserve(1) {
+	if !q.RecvCQ.reserve(1) {
 		return ErrCQFull
 	}
 	if !q.postable(1) {
 		q.RecvCQ.unreserve(1)
 		return ErrRecvQueueFull
 	}
-	pushWork(q.RQ, w, list, nil) // has room for recvDepth
+	pushWork(q.RQ, w, list, nil) // has room for RecvDepth
 	return nil
 }
 
-// PostRecvs is postSends of receive buffers.
+// PostRecvs is PostSends for receive buffers.
 func (q *Engine) PostRecvs(run []WQE) int {
 	n := len(run)
-	if n < 2 || !q.RecvCQ.Reserve(int64(n)) {
+	if n < 2 || !q.RecvCQ.reserve(int64(n)) {
 		return 0
 	}
 	if !q.postable(int32(n)) {
 		q.RecvCQ.unreserve(int64(n))
 		return 0
 	}
-	q.RQ.PushAll(run) // has room for recvDepth
+	q.RQ.PushAll(run) // has room for RecvDepth
 	return n
 }
 
-// postable counts n receive buffers as posted, if recvDepth allows so many more.
+// postable counts n more receive buffers as posted, if RecvDepth allows them: all or none, and
+// while it refuses nothing is taken from others (as CQ.reserve).
 func (q *Engine) postable(n int32) bool {
 	for {
 		had := q.posted.Load()

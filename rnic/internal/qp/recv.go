@@ -9,10 +9,17 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// recvHalf takes stream octets to registered memory, and finished messages to the CompletionQueue.
+// recvHalf takes stream octets to registered memory, and finished messages to completions.
 //
-//	octets --mpa.Receiver--> ULPDU --rdmap check, ddp.Stream.Place--> memory
-//	left edge --mpa.Receiver.Edge--> ddp.Stream.Deliver --> Completion
+//	Arrive    octets --mpa.Receiver--> ULPDUs, each --ddp.Begin, judge, ddp.Place--> memory
+//	          a ULPDU in order: ddp.Deliver --> deliver --> completion batch
+//	          at the end: publishRecvs --> RecvCQ
+//	LeftEdge  where frames were placed ahead of a gap:
+//	          ddp.Deliver --> deliver --> publishRecvs --> RecvCQ
+//
+// So a message that comes in order is delivered in the call of Arrive that places its last octet,
+// and published when that call ends. Messages that were placed ahead of a gap are delivered when the
+// left edge has passed them.
 type recvHalf struct {
 	rx      mpa.Receiver
 	ddp     ddp.Stream
@@ -20,46 +27,39 @@ type recvHalf struct {
 	sendQ   ddp.Queue
 	termQ   ddp.Queue
 	version uint8
-	shared  bool // receive buffers come from QPOptions.SRQ
+	shared  bool // receive buffers come from Config.SRQ
 
-	greet greeting // rtr.go
+	rtr rtrState // rtr.go
 
-	dead      bool // an error was found: octets are swallowed (drafts' section 7, DDP 9.1)
-	edge      uint64
-	passed    uint64 // all frames that end at or before it were passed
-	delivered uint64 // Delivery has been told of this edge
-	partial   bool   // the left edge stands inside a frame
+	dead      bool   // octets are swallowed, because framing is lost or the stream was rejected
+	edge      uint64 // left edge
+	passed    uint64 // end of the last frame before it
+	delivered uint64 // edge to which messages were delivered
+	partial   bool   // the left edge is inside a frame
 	deliv     ddp.Delivered
 
-	fault    error // DDP's or RDMAP's error, once
-	reported bool  // the peer was told
-	payload  int   // octets of the segment in hand, once it was judged
+	fault    error // first error of DDP or RDMAP
+	reported bool  // an error was reported, by this end or by the peer
+	payload  int   // payload octets of the ULPDU in hand, once judge has accepted it
 	placed   Placed
 
 	terminated bool // the peer's Terminate was delivered
 	terminate  int  // its length in the control region
 
-	list   []SGE       // of the buffer that postBuffer is at
-	ranges []ddp.Range // and all of its ranges
+	list   []SGE       // further ranges of the buffer in hand (postBuffer)
+	ranges []ddp.Range // all of its ranges
 
-	entry WQE   // of rq, in hand
-	batch batch // of completions
+	entry WQE   // of RQ, in hand
+	batch batch // completions of this call
 
 	messages, writes uint64
-	taken            uint64 // from the SRQ
-	refused          uint64
-}
-
-// Placed counts payload octets by the way they took.
-type Placed struct {
-	Direct      uint64 // from the one segment that held their whole frame
-	Reassembled uint64 // of frames that had to wait for another segment
-	OutOfOrder  uint64 // of either kind, placed before an earlier gap was filled
+	taken            uint64 // buffers from the SRQ
+	refused          uint64 // segments, because too many messages wait for Delivery
 }
 
 const (
 	fpduLenMin = mpa.HeaderLen + ddp.TaggedLen + mpa.CRCLen
-	roomSpare  = 64 // frames that were held, partly, and that a segment makes whole
+	roomSpare  = 64 // frames that one segment may complete beside its own: parts of them were held
 )
 
 func (r *recvHalf) start(q *Engine, o *StartOptions) {
@@ -69,16 +69,16 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	r.rx.Init(mpa.ReceiverConfig{
 		Mode: ag.Receive, Pool: o.Pool, BufsMax: o.BufsMax, Reserve: o.Reserve,
 		DropBadCRC: o.DropBadCRC, ULPDUMin: ddp.TaggedLen,
-		InOrder: responder && asksWhoseBuffer(t),
+		InOrder: responder && rtrMayBeSend(t),
 	})
 	r.sendQ.InitLists(ceilPow2(q.RecvDepth), q.RecvRanges)
 	r.list = make([]SGE, q.SGEMax-1)
 	r.ranges = make([]ddp.Range, q.SGEMax)
 	r.termQ.Init(1)
-	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: TerminateLenMax})
+	r.termQ.Post(ddp.RecvBuffer{STag: q.ctrl.STag(), Len: terminateLenMax})
 	r.queues = [...]*ddp.Queue{rdmap.QNSend: &r.sendQ, rdmap.QNTerminate: &r.termQ, rdmap.QNAtomic: nil}
-	// A QueuePair that serves no Reads has no queue for them. One that offers a Read as RTR message
-	// has said that it serves one.
+	// Without IRD there is no queue for Requests. A Responder that has agreed to a Read as RTR
+	// message serves at least that one.
 	ird := min(readDepth(int(t.IRD)), q.depths.requestsMax())
 	if responder && t.RTR&mpa.RTRRead != 0 {
 		ird = max(1, ird)
@@ -87,7 +87,7 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 		q.respond.start(q.ctrl.STag(), ird)
 		r.queues[rdmap.QNRead] = &q.respond.requestQ
 	}
-	q.requester.start(q, min(readDepth(int(t.ORD)), q.depths.ord), readsAsRTR(t, responder))
+	q.requester.start(q, min(readDepth(int(t.ORD)), q.depths.ord), rtrIsRead(t, responder))
 	known := r.queues[:rdmap.QNAtomic]
 	if ag.Version == rdmap.Extensions {
 		known = r.queues[:]
@@ -97,21 +97,22 @@ func (r *recvHalf) start(q *Engine, o *StartOptions) {
 	}
 	r.ddp.Init(ddp.StreamConfig{
 		Table: q.Table, Domain: q.Domain, Stream: q.Stream, Version: ag.Version,
-		Queues: known, PendingMax: max(PendingMin, 2*(o.EMSS/fpduLenMin+roomSpare)),
+		Queues: known, PendingMax: max(pendingMin, 2*(o.EMSS/fpduLenMin+roomSpare)),
 	})
 }
 
-// Sent tells the timestamp of the segment that arrive is given next (mpa.Receiver.Sent).
+// Sent tells the timestamp of the segment that Arrive is given next (mpa.Receiver.Sent).
 func (q *Engine) Sent(stamp uint32) { q.recv.rx.Sent(stamp) }
 
-// Arrive offers octets at an offset of the MPA stream.
+// Arrive offers octets at an offset of the MPA stream. b holds them; the Verdict says what becomes
+// of it.
 func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	r := &q.recv
 	if r.dead {
 		return mpa.Done
 	}
 	if off != r.edge && r.ddp.Room() < len(data)/fpduLenMin+roomSpare {
-		r.refused++ // enough messages ahead of the gap wait for Delivery already; TCP sends it again
+		r.refused++ // enough messages ahead of the gap wait for Delivery; the peer's TCP sends these octets again
 		return mpa.Refused
 	}
 	q.postBuffers()
@@ -124,13 +125,13 @@ func (q *Engine) Arrive(off uint64, b mem.Buf, data []byte) mpa.Verdict {
 	q.reader.Exit()
 	q.arrived()
 	if v == mpa.Refused {
-		q.Effects |= EffectShort
+		q.effects |= EffectShort
 	}
 	return v
 }
 
-// ArriveLate offers octets that TCP acknowledged before MPA took the connection over, in order; it
-// cannot refuse them.
+// ArriveLate is Arrive for octets in order that TCP acknowledged before MPA took the connection
+// over. They cannot be refused. kept: b is MPA's now.
 func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	r := &q.recv
 	if r.dead {
@@ -148,64 +149,52 @@ func (q *Engine) ArriveLate(off uint64, b mem.Buf, data []byte) (kept bool) {
 	return v == mpa.Kept
 }
 
-// arrived acts on what octets brought.
+// arrived ends Arrive and ArriveLate: it publishes completions, and acts on thresholds and errors.
 func (q *Engine) arrived() {
 	q.publishRecvs()
 	if q.watch.armed.Load() {
-		q.look()
+		q.checkThresholds()
 	}
 	if !q.send.enabled && q.recv.rx.Stats().FPDUs > 0 {
-		q.Open() // the Responder has seen a valid FPDU: it may send, and be it a Terminate about that one
+		q.Open() // a valid FPDU has come: the Responder may send, even if only a Terminate about that FPDU
 	}
 	q.lookForErrors()
 }
 
-// Open lets the Responder send.
+// Open lets a Responder send.
 func (q *Engine) Open() {
 	q.send.enabled = true
 	q.recv.rx.PassAhead()
-	q.Effects |= EffectOpened
+	q.effects |= EffectOpened
 }
 
-// LeftEdge delivers what is complete below edge.
+// LeftEdge tells how far TCP has committed the stream, and delivers messages that were placed ahead
+// of a gap and end before that.
 func (q *Engine) LeftEdge(edge uint64) {
 	r := &q.recv
 	if r.dead {
 		return
 	}
-	q.postBuffers()
 	passed := r.rx.Edge(edge)
-	if passed != r.delivered { // else it was in order, and Place has delivered it
+	if passed != r.delivered { // otherwise everything came in order, and place has delivered it
 		q.reader.Enter()
 		q.deliverTo(passed)
 		q.reader.Exit()
 		q.publishRecvs()
+		q.lookForErrors()
 	}
 	r.edge = edge
 	r.passed = max(r.passed, passed)
 	if q.watch.armed.Load() {
-		q.look()
+		q.checkThresholds()
 	}
-	q.lookForErrors()
 	r.partial = passed != edge
 }
 
-// postBuffers moves newly posted receive buffers to where Placement looks for them.
-func (q *Engine) postBuffers() {
-	if q.recv.greet.awaited {
-		return
-	}
-	for q.RQ.Take(&q.recv.entry) {
-		q.postBuffer(&q.recv.entry)
-	}
-	q.RQ.Release()
-}
-
-// place takes a ULPDU to memory.
+// place takes a ULPDU to memory and, if it came in order, delivers the message that it ends.
 //
-// It never stops the Receiver: after an error of DDP's or RDMAP's, octets still move the left edge,
-// and messages that were whole before it are still delivered (DDP section 7.4); the Stream drops
-// the rest.
+// An error of DDP or RDMAP does not stop the Receiver. Octets still move the left edge, so that
+// messages before the error are delivered (RFC 5041 section 5.4); the Stream drops the rest.
 func (q *Engine) place(u *mpa.ULPDU) {
 	r := &q.recv
 	r.payload = 0
@@ -223,12 +212,12 @@ func (q *Engine) place(u *mpa.ULPDU) {
 	} else if r.fault == nil {
 		r.count(u)
 	}
-	if u.InOrder { // what it completes is delivered before the next is placed, so that nothing piles up
+	if u.InOrder { // before the next is placed, so that few messages wait for Delivery
 		q.deliverTo(u.End)
 	}
 }
 
-// count tells placed payload by the way it came.
+// count adds the payload of u to the counters.
 func (r *recvHalf) count(u *mpa.ULPDU) {
 	n := uint64(r.payload)
 	if u.Direct {
@@ -241,12 +230,13 @@ func (r *recvHalf) count(u *mpa.ULPDU) {
 	}
 }
 
-// judge is RDMAP's part before Placement (RFC 5040 section 7.2). A false ok: the segment is not to
-// be placed, and the stream is over.
+// judge makes RDMAP's checks before Placement (RFC 5040 section 7.2). need is the right that a
+// Tagged range must have. Without ok the ULPDU must not be placed, and the stream has failed.
 func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	r := &q.recv
-	if r.greet.awaited {
-		q.first(h, h.Len()+payload)
+	if r.rtr.awaited {
+		q.firstFPDU(h, h.Len()+payload)
+		q.postBuffers()
 	}
 	op, cause, ok := rdmap.Check(h, r.version)
 	if need = mem.RemoteWrite; ok {
@@ -274,107 +264,19 @@ func (q *Engine) judge(h *ddp.Header, payload int) (need mem.Access, ok bool) {
 	return need, true
 }
 
-// deliverTo completes the messages that end at or before edge. Inside a burst of the Reader's.
-func (q *Engine) deliverTo(edge uint64) {
-	r := &q.recv
-	r.delivered = edge
-	for r.ddp.Deliver(edge, &r.deliv) {
-		q.deliver(&r.deliv)
-	}
-}
-
-func (q *Engine) deliver(d *ddp.Delivered) {
-	r := &q.recv
-	_, op := rdmap.ParseControl(d.Header.ULP)
-	switch {
-	case op == rdmap.OpReadResponse:
-		q.deliverResponse(d)
-	case d.Header.Tagged:
-		r.writes++
-	case d.Header.QN == rdmap.QNRead:
-		q.deliverRequest(d, op)
-	case d.Header.QN == rdmap.QNAtomic:
-		q.deliverAtomicResponse(d)
-	case d.Header.QN == rdmap.QNSend && r.greet.hidden:
-		r.greet.hidden = false
-		r.greet.sends++
-	case d.Header.QN == rdmap.QNSend && op.Invalidates():
-		q.deliverInvalidate(d, op)
-	case d.Header.QN == rdmap.QNSend && op.Immediate():
-		q.deliverImmediate(d, op)
-	case d.Header.QN == rdmap.QNSend:
-		r.messages++
-		q.filled(d).Solicited = op.Solicited()
-	case op == rdmap.OpTerminate:
-		r.terminated, r.terminate = true, int(d.Len)
-		r.ddp.Disable() // the peer's stream is over
-	}
-}
-
-// opcodeError is RDMAP's refusal of a segment or message.
-type opcodeError struct {
-	cause      rdmap.Cause
-	header     ddp.Header
-	segmentLen int
-	read       *rdmap.ReadRequest // it is about; nil for any other message
-	what       error              // more about it, or nil
-}
-
-func (e *opcodeError) Error() string { return e.cause.String() }
-func (e *opcodeError) Unwrap() error { return e.what }
-
-// lookForErrors acts on what a burst of octets brought to light: once.
-func (q *Engine) lookForErrors() {
-	r := &q.recv
-	switch {
-	case r.reported:
-	case r.terminated:
-		r.reported = true
-		q.send.stopped = true
-		said := peerError(q.ctrl.Bytes()[:r.terminate])
-		q.requester.findCause(&said.Terminate)
-		q.leaveService(&TerminateError{Remote: true, Cause: said})
-	case r.rx.Err() != nil:
-		r.dead = true
-		q.ReceiveError(r.rx.Err())
-	case r.fault != nil:
-		q.ReceiveError(r.fault)
-	case r.ddp.Err() != nil:
-		q.ReceiveError(r.ddp.Err())
-	}
-}
-
-// ReceiveError answers the peer's fault, or one of start-up: one Terminate goes out and then our
-// half is closed.
-func (q *Engine) ReceiveError(err error) {
-	q.recv.reported = true
-	q.send.terminate(terminateBody(err))
-	q.leaveService(&TerminateError{Cause: err})
-}
-
-func (q *Engine) leaveService(err error) {
-	q.Leave(Terminating)
-	q.affect(EffectLeave, err)
-}
-
-// RejectStream ends a stream that does not begin as it must. What arrives from now on is swallowed.
-func (q *Engine) RejectStream(err error) {
-	q.recv.dead = true
-	q.ReceiveError(err)
-}
-
-// Cut says whether the stream, ended here, ends inside a frame.
+// Cut says whether a stream that ends at the left edge ends inside a frame.
 func (q *Engine) Cut() bool { return q.recv.partial && !q.recv.reported }
 
-// abandon flushes the buffers that wait for messages, and what the Receiver holds.
+// abandon flushes the receive buffers that Placement has, and frees the packet buffers that the
+// Receiver holds.
 func (r *recvHalf) abandon(q *Engine) {
-	if r.queues[0] == nil { // never in service
+	if r.queues[0] == nil { // it never was in service
 		return
 	}
 	r.rx.Close()
-	msn := uint32(r.messages) + r.greet.sends // of the last message that was delivered
-	if r.greet.hidden {
-		_, _ = r.sendQ.Flush() // start-up's own, of a stream that failed at once
+	msn := uint32(r.messages) + r.rtr.sends // of the last message that was delivered
+	if r.rtr.hidden {
+		_, _ = r.sendQ.Flush() // the RTR message's buffer, which has no completion
 		msn++
 	}
 	for {
@@ -387,7 +289,8 @@ func (r *recvHalf) abandon(q *Engine) {
 	}
 }
 
-// flushStatus of the receive buffer of message msn that was not filled.
+// flushStatus is the status of the receive buffer of message msn, which was not delivered: what was
+// wrong with the buffer, if that ended the stream.
 func (r *recvHalf) flushStatus(msn uint32) Status {
 	var e *ddp.Error
 	if !errors.As(r.fault, &e) || e.Header.Tagged || e.Truncated || e.Header.QN != rdmap.QNSend || e.Header.MSN != msn {

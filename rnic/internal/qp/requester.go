@@ -3,42 +3,42 @@ package qp
 import (
 	"github.com/rnicd/rnicd/ddp"
 	"github.com/rnicd/rnicd/mem"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// requester knows what this end has asked of the peer and keeps completions in the order of posting
-// (RFC 5040 section 5.5, rule 15).
+// requester knows the outstanding Requests of this end, and keeps completions in the order of
+// posting (RFC 5040 section 5.5, rule 15).
 //
-//	Read, atomic --Request cut--> outstanding, sent --Response Delivered--> done --┐
-//	Send, Write  --cut whole----> sent, done ------------------------------- ┴--head of sent--> Completion
+//	Read, atomic --Request cut--> outstanding, sent --Response delivered--> done --┐
+//	Send, Write --last segment cut--> sent, done ----------------------------------┴--> completion
 //
-// While nothing is under way, a Send or Write completes when it was cut, and sent is not used.
+// While sent is empty a Send or Write completes when its last segment is cut, and does not enter
+// it.
 type requester struct {
 	ord         int
 	outstanding fifo[outstanding] // in the order of the Requests, which is that of the Responses (rule 20)
 	sent        fifo[sentRequest]
 	atomicQ     ddp.Queue // queue 3
-	lastID      uint32    // of Atomic Requests
-	over        bool      // the peer has closed its half: no Response comes any more
+	lastID      uint32    // Request Identifier of the last Atomic Request
+	over        bool      // the peer has closed its half: no more Responses come
 }
 
-// outstanding is a Request that has no Response yet.
+// outstanding is a Request without a Response yet.
 type outstanding struct {
 	atomic  bool
-	startup bool // the RTR message, of which no ULP knows
+	startup bool // it is the RTR message, which has no work request
 	size    uint32
 	sink    mem.STag
 	sinkTO  uint64
 	msn     uint32 // of the Request
-	id      uint32 // of an atomic one
-	sent    uint32 // its place in sent, free-running
+	id      uint32 // Request Identifier, of an Atomic Request
+	sent    uint32 // its position in requester.sent, free-running
 }
 
-// sentRequest is a work request that was sent and not yet completed.
+// sentRequest is a work request that was sent and has not completed.
 type sentRequest struct {
 	id          uint64
-	original    uint64 // atomic
+	original    uint64 // of an atomic: what was in memory
 	n           uint32
 	op          Opcode
 	signaled    bool
@@ -46,18 +46,15 @@ type sentRequest struct {
 	flushStatus Status // if it is not done when the connection ends
 }
 
-// The control region, after the Requests: Atomic Responses.
-const responseSlot = 16 // octets; an Atomic Response has 12
-
-// start makes room for ord Requests, and for an RTR message that is one. Only a QueuePair with ORD
-// has the rest.
+// start makes room for ord Requests, and for an RTR message that is a Read. Without ORD nothing
+// else is needed.
 func (a *requester) start(q *Engine, ord int, rtr bool) {
 	if ord == 0 && !rtr {
 		return
 	}
 	a.outstanding.init(max(1, ord))
 	if rtr {
-		a.outstanding.push(outstanding{startup: true, sink: RTRSTag, msn: 1})
+		a.outstanding.push(outstanding{startup: true, sink: rtrSTag, msn: 1})
 	}
 	if a.ord = ord; ord == 0 {
 		return
@@ -70,10 +67,11 @@ func (a *requester) start(q *Engine, ord int, rtr bool) {
 	}
 }
 
-// mustWait says whether a work request has to wait for those before it: not for what is never
-// answered, start-up's own Read.
+// mustWait says whether a work request has to wait for Responses: because of its fence, because
+// sent is full, or because ORD Requests are outstanding. When the peer has closed its half nothing
+// waits.
 func (a *requester) mustWait(wr *WQE) bool {
-	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.IsRequest() && int(a.outstanding.count) >= a.ord)
+	return !a.over && a.outstanding.count > 0 && (wr.fence() || a.ord > 0 && a.sent.full() || wr.Op.isRequest() && int(a.outstanding.count) >= a.ord)
 }
 
 // request makes the message of a Read or an atomic operation.
@@ -97,8 +95,8 @@ func (q *Engine) request() ddp.Message {
 	return ddp.Message{Header: rdmap.OpAtomicRequest.Header(s.version), Len: rdmap.AtomicRequestLen}
 }
 
-// requested: the Request of send.wr was cut.
-func (q *Engine) requested(msn uint32) {
+// requestCut enters the work request in hand, whose Request was just cut.
+func (q *Engine) requestCut(msn uint32) {
 	a, wr := &q.requester, &q.send.wr
 	a.outstanding.push(outstanding{
 		atomic: wr.Op != OpRead, size: wr.Local.Length, sink: wr.Local.STag, sinkTO: wr.Local.Offset,
@@ -107,11 +105,10 @@ func (q *Engine) requested(msn uint32) {
 	a.sent.push(sentRequest{id: wr.ID, n: wr.Local.Length, op: wr.Op, signaled: wr.signaled(), flushStatus: Flushed})
 }
 
-// expects judges a segment of a Read Response before it is placed: it must lie in the sink of a
-// Read that is under way. With responses in flight and segments out of order that need not be the
-// oldest.
+// expects judges a segment of a Read Response before it is placed: it must lie in the sink of an
+// outstanding Read. That need not be the oldest, because segments come in any order.
 func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
-	cause := rdmap.CauseOpcode // nobody asked
+	cause := rdmap.CauseOpcode // no Read is outstanding
 	for i := range a.outstanding.count {
 		r := a.outstanding.at(i)
 		if r.atomic {
@@ -131,34 +128,36 @@ func (a *requester) expects(h *ddp.Header, payload int) (rdmap.Cause, bool) {
 	return cause, false
 }
 
-// deliverResponse completes the Read whose Response is next in the stream. It must be the oldest
-// Request's, and reach to its end.
+// deliverResponse completes the Read whose Response is delivered. It must answer the oldest
+// Request, to its end.
 func (q *Engine) deliverResponse(d *ddp.Delivered) {
 	a := &q.requester
 	if a.outstanding.count > 0 {
 		r, h := a.outstanding.at(0), &d.Header
 		if !r.atomic && r.sink == h.STag && h.TO+uint64(d.Len) == r.sinkTO+uint64(r.size) {
-			q.answeredUs(0)
+			q.responseArrived(0)
 			return
 		}
 	}
 	q.badResponse(d)
 }
 
-// deliverAtomicResponse completes the atomic operation that is the oldest Request.
+// deliverAtomicResponse completes the atomic operation whose Response is delivered. It must answer
+// the oldest Request.
 func (q *Engine) deliverAtomicResponse(d *ddp.Delivered) {
 	a := &q.requester
 	resp, ok := rdmap.ParseAtomicResponse(q.ctrl.Bytes()[d.Buffer.TO:][:d.Len])
 	if ok && a.outstanding.count > 0 {
 		if r := a.outstanding.at(0); r.atomic && r.id == resp.ID {
 			a.atomicQ.Post(d.Buffer)
-			q.answeredUs(resp.Original)
+			q.responseArrived(resp.Original)
 			return
 		}
 	}
 	q.badResponse(d)
 }
 
+// badResponse ends the stream for a Response that does not answer the oldest Request.
 func (q *Engine) badResponse(d *ddp.Delivered) {
 	if q.recv.fault == nil {
 		q.requester.setFlushStatus(0, BadResponse)
@@ -167,8 +166,8 @@ func (q *Engine) badResponse(d *ddp.Delivered) {
 	q.recv.ddp.Disable()
 }
 
-// answeredUs: the oldest Request has its Response. What waited for it may go on.
-func (q *Engine) answeredUs(original uint64) {
+// responseArrived ends the oldest Request, and completes what waited for it.
+func (q *Engine) responseArrived(original uint64) {
 	a := &q.requester
 	if r := a.outstanding.at(0); !r.startup {
 		w := a.sent.at(r.sent - a.sent.head)
@@ -176,16 +175,16 @@ func (q *Engine) answeredUs(original uint64) {
 	}
 	a.outstanding.pop()
 	for a.sent.count > 0 && a.sent.at(0).done {
-		q.completeWaiting(a.sent.at(0), Success)
+		q.completeSent(a.sent.at(0), Success)
 		a.sent.pop()
 	}
 	if q.send.held || q.State() != RTS {
-		q.Effects |= EffectSend
+		q.effects |= EffectSend
 	}
 }
 
-// completeWaiting publishes the completion of a work request that had to wait for it.
-func (q *Engine) completeWaiting(w *sentRequest, st Status) {
+// completeSent publishes the completion of a work request that was in sent.
+func (q *Engine) completeSent(w *sentRequest, st Status) {
 	if st == Success && !w.signaled {
 		q.SendCQ.unreserve(1)
 		return
@@ -194,10 +193,11 @@ func (q *Engine) completeWaiting(w *sentRequest, st Status) {
 	if st == Success {
 		c.Len, c.Original = w.n, w.original
 	}
-	q.SendCQ.Push(c)
+	q.SendCQ.push(c)
 }
 
-// completeSend: a Send, Write or the like, of n octets, was cut whole.
+// completeSend completes a work request that needs no Response, of n octets, whose last segment was
+// cut. If Requests before it are outstanding it waits for them in sent.
 func (q *Engine) completeSend(wr *WQE, n uint32) {
 	if a := &q.requester; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, n: n, op: wr.Op, signaled: wr.signaled(), done: true, flushStatus: Flushed})
@@ -206,7 +206,7 @@ func (q *Engine) completeSend(wr *WQE, n uint32) {
 	q.batchSend(wr, n)
 }
 
-// failed: a work request could not be carried out. It completes after those before it.
+// failed completes a work request that could not be carried out, after those before it.
 func (q *Engine) failed(wr *WQE, st Status) {
 	if a := &q.requester; a.sent.count > 0 {
 		a.sent.push(sentRequest{id: wr.ID, op: wr.Op, flushStatus: st})
@@ -216,27 +216,29 @@ func (q *Engine) failed(wr *WQE, st Status) {
 	q.complete(q.SendCQ, wr, 0, st)
 }
 
-// PeerEnds: the peer has closed its half, and answers nothing any more. It says whether a Request
-// is left unanswered. One that was begun, and did not fit into the last segment, is as if it had
-// not been.
+// PeerEnds tells that the peer has closed its half, so that no more Responses come. The result says
+// whether one is missing. A Request that was begun, but did not fit into the last segment, is taken
+// back.
 func (q *Engine) PeerEnds() bool {
 	q.requester.over = true
-	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.IsRequest() {
+	if s := &q.send; s.seg.Active() && !s.answering && s.wr.Op.isRequest() {
 		s.seg.Abort()
-		s.held = true // takeRequest looks at it again
+		s.held = true // takeRequest decides again
 	}
 	return q.requester.sent.count > 0 && !q.recv.reported && !q.send.stopped
 }
 
-// setFlushStatus says what has become of Request i, if the ULP knows of it.
+// setFlushStatus sets the status with which outstanding Request i completes when it is flushed. An
+// RTR message has none.
 func (a *requester) setFlushStatus(i uint32, st Status) {
 	if i < a.outstanding.count && !a.outstanding.at(i).startup {
 		a.sent.at(a.outstanding.at(i).sent - a.sent.head).flushStatus = st
 	}
 }
 
-// findCause finds the Request that the peer's Terminate is about: by the copies of its headers or,
-// where a peer copies none, by what only a Read can have done wrong; that is the oldest then.
+// findCause finds the Request that the peer's Terminate is about, and sets its flush status. The
+// Terminate has copies of the Request's headers. If a peer copies none, and the cause is one that
+// only a Request can have, it is the oldest.
 func (a *requester) findCause(t *rdmap.Terminate) {
 	st := remoteStatus(t.Cause)
 	isRequest := t.HasDDP && !t.DDP.Tagged && t.DDP.QN == rdmap.QNRead
@@ -253,7 +255,7 @@ func (a *requester) findCause(t *rdmap.Terminate) {
 	}
 }
 
-// remoteStatus is what a work request that the peer refused completes with.
+// remoteStatus is the status of a work request that the peer refused for cause c.
 func remoteStatus(c rdmap.Cause) Status {
 	switch {
 	case c.Layer() == rdmap.LayerRDMAP && c.Type() == rdmap.TypeRemoteProtection && c != rdmap.CauseCannotInvalidate:
@@ -264,8 +266,8 @@ func remoteStatus(c rdmap.Cause) Status {
 	return RemoteOperation
 }
 
-// sinkFailed: octets of a Response could not be placed, for the sink is not what it was when the
-// Read was posted.
+// sinkFailed sets the flush status of the Read whose Response could not be placed, because its sink
+// was changed or revoked after the Request was sent.
 func (a *requester) sinkFailed(e *ddp.Error) {
 	if _, op := rdmap.ParseControl(e.Header.ULP); e.Truncated || !e.Header.Tagged || op != rdmap.OpReadResponse {
 		return
@@ -279,13 +281,10 @@ func (a *requester) sinkFailed(e *ddp.Error) {
 	}
 }
 
-// abandon flushes what has no Response, and all after it.
+// abandon completes everything in sent: what has no Response, and all after it.
 func (a *requester) abandon(q *Engine) {
 	for ; a.sent.count > 0; a.sent.pop() {
 		w := a.sent.at(0)
-		q.completeWaiting(w, w.flushStatus)
+		q.completeSent(w, w.flushStatus)
 	}
 }
-
-// readsAsRTR says whether the Initiator's RTR message is a Read.
-func readsAsRTR(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }

@@ -9,21 +9,22 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// responder serves the peer's Reads and atomics, and no ULP hears of them (RFC 5040 section 5.2.1).
+// responder answers the peer's Reads and atomics. They have no completions (RFC 5040 section
+// 5.2.1).
 //
-//	Request --Delivery--> judged whole; an atomic carried out --> answers --sendHalf, in turn with the SQ--> Response
-//	   ^ one of IRD buffers of queue 1                               buffer posted again when the Response was cut
+//	Request --Delivery--> checked in full; an atomic executed --> answers --sendHalf--> Response
+//	   ^ one of IRD buffers of queue 1; posted again when the Response was cut
 //
-// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. A peer that
-// has more than IRD Requests under way finds no buffer on queue 1, and DDP ends the stream.
+// Nothing is done before Delivery (section 5.5, rules 12 and 17), and then in order. If the peer
+// has more than IRD Requests outstanding there is no buffer on queue 1, and DDP ends the stream.
 type responder struct {
 	requestQ ddp.Queue
 	answers  fifo[answer]
 
-	served uint64
+	served uint64 // Responses that were cut
 }
 
-// answer is a Request that was Delivered and is not yet answered.
+// answer is a Request that was delivered and has no Response yet.
 type answer struct {
 	atomic   bool
 	read     rdmap.ReadRequest
@@ -34,27 +35,7 @@ type answer struct {
 	buffer     ddp.RecvBuffer // that it came in
 }
 
-// readDepth is the depth to make room for.
-func readDepth(n int) int {
-	if n == ReadDepthULP {
-		return ReadDepthDefault
-	}
-	return n
-}
-
-// The control region: the peer's Terminate, then Requests; what comes after is in requester.go.
-const (
-	requestsAt  = TerminateLenMax
-	requestSlot = 64 // octets; the longest Request has 52
-)
-
-func (d readDepths) requestsMax() int { return max(1, d.ird) } // an RTR message may be one
-
-func (d readDepths) responsesAt() int { return requestsAt + requestSlot*d.requestsMax() }
-
-func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.ord }
-
-// start posts buffers for ird Requests, which is what was settled.
+// start posts buffers for ird Requests.
 func (s *responder) start(ctrl mem.STag, ird int) {
 	s.requestQ.Init(ceilPow2(ird))
 	s.answers.init(ird)
@@ -63,11 +44,11 @@ func (s *responder) start(ctrl mem.STag, ird int) {
 	}
 }
 
-// deliverRequest takes a Read or Atomic Request that is next in the stream. Its buffer is the
-// answer's until that was sent.
+// deliverRequest queues the answer to a Read or Atomic Request. The Request's buffer is posted
+// again when the Response was cut.
 func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 	if q.recv.fault != nil {
-		return // the stream is at its end, and no answer would leave
+		return // the stream is at its end, and no answer would be sent
 	}
 	a := answer{header: d.Header, segmentLen: d.SegmentLen(), buffer: d.Buffer}
 	body := q.ctrl.Bytes()[d.Buffer.TO:][:d.Len]
@@ -83,11 +64,11 @@ func (q *Engine) deliverRequest(d *ddp.Delivered, op rdmap.Opcode) {
 		return
 	}
 	q.respond.answers.push(a)
-	q.Effects |= EffectSend
+	q.effects |= EffectSend
 }
 
-// judgeRead validates a Read Request's source for the whole of its range, and not at all when that
-// is empty (RFC 5040 sections 5.2.1 and 7.2). 0: it is good.
+// judgeRead checks the whole range that a Read Request names. An empty one is not checked (RFC 5040
+// sections 5.2.1 and 7.2). 0: the Read may be answered.
 func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 	if r.Size == 0 {
 		return 0
@@ -96,10 +77,11 @@ func (q *Engine) judgeRead(r *rdmap.ReadRequest) rdmap.Cause {
 	return rdmap.ReadCause(verdict)
 }
 
-// carryOut does what an Atomic Request asks for. 0: it was done; otherwise memory is as it was.
+// carryOut executes an Atomic Request. 0: it was executed; otherwise memory is unchanged.
 //
-// It is atomic towards all that this process does to the octets by sync/atomic, so towards atomics
-// of all streams (RFC 7306 section 5.3). Values are in the host's order there.
+// It is atomic with respect to everything that this process does to the octets by sync/atomic, and
+// so to the atomics of all streams (RFC 7306 section 5.3). Values in memory are in the host's byte
+// order.
 func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	req, ok := rdmap.ParseAtomicRequest(body)
 	if !ok {
@@ -120,9 +102,10 @@ func (q *Engine) carryOut(a *answer, body []byte) rdmap.Cause {
 	return 0
 }
 
-// AtomicLen is the length, and the alignment, of what an atomic operation is about.
+// AtomicLen is the length and the alignment of the octets that an atomic operation changes.
 const AtomicLen = 8
 
+// apply executes req on *p and returns what was there before.
 func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 	for {
 		original = atomic.LoadUint64(p)
@@ -132,8 +115,8 @@ func apply(p *uint64, req *rdmap.AtomicRequest) (original uint64) {
 	}
 }
 
-// refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a
-// Read's (RFC 5040 section 7.1), of no other (RFC 7306 section 8.1).
+// refuse ends the stream for a Request that cannot be answered. The Terminate has a copy of a Read
+// Request's header (RFC 5040 section 7.1), but not of an Atomic Request's (RFC 7306 section 8.1).
 func (q *Engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	if q.recv.fault == nil { // the first error is the one to report
 		e := &opcodeError{cause: cause, header: a.header, segmentLen: a.segmentLen}
@@ -146,11 +129,8 @@ func (q *Engine) refuse(a *answer, cause rdmap.Cause, isRead bool) {
 	q.recv.ddp.Disable()
 }
 
-// beginAnswer starts the next Response; false when there is none.
-func (q *Engine) beginAnswer() bool {
-	if q.respond.answers.count == 0 {
-		return false
-	}
+// beginAnswer starts the next Response. There is one to send.
+func (q *Engine) beginAnswer() {
 	s, a := &q.send, q.respond.answers.at(0)
 	var m ddp.Message
 	if a.atomic {
@@ -166,11 +146,10 @@ func (q *Engine) beginAnswer() bool {
 	}
 	s.seg.Start(m)
 	s.answering = true
-	return true
 }
 
-// answered: the Response at the front has been cut whole.
-func (q *Engine) answered() {
+// responseCut ends the answer at the front, whose last segment was just cut.
+func (q *Engine) responseCut() {
 	r := &q.respond
 	r.requestQ.Post(r.answers.at(0).buffer)
 	r.answers.pop()
@@ -178,8 +157,8 @@ func (q *Engine) answered() {
 	q.send.answering = false
 }
 
-// sourceGone: what is to be read was revoked while the Response was on its way. The Terminate says
-// how far it came (RFC 5040 section 4.8).
+// sourceGone ends the stream because the source of the Response in hand was revoked. The Terminate
+// says at which octet (RFC 5040 section 4.8).
 func (q *Engine) sourceGone(off uint32, verdict mem.CheckResult) {
 	a := q.respond.answers.at(0)
 	a.read.Advance(off)

@@ -6,24 +6,20 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// The RTR message of RFC 6581: the Initiator's first FPDU, before anything that was posted, which
-// no ULP sees.
+// The RTR message of RFC 6581 is the Initiator's first FPDU. It goes before everything that was
+// posted, and no ULP sees it.
 //
-//	Write  zero-length RDMA Write: STag and TO are not looked at (RFC 5041 section 7.2)
-//	Read   zero-length RDMA Read Request, answered with a zero-length Read Response: an ordinary one
-//	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer of start-up's own
+//	Write  zero-length RDMA Write: STag and TO are not checked (RFC 5041 section 5.2)
+//	Read   zero-length RDMA Read Request, which a zero-length Read Response answers
+//	Send   zero-length Send: takes MSN 1, and at the Responder a receive buffer that the engine posts
 //
-// A Responder that has named several kinds learns from the first FPDU which it is. Where a Send is
-// among them, what comes out of order is held until then and not placed, so that no Send is placed
-// before it is known whose the first receive buffer is.
-
-// RTRSTag goes into an RTR that has an STag: it names nothing, but adapters are known that refuse
-// 0.
-const RTRSTag = 1
+// A Responder that has offered several kinds learns from the first FPDU which it is. If one of them
+// is a Send, octets beyond a gap are held until then and not placed: until then it is open whether
+// MSN 1 goes to the engine's buffer or to the first one of the ULP.
 
 const rtrSendLen = ddp.UntaggedLen // ULPDU_Length 18 (DECISIONS 5)
 
-// owe makes a message of start-up's own go out before what was posted.
+// owe has m sent before what was posted.
 func (s *sendHalf) owe(m ddp.Message, body []byte) {
 	s.owed, s.owedBody = &m, body
 }
@@ -33,11 +29,11 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	switch kind {
 	case mpa.RTRWrite:
 		h := rdmap.OpWrite.Header(s.version)
-		h.STag = RTRSTag
+		h.STag = rtrSTag
 		s.owe(ddp.Message{Header: h}, nil)
 	case mpa.RTRRead:
 		body := make([]byte, rdmap.ReadRequestLen)
-		r := rdmap.ReadRequest{SinkSTag: RTRSTag, SrcSTag: RTRSTag}
+		r := rdmap.ReadRequest{SinkSTag: rtrSTag, SrcSTag: rtrSTag}
 		r.Put(body)
 		s.owe(ddp.Message{Header: rdmap.OpReadRequest.Header(s.version), Len: rdmap.ReadRequestLen}, body)
 	case mpa.RTRSend:
@@ -45,8 +41,8 @@ func (s *sendHalf) oweRTR(kind mpa.RTRKinds) {
 	}
 }
 
-// OweWakeUp queues an RDMA Write of no octets, if anything was sent before it and may be now
-// (wakeup.go).
+// OweWakeUp queues a zero-length RDMA Write (connect/wakeup.go); false: nothing was sent before, or
+// nothing may be sent now.
 func (q *Engine) OweWakeUp() bool {
 	s := &q.send
 	if s.fpdus == 0 || s.stopped || s.term != nil || s.owed != nil {
@@ -56,7 +52,7 @@ func (q *Engine) OweWakeUp() bool {
 	return true
 }
 
-// putOwed writes the message of start-up's own, one FPDU; nothing when it does not fit.
+// putOwed writes the owed message, which is one FPDU. It returns 0 when that does not fit.
 func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	size := s.tx.Size(s.owed.Header.Len() + len(s.owedBody))
 	out := dst
@@ -69,47 +65,50 @@ func (s *sendHalf) putOwed(dst []byte, emss int) int {
 	s.seg.Start(*s.owed)
 	h, _, _ := s.seg.Next(mpa.MULPDUMin)
 	s.parts = append(s.parts[:1], s.owedBody)
-	k := s.put(out, h)
+	k := s.putFPDU(out, h)
 	s.owed, s.owedBody = nil, nil
 	if size > len(dst) {
-		return s.carryFrom(dst, k)
+		return s.putCarried(dst, k)
 	}
 	return k
 }
 
-// greeting is what the receiving half knows of an RTR message.
-type greeting struct {
-	awaited bool   // Responder: the first FPDU says whose the first receive buffer is
-	hidden  bool   // Responder: the first receive buffer is start-up's
-	sends   uint32 // messages of queue 0 that were start-up's
+// rtrState is what a Responder's receiving half knows of the RTR message, where it may be a Send.
+type rtrState struct {
+	awaited bool   // the first FPDU has not come: no receive buffers are posted
+	hidden  bool   // the first receive buffer is the RTR message's, which is not delivered yet
+	sends   uint32 // RTR messages that were Sends: 1 when it was delivered
 }
 
-func (q *Engine) startGreeting(t *mpa.Terms, responder bool) {
-	g := &q.recv.greet
+// startRTR queues the Initiator's RTR message, or makes room for one that the Responder receives.
+func (q *Engine) startRTR(t *mpa.Terms, responder bool) {
+	g := &q.recv.rtr
 	if !responder {
 		if t.RTR != 0 {
 			q.send.oweRTR(t.RTR)
 		}
 		return
 	}
-	if g.awaited = asksWhoseBuffer(t); g.awaited {
-		q.recv.sendQ.InitLists(ceilPow2(q.RecvDepth+1), q.RecvRanges) // the hidden buffer's place
+	if g.awaited = rtrMayBeSend(t); g.awaited {
+		q.recv.sendQ.InitLists(ceilPow2(q.RecvDepth+1), q.RecvRanges) // one more for the RTR message's
 	}
 }
 
-// asksWhoseBuffer says whether a Responder cannot know, before the first FPDU, whether the first
-// receive buffer is the ULP's.
-func asksWhoseBuffer(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
+// rtrMayBeSend says whether a Responder has to see the first FPDU before it posts receive buffers.
+func rtrMayBeSend(t *mpa.Terms) bool { return t.RTR&mpa.RTRSend != 0 }
 
-// first looks at the first FPDU of a peer that may owe a Send as RTR message. Any other is taken as
-// it comes: what counts is that it is valid (RFC 5044 section 7.1.2 rule 4).
-func (q *Engine) first(h *ddp.Header, n int) {
-	g := &q.recv.greet
+// rtrIsRead says whether this end sends a Read as RTR message.
+func rtrIsRead(t *mpa.Terms, responder bool) bool { return !responder && t.RTR == mpa.RTRRead }
+
+// firstFPDU posts the RTR message's receive buffer if the first FPDU is a Send that is one. n is
+// the length of its ULPDU. Any other valid FPDU does as well (RFC 5044 section 7.1.2 rule 4). The
+// caller then posts the ULP's buffers.
+func (q *Engine) firstFPDU(h *ddp.Header, n int) {
+	g := &q.recv.rtr
 	g.awaited = false
 	_, op := rdmap.ParseControl(h.ULP)
 	if !h.Tagged && op == rdmap.OpSend && h.Last && h.MSN == 1 && n == rtrSendLen {
 		q.recv.sendQ.Post(ddp.RecvBuffer{})
 		g.hidden = true
 	}
-	q.postBuffers()
 }

@@ -5,8 +5,20 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// postBuffer gives a receive buffer that was just popped from rq to Placement, with the ranges that
-// stand after it. There is room: PostRecv has counted.
+// postBuffers gives newly posted receive buffers to Placement, unless it is still open whose the
+// first one is (rtr.go).
+func (q *Engine) postBuffers() {
+	if q.recv.rtr.awaited {
+		return
+	}
+	for q.RQ.Take(&q.recv.entry) {
+		q.postBuffer(&q.recv.entry)
+	}
+	q.RQ.Release()
+}
+
+// postBuffer gives Placement a receive buffer that was just taken from RQ, with the ranges that
+// follow it there. There is room: PostRecv has counted.
 func (q *Engine) postBuffer(w *WQE) {
 	r := &q.recv
 	if w.More == 0 {
@@ -14,7 +26,7 @@ func (q *Engine) postBuffer(w *WQE) {
 		return
 	}
 	list := r.list[:w.More]
-	popBehind(q.RQ, w, list, nil)
+	popFollowing(q.RQ, w, list, nil)
 	ranges := append(r.ranges[:0], rangeOf(w.Local))
 	for _, sge := range list {
 		ranges = append(ranges, rangeOf(sge))
@@ -22,8 +34,8 @@ func (q *Engine) postBuffer(w *WQE) {
 	r.sendQ.PostList(w.ID, ranges)
 }
 
-// readBuffer copies the first octets of a message that was just delivered, wherever in its buffer
-// they stand. False: the buffer is not registered any more. Inside a burst of the Reader's.
+// readBuffer copies the first octets of a message that was just delivered, across the ranges of its
+// buffer. False: the buffer is not registered any more. Between Enter and Exit of the Reader.
 func (q *Engine) readBuffer(d *ddp.Delivered, dst []byte) bool {
 	whole := [1]ddp.Range{{STag: d.Buffer.STag, Len: d.Buffer.Len, TO: d.Buffer.TO}}
 	list := d.List

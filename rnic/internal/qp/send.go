@@ -9,42 +9,43 @@ import (
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// sendHalf turns work requests into FPDUs, when the transport pulls.
+// sendHalf turns work requests into FPDUs when the transport pulls.
 //
-//	work request --Segmenter--> DDP header + payload range --Check--> local octets --Sender.Put--> segment
+//	work request --ddp.Segmenter--> DDP header, place in the message
+//	             --mem.Table.Check--> octets --mpa.Sender.Put--> segment
 type sendHalf struct {
 	tx      mpa.Sender
 	seg     ddp.Segmenter
 	version uint8
 
-	enabled bool // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
-	stopped bool // nothing but the Terminate any more
-	wr      WQE
-	size    uint32 // octets of wr
-	held    bool   // wr waits for Reads before it
-	noMore  bool   // wr asks a peer that answers nothing any more: it and all after it are flushed at the end
-	batch   batch  // of completions
+	enabled bool   // a Responder sends nothing before the first valid FPDU (RFC 5044 section 7.1.2 rule 4)
+	stopped bool   // nothing is sent any more, except the Terminate
+	wr      WQE    // the request in hand; Op 0: none
+	size    uint32 // octets of its message
+	held    bool   // it waits for Responses to requests before it
+	noMore  bool   // it needs a Response, and the peer has closed its half: nothing from it on is sent
+	batch   batch  // completions of this Pull
 
 	gatherRoom
 	from      source // of the octets of the message that is being cut
-	answering bool   // it is the Response at the front of responder.answers
-	requests  bool   // the last one was, so the send queue is to have the next
+	answering bool   // that message is the Response at the front of responder.answers
+	requests  bool   // the last message was a Response: it is the send queue's turn
 
-	owed     *ddp.Message // of start-up's own, to go before what was posted (rtr.go)
+	owed     *ddp.Message // RTR message or wake-up, sent before what was posted (rtr.go); nil: none
 	owedBody []byte
 
-	push bool // what was pulled since pushed was asked ends a message
+	push bool // a message has ended in what was pulled since the last call of Pushed
 
-	term    []byte // ULPDU of a Terminate to send, header included; nil: none
-	termOut bool
+	term    []byte // ULPDU of a Terminate to send, with its header; nil: none
+	termOut bool   // the Terminate was sent
 
-	// carry holds an FPDU that is larger than a segment: EMSS under 140, where MULPDU stays 128
-	// (RFC 5044 section 4.5).
+	// carry[carryOff:carryEnd] is what is left to send of an FPDU that is larger than a segment.
+	// There is one when EMSS is below 140, because MULPDU is 128 at least (RFC 5044 section 4.5).
 	carry    [2 * mpa.MULPDUMin]byte
 	carryOff int
 	carryEnd int
 
-	// staged FPDUs wait for more to share their segment with (PackFull).
+	// staged has the FPDUs of a segment that waits for more (StartOptions.PackFull).
 	staged   []byte
 	packFull bool
 
@@ -66,10 +67,10 @@ func (s *sendHalf) start(q *Engine, o *StartOptions) {
 	}
 }
 
-// Unopened says whether the half that sends waits for the Initiator's first FPDU.
+// Unopened says whether sending waits for the Initiator's first FPDU.
 func (q *Engine) Unopened() bool { return !q.send.enabled && !q.send.stopped }
 
-// StopUnopened gives up what waits for the Initiator's first FPDU. False: nothing does.
+// StopUnopened stops sending if it waits for the Initiator's first FPDU. False: it does not.
 func (q *Engine) StopUnopened() bool {
 	if !q.send.enabled {
 		q.send.stopped = true
@@ -77,19 +78,18 @@ func (q *Engine) StopUnopened() bool {
 	return !q.send.enabled
 }
 
-// idle: everything that was posted or asked for has been pulled, and our Reads were answered.
+// idle is Engine.Idle.
 func (s *sendHalf) idle(q *Engine) bool {
 	return !s.pending(q) && (s.stopped || !s.held && q.requester.sent.count == 0)
 }
 
-// pending: there are octets to pull now.
+// pending says whether there is something to pull, or a work request to look at.
 func (s *sendHalf) pending(q *Engine) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
 		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.SQ.Len() > 0)
 }
 
-// pushed says whether a message has ended in what was pulled since it was last asked. One whose end
-// waits for the next segment has not.
+// pushed is Engine.Pushed. A message whose end waits for the next segment has not ended.
 func (s *sendHalf) pushed() bool {
 	if s.carryOff < s.carryEnd || len(s.staged) > 0 {
 		return false
@@ -99,9 +99,9 @@ func (s *sendHalf) pushed() bool {
 	return push
 }
 
-// Pull fills dst, one segment's payload, with whole FPDUs: as many as fit of what was posted.
-// mayWait: a segment that is not full may wait for more, because octets are unacknowledged; when
-// they have been acknowledged pull is called again (PackFull).
+// Pull fills dst, the payload of one segment, with whole FPDUs, as many as fit. With mayWait it may
+// keep a segment that is not full and return 0: octets are unacknowledged, and the caller calls
+// Pull again when they have been acknowledged (StartOptions.PackFull).
 func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	s := &q.send
 	if s.carryOff < s.carryEnd {
@@ -125,7 +125,7 @@ func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	q.SQ.Release()
 	q.publishSends()
 	if q.recv.fault != nil {
-		q.lookForErrors() // what the peer is reading was revoked
+		q.lookForErrors() // the source of a Response was revoked
 	}
 	if mayWait && !s.noMore && s.roomFor(dst[n:]) {
 		s.stage(dst[:n])
@@ -134,37 +134,8 @@ func (q *Engine) Pull(dst []byte, mayWait bool) int {
 	return n
 }
 
-// roomFor says whether a segment whose free octets are rest had better wait for more: not when what
-// comes next is known and did not fit.
-func (s *sendHalf) roomFor(rest []byte) bool {
-	return len(s.staged) == 0 && !s.stopped && s.term == nil && s.carryOff == s.carryEnd && !s.seg.Active() &&
-		len(rest) >= s.tx.Size(ddp.TaggedLen)
-}
-
-// stage keeps FPDUs that were built for the segment to come; unstage puts them at its front. After
-// EMSS has shrunk they may not fit: the rest then goes on in the next segment, unaligned (the
-// drafts' section 5.3: the MTU has become too small).
-func (s *sendHalf) stage(fpdus []byte) { s.staged = append(s.staged[:0], fpdus...) }
-
-func (s *sendHalf) unstage(dst []byte) int {
-	n := copy(dst, s.staged)
-	s.staged = s.staged[:copy(s.staged, s.staged[n:])]
-	return n
-}
-
-// mulpdu is the largest ULPDU for the rest of a segment of emss octets of which room are free. To
-// fill segments it shrinks to the room there is, not below 128 (the drafts' section 5.3.2).
-func (s *sendHalf) mulpdu(room, emss int) int {
-	if s.packFull && room < emss {
-		if m := s.tx.MULPDU(room); m > mpa.MULPDUMin {
-			return m
-		}
-	}
-	return s.tx.MULPDU(emss)
-}
-
-// putNext writes the next FPDU to dst, or nothing when there is none or it does not fit. emss is
-// the whole segment.
+// putNext writes the next FPDU to dst, what is free of a segment of emss octets. It returns 0 when
+// there is none, or when it does not fit.
 func (q *Engine) putNext(dst []byte, emss int) int {
 	s := &q.send
 	if s.term != nil {
@@ -179,7 +150,10 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 	if !s.seg.Active() && !q.nextMessage() {
 		return 0
 	}
-	mulpdu := s.mulpdu(len(dst), emss)
+	mulpdu := s.tx.MULPDU(emss)
+	if s.packFull {
+		mulpdu = s.fillMULPDU(len(dst), emss)
+	}
 	size := s.tx.Size(s.seg.NextLen(mulpdu))
 	out := dst
 	if size > len(dst) {
@@ -189,44 +163,44 @@ func (q *Engine) putNext(dst []byte, emss int) int {
 		out = s.carry[:]
 	}
 	h, off, n := s.seg.Next(mulpdu)
-	if res := q.octets(off, n); res != mem.CheckOK {
+	if res := q.findOctets(off, n); res != mem.CheckOK {
 		if s.answering {
 			q.sourceGone(off, res)
 		} else {
-			q.localError(LocalProtection, ErrLocalRange)
+			q.localError(LocalProtection, errLocalRange)
 		}
 		return 0
 	}
-	k := s.put(out, h)
+	k := s.putFPDU(out, h)
 	s.payload += uint64(n)
 	if h.Last {
-		q.ended(h.MSN)
+		q.messageCut(h.MSN)
 	}
 	if size > len(dst) {
-		return s.carryFrom(dst, k)
+		return s.putCarried(dst, k)
 	}
 	return k
 }
 
-// ended: the message that was being cut is cut whole.
-func (q *Engine) ended(msn uint32) {
+// messageCut completes the message in hand, whose last segment was just written. msn is its MSN.
+func (q *Engine) messageCut(msn uint32) {
 	s := &q.send
 	s.messages++
 	s.push = true
 	if s.answering {
-		q.answered()
+		q.responseCut()
 		return
 	}
-	if s.wr.Op.IsRequest() {
-		q.requested(msn)
+	if s.wr.Op.isRequest() {
+		q.requestCut(msn)
 	} else {
 		q.completeSend(&s.wr, s.size)
 	}
 	s.wr = WQE{}
 }
 
-// nextMessage starts the next message. Responses and work requests take turns, so that neither
-// waits for more than one message of the other.
+// nextMessage starts the next message; false: there is none to start. Responses and work requests
+// take turns, so that neither waits for more than one message of the other.
 func (q *Engine) nextMessage() bool {
 	s := &q.send
 	if s.requests {
@@ -238,19 +212,20 @@ func (q *Engine) nextMessage() bool {
 	if s.stopped {
 		return false
 	}
-	if q.beginAnswer() {
+	if q.respond.answers.count > 0 {
+		q.beginAnswer()
 		s.requests = true
 		return true
 	}
 	return q.nextRequest()
 }
 
-// uncutMax is the longest message that is never cut, whatever the MULPDU: its ranges are checked
-// when its only segment is made.
+// uncutMax is the longest message that fits into one segment with any MULPDU. Its ranges are
+// checked when that segment is made.
 const uncutMax = mpa.MULPDUMin - ddp.UntaggedLen
 
-// nextRequest starts the next work request, unless it has to wait. All of its ranges are checked
-// before any of it is on the wire: in begin, if it may have to be cut.
+// nextRequest starts the message of the next work request, after the Local Invalidates before it.
+// False: there is none, or it has to wait.
 func (q *Engine) nextRequest() bool {
 	for q.takeRequest() {
 		if q.send.wr.Op != OpLocalInvalidate {
@@ -263,16 +238,17 @@ func (q *Engine) nextRequest() bool {
 	return false
 }
 
-// begin starts the message of the request in hand.
+// begin starts the message of the request in hand. If the message may need several segments all of
+// its ranges are checked first, before any of it is on the wire.
 func (q *Engine) begin() bool {
 	s := &q.send
 	wr := &s.wr
 	s.findSource()
-	if wr.Op == OpRead { // placed in the stream's name
+	if wr.Op == OpRead { // the Response is placed by the rights of this stream
 		s.from.stream, s.from.need = q.Stream, mem.LocalWrite
 	}
 	if wr.Op.hasLocal() && (s.size > uncutMax || wr.Op == OpRead) && s.size > 0 && q.checkSource() != mem.CheckOK {
-		q.localError(LocalProtection, ErrLocalRange)
+		q.localError(LocalProtection, errLocalRange)
 		return false
 	}
 	switch wr.Op {
@@ -294,9 +270,23 @@ func (q *Engine) begin() bool {
 	return true
 }
 
-// takeRequest makes the next work request s.wr, and says whether it may begin. A Read or atomic
-// that nobody will answer ends our half after what was sent before it: nothing after it may
-// complete with success, and so nothing after it is sent. Responses are.
+// invalidateHere carries out the Local Invalidate in hand. When it returns no octet is placed
+// through the STag any more: this goroutine is the only one that places for the stream.
+func (q *Engine) invalidateHere() bool {
+	s := &q.send
+	if q.Table.Invalidate(q.Domain, q.Stream, s.wr.stag()) != mem.CheckOK {
+		q.localError(LocalOperation, errLocalInvalidate)
+		return false
+	}
+	q.completeSend(&s.wr, 0)
+	s.wr = WQE{}
+	return true
+}
+
+// takeRequest makes the next work request the one in hand, and says whether it may begin. After the
+// peer has closed its half a Read or atomic has no Response any more. Then our half ends with what
+// was sent before it: nothing after it may complete with success, so none of that is sent.
+// Responses to the peer are.
 func (q *Engine) takeRequest() bool {
 	s := &q.send
 	if s.noMore || !s.held && !q.popRequest() {
@@ -305,14 +295,37 @@ func (q *Engine) takeRequest() bool {
 	if s.held = q.requester.mustWait(&s.wr); s.held {
 		return false
 	}
-	if q.requester.over && s.wr.Op.IsRequest() {
+	if q.requester.over && s.wr.Op.isRequest() {
 		s.noMore = true
-		q.Effects |= EffectCloseHalf
+		q.effects |= EffectCloseHalf
 		return false
 	}
 	return true
 }
 
+// popRequest takes the next work request from the ring; false: there is none.
+func (q *Engine) popRequest() bool {
+	s := &q.send
+	w := &s.wr
+	if !q.SQ.Take(w) {
+		return false
+	}
+	s.size = w.Local.Length
+	if w.inline() {
+		popFollowing(q.SQ, w, nil, s.inline[:w.Local.Length])
+		return true
+	}
+	if w.More > 0 {
+		list := s.list[:w.More]
+		popFollowing(q.SQ, w, list, nil)
+		for i := range list {
+			s.size += list[i].Length // does not wrap: posting refuses longer messages
+		}
+	}
+	return true
+}
+
+// solicit is the opcode of a Send or Immediate, with or without solicited event.
 func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 	if solicited {
 		return se
@@ -320,8 +333,8 @@ func solicit(plain, se rdmap.Opcode, solicited bool) rdmap.Opcode {
 	return plain
 }
 
-// localError ends the connection for a request that cannot be carried out: a message whose octets
-// are gone cannot be finished.
+// localError completes the request in hand with an error of this end's own and resets the
+// connection: a message that was begun cannot be finished without its octets.
 func (q *Engine) localError(st Status, err error) {
 	s := &q.send
 	q.failed(&s.wr, st)
@@ -331,7 +344,7 @@ func (q *Engine) localError(st Status, err error) {
 	q.affect(EffectFail, err)
 }
 
-// abandon flushes the request that was under way.
+// abandon flushes the request in hand.
 func (s *sendHalf) abandon(q *Engine) {
 	if s.wr.Op != 0 {
 		q.complete(q.SendCQ, &s.wr, 0, Flushed)

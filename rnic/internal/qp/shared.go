@@ -1,9 +1,9 @@
 package qp
 
-// takeShared has the SharedReceiveQueue fill the receive queue up to message msn, each buffer with
-// its place in the CompletionQueue. Where there are not enough, or msn is farther ahead than
-// RecvDepth allows, it takes none, and DDP finds none. False is an overflow of the CompletionQueue,
-// which is the end of this stream. Driver's goroutine.
+// takeShared takes buffers from the SRQ for the messages up to msn, and reserves their completions:
+// all or none. With too few buffers, or when msn is farther ahead than RecvDepth allows, it takes
+// none, and DDP ends the stream because the message has no buffer. False: RecvCQ has no room for
+// the completions, which ends the stream, too.
 func (q *Engine) takeShared(msn uint32) bool {
 	r, s := &q.recv, q.SRQ
 	n := int64(r.sendQ.Wants(msn))
@@ -11,12 +11,12 @@ func (q *Engine) takeShared(msn uint32) bool {
 		return true
 	}
 	if n > q.mayHold() {
-		q.publishRecvs() // those of this segment that are filled already do not count
+		q.publishRecvs() // buffers that this segment has filled do not count
 		if n > q.mayHold() {
 			return true
 		}
 	}
-	if !q.RecvCQ.Reserve(n) {
+	if !q.RecvCQ.reserve(n) {
 		if s.left.Load() < n {
 			return true
 		}
@@ -32,18 +32,10 @@ func (q *Engine) takeShared(msn uint32) bool {
 	r.taken += uint64(n)
 	for range n {
 		b := s.pop()
-		r.sendQ.PostList(b.ID, b.ranges[:b.count]) // has room for RecvDepth
+		r.sendQ.PostList(b.id, b.ranges[:b.count]) // has room for RecvDepth
 	}
 	return true
 }
 
-// mayHold is how many buffers more the QueuePair may take.
+// mayHold is how many more buffers the engine may take.
 func (q *Engine) mayHold() int64 { return int64(q.RecvDepth) - int64(q.posted.Load()) }
-
-// sharedHeld is how many buffers of the SRQ this end holds.
-func (q *Engine) sharedHeld() int {
-	if q.SRQ == nil {
-		return 0
-	}
-	return int(q.posted.Load())
-}

@@ -11,71 +11,72 @@ import (
 
 // SRQ is a queue of receive buffers for any number of engines.
 //
-//	post --> ring --a message that has no buffer yet--> engine, in the order of its messages --> Completion
+//	Post --> ring --a message has no buffer yet--> engine, in the order of its messages --> CQE
 type SRQ struct {
-	sync.Mutex // of posting, so that what left counts can be popped (mem.MPMC)
+	// Posting is held by callers of Post: with one producer at a time no element hides a later one
+	// (mem.MPMC), so as many as left counts can be popped.
+	Posting sync.Mutex
 
 	depth int64
 	ring  *mem.MPMC[SharedBuffer]
-	left  atomic.Int64 // in ring, and nobody's yet
-	limit atomic.Int64 // of arm; 0: not armed
+	left  atomic.Int64 // buffers in ring that no engine has claimed
+	limit atomic.Int64 // Arm's; 0: not armed
 	tell  func(left int64)
 }
 
 // SharedBuffer is a fixed, pointer-free ring entry.
 type SharedBuffer struct {
-	ID     uint64
+	id     uint64
 	count  int
 	ranges [SharedSGEMax]ddp.Range
 }
 
-// Init readies a queue of depth buffers, for which ring has room. tell is called, by any goroutine,
-// when fewer are left than arm was told; it does not block.
+// Init makes a queue of depth buffers. ring has room for that many. tell is called on any goroutine
+// when fewer buffers are left than the limit that Arm was given; it must not block.
 func (s *SRQ) Init(ring *mem.MPMC[SharedBuffer], depth int, tell func(left int64)) {
 	s.ring, s.depth, s.tell = ring, int64(depth), tell
 }
 
-// Post adds a buffer of first and list, SharedSGEMax ranges at most; false when depth are there.
-// The lock is held.
+// Post adds a buffer of first and list, SharedSGEMax ranges at most; false: the queue is full.
+// The caller holds Posting.
 func (s *SRQ) Post(id uint64, first SGE, list []SGE) bool {
 	if s.left.Load() >= s.depth {
 		return false
 	}
-	b := SharedBuffer{ID: id, count: 1 + len(list)}
+	b := SharedBuffer{id: id, count: 1 + len(list)}
 	b.ranges[0] = rangeOf(first)
 	for i := range list {
 		b.ranges[1+i] = rangeOf(list[i])
 	}
 	for !s.ring.Push(b) {
-		runtime.Gosched() // the slot's buffer was claimed, and is being popped this moment
+		runtime.Gosched() // an engine has claimed the slot's buffer and is about to pop it
 	}
 	s.left.Add(1)
 	return true
 }
 
-// Arm asks to be told once when fewer than limit buffers are left, at once if that is so already. 0
-// asks for nothing. Any goroutine.
+// Arm has tell called once when fewer than limit buffers are left, at once if that is so already. 0
+// withdraws it. Any goroutine.
 func (s *SRQ) Arm(limit int64) {
 	s.limit.Store(limit)
-	s.look(s.left.Load())
+	s.checkLimit(s.left.Load())
 }
 
 // Remaining is the number of buffers that no engine has taken, a snapshot. Any goroutine.
 func (s *SRQ) Remaining() int64 { return s.left.Load() }
 
-// Size is how many buffers it holds.
+// Size is how many buffers the queue can hold.
 func (s *SRQ) Size() int64 { return s.depth }
 
-// look tells when left is below the limit. Either its caller or arm, whoever comes second, sees
-// both.
-func (s *SRQ) look(left int64) {
+// checkLimit calls tell, and disarms, when left is below the limit. claim lowers left and then
+// reads the limit; Arm sets the limit and then reads left. So one of the two sees both.
+func (s *SRQ) checkLimit(left int64) {
 	if limit := s.limit.Load(); left < limit && s.limit.CompareAndSwap(limit, 0) {
 		s.tell(left)
 	}
 }
 
-// claim takes n off the count: then pop has so many for the caller. All or none, so that a caller
-// that cannot be helped takes nothing from the others.
+// claim takes n buffers off the count, all or none; the caller then pops that many.
 func (s *SRQ) claim(n int64) bool {
 	for {
 		left := s.left.Load()
@@ -83,13 +84,13 @@ func (s *SRQ) claim(n int64) bool {
 			return false
 		}
 		if s.left.CompareAndSwap(left, left-n) {
-			s.look(left - n)
+			s.checkLimit(left - n)
 			return true
 		}
 	}
 }
 
-// pop is a buffer that was claimed.
+// pop returns a buffer that was claimed.
 func (s *SRQ) pop() SharedBuffer {
 	b, ok := s.ring.Pop()
 	if !ok {

@@ -15,9 +15,9 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 	s.Init(mem.NewMPMC(make([]mem.MPMCSlot[SharedBuffer], 4)), 4, func(int64) {})
 	id, wrong := uint64(0), 0
 	aside(func() {
-		s.Lock()
+		s.Posting.Lock()
 		posted := s.Post(id, SGE{}, nil)
-		s.Unlock()
+		s.Posting.Unlock()
 		if posted {
 			id++
 		} else {
@@ -29,7 +29,7 @@ func TestClaimedBuffersAreThere(t *testing.T) {
 				runtime.Gosched()
 				continue
 			}
-			if s.pop().ID != i {
+			if s.pop().id != i {
 				wrong++
 			}
 			i++

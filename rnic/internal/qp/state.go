@@ -13,20 +13,22 @@ const (
 	Closed
 )
 
-// State is a snapshot.
+// State is a snapshot. Any goroutine.
 func (q *Engine) State() State { return State(q.state.Load()) }
 
-// Move goes from one state to another; false: it is in a third.
+// Move goes from one state to another; false: the engine is not in from.
 func (q *Engine) Move(from, to State) bool { return q.state.CompareAndSwap(uint32(from), uint32(to)) }
 
-// Leave goes from service towards the end. A state nearer to it stays.
+// Leave goes from RTS to a state that is nearer to the end, or from Closing to any but Closing. In
+// every other state it does nothing.
 func (q *Engine) Leave(to State) {
 	if s := q.State(); s == RTS || s == Closing && to != Closing {
 		q.state.Store(uint32(to))
 	}
 }
 
-// Event is something that happened without a work request to complete for it, as rnic.Event says.
+// Event is something that happened and has no completion. rnic has the same ones, and says what
+// each means.
 type Event uint8
 
 const (

@@ -1,66 +1,12 @@
 package qp
 
 import (
-	"errors"
-
 	"github.com/rnicd/rnicd/ddp"
-	"github.com/rnicd/rnicd/mpa"
 	"github.com/rnicd/rnicd/rdmap"
 )
 
-// TerminateFor makes the Terminate that tells the peer of an error in what it sent (RFC 5040
-// section 4.8): the one place where errors of MPA, DDP and RDMAP become layer, type and code.
-func TerminateFor(err error) rdmap.Terminate {
-	var (
-		inDDP   *ddp.Error
-		inMPA   *mpa.Error
-		inRDMAP *opcodeError
-		inSetup *SetupError
-	)
-	switch {
-	case errors.As(err, &inDDP):
-		return rdmap.TerminateDDP(inDDP)
-	case errors.As(err, &inMPA):
-		return rdmap.TerminateLLP(uint8(inMPA.Code))
-	case errors.As(err, &inRDMAP):
-		return rdmap.TerminateRDMAP(inRDMAP.cause, &inRDMAP.header, inRDMAP.segmentLen, inRDMAP.read)
-	case errors.As(err, &inSetup):
-		return rdmap.TerminateLLP(uint8(mpa.ErrLocalCatastrophic))
-	case errors.Is(err, ErrCQOverflow):
-		return rdmap.Terminate{Cause: rdmap.CauseLocal}
-	}
-	return rdmap.Terminate{Cause: rdmap.CauseStream}
-}
-
-func terminateBody(err error) []byte {
-	t := TerminateFor(err)
-	b := make([]byte, t.Len())
-	t.Put(b)
-	return b
-}
-
-// FaultText words an error as the peer words the Terminate that tells of it, if that names the
-// segment in question. Others speak for themselves.
-func FaultText(err error) string {
-	if t := TerminateFor(err); t.HasDDP {
-		return t.String()
-	}
-	return err.Error()
-}
-
-// PeerError is what the peer's Terminate said.
-type PeerError struct{ Terminate rdmap.Terminate }
-
-func (e *PeerError) Error() string { return e.Terminate.String() }
-
-// peerError reads a Terminate of the peer's.
-func peerError(body []byte) *PeerError {
-	t, _ := rdmap.ParseTerminate(body) // a short one still has its cause
-	return &PeerError{t}
-}
-
-// terminate queues the one message that may follow an error (RFC 5040 section 4.8); everything else
-// stops.
+// terminate stops sending, except for one Terminate with this body (RFC 5040 section 4.8), which it
+// queues. A Responder that may not send yet, or an end that has sent one, sends none.
 func (s *sendHalf) terminate(body []byte) {
 	if s.stopped {
 		return
@@ -75,6 +21,7 @@ func (s *sendHalf) terminate(body []byte) {
 	copy(s.term[h.Len():], body)
 }
 
+// putTerminate writes the Terminate. It returns 0 when that does not fit.
 func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 	size := s.tx.Size(len(s.term))
 	if size > len(dst) && len(dst) != emss {
@@ -84,10 +31,52 @@ func (s *sendHalf) putTerminate(dst []byte, emss int) int {
 	if size > len(dst) {
 		out = s.carry[:]
 	}
-	k := s.putWhole(out, s.term)
+	k := s.putULPDU(out, s.term)
 	s.term, s.termOut = nil, true
 	if size > len(dst) {
-		return s.carryFrom(dst, k)
+		return s.putCarried(dst, k)
 	}
 	return k
+}
+
+// lookForErrors ends the stream, once, if the peer's Terminate or an error was found.
+func (q *Engine) lookForErrors() {
+	r := &q.recv
+	switch {
+	case r.reported:
+	case r.terminated:
+		r.reported = true
+		q.send.stopped = true
+		peer := peerError(q.ctrl.Bytes()[:r.terminate])
+		q.requester.findCause(&peer.Terminate)
+		q.leaveService(&TerminateError{Remote: true, Cause: peer})
+	case r.rx.Err() != nil:
+		r.dead = true
+		q.Terminate(r.rx.Err())
+	case r.fault != nil:
+		q.Terminate(r.fault)
+	case r.ddp.Err() != nil:
+		q.Terminate(r.ddp.Err())
+	}
+}
+
+// Terminate ends the stream for an error of the peer or of start-up: one Terminate is sent, and
+// then our half is closed.
+func (q *Engine) Terminate(err error) {
+	q.recv.reported = true
+	q.send.terminate(terminateBody(err))
+	q.leaveService(&TerminateError{Cause: err})
+}
+
+// leaveService has the connection close our half, for err.
+func (q *Engine) leaveService(err error) {
+	q.Leave(Terminating)
+	q.affect(EffectLeave, err)
+}
+
+// RejectStream is Terminate for a stream that does not begin as it must. Octets that arrive later
+// are swallowed.
+func (q *Engine) RejectStream(err error) {
+	q.recv.dead = true
+	q.Terminate(err)
 }

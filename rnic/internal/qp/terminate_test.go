@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Terminate whose FPDU is larger than a segment goes out in two. One that does not fit behind other FPDUs waits for
-// the next segment.
+// A Terminate whose FPDU is larger than a segment goes out in two. One that does not fit after
+// other FPDUs waits for the next segment.
 func TestTerminateLargerThanASegment(t *testing.T) {
 	body := terminateBody(nil)
 	write := func() *sendHalf {
@@ -34,7 +34,7 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 	}
 	for emss := 1; emss < n; emss++ {
 		s := write()
-		require.Zero(t, s.putTerminate(make([]byte, emss), 2*emss), "behind others")
+		require.Zero(t, s.putTerminate(make([]byte, emss), 2*emss), "after others")
 		front := make([]byte, emss)
 		require.Equal(t, emss, s.putTerminate(front, emss))
 		require.Equal(t, room[:n], append(front, s.carry[s.carryOff:s.carryEnd]...))
@@ -43,5 +43,5 @@ func TestTerminateLargerThanASegment(t *testing.T) {
 
 // What an error becomes on the wire when it is none of the protocols'.
 func TestTerminateForOther(t *testing.T) {
-	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, TerminateFor(io.ErrUnexpectedEOF))
+	require.Equal(t, rdmap.Terminate{Cause: rdmap.CauseStream}, terminateFor(io.ErrUnexpectedEOF))
 }

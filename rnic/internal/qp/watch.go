@@ -1,19 +1,17 @@
 package qp
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
-// watch holds the thresholds of a QueuePair. Each is 0 when it is not armed; whoever swaps it for 0
-// posts the event.
+// watch holds the thresholds of an Engine. Each is 0 when it is not armed. The goroutine that swaps
+// it for 0 posts the event.
 type watch struct {
-	armed atomic.Bool // one of these ever was: arrivals look
+	armed atomic.Bool // one of these was armed at some time: arrivals check them
 	low   atomic.Int64
 	high  atomic.Int64
 	slow  atomic.Int64
 }
 
-// Arm sets the threshold of an event; 0: none.
+// Arm sets the threshold of an event; 0: none. Any goroutine.
 func (q *Engine) Arm(k Event, limit int64) {
 	switch k {
 	case EventReceiveLow:
@@ -25,22 +23,22 @@ func (q *Engine) Arm(k Event, limit int64) {
 	}
 	q.watch.armed.Store(true)
 	if k == EventReceiveLow {
-		q.lookLow()
+		q.checkLow()
 	}
 }
 
-// lookLow posts the low-water event when fewer buffers are posted than the threshold.
-func (q *Engine) lookLow() {
+// checkLow posts the low-water event when fewer buffers are posted than the threshold.
+func (q *Engine) checkLow() {
 	low := q.watch.low.Load()
 	if posted := int64(q.posted.Load()); posted < low && q.watch.low.CompareAndSwap(low, 0) {
 		q.Tell(EventReceiveLow, uint64(posted), nil)
 	}
 }
 
-// look compares what arrivals changed with the thresholds.
-func (q *Engine) look() {
+// checkThresholds posts the events whose thresholds an arrival has crossed.
+func (q *Engine) checkThresholds() {
 	w := &q.watch
-	q.lookLow()
+	q.checkLow()
 	if high := w.high.Load(); high > 0 {
 		if n := int64(q.recv.sendQ.Begun()); n > high && w.high.CompareAndSwap(high, 0) {
 			q.Tell(EventReceiveHigh, uint64(n), nil)
@@ -51,11 +49,4 @@ func (q *Engine) look() {
 			q.Tell(EventSlowPath, n, nil)
 		}
 	}
-}
-
-// slowPath is how often octets took a way that costs more than a frame that comes whole in one
-// segment, and that ends no stream.
-func (r *recvHalf) slowPath() uint64 {
-	s := r.rx.Stats()
-	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused
 }

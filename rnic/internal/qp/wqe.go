@@ -6,22 +6,22 @@ import (
 	"github.com/rnicd/rnicd/mem"
 )
 
-// WQE is a work request as the rings have it: 64 octets, fixed, pointer-free, so that a ring may
-// lie on hugepages and be shared. What does not fit stands in entries right after it, which the
-// consumer sees together with it (mem.MPSC.PushAll):
+// WQE is a work request as the rings have it: 64 octets, fixed, free of pointers, so that a ring
+// may lie on hugepages and be shared. Ranges and inline octets that do not fit into it are in
+// entries that follow it. The consumer sees them together with it (mem.MPSC.PushAll):
 //
-//	wqe | ranges: 4 an entry ...      WorkRequest.List
-//	wqe | octets: 64 an entry ...     WorkRequest.Inline
+//	WQE | ranges: 4 an entry ...      rnic.WorkRequest.List
+//	WQE | octets: 64 an entry ...     rnic.WorkRequest.Inline
 //
-// The application's slices are read by the posting call alone.
+// Only the posting call reads the application's slices.
 type WQE struct {
 	ID           uint64
-	Local        SGE // first range; of inline data, atomics and immediate data its Length only
+	Local        SGE // first range; inline data, atomics and immediate data: Length only
 	RemoteOffset uint64
 	RemoteSTag   mem.STag
 	Op           Opcode
 	Flags        wqeFlags
-	More         uint8 // ranges after local
+	More         uint8 // ranges after Local
 	_            uint8
 	Operands     [3]uint64 // of atomics, and immediate data
 }
@@ -40,14 +40,17 @@ func (w *WQE) solicited() bool { return w.Flags&FlagSolicited != 0 }
 func (w *WQE) fence() bool     { return w.Flags&FlagFence != 0 }
 func (w *WQE) inline() bool    { return w.Flags&FlagInline != 0 }
 
+// stag is what a Local Invalidate names.
+func (w *WQE) stag() mem.STag { return w.Local.STag }
+
 const (
 	wqeLen         = 64
 	rangesPerEntry = wqeLen / int(unsafe.Sizeof(SGE{}))
-	// EntriesMoreMax is what the longest list, or inline data, takes after its wqe.
-	EntriesMoreMax = max((SGEMaxLimit-1+rangesPerEntry-1)/rangesPerEntry, InlineMaxLimit/wqeLen)
+	// entriesMoreMax is how many entries follow the WQE of the longest list, or inline data.
+	entriesMoreMax = max((SGEMaxLimit-1+rangesPerEntry-1)/rangesPerEntry, InlineMaxLimit/wqeLen)
 )
 
-// An entry after a wqe is one too, for the ring.
+// Entries that follow a WQE. The ring takes them for WQEs.
 type (
 	rangesEntry [rangesPerEntry]SGE
 	octetsEntry [wqeLen]byte
@@ -56,8 +59,8 @@ type (
 func (w *WQE) ranges() *rangesEntry { return (*rangesEntry)(unsafe.Pointer(w)) }
 func (w *WQE) octets() *octetsEntry { return (*octetsEntry)(unsafe.Pointer(w)) }
 
-// behind is how many entries follow w.
-func (w *WQE) behind() int {
+// following is how many entries follow w.
+func (w *WQE) following() int {
 	if w.inline() {
 		return (int(w.Local.Length) + wqeLen - 1) / wqeLen
 	}
@@ -68,15 +71,15 @@ func (w *WQE) behind() int {
 func EntriesFor(depth, sgeMax, inlineMax int) int {
 	longest := WQE{More: uint8(sgeMax - 1)}
 	octets := WQE{Flags: FlagInline, Local: SGE{Length: uint32(inlineMax)}}
-	return RingSize(depth * (1 + max(longest.behind(), octets.behind())))
+	return RingSize(depth * (1 + max(longest.following(), octets.following())))
 }
 
-// pushWork queues w and what stands after it; false when the ring has no room for all.
+// pushWork queues w and the entries that follow it; false: the ring has no room for all of them.
 func pushWork(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) bool {
 	if len(list) == 0 && len(inline) == 0 {
 		return ring.Push(*w)
 	}
-	var run [1 + EntriesMoreMax]WQE
+	var run [1 + entriesMoreMax]WQE
 	run[0] = *w
 	n := 1
 	for ; len(list) > 0; n++ {
@@ -88,10 +91,10 @@ func pushWork(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) bool {
 	return ring.PushAll(run[:n])
 }
 
-// popBehind takes the entries after w, which was just popped, to list or inline as long as w says.
-// Consumer.
-func popBehind(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
-	for range w.behind() {
+// popFollowing takes the entries that follow w, which was just popped, and copies them to list or
+// inline. Consumer.
+func popFollowing(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
+	for range w.following() {
 		e, ok := ring.Pop()
 		if !ok {
 			panic("rnic: a work request came without its entries")
@@ -101,5 +104,5 @@ func popBehind(ring *mem.MPSC[WQE], w *WQE, list []SGE, inline []byte) {
 	}
 }
 
-// dropBehind forgets the entries after w.
-func dropBehind(ring *mem.MPSC[WQE], w *WQE) { popBehind(ring, w, nil, nil) }
+// dropFollowing takes the entries that follow w, without copying them. Consumer.
+func dropFollowing(ring *mem.MPSC[WQE], w *WQE) { popFollowing(ring, w, nil, nil) }

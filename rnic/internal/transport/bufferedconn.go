@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// BufferedConn is a socket some octets of which were read before it became the ULP's: they come
-// first, whichever way the ULP reads. io.Copy takes WriteTo, which the *net.TCPConn would answer
-// with what is left in the kernel.
+// BufferedConn is a socket that the ULP gets with octets that were read from it already. They come
+// first, also for io.Copy, which calls WriteTo: that of the *net.TCPConn would leave them out. Any
+// goroutine.
 type BufferedConn struct {
 	*net.TCPConn
 
@@ -46,7 +46,7 @@ func (c *BufferedConn) WriteTo(w io.Writer) (int64, error) {
 	return int64(len(front)) + n, err
 }
 
-// TakeRest takes what is still to be read of the first octets.
+// TakeRest takes those octets that the ULP has not read yet.
 func (c *BufferedConn) TakeRest() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *BufferedConn) TakeRest() []byte {
 	return rest
 }
 
-// PutBack undoes takeRest, for octets that could not be used.
+// PutBack undoes TakeRest, for octets that could not be used.
 func (c *BufferedConn) PutBack(rest []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,42 +15,28 @@ import (
 	"github.com/rnicd/rnicd/stack"
 )
 
-// Sizes of a connection over a kernel socket.
-const (
-	startupReadMax = 2 << 10   // octets of one read before full operation
-	socketReadMax  = 64 << 10  // octets of one read
-	socketWriteMax = 128 << 10 // octets framed before one write
-	socketEndsMax  = socketWriteMax / 64
-	socketStride   = socketReadMax + mem.Headroom
-	userTimeout    = 100 * time.Second // as tcp.Config.UserTimeoutNs: unacknowledged for so long, the peer is gone
-)
-
-// kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and
-// MAX_TCP_KEEPINTVL).
-const kernelKeepAliveMax = 32767 * time.Second
-
 // KernelConn is a connection over a kernel TCP socket: MPA over an unmodified TCP. Octets come in
 // order only.
 //
-// Two goroutines share what is above it under mu: read (octets in) and write (pull and send).
-// Neither holds mu in a system call. The Bufs and buffers that FPDUs need, some 700 KiB, come with
-// full operation: a peer that says nothing shall not cost them.
+// Two goroutines drive it: read takes octets in, write pulls and sends. They call the Upper with mu
+// held, and hold mu in no system call that may block. The buffers that FPDUs need, some 700 KiB,
+// are made at full operation: a peer that says nothing does not cost them.
 type KernelConn struct {
 	up    Upper
 	nc    *net.TCPConn
 	place *Place
 	raw   syscall.RawConn
-	start time.Time
+	start time.Time // where Now begins
 	woken chan struct{}
-	// reader and pool are of placements; no pool before full operation.
-	reader *mem.Reader
-	pool   *mem.Pool
+
+	reader *mem.Reader // of placements
+	pool   *mem.Pool   // nil before full operation
 
 	mu       sync.Mutex
 	changed  *sync.Cond // the reader waits here while octets are refused
 	timer    *time.Timer
 	timerSeq uint64
-	finOut   bool // close our half when everything pulled is written
+	finOut   bool // our half is to be closed when everything pulled is written
 	aborted  bool
 	finished bool
 	readEnd  bool
@@ -60,15 +46,16 @@ type KernelConn struct {
 	seen     Stats
 	ends     [2]netip.AddrPort
 
-	Front  []byte // octets that were read before MPA had the socket, no more than one startupReadMax
-	giving bool   // the socket is to be the ULP's again
-	rest   []byte // octets that were read and are the ULP's
+	putBack []byte // octets that were read before MPA had the socket, no more than one startupReadMax
+	giving  bool   // the socket is to be the ULP's again
+	rest    []byte // octets that were read and are the ULP's
 }
 
 var noDeadline time.Time
 
-// NewKernelConn stands on nc, at a place that it gives back at its end. With an error that is the
-// caller's to do.
+// NewKernelConn makes a connection over nc, at a place that it gives back at its end. It closes
+// reader at its end, or if it returns an error; nc and the place are then still the caller's. Any
+// goroutine.
 func NewKernelConn(up Upper, nc *net.TCPConn, at *Place, reader *mem.Reader, start time.Time) (*KernelConn, error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
@@ -80,17 +67,15 @@ func NewKernelConn(up Upper, nc *net.TCPConn, at *Place, reader *mem.Reader, sta
 	s.ends = [2]netip.AddrPort{AddrPort(nc.LocalAddr()), AddrPort(nc.RemoteAddr())}
 	_ = nc.SetNoDelay(true)           // the drafts' section 5.3: Nagle off
 	_ = s.setUserTimeout(userTimeout) // without it the kernel gives up later
-	s.segment = s.queryEMSS()
+	s.segment = likelyEMSS(s.querySegment())
 	return s, nil
 }
 
-// Socket is what it stands on.
-func (s *KernelConn) Socket() *net.TCPConn { return s.nc }
+// PutBack has octets come first that were read from the socket already, no more than
+// startupReadMax. Before Run.
+func (s *KernelConn) PutBack(octets []byte) { s.putBack = octets }
 
-// Control calls f with the socket's descriptor; not when the socket is closed.
-func (s *KernelConn) Control(f func(fd uintptr)) error { return s.raw.Control(f) }
-
-// AddrPort is a's address and port, if it is TCP's.
+// AddrPort is the address and port of a, which are none if it is not TCP's.
 func AddrPort(a net.Addr) netip.AddrPort {
 	if t, ok := a.(*net.TCPAddr); ok {
 		ap := t.AddrPort()
@@ -99,7 +84,7 @@ func AddrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Run starts the connection's goroutines.
+// Run tells the Upper that the connection stands, and starts its goroutines.
 func (s *KernelConn) Run() {
 	s.mu.Lock()
 	s.up.Established()
@@ -135,7 +120,7 @@ func (s *KernelConn) read() {
 		cause = s.sendErr
 	}
 	if s.giving && !s.aborted && s.sendErr == nil {
-		// What ended the reading is the stream's to find.
+		// The stream will find what ended the reading.
 	} else if cause == nil && !s.aborted {
 		s.up.PeerClosed()
 	} else if !s.aborted {
@@ -147,18 +132,18 @@ func (s *KernelConn) read() {
 	s.Wake()
 }
 
-// receive is the next octets of the connection.
+// receive reads the next octets of the connection.
 func (s *KernelConn) receive(b []byte) (int, error) {
-	if len(s.Front) > 0 {
-		n := copy(b, s.Front)
-		s.Front = s.Front[n:]
+	if len(s.putBack) > 0 {
+		n := copy(b, s.putBack)
+		s.putBack = s.putBack[n:]
 		return n, nil
 	}
 	return s.nc.Read(b)
 }
 
-// take offers octets until they are taken, and returns a Buf for the next read: none before full
-// operation. more is false when nothing more is wanted.
+// take offers octets to the Upper until they are taken, and returns a Buf for the next read: none
+// before full operation. more is false when no more octets are wanted.
 func (s *KernelConn) take(off uint64, b mem.Buf, data []byte) (next mem.Buf, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +183,7 @@ type segments struct {
 	vec  *msgVec
 }
 
-// room makes place for what may be said now: one segment for start-up, many in full operation.
+// room makes buffers for what may be sent now: one segment in start-up, many in full operation.
 func (w *segments) room(s *KernelConn) {
 	switch {
 	case s.pool != nil && cap(w.ends) < socketEndsMax:
@@ -220,7 +205,7 @@ func (s *KernelConn) write() {
 		if n > 0 {
 			if err := w.vec.send(s.raw, w.out[:n], w.ends); err != nil {
 				s.mu.Lock()
-				s.SendFailed(err)
+				s.sendFailed(err)
 				s.mu.Unlock()
 				fin = true
 			}
@@ -241,10 +226,9 @@ func (s *KernelConn) write() {
 	}
 }
 
-// SendFailed leaves the end of the connection to the reader: what the peer said before it reset the
-// connection still lies there, and the kernel hands it out before the end that it is told of here.
-// mu is held.
-func (s *KernelConn) SendFailed(err error) {
+// sendFailed leaves the end of the connection to the reader: what the peer sent before it reset the
+// connection is still to be read, and comes before the error. mu is held.
+func (s *KernelConn) sendFailed(err error) {
 	if s.aborted || s.sendErr != nil {
 		return
 	}
@@ -254,23 +238,21 @@ func (s *KernelConn) SendFailed(err error) {
 		s.Abort()
 		return
 	}
-	_ = s.nc.CloseRead() // a connection that is gone already needs no telling
+	_ = s.nc.CloseRead() // fails on a connection that is gone, which is as good
 	s.changed.Broadcast()
 }
 
-// fill pulls n octets of segments into w, whose ends say where the kernel is to end a segment:
-// after one that is not full, so that the next FPDU begins a segment of its own. A run of full ones
-// stays together: the kernel cuts it at EMSS, which is where FPDUs begin. fin: our half is to be
-// closed after them.
+// fill pulls n octets of segments into w. w.ends says where the kernel has to end a segment: after
+// one that is not full, so that the next FPDU begins a segment of its own. A run of full segments
+// is written together: the kernel cuts it at EMSS, which is where FPDUs begin. fin: our half is to
+// be closed. over: nothing more is to be written.
 func (s *KernelConn) fill(w *segments) (n int, fin, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.aborted {
 		return 0, false, true
 	}
-	if e := s.queryEMSS(); e != s.segment {
-		s.segment = e
-	}
+	s.segment = likelyEMSS(s.querySegment())
 	w.room(s)
 	full := false
 	for w.ends = w.ends[:0]; len(w.out)-n >= s.segment && len(w.ends) < cap(w.ends); {
@@ -289,7 +271,7 @@ func (s *KernelConn) fill(w *segments) (n int, fin, over bool) {
 	return n, s.finOut && n == 0, s.giving && n == 0
 }
 
-// end closes the socket when both directions are over, and tells the connection. mu is held.
+// end closes the socket when both directions are over, and tells the Upper. mu is held.
 func (s *KernelConn) end() {
 	if s.finished || !s.readEnd || !s.wroteEnd {
 		return
@@ -306,13 +288,13 @@ func (s *KernelConn) end() {
 	_ = s.nc.Close() // both directions have ended already
 	s.SetTimer(0)
 	s.reader.Close() // nothing is placed any more
-	s.place.Leave()  // before whoever waits for the end dials again
+	s.place.Leave()  // before Over: a caller that waits for the end may dial again at once
 	s.up.Over(nil)
 }
 
 // EnterFull makes the Bufs for reassembly.
 func (s *KernelConn) EnterFull(kept int) {
-	bufs := kept + 2 // the one being read into, and one that the upper looks at
+	bufs := kept + 2 // the one being read into, and one that the Upper looks at
 	pool, err := mem.NewPool(hugepages.Heap((bufs+1)*socketStride), mem.PoolConfig{Bufs: bufs, Stride: socketStride})
 	if err != nil {
 		panic(err) // the sizes are ours
@@ -324,10 +306,10 @@ func (s *KernelConn) Memory() Memory {
 	return Memory{Reader: s.reader, Pool: s.pool, Stride: socketStride, InOrder: true}
 }
 
-// Short: the Bufs are this connection's own.
+// Short does nothing: the Bufs are this connection's own.
 func (s *KernelConn) Short() {}
 
-// The transport. All but wake and submit are called with mu held.
+// What the Upper calls: Wake and Submit from any goroutine, everything else with mu held.
 
 func (s *KernelConn) Wake() {
 	select {
@@ -349,18 +331,18 @@ func (s *KernelConn) Send() { s.Wake() }
 func (s *KernelConn) Silent()     { s.place.setSilent(s) }
 func (s *KernelConn) Spoke() bool { return s.place.spoke() }
 
-// GiveWay ends the connection, whose place another one has.
+// GiveWay ends the connection, whose place another one has. Any goroutine.
 func (s *KernelConn) GiveWay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.up.Fail(stack.ErrGaveWay)
 }
 
-// Unacked is not known of a kernel socket, which tells nobody when octets are acknowledged.
+// Unacked is not known: the kernel does not tell when octets are acknowledged.
 func (s *KernelConn) Unacked() bool { return false }
 
-// GiveUpAfter: a kernel with a user timeout ends by that, and not by the count, a connection whose
-// keep-alives are not answered.
+// GiveUpAfter sets a user timeout and keep-alives. A connection whose keep-alives are not answered
+// is ended by the kernel after the user timeout, not after their count.
 func (s *KernelConn) GiveUpAfter(d time.Duration) error {
 	return cmp.Or(s.setUserTimeout(d), s.nc.SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: min(d/keepAliveIdle, kernelKeepAliveMax), Interval: min(d/keepAliveInterval, kernelKeepAliveMax), Count: keepAliveCount,
@@ -404,13 +386,11 @@ func (s *KernelConn) SetTimer(at int64) {
 	})
 }
 
-// Timed says whether the timer was ever set.
-func (s *KernelConn) Timed() bool { return s.timer != nil }
-
 func (s *KernelConn) Now() int64 { return int64(time.Since(s.start)) }
 
-// Stamp: a kernel does not tell.
-func (s *KernelConn) Stamp() (uint32, bool)  { return 0, false }
+// Stamp is not known: the kernel does not tell.
+func (s *KernelConn) Stamp() (uint32, bool) { return 0, false }
+
 func (s *KernelConn) EMSS() int              { return s.segment }
 func (s *KernelConn) Local() netip.AddrPort  { return s.ends[0] }
 func (s *KernelConn) Remote() netip.AddrPort { return s.ends[1] }
@@ -422,7 +402,7 @@ func (s *KernelConn) Stats() Stats {
 	return s.kernelStats()
 }
 
-// GiveBack makes the goroutines end and leave the socket open.
+// GiveBack has the goroutines end and leave the socket open.
 func (s *KernelConn) GiveBack() {
 	s.giving = true
 	_ = s.nc.SetReadDeadline(s.start) // long ago: ends a blocked read
@@ -430,7 +410,7 @@ func (s *KernelConn) GiveBack() {
 	s.Wake()
 }
 
-// returnSocket is the last thing of the connection's: both goroutines have ended. mu is held.
+// returnSocket hands the socket back as a stream. Both goroutines have ended. mu is held.
 func (s *KernelConn) returnSocket() {
 	if err := s.nc.SetReadDeadline(noDeadline); err != nil {
 		s.giving = false // it is broken: nothing to give back
@@ -445,8 +425,26 @@ func (s *KernelConn) returnSocket() {
 	s.up.HandBack(&BufferedConn{TCPConn: s.nc, rest: s.rest})
 }
 
-// SocketError says in the stack's words what the kernel reported, so that both transports fail
-// alike.
+// emssUnknown is the segment size where the kernel tells nothing (RFC 5044 section 5.1 and
+// DECISIONS 23).
+const emssUnknown = 1460
+
+// likelyEMSS is maxSeg, the segment size that the kernel tells. If it tells none, it is what mtu,
+// of the path, leaves after the headers that are to be expected; if that is unknown too, Ethernet's
+// (RFC 5044 section 5.1, DECISIONS 23).
+func likelyEMSS(maxSeg, mtu, headers int) int {
+	n := emssUnknown
+	switch {
+	case maxSeg > 0:
+		n = maxSeg
+	case mtu > headers:
+		n = mtu - headers
+	}
+	return min(n, socketWriteMax)
+}
+
+// SocketError is the stack's error for the kernel's, so that both transports fail alike. One that
+// the stack does not have stays as it is.
 func SocketError(err error) error {
 	var op net.Error
 	switch {

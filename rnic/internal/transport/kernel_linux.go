@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// queryEMSS asks the kernel for the effective segment size (TCP_MAXSEG), or else for what it may be
-// guessed from.
-func (s *KernelConn) queryEMSS() int {
-	maxSeg, mtu, headers := 0, 0, headersIPv4
+// querySegment asks the kernel for the effective segment size (TCP_MAXSEG), or if it does not tell
+// for the path's MTU. headers are those in front of TCP's payload.
+func (s *KernelConn) querySegment() (maxSeg, mtu, headers int) {
+	headers = headersIPv4
 	_ = s.raw.Control(func(fd uintptr) { // a closed socket leaves both at 0
 		if maxSeg, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG); maxSeg > 0 {
 			return
@@ -27,12 +27,8 @@ func (s *KernelConn) queryEMSS() int {
 		headers = headersIPv6
 		mtu, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU)
 	})
-	return likelyEMSS(maxSeg, mtu, headers)
+	return maxSeg, mtu, headers
 }
-
-// emssUnknown is the segment size where the kernel tells nothing (RFC 5044 section 5.1 and
-// DECISIONS 23).
-const emssUnknown = 1460
 
 // Octets of a datagram in front of TCP's payload, with timestamps.
 const (
@@ -40,21 +36,7 @@ const (
 	headersIPv6 = 40 + 20 + 12
 )
 
-// likelyEMSS is the segment size that the kernel tells; if it does not, what the path's MTU leaves
-// beside the headers that are to be expected; if that is unknown as well, Ethernet's (RFC 5044
-// section 5.1, DECISIONS 23).
-func likelyEMSS(maxSeg, mtu, headers int) int {
-	n := emssUnknown
-	switch {
-	case maxSeg > 0:
-		n = maxSeg
-	case mtu > headers:
-		n = mtu - headers
-	}
-	return min(n, socketWriteMax)
-}
-
-// UnreadOctets is how many octets the kernel has in order that nobody has read.
+// UnreadOctets is how many octets the kernel has in order that were not read yet. Any goroutine.
 func UnreadOctets(nc *net.TCPConn) (n int, err error) {
 	raw, err := nc.SyscallConn()
 	if err != nil {
@@ -64,8 +46,8 @@ func UnreadOctets(nc *net.TCPConn) (n int, err error) {
 	return n, errors.Join(cerr, err)
 }
 
-// setUserTimeout bounds how long the kernel waits for a peer that has vanished, by as many
-// milliseconds as it can count.
+// setUserTimeout bounds how long the kernel waits for a peer that has vanished. It counts whole
+// milliseconds, from 1 to what 31 bits hold.
 func (s *KernelConn) setUserTimeout(d time.Duration) (err error) {
 	ms := int(min(max(d.Milliseconds(), 1), math.MaxInt32))
 	closed := s.raw.Control(func(fd uintptr) {
@@ -113,7 +95,7 @@ func newMsgVec(n int) *msgVec {
 	return &msgVec{iov: make([]unix.Iovec, n), hdr: make([]mmsghdr, n)}
 }
 
-// send writes all of out, whose segments end at ends. Blocks in the runtime's poller, not in the
+// send writes all of out, whose segments end at ends. It blocks in the runtime's poller, not in the
 // system call.
 func (v *msgVec) send(raw syscall.RawConn, out []byte, ends []int) error {
 	from := 0
@@ -153,7 +135,8 @@ func (v *msgVec) send(raw syscall.RawConn, out []byte, ends []int) error {
 	return nil
 }
 
-// advance accounts n sent messages, the last of which may have been sent in part.
+// advance notes that n messages from done on were sent, the last one perhaps in part. It returns
+// the first that is still to be sent.
 func (v *msgVec) advance(done, n int) int {
 	last := done + n - 1
 	sent := int(v.hdr[last].len)

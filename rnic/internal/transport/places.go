@@ -10,18 +10,19 @@ import (
 )
 
 // Places bound the connections over kernel sockets: Config.ConnsMax in all, and Config.PeerMax of
-// those that one address has opened to us. A connection whose peer has not sent its start-up frame
-// is silent. Where there is no place for one that comes in, the oldest silent one gives way, as on
-// a Poller (stack.Conn.SetSilent).
+// those that one address has opened to us. A connection is silent while its peer has not sent its
+// start-up frame. Where there is no place for one that comes in, the oldest silent one gives way,
+// as on a Poller (stack.Conn.SetSilent).
 //
-// It may be called with a connection's lock held; it calls nobody.
+// Everything is for any goroutine, also with the mutex of a KernelConn held. Nothing above is
+// called.
 type Places struct {
 	max, peerMax int
 
 	mu     sync.Mutex
 	taken  int
 	peers  map[netip.Addr]int
-	silent list.List // of *place, oldest first
+	silent list.List // of *Place, oldest first
 }
 
 // ErrPeerMax is a stack.ErrConnMax: one address has as many connections over kernel sockets as
@@ -42,20 +43,6 @@ func NewPlaces(max, peerMax int) *Places {
 	return &Places{max: max, peerMax: peerMax, peers: map[netip.Addr]int{}}
 }
 
-// Count is how many are taken.
-func (p *Places) Count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken
-}
-
-// Empty says whether nothing is taken and nothing left over.
-func (p *Places) Empty() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken == 0 && len(p.peers) == 0 && p.silent.Len() == 0
-}
-
 // Take takes a place for a connection that we open.
 func (p *Places) Take() (*Place, error) {
 	p.mu.Lock()
@@ -68,7 +55,7 @@ func (p *Places) Take() (*Place, error) {
 }
 
 // TakeFor takes a place for a connection that peer has opened. gaveWay, if not nil, has lost its
-// own for that: the caller ends it.
+// place to that one: the caller ends it with GiveWay.
 func (p *Places) TakeFor(peer netip.Addr) (pl *Place, gaveWay *KernelConn, err error) {
 	peer = addressOf(peer)
 	p.mu.Lock()
@@ -104,8 +91,8 @@ func (p *Places) silentOf(peer netip.Addr) *list.Element {
 	return e
 }
 
-// addressOf is what counts as one address: of IPv6 the first 64 bits, as a host has all addresses
-// with that prefix.
+// addressOf is what counts as one address: of IPv6 the first 64 bits, because a host has all
+// addresses with that prefix.
 func addressOf(a netip.Addr) netip.Addr {
 	if a = a.Unmap().WithZone(""); a.Is4() {
 		return a
@@ -114,8 +101,8 @@ func addressOf(a netip.Addr) netip.Addr {
 	return prefix.Addr()
 }
 
-// setSilent says that the peer of s, whose place this is, has yet to speak. One that we opened
-// never gives way.
+// setSilent says that the peer of s, whose place this is, has not sent its start-up frame yet. A
+// connection that we opened never gives way.
 func (pl *Place) setSilent(s *KernelConn) {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()
@@ -125,7 +112,7 @@ func (pl *Place) setSilent(s *KernelConn) {
 	}
 }
 
-// spoke says that the peer has spoken; false: too late, the place is another's.
+// spoke says that the frame has come. False: too late, the place is another's.
 func (pl *Place) spoke() bool {
 	pl.of.mu.Lock()
 	defer pl.of.mu.Unlock()

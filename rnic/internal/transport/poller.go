@@ -11,12 +11,8 @@ import (
 	"github.com/rnicd/rnicd/stream"
 )
 
-// aheadMax is how many Bufs one connection may keep of octets that came ahead of a gap and are no
-// whole frames, on top of what the largest FPDU takes.
-const aheadMax = 256
-
-// PollerConn is a connection over our TCP: the stack's Upper above it, the transport of what stands
-// above itself.
+// PollerConn is a connection over our TCP. To the stack it is the Upper of a stack.Conn, to what
+// stands above it a Conn.
 type PollerConn struct {
 	up     Upper
 	reader *mem.Reader // of placements on the Poller's goroutine
@@ -24,21 +20,21 @@ type PollerConn struct {
 	waker  atomic.Pointer[stack.Conn]
 	poller *stack.Poller
 	acked  uint64
-	edge   uint64
-	giving bool // the connection is to be a stream again
-	fin    bool // the peer's
+	edge   uint64 // the left edge of what has arrived
+	giving bool   // the connection is to be a stream again
+	fin    bool   // the peer's FIN is in order
 
 	tentative bool // our address is being checked: there will be a connection
-	given     bool // up while that was so
+	givenUp   bool // by Abort, while that was so
 }
 
-// NewPollerConn makes a connection that is still to be dialled, to be accepted, or to take a
-// stream's over. reader is of all placements on p's goroutine.
+// NewPollerConn makes a PollerConn that has no connection yet: Dial, Established or TakeOver brings
+// it. reader is of all placements on p's goroutine. Any goroutine.
 func NewPollerConn(p *stack.Poller, reader *mem.Reader, up Upper) *PollerConn {
 	return &PollerConn{up: up, reader: reader, poller: p}
 }
 
-// The Upper.
+// What the stack calls, on the Poller's goroutine.
 
 func (u *PollerConn) Established(c *stack.Conn) {
 	u.enter(c)
@@ -52,11 +48,11 @@ func (u *PollerConn) enter(c *stack.Conn) {
 	c.SetNoDelay(true) // RFC 5044 appendix A.2, DECISIONS 24
 }
 
-// Dial begins the handshake, when our address has been checked. Poller's goroutine; what comes of
-// it is told above.
+// Dial begins the handshake as soon as our address has been checked. Established or Over tells what
+// comes of it. Poller's goroutine.
 func (u *PollerConn) Dial(dial func(stack.Upper) (*stack.Conn, error)) {
 	err := u.poller.UntilChecked(func() (again bool) {
-		if u.given {
+		if u.givenUp {
 			return false
 		}
 		c, err := dial(u)
@@ -76,7 +72,7 @@ func (u *PollerConn) Dial(dial func(stack.Upper) (*stack.Conn, error)) {
 	}
 }
 
-// TakeOver puts MPA above a connection that was a stream. Poller's goroutine.
+// TakeOver puts MPA above a connection that was a stream.
 func (u *PollerConn) TakeOver(h stream.Handover) {
 	u.enter(h.Conn)
 	h.Conn.SetReceiveWindow(-1) // the stream's was what its reader had room for
@@ -127,8 +123,8 @@ var _ stack.Upper = (*PollerConn)(nil)
 var _ stack.Ahead = (*PollerConn)(nil)
 var _ stack.Holder = (*PollerConn)(nil)
 
-// The transport. After Closed the stack recycles the Conn, so every way down looks whether it is
-// still ours.
+// What the Upper calls. After Closed the stack recycles the stack.Conn, so each of these looks
+// whether there still is one.
 
 func (u *PollerConn) Wake() {
 	if c := u.waker.Load(); c != nil { // harmless on a recycled Conn, by the stack's contract
@@ -154,8 +150,8 @@ func (u *PollerConn) Abort() {
 	switch {
 	case u.conn != nil:
 		u.conn.Abort()
-	case u.tentative: // nobody else will say that it is over
-		u.tentative, u.given = false, true
+	case u.tentative: // the stack knows no connection whose end it could tell
+		u.tentative, u.givenUp = false, true
 		u.up.Over(stack.ErrTentative)
 	}
 }
@@ -166,7 +162,7 @@ func (u *PollerConn) Silent() {
 	}
 }
 
-// Spoke: a connection that had to give way is over, and hears nothing.
+// Spoke is always in time: a connection that had to give way is over, and nothing arrives on it.
 func (u *PollerConn) Spoke() bool {
 	if u.conn != nil {
 		u.conn.SetSilent(false)
@@ -191,7 +187,7 @@ func (u *PollerConn) EMSS() int {
 
 func (u *PollerConn) Unacked() bool { return u.conn != nil && u.conn.SentOffset() != u.acked }
 
-// EnterFull: the Poller has a pool.
+// EnterFull does nothing: the Poller has a pool.
 func (u *PollerConn) EnterFull(int) {}
 
 func (u *PollerConn) Memory() Memory {
@@ -199,7 +195,8 @@ func (u *PollerConn) Memory() Memory {
 	return Memory{Reader: u.reader, Pool: pool, Stride: pool.Stride(), Ahead: aheadMax, Spare: u.poller.Budget().Spare}
 }
 
-// Short: where Bufs are short the Poller may end connections of late peers (stack/pressure.go).
+// Short asks for Bufs where they are short: the Poller may end connections of late peers
+// (stack/pressure.go).
 func (u *PollerConn) Short() {
 	if u.conn != nil && u.poller.Pool().Available() < u.poller.Budget().Spare {
 		u.conn.WantBufs()
@@ -214,7 +211,7 @@ func (u *PollerConn) GiveUpAfter(d time.Duration) error {
 	return nil
 }
 
-// Nagle: nothing to do, unacked tells more than Nagle's algorithm knows.
+// Nagle does nothing: Unacked tells more than Nagle's algorithm knows.
 func (u *PollerConn) Nagle() {}
 
 func (u *PollerConn) Stats() Stats {
@@ -246,7 +243,7 @@ func (u *PollerConn) Remote() netip.AddrPort {
 	return u.conn.Remote()
 }
 
-// GiveBack: Woken comes in a moment, in which nothing else of the connection's runs.
+// GiveBack has Woken called soon, when nothing else of the connection runs.
 func (u *PollerConn) GiveBack() {
 	u.giving = true
 	if u.conn != nil {
@@ -254,7 +251,7 @@ func (u *PollerConn) GiveBack() {
 	}
 }
 
-// becomeStream is Woken's answer.
+// becomeStream is what Woken does after GiveBack.
 func (u *PollerConn) becomeStream() {
 	u.giving = false
 	c := u.conn

@@ -121,7 +121,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// What is not served is rejected with a text, whoever asks; and so is one client too many.
+// What is not served is rejected with a text, whatever asks; and so is one client too many.
 func TestRefuses(t *testing.T) {
 	good := request{test: perf.Test{Op: perf.Write, Size: 100, RxDepth: 1}}
 	with := func(change func(*perf.Test)) []byte {
@@ -159,7 +159,7 @@ func TestRefuses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.run(good.test)
 	var no *peer.RefusedError
-	require.Error(t, err) // neither iterations nor a duration, but that is seen behind the connection
+	require.Error(t, err) // neither iterations nor a duration, but that is seen after the connection
 	require.ErrorAs(t, err, &no)
 	require.EqualError(t, no, "perf: the server refused: another client is being served, and one at a time; try again later")
 }

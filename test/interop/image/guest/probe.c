@@ -20,7 +20,7 @@ enum { BUFS = 16, BUF = 4096, REGION = 65536, SHOWN = 64, PATIENCE_MS = 30000 };
 static struct rdma_event_channel *events;
 static struct rdma_cm_id *id;
 static struct ibv_mr *bufs_mr, *region_mr;
-static char bufs[BUFS * 2][BUF]; /* to receive into, and behind them to send from */
+static char bufs[BUFS * 2][BUF]; /* to receive into, and after them to send from */
 static char region[REGION];
 static unsigned char private_data[512], message[BUF];
 static int private_len, message_len, sent;

@@ -13,11 +13,11 @@ import (
 	"github.com/rnicd/rnicd/tcp"
 )
 
-// dialForged has q dial a forged peer.
-func (h *hostile) dialForged(q *QueuePair) *forged {
+// dialForged has e dial a forged peer.
+func (h *segmentRig) dialForged(e *end) *forged {
 	h.t.Helper()
 	c := h.answerer(3000)
-	require.NoError(h.t, q.StartConnect(h.t.Context(), "10.9.0.2:3000", h.params[q]))
+	require.NoError(h.t, e.qp.StartConnect(h.t.Context(), "10.9.0.2:3000", e.conn))
 	h.turns(6, time.Microsecond)
 	require.True(h.t, c.synced)
 	return c
@@ -28,18 +28,18 @@ func (h *hostile) dialForged(q *QueuePair) *forged {
 //
 // req: D01-6.1-23
 func TestFINWithTheRejection(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
-	q := h.newQP(opts{ConnParam: ConnParam{KeepRejected: true}})
-	c := h.dialForged(q)
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
+	s := h.newEnd(opts{ConnParam: ConnParam{KeepRejected: true}})
+	c := h.dialForged(s)
 	require.Len(t, h.adapter.host.Live(), 1)
 	f := mpa.Frame{Kind: mpa.Reply, Rev: 1, CRC: true, Reject: true}
 	c.stream = f.Append(nil)
 	c.sendOctets(0, len(c.stream), tcp.FIN)
 	h.turns(4, time.Microsecond)
-	require.True(t, isDone(q))
+	require.True(t, isDone(s.qp))
 	require.Empty(t, h.adapter.host.Live())
 	var re *RejectedError
-	require.ErrorAs(t, q.Err(), &re)
+	require.ErrorAs(t, s.qp.Err(), &re)
 	require.NotNil(t, re.Conn)
 	require.NoError(t, re.Conn.SetReadDeadline(time.Now().Add(patience)))
 	_, err := re.Conn.Read(make([]byte, 1))
@@ -48,7 +48,7 @@ func TestFINWithTheRejection(t *testing.T) {
 }
 
 // closeStream resets a stream without waiting for its peer.
-func (h *hostile) closeStream(nc io.Closer) {
+func (h *segmentRig) closeStream(nc io.Closer) {
 	require.NoError(h.t, nc.(interface{ SetLinger(int) error }).SetLinger(0))
 	require.NoError(h.t, nc.Close())
 	h.turns(4, time.Microsecond)
@@ -57,7 +57,7 @@ func (h *hostile) closeStream(nc io.Closer) {
 // A Responder that rejects to keep the connection waits for room for all of its Reply as long as a closing one waits for its peer,
 // and no longer.
 func TestRejectStreamIntoAClosedWindow(t *testing.T) {
-	h := newHostile(t, hostileConfig{bufs: 512, connsMax: 8})
+	h := newSegmentRig(t, segmentRigConfig{bufs: 512, connsMax: 8})
 	c, req := h.requestAtAClosedWindow()
 	begin := h.time
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestRejectStreamIntoAClosedWindow(t *testing.T) {
 const longPrivate = 300
 
 // requestAtAClosedWindow is a Request of a peer that has no room for the Reply.
-func (h *hostile) requestAtAClosedWindow() (*forged, *ConnRequest) {
+func (h *segmentRig) requestAtAClosedWindow() (*forged, *ConnRequest) {
 	h.t.Helper()
 	c := h.open(3000, 100)
 	require.True(h.t, c.synced)

@@ -15,31 +15,31 @@ import (
 )
 
 var (
-	hostileSeed = flag.Uint64("hostile.seed", 0, "first seed of TestHostilePeer")
-	hostileRuns = flag.Int("hostile.runs", 100, "how many seeds TestHostilePeer plays")
-	hostileTime = flag.Duration("hostile.time", 0, "play seeds for so long instead")
+	liarSeed = flag.Uint64("liar.seed", 0, "first seed of TestPeerThatLies")
+	liarRuns = flag.Int("liar.runs", 100, "how many seeds TestPeerThatLies plays")
+	liarTime = flag.Duration("liar.time", 0, "play seeds for so long instead")
 )
 
 // Peers that segment, repeat, reorder, contradict themselves and lie at every layer, while the application posts,
 // rejects, disconnects and aborts. Whatever they do: nothing outside the region is written, every posted work request
 // is completed once, every connection ends when it is told to, and no Buf and no region is left behind.
 //
-// Another peer: go test ./rnic -run TestHostilePeer -hostile.seed 7 -hostile.runs 1
-// Many: -hostile.time 10m
-func TestHostilePeer(t *testing.T) {
-	runs := *hostileRuns
+// Another peer: go test ./rnic -run TestPeerThatLies -liar.seed 7 -liar.runs 1
+// Many: -liar.time 10m
+func TestPeerThatLies(t *testing.T) {
+	runs := *liarRuns
 	if testing.Short() {
 		runs = min(runs, 30)
 	}
-	end := time.Now().Add(*hostileTime)
-	seed := *hostileSeed
+	end := time.Now().Add(*liarTime)
+	seed := *liarSeed
 	for more := true; more; seed++ {
 		playSiege(t, seed)
-		if more = int(seed-*hostileSeed)+1 < runs; *hostileTime > 0 {
+		if more = int(seed-*liarSeed)+1 < runs; *liarTime > 0 {
 			more = time.Now().Before(end)
 		}
 	}
-	t.Logf("seeds %d to %d", *hostileSeed, seed-1)
+	t.Logf("seeds %d to %d", *liarSeed, seed-1)
 }
 
 // playSiege names the seed when it panics.
@@ -61,9 +61,9 @@ func playSiege(t *testing.T, seed uint64) {
 	s.lift()
 }
 
-// siege is one run of TestHostilePeer.
+// siege is one run of TestPeerThatLies.
 type siege struct {
-	*hostile
+	*segmentRig
 	what    string // names the run
 	style   segmenting
 	guarded []byte
@@ -86,19 +86,19 @@ const (
 	ahead      segmenting = iota // up to two segments beyond the left edge
 	farAhead                     // anywhere in the window
 	overlaps                     // around the left edge
-	inOrder                      // mostly one behind the other
+	inOrder                      // mostly one after the other
 	markerwise                   // beginning at or near markers
 	styles
 )
 
 func newSiege(t *testing.T, seed uint64) *siege {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	cfg := hostileConfig{seed: seed, bufs: pick(rng, 1200, 1200, 1200, 200), connsMax: 16}
+	cfg := segmentRigConfig{seed: seed, bufs: pick(rng, 1200, 1200, 1200, 200), connsMax: 16}
 	if oneIn(rng, 3) {
 		cfg.tcp.RangesMax = 200
 	}
 	s := &siege{
-		hostile: newHostile(t, cfg), what: fmt.Sprintf("seed %d", seed), style: segmenting(rng.IntN(int(styles))),
+		segmentRig: newSegmentRig(t, cfg), what: fmt.Sprintf("seed %d", seed), style: segmenting(rng.IntN(int(styles))),
 		seen: map[uint64]bool{},
 	}
 	s.rng = rng

@@ -1,0 +1,78 @@
+package connect
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/qp"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// abortable is a transport that carries nothing and counts how often it was aborted.
+type abortable struct {
+	transport.Conn
+	aborts int
+}
+
+func (a *abortable) Abort()                 { a.aborts++ }
+func (*abortable) Send()                    {}
+func (*abortable) CloseSend()               {}
+func (*abortable) SetTimer(int64)           {}
+func (*abortable) Now() int64               { return 1 }
+func (*abortable) EMSS() int                { return 1460 }
+func (*abortable) Unacked() bool            { return false }
+func (*abortable) Progress() uint64         { return 0 }
+func (*abortable) Memory() transport.Memory { return transport.Memory{} }
+func (*abortable) Stats() transport.Stats   { return transport.Stats{} }
+
+// inService makes a connection in full operation on an abortable transport.
+func inService(t *testing.T, told *[]qp.Event) (*Connection, *abortable) {
+	t.Helper()
+	table := mem.NewTable(4)
+	ring := func() *mem.MPSC[qp.WQE] { return mem.NewMPSC(make([]mem.MPSCSlot[qp.WQE], 4)) }
+	var cq qp.CQ
+	cq.Init(mem.NewMPSC(make([]mem.MPSCSlot[qp.CQE], 8)), 8)
+	q := &qp.Engine{SQ: ring(), RQ: ring(), Config: qp.Config{
+		Table: table, Domain: table.AllocDomain(), Stream: 1, SendCQ: &cq, RecvCQ: &cq, SendDepth: 4, RecvDepth: 4, SGEMax: 1, RecvRanges: 1,
+		Tell: func(k qp.Event, _ uint64, _ error) { *told = append(*told, k) },
+	}}
+	host := &Host{}
+	host.Init(HostConfig{Public: func(err error) error { return err }})
+	e := &Endpoint{}
+	e.Init(host, q)
+	require.NoError(t, e.BeginConnecting(Param{}))
+	tr := &abortable{}
+	pool, err := mem.NewPool(hugepages.Heap(8<<10), mem.PoolConfig{Bufs: 2, Stride: 2 << 10})
+	require.NoError(t, err)
+	memory := transport.Memory{Pool: pool, Stride: pool.Stride(), Reader: table.NewReader(), InOrder: true}
+	c := NewInitiator(host, e, tr, memory, nil, &mpa.Terms{Agreement: mpa.Agreement{Send: mpa.Mode{CRC: true}, Receive: mpa.Mode{CRC: true}, Version: 1}})
+	return c, tr
+}
+
+// An engine may have met the peer's fault and one of its own before its connection looks: one event
+// tells of the end, with the error that came first, and the connection is reset.
+func TestOneEventOfTwoFaults(t *testing.T) {
+	local := errors.New("our own fault")
+	for _, tc := range []struct {
+		name  string
+		first error
+		want  qp.Event
+	}{
+		{"the peer's first", &qp.TerminateError{Cause: errors.New("the peer's fault")}, qp.EventTerminated},
+		{"our own first", local, qp.EventFailed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var told []qp.Event
+			c, tr := inService(t, &told)
+			c.carryOut(qp.EffectFail|qp.EffectLeave, tc.first)
+			require.Equal(t, 1, tr.aborts)
+			c.Over(nil)
+			require.Equal(t, []qp.Event{tc.want}, told)
+			require.Equal(t, tc.first, c.endpoint.Err)
+		})
+	}
+}

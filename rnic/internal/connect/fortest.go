@@ -1,0 +1,96 @@
+package connect
+
+import (
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
+)
+
+// What tests of package rnic ask of connections, and nothing else. Each is for the goroutine that
+// drives the connection, or for a test that turns the Poller itself.
+
+// Time-outs.
+const (
+	RequestTimeout  = requestTimeout
+	LingerTimeout   = lingerTimeout
+	RejectedTimeout = rejectedTimeout
+	CloseTimeout    = closeTimeout
+)
+
+// Reasons of an end.
+var (
+	ErrUndecided = errUndecided
+	ErrPipelined = errPipelined
+)
+
+// NewConnection makes a connection that has no transport.
+func NewConnection(h *Host) *Connection { return newConnection(h) }
+
+// NewInitiator makes a connection in full operation for e, on tr with its memory m, as start-up
+// leaves it that agreed on t and whose last frame, out, is still to be pulled.
+func NewInitiator(h *Host, e *Endpoint, tr transport.Conn, m transport.Memory, out []byte, t *mpa.Terms) *Connection {
+	c := newConnection(h)
+	c.Transport, c.Memory = tr, m
+	c.initiator, c.phase, c.engine, c.endpoint, c.out = true, phaseFull, e.engine, e, out
+	c.start(t)
+	return c
+}
+
+// NewUnpulled makes a connection in full operation that has out to send and no engine.
+func NewUnpulled(out []byte) *Connection { return &Connection{phase: phaseFull, out: out} }
+
+// Live are the connections that have not ended.
+func (h *Host) Live() []*Connection { return h.live() }
+
+// Order submits fn and waits while the control ring is full.
+func Order(submit func(func()) error, fn func()) error { return order(submit, fn) }
+
+// Reserve is what MPA must leave of the Poller's packet buffers, to be read or changed.
+func (p *PollerState) Reserve() *mpa.Reserve { return &p.reserve }
+
+// In and Out are start-up octets: received and not yet a frame, and not yet pulled.
+func (c *Connection) In() []byte  { return c.in }
+func (c *Connection) Out() []byte { return c.out }
+
+// SetOut replaces the start-up octets that are not yet pulled.
+func (c *Connection) SetOut(b []byte) { c.out = b }
+
+// RxNext is the stream offset of the next start-up octet.
+func (c *Connection) RxNext() uint64 { return c.rxNext }
+
+// EarlyData is how many pieces of early data wait. over: none will come any more.
+func (c *Connection) EarlyData() (pieces int, over bool) {
+	if c.early == nil {
+		return 0, true
+	}
+	return len(c.early.pieces), false
+}
+
+// ProgressSeen is what the linger timer has noted of the transport's progress.
+func (c *Connection) ProgressSeen() uint64 { return c.progressSeen }
+
+// Shutdown is the application's orderly close.
+func (c *Connection) Shutdown() { c.shutdown() }
+
+// BeforeRedial has fn called in place of the next try in an older dialect, which fn is given.
+func (c *Connection) BeforeRedial(fn func(redial func())) {
+	redial := c.again
+	c.again = func() { fn(redial) }
+}
+
+// BeginAbort is Abort's first half: it marks the connection as unwanted.
+func (e *Endpoint) BeginAbort() { e.connectionOrUnwanted() }
+
+// Param is what BeginConnecting was given, as far as it is kept.
+func (e *Endpoint) Param() *Param { return &e.param }
+
+// Connected delivers the result of start-up, once.
+func (e *Endpoint) Connected() <-chan error { return e.connected }
+
+// Dialling says whether a dial over a kernel socket has begun, or has been.
+func (e *Endpoint) Dialling() bool { return e.stopDial.Load() != nil }
+
+// Final are the counters of the end. After Done.
+func (e *Endpoint) Final() Counters { return e.final }
+
+// Snapshot returns the counters of now.
+func (e *Endpoint) Snapshot() Counters { return e.snapshot(e.Connection.Load()) }

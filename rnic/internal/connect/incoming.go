@@ -1,0 +1,85 @@
+package connect
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"github.com/rnicd/rnicd/mpa"
+	"github.com/rnicd/rnicd/rnic/internal/transport"
+	"github.com/rnicd/rnicd/stack"
+)
+
+// Responder is what is served on connections that come in, and what is told of them. Its functions
+// run on the goroutine that drives the connection, and must not block.
+type Responder struct {
+	Dialects   mpa.Dialects
+	PrivateMax int // the longest private data taken with a Request of Rev 0
+	// Offer queues a connection whose Request waits for the ULP's decision. f.Kind is 0 where the
+	// dialect has no Request. An error ends the connection.
+	Offer func(c *Connection, f mpa.Frame) error
+	// Report, if set, tells why a connection has ended. started: it had reached full operation.
+	// offered: the ULP has its Request, and learns of the end from its own calls too.
+	Report func(c *Connection, started, offered bool, err error)
+}
+
+// Incoming makes the Upper of a connection that one of the Pollers has accepted; nil when the Host
+// is closed. Poller's goroutine.
+func (h *Host) Incoming(p *PollerState, r *Responder) stack.Upper {
+	c, u := newPollerConnection(h, p)
+	c.respondFor(r)
+	if !h.addConnection(c) {
+		return nil
+	}
+	return u
+}
+
+// IncomingSocket takes over a connection that a kernel socket has accepted. If it returns an error
+// nc is closed. Any goroutine.
+func (h *Host) IncomingSocket(nc *net.TCPConn, r *Responder) error {
+	at, gaveWay, err := h.Places.TakeFor(transport.AddrPort(nc.RemoteAddr()).Addr())
+	if gaveWay != nil {
+		gaveWay.GiveWay()
+	}
+	if err == nil {
+		var c *Connection
+		var s *transport.KernelConn
+		if c, s, err = newKernelConnection(h, nc, at); err == nil {
+			_ = s.Submit(func() { c.respondFor(r) }) // Host.Close knows the connection already
+			s.Run()
+			return nil
+		}
+		at.Leave()
+	}
+	_ = nc.SetLinger(0)
+	_ = nc.Close() // refused: there is no more to say to this peer
+	return err
+}
+
+// Ask runs fn on the goroutine that drives the connection and waits for its answer. When Ask
+// returns because ctx or the connection has ended, fn will not run any more. Any goroutine.
+func (c *Connection) Ask(ctx context.Context, fn func() error) error {
+	res := make(chan error, 1)
+	var taken atomic.Bool // by the first of two: the driving goroutine, or Ask when it gives up
+	err := OrderUntil(ctx, c.Host, c.Transport.Submit, func() {
+		if taken.CompareAndSwap(false, true) {
+			res <- fn()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.Host.Turn()
+	select {
+	case err = <-res:
+		return err
+	case <-c.Gone:
+		err = c.OverError()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if !taken.CompareAndSwap(false, true) {
+		return <-res
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package qp
+
+import (
+	"github.com/rnicd/rnicd/mem"
+)
+
+// The control region is memory of the Engine's own, which DDP places messages of RDMAP into:
+//
+//	Terminate | Requests of the peer, one slot each | Atomic Responses, one slot each
+const (
+	requestsAt   = terminateLenMax
+	requestSlot  = 64 // octets; the longest Request has 52
+	responseSlot = 16 // octets; an Atomic Response has 12
+)
+
+// readDepths are the depths to make room for: of the peer's Requests, and of this end's.
+type readDepths struct{ ird, ord int }
+
+// readDepth is the depth to make room for where n is wanted.
+func readDepth(n int) int {
+	if n == ReadDepthULP {
+		return ReadDepthDefault
+	}
+	return n
+}
+
+func (d readDepths) requestsMax() int { return max(1, d.ird) } // one for an RTR message
+
+func (d readDepths) responsesAt() int { return requestsAt + requestSlot*d.requestsMax() }
+
+func (d readDepths) controlLen() int { return d.responsesAt() + responseSlot*d.ord }
+
+// Prepare registers the control region, for the depths that are wanted. Before Start.
+func (q *Engine) Prepare(ird, ord int) error {
+	want := readDepths{readDepth(ird), readDepth(ord)}
+	ctrl, err := q.Table.Register(q.Domain, make([]byte, want.controlLen()), mem.RegionOptions{Access: mem.LocalWrite, Stream: q.Stream})
+	if err != nil {
+		return err
+	}
+	q.ctrl, q.depths = ctrl, want
+	return nil
+}

@@ -1,0 +1,90 @@
+package qp
+
+import (
+	"github.com/rnicd/rnicd/ddp"
+	"github.com/rnicd/rnicd/mem"
+	"github.com/rnicd/rnicd/rdmap"
+)
+
+// deliverTo delivers the messages that end at or before edge, in order. Between Enter and Exit of
+// the Reader.
+func (q *Engine) deliverTo(edge uint64) {
+	r := &q.recv
+	r.delivered = edge
+	for r.ddp.Deliver(edge, &r.deliv) {
+		q.deliver(&r.deliv)
+	}
+}
+
+// deliver acts on one message, as its opcode and its queue say.
+func (q *Engine) deliver(d *ddp.Delivered) {
+	r := &q.recv
+	_, op := rdmap.ParseControl(d.Header.ULP)
+	switch {
+	case op == rdmap.OpReadResponse:
+		q.deliverResponse(d)
+	case d.Header.Tagged:
+		r.writes++
+	case d.Header.QN == rdmap.QNRead:
+		q.deliverRequest(d, op)
+	case d.Header.QN == rdmap.QNAtomic:
+		q.deliverAtomicResponse(d)
+	case d.Header.QN == rdmap.QNSend && r.rtr.hidden:
+		r.rtr.hidden = false
+		r.rtr.sends++
+	case d.Header.QN == rdmap.QNSend && op.Invalidates():
+		q.deliverInvalidate(d, op)
+	case d.Header.QN == rdmap.QNSend && op.Immediate():
+		q.deliverImmediate(d, op)
+	case d.Header.QN == rdmap.QNSend:
+		r.messages++
+		q.filled(d).Solicited = op.Solicited()
+	case op == rdmap.OpTerminate:
+		r.terminated, r.terminate = true, int(d.Len)
+		r.ddp.Disable() // the peer's stream is over
+	}
+}
+
+// deliverInvalidate delivers a Send with Invalidate. If the STag cannot be invalidated by this
+// stream the stream ends, and the buffer completes as Flushed (RFC 5040 section 5.3). No placement
+// through the STag can be under way: what this stream writes through it comes before the message,
+// and is placed by this goroutine.
+func (q *Engine) deliverInvalidate(d *ddp.Delivered, op rdmap.Opcode) {
+	r := &q.recv
+	stag := mem.STag(d.Header.ULP32)
+	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
+	if q.Table.Invalidate(q.Domain, q.Stream, stag) == mem.CheckOK {
+		r.messages++
+		c.Len, c.Status, c.Invalidated, c.Solicited = d.Len, Success, stag, op.Solicited()
+	} else {
+		if r.fault == nil { // the first error is the one to report
+			r.fault = &opcodeError{cause: rdmap.CauseCannotInvalidate, header: d.Header, segmentLen: d.SegmentLen()}
+		}
+		r.ddp.Disable()
+	}
+	q.completeRecv(c)
+}
+
+// deliverImmediate delivers Immediate Data (RFC 7306 section 6.3), whose octets are in a receive
+// buffer as any message's are. With another length it is an error: the stream ends, and the buffer
+// completes as Flushed.
+func (q *Engine) deliverImmediate(d *ddp.Delivered, op rdmap.Opcode) {
+	r := &q.recv
+	c := CQE{ID: d.Buffer.ID, QP: q.Number, Op: OpRecv, Status: Flushed}
+	cause := rdmap.CauseOperation // DECISIONS 39
+	if d.Len == rdmap.ImmediateLen {
+		if q.readBuffer(d, c.Immediate[:]) {
+			r.messages++
+			c.Len, c.Status, c.Solicited, c.WithImmediate = d.Len, Success, op.Solicited(), true
+		} else {
+			cause, c.Status = rdmap.CauseLocal, LocalProtection // the buffer was revoked since
+		}
+	}
+	if c.Status != Success {
+		if r.fault == nil {
+			r.fault = &opcodeError{cause: cause, header: d.Header, segmentLen: d.SegmentLen()}
+		}
+		r.ddp.Disable()
+	}
+	q.completeRecv(c)
+}

@@ -1,0 +1,61 @@
+package qp
+
+import "github.com/rnicd/rnicd/mpa"
+
+// Stats count what an engine has done.
+type Stats struct {
+	Receive       mpa.ReceiverStats
+	Placed        Placed
+	FPDUsSent     uint64
+	PayloadSent   uint64
+	MessagesSent  uint64
+	MessagesRecvd uint64
+	WritesRecvd   uint64
+	ReadsServed   uint64 // Reads and atomics
+	SharedTaken   uint64
+	SharedHeld    int
+	SlowPath      uint64
+
+	RefusedPending uint64
+}
+
+// Stats are those of an engine that is, or was, in service.
+func (q *Engine) Stats() Stats {
+	return Stats{
+		Receive:       q.recv.rx.Stats(),
+		Placed:        q.recv.placed,
+		FPDUsSent:     q.send.fpdus,
+		PayloadSent:   q.send.payload,
+		MessagesSent:  q.send.messages,
+		MessagesRecvd: q.recv.messages,
+		WritesRecvd:   q.recv.writes,
+		ReadsServed:   q.respond.served,
+		SharedTaken:   q.recv.taken,
+		SharedHeld:    q.sharedHeld(),
+		SlowPath:      q.recv.slowPath(),
+
+		RefusedPending: q.recv.refused,
+	}
+}
+
+// Placed counts payload octets by the way they were placed.
+type Placed struct {
+	Direct      uint64 // from one segment, which held the whole frame
+	Reassembled uint64 // from frames that came in several segments
+	OutOfOrder  uint64 // either, ahead of a gap
+}
+
+// sharedHeld is how many buffers of the SRQ the engine holds.
+func (q *Engine) sharedHeld() int {
+	if q.SRQ == nil {
+		return 0
+	}
+	return int(q.posted.Load())
+}
+
+// slowPath is how often octets cost more than a frame that comes whole in one segment, without
+// ending the stream: they were reassembled, copied together, or refused.
+func (r *recvHalf) slowPath() uint64 {
+	s := r.rx.Stats()
+	return s.Reassembled + s.Coalesced + s.RefusedBudget + s.RefusedCRC + s.RefusedRuns + s.RefusedUnverified + s.RefusedSpare + r.refused
+}

@@ -1,0 +1,36 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/rnicd/rnicd/mem"
+)
+
+// aheadMax is how many Bufs one connection over a Poller may keep of octets that came ahead of a
+// gap and are no whole frames, beyond what the largest FPDU takes.
+const aheadMax = 256
+
+// Sizes of a connection over a kernel socket.
+const (
+	startupReadMax = 2 << 10   // octets of one read before full operation
+	socketReadMax  = 64 << 10  // octets of one read
+	socketWriteMax = 128 << 10 // octets framed before one write
+	socketEndsMax  = socketWriteMax / 64
+	socketStride   = socketReadMax + mem.Headroom
+)
+
+// userTimeout is how long octets may be unacknowledged on a kernel socket before the peer is taken
+// to be gone, as tcp.Config.UserTimeoutNs says for our TCP.
+const userTimeout = 100 * time.Second
+
+// Keep-alives of a connection with a user timeout (Conn.GiveUpAfter): the first after half of it,
+// further ones after an eighth each, four in all, and then the end.
+const (
+	keepAliveIdle     = 2
+	keepAliveInterval = 8
+	keepAliveCount    = 4
+)
+
+// kernelKeepAliveMax is the longest time between keep-alives that Linux takes (MAX_TCP_KEEPIDLE and
+// MAX_TCP_KEEPINTVL).
+const kernelKeepAliveMax = 32767 * time.Second
