@@ -15,6 +15,7 @@
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
 #   make interop [ARGS=-run=Rping]                   start-up and transfers with Linux siw in a virtual machine; as root
+#   make godpdk GODPDK=/path/to/go-dpdk              the port over go-dpdk, a module apart, against a checkout of that; as root
 #   make interop-tcp                                 our TCP and the Linux kernel's, every cell; prints a table; as root
 #   make trace [ARGS=5044-4.3-1]                     which requirements have a test; or where one is proven
 #   make links [ARGS=-links.update]                  goodput over simulated links: the whole table, some minutes
@@ -42,7 +43,7 @@ TAGS    := $(if $(filter yes,$(DPDK)),-tags dpdk)
 # What rnicd --version says.
 BUILD   := -buildvcs=false -ldflags "-X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)"
 
-.PHONY: all help build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp sim trace links analysis fuzz release-check deps deps-run clean
+.PHONY: all help build run test test-all test-arm64 lint race bench bench-quick bench-go profile bench-peers interop interop-tcp godpdk sim trace links analysis fuzz release-check deps deps-run clean
 
 all: build
 
@@ -117,6 +118,9 @@ interop:
 	@scripts/deps.sh interop
 	@mkdir -p build
 	$(GO) test -count=1 -timeout 60m -v ./test/interop -live -capture "$(CURDIR)/build/interop.pcap" $(ARGS)
+
+godpdk: deps
+	@GODPDK="$(GODPDK)" pmd/godpdk/check.sh $(ARGS)
 
 interop-tcp: deps
 	@scripts/hugepages.sh 256

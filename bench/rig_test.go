@@ -99,8 +99,14 @@ func quietHost(b testing.TB, port pmd.Port, addr string, mtu int) *host {
 func hostWith(b testing.TB, port pmd.Port, addr string, mtu int,
 	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
 	b.Helper()
+	return hostIn(b, newArena(b, int64(testhost.PoolConfig(4096, mtu).Bytes())), port, addr, mtu, wrap)
+}
+
+// hostIn is a host whose packets lie in arena.
+func hostIn(b testing.TB, arena *hugepages.Arena, port pmd.Port, addr string, mtu int,
+	wrap func(pmd.Queue, *mem.Pool) pmd.Queue) *host {
+	b.Helper()
 	bufs := testhost.PoolConfig(4096, mtu)
-	arena := newArena(b, int64(bufs.Bytes()))
 	pool, err := mem.NewPool(arena, bufs)
 	require.NoError(b, err)
 	return hostOn(b, port, addr, pool, hostConfig{mtu: mtu, wrap: wrap})

@@ -50,7 +50,8 @@ var allowed = map[string][]string{
 
 	"rsocket":             {"rnic", "mem"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
-	"cmd/rnicd":           {"tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
+	"daemon/driver":       {"pmd", "hugepages"},
+	"cmd/rnicd":           {"daemon/driver", "tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
 	"tools/peer":          {"rnic"},
 	"tools/xfer":          {"tools/peer", "rnic"},
 	"tools/iperf3":        {},
