@@ -21,7 +21,6 @@ type plpmtud struct {
 	fellFor uint16 // the MSS that a black hole was found with, 0: none was
 	losses  uint8  // of probes of one size (PROBE_COUNT)
 	stalls  uint8  // timeouts in a row of a segment above the base
-	fellAt  uint32 // when what a black hole was found with was last sent, in ticks
 	excused bool   // such timeouts were not the path's, and nothing above the base has arrived since
 }
 
@@ -31,9 +30,6 @@ const (
 	raiseAfterNs = 600_000_000_000 // PMTU_RAISE_TIMER, and RFC 1191 section 6.3
 	searchStep   = 16              // a search closer than this is not worth its probes
 )
-
-// ticks is a time in milliseconds or so: it goes round after 52 days.
-func ticks(t int64) uint32 { return uint32(t >> 20) }
 
 // mssMax is what link and peer would take.
 func (c *Conn) mssMax() int { return int(min(c.mss, c.peerMSS)) }
@@ -130,7 +126,7 @@ func (c *Conn) restartSearch(ceiling int) {
 
 // blackHole handles a timeout of the oldest segment. When it is one too many, the path swallows
 // large segments without a word (RFC 8899 section 4.3): EMSS falls to the base, and is searched for
-// from there.
+// from there. Without SACK there are no probes (probeRoom), and it stays.
 //
 // Not if a segment as large, of those sent after it, has arrived: then it is this one segment that
 // does not pass, and it alone is cut. Should the path have become smaller just then, the next
@@ -156,7 +152,7 @@ func (c *Conn) blackHole() {
 	c.stats.blackHoles.one()
 	was := c.limitMSS
 	c.restartSearch(0)
-	p.fellFor, p.fellAt = was, ticks(r.sentAt)
+	p.fellFor = was
 	c.limitMSS = baseMSS
 	c.setEMSS()
 	c.loseOversize()
@@ -172,14 +168,15 @@ func (c *Conn) sackedAsLarge(n int32) bool {
 	return false
 }
 
-// largeArrived takes note that r, which is above the base, has arrived, and was sent once. If a
-// black hole was found meanwhile, there is none: what stalled was first sent before r. Without SACK
-// r must have been sent after the last of what stalled: it may have arrived long ago, before the
-// path changed, and been acknowledged only when the octets before it came in smaller segments.
-func (c *Conn) largeArrived(r *record) {
+// largeArrived takes note that r, which is above the base, has arrived, and was sent once. ahead:
+// the peer said so in a SACK, while octets before it were missing. If a black hole was found
+// meanwhile, there is none: what stalled was first sent before r. An ACK of all octets up to r tells
+// nothing: r may have arrived long ago, before the path changed, and waited for octets that came in
+// smaller segments.
+func (c *Conn) largeArrived(r *record, ahead bool) {
 	p := &c.mtu
 	p.excused = false
-	if size := uint16(int(r.len) + c.optionsLen()); p.fellFor != 0 && size > c.limitMSS && (c.useSACK || int32(ticks(r.sentAt)-p.fellAt) > 0) {
+	if size := uint16(int(r.len) + c.optionsLen()); ahead && p.fellFor != 0 && size > c.limitMSS {
 		c.limitMSS = min(size, p.fellFor)
 		c.restartSearch(0)
 		c.setEMSS()
