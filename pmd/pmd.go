@@ -58,7 +58,8 @@ type Queue interface {
 	// not block. A frame whose checksum was left incomplete by a sender that shares our memory is
 	// flagged mem.RxChecksumGood and has its CsumStart and CsumOffset set (CsumOffset is never 0
 	// then); a caller that lets it out of that memory, or damages it, completes it first:
-	// CompleteChecksum.
+	// CompleteChecksum. Such a sender may also still read the Buf itself (mem.Pool.Lent): nobody
+	// writes to it, and a caller that must, or keeps it for long, takes a copy (mem.Pool.Own).
 	Rx(bufs []mem.Buf) int
 	// Tx sends a prefix of bufs and returns its length. The caller keeps its own hold on every Buf,
 	// taken or not: it frees those it needs no more (mem.Pool.Free); a device that still reads one

@@ -115,7 +115,7 @@ func New(cfg Config) (*Poller, error) {
 	p.table = newLookup(cfg.ConnsMax, &p.secret, p.slab.conns)
 	p.timers = newTimers(cfg.ConnsMax, p.now)
 	p.tx = newTransmitter(&cfg)
-	p.budget = newBudget(cfg.Pool.Size(), cfg.BurstMax)
+	p.budget = newBudget(cfg.Pool.Share(), cfg.BurstMax)
 	return p, nil
 }
 

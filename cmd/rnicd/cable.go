@@ -37,9 +37,21 @@ func onCable(ctx context.Context, o nicOptions, region size, tcpPort uint16, log
 	if err := o.check(); err != nil {
 		return err
 	}
-	link, err := wire.New(wire.Config{MTU: o.mtu, Names: []string{"server", "client"}})
+	link, err := wire.New(wire.Config{MTU: o.mtu, ZeroCopy: o.zeroCopy, Names: []string{"server", "client"}})
 	if err != nil {
 		return err
+	}
+	if o.zeroCopy {
+		shared, failed := o.portConfig(port.Of("wire", wire.MTUMax, link.Port(0)))
+		if failed != nil {
+			return failed
+		}
+		arena, pools, failed := port.PairPools(&shared)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, arena.Close()) }() // after both NICs
+		o.pool, co.pool = pools[0], pools[1]
 	}
 	var server, client *port.Port
 	log.do(func(w io.Writer) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rnicd/rnicd/daemon/driver"
 	"github.com/rnicd/rnicd/pmd/dpdk"
 )
 
@@ -20,7 +21,9 @@ func (o *nicOptions) checkDevice() error {
 			return dpdk.Init(nil) // says what to do
 		}
 	default:
-		return fmt.Errorf("--pmd %q: want tap, dpdk, memif or kernel", o.pmd)
+		if _, ok := driver.ByName(o.pmd); !ok {
+			return fmt.Errorf("--pmd %q: want %s or kernel", o.pmd, strings.Join(append([]string{"tap", "dpdk", "memif"}, driver.Names()...), ", "))
+		}
 	}
 	if useless := o.useless(); len(useless) > 0 {
 		return fmt.Errorf("--pmd %s has no use for %s: leave that away", o.pmd, strings.Join(useless, ", "))
@@ -57,10 +60,11 @@ func (o *nicOptions) useless() []string {
 		return o.given("pci", "eal", "socket", "id", "role", "secret", "flow-control", "promiscuous")
 	case o.pmd == "dpdk":
 		return o.given("socket", "id", "role", "secret")
-	case o.pmd == "memif":
+	case o.pmd != "memif": // one that was registered
+		return o.given("pci", "socket", "id", "role", "secret", "host-addr", "flow-control", "promiscuous")
+	default:
 		return o.given("dev", "pci", "eal", "host-addr", "no-offload", "flow-control", "promiscuous")
 	}
-	return nil
 }
 
 // describe says where we are: the device under the name that the kernel knows it by, and name, the

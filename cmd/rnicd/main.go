@@ -48,13 +48,13 @@ func newRoot() *cobra.Command {
 }
 
 func newCheck() *cobra.Command {
-	c := command.Check(port.Builtin())
+	c := command.Check(port.All())
 	c.Args = argsWanted(1, 1)
 	return c
 }
 
 func newDoctor() *cobra.Command {
-	c := command.Doctor(port.Builtin())
+	c := command.Doctor(port.All())
 	c.Args = argsWanted(0, 0)
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rnicd/rnicd/daemon/port"
 	"github.com/rnicd/rnicd/hugepages"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/pmd/memif"
 	"github.com/rnicd/rnicd/pmd/tap"
@@ -59,6 +60,9 @@ type nicOptions struct {
 	promiscuous bool
 
 	memif memifOptions
+
+	zeroCopy bool      // of a demo's cable
+	pool     *mem.Pool // packet buffers that are there already; nil: made
 
 	congestion     string
 	congestionOurs bool // --congestion is about our stack alone
@@ -239,11 +243,11 @@ func (o *nicOptions) portConfig(driver ...port.Driver) (cfg port.Config, err err
 		Device: o.dev, PCI: o.pci, EAL: strings.Fields(o.eal), Socket: o.memif.socket, ID: o.memif.id, Serve: o.memif.role == memifServer,
 		Secret: o.memif.secret, FlowControl: o.flowControl, Promiscuous: o.promiscuous, NoOffload: o.noOffload, VLAN: o.vlan, MTU: o.mtu,
 		Queues: o.queueCount(), ConnsMax: connsMax, PeerMax: int(o.peerMax), Node: o.node, RTOMin: o.rtoMin, PTOMin: o.ptoMin,
-		Pacing: o.pacing, ECN: o.ecn, Capture: o.capture,
+		Pacing: o.pacing, ECN: o.ecn, Capture: o.capture, Pool: o.pool,
 	}
 	if len(driver) > 0 {
 		cfg.Driver = driver[0]
-	} else if cfg.Driver, err = port.Builtin().ByName(o.pmd); err != nil {
+	} else if cfg.Driver, err = port.All().ByName(o.pmd); err != nil {
 		return cfg, fmt.Errorf("--pmd %q: %w", o.pmd, err)
 	}
 	for i := range o.queueCount() {

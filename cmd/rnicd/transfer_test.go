@@ -224,6 +224,10 @@ func TestDemo(t *testing.T) {
 	require.Equal(t, 0, p.Wait(t), "%s", p)
 	require.Regexp(t, ` [1-9][0-9.]* ([KM]i)?B of it ahead of a gap$`, p.Lines("^placed ")[0], "%s", p)
 
+	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--zero-copy", "--region", "4MiB", "--fault", "drop=1%,corrupt=1%,seed=7", f.path))
+	require.Equal(t, 0, p.Wait(t), "%s", p)
+	require.Len(t, p.Lines("^sha256 +"+f.sum+"$"), 2, "%s", p)
+
 	p = netlab.Start(t, exec.Command(programPath(t), "demo", "--region", "1MiB", f.path))
 	require.Equal(t, 1, p.Wait(t), "%s", p)
 	require.Equal(t, "rnicd: xfer: the server refused: 3145728 octets offered, the region holds 1048576; start the server with a larger --region",

@@ -21,7 +21,7 @@ import (
 // Main is the main function of a daemon with drivers besides those of this module. It does not
 // return.
 func Main(drivers ...port.Driver) {
-	if err := Root(port.Builtin().With(drivers...)).Execute(); err != nil {
+	if err := Root(port.All().With(drivers...)).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "rnicd:", err)
 		os.Exit(1)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/inet"
+	"github.com/rnicd/rnicd/mem"
 	"github.com/rnicd/rnicd/pmd/fault"
 	"github.com/rnicd/rnicd/stack"
 	"github.com/rnicd/rnicd/tcp"
@@ -79,6 +80,7 @@ type Config struct {
 	ConnsMax int // of a Poller, default ConnsDefault
 	PeerMax  int // of one address; 0: no limit
 
+	Pool   *mem.Pool // of packet buffers, for one queue, that is there already; nil: made
 	Page   hugepages.PageSize
 	Node   int   // NUMA, or hugepages.AnyNode, which is the device's where the driver knows it
 	Region int64 // octets of memory besides, for the application

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rnicd/rnicd/daemon/driver"
 	"github.com/rnicd/rnicd/hugepages"
 	"github.com/rnicd/rnicd/pmd"
 )
@@ -65,6 +66,20 @@ func (ds Drivers) ByName(name string) (Driver, error) {
 	names := ds.Names()
 	last := len(names) - 1
 	return Driver{}, fmt.Errorf("want %s or %s", strings.Join(names[:last], ", "), names[last])
+}
+
+// All are Builtin and those that the program has registered with daemon/driver.
+func All() Drivers {
+	all := Builtin()
+	for _, name := range driver.Names() {
+		d, _ := driver.ByName(name)
+		all = all.With(Driver{Name: name, Open: func(c *Config, arena *hugepages.Arena) (pmd.Port, error) {
+			return d.Open(driver.Config{
+				Device: c.Device, Args: c.EAL, MTU: c.MTUOr(), Queues: c.QueueCount(), MAC: c.MAC, NoOffload: c.NoOffload, Arena: arena,
+			})
+		}})
+	}
+	return all
 }
 
 // Of is a driver of one port that is open already, as an end of a cable in memory is.

@@ -60,6 +60,9 @@ func Open(cfg Config) (*Port, error) {
 	}
 	stride := cfg.stride(mem.Headroom)
 	packets := int64(cfg.QueueCount()) * int64(poolBufs*stride)
+	if cfg.Pool != nil {
+		packets = 0
+	}
 	if cfg.Region < 0 || cfg.Region > memoryOctetsMax-packets {
 		return nil, &RegionError{cfg.Region}
 	}
@@ -91,6 +94,21 @@ func Open(cfg Config) (*Port, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// PairPools are the packet buffers of two Ports of one Config that hand Bufs to each other instead
+// of copying frames. The arena must outlive both.
+func PairPools(c *Config) (*hugepages.Arena, [2]*mem.Pool, error) {
+	stride := c.stride(mem.Headroom)
+	arena, err := hugepages.New(hugepages.Config{Bytes: int64(2*poolBufs*stride) + arenaExtra, Page: c.Page, Node: c.Node})
+	if err != nil {
+		return nil, [2]*mem.Pool{}, err
+	}
+	pools, err := mem.NewPair(arena, mem.PoolConfig{Bufs: poolBufs, Stride: stride})
+	if err != nil {
+		return nil, pools, errors.Join(err, arena.Close())
+	}
+	return arena, pools, nil
 }
 
 // RegionError: so much memory cannot be addressed.
@@ -129,8 +147,10 @@ func (p *Port) open(stride int) error {
 	// All queues first: how the port spreads over them is known then.
 	queues, pools := make([]pmd.Queue, n), make([]*mem.Pool, n)
 	for i := range queues {
-		if pools[i], err = mem.NewPool(p.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
-			return err
+		if pools[i] = p.cfg.Pool; p.cfg.Pool == nil { // with a Pool there is one queue
+			if pools[i], err = mem.NewPool(p.packets, mem.PoolConfig{Bufs: poolBufs, Stride: stride}); err != nil {
+				return err
+			}
 		}
 		if queues[i], err = p.port.Open(i, pools[i]); err != nil {
 			return err

@@ -31,6 +31,7 @@ var needed = map[[2]string]string{
 	{"daemon", "inet"}: "port.Reporter is told of an inet.MAC",
 
 	{"cmd/rnicd", "inet"}:   "stack.AddrStatus has an inet.MAC",
+	{"cmd/rnicd", "mem"}:    "the two ends of a demo's cable that copies nothing share packet buffers",
 	{"cmd/rnicd", "tcp/cc"}: "tcp.Config.Congestion is a cc.Algorithm; the flag has its name",
 	{"cmd/rnicd", "mpa"}:    "a start-up frame that is none ends as an *mpa.Error: rnic has no name for it",
 

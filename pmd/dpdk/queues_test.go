@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/rnicd/rnicd/internal/skip"
 	"github.com/rnicd/rnicd/mem"
 )
 
@@ -163,6 +164,11 @@ func TestAFPacketQueues(t *testing.T) {
 // queue: the driver counts an interface's combined channels, of which a veth has none.
 func TestAFXDPOnVeth(t *testing.T) {
 	start(t)
+	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		skip.Missing(t, "no AF_XDP in this kernel: %v", err)
+	} else {
+		unix.Close(fd)
+	}
 	ownNamespace(t)
 	vethPair(t, 1)
 	sides := openSides(t, Config{Vdev: "net_af_xdp0,iface=rnic0", Queues: 1}, 8192, 2048)
