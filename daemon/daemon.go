@@ -36,10 +36,11 @@ type Daemon struct {
 	lost  chan error
 	dog   *watchdog
 
-	mu        sync.Mutex // held through a Reload
+	changing  sync.Mutex // held through Reload, Drain and Close, which alone change what follows
 	cfg       *config.Config
-	services  []*Service
 	listeners map[place]*listener
+	mu        sync.Mutex // for those that only look
+	services  []*Service
 	retiring  sync.WaitGroup // Services that were taken out
 
 	drain  atomic.Int64    // ns
@@ -207,6 +208,12 @@ func (d *Daemon) Services() []*Service {
 	return slices.Clone(d.services)
 }
 
+func (d *Daemon) setServices(all []*Service) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.services = all
+}
+
 // Connections are those of all Services that take some, oldest first.
 func (d *Daemon) Connections() (all []Connection) {
 	for _, s := range d.Services() {
@@ -220,8 +227,8 @@ func (d *Daemon) Connections() (all []Connection) {
 // limits.drain has passed, or ctx ends; what is left then is reset. Close comes after it.
 func (d *Daemon) Drain(ctx context.Context) {
 	d.ending.Store(true)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.changing.Lock()
+	defer d.changing.Unlock()
 	for at, l := range d.listeners {
 		l.close()
 		delete(d.listeners, at)
@@ -242,7 +249,7 @@ func (d *Daemon) Drain(ctx context.Context) {
 	}
 	retiring.Wait()
 	d.retiring.Wait()
-	d.services = nil
+	d.setServices(nil)
 	d.log.Info("drained", "took", time.Since(begin), "reset", cut)
 }
 
@@ -256,8 +263,8 @@ const (
 // Close ends everything, at once, and gives it back.
 func (d *Daemon) Close() (err error) {
 	d.ending.Store(true)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.changing.Lock()
+	defer d.changing.Unlock()
 	at, cancel := context.WithCancel(context.Background())
 	cancel()
 	for where, l := range d.listeners {
@@ -267,7 +274,7 @@ func (d *Daemon) Close() (err error) {
 	for _, s := range d.services {
 		s.retire(at)
 	}
-	d.services = nil
+	d.setServices(nil)
 	d.hurry()
 	d.retiring.Wait()
 	d.dog.stop()

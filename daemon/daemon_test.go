@@ -337,6 +337,7 @@ func TestDrainWaits(t *testing.T) {
 		r.d.Drain(r.ctx)
 	}()
 	require.Eventually(t, func() bool { return r.ping(at(7174), 1, nil) != nil }, patience, time.Millisecond)
+	require.Len(t, r.d.Connections(), 2, "which can be looked at meanwhile")
 	select {
 	case <-drained:
 		t.Fatal("it did not wait")

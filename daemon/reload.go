@@ -41,8 +41,8 @@ var ErrEnding = errors.New("the daemon is about to end")
 // nothing of it. What needs a restart stays as it was, and is named. Connections of services that
 // were taken out or changed go on for limits.drain.
 func (d *Daemon) Reload(ctx context.Context, cfg *config.Config) (Changes, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.changing.Lock()
+	defer d.changing.Unlock()
 	if d.ending.Load() {
 		return Changes{}, ErrEnding
 	}
@@ -272,7 +272,7 @@ func (d *Daemon) carryOut(ctx context.Context, p plan) error {
 		s.limits(c)
 	}
 	before := d.services
-	d.services = p.after
+	d.setServices(p.after)
 	for _, s := range before {
 		if !slices.Contains(p.after, s) {
 			d.retiring.Go(func() { d.letGo(s) })

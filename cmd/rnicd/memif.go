@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -11,8 +10,6 @@ import (
 const (
 	memifClient = "client"
 	memifServer = "server"
-	// memifWait is for the first answer of a server: without one a command would speak to nobody.
-	memifWait = 5 * time.Second
 )
 
 // memifOptions are the flags of --pmd memif.

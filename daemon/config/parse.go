@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -134,8 +133,6 @@ func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
 	}
 	return reflect.StructField{}, false
 }
-
-var mismatch = regexp.MustCompile(`^cannot decode TOML (\w+) into .* of type (\S+)`)
 
 // plainly says in words of the file what the decoder says in words of Go.
 func plainly(e *toml.DecodeError) string {
