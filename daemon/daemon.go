@@ -47,6 +47,7 @@ type Daemon struct {
 	cut    context.Context // ended by hurry
 	hurry  context.CancelFunc
 	ending atomic.Bool
+	held   atomic.Int64 // Services that have not given back what they hold
 }
 
 // Port is an open port of the configuration.

@@ -345,6 +345,7 @@ func TestDrainWaits(t *testing.T) {
 	}
 	end()
 	<-drained
+	require.Empty(t, r.d.listeners)
 	require.Contains(t, r.log.await(t, 1, "msg=drained"), "reset=0")
 	_, err := r.d.Reload(r.ctx, r.parse(cable))
 	require.ErrorIs(t, err, ErrEnding)
@@ -360,7 +361,9 @@ func TestDrainIsBounded(t *testing.T) {
 			if name == "told" {
 				cancel()
 			}
+			begin := time.Now()
 			r.d.Drain(ctx)
+			require.Less(t, time.Since(begin), patience/2)
 			cancel()
 			require.Error(t, <-ends)
 			require.Error(t, <-ends)

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -48,6 +50,10 @@ page = "normal"
 listen = 7003
 `)
 	require.Equal(t, "added: third; removed: second; limits: first", changes.String())
+	require.Len(t, r.d.listeners, 2)
+	require.Equal(t, slog.LevelWarn, r.d.level.Level())
+	require.Equal(t, int64(time.Hour), r.d.drain.Load())
+	require.Equal(t, int64(time.Second), r.d.dog.limit.Load())
 	require.Len(t, r.d.Connections(), 1)
 	require.ErrorContains(t, r.ping(at(7001), 1, nil), "1 other clients are being served")
 	require.Error(t, r.ping(at(7002), 1, nil))
@@ -126,6 +132,7 @@ func TestReloadIsAtomic(t *testing.T) {
 			require.Len(t, r.d.Connections(), 1)
 			require.NoError(t, r.ping(at(r.listen("one")), 1, nil), "it serves as it did")
 			require.Error(t, r.put(r.dev, at(7009), 1))
+			require.EqualValues(t, 1, r.d.held.Load(), "what was made is given back")
 		})
 	}
 	end()

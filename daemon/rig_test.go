@@ -122,6 +122,7 @@ func start(t *testing.T, text string, with ...func(*rig)) *rig {
 		if !r.ended {
 			require.NoError(t, r.d.Close())
 		}
+		require.Zero(t, r.d.held.Load(), "services that hold memory")
 	})
 	return r
 }

@@ -74,6 +74,7 @@ func (d *Daemon) newService(c config.Service) (*Service, error) {
 		return nil, fmt.Errorf("service %q: %w", c.Name, err)
 	}
 	s.server.perPeer = max(s.server.perPeer, 1)
+	d.held.Add(1)
 	return s, nil
 }
 
@@ -200,6 +201,7 @@ func (s *Service) retire(ctx context.Context) (reset int) {
 			s.log.Error("memory was not given back", "error", err)
 		}
 	}
+	s.d.held.Add(-1)
 	return reset
 }
 
