@@ -121,9 +121,6 @@ func (q *Engine) Flush() {
 	}
 }
 
-// Reported says whether an error has ended the stream that one end has reported to the other.
-func (q *Engine) Reported() bool { return q.recv.reported }
-
 // Idle says whether everything that was posted or requested has been pulled, and every Read and
 // atomic of this end has its Response.
 func (q *Engine) Idle() bool { return q.send.idle(q) }
