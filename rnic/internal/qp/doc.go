@@ -14,7 +14,7 @@
 //	terminate.go        errors: one Terminate, and the end of the stream
 //	requester.go        Reads and atomics of this end
 //	responder.go        Reads and atomics of the peer
-//	control.go          memory for the Requests and the Terminate of the peer
+//	control.go          memory for the peer's Terminate, Requests and Atomic Responses
 //	rtr.go              the message of start-up that an Initiator owes
 //	gather.go           where the octets of a message are
 //	segment.go          FPDUs written to a segment
