@@ -102,7 +102,7 @@ func Open(cfg Config) (*Adapter, error) {
 		pollers = append(pollers, connect.NewPollerState(p, a.table.NewReader()))
 	}
 	a.host.Init(connect.HostConfig{
-		Pollers: pollers, Places: transport.NewPlaces(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
+		Pollers: pollers, Slots: transport.NewSlots(cfg.ConnsMax, cfg.PeerMax), NewReader: a.table.NewReader, Start: time.Now(),
 		Manual: cfg.Manual, Public: publicError,
 	})
 	return a, nil

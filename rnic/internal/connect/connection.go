@@ -71,9 +71,9 @@ func newPollerConnection(h *Host, p *PollerState) (*Connection, *transport.Polle
 	return c, u
 }
 
-// newKernelConnection makes a connection over nc, at a place that it gives back at its end. If it
-// returns an error, nc and the place are still the caller's.
-func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Place) (*Connection, *transport.KernelConn, error) {
+// newKernelConnection makes a connection over nc, in a slot that it gives back at its end. If it
+// returns an error, nc and the slot are still the caller's.
+func newKernelConnection(h *Host, nc *net.TCPConn, at *transport.Slot) (*Connection, *transport.KernelConn, error) {
 	c := newConnection(h)
 	s, err := transport.NewKernelConn(c, nc, at, h.NewReader(), h.Start)
 	if err != nil {

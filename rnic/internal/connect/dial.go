@@ -59,7 +59,7 @@ func (e *Endpoint) Dial(ctx context.Context, addr string) error {
 // for when it ends early.
 func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dialect) error {
 	h := e.host
-	at, err := h.Places.Take()
+	at, err := h.Slots.Take()
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		at.Leave()
+		at.Free()
 		if e.Unwanted.Load() {
 			return ErrClosed
 		}
@@ -80,7 +80,7 @@ func (e *Endpoint) dialSocket(ctx context.Context, addr string, tries []mpa.Dial
 	}
 	c, s, err := newKernelConnection(h, nc.(*net.TCPConn), at)
 	if err != nil {
-		at.Leave()
+		at.Free()
 		_ = nc.Close() // the error at hand says more
 		return err
 	}
