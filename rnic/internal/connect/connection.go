@@ -124,7 +124,7 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 		return stack.Taken
 	}
 	switch c.phase {
-	case phaseLeaving: // they are the stream's, when the connection is one again
+	case phaseToStream: // they are the stream's, when the connection is one again
 		return stack.Refused
 	case phaseDecide:
 		// The peer spoke before we answered. Nothing after the Request is taken until the ULP has
@@ -212,7 +212,7 @@ func (c *Connection) Pull(dst []byte) int {
 	n := 0
 	if len(c.out) > 0 {
 		n = copy(dst, c.out)
-		if c.out = c.out[n:]; len(c.out) == 0 && c.phase == phaseLeaving {
+		if c.out = c.out[n:]; len(c.out) == 0 && c.phase == phaseToStream {
 			c.Transport.GiveBack()
 		}
 	} else if c.phase == phaseFull {

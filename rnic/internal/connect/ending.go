@@ -100,7 +100,7 @@ func (c *Connection) PeerClosed() {
 		c.Fail(&connectionError{fmt.Errorf("%w in the middle of a frame", ErrPeerClosed)})
 	case c.phase == phaseFull && c.engine.PeerEnds():
 		c.Fail(&connectionError{ErrUnanswered})
-	case c.phase == phaseLeaving: // the stream will say so
+	case c.phase == phaseToStream: // the stream will say so
 	default:
 		if c.phase == phaseFull {
 			c.engine.Leave(qp.Closing)
