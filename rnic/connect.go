@@ -35,7 +35,7 @@ func (q *QueuePair) StartConnect(ctx context.Context, addr string, conn ConnPara
 		return connectClosed(addr, err)
 	}
 	if err := q.end.Dial(ctx, addr); err != nil {
-		q.end.Conclude(err)
+		q.end.Finish(err)
 		return connectError(addr, err)
 	}
 	return nil

@@ -357,7 +357,7 @@ func (r *ConnRequest) Accept(ctx context.Context, q *QueuePair, conn ConnParam) 
 	err := r.connection.Ask(ctx, func() error { return r.connection.Accept(&q.end, r.frame) })
 	if err != nil {
 		if q.end.Connection.Load() == nil {
-			q.end.Conclude(err)
+			q.end.Finish(err)
 		}
 		return fmt.Errorf("rnic: accept %v: %w", r.remote, err)
 	}

@@ -148,8 +148,8 @@ func (c *Connection) arriveNew(off uint64, b mem.Buf, data []byte) stack.Verdict
 			return stack.Taken
 		}
 		if c.dropBadCRC {
-			if stamp, ok := c.Transport.Stamp(); ok {
-				c.engine.Sent(stamp)
+			if ts, ok := c.Transport.Stamp(); ok {
+				c.engine.Stamp(ts)
 			}
 		}
 		v := stack.Verdict(c.engine.Arrive(off-c.rxBase, b, data))

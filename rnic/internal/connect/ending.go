@@ -30,7 +30,7 @@ func (e *Endpoint) Abort() {
 	if c := e.connectionOrUnwanted(); c != nil {
 		_ = order(c.Transport.Submit, func() { c.Fail(ErrClosed) })
 	} else if e.engine.Move(qp.Idle, qp.Closed) {
-		e.Conclude(ErrClosed)
+		e.Finish(ErrClosed)
 	}
 }
 
@@ -182,7 +182,7 @@ func (c *Connection) Over(err error) {
 			default:
 			}
 		}
-		e.Conclude(err)
+		e.Finish(err)
 		if was == phaseFull {
 			e.tellEnd(c.told, err)
 		}

@@ -58,10 +58,10 @@ func (e *Endpoint) join(c *Connection) error {
 	return nil
 }
 
-// Conclude ends the queue pair for err. It is for the goroutine that drives the connection, which
+// Finish ends the queue pair for err. It is for the goroutine that drives the connection, which
 // may only tell of the end afterwards (tellEnd); where no connection came about, for the one that
 // tried.
-func (e *Endpoint) Conclude(err error) {
+func (e *Endpoint) Finish(err error) {
 	e.Err = err
 	e.engine.Finish()
 	close(e.Done)

@@ -293,7 +293,7 @@ func (c *Connection) rejected(f mpa.Frame) {
 }
 
 // Accept answers the Request and puts e, which is Connecting, into service. After an error without
-// a connection (e.Connection) the caller concludes e.
+// a connection (e.Connection) the caller finishes e.
 func (c *Connection) Accept(e *Endpoint, req mpa.Frame) error {
 	if c.phase != phaseDecide {
 		return c.OverError()

@@ -153,7 +153,7 @@ func (h *Host) fromSocket(ctx context.Context, nc *net.TCPConn, rest []byte, qui
 	_ = nc.Close()        // ends blocked calls on it and nothing else: s has a second descriptor
 	_ = s.Submit(func() { // the queue pair knows the connection from here on: Abort may come
 		if err := role(c); err != nil {
-			c.Fail(err) // Run then finds a connection that is over, and concludes the queue pair
+			c.Fail(err) // Run then finds a connection that is over, and finishes the queue pair
 		}
 	})
 	s.Run()
