@@ -77,6 +77,8 @@ var allowed = map[string][]string{
 	"internal/testnic":    {"rnic", "internal/testhost", "stack", "pmd/wire"}, // imported by tests only
 	"internal/testhost":   {"stack", "inet", "pmd", "mem", "hugepages"},       // imported by tests only
 
+	"docs/examples/embed": {"rnic"},
+
 	"test/interop":       {},
 	"test/interop/guest": {"test/interop/image"},
 	"test/interop/image": {},
