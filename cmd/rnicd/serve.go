@@ -49,7 +49,7 @@ to their end; SIGHUP reads the file again.`,
 	f.Var(&o.region, "region", "size of the region")
 	f.StringVar(&o.file, "file", "", "a file that rnicd get may read, as it is now")
 	f.BoolVar(&o.noMarkers, "no-markers", false, "do not ask clients for MPA markers (no placement ahead of a gap)")
-	f.StringSliceVar(&o.dialectNames, "dialect", nil, "MPA dialects to serve: rddp-01, rfc5044, rtr, rfc6581 (default all)")
+	f.StringSliceVar(&o.dialectNames, "dialect", nil, "MPA dialects to serve: "+strings.Join(framedDialects(), ", ")+" (default all)")
 	f.BoolVar(&o.dropBadCRC, "drop-bad-crc", false, "drop a segment with a bad CRC so that it is sent again, instead of ending the connection")
 	return c
 }
@@ -125,12 +125,28 @@ func parseDialects(names []string) (ds []rnic.Dialect, err error) {
 	return ds, nil
 }
 
+// framedDialects are the names that --dialect takes: those of dialects with start-up frames.
+func framedDialects() (names []string) {
+	for d := rnic.Culley02; d.Valid(); d++ {
+		if d.PrivateDataMax() > 0 {
+			names = append(names, d.String())
+		}
+	}
+	return names
+}
+
+// orList is a, b or c.
+func orList(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // parseDialect reads a --dialect. A transfer begins with private data, so a dialect without frames
 // is of no use to it.
 func parseDialect(name string) (rnic.Dialect, error) {
 	d, err := rnic.ParseDialect(name)
 	if err != nil || d.PrivateDataMax() == 0 {
-		return 0, fmt.Errorf("--dialect %q: want rddp-01, rfc5044, rtr or rfc6581", name)
+		return 0, fmt.Errorf("--dialect %q: want %s", name, orList(framedDialects()))
 	}
 	return d, nil
 }

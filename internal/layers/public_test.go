@@ -41,9 +41,10 @@ var needed = map[[2]string]string{
 	{"stream/example_test.go", "inet"}:    "makes a Poller: stack.Config.MAC is an inet.MAC",
 }
 
-// outside says whether a package uses this module as an embedder would: a tool, or the daemon.
+// outside says whether a package uses this module as an embedder would: a tool, the daemon, a whole
+// program of the documents.
 func outside(name string) bool {
-	return name == "rsocket" || name == "daemon" || strings.HasPrefix(name, "daemon/") || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "tools/")
+	return name == "rsocket" || name == "daemon" || strings.HasPrefix(name, "daemon/") || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "docs/")
 }
 
 // engineImports are the sentences that there are to say about imports: an engine package that is
