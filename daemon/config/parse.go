@@ -64,6 +64,7 @@ func Load(file string, drivers port.Drivers) (*Config, error) {
 // Parse is Load of a text; file is its name in errors.
 func Parse(file string, text []byte, drivers port.Drivers) (*Config, error) {
 	c := &Config{File: file}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // some editors put a byte order mark there
 	dec := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
 	err := dec.Decode(c)
 	var unknown *toml.StrictMissingError
