@@ -4,13 +4,13 @@
 //
 //	daemon.go      Start, Drain, Close; what there is to look at: Ports, Pollers, Services, Connections
 //	service.go     a Service: admission, its connections, its end
-//	listener.go    TCP ports, which outlive the Services that are changed behind them
+//	listener.go    TCP ports, which stay open while the Services that they lead to are changed
 //	serve_*.go     the types of service
 //	reload.go      what changes at once, and what needs a restart
 //	watchdog.go    Pollers that do not turn
 //	notify.go      systemd
 //	log.go         lines that peers can bring about are bounded
 //
-// Nothing here is on a packet's way. Whoever shows the daemon to people, or exports its counters,
-// begins with the methods of Daemon.
+// Nothing here is on a packet's way. Commands that show the daemon, and exporters of its counters,
+// begin with the methods of Daemon.
 package daemon

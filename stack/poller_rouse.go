@@ -15,9 +15,9 @@ import (
 // rouses it. It is there for a device whose interrupt gets lost.
 const asleepMaxNs = 100_000_000
 
-// rouser wakes a Poller that sleeps until its device interrupts (IdleInterrupt). Whoever leaves
-// something for a Poller calls rouse afterwards; the Poller says that it is asleep, then looks once
-// more, then sleeps. So one of the two sees the other. Without a sleeper a call is one load.
+// rouser wakes a Poller that sleeps until its device interrupts (IdleInterrupt). A goroutine that
+// leaves something for a Poller calls rouse afterwards; the Poller says that it is asleep, then looks
+// once more, then sleeps. So one of the two sees the other. Without a sleeper a call is one load.
 //
 //	the Poller                          another goroutine
 //	asleep = true                       push (doorbell, Submit, crossing)

@@ -33,7 +33,7 @@ func sleepers(t *testing.T) (pollers []*Poller) {
 			ConnsMax: 64, TCP: tcp.Config{NoDelay: true, SentMax: 512, TimeWaitNs: ms}, Group: g, Member: i,
 		})
 		require.NoError(t, err)
-		p.rouser.maxNs = int64(time.Hour) // whoever is not roused sleeps on
+		p.rouser.maxNs = int64(time.Hour) // without a rouse it sleeps on
 		pollers = append(pollers, p)
 		run.Go(func() { _ = p.Run(ctx) })
 	}

@@ -194,7 +194,7 @@ func (c *Crew) run(k *Contender, length time.Duration) (rate float64, lost bool)
 }
 
 // Take gives each of contenders so many slices, in turns, and checks what they did. It runs no
-// other goroutine meanwhile: whoever made the Contenders left none that polls.
+// other goroutine meanwhile: the maker of the Contenders left none that polls.
 func (c *Crew) Take(turns int, length time.Duration, contenders ...*Contender) ([]*Series, error) {
 	all := make([]*Series, len(contenders))
 	for i, k := range contenders {
@@ -204,7 +204,7 @@ func (c *Crew) Take(turns int, length time.Duration, contenders ...*Contender) (
 	runtime.GC() // not in somebody's slice
 	for turn := range turns {
 		for i := range contenders {
-			if turn%2 == 1 { // whoever goes after whom
+			if turn%2 == 1 { // each goes after the other as often
 				i = len(contenders) - 1 - i
 			}
 			rate, lost := c.run(contenders[i], length)

@@ -44,7 +44,7 @@ type Port struct {
 }
 
 // Open maps memory for packets and for Config.Region, opens the device and makes its Pollers, which
-// do not turn before Start. The Config has been checked by whoever read it.
+// do not turn before Start. The caller has checked the Config.
 func Open(cfg Config) (*Port, error) {
 	p := &Port{cfg: cfg}
 	if cfg.Driver.Sockets {

@@ -45,7 +45,7 @@ type Config struct {
 	// Queues is how many queue pairs; 0: 1.
 	Queues int
 	// VLAN, 1 to 4094, is the 802.1Q tag that the device puts into every frame sent and takes off those
-	// received; frames of others are dropped and counted. Whoever uses the port sees none. Not every
+	// received; frames of others are dropped and counted. Users of the port see none. Not every
 	// device can: Caps.VLAN says. 0: frames pass as they are.
 	VLAN uint16
 	// MAC is the address that the device is given; zero: it keeps its own.
