@@ -86,7 +86,7 @@ func (s *sendHalf) idle(q *Engine) bool {
 // pending says whether there is something to pull, or a work request to look at.
 func (s *sendHalf) pending(q *Engine) bool {
 	return s.carryOff != s.carryEnd || len(s.staged) > 0 || s.term != nil ||
-		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.SQ.Len() > 0)
+		!s.stopped && (s.owed != nil || s.seg.Active() || q.respond.answers.count > 0 || !s.held && !s.noMore && q.sendsWait())
 }
 
 // pushed is Engine.Pushed. A message whose end waits for the next segment has not ended.
@@ -307,7 +307,7 @@ func (q *Engine) takeRequest() bool {
 func (q *Engine) popRequest() bool {
 	s := &q.send
 	w := &s.wr
-	if !q.SQ.Take(w) {
+	if !q.SQ.Take(w) && !(q.fillSends() && q.SQ.Take(w)) {
 		return false
 	}
 	s.size = w.Local.Length
