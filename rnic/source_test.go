@@ -138,3 +138,30 @@ type oneRequest struct {
 func (o *oneRequest) SendsWait() bool { return o.waits }
 func (o *oneRequest) Recvs(Feed)      {}
 func (o *oneRequest) Sends(f Feed)    { o.waits = f.Send(&o.wr) != nil }
+
+// A SharedReceiveQueue takes buffers from its Source when messages need them, and counts them as left.
+func TestSharedSource(t *testing.T) {
+	const count, n = 30, 100
+	over(t, all, rigConfig{}, func(t *testing.T, r *rig) {
+		var waiting queues
+		pd := r.server.AllocPD()
+		srq, err := r.server.CreateSRQ(SRQOptions{PD: pd, Depth: 8, Source: func(f SharedFeed) { waiting.take(&waiting.recvs, f.Recv) }})
+		require.NoError(t, err)
+		events := r.server.Events()
+		s, c := r.connect(opts{QPOptions: QPOptions{PD: pd, SRQ: srq}}, opts{})
+		for i := range count {
+			waiting.add(&waiting.recvs, s.recvAt(uint64(i), i*n, n))
+		}
+		require.NoError(t, srq.Arm(5))
+		require.Equal(t, 8, srq.Left())
+		for i := range count {
+			c.post(WorkRequest{Op: OpSend, Local: c.source.Slice(i*n, n)})
+			require.EqualValues(t, i, s.await(1)[0].ID)
+			if i == count-9 {
+				require.Empty(t, events, "8 are left")
+			}
+		}
+		require.Equal(t, EventSRQLimit, (<-events).Kind)
+		require.Equal(t, c.source.Bytes()[:count*n], s.inbox.Bytes()[:count*n])
+	})
+}
