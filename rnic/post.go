@@ -68,7 +68,7 @@ func (q *QueuePair) enqueue(wr *WorkRequest) error {
 		return err
 	}
 	w := wqeOf(wr.Op, wr)
-	return q.engine.PostSend(&w, sges(wr.List), wr.Inline)
+	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
 }
 
 // mayPost refuses what the request, the connection or its state cannot have.

@@ -30,7 +30,7 @@ func (f Feed) Send(wr *WorkRequest) error {
 		return err
 	}
 	w := wqeOf(wr.Op, wr)
-	return q.engine.PostSend(&w, sges(wr.List), wr.Inline)
+	return q.engine.PostSend(&w, rangesAfter(wr), wr.Inline)
 }
 
 // Recv is PostRecv of one buffer.

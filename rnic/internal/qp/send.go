@@ -251,6 +251,10 @@ func (q *Engine) begin() bool {
 		q.localError(LocalProtection, errLocalRange)
 		return false
 	}
+	if wr.Op.isAtomic() && wr.More > 0 && q.checkOriginal() != mem.CheckOK {
+		q.localError(LocalProtection, errLocalRange)
+		return false
+	}
 	switch wr.Op {
 	case OpWrite:
 		s.seg.StartTagged(rdmap.Control(s.version, rdmap.OpWrite), wr.RemoteSTag, wr.RemoteOffset, s.size)
@@ -268,6 +272,14 @@ func (q *Engine) begin() bool {
 		s.seg.Start(q.request())
 	}
 	return true
+}
+
+// checkOriginal checks where the request in hand wants the word before, which keepOriginal does
+// again.
+func (q *Engine) checkOriginal() mem.CheckResult {
+	to := q.send.list[0]
+	_, res := q.Table.Check(q.Domain, q.Stream, to.STag, to.Offset, AtomicLen, mem.LocalWrite)
+	return res
 }
 
 // invalidateHere carries out the Local Invalidate in hand. When it returns no octet is placed
@@ -319,6 +331,9 @@ func (q *Engine) popRequest() bool {
 		list := s.list[:w.More]
 		popFollowing(q.SQ, w, list, nil)
 		for i := range list {
+			if w.Op.isAtomic() {
+				break // it says where the word before goes
+			}
 			s.size += list[i].Length // does not wrap: posting refuses longer messages
 		}
 	}
