@@ -49,6 +49,10 @@ var allowed = map[string][]string{
 	"rnic":                    {"rnic/internal/connect", "rnic/internal/qp", "rnic/internal/transport", "stream", "stack", "mpa", "ddp", "rdmap", "mem", "hugepages"},
 
 	"rsocket":             {"rnic", "mem"},
+	"verbs":               {},
+	"verbs/ring":          {},
+	"verbs/engine":        {"rnic", "stack", "mem", "verbs/ring"},
+	"verbs/cshared":       {"verbs/engine", "verbs/ring"},
 	"sim":                 {"rnic", "rdmap", "ddp", "mpa", "stack", "tcp", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/fault"},
 	"cmd/rnicd":           {"tools/xfer", "tools/perf", "tools/perf/pair", "tools/perftest", "tools/rping", "tools/rstream", "tools/peer", "tools/iperf3", "rsocket", "rnic", "stream", "stack", "mpa", "tcp", "tcp/cc", "inet", "mem", "hugepages", "pmd", "pmd/wire", "pmd/tap", "pmd/dpdk", "pmd/memif", "pmd/fault", "pmd/capture"},
 	"tools/peer":          {"rnic"},
