@@ -6,6 +6,7 @@
 #   make test                                        every package, in minutes, after installing what it needs: of long lists of cases
 #                                                    and seeds a sample, drawn anew each time (go test -short)
 #   make test-all                                    the same without -short: every case
+#   make verbs [ARGS=-run=Rping]                     the libraries of verbs/ beside bin/rnicd, then the programs that it runs, quickly
 #   make lint / race / bench                         see CONTRIBUTING.md
 #   make sim [SEEDS=1000] [FIRST=4711]               whole hosts in virtual time, from so many seeds, drawn from the clock or as told
 #   make fuzz [FUZZTIME=30s]                         every fuzz target for so long
@@ -51,6 +52,18 @@ build: deps-run
 .PHONY: bin/rnicd
 bin/rnicd:
 	$(GO) build $(TAGS) $(BUILD) -o bin/rnicd ./cmd/rnicd
+
+# libibverbs and librdmacm over rnic: a C library, and the engine that it loads.
+.PHONY: verbs bin/librnicd_verbs.so bin/librnicd_engine.so
+verbs: deps bin/rnicd bin/librnicd_verbs.so bin/librnicd_engine.so
+	$(GO) test -short -vet=off $(ARGS) ./verbs/...
+
+bin/librnicd_verbs.so:
+	@mkdir -p bin
+	verbs/shim/build.sh $@
+
+bin/librnicd_engine.so:
+	$(GO) build -buildvcs=false -trimpath -buildmode=c-shared -o $@ ./verbs/cshared && rm -f bin/librnicd_engine.h
 
 run: build
 	@scripts/run.sh "$(PMD)" "$$FILE" $(ARGS)
